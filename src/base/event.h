@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/event.h - what a run tells the world.
+ *
+ * Whoever measures emits typed events; a sink in record/ turns them into one output (console lines, a file); cli connects
+ * them. The trainer knows no file format, and no number is ever scraped from a log. Pointers inside an event are valid
+ * during the call only.
+ */
+#ifndef TM_BASE_EVENT_H
+#define TM_BASE_EVENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *name;
+    double      value;
+} tm_named_f64;
+
+typedef struct {
+    const char *name;
+    int64_t     value;
+} tm_named_i64;
+
+typedef enum { TM_VERDICT_VALID, TM_VERDICT_NOISY, TM_VERDICT_INVALID, TM_VERDICT_NOT_JUDGED } tm_verdict;
+static inline const char *tm_verdict_name(tm_verdict verdict)
+{
+    static const char *const names[] = { "valid", "noisy", "invalid", "not-judged" };
+    return names[verdict];
+}
+
+typedef struct {
+    const char         *model;      /* "llama3.1_8B" */
+    const char         *precision;  /* "float32", "bfloat16" */
+    const char         *device;     /* "cpu" */
+    const char         *data_source;
+    int64_t             parameters;
+    int64_t             steps, first_step; /* planned total; first step of this process (resumed: > 1) */
+    int64_t             batch_tokens;      /* target tokens of one optimizer step on this device */
+    int                 devices, threads;
+    uint64_t            seed;
+    double              loss_floor;        /* nats; NAN where the data has no known entropy */
+    double              peak_flops;        /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
+    const tm_named_f64 *flops_per_token;   /* by convention name; [0] is the one of the step line */
+    size_t              n_flops_per_token;
+    const tm_named_i64 *memory;            /* planned bytes by class */
+    size_t              n_memory;
+    int64_t             planned_bytes;     /* the arena */
+    int64_t             memory_limit_bytes;
+} tm_run_started;
+
+typedef struct {
+    int64_t             step; /* from 1 */
+    double              loss; /* nats per target token of the global batch, before the update */
+    double              grad_norm; /* before clipping */
+    double              learning_rate;
+    int64_t             tokens;  /* target tokens of this step, this device */
+    double              seconds; /* wall time of the whole step, everything included */
+    const tm_named_f64 *phases;  /* the step ledger: seconds by phase; the sum and "unaccounted" make `seconds` */
+    size_t              n_phases;
+    int64_t             used_bytes; /* arena bytes in use */
+    int64_t             resident_bytes;
+} tm_step_done;
+
+typedef struct {
+    int64_t step;
+    double  loss; /* nats per token */
+    double  bits_per_byte; /* NAN unless the data is text */
+    int64_t tokens;
+    double  seconds;
+} tm_evaluation;
+
+typedef struct {
+    int64_t     step;
+    const char *path;
+    int64_t     bytes;
+    double      seconds;
+} tm_checkpoint_saved;
+
+typedef struct {
+    tm_verdict    verdict;
+    const char   *reason;      /* never NULL */
+    int64_t       steps;       /* done in this process */
+    int64_t       warmup_steps; /* excluded from the rate */
+    double        tokens_per_second_median, tokens_per_second_lo, tokens_per_second_hi;
+    int64_t       tokens_per_second_n;
+    double        loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
+    double        bits_per_byte;
+    int64_t       planned_bytes, used_bytes, outside_arena_bytes;
+    const double *step_seconds; /* every raw step time, `steps` of them */
+    double        first_step_seconds; /* from exec to the end of the first step */
+    double        seconds;
+    const char   *sample; /* generated text, or NULL */
+} tm_run_ended;
+
+typedef enum { TM_EVENT_RUN_STARTED, TM_EVENT_STEP_DONE, TM_EVENT_EVALUATION, TM_EVENT_CHECKPOINT, TM_EVENT_RUN_ENDED } tm_event_kind;
+
+typedef struct {
+    tm_event_kind kind;
+    union {
+        tm_run_started      run_started;
+        tm_step_done        step_done;
+        tm_evaluation       evaluation;
+        tm_checkpoint_saved checkpoint;
+        tm_run_ended        run_ended;
+    };
+} tm_event;
+
+/* A consumer. `handle` keeps its first error to itself and reports it from `close`. */
+typedef struct tm_sink {
+    void (*handle)(struct tm_sink *self, const tm_event *event);
+} tm_sink;
+
+enum { TM_MAX_SINKS = 16 };
+
+/* A plain list: emitting calls every sink in order, in the emitter's thread. */
+typedef struct {
+    tm_sink *sinks[TM_MAX_SINKS];
+    size_t   count;
+} tm_event_bus;
+
+static inline void tm_event_emit(const tm_event_bus *bus, const tm_event *event)
+{
+    for (size_t i = 0; i < bus->count; i++) bus->sinks[i]->handle(bus->sinks[i], event);
+}
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Length of the valid UTF-8 sequence at s (1-4), or 0. */
+static size_t utf8_length(const unsigned char *s)
+{
+    if (s[0] < 0x80) return 1;
+    size_t n = s[0] >= 0xF0 && s[0] < 0xF5 ? 4 : s[0] >= 0xE0 && s[0] < 0xF0 ? 3 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F)) return 0;
+    if ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F)) return 0;
+    return n;
+}
+
+void tm_json_quote(tm_text *out, const char *string)
+{
+    tm_text_add_n(out, "\"", 1);
+    for (const unsigned char *s = (const unsigned char *)string; *s;) {
+        size_t n = utf8_length(s);
+        if (n == 0) {
+            tm_text_add(out, "\\ufffd");
+            n = 1;
+        } else if (n > 1 || (*s >= 0x20 && *s != '"' && *s != '\\')) {
+            tm_text_add_n(out, (const char *)s, n);
+        } else if (*s == '"' || *s == '\\') {
+            tm_text_printf(out, "\\%c", *s);
+        } else if (*s == '\n') {
+            tm_text_add(out, "\\n");
+        } else if (*s == '\t') {
+            tm_text_add(out, "\\t");
+        } else {
+            tm_text_printf(out, "\\u%04x", *s);
+        }
+        s += n;
+    }
+    tm_text_add_n(out, "\"", 1);
+}
+
+static void line_break(tm_json *json)
+{
+    if (!json->indent) return;
+    tm_text_add_n(json->out, "\n", 1);
+    for (int i = 0; i < json->depth; i++) tm_text_add(json->out, "  ");
+}
+
+static void begin(tm_json *json, const char *key)
+{
+    if (json->follows) tm_text_add(json->out, json->indent ? "," : ", ");
+    if (json->depth > 0) line_break(json);
+    if (key) {
+        tm_json_quote(json->out, key);
+        tm_text_add(json->out, ": ");
+    }
+    json->follows = true;
+}
+
+void tm_json_open(tm_json *json, const char *key, char bracket)
+{
+    begin(json, key);
+    tm_text_add_n(json->out, &bracket, 1);
+    json->depth++;
+    json->follows = false;
+}
+
+void tm_json_close(tm_json *json, char bracket)
+{
+    json->depth--;
+    if (json->follows) line_break(json);
+    tm_text_add_n(json->out, &bracket, 1);
+    json->follows = true;
+}
+
+void tm_json_string(tm_json *json, const char *key, const char *value)
+{
+    begin(json, key);
+    if (value)
+        tm_json_quote(json->out, value);
+    else
+        tm_text_add(json->out, "null");
+}
+
+void tm_json_i64(tm_json *json, const char *key, int64_t value)
+{
+    begin(json, key);
+    tm_text_printf(json->out, "%lld", (long long)value);
+}
+
+void tm_json_f64(tm_json *json, const char *key, double value)
+{
+    char number[32];
+    begin(json, key);
+    tm_text_add(json->out, isfinite(value) ? tm_format_double(number, value) : "null");
+}
+
+void tm_json_bool(tm_json *json, const char *key, bool value)
+{
+    begin(json, key);
+    tm_text_add(json->out, value ? "true" : "false");
+}

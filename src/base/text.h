@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/text.h - a growing string, and the few text helpers that every room needs. */
+#ifndef TM_BASE_TEXT_H
+#define TM_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zero-initialise; free with tm_text_fini. `data` is NUL-terminated once anything was added, NULL before. */
+typedef struct {
+    char  *data;
+    size_t length, capacity;
+} tm_text;
+
+void tm_text_add(tm_text *text, const char *string);
+void tm_text_add_n(tm_text *text, const char *bytes, size_t n);
+void tm_text_printf(tm_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tm_text_fini(tm_text *text);
+
+/* Shortest decimal that reads back as the same double ("0.1", "1e-08", "nan", "inf"). Returns out. */
+char *tm_format_double(char out[32], double value);
+/* With thousands separators, whatever the locale: 1234567 -> "1,234,567". Returns out. */
+char *tm_format_grouped(char out[40], int64_t value);
+/* Binary units: 1536 -> "1.50 KiB". Returns out. */
+char *tm_format_bytes(char out[32], double bytes);
+
+/* Edit distance of two short strings, letter case ignored; for "did you mean". */
+int  tm_edit_distance(const char *a, const char *b);
+/* Equal when letter case and the difference between '-' and '_' are ignored? Dots count as themselves. */
+bool tm_names_equal(const char *a, const char *b);
+
+#endif
