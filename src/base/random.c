@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+__extension__ typedef unsigned __int128 u128;
+
 static uint64_t mix64(uint64_t x) /* finaliser of splitmix64 */
 {
     x ^= x >> 30;
@@ -56,7 +58,7 @@ double tm_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
 uint64_t tm_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n)
 {
     TM_ASSERT(n > 0);
-    return (uint64_t)(((__extension__ unsigned __int128)tm_random_u64(seed, stream, index) * n) >> 64);
+    return (uint64_t)(((u128)tm_random_u64(seed, stream, index) * n) >> 64);
 }
 
 uint64_t tm_random_stream(const char *name)
