@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph/graph.h - tensors, nodes, segments.
+ *
+ * A graph holds the tensors of one training step and several segments: flat lists of nodes that run from first to last
+ * ("first", "further", "update", "evaluate"). Segments share the persistent tensors (weights, gradients, moments,
+ * scalars); everything else lives within one segment. A model builder appends forward nodes; passes append and rewrite.
+ */
+#ifndef TM_GRAPH_GRAPH_H
+#define TM_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "op/op.h"
+
+typedef int32_t tm_tensor_id;
+enum { TM_NONE = -1 };
+
+/* A named run of rows of a parameter: fused matrices (qkv, gate and up) keep the names of their parts. */
+typedef struct {
+    const char *name;      /* "layers.0.attention.wq.weight" */
+    int64_t     row, rows; /* along the first axis */
+    double      mean, std; /* initial value: mean + std * normal; std == 0: constant */
+    double      cut;       /* > 0: redrawn beyond mean +- cut (truncated normal); 0: never */
+} tm_piece;
+
+/* Value of element i of a constant tensor (rotary tables). */
+typedef double tm_constant_fill(const void *context, int64_t i);
+
+typedef struct {
+    const char       *name;
+    tm_role           role;
+    tm_dtype          dtype;
+    tm_shape          shape;
+    int               layer; /* -1: outside the blocks */
+    const tm_piece   *pieces; /* parameters only */
+    int               n_pieces;
+    bool              trained; /* parameters: has a gradient */
+    tm_tensor_id      gradient, moment1, moment2; /* parameters: TM_NONE until a pass makes them */
+    tm_constant_fill *fill; /* constants only */
+    const void       *fill_context;
+} tm_tensor;
+
+typedef enum { TM_PHASE_FORWARD, TM_PHASE_BACKWARD, TM_PHASE_UPDATE } tm_phase;
+
+typedef struct tm_node {
+    tm_op_id     op;
+    const void  *attr;
+    size_t       attr_bytes;
+    tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT]; /* TM_NONE: absent */
+    unsigned     accumulate;
+    tm_phase     phase;
+    int          layer;
+    const char  *module;     /* "layers.3.attention" */
+    bool         recomputed; /* a copy of a forward node, made for the backward pass */
+} tm_node;
+
+typedef struct {
+    const char *name;
+    tm_node    *nodes;
+    size_t      n_nodes, capacity;
+} tm_segment;
+
+enum { TM_MAX_SEGMENTS = 8 };
+
+typedef struct tm_graph {
+    tm_arena           *arena; /* names, attributes, pieces: everything small */
+    const tm_precision *precision;
+    tm_tensor          *tensors;
+    size_t              n_tensors, tensors_capacity;
+    tm_segment          segments[TM_MAX_SEGMENTS];
+    size_t              n_segments;
+    /* where tm_graph_add appends and what it notes down */
+    tm_segment         *segment;
+    tm_phase            phase;
+    int                 layer;
+    const char         *module;
+} tm_graph;
+
+tm_graph   *tm_graph_create(const tm_precision *precision);
+void        tm_graph_destroy(tm_graph *graph);
+tm_segment *tm_graph_segment(tm_graph *graph, const char *name); /* appends one and makes it current */
+
+/* Tensors. The format follows from the role and the graph's precision. Names are copied. */
+tm_tensor_id tm_graph_tensor(tm_graph *graph, const char *name, tm_role role, tm_shape shape);
+tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces, int n_pieces);
+tm_tensor_id tm_graph_constant(tm_graph *graph, const char *name, tm_shape shape, tm_constant_fill *fill,
+                               const void *context, size_t context_bytes);
+tm_tensor   *tm_graph_at(const tm_graph *graph, tm_tensor_id id);
+
+/* Appends a node. in[0 .. op.n_in-1]; TM_NONE for an absent optional input. out[0 .. op.n_out-1]: a tensor given by the
+ * caller, or TM_NONE: then a tensor of the inferred shape is made and its id stored. A shape that does not fit is a bug
+ * in a builder or pass (assert): what a user can get wrong is checked before. */
+tm_node *tm_graph_add(tm_graph *graph, tm_op_id op, const void *attr, size_t attr_bytes, const tm_tensor_id *in,
+                      tm_tensor_id *out, unsigned accumulate);
+
+/* The call of a node with data == NULL everywhere: for costs, refusals and workspaces. */
+void tm_node_call(const tm_graph *graph, const tm_node *node, tm_call *call);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/attrs.h - attributes of ops, shared by their descriptions and by every device's kernels. Compared and hashed as
+ * bytes: zero-initialise before filling. */
+#ifndef TM_OP_ATTRS_H
+#define TM_OP_ATTRS_H
+
+#include <stdint.h>
+
+typedef struct {
+    double eps;
+} tm_norm_attr; /* rmsnorm, layernorm and their gradients */
+
+typedef struct {
+    int64_t seq;              /* T: rows per sequence; N = B T */
+    int64_t heads, kv_heads;  /* H, J; query head h reads key/value head h / (H / J) */
+    int64_t head_dim;         /* D */
+    double  scale;            /* of the scores; D^-0.5 */
+    int64_t causal;           /* 1: key j is visible to query i when j <= i; 0: all */
+} tm_attention_attr;
+
+typedef enum { TM_ROPE_HALF, TM_ROPE_INTERLEAVED } tm_rope_layout; /* pairs (i, i + D/2) or (2i, 2i + 1) */
+typedef struct {
+    int64_t seq;
+    int64_t heads;    /* heads at the start of each row that are rotated: H + J of a fused qkv row */
+    int64_t head_dim; /* D */
+    int64_t layout;   /* tm_rope_layout */
+} tm_rope_attr;
+
+typedef struct {
+    int64_t seq; /* T: row r has position r % T */
+} tm_embedding_attr;
+
+typedef struct {
+    int64_t chunk; /* rows whose logits exist at a time */
+} tm_loss_attr;
+
+typedef struct {
+    double beta1, beta2, eps, weight_decay;
+} tm_adamw_attr;
+
+/* Targets with this value do not count. */
+enum { TM_IGNORED_TARGET = -100 };
+
+/* Places in the tensor of changing scalars (float64, one per step, written by the host before a program runs). */
+typedef enum {
+    TM_SCALAR_LOSS_SCALE,    /* 1 / target tokens of the global batch: the cotangent of the summed loss */
+    TM_SCALAR_LEARNING_RATE,
+    TM_SCALAR_CORRECTION1,   /* 1 - beta1^t */
+    TM_SCALAR_CORRECTION2,   /* 1 - beta2^t */
+    TM_SCALAR_MAX_NORM,      /* <= 0: no clipping */
+    TM_SCALAR_COUNT = 8
+} tm_scalar;
+
+#endif

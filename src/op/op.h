@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/op.h - what an op is: one row of ops.def and one `const tm_op` in its own file.
+ *
+ * The enum, the table, gradient checks, device comparisons, `explain` and the docs all loop over ops.def. Ops are pure
+ * (outputs depend on inputs and attributes only) and dense row-major. An output whose `accumulate` bit is set is added
+ * to, not replaced (gradients of parameters over micro-batches; loss; sums).
+ */
+#ifndef TM_OP_OP_H
+#define TM_OP_OP_H
+
+#include "graph/tensor.h"
+
+typedef enum {
+#define TM_OP(name) TM_OP_##name,
+#include "op/ops.def"
+#undef TM_OP
+    TM_OP_COUNT
+} tm_op_id;
+
+enum { TM_MAX_IN = 8, TM_MAX_OUT = 6 };
+
+struct tm_op;
+struct tm_example;
+struct tm_gradient; /* graph/gradient.h: what a gradient rule may ask and emit */
+struct tm_node;     /* graph/graph.h */
+
+/* One execution of an op: everything a kernel needs and nothing else. At plan time data pointers are NULL. */
+typedef struct {
+    const struct tm_op *op;
+    const void         *attr; /* the op's struct of op/attrs.h, or NULL */
+    tm_view             in[TM_MAX_IN];   /* absent optional inputs: shape.rank == -1, data NULL */
+    tm_view             out[TM_MAX_OUT]; /* absent optional outputs likewise */
+    unsigned            accumulate;      /* bit k: out[k] += result, else out[k] = result */
+    void               *workspace;
+    size_t              workspace_bytes;
+    int                 threads;
+} tm_call;
+
+typedef struct {
+    double flops; /* 2 per multiply-add of matrix products that the op executes (causal attention: the visible half);
+                   * other arithmetic is not counted, as everywhere in this field */
+    double bytes; /* read + written, each operand once: the least traffic the op can have */
+} tm_cost;
+
+typedef struct tm_op {
+    const char *name;
+    const char *formula; /* for the docs page and explain */
+    const char *group;   /* ledger line: "linear", "attention", "norm", "elementwise", "embedding", "loss", "optimizer", "clip" */
+    int         n_in, n_out;
+    unsigned    optional_in, optional_out; /* bit masks */
+    tm_role     out_role[TM_MAX_OUT];
+    /* Shapes of the outputs from those of the inputs, or why they do not fit (static text, lower case).
+     * Absent optional inputs have rank -1; an optional output that this call does not have gets rank -1. */
+    const char *(*infer)(const tm_shape *in, const void *attr, tm_shape *out);
+    /* All floating-point views are float64 (integers int32). To be read, and to judge. Ignores `threads` and `workspace`. */
+    void (*reference)(const tm_call *call);
+    /* Emits the nodes that compute the gradients of the inputs; NULL: the op cannot be differentiated (it is itself a
+     * gradient, an optimizer op, ...). */
+    void (*gradient)(struct tm_gradient *gradient, const struct tm_node *node);
+    tm_cost (*cost)(const tm_call *call);
+    unsigned inplace; /* bit k: out[0] may share the memory of in[k] when in[k] dies here (same shape and dtype) */
+    unsigned any_dtype_in; /* bit k: in[k] is read in its stored format: no cast is inserted for it */
+    bool     cheap;   /* recomputing costs far less than a matrix product: never kept for the backward pass */
+    /* Fills shapes (and roles) of inputs for case `k` that tests and benches sweep; returns false past the last one.
+     * Integer inputs are filled by `example_int` with values in [0, *limit). Ugly shapes included. */
+    bool (*example)(int k, struct tm_example *example);
+} tm_op;
+
+typedef struct tm_example {
+    tm_shape    in[TM_MAX_IN];
+    tm_role     role[TM_MAX_IN];    /* PARAMETER for weights, ACTIVATION, STATISTIC, INPUT (int32), SCALAR, CONSTANT, ... */
+    int64_t     limit[TM_MAX_IN];   /* INPUT only: values are in [0, limit) */
+    double      scale[TM_MAX_IN];   /* standard deviation of random values; 0 means 1 */
+    double      offset[TM_MAX_IN];  /* mean of random values */
+    char        attr[64];           /* the op's attributes */
+    size_t      attr_bytes;
+} tm_example;
+
+const tm_op *tm_op_get(tm_op_id id);
+tm_op_id     tm_op_id_of(const tm_op *op);
+
+static inline bool tm_view_present(const tm_view *view)
+{
+    return view->shape.rank >= 0;
+}
+
+#endif
