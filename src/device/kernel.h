@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/kernel.h - a kernel is a row: which op, what it is called, why it refuses, what it needs, how it runs.
+ *
+ * Lists are best first and end with .run == NULL. A kernel is chosen at plan time, never per call; `explain` prints the
+ * choice and why better ones refused. All scratch memory comes from the plan: a kernel allocates nothing.
+ */
+#ifndef TM_DEVICE_KERNEL_H
+#define TM_DEVICE_KERNEL_H
+
+#include "op/op.h"
+
+typedef struct {
+    tm_op_id    op;
+    const char *name; /* "linear/avx512" */
+    /* NULL: can do it; else why not. NULL pointer: takes everything. Sees shapes, formats and attributes, no data. */
+    const char *(*refuse)(const tm_call *call);
+    /* Bytes of scratch for call->threads threads; NULL: none. */
+    size_t (*workspace)(const tm_call *call);
+    /* Same bits for any call->threads. */
+    void (*run)(const tm_call *call);
+} tm_kernel;
+
+#endif
