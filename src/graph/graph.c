@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+tm_graph *tm_graph_create(const tm_precision *precision)
+{
+    tm_graph *graph = tm_alloc(sizeof *graph);
+    graph->arena = tm_arena_create();
+    graph->precision = precision;
+    graph->layer = -1;
+    graph->module = "";
+    return graph;
+}
+
+void tm_graph_destroy(tm_graph *graph)
+{
+    if (!graph) return;
+    for (size_t i = 0; i < graph->n_segments; i++) free(graph->segments[i].nodes);
+    free(graph->tensors);
+    tm_arena_destroy(graph->arena);
+    free(graph);
+}
+
+tm_segment *tm_graph_segment(tm_graph *graph, const char *name)
+{
+    TM_ASSERT(graph->n_segments < TM_MAX_SEGMENTS);
+    tm_segment *segment = &graph->segments[graph->n_segments++];
+    segment->name = tm_arena_text(graph->arena, name);
+    graph->segment = segment;
+    return segment;
+}
+
+tm_tensor *tm_graph_at(const tm_graph *graph, tm_tensor_id id)
+{
+    TM_ASSERT(id >= 0 && (size_t)id < graph->n_tensors);
+    return &graph->tensors[id];
+}
+
+tm_tensor_id tm_graph_tensor(tm_graph *graph, const char *name, tm_role role, tm_shape shape)
+{
+    TM_ASSERT(tm_shape_elements(shape) > 0);
+    graph->tensors = tm_grow(graph->tensors, &graph->tensors_capacity, graph->n_tensors, sizeof *graph->tensors);
+    graph->tensors[graph->n_tensors] = (tm_tensor){ .name = tm_arena_text(graph->arena, name),
+                                                    .role = role,
+                                                    .dtype = tm_precision_of(graph->precision, role),
+                                                    .shape = shape,
+                                                    .layer = graph->layer,
+                                                    .gradient = TM_NONE,
+                                                    .moment1 = TM_NONE,
+                                                    .moment2 = TM_NONE };
+    return (tm_tensor_id)graph->n_tensors++;
+}
+
+tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces, int n_pieces)
+{
+    tm_piece *copy = tm_arena_take(graph->arena, (size_t)n_pieces * sizeof *copy);
+    int64_t   rows = 0;
+    for (int i = 0; i < n_pieces; i++) {
+        copy[i] = pieces[i];
+        copy[i].name = tm_arena_text(graph->arena, pieces[i].name);
+        TM_ASSERT(pieces[i].row == rows);
+        rows += pieces[i].rows;
+    }
+    TM_ASSERT(shape.rank >= 1 && rows == shape.n[0]);
+    tm_tensor_id id = tm_graph_tensor(graph, name, TM_ROLE_PARAMETER, shape);
+    tm_tensor   *tensor = tm_graph_at(graph, id);
+    tensor->pieces = copy;
+    tensor->n_pieces = n_pieces;
+    tensor->trained = true;
+    return id;
+}
+
+tm_tensor_id tm_graph_constant(tm_graph *graph, const char *name, tm_shape shape, tm_constant_fill *fill,
+                               const void *context, size_t context_bytes)
+{
+    void *copy = tm_arena_take(graph->arena, context_bytes);
+    if (context_bytes) memcpy(copy, context, context_bytes);
+    tm_tensor_id id = tm_graph_tensor(graph, name, TM_ROLE_CONSTANT, shape);
+    tm_graph_at(graph, id)->fill = fill;
+    tm_graph_at(graph, id)->fill_context = copy;
+    return id;
+}
+
+static const tm_shape absent = { .rank = -1 };
+
+static tm_shape shape_of(const tm_graph *graph, tm_tensor_id id)
+{
+    return id == TM_NONE ? absent : tm_graph_at(graph, id)->shape;
+}
+
+static void name_output(const tm_graph *graph, const tm_op *op, int k, char out[160])
+{
+    static const char *const suffix[TM_MAX_OUT] = { "", ".1", ".2", ".3", ".4", ".5" };
+    const char              *module = *graph->module ? graph->module : "step";
+    snprintf(out, 160, "%s.%s%s", module, op->name, suffix[k]);
+}
+
+tm_node *tm_graph_add(tm_graph *graph, tm_op_id id, const void *attr, size_t attr_bytes, const tm_tensor_id *in,
+                      tm_tensor_id *out, unsigned accumulate)
+{
+    const tm_op *op = tm_op_get(id);
+    tm_segment  *segment = graph->segment;
+    TM_ASSERT(segment);
+    tm_node  node = { .op = id, .attr_bytes = attr_bytes, .accumulate = accumulate, .phase = graph->phase, .layer = graph->layer };
+    tm_shape in_shape[TM_MAX_IN], out_shape[TM_MAX_OUT];
+    for (int i = 0; i < TM_MAX_IN; i++) {
+        node.in[i] = i < op->n_in ? in[i] : TM_NONE;
+        in_shape[i] = shape_of(graph, node.in[i]);
+        TM_ASSERT(i >= op->n_in || node.in[i] != TM_NONE || (op->optional_in & 1u << i));
+    }
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        node.out[k] = k < op->n_out ? out[k] : TM_NONE;
+        out_shape[k] = shape_of(graph, node.out[k]);
+    }
+    if (attr_bytes) node.attr = memcpy(tm_arena_take(graph->arena, attr_bytes), attr, attr_bytes);
+    const char *refusal = op->infer(in_shape, node.attr, out_shape);
+    if (refusal) {
+        fprintf(stderr, "trainmark: bug: op %s in module '%s': %s\n", op->name, graph->module, refusal);
+        TM_ASSERT(!"shapes fit");
+    }
+    for (int k = 0; k < op->n_out; k++) {
+        if (node.out[k] == TM_NONE && out_shape[k].rank >= 0) {
+            char name[160];
+            name_output(graph, op, k, name);
+            node.out[k] = tm_graph_tensor(graph, name, op->out_role[k], out_shape[k]);
+        }
+        TM_ASSERT(node.out[k] != TM_NONE || (op->optional_out & 1u << k));
+        out[k] = node.out[k];
+    }
+    node.module = tm_arena_text(graph->arena, graph->module);
+    segment->nodes = tm_grow(segment->nodes, &segment->capacity, segment->n_nodes, sizeof *segment->nodes);
+    segment->nodes[segment->n_nodes] = node;
+    return &segment->nodes[segment->n_nodes++];
+}
+
+static tm_view view_of(const tm_graph *graph, tm_tensor_id id)
+{
+    if (id == TM_NONE) return (tm_view){ .shape = absent };
+    const tm_tensor *tensor = tm_graph_at(graph, id);
+    return (tm_view){ .dtype = tensor->dtype, .shape = tensor->shape };
+}
+
+void tm_node_call(const tm_graph *graph, const tm_node *node, tm_call *call)
+{
+    *call = (tm_call){ .op = tm_op_get(node->op), .attr = node->attr, .accumulate = node->accumulate, .threads = 1 };
+    for (int i = 0; i < TM_MAX_IN; i++) call->in[i] = view_of(graph, node->in[i]);
+    for (int k = 0; k < TM_MAX_OUT; k++) call->out[k] = view_of(graph, node->out[k]);
+}
