@@ -4,7 +4,7 @@
 #ifndef TM_DEVICE_CPU_KERNELS_H
 #define TM_DEVICE_CPU_KERNELS_H
 
-#include "device/kernel.h"
+#include "op/kernel.h"
 
 /* X(family): linear = linear, linear_dgrad, linear_wgrad; loss = linear_cross_entropy and its gradient; attention; norm =
  * rmsnorm, layernorm and gradients; pointwise = gelu, swiglu, their gradients, add, cast, rope, rope_grad; reduce =

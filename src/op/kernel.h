@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/kernel.h - a kernel is a row: which op, what it is called, why it refuses, what it needs, how it runs.
+/* op/kernel.h - a kernel is a row: which op, what it is called, why it refuses, what it needs, how it runs.
  *
  * Lists are best first and end with .run == NULL. A kernel is chosen at plan time, never per call; `explain` prints the
  * choice and why better ones refused. All scratch memory comes from the plan: a kernel allocates nothing.
  */
-#ifndef TM_DEVICE_KERNEL_H
-#define TM_DEVICE_KERNEL_H
+#ifndef TM_OP_KERNEL_H
+#define TM_OP_KERNEL_H
 
 #include "op/op.h"
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), gradient, recompute,
+ * precision; then graph/plan.h places the buffers. A builder knows none of them. */
+#ifndef TM_GRAPH_PASSES_H
+#define TM_GRAPH_PASSES_H
+
+#include "graph/graph.h"
+
+/* What the backward pass recomputes instead of keeping. */
+typedef struct {
+    bool    cheap;   /* outputs of ops marked cheap: norms, activation functions */
+    int64_t every_n; /* 0: no layer; 1: every layer; n: layers with index % n == 0 keep their input only */
+} tm_recompute;
+
+/* Copies forward nodes in front of their first use in the backward pass and rewires the backward nodes to the copies. */
+void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);
+
+/* Inserts casts of parameters to the compute format in front of their first use in a layer's forward and again in its
+ * backward, so that copies live for a layer only. Nothing to do when both formats are the same. */
+void tm_precision_pass(tm_graph *graph);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/passes/passes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    tm_graph           *graph;
+    const tm_recompute *policy;
+    tm_node            *source;   /* the segment's nodes before the pass */
+    int32_t            *producer; /* (tensors) index of the forward node that makes it, or -1 */
+    tm_tensor_id       *copy;     /* (tensors) its recomputed twin, or TM_NONE */
+    size_t              n_tensors;
+    tm_segment          result;
+} pass;
+
+static bool layer_is_recomputed(const tm_recompute *policy, int layer)
+{
+    return layer >= 0 && policy->every_n > 0 && layer % policy->every_n == 0;
+}
+
+/* Should a backward node of `layer` use a recomputed copy of this tensor? */
+static bool replaced(const pass *p, tm_tensor_id id, int layer)
+{
+    if (id == TM_NONE || (size_t)id >= p->n_tensors || p->producer[id] < 0) return false;
+    const tm_node *node = &p->source[p->producer[id]];
+    if (layer_is_recomputed(p->policy, node->layer)) return node->layer == layer;
+    return p->policy->cheap && tm_op_get(node->op)->cheap && tm_graph_at(p->graph, id)->role == TM_ROLE_ACTIVATION;
+}
+
+static void append(tm_segment *segment, const tm_node *node)
+{
+    segment->nodes = tm_grow(segment->nodes, &segment->capacity, segment->n_nodes, sizeof *segment->nodes);
+    segment->nodes[segment->n_nodes++] = *node;
+}
+
+static tm_tensor_id recomputed(pass *p, tm_tensor_id id, int layer);
+
+static tm_tensor_id input_for(pass *p, tm_tensor_id id, int layer)
+{
+    return replaced(p, id, layer) ? recomputed(p, id, layer) : id;
+}
+
+/* Emits the copy of the node that makes `id` (and of what that needs), unless it exists. */
+static tm_tensor_id recomputed(pass *p, tm_tensor_id id, int layer)
+{
+    if (p->copy[id] != TM_NONE) return p->copy[id];
+    tm_node node = p->source[p->producer[id]];
+    node.phase = TM_PHASE_BACKWARD;
+    node.recomputed = true;
+    for (int i = 0; i < TM_MAX_IN; i++) node.in[i] = input_for(p, node.in[i], layer);
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        if (node.out[k] == TM_NONE) continue;
+        tm_tensor was = *tm_graph_at(p->graph, node.out[k]);
+        char      name[200];
+        snprintf(name, sizeof name, "%s.again", was.name);
+        tm_tensor_id twin = tm_graph_tensor(p->graph, name, was.role, was.shape);
+        tm_graph_at(p->graph, twin)->layer = was.layer;
+        p->copy[node.out[k]] = twin;
+        node.out[k] = twin;
+    }
+    append(&p->result, &node);
+    return p->copy[id];
+}
+
+static void note_producers(pass *p, const tm_segment *segment)
+{
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        p->producer[i] = -1;
+        p->copy[i] = TM_NONE;
+    }
+    for (size_t x = 0; x < segment->n_nodes; x++) {
+        const tm_node *node = &segment->nodes[x];
+        if (node->phase != TM_PHASE_FORWARD) continue;
+        for (int k = 0; k < TM_MAX_OUT; k++) {
+            if (node->out[k] == TM_NONE) continue;
+            tm_role role = tm_graph_at(p->graph, node->out[k])->role;
+            if (role == TM_ROLE_ACTIVATION || role == TM_ROLE_STATISTIC) p->producer[node->out[k]] = (int32_t)x;
+        }
+    }
+}
+
+void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy)
+{
+    tm_segment *segment = graph->segment;
+    tm_arena   *scratch = tm_arena_create();
+    pass        p = { .graph = graph, .policy = policy, .source = segment->nodes, .n_tensors = graph->n_tensors };
+    p.producer = tm_arena_take(scratch, p.n_tensors * sizeof *p.producer);
+    p.copy = tm_arena_take(scratch, p.n_tensors * sizeof *p.copy);
+    note_producers(&p, segment);
+    p.result = (tm_segment){ .name = segment->name };
+    for (size_t x = 0; x < segment->n_nodes; x++) {
+        tm_node node = p.source[x];
+        if (node.phase == TM_PHASE_BACKWARD)
+            for (int i = 0; i < TM_MAX_IN; i++) node.in[i] = input_for(&p, node.in[i], node.layer);
+        append(&p.result, &node);
+    }
+    free(segment->nodes);
+    *segment = p.result;
+    tm_arena_destroy(scratch);
+}

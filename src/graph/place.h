@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph/place.h - offsets for buffers whose lifetimes are known (private to graph/). */
+#ifndef TM_GRAPH_PLACE_H
+#define TM_GRAPH_PLACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    size_t  bytes; /* a multiple of the alignment */
+    int32_t first, last; /* instruction numbers, both included */
+    size_t  offset; /* out */
+} tm_interval;
+
+/* Largest sum of bytes alive at one instruction: the lower bound of any placement. */
+size_t tm_place_lower_bound(const tm_interval *items, size_t n, int32_t n_instructions);
+
+/* Sets the offsets; returns the bytes needed. Tries several orders of first-fit and keeps the best; deterministic. */
+size_t tm_place_intervals(tm_interval *items, size_t n, int32_t n_instructions);
+
+#endif
