@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/reference - every op by its double reference, one thread. Also the CPU's last resort: the same reference through
+ * float64 copies of whatever is stored. */
+#include "device/backend.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void run_reference(const tm_call *call)
+{
+    call->op->reference(call);
+}
+
+static bool floating(const tm_view *view)
+{
+    return tm_view_present(view) && view->dtype != TM_I32;
+}
+
+static size_t copy_bytes(const tm_view *view)
+{
+    return floating(view) && view->dtype != TM_F64 ? (size_t)tm_shape_elements(view->shape) * sizeof(double) : 0;
+}
+
+static size_t workspace_converted(const tm_call *call)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < TM_MAX_IN; i++) bytes += copy_bytes(&call->in[i]);
+    for (int k = 0; k < TM_MAX_OUT; k++) bytes += copy_bytes(&call->out[k]);
+    return bytes;
+}
+
+static double load(const tm_view *view, int64_t i)
+{
+    if (view->dtype == TM_F32) return (double)((const float *)view->data)[i];
+    TM_ASSERT(view->dtype == TM_BF16);
+    uint32_t bits = (uint32_t)((const uint16_t *)view->data)[i] << 16;
+    float    value;
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
+
+static void store(const tm_view *view, int64_t i, double value)
+{
+    float rounded = (float)value;
+    if (view->dtype == TM_F32) {
+        ((float *)view->data)[i] = rounded;
+        return;
+    }
+    TM_ASSERT(view->dtype == TM_BF16);
+    uint32_t bits;
+    memcpy(&bits, &rounded, sizeof bits);
+    bits = isnan(rounded) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    ((uint16_t *)view->data)[i] = (uint16_t)bits;
+}
+
+/* Puts a double copy of a view at *at; moves *at on. */
+static tm_view widen(const tm_view *view, char **at)
+{
+    tm_view wide = *view;
+    size_t  bytes = copy_bytes(view);
+    if (!bytes) return wide;
+    wide.dtype = TM_F64;
+    wide.data = *at;
+    for (int64_t i = 0, n = tm_shape_elements(view->shape); i < n; i++) ((double *)wide.data)[i] = load(view, i);
+    *at += bytes;
+    return wide;
+}
+
+static void run_converted(const tm_call *call)
+{
+    tm_call wide = *call;
+    char   *at = call->workspace;
+    for (int i = 0; i < TM_MAX_IN; i++) wide.in[i] = widen(&call->in[i], &at);
+    for (int k = 0; k < TM_MAX_OUT; k++) wide.out[k] = widen(&call->out[k], &at);
+    call->op->reference(&wide);
+    for (int k = 0; k < TM_MAX_OUT; k++)
+        if (copy_bytes(&call->out[k]))
+            for (int64_t i = 0, n = tm_shape_elements(call->out[k].shape); i < n; i++)
+                store(&call->out[k], i, ((const double *)wide.out[k].data)[i]);
+}
+
+const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted)
+{
+    static const tm_kernel plain[TM_OP_COUNT] = {
+#define TM_OP(id) { .op = TM_OP_##id, .name = #id "/reference", .run = run_reference },
+#include "op/ops.def"
+#undef TM_OP
+    };
+    static const tm_kernel through_double[TM_OP_COUNT] = {
+#define TM_OP(id)                                                                                                    \
+    { .op = TM_OP_##id, .name = #id "/reference-converted", .workspace = workspace_converted, .run = run_converted },
+#include "op/ops.def"
+#undef TM_OP
+    };
+    return converted ? &through_double[op] : &plain[op];
+}
+
+static tm_status open_reference(tm_device *device, int threads, tm_error *err)
+{
+    (void)err;
+    (void)threads;
+    device->info.threads = 1;
+    snprintf(device->info.text, sizeof device->info.text, "reference: float64, one thread");
+    return TM_OK;
+}
+
+static const tm_kernel *choose_reference(const tm_device *device, const tm_call *call, tm_text *refusals)
+{
+    (void)device;
+    (void)refusals;
+    return tm_reference_kernel(tm_op_id_of(call->op), false);
+}
+
+const tm_backend tm_backend_reference = { .name = "reference", .open = open_reference, .choose = choose_reference };
