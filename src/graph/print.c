@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph/print.c - the programs of a plan for people (tm_plan_print) and for programs (tm_plan_json). */
+#include "graph/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void tensor_line(const tm_plan *plan, const char *label, tm_tensor_id id, bool accumulates, tm_text *out)
+{
+    if (id == TM_NONE) return;
+    const tm_tensor *tensor = tm_graph_at(plan->graph, id);
+    const tm_place  *place = &plan->places[id];
+    char             shape[96];
+    tm_text_printf(out, "         %-3s %-44s %-8s %-18s @%-12zu %10zu B", label, tensor->name, tm_dtype_name(tensor->dtype),
+                   tm_shape_text(shape, tensor->shape), place->offset, place->bytes);
+    if (place->program < 0)
+        tm_text_printf(out, "  %s%s", tm_role_memory_class(tensor->role), accumulates ? ", added to" : "");
+    else
+        tm_text_printf(out, "  lives %d-%d%s", (int)place->first, (int)place->last, place->shares >= 0 ? ", in place" : "");
+    tm_text_add(out, "\n");
+}
+
+static void instruction_text(const tm_plan *plan, const tm_chooser *chooser, const tm_instruction *i, size_t x, tm_text *out)
+{
+    static const char *const phases[] = { "forward", "backward", "update" };
+    tm_text                  refusals = { 0 };
+    tm_text_printf(out, "  %5zu  %-26s %-30s %-8s%s %10.4g GFLOP %10.4g MB  %s\n", x, i->call.op->name, i->node->module,
+                   phases[i->node->phase], i->node->recomputed ? "*" : " ", i->cost.flops * 1e-9, i->cost.bytes * 1e-6, i->kernel->name);
+    for (int k = 0; k < i->call.op->n_in; k++) tensor_line(plan, "in", i->node->in[k], false, out);
+    for (int k = 0; k < i->call.op->n_out; k++) tensor_line(plan, "out", i->node->out[k], i->node->accumulate & 1u << k, out);
+    if (i->call.workspace_bytes)
+        tm_text_printf(out, "         workspace%*s@%-12zu %10zu B\n", 67, "", i->workspace_offset, i->call.workspace_bytes);
+    tm_call call = i->call;
+    chooser->choose(chooser->context, &call, &refusals);
+    for (const char *line = refusals.data; line && *line;) {
+        const char *end = strchr(line, '\n');
+        tm_text_printf(out, "         refused: %.*s\n", (int)(end - line), line);
+        line = end + 1;
+    }
+    tm_text_fini(&refusals);
+}
+
+void tm_plan_print(const tm_plan *plan, const tm_chooser *chooser, tm_text *out)
+{
+    for (size_t p = 0; p < plan->n_programs; p++) {
+        const tm_program *program = &plan->programs[p];
+        char              bytes[32];
+        tm_text_printf(out, "program %s: %zu instructions, %.6g GFLOP, %s of transient memory\n", program->name, program->count,
+                       program->cost.flops * 1e-9, tm_format_bytes(bytes, (double)program->bytes));
+        for (size_t x = 0; x < program->count; x++) instruction_text(plan, chooser, &program->instructions[x], x, out);
+        tm_text_add(out, "\n");
+    }
+    tm_text_add(out, "  (* recomputed for the backward pass)\n");
+}
+
+static void tensor_json(const tm_plan *plan, tm_tensor_id id, tm_json *json)
+{
+    const tm_tensor *tensor = tm_graph_at(plan->graph, id);
+    const tm_place  *place = &plan->places[id];
+    tm_json_open(json, NULL, '{');
+    tm_json_string(json, "name", tensor->name);
+    tm_json_string(json, "dtype", tm_dtype_name(tensor->dtype));
+    tm_json_open(json, "shape", '[');
+    for (int i = 0; i < tensor->shape.rank; i++) tm_json_i64(json, NULL, tensor->shape.n[i]);
+    tm_json_close(json, ']');
+    tm_json_string(json, "class", tm_role_memory_class(tensor->role));
+    tm_json_i64(json, "offset", (int64_t)place->offset);
+    tm_json_i64(json, "bytes", (int64_t)place->bytes);
+    tm_json_i64(json, "first", place->first);
+    tm_json_i64(json, "last", place->last);
+    tm_json_close(json, '}');
+}
+
+static void instruction_json(const tm_plan *plan, const tm_chooser *chooser, const tm_instruction *i, tm_json *json)
+{
+    static const char *const phases[] = { "forward", "backward", "update" };
+    tm_json_open(json, NULL, '{');
+    tm_json_string(json, "op", i->call.op->name);
+    tm_json_string(json, "module", i->node->module);
+    tm_json_i64(json, "layer", i->node->layer);
+    tm_json_string(json, "phase", phases[i->node->phase]);
+    tm_json_bool(json, "recomputed", i->node->recomputed);
+    tm_json_f64(json, "flops", i->cost.flops);
+    tm_json_f64(json, "bytes", i->cost.bytes);
+    tm_json_string(json, "kernel", i->kernel->name);
+    tm_text refusals = { 0 };
+    tm_call call = i->call;
+    chooser->choose(chooser->context, &call, &refusals);
+    tm_json_string(json, "refused", refusals.data);
+    tm_text_fini(&refusals);
+    tm_json_i64(json, "workspace_bytes", (int64_t)i->call.workspace_bytes);
+    tm_json_i64(json, "workspace_offset", (int64_t)i->workspace_offset);
+    tm_json_open(json, "inputs", '[');
+    for (int k = 0; k < i->call.op->n_in; k++)
+        if (i->node->in[k] != TM_NONE) tensor_json(plan, i->node->in[k], json);
+    tm_json_close(json, ']');
+    tm_json_open(json, "outputs", '[');
+    for (int k = 0; k < i->call.op->n_out; k++)
+        if (i->node->out[k] != TM_NONE) tensor_json(plan, i->node->out[k], json);
+    tm_json_close(json, ']');
+    tm_json_close(json, '}');
+}
+
+void tm_plan_json(const tm_plan *plan, const tm_chooser *chooser, tm_json *json)
+{
+    tm_json_open(json, "programs", '[');
+    for (size_t p = 0; p < plan->n_programs; p++) {
+        const tm_program *program = &plan->programs[p];
+        tm_json_open(json, NULL, '{');
+        tm_json_string(json, "name", program->name);
+        tm_json_f64(json, "flops", program->cost.flops);
+        tm_json_f64(json, "bytes", program->cost.bytes);
+        tm_json_i64(json, "transient_bytes", (int64_t)program->bytes);
+        tm_json_i64(json, "live_peak_bytes", (int64_t)program->live_peak);
+        tm_json_open(json, "instructions", '[');
+        for (size_t x = 0; x < program->count; x++) instruction_json(plan, chooser, &program->instructions[x], json);
+        tm_json_close(json, ']');
+        tm_json_close(json, '}');
+    }
+    tm_json_close(json, ']');
+    tm_json_open(json, "memory", '{');
+    for (size_t i = 0; i < plan->n_classes; i++) tm_json_i64(json, plan->by_class[i].name, plan->by_class[i].value);
+    tm_json_close(json, '}');
+    tm_json_i64(json, "arena_bytes", (int64_t)plan->arena_bytes);
+    tm_json_i64(json, "live_peak_bytes", (int64_t)plan->live_peak);
+}
