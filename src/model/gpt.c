@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/gpt.c - GPT-2 style models (models.md 3.7): learned positions, LayerNorm, fused qkv, GELU (tanh), tied head.
+ *
+ *   x = wte[ids] + wpe[positions]
+ *   per layer:  x = x + Wo attention(Wqkv LN(x)) ;  x = x + W2 gelu(W1 LN(x))
+ *   z = wte LN(x)
+ *
+ * Weights are stored (out, in), unlike GPT-2's own checkpoints.
+ */
+#include "model/blocks.h"
+
+#include <math.h>
+
+static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, tm_block_weights *w)
+{
+    bool    all = s->bias == TM_BIAS_ALL, some = s->bias != TM_BIAS_NONE;
+    int64_t c = s->dim, qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, f = s->ffn_dim;
+#define DECLARE(place, shape, name) tm_declare(graph, s, place, layer, shape, "h.%d." name, layer)
+    w->norm1_w = DECLARE(TM_INIT_ONE, tm_shape_1(c), "ln_1.weight");
+    w->norm1_b = some ? DECLARE(TM_INIT_ZERO, tm_shape_1(c), "ln_1.bias") : TM_NONE;
+    w->qkv_w = DECLARE(TM_INIT_IN, tm_shape_2(qkv, c), "attn.c_attn.weight");
+    w->qkv_b = all ? DECLARE(TM_INIT_ZERO, tm_shape_1(qkv), "attn.c_attn.bias") : TM_NONE;
+    w->out_w = DECLARE(TM_INIT_OUT, tm_shape_2(c, s->n_heads * s->head_dim), "attn.c_proj.weight");
+    w->out_b = some ? DECLARE(TM_INIT_ZERO, tm_shape_1(c), "attn.c_proj.bias") : TM_NONE;
+    w->norm2_w = DECLARE(TM_INIT_ONE, tm_shape_1(c), "ln_2.weight");
+    w->norm2_b = some ? DECLARE(TM_INIT_ZERO, tm_shape_1(c), "ln_2.bias") : TM_NONE;
+    w->up_w = DECLARE(TM_INIT_IN, tm_shape_2(f, c), "mlp.c_fc.weight");
+    w->up_b = all ? DECLARE(TM_INIT_ZERO, tm_shape_1(f), "mlp.c_fc.bias") : TM_NONE;
+    w->down_w = DECLARE(TM_INIT_OUT, tm_shape_2(c, f), "mlp.c_proj.weight");
+    w->down_b = all ? DECLARE(TM_INIT_ZERO, tm_shape_1(c), "mlp.c_proj.bias") : TM_NONE;
+#undef DECLARE
+}
+
+void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
+{
+    (void)seq;
+    out->embedding = tm_declare(graph, s, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "wte.weight");
+    out->positions = tm_declare(graph, s, TM_INIT_POSITION, -1, tm_shape_2(s->max_seq_len, s->dim), "wpe.weight");
+    for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &out->blocks[layer]);
+    out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "ln_f.weight");
+    out->norm_b = s->bias != TM_BIAS_NONE ? tm_declare(graph, s, TM_INIT_ZERO, -1, tm_shape_1(s->dim), "ln_f.bias") : TM_NONE;
+    out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "lm_head.weight");
+}
+
+static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)
+{
+    const tm_model_shape   *s = model->shape;
+    const tm_block_weights *w = &model->blocks[layer];
+    tm_norm_attr            norm = { .eps = s->norm_eps };
+    tm_attention_attr       attention = { .seq = model->seq, .heads = s->n_heads, .kv_heads = s->n_kv_heads, .head_dim = s->head_dim,
+                                          .scale = 1 / sqrt((double)s->head_dim), .causal = 1 };
+    graph->layer = layer;
+    graph->module = tm_arena_format(graph->arena, "h.%d.attn", layer);
+    tm_tensor_id a = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm1_w, w->norm1_b, TM_NONE);
+    tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, w->qkv_b, TM_NONE);
+    tm_tensor_id o = tm_emit(graph, TM_OP_attention, &attention, sizeof attention, qkv, TM_NONE, TM_NONE, TM_NONE);
+    x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, w->out_b, x);
+    graph->module = tm_arena_format(graph->arena, "h.%d.mlp", layer);
+    tm_tensor_id b = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm2_w, w->norm2_b, TM_NONE);
+    tm_tensor_id up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->up_w, w->up_b, TM_NONE);
+    tm_tensor_id h = tm_emit(graph, TM_OP_gelu, NULL, 0, up, TM_NONE, TM_NONE, TM_NONE);
+    return tm_emit(graph, TM_OP_linear, NULL, 0, h, w->down_w, w->down_b, x);
+}
+
+tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
+{
+    tm_norm_attr      norm = { .eps = model->shape->norm_eps };
+    tm_embedding_attr embedding = { .seq = model->seq };
+    graph->layer = -1;
+    graph->module = "wte";
+    tm_tensor_id x = tm_emit(graph, TM_OP_embedding, &embedding, sizeof embedding, tokens, model->embedding, model->positions, TM_NONE);
+    for (int layer = 0; layer < model->shape->n_layers; layer++) x = block(graph, model, layer, x);
+    graph->layer = -1;
+    graph->module = "ln_f";
+    return tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, model->norm_w, model->norm_b, TM_NONE);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+#include "model/blocks.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    void (*declare)(tm_graph *, const tm_model_shape *, int64_t, tm_model *);
+    tm_tensor_id (*hidden)(tm_graph *, const tm_model *, tm_tensor_id);
+} families[] = {
+    [TM_FAMILY_GPT] = { tm_gpt_declare, tm_gpt_hidden },
+    [TM_FAMILY_LLAMA] = { tm_llama_declare, tm_llama_hidden },
+};
+
+tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr_bytes, tm_tensor_id a, tm_tensor_id b,
+                     tm_tensor_id c, tm_tensor_id d)
+{
+    tm_tensor_id in[TM_MAX_IN] = { a, b, c, d }, out[TM_MAX_OUT];
+    for (int k = 0; k < TM_MAX_OUT; k++) out[k] = TM_NONE;
+    tm_graph_add(graph, op, attr, attr_bytes, in, out, 0);
+    return out[0];
+}
+
+/* Standard deviation by initialisation scheme: models.md section 4. */
+static double std_of(const tm_model_shape *shape, tm_init_place place, int layer)
+{
+    double depth_titan = 0.02 / sqrt(2.0 * (layer + 1)), depth_gpt2 = 0.02 / sqrt(2.0 * (double)shape->n_layers);
+    switch (place) {
+    case TM_INIT_ONE:
+    case TM_INIT_ZERO: return 0;
+    case TM_INIT_EMBEDDING: return shape->init == TM_INIT_TORCHTITAN ? 1.0 : 0.02;
+    case TM_INIT_HEAD: return shape->init == TM_INIT_TORCHTITAN ? 1.0 / sqrt((double)shape->dim) : 0.02;
+    case TM_INIT_OUT: return shape->init == TM_INIT_TORCHTITAN ? depth_titan : shape->init == TM_INIT_GPT2 ? depth_gpt2 : 0.02;
+    case TM_INIT_UP: return shape->init == TM_INIT_TORCHTITAN ? depth_titan : 0.02;
+    case TM_INIT_POSITION:
+    case TM_INIT_IN:
+    case TM_INIT_GATE: return 0.02;
+    }
+    return 0.02;
+}
+
+tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows)
+{
+    double std = std_of(shape, place, layer);
+    /* torchtitan cuts the output head at three standard deviations; elsewhere its bounds (-2, 2) are out of reach */
+    double cut = place == TM_INIT_HEAD && shape->init == TM_INIT_TORCHTITAN ? 3 * std : 0;
+    return (tm_piece){ .name = "", .row = row, .rows = rows, .mean = place == TM_INIT_ONE ? 1 : 0, .std = std, .cut = cut };
+}
+
+tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of, const char *format, ...)
+{
+    char    name[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    tm_piece piece = tm_init_piece(shape, place, layer, 0, of.n[0]);
+    piece.name = name;
+    graph->layer = layer;
+    return tm_graph_parameter(graph, name, of, &piece, 1);
+}
+
+void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out)
+{
+    *out = (tm_model){ .shape = shape, .seq = seq, .positions = TM_NONE, .norm_b = TM_NONE, .rope_table = TM_NONE };
+    out->blocks = tm_arena_take(graph->arena, (size_t)shape->n_layers * sizeof *out->blocks);
+    families[shape->family].declare(graph, shape, seq, out);
+    graph->layer = -1;
+    graph->module = "";
+}
+
+tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
+{
+    graph->phase = TM_PHASE_FORWARD;
+    return families[model->shape->family].hidden(graph, model, tokens);
+}
+
+void tm_model_loss(tm_graph *graph, const tm_model *model, tm_tensor_id tokens, tm_tensor_id targets, tm_tensor_id loss,
+                   int64_t chunk, bool accumulate)
+{
+    tm_tensor_id hidden = tm_model_hidden(graph, model, tokens);
+    tm_loss_attr attr = { .chunk = chunk };
+    tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, targets };
+    tm_tensor_id out[TM_MAX_OUT] = { loss, TM_NONE };
+    graph->layer = -1;
+    graph->module = "output";
+    tm_graph_add(graph, TM_OP_linear_cross_entropy, &attr, sizeof attr, in, out, accumulate ? 1u : 0);
+    graph->module = "";
+}
