@@ -55,6 +55,19 @@ double tm_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
+void tm_random_normal4(uint64_t seed, uint64_t stream, uint64_t block, float out[4])
+{
+    uint32_t r[4];
+    philox(seed, stream, block, r);
+    for (int pair = 0; pair < 2; pair++) {
+        float u = ((float)(r[2 * pair] >> 8) + 0.5f) * 0x1p-24f; /* (0, 1) */
+        float angle = (float)(r[2 * pair + 1] >> 8) * (6.2831853f * 0x1p-24f);
+        float radius = sqrtf(-2.f * logf(u));
+        out[2 * pair] = radius * cosf(angle);
+        out[2 * pair + 1] = radius * sinf(angle);
+    }
+}
+
 uint64_t tm_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n)
 {
     TM_ASSERT(n > 0);

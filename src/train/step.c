@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/step.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
+{
+    const int64_t unit = 512, limit_bytes = 32 << 20;
+    int64_t       fits = limit_bytes / (vocab * 4) / unit * unit;
+    if (fits < unit) fits = unit;
+    return fits < rows ? fits : rows;
+}
+
+static void add_training_segment(tm_step *step, const char *name, bool accumulate)
+{
+    tm_graph *graph = step->graph;
+    tm_graph_segment(graph, name);
+    tm_model_loss(graph, &step->model, step->tokens, step->targets, step->loss, step->options.loss_chunk, accumulate);
+    tm_seed seed = { .result = step->loss, .cotangent = step->scalars };
+    tm_gradient_pass(graph, accumulate, &seed, 1, NULL, NULL, 0);
+    tm_recompute_pass(graph, &step->options.recompute);
+    tm_precision_pass(graph);
+}
+
+static void add_moments(tm_graph *graph, tm_tensor_id parameter)
+{
+    char      name[200];
+    tm_tensor was = *tm_graph_at(graph, parameter);
+    graph->layer = was.layer;
+    snprintf(name, sizeof name, "%s.exp_avg", was.name);
+    tm_tensor_id first = tm_graph_tensor(graph, name, TM_ROLE_MOMENT, was.shape);
+    snprintf(name, sizeof name, "%s.exp_avg_sq", was.name);
+    tm_tensor_id second = tm_graph_tensor(graph, name, TM_ROLE_MOMENT, was.shape);
+    tm_graph_at(graph, parameter)->moment1 = first;
+    tm_graph_at(graph, parameter)->moment2 = second;
+}
+
+static void add_update_segment(tm_step *step)
+{
+    tm_graph              *graph = step->graph;
+    const tm_step_options *o = &step->options;
+    size_t                 n = graph->n_tensors;
+    tm_graph_segment(graph, "update");
+    graph->phase = TM_PHASE_UPDATE;
+    graph->module = "clip";
+    tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    unsigned     accumulate = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (graph->tensors[i].gradient == TM_NONE) continue;
+        tm_tensor_id in[TM_MAX_IN] = { graph->tensors[i].gradient }, out[TM_MAX_OUT] = { square_sum };
+        graph->layer = graph->tensors[i].layer;
+        tm_graph_add(graph, TM_OP_square_sum, NULL, 0, in, out, accumulate);
+        accumulate = 1;
+    }
+    graph->layer = -1;
+    tm_tensor_id norm_in[TM_MAX_IN] = { square_sum, step->scalars }, norm_out[TM_MAX_OUT] = { step->clip };
+    tm_graph_add(graph, TM_OP_clip, NULL, 0, norm_in, norm_out, 0);
+    graph->module = "optimizer";
+    for (size_t i = 0; i < n; i++) {
+        if (graph->tensors[i].gradient == TM_NONE) continue;
+        tm_tensor_id p = (tm_tensor_id)i;
+        add_moments(graph, p);
+        const tm_tensor *tensor = tm_graph_at(graph, p);
+        bool             decays = !o->decay_matrices_only || tensor->shape.rank >= 2;
+        tm_adamw_attr    attr = { .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .weight_decay = decays ? o->weight_decay : 0 };
+        tm_tensor_id     in[TM_MAX_IN] = { p, tensor->gradient, tensor->moment1, tensor->moment2, step->scalars, step->clip };
+        tm_tensor_id     out[TM_MAX_OUT] = { p, tensor->moment1, tensor->moment2 };
+        tm_graph_add(graph, TM_OP_adamw, &attr, sizeof attr, in, out, 0);
+    }
+    graph->module = "";
+    graph->layer = -1;
+}
+
+static void add_evaluate_segment(tm_step *step)
+{
+    tm_graph_segment(step->graph, "evaluate");
+    tm_model_loss(step->graph, &step->model, step->tokens, step->targets, step->evaluation_loss, step->options.loss_chunk, false);
+    tm_precision_pass(step->graph);
+}
+
+tm_step *tm_step_create(const tm_step_options *options, const tm_chooser *chooser)
+{
+    tm_step *step = tm_alloc(sizeof *step);
+    step->options = *options;
+    int64_t rows = options->micro_batch * options->seq;
+    if (step->options.loss_chunk <= 0) step->options.loss_chunk = tm_step_loss_chunk(rows, options->shape.vocab_size);
+    if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
+    tm_graph *graph = step->graph = tm_graph_create(options->precision);
+    step->tokens = tm_graph_tensor(graph, "tokens", TM_ROLE_INPUT, tm_shape_1(rows));
+    step->targets = tm_graph_tensor(graph, "targets", TM_ROLE_INPUT, tm_shape_1(rows));
+    step->scalars = tm_graph_tensor(graph, "scalars", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT));
+    step->loss = tm_graph_tensor(graph, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
+    tm_model_declare(graph, &step->options.shape, options->seq, &step->model);
+    add_training_segment(step, "first", false);
+    if (options->accumulation > 1) add_training_segment(step, "further", true);
+    add_update_segment(step);
+    add_evaluate_segment(step);
+    step->plan = tm_plan_create(graph, chooser);
+    step->first = tm_plan_program(step->plan, "first");
+    step->further = tm_plan_program(step->plan, "further");
+    step->update = tm_plan_program(step->plan, "update");
+    step->evaluate = tm_plan_program(step->plan, "evaluate");
+    return step;
+}
+
+void tm_step_destroy(tm_step *step)
+{
+    if (!step) return;
+    tm_plan_destroy(step->plan);
+    tm_graph_destroy(step->graph);
+    free(step);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/step.h - one training step as programs: the graph of a model, its segments and their plan.
+ *
+ *   first      forward and backward of the first micro-batch: gradients are overwritten
+ *   further    of every further micro-batch: gradients and loss are added to (absent without accumulation)
+ *   update     gradient norm, clipping, AdamW
+ *   evaluate   forward and loss only
+ *
+ * A step is: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and `--dry-run` use the
+ * same steps as a run.
+ */
+#ifndef TM_TRAIN_STEP_H
+#define TM_TRAIN_STEP_H
+
+#include "graph/passes/passes.h"
+#include "graph/plan.h"
+#include "model/model.h"
+#include "op/attrs.h"
+
+typedef struct {
+    tm_model_shape      shape;
+    const tm_precision *precision;
+    int64_t             micro_batch, seq; /* B, T: rows of a program are N = B T */
+    int64_t             accumulation;     /* micro-batches of a step, >= 1 */
+    tm_recompute        recompute;
+    int64_t             loss_chunk; /* rows; 0: chosen by tm_step_loss_chunk */
+    double              beta1, beta2, eps, weight_decay;
+    bool                decay_matrices_only; /* no weight decay on vectors (norms, biases) */
+} tm_step_options;
+
+typedef struct {
+    tm_step_options options;
+    tm_graph       *graph;
+    tm_model        model;
+    tm_tensor_id    tokens, targets; /* (N) int32 */
+    tm_tensor_id    loss, evaluation_loss; /* () float64, summed over target tokens */
+    tm_tensor_id    scalars;  /* (TM_SCALAR_COUNT) float64 */
+    tm_tensor_id    clip;     /* (2) float64: gradient norm, coefficient */
+    tm_plan        *plan;
+    const tm_program *first, *further, *update, *evaluate;
+} tm_step;
+
+/* The default chunk: all rows when their logits stay below 32 MiB, else as many multiples of 512 rows as do (512 at
+ * least). Chunks that are multiples of 512 give the same bits. */
+int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab);
+
+tm_step *tm_step_create(const tm_step_options *options, const tm_chooser *chooser);
+void     tm_step_destroy(tm_step *step);
+
+#endif

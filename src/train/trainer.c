@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/trainer.h"
+
+#include "base/hash.h"
+#include "train/init.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tm_trainer {
+    tm_device            *device;
+    tm_step              *step;
+    void                 *arena;
+    tm_checkpoint_tensor *tensors;
+    size_t                n_tensors;
+};
+
+static void list_tensors(tm_trainer *trainer)
+{
+    const tm_graph *graph = trainer->step->graph;
+    trainer->tensors = tm_alloc(graph->n_tensors * sizeof *trainer->tensors);
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *tensor = &graph->tensors[i];
+        if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_MOMENT) continue;
+        tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
+        *row = (tm_checkpoint_tensor){ .name = tensor->name, .dtype = (int)tensor->dtype, .rank = tensor->shape.rank,
+                                       .data = tm_trainer_address(trainer, (tm_tensor_id)i),
+                                       .bytes = trainer->step->plan->places[i].bytes };
+        for (int k = 0; k < tensor->shape.rank; k++) row->n[k] = tensor->shape.n[k];
+    }
+}
+
+tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out, tm_error *err)
+{
+    tm_chooser  chooser = tm_device_chooser(device);
+    tm_trainer *trainer = tm_alloc(sizeof *trainer);
+    trainer->device = device;
+    trainer->step = tm_step_create(options, &chooser);
+    tm_status st = tm_device_alloc(device, trainer->step->plan->arena_bytes, &trainer->arena, err);
+    if (st != TM_OK) {
+        tm_step_destroy(trainer->step);
+        free(trainer);
+        return st;
+    }
+    tm_plan_bind(trainer->step->plan, trainer->arena);
+    tm_init_fill(trainer->step->plan, trainer->arena, seed, chooser.threads);
+    list_tensors(trainer);
+    *out = trainer;
+    return TM_OK;
+}
+
+void tm_trainer_close(tm_trainer *trainer)
+{
+    if (!trainer) return;
+    tm_device_release(trainer->device, trainer->arena, trainer->step->plan->arena_bytes);
+    tm_step_destroy(trainer->step);
+    free(trainer->tensors);
+    free(trainer);
+}
+
+const tm_step *tm_trainer_step_of(const tm_trainer *trainer)
+{
+    return trainer->step;
+}
+
+void *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id)
+{
+    return tm_plan_address(trainer->step->plan, trainer->arena, id);
+}
+
+void tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets)
+{
+    double                *s = tm_trainer_address(trainer, trainer->step->scalars);
+    const tm_step_options *o = &trainer->step->options;
+    s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
+    s[TM_SCALAR_LEARNING_RATE] = learning_rate;
+    s[TM_SCALAR_CORRECTION1] = 1 - pow(o->beta1, (double)t);
+    s[TM_SCALAR_CORRECTION2] = 1 - pow(o->beta2, (double)t);
+    s[TM_SCALAR_MAX_NORM] = max_norm;
+}
+
+static void feed(tm_trainer *trainer, const tm_micro_batch *batch)
+{
+    size_t bytes = (size_t)(trainer->step->options.micro_batch * trainer->step->options.seq) * sizeof(int32_t);
+    memcpy(tm_trainer_address(trainer, trainer->step->tokens), batch->tokens, bytes);
+    memcpy(tm_trainer_address(trainer, trainer->step->targets), batch->targets, bytes);
+}
+
+void tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger)
+{
+    feed(trainer, batch);
+    TM_ASSERT(index == 0 || trainer->step->further);
+    tm_device_run(trainer->device, index == 0 ? trainer->step->first : trainer->step->further, ledger);
+}
+
+void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger)
+{
+    tm_device_run(trainer->device, trainer->step->update, ledger);
+    const double *scalars = tm_trainer_address(trainer, trainer->step->scalars);
+    const double *clip = tm_trainer_address(trainer, trainer->step->clip);
+    const double *loss = tm_trainer_address(trainer, trainer->step->loss);
+    result->loss = *loss * scalars[TM_SCALAR_LOSS_SCALE];
+    result->grad_norm = clip[0];
+}
+
+double tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch)
+{
+    feed(trainer, batch);
+    tm_device_run(trainer->device, trainer->step->evaluate, NULL);
+    return *(const double *)tm_trainer_address(trainer, trainer->step->evaluation_loss);
+}
+
+const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count)
+{
+    *count = trainer->n_tensors;
+    return trainer->tensors;
+}
+
+uint64_t tm_trainer_weights_hash(const tm_trainer *trainer)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < trainer->step->graph->n_tensors; i++)
+        if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER) {
+            uint64_t both[2] = { hash, tm_hash(tm_trainer_address(trainer, (tm_tensor_id)i), trainer->step->plan->places[i].bytes) };
+            hash = tm_hash(both, sizeof both);
+        }
+    return hash;
+}

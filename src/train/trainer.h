@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/trainer.h - a step with memory: weights, optimizer state and the arena on a device. Knows no data source, no
+ * schedule of a whole run and no file but checkpoints; train/loop.h drives it.
+ */
+#ifndef TM_TRAIN_TRAINER_H
+#define TM_TRAIN_TRAINER_H
+
+#include "device/device.h"
+#include "train/checkpoint.h"
+#include "train/step.h"
+
+typedef struct tm_trainer tm_trainer;
+
+typedef struct {
+    double loss;      /* mean over the target tokens of the global batch; may be NaN: the caller judges */
+    double grad_norm; /* before clipping */
+} tm_step_result;
+
+/* One micro-batch: tokens and targets (micro_batch, T), target -100 = ignored. */
+typedef struct {
+    const int32_t *tokens, *targets;
+    int64_t        target_tokens;
+} tm_micro_batch;
+
+/* Plans, takes the arena and sets the initial weights from `seed` (f(seed, name, index): neither threads nor order
+ * matter). The device must outlive the trainer. TM_NOMEM when the plan does not fit. */
+TM_MUST_USE tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out,
+                                      tm_error *err);
+void                  tm_trainer_close(tm_trainer *trainer);
+
+const tm_step *tm_trainer_step_of(const tm_trainer *trainer);
+void          *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id);
+
+/* Writes the changing scalars of step `t` (from 1). total_targets: of the whole step, all micro-batches. */
+void tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets);
+/* Runs micro-batch `index` of the step (0: first). */
+void tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger);
+/* Norm, clip, AdamW; fills *result. */
+void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger);
+/* Adds the summed loss of a batch of the evaluation split. */
+double tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch);
+
+/* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. */
+const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count);
+
+/* XXH3 of all weights: equal bits, equal number. */
+uint64_t tm_trainer_weights_hash(const tm_trainer *trainer);
+
+#endif
