@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/step.h"
 
+#include "graph/gradient.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
