@@ -88,7 +88,9 @@ tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch
     TM_ASSERT(!__builtin_mul_overflow(batch, seq, &size) && !__builtin_mul_overflow(size, 2 * slots, &size) &&
               size < INT64_MAX / (int64_t)sizeof(int32_t));
     tm_loader *loader = tm_alloc(sizeof *loader);
-    *loader = (tm_loader){ .source = source, .split = split, .batch = batch, .seq = seq, .first = first_sample, .slots = slots };
+    *loader = (tm_loader){
+        .source = source, .split = split, .batch = batch, .seq = seq, .first = first_sample, .slots = slots
+    };
     loader->samples = split == TM_SPLIT_TRAIN ? INT64_MAX : tm_source_describe(source)->validation_samples;
     loader->slot = tm_alloc((size_t)slots * sizeof *loader->slot);
     loader->sample = tm_alloc((size_t)(seq + 1) * sizeof *loader->sample);

@@ -8,7 +8,8 @@
 static tm_status mock_open(tm_source *source, tm_error *err)
 {
     if (source->options.vocab < 1)
-        return tm_fail(err, TM_INVALID, "data.source mock needs a vocabulary, found model.vocab_size %lld, wanted at least 1",
+        return tm_fail(err, TM_INVALID,
+                       "data.source mock needs a vocabulary, found model.vocab_size %lld, wanted at least 1",
                        (long long)source->options.vocab);
     source->facts.vocab_needed = source->options.vocab;
     source->facts.floor = source->facts.unigram_entropy = log((double)source->options.vocab);
@@ -19,7 +20,8 @@ static void mock_sample(const tm_source *source, tm_split split, int64_t index, 
 {
     uint64_t stream = tm_random_stream(split == TM_SPLIT_TRAIN ? "mock.train" : "mock.validation") + (uint64_t)index;
     for (int64_t t = 0; t <= source->options.seq; t++)
-        tokens[t] = (int32_t)tm_random_below(source->options.seed, stream, (uint64_t)t, (uint64_t)source->options.vocab);
+        tokens[t] =
+            (int32_t)tm_random_below(source->options.seed, stream, (uint64_t)t, (uint64_t)source->options.vocab);
 }
 
 static double mock_nats(const tm_source *source, const int32_t *tokens)

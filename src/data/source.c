@@ -48,8 +48,8 @@ tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_e
         return tm_fail(err, TM_INVALID, "a sample of %lld tokens is impossible, wanted 1 to %d; set training.seq_len",
                        (long long)options->seq, INT32_MAX);
     if (options->vocab < 0 || options->vocab > INT32_MAX)
-        return tm_fail(err, TM_INVALID, "model.vocab_size %lld is impossible, wanted 1 to %d", (long long)options->vocab,
-                       INT32_MAX);
+        return tm_fail(err, TM_INVALID, "model.vocab_size %lld is impossible, wanted 1 to %d",
+                       (long long)options->vocab, INT32_MAX);
     tm_source *source = tm_alloc(sizeof *source);
     source->kind = kind;
     source->options = *options;

@@ -11,7 +11,7 @@ typedef struct {
     tm_status (*open)(tm_source *source, tm_error *err);
     void (*close)(tm_source *source); /* optional */
     void (*sample)(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
-    double (*nats)(const tm_source *source, const int32_t *tokens);                             /* optional: NAN */
+    double (*nats)(const tm_source *source, const int32_t *tokens);                          /* optional: NAN */
     void (*decode)(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out); /* optional: not text */
 } tm_source_kind;
 

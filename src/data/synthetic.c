@@ -27,12 +27,12 @@ enum { MAX_SYMBOLS = 64, MIN_SYMBOLS = 8, MAX_MARKERS = 4 };
 static const double noise = 0.1; /* e */
 
 typedef struct {
-    int64_t markers, payloads;    /* C, M */
-    int64_t longest;              /* K */
-    int64_t lag[MAX_MARKERS];     /* of a marker */
-    int32_t id[MAX_SYMBOLS];      /* symbol b C + a -> token */
-    int32_t symbol[MAX_SYMBOLS];  /* token -> b C + a */
-    int32_t sigma[MAX_SYMBOLS];   /* payload -> payload */
+    int64_t markers, payloads;   /* C, M */
+    int64_t longest;             /* K */
+    int64_t lag[MAX_MARKERS];    /* of a marker */
+    int32_t id[MAX_SYMBOLS];     /* symbol b C + a -> token */
+    int32_t symbol[MAX_SYMBOLS]; /* token -> b C + a */
+    int32_t sigma[MAX_SYMBOLS];  /* payload -> payload */
     double  nats_copied, nats_other, nats_first;
 } language;
 
@@ -41,9 +41,10 @@ static tm_status synthetic_open(tm_source *source, tm_error *err)
     static const int64_t lags[MAX_MARKERS] = { 4, 8, 12, 16 };
     int64_t              usable = source->options.vocab < MAX_SYMBOLS ? source->options.vocab : MAX_SYMBOLS;
     if (usable < MIN_SYMBOLS)
-        return tm_fail(err, TM_INVALID,
-                       "the synthetic language needs %d symbols, found model.vocab_size %lld; set model.vocab_size to %d or more",
-                       MIN_SYMBOLS, (long long)source->options.vocab, MIN_SYMBOLS);
+        return tm_fail(
+            err, TM_INVALID,
+            "the synthetic language needs %d symbols, found model.vocab_size %lld; set model.vocab_size to %d or more",
+            MIN_SYMBOLS, (long long)source->options.vocab, MIN_SYMBOLS);
     language *l = tm_alloc(sizeof *l);
     l->markers = usable < 32 ? 2 : 4; /* few symbols: fewer markers, or too little would be left to predict */
     l->payloads = usable / l->markers;

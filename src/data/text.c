@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* data/text.c - files as documents, bytes as tokens.
  *
- * Token 0..255 is a byte, 256 ends a document. Each split is a stream of pieces (bytes of one document, then the end token),
- * in the order of the files. Window w of a stream is its tokens w T .. w T + T, so that neighbours share one token and each
- * token but the first is a target exactly once; the rest at the end of the stream is left out.
+ * Token 0..255 is a byte, 256 ends a document. Each split is a stream of pieces (bytes of one document, then the end
+ * token), in the order of the files. Window w of a stream is its tokens w T .. w T + T, so that neighbours share one
+ * token and each token but the first is a target exactly once; the rest at the end of the stream is left out.
  *
  * Split: documents owe the validation stream their fraction of bytes. As soon as a window's worth is owed, the current
- * document pays with its last bytes (all of it, if it is shorter). So every part of the folder is represented, pieces are
- * not shredded, and no byte is in both streams.
+ * document pays with its last bytes (all of it, if it is shorter). So every part of the folder is represented, pieces
+ * are not shredded, and no byte is in both streams.
  *
  * Order: epoch e of training visits the windows in permutation (seed, e); validation goes in stream order.
  */
@@ -24,7 +24,8 @@
 
 enum { BYTE_VALUES = 256, END_TOKEN = 256, VOCAB = 257, UNKNOWN = '?' };
 
-/* Longest part of the validation stream whose tokens are counted for the unigram entropy: opening stays under a second. */
+/* Longest part of the validation stream whose tokens are counted for the unigram entropy: opening stays under a second.
+ */
 static const int64_t count_limit_tokens = (int64_t)1 << 27;
 
 typedef struct {
@@ -122,19 +123,22 @@ static tm_status judge_splits(const tm_source_options *o, const text *t, tm_erro
 {
     const stream *train = &t->splits[TM_SPLIT_TRAIN], *held = &t->splits[TM_SPLIT_VALIDATION];
     if (t->files.count == 0)
-        return tm_fail(err, TM_INVALID,
-                       "no text in '%s': %lld empty files and %lld hidden names; give data.path a file or folder of text", o->path,
-                       (long long)t->files.empty, (long long)t->files.hidden);
+        return tm_fail(
+            err, TM_INVALID,
+            "no text in '%s': %lld empty files and %lld hidden names; give data.path a file or folder of text", o->path,
+            (long long)t->files.empty, (long long)t->files.hidden);
     if (windows_of(train, o->seq) == 0)
-        return tm_fail(err, TM_INVALID,
-                       "'%s' has %lld tokens to train on, wanted at least %lld (training.seq_len + 1); give more text, or lower "
-                       "training.seq_len or data.validation_fraction",
-                       o->path, (long long)train->tokens, (long long)o->seq + 1);
+        return tm_fail(
+            err, TM_INVALID,
+            "'%s' has %lld tokens to train on, wanted at least %lld (training.seq_len + 1); give more text, or lower "
+            "training.seq_len or data.validation_fraction",
+            o->path, (long long)train->tokens, (long long)o->seq + 1);
     if (o->validation_fraction > 0 && windows_of(held, o->seq) == 0)
-        return tm_fail(err, TM_INVALID,
-                       "%g of the %lld bytes in '%s' is too little to validate on, wanted at least %lld tokens (training.seq_len "
-                       "+ 1); give more text, lower training.seq_len, raise data.validation_fraction, or set it to 0",
-                       o->validation_fraction, (long long)t->files.bytes, o->path, (long long)o->seq + 1);
+        return tm_fail(
+            err, TM_INVALID,
+            "%g of the %lld bytes in '%s' is too little to validate on, wanted at least %lld tokens (training.seq_len "
+            "+ 1); give more text, lower training.seq_len, raise data.validation_fraction, or set it to 0",
+            o->validation_fraction, (long long)t->files.bytes, o->path, (long long)o->seq + 1);
     return TM_OK;
 }
 
@@ -168,15 +172,16 @@ static tm_status text_open(tm_source *source, tm_error *err)
         return st;
     }
     if (t->files.hidden + t->files.empty + t->files.repeated > 0)
-        tm_note("'%s': left out %lld hidden names, %lld empty files, %lld files or folders reached a second time", o->path,
-                (long long)t->files.hidden, (long long)t->files.empty, (long long)t->files.repeated);
+        tm_note("'%s': left out %lld hidden names, %lld empty files, %lld files or folders reached a second time",
+                o->path, (long long)t->files.hidden, (long long)t->files.empty, (long long)t->files.repeated);
     const stream    *held = &t->splits[TM_SPLIT_VALIDATION];
     tm_source_facts *facts = &source->facts;
     facts->train_samples = windows_of(&t->splits[TM_SPLIT_TRAIN], o->seq);
     facts->validation_samples = windows_of(held, o->seq);
     facts->vocab_needed = VOCAB;
     facts->end_token = END_TOKEN;
-    if (facts->validation_samples > 0) facts->unigram_entropy = unigram_entropy(held, facts->validation_samples, o->seq);
+    if (facts->validation_samples > 0)
+        facts->unigram_entropy = unigram_entropy(held, facts->validation_samples, o->seq);
     const stream *measured = facts->validation_samples > 0 ? held : &t->splits[TM_SPLIT_TRAIN];
     facts->bytes_per_token = (double)measured->bytes / (double)measured->tokens;
     source->state = t;

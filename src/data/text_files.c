@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* data/text_files.c - walks a folder in a fixed order and maps its files.
  *
- * What a file is, is asked before it is opened (opening a device may act on it) and again after (it may have been changed in
- * between); it is opened non-blocking, so that nothing waits for a fifo's other end.
+ * What a file is, is asked before it is opened (opening a device may act on it) and again after (it may have been
+ * changed in between); it is opened non-blocking, so that nothing waits for a fifo's other end.
  */
 #include "data/text_files.h"
 
@@ -87,8 +87,8 @@ static tm_status cannot_reach(walk *w, const char *path, int cause)
     if (is_link && cause == ENOENT)
         return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link to nothing; remove it or mend its target", path);
     if (cause == EACCES)
-        return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; give read permission or leave it out of data.path", path,
-                       strerror(cause));
+        return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; give read permission or leave it out of data.path",
+                       path, strerror(cause));
     return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; data.path must be a file or a folder of text", path,
                    strerror(cause));
 }
@@ -98,22 +98,25 @@ static tm_status map_file(walk *w, const char *path)
     tm_text_files *out = w->out;
     struct stat    info;
     if (out->count >= TM_TEXT_MAX_FILES)
-        return tm_fail(w->err, TM_INVALID, "more than %d files of text, the last of them '%s'; join them into fewer files",
+        return tm_fail(w->err, TM_INVALID,
+                       "more than %d files of text, the last of them '%s'; join them into fewer files",
                        TM_TEXT_MAX_FILES, path);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
-        return tm_fail(w->err, TM_INVALID, "cannot read '%s': %s; give read permission or leave it out of data.path", path,
-                       strerror(errno));
+        return tm_fail(w->err, TM_INVALID, "cannot read '%s': %s; give read permission or leave it out of data.path",
+                       path, strerror(errno));
     tm_status st = TM_OK;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        st = tm_fail(w->err, TM_INVALID, "'%s' is no longer a regular file; keep data.path unchanged during a run", path);
+        st = tm_fail(w->err, TM_INVALID, "'%s' is no longer a regular file; keep data.path unchanged during a run",
+                     path);
     } else if (info.st_size == 0) {
         out->empty++;
     } else {
         void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (bytes == MAP_FAILED) {
-            st = tm_fail(w->err, TM_INVALID, "cannot map '%s' (%lld bytes) into memory: %s; join small files or leave it out",
-                         path, (long long)info.st_size, strerror(errno));
+            st = tm_fail(w->err, TM_INVALID,
+                         "cannot map '%s' (%lld bytes) into memory: %s; join small files or leave it out", path,
+                         (long long)info.st_size, strerror(errno));
         } else {
             out->files = tm_grow(out->files, &out->capacity, out->count, sizeof *out->files);
             out->files[out->count++] = (tm_text_file){ bytes, info.st_size };
@@ -136,8 +139,9 @@ static tm_status list_folder(walk *w, const char *path, char ***out, size_t *n_o
     size_t count = 0, capacity = 0;
     DIR   *folder = opendir(path);
     if (!folder)
-        return tm_fail(w->err, TM_INVALID, "cannot read folder '%s': %s; give read permission or leave it out of data.path",
-                       path, strerror(errno));
+        return tm_fail(w->err, TM_INVALID,
+                       "cannot read folder '%s': %s; give read permission or leave it out of data.path", path,
+                       strerror(errno));
     tm_status st = TM_OK;
     for (;;) {
         errno = 0;
@@ -167,10 +171,11 @@ static tm_status visit_folder(walk *w, const char *path, const struct stat *info
 {
     for (int i = 0; i < depth; i++)
         if (same(&w->stack[i], info))
-            return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link to a folder that it lies in: a loop; remove it", path);
+            return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link to a folder that it lies in: a loop; remove it",
+                           path);
     if (depth > TM_TEXT_MAX_DEPTH)
-        return tm_fail(w->err, TM_INVALID, "folder '%s' is more than %d levels deep; give a folder closer to the text", path,
-                       TM_TEXT_MAX_DEPTH);
+        return tm_fail(w->err, TM_INVALID, "folder '%s' is more than %d levels deep; give a folder closer to the text",
+                       path, TM_TEXT_MAX_DEPTH);
     if (seen_before(w, info)) {
         w->out->repeated++;
         return TM_OK;
@@ -198,8 +203,9 @@ static tm_status visit(walk *w, const char *path, int depth)
     if (stat(path, &info) != 0) return cannot_reach(w, path, errno);
     if (S_ISDIR(info.st_mode)) return visit_folder(w, path, &info, depth);
     if (!S_ISREG(info.st_mode))
-        return tm_fail(w->err, TM_INVALID, "'%s' is %s, wanted a regular file of text; remove it or choose another data.path",
-                       path, kind_of(info.st_mode));
+        return tm_fail(w->err, TM_INVALID,
+                       "'%s' is %s, wanted a regular file of text; remove it or choose another data.path", path,
+                       kind_of(info.st_mode));
     if (seen_before(w, &info)) {
         w->out->repeated++;
         return TM_OK;
@@ -219,7 +225,8 @@ tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err
 
 void tm_text_files_close(tm_text_files *files)
 {
-    for (size_t i = 0; i < files->count; i++) munmap((void *)(uintptr_t)files->files[i].bytes, (size_t)files->files[i].size);
+    for (size_t i = 0; i < files->count; i++)
+        munmap((void *)(uintptr_t)files->files[i].bytes, (size_t)files->files[i].size);
     free(files->files);
     *files = (tm_text_files){ 0 };
 }

@@ -19,13 +19,13 @@ typedef struct {
 typedef struct {
     tm_text_file *files;
     size_t        count, capacity;
-    int64_t       bytes;                    /* of all files */
+    int64_t       bytes;                   /* of all files */
     int64_t       hidden, empty, repeated; /* left out: names with a leading dot, empty files, files seen before */
 } tm_text_files;
 
-/* Maps `path`, or each file under it: names in byte order, folders depth first. A file or folder reached twice (links) counts
- * once. TM_INVALID with the cure for anything else than readable regular files and folders, for a link that closes a loop,
- * and beyond the limits above; *out is empty then. The files must not shrink while they are open. */
+/* Maps `path`, or each file under it: names in byte order, folders depth first. A file or folder reached twice (links)
+ * counts once. TM_INVALID with the cure for anything else than readable regular files and folders, for a link that
+ * closes a loop, and beyond the limits above; *out is empty then. The files must not shrink while they are open. */
 TM_MUST_USE tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err);
 void                  tm_text_files_close(tm_text_files *files);
 
