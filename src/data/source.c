@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data/source.c - finds a source by name and passes calls on to it. */
+#include "data/source.h"
+
+#include "base/arena.h"
+#include "data/source_kind.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const tm_source_kind *const kinds[] = {
+#define TM_SOURCE(name) &tm_source_##name,
+#include "data/sources.def"
+#undef TM_SOURCE
+};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+
+const char *tm_source_name(int i)
+{
+    return i >= 0 && i < N_KINDS ? kinds[i]->name : NULL;
+}
+
+static tm_status find_kind(const char *name, const tm_source_kind **out, tm_error *err)
+{
+    const tm_source_kind *nearest = kinds[0];
+    tm_text               names = { 0 };
+    for (int i = 0; i < N_KINDS; i++) {
+        if (tm_names_equal(name, kinds[i]->name)) {
+            *out = kinds[i];
+            tm_text_fini(&names);
+            return TM_OK;
+        }
+        if (tm_edit_distance(name, kinds[i]->name) < tm_edit_distance(name, nearest->name)) nearest = kinds[i];
+        tm_text_printf(&names, "%s%s", i ? ", " : "", kinds[i]->name);
+    }
+    tm_fail(err, TM_INVALID, "data.source '%s' is unknown, wanted one of: %s; did you mean '%s'?", name, names.data,
+            nearest->name);
+    tm_text_fini(&names);
+    return TM_INVALID;
+}
+
+tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_error *err)
+{
+    const tm_source_kind *kind = NULL;
+    *out = NULL;
+    TM_TRY(find_kind(options->name ? options->name : "", &kind, err));
+    if (options->seq < 1 || options->seq > INT32_MAX)
+        return tm_fail(err, TM_INVALID, "a sample of %lld tokens is impossible, wanted 1 to %d; set training.seq_len",
+                       (long long)options->seq, INT32_MAX);
+    if (options->vocab < 0 || options->vocab > INT32_MAX)
+        return tm_fail(err, TM_INVALID, "model.vocab_size %lld is impossible, wanted 1 to %d",
+                       (long long)options->vocab, INT32_MAX);
+    tm_source *source = tm_alloc(sizeof *source);
+    source->kind = kind;
+    source->options = *options;
+    source->options.name = kind->name;
+    source->facts = (tm_source_facts){ .train_samples = INT64_MAX,
+                                       .validation_samples = INT64_MAX,
+                                       .floor = (double)NAN,
+                                       .unigram_entropy = (double)NAN,
+                                       .ngram3_entropy = (double)NAN,
+                                       .bytes_per_token = (double)NAN,
+                                       .end_token = -1 };
+    tm_status st = kind->open(source, err);
+    source->options.path = NULL;
+    if (st != TM_OK) {
+        free(source);
+        return st;
+    }
+    *out = source;
+    return TM_OK;
+}
+
+void tm_source_close(tm_source *source)
+{
+    if (!source) return;
+    if (source->kind->close) source->kind->close(source);
+    free(source);
+}
+
+const tm_source_facts *tm_source_describe(const tm_source *source)
+{
+    return &source->facts;
+}
+
+int64_t tm_source_seq(const tm_source *source)
+{
+    return source->options.seq;
+}
+
+void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens)
+{
+    TM_ASSERT(index >= 0);
+    TM_ASSERT(split == TM_SPLIT_TRAIN || index < source->facts.validation_samples);
+    source->kind->sample(source, split, index, tokens);
+}
+
+double tm_source_nats(const tm_source *source, const int32_t *tokens)
+{
+    return source->kind->nats ? source->kind->nats(source, tokens) : (double)NAN;
+}
+
+char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out)
+{
+    if (!source->kind->decode) return NULL;
+    source->kind->decode(source, tokens, n, out);
+    return out->data;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data/source.h - where training tokens come from, and the thread that fetches them ahead.
+ *
+ * A source is a pure function from (options, split, index) to a sample of T+1 tokens; everything is constant after
+ * open, so any thread may ask for any sample in any order, and a resumed run sees what the stopped one would have seen.
+ *
+ *   synthetic   a seeded language whose entropy is known exactly (docs/synthetic-language.md)
+ *   mock        uniform random tokens
+ *   text        any file or folder, as bytes (docs/data.md)
+ */
+#ifndef TM_DATA_SOURCE_H
+#define TM_DATA_SOURCE_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdint.h>
+
+typedef struct tm_source tm_source;
+
+typedef enum { TM_SPLIT_TRAIN, TM_SPLIT_VALIDATION } tm_split;
+
+typedef struct {
+    const char *name;  /* "synthetic", "mock" or "text"; letter case ignored */
+    const char *path;  /* text: a file or folder; others ignore it */
+    int64_t     vocab; /* model.vocab_size; text: 0 = not decided yet, see vocab_needed */
+    int64_t     seq;   /* T, target tokens of a sample, >= 1 */
+    uint64_t    seed;
+    double      validation_fraction; /* text: share of the bytes held out, in [0, 0.9] */
+} tm_source_options;
+
+typedef struct {
+    int64_t train_samples;      /* samples of one epoch, each in a new order; INT64_MAX = never repeats */
+    int64_t validation_samples; /* how many there are; INT64_MAX = endless; 0 = none held out */
+    int64_t vocab_needed;       /* smallest vocabulary that holds every token id */
+    double  floor;              /* exact conditional entropy, nats per target token of samples of T; NAN = unknown */
+    double  unigram_entropy;    /* nats per token; text: of the validation split, NAN without one */
+    double  ngram3_entropy;     /* synthetic: exact cross entropy of the best order-3 predictor; else NAN */
+    double  bytes_per_token;    /* text: of the validation split (of all text without one); else NAN */
+    int32_t end_token;          /* text: the token after each document; else -1 */
+} tm_source_facts;
+
+/* The i-th source's name, NULL behind the last. */
+const char *tm_source_name(int i);
+
+/* Opens a source. TM_INVALID for anything a user can mend: unknown name, vocabulary too small, T < 1, no text, text
+ * shorter than a window, and for text whatever in the folder is not a readable regular file (nothing hangs on a fifo).
+ * The options need not outlive the call. */
+TM_MUST_USE tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_error *err);
+void                  tm_source_close(tm_source *source); /* NULL is fine */
+
+const tm_source_facts *tm_source_describe(const tm_source *source);
+int64_t                tm_source_seq(const tm_source *source); /* T */
+
+/* Sample `index` >= 0 of a split as tokens (T+1): inputs are tokens[0..T-1], targets tokens[1..T]. A train index beyond
+ * one epoch goes on in the next epoch's order; a validation index must be below validation_samples. Takes no memory. */
+void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
+
+/* synthetic, mock: the exact -log p of the T targets of one sample, in nats, given all tokens before each; NAN for
+ * text. Its mean over samples, divided by T, tends to facts.floor; tokens that the language cannot produce give
+ * INFINITY. */
+double tm_source_nats(const tm_source *source, const int32_t *tokens);
+
+/* text: appends the bytes of n tokens to *out, the end token as nothing, and returns out->data; NULL for other sources.
+ * Ids beyond the tokenizer's (a model with a larger vocabulary can produce them) become '?'. */
+char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out);
+
+/* A thread that keeps up to `depth` >= 1 batches ready. Batch i holds samples first + i batch ... first + (i+1) batch
+ * - 1. */
+typedef struct tm_loader tm_loader;
+
+typedef struct {
+    int32_t *tokens;        /* (batch, T) */
+    int32_t *targets;       /* (batch, T); -100 = ignored */
+    int64_t  target_tokens; /* targets that are not -100 */
+} tm_batch;
+
+/* Rows of the validation split beyond its last sample have tokens 0 and targets -100. The source must outlive the
+ * loader. NULL when no thread can be started. All memory is taken here. */
+tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch, int64_t first_sample, int depth);
+void       tm_loader_close(tm_loader *loader); /* NULL is fine */
+
+/* The next batch, valid until the next call. One consumer thread. Allocates nothing. */
+void tm_loader_next(tm_loader *loader, tm_batch *out);
+
+/* For checkpoints: first_sample plus all samples handed out since, that is, the first_sample of a loader that goes on
+ * here. */
+int64_t tm_loader_consumed(const tm_loader *loader);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data/source_kind.h - what a source is made of; private to this room. One file per source, one row in sources.def. */
+#ifndef TM_DATA_SOURCE_KIND_H
+#define TM_DATA_SOURCE_KIND_H
+
+#include "data/source.h"
+
+typedef struct {
+    const char *name;
+    /* Checks the options, fills source->facts and source->state; on failure leaves nothing behind. */
+    tm_status (*open)(tm_source *source, tm_error *err);
+    void (*close)(tm_source *source); /* optional */
+    void (*sample)(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
+    double (*nats)(const tm_source *source, const int32_t *tokens);                          /* optional: NAN */
+    void (*decode)(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out); /* optional: not text */
+} tm_source_kind;
+
+struct tm_source {
+    const tm_source_kind *kind;
+    tm_source_options     options; /* name is the kind's own; path is valid during open only */
+    tm_source_facts       facts;
+    void                 *state;
+};
+
+#define TM_SOURCE(name) extern const tm_source_kind tm_source_##name;
+#include "data/sources.def"
+#undef TM_SOURCE
+
+#endif

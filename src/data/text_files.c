@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data/text_files.c - walks a folder in a fixed order and maps its files.
+ *
+ * What a file is, is asked before it is opened (opening a device may act on it) and again after (it may have been
+ * changed in between); it is opened non-blocking, so that nothing waits for a fifo's other end.
+ */
+#include "data/text_files.h"
+
+#include "base/text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct {
+    dev_t device;
+    ino_t inode;
+    bool  used;
+} identity;
+
+typedef struct {
+    tm_text_files *out;
+    identity      *seen; /* open addressing; size is a power of two */
+    size_t         seen_size, seen_count;
+    identity       stack[TM_TEXT_MAX_DEPTH + 1]; /* the folders we are in */
+    tm_error      *err;
+} walk;
+
+static tm_status visit(walk *w, const char *path, int depth);
+
+static bool same(const identity *a, const struct stat *b)
+{
+    return a->used && a->device == b->st_dev && a->inode == b->st_ino;
+}
+
+static identity *find(identity *table, size_t size, const struct stat *info)
+{
+    uint64_t h = ((uint64_t)info->st_ino ^ (uint64_t)info->st_dev << 40) * 0x9E3779B97F4A7C15u;
+    size_t   i = (size_t)(h >> 32) & (size - 1);
+    while (table[i].used && !same(&table[i], info)) i = (i + 1) & (size - 1);
+    return &table[i];
+}
+
+/* True the second time. */
+static bool seen_before(walk *w, const struct stat *info)
+{
+    if (2 * (w->seen_count + 1) > w->seen_size) {
+        size_t    size = w->seen_size ? 2 * w->seen_size : 256;
+        identity *table = tm_alloc(size * sizeof *table);
+        for (size_t i = 0; i < w->seen_size; i++) {
+            struct stat old = { .st_dev = w->seen[i].device, .st_ino = w->seen[i].inode };
+            if (w->seen[i].used) *find(table, size, &old) = w->seen[i];
+        }
+        free(w->seen);
+        w->seen = table;
+        w->seen_size = size;
+    }
+    identity *place = find(w->seen, w->seen_size, info);
+    if (place->used) return true;
+    *place = (identity){ info->st_dev, info->st_ino, true };
+    w->seen_count++;
+    return false;
+}
+
+static const char *kind_of(mode_t mode)
+{
+    if (S_ISFIFO(mode)) return "a fifo";
+    if (S_ISSOCK(mode)) return "a socket";
+    if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+    return "neither a file nor a folder";
+}
+
+static tm_status cannot_reach(walk *w, const char *path, int cause)
+{
+    struct stat link;
+    bool        is_link = lstat(path, &link) == 0 && S_ISLNK(link.st_mode);
+    if (is_link && cause == ELOOP)
+        return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link that leads back to itself; remove it", path);
+    if (is_link && cause == ENOENT)
+        return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link to nothing; remove it or mend its target", path);
+    if (cause == EACCES)
+        return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; give read permission or leave it out of data.path",
+                       path, strerror(cause));
+    return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; data.path must be a file or a folder of text", path,
+                   strerror(cause));
+}
+
+static tm_status map_file(walk *w, const char *path)
+{
+    tm_text_files *out = w->out;
+    struct stat    info;
+    if (out->count >= TM_TEXT_MAX_FILES)
+        return tm_fail(w->err, TM_INVALID,
+                       "more than %d files of text, the last of them '%s'; join them into fewer files",
+                       TM_TEXT_MAX_FILES, path);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return tm_fail(w->err, TM_INVALID, "cannot read '%s': %s; give read permission or leave it out of data.path",
+                       path, strerror(errno));
+    tm_status st = TM_OK;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        st = tm_fail(w->err, TM_INVALID, "'%s' is no longer a regular file; keep data.path unchanged during a run",
+                     path);
+    } else if (info.st_size == 0) {
+        out->empty++;
+    } else {
+        void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (bytes == MAP_FAILED) {
+            st = tm_fail(w->err, TM_INVALID,
+                         "cannot map '%s' (%lld bytes) into memory: %s; join small files or leave it out", path,
+                         (long long)info.st_size, strerror(errno));
+        } else {
+            out->files = tm_grow(out->files, &out->capacity, out->count, sizeof *out->files);
+            out->files[out->count++] = (tm_text_file){ bytes, info.st_size };
+            out->bytes += info.st_size;
+        }
+    }
+    close(fd);
+    return st;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The names in a folder, sorted, hidden ones left out; free each and the list. */
+static tm_status list_folder(walk *w, const char *path, char ***out, size_t *n_out)
+{
+    char **names = NULL;
+    size_t count = 0, capacity = 0;
+    DIR   *folder = opendir(path);
+    if (!folder)
+        return tm_fail(w->err, TM_INVALID,
+                       "cannot read folder '%s': %s; give read permission or leave it out of data.path", path,
+                       strerror(errno));
+    tm_status st = TM_OK;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(folder);
+        if (!entry) {
+            if (errno) st = tm_fail(w->err, TM_INVALID, "cannot read folder '%s': %s", path, strerror(errno));
+            break;
+        }
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        if (entry->d_name[0] == '.') {
+            w->out->hidden++;
+            continue;
+        }
+        size_t bytes = strlen(entry->d_name) + 1;
+        names = tm_grow(names, &capacity, count, sizeof *names);
+        names[count] = tm_alloc(bytes);
+        memcpy(names[count++], entry->d_name, bytes);
+    }
+    closedir(folder);
+    if (count > 0) qsort(names, count, sizeof *names, by_bytes);
+    *out = names;
+    *n_out = count;
+    return st;
+}
+
+static tm_status visit_folder(walk *w, const char *path, const struct stat *info, int depth)
+{
+    for (int i = 0; i < depth; i++)
+        if (same(&w->stack[i], info))
+            return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link to a folder that it lies in: a loop; remove it",
+                           path);
+    if (depth > TM_TEXT_MAX_DEPTH)
+        return tm_fail(w->err, TM_INVALID, "folder '%s' is more than %d levels deep; give a folder closer to the text",
+                       path, TM_TEXT_MAX_DEPTH);
+    if (seen_before(w, info)) {
+        w->out->repeated++;
+        return TM_OK;
+    }
+    w->stack[depth] = (identity){ info->st_dev, info->st_ino, true };
+    char    **names = NULL;
+    size_t    count = 0;
+    tm_status st = list_folder(w, path, &names, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (st == TM_OK) {
+            tm_text child = { 0 };
+            tm_text_printf(&child, "%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/", names[i]);
+            st = visit(w, child.data, depth + 1);
+            tm_text_fini(&child);
+        }
+        free(names[i]);
+    }
+    free(names);
+    return st;
+}
+
+static tm_status visit(walk *w, const char *path, int depth)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) return cannot_reach(w, path, errno);
+    if (S_ISDIR(info.st_mode)) return visit_folder(w, path, &info, depth);
+    if (!S_ISREG(info.st_mode))
+        return tm_fail(w->err, TM_INVALID,
+                       "'%s' is %s, wanted a regular file of text; remove it or choose another data.path", path,
+                       kind_of(info.st_mode));
+    if (seen_before(w, &info)) {
+        w->out->repeated++;
+        return TM_OK;
+    }
+    return map_file(w, path);
+}
+
+tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err)
+{
+    *out = (tm_text_files){ 0 };
+    walk      w = { .out = out, .err = err };
+    tm_status st = visit(&w, path, 0);
+    free(w.seen);
+    if (st != TM_OK) tm_text_files_close(out);
+    return st;
+}
+
+void tm_text_files_close(tm_text_files *files)
+{
+    for (size_t i = 0; i < files->count; i++)
+        munmap((void *)files->files[i].bytes, (size_t)files->files[i].size);
+    free(files->files);
+    *files = (tm_text_files){ 0 };
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data/text_files.h - the regular files under a path, memory-mapped, in a fixed order; private to this room. */
+#ifndef TM_DATA_TEXT_FILES_H
+#define TM_DATA_TEXT_FILES_H
+
+#include "base/arena.h"
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TM_TEXT_MAX_FILES = 50000, TM_TEXT_MAX_DEPTH = 32 }; /* Linux allows a process 65530 mappings */
+
+typedef struct {
+    const uint8_t *bytes;
+    int64_t        size; /* > 0 */
+} tm_text_file;
+
+typedef struct {
+    tm_text_file *files;
+    size_t        count, capacity;
+    int64_t       bytes;                   /* of all files */
+    int64_t       hidden, empty, repeated; /* left out: names with a leading dot, empty files, files seen before */
+} tm_text_files;
+
+/* Maps `path`, or each file under it: names in byte order, folders depth first. A file or folder reached twice (links)
+ * counts once. TM_INVALID with the cure for anything else than readable regular files and folders, for a link that
+ * closes a loop, and beyond the limits above; *out is empty then. The files must not shrink while they are open. */
+TM_MUST_USE tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err);
+void                  tm_text_files_close(tm_text_files *files);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The prefetch thread: right batches in the right order, resuming, the end of a split, closing at any moment. */
+#include "base/arena.h"
+#include "data/source.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { T = 24, BATCH = 3 };
+
+static int open_source(void **state)
+{
+    tm_source_options options = { .name = "synthetic", .vocab = 64, .seq = T, .seed = 8 };
+    tm_error          err = { 0 };
+    return tm_source_open(&options, (tm_source **)state, &err) == TM_OK ? 0 : -1;
+}
+
+static int close_source(void **state)
+{
+    tm_source_close(*state);
+    return 0;
+}
+
+static void expect_batch(const tm_source *source, tm_split split, const tm_batch *batch, int64_t first)
+{
+    int32_t x[T + 1];
+    assert_int_equal(batch->target_tokens, BATCH * T);
+    for (int64_t row = 0; row < BATCH; row++) {
+        tm_source_sample(source, split, first + row, x);
+        assert_memory_equal(batch->tokens + row * T, x, T * sizeof *x);
+        assert_memory_equal(batch->targets + row * T, x + 1, T * sizeof *x);
+    }
+}
+
+static void batches_hold_the_samples_in_order(void **state)
+{
+    const int depths[] = { 1, 2, 7 };
+    for (int d = 0; d < 3; d++) {
+        tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, depths[d]);
+        assert_non_null(loader);
+        for (int64_t i = 0; i < 200; i++) {
+            tm_batch batch;
+            assert_int_equal(tm_loader_consumed(loader), i * BATCH);
+            tm_loader_next(loader, &batch);
+            if (i % 50 == 0) nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL); /* let it run full */
+            expect_batch(*state, TM_SPLIT_TRAIN, &batch, i * BATCH);
+        }
+        tm_loader_close(loader);
+    }
+}
+
+static void a_batch_stays_until_the_next_call(void **state)
+{
+    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_VALIDATION, BATCH, 0, 2);
+    tm_batch   batch;
+    assert_non_null(loader);
+    for (int i = 0; i < 4; i++) tm_loader_next(loader, &batch);
+    nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
+    expect_batch(*state, TM_SPLIT_VALIDATION, &batch, 3 * BATCH);
+    tm_loader_close(loader);
+}
+
+static void resumed_is_never_stopped(void **state)
+{
+    tm_loader *whole = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 2);
+    tm_batch   a, b;
+    assert_non_null(whole);
+    for (int i = 0; i < 17; i++) tm_loader_next(whole, &a);
+    int64_t    consumed = tm_loader_consumed(whole);
+    tm_loader *resumed = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, consumed, 5);
+    assert_non_null(resumed);
+    assert_int_equal(consumed, 17 * BATCH);
+    for (int i = 0; i < 20; i++) {
+        tm_loader_next(whole, &a);
+        tm_loader_next(resumed, &b);
+        assert_memory_equal(a.tokens, b.tokens, BATCH * T * sizeof *a.tokens);
+        assert_memory_equal(a.targets, b.targets, BATCH * T * sizeof *a.targets);
+        assert_int_equal(tm_loader_consumed(whole), tm_loader_consumed(resumed));
+    }
+    tm_loader_close(whole);
+    tm_loader_close(resumed);
+}
+
+static void handing_out_takes_no_memory(void **state)
+{
+    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 3);
+    tm_batch   batch;
+    assert_non_null(loader);
+    unsigned long long before = tm_alloc_count();
+    for (int i = 0; i < 100; i++) tm_loader_next(loader, &batch);
+    assert_true(tm_alloc_count() == before);
+    tm_loader_close(loader);
+}
+
+static void closing_works_while_full_empty_or_unused(void **state)
+{
+    for (int i = 0; i < 60; i++) {
+        tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 5, 1 + i % 4);
+        tm_batch   batch;
+        assert_non_null(loader);
+        for (int n = 0; n < i % 5; n++) tm_loader_next(loader, &batch);
+        if (i % 3 == 0) nanosleep(&(struct timespec){ .tv_nsec = 3000000 }, NULL); /* full */
+        tm_loader_close(loader);
+    }
+    tm_loader_close(NULL);
+}
+
+/* A text with exactly 5 validation windows, read in batches of 3: the last row of the second batch is ignored. */
+static void rows_beyond_the_end_are_ignored(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/tm_loader_XXXXXX";
+    int  fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (int i = 0; i < 1200; i++) assert_int_equal(write(fd, &(char){ (char)('a' + i % 26) }, 1), 1);
+    close(fd);
+    tm_source_options options = { .name = "text", .path = path, .seq = T, .seed = 8, .validation_fraction = 0.1 };
+    tm_source        *source = NULL;
+    tm_error          err = { 0 };
+    if (tm_source_open(&options, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(tm_source_describe(source)->validation_samples, 5);
+    tm_loader *loader = tm_loader_open(source, TM_SPLIT_VALIDATION, BATCH, 0, 2);
+    tm_batch   batch;
+    assert_non_null(loader);
+    tm_loader_next(loader, &batch);
+    expect_batch(source, TM_SPLIT_VALIDATION, &batch, 0);
+    tm_loader_next(loader, &batch);
+    assert_int_equal(batch.target_tokens, 2 * T);
+    for (int t = 0; t < T; t++) {
+        assert_true(batch.targets[T + t] >= 0);
+        assert_int_equal(batch.targets[2 * T + t], -100);
+        assert_int_equal(batch.tokens[2 * T + t], 0);
+    }
+    tm_loader_next(loader, &batch);
+    assert_int_equal(batch.target_tokens, 0);
+    tm_loader_close(loader);
+    tm_source_close(source);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_hold_the_samples_in_order),
+        cmocka_unit_test(a_batch_stays_until_the_next_call),
+        cmocka_unit_test(resumed_is_never_stopped),
+        cmocka_unit_test(handing_out_takes_no_memory),
+        cmocka_unit_test(closing_works_while_full_empty_or_unused),
+        cmocka_unit_test(rows_beyond_the_end_are_ignored),
+    };
+    return cmocka_run_group_tests(tests, open_source, close_source);
+}

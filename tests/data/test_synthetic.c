@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The built-in language: its stated entropies against samples, its predictability by short contexts, its laws. */
+#include "data/source.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tm_source *open_language(int64_t vocab, int64_t seq, uint64_t seed)
+{
+    tm_source_options options = { .name = "synthetic", .vocab = vocab, .seq = seq, .seed = seed };
+    tm_source        *source = NULL;
+    tm_error          err = { 0 };
+    if (tm_source_open(&options, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    return source;
+}
+
+static void same_options_give_the_same_samples_in_any_order(void **state)
+{
+    (void)state;
+    tm_source *one = open_language(64, 100, 5), *two = open_language(64, 100, 5), *other = open_language(64, 100, 6);
+    int32_t    a[101], b[101];
+    int        differing = 0;
+    for (int64_t i = 0; i < 20; i++) {
+        tm_source_sample(one, TM_SPLIT_TRAIN, i, a);
+        tm_source_sample(two, TM_SPLIT_TRAIN, 19 - i, b);
+        tm_source_sample(two, TM_SPLIT_TRAIN, i, b);
+        assert_memory_equal(a, b, sizeof a);
+        tm_source_sample(other, TM_SPLIT_TRAIN, i, b);
+        differing += memcmp(a, b, sizeof a) != 0;
+        tm_source_sample(one, TM_SPLIT_VALIDATION, i, b);
+        assert_memory_not_equal(a, b, sizeof a);
+    }
+    assert_int_equal(differing, 20);
+    tm_source_close(one);
+    tm_source_close(two);
+    tm_source_close(other);
+}
+
+/* No sample of one split occurs in the other, nor twice in its own. */
+static int by_bytes(const void *a, const void *b)
+{
+    return memcmp(a, b, 33 * sizeof(int32_t));
+}
+
+static void splits_share_no_sample(void **state)
+{
+    (void)state;
+    enum { N = 4000, TOKENS = 33 };
+    tm_source *source = open_language(64, TOKENS - 1, 3);
+    int32_t   *all = malloc(2 * N * TOKENS * sizeof *all);
+    assert_non_null(all);
+    for (int64_t i = 0; i < 2 * N; i++)
+        tm_source_sample(source, i % 2 ? TM_SPLIT_TRAIN : TM_SPLIT_VALIDATION, i / 2, all + i * TOKENS);
+    qsort(all, 2 * N, TOKENS * sizeof *all, by_bytes);
+    for (int64_t i = 1; i < 2 * N; i++) assert_true(by_bytes(all + (i - 1) * TOKENS, all + i * TOKENS) != 0);
+    free(all);
+    tm_source_close(source);
+}
+
+/* The mean of the exact -log p along n samples lies within 5 standard errors of the stated floor. */
+static void check_floor(int64_t vocab, int64_t seq, int64_t n)
+{
+    tm_source *source = open_language(vocab, seq, 11);
+    double     floor = tm_source_describe(source)->floor, sum = 0, squares = 0;
+    int32_t   *tokens = malloc((size_t)(seq + 1) * sizeof *tokens);
+    assert_non_null(tokens);
+    for (int64_t i = 0; i < n; i++) {
+        tm_source_sample(source, TM_SPLIT_VALIDATION, i, tokens);
+        for (int64_t t = 0; t <= seq; t++)
+            assert_true(tokens[t] >= 0 && tokens[t] < tm_source_describe(source)->vocab_needed);
+        double nats = tm_source_nats(source, tokens) / (double)seq;
+        sum += nats;
+        squares += nats * nats;
+    }
+    double mean = sum / (double)n, variance = fmax(squares / (double)n - mean * mean, 0);
+    double error = sqrt(variance / (double)n);
+    print_message("vocab %lld, T %lld: floor %.5f, sampled %.5f +- %.5f\n", (long long)vocab, (long long)seq, floor,
+                  mean, error);
+    if (!(fabs(mean - floor) <= 5 * error + 1e-12)) fail_msg("floor %.6f, sampled %.6f +- %.6f", floor, mean, error);
+    free(tokens);
+    tm_source_close(source);
+}
+
+static void floor_is_the_mean_of_minus_log_p(void **state)
+{
+    (void)state;
+    check_floor(64, 256, 3000);
+    check_floor(64, 17, 3000);
+    check_floor(64, 5, 100); /* nothing but starts */
+    check_floor(64, 1, 10);
+    check_floor(8, 128, 3000);
+    check_floor(33, 256, 1000);
+    check_floor(50257, 256, 1000);
+}
+
+/* By hand, for T = 256, V = 64: e = 0.1, M = 16, C = 4, K = 16. */
+static void floor_has_the_documented_value(void **state)
+{
+    (void)state;
+    tm_source *source = open_language(64, 256, 1);
+    double     q = 0.90625, other = 0.00625;
+    double     h = log(4) - q * log(q) - 15 * other * log(other);
+    double     floor = (15 * log(64) + 241 * h) / 256;
+    assert_true(fabs(tm_source_describe(source)->floor - floor) < 1e-12);
+    assert_true(fabs(floor - 2.0807) < 1e-4);
+    tm_source_close(source);
+}
+
+/* The probabilities of all possible tokens at a place add up to 1, whatever came before. */
+static void probabilities_add_up(void **state)
+{
+    (void)state;
+    const int64_t vocabs[] = { 8, 31, 64 };
+    for (int v = 0; v < 3; v++) {
+        tm_source *source = open_language(vocabs[v], 40, 2);
+        int32_t    tokens[41];
+        for (int64_t last = 1; last <= 40; last++) {
+            tm_source *shorter = open_language(vocabs[v], last, 2); /* same language, ends at `last` */
+            tm_source_sample(source, TM_SPLIT_TRAIN, last, tokens);
+            double before = 0, sum = 0;
+            if (last > 1) {
+                tm_source *before_last = open_language(vocabs[v], last - 1, 2);
+                before = tm_source_nats(before_last, tokens);
+                tm_source_close(before_last);
+            }
+            for (int32_t x = 0; x < tm_source_describe(source)->vocab_needed; x++) {
+                tokens[last] = x;
+                sum += exp(before - tm_source_nats(shorter, tokens));
+            }
+            if (!(fabs(sum - 1) < 1e-12))
+                fail_msg("vocab %lld, place %lld: %.15f", (long long)vocabs[v], (long long)last, sum);
+            tm_source_close(shorter);
+        }
+        tokens[7] = 9999;
+        assert_true(isinf(tm_source_nats(source, tokens)));
+        tm_source_close(source);
+    }
+}
+
+/* An order-3 predictor, counted on one half of a large sample and judged on the other, gains nothing over ln(C M). A
+ * vocabulary of 8 keeps the table (8^4 counts) small against the sample, so that even a small dependence would show. */
+static void three_tokens_of_context_tell_nothing(void **state)
+{
+    (void)state;
+    enum { S = 8, CONTEXTS = S * S * S, T = 256, N = 12000 };
+    tm_source *source = open_language(S, T, 4);
+    double    *counts = calloc((size_t)CONTEXTS * S, sizeof *counts);
+    int32_t    x[T + 1];
+    double     cross = 0;
+    int64_t    judged = 0;
+    assert_non_null(counts);
+    for (int64_t i = 0; i < 2 * N; i++) {
+        tm_source_sample(source, TM_SPLIT_TRAIN, i, x);
+        for (int t = 16; t <= T; t++) {
+            double *row = counts + (ptrdiff_t)((x[t - 3] * S + x[t - 2]) * S + x[t - 1]) * S, total = 0;
+            if (i < N) {
+                row[x[t]]++;
+                continue;
+            }
+            for (int v = 0; v < S; v++) total += row[v] + 0.5;
+            cross -= log((row[x[t]] + 0.5) / total);
+            judged++;
+        }
+    }
+    cross /= (double)judged;
+    double stated = tm_source_describe(source)->ngram3_entropy, floor = tm_source_describe(source)->floor;
+    print_message("best order-3 predictor: stated %.5f, counted %.5f, floor %.5f\n", stated, cross, floor);
+    assert_true(fabs(stated - log(S)) < 1e-12);
+    if (!(fabs(cross - stated) < 0.002)) fail_msg("order 3: stated %.5f, counted %.5f", stated, cross);
+    free(counts);
+    tm_source_close(source);
+}
+
+static void at_least_half_a_nat_below_order_3(void **state)
+{
+    (void)state;
+    for (int64_t vocab = 8; vocab <= 80; vocab++) {
+        tm_source             *source = open_language(vocab, 256, 1);
+        const tm_source_facts *facts = tm_source_describe(source);
+        assert_true(facts->vocab_needed <= vocab && facts->vocab_needed <= 64);
+        if (!(facts->floor + 0.5 <= facts->ngram3_entropy))
+            fail_msg("vocab %lld: floor %.4f, order 3 %.4f", (long long)vocab, facts->floor, facts->ngram3_entropy);
+        tm_source_close(source);
+    }
+}
+
+static void seven_symbols_are_too_few(void **state)
+{
+    (void)state;
+    for (int64_t vocab = 0; vocab < 8; vocab++) {
+        tm_source_options options = { .name = "synthetic", .vocab = vocab, .seq = 8 };
+        tm_source        *source = NULL;
+        tm_error          err = { 0 };
+        assert_int_equal(tm_source_open(&options, &source, &err), TM_INVALID);
+        assert_null(source);
+        assert_non_null(strstr(err.text, "set model.vocab_size to 8"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_options_give_the_same_samples_in_any_order),
+        cmocka_unit_test(splits_share_no_sample),
+        cmocka_unit_test(floor_is_the_mean_of_minus_log_p),
+        cmocka_unit_test(floor_has_the_documented_value),
+        cmocka_unit_test(probabilities_add_up),
+        cmocka_unit_test(three_tokens_of_context_tell_nothing),
+        cmocka_unit_test(at_least_half_a_nat_below_order_3),
+        cmocka_unit_test(seven_symbols_are_too_few),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
