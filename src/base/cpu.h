@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/cpu.h - facts of this machine that the lower rooms decide by: threads, instruction sets, caches, memory.
+ *
+ * Everything is read from the kernel when asked, nothing is cached. `sysroot` is "" for the running machine, or a folder
+ * that holds copies of /proc and /sys (tests). The full description of a machine for reports is system/environment.h.
+ */
+#ifndef TM_BASE_CPU_H
+#define TM_BASE_CPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    bool avx2;        /* AVX2, FMA and F16C, and the system saves the wide registers */
+    bool avx512;      /* F, BW, VL, DQ */
+    bool avx512_bf16; /* besides avx512 */
+    bool amx;         /* tiles with BF16 products (the process must still ask the kernel for leave to use them) */
+} tm_cpu_isa;
+
+/* All false on processors other than x86-64. */
+tm_cpu_isa tm_cpu_isa_probe(void);
+
+typedef struct {
+    int64_t l1d_bytes, l2_bytes, l3_bytes; /* one instance of each, as processor 0 sees them; 0 = none or unknown */
+    int64_t line_bytes;                    /* 0 = unknown */
+} tm_cpu_caches;
+
+tm_cpu_caches tm_cpu_caches_read(const char *sysroot);
+
+/* What the control groups (v1 or v2, this one and its parents) leave to the process. */
+typedef struct {
+    double  cpus;              /* processor time per time; INFINITY = no quota */
+    int64_t memory_bytes;      /* INT64_MAX = no limit */
+    int64_t memory_used_bytes; /* in the group of that limit, less file pages that can be dropped; 0 without a limit */
+} tm_cgroup_limits;
+
+tm_cgroup_limits tm_cgroup_limits_read(const char *sysroot);
+
+/* Threads that can really run at once: the processors of the affinity mask, but at most the quota of the control group
+ * rounded up. At least 1. */
+int tm_cpu_threads_allowed(void);
+
+/* Memory of the machine or of the control group, whichever is less; `available` is what can be taken without swapping.
+ * 0 where /proc/meminfo cannot be read. */
+int64_t tm_memory_total_bytes(const char *sysroot);
+int64_t tm_memory_available_bytes(const char *sysroot);
+
+/* Resident memory of this process, all of it and its anonymous part (heap, stacks, arenas; no file pages). No malloc:
+ * may be called inside a step. -1 where unknown. */
+int64_t tm_resident_bytes(void);
+int64_t tm_resident_anonymous_bytes(void);
+
+/* Denormal inputs and results count as zero in the calling thread from now on (x86: FTZ and DAZ, arm64: FPCR.FZ). Threads
+ * made later inherit it, existing ones do not. No effect on other processors. */
+void tm_cpu_flush_denormals(void);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record/console.c - the step lines, the progress bar, and the report at the end. */
+#include "base/clock.h"
+#include "base/text.h"
+#include "record/record.h"
+#include "record/report.h"
+#include "record/sink.h"
+#include "record/step_line.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct {
+    record_sink        head;
+    tm_console_options options;
+    run_record         run;
+    tm_text            text;   /* reused */
+    double             tokens; /* since the last line */
+    double             seconds;
+    int64_t            steps;
+    double             later_tokens, later_seconds; /* from the third step of this process on */
+    int64_t            later_steps, nan_steps;
+    int64_t            started_ns, first_done_ns, drawn_ns;
+    bool               drawn; /* a progress bar stands on the terminal's last line */
+} console_sink;
+
+enum { AVERAGE_SKIPS = 2, REDRAW_NS = 100000000 };
+
+/* --- progress ----------------------------------------------------------------------------------------------------------- */
+
+static void erase_progress(console_sink *self)
+{
+    if (!self->drawn) return;
+    fputs("\r\033[K", self->options.progress);
+    fflush(self->options.progress);
+    self->drawn = false;
+}
+
+static void clock_text(char out[32], double seconds)
+{
+    long long s = isfinite(seconds) && seconds < 1e9 ? llround(seconds) : 0;
+    if (s >= 3600)
+        snprintf(out, 32, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, 32, "%lld:%02lld", s / 60, s % 60);
+}
+
+/* Time left: steps to do at the mean pace since the first step ended, evaluations and checkpoints included. */
+static void draw_progress(console_sink *self)
+{
+    enum { CELLS = 30 };
+    int64_t now = tm_now_ns(), step = self->run.last.step, steps = self->run.start.steps;
+    if (!self->options.progress || steps < 1 || (self->drawn && now - self->drawn_ns < REDRAW_NS)) return;
+    char   bar[CELLS + 1], left[32] = "--:--", passed[32];
+    double fraction = (double)step / (double)steps;
+    int    full = fraction >= 1 ? CELLS : (int)(fraction * CELLS);
+    memset(bar, '=', (size_t)full);
+    memset(bar + full, '.', (size_t)(CELLS - full));
+    bar[CELLS] = '\0';
+    if (self->run.steps > 1) {
+        double pace = (double)(now - self->first_done_ns) * 1e-9 / (double)(self->run.steps - 1);
+        clock_text(left, pace * (double)(steps - step));
+    }
+    clock_text(passed, (double)(now - self->started_ns) * 1e-9);
+    fprintf(self->options.progress, "\r\033[K[%s] %3.0f%%  step %lld/%lld  %s, ETA %s", bar, 100 * fraction, (long long)step,
+            (long long)steps, passed, left);
+    fflush(self->options.progress);
+    self->drawn = true;
+    self->drawn_ns = now;
+}
+
+/* --- lines -------------------------------------------------------------------------------------------------------------- */
+
+static void print_text(console_sink *self)
+{
+    erase_progress(self);
+    bool failed = fwrite(self->text.data, 1, self->text.length, self->options.out) != self->text.length;
+    if (fflush(self->options.out) != 0 || failed)
+        (void)tm_fail(&self->head.error, TM_IO, "cannot write to the output: %s", strerror(errno));
+    self->text.length = 0;
+}
+
+static line_figures figures_of(const console_sink *self, const tm_step_done *step)
+{
+    double       none = (double)NAN;
+    const tm_run_started *start = &self->run.start;
+    line_figures f = {
+        .step = step->step,
+        .steps = start->steps,
+        .loss = step->loss,
+        .grad_norm = step->grad_norm,
+        .learning_rate = step->learning_rate,
+        .used_bytes = step->used_bytes,
+        .limit_bytes = start->memory_limit_bytes,
+        .tokens_per_second = self->seconds > 0 ? self->tokens / self->seconds : none,
+        .flops_per_token = start->n_flops_per_token > 0 ? start->flops_per_token[0].value : 0,
+        .peak_flops = start->peak_flops,
+        .step_seconds = self->steps > 0 ? self->seconds / (double)self->steps : none,
+        .sequences = self->options.sequences_per_step,
+        .nan_steps = self->nan_steps,
+    };
+    bool later = self->later_steps > 0;
+    f.tokens_per_second_average = later ? self->later_tokens / self->later_seconds : f.tokens_per_second;
+    f.step_seconds_average = later ? self->later_seconds / (double)self->later_steps : f.step_seconds;
+    time_t    now = time(NULL);
+    struct tm local;
+    localtime_r(&now, &local);
+    strftime(f.date, sizeof f.date, "%Y-%m-%d %H:%M:%S", &local);
+    return f;
+}
+
+static void on_start(console_sink *self)
+{
+    self->started_ns = tm_now_ns();
+    line_peak(&self->text, self->run.start.peak_flops);
+    print_text(self);
+}
+
+static void on_step(console_sink *self, const tm_step_done *step)
+{
+    if (self->run.steps == 1) self->first_done_ns = tm_now_ns();
+    self->tokens += (double)step->tokens;
+    self->seconds += step->seconds;
+    self->steps++;
+    self->nan_steps += !isfinite(step->loss) || !isfinite(step->grad_norm);
+    if (self->run.steps > AVERAGE_SKIPS) {
+        self->later_tokens += (double)step->tokens;
+        self->later_seconds += step->seconds;
+        self->later_steps++;
+    }
+    if (self->run.steps == 1 || step->step % self->options.log_freq == 0 || step->step == self->run.start.steps) {
+        line_figures figures = figures_of(self, step);
+        if (self->options.style == TM_LOG_STYLE_MEGATRON)
+            line_megatron(&self->text, &figures);
+        else
+            line_torchtitan(&self->text, &figures, self->options.colour);
+        print_text(self);
+        self->tokens = self->seconds = 0;
+        self->steps = 0;
+    }
+    draw_progress(self);
+}
+
+static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
+{
+    line_figures figures = figures_of(self, &self->run.last);
+    figures.step = evaluation->step;
+    figures.loss = evaluation->loss;
+    figures.tokens_per_second = evaluation->seconds > 0 ? (double)evaluation->tokens / evaluation->seconds : (double)NAN;
+    line_validation(&self->text, &figures, self->options.colour);
+    print_text(self);
+}
+
+static void on_end(console_sink *self, const tm_run_ended *end)
+{
+    report_print(&self->text, &self->run, end, self->options.colour);
+    if (end->verdict != TM_VERDICT_INVALID && isfinite(end->tokens_per_second_median))
+        line_performance(&self->text, end->tokens_per_second_median * self->run.start.devices, "tokens_per_second");
+    print_text(self);
+}
+
+static void handle(tm_sink *sink, const tm_event *event)
+{
+    console_sink *self = (console_sink *)sink;
+    run_record_add(&self->run, event);
+    switch (event->kind) {
+    case TM_EVENT_RUN_STARTED: on_start(self); break;
+    case TM_EVENT_STEP_DONE: on_step(self, &event->step_done); break;
+    case TM_EVENT_EVALUATION: on_evaluation(self, &event->evaluation); break;
+    case TM_EVENT_CHECKPOINT: break;
+    case TM_EVENT_RUN_ENDED: on_end(self, &event->run_ended); break;
+    }
+}
+
+static void finish(record_sink *head)
+{
+    console_sink *self = (console_sink *)head;
+    erase_progress(self);
+    run_record_fini(&self->run);
+    tm_text_fini(&self->text);
+}
+
+tm_console_options tm_console_options_default(void)
+{
+    return (tm_console_options){ .out = stdout,
+                                 .progress = isatty(STDERR_FILENO) ? stderr : NULL,
+                                 .colour = isatty(STDOUT_FILENO),
+                                 .log_freq = 10 };
+}
+
+tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out, tm_error *err)
+{
+    if (options->log_freq < 1)
+        return tm_fail(err, TM_INVALID, "metrics.log_freq is %lld; it must be at least 1", (long long)options->log_freq);
+    console_sink *self = tm_alloc(sizeof *self);
+    *self = (console_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options };
+    if (!self->options.out) self->options.out = stdout;
+    run_record_init(&self->run);
+    *out = &self->head.base;
+    return TM_OK;
+}

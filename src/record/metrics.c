@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record/metrics.c - metrics.jsonl: one JSON object per line. */
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "record/record.h"
+#include "record/sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+    record_sink head;
+    const char *path;
+    int         fd;
+    off_t       complete_bytes; /* up to the last whole line */
+    tm_text     line;           /* reused: no allocation in a steady run */
+} metrics_sink;
+
+static void fail(metrics_sink *self, const char *what)
+{
+    (void)tm_fail(&self->head.error, TM_IO, "cannot %s '%s': %s; records after step lines already in it are lost", what,
+                  self->path, strerror(errno));
+}
+
+static void write_line(metrics_sink *self)
+{
+    if (self->head.error.status != TM_OK || self->fd < 0) return;
+    const char *data = self->line.data;
+    size_t      left = self->line.length;
+    while (left > 0) {
+        ssize_t n = write(self->fd, data, left);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            fail(self, "write to");
+            if (ftruncate(self->fd, self->complete_bytes) != 0) return; /* a torn line stays: the error is told already */
+            return;
+        }
+        data += n;
+        left -= (size_t)n;
+    }
+    self->complete_bytes += (off_t)self->line.length;
+}
+
+/* Records of the steps before `first_step`, without a torn last line. */
+static void keep_earlier(metrics_sink *self, int64_t first_step)
+{
+    enum { LIMIT = 1 << 30 };
+    tm_text old = { 0 }, kept = { 0 };
+    if (first_step > 1 && tm_file_read(self->path, LIMIT, &old, &self->head.error) == TM_OK) {
+        char *next;
+        for (char *line = old.data; line && *line; line = next) {
+            next = strchr(line, '\n');
+            if (!next) break;
+            next++;
+            json_t *record = json_loadb(line, (size_t)(next - line), 0, NULL);
+            json_t *step = json_object_get(record, "step");
+            if (json_is_integer(step) && json_integer_value(step) < first_step)
+                tm_text_add_n(&kept, line, (size_t)(next - line));
+            json_decref(record);
+        }
+    }
+    if (self->head.error.status == TM_OK && kept.length > 0)
+        record_sink_write(&self->head, self->path, &kept);
+    self->complete_bytes = (off_t)kept.length;
+    tm_text_fini(&old);
+    tm_text_fini(&kept);
+}
+
+static void start(metrics_sink *self, int64_t first_step)
+{
+    keep_earlier(self, first_step);
+    if (self->head.error.status != TM_OK) return;
+    if (self->fd >= 0) close(self->fd);
+    int replace = self->complete_bytes == 0 ? O_TRUNC : 0;
+    self->fd = open(self->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | replace, 0666);
+    if (self->fd < 0) fail(self, "open");
+}
+
+static void print_step(tm_json *json, const tm_step_done *step)
+{
+    tm_json_i64(json, "step", step->step);
+    tm_json_f64(json, "loss", step->loss);
+    tm_json_f64(json, "grad_norm", step->grad_norm);
+    tm_json_f64(json, "learning_rate", step->learning_rate);
+    tm_json_i64(json, "tokens", step->tokens);
+    tm_json_f64(json, "seconds", step->seconds);
+    tm_json_open(json, "phases", '{');
+    for (size_t i = 0; i < step->n_phases; i++) tm_json_f64(json, step->phases[i].name, step->phases[i].value);
+    tm_json_close(json, '}');
+    tm_json_i64(json, "used_bytes", step->used_bytes);
+    tm_json_i64(json, "resident_bytes", step->resident_bytes);
+}
+
+static void print_evaluation(tm_json *json, const tm_evaluation *evaluation)
+{
+    tm_json_string(json, "event", "evaluation");
+    tm_json_i64(json, "step", evaluation->step);
+    tm_json_f64(json, "loss", evaluation->loss);
+    tm_json_f64(json, "bits_per_byte", evaluation->bits_per_byte);
+    tm_json_i64(json, "tokens", evaluation->tokens);
+    tm_json_f64(json, "seconds", evaluation->seconds);
+}
+
+static void print_checkpoint(tm_json *json, const tm_checkpoint_saved *checkpoint)
+{
+    tm_json_string(json, "event", "checkpoint");
+    tm_json_i64(json, "step", checkpoint->step);
+    tm_json_string(json, "path", checkpoint->path);
+    tm_json_i64(json, "bytes", checkpoint->bytes);
+    tm_json_f64(json, "seconds", checkpoint->seconds);
+}
+
+static void handle(tm_sink *sink, const tm_event *event)
+{
+    metrics_sink *self = (metrics_sink *)sink;
+    if (event->kind == TM_EVENT_RUN_STARTED) start(self, event->run_started.first_step);
+    if (event->kind == TM_EVENT_RUN_STARTED || event->kind == TM_EVENT_RUN_ENDED) return;
+    self->line.length = 0;
+    tm_json json = { .out = &self->line };
+    tm_json_open(&json, NULL, '{');
+    if (event->kind == TM_EVENT_STEP_DONE) print_step(&json, &event->step_done);
+    if (event->kind == TM_EVENT_EVALUATION) print_evaluation(&json, &event->evaluation);
+    if (event->kind == TM_EVENT_CHECKPOINT) print_checkpoint(&json, &event->checkpoint);
+    tm_json_close(&json, '}');
+    tm_text_add_n(&self->line, "\n", 1);
+    write_line(self);
+}
+
+static void finish(record_sink *head)
+{
+    metrics_sink *self = (metrics_sink *)head;
+    if (self->fd >= 0 && close(self->fd) != 0) fail(self, "close");
+    tm_text_fini(&self->line);
+}
+
+tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out, tm_error *err)
+{
+    int fd = open(options->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) return tm_fail(err, TM_IO, "cannot open '%s': %s", options->path, strerror(errno));
+    metrics_sink *self = tm_alloc(sizeof *self);
+    *self = (metrics_sink){ .head = { .base = { handle }, .finish = finish }, .path = options->path, .fd = fd };
+    *out = &self->head.base;
+    return TM_OK;
+}

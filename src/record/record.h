@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record/record.h - where events (base/event.h) become output: console lines and report, metrics.jsonl, result.json, perf.csv.
+ *
+ * Every sink is opened here, put on an event bus by cli, and closed with tm_sink_close, which frees it. Sinks never stop a
+ * run: a write that fails is kept, later output of that sink is dropped, and the first failure is what tm_sink_close
+ * returns. Strings in options must outlive the sink. One thread at a time per sink. Writing beyond a file-size limit shows
+ * as a failure only if SIGXFSZ is ignored, which main does.
+ */
+#ifndef TM_RECORD_RECORD_H
+#define TM_RECORD_RECORD_H
+
+#include "base/event.h"
+#include "base/status.h"
+#include "system/environment.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Flushes, closes and frees; returns the sink's first failure (TM_IO) and tells its story. NULL is fine. Only for sinks
+ * opened by this room. */
+TM_MUST_USE tm_status tm_sink_close(tm_sink *sink, tm_error *err);
+/* The first failure so far, or NULL: for a caller that would rather stop a long run than lose its record. */
+const tm_error *tm_sink_error(const tm_sink *sink);
+
+/* --- console ------------------------------------------------------------------------------------------------------------ */
+
+typedef enum { TM_LOG_STYLE_TORCHTITAN, TM_LOG_STYLE_MEGATRON } tm_log_style;
+
+typedef struct {
+    FILE        *out;      /* lines and report; NULL = stdout. Not closed. */
+    FILE        *progress; /* a progress bar with the time left is drawn here; NULL = none. Not closed. */
+    tm_log_style style;
+    bool         colour;
+    int64_t      log_freq;           /* a step line for the first step, every log_freq-th and the last; >= 1 */
+    int64_t      sequences_per_step; /* global batch, for the Megatron style */
+} tm_console_options;
+
+/* stdout, TorchTitan style, log_freq 10; colour only if stdout is a terminal, progress only if stderr is one. */
+tm_console_options tm_console_options_default(void);
+/* See docs/step-line.md. The report and the `performance:` line follow the last step; the latter is left out if the verdict
+ * is invalid. */
+TM_MUST_USE tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out, tm_error *err);
+
+/* --- files -------------------------------------------------------------------------------------------------------------- */
+
+/* metrics.jsonl: a line per step, evaluation and checkpoint, on disk when the event returns. A run that starts at step 1
+ * replaces the file; a resumed one keeps the records of the steps before its first. docs/result-json.md. */
+typedef struct {
+    const char *path;
+} tm_metrics_options;
+TM_MUST_USE tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out, tm_error *err);
+
+/* result.json, written atomically when the run ends; one of an earlier run is removed when this run starts.
+ * docs/result-json.md. */
+typedef struct {
+    const char           *path;
+    const char           *configuration_hash; /* NULL = unknown */
+    const tm_environment *environment;        /* NULL = not recorded; must outlive the sink */
+} tm_result_options;
+TM_MUST_USE tm_status tm_result_sink_open(const tm_result_options *options, tm_sink **out, tm_error *err);
+
+/* perf.csv: one row when the run ends; status FAILURE if it ended as invalid or never reported an end. Not appending
+ * replaces the file. Appending needs the very same header (else TM_INVALID, when opened) and fills relative_change.
+ * docs/perf-csv.md. NULL strings are empty cells. */
+typedef struct {
+    const char *path;
+    bool        append;
+    const char *entry; /* catalogue entry, put before the model's name; NULL = the model alone */
+    const char *pipeline, *args, *tags, *git_commit, *machine_name, *deployment_type, *launcher;
+    const char *architecture; /* of the GPU; of the processor for a run on one */
+    const char *data_provider_type, *build_number;
+    int         nodes; /* 0 counts as 1 */
+} tm_perf_options;
+TM_MUST_USE tm_status tm_perf_sink_open(const tm_perf_options *options, tm_sink **out, tm_error *err);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/report.h"
+
+#include "stats/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 96, LABEL = 42, COLUMN = 16 };
+
+static void heading(tm_text *out, const char *title, const char *a, const char *b, const char *c)
+{
+    tm_text_printf(out, "\n  %-*s%*s%*s%*s", LABEL, title, COLUMN, a, COLUMN, b, COLUMN, c);
+    while (out->data[out->length - 1] == ' ') out->data[--out->length] = '\0';
+    tm_text_add(out, "\n");
+}
+
+/* A row of up to three right-aligned columns under a heading. */
+static void row(tm_text *out, const char *label, const char *a, const char *b, const char *c)
+{
+    tm_text_printf(out, "    %-*.*s%*s%*s%*s", LABEL - 2, LABEL - 3, label, COLUMN, a, COLUMN, b, COLUMN, c);
+    while (out->data[out->length - 1] == ' ') out->data[--out->length] = '\0';
+    tm_text_add(out, "\n");
+}
+
+/* "1,234", or with decimals where that would lose digits; "-" for NAN. */
+static const char *rate_text(char out[40], double value)
+{
+    if (!isfinite(value)) return "-";
+    if (fabs(value) >= 1000) return tm_format_grouped(out, llround(value));
+    snprintf(out, 40, "%.4g", value);
+    return out;
+}
+
+/* 12.3 with the unit that keeps it between 1 and 1000: "123.4 GFLOP/s". */
+static const char *flops_text(char out[40], double value, const char *unit)
+{
+    static const char *const prefix[] = { "", "K", "M", "G", "T", "P", "E" };
+    size_t                   i = 0;
+    if (!isfinite(value)) return "-";
+    while (value >= 1000 && i + 1 < sizeof prefix / sizeof prefix[0]) {
+        value /= 1000;
+        i++;
+    }
+    snprintf(out, 40, "%.4g %s%s", value, prefix[i], unit);
+    return out;
+}
+
+static const char *seconds_text(char out[40], double seconds)
+{
+    if (!isfinite(seconds)) return "-";
+    if (seconds >= 100)
+        snprintf(out, 40, "%.0f s", seconds);
+    else if (seconds >= 1)
+        snprintf(out, 40, "%.2f s", seconds);
+    else
+        snprintf(out, 40, "%.4g ms", seconds * 1e3);
+    return out;
+}
+
+/* Words that a caller gave, in lines of at most `width` columns; lines after the first are indented. */
+static void wrapped(tm_text *out, const char *text, int indent, int width)
+{
+    int column = indent;
+    for (const char *word = text; *word;) {
+        size_t n = strcspn(word, " \n");
+        if (n > 0) {
+            if (column > indent && column + 1 + (int)n > width) {
+                tm_text_printf(out, "\n%*s", indent, "");
+                column = indent;
+            } else if (column > indent) {
+                tm_text_add(out, " ");
+                column++;
+            }
+            tm_text_add_n(out, word, n);
+            column += (int)n;
+        }
+        word += n + (word[n] != '\0');
+    }
+    tm_text_add(out, "\n");
+}
+
+static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
+{
+    static const char *const paint[] = { "\033[1;32m", "\033[1;33m", "\033[1;31m", "\033[1;33m" };
+    char                     line[64];
+    snprintf(line, sizeof line, "%-12s", tm_verdict_name(end->verdict));
+    tm_text_printf(out, "\n  verdict     %s%s%s", colour ? paint[end->verdict] : "", line, colour ? "\033[0m" : "");
+    wrapped(out, end->reason, 26, WIDTH);
+}
+
+static void loss_row(tm_text *out, const char *label, double value)
+{
+    char text[40];
+    if (!isfinite(value)) return;
+    snprintf(text, sizeof text, "%.4f", value);
+    row(out, label, text, "", "");
+}
+
+static void print_loss(tm_text *out, const tm_run_ended *end)
+{
+    heading(out, "loss", "nats per token", "", "");
+    loss_row(out, "first step", end->loss_first);
+    loss_row(out, "last step", end->loss_last);
+    loss_row(out, "validation", end->loss_validation);
+    loss_row(out, "floor: the entropy of the data", end->loss_floor);
+    loss_row(out, "validation above the floor", end->loss_validation - end->loss_floor);
+    loss_row(out, "validation, bits per byte", end->bits_per_byte);
+}
+
+static void interval_row(tm_text *out, const char *label, double value, double lo, double hi, const char *steps)
+{
+    char a[40], b[40], c[40], both[88] = "-";
+    if (isfinite(lo)) snprintf(both, sizeof both, "%s .. %s", rate_text(b, lo), rate_text(c, hi));
+    tm_text_printf(out, "    %-*s%*s%*s%*s\n", LABEL - 2, label, COLUMN, rate_text(a, value), COLUMN + 8, both, COLUMN - 8,
+                   steps);
+}
+
+static void print_speed(tm_text *out, const run_record *run, const tm_run_ended *end)
+{
+    char            n[40], a[40], b[40];
+    tm_rate_summary rate = tm_stats_rate(end->step_seconds, end->steps, (double)run->start.batch_tokens);
+    tm_text_printf(out, "\n  %-*s%*s%*s%*s\n", LABEL, "speed, one device", COLUMN, "", COLUMN + 8, "95 % interval",
+                   COLUMN - 8, "steps");
+    interval_row(out, "tokens/s, median step", end->tokens_per_second_median, end->tokens_per_second_lo,
+                 end->tokens_per_second_hi, tm_format_grouped(n, end->tokens_per_second_n));
+    interval_row(out, "tokens/s, all tokens / all seconds", rate.overall, rate.overall_lo, rate.overall_hi,
+                 tm_format_grouped(n, rate.n));
+    if (rate.n > 0) {
+        const double *steady = end->step_seconds + rate.warmup;
+        row(out, "step time, median", seconds_text(a, tm_stats_median(steady, rate.n)), "", "");
+        row(out, "step time, 5 and 95 % of steps", seconds_text(a, tm_stats_percentile(steady, rate.n, 0.05)),
+            seconds_text(b, tm_stats_percentile(steady, rate.n, 0.95)), "");
+        snprintf(a, sizeof a, "%.1f %%", 100 * rate.variation);
+        row(out, "step time, variation", a, "", "");
+    }
+    row(out, "steps left out as warm-up", tm_format_grouped(n, end->warmup_steps), "", "");
+    row(out, "program start to end of first step", seconds_text(a, end->first_step_seconds), "", "");
+    row(out, "whole run", seconds_text(a, end->seconds), "", "");
+}
+
+static void print_flops(tm_text *out, const run_record *run, const tm_run_ended *end)
+{
+    if (run->start.n_flops_per_token == 0) return;
+    heading(out, "arithmetic, by convention", "per token", "per second", "of peak (MFU)");
+    for (size_t i = 0; i < run->start.n_flops_per_token; i++) {
+        const tm_named_f64 *flops = &run->start.flops_per_token[i];
+        char                a[40], b[40], c[40] = "N/A";
+        double              rate = flops->value * end->tokens_per_second_median;
+        if (run->start.peak_flops > 0 && isfinite(rate)) snprintf(c, sizeof c, "%.2f %%", 100 * rate / run->start.peak_flops);
+        row(out, flops->name, flops_text(a, flops->value, "FLOP"), flops_text(b, rate, "FLOP/s"), c);
+    }
+}
+
+static void ledger_line(tm_text *out, const char *label, double seconds, double whole)
+{
+    char a[40], b[40], bar[25];
+    int  length = whole > 0 ? (int)lround(24 * seconds / whole) : 0;
+    length = length < 0 ? 0 : length > 24 ? 24 : length;
+    memset(bar, '#', (size_t)length);
+    bar[length] = '\0';
+    snprintf(a, sizeof a, "%.3f", seconds * 1e3);
+    snprintf(b, sizeof b, "%.1f %%", whole > 0 ? 100 * seconds / whole : 0);
+    tm_text_printf(out, "    %-*.*s%*s%*s", LABEL - 2, LABEL - 3, label, COLUMN, a, COLUMN / 2 + 2, b);
+    tm_text_printf(out, *bar ? "  %s\n" : "\n", bar);
+}
+
+static void print_ledger(tm_text *out, const run_ledger *ledger)
+{
+    if (ledger->steps == 0 || ledger->count == 0) return;
+    char   title[64];
+    double whole = ledger->step_seconds / (double)ledger->steps;
+    snprintf(title, sizeof title, "where the step time went");
+    tm_text_printf(out, "\n  %-*s%*s%*s\n", LABEL, title, COLUMN, "mean ms", COLUMN / 2 + 2, "share");
+    for (int i = 0; i < ledger->count; i++)
+        ledger_line(out, ledger->names[i], ledger->seconds[i] / (double)ledger->steps, whole);
+    ledger_line(out, "unaccounted", run_ledger_unaccounted(ledger), whole);
+    char a[40], b[40];
+    snprintf(a, sizeof a, "%.3f", whole * 1e3);
+    snprintf(title, sizeof title, "whole step, mean of %s", tm_format_grouped(b, ledger->steps));
+    tm_text_printf(out, "    %-*s%*s%*s\n", LABEL - 2, title, COLUMN, a, COLUMN / 2 + 2, "100.0 %");
+}
+
+static void print_memory(tm_text *out, const run_record *run, const tm_run_ended *end)
+{
+    char a[40], b[40];
+    heading(out, "memory", "planned", "used", "");
+    for (size_t i = 0; i < run->start.n_memory; i++)
+        row(out, run->start.memory[i].name, tm_format_bytes(a, (double)run->start.memory[i].value), "", "");
+    row(out, "arena", tm_format_bytes(a, (double)end->planned_bytes), tm_format_bytes(b, (double)end->used_bytes),
+        end->planned_bytes == end->used_bytes ? "equal" : "differ");
+    row(out, "outside the arena, libraries", "", tm_format_bytes(b, (double)end->outside_arena_bytes), "");
+    if (run->stepped) row(out, "resident, whole process", "", tm_format_bytes(b, (double)run->last.resident_bytes), "");
+    row(out, "limit", tm_format_bytes(a, (double)run->start.memory_limit_bytes), "", "");
+}
+
+void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, bool colour)
+{
+    char                  a[40], b[40], title[256];
+    const tm_run_started *start = &run->start;
+    snprintf(title, sizeof title, "%s%s, %s, %s%s", colour ? "\033[1m" : "", start->model, start->precision, start->device,
+             colour ? "\033[0m" : "");
+    tm_text_add(out, "\n  ");
+    for (int i = 2; i < WIDTH; i++) tm_text_add_n(out, "-", 1);
+    tm_text_printf(out, "\n  %s\n", title);
+    tm_text_printf(out, "  %s parameters, %s target tokens per step, %d device%s, %d thread%s, data %s\n",
+                   tm_format_grouped(a, start->parameters), tm_format_grouped(b, start->batch_tokens), start->devices,
+                   start->devices == 1 ? "" : "s", start->threads, start->threads == 1 ? "" : "s", start->data_source);
+    print_verdict(out, end, colour);
+    print_loss(out, end);
+    print_speed(out, run, end);
+    print_flops(out, run, end);
+    print_ledger(out, &run->ledger);
+    print_memory(out, run, end);
+    if (end->sample) {
+        tm_text_add(out, "\n  sample of the trained model\n    ");
+        wrapped(out, end->sample, 4, WIDTH);
+    }
+    tm_text_add(out, "\n");
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record/result.c - result.json, the typed record of one run. Every derived figure in it can be worked out again from the
+ * raw step times and the start figures, which are in it too. */
+#include "base/clock.h"
+#include "base/json.h"
+#include "record/record.h"
+#include "record/sink.h"
+#include "stats/summary.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+    record_sink       head;
+    tm_result_options options;
+    run_record        run;
+} result_sink;
+
+static void print_start(tm_json *json, const tm_run_started *start)
+{
+    tm_json_string(json, "model", start->model);
+    tm_json_string(json, "precision", start->precision);
+    tm_json_string(json, "device", start->device);
+    tm_json_i64(json, "devices", start->devices);
+    tm_json_i64(json, "threads", start->threads);
+    tm_json_string(json, "data_source", start->data_source);
+    if (start->seed <= INT64_MAX) {
+        tm_json_i64(json, "seed", (int64_t)start->seed);
+    } else { /* beyond what readers of JSON keep exactly */
+        tm_text text = { 0 };
+        tm_text_printf(&text, "%llu", (unsigned long long)start->seed);
+        tm_json_string(json, "seed", text.data);
+        tm_text_fini(&text);
+    }
+    tm_json_i64(json, "parameters", start->parameters);
+    tm_json_i64(json, "batch_tokens", start->batch_tokens);
+}
+
+static void print_rate(tm_json *json, const run_record *run, const tm_run_ended *end)
+{
+    tm_json_open(json, "tokens_per_second_per_device", '{');
+    tm_json_f64(json, "median", end->tokens_per_second_median);
+    tm_json_f64(json, "lo", end->tokens_per_second_lo);
+    tm_json_f64(json, "hi", end->tokens_per_second_hi);
+    tm_json_i64(json, "n", end->tokens_per_second_n);
+    tm_json_close(json, '}');
+    tm_rate_summary rate = tm_stats_rate(end->step_seconds, end->steps, (double)run->start.batch_tokens);
+    tm_json_open(json, "tokens_per_second_per_device_overall", '{');
+    tm_json_f64(json, "value", rate.overall);
+    tm_json_f64(json, "lo", rate.overall_lo);
+    tm_json_f64(json, "hi", rate.overall_hi);
+    tm_json_i64(json, "n", rate.n);
+    tm_json_close(json, '}');
+}
+
+static void print_flops(tm_json *json, const run_record *run, const tm_run_ended *end)
+{
+    double peak = run->start.peak_flops > 0 ? run->start.peak_flops : (double)NAN;
+    tm_json_f64(json, "peak_flops_per_second", peak);
+    tm_json_open(json, "flops", '[');
+    for (size_t i = 0; i < run->start.n_flops_per_token; i++) {
+        const tm_named_f64 *flops = &run->start.flops_per_token[i];
+        double              per_second = flops->value * end->tokens_per_second_median;
+        tm_json_open(json, NULL, '{');
+        tm_json_string(json, "convention", flops->name);
+        tm_json_f64(json, "per_token", flops->value);
+        tm_json_f64(json, "per_second_per_device", per_second);
+        tm_json_f64(json, "mfu_percent", 100 * per_second / peak);
+        tm_json_close(json, '}');
+    }
+    tm_json_close(json, ']');
+}
+
+static void print_loss(tm_json *json, const tm_run_ended *end)
+{
+    tm_json_open(json, "loss", '{');
+    tm_json_f64(json, "first", end->loss_first);
+    tm_json_f64(json, "last", end->loss_last);
+    tm_json_f64(json, "validation", end->loss_validation);
+    tm_json_f64(json, "floor", end->loss_floor);
+    tm_json_close(json, '}');
+    tm_json_f64(json, "bits_per_byte", end->bits_per_byte);
+}
+
+static void print_memory(tm_json *json, const run_record *run, const tm_run_ended *end)
+{
+    tm_json_open(json, "memory", '{');
+    tm_json_i64(json, "planned_bytes", end->planned_bytes);
+    tm_json_i64(json, "used_bytes", end->used_bytes);
+    tm_json_i64(json, "outside_arena_bytes", end->outside_arena_bytes);
+    tm_json_i64(json, "limit_bytes", run->start.memory_limit_bytes);
+    tm_json_f64(json, "resident_bytes", run->stepped ? (double)run->last.resident_bytes : (double)NAN);
+    tm_json_open(json, "planned_by_class", '{');
+    for (size_t i = 0; i < run->start.n_memory; i++)
+        tm_json_i64(json, run->start.memory[i].name, run->start.memory[i].value);
+    tm_json_close(json, '}');
+    tm_json_close(json, '}');
+}
+
+static void print_ledger(tm_json *json, const run_ledger *ledger)
+{
+    tm_json_open(json, "phases", '{');
+    tm_json_i64(json, "steps", ledger->steps);
+    tm_json_open(json, "mean_seconds", '{');
+    for (int i = 0; i < ledger->count; i++)
+        tm_json_f64(json, ledger->names[i], ledger->seconds[i] / (double)ledger->steps);
+    tm_json_f64(json, "unaccounted", run_ledger_unaccounted(ledger));
+    tm_json_close(json, '}');
+    tm_json_f64(json, "step_seconds", ledger->steps > 0 ? ledger->step_seconds / (double)ledger->steps : (double)NAN);
+    tm_json_close(json, '}');
+}
+
+static void print_steps(tm_json *json, const run_record *run, const tm_run_ended *end)
+{
+    tm_json_open(json, "steps", '{');
+    tm_json_i64(json, "planned", run->start.steps);
+    tm_json_i64(json, "first", run->start.first_step);
+    tm_json_i64(json, "done", end->steps);
+    tm_json_i64(json, "warmup", end->warmup_steps);
+    tm_json_close(json, '}');
+}
+
+static void print_result(tm_text *out, const result_sink *self, const tm_run_ended *end)
+{
+    char    now[32];
+    tm_json json = { .out = out, .indent = true };
+    tm_json_open(&json, NULL, '{');
+    tm_json_string(&json, "format", "trainmark.result/1");
+    tm_json_string(&json, "finished", tm_wall_text(now));
+    tm_json_string(&json, "verdict", tm_verdict_name(end->verdict));
+    tm_json_string(&json, "reason", end->reason);
+    tm_json_string(&json, "configuration_hash", self->options.configuration_hash);
+    print_start(&json, &self->run.start);
+    print_steps(&json, &self->run, end);
+    print_rate(&json, &self->run, end);
+    print_loss(&json, end);
+    print_flops(&json, &self->run, end);
+    print_memory(&json, &self->run, end);
+    print_ledger(&json, &self->run.ledger);
+    tm_json_f64(&json, "first_step_seconds", end->first_step_seconds);
+    tm_json_f64(&json, "seconds", end->seconds);
+    tm_json_open(&json, "step_seconds", '[');
+    json.indent = false; /* all on one line */
+    for (int64_t i = 0; i < end->steps; i++) tm_json_f64(&json, NULL, end->step_seconds[i]);
+    tm_json_close(&json, ']');
+    json.indent = true;
+    tm_json_string(&json, "sample", end->sample);
+    if (self->options.environment)
+        tm_environment_print_json(self->options.environment, &json, "environment");
+    else
+        tm_json_string(&json, "environment", NULL);
+    tm_json_close(&json, '}');
+    tm_text_add_n(out, "\n", 1);
+}
+
+static void handle(tm_sink *sink, const tm_event *event)
+{
+    result_sink *self = (result_sink *)sink;
+    run_record_add(&self->run, event);
+    if (event->kind == TM_EVENT_RUN_STARTED && unlink(self->options.path) != 0 && errno != ENOENT)
+        (void)tm_fail(&self->head.error, TM_IO, "cannot remove the old '%s': %s", self->options.path, strerror(errno));
+    if (event->kind != TM_EVENT_RUN_ENDED) return;
+    tm_text text = { 0 };
+    print_result(&text, self, &event->run_ended);
+    record_sink_write(&self->head, self->options.path, &text);
+    tm_text_fini(&text);
+}
+
+static void finish(record_sink *head)
+{
+    run_record_fini(&((result_sink *)head)->run);
+}
+
+tm_status tm_result_sink_open(const tm_result_options *options, tm_sink **out, tm_error *err)
+{
+    (void)err;
+    result_sink *self = tm_alloc(sizeof *self);
+    *self = (result_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options };
+    run_record_init(&self->run);
+    *out = &self->head.base;
+    return TM_OK;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/sink.h"
+
+#include "base/file.h"
+#include "record/record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+tm_status tm_sink_close(tm_sink *sink, tm_error *err)
+{
+    if (!sink) return TM_OK;
+    record_sink *self = (record_sink *)sink;
+    if (self->finish) self->finish(self);
+    tm_status status = self->error.status;
+    if (status != TM_OK && err && err->status == TM_OK) *err = self->error;
+    free(self);
+    return status;
+}
+
+const tm_error *tm_sink_error(const tm_sink *sink)
+{
+    const record_sink *self = (const record_sink *)sink;
+    return self->error.status == TM_OK ? NULL : &self->error;
+}
+
+void record_sink_write(record_sink *sink, const char *path, const tm_text *text)
+{
+    tm_status status = tm_file_write(path, text->data, text->length, &sink->error);
+    TM_ASSERT(status == TM_OK || sink->error.status != TM_OK);
+}
+
+void run_record_init(run_record *run)
+{
+    *run = (run_record){ .arena = tm_arena_create() };
+}
+
+void run_record_fini(run_record *run)
+{
+    tm_arena_destroy(run->arena);
+}
+
+static const char *keep(run_record *run, const char *text)
+{
+    return tm_arena_text(run->arena, text ? text : "");
+}
+
+static void keep_start(run_record *run, const tm_run_started *start)
+{
+    run->start = *start;
+    run->start.model = keep(run, start->model);
+    run->start.precision = keep(run, start->precision);
+    run->start.device = keep(run, start->device);
+    run->start.data_source = keep(run, start->data_source);
+    tm_named_f64 *flops = tm_arena_take(run->arena, (start->n_flops_per_token + 1) * sizeof *flops);
+    for (size_t i = 0; i < start->n_flops_per_token; i++)
+        flops[i] = (tm_named_f64){ keep(run, start->flops_per_token[i].name), start->flops_per_token[i].value };
+    tm_named_i64 *memory = tm_arena_take(run->arena, (start->n_memory + 1) * sizeof *memory);
+    for (size_t i = 0; i < start->n_memory; i++)
+        memory[i] = (tm_named_i64){ keep(run, start->memory[i].name), start->memory[i].value };
+    run->start.flops_per_token = flops;
+    run->start.memory = memory;
+    run->started = true;
+}
+
+/* The row of a phase, made on first sight; the emitter's own "unaccounted" is left to be worked out. NULL: no row left. */
+static double *ledger_row(run_ledger *ledger, const char *name)
+{
+    for (int i = 0; i < ledger->count; i++)
+        if (strncmp(ledger->names[i], name, LEDGER_NAME_BYTES - 1) == 0) return &ledger->seconds[i];
+    if (ledger->count == LEDGER_ROWS || strcmp(name, "unaccounted") == 0) return NULL;
+    snprintf(ledger->names[ledger->count], LEDGER_NAME_BYTES, "%s", name);
+    ledger->seconds[ledger->count] = 0;
+    return &ledger->seconds[ledger->count++];
+}
+
+static void ledger_add(run_ledger *ledger, const tm_step_done *step)
+{
+    for (size_t i = 0; i < step->n_phases; i++) {
+        double *row = ledger_row(ledger, step->phases[i].name);
+        if (row) *row += step->phases[i].value;
+    }
+    ledger->step_seconds += step->seconds;
+    ledger->steps++;
+}
+
+double run_ledger_unaccounted(const run_ledger *ledger)
+{
+    double rest = ledger->step_seconds;
+    for (int i = 0; i < ledger->count; i++) rest -= ledger->seconds[i];
+    return rest > 0 && ledger->steps > 0 ? rest / (double)ledger->steps : 0;
+}
+
+void run_record_add(run_record *run, const tm_event *event)
+{
+    if (event->kind == TM_EVENT_RUN_STARTED) keep_start(run, &event->run_started);
+    if (event->kind == TM_EVENT_RUN_ENDED) run->ended = true;
+    if (event->kind != TM_EVENT_STEP_DONE) return;
+    if (run->steps == 1) { /* the first step counts only while it is alone */
+        memset(run->ledger.seconds, 0, sizeof run->ledger.seconds);
+        run->ledger.step_seconds = 0;
+        run->ledger.steps = 0;
+    }
+    ledger_add(&run->ledger, &event->step_done);
+    run->last = event->step_done;
+    run->last.phases = NULL;
+    run->last.n_phases = 0;
+    run->stepped = true;
+    run->steps++;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record/sink.h - private to the room: the head that every sink of this room starts with, and what a run has told so far. */
+#ifndef TM_RECORD_SINK_H
+#define TM_RECORD_SINK_H
+
+#include "base/arena.h"
+#include "base/event.h"
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+
+/* First member of each sink. `finish` closes files, puts its failures into `error` and frees what hangs on the sink, but not
+ * the sink. NULL = nothing to do. */
+typedef struct record_sink {
+    tm_sink  base;
+    tm_error error;
+    void (*finish)(struct record_sink *self);
+} record_sink;
+
+/* tm_file_write with the failure kept in the sink. */
+void record_sink_write(record_sink *sink, const char *path, const tm_text *text);
+
+enum { LEDGER_ROWS = 64, LEDGER_NAME_BYTES = 48 };
+
+/* Seconds by phase, summed over the steps after the first of the process (its page faults and cold caches are told by
+ * `first_step_seconds`); over the only step if there is no other. */
+typedef struct {
+    char    names[LEDGER_ROWS][LEDGER_NAME_BYTES];
+    double  seconds[LEDGER_ROWS];
+    int     count;
+    double  step_seconds; /* whole steps */
+    int64_t steps;
+} run_ledger;
+
+/* Copies of what events said, kept between them. Start and last step are deep copies. */
+typedef struct {
+    tm_arena      *arena;
+    bool           started, ended, stepped;
+    tm_run_started start;
+    tm_step_done   last; /* phases are not kept */
+    run_ledger     ledger;
+    int64_t        steps; /* done in this process */
+} run_record;
+
+void run_record_init(run_record *run);
+void run_record_fini(run_record *run);
+/* Takes in RUN_STARTED and STEP_DONE; RUN_ENDED only sets `ended`: what it points to lives in the call only. */
+void run_record_add(run_record *run, const tm_event *event);
+/* Mean seconds per step that no phase claims; never below 0. */
+double run_ledger_unaccounted(const run_ledger *ledger);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Machine facts: from a made-up tree where the right answer is known, and for this machine where they can be cross-checked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/cpu.h"
+#include "base/file.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char root[64];
+
+static void put(const char *path, const char *content)
+{
+    char full[512], folder[512];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    snprintf(folder, sizeof folder, "%s", full);
+    *strrchr(folder, '/') = '\0';
+    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
+    FILE *f = fopen(full, "w");
+    assert_non_null(f);
+    fputs(content, f);
+    fclose(f);
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/tm_cpu_XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command);
+}
+
+static void cgroup_v2_quota_and_memory(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "0::/user.slice/job\n");
+    put("/sys/fs/cgroup/user.slice/cpu.max", "150000 100000\n"); /* the parent is tighter than the group */
+    put("/sys/fs/cgroup/user.slice/job/cpu.max", "400000 100000\n");
+    put("/sys/fs/cgroup/user.slice/job/memory.max", "1000000\n");
+    put("/sys/fs/cgroup/user.slice/job/memory.current", "700000\n");
+    put("/sys/fs/cgroup/user.slice/job/memory.stat", "anon 5\ninactive_file 200000\n");
+    put("/sys/fs/cgroup/user.slice/memory.max", "max\n");
+    put("/proc/meminfo", "MemTotal:       8000 kB\nMemFree: 1 kB\nMemAvailable:   4000 kB\n");
+    tm_cgroup_limits limits = tm_cgroup_limits_read(root);
+    assert_true(limits.cpus > 1.499 && limits.cpus < 1.501);
+    assert_int_equal(limits.memory_bytes, 1000000);
+    assert_int_equal(limits.memory_used_bytes, 500000);
+    assert_int_equal(tm_memory_total_bytes(root), 1000000);
+    assert_int_equal(tm_memory_available_bytes(root), 500000);
+}
+
+static void cgroup_v1_in_a_container(void **state)
+{
+    (void)state;
+    /* The path is the host's and not visible here: the mount itself is the group. "cpuset" must not pass for "cpu". */
+    put("/proc/self/cgroup", "5:cpuset:/wrong\n4:memory:/docker/abc\n3:cpuacct,cpu:/docker/abc\n");
+    put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "250000\n");
+    put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/proc/meminfo", "MemTotal:       8000 kB\nMemAvailable:   4000 kB\n");
+    tm_cgroup_limits limits = tm_cgroup_limits_read(root);
+    assert_true(limits.cpus > 2.499 && limits.cpus < 2.501);
+    assert_true(limits.memory_bytes == INT64_MAX);
+    assert_int_equal(tm_memory_total_bytes(root), 8000 * 1024);
+    assert_int_equal(tm_memory_available_bytes(root), 4000 * 1024);
+}
+
+static void no_limits(void **state)
+{
+    (void)state;
+    tm_cgroup_limits limits = tm_cgroup_limits_read(root); /* nothing readable at all */
+    assert_true(isinf(limits.cpus));
+    assert_true(limits.memory_bytes == INT64_MAX);
+    put("/proc/self/cgroup", "0::/\n");
+    put("/sys/fs/cgroup/cpu.max", "max 100000\n");
+    put("/sys/fs/cgroup/cpu.cfs_quota_us", "-1\n");
+    assert_true(isinf(tm_cgroup_limits_read(root).cpus));
+}
+
+static void caches_of_a_tree(void **state)
+{
+    (void)state;
+    static const char *const rows[][4] = {
+        { "Data", "1", "48K", "64" }, { "Instruction", "1", "32K", "64" }, { "Unified", "2", "2048K", "64" },
+        { "Unified", "3", "32M", "64" },
+    };
+    static const char *const names[] = { "type", "level", "size", "coherency_line_size" };
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            char path[128];
+            snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", i, names[j]);
+            put(path, rows[i][j]);
+        }
+    tm_cpu_caches caches = tm_cpu_caches_read(root);
+    assert_int_equal(caches.l1d_bytes, 48 << 10);
+    assert_int_equal(caches.l2_bytes, 2 << 20);
+    assert_int_equal(caches.l3_bytes, 32 << 20);
+    assert_int_equal(caches.line_bytes, 64);
+}
+
+static void threads_follow_the_affinity(void **state)
+{
+    (void)state;
+    cpu_set_t was, one;
+    assert_int_equal(sched_getaffinity(0, sizeof was, &was), 0);
+    int all = tm_cpu_threads_allowed();
+    assert_true(all >= 1 && all <= CPU_COUNT(&was));
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &was)) {
+            CPU_SET(cpu, &one);
+            break;
+        }
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(tm_cpu_threads_allowed(), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof was, &was), 0);
+}
+
+static void isa_agrees_with_the_kernel(void **state)
+{
+    (void)state;
+    tm_cpu_isa  isa = tm_cpu_isa_probe();
+    static char info[1 << 16];
+    if (!tm_file_read_line("/proc/cpuinfo", info, sizeof info) || !strstr(info, "\nflags")) {
+        print_message("no processor flags in /proc/cpuinfo\n");
+        skip();
+    }
+    *strchr(strstr(info, "\nflags") + 1, '\n') = ' ';
+    assert_int_equal(isa.avx2, strstr(info, " avx2 ") && strstr(info, " fma ") && strstr(info, " f16c "));
+    assert_int_equal(isa.avx512, strstr(info, " avx512f ") && strstr(info, " avx512bw ") && strstr(info, " avx512vl ") &&
+                                     strstr(info, " avx512dq "));
+    assert_int_equal(isa.avx512_bf16, isa.avx512 && strstr(info, " avx512_bf16 "));
+    assert_int_equal(isa.amx, isa.avx512 && strstr(info, " amx_tile ") && strstr(info, " amx_bf16 "));
+}
+
+static void denormals_are_flushed(void **state)
+{
+    (void)state;
+#if !defined(__x86_64__) && !defined(__aarch64__)
+    print_message("no denormal control on this processor\n");
+    skip();
+#endif
+    volatile float small = 1e-38f, tiny = small / 100.0f;
+    assert_true(tiny > 0);
+    tm_cpu_flush_denormals();
+    volatile float flushed = small / 100.0f, read = tiny * 1e10f;
+    assert_true(flushed == 0.0f);
+    assert_true(read == 0.0f);
+}
+
+static void resident_memory_grows_with_use(void **state)
+{
+    (void)state;
+    enum { BYTES = 64 << 20 };
+    int64_t before = tm_resident_anonymous_bytes();
+    char   *block = tm_alloc(BYTES);
+    for (size_t i = 0; i < BYTES; i += 4096) ((volatile char *)block)[i] = 1;
+    int64_t after = tm_resident_anonymous_bytes();
+    free(block);
+    assert_true(before > 0);
+    assert_true(after - before > BYTES - (4 << 20) && after - before < BYTES + (4 << 20));
+    assert_true(tm_resident_bytes() >= tm_resident_anonymous_bytes());
+    assert_true(tm_memory_available_bytes("") <= tm_memory_total_bytes(""));
+    assert_true(tm_memory_available_bytes("") > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(cgroup_v2_quota_and_memory, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(cgroup_v1_in_a_container, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(no_limits, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(caches_of_a_tree, make_root, remove_root),
+        cmocka_unit_test(threads_follow_the_affinity),
+        cmocka_unit_test(isa_agrees_with_the_kernel),
+        cmocka_unit_test(resident_memory_grows_with_use),
+        cmocka_unit_test(denormals_are_flushed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

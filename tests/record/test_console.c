@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Step lines against the expressions of the parsers that read them, and the whole console output of a run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "../support/fake_run.h"
+#include "record/record.h"
+#include "record/step_line.h"
+
+#include <math.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* POSIX has no \d, \s, \w, (?: and \b: the expressions of the interface, spelled for regcomp. */
+static const char *const tps_pattern = "tps:[[:space:]]*([0-9]+\\.[0-9]+|[0-9]{1,3}(,[0-9]{3})*(\\.[0-9]+)?|[0-9]+)";
+static const char *const tflops_pattern = "tflops:[[:space:]]*([0-9][0-9.eE+-]*)";
+
+/* The first group of the first match, without thousands separators. */
+static double matched(const char *pattern, const char *text)
+{
+    regex_t    regex;
+    regmatch_t match[2];
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED), 0);
+    int missed = regexec(&regex, text, 2, match, 0);
+    regfree(&regex);
+    if (missed) fail_msg("\"%s\" does not match %s", text, pattern);
+    char digits[64];
+    int  n = 0;
+    for (regoff_t i = match[1].rm_so; i < match[1].rm_eo; i++)
+        if (text[i] != ',') digits[n++] = text[i];
+    digits[n] = '\0';
+    char  *end;
+    double value = strtod(digits, &end);
+    assert_int_equal(*end, '\0');
+    return value;
+}
+
+static int matches(const char *pattern, const char *text)
+{
+    regex_t regex;
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+    int missed = regexec(&regex, text, 0, NULL, 0);
+    regfree(&regex);
+    return !missed;
+}
+
+static void example_line_to_the_letter(void **state)
+{
+    (void)state;
+    line_figures f = { .step = 10, .loss = 7.91234, .grad_norm = 1.2345, .tokens_per_second = 9375.2,
+                       .flops_per_token = 542.9e12 / 9375.2, .peak_flops = 542.9e12 / 0.4152 };
+    f.used_bytes = (int64_t)(96.41 * (1 << 30));
+    f.limit_bytes = (int64_t)(96.41 / 0.5024 * (1 << 30));
+    tm_text text = { 0 };
+    line_torchtitan(&text, &f, false);
+    assert_string_equal(text.data, "step: 10  loss:  7.91234  grad_norm:  1.2345  memory: 96.41GiB(50.24%)  tps: 9,375  "
+                                   "tflops: 542.90  mfu: 41.52%\n");
+    text.length = 0;
+    f.step = 3;
+    f.peak_flops = 0;
+    line_torchtitan(&text, &f, false);
+    assert_non_null(strstr(text.data, "step:  3  loss"));
+    assert_non_null(strstr(text.data, "  mfu: N/A\n"));
+    text.length = 0;
+    line_validation(&text, &f, false);
+    assert_string_equal(text.data, "validate step:  3  loss:  7.9123  memory: 96.41GiB(50.24%)  tps: 9,375\n");
+    text.length = 0;
+    line_peak(&text, 1307.4e12);
+    line_peak(&text, 0);
+    assert_string_equal(text.data, "Peak FLOPS used for computing MFU: 1.307e+15\nPeak FLOPS used for computing MFU: N/A\n");
+    tm_text_fini(&text);
+}
+
+/* Conformance item 1. */
+static void whole_numbers_reach_the_parsers(void **state)
+{
+    (void)state;
+    const double tps[] = { 144, 9375, 14440, 1234567 }, tflops[] = { 3.2, 999.99, 1234.56 };
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < 3; j++)
+            for (int colour = 0; colour < 2; colour++) {
+                line_figures f = { .step = 7, .loss = 2, .tokens_per_second = tps[i], .flops_per_token = tflops[j] * 1e12 / tps[i] };
+                tm_text      text = { 0 };
+                line_torchtitan(&text, &f, colour);
+                assert_true(fabs(matched(tps_pattern, text.data) - tps[i]) < 1e-9);
+                assert_true(fabs(matched(tflops_pattern, text.data) - tflops[j]) < 1e-9);
+                assert_true(matches("tps: ([0-9]{1,3})(,[0-9]{3})*  ", text.data) || colour);
+                assert_non_null(strstr(text.data, "mfu:"));
+                assert_int_equal(strchr(text.data, '\033') != NULL, colour);
+                tm_text_fini(&text);
+            }
+}
+
+/* Conformance item 2. */
+static void megatron_lines(void **state)
+{
+    (void)state;
+    line_figures f = { .step = 12, .steps = 50, .loss = 6.25, .grad_norm = 1.5, .learning_rate = 1e-4, .tokens_per_second = 9375,
+                       .tokens_per_second_average = 9000, .flops_per_token = 57.91e9, .step_seconds = 3.5,
+                       .step_seconds_average = 3.6, .sequences = 8, .date = "2026-01-31 12:00:00" };
+    tm_text text = { 0 };
+    line_megatron(&text, &f);
+    assert_string_equal(
+        text.data,
+        " [2026-01-31 12:00:00] iteration       12/      50 | consumed samples:           96 | elapsed time per iteration (ms): "
+        "3500.0/3600.0 | throughput per GPU (TFLOP/s/GPU): 542.9/521.2 | tokens per GPU (tokens/s/GPU): 9375.0/9000.0 | "
+        "learning rate: 1.000000E-04 | global batch size:     8 | lm loss: 6.250000E+00 | loss scale: 1.0 | grad norm: 1.500 | "
+        "number of skipped iterations: 0 | number of nan iterations: 0 |\n");
+    assert_true(fabs(matched("TFLOP/s/GPU\\):[[:space:]]*([0-9]+\\.?[0-9]*)/", text.data) - 542.9) < 1e-9);
+    assert_true(fabs(matched("throughput per GPU[[:space:]]*\\([^)]*\\)[[:space:]]*:[[:space:]]*([0-9.eE+-]+)", text.data) -
+                     542.9) < 1e-9);
+    const char *pattern = "iteration[[:space:]]+[0-9]+[[:space:]]*/[[:space:]]*[0-9]+[^\n]*lm loss:[[:space:]]*([0-9.eE+-]+)";
+    assert_true(fabs(matched(pattern, text.data) - 6.25) < 1e-9);
+    assert_true(fabs(matched("iteration[[:space:]]+([0-9]+)[[:space:]]*/", text.data) - 12) < 1e-9);
+    tm_text_fini(&text);
+}
+
+/* Conformance item 3. */
+static void performance_line(void **state)
+{
+    (void)state;
+    const char  *pattern = "performance:[[:space:]]+([0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?)(/[^ ,]+)?,?[[:space:]]+[^ ,\n]+\n$";
+    const double values[] = { 14164.2, 3.25, 1234567.8, 0.00001234, 1e18 };
+    for (size_t i = 0; i < 5; i++) {
+        tm_text text = { 0 };
+        line_performance(&text, values[i], "tokens_per_second");
+        assert_true(fabs(matched(pattern, text.data) / values[i] - 1) < 1e-4);
+        if (i == 0) assert_string_equal(text.data, "performance: 14164.2 tokens_per_second\n");
+        tm_text_fini(&text);
+    }
+}
+
+static tm_text console_output(tm_console_options options, tm_verdict verdict, const char *reason)
+{
+    tm_sink *sink = NULL;
+    tm_error err = { 0 };
+    char    *data = NULL;
+    size_t   bytes = 0;
+    options.out = open_memstream(&data, &bytes);
+    assert_non_null(options.out);
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    fake_run(sink, verdict, reason);
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    fclose(options.out);
+    tm_text text = { 0 };
+    tm_text_add(&text, data);
+    free(data);
+    return text;
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part)) n++;
+    return n;
+}
+
+static const char *const valid_reason = "validation loss 1.1100 is within 0.05 nat of the entropy of the language, 1.0800";
+
+/* The whole output of a run, byte for byte. */
+static void golden_output(void **state)
+{
+    (void)state;
+    tm_text text = console_output((tm_console_options){ .log_freq = 20 }, TM_VERDICT_VALID, valid_reason);
+    tm_text golden = fake_read("tests/golden/console.txt");
+    assert_string_equal(text.data, golden.data);
+    for (const char *line = text.data; line && *line;) { /* the step line is the parsers', the rest is for people */
+        size_t n = strcspn(line, "\n");
+        if (strncmp(line, "step:", 5) != 0) assert_in_range(n, 0, 100);
+        line += n + 1;
+    }
+    tm_text_fini(&text);
+    tm_text_fini(&golden);
+}
+
+/* Conformance item 4. */
+static void no_failure_words(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "OutOfMemoryError", "HIP out of memory", "CUDA out of memory", "RuntimeError:", "AssertionError:", "ValueError:",
+        "SystemExit", "failed (exitcode:", "Traceback (most recent call last)", "FAILED", "Exception:", "ImportError:",
+        "ModuleNotFoundError:", "NCCL ERROR", "NCCL timeout", "HW Exception by GPU", "GPU Hang", "Uncorrectable error",
+        "GPU Reset", "loss: NaN", "loss: Inf" };
+    for (int style = 0; style < 2; style++) {
+        tm_console_options options = { .log_freq = 1, .style = (tm_log_style)style, .sequences_per_step = 8 };
+        tm_text            text = console_output(options, TM_VERDICT_VALID, valid_reason);
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+            if (strstr(text.data, words[i])) fail_msg("\"%s\" is in the output", words[i]);
+        if (style == TM_LOG_STYLE_TORCHTITAN) assert_false(matches("(nan|inf)([^a-z]|$)", text.data));
+        tm_text_fini(&text);
+    }
+}
+
+static void log_freq_and_verdict(void **state)
+{
+    (void)state;
+    tm_text text = console_output((tm_console_options){ .log_freq = 25 }, TM_VERDICT_NOT_JUDGED, "fewer than 50 steps");
+    assert_int_equal(count(text.data, "tflops:"), 4); /* steps 1, 25, 50 and the last, 60 */
+    assert_int_equal(count(text.data, "validate step: 60"), 1);
+    assert_int_equal(count(text.data, "performance:"), 1);
+    assert_int_equal(count(text.data, "\033"), 0);
+    assert_int_equal(count(text.data, "\r"), 0);
+    tm_text_fini(&text);
+    text = console_output((tm_console_options){ .log_freq = 25, .colour = true }, TM_VERDICT_INVALID, "loss below the floor");
+    assert_int_equal(count(text.data, "performance:"), 0); /* a speed without a passing gate is not a result */
+    assert_int_equal(count(text.data, "loss below the floor"), 1);
+    assert_true(count(text.data, "\033") > 0);
+    tm_text_fini(&text);
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    tm_console_options bad = { .log_freq = 0 };
+    assert_int_equal(tm_console_sink_open(&bad, &sink, &err), TM_INVALID);
+}
+
+/* Tokens per second of a line are those since the line before: here a slow step between two lines. */
+static void rate_is_since_the_last_line(void **state)
+{
+    (void)state;
+    char              *data = NULL;
+    size_t             bytes = 0;
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    tm_console_options options = { .log_freq = 2, .out = open_memstream(&data, &bytes) };
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    tm_event event = fake_started();
+    sink->handle(sink, &event);
+    const double seconds[] = { 4, 1, 1, 3 };
+    for (int i = 0; i < 4; i++) {
+        event = fake_step(i + 1);
+        event.step_done.seconds = seconds[i];
+        event.step_done.tokens = 1000;
+        sink->handle(sink, &event);
+    }
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    fclose(options.out);
+    assert_true(fabs(matched("step:  1 [^\n]*tps: ([0-9]+)", data) - 250) < 1e-9);
+    assert_non_null(strstr(data, "tps: 250"));
+    assert_non_null(strstr(data, "tps: 1,000"));
+    assert_non_null(strstr(data, "tps: 500"));
+    free(data);
+}
+
+static void progress_bar(void **state)
+{
+    (void)state;
+    char              *data = NULL;
+    size_t             bytes = 0;
+    FILE              *progress = open_memstream(&data, &bytes);
+    tm_console_options options = { .log_freq = 25, .progress = progress };
+    tm_text            text = console_output(options, TM_VERDICT_VALID, valid_reason);
+    fclose(progress);
+    assert_true(matches("\\[=*\\.*\\] +[0-9]+%  step [0-9]+/60  [0-9]+:[0-9]{2}, ETA [0-9-]+:[0-9-]{2}", data));
+    assert_int_equal(count(text.data, "ETA"), 0);
+    assert_string_equal(data + strlen(data) - 4, "\r\033[K"); /* nothing is left on the terminal */
+    tm_text_fini(&text);
+    free(data);
+}
+
+static void a_full_output_is_reported(void **state)
+{
+    (void)state;
+    FILE *full = fopen("/dev/full", "w");
+    if (!full) {
+        print_message("no /dev/full here\n");
+        skip();
+    }
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    tm_console_options options = { .log_freq = 1, .out = full };
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    assert_null(tm_sink_error(sink));
+    fake_run(sink, TM_VERDICT_VALID, "");
+    assert_non_null(tm_sink_error(sink));
+    assert_int_equal(tm_sink_close(sink, &err), TM_IO);
+    assert_non_null(strstr(err.text, "No space left"));
+    assert_int_equal(tm_sink_close(NULL, &err), TM_OK);
+    fclose(full);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(example_line_to_the_letter),
+        cmocka_unit_test(whole_numbers_reach_the_parsers),
+        cmocka_unit_test(megatron_lines),
+        cmocka_unit_test(performance_line),
+        cmocka_unit_test(golden_output),
+        cmocka_unit_test(no_failure_words),
+        cmocka_unit_test(log_freq_and_verdict),
+        cmocka_unit_test(rate_is_since_the_last_line),
+        cmocka_unit_test(progress_bar),
+        cmocka_unit_test(a_full_output_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

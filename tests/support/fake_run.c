@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fake_run.h"
+
+#include "base/file.h"
+#include "stats/summary.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tm_named_f64 flops_per_token[] = { { "6 N + 12 L A hd S", 6e6 }, { "executed by the program", 5.5e6 } };
+static const tm_named_i64 memory_classes[] = { { "weights", 4000000 },     { "gradients", 4000000 }, { "optimizer", 8000000 },
+                                               { "activations", 30000000 }, { "logits", 2000000 },    { "workspace", 1048576 } };
+
+static double step_time(int64_t step)
+{
+    return step == 1 ? 1.0 : 0.2 + 0.0005 * (double)(step % 4);
+}
+
+tm_event fake_started(void)
+{
+    return (tm_event){ .kind = TM_EVENT_RUN_STARTED,
+                       .run_started = { .model = "llama-small",
+                                        .precision = "float32",
+                                        .device = "cpu",
+                                        .data_source = "synthetic",
+                                        .parameters = 1000000,
+                                        .steps = FAKE_STEPS,
+                                        .first_step = 1,
+                                        .batch_tokens = FAKE_TOKENS,
+                                        .devices = 1,
+                                        .threads = 2,
+                                        .seed = 42,
+                                        .loss_floor = 1.08,
+                                        .peak_flops = 250e9,
+                                        .flops_per_token = flops_per_token,
+                                        .n_flops_per_token = 2,
+                                        .memory = memory_classes,
+                                        .n_memory = 6,
+                                        .planned_bytes = 49048576,
+                                        .memory_limit_bytes = 8ll << 30 } };
+}
+
+tm_event fake_step(int64_t step)
+{
+    static tm_named_f64 phases[4];
+    double              seconds = step_time(step);
+    phases[0] = (tm_named_f64){ "data", 0.001 * seconds };
+    phases[1] = (tm_named_f64){ "forward linear", 0.3 * seconds };
+    phases[2] = (tm_named_f64){ "backward linear", 0.6 * seconds };
+    phases[3] = (tm_named_f64){ "optimizer", 0.095 * seconds };
+    return (tm_event){ .kind = TM_EVENT_STEP_DONE,
+                       .step_done = { .step = step,
+                                      .loss = 6.0 / (double)step + 1.0,
+                                      .grad_norm = 1.25,
+                                      .learning_rate = 1e-3 / 3,
+                                      .tokens = FAKE_TOKENS,
+                                      .seconds = seconds,
+                                      .phases = phases,
+                                      .n_phases = 4,
+                                      .used_bytes = 49048576,
+                                      .resident_bytes = 70000000 } };
+}
+
+tm_event fake_evaluation(int64_t step)
+{
+    return (tm_event){ .kind = TM_EVENT_EVALUATION,
+                       .evaluation = { .step = step, .loss = 1.11, .bits_per_byte = (double)NAN, .tokens = 8192, .seconds = 0.25 } };
+}
+
+tm_event fake_checkpoint(int64_t step)
+{
+    return (tm_event){ .kind = TM_EVENT_CHECKPOINT,
+                       .checkpoint = { .step = step, .path = "out/checkpoint/step-60", .bytes = 12000000, .seconds = 0.03 } };
+}
+
+tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)
+{
+    static double times[FAKE_STEPS];
+    double        seconds = 0;
+    for (int64_t i = 0; i < steps; i++) seconds += times[i] = step_time(i + 1);
+    tm_rate_summary rate = tm_stats_rate(times, steps, FAKE_TOKENS);
+    return (tm_event){ .kind = TM_EVENT_RUN_ENDED,
+                       .run_ended = { .verdict = verdict,
+                                      .reason = reason,
+                                      .steps = steps,
+                                      .warmup_steps = rate.warmup,
+                                      .tokens_per_second_median = rate.median,
+                                      .tokens_per_second_lo = rate.lo,
+                                      .tokens_per_second_hi = rate.hi,
+                                      .tokens_per_second_n = rate.n,
+                                      .loss_first = 7,
+                                      .loss_last = 6.0 / (double)steps + 1.0,
+                                      .loss_validation = 1.11,
+                                      .loss_floor = 1.08,
+                                      .bits_per_byte = (double)NAN,
+                                      .planned_bytes = 49048576,
+                                      .used_bytes = 49048576,
+                                      .outside_arena_bytes = 3000000,
+                                      .step_seconds = times,
+                                      .first_step_seconds = 1.5,
+                                      .seconds = seconds + 0.5 } };
+}
+
+void fake_run(tm_sink *sink, tm_verdict verdict, const char *reason)
+{
+    tm_event event = fake_started();
+    sink->handle(sink, &event);
+    for (int64_t step = 1; step <= FAKE_STEPS; step++) {
+        event = fake_step(step);
+        sink->handle(sink, &event);
+    }
+    event = fake_evaluation(FAKE_STEPS);
+    sink->handle(sink, &event);
+    event = fake_checkpoint(FAKE_STEPS);
+    sink->handle(sink, &event);
+    event = fake_ended(FAKE_STEPS, verdict, reason);
+    sink->handle(sink, &event);
+}
+
+tm_text fake_read(const char *path)
+{
+    tm_text  text = { 0 };
+    tm_error err = { 0 };
+    if (tm_file_read(path, 1 << 26, &text, &err) != TM_OK) fail_msg("%s", err.text);
+    return text;
+}
+
+static char folder[64];
+
+const char *fake_path(const char *name)
+{
+    static char path[4][256];
+    static int  next;
+    if (!*folder) {
+        strcpy(folder, "/tmp/tm_test_XXXXXX");
+        assert_non_null(mkdtemp(folder));
+    }
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
+    return path[next];
+}
+
+void fake_remove(void)
+{
+    char command[128];
+    if (!*folder) return;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
+    *folder = '\0';
+}
