@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/checkpoint.c - saving. The order of the steps is the whole point:
  *
- *   1  data, then index, each flushed; the temporary folder flushed
- *   2  the completeness record, flushed; the temporary folder flushed
+ *   1  data, then index, each flushed
+ *   2  the completeness record, flushed; the temporary folder flushed, and so the three names
  *   3  rename to the final name, the checkpoint folder flushed
  *   4  only now are old checkpoints removed
  *
@@ -119,7 +119,6 @@ static tm_status write_temporary(saver *s, const tm_checkpoint_tensor *tensors, 
     unsigned char *encoded = tm_arena_take(s->arena, index_bytes);
     tm_checkpoint_index_encode(index, encoded);
     TM_TRY(write_file(s, TM_CHECKPOINT_INDEX, encoded, index_bytes));
-    TM_TRY(sync_folder(s, s->temporary));
     tm_checkpoint_seal seal = { .step = index->state.step,
                                 .index_bytes = index_bytes,
                                 .index_hash = tm_hash(encoded, index_bytes),

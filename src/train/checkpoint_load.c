@@ -40,8 +40,10 @@ static tm_status open_file(const loader *l, const char *name, uint64_t wanted, i
         return tm_fail(l->err, TM_FORMAT, "it is incomplete (no file " TM_CHECKPOINT_SEAL ")");
     if (*fd < 0) return tm_fail(l->err, TM_IO, "cannot open its file %s: %s", name, strerror(errno));
     int64_t size = l->io->size(l->io->context, *fd);
+    int     cause = errno;
     if (size >= 0 && (uint64_t)size == wanted) return TM_OK;
     l->io->close(l->io->context, *fd);
+    if (size < 0) return tm_fail(l->err, TM_IO, "cannot measure its file %s: %s", name, strerror(cause));
     return tm_fail(l->err, TM_FORMAT, "its file %s has %lld bytes, %llu wanted", name, (long long)size,
                    (unsigned long long)wanted);
 }

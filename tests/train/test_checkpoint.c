@@ -85,10 +85,11 @@ static void damaged_ones_do_not_count_as_kept(void **unused)
 static void other_files_are_left_alone(void **unused)
 {
     (void)unused;
-    static const char *const names[] = { "step-42", "step-000000042", "step-00000001x", "notes", "step-00000001.tmp",
-                                         "step-99999999999999999999", "step--0000001" };
-    fixture f = new_fixture();
-    char    path[512];
+    static const char *const names[] = { "step-42",      "step-000000042",    "step-00000001x",
+                                         "notes",        "step-00000001.tmp", "step-99999999999999999999",
+                                         "step--0000001" };
+    fixture                  f = new_fixture();
+    char                     path[512];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", f.folder, names[i]);
         assert_int_equal(mkdir(path, 0777), 0);
@@ -109,7 +110,8 @@ static void other_files_are_left_alone(void **unused)
 
 static const char *const files[] = { "step-00000002/complete", "step-00000002/index.bin", "step-00000002/tensors.bin" };
 
-/* Step 2 is damaged: the newest usable one is step 1 and the report says so; step 2 by name fails and touches nothing. */
+/* Step 2 is damaged: the newest usable one is step 1 and the report says so; step 2 by name fails and touches nothing.
+ */
 static void expect_fallback(fixture *f, const char *what)
 {
     tm_checkpoint_report report;
@@ -207,13 +209,13 @@ static void other_tensors_than_wanted_are_named(void **unused)
     save(&f, 2, 0, 0);
     static unsigned char room[256];
     const char *const    words[] = {
-        "tensor 'renamed', wanted with dtype 1 and shape (3, 5), is not in it",
-        "tensor 'layers.0.wq.weight': found dtype 1, shape (3, 5), 60 bytes; wanted dtype 3, shape (3, 5), 60 bytes",
-        "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (3), 60 bytes",
-        "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (5, 3), 60 bytes",
-        "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (3, 5), 64 bytes",
-        "it holds tensor 'loss_scale' with dtype 1 and shape (), which is not wanted",
-        "tensor 'more', wanted with dtype 0 and shape (), is not in it",
+           "tensor 'renamed', wanted with dtype 1 and shape (3, 5), is not in it",
+           "tensor 'layers.0.wq.weight': found dtype 1, shape (3, 5), 60 bytes; wanted dtype 3, shape (3, 5), 60 bytes",
+           "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (3), 60 bytes",
+           "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (5, 3), 60 bytes",
+           "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (3, 5), 64 bytes",
+           "it holds tensor 'loss_scale' with dtype 1 and shape (), which is not wanted",
+           "tensor 'more', wanted with dtype 0 and shape (), is not in it",
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         tm_error             err = { 0 };
@@ -247,19 +249,28 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         size_t   at, bytes;
         uint64_t value;
     } edits[] = {
-        { 0, 1, 'x' },                                                 /* magic */
-        { 8, 4, 2 },                                                   /* version */
-        { 12, 4, 5 },                { 12, 4, 3 },                     /* count */
-        { 12, 4, UINT32_MAX },       { 16, 8, UINT64_MAX },            /* data bytes */
-        { 24, 8, UINT64_MAX },       { 24, 8, 1 },                     /* name bytes */
-        { 32, 8, 3 },                { 40, 8, UINT64_MAX },            /* step, samples */
-        { 159, 1, 'x' },                                               /* model not ended: see below */
-        { 160, 8, 64 },              { 160, 8, UINT64_MAX - 3 },       /* offset */
-        { 168, 8, UINT64_MAX - 60 }, { 168, 8, 65 },                   /* bytes */
-        { 184, 8, UINT64_MAX },      { 184, 8, (uint64_t)1 << 62 },    /* shape: negative, product too large */
-        { 200, 8, 1 },                                                 /* an axis beyond the rank */
-        { 216, 4, 65536 },           { 220, 4, 5 },                    /* dtype, rank */
-        { 224, 4, 1 },               { 228, 4, 17 },                   /* name */
+        { 0, 1, 'x' }, /* magic */
+        { 8, 4, 2 },   /* version */
+        { 12, 4, 5 },
+        { 12, 4, 3 }, /* count */
+        { 12, 4, UINT32_MAX },
+        { 16, 8, UINT64_MAX }, /* data bytes */
+        { 24, 8, UINT64_MAX },
+        { 24, 8, 1 }, /* name bytes */
+        { 32, 8, 3 },
+        { 40, 8, UINT64_MAX }, /* step, samples */
+        { 159, 1, 'x' },       /* model not ended: see below */
+        { 160, 8, 64 },
+        { 160, 8, UINT64_MAX - 3 }, /* offset */
+        { 168, 8, UINT64_MAX - 60 },
+        { 168, 8, 65 }, /* bytes */
+        { 184, 8, UINT64_MAX },
+        { 184, 8, (uint64_t)1 << 62 }, /* shape: negative, product too large */
+        { 200, 8, 1 },                 /* an axis beyond the rank */
+        { 216, 4, 65536 },
+        { 220, 4, 5 }, /* dtype, rank */
+        { 224, 4, 1 },
+        { 228, 4, 17 }, /* name */
         { 228, 4, UINT32_MAX },
     };
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
@@ -332,7 +343,8 @@ static void a_folder_that_cannot_be_written_is_named(void **unused)
         if (geteuid() == 0 && seteuid(65534) != 0) _exit(10); /* root may write everywhere */
         fill(&f, 2, 0);
         if (tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 0, &err) != TM_IO) _exit(11);
-        _exit(strstr(err.text, f.folder) && strstr(err.text, "choose a checkpoint.folder that can be written") ? 0 : 12);
+        _exit(strstr(err.text, f.folder) && strstr(err.text, "choose a checkpoint.folder that can be written") ? 0
+                                                                                                               : 12);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);

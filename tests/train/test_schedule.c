@@ -55,8 +55,8 @@ static void sqrt_decay_and_a_stable_part(void **unused)
     s.decay = TM_DECAY_SQRT;
     near(tm_schedule_factor(&s, 9), 1, 0);
     near(tm_schedule_factor(&s, 75), 1, 0);
-    near(tm_schedule_factor(&s, 76), 1 - 0.2, 1e-15);  /* p = 1/25 */
-    near(tm_schedule_factor(&s, 79), 1 - 0.4, 1e-15);  /* p = 4/25 */
+    near(tm_schedule_factor(&s, 76), 1 - 0.2, 1e-15); /* p = 1/25 */
+    near(tm_schedule_factor(&s, 79), 1 - 0.4, 1e-15); /* p = 4/25 */
     near(tm_schedule_factor(&s, 99), 1 - sqrt(0.96), 1e-15);
 }
 
@@ -104,9 +104,7 @@ static void odd_lengths(void **unused)
 static void hugging_face_cosine(void **unused)
 {
     (void)unused;
-    tm_schedule s = {
-        .kind = TM_SCHEDULE_COSINE, .steps = 110, .warmup_steps = 10, .decay_ratio = -1, .cycles = 0.5
-    };
+    tm_schedule s = { .kind = TM_SCHEDULE_COSINE, .steps = 110, .warmup_steps = 10, .decay_ratio = -1, .cycles = 0.5 };
     near(tm_schedule_factor(&s, 0), 0, 0);
     near(tm_schedule_factor(&s, 5), 0.5, 0);
     near(tm_schedule_factor(&s, 10), 1, 0);
