@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/checkpoint.h - the state of a run on disk, so that a run stopped and resumed has the bits of one never stopped.
+ *
+ * A checkpoint is a folder `step-00000042` with three files (docs/checkpoints.md has the layout): the bytes of the
+ * tensors, an index with a checksum per tensor, and a completeness record, written last. It is made in a temporary folder
+ * beside it, every file and folder is flushed to disk, then it is renamed: a crash at any moment leaves the earlier
+ * checkpoints intact. What a tensor means is the caller's affair: dtype is a small number that is compared, not
+ * understood.
+ */
+#ifndef TM_TRAIN_CHECKPOINT_H
+#define TM_TRAIN_CHECKPOINT_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TM_CHECKPOINT_MAX_RANK = 4, TM_CHECKPOINT_MODEL_BYTES = 64, TM_CHECKPOINT_SCALARS = 4 };
+
+/* `data` is read when saving and written when loading; `bytes` belongs to shape and dtype, which only the caller can
+ * check. Names are unique within a checkpoint. Axes beyond `rank` are ignored. */
+typedef struct {
+    const char *name;
+    int         dtype; /* 0 .. 65535 */
+    int         rank;  /* 0 .. 4 */
+    int64_t     n[TM_CHECKPOINT_MAX_RANK];
+    void       *data; /* may be NULL when bytes is 0 */
+    size_t      bytes;
+} tm_checkpoint_tensor;
+
+typedef struct {
+    int64_t  step;             /* finished optimizer steps, >= 0; names the folder */
+    int64_t  samples_consumed; /* >= 0 */
+    uint64_t seed, config_hash;
+    char     model[TM_CHECKPOINT_MODEL_BYTES];      /* NUL-terminated */
+    double   loss_sum_state[TM_CHECKPOINT_SCALARS]; /* the trainer's own scalars, kept bit for bit */
+} tm_checkpoint_state;
+
+typedef struct {
+    int64_t step;        /* the one that was loaded */
+    int64_t bytes;       /* tensor bytes read into place */
+    size_t  passed_over; /* newer ones that were not usable */
+    char    text[1024];  /* "" when passed_over is 0; else for the log: which, why, and what was loaded instead */
+} tm_checkpoint_report;
+
+/* Makes folder/step-N (parents too), replacing an earlier one of that step, then removes all but the `keep_latest`
+ * latest ones up to this step (0: keeps all; later steps are never touched). The tensors must not change meanwhile; no
+ * memory in proportion to them is used. TM_IO (disk full, file-size limit, no permission, another process saving there)
+ * with the way out: the temporary folder is gone and earlier checkpoints are as they were. An old one that cannot be
+ * removed is a warning in the log. */
+TM_MUST_USE tm_status tm_checkpoint_save(const char *folder, const tm_checkpoint_state *state,
+                                         const tm_checkpoint_tensor *tensors, size_t n, int keep_latest, tm_error *err);
+
+/* Fills *state and the tensors' data from the newest usable checkpoint (step -1), or from that of `step`. The checkpoint
+ * must hold exactly the given tensors, in any order. Everything is checked, checksums included, before the first byte
+ * goes to a tensor.
+ *     damaged or unreadable: with step -1 the next older one is tried, *report says so; a named step fails: TM_FORMAT, TM_IO
+ *     intact, but other tensors than wanted: TM_INVALID naming tensor, found and wanted; older ones are not tried
+ *     no usable one: TM_INVALID naming the folder and what was wrong with each
+ * After a failure the tensors are as they were, unless a file changed between check and read. */
+TM_MUST_USE tm_status tm_checkpoint_load_newest(const char *folder, int64_t step, tm_checkpoint_state *state,
+                                                const tm_checkpoint_tensor *tensors, size_t n,
+                                                tm_checkpoint_report *report, tm_error *err);
+
+/* Does the folder hold a checkpoint, usable or not? For "resume if there is something to resume". */
+bool tm_checkpoint_present(const char *folder);
+
+#endif

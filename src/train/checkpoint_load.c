@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/checkpoint_load.c - loading. Files are read, not mapped: a bad disk block is an error here, not a SIGBUS. */
+#include "base/hash.h"
+#include "base/text.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_BYTES = 1 << 20, MAX_REASONS = 3 };
+
+typedef struct {
+    const tm_checkpoint_io *io;
+    tm_arena               *arena;
+    const char             *path; /* of the checkpoint */
+    tm_error               *err;
+} loader;
+
+static tm_status read_bytes(const loader *l, int fd, const char *name, void *to, size_t bytes, uint64_t offset)
+{
+    while (bytes > 0) {
+        ssize_t n = l->io->read_at(l->io->context, fd, to, bytes, (int64_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return tm_fail(l->err, TM_IO, "cannot read its file %s: %s", name, strerror(errno));
+        if (n == 0) return tm_fail(l->err, TM_IO, "its file %s ends at byte %llu", name, (unsigned long long)offset);
+        to = (char *)to + n;
+        bytes -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return TM_OK;
+}
+
+/* Opens a file of the checkpoint, which must have exactly `wanted` bytes. */
+static tm_status open_file(const loader *l, const char *name, uint64_t wanted, int *fd)
+{
+    *fd = l->io->open(l->io->context, tm_arena_format(l->arena, "%s/%s", l->path, name));
+    if (*fd < 0 && errno == ENOENT && strcmp(name, TM_CHECKPOINT_SEAL) == 0)
+        return tm_fail(l->err, TM_FORMAT, "it is incomplete (no file " TM_CHECKPOINT_SEAL ")");
+    if (*fd < 0) return tm_fail(l->err, TM_IO, "cannot open its file %s: %s", name, strerror(errno));
+    int64_t size = l->io->size(l->io->context, *fd);
+    int     cause = errno;
+    if (size >= 0 && (uint64_t)size == wanted) return TM_OK;
+    l->io->close(l->io->context, *fd);
+    if (size < 0) return tm_fail(l->err, TM_IO, "cannot measure its file %s: %s", name, strerror(cause));
+    return tm_fail(l->err, TM_FORMAT, "its file %s has %lld bytes, %llu wanted", name, (long long)size,
+                   (unsigned long long)wanted);
+}
+
+static tm_status read_file(const loader *l, const char *name, void *to, size_t bytes)
+{
+    int fd;
+    TM_TRY(open_file(l, name, bytes, &fd));
+    tm_status st = read_bytes(l, fd, name, to, bytes, 0);
+    l->io->close(l->io->context, fd);
+    return st;
+}
+
+tm_status tm_checkpoint_open(const tm_checkpoint_io *io, tm_arena *arena, const char *path, int64_t step,
+                             tm_checkpoint_index *out, int *data_fd, tm_error *err)
+{
+    loader             l = { .io = io, .arena = arena, .path = path, .err = err };
+    unsigned char      sealed[TM_CHECKPOINT_SEAL_BYTES];
+    tm_checkpoint_seal seal;
+    TM_TRY(read_file(&l, TM_CHECKPOINT_SEAL, sealed, sizeof sealed));
+    TM_TRY(tm_checkpoint_seal_decode(sealed, sizeof sealed, &seal, err));
+    if (seal.step != step)
+        return tm_fail(err, TM_FORMAT, "it holds step %lld, not %lld", (long long)seal.step, (long long)step);
+    if (seal.index_bytes > TM_CHECKPOINT_MAX_INDEX_BYTES)
+        return tm_fail(err, TM_FORMAT, "its index has %llu bytes, at most %d wanted",
+                       (unsigned long long)seal.index_bytes, TM_CHECKPOINT_MAX_INDEX_BYTES);
+    int fd; /* the size is checked before memory is taken for it */
+    TM_TRY(open_file(&l, TM_CHECKPOINT_INDEX, seal.index_bytes, &fd));
+    unsigned char *index = tm_arena_take(arena, (size_t)seal.index_bytes + 1);
+    tm_status      st = read_bytes(&l, fd, TM_CHECKPOINT_INDEX, index, (size_t)seal.index_bytes, 0);
+    io->close(io->context, fd);
+    TM_TRY(st);
+    if (tm_hash(index, (size_t)seal.index_bytes) != seal.index_hash)
+        return tm_fail(err, TM_FORMAT, "its index does not match its checksum");
+    TM_TRY(tm_checkpoint_index_decode(index, (size_t)seal.index_bytes, arena, out, err));
+    if (out->state.step != step || out->data_bytes != seal.data_bytes)
+        return tm_fail(err, TM_FORMAT, "its index and its completeness record disagree");
+    TM_TRY(open_file(&l, TM_CHECKPOINT_DATA, seal.data_bytes, &fd));
+    if (data_fd)
+        *data_fd = fd;
+    else
+        io->close(io->context, fd);
+    return TM_OK;
+}
+
+static const char *shape_text(tm_arena *arena, int rank, const int64_t n[TM_CHECKPOINT_MAX_RANK])
+{
+    const char *text = "";
+    for (int axis = 0; axis < rank; axis++)
+        text = tm_arena_format(arena, "%s%s%lld", text, axis ? ", " : "", (long long)n[axis]);
+    return tm_arena_format(arena, "(%s)", text);
+}
+
+static tm_status compare_tensor(const loader *l, const tm_checkpoint_record *found, const tm_checkpoint_tensor *wanted)
+{
+    size_t shape_bytes = (size_t)wanted->rank * sizeof *wanted->n;
+    if (found->dtype == wanted->dtype && found->rank == wanted->rank && found->bytes == wanted->bytes &&
+        memcmp(found->n, wanted->n, shape_bytes) == 0)
+        return TM_OK;
+    return tm_fail(
+        l->err, TM_INVALID, "tensor '%s': found dtype %d, shape %s, %llu bytes; wanted dtype %d, shape %s, %zu bytes",
+        wanted->name, found->dtype, shape_text(l->arena, found->rank, found->n), (unsigned long long)found->bytes,
+        wanted->dtype, shape_text(l->arena, wanted->rank, wanted->n), wanted->bytes);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const tm_checkpoint_record *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* places[i] is where tensors[i] lies. */
+static tm_status match(const loader *l, const tm_checkpoint_index *index, const tm_checkpoint_tensor *tensors, size_t n,
+                       const tm_checkpoint_record **places)
+{
+    const tm_checkpoint_record **sorted = tm_arena_take(l->arena, (index->count + 1) * sizeof *sorted);
+    bool                        *used = tm_arena_take(l->arena, index->count + 1);
+    for (size_t i = 0; i < index->count; i++) sorted[i] = &index->records[i];
+    qsort(sorted, index->count, sizeof *sorted, compare_names);
+    for (size_t i = 1; i < index->count; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            return tm_fail(l->err, TM_FORMAT, "its index names tensor '%s' twice", sorted[i]->name);
+    for (size_t i = 0; i < n; i++) {
+        tm_checkpoint_record         key = { .name = tensors[i].name };
+        const tm_checkpoint_record  *key_address = &key;
+        const tm_checkpoint_record **at = bsearch(&key_address, sorted, index->count, sizeof *sorted, compare_names);
+        if (!at)
+            return tm_fail(l->err, TM_INVALID, "tensor '%s', wanted with dtype %d and shape %s, is not in it",
+                           tensors[i].name, tensors[i].dtype, shape_text(l->arena, tensors[i].rank, tensors[i].n));
+        TM_TRY(compare_tensor(l, *at, &tensors[i]));
+        TM_ASSERT(!used[at - sorted]); /* the caller's names are unique */
+        used[at - sorted] = true;
+        places[i] = *at;
+    }
+    for (size_t i = 0; i < index->count; i++)
+        if (!used[i])
+            return tm_fail(l->err, TM_INVALID, "it holds tensor '%s' with dtype %d and shape %s, which is not wanted",
+                           sorted[i]->name, sorted[i]->dtype, shape_text(l->arena, sorted[i]->rank, sorted[i]->n));
+    return TM_OK;
+}
+
+/* Reads one tensor into `to`, or through the buffer only, and compares checksums. */
+static tm_status read_tensor(const loader *l, int fd, const tm_checkpoint_record *r, unsigned char *to,
+                             unsigned char *buffer, tm_hasher *hasher)
+{
+    tm_hasher_restart(hasher);
+    for (uint64_t done = 0; done < r->bytes;) {
+        size_t         n = r->bytes - done < CHUNK_BYTES ? (size_t)(r->bytes - done) : CHUNK_BYTES;
+        unsigned char *part = to ? to + done : buffer;
+        TM_TRY(read_bytes(l, fd, TM_CHECKPOINT_DATA, part, n, r->offset + done));
+        tm_hasher_add(hasher, part, n);
+        done += n;
+    }
+    uint64_t found = tm_hasher_value(hasher);
+    if (found == r->hash) return TM_OK;
+    return tm_fail(l->err, TM_FORMAT, "tensor '%s' does not match its checksum (found %016llx, wanted %016llx)",
+                   r->name, (unsigned long long)found, (unsigned long long)r->hash);
+}
+
+static tm_status read_tensors(const loader *l, int fd, const tm_checkpoint_index *index,
+                              const tm_checkpoint_tensor *tensors, size_t n, int64_t *bytes)
+{
+    const tm_checkpoint_record **places = tm_arena_take(l->arena, (n + 1) * sizeof *places);
+    TM_TRY(match(l, index, tensors, n, places));
+    unsigned char *buffer = tm_alloc(CHUNK_BYTES);
+    tm_hasher     *hasher = tm_hasher_create();
+    tm_status      st = TM_OK;
+    for (size_t i = 0; i < n && st == TM_OK; i++) st = read_tensor(l, fd, places[i], NULL, buffer, hasher);
+    for (size_t i = 0; i < n && st == TM_OK; i++) {
+        if (places[i]->bytes > 0) st = read_tensor(l, fd, places[i], tensors[i].data, buffer, hasher);
+        *bytes += (int64_t)places[i]->bytes;
+    }
+    tm_hasher_destroy(hasher);
+    free(buffer);
+    return st;
+}
+
+tm_status tm_checkpoint_read(const tm_checkpoint_io *io, const char *path, int64_t step, tm_checkpoint_state *state,
+                             const tm_checkpoint_tensor *tensors, size_t n, int64_t *bytes, tm_error *err)
+{
+    loader              l = { .io = io, .arena = tm_arena_create(), .path = path, .err = err };
+    tm_checkpoint_index index;
+    int                 fd = -1;
+    *bytes = 0;
+    tm_status st = tm_checkpoint_open(io, l.arena, path, step, &index, &fd, err);
+    if (st == TM_OK) {
+        st = read_tensors(&l, fd, &index, tensors, n, bytes);
+        io->close(io->context, fd);
+    }
+    if (st == TM_OK) *state = index.state;
+    tm_arena_destroy(l.arena);
+    return st;
+}
+
+static tm_status nothing_usable(const char *folder, int64_t step, const tm_text *reasons, tm_error *err)
+{
+    if (step >= 0)
+        return tm_fail(err, TM_INVALID, "there is no checkpoint of step %lld in '%s'", (long long)step, folder);
+    if (reasons->length == 0) return tm_fail(err, TM_INVALID, "there is no checkpoint in '%s'", folder);
+    return tm_fail(err, TM_INVALID, "no checkpoint in '%s' is usable: %s; start anew with another checkpoint.folder",
+                   folder, reasons->data);
+}
+
+static void fill_report(tm_checkpoint_report *report, const tm_checkpoint_entry *entry, int64_t bytes,
+                        size_t passed_over, const tm_text *reasons)
+{
+    *report = (tm_checkpoint_report){ .step = entry->step, .bytes = bytes, .passed_over = passed_over };
+    if (passed_over == 0) return;
+    tm_text text = { 0 };
+    tm_text_printf(&text, "loaded step %lld from '%s' because newer checkpoints are not usable: %s",
+                   (long long)entry->step, entry->path, reasons->data);
+    size_t length = text.length < sizeof report->text ? text.length : sizeof report->text - 1;
+    memcpy(report->text, text.data, length);
+    tm_text_fini(&text);
+}
+
+/* Tries the entries from the latest on. */
+static tm_status load_first_usable(const tm_checkpoint_io *io, const char *folder, int64_t step,
+                                   const tm_checkpoint_entry *entries, size_t count, tm_checkpoint_state *state,
+                                   const tm_checkpoint_tensor *tensors, size_t n, tm_checkpoint_report *report,
+                                   tm_text *reasons, tm_error *err)
+{
+    size_t passed_over = 0;
+    for (size_t i = 0; i < count; i++) {
+        const tm_checkpoint_entry *e = &entries[i];
+        if (e->kind == TM_CHECKPOINT_TEMPORARY || (step >= 0 && e->step != step)) continue;
+        tm_error  why = { 0 };
+        int64_t   bytes;
+        tm_status st = tm_checkpoint_read(io, e->path, e->step, state, tensors, n, &bytes, &why);
+        if (st == TM_OK) {
+            fill_report(report, e, bytes, passed_over, reasons);
+            return TM_OK;
+        }
+        if (st == TM_INVALID)
+            return tm_fail(err, st,
+                           "checkpoint '%s' does not fit: %s; use the configuration it was made with, or another "
+                           "checkpoint.folder",
+                           e->path, why.text);
+        bool is_last_of_step =
+            i + 1 == count || entries[i + 1].step != e->step || entries[i + 1].kind != TM_CHECKPOINT_OLD;
+        if (step >= 0 && is_last_of_step)
+            return tm_fail(err, st, "cannot load checkpoint '%s': %s; name another step or none", e->path, why.text);
+        if (passed_over < MAX_REASONS)
+            tm_text_printf(reasons, "%s'%s': %s", passed_over ? "; " : "", e->path, why.text);
+        else if (passed_over == MAX_REASONS)
+            tm_text_add(reasons, "; and so on");
+        passed_over++;
+    }
+    return nothing_usable(folder, step, reasons, err);
+}
+
+tm_status tm_checkpoint_load_with(const tm_checkpoint_io *io, const char *folder, int64_t step,
+                                  tm_checkpoint_state *state, const tm_checkpoint_tensor *tensors, size_t n,
+                                  tm_checkpoint_report *report, tm_error *err)
+{
+    tm_arena            *arena = tm_arena_create();
+    tm_text              reasons = { 0 };
+    tm_checkpoint_entry *entries;
+    size_t               count;
+    tm_status            st = tm_checkpoint_list(folder, arena, &entries, &count, err);
+    if (st == TM_OK) st = load_first_usable(io, folder, step, entries, count, state, tensors, n, report, &reasons, err);
+    tm_text_fini(&reasons);
+    tm_arena_destroy(arena);
+    return st;
+}
+
+tm_status tm_checkpoint_load_newest(const char *folder, int64_t step, tm_checkpoint_state *state,
+                                    const tm_checkpoint_tensor *tensors, size_t n, tm_checkpoint_report *report,
+                                    tm_error *err)
+{
+    TM_ASSERT(step >= -1);
+    return tm_checkpoint_load_with(&tm_checkpoint_system_io, folder, step, state, tensors, n, report, err);
+}
+
+bool tm_checkpoint_present(const char *folder)
+{
+    tm_arena            *arena = tm_arena_create();
+    tm_checkpoint_entry *entries;
+    size_t               count, found = 0;
+    if (tm_checkpoint_list(folder, arena, &entries, &count, NULL) == TM_OK)
+        for (size_t i = 0; i < count; i++) found += entries[i].kind != TM_CHECKPOINT_TEMPORARY;
+    tm_arena_destroy(arena);
+    return found > 0;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* XXH3-64: published values, and the same value however the bytes are cut. */
+#include "base/hash.h"
+
+#include "base/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void the_empty_value_is_the_published_one(void **unused)
+{
+    (void)unused;
+    assert_true(tm_hash(NULL, 0) == 0x2D06800538D394C2u);
+    assert_true(tm_hash("", 0) == 0x2D06800538D394C2u);
+    tm_hasher *hasher = tm_hasher_create();
+    tm_hasher_add(hasher, NULL, 0);
+    assert_true(tm_hasher_value(hasher) == 0x2D06800538D394C2u);
+    tm_hasher_destroy(hasher);
+    tm_hasher_destroy(NULL);
+}
+
+static void pieces_give_the_value_of_the_whole(void **unused)
+{
+    (void)unused;
+    static unsigned char data[5000];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)tm_random_u64(1, 2, i);
+    tm_hasher *hasher = tm_hasher_create();
+    for (uint64_t trial = 0; trial < 300; trial++) {
+        size_t total = (size_t)tm_random_below(3, 0, trial, sizeof data + 1), done = 0;
+        tm_hasher_restart(hasher);
+        for (uint64_t cut = 0; done < total; cut++) {
+            size_t n = 1 + (size_t)tm_random_below(3, trial + 1, cut, 700);
+            if (n > total - done) n = total - done;
+            tm_hasher_add(hasher, data + done, n);
+            done += n;
+            if (cut == 0) assert_true(tm_hasher_value(hasher) == tm_hash(data, done)); /* looking changes nothing */
+        }
+        assert_true(tm_hasher_value(hasher) == tm_hash(data, total));
+    }
+    tm_hasher_destroy(hasher);
+}
+
+static void every_flipped_bit_is_seen(void **unused)
+{
+    (void)unused;
+    unsigned char data[257] = { 0 };
+    uint64_t      before = tm_hash(data, sizeof data);
+    for (size_t bit = 0; bit < 8 * sizeof data; bit++) {
+        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        assert_true(tm_hash(data, sizeof data) != before);
+        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_empty_value_is_the_published_one),
+        cmocka_unit_test(pieces_give_the_value_of_the_whole),
+        cmocka_unit_test(every_flipped_bit_is_seen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints that arrive whole, damaged ones, ones that belong to another model, and folders in every state. */
+#include "checkpoint_fixture.h"
+
+#include "base/file.h"
+#include "base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static void what_was_saved_is_loaded_in_any_order(void **unused)
+{
+    (void)unused;
+    fixture              f = new_fixture();
+    tm_checkpoint_report report;
+    tm_error             err = { 0 };
+    save(&f, 42, 0, 0);
+    memset(f.data, 0, sizeof f.data);
+    tm_checkpoint_tensor turned[N_TENSORS];
+    for (size_t i = 0; i < N_TENSORS; i++) turned[i] = f.tensors[N_TENSORS - 1 - i];
+    assert_int_equal(tm_checkpoint_load_newest(f.folder, -1, &f.state, turned, N_TENSORS, &report, &err), TM_OK);
+    assert_true(holds(&f, 42, 0));
+    assert_int_equal(report.step, 42);
+    assert_int_equal(report.bytes, ROOM_BYTES);
+    assert_int_equal(report.passed_over, 0);
+    assert_string_equal(report.text, "");
+    assert_true(exists(&f, "step-00000042/complete"));
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
+    clear(f.folder);
+}
+
+static void large_tensors_cross_chunks(void **unused)
+{
+    (void)unused;
+    fixture        f = new_fixture();
+    const size_t   bytes = (3u << 20) + 77;
+    unsigned char *a = tm_alloc(bytes), *b = tm_alloc(bytes);
+    for (size_t i = 0; i < bytes; i++) a[i] = (unsigned char)(tm_random_u64(1, 1, i / 8) >> i % 8 * 8);
+    tm_checkpoint_tensor tensor = { .name = "big", .rank = 1, .n = { (int64_t)bytes }, .data = a, .bytes = bytes };
+    tm_checkpoint_report report;
+    tm_error             err = { 0 };
+    fill(&f, 1, 0);
+    unsigned long long allocations = tm_alloc_count();
+    assert_int_equal(tm_checkpoint_save(f.folder, &f.state, &tensor, 1, 0, &err), TM_OK);
+    assert_true(tm_alloc_count() - allocations < 20);
+    tensor.data = b;
+    assert_int_equal(tm_checkpoint_load_newest(f.folder, 1, &f.state, &tensor, 1, &report, &err), TM_OK);
+    assert_memory_equal(a, b, bytes);
+    free(a);
+    free(b);
+    clear(f.folder);
+}
+
+static void the_latest_are_kept(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    for (int64_t step = 10; step <= 50; step += 10) save(&f, step, 0, 2);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 2);
+    assert_true(exists(&f, "step-00000040") && exists(&f, "step-00000050"));
+    for (int64_t step = 60; step <= 80; step += 10) save(&f, step, 0, 0);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 5);
+    save(&f, 65, 0, 1); /* later steps stay */
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 3);
+    assert_true(exists(&f, "step-00000065") && exists(&f, "step-00000070") && exists(&f, "step-00000080"));
+    clear(f.folder);
+}
+
+static void damaged_ones_do_not_count_as_kept(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    char    path[512];
+    for (int64_t step = 1; step <= 3; step++) save(&f, step, 0, 0);
+    snprintf(path, sizeof path, "%s/step-00000003/complete", f.folder);
+    assert_int_equal(unlink(path), 0);
+    save(&f, 4, 0, 2);
+    assert_false(exists(&f, "step-00000001"));
+    assert_true(exists(&f, "step-00000002") && exists(&f, "step-00000004"));
+    clear(f.folder);
+}
+
+static void other_files_are_left_alone(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = { "step-42",      "step-000000042",    "step-00000001x",
+                                         "notes",        "step-00000001.tmp", "step-99999999999999999999",
+                                         "step--0000001" };
+    fixture                  f = new_fixture();
+    char                     path[512];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", f.folder, names[i]);
+        assert_int_equal(mkdir(path, 0777), 0);
+    }
+    assert_false(tm_checkpoint_present(f.folder));
+    save(&f, 7, 0, 1);
+    assert_true(tm_checkpoint_present(f.folder));
+    snprintf(path, sizeof path, "%s/step-00000007/my notes", f.folder);
+    tm_error err = { 0 };
+    assert_int_equal(tm_file_write(path, "x", 1, &err), TM_OK);
+    save(&f, 8, 0, 1);
+    assert_true(exists(&f, "step-00000007/my notes"));
+    assert_false(exists(&f, "step-00000007/tensors.bin"));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_true(exists(&f, names[i]));
+    load_and_expect(&f, 8, 0);
+    clear(f.folder);
+}
+
+static const char *const files[] = { "step-00000002/complete", "step-00000002/index.bin", "step-00000002/tensors.bin" };
+
+/* Step 2 is damaged: the newest usable one is step 1 and the report says so; step 2 by name fails and touches nothing.
+ */
+static void expect_fallback(fixture *f, const char *what)
+{
+    tm_checkpoint_report report;
+    tm_error             err;
+    if (load(f, -1, &report, &err) != TM_OK) fail_msg("%s: %s", what, err.text);
+    if (report.step != 1 || report.passed_over != 1 || !holds(f, 1, 0)) fail_msg("%s: not step 1", what);
+    if (!strstr(report.text, "step-00000002")) fail_msg("%s: report '%s'", what, report.text);
+    tm_status st = load(f, 2, &report, &err);
+    if (st != TM_FORMAT && st != TM_IO) fail_msg("%s: status %d", what, (int)st);
+    if (!untouched(f)) fail_msg("%s: memory was touched", what);
+    assert_says(&err, "step-00000002");
+}
+
+static void every_flipped_byte_is_found(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    save(&f, 1, 0, 0);
+    save(&f, 2, 0, 0);
+    for (size_t i = 0; i < 3; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", f.folder, files[i]);
+        struct stat info;
+        assert_int_equal(stat(path, &info), 0);
+        int fd = open(path, O_RDWR);
+        assert_true(fd >= 0);
+        size_t harmless = 0;
+        for (off_t at = 0; at < info.st_size; at++) {
+            unsigned char byte, flipped;
+            char          what[600];
+            assert_int_equal(pread(fd, &byte, 1, at), 1);
+            flipped = byte ^ (unsigned char)(1u << (at * 5 + 3) % 8);
+            assert_int_equal(pwrite(fd, &flipped, 1, at), 1);
+            snprintf(what, sizeof what, "%s byte %ld", files[i], (long)at);
+            bool padding = i == 2 && ((at >= 60 && at < 64) || (at >= 68 && at < 128));
+            if (padding)
+                load_and_expect(&f, 2, 0);
+            else
+                expect_fallback(&f, what);
+            harmless += padding;
+            assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        }
+        assert_int_equal(harmless, i == 2 ? 64 : 0);
+        close(fd);
+    }
+    load_and_expect(&f, 2, 0);
+    clear(f.folder);
+}
+
+static void every_truncation_and_extension_is_found(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    save(&f, 1, 0, 0);
+    for (size_t i = 0; i < 3; i++) {
+        char        path[512];
+        struct stat info;
+        snprintf(path, sizeof path, "%s/%s", f.folder, files[i]);
+        save(&f, 2, 0, 0);
+        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(truncate(path, info.st_size + 1), 0);
+        expect_fallback(&f, "longer by a byte");
+        for (off_t size = info.st_size - 1; size >= 0; size--) {
+            assert_int_equal(truncate(path, size), 0);
+            expect_fallback(&f, "truncated");
+        }
+        assert_int_equal(unlink(path), 0);
+        expect_fallback(&f, "missing");
+        assert_int_equal(mkfifo(path, 0666), 0); /* must not hang */
+        expect_fallback(&f, "a fifo");
+    }
+    clear(f.folder);
+}
+
+static void a_renamed_checkpoint_is_not_another_step(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    char    from[512], to[512];
+    save(&f, 1, 0, 0);
+    save(&f, 7, 0, 0);
+    snprintf(from, sizeof from, "%s/step-00000007", f.folder);
+    snprintf(to, sizeof to, "%s/step-00000002", f.folder);
+    assert_int_equal(rename(from, to), 0);
+    expect_fallback(&f, "renamed");
+    clear(f.folder);
+}
+
+static void other_tensors_than_wanted_are_named(void **unused)
+{
+    (void)unused;
+    fixture              f = new_fixture();
+    tm_checkpoint_report report;
+    save(&f, 1, 0, 0);
+    save(&f, 2, 0, 0);
+    static unsigned char room[256];
+    const char *const    words[] = {
+           "tensor 'renamed', wanted with dtype 1 and shape (3, 5), is not in it",
+           "tensor 'layers.0.wq.weight': found dtype 1, shape (3, 5), 60 bytes; wanted dtype 3, shape (3, 5), 60 bytes",
+           "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (3), 60 bytes",
+           "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (5, 3), 60 bytes",
+           "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (3, 5), 64 bytes",
+           "it holds tensor 'loss_scale' with dtype 1 and shape (), which is not wanted",
+           "tensor 'more', wanted with dtype 0 and shape (), is not in it",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        tm_error             err = { 0 };
+        tm_checkpoint_tensor t[N_TENSORS + 1] = { 0 };
+        size_t               n = i == 5 ? N_TENSORS - 1 : i == 6 ? N_TENSORS + 1 : N_TENSORS;
+        memset(f.data, 0xEE, sizeof f.data);
+        memset(&f.state, 0xEE, sizeof f.state);
+        memcpy(t, f.tensors, sizeof f.tensors);
+        if (i == 0) t[0].name = "renamed";
+        if (i == 1) t[0].dtype = 3;
+        if (i == 2) t[0].rank = 1;
+        if (i == 3) t[0].n[0] = 5, t[0].n[1] = 3;
+        if (i == 4) t[0].bytes = 64, t[0].data = room;
+        if (i == 5) memmove(t + 1, t + 2, 2 * sizeof *t);
+        if (i == 6) t[N_TENSORS] = (tm_checkpoint_tensor){ .name = "more" };
+        assert_int_equal(tm_checkpoint_load_newest(f.folder, -1, &f.state, t, n, &report, &err), TM_INVALID);
+        assert_says(&err, words[i]);
+        assert_says(&err, "step-00000002"); /* not step 1: that would be the wrong model, too */
+        assert_true(untouched(&f));
+    }
+    clear(f.folder);
+}
+
+/* A checkpoint whose checksums are right and whose index is nonsense. */
+static void nonsense_with_right_checksums_is_found(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    save(&f, 1, 0, 0);
+    const struct {
+        size_t   at, bytes;
+        uint64_t value;
+    } edits[] = {
+        { 0, 1, 'x' }, /* magic */
+        { 8, 4, 2 },   /* version */
+        { 12, 4, 5 },
+        { 12, 4, 3 }, /* count */
+        { 12, 4, UINT32_MAX },
+        { 16, 8, UINT64_MAX }, /* data bytes */
+        { 24, 8, UINT64_MAX },
+        { 24, 8, 1 }, /* name bytes */
+        { 32, 8, 3 },
+        { 40, 8, UINT64_MAX }, /* step, samples */
+        { 159, 1, 'x' },       /* model not ended: see below */
+        { 160, 8, 64 },
+        { 160, 8, UINT64_MAX - 3 }, /* offset */
+        { 168, 8, UINT64_MAX - 60 },
+        { 168, 8, 65 }, /* bytes */
+        { 184, 8, UINT64_MAX },
+        { 184, 8, (uint64_t)1 << 62 }, /* shape: negative, product too large */
+        { 200, 8, 1 },                 /* an axis beyond the rank */
+        { 216, 4, 65536 },
+        { 220, 4, 5 }, /* dtype, rank */
+        { 224, 4, 1 },
+        { 228, 4, 17 }, /* name */
+        { 228, 4, UINT32_MAX },
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        save(&f, 2, 0, 0);
+        char    path[512];
+        tm_text index = { 0 };
+        snprintf(path, sizeof path, "%s/%s", f.folder, files[1]);
+        tm_error err = { 0 };
+        assert_int_equal(tm_file_read(path, 1 << 20, &index, &err), TM_OK);
+        if (edits[i].at == 159) memset(index.data + 96, 'x', 64);
+        memcpy(index.data + edits[i].at, &edits[i].value, edits[i].bytes);
+        assert_int_equal(tm_file_write(path, index.data, index.length, &err), TM_OK);
+        tm_checkpoint_seal seal = { 2, index.length, tm_hash(index.data, index.length), 128 + 130 };
+        unsigned char      sealed[TM_CHECKPOINT_SEAL_BYTES];
+        tm_checkpoint_seal_encode(&seal, sealed);
+        snprintf(path, sizeof path, "%s/%s", f.folder, files[0]);
+        assert_int_equal(tm_file_write(path, sealed, sizeof sealed, &err), TM_OK);
+        snprintf(path, sizeof path, "edit %zu", i);
+        expect_fallback(&f, path);
+        tm_text_fini(&index);
+    }
+    clear(f.folder);
+}
+
+static void folders_without_a_usable_checkpoint(void **unused)
+{
+    (void)unused;
+    fixture              f = new_fixture();
+    tm_checkpoint_report report;
+    tm_error             err;
+    char                 path[512], folder[256];
+    assert_int_equal(load(&f, -1, &report, &err), TM_INVALID);
+    assert_says(&err, f.folder);
+    assert_says(&err, "there is no checkpoint");
+    save(&f, 5, 0, 0);
+    assert_int_equal(load(&f, 6, &report, &err), TM_INVALID);
+    assert_says(&err, "no checkpoint of step 6");
+    snprintf(path, sizeof path, "%s/step-00000005/complete", f.folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(load(&f, -1, &report, &err), TM_INVALID);
+    assert_says(&err, "is usable");
+    assert_says(&err, "step-00000005': it is incomplete");
+    assert_true(untouched(&f));
+    memcpy(folder, f.folder, sizeof folder);
+    snprintf(f.folder, sizeof f.folder, "%.200s/absent", folder);
+    assert_false(tm_checkpoint_present(f.folder));
+    assert_int_equal(load(&f, -1, &report, &err), TM_INVALID);
+    assert_says(&err, f.folder);
+    save(&f, 1, 0, 0); /* makes it */
+    load_and_expect(&f, 1, 0);
+    snprintf(f.folder, sizeof f.folder, "%.200s/absent/step-00000001/complete", folder);
+    assert_int_equal(load(&f, -1, &report, &err), TM_INVALID);
+    fill(&f, 1, 0);
+    memset(&err, 0, sizeof err);
+    assert_int_not_equal(tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 0, &err), TM_OK);
+    assert_says(&err, f.folder);
+    clear(folder);
+}
+
+static void a_folder_that_cannot_be_written_is_named(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    save(&f, 1, 0, 0);
+    assert_int_equal(chmod(f.folder, 0555), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        tm_error err = { 0 };
+        if (geteuid() == 0 && seteuid(65534) != 0) _exit(10); /* root may write everywhere */
+        fill(&f, 2, 0);
+        if (tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 0, &err) != TM_IO) _exit(11);
+        _exit(strstr(err.text, f.folder) && strstr(err.text, "choose a checkpoint.folder that can be written") ? 0
+                                                                                                               : 12);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(chmod(f.folder, 0700), 0);
+    load_and_expect(&f, 1, 0);
+    clear(f.folder);
+    if (WEXITSTATUS(status) == 10) {
+        print_message("skipped: root, which may write everywhere, cannot become another user here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void the_file_size_limit_leaves_the_earlier_one(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    save(&f, 1, 0, 1);
+    pid_t child = fork(); /* limits and signals of its own */
+    assert_true(child >= 0);
+    if (child == 0) {
+        tm_error      err = { 0 };
+        struct rlimit limit = { 100, RLIM_INFINITY };
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(10);
+        fill(&f, 2, 0);
+        tm_status st = tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 1, &err);
+        if (st != TM_IO) _exit(11);
+        if (!strstr(err.text, "ulimit -f")) _exit(12);
+        sigset_t pending;
+        sigpending(&pending);
+        if (sigismember(&pending, SIGXFSZ)) _exit(13);
+        limit.rlim_cur = RLIM_INFINITY;
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(14);
+        fill(&f, 3, 0);
+        _exit(tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 0, NULL) == TM_OK ? 0 : 15);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
+    assert_true(exists(&f, "step-00000001") && !exists(&f, "step-00000002"));
+    load_and_expect(&f, 3, 0);
+    clear(f.folder);
+}
+
+static void leftovers_go_and_one_process_saves_at_a_time(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    char    path[512];
+    save(&f, 1, 0, 0);
+    snprintf(path, sizeof path, "%s/step-00000002.tmp.12345", f.folder);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/step-00000002.tmp.12345/tensors.bin", f.folder);
+    tm_error err = { 0 };
+    assert_int_equal(tm_file_write(path, "half", 4, &err), TM_OK);
+    load_and_expect(&f, 1, 0);
+    int lock = tm_checkpoint_lock(f.folder, 0);
+    assert_true(lock >= 0);
+    assert_int_equal(tm_checkpoint_lock(f.folder, 30), -1);
+    assert_int_equal(errno, EWOULDBLOCK);
+    tm_checkpoint_io impatient = tm_checkpoint_system_io;
+    impatient.lock_wait_ms = 0;
+    fill(&f, 2, 0);
+    assert_int_equal(tm_checkpoint_save_with(&impatient, f.folder, &f.state, f.tensors, N_TENSORS, 0, &err), TM_IO);
+    assert_says(&err, "another process saves");
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 1); /* it may be that of the other */
+    tm_checkpoint_unlock(lock);
+    save(&f, 2, 0, 0);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
+    load_and_expect(&f, 2, 0);
+    clear(f.folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_saved_is_loaded_in_any_order),
+        cmocka_unit_test(large_tensors_cross_chunks),
+        cmocka_unit_test(the_latest_are_kept),
+        cmocka_unit_test(damaged_ones_do_not_count_as_kept),
+        cmocka_unit_test(other_files_are_left_alone),
+        cmocka_unit_test(every_flipped_byte_is_found),
+        cmocka_unit_test(every_truncation_and_extension_is_found),
+        cmocka_unit_test(a_renamed_checkpoint_is_not_another_step),
+        cmocka_unit_test(other_tensors_than_wanted_are_named),
+        cmocka_unit_test(nonsense_with_right_checksums_is_found),
+        cmocka_unit_test(folders_without_a_usable_checkpoint),
+        cmocka_unit_test(a_folder_that_cannot_be_written_is_named),
+        cmocka_unit_test(the_file_size_limit_leaves_the_earlier_one),
+        cmocka_unit_test(leftovers_go_and_one_process_saves_at_a_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The learning-rate factors and the clipping coefficient, against values worked out by hand from their formulas. */
+#include "train/schedule.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const tm_schedule titan = {
+    .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 1000, .warmup_steps = 200, .decay_ratio = -1
+};
+
+static void near(double found, double wanted, double tolerance)
+{
+    if (!(fabs(found - wanted) <= tolerance)) fail_msg("found %.17g, wanted %.17g", found, wanted);
+}
+
+static void linear_decay_has_the_published_values(void **unused)
+{
+    (void)unused;
+    near(tm_schedule_factor(&titan, 0), 0.005, 0);
+    near(tm_schedule_factor(&titan, 99), 0.5, 0);
+    near(tm_schedule_factor(&titan, 199), 1, 0);
+    near(tm_schedule_factor(&titan, 200), 1, 0);
+    near(tm_schedule_factor(&titan, 201), 0.99875, 1e-15);
+    near(tm_schedule_factor(&titan, 999), 0.00125, 1e-15);
+    near(tm_schedule_factor(&titan, 1000), 0, 0);
+    near(tm_schedule_factor(&titan, 123456), 0, 0);
+}
+
+static void cosine_decay_has_the_published_values(void **unused)
+{
+    (void)unused;
+    tm_schedule s = titan;
+    s.decay_ratio = 0.8;
+    s.decay = TM_DECAY_COSINE;
+    s.min_lr_factor = 0.1;
+    near(tm_schedule_factor(&s, 500), 0.7222075, 5e-8);
+    near(tm_schedule_factor(&s, 999), 0.1000035, 5e-8);
+    near(tm_schedule_factor(&s, 5000), 0.1, 1e-15);
+}
+
+static void sqrt_decay_and_a_stable_part(void **unused)
+{
+    (void)unused;
+    tm_schedule s = titan;
+    s.steps = 100;
+    s.warmup_steps = 10;
+    s.decay_ratio = 0.25; /* D = 25, W + N = 76 */
+    s.decay = TM_DECAY_SQRT;
+    near(tm_schedule_factor(&s, 9), 1, 0);
+    near(tm_schedule_factor(&s, 75), 1, 0);
+    near(tm_schedule_factor(&s, 76), 1 - 0.2, 1e-15); /* p = 1/25 */
+    near(tm_schedule_factor(&s, 79), 1 - 0.4, 1e-15); /* p = 4/25 */
+    near(tm_schedule_factor(&s, 99), 1 - sqrt(0.96), 1e-15);
+}
+
+static void halves_round_to_even(void **unused)
+{
+    (void)unused;
+    tm_schedule s = titan;
+    s.steps = 10;
+    s.warmup_steps = 0;
+    s.decay_ratio = 0.25; /* 2.5 becomes 2: steps 9 is the first to fall */
+    near(tm_schedule_factor(&s, 8), 1, 0);
+    near(tm_schedule_factor(&s, 9), 0.5, 0);
+    s.decay_ratio = 0.35; /* 3.5 becomes 4 */
+    near(tm_schedule_factor(&s, 7), 0.75, 0);
+    near(tm_schedule_factor(&s, 9), 0.25, 0);
+}
+
+static void odd_lengths(void **unused)
+{
+    (void)unused;
+    tm_schedule s = titan;
+    s.steps = 5;
+    s.warmup_steps = 9; /* counts as 5 */
+    near(tm_schedule_factor(&s, 0), 0.2, 0);
+    near(tm_schedule_factor(&s, 4), 1, 0);
+    near(tm_schedule_factor(&s, 5), 1, 0);
+    s.warmup_steps = 2;
+    s.decay_ratio = 0.9; /* 4 or 5 do not fit: 3 decay */
+    near(tm_schedule_factor(&s, 2), 1, 0);
+    near(tm_schedule_factor(&s, 3), 2.0 / 3, 1e-15);
+    near(tm_schedule_factor(&s, 4), 1.0 / 3, 1e-15);
+    s.decay_ratio = 0;
+    for (int64_t step = 2; step < 5; step++) near(tm_schedule_factor(&s, step), 1, 0);
+    s.steps = 1;
+    s.warmup_steps = 0;
+    s.decay_ratio = -1;
+    near(tm_schedule_factor(&s, 0), 1, 0);
+    s.kind = TM_SCHEDULE_CONSTANT;
+    s.steps = 100;
+    s.warmup_steps = 4;
+    near(tm_schedule_factor(&s, 1), 0.5, 0);
+    near(tm_schedule_factor(&s, 99), 1, 0);
+}
+
+static void hugging_face_cosine(void **unused)
+{
+    (void)unused;
+    tm_schedule s = { .kind = TM_SCHEDULE_COSINE, .steps = 110, .warmup_steps = 10, .decay_ratio = -1, .cycles = 0.5 };
+    near(tm_schedule_factor(&s, 0), 0, 0);
+    near(tm_schedule_factor(&s, 5), 0.5, 0);
+    near(tm_schedule_factor(&s, 10), 1, 0);
+    near(tm_schedule_factor(&s, 60), 0.5, 1e-15);
+    near(tm_schedule_factor(&s, 10 + 25), 0.5 * (1 + sqrt(0.5)), 1e-15);
+    near(tm_schedule_factor(&s, 110), 0, 1e-15);
+    near(tm_schedule_factor(&s, 500), 0, 1e-15);
+    s.cycles = 1; /* down and up again */
+    near(tm_schedule_factor(&s, 60), 0, 1e-15);
+    near(tm_schedule_factor(&s, 110), 1, 1e-15);
+}
+
+static void wrong_schedules_are_named(void **unused)
+{
+    (void)unused;
+    const struct {
+        tm_schedule schedule;
+        const char *word;
+    } cases[] = {
+        { { .steps = 0 }, "0 steps" },
+        { { .steps = 1, .warmup_steps = -1 }, "-1 warm-up" },
+        { { .steps = 1, .decay_ratio = 1.5 }, "ratio 1.5" },
+        { { .steps = 1, .decay_ratio = (double)NAN }, "ratio" },
+        { { .steps = 1, .min_lr_factor = 2 }, "factor 2" },
+        { { .steps = 1, .min_lr_factor = (double)NAN }, "factor" },
+        { { .steps = 1, .kind = TM_SCHEDULE_COSINE }, "0 cycles" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tm_error err = { 0 };
+        assert_int_equal(tm_schedule_check(&cases[i].schedule, &err), TM_INVALID);
+        if (!strstr(err.text, cases[i].word)) fail_msg("'%s' lacks '%s'", err.text, cases[i].word);
+    }
+    tm_error err = { 0 };
+    assert_int_equal(tm_schedule_check(&titan, &err), TM_OK);
+}
+
+static void clipping(void **unused)
+{
+    (void)unused;
+    near(tm_clip_coefficient(0.5, 1), 1, 0);
+    near(tm_clip_coefficient(0, 1), 1, 0);
+    near(tm_clip_coefficient(1, 1), 1 / 1.000001, 0);
+    near(tm_clip_coefficient(4, 2), 2 / 4.000001, 0);
+    near(tm_clip_coefficient(1e30, (double)INFINITY), 1, 0);
+    near(tm_clip_coefficient((double)INFINITY, 1), 0, 0);
+    assert_true(isnan(tm_clip_coefficient((double)NAN, 1)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_decay_has_the_published_values),
+        cmocka_unit_test(cosine_decay_has_the_published_values),
+        cmocka_unit_test(sqrt_decay_and_a_stable_part),
+        cmocka_unit_test(halves_round_to_even),
+        cmocka_unit_test(odd_lengths),
+        cmocka_unit_test(hugging_face_cosine),
+        cmocka_unit_test(wrong_schedules_are_named),
+        cmocka_unit_test(clipping),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
