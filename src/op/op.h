@@ -61,23 +61,30 @@ typedef struct tm_op {
     unsigned inplace; /* bit k: out[0] may share the memory of in[k] when in[k] dies here (same shape and dtype) */
     unsigned any_dtype_in; /* bit k: in[k] is read in its stored format: no cast is inserted for it */
     bool     cheap;   /* recomputing costs far less than a matrix product: never kept for the backward pass */
-    /* Fills shapes (and roles) of inputs for case `k` that tests and benches sweep; returns false past the last one.
-     * Integer inputs are filled by `example_int` with values in [0, *limit). Ugly shapes included. */
+    /* Fills case `k` that tests and benches sweep; returns false past the last one. Ugly shapes included. */
     bool (*example)(int k, struct tm_example *example);
 } tm_op;
 
 typedef struct tm_example {
-    tm_shape    in[TM_MAX_IN];
+    tm_shape    in[TM_MAX_IN];      /* rank -1: absent */
+    tm_shape    out[TM_MAX_OUT];    /* outputs that the caller gives; rank -1: left to `infer` (or absent, if optional) */
     tm_role     role[TM_MAX_IN];    /* PARAMETER for weights, ACTIVATION, STATISTIC, INPUT (int32), SCALAR, CONSTANT, ... */
     int64_t     limit[TM_MAX_IN];   /* INPUT only: values are in [0, limit) */
     double      scale[TM_MAX_IN];   /* standard deviation of random values; 0 means 1 */
     double      offset[TM_MAX_IN];  /* mean of random values */
+    int64_t     ignored_every;      /* > 0: every such INPUT value (the last of each run) is TM_IGNORED_TARGET */
     char        attr[64];           /* the op's attributes */
     size_t      attr_bytes;
 } tm_example;
 
+#define TM_OP(name) extern const tm_op tm_op_##name;
+#include "op/ops.def"
+#undef TM_OP
+
 const tm_op *tm_op_get(tm_op_id id);
 tm_op_id     tm_op_id_of(const tm_op *op);
+/* Value of element `i` of input `k` of an example: normal numbers, or integers below the limit. */
+double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t seed);
 
 static inline bool tm_view_present(const tm_view *view)
 {

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/add.c - y = a + b, all of one shape; da = db = dy. */
+#include "graph/gradient.h"
+#include "op/describe.h"
+
+static const char *add_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    (void)attr;
+    if (!tm_shape_equal(in[0], in[1])) return "the summands must have the same shape";
+    return tm_shape_fit(&out[0], in[0], "y must have the shape of the summands");
+}
+
+static void add_reference(const tm_call *call)
+{
+    int64_t       count = tm_shape_elements(call->in[0].shape);
+    const double *a = call->in[0].data, *b = call->in[1].data;
+    double       *y = call->out[0].data;
+    for (int64_t i = 0; i < count; i++) y[i] = a[i] + b[i];
+}
+
+static void add_gradient(tm_gradient *gradient, const tm_node *node)
+{
+    tm_tensor_id dy = tm_gradient_of(gradient, node->out[0]);
+    if (dy == TM_NONE) return;
+    for (int k = 0; k < 2; k++)
+        if (tm_gradient_wanted(gradient, node->in[k])) tm_gradient_add(gradient, node->in[k], dy);
+}
+
+static tm_cost add_cost(const tm_call *call)
+{
+    return tm_call_cost(call, 0);
+}
+
+static bool add_example(int k, tm_example *example)
+{
+    static const tm_shape cases[] = {
+        { 1, { 1 } }, { 2, { 3, 7 } }, { 3, { 2, 3, 9 } }, { 2, { 65, 8 } }, { 1, { 1030 } }
+    };
+    if (k >= TM_COUNT_OF(cases)) return false;
+    tm_example_begin(example, NULL, 0);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, cases[k], 0, 1);
+    tm_example_in(example, 1, TM_ROLE_ACTIVATION, cases[k], 0, 1);
+    return true;
+}
+
+const tm_op tm_op_add = {
+    .name = "add",
+    .formula = "y = a + b",
+    .group = "elementwise",
+    .n_in = 2,
+    .n_out = 1,
+    .out_role = { TM_ROLE_ACTIVATION },
+    .infer = add_infer,
+    .reference = add_reference,
+    .gradient = add_gradient,
+    .cost = add_cost,
+    .inplace = 1U << 0 | 1U << 1,
+    .cheap = true,
+    .example = add_example,
+};

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/describe.h - the words op descriptions are written with. Private to this room. */
+#ifndef TM_OP_DESCRIBE_H
+#define TM_OP_DESCRIBE_H
+
+#include "op/op.h"
+
+/* An output that the caller gave must have the shape `wanted`, else `reason` comes back; one not given gets it. */
+const char *tm_shape_fit(tm_shape *out, tm_shape wanted, const char *reason);
+/* The same for an optional output: one not given stays absent. */
+const char *tm_shape_fit_optional(tm_shape *out, tm_shape wanted, const char *reason);
+
+static inline bool tm_shape_is_matrix(tm_shape shape, int64_t rows, int64_t columns)
+{
+    return tm_shape_equal(shape, tm_shape_2(rows, columns));
+}
+static inline bool tm_shape_is_vector(tm_shape shape, int64_t n)
+{
+    return tm_shape_equal(shape, tm_shape_1(n));
+}
+static inline bool tm_shape_present(tm_shape shape)
+{
+    return shape.rank >= 0;
+}
+
+/* Bytes of a tensor; 0 when it is absent. */
+double tm_view_bytes(const tm_view *view);
+/* `flops` and the bytes of all inputs and outputs, outputs added to counted twice (read and written). */
+tm_cost tm_call_cost(const tm_call *call, double flops);
+
+static inline bool tm_call_adds(const tm_call *call, int k)
+{
+    return (call->accumulate >> k & 1U) != 0;
+}
+/* Output k as doubles, zeroed unless the call adds to it: the place for a reference kernel's sums. NULL when absent. */
+double *tm_call_sums(const tm_call *call, int k);
+
+/* A case of an op's `example`: all inputs absent, all outputs left to `infer`. */
+void tm_example_begin(tm_example *example, const void *attr, size_t attr_bytes);
+/* Input k: values offset + scale * normal. */
+void tm_example_in(tm_example *example, int k, tm_role role, tm_shape shape, double offset, double scale);
+/* Input k: integers in [0, limit). */
+void tm_example_int(tm_example *example, int k, tm_shape shape, int64_t limit);
+
+#define TM_COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+#endif

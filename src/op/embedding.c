@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/embedding.c - rows of a table, chosen by token, plus rows of a table of positions.
+ *
+ *   y_r = table[token_r] + positions[r mod T]
+ *   dtable[v] = sum of dy_r over rows with token_r = v,  dpositions[t] = sum of dy_r over rows with r mod T = t
+ *
+ * tokens (N), table (V, C), [positions (P, C), P >= T] -> y (N, C)
+ */
+#include "base/status.h"
+#include "graph/gradient.h"
+#include "op/attrs.h"
+#include "op/describe.h"
+
+static double smaller(int64_t a, int64_t b)
+{
+    return (double)(a < b ? a : b);
+}
+
+static const char *embedding_infer(const tm_shape *in, const void *attr_, tm_shape *out)
+{
+    const tm_embedding_attr *attr = attr_;
+    if (attr->seq < 1) return "the sequence length must be positive";
+    if (in[0].rank != 1) return "tokens must have one axis";
+    if (in[1].rank != 2) return "the table must have two axes (tokens, channels)";
+    if (tm_shape_present(in[2])) {
+        if (in[2].rank != 2 || in[2].n[1] != in[1].n[1]) return "the positions must have the channels of the table";
+        if (in[2].n[0] < attr->seq) return "there are fewer positions than tokens in a sequence";
+    }
+    return tm_shape_fit(&out[0], tm_shape_2(in[0].n[0], in[1].n[1]), "y must have one row of channels per token");
+}
+
+static void embedding_reference(const tm_call *call)
+{
+    const tm_embedding_attr *attr = call->attr;
+    int64_t rows = call->in[0].shape.n[0], vocabulary = call->in[1].shape.n[0], channels = call->in[1].shape.n[1];
+    const int32_t *tokens = call->in[0].data;
+    const double  *table = call->in[1].data, *positions = call->in[2].data;
+    double        *y = call->out[0].data;
+    for (int64_t r = 0; r < rows; r++) {
+        TM_ASSERT(tokens[r] >= 0 && tokens[r] < vocabulary);
+        for (int64_t c = 0; c < channels; c++)
+            y[r * channels + c] =
+                table[tokens[r] * channels + c] + (positions ? positions[r % attr->seq * channels + c] : 0);
+    }
+}
+
+static void embedding_gradient(tm_gradient *gradient, const tm_node *node)
+{
+    tm_tensor_id dy = tm_gradient_of(gradient, node->out[0]);
+    unsigned     accumulate = 0;
+    if (dy == TM_NONE) return;
+    tm_tensor_id dtable = tm_gradient_parameter(gradient, node->in[1], 0, &accumulate);
+    tm_tensor_id dpositions = tm_gradient_parameter(gradient, node->in[2], 1, &accumulate);
+    if (dtable == TM_NONE && dpositions == TM_NONE) return;
+    tm_tensor_id in[TM_MAX_IN] = { dy, node->in[0] }, out[TM_MAX_OUT] = { dtable, dpositions };
+    tm_gradient_emit(gradient, TM_OP_embedding_grad, node->attr, node->attr_bytes, in, out, accumulate);
+}
+
+/* Of the tables, the rows that can be touched at most are read. */
+static tm_cost embedding_cost(const tm_call *call)
+{
+    const tm_embedding_attr *attr = call->attr;
+    double                   channels = (double)call->in[1].shape.n[1];
+    double                   rows = smaller(call->in[0].shape.n[0], call->in[1].shape.n[0]);
+    double                   bytes = tm_view_bytes(&call->in[0]) + tm_view_bytes(&call->out[0]);
+    bytes += rows * channels * (double)tm_dtype_bytes(call->in[1].dtype);
+    if (tm_view_present(&call->in[2]))
+        bytes += smaller(call->in[0].shape.n[0], attr->seq) * channels * (double)tm_dtype_bytes(call->in[2].dtype);
+    return (tm_cost){ .bytes = bytes };
+}
+
+static const struct {
+    int64_t batch, seq, vocabulary, channels, positions; /* positions 0: none */
+    bool    dtable;
+} cases[] = { { 1, 1, 1, 1, 0, true },    { 2, 3, 7, 9, 3, true },   { 3, 9, 5, 8, 12, true }, /* duplicates for sure */
+              { 1, 65, 300, 7, 0, true }, { 5, 7, 11, 3, 8, false }, { 2, 70, 3, 33, 70, true } };
+
+static bool embedding_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(cases)) return false;
+    tm_example_begin(example, &(tm_embedding_attr){ .seq = cases[k].seq }, sizeof(tm_embedding_attr));
+    tm_example_int(example, 0, tm_shape_1(cases[k].batch * cases[k].seq), cases[k].vocabulary);
+    tm_example_in(example, 1, TM_ROLE_PARAMETER, tm_shape_2(cases[k].vocabulary, cases[k].channels), 0, 1);
+    if (cases[k].positions)
+        tm_example_in(example, 2, TM_ROLE_PARAMETER, tm_shape_2(cases[k].positions, cases[k].channels), 0, 1);
+    return true;
+}
+
+const tm_op tm_op_embedding = {
+    .name = "embedding",
+    .formula = "y[r] = table[tokens[r]] + positions[r mod T]",
+    .group = "embedding",
+    .n_in = 3,
+    .n_out = 1,
+    .optional_in = 1U << 2,
+    .out_role = { TM_ROLE_ACTIVATION },
+    .infer = embedding_infer,
+    .reference = embedding_reference,
+    .gradient = embedding_gradient,
+    .cost = embedding_cost,
+    .any_dtype_in = 1U << 1 | 1U << 2,
+    .example = embedding_example,
+};
+
+/* in: dy (N, C), tokens (N); out: [dtable (V, C)], [dpositions (P, C)], both given by the caller */
+static const char *embedding_grad_infer(const tm_shape *in, const void *attr_, tm_shape *out)
+{
+    const tm_embedding_attr *attr = attr_;
+    if (attr->seq < 1) return "the sequence length must be positive";
+    if (in[0].rank != 2) return "dy must have two axes (rows, channels)";
+    if (!tm_shape_is_vector(in[1], in[0].n[0])) return "tokens must have one value per row of dy";
+    if (!tm_shape_present(out[0]) && !tm_shape_present(out[1])) return "neither table's gradient is asked for";
+    for (int k = 0; k < 2; k++)
+        if (tm_shape_present(out[k]) && (out[k].rank != 2 || out[k].n[1] != in[0].n[1]))
+            return "the gradient of a table must have the channels of dy";
+    if (tm_shape_present(out[1]) && out[1].n[0] < attr->seq)
+        return "there are fewer positions than tokens in a sequence";
+    return NULL;
+}
+
+static void embedding_grad_reference(const tm_call *call)
+{
+    const tm_embedding_attr *attr = call->attr;
+    int64_t                  rows = call->in[0].shape.n[0], channels = call->in[0].shape.n[1];
+    const double            *dy = call->in[0].data;
+    const int32_t           *tokens = call->in[1].data;
+    double                  *dtable = tm_call_sums(call, 0), *dpositions = tm_call_sums(call, 1);
+    for (int64_t r = 0; r < rows; r++) {
+        TM_ASSERT(!dtable || (tokens[r] >= 0 && tokens[r] < call->out[0].shape.n[0]));
+        for (int64_t c = 0; c < channels; c++) {
+            if (dtable) dtable[tokens[r] * channels + c] += dy[r * channels + c];
+            if (dpositions) dpositions[r % attr->seq * channels + c] += dy[r * channels + c];
+        }
+    }
+}
+
+/* A gradient that is overwritten is written whole; of one that is added to, the touched rows are read and written. */
+static tm_cost embedding_grad_cost(const tm_call *call)
+{
+    const tm_embedding_attr *attr = call->attr;
+    int64_t                  rows = call->in[0].shape.n[0];
+    double                   bytes = tm_view_bytes(&call->in[0]) + tm_view_bytes(&call->in[1]);
+    for (int k = 0; k < 2; k++) {
+        const tm_view *out = &call->out[k];
+        if (!tm_view_present(out)) continue;
+        double touched = smaller(rows, k == 0 ? out->shape.n[0] : attr->seq) / (double)out->shape.n[0];
+        bytes += tm_view_bytes(out) * (tm_call_adds(call, k) ? 2 * touched : 1);
+    }
+    return (tm_cost){ .bytes = bytes };
+}
+
+static bool embedding_grad_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(cases)) return false;
+    int64_t rows = cases[k].batch * cases[k].seq;
+    tm_example_begin(example, &(tm_embedding_attr){ .seq = cases[k].seq }, sizeof(tm_embedding_attr));
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(rows, cases[k].channels), 0, 1);
+    tm_example_int(example, 1, tm_shape_1(rows), cases[k].vocabulary);
+    if (cases[k].dtable) example->out[0] = tm_shape_2(cases[k].vocabulary, cases[k].channels);
+    if (cases[k].positions) example->out[1] = tm_shape_2(cases[k].positions, cases[k].channels);
+    return true;
+}
+
+const tm_op tm_op_embedding_grad = {
+    .name = "embedding_grad",
+    .formula = "dtable[tokens[r]] += dy[r], dpositions[r mod T] += dy[r]",
+    .group = "embedding",
+    .n_in = 2,
+    .n_out = 2,
+    .optional_out = 1U << 0 | 1U << 1,
+    .out_role = { TM_ROLE_GRADIENT, TM_ROLE_GRADIENT },
+    .infer = embedding_grad_infer,
+    .reference = embedding_grad_reference,
+    .cost = embedding_grad_cost,
+    .example = embedding_grad_example,
+};

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/gelu.c - Gaussian error linear unit, tanh form (Hendrycks & Gimpel 2016, section 2).
+ *
+ *   y  = x/2 (1 + th),  th = tanh(sqrt(2/pi) (x + 0.044715 x^3))
+ *   dx = dy ((1 + th)/2 + x/2 (1 - th^2) sqrt(2/pi) (1 + 3 0.044715 x^2))
+ *
+ * x (any shape) -> y (same shape)
+ */
+#include "graph/gradient.h"
+#include "op/describe.h"
+
+#include <math.h>
+
+static const double sqrt_2_over_pi = 0.79788456080286535588, cubic = 0.044715;
+
+static const char *gelu_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    (void)attr;
+    return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
+}
+
+static void gelu_reference(const tm_call *call)
+{
+    int64_t       count = tm_shape_elements(call->in[0].shape);
+    const double *x = call->in[0].data;
+    double       *y = call->out[0].data;
+    for (int64_t i = 0; i < count; i++) {
+        double th = tanh(sqrt_2_over_pi * (x[i] + cubic * x[i] * x[i] * x[i]));
+        y[i] = 0.5 * x[i] * (1 + th);
+    }
+}
+
+static void gelu_gradient(tm_gradient *gradient, const tm_node *node)
+{
+    tm_tensor_id x = node->in[0], dy = tm_gradient_of(gradient, node->out[0]);
+    if (dy == TM_NONE || !tm_gradient_wanted(gradient, x)) return;
+    tm_tensor_id in[TM_MAX_IN] = { dy, x }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_gradient_emit(gradient, TM_OP_gelu_grad, NULL, 0, in, out, 0);
+    tm_gradient_add(gradient, x, out[0]);
+}
+
+static tm_cost gelu_cost(const tm_call *call)
+{
+    return tm_call_cost(call, 0);
+}
+
+static const tm_shape cases[] = { { 2, { 1, 1 } },  { 2, { 3, 7 } },   { 2, { 8, 9 } },
+                                  { 2, { 1, 65 } }, { 2, { 9, 130 } }, { 2, { 65, 33 } } };
+
+static bool gelu_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(cases)) return false;
+    tm_example_begin(example, NULL, 0);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, cases[k], 0, 2);
+    return true;
+}
+
+const tm_op tm_op_gelu = {
+    .name = "gelu",
+    .formula = "y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
+    .group = "elementwise",
+    .n_in = 1,
+    .n_out = 1,
+    .out_role = { TM_ROLE_ACTIVATION },
+    .infer = gelu_infer,
+    .reference = gelu_reference,
+    .gradient = gelu_gradient,
+    .cost = gelu_cost,
+    .inplace = 1U << 0,
+    .cheap = true,
+    .example = gelu_example,
+};
+
+/* in: dy, x; out: dx; all of one shape */
+static const char *gelu_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    (void)attr;
+    if (!tm_shape_equal(in[0], in[1])) return "dy must have the shape of x";
+    return tm_shape_fit(&out[0], in[1], "dx must have the shape of x");
+}
+
+static void gelu_grad_reference(const tm_call *call)
+{
+    int64_t       count = tm_shape_elements(call->in[1].shape);
+    const double *dy = call->in[0].data, *x = call->in[1].data;
+    double       *dx = call->out[0].data;
+    for (int64_t i = 0; i < count; i++) {
+        double th = tanh(sqrt_2_over_pi * (x[i] + cubic * x[i] * x[i] * x[i]));
+        double slope = sqrt_2_over_pi * (1 + 3 * cubic * x[i] * x[i]);
+        dx[i] = dy[i] * (0.5 * (1 + th) + 0.5 * x[i] * (1 - th * th) * slope);
+    }
+}
+
+static bool gelu_grad_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(cases)) return false;
+    tm_example_begin(example, NULL, 0);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, cases[k], 0, 1);
+    tm_example_in(example, 1, TM_ROLE_ACTIVATION, cases[k], 0, 2);
+    return true;
+}
+
+const tm_op tm_op_gelu_grad = {
+    .name = "gelu_grad",
+    .formula = "dx = dy ((1 + th)/2 + x/2 (1 - th^2) sqrt(2/pi) (1 + 3 0.044715 x^2)), th as in gelu",
+    .group = "elementwise",
+    .n_in = 2,
+    .n_out = 1,
+    .out_role = { TM_ROLE_ACTIVATION },
+    .infer = gelu_grad_infer,
+    .reference = gelu_grad_reference,
+    .cost = gelu_cost,
+    .inplace = 1U << 0,
+    .example = gelu_grad_example,
+};

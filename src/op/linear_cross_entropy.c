@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/linear_cross_entropy.c - the output layer and the cross entropy of its softmax in one op, so that the logits exist
+ * for `chunk` rows at a time only.
+ *
+ *   z_nv = <x_n, w_v>,  p_nv = exp(z_nv) / sum_u exp(z_nu)
+ *   loss = sum over rows with a target of -ln p_n,target      (a sum: the cotangent's scale makes it a mean)
+ *   dz_nv = s (p_nv - [v = target_n]), 0 for rows without a target;  dx = dz w,  dw = dz^T x
+ *
+ * x (N, C), w (V, C), targets (N) -> loss (), logits (chunk, V) scratch
+ */
+#include "base/status.h"
+#include "graph/gradient.h"
+#include "op/attrs.h"
+#include "op/describe.h"
+
+#include <math.h>
+
+static const char *loss_check(const tm_shape *in, const void *attr_)
+{
+    const tm_loss_attr *attr = attr_;
+    if (attr->chunk < 1) return "the rows of a chunk must be positive";
+    if (in[0].rank != 2) return "x must have two axes (rows, channels)";
+    if (in[1].rank != 2) return "the weight must have two axes (vocabulary, channels)";
+    if (in[1].n[1] != in[0].n[1]) return "the second axes of x and of the weight differ";
+    if (!tm_shape_is_vector(in[2], in[0].n[0])) return "there must be one target per row of x";
+    return NULL;
+}
+
+static const char *linear_cross_entropy_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    const char *why;
+    if ((why = loss_check(in, attr))) return why;
+    if ((why = tm_shape_fit(&out[0], (tm_shape){ .rank = 0 }, "the loss must be a scalar"))) return why;
+    return tm_shape_fit(&out[1], tm_shape_2(((const tm_loss_attr *)attr)->chunk, in[1].n[0]),
+                        "the logits must have the shape (chunk, vocabulary)");
+}
+
+/* Logits of row n, in its row of the chunk; ln of the sum of their exponentials goes to *lse. */
+static const double *logits_of(const tm_call *call, int64_t n, const tm_view *logits, double *lse)
+{
+    const tm_loss_attr *attr = call->attr;
+    int64_t             channels = call->in[0].shape.n[1], vocabulary = call->in[1].shape.n[0];
+    const double       *x = (const double *)call->in[0].data + n * channels, *w = call->in[1].data;
+    double             *z = (double *)logits->data + n % attr->chunk * vocabulary, max = -HUGE_VAL, sum = 0;
+    for (int64_t v = 0; v < vocabulary; v++) {
+        z[v] = 0;
+        for (int64_t c = 0; c < channels; c++) z[v] += x[c] * w[v * channels + c];
+        max = fmax(max, z[v]);
+    }
+    for (int64_t v = 0; v < vocabulary; v++) sum += exp(z[v] - max);
+    *lse = max + log(sum);
+    return z;
+}
+
+static void linear_cross_entropy_reference(const tm_call *call)
+{
+    int64_t        rows = call->in[0].shape.n[0], vocabulary = call->in[1].shape.n[0];
+    const int32_t *targets = call->in[2].data;
+    double        *loss = tm_call_sums(call, 0);
+    for (int64_t n = 0; n < rows; n++) {
+        double lse;
+        if (targets[n] == TM_IGNORED_TARGET) continue;
+        TM_ASSERT(targets[n] >= 0 && targets[n] < vocabulary);
+        const double *z = logits_of(call, n, &call->out[1], &lse);
+        *loss += lse - z[targets[n]];
+    }
+}
+
+static void linear_cross_entropy_gradient(tm_gradient *gradient, const tm_node *node)
+{
+    tm_tensor_id x = node->in[0], w = node->in[1], loss = node->out[0], logits = node->out[1];
+    tm_tensor_id scalars = tm_gradient_of(gradient, loss);
+    unsigned     accumulate = node->accumulate & 1U;
+    if (scalars == TM_NONE) return;
+    bool         wanted = tm_gradient_wanted(gradient, x);
+    tm_tensor_id dw = tm_gradient_parameter(gradient, w, 2, &accumulate);
+    if (!wanted && dw == TM_NONE) return;
+    tm_tensor_id in[TM_MAX_IN] = { x, w, node->in[2], scalars }, out[TM_MAX_OUT] = { loss, TM_NONE, dw, logits };
+    tm_gradient_emit(gradient, TM_OP_linear_cross_entropy_grad, node->attr, node->attr_bytes, in, out, accumulate);
+    tm_gradient_replaces_forward(gradient);
+    if (wanted) tm_gradient_add(gradient, x, out[1]);
+}
+
+/* Multiply-adds of one product with the output layer. Rows without a target are counted: the worst case. */
+static double loss_product(const tm_call *call)
+{
+    return (double)call->in[0].shape.n[0] * (double)call->in[0].shape.n[1] * (double)call->in[1].shape.n[0];
+}
+
+/* The logits are scratch of the kernel, no operand. */
+static tm_cost linear_cross_entropy_cost(const tm_call *call)
+{
+    tm_cost cost = tm_call_cost(call, 2 * loss_product(call));
+    cost.bytes -= tm_view_bytes(&call->out[1]);
+    return cost;
+}
+
+static const struct {
+    int64_t rows, channels, vocabulary, chunk, ignored_every;
+    bool    dw;
+} cases[] = { { 1, 1, 2, 1, 0, true },    { 3, 7, 9, 2, 0, true },    { 9, 8, 7, 3, 4, true },
+              { 8, 3, 65, 8, 2, false },  { 65, 9, 33, 16, 7, true }, { 7, 33, 130, 5, 3, true },
+              { 70, 5, 11, 64, 0, true }, { 5, 600, 17, 4, 5, true }, { 3, 4, 5, 2, 1, true } /* no row counts */ };
+
+static bool linear_cross_entropy_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(cases)) return false;
+    tm_example_begin(example, &(tm_loss_attr){ .chunk = cases[k].chunk }, sizeof(tm_loss_attr));
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].channels), 0, 1);
+    tm_example_in(example, 1, TM_ROLE_PARAMETER, tm_shape_2(cases[k].vocabulary, cases[k].channels), 0,
+                  1 / sqrt((double)cases[k].channels));
+    tm_example_int(example, 2, tm_shape_1(cases[k].rows), cases[k].vocabulary);
+    example->ignored_every = cases[k].ignored_every;
+    return true;
+}
+
+const tm_op tm_op_linear_cross_entropy = {
+    .name = "linear_cross_entropy",
+    .formula = "loss = sum over rows with a target of (ln sum exp(z) - z[target]), z = x w^T",
+    .group = "loss",
+    .n_in = 3,
+    .n_out = 2,
+    .out_role = { TM_ROLE_SCALAR, TM_ROLE_LOGITS },
+    .infer = linear_cross_entropy_infer,
+    .reference = linear_cross_entropy_reference,
+    .gradient = linear_cross_entropy_gradient,
+    .cost = linear_cross_entropy_cost,
+    .example = linear_cross_entropy_example,
+};
+
+/* in: x (N, C), w (V, C), targets (N), scalars (8); out: loss (), dx (N, C), [dw (V, C)], logits (chunk, V) scratch */
+static const char *linear_cross_entropy_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    const char *why;
+    if ((why = loss_check(in, attr))) return why;
+    if (!tm_shape_is_vector(in[3], TM_SCALAR_COUNT)) return "there must be eight scalars";
+    if ((why = tm_shape_fit(&out[0], (tm_shape){ .rank = 0 }, "the loss must be a scalar"))) return why;
+    if ((why = tm_shape_fit(&out[1], in[0], "dx must have the shape of x"))) return why;
+    if ((why = tm_shape_fit_optional(&out[2], in[1], "dw must have the shape of the weight"))) return why;
+    return tm_shape_fit(&out[3], tm_shape_2(((const tm_loss_attr *)attr)->chunk, in[1].n[0]),
+                        "the logits must have the shape (chunk, vocabulary)");
+}
+
+static void linear_cross_entropy_grad_reference(const tm_call *call)
+{
+    int64_t       rows = call->in[0].shape.n[0], channels = call->in[0].shape.n[1], vocabulary = call->in[1].shape.n[0];
+    const double *w = call->in[1].data, scale = ((const double *)call->in[3].data)[TM_SCALAR_LOSS_SCALE];
+    const int32_t *targets = call->in[2].data;
+    double        *loss = tm_call_sums(call, 0), *dx = tm_call_sums(call, 1), *dw = tm_call_sums(call, 2);
+    for (int64_t n = 0; n < rows; n++) {
+        const double *x = (const double *)call->in[0].data + n * channels;
+        double        lse;
+        if (targets[n] == TM_IGNORED_TARGET) continue;
+        TM_ASSERT(targets[n] >= 0 && targets[n] < vocabulary);
+        const double *z = logits_of(call, n, &call->out[3], &lse);
+        *loss += lse - z[targets[n]];
+        for (int64_t v = 0; v < vocabulary; v++) {
+            double dz = scale * (exp(z[v] - lse) - (v == targets[n] ? 1 : 0));
+            for (int64_t c = 0; c < channels; c++) {
+                dx[n * channels + c] += dz * w[v * channels + c];
+                if (dw) dw[v * channels + c] += dz * x[c];
+            }
+        }
+    }
+}
+
+static tm_cost linear_cross_entropy_grad_cost(const tm_call *call)
+{
+    int     products = tm_view_present(&call->out[2]) ? 3 : 2; /* logits, dx, dw */
+    tm_cost cost = tm_call_cost(call, 2 * products * loss_product(call));
+    cost.bytes -= tm_view_bytes(&call->out[3]);
+    return cost;
+}
+
+static bool linear_cross_entropy_grad_example(int k, tm_example *example)
+{
+    if (!linear_cross_entropy_example(k, example)) return false;
+    tm_example_in(example, 3, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);
+    if (cases[k].dw) example->out[2] = example->in[1];
+    return true;
+}
+
+const tm_op tm_op_linear_cross_entropy_grad = {
+    .name = "linear_cross_entropy_grad",
+    .formula = "loss as linear_cross_entropy; dz = s (softmax(z) - onehot(target)), dx = dz w, dw = dz^T x",
+    .group = "loss",
+    .n_in = 4,
+    .n_out = 4,
+    .optional_out = 1U << 2,
+    .out_role = { TM_ROLE_SCALAR, TM_ROLE_ACTIVATION, TM_ROLE_GRADIENT, TM_ROLE_LOGITS },
+    .infer = linear_cross_entropy_grad_infer,
+    .reference = linear_cross_entropy_grad_reference,
+    .cost = linear_cross_entropy_grad_cost,
+    .example = linear_cross_entropy_grad_example,
+};

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of ops, and the words of op/describe.h. */
+#include "op/op.h"
+
+#include "base/random.h"
+#include "base/status.h"
+#include "op/attrs.h"
+#include "op/describe.h"
+
+#include <string.h>
+
+static const tm_op *const ops[TM_OP_COUNT] = {
+#define TM_OP(name) [TM_OP_##name] = &tm_op_##name,
+#include "op/ops.def"
+#undef TM_OP
+};
+
+const tm_op *tm_op_get(tm_op_id id)
+{
+    TM_ASSERT((unsigned)id < TM_OP_COUNT);
+    return ops[id];
+}
+
+tm_op_id tm_op_id_of(const tm_op *op)
+{
+    int id = 0;
+    while (id < TM_OP_COUNT && ops[id] != op) id++;
+    TM_ASSERT(id < TM_OP_COUNT);
+    return (tm_op_id)id;
+}
+
+double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t seed)
+{
+    double scale = example->scale[k] != 0 ? example->scale[k] : 1;
+    if (example->role[k] != TM_ROLE_INPUT)
+        return example->offset[k] + scale * tm_random_normal(seed, (uint64_t)k, (uint64_t)i);
+    if (example->ignored_every > 0 && i % example->ignored_every == example->ignored_every - 1)
+        return TM_IGNORED_TARGET;
+    return (double)tm_random_below(seed, (uint64_t)k, (uint64_t)i, (uint64_t)example->limit[k]);
+}
+
+const char *tm_shape_fit(tm_shape *out, tm_shape wanted, const char *reason)
+{
+    if (tm_shape_present(*out) && !tm_shape_equal(*out, wanted)) return reason;
+    *out = wanted;
+    return NULL;
+}
+
+const char *tm_shape_fit_optional(tm_shape *out, tm_shape wanted, const char *reason)
+{
+    return tm_shape_present(*out) ? tm_shape_fit(out, wanted, reason) : NULL;
+}
+
+double tm_view_bytes(const tm_view *view)
+{
+    if (!tm_view_present(view)) return 0;
+    return (double)tm_shape_elements(view->shape) * (double)tm_dtype_bytes(view->dtype);
+}
+
+tm_cost tm_call_cost(const tm_call *call, double flops)
+{
+    tm_cost cost = { .flops = flops };
+    for (int k = 0; k < call->op->n_in; k++) cost.bytes += tm_view_bytes(&call->in[k]);
+    for (int k = 0; k < call->op->n_out; k++)
+        cost.bytes += tm_view_bytes(&call->out[k]) * (tm_call_adds(call, k) ? 2 : 1);
+    return cost;
+}
+
+double *tm_call_sums(const tm_call *call, int k)
+{
+    const tm_view *out = &call->out[k];
+    if (!tm_view_present(out)) return NULL;
+    if (!tm_call_adds(call, k)) memset(out->data, 0, (size_t)tm_shape_elements(out->shape) * sizeof(double));
+    return out->data;
+}
+
+void tm_example_begin(tm_example *example, const void *attr, size_t attr_bytes)
+{
+    TM_ASSERT(attr_bytes <= sizeof example->attr);
+    memset(example, 0, sizeof *example);
+    for (int k = 0; k < TM_MAX_IN; k++) example->in[k].rank = -1;
+    for (int k = 0; k < TM_MAX_OUT; k++) example->out[k].rank = -1;
+    if (attr_bytes > 0) memcpy(example->attr, attr, attr_bytes);
+    example->attr_bytes = attr_bytes;
+}
+
+void tm_example_in(tm_example *example, int k, tm_role role, tm_shape shape, double offset, double scale)
+{
+    example->in[k] = shape;
+    example->role[k] = role;
+    example->offset[k] = offset;
+    example->scale[k] = scale;
+}
+
+void tm_example_int(tm_example *example, int k, tm_shape shape, int64_t limit)
+{
+    example->in[k] = shape;
+    example->role[k] = TM_ROLE_INPUT;
+    example->limit[k] = limit;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/swiglu.c - gated linear unit with the SiLU (Shazeer 2020, eq. 5), from a fused row of gate and up.
+ *
+ *   y  = silu(g) u,  silu(g) = g s,  s = 1 / (1 + exp(-g))
+ *   dg = dy u s (1 + g (1 - s)),  du = dy silu(g)
+ *
+ * gu (N, 2F): gate, up -> y (N, F)
+ */
+#include "graph/gradient.h"
+#include "op/describe.h"
+
+#include <math.h>
+
+static const char *swiglu_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    (void)attr;
+    if (in[0].rank != 2 || in[0].n[1] % 2 != 0) return "gate and up must have two axes and an even number of columns";
+    return tm_shape_fit(&out[0], tm_shape_2(in[0].n[0], in[0].n[1] / 2), "y must have half the columns of gate and up");
+}
+
+static void swiglu_reference(const tm_call *call)
+{
+    int64_t rows = call->out[0].shape.n[0], width = call->out[0].shape.n[1];
+    for (int64_t n = 0; n < rows; n++) {
+        const double *gate = (const double *)call->in[0].data + n * 2 * width, *up = gate + width;
+        double       *y = (double *)call->out[0].data + n * width;
+        for (int64_t f = 0; f < width; f++) y[f] = gate[f] / (1 + exp(-gate[f])) * up[f];
+    }
+}
+
+static void swiglu_gradient(tm_gradient *gradient, const tm_node *node)
+{
+    tm_tensor_id gu = node->in[0], dy = tm_gradient_of(gradient, node->out[0]);
+    if (dy == TM_NONE || !tm_gradient_wanted(gradient, gu)) return;
+    tm_tensor_id in[TM_MAX_IN] = { dy, gu }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_gradient_emit(gradient, TM_OP_swiglu_grad, NULL, 0, in, out, 0);
+    tm_gradient_add(gradient, gu, out[0]);
+}
+
+static tm_cost swiglu_cost(const tm_call *call)
+{
+    return tm_call_cost(call, 0);
+}
+
+static const struct {
+    int64_t rows, width;
+} cases[] = { { 1, 1 }, { 3, 7 }, { 8, 9 }, { 1, 65 }, { 9, 130 }, { 65, 33 } };
+
+static bool swiglu_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(cases)) return false;
+    tm_example_begin(example, NULL, 0);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, 2 * cases[k].width), 0, 2);
+    return true;
+}
+
+const tm_op tm_op_swiglu = {
+    .name = "swiglu",
+    .formula = "y = silu(gate) up, silu(g) = g / (1 + exp(-g))",
+    .group = "elementwise",
+    .n_in = 1,
+    .n_out = 1,
+    .out_role = { TM_ROLE_ACTIVATION },
+    .infer = swiglu_infer,
+    .reference = swiglu_reference,
+    .gradient = swiglu_gradient,
+    .cost = swiglu_cost,
+    .cheap = true,
+    .example = swiglu_example,
+};
+
+/* in: dy (N, F), gu (N, 2F); out: dgu (N, 2F) */
+static const char *swiglu_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    (void)attr;
+    if (in[1].rank != 2 || in[1].n[1] % 2 != 0) return "gate and up must have two axes and an even number of columns";
+    if (!tm_shape_is_matrix(in[0], in[1].n[0], in[1].n[1] / 2)) return "dy must have half the columns of gate and up";
+    return tm_shape_fit(&out[0], in[1], "the gradient must have the shape of gate and up");
+}
+
+static void swiglu_grad_reference(const tm_call *call)
+{
+    int64_t rows = call->in[0].shape.n[0], width = call->in[0].shape.n[1];
+    for (int64_t n = 0; n < rows; n++) {
+        const double *dy = (const double *)call->in[0].data + n * width;
+        const double *gate = (const double *)call->in[1].data + n * 2 * width, *up = gate + width;
+        double       *dgate = (double *)call->out[0].data + n * 2 * width, *dup = dgate + width;
+        for (int64_t f = 0; f < width; f++) {
+            double g = gate[f], u = up[f], s = 1 / (1 + exp(-g));
+            dgate[f] = dy[f] * u * s * (1 + g * (1 - s));
+            dup[f] = dy[f] * g * s;
+        }
+    }
+}
+
+static bool swiglu_grad_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(cases)) return false;
+    tm_example_begin(example, NULL, 0);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].width), 0, 1);
+    tm_example_in(example, 1, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, 2 * cases[k].width), 0, 2);
+    return true;
+}
+
+const tm_op tm_op_swiglu_grad = {
+    .name = "swiglu_grad",
+    .formula = "dgate = dy up s (1 + gate (1 - s)), dup = dy gate s, s = 1 / (1 + exp(-gate))",
+    .group = "elementwise",
+    .n_in = 2,
+    .n_out = 1,
+    .out_role = { TM_ROLE_ACTIVATION },
+    .infer = swiglu_grad_infer,
+    .reference = swiglu_grad_reference,
+    .cost = swiglu_cost,
+    .inplace = 1U << 1,
+    .example = swiglu_grad_example,
+};
