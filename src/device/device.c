@@ -95,6 +95,21 @@ void tm_device_release(tm_device *device, void *memory, size_t bytes)
     if (memory) munmap(memory, (bytes + PAGE - 1) / PAGE * PAGE);
 }
 
+int64_t tm_device_used_bytes(const tm_device *device, void *memory, size_t bytes)
+{
+    (void)device;
+    enum { PART = 1 << 16 };
+    unsigned char resident[PART];
+    int64_t       used = 0;
+    for (size_t at = 0; at < bytes; at += (size_t)PART * PAGE) {
+        size_t part = bytes - at < (size_t)PART * PAGE ? bytes - at : (size_t)PART * PAGE;
+        if (mincore((char *)memory + at, part, resident) != 0) return -1;
+        for (size_t i = 0; i < (part + PAGE - 1) / PAGE; i++)
+            if (resident[i] & 1) used += (int64_t)(part - i * PAGE < PAGE ? part - i * PAGE : PAGE);
+    }
+    return used;
+}
+
 void tm_ledger_add(tm_ledger *ledger, const char *name, double seconds)
 {
     for (size_t i = 0; i < ledger->count; i++)

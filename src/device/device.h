@@ -37,6 +37,9 @@ tm_chooser tm_device_chooser(const tm_device *device);
 TM_MUST_USE tm_status tm_device_alloc(tm_device *device, size_t bytes, void **out, tm_error *err);
 void                  tm_device_release(tm_device *device, void *memory, size_t bytes);
 
+/* Bytes of an arena that are in memory: what was touched, by the system's own books. */
+int64_t tm_device_used_bytes(const tm_device *device, void *memory, size_t bytes);
+
 /* Seconds spent by ledger line: "forward linear", "backward attention", "loss", "optimizer", "clip". */
 enum { TM_LEDGER_LINES = 32 };
 typedef struct {

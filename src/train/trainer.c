@@ -64,6 +64,11 @@ const tm_step *tm_trainer_step_of(const tm_trainer *trainer)
     return trainer->step;
 }
 
+void *tm_trainer_arena(const tm_trainer *trainer)
+{
+    return trainer->arena;
+}
+
 void *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id)
 {
     return tm_plan_address(trainer->step->plan, trainer->arena, id);

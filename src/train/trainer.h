@@ -29,6 +29,7 @@ TM_MUST_USE tm_status tm_trainer_open(tm_device *device, const tm_step_options *
 void                  tm_trainer_close(tm_trainer *trainer);
 
 const tm_step *tm_trainer_step_of(const tm_trainer *trainer);
+void          *tm_trainer_arena(const tm_trainer *trainer);
 void          *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id);
 
 /* Writes the changing scalars of step `t` (from 1). total_targets: of the whole step, all micro-batches. */

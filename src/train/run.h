@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/run.h - a whole training run: data in, steps, evaluations, checkpoints, a verdict; events out.
+ *
+ * Knows no output format: whoever wants lines or files listens to the events.
+ */
+#ifndef TM_TRAIN_RUN_H
+#define TM_TRAIN_RUN_H
+
+#include "base/event.h"
+#include "config/config.h"
+#include "data/source.h"
+#include "device/device.h"
+#include "train/schedule.h"
+#include "train/step.h"
+
+#include <signal.h>
+
+typedef struct {
+    const char       *model_name;
+    tm_step_options   step;
+    int64_t           steps;
+    double            learning_rate, max_norm;
+    tm_schedule       schedule;
+    uint64_t          seed;
+    int               threads; /* 0: all allowed */
+    tm_source_options source;
+    int               prefetch; /* batches */
+    bool              validate;
+    int64_t           validation_freq;  /* 0: at the end only */
+    int64_t           validation_steps; /* batches; -1: all of a text (64 at most), 32,768 tokens of an endless source */
+    double            target_gap;       /* nats above the floor that pass */
+    bool              stop_at_target;
+    bool              checkpoint;
+    const char       *checkpoint_folder; /* NULL: none, not even when interrupted */
+    int64_t           checkpoint_interval, checkpoint_load_step;
+    int               checkpoint_keep;
+    uint64_t          config_hash;
+} tm_run_options;
+
+/* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with the
+ * keys and the way out, for what only fits together wrongly. */
+TM_MUST_USE tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err);
+
+/* Trains. *stop becoming nonzero ends the run after the step (TM_INTERRUPTED, with a checkpoint when there is a folder).
+ * Returns TM_NUMBERS when the verdict is invalid: everything was reported all the same. */
+TM_MUST_USE tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus,
+                             const volatile sig_atomic_t *stop, tm_error *err);
+
+#endif

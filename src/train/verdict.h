@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/verdict.h - is this run's training real? A speed without a passing gate is not a result (docs/verdict.md).
+ *
+ *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no progress
+ *   not-judged   fewer than 50 steps, or interrupted before that
+ *   noisy        passed, but the step times vary by more than 10 %
+ *   valid        passed
+ */
+#ifndef TM_TRAIN_VERDICT_H
+#define TM_TRAIN_VERDICT_H
+
+#include "base/event.h"
+
+#include <stdbool.h>
+
+enum { TM_JUDGED_STEPS = 50 };
+
+/* What the judge needs to know of a run; NAN where there is no such number. */
+typedef struct {
+    const char   *source;       /* "synthetic", "mock", "text" */
+    const double *losses;       /* of every step since the start of the run, or of this process */
+    int64_t       n_losses, total_steps;
+    bool          finite;       /* every loss and gradient norm */
+    double        validation;   /* last validation loss */
+    double        validation_error; /* standard error of it */
+    double        floor, unigram_entropy, target_gap;
+    bool          must_reach_target;
+    double        step_variation; /* coefficient of variation of the step times */
+} tm_evidence;
+
+/* Fills `reason` (at most 256 bytes). */
+tm_verdict tm_verdict_of(const tm_evidence *evidence, char reason[256]);
+
+#endif
