@@ -1,56 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/shape.h - the dimensions of a model, read from the configuration and checked; what can be said of a model without
- * building it: parameters, FLOPs per token by convention. */
+/* model/shape.h - every dimension of a decoder model, what follows from them: parameters and FLOPs by formula.
+ *
+ * Letters: d width, L layers, H query heads, J key/value heads, hd head width, ff FFN width, V vocabulary, P positions,
+ * T sequence length. A linear stores W[out][in].
+ */
 #ifndef TM_MODEL_SHAPE_H
 #define TM_MODEL_SHAPE_H
 
-#include "base/status.h"
 #include "config/config.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { TM_FAMILY_GPT, TM_FAMILY_LLAMA } tm_family;
-/* gpt: which biases there are. MI350X_TABLE: LayerNorms and the attention output only (models.md 3.7). */
-typedef enum { TM_BIAS_NONE, TM_BIAS_ALL, TM_BIAS_MI350X_TABLE } tm_bias;
-typedef enum { TM_INIT_HF, TM_INIT_TORCHTITAN, TM_INIT_GPT2 } tm_init;
-typedef enum { TM_ROPE_SCALING_NONE, TM_ROPE_SCALING_LLAMA3 } tm_rope_scaling;
+typedef enum { TM_FAMILY_LLAMA, TM_FAMILY_GPT } tm_model_family;
+typedef enum { TM_BIAS_NONE, TM_BIAS_ALL, TM_BIAS_MI350X_TABLE } tm_model_bias; /* LayerNorms have weight and bias always */
+typedef enum { TM_INIT_TORCHTITAN, TM_INIT_HF, TM_INIT_GPT2 } tm_model_init;
 
 typedef struct {
-    tm_family family;
-    int64_t   vocab_size, dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_dim;
-    int64_t   max_seq_len; /* gpt: rows of the position table */
-    double    norm_eps;
-    double    rope_theta;
-    tm_rope_scaling rope_scaling;
-    double    rope_scaling_factor, rope_low_freq_factor, rope_high_freq_factor, rope_original_max_seq_len;
-    bool      rope_interleaved;
-    bool      tied;
-    tm_bias   bias;
-    tm_init   init;
+    tm_model_family family;
+    int64_t         vocab_size, dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_dim;
+    int64_t         max_seq_len; /* positions; rows of the learned table of the gpt family */
+    double          norm_eps, rope_theta;
+    bool            rope_scaled; /* "llama3"; the four fields below count only then */
+    double          rope_scaling_factor, rope_low_freq_factor, rope_high_freq_factor;
+    int64_t         rope_original_max_seq_len;
+    bool            rope_interleaved; /* else half-split */
+    bool            tied;
+    tm_model_bias   bias;
+    tm_model_init   init;
 } tm_model_shape;
 
-/* Reads model.* and cross-checks it (heads divide, head_dim even, ...): TM_INVALID names keys, values and the way out. */
-TM_MUST_USE tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *out, tm_error *err);
+/* Reads the model.* keys (finished configuration) and checks them against each other. TM_INVALID names key and cure. */
+TM_MUST_USE tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *shape, tm_error *err);
 
 int64_t tm_model_parameters(const tm_model_shape *shape);
-int64_t tm_model_parameters_embedding(const tm_model_shape *shape); /* input embedding table (positions included) */
+/* Of one block. */
+int64_t tm_model_parameters_layer(const tm_model_shape *shape);
+/* Of the input side only: positions, and the token table unless it serves as the head, too. */
+int64_t tm_model_parameters_embedding(const tm_model_shape *shape);
+/* Elements of the weights that take part in a matrix product: all linears with the head; no norms, biases, look-ups. */
+int64_t tm_model_parameters_matmul(const tm_model_shape *shape);
 
-/* X(id, name, formula): models.md 11.1 */
+/* X(id, name): training FLOPs per token, 3 x forward, recomputation not counted. N parameters, N_mm of the linears. */
 #define TM_FLOPS_LIST(X)                                                                                               \
-    X(TITAN, "titan", "6 (N - N_emb) + 12 L H D T")                                                                    \
-    X(CAUSAL, "causal", "6 N_mm + 12 L H D (T + 1) / 2")                                                               \
-    X(MEGATRON, "megatron", "6 N_mm + 6 L H D T")                                                                      \
-    X(SIX_N, "6n", "6 N")                                                                                              \
-    X(PALM, "palm", "6 N + 12 L H D T")
+    X(TITAN, "titan")               /* F1: 6 (N - N_embedding) + 12 L H hd T */                                        \
+    X(MATMUL, "matmul")             /* F2: 6 N_mm + 12 L H hd T */                                                     \
+    X(MEGATRON, "megatron")         /* F3: 6 N_mm (V padded to 128) + 6 L H hd T */                                    \
+    X(6N, "6n")                     /* F4: 6 N, no attention */                                                        \
+    X(LLMC, "llm.c")                /* F5: 6 N + 6 L d T */                                                            \
+    X(NANOGPT, "nanogpt")           /* F5: 6 N + 12 L d T */                                                           \
+    X(EXACT_CAUSAL, "exact-causal") /* F8: 6 N_mm + 12 L H hd (T + 1) / 2 */
+
 typedef enum {
-#define X(id, name, formula) TM_FLOPS_##id,
+#define X(id, name) TM_FLOPS_##id,
     TM_FLOPS_LIST(X)
 #undef X
         TM_FLOPS_COUNT
 } tm_flops_convention;
-const char *tm_flops_name(tm_flops_convention convention);
-const char *tm_flops_formula(tm_flops_convention convention);
+
+const char *tm_flops_convention_name(tm_flops_convention convention);
 double      tm_model_flops_per_token(const tm_model_shape *shape, tm_flops_convention convention, int64_t seq);
 
 #endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/config.h - key tables and everything that fills a configuration.
+ *
+ * Every key of a run is a row (tm_key) that its room owns. The rows drive parsing, ranges, help, "did you mean", the
+ * printed configuration and the page docs/configuration.md. A value is found in the highest layer that has it:
+ *
+ *     default < model preset < trainer preset < file < environment < command line < program
+ *
+ * whatever the order of the calls below. Key and choice names ignore letter case and the difference of '-' and '_'.
+ * Strings that a configuration hands out live as long as it does. Not for use by two threads while it is being filled.
+ */
+#ifndef TM_CONFIG_CONFIG_H
+#define TM_CONFIG_CONFIG_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum { TM_KEY_BOOL, TM_KEY_I64, TM_KEY_F64, TM_KEY_TEXT, TM_KEY_CHOICE, TM_KEY_LIST } tm_key_kind;
+
+typedef enum {
+    TM_KEY_USED,
+    TM_KEY_IGNORED, /* accepted and ignored, listed once */
+    TM_KEY_UNBUILT  /* any value but the default is exit 4 naming the feature */
+} tm_key_state;
+
+/* A row. A name that ends in ".*" stands for every key below it (TM_KEY_IGNORED or TM_KEY_UNBUILT only). */
+typedef struct {
+    const char  *name; /* "training.seq_len" */
+    tm_key_kind  kind;
+    const char  *fallback; /* default as text; NULL = null (unset); only such a key may be given as null */
+    double       lo, hi;   /* numbers only, both included; lo == hi: no limit */
+    const char  *choices;  /* TM_KEY_CHOICE: "a|b|c", aliases behind '=' ("float32=fp32|bfloat16=bf16");
+                            * other kinds of an unbuilt key: further values that do no harm ("-1|1") */
+    const char  *synonyms; /* "seq_length,training.seq_length", may be NULL */
+    const char  *help;
+    tm_key_state state;
+    const char  *feature; /* TM_KEY_UNBUILT: what is not built yet, in words */
+    bool         quiet;   /* changes no number of a run (names, folders, log settings): not part of the hash */
+} tm_key;
+
+typedef struct tm_config tm_config;
+
+/* A room's check and derivation over several keys, called by tm_config_finish in the order of registration. */
+typedef tm_status (*tm_config_rule)(tm_config *config, tm_error *err);
+
+tm_config *tm_config_create(void); /* holds the rows of this room: work_group ..., launch.*, job.* */
+void       tm_config_destroy(tm_config *config); /* NULL is fine */
+
+/* Rows and presets are borrowed and must outlive the configuration. A name given twice is a bug. */
+void tm_config_add_keys(tm_config *config, const tm_key *keys, size_t n);
+void tm_config_add_preset(tm_config *config, const char *name, const char *const *pairs);
+void tm_config_add_rule(tm_config *config, tm_config_rule rule);
+/* Unknown keys of files and the command line are then noted instead of refused (--allow-unknown-keys). */
+void tm_config_allow_unknown(tm_config *config, bool allow);
+/* Where ${VAR} looks: NULL-terminated "NAME=value" strings, borrowed. Without this call: the process's environment. */
+void tm_config_use_environment(tm_config *config, char *const *environ_like);
+
+/* Replaces the model preset. Names are file stems; case, '-' against '_' and a suffix ".yaml" do not matter. */
+TM_MUST_USE tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *err);
+/* Is there such a compiled-in preset? Returns its name as registered, or NULL. */
+const char *tm_config_find_preset(const tm_config *config, const char *name);
+/* An experiment file (it has `modules`) or a nested or dotted file of keys; `extends` and ${VAR:default} in both. */
+TM_MUST_USE tm_status tm_config_load_file(tm_config *config, const char *path, tm_error *err);
+/* Loads the file that EXP names if neither a file nor a preset was given before. */
+TM_MUST_USE tm_status tm_config_apply_environment(tm_config *config, char *const *environ_like, tm_error *err);
+/* --a.b.c VALUE, --a.b.c=VALUE, a.b.c=VALUE; VALUE is a scalar, a flow list or a flow map. A boolean needs no VALUE.
+ * `--model NAME` applies a preset. TM_USAGE for what is no override at all, TM_INVALID for a wrong key or value. */
+TM_MUST_USE tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm_error *err);
+/* model.name and model.flavor are turned into their preset, ranges and unbuilt features are checked, the rules are
+ * called, and notes (keys accepted and ignored, one line) go to the log. Call once, last. */
+TM_MUST_USE tm_status tm_config_finish(tm_config *config, tm_error *err);
+
+/* Asking for a key that has no row, or for a number where the row is text, is a bug. A null reads as false or NAN;
+ * reading a null integer is a bug: ask tm_config_text first. Integers can be read as f64. */
+bool        tm_config_bool(const tm_config *config, const char *key);
+int64_t     tm_config_i64(const tm_config *config, const char *key);
+double      tm_config_f64(const tm_config *config, const char *key);
+const char *tm_config_text(const tm_config *config, const char *key); /* any kind; lists as "a,b"; NULL when null */
+/* Given by a file, the environment, the command line or the program? */
+bool        tm_config_is_set(const tm_config *config, const char *key);
+/* "default", "preset llama3.1_8B", "file x.yaml:12", "environment PRIMUS_SEQ_LENGTH", "command line" */
+const char *tm_config_origin(const tm_config *config, const char *key);
+/* The same for messages: "x.yaml:12", "environment PRIMUS_SEQ_LENGTH", "command line". */
+const char *tm_config_place(const tm_config *config, const char *key);
+/* The layer that decides, 0 = default; to compare two keys that say different things. */
+int         tm_config_rank(const tm_config *config, const char *key);
+/* Like tm_config_text, but "***" for a value that came from a secret variable; what reports and messages print. */
+const char *tm_config_shown(const tm_config *config, const char *key);
+/* Sets from the program, above all else; a wrong value is a bug. An origin that begins with "default" fills the
+ * default instead: it loses to everything that was given and does not count as set. NULL value: null. */
+void        tm_config_set(tm_config *config, const char *key, const char *value, const char *origin);
+
+/* The compiled-in model preset in force, or NULL. */
+const char *tm_config_preset(const tm_config *config);
+/* Was a configuration file loaded? */
+bool        tm_config_from_file(const tm_config *config);
+/* Adds a line to the notes; for rules. */
+void        tm_config_note(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What tm_config_finish noted, one note per line, or "". */
+const char *tm_config_notes(const tm_config *config);
+/* Does the name of an environment variable promise a secret (TOKEN, SECRET, KEY, PASS)? */
+bool        tm_config_name_is_secret(const char *variable);
+
+/* The resolved configuration as YAML that loads again; secrets masked; origins as comments. */
+void     tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origins);
+/* Every row as markdown tables, one per section. */
+void     tm_config_print_reference(const tm_config *config, tm_text *out);
+/* Rows as help text for a terminal; `section` ("training") or NULL for all. */
+void     tm_config_print_help(const tm_config *config, const char *section, tm_text *out);
+/* XXH64 of the resolved values that change results; the order of registration does not matter. */
+uint64_t tm_config_hash(const tm_config *config);
+
+#endif

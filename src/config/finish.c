@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/finish.c - what can be said only when everything was given. */
+#include "base/log.h"
+#include "config/internal.h"
+
+#include <string.h>
+
+/* The value of `key` in a preset, or NULL. */
+static const char *pair_value(const tm_config_preset_row *preset, const char *key)
+{
+    size_t n = strlen(key);
+    for (const char *const *pair = preset->pairs; *pair; pair++)
+        if (strncmp(*pair, key, n) == 0 && (*pair)[n] == '=') return *pair + n + 1;
+    return NULL;
+}
+
+static const char *text_or_null(const tm_config *config, const char *key)
+{
+    const tm_entry *entry = tm_entry_find(config, key);
+    return entry ? tm_entry_value(entry)->text : NULL;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && tm_names_equal(a, b);
+}
+
+/* Puts a preset below everything that was given; what a file of the user's says about the model stays. */
+static tm_status put_below(tm_config *config, const tm_config_preset_row *preset, tm_error *err)
+{
+    tm_config_clear_layer(config, LAYER_PRESET);
+    config->preset = preset->name;
+    return tm_preset_fill(config, preset, LAYER_PRESET, err);
+}
+
+/* model.name and model.flavor, as the public files of keys have them, choose a preset. */
+static tm_status resolve_model(tm_config *config, tm_error *err)
+{
+    const tm_entry *name = tm_entry_find(config, "model.name"), *flavor = tm_entry_find(config, "model.flavor");
+    if (!name || !flavor) return TM_OK;
+    const tm_value *n = tm_entry_value(name), *f = tm_entry_value(flavor);
+    bool given = n >= &name->layers[LAYER_MODEL_FILE] || f >= &flavor->layers[LAYER_MODEL_FILE];
+    if (!given || (!n->text && !f->text)) return TM_OK;
+    const tm_config_preset_row *now = config->preset ? tm_preset_find(config, config->preset) : NULL;
+    if (now && same(pair_value(now, "model.name"), n->text) && (!f->text || same(pair_value(now, "model.flavor"), f->text)))
+        return TM_OK;
+    for (size_t i = 0; i < config->n_presets; i++) {
+        const tm_config_preset_row *p = &config->presets[i];
+        const char                 *its_name = pair_value(p, "model.name"), *its_flavor = pair_value(p, "model.flavor");
+        if (f->text && same(its_flavor, f->text) && (!n->text || same(its_name, n->text))) return put_below(config, p, err);
+    }
+    const tm_config_preset_row *direct = n->text ? tm_preset_find(config, n->text) : NULL;
+    if (direct && f < &flavor->layers[LAYER_MODEL_FILE]) return put_below(config, direct, err);
+    if (text_or_null(config, "model.dim") && text_or_null(config, "model.n_layers")) return TM_OK; /* a name of its own */
+    return tm_fail(err, TM_INVALID,
+                   "no model is known as model.name '%.100s' with model.flavor '%.100s' (%s); give a preset of `trainmark "
+                   "models`, or model.dim, model.n_layers, model.n_heads and model.vocab_size",
+                   n->text ? n->text : "null", f->text ? f->text : "null", tm_place(f->text ? f->origin : n->origin));
+}
+
+/* May an unbuilt key have this value? Its default may, and so may the harmless values in `choices`. */
+static bool harmless(const tm_entry *entry, const tm_value *value)
+{
+    const tm_value *fallback = &entry->layers[LAYER_DEFAULT];
+    if (!value->text || (fallback->text && strcmp(value->text, fallback->text) == 0)) return true;
+    if (!fallback->text && strcmp(value->text, "false") == 0) return true;
+    if (entry->key.kind == TM_KEY_CHOICE) return false;
+    for (const char *p = entry->key.choices; p && *p;) {
+        size_t n = strcspn(p, "|");
+        if (strlen(value->text) == n && strncmp(p, value->text, n) == 0) return true;
+        p += n + (p[n] == '|');
+    }
+    return false;
+}
+
+static tm_status check_entry(const tm_entry *entry, tm_error *err)
+{
+    const tm_value *value = tm_entry_value(entry);
+    TM_TRY(tm_value_check_range(&entry->key, value, err));
+    if (entry->key.state != TM_KEY_UNBUILT || harmless(entry, value)) return TM_OK;
+    if (tm_entry_is_wildcard(entry))
+        return tm_fail(err, TM_UNSUPPORTED, "'%.200s' (%s): %s is not built yet; remove it", value->text,
+                       tm_place(value->origin), entry->key.feature);
+    const char *fallback = entry->layers[LAYER_DEFAULT].text;
+    return tm_fail(err, TM_UNSUPPORTED, "'%s' = '%.200s' (%s): %s is not built yet; %s%s%s", entry->key.name,
+                   value->secret ? "***" : value->text, tm_place(value->origin), entry->key.feature,
+                   fallback && *fallback ? "set it to " : "leave it out", fallback ? fallback : "",
+                   strncmp(value->origin, "environment ", 12) == 0 ? " or unset the variable" : "");
+}
+
+static void note_ignored(tm_config *config)
+{
+    size_t before = config->notes.length;
+    for (size_t i = 0; i < config->n_entries; i++) {
+        const tm_entry *entry = &config->entries[i];
+        const tm_value *value = tm_entry_value(entry);
+        bool            given = value >= &entry->layers[LAYER_MODEL_FILE];
+        if (entry->key.state != TM_KEY_IGNORED || !given) continue;
+        tm_text_printf(&config->notes, "%s%s", config->notes.length == before ? "accepted and ignored: " : ", ",
+                       entry->key.name);
+    }
+    if (config->notes.length > before) tm_text_add(&config->notes, "\n");
+    if (config->unknown.length) tm_text_printf(&config->notes, "unknown keys skipped: %s\n", config->unknown.data);
+}
+
+static tm_status check_experiment(const tm_config *config, tm_error *err)
+{
+    static const char *const required[] = { "work_group", "user_name", "exp_name", "workspace" };
+    for (size_t i = 0; config->experiment && i < sizeof required / sizeof required[0]; i++)
+        if (!text_or_null(config, required[i]))
+            return tm_fail(err, TM_INVALID, "experiment file '%.300s' lacks '%s'; add a line '%s: ...' at its top",
+                           config->experiment, required[i], required[i]);
+    return TM_OK;
+}
+
+tm_status tm_config_finish(tm_config *config, tm_error *err)
+{
+    TM_TRY(check_experiment(config, err));
+    TM_TRY(resolve_model(config, err));
+    for (size_t i = 0; i < config->n_entries; i++) TM_TRY(check_entry(&config->entries[i], err));
+    for (size_t i = 0; i < config->n_rules; i++) TM_TRY(config->rules[i](config, err));
+    for (size_t i = 0; i < config->n_entries; i++) TM_TRY(check_entry(&config->entries[i], err)); /* what rules derived */
+    note_ignored(config);
+    for (const char *line = config->notes.data; line && *line;) {
+        size_t n = strcspn(line, "\n");
+        tm_note("%.*s", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+    return TM_OK;
+}

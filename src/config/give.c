@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/give.c - a value finds its row; unknown keys; presets. */
+#include "config/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Distance of two key names: the whole of them, or the last parts if one has no section. */
+static int key_distance(const char *a, const char *b)
+{
+    int         best = tm_edit_distance(a, b);
+    const char *tail_a = strrchr(a, '.'), *tail_b = strrchr(b, '.');
+    tail_a = tail_a ? tail_a + 1 : a;
+    tail_b = tail_b ? tail_b + 1 : b;
+    int tails = tm_edit_distance(tail_a, tail_b) + 1; /* the section is wrong or missing */
+    return tails < best ? tails : best;
+}
+
+const char *tm_nearest(const char *name, const char *const *names, size_t n)
+{
+    const char *near = NULL;
+    const char *tail = strrchr(name, '.');
+    size_t      length = strlen(tail ? tail + 1 : name);
+    int         best = length < 6 ? 3 : (int)(length / 2) + 1; /* farther is no help */
+    for (size_t i = 0; i < n; i++) {
+        int distance = key_distance(name, names[i]);
+        if (distance < best) {
+            best = distance;
+            near = names[i];
+        }
+    }
+    return near;
+}
+
+tm_status tm_config_unknown(tm_config *config, const char *path, const char *place, tm_error *err)
+{
+    if (config->allow_unknown) {
+        tm_text_printf(&config->unknown, "%s%s (%s)", config->unknown.length ? ", " : "", path, place);
+        return TM_OK;
+    }
+    const char **names = tm_alloc(config->n_entries * sizeof *names);
+    size_t       n = 0;
+    for (size_t i = 0; i < config->n_entries; i++)
+        if (!tm_entry_is_wildcard(&config->entries[i])) names[n++] = config->entries[i].key.name;
+    const char *near = tm_nearest(path, names, n);
+    if (near)
+        tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); did you mean '%s'?", path, place, near);
+    else
+        tm_fail(err, TM_INVALID,
+                "unknown key '%.200s' (%s); docs/configuration.md lists the keys, --allow-unknown-keys skips it", path, place);
+    free(names);
+    return TM_INVALID;
+}
+
+static tm_status store(tm_config *config, tm_layer layer, tm_entry *entry, const char *path, const tm_given *given,
+                       tm_error *err)
+{
+    tm_value   *value = &entry->layers[layer];
+    const char *text;
+    TM_TRY(tm_value_coerce(config->arena, &entry->key, given, &text, err));
+    bool same_file = value->present && value->source && given->source && strcmp(value->source, given->source) == 0;
+    if (same_file)
+        return tm_fail(err, TM_INVALID, "'%s' (%s) is given twice, as '%.200s' and before in %s; remove one",
+                       entry->key.name, tm_place(given->origin), path, tm_place(value->origin));
+    *value = (tm_value){ .text = text,
+                         .origin = tm_arena_text(config->arena, given->origin),
+                         .source = given->source ? tm_arena_text(config->arena, given->source) : NULL,
+                         .present = true,
+                         .secret = given->secret };
+    return TM_OK;
+}
+
+/* A wildcard row keeps only whether, and where, something was given that is not false, zero or empty. */
+static tm_status store_wildcard(tm_config *config, tm_layer layer, tm_entry *entry, const char *path,
+                                const tm_given *given)
+{
+    static const char *const harmless[] = { "", "false", "False", "0", "none", "None" };
+    bool                     off = !given->text;
+    for (size_t i = 0; !off && i < sizeof harmless / sizeof harmless[0]; i++) off = strcmp(given->text, harmless[i]) == 0;
+    if (off && entry->key.state == TM_KEY_UNBUILT) return TM_OK;
+    entry->layers[layer] = (tm_value){ .text = tm_arena_text(config->arena, path),
+                                       .origin = tm_arena_text(config->arena, given->origin),
+                                       .present = true };
+    return TM_OK;
+}
+
+tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err)
+{
+    if (tm_names_equal(path, "model")) {
+        if (!given->text || given->secret)
+            return tm_fail(err, TM_INVALID, "'model' (%s) must name a preset, found %s", tm_place(given->origin),
+                           given->text ? "a secret" : "null");
+        return tm_config_apply_preset(config, given->text, err);
+    }
+    tm_entry *entry = tm_entry_find(config, path);
+    if (!entry) return tm_config_unknown(config, path, tm_place(given->origin), err);
+    if (tm_entry_is_wildcard(entry)) return store_wildcard(config, layer, entry, path, given);
+    return store(config, layer, entry, path, given, err);
+}
+
+/* The stem of "dir/Llama3.1_8B.yaml" into out. */
+static void stem_of(const char *name, char out[128])
+{
+    const char *slash = strrchr(name, '/');
+    snprintf(out, 128, "%s", slash ? slash + 1 : name);
+    size_t n = strlen(out);
+    for (const char *suffix = ".yaml"; suffix; suffix = strcmp(suffix, ".yaml") == 0 ? ".yml" : NULL) {
+        size_t s = strlen(suffix);
+        if (n > s && strcmp(out + n - s, suffix) == 0) {
+            out[n - s] = '\0';
+            return;
+        }
+    }
+}
+
+const tm_config_preset_row *tm_preset_find(const tm_config *config, const char *name)
+{
+    char stem[128];
+    stem_of(name, stem);
+    for (size_t i = 0; i < config->n_presets; i++)
+        if (tm_names_equal(config->presets[i].name, stem)) return &config->presets[i];
+    return NULL;
+}
+
+const char *tm_config_find_preset(const tm_config *config, const char *name)
+{
+    const tm_config_preset_row *preset = tm_preset_find(config, name);
+    return preset ? preset->name : NULL;
+}
+
+tm_status tm_preset_fill(tm_config *config, const tm_config_preset_row *preset, tm_layer layer, tm_error *err)
+{
+    char *origin = tm_arena_format(config->arena, "preset %s", preset->name);
+    for (const char *const *pair = preset->pairs; *pair; pair++) {
+        const char *equals = strchr(*pair, '=');
+        TM_ASSERT(equals);
+        char    *path = tm_arena_text_n(config->arena, *pair, (size_t)(equals - *pair));
+        tm_given given = { .text = equals + 1, .origin = origin };
+        TM_TRY(tm_config_give(config, layer, path, &given, err));
+    }
+    return TM_OK;
+}
+
+tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *err)
+{
+    const tm_config_preset_row *preset = tm_preset_find(config, name);
+    if (!preset) {
+        char         stem[128];
+        const char **names = tm_alloc((config->n_presets + 1) * sizeof *names);
+        for (size_t i = 0; i < config->n_presets; i++) names[i] = config->presets[i].name;
+        stem_of(name, stem);
+        const char *near = tm_nearest(stem, names, config->n_presets);
+        tm_fail(err, TM_INVALID, "unknown model '%.200s'%s%s%s; `trainmark models` lists them", name,
+                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        free(names);
+        return TM_INVALID;
+    }
+    tm_config_clear_layer(config, LAYER_PRESET);
+    tm_config_clear_layer(config, LAYER_MODEL_FILE);
+    config->preset = preset->name;
+    return tm_preset_fill(config, preset, LAYER_PRESET, err);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/internal.h - what the files of this room share. */
+#ifndef TM_CONFIG_INTERNAL_H
+#define TM_CONFIG_INTERNAL_H
+
+#include "base/arena.h"
+#include "config/config.h"
+
+typedef enum {
+    LAYER_DEFAULT,
+    LAYER_PRESET,     /* compiled-in model preset */
+    LAYER_MODEL_FILE, /* the user's model preset file */
+    LAYER_TRAINER,
+    LAYER_FILE,
+    LAYER_ENVIRONMENT,
+    LAYER_COMMAND,
+    LAYER_PROGRAM,
+    LAYER_COUNT
+} tm_layer;
+
+/* A value of one layer. `text` is canonical (numbers in their shortest form), NULL = null. */
+typedef struct {
+    const char *text, *origin;
+    const char *source; /* file it came from, to tell a duplicate from an override; compared by content */
+    bool        present, secret;
+} tm_value;
+
+typedef struct {
+    tm_key   key;
+    tm_value layers[LAYER_COUNT];
+} tm_entry;
+
+typedef struct {
+    const char        *name;
+    const char *const *pairs; /* "model.dim=4096", NULL-terminated */
+} tm_config_preset_row;
+
+struct tm_config {
+    tm_arena             *arena;
+    tm_entry             *entries;
+    size_t                n_entries, entries_capacity;
+    tm_config_preset_row *presets;
+    size_t                n_presets, presets_capacity;
+    tm_config_rule       *rules;
+    size_t                n_rules, rules_capacity;
+    char *const          *environment;
+    const char           *preset; /* in force */
+    bool                  allow_unknown, file_loaded;
+    int                   loads; /* files read so far */
+    const char           *experiment; /* path of the experiment file that was loaded */
+    tm_text               unknown;    /* keys that --allow-unknown-keys let through, ", " between */
+    tm_text               notes;
+};
+
+/* A value on its way into the configuration. */
+typedef struct {
+    const char *text; /* NULL = null */
+    bool        secret;
+    const char *origin, *source; /* see tm_value; source may be NULL */
+} tm_given;
+
+tm_entry       *tm_entry_find(const tm_config *config, const char *name); /* exact row name or synonym, or wildcard */
+const tm_value *tm_entry_value(const tm_entry *entry);
+bool            tm_entry_is_wildcard(const tm_entry *entry);
+const char     *tm_place(const char *origin); /* "file x.yaml:3" -> "x.yaml:3" */
+
+/* Finds the row of `path`, coerces and stores. Scalar "model" applies a preset. */
+tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err);
+tm_status tm_config_unknown(tm_config *config, const char *path, const char *place, tm_error *err);
+/* Parses bytes as YAML (an option's value) and gives every leaf below `path`. */
+tm_status tm_config_give_yaml(tm_config *config, tm_layer layer, const char *path, const char *yaml, const char *origin,
+                              tm_error *err);
+void      tm_config_clear_layer(tm_config *config, tm_layer layer);
+const tm_config_preset_row *tm_preset_find(const tm_config *config, const char *name);
+/* Fills `layer` with a preset's pairs. */
+tm_status tm_preset_fill(tm_config *config, const tm_config_preset_row *preset, tm_layer layer, tm_error *err);
+/* The nearest of n names, NULL if none is near. */
+const char *tm_nearest(const char *name, const char *const *names, size_t n);
+
+/* Text to canonical text; *out is NULL for null. `place` and `secret` are for the message. */
+tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out, tm_error *err);
+tm_status tm_value_check_range(const tm_key *key, const tm_value *value, tm_error *err);
+
+/* ${VAR} and ${VAR:default}; "$${" stands for "${". Sets *secret if a secret variable took part. */
+tm_status tm_substitute(const tm_config *config, const char *text, const char *place, tm_text *out, bool *secret,
+                        tm_error *err);
+const char *tm_environment_find(char *const *environment, const char *name);
+
+const tm_key *tm_config_keys(size_t *n);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/load.c - files: `extends`, substitution, experiment files, presets that lie beside the experiment.
+ *
+ * A file becomes a list of leaves, dotted path and text; the leaves of what it extends stand before its own, and a later
+ * leaf of the same key wins. Maps thereby merge deeply, scalars and lists replace.
+ */
+#include "base/file.h"
+#include "config/internal.h"
+#include "config/yaml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_EXTENDS_DEPTH = 16, MAX_FILES = 64, MAX_LEAVES = 20000, MAX_TEXT_BYTES = 8 << 20, MAX_PATH_TEXT = 4096 };
+
+typedef struct {
+    const char *path;
+    const char *text; /* NULL = null */
+    bool        secret, is_list;
+    const char *origin, *source, *folder; /* folder: of the file, with the slash, "" for the current one */
+} leaf;
+
+typedef struct {
+    tm_config *config;
+    tm_arena  *arena; /* trees and leaves, until the load is done */
+    leaf      *leaves;
+    size_t     n, capacity, bytes;
+    int        files;
+    tm_error  *err;
+} loader;
+
+typedef struct chain {
+    dev_t               device;
+    ino_t               inode;
+    const char         *path;
+    const struct chain *above;
+    int                 depth;
+} chain;
+
+/* The file that leaves are being read from. */
+typedef struct {
+    const char *name, *source, *folder, *fixed_origin; /* fixed_origin: instead of "file name:line" */
+} origin_file;
+
+static tm_status add_leaf(loader *l, const origin_file *file, int line, const char *path, leaf value)
+{
+    if (l->n >= MAX_LEAVES)
+        return tm_fail(l->err, TM_FORMAT, "'%s' and what it extends hold more than %d values", file->name, MAX_LEAVES);
+    l->bytes += value.text ? strlen(value.text) : 0;
+    if (l->bytes > MAX_TEXT_BYTES)
+        return tm_fail(l->err, TM_FORMAT, "%s:%d: the values of this file add up to more than %d bytes", file->name, line,
+                       MAX_TEXT_BYTES);
+    l->leaves = tm_grow(l->leaves, &l->capacity, l->n, sizeof *l->leaves);
+    value.path = path;
+    value.origin = file->fixed_origin ? file->fixed_origin : tm_arena_format(l->arena, "file %s:%d", file->name, line);
+    value.source = file->source;
+    value.folder = file->folder;
+    l->leaves[l->n++] = value;
+    return TM_OK;
+}
+
+/* A scalar with its variables replaced, appended to *out. */
+static tm_status scalar_text(loader *l, const origin_file *file, const tm_yaml *node, tm_text *out, bool *secret)
+{
+    if (file->fixed_origin) {
+        tm_text_add(out, node->text); /* command line: the shell has substituted */
+        return TM_OK;
+    }
+    char place[256];
+    snprintf(place, sizeof place, "%s:%d", file->name, node->line);
+    return tm_substitute(l->config, node->text, place, out, secret, l->err);
+}
+
+static tm_status list_text(loader *l, const origin_file *file, const tm_yaml *list, const char *path, tm_text *out,
+                           bool *secret)
+{
+    tm_text_add(out, "");
+    for (const tm_yaml_item *i = list->first; i; i = i->next) {
+        if (i->value->kind != TM_YAML_SCALAR)
+            return tm_fail(l->err, TM_INVALID, "'%.200s' (%s:%d) must be a list of plain values, found a list or map in it",
+                           path, file->name, i->line);
+        if (i != list->first) tm_text_add(out, ",");
+        size_t before = out->length;
+        TM_TRY(scalar_text(l, file, i->value, out, secret));
+        if (strchr(out->data + before, ','))
+            return tm_fail(l->err, TM_INVALID, "an item of '%.200s' (%s:%d) holds a comma, which separates items", path,
+                           file->name, i->line);
+    }
+    return TM_OK;
+}
+
+static tm_status flatten(loader *l, const origin_file *file, const tm_yaml *node, int line, const char *path)
+{
+    if (node->kind == TM_YAML_MAP) {
+        for (const tm_yaml_item *i = node->first; i; i = i->next) {
+            if (!*path && strcmp(i->key, "extends") == 0) continue;
+            const char *below = *path ? tm_arena_format(l->arena, "%s.%s", path, i->key) : i->key;
+            TM_TRY(flatten(l, file, i->value, i->line, below));
+        }
+        return TM_OK;
+    }
+    if (tm_yaml_is_null(node)) return add_leaf(l, file, line, path, (leaf){ 0 });
+    tm_text   text = { 0 };
+    leaf      value = { .is_list = node->kind == TM_YAML_LIST };
+    tm_status st = value.is_list ? list_text(l, file, node, path, &text, &value.secret)
+                                 : scalar_text(l, file, node, &text, &value.secret);
+    if (st == TM_OK) {
+        value.text = tm_arena_text_n(l->arena, text.data, text.length);
+        st = add_leaf(l, file, line, path, value);
+    }
+    tm_text_fini(&text);
+    return st;
+}
+
+/* "a/b.yaml" -> "a/" */
+static const char *folder_of(tm_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? tm_arena_text_n(arena, path, (size_t)(slash - path) + 1) : "";
+}
+
+static const char *beside(tm_arena *arena, const char *folder, const char *name)
+{
+    return name[0] == '/' ? name : tm_arena_format(arena, "%s%s", folder, name);
+}
+
+static tm_status read_leaves(loader *l, const char *path, const chain *above);
+
+static tm_status extend_one(loader *l, const origin_file *file, const tm_yaml *node, const chain *here)
+{
+    tm_text   name = { 0 };
+    bool      secret = false;
+    tm_status st = TM_OK;
+    if (node->kind != TM_YAML_SCALAR || tm_yaml_is_null(node))
+        st = tm_fail(l->err, TM_INVALID, "extends (%s:%d) must be a file name or a list of them", file->name, node->line);
+    else
+        st = scalar_text(l, file, node, &name, &secret);
+    if (st == TM_OK && secret)
+        st = tm_fail(l->err, TM_INVALID, "extends (%s:%d) must not name a secret", file->name, node->line);
+    if (st == TM_OK) {
+        const char *path = beside(l->arena, file->folder, name.data);
+        if (!tm_file_exists(path) && tm_preset_find(l->config, name.data))
+            st = add_leaf(l, file, node->line, "model", (leaf){ .text = tm_arena_text(l->arena, name.data) });
+        else
+            st = read_leaves(l, path, here);
+    }
+    tm_text_fini(&name);
+    return st;
+}
+
+static tm_status extend(loader *l, const origin_file *file, const tm_yaml *root, const chain *here)
+{
+    const tm_yaml *extends = tm_yaml_get(root, "extends");
+    if (!extends) return TM_OK;
+    if (extends->kind != TM_YAML_LIST) return extend_one(l, file, extends, here);
+    for (const tm_yaml_item *i = extends->first; i; i = i->next) TM_TRY(extend_one(l, file, i->value, here));
+    return TM_OK;
+}
+
+/* Refuses what cannot be opened, and a file that is already being read. */
+static tm_status check_file(const char *path, const chain *above, chain *here, tm_error *err)
+{
+    struct stat info;
+    const char *by = above ? above->path : "the command";
+    if (strlen(path) >= MAX_PATH_TEXT || stat(path, &info) != 0)
+        return tm_fail(err, TM_INVALID, "cannot open configuration '%.300s', named by %.200s: %s; check the path", path, by,
+                       strlen(path) >= MAX_PATH_TEXT ? "path too long" : strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return tm_fail(err, TM_INVALID, "configuration '%.300s' is a folder; name a YAML file in it", path);
+    *here = (chain){ info.st_dev, info.st_ino, path, above, above ? above->depth + 1 : 1 };
+    for (const chain *c = above; c; c = c->above)
+        if (c->device == here->device && c->inode == here->inode)
+            return tm_fail(err, TM_INVALID, "extends goes in a circle: '%.300s' extends '%.300s', which is being read", by,
+                           path);
+    if (here->depth > MAX_EXTENDS_DEPTH)
+        return tm_fail(err, TM_INVALID, "extends is nested deeper than %d files at '%.300s'", MAX_EXTENDS_DEPTH, path);
+    return TM_OK;
+}
+
+/* Appends the leaves of a file, those of what it extends first. */
+static tm_status read_leaves(loader *l, const char *path, const chain *above)
+{
+    chain          here;
+    tm_text        bytes = { 0 };
+    const tm_yaml *root = NULL;
+    TM_TRY(check_file(path, above, &here, l->err));
+    if (++l->files > MAX_FILES)
+        return tm_fail(l->err, TM_INVALID, "extends leads to more than %d files at '%.300s'", MAX_FILES, path);
+    tm_status st = tm_file_read(path, TM_YAML_MAX_BYTES, &bytes, l->err);
+    if (st == TM_OK) st = tm_yaml_parse(l->arena, bytes.data, bytes.length, path, &root, l->err);
+    tm_text_fini(&bytes);
+    TM_TRY(st);
+    if (!root) return TM_OK;
+    if (root->kind != TM_YAML_MAP)
+        return tm_fail(l->err, TM_FORMAT, "%s:%d: a configuration must be a map of keys (key: value), found a %s", path,
+                       root->line, root->kind == TM_YAML_LIST ? "list" : "single value");
+    origin_file file = { path, tm_arena_format(l->arena, "%s#%d", path, ++l->config->loads), folder_of(l->arena, path), NULL };
+    TM_TRY(extend(l, &file, root, &here));
+    return flatten(l, &file, root, 1, "");
+}
+
+/* Is `path` an empty section, like "training:" with nothing below it? */
+static bool is_section(const tm_config *config, const char *path)
+{
+    size_t n = strlen(path);
+    for (size_t i = 0; i < config->n_entries; i++)
+        if (strncmp(config->entries[i].key.name, path, n) == 0 && config->entries[i].key.name[n] == '.') return true;
+    return false;
+}
+
+static tm_status give_leaf(loader *l, tm_layer layer, const leaf *value, const char *path)
+{
+    if (!value->text && is_section(l->config, path)) return TM_OK;
+    const tm_entry *entry = tm_entry_find(l->config, path);
+    if (entry && value->is_list && entry->key.kind != TM_KEY_LIST && !tm_entry_is_wildcard(entry))
+        return tm_fail(l->err, TM_INVALID, "'%s' (%s) must be a single value, found a list", entry->key.name,
+                       tm_place(value->origin));
+    tm_given given = { value->text, value->secret, value->origin, value->source };
+    return tm_config_give(l->config, layer, path, &given, l->err);
+}
+
+/* The leaves of a file of keys. Presets come first: they clear what a former preset has left. */
+static tm_status give_flat(loader *l, tm_layer layer)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (strcmp(l->leaves[i].path, "model") == 0 && l->leaves[i].text) TM_TRY(give_leaf(l, layer, &l->leaves[i], "model"));
+    for (size_t i = 0; i < l->n; i++)
+        if (strcmp(l->leaves[i].path, "model") != 0) TM_TRY(give_leaf(l, layer, &l->leaves[i], l->leaves[i].path));
+    return TM_OK;
+}
+
+/* Gives a preset's file to a layer. */
+static tm_status load_preset_file(loader *l, const char *path, tm_layer layer)
+{
+    loader inner = { .config = l->config, .arena = l->arena, .files = l->files, .err = l->err };
+    tm_config_clear_layer(l->config, layer);
+    tm_status st = read_leaves(&inner, path, NULL);
+    if (st == TM_OK) st = give_flat(&inner, layer);
+    free(inner.leaves);
+    return st;
+}
+
+/* A preset that an experiment names: a file beside it, or compiled in. */
+static tm_status named_preset(loader *l, const leaf *name, tm_layer layer)
+{
+    if (name->secret || !name->text || !*name->text || name->is_list)
+        return tm_fail(l->err, TM_INVALID, "'%s' (%s) must name a preset", name->path, tm_place(name->origin));
+    const char *path = beside(l->arena, name->folder, name->text);
+    const char *with_suffix = tm_arena_format(l->arena, "%s.yaml", path);
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) return load_preset_file(l, path, layer);
+    if (stat(with_suffix, &info) == 0 && S_ISREG(info.st_mode)) return load_preset_file(l, with_suffix, layer);
+    if (layer == LAYER_MODEL_FILE) {
+        if (tm_preset_find(l->config, name->text)) return tm_config_apply_preset(l->config, name->text, l->err);
+        tm_error inner = { 0 };
+        if (tm_config_apply_preset(l->config, name->text, &inner) != TM_OK)
+            return tm_fail(l->err, TM_INVALID, "%.700s (%s); a file beside the experiment would be used, too", inner.text,
+                           tm_place(name->origin));
+    }
+    if (tm_names_equal(name->text, "pre_trainer.yaml") || tm_names_equal(name->text, "pre_trainer")) return TM_OK;
+    return tm_fail(l->err, TM_INVALID,
+                   "trainer preset '%.200s' (%s) is neither a file beside the experiment nor built in (pre_trainer.yaml)",
+                   name->text, tm_place(name->origin));
+}
+
+typedef struct {
+    const leaf *model, *config, *framework;
+    const char *module; /* "modules.pre_trainer." */
+} experiment;
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* What stands at the top or in a module and is neither structure nor an override. */
+static tm_status misplaced(loader *l, const leaf *value)
+{
+    if (l->config->allow_unknown) return tm_config_unknown(l->config, value->path, tm_place(value->origin), l->err);
+    static const char *const structure[] = { "work_group", "user_name", "exp_name", "workspace", "platform.config",
+                                             "modules.pre_trainer.framework", "modules.pre_trainer.config",
+                                             "modules.pre_trainer.model", "modules.pre_trainer.overrides" };
+    if (tm_entry_find(l->config, value->path))
+        return tm_fail(l->err, TM_INVALID, "key '%.200s' (%s) stands outside of the module; move it under "
+                       "modules.pre_trainer.overrides", value->path, tm_place(value->origin));
+    const char *near = tm_nearest(value->path, structure, sizeof structure / sizeof structure[0]);
+    return tm_fail(l->err, TM_INVALID, "unknown key '%.200s' (%s)%s%s%s", value->path, tm_place(value->origin),
+                   near ? "; did you mean '" : "; keys of the training go under modules.pre_trainer.overrides",
+                   near ? near : "", near ? "'?" : "");
+}
+
+static tm_status read_module(loader *l, experiment *e, const leaf *value)
+{
+    if (starts_with(value->path, "modules.post_trainer"))
+        return tm_fail(l->err, TM_UNSUPPORTED, "modules.post_trainer (%s): post-training is not built yet; use pre_trainer",
+                       tm_place(value->origin));
+    if (!starts_with(value->path, e->module)) return misplaced(l, value);
+    const char *name = value->path + strlen(e->module);
+    if (strcmp(name, "framework") == 0)
+        e->framework = value;
+    else if (strcmp(name, "config") == 0)
+        e->config = value;
+    else if (strcmp(name, "model") == 0)
+        e->model = value;
+    else if (!starts_with(name, "overrides.") && !(strcmp(name, "overrides") == 0 && !value->text))
+        return misplaced(l, value);
+    return TM_OK;
+}
+
+static tm_status check_framework(loader *l, const leaf *framework)
+{
+    if (!framework || !framework->text || tm_names_equal(framework->text, "torchtitan") ||
+        tm_names_equal(framework->text, "megatron"))
+        return TM_OK;
+    return tm_fail(l->err, TM_UNSUPPORTED, "framework '%.100s' (%s) is not built yet; wanted torchtitan or megatron",
+                   framework->secret ? "***" : framework->text, tm_place(framework->origin));
+}
+
+static bool is_top_level(const char *path)
+{
+    static const char *const names[] = { "work_group", "user_name", "exp_name", "workspace" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(path, names[i]) == 0) return true;
+    return starts_with(path, "platform");
+}
+
+static tm_status give_experiment(loader *l)
+{
+    experiment e = { .module = "modules.pre_trainer." };
+    for (size_t i = 0; i < l->n; i++) {
+        const leaf *value = &l->leaves[i];
+        if (starts_with(value->path, "modules.")) {
+            TM_TRY(read_module(l, &e, value));
+        } else if (is_top_level(value->path) || strcmp(value->path, "model") == 0) { /* model: from extends */
+            TM_TRY(give_leaf(l, LAYER_FILE, value, value->path));
+        } else if (strcmp(value->path, "modules") != 0) {
+            TM_TRY(misplaced(l, value));
+        }
+    }
+    TM_TRY(check_framework(l, e.framework));
+    if (e.model) TM_TRY(named_preset(l, e.model, LAYER_MODEL_FILE));
+    if (e.config) TM_TRY(named_preset(l, e.config, LAYER_TRAINER));
+    const char *overrides = tm_arena_format(l->arena, "%soverrides.", e.module);
+    for (size_t i = 0; i < l->n; i++)
+        if (starts_with(l->leaves[i].path, overrides))
+            TM_TRY(give_leaf(l, LAYER_FILE, &l->leaves[i], l->leaves[i].path + strlen(overrides)));
+    return TM_OK;
+}
+
+tm_status tm_config_load_file(tm_config *config, const char *path, tm_error *err)
+{
+    loader    l = { .config = config, .arena = tm_arena_create(), .err = err };
+    tm_status st = read_leaves(&l, path, NULL);
+    if (st == TM_OK) {
+        bool is_experiment = false;
+        for (size_t i = 0; i < l.n; i++)
+            is_experiment |= strcmp(l.leaves[i].path, "modules") == 0 || starts_with(l.leaves[i].path, "modules.");
+        config->file_loaded = true;
+        if (is_experiment) config->experiment = tm_arena_text(config->arena, path);
+        st = is_experiment ? give_experiment(&l) : give_flat(&l, LAYER_FILE);
+    }
+    free(l.leaves);
+    tm_arena_destroy(l.arena);
+    return st;
+}
+
+tm_status tm_config_give_yaml(tm_config *config, tm_layer layer, const char *path, const char *yaml, const char *origin,
+                              tm_error *err)
+{
+    loader         l = { .config = config, .arena = tm_arena_create(), .err = err };
+    origin_file    file = { .name = origin, .folder = "", .fixed_origin = origin };
+    const tm_yaml *root;
+    tm_status      st = tm_yaml_parse(l.arena, yaml, strlen(yaml), origin, &root, err);
+    if (st == TM_OK && !root) st = add_leaf(&l, &file, 1, path, (leaf){ 0 });
+    if (st == TM_OK && root) st = flatten(&l, &file, root, 1, path);
+    for (size_t i = 0; st == TM_OK && i < l.n; i++) st = give_leaf(&l, layer, &l.leaves[i], l.leaves[i].path);
+    free(l.leaves);
+    tm_arena_destroy(l.arena);
+    return st;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/print.c - the resolved configuration as YAML, the table of keys, the hash. */
+#include "base/json.h"
+#include "config/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const tm_entry *const *)a)->key.name, (*(const tm_entry *const *)b)->key.name);
+}
+
+/* The rows sorted by name; sections are then contiguous. The caller frees. */
+static const tm_entry **sorted(const tm_config *config)
+{
+    const tm_entry **rows = tm_alloc((config->n_entries + 1) * sizeof *rows);
+    for (size_t i = 0; i < config->n_entries; i++) rows[i] = &config->entries[i];
+    qsort(rows, config->n_entries, sizeof *rows, by_name);
+    return rows;
+}
+
+static bool plain_word(const char *text)
+{
+    static const char *const taken[] = { "null", "true", "false", "yes", "no", "on", "off", "y", "n" };
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+        if (tm_names_equal(text, taken[i])) return false;
+    const char *allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./";
+    return ((*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z')) && strspn(text, allowed) == strlen(text);
+}
+
+/* Text that reads back as itself: "${" is doubled, odd characters are quoted. */
+static void print_text(tm_text *out, const char *text, size_t n)
+{
+    tm_text escaped = { 0 };
+    tm_text_add(&escaped, "");
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '$' && i + 1 < n && text[i + 1] == '{') tm_text_add(&escaped, "$");
+        tm_text_add_n(&escaped, text + i, 1);
+    }
+    if (plain_word(escaped.data))
+        tm_text_add(out, escaped.data);
+    else
+        tm_json_quote(out, escaped.data);
+    tm_text_fini(&escaped);
+}
+
+static void print_value(tm_text *out, const tm_entry *entry, const tm_value *value)
+{
+    const char *text = value->text;
+    if (!text) {
+        tm_text_add(out, "null");
+    } else if (value->secret) {
+        tm_text_add(out, "\"***\"");
+    } else if (entry->key.kind == TM_KEY_LIST) {
+        tm_text_add(out, "[");
+        while (*text) {
+            size_t n = strcspn(text, ",");
+            print_text(out, text, n);
+            text += n + (text[n] == ',');
+            if (*text) tm_text_add(out, ", ");
+        }
+        tm_text_add(out, "]");
+    } else if (entry->key.kind == TM_KEY_TEXT || entry->key.kind == TM_KEY_CHOICE) {
+        print_text(out, text, strlen(text));
+    } else {
+        tm_text_add(out, text);
+    }
+}
+
+/* Length of the common leading sections of two names ("a.b." of "a.b.c" and "a.b.d"). */
+static size_t common_sections(const char *a, const char *b)
+{
+    size_t common = 0;
+    for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+        if (a[i] == '.') common = i + 1;
+    return common;
+}
+
+static void print_key(tm_text *out, const char *name, const char *before)
+{
+    size_t common = common_sections(name, before);
+    int    depth = 0;
+    for (size_t i = 0; i < common; i++) depth += name[i] == '.';
+    const char *p = name + common;
+    for (;; depth++) {
+        size_t n = strcspn(p, ".");
+        tm_text_printf(out, "%*s%.*s:", depth * 2, "", (int)n, p);
+        if (!p[n]) return;
+        tm_text_add(out, "\n");
+        p += n + 1;
+    }
+}
+
+static bool worth_printing(const tm_entry *entry)
+{
+    if (tm_entry_is_wildcard(entry)) return false;
+    return entry->key.state == TM_KEY_USED || tm_entry_value(entry) != &entry->layers[LAYER_DEFAULT];
+}
+
+void tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origins)
+{
+    const tm_entry **rows = sorted(config);
+    const char      *before = "";
+    for (size_t i = 0; i < config->n_entries; i++) {
+        if (!worth_printing(rows[i])) continue;
+        const tm_value *value = tm_entry_value(rows[i]);
+        print_key(out, rows[i]->key.name, before);
+        before = rows[i]->key.name;
+        tm_text_add(out, " ");
+        print_value(out, rows[i], value);
+        if (with_origins) {
+            tm_text_add(out, "  # ");
+            for (const char *p = value->origin; *p; p++) tm_text_add_n(out, (unsigned char)*p < 32 ? "?" : p, 1);
+        }
+        tm_text_add(out, "\n");
+    }
+    free(rows);
+}
+
+uint64_t tm_config_hash(const tm_config *config)
+{
+    const tm_entry **rows = sorted(config);
+    tm_text          text = { 0 };
+    tm_text_add(&text, "");
+    for (size_t i = 0; i < config->n_entries; i++) {
+        if (rows[i]->key.state != TM_KEY_USED || rows[i]->key.quiet) continue;
+        const char *value = tm_entry_value(rows[i])->text;
+        tm_text_printf(&text, "%s=%s%s\n", rows[i]->key.name, value ? "" : "~", value ? value : "");
+    }
+    uint64_t hash = XXH64(text.data, text.length, 0);
+    tm_text_fini(&text);
+    free(rows);
+    return hash;
+}
+
+static void describe_range(const tm_key *key, tm_text *out)
+{
+    static const char *const kinds[] = { "true or false", "integer", "number", "text", "", "list" };
+    char                     lo[32], hi[32];
+    if (key->kind != TM_KEY_CHOICE) tm_text_add(out, kinds[key->kind]);
+    if (key->kind == TM_KEY_CHOICE) {
+        const char *separator = "";
+        for (const char *p = key->choices; *p;) {
+            size_t n = strcspn(p, "|"), name = strcspn(p, "=|");
+            tm_text_printf(out, "%s%.*s", separator, (int)name, p);
+            separator = ", ";
+            p += n + (p[n] == '|');
+        }
+    } else if ((key->kind == TM_KEY_I64 || key->kind == TM_KEY_F64) && key->lo < key->hi) {
+        bool open = key->hi >= 1e15;
+        tm_text_printf(out, open ? ", at least %s" : ", %s to %s", tm_format_double(lo, key->lo),
+                       tm_format_double(hi, key->hi));
+    }
+}
+
+static const char *default_text(const tm_key *key)
+{
+    if (!key->fallback) return "null";
+    return *key->fallback ? key->fallback : key->kind == TM_KEY_LIST ? "[]" : "\"\"";
+}
+
+static void add_cell(tm_text *out, const char *text)
+{
+    for (const char *p = text; *p; p++) {
+        if (*p == '|') tm_text_add(out, "\\");
+        tm_text_add_n(out, p, 1);
+    }
+}
+
+static void reference_row(const tm_entry *entry, tm_text *out)
+{
+    const tm_key *key = &entry->key;
+    tm_text       range = { 0 };
+    describe_range(key, &range);
+    tm_text_printf(out, "| `%s` | `%s` | %s | ", key->name, default_text(key), range.data);
+    add_cell(out, key->help);
+    if (key->state == TM_KEY_IGNORED) tm_text_add(out, " *(accepted and ignored)*");
+    if (key->state == TM_KEY_UNBUILT) tm_text_printf(out, " *(not built yet: %s)*", key->feature);
+    tm_text_add(out, " | ");
+    for (const char *p = key->synonyms; p && *p;) {
+        size_t n = strcspn(p, ",");
+        tm_text_printf(out, "%s`%.*s`", p == key->synonyms ? "" : ", ", (int)n, p);
+        p += n + (p[n] == ',');
+    }
+    tm_text_add(out, " |\n");
+    tm_text_fini(&range);
+}
+
+/* "training.seq_len" -> 8, the length of its section; 0 without one. */
+static size_t section_length(const char *name)
+{
+    const char *dot = strchr(name, '.');
+    return dot ? (size_t)(dot - name) : 0;
+}
+
+void tm_config_print_reference(const tm_config *config, tm_text *out)
+{
+    const tm_entry **rows = sorted(config);
+    tm_text_add(out, "");
+    for (int top = 1; top >= 0; top--) { /* keys without a section first, in one table */
+        const char *section = NULL;
+        for (size_t i = 0; i < config->n_entries; i++) {
+            const char *name = rows[i]->key.name;
+            size_t      n = section_length(name);
+            if ((n == 0) != (top == 1)) continue;
+            if (!section || section_length(section) != n || strncmp(section, name, n) != 0) {
+                tm_text_printf(out, "\n### %.*s\n\n", n ? (int)n : 32, n ? name : "without a section");
+                tm_text_add(out, "| key | default | values | meaning | synonyms |\n|---|---|---|---|---|\n");
+                section = name;
+            }
+            reference_row(rows[i], out);
+        }
+    }
+    free(rows);
+}
+
+void tm_config_print_help(const tm_config *config, const char *section, tm_text *out)
+{
+    const tm_entry **rows = sorted(config);
+    size_t           n = section ? strlen(section) : 0;
+    tm_text_add(out, "");
+    for (size_t i = 0; i < config->n_entries; i++) {
+        const tm_key *key = &rows[i]->key;
+        if (section && (strncmp(key->name, section, n) != 0 || key->name[n] != '.')) continue;
+        if (key->state != TM_KEY_USED) continue;
+        tm_text range = { 0 };
+        describe_range(key, &range);
+        tm_text_printf(out, "  --%-40s %s (%s; default %s)\n", key->name, key->help, range.data, default_text(key));
+        tm_text_fini(&range);
+    }
+    free(rows);
+}

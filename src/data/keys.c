@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/keys.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const tm_key keys[] = {
+    { .name = "data.source", .kind = TM_KEY_CHOICE, .fallback = "synthetic", .choices = "synthetic|mock|text",
+      .help = "synthetic: a language of known entropy; mock: uniform random tokens; text: files of data.path" },
+    { .name = "data.path", .kind = TM_KEY_TEXT,
+      .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
+      .help = "a text file, or a folder of them; means data.source text" },
+    { .name = "data.tokenizer", .kind = TM_KEY_CHOICE, .fallback = "byte", .choices = "byte",
+      .help = "how text becomes tokens" },
+    { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
+      .help = "part of a text that is held out" },
+    { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 64, .quiet = true,
+      .help = "batches prepared ahead by a thread; 0: none, in the step" },
+    { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
+      .help = "true means data.source mock; false wants data.path" },
+    { .name = "training.dataset", .kind = TM_KEY_TEXT, .fallback = "c4", .quiet = true, .state = TM_KEY_IGNORED,
+      .synonyms = "data.dataset", .help = "name of a public data set; nothing is downloaded" },
+};
+
+const tm_key *tm_data_keys(size_t *n)
+{
+    *n = sizeof keys / sizeof keys[0];
+    return keys;
+}
+
+static void derive_source(tm_config *config, const char *source, const char *key)
+{
+    char origin[320];
+    snprintf(origin, sizeof origin, "%s (%.200s)", key, tm_config_place(config, key));
+    tm_config_set(config, "data.source", source, origin);
+}
+
+/* The key of the higher layer decides; in one layer data.source before training.mock_data before data.path. */
+static tm_status settle_source(tm_config *config, tm_error *err)
+{
+    int  source = tm_config_rank(config, "data.source");
+    int  path = tm_config_text(config, "data.path") ? tm_config_rank(config, "data.path") : 0;
+    int  mock = tm_config_text(config, "training.mock_data") ? tm_config_rank(config, "training.mock_data") : 0;
+    bool mocked = mock && tm_config_bool(config, "training.mock_data");
+    if (mocked && mock >= path && mock > source)
+        derive_source(config, "mock", "training.mock_data");
+    else if (path > source)
+        derive_source(config, "text", "data.path");
+    if (mock && !mocked && !path && mock > source)
+        return tm_fail(err, TM_INVALID,
+                       "training.mock_data is false (%s), but no local data is named: give data.path "
+                       "(training.dataset_path) a file or folder of text, or set training.mock_data: true or data.source: "
+                       "synthetic", tm_config_place(config, "training.mock_data"));
+    if (strcmp(tm_config_text(config, "data.source"), "text") == 0 && !path)
+        return tm_fail(err, TM_INVALID, "data.source is text (%s), but data.path names no file or folder; give --data.path",
+                       tm_config_place(config, "data.source"));
+    return TM_OK;
+}
+
+void tm_data_configure(tm_config *config)
+{
+    tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
+    tm_config_add_rule(config, settle_source);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/keys.h"
+
+#include "model/presets.h"
+
+static const tm_key keys[] = {
+    { .name = "model.family", .kind = TM_KEY_CHOICE, .fallback = "llama", .choices = "llama|gpt",
+      .help = "llama: RMSNorm, rotary positions, gated FFN; gpt: LayerNorm, learned positions, GELU FFN" },
+    { .name = "model.name", .kind = TM_KEY_TEXT, .quiet = true, .help = "with model.flavor names a preset (llama3 and 8B)" },
+    { .name = "model.flavor", .kind = TM_KEY_TEXT, .quiet = true, .help = "size of the model.name" },
+    { .name = "model.vocab_size", .kind = TM_KEY_I64, .lo = 2, .hi = 1 << 24, .synonyms = "vocab_size",
+      .help = "rows of the embedding table" },
+    { .name = "model.dim", .kind = TM_KEY_I64, .lo = 2, .hi = 1 << 20, .synonyms = "hidden_size,model.hidden_size",
+      .help = "width of the residual stream" },
+    { .name = "model.n_layers", .kind = TM_KEY_I64, .lo = 1, .hi = 4096,
+      .synonyms = "num_layers,model.num_layers,model.num_hidden_layers", .help = "blocks" },
+    { .name = "model.n_heads", .kind = TM_KEY_I64, .lo = 1, .hi = 4096,
+      .synonyms = "num_attention_heads,model.num_attention_heads", .help = "query heads" },
+    { .name = "model.n_kv_heads", .kind = TM_KEY_I64, .lo = 1, .hi = 4096,
+      .synonyms = "num_query_groups,model.num_key_value_heads", .help = "key and value heads; null: model.n_heads" },
+    { .name = "model.head_dim", .kind = TM_KEY_I64, .lo = 2, .hi = 4096, .synonyms = "kv_channels",
+      .help = "width of a head; null: model.dim / model.n_heads" },
+    { .name = "model.ffn_dim", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 22,
+      .synonyms = "ffn_hidden_size,model.ffn_hidden_size,model.intermediate_size",
+      .help = "inner width of the FFN; null: 4 x dim (gpt), 8/3 x dim rounded up to a multiple of 256 (llama)" },
+    { .name = "model.max_seq_len", .kind = TM_KEY_I64, .fallback = "2048", .lo = 1, .hi = 1 << 24,
+      .synonyms = "max_position_embeddings,model.max_position_embeddings",
+      .help = "positions; the length of the learned table (gpt)" },
+    { .name = "model.norm_eps", .kind = TM_KEY_F64, .fallback = "1e-5", .lo = 0, .hi = 1,
+      .synonyms = "norm_epsilon,model.rms_norm_eps", .help = "epsilon of the norms" },
+    { .name = "model.rope_theta", .kind = TM_KEY_F64, .fallback = "10000", .lo = 1, .hi = 1e12,
+      .synonyms = "rotary_base,model.rotary_base", .help = "base of the rotary frequencies" },
+    { .name = "model.rope_scaling", .kind = TM_KEY_CHOICE, .fallback = "none", .choices = "none|llama3",
+      .help = "scaling of the rotary frequencies" },
+    { .name = "model.rope_scaling_factor", .kind = TM_KEY_F64, .fallback = "8", .lo = 1, .hi = 1024,
+      .help = "llama3 scaling: divisor of the long wavelengths' frequencies" },
+    { .name = "model.rope_low_freq_factor", .kind = TM_KEY_F64, .fallback = "1", .lo = 1e-3, .hi = 1024,
+      .help = "llama3 scaling: wavelengths above original / this are divided" },
+    { .name = "model.rope_high_freq_factor", .kind = TM_KEY_F64, .fallback = "4", .lo = 1e-3, .hi = 1024,
+      .help = "llama3 scaling: wavelengths below original / this are kept" },
+    { .name = "model.rope_original_max_seq_len", .kind = TM_KEY_I64, .fallback = "8192", .lo = 1, .hi = 1 << 24,
+      .help = "llama3 scaling: positions before scaling" },
+    { .name = "model.rope_layout", .kind = TM_KEY_CHOICE, .fallback = "half", .choices = "half|interleaved",
+      .help = "which elements of a head are rotated together" },
+    { .name = "model.tied", .kind = TM_KEY_BOOL, .synonyms = "model.tie_word_embeddings,model.enable_weight_tying",
+      .help = "output head = embedding table; null: true for gpt, false for llama" },
+    { .name = "model.bias", .kind = TM_KEY_CHOICE, .choices = "none|all|mi350x_table",
+      .help = "biases of the linears (LayerNorms always have theirs): none, all, or the attention output only "
+              "(mi350x_table); null: all for gpt, none for llama" },
+    { .name = "model.init", .kind = TM_KEY_CHOICE, .choices = "torchtitan|hf|gpt2",
+      .help = "initial weights; null: torchtitan for llama, gpt2 for gpt" },
+    { .name = "model.hf_assets_path", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED,
+      .synonyms = "model.tokenizer_path", .help = "folder of a tokenizer" },
+    { .name = "model.converters", .kind = TM_KEY_LIST, .fallback = "", .state = TM_KEY_UNBUILT,
+      .feature = "conversion of linears (float8, MX)", .help = "quantize.linear.float8 turns FP8 on" },
+    { .name = "init_method_std", .kind = TM_KEY_F64, .lo = 0, .hi = 10, .choices = "0.02", .state = TM_KEY_UNBUILT,
+      .feature = "another standard deviation of the initial weights than 0.02", .help = "see model.init" },
+};
+
+const tm_key *tm_model_keys(size_t *n)
+{
+    *n = sizeof keys / sizeof keys[0];
+    return keys;
+}
+
+void tm_model_configure(tm_config *config)
+{
+    size_t           n;
+    const tm_preset *presets = tm_model_presets(&n);
+    tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
+    for (size_t i = 0; i < n; i++) tm_config_add_preset(config, presets[i].name, presets[i].pairs);
+}

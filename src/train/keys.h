@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/keys.h - the training.*, optimizer.*, lr_scheduler.*, checkpoint.*, validation.* ... rows and their rules. */
+#ifndef TM_TRAIN_KEYS_H
+#define TM_TRAIN_KEYS_H
+
+#include "config/config.h"
+
+const tm_key *tm_train_keys(size_t *n);
+/* Registers the rows and the rules. After tm_config_finish training.dtype is never null, training.grad_accumulation is
+ * at least 1 and training.global_batch_size is local_batch_size x grad_accumulation. */
+void          tm_train_configure(tm_config *config);
+/* The rules, for tm_train_configure. */
+tm_status     tm_train_rules(tm_config *config, tm_error *err);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/rules.c - keys that say the same thing are settled, keys that contradict each other refused. */
+#include "base/text.h"
+#include "model/shape.h"
+#include "train/keys.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rank of a key that has a value, 0 otherwise. */
+static int rank_of(const tm_config *config, const char *key)
+{
+    return tm_config_text(config, key) ? tm_config_rank(config, key) : 0;
+}
+
+static void derive(tm_config *config, const char *key, const char *value, const char *from)
+{
+    char origin[320];
+    snprintf(origin, sizeof origin, "%s (%.200s)", from, tm_config_place(config, from));
+    tm_config_set(config, key, value, origin);
+}
+
+/* training.dtype, training.mixed_precision_param, bf16: the highest layer decides. */
+static tm_status settle_dtype(tm_config *config, tm_error *err)
+{
+    int         dtype = rank_of(config, "training.dtype"), mixed = rank_of(config, "training.mixed_precision_param");
+    int         flag = rank_of(config, "bf16");
+    const char *param = tm_config_text(config, "training.mixed_precision_param");
+    if (mixed > dtype && strcmp(param, "float16") == 0)
+        return tm_fail(err, TM_UNSUPPORTED, "training.mixed_precision_param = float16 (%s): float16 training is not built "
+                       "yet; set it to bfloat16 or float32", tm_config_place(config, "training.mixed_precision_param"));
+    if (dtype && dtype == mixed && strcmp(tm_config_text(config, "training.dtype"), param) != 0)
+        return tm_fail(err, TM_INVALID, "training.dtype is %s (%s), training.mixed_precision_param is %s (%s); give one",
+                       tm_config_text(config, "training.dtype"), tm_config_place(config, "training.dtype"), param,
+                       tm_config_place(config, "training.mixed_precision_param"));
+    if (flag > mixed && flag > dtype) {
+        derive(config, "training.dtype", tm_config_bool(config, "bf16") ? "bfloat16" : "float32", "bf16");
+    } else if (mixed > dtype) {
+        derive(config, "training.dtype", param, "training.mixed_precision_param");
+    } else if (!dtype) {
+        tm_config_set(config, "training.dtype", "float32", "default (a CPU run)");
+        if (tm_config_from_file(config))
+            tm_config_note(config, "training.mixed_precision_param is not given: a CPU run is float32");
+    }
+    if (strcmp(tm_config_text(config, "training.dtype"), "float32") == 0 && tm_config_is_set(config, "training.regime") &&
+        strcmp(tm_config_text(config, "training.regime"), "pure") == 0)
+        return tm_fail(err, TM_INVALID, "training.regime pure (%s) is for bfloat16; set training.dtype: bfloat16",
+                       tm_config_place(config, "training.regime"));
+    return TM_OK;
+}
+
+/* local x accumulation = global, on one device. */
+static tm_status settle_batch(tm_config *config, tm_error *err)
+{
+    int64_t local = tm_config_i64(config, "training.local_batch_size");
+    int64_t global = tm_config_i64(config, "training.global_batch_size");
+    int64_t passes = tm_config_text(config, "training.grad_accumulation") ? tm_config_i64(config, "training.grad_accumulation")
+                                                                           : 0;
+    char    text[32];
+    if (global == 0)
+        return tm_fail(err, TM_INVALID, "training.global_batch_size (%s) is 0; wanted -1 or a multiple of "
+                       "training.local_batch_size", tm_config_place(config, "training.global_batch_size"));
+    if (global > 0 && global % local)
+        return tm_fail(err, TM_INVALID,
+                       "training.global_batch_size %lld (%s) is not a multiple of training.local_batch_size %lld (%s)",
+                       (long long)global, tm_config_place(config, "training.global_batch_size"), (long long)local,
+                       tm_config_place(config, "training.local_batch_size"));
+    if (global > 0 && passes > 0 && global != local * passes)
+        return tm_fail(err, TM_INVALID, "training.grad_accumulation %lld (%s) x training.local_batch_size %lld is not "
+                       "training.global_batch_size %lld (%s); give one of the two", (long long)passes,
+                       tm_config_place(config, "training.grad_accumulation"), (long long)local, (long long)global,
+                       tm_config_place(config, "training.global_batch_size"));
+    if (passes == 0) {
+        snprintf(text, sizeof text, "%lld", (long long)(global > 0 ? global / local : 1));
+        tm_config_set(config, "training.grad_accumulation", text, "default (global_batch_size / local_batch_size)");
+    } else if (global < 0) {
+        snprintf(text, sizeof text, "%lld", (long long)(local * passes));
+        derive(config, "training.global_batch_size", text, "training.grad_accumulation");
+    }
+    return TM_OK;
+}
+
+static tm_status settle_schedule(tm_config *config, tm_error *err)
+{
+    double rate = tm_config_f64(config, "optimizer.lr");
+    int    least = rank_of(config, "min_lr");
+    if (least && least >= rank_of(config, "lr_scheduler.min_lr_factor")) {
+        double factor = tm_config_f64(config, "min_lr") / rate;
+        char   text[32];
+        if (!(factor >= 0 && factor <= 1))
+            return tm_fail(err, TM_INVALID, "min_lr %g (%s) must be from 0 to optimizer.lr %g (%s)",
+                           tm_config_f64(config, "min_lr"), tm_config_place(config, "min_lr"), rate,
+                           tm_config_place(config, "optimizer.lr"));
+        derive(config, "lr_scheduler.min_lr_factor", tm_format_double(text, factor), "min_lr");
+    }
+    if (tm_config_text(config, "lr_decay_iters") &&
+        tm_config_i64(config, "lr_decay_iters") != tm_config_i64(config, "training.steps"))
+        return tm_fail(err, TM_UNSUPPORTED, "lr_decay_iters %s (%s) differs from training.steps %s: such a schedule is not "
+                       "built yet; leave it out or use lr_scheduler.decay_ratio", tm_config_text(config, "lr_decay_iters"),
+                       tm_config_place(config, "lr_decay_iters"), tm_config_text(config, "training.steps"));
+    return TM_OK;
+}
+
+static tm_status settle_recompute(tm_config *config, tm_error *err)
+{
+    const char *granularity = tm_config_text(config, "recompute_granularity");
+    if (granularity && strcmp(granularity, "selective") == 0)
+        return tm_fail(err, TM_UNSUPPORTED, "recompute_granularity selective (%s): recomputing attention only is not built "
+                       "yet; use activation_checkpoint.mode", tm_config_place(config, "recompute_granularity"));
+    if (granularity && rank_of(config, "recompute_granularity") > rank_of(config, "activation_checkpoint.mode"))
+        derive(config, "activation_checkpoint.mode", "full", "recompute_granularity");
+    const char *mode = tm_config_text(config, "activation_checkpoint.mode");
+    const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
+    if (strcmp(mode, "selective") != 0) return TM_OK;
+    if (strcmp(option, "op") == 0)
+        return tm_fail(err, TM_UNSUPPORTED, "activation_checkpoint.selective_ac_option op (%s): recompute per operation is "
+                       "not built yet; give n for every n-th layer",
+                       tm_config_place(config, "activation_checkpoint.selective_ac_option"));
+    if (strlen(option) > 4 || strspn(option, "0123456789") != strlen(option) || strtol(option, NULL, 10) < 1)
+        return tm_fail(err, TM_INVALID, "'activation_checkpoint.selective_ac_option' (%s) must be a number n (every n-th "
+                       "layer) or op, found '%.100s'",
+                       tm_config_place(config, "activation_checkpoint.selective_ac_option"),
+                       tm_config_shown(config, "activation_checkpoint.selective_ac_option"));
+    return TM_OK;
+}
+
+/* A learned table of positions ends; rotary positions only leave what the model was made for. */
+static tm_status check_length(tm_config *config, tm_error *err)
+{
+    tm_model_shape shape;
+    if (!tm_config_text(config, "model.dim")) return TM_OK; /* no model was chosen; who builds one says so */
+    TM_TRY(tm_model_shape_read(config, &shape, err));
+    const char *const lengths[] = { "training.seq_len", "validation.seq_len" };
+    for (size_t i = 0; i < 2; i++) {
+        if (!tm_config_text(config, lengths[i]) || tm_config_i64(config, lengths[i]) <= shape.max_seq_len) continue;
+        if (shape.family == TM_FAMILY_GPT)
+            return tm_fail(err, TM_INVALID, "%s %s (%s) exceeds model.max_seq_len %lld (%s), the model's table of positions; "
+                           "change one", lengths[i], tm_config_text(config, lengths[i]), tm_config_place(config, lengths[i]),
+                           (long long)shape.max_seq_len, tm_config_place(config, "model.max_seq_len"));
+        tm_config_note(config, "%s %s exceeds model.max_seq_len %lld: rotary positions go on", lengths[i],
+                       tm_config_text(config, lengths[i]), (long long)shape.max_seq_len);
+    }
+    return TM_OK;
+}
+
+tm_status tm_train_rules(tm_config *config, tm_error *err)
+{
+    TM_TRY(settle_dtype(config, err));
+    TM_TRY(settle_batch(config, err));
+    TM_TRY(settle_schedule(config, err));
+    TM_TRY(settle_recompute(config, err));
+    return check_length(config, err);
+}
