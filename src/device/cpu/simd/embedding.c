@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/embedding.c - rows of a table by token, and the sum of gradients back into them.
+ *
+ *   y_r = table[token_r] [+ positions[r mod T]]
+ *   dtable[v] [+]= sum over rows r with token_r = v, ascending;  dpositions[p] [+]= sum over rows r = p mod T, ascending
+ *
+ * Tables are read in the format they are stored in. A table row's sum is formed in float32, starting from the old value,
+ * and rounded once. The rows of a token are found through a chain (first row of each token, next row of each row) in the
+ * workspace; threads share the columns, so that a frequent token does not leave one of them behind.
+ * A token outside the table is a bug of the caller.
+ */
+#include "base/status.h"
+#include "device/cpu/simd/elementwise.h"
+#include "device/cpu/simd/kernels.h"
+#include "op/attrs.h"
+
+/* ---- forward ---- */
+
+TM_INLINE void embedding_rows(const tm_call *call, tm_dtype stored, tm_dtype format, int64_t begin, int64_t end)
+{
+    const tm_embedding_attr *attr = call->attr;
+    const int32_t           *tokens = call->in[0].data;
+    const void              *table = call->in[1].data, *positions = call->in[2].data;
+    int64_t                  columns = tm_view_columns(&call->in[1]), vocabulary = tm_view_rows(&call->in[1]);
+    for (int64_t r = begin; r < end; r++) {
+        TM_ASSERT(tokens[r] >= 0 && tokens[r] < vocabulary);
+        int64_t from = tokens[r] * columns, place = positions ? r % attr->seq * columns : 0;
+        for (int64_t j = 0; j < columns; j += TM_LANES) {
+            v16 v = v16_get(table, stored, from + j, columns - j);
+            if (positions) v = v16_add(v, v16_get(positions, stored, place + j, columns - j));
+            v16_put(call->out[0].data, format, r * columns + j, v, columns - j);
+        }
+    }
+}
+TM_PART_2(embedding_rows, in[1], out[0])
+
+static void embedding_run(const tm_call *call)
+{
+    tm_parallel(call, embedding_rows_part, tm_view_elements(&call->in[0]), 1, tm_view_elements(&call->out[0]));
+}
+static const char *embedding_refuse(const tm_call *call)
+{
+    const char *why = call->in[0].dtype == TM_I32 ? NULL : "needs int32 tokens";
+    if (!why) why = tm_refuse_format(&call->in[1]);
+    if (!why) why = tm_refuse_mixed(&call->in[1], &call->in[2]);
+    return why ? why : tm_refuse_format(&call->out[0]);
+}
+
+/* ---- gradient ---- */
+
+/* The chain of the rows of each token, ascending: first[v], then next[r], ended by -1. */
+static int32_t *chain_first(const tm_call *call)
+{
+    return call->workspace;
+}
+static int32_t *chain_next(const tm_call *call)
+{
+    return chain_first(call) + tm_view_rows(&call->out[0]);
+}
+static void build_chain(const tm_call *call)
+{
+    const int32_t *tokens = call->in[1].data;
+    int32_t       *first = chain_first(call), *next = chain_next(call);
+    int64_t        vocabulary = tm_view_rows(&call->out[0]);
+    for (int64_t v = 0; v < vocabulary; v++) first[v] = -1;
+    for (int64_t r = tm_view_elements(&call->in[1]) - 1; r >= 0; r--) {
+        TM_ASSERT(tokens[r] >= 0 && tokens[r] < vocabulary);
+        next[r] = first[tokens[r]];
+        first[tokens[r]] = (int32_t)r;
+    }
+}
+
+/* Columns begin..end-1 of all rows of the table. */
+TM_INLINE void table_columns(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
+{
+    const int32_t *first = chain_first(call), *next = chain_next(call);
+    int64_t        columns = tm_view_columns(&call->out[0]), vocabulary = tm_view_rows(&call->out[0]);
+    bool           accumulate = call->accumulate & 1u;
+    for (int64_t v = 0; v < vocabulary; v++) {
+        if (accumulate && first[v] < 0) continue;
+        for (int64_t j = begin; j < end; j += TM_LANES) {
+            v16 sum = accumulate ? v16_get(call->out[0].data, stored, v * columns + j, end - j) : v16_zero();
+            for (int64_t r = first[v]; r >= 0; r = next[r])
+                sum = v16_add(sum, v16_get(call->in[0].data, format, r * columns + j, end - j));
+            v16_put(call->out[0].data, stored, v * columns + j, sum, end - j);
+        }
+    }
+}
+TM_PART_2(table_columns, in[0], out[0])
+
+/* Rows begin..end-1 of the table of positions. */
+TM_INLINE void position_rows(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
+{
+    const tm_embedding_attr *attr = call->attr;
+    int64_t                  columns = tm_view_columns(&call->out[1]), rows = tm_view_elements(&call->in[1]);
+    bool                     accumulate = call->accumulate & 2u;
+    for (int64_t p = begin; p < end; p++)
+        for (int64_t j = 0; j < columns; j += TM_LANES) {
+            int64_t n = columns - j;
+            v16     sum = accumulate ? v16_get(call->out[1].data, stored, p * columns + j, n) : v16_zero();
+            for (int64_t r = p < attr->seq ? p : rows; r < rows; r += attr->seq)
+                sum = v16_add(sum, v16_get(call->in[0].data, format, r * columns + j, n));
+            v16_put(call->out[1].data, stored, p * columns + j, sum, n);
+        }
+}
+TM_PART_2(position_rows, in[0], out[1])
+
+static size_t embedding_grad_workspace(const tm_call *call)
+{
+    if (!tm_view_present(&call->out[0])) return 0;
+    return (size_t)(tm_view_rows(&call->out[0]) + tm_view_elements(&call->in[1])) * sizeof(int32_t);
+}
+static void embedding_grad_run(const tm_call *call)
+{
+    int64_t columns = tm_view_columns(&call->in[0]);
+    if (tm_view_present(&call->out[0])) {
+        int64_t elements = tm_view_elements(&call->in[0]);
+        build_chain(call);
+        if (!(call->accumulate & 1u)) elements += tm_view_elements(&call->out[0]);
+        tm_parallel(call, table_columns_part, columns, TM_LANES, elements);
+    }
+    if (tm_view_present(&call->out[1]))
+        tm_parallel(call, position_rows_part, tm_view_rows(&call->out[1]), 1, tm_view_elements(&call->in[0]));
+}
+static const char *embedding_grad_refuse(const tm_call *call)
+{
+    const char *why = call->in[1].dtype == TM_I32 ? NULL : "needs int32 tokens";
+    if (!why) why = tm_refuse_format(&call->in[0]);
+    if (!why) why = tm_refuse_format(&call->out[0]);
+    if (!why) why = tm_refuse_format(&call->out[1]);
+    if (!why && tm_view_elements(&call->in[1]) > INT32_MAX) why = "more than 2^31 - 1 rows";
+    return why;
+}
+
+const tm_kernel TM_K(tm_cpu_embedding)[] = {
+    { TM_OP_embedding, "embedding/" TM_ISA_NAME, embedding_refuse, NULL, embedding_run },
+    { TM_OP_embedding_grad, "embedding_grad/" TM_ISA_NAME, embedding_grad_refuse, embedding_grad_workspace,
+      embedding_grad_run },
+    { .run = NULL },
+};

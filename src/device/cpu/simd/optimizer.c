@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/optimizer.c - AdamW (Loshchilov & Hutter 2019, algorithm 2) in PyTorch's order of operations.
+ *
+ *   g = clip g
+ *   p = p - lr wd p
+ *   m = m + (1 - b1) (g - m)
+ *   v = b2 v + (1 - b2) g g
+ *   p = p - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+ *
+ * Scalars of the step are formed in double and rounded once. Every operation rounds once (no fused multiply-add), so that
+ * all instruction sets agree bit for bit. bfloat16 tensors are updated in float32 and rounded to nearest even.
+ */
+#include "device/cpu/simd/elementwise.h"
+#include "device/cpu/simd/kernels.h"
+#include "op/attrs.h"
+
+#include <math.h>
+
+typedef struct {
+    v16 clip, decay, blend1, beta2, blend2, step, root, eps;
+} adamw_scalars;
+
+TM_INLINE adamw_scalars adamw_prepare(const tm_call *call)
+{
+    const tm_adamw_attr *attr = call->attr;
+    const double        *scalars = call->in[4].data, *clip = call->in[5].data;
+    double               rate = scalars[TM_SCALAR_LEARNING_RATE];
+    return (adamw_scalars){
+        .clip = v16_set1((float)clip[1]),
+        .decay = v16_set1((float)(rate * attr->weight_decay)),
+        .blend1 = v16_set1((float)(1. - attr->beta1)),
+        .beta2 = v16_set1((float)attr->beta2),
+        .blend2 = v16_set1((float)(1. - attr->beta2)),
+        .step = v16_set1((float)(rate / scalars[TM_SCALAR_CORRECTION1])),
+        .root = v16_set1((float)sqrt(scalars[TM_SCALAR_CORRECTION2])),
+        .eps = v16_set1((float)attr->eps),
+    };
+}
+
+TM_INLINE void adamw_lanes(const tm_call *call, tm_dtype format, const adamw_scalars *s, int64_t i, int64_t n)
+{
+    v16 p = v16_get(call->in[0].data, format, i, n), g = v16_get(call->in[1].data, format, i, n);
+    v16 m = v16_get(call->in[2].data, format, i, n), v = v16_get(call->in[3].data, format, i, n);
+    g = v16_mul(g, s->clip);
+    p = v16_sub(p, v16_mul(s->decay, p));
+    m = v16_add(m, v16_mul(s->blend1, v16_sub(g, m)));
+    v = v16_add(v16_mul(s->beta2, v), v16_mul(v16_mul(s->blend2, g), g));
+    v16 denominator = v16_add(v16_div(v16_sqrt(v), s->root), s->eps);
+    p = v16_sub(p, v16_div(v16_mul(s->step, m), denominator));
+    v16_put(call->out[0].data, format, i, p, n);
+    v16_put(call->out[1].data, format, i, m, n);
+    v16_put(call->out[2].data, format, i, v, n);
+}
+
+TM_INLINE void adamw(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    adamw_scalars scalars = adamw_prepare(call);
+    int64_t       i = begin;
+    for (; i + TM_LANES <= end; i += TM_LANES) adamw_lanes(call, format, &scalars, i, TM_LANES);
+    if (i < end) adamw_lanes(call, format, &scalars, i, end - i);
+}
+TM_PART(adamw, in[0])
+
+static void adamw_run(const tm_call *call)
+{
+    int64_t n = tm_view_elements(&call->in[0]);
+    tm_parallel(call, adamw_part, n, TM_ELEMENT_GRAIN, n);
+}
+static const char *adamw_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    for (int k = 1; k < 4 && !why; k++) why = tm_refuse_mixed(&call->in[0], &call->in[k]);
+    for (int k = 0; k < 3 && !why; k++) why = tm_refuse_mixed(&call->in[0], &call->out[k]);
+    for (int k = 4; k < 6 && !why; k++) why = tm_refuse_scalar(&call->in[k]);
+    return why;
+}
+
+const tm_kernel TM_K(tm_cpu_optimizer)[] = {
+    { TM_OP_adamw, "adamw/" TM_ISA_NAME, adamw_refuse, NULL, adamw_run },
+    { .run = NULL },
+};

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/pointwise.c - gelu, swiglu, their gradients, add, cast, rope and its gradient.
+ *
+ * With the sigmoid s(u) = 1 / (1 + e), e = exp(-u), and 1 - s = e s (no cancellation):
+ *   gelu(x) = x s(2 q),  q = sqrt(2 / pi) (x + 0.044715 x^3)           (Hendrycks & Gimpel 2016; 1 + tanh q = 2 s(2 q))
+ *   gelu'   = s (1 + 2 x q' (1 - s)),  q' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2)
+ *   swiglu  = a s(a) u;  da = dy u s (1 + a (1 - s)),  du = dy a s     (Shazeer 2020)
+ *   rope    : (y_a, y_b) = (x_a cos - x_b sin, x_b cos + x_a sin) of each pair; the gradient turns the other way
+ *             (Su et al. 2021)
+ * Each element is read before it is written, so an output may lie on its input.
+ */
+#include "device/cpu/simd/elementwise.h"
+#include "device/cpu/simd/kernels.h"
+#include "op/attrs.h"
+
+/* ---- flat ops: any shape ---- */
+
+#define ROOT_2_PI 0.79788456080286536f
+#define CUBIC 0.044715f
+
+/* exp(-2 q(x)) */
+TM_INLINE v16 gelu_exp(v16 x)
+{
+    v16 inner = v16_fma(v16_mul(v16_set1(CUBIC), x), x, v16_set1(1.f));
+    return v16_exp(v16_mul(v16_mul(v16_set1(-2.f * ROOT_2_PI), x), inner));
+}
+
+TM_INLINE void gelu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        v16 x = v16_get(call->in[0].data, format, i, end - i);
+        v16 y = v16_div(x, v16_add(v16_set1(1.f), gelu_exp(x)));
+        v16_put(call->out[0].data, format, i, y, end - i);
+    }
+}
+TM_PART(gelu, in[0])
+
+TM_INLINE void gelu_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const v16 one = v16_set1(1.f);
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        v16 dy = v16_get(call->in[0].data, format, i, end - i), x = v16_get(call->in[1].data, format, i, end - i);
+        x = v16_max(v16_set1(-10.f), v16_min(v16_set1(10.f), x)); /* beyond, the slope is 0 or 1 to the last bit */
+        v16 e = gelu_exp(x), s = v16_div(one, v16_add(one, e));
+        v16 slope = v16_fma(v16_mul(v16_set1(6.f * ROOT_2_PI * CUBIC), x), x, v16_set1(2.f * ROOT_2_PI));
+        v16 d = v16_mul(s, v16_fma(v16_mul(x, slope), v16_mul(e, s), one));
+        v16_put(call->out[0].data, format, i, v16_mul(dy, d), end - i);
+    }
+}
+TM_PART(gelu_grad, in[0])
+
+TM_INLINE void add(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        v16 a = v16_get(call->in[0].data, format, i, end - i), b = v16_get(call->in[1].data, format, i, end - i);
+        v16_put(call->out[0].data, format, i, v16_add(a, b), end - i);
+    }
+}
+TM_PART(add, in[0])
+
+TM_INLINE void cast(const tm_call *call, tm_dtype from, tm_dtype to, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i += TM_LANES)
+        v16_put(call->out[0].data, to, i, v16_get(call->in[0].data, from, i, end - i), end - i);
+}
+TM_PART_2(cast, in[0], out[0])
+
+#define FLAT_RUN(name)                                                                                                 \
+    static void name##_run(const tm_call *call)                                                                        \
+    {                                                                                                                  \
+        int64_t n = tm_view_elements(&call->in[0]);                                                                    \
+        tm_parallel(call, name##_part, n, TM_ELEMENT_GRAIN, n);                                                        \
+    }
+FLAT_RUN(gelu)
+FLAT_RUN(gelu_grad)
+FLAT_RUN(add)
+FLAT_RUN(cast)
+
+static const char *unary_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    return why ? why : tm_refuse_mixed(&call->in[0], &call->out[0]);
+}
+static const char *binary_refuse(const tm_call *call)
+{
+    const char *why = unary_refuse(call);
+    return why ? why : tm_refuse_mixed(&call->in[0], &call->in[1]);
+}
+static const char *cast_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    return why ? why : tm_refuse_format(&call->out[0]);
+}
+
+/* ---- swiglu: rows of gate and up ---- */
+
+TM_INLINE v16 swiglu_exp(v16 a)
+{
+    return v16_exp(v16_sub(v16_zero(), a));
+}
+
+TM_INLINE void swiglu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    int64_t width = tm_view_columns(&call->out[0]);
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t j = 0; j < width; j += TM_LANES) {
+            int64_t n = width - j, at = 2 * r * width + j;
+            v16     a = v16_get(call->in[0].data, format, at, n), up = v16_get(call->in[0].data, format, at + width, n);
+            v16     gate = v16_div(a, v16_add(v16_set1(1.f), swiglu_exp(a)));
+            v16_put(call->out[0].data, format, r * width + j, v16_mul(gate, up), n);
+        }
+}
+TM_PART(swiglu, in[0])
+
+TM_INLINE void swiglu_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const v16 one = v16_set1(1.f);
+    int64_t   width = tm_view_columns(&call->in[0]);
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t j = 0; j < width; j += TM_LANES) {
+            int64_t n = width - j, at = 2 * r * width + j;
+            v16     dy = v16_get(call->in[0].data, format, r * width + j, n);
+            v16     a = v16_get(call->in[1].data, format, at, n), up = v16_get(call->in[1].data, format, at + width, n);
+            v16     e = swiglu_exp(a), s = v16_div(one, v16_add(one, e));
+            v16     slope = v16_mul(s, v16_fma(a, v16_mul(e, s), one));
+            v16_put(call->out[0].data, format, at, v16_mul(v16_mul(dy, up), slope), n);
+            v16_put(call->out[0].data, format, at + width, v16_mul(dy, v16_mul(a, s)), n);
+        }
+}
+TM_PART(swiglu_grad, in[0])
+
+static void swiglu_run(const tm_call *call)
+{
+    tm_parallel(call, swiglu_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
+}
+static void swiglu_grad_run(const tm_call *call)
+{
+    tm_parallel(call, swiglu_grad_part, tm_view_rows(&call->in[0]), 1, tm_view_elements(&call->in[0]));
+}
+
+/* ---- rope ---- */
+
+enum { WIDEST_HEAD = 512 }; /* Limit: a row of the table is spread on the stack for interleaved pairs */
+
+/* Lanes 0 and 1 exchanged, 2 and 3, ... */
+TM_INLINE v16 swap_pairs(v16 x)
+{
+#if defined(__AVX512F__)
+    return _mm512_permute_ps(x, 0xb1);
+#elif defined(__AVX2__)
+    return (v16){ _mm256_permute_ps(x.lo, 0xb1), _mm256_permute_ps(x.hi, 0xb1) };
+#else
+    v16 r;
+    for (int i = 0; i < TM_LANES; i++) r.f[i] = x.f[i ^ 1];
+    return r;
+#endif
+}
+
+/* Heads of one row, pairs (i, i + D/2); sign is -1 for the gradient. */
+TM_INLINE void rope_half(const void *x, void *y, tm_dtype format, int64_t at, int64_t heads, int64_t dim,
+                         const float *table, float sign)
+{
+    int64_t half = dim / 2;
+    for (int64_t h = 0; h < heads; h++, at += dim)
+        for (int64_t j = 0; j < half; j += TM_LANES) {
+            int64_t n = half - j;
+            v16     c = v16_get(table, TM_F32, j, n), s = v16_mul(v16_set1(sign), v16_get(table, TM_F32, half + j, n));
+            v16     a = v16_get(x, format, at + j, n), b = v16_get(x, format, at + half + j, n);
+            v16_put(y, format, at + j, v16_sub(v16_mul(a, c), v16_mul(b, s)), n);
+            v16_put(y, format, at + half + j, v16_add(v16_mul(b, c), v16_mul(a, s)), n);
+        }
+}
+
+/* Heads of one row, pairs (2i, 2i + 1). */
+TM_INLINE void rope_interleaved(const void *x, void *y, tm_dtype format, int64_t at, int64_t heads, int64_t dim,
+                                const float *table, float sign)
+{
+    float c[WIDEST_HEAD], s[WIDEST_HEAD];
+    for (int64_t i = 0; i < dim / 2; i++) {
+        c[2 * i] = c[2 * i + 1] = table[i];
+        s[2 * i + 1] = sign * table[dim / 2 + i];
+        s[2 * i] = -s[2 * i + 1];
+    }
+    for (int64_t h = 0; h < heads; h++, at += dim)
+        for (int64_t j = 0; j < dim; j += TM_LANES) {
+            v16 v = v16_get(x, format, at + j, dim - j);
+            v16 turned = v16_mul(swap_pairs(v), v16_get(s, TM_F32, j, dim - j));
+            v16_put(y, format, at + j, v16_add(v16_mul(v, v16_get(c, TM_F32, j, dim - j)), turned), dim - j);
+        }
+}
+
+TM_INLINE void rope_rows(const tm_call *call, tm_dtype format, float sign, int64_t begin, int64_t end)
+{
+    const tm_rope_attr *attr = call->attr;
+    const char         *x = call->in[0].data;
+    char               *y = call->out[0].data;
+    int64_t width = tm_view_columns(&call->in[0]), turned = attr->heads * attr->head_dim;
+    size_t  bytes = tm_dtype_bytes(format);
+    for (int64_t r = begin; r < end; r++) {
+        const float *table = (const float *)call->in[1].data + r % attr->seq * attr->head_dim;
+        int64_t      at = r * width;
+        if (attr->layout == TM_ROPE_HALF)
+            rope_half(x, y, format, at, attr->heads, attr->head_dim, table, sign);
+        else
+            rope_interleaved(x, y, format, at, attr->heads, attr->head_dim, table, sign);
+        if (x != y && turned < width)
+            memcpy(y + (size_t)(at + turned) * bytes, x + (size_t)(at + turned) * bytes, (size_t)(width - turned) * bytes);
+    }
+}
+TM_INLINE void rope(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    rope_rows(call, format, 1.f, begin, end);
+}
+TM_PART(rope, in[0])
+TM_INLINE void rope_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    rope_rows(call, format, -1.f, begin, end);
+}
+TM_PART(rope_grad, in[0])
+
+static void rope_run(const tm_call *call)
+{
+    tm_parallel(call, rope_part, tm_view_rows(&call->in[0]), 1, tm_view_elements(&call->in[0]));
+}
+static void rope_grad_run(const tm_call *call)
+{
+    tm_parallel(call, rope_grad_part, tm_view_rows(&call->in[0]), 1, tm_view_elements(&call->in[0]));
+}
+
+static const char *rope_refuse(const tm_call *call)
+{
+    const tm_rope_attr *attr = call->attr;
+    const char         *why = unary_refuse(call);
+    if (!why) why = tm_refuse_wide(&call->in[1]);
+    if (!why && attr->head_dim > WIDEST_HEAD) why = "heads are wider than 512";
+    return why;
+}
+
+const tm_kernel TM_K(tm_cpu_pointwise)[] = {
+    { TM_OP_gelu, "gelu/" TM_ISA_NAME, unary_refuse, NULL, gelu_run },
+    { TM_OP_gelu_grad, "gelu_grad/" TM_ISA_NAME, binary_refuse, NULL, gelu_grad_run },
+    { TM_OP_swiglu, "swiglu/" TM_ISA_NAME, unary_refuse, NULL, swiglu_run },
+    { TM_OP_swiglu_grad, "swiglu_grad/" TM_ISA_NAME, binary_refuse, NULL, swiglu_grad_run },
+    { TM_OP_add, "add/" TM_ISA_NAME, binary_refuse, NULL, add_run },
+    { TM_OP_cast, "cast/" TM_ISA_NAME, cast_refuse, NULL, cast_run },
+    { TM_OP_rope, "rope/" TM_ISA_NAME, rope_refuse, NULL, rope_run },
+    { TM_OP_rope_grad, "rope_grad/" TM_ISA_NAME, rope_refuse, NULL, rope_grad_run },
+    { .run = NULL },
+};

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/reduce.c - bias_grad, square_sum and clip.
+ *
+ *   bias_grad : db_m = sum_n dy_nm, in blocks of 64 rows
+ *   square_sum: sum of x^2 in double. A square of a float32 is exact in double, so that all instruction sets agree bit for
+ *               bit. Blocks of 16384 elements, block sums added in ascending order.
+ *   clip      : norm = sqrt(sum), coefficient = min(1, max_norm / (norm + 1e-6)), 1 without clipping
+ */
+#include "device/cpu/simd/elementwise.h"
+#include "device/cpu/simd/kernels.h"
+#include "op/attrs.h"
+
+#include <math.h>
+
+/* ---- bias_grad ---- */
+
+/* One block of rows; the rows are added one by one, four per pass to spare the partial sums. */
+TM_INLINE void sum_rows(const void *dy, tm_dtype format, int64_t begin, int64_t end, int64_t columns, float *sums)
+{
+    for (int64_t i = begin; i < end; i += 4)
+        for (int64_t j = 0; j < columns; j += TM_LANES) {
+            int64_t n = columns - j;
+            v16     sum = v16_get(dy, format, i * columns + j, n);
+            if (i > begin) sum = v16_add(v16_get(sums, TM_F32, j, n), sum);
+            for (int64_t k = i + 1; k < i + 4 && k < end; k++)
+                sum = v16_add(sum, v16_get(dy, format, k * columns + j, n));
+            v16_put(sums, TM_F32, j, sum, n);
+        }
+}
+TM_INLINE void bias_grad_rows(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    int64_t columns = tm_view_columns(&call->in[0]);
+    for (int64_t i = begin; i < end; i += TM_ROW_BLOCK) {
+        int64_t last = i + TM_ROW_BLOCK < end ? i + TM_ROW_BLOCK : end;
+        sum_rows(call->in[0].data, format, i, last, columns, (float *)call->workspace + i / TM_ROW_BLOCK * columns);
+    }
+}
+TM_PART(bias_grad_rows, in[0])
+
+static void bias_grad_columns(const tm_call *call, int64_t begin, int64_t end)
+{
+    tm_add_blocks(&call->out[0], call->accumulate & 1u, call->workspace, tm_row_blocks(tm_view_rows(&call->in[0])),
+                  tm_view_columns(&call->in[0]), begin, end);
+}
+static int64_t bias_grad_partials(const tm_call *call)
+{
+    return tm_row_blocks(tm_view_rows(&call->in[0])) * tm_view_columns(&call->in[0]);
+}
+static size_t bias_grad_workspace(const tm_call *call)
+{
+    return (size_t)bias_grad_partials(call) * sizeof(float);
+}
+static void bias_grad_run(const tm_call *call)
+{
+    tm_parallel(call, bias_grad_rows_part, tm_view_rows(&call->in[0]), TM_ROW_BLOCK, tm_view_elements(&call->in[0]));
+    tm_parallel(call, bias_grad_columns, tm_view_columns(&call->in[0]), TM_LANES, bias_grad_partials(call));
+}
+static const char *bias_grad_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    return why ? why : tm_refuse_format(&call->out[0]);
+}
+
+/* ---- square_sum ---- */
+
+enum { SQUARE_BLOCK = 16384 };
+typedef float  eight_floats __attribute__((vector_size(32)));
+typedef double eight_doubles __attribute__((vector_size(64)));
+
+/* 32 lanes, ascending, fixed tree. */
+TM_INLINE double square_block(const void *x, tm_dtype format, int64_t begin, int64_t end)
+{
+    eight_doubles sums[4] = { { 0 } };
+    for (int64_t i = begin; i < end; i += 2 * TM_LANES) {
+        v16          v[2] = { v16_get(x, format, i, end - i), v16_zero() };
+        eight_floats f[4];
+        if (end - i > TM_LANES) v[1] = v16_get(x, format, i + TM_LANES, end - i - TM_LANES);
+        memcpy(f, v, sizeof f);
+        for (int k = 0; k < 4; k++) {
+            eight_doubles d = __builtin_convertvector(f[k], eight_doubles);
+            sums[k] += d * d;
+        }
+    }
+    sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    double lane[8];
+    memcpy(lane, &sums[0], sizeof lane);
+    for (int half = 4; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) lane[k] += lane[k + half];
+    return lane[0];
+}
+TM_INLINE void square_blocks(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    double *sums = call->workspace;
+    for (int64_t i = begin; i < end; i += SQUARE_BLOCK) {
+        int64_t last = i + SQUARE_BLOCK < end ? i + SQUARE_BLOCK : end;
+        sums[i / SQUARE_BLOCK] = square_block(call->in[0].data, format, i, last);
+    }
+}
+TM_PART(square_blocks, in[0])
+
+static int64_t square_block_count(const tm_call *call)
+{
+    return (tm_view_elements(&call->in[0]) + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
+}
+static size_t square_sum_workspace(const tm_call *call)
+{
+    return (size_t)square_block_count(call) * sizeof(double);
+}
+static void square_sum_run(const tm_call *call)
+{
+    const double *sums = call->workspace;
+    double       *out = call->out[0].data, sum = call->accumulate & 1u ? *out : 0.;
+    int64_t       n = tm_view_elements(&call->in[0]), blocks = square_block_count(call);
+    tm_parallel(call, square_blocks_part, n, SQUARE_BLOCK, n);
+    for (int64_t k = 0; k < blocks; k++) sum += sums[k];
+    *out = sum;
+}
+static const char *square_sum_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    return why ? why : tm_refuse_scalar(&call->out[0]);
+}
+
+/* ---- clip ---- */
+
+static void clip_run(const tm_call *call)
+{
+    const double *sum = call->in[0].data, *scalars = call->in[1].data;
+    double       *result = call->out[0].data, norm = sqrt(*sum), most = scalars[TM_SCALAR_MAX_NORM];
+    double        coefficient = most > 0. ? most / (norm + 1e-6) : 1.;
+    result[0] = norm;
+    result[1] = coefficient > 1. ? 1. : coefficient; /* NaN stays: a broken gradient must show */
+}
+static const char *clip_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_scalar(&call->in[0]);
+    if (!why) why = tm_refuse_scalar(&call->in[1]);
+    return why ? why : tm_refuse_scalar(&call->out[0]);
+}
+
+const tm_kernel TM_K(tm_cpu_reduce)[] = {
+    { TM_OP_bias_grad, "bias_grad/" TM_ISA_NAME, bias_grad_refuse, bias_grad_workspace, bias_grad_run },
+    { TM_OP_square_sum, "square_sum/" TM_ISA_NAME, square_sum_refuse, square_sum_workspace, square_sum_run },
+    { TM_OP_clip, "clip/" TM_ISA_NAME, clip_refuse, NULL, clip_run },
+    { .run = NULL },
+};
