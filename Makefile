@@ -64,6 +64,9 @@ $(BUILD)/%.o: %.c
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libtrainmark.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 setup:
 
 .PHONY: all setup

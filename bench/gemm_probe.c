@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench/gemm_probe.c - the rate of the own matrix product beside oneDNN's, call by call in turn, and beside a loop of
+ * multiply-adds that touches no memory (the probe: what the cores give at this moment).
+ *
+ *   gemm_probe [--isa base|avx2|avx512] [--threads n] [--seconds s] [MxNxK[:nt|nn|tn] ...]
+ *
+ * Layouts: nt (forward), nn (gradient of the input), tn (gradient of the weight, accumulating). Medians in GFLOP/s.
+ */
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "device/cpu/gemm.h"
+
+#include <dlfcn.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+typedef int dnnl_sgemm_fn(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                          const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+typedef struct {
+    const char *isa;
+    void (*run)(const tm_gemm *gemm);
+    size_t (*workspace)(const tm_gemm *gemm);
+} engine;
+static const engine engines[] = {
+#ifdef __x86_64__
+    { "avx512", tm_gemm_run_avx512, tm_gemm_workspace_avx512 },
+    { "avx2", tm_gemm_run_avx2, tm_gemm_workspace_avx2 },
+#endif
+    { "base", tm_gemm_run_base, tm_gemm_workspace_base },
+};
+enum { ENGINES = sizeof engines / sizeof *engines, MAX_SAMPLES = 200 };
+
+static const engine *engine_named(const char *isa)
+{
+    for (int i = 0; i < ENGINES; i++) {
+#ifdef __x86_64__
+        if (!strcmp(engines[i].isa, "avx512") && !__builtin_cpu_supports("avx512dq")) continue;
+        if (!strcmp(engines[i].isa, "avx2") && !__builtin_cpu_supports("fma")) continue;
+#endif
+        if (!isa || !strcmp(isa, engines[i].isa)) return &engines[i];
+    }
+    fprintf(stderr, "gemm_probe: this CPU does not run '%s'\n", isa);
+    exit(2);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 24")
+#endif
+#ifdef __x86_64__
+__attribute__((target("avx512f"))) static float fma_512(int64_t rounds)
+{
+    __m512 r[24], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
+    UNROLL for (int i = 0; i < 24; i++) r[i] = _mm512_set1_ps((float)i);
+    for (int64_t k = 0; k < rounds; k++)
+        UNROLL for (int i = 0; i < 24; i++) r[i] = _mm512_fmadd_ps(r[i], x, y);
+    UNROLL for (int i = 1; i < 24; i++) r[0] = _mm512_add_ps(r[0], r[i]);
+    return _mm512_cvtss_f32(r[0]);
+}
+__attribute__((target("avx2,fma"))) static float fma_256(int64_t rounds)
+{
+    __m256 r[12], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
+    UNROLL for (int i = 0; i < 12; i++) r[i] = _mm256_set1_ps((float)i);
+    for (int64_t k = 0; k < rounds; k++)
+        UNROLL for (int i = 0; i < 12; i++) r[i] = _mm256_fmadd_ps(r[i], x, y);
+    UNROLL for (int i = 1; i < 12; i++) r[0] = _mm256_add_ps(r[0], r[i]);
+    return _mm256_cvtss_f32(r[0]);
+}
+/* GFLOP/s of multiply-adds in registers; 0 without such instructions. */
+static double probe(int threads)
+{
+    enum { ROUNDS = 400000 };
+    bool    wide = __builtin_cpu_supports("avx512f");
+    float   sink = 0;
+    if (!wide && !__builtin_cpu_supports("fma")) return 0;
+    int64_t start = tm_now_ns();
+#pragma omp parallel num_threads(threads)
+    {
+        float one = wide ? fma_512(ROUNDS) : fma_256(ROUNDS);
+#pragma omp critical
+        sink += one;
+    }
+    double flops = 2. * ROUNDS * (wide ? 24 * 16 : 12 * 8) * threads;
+    return sink != 0 ? flops / (double)(tm_now_ns() - start) : 0;
+}
+#else
+static double probe(int threads)
+{
+    (void)threads;
+    return 0;
+}
+#endif
+
+typedef struct {
+    int64_t m, n, k;
+    char    layout[3];
+} shape;
+
+static float *matrix(int64_t elements, uint64_t stream)
+{
+    float *p = tm_alloc((size_t)elements * sizeof *p);
+    for (int64_t i = 0; i < elements; i++) p[i] = (float)tm_random_uniform(1, stream, (uint64_t)i % 65536) - 0.5f;
+    return p;
+}
+
+static void measure(const engine *own, dnnl_sgemm_fn *dnnl, shape s, int threads, double seconds)
+{
+    bool    ta = s.layout[0] == 't', tb = s.layout[1] == 't';
+    float  *a = matrix(s.m * s.k, 1), *b = matrix(s.k * s.n, 2), *c = matrix(s.m * s.n, 3);
+    tm_gemm g = { .m = s.m, .n = s.n, .k = s.k, .a = { a, ta ? s.m : s.k, ta, TM_F32 },
+                  .b = { b, tb ? s.k : s.n, tb, TM_F32 }, .c = c, .ldc = s.n, .c_dtype = TM_F32, .accumulate = ta,
+                  .threads = threads };
+    size_t  bytes = own->workspace(&g);
+    g.workspace = tm_alloc(bytes);
+    double rates[3][MAX_SAMPLES], flops = 2. * (double)s.m * (double)s.n * (double)s.k;
+    int    n = -1; /* the first round warms up */
+    for (int64_t end = tm_now_ns() + (int64_t)(seconds * 1e9); n < 3 || (tm_now_ns() < end && n < MAX_SAMPLES); n++) {
+        int64_t start = tm_now_ns();
+        own->run(&g);
+        double took = (double)(tm_now_ns() - start);
+        if (n >= 0) rates[0][n] = flops / took;
+        start = tm_now_ns();
+        if (dnnl)
+            dnnl(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1, a, g.a.ld, b, g.b.ld, ta ? 1 : 0, c, s.n);
+        took = (double)(tm_now_ns() - start);
+        if (n >= 0) rates[1][n] = dnnl ? flops / took : 0, rates[2][n] = n < 20 ? probe(threads) : rates[2][n % 20];
+    }
+    double mine = median(rates[0], n), theirs = median(rates[1], n), peak = median(rates[2], n);
+    printf("%6lld x %6lld x %6lld %s  own %6.1f", (long long)s.m, (long long)s.n, (long long)s.k, s.layout, mine);
+    if (dnnl) printf("  dnnl %6.1f  ratio %.3f", theirs, mine / theirs);
+    printf("  probe %6.1f  share %.2f  %9.1f us  workspace %.1f MiB  n %d\n", peak, peak > 0 ? mine / peak : 0,
+           flops / mine / 1e3, (double)bytes / 1048576, n);
+    free(a), free(b), free(c), free(g.workspace);
+}
+
+static bool parse_shape(const char *text, shape *out)
+{
+    long long m, n, k;
+    char      layout[3] = "nt";
+    int       found = sscanf(text, "%lldx%lldx%lld:%2s", &m, &n, &k, layout);
+    if (found < 3 || m < 1 || n < 1 || k < 1 || !strchr("nt", layout[0]) || !strchr("nt", layout[1])) return false;
+    *out = (shape){ m, n, k, { layout[0], layout[1], 0 } };
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const defaults[] = {
+        "2048x2048x2048:nn", "2048x4096x1024:nt", "2048x1024x4096:nn", "4096x1024x2048:tn", "512x50304x1024:nt",
+        "512x1024x50304:nn", "50304x1024x512:tn", "2048x768x256:nt",   "2048x64x256:nt",    "64x256x2048:tn",
+    };
+    const char *isa = NULL;
+    int         threads = omp_get_max_threads(), shapes = 0;
+    double      seconds = 1;
+    shape       list[64];
+#ifdef __x86_64__
+    _mm_setcsr(_mm_getcsr() | 0x8040); /* flush denormals, as the trainer does */
+#endif
+    UNROLL for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--isa") && i + 1 < argc)
+            isa = argv[++i];
+        else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
+            threads = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
+            seconds = atof(argv[++i]);
+        else if (shapes >= 64 || !parse_shape(argv[i], &list[shapes++])) {
+            fprintf(stderr, "gemm_probe: '%s' is not a shape like 2048x768x256:nt or a known option\n", argv[i]);
+            return 2;
+        }
+    }
+    if (shapes == 0)
+        for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) shapes += parse_shape(defaults[i], &list[shapes]);
+    if (threads < 1) threads = 1;
+    omp_set_num_threads(threads);
+    const engine *own = engine_named(isa);
+    void         *library = dlopen("libdnnl.so.3", RTLD_NOW | RTLD_LOCAL);
+    if (!library) library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
+    dnnl_sgemm_fn *dnnl = NULL;
+    if (library) *(void **)&dnnl = dlsym(library, "dnnl_sgemm");
+    printf("isa %s, %d threads, oneDNN %s\n", own->isa, threads, dnnl ? "found" : "not found");
+    for (int i = 0; i < shapes; i++) measure(own, dnnl, list[i], threads, seconds);
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/gemm.h - the matrix product of the CPU device: C = op(A) op(B) [+ C] [+ bias] [+ residual].
+ *
+ * The order of summation is fixed and depends on K alone: k ascends inside blocks of TM_GEMM_BLOCK with one fused
+ * multiply-add per term (the base build multiplies and adds), block sums are added to C in ascending order. So the bits
+ * do not depend on threads, tiles, or on how M and N are split; K may be split at multiples of TM_GEMM_BLOCK with
+ * `accumulate` when C is float32. avx2 and avx512 agree bit for bit with a scalar fmaf loop.
+ * bfloat16 operands are widened while they are packed. A bfloat16 C is summed in float32 and rounded once.
+ */
+#ifndef TM_DEVICE_CPU_GEMM_H
+#define TM_DEVICE_CPU_GEMM_H
+
+#include "graph/tensor.h"
+
+enum { TM_GEMM_BLOCK = 512 };
+
+typedef struct {
+    const void *data;
+    int64_t     ld;         /* elements from one stored row to the next, at least the row's width */
+    bool        transposed; /* stored the other way round: A as (K, M), B as (N, K) */
+    tm_dtype    dtype;      /* TM_F32 or TM_BF16 */
+} tm_gemm_matrix;
+
+typedef struct {
+    int64_t        m, n, k; /* op(A) (M, K), op(B) (K, N), C (M, N) */
+    tm_gemm_matrix a, b;
+    void          *c; /* must not overlap any input; read only when `accumulate` */
+    int64_t        ldc;
+    tm_dtype       c_dtype; /* TM_F32 or TM_BF16 */
+    bool           accumulate;
+    /* Added to the finished float32 sum in this order, before the one rounding to c_dtype. NULL: none. */
+    const void    *bias; /* (N) */
+    tm_dtype       bias_dtype;
+    const void    *residual; /* (M, N) */
+    int64_t        ld_residual;
+    tm_dtype       residual_dtype;
+    int            threads;
+    void          *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */
+} tm_gemm;
+
+/* Bytes of scratch; sees m, n, k, c_dtype and threads only. At most TM_GEMM_WORKSPACE_MAX, whatever the shape. */
+enum { TM_GEMM_WORKSPACE_MAX = 24 << 20 };
+size_t tm_gemm_workspace_base(const tm_gemm *gemm);
+size_t tm_gemm_workspace_avx2(const tm_gemm *gemm);
+size_t tm_gemm_workspace_avx512(const tm_gemm *gemm);
+
+/* One OpenMP region of gemm->threads threads (one thread for a very small product); allocates nothing. M or N == 0 does
+ * nothing, K == 0 gives an empty sum. */
+void tm_gemm_run_base(const tm_gemm *gemm);
+void tm_gemm_run_avx2(const tm_gemm *gemm);
+void tm_gemm_run_avx512(const tm_gemm *gemm);
+
+#endif

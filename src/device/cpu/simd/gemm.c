@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/gemm.c - the matrix product of device/cpu/gemm.h: how it is cut up, and who computes what.
+ *
+ * C is cut into blocks of `mc` x `nc` panels and K into stages of `depth` (a multiple of TM_GEMM_BLOCK, or all of K). A
+ * step packs what it needs of A and B, unless the step before left it there, and computes one block of C for one stage;
+ * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block sums in
+ * ascending order, whoever adds them.
+ * A bfloat16 C is summed in a float32 strip, one block of C large; then the stages are the innermost loop.
+ */
+#include "device/cpu/gemm.h"
+
+#include "base/status.h"
+#include "device/cpu/simd/gemm_pack.h"
+
+enum {
+    PACK_FLOATS = 5 << 20,       /* most floats of packed operands: 20 MiB */
+    STRIP_PACK_FLOATS = 3 << 20, /* the same beside a strip */
+    STRIP_FLOATS = 5 << 19,      /* 10 MiB */
+    STRIP_SIDE = 1536,
+    TILE_ROWS = 224,    /* tile of one task: its part of A and B for one block, 458 KB + 512 KB, stays near the core */
+    TILE_COLUMNS = 256,
+    PACK_GROUP = 4,     /* panels packed by one task */
+    SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
+};
+
+typedef struct {
+    int64_t depth, stages;
+    int64_t panels_m, panels_n; /* of all of A and B */
+    int64_t mc, nc;             /* panels of a block */
+    int64_t blocks_m, blocks_n;
+    bool    a_outer; /* blocks of A change least often, otherwise those of B */
+    bool    strip;
+    int64_t a_floats, b_floats, strip_floats;
+} plan;
+
+/* One step: a block of C, a stage of K. */
+typedef struct {
+    const tm_gemm *gemm;
+    float         *a, *b; /* packed: [block of K][panel][k][MR or NR] */
+    float         *sums;  /* float32 sums of the block: C itself, or the strip */
+    int64_t        ld_sums;
+    int64_t        row, column, m, n; /* the block of C, in elements */
+    int64_t        panels_m, panels_n;
+    int64_t        k0, k;
+    bool           add, last; /* sums hold something already; this stage completes them */
+    int64_t        tile_m, tile_n; /* panels */
+} step;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Bytes moved beside the products themselves, roughly: packing (read, write-allocate, write), sums of C between stages,
+ * and two barriers per step at the price of 100 KB. */
+static double plan_cost(const plan *p, const tm_gemm *g)
+{
+    bool   whole = p->stages == 1;
+    double repeat_outer = p->strip && !whole ? (double)(p->a_outer ? p->blocks_n : p->blocks_m) : 1;
+    double repeat_inner = (double)(p->a_outer ? p->blocks_m : p->blocks_n);
+    if (whole && (p->a_outer ? p->blocks_n : p->blocks_m) == 1) repeat_inner = 1;
+    double m = (double)g->m, n = (double)g->n, k = (double)g->k;
+    double packed = p->a_outer ? m * repeat_outer + n * repeat_inner : n * repeat_outer + m * repeat_inner;
+    double steps = (double)p->blocks_m * (double)p->blocks_n * (double)p->stages;
+    return 12 * k * packed + 8 * m * n * (double)p->stages + 1e5 * steps;
+}
+
+static plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
+{
+    plan p = { .depth = depth, .a_outer = a_outer, .strip = g->c_dtype == TM_BF16 };
+    p.stages = most(1, ceil_div(g->k, depth));
+    p.panels_m = ceil_div(g->m, MR);
+    p.panels_n = ceil_div(g->n, NR);
+    int64_t rows = (p.strip ? STRIP_PACK_FLOATS : PACK_FLOATS) / depth;
+    int64_t keep = a_outer ? p.panels_m * MR : p.panels_n * NR, stream = a_outer ? p.panels_n * NR : p.panels_m * MR;
+    stream = least(stream, most(rows / 4, rows - keep));
+    keep = least(keep, rows - stream);
+    if (p.strip) {
+        keep = least(keep, most(STRIP_SIDE, STRIP_FLOATS / stream));
+        stream = least(stream, STRIP_FLOATS / keep);
+    }
+    p.mc = most(1, (a_outer ? keep : stream) / MR);
+    p.nc = most(1, (a_outer ? stream : keep) / NR);
+    p.blocks_m = ceil_div(p.panels_m, p.mc);
+    p.blocks_n = ceil_div(p.panels_n, p.nc);
+    p.mc = ceil_div(p.panels_m, p.blocks_m); /* blocks of equal size */
+    p.nc = ceil_div(p.panels_n, p.blocks_n);
+    p.a_floats = ceil_div(p.mc * MR * depth, 16) * 16;
+    p.b_floats = ceil_div(p.nc * NR * depth, 16) * 16;
+    p.strip_floats = p.strip ? p.mc * MR * p.nc * NR : 0;
+    return p;
+}
+
+/* The cheapest of: stages of 1, 2, 4, 8, 16 blocks or all of K; blocks of A or blocks of B changing least often. */
+static plan plan_make(const tm_gemm *g)
+{
+    plan   best = { 0 };
+    double best_cost = 0;
+    for (int64_t blocks = 1; blocks <= 16; blocks *= 2) {
+        int64_t depth = most(1, least(g->k, blocks * TM_GEMM_BLOCK));
+        for (int a_outer = 0; a_outer < 2; a_outer++) {
+            plan   p = plan_with(g, depth, a_outer);
+            double cost = plan_cost(&p, g);
+            if (best.depth == 0 || cost < best_cost) best = p, best_cost = cost;
+        }
+        if (depth >= g->k) break;
+    }
+    return best;
+}
+
+size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
+{
+    if (gemm->m == 0 || gemm->n == 0) return 0;
+    plan   p = plan_make(gemm);
+    size_t bytes = (size_t)(p.a_floats + p.b_floats + p.strip_floats) * sizeof(float) + 64;
+    TM_ASSERT(bytes <= TM_GEMM_WORKSPACE_MAX);
+    return bytes;
+}
+
+/* Tasks of about TILE_ROWS x TILE_COLUMNS, smaller where that leaves a thread without work. */
+static void choose_tiles(step *s, int threads)
+{
+    int64_t m = least(s->panels_m, TILE_ROWS / MR), n = least(s->panels_n, TILE_COLUMNS / NR);
+    int64_t wanted = threads > 1 ? 4 * (int64_t)threads : 1;
+    while (ceil_div(s->panels_m, m) * ceil_div(s->panels_n, n) < wanted && m * n > 1) {
+        if (m > 1 && (m * MR >= n * NR || n == 1))
+            m = ceil_div(m, 2);
+        else
+            n = ceil_div(n, 2);
+    }
+    s->tile_m = ceil_div(s->panels_m, ceil_div(s->panels_m, m));
+    s->tile_n = ceil_div(s->panels_n, ceil_div(s->panels_n, n));
+}
+
+/* Step `t` of the product. The loops from outer to inner: outer blocks, stages, inner blocks; with a strip the stages are
+ * innermost. */
+static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t, int threads)
+{
+    int64_t inner = p->a_outer ? p->blocks_n : p->blocks_m, i, o, stage;
+    if (p->strip) {
+        stage = t % p->stages;
+        i = t / p->stages % inner;
+    } else {
+        i = t % inner;
+        stage = t / inner % p->stages;
+    }
+    o = t / (inner * p->stages);
+    int64_t bm = p->a_outer ? o : i, bn = p->a_outer ? i : o;
+    step    s = { .gemm = g, .a = workspace, .b = workspace + p->a_floats };
+    s.row = bm * p->mc * MR;
+    s.column = bn * p->nc * NR;
+    s.panels_m = least(p->mc, p->panels_m - bm * p->mc);
+    s.panels_n = least(p->nc, p->panels_n - bn * p->nc);
+    s.m = least(s.panels_m * MR, g->m - s.row);
+    s.n = least(s.panels_n * NR, g->n - s.column);
+    s.k0 = stage * p->depth;
+    s.k = least(p->depth, g->k - s.k0);
+    s.sums = p->strip ? s.b + p->b_floats : (float *)g->c + s.row * g->ldc + s.column;
+    s.ld_sums = p->strip ? p->nc * NR : g->ldc;
+    s.add = stage > 0 || (g->accumulate && !p->strip);
+    s.last = stage == p->stages - 1;
+    choose_tiles(&s, threads);
+    return s;
+}
+
+/* Packs the step's blocks of A and of B; shared among the threads of the region. */
+static void pack(const step *s, bool pack_a, bool pack_b, int threads)
+{
+    int64_t blocks = ceil_div(s->k, TM_GEMM_BLOCK), pa = pack_a ? s->panels_m : 0, pb = pack_b ? s->panels_n : 0;
+    int64_t group = blocks * (pa + pb) >= 4 * PACK_GROUP * (int64_t)threads ? PACK_GROUP : 1;
+    int64_t ga = ceil_div(pa, group), gb = ceil_div(pb, group);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t t = 0; t < blocks * (ga + gb); t++) {
+        int64_t block = t / (ga + gb), q = t % (ga + gb), from = block * TM_GEMM_BLOCK;
+        int64_t k = least(TM_GEMM_BLOCK, s->k - from);
+        if (q < ga) {
+            const tm_gemm_matrix *a = &s->gemm->a;
+            int64_t               first = q * group, panels = least(group, pa - first);
+            pack_panels(s->a + (from * pa + first * k) * MR, a->data, a->ld, a->dtype, !a->transposed, MR, panels,
+                        s->row + first * MR, s->row + s->m, s->k0 + from, k);
+        } else {
+            const tm_gemm_matrix *b = &s->gemm->b;
+            int64_t               first = (q - ga) * group, panels = least(group, pb - first);
+            pack_panels(s->b + (from * pb + first * k) * NR, b->data, b->ld, b->dtype, b->transposed, NR, panels,
+                        s->column + first * NR, s->column + s->n, s->k0 + from, k);
+        }
+    }
+}
+
+/* n finished sums of row `row` from column `column` on: old value, bias and residual are added, the result is stored. */
+static void finish_row(const tm_gemm *g, const float *sums, int64_t row, int64_t column, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += TM_LANES) {
+        int64_t left = n - i, at = column + i;
+        v16     x = v16_get(sums, TM_F32, i, left);
+        if (g->accumulate && g->c_dtype == TM_BF16) x = v16_add(x, v16_get(g->c, TM_BF16, row * g->ldc + at, left));
+        if (g->bias) x = v16_add(x, v16_get(g->bias, g->bias_dtype, at, left));
+        if (g->residual) x = v16_add(x, v16_get(g->residual, g->residual_dtype, row * g->ld_residual + at, left));
+        v16_put(g->c, g->c_dtype, row * g->ldc + at, x, left);
+    }
+}
+
+/* The tile of panels [i0, i1) x [j0, j1) of the step's block. */
+static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+{
+    int64_t blocks = most(1, ceil_div(s->k, TM_GEMM_BLOCK));
+    bool    finish = s->last && (s->gemm->c_dtype == TM_BF16 || s->gemm->bias || s->gemm->residual);
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t      from = block * TM_GEMM_BLOCK, k = least(TM_GEMM_BLOCK, s->k - from);
+        const float *a = s->a + from * s->panels_m * MR, *b = s->b + from * s->panels_n * NR;
+        bool         add = s->add || block > 0;
+        for (int64_t i = i0; i < i1; i++) {
+            int64_t m = least(MR, s->m - i * MR);
+            for (int64_t j = j0; j < j1; j++) {
+                int64_t n = least(NR, s->n - j * NR);
+                float  *c = s->sums + i * MR * s->ld_sums + j * NR;
+                if (m == MR && n == NR)
+                    micro(k, a + i * k * MR, b + j * k * NR, c, s->ld_sums, add);
+                else
+                    micro_edge(k, a + i * k * MR, b + j * k * NR, c, s->ld_sums, add, m, n);
+            }
+            if (!finish || block < blocks - 1) continue;
+            for (int64_t r = i * MR; r < i * MR + m; r++)
+                finish_row(s->gemm, s->sums + r * s->ld_sums + j0 * NR, s->row + r, s->column + j0 * NR,
+                           least(s->n, j1 * NR) - j0 * NR);
+        }
+    }
+}
+
+/* Neighbouring tasks share columns: their part of B stays in the cache. */
+static void compute(const step *s)
+{
+    int64_t tiles_m = ceil_div(s->panels_m, s->tile_m), tiles_n = ceil_div(s->panels_n, s->tile_n);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t t = 0; t < tiles_m * tiles_n; t++) {
+        int64_t i = t % tiles_m * s->tile_m, j = t / tiles_m * s->tile_n;
+        compute_tile(s, i, least(s->panels_m, i + s->tile_m), j, least(s->panels_n, j + s->tile_n));
+    }
+}
+
+static void check(const tm_gemm *g)
+{
+    TM_ASSERT(g->m >= 0 && g->n >= 0 && g->k >= 0 && g->threads >= 1);
+    TM_ASSERT(g->a.dtype == TM_F32 || g->a.dtype == TM_BF16);
+    TM_ASSERT(g->b.dtype == TM_F32 || g->b.dtype == TM_BF16);
+    TM_ASSERT(g->c_dtype == TM_F32 || g->c_dtype == TM_BF16);
+    TM_ASSERT(!g->bias || g->bias_dtype == TM_F32 || g->bias_dtype == TM_BF16);
+    TM_ASSERT(!g->residual || g->residual_dtype == TM_F32 || g->residual_dtype == TM_BF16);
+    TM_ASSERT(g->a.ld >= (g->a.transposed ? g->m : g->k) && g->b.ld >= (g->b.transposed ? g->k : g->n) && g->ldc >= g->n);
+    TM_ASSERT(g->workspace);
+}
+
+void TM_K(tm_gemm_run)(const tm_gemm *gemm)
+{
+    if (gemm->m == 0 || gemm->n == 0) return;
+    check(gemm);
+    plan    p = plan_make(gemm);
+    float  *workspace = (float *)(((uintptr_t)gemm->workspace + 63) / 64 * 64);
+    int64_t steps = p.blocks_m * p.blocks_n * p.stages;
+    int     threads = 2. * (double)gemm->m * (double)gemm->n * (double)gemm->k < SMALL_FLOPS ? 1 : gemm->threads;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        step before = { .row = -1, .column = -1 };
+        for (int64_t t = 0; t < steps; t++) {
+            step s = step_at(gemm, &p, workspace, t, threads);
+            bool pack_a = s.row != before.row || s.k0 != before.k0, pack_b = s.column != before.column || s.k0 != before.k0;
+            if (pack_a || pack_b) pack(&s, pack_a, pack_b, threads);
+            compute(&s);
+            before = s;
+        }
+    }
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/gemm_pack.h - operands of the matrix product, rearranged for the innermost tile.
+ *
+ * A panel is `width` (MR or NR) rows of op(A) or columns of op(B), `valid` of them real and the rest zero, by k, laid out
+ * [k][width] in float32. Where the source is contiguous along k, 16 x 16 (avx512) or 8 x 8 (avx2) blocks are transposed.
+ */
+#ifndef TM_DEVICE_CPU_GEMM_PACK_H
+#define TM_DEVICE_CPU_GEMM_PACK_H
+
+#include "device/cpu/simd/gemm_micro.h"
+
+TM_INLINE float pack_element(const void *p, int64_t i, tm_dtype dtype)
+{
+    if (dtype != TM_BF16) return ((const float *)p)[i];
+    uint32_t u = (uint32_t)((const uint16_t *)p)[i] << 16;
+    float    f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+#if defined(__AVX512F__)
+TM_INLINE __m512 load16(const void *p, int64_t i, tm_dtype dtype, __mmask16 mask)
+{
+    if (dtype != TM_BF16) return _mm512_maskz_loadu_ps(mask, (const float *)p + i);
+    __m256i half = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)p + i);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+TM_INLINE __mmask16 first_lanes(int64_t n)
+{
+    return n >= 16 ? (__mmask16)0xffff : n <= 0 ? (__mmask16)0 : (__mmask16)((1u << n) - 1);
+}
+TM_INLINE void pack_row(float *dst, const void *p, int64_t i, tm_dtype dtype, int width, int64_t valid)
+{
+    TM_UNROLL for (int v = 0; v < width; v += 16)
+        _mm512_mask_storeu_ps(dst + v, first_lanes(width - v), load16(p, i + v, dtype, first_lanes(valid - v)));
+}
+
+#define AS_PD(x) _mm512_castps_pd(x)
+#define AS_PS(x) _mm512_castpd_ps(x)
+TM_INLINE void transpose16(__m512 r[16])
+{
+    __m512 t[16];
+    TM_UNROLL for (int i = 0; i < 8; i++) {
+        t[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+        t[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+    }
+    TM_UNROLL for (int i = 0; i < 4; i++) {
+        r[4 * i] = AS_PS(_mm512_unpacklo_pd(AS_PD(t[4 * i]), AS_PD(t[4 * i + 2])));
+        r[4 * i + 1] = AS_PS(_mm512_unpackhi_pd(AS_PD(t[4 * i]), AS_PD(t[4 * i + 2])));
+        r[4 * i + 2] = AS_PS(_mm512_unpacklo_pd(AS_PD(t[4 * i + 1]), AS_PD(t[4 * i + 3])));
+        r[4 * i + 3] = AS_PS(_mm512_unpackhi_pd(AS_PD(t[4 * i + 1]), AS_PD(t[4 * i + 3])));
+    }
+    TM_UNROLL for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    TM_UNROLL for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+        r[i + 4] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd);
+    }
+}
+
+/* row r, column k of the source at p[r * ld + k] */
+TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype dtype, int width, int64_t valid, int64_t k)
+{
+    for (int v = 0; v < width; v += 16) {
+        int64_t   rows = valid - v < 16 ? valid - v : 16;
+        __mmask16 lanes = first_lanes(width - v);
+        for (int64_t q = 0; q < k; q += 16) {
+            __mmask16 mask = first_lanes(k - q);
+            __m512    t[16];
+            TM_UNROLL for (int i = 0; i < 16; i++)
+                t[i] = i < rows ? load16(p, (v + i) * ld + q, dtype, mask) : _mm512_setzero_ps();
+            transpose16(t);
+            TM_UNROLL for (int i = 0; i < 16; i++)
+                if (q + i < k) _mm512_mask_storeu_ps(dst + (q + i) * width + v, lanes, t[i]);
+        }
+    }
+}
+#else
+TM_INLINE void pack_row(float *dst, const void *p, int64_t i, tm_dtype dtype, int width, int64_t valid)
+{
+    if (valid >= width) {
+        for (int v = 0; v < width; v++) dst[v] = pack_element(p, i + v, dtype);
+        return;
+    }
+    for (int v = 0; v < width; v++) dst[v] = v < valid ? pack_element(p, i + v, dtype) : 0.f;
+}
+
+#if defined(__AVX2__)
+TM_INLINE __m256 load8(const void *p, int64_t i, tm_dtype dtype)
+{
+    if (dtype != TM_BF16) return _mm256_loadu_ps((const float *)p + i);
+    __m128i half = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)p + i));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+TM_INLINE void transpose8(__m256 r[8])
+{
+    __m256 t[8];
+    TM_UNROLL for (int i = 0; i < 4; i++) {
+        t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+        t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+    }
+    TM_UNROLL for (int i = 0; i < 2; i++) {
+        r[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
+        r[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
+        r[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
+        r[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
+    }
+    TM_UNROLL for (int i = 0; i < 4; i++) {
+        t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+        t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+    }
+    TM_UNROLL for (int i = 0; i < 8; i++) r[i] = t[i];
+}
+/* lanes is 8, or MR = 6: the two further ones belong to the next column */
+TM_INLINE void store_lanes(float *dst, __m256 x, int lanes)
+{
+    if (lanes >= 8) {
+        _mm256_storeu_ps(dst, x);
+        return;
+    }
+    _mm_storeu_ps(dst, _mm256_castps256_ps128(x));
+    _mm_storel_pi((__m64 *)(void *)(dst + 4), _mm256_extractf128_ps(x, 1));
+}
+#endif
+
+/* row r, column k of the source at p[r * ld + k] */
+TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype dtype, int width, int64_t valid, int64_t k)
+{
+    int64_t done = 0;
+#if defined(__AVX2__)
+    for (int v = 0; v < width && valid >= width; v += 8)
+        for (done = 0; done + 8 <= k; done += 8) {
+            __m256 t[8];
+            TM_UNROLL for (int i = 0; i < 8; i++)
+                t[i] = v + i < width ? load8(p, (v + i) * ld + done, dtype) : _mm256_setzero_ps();
+            transpose8(t);
+            TM_UNROLL for (int i = 0; i < 8; i++) store_lanes(dst + (done + i) * width + v, t[i], width - v);
+        }
+#endif
+    for (int v = 0; v < width; v++)
+        for (int64_t q = done; q < k; q++) dst[q * width + v] = v < valid ? pack_element(p, v * ld + q, dtype) : 0.f;
+}
+#endif
+
+/* `panels` neighbouring panels, panel i at dst + i * width * k; the first begins at row (column) r0, and `limit` of them
+ * exist. along_k: element (r, q) at p[r * ld + q], otherwise at p[q * ld + r]; both counted from k0. */
+TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, int width, int64_t panels,
+                          int64_t r0, int64_t limit, int64_t k0, int64_t k)
+{
+    size_t size = dtype == TM_BF16 ? 2 : 4;
+    if (along_k) {
+        for (int64_t i = 0; i < panels; i++) {
+            int64_t row = r0 + i * width, valid = limit - row < width ? limit - row : width;
+            pack_transposed(dst + i * width * k, (const char *)p + (size_t)(row * ld + k0) * size, ld, dtype, width, valid, k);
+        }
+        return;
+    }
+    for (int64_t q = 0; q < k; q++) /* all panels of a stored row together: long runs of memory */
+        for (int64_t i = 0; i < panels; i++) {
+            int64_t row = r0 + i * width, at = (k0 + q) * ld + row;
+            if (limit - row >= width)
+                pack_row(dst + (i * k + q) * width, p, at, dtype, width, width);
+            else
+                pack_row(dst + (i * k + q) * width, p, at, dtype, width, limit - row);
+        }
+}
+TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, int width, int64_t panels,
+                           int64_t r0, int64_t limit, int64_t k0, int64_t k)
+{
+    if (dtype == TM_BF16)
+        pack_typed(dst, p, ld, TM_BF16, along_k, width, panels, r0, limit, k0, k);
+    else
+        pack_typed(dst, p, ld, TM_F32, along_k, width, panels, r0, limit, k0, k);
+}
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/linear.c - kernels of linear, linear_dgrad and linear_wgrad: each is one product of device/cpu/gemm.h
+ * with operands as stored, in any mix of float32 and bfloat16.
+ *
+ *   linear        y (N, M)  = x (N, K) w (M, K)^T + bias + residual
+ *   linear_dgrad  dx (N, K) = dy (N, M) w (M, K)
+ *   linear_wgrad  dw (M, K) = dy (N, M)^T x (N, K)
+ */
+#include "device/cpu/gemm.h"
+#include "device/cpu/simd/kernels.h"
+#include "device/cpu/simd/simd.h"
+
+static bool is_float(const tm_view *view)
+{
+    return view->dtype == TM_F32 || view->dtype == TM_BF16;
+}
+static const char *refuse(const tm_call *call)
+{
+    if (!is_float(&call->in[0]) || !is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
+    return is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
+}
+static const char *forward_refuse(const tm_call *call)
+{
+    for (int i = 2; i < 4; i++)
+        if (tm_view_present(&call->in[i]) && !is_float(&call->in[i])) return "needs a float32 or bfloat16 bias and residual";
+    return refuse(call);
+}
+
+static tm_gemm_matrix matrix(const tm_view *view, bool transposed)
+{
+    return (tm_gemm_matrix){ view->data, view->shape.n[1], transposed, view->dtype };
+}
+
+/* in[0] and in[1] are the factors; the extents of C are those of out[0]. */
+static tm_gemm product(const tm_call *call, int64_t k, bool transposed_a, bool transposed_b)
+{
+    const tm_view *c = &call->out[0];
+    return (tm_gemm){
+        .m = c->shape.n[0], .n = c->shape.n[1], .k = k,
+        .a = matrix(&call->in[0], transposed_a), .b = matrix(&call->in[1], transposed_b),
+        .c = c->data, .ldc = c->shape.n[1], .c_dtype = c->dtype, .accumulate = call->accumulate & 1,
+        .threads = call->threads, .workspace = call->workspace,
+    };
+}
+static tm_gemm forward(const tm_call *call)
+{
+    tm_gemm        g = product(call, call->in[0].shape.n[1], false, true);
+    const tm_view *bias = &call->in[2], *residual = &call->in[3];
+    if (tm_view_present(bias)) g.bias = bias->data, g.bias_dtype = bias->dtype;
+    if (tm_view_present(residual)) {
+        g.residual = residual->data;
+        g.residual_dtype = residual->dtype;
+        g.ld_residual = residual->shape.n[1];
+    }
+    return g;
+}
+static tm_gemm dgrad(const tm_call *call)
+{
+    return product(call, call->in[0].shape.n[1], false, false);
+}
+static tm_gemm wgrad(const tm_call *call)
+{
+    return product(call, call->in[0].shape.n[0], true, false);
+}
+
+#define KERNEL(name)                                                                                                   \
+    static size_t name##_workspace(const tm_call *call)                                                                \
+    {                                                                                                                  \
+        tm_gemm g = name(call);                                                                                        \
+        return TM_K(tm_gemm_workspace)(&g);                                                                            \
+    }                                                                                                                  \
+    static void name##_run(const tm_call *call)                                                                        \
+    {                                                                                                                  \
+        tm_gemm g = name(call);                                                                                        \
+        TM_K(tm_gemm_run)(&g);                                                                                         \
+    }
+KERNEL(forward)
+KERNEL(dgrad)
+KERNEL(wgrad)
+#undef KERNEL
+
+const tm_kernel TM_K(tm_cpu_linear)[] = {
+    { TM_OP_linear, "linear/own-" TM_ISA_NAME, forward_refuse, forward_workspace, forward_run },
+    { TM_OP_linear_dgrad, "linear_dgrad/own-" TM_ISA_NAME, refuse, dgrad_workspace, dgrad_run },
+    { TM_OP_linear_wgrad, "linear_wgrad/own-" TM_ISA_NAME, refuse, wgrad_workspace, wgrad_run },
+    { .run = NULL },
+};
