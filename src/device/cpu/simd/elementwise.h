@@ -9,7 +9,7 @@
 #define TM_DEVICE_CPU_ELEMENTWISE_H
 
 #include "device/cpu/simd/simd.h"
-#include "device/kernel.h"
+#include "op/kernel.h"
 
 #include <omp.h>
 
