@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/attention_grad.c - gradients of attention, scores computed again from lse.
+ *
+ * For 32 queries of a head and one block of keys (Dao et al. 2022, "FlashAttention", algorithm 4):
+ *
+ *   P = exp(scale q k^T - lse),  dV += P^T dO,  dP = dO V^T,  delta_i = sum_d dO_id O_id
+ *   dS = scale P (dP - delta),   dK += dS^T Q,  dQ += dS K
+ *
+ * One pass: a task is a (sequence, key/value head); its key blocks ascend, and inside each its queries ascend. dK and dV
+ * of the block stay in scratch; dQ grows from block to block in its place in the output (float32), or in scratch when
+ * that fits (bfloat16: rounded once, in the end).
+ * Two passes: dK and dV by tasks of one key block, dQ by tasks of one chunk of queries; seven products instead of five,
+ * for when there are fewer heads than threads or dQ does not fit. The sums are the same, term by term: both ways give
+ * the same bits.
+ */
+#include "device/cpu/simd/attention.h"
+
+#include <omp.h>
+
+enum {
+    KEYS_AT_ONCE = 64,          /* scores and their gradients made before the products that use them: stays in L1 */
+    DQ_FLOATS_MAX = 256 * 1024, /* scratch for dQ in one pass */
+};
+
+typedef struct {
+    attention_sizes s;
+    bool            two_passes;
+    bool            dq_scratch; /* one pass, and dQ grows in scratch */
+    int64_t         dq_floats;
+} backward_plan;
+
+/* Scratch of one thread. */
+typedef struct {
+    float *keys, *values, *dkeys, *dvalues;  /* (block_rows, row) */
+    float *weights;                          /* (KEYS_AT_ONCE, 32): P */
+    float *dscores;                          /* (block_rows, 32) */
+    float *q_rows, *do_rows;                 /* (32, width) */
+    float *q_columns, *do_columns;           /* (width, 32), times scale */
+    float *dq_part;                          /* (32, width): of one key block */
+    float *lse, *delta;                      /* 32; delta times scale */
+    float *dq;                               /* one pass: (pairs, 32, width); two passes: CHUNK of (32, width) */
+    causal_mask mask;
+} backward_scratch;
+
+static backward_plan plan_of(const tm_call *call)
+{
+    backward_plan p = { .s = sizes_of(call->attr, &call->in[0]) };
+    int64_t       threads = max_of(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
+    int64_t       turns = (heads + threads - 1) / threads, all_dq = p.s.pairs * QUERIES * p.s.width;
+    bool          grows = p.s.dtype != TM_F32 && p.s.blocks > 1;
+    p.two_passes = 7 * heads < 5 * turns * threads || (grows && all_dq > DQ_FLOATS_MAX);
+    p.dq_scratch = grows && !p.two_passes;
+    p.dq_floats = p.two_passes ? CHUNK * QUERIES * p.s.width : p.dq_scratch ? all_dq : 0;
+    return p;
+}
+
+static size_t backward_floats(const backward_plan *p)
+{
+    const attention_sizes *s = &p->s;
+    return (size_t)(4 * s->block_rows * s->row + (KEYS_AT_ONCE + s->block_rows) * QUERIES + 5 * QUERIES * s->width +
+                    2 * QUERIES + p->dq_floats);
+}
+
+static void backward_scratch_fill(backward_scratch *w, const attention_sizes *s, float *p)
+{
+    w->keys = p, p += s->block_rows * s->row;
+    w->values = p, p += s->block_rows * s->row;
+    w->dkeys = p, p += s->block_rows * s->row;
+    w->dvalues = p, p += s->block_rows * s->row;
+    w->weights = p, p += KEYS_AT_ONCE * QUERIES;
+    w->dscores = p, p += s->block_rows * QUERIES;
+    w->q_rows = p, p += QUERIES * s->width;
+    w->do_rows = p, p += QUERIES * s->width;
+    w->q_columns = p, p += QUERIES * s->width;
+    w->do_columns = p, p += QUERIES * s->width;
+    w->dq_part = p, p += QUERIES * s->width;
+    w->lse = p, p += QUERIES;
+    w->delta = p, p += QUERIES;
+    w->dq = p;
+    causal_mask_fill(&w->mask);
+}
+
+TM_INLINE void deltas_as(tm_dtype dtype, const attention_sizes *s, const void *o, int64_t at, int64_t n,
+                         const backward_scratch *w)
+{
+    for (int64_t j = 0; j < QUERIES; j++) {
+        v16 sum = v16_zero();
+        for (int64_t d = 0; j < n && d < s->width; d += TM_LANES)
+            sum = v16_fma(v16_load(w->do_rows + j * s->width + d), v16_get(o, dtype, at + j * s->o_row + d, s->dim - d), sum);
+        w->delta[j] = v16_sum(sum) * s->scale;
+    }
+}
+
+/* Copies what the pair's queries bring along. */
+static void load_pair(const tm_call *call, const attention_sizes *s, const backward_scratch *w, int64_t sequence,
+                      const query_block *q)
+{
+    int64_t row = sequence * s->seq + q->q0, at = row * s->o_row + q->head * s->dim;
+    copy_queries(s, call->in[1].data, row * s->qkv_row + q->head * s->dim, s->qkv_row, q->n, s->scale, w->q_rows,
+                 w->q_columns);
+    copy_queries(s, call->in[0].data, at, s->o_row, q->n, s->scale, w->do_rows, w->do_columns);
+    if (s->dtype == TM_BF16)
+        deltas_as(TM_BF16, s, call->in[2].data, at, q->n, w);
+    else
+        deltas_as(TM_F32, s, call->in[2].data, at, q->n, w);
+    const float *lse = (const float *)call->in[3].data + (sequence * s->heads + q->head) * s->seq + q->q0;
+    for (int64_t j = 0; j < QUERIES; j++) w->lse[j] = j < q->n ? lse[j] : 0.f;
+}
+
+/* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal. */
+static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64_t diagonal)
+{
+    for (int v = 0; v < 2; v++) {
+        int64_t lane = TM_LANES * v;
+        v16     lse = v16_load(w->lse + lane), delta = v16_load(w->delta + lane);
+        for (int64_t t = 0; t < keys; t++) {
+            float *x = w->weights + t * QUERIES + lane, *y = dscores + t * QUERIES + lane;
+            v16    p = v16_exp(v16_sub(v16_load(x), lse));
+            if (t > diagonal) p = v16_mul(p, v16_load(w->mask.factor + causal_mask_place(t - diagonal, v)));
+            v16_store(x, p);
+            v16_store(y, v16_mul(p, v16_sub(v16_load(y), delta)));
+        }
+    }
+}
+
+/* The loaded pair against the keys in scratch: adds to dK and dV, leaves this block's part of dQ in dq_part. */
+static void backward_block(const attention_sizes *s, const backward_scratch *w, const query_block *q, int64_t keys,
+                           int64_t diagonal, bool want_kv, bool want_q)
+{
+    for (int64_t t = 0; t < keys; t += KEYS_AT_ONCE) {
+        int64_t n = round_up(min_of(KEYS_AT_ONCE, keys - t), STEP);
+        float  *dscores = w->dscores + t * QUERIES;
+        product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights);
+        product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores);
+        weigh(w, dscores, n, diagonal - t);
+        if (!want_kv) continue;
+        product_keys(n, s->width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->row, s->row);
+        product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row);
+    }
+    if (want_q)
+        product_queries(round_up(q->n, STEP), s->width, keys, diagonal, w->dscores, w->keys, s->row, w->dq_part, false);
+}
+
+/* Adds dq_part to what earlier key blocks gave: kept in `sum` (32, width), or, if that is NULL, in the output itself.
+ * The last block's sum goes to the output. */
+static void add_dq(const attention_sizes *s, const backward_scratch *w, void *out, int64_t at, const query_block *q,
+                   float *sum, bool first, bool last)
+{
+    for (int64_t j = 0; j < q->n; j++) {
+        float *part = w->dq_part + j * s->width, *kept = sum ? sum + j * s->width : NULL;
+        for (int64_t d = 0; !first && d < s->width; d += TM_LANES) {
+            v16 old = kept ? v16_load(kept + d) : v16_get(out, TM_F32, at + j * s->qkv_row + d, s->dim - d);
+            v16_store(part + d, v16_add(old, v16_load(part + d)));
+        }
+        if (last || !kept)
+            put_row(s, out, at + j * s->qkv_row, part, 1.f);
+        else
+            memcpy(kept, part, (size_t)s->width * sizeof(float));
+    }
+}
+
+/* Pairs begin .. end - 1 of a key/value head against key block `block`. */
+static void backward_pairs(const tm_call *call, const backward_plan *p, const backward_scratch *w, int64_t sequence,
+                           int64_t kv_head, int64_t block, int64_t begin, int64_t end, bool want_kv, bool want_q)
+{
+    const attention_sizes *s = &p->s;
+    int64_t     first = block * s->block, row0 = sequence * s->seq, most = min_of(s->block, s->seq - first);
+    int64_t     at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim, v_at = at + s->kv_heads * s->dim;
+    const void *qkv = call->in[1].data;
+    void       *out = call->out[0].data;
+    copy_rows(s, qkv, at, most, w->keys);
+    copy_rows(s, qkv, v_at, most, w->values);
+    if (want_kv) {
+        memset(w->dkeys, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
+        memset(w->dvalues, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
+    }
+    for (int64_t pair = begin; pair < end; pair++) {
+        query_block q = query_block_of(s, kv_head, pair);
+        int64_t     keys = keys_seen(s, &q, first);
+        if (keys <= 0) continue;
+        load_pair(call, s, w, sequence, &q);
+        backward_block(s, w, &q, keys, s->causal ? q.q0 - first : keys, want_kv, want_q);
+        if (!want_q) continue;
+        bool    last = block == s->blocks - 1 || (s->causal && first + s->block >= q.q0 + q.n);
+        int64_t place = p->two_passes ? pair - begin : pair;
+        add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q,
+               p->two_passes || p->dq_scratch ? w->dq + place * QUERIES * s->width : NULL, block == 0, last);
+    }
+    for (int64_t t = 0; want_kv && t < most; t++) {
+        put_row(s, out, at + t * s->qkv_row, w->dkeys + t * s->row, 1.f);
+        put_row(s, out, v_at + t * s->qkv_row, w->dvalues + t * s->row, 1.f);
+    }
+}
+
+/* One pass: task = head. Two passes: first the tasks of key blocks (early ones are seen by more queries and start
+ * first), then those of query chunks (late ones see more keys). */
+static void backward_task(const tm_call *call, const backward_plan *p, const backward_scratch *w, int64_t task)
+{
+    const attention_sizes *s = &p->s;
+    int64_t heads = s->batch * s->kv_heads, sequence = task % heads / s->kv_heads, kv_head = task % heads % s->kv_heads;
+    if (!p->two_passes) {
+        for (int64_t block = 0; block < s->blocks; block++)
+            backward_pairs(call, p, w, sequence, kv_head, block, 0, s->pairs, true, true);
+    } else if (task < heads * s->blocks) {
+        backward_pairs(call, p, w, sequence, kv_head, task / heads, 0, s->pairs, true, false);
+    } else {
+        int64_t     begin = (s->blocks + s->chunks - 1 - task / heads) * CHUNK, end = min_of(begin + CHUNK, s->pairs);
+        query_block last = query_block_of(s, kv_head, end - 1);
+        for (int64_t block = 0; block < s->blocks && keys_seen(s, &last, block * s->block) > 0; block++)
+            backward_pairs(call, p, w, sequence, kv_head, block, begin, end, false, true);
+    }
+}
+
+const char *TM_K(attention_grad_refuse)(const tm_call *call)
+{
+    if (call->in[0].dtype != call->in[2].dtype || call->out[0].dtype != call->in[2].dtype)
+        return "needs activations of one format";
+    return attention_refuse(call->attr, &call->in[1], &call->in[2], &call->in[3]);
+}
+
+size_t TM_K(attention_grad_workspace)(const tm_call *call)
+{
+    backward_plan p = plan_of(call);
+    return scratch_bytes(call, backward_floats(&p));
+}
+
+void TM_K(attention_grad_run)(const tm_call *call)
+{
+    backward_plan p = plan_of(call);
+    int64_t       heads = p.s.batch * p.s.kv_heads, tasks = p.two_passes ? heads * (p.s.blocks + p.s.chunks) : heads;
+#pragma omp parallel num_threads(call->threads)
+    {
+        backward_scratch w;
+        backward_scratch_fill(&w, &p.s, scratch_of(call, backward_floats(&p), omp_get_thread_num()));
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t task = 0; task < tasks; task++) backward_task(call, &p, &w, task);
+    }
+}
