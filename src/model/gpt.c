@@ -17,13 +17,13 @@ static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, t
     int64_t c = s->dim, qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, f = s->ffn_dim;
 #define DECLARE(place, shape, name) tm_declare(graph, s, place, layer, shape, "h.%d." name, layer)
     w->norm1_w = DECLARE(TM_INIT_ONE, tm_shape_1(c), "ln_1.weight");
-    w->norm1_b = some ? DECLARE(TM_INIT_ZERO, tm_shape_1(c), "ln_1.bias") : TM_NONE;
+    w->norm1_b = DECLARE(TM_INIT_ZERO, tm_shape_1(c), "ln_1.bias");
     w->qkv_w = DECLARE(TM_INIT_IN, tm_shape_2(qkv, c), "attn.c_attn.weight");
     w->qkv_b = all ? DECLARE(TM_INIT_ZERO, tm_shape_1(qkv), "attn.c_attn.bias") : TM_NONE;
     w->out_w = DECLARE(TM_INIT_OUT, tm_shape_2(c, s->n_heads * s->head_dim), "attn.c_proj.weight");
     w->out_b = some ? DECLARE(TM_INIT_ZERO, tm_shape_1(c), "attn.c_proj.bias") : TM_NONE;
     w->norm2_w = DECLARE(TM_INIT_ONE, tm_shape_1(c), "ln_2.weight");
-    w->norm2_b = some ? DECLARE(TM_INIT_ZERO, tm_shape_1(c), "ln_2.bias") : TM_NONE;
+    w->norm2_b = DECLARE(TM_INIT_ZERO, tm_shape_1(c), "ln_2.bias");
     w->up_w = DECLARE(TM_INIT_IN, tm_shape_2(f, c), "mlp.c_fc.weight");
     w->up_b = all ? DECLARE(TM_INIT_ZERO, tm_shape_1(f), "mlp.c_fc.bias") : TM_NONE;
     w->down_w = DECLARE(TM_INIT_OUT, tm_shape_2(c, f), "mlp.c_proj.weight");
@@ -38,7 +38,7 @@ void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
     out->positions = tm_declare(graph, s, TM_INIT_POSITION, -1, tm_shape_2(s->max_seq_len, s->dim), "wpe.weight");
     for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &out->blocks[layer]);
     out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "ln_f.weight");
-    out->norm_b = s->bias != TM_BIAS_NONE ? tm_declare(graph, s, TM_INIT_ZERO, -1, tm_shape_1(s->dim), "ln_f.bias") : TM_NONE;
+    out->norm_b = tm_declare(graph, s, TM_INIT_ZERO, -1, tm_shape_1(s->dim), "ln_f.bias");
     out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "lm_head.weight");
 }
 

@@ -17,9 +17,9 @@
 double tm_model_rope_frequency(const tm_model_shape *shape, int64_t i)
 {
     double f = pow(shape->rope_theta, -2.0 * (double)i / (double)shape->head_dim);
-    if (shape->rope_scaling == TM_ROPE_SCALING_NONE) return f;
+    if (!shape->rope_scaled) return f;
     /* Llama 3.1: long wavelengths are stretched, short ones kept, a linear blend between (models.md 2.4.1) */
-    double wavelength = 2 * 3.14159265358979323846 / f, original = shape->rope_original_max_seq_len;
+    double wavelength = 2 * 3.14159265358979323846 / f, original = (double)shape->rope_original_max_seq_len;
     if (wavelength < original / shape->rope_high_freq_factor) return f;
     if (wavelength > original / shape->rope_low_freq_factor) return f / shape->rope_scaling_factor;
     double s = (original / wavelength - shape->rope_low_freq_factor) / (shape->rope_high_freq_factor - shape->rope_low_freq_factor);

@@ -212,7 +212,7 @@ static void announce(run *r)
     const tm_device_info *info = tm_device_describe(r->device);
     tm_named_f64          flops[TM_FLOPS_COUNT];
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
-        flops[i] = (tm_named_f64){ tm_flops_name((tm_flops_convention)i), tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) };
+        flops[i] = (tm_named_f64){ tm_flops_convention_name((tm_flops_convention)i), tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) };
     tm_event event = { .kind = TM_EVENT_RUN_STARTED };
     event.run_started = (tm_run_started){
         .model = o->model_name, .precision = o->step.precision->name, .device = info->name, .data_source = o->source.name,

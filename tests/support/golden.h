@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/support/golden.h - the tiny models of the golden numbers: deterministic weights and tokens by name and index. */
+#ifndef TM_TESTS_GOLDEN_H
+#define TM_TESTS_GOLDEN_H
+
+#include "device/device.h"
+#include "train/trainer.h"
+
+tm_step_options golden_llama_options(const tm_precision *precision);
+tm_step_options golden_gpt2_options(const tm_precision *precision);
+/* Multiple of 2^-15 in [-1, 1). */
+double golden_unit(const char *name, uint32_t i);
+/* T + 1 tokens below V. */
+void golden_tokens(int32_t *tokens, int n, int vocab);
+/* The public name of a piece: "layers.0.attention.wq.weight" -> "model.layers.0.self_attn.q_proj.weight"; others as is. */
+const char *golden_public_name(const char *piece, char out[160]);
+/* Sets every weight: matrices and biases 0.25 unit, norm weights 1 + 0.25 unit. */
+void golden_fill(tm_trainer *trainer);
+/* Norm of the gradient of rows [row, row + rows) of a parameter. */
+double golden_gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, const tm_piece *piece);
+double golden_get(const tm_trainer *trainer, tm_tensor_id id, int64_t i);
+void   golden_set(tm_trainer *trainer, tm_tensor_id id, int64_t i, double value);
+
+#endif
