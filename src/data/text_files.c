@@ -225,8 +225,7 @@ tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err
 
 void tm_text_files_close(tm_text_files *files)
 {
-    for (size_t i = 0; i < files->count; i++)
-        munmap((void *)files->files[i].bytes, (size_t)files->files[i].size);
+    for (size_t i = 0; i < files->count; i++) munmap((void *)files->files[i].bytes, (size_t)files->files[i].size);
     free(files->files);
     *files = (tm_text_files){ 0 };
 }
