@@ -17,7 +17,7 @@ OPT_release := -O3
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 OPT      := $(OPT_$(VARIANT))
 CFLAGS   := -std=c11 -D_GNU_SOURCE -g $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
-            -fopenmp -pthread -Isrc -MMD -MP $(EXTRA_CFLAGS)
+            -fopenmp -pthread -Isrc -Itests -MMD -MP $(EXTRA_CFLAGS)
 LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lm -ldl
 LDFLAGS  := -fopenmp -pthread $(filter -fsanitize%,$(OPT)) $(EXTRA_LDFLAGS)
 

@@ -72,7 +72,7 @@ static void evaluate(run *r, int64_t step)
     tm_loader_close(loader);
     r->validation = sum / (double)tokens;
     double spread = squares / (double)batches - r->validation * r->validation;
-    r->validation_error = batches > 1 && spread > 0 ? sqrt(spread / (double)(batches - 1)) : NAN;
+    r->validation_error = batches > 1 && spread > 0 ? sqrt(spread / (double)(batches - 1)) : (double)NAN;
     double   bytes_per_token = tm_source_describe(r->source)->bytes_per_token;
     tm_event event = { .kind = TM_EVENT_EVALUATION };
     event.evaluation = (tm_evaluation){ .step = step, .loss = r->validation, .bits_per_byte = r->validation / log(2) / bytes_per_token,
@@ -240,7 +240,7 @@ static tm_verdict conclude(run *r, tm_run_ended *ended, char reason[256])
     *ended = (tm_run_ended){
         .verdict = verdict, .reason = reason, .steps = r->done, .warmup_steps = rate.warmup, .tokens_per_second_median = rate.median,
         .tokens_per_second_lo = rate.lo, .tokens_per_second_hi = rate.hi, .tokens_per_second_n = rate.n, .loss_first = r->first_loss,
-        .loss_last = r->done ? r->losses[r->done - 1] : NAN, .loss_validation = r->validation, .loss_floor = facts->floor,
+        .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN, .loss_validation = r->validation, .loss_floor = facts->floor,
         .bits_per_byte = r->validation / log(2) / facts->bytes_per_token, .planned_bytes = (int64_t)plan->arena_bytes, .used_bytes = used,
         .outside_arena_bytes = tm_resident_anonymous_bytes() - used, .step_seconds = r->step_seconds,
         .first_step_seconds = r->first_step_seconds, .seconds = (double)tm_process_age_ns() * 1e-9,
