@@ -90,8 +90,8 @@ static const char *const llama3_2_3b[] = {
 static const char *const tiny_llama[] = {
     "model.family=llama", "model.name=tiny-llama", "model.n_layers=4", "model.dim=256", "model.n_heads=4",
     "model.n_kv_heads=2", "model.ffn_dim=768", "model.vocab_size=64", "model.max_seq_len=256", "model.norm_eps=1e-5",
-    "model.rope_theta=10000", "model.tied=false", TRAIN(16, 256, 1e-3), "training.steps=300",
-    "lr_scheduler.warmup_steps=20", NULL
+    "model.rope_theta=10000", "model.tied=false", TRAIN(16, 256, 3e-3), "training.steps=250",
+    "lr_scheduler.warmup_steps=20", "training.stop_at_target=true", "validation.freq=25", NULL
 };
 /* clang-format on */
 

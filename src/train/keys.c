@@ -42,6 +42,8 @@ static const tm_key keys[] = {
       .synonyms = "threads", .help = "0: every core that the process may use. Results have the same bits for any number" },
     { .name = "training.target_loss_gap", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 100,
       .help = "nats above the entropy of the synthetic language that still pass" },
+    { .name = "training.stop_at_target", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "synthetic language: stop as soon as a validation loss passes; a run that ends without is invalid" },
     { .name = "training.enable_cpu_offload", .kind = TM_KEY_BOOL, .fallback = "false", UNBUILT("offload to host memory"),
       .help = "weights and moments in host memory" },
     { .name = "training.gc_freq", .kind = TM_KEY_I64, .fallback = "50", IGNORED, .help = "there is no garbage collector" },
@@ -132,6 +134,8 @@ static const tm_key keys[] = {
     /* recompute */
     { .name = "activation_checkpoint.mode", .kind = TM_KEY_CHOICE, .fallback = "none", .choices = "none|full|selective",
       .help = "blocks whose activations are computed again in the backward pass" },
+    { .name = "activation_checkpoint.cheap", .kind = TM_KEY_BOOL, .fallback = "true",
+      .help = "outputs of norms and activation functions are computed again instead of kept, in every mode" },
     { .name = "activation_checkpoint.selective_ac_option", .kind = TM_KEY_TEXT, .fallback = "2",
       .help = "mode selective: every n-th block" },
     { .name = "recompute_granularity", .kind = TM_KEY_CHOICE, .choices = "full|selective",

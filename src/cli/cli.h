@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/cli.h - commands and what they share. A command is one file and one line in commands.def. Only this room prints
+ * errors, only main exits. */
+#ifndef TM_CLI_CLI_H
+#define TM_CLI_CLI_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "config/config.h"
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* argv[0] is the command's name. Results go to stdout; the status becomes the exit code. */
+#define TM_COMMAND(name, summary) tm_status tm_command_##name(int argc, char **argv, tm_error *err);
+#include "cli/commands.def"
+#undef TM_COMMAND
+
+/* Options of a command line that are not configuration keys. Unused ones of a command are refused by it. */
+typedef struct {
+    const char *out;      /* --out DIR */
+    const char *perf_csv; /* --perf-csv F: append */
+    const char *device;   /* --device cpu|reference|null */
+    const char *isa;      /* --isa base|avx2|avx512 */
+    bool        json, dry_run, help;
+    const char *subject;  /* MODEL or FILE.yaml, NULL when none */
+} tm_cli_options;
+
+/* Reads options, subject and overrides into a finished configuration: `fallback` is the preset when nothing is named.
+ * The configuration is made here and is the caller's, also on failure (it holds strings of the error). */
+TM_MUST_USE tm_status tm_cli_configure(int argc, char **argv, const char *fallback, tm_cli_options *options, tm_config **config, tm_error *err);
+
+/* A configuration with all rows and presets and nothing given. */
+tm_config *tm_cli_config(void);
+
+/* stdout with an error check: a full disk or a closed pipe is TM_IO. */
+TM_MUST_USE tm_status tm_cli_print(const tm_text *text, tm_error *err);
+
+/* Set by the first SIGINT or SIGTERM; a second one ends the process at once. */
+extern volatile sig_atomic_t tm_cli_stop;
+
+#endif

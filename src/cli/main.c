@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cpu.h"
+#include "cli/cli.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+volatile sig_atomic_t tm_cli_stop;
+
+static const struct {
+    const char *name, *summary;
+    tm_status (*run)(int argc, char **argv, tm_error *err);
+} commands[] = {
+#define TM_COMMAND(name, summary) { #name, summary, tm_command_##name },
+#include "cli/commands.def"
+#undef TM_COMMAND
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void on_signal(int signal_number)
+{
+    (void)signal_number;
+    if (tm_cli_stop) _exit(130);
+    tm_cli_stop = 1;
+}
+
+static void set_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal };
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not an end */
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void usage(FILE *out)
+{
+    fprintf(out, "usage: trainmark COMMAND [options]\n\ncommands:\n");
+    for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "\n`trainmark run` alone trains the built-in model until it has learnt the built-in language.\n"
+                 "`trainmark COMMAND --help` tells more. Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 invalid numbers,\n"
+                 "4 invalid configuration or input, 5 negative verdict, 130 interrupted.\n");
+}
+
+static tm_status unknown(const char *name, tm_error *err)
+{
+    const char *nearest = commands[0].name;
+    for (int i = 0; i < COMMANDS; i++)
+        if (tm_edit_distance(name, commands[i].name) < tm_edit_distance(name, nearest)) nearest = commands[i].name;
+    return tm_fail(err, TM_USAGE, "unknown command '%s'; did you mean '%s'? `trainmark help` lists all", name, nearest);
+}
+
+int main(int argc, char **argv)
+{
+    tm_cpu_flush_denormals(); /* first: threads made later inherit it */
+    set_signals();
+    if (argc < 2) {
+        usage(stderr);
+        return tm_status_exit_code(TM_USAGE);
+    }
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        usage(stdout);
+        return 0;
+    }
+    tm_error  err = { 0 };
+    tm_status st = TM_OK;
+    int       found = -1;
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) found = i;
+    st = found < 0 ? unknown(argv[1], &err) : commands[found].run(argc - 1, argv + 1, &err);
+    if (st != TM_OK) fprintf(stderr, "trainmark: %s: %s\n", tm_status_text(st), err.text);
+    if (fflush(stdout) != 0 && st == TM_OK) {
+        fprintf(stderr, "trainmark: cannot write to standard output\n");
+        st = TM_IO;
+    }
+    return tm_status_exit_code(st);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+#include "base/json.h"
+#include "model/presets.h"
+#include "model/shape.h"
+
+#include <string.h>
+
+static void row_text(const tm_preset *preset, const tm_model_shape *s, int64_t seq, tm_text *out)
+{
+    char parameters[40];
+    tm_text_printf(out, "%-14s %-6s %18s %10.2f %7lld %6lld %6lld %4lld/%-4lld %6lld %7lld\n", preset->name,
+                   s->family == TM_FAMILY_GPT ? "gpt" : "llama", tm_format_grouped(parameters, tm_model_parameters(s)),
+                   tm_model_flops_per_token(s, TM_FLOPS_TITAN, seq) * 1e-9, (long long)seq, (long long)s->n_layers, (long long)s->dim,
+                   (long long)s->n_heads, (long long)s->n_kv_heads, (long long)s->ffn_dim, (long long)s->vocab_size);
+}
+
+static void row_json(const tm_preset *preset, const tm_model_shape *s, int64_t seq, tm_json *json)
+{
+    tm_json_open(json, NULL, '{');
+    tm_json_string(json, "name", preset->name);
+    tm_json_string(json, "family", s->family == TM_FAMILY_GPT ? "gpt" : "llama");
+    tm_json_i64(json, "parameters", tm_model_parameters(s));
+    tm_json_i64(json, "parameters_embedding", tm_model_parameters_embedding(s));
+    tm_json_i64(json, "seq_len", seq);
+    tm_json_open(json, "gflop_per_token", '{');
+    for (int i = 0; i < TM_FLOPS_COUNT; i++)
+        tm_json_f64(json, tm_flops_convention_name((tm_flops_convention)i), tm_model_flops_per_token(s, (tm_flops_convention)i, seq) * 1e-9);
+    tm_json_close(json, '}');
+    tm_json_i64(json, "n_layers", s->n_layers);
+    tm_json_i64(json, "dim", s->dim);
+    tm_json_i64(json, "n_heads", s->n_heads);
+    tm_json_i64(json, "n_kv_heads", s->n_kv_heads);
+    tm_json_i64(json, "head_dim", s->head_dim);
+    tm_json_i64(json, "ffn_dim", s->ffn_dim);
+    tm_json_i64(json, "vocab_size", s->vocab_size);
+    tm_json_close(json, '}');
+}
+
+static tm_status list(bool as_json, tm_text *out, tm_error *err)
+{
+    size_t           n;
+    const tm_preset *presets = tm_model_presets(&n);
+    tm_json          json = { .out = out, .indent = true };
+    if (as_json)
+        tm_json_open(&json, NULL, '[');
+    else
+        tm_text_printf(out, "%-14s %-6s %18s %10s %7s %6s %6s %9s %6s %7s\n", "model", "family", "parameters", "GFLOP/tok", "seq", "layers",
+                       "width", "heads/kv", "ffn", "vocab");
+    for (size_t i = 0; i < n; i++) {
+        tm_config     *config = tm_cli_config();
+        tm_model_shape shape = { 0 };
+        tm_status      st = tm_config_apply_preset(config, presets[i].name, err);
+        if (st == TM_OK) st = tm_config_finish(config, err);
+        if (st == TM_OK) st = tm_model_shape_read(config, &shape, err);
+        int64_t seq = st == TM_OK ? tm_config_i64(config, "training.seq_len") : 0;
+        tm_config_destroy(config);
+        TM_TRY(st);
+        if (as_json)
+            row_json(&presets[i], &shape, seq, &json);
+        else
+            row_text(&presets[i], &shape, seq, out);
+    }
+    if (as_json)
+        tm_json_close(&json, ']');
+    else
+        tm_text_add(out, "\nGFLOP per token: forward and backward by the convention \"titan\", 6 (N - N_embedding) + 12 L H D T at the seq shown.\n"
+                         "Any dimension is a key: trainmark run gpt-small --model.n_layers 4\n");
+    if (as_json) tm_text_add(out, "\n");
+    return TM_OK;
+}
+
+tm_status tm_command_models(int argc, char **argv, tm_error *err)
+{
+    bool as_json = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") != 0)
+            return tm_fail(err, TM_USAGE, "unknown option '%s'; usage: trainmark models [--json]", argv[i]);
+        as_json = true;
+    }
+    tm_text   out = { 0 };
+    tm_status st = list(as_json, &out, err);
+    if (st == TM_OK) st = tm_cli_print(&out, err);
+    tm_text_fini(&out);
+    return st;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/run.c - `trainmark run`: configuration in, sinks connected, the run, the exit code. */
+#include "train/run.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "record/record.h"
+#include "system/environment.h"
+#include "system/secret.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "usage: trainmark run [MODEL | FILE.yaml] [--key value ...]\n\n"
+    "Without MODEL: trains the built-in tiny model until it has learnt the built-in language (the main job).\n"
+    "MODEL is a built-in name (`trainmark models`); FILE.yaml an experiment file. Any key (`trainmark keys`) can be set.\n\n"
+    "  --data.path DIR    train on real text, any file or folder\n"
+    "  --out DIR          run directory (default output/MODEL, or the experiment's own)\n"
+    "  --perf-csv F       append the result to F as well\n"
+    "  --dry-run          print the merged configuration and the memory plan, then stop\n"
+    "  --device NAME      cpu (default), reference (float64, slow), null (computes nothing)\n"
+    "  --isa NAME         base, avx2 or avx512 kernels\n"
+    "  --allow-unknown-keys\n";
+
+/* Everything of one `run` that has to be given back. */
+typedef struct {
+    tm_cli_options  cli;
+    tm_config      *config;
+    tm_run_options  options;
+    tm_device      *device;
+    tm_source      *source;
+    tm_environment *environment;
+    tm_event_bus    bus;
+    tm_text         folder, path[6], command, hash;
+    size_t          n_paths;
+} job;
+
+static const char *path_in(job *j, const char *name)
+{
+    TM_ASSERT(j->n_paths < sizeof j->path / sizeof j->path[0]);
+    tm_text *path = &j->path[j->n_paths++];
+    if (name[0] == '/')
+        tm_text_add(path, name);
+    else
+        tm_text_printf(path, "%s/%s", j->folder.data, name);
+    return path->data;
+}
+
+/* --out, else the experiment's workspace/group/user/name, else output/MODEL. */
+static void name_folder(job *j)
+{
+    const char *workspace = tm_config_text(j->config, "workspace"), *experiment = tm_config_text(j->config, "exp_name");
+    const char *group = tm_config_text(j->config, "work_group"), *user = tm_config_text(j->config, "user_name");
+    if (j->cli.out)
+        tm_text_add(&j->folder, j->cli.out);
+    else if (workspace && experiment && group && user)
+        tm_text_printf(&j->folder, "%s/%s/%s/%s", workspace, group, user, experiment);
+    else
+        tm_text_printf(&j->folder, "output/%s", j->options.model_name);
+}
+
+/* A model that names no vocabulary of its own grows to what the data needs; any other is told. */
+static tm_status fit_vocabulary(job *j, tm_error *err)
+{
+    int64_t need = tm_source_describe(j->source)->vocab_needed, have = j->options.step.shape.vocab_size;
+    if (need <= have) return TM_OK;
+    if (tm_config_is_set(j->config, "model.vocab_size"))
+        return tm_fail(err, TM_INVALID, "model.vocab_size is %lld (%s), but data.source %s needs %lld; raise it or leave it out", (long long)have,
+                       tm_config_place(j->config, "model.vocab_size"), j->options.source.name, (long long)need);
+    j->options.step.shape.vocab_size = j->options.source.vocab = (need + 63) / 64 * 64;
+    tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)have, (long long)j->options.source.vocab, j->options.source.name);
+    return TM_OK;
+}
+
+static tm_status open_data(job *j, tm_error *err)
+{
+    bool              text = strcmp(j->options.source.name, "text") == 0;
+    tm_source_options options = j->options.source;
+    if (text) options.vocab = 0; /* not decided yet */
+    TM_TRY(tm_source_open(&options, &j->source, err));
+    return text ? fit_vocabulary(j, err) : TM_OK;
+}
+
+static tm_status print_plan(job *j, tm_error *err)
+{
+    tm_text    out = { 0 };
+    char       bytes[32];
+    tm_chooser chooser = tm_device_chooser(j->device);
+    tm_step   *step = tm_step_create(&j->options.step, &chooser);
+    tm_config_print_yaml(j->config, &out, true);
+    tm_text_printf(&out, "\n# memory plan: %s\n", tm_format_bytes(bytes, (double)step->plan->arena_bytes));
+    for (size_t i = 0; i < step->plan->n_classes; i++)
+        tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name, tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
+    tm_text_printf(&out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
+    tm_step_destroy(step);
+    tm_secret_mask(&out);
+    tm_status st = tm_cli_print(&out, err);
+    tm_text_fini(&out);
+    return st;
+}
+
+static tm_status write_configuration(job *j, tm_error *err)
+{
+    tm_text   yaml = { 0 };
+    tm_config_print_yaml(j->config, &yaml, true);
+    tm_secret_mask(&yaml);
+    tm_status st = tm_file_write(path_in(j, "config.yaml"), yaml.data, yaml.length, err);
+    tm_text_fini(&yaml);
+    if (st != TM_OK) return st;
+    tm_text csv = { 0 };
+    tm_environment_print_csv(j->environment, &csv);
+    st = tm_file_write(path_in(j, "environment.csv"), csv.data, csv.length, err);
+    tm_text_fini(&csv);
+    return st;
+}
+
+static tm_status attach(job *j, tm_status status, tm_sink *sink)
+{
+    if (status == TM_OK) j->bus.sinks[j->bus.count++] = sink;
+    return status;
+}
+
+static tm_status open_sinks(job *j, tm_error *err)
+{
+    tm_sink           *sink = NULL;
+    tm_console_options console = tm_console_options_default();
+    console.log_freq = tm_config_i64(j->config, "metrics.log_freq");
+    console.sequences_per_step = j->options.step.micro_batch * j->options.step.accumulation;
+    if (strcmp(tm_config_text(j->config, "metrics.log_style"), "megatron") == 0) console.style = TM_LOG_STYLE_MEGATRON;
+    TM_TRY(attach(j, tm_console_sink_open(&console, &sink, err), sink));
+    TM_TRY(attach(j, tm_metrics_sink_open(&(tm_metrics_options){ .path = path_in(j, "metrics.jsonl") }, &sink, err), sink));
+    tm_text_printf(&j->hash, "%016llx", (unsigned long long)j->options.config_hash);
+    tm_result_options result = { .path = path_in(j, "result.json"), .configuration_hash = j->hash.data, .environment = j->environment };
+    TM_TRY(attach(j, tm_result_sink_open(&result, &sink, err), sink));
+    tm_perf_options perf = { .path = path_in(j, "perf.csv"), .args = j->command.data, .launcher = "trainmark", .deployment_type = "local",
+                             .machine_name = tm_environment_text(j->environment, "system", NULL, "host"), .git_commit = NULL,
+                             .architecture = tm_environment_text(j->environment, "cpu", NULL, "model"),
+                             .pipeline = getenv("pipeline"), .build_number = getenv("BUILD_NUMBER") };
+    TM_TRY(attach(j, tm_perf_sink_open(&perf, &sink, err), sink));
+    if (!j->cli.perf_csv) return TM_OK;
+    perf.path = j->cli.perf_csv;
+    perf.append = true;
+    return attach(j, tm_perf_sink_open(&perf, &sink, err), sink);
+}
+
+/* Closes what is open; the first failure of a sink matters only if nothing failed before. */
+static tm_status close_sinks(job *j, tm_status st, tm_error *err)
+{
+    for (size_t i = 0; i < j->bus.count; i++) {
+        tm_error  own = { 0 };
+        tm_status closed = tm_sink_close(j->bus.sinks[i], &own);
+        if (closed != TM_OK && st != TM_OK) tm_warn("%s", own.text);
+        if (closed != TM_OK && st == TM_OK) st = tm_fail(err, closed, "%s", own.text);
+    }
+    j->bus.count = 0;
+    return st;
+}
+
+static tm_status prepare(job *j, tm_error *err)
+{
+    TM_TRY(tm_run_options_read(j->config, &j->options, err));
+    TM_TRY(tm_device_open(j->cli.device, j->options.threads, &j->device, err));
+    if (j->cli.isa) TM_TRY(tm_device_limit_isa(j->device, j->cli.isa, err));
+    if (strcmp(j->cli.device, "reference") == 0) j->options.step.precision = &tm_precision_f64;
+    name_folder(j);
+    return open_data(j, err);
+}
+
+static tm_status train(job *j, tm_error *err)
+{
+    TM_TRY(tm_folder_make(j->folder.data, err));
+    j->environment = tm_environment_read("");
+    TM_TRY(write_configuration(j, err));
+    j->options.checkpoint_folder = path_in(j, tm_config_text(j->config, "checkpoint.folder"));
+    tm_status st = open_sinks(j, err);
+    if (st == TM_OK) st = tm_run(&j->options, j->device, j->source, &j->bus, &tm_cli_stop, err);
+    st = close_sinks(j, st, err);
+    if (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) fprintf(stderr, "results in %s\n", j->folder.data);
+    return st;
+}
+
+static void set_log_level(const tm_config *config)
+{
+    static const char *const levels[] = { "debug", "info", "warn", "error" };
+    for (int i = 0; i < 4; i++)
+        if (strcmp(tm_config_text(config, "log.level"), levels[i]) == 0) tm_log_set_level((tm_log_level)i);
+}
+
+static void release(job *j)
+{
+    tm_source_close(j->source);
+    if (j->device) tm_device_close(j->device);
+    tm_environment_destroy(j->environment);
+    tm_config_destroy(j->config);
+    for (size_t i = 0; i < j->n_paths; i++) tm_text_fini(&j->path[i]);
+    tm_text_fini(&j->folder);
+    tm_text_fini(&j->command);
+    tm_text_fini(&j->hash);
+}
+
+tm_status tm_command_run(int argc, char **argv, tm_error *err)
+{
+    job       j = { 0 };
+    tm_status st = tm_cli_configure(argc, argv, "tiny-llama", &j.cli, &j.config, err);
+    if (st == TM_OK && j.cli.help) {
+        tm_text text = { 0 };
+        tm_text_add(&text, help);
+        st = tm_cli_print(&text, err);
+        tm_text_fini(&text);
+        release(&j);
+        return st;
+    }
+    for (int i = 1; i < argc; i++) tm_text_printf(&j.command, "%s%s", i > 1 ? " " : "", argv[i]);
+    if (j.command.data) tm_secret_mask(&j.command);
+    if (st == TM_OK) {
+        set_log_level(j.config);
+        st = prepare(&j, err);
+    }
+    if (st == TM_OK) st = j.cli.dry_run ? print_plan(&j, err) : train(&j, err);
+    release(&j);
+    return st;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/options.c - from the finished configuration to the plain values of a run. */
+#include "train/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is(const tm_config *config, const char *key, const char *value)
+{
+    const char *text = tm_config_text(config, key);
+    return text && strcmp(text, value) == 0;
+}
+
+static const tm_precision *precision_of(const tm_config *config)
+{
+    if (!is(config, "training.dtype", "bfloat16")) return &tm_precision_f32;
+    return is(config, "training.regime", "pure") ? &tm_precision_bf16_pure : &tm_precision_bf16;
+}
+
+/* none: only what costs nothing to compute again; full: every block; selective: every n-th block. */
+static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_error *err)
+{
+    *out = (tm_recompute){ .cheap = tm_config_bool(config, "activation_checkpoint.cheap") };
+    if (is(config, "activation_checkpoint.mode", "full")) out->every_n = 1;
+    if (!is(config, "activation_checkpoint.mode", "selective")) return TM_OK;
+    const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
+    if (option && strcmp(option, "op") == 0) {
+        out->cheap = true; /* norms and activation functions again, products kept */
+        return TM_OK;
+    }
+    char     *end = NULL;
+    long long n = option ? strtoll(option, &end, 10) : 0;
+    if (n < 1 || *end)
+        return tm_fail(err, TM_INVALID, "activation_checkpoint.selective_ac_option is '%s' (%s); give \"op\" or a whole number n >= 1 for every "
+                       "n-th layer", option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
+    out->every_n = n;
+    return TM_OK;
+}
+
+static void read_schedule(const tm_config *config, tm_run_options *out)
+{
+    out->schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = out->steps,
+                                   .warmup_steps = tm_config_i64(config, "lr_scheduler.warmup_steps"), .decay_ratio = -1,
+                                   .decay = TM_DECAY_LINEAR, .min_lr_factor = tm_config_f64(config, "lr_scheduler.min_lr_factor") };
+    if (tm_config_text(config, "lr_scheduler.decay_ratio")) out->schedule.decay_ratio = tm_config_f64(config, "lr_scheduler.decay_ratio");
+    if (is(config, "lr_scheduler.decay_type", "cosine")) out->schedule.decay = TM_DECAY_COSINE;
+    if (is(config, "lr_scheduler.decay_type", "sqrt")) out->schedule.decay = TM_DECAY_SQRT;
+}
+
+static tm_status read_step(const tm_config *config, tm_step_options *step, tm_error *err)
+{
+    TM_TRY(tm_model_shape_read(config, &step->shape, err));
+    TM_TRY(read_recompute(config, &step->recompute, err));
+    step->precision = precision_of(config);
+    step->micro_batch = tm_config_i64(config, "training.local_batch_size");
+    step->seq = tm_config_i64(config, "training.seq_len");
+    step->accumulation = tm_config_i64(config, "training.grad_accumulation");
+    step->loss_chunk = tm_config_i64(config, "loss.chunk_tokens");
+    step->beta1 = tm_config_f64(config, "optimizer.beta1");
+    step->beta2 = tm_config_f64(config, "optimizer.beta2");
+    step->eps = tm_config_f64(config, "optimizer.eps");
+    step->weight_decay = tm_config_f64(config, "optimizer.weight_decay");
+    step->decay_matrices_only = is(config, "optimizer.decay", "matrices");
+    int64_t rows, largest = (int64_t)1 << 31;
+    if (__builtin_mul_overflow(step->micro_batch, step->seq, &rows) || rows > largest)
+        return tm_fail(err, TM_INVALID, "training.local_batch_size %lld x training.seq_len %lld is more than %lld tokens; lower one of them and "
+                       "raise training.global_batch_size for the same step", (long long)step->micro_batch, (long long)step->seq, (long long)largest);
+    if (step->shape.family == TM_FAMILY_GPT && step->seq > step->shape.max_seq_len)
+        return tm_fail(err, TM_INVALID, "training.seq_len is %lld, but the model has %lld learned positions; lower it or raise model.max_seq_len",
+                       (long long)step->seq, (long long)step->shape.max_seq_len);
+    return TM_OK;
+}
+
+tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err)
+{
+    *out = (tm_run_options){ .model_name = tm_config_preset(config) };
+    if (!out->model_name) out->model_name = tm_config_text(config, "model.name");
+    if (!out->model_name) out->model_name = "custom";
+    TM_TRY(read_step(config, &out->step, err));
+    out->steps = tm_config_i64(config, "training.steps");
+    out->learning_rate = tm_config_f64(config, "optimizer.lr");
+    out->max_norm = tm_config_f64(config, "training.max_norm");
+    read_schedule(config, out);
+    TM_TRY(tm_schedule_check(&out->schedule, err));
+    out->seed = (uint64_t)tm_config_i64(config, "debug.seed");
+    out->threads = (int)tm_config_i64(config, "training.threads");
+    out->source = (tm_source_options){ .name = tm_config_text(config, "data.source"), .path = tm_config_text(config, "data.path"),
+                                       .vocab = out->step.shape.vocab_size, .seq = out->step.seq, .seed = out->seed,
+                                       .validation_fraction = tm_config_f64(config, "data.validation_fraction") };
+    int64_t prefetch = tm_config_i64(config, "data.prefetch");
+    out->prefetch = prefetch < 1 ? 1 : (int)prefetch;
+    out->validate = tm_config_bool(config, "validation.enable");
+    out->validation_freq = tm_config_i64(config, "validation.freq");
+    out->validation_steps = tm_config_i64(config, "validation.steps");
+    out->target_gap = tm_config_f64(config, "training.target_loss_gap");
+    out->stop_at_target = tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
+    out->checkpoint = tm_config_bool(config, "checkpoint.enable");
+    out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
+    out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");
+    out->checkpoint_keep = (int)tm_config_i64(config, "checkpoint.keep_latest_k");
+    out->config_hash = tm_config_hash(config);
+    return TM_OK;
+}
