@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/perf.c - perf.csv, the result table that benchmark runners read. */
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "record/csv.h"
 #include "record/record.h"
 #include "record/sink.h"
 
@@ -47,7 +47,7 @@ typedef struct {
 
 static void add_header(tm_text *out)
 {
-    for (int i = 0; i < COLUMNS; i++) csv_add(out, column_names[i], i == 0);
+    for (int i = 0; i < COLUMNS; i++) tm_csv_add(out, column_names[i], i == 0);
     tm_text_add_n(out, "\n", 1);
 }
 
@@ -84,8 +84,8 @@ static double baseline(const char *text, char *const row[COLUMNS])
     size_t      offsets[COLUMNS];
     const char *cursor = text ? text : "";
     double      found = (double)NAN;
-    csv_read(&cursor, &storage, offsets, COLUMNS); /* the header */
-    for (size_t n; isnan(found) && (n = csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;) {
+    tm_csv_read(&cursor, &storage, offsets, COLUMNS); /* the header */
+    for (size_t n; isnan(found) && (n = tm_csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;) {
         bool same = n == COLUMNS && strcmp(storage.data + offsets[COLUMN_status], "SUCCESS") == 0;
         for (size_t k = 0; same && k < sizeof key / sizeof key[0]; k++)
             same = strcmp(storage.data + offsets[key[k]], row[key[k]]) == 0;
@@ -120,7 +120,13 @@ static void set(char *row[COLUMNS], int column, const char *value)
 static void set_number(char *row[COLUMNS], int column, double value)
 {
     char text[32];
-    set(row, column, isfinite(value) ? tm_format_double(text, value) : "");
+    if (!isfinite(value))
+        text[0] = '\0';
+    else if (fabs(value) < 1e15 && value - floor(value) == 0.0)
+        snprintf(text, sizeof text, "%.0f", value); /* 1000, not 1e+03 */
+    else
+        tm_format_double(text, value);
+    set(row, column, text);
 }
 
 static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_ended *end)
@@ -169,7 +175,7 @@ static void set_relative_change(char *row[COLUMNS], const char *old)
 
 static void add_row(tm_text *out, char *const row[COLUMNS])
 {
-    for (int i = 0; i < COLUMNS; i++) csv_add(out, row[i], i == 0);
+    for (int i = 0; i < COLUMNS; i++) tm_csv_add(out, row[i], i == 0);
     tm_text_add_n(out, "\n", 1);
 }
 

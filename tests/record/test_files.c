@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "../support/fake_run.h"
+#include "base/csv.h"
 #include "base/file.h"
-#include "record/csv.h"
 #include "record/record.h"
 
 #include <jansson.h>
@@ -223,7 +223,7 @@ static char *cell_of(const tm_text *text, int index, size_t column)
     tm_text     storage = { 0 };
     size_t      offsets[29], n = 0;
     const char *cursor = text->data;
-    for (int i = 0; i <= index; i++) n = csv_read(&cursor, &storage, offsets, 29);
+    for (int i = 0; i <= index; i++) n = tm_csv_read(&cursor, &storage, offsets, 29);
     assert_int_equal(n, 29);
     char *cell = strdup(storage.data + offsets[column]);
     tm_text_fini(&storage);
@@ -262,9 +262,9 @@ static void perf_header_and_quoting(void **state)
     tm_text storage = { 0 };
     size_t  offsets[29];
     const char *cursor = text.data;
-    assert_int_equal(csv_read(&cursor, &storage, offsets, 29), 29);
-    assert_int_equal(csv_read(&cursor, &storage, offsets, 29), 29);
-    assert_int_equal(csv_read(&cursor, &storage, offsets, 29), 0);
+    assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 29);
+    assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 29);
+    assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 0);
     tm_text_fini(&storage);
     tm_text_fini(&text);
 }
