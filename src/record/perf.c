@@ -17,12 +17,14 @@
 #include <unistd.h>
 
 /* X(column): the header, in its order. */
+/* clang-format off */
 #define PERF_COLUMNS(X)                                                                                                \
     X(model) X(n_gpus) X(nnodes) X(gpus_per_node) X(training_precision) X(pipeline) X(args) X(tags) X(docker_file)     \
     X(base_docker) X(docker_sha) X(docker_image) X(git_commit) X(machine_name) X(deployment_type) X(launcher)          \
     X(gpu_architecture) X(performance) X(metric) X(relative_change) X(status) X(build_duration) X(test_duration)       \
     X(dataname) X(data_provider_type) X(data_size) X(data_download_duration) X(build_number)                           \
     X(additional_docker_run_options)
+/* clang-format on */
 
 enum {
 #define X(column) COLUMN_##column,
@@ -61,7 +63,7 @@ static tm_status check_header(const char *path, const char *text, tm_error *err)
     wanted.data[wanted.length - 1] = '\0';
     tm_status status = TM_OK;
     if (!same)
-        status = tm_fail(err, TM_INVALID, "cannot append to '%s': its header is \"%.*s\", wanted \"%s\"; name another file",
+        status = tm_fail(err, TM_INVALID, "cannot append to '%s': header is \"%.*s\", wanted \"%s\"; name another file",
                          path, n > 300 ? 300 : (int)n, text, wanted.data);
     tm_text_fini(&wanted);
     return status;
@@ -78,12 +80,12 @@ static tm_status read_old(const char *path, tm_text *out, tm_error *err)
 /* Performance of the first row with the same key and a result; NAN if there is none. */
 static double baseline(const char *text, char *const row[COLUMNS])
 {
-    static const int key[] = { COLUMN_model, COLUMN_n_gpus, COLUMN_gpu_architecture, COLUMN_training_precision, COLUMN_args,
-                               COLUMN_metric };
-    tm_text     storage = { 0 };
-    size_t      offsets[COLUMNS];
-    const char *cursor = text ? text : "";
-    double      found = (double)NAN;
+    static const int key[] = { COLUMN_model, COLUMN_n_gpus, COLUMN_gpu_architecture, COLUMN_training_precision,
+                               COLUMN_args,  COLUMN_metric };
+    tm_text          storage = { 0 };
+    size_t           offsets[COLUMNS];
+    const char      *cursor = text ? text : "";
+    double           found = (double)NAN;
     tm_csv_read(&cursor, &storage, offsets, COLUMNS); /* the header */
     for (size_t n; isnan(found) && (n = tm_csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;) {
         bool same = n == COLUMNS && strcmp(storage.data + offsets[COLUMN_status], "SUCCESS") == 0;

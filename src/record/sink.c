@@ -64,7 +64,8 @@ static void keep_start(run_record *run, const tm_run_started *start)
     run->started = true;
 }
 
-/* The row of a phase, made on first sight; the emitter's own "unaccounted" is left to be worked out. NULL: no row left. */
+/* The row of a phase, made on first sight; the emitter's own "unaccounted" is left to be worked out. NULL: no row left.
+ */
 static double *ledger_row(run_ledger *ledger, const char *name)
 {
     for (int i = 0; i < ledger->count; i++)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- adding facts ------------------------------------------------------------------------------------------------------- */
+/* --- adding facts ---------------------------------------------------------------------------- */
 
 static fact *add(tm_environment *e, const char *name, fact_kind kind)
 {
@@ -113,7 +113,7 @@ const char *fact_field(tm_environment *e, const char *lines, const char *key)
     return NULL;
 }
 
-/* --- the list ----------------------------------------------------------------------------------------------------------- */
+/* --- the list -------------------------------------------------------------------------------- */
 
 tm_environment *tm_environment_read(const char *sysroot)
 {
@@ -141,7 +141,8 @@ static bool same(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-const char *tm_environment_text(const tm_environment *environment, const char *section, const char *item, const char *name)
+const char *tm_environment_text(const tm_environment *environment, const char *section, const char *item,
+                                const char *name)
 {
     for (size_t i = 0; i < environment->count; i++) {
         const fact *f = &environment->facts[i];

@@ -38,7 +38,8 @@ void fact_unknown(tm_environment *e, const char *name, const char *reason);
 const char *fact_path(tm_environment *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A fact that is the content of a file; unreadable: unknown with the cause. */
 void fact_file(tm_environment *e, const char *name, const char *path);
-/* The value after `key` and a separator (':' or '=') in a text of lines, without quotes, from the arena; NULL if none. */
+/* The value after `key` and a separator (':' or '=') in a text of lines, without quotes, from the arena; NULL if none.
+ */
 const char *fact_field(tm_environment *e, const char *lines, const char *key);
 /* All of a /proc file, from the arena; NULL if unreadable. */
 const char *fact_content(tm_environment *e, const char *path);

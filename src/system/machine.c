@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- processor ---------------------------------------------------------------------------------------------------------- */
+/* --- processor ------------------------------------------------------------------------------- */
 
-/* hwloc is steered by environment variables: its plugins would load GPU libraries, and only a variable sets the root. */
-static const char *const hwloc_names[] = { "HWLOC_PLUGINS_PATH", "HWLOC_COMPONENTS", "HWLOC_FSROOT", "HWLOC_THISSYSTEM" };
+/* hwloc is steered by environment variables: its plugins would load GPU libraries, and only a variable sets the root.
+ */
+static const char *const hwloc_names[] = { "HWLOC_PLUGINS_PATH", "HWLOC_COMPONENTS", "HWLOC_FSROOT",
+                                           "HWLOC_THISSYSTEM" };
 enum { HWLOC_NAMES = 4 };
 
 static void steer_hwloc(const char *sysroot, char *was[HWLOC_NAMES])
@@ -61,8 +63,9 @@ static void add_topology(tm_environment *e)
         add_count(e, topology, HWLOC_OBJ_CORE, "cores");
         add_count(e, topology, HWLOC_OBJ_PU, "hardware_threads");
         add_count(e, topology, HWLOC_OBJ_NUMANODE, "numa_nodes");
-        fact_bool(e, "smt", hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU) >
-                                hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
+        fact_bool(e, "smt",
+                  hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU) >
+                      hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
     } else {
         fact_unknown(e, "sockets", "hwloc could not read the topology");
     }
@@ -111,7 +114,7 @@ void probe_cpu(tm_environment *e)
     fact_number(e, "threads_allowed", tm_cpu_threads_allowed());
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------- */
+/* --- memory ---------------------------------------------------------------------------------- */
 
 static unsigned word(const unsigned char *p)
 {
@@ -132,13 +135,15 @@ static const char *smbios_string(const unsigned char *raw, size_t n, unsigned in
 /* One "Memory Device" (type 17) of the SMBIOS specification, section 7.18. Empty sockets are left out. */
 static void add_module(tm_environment *e, const unsigned char *raw, size_t n, int index)
 {
-    static const char *const types[] = { [0x14] = "DDR2", [0x18] = "DDR3", [0x1A] = "DDR4",   [0x1B] = "LPDDR",
-                                         [0x1D] = "LPDDR3", [0x1E] = "LPDDR4", [0x20] = "HBM", [0x21] = "HBM2",
-                                         [0x22] = "DDR5", [0x23] = "LPDDR5", [0x24] = "HBM3" };
+    static const char *const types[] = {
+        [0x14] = "DDR2", [0x18] = "DDR3", [0x1A] = "DDR4", [0x1B] = "LPDDR",  [0x1D] = "LPDDR3", [0x1E] = "LPDDR4",
+        [0x20] = "HBM",  [0x21] = "HBM2", [0x22] = "DDR5", [0x23] = "LPDDR5", [0x24] = "HBM3"
+    };
     unsigned length = raw[1], size = word(raw + 0x0C), type = raw[0x12];
     double   bytes = size & 0x8000 ? (size & 0x7FFF) * 1024.0 : size * 1048576.0;
     if (size == 0) return;
-    if (size == 0x7FFF && length >= 0x20) bytes = (word(raw + 0x1C) + (word(raw + 0x1E) & 0x7FFF) * 65536.0) * 1048576.0;
+    if (size == 0x7FFF && length >= 0x20)
+        bytes = (word(raw + 0x1C) + (word(raw + 0x1E) & 0x7FFF) * 65536.0) * 1048576.0;
     const char *place = smbios_string(raw, n, raw[0x10]);
     fact_item(e, tm_arena_format(e->arena, "%s%s%d", place ? place : "module", place ? " #" : " ", index));
     fact_number(e, "bytes", bytes);
@@ -176,8 +181,10 @@ static void add_modules(tm_environment *e)
 
 void probe_memory(tm_environment *e)
 {
-    static const char *const rows[][2] = { { "total_bytes", "MemTotal" }, { "available_bytes", "MemAvailable" },
-                                           { "swap_bytes", "SwapTotal" }, { "huge_page_bytes", "Hugepagesize" } };
+    static const char *const rows[][2] = { { "total_bytes", "MemTotal" },
+                                           { "available_bytes", "MemAvailable" },
+                                           { "swap_bytes", "SwapTotal" },
+                                           { "huge_page_bytes", "Hugepagesize" } };
     const char              *info = fact_content(e, "/proc/meminfo");
     fact_section(e, "memory");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -192,13 +199,13 @@ void probe_memory(tm_environment *e)
     add_modules(e);
 }
 
-/* --- board and disks ---------------------------------------------------------------------------------------------------- */
+/* --- board and disks ------------------------------------------------------------------------- */
 
 void probe_board(tm_environment *e)
 {
     static const char *const rows[][2] = {
-        { "system_maker", "sys_vendor" },   { "system", "product_name" },      { "maker", "board_vendor" },
-        { "model", "board_name" },          { "version", "board_version" },    { "bios_maker", "bios_vendor" },
+        { "system_maker", "sys_vendor" },   { "system", "product_name" },   { "maker", "board_vendor" },
+        { "model", "board_name" },          { "version", "board_version" }, { "bios_maker", "bios_vendor" },
         { "bios_version", "bios_version" }, { "bios_date", "bios_date" },
     };
     fact_section(e, "board");

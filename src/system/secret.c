@@ -52,7 +52,8 @@ static bool secret_option(const char *argument)
     memcpy(name, argument, n);
     name[n] = '\0';
     if (!tm_secret_name(name)) return false;
-    for (char *c; (c = strcasestr(name, "tokenize")) || (c = strcasestr(name, "tokens"));) memset(c, ' ', strlen("token"));
+    for (char *c; (c = strcasestr(name, "tokenize")) || (c = strcasestr(name, "tokens"));)
+        memset(c, ' ', strlen("token"));
     return tm_secret_name(name);
 }
 

@@ -11,13 +11,14 @@
  * ignored? */
 bool tm_secret_name(const char *name);
 
-/* Replaces every occurrence of the value of such an environment variable by "***": after ${VAR} substitution a secret can
- * stand anywhere. Values shorter than 6 bytes are left alone: "1" or "true" would tear the text to pieces. */
+/* Replaces every occurrence of the value of such an environment variable by "***": after ${VAR} substitution a secret
+ * can stand anywhere. Values shorter than 6 bytes are left alone: "1" or "true" would tear the text to pieces. */
 void tm_secret_mask(tm_text *text);
 
-/* A command line in one string, arguments quoted for the shell where needed. Values of options that are named like a secret
- * ("--hub.token X", "api_key=X"; not "tokenizer", not "tokens") and values of secret environment variables become "***".
- * `arguments`: `bytes` bytes, each argument ending in NUL, as in /proc/self/cmdline. */
+/* A command line in one string, arguments quoted for the shell where needed. Values of options that are named like a
+ * secret
+ * ("--hub.token X", "api_key=X"; not "tokenizer", not "tokens") and values of secret environment variables become
+ * "***". `arguments`: `bytes` bytes, each argument ending in NUL, as in /proc/self/cmdline. */
 void tm_secret_command_line(tm_text *out, const char *arguments, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* system/software.c - probes of the software: system, drivers, kernel settings, control group, and this program itself. */
+/* system/software.c - probes of the software: system, drivers, kernel settings, control group, this program. */
 #include "base/cpu.h"
 #include "base/file.h"
 #include "system/facts.h"
@@ -16,7 +16,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* --- the system --------------------------------------------------------------------------------------------------------- */
+/* --- the system ------------------------------------------------------------------------------ */
 
 static void add_os(tm_environment *e)
 {
@@ -35,7 +35,8 @@ static void add_drivers(tm_environment *e)
 {
     fact_section(e, "drivers");
     fact_file(e, "nvidia", "/proc/driver/nvidia/version");
-    if (tm_file_exists(fact_path(e, "/sys/module/amdgpu")) && !tm_file_exists(fact_path(e, "/sys/module/amdgpu/version")))
+    if (tm_file_exists(fact_path(e, "/sys/module/amdgpu")) &&
+        !tm_file_exists(fact_path(e, "/sys/module/amdgpu/version")))
         fact_text(e, "amdgpu", "the kernel's own", NULL);
     else
         fact_file(e, "amdgpu", "/sys/module/amdgpu/version");
@@ -44,8 +45,8 @@ static void add_drivers(tm_environment *e)
 /* "always [madvise] never" -> "madvise" */
 static void add_choice(tm_environment *e, const char *name, const char *path)
 {
-    char text[256];
-    bool read = tm_file_read_line(fact_path(e, "%s", path), text, sizeof text);
+    char  text[256];
+    bool  read = tm_file_read_line(fact_path(e, "%s", path), text, sizeof text);
     char *from = read ? strchr(text, '[') : NULL, *to = from ? strchr(from, ']') : NULL;
     if (to) *to = '\0';
     fact_text(e, name, to ? from + 1 : NULL, tm_arena_format(e->arena, "%s cannot be read", path));
@@ -98,7 +99,7 @@ void probe_system(tm_environment *e)
     add_control_group(e);
 }
 
-/* --- this program ------------------------------------------------------------------------------------------------------- */
+/* --- this program ---------------------------------------------------------------------------- */
 
 static void add_build(tm_environment *e)
 {
@@ -127,20 +128,26 @@ static const struct {
     const char  *file, *symbol;
     version_kind kind;
 } version_rows[] = {
-    { "libyaml", "yaml_get_version_string", VERSION_TEXT },  { "libjansson", "jansson_version_str", VERSION_TEXT },
-    { "libhwloc", "hwloc_get_api_version", VERSION_PACKED_HEX }, { "libxxhash", "XXH_versionNumber", VERSION_PACKED_100 },
-    { "libdnnl", "dnnl_version", VERSION_DNNL },             { "libc.so", "gnu_get_libc_version", VERSION_TEXT },
-    { "libsqlite3", "sqlite3_libversion", VERSION_TEXT },    { "libz.so", "zlibVersion", VERSION_TEXT },
+    { "libyaml", "yaml_get_version_string", VERSION_TEXT },
+    { "libjansson", "jansson_version_str", VERSION_TEXT },
+    { "libhwloc", "hwloc_get_api_version", VERSION_PACKED_HEX },
+    { "libxxhash", "XXH_versionNumber", VERSION_PACKED_100 },
+    { "libdnnl", "dnnl_version", VERSION_DNNL },
+    { "libc.so", "gnu_get_libc_version", VERSION_TEXT },
+    { "libsqlite3", "sqlite3_libversion", VERSION_TEXT },
+    { "libz.so", "zlibVersion", VERSION_TEXT },
     { "libzstd", "ZSTD_versionString", VERSION_TEXT },
 };
+
+typedef struct {
+    int major, minor, patch;
+} dnnl_triple;
 
 typedef union {
     void *symbol;
     const char *(*text)(void);
     unsigned (*number)(void);
-    const struct {
-        int major, minor, patch;
-    } *(*dnnl)(void);
+    const dnnl_triple *(*dnnl)(void);
 } version_function;
 
 static const char *version_of(tm_environment *e, const char *file)
@@ -187,6 +194,7 @@ static void add_libraries(tm_environment *e)
 }
 
 /* The variables that are recorded; a name that ends in '*' stands for all that begin so. */
+/* clang-format off */
 static const char *const recorded_variables[] = {
     "NCCL_*", "RCCL_*", "HSA_*", "HIP_*", "ROCR_VISIBLE_DEVICES", "HIPBLASLT_TUNING_OVERRIDE_FILE", "GPU_MAX_HW_QUEUES",
     "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_VISIBLE_DEVICES", "OMP_*", "GOMP_*", "KMP_*", "DNNL_*", "ONEDNN_*", "TRAINMARK_*",
@@ -196,6 +204,7 @@ static const char *const recorded_variables[] = {
     "pipeline", "SLURM_NNODES", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GPUS_ON_NODE", "SLURM_JOB_NODELIST",
     "DATADIR", "LOGDIR", "SEED", "NEXP",
 };
+/* clang-format on */
 
 static bool recorded(const char *name)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.jsonl, result.json and perf.csv: read back with independent readers, and what happens when the disk is full. */
+/* metrics.jsonl, result.json and perf.csv: read back with independent readers, and what happens when the disk is full.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,8 @@
 #include <unistd.h>
 
 static const char *const header =
-    "model,n_gpus,nnodes,gpus_per_node,training_precision,pipeline,args,tags,docker_file,base_docker,docker_sha,docker_image,"
+    "model,n_gpus,nnodes,gpus_per_node,training_precision,pipeline,args,tags,docker_file,base_docker,docker_sha,docker_"
+    "image,"
     "git_commit,machine_name,deployment_type,launcher,gpu_architecture,performance,metric,relative_change,status,"
     "build_duration,test_duration,dataname,data_provider_type,data_size,data_download_duration,build_number,"
     "additional_docker_run_options\n";
@@ -237,7 +239,17 @@ static void expect_cell(const tm_text *text, int index, size_t column, const cha
     free(cell);
 }
 
-enum { MODEL = 0, N_GPUS = 1, PRECISION = 4, ARGS = 6, PERFORMANCE = 17, METRIC = 18, CHANGE = 19, STATUS = 20, DATANAME = 23 };
+enum {
+    MODEL = 0,
+    N_GPUS = 1,
+    PRECISION = 4,
+    ARGS = 6,
+    PERFORMANCE = 17,
+    METRIC = 18,
+    CHANGE = 19,
+    STATUS = 20,
+    DATANAME = 23
+};
 
 /* Conformance item 7. */
 static void perf_header_and_quoting(void **state)
@@ -259,8 +271,8 @@ static void perf_header_and_quoting(void **state)
     expect_cell(&text, 1, CHANGE, "");
     expect_cell(&text, 1, STATUS, "SUCCESS");
     expect_cell(&text, 1, DATANAME, "synthetic");
-    tm_text storage = { 0 };
-    size_t  offsets[29];
+    tm_text     storage = { 0 };
+    size_t      offsets[29];
     const char *cursor = text.data;
     assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 29);
     assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 29);
@@ -339,7 +351,7 @@ static void perf_refuses_another_header(void **state)
     tm_text_fini(&text);
 }
 
-/* --- faults ------------------------------------------------------------------------------------------------------------- */
+/* --- faults ---------------------------------------------------------------------------------- */
 
 typedef tm_status (*opener)(const char *path, tm_sink **out, tm_error *err);
 

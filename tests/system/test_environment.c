@@ -44,9 +44,11 @@ static void put_processors(int n)
     char path[256], text[256], info[4096] = "";
     for (int i = 0; i < n; i++) { /* two sockets, two threads per core, two nodes */
         int socket = i / (n / 2), core = i % (n / 2) / 2;
-        snprintf(info + strlen(info), sizeof info - strlen(info),
-                 "processor\t: %d\nmodel name\t: Example CPU 9000\nphysical id\t: %d\ncore id\t\t: %d\nmicrocode\t: 0x2b\n"
-                 "flags\t\t: fpu avx2 hypervisor\n\n", i, socket, core);
+        snprintf(
+            info + strlen(info), sizeof info - strlen(info),
+            "processor\t: %d\nmodel name\t: Example CPU 9000\nphysical id\t: %d\ncore id\t\t: %d\nmicrocode\t: 0x2b\n"
+            "flags\t\t: fpu avx2 hypervisor\n\n",
+            i, socket, core);
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", i);
         snprintf(text, sizeof text, "%d\n", socket);
         put(path, text);
@@ -83,7 +85,7 @@ static void put_module(void)
     raw[0x16] = 0x12;
     raw[0x17] = 2;
     raw[0x1A] = 3;
-    raw[0x1E] = 1; /* 65536 MiB */
+    raw[0x1E] = 1;    /* 65536 MiB */
     raw[0x20] = 0x30; /* 4400 */
     raw[0x21] = 0x11;
     memcpy(raw + 0x28, "DIMM_A1\0Maker\0PART-1\0", 22);
@@ -97,8 +99,9 @@ static void put_machine(void)
     strcpy(root, fake_path("root"));
     put_processors(8);
     put_module();
-    put("/proc/meminfo", "MemTotal:       16000000 kB\nMemAvailable:   15000000 kB\nSwapTotal: 0 kB\nHugePages_Total:  7\n"
-                         "Hugepagesize:  2048 kB\n");
+    put("/proc/meminfo",
+        "MemTotal:       16000000 kB\nMemAvailable:   15000000 kB\nSwapTotal: 0 kB\nHugePages_Total:  7\n"
+        "Hugepagesize:  2048 kB\n");
     put("/sys/class/dmi/id/board_name", "X1\n");
     put("/sys/class/dmi/id/bios_version", "1.2, \"b\"\n");
     put("/sys/block/nvme0n1/device/model", "Fast Disk\n");
@@ -268,9 +271,11 @@ static void secrets_stay_out(void **state)
     expect(e, "variables", NULL, "MY_API_KEY", NULL);
     tm_environment_destroy(e);
 
-    static const char arguments[] = "trainmark\0run\0--hub.token\0abc\0api_key=xyz\0--data.tokenizer\0bpe\0training.tokens=5\0"
-                                    "--note\0it's hunter22\0--password\0--steps\0" "11\0--db_pass=q\0";
-    tm_text           line = { 0 };
+    static const char arguments[] =
+        "trainmark\0run\0--hub.token\0abc\0api_key=xyz\0--data.tokenizer\0bpe\0training.tokens=5\0"
+        "--note\0it's hunter22\0--password\0--steps\0"
+        "11\0--db_pass=q\0";
+    tm_text line = { 0 };
     tm_secret_command_line(&line, arguments, sizeof arguments - 1);
     assert_string_equal(line.data, "trainmark run --hub.token *** api_key=*** --data.tokenizer bpe training.tokens=5 "
                                    "--note 'it'\\''s ***' --password --steps 11 --db_pass=***");
