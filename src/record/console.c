@@ -210,6 +210,7 @@ tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out,
     *self = (console_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options };
     if (!self->options.out) self->options.out = stdout;
     run_record_init(&self->run);
+    record_text_reserve(&self->text, 16384);
     *out = &self->head.base;
     return TM_OK;
 }

@@ -144,6 +144,7 @@ tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out,
     if (fd < 0) return tm_fail(err, TM_IO, "cannot open '%s': %s", options->path, strerror(errno));
     metrics_sink *self = tm_alloc(sizeof *self);
     *self = (metrics_sink){ .head = { .base = { handle }, .finish = finish }, .path = options->path, .fd = fd };
+    record_text_reserve(&self->line, 16384);
     *out = &self->head.base;
     return TM_OK;
 }

@@ -140,7 +140,7 @@ static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_end
     bool                   on_cpu = strcmp(start->device, "cpu") == 0 || strcmp(start->device, "reference") == 0 ||
                   strcmp(start->device, "null") == 0;
     int  gpus = on_cpu ? 0 : start->devices;
-    bool good = end && end->verdict != TM_VERDICT_INVALID;
+    bool good = end && end->verdict != TM_VERDICT_INVALID && isfinite(end->tokens_per_second_median);
     for (int i = 0; i < COLUMNS; i++) set(row, i, "");
     tm_text_printf(&model, o->entry ? "%s_%s" : "%s%s", o->entry ? o->entry : "", start->model);
     set(row, COLUMN_model, model.data);

@@ -19,6 +19,8 @@ typedef struct record_sink {
     void (*finish)(struct record_sink *self);
 } record_sink;
 
+/* Room for `bytes`, so that lines put together later take no memory. */
+void record_text_reserve(tm_text *text, size_t bytes);
 /* tm_file_write with the failure kept in the sink. */
 void record_sink_write(record_sink *sink, const char *path, const tm_text *text);
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "../support/fake_run.h"
+#include "base/arena.h"
 #include "base/csv.h"
 #include "base/file.h"
 #include "record/record.h"
@@ -205,6 +206,93 @@ static void result_read_back(void **state)
     assert_true(json_is_object(json_object_get(json_object_get(result, "environment"), "cpu")));
     json_decref(result);
     tm_environment_destroy(environment);
+}
+
+/* Ctrl-C before the first step ended: every sink copes with an empty run. */
+static void a_run_without_steps(void **state)
+{
+    (void)state;
+    tm_error           err = { 0 };
+    tm_sink           *sinks[4] = { NULL };
+    char              *data = NULL;
+    size_t             bytes = 0;
+    tm_metrics_options metrics = { fake_path("metrics.jsonl") };
+    tm_result_options  result = { .path = fake_path("result.json") };
+    tm_perf_options    perf = { .path = fake_path("perf.csv") };
+    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
+    assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
+    assert_int_equal(tm_result_sink_open(&result, &sinks[1], &err), TM_OK);
+    assert_int_equal(tm_perf_sink_open(&perf, &sinks[2], &err), TM_OK);
+    assert_int_equal(tm_console_sink_open(&console, &sinks[3], &err), TM_OK);
+    tm_event end = fake_ended(0, TM_VERDICT_NOT_JUDGED, "interrupted");
+    end.run_ended.step_seconds = NULL;
+    for (int i = 0; i < 4; i++) {
+        emit(sinks[i], fake_started());
+        emit(sinks[i], end);
+        close_well(sinks[i]);
+    }
+    fclose(console.out);
+    assert_non_null(strstr(data, "not-judged"));
+    assert_null(strstr(data, "performance:"));
+    free(data);
+    json_t *object = json_load_file(result.path, 0, NULL);
+    assert_true(json_is_null(json_object_get(json_object_get(object, "tokens_per_second_per_device"), "median")));
+    assert_int_equal(json_array_size(json_object_get(object, "step_seconds")), 0);
+    json_decref(object);
+    tm_text text = fake_read(perf.path);
+    assert_non_null(strstr(text.data, ",FAILURE,"));
+    tm_text_fini(&text);
+}
+
+/* Once a run is under way, recording it takes no more memory. */
+static void steady_recording_allocates_nothing(void **state)
+{
+    (void)state;
+    tm_error           err = { 0 };
+    tm_sink           *sinks[2] = { NULL };
+    char              *data = NULL;
+    size_t             bytes = 0;
+    tm_metrics_options metrics = { fake_path("metrics.jsonl") };
+    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
+    assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
+    assert_int_equal(tm_console_sink_open(&console, &sinks[1], &err), TM_OK);
+    for (int i = 0; i < 2; i++) emit(sinks[i], fake_started());
+    unsigned long long before = tm_alloc_count();
+    for (int step = 1; step <= FAKE_STEPS; step++)
+        for (int i = 0; i < 2; i++) emit(sinks[i], fake_step(step));
+    assert_int_equal(tm_alloc_count(), before);
+    for (int i = 0; i < 2; i++) close_well(sinks[i]);
+    fclose(console.out);
+    free(data);
+}
+
+/* docs/result-json.md names every member, so that nobody has to guess. */
+static void every_member_is_documented(void **state)
+{
+    (void)state;
+    tm_error          err = { 0 };
+    tm_sink          *sink = NULL;
+    tm_result_options options = { .path = fake_path("result.json") };
+    assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
+    fake_run(sink, TM_VERDICT_VALID, "");
+    close_well(sink);
+    tm_text     page = fake_read("docs/result-json.md");
+    json_t     *result = json_load_file(options.path, 0, NULL), *member, *part;
+    const char *name, *inner;
+    assert_true(json_object_size(result) > 20);
+    json_object_foreach(result, name, member)
+    {
+        char quoted[128];
+        snprintf(quoted, sizeof quoted, "`%s`", name);
+        if (!strstr(page.data, quoted)) fail_msg("%s is not in docs/result-json.md", quoted);
+        json_object_foreach(member, inner, part)
+        {
+            snprintf(quoted, sizeof quoted, "`%s`", inner);
+            if (!strstr(page.data, quoted)) fail_msg("%s.%s is not in docs/result-json.md", name, quoted);
+        }
+    }
+    json_decref(result);
+    tm_text_fini(&page);
 }
 
 static void run_perf(tm_perf_options options, tm_verdict verdict, int64_t slower)
@@ -439,6 +527,9 @@ int main(void)
         cmocka_unit_test_teardown(metrics_records, clean),
         cmocka_unit_test_teardown(metrics_of_a_resumed_run, clean),
         cmocka_unit_test_teardown(result_read_back, clean),
+        cmocka_unit_test_teardown(a_run_without_steps, clean),
+        cmocka_unit_test_teardown(steady_recording_allocates_nothing, clean),
+        cmocka_unit_test_teardown(every_member_is_documented, clean),
         cmocka_unit_test_teardown(perf_header_and_quoting, clean),
         cmocka_unit_test_teardown(perf_appends_with_relative_change, clean),
         cmocka_unit_test_teardown(perf_of_a_run_that_dies, clean),
