@@ -396,6 +396,29 @@ static void perf_appends_with_relative_change(void **state)
     tm_text_fini(&text);
 }
 
+/* Rows of other tools that only look like a baseline: another metric, and a number in a row that did not succeed. */
+static void perf_baseline_is_chosen_well(void **state)
+{
+    (void)state;
+    tm_error        err = { 0 };
+    tm_text         file = { 0 };
+    tm_perf_options options = { .path = fake_path("all.csv"), .append = true };
+    tm_text_add(&file, header);
+    const char *const rows[][3] = { { "400", "tflops", "SUCCESS" },
+                                    { "500", "tokens_per_second", "FAILURE" },
+                                    { "800", "tokens_per_second", "SUCCESS" },
+                                    { "900", "tokens_per_second", "SUCCESS" } };
+    for (int i = 0; i < 4; i++)
+        tm_text_printf(&file, "llama-small,0,1,0,float32,,,,,,,,,,,,,%s,%s,,%s,,,,,,,,\n", rows[i][0], rows[i][1],
+                       rows[i][2]);
+    assert_int_equal(tm_file_write(options.path, file.data, file.length, &err), TM_OK);
+    tm_text_fini(&file);
+    run_perf(options, TM_VERDICT_VALID, 0);
+    tm_text text = fake_read(options.path);
+    expect_cell(&text, 5, CHANGE, "25.00"); /* 1000 against 800, the first that counts */
+    tm_text_fini(&text);
+}
+
 static void perf_of_a_run_that_dies(void **state)
 {
     (void)state;
@@ -532,6 +555,7 @@ int main(void)
         cmocka_unit_test_teardown(every_member_is_documented, clean),
         cmocka_unit_test_teardown(perf_header_and_quoting, clean),
         cmocka_unit_test_teardown(perf_appends_with_relative_change, clean),
+        cmocka_unit_test_teardown(perf_baseline_is_chosen_well, clean),
         cmocka_unit_test_teardown(perf_of_a_run_that_dies, clean),
         cmocka_unit_test_teardown(perf_refuses_another_header, clean),
         cmocka_unit_test_teardown(file_size_limit, clean),
