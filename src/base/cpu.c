@@ -139,9 +139,11 @@ static void apply_cpu(tm_cgroup_limits *limits, const char *group, bool v2)
 {
     double quota = -1, period = -1;
     if (v2) {
-        char path[PATH_BYTES + 64], text[64];
+        char path[PATH_BYTES + 64], text[64], *rest;
         snprintf(path, sizeof path, "%s/cpu.max", group);
-        if (!tm_file_read_line(path, text, sizeof text) || sscanf(text, "%lf %lf", &quota, &period) != 2) return;
+        if (!tm_file_read_line(path, text, sizeof text)) return;
+        quota = strtod(text, &rest); /* "max 100000" has no number here: 0, no quota */
+        period = strtod(rest, NULL);
     } else {
         quota = (double)group_number(group, "cpu.cfs_quota_us");
         period = (double)group_number(group, "cpu.cfs_period_us");

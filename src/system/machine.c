@@ -21,7 +21,10 @@ enum { HWLOC_NAMES = 4 };
 
 static void steer_hwloc(const char *sysroot, char *was[HWLOC_NAMES])
 {
-    for (int i = 0; i < HWLOC_NAMES; i++) was[i] = getenv(hwloc_names[i]) ? strdup(getenv(hwloc_names[i])) : NULL;
+    for (int i = 0; i < HWLOC_NAMES; i++) {
+        const char *value = getenv(hwloc_names[i]);
+        was[i] = value ? strdup(value) : NULL;
+    }
     setenv("HWLOC_PLUGINS_PATH", "/nonexistent", 1);
     setenv("HWLOC_COMPONENTS", "-opencl,-cuda,-nvml,-rsmi,-levelzero,-gl,-pci", 1);
     if (*sysroot) setenv("HWLOC_FSROOT", sysroot, 1);
