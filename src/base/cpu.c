@@ -61,7 +61,7 @@ void tm_cpu_flush_denormals(void)
 }
 #endif
 
-/* --- files of /proc and /sys ------------------------------------------------------------------------------------------ */
+/* --- files of /proc and /sys ----------------------------------------------------------------- */
 
 enum { PATH_BYTES = 1536 };
 
@@ -107,7 +107,7 @@ static int64_t number_after(const char *text, const char *name)
     return -1;
 }
 
-/* --- control groups ---------------------------------------------------------------------------------------------------- */
+/* --- control groups -------------------------------------------------------------------------- */
 
 /* An integer file of a group; -1 if unreadable or "max". */
 static int64_t group_number(const char *group, const char *file)
@@ -126,7 +126,8 @@ static void apply_memory(tm_cgroup_limits *limits, const char *group, bool v2)
     char path[PATH_BYTES + 64], *text = tm_alloc(16384);
     snprintf(path, sizeof path, "%s/memory.stat", group);
     int64_t droppable = 0;
-    if (tm_file_read_line(path, text, 16384)) droppable = number_after(text, v2 ? "inactive_file " : "total_inactive_file ");
+    if (tm_file_read_line(path, text, 16384))
+        droppable = number_after(text, v2 ? "inactive_file " : "total_inactive_file ");
     free(text);
     int64_t used = group_number(group, v2 ? "memory.current" : "memory.usage_in_bytes");
     if (droppable > 0) used -= droppable;
@@ -138,9 +139,11 @@ static void apply_cpu(tm_cgroup_limits *limits, const char *group, bool v2)
 {
     double quota = -1, period = -1;
     if (v2) {
-        char path[PATH_BYTES + 64], text[64];
+        char path[PATH_BYTES + 64], text[64], *rest;
         snprintf(path, sizeof path, "%s/cpu.max", group);
-        if (!tm_file_read_line(path, text, sizeof text) || sscanf(text, "%lf %lf", &quota, &period) != 2) return;
+        if (!tm_file_read_line(path, text, sizeof text)) return;
+        quota = strtod(text, &rest); /* "max 100000" has no number here: 0, no quota */
+        period = strtod(rest, NULL);
     } else {
         quota = (double)group_number(group, "cpu.cfs_quota_us");
         period = (double)group_number(group, "cpu.cfs_period_us");
@@ -150,7 +153,8 @@ static void apply_cpu(tm_cgroup_limits *limits, const char *group, bool v2)
 
 /* From the group upwards to the mount. In a container the path is often the host's and does not exist below the mount:
  * then only the mount itself, which is the container's group, answers. */
-static void apply_line(tm_cgroup_limits *limits, const char *mount, const char *group_path, bool v2, bool cpu, bool memory)
+static void apply_line(tm_cgroup_limits *limits, const char *mount, const char *group_path, bool v2, bool cpu,
+                       bool memory)
 {
     char   path[PATH_BYTES];
     size_t root = strlen(mount);
@@ -222,7 +226,7 @@ int tm_cpu_threads_allowed(void)
     return threads < 1 ? 1 : threads;
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------ */
+/* --- memory ---------------------------------------------------------------------------------- */
 
 static int64_t meminfo_bytes(const char *sysroot, const char *name)
 {

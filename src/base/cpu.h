@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base/cpu.h - facts of this machine that the lower rooms decide by: threads, instruction sets, caches, memory.
  *
- * Everything is read from the kernel when asked, nothing is cached. `sysroot` is "" for the running machine, or a folder
- * that holds copies of /proc and /sys (tests). The full description of a machine for reports is system/environment.h.
+ * Everything is read from the kernel when asked, nothing is cached. `sysroot` is "" for the running machine, or a
+ * folder that holds copies of /proc and /sys (tests). The full description of a machine for reports is
+ * system/environment.h.
  */
 #ifndef TM_BASE_CPU_H
 #define TM_BASE_CPU_H
@@ -50,8 +51,8 @@ int64_t tm_memory_available_bytes(const char *sysroot);
 int64_t tm_resident_bytes(void);
 int64_t tm_resident_anonymous_bytes(void);
 
-/* Denormal inputs and results count as zero in the calling thread from now on (x86: FTZ and DAZ, arm64: FPCR.FZ). Threads
- * made later inherit it, existing ones do not. No effect on other processors. */
+/* Denormal inputs and results count as zero in the calling thread from now on (x86: FTZ and DAZ, arm64: FPCR.FZ).
+ * Threads made later inherit it, existing ones do not. No effect on other processors. */
 void tm_cpu_flush_denormals(void);
 
 #endif

@@ -29,7 +29,7 @@ typedef struct {
 
 enum { AVERAGE_SKIPS = 2, REDRAW_NS = 100000000 };
 
-/* --- progress ----------------------------------------------------------------------------------------------------------- */
+/* --- progress -------------------------------------------------------------------------------- */
 
 static void erase_progress(console_sink *self)
 {
@@ -65,14 +65,14 @@ static void draw_progress(console_sink *self)
         clock_text(left, pace * (double)(steps - step));
     }
     clock_text(passed, (double)(now - self->started_ns) * 1e-9);
-    fprintf(self->options.progress, "\r\033[K[%s] %3.0f%%  step %lld/%lld  %s, ETA %s", bar, 100 * fraction, (long long)step,
-            (long long)steps, passed, left);
+    fprintf(self->options.progress, "\r\033[K[%s] %3.0f%%  step %lld/%lld  %s, ETA %s", bar, 100 * fraction,
+            (long long)step, (long long)steps, passed, left);
     fflush(self->options.progress);
     self->drawn = true;
     self->drawn_ns = now;
 }
 
-/* --- lines -------------------------------------------------------------------------------------------------------------- */
+/* --- lines ----------------------------------------------------------------------------------- */
 
 static void print_text(console_sink *self)
 {
@@ -85,22 +85,22 @@ static void print_text(console_sink *self)
 
 static line_figures figures_of(const console_sink *self, const tm_step_done *step)
 {
-    double       none = (double)NAN;
+    double                none = (double)NAN;
     const tm_run_started *start = &self->run.start;
-    line_figures f = {
-        .step = step->step,
-        .steps = start->steps,
-        .loss = step->loss,
-        .grad_norm = step->grad_norm,
-        .learning_rate = step->learning_rate,
-        .used_bytes = step->used_bytes,
-        .limit_bytes = start->memory_limit_bytes,
-        .tokens_per_second = self->seconds > 0 ? self->tokens / self->seconds : none,
-        .flops_per_token = start->n_flops_per_token > 0 ? start->flops_per_token[0].value : 0,
-        .peak_flops = start->peak_flops,
-        .step_seconds = self->steps > 0 ? self->seconds / (double)self->steps : none,
-        .sequences = self->options.sequences_per_step,
-        .nan_steps = self->nan_steps,
+    line_figures          f = {
+                 .step = step->step,
+                 .steps = start->steps,
+                 .loss = step->loss,
+                 .grad_norm = step->grad_norm,
+                 .learning_rate = step->learning_rate,
+                 .used_bytes = step->used_bytes,
+                 .limit_bytes = start->memory_limit_bytes,
+                 .tokens_per_second = self->seconds > 0 ? self->tokens / self->seconds : none,
+                 .flops_per_token = start->n_flops_per_token > 0 ? start->flops_per_token[0].value : 0,
+                 .peak_flops = start->peak_flops,
+                 .step_seconds = self->steps > 0 ? self->seconds / (double)self->steps : none,
+                 .sequences = self->options.sequences_per_step,
+                 .nan_steps = self->nan_steps,
     };
     bool later = self->later_steps > 0;
     f.tokens_per_second_average = later ? self->later_tokens / self->later_seconds : f.tokens_per_second;
@@ -149,7 +149,8 @@ static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
     line_figures figures = figures_of(self, &self->run.last);
     figures.step = evaluation->step;
     figures.loss = evaluation->loss;
-    figures.tokens_per_second = evaluation->seconds > 0 ? (double)evaluation->tokens / evaluation->seconds : (double)NAN;
+    figures.tokens_per_second =
+        evaluation->seconds > 0 ? (double)evaluation->tokens / evaluation->seconds : (double)NAN;
     line_validation(&self->text, &figures, self->options.colour);
     print_text(self);
 }
@@ -167,11 +168,20 @@ static void handle(tm_sink *sink, const tm_event *event)
     console_sink *self = (console_sink *)sink;
     run_record_add(&self->run, event);
     switch (event->kind) {
-    case TM_EVENT_RUN_STARTED: on_start(self); break;
-    case TM_EVENT_STEP_DONE: on_step(self, &event->step_done); break;
-    case TM_EVENT_EVALUATION: on_evaluation(self, &event->evaluation); break;
-    case TM_EVENT_CHECKPOINT: break;
-    case TM_EVENT_RUN_ENDED: on_end(self, &event->run_ended); break;
+    case TM_EVENT_RUN_STARTED:
+        on_start(self);
+        break;
+    case TM_EVENT_STEP_DONE:
+        on_step(self, &event->step_done);
+        break;
+    case TM_EVENT_EVALUATION:
+        on_evaluation(self, &event->evaluation);
+        break;
+    case TM_EVENT_CHECKPOINT:
+        break;
+    case TM_EVENT_RUN_ENDED:
+        on_end(self, &event->run_ended);
+        break;
     }
 }
 
@@ -194,11 +204,13 @@ tm_console_options tm_console_options_default(void)
 tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out, tm_error *err)
 {
     if (options->log_freq < 1)
-        return tm_fail(err, TM_INVALID, "metrics.log_freq is %lld; it must be at least 1", (long long)options->log_freq);
+        return tm_fail(err, TM_INVALID, "metrics.log_freq is %lld; it must be at least 1",
+                       (long long)options->log_freq);
     console_sink *self = tm_alloc(sizeof *self);
     *self = (console_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options };
     if (!self->options.out) self->options.out = stdout;
     run_record_init(&self->run);
+    record_text_reserve(&self->text, 16384);
     *out = &self->head.base;
     return TM_OK;
 }

@@ -37,7 +37,8 @@ static void write_line(metrics_sink *self)
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) {
             fail(self, "write to");
-            if (ftruncate(self->fd, self->complete_bytes) != 0) return; /* a torn line stays: the error is told already */
+            if (ftruncate(self->fd, self->complete_bytes) != 0)
+                return; /* a torn line stays: the error is told already */
             return;
         }
         data += n;
@@ -64,8 +65,7 @@ static void keep_earlier(metrics_sink *self, int64_t first_step)
             json_decref(record);
         }
     }
-    if (self->head.error.status == TM_OK && kept.length > 0)
-        record_sink_write(&self->head, self->path, &kept);
+    if (self->head.error.status == TM_OK && kept.length > 0) record_sink_write(&self->head, self->path, &kept);
     self->complete_bytes = (off_t)kept.length;
     tm_text_fini(&old);
     tm_text_fini(&kept);
@@ -144,6 +144,7 @@ tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out,
     if (fd < 0) return tm_fail(err, TM_IO, "cannot open '%s': %s", options->path, strerror(errno));
     metrics_sink *self = tm_alloc(sizeof *self);
     *self = (metrics_sink){ .head = { .base = { handle }, .finish = finish }, .path = options->path, .fd = fd };
+    record_text_reserve(&self->line, 16384);
     *out = &self->head.base;
     return TM_OK;
 }

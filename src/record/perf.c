@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/perf.c - perf.csv, the result table that benchmark runners read. */
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "record/csv.h"
 #include "record/record.h"
 #include "record/sink.h"
 
@@ -17,12 +17,14 @@
 #include <unistd.h>
 
 /* X(column): the header, in its order. */
+/* clang-format off */
 #define PERF_COLUMNS(X)                                                                                                \
     X(model) X(n_gpus) X(nnodes) X(gpus_per_node) X(training_precision) X(pipeline) X(args) X(tags) X(docker_file)     \
     X(base_docker) X(docker_sha) X(docker_image) X(git_commit) X(machine_name) X(deployment_type) X(launcher)          \
     X(gpu_architecture) X(performance) X(metric) X(relative_change) X(status) X(build_duration) X(test_duration)       \
     X(dataname) X(data_provider_type) X(data_size) X(data_download_duration) X(build_number)                           \
     X(additional_docker_run_options)
+/* clang-format on */
 
 enum {
 #define X(column) COLUMN_##column,
@@ -47,7 +49,7 @@ typedef struct {
 
 static void add_header(tm_text *out)
 {
-    for (int i = 0; i < COLUMNS; i++) csv_add(out, column_names[i], i == 0);
+    for (int i = 0; i < COLUMNS; i++) tm_csv_add(out, column_names[i], i == 0);
     tm_text_add_n(out, "\n", 1);
 }
 
@@ -61,7 +63,7 @@ static tm_status check_header(const char *path, const char *text, tm_error *err)
     wanted.data[wanted.length - 1] = '\0';
     tm_status status = TM_OK;
     if (!same)
-        status = tm_fail(err, TM_INVALID, "cannot append to '%s': its header is \"%.*s\", wanted \"%s\"; name another file",
+        status = tm_fail(err, TM_INVALID, "cannot append to '%s': header is \"%.*s\", wanted \"%s\"; name another file",
                          path, n > 300 ? 300 : (int)n, text, wanted.data);
     tm_text_fini(&wanted);
     return status;
@@ -78,14 +80,14 @@ static tm_status read_old(const char *path, tm_text *out, tm_error *err)
 /* Performance of the first row with the same key and a result; NAN if there is none. */
 static double baseline(const char *text, char *const row[COLUMNS])
 {
-    static const int key[] = { COLUMN_model, COLUMN_n_gpus, COLUMN_gpu_architecture, COLUMN_training_precision, COLUMN_args,
-                               COLUMN_metric };
-    tm_text     storage = { 0 };
-    size_t      offsets[COLUMNS];
-    const char *cursor = text ? text : "";
-    double      found = (double)NAN;
-    csv_read(&cursor, &storage, offsets, COLUMNS); /* the header */
-    for (size_t n; isnan(found) && (n = csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;) {
+    static const int key[] = { COLUMN_model, COLUMN_n_gpus, COLUMN_gpu_architecture, COLUMN_training_precision,
+                               COLUMN_args,  COLUMN_metric };
+    tm_text          storage = { 0 };
+    size_t           offsets[COLUMNS];
+    const char      *cursor = text ? text : "";
+    double           found = (double)NAN;
+    tm_csv_read(&cursor, &storage, offsets, COLUMNS); /* the header */
+    for (size_t n; isnan(found) && (n = tm_csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;) {
         bool same = n == COLUMNS && strcmp(storage.data + offsets[COLUMN_status], "SUCCESS") == 0;
         for (size_t k = 0; same && k < sizeof key / sizeof key[0]; k++)
             same = strcmp(storage.data + offsets[key[k]], row[key[k]]) == 0;
@@ -120,7 +122,13 @@ static void set(char *row[COLUMNS], int column, const char *value)
 static void set_number(char *row[COLUMNS], int column, double value)
 {
     char text[32];
-    set(row, column, isfinite(value) ? tm_format_double(text, value) : "");
+    if (!isfinite(value))
+        text[0] = '\0';
+    else if (fabs(value) < 1e15 && value - floor(value) == 0.0)
+        snprintf(text, sizeof text, "%.0f", value); /* 1000, not 1e+03 */
+    else
+        tm_format_double(text, value);
+    set(row, column, text);
 }
 
 static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_ended *end)
@@ -131,15 +139,15 @@ static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_end
     int                    nodes = o->nodes > 0 ? o->nodes : 1;
     bool                   on_cpu = strcmp(start->device, "cpu") == 0 || strcmp(start->device, "reference") == 0 ||
                   strcmp(start->device, "null") == 0;
-    int  gpus = on_cpu ? 0 : start->devices;
-    bool good = end && end->verdict != TM_VERDICT_INVALID;
+    int  gpus = on_cpu ? 0 : start->devices, gpus_per_node = gpus / nodes;
+    bool good = end && end->verdict != TM_VERDICT_INVALID && isfinite(end->tokens_per_second_median);
     for (int i = 0; i < COLUMNS; i++) set(row, i, "");
     tm_text_printf(&model, o->entry ? "%s_%s" : "%s%s", o->entry ? o->entry : "", start->model);
     set(row, COLUMN_model, model.data);
     tm_text_fini(&model);
     set_number(row, COLUMN_n_gpus, gpus);
     set_number(row, COLUMN_nnodes, nodes);
-    set_number(row, COLUMN_gpus_per_node, gpus / nodes);
+    set_number(row, COLUMN_gpus_per_node, gpus_per_node);
     set(row, COLUMN_training_precision, start->precision);
     set(row, COLUMN_pipeline, o->pipeline);
     set(row, COLUMN_args, o->args);
@@ -169,7 +177,7 @@ static void set_relative_change(char *row[COLUMNS], const char *old)
 
 static void add_row(tm_text *out, char *const row[COLUMNS])
 {
-    for (int i = 0; i < COLUMNS; i++) csv_add(out, row[i], i == 0);
+    for (int i = 0; i < COLUMNS; i++) tm_csv_add(out, row[i], i == 0);
     tm_text_add_n(out, "\n", 1);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/record.h - where events (base/event.h) become output: console lines and report, metrics.jsonl, result.json, perf.csv.
+/* record/record.h - where events (base/event.h) become output: console lines and report, metrics.jsonl, result.json,
+ * perf.csv.
  *
- * Every sink is opened here, put on an event bus by cli, and closed with tm_sink_close, which frees it. Sinks never stop a
- * run: a write that fails is kept, later output of that sink is dropped, and the first failure is what tm_sink_close
- * returns. Strings in options must outlive the sink. One thread at a time per sink. Writing beyond a file-size limit shows
- * as a failure only if SIGXFSZ is ignored, which main does.
+ * Every sink is opened here, put on an event bus by cli, and closed with tm_sink_close, which frees it. Sinks never
+ * stop a run: a write that fails is kept, later output of that sink is dropped, and the first failure is what
+ * tm_sink_close returns. Strings in options must outlive the sink. One thread at a time per sink. Writing beyond a
+ * file-size limit shows as a failure only if SIGXFSZ is ignored, which main does.
  */
 #ifndef TM_RECORD_RECORD_H
 #define TM_RECORD_RECORD_H
@@ -23,7 +24,7 @@ TM_MUST_USE tm_status tm_sink_close(tm_sink *sink, tm_error *err);
 /* The first failure so far, or NULL: for a caller that would rather stop a long run than lose its record. */
 const tm_error *tm_sink_error(const tm_sink *sink);
 
-/* --- console ------------------------------------------------------------------------------------------------------------ */
+/* --- console --------------------------------------------------------------------------------- */
 
 typedef enum { TM_LOG_STYLE_TORCHTITAN, TM_LOG_STYLE_MEGATRON } tm_log_style;
 
@@ -38,14 +39,14 @@ typedef struct {
 
 /* stdout, TorchTitan style, log_freq 10; colour only if stdout is a terminal, progress only if stderr is one. */
 tm_console_options tm_console_options_default(void);
-/* See docs/step-line.md. The report and the `performance:` line follow the last step; the latter is left out if the verdict
- * is invalid. */
+/* See docs/step-line.md. The report and the `performance:` line follow the last step; the latter is left out if the
+ * verdict is invalid. */
 TM_MUST_USE tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out, tm_error *err);
 
-/* --- files -------------------------------------------------------------------------------------------------------------- */
+/* --- files ----------------------------------------------------------------------------------- */
 
-/* metrics.jsonl: a line per step, evaluation and checkpoint, on disk when the event returns. A run that starts at step 1
- * replaces the file; a resumed one keeps the records of the steps before its first. docs/result-json.md. */
+/* metrics.jsonl: a line per step, evaluation and checkpoint, on disk when the event returns. A run that starts at step
+ * 1 replaces the file; a resumed one keeps the records of the steps before its first. docs/result-json.md. */
 typedef struct {
     const char *path;
 } tm_metrics_options;

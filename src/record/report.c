@@ -113,8 +113,8 @@ static void interval_row(tm_text *out, const char *label, double value, double l
 {
     char a[40], b[40], c[40], both[88] = "-";
     if (isfinite(lo)) snprintf(both, sizeof both, "%s .. %s", rate_text(b, lo), rate_text(c, hi));
-    tm_text_printf(out, "    %-*s%*s%*s%*s\n", LABEL - 2, label, COLUMN, rate_text(a, value), COLUMN + 8, both, COLUMN - 8,
-                   steps);
+    tm_text_printf(out, "    %-*s%*s%*s%*s\n", LABEL - 2, label, COLUMN, rate_text(a, value), COLUMN + 8, both,
+                   COLUMN - 8, steps);
 }
 
 static void print_speed(tm_text *out, const run_record *run, const tm_run_ended *end)
@@ -148,7 +148,8 @@ static void print_flops(tm_text *out, const run_record *run, const tm_run_ended 
         const tm_named_f64 *flops = &run->start.flops_per_token[i];
         char                a[40], b[40], c[40] = "N/A";
         double              rate = flops->value * end->tokens_per_second_median;
-        if (run->start.peak_flops > 0 && isfinite(rate)) snprintf(c, sizeof c, "%.2f %%", 100 * rate / run->start.peak_flops);
+        if (run->start.peak_flops > 0 && isfinite(rate))
+            snprintf(c, sizeof c, "%.2f %%", 100 * rate / run->start.peak_flops);
         row(out, flops->name, flops_text(a, flops->value, "FLOP"), flops_text(b, rate, "FLOP/s"), c);
     }
 }
@@ -199,8 +200,8 @@ void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, 
 {
     char                  a[40], b[40], title[256];
     const tm_run_started *start = &run->start;
-    snprintf(title, sizeof title, "%s%s, %s, %s%s", colour ? "\033[1m" : "", start->model, start->precision, start->device,
-             colour ? "\033[0m" : "");
+    snprintf(title, sizeof title, "%s%s, %s, %s%s", colour ? "\033[1m" : "", start->model, start->precision,
+             start->device, colour ? "\033[0m" : "");
     tm_text_add(out, "\n  ");
     for (int i = 2; i < WIDTH; i++) tm_text_add_n(out, "-", 1);
     tm_text_printf(out, "\n  %s\n", title);

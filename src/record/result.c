@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/result.c - result.json, the typed record of one run. Every derived figure in it can be worked out again from the
- * raw step times and the start figures, which are in it too. */
+/* record/result.c - result.json, the typed record of one run. Every derived figure in it can be worked out again from
+ * the raw step times and the start figures, which are in it too. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "record/record.h"

@@ -25,6 +25,13 @@ const tm_error *tm_sink_error(const tm_sink *sink)
     return self->error.status == TM_OK ? NULL : &self->error;
 }
 
+void record_text_reserve(tm_text *text, size_t bytes)
+{
+    text->data = tm_realloc(text->data, bytes);
+    text->capacity = bytes;
+    text->data[text->length] = '\0';
+}
+
 void record_sink_write(record_sink *sink, const char *path, const tm_text *text)
 {
     tm_status status = tm_file_write(path, text->data, text->length, &sink->error);
@@ -64,7 +71,8 @@ static void keep_start(run_record *run, const tm_run_started *start)
     run->started = true;
 }
 
-/* The row of a phase, made on first sight; the emitter's own "unaccounted" is left to be worked out. NULL: no row left. */
+/* The row of a phase, made on first sight; the emitter's own "unaccounted" is left to be worked out. NULL: no row left.
+ */
 static double *ledger_row(run_ledger *ledger, const char *name)
 {
     for (int i = 0; i < ledger->count; i++)

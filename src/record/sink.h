@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/sink.h - private to the room: the head that every sink of this room starts with, and what a run has told so far. */
+/* record/sink.h - private to the room: the head that every sink of this room starts with, and what a run has told so
+ * far. */
 #ifndef TM_RECORD_SINK_H
 #define TM_RECORD_SINK_H
 
@@ -10,14 +11,16 @@
 
 #include <stdbool.h>
 
-/* First member of each sink. `finish` closes files, puts its failures into `error` and frees what hangs on the sink, but not
- * the sink. NULL = nothing to do. */
+/* First member of each sink. `finish` closes files, puts its failures into `error` and frees what hangs on the sink,
+ * but not the sink. NULL = nothing to do. */
 typedef struct record_sink {
     tm_sink  base;
     tm_error error;
     void (*finish)(struct record_sink *self);
 } record_sink;
 
+/* Room for `bytes`, so that lines put together later take no memory. */
+void record_text_reserve(tm_text *text, size_t bytes);
 /* tm_file_write with the failure kept in the sink. */
 void record_sink_write(record_sink *sink, const char *path, const tm_text *text);
 

@@ -4,8 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 
-static const char *const red = "\033[31m", *const green = "\033[32m", *const yellow = "\033[33m", *const blue = "\033[34m",
-                         *const magenta = "\033[35m", *const cyan = "\033[36m", *const plain = "\033[39m";
+static const char *const red = "\033[31m", *const green = "\033[32m", *const yellow = "\033[33m",
+                         *const blue = "\033[34m", *const magenta = "\033[35m", *const cyan = "\033[36m",
+                         *const plain = "\033[39m";
 
 /* Whole tokens per second with thousands separators: one parser reads "14440" as 144. */
 static const char *grouped(char out[40], double value)
@@ -50,21 +51,26 @@ void line_validation(tm_text *out, const line_figures *f, bool colour)
     tm_text_printf(out, "%svalidate step: %2lld  ", colour ? yellow : "", (long long)f->step);
     tm_text_printf(out, "%sloss: %7.4f  ", colour ? green : "", f->loss);
     tm_text_printf(out, "%s%s  ", colour ? cyan : "", memory);
-    tm_text_printf(out, "%stps: %s%s\n", colour ? blue : "", grouped(number, f->tokens_per_second), colour ? plain : "");
+    tm_text_printf(out, "%stps: %s%s\n", colour ? blue : "", grouped(number, f->tokens_per_second),
+                   colour ? plain : "");
 }
 
 void line_megatron(tm_text *out, const line_figures *f)
 {
-    double now = f->flops_per_token * f->tokens_per_second / 1e12;
-    double average = f->flops_per_token * f->tokens_per_second_average / 1e12;
+    double  now = f->flops_per_token * f->tokens_per_second / 1e12;
+    double  average = f->flops_per_token * f->tokens_per_second_average / 1e12;
+    int64_t samples = f->step * f->sequences;
     tm_text_printf(out, " [%s] iteration %8lld/%8lld | consumed samples: %12lld |", f->date, (long long)f->step,
-                   (long long)f->steps, (long long)(f->step * f->sequences));
-    tm_text_printf(out, " elapsed time per iteration (ms): %.1f/%.1f |", f->step_seconds * 1e3, f->step_seconds_average * 1e3);
+                   (long long)f->steps, (long long)samples);
+    tm_text_printf(out, " elapsed time per iteration (ms): %.1f/%.1f |", f->step_seconds * 1e3,
+                   f->step_seconds_average * 1e3);
     tm_text_printf(out, " throughput per GPU (TFLOP/s/GPU): %.1f/%.1f |", now, average);
-    tm_text_printf(out, " tokens per GPU (tokens/s/GPU): %.1f/%.1f |", f->tokens_per_second, f->tokens_per_second_average);
+    tm_text_printf(out, " tokens per GPU (tokens/s/GPU): %.1f/%.1f |", f->tokens_per_second,
+                   f->tokens_per_second_average);
     tm_text_printf(out, " learning rate: %.6E | global batch size: %5lld |", f->learning_rate, (long long)f->sequences);
     tm_text_printf(out, " lm loss: %.6E | loss scale: 1.0 | grad norm: %.3f |", f->loss, f->grad_norm);
-    tm_text_printf(out, " number of skipped iterations: 0 | number of nan iterations: %lld |\n", (long long)f->nan_steps);
+    tm_text_printf(out, " number of skipped iterations: 0 | number of nan iterations: %lld |\n",
+                   (long long)f->nan_steps);
 }
 
 void line_peak(tm_text *out, double peak_flops)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/step_line.h - private to the room: the lines that log parsers read, as text. The formats and what parsers demand
- * of them are in docs/step-line.md. Each function appends one line with its line feed. */
+/* record/step_line.h - private to the room: the lines that log parsers read, as text. The formats and what parsers
+ * demand of them are in docs/step-line.md. Each function appends one line with its line feed. */
 #ifndef TM_RECORD_STEP_LINE_H
 #define TM_RECORD_STEP_LINE_H
 

@@ -120,7 +120,8 @@ tm_interval tm_stats_ratio_interval(const double *y, const double *x, int64_t n,
         ratio[r] = above / below;
     }
     qsort(ratio, RESAMPLES, sizeof *ratio, compare);
-    tm_interval interval = { percentile_of_sorted(ratio, RESAMPLES, 0.025), percentile_of_sorted(ratio, RESAMPLES, 0.975) };
+    tm_interval interval = { percentile_of_sorted(ratio, RESAMPLES, 0.025),
+                             percentile_of_sorted(ratio, RESAMPLES, 0.975) };
     free(ratio);
     free(sum_y);
     free(sum_x);
@@ -141,14 +142,19 @@ int64_t tm_stats_warmup(const double *step_seconds, int64_t n)
 tm_rate_summary tm_stats_rate(const double *step_seconds, int64_t n, double tokens_per_step)
 {
     double          none = (double)NAN;
-    tm_rate_summary rate = { .median = none, .lo = none, .hi = none, .overall = none, .overall_lo = none,
-                             .overall_hi = none, .variation = none };
+    tm_rate_summary rate = { .median = none,
+                             .lo = none,
+                             .hi = none,
+                             .overall = none,
+                             .overall_lo = none,
+                             .overall_hi = none,
+                             .variation = none };
     rate.warmup = tm_stats_warmup(step_seconds, n);
     rate.n = n - rate.warmup;
     if (rate.n < 1) return rate;
     const double *steady = step_seconds + rate.warmup;
-    double       *tokens = tm_alloc((size_t)rate.n * sizeof *tokens), *single = tm_alloc((size_t)rate.n * sizeof *single);
-    double        seconds = 0;
+    double *tokens = tm_alloc((size_t)rate.n * sizeof *tokens), *single = tm_alloc((size_t)rate.n * sizeof *single);
+    double  seconds = 0;
     for (int64_t i = 0; i < rate.n; i++) {
         tokens[i] = tokens_per_step;
         single[i] = tokens_per_step / steady[i];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machine facts: from a made-up tree where the right answer is known, and for this machine where they can be cross-checked. */
+/* Machine facts: from a made-up tree where the right answer is known, and for this machine where they can be
+ * cross-checked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,7 +99,9 @@ static void caches_of_a_tree(void **state)
 {
     (void)state;
     static const char *const rows[][4] = {
-        { "Data", "1", "48K", "64" }, { "Instruction", "1", "32K", "64" }, { "Unified", "2", "2048K", "64" },
+        { "Data", "1", "48K", "64" },
+        { "Instruction", "1", "32K", "64" },
+        { "Unified", "2", "2048K", "64" },
         { "Unified", "3", "32M", "64" },
     };
     static const char *const names[] = { "type", "level", "size", "coherency_line_size" };
@@ -144,8 +147,8 @@ static void isa_agrees_with_the_kernel(void **state)
     }
     *strchr(strstr(info, "\nflags") + 1, '\n') = ' ';
     assert_int_equal(isa.avx2, strstr(info, " avx2 ") && strstr(info, " fma ") && strstr(info, " f16c "));
-    assert_int_equal(isa.avx512, strstr(info, " avx512f ") && strstr(info, " avx512bw ") && strstr(info, " avx512vl ") &&
-                                     strstr(info, " avx512dq "));
+    assert_int_equal(isa.avx512, strstr(info, " avx512f ") && strstr(info, " avx512bw ") &&
+                                     strstr(info, " avx512vl ") && strstr(info, " avx512dq "));
     assert_int_equal(isa.avx512_bf16, isa.avx512 && strstr(info, " avx512_bf16 "));
     assert_int_equal(isa.amx, isa.avx512 && strstr(info, " amx_tile ") && strstr(info, " amx_bf16 "));
 }

@@ -51,14 +51,19 @@ static int matches(const char *pattern, const char *text)
 static void example_line_to_the_letter(void **state)
 {
     (void)state;
-    line_figures f = { .step = 10, .loss = 7.91234, .grad_norm = 1.2345, .tokens_per_second = 9375.2,
-                       .flops_per_token = 542.9e12 / 9375.2, .peak_flops = 542.9e12 / 0.4152 };
+    line_figures f = { .step = 10,
+                       .loss = 7.91234,
+                       .grad_norm = 1.2345,
+                       .tokens_per_second = 9375.2,
+                       .flops_per_token = 542.9e12 / 9375.2,
+                       .peak_flops = 542.9e12 / 0.4152 };
     f.used_bytes = (int64_t)(96.41 * (1 << 30));
     f.limit_bytes = (int64_t)(96.41 / 0.5024 * (1 << 30));
     tm_text text = { 0 };
     line_torchtitan(&text, &f, false);
-    assert_string_equal(text.data, "step: 10  loss:  7.91234  grad_norm:  1.2345  memory: 96.41GiB(50.24%)  tps: 9,375  "
-                                   "tflops: 542.90  mfu: 41.52%\n");
+    assert_string_equal(text.data,
+                        "step: 10  loss:  7.91234  grad_norm:  1.2345  memory: 96.41GiB(50.24%)  tps: 9,375  "
+                        "tflops: 542.90  mfu: 41.52%\n");
     text.length = 0;
     f.step = 3;
     f.peak_flops = 0;
@@ -71,7 +76,8 @@ static void example_line_to_the_letter(void **state)
     text.length = 0;
     line_peak(&text, 1307.4e12);
     line_peak(&text, 0);
-    assert_string_equal(text.data, "Peak FLOPS used for computing MFU: 1.307e+15\nPeak FLOPS used for computing MFU: N/A\n");
+    assert_string_equal(text.data,
+                        "Peak FLOPS used for computing MFU: 1.307e+15\nPeak FLOPS used for computing MFU: N/A\n");
     tm_text_fini(&text);
 }
 
@@ -83,8 +89,10 @@ static void whole_numbers_reach_the_parsers(void **state)
     for (size_t i = 0; i < 4; i++)
         for (size_t j = 0; j < 3; j++)
             for (int colour = 0; colour < 2; colour++) {
-                line_figures f = { .step = 7, .loss = 2, .tokens_per_second = tps[i], .flops_per_token = tflops[j] * 1e12 / tps[i] };
-                tm_text      text = { 0 };
+                line_figures f = {
+                    .step = 7, .loss = 2, .tokens_per_second = tps[i], .flops_per_token = tflops[j] * 1e12 / tps[i]
+                };
+                tm_text text = { 0 };
                 line_torchtitan(&text, &f, colour);
                 assert_true(fabs(matched(tps_pattern, text.data) - tps[i]) < 1e-9);
                 assert_true(fabs(matched(tflops_pattern, text.data) - tflops[j]) < 1e-9);
@@ -99,21 +107,33 @@ static void whole_numbers_reach_the_parsers(void **state)
 static void megatron_lines(void **state)
 {
     (void)state;
-    line_figures f = { .step = 12, .steps = 50, .loss = 6.25, .grad_norm = 1.5, .learning_rate = 1e-4, .tokens_per_second = 9375,
-                       .tokens_per_second_average = 9000, .flops_per_token = 57.91e9, .step_seconds = 3.5,
-                       .step_seconds_average = 3.6, .sequences = 8, .date = "2026-01-31 12:00:00" };
-    tm_text text = { 0 };
+    line_figures f = { .step = 12,
+                       .steps = 50,
+                       .loss = 6.25,
+                       .grad_norm = 1.5,
+                       .learning_rate = 1e-4,
+                       .tokens_per_second = 9375,
+                       .tokens_per_second_average = 9000,
+                       .flops_per_token = 57.91e9,
+                       .step_seconds = 3.5,
+                       .step_seconds_average = 3.6,
+                       .sequences = 8,
+                       .date = "2026-01-31 12:00:00" };
+    tm_text      text = { 0 };
     line_megatron(&text, &f);
-    assert_string_equal(
-        text.data,
-        " [2026-01-31 12:00:00] iteration       12/      50 | consumed samples:           96 | elapsed time per iteration (ms): "
-        "3500.0/3600.0 | throughput per GPU (TFLOP/s/GPU): 542.9/521.2 | tokens per GPU (tokens/s/GPU): 9375.0/9000.0 | "
-        "learning rate: 1.000000E-04 | global batch size:     8 | lm loss: 6.250000E+00 | loss scale: 1.0 | grad norm: 1.500 | "
-        "number of skipped iterations: 0 | number of nan iterations: 0 |\n");
+    assert_string_equal(text.data, " [2026-01-31 12:00:00] iteration       12/      50 | consumed samples:           "
+                                   "96 | elapsed time per iteration (ms): "
+                                   "3500.0/3600.0 | throughput per GPU (TFLOP/s/GPU): 542.9/521.2 | tokens per GPU "
+                                   "(tokens/s/GPU): 9375.0/9000.0 | "
+                                   "learning rate: 1.000000E-04 | global batch size:     8 | lm loss: 6.250000E+00 | "
+                                   "loss scale: 1.0 | grad norm: 1.500 | "
+                                   "number of skipped iterations: 0 | number of nan iterations: 0 |\n");
     assert_true(fabs(matched("TFLOP/s/GPU\\):[[:space:]]*([0-9]+\\.?[0-9]*)/", text.data) - 542.9) < 1e-9);
-    assert_true(fabs(matched("throughput per GPU[[:space:]]*\\([^)]*\\)[[:space:]]*:[[:space:]]*([0-9.eE+-]+)", text.data) -
-                     542.9) < 1e-9);
-    const char *pattern = "iteration[[:space:]]+[0-9]+[[:space:]]*/[[:space:]]*[0-9]+[^\n]*lm loss:[[:space:]]*([0-9.eE+-]+)";
+    assert_true(
+        fabs(matched("throughput per GPU[[:space:]]*\\([^)]*\\)[[:space:]]*:[[:space:]]*([0-9.eE+-]+)", text.data) -
+             542.9) < 1e-9);
+    const char *pattern =
+        "iteration[[:space:]]+[0-9]+[[:space:]]*/[[:space:]]*[0-9]+[^\n]*lm loss:[[:space:]]*([0-9.eE+-]+)";
     assert_true(fabs(matched(pattern, text.data) - 6.25) < 1e-9);
     assert_true(fabs(matched("iteration[[:space:]]+([0-9]+)[[:space:]]*/", text.data) - 12) < 1e-9);
     tm_text_fini(&text);
@@ -123,7 +143,8 @@ static void megatron_lines(void **state)
 static void performance_line(void **state)
 {
     (void)state;
-    const char  *pattern = "performance:[[:space:]]+([0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?)(/[^ ,]+)?,?[[:space:]]+[^ ,\n]+\n$";
+    const char *pattern =
+        "performance:[[:space:]]+([0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?)(/[^ ,]+)?,?[[:space:]]+[^ ,\n]+\n$";
     const double values[] = { 14164.2, 3.25, 1234567.8, 0.00001234, 1e18 };
     for (size_t i = 0; i < 5; i++) {
         tm_text text = { 0 };
@@ -159,7 +180,8 @@ static int count(const char *text, const char *part)
     return n;
 }
 
-static const char *const valid_reason = "validation loss 1.1100 is within 0.05 nat of the entropy of the language, 1.0800";
+static const char *const valid_reason =
+    "validation loss 1.1100 is within 0.05 nat of the entropy of the language, 1.0800";
 
 /* The whole output of a run, byte for byte. */
 static void golden_output(void **state)
@@ -181,11 +203,27 @@ static void golden_output(void **state)
 static void no_failure_words(void **state)
 {
     (void)state;
-    static const char *const words[] = {
-        "OutOfMemoryError", "HIP out of memory", "CUDA out of memory", "RuntimeError:", "AssertionError:", "ValueError:",
-        "SystemExit", "failed (exitcode:", "Traceback (most recent call last)", "FAILED", "Exception:", "ImportError:",
-        "ModuleNotFoundError:", "NCCL ERROR", "NCCL timeout", "HW Exception by GPU", "GPU Hang", "Uncorrectable error",
-        "GPU Reset", "loss: NaN", "loss: Inf" };
+    static const char *const words[] = { "OutOfMemoryError",
+                                         "HIP out of memory",
+                                         "CUDA out of memory",
+                                         "RuntimeError:",
+                                         "AssertionError:",
+                                         "ValueError:",
+                                         "SystemExit",
+                                         "failed (exitcode:",
+                                         "Traceback (most recent call last)",
+                                         "FAILED",
+                                         "Exception:",
+                                         "ImportError:",
+                                         "ModuleNotFoundError:",
+                                         "NCCL ERROR",
+                                         "NCCL timeout",
+                                         "HW Exception by GPU",
+                                         "GPU Hang",
+                                         "Uncorrectable error",
+                                         "GPU Reset",
+                                         "loss: NaN",
+                                         "loss: Inf" };
     for (int style = 0; style < 2; style++) {
         tm_console_options options = { .log_freq = 1, .style = (tm_log_style)style, .sequences_per_step = 8 };
         tm_text            text = console_output(options, TM_VERDICT_VALID, valid_reason);
@@ -206,7 +244,8 @@ static void log_freq_and_verdict(void **state)
     assert_int_equal(count(text.data, "\033"), 0);
     assert_int_equal(count(text.data, "\r"), 0);
     tm_text_fini(&text);
-    text = console_output((tm_console_options){ .log_freq = 25, .colour = true }, TM_VERDICT_INVALID, "loss below the floor");
+    text = console_output((tm_console_options){ .log_freq = 25, .colour = true }, TM_VERDICT_INVALID,
+                          "loss below the floor");
     assert_int_equal(count(text.data, "performance:"), 0); /* a speed without a passing gate is not a result */
     assert_int_equal(count(text.data, "loss below the floor"), 1);
     assert_true(count(text.data, "\033") > 0);

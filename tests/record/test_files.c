@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.jsonl, result.json and perf.csv: read back with independent readers, and what happens when the disk is full. */
+/* metrics.jsonl, result.json and perf.csv: read back with independent readers, and what happens when the disk is full.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,8 +8,9 @@
 #include <cmocka.h>
 
 #include "../support/fake_run.h"
+#include "base/arena.h"
+#include "base/csv.h"
 #include "base/file.h"
-#include "record/csv.h"
 #include "record/record.h"
 
 #include <jansson.h>
@@ -20,7 +22,8 @@
 #include <unistd.h>
 
 static const char *const header =
-    "model,n_gpus,nnodes,gpus_per_node,training_precision,pipeline,args,tags,docker_file,base_docker,docker_sha,docker_image,"
+    "model,n_gpus,nnodes,gpus_per_node,training_precision,pipeline,args,tags,docker_file,base_docker,docker_sha,docker_"
+    "image,"
     "git_commit,machine_name,deployment_type,launcher,gpu_architecture,performance,metric,relative_change,status,"
     "build_duration,test_duration,dataname,data_provider_type,data_size,data_download_duration,build_number,"
     "additional_docker_run_options\n";
@@ -205,6 +208,93 @@ static void result_read_back(void **state)
     tm_environment_destroy(environment);
 }
 
+/* Ctrl-C before the first step ended: every sink copes with an empty run. */
+static void a_run_without_steps(void **state)
+{
+    (void)state;
+    tm_error           err = { 0 };
+    tm_sink           *sinks[4] = { NULL };
+    char              *data = NULL;
+    size_t             bytes = 0;
+    tm_metrics_options metrics = { fake_path("metrics.jsonl") };
+    tm_result_options  result = { .path = fake_path("result.json") };
+    tm_perf_options    perf = { .path = fake_path("perf.csv") };
+    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
+    assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
+    assert_int_equal(tm_result_sink_open(&result, &sinks[1], &err), TM_OK);
+    assert_int_equal(tm_perf_sink_open(&perf, &sinks[2], &err), TM_OK);
+    assert_int_equal(tm_console_sink_open(&console, &sinks[3], &err), TM_OK);
+    tm_event end = fake_ended(0, TM_VERDICT_NOT_JUDGED, "interrupted");
+    end.run_ended.step_seconds = NULL;
+    for (int i = 0; i < 4; i++) {
+        emit(sinks[i], fake_started());
+        emit(sinks[i], end);
+        close_well(sinks[i]);
+    }
+    fclose(console.out);
+    assert_non_null(strstr(data, "not-judged"));
+    assert_null(strstr(data, "performance:"));
+    free(data);
+    json_t *object = json_load_file(result.path, 0, NULL);
+    assert_true(json_is_null(json_object_get(json_object_get(object, "tokens_per_second_per_device"), "median")));
+    assert_int_equal(json_array_size(json_object_get(object, "step_seconds")), 0);
+    json_decref(object);
+    tm_text text = fake_read(perf.path);
+    assert_non_null(strstr(text.data, ",FAILURE,"));
+    tm_text_fini(&text);
+}
+
+/* Once a run is under way, recording it takes no more memory. */
+static void steady_recording_allocates_nothing(void **state)
+{
+    (void)state;
+    tm_error           err = { 0 };
+    tm_sink           *sinks[2] = { NULL };
+    char              *data = NULL;
+    size_t             bytes = 0;
+    tm_metrics_options metrics = { fake_path("metrics.jsonl") };
+    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
+    assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
+    assert_int_equal(tm_console_sink_open(&console, &sinks[1], &err), TM_OK);
+    for (int i = 0; i < 2; i++) emit(sinks[i], fake_started());
+    unsigned long long before = tm_alloc_count();
+    for (int step = 1; step <= FAKE_STEPS; step++)
+        for (int i = 0; i < 2; i++) emit(sinks[i], fake_step(step));
+    assert_int_equal(tm_alloc_count(), before);
+    for (int i = 0; i < 2; i++) close_well(sinks[i]);
+    fclose(console.out);
+    free(data);
+}
+
+/* docs/result-json.md names every member, so that nobody has to guess. */
+static void every_member_is_documented(void **state)
+{
+    (void)state;
+    tm_error          err = { 0 };
+    tm_sink          *sink = NULL;
+    tm_result_options options = { .path = fake_path("result.json") };
+    assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
+    fake_run(sink, TM_VERDICT_VALID, "");
+    close_well(sink);
+    tm_text     page = fake_read("docs/result-json.md");
+    json_t     *result = json_load_file(options.path, 0, NULL), *member, *part;
+    const char *name, *inner;
+    assert_true(json_object_size(result) > 20);
+    json_object_foreach(result, name, member)
+    {
+        char quoted[128];
+        snprintf(quoted, sizeof quoted, "`%s`", name);
+        if (!strstr(page.data, quoted)) fail_msg("%s is not in docs/result-json.md", quoted);
+        json_object_foreach(member, inner, part)
+        {
+            snprintf(quoted, sizeof quoted, "`%s`", inner);
+            if (!strstr(page.data, quoted)) fail_msg("%s.%s is not in docs/result-json.md", name, quoted);
+        }
+    }
+    json_decref(result);
+    tm_text_fini(&page);
+}
+
 static void run_perf(tm_perf_options options, tm_verdict verdict, int64_t slower)
 {
     tm_error err = { 0 };
@@ -223,7 +313,7 @@ static char *cell_of(const tm_text *text, int index, size_t column)
     tm_text     storage = { 0 };
     size_t      offsets[29], n = 0;
     const char *cursor = text->data;
-    for (int i = 0; i <= index; i++) n = csv_read(&cursor, &storage, offsets, 29);
+    for (int i = 0; i <= index; i++) n = tm_csv_read(&cursor, &storage, offsets, 29);
     assert_int_equal(n, 29);
     char *cell = strdup(storage.data + offsets[column]);
     tm_text_fini(&storage);
@@ -237,7 +327,17 @@ static void expect_cell(const tm_text *text, int index, size_t column, const cha
     free(cell);
 }
 
-enum { MODEL = 0, N_GPUS = 1, PRECISION = 4, ARGS = 6, PERFORMANCE = 17, METRIC = 18, CHANGE = 19, STATUS = 20, DATANAME = 23 };
+enum {
+    MODEL = 0,
+    N_GPUS = 1,
+    PRECISION = 4,
+    ARGS = 6,
+    PERFORMANCE = 17,
+    METRIC = 18,
+    CHANGE = 19,
+    STATUS = 20,
+    DATANAME = 23
+};
 
 /* Conformance item 7. */
 static void perf_header_and_quoting(void **state)
@@ -259,12 +359,12 @@ static void perf_header_and_quoting(void **state)
     expect_cell(&text, 1, CHANGE, "");
     expect_cell(&text, 1, STATUS, "SUCCESS");
     expect_cell(&text, 1, DATANAME, "synthetic");
-    tm_text storage = { 0 };
-    size_t  offsets[29];
+    tm_text     storage = { 0 };
+    size_t      offsets[29];
     const char *cursor = text.data;
-    assert_int_equal(csv_read(&cursor, &storage, offsets, 29), 29);
-    assert_int_equal(csv_read(&cursor, &storage, offsets, 29), 29);
-    assert_int_equal(csv_read(&cursor, &storage, offsets, 29), 0);
+    assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 29);
+    assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 29);
+    assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 0);
     tm_text_fini(&storage);
     tm_text_fini(&text);
 }
@@ -293,6 +393,29 @@ static void perf_appends_with_relative_change(void **state)
     expect_cell(&text, 5, CHANGE, "");
     expect_cell(&text, 6, CHANGE, "5.00");
     expect_cell(&text, 6, STATUS, "SUCCESS");
+    tm_text_fini(&text);
+}
+
+/* Rows of other tools that only look like a baseline: another metric, and a number in a row that did not succeed. */
+static void perf_baseline_is_chosen_well(void **state)
+{
+    (void)state;
+    tm_error        err = { 0 };
+    tm_text         file = { 0 };
+    tm_perf_options options = { .path = fake_path("all.csv"), .append = true };
+    tm_text_add(&file, header);
+    const char *const rows[][3] = { { "400", "tflops", "SUCCESS" },
+                                    { "500", "tokens_per_second", "FAILURE" },
+                                    { "800", "tokens_per_second", "SUCCESS" },
+                                    { "900", "tokens_per_second", "SUCCESS" } };
+    for (int i = 0; i < 4; i++)
+        tm_text_printf(&file, "llama-small,0,1,0,float32,,,,,,,,,,,,,%s,%s,,%s,,,,,,,,\n", rows[i][0], rows[i][1],
+                       rows[i][2]);
+    assert_int_equal(tm_file_write(options.path, file.data, file.length, &err), TM_OK);
+    tm_text_fini(&file);
+    run_perf(options, TM_VERDICT_VALID, 0);
+    tm_text text = fake_read(options.path);
+    expect_cell(&text, 5, CHANGE, "25.00"); /* 1000 against 800, the first that counts */
     tm_text_fini(&text);
 }
 
@@ -339,7 +462,7 @@ static void perf_refuses_another_header(void **state)
     tm_text_fini(&text);
 }
 
-/* --- faults ------------------------------------------------------------------------------------------------------------- */
+/* --- faults ---------------------------------------------------------------------------------- */
 
 typedef tm_status (*opener)(const char *path, tm_sink **out, tm_error *err);
 
@@ -427,8 +550,12 @@ int main(void)
         cmocka_unit_test_teardown(metrics_records, clean),
         cmocka_unit_test_teardown(metrics_of_a_resumed_run, clean),
         cmocka_unit_test_teardown(result_read_back, clean),
+        cmocka_unit_test_teardown(a_run_without_steps, clean),
+        cmocka_unit_test_teardown(steady_recording_allocates_nothing, clean),
+        cmocka_unit_test_teardown(every_member_is_documented, clean),
         cmocka_unit_test_teardown(perf_header_and_quoting, clean),
         cmocka_unit_test_teardown(perf_appends_with_relative_change, clean),
+        cmocka_unit_test_teardown(perf_baseline_is_chosen_well, clean),
         cmocka_unit_test_teardown(perf_of_a_run_that_dies, clean),
         cmocka_unit_test_teardown(perf_refuses_another_header, clean),
         cmocka_unit_test_teardown(file_size_limit, clean),

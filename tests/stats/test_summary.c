@@ -137,9 +137,9 @@ static void rates_are_ratios_of_sums(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hand_values),         cmocka_unit_test(median_interval_ranks),
-        cmocka_unit_test(coverage),            cmocka_unit_test(bootstrap_is_repeatable),
-        cmocka_unit_test(warmup_steps),        cmocka_unit_test(rates_are_ratios_of_sums),
+        cmocka_unit_test(hand_values),  cmocka_unit_test(median_interval_ranks),
+        cmocka_unit_test(coverage),     cmocka_unit_test(bootstrap_is_repeatable),
+        cmocka_unit_test(warmup_steps), cmocka_unit_test(rates_are_ratios_of_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,9 @@
 #include <string.h>
 
 static const tm_named_f64 flops_per_token[] = { { "6 N + 12 L A hd S", 6e6 }, { "executed by the program", 5.5e6 } };
-static const tm_named_i64 memory_classes[] = { { "weights", 4000000 },     { "gradients", 4000000 }, { "optimizer", 8000000 },
-                                               { "activations", 30000000 }, { "logits", 2000000 },    { "workspace", 1048576 } };
+static const tm_named_i64 memory_classes[] = { { "weights", 4000000 },   { "gradients", 4000000 },
+                                               { "optimizer", 8000000 }, { "activations", 30000000 },
+                                               { "logits", 2000000 },    { "workspace", 1048576 } };
 
 static double step_time(int64_t step)
 {
@@ -69,14 +70,17 @@ tm_event fake_step(int64_t step)
 
 tm_event fake_evaluation(int64_t step)
 {
-    return (tm_event){ .kind = TM_EVENT_EVALUATION,
-                       .evaluation = { .step = step, .loss = 1.11, .bits_per_byte = (double)NAN, .tokens = 8192, .seconds = 0.25 } };
+    return (tm_event){
+        .kind = TM_EVENT_EVALUATION,
+        .evaluation = { .step = step, .loss = 1.11, .bits_per_byte = (double)NAN, .tokens = 8192, .seconds = 0.25 }
+    };
 }
 
 tm_event fake_checkpoint(int64_t step)
 {
     return (tm_event){ .kind = TM_EVENT_CHECKPOINT,
-                       .checkpoint = { .step = step, .path = "out/checkpoint/step-60", .bytes = 12000000, .seconds = 0.03 } };
+                       .checkpoint = {
+                           .step = step, .path = "out/checkpoint/step-60", .bytes = 12000000, .seconds = 0.03 } };
 }
 
 tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)

@@ -8,7 +8,8 @@
 
 enum { FAKE_STEPS = 60, FAKE_TOKENS = 4096 };
 
-/* A run of 60 steps of 0.2 s (the first takes 1 s), with loss 6 / step + 1, 25 GFLOP per step and an evaluation at 60. */
+/* A run of 60 steps of 0.2 s (the first takes 1 s), with loss 6 / step + 1, 25 GFLOP per step and an evaluation at 60.
+ */
 tm_event fake_started(void);
 tm_event fake_step(int64_t step);
 tm_event fake_evaluation(int64_t step);

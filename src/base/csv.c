@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "record/csv.h"
+#include "base/csv.h"
 
 #include <string.h>
 
-void csv_add(tm_text *out, const char *cell, bool first)
+void tm_csv_add(tm_text *out, const char *cell, bool first)
 {
     if (!first) tm_text_add_n(out, ",", 1);
     if (!strpbrk(cell, ",\"\r\n")) {
@@ -30,7 +30,7 @@ static const char *read_cell(const char *c, tm_text *storage)
     return c;
 }
 
-size_t csv_read(const char **cursor, tm_text *storage, size_t *offsets, size_t max)
+size_t tm_csv_read(const char **cursor, tm_text *storage, size_t *offsets, size_t max)
 {
     const char *c = *cursor;
     size_t      count = 0;
