@@ -168,7 +168,9 @@ static tm_status read_tensors(const loader *l, int fd, const tm_checkpoint_index
 {
     const tm_checkpoint_record **places = tm_arena_take(l->arena, (n + 1) * sizeof *places);
     TM_TRY(match(l, index, tensors, n, places));
-    unsigned char *buffer = tm_alloc(CHUNK_BYTES);
+    uint64_t largest = 0;
+    for (size_t i = 0; i < n; i++) largest = places[i]->bytes > largest ? places[i]->bytes : largest;
+    unsigned char *buffer = tm_alloc(largest < CHUNK_BYTES ? (size_t)largest : CHUNK_BYTES);
     tm_hasher     *hasher = tm_hasher_create();
     tm_status      st = TM_OK;
     for (size_t i = 0; i < n && st == TM_OK; i++) st = read_tensor(l, fd, places[i], NULL, buffer, hasher);
