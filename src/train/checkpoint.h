@@ -2,9 +2,9 @@
 /* train/checkpoint.h - the state of a run on disk, so that a run stopped and resumed has the bits of one never stopped.
  *
  * A checkpoint is a folder `step-00000042` with three files (docs/checkpoints.md has the layout): the bytes of the
- * tensors, an index with a checksum per tensor, and a completeness record, written last. It is made in a temporary folder
- * beside it, every file and folder is flushed to disk, then it is renamed: a crash at any moment leaves the earlier
- * checkpoints intact. What a tensor means is the caller's affair: dtype is a small number that is compared, not
+ * tensors, an index with a checksum per tensor, and a completeness record, written last. It is made in a temporary
+ * folder beside it, every file and folder is flushed to disk, then it is renamed: a crash at any moment leaves the
+ * earlier checkpoints intact. What a tensor means is the caller's affair: dtype is a small number that is compared, not
  * understood.
  */
 #ifndef TM_TRAIN_CHECKPOINT_H
@@ -52,10 +52,10 @@ typedef struct {
 TM_MUST_USE tm_status tm_checkpoint_save(const char *folder, const tm_checkpoint_state *state,
                                          const tm_checkpoint_tensor *tensors, size_t n, int keep_latest, tm_error *err);
 
-/* Fills *state and the tensors' data from the newest usable checkpoint (step -1), or from that of `step`. The checkpoint
- * must hold exactly the given tensors, in any order. Everything is checked, checksums included, before the first byte
- * goes to a tensor.
- *     damaged or unreadable: with step -1 the next older one is tried, *report says so; a named step fails: TM_FORMAT, TM_IO
+/* Fills *state and the tensors' data from the newest usable checkpoint (step -1), or from that of `step`. The
+ * checkpoint must hold exactly the given tensors, in any order. Everything is checked, checksums included, before the
+ * first byte goes to a tensor.
+ *     damaged or unreadable: with step -1 the next older one is tried, *report says so; a named step: TM_FORMAT, TM_IO
  *     intact, but other tensors than wanted: TM_INVALID naming tensor, found and wanted; older ones are not tried
  *     no usable one: TM_INVALID naming the folder and what was wrong with each
  * After a failure the tensors are as they were, unless a file changed between check and read. */

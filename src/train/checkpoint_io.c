@@ -191,7 +191,7 @@ int tm_checkpoint_lock(const char *folder, int wait_ms)
             return -2;
         }
         if (wait_ms <= 0) break;
-        nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000 * 1000 }, NULL);
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
     }
     close(fd);
     errno = EWOULDBLOCK;

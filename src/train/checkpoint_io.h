@@ -45,8 +45,8 @@ typedef struct {
     const char        *path;    /* folder included */
 } tm_checkpoint_entry;
 
-/* All entries, latest step first, FINAL before OLD before TEMPORARY; other files are not listed. TM_INVALID if the folder
- * is missing or cannot be read. */
+/* All entries, latest step first, FINAL before OLD before TEMPORARY; other files are not listed. TM_INVALID if the
+ * folder is missing or cannot be read. */
 TM_MUST_USE tm_status tm_checkpoint_list(const char *folder, tm_arena *arena, tm_checkpoint_entry **out, size_t *count,
                                          tm_error *err);
 

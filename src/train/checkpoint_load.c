@@ -109,39 +109,46 @@ static tm_status compare_tensor(const loader *l, const tm_checkpoint_record *fou
         wanted->dtype, shape_text(l->arena, wanted->rank, wanted->n), wanted->bytes);
 }
 
+typedef struct {
+    const char *name;
+    size_t      record; /* of the index */
+    bool        is_wanted;
+} found_name;
+
 static int compare_names(const void *a, const void *b)
 {
-    const tm_checkpoint_record *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
+    const found_name *x = a, *y = b;
+    return strcmp(x->name, y->name);
 }
 
-/* places[i] is where tensors[i] lies. */
+/* records[i] is the number of the record that holds tensors[i]. */
 static tm_status match(const loader *l, const tm_checkpoint_index *index, const tm_checkpoint_tensor *tensors, size_t n,
-                       const tm_checkpoint_record **places)
+                       size_t *records)
 {
-    const tm_checkpoint_record **sorted = tm_arena_take(l->arena, (index->count + 1) * sizeof *sorted);
-    bool                        *used = tm_arena_take(l->arena, index->count + 1);
-    for (size_t i = 0; i < index->count; i++) sorted[i] = &index->records[i];
-    qsort(sorted, index->count, sizeof *sorted, compare_names);
+    found_name *names = tm_arena_take(l->arena, (index->count + 1) * sizeof *names);
+    for (size_t i = 0; i < index->count; i++) names[i] = (found_name){ .name = index->records[i].name, .record = i };
+    qsort(names, index->count, sizeof *names, compare_names);
     for (size_t i = 1; i < index->count; i++)
-        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
-            return tm_fail(l->err, TM_FORMAT, "its index names tensor '%s' twice", sorted[i]->name);
+        if (strcmp(names[i - 1].name, names[i].name) == 0)
+            return tm_fail(l->err, TM_FORMAT, "its index names tensor '%s' twice", names[i].name);
     for (size_t i = 0; i < n; i++) {
-        tm_checkpoint_record         key = { .name = tensors[i].name };
-        const tm_checkpoint_record  *key_address = &key;
-        const tm_checkpoint_record **at = bsearch(&key_address, sorted, index->count, sizeof *sorted, compare_names);
+        const tm_checkpoint_tensor *t = &tensors[i];
+        found_name                  wanted = { .name = t->name };
+        found_name                 *at = bsearch(&wanted, names, index->count, sizeof *names, compare_names);
         if (!at)
-            return tm_fail(l->err, TM_INVALID, "tensor '%s', wanted with dtype %d and shape %s, is not in it",
-                           tensors[i].name, tensors[i].dtype, shape_text(l->arena, tensors[i].rank, tensors[i].n));
-        TM_TRY(compare_tensor(l, *at, &tensors[i]));
-        TM_ASSERT(!used[at - sorted]); /* the caller's names are unique */
-        used[at - sorted] = true;
-        places[i] = *at;
+            return tm_fail(l->err, TM_INVALID, "tensor '%s', wanted with dtype %d and shape %s, is not in it", t->name,
+                           t->dtype, shape_text(l->arena, t->rank, t->n));
+        TM_TRY(compare_tensor(l, &index->records[at->record], t));
+        TM_ASSERT(!at->is_wanted); /* the caller's names are unique */
+        at->is_wanted = true;
+        records[i] = at->record;
     }
-    for (size_t i = 0; i < index->count; i++)
-        if (!used[i])
+    for (size_t i = 0; i < index->count; i++) {
+        const tm_checkpoint_record *r = &index->records[names[i].record];
+        if (!names[i].is_wanted)
             return tm_fail(l->err, TM_INVALID, "it holds tensor '%s' with dtype %d and shape %s, which is not wanted",
-                           sorted[i]->name, sorted[i]->dtype, shape_text(l->arena, sorted[i]->rank, sorted[i]->n));
+                           r->name, r->dtype, shape_text(l->arena, r->rank, r->n));
+    }
     return TM_OK;
 }
 
@@ -166,15 +173,18 @@ static tm_status read_tensor(const loader *l, int fd, const tm_checkpoint_record
 static tm_status read_tensors(const loader *l, int fd, const tm_checkpoint_index *index,
                               const tm_checkpoint_tensor *tensors, size_t n, int64_t *bytes)
 {
-    const tm_checkpoint_record **places = tm_arena_take(l->arena, (n + 1) * sizeof *places);
-    TM_TRY(match(l, index, tensors, n, places));
-    unsigned char *buffer = tm_alloc(CHUNK_BYTES);
+    size_t  *records = tm_arena_take(l->arena, (n + 1) * sizeof *records);
+    uint64_t largest = 0;
+    TM_TRY(match(l, index, tensors, n, records));
+    for (size_t i = 0; i < n; i++) largest = tensors[i].bytes > largest ? tensors[i].bytes : largest;
+    unsigned char *buffer = tm_alloc(largest < CHUNK_BYTES ? (size_t)largest : CHUNK_BYTES);
     tm_hasher     *hasher = tm_hasher_create();
     tm_status      st = TM_OK;
-    for (size_t i = 0; i < n && st == TM_OK; i++) st = read_tensor(l, fd, places[i], NULL, buffer, hasher);
+    for (size_t i = 0; i < n && st == TM_OK; i++)
+        st = read_tensor(l, fd, &index->records[records[i]], NULL, buffer, hasher);
     for (size_t i = 0; i < n && st == TM_OK; i++) {
-        if (places[i]->bytes > 0) st = read_tensor(l, fd, places[i], tensors[i].data, buffer, hasher);
-        *bytes += (int64_t)places[i]->bytes;
+        if (tensors[i].bytes > 0) st = read_tensor(l, fd, &index->records[records[i]], tensors[i].data, buffer, hasher);
+        *bytes += (int64_t)tensors[i].bytes;
     }
     tm_hasher_destroy(hasher);
     free(buffer);
@@ -185,7 +195,7 @@ tm_status tm_checkpoint_read(const tm_checkpoint_io *io, const char *path, int64
                              const tm_checkpoint_tensor *tensors, size_t n, int64_t *bytes, tm_error *err)
 {
     loader              l = { .io = io, .arena = tm_arena_create(), .path = path, .err = err };
-    tm_checkpoint_index index;
+    tm_checkpoint_index index = { 0 };
     int                 fd = -1;
     *bytes = 0;
     tm_status st = tm_checkpoint_open(io, l.arena, path, step, &index, &fd, err);

@@ -13,7 +13,7 @@
 typedef enum {
     TM_SCHEDULE_CONSTANT,            /* 1, after the warm-up of warmup-stable-decay */
     TM_SCHEDULE_WARMUP_STABLE_DECAY, /* TorchTitan's; without a stable part it is warm-up + linear / sqrt / cosine */
-    TM_SCHEDULE_COSINE,              /* Hugging Face's and torchtune's cosine with warm-up; its first step has factor 0 */
+    TM_SCHEDULE_COSINE,              /* Hugging Face's and torchtune's, with warm-up; its first step has factor 0 */
 } tm_schedule_kind;
 
 typedef enum { TM_DECAY_LINEAR, TM_DECAY_SQRT, TM_DECAY_COSINE } tm_decay_shape;

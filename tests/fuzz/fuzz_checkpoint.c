@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fuzzes the reader of checkpoints, from memory. An input is
+ *
+ *     1 byte    repairs: 1 completeness record, 2 index checksum and sizes, 4 checksums of the tensors, 8 wish list
+ *     56 bytes  completeness record
+ *     u32       length of the index
+ *     ...       index, then data
+ *
+ * Repairs let a mutation pass the checksums and reach what lies behind them. Wish list: ask for the very tensors that
+ * the index names, so that loading succeeds as often as possible; else ask for those of the seeds. What must hold: no
+ * memory error; after a failure memory and state are as before; after a success they hold the bytes of the file.
+ *
+ *     clang -fsanitize=fuzzer,address,undefined ... tests/fuzz/fuzz_checkpoint.c
+ *     cc -DTM_FUZZ_STANDALONE -fsanitize=address,undefined ... tests/fuzz/fuzz_checkpoint.c
+ */
+#include "base/hash.h"
+#include "train/checkpoint_format.h"
+#include "train/checkpoint_io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+    REPAIR_SEAL = 1,
+    REPAIR_INDEX = 2,
+    REPAIR_DATA = 4,
+    WISH_LIST = 8,
+    HEADER_BYTES = 160,
+    RECORD_BYTES = 72,
+    STEP = 2
+};
+
+typedef struct {
+    const uint8_t *data[3];
+    size_t         size[3];
+} memory_files;
+
+static int memory_open(void *context, const char *path)
+{
+    static const char *const names[] = { TM_CHECKPOINT_SEAL, TM_CHECKPOINT_INDEX, TM_CHECKPOINT_DATA };
+    (void)context;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(strrchr(path, '/') + 1, names[i]) == 0) return i;
+    errno = ENOENT;
+    return -1;
+}
+
+static int memory_close(void *context, int fd)
+{
+    (void)context;
+    (void)fd;
+    return 0;
+}
+
+static int64_t memory_size(void *context, int fd)
+{
+    return (int64_t)((memory_files *)context)->size[fd];
+}
+
+static ssize_t memory_read_at(void *context, int fd, void *to, size_t bytes, int64_t offset)
+{
+    memory_files *files = context;
+    TM_ASSERT(offset >= 0);
+    if ((uint64_t)offset >= files->size[fd]) return 0;
+    size_t left = files->size[fd] - (size_t)offset;
+    if (bytes > left) bytes = left;
+    memcpy(to, files->data[fd] + offset, bytes);
+    return (ssize_t)bytes;
+}
+
+static void repair_data(uint8_t *index, size_t index_bytes, const uint8_t *data, size_t data_bytes)
+{
+    for (size_t at = HEADER_BYTES; at + RECORD_BYTES <= index_bytes; at += RECORD_BYTES) {
+        uint64_t offset, bytes;
+        memcpy(&offset, index + at, 8);
+        memcpy(&bytes, index + at + 8, 8);
+        if (offset > data_bytes || bytes > data_bytes - offset) break; /* the names, or nonsense */
+        uint64_t hash = tm_hash(data + offset, (size_t)bytes);
+        memcpy(index + at + 16, &hash, 8);
+    }
+}
+
+static void repair(uint8_t repairs, uint8_t *seal, uint8_t *index, size_t index_bytes, const uint8_t *data,
+                   size_t data_bytes)
+{
+    uint64_t whole[3] = { index_bytes, 0, data_bytes };
+    if ((repairs & REPAIR_INDEX) && index_bytes >= 24) memcpy(index + 16, &whole[2], 8);
+    if (repairs & REPAIR_DATA) repair_data(index, index_bytes, data, data_bytes);
+    whole[1] = tm_hash(index, index_bytes);
+    if (repairs & REPAIR_INDEX) memcpy(seal + 24, whole, sizeof whole);
+    uint64_t hash = tm_hash(seal, TM_CHECKPOINT_SEAL_BYTES - 8);
+    if (repairs & (REPAIR_INDEX | REPAIR_SEAL)) memcpy(seal + TM_CHECKPOINT_SEAL_BYTES - 8, &hash, 8);
+}
+
+/* The tensors of the seeds, or those of the index; memory for each, filled with 0xEE. */
+static size_t ask(tm_arena *arena, bool wish, const uint8_t *index, size_t index_bytes, tm_checkpoint_tensor **out)
+{
+    static const tm_checkpoint_tensor usual[] = {
+        { .name = "layers.0.wq.weight", .dtype = 1, .rank = 2, .n = { 3, 5 }, .bytes = 60 },
+        { .name = "nothing", .dtype = 2, .rank = 2, .n = { 0, 7 }, .bytes = 0 },
+        { .name = "bytes", .dtype = 9, .rank = 4, .n = { 1, 13, 2, 5 }, .bytes = 130 },
+    };
+    tm_checkpoint_index decoded;
+    size_t              n = sizeof usual / sizeof *usual;
+    wish = wish && tm_checkpoint_index_decode(index, index_bytes, arena, &decoded, NULL) == TM_OK;
+    for (size_t i = 0; wish && i < decoded.count; i++) /* names must be unique here */
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(decoded.records[i].name, decoded.records[k].name) == 0) wish = false;
+    if (wish) n = decoded.count;
+    *out = tm_arena_take(arena, (n + 1) * sizeof **out);
+    for (size_t i = 0; i < n; i++) {
+        tm_checkpoint_tensor *t = &(*out)[i];
+        if (wish) {
+            const tm_checkpoint_record *r = &decoded.records[i];
+            *t = (tm_checkpoint_tensor){
+                .name = r->name, .dtype = r->dtype, .rank = r->rank, .bytes = (size_t)r->bytes
+            };
+            memcpy(t->n, r->n, sizeof t->n);
+            if (t->bytes > index_bytes + (1u << 20)) t->bytes = 1; /* the file has not that much: a mismatch */
+        } else {
+            *t = usual[i];
+        }
+        t->data = malloc(t->bytes ? t->bytes : 1); /* one by one: overruns are seen */
+        TM_ASSERT(t->data);
+        memset(t->data, 0xEE, t->bytes);
+    }
+    return n;
+}
+
+static void check(tm_arena *arena, memory_files *files, tm_checkpoint_tensor *tensors, size_t n)
+{
+    const tm_checkpoint_io io = {
+        .context = files, .open = memory_open, .close = memory_close, .size = memory_size, .read_at = memory_read_at
+    };
+    tm_checkpoint_state state, before;
+    tm_checkpoint_index index;
+    tm_error            err = { 0 };
+    int64_t             bytes;
+    memset(&state, 0xEE, sizeof state);
+    before = state;
+    tm_status st = tm_checkpoint_read(&io, "/memory", STEP, &state, tensors, n, &bytes, &err);
+    TM_ASSERT(st == TM_OK || st == TM_FORMAT || st == TM_IO || st == TM_INVALID);
+    TM_ASSERT(st == TM_OK || (err.text[0] && memcmp(&state, &before, sizeof state) == 0));
+    if (st == TM_OK) {
+        TM_ASSERT(tm_checkpoint_index_decode(files->data[1], files->size[1], arena, &index, NULL) == TM_OK);
+        TM_ASSERT(index.count == n && state.step == STEP && memchr(state.model, 0, sizeof state.model));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char *at = tensors[i].data;
+        for (size_t k = 0; st != TM_OK && k < tensors[i].bytes; k++) TM_ASSERT(at[k] == 0xEE);
+        for (size_t k = 0; st == TM_OK && k < n; k++)
+            if (strcmp(index.records[k].name, tensors[i].name) == 0)
+                TM_ASSERT(memcmp(at, files->data[2] + index.records[k].offset, tensors[i].bytes) == 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t  repairs, seal[TM_CHECKPOINT_SEAL_BYTES];
+    uint32_t index_bytes;
+    if (size < 1 + sizeof seal + sizeof index_bytes) return 0;
+    repairs = data[0];
+    memcpy(seal, data + 1, sizeof seal);
+    memcpy(&index_bytes, data + 1 + sizeof seal, sizeof index_bytes);
+    data += 1 + sizeof seal + sizeof index_bytes;
+    size -= 1 + sizeof seal + sizeof index_bytes;
+    if (index_bytes > size) index_bytes = (uint32_t)size;
+    uint8_t *index = malloc(index_bytes ? index_bytes : 1);
+    TM_ASSERT(index);
+    memcpy(index, data, index_bytes);
+    repair(repairs, seal, index, index_bytes, data + index_bytes, size - index_bytes);
+    memory_files files = { { seal, index, data + index_bytes }, { sizeof seal, index_bytes, size - index_bytes } };
+    tm_arena    *arena = tm_arena_create();
+    tm_checkpoint_tensor *tensors;
+    size_t                n = ask(arena, repairs & WISH_LIST, index, index_bytes, &tensors);
+    check(arena, &files, tensors, n);
+    for (size_t i = 0; i < n; i++) free(tensors[i].data);
+    tm_arena_destroy(arena);
+    free(index);
+    return 0;
+}
+
+#ifdef TM_FUZZ_STANDALONE
+#include "standalone.h"
+#endif
