@@ -187,7 +187,12 @@ const char *tm_config_shown(const tm_config *config, const char *key)
 
 bool tm_config_is_set(const tm_config *config, const char *key)
 {
-    return tm_config_rank(config, key) >= LAYER_FILE;
+    const tm_entry *entry = entry_of(config, key);
+    const tm_value *program = &entry->layers[LAYER_PROGRAM];
+    if (program->present && strncmp(program->origin, "derived", 7) != 0) return true;
+    for (int layer = LAYER_FILE; layer < LAYER_PROGRAM; layer++)
+        if (entry->layers[layer].present) return true;
+    return false;
 }
 
 int tm_config_rank(const tm_config *config, const char *key)

@@ -90,8 +90,8 @@ const char *tm_config_place(const tm_config *config, const char *key);
 int         tm_config_rank(const tm_config *config, const char *key);
 /* Like tm_config_text, but "***" for a value that came from a secret variable; what reports and messages print. */
 const char *tm_config_shown(const tm_config *config, const char *key);
-/* Sets from the program, above all else; a wrong value is a bug. An origin that begins with "default" fills the
- * default instead: it loses to everything that was given and does not count as set. NULL value: null. */
+/* Sets from the program, above all else; a wrong value is a bug. NULL value: null. An origin that begins with "derived"
+ * does not count as set; one that begins with "default" fills the default instead and loses to all that was given. */
 void        tm_config_set(tm_config *config, const char *key, const char *value, const char *origin);
 
 /* The compiled-in model preset in force, or NULL. */
@@ -102,6 +102,9 @@ bool        tm_config_from_file(const tm_config *config);
 void        tm_config_note(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What tm_config_finish noted, one note per line, or "". */
 const char *tm_config_notes(const tm_config *config);
+/* Appends `text` with every value that came from a secret variable (4 characters or more) replaced by "***"; for
+ * messages that are made outside of this room. */
+void        tm_config_mask(const tm_config *config, const char *text, tm_text *out);
 /* Does the name of an environment variable promise a secret (TOKEN, SECRET, KEY, PASS)? */
 bool        tm_config_name_is_secret(const char *variable);
 

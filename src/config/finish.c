@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "config/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The value of `key` in a preset, or NULL. */
@@ -113,13 +114,31 @@ static tm_status check_experiment(const tm_config *config, tm_error *err)
     return TM_OK;
 }
 
-tm_status tm_config_finish(tm_config *config, tm_error *err)
+static tm_status check_all(tm_config *config, tm_error *err)
 {
     TM_TRY(check_experiment(config, err));
     TM_TRY(resolve_model(config, err));
     for (size_t i = 0; i < config->n_entries; i++) TM_TRY(check_entry(&config->entries[i], err));
     for (size_t i = 0; i < config->n_rules; i++) TM_TRY(config->rules[i](config, err));
     for (size_t i = 0; i < config->n_entries; i++) TM_TRY(check_entry(&config->entries[i], err)); /* what rules derived */
+    return TM_OK;
+}
+
+static void mask_error(const tm_config *config, tm_error *err)
+{
+    tm_text masked = { 0 };
+    tm_config_mask(config, err->text, &masked);
+    snprintf(err->text, sizeof err->text, "%s", masked.data);
+    tm_text_fini(&masked);
+}
+
+tm_status tm_config_finish(tm_config *config, tm_error *err)
+{
+    tm_status st = check_all(config, err);
+    if (st != TM_OK) {
+        if (err) mask_error(config, err);
+        return st;
+    }
     note_ignored(config);
     for (const char *line = config->notes.data; line && *line;) {
         size_t n = strcspn(line, "\n");

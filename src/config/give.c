@@ -53,6 +53,14 @@ tm_status tm_config_unknown(tm_config *config, const char *path, const char *pla
     return TM_INVALID;
 }
 
+bool tm_config_is_section(const tm_config *config, const char *path)
+{
+    size_t n = strlen(path);
+    for (size_t i = 0; i < config->n_entries; i++)
+        if (strncmp(config->entries[i].key.name, path, n) == 0 && config->entries[i].key.name[n] == '.') return true;
+    return false;
+}
+
 static tm_status store(tm_config *config, tm_layer layer, tm_entry *entry, const char *path, const tm_given *given,
                        tm_error *err)
 {

@@ -66,6 +66,8 @@ const char     *tm_place(const char *origin); /* "file x.yaml:3" -> "x.yaml:3" *
 
 /* Finds the row of `path`, coerces and stores. Scalar "model" applies a preset. */
 tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err);
+/* Do rows stand below `path` ("training")? */
+bool      tm_config_is_section(const tm_config *config, const char *path);
 tm_status tm_config_unknown(tm_config *config, const char *path, const char *place, tm_error *err);
 /* Parses bytes as YAML (an option's value) and gives every leaf below `path`. */
 tm_status tm_config_give_yaml(tm_config *config, tm_layer layer, const char *path, const char *yaml, const char *origin,
@@ -80,6 +82,8 @@ const char *tm_nearest(const char *name, const char *const *names, size_t n);
 /* Text to canonical text; *out is NULL for null. `place` and `secret` are for the message. */
 tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out, tm_error *err);
 tm_status tm_value_check_range(const tm_key *key, const tm_value *value, tm_error *err);
+/* A limit of a range for people: 4096, 1e+12. Returns out. */
+char     *tm_limit_text(char out[32], double limit);
 
 /* ${VAR} and ${VAR:default}; "$${" stands for "${". Sets *secret if a secret variable took part. */
 tm_status tm_substitute(const tm_config *config, const char *text, const char *place, tm_text *out, bool *secret,

@@ -202,18 +202,9 @@ static tm_status read_leaves(loader *l, const char *path, const chain *above)
     return flatten(l, &file, root, 1, "");
 }
 
-/* Is `path` an empty section, like "training:" with nothing below it? */
-static bool is_section(const tm_config *config, const char *path)
-{
-    size_t n = strlen(path);
-    for (size_t i = 0; i < config->n_entries; i++)
-        if (strncmp(config->entries[i].key.name, path, n) == 0 && config->entries[i].key.name[n] == '.') return true;
-    return false;
-}
-
 static tm_status give_leaf(loader *l, tm_layer layer, const leaf *value, const char *path)
 {
-    if (!value->text && is_section(l->config, path)) return TM_OK;
+    if (!value->text && tm_config_is_section(l->config, path)) return TM_OK;
     const tm_entry *entry = tm_entry_find(l->config, path);
     if (entry && value->is_list && entry->key.kind != TM_KEY_LIST && !tm_entry_is_wildcard(entry))
         return tm_fail(l->err, TM_INVALID, "'%s' (%s) must be a single value, found a list", entry->key.name,

@@ -120,6 +120,30 @@ void tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origi
     free(rows);
 }
 
+/* Length of the longest secret that `text` begins with, 0 if none does. */
+static size_t secret_at(const tm_config *config, const char *text)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < config->n_entries; i++) {
+        for (int layer = 0; layer < LAYER_COUNT; layer++) {
+            const tm_value *value = &config->entries[i].layers[layer];
+            size_t          n = value->secret && value->text ? strlen(value->text) : 0;
+            if (n >= 4 && n > longest && strncmp(text, value->text, n) == 0) longest = n;
+        }
+    }
+    return longest;
+}
+
+void tm_config_mask(const tm_config *config, const char *text, tm_text *out)
+{
+    tm_text_add(out, "");
+    while (*text) {
+        size_t n = secret_at(config, text);
+        tm_text_add_n(out, n ? "***" : text, n ? 3 : 1);
+        text += n ? n : 1;
+    }
+}
+
 uint64_t tm_config_hash(const tm_config *config)
 {
     const tm_entry **rows = sorted(config);
@@ -151,8 +175,8 @@ static void describe_range(const tm_key *key, tm_text *out)
         }
     } else if ((key->kind == TM_KEY_I64 || key->kind == TM_KEY_F64) && key->lo < key->hi) {
         bool open = key->hi >= 1e15;
-        tm_text_printf(out, open ? ", at least %s" : ", %s to %s", tm_format_double(lo, key->lo),
-                       tm_format_double(hi, key->hi));
+        tm_text_printf(out, open ? ", at least %s" : ", %s to %s", tm_limit_text(lo, key->lo),
+                       tm_limit_text(hi, key->hi));
     }
 }
 

@@ -89,7 +89,8 @@ static const char *value_of(const tm_config *config, const char *key, const char
 /* A word with a dot, or a known name, is meant as a key; another one is wrong usage. */
 static tm_status check_name(tm_config *config, const char *key, const char *word, tm_error *err)
 {
-    if (tm_entry_find(config, key) || strchr(key, '.') || tm_names_equal(key, "model") || config->allow_unknown)
+    if (tm_entry_find(config, key) || strchr(key, '.') || tm_config_is_section(config, key) ||
+        config->allow_unknown)
         return TM_OK;
     tm_error inner = { 0 };
     if (tm_config_unknown(config, key, "command line", &inner) == TM_OK) return TM_OK;

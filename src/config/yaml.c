@@ -33,9 +33,12 @@ static tm_status syntax_failure(reader *r)
                        "'%s' is not a YAML text file: %s at byte %zu; wanted: UTF-8 text without control characters",
                        r->name, problem, p->problem_offset);
     bool tab = p->problem_mark.index < r->length && r->bytes[p->problem_mark.index] == '\t';
+    bool flow = p->context && strstr(p->context, "flow");
     return tm_fail(r->err, TM_FORMAT, "%s:%zu:%zu: not valid YAML: %s%s%s%s", r->name, p->problem_mark.line + 1,
                    p->problem_mark.column + 1, p->context ? p->context : "", p->context ? ", " : "", problem,
-                   tab ? "; indent with spaces, not with tabs" : "; check indentation, quotes and brackets");
+                   tab    ? "; indent with spaces, not with tabs"
+                   : flow ? "; check brackets and commas, and write \"${VAR}\" in quotes between { and }"
+                          : "; check indentation, quotes and brackets");
 }
 
 static tm_status next_event(reader *r, yaml_event_t *event)

@@ -31,7 +31,7 @@ const tm_key *tm_data_keys(size_t *n)
 static void derive_source(tm_config *config, const char *source, const char *key)
 {
     char origin[320];
-    snprintf(origin, sizeof origin, "%s (%.200s)", key, tm_config_place(config, key));
+    snprintf(origin, sizeof origin, "derived from %s (%.200s)", key, tm_config_place(config, key));
     tm_config_set(config, "data.source", source, origin);
 }
 

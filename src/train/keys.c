@@ -20,7 +20,7 @@ static const tm_key keys[] = {
       .help = "sequences of one pass" },
     { .name = "training.global_batch_size", .kind = TM_KEY_I64, .fallback = "-1", .lo = -1, .hi = MANY,
       .synonyms = "global_batch_size", .help = "sequences of one optimizer step; -1: one pass" },
-    { .name = "training.grad_accumulation", .kind = TM_KEY_I64, .lo = 1, .hi = MANY,
+    { .name = "training.grad_accumulation", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24,
       .synonyms = "training.gradient_accumulation_steps,gradient_accumulation_steps",
       .help = "passes of one optimizer step; null: global_batch_size / local_batch_size" },
     { .name = "training.max_norm", .kind = TM_KEY_F64, .fallback = "1.0", .lo = 0, .hi = 1e30,

@@ -17,7 +17,7 @@ static int rank_of(const tm_config *config, const char *key)
 static void derive(tm_config *config, const char *key, const char *value, const char *from)
 {
     char origin[320];
-    snprintf(origin, sizeof origin, "%s (%.200s)", from, tm_config_place(config, from));
+    snprintf(origin, sizeof origin, "derived from %s (%.200s)", from, tm_config_place(config, from));
     tm_config_set(config, key, value, origin);
 }
 
@@ -74,9 +74,11 @@ static tm_status settle_batch(tm_config *config, tm_error *err)
     if (passes == 0) {
         snprintf(text, sizeof text, "%lld", (long long)(global > 0 ? global / local : 1));
         tm_config_set(config, "training.grad_accumulation", text, "default (global_batch_size / local_batch_size)");
-    } else if (global < 0) {
-        snprintf(text, sizeof text, "%lld", (long long)(local * passes));
-        derive(config, "training.global_batch_size", text, "training.grad_accumulation");
+    }
+    if (global < 0) {
+        snprintf(text, sizeof text, "%lld", (long long)(passes ? local * passes : local));
+        derive(config, "training.global_batch_size", text,
+               passes ? "training.grad_accumulation" : "training.local_batch_size");
     }
     return TM_OK;
 }

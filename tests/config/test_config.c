@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a configuration holds after it was filled: precedence, origins, presets, substitution, the printed form. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "../support/full_config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The example of the experiment file's description. */
+static const char example[] = "work_group: ${PRIMUS_TEAM:amd}          # output path segment 1\n"
+                              "user_name: ${PRIMUS_USER:root}\n"
+                              "exp_name: ${PRIMUS_EXP_NAME:my-run}\n"
+                              "workspace: ${PRIMUS_WORKSPACE:./output}\n"
+                              "platform: {config: platform_local.yaml}\n"
+                              "\n"
+                              "modules:\n"
+                              "  pre_trainer:\n"
+                              "    framework: torchtitan\n"
+                              "    config: pre_trainer.yaml\n"
+                              "    model: llama3.1_8B.yaml\n"
+                              "    overrides:\n"
+                              "      training: {local_batch_size: 4, seq_len: 8192, steps: 50, mock_data: true}\n"
+                              "      metrics: {log_freq: 1}\n"
+                              "      lr_scheduler: {warmup_steps: 10}\n"
+                              "      activation_checkpoint: {mode: none}\n";
+
+typedef struct {
+    tm_config *config;
+    char       folder[512];
+    tm_error   err;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->config = test_full_config();
+    snprintf(f->folder, sizeof f->folder, "%s", test_folder_make());
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    tm_config_destroy(f->config);
+    test_folder_remove(f->folder);
+    free(f);
+    return 0;
+}
+
+static void load(fixture *f, const char *name, const char *text)
+{
+    tm_status st = tm_config_load_file(f->config, test_file_write(f->folder, name, text), &f->err);
+    if (st != TM_OK) fail_msg("%s", f->err.text);
+}
+
+static void arguments(fixture *f, int n, const char *const *words)
+{
+    tm_status st = tm_config_apply_arguments(f->config, n, (char **)words, &f->err);
+    if (st != TM_OK) fail_msg("%s", f->err.text);
+}
+#define ARGUMENTS(f, ...)                                                                                              \
+    arguments((f), (int)(sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *)), (const char *[]){ __VA_ARGS__ })
+
+static void finish(fixture *f)
+{
+    if (tm_config_finish(f->config, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+}
+
+static void assert_origin(fixture *f, const char *key, const char *wanted)
+{
+    char        place[1200];
+    const char *origin = tm_config_origin(f->config, key);
+    if (strncmp(wanted, "file ", 5) == 0) {
+        snprintf(place, sizeof place, "file %s/%s", f->folder, wanted + 5);
+        assert_string_equal(origin, place);
+    } else {
+        assert_string_equal(origin, wanted);
+    }
+}
+
+static void layers_decide_in_their_order(void **state)
+{
+    fixture     *f = *state;
+    char *const  environment[] = { "PRIMUS_SEQ_LENGTH=2048", "PRIMUS_GLOBAL_BATCH_SIZE=32", NULL };
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 10000);
+    assert_origin(f, "training.steps", "default");
+    ARGUMENTS(f, "--training.global_batch_size=16", "--training.steps", "20"); /* first, and still above all */
+    assert_int_equal(tm_config_apply_environment(f->config, environment, &f->err), TM_OK);
+    load(f, "x.yaml", example);
+    finish(f);
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 20);
+    assert_origin(f, "training.steps", "command line");
+    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 2048);
+    assert_origin(f, "training.seq_len", "environment PRIMUS_SEQ_LENGTH");
+    assert_int_equal(tm_config_i64(f->config, "training.global_batch_size"), 16);
+    assert_int_equal(tm_config_i64(f->config, "training.local_batch_size"), 4);
+    assert_origin(f, "training.local_batch_size", "file x.yaml:13");
+    assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);
+    assert_origin(f, "model.dim", "preset llama3.1_8B");
+    assert_float_equal(tm_config_f64(f->config, "optimizer.lr"), 3e-4, 0);
+    assert_int_equal(tm_config_i64(f->config, "training.grad_accumulation"), 4);
+    assert_true(tm_config_is_set(f->config, "training.seq_len"));
+    assert_true(tm_config_is_set(f->config, "metrics.log_freq"));
+    assert_false(tm_config_is_set(f->config, "model.dim"));
+    assert_false(tm_config_is_set(f->config, "training.grad_accumulation"));
+    assert_false(tm_config_is_set(f->config, "optimizer.beta1"));
+    assert_string_equal(tm_config_preset(f->config), "llama3.1_8B");
+    assert_string_equal(tm_config_text(f->config, "data.source"), "mock");
+    assert_string_equal(tm_config_text(f->config, "training.dtype"), "float32");
+    assert_non_null(strstr(tm_config_notes(f->config), "a CPU run is float32"));
+}
+
+static void the_example_prints_what_was_resolved(void **state)
+{
+    fixture *f = *state;
+    tm_text  out = { 0 };
+    load(f, "x.yaml", example);
+    ARGUMENTS(f, "--training.steps", "20");
+    finish(f);
+    assert_string_equal(tm_config_text(f->config, "work_group"), "amd");
+    assert_string_equal(tm_config_text(f->config, "exp_name"), "my-run");
+    assert_string_equal(tm_config_text(f->config, "workspace"), "./output");
+    tm_config_print_yaml(f->config, &out, true);
+    assert_non_null(strstr(out.data, "\n  steps: 20  # command line\n"));
+    assert_non_null(strstr(out.data, "x.yaml:13\n"));
+    assert_non_null(strstr(out.data, "\nwork_group: amd  # file "));
+    tm_text_fini(&out);
+}
+
+static void the_printed_form_loads_again(void **state)
+{
+    fixture *f = *state;
+    tm_text  first = { 0 }, second = { 0 };
+    load(f, "x.yaml", example);
+    ARGUMENTS(f, "--data.path=/a ${b}: #\"c\\", "--data.source=text", "--job.description", "null hypothesis - 1e5",
+              "--optimizer.eps=1.0e-5", "--model.name", "007");
+    finish(f);
+    assert_string_equal(tm_config_text(f->config, "data.path"), "/a ${b}: #\"c\\");
+    tm_config_print_yaml(f->config, &first, false);
+    uint64_t hash = tm_config_hash(f->config);
+    tm_config_destroy(f->config);
+    f->config = test_full_config();
+    load(f, "again.yaml", first.data);
+    finish(f);
+    tm_config_print_yaml(f->config, &second, false);
+    assert_string_equal(tm_config_text(f->config, "data.path"), "/a ${b}: #\"c\\");
+    assert_string_equal(tm_config_text(f->config, "job.description"), "null hypothesis - 1e5");
+    assert_string_equal(tm_config_text(f->config, "model.name"), "007");
+    assert_string_equal(first.data, second.data);
+    assert_int_equal(tm_config_hash(f->config), hash);
+    tm_text_fini(&first);
+    tm_text_fini(&second);
+}
+
+static void variables_are_replaced_before_types(void **state)
+{
+    fixture          *f = *state;
+    static char *const environment[] = { "LR=1.0e-5", "EMPTY=", "NAME=a b", "${X}=no", NULL };
+    tm_config_use_environment(f->config, environment);
+    load(f, "v.yaml",
+         "training: {steps: \"${UNSET:3}\", max_norm: \"${LR}\"}\n"
+         "exp_name: ${UNSET:}\n"
+         "user_name: x${NAME}-${EMPTY}-${UNSET:y${NAME}}z\n"
+         "job.description: $${NAME} $NAME $\n"
+         "lr_scheduler.decay_ratio: ${UNSET:}\n"
+         "workspace: ${UNSET:null}\n");
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 3);
+    assert_float_equal(tm_config_f64(f->config, "training.max_norm"), 1e-5, 0);
+    assert_string_equal(tm_config_text(f->config, "exp_name"), "");
+    assert_string_equal(tm_config_text(f->config, "user_name"), "xa b--ya bz");
+    assert_string_equal(tm_config_text(f->config, "job.description"), "${NAME} $NAME $");
+    assert_null(tm_config_text(f->config, "lr_scheduler.decay_ratio"));
+    assert_true(isnan(tm_config_f64(f->config, "lr_scheduler.decay_ratio")));
+}
+
+static void values_take_the_type_of_their_row(void **state)
+{
+    fixture *f = *state;
+    load(f, "t.yaml",
+         "training: {steps: '50', seq_len: 1e3, local_batch_size: 2.0, mock_data: True, max_norm: 1}\n"
+         "optimizer: {lr: 1.0e-5, name: adamw, weight_decay: .1}\n"
+         "debug: {seed: 9007199254740993, deterministic: NO}\n"
+         "metrics.log-style: TorchTitan\n"
+         "quantize: {linear: {float8: {filter_fqns: [output, 'a b']}}}\n"
+         "model: {tied: null, hf_assets_path: 12}\n"
+         "training.dtype: bf16\n"
+         "validation:\n");
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 50);
+    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 1000);
+    assert_int_equal(tm_config_i64(f->config, "training.local_batch_size"), 2);
+    assert_true(tm_config_bool(f->config, "training.mock_data"));
+    assert_float_equal(tm_config_f64(f->config, "optimizer.lr"), 1e-5, 0);
+    assert_string_equal(tm_config_text(f->config, "optimizer.lr"), "1e-05");
+    assert_string_equal(tm_config_text(f->config, "optimizer.name"), "AdamW");
+    assert_true(tm_config_i64(f->config, "debug.seed") == 9007199254740993);
+    assert_false(tm_config_bool(f->config, "debug.deterministic"));
+    assert_string_equal(tm_config_text(f->config, "metrics.log_style"), "titan");
+    assert_string_equal(tm_config_text(f->config, "quantize.linear.float8.filter_fqns"), "output,a b");
+    assert_string_equal(tm_config_text(f->config, "training.dtype"), "bfloat16");
+    assert_null(tm_config_text(f->config, "model.tied"));
+    assert_string_equal(tm_config_text(f->config, "model.hf_assets_path"), "12");
+}
+
+static void arguments_have_three_forms(void **state)
+{
+    fixture *f = *state;
+    ARGUMENTS(f, "--training.seq-len", "512", "training.steps=7", "--OPTIMIZER.LR=1e-3", "--training.mock_data",
+              "--seq_length", "256", "--model.converters=[]", "--checkpoint",
+              "{enable: True, interval: 5}", "--training.global_batch_size", "-1", "--validation.enable", "false",
+              "--checkpoint.exclude_from_loading=[a, \"b\"]", "--job.description='x: y'", "--model", "Llama3.2-1b");
+    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 256);
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 7);
+    assert_float_equal(tm_config_f64(f->config, "optimizer.lr"), 1e-3, 0);
+    assert_true(tm_config_bool(f->config, "training.mock_data"));
+    assert_true(tm_config_bool(f->config, "checkpoint.enable"));
+    assert_int_equal(tm_config_i64(f->config, "checkpoint.interval"), 5);
+    assert_int_equal(tm_config_i64(f->config, "training.global_batch_size"), -1);
+    assert_false(tm_config_bool(f->config, "validation.enable"));
+    assert_string_equal(tm_config_text(f->config, "checkpoint.exclude_from_loading"), "a,b");
+    assert_string_equal(tm_config_text(f->config, "job.description"), "x: y");
+    assert_string_equal(tm_config_preset(f->config), "llama3.2_1B");
+    assert_origin(f, "checkpoint.interval", "command line");
+}
+
+static void extends_merges_in_order(void **state)
+{
+    fixture *f = *state;
+    test_file_write(f->folder, "a.yaml", "training: {steps: 1, seq_len: 1, local_batch_size: 1}\noptimizer.lr: 1\n");
+    test_file_write(f->folder, "b.yaml", "extends: c.yaml\ntraining: {seq_len: 2, local_batch_size: 2}\n");
+    test_file_write(f->folder, "c.yaml", "training: {local_batch_size: 3, max_norm: 3}\nquantize.linear.float8.filter_fqns: [a, b]\n");
+    load(f, "x.yaml", "extends: [a.yaml, b.yaml, c.yaml, gpt-small.yaml]\ntraining.train_iters: 4\nquantize.linear.float8.filter_fqns: [c]\n");
+    finish(f);
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 4);
+    assert_origin(f, "training.steps", "file x.yaml:2");
+    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 2);
+    assert_origin(f, "training.seq_len", "file b.yaml:2");
+    assert_int_equal(tm_config_i64(f->config, "training.local_batch_size"), 3);
+    assert_float_equal(tm_config_f64(f->config, "optimizer.lr"), 1, 0);
+    assert_float_equal(tm_config_f64(f->config, "training.max_norm"), 3, 0);
+    assert_string_equal(tm_config_text(f->config, "quantize.linear.float8.filter_fqns"), "c");
+    assert_string_equal(tm_config_preset(f->config), "gpt-small");
+    assert_int_equal(tm_config_i64(f->config, "model.dim"), 384);
+}
+
+static void a_file_beside_the_experiment_wins(void **state)
+{
+    fixture *f = *state;
+    test_file_write(f->folder, "llama3.1_8B.yaml", "extends: [base.yaml]\nmodel: {name: llama3, flavor: 8B}\ntraining.steps: 77\n");
+    test_file_write(f->folder, "base.yaml", "model.n_layers: 2\ntraining: {seq_len: 64, max_norm: 9}\n");
+    test_file_write(f->folder, "pre_trainer.yaml", "training.max_norm: 5\n");
+    load(f, "x.yaml", example);
+    finish(f);
+    assert_int_equal(tm_config_i64(f->config, "model.n_layers"), 2);       /* base.yaml */
+    assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);         /* llama3 8B, by name and flavor */
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 50);      /* overrides */
+    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 8192);  /* overrides */
+    assert_float_equal(tm_config_f64(f->config, "training.max_norm"), 5, 0); /* trainer preset over model preset */
+    assert_false(tm_config_is_set(f->config, "model.n_layers"));
+    assert_origin(f, "model.n_layers", "file base.yaml:1");
+}
+
+static void flavor_chooses_a_preset(void **state)
+{
+    fixture *f = *state;
+    load(f, "x.yaml", "model: {name: llama3, flavor: 70B}\ntraining.mock_data: true\n");
+    finish(f);
+    assert_string_equal(tm_config_preset(f->config), "llama3.1_70B");
+    assert_int_equal(tm_config_i64(f->config, "model.n_layers"), 80);
+    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 8192);
+}
+
+static void a_flavor_given_above_replaces_the_preset(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tm_config_apply_preset(f->config, "llama3.3_70B.yaml", &f->err), TM_OK);
+    ARGUMENTS(f, "--model.name=llama3", "--training.steps=1");
+    finish(f);
+    assert_string_equal(tm_config_preset(f->config), "llama3.3_70B"); /* says the same: stays */
+    ARGUMENTS(f, "--model.flavor", "8B");
+    finish(f);
+    assert_string_equal(tm_config_preset(f->config), "llama3.1_8B");
+    assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);
+}
+
+static void a_second_preset_leaves_nothing_of_the_first(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tm_config_apply_preset(f->config, "llama3.1_8B", &f->err), TM_OK);
+    assert_int_equal(tm_config_apply_preset(f->config, "GPT_Small", &f->err), TM_OK);
+    assert_string_equal(tm_config_text(f->config, "model.rope_scaling"), "none");
+    assert_origin(f, "model.rope_scaling", "default");
+    assert_string_equal(tm_config_origin(f->config, "model.dim"), "preset gpt-small");
+    assert_string_equal(tm_config_find_preset(f->config, "dir/LLAMA2-70b.yaml"), "llama2_70B");
+    assert_null(tm_config_find_preset(f->config, "llama9"));
+}
+
+static void secrets_are_masked_wherever_they_come_out(void **state)
+{
+    fixture           *f = *state;
+    static char *const environment[] = { "MY_Api_Key=hunter2-value", "HF_TOKEN=77777", NULL };
+    tm_text            out = { 0 };
+    tm_config_use_environment(f->config, environment);
+    load(f, "s.yaml", "job.description: by ${MY_API_KEY:nobody} or ${MY_Api_Key}\nexp_name: ${HF_TOKEN}\nwork_group: w\n"
+                      "training.steps: ${HF_TOKEN}\n");
+    assert_string_equal(tm_config_text(f->config, "job.description"), "by nobody or hunter2-value");
+    assert_string_equal(tm_config_shown(f->config, "job.description"), "***");
+    tm_config_print_yaml(f->config, &out, true);
+    tm_config_print_reference(f->config, &out);
+    assert_null(strstr(out.data, "hunter2"));
+    assert_null(strstr(out.data, "77777"));
+    assert_non_null(strstr(out.data, "description: \"***\""));
+    tm_text_fini(&out);
+    tm_config_mask(f->config, "cannot open 'by nobody or hunter2-value' 77777", &out);
+    assert_string_equal(out.data, "cannot open '***' ***");
+    tm_text_fini(&out);
+    assert_true(tm_config_name_is_secret("GH_TOKEN") && tm_config_name_is_secret("dbPassword"));
+    assert_true(tm_config_name_is_secret("SECRETS") && tm_config_name_is_secret("ssh_key_file"));
+    assert_false(tm_config_name_is_secret("OMP_NUM_THREADS") || tm_config_name_is_secret("KE") || tm_config_name_is_secret(""));
+}
+
+static void messages_do_not_betray_secrets(void **state)
+{
+    fixture           *f = *state;
+    static char *const environment[] = { "API_TOKEN=swordfish", "PASSNUMBER=123456", NULL };
+    static const char *const files[] = { "training.steps: ${API_TOKEN}\n", "optimizer.decay: ${API_TOKEN}\n",
+                                         "model: ${API_TOKEN}\n", "extends: ${API_TOKEN}\n",
+                                         "modules: {pre_trainer: {framework: '${API_TOKEN}'}}\n",
+                                         "training.local_batch_size: ${PASSNUMBER}\ntraining.global_batch_size: 7\n",
+                                         "optimizer.beta1: ${PASSNUMBER}\n", "fp8: ${API_TOKEN}\n",
+                                         "activation_checkpoint: {mode: selective, selective_ac_option: '${API_TOKEN}'}\n" };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        tm_error err = { 0 };
+        tm_config_destroy(f->config);
+        f->config = test_full_config();
+        tm_config_use_environment(f->config, environment);
+        tm_status st = tm_config_load_file(f->config, test_file_write(f->folder, "s.yaml", files[i]), &err);
+        if (st == TM_OK) st = tm_config_finish(f->config, &err);
+        assert_int_not_equal(st, TM_OK);
+        if (strstr(err.text, "swordfish") || strstr(err.text, "123456")) fail_msg("%zu: %s", i, err.text);
+    }
+}
+
+static void keys_without_effect_are_noted_once(void **state)
+{
+    fixture *f = *state;
+    load(f, "n.yaml", "compile: {enable: true, mode: x}\ntraining.gc_freq: 9\nprimus_turbo: {a: {b: 1}}\nquantize.linear.mx.recipe: ''\n");
+    finish(f);
+    assert_string_equal(tm_config_notes(f->config), "training.mixed_precision_param is not given: a CPU run is float32\n"
+                                                    "accepted and ignored: training.gc_freq, compile.*, primus_turbo.*\n");
+}
+
+static void unknown_keys_can_be_let_through(void **state)
+{
+    fixture *f = *state;
+    tm_config_allow_unknown(f->config, true);
+    load(f, "u.yaml", "training.stepz: 5\n");
+    ARGUMENTS(f, "--foo.bar", "1");
+    finish(f);
+    assert_non_null(strstr(tm_config_notes(f->config), "unknown keys skipped: training.stepz ("));
+    assert_non_null(strstr(tm_config_notes(f->config), "foo.bar (command line)"));
+}
+
+static void the_highest_of_equal_keys_decides(void **state)
+{
+    fixture *f = *state;
+    load(f, "d.yaml", "training: {mock_data: true, dataset_path: null, mixed_precision_param: bfloat16}\nmin_lr: 1e-4\nlr: 1e-3\n"
+                      "recompute_granularity: full\nmicro_batch_size: 2\ntraining.gradient_accumulation_steps: 3\n");
+    ARGUMENTS(f, "--data.path", "/some/folder", "--bf16", "false");
+    finish(f);
+    assert_string_equal(tm_config_text(f->config, "data.source"), "text");
+    assert_string_equal(tm_config_text(f->config, "training.dtype"), "float32");
+    assert_float_equal(tm_config_f64(f->config, "lr_scheduler.min_lr_factor"), 0.1, 1e-15);
+    assert_string_equal(tm_config_text(f->config, "activation_checkpoint.mode"), "full");
+    assert_int_equal(tm_config_i64(f->config, "training.global_batch_size"), 6);
+    assert_false(tm_config_is_set(f->config, "training.global_batch_size"));
+    assert_string_equal(tm_config_origin(f->config, "data.source"), "derived from data.path (command line)");
+}
+
+static void exp_names_the_file_if_none_was_named(void **state)
+{
+    fixture    *f = *state;
+    char        exp[1200];
+    snprintf(exp, sizeof exp, "EXP=%s", test_file_write(f->folder, "e.yaml", "training.steps: 5\n"));
+    char *const environment[] = { exp, "NNODES=1", "WORLD_SIZE=", "MASTER_PORT=99", "SEED=5", NULL };
+    assert_int_equal(tm_config_apply_environment(f->config, environment, &f->err), TM_OK);
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 5);
+    assert_int_equal(tm_config_i64(f->config, "debug.seed"), 5);
+    finish(f);
+    tm_config_destroy(f->config);
+    f->config = test_full_config();
+    assert_int_equal(tm_config_apply_preset(f->config, "gpt-small", &f->err), TM_OK);
+    assert_int_equal(tm_config_apply_environment(f->config, environment, &f->err), TM_OK);
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 10000);
+}
+
+static void the_hash_is_of_what_changes_results(void **state)
+{
+    fixture *f = *state;
+    uint64_t plain = tm_config_hash(f->config);
+    ARGUMENTS(f, "--optimizer.lr=0.00080", "--training.threads=2", "--metrics.log_freq=3", "--compile.enable=true");
+    assert_int_equal(tm_config_hash(f->config), plain); /* the default, written otherwise; and what changes no number */
+    ARGUMENTS(f, "--optimizer.lr=0.00081");
+    assert_int_not_equal(tm_config_hash(f->config), plain);
+    tm_config *other = test_full_config();
+    tm_config_set(other, "optimizer.lr", "8.1e-4", "test");
+    assert_int_equal(tm_config_hash(f->config), tm_config_hash(other));
+    tm_config_destroy(other);
+}
+
+static void the_program_can_fill_a_default(void **state)
+{
+    fixture *f = *state;
+    tm_config_set(f->config, "model.vocab_size", "257", "default (byte tokenizer)");
+    assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 257);
+    assert_false(tm_config_is_set(f->config, "model.vocab_size"));
+    ARGUMENTS(f, "--model.vocab_size=300");
+    tm_config_set(f->config, "model.vocab_size", "258", "default (byte tokenizer)");
+    assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 300);
+}
+
+/* docs/configuration.md ends with the generated tables. TM_UPDATE_DOCS=1 writes them. */
+static void the_page_holds_the_generated_tables(void **state)
+{
+    fixture          *f = *state;
+    static const char marker[] = "<!-- generated from the key tables; do not edit below -->\n";
+    tm_text           page = { 0 }, table = { 0 };
+    if (!tm_file_exists("docs/configuration.md")) {
+        print_message("docs/configuration.md is not below the working folder\n");
+        skip();
+    }
+    assert_int_equal(tm_file_read("docs/configuration.md", 1 << 20, &page, &f->err), TM_OK);
+    char *tail = strstr(page.data, marker);
+    assert_non_null(tail);
+    tm_config_print_reference(f->config, &table);
+    if (getenv("TM_UPDATE_DOCS")) {
+        page.length = (size_t)(tail - page.data) + strlen(marker);
+        tm_text_add(&page, table.data);
+        assert_int_equal(tm_file_write("docs/configuration.md", page.data, page.length, &f->err), TM_OK);
+    } else if (strcmp(tail + strlen(marker), table.data) != 0) {
+        fail_msg("docs/configuration.md is out of date; run this test with TM_UPDATE_DOCS=1");
+    }
+    tm_text_fini(&page);
+    tm_text_fini(&table);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(layers_decide_in_their_order),
+        TEST(the_example_prints_what_was_resolved),
+        TEST(the_printed_form_loads_again),
+        TEST(variables_are_replaced_before_types),
+        TEST(values_take_the_type_of_their_row),
+        TEST(arguments_have_three_forms),
+        TEST(extends_merges_in_order),
+        TEST(a_file_beside_the_experiment_wins),
+        TEST(flavor_chooses_a_preset),
+        TEST(a_flavor_given_above_replaces_the_preset),
+        TEST(a_second_preset_leaves_nothing_of_the_first),
+        TEST(secrets_are_masked_wherever_they_come_out),
+        TEST(messages_do_not_betray_secrets),
+        TEST(keys_without_effect_are_noted_once),
+        TEST(unknown_keys_can_be_let_through),
+        TEST(the_highest_of_equal_keys_decides),
+        TEST(exp_names_the_file_if_none_was_named),
+        TEST(the_hash_is_of_what_changes_results),
+        TEST(the_program_can_fill_a_default),
+        TEST(the_page_holds_the_generated_tables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

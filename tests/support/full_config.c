@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "full_config.h"
+
+#include "data/keys.h"
+#include "model/keys.h"
+#include "record/keys.h"
+#include "train/keys.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+tm_config *test_full_config(void)
+{
+    static char *const empty[] = { NULL };
+    tm_config         *config = tm_config_create();
+    tm_model_configure(config);
+    tm_data_configure(config);
+    tm_train_configure(config);
+    tm_record_configure(config);
+    tm_config_use_environment(config, empty);
+    return config;
+}
+
+const char *test_folder_make(void)
+{
+    static char folder[512];
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/trainmark-test-XXXXXX", base && *base ? base : "/tmp");
+    TM_ASSERT(mkdtemp(folder));
+    return folder;
+}
+
+void test_folder_remove(const char *folder)
+{
+    DIR *d = opendir(folder);
+    TM_ASSERT(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[1024];
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) remove(path);
+    }
+    closedir(d);
+    rmdir(folder);
+}
+
+const char *test_file_write(const char *folder, const char *name, const char *text)
+{
+    static char paths[8][1024];
+    static int  turn;
+    char       *path = paths[turn++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    TM_ASSERT(f && fputs(text, f) >= 0 && fclose(f) == 0);
+    return path;
+}

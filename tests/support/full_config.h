@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* support/full_config.h - a configuration with the rows, presets and rules of every room; files and folders for tests. */
+#ifndef TM_SUPPORT_FULL_CONFIG_H
+#define TM_SUPPORT_FULL_CONFIG_H
+
+#include "config/config.h"
+
+/* Looks at no environment. The caller destroys it. */
+tm_config *test_full_config(void);
+/* A fresh folder, its name valid until the next call; test_folder_remove deletes it with the files in it. */
+const char *test_folder_make(void);
+void        test_folder_remove(const char *folder);
+/* Writes folder/name. Returns its path in a static buffer (one of eight in turn). */
+const char *test_file_write(const char *folder, const char *name, const char *text);
+
+#endif
