@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AdamW: bit for bit against a plain float32 loop, against double, and the check value of the specification. */
+#include "kernel_test.h"
+
+static const isa_table tables[] = ISA_TABLES(optimizer);
+
+static double rounded(float value, tm_dtype dtype)
+{
+    return dtype == TM_BF16 ? (double)bf16_value(bf16_round(value)) : (double)value;
+}
+
+/* The operations in their order, each rounded to float32. */
+static void step_f32(const job *j, int64_t i, float *p, float *m, float *v)
+{
+    const tm_adamw_attr *a = j->call.attr;
+    double               rate = in_at(j, 4, TM_SCALAR_LEARNING_RATE);
+    float decay = (float)(rate * a->weight_decay), blend1 = (float)(1. - a->beta1), blend2 = (float)(1. - a->beta2);
+    float step = (float)(rate / in_at(j, 4, TM_SCALAR_CORRECTION1)), root = (float)sqrt(in_at(j, 4, TM_SCALAR_CORRECTION2));
+    float g = (float)in_at(j, 1, i) * (float)in_at(j, 5, 1);
+    *p = (float)in_at(j, 0, i), *m = (float)in_at(j, 2, i), *v = (float)in_at(j, 3, i);
+    *p -= decay * *p;
+    *m += blend1 * (g - *m);
+    *v = (float)a->beta2 * *v + blend2 * g * g;
+    *p -= step * *m / (sqrtf(*v) / root + (float)a->eps);
+}
+static void adamw_judge(const job *j, const char *isa)
+{
+    const tm_adamw_attr *a = j->call.attr;
+    double               rate = in_at(j, 4, TM_SCALAR_LEARNING_RATE);
+    for (int64_t i = 0; i < tm_shape_elements(j->in[0].shape); i++) {
+        float pf, mf, vf;
+        step_f32(j, i, &pf, &mf, &vf);
+        tm_dtype format = j->out[0].dtype;
+        if (out_at(j, 0, i) != rounded(pf, format) || out_at(j, 1, i) != rounded(mf, format) ||
+            out_at(j, 2, i) != rounded(vf, format))
+            fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
+        double g = in_at(j, 1, i) * in_at(j, 5, 1), p = in_at(j, 0, i), m = in_at(j, 2, i), v = in_at(j, 3, i);
+        double decayed = p - rate * a->weight_decay * p;
+        double m1 = m + (1. - a->beta1) * (g - m), v1 = a->beta2 * v + (1. - a->beta2) * g * g;
+        double move = rate / in_at(j, 4, TM_SCALAR_CORRECTION1) * m1 / (sqrt(v1 / in_at(j, 4, TM_SCALAR_CORRECTION2)) + a->eps);
+        double m_error = 4. * U_F32 * (fabs(m) + fabs(g));
+        judge(j, 1, i, m1, m_error, isa);
+        judge(j, 2, i, v1, 6. * U_F32 * v1, isa);
+        judge(j, 0, i, decayed - move, 3. * U_F32 * fabs(p) + fabs(move) * (12. * U_F32 + m_error / (fabs(m1) + 1e-30)), isa);
+    }
+}
+
+static job adamw_job(int64_t n, tm_dtype format, const tm_adamw_attr *attr, int step, bool shared)
+{
+    job j = job_new(TM_OP_adamw, attr);
+    for (int k = 0; k < 4; k++) job_in(&j, k, format, tm_shape_1(n), 0., k == 0 ? 1. : .1);
+    for (int64_t i = 0; i < n; i++) set_value(j.in[3].initial, format, i, pow(in_at(&j, 3, i), 2.) + 1e-6);
+    job_in(&j, 4, TM_F64, tm_shape_1(TM_SCALAR_COUNT), 0., 1.), job_in(&j, 5, TM_F64, tm_shape_1(2), 0., 1.);
+    set_value(j.in[4].initial, TM_F64, TM_SCALAR_LEARNING_RATE, 1e-2);
+    set_value(j.in[4].initial, TM_F64, TM_SCALAR_CORRECTION1, 1. - pow(attr->beta1, step));
+    set_value(j.in[4].initial, TM_F64, TM_SCALAR_CORRECTION2, 1. - pow(attr->beta2, step));
+    set_value(j.in[5].initial, TM_F64, 1, .37);
+    for (int k = 0; k < 3; k++) {
+        job_out(&j, k, format, tm_shape_1(n));
+        if (shared) j.alias[k] = k ? k + 1 : 0;
+    }
+    return j;
+}
+static void adamw(tm_dtype format)
+{
+    static const int64_t       sizes[] = { 1, 3, 7, 16, 17, 65, 768, 16384, 40001 };
+    static const tm_adamw_attr attrs[] = { { .9, .95, 1e-8, .1 }, { .9, .999, 1e-5, 0. } };
+    for (int s = 0; s < COUNT(sizes); s++)
+        for (int k = 0; k < 4; k++) {
+            job j = adamw_job(sizes[s], format, &attrs[k & 1], k & 1 ? 3 : 100, k & 2);
+            job_check(&j, tables, COUNT(tables), adamw_judge);
+        }
+}
+static void test_adamw_f32(void **state)
+{
+    (void)state;
+    adamw(TM_F32);
+}
+static void test_adamw_bf16(void **state)
+{
+    (void)state;
+    adamw(TM_BF16);
+}
+
+/* models.md 8.1: p = 1, g = 0.1, first step. */
+static void test_check_value(void **state)
+{
+    (void)state;
+    static const tm_adamw_attr attr = { .9, .95, 1e-8, .1 };
+    static const double        first[] = { 1., .1, 0., 0. };
+    for (int t = 0; t < COUNT(tables); t++) {
+        if (!isa_available(tables[t].isa)) continue;
+        job j = adamw_job(1, TM_F32, &attr, 1, true);
+        for (int k = 0; k < 4; k++) set_value(j.in[k].initial, TM_F32, 0, first[k]);
+        set_value(j.in[4].initial, TM_F64, TM_SCALAR_LEARNING_RATE, 1e-3);
+        set_value(j.in[5].initial, TM_F64, 1, 1.);
+        job_run(&j, &tables[t], 1);
+        assert_true(fabs(out_at(&j, 0, 0) - .9989000001) < 1e-7); /* an ulp is 6e-8 */
+        job_free(&j);
+    }
+}
+/* A gradient of exactly zero with zero moments moves nothing: 0 / (0 + eps). */
+static void test_zero_gradient(void **state)
+{
+    (void)state;
+    static const tm_adamw_attr attr = { .9, .95, 1e-8, 0. };
+    job                        j = adamw_job(33, TM_F32, &attr, 1, true);
+    for (int k = 1; k < 4; k++) memset(j.in[k].initial, 0, j.in[k].bytes);
+    for (int t = 0; t < COUNT(tables); t++) {
+        if (!isa_available(tables[t].isa)) continue;
+        job_run(&j, &tables[t], 1);
+        for (int64_t i = 0; i < 33; i++) assert_true(out_at(&j, 0, i) == in_at(&j, 0, i));
+    }
+    job_free(&j);
+}
+static void test_refuses_mixed_formats(void **state)
+{
+    (void)state;
+    static const tm_adamw_attr attr = { .9, .95, 1e-8, 0. };
+    job                        j = adamw_job(3, TM_F32, &attr, 1, true);
+    const tm_kernel           *kernel = kernel_find(tables[0].kernels, TM_OP_adamw);
+    job_reset(&j);
+    assert_null(kernel->refuse(&j.call));
+    j.call.in[1].dtype = TM_BF16;
+    assert_non_null(kernel->refuse(&j.call));
+    job_free(&j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adamw_f32),     cmocka_unit_test(test_adamw_bf16),           cmocka_unit_test(test_check_value),
+        cmocka_unit_test(test_zero_gradient), cmocka_unit_test(test_refuses_mixed_formats),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
