@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every op that can be differentiated, every example: its gradient rule against central differences in double, with
+ * random cotangents; parameters and inputs used twice; adding to gradients that hold something; frozen weights.
+ *
+ * A verdict is written so that NaN fails, and a gradient that is zero everywhere proves nothing: it fails too. */
+#include "base/random.h"
+#include "graph/gradient.h"
+#include "op/attrs.h"
+#include "../support/execute.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const double tolerance = 1e-7, step = 1e-5;
+enum { SEED = 20240607, SAMPLE = 200 };
+
+/* Two segments over the same tensors: the op alone, and the op with its backward nodes. `uses` nodes read the same
+ * inputs and have results and cotangents of their own. */
+enum { MAX_USES = 2 };
+typedef struct {
+    const tm_op      *op;
+    const tm_example *example;
+    tm_graph         *graph;
+    tm_segment        forward, training;
+    tm_memory         memory;
+    int               uses;
+    tm_tensor_id      in[TM_MAX_IN], out[MAX_USES][TM_MAX_OUT], cotangent[MAX_USES][TM_MAX_OUT];
+    tm_tensor_id      gradient[TM_MAX_IN]; /* TM_NONE: none */
+} check;
+
+static bool is_differentiated(const tm_example *example, int k)
+{
+    return example->in[k].rank >= 0 &&
+           (example->role[k] == TM_ROLE_PARAMETER || example->role[k] == TM_ROLE_ACTIVATION);
+}
+
+static tm_tensor_id make_input(tm_graph *graph, const tm_example *example, int k)
+{
+    if (example->in[k].rank < 0) return TM_NONE;
+    tm_piece piece = { .name = "w", .rows = example->in[k].n[0] };
+    return example->role[k] == TM_ROLE_PARAMETER ? tm_graph_parameter(graph, "w", example->in[k], &piece, 1)
+                                                 : tm_graph_tensor(graph, "x", example->role[k], example->in[k]);
+}
+
+static size_t make_cotangents(check *c, int use, tm_seed *seeds)
+{
+    size_t n = 0;
+    for (int k = 0; k < c->op->n_out; k++) {
+        tm_role role = c->op->out_role[k];
+        c->cotangent[use][k] = TM_NONE;
+        if (c->out[use][k] == TM_NONE || (role != TM_ROLE_ACTIVATION && role != TM_ROLE_SCALAR)) continue;
+        tm_shape shape =
+            role == TM_ROLE_SCALAR ? tm_shape_1(TM_SCALAR_COUNT) : tm_graph_at(c->graph, c->out[use][k])->shape;
+        c->cotangent[use][k] = tm_graph_tensor(c->graph, "cotangent", role, shape);
+        seeds[n++] = (tm_seed){ c->out[use][k], c->cotangent[use][k] };
+    }
+    return n;
+}
+
+static void fill(check *c)
+{
+    tm_memory_init(&c->memory, c->graph);
+    for (int k = 0; k < c->op->n_in; k++) {
+        if (c->in[k] == TM_NONE) continue;
+        for (int64_t i = 0; i < tm_memory_count(&c->memory, c->in[k]); i++) {
+            double value = tm_example_value(c->example, k, i, SEED);
+            if (c->example->role[k] == TM_ROLE_INPUT) tm_memory_i32(&c->memory, c->in[k])[i] = (int32_t)value;
+            if (c->example->role[k] != TM_ROLE_INPUT) tm_memory_f64(&c->memory, c->in[k])[i] = value;
+        }
+    }
+    for (int use = 0; use < c->uses; use++)
+        for (int k = 0; k < c->op->n_out; k++)
+            if (c->cotangent[use][k] != TM_NONE)
+                for (int64_t i = 0; i < tm_memory_count(&c->memory, c->cotangent[use][k]); i++)
+                    tm_memory_f64(&c->memory, c->cotangent[use][k])[i] =
+                        tm_random_normal(SEED + 1, (uint64_t)(use * TM_MAX_OUT + k), (uint64_t)i);
+}
+
+/* `frozen`: bit k: input k, a parameter, is not trained; an activation's gradient is not asked for. */
+static void check_make(check *c, const tm_op *op, const tm_example *example, int uses, bool accumulate, unsigned frozen)
+{
+    tm_seed      seeds[MAX_USES * TM_MAX_OUT];
+    tm_tensor_id inputs[TM_MAX_IN], gradients[TM_MAX_IN];
+    size_t       n_inputs = 0, n_seeds = 0;
+    const void  *attr = example->attr_bytes ? example->attr : NULL;
+    *c = (check){ .op = op, .example = example, .uses = uses, .graph = tm_graph_create(&tm_precision_f64) };
+    for (int k = 0; k < TM_MAX_IN; k++) {
+        c->in[k] = k < op->n_in ? make_input(c->graph, example, k) : TM_NONE;
+        if (c->in[k] != TM_NONE && (frozen >> k & 1U)) tm_graph_at(c->graph, c->in[k])->trained = false;
+        if (c->in[k] == TM_NONE || example->role[k] != TM_ROLE_ACTIVATION || (frozen >> k & 1U)) continue;
+        inputs[n_inputs++] = c->in[k];
+    }
+    tm_graph_segment(c->graph, "forward");
+    for (int use = 0; use < uses; use++) {
+        for (int k = 0; k < TM_MAX_OUT; k++) c->out[use][k] = TM_NONE;
+        tm_graph_add(c->graph, tm_op_id_of(op), attr, example->attr_bytes, c->in, c->out[use], 0);
+        n_seeds += make_cotangents(c, use, seeds + n_seeds);
+    }
+    tm_graph_segment(c->graph, "training");
+    for (int use = 0; use < uses; use++)
+        tm_graph_add(c->graph, tm_op_id_of(op), attr, example->attr_bytes, c->in, c->out[use], 0);
+    tm_gradient_pass(c->graph, accumulate, seeds, n_seeds, inputs, gradients, n_inputs);
+    c->forward = c->graph->segments[0];
+    c->training = c->graph->segments[1];
+    for (int k = 0; k < TM_MAX_IN; k++) {
+        c->gradient[k] = TM_NONE;
+        if (c->in[k] == TM_NONE) continue;
+        if (example->role[k] == TM_ROLE_PARAMETER) c->gradient[k] = tm_graph_at(c->graph, c->in[k])->gradient;
+        for (size_t i = 0; i < n_inputs; i++)
+            if (inputs[i] == c->in[k]) c->gradient[k] = gradients[i];
+    }
+    fill(c);
+}
+
+static void check_free(check *c)
+{
+    tm_memory_fini(&c->memory);
+    tm_graph_destroy(c->graph);
+}
+
+/* Runs the forward nodes at x[i] = value; copies the differentiable results one after the other to `results`. */
+static size_t results_at(check *c, double *x, double value, double *results)
+{
+    double was = *x;
+    size_t n = 0;
+    *x = value;
+    tm_segment_execute(&c->memory, &c->forward);
+    *x = was;
+    for (int use = 0; use < c->uses; use++)
+        for (int k = 0; k < c->op->n_out; k++) {
+            if (c->cotangent[use][k] == TM_NONE) continue;
+            size_t count = (size_t)tm_memory_count(&c->memory, c->out[use][k]);
+            memcpy(results + n, tm_memory_f64(&c->memory, c->out[use][k]), count * sizeof *results);
+            n += count;
+        }
+    return n;
+}
+
+/* sum over results of cotangent * (result(x + h) - result(x - h)) / 2h: the differences are taken first, so that little
+ * cancels. */
+static double central_difference(check *c, double *x, double *plus, double *minus)
+{
+    double h = step * fmax(1, fabs(*x)), above = *x + h, below = *x - h, sum = 0;
+    size_t n = 0;
+    results_at(c, x, above, plus);
+    results_at(c, x, below, minus);
+    for (int use = 0; use < c->uses; use++)
+        for (int k = 0; k < c->op->n_out; k++) {
+            if (c->cotangent[use][k] == TM_NONE) continue;
+            const double *cotangent = tm_memory_f64(&c->memory, c->cotangent[use][k]);
+            for (int64_t i = 0; i < tm_memory_count(&c->memory, c->out[use][k]); i++, n++)
+                sum += cotangent[i] * (plus[n] - minus[n]); /* the loss has one value: its scalar 0 is the cotangent */
+        }
+    return sum / (above - below);
+}
+
+static double largest(const double *values, int64_t n)
+{
+    double result = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(values[i]) <= result)) result = fabs(values[i]);
+    return result;
+}
+
+/* Worst |analytic - numeric| over the largest |analytic| of input k; a sample of elements when there are many. */
+static double compare_input(check *c, int k, double scale, double *scratch, size_t scratch_size)
+{
+    int64_t count = tm_memory_count(&c->memory, c->in[k]), n = count <= SAMPLE ? count : SAMPLE;
+    double *x = tm_memory_f64(&c->memory, c->in[k]), worst = 0;
+    double *analytic = tm_memory_f64(&c->memory, c->gradient[k]);
+    for (int64_t s = 0; s < n; s++) {
+        int64_t i = n == count ? s : (int64_t)tm_random_permute(SEED, (uint64_t)k, (uint64_t)s, (uint64_t)count);
+        double  numeric = central_difference(c, &x[i], scratch, scratch + scratch_size);
+        double  error = fabs(analytic[i] - numeric) / scale;
+        if (!(error <= worst)) worst = error;
+    }
+    return worst;
+}
+
+static size_t count_results(const check *c)
+{
+    size_t n = 0;
+    for (int use = 0; use < c->uses; use++)
+        for (int k = 0; k < c->op->n_out; k++)
+            if (c->cotangent[use][k] != TM_NONE) n += (size_t)tm_memory_count(&c->memory, c->out[use][k]);
+    return n;
+}
+
+static bool counts_nothing(const tm_example *example)
+{
+    return example->ignored_every == 1;
+}
+
+static void check_example(const tm_op *op, const tm_example *example, int number, double *worst)
+{
+    check c;
+    check_make(&c, op, example, 1, false, 0);
+    tm_segment_execute(&c.memory, &c.training);
+    size_t  size = count_results(&c);
+    double *scratch = calloc(2 * size, sizeof *scratch);
+    TM_ASSERT(scratch);
+    for (int k = 0; k < op->n_in; k++) {
+        if (!is_differentiated(example, k)) continue;
+        if (c.gradient[k] == TM_NONE) fail_msg("%s, example %d: input %d has no gradient", op->name, number, k);
+        double scale = largest(tm_memory_f64(&c.memory, c.gradient[k]), tm_memory_count(&c.memory, c.gradient[k]));
+        if (counts_nothing(example)) {
+            if (!(scale == 0))
+                fail_msg("%s, example %d: no row counts, but input %d has a gradient", op->name, number, k);
+            continue;
+        }
+        if (!(scale > 0)) fail_msg("%s, example %d: vacuous: the gradient of input %d is zero", op->name, number, k);
+        double error = compare_input(&c, k, scale, scratch, size);
+        if (!(error <= tolerance))
+            fail_msg("%s, example %d: gradient of input %d is off by %g of its largest element, wanted %g", op->name,
+                     number, k, error, tolerance);
+        if (error > *worst) *worst = error;
+    }
+    free(scratch);
+    check_free(&c);
+}
+
+/* ---- over all ops ---- */
+
+typedef void check_function(const tm_op *op, const tm_example *example, int number, double *worst);
+
+static void for_all(check_function *function, const char *what)
+{
+    int checked = 0;
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        const tm_op *op = tm_op_get((tm_op_id)id);
+        tm_example   example;
+        double       worst = 0;
+        if (!op->gradient) continue;
+        for (int k = 0; op->example(k, &example); k++, checked++) function(op, &example, k, &worst);
+        print_message("# %s of %s: worst %.1e\n", what, op->name, worst);
+    }
+    assert_true(checked >= 40);
+}
+
+static void gradients_agree_with_differences(void **state)
+{
+    (void)state;
+    for_all(check_example, "gradient");
+}
+
+/* The gradient of input k is `want` up to the order of sums; *worst keeps the largest difference. */
+static void expect_close(const check *c, int k, const double *want, double scale, int number, double *worst)
+{
+    const double *have = tm_memory_f64(&c->memory, c->gradient[k]);
+    for (int64_t i = 0; i < tm_memory_count(&c->memory, c->in[k]); i++) {
+        double error = fabs(have[i] - want[i]);
+        if (!(error <= 1e-12 * scale))
+            fail_msg("%s, example %d, input %d, element %lld: %.17g, wanted %.17g", c->op->name, number, k,
+                     (long long)i, have[i], want[i]);
+        if (error > *worst) *worst = error;
+    }
+}
+
+/* Two nodes that read the same inputs: the gradient is that of one node whose cotangent is the sum. */
+static void check_two_uses(const tm_op *op, const tm_example *example, int number, double *worst)
+{
+    check one, two;
+    check_make(&one, op, example, 1, false, 0);
+    check_make(&two, op, example, 2, false, 0);
+    for (int k = 0; k < op->n_out; k++) {
+        if (one.cotangent[0][k] == TM_NONE) continue;
+        for (int64_t i = 0; i < tm_memory_count(&one.memory, one.cotangent[0][k]); i++)
+            tm_memory_f64(&one.memory, one.cotangent[0][k])[i] += tm_memory_f64(&two.memory, two.cotangent[1][k])[i];
+    }
+    tm_segment_execute(&one.memory, &one.training);
+    tm_segment_execute(&two.memory, &two.training);
+    for (int k = 0; k < op->n_in; k++) {
+        if (!is_differentiated(example, k)) continue;
+        const double *want = tm_memory_f64(&one.memory, one.gradient[k]);
+        double        scale = largest(want, tm_memory_count(&one.memory, one.gradient[k])) + 1;
+        expect_close(&two, k, want, scale, number, worst);
+    }
+    check_free(&one);
+    check_free(&two);
+}
+
+static void two_uses_add_up(void **state)
+{
+    (void)state;
+    for_all(check_two_uses, "second use");
+}
+
+/* With `accumulate` the gradients of parameters add to what is there; those of activations are new. */
+static void check_accumulate(const tm_op *op, const tm_example *example, int number, double *worst)
+{
+    check fresh, adding;
+    check_make(&fresh, op, example, 1, false, 0);
+    check_make(&adding, op, example, 1, true, 0);
+    for (int k = 0; k < op->n_in; k++)
+        if (is_differentiated(example, k) && example->role[k] == TM_ROLE_PARAMETER)
+            tm_memory_random(&adding.memory, adding.gradient[k], SEED + 2, 0, 1);
+    tm_segment_execute(&fresh.memory, &fresh.training);
+    tm_segment_execute(&adding.memory, &adding.training);
+    for (int k = 0; k < op->n_in; k++) {
+        if (!is_differentiated(example, k)) continue;
+        double *want = tm_memory_f64(&fresh.memory, fresh.gradient[k]);
+        double  scale = largest(want, tm_memory_count(&fresh.memory, fresh.gradient[k])) + 1;
+        if (example->role[k] == TM_ROLE_PARAMETER)
+            for (int64_t i = 0; i < tm_memory_count(&fresh.memory, fresh.gradient[k]); i++)
+                want[i] += tm_random_normal(SEED + 2, (uint64_t)adding.gradient[k], (uint64_t)i);
+        expect_close(&adding, k, want, scale, number, worst);
+    }
+    check_free(&fresh);
+    check_free(&adding);
+}
+
+static void gradients_of_parameters_accumulate(void **state)
+{
+    (void)state;
+    for_all(check_accumulate, "accumulation");
+}
+
+/* One input frozen: it gets no gradient, the others keep theirs. All but one frozen: nothing is emitted for them. */
+static void check_frozen(const tm_op *op, const tm_example *example, int number, double *worst)
+{
+    check all, some;
+    check_make(&all, op, example, 1, false, 0);
+    tm_segment_execute(&all.memory, &all.training);
+    for (unsigned frozen = 1; frozen < 1U << op->n_in; frozen++) {
+        check_make(&some, op, example, 1, false, frozen);
+        tm_segment_execute(&some.memory, &some.training);
+        bool any = false;
+        for (int k = 0; k < op->n_in; k++) {
+            if (!is_differentiated(example, k)) continue;
+            if (frozen >> k & 1U) {
+                assert_int_equal(some.gradient[k], TM_NONE);
+                continue;
+            }
+            any = true;
+            const double *want = tm_memory_f64(&all.memory, all.gradient[k]);
+            assert_int_not_equal(some.gradient[k], TM_NONE);
+            expect_close(&some, k, want, 0, number, worst);
+        }
+        if (!any) assert_int_equal(some.training.n_nodes, 1);
+        assert_true(some.training.n_nodes <= all.training.n_nodes);
+        check_free(&some);
+    }
+    check_free(&all);
+}
+
+static void frozen_inputs_cost_nothing(void **state)
+{
+    (void)state;
+    for_all(check_frozen, "freezing");
+}
+
+static size_t count_nodes(const tm_segment *segment, tm_op_id op)
+{
+    size_t n = 0;
+    for (size_t x = 0; x < segment->n_nodes; x++) n += segment->nodes[x].op == op;
+    return n;
+}
+
+/* The loss computes its gradients in the forward pass: the forward node itself is gone. */
+static void loss_gradient_replaces_the_forward_node(void **state)
+{
+    (void)state;
+    tm_example example;
+    check      c;
+    assert_true(tm_op_linear_cross_entropy.example(2, &example));
+    check_make(&c, &tm_op_linear_cross_entropy, &example, 1, false, 0);
+    assert_int_equal(c.training.n_nodes, 1);
+    assert_int_equal(count_nodes(&c.training, TM_OP_linear_cross_entropy_grad), 1);
+    tm_segment_execute(&c.memory, &c.training);
+    double loss = *tm_memory_f64(&c.memory, c.out[0][0]);
+    tm_segment_execute(&c.memory, &c.forward);
+    assert_true(loss == *tm_memory_f64(&c.memory, c.out[0][0]));
+    check_free(&c);
+}
+
+/* A frozen weight below which nothing is trained costs no product: of linear's three, one remains. */
+static void linear_emits_only_what_is_wanted(void **state)
+{
+    (void)state;
+    tm_example example;
+    check      c;
+    assert_true(tm_op_linear.example(3, &example)); /* with bias and residual */
+    check_make(&c, &tm_op_linear, &example, 1, false, 1U << 1);
+    assert_int_equal(count_nodes(&c.training, TM_OP_linear_wgrad), 0);
+    assert_int_equal(count_nodes(&c.training, TM_OP_linear_dgrad), 1);
+    check_free(&c);
+    check_make(&c, &tm_op_linear, &example, 1, false, 1U << 0 | 1U << 2 | 1U << 3);
+    assert_int_equal(count_nodes(&c.training, TM_OP_linear_wgrad), 1);
+    assert_int_equal(c.training.n_nodes, 2);
+    check_free(&c);
+}
+
+/* A norm takes the gradient that its input already has as its addend: no `add` is emitted. */
+static void norms_take_the_pending_gradient(void **state)
+{
+    (void)state;
+    const tm_op *const norms[] = { &tm_op_rmsnorm, &tm_op_layernorm };
+    for (int n = 0; n < 2; n++) {
+        tm_example example;
+        check      c;
+        assert_true(norms[n]->example(1, &example));
+        check_make(&c, norms[n], &example, 2, false, 0);
+        assert_int_equal(c.training.n_nodes, 4);
+        assert_int_equal(count_nodes(&c.training, TM_OP_add), 0);
+        check_free(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_agree_with_differences),        cmocka_unit_test(two_uses_add_up),
+        cmocka_unit_test(gradients_of_parameters_accumulate),      cmocka_unit_test(frozen_inputs_cost_nothing),
+        cmocka_unit_test(loss_gradient_replaces_the_forward_node), cmocka_unit_test(linear_emits_only_what_is_wanted),
+        cmocka_unit_test(norms_take_the_pending_gradient),
+    };
+    return cmocka_run_group_tests_name("op/gradients", tests, NULL, NULL);
+}

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every op owes: a complete row, examples that fit, refusals with a reason, costs, outputs written whole, in-place
+ * and accumulation as declared. Values are in test_values.c, gradients in test_gradients.c. */
+#include "../support/execute.h"
+#include "base/random.h"
+#include "op/attrs.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SEED = 20240608 };
+
+static const void *attr_of(const tm_example *example)
+{
+    return example->attr_bytes ? example->attr : NULL;
+}
+
+static void table_is_complete_and_sorted(void **state)
+{
+    (void)state;
+    static const char *const groups[] = { "linear",    "attention", "norm",      "elementwise",
+                                          "embedding", "loss",      "optimizer", "clip" };
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        const tm_op *op = tm_op_get((tm_op_id)id);
+        bool         known = false;
+        assert_non_null(op);
+        assert_int_equal(tm_op_id_of(op), id);
+        if (id > 0) assert_true(strcmp(tm_op_get((tm_op_id)(id - 1))->name, op->name) < 0);
+        assert_true(op->formula && *op->formula && op->infer && op->reference && op->cost && op->example);
+        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) known |= strcmp(groups[g], op->group) == 0;
+        assert_true(known);
+        assert_in_range(op->n_in, 1, TM_MAX_IN);
+        assert_in_range(op->n_out, 1, TM_MAX_OUT);
+        unsigned past_in = ~0U << op->n_in, past_out = ~0U << op->n_out;
+        assert_false((op->optional_in & past_in) || (op->inplace & past_in) || (op->any_dtype_in & past_in));
+        assert_false(op->optional_out & past_out);
+        if (strstr(op->name, "grad")) assert_null(op->gradient);
+    }
+    assert_string_equal(tm_op_get(TM_OP_linear_cross_entropy_grad)->name, "linear_cross_entropy_grad");
+    assert_string_equal(tm_op_get(TM_OP_bias_grad)->name, "bias_grad");
+}
+
+/* The lists a reader would look up first. */
+static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
+{
+    (void)state;
+    static const char *const cheap[] = { "rmsnorm", "layernorm", "gelu", "swiglu", "cast", "add" };
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        const tm_op *op = tm_op_get((tm_op_id)id);
+        bool         listed = false;
+        for (size_t i = 0; i < sizeof cheap / sizeof cheap[0]; i++) listed |= strcmp(cheap[i], op->name) == 0;
+        assert_int_equal(op->cheap, listed);
+    }
+    assert_int_equal(tm_op_rmsnorm_grad.inplace, 0x11);
+    assert_int_equal(tm_op_layernorm_grad.inplace, 0x21);
+    assert_int_equal(tm_op_rope.inplace, 0x1);
+    assert_int_equal(tm_op_swiglu_grad.inplace, 0x2);
+    assert_int_equal(tm_op_attention.inplace, 0);
+    assert_int_equal(tm_op_embedding.any_dtype_in, 0x6);
+    assert_int_equal(tm_op_adamw.any_dtype_in, 0xf);
+}
+
+/* Runs `function` for every op and example. */
+typedef void example_function(const tm_op *op, const tm_example *example, int number);
+static void  for_all(example_function *function)
+{
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        const tm_op *op = tm_op_get((tm_op_id)id);
+        tm_example   example;
+        int          k = 0;
+        for (; op->example(k, &example); k++) function(op, &example, k);
+        if (k < 3) fail_msg("%s has %d examples only", op->name, k);
+    }
+}
+
+/* ---- shapes ---- */
+
+static void expect_reason(const tm_op *op, int number, const char *reason, const char *what, int k)
+{
+    if (!reason) fail_msg("%s, example %d: a wrong shape of %s %d is not refused", op->name, number, what, k);
+    assert_true(islower((unsigned char)reason[0]));
+    assert_true(strlen(reason) > 15 && reason[strlen(reason) - 1] != '.');
+}
+
+static void infer_all(const tm_op *op, const tm_example *example, tm_shape *out)
+{
+    memcpy(out, example->out, sizeof example->out);
+    const char *reason = op->infer(example->in, attr_of(example), out);
+    if (reason) fail_msg("%s refuses its own example: %s", op->name, reason);
+}
+
+/* The only lengths that are free: tables may have more rows than are used, any rows can be added up, any tensor has a
+ * norm. */
+static bool is_free(const tm_op *op, bool output, int k, int axis)
+{
+    if (op == &tm_op_square_sum) return !output;
+    if (op == &tm_op_bias_grad) return !output && axis == 0;
+    if (op == &tm_op_embedding) return !output && k >= 1 && axis == 0;
+    if (op == &tm_op_embedding_grad) return output && axis == 0;
+    return false;
+}
+
+/* All outputs given: one more along any axis, or one more axis, of any tensor is a misfit. */
+static void wrong_shapes_are_refused(const tm_op *op, const tm_example *example, int number)
+{
+    tm_shape fitting[TM_MAX_OUT];
+    infer_all(op, example, fitting);
+    for (int t = 0; t < op->n_in + op->n_out; t++) {
+        bool     output = t >= op->n_in;
+        int      k = output ? t - op->n_in : t;
+        tm_shape original = output ? fitting[k] : example->in[k];
+        for (int axis = 0; axis <= original.rank; axis++) {
+            tm_shape in[TM_MAX_IN], out[TM_MAX_OUT];
+            memcpy(in, example->in, sizeof in);
+            memcpy(out, fitting, sizeof out);
+            tm_shape *shape = output ? &out[k] : &in[k];
+            if (axis < original.rank) shape->n[axis]++;
+            if (axis == original.rank) shape->n[shape->rank++] = 1;
+            if (is_free(op, output, k, axis)) continue;
+            expect_reason(op, number, op->infer(in, attr_of(example), out), output ? "output" : "input", k);
+        }
+    }
+}
+
+static void infer_refuses_wrong_shapes(void **state)
+{
+    (void)state;
+    for_all(wrong_shapes_are_refused);
+}
+
+static void optional_stays_absent(const tm_op *op, const tm_example *example, int number)
+{
+    tm_shape out[TM_MAX_OUT];
+    (void)number;
+    infer_all(op, example, out);
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        if (k >= op->n_out) assert_int_equal(out[k].rank, -1);
+        if (op->optional_out >> k & 1U) assert_int_equal(out[k].rank, example->out[k].rank);
+        if (k < op->n_out && !(op->optional_out >> k & 1U)) assert_true(out[k].rank >= 0);
+    }
+}
+
+static void outputs_not_given_are_inferred_or_absent(void **state)
+{
+    (void)state;
+    for_all(optional_stays_absent);
+}
+
+static void attributes_are_checked(void **state)
+{
+    (void)state;
+    tm_shape          out[TM_MAX_OUT] = { { .rank = -1 }, { .rank = -1 } };
+    tm_shape          qkv[TM_MAX_IN] = { { 2, { 6, 16 } } };
+    tm_attention_attr attention = { .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 2 };
+    assert_null(tm_op_attention.infer(qkv, &attention, (tm_shape[TM_MAX_OUT]){ { -1, { 0 } }, { -1, { 0 } } }));
+    attention.kv_heads = 3;
+    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the key/value heads"));
+    attention = (tm_attention_attr){ .seq = 4, .heads = 4, .kv_heads = 2, .head_dim = 2 };
+    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the sequence"));
+    attention.seq = 0;
+    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "must be positive"));
+
+    tm_shape     rope_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 2, { 2, 3 } } };
+    tm_rope_attr rope = { .seq = 2, .heads = 1, .head_dim = 3 };
+    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "even"));
+    rope = (tm_rope_attr){ .seq = 2, .heads = 2, .head_dim = 4 };
+    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "shorter than its rotated heads"));
+
+    tm_shape embedding[TM_MAX_IN] = { { 1, { 8 } }, { 2, { 5, 3 } }, { 2, { 3, 3 } } };
+    assert_non_null(strstr(tm_op_embedding.infer(embedding, &(tm_embedding_attr){ .seq = 4 }, out), "fewer positions"));
+    tm_shape embedding_grad[TM_MAX_IN] = { { 2, { 8, 3 } }, { 1, { 8 } } };
+    assert_non_null(
+        strstr(tm_op_embedding_grad.infer(embedding_grad, &(tm_embedding_attr){ .seq = 4 }, out), "neither"));
+
+    tm_shape loss[TM_MAX_IN] = { { 2, { 4, 3 } }, { 2, { 5, 3 } }, { 1, { 4 } } };
+    assert_non_null(strstr(tm_op_linear_cross_entropy.infer(loss, &(tm_loss_attr){ .chunk = 0 }, out), "positive"));
+}
+
+/* ---- costs ---- */
+
+static void view_as(tm_view *view, tm_dtype dtype, tm_shape shape)
+{
+    *view = (tm_view){ .dtype = dtype, .shape = shape };
+}
+
+static tm_call empty_call(const tm_op *op, const void *attr)
+{
+    tm_call call = { .op = op, .attr = attr };
+    for (int k = 0; k < TM_MAX_IN; k++) call.in[k] = tm_view_absent();
+    for (int k = 0; k < TM_MAX_OUT; k++) call.out[k] = tm_view_absent();
+    return call;
+}
+
+static void costs_of_products(void **state)
+{
+    (void)state;
+    tm_call call = empty_call(&tm_op_linear, NULL);
+    view_as(&call.in[0], TM_BF16, tm_shape_2(4, 3));
+    view_as(&call.in[1], TM_BF16, tm_shape_2(5, 3));
+    view_as(&call.in[2], TM_F32, tm_shape_1(5));
+    view_as(&call.out[0], TM_BF16, tm_shape_2(4, 5));
+    tm_cost cost = call.op->cost(&call);
+    assert_true(cost.flops == 2 * 4 * 3 * 5);
+    assert_true(cost.bytes == 2 * (12 + 15 + 20) + 4 * 5);
+
+    call = empty_call(&tm_op_linear_dgrad, NULL);
+    view_as(&call.in[0], TM_F32, tm_shape_2(4, 5));
+    view_as(&call.in[1], TM_F32, tm_shape_2(5, 3));
+    view_as(&call.out[0], TM_F32, tm_shape_2(4, 3));
+    assert_true(call.op->cost(&call).flops == 120 && call.op->cost(&call).bytes == 4 * (20 + 15 + 12));
+
+    call = empty_call(&tm_op_linear_wgrad, NULL);
+    view_as(&call.in[0], TM_BF16, tm_shape_2(4, 5));
+    view_as(&call.in[1], TM_BF16, tm_shape_2(4, 3));
+    view_as(&call.out[0], TM_F32, tm_shape_2(5, 3));
+    assert_true(call.op->cost(&call).flops == 120 && call.op->cost(&call).bytes == 2 * (20 + 12) + 4 * 15);
+    call.accumulate = 1;
+    assert_true(call.op->cost(&call).bytes == 2 * (20 + 12) + 2 * 4 * 15);
+}
+
+/* Causal attention executes T (T + 1) / 2 pairs per head, its gradient five products where it has two. */
+static void costs_of_attention(void **state)
+{
+    (void)state;
+    tm_attention_attr attr = { .seq = 10, .heads = 4, .kv_heads = 2, .head_dim = 8, .causal = 1 };
+    tm_call           call = empty_call(&tm_op_attention, &attr), grad = empty_call(&tm_op_attention_grad, &attr);
+    view_as(&call.in[0], TM_F32, tm_shape_2(30, 64));
+    view_as(&call.out[0], TM_F32, tm_shape_2(30, 32));
+    view_as(&call.out[1], TM_F32, tm_shape_3(3, 4, 10));
+    view_as(&grad.in[1], TM_F32, tm_shape_2(30, 64));
+    assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 55 * 8);
+    assert_true(call.op->cost(&call).bytes == 4 * (30 * 64 + 30 * 32 + 120));
+    assert_true(grad.op->cost(&grad).flops == 2.5 * call.op->cost(&call).flops);
+    attr.causal = 0;
+    assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 100 * 8);
+}
+
+static void costs_of_loss_and_embedding(void **state)
+{
+    (void)state;
+    tm_loss_attr attr = { .chunk = 2 };
+    tm_call      call = empty_call(&tm_op_linear_cross_entropy, &attr);
+    view_as(&call.in[0], TM_F32, tm_shape_2(6, 3));
+    view_as(&call.in[1], TM_F32, tm_shape_2(7, 3));
+    view_as(&call.in[2], TM_I32, tm_shape_1(6));
+    view_as(&call.out[0], TM_F64, (tm_shape){ .rank = 0 });
+    view_as(&call.out[1], TM_F32, tm_shape_2(2, 7));
+    assert_true(call.op->cost(&call).flops == 2 * 6 * 3 * 7);
+    assert_true(call.op->cost(&call).bytes == 4 * (18 + 21 + 6) + 8); /* no logits: they are scratch */
+
+    call.op = &tm_op_linear_cross_entropy_grad;
+    call.out[3] = call.out[1];
+    view_as(&call.in[3], TM_F64, tm_shape_1(TM_SCALAR_COUNT));
+    view_as(&call.out[1], TM_F32, tm_shape_2(6, 3));
+    assert_true(call.op->cost(&call).flops == 2 * 2 * 6 * 3 * 7);
+    view_as(&call.out[2], TM_F32, tm_shape_2(7, 3));
+    assert_true(call.op->cost(&call).flops == 3 * 2 * 6 * 3 * 7);
+    assert_true(call.op->cost(&call).bytes == 4 * (18 + 21 + 6 + 18 + 21) + 8 + 64);
+
+    tm_embedding_attr embedding = { .seq = 3 };
+    call = empty_call(&tm_op_embedding, &embedding);
+    view_as(&call.in[0], TM_I32, tm_shape_1(6));
+    view_as(&call.in[1], TM_F32, tm_shape_2(1000, 4));
+    view_as(&call.in[2], TM_F32, tm_shape_2(50, 4));
+    view_as(&call.out[0], TM_BF16, tm_shape_2(6, 4));
+    assert_true(call.op->cost(&call).flops == 0);
+    assert_true(call.op->cost(&call).bytes == 4 * 6 + 4 * 4 * (6 + 3) + 2 * 24);
+
+    call = empty_call(&tm_op_embedding_grad, &embedding);
+    view_as(&call.in[0], TM_BF16, tm_shape_2(6, 4));
+    view_as(&call.in[1], TM_I32, tm_shape_1(6));
+    view_as(&call.out[0], TM_F32, tm_shape_2(1000, 4));
+    assert_true(call.op->cost(&call).bytes == 2 * 24 + 4 * 6 + 4 * 4000);
+    call.accumulate = 1;
+    assert_true(call.op->cost(&call).bytes == 2 * 24 + 4 * 6 + 2 * 4 * 24);
+}
+
+/* ---- what a reference kernel owes, on every example ---- */
+
+static void expect_same(const tm_call *a, const tm_call *b, int number, const char *what)
+{
+    for (int k = 0; k < a->op->n_out; k++) {
+        if (!tm_view_present(&a->out[k]) || !tm_view_present(&b->out[k]) || a->op->out_role[k] == TM_ROLE_LOGITS)
+            continue;
+        size_t bytes = (size_t)tm_shape_elements(a->out[k].shape) * sizeof(double);
+        if (memcmp(a->out[k].data, b->out[k].data, bytes) != 0)
+            fail_msg("%s, example %d, output %d differs: %s", a->op->name, number, k, what);
+    }
+}
+
+static void outputs_are_written(const tm_op *op, const tm_example *example, int number)
+{
+    tm_call call;
+    tm_call_make(&call, op, example, SEED);
+    op->reference(&call);
+    for (int k = 0; k < op->n_out; k++) {
+        if (!tm_view_present(&call.out[k]) || op->out_role[k] == TM_ROLE_LOGITS) continue;
+        const double *values = call.out[k].data;
+        for (int64_t i = 0; i < tm_shape_elements(call.out[k].shape); i++)
+            if (!isfinite(values[i]))
+                fail_msg("%s, example %d, output %d, element %lld is %g", op->name, number, k, (long long)i, values[i]);
+    }
+    tm_call_free(&call);
+}
+
+static void references_write_whole_outputs(void **state)
+{
+    (void)state;
+    for_all(outputs_are_written);
+}
+
+static void inplace_is_the_same(const tm_op *op, const tm_example *example, int number)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        tm_call apart, shared;
+        if (!(op->inplace >> k & 1U) || example->in[k].rank < 0) continue;
+        tm_call_make(&apart, op, example, SEED);
+        tm_call_make(&shared, op, example, SEED);
+        assert_true(tm_shape_equal(shared.in[k].shape, shared.out[0].shape));
+        free(shared.out[0].data);
+        shared.out[0].data = shared.in[k].data;
+        op->reference(&apart);
+        op->reference(&shared);
+        expect_same(&apart, &shared, number, "in place");
+        shared.in[k].data = NULL;
+        tm_call_free(&apart);
+        tm_call_free(&shared);
+    }
+}
+
+static void inplace_changes_nothing(void **state)
+{
+    (void)state;
+    for_all(inplace_is_the_same);
+}
+
+static bool can_accumulate(const tm_op *op, int k)
+{
+    return op->out_role[k] == TM_ROLE_GRADIENT || (op->out_role[k] == TM_ROLE_SCALAR && op != &tm_op_clip);
+}
+
+/* What was there plus the fresh result, for one output at a time; the other outputs stay fresh. */
+static void accumulation_adds(const tm_op *op, const tm_example *example, int number)
+{
+    for (int k = 0; k < op->n_out; k++) {
+        tm_call fresh, adding;
+        if (!can_accumulate(op, k)) continue;
+        tm_call_make(&fresh, op, example, SEED);
+        tm_call_make(&adding, op, example, SEED);
+        adding.accumulate = 1U << k;
+        double *values = adding.out[k].data, *sum = fresh.out[k].data;
+        int64_t count = tm_view_present(&adding.out[k]) ? tm_shape_elements(adding.out[k].shape) : 0;
+        for (int64_t i = 0; i < count; i++) values[i] = 100 + (double)(i % 7);
+        op->reference(&fresh);
+        op->reference(&adding);
+        for (int64_t i = 0; i < count; i++) {
+            sum[i] += 100 + (double)(i % 7);
+            if (!(fabs(values[i] - sum[i]) <= 1e-12 * fabs(sum[i]) + 1e-10))
+                fail_msg("%s, example %d, output %d, element %lld: %.17g, wanted %.17g", op->name, number, k,
+                         (long long)i, values[i], sum[i]);
+            values[i] = sum[i]; /* the same bits again, so that expect_same sees the other outputs only */
+        }
+        expect_same(&fresh, &adding, number, "beside an output that is added to");
+        tm_call_free(&fresh);
+        tm_call_free(&adding);
+    }
+}
+
+static void accumulate_adds_to_what_is_there(void **state)
+{
+    (void)state;
+    for_all(accumulation_adds);
+}
+
+/* Leaving out optional outputs changes none of the others. */
+static void optional_outputs_are_aside(const tm_op *op, const tm_example *example, int number)
+{
+    for (int k = 0; k < op->n_out; k++) {
+        tm_call    with, without;
+        tm_example fewer = *example;
+        if (!(op->optional_out >> k & 1U) || example->out[k].rank < 0) continue;
+        if (op == &tm_op_embedding_grad && example->out[1 - k].rank < 0) continue; /* one of the two it must have */
+        fewer.out[k].rank = -1;
+        tm_call_make(&with, op, example, SEED);
+        tm_call_make(&without, op, &fewer, SEED);
+        op->reference(&with);
+        op->reference(&without);
+        expect_same(&with, &without, number, "without an optional output");
+        tm_call_free(&with);
+        tm_call_free(&without);
+    }
+}
+
+static void optional_outputs_change_nothing(void **state)
+{
+    (void)state;
+    for_all(optional_outputs_are_aside);
+}
+
+/* All of adamw's outputs are the tensors that came in. */
+static void adamw_updates_its_inputs(void **state)
+{
+    (void)state;
+    tm_example example;
+    tm_call    apart, shared;
+    assert_true(tm_op_adamw.example(3, &example));
+    tm_call_make(&apart, &tm_op_adamw, &example, SEED);
+    tm_call_make(&shared, &tm_op_adamw, &example, SEED);
+    static const int from[] = { 0, 2, 3 };
+    for (int k = 0; k < 3; k++) {
+        free(shared.out[k].data);
+        shared.out[k].data = shared.in[from[k]].data;
+    }
+    apart.op->reference(&apart);
+    shared.op->reference(&shared);
+    expect_same(&apart, &shared, 3, "updated in place");
+    for (int k = 0; k < 3; k++) shared.out[k].data = NULL;
+    tm_call_free(&apart);
+    tm_call_free(&shared);
+}
+
+static void examples_have_ignored_targets_and_duplicates(void **state)
+{
+    (void)state;
+    tm_example example;
+    int        ignored = 0, duplicates = 0, seen[8] = { 0 };
+    assert_true(tm_op_linear_cross_entropy.example(2, &example));
+    for (int64_t i = 0; i < example.in[2].n[0]; i++)
+        ignored += tm_example_value(&example, 2, i, SEED) == TM_IGNORED_TARGET;
+    assert_int_equal(ignored, 2); /* 9 rows, every fourth */
+    assert_true(tm_op_embedding.example(2, &example));
+    for (int64_t i = 0; i < example.in[0].n[0]; i++) {
+        int token = (int)tm_example_value(&example, 0, i, SEED);
+        assert_in_range(token, 0, example.limit[0] - 1);
+        duplicates += seen[token]++ > 0;
+    }
+    assert_true(duplicates > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_is_complete_and_sorted),
+        cmocka_unit_test(cheap_inplace_and_stored_formats_are_as_documented),
+        cmocka_unit_test(infer_refuses_wrong_shapes),
+        cmocka_unit_test(outputs_not_given_are_inferred_or_absent),
+        cmocka_unit_test(attributes_are_checked),
+        cmocka_unit_test(costs_of_products),
+        cmocka_unit_test(costs_of_attention),
+        cmocka_unit_test(costs_of_loss_and_embedding),
+        cmocka_unit_test(references_write_whole_outputs),
+        cmocka_unit_test(inplace_changes_nothing),
+        cmocka_unit_test(accumulate_adds_to_what_is_there),
+        cmocka_unit_test(optional_outputs_change_nothing),
+        cmocka_unit_test(adamw_updates_its_inputs),
+        cmocka_unit_test(examples_have_ignored_targets_and_duplicates),
+    };
+    return cmocka_run_group_tests_name("op/ops", tests, NULL, NULL);
+}

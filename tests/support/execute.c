@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "execute.h"
+
+#include "base/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* malloc of exactly the bytes of a tensor, holding NaN or a number that is no token. */
+static void *take(tm_dtype dtype, tm_shape shape)
+{
+    int64_t count = tm_shape_elements(shape);
+    TM_ASSERT(dtype == TM_F64 || dtype == TM_I32);
+    void *data = malloc((size_t)count * tm_dtype_bytes(dtype));
+    TM_ASSERT(data);
+    for (int64_t i = 0; i < count; i++) {
+        if (dtype == TM_F64) ((double *)data)[i] = (double)NAN;
+        if (dtype == TM_I32) ((int32_t *)data)[i] = INT32_MIN;
+    }
+    return data;
+}
+
+void tm_call_make(tm_call *call, const tm_op *op, const tm_example *example, uint64_t seed)
+{
+    tm_shape out[TM_MAX_OUT];
+    *call = (tm_call){ .op = op, .attr = example->attr_bytes ? example->attr : NULL, .threads = 1 };
+    for (int k = 0; k < TM_MAX_OUT; k++) out[k] = example->out[k];
+    TM_ASSERT(op->infer(example->in, call->attr, out) == NULL);
+    for (int k = 0; k < TM_MAX_IN; k++) {
+        tm_view *view = &call->in[k];
+        *view = tm_view_absent();
+        if (example->in[k].rank < 0) continue;
+        *view = (tm_view){ .dtype = example->role[k] == TM_ROLE_INPUT ? TM_I32 : TM_F64, .shape = example->in[k] };
+        view->data = take(view->dtype, view->shape);
+        int64_t count = tm_shape_elements(view->shape);
+        for (int64_t i = 0; i < count; i++) {
+            double value = tm_example_value(example, k, i, seed);
+            if (view->dtype == TM_I32) ((int32_t *)view->data)[i] = (int32_t)value;
+            if (view->dtype == TM_F64) ((double *)view->data)[i] = value;
+        }
+    }
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        call->out[k] = tm_view_absent();
+        if (k >= op->n_out || out[k].rank < 0) continue;
+        call->out[k] = (tm_view){ .dtype = TM_F64, .shape = out[k], .data = take(TM_F64, out[k]) };
+    }
+}
+
+void tm_call_free(tm_call *call)
+{
+    for (int k = 0; k < TM_MAX_IN; k++) free(call->in[k].data);
+    for (int k = 0; k < TM_MAX_OUT; k++) free(call->out[k].data);
+}
+
+tm_view tm_view_f64(tm_shape shape, const double *values)
+{
+    return (tm_view){ .dtype = TM_F64, .shape = shape, .data = (void *)(uintptr_t)values };
+}
+
+tm_view tm_view_i32(tm_shape shape, const int32_t *values)
+{
+    return (tm_view){ .dtype = TM_I32, .shape = shape, .data = (void *)(uintptr_t)values };
+}
+
+tm_view tm_view_absent(void)
+{
+    return (tm_view){ .shape = { .rank = -1 } };
+}
+
+void tm_memory_init(tm_memory *memory, const tm_graph *graph)
+{
+    *memory = (tm_memory){ .graph = graph, .n = graph->n_tensors };
+    memory->data = calloc(graph->n_tensors, sizeof *memory->data);
+    TM_ASSERT(memory->data);
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        memory->data[i] = take(graph->tensors[i].dtype, graph->tensors[i].shape);
+}
+
+void tm_memory_fini(tm_memory *memory)
+{
+    for (size_t i = 0; i < memory->n; i++) free(memory->data[i]);
+    free(memory->data);
+}
+
+static void *data_of(const tm_memory *memory, tm_tensor_id id, tm_dtype dtype)
+{
+    TM_ASSERT(id >= 0 && (size_t)id < memory->n && memory->graph->tensors[id].dtype == dtype);
+    return memory->data[id];
+}
+
+double *tm_memory_f64(const tm_memory *memory, tm_tensor_id id)
+{
+    return data_of(memory, id, TM_F64);
+}
+
+int32_t *tm_memory_i32(const tm_memory *memory, tm_tensor_id id)
+{
+    return data_of(memory, id, TM_I32);
+}
+
+int64_t tm_memory_count(const tm_memory *memory, tm_tensor_id id)
+{
+    return tm_shape_elements(tm_graph_at(memory->graph, id)->shape);
+}
+
+void tm_memory_random(const tm_memory *memory, tm_tensor_id id, uint64_t seed, double offset, double scale)
+{
+    double *values = tm_memory_f64(memory, id);
+    for (int64_t i = 0; i < tm_memory_count(memory, id); i++)
+        values[i] = offset + scale * tm_random_normal(seed, (uint64_t)id, (uint64_t)i);
+}
+
+void tm_segment_execute(const tm_memory *memory, const tm_segment *segment)
+{
+    for (size_t x = 0; x < segment->n_nodes; x++) {
+        const tm_node *node = &segment->nodes[x];
+        const tm_op   *op = tm_op_get(node->op);
+        tm_call        call;
+        tm_node_call(memory->graph, node, &call);
+        for (int k = 0; k < op->n_in; k++)
+            if (node->in[k] != TM_NONE) call.in[k].data = memory->data[node->in[k]];
+        for (int k = 0; k < op->n_out; k++)
+            if (node->out[k] != TM_NONE) call.out[k].data = memory->data[node->out[k]];
+        op->reference(&call);
+    }
+}
