@@ -36,6 +36,7 @@ typedef struct {
     tm_source      *source;
     tm_environment *environment;
     tm_event_bus    bus;
+    tm_sink        *opened;
     tm_text         folder, path[6], command, hash;
     size_t          n_paths;
 } job;
@@ -119,33 +120,33 @@ static tm_status write_configuration(job *j, tm_error *err)
     return st;
 }
 
-static tm_status attach(job *j, tm_status status, tm_sink *sink)
+/* Puts the sink that was just opened into j->opened on the bus. */
+static tm_status attach(job *j, tm_status status)
 {
-    if (status == TM_OK) j->bus.sinks[j->bus.count++] = sink;
+    if (status == TM_OK) j->bus.sinks[j->bus.count++] = j->opened;
     return status;
 }
 
 static tm_status open_sinks(job *j, tm_error *err)
 {
-    tm_sink           *sink = NULL;
     tm_console_options console = tm_console_options_default();
     console.log_freq = tm_config_i64(j->config, "metrics.log_freq");
     console.sequences_per_step = j->options.step.micro_batch * j->options.step.accumulation;
     if (strcmp(tm_config_text(j->config, "metrics.log_style"), "megatron") == 0) console.style = TM_LOG_STYLE_MEGATRON;
-    TM_TRY(attach(j, tm_console_sink_open(&console, &sink, err), sink));
-    TM_TRY(attach(j, tm_metrics_sink_open(&(tm_metrics_options){ .path = path_in(j, "metrics.jsonl") }, &sink, err), sink));
+    TM_TRY(attach(j, tm_console_sink_open(&console, &j->opened, err)));
+    TM_TRY(attach(j, tm_metrics_sink_open(&(tm_metrics_options){ .path = path_in(j, "metrics.jsonl") }, &j->opened, err)));
     tm_text_printf(&j->hash, "%016llx", (unsigned long long)j->options.config_hash);
     tm_result_options result = { .path = path_in(j, "result.json"), .configuration_hash = j->hash.data, .environment = j->environment };
-    TM_TRY(attach(j, tm_result_sink_open(&result, &sink, err), sink));
+    TM_TRY(attach(j, tm_result_sink_open(&result, &j->opened, err)));
     tm_perf_options perf = { .path = path_in(j, "perf.csv"), .args = j->command.data, .launcher = "trainmark", .deployment_type = "local",
                              .machine_name = tm_environment_text(j->environment, "system", NULL, "host"), .git_commit = NULL,
                              .architecture = tm_environment_text(j->environment, "cpu", NULL, "model"),
                              .pipeline = getenv("pipeline"), .build_number = getenv("BUILD_NUMBER") };
-    TM_TRY(attach(j, tm_perf_sink_open(&perf, &sink, err), sink));
+    TM_TRY(attach(j, tm_perf_sink_open(&perf, &j->opened, err)));
     if (!j->cli.perf_csv) return TM_OK;
     perf.path = j->cli.perf_csv;
     perf.append = true;
-    return attach(j, tm_perf_sink_open(&perf, &sink, err), sink);
+    return attach(j, tm_perf_sink_open(&perf, &j->opened, err));
 }
 
 /* Closes what is open; the first failure of a sink matters only if nothing failed before. */
