@@ -17,9 +17,13 @@ OPT_release := -O3
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 OPT      := $(OPT_$(VARIANT))
 CFLAGS   := -std=c11 -D_GNU_SOURCE -g $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
-            -fopenmp -pthread -Isrc -Itests -MMD -MP $(EXTRA_CFLAGS)
+            -ffunction-sections -fopenmp -pthread -Isrc -Itests -MMD -MP $(EXTRA_CFLAGS)
 LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lm -ldl
-LDFLAGS  := -fopenmp -pthread $(filter -fsanitize%,$(OPT)) $(EXTRA_LDFLAGS)
+STRIP_release := -Wl,--strip-debug -Wl,--gc-sections
+LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize%,$(OPT)) $(EXTRA_LDFLAGS)
+
+COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+$(BUILD)/src/system/software.o: CFLAGS += -DTM_BUILD_FLAGS='"$(OPT) $(ISA_base)"' -DTM_BUILD_COMMIT='"$(COMMIT)"'
 
 # Sources are found by folder; kernels under simd/ are compiled once per instruction set.
 SIMD_SRC := $(sort $(wildcard src/device/cpu/simd/*.c))
@@ -35,6 +39,7 @@ LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
+TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh'))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 all: setup trainmark
@@ -65,12 +70,58 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libtrainmark.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libtrainmark.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+# --- what people call ---------------------------------------------------------------------------------------------------
 
 setup:
+	@CC='$(CC)' EXTRA_CFLAGS='$(EXTRA_CFLAGS)' EXTRA_LDFLAGS='$(EXTRA_LDFLAGS)' tools/setup.sh $(if $(filter test,$(MAKECMDGOALS)),test,bench)
 
-.PHONY: all setup
+# The main job: trains the built-in model until it has learnt the built-in language, and prints the report.
+bench: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) trainmark
+	./trainmark run --out output/bench
+
+test: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) trainmark build-tests
+	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark tests/run.sh $(TESTS) $(TEST_SCRIPTS)
+
+build-tests: $(TESTS)
+
+# The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
+asan:
+	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=asan build-tests build/asan/trainmark
+	@TRAINMARK=$(CURDIR)/build/asan/trainmark TM_TEST_SECONDS=900 tests/run.sh $(TEST_SRC:%.c=build/asan/%)
+
+# Every parser of outside files, $(FUZZ_SECONDS) seconds each, under the sanitizers; a finding is a failure.
+FUZZ_SECONDS ?= 60
+fuzz:
+	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=asan $(FUZZ_SRC:tests/fuzz/%.c=build/asan/fuzz/%)
+	@for t in $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%); do echo "fuzz $$t"; \
+	    build/asan/fuzz/fuzz_$$t -t $(FUZZ_SECONDS) tests/fuzz/corpus/$$t || exit 1; done
+
+mutants:
+	tools/mutants.sh
+
+check-layers:
+	@tools/check_layers.sh
+
+# Every header compiles alone.
+check-headers:
+	@for h in $$(find src -name '*.h' ! -path '*/simd/*'); do \
+	    $(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -fopenmp -Isrc -fsyntax-only -x c $$h || exit 1; done
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+tidy:
+	clang-tidy --quiet $(filter-out $(SIMD_SRC),$(SRC)) -- -std=c11 -D_GNU_SOURCE -fopenmp -Isrc
+
+clean:
+	rm -rf build trainmark
+
+.PHONY: all setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d)
