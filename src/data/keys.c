@@ -16,6 +16,8 @@ static const tm_key keys[] = {
       .help = "part of a text that is held out" },
     { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 64, .quiet = true,
       .help = "batches prepared ahead by a thread; 0: none, in the step" },
+    { .name = "data.sample_tokens", .kind = TM_KEY_I64, .fallback = "256", .lo = 0, .hi = 1 << 20, .quiet = true,
+      .help = "tokens generated at the end of a run on text; 0: none" },
     { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
       .help = "true means data.source mock; false wants data.path" },
     { .name = "training.dataset", .kind = TM_KEY_TEXT, .fallback = "c4", .quiet = true, .state = TM_KEY_IGNORED,

@@ -5,12 +5,15 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "stats/summary.h"
+#include "train/generate.h"
 #include "train/trainer.h"
 #include "train/verdict.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const double sample_seconds = 20; /* at most, for the text at the end */
 
 /* One run from its first step to its end. */
 typedef struct {
@@ -259,9 +262,13 @@ static tm_status finish(run *r, const volatile sig_atomic_t *stop, tm_error *err
     char         reason[256];
     tm_run_ended ended;
     tm_verdict   verdict = conclude(r, &ended, reason);
+    tm_text      sample = { 0 };
+    if (o->step.sample && r->finite && !interrupted)
+        ended.sample = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample);
     tm_event event = { .kind = TM_EVENT_RUN_ENDED };
     event.run_ended = ended;
     tm_event_emit(r->bus, &event);
+    tm_text_fini(&sample);
     if (verdict == TM_VERDICT_INVALID) return tm_fail(err, TM_NUMBERS, "%s", reason);
     if (interrupted) return tm_fail(err, TM_INTERRUPTED, "stopped after step %lld of %lld", (long long)step, (long long)o->steps);
     return TM_OK;

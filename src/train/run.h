@@ -35,6 +35,7 @@ typedef struct {
     int64_t           checkpoint_interval, checkpoint_load_step;
     int               checkpoint_keep;
     uint64_t          config_hash;
+    int64_t           sample_tokens; /* generated at the end of a run on text (step.sample) */
 } tm_run_options;
 
 /* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with the

@@ -81,6 +81,14 @@ static void add_evaluate_segment(tm_step *step)
     tm_precision_pass(step->graph);
 }
 
+static void add_sample_segment(tm_step *step)
+{
+    step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
+    tm_graph_segment(step->graph, "sample");
+    step->sample_hidden = tm_model_hidden(step->graph, &step->model, step->sample_tokens);
+    tm_precision_pass(step->graph);
+}
+
 tm_step *tm_step_create(const tm_step_options *options, const tm_chooser *chooser)
 {
     tm_step *step = tm_alloc(sizeof *step);
@@ -100,11 +108,14 @@ tm_step *tm_step_create(const tm_step_options *options, const tm_chooser *choose
     if (options->accumulation > 1) add_training_segment(step, "further", true);
     add_update_segment(step);
     add_evaluate_segment(step);
+    step->sample_tokens = step->sample_hidden = TM_NONE;
+    if (options->sample) add_sample_segment(step);
     step->plan = tm_plan_create(graph, chooser);
     step->first = tm_plan_program(step->plan, "first");
     step->further = tm_plan_program(step->plan, "further");
     step->update = tm_plan_program(step->plan, "update");
     step->evaluate = tm_plan_program(step->plan, "evaluate");
+    step->sample = tm_plan_program(step->plan, "sample");
     return step;
 }
 

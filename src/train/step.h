@@ -5,6 +5,7 @@
  *   further    of every further micro-batch: gradients and loss are added to (absent without accumulation)
  *   update     gradient norm, clipping, AdamW
  *   evaluate   forward and loss only
+ *   sample     forward of one sequence up to the head, for generation (only when asked for)
  *
  * A step is: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and `--dry-run` use the
  * same steps as a run.
@@ -26,6 +27,7 @@ typedef struct {
     int64_t             loss_chunk; /* rows; 0: chosen by tm_step_loss_chunk */
     double              beta1, beta2, eps, weight_decay;
     bool                decay_matrices_only; /* no weight decay on vectors (norms, biases) */
+    bool                sample;              /* with the program "sample" */
 } tm_step_options;
 
 typedef struct {
@@ -36,8 +38,9 @@ typedef struct {
     tm_tensor_id    loss, evaluation_loss; /* () float64, summed over target tokens */
     tm_tensor_id    scalars;  /* (TM_SCALAR_COUNT) float64 */
     tm_tensor_id    clip;     /* (2) float64: gradient norm, coefficient */
+    tm_tensor_id    sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
     tm_plan        *plan;
-    const tm_program *first, *further, *update, *evaluate;
+    const tm_program *first, *further, *update, *evaluate, *sample; /* further, sample: NULL when absent */
 } tm_step;
 
 /* The default chunk: all rows when their logits stay below 32 MiB, else as many multiples of 512 rows as do (512 at

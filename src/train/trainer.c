@@ -116,6 +116,11 @@ double tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch)
     return *(const double *)tm_trainer_address(trainer, trainer->step->evaluation_loss);
 }
 
+void tm_trainer_run(tm_trainer *trainer, const tm_program *program)
+{
+    tm_device_run(trainer->device, program, NULL);
+}
+
 const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count)
 {
     *count = trainer->n_tensors;

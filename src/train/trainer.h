@@ -41,6 +41,9 @@ void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *l
 /* Adds the summed loss of a batch of the evaluation split. */
 double tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch);
 
+/* Runs another program of the step. */
+void tm_trainer_run(tm_trainer *trainer, const tm_program *program);
+
 /* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. */
 const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count);
 
