@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* clang-format off */
 static const tm_key keys[] = {
     { .name = "data.source", .kind = TM_KEY_CHOICE, .fallback = "synthetic", .choices = "synthetic|mock|text",
       .help = "synthetic: a language of known entropy; mock: uniform random tokens; text: files of data.path" },
@@ -21,6 +22,7 @@ static const tm_key keys[] = {
     { .name = "training.dataset", .kind = TM_KEY_TEXT, .fallback = "c4", .quiet = true, .state = TM_KEY_IGNORED,
       .synonyms = "data.dataset", .help = "name of a public data set; nothing is downloaded" },
 };
+/* clang-format on */
 
 const tm_key *tm_data_keys(size_t *n)
 {
