@@ -69,7 +69,7 @@ static tm_status scalar_text(loader *l, const origin_file *file, const tm_yaml *
         tm_text_add(out, node->text); /* command line: the shell has substituted */
         return TM_OK;
     }
-    char place[256];
+    char place[MAX_PATH_TEXT + 16];
     snprintf(place, sizeof place, "%s:%d", file->name, node->line);
     return tm_substitute(l->config, node->text, place, out, secret, l->err);
 }

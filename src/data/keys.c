@@ -51,10 +51,12 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     if (mock && !mocked && !path && mock > source)
         return tm_fail(err, TM_INVALID,
                        "training.mock_data is false (%s), but no local data is named: give data.path "
-                       "(training.dataset_path) a file or folder of text, or set training.mock_data: true or data.source: "
-                       "synthetic", tm_config_place(config, "training.mock_data"));
+                       "(training.dataset_path) a file or folder of text, or set training.mock_data: true or "
+                       "data.source: synthetic",
+                       tm_config_place(config, "training.mock_data"));
     if (strcmp(tm_config_text(config, "data.source"), "text") == 0 && !path)
-        return tm_fail(err, TM_INVALID, "data.source is text (%s), but data.path names no file or folder; give --data.path",
+        return tm_fail(err, TM_INVALID,
+                       "data.source is text (%s), but data.path names no file or folder; give --data.path",
                        tm_config_place(config, "data.source"));
     return TM_OK;
 }

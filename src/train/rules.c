@@ -37,8 +37,13 @@ static tm_status settle_dtype(tm_config *config, tm_error *err)
                        "training.dtype is %s (%s), training.mixed_precision_param is %s (%s); give one",
                        tm_config_text(config, "training.dtype"), tm_config_place(config, "training.dtype"), param,
                        tm_config_place(config, "training.mixed_precision_param"));
+    const char *flagged = tm_config_bool(config, "bf16") ? "bfloat16" : "float32";
+    const char *rival = dtype >= mixed ? "training.dtype" : "training.mixed_precision_param";
+    if (flag && flag == rank_of(config, rival) && strcmp(flagged, tm_config_text(config, rival)) != 0)
+        return tm_fail(err, TM_INVALID, "bf16 (%s) means %s, %s is %s (%s); give one", tm_config_place(config, "bf16"),
+                       flagged, rival, tm_config_text(config, rival), tm_config_place(config, rival));
     if (flag > mixed && flag > dtype) {
-        derive(config, "training.dtype", tm_config_bool(config, "bf16") ? "bfloat16" : "float32", "bf16");
+        derive(config, "training.dtype", flagged, "bf16");
     } else if (mixed > dtype) {
         derive(config, "training.dtype", param, "training.mixed_precision_param");
     } else if (!dtype) {

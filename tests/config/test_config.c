@@ -443,6 +443,17 @@ static void the_program_can_fill_a_default(void **state)
     assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 300);
 }
 
+static void help_names_default_and_range(void **state)
+{
+    fixture *f = *state;
+    tm_text  out = { 0 };
+    tm_config_print_help(f->config, "lr_scheduler", &out);
+    assert_non_null(strstr(out.data, "form of the decay (linear, cosine, sqrt; default linear)\n"));
+    assert_non_null(strstr(out.data, "  --lr_scheduler.warmup_steps "));
+    assert_null(strstr(out.data, "training."));
+    tm_text_fini(&out);
+}
+
 /* docs/configuration.md ends with the generated tables. TM_UPDATE_DOCS=1 writes them. */
 static void the_page_holds_the_generated_tables(void **state)
 {
@@ -492,6 +503,7 @@ int main(void)
         TEST(exp_names_the_file_if_none_was_named),
         TEST(the_hash_is_of_what_changes_results),
         TEST(the_program_can_fill_a_default),
+        TEST(help_names_default_and_range),
         TEST(the_page_holds_the_generated_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char *const environment[] = { "HOME=/home/x", "N=3", "MY_TOKEN=a-secret-word", "EMPTY=", NULL };
+#define SECRET "a-secret-word"
+
+static char *const environment[] = { "HOME=/home/x", "N=3", "MY_TOKEN=" SECRET, "EMPTY=", NULL };
 
 static void write_file(const char *path, const void *data, size_t size)
 {
@@ -24,7 +26,8 @@ static void write_file(const char *path, const void *data, size_t size)
     TM_ASSERT(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
 }
 
-static tm_config *load(const char *path, bool finish, tm_error *err)
+/* `spoken`: the file itself holds the secret word, not by way of the variable. */
+static tm_config *load(const char *path, bool finish, bool spoken, tm_error *err)
 {
     tm_config *config = test_full_config();
     tm_config_use_environment(config, environment);
@@ -32,7 +35,7 @@ static tm_config *load(const char *path, bool finish, tm_error *err)
     if (st == TM_OK && finish) st = tm_config_finish(config, err);
     TM_ASSERT((st == TM_OK) == (err->status == TM_OK));
     TM_ASSERT(st == TM_OK || (tm_status_exit_code(st) == 4 && *err->text));
-    TM_ASSERT(!strstr(err->text, "a-secret-word"));
+    TM_ASSERT(spoken || !strstr(err->text, SECRET));
     return config;
 }
 
@@ -48,14 +51,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(path, sizeof path, "%s/x.yaml", folder);
     snprintf(again, sizeof again, "%s/again.yaml", folder);
     write_file(path, data, size);
+    bool       spoken = memmem(data, size, SECRET, strlen(SECRET)) != NULL;
     tm_error   err = { 0 };
-    tm_config *first = load(path, true, &err);
+    tm_config *first = load(path, true, spoken, &err);
     if (err.status == TM_OK) {
         tm_text printed = { 0 }, reprinted = { 0 };
         tm_config_print_yaml(first, &printed, true);
-        TM_ASSERT(!strstr(printed.data, "a-secret-word"));
+        TM_ASSERT(spoken || !strstr(printed.data, SECRET));
         write_file(again, printed.data, printed.length);
-        tm_config *second = load(again, false, &err);
+        tm_config *second = load(again, false, true, &err);
         if (!strstr(printed.data, "\"***\"")) { /* a masked value may be of the wrong kind */
             if (err.status != TM_OK) tm_assert_failed(err.text, "the printed form does not load", 0);
             tm_config_print_yaml(first, &reprinted, false);

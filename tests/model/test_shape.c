@@ -166,7 +166,10 @@ static void every_dimension_is_a_key(void **state)
     assert_true(s.tied && s.rope_scaled && s.rope_original_max_seq_len == 8192);
     assert_float_equal(s.rope_scaling_factor, 32, 0);
     assert_float_equal(s.rope_theta, 500000, 0);
-    assert_int_equal(shape_of("gpt2-124M", NULL).init, TM_INIT_GPT2);
+    assert_true(tm_model_parameters_embedding(&s) == 0); /* the table is the head, too */
+    s = shape_of("gpt2-124M", NULL);
+    assert_true(tm_model_parameters_embedding(&s) == 1024 * 768);
+    assert_int_equal(s.init, TM_INIT_GPT2);
 }
 
 static void every_preset_is_whole(void **state)
