@@ -88,6 +88,7 @@ tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *shape, tm
     TM_TRY(required(config, "model.n_heads", &s.n_heads, err));
     TM_TRY(required(config, "model.vocab_size", &s.vocab_size, err));
     s.n_kv_heads = i64_or(config, "model.n_kv_heads", s.n_heads);
+    TM_ASSERT(s.n_heads > 0 && s.n_kv_heads > 0); /* tm_config_finish has checked the ranges */
     s.head_dim = i64_or(config, "model.head_dim", s.dim / s.n_heads);
     s.ffn_dim =
         i64_or(config, "model.ffn_dim", s.family == TM_FAMILY_GPT ? 4 * s.dim : (8 * s.dim / 3 + 255) / 256 * 256);
@@ -156,10 +157,11 @@ const char *tm_flops_convention_name(tm_flops_convention convention)
 
 double tm_model_flops_per_token(const tm_model_shape *s, tm_flops_convention convention, int64_t seq)
 {
-    double n = (double)tm_model_parameters(s), matmul = (double)tm_model_parameters_matmul(s), t = (double)seq;
-    double attention = 12.0 * (double)s->n_layers * (double)(s->n_heads * s->head_dim); /* x visible keys */
-    double width = (double)s->n_layers * (double)s->dim * t;
-    double padding = (double)(((s->vocab_size + 127) / 128 * 128 - s->vocab_size) * s->dim);
+    double  n = (double)tm_model_parameters(s), matmul = (double)tm_model_parameters_matmul(s), t = (double)seq;
+    double  attention = 12.0 * (double)s->n_layers * (double)(s->n_heads * s->head_dim); /* x visible keys */
+    double  width = (double)s->n_layers * (double)s->dim * t;
+    int64_t padded = (s->vocab_size + 127) / 128 * 128;
+    double  padding = (double)((padded - s->vocab_size) * s->dim);
     switch (convention) {
     case TM_FLOPS_TITAN:
         return 6 * (n - (double)tm_model_parameters_embedding(s)) + attention * t;
