@@ -17,7 +17,7 @@ tm_config *tm_config_create(void)
     tm_config *config = tm_alloc(sizeof *config);
     config->arena = tm_arena_create();
     config->environment = environ;
-    size_t n;
+    size_t        n;
     const tm_key *keys = tm_config_keys(&n);
     tm_config_add_keys(config, keys, n);
     return config;
@@ -94,8 +94,8 @@ void tm_config_add_keys(tm_config *config, const tm_key *keys, size_t n)
         *entry = (tm_entry){ .key = *key };
         entry->layers[LAYER_DEFAULT] = (tm_value){ .origin = "default", .present = true };
         if (!key->fallback) continue;
-        tm_given given = { .text = key->fallback, .origin = "default" };
-        tm_error ignored = { 0 };
+        tm_given  given = { .text = key->fallback, .origin = "default" };
+        tm_error  ignored = { 0 };
         tm_status st = tm_value_coerce(config->arena, key, &given, &entry->layers[LAYER_DEFAULT].text, &ignored);
         TM_ASSERT(st == TM_OK); /* the default of a row has the row's kind */
     }

@@ -29,11 +29,11 @@ typedef enum {
 
 /* A row. A name that ends in ".*" stands for every key below it (TM_KEY_IGNORED or TM_KEY_UNBUILT only). */
 typedef struct {
-    const char  *name; /* "training.seq_len" */
-    tm_key_kind  kind;
-    const char  *fallback; /* default as text; NULL = null (unset); only such a key may be given as null */
-    double       lo, hi;   /* numbers only, both included; lo == hi: no limit */
-    const char  *choices;  /* TM_KEY_CHOICE: "a|b|c", aliases behind '=' ("float32=fp32|bfloat16=bf16");
+    const char *name; /* "training.seq_len" */
+    tm_key_kind kind;
+    const char *fallback;  /* default as text; NULL = null (unset); only such a key may be given as null */
+    double      lo, hi;    /* numbers only, both included; lo == hi: no limit */
+    const char *choices;   /* TM_KEY_CHOICE: "a|b|c", aliases behind '=' ("float32=fp32|bfloat16=bf16");
                             * other kinds of an unbuilt key: further values that do no harm ("-1|1") */
     const char  *synonyms; /* "seq_length,training.seq_length", may be NULL */
     const char  *help;
@@ -47,7 +47,7 @@ typedef struct tm_config tm_config;
 /* A room's check and derivation over several keys, called by tm_config_finish in the order of registration. */
 typedef tm_status (*tm_config_rule)(tm_config *config, tm_error *err);
 
-tm_config *tm_config_create(void); /* holds the rows of this room: work_group ..., launch.*, job.* */
+tm_config *tm_config_create(void);               /* holds the rows of this room: work_group ..., launch.*, job.* */
 void       tm_config_destroy(tm_config *config); /* NULL is fine */
 
 /* Rows and presets are borrowed and must outlive the configuration. A name given twice is a bug. */
@@ -81,39 +81,39 @@ int64_t     tm_config_i64(const tm_config *config, const char *key);
 double      tm_config_f64(const tm_config *config, const char *key);
 const char *tm_config_text(const tm_config *config, const char *key); /* any kind; lists as "a,b"; NULL when null */
 /* Given by a file, the environment, the command line or the program? */
-bool        tm_config_is_set(const tm_config *config, const char *key);
+bool tm_config_is_set(const tm_config *config, const char *key);
 /* "default", "preset llama3.1_8B", "file x.yaml:12", "environment PRIMUS_SEQ_LENGTH", "command line" */
 const char *tm_config_origin(const tm_config *config, const char *key);
 /* The same for messages: "x.yaml:12", "environment PRIMUS_SEQ_LENGTH", "command line". */
 const char *tm_config_place(const tm_config *config, const char *key);
 /* The layer that decides, 0 = default; to compare two keys that say different things. */
-int         tm_config_rank(const tm_config *config, const char *key);
+int tm_config_rank(const tm_config *config, const char *key);
 /* Like tm_config_text, but "***" for a value that came from a secret variable; what reports and messages print. */
 const char *tm_config_shown(const tm_config *config, const char *key);
 /* Sets from the program, above all else; a wrong value is a bug. NULL value: null. An origin that begins with "derived"
  * does not count as set; one that begins with "default" fills the default instead and loses to all that was given. */
-void        tm_config_set(tm_config *config, const char *key, const char *value, const char *origin);
+void tm_config_set(tm_config *config, const char *key, const char *value, const char *origin);
 
 /* The compiled-in model preset in force, or NULL. */
 const char *tm_config_preset(const tm_config *config);
 /* Was a configuration file loaded? */
-bool        tm_config_from_file(const tm_config *config);
+bool tm_config_from_file(const tm_config *config);
 /* Adds a line to the notes; for rules. */
-void        tm_config_note(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tm_config_note(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What tm_config_finish noted, one note per line, or "". */
 const char *tm_config_notes(const tm_config *config);
 /* Appends `text` with every value that came from a secret variable (4 characters or more) replaced by "***"; for
  * messages that are made outside of this room. */
-void        tm_config_mask(const tm_config *config, const char *text, tm_text *out);
+void tm_config_mask(const tm_config *config, const char *text, tm_text *out);
 /* Does the name of an environment variable promise a secret (TOKEN, SECRET, KEY, PASS)? */
-bool        tm_config_name_is_secret(const char *variable);
+bool tm_config_name_is_secret(const char *variable);
 
 /* The resolved configuration as YAML that loads again; secrets masked; origins as comments. */
-void     tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origins);
+void tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origins);
 /* Every row as markdown tables, one per section. */
-void     tm_config_print_reference(const tm_config *config, tm_text *out);
+void tm_config_print_reference(const tm_config *config, tm_text *out);
 /* Rows as help text for a terminal; `section` ("training") or NULL for all. */
-void     tm_config_print_help(const tm_config *config, const char *section, tm_text *out);
+void tm_config_print_help(const tm_config *config, const char *section, tm_text *out);
 /* XXH64 of the resolved values that change results; the order of registration does not matter. */
 uint64_t tm_config_hash(const tm_config *config);
 

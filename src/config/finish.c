@@ -40,23 +40,27 @@ static tm_status resolve_model(tm_config *config, tm_error *err)
     const tm_entry *name = tm_entry_find(config, "model.name"), *flavor = tm_entry_find(config, "model.flavor");
     if (!name || !flavor) return TM_OK;
     const tm_value *n = tm_entry_value(name), *f = tm_entry_value(flavor);
-    bool given = n >= &name->layers[LAYER_MODEL_FILE] || f >= &flavor->layers[LAYER_MODEL_FILE];
+    bool            given = n >= &name->layers[LAYER_MODEL_FILE] || f >= &flavor->layers[LAYER_MODEL_FILE];
     if (!given || (!n->text && !f->text)) return TM_OK;
     const tm_config_preset_row *now = config->preset ? tm_preset_find(config, config->preset) : NULL;
-    if (now && same(pair_value(now, "model.name"), n->text) && (!f->text || same(pair_value(now, "model.flavor"), f->text)))
+    if (now && same(pair_value(now, "model.name"), n->text) &&
+        (!f->text || same(pair_value(now, "model.flavor"), f->text)))
         return TM_OK;
     for (size_t i = 0; i < config->n_presets; i++) {
         const tm_config_preset_row *p = &config->presets[i];
         const char                 *its_name = pair_value(p, "model.name"), *its_flavor = pair_value(p, "model.flavor");
-        if (f->text && same(its_flavor, f->text) && (!n->text || same(its_name, n->text))) return put_below(config, p, err);
+        if (f->text && same(its_flavor, f->text) && (!n->text || same(its_name, n->text)))
+            return put_below(config, p, err);
     }
     const tm_config_preset_row *direct = n->text ? tm_preset_find(config, n->text) : NULL;
     if (direct && f < &flavor->layers[LAYER_MODEL_FILE]) return put_below(config, direct, err);
-    if (text_or_null(config, "model.dim") && text_or_null(config, "model.n_layers")) return TM_OK; /* a name of its own */
-    return tm_fail(err, TM_INVALID,
-                   "no model is known as model.name '%.100s' with model.flavor '%.100s' (%s); give a preset of `trainmark "
-                   "models`, or model.dim, model.n_layers, model.n_heads and model.vocab_size",
-                   n->text ? n->text : "null", f->text ? f->text : "null", tm_place(f->text ? f->origin : n->origin));
+    if (text_or_null(config, "model.dim") && text_or_null(config, "model.n_layers"))
+        return TM_OK; /* a name of its own */
+    return tm_fail(
+        err, TM_INVALID,
+        "no model is known as model.name '%.100s' with model.flavor '%.100s' (%s); give a preset of `trainmark "
+        "models`, or model.dim, model.n_layers, model.n_heads and model.vocab_size",
+        n->text ? n->text : "null", f->text ? f->text : "null", tm_place(f->text ? f->origin : n->origin));
 }
 
 /* May an unbuilt key have this value? Its default may, and so may the harmless values in `choices`. */
@@ -120,7 +124,8 @@ static tm_status check_all(tm_config *config, tm_error *err)
     TM_TRY(resolve_model(config, err));
     for (size_t i = 0; i < config->n_entries; i++) TM_TRY(check_entry(&config->entries[i], err));
     for (size_t i = 0; i < config->n_rules; i++) TM_TRY(config->rules[i](config, err));
-    for (size_t i = 0; i < config->n_entries; i++) TM_TRY(check_entry(&config->entries[i], err)); /* what rules derived */
+    for (size_t i = 0; i < config->n_entries; i++)
+        TM_TRY(check_entry(&config->entries[i], err)); /* what rules derived */
     return TM_OK;
 }
 

@@ -48,7 +48,8 @@ tm_status tm_config_unknown(tm_config *config, const char *path, const char *pla
         tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); did you mean '%s'?", path, place, near);
     else
         tm_fail(err, TM_INVALID,
-                "unknown key '%.200s' (%s); docs/configuration.md lists the keys, --allow-unknown-keys skips it", path, place);
+                "unknown key '%.200s' (%s); docs/configuration.md lists the keys, --allow-unknown-keys skips it", path,
+                place);
     free(names);
     return TM_INVALID;
 }
@@ -85,7 +86,8 @@ static tm_status store_wildcard(tm_config *config, tm_layer layer, tm_entry *ent
 {
     static const char *const harmless[] = { "", "false", "False", "0", "none", "None" };
     bool                     off = !given->text;
-    for (size_t i = 0; !off && i < sizeof harmless / sizeof harmless[0]; i++) off = strcmp(given->text, harmless[i]) == 0;
+    for (size_t i = 0; !off && i < sizeof harmless / sizeof harmless[0]; i++)
+        off = strcmp(given->text, harmless[i]) == 0;
     if (off && entry->key.state == TM_KEY_UNBUILT) return TM_OK;
     entry->layers[layer] = (tm_value){ .text = tm_arena_text(config->arena, path),
                                        .origin = tm_arena_text(config->arena, given->origin),

@@ -46,7 +46,7 @@ struct tm_config {
     char *const          *environment;
     const char           *preset; /* in force */
     bool                  allow_unknown, file_loaded;
-    int                   loads; /* files read so far */
+    int                   loads;      /* files read so far */
     const char           *experiment; /* path of the experiment file that was loaded */
     tm_text               unknown;    /* keys that --allow-unknown-keys let through, ", " between */
     tm_text               notes;
@@ -83,11 +83,11 @@ const char *tm_nearest(const char *name, const char *const *names, size_t n);
 tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out, tm_error *err);
 tm_status tm_value_check_range(const tm_key *key, const tm_value *value, tm_error *err);
 /* A limit of a range for people: 4096, 1e+12. Returns out. */
-char     *tm_limit_text(char out[32], double limit);
+char *tm_limit_text(char out[32], double limit);
 
 /* ${VAR} and ${VAR:default}; "$${" stands for "${". Sets *secret if a secret variable took part. */
-tm_status tm_substitute(const tm_config *config, const char *text, const char *place, tm_text *out, bool *secret,
-                        tm_error *err);
+tm_status   tm_substitute(const tm_config *config, const char *text, const char *place, tm_text *out, bool *secret,
+                          tm_error *err);
 const char *tm_environment_find(char *const *environment, const char *name);
 
 const tm_key *tm_config_keys(size_t *n);

@@ -4,32 +4,37 @@
 
 #define RANKS "training with more than one process (ranks)"
 
+/* clang-format off */
 static const tm_key keys[] = {
-    { .name = "work_group", .kind = TM_KEY_TEXT, .quiet = true, .help = "first part of the output path of an experiment file" },
+    { .name = "work_group", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "first part of the output path of an experiment file" },
     { .name = "user_name", .kind = TM_KEY_TEXT, .quiet = true, .help = "second part of the output path" },
     { .name = "exp_name", .kind = TM_KEY_TEXT, .quiet = true, .help = "third part of the output path" },
     { .name = "workspace", .kind = TM_KEY_TEXT, .quiet = true, .help = "root of the output path" },
-    { .name = "platform.*", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED, .help = "cluster descriptions" },
+    { .name = "platform.*", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED,
+      .help = "cluster descriptions" },
     { .name = "job.dump_folder", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED,
       .help = "the run directory is --out" },
     { .name = "job.description", .kind = TM_KEY_TEXT, .quiet = true, .help = "a sentence kept with the results" },
     { .name = "launch.nnodes", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20, .state = TM_KEY_UNBUILT,
       .feature = RANKS, .quiet = true, .synonyms = "nnodes", .help = "machines that train together" },
-    { .name = "launch.node_rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1 << 20, .state = TM_KEY_UNBUILT,
-      .feature = RANKS, .quiet = true, .synonyms = "node_rank", .help = "number of this machine" },
-    { .name = "launch.gpus_per_node", .kind = TM_KEY_I64, .lo = 0, .hi = 1024, .state = TM_KEY_UNBUILT, .feature = RANKS,
-      .choices = "0|1", .quiet = true, .synonyms = "gpus_per_node",
+    { .name = "launch.node_rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1 << 20,
+      .state = TM_KEY_UNBUILT, .feature = RANKS, .quiet = true, .synonyms = "node_rank",
+      .help = "number of this machine" },
+    { .name = "launch.gpus_per_node", .kind = TM_KEY_I64, .lo = 0, .hi = 1024, .state = TM_KEY_UNBUILT,
+      .feature = RANKS, .choices = "0|1", .quiet = true, .synonyms = "gpus_per_node",
       .help = "devices of a machine that train; null: those that are found" },
-    { .name = "launch.world_size", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 24, .state = TM_KEY_UNBUILT,
-      .feature = RANKS, .quiet = true, .synonyms = "world_size", .help = "processes that train together" },
+    { .name = "launch.world_size", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 24,
+      .state = TM_KEY_UNBUILT, .feature = RANKS, .quiet = true, .synonyms = "world_size",
+      .help = "processes that train together" },
     { .name = "launch.rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1 << 24, .state = TM_KEY_UNBUILT,
       .feature = RANKS, .quiet = true, .help = "number of this process" },
     { .name = "launch.local_rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1024, .state = TM_KEY_UNBUILT,
       .feature = RANKS, .quiet = true, .help = "number of this process on its machine" },
     { .name = "launch.local_world_size", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1024,
       .state = TM_KEY_UNBUILT, .feature = RANKS, .quiet = true, .help = "processes of this machine" },
-    { .name = "launch.master_addr", .kind = TM_KEY_TEXT, .fallback = "localhost", .quiet = true, .state = TM_KEY_IGNORED,
-      .synonyms = "master_addr", .help = "where the ranks meet" },
+    { .name = "launch.master_addr", .kind = TM_KEY_TEXT, .fallback = "localhost", .quiet = true,
+      .state = TM_KEY_IGNORED, .synonyms = "master_addr", .help = "where the ranks meet" },
     { .name = "launch.master_port", .kind = TM_KEY_I64, .fallback = "1234", .lo = 1, .hi = 65535, .quiet = true,
       .state = TM_KEY_IGNORED, .synonyms = "master_port", .help = "the port of launch.master_addr" },
     { .name = "comm.init_timeout_seconds", .kind = TM_KEY_F64, .fallback = "300", .lo = 0, .hi = 1e9, .quiet = true,
@@ -37,6 +42,7 @@ static const tm_key keys[] = {
     { .name = "comm.train_timeout_seconds", .kind = TM_KEY_F64, .fallback = "100", .lo = 0, .hi = 1e9, .quiet = true,
       .state = TM_KEY_IGNORED, .help = "deadline of later collectives" },
 };
+/* clang-format on */
 
 const tm_key *tm_config_keys(size_t *n)
 {

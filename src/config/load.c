@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/load.c - files: `extends`, substitution, experiment files, presets that lie beside the experiment.
  *
- * A file becomes a list of leaves, dotted path and text; the leaves of what it extends stand before its own, and a later
- * leaf of the same key wins. Maps thereby merge deeply, scalars and lists replace.
+ * A file becomes a list of leaves, dotted path and text; the leaves of what it extends stand before its own, and a
+ * later leaf of the same key wins. Maps thereby merge deeply, scalars and lists replace.
  */
 #include "base/file.h"
 #include "config/internal.h"
@@ -51,8 +51,8 @@ static tm_status add_leaf(loader *l, const origin_file *file, int line, const ch
         return tm_fail(l->err, TM_FORMAT, "'%s' and what it extends hold more than %d values", file->name, MAX_LEAVES);
     l->bytes += value.text ? strlen(value.text) : 0;
     if (l->bytes > MAX_TEXT_BYTES)
-        return tm_fail(l->err, TM_FORMAT, "%s:%d: the values of this file add up to more than %d bytes", file->name, line,
-                       MAX_TEXT_BYTES);
+        return tm_fail(l->err, TM_FORMAT, "%s:%d: the values of this file add up to more than %d bytes", file->name,
+                       line, MAX_TEXT_BYTES);
     l->leaves = tm_grow(l->leaves, &l->capacity, l->n, sizeof *l->leaves);
     value.path = path;
     value.origin = file->fixed_origin ? file->fixed_origin : tm_arena_format(l->arena, "file %s:%d", file->name, line);
@@ -69,7 +69,7 @@ static tm_status scalar_text(loader *l, const origin_file *file, const tm_yaml *
         tm_text_add(out, node->text); /* command line: the shell has substituted */
         return TM_OK;
     }
-    char place[256];
+    char place[MAX_PATH_TEXT + 16];
     snprintf(place, sizeof place, "%s:%d", file->name, node->line);
     return tm_substitute(l->config, node->text, place, out, secret, l->err);
 }
@@ -80,8 +80,9 @@ static tm_status list_text(loader *l, const origin_file *file, const tm_yaml *li
     tm_text_add(out, "");
     for (const tm_yaml_item *i = list->first; i; i = i->next) {
         if (i->value->kind != TM_YAML_SCALAR)
-            return tm_fail(l->err, TM_INVALID, "'%.200s' (%s:%d) must be a list of plain values, found a list or map in it",
-                           path, file->name, i->line);
+            return tm_fail(l->err, TM_INVALID,
+                           "'%.200s' (%s:%d) must be a list of plain values, found a list or map in it", path,
+                           file->name, i->line);
         if (i != list->first) tm_text_add(out, ",");
         size_t before = out->length;
         TM_TRY(scalar_text(l, file, i->value, out, secret));
@@ -135,7 +136,8 @@ static tm_status extend_one(loader *l, const origin_file *file, const tm_yaml *n
     bool      secret = false;
     tm_status st = TM_OK;
     if (node->kind != TM_YAML_SCALAR || tm_yaml_is_null(node))
-        st = tm_fail(l->err, TM_INVALID, "extends (%s:%d) must be a file name or a list of them", file->name, node->line);
+        st = tm_fail(l->err, TM_INVALID, "extends (%s:%d) must be a file name or a list of them", file->name,
+                     node->line);
     else
         st = scalar_text(l, file, node, &name, &secret);
     if (st == TM_OK && secret)
@@ -166,15 +168,15 @@ static tm_status check_file(const char *path, const chain *above, chain *here, t
     struct stat info;
     const char *by = above ? above->path : "the command";
     if (strlen(path) >= MAX_PATH_TEXT || stat(path, &info) != 0)
-        return tm_fail(err, TM_INVALID, "cannot open configuration '%.300s', named by %.200s: %s; check the path", path, by,
-                       strlen(path) >= MAX_PATH_TEXT ? "path too long" : strerror(errno));
+        return tm_fail(err, TM_INVALID, "cannot open configuration '%.300s', named by %.200s: %s; check the path", path,
+                       by, strlen(path) >= MAX_PATH_TEXT ? "path too long" : strerror(errno));
     if (S_ISDIR(info.st_mode))
         return tm_fail(err, TM_INVALID, "configuration '%.300s' is a folder; name a YAML file in it", path);
     *here = (chain){ info.st_dev, info.st_ino, path, above, above ? above->depth + 1 : 1 };
     for (const chain *c = above; c; c = c->above)
         if (c->device == here->device && c->inode == here->inode)
-            return tm_fail(err, TM_INVALID, "extends goes in a circle: '%.300s' extends '%.300s', which is being read", by,
-                           path);
+            return tm_fail(err, TM_INVALID, "extends goes in a circle: '%.300s' extends '%.300s', which is being read",
+                           by, path);
     if (here->depth > MAX_EXTENDS_DEPTH)
         return tm_fail(err, TM_INVALID, "extends is nested deeper than %d files at '%.300s'", MAX_EXTENDS_DEPTH, path);
     return TM_OK;
@@ -197,7 +199,8 @@ static tm_status read_leaves(loader *l, const char *path, const chain *above)
     if (root->kind != TM_YAML_MAP)
         return tm_fail(l->err, TM_FORMAT, "%s:%d: a configuration must be a map of keys (key: value), found a %s", path,
                        root->line, root->kind == TM_YAML_LIST ? "list" : "single value");
-    origin_file file = { path, tm_arena_format(l->arena, "%s#%d", path, ++l->config->loads), folder_of(l->arena, path), NULL };
+    origin_file file = { path, tm_arena_format(l->arena, "%s#%d", path, ++l->config->loads), folder_of(l->arena, path),
+                         NULL };
     TM_TRY(extend(l, &file, root, &here));
     return flatten(l, &file, root, 1, "");
 }
@@ -217,7 +220,8 @@ static tm_status give_leaf(loader *l, tm_layer layer, const leaf *value, const c
 static tm_status give_flat(loader *l, tm_layer layer)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (strcmp(l->leaves[i].path, "model") == 0 && l->leaves[i].text) TM_TRY(give_leaf(l, layer, &l->leaves[i], "model"));
+        if (strcmp(l->leaves[i].path, "model") == 0 && l->leaves[i].text)
+            TM_TRY(give_leaf(l, layer, &l->leaves[i], "model"));
     for (size_t i = 0; i < l->n; i++)
         if (strcmp(l->leaves[i].path, "model") != 0) TM_TRY(give_leaf(l, layer, &l->leaves[i], l->leaves[i].path));
     return TM_OK;
@@ -248,13 +252,14 @@ static tm_status named_preset(loader *l, const leaf *name, tm_layer layer)
         if (tm_preset_find(l->config, name->text)) return tm_config_apply_preset(l->config, name->text, l->err);
         tm_error inner = { 0 };
         if (tm_config_apply_preset(l->config, name->text, &inner) != TM_OK)
-            return tm_fail(l->err, TM_INVALID, "%.700s (%s); a file beside the experiment would be used, too", inner.text,
-                           tm_place(name->origin));
+            return tm_fail(l->err, TM_INVALID, "%.700s (%s); a file beside the experiment would be used, too",
+                           inner.text, tm_place(name->origin));
     }
     if (tm_names_equal(name->text, "pre_trainer.yaml") || tm_names_equal(name->text, "pre_trainer")) return TM_OK;
-    return tm_fail(l->err, TM_INVALID,
-                   "trainer preset '%.200s' (%s) is neither a file beside the experiment nor built in (pre_trainer.yaml)",
-                   name->text, tm_place(name->origin));
+    return tm_fail(
+        l->err, TM_INVALID,
+        "trainer preset '%.200s' (%s) is neither a file beside the experiment nor built in (pre_trainer.yaml)",
+        name->text, tm_place(name->origin));
 }
 
 typedef struct {
@@ -271,12 +276,20 @@ static bool starts_with(const char *text, const char *prefix)
 static tm_status misplaced(loader *l, const leaf *value)
 {
     if (l->config->allow_unknown) return tm_config_unknown(l->config, value->path, tm_place(value->origin), l->err);
-    static const char *const structure[] = { "work_group", "user_name", "exp_name", "workspace", "platform.config",
-                                             "modules.pre_trainer.framework", "modules.pre_trainer.config",
-                                             "modules.pre_trainer.model", "modules.pre_trainer.overrides" };
+    static const char *const structure[] = { "work_group",
+                                             "user_name",
+                                             "exp_name",
+                                             "workspace",
+                                             "platform.config",
+                                             "modules.pre_trainer.framework",
+                                             "modules.pre_trainer.config",
+                                             "modules.pre_trainer.model",
+                                             "modules.pre_trainer.overrides" };
     if (tm_entry_find(l->config, value->path))
-        return tm_fail(l->err, TM_INVALID, "key '%.200s' (%s) stands outside of the module; move it under "
-                       "modules.pre_trainer.overrides", value->path, tm_place(value->origin));
+        return tm_fail(l->err, TM_INVALID,
+                       "key '%.200s' (%s) stands outside of the module; move it under "
+                       "modules.pre_trainer.overrides",
+                       value->path, tm_place(value->origin));
     const char *near = tm_nearest(value->path, structure, sizeof structure / sizeof structure[0]);
     return tm_fail(l->err, TM_INVALID, "unknown key '%.200s' (%s)%s%s%s", value->path, tm_place(value->origin),
                    near ? "; did you mean '" : "; keys of the training go under modules.pre_trainer.overrides",
@@ -286,7 +299,8 @@ static tm_status misplaced(loader *l, const leaf *value)
 static tm_status read_module(loader *l, experiment *e, const leaf *value)
 {
     if (starts_with(value->path, "modules.post_trainer"))
-        return tm_fail(l->err, TM_UNSUPPORTED, "modules.post_trainer (%s): post-training is not built yet; use pre_trainer",
+        return tm_fail(l->err, TM_UNSUPPORTED,
+                       "modules.post_trainer (%s): post-training is not built yet; use pre_trainer",
                        tm_place(value->origin));
     if (!starts_with(value->path, e->module)) return misplaced(l, value);
     const char *name = value->path + strlen(e->module);

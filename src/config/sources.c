@@ -89,8 +89,7 @@ static const char *value_of(const tm_config *config, const char *key, const char
 /* A word with a dot, or a known name, is meant as a key; another one is wrong usage. */
 static tm_status check_name(tm_config *config, const char *key, const char *word, tm_error *err)
 {
-    if (tm_entry_find(config, key) || strchr(key, '.') || tm_config_is_section(config, key) ||
-        config->allow_unknown)
+    if (tm_entry_find(config, key) || strchr(key, '.') || tm_config_is_section(config, key) || config->allow_unknown)
         return TM_OK;
     tm_error inner = { 0 };
     if (tm_config_unknown(config, key, "command line", &inner) == TM_OK) return TM_OK;
@@ -104,8 +103,10 @@ static tm_status apply_word(tm_config *config, const char *word, const char *nex
     const char *name = dashed ? word + 2 : word;
     *taken = false;
     if ((!dashed && !equals) || name == equals)
-        return tm_fail(err, TM_USAGE, "cannot use argument '%.200s'; wanted --key VALUE, --key=VALUE or key=VALUE", word);
-    char *key = equals ? tm_arena_text_n(config->arena, name, (size_t)(equals - name)) : tm_arena_text(config->arena, name);
+        return tm_fail(err, TM_USAGE, "cannot use argument '%.200s'; wanted --key VALUE, --key=VALUE or key=VALUE",
+                       word);
+    char *key =
+        equals ? tm_arena_text_n(config->arena, name, (size_t)(equals - name)) : tm_arena_text(config->arena, name);
     TM_TRY(check_name(config, key, word, err));
     const char *value = equals ? equals + 1 : value_of(config, key, next, taken);
     if (!value) return tm_fail(err, TM_USAGE, "option '%.200s' needs a value: %.200s VALUE", word, word);

@@ -70,8 +70,9 @@ static tm_status expand_variable(const job *j, const char *p, const char *close,
         return TM_OK;
     }
     if (q < close) return expand(j, q + 1, close, nesting + 1);
-    return tm_fail(j->err, TM_INVALID, "environment variable '%s' (%s) is not set: export %s=... or write ${%s:default}",
-                   name, j->place, name, name);
+    return tm_fail(j->err, TM_INVALID,
+                   "environment variable '%s' (%s) is not set: export %s=... or write ${%s:default}", name, j->place,
+                   name, name);
 }
 
 static tm_status expand(const job *j, const char *p, const char *end, int nesting)
@@ -85,15 +86,16 @@ static tm_status expand(const job *j, const char *p, const char *end, int nestin
         } else if (end - p >= 2 && strncmp(p, "${", 2) == 0) {
             const char *close = closing_brace(p + 2, end);
             if (!close)
-                return tm_fail(j->err, TM_INVALID, "'${' (%s) has no closing brace; write $${ for a literal ${", j->place);
+                return tm_fail(j->err, TM_INVALID, "'${' (%s) has no closing brace; write $${ for a literal ${",
+                               j->place);
             TM_TRY(expand_variable(j, p + 2, close, nesting));
             p = close + 1;
         } else {
             tm_text_add_n(j->out, p++, 1);
         }
         if (j->out->length > MAX_RESULT_BYTES)
-            return tm_fail(j->err, TM_INVALID, "value is longer than %d bytes after substitution (%s)", MAX_RESULT_BYTES,
-                           j->place);
+            return tm_fail(j->err, TM_INVALID, "value is longer than %d bytes after substitution (%s)",
+                           MAX_RESULT_BYTES, j->place);
     }
     return TM_OK;
 }

@@ -50,7 +50,8 @@ static tm_status coerce_i64(tm_arena *arena, const tm_key *key, const tm_given *
     long long value = strtoll(given->text, &end, 10);
     if (!digits || *end || end == given->text || errno == ERANGE) {
         double number; /* 1e3 and 50.0 are integers, too */
-        if (!parse_number(given->text, &number) || fabs(number) > 9007199254740992.0 || fabs(number - trunc(number)) > 0)
+        if (!parse_number(given->text, &number) || fabs(number) > 9007199254740992.0 ||
+            fabs(number - trunc(number)) > 0)
             return wrong_kind(key, given, "an integer", err);
         value = (long long)number;
     }
@@ -79,7 +80,8 @@ static const char *next_word(const char *p, char word[64], char *separator)
     return p[n] ? p + n + 1 : p + n;
 }
 
-static tm_status coerce_choice(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out, tm_error *err)
+static tm_status coerce_choice(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out,
+                               tm_error *err)
 {
     char        word[64], canonical[64] = "", separator = '|', before = '|';
     const char *names[32];
@@ -98,8 +100,8 @@ static tm_status coerce_choice(tm_arena *arena, const tm_key *key, const tm_give
     if (!*out) {
         const char *near = tm_nearest(given->text, names, n);
         st = tm_fail(err, TM_INVALID, "'%s' (%s) must be one of %s; found '%.200s'%s%s%s", key->name,
-                     tm_place(given->origin), wanted.data, shown(given), near ? "; did you mean '" : "", near ? near : "",
-                     near ? "'?" : "");
+                     tm_place(given->origin), wanted.data, shown(given), near ? "; did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
     }
     tm_text_fini(&wanted);
     return st;
@@ -108,19 +110,25 @@ static tm_status coerce_choice(tm_arena *arena, const tm_key *key, const tm_give
 tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out, tm_error *err)
 {
     *out = NULL;
-    if (given->text && !*given->text && key->kind != TM_KEY_TEXT && key->kind != TM_KEY_LIST && !key->fallback) return TM_OK;
+    if (given->text && !*given->text && key->kind != TM_KEY_TEXT && key->kind != TM_KEY_LIST && !key->fallback)
+        return TM_OK;
     if (!given->text) {
         if (!key->fallback) return TM_OK;
         return tm_fail(err, TM_INVALID, "'%s' (%s) must have a value, found null; the default is %s", key->name,
                        tm_place(given->origin), *key->fallback ? key->fallback : "empty");
     }
     switch (key->kind) {
-    case TM_KEY_BOOL: return coerce_bool(arena, key, given, out, err);
-    case TM_KEY_I64: return coerce_i64(arena, key, given, out, err);
-    case TM_KEY_F64: return coerce_f64(arena, key, given, out, err);
-    case TM_KEY_CHOICE: return coerce_choice(arena, key, given, out, err);
+    case TM_KEY_BOOL:
+        return coerce_bool(arena, key, given, out, err);
+    case TM_KEY_I64:
+        return coerce_i64(arena, key, given, out, err);
+    case TM_KEY_F64:
+        return coerce_f64(arena, key, given, out, err);
+    case TM_KEY_CHOICE:
+        return coerce_choice(arena, key, given, out, err);
     case TM_KEY_TEXT:
-    case TM_KEY_LIST: break;
+    case TM_KEY_LIST:
+        break;
     }
     *out = tm_arena_text(arena, given->text);
     return TM_OK;

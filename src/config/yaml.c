@@ -77,8 +77,9 @@ static tm_status read_alias(reader *r, const yaml_event_t *event, int depth, con
         *out = a->node;
         return TM_OK;
     }
-    return tm_fail(r->err, TM_FORMAT, "%s:%d: alias '*%.64s' has no anchor '&%.64s' before it; define it or quote the value",
-                   r->name, line, name, name);
+    return tm_fail(r->err, TM_FORMAT,
+                   "%s:%d: alias '*%.64s' has no anchor '&%.64s' before it; define it or quote the value", r->name,
+                   line, name, name);
 }
 
 static tm_status read_scalar(reader *r, const yaml_event_t *event, tm_yaml *node)
@@ -129,18 +130,20 @@ static tm_status read_key(reader *r, const tm_yaml *node, tm_yaml_item *item, bo
     item->line = line_of(&event);
     *end = event.type == YAML_MAPPING_END_EVENT;
     if (!*end && event.type != YAML_SCALAR_EVENT)
-        st = tm_fail(r->err, TM_FORMAT, "%s:%d: a key must be plain text, found a list, map or alias; quote it if it "
-                     "begins with one of [{*&", r->name, item->line);
+        st = tm_fail(r->err, TM_FORMAT,
+                     "%s:%d: a key must be plain text, found a list, map or alias; quote it if it "
+                     "begins with one of [{*&",
+                     r->name, item->line);
     else if (!*end) {
         const char *text = (const char *)event.data.scalar.value;
         size_t      length = event.data.scalar.length;
         item->key = tm_arena_text_n(r->arena, text, length);
         if (memchr(text, '\0', length) || length == 0 || length > 200)
-            st = tm_fail(r->err, TM_FORMAT, "%s:%d: a key must have 1 to 200 characters, found %zu", r->name, item->line,
-                         length);
+            st = tm_fail(r->err, TM_FORMAT, "%s:%d: a key must have 1 to 200 characters, found %zu", r->name,
+                         item->line, length);
         else if (strcmp(item->key, "<<") == 0)
-            st = tm_fail(r->err, TM_FORMAT, "%s:%d: merge keys (<<) are not supported; use extends: [file.yaml]", r->name,
-                         item->line);
+            st = tm_fail(r->err, TM_FORMAT, "%s:%d: merge keys (<<) are not supported; use extends: [file.yaml]",
+                         r->name, item->line);
     }
     yaml_event_delete(&event);
     for (const tm_yaml_item *i = node->first; st == TM_OK && !*end && i; i = i->next)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config/yaml.h - a YAML document as a tree, with limits: what a stranger's file can cost is bounded before it is read. */
+/* config/yaml.h - a YAML document as a tree, with limits: what a stranger's file can cost is bounded before it is read.
+ */
 #ifndef TM_CONFIG_YAML_H
 #define TM_CONFIG_YAML_H
 

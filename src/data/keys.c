@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* clang-format off */
 static const tm_key keys[] = {
     { .name = "data.source", .kind = TM_KEY_CHOICE, .fallback = "synthetic", .choices = "synthetic|mock|text",
       .help = "synthetic: a language of known entropy; mock: uniform random tokens; text: files of data.path" },
@@ -23,6 +24,7 @@ static const tm_key keys[] = {
     { .name = "training.dataset", .kind = TM_KEY_TEXT, .fallback = "c4", .quiet = true, .state = TM_KEY_IGNORED,
       .synonyms = "data.dataset", .help = "name of a public data set; nothing is downloaded" },
 };
+/* clang-format on */
 
 const tm_key *tm_data_keys(size_t *n)
 {
@@ -51,10 +53,12 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     if (mock && !mocked && !path && mock > source)
         return tm_fail(err, TM_INVALID,
                        "training.mock_data is false (%s), but no local data is named: give data.path "
-                       "(training.dataset_path) a file or folder of text, or set training.mock_data: true or data.source: "
-                       "synthetic", tm_config_place(config, "training.mock_data"));
+                       "(training.dataset_path) a file or folder of text, or set training.mock_data: true or "
+                       "data.source: synthetic",
+                       tm_config_place(config, "training.mock_data"));
     if (strcmp(tm_config_text(config, "data.source"), "text") == 0 && !path)
-        return tm_fail(err, TM_INVALID, "data.source is text (%s), but data.path names no file or folder; give --data.path",
+        return tm_fail(err, TM_INVALID,
+                       "data.source is text (%s), but data.path names no file or folder; give --data.path",
                        tm_config_place(config, "data.source"));
     return TM_OK;
 }

@@ -3,10 +3,12 @@
 
 #include "model/presets.h"
 
+/* clang-format off */
 static const tm_key keys[] = {
     { .name = "model.family", .kind = TM_KEY_CHOICE, .fallback = "llama", .choices = "llama|gpt",
       .help = "llama: RMSNorm, rotary positions, gated FFN; gpt: LayerNorm, learned positions, GELU FFN" },
-    { .name = "model.name", .kind = TM_KEY_TEXT, .quiet = true, .help = "with model.flavor names a preset (llama3 and 8B)" },
+    { .name = "model.name", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "with model.flavor names a preset (llama3 and 8B)" },
     { .name = "model.flavor", .kind = TM_KEY_TEXT, .quiet = true, .help = "size of the model.name" },
     { .name = "model.vocab_size", .kind = TM_KEY_I64, .lo = 2, .hi = 1 << 24, .synonyms = "vocab_size",
       .help = "rows of the embedding table" },
@@ -46,7 +48,7 @@ static const tm_key keys[] = {
       .help = "output head = embedding table; null: true for gpt, false for llama" },
     { .name = "model.bias", .kind = TM_KEY_CHOICE, .choices = "none|all|mi350x_table",
       .help = "biases of the linears (LayerNorms always have theirs): none, all, or the attention output only "
-              "(mi350x_table); null: all for gpt, none for llama" },
+          "(mi350x_table); null: all for gpt, none for llama" },
     { .name = "model.init", .kind = TM_KEY_CHOICE, .choices = "torchtitan|hf|gpt2",
       .help = "initial weights; null: torchtitan for llama, gpt2 for gpt" },
     { .name = "model.hf_assets_path", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED,
@@ -56,6 +58,7 @@ static const tm_key keys[] = {
     { .name = "init_method_std", .kind = TM_KEY_F64, .lo = 0, .hi = 10, .choices = "0.02", .state = TM_KEY_UNBUILT,
       .feature = "another standard deviation of the initial weights than 0.02", .help = "see model.init" },
 };
+/* clang-format on */
 
 const tm_key *tm_model_keys(size_t *n)
 {

@@ -8,6 +8,6 @@
 const tm_key *tm_model_keys(size_t *n);
 /* Registers the rows and the presets. The presets also set training.* and optimizer.* defaults: those rows must be
  * registered before a preset is applied. */
-void          tm_model_configure(tm_config *config);
+void tm_model_configure(tm_config *config);
 
 #endif

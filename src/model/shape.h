@@ -13,7 +13,11 @@
 #include <stdint.h>
 
 typedef enum { TM_FAMILY_LLAMA, TM_FAMILY_GPT } tm_model_family;
-typedef enum { TM_BIAS_NONE, TM_BIAS_ALL, TM_BIAS_MI350X_TABLE } tm_model_bias; /* LayerNorms have weight and bias always */
+typedef enum {
+    TM_BIAS_NONE,
+    TM_BIAS_ALL,
+    TM_BIAS_MI350X_TABLE
+} tm_model_bias; /* LayerNorms have weight and bias always */
 typedef enum { TM_INIT_TORCHTITAN, TM_INIT_HF, TM_INIT_GPT2 } tm_model_init;
 
 typedef struct {

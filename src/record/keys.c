@@ -3,27 +3,29 @@
 
 #define PROFILER "the profiler"
 
+/* clang-format off */
 static const tm_key keys[] = {
     { .name = "metrics.log_freq", .kind = TM_KEY_I64, .fallback = "10", .lo = 1, .hi = 1 << 30, .quiet = true,
       .synonyms = "log_interval,metrics.log_interval", .help = "steps from one step line to the next" },
     { .name = "metrics.log_style", .kind = TM_KEY_CHOICE, .fallback = "titan", .choices = "titan=torchtitan|megatron",
       .quiet = true, .synonyms = "log_style", .help = "form of the step line" },
-    { .name = "metrics.enable_tensorboard", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_IGNORED, .quiet = true,
-      .help = "metrics.jsonl holds every step" },
-    { .name = "metrics.enable_wandb", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_IGNORED, .quiet = true,
-      .help = "nothing is sent anywhere" },
+    { .name = "metrics.enable_tensorboard", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_IGNORED,
+      .quiet = true, .help = "metrics.jsonl holds every step" },
+    { .name = "metrics.enable_wandb", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_IGNORED,
+      .quiet = true, .help = "nothing is sent anywhere" },
     { .name = "metrics.save_tb_folder", .kind = TM_KEY_TEXT, .fallback = "tb", .state = TM_KEY_IGNORED, .quiet = true,
       .help = "folder of metrics.enable_tensorboard" },
     { .name = "metrics.disable_color_printing", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_IGNORED,
       .quiet = true, .help = "output has no colours" },
-    { .name = "metrics.save_for_all_ranks", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_IGNORED, .quiet = true,
-      .help = "metrics of every rank" },
+    { .name = "metrics.save_for_all_ranks", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_IGNORED,
+      .quiet = true, .help = "metrics of every rank" },
     { .name = "log_avg_skip_iterations", .kind = TM_KEY_I64, .fallback = "2", .state = TM_KEY_IGNORED, .quiet = true,
       .help = "warm-up is detected" },
     { .name = "log_avg_reset_interval", .kind = TM_KEY_I64, .fallback = "10", .state = TM_KEY_IGNORED, .quiet = true,
       .help = "averages are over the whole run" },
     { .name = "log.level", .kind = TM_KEY_CHOICE, .fallback = "info",
-      .choices = "debug|info|warn=warning|error=critical", .quiet = true, .help = "lowest level of the notes on stderr" },
+      .choices = "debug|info|warn=warning|error=critical", .quiet = true,
+      .help = "lowest level of the notes on stderr" },
     { .name = "log.color", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_IGNORED, .quiet = true,
       .help = "output has no colours" },
     { .name = "log.file", .kind = TM_KEY_TEXT, .state = TM_KEY_IGNORED, .quiet = true,
@@ -32,13 +34,14 @@ static const tm_key keys[] = {
       .feature = PROFILER, .quiet = true, .help = "traces; the step ledger is always on" },
     { .name = "profiling.profile_freq", .kind = TM_KEY_I64, .fallback = "10", .state = TM_KEY_IGNORED, .quiet = true,
       .help = "steps from one trace to the next" },
-    { .name = "profiling.save_traces_folder", .kind = TM_KEY_TEXT, .fallback = "profile_traces", .state = TM_KEY_IGNORED,
-      .quiet = true, .help = "where traces go" },
+    { .name = "profiling.save_traces_folder", .kind = TM_KEY_TEXT, .fallback = "profile_traces",
+      .state = TM_KEY_IGNORED, .quiet = true, .help = "where traces go" },
     { .name = "profiling.enable_memory_snapshot", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_UNBUILT,
       .feature = "memory snapshots (see trainmark explain)", .quiet = true, .help = "memory by buffer" },
     { .name = "profiling.save_memory_snapshot_folder", .kind = TM_KEY_TEXT, .fallback = "memory_snapshot",
       .state = TM_KEY_IGNORED, .quiet = true, .help = "where snapshots go" },
 };
+/* clang-format on */
 
 const tm_key *tm_record_keys(size_t *n)
 {

@@ -28,14 +28,22 @@ static tm_status settle_dtype(tm_config *config, tm_error *err)
     int         flag = rank_of(config, "bf16");
     const char *param = tm_config_text(config, "training.mixed_precision_param");
     if (mixed > dtype && strcmp(param, "float16") == 0)
-        return tm_fail(err, TM_UNSUPPORTED, "training.mixed_precision_param = float16 (%s): float16 training is not built "
-                       "yet; set it to bfloat16 or float32", tm_config_place(config, "training.mixed_precision_param"));
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "training.mixed_precision_param = float16 (%s): float16 training is not built "
+                       "yet; set it to bfloat16 or float32",
+                       tm_config_place(config, "training.mixed_precision_param"));
     if (dtype && dtype == mixed && strcmp(tm_config_text(config, "training.dtype"), param) != 0)
-        return tm_fail(err, TM_INVALID, "training.dtype is %s (%s), training.mixed_precision_param is %s (%s); give one",
+        return tm_fail(err, TM_INVALID,
+                       "training.dtype is %s (%s), training.mixed_precision_param is %s (%s); give one",
                        tm_config_text(config, "training.dtype"), tm_config_place(config, "training.dtype"), param,
                        tm_config_place(config, "training.mixed_precision_param"));
+    const char *flagged = tm_config_bool(config, "bf16") ? "bfloat16" : "float32";
+    const char *rival = dtype >= mixed ? "training.dtype" : "training.mixed_precision_param";
+    if (flag && flag == rank_of(config, rival) && strcmp(flagged, tm_config_text(config, rival)) != 0)
+        return tm_fail(err, TM_INVALID, "bf16 (%s) means %s, %s is %s (%s); give one", tm_config_place(config, "bf16"),
+                       flagged, rival, tm_config_text(config, rival), tm_config_place(config, rival));
     if (flag > mixed && flag > dtype) {
-        derive(config, "training.dtype", tm_config_bool(config, "bf16") ? "bfloat16" : "float32", "bf16");
+        derive(config, "training.dtype", flagged, "bf16");
     } else if (mixed > dtype) {
         derive(config, "training.dtype", param, "training.mixed_precision_param");
     } else if (!dtype) {
@@ -43,8 +51,8 @@ static tm_status settle_dtype(tm_config *config, tm_error *err)
         if (tm_config_from_file(config))
             tm_config_note(config, "training.mixed_precision_param is not given: a CPU run is float32");
     }
-    if (strcmp(tm_config_text(config, "training.dtype"), "float32") == 0 && tm_config_is_set(config, "training.regime") &&
-        strcmp(tm_config_text(config, "training.regime"), "pure") == 0)
+    if (strcmp(tm_config_text(config, "training.dtype"), "float32") == 0 &&
+        tm_config_is_set(config, "training.regime") && strcmp(tm_config_text(config, "training.regime"), "pure") == 0)
         return tm_fail(err, TM_INVALID, "training.regime pure (%s) is for bfloat16; set training.dtype: bfloat16",
                        tm_config_place(config, "training.regime"));
     return TM_OK;
@@ -55,22 +63,25 @@ static tm_status settle_batch(tm_config *config, tm_error *err)
 {
     int64_t local = tm_config_i64(config, "training.local_batch_size");
     int64_t global = tm_config_i64(config, "training.global_batch_size");
-    int64_t passes = tm_config_text(config, "training.grad_accumulation") ? tm_config_i64(config, "training.grad_accumulation")
-                                                                           : 0;
-    char    text[32];
+    int64_t passes =
+        tm_config_text(config, "training.grad_accumulation") ? tm_config_i64(config, "training.grad_accumulation") : 0;
+    char text[32];
     if (global == 0)
-        return tm_fail(err, TM_INVALID, "training.global_batch_size (%s) is 0; wanted -1 or a multiple of "
-                       "training.local_batch_size", tm_config_place(config, "training.global_batch_size"));
+        return tm_fail(err, TM_INVALID,
+                       "training.global_batch_size (%s) is 0; wanted -1 or a multiple of "
+                       "training.local_batch_size",
+                       tm_config_place(config, "training.global_batch_size"));
     if (global > 0 && global % local)
         return tm_fail(err, TM_INVALID,
                        "training.global_batch_size %lld (%s) is not a multiple of training.local_batch_size %lld (%s)",
                        (long long)global, tm_config_place(config, "training.global_batch_size"), (long long)local,
                        tm_config_place(config, "training.local_batch_size"));
     if (global > 0 && passes > 0 && global != local * passes)
-        return tm_fail(err, TM_INVALID, "training.grad_accumulation %lld (%s) x training.local_batch_size %lld is not "
-                       "training.global_batch_size %lld (%s); give one of the two", (long long)passes,
-                       tm_config_place(config, "training.grad_accumulation"), (long long)local, (long long)global,
-                       tm_config_place(config, "training.global_batch_size"));
+        return tm_fail(err, TM_INVALID,
+                       "training.grad_accumulation %lld (%s) x training.local_batch_size %lld is not "
+                       "training.global_batch_size %lld (%s); give one of the two",
+                       (long long)passes, tm_config_place(config, "training.grad_accumulation"), (long long)local,
+                       (long long)global, tm_config_place(config, "training.global_batch_size"));
     if (passes == 0) {
         snprintf(text, sizeof text, "%lld", (long long)(global > 0 ? global / local : 1));
         tm_config_set(config, "training.grad_accumulation", text, "default (global_batch_size / local_batch_size)");
@@ -98,9 +109,11 @@ static tm_status settle_schedule(tm_config *config, tm_error *err)
     }
     if (tm_config_text(config, "lr_decay_iters") &&
         tm_config_i64(config, "lr_decay_iters") != tm_config_i64(config, "training.steps"))
-        return tm_fail(err, TM_UNSUPPORTED, "lr_decay_iters %s (%s) differs from training.steps %s: such a schedule is not "
-                       "built yet; leave it out or use lr_scheduler.decay_ratio", tm_config_text(config, "lr_decay_iters"),
-                       tm_config_place(config, "lr_decay_iters"), tm_config_text(config, "training.steps"));
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "lr_decay_iters %s (%s) differs from training.steps %s: such a schedule is not "
+                       "built yet; leave it out or use lr_scheduler.decay_ratio",
+                       tm_config_text(config, "lr_decay_iters"), tm_config_place(config, "lr_decay_iters"),
+                       tm_config_text(config, "training.steps"));
     return TM_OK;
 }
 
@@ -108,19 +121,23 @@ static tm_status settle_recompute(tm_config *config, tm_error *err)
 {
     const char *granularity = tm_config_text(config, "recompute_granularity");
     if (granularity && strcmp(granularity, "selective") == 0)
-        return tm_fail(err, TM_UNSUPPORTED, "recompute_granularity selective (%s): recomputing attention only is not built "
-                       "yet; use activation_checkpoint.mode", tm_config_place(config, "recompute_granularity"));
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "recompute_granularity selective (%s): recomputing attention only is not built "
+                       "yet; use activation_checkpoint.mode",
+                       tm_config_place(config, "recompute_granularity"));
     if (granularity && rank_of(config, "recompute_granularity") > rank_of(config, "activation_checkpoint.mode"))
         derive(config, "activation_checkpoint.mode", "full", "recompute_granularity");
     const char *mode = tm_config_text(config, "activation_checkpoint.mode");
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
     if (strcmp(mode, "selective") != 0) return TM_OK;
     if (strcmp(option, "op") == 0)
-        return tm_fail(err, TM_UNSUPPORTED, "activation_checkpoint.selective_ac_option op (%s): recompute per operation is "
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "activation_checkpoint.selective_ac_option op (%s): recompute per operation is "
                        "not built yet; give n for every n-th layer",
                        tm_config_place(config, "activation_checkpoint.selective_ac_option"));
     if (strlen(option) > 4 || strspn(option, "0123456789") != strlen(option) || strtol(option, NULL, 10) < 1)
-        return tm_fail(err, TM_INVALID, "'activation_checkpoint.selective_ac_option' (%s) must be a number n (every n-th "
+        return tm_fail(err, TM_INVALID,
+                       "'activation_checkpoint.selective_ac_option' (%s) must be a number n (every n-th "
                        "layer) or op, found '%.100s'",
                        tm_config_place(config, "activation_checkpoint.selective_ac_option"),
                        tm_config_shown(config, "activation_checkpoint.selective_ac_option"));
@@ -137,8 +154,10 @@ static tm_status check_length(tm_config *config, tm_error *err)
     for (size_t i = 0; i < 2; i++) {
         if (!tm_config_text(config, lengths[i]) || tm_config_i64(config, lengths[i]) <= shape.max_seq_len) continue;
         if (shape.family == TM_FAMILY_GPT)
-            return tm_fail(err, TM_INVALID, "%s %s (%s) exceeds model.max_seq_len %lld (%s), the model's table of positions; "
-                           "change one", lengths[i], tm_config_text(config, lengths[i]), tm_config_place(config, lengths[i]),
+            return tm_fail(err, TM_INVALID,
+                           "%s %s (%s) exceeds model.max_seq_len %lld (%s), the model's table of positions; "
+                           "change one",
+                           lengths[i], tm_config_text(config, lengths[i]), tm_config_place(config, lengths[i]),
                            (long long)shape.max_seq_len, tm_config_place(config, "model.max_seq_len"));
         tm_config_note(config, "%s %s exceeds model.max_seq_len %lld: rotary positions go on", lengths[i],
                        tm_config_text(config, lengths[i]), (long long)shape.max_seq_len);

@@ -90,8 +90,8 @@ static void assert_origin(fixture *f, const char *key, const char *wanted)
 
 static void layers_decide_in_their_order(void **state)
 {
-    fixture     *f = *state;
-    char *const  environment[] = { "PRIMUS_SEQ_LENGTH=2048", "PRIMUS_GLOBAL_BATCH_SIZE=32", NULL };
+    fixture    *f = *state;
+    char *const environment[] = { "PRIMUS_SEQ_LENGTH=2048", "PRIMUS_GLOBAL_BATCH_SIZE=32", NULL };
     assert_int_equal(tm_config_i64(f->config, "training.steps"), 10000);
     assert_origin(f, "training.steps", "default");
     ARGUMENTS(f, "--training.global_batch_size=16", "--training.steps", "20"); /* first, and still above all */
@@ -164,7 +164,7 @@ static void the_printed_form_loads_again(void **state)
 
 static void variables_are_replaced_before_types(void **state)
 {
-    fixture          *f = *state;
+    fixture           *f = *state;
     static char *const environment[] = { "LR=1.0e-5", "EMPTY=", "NAME=a b", "${X}=no", NULL };
     tm_config_use_environment(f->config, environment);
     load(f, "v.yaml",
@@ -215,8 +215,8 @@ static void arguments_have_three_forms(void **state)
 {
     fixture *f = *state;
     ARGUMENTS(f, "--training.seq-len", "512", "training.steps=7", "--OPTIMIZER.LR=1e-3", "--training.mock_data",
-              "--seq_length", "256", "--model.converters=[]", "--checkpoint",
-              "{enable: True, interval: 5}", "--training.global_batch_size", "-1", "--validation.enable", "false",
+              "--seq_length", "256", "--model.converters=[]", "--checkpoint", "{enable: True, interval: 5}",
+              "--training.global_batch_size", "-1", "--validation.enable", "false",
               "--checkpoint.exclude_from_loading=[a, \"b\"]", "--job.description='x: y'", "--model", "Llama3.2-1b");
     assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 256);
     assert_int_equal(tm_config_i64(f->config, "training.steps"), 7);
@@ -237,8 +237,11 @@ static void extends_merges_in_order(void **state)
     fixture *f = *state;
     test_file_write(f->folder, "a.yaml", "training: {steps: 1, seq_len: 1, local_batch_size: 1}\noptimizer.lr: 1\n");
     test_file_write(f->folder, "b.yaml", "extends: c.yaml\ntraining: {seq_len: 2, local_batch_size: 2}\n");
-    test_file_write(f->folder, "c.yaml", "training: {local_batch_size: 3, max_norm: 3}\nquantize.linear.float8.filter_fqns: [a, b]\n");
-    load(f, "x.yaml", "extends: [a.yaml, b.yaml, c.yaml, gpt-small.yaml]\ntraining.train_iters: 4\nquantize.linear.float8.filter_fqns: [c]\n");
+    test_file_write(f->folder, "c.yaml",
+                    "training: {local_batch_size: 3, max_norm: 3}\nquantize.linear.float8.filter_fqns: [a, b]\n");
+    load(f, "x.yaml",
+         "extends: [a.yaml, b.yaml, c.yaml, gpt-small.yaml]\ntraining.train_iters: "
+         "4\nquantize.linear.float8.filter_fqns: [c]\n");
     finish(f);
     assert_int_equal(tm_config_i64(f->config, "training.steps"), 4);
     assert_origin(f, "training.steps", "file x.yaml:2");
@@ -255,15 +258,16 @@ static void extends_merges_in_order(void **state)
 static void a_file_beside_the_experiment_wins(void **state)
 {
     fixture *f = *state;
-    test_file_write(f->folder, "llama3.1_8B.yaml", "extends: [base.yaml]\nmodel: {name: llama3, flavor: 8B}\ntraining.steps: 77\n");
+    test_file_write(f->folder, "llama3.1_8B.yaml",
+                    "extends: [base.yaml]\nmodel: {name: llama3, flavor: 8B}\ntraining.steps: 77\n");
     test_file_write(f->folder, "base.yaml", "model.n_layers: 2\ntraining: {seq_len: 64, max_norm: 9}\n");
     test_file_write(f->folder, "pre_trainer.yaml", "training.max_norm: 5\n");
     load(f, "x.yaml", example);
     finish(f);
-    assert_int_equal(tm_config_i64(f->config, "model.n_layers"), 2);       /* base.yaml */
-    assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);         /* llama3 8B, by name and flavor */
-    assert_int_equal(tm_config_i64(f->config, "training.steps"), 50);      /* overrides */
-    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 8192);  /* overrides */
+    assert_int_equal(tm_config_i64(f->config, "model.n_layers"), 2);         /* base.yaml */
+    assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);           /* llama3 8B, by name and flavor */
+    assert_int_equal(tm_config_i64(f->config, "training.steps"), 50);        /* overrides */
+    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 8192);    /* overrides */
     assert_float_equal(tm_config_f64(f->config, "training.max_norm"), 5, 0); /* trainer preset over model preset */
     assert_false(tm_config_is_set(f->config, "model.n_layers"));
     assert_origin(f, "model.n_layers", "file base.yaml:1");
@@ -310,8 +314,9 @@ static void secrets_are_masked_wherever_they_come_out(void **state)
     static char *const environment[] = { "MY_Api_Key=hunter2-value", "HF_TOKEN=77777", NULL };
     tm_text            out = { 0 };
     tm_config_use_environment(f->config, environment);
-    load(f, "s.yaml", "job.description: by ${MY_API_KEY:nobody} or ${MY_Api_Key}\nexp_name: ${HF_TOKEN}\nwork_group: w\n"
-                      "training.steps: ${HF_TOKEN}\n");
+    load(f, "s.yaml",
+         "job.description: by ${MY_API_KEY:nobody} or ${MY_Api_Key}\nexp_name: ${HF_TOKEN}\nwork_group: w\n"
+         "training.steps: ${HF_TOKEN}\n");
     assert_string_equal(tm_config_text(f->config, "job.description"), "by nobody or hunter2-value");
     assert_string_equal(tm_config_shown(f->config, "job.description"), "***");
     tm_config_print_yaml(f->config, &out, true);
@@ -325,19 +330,25 @@ static void secrets_are_masked_wherever_they_come_out(void **state)
     tm_text_fini(&out);
     assert_true(tm_config_name_is_secret("GH_TOKEN") && tm_config_name_is_secret("dbPassword"));
     assert_true(tm_config_name_is_secret("SECRETS") && tm_config_name_is_secret("ssh_key_file"));
-    assert_false(tm_config_name_is_secret("OMP_NUM_THREADS") || tm_config_name_is_secret("KE") || tm_config_name_is_secret(""));
+    assert_false(tm_config_name_is_secret("OMP_NUM_THREADS") || tm_config_name_is_secret("KE") ||
+                 tm_config_name_is_secret(""));
 }
 
 static void messages_do_not_betray_secrets(void **state)
 {
-    fixture           *f = *state;
-    static char *const environment[] = { "API_TOKEN=swordfish", "PASSNUMBER=123456", NULL };
-    static const char *const files[] = { "training.steps: ${API_TOKEN}\n", "optimizer.decay: ${API_TOKEN}\n",
-                                         "model: ${API_TOKEN}\n", "extends: ${API_TOKEN}\n",
-                                         "modules: {pre_trainer: {framework: '${API_TOKEN}'}}\n",
-                                         "training.local_batch_size: ${PASSNUMBER}\ntraining.global_batch_size: 7\n",
-                                         "optimizer.beta1: ${PASSNUMBER}\n", "fp8: ${API_TOKEN}\n",
-                                         "activation_checkpoint: {mode: selective, selective_ac_option: '${API_TOKEN}'}\n" };
+    fixture                 *f = *state;
+    static char *const       environment[] = { "API_TOKEN=swordfish", "PASSNUMBER=123456", NULL };
+    static const char *const files[] = {
+        "training.steps: ${API_TOKEN}\n",
+        "optimizer.decay: ${API_TOKEN}\n",
+        "model: ${API_TOKEN}\n",
+        "extends: ${API_TOKEN}\n",
+        "modules: {pre_trainer: {framework: '${API_TOKEN}'}}\n",
+        "training.local_batch_size: ${PASSNUMBER}\ntraining.global_batch_size: 7\n",
+        "optimizer.beta1: ${PASSNUMBER}\n",
+        "fp8: ${API_TOKEN}\n",
+        "activation_checkpoint: {mode: selective, selective_ac_option: '${API_TOKEN}'}\n"
+    };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         tm_error err = { 0 };
         tm_config_destroy(f->config);
@@ -353,10 +364,13 @@ static void messages_do_not_betray_secrets(void **state)
 static void keys_without_effect_are_noted_once(void **state)
 {
     fixture *f = *state;
-    load(f, "n.yaml", "compile: {enable: true, mode: x}\ntraining.gc_freq: 9\nprimus_turbo: {a: {b: 1}}\nquantize.linear.mx.recipe: ''\n");
+    load(f, "n.yaml",
+         "compile: {enable: true, mode: x}\ntraining.gc_freq: 9\nprimus_turbo: {a: {b: 1}}\nquantize.linear.mx.recipe: "
+         "''\n");
     finish(f);
-    assert_string_equal(tm_config_notes(f->config), "training.mixed_precision_param is not given: a CPU run is float32\n"
-                                                    "accepted and ignored: training.gc_freq, compile.*, primus_turbo.*\n");
+    assert_string_equal(tm_config_notes(f->config),
+                        "training.mixed_precision_param is not given: a CPU run is float32\n"
+                        "accepted and ignored: training.gc_freq, compile.*, primus_turbo.*\n");
 }
 
 static void unknown_keys_can_be_let_through(void **state)
@@ -373,8 +387,9 @@ static void unknown_keys_can_be_let_through(void **state)
 static void the_highest_of_equal_keys_decides(void **state)
 {
     fixture *f = *state;
-    load(f, "d.yaml", "training: {mock_data: true, dataset_path: null, mixed_precision_param: bfloat16}\nmin_lr: 1e-4\nlr: 1e-3\n"
-                      "recompute_granularity: full\nmicro_batch_size: 2\ntraining.gradient_accumulation_steps: 3\n");
+    load(f, "d.yaml",
+         "training: {mock_data: true, dataset_path: null, mixed_precision_param: bfloat16}\nmin_lr: 1e-4\nlr: 1e-3\n"
+         "recompute_granularity: full\nmicro_batch_size: 2\ntraining.gradient_accumulation_steps: 3\n");
     ARGUMENTS(f, "--data.path", "/some/folder", "--bf16", "false");
     finish(f);
     assert_string_equal(tm_config_text(f->config, "data.source"), "text");
@@ -388,8 +403,8 @@ static void the_highest_of_equal_keys_decides(void **state)
 
 static void exp_names_the_file_if_none_was_named(void **state)
 {
-    fixture    *f = *state;
-    char        exp[1200];
+    fixture *f = *state;
+    char     exp[1200];
     snprintf(exp, sizeof exp, "EXP=%s", test_file_write(f->folder, "e.yaml", "training.steps: 5\n"));
     char *const environment[] = { exp, "NNODES=1", "WORLD_SIZE=", "MASTER_PORT=99", "SEED=5", NULL };
     assert_int_equal(tm_config_apply_environment(f->config, environment, &f->err), TM_OK);
@@ -426,6 +441,17 @@ static void the_program_can_fill_a_default(void **state)
     ARGUMENTS(f, "--model.vocab_size=300");
     tm_config_set(f->config, "model.vocab_size", "258", "default (byte tokenizer)");
     assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 300);
+}
+
+static void help_names_default_and_range(void **state)
+{
+    fixture *f = *state;
+    tm_text  out = { 0 };
+    tm_config_print_help(f->config, "lr_scheduler", &out);
+    assert_non_null(strstr(out.data, "form of the decay (linear, cosine, sqrt; default linear)\n"));
+    assert_non_null(strstr(out.data, "  --lr_scheduler.warmup_steps "));
+    assert_null(strstr(out.data, "training."));
+    tm_text_fini(&out);
 }
 
 /* docs/configuration.md ends with the generated tables. TM_UPDATE_DOCS=1 writes them. */
@@ -477,6 +503,7 @@ int main(void)
         TEST(exp_names_the_file_if_none_was_named),
         TEST(the_hash_is_of_what_changes_results),
         TEST(the_program_can_fill_a_default),
+        TEST(help_names_default_and_range),
         TEST(the_page_holds_the_generated_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* support/full_config.h - a configuration with the rows, presets and rules of every room; files and folders for tests. */
+/* support/full_config.h - a configuration with the rows, presets and rules of every room; files and folders for tests.
+ */
 #ifndef TM_SUPPORT_FULL_CONFIG_H
 #define TM_SUPPORT_FULL_CONFIG_H
 
