@@ -61,6 +61,13 @@ TM_INLINE void tm_parallel(const tm_call *call, tm_part part, int64_t n, int64_t
             name(call, TM_F32, TM_F32, begin, end);                                                                    \
     }
 
+/* Lanes at element i of 0..end-1. A comparison with a loop invariant, which lets the compiler split the tail off the loop
+ * (gcc -fsplit-loops): on a Zen 5 core bias_grad went from 17 to 36 GB/s. */
+TM_INLINE int64_t tm_lanes(int64_t i, int64_t end)
+{
+    return i < end - (TM_LANES - 1) ? TM_LANES : end - i;
+}
+
 TM_INLINE int64_t tm_view_elements(const tm_view *view)
 {
     return tm_shape_elements(view->shape);
@@ -107,7 +114,7 @@ TM_INLINE void tm_add_blocks(const tm_view *out, bool accumulate, const float *b
                              int64_t begin, int64_t end)
 {
     for (int64_t j = begin; j < end; j += TM_LANES) {
-        int64_t n = end - j, k = accumulate ? 0 : 1;
+        int64_t n = tm_lanes(j, end), k = accumulate ? 0 : 1;
         v16     sum = accumulate ? v16_get(out->data, out->dtype, j, n) : v16_get(blocks, TM_F32, j, n);
         for (; k < n_blocks; k++) sum = v16_add(sum, v16_get(blocks, TM_F32, k * columns + j, n));
         v16_put(out->data, out->dtype, j, sum, n);

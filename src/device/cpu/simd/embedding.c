@@ -26,9 +26,10 @@ TM_INLINE void embedding_rows(const tm_call *call, tm_dtype stored, tm_dtype for
         TM_ASSERT(tokens[r] >= 0 && tokens[r] < vocabulary);
         int64_t from = tokens[r] * columns, place = positions ? r % attr->seq * columns : 0;
         for (int64_t j = 0; j < columns; j += TM_LANES) {
-            v16 v = v16_get(table, stored, from + j, columns - j);
-            if (positions) v = v16_add(v, v16_get(positions, stored, place + j, columns - j));
-            v16_put(call->out[0].data, format, r * columns + j, v, columns - j);
+            int64_t n = tm_lanes(j, columns);
+            v16     v = v16_get(table, stored, from + j, n);
+            if (positions) v = v16_add(v, v16_get(positions, stored, place + j, n));
+            v16_put(call->out[0].data, format, r * columns + j, v, n);
         }
     }
 }
@@ -79,10 +80,11 @@ TM_INLINE void table_columns(const tm_call *call, tm_dtype format, tm_dtype stor
     for (int64_t v = 0; v < vocabulary; v++) {
         if (accumulate && first[v] < 0) continue;
         for (int64_t j = begin; j < end; j += TM_LANES) {
-            v16 sum = accumulate ? v16_get(call->out[0].data, stored, v * columns + j, end - j) : v16_zero();
+            int64_t n = tm_lanes(j, end);
+            v16     sum = accumulate ? v16_get(call->out[0].data, stored, v * columns + j, n) : v16_zero();
             for (int64_t r = first[v]; r >= 0; r = next[r])
-                sum = v16_add(sum, v16_get(call->in[0].data, format, r * columns + j, end - j));
-            v16_put(call->out[0].data, stored, v * columns + j, sum, end - j);
+                sum = v16_add(sum, v16_get(call->in[0].data, format, r * columns + j, n));
+            v16_put(call->out[0].data, stored, v * columns + j, sum, n);
         }
     }
 }
@@ -96,7 +98,7 @@ TM_INLINE void position_rows(const tm_call *call, tm_dtype format, tm_dtype stor
     bool                     accumulate = call->accumulate & 2u;
     for (int64_t p = begin; p < end; p++)
         for (int64_t j = 0; j < columns; j += TM_LANES) {
-            int64_t n = columns - j;
+            int64_t n = tm_lanes(j, columns);
             v16     sum = accumulate ? v16_get(call->out[1].data, stored, p * columns + j, n) : v16_zero();
             for (int64_t r = p < attr->seq ? p : rows; r < rows; r += attr->seq)
                 sum = v16_add(sum, v16_get(call->in[0].data, format, r * columns + j, n));

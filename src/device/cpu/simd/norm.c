@@ -40,20 +40,35 @@ TM_INLINE void rmsnorm_rows(const tm_call *call, tm_dtype format, int64_t begin,
         int64_t at = i * columns;
         v16     square = v16_zero();
         for (int64_t j = 0; j < columns; j += TM_LANES) {
-            v16 v = v16_get(x, format, at + j, columns - j);
+            v16 v = v16_get(x, format, at + j, tm_lanes(j, columns));
             square = v16_fma(v, v, square);
         }
         float rstd = inverse_root(v16_sum(square), columns, attr->eps);
         v16   r = v16_set1(rstd);
         for (int64_t j = 0; j < columns; j += TM_LANES) {
-            v16 xhat = v16_mul(v16_get(x, format, at + j, columns - j), r);
-            v16_put(call->out[0].data, format, at + j, v16_mul(xhat, v16_get(w, format, j, columns - j)), columns - j);
+            int64_t n = tm_lanes(j, columns);
+            v16     xhat = v16_mul(v16_get(x, format, at + j, n), r);
+            v16_put(call->out[0].data, format, at + j, v16_mul(xhat, v16_get(w, format, j, n)), n);
         }
         ((float *)call->out[1].data)[i] = rstd;
     }
 }
 TM_PART(rmsnorm_rows, in[0])
 
+/* Two passes for the statistics: the mean, then the squares about it. */
+TM_INLINE void layernorm_statistics(const void *x, tm_dtype format, int64_t at, int64_t columns, double eps, float *mean,
+                                    float *rstd)
+{
+    v16 sum = v16_zero(), square = v16_zero();
+    for (int64_t j = 0; j < columns; j += TM_LANES) sum = v16_add(sum, v16_get(x, format, at + j, tm_lanes(j, columns)));
+    *mean = v16_sum(sum) / (float)columns;
+    for (int64_t j = 0; j < columns; j += TM_LANES) {
+        int64_t n = tm_lanes(j, columns);
+        v16     d = keep_lanes(v16_sub(v16_get(x, format, at + j, n), v16_set1(*mean)), n);
+        square = v16_fma(d, d, square);
+    }
+    *rstd = inverse_root(v16_sum(square), columns, eps);
+}
 TM_INLINE void layernorm_rows(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     const tm_norm_attr *attr = call->attr;
@@ -61,21 +76,14 @@ TM_INLINE void layernorm_rows(const tm_call *call, tm_dtype format, int64_t begi
     int64_t             columns = tm_view_columns(&call->in[0]);
     for (int64_t i = begin; i < end; i++) {
         int64_t at = i * columns;
-        v16     sum = v16_zero(), square = v16_zero();
-        for (int64_t j = 0; j < columns; j += TM_LANES) sum = v16_add(sum, v16_get(x, format, at + j, columns - j));
-        float mean = v16_sum(sum) / (float)columns;
-        v16   m = v16_set1(mean);
+        float   mean, rstd;
+        layernorm_statistics(x, format, at, columns, attr->eps, &mean, &rstd);
+        v16 m = v16_set1(mean), r = v16_set1(rstd);
         for (int64_t j = 0; j < columns; j += TM_LANES) {
-            v16 d = keep_lanes(v16_sub(v16_get(x, format, at + j, columns - j), m), columns - j);
-            square = v16_fma(d, d, square);
-        }
-        float rstd = inverse_root(v16_sum(square), columns, attr->eps);
-        v16   r = v16_set1(rstd);
-        for (int64_t j = 0; j < columns; j += TM_LANES) {
-            v16 xhat = v16_mul(v16_sub(v16_get(x, format, at + j, columns - j), m), r);
-            v16 bias = b ? v16_get(b, format, j, columns - j) : v16_zero();
-            v16 y = v16_fma(xhat, v16_get(w, format, j, columns - j), bias);
-            v16_put(call->out[0].data, format, at + j, y, columns - j);
+            int64_t n = tm_lanes(j, columns);
+            v16     xhat = v16_mul(v16_sub(v16_get(x, format, at + j, n), m), r);
+            v16     bias = b ? v16_get(b, format, j, n) : v16_zero();
+            v16_put(call->out[0].data, format, at + j, v16_fma(xhat, v16_get(w, format, j, n), bias), n);
         }
         ((float *)call->out[1].data)[i] = mean;
         ((float *)call->out[2].data)[i] = rstd;
@@ -123,7 +131,7 @@ TM_INLINE void grad_row_sums(const grad_operands *o, tm_dtype format, bool centr
     bool    first = i % TM_ROW_BLOCK == 0;
     v16     r = v16_set1(o->rstd[i]), m = centred ? v16_set1(o->mean[i]) : v16_zero(), sum = v16_zero(), dot = v16_zero();
     for (int64_t j = 0; j < o->columns; j += TM_LANES) {
-        int64_t n = o->columns - j;
+        int64_t n = tm_lanes(j, o->columns);
         v16     x = v16_get(o->x, format, at + j, n), dy = v16_get(o->dy, format, at + j, n);
         v16     xhat = v16_mul(centred ? v16_sub(x, m) : x, r), h = v16_mul(dy, v16_get(o->w, format, j, n));
         if (centred) sum = v16_add(sum, h);
@@ -149,7 +157,7 @@ TM_INLINE void grad_row(const grad_operands *o, tm_dtype format, bool centred, i
     v16     r = v16_set1(o->rstd[i]), m = centred ? v16_set1(o->mean[i]) : v16_zero();
     v16     mean_h = v16_set1(sums[0] / (float)o->columns), mean_dot = v16_set1(sums[1] / (float)o->columns);
     for (int64_t j = 0; j < o->columns; j += TM_LANES) {
-        int64_t n = o->columns - j;
+        int64_t n = tm_lanes(j, o->columns);
         v16     x = v16_get(o->x, format, at + j, n);
         v16     xhat = v16_mul(centred ? v16_sub(x, m) : x, r);
         v16     h = v16_mul(v16_get(o->dy, format, at + j, n), v16_get(o->w, format, j, n));

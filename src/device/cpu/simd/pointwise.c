@@ -28,9 +28,9 @@ TM_INLINE v16 gelu_exp(v16 x)
 TM_INLINE void gelu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i += TM_LANES) {
-        v16 x = v16_get(call->in[0].data, format, i, end - i);
-        v16 y = v16_div(x, v16_add(v16_set1(1.f), gelu_exp(x)));
-        v16_put(call->out[0].data, format, i, y, end - i);
+        int64_t n = tm_lanes(i, end);
+        v16     x = v16_get(call->in[0].data, format, i, n);
+        v16_put(call->out[0].data, format, i, v16_div(x, v16_add(v16_set1(1.f), gelu_exp(x))), n);
     }
 }
 TM_PART(gelu, in[0])
@@ -39,12 +39,13 @@ TM_INLINE void gelu_grad(const tm_call *call, tm_dtype format, int64_t begin, in
 {
     const v16 one = v16_set1(1.f);
     for (int64_t i = begin; i < end; i += TM_LANES) {
-        v16 dy = v16_get(call->in[0].data, format, i, end - i), x = v16_get(call->in[1].data, format, i, end - i);
+        int64_t n = tm_lanes(i, end);
+        v16     dy = v16_get(call->in[0].data, format, i, n), x = v16_get(call->in[1].data, format, i, n);
         x = v16_max(v16_set1(-10.f), v16_min(v16_set1(10.f), x)); /* beyond, the slope is 0 or 1 to the last bit */
         v16 e = gelu_exp(x), s = v16_div(one, v16_add(one, e));
         v16 slope = v16_fma(v16_mul(v16_set1(6.f * ROOT_2_PI * CUBIC), x), x, v16_set1(2.f * ROOT_2_PI));
         v16 d = v16_mul(s, v16_fma(v16_mul(x, slope), v16_mul(e, s), one));
-        v16_put(call->out[0].data, format, i, v16_mul(dy, d), end - i);
+        v16_put(call->out[0].data, format, i, v16_mul(dy, d), n);
     }
 }
 TM_PART(gelu_grad, in[0])
@@ -52,16 +53,19 @@ TM_PART(gelu_grad, in[0])
 TM_INLINE void add(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i += TM_LANES) {
-        v16 a = v16_get(call->in[0].data, format, i, end - i), b = v16_get(call->in[1].data, format, i, end - i);
-        v16_put(call->out[0].data, format, i, v16_add(a, b), end - i);
+        int64_t n = tm_lanes(i, end);
+        v16     a = v16_get(call->in[0].data, format, i, n), b = v16_get(call->in[1].data, format, i, n);
+        v16_put(call->out[0].data, format, i, v16_add(a, b), n);
     }
 }
 TM_PART(add, in[0])
 
 TM_INLINE void cast(const tm_call *call, tm_dtype from, tm_dtype to, int64_t begin, int64_t end)
 {
-    for (int64_t i = begin; i < end; i += TM_LANES)
-        v16_put(call->out[0].data, to, i, v16_get(call->in[0].data, from, i, end - i), end - i);
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        v16_put(call->out[0].data, to, i, v16_get(call->in[0].data, from, i, n), n);
+    }
 }
 TM_PART_2(cast, in[0], out[0])
 
@@ -94,6 +98,13 @@ static const char *cast_refuse(const tm_call *call)
 
 /* ---- swiglu: rows of gate and up ---- */
 
+/* Two kilobytes ahead: a row is two streams, and the hardware loses both at the end of each (19 to 32 GB/s at F = 2048 on
+ * a Zen 5 core). */
+TM_INLINE void fetch_ahead(const void *p, tm_dtype format, int64_t i)
+{
+    __builtin_prefetch((const char *)p + i * (format == TM_BF16 ? 2 : 4) + 2048);
+}
+
 TM_INLINE v16 swiglu_exp(v16 a)
 {
     return v16_exp(v16_sub(v16_zero(), a));
@@ -104,9 +115,10 @@ TM_INLINE void swiglu(const tm_call *call, tm_dtype format, int64_t begin, int64
     int64_t width = tm_view_columns(&call->out[0]);
     for (int64_t r = begin; r < end; r++)
         for (int64_t j = 0; j < width; j += TM_LANES) {
-            int64_t n = width - j, at = 2 * r * width + j;
-            v16     a = v16_get(call->in[0].data, format, at, n), up = v16_get(call->in[0].data, format, at + width, n);
-            v16     gate = v16_div(a, v16_add(v16_set1(1.f), swiglu_exp(a)));
+            int64_t n = tm_lanes(j, width), at = 2 * r * width + j;
+            fetch_ahead(call->in[0].data, format, at), fetch_ahead(call->in[0].data, format, at + width);
+            v16 a = v16_get(call->in[0].data, format, at, n), up = v16_get(call->in[0].data, format, at + width, n);
+            v16 gate = v16_div(a, v16_add(v16_set1(1.f), swiglu_exp(a)));
             v16_put(call->out[0].data, format, r * width + j, v16_mul(gate, up), n);
         }
 }
@@ -118,11 +130,12 @@ TM_INLINE void swiglu_grad(const tm_call *call, tm_dtype format, int64_t begin, 
     int64_t   width = tm_view_columns(&call->in[0]);
     for (int64_t r = begin; r < end; r++)
         for (int64_t j = 0; j < width; j += TM_LANES) {
-            int64_t n = width - j, at = 2 * r * width + j;
-            v16     dy = v16_get(call->in[0].data, format, r * width + j, n);
-            v16     a = v16_get(call->in[1].data, format, at, n), up = v16_get(call->in[1].data, format, at + width, n);
-            v16     e = swiglu_exp(a), s = v16_div(one, v16_add(one, e));
-            v16     slope = v16_mul(s, v16_fma(a, v16_mul(e, s), one));
+            int64_t n = tm_lanes(j, width), at = 2 * r * width + j;
+            fetch_ahead(call->in[1].data, format, at), fetch_ahead(call->in[1].data, format, at + width);
+            v16 dy = v16_get(call->in[0].data, format, r * width + j, n);
+            v16 a = v16_get(call->in[1].data, format, at, n), up = v16_get(call->in[1].data, format, at + width, n);
+            v16 e = swiglu_exp(a), s = v16_div(one, v16_add(one, e));
+            v16 slope = v16_mul(s, v16_fma(a, v16_mul(e, s), one));
             v16_put(call->out[0].data, format, at, v16_mul(v16_mul(dy, up), slope), n);
             v16_put(call->out[0].data, format, at + width, v16_mul(dy, v16_mul(a, s)), n);
         }
@@ -163,7 +176,7 @@ TM_INLINE void rope_half(const void *x, void *y, tm_dtype format, int64_t at, in
     int64_t half = dim / 2;
     for (int64_t h = 0; h < heads; h++, at += dim)
         for (int64_t j = 0; j < half; j += TM_LANES) {
-            int64_t n = half - j;
+            int64_t n = tm_lanes(j, half);
             v16     c = v16_get(table, TM_F32, j, n), s = v16_mul(v16_set1(sign), v16_get(table, TM_F32, half + j, n));
             v16     a = v16_get(x, format, at + j, n), b = v16_get(x, format, at + half + j, n);
             v16_put(y, format, at + j, v16_sub(v16_mul(a, c), v16_mul(b, s)), n);
@@ -183,9 +196,9 @@ TM_INLINE void rope_interleaved(const void *x, void *y, tm_dtype format, int64_t
     }
     for (int64_t h = 0; h < heads; h++, at += dim)
         for (int64_t j = 0; j < dim; j += TM_LANES) {
-            v16 v = v16_get(x, format, at + j, dim - j);
-            v16 turned = v16_mul(swap_pairs(v), v16_get(s, TM_F32, j, dim - j));
-            v16_put(y, format, at + j, v16_add(v16_mul(v, v16_get(c, TM_F32, j, dim - j)), turned), dim - j);
+            int64_t n = tm_lanes(j, dim);
+            v16     v = v16_get(x, format, at + j, n), turned = v16_mul(swap_pairs(v), v16_get(s, TM_F32, j, n));
+            v16_put(y, format, at + j, v16_add(v16_mul(v, v16_get(c, TM_F32, j, n)), turned), n);
         }
 }
 

@@ -14,25 +14,26 @@
 
 /* ---- bias_grad ---- */
 
-/* One block of rows; the rows are added one by one, four per pass to spare the partial sums. */
-TM_INLINE void sum_rows(const void *dy, tm_dtype format, int64_t begin, int64_t end, int64_t columns, float *sums)
+/* Adds `rows` rows (a constant), one after the other, to the sums; the first rows of a block start them. */
+TM_INLINE void sum_rows(const void *dy, tm_dtype format, int64_t at, int64_t rows, int64_t columns, bool first, float *sums)
 {
-    for (int64_t i = begin; i < end; i += 4)
-        for (int64_t j = 0; j < columns; j += TM_LANES) {
-            int64_t n = columns - j;
-            v16     sum = v16_get(dy, format, i * columns + j, n);
-            if (i > begin) sum = v16_add(v16_get(sums, TM_F32, j, n), sum);
-            for (int64_t k = i + 1; k < i + 4 && k < end; k++)
-                sum = v16_add(sum, v16_get(dy, format, k * columns + j, n));
-            v16_put(sums, TM_F32, j, sum, n);
-        }
+    for (int64_t j = 0; j < columns; j += TM_LANES) {
+        int64_t n = tm_lanes(j, columns);
+        v16     sum = v16_get(dy, format, at + j, n);
+        if (!first) sum = v16_add(v16_get(sums, TM_F32, j, n), sum);
+        for (int64_t k = 1; k < rows; k++) sum = v16_add(sum, v16_get(dy, format, at + k * columns + j, n));
+        v16_put(sums, TM_F32, j, sum, n);
+    }
 }
 TM_INLINE void bias_grad_rows(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     int64_t columns = tm_view_columns(&call->in[0]);
     for (int64_t i = begin; i < end; i += TM_ROW_BLOCK) {
         int64_t last = i + TM_ROW_BLOCK < end ? i + TM_ROW_BLOCK : end;
-        sum_rows(call->in[0].data, format, i, last, columns, (float *)call->workspace + i / TM_ROW_BLOCK * columns);
+        float  *sums = (float *)call->workspace + i / TM_ROW_BLOCK * columns;
+        int64_t r = i;
+        for (; r + 4 <= last; r += 4) sum_rows(call->in[0].data, format, r * columns, 4, columns, r == i, sums);
+        for (; r < last; r++) sum_rows(call->in[0].data, format, r * columns, 1, columns, r == i, sums);
     }
 }
 TM_PART(bias_grad_rows, in[0])
