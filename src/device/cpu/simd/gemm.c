@@ -217,13 +217,16 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
         int64_t      from = block * TM_GEMM_BLOCK, k = least(TM_GEMM_BLOCK, s->k - from);
         const float *a = s->a + from * s->panels_m * MR, *b = s->b + from * s->panels_n * NR;
         bool         add = s->add || block > 0;
+        int64_t      ahead_step = ceil_div(MR, j1 - j0);
         for (int64_t i = i0; i < i1; i++) {
-            int64_t m = least(MR, s->m - i * MR);
+            int64_t      m = least(MR, s->m - i * MR);
+            const float *ahead = a + least(i + 1, i1 - 1) * k * MR; /* the next panel, fetched by and by */
             for (int64_t j = j0; j < j1; j++) {
                 int64_t n = least(NR, s->n - j * NR);
                 float  *c = s->sums + i * MR * s->ld_sums + j * NR;
                 if (m == MR && n == NR)
-                    micro(k, a + i * k * MR, b + j * k * NR, c, s->ld_sums, add);
+                    micro(k, a + i * k * MR, b + j * k * NR, c, s->ld_sums, add, ahead + (j - j0) * k * ahead_step,
+                          ahead_step);
                 else
                     micro_edge(k, a + i * k * MR, b + j * k * NR, c, s->ld_sums, add, m, n);
             }

@@ -2,6 +2,7 @@
 /* device/cpu/simd/gemm_micro.h - the innermost tile of the matrix product: MR x NR sums held in registers.
  *
  * a: k columns of MR values, b: k rows of NR values, both packed. c (MR, NR) = a b, or c += a b when `add`.
+ * Memory at `ahead` is wanted soon and fetched along the way, `ahead_step` floats per column of a.
  * Register budgets: avx512 28 sums + 2 of b + 1 broadcast of 32; avx2 12 + 2 + 1 of 16; base 8 + 2 + 1 of 16 (SSE).
  * Other avx512 tiles (8 x 48, 12 x 32) measured within noise of 14 x 32 on two-FMA machines.
  */
@@ -18,7 +19,8 @@
 
 #if defined(__AVX512F__)
 enum { MR = 14, NR = 32, NV = NR / 16 };
-static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add)
+static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add,
+                  const float *ahead, int64_t ahead_step)
 {
     __m512 r[MR][NV];
     for (int i = 0; i < MR; i++) {
@@ -27,9 +29,10 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
     }
     TM_UNROLL for (int i = 0; i < MR; i++)
         TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm512_setzero_ps();
-    for (; k > 0; k--, a += MR, b += NR) {
+    for (; k > 0; k--, a += MR, b += NR, ahead += ahead_step) {
         __m512 bv[NV];
         TM_UNROLL for (int v = 0; v < NV; v++) bv[v] = _mm512_loadu_ps(b + 16 * v);
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         _mm_prefetch((const char *)(b + 12 * NR), _MM_HINT_T0);
         _mm_prefetch((const char *)(b + 12 * NR + 16), _MM_HINT_T0);
         TM_UNROLL for (int i = 0; i < MR; i++) {
@@ -46,7 +49,8 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
 }
 #elif defined(__AVX2__)
 enum { MR = 6, NR = 16, NV = NR / 8 };
-static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add)
+static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add,
+                  const float *ahead, int64_t ahead_step)
 {
     __m256 r[MR][NV];
     for (int i = 0; i < MR; i++) {
@@ -55,9 +59,10 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
     }
     TM_UNROLL for (int i = 0; i < MR; i++)
         TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm256_setzero_ps();
-    for (; k > 0; k--, a += MR, b += NR) {
+    for (; k > 0; k--, a += MR, b += NR, ahead += ahead_step) {
         __m256 bv[NV];
         TM_UNROLL for (int v = 0; v < NV; v++) bv[v] = _mm256_loadu_ps(b + 8 * v);
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         _mm_prefetch((const char *)(b + 24 * NR), _MM_HINT_T0);
         TM_UNROLL for (int i = 0; i < MR; i++) {
             __m256 av = _mm256_broadcast_ss(a + i);
@@ -74,9 +79,11 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
 #else
 enum { MR = 4, NR = 8, NV = NR / 4 };
 typedef float v4 __attribute__((vector_size(16)));
-static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add)
+static void micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict c, int64_t ldc, bool add,
+                  const float *ahead, int64_t ahead_step)
 {
     v4 r[MR][NV];
+    (void)ahead, (void)ahead_step;
     memset(r, 0, sizeof r);
     for (; k > 0; k--, a += MR, b += NR) {
         v4 bv[NV];
@@ -104,7 +111,7 @@ static void micro_edge(int64_t k, const float *a, const float *b, float *c, int6
 {
     float tile[MR * NR];
     memset(tile, 0, sizeof tile);
-    micro(k, a, b, tile, NR, false);
+    micro(k, a, b, tile, NR, false, a, 0);
     for (int64_t r = 0; r < m; r++) {
         float       *row = c + r * ldc;
         const float *sum = tile + r * NR;

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/device/test_gemm.c - the CPU's matrix product and the linear kernels, for every instruction set this CPU has.
+ *
+ * Judged three ways: by a product in double with the bound 6 sqrt(n) u sum|a b| + u_out |ref|; bit for bit by a scalar
+ * loop in the documented order; bit for bit among threads, splits and instruction sets.
+ */
+#include "base/arena.h"
+#include "base/random.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/simd/kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct {
+    const char *isa;
+    void (*run)(const tm_gemm *gemm);
+    size_t (*workspace)(const tm_gemm *gemm);
+    const tm_kernel *linear;
+    bool             fused;
+} engine;
+enum { MAX_ENGINES = 3, GUARD = 64 };
+static const engine base_engine = { "base", tm_gemm_run_base, tm_gemm_workspace_base, tm_cpu_linear_base, false };
+
+static int list_engines(engine out[MAX_ENGINES])
+{
+    int n = 0;
+    out[n++] = base_engine;
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        out[n++] = (engine){ "avx2", tm_gemm_run_avx2, tm_gemm_workspace_avx2, tm_cpu_linear_avx2, true };
+    if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        out[n++] = (engine){ "avx512", tm_gemm_run_avx512, tm_gemm_workspace_avx512, tm_cpu_linear_avx512, true };
+#endif
+    return n;
+}
+
+/* ---- numbers ---- */
+
+static float widen(uint16_t half)
+{
+    uint32_t u = (uint32_t)half << 16;
+    float    f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+static uint16_t narrow(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+static size_t size_of(tm_dtype dtype)
+{
+    return dtype == TM_BF16 ? 2 : 4;
+}
+static float get(const void *p, tm_dtype dtype, int64_t i)
+{
+    return dtype == TM_BF16 ? widen(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
+static void put(void *p, tm_dtype dtype, int64_t i, float value)
+{
+    if (dtype == TM_BF16)
+        ((uint16_t *)p)[i] = narrow(value);
+    else
+        ((float *)p)[i] = value;
+}
+
+enum { RANDOM, WHOLE };
+static void *numbers(int64_t n, tm_dtype dtype, uint64_t stream, int kind)
+{
+    char *p = tm_alloc((size_t)n * size_of(dtype) + 16);
+    for (int64_t i = 0; i < n; i++) {
+        double x = 2 * tm_random_uniform(3, stream, (uint64_t)i) - 1;
+        put(p, dtype, i, kind == WHOLE ? (float)((int)tm_random_below(3, stream, (uint64_t)i, 9) - 4) : (float)x);
+    }
+    return p;
+}
+
+/* ---- a case: operands, result between guards, workspace before a guard ---- */
+
+typedef struct {
+    int64_t  m, n, k;
+    bool     ta, tb, accumulate, bias, residual;
+    tm_dtype a, b, c, extra;
+    int64_t  pad; /* ld - width */
+    int      kind;
+} setup;
+typedef struct {
+    setup   s;
+    tm_gemm g;
+    void   *a, *b, *bias, *residual, *before, *memory;
+    size_t  c_elements;
+} problem;
+
+static problem problem_make(setup s)
+{
+    problem p = { .s = s };
+    int64_t lda = (s.ta ? s.m : s.k) + s.pad, ldb = (s.tb ? s.k : s.n) + s.pad, ldc = s.n + s.pad;
+    p.c_elements = (size_t)(s.m * ldc);
+    p.a = numbers((s.ta ? s.k : s.m) * lda, s.a, 1, s.kind);
+    p.b = numbers((s.tb ? s.n : s.k) * ldb, s.b, 2, s.kind);
+    p.bias = numbers(s.n, s.extra, 3, s.kind);
+    p.residual = numbers(s.m * ldc, s.extra, 4, s.kind);
+    p.before = numbers((int64_t)p.c_elements, s.c, 5, s.kind);
+    p.memory = tm_alloc((p.c_elements + 2 * GUARD) * size_of(s.c));
+    p.g = (tm_gemm){ .m = s.m, .n = s.n, .k = s.k, .a = { p.a, lda, s.ta, s.a }, .b = { p.b, ldb, s.tb, s.b },
+                     .c = (char *)p.memory + GUARD * size_of(s.c), .ldc = ldc, .c_dtype = s.c,
+                     .accumulate = s.accumulate, .threads = 1 };
+    if (s.bias) p.g.bias = p.bias, p.g.bias_dtype = s.extra;
+    if (s.residual) p.g.residual = p.residual, p.g.residual_dtype = s.extra, p.g.ld_residual = ldc;
+    return p;
+}
+static void problem_free(problem *p)
+{
+    free(p->a), free(p->b), free(p->bias), free(p->residual), free(p->before), free(p->memory);
+}
+/* Fills C (old values, or NaN when they must not be read) and its guards. */
+static void problem_reset(const problem *p)
+{
+    memset(p->memory, 0xff, (p->c_elements + 2 * GUARD) * size_of(p->s.c)); /* all ones: NaN in both formats */
+    for (int64_t i = 0; i < p->s.m && p->s.accumulate; i++)
+        memcpy((char *)p->g.c + (size_t)(i * p->g.ldc) * size_of(p->s.c),
+               (char *)p->before + (size_t)(i * p->g.ldc) * size_of(p->s.c), (size_t)p->s.n * size_of(p->s.c));
+}
+static void run_with(const engine *e, tm_gemm g, int threads)
+{
+    g.threads = threads;
+    size_t         bytes = e->workspace(&g);
+    unsigned char *workspace = tm_alloc(bytes + GUARD);
+    memset(workspace, 0xff, bytes + GUARD);
+    g.workspace = workspace;
+    e->run(&g);
+    for (int i = 0; i < GUARD; i++) assert_int_equal(workspace[bytes + (size_t)i], 0xff);
+    free(workspace);
+}
+static void check_guards(const problem *p)
+{
+    size_t               size = size_of(p->s.c), row = (size_t)p->g.ldc * size;
+    const unsigned char *bytes = p->memory;
+    for (size_t i = 0; i < GUARD * size; i++) {
+        assert_int_equal(bytes[i], 0xff);
+        assert_int_equal(bytes[(p->c_elements + GUARD) * size + i], 0xff);
+    }
+    for (int64_t r = 0; r < p->s.m; r++)
+        for (size_t i = (size_t)p->s.n * size; i < row; i++)
+            assert_int_equal(((const unsigned char *)p->g.c)[(size_t)r * row + i], 0xff);
+}
+
+static float a_at(const problem *p, int64_t i, int64_t q)
+{
+    return get(p->a, p->s.a, p->s.ta ? q * p->g.a.ld + i : i * p->g.a.ld + q);
+}
+static float b_at(const problem *p, int64_t q, int64_t j)
+{
+    return get(p->b, p->s.b, p->s.tb ? j * p->g.b.ld + q : q * p->g.b.ld + j);
+}
+
+/* The documented order, one element at a time. */
+static float in_order(const problem *p, int64_t i, int64_t j, bool fused)
+{
+    int64_t at = i * p->g.ldc + j;
+    float   old = get(p->before, p->s.c, at), sum = p->s.accumulate && p->s.c == TM_F32 ? old : 0;
+    for (int64_t from = 0; from < p->s.k; from += TM_GEMM_BLOCK) {
+        float block = 0;
+        for (int64_t q = from; q < p->s.k && q < from + TM_GEMM_BLOCK; q++) {
+            float a = a_at(p, i, q), b = b_at(p, q, j);
+            block = fused ? fmaf(a, b, block) : block + a * b;
+        }
+        sum = sum + block;
+    }
+    if (p->s.accumulate && p->s.c == TM_BF16) sum += old;
+    if (p->s.bias) sum += get(p->bias, p->s.extra, j);
+    if (p->s.residual) sum += get(p->residual, p->s.extra, at);
+    return p->s.c == TM_BF16 ? widen(narrow(sum)) : sum;
+}
+static void check_element(const problem *p, const engine *e, int64_t i, int64_t j)
+{
+    int64_t at = i * p->g.ldc + j;
+    double  ref = 0, size = 0;
+    for (int64_t q = 0; q < p->s.k; q++) {
+        double term = (double)a_at(p, i, q) * (double)b_at(p, q, j);
+        ref += term, size += fabs(term);
+    }
+    double extra[3] = { p->s.accumulate ? (double)get(p->before, p->s.c, at) : 0,
+                        p->s.bias ? (double)get(p->bias, p->s.extra, j) : 0,
+                        p->s.residual ? (double)get(p->residual, p->s.extra, at) : 0 };
+    for (int x = 0; x < 3; x++) ref += extra[x], size += fabs(extra[x]);
+    float  found = get(p->g.c, p->s.c, at), wanted = in_order(p, i, j, e->fused);
+    double tolerance = 6 * sqrt((double)p->s.k + 3) * 0x1p-24 * size + (p->s.c == TM_BF16 ? 0x1p-8 : 0x1p-24) * fabs(ref);
+    if (fabs((double)found - ref) <= tolerance && found == wanted) return;
+    fail_msg("%s %lld x %lld x %lld, layout %d%d, formats %d%d%d, accumulate %d, bias %d, residual %d: "
+             "C(%lld, %lld) = %.9g, in order %.9g, double %.9g",
+             e->isa, (long long)p->s.m, (long long)p->s.n, (long long)p->s.k, p->s.ta, p->s.tb, p->s.a, p->s.b, p->s.c,
+             p->s.accumulate, p->s.bias, p->s.residual, (long long)i, (long long)j, (double)found, (double)wanted, ref);
+}
+/* Every `stride`-th element. */
+static void check_problem(const problem *p, const engine *e, int threads, int64_t stride)
+{
+    problem_reset(p);
+    run_with(e, p->g, threads);
+    check_guards(p);
+    for (int64_t t = 0; t < p->s.m * p->s.n; t += stride) check_element(p, e, t / p->s.n, t % p->s.n);
+}
+
+/* A copy of C after a run. */
+static void *result_of(const problem *p, const engine *e, int threads)
+{
+    size_t bytes = p->c_elements * size_of(p->s.c);
+    void  *copy = tm_alloc(bytes);
+    problem_reset(p);
+    run_with(e, p->g, threads);
+    memcpy(copy, p->g.c, bytes);
+    return copy;
+}
+
+/* ---- tests ---- */
+
+/* All combinations of options go by in turn while the shapes are swept. */
+static setup setup_number(uint64_t number, int64_t m, int64_t n, int64_t k)
+{
+    uint64_t bits = tm_random_u64(11, 0, number);
+    return (setup){ .m = m, .n = n, .k = k, .ta = bits & 1, .tb = bits & 2, .a = bits & 4 ? TM_BF16 : TM_F32,
+                    .b = bits & 8 ? TM_BF16 : TM_F32, .c = bits & 16 ? TM_BF16 : TM_F32, .accumulate = bits & 32,
+                    .bias = bits & 64, .residual = bits & 128, .extra = bits & 256 ? TM_BF16 : TM_F32,
+                    .pad = bits & 512 ? 3 : 0 };
+}
+static void test_ugly_shapes(void **state)
+{
+    static const int64_t extents[] = { 1, 3, 7, 8, 9, 31, 33, 65 }, depths[] = { 1, 7, 33, 511, 512, 513, 1030 };
+    engine               engines[MAX_ENGINES];
+    int                  n_engines = list_engines(engines);
+    uint64_t             number = 0;
+    (void)state;
+    for (size_t i = 0; i < 8; i++)
+        for (size_t j = 0; j < 8; j++)
+            for (size_t q = 0; q < 7; q++) {
+                problem p = problem_make(setup_number(number++, extents[i], extents[j], depths[q]));
+                int64_t stride = 1 + p.s.m * p.s.n * p.s.k / 200000;
+                for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 1 + (int)(number % 3), stride);
+                problem_free(&p);
+            }
+}
+static void test_all_options(void **state)
+{
+    engine engines[MAX_ENGINES];
+    int    n_engines = list_engines(engines);
+    (void)state;
+    for (unsigned bits = 0; bits < 512; bits++) {
+        setup   s = { .m = 29, .n = 35, .k = 530, .ta = bits & 1, .tb = bits & 2, .a = bits & 4 ? TM_BF16 : TM_F32,
+                      .b = bits & 8 ? TM_BF16 : TM_F32, .c = bits & 16 ? TM_BF16 : TM_F32, .accumulate = bits & 32,
+                      .bias = bits & 64, .residual = bits & 128, .extra = bits & 256 ? TM_BF16 : TM_F32, .pad = 5 };
+        problem p = problem_make(s);
+        for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 2, 7);
+        problem_free(&p);
+    }
+}
+/* Products that need several blocks of C and several stages of K, in both loop orders, with and without a strip. */
+static void test_blocked(void **state)
+{
+    static const setup setups[] = {
+        { .m = 12000, .n = 33, .k = 1030, .ta = true },
+        { .m = 33, .n = 12000, .k = 1030, .tb = true, .accumulate = true, .bias = true },
+        { .m = 40, .n = 12000, .k = 1030, .tb = true, .c = TM_BF16, .residual = true, .extra = TM_BF16 },
+        { .m = 6500, .n = 6600, .k = 5, .tb = true },
+        { .m = 2000, .n = 1900, .k = 65, .c = TM_BF16, .a = TM_BF16, .b = TM_BF16, .accumulate = true },
+        { .m = 1700, .n = 1800, .k = 600, .ta = true, .c = TM_BF16, .accumulate = true },
+        { .m = 70, .n = 64, .k = 20000, .ta = true, .accumulate = true },
+        { .m = 70, .n = 64, .k = 20000, .ta = true, .c = TM_BF16, .accumulate = true },
+    };
+    engine engines[MAX_ENGINES];
+    int    n_engines = list_engines(engines);
+    (void)state;
+    for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
+        setup s = setups[i];
+        if (s.a != TM_BF16) s.a = TM_F32;
+        if (s.b != TM_BF16) s.b = TM_F32;
+        if (s.c != TM_BF16) s.c = TM_F32;
+        if (s.extra != TM_BF16) s.extra = TM_F32;
+        problem p = problem_make(s);
+        for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 2, 1 + s.m * s.n / 2003);
+        problem_free(&p);
+    }
+}
+/* Small whole numbers: every order of summation is exact. */
+static void test_exact(void **state)
+{
+    engine engines[MAX_ENGINES];
+    int    n_engines = list_engines(engines);
+    (void)state;
+    for (unsigned bits = 0; bits < 16; bits++) {
+        setup   s = { .m = 45, .n = 67, .k = 1030, .ta = bits & 1, .tb = bits & 2, .a = bits & 4 ? TM_BF16 : TM_F32,
+                      .b = bits & 8 ? TM_BF16 : TM_F32, .c = TM_F32, .accumulate = true, .bias = true,
+                      .residual = true, .extra = TM_F32, .kind = WHOLE };
+        problem p = problem_make(s);
+        for (int e = 0; e < n_engines; e++) {
+            problem_reset(&p);
+            run_with(&engines[e], p.g, 2);
+            for (int64_t i = 0; i < s.m; i++)
+                for (int64_t j = 0; j < s.n; j++) {
+                    long sum = (long)get(p.before, s.c, i * s.n + j) + (long)get(p.bias, s.extra, j) +
+                               (long)get(p.residual, s.extra, i * s.n + j);
+                    for (int64_t q = 0; q < s.k; q++) sum += (long)a_at(&p, i, q) * (long)b_at(&p, q, j);
+                    assert_true(((const float *)p.g.c)[i * s.n + j] == (float)sum);
+                }
+        }
+        problem_free(&p);
+    }
+}
+static void test_threads_same_bits(void **state)
+{
+    static const int64_t shapes[][3] = { { 300, 300, 700 }, { 16, 16, 2048 }, { 64, 256, 2048 }, { 1000, 64, 256 } };
+    engine               engines[MAX_ENGINES];
+    int                  n_engines = list_engines(engines);
+    (void)state;
+    for (uint64_t number = 0; number < 24; number++) {
+        const int64_t *n = shapes[number % 4];
+        problem        p = problem_make(setup_number(100 + number, n[0], n[1], n[2]));
+        void          *previous = NULL;
+        for (int e = 0; e < n_engines; e++) {
+            void *one = result_of(&p, &engines[e], 1);
+            for (int threads = 2; threads <= 4; threads++) {
+                void *more = result_of(&p, &engines[e], threads);
+                assert_memory_equal(one, more, p.c_elements * size_of(p.s.c));
+                free(more);
+            }
+            if (previous && engines[e].fused && engines[e - 1].fused)
+                assert_memory_equal(one, previous, p.c_elements * size_of(p.s.c));
+            free(previous);
+            previous = one;
+        }
+        free(previous);
+        problem_free(&p);
+    }
+}
+/* Parts of M, of N, and of K at multiples of TM_GEMM_BLOCK, one product each. */
+static void test_splits_same_bits(void **state)
+{
+    engine engines[MAX_ENGINES];
+    int    n_engines = list_engines(engines);
+    (void)state;
+    for (unsigned layout = 0; layout < 4; layout++) {
+        setup   s = { .m = 100, .n = 90, .k = 1600, .ta = layout & 1, .tb = layout & 2, .a = TM_F32, .b = TM_F32,
+                      .c = TM_F32, .extra = TM_F32, .pad = 2 };
+        problem p = problem_make(s);
+        for (int e = 0; e < n_engines; e++) {
+            void *whole = result_of(&p, &engines[e], 1);
+            problem_reset(&p);
+            for (int part = 0; part < 8; part++) { /* bits: M at 37, N at 53, K at 1024 */
+                tm_gemm g = p.g;
+                int64_t m = part & 4 ? 37 : 0, n = part & 2 ? 53 : 0, k = part & 1 ? 1024 : 0;
+                g.m = part & 4 ? s.m - 37 : 37;
+                g.n = part & 2 ? s.n - 53 : 53;
+                g.k = part & 1 ? s.k - 1024 : 1024;
+                g.a.data = (const float *)p.a + (s.ta ? k * g.a.ld + m : m * g.a.ld + k);
+                g.b.data = (const float *)p.b + (s.tb ? n * g.b.ld + k : k * g.b.ld + n);
+                g.c = (float *)p.g.c + m * g.ldc + n;
+                g.accumulate = part & 1;
+                run_with(&engines[e], g, 1 + part % 3);
+            }
+            assert_memory_equal(whole, p.g.c, p.c_elements * sizeof(float));
+            free(whole);
+        }
+        problem_free(&p);
+    }
+}
+static void test_empty(void **state)
+{
+    engine engines[MAX_ENGINES];
+    int    n_engines = list_engines(engines);
+    (void)state;
+    for (int e = 0; e < n_engines; e++) {
+        setup   s = { .m = 5, .n = 9, .k = 0, .a = TM_F32, .b = TM_F32, .c = TM_F32, .extra = TM_F32, .bias = true };
+        problem p = problem_make(s);
+        check_problem(&p, &engines[e], 2, 1); /* C = bias */
+        p.g.m = 0;
+        problem_reset(&p);
+        run_with(&engines[e], p.g, 2);
+        check_guards(&p);
+        problem_free(&p);
+    }
+}
+/* Results may be flushed to zero, nothing else. */
+static void test_denormals(void **state)
+{
+    engine engines[MAX_ENGINES];
+    int    n_engines = list_engines(engines);
+    float  a[64], b[64], c;
+    (void)state;
+    for (int i = 0; i < 64; i++) a[i] = 0x1p-140f, b[i] = 1;
+    for (int e = 0; e < n_engines; e++) {
+        run_with(&engines[e],
+                 (tm_gemm){ .m = 1, .n = 1, .k = 64, .a = { a, 64, false, TM_F32 }, .b = { b, 1, false, TM_F32 },
+                            .c = &c, .ldc = 1, .c_dtype = TM_F32 }, 1);
+        assert_true(c == 0 || c == 0x1p-134f);
+    }
+}
+static void test_workspace_bounded(void **state)
+{
+    static const int64_t extents[] = { 1, 64, 768, 4096, 14336, 50304, 128256, 1000000 };
+    engine               engines[MAX_ENGINES];
+    int                  n_engines = list_engines(engines);
+    (void)state;
+    for (int e = 0; e < n_engines; e++)
+        for (int t = 0; t < 8 * 8 * 8 * 2; t++) {
+            tm_gemm g = { .m = extents[t % 8], .n = extents[t / 8 % 8], .k = extents[t / 64 % 8],
+                          .c_dtype = t / 512 ? TM_BF16 : TM_F32, .threads = 64 };
+            size_t  bytes = engines[e].workspace(&g);
+            assert_true(bytes > 0 && bytes <= TM_GEMM_WORKSPACE_MAX);
+        }
+}
+
+/* ---- the kernel rows ---- */
+
+static tm_view view_of(void *data, tm_dtype dtype, int64_t rows, int64_t columns)
+{
+    return (tm_view){ dtype, tm_shape_2(rows, columns), data };
+}
+static void run_kernel(const tm_kernel *kernel, tm_call *call)
+{
+    assert_null(kernel->refuse(call));
+    call->threads = 2;
+    call->workspace_bytes = kernel->workspace(call);
+    call->workspace = tm_alloc(call->workspace_bytes);
+    kernel->run(call);
+    free(call->workspace);
+}
+/* linear, dgrad and wgrad of one layer: rows 37, inputs 50, outputs 70. */
+static void test_linear_rows(void **state)
+{
+    enum { N = 37, K = 50, M = 70 };
+    engine  engines[MAX_ENGINES];
+    int     n_engines = list_engines(engines);
+    setup   setups[3] = { { .m = N, .n = M, .k = K, .tb = true, .bias = true, .residual = true },
+                          { .m = N, .n = K, .k = M },
+                          { .m = M, .n = K, .k = N, .ta = true, .accumulate = true } };
+    tm_op_id ops[3] = { TM_OP_linear, TM_OP_linear_dgrad, TM_OP_linear_wgrad };
+    (void)state;
+    for (int t = 0; t < 3 * 16 * n_engines; t++) {
+        const engine *e = &engines[t / 48];
+        unsigned      bits = (unsigned)(t / 3 % 16);
+        setup         s = setups[t % 3];
+        s.a = bits & 1 ? TM_BF16 : TM_F32, s.b = bits & 2 ? TM_BF16 : TM_F32;
+        s.c = bits & 4 ? TM_BF16 : TM_F32, s.extra = bits & 8 ? TM_BF16 : TM_F32;
+        problem          p = problem_make(s);
+        const tm_kernel *kernel = &e->linear[t % 3];
+        assert_int_equal(kernel->op, ops[t % 3]);
+        assert_non_null(strstr(kernel->name, e->isa));
+        tm_call call = { .accumulate = s.accumulate };
+        call.in[0] = s.ta ? view_of(p.a, s.a, s.k, s.m) : view_of(p.a, s.a, s.m, s.k);
+        call.in[1] = s.tb ? view_of(p.b, s.b, s.n, s.k) : view_of(p.b, s.b, s.k, s.n);
+        call.in[2] = call.in[3] = (tm_view){ .shape.rank = -1 };
+        if (s.bias) call.in[2] = (tm_view){ s.extra, tm_shape_1(s.n), p.bias };
+        if (s.residual) call.in[3] = view_of(p.residual, s.extra, s.m, s.n);
+        call.out[0] = view_of(p.g.c, s.c, s.m, s.n);
+        problem_reset(&p);
+        run_kernel(kernel, &call);
+        check_guards(&p);
+        for (int64_t i = 0; i < s.m * s.n; i++) check_element(&p, e, i / s.n, i % s.n);
+        tm_view *judged[] = { &call.in[0], &call.in[1], &call.out[0], s.bias ? &call.in[2] : &call.in[0] };
+        for (int i = 0; i < 4; i++) {
+            tm_dtype kept = judged[i]->dtype;
+            judged[i]->dtype = TM_F64;
+            assert_non_null(kernel->refuse(&call));
+            judged[i]->dtype = kept;
+        }
+        problem_free(&p);
+    }
+    for (int e = 0; e < n_engines; e++) assert_null(engines[e].linear[3].run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ugly_shapes),       cmocka_unit_test(test_all_options),
+        cmocka_unit_test(test_blocked),           cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_threads_same_bits), cmocka_unit_test(test_splits_same_bits),
+        cmocka_unit_test(test_empty),             cmocka_unit_test(test_denormals),
+        cmocka_unit_test(test_workspace_bounded), cmocka_unit_test(test_linear_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
