@@ -20,14 +20,14 @@
 typedef struct {
     float *keys, *values;   /* (block_rows, row) */
     float *scores;          /* (block_rows, 32) */
-    float *columns;         /* (width, 32): the queries, scaled and transposed */
+    float *rows, *columns;  /* (32, width): queries; (width, 32): the same, scaled and transposed */
     float *out;             /* CHUNK of (32, width) */
     float *largest, *total; /* CHUNK of 32: m and s */
 } forward_scratch;
 
 static size_t forward_floats(const attention_sizes *s)
 {
-    return (size_t)(2 * s->block_rows * s->row + s->block_rows * QUERIES + s->width * QUERIES +
+    return (size_t)(2 * s->block_rows * s->row + s->block_rows * QUERIES + 2 * s->width * QUERIES +
                     CHUNK * QUERIES * (s->width + 2));
 }
 
@@ -37,6 +37,7 @@ static forward_scratch forward_scratch_of(const attention_sizes *s, float *p)
     w.keys = p, p += s->block_rows * s->row;
     w.values = p, p += s->block_rows * s->row;
     w.scores = p, p += s->block_rows * QUERIES;
+    w.rows = p, p += s->width * QUERIES;
     w.columns = p, p += s->width * QUERIES;
     w.out = p, p += CHUNK * QUERIES * s->width;
     w.largest = p, p += CHUNK * QUERIES;
@@ -46,7 +47,7 @@ static forward_scratch forward_scratch_of(const attention_sizes *s, float *p)
 
 /* Scores of one vector of lanes -> weights relative to the new maximum; rows `diagonal` + 1 and later are masked.
  * Updates maximum and sum; returns the factor for what was summed before. */
-TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int vector, const causal_mask *mask, bool first,
+static __attribute__((noinline)) v16 weigh(float *scores, int64_t keys, int64_t diagonal, int vector, const causal_mask *mask, bool first,
                     float *largest, float *total)
 {
     int64_t plain = min_of(keys, diagonal + 1);
@@ -112,14 +113,14 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
     for (int64_t first = 0; first < s->seq; first += s->block) {
         int64_t most = keys_seen(s, &last, first), at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim;
         if (most <= 0) break;
-        copy_rows(s, qkv->data, at, most, w->keys);
-        copy_rows(s, qkv->data, at + s->kv_heads * s->dim, most, w->values);
+        copy_rows(s, qkv->data, at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
+        copy_rows(s, qkv->data, at + s->kv_heads * s->dim, s->qkv_row, most, round_up(most, STEP), w->values, s->row);
         for (int64_t pair = begin; pair < end; pair++) {
             query_block q = query_block_of(s, kv_head, pair);
             int64_t     keys = keys_seen(s, &q, first);
             if (keys <= 0) continue;
-            copy_queries(s, qkv->data, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n, s->scale, NULL,
-                         w->columns);
+            copy_rows(s, qkv->data, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n, QUERIES, w->rows, s->width);
+            transpose_queries(s->width, w->rows, s->scale, w->columns);
             forward_block(s, w, mask, &q, pair - begin, keys, s->causal ? q.q0 - first : keys, first == 0);
         }
     }

@@ -23,6 +23,7 @@ enum {
     QUERIES = 32,   /* a block of queries: two vectors of lanes */
     STEP = 8,       /* rows are padded to this, and the diagonal of a causal mask is cut in such steps */
     CHUNK = 16,     /* (query block, head) pairs that share one copy of keys and values in a task */
+    AHEAD = 16,     /* rows of keys and values are asked for this early */
     MAX_HEAD_DIM = 256
 };
 
@@ -131,7 +132,7 @@ static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64
 
 /* out (n, width) = or += weights^T rows: weights (keys, 32), rows (keys, width). Query i meets keys 0 .. diagonal + i,
  * in steps of STEP (more weights than that are zero); a large diagonal: all. n a multiple of STEP. */
-TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const float *weights,
+static __attribute__((noinline,unused)) void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const float *weights,
                                const float *rows, int64_t row, float *out, bool add)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
@@ -233,51 +234,53 @@ TM_INLINE void transpose16(v16 r[16])
 }
 #endif
 
-TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t n, float *out)
+/* Asks for rows begin .. end - 1 of a head that starts at element `at` of x: rows lie far apart, and the hardware does
+ * not foresee them. */
+TM_INLINE void prefetch_rows(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t begin, int64_t end)
 {
-    int64_t padded = round_up(n, STEP);
-    for (int64_t t = 0; t < n; t++)
-        for (int64_t d = 0; d < s->width; d += TM_LANES)
-            v16_store(out + t * s->row + d, v16_get(x, dtype, at + t * s->qkv_row + d, s->dim - d));
-    memset(out + n * s->row, 0, (size_t)((padded - n) * s->row) * sizeof(float));
-}
-/* n rows of a key or value head that starts at element `at` of qkv -> out (n rounded up to STEP, row), zero-padded */
-TM_INLINE void copy_rows(const attention_sizes *s, const void *x, int64_t at, int64_t n, float *out)
-{
-    if (s->dtype == TM_BF16)
-        copy_rows_as(TM_BF16, s, x, at, n, out);
-    else
-        copy_rows_as(TM_F32, s, x, at, n, out);
+    const int64_t size = s->dtype == TM_BF16 ? 2 : 4, bytes = s->dim * size;
+    for (int64_t t = begin; t < end; t++)
+        for (int64_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch((const char *)x + (at + t * stride) * size + line, 0, 3);
 }
 
-TM_INLINE void copy_queries_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride,
-                               int64_t n, float scale, float *rows, float *columns)
+TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n,
+                            int64_t padded, float *out, int64_t row)
 {
-    v16 factor = v16_set1(scale), r[16];
-    for (int64_t d = 0; d < s->width; d += TM_LANES)
-        for (int64_t j = 0; j < QUERIES; j += 16) {
-            for (int64_t i = 0; i < 16; i++) {
-                r[i] = j + i < n ? v16_get(x, dtype, at + (j + i) * stride + d, s->dim - d) : v16_zero();
-                if (rows) v16_store(rows + (j + i) * s->width + d, r[i]);
-                r[i] = v16_mul(r[i], factor);
-            }
-            transpose16(r);
-            for (int64_t i = 0; i < 16; i++) v16_store(columns + (d + i) * QUERIES + j, r[i]);
-        }
+    for (int64_t t = 0; t < n; t++) {
+        if (t + AHEAD < n) prefetch_rows(s, x, at, stride, t + AHEAD, t + AHEAD + 1);
+        for (int64_t d = 0; d < s->width; d += TM_LANES)
+            v16_store(out + t * row + d, v16_get(x, dtype, at + t * stride + d, s->dim - d));
+    }
+    memset(out + n * row, 0, (size_t)((padded - n) * row) * sizeof(float));
 }
-/* n <= 32 rows of a head that starts at element `at` of x -> columns (width, 32) = scale x^T, and the rows themselves
- * (32, width) unless NULL; zero-padded */
-TM_INLINE void copy_queries(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n, float scale,
-                            float *rows, float *columns)
+/* n rows of a head, the first at element `at` of x -> out (padded, row), the rest zero. A tight loop on purpose: these
+ * reads come from memory, and many must be under way at a time. */
+static __attribute__((noinline,unused)) void copy_rows(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n, int64_t padded,
+                         float *out, int64_t row)
 {
     if (s->dtype == TM_BF16)
-        copy_queries_as(TM_BF16, s, x, at, stride, n, scale, rows, columns);
+        copy_rows_as(TM_BF16, s, x, at, stride, n, padded, out, row);
     else
-        copy_queries_as(TM_F32, s, x, at, stride, n, scale, rows, columns);
+        copy_rows_as(TM_F32, s, x, at, stride, n, padded, out, row);
+}
+
+/* rows (32, width) -> columns (width, 32) = scale rows^T */
+static __attribute__((noinline,unused)) void transpose_queries(int64_t width, const float *rows, float scale, float *columns)
+{
+    v16 factor = v16_set1(scale), r[16];
+    for (int64_t d = 0; d < width; d += TM_LANES)
+        for (int64_t j = 0; j < QUERIES; j += TM_LANES) {
+#pragma GCC unroll 16
+            for (int64_t i = 0; i < 16; i++) r[i] = v16_load(rows + (j + i) * width + d);
+            transpose16(r);
+#pragma GCC unroll 16
+            for (int64_t i = 0; i < 16; i++) v16_store(columns + (d + i) * QUERIES + j, v16_mul(r[i], factor));
+        }
 }
 
 /* Row (width) of float32 -> D elements at element `at` of a tensor of s->dtype. */
-TM_INLINE void put_row(const attention_sizes *s, void *x, int64_t at, const float *row, float factor)
+static __attribute__((noinline,unused)) void put_row(const attention_sizes *s, void *x, int64_t at, const float *row, float factor)
 {
     for (int64_t d = 0; d < s->width; d += TM_LANES) {
         v16 v = v16_mul(v16_load(row + d), v16_set1(factor));

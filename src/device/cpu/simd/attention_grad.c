@@ -83,11 +83,18 @@ static void backward_scratch_fill(backward_scratch *w, const attention_sizes *s,
 TM_INLINE void deltas_as(tm_dtype dtype, const attention_sizes *s, const void *o, int64_t at, int64_t n,
                          const backward_scratch *w)
 {
-    for (int64_t j = 0; j < QUERIES; j++) {
-        v16 sum = v16_zero();
-        for (int64_t d = 0; j < n && d < s->width; d += TM_LANES)
-            sum = v16_fma(v16_load(w->do_rows + j * s->width + d), v16_get(o, dtype, at + j * s->o_row + d, s->dim - d), sum);
-        w->delta[j] = v16_sum(sum) * s->scale;
+    for (int64_t j = 0; j < QUERIES; j += TM_LANES) {
+        v16 r[16];
+        for (int64_t i = 0; i < 16; i++) {
+            const float *g = w->do_rows + (j + i) * s->width;
+            r[i] = v16_zero();
+            for (int64_t d = 0; j + i < n && d < s->width; d += TM_LANES)
+                r[i] = v16_fma(v16_load(g + d), v16_get(o, dtype, at + (j + i) * s->o_row + d, s->dim - d), r[i]);
+        }
+        transpose16(r); /* then the tree of v16_sum, for 16 queries at once */
+        for (int half = 8; half > 0; half /= 2)
+            for (int i = 0; i < half; i++) r[i] = v16_add(r[i], r[i + half]);
+        v16_store(w->delta + j, v16_mul(r[0], v16_set1(s->scale)));
     }
 }
 
@@ -96,9 +103,10 @@ static void load_pair(const tm_call *call, const attention_sizes *s, const backw
                       const query_block *q)
 {
     int64_t row = sequence * s->seq + q->q0, at = row * s->o_row + q->head * s->dim;
-    copy_queries(s, call->in[1].data, row * s->qkv_row + q->head * s->dim, s->qkv_row, q->n, s->scale, w->q_rows,
-                 w->q_columns);
-    copy_queries(s, call->in[0].data, at, s->o_row, q->n, s->scale, w->do_rows, w->do_columns);
+    copy_rows(s, call->in[1].data, row * s->qkv_row + q->head * s->dim, s->qkv_row, q->n, QUERIES, w->q_rows, s->width);
+    copy_rows(s, call->in[0].data, at, s->o_row, q->n, QUERIES, w->do_rows, s->width);
+    transpose_queries(s->width, w->q_rows, s->scale, w->q_columns);
+    transpose_queries(s->width, w->do_rows, s->scale, w->do_columns);
     if (s->dtype == TM_BF16)
         deltas_as(TM_BF16, s, call->in[2].data, at, q->n, w);
     else
@@ -108,7 +116,7 @@ static void load_pair(const tm_call *call, const attention_sizes *s, const backw
 }
 
 /* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal. */
-static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64_t diagonal)
+static __attribute__((noinline)) void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64_t diagonal)
 {
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v;
@@ -168,8 +176,8 @@ static void backward_pairs(const tm_call *call, const backward_plan *p, const ba
     int64_t     at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim, v_at = at + s->kv_heads * s->dim;
     const void *qkv = call->in[1].data;
     void       *out = call->out[0].data;
-    copy_rows(s, qkv, at, most, w->keys);
-    copy_rows(s, qkv, v_at, most, w->values);
+    copy_rows(s, qkv, at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
+    copy_rows(s, qkv, v_at, s->qkv_row, most, round_up(most, STEP), w->values, s->row);
     if (want_kv) {
         memset(w->dkeys, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
         memset(w->dvalues, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
