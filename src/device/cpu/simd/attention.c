@@ -47,7 +47,7 @@ static forward_scratch forward_scratch_of(const attention_sizes *s, float *p)
 
 /* Scores of one vector of lanes -> weights relative to the new maximum; rows `diagonal` + 1 and later are masked.
  * Updates maximum and sum; returns the factor for what was summed before. */
-static __attribute__((noinline)) v16 weigh(float *scores, int64_t keys, int64_t diagonal, int vector, const causal_mask *mask, bool first,
+TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int vector, const causal_mask *mask, bool first,
                     float *largest, float *total)
 {
     int64_t plain = min_of(keys, diagonal + 1);
@@ -82,11 +82,11 @@ static __attribute__((noinline)) v16 weigh(float *scores, int64_t keys, int64_t 
 
 /* One pair against the keys in scratch. */
 static void forward_block(const attention_sizes *s, const forward_scratch *w, const causal_mask *mask, const query_block *q,
-                          int64_t place, int64_t keys, int64_t diagonal, bool first)
+                          int64_t place, int64_t keys, int64_t diagonal, bool first, rows_ahead *ahead)
 {
     int64_t n = round_up(q->n, STEP);
     float  *out = w->out + place * QUERIES * s->width, factor[QUERIES];
-    product_scores(round_up(keys, STEP), s->width, w->keys, s->row, w->columns, w->scores);
+    product_scores(round_up(keys, STEP), s->width, w->keys, s->row, w->columns, w->scores, ahead);
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v, at = place * QUERIES + lane;
         v16_store(factor + lane,
@@ -121,7 +121,9 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
             if (keys <= 0) continue;
             copy_rows(s, qkv->data, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n, QUERIES, w->rows, s->width);
             transpose_queries(s->width, w->rows, s->scale, w->columns);
-            forward_block(s, w, mask, &q, pair - begin, keys, s->causal ? q.q0 - first : keys, first == 0);
+            query_block next = query_block_of(s, kv_head, min_of(pair + 1, end - 1));
+            rows_ahead  ahead = rows_ahead_of(s, qkv->data, (row0 + next.q0) * s->qkv_row + next.head * s->dim, s->qkv_row, next.n);
+            forward_block(s, w, mask, &q, pair - begin, keys, s->causal ? q.q0 - first : keys, first == 0, &ahead);
         }
     }
     for (int64_t pair = begin; pair < end; pair++) {

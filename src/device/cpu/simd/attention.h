@@ -90,6 +90,29 @@ TM_INLINE int64_t keys_seen(const attention_sizes *s, const query_block *q, int6
     return min_of(s->block, (s->causal ? q->q0 + q->n : s->seq) - first);
 }
 
+/* ---- rows asked for ahead of their use ---- */
+
+/* Rows of heads lie far apart, the hardware does not foresee them, and a burst of prefetches is dropped: the rows that
+ * the next pair reads are asked for one by one, between the tiles of this one. */
+typedef struct {
+    const char *at;
+    int64_t     stride, bytes, rows; /* bytes between rows, bytes of a row, rows left */
+} rows_ahead;
+
+/* n rows of a head, the first at element `at` of x */
+TM_INLINE rows_ahead rows_ahead_of(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n)
+{
+    const int64_t size = s->dtype == TM_BF16 ? 2 : 4;
+    return (rows_ahead){ (const char *)x + at * size, stride * size, s->dim * size, n };
+}
+TM_INLINE void ask_for_row(rows_ahead *a)
+{
+    if (a->rows <= 0) return;
+    for (int64_t byte = 0; byte < a->bytes; byte += 64) __builtin_prefetch(a->at + byte, 0, 3);
+    a->at += a->stride;
+    a->rows--;
+}
+
 /* ---- products ---- */
 
 /* c (TILE_ROWS, 16 vectors) = or += sum over k of a[i rs + k cs] b[k ldb + j] */
@@ -123,16 +146,18 @@ TM_INLINE void tile(int vectors, int64_t k, const float *a, int64_t rs, int64_t 
 
 /* scores (keys, 32) = rows (keys, width) columns (width, 32); keys a multiple of STEP */
 static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64_t width, const float *rows, int64_t row,
-                                                             const float *columns, float *scores)
+                                                             const float *columns, float *scores, rows_ahead *ahead)
 {
     for (int64_t j = 0; j < QUERIES; j += TM_LANES * TILE_VECTORS)
-        for (int64_t i = 0; i < keys; i += TILE_ROWS)
+        for (int64_t i = 0; i < keys; i += TILE_ROWS) {
+            ask_for_row(ahead);
             tile(TILE_VECTORS, width, rows + i * row, row, 1, columns + j, QUERIES, scores + i * QUERIES + j, QUERIES, false);
+        }
 }
 
 /* out (n, width) = or += weights^T rows: weights (keys, 32), rows (keys, width). Query i meets keys 0 .. diagonal + i,
  * in steps of STEP (more weights than that are zero); a large diagonal: all. n a multiple of STEP. */
-static __attribute__((noinline,unused)) void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const float *weights,
+TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const float *weights,
                                const float *rows, int64_t row, float *out, bool add)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
@@ -149,10 +174,11 @@ static __attribute__((noinline,unused)) void product_queries(int64_t n, int64_t 
  * in steps of STEP (weights before are zero). keys a multiple of STEP. */
 static __attribute__((noinline, unused)) void product_keys(int64_t keys, int64_t width, int64_t diagonal,
                                                            const float *weights, const float *queries, float *out,
-                                                           int64_t row)
+                                                           int64_t row, rows_ahead *ahead)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < keys; i += TILE_ROWS) {
+            ask_for_row(ahead);
             int64_t from = max_of(0, (i - diagonal) / STEP * STEP), k = QUERIES - from;
             const float *a = weights + i * QUERIES + from, *b = queries + from * width + j;
             if (width - j < TM_LANES * TILE_VECTORS)
@@ -234,21 +260,12 @@ TM_INLINE void transpose16(v16 r[16])
 }
 #endif
 
-/* Asks for rows begin .. end - 1 of a head that starts at element `at` of x: rows lie far apart, and the hardware does
- * not foresee them. */
-TM_INLINE void prefetch_rows(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t begin, int64_t end)
-{
-    const int64_t size = s->dtype == TM_BF16 ? 2 : 4, bytes = s->dim * size;
-    for (int64_t t = begin; t < end; t++)
-        for (int64_t line = 0; line < bytes; line += 64)
-            __builtin_prefetch((const char *)x + (at + t * stride) * size + line, 0, 3);
-}
-
 TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n,
                             int64_t padded, float *out, int64_t row)
 {
+    rows_ahead ahead = rows_ahead_of(s, x, at + AHEAD * stride, stride, n - AHEAD);
     for (int64_t t = 0; t < n; t++) {
-        if (t + AHEAD < n) prefetch_rows(s, x, at, stride, t + AHEAD, t + AHEAD + 1);
+        ask_for_row(&ahead);
         for (int64_t d = 0; d < s->width; d += TM_LANES)
             v16_store(out + t * row + d, v16_get(x, dtype, at + t * stride + d, s->dim - d));
     }
@@ -256,7 +273,7 @@ TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void
 }
 /* n rows of a head, the first at element `at` of x -> out (padded, row), the rest zero. A tight loop on purpose: these
  * reads come from memory, and many must be under way at a time. */
-static __attribute__((noinline,unused)) void copy_rows(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n, int64_t padded,
+TM_INLINE void copy_rows(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n, int64_t padded,
                          float *out, int64_t row)
 {
     if (s->dtype == TM_BF16)
@@ -266,7 +283,7 @@ static __attribute__((noinline,unused)) void copy_rows(const attention_sizes *s,
 }
 
 /* rows (32, width) -> columns (width, 32) = scale rows^T */
-static __attribute__((noinline,unused)) void transpose_queries(int64_t width, const float *rows, float scale, float *columns)
+TM_INLINE void transpose_queries(int64_t width, const float *rows, float scale, float *columns)
 {
     v16 factor = v16_set1(scale), r[16];
     for (int64_t d = 0; d < width; d += TM_LANES)
@@ -280,7 +297,7 @@ static __attribute__((noinline,unused)) void transpose_queries(int64_t width, co
 }
 
 /* Row (width) of float32 -> D elements at element `at` of a tensor of s->dtype. */
-static __attribute__((noinline,unused)) void put_row(const attention_sizes *s, void *x, int64_t at, const float *row, float factor)
+TM_INLINE void put_row(const attention_sizes *s, void *x, int64_t at, const float *row, float factor)
 {
     for (int64_t d = 0; d < s->width; d += TM_LANES) {
         v16 v = v16_mul(v16_load(row + d), v16_set1(factor));
