@@ -24,6 +24,7 @@ enum {
     STEP = 8,       /* rows are padded to this, and the diagonal of a causal mask is cut in such steps */
     CHUNK = 16,     /* (query block, head) pairs that share one copy of keys and values in a task */
     AHEAD = 16,     /* rows of keys and values are asked for this early */
+    AHEAD_LISTS = 6,
     MAX_HEAD_DIM = 256
 };
 
@@ -90,14 +91,25 @@ TM_INLINE int64_t keys_seen(const attention_sizes *s, const query_block *q, int6
     return min_of(s->block, (s->causal ? q->q0 + q->n : s->seq) - first);
 }
 
+/* No later block holds keys that the pair sees. */
+TM_INLINE bool is_last_block(const attention_sizes *s, const query_block *q, int64_t first)
+{
+    return first + s->block >= (s->causal ? q->q0 + q->n : s->seq);
+}
+
 /* ---- rows asked for ahead of their use ---- */
 
-/* Rows of heads lie far apart, the hardware does not foresee them, and a burst of prefetches is dropped: the rows that
- * the next pair reads are asked for one by one, between the tiles of this one. */
+/* Rows of heads lie far apart, the hardware does not foresee them, and a burst of prefetches is dropped: rows that will
+ * be needed are asked for a few at a time, between the tiles of a product. */
 typedef struct {
     const char *at;
     int64_t     stride, bytes, rows; /* bytes between rows, bytes of a row, rows left */
 } rows_ahead;
+
+typedef struct {
+    rows_ahead list[AHEAD_LISTS]; /* emptied in this order */
+    int        first, at_once;    /* rows between two tiles */
+} ahead;
 
 /* n rows of a head, the first at element `at` of x */
 TM_INLINE rows_ahead rows_ahead_of(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n)
@@ -107,10 +119,17 @@ TM_INLINE rows_ahead rows_ahead_of(const attention_sizes *s, const void *x, int6
 }
 TM_INLINE void ask_for_row(rows_ahead *a)
 {
-    if (a->rows <= 0) return;
     for (int64_t byte = 0; byte < a->bytes; byte += 64) __builtin_prefetch(a->at + byte, 0, 3);
     a->at += a->stride;
     a->rows--;
+}
+TM_INLINE void ask_for_rows(ahead *a)
+{
+    for (int i = 0; i < a->at_once; i++) {
+        while (a->first < AHEAD_LISTS && a->list[a->first].rows <= 0) a->first++;
+        if (a->first == AHEAD_LISTS) return;
+        ask_for_row(&a->list[a->first]);
+    }
 }
 
 /* ---- products ---- */
@@ -146,11 +165,11 @@ TM_INLINE void tile(int vectors, int64_t k, const float *a, int64_t rs, int64_t 
 
 /* scores (keys, 32) = rows (keys, width) columns (width, 32); keys a multiple of STEP */
 static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64_t width, const float *rows, int64_t row,
-                                                             const float *columns, float *scores, rows_ahead *ahead)
+                                                             const float *columns, float *scores, ahead *next)
 {
     for (int64_t j = 0; j < QUERIES; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < keys; i += TILE_ROWS) {
-            ask_for_row(ahead);
+            ask_for_rows(next);
             tile(TILE_VECTORS, width, rows + i * row, row, 1, columns + j, QUERIES, scores + i * QUERIES + j, QUERIES, false);
         }
 }
@@ -158,10 +177,11 @@ static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64
 /* out (n, width) = or += weights^T rows: weights (keys, 32), rows (keys, width). Query i meets keys 0 .. diagonal + i,
  * in steps of STEP (more weights than that are zero); a large diagonal: all. n a multiple of STEP. */
 TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const float *weights,
-                               const float *rows, int64_t row, float *out, bool add)
+                               const float *rows, int64_t row, float *out, bool add, ahead *next)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < n; i += TILE_ROWS) {
+            ask_for_rows(next);
             int64_t k = min_of(keys, diagonal + i / STEP * STEP + STEP);
             if (width - j < TM_LANES * TILE_VECTORS)
                 tile(1, k, weights + i, 1, QUERIES, rows + j, row, out + i * width + j, width, add);
@@ -174,11 +194,11 @@ TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t d
  * in steps of STEP (weights before are zero). keys a multiple of STEP. */
 static __attribute__((noinline, unused)) void product_keys(int64_t keys, int64_t width, int64_t diagonal,
                                                            const float *weights, const float *queries, float *out,
-                                                           int64_t row, rows_ahead *ahead)
+                                                           int64_t row, ahead *next)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < keys; i += TILE_ROWS) {
-            ask_for_row(ahead);
+            ask_for_rows(next);
             int64_t from = max_of(0, (i - diagonal) / STEP * STEP), k = QUERIES - from;
             const float *a = weights + i * QUERIES + from, *b = queries + from * width + j;
             if (width - j < TM_LANES * TILE_VECTORS)
@@ -263,9 +283,9 @@ TM_INLINE void transpose16(v16 r[16])
 TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n,
                             int64_t padded, float *out, int64_t row)
 {
-    rows_ahead ahead = rows_ahead_of(s, x, at + AHEAD * stride, stride, n - AHEAD);
+    rows_ahead next = rows_ahead_of(s, x, at + AHEAD * stride, stride, n - AHEAD);
     for (int64_t t = 0; t < n; t++) {
-        ask_for_row(&ahead);
+        if (next.rows > 0) ask_for_row(&next);
         for (int64_t d = 0; d < s->width; d += TM_LANES)
             v16_store(out + t * row + d, v16_get(x, dtype, at + t * stride + d, s->dim - d));
     }

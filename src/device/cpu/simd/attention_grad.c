@@ -18,7 +18,7 @@
 #include <omp.h>
 
 enum {
-    KEYS_AT_ONCE = 64,          /* scores and their gradients made before the products that use them: stays in L1 */
+    KEYS_AT_ONCE = 128,         /* scores and their gradients made before the products that use them: stays in L1 */
     DQ_FLOATS_MAX = 256 * 1024, /* scratch for dQ in one pass */
 };
 
@@ -117,14 +117,14 @@ static void load_pair(const tm_call *call, const attention_sizes *s, const backw
 
 /* What the next pair reads, and where this one writes dQ. */
 static void ask_ahead(const tm_call *call, const attention_sizes *s, int64_t sequence, int64_t kv_head, int64_t pair,
-                      int64_t next, rows_ahead ahead[4])
+                      int64_t after, ahead *next)
 {
-    query_block q = query_block_of(s, kv_head, next), here = query_block_of(s, kv_head, pair);
+    query_block q = query_block_of(s, kv_head, after), here = query_block_of(s, kv_head, pair);
     int64_t     row0 = sequence * s->seq, at = (row0 + q.q0) * s->o_row + q.head * s->dim;
-    ahead[0] = rows_ahead_of(s, call->in[1].data, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n);
-    ahead[1] = rows_ahead_of(s, call->in[0].data, at, s->o_row, q.n);
-    ahead[2] = rows_ahead_of(s, call->in[2].data, at, s->o_row, q.n);
-    ahead[3] = rows_ahead_of(s, call->out[0].data, (row0 + here.q0) * s->qkv_row + here.head * s->dim, s->qkv_row, here.n);
+    next->list[0] = rows_ahead_of(s, call->in[1].data, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n);
+    next->list[1] = rows_ahead_of(s, call->in[0].data, at, s->o_row, q.n);
+    next->list[2] = rows_ahead_of(s, call->in[2].data, at, s->o_row, q.n);
+    next->list[3] = rows_ahead_of(s, call->out[0].data, (row0 + here.q0) * s->qkv_row + here.head * s->dim, s->qkv_row, here.n);
 }
 
 /* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal. */
@@ -145,20 +145,20 @@ static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64
 
 /* The loaded pair against the keys in scratch: adds to dK and dV, leaves this block's part of dQ in dq_part. */
 static void backward_block(const attention_sizes *s, const backward_scratch *w, const query_block *q, int64_t keys,
-                           int64_t diagonal, bool want_kv, bool want_q, rows_ahead ahead[4])
+                           int64_t diagonal, bool want_kv, bool want_q, ahead *next)
 {
     for (int64_t t = 0; t < keys; t += KEYS_AT_ONCE) {
         int64_t n = round_up(min_of(KEYS_AT_ONCE, keys - t), STEP);
         float  *dscores = w->dscores + t * QUERIES;
-        product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights, &ahead[0]);
-        product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores, &ahead[1]);
+        product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights, next);
+        product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores, next);
         weigh(w, dscores, n, diagonal - t);
         if (!want_kv) continue;
-        product_keys(n, s->width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->row, s->row, &ahead[2]);
-        product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row, &ahead[3]);
+        product_keys(n, s->width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->row, s->row, next);
+        product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row, next);
     }
     if (want_q)
-        product_queries(round_up(q->n, STEP), s->width, keys, diagonal, w->dscores, w->keys, s->row, w->dq_part, false);
+        product_queries(round_up(q->n, STEP), s->width, keys, diagonal, w->dscores, w->keys, s->row, w->dq_part, false, next);
 }
 
 /* Adds dq_part to what earlier key blocks gave: kept in `sum` (32, width), or, if that is NULL, in the output itself.
@@ -199,11 +199,11 @@ static void backward_pairs(const tm_call *call, const backward_plan *p, const ba
         int64_t     keys = keys_seen(s, &q, first);
         if (keys <= 0) continue;
         load_pair(call, s, w, sequence, &q);
-        rows_ahead ahead[4];
-        ask_ahead(call, s, sequence, kv_head, pair, min_of(pair + 1, end - 1), ahead);
-        backward_block(s, w, &q, keys, s->causal ? q.q0 - first : keys, want_kv, want_q, ahead);
+        ahead next = { .at_once = 1 };
+        ask_ahead(call, s, sequence, kv_head, pair, min_of(pair + 1, end - 1), &next);
+        backward_block(s, w, &q, keys, s->causal ? q.q0 - first : keys, want_kv, want_q, &next);
         if (!want_q) continue;
-        bool    last = block == s->blocks - 1 || (s->causal && first + s->block >= q.q0 + q.n);
+        bool    last = is_last_block(s, &q, first);
         int64_t place = p->two_passes ? pair - begin : pair;
         add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q,
                p->two_passes || p->dq_scratch ? w->dq + place * QUERIES * s->width : NULL, block == 0, last);
