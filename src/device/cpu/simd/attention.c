@@ -139,9 +139,9 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
     query_block last_pair = query_block_of(s, kv_head, end - 1);
     ahead       next = { .at_once = 4 };
     int64_t     next_at = next_head / s->kv_heads * s->seq * s->qkv_row + (s->heads + next_head % s->kv_heads) * s->dim;
-    next.list[2] = rows_ahead_of(s, qkv, next_at, s->qkv_row, s->block_rows <= s->seq ? s->block_rows : s->seq);
-    next.list[3] = rows_ahead_of(s, qkv, next_at + v_after_k, s->qkv_row, next.list[2].rows);
-    if (next_head < 0) next.list[2].rows = next.list[3].rows = 0;
+    int64_t     next_keys = next_head < 0 ? 0 : min_of(s->block, s->seq);
+    next.list[2] = rows_ahead_of(s, qkv, next_at, s->qkv_row, next_keys);
+    next.list[3] = rows_ahead_of(s, qkv, next_at + v_after_k, s->qkv_row, next_keys);
     for (int64_t first = 0; first < s->seq; first += s->block) {
         int64_t most = keys_seen(s, &last_pair, first), at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim;
         if (most <= 0) break;

@@ -115,6 +115,7 @@ typedef struct {
 TM_INLINE rows_ahead rows_ahead_of(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n)
 {
     const int64_t size = s->dtype == TM_BF16 ? 2 : 4;
+    if (n <= 0) return (rows_ahead){ NULL, 0, 0, 0 };
     return (rows_ahead){ (const char *)x + at * size, stride * size, s->dim * size, n };
 }
 TM_INLINE void ask_for_row(rows_ahead *a)
