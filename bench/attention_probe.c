@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -25,8 +26,10 @@ enum { ROUNDS_MAX = 99 };
 
 static void *filled(int64_t n, tm_dtype dtype, uint64_t stream)
 {
-    char *p = aligned_alloc(4096, ((size_t)n * tm_dtype_bytes(dtype) + 4095) / 4096 * 4096);
+    const size_t huge = 2 << 20, bytes = ((size_t)n * tm_dtype_bytes(dtype) + huge - 1) / huge * huge;
+    char        *p = aligned_alloc(huge, bytes);
     if (!p) exit(1);
+    (void)madvise(p, bytes, MADV_HUGEPAGE); /* as a device's memory; refused: small pages, and slower */
     for (int64_t i = 0; i < n; i++) {
         float f = (float)(2 * tm_random_uniform(1, stream, (uint64_t)i) - 1);
         if (dtype == TM_F32)

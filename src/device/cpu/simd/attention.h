@@ -23,6 +23,8 @@ enum {
     QUERIES = 32,   /* a block of queries: two vectors of lanes */
     STEP = 8,       /* rows are padded to this, and the diagonal of a causal mask is cut in such steps */
     CHUNK = 16,     /* (query block, head) pairs that share one copy of keys and values in a task */
+    AHEAD = 16,     /* rows of keys and values are asked for this early */
+    AHEAD_LISTS = 6,
     MAX_HEAD_DIM = 256
 };
 
@@ -89,6 +91,48 @@ TM_INLINE int64_t keys_seen(const attention_sizes *s, const query_block *q, int6
     return min_of(s->block, (s->causal ? q->q0 + q->n : s->seq) - first);
 }
 
+/* No later block holds keys that the pair sees. */
+TM_INLINE bool is_last_block(const attention_sizes *s, const query_block *q, int64_t first)
+{
+    return first + s->block >= (s->causal ? q->q0 + q->n : s->seq);
+}
+
+/* ---- rows asked for ahead of their use ---- */
+
+/* Rows of heads lie far apart, the hardware does not foresee them, and a burst of prefetches is dropped: rows that will
+ * be needed are asked for a few at a time, between the tiles of a product. */
+typedef struct {
+    const char *at;
+    int64_t     stride, bytes, rows; /* bytes between rows, bytes of a row, rows left */
+} rows_ahead;
+
+typedef struct {
+    rows_ahead list[AHEAD_LISTS]; /* emptied in this order */
+    int        first, at_once;    /* rows between two tiles */
+} ahead;
+
+/* n rows of a head, the first at element `at` of x */
+TM_INLINE rows_ahead rows_ahead_of(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n)
+{
+    const int64_t size = s->dtype == TM_BF16 ? 2 : 4;
+    if (n <= 0) return (rows_ahead){ NULL, 0, 0, 0 };
+    return (rows_ahead){ (const char *)x + at * size, stride * size, s->dim * size, n };
+}
+TM_INLINE void ask_for_row(rows_ahead *a)
+{
+    for (int64_t byte = 0; byte < a->bytes; byte += 64) __builtin_prefetch(a->at + byte, 0, 3);
+    a->at += a->stride;
+    a->rows--;
+}
+TM_INLINE void ask_for_rows(ahead *a)
+{
+    for (int i = 0; i < a->at_once; i++) {
+        while (a->first < AHEAD_LISTS && a->list[a->first].rows <= 0) a->first++;
+        if (a->first == AHEAD_LISTS) return;
+        ask_for_row(&a->list[a->first]);
+    }
+}
+
 /* ---- products ---- */
 
 /* c (TILE_ROWS, 16 vectors) = or += sum over k of a[i rs + k cs] b[k ldb + j] */
@@ -122,20 +166,23 @@ TM_INLINE void tile(int vectors, int64_t k, const float *a, int64_t rs, int64_t 
 
 /* scores (keys, 32) = rows (keys, width) columns (width, 32); keys a multiple of STEP */
 static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64_t width, const float *rows, int64_t row,
-                                                             const float *columns, float *scores)
+                                                             const float *columns, float *scores, ahead *next)
 {
     for (int64_t j = 0; j < QUERIES; j += TM_LANES * TILE_VECTORS)
-        for (int64_t i = 0; i < keys; i += TILE_ROWS)
+        for (int64_t i = 0; i < keys; i += TILE_ROWS) {
+            ask_for_rows(next);
             tile(TILE_VECTORS, width, rows + i * row, row, 1, columns + j, QUERIES, scores + i * QUERIES + j, QUERIES, false);
+        }
 }
 
 /* out (n, width) = or += weights^T rows: weights (keys, 32), rows (keys, width). Query i meets keys 0 .. diagonal + i,
  * in steps of STEP (more weights than that are zero); a large diagonal: all. n a multiple of STEP. */
 TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const float *weights,
-                               const float *rows, int64_t row, float *out, bool add)
+                               const float *rows, int64_t row, float *out, bool add, ahead *next)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < n; i += TILE_ROWS) {
+            ask_for_rows(next);
             int64_t k = min_of(keys, diagonal + i / STEP * STEP + STEP);
             if (width - j < TM_LANES * TILE_VECTORS)
                 tile(1, k, weights + i, 1, QUERIES, rows + j, row, out + i * width + j, width, add);
@@ -148,10 +195,11 @@ TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t d
  * in steps of STEP (weights before are zero). keys a multiple of STEP. */
 static __attribute__((noinline, unused)) void product_keys(int64_t keys, int64_t width, int64_t diagonal,
                                                            const float *weights, const float *queries, float *out,
-                                                           int64_t row)
+                                                           int64_t row, ahead *next)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < keys; i += TILE_ROWS) {
+            ask_for_rows(next);
             int64_t from = max_of(0, (i - diagonal) / STEP * STEP), k = QUERIES - from;
             const float *a = weights + i * QUERIES + from, *b = queries + from * width + j;
             if (width - j < TM_LANES * TILE_VECTORS)
@@ -233,47 +281,40 @@ TM_INLINE void transpose16(v16 r[16])
 }
 #endif
 
-TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t n, float *out)
+TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n,
+                            int64_t padded, float *out, int64_t row)
 {
-    int64_t padded = round_up(n, STEP);
-    for (int64_t t = 0; t < n; t++)
+    rows_ahead next = rows_ahead_of(s, x, at + AHEAD * stride, stride, n - AHEAD);
+    for (int64_t t = 0; t < n; t++) {
+        if (next.rows > 0) ask_for_row(&next);
         for (int64_t d = 0; d < s->width; d += TM_LANES)
-            v16_store(out + t * s->row + d, v16_get(x, dtype, at + t * s->qkv_row + d, s->dim - d));
-    memset(out + n * s->row, 0, (size_t)((padded - n) * s->row) * sizeof(float));
+            v16_store(out + t * row + d, v16_get(x, dtype, at + t * stride + d, s->dim - d));
+    }
+    memset(out + n * row, 0, (size_t)((padded - n) * row) * sizeof(float));
 }
-/* n rows of a key or value head that starts at element `at` of qkv -> out (n rounded up to STEP, row), zero-padded */
-TM_INLINE void copy_rows(const attention_sizes *s, const void *x, int64_t at, int64_t n, float *out)
+/* n rows of a head, the first at element `at` of x -> out (padded, row), the rest zero. A tight loop on purpose: these
+ * reads come from memory, and many must be under way at a time. */
+TM_INLINE void copy_rows(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n, int64_t padded,
+                         float *out, int64_t row)
 {
     if (s->dtype == TM_BF16)
-        copy_rows_as(TM_BF16, s, x, at, n, out);
+        copy_rows_as(TM_BF16, s, x, at, stride, n, padded, out, row);
     else
-        copy_rows_as(TM_F32, s, x, at, n, out);
+        copy_rows_as(TM_F32, s, x, at, stride, n, padded, out, row);
 }
 
-TM_INLINE void copy_queries_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride,
-                               int64_t n, float scale, float *rows, float *columns)
+/* rows (32, width) -> columns (width, 32) = scale rows^T */
+TM_INLINE void transpose_queries(int64_t width, const float *rows, float scale, float *columns)
 {
     v16 factor = v16_set1(scale), r[16];
-    for (int64_t d = 0; d < s->width; d += TM_LANES)
-        for (int64_t j = 0; j < QUERIES; j += 16) {
-            for (int64_t i = 0; i < 16; i++) {
-                r[i] = j + i < n ? v16_get(x, dtype, at + (j + i) * stride + d, s->dim - d) : v16_zero();
-                if (rows) v16_store(rows + (j + i) * s->width + d, r[i]);
-                r[i] = v16_mul(r[i], factor);
-            }
+    for (int64_t d = 0; d < width; d += TM_LANES)
+        for (int64_t j = 0; j < QUERIES; j += TM_LANES) {
+#pragma GCC unroll 16
+            for (int64_t i = 0; i < 16; i++) r[i] = v16_load(rows + (j + i) * width + d);
             transpose16(r);
-            for (int64_t i = 0; i < 16; i++) v16_store(columns + (d + i) * QUERIES + j, r[i]);
+#pragma GCC unroll 16
+            for (int64_t i = 0; i < 16; i++) v16_store(columns + (d + i) * QUERIES + j, v16_mul(r[i], factor));
         }
-}
-/* n <= 32 rows of a head that starts at element `at` of x -> columns (width, 32) = scale x^T, and the rows themselves
- * (32, width) unless NULL; zero-padded */
-TM_INLINE void copy_queries(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n, float scale,
-                            float *rows, float *columns)
-{
-    if (s->dtype == TM_BF16)
-        copy_queries_as(TM_BF16, s, x, at, stride, n, scale, rows, columns);
-    else
-        copy_queries_as(TM_F32, s, x, at, stride, n, scale, rows, columns);
 }
 
 /* Row (width) of float32 -> D elements at element `at` of a tensor of s->dtype. */

@@ -7,10 +7,10 @@
  *   dS = scale P (dP - delta),   dK += dS^T Q,  dQ += dS K
  *
  * One pass: a task is a (sequence, key/value head); its key blocks ascend, and inside each its queries ascend. dK and dV
- * of the block stay in scratch; dQ grows from block to block in its place in the output (float32), or in scratch when
- * that fits (bfloat16: rounded once, in the end).
+ * of the block stay in scratch; dQ grows from block to block in its place in the output. With bfloat16 that place holds
+ * the upper halves of the float32 sums and scratch the lower ones, until the last block's sum is rounded, once.
  * Two passes: dK and dV by tasks of one key block, dQ by tasks of one chunk of queries; seven products instead of five,
- * for when there are fewer heads than threads or dQ does not fit. The sums are the same, term by term: both ways give
+ * for when there are fewer heads than threads or the lower halves do not fit. The sums are the same, term by term: both ways give
  * the same bits.
  */
 #include "device/cpu/simd/attention.h"
@@ -18,15 +18,14 @@
 #include <omp.h>
 
 enum {
-    KEYS_AT_ONCE = 64,          /* scores and their gradients made before the products that use them: stays in L1 */
-    DQ_FLOATS_MAX = 256 * 1024, /* scratch for dQ in one pass */
+    KEYS_AT_ONCE = 128,         /* scores and their gradients made before the products that use them: stays in L1 */
+    LOW_FLOATS_MAX = 256 * 1024, /* scratch for lower halves in one pass */
 };
 
 typedef struct {
     attention_sizes s;
     bool            two_passes;
-    bool            dq_scratch; /* one pass, and dQ grows in scratch */
-    int64_t         dq_floats;
+    int64_t         low_floats; /* scratch for lower halves */
 } backward_plan;
 
 /* Scratch of one thread. */
@@ -38,7 +37,7 @@ typedef struct {
     float *q_columns, *do_columns;           /* (width, 32), times scale */
     float *dq_part;                          /* (32, width): of one key block */
     float *lse, *delta;                      /* 32; delta times scale */
-    float *dq;                               /* one pass: (pairs, 32, width); two passes: CHUNK of (32, width) */
+    uint16_t *dq_low;                        /* bfloat16: (pairs, 32, width); two passes: (CHUNK, 32, width) */
     causal_mask mask;
 } backward_scratch;
 
@@ -46,11 +45,10 @@ static backward_plan plan_of(const tm_call *call)
 {
     backward_plan p = { .s = sizes_of(call->attr, &call->in[0]) };
     int64_t       threads = max_of(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
-    int64_t       turns = (heads + threads - 1) / threads, all_dq = p.s.pairs * QUERIES * p.s.width;
-    bool          grows = p.s.dtype != TM_F32 && p.s.blocks > 1;
-    p.two_passes = 7 * heads < 5 * turns * threads || (grows && all_dq > DQ_FLOATS_MAX);
-    p.dq_scratch = grows && !p.two_passes;
-    p.dq_floats = p.two_passes ? CHUNK * QUERIES * p.s.width : p.dq_scratch ? all_dq : 0;
+    int64_t       turns = (heads + threads - 1) / threads, pair_floats = QUERIES * p.s.width / 2;
+    bool          split = p.s.dtype == TM_BF16 && p.s.blocks > 1;
+    p.two_passes = 7 * heads < 5 * turns * threads || (split && p.s.pairs * pair_floats > LOW_FLOATS_MAX);
+    if (split) p.low_floats = (p.two_passes ? CHUNK : p.s.pairs) * pair_floats;
     return p;
 }
 
@@ -58,7 +56,7 @@ static size_t backward_floats(const backward_plan *p)
 {
     const attention_sizes *s = &p->s;
     return (size_t)(4 * s->block_rows * s->row + (KEYS_AT_ONCE + s->block_rows) * QUERIES + 5 * QUERIES * s->width +
-                    2 * QUERIES + p->dq_floats);
+                    2 * QUERIES + p->low_floats);
 }
 
 static void backward_scratch_fill(backward_scratch *w, const attention_sizes *s, float *p)
@@ -76,18 +74,25 @@ static void backward_scratch_fill(backward_scratch *w, const attention_sizes *s,
     w->dq_part = p, p += QUERIES * s->width;
     w->lse = p, p += QUERIES;
     w->delta = p, p += QUERIES;
-    w->dq = p;
+    w->dq_low = (uint16_t *)p;
     causal_mask_fill(&w->mask);
 }
 
 TM_INLINE void deltas_as(tm_dtype dtype, const attention_sizes *s, const void *o, int64_t at, int64_t n,
                          const backward_scratch *w)
 {
-    for (int64_t j = 0; j < QUERIES; j++) {
-        v16 sum = v16_zero();
-        for (int64_t d = 0; j < n && d < s->width; d += TM_LANES)
-            sum = v16_fma(v16_load(w->do_rows + j * s->width + d), v16_get(o, dtype, at + j * s->o_row + d, s->dim - d), sum);
-        w->delta[j] = v16_sum(sum) * s->scale;
+    for (int64_t j = 0; j < QUERIES; j += TM_LANES) {
+        v16 r[16];
+        for (int64_t i = 0; i < 16; i++) {
+            const float *g = w->do_rows + (j + i) * s->width;
+            r[i] = v16_zero();
+            for (int64_t d = 0; j + i < n && d < s->width; d += TM_LANES)
+                r[i] = v16_fma(v16_load(g + d), v16_get(o, dtype, at + (j + i) * s->o_row + d, s->dim - d), r[i]);
+        }
+        transpose16(r); /* then the tree of v16_sum, for 16 queries at once */
+        for (int half = 8; half > 0; half /= 2)
+            for (int i = 0; i < half; i++) r[i] = v16_add(r[i], r[i + half]);
+        v16_store(w->delta + j, v16_mul(r[0], v16_set1(s->scale)));
     }
 }
 
@@ -96,15 +101,28 @@ static void load_pair(const tm_call *call, const attention_sizes *s, const backw
                       const query_block *q)
 {
     int64_t row = sequence * s->seq + q->q0, at = row * s->o_row + q->head * s->dim;
-    copy_queries(s, call->in[1].data, row * s->qkv_row + q->head * s->dim, s->qkv_row, q->n, s->scale, w->q_rows,
-                 w->q_columns);
-    copy_queries(s, call->in[0].data, at, s->o_row, q->n, s->scale, w->do_rows, w->do_columns);
+    copy_rows(s, call->in[1].data, row * s->qkv_row + q->head * s->dim, s->qkv_row, q->n, QUERIES, w->q_rows, s->width);
+    copy_rows(s, call->in[0].data, at, s->o_row, q->n, QUERIES, w->do_rows, s->width);
+    transpose_queries(s->width, w->q_rows, s->scale, w->q_columns);
+    transpose_queries(s->width, w->do_rows, s->scale, w->do_columns);
     if (s->dtype == TM_BF16)
         deltas_as(TM_BF16, s, call->in[2].data, at, q->n, w);
     else
         deltas_as(TM_F32, s, call->in[2].data, at, q->n, w);
     const float *lse = (const float *)call->in[3].data + (sequence * s->heads + q->head) * s->seq + q->q0;
     for (int64_t j = 0; j < QUERIES; j++) w->lse[j] = j < q->n ? lse[j] : 0.f;
+}
+
+/* What the next pair reads, and where this one writes dQ. */
+static void ask_ahead(const tm_call *call, const attention_sizes *s, int64_t sequence, int64_t kv_head, int64_t pair,
+                      int64_t after, ahead *next)
+{
+    query_block q = query_block_of(s, kv_head, after), here = query_block_of(s, kv_head, pair);
+    int64_t     row0 = sequence * s->seq, at = (row0 + q.q0) * s->o_row + q.head * s->dim;
+    next->list[0] = rows_ahead_of(s, call->in[1].data, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n);
+    next->list[1] = rows_ahead_of(s, call->in[0].data, at, s->o_row, q.n);
+    next->list[2] = rows_ahead_of(s, call->in[2].data, at, s->o_row, q.n);
+    next->list[3] = rows_ahead_of(s, call->out[0].data, (row0 + here.q0) * s->qkv_row + here.head * s->dim, s->qkv_row, here.n);
 }
 
 /* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal. */
@@ -125,38 +143,59 @@ static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64
 
 /* The loaded pair against the keys in scratch: adds to dK and dV, leaves this block's part of dQ in dq_part. */
 static void backward_block(const attention_sizes *s, const backward_scratch *w, const query_block *q, int64_t keys,
-                           int64_t diagonal, bool want_kv, bool want_q)
+                           int64_t diagonal, bool want_kv, bool want_q, ahead *next)
 {
     for (int64_t t = 0; t < keys; t += KEYS_AT_ONCE) {
         int64_t n = round_up(min_of(KEYS_AT_ONCE, keys - t), STEP);
         float  *dscores = w->dscores + t * QUERIES;
-        product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights);
-        product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores);
+        product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights, next);
+        product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores, next);
         weigh(w, dscores, n, diagonal - t);
         if (!want_kv) continue;
-        product_keys(n, s->width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->row, s->row);
-        product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row);
+        product_keys(n, s->width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->row, s->row, next);
+        product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row, next);
     }
     if (want_q)
-        product_queries(round_up(q->n, STEP), s->width, keys, diagonal, w->dscores, w->keys, s->row, w->dq_part, false);
+        product_queries(round_up(q->n, STEP), s->width, keys, diagonal, w->dscores, w->keys, s->row, w->dq_part, false, next);
 }
 
-/* Adds dq_part to what earlier key blocks gave: kept in `sum` (32, width), or, if that is NULL, in the output itself.
- * The last block's sum goes to the output. */
-static void add_dq(const attention_sizes *s, const backward_scratch *w, void *out, int64_t at, const query_block *q,
-                   float *sum, bool first, bool last)
+/* n lanes of float32 as their upper and lower halves */
+TM_INLINE v16 join_halves(const uint16_t *high, const uint16_t *low, int64_t n)
 {
-    for (int64_t j = 0; j < q->n; j++) {
-        float *part = w->dq_part + j * s->width, *kept = sum ? sum + j * s->width : NULL;
-        for (int64_t d = 0; !first && d < s->width; d += TM_LANES) {
-            v16 old = kept ? v16_load(kept + d) : v16_get(out, TM_F32, at + j * s->qkv_row + d, s->dim - d);
-            v16_store(part + d, v16_add(old, v16_load(part + d)));
+    uint32_t u[16] = { 0 };
+    v16      x;
+    for (int64_t i = 0; i < n; i++) u[i] = (uint32_t)high[i] << 16 | low[i];
+    memcpy(&x, u, sizeof x);
+    return x;
+}
+TM_INLINE void split_halves(uint16_t *high, uint16_t *low, v16 x, int64_t n)
+{
+    uint32_t u[16];
+    memcpy(u, &x, sizeof u);
+    for (int64_t i = 0; i < n; i++) high[i] = (uint16_t)(u[i] >> 16), low[i] = (uint16_t)u[i];
+}
+
+/* Adds dq_part to what earlier key blocks left in the output; see the head of this file. low (32, width). */
+static void add_dq(const attention_sizes *s, const backward_scratch *w, void *out, int64_t at, const query_block *q,
+                   uint16_t *low, bool first, bool last)
+{
+    for (int64_t j = 0; j < q->n; j++)
+        for (int64_t d = 0; d < s->width; d += TM_LANES) {
+            int64_t place = at + j * s->qkv_row + d, n = min_of(s->dim - d, TM_LANES);
+            v16     x = v16_load(w->dq_part + j * s->width + d);
+            if (s->dtype == TM_F32) {
+                v16_put(out, TM_F32, place, first ? x : v16_add(v16_get(out, TM_F32, place, n), x), n);
+                continue;
+            }
+            uint16_t *high = (uint16_t *)out + place, *rest = low + j * s->width + d;
+            if (!first) x = v16_add(n == TM_LANES ? join_halves(high, rest, TM_LANES) : join_halves(high, rest, n), x);
+            if (last)
+                v16_put(out, TM_BF16, place, x, n);
+            else if (n == TM_LANES)
+                split_halves(high, rest, x, TM_LANES);
+            else
+                split_halves(high, rest, x, n);
         }
-        if (last || !kept)
-            put_row(s, out, at + j * s->qkv_row, part, 1.f);
-        else
-            memcpy(kept, part, (size_t)s->width * sizeof(float));
-    }
 }
 
 /* Pairs begin .. end - 1 of a key/value head against key block `block`. */
@@ -168,8 +207,8 @@ static void backward_pairs(const tm_call *call, const backward_plan *p, const ba
     int64_t     at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim, v_at = at + s->kv_heads * s->dim;
     const void *qkv = call->in[1].data;
     void       *out = call->out[0].data;
-    copy_rows(s, qkv, at, most, w->keys);
-    copy_rows(s, qkv, v_at, most, w->values);
+    copy_rows(s, qkv, at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
+    copy_rows(s, qkv, v_at, s->qkv_row, most, round_up(most, STEP), w->values, s->row);
     if (want_kv) {
         memset(w->dkeys, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
         memset(w->dvalues, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
@@ -179,12 +218,12 @@ static void backward_pairs(const tm_call *call, const backward_plan *p, const ba
         int64_t     keys = keys_seen(s, &q, first);
         if (keys <= 0) continue;
         load_pair(call, s, w, sequence, &q);
-        backward_block(s, w, &q, keys, s->causal ? q.q0 - first : keys, want_kv, want_q);
+        ahead next = { .at_once = 1 };
+        ask_ahead(call, s, sequence, kv_head, pair, min_of(pair + 1, end - 1), &next);
+        backward_block(s, w, &q, keys, s->causal ? q.q0 - first : keys, want_kv, want_q, &next);
         if (!want_q) continue;
-        bool    last = block == s->blocks - 1 || (s->causal && first + s->block >= q.q0 + q.n);
-        int64_t place = p->two_passes ? pair - begin : pair;
-        add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q,
-               p->two_passes || p->dq_scratch ? w->dq + place * QUERIES * s->width : NULL, block == 0, last);
+        uint16_t *low = p->low_floats ? w->dq_low + (p->two_passes ? pair - begin : pair) * QUERIES * s->width : NULL;
+        add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q, low, block == 0, is_last_block(s, &q, first));
     }
     for (int64_t t = 0; want_kv && t < most; t++) {
         put_row(s, out, at + t * s->qkv_row, w->dkeys + t * s->row, 1.f);
