@@ -41,17 +41,16 @@ static void linear_gradient(tm_gradient *gradient, const tm_node *node)
 {
     tm_tensor_id x = node->in[0], w = node->in[1], bias = node->in[2], residual = node->in[3];
     tm_tensor_id dy = tm_gradient_of(gradient, node->out[0]);
-    unsigned     accumulate = 0;
+    unsigned     add_dbias = 0, add_dw = 0;
     if (dy == TM_NONE) return;
-    tm_tensor_id dbias = tm_gradient_parameter(gradient, bias, 0, &accumulate);
+    tm_tensor_id dbias = tm_gradient_parameter(gradient, bias, 0, &add_dbias);
     if (dbias != TM_NONE)
         tm_gradient_emit(gradient, TM_OP_bias_grad, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ dy },
-                         (tm_tensor_id[TM_MAX_OUT]){ dbias }, accumulate);
-    accumulate = 0;
-    tm_tensor_id dw = tm_gradient_parameter(gradient, w, 0, &accumulate);
+                         (tm_tensor_id[TM_MAX_OUT]){ dbias }, add_dbias);
+    tm_tensor_id dw = tm_gradient_parameter(gradient, w, 0, &add_dw);
     if (dw != TM_NONE)
         tm_gradient_emit(gradient, TM_OP_linear_wgrad, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ dy, x },
-                         (tm_tensor_id[TM_MAX_OUT]){ dw }, accumulate);
+                         (tm_tensor_id[TM_MAX_OUT]){ dw }, add_dw);
     if (tm_gradient_wanted(gradient, x)) {
         tm_tensor_id dx[TM_MAX_OUT] = { TM_NONE };
         tm_gradient_emit(gradient, TM_OP_linear_dgrad, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ dy, w }, dx, 0);

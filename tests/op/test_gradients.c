@@ -40,6 +40,12 @@ static bool is_differentiated(const tm_example *example, int k)
            (example->role[k] == TM_ROLE_PARAMETER || example->role[k] == TM_ROLE_ACTIVATION);
 }
 
+/* Its result is added to over the micro-batches, as the gradients of parameters are. */
+static bool is_loss(const tm_op *op)
+{
+    return op->out_role[0] == TM_ROLE_SCALAR;
+}
+
 static tm_tensor_id make_input(tm_graph *graph, const tm_example *example, int k)
 {
     if (example->in[k].rank < 0) return TM_NONE;
@@ -104,7 +110,8 @@ static void check_make(check *c, const tm_op *op, const tm_example *example, int
     }
     tm_graph_segment(c->graph, "training");
     for (int use = 0; use < uses; use++)
-        tm_graph_add(c->graph, tm_op_id_of(op), attr, example->attr_bytes, c->in, c->out[use], 0);
+        tm_graph_add(c->graph, tm_op_id_of(op), attr, example->attr_bytes, c->in, c->out[use],
+                     accumulate && is_loss(op) ? 1 : 0);
     tm_gradient_pass(c->graph, accumulate, seeds, n_seeds, inputs, gradients, n_inputs);
     c->forward = c->graph->segments[0];
     c->training = c->graph->segments[1];
@@ -300,6 +307,7 @@ static void check_accumulate(const tm_op *op, const tm_example *example, int num
     for (int k = 0; k < op->n_in; k++)
         if (is_differentiated(example, k) && example->role[k] == TM_ROLE_PARAMETER)
             tm_memory_random(&adding.memory, adding.gradient[k], SEED + 2, 0, 1);
+    if (is_loss(op)) *tm_memory_f64(&adding.memory, adding.out[0][0]) = 100;
     tm_segment_execute(&fresh.memory, &fresh.training);
     tm_segment_execute(&adding.memory, &adding.training);
     for (int k = 0; k < op->n_in; k++) {
@@ -310,6 +318,10 @@ static void check_accumulate(const tm_op *op, const tm_example *example, int num
             for (int64_t i = 0; i < tm_memory_count(&fresh.memory, fresh.gradient[k]); i++)
                 want[i] += tm_random_normal(SEED + 2, (uint64_t)adding.gradient[k], (uint64_t)i);
         expect_close(&adding, k, want, scale, number, worst);
+    }
+    if (is_loss(op)) {
+        double loss = *tm_memory_f64(&adding.memory, adding.out[0][0]);
+        assert_true(fabs(loss - 100 - *tm_memory_f64(&fresh.memory, fresh.out[0][0])) <= 1e-12 * loss);
     }
     check_free(&fresh);
     check_free(&adding);
