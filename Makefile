@@ -102,8 +102,11 @@ fuzz:
 	@for t in $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%); do echo "fuzz $$t"; \
 	    build/asan/fuzz/fuzz_$$t -t $(FUZZ_SECONDS) tests/fuzz/corpus/$$t || exit 1; done
 
-mutants:
-	tools/mutants.sh
+# Breaks the code on purpose, one line at a time: tests that stay green are too weak.
+MUTANT_TESTS := $(filter $(BUILD)/tests/op/%,$(TESTS))
+mutants: $(BUILD)/libtrainmark.a $(MUTANT_TESTS)
+	@CC='$(CC)' CFLAGS='$(filter-out -M%,$(CFLAGS))' LDFLAGS='$(LDFLAGS)' LDLIBS='$(LDLIBS)' \
+	    tools/mutants.sh $(BUILD) tests/op/mutants.txt
 
 check-layers:
 	@tools/check_layers.sh
@@ -125,10 +128,3 @@ clean:
 .PHONY: all setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d)
-
-# Breaks the code on purpose, one line at a time: tests that stay green are too weak.
-MUTANT_TESTS := $(filter $(BUILD)/tests/op/%,$(TESTS))
-mutants: $(BUILD)/libtrainmark.a $(MUTANT_TESTS)
-	@CC='$(CC)' CFLAGS='$(filter-out -M%,$(CFLAGS))' LDFLAGS='$(LDFLAGS)' LDLIBS='$(LDLIBS)' \
-	    tools/mutants.sh $(BUILD) tests/op/mutants.txt
-.PHONY: mutants

@@ -145,15 +145,10 @@ static const tm_key keys[] = {
     { .name = "finetune", .kind = TM_KEY_BOOL, .fallback = "false", UNBUILT("fine-tuning"),
       .help = "train on from weights" },
     /* recompute */
-<<<<<<< HEAD
-    { .name = "activation_checkpoint.mode", .kind = TM_KEY_CHOICE, .fallback = "none", .choices = "none|full|selective",
-      .help = "blocks whose activations are computed again in the backward pass" },
-    { .name = "activation_checkpoint.cheap", .kind = TM_KEY_BOOL, .fallback = "true",
-      .help = "outputs of norms and activation functions are computed again instead of kept, in every mode" },
-=======
     { .name = "activation_checkpoint.mode", .kind = TM_KEY_CHOICE, .fallback = "none",
       .choices = "none|full|selective", .help = "blocks whose activations are computed again in the backward pass" },
->>>>>>> h-config
+    { .name = "activation_checkpoint.cheap", .kind = TM_KEY_BOOL, .fallback = "true",
+      .help = "outputs of norms and activation functions are computed again instead of kept, in every mode" },
     { .name = "activation_checkpoint.selective_ac_option", .kind = TM_KEY_TEXT, .fallback = "2",
       .help = "mode selective: every n-th block" },
     { .name = "recompute_granularity", .kind = TM_KEY_CHOICE, .choices = "full|selective",
