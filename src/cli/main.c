@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
+#include "base/secret.h"
 #include "cli/cli.h"
 
 #include <signal.h>
@@ -52,6 +53,16 @@ static tm_status unknown(const char *name, tm_error *err)
     return tm_fail(err, TM_USAGE, "unknown command '%s'; did you mean '%s'? `trainmark help` lists all", name, nearest);
 }
 
+/* What came from a secret variable through ${VAR} does not show up in a message either. */
+static void complain(tm_status st, const tm_error *err)
+{
+    tm_text text = { 0 };
+    tm_text_add(&text, err->text);
+    tm_secret_mask(&text);
+    fprintf(stderr, "trainmark: %s: %s\n", tm_status_text(st), text.data);
+    tm_text_fini(&text);
+}
+
 int main(int argc, char **argv)
 {
     tm_cpu_flush_denormals(); /* first: threads made later inherit it */
@@ -70,7 +81,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0) found = i;
     st = found < 0 ? unknown(argv[1], &err) : commands[found].run(argc - 1, argv + 1, &err);
-    if (st != TM_OK) fprintf(stderr, "trainmark: %s: %s\n", tm_status_text(st), err.text);
+    if (st != TM_OK) complain(st, &err);
     if (fflush(stdout) != 0 && st == TM_OK) {
         fprintf(stderr, "trainmark: cannot write to standard output\n");
         st = TM_IO;

@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "record/record.h"
 #include "system/environment.h"
-#include "system/secret.h"
+#include "base/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>

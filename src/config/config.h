@@ -105,8 +105,6 @@ const char *tm_config_notes(const tm_config *config);
 /* Appends `text` with every value that came from a secret variable (4 characters or more) replaced by "***"; for
  * messages that are made outside of this room. */
 void tm_config_mask(const tm_config *config, const char *text, tm_text *out);
-/* Does the name of an environment variable promise a secret (TOKEN, SECRET, KEY, PASS)? */
-bool tm_config_name_is_secret(const char *variable);
 
 /* The resolved configuration as YAML that loads again; secrets masked; origins as comments. */
 void tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origins);

@@ -2,24 +2,12 @@
 /* config/substitute.c - ${VAR} and ${VAR:default}. What a variable holds is taken as it is, never substituted again. */
 #include "config/internal.h"
 
+#include "base/secret.h"
+
 #include <ctype.h>
 #include <string.h>
 
 enum { MAX_NESTING = 8, MAX_RESULT_BYTES = 1 << 16 };
-
-bool tm_config_name_is_secret(const char *variable)
-{
-    static const char *const words[] = { "TOKEN", "SECRET", "KEY", "PASS" };
-    for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) {
-        size_t n = strlen(words[w]);
-        for (const char *p = variable; *p; p++) {
-            size_t i = 0;
-            while (i < n && toupper((unsigned char)p[i]) == words[w][i]) i++;
-            if (i == n) return true;
-        }
-    }
-    return false;
-}
 
 const char *tm_environment_find(char *const *environment, const char *name)
 {
@@ -65,7 +53,7 @@ static tm_status expand_variable(const job *j, const char *p, const char *close,
     name[n] = '\0';
     const char *value = tm_environment_find(j->config->environment, name);
     if (value) {
-        if (tm_config_name_is_secret(name)) *j->secret = true;
+        if (tm_secret_name(name)) *j->secret = true;
         tm_text_add(j->out, value);
         return TM_OK;
     }

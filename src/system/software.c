@@ -3,7 +3,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "system/facts.h"
-#include "system/secret.h"
+#include "base/secret.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

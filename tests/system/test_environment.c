@@ -11,7 +11,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "system/environment.h"
-#include "system/secret.h"
+#include "base/secret.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "system/secret.h"
+#include "base/secret.h"
 
 #include <ctype.h>
 #include <string.h>

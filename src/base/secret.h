@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* system/secret.h - keeps passwords and keys out of everything that is recorded. */
-#ifndef TM_SYSTEM_SECRET_H
-#define TM_SYSTEM_SECRET_H
+/* base/secret.h - keeps passwords and keys out of everything that is recorded. */
+#ifndef TM_BASE_SECRET_H
+#define TM_BASE_SECRET_H
 
 #include "base/text.h"
 
