@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "base/secret.h"
 #include "../support/full_config.h"
 
 #include <math.h>
