@@ -69,10 +69,3 @@ setup:
 .PHONY: all setup
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d)
-
-# Breaks the code on purpose, one line at a time: tests that stay green are too weak.
-MUTANT_TESTS := $(filter $(BUILD)/tests/op/%,$(TESTS))
-mutants: $(BUILD)/libtrainmark.a $(MUTANT_TESTS)
-	@CC='$(CC)' CFLAGS='$(filter-out -M%,$(CFLAGS))' LDFLAGS='$(LDFLAGS)' LDLIBS='$(LDLIBS)' \
-	    tools/mutants.sh $(BUILD) tests/op/mutants.txt
-.PHONY: mutants
