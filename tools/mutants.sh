@@ -4,7 +4,8 @@
 #
 # LIST (default: every tests/*/mutants.txt) lies beside the tests that must notice: tests/op/test_*.c for
 # tests/op/mutants.txt. Its lines:
-#   [src/op/add.c]                                the file that the following lines are about
+#   [src/op/add.c]                                the file that the following lines are about, and, where running all
+#   [src/x.c test_x.c]                            tests of the folder takes too long, the ones that must notice
 #   name ~ where ~ old => new ~ what it breaks [~ equivalent: why no test can notice]
 # `old` must occur exactly once between the first line that contains `where` and the next line that starts with "}".
 # Each mutant is compiled alone, with the commands that make would use, and linked before the library; nothing in src/ is
@@ -51,11 +52,11 @@ mutate()
         END { exit found == 1 ? 0 : 3 }' "$1"
 }
 
-# Links the tests in folder $1 with the objects $2 (may be empty) into folder $3 and runs them; prints the red ones.
+# Links the tests "$only" (default: all) in folder $1 with the objects $2 (may be empty) into folder $3 and runs them; prints the red ones.
 red_tests()
 {
-    for source in "$1"/test_*.c; do
-        name=$(basename "$source" .c)
+    for source in ${only:-$(cd "$1" && echo test_*.c)}; do
+        name=${source%.c}
         link=$(cat "$build/mutants/$1/$name.link")
         rest=${link#* -o "$build/$1/$name"}
         # shellcheck disable=SC2086
@@ -115,22 +116,27 @@ for list in "$@"; do
     ${MAKE:-make} --no-print-directory -j"$(nproc)" $tests >"$build/mutants/build.log" 2>&1 ||
         die "the tests do not build, see $build/mutants/build.log"
     for test in $tests; do command_for "$test" >"$build/mutants/$folder/$(basename "$test").link"; done
+    only=''
     red=$(red_tests "$folder" "" "$build/mutants/$folder") || exit 2
     [ -z "$red" ] || die "the tests are red without any mutant:$red"
-    file=
+    file='' only=''
     while IFS= read -r line; do
         case $line in
         '' | '#'*) continue ;;
-        '['*']') file=${line#?} file=${file%?} && continue ;;
+        '['*']')
+            file=${line#?} file=${file%?} only=${file#"${file%% *}"} file=${file%% *}
+            continue
+            ;;
         esac
         name=${line%% ~ *} rest=${line#* ~ }
+        # shellcheck disable=SC2254
         case $name in ${ONLY:-*}) ;; *) continue ;; esac
         where=${rest%% ~ *} rest=${rest#* ~ }
         change=${rest%% ~ *} rest=${rest#* ~ }
         what=${rest%% ~ *} note=${rest#"$what"}
         old=${change%% =>*} new=${change#*=>}
         new=${new# } note=${note#" ~ equivalent: "}
-        [ -f "$file" ] && [ -n "$old" ] && [ "$old" != "$change" ] || die "cannot read: $line"
+        if [ ! -f "$file" ] || [ -z "$old" ] || [ "$old" = "$change" ]; then die "cannot read: $line"; fi
         run_mutant "$folder" "$file" "$name" "$where" "$old" "$new" "$what" "$note" || exit 2
     done <"$list"
 done
