@@ -194,7 +194,7 @@ static double rounding_of_dw(const setup *s)
 static void judge_row(judge *j, const problem *p, int64_t r, double *z)
 {
     const setup *s = &p->s;
-    double       most = -INFINITY, sum = 0, shift = 0;
+    double       most = -HUGE_VAL, sum = 0, shift = 0;
     if (p->targets[r] == TM_IGNORED_TARGET) return;
     for (int64_t v = 0; v < s->classes; v++) {
         double size = 0;
