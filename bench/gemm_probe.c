@@ -2,8 +2,9 @@
 /* bench/gemm_probe.c - the rate of the own matrix product beside oneDNN's, call by call in turn, and beside a loop of
  * multiply-adds that touches no memory (the probe: what the cores give at this moment).
  *
- *   gemm_probe [--isa base|avx2|avx512] [--threads n] [--seconds s] [MxNxK[:nt|nn|tn] ...]
+ *   gemm_probe [--isa base|avx2|avx512] [--threads n] [--seconds s] [--cpu-time] [MxNxK[:nt|nn|tn] ...]
  *
+ * --cpu-time: one thread, timed by the processor time it got; for machines shared with others.
  * Layouts: nt (forward), nn (gradient of the input), tn (gradient of the weight, accumulating). Medians in GFLOP/s.
  */
 #include "base/arena.h"
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -61,6 +63,15 @@ static double median(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+static bool cpu_time;
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    if (!cpu_time) return tm_now_ns();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
 #else
@@ -92,7 +103,7 @@ static double probe(int threads)
     bool    wide = __builtin_cpu_supports("avx512f");
     float   sink = 0;
     if (!wide && !__builtin_cpu_supports("fma")) return 0;
-    int64_t start = tm_now_ns();
+    int64_t start = now_ns();
 #pragma omp parallel num_threads(threads)
     {
         float one = wide ? fma_512(ROUNDS) : fma_256(ROUNDS);
@@ -100,7 +111,7 @@ static double probe(int threads)
         sink += one;
     }
     double flops = 2. * ROUNDS * (wide ? 24 * 16 : 12 * 8) * threads;
-    return sink != 0 ? flops / (double)(tm_now_ns() - start) : 0;
+    return sink != 0 ? flops / (double)(now_ns() - start) : 0;
 }
 #else
 static double probe(int threads)
@@ -134,14 +145,14 @@ static void measure(const engine *own, dnnl_sgemm_fn *dnnl, shape s, int threads
     double rates[3][MAX_SAMPLES], flops = 2. * (double)s.m * (double)s.n * (double)s.k;
     int    n = -1; /* the first round warms up */
     for (int64_t end = tm_now_ns() + (int64_t)(seconds * 1e9); n < 3 || (tm_now_ns() < end && n < MAX_SAMPLES); n++) {
-        int64_t start = tm_now_ns();
+        int64_t start = now_ns();
         own->run(&g);
-        double took = (double)(tm_now_ns() - start);
+        double took = (double)(now_ns() - start);
         if (n >= 0) rates[0][n] = flops / took;
-        start = tm_now_ns();
+        start = now_ns();
         if (dnnl)
             dnnl(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1, a, g.a.ld, b, g.b.ld, ta ? 1 : 0, c, s.n);
-        took = (double)(tm_now_ns() - start);
+        took = (double)(now_ns() - start);
         if (n >= 0) rates[1][n] = dnnl ? flops / took : 0, rates[2][n] = n < 20 ? probe(threads) : rates[2][n % 20];
     }
     double mine = median(rates[0], n), theirs = median(rates[1], n), peak = median(rates[2], n);
@@ -182,6 +193,8 @@ int main(int argc, char **argv)
             threads = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
             seconds = atof(argv[++i]);
+        else if (!strcmp(argv[i], "--cpu-time"))
+            cpu_time = true;
         else if (shapes >= 64 || !parse_shape(argv[i], &list[shapes++])) {
             fprintf(stderr, "gemm_probe: '%s' is not a shape like 2048x768x256:nt or a known option\n", argv[i]);
             return 2;
@@ -189,7 +202,7 @@ int main(int argc, char **argv)
     }
     if (shapes == 0)
         for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) shapes += parse_shape(defaults[i], &list[shapes]);
-    if (threads < 1) threads = 1;
+    if (threads < 1 || cpu_time) threads = 1;
     omp_set_num_threads(threads);
     const engine *own = engine_named(isa);
     void         *library = dlopen("libdnnl.so.3", RTLD_NOW | RTLD_LOCAL);

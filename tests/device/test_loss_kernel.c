@@ -194,7 +194,7 @@ static double rounding_of_dw(const setup *s)
 static void judge_row(judge *j, const problem *p, int64_t r, double *z)
 {
     const setup *s = &p->s;
-    double       most = -INFINITY, sum = 0, shift = 0;
+    double       most = -HUGE_VAL, sum = 0, shift = 0;
     if (p->targets[r] == TM_IGNORED_TARGET) return;
     for (int64_t v = 0; v < s->classes; v++) {
         double size = 0;
@@ -374,12 +374,13 @@ static void test_extremes(void **state)
     (void)state;
     problem p = problem_make(s);
     float  *x = p.x, *w = p.w;
-    for (int v = 0; v < 20; v++) w[v] = v == 5 ? 1 : 0;
     x[0] = 1000, x[1] = -1000, x[2] = 1000;
-    p.targets[0] = 5, p.targets[1] = 5, p.targets[2] = TM_IGNORED_TARGET;
-    for (int e = 0; e < n_engines; e++) {
+    for (int t = 0; t < 3 * n_engines; t++) { /* the outlier first, in the middle, and beyond the last full sixteen */
+        int          peak = (int[]){ 0, 5, 19 }[t % 3];
         const float *dx = p.dx;
-        run_whole(&engines[e], &p, 1);
+        for (int v = 0; v < 20; v++) w[v] = v == peak ? 1 : 0;
+        p.targets[0] = peak, p.targets[1] = peak, p.targets[2] = TM_IGNORED_TARGET;
+        run_whole(&engines[t / 3], &p, 1);
         assert_true(fabs(p.loss - (1000 + log(19))) <= 1e-6); /* row 1: 19 logits of 0 beside -1000 */
         assert_true(fabsf(dx[0]) <= 1e-30f && fabsf(dx[1] + 1) <= 1e-6f && dx[2] == 0);
     }

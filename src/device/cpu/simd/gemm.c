@@ -238,11 +238,11 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
     }
 }
 
-/* Neighbouring tasks share columns: their part of B stays in the cache. */
+/* Neighbouring tasks share columns: their part of B stays in the cache. No barrier at the end. */
 static void compute(const step *s)
 {
     int64_t tiles_m = ceil_div(s->panels_m, s->tile_m), tiles_n = ceil_div(s->panels_n, s->tile_n);
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
     for (int64_t t = 0; t < tiles_m * tiles_n; t++) {
         int64_t i = t % tiles_m * s->tile_m, j = t / tiles_m * s->tile_n;
         compute_tile(s, i, least(s->panels_m, i + s->tile_m), j, least(s->panels_n, j + s->tile_n));
@@ -278,6 +278,8 @@ void TM_K(tm_gemm_run)(const tm_gemm *gemm)
             if (pack_a || pack_b) pack(&s, pack_a, pack_b, threads);
             compute(&s);
             before = s;
+            if (t + 1 == steps) break; /* the end of the region is the last barrier */
+#pragma omp barrier
         }
     }
 }
