@@ -101,7 +101,8 @@ static void measure(const tm_kernel *table, const sizes *s, tm_dtype dtype, int 
 {
     int64_t           N = s->B * s->T, W = (s->H + 2 * s->J) * s->D, C = s->H * s->D;
     tm_attention_attr attr = { s->T, s->H, s->J, s->D, 1 / sqrt((double)s->D), 1 };
-    tm_view qkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 1) }, o = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 2) };
+    tm_view           qkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 1) },
+            o = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 2) };
     tm_view dout = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 3) };
     tm_view dqkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 4) };
     tm_view lse = { TM_F32, tm_shape_3(s->B, s->H, s->T), filled(N * s->H, TM_F32, 5) };
@@ -120,10 +121,12 @@ static void measure(const tm_kernel *table, const sizes *s, tm_dtype dtype, int 
         probe[i] = multiply_add_rate(threads);
     }
     double f = median(forward_ns, rounds), b = median(backward_ns, rounds), rate = median(probe, rounds);
-    printf("%2ld %5ld %3ld/%-2ld %4ld | forward %6.1f GF/s (%7.2f ms) best %6.1f | backward %6.1f GF/s (%7.2f ms) best %6.1f"
+    printf("%2ld %5ld %3ld/%-2ld %4ld | forward %6.1f GF/s (%7.2f ms) best %6.1f | backward %6.1f GF/s (%7.2f ms) best "
+           "%6.1f"
            " | probe %6.1f best %6.1f | scratch %zu %zu KB\n",
-           (long)s->B, (long)s->T, (long)s->H, (long)s->J, (long)s->D, work / f, f / 1e6, work / forward_ns[0], 2.5 * work / b,
-           b / 1e6, 2.5 * work / backward_ns[0], rate, probe[rounds - 1], bytes[0] >> 10, bytes[1] >> 10);
+           (long)s->B, (long)s->T, (long)s->H, (long)s->J, (long)s->D, work / f, f / 1e6, work / forward_ns[0],
+           2.5 * work / b, b / 1e6, 2.5 * work / backward_ns[0], rate, probe[rounds - 1], bytes[0] >> 10,
+           bytes[1] >> 10);
     void *all[] = { qkv.data, o.data, dout.data, dqkv.data, lse.data, forward.workspace, backward.workspace };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
@@ -140,10 +143,12 @@ int main(int argc, char **argv)
     if (!strcmp(isa, "avx2")) table = tm_cpu_attention_avx2;
 #endif
     if (threads < 1 || rounds < 1 || rounds > ROUNDS_MAX) {
-        fprintf(stderr, "usage: attention_probe [avx512|avx2|base] [threads] [f32|bf16] [rounds, at most %d]\n", ROUNDS_MAX);
+        fprintf(stderr, "usage: attention_probe [avx512|avx2|base] [threads] [f32|bf16] [rounds, at most %d]\n",
+                ROUNDS_MAX);
         return 2;
     }
-    printf("%s, %s, %d threads, %d rounds, medians\n B     T   H/J    D\n", table[0].name, tm_dtype_name(dtype), threads, rounds);
+    printf("%s, %s, %d threads, %d rounds, medians\n B     T   H/J    D\n", table[0].name, tm_dtype_name(dtype),
+           threads, rounds);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) measure(table, &all[i], dtype, threads, rounds);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/attention.c - o = softmax(scale q k^T) v without ever holding T x T scores, and the table of the family.
+/* device/cpu/simd/attention.c - o = softmax(scale q k^T) v without ever holding T x T scores, and the table of the
+ * family.
  *
  * For 32 queries of a head and one block of keys after the other (Dao et al. 2022, "FlashAttention", algorithm 1; the
  * running maximum and sum after Milakov & Gimelshein 2018):
@@ -81,8 +82,8 @@ TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int vector, c
 }
 
 /* One pair against the keys in scratch. */
-static void forward_block(const attention_sizes *s, const forward_scratch *w, const causal_mask *mask, const query_block *q,
-                          int64_t place, int64_t keys, int64_t diagonal, bool first, ahead *next)
+static void forward_block(const attention_sizes *s, const forward_scratch *w, const causal_mask *mask,
+                          const query_block *q, int64_t place, int64_t keys, int64_t diagonal, bool first, ahead *next)
 {
     int64_t n = round_up(q->n, STEP);
     float  *out = w->out + place * QUERIES * s->width, factor[QUERIES];
@@ -119,10 +120,12 @@ static void forward_write(const tm_call *call, const attention_sizes *s, const f
 }
 
 /* What comes after this pair, up to `end`, and where its output goes; then the first keys and values of `next_head`. */
-static void forward_ahead(const tm_call *call, const attention_sizes *s, int64_t head, int64_t pair, int64_t end, ahead *next)
+static void forward_ahead(const tm_call *call, const attention_sizes *s, int64_t head, int64_t pair, int64_t end,
+                          ahead *next)
 {
     int64_t     row0 = head / s->kv_heads * s->seq;
-    query_block q = query_block_of(s, head % s->kv_heads, pair), after = query_block_of(s, head % s->kv_heads, pair + 1);
+    query_block q = query_block_of(s, head % s->kv_heads, pair),
+                after = query_block_of(s, head % s->kv_heads, pair + 1);
     next->first = 0;
     next->list[0] = rows_ahead_of(s, call->in[0].data, (row0 + after.q0) * s->qkv_row + after.head * s->dim, s->qkv_row,
                                   pair + 1 < end ? after.n : 0);
@@ -130,8 +133,8 @@ static void forward_ahead(const tm_call *call, const attention_sizes *s, int64_t
 }
 
 /* A task: the pairs of one chunk of a head of keys and values (counted through the batch). */
-static void forward_task(const tm_call *call, const attention_sizes *s, const forward_scratch *w, const causal_mask *mask,
-                         int64_t head, int64_t chunk, int64_t next_head)
+static void forward_task(const tm_call *call, const attention_sizes *s, const forward_scratch *w,
+                         const causal_mask *mask, int64_t head, int64_t chunk, int64_t next_head)
 {
     const void *qkv = call->in[0].data;
     int64_t     begin = chunk * CHUNK, end = min_of(begin + CHUNK, s->pairs), sequence = head / s->kv_heads;
@@ -143,7 +146,8 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
     next.list[2] = rows_ahead_of(s, qkv, next_at, s->qkv_row, next_keys);
     next.list[3] = rows_ahead_of(s, qkv, next_at + v_after_k, s->qkv_row, next_keys);
     for (int64_t first = 0; first < s->seq; first += s->block) {
-        int64_t most = keys_seen(s, &last_pair, first), at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim;
+        int64_t most = keys_seen(s, &last_pair, first),
+                at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim;
         if (most <= 0) break;
         copy_rows(s, qkv, at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
         copy_rows(s, qkv, at + v_after_k, s->qkv_row, most, round_up(most, STEP), w->values, s->row);
@@ -152,7 +156,8 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
             int64_t     keys = keys_seen(s, &q, first);
             if (keys <= 0) continue;
             forward_ahead(call, s, head, pair, end, &next);
-            copy_rows(s, qkv, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n, QUERIES, w->rows, s->width);
+            copy_rows(s, qkv, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n, QUERIES, w->rows,
+                      s->width);
             transpose_queries(s->width, w->rows, s->scale, w->columns);
             forward_block(s, w, mask, &q, pair - begin, keys, s->causal ? q.q0 - first : keys, first == 0, &next);
             if (is_last_block(s, &q, first)) forward_write(call, s, w, sequence, &q, pair - begin);
@@ -182,8 +187,9 @@ static void run(const tm_call *call)
         causal_mask_fill(&mask);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t task = 0; task < tasks; task++) { /* late chunks see more keys: they start first */
-            int64_t after = task + call->threads; /* likely this thread's next one */
-            forward_task(call, &s, &w, &mask, task % heads, s.chunks - 1 - task / heads, after < tasks ? after % heads : -1);
+            int64_t after = task + call->threads;      /* likely this thread's next one */
+            forward_task(call, &s, &w, &mask, task % heads, s.chunks - 1 - task / heads,
+                         after < tasks ? after % heads : -1);
         }
     }
 }

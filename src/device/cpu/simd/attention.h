@@ -4,8 +4,8 @@
  *
  * Lanes are queries: 32 queries at a time hold the transposed scores S^T (keys, 32), so maxima and sums over keys need
  * no horizontal step. S^T comes from row-major K and a transposed block of queries; O = P V and dQ = dS K read P and dS
- * by broadcast from their transposes and row-major V and K; dV = P^T dO and dK = dS^T Q read them row by row. Only blocks
- * of 32 queries are ever transposed.
+ * by broadcast from their transposes and row-major V and K; dV = P^T dO and dK = dS^T Q read them row by row. Only
+ * blocks of 32 queries are ever transposed.
  *
  * Orders of summation, the same for every instruction set: a product over head elements is one chain of multiply-adds
  * in ascending order; one over keys is a chain inside each block of `block` keys, block sums added in ascending order;
@@ -20,11 +20,11 @@
 #include "op/op.h"
 
 enum {
-    QUERIES = 32,   /* a block of queries: two vectors of lanes */
-    STEP = 8,       /* rows are padded to this, and the diagonal of a causal mask is cut in such steps */
-    CHUNK = 16,     /* (query block, head) pairs that share one copy of keys and values in a task */
-    AHEAD = 16,     /* rows of keys and values are asked for this early */
-    AHEAD_LISTS = 6,
+    QUERIES = 32, /* a block of queries: two vectors of lanes */
+    STEP = 8,     /* rows are padded to this, and the diagonal of a causal mask is cut in such steps */
+    CHUNK = 16,   /* (query block, head) pairs that share one copy of keys and values in a task */
+    AHEAD = 16,   /* rows of keys and values are asked for this early */
+    AHEAD_LISTS = 4,
     MAX_HEAD_DIM = 256
 };
 
@@ -36,22 +36,31 @@ enum { TILE_ROWS = 4, TILE_VECTORS = 1 }; /* 8 of the 16 registers of AVX2 */
 
 typedef struct {
     int64_t  batch, seq, heads, kv_heads, group, dim; /* B, T, H, J, H / J, D */
-    int64_t  width;         /* D rounded up to whole vectors; the lanes past D are zero */
-    int64_t  row;           /* floats between rows of keys or values in scratch: an odd number of cache lines */
-    int64_t  block;         /* keys and values copied at a time: a multiple of QUERIES that depends on D only */
-    int64_t  blocks;        /* of keys */
-    int64_t  block_rows;    /* rows of scratch: `block`, or T rounded up where that is less */
-    int64_t  pairs;         /* (query block, head) pairs of a key/value head: query blocks ascending, then heads */
-    int64_t  chunks;        /* of CHUNK pairs */
+    int64_t  width;                                   /* D rounded up to whole vectors; the lanes past D are zero */
+    int64_t  row;            /* floats between rows of keys or values in scratch: an odd number of cache lines */
+    int64_t  block;          /* keys and values copied at a time: a multiple of QUERIES that depends on D only */
+    int64_t  blocks;         /* of keys */
+    int64_t  block_rows;     /* rows of scratch: `block`, or T rounded up where that is less */
+    int64_t  pairs;          /* (query block, head) pairs of a key/value head: query blocks ascending, then heads */
+    int64_t  chunks;         /* of CHUNK pairs */
     int64_t  qkv_row, o_row; /* elements between rows */
     bool     causal;
     float    scale;
     tm_dtype dtype;
 } attention_sizes;
 
-TM_INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-TM_INLINE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
-TM_INLINE int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }
+TM_INLINE int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+TM_INLINE int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+TM_INLINE int64_t max_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 /* `o` is the view whose rows are (N, H D). */
 TM_INLINE attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *o)
@@ -136,8 +145,8 @@ TM_INLINE void ask_for_rows(ahead *a)
 /* ---- products ---- */
 
 /* c (TILE_ROWS, 16 vectors) = or += sum over k of a[i rs + k cs] b[k ldb + j] */
-TM_INLINE void tile(int vectors, int64_t k, const float *a, int64_t rs, int64_t cs, const float *b, int64_t ldb, float *c,
-                    int64_t ldc, bool add)
+TM_INLINE void tile(int vectors, int64_t k, const float *a, int64_t rs, int64_t cs, const float *b, int64_t ldb,
+                    float *c, int64_t ldc, bool add)
 {
     v16 r[TILE_ROWS][TILE_VECTORS];
 #pragma GCC unroll 8
@@ -165,13 +174,15 @@ TM_INLINE void tile(int vectors, int64_t k, const float *a, int64_t rs, int64_t 
 }
 
 /* scores (keys, 32) = rows (keys, width) columns (width, 32); keys a multiple of STEP */
-static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64_t width, const float *rows, int64_t row,
-                                                             const float *columns, float *scores, ahead *next)
+static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64_t width, const float *rows,
+                                                             int64_t row, const float *columns, float *scores,
+                                                             ahead *next)
 {
     for (int64_t j = 0; j < QUERIES; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < keys; i += TILE_ROWS) {
             ask_for_rows(next);
-            tile(TILE_VECTORS, width, rows + i * row, row, 1, columns + j, QUERIES, scores + i * QUERIES + j, QUERIES, false);
+            tile(TILE_VECTORS, width, rows + i * row, row, 1, columns + j, QUERIES, scores + i * QUERIES + j, QUERIES,
+                 false);
         }
 }
 
@@ -191,8 +202,8 @@ TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t d
         }
 }
 
-/* out (keys, width) += weights queries: weights (keys, 32), queries (32, width). Key i meets queries i - diagonal .. 31,
- * in steps of STEP (weights before are zero). keys a multiple of STEP. */
+/* out (keys, width) += weights queries: weights (keys, 32), queries (32, width). Key i meets queries i - diagonal ..
+ * 31, in steps of STEP (weights before are zero). keys a multiple of STEP. */
 static __attribute__((noinline, unused)) void product_keys(int64_t keys, int64_t width, int64_t diagonal,
                                                            const float *weights, const float *queries, float *out,
                                                            int64_t row, ahead *next)
@@ -200,7 +211,7 @@ static __attribute__((noinline, unused)) void product_keys(int64_t keys, int64_t
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < keys; i += TILE_ROWS) {
             ask_for_rows(next);
-            int64_t from = max_of(0, (i - diagonal) / STEP * STEP), k = QUERIES - from;
+            int64_t      from = max_of(0, (i - diagonal) / STEP * STEP), k = QUERIES - from;
             const float *a = weights + i * QUERIES + from, *b = queries + from * width + j;
             if (width - j < TM_LANES * TILE_VECTORS)
                 tile(1, k, a, QUERIES, 1, b, width, out + i * row + j, row, true);
@@ -281,8 +292,8 @@ TM_INLINE void transpose16(v16 r[16])
 }
 #endif
 
-TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n,
-                            int64_t padded, float *out, int64_t row)
+TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride,
+                            int64_t n, int64_t padded, float *out, int64_t row)
 {
     rows_ahead next = rows_ahead_of(s, x, at + AHEAD * stride, stride, n - AHEAD);
     for (int64_t t = 0; t < n; t++) {
@@ -332,7 +343,8 @@ TM_INLINE void put_row(const attention_sizes *s, void *x, int64_t at, const floa
 /* ---- mask ---- */
 
 /* The causal mask of a row of scores: key q0 + r is visible to lanes j >= r. Loading 16 floats at place(r, v) gives the
- * mask of vector v: infinity (to take the minimum with) and one (to multiply by) where visible, else -infinity and 0. */
+ * mask of vector v: infinity (to take the minimum with) and one (to multiply by) where visible, else -infinity and 0.
+ */
 typedef struct {
     float limit[2 * QUERIES], factor[2 * QUERIES];
 } causal_mask;

@@ -6,19 +6,19 @@
  *   P = exp(scale q k^T - lse),  dV += P^T dO,  dP = dO V^T,  delta_i = sum_d dO_id O_id
  *   dS = scale P (dP - delta),   dK += dS^T Q,  dQ += dS K
  *
- * One pass: a task is a (sequence, key/value head); its key blocks ascend, and inside each its queries ascend. dK and dV
- * of the block stay in scratch; dQ grows from block to block in its place in the output. With bfloat16 that place holds
- * the upper halves of the float32 sums and scratch the lower ones, until the last block's sum is rounded, once.
+ * One pass: a task is a (sequence, key/value head); its key blocks ascend, and inside each its queries ascend. dK and
+ * dV of the block stay in scratch; dQ grows from block to block in its place in the output. With bfloat16 that place
+ * holds the upper halves of the float32 sums and scratch the lower ones, until the last block's sum is rounded, once.
  * Two passes: dK and dV by tasks of one key block, dQ by tasks of one chunk of queries; seven products instead of five,
- * for when there are fewer heads than threads or the lower halves do not fit. The sums are the same, term by term: both ways give
- * the same bits.
+ * for when there are fewer heads than threads or the lower halves do not fit. The sums are the same, term by term: both
+ * ways give the same bits.
  */
 #include "device/cpu/simd/attention.h"
 
 #include <omp.h>
 
 enum {
-    KEYS_AT_ONCE = 128,         /* scores and their gradients made before the products that use them: stays in L1 */
+    KEYS_AT_ONCE = 128,          /* scores and their gradients made before the products that use them: stays in L1 */
     LOW_FLOATS_MAX = 256 * 1024, /* scratch for lower halves in one pass */
 };
 
@@ -30,14 +30,14 @@ typedef struct {
 
 /* Scratch of one thread. */
 typedef struct {
-    float *keys, *values, *dkeys, *dvalues;  /* (block_rows, row) */
-    float *weights;                          /* (KEYS_AT_ONCE, 32): P */
-    float *dscores;                          /* (block_rows, 32) */
-    float *q_rows, *do_rows;                 /* (32, width) */
-    float *q_columns, *do_columns;           /* (width, 32), times scale */
-    float *dq_part;                          /* (32, width): of one key block */
-    float *lse, *delta;                      /* 32; delta times scale */
-    uint16_t *dq_low;                        /* bfloat16: (pairs, 32, width); two passes: (CHUNK, 32, width) */
+    float      *keys, *values, *dkeys, *dvalues; /* (block_rows, row) */
+    float      *weights;                         /* (KEYS_AT_ONCE, 32): P */
+    float      *dscores;                         /* (block_rows, 32) */
+    float      *q_rows, *do_rows;                /* (32, width) */
+    float      *q_columns, *do_columns;          /* (width, 32), times scale */
+    float      *dq_part;                         /* (32, width): of one key block */
+    float      *lse, *delta;                     /* 32; delta times scale */
+    uint16_t   *dq_low;                          /* bfloat16: (pairs, 32, width); two passes: (CHUNK, 32, width) */
     causal_mask mask;
 } backward_scratch;
 
@@ -113,16 +113,25 @@ static void load_pair(const tm_call *call, const attention_sizes *s, const backw
     for (int64_t j = 0; j < QUERIES; j++) w->lse[j] = j < q->n ? lse[j] : 0.f;
 }
 
-/* What the next pair reads, and where this one writes dQ. */
-static void ask_ahead(const tm_call *call, const attention_sizes *s, int64_t sequence, int64_t kv_head, int64_t pair,
-                      int64_t after, ahead *next)
+/* Pairs begin .. end - 1 of a key/value head against one block of its keys. */
+typedef struct {
+    int64_t sequence, kv_head, block, begin, end;
+    bool    want_kv, want_q;
+} backward_work;
+
+/* What the pair after this one reads, and where this one writes dQ. */
+static ahead ask_ahead(const tm_call *call, const attention_sizes *s, const backward_work *work, int64_t pair)
 {
-    query_block q = query_block_of(s, kv_head, after), here = query_block_of(s, kv_head, pair);
-    int64_t     row0 = sequence * s->seq, at = (row0 + q.q0) * s->o_row + q.head * s->dim;
-    next->list[0] = rows_ahead_of(s, call->in[1].data, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n);
-    next->list[1] = rows_ahead_of(s, call->in[0].data, at, s->o_row, q.n);
-    next->list[2] = rows_ahead_of(s, call->in[2].data, at, s->o_row, q.n);
-    next->list[3] = rows_ahead_of(s, call->out[0].data, (row0 + here.q0) * s->qkv_row + here.head * s->dim, s->qkv_row, here.n);
+    query_block q = query_block_of(s, work->kv_head, pair), after = query_block_of(s, work->kv_head, pair + 1);
+    int64_t     row0 = work->sequence * s->seq, at = (row0 + after.q0) * s->o_row + after.head * s->dim;
+    int64_t     q_at = (row0 + q.q0) * s->qkv_row + q.head * s->dim, n = pair + 1 < work->end ? after.n : 0;
+    ahead       next = { .at_once = 1 };
+    next.list[0] =
+        rows_ahead_of(s, call->in[1].data, (row0 + after.q0) * s->qkv_row + after.head * s->dim, s->qkv_row, n);
+    next.list[1] = rows_ahead_of(s, call->in[0].data, at, s->o_row, n);
+    next.list[2] = rows_ahead_of(s, call->in[2].data, at, s->o_row, n);
+    next.list[3] = rows_ahead_of(s, call->out[0].data, q_at, s->qkv_row, work->want_q ? q.n : 0);
+    return next;
 }
 
 /* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal. */
@@ -143,7 +152,7 @@ static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64
 
 /* The loaded pair against the keys in scratch: adds to dK and dV, leaves this block's part of dQ in dq_part. */
 static void backward_block(const attention_sizes *s, const backward_scratch *w, const query_block *q, int64_t keys,
-                           int64_t diagonal, bool want_kv, bool want_q, ahead *next)
+                           int64_t diagonal, const backward_work *work, ahead *next)
 {
     for (int64_t t = 0; t < keys; t += KEYS_AT_ONCE) {
         int64_t n = round_up(min_of(KEYS_AT_ONCE, keys - t), STEP);
@@ -151,12 +160,13 @@ static void backward_block(const attention_sizes *s, const backward_scratch *w, 
         product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights, next);
         product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores, next);
         weigh(w, dscores, n, diagonal - t);
-        if (!want_kv) continue;
+        if (!work->want_kv) continue;
         product_keys(n, s->width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->row, s->row, next);
         product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row, next);
     }
-    if (want_q)
-        product_queries(round_up(q->n, STEP), s->width, keys, diagonal, w->dscores, w->keys, s->row, w->dq_part, false, next);
+    if (work->want_q)
+        product_queries(round_up(q->n, STEP), s->width, keys, diagonal, w->dscores, w->keys, s->row, w->dq_part, false,
+                        next);
 }
 
 /* n lanes of float32 as their upper and lower halves */
@@ -198,56 +208,57 @@ static void add_dq(const attention_sizes *s, const backward_scratch *w, void *ou
         }
 }
 
-/* Pairs begin .. end - 1 of a key/value head against key block `block`. */
-static void backward_pairs(const tm_call *call, const backward_plan *p, const backward_scratch *w, int64_t sequence,
-                           int64_t kv_head, int64_t block, int64_t begin, int64_t end, bool want_kv, bool want_q)
+static void backward_pairs(const tm_call *call, const backward_plan *p, const backward_scratch *w, backward_work work)
 {
     const attention_sizes *s = &p->s;
-    int64_t     first = block * s->block, row0 = sequence * s->seq, most = min_of(s->block, s->seq - first);
-    int64_t     at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim, v_at = at + s->kv_heads * s->dim;
+    int64_t first = work.block * s->block, row0 = work.sequence * s->seq, most = min_of(s->block, s->seq - first);
+    int64_t k_at = (row0 + first) * s->qkv_row + (s->heads + work.kv_head) * s->dim, v_at = k_at + s->kv_heads * s->dim;
     const void *qkv = call->in[1].data;
     void       *out = call->out[0].data;
-    copy_rows(s, qkv, at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
+    copy_rows(s, qkv, k_at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
     copy_rows(s, qkv, v_at, s->qkv_row, most, round_up(most, STEP), w->values, s->row);
-    if (want_kv) {
+    if (work.want_kv) {
         memset(w->dkeys, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
         memset(w->dvalues, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
     }
-    for (int64_t pair = begin; pair < end; pair++) {
-        query_block q = query_block_of(s, kv_head, pair);
+    for (int64_t pair = work.begin; pair < work.end; pair++) {
+        query_block q = query_block_of(s, work.kv_head, pair);
         int64_t     keys = keys_seen(s, &q, first);
         if (keys <= 0) continue;
-        load_pair(call, s, w, sequence, &q);
-        ahead next = { .at_once = 1 };
-        ask_ahead(call, s, sequence, kv_head, pair, min_of(pair + 1, end - 1), &next);
-        backward_block(s, w, &q, keys, s->causal ? q.q0 - first : keys, want_kv, want_q, &next);
-        if (!want_q) continue;
-        uint16_t *low = p->low_floats ? w->dq_low + (p->two_passes ? pair - begin : pair) * QUERIES * s->width : NULL;
-        add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q, low, block == 0, is_last_block(s, &q, first));
+        ahead next = ask_ahead(call, s, &work, pair);
+        load_pair(call, s, w, work.sequence, &q);
+        backward_block(s, w, &q, keys, s->causal ? q.q0 - first : keys, &work, &next);
+        if (!work.want_q) continue;
+        uint16_t *low =
+            p->low_floats ? w->dq_low + (p->two_passes ? pair - work.begin : pair) * QUERIES * s->width : NULL;
+        add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q, low, first == 0,
+               is_last_block(s, &q, first));
     }
-    for (int64_t t = 0; want_kv && t < most; t++) {
-        put_row(s, out, at + t * s->qkv_row, w->dkeys + t * s->row, 1.f);
+    for (int64_t t = 0; work.want_kv && t < most; t++) {
+        put_row(s, out, k_at + t * s->qkv_row, w->dkeys + t * s->row, 1.f);
         put_row(s, out, v_at + t * s->qkv_row, w->dvalues + t * s->row, 1.f);
     }
 }
 
-/* One pass: task = head. Two passes: first the tasks of key blocks (early ones are seen by more queries and start
+/* One pass: a task is a head. Two passes: first the tasks of key blocks (early ones are seen by more queries and start
  * first), then those of query chunks (late ones see more keys). */
 static void backward_task(const tm_call *call, const backward_plan *p, const backward_scratch *w, int64_t task)
 {
     const attention_sizes *s = &p->s;
-    int64_t heads = s->batch * s->kv_heads, sequence = task % heads / s->kv_heads, kv_head = task % heads % s->kv_heads;
-    if (!p->two_passes) {
-        for (int64_t block = 0; block < s->blocks; block++)
-            backward_pairs(call, p, w, sequence, kv_head, block, 0, s->pairs, true, true);
-    } else if (task < heads * s->blocks) {
-        backward_pairs(call, p, w, sequence, kv_head, task / heads, 0, s->pairs, true, false);
-    } else {
-        int64_t     begin = (s->blocks + s->chunks - 1 - task / heads) * CHUNK, end = min_of(begin + CHUNK, s->pairs);
-        query_block last = query_block_of(s, kv_head, end - 1);
-        for (int64_t block = 0; block < s->blocks && keys_seen(s, &last, block * s->block) > 0; block++)
-            backward_pairs(call, p, w, sequence, kv_head, block, begin, end, false, true);
+    int64_t                heads = s->batch * s->kv_heads, turn = task / heads, blocks = s->blocks;
+    backward_work work = { .sequence = task % heads / s->kv_heads, .kv_head = task % s->kv_heads, .end = s->pairs };
+    work.want_kv = !p->two_passes || turn < s->blocks;
+    work.want_q = !p->two_passes || turn >= s->blocks;
+    if (p->two_passes && work.want_kv) {
+        work.block = turn;
+        blocks = turn + 1;
+    } else if (p->two_passes) {
+        work.begin = (s->blocks + s->chunks - 1 - turn) * CHUNK;
+        work.end = min_of(work.begin + CHUNK, s->pairs);
+        query_block last = query_block_of(s, work.kv_head, work.end - 1);
+        if (s->causal) blocks = (last.q0 + last.n + s->block - 1) / s->block;
     }
+    for (; work.block < blocks; work.block++) backward_pairs(call, p, w, work);
 }
 
 const char *TM_K(attention_grad_refuse)(const tm_call *call)
