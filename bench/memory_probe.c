@@ -3,11 +3,11 @@
  *
  *   memory_probe [threads [rounds]]
  *
- * Triad (a = b + s c, three arrays of 4 x the last-level cache, first touched by the threads that use them) runs between
- * the kernels in every round. Printed: median GB/s of the bytes each kernel has to move (every operand once, write-allocate
- * traffic not counted) and the median of its ratios to the triad just before it.
- * Build, after `make build/release/libtrainmark.a`:
- *   cc -std=c11 -D_GNU_SOURCE -O3 -fopenmp -Isrc bench/memory_probe.c build/release/libtrainmark.a -lm -o build/memory_probe
+ * Triad (a = b + s c, three arrays of 4 x the last-level cache, first touched by the threads that use them) runs
+ * between the kernels in every round. Printed: median GB/s of the bytes each kernel has to move (every operand once,
+ * write-allocate traffic not counted) and the median of its ratios to the triad just before it. Build, after `make
+ * build/release/libtrainmark.a`: cc -std=c11 -D_GNU_SOURCE -O3 -fopenmp -Isrc bench/memory_probe.c
+ * build/release/libtrainmark.a -lm -o build/memory_probe
  */
 #include "base/clock.h"
 #include "device/cpu/simd/kernels.h"
@@ -30,10 +30,10 @@ typedef struct {
 } probe;
 
 typedef struct {
-    int64_t elements; /* of one array */
+    int64_t elements;   /* of one array */
     float  *array[4];   /* float32 */
     float  *rounded[4]; /* bfloat16, two to a float: as many elements in half the bytes */
-    float  *small; /* rows of statistics and the workspace */
+    float  *small;      /* rows of statistics and the workspace */
     int     threads;
 } memory;
 
@@ -88,35 +88,47 @@ static tm_call prepare(const probe *p, const memory *m)
     static const tm_norm_attr  norm = { 1e-5 };
     static const tm_adamw_attr adamw = { .9, .95, 1e-8, .1 };
     static double              scalars[TM_SCALAR_COUNT] = { 1., 1e-3, .5, .5, 1. }, clip[2] = { 1., 1. }, sum;
-    const tm_view absent = { .shape = { .rank = -1 } };
-    tm_call       call = { .threads = m->threads };
-    int64_t       n = m->elements / COLUMNS;
-    tm_shape      rows = tm_shape_2(n, COLUMNS), wide = tm_shape_2(n * COLUMNS / WIDE, WIDE), row = tm_shape_1(COLUMNS);
-    tm_dtype      f = p->dtype;
-    float        *statistics = m->small, *weight = m->small + 2 * n;
+    const tm_view              absent = { .shape = { .rank = -1 } };
+    tm_call                    call = { .threads = m->threads };
+    int64_t                    n = m->elements / COLUMNS;
+    tm_shape rows = tm_shape_2(n, COLUMNS), wide = tm_shape_2(n * COLUMNS / WIDE, WIDE), row = tm_shape_1(COLUMNS);
+    tm_dtype f = p->dtype;
+    float   *statistics = m->small, *weight = m->small + 2 * n;
     call.workspace = weight + COLUMNS;
     if (f == TM_BF16) weight = m->rounded[3];
     for (int k = 0; k < 4; k++) call.in[k] = view(f, rows, f == TM_BF16 ? m->rounded[k] : m->array[k]);
     call.out[0] = view(f, rows, call.in[2].data);
     switch (p->op) {
-    case TM_OP_rmsnorm: call.in[1] = view(f, row, weight), call.out[1] = view(TM_F32, tm_shape_1(n), statistics); break;
+    case TM_OP_rmsnorm:
+        call.in[1] = view(f, row, weight), call.out[1] = view(TM_F32, tm_shape_1(n), statistics);
+        break;
     case TM_OP_layernorm:
         call.in[1] = call.in[2] = view(f, row, weight);
-        call.out[1] = view(TM_F32, tm_shape_1(n), statistics), call.out[2] = view(TM_F32, tm_shape_1(n), statistics + n);
+        call.out[1] = view(TM_F32, tm_shape_1(n), statistics),
+        call.out[2] = view(TM_F32, tm_shape_1(n), statistics + n);
         break;
     case TM_OP_rmsnorm_grad:
         call.in[2] = view(f, row, weight), call.in[3] = view(TM_F32, tm_shape_1(n), statistics), call.in[4] = absent;
         call.out[1] = view(TM_F32, row, weight);
         break;
-    case TM_OP_swiglu: call.in[0].shape = call.out[0].shape = wide, call.out[0].shape.n[1] /= 2; break;
-    case TM_OP_swiglu_grad: call.in[1].shape = call.in[0].shape = wide, call.in[0].shape.n[1] /= 2; break;
-    case TM_OP_square_sum: call.out[0] = view(TM_F64, (tm_shape){ .rank = 0 }, &sum); break;
-    case TM_OP_bias_grad: call.out[0] = view(TM_F32, row, weight); break;
+    case TM_OP_swiglu:
+        call.in[0].shape = call.out[0].shape = wide, call.out[0].shape.n[1] /= 2;
+        break;
+    case TM_OP_swiglu_grad:
+        call.in[1].shape = call.in[0].shape = wide, call.in[0].shape.n[1] /= 2;
+        break;
+    case TM_OP_square_sum:
+        call.out[0] = view(TM_F64, (tm_shape){ .rank = 0 }, &sum);
+        break;
+    case TM_OP_bias_grad:
+        call.out[0] = view(TM_F32, row, weight);
+        break;
     case TM_OP_adamw:
         call.in[4] = view(TM_F64, tm_shape_1(TM_SCALAR_COUNT), scalars), call.in[5] = view(TM_F64, tm_shape_1(2), clip);
         call.out[0] = call.in[0], call.out[1] = call.in[2], call.out[2] = call.in[3];
         break;
-    default: break;
+    default:
+        break;
     }
     if (p->op == TM_OP_rmsnorm || p->op == TM_OP_rmsnorm_grad || p->op == TM_OP_layernorm) call.attr = &norm;
     if (p->op == TM_OP_adamw) call.attr = &adamw;
@@ -148,8 +160,9 @@ static double median(double *values, int n)
 
 int main(int argc, char **argv)
 {
-    int  threads = argc > 1 ? atoi(argv[1]) : omp_get_num_procs(), rounds = argc > 2 ? atoi(argv[2]) : 5;
-    if (threads < 1 || rounds < 1 || rounds > MAX_ROUNDS) return fprintf(stderr, "usage: memory_probe [threads [rounds]]\n"), 2;
+    int threads = argc > 1 ? atoi(argv[1]) : omp_get_num_procs(), rounds = argc > 2 ? atoi(argv[2]) : 5;
+    if (threads < 1 || rounds < 1 || rounds > MAX_ROUNDS)
+        return fprintf(stderr, "usage: memory_probe [threads [rounds]]\n"), 2;
     memory m = { .elements = cache_bytes() / WIDE * WIDE, .threads = threads }; /* 4 bytes each: 4 x the cache */
     for (int k = 0; k < 4; k++) m.array[k] = take(m.elements, threads);
     for (int k = 0; k < 4; k++) {
@@ -186,8 +199,8 @@ int main(int argc, char **argv)
             rate[k][r] = probes[k].bytes * (double)m.elements / (double)(tm_now_ns() - start);
             ratio[k][r] = rate[k][r] / base;
         }
-    printf("%d threads, arrays of %lld MB, %d rounds\n%-14s %6.1f GB/s\n", threads, (long long)(m.elements >> 18), rounds,
-           "triad", median(triads, N_PROBES * rounds));
+    printf("%d threads, arrays of %lld MB, %d rounds\n%-14s %6.1f GB/s\n", threads, (long long)(m.elements >> 18),
+           rounds, "triad", median(triads, N_PROBES * rounds));
     for (int k = 0; k < N_PROBES; k++)
         printf("%-14s %6.1f GB/s  %4.2f\n", probes[k].name, median(rate[k], rounds), median(ratio[k], rounds));
     return 0;

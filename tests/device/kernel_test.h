@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/device/kernel_test.h - runs a kernel of every instruction set this CPU has with 1 to 4 threads, on guarded memory
- * with outputs full of NaN, and compares the bits; the test itself judges the values against a reference in double. */
+/* tests/device/kernel_test.h - runs a kernel of every instruction set this CPU has with 1 to 4 threads, on guarded
+ * memory with outputs full of NaN, and compares the bits; the test itself judges the values against a reference in
+ * double. */
 #ifndef TM_TESTS_DEVICE_KERNEL_TEST_H
 #define TM_TESTS_DEVICE_KERNEL_TEST_H
 
@@ -32,7 +33,10 @@ typedef struct {
 #if defined(__x86_64__)
 #define ISA_TABLES(family)                                                                                             \
     {                                                                                                                  \
-        { "base", tm_cpu_##family##_base }, { "avx2", tm_cpu_##family##_avx2 }, { "avx512", tm_cpu_##family##_avx512 } \
+        { "base", tm_cpu_##family##_base }, { "avx2", tm_cpu_##family##_avx2 },                                        \
+        {                                                                                                              \
+            "avx512", tm_cpu_##family##_avx512                                                                         \
+        }                                                                                                              \
     }
 KT bool isa_available(const char *isa)
 {
@@ -46,7 +50,9 @@ KT bool isa_available(const char *isa)
 #else
 #define ISA_TABLES(family)                                                                                             \
     {                                                                                                                  \
-        { "base", tm_cpu_##family##_base }                                                                             \
+        {                                                                                                              \
+            "base", tm_cpu_##family##_base                                                                             \
+        }                                                                                                              \
     }
 KT bool isa_available(const char *isa)
 {
@@ -73,13 +79,18 @@ KT uint16_t bf16_round(float f)
 KT double value_at(const void *data, tm_dtype dtype, int64_t i)
 {
     switch (dtype) {
-    case TM_F64: return ((const double *)data)[i];
-    case TM_F32: return (double)((const float *)data)[i];
-    case TM_BF16: return (double)bf16_value(((const uint16_t *)data)[i]);
-    case TM_I32: return (double)((const int32_t *)data)[i];
-    case TM_DTYPE_COUNT: break;
+    case TM_F64:
+        return ((const double *)data)[i];
+    case TM_F32:
+        return (double)((const float *)data)[i];
+    case TM_BF16:
+        return (double)bf16_value(((const uint16_t *)data)[i]);
+    case TM_I32:
+        return (double)((const int32_t *)data)[i];
+    case TM_DTYPE_COUNT:
+        break;
     }
-    return NAN;
+    return (double)NAN;
 }
 KT void set_value(void *data, tm_dtype dtype, int64_t i, double value)
 {
@@ -136,7 +147,11 @@ KT job job_new(tm_op_id op, const void *attr)
 KT void tensor_open(tensor *t, tm_dtype dtype, tm_shape shape)
 {
     size_t bytes = (size_t)tm_shape_elements(shape) * tm_dtype_bytes(dtype);
-    *t = (tensor){ .dtype = dtype, .shape = shape, .present = true, .bytes = bytes, .base = guarded_new(bytes),
+    *t = (tensor){ .dtype = dtype,
+                   .shape = shape,
+                   .present = true,
+                   .bytes = bytes,
+                   .base = guarded_new(bytes),
                    .initial = malloc(bytes + 1) };
     assert_non_null(t->initial);
     memset(t->initial, 0xff, bytes);
@@ -182,11 +197,13 @@ KT double out_at(const job *j, int k, int64_t i)
 /* |got - wanted| <= error + one rounding to the format of output k; NaN fails. */
 KT void judge(const job *j, int k, int64_t i, double wanted, double error, const char *isa)
 {
-    double got = out_at(j, k, i), unit = j->out[k].dtype == TM_BF16 ? U_BF16 : j->out[k].dtype == TM_F32 ? U_F32 : 0x1p-52;
+    double got = out_at(j, k, i), unit = j->out[k].dtype == TM_BF16  ? U_BF16
+                                         : j->out[k].dtype == TM_F32 ? U_F32
+                                                                     : 0x1p-52;
     if (!(fabs(got - wanted) <= error + unit * (fabs(wanted) + error) + 1e-36))
         fail_msg("%s, output %d (%lld columns), element %lld: %.9g, wanted %.9g within %.3g", isa, k,
-                 (long long)j->out[k].shape.n[j->out[k].shape.rank > 0 ? j->out[k].shape.rank - 1 : 0], (long long)i, got,
-                 wanted, error);
+                 (long long)j->out[k].shape.n[j->out[k].shape.rank > 0 ? j->out[k].shape.rank - 1 : 0], (long long)i,
+                 got, wanted, error);
 }
 
 KT const tm_kernel *kernel_find(const tm_kernel *kernels, tm_op_id op)
@@ -198,7 +215,8 @@ KT const tm_kernel *kernel_find(const tm_kernel *kernels, tm_op_id op)
 }
 KT tm_view job_view(const tensor *t)
 {
-    return (tm_view){ .dtype = t->dtype, .shape = t->present ? t->shape : (tm_shape){ .rank = -1 },
+    return (tm_view){ .dtype = t->dtype,
+                      .shape = t->present ? t->shape : (tm_shape){ .rank = -1 },
                       .data = tensor_data(t) };
 }
 /* Runs with a workspace of exactly the asked size, full of NaN. */
@@ -294,8 +312,8 @@ KT void job_check_rounding(const job *j, const isa_table *table)
                 double rounded = out_at(&wide, k, i);
                 if (j->out[k].dtype == TM_BF16) rounded = (double)bf16_value(bf16_round((float)rounded));
                 if (!(out_at(j, k, i) == rounded))
-                    fail_msg("op %d %s, output %d, element %lld: %.9g is not the rounded %.9g", (int)j->op, table->isa, k,
-                             (long long)i, out_at(j, k, i), rounded);
+                    fail_msg("op %d %s, output %d, element %lld: %.9g is not the rounded %.9g", (int)j->op, table->isa,
+                             k, (long long)i, out_at(j, k, i), rounded);
             }
     }
     job_free(&wide);
@@ -340,8 +358,8 @@ KT tm_view view_rows(tm_view view, int64_t begin, int64_t end)
     view.shape.n[0] = end - begin;
     return view;
 }
-/* Rows 0..at-1, then the rest added to it, must give the bits of the whole; `by_row` and `out_by_row`: which operands are
- * cut, `gradients`: outputs that accumulate. */
+/* Rows 0..at-1, then the rest added to it, must give the bits of the whole; `by_row` and `out_by_row`: which operands
+ * are cut, `gradients`: outputs that accumulate. */
 KT void job_check_split(job *j, const isa_table *tables, int n_tables, int64_t at, unsigned by_row, unsigned out_by_row,
                         unsigned gradients)
 {

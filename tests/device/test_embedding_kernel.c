@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The embedding and the sum of gradients into its tables: additions only, so that a loop in float32 in the promised order
- * gives the kernel's bits. */
+/* The embedding and the sum of gradients into its tables: additions only, so that a loop in float32 in the promised
+ * order gives the kernel's bits. */
 #include "kernel_test.h"
 
 static const isa_table tables[] = ISA_TABLES(embedding);
@@ -39,8 +39,8 @@ static void test_embedding(void **state)
             }
 }
 
-/* One table: rows r with place(r) = row are added in ascending order to the old value; rows never met keep it (0 without
- * accumulation). */
+/* One table: rows r with place(r) = row are added in ascending order to the old value; rows never met keep it (0
+ * without accumulation). */
 static void table_judge(const job *j, int k, const char *isa)
 {
     const tm_embedding_attr *attr = j->call.attr;
@@ -136,8 +136,11 @@ static void test_nothing_is_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding),        cmocka_unit_test(test_embedding_grad), cmocka_unit_test(test_unused_rows_are_zero),
-        cmocka_unit_test(test_split_keeps_bits), cmocka_unit_test(test_nothing_is_lost),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_embedding_grad),
+        cmocka_unit_test(test_unused_rows_are_zero),
+        cmocka_unit_test(test_split_keeps_bits),
+        cmocka_unit_test(test_nothing_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

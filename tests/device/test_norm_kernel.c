@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norm kernels against formulas in double. Tolerances count the roundings of the float32 computation: a sum over C in 16
- * lanes and a tree of 4 makes at most C / 16 + 5 of them. */
+/* Norm kernels against formulas in double. Tolerances count the roundings of the float32 computation: a sum over C in
+ * 16 lanes and a tree of 4 makes at most C / 16 + 5 of them. */
 #include "kernel_test.h"
 
 static const isa_table    tables[] = ISA_TABLES(norm);
@@ -209,7 +209,7 @@ static void test_exact_sums(void **state)
 static void test_refuses_what_it_cannot_do(void **state)
 {
     (void)state;
-    job j = grad_job(true, 4, 8, TM_F32, TM_F32, WEIGHT);
+    job              j = grad_job(true, 4, 8, TM_F32, TM_F32, WEIGHT);
     const tm_kernel *kernel = kernel_find(tables[0].kernels, TM_OP_layernorm_grad);
     job_reset(&j);
     assert_null(kernel->refuse(&j.call));
@@ -225,10 +225,10 @@ static void test_refuses_what_it_cannot_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward_f32), cmocka_unit_test(test_forward_bf16), cmocka_unit_test(test_grads_f32),
-        cmocka_unit_test(test_grads_bf16_activations), cmocka_unit_test(test_grads_bf16),
-        cmocka_unit_test(test_split_keeps_bits), cmocka_unit_test(test_exact_sums),
-        cmocka_unit_test(test_refuses_what_it_cannot_do),
+        cmocka_unit_test(test_forward_f32), cmocka_unit_test(test_forward_bf16),
+        cmocka_unit_test(test_grads_f32),   cmocka_unit_test(test_grads_bf16_activations),
+        cmocka_unit_test(test_grads_bf16),  cmocka_unit_test(test_split_keeps_bits),
+        cmocka_unit_test(test_exact_sums),  cmocka_unit_test(test_refuses_what_it_cannot_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

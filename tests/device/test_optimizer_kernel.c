@@ -15,7 +15,8 @@ static void step_f32(const job *j, int64_t i, float *p, float *m, float *v)
     const tm_adamw_attr *a = j->call.attr;
     double               rate = in_at(j, 4, TM_SCALAR_LEARNING_RATE);
     float decay = (float)(rate * a->weight_decay), blend1 = (float)(1. - a->beta1), blend2 = (float)(1. - a->beta2);
-    float step = (float)(rate / in_at(j, 4, TM_SCALAR_CORRECTION1)), root = (float)sqrt(in_at(j, 4, TM_SCALAR_CORRECTION2));
+    float step = (float)(rate / in_at(j, 4, TM_SCALAR_CORRECTION1)),
+          root = (float)sqrt(in_at(j, 4, TM_SCALAR_CORRECTION2));
     float g = (float)in_at(j, 1, i) * (float)in_at(j, 5, 1);
     *p = (float)in_at(j, 0, i), *m = (float)in_at(j, 2, i), *v = (float)in_at(j, 3, i);
     *p -= decay * *p;
@@ -37,11 +38,13 @@ static void adamw_judge(const job *j, const char *isa)
         double g = in_at(j, 1, i) * in_at(j, 5, 1), p = in_at(j, 0, i), m = in_at(j, 2, i), v = in_at(j, 3, i);
         double decayed = p - rate * a->weight_decay * p;
         double m1 = m + (1. - a->beta1) * (g - m), v1 = a->beta2 * v + (1. - a->beta2) * g * g;
-        double move = rate / in_at(j, 4, TM_SCALAR_CORRECTION1) * m1 / (sqrt(v1 / in_at(j, 4, TM_SCALAR_CORRECTION2)) + a->eps);
+        double move =
+            rate / in_at(j, 4, TM_SCALAR_CORRECTION1) * m1 / (sqrt(v1 / in_at(j, 4, TM_SCALAR_CORRECTION2)) + a->eps);
         double m_error = 4. * U_F32 * (fabs(m) + fabs(g));
         judge(j, 1, i, m1, m_error, isa);
         judge(j, 2, i, v1, 6. * U_F32 * v1, isa);
-        judge(j, 0, i, decayed - move, 3. * U_F32 * fabs(p) + fabs(move) * (12. * U_F32 + m_error / (fabs(m1) + 1e-30)), isa);
+        judge(j, 0, i, decayed - move, 3. * U_F32 * fabs(p) + fabs(move) * (12. * U_F32 + m_error / (fabs(m1) + 1e-30)),
+              isa);
     }
 }
 
@@ -129,8 +132,11 @@ static void test_refuses_mixed_formats(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw_f32),     cmocka_unit_test(test_adamw_bf16),           cmocka_unit_test(test_check_value),
-        cmocka_unit_test(test_zero_gradient), cmocka_unit_test(test_refuses_mixed_formats),
+        cmocka_unit_test(test_adamw_f32),
+        cmocka_unit_test(test_adamw_bf16),
+        cmocka_unit_test(test_check_value),
+        cmocka_unit_test(test_zero_gradient),
+        cmocka_unit_test(test_refuses_mixed_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

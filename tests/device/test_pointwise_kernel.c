@@ -83,7 +83,8 @@ static void shapes(tm_dtype format, int64_t n, int64_t c)
             j.alias[0] = alias;
             job_check(&j, tables, COUNT(tables), gelu_judge);
             j = job_new(TM_OP_gelu_grad, NULL);
-            job_in(&j, 0, format, tm_shape_2(n, c), 0., 1.), add_specials(job_in(&j, 1, format, tm_shape_2(n, c), 0., 3.));
+            job_in(&j, 0, format, tm_shape_2(n, c), 0., 1.),
+                add_specials(job_in(&j, 1, format, tm_shape_2(n, c), 0., 3.));
             job_out(&j, 0, format, tm_shape_2(n, c));
             j.alias[0] = alias;
             job_check(&j, tables, COUNT(tables), gelu_grad_judge);
@@ -161,7 +162,7 @@ static void test_nan_stays(void **state)
         job_in(&j, 0, TM_F32, tm_shape_1(40), 0., 1.);
         if (k) job_in(&j, 1, TM_F32, tm_shape_1(40), 0., 1.);
         job_out(&j, 0, TM_F32, tm_shape_1(40));
-        set_value(j.in[k ? 1 : 0].initial, TM_F32, 17, NAN);
+        set_value(j.in[k ? 1 : 0].initial, TM_F32, 17, (double)NAN);
         for (int t = 0; t < COUNT(tables); t++) {
             if (!isa_available(tables[t].isa)) continue;
             job_run(&j, &tables[t], 1);
@@ -197,9 +198,11 @@ static void rope(tm_dtype format)
     static const int64_t dims[] = { 2, 6, 16, 34, 64, 128, 130 };
     for (int d = 0; d < COUNT(dims); d++)
         for (int k = 0; k < 16; k++) {
-            tm_rope_attr attr = { .seq = k & 1 ? 5 : 40, .heads = 3, .head_dim = dims[d],
+            tm_rope_attr attr = { .seq = k & 1 ? 5 : 40,
+                                  .heads = 3,
+                                  .head_dim = dims[d],
                                   .layout = k & 2 ? TM_ROPE_HALF : TM_ROPE_INTERLEAVED };
-            int64_t n = k & 1 ? 15 : 80, width = 3 * dims[d] + (k & 4 ? 7 : 0);
+            int64_t      n = k & 1 ? 15 : 80, width = 3 * dims[d] + (k & 4 ? 7 : 0);
             for (int alias = -1; alias < 1; alias++) {
                 job j = job_new(k & 8 ? TM_OP_rope : TM_OP_rope_grad, &attr);
                 job_in(&j, 0, format, tm_shape_2(n, width), 0., 1.);

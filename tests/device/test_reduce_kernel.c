@@ -113,14 +113,19 @@ static void test_clip(void **state)
 {
     (void)state;
     static const double cases[][4] = { /* sum, largest norm, norm, coefficient */
-                                       { 16., 1., 4., 1. / (4. + 1e-6) }, { 16., 8., 4., 1. },
-                                       { 16., 0., 4., 1. },               { 16., -1., 4., 1. },
-                                       { 0., 1., 0., 1. },                { 2.25, .5, 1.5, .5 / (1.5 + 1e-6) } };
+                                       { 16., 1., 4., 1. / (4. + 1e-6) },
+                                       { 16., 8., 4., 1. },
+                                       { 16., 0., 4., 1. },
+                                       { 16., -1., 4., 1. },
+                                       { 0., 1., 0., 1. },
+                                       { 2.25, .5, 1.5, .5 / (1.5 + 1e-6) }
+    };
     for (int t = 0; t < COUNT(tables); t++) {
         if (!isa_available(tables[t].isa)) continue;
         for (int k = 0; k <= COUNT(cases); k++) {
             job j = job_new(TM_OP_clip, NULL);
-            job_in(&j, 0, TM_F64, (tm_shape){ .rank = 0 }, 0., 1.), job_in(&j, 1, TM_F64, tm_shape_1(TM_SCALAR_COUNT), 0., 1.);
+            job_in(&j, 0, TM_F64, (tm_shape){ .rank = 0 }, 0., 1.),
+                job_in(&j, 1, TM_F64, tm_shape_1(TM_SCALAR_COUNT), 0., 1.);
             job_out(&j, 0, TM_F64, tm_shape_1(2));
             set_value(j.in[0].initial, TM_F64, 0, k < COUNT(cases) ? cases[k][0] : (double)NAN);
             set_value(j.in[1].initial, TM_F64, TM_SCALAR_MAX_NORM, k < COUNT(cases) ? cases[k][1] : 1.);

@@ -2,12 +2,13 @@
 /* device/cpu/simd/embedding.c - rows of a table by token, and the sum of gradients back into them.
  *
  *   y_r = table[token_r] [+ positions[r mod T]]
- *   dtable[v] [+]= sum over rows r with token_r = v, ascending;  dpositions[p] [+]= sum over rows r = p mod T, ascending
+ *   dtable[v] [+]= sum over rows r with token_r = v, ascending;  dpositions[p] [+]= sum over rows r = p mod T,
+ * ascending
  *
- * Tables are read in the format they are stored in. A table row's sum is formed in float32, starting from the old value,
- * and rounded once. The rows of a token are found through a chain (first row of each token, next row of each row) in the
- * workspace; threads share the columns, so that a frequent token does not leave one of them behind.
- * A token outside the table is a bug of the caller.
+ * Tables are read in the format they are stored in. A table row's sum is formed in float32, starting from the old
+ * value, and rounded once. The rows of a token are found through a chain (first row of each token, next row of each
+ * row) in the workspace; threads share the columns, so that a frequent token does not leave one of them behind. A token
+ * outside the table is a bug of the caller.
  */
 #include "base/status.h"
 #include "device/cpu/simd/elementwise.h"

@@ -6,8 +6,8 @@
  *   y = xhat w [+ b]
  *   h = dy w,  dx = [addend +] r (h [- mean(h)] - xhat mean(h xhat)),  dw = sum_rows dy xhat,  db = sum_rows dy
  *
- * A row stays in the first-level cache between its passes. Sums over a row: 16 lanes, ascending, fixed tree. One rounding
- * to the format of the output.
+ * A row stays in the first-level cache between its passes. Sums over a row: 16 lanes, ascending, fixed tree. One
+ * rounding to the format of the output.
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
@@ -56,11 +56,12 @@ TM_INLINE void rmsnorm_rows(const tm_call *call, tm_dtype format, int64_t begin,
 TM_PART(rmsnorm_rows, in[0])
 
 /* Two passes for the statistics: the mean, then the squares about it. */
-TM_INLINE void layernorm_statistics(const void *x, tm_dtype format, int64_t at, int64_t columns, double eps, float *mean,
-                                    float *rstd)
+TM_INLINE void layernorm_statistics(const void *x, tm_dtype format, int64_t at, int64_t columns, double eps,
+                                    float *mean, float *rstd)
 {
     v16 sum = v16_zero(), square = v16_zero();
-    for (int64_t j = 0; j < columns; j += TM_LANES) sum = v16_add(sum, v16_get(x, format, at + j, tm_lanes(j, columns)));
+    for (int64_t j = 0; j < columns; j += TM_LANES)
+        sum = v16_add(sum, v16_get(x, format, at + j, tm_lanes(j, columns)));
     *mean = v16_sum(sum) / (float)columns;
     for (int64_t j = 0; j < columns; j += TM_LANES) {
         int64_t n = tm_lanes(j, columns);
@@ -129,7 +130,7 @@ TM_INLINE void grad_row_sums(const grad_operands *o, tm_dtype format, bool centr
 {
     int64_t at = i * o->columns, block = i / TM_ROW_BLOCK * o->columns;
     bool    first = i % TM_ROW_BLOCK == 0;
-    v16     r = v16_set1(o->rstd[i]), m = centred ? v16_set1(o->mean[i]) : v16_zero(), sum = v16_zero(), dot = v16_zero();
+    v16 r = v16_set1(o->rstd[i]), m = centred ? v16_set1(o->mean[i]) : v16_zero(), sum = v16_zero(), dot = v16_zero();
     for (int64_t j = 0; j < o->columns; j += TM_LANES) {
         int64_t n = tm_lanes(j, o->columns);
         v16     x = v16_get(o->x, format, at + j, n), dy = v16_get(o->dy, format, at + j, n);
@@ -187,14 +188,20 @@ static size_t rmsnorm_grad_workspace(const tm_call *call)
 }
 static size_t layernorm_grad_workspace(const tm_call *call)
 {
-    return rmsnorm_grad_workspace(call) + (tm_view_present(&call->out[2]) ? (size_t)block_elements(call) * sizeof(float) : 0);
+    return rmsnorm_grad_workspace(call) +
+           (tm_view_present(&call->out[2]) ? (size_t)block_elements(call) * sizeof(float) : 0);
 }
 
 TM_INLINE void rmsnorm_grad_rows(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     const grad_operands o = {
-        .dy = call->in[0].data, .x = call->in[1].data, .w = call->in[2].data, .rstd = call->in[3].data,
-        .addend = call->in[4].data, .dx = call->out[0].data, .dw = dw_blocks(call),
+        .dy = call->in[0].data,
+        .x = call->in[1].data,
+        .w = call->in[2].data,
+        .rstd = call->in[3].data,
+        .addend = call->in[4].data,
+        .dx = call->out[0].data,
+        .dw = dw_blocks(call),
         .columns = tm_view_columns(&call->in[0]),
     };
     for (int64_t i = begin; i < end; i++) grad_row(&o, format, false, i);
@@ -204,9 +211,16 @@ TM_PART(rmsnorm_grad_rows, in[0])
 TM_INLINE void layernorm_grad_rows(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     const grad_operands o = {
-        .dy = call->in[0].data, .x = call->in[1].data, .w = call->in[2].data, .mean = call->in[3].data,
-        .rstd = call->in[4].data, .addend = call->in[5].data, .dx = call->out[0].data, .dw = dw_blocks(call),
-        .db = db_blocks(call), .columns = tm_view_columns(&call->in[0]),
+        .dy = call->in[0].data,
+        .x = call->in[1].data,
+        .w = call->in[2].data,
+        .mean = call->in[3].data,
+        .rstd = call->in[4].data,
+        .addend = call->in[5].data,
+        .dx = call->out[0].data,
+        .dw = dw_blocks(call),
+        .db = db_blocks(call),
+        .columns = tm_view_columns(&call->in[0]),
     };
     for (int64_t i = begin; i < end; i++) grad_row(&o, format, true, i);
 }
@@ -234,7 +248,8 @@ static void rmsnorm_grad_run(const tm_call *call)
 static void layernorm_grad_run(const tm_call *call)
 {
     int64_t columns = tm_view_columns(&call->in[0]);
-    tm_parallel(call, layernorm_grad_rows_part, tm_view_rows(&call->in[0]), TM_ROW_BLOCK, tm_view_elements(&call->in[0]));
+    tm_parallel(call, layernorm_grad_rows_part, tm_view_rows(&call->in[0]), TM_ROW_BLOCK,
+                tm_view_elements(&call->in[0]));
     if (tm_view_present(&call->out[1])) tm_parallel(call, dw_columns, columns, TM_LANES, block_elements(call));
     if (tm_view_present(&call->out[2])) tm_parallel(call, db_columns, columns, TM_LANES, block_elements(call));
 }

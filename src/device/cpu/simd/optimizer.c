@@ -7,8 +7,8 @@
  *   v = b2 v + (1 - b2) g g
  *   p = p - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
  *
- * Scalars of the step are formed in double and rounded once. Every operation rounds once (no fused multiply-add), so that
- * all instruction sets agree bit for bit. bfloat16 tensors are updated in float32 and rounded to nearest even.
+ * Scalars of the step are formed in double and rounded once. Every operation rounds once (no fused multiply-add), so
+ * that all instruction sets agree bit for bit. bfloat16 tensors are updated in float32 and rounded to nearest even.
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"

@@ -98,8 +98,8 @@ static const char *cast_refuse(const tm_call *call)
 
 /* ---- swiglu: rows of gate and up ---- */
 
-/* Two kilobytes ahead: a row is two streams, and the hardware loses both at the end of each (19 to 32 GB/s at F = 2048 on
- * a Zen 5 core). */
+/* Two kilobytes ahead: a row is two streams, and the hardware loses both at the end of each (19 to 32 GB/s at F = 2048
+ * on a Zen 5 core). */
 TM_INLINE void fetch_ahead(const void *p, tm_dtype format, int64_t i)
 {
     __builtin_prefetch((const char *)p + i * (format == TM_BF16 ? 2 : 4) + 2048);
@@ -207,8 +207,8 @@ TM_INLINE void rope_rows(const tm_call *call, tm_dtype format, float sign, int64
     const tm_rope_attr *attr = call->attr;
     const char         *x = call->in[0].data;
     char               *y = call->out[0].data;
-    int64_t width = tm_view_columns(&call->in[0]), turned = attr->heads * attr->head_dim;
-    size_t  bytes = tm_dtype_bytes(format);
+    int64_t             width = tm_view_columns(&call->in[0]), turned = attr->heads * attr->head_dim;
+    size_t              bytes = tm_dtype_bytes(format);
     for (int64_t r = begin; r < end; r++) {
         const float *table = (const float *)call->in[1].data + r % attr->seq * attr->head_dim;
         int64_t      at = r * width;
@@ -217,7 +217,8 @@ TM_INLINE void rope_rows(const tm_call *call, tm_dtype format, float sign, int64
         else
             rope_interleaved(x, y, format, at, attr->heads, attr->head_dim, table, sign);
         if (x != y && turned < width)
-            memcpy(y + (size_t)(at + turned) * bytes, x + (size_t)(at + turned) * bytes, (size_t)(width - turned) * bytes);
+            memcpy(y + (size_t)(at + turned) * bytes, x + (size_t)(at + turned) * bytes,
+                   (size_t)(width - turned) * bytes);
     }
 }
 TM_INLINE void rope(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)

@@ -2,9 +2,9 @@
 /* device/cpu/simd/reduce.c - bias_grad, square_sum and clip.
  *
  *   bias_grad : db_m = sum_n dy_nm, in blocks of 64 rows
- *   square_sum: sum of x^2 in double. A square of a float32 is exact in double, so that all instruction sets agree bit for
- *               bit. Blocks of 16384 elements, block sums added in ascending order.
- *   clip      : norm = sqrt(sum), coefficient = min(1, max_norm / (norm + 1e-6)), 1 without clipping
+ *   square_sum: sum of x^2 in double. A square of a float32 is exact in double, so that all instruction sets agree bit
+ * for bit. Blocks of 16384 elements, block sums added in ascending order. clip      : norm = sqrt(sum), coefficient =
+ * min(1, max_norm / (norm + 1e-6)), 1 without clipping
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
@@ -15,7 +15,8 @@
 /* ---- bias_grad ---- */
 
 /* Adds `rows` rows (a constant), one after the other, to the sums; the first rows of a block start them. */
-TM_INLINE void sum_rows(const void *dy, tm_dtype format, int64_t at, int64_t rows, int64_t columns, bool first, float *sums)
+TM_INLINE void sum_rows(const void *dy, tm_dtype format, int64_t at, int64_t rows, int64_t columns, bool first,
+                        float *sums)
 {
     for (int64_t j = 0; j < columns; j += TM_LANES) {
         int64_t n = tm_lanes(j, columns);

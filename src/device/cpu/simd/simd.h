@@ -20,7 +20,11 @@
 #define TM_TEXT2(a) #a
 #define TM_TEXT(a) TM_TEXT2(a)
 #define TM_ISA_NAME TM_TEXT(TM_ISA) /* "avx512" */
+#if defined(__SANITIZE_ADDRESS__) /* instrumented bodies inlined into each other take gcc minutes per file */
+#define TM_INLINE static inline __attribute__((unused))
+#else
 #define TM_INLINE static inline __attribute__((always_inline, unused))
+#endif
 
 enum { TM_LANES = 16 };
 
