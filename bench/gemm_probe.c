@@ -201,7 +201,8 @@ int main(int argc, char **argv)
         }
     }
     if (shapes == 0)
-        for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) shapes += parse_shape(defaults[i], &list[shapes]);
+        for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+            shapes += parse_shape(defaults[i], &list[shapes]);
     if (threads < 1 || cpu_time) threads = 1;
     omp_set_num_threads(threads);
     const engine *own = engine_named(isa);
