@@ -186,7 +186,7 @@ int main(int argc, char **argv)
 #ifdef __x86_64__
     _mm_setcsr(_mm_getcsr() | 0x8040); /* flush denormals, as the trainer does */
 #endif
-    UNROLL for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--isa") && i + 1 < argc)
             isa = argv[++i];
         else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
