@@ -186,7 +186,7 @@ int main(int argc, char **argv)
 #ifdef __x86_64__
     _mm_setcsr(_mm_getcsr() | 0x8040); /* flush denormals, as the trainer does */
 #endif
-    UNROLL for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--isa") && i + 1 < argc)
             isa = argv[++i];
         else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
@@ -201,7 +201,8 @@ int main(int argc, char **argv)
         }
     }
     if (shapes == 0)
-        for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) shapes += parse_shape(defaults[i], &list[shapes]);
+        for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+            shapes += parse_shape(defaults[i], &list[shapes]);
     if (threads < 1 || cpu_time) threads = 1;
     omp_set_num_threads(threads);
     const engine *own = engine_named(isa);

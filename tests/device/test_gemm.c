@@ -194,7 +194,8 @@ static void check_element(const problem *p, const engine *e, int64_t i, int64_t 
                         p->s.residual ? (double)get(p->residual, p->s.extra, at) : 0 };
     for (int x = 0; x < 3; x++) ref += extra[x], size += fabs(extra[x]);
     float  found = get(p->g.c, p->s.c, at), wanted = in_order(p, i, j, e->fused);
-    double tolerance = 6 * sqrt((double)p->s.k + 3) * 0x1p-24 * size + (p->s.c == TM_BF16 ? 0x1p-8 : 0x1p-24) * fabs(ref);
+    double u_out = p->s.c == TM_BF16 ? 0x1p-8 : 0x1p-24;
+    double tolerance = 6 * sqrt((double)p->s.k + 3) * 0x1p-24 * size + u_out * fabs(ref);
     if (fabs((double)found - ref) <= tolerance && found == wanted) return;
     fail_msg("%s %lld x %lld x %lld, layout %d%d, formats %d%d%d, accumulate %d, bias %d, residual %d: "
              "C(%lld, %lld) = %.9g, in order %.9g, double %.9g",

@@ -2,8 +2,8 @@
 /* tests/device/test_loss_kernel.c - linear layer and cross-entropy in chunks, for every instruction set this CPU has.
  *
  * The reference is in double; tolerances follow from the rounding of each product (6 sqrt(n) u sum|a b|), of the
- * exponential and of the stored formats. An error of d in the logits changes log-sum-exp by at most d and a probability by
- * the factor e^(2 d).
+ * exponential and of the stored formats. An error of d in the logits changes log-sum-exp by at most d and a
+ * probability by the factor e^(2 d).
  */
 #include "base/arena.h"
 #include "base/random.h"
@@ -100,7 +100,8 @@ static problem problem_make(setup s)
     p.logits = tm_alloc((size_t)(s.chunk * s.classes) * sizeof(float) + GUARD);
     p.targets = tm_alloc((size_t)s.rows * sizeof(int32_t));
     for (int64_t r = 0; r < s.rows; r++)
-        p.targets[r] = r % 5 == 3 ? TM_IGNORED_TARGET : (int32_t)tm_random_below(5, 4, (uint64_t)r, (uint64_t)s.classes);
+        p.targets[r] = r % 5 == 3 ? TM_IGNORED_TARGET
+                                  : (int32_t)tm_random_below(5, 4, (uint64_t)r, (uint64_t)s.classes);
     p.scalars[TM_SCALAR_LOSS_SCALE] = s.scale;
     return p;
 }
@@ -300,7 +301,8 @@ typedef struct {
 } bits;
 static bits bits_of(const problem *p)
 {
-    size_t dx = (size_t)(p->s.rows * p->s.width) * size_of(p->s.dx), dw = (size_t)(p->s.classes * p->s.width) * size_of(p->s.dw);
+    size_t dx = (size_t)(p->s.rows * p->s.width) * size_of(p->s.dx);
+    size_t dw = (size_t)(p->s.classes * p->s.width) * size_of(p->s.dw);
     bits   b = { p->loss, tm_alloc(dx), tm_alloc(dw) };
     memcpy(b.dx, p->dx, dx);
     memcpy(b.dw, p->dw, dw);

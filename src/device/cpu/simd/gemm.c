@@ -3,8 +3,8 @@
  *
  * C is cut into blocks of `mc` x `nc` panels and K into stages of `depth` (a multiple of TM_GEMM_BLOCK, or all of K). A
  * step packs what it needs of A and B, unless the step before left it there, and computes one block of C for one stage;
- * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block sums in
- * ascending order, whoever adds them.
+ * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block
+ * sums in ascending order, whoever adds them.
  * A bfloat16 C is summed in a float32 strip, one block of C large; then the stages are the innermost loop.
  */
 #include "device/cpu/gemm.h"
@@ -140,8 +140,8 @@ static void choose_tiles(step *s, int threads)
     s->tile_n = ceil_div(s->panels_n, ceil_div(s->panels_n, n));
 }
 
-/* Step `t` of the product. The loops from outer to inner: outer blocks, stages, inner blocks; with a strip the stages are
- * innermost. */
+/* Step `t` of the product. The loops from outer to inner: outer blocks, stages, inner blocks; with a strip the stages
+ * are innermost. */
 static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t, int threads)
 {
     int64_t inner = p->a_outer ? p->blocks_n : p->blocks_m, i, o, stage;
@@ -195,7 +195,8 @@ static void pack(const step *s, bool pack_a, bool pack_b, int threads)
     }
 }
 
-/* n finished sums of row `row` from column `column` on: old value, bias and residual are added, the result is stored. */
+/* n finished sums of row `row` from column `column` on: old value, bias and residual are added, the result
+ * is stored. */
 static void finish_row(const tm_gemm *g, const float *sums, int64_t row, int64_t column, int64_t n)
 {
     for (int64_t i = 0; i < n; i += TM_LANES) {
@@ -257,7 +258,8 @@ static void check(const tm_gemm *g)
     TM_ASSERT(g->c_dtype == TM_F32 || g->c_dtype == TM_BF16);
     TM_ASSERT(!g->bias || g->bias_dtype == TM_F32 || g->bias_dtype == TM_BF16);
     TM_ASSERT(!g->residual || g->residual_dtype == TM_F32 || g->residual_dtype == TM_BF16);
-    TM_ASSERT(g->a.ld >= (g->a.transposed ? g->m : g->k) && g->b.ld >= (g->b.transposed ? g->k : g->n) && g->ldc >= g->n);
+    TM_ASSERT(g->a.ld >= (g->a.transposed ? g->m : g->k) && g->b.ld >= (g->b.transposed ? g->k : g->n));
+    TM_ASSERT(g->ldc >= g->n && (!g->residual || g->ld_residual >= g->n));
     TM_ASSERT(g->workspace);
 }
 
@@ -274,7 +276,8 @@ void TM_K(tm_gemm_run)(const tm_gemm *gemm)
         step before = { .row = -1, .column = -1 };
         for (int64_t t = 0; t < steps; t++) {
             step s = step_at(gemm, &p, workspace, t, threads);
-            bool pack_a = s.row != before.row || s.k0 != before.k0, pack_b = s.column != before.column || s.k0 != before.k0;
+            bool pack_a = s.row != before.row || s.k0 != before.k0;
+            bool pack_b = s.column != before.column || s.k0 != before.k0;
             if (pack_a || pack_b) pack(&s, pack_a, pack_b, threads);
             compute(&s);
             before = s;

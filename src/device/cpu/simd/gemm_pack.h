@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/cpu/simd/gemm_pack.h - operands of the matrix product, rearranged for the innermost tile.
  *
- * A panel is `width` (MR or NR) rows of op(A) or columns of op(B), `valid` of them real and the rest zero, by k, laid out
- * [k][width] in float32. Where the source is contiguous along k, 16 x 16 (avx512) or 8 x 8 (avx2) blocks are transposed.
+ * A panel is `width` (MR or NR) rows of op(A) or columns of op(B), `valid` of them real and the rest zero, by k, laid
+ * out [k][width] in float32. Where the source is contiguous along k, 16 x 16 (avx512) or 8 x 8 (avx2) blocks are
+ * transposed.
  */
 #ifndef TM_DEVICE_CPU_GEMM_PACK_H
 #define TM_DEVICE_CPU_GEMM_PACK_H
@@ -71,7 +72,8 @@ TM_INLINE void transpose16(__m512 r[16])
 }
 
 /* row r, column k of the source at p[r * ld + k] */
-TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype dtype, int width, int64_t valid, int64_t k)
+TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype dtype, int width, int64_t valid,
+                               int64_t k)
 {
     for (int v = 0; v < width; v += 16) {
         int64_t   rows = valid - v < 16 ? valid - v : 16;
@@ -137,7 +139,8 @@ TM_INLINE void store_lanes(float *dst, __m256 x, int lanes)
 #endif
 
 /* row r, column k of the source at p[r * ld + k] */
-TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype dtype, int width, int64_t valid, int64_t k)
+TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype dtype, int width, int64_t valid,
+                               int64_t k)
 {
     int64_t done = 0;
 #if defined(__AVX2__)
@@ -155,16 +158,17 @@ TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype d
 }
 #endif
 
-/* `panels` neighbouring panels, panel i at dst + i * width * k; the first begins at row (column) r0, and `limit` of them
- * exist. along_k: element (r, q) at p[r * ld + q], otherwise at p[q * ld + r]; both counted from k0. */
-TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, int width, int64_t panels,
-                          int64_t r0, int64_t limit, int64_t k0, int64_t k)
+/* `panels` neighbouring panels, panel i at dst + i * width * k; the first begins at row (column) r0, and `limit` of
+ * them exist. along_k: element (r, q) at p[r * ld + q], otherwise at p[q * ld + r]; both counted from k0. */
+TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, int width,
+                          int64_t panels, int64_t r0, int64_t limit, int64_t k0, int64_t k)
 {
     size_t size = dtype == TM_BF16 ? 2 : 4;
     if (along_k) {
         for (int64_t i = 0; i < panels; i++) {
             int64_t row = r0 + i * width, valid = limit - row < width ? limit - row : width;
-            pack_transposed(dst + i * width * k, (const char *)p + (size_t)(row * ld + k0) * size, ld, dtype, width, valid, k);
+            const char *from = (const char *)p + (size_t)(row * ld + k0) * size;
+            pack_transposed(dst + i * width * k, from, ld, dtype, width, valid, k);
         }
         return;
     }
@@ -179,8 +183,8 @@ TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype,
         }
     }
 }
-TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, int width, int64_t panels,
-                           int64_t r0, int64_t limit, int64_t k0, int64_t k)
+TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, int width,
+                           int64_t panels, int64_t r0, int64_t limit, int64_t k0, int64_t k)
 {
     if (dtype == TM_BF16)
         pack_typed(dst, p, ld, TM_BF16, along_k, width, panels, r0, limit, k0, k);

@@ -22,7 +22,8 @@ static const char *refuse(const tm_call *call)
 static const char *forward_refuse(const tm_call *call)
 {
     for (int i = 2; i < 4; i++)
-        if (tm_view_present(&call->in[i]) && !is_float(&call->in[i])) return "needs a float32 or bfloat16 bias and residual";
+        if (tm_view_present(&call->in[i]) && !is_float(&call->in[i]))
+            return "needs a float32 or bfloat16 bias and residual";
     return refuse(call);
 }
 

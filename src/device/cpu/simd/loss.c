@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/loss.c - linear layer and cross-entropy in chunks of rows, with or without gradients; all logits never
- * exist at once.
+/* device/cpu/simd/loss.c - linear layer and cross-entropy in chunks of rows, with or without gradients; all logits
+ * never exist at once.
  *
  *   z (N, V) = x (N, C) w (V, C)^T
  *   loss    += sum over rows of log(sum_v e^(z_v - m)) - (z_target - m),  m = max_v z_v
