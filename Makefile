@@ -63,6 +63,8 @@ $(BUILD)/%.o: %.c
 	$(CC) $(CFLAGS) -c -o $@ $<
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libtrainmark.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 setup:
 

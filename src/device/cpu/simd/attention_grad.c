@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/attention_grad.c - gradients of attention, scores computed again from lse.
+ *
+ * For 32 queries of a head and one block of keys (Dao et al. 2022, "FlashAttention", algorithm 4):
+ *
+ *   P = exp(scale q k^T - lse),  dV += P^T dO,  dP = dO V^T,  delta_i = sum_d dO_id O_id
+ *   dS = scale P (dP - delta),   dK += dS^T Q,  dQ += dS K
+ *
+ * One pass: a task is a (sequence, key/value head); its key blocks ascend, and inside each its queries ascend. dK and
+ * dV of the block stay in scratch; dQ grows from block to block in its place in the output. With bfloat16 that place
+ * holds the upper halves of the float32 sums and scratch the lower ones, until the last block's sum is rounded, once.
+ * Two passes: dK and dV by tasks of one key block, dQ by tasks of one chunk of queries; seven products instead of five,
+ * for when there are fewer heads than threads or the lower halves do not fit. The sums are the same, term by term: both
+ * ways give the same bits.
+ */
+#include "device/cpu/simd/attention.h"
+
+#include <omp.h>
+
+enum {
+    KEYS_AT_ONCE = 128,          /* scores and their gradients made before the products that use them: stays in L1 */
+    LOW_FLOATS_MAX = 256 * 1024, /* scratch for lower halves in one pass */
+};
+
+typedef struct {
+    attention_sizes s;
+    bool            two_passes;
+    int64_t         low_floats; /* scratch for lower halves */
+} backward_plan;
+
+/* Scratch of one thread. */
+typedef struct {
+    float      *keys, *values, *dkeys, *dvalues; /* (block_rows, row) */
+    float      *weights;                         /* (KEYS_AT_ONCE, 32): P */
+    float      *dscores;                         /* (block_rows, 32) */
+    float      *q_rows, *do_rows;                /* (32, width) */
+    float      *q_columns, *do_columns;          /* (width, 32), times scale */
+    float      *dq_part;                         /* (32, width): of one key block */
+    float      *lse, *delta;                     /* 32; delta times scale */
+    uint16_t   *dq_low;                          /* bfloat16: (pairs, 32, width); two passes: (CHUNK, 32, width) */
+    causal_mask mask;
+} backward_scratch;
+
+static backward_plan plan_of(const tm_call *call)
+{
+    backward_plan p = { .s = sizes_of(call->attr, &call->in[0]) };
+    int64_t       threads = max_of(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
+    int64_t       turns = (heads + threads - 1) / threads, pair_floats = QUERIES * p.s.width / 2;
+    bool          split = p.s.dtype == TM_BF16 && p.s.blocks > 1;
+    p.two_passes = 7 * heads < 5 * turns * threads || (split && p.s.pairs * pair_floats > LOW_FLOATS_MAX);
+    if (split) p.low_floats = (p.two_passes ? CHUNK : p.s.pairs) * pair_floats;
+    return p;
+}
+
+static size_t backward_floats(const backward_plan *p)
+{
+    const attention_sizes *s = &p->s;
+    return (size_t)(4 * s->block_rows * s->row + (KEYS_AT_ONCE + s->block_rows) * QUERIES + 5 * QUERIES * s->width +
+                    2 * QUERIES + p->low_floats);
+}
+
+static void backward_scratch_fill(backward_scratch *w, const attention_sizes *s, float *p)
+{
+    w->keys = p, p += s->block_rows * s->row;
+    w->values = p, p += s->block_rows * s->row;
+    w->dkeys = p, p += s->block_rows * s->row;
+    w->dvalues = p, p += s->block_rows * s->row;
+    w->weights = p, p += KEYS_AT_ONCE * QUERIES;
+    w->dscores = p, p += s->block_rows * QUERIES;
+    w->q_rows = p, p += QUERIES * s->width;
+    w->do_rows = p, p += QUERIES * s->width;
+    w->q_columns = p, p += QUERIES * s->width;
+    w->do_columns = p, p += QUERIES * s->width;
+    w->dq_part = p, p += QUERIES * s->width;
+    w->lse = p, p += QUERIES;
+    w->delta = p, p += QUERIES;
+    w->dq_low = (uint16_t *)p;
+    causal_mask_fill(&w->mask);
+}
+
+TM_INLINE void deltas_as(tm_dtype dtype, const attention_sizes *s, const void *o, int64_t at, int64_t n,
+                         const backward_scratch *w)
+{
+    for (int64_t j = 0; j < QUERIES; j += TM_LANES) {
+        v16 r[16];
+        for (int64_t i = 0; i < 16; i++) {
+            const float *g = w->do_rows + (j + i) * s->width;
+            r[i] = v16_zero();
+            for (int64_t d = 0; j + i < n && d < s->width; d += TM_LANES)
+                r[i] = v16_fma(v16_load(g + d), v16_get(o, dtype, at + (j + i) * s->o_row + d, s->dim - d), r[i]);
+        }
+        transpose16(r); /* then the tree of v16_sum, for 16 queries at once */
+        for (int half = 8; half > 0; half /= 2)
+            for (int i = 0; i < half; i++) r[i] = v16_add(r[i], r[i + half]);
+        v16_store(w->delta + j, v16_mul(r[0], v16_set1(s->scale)));
+    }
+}
+
+/* Copies what the pair's queries bring along. */
+static void load_pair(const tm_call *call, const attention_sizes *s, const backward_scratch *w, int64_t sequence,
+                      const query_block *q)
+{
+    int64_t row = sequence * s->seq + q->q0, at = row * s->o_row + q->head * s->dim;
+    copy_rows(s, call->in[1].data, row * s->qkv_row + q->head * s->dim, s->qkv_row, q->n, QUERIES, w->q_rows, s->width);
+    copy_rows(s, call->in[0].data, at, s->o_row, q->n, QUERIES, w->do_rows, s->width);
+    transpose_queries(s->width, w->q_rows, s->scale, w->q_columns);
+    transpose_queries(s->width, w->do_rows, s->scale, w->do_columns);
+    if (s->dtype == TM_BF16)
+        deltas_as(TM_BF16, s, call->in[2].data, at, q->n, w);
+    else
+        deltas_as(TM_F32, s, call->in[2].data, at, q->n, w);
+    const float *lse = (const float *)call->in[3].data + (sequence * s->heads + q->head) * s->seq + q->q0;
+    for (int64_t j = 0; j < QUERIES; j++) w->lse[j] = j < q->n ? lse[j] : 0.f;
+}
+
+/* Pairs begin .. end - 1 of a key/value head against one block of its keys. */
+typedef struct {
+    int64_t sequence, kv_head, block, begin, end;
+    bool    want_kv, want_q;
+} backward_work;
+
+/* What the pair after this one reads, and where this one writes dQ. */
+static ahead ask_ahead(const tm_call *call, const attention_sizes *s, const backward_work *work, int64_t pair)
+{
+    query_block q = query_block_of(s, work->kv_head, pair), after = query_block_of(s, work->kv_head, pair + 1);
+    int64_t     row0 = work->sequence * s->seq, at = (row0 + after.q0) * s->o_row + after.head * s->dim;
+    int64_t     q_at = (row0 + q.q0) * s->qkv_row + q.head * s->dim, n = pair + 1 < work->end ? after.n : 0;
+    ahead       next = { .at_once = 1 };
+    next.list[0] =
+        rows_ahead_of(s, call->in[1].data, (row0 + after.q0) * s->qkv_row + after.head * s->dim, s->qkv_row, n);
+    next.list[1] = rows_ahead_of(s, call->in[0].data, at, s->o_row, n);
+    next.list[2] = rows_ahead_of(s, call->in[2].data, at, s->o_row, n);
+    next.list[3] = rows_ahead_of(s, call->out[0].data, q_at, s->qkv_row, work->want_q ? q.n : 0);
+    return next;
+}
+
+/* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal. */
+static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64_t diagonal)
+{
+    for (int v = 0; v < 2; v++) {
+        int64_t lane = TM_LANES * v;
+        v16     lse = v16_load(w->lse + lane), delta = v16_load(w->delta + lane);
+        for (int64_t t = 0; t < keys; t++) {
+            float *x = w->weights + t * QUERIES + lane, *y = dscores + t * QUERIES + lane;
+            v16    p = v16_exp(v16_sub(v16_load(x), lse));
+            if (t > diagonal) p = v16_mul(p, v16_load(w->mask.factor + causal_mask_place(t - diagonal, v)));
+            v16_store(x, p);
+            v16_store(y, v16_mul(p, v16_sub(v16_load(y), delta)));
+        }
+    }
+}
+
+/* The loaded pair against the keys in scratch: adds to dK and dV, leaves this block's part of dQ in dq_part. */
+static void backward_block(const attention_sizes *s, const backward_scratch *w, const query_block *q, int64_t keys,
+                           int64_t diagonal, const backward_work *work, ahead *next)
+{
+    for (int64_t t = 0; t < keys; t += KEYS_AT_ONCE) {
+        int64_t n = round_up(min_of(KEYS_AT_ONCE, keys - t), STEP);
+        float  *dscores = w->dscores + t * QUERIES;
+        product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights, next);
+        product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores, next);
+        weigh(w, dscores, n, diagonal - t);
+        if (!work->want_kv) continue;
+        product_keys(n, s->width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->row, s->row, next);
+        product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row, next);
+    }
+    if (work->want_q)
+        product_queries(round_up(q->n, STEP), s->width, keys, diagonal, w->dscores, w->keys, s->row, w->dq_part, false,
+                        next);
+}
+
+/* n lanes of float32 as their upper and lower halves */
+TM_INLINE v16 join_halves(const uint16_t *high, const uint16_t *low, int64_t n)
+{
+    uint32_t u[16] = { 0 };
+    v16      x;
+    for (int64_t i = 0; i < n; i++) u[i] = (uint32_t)high[i] << 16 | low[i];
+    memcpy(&x, u, sizeof x);
+    return x;
+}
+TM_INLINE void split_halves(uint16_t *high, uint16_t *low, v16 x, int64_t n)
+{
+    uint32_t u[16];
+    memcpy(u, &x, sizeof u);
+    for (int64_t i = 0; i < n; i++) high[i] = (uint16_t)(u[i] >> 16), low[i] = (uint16_t)u[i];
+}
+
+/* Adds dq_part to what earlier key blocks left in the output; see the head of this file. low (32, width). */
+static void add_dq(const attention_sizes *s, const backward_scratch *w, void *out, int64_t at, const query_block *q,
+                   uint16_t *low, bool first, bool last)
+{
+    for (int64_t j = 0; j < q->n; j++)
+        for (int64_t d = 0; d < s->width; d += TM_LANES) {
+            int64_t place = at + j * s->qkv_row + d, n = min_of(s->dim - d, TM_LANES);
+            v16     x = v16_load(w->dq_part + j * s->width + d);
+            if (s->dtype == TM_F32) {
+                v16_put(out, TM_F32, place, first ? x : v16_add(v16_get(out, TM_F32, place, n), x), n);
+                continue;
+            }
+            uint16_t *high = (uint16_t *)out + place, *rest = low + j * s->width + d;
+            if (!first) x = v16_add(n == TM_LANES ? join_halves(high, rest, TM_LANES) : join_halves(high, rest, n), x);
+            if (last)
+                v16_put(out, TM_BF16, place, x, n);
+            else if (n == TM_LANES)
+                split_halves(high, rest, x, TM_LANES);
+            else
+                split_halves(high, rest, x, n);
+        }
+}
+
+static void backward_pairs(const tm_call *call, const backward_plan *p, const backward_scratch *w, backward_work work)
+{
+    const attention_sizes *s = &p->s;
+    int64_t first = work.block * s->block, row0 = work.sequence * s->seq, most = min_of(s->block, s->seq - first);
+    int64_t k_at = (row0 + first) * s->qkv_row + (s->heads + work.kv_head) * s->dim, v_at = k_at + s->kv_heads * s->dim;
+    const void *qkv = call->in[1].data;
+    void       *out = call->out[0].data;
+    copy_rows(s, qkv, k_at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
+    copy_rows(s, qkv, v_at, s->qkv_row, most, round_up(most, STEP), w->values, s->row);
+    if (work.want_kv) {
+        memset(w->dkeys, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
+        memset(w->dvalues, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
+    }
+    for (int64_t pair = work.begin; pair < work.end; pair++) {
+        query_block q = query_block_of(s, work.kv_head, pair);
+        int64_t     keys = keys_seen(s, &q, first);
+        if (keys <= 0) continue;
+        ahead next = ask_ahead(call, s, &work, pair);
+        load_pair(call, s, w, work.sequence, &q);
+        backward_block(s, w, &q, keys, s->causal ? q.q0 - first : keys, &work, &next);
+        if (!work.want_q) continue;
+        uint16_t *low =
+            p->low_floats ? w->dq_low + (p->two_passes ? pair - work.begin : pair) * QUERIES * s->width : NULL;
+        add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q, low, first == 0,
+               is_last_block(s, &q, first));
+    }
+    for (int64_t t = 0; work.want_kv && t < most; t++) {
+        put_row(s, out, k_at + t * s->qkv_row, w->dkeys + t * s->row, 1.f);
+        put_row(s, out, v_at + t * s->qkv_row, w->dvalues + t * s->row, 1.f);
+    }
+}
+
+/* One pass: a task is a head. Two passes: first the tasks of key blocks (early ones are seen by more queries and start
+ * first), then those of query chunks (late ones see more keys). */
+static void backward_task(const tm_call *call, const backward_plan *p, const backward_scratch *w, int64_t task)
+{
+    const attention_sizes *s = &p->s;
+    int64_t                heads = s->batch * s->kv_heads, turn = task / heads, blocks = s->blocks;
+    backward_work work = { .sequence = task % heads / s->kv_heads, .kv_head = task % s->kv_heads, .end = s->pairs };
+    work.want_kv = !p->two_passes || turn < s->blocks;
+    work.want_q = !p->two_passes || turn >= s->blocks;
+    if (p->two_passes && work.want_kv) {
+        work.block = turn;
+        blocks = turn + 1;
+    } else if (p->two_passes) {
+        work.begin = (s->blocks + s->chunks - 1 - turn) * CHUNK;
+        work.end = min_of(work.begin + CHUNK, s->pairs);
+        query_block last = query_block_of(s, work.kv_head, work.end - 1);
+        if (s->causal) blocks = (last.q0 + last.n + s->block - 1) / s->block;
+    }
+    for (; work.block < blocks; work.block++) backward_pairs(call, p, w, work);
+}
+
+const char *TM_K(attention_grad_refuse)(const tm_call *call)
+{
+    if (call->in[0].dtype != call->in[2].dtype || call->out[0].dtype != call->in[2].dtype)
+        return "needs activations of one format";
+    return attention_refuse(call->attr, &call->in[1], &call->in[2], &call->in[3]);
+}
+
+size_t TM_K(attention_grad_workspace)(const tm_call *call)
+{
+    backward_plan p = plan_of(call);
+    return scratch_bytes(call, backward_floats(&p));
+}
+
+void TM_K(attention_grad_run)(const tm_call *call)
+{
+    backward_plan p = plan_of(call);
+    int64_t       heads = p.s.batch * p.s.kv_heads, tasks = p.two_passes ? heads * (p.s.blocks + p.s.chunks) : heads;
+#pragma omp parallel num_threads(call->threads)
+    {
+        backward_scratch w;
+        backward_scratch_fill(&w, &p.s, scratch_of(call, backward_floats(&p), omp_get_thread_num()));
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t task = 0; task < tasks; task++) backward_task(call, &p, &w, task);
+    }
+}
