@@ -210,8 +210,8 @@ static void follow(tm_trainer *trainer, const fixture *f, const match *matches, 
 }
 
 /* `stock`: the library's own float32 losses are followed, too. */
-static void run(const char *name, const char *device_name, const tm_precision *precision, tm_recompute recompute, bool stock,
-                limits limit)
+static void run(const char *name, const char *device_name, const tm_precision *precision, tm_recompute recompute,
+                bool stock, limits limit)
 {
     enum { MATCHES = 64 };
     fixture     f = load(name);
