@@ -71,16 +71,20 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
     return st;
 }
 
+static const char help[] =
+    "usage: trainmark explain [MODEL | FILE.yaml] [--key value ...] [--json] [--device cpu|reference|null] [--isa NAME]\n\n"
+    "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and kernel; every\n"
+    "tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size works.\n";
+
 tm_status tm_command_explain(int argc, char **argv, tm_error *err)
 {
     tm_cli_options options;
     tm_config     *config;
     tm_text        out = { 0 };
-    tm_status      st = tm_cli_configure(argc, argv, "tiny-llama", &options, &config, err);
+    unsigned       takes = TM_CLI_JSON | TM_CLI_DEVICE | TM_CLI_ISA;
+    tm_status      st = tm_cli_configure(argc, argv, "tiny-llama", takes, &options, &config, err);
     if (st == TM_OK && options.help)
-        tm_text_add(&out, "usage: trainmark explain [MODEL | FILE.yaml] [--key value ...] [--json] [--device cpu|reference|null] [--isa NAME]\n\n"
-                          "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and kernel; every\n"
-                          "tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size works.\n");
+        st = tm_cli_print_help(help, err);
     else if (st == TM_OK)
         st = explain(config, &options, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);

@@ -70,8 +70,12 @@ static tm_status list(bool as_json, tm_text *out, tm_error *err)
     return TM_OK;
 }
 
+static const char help[] = "usage: trainmark models [--json]\n\n"
+                           "Lists the models that are built in: parameters, GFLOP per token, sequence length, layers, widths.\n";
+
 tm_status tm_command_models(int argc, char **argv, tm_error *err)
 {
+    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
     bool as_json = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") != 0)
