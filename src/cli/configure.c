@@ -110,6 +110,22 @@ static tm_status take_own(reader *r, int i, int *used, tm_error *err)
     return TM_OK;
 }
 
+static bool is_file_name(const char *subject)
+{
+    size_t n = strlen(subject);
+    return strchr(subject, '/') || (n > 5 && strcmp(subject + n - 5, ".yaml") == 0) || (n > 4 && strcmp(subject + n - 4, ".yml") == 0);
+}
+
+/* A boolean option may stand alone; the word behind it is then the subject or the next override, or it was meant as the
+ * option's value. */
+static tm_status check_boolean(const reader *r, int i, int words, tm_error *err)
+{
+    const char *word = r->argv[i], *next = i + 1 < r->argc ? r->argv[i + 1] : NULL;
+    if (words != 1 || strchr(word, '=') || !next || strncmp(next, "--", 2) == 0 || strchr(next, '=')) return TM_OK;
+    if (!r->options->subject && (is_file_name(next) || tm_config_find_preset(r->config, next))) return TM_OK;
+    return tm_fail(err, TM_INVALID, "'%.200s' (command line) must be true or false, found '%.200s'", word + 2, next);
+}
+
 /* Sorts the words: own options, overrides with their values, the subject. What is none of them stays with the overrides,
  * where it is refused. */
 static tm_status sort_words(reader *r, tm_error *err)
@@ -128,15 +144,10 @@ static tm_status sort_words(reader *r, tm_error *err)
             i++;
             continue;
         }
+        TM_TRY(check_boolean(r, i, words, err));
         for (int k = 0; k < (words > 0 ? words : 1); k++) r->rest[r->n_rest++] = r->argv[i++];
     }
     return TM_OK;
-}
-
-static bool is_file_name(const char *subject)
-{
-    size_t n = strlen(subject);
-    return strchr(subject, '/') || (n > 5 && strcmp(subject + n - 5, ".yaml") == 0) || (n > 4 && strcmp(subject + n - 4, ".yml") == 0);
 }
 
 static tm_status take_subject(tm_config *config, const tm_cli_options *options, const char *fallback, tm_error *err)

@@ -10,6 +10,7 @@
 #include "system/environment.h"
 #include "system/secret.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,8 +186,23 @@ static tm_status close_sinks(job *j, tm_status st, tm_error *err)
     return st;
 }
 
+/* Better now than after hours: can a file be made, or added to, at `path`? */
+static tm_status check_writable(const char *path, tm_error *err)
+{
+    tm_text     folder = { 0 };
+    const char *slash = strrchr(path, '/');
+    tm_text_add_n(&folder, slash ? path : ".", slash > path ? (size_t)(slash - path) : 1);
+    const char *place = tm_file_exists(path) ? path : folder.data;
+    tm_status   st = TM_OK;
+    if (access(place, W_OK) != 0)
+        st = tm_fail(err, TM_IO, "cannot write to '%s' (--perf-csv %s): %s; name another file", place, path, strerror(errno));
+    tm_text_fini(&folder);
+    return st;
+}
+
 static tm_status prepare(job *j, tm_error *err)
 {
+    if (j->cli.perf_csv) TM_TRY(check_writable(j->cli.perf_csv, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     TM_TRY(tm_device_open(j->cli.device, j->options.threads, &j->device, err));
     if (j->cli.isa) TM_TRY(tm_device_limit_isa(j->device, j->cli.isa, err));
@@ -226,6 +242,8 @@ static tm_status train(job *j, tm_error *err)
     st = close_sinks(j, st, err);
     if (st != TM_OK && !j->settings.started) clean_up(j, folder_was_there);
     if (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) fprintf(stderr, "results in %s\n", j->folder.data);
+    if (st == TM_INTERRUPTED && !j->options.checkpoint)
+        fprintf(stderr, "the same command with --checkpoint.enable true goes on from here\n");
     return st;
 }
 
