@@ -9,12 +9,32 @@
 
 static const double noisy_variation = 0.10;
 
-/* Mean of the first or last tenth of the losses (at least 5). */
+/* The first or last tenth of the losses (at least 5). */
+static const double *end_of(const tm_evidence *e, bool last, int64_t *n)
+{
+    *n = e->n_losses / 10 > 5 ? e->n_losses / 10 : 5;
+    if (*n > e->n_losses) *n = e->n_losses;
+    return last ? e->losses + e->n_losses - *n : e->losses;
+}
+
 static double end_mean(const tm_evidence *e, bool last)
 {
-    int64_t n = e->n_losses / 10 > 5 ? e->n_losses / 10 : 5;
-    if (n > e->n_losses) n = e->n_losses;
-    return tm_stats_mean(last ? e->losses + e->n_losses - n : e->losses, n);
+    int64_t       n;
+    const double *losses = end_of(e, last, &n);
+    return tm_stats_mean(losses, n);
+}
+
+/* Standard error of the difference of the two means: small batches scatter, and that is no progress. */
+static double ends_error(const tm_evidence *e)
+{
+    double square = 0;
+    for (int last = 0; last < 2; last++) {
+        int64_t       n;
+        const double *losses = end_of(e, last, &n);
+        double        deviation = tm_stats_deviation(losses, n);
+        square += deviation * deviation / (double)n;
+    }
+    return sqrt(square);
 }
 
 static bool final_loss_known(const tm_evidence *e)
@@ -39,7 +59,7 @@ static tm_verdict judge_synthetic(const tm_evidence *e, char reason[256])
         snprintf(reason, 256, "loss %.4f did not come within %g nat of the language's entropy %.4f", final, e->target_gap, e->floor);
         return TM_VERDICT_INVALID;
     }
-    if (!(last < first - 0.01 * (first - e->floor))) {
+    if (!(last < first - fmax(0.01 * (first - e->floor), 3 * ends_error(e)))) {
         snprintf(reason, 256, "no progress: the mean loss went from %.4f to %.4f, the floor is %.4f", first, last, e->floor);
         return TM_VERDICT_INVALID;
     }

@@ -30,7 +30,8 @@ unset pipeline BUILD_NUMBER OMP_NUM_THREADS
 # A model and a batch that train a step in milliseconds. $tiny is split into words on purpose, everywhere.
 # shellcheck disable=SC2034
 tiny="--model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --training.seq_len 32
-      --training.local_batch_size 2 --validation.steps 1 --metrics.log_freq 1"
+      --training.local_batch_size 2 --training.threads 1 --training.stop_at_target false --validation.steps 1
+      --metrics.log_freq 1"
 
 # Runs the program; standard output and error go to $out and $err.
 trainmark()
