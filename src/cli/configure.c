@@ -94,7 +94,8 @@ static tm_status take_own(reader *r, int i, int *used, tm_error *err)
         size_t      n = strlen(flag);
         if (strncmp(word, flag, n) != 0 || (word[n] && word[n] != '=')) continue;
         if (!(r->takes & own_options[k].bit))
-            return tm_fail(err, TM_USAGE, "`trainmark %s` takes no option '%s'; `trainmark %s --help` tells those it takes",
+            return tm_fail(err, TM_USAGE,
+                           "`trainmark %s` takes no option '%s'; `trainmark %s --help` tells those it takes",
                            r->argv[0], flag, r->argv[0]);
         void *field = (char *)r->options + own_options[k].at;
         if (own_options[k].takes_value) return take_value(r, i, flag, field, used, err);
@@ -113,7 +114,8 @@ static tm_status take_own(reader *r, int i, int *used, tm_error *err)
 static bool is_file_name(const char *subject)
 {
     size_t n = strlen(subject);
-    return strchr(subject, '/') || (n > 5 && strcmp(subject + n - 5, ".yaml") == 0) || (n > 4 && strcmp(subject + n - 4, ".yml") == 0);
+    return strchr(subject, '/') || (n > 5 && strcmp(subject + n - 5, ".yaml") == 0) ||
+           (n > 4 && strcmp(subject + n - 4, ".yml") == 0);
 }
 
 /* A boolean option may stand alone; the word behind it is then the subject or the next override, or it was meant as the
@@ -126,8 +128,8 @@ static tm_status check_boolean(const reader *r, int i, int words, tm_error *err)
     return tm_fail(err, TM_INVALID, "'%.200s' (command line) must be true or false, found '%.200s'", word + 2, next);
 }
 
-/* Sorts the words: own options, overrides with their values, the subject. What is none of them stays with the overrides,
- * where it is refused. */
+/* Sorts the words: own options, overrides with their values, the subject. What is none of them stays with the
+ * overrides, where it is refused. */
 static tm_status sort_words(reader *r, tm_error *err)
 {
     for (int i = 1; i < r->argc;) {
@@ -156,7 +158,8 @@ static tm_status take_subject(tm_config *config, const tm_cli_options *options, 
         const char *experiment = getenv("EXP");
         return (experiment && *experiment) || !fallback ? TM_OK : tm_config_apply_preset(config, fallback, err);
     }
-    if (is_file_name(options->subject) && (tm_file_exists(options->subject) || !tm_config_find_preset(config, options->subject)))
+    if (is_file_name(options->subject) &&
+        (tm_file_exists(options->subject) || !tm_config_find_preset(config, options->subject)))
         return tm_config_load_file(config, options->subject, err);
     return tm_config_apply_preset(config, options->subject, err);
 }

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark keys [SECTION] [--markdown]\n\n"
-    "Lists the configuration keys with type, default, range and help; those of a section (`trainmark keys training`), or all.\n";
+static const char help[] = "usage: trainmark keys [SECTION] [--markdown]\n\n"
+                           "Lists the configuration keys with type, default, range and help; those of a section "
+                           "(`trainmark keys training`), or all.\n";
 
 tm_status tm_command_keys(int argc, char **argv, tm_error *err)
 {

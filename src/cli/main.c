@@ -41,7 +41,8 @@ static void usage(FILE *out)
     fprintf(out, "usage: trainmark COMMAND [options]\n\ncommands:\n");
     for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
     fprintf(out, "\n`trainmark run` alone trains the built-in model until it has learnt the built-in language.\n"
-                 "`trainmark COMMAND --help` tells more. Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 invalid numbers,\n"
+                 "`trainmark COMMAND --help` tells more. Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 "
+                 "invalid numbers,\n"
                  "4 invalid configuration or input, 5 negative verdict, 130 interrupted.\n");
 }
 

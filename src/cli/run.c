@@ -20,7 +20,8 @@
 static const char help[] =
     "usage: trainmark run [MODEL | FILE.yaml] [--key value ...]\n\n"
     "Without MODEL: trains the built-in tiny model until it has learnt the built-in language (the main job).\n"
-    "MODEL is a built-in name (`trainmark models`); FILE.yaml an experiment file. Any key (`trainmark keys`) can be set.\n\n"
+    "MODEL is a built-in name (`trainmark models`); FILE.yaml an experiment file. Any key (`trainmark keys`) can be "
+    "set.\n\n"
     "  --data.path DIR    train on real text, any file or folder\n"
     "  --out DIR          run directory (default output/MODEL, or the experiment's own)\n"
     "  --perf-csv F       append the result to F as well\n"
@@ -33,10 +34,10 @@ typedef struct job job;
 
 /* Writes what was run, and on what, when the run has really begun: a run that cannot begin leaves no trace. */
 typedef struct {
-    tm_sink   base;
-    job      *of;
-    bool      started;
-    tm_error  error;
+    tm_sink  base;
+    job     *of;
+    bool     started;
+    tm_error error;
 } settings_sink;
 
 /* Everything of one `run` that has to be given back. */
@@ -84,10 +85,12 @@ static tm_status fit_vocabulary(job *j, tm_error *err)
     int64_t need = tm_source_describe(j->source)->vocab_needed, have = j->options.step.shape.vocab_size;
     if (need <= have) return TM_OK;
     if (tm_config_is_set(j->config, "model.vocab_size"))
-        return tm_fail(err, TM_INVALID, "model.vocab_size is %lld (%s), but data.source %s needs %lld; raise it or leave it out", (long long)have,
-                       tm_config_place(j->config, "model.vocab_size"), j->options.source.name, (long long)need);
+        return tm_fail(
+            err, TM_INVALID, "model.vocab_size is %lld (%s), but data.source %s needs %lld; raise it or leave it out",
+            (long long)have, tm_config_place(j->config, "model.vocab_size"), j->options.source.name, (long long)need);
     j->options.step.shape.vocab_size = j->options.source.vocab = (need + 63) / 64 * 64;
-    tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)have, (long long)j->options.source.vocab, j->options.source.name);
+    tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)have,
+            (long long)j->options.source.vocab, j->options.source.name);
     return TM_OK;
 }
 
@@ -109,7 +112,8 @@ static tm_status print_plan(job *j, tm_error *err)
     tm_config_print_yaml(j->config, &out, true);
     tm_text_printf(&out, "\n# memory plan: %s\n", tm_format_bytes(bytes, (double)step->plan->arena_bytes));
     for (size_t i = 0; i < step->plan->n_classes; i++)
-        tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name, tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
+        tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name,
+                       tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
     tm_text_printf(&out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
     tm_step_destroy(step);
     tm_secret_mask(&out);
@@ -120,7 +124,7 @@ static tm_status print_plan(job *j, tm_error *err)
 
 static tm_status write_settings(job *j, tm_error *err)
 {
-    tm_text   yaml = { 0 };
+    tm_text yaml = { 0 };
     tm_config_print_yaml(j->config, &yaml, true);
     tm_secret_mask(&yaml);
     tm_status st = tm_file_write(path_in(j, "config.yaml"), yaml.data, yaml.length, err);
@@ -157,15 +161,22 @@ static tm_status open_sinks(job *j, tm_error *err)
     console.sequences_per_step = j->options.step.micro_batch * j->options.step.accumulation;
     if (strcmp(tm_config_text(j->config, "metrics.log_style"), "megatron") == 0) console.style = TM_LOG_STYLE_MEGATRON;
     TM_TRY(attach(j, tm_console_sink_open(&console, &j->opened, err)));
-    TM_TRY(attach(j, tm_metrics_sink_open(&(tm_metrics_options){ .path = path_in(j, "metrics.jsonl") }, &j->opened, err)));
+    TM_TRY(
+        attach(j, tm_metrics_sink_open(&(tm_metrics_options){ .path = path_in(j, "metrics.jsonl") }, &j->opened, err)));
     tm_text_printf(&j->hash, "%016llx", (unsigned long long)j->options.config_hash);
-    tm_result_options result = { .path = path_in(j, "result.json"), .configuration_hash = j->hash.data, .environment = j->environment };
+    tm_result_options result = { .path = path_in(j, "result.json"),
+                                 .configuration_hash = j->hash.data,
+                                 .environment = j->environment };
     TM_TRY(attach(j, tm_result_sink_open(&result, &j->opened, err)));
-    tm_perf_options perf = { .path = path_in(j, "perf.csv"), .args = j->command.data, .launcher = "trainmark", .deployment_type = "local",
+    tm_perf_options perf = { .path = path_in(j, "perf.csv"),
+                             .args = j->command.data,
+                             .launcher = "trainmark",
+                             .deployment_type = "local",
                              .machine_name = tm_environment_text(j->environment, "os", NULL, "host"),
                              .git_commit = tm_environment_text(j->environment, "build", NULL, "commit"),
                              .architecture = tm_environment_text(j->environment, "cpu", NULL, "model"),
-                             .pipeline = getenv("pipeline"), .build_number = getenv("BUILD_NUMBER") };
+                             .pipeline = getenv("pipeline"),
+                             .build_number = getenv("BUILD_NUMBER") };
     TM_TRY(attach(j, tm_perf_sink_open(&perf, &j->opened, err)));
     if (!j->cli.perf_csv) return TM_OK;
     perf.path = j->cli.perf_csv;
@@ -195,7 +206,8 @@ static tm_status check_writable(const char *path, tm_error *err)
     const char *place = tm_file_exists(path) ? path : folder.data;
     tm_status   st = TM_OK;
     if (access(place, W_OK) != 0)
-        st = tm_fail(err, TM_IO, "cannot write to '%s' (--perf-csv %s): %s; name another file", place, path, strerror(errno));
+        st = tm_fail(err, TM_IO, "cannot write to '%s' (--perf-csv %s): %s; name another file", place, path,
+                     strerror(errno));
     tm_text_fini(&folder);
     return st;
 }

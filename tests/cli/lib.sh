@@ -49,9 +49,9 @@ fail()
     failures=$((failures + 1))
     echo "not ok $tests - $1"
     shift
-    for line; do echo "# $line"; done
-    for file in "$out" "$err"; do
-        [ -s "$file" ] && echo "# ${file##*/.}:" && tail -n 12 "$file" | cut -c 1-400 | sed 's/^/#   /'
+    for fail_line; do echo "# $fail_line"; done
+    for fail_file in "$out" "$err"; do
+        [ -s "$fail_file" ] && echo "# ${fail_file##*/.}:" && tail -n 12 "$fail_file" | cut -c 1-400 | sed 's/^/#   /'
     done
 }
 
@@ -60,17 +60,17 @@ skip() { tests=$((tests + 1)); echo "ok $tests - $1 # SKIP $2"; }
 # check NAME COMMAND...: passes if the command does.
 check()
 {
-    name=$1
+    check_name=$1
     shift
-    if "$@"; then pass "$name"; else fail "$name" "false: $*"; fi
+    if "$@"; then pass "$check_name"; else fail "$check_name" "false: $*"; fi
 }
 
 # The same for the opposite.
 check_not()
 {
-    name=$1
+    check_name=$1
     shift
-    if "$@"; then fail "$name" "true: $*"; else pass "$name"; fi
+    if "$@"; then fail "$check_name" "true: $*"; else pass "$check_name"; fi
 }
 
 # Does FILE have a line that matches the extended regular expression?
@@ -83,26 +83,26 @@ torn_files() { find . -name '*.tmp*' -o -name '*.old' | sort | tr '\n' ' '; }
 # is one message of at most 12 lines, and no half-written file is left.
 failed_with()
 {
-    wanted=$1
-    name=$2
+    failed_code=$1
+    failed_name=$2
     shift 2
-    if [ "$code" -ne "$wanted" ]; then
-        fail "$name" "exit code $code, wanted $wanted"
+    if [ "$code" -ne "$failed_code" ]; then
+        fail "$failed_name" "exit code $code, wanted $failed_code"
         return
     fi
-    for pattern; do
-        if ! has "$err" "$pattern"; then
-            fail "$name" "standard error lacks: $pattern"
+    for failed_pattern; do
+        if ! has "$err" "$failed_pattern"; then
+            fail "$failed_name" "standard error lacks: $failed_pattern"
             return
         fi
     done
-    left=$(torn_files)
+    failed_left=$(torn_files)
     if [ "$(wc -l <"$err")" -gt 12 ]; then
-        fail "$name" "more than 12 lines on standard error"
-    elif [ -n "$left" ]; then
-        fail "$name" "half-written files are left: $left"
+        fail "$failed_name" "more than 12 lines on standard error"
+    elif [ -n "$failed_left" ]; then
+        fail "$failed_name" "half-written files are left: $failed_left"
     else
-        pass "$name"
+        pass "$failed_name"
     fi
 }
 

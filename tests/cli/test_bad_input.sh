@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Wrong arguments, configurations, data, folders and checkpoints: each has its exit code and a message that says what is
 # wrong, where, and the way out; nothing half written is left.
-# shellcheck disable=SC2086,SC2154
+# shellcheck disable=SC1091,SC2016,SC2059,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
 # A tiny run; arguments may replace its own.
@@ -47,7 +47,7 @@ trainmark explain --out x
 failed_with 2 "explain writes nothing" "takes no option '--out'" "explain --help"
 tiny_run tiny-llama gpt-small
 failed_with 2 "two models" "cannot use argument 'gpt-small'" "wanted --key VALUE"
-tiny_run =5
+tiny_run '=5'
 failed_with 2 "value without a key" "cannot use argument '=5'"
 tiny_run -x
 failed_with 2 "single dash" "cannot use argument '-x'"
@@ -335,7 +335,6 @@ check "truncated checkpoint: the same end as without a stop" \
 flip()
 {
     byte=$(od -An -tu1 -j "$2" -N 1 "$1")
-    # shellcheck disable=SC2059
     printf "\\$(printf %03o $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
 }
 for file in tensors.bin index.bin complete; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Short real runs: what they print and write, where values come from, stopping and going on, verdicts.
-# shellcheck disable=SC2086,SC2154
+# shellcheck disable=SC1091,SC2016,SC2059,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
 # losses FOLDER: step, loss and gradient norm of every step that metrics.jsonl has, in its order.
