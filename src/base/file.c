@@ -69,9 +69,10 @@ tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *e
     struct stat info;
     tm_status   st = TM_OK;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-        st = tm_fail(err, TM_INVALID, "'%s' is not a regular file", path);
+        st = tm_fail(err, TM_INVALID, "'%s' is not a regular file; name one that is", path);
     else if ((unsigned long long)info.st_size > limit)
-        st = tm_fail(err, TM_INVALID, "'%s' has %lld bytes, more than the limit of %zu", path, (long long)info.st_size, limit);
+        st = tm_fail(err, TM_INVALID, "'%s' has %lld bytes, more than the limit of %zu; name a shorter file", path, (long long)info.st_size,
+                     limit);
     char   part[16384];
     size_t total = 0;
     while (st == TM_OK) {
@@ -111,13 +112,13 @@ tm_status tm_folder_make(const char *path, tm_error *err)
         char was = *p;
         *p = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return tm_fail(err, TM_IO, "cannot create folder '%s': %s", part, strerror(errno));
+            return tm_fail(err, TM_IO, "cannot create folder '%s': %s; name another one", part, strerror(errno));
         *p = was;
         if (!was) break;
     }
     struct stat info;
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
-        return tm_fail(err, TM_IO, "'%s' exists and is not a folder", path);
+        return tm_fail(err, TM_IO, "'%s' exists and is not a folder; name another one", path);
     return TM_OK;
 }
 

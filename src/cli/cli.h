@@ -16,19 +16,30 @@
 #include "cli/commands.def"
 #undef TM_COMMAND
 
-/* Options of a command line that are not configuration keys. Unused ones of a command are refused by it. */
+/* Options of a command line that are not configuration keys. */
 typedef struct {
     const char *out;      /* --out DIR */
     const char *perf_csv; /* --perf-csv F: append */
     const char *device;   /* --device cpu|reference|null */
     const char *isa;      /* --isa base|avx2|avx512 */
     bool        json, dry_run, help;
-    const char *subject;  /* MODEL or FILE.yaml, NULL when none */
+    const char *subject; /* MODEL or FILE.yaml, NULL when none */
 } tm_cli_options;
 
-/* Reads options, subject and overrides into a finished configuration: `fallback` is the preset when nothing is named.
- * The configuration is made here and is the caller's, also on failure (it holds strings of the error). */
-TM_MUST_USE tm_status tm_cli_configure(int argc, char **argv, const char *fallback, tm_cli_options *options, tm_config **config, tm_error *err);
+/* What a command takes: a bit for each of the options above; --help and --allow-unknown-keys always. */
+enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, TM_CLI_JSON = 16, TM_CLI_DRY_RUN = 32 };
+
+/* Reads options, subject and overrides, in any order, into a finished configuration: `fallback` is the preset when
+ * nothing is named. The subject is the first word that is neither an option, nor an option's value, nor key=value.
+ * Options that the command does not take (`takes`) are TM_USAGE. With --help nothing else is looked at. The
+ * configuration is made here and is the caller's, also on failure (it holds strings of the error). */
+TM_MUST_USE tm_status tm_cli_configure(int argc, char **argv, const char *fallback, unsigned takes,
+                                       tm_cli_options *options, tm_config **config, tm_error *err);
+
+/* Is "--help" or "-h" among the arguments? */
+bool tm_cli_wants_help(int argc, char **argv);
+/* Prints a command's help. */
+TM_MUST_USE tm_status tm_cli_print_help(const char *help, tm_error *err);
 
 /* A configuration with all rows and presets and nothing given. */
 tm_config *tm_cli_config(void);

@@ -17,13 +17,16 @@ extern char **environ;
 
 static const struct {
     const char *flag;
+    unsigned    bit;
     bool        takes_value;
     size_t      at;
 } own_options[] = {
-    { "--out", true, offsetof(tm_cli_options, out) },         { "--perf-csv", true, offsetof(tm_cli_options, perf_csv) },
-    { "--device", true, offsetof(tm_cli_options, device) },   { "--isa", true, offsetof(tm_cli_options, isa) },
-    { "--json", false, offsetof(tm_cli_options, json) },      { "--dry-run", false, offsetof(tm_cli_options, dry_run) },
-    { "--help", false, offsetof(tm_cli_options, help) },
+    { "--out", TM_CLI_OUT, true, offsetof(tm_cli_options, out) },
+    { "--perf-csv", TM_CLI_PERF_CSV, true, offsetof(tm_cli_options, perf_csv) },
+    { "--device", TM_CLI_DEVICE, true, offsetof(tm_cli_options, device) },
+    { "--isa", TM_CLI_ISA, true, offsetof(tm_cli_options, isa) },
+    { "--json", TM_CLI_JSON, false, offsetof(tm_cli_options, json) },
+    { "--dry-run", TM_CLI_DRY_RUN, false, offsetof(tm_cli_options, dry_run) },
 };
 enum { OWN_OPTIONS = sizeof own_options / sizeof own_options[0] };
 
@@ -44,24 +47,66 @@ tm_status tm_cli_print(const tm_text *text, tm_error *err)
     return fflush(stdout) == 0 ? TM_OK : tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
 }
 
-/* Takes an option of the command itself; *used is the number of arguments it covers, 0 if it is none. */
-static tm_status take_own(int argc, char **argv, int i, tm_cli_options *options, int *used, tm_error *err)
+bool tm_cli_wants_help(int argc, char **argv)
 {
-    *used = 0;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+tm_status tm_cli_print_help(const char *help, tm_error *err)
+{
+    tm_text text = { 0 };
+    tm_text_add(&text, help);
+    tm_status st = tm_cli_print(&text, err);
+    tm_text_fini(&text);
+    return st;
+}
+
+/* A command line on its way into options, subject and overrides. */
+typedef struct {
+    int             argc;
+    char          **argv;
+    unsigned        takes;
+    tm_cli_options *options;
+    tm_config      *config;
+    char          **rest; /* overrides */
+    int             n_rest;
+} reader;
+
+static tm_status take_value(reader *r, int i, const char *flag, const char **field, int *used, tm_error *err)
+{
+    const char *equals = r->argv[i][strlen(flag)] ? r->argv[i] + strlen(flag) : NULL;
+    const char *value = equals ? equals + 1 : i + 1 < r->argc ? r->argv[i + 1] : NULL;
+    if (!value || !*value || (!equals && strncmp(value, "--", 2) == 0))
+        return tm_fail(err, TM_USAGE, "option '%s' needs a value: %s VALUE", flag, flag);
+    *field = value;
+    *used = equals ? 1 : 2;
+    return TM_OK;
+}
+
+/* Takes an option of the command itself; *used is the number of arguments it covers, 0 if it is none. */
+static tm_status take_own(reader *r, int i, int *used, tm_error *err)
+{
+    const char *word = r->argv[i];
     for (int k = 0; k < OWN_OPTIONS; k++) {
-        size_t n = strlen(own_options[k].flag);
-        if (strncmp(argv[i], own_options[k].flag, n) != 0 || (argv[i][n] && argv[i][n] != '=')) continue;
-        void *field = (char *)options + own_options[k].at;
+        const char *flag = own_options[k].flag;
+        size_t      n = strlen(flag);
+        if (strncmp(word, flag, n) != 0 || (word[n] && word[n] != '=')) continue;
+        if (!(r->takes & own_options[k].bit))
+            return tm_fail(err, TM_USAGE,
+                           "`trainmark %s` takes no option '%s'; `trainmark %s --help` tells those it takes",
+                           r->argv[0], flag, r->argv[0]);
+        void *field = (char *)r->options + own_options[k].at;
+        if (own_options[k].takes_value) return take_value(r, i, flag, field, used, err);
+        if (word[n]) return tm_fail(err, TM_USAGE, "option '%s' takes no value; leave out '%s'", flag, word + n);
+        *(bool *)field = true;
         *used = 1;
-        if (!own_options[k].takes_value) {
-            if (argv[i][n]) return tm_fail(err, TM_USAGE, "%s takes no value", own_options[k].flag);
-            *(bool *)field = true;
-            return TM_OK;
-        }
-        if (!argv[i][n] && i + 1 >= argc) return tm_fail(err, TM_USAGE, "%s needs a value", own_options[k].flag);
-        *(const char **)field = argv[i][n] ? argv[i] + n + 1 : argv[i + 1];
-        *used = argv[i][n] ? 1 : 2;
         return TM_OK;
+    }
+    if (strcmp(word, "--allow-unknown-keys") == 0) {
+        tm_config_allow_unknown(r->config, true);
+        *used = 1;
     }
     return TM_OK;
 }
@@ -69,7 +114,42 @@ static tm_status take_own(int argc, char **argv, int i, tm_cli_options *options,
 static bool is_file_name(const char *subject)
 {
     size_t n = strlen(subject);
-    return strchr(subject, '/') || (n > 5 && strcmp(subject + n - 5, ".yaml") == 0) || (n > 4 && strcmp(subject + n - 4, ".yml") == 0);
+    return strchr(subject, '/') || (n > 5 && strcmp(subject + n - 5, ".yaml") == 0) ||
+           (n > 4 && strcmp(subject + n - 4, ".yml") == 0);
+}
+
+/* A boolean option may stand alone; the word behind it is then the subject or the next override, or it was meant as the
+ * option's value. */
+static tm_status check_boolean(const reader *r, int i, int words, tm_error *err)
+{
+    const char *word = r->argv[i], *next = i + 1 < r->argc ? r->argv[i + 1] : NULL;
+    if (words != 1 || strchr(word, '=') || !next || strncmp(next, "--", 2) == 0 || strchr(next, '=')) return TM_OK;
+    if (!r->options->subject && (is_file_name(next) || tm_config_find_preset(r->config, next))) return TM_OK;
+    return tm_fail(err, TM_INVALID, "'%.200s' (command line) must be true or false, found '%.200s'", word + 2, next);
+}
+
+/* Sorts the words: own options, overrides with their values, the subject. What is none of them stays with the
+ * overrides, where it is refused. */
+static tm_status sort_words(reader *r, tm_error *err)
+{
+    for (int i = 1; i < r->argc;) {
+        int used = 0;
+        TM_TRY(take_own(r, i, &used, err));
+        if (used > 0) {
+            i += used;
+            continue;
+        }
+        const char *word = r->argv[i];
+        int         words = tm_config_argument_words(r->config, word, i + 1 < r->argc ? r->argv[i + 1] : NULL);
+        if (words == 0 && !r->options->subject && word[0] != '-' && !strchr(word, '=')) {
+            r->options->subject = word;
+            i++;
+            continue;
+        }
+        TM_TRY(check_boolean(r, i, words, err));
+        for (int k = 0; k < (words > 0 ? words : 1); k++) r->rest[r->n_rest++] = r->argv[i++];
+    }
+    return TM_OK;
 }
 
 static tm_status take_subject(tm_config *config, const tm_cli_options *options, const char *fallback, tm_error *err)
@@ -78,38 +158,30 @@ static tm_status take_subject(tm_config *config, const tm_cli_options *options, 
         const char *experiment = getenv("EXP");
         return (experiment && *experiment) || !fallback ? TM_OK : tm_config_apply_preset(config, fallback, err);
     }
-    if (is_file_name(options->subject) && (tm_file_exists(options->subject) || !tm_config_find_preset(config, options->subject)))
+    if (is_file_name(options->subject) &&
+        (tm_file_exists(options->subject) || !tm_config_find_preset(config, options->subject)))
         return tm_config_load_file(config, options->subject, err);
     return tm_config_apply_preset(config, options->subject, err);
 }
 
-tm_status tm_cli_configure(int argc, char **argv, const char *fallback, tm_cli_options *options, tm_config **out, tm_error *err)
+static tm_status fill(reader *r, const char *fallback, tm_error *err)
 {
-    *options = (tm_cli_options){ .device = "cpu" };
-    tm_config *config = *out = tm_cli_config();
-    char     **rest = tm_alloc(((size_t)argc + 1) * sizeof *rest);
-    int        n = 0;
-    tm_status  st = TM_OK;
-    for (int i = 1; i < argc && st == TM_OK;) {
-        int used;
-        st = take_own(argc, argv, i, options, &used, err);
-        if (st == TM_OK && used == 0 && strcmp(argv[i], "--allow-unknown-keys") == 0) {
-            tm_config_allow_unknown(config, true);
-            used = 1;
-        }
-        if (st == TM_OK && used == 0 && i == 1 && argv[i][0] != '-' && !strchr(argv[i], '=')) {
-            options->subject = argv[i];
-            used = 1;
-        }
-        if (used == 0) rest[n++] = argv[i++];
-        i += used;
-    }
-    if (st == TM_OK && !options->help) {
-        st = take_subject(config, options, fallback, err);
-        if (st == TM_OK) st = tm_config_apply_arguments(config, n, rest, err);
-        if (st == TM_OK) st = tm_config_apply_environment(config, environ, err);
-        if (st == TM_OK) st = tm_config_finish(config, err);
-    }
-    free(rest);
+    TM_TRY(sort_words(r, err));
+    TM_TRY(take_subject(r->config, r->options, fallback, err));
+    TM_TRY(tm_config_apply_arguments(r->config, r->n_rest, r->rest, err));
+    TM_TRY(tm_config_apply_environment(r->config, environ, err));
+    return tm_config_finish(r->config, err);
+}
+
+tm_status tm_cli_configure(int argc, char **argv, const char *fallback, unsigned takes, tm_cli_options *options,
+                           tm_config **out, tm_error *err)
+{
+    *options = (tm_cli_options){ .device = "cpu", .help = tm_cli_wants_help(argc, argv) };
+    *out = tm_cli_config();
+    if (options->help) return TM_OK;
+    reader r = { .argc = argc, .argv = argv, .takes = takes, .options = options, .config = *out };
+    r.rest = tm_alloc(((size_t)argc + 1) * sizeof *r.rest);
+    tm_status st = fill(&r, fallback, err);
+    free(r.rest);
     return st;
 }

@@ -8,25 +8,31 @@
 static void summary(const tm_run_options *o, const tm_step *step, const char *device, tm_text *out)
 {
     char parameters[40], bytes[32], live[32];
-    tm_text_printf(out, "model       %s: %s parameters\n", o->model_name, tm_format_grouped(parameters, tm_model_parameters(&o->step.shape)));
-    tm_text_printf(out, "step        %lld sequence(s) of %lld tokens x %lld micro-batch(es), %s, logits in chunks of %lld rows\n",
-                   (long long)o->step.micro_batch, (long long)o->step.seq, (long long)o->step.accumulation, o->step.precision->name,
-                   (long long)step->options.loss_chunk);
+    tm_text_printf(out, "model       %s: %s parameters\n", o->model_name,
+                   tm_format_grouped(parameters, tm_model_parameters(&o->step.shape)));
+    tm_text_printf(
+        out, "step        %lld sequence(s) of %lld tokens x %lld micro-batch(es), %s, logits in chunks of %lld rows\n",
+        (long long)o->step.micro_batch, (long long)o->step.seq, (long long)o->step.accumulation,
+        o->step.precision->name, (long long)step->options.loss_chunk);
     tm_text_printf(out, "device      %s\n", device);
     double tokens = (double)(o->step.micro_batch * o->step.seq), executed = step->first->cost.flops;
-    tm_text_printf(out, "executed    %.6g GFLOP per micro-batch, %.6g per token\n", executed * 1e-9, executed * 1e-9 / tokens);
+    tm_text_printf(out, "executed    %.6g GFLOP per micro-batch, %.6g per token\n", executed * 1e-9,
+                   executed * 1e-9 / tokens);
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         tm_text_printf(out, "  %-12s %10.6g GFLOP per token\n", tm_flops_convention_name((tm_flops_convention)i),
                        tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) * 1e-9);
-    tm_text_printf(out, "memory      %s planned, %s is the least that any placement needs\n", tm_format_bytes(bytes, (double)step->plan->arena_bytes),
+    tm_text_printf(out, "memory      %s planned, %s is the least that any placement needs\n",
+                   tm_format_bytes(bytes, (double)step->plan->arena_bytes),
                    tm_format_bytes(live, (double)step->plan->live_peak));
     for (size_t i = 0; i < step->plan->n_classes; i++)
-        tm_text_printf(out, "  %-12s %12s %20lld B\n", step->plan->by_class[i].name, tm_format_bytes(bytes, (double)step->plan->by_class[i].value),
+        tm_text_printf(out, "  %-12s %12s %20lld B\n", step->plan->by_class[i].name,
+                       tm_format_bytes(bytes, (double)step->plan->by_class[i].value),
                        (long long)step->plan->by_class[i].value);
     tm_text_add(out, "\n");
 }
 
-static void as_json(const tm_run_options *o, const tm_step *step, const tm_chooser *chooser, const char *device, tm_text *out)
+static void as_json(const tm_run_options *o, const tm_step *step, const tm_chooser *chooser, const char *device,
+                    tm_text *out)
 {
     tm_json json = { .out = out, .indent = true };
     tm_json_open(&json, NULL, '{');
@@ -40,7 +46,8 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
     tm_json_i64(&json, "loss_chunk_tokens", step->options.loss_chunk);
     tm_json_open(&json, "flops_per_token", '{');
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
-        tm_json_f64(&json, tm_flops_convention_name((tm_flops_convention)i), tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq));
+        tm_json_f64(&json, tm_flops_convention_name((tm_flops_convention)i),
+                    tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq));
     tm_json_close(&json, '}');
     tm_plan_json(step->plan, chooser, &json);
     tm_json_close(&json, '}');
@@ -55,9 +62,10 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
     TM_TRY(tm_device_open(options->device, run.threads, &device, err));
     tm_status st = options->isa ? tm_device_limit_isa(device, options->isa, err) : TM_OK;
     if (st == TM_OK) {
-        if (device != NULL && run.step.precision && tm_device_describe(device)->name[0] == 'r') run.step.precision = &tm_precision_f64;
-        tm_chooser chooser = tm_device_chooser(device);
-        tm_step   *step = tm_step_create(&run.step, &chooser);
+        if (device != NULL && run.step.precision && tm_device_describe(device)->name[0] == 'r')
+            run.step.precision = &tm_precision_f64;
+        tm_chooser  chooser = tm_device_chooser(device);
+        tm_step    *step = tm_step_create(&run.step, &chooser);
         const char *text = tm_device_describe(device)->text;
         if (options->json) {
             as_json(&run, step, &chooser, text, out);
@@ -71,16 +79,21 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
     return st;
 }
 
+static const char help[] =
+    "usage: trainmark explain [MODEL | FILE.yaml] [--key value ...] [--json] [--device cpu|reference|null] [--isa "
+    "NAME]\n\n"
+    "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and kernel; every\n"
+    "tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size works.\n";
+
 tm_status tm_command_explain(int argc, char **argv, tm_error *err)
 {
     tm_cli_options options;
     tm_config     *config;
     tm_text        out = { 0 };
-    tm_status      st = tm_cli_configure(argc, argv, "tiny-llama", &options, &config, err);
+    unsigned       takes = TM_CLI_JSON | TM_CLI_DEVICE | TM_CLI_ISA;
+    tm_status      st = tm_cli_configure(argc, argv, "tiny-llama", takes, &options, &config, err);
     if (st == TM_OK && options.help)
-        tm_text_add(&out, "usage: trainmark explain [MODEL | FILE.yaml] [--key value ...] [--json] [--device cpu|reference|null] [--isa NAME]\n\n"
-                          "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and kernel; every\n"
-                          "tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size works.\n");
+        st = tm_cli_print_help(help, err);
     else if (st == TM_OK)
         st = explain(config, &options, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);

@@ -3,8 +3,13 @@
 
 #include <string.h>
 
+static const char help[] = "usage: trainmark keys [SECTION] [--markdown]\n\n"
+                           "Lists the configuration keys with type, default, range and help; those of a section "
+                           "(`trainmark keys training`), or all.\n";
+
 tm_status tm_command_keys(int argc, char **argv, tm_error *err)
 {
+    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
     bool        markdown = false;
     const char *section = NULL;
     for (int i = 1; i < argc; i++) {
@@ -21,7 +26,8 @@ tm_status tm_command_keys(int argc, char **argv, tm_error *err)
         tm_config_print_reference(config, &out);
     else
         tm_config_print_help(config, section, &out);
-    tm_status st = out.length ? tm_cli_print(&out, err) : tm_fail(err, TM_USAGE, "no key begins with '%s.'", section);
+    tm_status st = out.length ? tm_cli_print(&out, err)
+                              : tm_fail(err, TM_USAGE, "no key begins with '%s.'; `trainmark keys` lists all", section);
     tm_text_fini(&out);
     tm_config_destroy(config);
     return st;

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,16 +42,46 @@ static void usage(FILE *out)
     fprintf(out, "usage: trainmark COMMAND [options]\n\ncommands:\n");
     for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
     fprintf(out, "\n`trainmark run` alone trains the built-in model until it has learnt the built-in language.\n"
-                 "`trainmark COMMAND --help` tells more. Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 invalid numbers,\n"
+                 "`trainmark COMMAND --help` tells more. Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 "
+                 "invalid numbers,\n"
                  "4 invalid configuration or input, 5 negative verdict, 130 interrupted.\n");
 }
 
 static tm_status unknown(const char *name, tm_error *err)
 {
-    const char *nearest = commands[0].name;
+    const char *nearest = NULL;
+    int         best = 3; /* farther is no help */
+    for (int i = 0; i < COMMANDS; i++) {
+        int distance = tm_edit_distance(name, commands[i].name);
+        if (distance >= best) continue;
+        best = distance;
+        nearest = commands[i].name;
+    }
+    return tm_fail(err, TM_USAGE, "unknown command '%.200s'; %s%s%s`trainmark help` lists all", name,
+                   nearest ? "did you mean '" : "", nearest ? nearest : "", nearest ? "'? " : "");
+}
+
+static tm_status run_command(int argc, char **argv, tm_error *err)
+{
     for (int i = 0; i < COMMANDS; i++)
-        if (tm_edit_distance(name, commands[i].name) < tm_edit_distance(name, nearest)) nearest = commands[i].name;
-    return tm_fail(err, TM_USAGE, "unknown command '%s'; did you mean '%s'? `trainmark help` lists all", name, nearest);
+        if (strcmp(argv[0], commands[i].name) == 0) return commands[i].run(argc, argv, err);
+    return unknown(argv[0], err);
+}
+
+static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
+{
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
+}
+
+/* `help`, `help COMMAND`, `--version`, or a command. */
+static tm_status dispatch(int argc, char **argv, tm_error *err)
+{
+    char *help_of[] = { argc > 2 ? argv[2] : NULL, "--help", NULL }, *version[] = { "version", NULL };
+    if (is_one_of(argv[1], "--version", "-V", "version") && argc == 2) return run_command(1, version, err);
+    if (!is_one_of(argv[1], "help", "--help", "-h")) return run_command(argc - 1, argv + 1, err);
+    if (argc > 2) return run_command(2, help_of, err);
+    usage(stdout);
+    return TM_OK;
 }
 
 /* What came from a secret variable through ${VAR} does not show up in a message either. */
@@ -71,16 +102,8 @@ int main(int argc, char **argv)
         usage(stderr);
         return tm_status_exit_code(TM_USAGE);
     }
-    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        usage(stdout);
-        return 0;
-    }
     tm_error  err = { 0 };
-    tm_status st = TM_OK;
-    int       found = -1;
-    for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(argv[1], commands[i].name) == 0) found = i;
-    st = found < 0 ? unknown(argv[1], &err) : commands[found].run(argc - 1, argv + 1, &err);
+    tm_status st = dispatch(argc, argv, &err);
     if (st != TM_OK) complain(st, &err);
     if (fflush(stdout) != 0 && st == TM_OK) {
         fprintf(stderr, "trainmark: cannot write to standard output\n");

@@ -11,8 +11,9 @@ static void row_text(const tm_preset *preset, const tm_model_shape *s, int64_t s
     char parameters[40];
     tm_text_printf(out, "%-14s %-6s %18s %10.2f %7lld %6lld %6lld %4lld/%-4lld %6lld %7lld\n", preset->name,
                    s->family == TM_FAMILY_GPT ? "gpt" : "llama", tm_format_grouped(parameters, tm_model_parameters(s)),
-                   tm_model_flops_per_token(s, TM_FLOPS_TITAN, seq) * 1e-9, (long long)seq, (long long)s->n_layers, (long long)s->dim,
-                   (long long)s->n_heads, (long long)s->n_kv_heads, (long long)s->ffn_dim, (long long)s->vocab_size);
+                   tm_model_flops_per_token(s, TM_FLOPS_TITAN, seq) * 1e-9, (long long)seq, (long long)s->n_layers,
+                   (long long)s->dim, (long long)s->n_heads, (long long)s->n_kv_heads, (long long)s->ffn_dim,
+                   (long long)s->vocab_size);
 }
 
 static void row_json(const tm_preset *preset, const tm_model_shape *s, int64_t seq, tm_json *json)
@@ -25,7 +26,8 @@ static void row_json(const tm_preset *preset, const tm_model_shape *s, int64_t s
     tm_json_i64(json, "seq_len", seq);
     tm_json_open(json, "gflop_per_token", '{');
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
-        tm_json_f64(json, tm_flops_convention_name((tm_flops_convention)i), tm_model_flops_per_token(s, (tm_flops_convention)i, seq) * 1e-9);
+        tm_json_f64(json, tm_flops_convention_name((tm_flops_convention)i),
+                    tm_model_flops_per_token(s, (tm_flops_convention)i, seq) * 1e-9);
     tm_json_close(json, '}');
     tm_json_i64(json, "n_layers", s->n_layers);
     tm_json_i64(json, "dim", s->dim);
@@ -45,8 +47,8 @@ static tm_status list(bool as_json, tm_text *out, tm_error *err)
     if (as_json)
         tm_json_open(&json, NULL, '[');
     else
-        tm_text_printf(out, "%-14s %-6s %18s %10s %7s %6s %6s %9s %6s %7s\n", "model", "family", "parameters", "GFLOP/tok", "seq", "layers",
-                       "width", "heads/kv", "ffn", "vocab");
+        tm_text_printf(out, "%-14s %-6s %18s %10s %7s %6s %6s %9s %6s %7s\n", "model", "family", "parameters",
+                       "GFLOP/tok", "seq", "layers", "width", "heads/kv", "ffn", "vocab");
     for (size_t i = 0; i < n; i++) {
         tm_config     *config = tm_cli_config();
         tm_model_shape shape = { 0 };
@@ -64,14 +66,20 @@ static tm_status list(bool as_json, tm_text *out, tm_error *err)
     if (as_json)
         tm_json_close(&json, ']');
     else
-        tm_text_add(out, "\nGFLOP per token: forward and backward by the convention \"titan\", 6 (N - N_embedding) + 12 L H D T at the seq shown.\n"
+        tm_text_add(out, "\nGFLOP per token: forward and backward by the convention \"titan\", 6 (N - N_embedding) + "
+                         "12 L H D T at the seq shown.\n"
                          "Any dimension is a key: trainmark run gpt-small --model.n_layers 4\n");
     if (as_json) tm_text_add(out, "\n");
     return TM_OK;
 }
 
+static const char help[] =
+    "usage: trainmark models [--json]\n\n"
+    "Lists the models that are built in: parameters, GFLOP per token, sequence length, layers, widths.\n";
+
 tm_status tm_command_models(int argc, char **argv, tm_error *err)
 {
+    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
     bool as_json = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") != 0)

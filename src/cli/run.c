@@ -10,15 +10,18 @@
 #include "system/environment.h"
 #include "base/secret.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char help[] =
     "usage: trainmark run [MODEL | FILE.yaml] [--key value ...]\n\n"
     "Without MODEL: trains the built-in tiny model until it has learnt the built-in language (the main job).\n"
-    "MODEL is a built-in name (`trainmark models`); FILE.yaml an experiment file. Any key (`trainmark keys`) can be set.\n\n"
+    "MODEL is a built-in name (`trainmark models`); FILE.yaml an experiment file. Any key (`trainmark keys`) can be "
+    "set.\n\n"
     "  --data.path DIR    train on real text, any file or folder\n"
     "  --out DIR          run directory (default output/MODEL, or the experiment's own)\n"
     "  --perf-csv F       append the result to F as well\n"
@@ -27,8 +30,18 @@ static const char help[] =
     "  --isa NAME         base, avx2 or avx512 kernels\n"
     "  --allow-unknown-keys\n";
 
-/* Everything of one `run` that has to be given back. */
+typedef struct job job;
+
+/* Writes what was run, and on what, when the run has really begun: a run that cannot begin leaves no trace. */
 typedef struct {
+    tm_sink  base;
+    job     *of;
+    bool     started;
+    tm_error error;
+} settings_sink;
+
+/* Everything of one `run` that has to be given back. */
+struct job {
     tm_cli_options  cli;
     tm_config      *config;
     tm_run_options  options;
@@ -39,7 +52,8 @@ typedef struct {
     tm_sink        *opened;
     tm_text         folder, path[6], command, hash;
     size_t          n_paths;
-} job;
+    settings_sink   settings;
+};
 
 static const char *path_in(job *j, const char *name)
 {
@@ -71,10 +85,12 @@ static tm_status fit_vocabulary(job *j, tm_error *err)
     int64_t need = tm_source_describe(j->source)->vocab_needed, have = j->options.step.shape.vocab_size;
     if (need <= have) return TM_OK;
     if (tm_config_is_set(j->config, "model.vocab_size"))
-        return tm_fail(err, TM_INVALID, "model.vocab_size is %lld (%s), but data.source %s needs %lld; raise it or leave it out", (long long)have,
-                       tm_config_place(j->config, "model.vocab_size"), j->options.source.name, (long long)need);
+        return tm_fail(
+            err, TM_INVALID, "model.vocab_size is %lld (%s), but data.source %s needs %lld; raise it or leave it out",
+            (long long)have, tm_config_place(j->config, "model.vocab_size"), j->options.source.name, (long long)need);
     j->options.step.shape.vocab_size = j->options.source.vocab = (need + 63) / 64 * 64;
-    tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)have, (long long)j->options.source.vocab, j->options.source.name);
+    tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)have,
+            (long long)j->options.source.vocab, j->options.source.name);
     return TM_OK;
 }
 
@@ -96,7 +112,8 @@ static tm_status print_plan(job *j, tm_error *err)
     tm_config_print_yaml(j->config, &out, true);
     tm_text_printf(&out, "\n# memory plan: %s\n", tm_format_bytes(bytes, (double)step->plan->arena_bytes));
     for (size_t i = 0; i < step->plan->n_classes; i++)
-        tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name, tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
+        tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name,
+                       tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
     tm_text_printf(&out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
     tm_step_destroy(step);
     tm_secret_mask(&out);
@@ -105,9 +122,9 @@ static tm_status print_plan(job *j, tm_error *err)
     return st;
 }
 
-static tm_status write_configuration(job *j, tm_error *err)
+static tm_status write_settings(job *j, tm_error *err)
 {
-    tm_text   yaml = { 0 };
+    tm_text yaml = { 0 };
     tm_config_print_yaml(j->config, &yaml, true);
     tm_secret_mask(&yaml);
     tm_status st = tm_file_write(path_in(j, "config.yaml"), yaml.data, yaml.length, err);
@@ -120,6 +137,15 @@ static tm_status write_configuration(job *j, tm_error *err)
     return st;
 }
 
+/* Without its settings a run's numbers mean nothing: it ends after its first step. */
+static void on_settings_event(tm_sink *sink, const tm_event *event)
+{
+    settings_sink *self = (settings_sink *)sink;
+    if (event->kind != TM_EVENT_RUN_STARTED) return;
+    self->started = true;
+    if (write_settings(self->of, &self->error) != TM_OK) tm_cli_stop = 1;
+}
+
 /* Puts the sink that was just opened into j->opened on the bus. */
 static tm_status attach(job *j, tm_status status)
 {
@@ -129,19 +155,28 @@ static tm_status attach(job *j, tm_status status)
 
 static tm_status open_sinks(job *j, tm_error *err)
 {
+    j->settings = (settings_sink){ .base = { on_settings_event }, .of = j };
     tm_console_options console = tm_console_options_default();
     console.log_freq = tm_config_i64(j->config, "metrics.log_freq");
     console.sequences_per_step = j->options.step.micro_batch * j->options.step.accumulation;
     if (strcmp(tm_config_text(j->config, "metrics.log_style"), "megatron") == 0) console.style = TM_LOG_STYLE_MEGATRON;
     TM_TRY(attach(j, tm_console_sink_open(&console, &j->opened, err)));
-    TM_TRY(attach(j, tm_metrics_sink_open(&(tm_metrics_options){ .path = path_in(j, "metrics.jsonl") }, &j->opened, err)));
+    TM_TRY(
+        attach(j, tm_metrics_sink_open(&(tm_metrics_options){ .path = path_in(j, "metrics.jsonl") }, &j->opened, err)));
     tm_text_printf(&j->hash, "%016llx", (unsigned long long)j->options.config_hash);
-    tm_result_options result = { .path = path_in(j, "result.json"), .configuration_hash = j->hash.data, .environment = j->environment };
+    tm_result_options result = { .path = path_in(j, "result.json"),
+                                 .configuration_hash = j->hash.data,
+                                 .environment = j->environment };
     TM_TRY(attach(j, tm_result_sink_open(&result, &j->opened, err)));
-    tm_perf_options perf = { .path = path_in(j, "perf.csv"), .args = j->command.data, .launcher = "trainmark", .deployment_type = "local",
-                             .machine_name = tm_environment_text(j->environment, "system", NULL, "host"), .git_commit = NULL,
+    tm_perf_options perf = { .path = path_in(j, "perf.csv"),
+                             .args = j->command.data,
+                             .launcher = "trainmark",
+                             .deployment_type = "local",
+                             .machine_name = tm_environment_text(j->environment, "os", NULL, "host"),
+                             .git_commit = tm_environment_text(j->environment, "build", NULL, "commit"),
                              .architecture = tm_environment_text(j->environment, "cpu", NULL, "model"),
-                             .pipeline = getenv("pipeline"), .build_number = getenv("BUILD_NUMBER") };
+                             .pipeline = getenv("pipeline"),
+                             .build_number = getenv("BUILD_NUMBER") };
     TM_TRY(attach(j, tm_perf_sink_open(&perf, &j->opened, err)));
     if (!j->cli.perf_csv) return TM_OK;
     perf.path = j->cli.perf_csv;
@@ -162,8 +197,24 @@ static tm_status close_sinks(job *j, tm_status st, tm_error *err)
     return st;
 }
 
+/* Better now than after hours: can a file be made, or added to, at `path`? */
+static tm_status check_writable(const char *path, tm_error *err)
+{
+    tm_text     folder = { 0 };
+    const char *slash = strrchr(path, '/');
+    tm_text_add_n(&folder, slash ? path : ".", slash > path ? (size_t)(slash - path) : 1);
+    const char *place = tm_file_exists(path) ? path : folder.data;
+    tm_status   st = TM_OK;
+    if (access(place, W_OK) != 0)
+        st = tm_fail(err, TM_IO, "cannot write to '%s' (--perf-csv %s): %s; name another file", place, path,
+                     strerror(errno));
+    tm_text_fini(&folder);
+    return st;
+}
+
 static tm_status prepare(job *j, tm_error *err)
 {
+    if (j->cli.perf_csv) TM_TRY(check_writable(j->cli.perf_csv, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     TM_TRY(tm_device_open(j->cli.device, j->options.threads, &j->device, err));
     if (j->cli.isa) TM_TRY(tm_device_limit_isa(j->device, j->cli.isa, err));
@@ -172,16 +223,39 @@ static tm_status prepare(job *j, tm_error *err)
     return open_data(j, err);
 }
 
+/* Takes back what was made for a run that never began. */
+static void clean_up(const job *j, bool folder_was_there)
+{
+    struct stat info;
+    tm_text     metrics = { 0 };
+    tm_text_printf(&metrics, "%s/metrics.jsonl", j->folder.data);
+    if (stat(metrics.data, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0) unlink(metrics.data);
+    tm_text_fini(&metrics);
+    if (!folder_was_there) rmdir(j->folder.data);
+}
+
 static tm_status train(job *j, tm_error *err)
 {
+    bool folder_was_there = tm_file_exists(j->folder.data);
     TM_TRY(tm_folder_make(j->folder.data, err));
     j->environment = tm_environment_read("");
-    TM_TRY(write_configuration(j, err));
     j->options.checkpoint_folder = path_in(j, tm_config_text(j->config, "checkpoint.folder"));
     tm_status st = open_sinks(j, err);
-    if (st == TM_OK) st = tm_run(&j->options, j->device, j->source, &j->bus, &tm_cli_stop, err);
+    if (st == TM_OK) {
+        tm_event_bus bus = j->bus; /* the settings first; close_sinks knows only those of record */
+        bus.sinks[bus.count++] = bus.sinks[0];
+        bus.sinks[0] = &j->settings.base;
+        st = tm_run(&j->options, j->device, j->source, &bus, &tm_cli_stop, err);
+    }
+    if (j->settings.error.status != TM_OK) {
+        *err = j->settings.error;
+        st = err->status;
+    }
     st = close_sinks(j, st, err);
+    if (st != TM_OK && !j->settings.started) clean_up(j, folder_was_there);
     if (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) fprintf(stderr, "results in %s\n", j->folder.data);
+    if (st == TM_INTERRUPTED && !j->options.checkpoint)
+        fprintf(stderr, "the same command with --checkpoint.enable true goes on from here\n");
     return st;
 }
 
@@ -204,20 +278,27 @@ static void release(job *j)
     tm_text_fini(&j->hash);
 }
 
+/* The arguments behind `run`, for the records: secrets masked. */
+static void name_command(job *j, int argc, char **argv)
+{
+    tm_text words = { 0 };
+    for (int i = 1; i < argc; i++) tm_text_add_n(&words, argv[i], strlen(argv[i]) + 1);
+    tm_text_add(&j->command, "");
+    if (words.length) tm_secret_command_line(&j->command, words.data, words.length);
+    tm_text_fini(&words);
+}
+
 tm_status tm_command_run(int argc, char **argv, tm_error *err)
 {
     job       j = { 0 };
-    tm_status st = tm_cli_configure(argc, argv, "tiny-llama", &j.cli, &j.config, err);
+    unsigned  takes = TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN;
+    tm_status st = tm_cli_configure(argc, argv, "tiny-llama", takes, &j.cli, &j.config, err);
     if (st == TM_OK && j.cli.help) {
-        tm_text text = { 0 };
-        tm_text_add(&text, help);
-        st = tm_cli_print(&text, err);
-        tm_text_fini(&text);
+        st = tm_cli_print_help(help, err);
         release(&j);
         return st;
     }
-    for (int i = 1; i < argc; i++) tm_text_printf(&j.command, "%s%s", i > 1 ? " " : "", argv[i]);
-    if (j.command.data) tm_secret_mask(&j.command);
+    name_command(&j, argc, argv);
     if (st == TM_OK) {
         set_log_level(j.config);
         st = prepare(&j, err);

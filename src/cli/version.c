@@ -5,6 +5,9 @@
 
 tm_status tm_command_version(int argc, char **argv, tm_error *err)
 {
+    if (tm_cli_wants_help(argc, argv))
+        return tm_cli_print_help(
+            "usage: trainmark version\n\nPrints the version, the build, the libraries and the machine.\n", err);
     if (argc > 1) return tm_fail(err, TM_USAGE, "unexpected '%s'; usage: trainmark version", argv[1]);
     tm_text         out = { 0 };
     tm_environment *environment = tm_environment_read("");

@@ -125,3 +125,12 @@ tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm
     }
     return TM_OK;
 }
+
+int tm_config_argument_words(const tm_config *config, const char *word, const char *next)
+{
+    const char *equals = strchr(word, '=');
+    bool        dashed = strncmp(word, "--", 2) == 0 && word[2], taken = false;
+    if (equals || !dashed) return equals && equals != word;
+    (void)value_of(config, word + 2, next, &taken);
+    return 1 + taken;
+}

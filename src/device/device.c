@@ -22,7 +22,7 @@ tm_status tm_device_open(const char *name, int threads, tm_device **out, tm_erro
     if (!backend) {
         tm_text list = { 0 };
         for (int i = 0; i < BACKENDS; i++) tm_text_printf(&list, "%s%s", i ? ", " : "", backends[i]->name);
-        tm_fail(err, TM_INVALID, "unknown device '%s'; this build has: %s", name, list.data);
+        tm_fail(err, TM_INVALID, "unknown device '%.100s' (--device); this build has: %s", name, list.data);
         tm_text_fini(&list);
         return TM_INVALID;
     }

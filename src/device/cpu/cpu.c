@@ -70,7 +70,15 @@ tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm_error *err)
             describe(device);
             return TM_OK;
         }
-    return tm_fail(err, TM_UNSUPPORTED, "no '%s' kernels for %s", isa, device->info.text);
+    tm_text list = { 0 };
+    for (int i = 0; i < ISAS; i++)
+        if (supported(isas[i].name)) tm_text_printf(&list, "%s%s", list.length ? ", " : "", isas[i].name);
+    if (device->backend == &tm_backend_cpu)
+        tm_fail(err, TM_UNSUPPORTED, "no '%.100s' kernels (--isa); this machine runs: %s", isa, list.data);
+    else
+        tm_fail(err, TM_UNSUPPORTED, "--isa %.100s is for device cpu, found device %s; leave it out", isa, device->info.name);
+    tm_text_fini(&list);
+    return TM_UNSUPPORTED;
 }
 
 static const tm_kernel *choose_cpu(const tm_device *device, const tm_call *call, tm_text *refusals)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
+# What the command-line tests share: runs of the program in a folder of their own, and lines of TAP.
+#
+# A test file sources this, calls `trainmark ARGUMENTS` and then checks what came of it; `finish` is its last line.
+# After `trainmark`: $code is the exit code, $out and $err are files with what was printed.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+TRAINMARK=${TRAINMARK:-$root/trainmark}
+work=$(mktemp -d) || exit 1
+out=$work/.stdout
+err=$work/.stderr
+code=0
+tests=0
+failures=0
+seconds=60 # of one run of the program: more is a failure
+trap 'chmod -R u+rwX "$work" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$work" || exit 1
+
+# Nothing of the caller's environment may change a run.
+unset EXP SEED RANK WORLD_SIZE NNODES NODE_RANK GPUS_PER_NODE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+unset PRIMUS_TEAM PRIMUS_USER PRIMUS_EXP_NAME PRIMUS_WORKSPACE PRIMUS_SEQ_LENGTH PRIMUS_GLOBAL_BATCH_SIZE PRIMUS_TP
+unset PRIMUS_PP PRIMUS_EP PRIMUS_NUM_LAYERS PRIMUS_LOG_LEVEL PRIMUS_LOG_COLOR PRIMUS_DETERMINISTIC TRAIN_LOG
+unset MAD_MODEL_BATCH_SIZE MAD_RUNTIME_NGPUS SLURM_NNODES SLURM_NODEID SLURM_PROCID SLURM_LOCALID
+unset pipeline BUILD_NUMBER OMP_NUM_THREADS
+
+# A model and a batch that train a step in milliseconds. $tiny is split into words on purpose, everywhere.
+# shellcheck disable=SC2034
+tiny="--model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --training.seq_len 32
+      --training.local_batch_size 2 --training.threads 1 --training.stop_at_target false --validation.steps 1
+      --metrics.log_freq 1"
+
+# Runs the program; standard output and error go to $out and $err.
+trainmark()
+{
+    timeout -k 5 "$seconds" "$TRAINMARK" "$@" >"$out" 2>"$err" </dev/null
+    code=$?
+}
+
+pass() { tests=$((tests + 1)); echo "ok $tests - $1"; }
+
+# fail NAME WHAT...: what was wrong, then what the program said.
+fail()
+{
+    tests=$((tests + 1))
+    failures=$((failures + 1))
+    echo "not ok $tests - $1"
+    shift
+    for fail_line; do echo "# $fail_line"; done
+    for fail_file in "$out" "$err"; do
+        [ -s "$fail_file" ] && echo "# ${fail_file##*/.}:" && tail -n 12 "$fail_file" | cut -c 1-400 | sed 's/^/#   /'
+    done
+}
+
+skip() { tests=$((tests + 1)); echo "ok $tests - $1 # SKIP $2"; }
+
+# check NAME COMMAND...: passes if the command does.
+check()
+{
+    check_name=$1
+    shift
+    if "$@"; then pass "$check_name"; else fail "$check_name" "false: $*"; fi
+}
+
+# The same for the opposite.
+check_not()
+{
+    check_name=$1
+    shift
+    if "$@"; then fail "$check_name" "true: $*"; else pass "$check_name"; fi
+}
+
+# Does FILE have a line that matches the extended regular expression?
+has() { grep -qE -e "$2" "$1"; }
+
+# Names of files that a write left half done below the working folder.
+torn_files() { find . -name '*.tmp*' -o -name '*.old' | sort | tr '\n' ' '; }
+
+# failed_with CODE NAME PATTERN...: the exit code is CODE, standard error has every pattern (extended regular expressions),
+# is one message of at most 12 lines, and no half-written file is left.
+failed_with()
+{
+    failed_code=$1
+    failed_name=$2
+    shift 2
+    if [ "$code" -ne "$failed_code" ]; then
+        fail "$failed_name" "exit code $code, wanted $failed_code"
+        return
+    fi
+    for failed_pattern; do
+        if ! has "$err" "$failed_pattern"; then
+            fail "$failed_name" "standard error lacks: $failed_pattern"
+            return
+        fi
+    done
+    failed_left=$(torn_files)
+    if [ "$(wc -l <"$err")" -gt 12 ]; then
+        fail "$failed_name" "more than 12 lines on standard error"
+    elif [ -n "$failed_left" ]; then
+        fail "$failed_name" "half-written files are left: $failed_left"
+    else
+        pass "$failed_name"
+    fi
+}
+
+finish()
+{
+    echo "1..$tests"
+    [ "$failures" -eq 0 ] && [ "$tests" -gt 0 ]
+    exit
+}

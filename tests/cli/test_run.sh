@@ -1,0 +1,314 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Short real runs: what they print and write, where values come from, stopping and going on, verdicts.
+# shellcheck disable=SC1091,SC2016,SC2059,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+# losses FOLDER: step, loss and gradient norm of every step that metrics.jsonl has, in its order.
+losses() { sed -n 's/^{"step": \([0-9]*\), "loss": \([^,]*\), "grad_norm": \([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
+same_losses() { [ "$(losses "$1")" = "$(losses "$2")" ] && [ -n "$(losses "$1")" ]; }
+# value FILE NAME: of the first line `"NAME": value` of a JSON file.
+value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
+lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
+
+# --- a run ----------------------------------------------------------------------------------------------------------------
+
+trainmark run $tiny --training.steps 5 --out first
+check "a short run ends with 0" [ "$code" -eq 0 ]
+for file in config.yaml environment.csv metrics.jsonl perf.csv result.json; do
+    check "it writes $file" [ -s first/$file ]
+done
+check "five records of steps" [ "$(losses first | wc -l)" -eq 5 ]
+check "fewer than 50 steps are not judged" [ "$(value first/result.json verdict)" = not-judged ]
+check "it says where the results are" has "$err" "^results in first$"
+check "the peak comes first" has "$out" "^Peak FLOPS used for computing MFU: (N/A|[0-9.]+e\+[0-9]+)$"
+number='-?[0-9]+\.[0-9]+'
+step="^step: +[0-9]+  loss: +$number  grad_norm: +$number  memory: +$number""GiB\($number%\)  "
+step="${step}tps: [0-9]{1,3}(,[0-9]{3})*  tflops: [0-9]+\.[0-9]{2}  mfu: (N/A|$number%)$"
+check "five step lines of the public form" [ "$(grep -cE "$step" "$out")" -eq 5 ]
+check "validation line" has "$out" "^validate step: +5  loss: +$number  memory: +$number""GiB\($number%\)  tps: [0-9,]+$"
+check "result line" has "$out" "^performance: +[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)? tokens_per_second$"
+check_not "no word that makes a runner think of failure" has "$out" \
+    "OutOfMemoryError|out of memory|Error:|SystemExit|exitcode|Traceback|FAILED|Exception:|ModuleNotFound"
+check_not "no colour without a terminal" grep -q "$(printf '\033')" "$out"
+trainmark run $tiny --training.steps 5 --out second
+check "the same run again: the same losses" same_losses first second
+check "the same run again: the same hash" \
+    [ "$(value first/result.json configuration_hash)" = "$(value second/result.json configuration_hash)" ]
+trainmark run first/config.yaml --out loaded
+check "the written configuration loads: the same losses" same_losses first loaded
+check "the written configuration loads: the same hash" \
+    [ "$(value first/result.json configuration_hash)" = "$(value loaded/result.json configuration_hash)" ]
+trainmark run $tiny --training.steps 5 --debug.seed 2 --out other_seed
+check_not "another seed: other losses" same_losses first other_seed
+check "another seed: another hash" \
+    [ "$(value first/result.json configuration_hash)" != "$(value other_seed/result.json configuration_hash)" ]
+trainmark run $tiny --training.steps 5 --metrics.log_style megatron --out megatron
+check "Megatron's line" [ "$(grep -cE '^ \[[-0-9]+ [:0-9]+\] iteration +[0-9]+/ +5 \|.*\blm loss: [0-9.E+-]+ \|' "$out")" -eq 5 ]
+check "Megatron's throughput" has "$out" 'throughput per GPU \(TFLOP/s/GPU\): [0-9]+\.?[0-9]*/[0-9.]+ \|'
+trainmark run $tiny --training.steps 3 --device reference --out reference
+check "the reference device trains" [ "$code$(value reference/result.json precision)" = 0float64 ]
+trainmark run $tiny --training.steps 3 --isa base --out base
+check "the base kernels train" [ "$code" -eq 0 ]
+trainmark run $tiny --training.steps 3 --device null --out null
+check "a device that computes nothing gives no valid result" [ "$code$(value null/result.json verdict)" != 0valid ]
+trainmark run $tiny --training.steps 3 --training.mock_data true --out mock
+check "mock data" [ "$code$(value mock/result.json data_source)" = 0mock ]
+seq 1 5000 >text.txt
+trainmark run $tiny --training.steps 3 --data.path text.txt --out text
+check "text" [ "$code$(value text/result.json data_source)" = 0text ]
+check "text: bits per byte" has text/result.json '"bits_per_byte": [0-9]'
+
+# --- command line ---------------------------------------------------------------------------------------------------------
+
+for arguments in "help" "--help" "-h"; do
+    trainmark $arguments
+    check "trainmark $arguments" has "$out" "usage: trainmark COMMAND"
+done
+for command in run models explain keys version; do
+    trainmark $command --help
+    check "trainmark $command --help" has "$out" "^usage: trainmark $command"
+    trainmark help $command
+    check "trainmark help $command" has "$out" "^usage: trainmark $command"
+done
+trainmark --version
+check "trainmark --version" has "$out" "^trainmark [0-9]+\.[0-9]+"
+trainmark run --training.steps 7 --out x gpt-small --dry-run
+cp "$out" late
+trainmark run gpt-small --dry-run --out x --training.steps 7
+check "the model may stand anywhere" cmp -s "$out" late
+check "the model that stands last is the one" has late '^  n_layers: 6  # preset gpt-small$'
+trainmark run --checkpoint.enable gpt-small --dry-run
+check "a boolean needs no value, the model may follow it" has "$out" "^  enable: true  # command line$"
+trainmark run --training.steps=8 training.seq_len=64 --dry-run
+check "--key=value" has "$out" "^  steps: 8  # command line$"
+check "key=value" has "$out" "^  seq_len: 64  # command line$"
+trainmark run --train-iters 9 --dry-run
+check "synonyms, dashes for underscores" has "$out" "^  steps: 9  # command line$"
+trainmark run $tiny --training.stepz 5 --allow-unknown-keys --training.steps 3 --out allowed
+check "unknown keys can be allowed" [ "$code" -eq 0 ]
+check "and are named" has "$err" "training.stepz"
+
+# --- where values come from -----------------------------------------------------------------------------------------------
+
+printf 'model: gpt-small\ntraining.steps: 11\ntraining: {seq_len: 96}\n' >keys.yaml
+trainmark run keys.yaml --dry-run
+check "file with a dotted key" has "$out" "^  steps: 11  # file keys.yaml:2$"
+check "file with a nested key" has "$out" "^  seq_len: 96  # file keys.yaml:3$"
+check "the preset is below" has "$out" "^  local_batch_size: 32  # preset gpt-small$"
+check "the default is lowest" has "$out" "^  max_norm: 1  # default$"
+PRIMUS_SEQ_LENGTH=48
+export PRIMUS_SEQ_LENGTH
+trainmark run keys.yaml --dry-run
+check "the environment is above the file" has "$out" "^  seq_len: 48  # environment PRIMUS_SEQ_LENGTH$"
+trainmark run keys.yaml --training.seq_len 24 --dry-run
+check "the command line is above the environment" has "$out" "^  seq_len: 24  # command line$"
+unset PRIMUS_SEQ_LENGTH
+EXP=keys.yaml
+export EXP
+trainmark run --dry-run
+check "EXP names the file" has "$out" "^  steps: 11  # file keys.yaml:2$"
+trainmark run gpt-medium --dry-run
+check "a model that is named is above EXP" has "$out" "^  dim: 768  # preset gpt-medium$"
+unset EXP
+printf 'model: gpt-small\ntraining: {steps: "${NOT_SET:3}"}\njob.description: "${NOT_SET:}"\n' >variables.yaml
+trainmark run variables.yaml --dry-run
+check "default of a variable" has "$out" "^  steps: 3  # file variables.yaml:2$"
+check "empty default of a variable" has "$out" '^  description: ""'
+
+# The example of the public experiment files.
+cat >experiment.yaml <<'END'
+work_group: ${PRIMUS_TEAM:amd}          # output path segment 1
+user_name: ${PRIMUS_USER:root}          # segment 2
+exp_name: ${PRIMUS_EXP_NAME:my-run}     # segment 3
+workspace: ${PRIMUS_WORKSPACE:./output} # root; all four are required
+platform: {config: platform_local.yaml} # optional
+
+modules:
+  pre_trainer:                          # or post_trainer
+    framework: torchtitan               # torchtitan | megatron | diffusion | maxtext | megatron_bridge | ...
+    config: pre_trainer.yaml            # preset of trainer defaults
+    model: llama3.1_8B.yaml             # preset of the architecture
+    overrides:                          # anything below wins over both presets
+      training: {local_batch_size: 4, seq_len: 8192, steps: 50, mock_data: true}
+      metrics: {log_freq: 1}
+      lr_scheduler: {warmup_steps: 10}
+      activation_checkpoint: {mode: none}
+END
+trainmark run experiment.yaml --dry-run
+check "the public example loads" [ "$code" -eq 0 ]
+check "its overrides" has "$out" "^  steps: 50  # file experiment.yaml:13$"
+check "its model" has "$out" "^  dim: 4096  # preset llama3.1_8B$"
+check "its data" has "$out" "^  source: mock "
+check "its run directory" has "$out" "^# run directory: ./output/amd/root/my-run$"
+trainmark run experiment.yaml --training.steps 20 --dry-run
+check "the command line is above its overrides" has "$out" "^  steps: 20  # command line$"
+sed 's/steps: 50/stepz: 50/' experiment.yaml >wrong.yaml
+trainmark run wrong.yaml --dry-run
+failed_with 4 "the public example with training.stepz" "unknown key 'training.stepz' \(wrong.yaml:13\); did you mean 'training.steps'"
+trainmark run experiment.yaml $tiny --model.vocab_size 64 --training.steps 2
+check "its run goes to the four-part folder" [ -s output/amd/root/my-run/result.json ]
+rm -rf output
+trainmark run $tiny --training.steps 2
+check "without --out: output/MODEL" [ -s output/tiny-llama/result.json ]
+
+# --- dry run, explain, models ---------------------------------------------------------------------------------------------
+
+trainmark run $tiny --training.steps 5 --out dry --dry-run
+check "a dry run prints the merged configuration" has "$out" "^  steps: 5  # command line$"
+check "a dry run prints the memory plan" has "$out" "^# memory plan: [0-9.]+ [KMG]iB$"
+check "a dry run says that it is one" has "$out" "^# nothing was trained: --dry-run$"
+check_not "a dry run writes nothing" [ -e dry ]
+cp "$out" dry.yaml
+trainmark run dry.yaml --dry-run
+check "the printed configuration loads" [ "$code" -eq 0 ]
+trainmark explain $tiny
+check "explain: instructions" has "$out" "linear_cross_entropy"
+check "explain: memory by class" has "$out" "^  optimizer .* B$"
+parameters=$(value first/result.json parameters)
+trainmark explain $tiny --json
+check "explain and run agree on the parameters" [ "$(value "$out" parameters)" = "$parameters" ]
+check "explain and run agree on the arena" [ "$(value "$out" arena_bytes)" = "$(value first/result.json planned_bytes)" ]
+best=1000000
+for _ in 1 2 3 4 5; do
+    from=$(date +%s%N)
+    trainmark explain llama3.1_405B
+    took=$((($(date +%s%N) - from) / 1000000))
+    [ "$took" -lt "$best" ] && best=$took
+done
+check "explain llama3.1_405B: parameters" has "$out" "405,853,388,800 parameters"
+check "explain llama3.1_405B takes less than a second (best of 5: $best ms)" [ "$best" -lt 1000 ]
+trainmark models
+check "models: one of them" has "$out" "^gpt2-124M +gpt +124,439,808 "
+trainmark models --json
+check "models --json" has "$out" '"parameters": 405853388800,'
+
+# --- perf.csv -------------------------------------------------------------------------------------------------------------
+
+trainmark run $tiny --training.steps 5 --out first --perf-csv all.csv
+trainmark run $tiny --training.steps 5 --out first --perf-csv all.csv
+check "perf.csv of a run directory is replaced" lines first/perf.csv 2
+check "--perf-csv is appended to" lines all.csv 3
+check "with the change against the row before" [ -n "$(awk -F, 'NR == 3 { print $20 }' all.csv)" ]
+check "the header, byte for byte" [ "$(head -n 1 all.csv)" = "model,n_gpus,nnodes,gpus_per_node,training_precision,\
+pipeline,args,tags,docker_file,base_docker,docker_sha,docker_image,git_commit,machine_name,deployment_type,launcher,\
+gpu_architecture,performance,metric,relative_change,status,build_duration,test_duration,dataname,data_provider_type,\
+data_size,data_download_duration,build_number,additional_docker_run_options" ]
+trainmark run $tiny --training.steps 3 --job.description 'a "b", c' --out quoted
+check "commas and quotes survive in args" grep -q '""b"", c' quoted/perf.csv
+
+# --- secrets --------------------------------------------------------------------------------------------------------------
+
+MY_TOKEN=open-sesame-4711
+export MY_TOKEN
+printf 'model: tiny-llama\njob.description: "it is ${MY_TOKEN}"\n' >secret.yaml
+trainmark run secret.yaml $tiny --training.steps 2 --out secret
+check "a run with a secret" [ "$code" -eq 0 ]
+check_not "the secret is in no file" grep -rq "$MY_TOKEN" secret
+check_not "the secret is not printed" grep -q "$MY_TOKEN" "$out" "$err"
+check "the secret is masked" grep -q '\*\*\*' secret/config.yaml
+trainmark run $tiny --training.steps 2 --job.description "$MY_TOKEN" --out secret
+check_not "a secret from the command line is in no file" grep -rq "$MY_TOKEN" secret
+trainmark run secret.yaml --dry-run
+check_not "a dry run does not print the secret" grep -q "$MY_TOKEN" "$out"
+printf 'model: tiny-llama\ntraining.steps: "${MY_TOKEN}"\n' >secret.yaml
+trainmark run secret.yaml
+failed_with 4 "a message about a secret" "'training.steps' \(secret.yaml:2\) must be an integer, found '\*\*\*'"
+check_not "a message does not print the secret" grep -q "$MY_TOKEN" "$err"
+unset MY_TOKEN
+
+# --- verdicts -------------------------------------------------------------------------------------------------------------
+
+cannot="$tiny --training.steps 60 --optimizer.lr 0 --validation.steps 8 --training.stop_at_target"
+trainmark run $cannot true --out cannot
+failed_with 3 "a model that does not learn is invalid" "the numbers of this run are invalid: "
+check "its verdict" [ "$(value cannot/result.json verdict)" = invalid ]
+check_not "it has no result line" has "$out" "^performance:"
+check "its row says FAILURE" has cannot/perf.csv ",FAILURE,"
+trainmark run $cannot false --out cannot
+failed_with 3 "no progress is invalid without a target, too" "the numbers of this run are invalid: "
+trainmark run $tiny --training.steps 60 --optimizer.lr 100 --training.max_norm 0 --lr_scheduler.warmup_steps 0 --out wild
+check "a loss that is not finite, or no progress, is invalid" [ "$code$(value wild/result.json verdict)" = 3invalid ]
+
+# --- stopping and going on ------------------------------------------------------------------------------------------------
+
+slow="--model.n_layers 2 --model.dim 64 --model.n_heads 2 --model.n_kv_heads 2 --model.ffn_dim 256 --training.seq_len 64
+      --training.local_batch_size 8 --training.threads 1 --training.stop_at_target false --validation.steps 1
+      --metrics.log_freq 1 --training.steps 300"
+
+# start FOLDER ARGUMENTS...: a run in the background, $pid.
+start()
+{
+    folder=$1
+    shift
+    : >"$out"
+    "$TRAINMARK" run "$@" --out "$folder" >"$out" 2>"$err" </dev/null &
+    pid=$!
+}
+
+# await PATTERN: waits for a line of the run's output, for 60 s.
+await()
+{
+    polls=0
+    until has "$out" "$1"; do
+        polls=$((polls + 1))
+        [ $polls -gt 3000 ] && return 1
+        kill -0 "$pid" 2>/dev/null || return 1
+        sleep 0.02
+    done
+}
+
+# ended: the exit code of the run in the background.
+ended()
+{
+    wait "$pid" 2>/dev/null
+    code=$?
+}
+
+trainmark run $slow --out whole
+check "a run that nobody stops" [ "$code" -eq 0 ]
+check "has 300 steps" [ "$(losses whole | wc -l)" -eq 300 ]
+
+for signal in INT TERM; do
+    start "by_$signal" $slow
+    await "^step: +2 "
+    kill -s $signal "$pid"
+    ended
+    stopped=$(losses "by_$signal" | wc -l)
+    failed_with 130 "SIG$signal ends the run after the step" "interrupted: stopped after step $stopped of 300"
+    check "SIG$signal: before its end" [ "$stopped" -lt 300 ]
+    check "SIG$signal: there is a result" [ -s "by_$signal/result.json" ]
+    check "SIG$signal: there is a checkpoint" [ -s "by_$signal/checkpoint/step-$(printf %08d "$stopped")/complete" ]
+    check "SIG$signal: it says how to go on" has "$err" "checkpoint.enable true"
+    trainmark run $slow --checkpoint.enable true --out "by_$signal"
+    check "SIG$signal: the run goes on" has "$err" "resumed from step $stopped"
+    check "SIG$signal: and ends as if it had not been stopped" same_losses whole "by_$signal"
+    check "SIG$signal: with the same validation loss" \
+        [ "$(value whole/result.json validation)" = "$(value "by_$signal/result.json" validation)" ]
+done
+
+start killed $slow --checkpoint.enable true --checkpoint.interval 10
+await "^step: +2[5-9] "
+kill -s KILL "$pid"
+ended
+check "a run that was killed" [ "$code" -eq 137 ]
+trainmark run $slow --checkpoint.enable true --checkpoint.interval 10 --out killed
+check "goes on from a checkpoint" has "$err" "resumed from step [0-9]*0 "
+check "and ends as if it had not been killed" same_losses whole killed
+check "no half-written file is left" [ -z "$(torn_files)" ]
+
+# A step of many seconds, so that both signals arrive within it.
+start twice gpt-medium --training.local_batch_size 2 --model.vocab_size 8192 --metrics.log_freq 1
+await "^Peak"
+kill -s INT "$pid"
+sleep 0.1
+from=$(date +%s%N)
+kill -s INT "$pid"
+ended
+took=$((($(date +%s%N) - from) / 1000000))
+check "a second SIGINT ends the run" [ "$code" -eq 130 ]
+check "at once ($took ms)" [ "$took" -lt 1500 ]
+check_not "without a result" [ -e twice/result.json ]
+check "no half-written file is left then, either" [ -z "$(torn_files)" ]
+
+finish
