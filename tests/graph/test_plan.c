@@ -371,8 +371,10 @@ static void shared_memory_changes_no_bit(void **state)
     for (int i = 0; i < SMALL; i++) check_apart(&small[i]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_tight_and_classes_add_up),
         cmocka_unit_test(a_plan_repeats),

@@ -159,8 +159,10 @@ static void no_policy_changes_a_bit(void **state)
     tm_device_close(device);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_keep_what_they_say),
         cmocka_unit_test(memory_falls_with_what_is_recomputed),

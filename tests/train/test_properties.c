@@ -286,8 +286,10 @@ static void a_batch_without_targets_gives_zero(void **state)
         }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(instruction_sets_change_no_bit),

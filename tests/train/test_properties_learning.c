@@ -168,8 +168,10 @@ static void the_fast_device_follows_the_reference(void **state)
     tm_device_close(slow);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_untrained_loss_is_ln_v_plus_half_the_variance),
         cmocka_unit_test(one_batch_is_learnt_by_heart),
