@@ -36,6 +36,7 @@ typedef struct {
     tm_tensor_id    loss, evaluation_loss; /* () float64, summed over target tokens */
     tm_tensor_id    scalars;  /* (TM_SCALAR_COUNT) float64 */
     tm_tensor_id    clip;     /* (2) float64: gradient norm, coefficient */
+    tm_tensor_id    lookup_gradient; /* (V, C): the look-up's part of a tied table's gradient, until "update"; or TM_NONE */
     tm_plan        *plan;
     const tm_program *first, *further, *update, *evaluate;
 } tm_step;

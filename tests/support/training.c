@@ -104,8 +104,10 @@ static void accumulate(tm_trainer *trainer, const test_batch *batch)
 
 double test_gradients(tm_trainer *trainer, const test_batch *batch)
 {
+    tm_step_result result;
     tm_trainer_begin(trainer, 1, 0, 0, batch->target_tokens);
     accumulate(trainer, batch);
+    tm_trainer_update(trainer, &result, NULL);
     const double *loss = tm_trainer_address(trainer, tm_trainer_step_of(trainer)->loss);
     return batch->target_tokens ? *loss / (double)batch->target_tokens : *loss;
 }

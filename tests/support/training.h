@@ -26,7 +26,8 @@ typedef struct {
 test_batch test_batch_random(int64_t sequences, int64_t seq, int64_t vocab, uint64_t seed);
 void       test_batch_fini(test_batch *batch);
 
-/* Loss and gradients of a batch (all micro-batches of a step), no update. Returns the mean loss. */
+/* Loss and gradients of a batch: a whole step at learning rate 0, which leaves the weights but not the moments. Returns the
+ * mean loss. */
 double test_gradients(tm_trainer *trainer, const test_batch *batch);
 /* A whole step. */
 tm_step_result test_step(tm_trainer *trainer, int64_t t, double rate, double max_norm, const test_batch *batch);

@@ -245,7 +245,8 @@ static void a_broken_weight_shows_in_loss_and_norm(void **state)
             int64_t at = (tm_tensor_id)t == tm_trainer_step_of(trainer)->model.embedding ? batch.tokens[0] * options.shape.dim : 0;
             float   was = weight[at];
             weight[at] = NAN;
-            test_gradients(trainer, &batch);
+            tm_trainer_begin(trainer, 1, 0, 1, batch.target_tokens);
+            tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }, NULL);
             const double *loss = tm_trainer_address(trainer, tm_trainer_step_of(trainer)->loss);
             if (!isnan(*loss)) fail_msg("a NaN in '%s' gives the loss %g", graph->tensors[t].name, *loss);
             weight[at] = was;
