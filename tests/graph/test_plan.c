@@ -294,6 +294,42 @@ static void a_plan_spoilt_on_purpose_is_found_out(void **state)
     tm_step_destroy(step);
 }
 
+/* What may be computed in place and what may not, on a graph made for it. */
+static void memory_is_shared_only_with_what_dies(void **state)
+{
+    (void)state;
+    tm_device   *device = test_device_open("cpu", 1);
+    tm_chooser   chooser = tm_device_chooser(device);
+    tm_graph    *g = tm_graph_create(&tm_precision_f32);
+    tm_tensor_id a = tm_graph_constant(g, "a", tm_shape_2(8, 16), NULL, "", 1), t[7];
+    const struct {
+        tm_op_id op;
+        int      x, y;  /* operands: numbers of results, -1: the constant, -2: none */
+        int      owner; /* whose memory the result continues; -1: its own */
+    } nodes[] = {
+        { TM_OP_gelu, -1, -2, -1 }, /* 0: persistent memory is nobody's to continue */
+        { TM_OP_gelu, 0, -2, -1 },  /* 1: 0 is read again by 2 */
+        { TM_OP_add, 0, 1, 0 },     /* 2: both die, the first is taken */
+        { TM_OP_add, 2, 2, -1 },    /* 3: read twice at once */
+        { TM_OP_gelu, 3, -2, 3 },   /* 4 */
+        { TM_OP_gelu, 4, -2, 3 },   /* 5: the memory of 3, at second hand */
+        { TM_OP_add, -1, 5, 3 },    /* 6: the second operand dies */
+    };
+    tm_graph_segment(g, "only");
+    for (int i = 0; i < 7; i++) {
+        tm_tensor_id in[TM_MAX_IN] = { nodes[i].x < 0 ? a : t[nodes[i].x], nodes[i].y == -2 ? TM_NONE : t[nodes[i].y] }, out[TM_MAX_OUT] = { TM_NONE };
+        tm_graph_add(g, nodes[i].op, NULL, 0, in, out, 0);
+        t[i] = out[0];
+    }
+    tm_plan *plan = tm_plan_create(g, &chooser);
+    for (int i = 0; i < 7; i++)
+        if (plan->places[t[i]].shares != (nodes[i].owner < 0 ? -1 : t[nodes[i].owner])) fail_msg("result %d shares with %d", i, plan->places[t[i]].shares);
+    assert_true(plan->places[t[6]].offset == plan->places[t[3]].offset && plan->places[t[3]].last == 6);
+    tm_plan_destroy(plan);
+    tm_graph_destroy(g);
+    tm_device_close(device);
+}
+
 /* --- the same programs without any sharing ------------------------------------------------------------------------------- */
 
 /* Every tensor alone in memory; what lives within a program holds NaN before the program runs, its workspace too. */
@@ -380,6 +416,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_plan_repeats),
         cmocka_unit_test(the_largest_model_is_planned_in_a_second),
         cmocka_unit_test(nothing_is_read_after_it_was_overwritten),
+        cmocka_unit_test(memory_is_shared_only_with_what_dies),
         cmocka_unit_test(a_plan_spoilt_on_purpose_is_found_out),
         cmocka_unit_test(shared_memory_changes_no_bit),
     };
