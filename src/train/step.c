@@ -14,6 +14,41 @@ int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
     return fits < rows ? fits : rows;
 }
 
+/* A tied table has a gradient from the head and one from the look-up. Each is summed over all rows of the step before one
+ * is added to the other: the order of the additions, and so the bits, must not depend on where micro-batches end. In a step
+ * of one micro-batch the kernel does that; over several the look-up's part has memory of its own. */
+static void part_lookup_gradient(tm_step *step, bool accumulate)
+{
+    tm_graph    *graph = step->graph;
+    tm_tensor_id table = step->model.embedding;
+    for (size_t x = 0; step->options.shape.tied && x < graph->segment->n_nodes; x++) {
+        tm_node *node = &graph->segment->nodes[x];
+        if (node->op != TM_OP_embedding_grad || node->out[0] != tm_graph_at(graph, table)->gradient) continue;
+        if (step->options.accumulation == 1) {
+            tm_embedding_attr *attr = tm_arena_take(graph->arena, sizeof *attr);
+            *attr = *(const tm_embedding_attr *)node->attr;
+            attr->apart = 1;
+            node->attr = attr;
+            continue;
+        }
+        if (step->lookup_gradient == TM_NONE)
+            step->lookup_gradient = tm_graph_tensor(graph, "lookup.grad", TM_ROLE_GRADIENT, tm_graph_at(graph, table)->shape);
+        node->out[0] = step->lookup_gradient;
+        if (!accumulate) node->accumulate &= ~1u;
+    }
+}
+
+/* At the head of "update", when the look-up's part has memory of its own. */
+static void join_lookup_gradient(tm_step *step)
+{
+    if (step->lookup_gradient == TM_NONE) return;
+    tm_tensor_id gradient = tm_graph_at(step->graph, step->model.embedding)->gradient;
+    tm_tensor_id in[TM_MAX_IN] = { gradient, step->lookup_gradient }, out[TM_MAX_OUT] = { gradient };
+    step->graph->phase = TM_PHASE_BACKWARD;
+    step->graph->module = "lookup";
+    tm_graph_add(step->graph, TM_OP_add, NULL, 0, in, out, 0);
+}
+
 static void add_training_segment(tm_step *step, const char *name, bool accumulate)
 {
     tm_graph *graph = step->graph;
@@ -21,6 +56,7 @@ static void add_training_segment(tm_step *step, const char *name, bool accumulat
     tm_model_loss(graph, &step->model, step->tokens, step->targets, step->loss, step->options.loss_chunk, accumulate);
     tm_seed seed = { .result = step->loss, .cotangent = step->scalars };
     tm_gradient_pass(graph, accumulate, &seed, 1, NULL, NULL, 0);
+    part_lookup_gradient(step, accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     tm_precision_pass(graph);
 }
@@ -44,6 +80,7 @@ static void add_update_segment(tm_step *step)
     const tm_step_options *o = &step->options;
     size_t                 n = graph->n_tensors;
     tm_graph_segment(graph, "update");
+    join_lookup_gradient(step);
     graph->phase = TM_PHASE_UPDATE;
     graph->module = "clip";
     tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
@@ -103,6 +140,7 @@ tm_step *tm_step_create(const tm_step_options *options, const tm_chooser *choose
     step->loss = tm_graph_tensor(graph, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
+    step->lookup_gradient = TM_NONE;
     tm_model_declare(graph, &step->options.shape, options->seq, &step->model);
     add_training_segment(step, "first", false);
     if (options->accumulation > 1) add_training_segment(step, "further", true);

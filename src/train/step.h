@@ -39,6 +39,7 @@ typedef struct {
     tm_tensor_id    scalars;  /* (TM_SCALAR_COUNT) float64 */
     tm_tensor_id    clip;     /* (2) float64: gradient norm, coefficient */
     tm_tensor_id    sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
+    tm_tensor_id    lookup_gradient; /* (V, C): the look-up's part of a tied table's gradient, until "update"; or TM_NONE */
     tm_plan        *plan;
     const tm_program *first, *further, *update, *evaluate, *sample; /* further, sample: NULL when absent */
 } tm_step;

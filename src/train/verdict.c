@@ -71,11 +71,15 @@ static tm_verdict judge_synthetic(const tm_evidence *e, char reason[256])
     return TM_VERDICT_VALID;
 }
 
-/* Uniform tokens: all a model can learn is to say nothing, loss ln V. */
+/* Uniform tokens: all a model can learn is to say nothing, loss ln V; a model that does better sees its targets. */
 static tm_verdict judge_mock(const tm_evidence *e, char reason[256])
 {
     double first = end_mean(e, false), last = end_mean(e, true), target = e->unigram_entropy;
     bool   near = fabs(last - target) < 0.05 * target, closer = fabs(last - target) < fabs(first - target);
+    if (last < target && !near) {
+        snprintf(reason, 256, "random tokens: loss %.4f is below ln V, %.4f: something leaks", last, target);
+        return TM_VERDICT_INVALID;
+    }
     snprintf(reason, 256, "random tokens: loss %.4f, ln V is %.4f%s", last, target,
              near || closer ? "" : ", and it does not come closer");
     return near || closer ? TM_VERDICT_VALID : TM_VERDICT_INVALID;

@@ -91,6 +91,25 @@ TM_INLINE void table_columns(const tm_call *call, tm_dtype format, tm_dtype stor
 }
 TM_PART_2(table_columns, in[0], out[0])
 
+/* The same, but what is there before comes last (attr->apart). */
+TM_INLINE void table_columns_apart(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
+{
+    const int32_t *first = chain_first(call), *next = chain_next(call);
+    int64_t        columns = tm_view_columns(&call->out[0]), vocabulary = tm_view_rows(&call->out[0]);
+    for (int64_t v = 0; v < vocabulary; v++) {
+        if (first[v] < 0) continue;
+        for (int64_t j = begin; j < end; j += TM_LANES) {
+            int64_t n = end - j < TM_LANES ? end - j : TM_LANES;
+            v16     sum = v16_zero();
+            for (int64_t r = first[v]; r >= 0; r = next[r])
+                sum = v16_add(sum, v16_get(call->in[0].data, format, r * columns + j, n));
+            sum = v16_add(v16_get(call->out[0].data, stored, v * columns + j, n), sum);
+            v16_put(call->out[0].data, stored, v * columns + j, sum, n);
+        }
+    }
+}
+TM_PART_2(table_columns_apart, in[0], out[0])
+
 /* Rows begin..end-1 of the table of positions. */
 TM_INLINE void position_rows(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
 {
@@ -115,12 +134,14 @@ static size_t embedding_grad_workspace(const tm_call *call)
 }
 static void embedding_grad_run(const tm_call *call)
 {
-    int64_t columns = tm_view_columns(&call->in[0]);
+    const tm_embedding_attr *attr = call->attr;
+    int64_t                  columns = tm_view_columns(&call->in[0]);
     if (tm_view_present(&call->out[0])) {
         int64_t elements = tm_view_elements(&call->in[0]);
         build_chain(call);
         if (!(call->accumulate & 1u)) elements += tm_view_elements(&call->out[0]);
-        tm_parallel(call, table_columns_part, columns, TM_LANES, elements);
+        bool apart = attr->apart && (call->accumulate & 1u);
+        tm_parallel(call, apart ? table_columns_apart_part : table_columns_part, columns, TM_LANES, elements);
     }
     if (tm_view_present(&call->out[1]))
         tm_parallel(call, position_rows_part, tm_view_rows(&call->out[1]), 1, tm_view_elements(&call->in[0]));

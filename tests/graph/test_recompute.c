@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The recompute pass: what is kept, where copies stand, what memory it saves, and that no gradient changes. */
+#include "support/training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static tm_step *step_of(tm_model_family family, tm_recompute recompute, int64_t layers)
+{
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_chooser      chooser = tm_device_chooser(device);
+    tm_step_options options = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
+    options.shape.n_layers = layers;
+    options.micro_batch = 4;
+    options.seq = 128;
+    options.recompute = recompute;
+    tm_step *step = tm_step_create(&options, &chooser);
+    tm_device_close(device);
+    return step;
+}
+
+/* Index of the node of the first program that makes a tensor, or -1. */
+static int32_t maker_of(const tm_step *step, tm_tensor_id id)
+{
+    for (size_t x = 0; x < step->first->count; x++)
+        for (int k = 0; k < TM_MAX_OUT; k++)
+            if (step->first->instructions[x].node->out[k] == id) return (int32_t)x;
+    return -1;
+}
+
+static bool recomputes(const tm_recompute *policy, const tm_node *forward, tm_role role)
+{
+    if (forward->layer >= 0 && policy->every_n > 0 && forward->layer % policy->every_n == 0) return true;
+    return policy->cheap && tm_op_get(forward->op)->cheap && role == TM_ROLE_ACTIVATION;
+}
+
+/* What backward nodes read of the forward pass is what the policy keeps; returns how many nodes were recomputed. */
+static size_t check_kept(const tm_step *step, const tm_recompute *policy)
+{
+    size_t copies = 0;
+    for (size_t x = 0; x < step->first->count; x++) {
+        const tm_node *node = step->first->instructions[x].node;
+        copies += node->recomputed;
+        if (node->phase != TM_PHASE_BACKWARD) {
+            assert_false(node->recomputed);
+            continue;
+        }
+        for (int i = 0; i < TM_MAX_IN; i++) {
+            int32_t made = node->in[i] == TM_NONE ? -1 : maker_of(step, node->in[i]);
+            if (made < 0) continue; /* a weight, a token */
+            const tm_node *maker = step->first->instructions[made].node;
+            tm_role        role = tm_graph_at(step->graph, node->in[i])->role;
+            if (maker->phase != TM_PHASE_FORWARD || (role != TM_ROLE_ACTIVATION && role != TM_ROLE_STATISTIC)) continue;
+            bool inside = maker->layer == node->layer || policy->every_n == 0 || maker->layer % policy->every_n != 0;
+            if (inside && recomputes(policy, maker, role))
+                fail_msg("%s of layer %d reads what the forward %s kept", tm_op_get(node->op)->name, node->layer, tm_op_get(maker->op)->name);
+        }
+    }
+    return copies;
+}
+
+/* A layer is computed again only when the backward pass has come down to it. */
+static void check_late(const tm_step *step)
+{
+    int lowest = 1 << 20;
+    for (size_t x = 0; x < step->first->count; x++) {
+        const tm_node *node = step->first->instructions[x].node;
+        if (node->phase != TM_PHASE_BACKWARD || node->layer < 0) continue;
+        if (node->layer > lowest) fail_msg("%s of layer %d comes after layer %d", tm_op_get(node->op)->name, node->layer, lowest);
+        lowest = node->layer;
+    }
+    assert_int_equal(lowest, 0);
+}
+
+static void policies_keep_what_they_say(void **state)
+{
+    static const tm_recompute policies[] = { { 0 }, { .cheap = true }, { .every_n = 1 }, { .every_n = 2 }, { .every_n = 3 }, { .cheap = true, .every_n = 2 } };
+    (void)state;
+    for (int family = 0; family < 2; family++)
+        for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+            tm_step *step = step_of((tm_model_family)family, policies[i], 4);
+            size_t   copies = check_kept(step, &policies[i]);
+            if ((copies > 0) != (policies[i].cheap || policies[i].every_n > 0)) fail_msg("policy %zu: %zu nodes are recomputed", i, copies);
+            check_late(step);
+            tm_step_destroy(step);
+        }
+}
+
+static size_t transient_bytes(tm_model_family family, tm_recompute recompute, int64_t layers)
+{
+    tm_step *step = step_of(family, recompute, layers);
+    size_t   bytes = step->first->live_peak;
+    tm_step_destroy(step);
+    return bytes;
+}
+
+static void memory_falls_with_what_is_recomputed(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        tm_model_family family = (tm_model_family)f;
+        size_t none = transient_bytes(family, (tm_recompute){ 0 }, 8), cheap = transient_bytes(family, (tm_recompute){ .cheap = true }, 8);
+        size_t second = transient_bytes(family, (tm_recompute){ .every_n = 2 }, 8), full = transient_bytes(family, (tm_recompute){ .every_n = 1 }, 8);
+        assert_true(cheap < none && second < none && full < second);
+        /* a further layer, wholly recomputed, costs its input only: N x C numbers */
+        size_t more = transient_bytes(family, (tm_recompute){ .every_n = 1 }, 9);
+        assert_int_equal(more - full, 4 * 128 * 64 * sizeof(float));
+    }
+}
+
+/* Full recomputation repeats the matrix products of the blocks but those whose results nobody reads again. */
+static void full_recomputation_costs_at_most_a_forward_pass(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        tm_step *none = step_of((tm_model_family)f, (tm_recompute){ 0 }, 4), *full = step_of((tm_model_family)f, (tm_recompute){ .every_n = 1 }, 4);
+        double   forward = 0, more = full->first->cost.flops - none->first->cost.flops;
+        for (size_t x = 0; x < none->first->count; x++)
+            if (none->first->instructions[x].node->phase == TM_PHASE_FORWARD && none->first->instructions[x].node->layer >= 0) forward += none->first->instructions[x].cost.flops;
+        const tm_model_shape *s = &none->options.shape;
+        double down = 2.0 * 4 * 128 * (double)(s->n_layers * s->dim * s->ffn_dim); /* makes the next layer's input, which is kept */
+        assert_true(more == forward - down);
+        tm_step_destroy(none);
+        tm_step_destroy(full);
+    }
+}
+
+static void no_policy_changes_a_bit(void **state)
+{
+    static const tm_recompute policies[] = { { 0 }, { .cheap = true }, { .every_n = 2 }, { .cheap = true, .every_n = 1 } };
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    for (int family = 0; family < 2; family++)
+        for (int p = 0; p < 3; p++) {
+            uint64_t hash = 0;
+            double   loss = 0;
+            for (int i = 0; i < 4; i++) {
+                tm_step_options options = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
+                options.shape.n_layers = 3;
+                options.precision = precisions[p];
+                options.recompute = policies[i];
+                tm_trainer *trainer = test_trainer_open(device, &options, 3);
+                test_batch  batch = test_batch_random(2, 32, 96, 4);
+                double      mine = test_gradients(trainer, &batch);
+                uint64_t    bits = test_gradients_hash(trainer);
+                if (i > 0 && (bits != hash || !(mine == loss))) fail_msg("policy %d, %s: loss %.17g against %.17g, gradients %s", i, precisions[p]->name, mine, loss, bits == hash ? "equal" : "differ");
+                hash = bits;
+                loss = mine;
+                test_batch_fini(&batch);
+                tm_trainer_close(trainer);
+            }
+        }
+    tm_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(policies_keep_what_they_say),
+        cmocka_unit_test(memory_falls_with_what_is_recomputed),
+        cmocka_unit_test(full_recomputation_costs_at_most_a_forward_pass),
+        cmocka_unit_test(no_policy_changes_a_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the builders declare and emit, for every preset, against the formulas of model/shape.h. Nothing is allocated for
+ * tensors: the graphs only. */
+#include "support/training.h"
+
+#include "model/presets.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void check_unique(const char *model, const char **names, size_t n)
+{
+    qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(names[i - 1], names[i]) == 0) fail_msg("%s: the name '%s' is given twice", model, names[i]);
+}
+
+/* Parameters, pieces and names of the parameters of a graph. */
+static void check_parameters(const char *model, const tm_graph *graph, const tm_model_shape *shape)
+{
+    int64_t      total = 0;
+    size_t       n = 0, n_pieces = 0, capacity = 0;
+    const char **names = malloc((graph->n_tensors + 1) * sizeof *names), **pieces = NULL;
+    assert_non_null(names);
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *tensor = &graph->tensors[i];
+        int64_t          rows = 0;
+        if (tensor->role != TM_ROLE_PARAMETER) continue;
+        total += tm_shape_elements(tensor->shape);
+        names[n++] = tensor->name;
+        assert_true(tensor->n_pieces >= 1 && tensor->trained && tensor->layer >= -1 && tensor->layer < shape->n_layers);
+        for (int p = 0; p < tensor->n_pieces; p++) {
+            assert_true(tensor->pieces[p].row == rows && tensor->pieces[p].rows > 0);
+            rows += tensor->pieces[p].rows;
+            pieces = tm_grow(pieces, &capacity, n_pieces, sizeof *pieces);
+            pieces[n_pieces++] = tensor->pieces[p].name;
+        }
+        if (rows != tensor->shape.n[0]) fail_msg("%s: the pieces of '%s' have %lld rows of %lld", model, tensor->name, (long long)rows, (long long)tensor->shape.n[0]);
+    }
+    if (total != tm_model_parameters(shape)) fail_msg("%s: the graph has %lld parameters, the formula %lld", model, (long long)total, (long long)tm_model_parameters(shape));
+    check_unique(model, names, n);
+    check_unique(model, pieces, n_pieces);
+    free(names);
+    free(pieces);
+}
+
+static tm_step_options options_of(const tm_model_shape *shape, int64_t batch, int64_t seq)
+{
+    tm_step_options o = test_llama_options();
+    o.shape = *shape;
+    o.micro_batch = batch;
+    o.seq = seq;
+    return o;
+}
+
+static void every_preset_has_the_parameters_of_its_formula(void **state)
+{
+    (void)state;
+    size_t           n;
+    const tm_preset *presets = tm_model_presets(&n);
+    assert_true(n >= 18);
+    for (size_t i = 0; i < n; i++) {
+        tm_model_shape shape = test_shape_preset(presets[i].name, NULL);
+        tm_graph      *graph = tm_graph_create(&tm_precision_f32);
+        tm_model       model;
+        tm_model_declare(graph, &shape, 128, &model);
+        check_parameters(presets[i].name, graph, &shape);
+        assert_true((model.head == model.embedding) == shape.tied);
+        assert_true((model.positions != TM_NONE) == (shape.family == TM_FAMILY_GPT));
+        assert_true((model.rope_table != TM_NONE) == (shape.family == TM_FAMILY_LLAMA));
+        tm_graph_destroy(graph);
+    }
+}
+
+static void every_kind_of_bias_has_the_parameters_of_its_formula(void **state)
+{
+    static const tm_model_bias kinds[] = { TM_BIAS_NONE, TM_BIAS_ALL, TM_BIAS_MI350X_TABLE };
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int tied = 0; tied < 2; tied++) {
+            tm_model_shape shape = test_gpt_options().shape;
+            tm_graph      *graph = tm_graph_create(&tm_precision_f32);
+            tm_model       model;
+            shape.bias = kinds[i];
+            shape.tied = tied;
+            tm_model_declare(graph, &shape, 16, &model);
+            check_parameters("gpt", graph, &shape);
+            tm_graph_destroy(graph);
+        }
+}
+
+static bool reads(const tm_node *node, tm_tensor_id id)
+{
+    for (int i = 0; i < TM_MAX_IN; i++)
+        if (node->in[i] == id) return true;
+    return false;
+}
+
+/* A tied table is looked up and multiplied with, has one gradient to which both add, and is updated once. */
+static void tied_models_share_one_table(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("null", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (int tied = 0; tied < 2; tied++) {
+        tm_model_shape shape = test_gpt_options().shape;
+        shape.tied = tied;
+        tm_step_options  options = options_of(&shape, 2, 16);
+        tm_step         *step = tm_step_create(&options, &chooser);
+        tm_tensor_id     table = step->model.embedding, gradient = tm_graph_at(step->graph, table)->gradient;
+        const tm_node   *loss = NULL, *lookup = NULL, *lookup_grad = NULL;
+        size_t           updates = 0;
+        for (size_t x = 0; x < step->first->count; x++) {
+            const tm_node *node = step->first->instructions[x].node;
+            if (node->op == TM_OP_linear_cross_entropy_grad) loss = node;
+            if (node->op == TM_OP_embedding) lookup = node;
+            if (node->op == TM_OP_embedding_grad) lookup_grad = node;
+        }
+        for (size_t x = 0; x < step->update->count; x++) updates += step->update->instructions[x].node->op == TM_OP_adamw && reads(step->update->instructions[x].node, table);
+        assert_true(loss && lookup && lookup_grad && updates == 1);
+        assert_true(reads(lookup, table) && reads(loss, table) == tied);
+        assert_true(lookup_grad->out[0] == gradient && (loss->out[2] == gradient) == tied);
+        assert_true((lookup_grad->accumulate & 1u) == (unsigned)tied); /* the head came first and stays */
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+/* 6 FLOPs per weight of a matrix product and token; attention 2 products forward and 5 backward (the scores are computed
+ * again), 2 T (T + 1) / 2 x head width multiply-adds x 2 for each head and sequence. */
+static void executed_flops_are_the_formula(void **state)
+{
+    static const struct {
+        const char *preset;
+        int64_t     batch, seq;
+    } cases[] = { { "tiny-llama", 16, 256 }, { "gpt-small", 8, 512 }, { "gpt-medium", 4, 512 }, { "gpt2-124M", 2, 1000 }, { "llama3.2_1B", 1, 4096 },
+                  { "llama3.1_8B", 2, 8192 }, { "llama3.1_405B", 1, 8192 } };
+    (void)state;
+    tm_device *device = test_device_open("null", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_model_shape  s = test_shape_preset(cases[i].preset, NULL);
+        tm_step_options options = options_of(&s, cases[i].batch, cases[i].seq);
+        tm_step        *step = tm_step_create(&options, &chooser);
+        double          tokens = (double)(cases[i].batch * cases[i].seq), t = (double)cases[i].seq;
+        double          product = 2 * (double)cases[i].batch * t * (t + 1) / 2 * (double)(s.n_layers * s.n_heads * s.head_dim);
+        double          wanted = 6 * (double)tm_model_parameters_matmul(&s) * tokens + 7 * product;
+        double          forward = 2 * (double)tm_model_parameters_matmul(&s) * tokens + 2 * product;
+        if (!(fabs(step->first->cost.flops - wanted) <= 1e-12 * wanted)) fail_msg("%s: %.15g FLOPs, by hand %.15g", cases[i].preset, step->first->cost.flops, wanted);
+        if (!(fabs(step->evaluate->cost.flops - forward) <= 1e-12 * forward)) fail_msg("%s: %.15g FLOPs forward, by hand %.15g", cases[i].preset, step->evaluate->cost.flops, forward);
+        /* the convention that counts the same without the recomputed scores */
+        double exact = tm_model_flops_per_token(&s, TM_FLOPS_EXACT_CAUSAL, cases[i].seq) * tokens;
+        assert_true(fabs(wanted - product - exact) <= 1e-12 * exact);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+static void every_node_knows_its_layer_and_module(void **state)
+{
+    static const char *const presets[] = { "tiny-llama", "gpt-small" };
+    (void)state;
+    tm_device *device = test_device_open("null", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (int i = 0; i < 2; i++) {
+        tm_model_shape  s = test_shape_preset(presets[i], NULL);
+        tm_step_options options = options_of(&s, 1, 16);
+        tm_step        *step = tm_step_create(&options, &chooser);
+        size_t          in_blocks = 0;
+        for (size_t x = 0; x < step->first->count; x++) {
+            const tm_node *node = step->first->instructions[x].node;
+            char           prefix[32];
+            snprintf(prefix, sizeof prefix, "%s.%d.", s.family == TM_FAMILY_GPT ? "h" : "layers", node->layer);
+            assert_true(*node->module);
+            if (node->layer < 0) assert_true(strchr(node->module, '.') == NULL);
+            else if (strncmp(node->module, prefix, strlen(prefix)) != 0) fail_msg("module '%s' in layer %d", node->module, node->layer);
+            in_blocks += node->layer >= 0;
+        }
+        assert_true(in_blocks >= (size_t)s.n_layers * 18);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+/* Rotary table: row t of column i is cos, then sin, of t x frequency (models.md 2.4); position 0 turns nothing. */
+static void the_rotary_table_is_the_formula(void **state)
+{
+    (void)state;
+    tm_model_shape s = test_shape_preset("llama3.1_8B", NULL);
+    tm_graph      *graph = tm_graph_create(&tm_precision_f32);
+    tm_model       model;
+    tm_model_declare(graph, &s, 64, &model);
+    const tm_tensor *table = tm_graph_at(graph, model.rope_table);
+    assert_true(table->shape.n[0] == 64 && table->shape.n[1] == 128);
+    for (int64_t t = 0; t < 64; t += 21)
+        for (int64_t i = 0; i < 64; i++) {
+            double angle = (double)t * tm_model_rope_frequency(&s, i);
+            assert_true(fabs(table->fill(table->fill_context, t * 128 + i) - cos(angle)) < 1e-14);
+            assert_true(fabs(table->fill(table->fill_context, t * 128 + 64 + i) - sin(angle)) < 1e-14);
+        }
+    /* frequencies by hand: theta 500000, factor 8, from 8192 positions; the highest is kept, the lowest divided by 8 */
+    assert_true(tm_model_rope_frequency(&s, 0) == 1);
+    double lowest = pow(500000, -126.0 / 128) / 8;
+    assert_true(fabs(tm_model_rope_frequency(&s, 63) - lowest) <= 1e-12 * lowest);
+    for (int64_t i = 1; i < 64; i++) assert_true(tm_model_rope_frequency(&s, i) < tm_model_rope_frequency(&s, i - 1));
+    tm_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_preset_has_the_parameters_of_its_formula),
+        cmocka_unit_test(every_kind_of_bias_has_the_parameters_of_its_formula),
+        cmocka_unit_test(tied_models_share_one_table),
+        cmocka_unit_test(executed_flops_are_the_formula),
+        cmocka_unit_test(every_node_knows_its_layer_and_module),
+        cmocka_unit_test(the_rotary_table_is_the_formula),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

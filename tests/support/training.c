@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "support/training.h"
+
+#include "base/hash.h"
+#include "base/random.h"
+#include "support/full_config.h"
+#include "support/golden.h"
+
+#include <ftw.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+tm_model_shape test_shape_preset(const char *preset, const char *more)
+{
+    tm_config     *config = test_full_config();
+    tm_error       err = { 0 };
+    tm_model_shape shape = { 0 };
+    char           copy[256];
+    tm_status      st = tm_config_apply_preset(config, preset, &err);
+    snprintf(copy, sizeof copy, "%s", more ? more : "");
+    for (char *word = strtok(copy, " "); st == TM_OK && word; word = strtok(NULL, " "))
+        st = tm_config_apply_arguments(config, 1, &word, &err);
+    if (st == TM_OK) st = tm_config_finish(config, &err);
+    if (st == TM_OK) st = tm_model_shape_read(config, &shape, &err);
+    if (st != TM_OK) fail_msg("%s: %s", preset, err.text);
+    tm_config_destroy(config);
+    return shape;
+}
+
+tm_step_options test_llama_options(void)
+{
+    tm_step_options o = { .precision = &tm_precision_f32, .micro_batch = 2, .seq = 32, .accumulation = 1,
+                          .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
+    o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA, .vocab_size = 96, .dim = 64, .n_layers = 2, .n_heads = 2, .n_kv_heads = 1,
+                                .head_dim = 32, .ffn_dim = 160, .max_seq_len = 512, .norm_eps = 1e-5, .rope_theta = 10000,
+                                .init = TM_INIT_TORCHTITAN };
+    return o;
+}
+
+tm_step_options test_gpt_options(void)
+{
+    tm_step_options o = test_llama_options();
+    o.shape = (tm_model_shape){ .family = TM_FAMILY_GPT, .vocab_size = 96, .dim = 64, .n_layers = 2, .n_heads = 2, .n_kv_heads = 2,
+                                .head_dim = 32, .ffn_dim = 256, .max_seq_len = 512, .norm_eps = 1e-5, .tied = true, .bias = TM_BIAS_ALL,
+                                .init = TM_INIT_GPT2 };
+    return o;
+}
+
+tm_device *test_device_open(const char *name, int threads)
+{
+    tm_device *device = NULL;
+    tm_error   err = { 0 };
+    if (tm_device_open(name, threads, &device, &err) != TM_OK) fail_msg("%s", err.text);
+    return device;
+}
+
+tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed)
+{
+    tm_trainer *trainer = NULL;
+    tm_error    err = { 0 };
+    if (tm_trainer_open(device, options, seed, &trainer, &err) != TM_OK) fail_msg("%s", err.text);
+    return trainer;
+}
+
+test_batch test_batch_random(int64_t sequences, int64_t seq, int64_t vocab, uint64_t seed)
+{
+    test_batch batch = { .rows = sequences * seq, .target_tokens = sequences * seq };
+    batch.tokens = malloc((size_t)batch.rows * sizeof *batch.tokens);
+    batch.targets = malloc((size_t)batch.rows * sizeof *batch.targets);
+    assert_true(batch.tokens && batch.targets);
+    for (int64_t b = 0; b < sequences; b++)
+        for (int64_t t = 0; t <= seq; t++) {
+            int32_t token = (int32_t)tm_random_below(seed, (uint64_t)b, (uint64_t)t, (uint64_t)vocab);
+            if (t < seq) batch.tokens[b * seq + t] = token;
+            if (t > 0) batch.targets[b * seq + t - 1] = token;
+        }
+    return batch;
+}
+
+void test_batch_fini(test_batch *batch)
+{
+    free(batch->tokens);
+    free(batch->targets);
+    *batch = (test_batch){ 0 };
+}
+
+static void accumulate(tm_trainer *trainer, const test_batch *batch)
+{
+    const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
+    int64_t                rows = o->micro_batch * o->seq;
+    assert_int_equal(batch->rows, rows * o->accumulation);
+    for (int64_t i = 0; i < o->accumulation; i++)
+        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ batch->tokens + i * rows, batch->targets + i * rows, 0 }, NULL);
+}
+
+double test_gradients(tm_trainer *trainer, const test_batch *batch)
+{
+    tm_step_result result;
+    tm_trainer_begin(trainer, 1, 0, 0, batch->target_tokens);
+    accumulate(trainer, batch);
+    tm_trainer_update(trainer, &result, NULL);
+    const double *loss = tm_trainer_address(trainer, tm_trainer_step_of(trainer)->loss);
+    return batch->target_tokens ? *loss / (double)batch->target_tokens : *loss;
+}
+
+tm_step_result test_step(tm_trainer *trainer, int64_t t, double rate, double max_norm, const test_batch *batch)
+{
+    tm_step_result result;
+    tm_trainer_begin(trainer, t, rate, max_norm, batch->target_tokens);
+    accumulate(trainer, batch);
+    tm_trainer_update(trainer, &result, NULL);
+    return result;
+}
+
+static uint64_t hash_of_roles(const tm_trainer *trainer, tm_role role, tm_role other)
+{
+    const tm_step *step = tm_trainer_step_of(trainer);
+    uint64_t       hash = 0;
+    for (size_t i = 0; i < step->graph->n_tensors; i++) {
+        if (step->graph->tensors[i].role != role && step->graph->tensors[i].role != other) continue;
+        uint64_t both[2] = { hash, tm_hash(tm_trainer_address(trainer, (tm_tensor_id)i), step->plan->places[i].bytes) };
+        hash = tm_hash(both, sizeof both);
+    }
+    return hash;
+}
+
+uint64_t test_gradients_hash(const tm_trainer *trainer)
+{
+    return hash_of_roles(trainer, TM_ROLE_GRADIENT, TM_ROLE_GRADIENT);
+}
+
+uint64_t test_state_hash(const tm_trainer *trainer)
+{
+    return hash_of_roles(trainer, TM_ROLE_PARAMETER, TM_ROLE_MOMENT);
+}
+
+double test_relative_difference(const tm_trainer *a, const tm_trainer *b, tm_tensor_id in_a, tm_tensor_id in_b)
+{
+    int64_t n = tm_shape_elements(tm_graph_at(tm_trainer_step_of(a)->graph, in_a)->shape);
+    double  difference = 0, norm = 0;
+    assert_int_equal(n, tm_shape_elements(tm_graph_at(tm_trainer_step_of(b)->graph, in_b)->shape));
+    for (int64_t i = 0; i < n; i++) {
+        double x = golden_get(a, in_a, i), y = golden_get(b, in_b, i);
+        difference += (x - y) * (x - y);
+        norm += y * y;
+    }
+    return sqrt(difference / norm);
+}
+
+void test_threads_sleep(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+    execv("/proc/self/exe", argv);
+}
+
+char *test_tree_make(void)
+{
+    const char *base = getenv("TMPDIR");
+    char        name[512];
+    snprintf(name, sizeof name, "%s/trainmark-test-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(name)) fail_msg("cannot make '%s'", name);
+    return strdup(name);
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+void test_tree_remove(char *folder)
+{
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(folder);
+}

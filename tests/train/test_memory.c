@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of a step: what is planned is used, page for page, nothing is allocated while it runs, and little lies outside
+ * the arena. */
+#include "support/training.h"
+
+#include "base/arena.h"
+#include "base/cpu.h"
+#include "train/init.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+enum { PAGE = 4096 };
+
+typedef struct {
+    tm_model_family     family;
+    const tm_precision *precision;
+    int64_t             micro_batch, seq, accumulation;
+    tm_recompute        recompute;
+    int                 threads;
+} configuration;
+
+static const configuration configurations[] = {
+    { TM_FAMILY_LLAMA, &tm_precision_f32, 8, 128, 1, { 0 }, 1 },
+    { TM_FAMILY_LLAMA, &tm_precision_f32, 8, 128, 1, { .cheap = true }, 2 },
+    { TM_FAMILY_LLAMA, &tm_precision_f32, 4, 256, 2, { .every_n = 2 }, 2 },
+    { TM_FAMILY_LLAMA, &tm_precision_f32, 2, 512, 1, { .cheap = true, .every_n = 1 }, 2 },
+    { TM_FAMILY_LLAMA, &tm_precision_bf16, 8, 128, 1, { .cheap = true }, 2 },
+    { TM_FAMILY_LLAMA, &tm_precision_bf16, 8, 128, 4, { .every_n = 1 }, 1 },
+    { TM_FAMILY_LLAMA, &tm_precision_bf16_pure, 8, 128, 1, { .cheap = true }, 2 },
+    { TM_FAMILY_GPT, &tm_precision_f32, 8, 128, 1, { 0 }, 2 },
+    { TM_FAMILY_GPT, &tm_precision_f32, 4, 256, 4, { .cheap = true }, 1 },
+    { TM_FAMILY_GPT, &tm_precision_f32, 8, 128, 1, { .every_n = 1 }, 4 },
+    { TM_FAMILY_GPT, &tm_precision_bf16, 8, 128, 2, { .cheap = true }, 2 },
+    { TM_FAMILY_GPT, &tm_precision_bf16_pure, 8, 128, 1, { .every_n = 2 }, 2 },
+};
+enum { CONFIGURATIONS = sizeof configurations / sizeof configurations[0] };
+
+static tm_step_options options_of(const configuration *c)
+{
+    tm_step_options o = c->family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
+    o.shape.dim = 128;
+    o.shape.head_dim = 64;
+    o.shape.ffn_dim = 384;
+    o.shape.n_layers = 3;
+    o.shape.vocab_size = 300;
+    o.precision = c->precision;
+    o.micro_batch = c->micro_batch;
+    o.seq = c->seq;
+    o.accumulation = c->accumulation;
+    o.recompute = c->recompute;
+    return o;
+}
+
+/* One training step on an arena whose pages nobody has touched; the scalars as tm_trainer_begin sets them. */
+static void run_step(tm_device *device, const tm_step *step, char *arena, const test_batch *batch)
+{
+    const tm_step_options *o = &step->options;
+    int64_t                rows = o->micro_batch * o->seq;
+    double                *scalars = tm_plan_address(step->plan, arena, step->scalars);
+    scalars[TM_SCALAR_LOSS_SCALE] = 1 / (double)batch->target_tokens;
+    scalars[TM_SCALAR_LEARNING_RATE] = 1e-3;
+    scalars[TM_SCALAR_CORRECTION1] = 1 - o->beta1;
+    scalars[TM_SCALAR_CORRECTION2] = 1 - o->beta2;
+    scalars[TM_SCALAR_MAX_NORM] = 1;
+    for (int64_t i = 0; i < o->accumulation; i++) {
+        memcpy(tm_plan_address(step->plan, arena, step->tokens), batch->tokens + i * rows, (size_t)rows * sizeof(int32_t));
+        memcpy(tm_plan_address(step->plan, arena, step->targets), batch->targets + i * rows, (size_t)rows * sizeof(int32_t));
+        tm_device_run(device, i == 0 ? step->first : step->further, NULL);
+    }
+    tm_device_run(device, step->update, NULL);
+    assert_true(isfinite(*(double *)tm_plan_address(step->plan, arena, step->loss)));
+}
+
+static void planned_pages_are_touched(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CONFIGURATIONS; i++) {
+        tm_device      *device = test_device_open("cpu", configurations[i].threads);
+        tm_chooser      chooser = tm_device_chooser(device);
+        tm_step_options options = options_of(&configurations[i]);
+        tm_step        *step = tm_step_create(&options, &chooser);
+        size_t          bytes = step->plan->arena_bytes, pages = (bytes + PAGE - 1) / PAGE, touched = 0;
+        char           *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        unsigned char  *resident = malloc(pages);
+        assert_true(arena != MAP_FAILED && resident);
+        assert_int_equal(madvise(arena, bytes, MADV_NOHUGEPAGE), 0);
+        assert_int_equal(tm_device_used_bytes(device, arena, bytes), 0);
+        tm_plan_bind(step->plan, arena);
+        tm_init_fill(step->plan, arena, 1, chooser.threads);
+        test_batch batch = test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 2);
+        run_step(device, step, arena, &batch);
+        assert_int_equal(mincore(arena, bytes, resident), 0);
+        for (size_t p = 0; p < pages; p++) touched += resident[p] & 1;
+        assert_true(pages > 1000);
+        if (!((double)touched >= 0.99 * (double)pages)) fail_msg("configuration %d: a step touches %zu of %zu pages", i, touched, pages);
+        int64_t used = tm_device_used_bytes(device, arena, bytes);
+        assert_true(used >= (int64_t)(touched * PAGE) - PAGE && used <= (int64_t)(touched * PAGE));
+        test_batch_fini(&batch);
+        munmap(arena, bytes);
+        free(resident);
+        tm_step_destroy(step);
+        tm_device_close(device);
+    }
+}
+
+/* What the device gives and reports is what the plan says, and a step of the trainer allocates nothing. */
+static void planned_is_used_and_a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CONFIGURATIONS; i++) {
+        tm_device      *device = test_device_open("cpu", configurations[i].threads);
+        tm_step_options options = options_of(&configurations[i]);
+        tm_trainer     *trainer = test_trainer_open(device, &options, 1);
+        size_t          planned = tm_trainer_step_of(trainer)->plan->arena_bytes;
+        assert_int_equal(tm_device_used_bytes(device, tm_trainer_arena(trainer), planned), planned);
+        test_batch         batch = test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 2);
+        unsigned long long before = tm_alloc_count();
+        assert_true(before > 0);
+        tm_step_result r = test_step(trainer, 1, 1e-3, 1, &batch);
+        tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, 0 });
+        if (tm_alloc_count() != before) fail_msg("configuration %d: %llu allocations in a step", i, tm_alloc_count() - before);
+        assert_true(isfinite(r.loss));
+        test_batch_fini(&batch);
+        tm_trainer_close(trainer);
+        tm_device_close(device);
+    }
+}
+
+/* The plan of a large model does not take memory in proportion to it, nor does a trainer beside its arena. */
+static void little_lies_outside_the_arena(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 4);
+    tm_step_options options = options_of(&configurations[0]);
+    options.shape = test_shape_preset("tiny-llama", NULL);
+    options.shape.n_layers = 12;
+    options.micro_batch = 4;
+    tm_trainer *trainer = test_trainer_open(device, &options, 1);
+    size_t      planned = tm_trainer_step_of(trainer)->plan->arena_bytes;
+    test_batch  batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 2);
+    test_step(trainer, 1, 1e-3, 1, &batch);
+    int64_t outside = tm_resident_anonymous_bytes() - tm_device_used_bytes(device, tm_trainer_arena(trainer), planned);
+    assert_true(planned > (size_t)100 << 20);
+    if (!(outside >= 0 && outside < 40 << 20)) fail_msg("%lld bytes outside an arena of %zu", (long long)outside, planned);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+static void a_plan_that_cannot_fit_is_refused_before_anything_is_taken(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_step_options options = test_llama_options();
+    tm_trainer     *trainer = NULL;
+    tm_error        err = { 0 };
+    options.shape = test_shape_preset("llama3.1_405B", NULL);
+    int64_t before = tm_resident_anonymous_bytes();
+    assert_int_equal(tm_trainer_open(device, &options, 1, &trainer, &err), TM_NOMEM);
+    assert_null(trainer);
+    assert_non_null(strstr(err.text, "training.local_batch_size"));
+    assert_true(tm_resident_anonymous_bytes() - before < 16 << 20);
+    tm_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(planned_pages_are_touched),
+        cmocka_unit_test(planned_is_used_and_a_step_allocates_nothing),
+        cmocka_unit_test(little_lies_outside_the_arena),
+        cmocka_unit_test(a_plan_that_cannot_fit_is_refused_before_anything_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does it learn? The untrained loss, one batch learnt by heart, clipping, and the fast device against the reference. */
+#include "support/golden.h"
+#include "support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { FAMILIES = 2 };
+
+static tm_step_options options_of(int family)
+{
+    return family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
+}
+
+/* Logits of an untrained model are N(0, v), v = dim x variance of the head (the normed state has mean square 1), so the loss is
+ * ln V + v / 2. torchtitan cuts its head's normal distribution at 3 standard deviations: variance 0.9733. */
+static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
+{
+    static const struct {
+        tm_model_family family;
+        tm_model_init   init;
+        bool            tied;
+        int64_t         dim, heads, layers, vocab;
+        double          head_variance; /* x dim for torchtitan */
+    } cases[] = {
+        { TM_FAMILY_LLAMA, TM_INIT_TORCHTITAN, false, 64, 2, 2, 700, 0.9733 / 64 },
+        { TM_FAMILY_LLAMA, TM_INIT_TORCHTITAN, false, 128, 2, 3, 1500, 0.9733 / 128 },
+        { TM_FAMILY_LLAMA, TM_INIT_HF, false, 128, 4, 2, 700, 0.0004 },
+        { TM_FAMILY_GPT, TM_INIT_GPT2, true, 128, 2, 2, 1500, 0.0004 },
+        { TM_FAMILY_GPT, TM_INIT_GPT2, false, 256, 4, 2, 700, 0.0004 },
+    };
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_step_options o = options_of(cases[i].family);
+        o.shape.init = cases[i].init;
+        o.shape.tied = cases[i].tied;
+        o.shape.dim = cases[i].dim;
+        o.shape.n_heads = o.shape.n_kv_heads = cases[i].heads;
+        o.shape.head_dim = cases[i].dim / cases[i].heads;
+        o.shape.n_layers = cases[i].layers;
+        o.shape.vocab_size = cases[i].vocab;
+        o.micro_batch = 16;
+        o.seq = 256;
+        tm_trainer *trainer = test_trainer_open(device, &o, 31 + i);
+        test_batch  batch = test_batch_random(o.micro_batch, o.seq, cases[i].vocab, 32);
+        double      loss = tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) / (double)batch.rows;
+        double      wanted = log((double)cases[i].vocab) + (double)cases[i].dim * cases[i].head_variance / 2;
+        if (!(fabs(loss - wanted) <= 0.05)) fail_msg("case %zu: the untrained loss is %.4f, wanted %.4f", i, loss, wanted);
+        test_batch_fini(&batch);
+        tm_trainer_close(trainer);
+    }
+    tm_device_close(device);
+}
+
+static void one_batch_is_learnt_by_heart(void **state)
+{
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
+    (void)state;
+    tm_device *device = test_device_open("cpu", 1);
+    for (int family = 0; family < FAMILIES; family++)
+        for (int p = 0; p < 2; p++) {
+            tm_step_options options = options_of(family);
+            options.precision = precisions[p];
+            options.weight_decay = 0;
+            tm_trainer    *trainer = test_trainer_open(device, &options, 41);
+            test_batch     batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 42);
+            tm_step_result first = test_step(trainer, 1, 5e-3, 1, &batch), last = first;
+            for (int t = 2; t <= 100; t++) last = test_step(trainer, t, 5e-3, 1, &batch);
+            double evaluated = tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) / (double)batch.rows;
+            if (!(first.loss > 4 && last.loss < 0.1 && evaluated < 0.1))
+                fail_msg("family %d, %s: the loss of one batch went from %.3f to %.3f", family, precisions[p]->name, first.loss, last.loss);
+            test_batch_fini(&batch);
+            tm_trainer_close(trainer);
+        }
+    tm_device_close(device);
+}
+
+static double gradients_norm(const tm_trainer *trainer)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    double          sum = 0;
+    for (size_t t = 0; t < graph->n_tensors; t++)
+        for (int64_t i = 0; graph->tensors[t].role == TM_ROLE_GRADIENT && i < tm_shape_elements(graph->tensors[t].shape); i++) {
+            double g = golden_get(trainer, (tm_tensor_id)t, i);
+            sum += g * g;
+        }
+    return sqrt(sum);
+}
+
+/* The first moments after one step from zero are (1 - beta1) x the clipped gradient. */
+static double moments_norm(const tm_trainer *trainer, double beta1)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    double          sum = 0;
+    for (size_t t = 0; t < graph->n_tensors; t++) {
+        tm_tensor_id moment = graph->tensors[t].moment1;
+        if (graph->tensors[t].role != TM_ROLE_PARAMETER) continue;
+        for (int64_t i = 0; i < tm_shape_elements(graph->tensors[moment].shape); i++) {
+            double m = golden_get(trainer, moment, i) / (1 - beta1);
+            sum += m * m;
+        }
+    }
+    return sqrt(sum);
+}
+
+static void clipping_limits_the_norm(void **state)
+{
+    static const double limits[] = { 0.01, 0.5, 0, 1e9 }; /* 0: no clipping; 1e9: never reached */
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    for (int family = 0; family < FAMILIES; family++)
+        for (int i = 0; i < 4; i++) {
+            tm_step_options options = options_of(family);
+            tm_trainer     *trainer = test_trainer_open(device, &options, 51);
+            test_batch      batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 52);
+            tm_step_result r = test_step(trainer, 1, 1e-3, limits[i], &batch);
+            double         norm = gradients_norm(trainer); /* clipping scales what the optimizer reads, not what is stored */
+            bool           clips = limits[i] > 0 && limits[i] < norm;
+            double         wanted = clips ? norm * limits[i] / (norm + 1e-6) : norm, used = moments_norm(trainer, options.beta1);
+            assert_true(norm > 0.5);
+            if (!(fabs(r.grad_norm - norm) <= 1e-5 * norm)) fail_msg("grad_norm %.9g, the gradients have %.9g", r.grad_norm, norm);
+            if (!(fabs(used - wanted) <= 1e-5 * wanted)) fail_msg("max_norm %g: the norm used is %.9g, wanted %.9g", limits[i], used, wanted);
+            test_batch_fini(&batch);
+            tm_trainer_close(trainer);
+        }
+    tm_device_close(device);
+}
+
+/* Same initial weights (rounded to float32), same batches: ten losses and norms. */
+static void the_fast_device_follows_the_reference(void **state)
+{
+    enum { STEPS = 10 };
+    (void)state;
+    tm_device *fast = test_device_open("cpu", 2), *slow = test_device_open("reference", 1);
+    for (int family = 0; family < FAMILIES; family++) {
+        tm_step_options options = options_of(family), wide;
+        options.micro_batch = 2;
+        options.seq = 24;
+        options.accumulation = 2;
+        options.shape.n_kv_heads = 1; /* grouped heads in both */
+        wide = options;
+        wide.precision = &tm_precision_f64;
+        tm_trainer     *a = test_trainer_open(fast, &options, 61), *b = test_trainer_open(slow, &wide, 61);
+        const tm_graph *g = tm_trainer_step_of(a)->graph;
+        for (size_t t = 0; t < g->n_tensors; t++)
+            for (int64_t i = 0; g->tensors[t].role == TM_ROLE_PARAMETER && i < tm_shape_elements(g->tensors[t].shape); i++)
+                golden_set(b, (tm_tensor_id)t, i, golden_get(a, (tm_tensor_id)t, i));
+        for (int t = 1; t <= STEPS; t++) {
+            test_batch     batch = test_batch_random(4, options.seq, options.shape.vocab_size, 62 + (uint64_t)t % 3);
+            tm_step_result x = test_step(a, t, 2e-3, 1, &batch), y = test_step(b, t, 2e-3, 1, &batch);
+            if (!(fabs(x.loss - y.loss) <= 1e-5 * y.loss)) fail_msg("family %d, step %d: loss %.9g, the reference has %.9g", family, t, x.loss, y.loss);
+            if (!(fabs(x.grad_norm - y.grad_norm) <= 1e-4 * y.grad_norm)) fail_msg("family %d, step %d: norm %.9g, the reference has %.9g", family, t, x.grad_norm, y.grad_norm);
+            test_batch_fini(&batch);
+        }
+        tm_trainer_close(a);
+        tm_trainer_close(b);
+    }
+    tm_device_close(fast);
+    tm_device_close(slow);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_untrained_loss_is_ln_v_plus_half_the_variance),
+        cmocka_unit_test(one_batch_is_learnt_by_heart),
+        cmocka_unit_test(clipping_limits_the_norm),
+        cmocka_unit_test(the_fast_device_follows_the_reference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
