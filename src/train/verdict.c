@@ -62,7 +62,8 @@ static tm_verdict judge_synthetic(const tm_evidence *e, char reason[256])
                  e->target_gap, e->floor);
         return TM_VERDICT_INVALID;
     }
-    if (!(last < first - fmax(0.01 * (first - e->floor), 3 * ends_error(e)))) {
+    /* written so that a floor that is NaN does not pass */
+    if (!(last < first - 0.01 * (first - e->floor)) || !(last < first - 3 * ends_error(e))) {
         snprintf(reason, 256, "no progress: the mean loss went from %.4f to %.4f, the floor is %.4f", first, last,
                  e->floor);
         return TM_VERDICT_INVALID;
