@@ -88,7 +88,11 @@ static tm_status fit_vocabulary(job *j, tm_error *err)
         return tm_fail(
             err, TM_INVALID, "model.vocab_size is %lld (%s), but data.source %s needs %lld; raise it or leave it out",
             (long long)have, tm_config_place(j->config, "model.vocab_size"), j->options.source.name, (long long)need);
+    char size[24];
     j->options.step.shape.vocab_size = j->options.source.vocab = (need + 63) / 64 * 64;
+    snprintf(size, sizeof size, "%lld", (long long)j->options.source.vocab);
+    tm_config_set(j->config, "model.vocab_size", size, "what data.source text needs"); /* config.yaml tells the truth */
+    j->options.config_hash = tm_config_hash(j->config);
     tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)have,
             (long long)j->options.source.vocab, j->options.source.name);
     return TM_OK;
