@@ -70,9 +70,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libtrainmark.a
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/libtrainmark.a
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(BUILD)/libtrainmark.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # --- what people call ---------------------------------------------------------------------------------------------------
 
