@@ -161,8 +161,8 @@ tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *
         for (size_t i = 0; i < config->n_presets; i++) names[i] = config->presets[i].name;
         stem_of(name, stem);
         const char *near = tm_nearest(stem, names, config->n_presets);
-        tm_fail(err, TM_INVALID, "unknown model '%.200s'%s%s%s; `trainmark models` lists them", name,
-                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        tm_fail(err, TM_INVALID, "unknown model '%.200s'%s%s%s`trainmark models` lists them", name,
+                near ? "; did you mean '" : "; ", near ? near : "", near ? "'? " : "");
         free(names);
         return TM_INVALID;
     }
