@@ -34,7 +34,8 @@ static double std_of(const tm_model_shape *shape, tm_init_place place, int layer
     case TM_INIT_ZERO: return 0;
     case TM_INIT_EMBEDDING: return shape->init == TM_INIT_TORCHTITAN ? 1.0 : 0.02;
     case TM_INIT_HEAD: return shape->init == TM_INIT_TORCHTITAN ? 1.0 / sqrt((double)shape->dim) : 0.02;
-    case TM_INIT_OUT: return shape->init == TM_INIT_TORCHTITAN ? depth_titan : shape->init == TM_INIT_GPT2 ? depth_gpt2 : 0.02;
+    case TM_INIT_OUT:
+        return shape->init == TM_INIT_TORCHTITAN ? depth_titan : shape->init == TM_INIT_GPT2 ? depth_gpt2 : 0.02;
     case TM_INIT_UP: return shape->init == TM_INIT_TORCHTITAN ? depth_titan : 0.02;
     case TM_INIT_POSITION:
     case TM_INIT_IN:
@@ -48,10 +49,12 @@ tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int lay
     double std = std_of(shape, place, layer);
     /* torchtitan cuts the output head at three standard deviations; elsewhere its bounds (-2, 2) are out of reach */
     double cut = place == TM_INIT_HEAD && shape->init == TM_INIT_TORCHTITAN ? 3 * std : 0;
-    return (tm_piece){ .name = "", .row = row, .rows = rows, .mean = place == TM_INIT_ONE ? 1 : 0, .std = std, .cut = cut };
+    double mean = place == TM_INIT_ONE ? 1 : 0;
+    return (tm_piece){ .name = "", .row = row, .rows = rows, .mean = mean, .std = std, .cut = cut };
 }
 
-tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of, const char *format, ...)
+tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of,
+                        const char *format, ...)
 {
     char    name[160];
     va_list args;
