@@ -20,7 +20,7 @@ static int32_t draw(const tm_trainer *trainer, int64_t row, double uniform, doub
     const void *h = tm_trainer_address(trainer, step->sample_hidden),
                *w = tm_trainer_address(trainer, step->model.head);
     int64_t          vocab = head->shape.n[0], width = head->shape.n[1];
-    double           most = -INFINITY, sum = 0;
+    double           most = -(double)INFINITY, sum = 0;
     for (int64_t v = 0; v < vocab; v++) {
         double dot = 0;
         for (int64_t c = 0; c < width; c++)
