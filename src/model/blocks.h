@@ -10,7 +10,7 @@
 tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr_bytes, tm_tensor_id a, tm_tensor_id b,
                      tm_tensor_id c, tm_tensor_id d);
 
-/* Initial values by family and `model.init` (models.md section 4). */
+/* Initial values by family and `model.init` (the numbers are in model.c). */
 typedef enum {
     TM_INIT_EMBEDDING,
     TM_INIT_POSITION,
@@ -23,6 +23,9 @@ typedef enum {
     TM_INIT_ZERO
 } tm_init_place;
 tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows);
+
+/* Causal attention of the model's heads, scores scaled by D^-0.5. */
+tm_attention_attr tm_attention_of(const tm_model *model);
 
 /* Declares a parameter of one piece whose name is the parameter's. */
 tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of,

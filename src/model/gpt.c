@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/gpt.c - GPT-2 style models (models.md 3.7): learned positions, LayerNorm, fused qkv, GELU (tanh), tied head.
+/* model/gpt.c - GPT-2 style models: learned positions, LayerNorm, fused qkv, GELU (tanh), tied head.
  *
  *   x = wte[ids] + wpe[positions]
  *   per layer:  x = x + Wo attention(Wqkv LN(x)) ;  x = x + W2 gelu(W1 LN(x))
@@ -8,8 +8,6 @@
  * Weights are stored (out, in), unlike GPT-2's own checkpoints.
  */
 #include "model/blocks.h"
-
-#include <math.h>
 
 static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, tm_block_weights *w)
 {
@@ -48,12 +46,7 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     const tm_model_shape   *s = model->shape;
     const tm_block_weights *w = &model->blocks[layer];
     tm_norm_attr            norm = { .eps = s->norm_eps };
-    tm_attention_attr       attention = { .seq = model->seq,
-                                          .heads = s->n_heads,
-                                          .kv_heads = s->n_kv_heads,
-                                          .head_dim = s->head_dim,
-                                          .scale = 1 / sqrt((double)s->head_dim),
-                                          .causal = 1 };
+    tm_attention_attr       attention = tm_attention_of(model);
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "h.%d.attn", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm1_w, w->norm1_b, TM_NONE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/llama.c - Llama 2 and 3 (models.md 3.2).
+/* model/llama.c - Llama 2 and 3.
  *
  *   x = E[ids]
  *   per layer:  a = RMSNorm(x);  q, k, v = Wqkv a;  q, k = RoPE;  x = x + Wo attention(q, k, v)
@@ -18,7 +18,7 @@ double tm_model_rope_frequency(const tm_model_shape *shape, int64_t i)
 {
     double f = pow(shape->rope_theta, -2.0 * (double)i / (double)shape->head_dim);
     if (!shape->rope_scaled) return f;
-    /* Llama 3.1: long wavelengths are stretched, short ones kept, a linear blend between (models.md 2.4.1) */
+    /* Llama 3.1: long wavelengths are stretched, short ones kept, a linear blend between (as published with it) */
     double wavelength = 2 * 3.14159265358979323846 / f, original = (double)shape->rope_original_max_seq_len;
     if (wavelength < original / shape->rope_high_freq_factor) return f;
     if (wavelength > original / shape->rope_low_freq_factor) return f / shape->rope_scaling_factor;
@@ -89,12 +89,7 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     tm_norm_attr            norm = { .eps = s->norm_eps };
     tm_rope_attr            rope = { .seq = model->seq, .heads = s->n_heads + s->n_kv_heads, .head_dim = s->head_dim,
                                      .layout = s->rope_interleaved ? TM_ROPE_INTERLEAVED : TM_ROPE_HALF };
-    tm_attention_attr       attention = { .seq = model->seq,
-                                          .heads = s->n_heads,
-                                          .kv_heads = s->n_kv_heads,
-                                          .head_dim = s->head_dim,
-                                          .scale = 1 / sqrt((double)s->head_dim),
-                                          .causal = 1 };
+    tm_attention_attr       attention = tm_attention_of(model);
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "layers.%d.attention", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm1_w, TM_NONE, TM_NONE);

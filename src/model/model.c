@@ -25,7 +25,7 @@ tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr
     return out[0];
 }
 
-/* Standard deviation by initialisation scheme: models.md section 4. */
+/* Standard deviation by `model.init`: the scheme of torchtitan, of GPT-2 (Radford et al. 2019), or 0.02 throughout. */
 static double std_of(const tm_model_shape *shape, tm_init_place place, int layer)
 {
     double depth_titan = 0.02 / sqrt(2.0 * (layer + 1)), depth_gpt2 = 0.02 / sqrt(2.0 * (double)shape->n_layers);
@@ -42,6 +42,17 @@ static double std_of(const tm_model_shape *shape, tm_init_place place, int layer
     case TM_INIT_GATE: return 0.02;
     }
     return 0.02;
+}
+
+tm_attention_attr tm_attention_of(const tm_model *model)
+{
+    const tm_model_shape *s = model->shape;
+    return (tm_attention_attr){ .seq = model->seq,
+                                .heads = s->n_heads,
+                                .kv_heads = s->n_kv_heads,
+                                .head_dim = s->head_dim,
+                                .scale = 1 / sqrt((double)s->head_dim),
+                                .causal = 1 };
 }
 
 tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows)

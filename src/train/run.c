@@ -355,7 +355,7 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
                  const volatile sig_atomic_t *stop, tm_error *err)
 {
     run r = { .options = options, .device = device, .source = source, .bus = bus, .first_step = 1, .finite = true,
-              .validation = NAN, .validation_error = NAN, .first_loss = NAN, .saved_step = -1 };
+              .validation = (double)NAN, .validation_error = (double)NAN, .first_loss = (double)NAN, .saved_step = -1 };
     TM_TRY(tm_trainer_open(device, &options->step, options->seed, &r.trainer, err));
     tm_status st = run_with_trainer(&r, stop, err);
     tm_loader_close(r.loader);

@@ -205,7 +205,7 @@ static void every_node_knows_its_layer_and_module(void **state)
     tm_device_close(device);
 }
 
-/* Rotary table: row t of column i is cos, then sin, of t x frequency (models.md 2.4); position 0 turns nothing. */
+/* Rotary table: row t of column i is cos, then sin, of t x frequency; position 0 turns nothing. */
 static void the_rotary_table_is_the_formula(void **state)
 {
     (void)state;
