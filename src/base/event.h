@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base/event.h - what a run tells the world.
  *
- * Whoever measures emits typed events; a sink in record/ turns them into one output (console lines, a file); cli connects
- * them. The trainer knows no file format, and no number is ever scraped from a log. Pointers inside an event are valid
- * during the call only.
+ * Whoever measures emits typed events; a sink in record/ turns them into one output (console lines, a file); cli
+ * connects them. The trainer knows no file format, and no number is ever scraped from a log. Pointers inside an event
+ * are valid during the call only.
  */
 #ifndef TM_BASE_EVENT_H
 #define TM_BASE_EVENT_H
@@ -92,7 +92,13 @@ typedef struct {
     const char   *sample; /* generated text, or NULL */
 } tm_run_ended;
 
-typedef enum { TM_EVENT_RUN_STARTED, TM_EVENT_STEP_DONE, TM_EVENT_EVALUATION, TM_EVENT_CHECKPOINT, TM_EVENT_RUN_ENDED } tm_event_kind;
+typedef enum {
+    TM_EVENT_RUN_STARTED,
+    TM_EVENT_STEP_DONE,
+    TM_EVENT_EVALUATION,
+    TM_EVENT_CHECKPOINT,
+    TM_EVENT_RUN_ENDED
+} tm_event_kind;
 
 typedef struct {
     tm_event_kind kind;

@@ -71,8 +71,8 @@ tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *e
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         st = tm_fail(err, TM_INVALID, "'%s' is not a regular file; name one that is", path);
     else if ((unsigned long long)info.st_size > limit)
-        st = tm_fail(err, TM_INVALID, "'%s' has %lld bytes, more than the limit of %zu; name a shorter file", path, (long long)info.st_size,
-                     limit);
+        st = tm_fail(err, TM_INVALID, "'%s' has %lld bytes, more than the limit of %zu; name a shorter file", path,
+                     (long long)info.st_size, limit);
     char   part[16384];
     size_t total = 0;
     while (st == TM_OK) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/file.h - whole files. Writing is atomic: temporary file, fsync, rename, fsync of the folder; a reader sees the old
- * file or the new one, never a part. */
+/* base/file.h - whole files. Writing is atomic: temporary file, fsync, rename, fsync of the folder; a reader sees the
+ * old file or the new one, never a part. */
 #ifndef TM_BASE_FILE_H
 #define TM_BASE_FILE_H
 

@@ -13,8 +13,8 @@ uint64_t tm_random_u64(uint64_t seed, uint64_t stream, uint64_t index);
 double tm_random_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 /* Standard normal, by Box-Muller on the four words of one counter. */
 double tm_random_normal(uint64_t seed, uint64_t stream, uint64_t index);
-/* Four standard normals in single precision from one counter: element i of a tensor is lane i % 4 of block i / 4. Not the
- * values of tm_random_normal; several times faster, for the initial values of large models. */
+/* Four standard normals in single precision from one counter: element i of a tensor is lane i % 4 of block i / 4. Not
+ * the values of tm_random_normal; several times faster, for the initial values of large models. */
 void tm_random_normal4(uint64_t seed, uint64_t stream, uint64_t block, float out[4]);
 /* Uniform integer in [0, n), n >= 1, by multiply-shift: bias below n / 2^64. */
 uint64_t tm_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n);

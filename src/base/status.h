@@ -2,9 +2,9 @@
 /* base/status.h - how things go wrong.
  *
  * A bug (broken precondition) is a TM_ASSERT: it prints place and expression and aborts, in release builds too.
- * An event (file, memory, bad input) is a tm_status; its story is in the caller's tm_error, where the first failure stays.
- * A number gone wrong (NaN loss) is neither: it is a field of a result.
- * Only cli prints an error, only main exits.
+ * An event (file, memory, bad input) is a tm_status; its story is in the caller's tm_error, where the first failure
+ * stays. A number gone wrong (NaN loss) is neither: it is a field of a result. Only cli prints an error, only main
+ * exits.
  */
 #ifndef TM_BASE_STATUS_H
 #define TM_BASE_STATUS_H

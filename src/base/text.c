@@ -52,14 +52,31 @@ void tm_text_fini(tm_text *text)
     *text = (tm_text){ 0 };
 }
 
+/* Fewest significant digits whose %g reads back as the same number. */
+static int digits_of(double value)
+{
+    char text[32];
+    for (int digits = 1; digits < 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        double back = strtod(text, NULL);
+        if (!(back < value) && !(back > value)) return digits;
+    }
+    return 17;
+}
+
 char *tm_format_double(char out[32], double value)
 {
     if (isnan(value)) return strcpy(out, "nan");
     if (isinf(value)) return strcpy(out, value > 0 ? "inf" : "-inf");
-    for (int digits = 1; digits <= 17; digits++) {
+    int    digits = digits_of(value);
+    double size = fabs(value);
+    if (size >= 1e-5 && size < 1e17) {
+        char scientific[32];
+        snprintf(scientific, sizeof scientific, "%.*e", digits - 1, value);
+        int decimals = digits - 1 - atoi(strchr(scientific, 'e') + 1); /* after the point, for as many digits */
+        snprintf(out, 32, "%.*f", decimals > 0 ? decimals : 0, value);
+    } else {
         snprintf(out, 32, "%.*g", digits, value);
-        double back = strtod(out, NULL);
-        if (!(back < value) && !(back > value)) break;
     }
     return out;
 }

@@ -18,7 +18,8 @@ void tm_text_add_n(tm_text *text, const char *bytes, size_t n);
 void tm_text_printf(tm_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tm_text_fini(tm_text *text);
 
-/* Shortest decimal that reads back as the same double ("0.1", "1e-08", "nan", "inf"). Returns out. */
+/* Shortest decimal that reads back as the same double ("0.1", "1000", "nan", "inf"). With an exponent only where the
+ * size is below 1e-5 or from 1e17 on ("1e-08"); 0 is "0". Returns out. */
 char *tm_format_double(char out[32], double value);
 /* With thousands separators, whatever the locale: 1234567 -> "1,234,567". Returns out. */
 char *tm_format_grouped(char out[40], int64_t value);

@@ -70,8 +70,8 @@ TM_MUST_USE tm_status tm_config_apply_environment(tm_config *config, char *const
 /* --a.b.c VALUE, --a.b.c=VALUE, a.b.c=VALUE; VALUE is a scalar, a flow list or a flow map. A boolean needs no VALUE.
  * `--model NAME` applies a preset. TM_USAGE for what is no override at all, TM_INVALID for a wrong key or value. */
 TM_MUST_USE tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm_error *err);
-/* How many words of a command line the override `word` covers, `next` (may be NULL) being the one behind it: 2 if that is
- * its value, 1 if not, 0 if `word` is no override. */
+/* How many words of a command line the override `word` covers, `next` (may be NULL) being the one behind it: 2 if that
+ * is its value, 1 if not, 0 if `word` is no override. */
 int tm_config_argument_words(const tm_config *config, const char *word, const char *next);
 /* model.name and model.flavor are turned into their preset, ranges and unbuilt features are checked, the rules are
  * called, and notes (keys accepted and ignored, one line) go to the log. Call once, last. */

@@ -82,8 +82,6 @@ const char *tm_nearest(const char *name, const char *const *names, size_t n);
 /* Text to canonical text; *out is NULL for null. `place` and `secret` are for the message. */
 tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out, tm_error *err);
 tm_status tm_value_check_range(const tm_key *key, const tm_value *value, tm_error *err);
-/* A limit of a range for people: 4096, 1e+12. Returns out. */
-char *tm_limit_text(char out[32], double limit);
 
 /* ${VAR} and ${VAR:default}; "$${" stands for "${". Sets *secret if a secret variable took part. */
 tm_status   tm_substitute(const tm_config *config, const char *text, const char *place, tm_text *out, bool *secret,

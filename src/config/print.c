@@ -175,8 +175,8 @@ static void describe_range(const tm_key *key, tm_text *out)
         }
     } else if ((key->kind == TM_KEY_I64 || key->kind == TM_KEY_F64) && key->lo < key->hi) {
         bool open = key->hi >= 1e12;
-        tm_text_printf(out, open ? ", at least %s" : ", %s to %s", tm_limit_text(lo, key->lo),
-                       tm_limit_text(hi, key->hi));
+        tm_text_printf(out, open ? ", at least %s" : ", %s to %s", tm_format_double(lo, key->lo),
+                       tm_format_double(hi, key->hi));
     }
 }
 

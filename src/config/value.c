@@ -134,15 +134,6 @@ tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *gi
     return TM_OK;
 }
 
-char *tm_limit_text(char out[32], double limit)
-{
-    if (limit > -1e7 && limit < 1e7 && !(fabs(limit - trunc(limit)) > 0)) {
-        snprintf(out, 32, "%.0f", limit);
-        return out;
-    }
-    return tm_format_double(out, limit);
-}
-
 tm_status tm_value_check_range(const tm_key *key, const tm_value *value, tm_error *err)
 {
     if (!value->text || (key->kind != TM_KEY_I64 && key->kind != TM_KEY_F64) || !(key->lo < key->hi)) return TM_OK;
@@ -150,6 +141,6 @@ tm_status tm_value_check_range(const tm_key *key, const tm_value *value, tm_erro
     if (number >= key->lo && number <= key->hi) return TM_OK;
     char lo[32], hi[32];
     return tm_fail(err, TM_INVALID, "'%s' (%s) is out of range: found %s, wanted %s to %s", key->name,
-                   tm_place(value->origin), value->secret ? "***" : value->text, tm_limit_text(lo, key->lo),
-                   tm_limit_text(hi, key->hi));
+                   tm_place(value->origin), value->secret ? "***" : value->text, tm_format_double(lo, key->lo),
+                   tm_format_double(hi, key->hi));
 }

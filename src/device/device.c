@@ -75,7 +75,8 @@ tm_status tm_device_alloc(tm_device *device, size_t bytes, void **out, tm_error 
     char  *map = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) {
         char want[32];
-        return tm_fail(err, TM_NOMEM, "cannot reserve %s for the plan: %s", tm_format_bytes(want, (double)bytes), strerror(errno));
+        return tm_fail(err, TM_NOMEM, "cannot reserve %s for the plan: %s", tm_format_bytes(want, (double)bytes),
+                       strerror(errno));
     }
     size_t head = (HUGE_PAGE - (size_t)((uintptr_t)map % HUGE_PAGE)) % HUGE_PAGE;
     size_t used = (bytes + PAGE - 1) / PAGE * PAGE;
@@ -130,9 +131,12 @@ void tm_ledger_reset(tm_ledger *ledger)
 static const char *line_of(const tm_instruction *instruction)
 {
     static const char *const names[][3] = {
-        { "linear", "forward linear", "backward linear" },          { "attention", "forward attention", "backward attention" },
-        { "norm", "forward norm", "backward norm" },                { "elementwise", "forward elementwise", "backward elementwise" },
-        { "embedding", "forward embedding", "backward embedding" }, { "cast", "forward cast", "backward cast" },
+        { "linear", "forward linear", "backward linear" },
+        { "attention", "forward attention", "backward attention" },
+        { "norm", "forward norm", "backward norm" },
+        { "elementwise", "forward elementwise", "backward elementwise" },
+        { "embedding", "forward embedding", "backward embedding" },
+        { "cast", "forward cast", "backward cast" },
     };
     const char *group = instruction->call.op->group;
     int         column = instruction->node->phase == TM_PHASE_BACKWARD ? 2 : 1;

@@ -2,8 +2,8 @@
 /* graph/gradient.c - see gradient.h.
  *
  * One forward sweep marks which tensors need a gradient (trained parameters, asked-for inputs, and whatever is computed
- * from them); one backward sweep calls the rules. Contributions to an activation are summed with `add` unless a rule takes
- * the pending one as its addend.
+ * from them); one backward sweep calls the rules. Contributions to an activation are summed with `add` unless a rule
+ * takes the pending one as its addend.
  */
 #include "graph/gradient.h"
 
@@ -36,8 +36,8 @@ bool tm_gradient_wanted(const tm_gradient *gradient, tm_tensor_id input)
     return known(gradient, input) && gradient->wanted[input];
 }
 
-tm_node *tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes, const tm_tensor_id *in,
-                          tm_tensor_id *out, unsigned accumulate)
+tm_node *tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes,
+                          const tm_tensor_id *in, tm_tensor_id *out, unsigned accumulate)
 {
     return tm_graph_add(gradient->graph, op, attr, attr_bytes, in, out, accumulate);
 }
@@ -137,8 +137,8 @@ static void remove_dropped(tm_segment *segment, const bool *dropped, size_t n_fo
     segment->n_nodes = kept;
 }
 
-void tm_gradient_pass(tm_graph *graph, bool accumulate, const tm_seed *seeds, size_t n_seeds, const tm_tensor_id *inputs,
-                      tm_tensor_id *input_gradients, size_t n_inputs)
+void tm_gradient_pass(tm_graph *graph, bool accumulate, const tm_seed *seeds, size_t n_seeds,
+                      const tm_tensor_id *inputs, tm_tensor_id *input_gradients, size_t n_inputs)
 {
     tm_segment *segment = graph->segment;
     size_t      n = graph->n_tensors, n_forward = segment->n_nodes;

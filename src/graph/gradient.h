@@ -17,11 +17,11 @@ typedef struct {
 } tm_seed;
 
 /* Appends the backward nodes of the current segment. Gradients of trained parameters go to their persistent GRADIENT
- * tensors (made here when missing): overwritten by their first contribution when `accumulate` is false, added to when it
- * is true. `inputs`: further tensors whose gradients are wanted; their ids are stored in `input_gradients` (TM_NONE when
- * nothing depends on them). */
-void tm_gradient_pass(tm_graph *graph, bool accumulate, const tm_seed *seeds, size_t n_seeds, const tm_tensor_id *inputs,
-                      tm_tensor_id *input_gradients, size_t n_inputs);
+ * tensors (made here when missing): overwritten by their first contribution when `accumulate` is false, added to when
+ * it is true. `inputs`: further tensors whose gradients are wanted; their ids are stored in `input_gradients` (TM_NONE
+ * when nothing depends on them). */
+void tm_gradient_pass(tm_graph *graph, bool accumulate, const tm_seed *seeds, size_t n_seeds,
+                      const tm_tensor_id *inputs, tm_tensor_id *input_gradients, size_t n_inputs);
 
 /* ---- for gradient rules (the `gradient` member of a tm_op) ---- */
 
@@ -38,8 +38,8 @@ tm_tensor_id tm_gradient_take(tm_gradient *gradient, tm_tensor_id input);
  * *accumulate when it already holds something. TM_NONE when the parameter is not trained (or TM_NONE itself). */
 tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id parameter, int k, unsigned *accumulate);
 /* Emits a backward node; like tm_graph_add. */
-tm_node *tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes, const tm_tensor_id *in,
-                          tm_tensor_id *out, unsigned accumulate);
+tm_node *tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes,
+                          const tm_tensor_id *in, tm_tensor_id *out, unsigned accumulate);
 /* The node emitted last also computes the outputs of the forward node under differentiation (it was given the same
  * output tensors): the forward node is dropped from the segment. */
 void tm_gradient_replaces_forward(tm_gradient *gradient);

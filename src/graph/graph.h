@@ -82,7 +82,8 @@ tm_segment *tm_graph_segment(tm_graph *graph, const char *name); /* appends one 
 
 /* Tensors. The format follows from the role and the graph's precision. Names are copied. */
 tm_tensor_id tm_graph_tensor(tm_graph *graph, const char *name, tm_role role, tm_shape shape);
-tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces, int n_pieces);
+tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces,
+                                int n_pieces);
 tm_tensor_id tm_graph_constant(tm_graph *graph, const char *name, tm_shape shape, tm_constant_fill *fill,
                                const void *context, size_t context_bytes);
 tm_tensor   *tm_graph_at(const tm_graph *graph, tm_tensor_id id);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/place.c - see place.h.
  *
- * Dynamic storage allocation is NP-hard; first-fit in a good order is nearly always within 2 % for training steps, whose
- * buffers nest (kept activations) or are short (everything else). Orders tried: by size, by lifetime, by area, by time.
- * If none comes within 1 % of the lower bound, the buffers that stick out at the top are moved to the front of the best
- * order and placed again, a fixed number of times.
+ * Dynamic storage allocation is NP-hard; first-fit in a good order is nearly always within 2 % for training steps,
+ * whose buffers nest (kept activations) or are short (everything else). Orders tried: by size, by lifetime, by area, by
+ * time. If none comes within 1 % of the lower bound, the buffers that stick out at the top are moved to the front of
+ * the best order and placed again, a fixed number of times.
  */
 #include "graph/place.h"
 
@@ -100,7 +100,8 @@ static void keep(tm_interval *items, const entry *entries, size_t n)
 /* Moves the entries that reach above `bound` to the front. */
 static void promote(entry *entries, size_t n, size_t bound)
 {
-    for (size_t i = 0; i < n; i++) entries[i].key = (double)(n - i) + (entries[i].offset + entries[i].bytes > bound ? (double)n : 0);
+    for (size_t i = 0; i < n; i++)
+        entries[i].key = (double)(n - i) + (entries[i].offset + entries[i].bytes > bound ? (double)n : 0);
     qsort(entries, n, sizeof *entries, by_key);
 }
 

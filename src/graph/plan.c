@@ -26,7 +26,9 @@ static void place_persistent(tm_plan *plan)
         for (size_t i = 0; i < plan->graph->n_tensors; i++) {
             const tm_tensor *tensor = &plan->graph->tensors[i];
             if ((int)tensor->role != role) continue;
-            plan->places[i] = (tm_place){ .offset = used, .bytes = tensor_bytes(tensor), .program = -1, .first = -1, .last = -1, .shares = -1 };
+            plan->places[i] = (tm_place){
+                .offset = used, .bytes = tensor_bytes(tensor), .program = -1, .first = -1, .last = -1, .shares = -1
+            };
             used += aligned(plan->places[i].bytes);
         }
     }
@@ -63,7 +65,8 @@ static void share_memory(tm_plan *plan, const tm_node *node, int32_t x)
         tm_tensor_id root = root_of(plan, in);
         int          uses = 0;
         for (int j = 0; j < op->n_in; j++)
-            uses += node->in[j] != TM_NONE && plan->places[node->in[j]].program >= 0 && root_of(plan, node->in[j]) == root;
+            uses +=
+                node->in[j] != TM_NONE && plan->places[node->in[j]].program >= 0 && root_of(plan, node->in[j]) == root;
         const tm_tensor *a = tm_graph_at(plan->graph, in), *b = tm_graph_at(plan->graph, out);
         if (uses != 1 || plan->places[in].last != x || plan->places[root].last != x) continue;
         if (a->dtype != b->dtype || !tm_shape_equal(a->shape, b->shape)) continue;
@@ -102,14 +105,18 @@ static void place_program(tm_plan *plan, int32_t index)
     }
     for (size_t x = 0; x < program->count; x++)
         if (program->instructions[x].call.workspace_bytes)
-            items[n++] = (tm_interval){ .bytes = aligned(program->instructions[x].call.workspace_bytes), .first = (int32_t)x, .last = (int32_t)x };
+            items[n++] = (tm_interval){ .bytes = aligned(program->instructions[x].call.workspace_bytes),
+                                        .first = (int32_t)x,
+                                        .last = (int32_t)x };
     program->live_peak = tm_place_lower_bound(items, n, (int32_t)program->count);
     program->bytes = tm_place_intervals(items, n, (int32_t)program->count);
     size_t k = 0;
     for (size_t i = 0; i < n_tensors; i++)
-        if (plan->places[i].program == index && plan->places[i].shares < 0) plan->places[i].offset = plan->persistent_bytes + items[k++].offset;
+        if (plan->places[i].program == index && plan->places[i].shares < 0)
+            plan->places[i].offset = plan->persistent_bytes + items[k++].offset;
     for (size_t x = 0; x < program->count; x++)
-        if (program->instructions[x].call.workspace_bytes) program->instructions[x].workspace_offset = plan->persistent_bytes + items[k++].offset;
+        if (program->instructions[x].call.workspace_bytes)
+            program->instructions[x].workspace_offset = plan->persistent_bytes + items[k++].offset;
     free(items);
 }
 
@@ -167,8 +174,8 @@ static void sum_classes(tm_plan *plan)
     size_t total = 0;
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_place *p = &plan->places[i];
-        bool            alive = p->program == -1 ? p->first == -1 && tm_role_persistent(plan->graph->tensors[i].role)
-                                                 : p->program == index && p->shares < 0 && p->first <= at && at <= p->last;
+        bool            alive = p->program == index && p->shares < 0 && p->first <= at && at <= p->last;
+        if (p->program == -1) alive = p->first == -1 && tm_role_persistent(plan->graph->tensors[i].role);
         if (!alive) continue;
         add_class(plan, tm_role_memory_class(plan->graph->tensors[i].role), aligned(p->bytes));
         total += aligned(p->bytes);
@@ -187,7 +194,8 @@ tm_plan *tm_plan_create(const tm_graph *graph, const tm_chooser *chooser)
     plan->arena = tm_arena_create();
     plan->places = tm_arena_take(plan->arena, (graph->n_tensors + 1) * sizeof *plan->places);
     plan->by_class = tm_arena_take(plan->arena, (TM_MEMORY_CLASSES + 1) * sizeof *plan->by_class);
-    for (size_t i = 0; i < graph->n_tensors; i++) plan->places[i] = (tm_place){ .program = -1, .first = -2, .last = -2, .shares = -1 };
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        plan->places[i] = (tm_place){ .program = -1, .first = -2, .last = -2, .shares = -1 };
     place_persistent(plan);
     plan->n_programs = graph->n_segments;
     TM_ASSERT(plan->n_programs > 0);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/plan.h - from segments to programs: a kernel for every node, a place for every buffer.
  *
- * The arena holds the persistent tensors first, then one region that the segments share in turn: only one of them runs at
- * a time, so the peak is the maximum over them. Nothing is allocated here: a plan of a 405B model takes milliseconds.
+ * The arena holds the persistent tensors first, then one region that the segments share in turn: only one of them runs
+ * at a time, so the peak is the maximum over them. Nothing is allocated here: a plan of a 405B model takes
+ * milliseconds.
  */
 #ifndef TM_GRAPH_PLAN_H
 #define TM_GRAPH_PLAN_H
@@ -53,7 +54,7 @@ typedef struct tm_plan {
     tm_place       *places; /* (graph->n_tensors) */
     size_t          persistent_bytes, arena_bytes;
     size_t          live_peak;    /* persistent + the largest live_peak of the programs */
-    tm_named_i64   *by_class;     /* bytes by memory class at the instruction with the most live bytes; "planned" total last */
+    tm_named_i64   *by_class;     /* bytes by memory class where the most bytes are live; the last is "planned" */
     size_t          n_classes;
     tm_arena       *arena;
 } tm_plan;
@@ -68,8 +69,8 @@ void  tm_plan_bind(tm_plan *plan, void *arena);
 void *tm_plan_address(const tm_plan *plan, void *arena, tm_tensor_id id);
 const tm_program *tm_plan_program(const tm_plan *plan, const char *name); /* NULL: there is none */
 
-/* The programs, instruction by instruction: op, shapes, formats, FLOPs, bytes, lifetimes, offsets, kernel and why better
- * ones refused (asks the chooser again). */
+/* The programs, instruction by instruction: op, shapes, formats, FLOPs, bytes, lifetimes, offsets, kernel and why
+ * better ones refused (asks the chooser again). */
 void tm_plan_print(const tm_plan *plan, const tm_chooser *chooser, tm_text *out);
 void tm_plan_json(const tm_plan *plan, const tm_chooser *chooser, tm_json *json);
 

@@ -11,25 +11,30 @@ static void tensor_line(const tm_plan *plan, const char *label, tm_tensor_id id,
     const tm_tensor *tensor = tm_graph_at(plan->graph, id);
     const tm_place  *place = &plan->places[id];
     char             shape[96];
-    tm_text_printf(out, "         %-3s %-44s %-8s %-18s @%-12zu %10zu B", label, tensor->name, tm_dtype_name(tensor->dtype),
-                   tm_shape_text(shape, tensor->shape), place->offset, place->bytes);
+    tm_text_printf(out, "         %-3s %-44s %-8s %-18s @%-12zu %10zu B", label, tensor->name,
+                   tm_dtype_name(tensor->dtype), tm_shape_text(shape, tensor->shape), place->offset, place->bytes);
     if (place->program < 0)
         tm_text_printf(out, "  %s%s", tm_role_memory_class(tensor->role), accumulates ? ", added to" : "");
     else
-        tm_text_printf(out, "  lives %d-%d%s", (int)place->first, (int)place->last, place->shares >= 0 ? ", in place" : "");
+        tm_text_printf(out, "  lives %d-%d%s", (int)place->first, (int)place->last,
+                       place->shares >= 0 ? ", in place" : "");
     tm_text_add(out, "\n");
 }
 
-static void instruction_text(const tm_plan *plan, const tm_chooser *chooser, const tm_instruction *i, size_t x, tm_text *out)
+static void instruction_text(const tm_plan *plan, const tm_chooser *chooser, const tm_instruction *i, size_t x,
+                             tm_text *out)
 {
     static const char *const phases[] = { "forward", "backward", "update" };
     tm_text                  refusals = { 0 };
     tm_text_printf(out, "  %5zu  %-26s %-30s %-8s%s %10.4g GFLOP %10.4g MB  %s\n", x, i->call.op->name, i->node->module,
-                   phases[i->node->phase], i->node->recomputed ? "*" : " ", i->cost.flops * 1e-9, i->cost.bytes * 1e-6, i->kernel->name);
+                   phases[i->node->phase], i->node->recomputed ? "*" : " ", i->cost.flops * 1e-9, i->cost.bytes * 1e-6,
+                   i->kernel->name);
     for (int k = 0; k < i->call.op->n_in; k++) tensor_line(plan, "in", i->node->in[k], false, out);
-    for (int k = 0; k < i->call.op->n_out; k++) tensor_line(plan, "out", i->node->out[k], i->node->accumulate & 1u << k, out);
+    for (int k = 0; k < i->call.op->n_out; k++)
+        tensor_line(plan, "out", i->node->out[k], i->node->accumulate & 1u << k, out);
     if (i->call.workspace_bytes)
-        tm_text_printf(out, "         workspace%*s@%-12zu %10zu B\n", 67, "", i->workspace_offset, i->call.workspace_bytes);
+        tm_text_printf(out, "         workspace%*s@%-12zu %10zu B\n", 67, "", i->workspace_offset,
+                       i->call.workspace_bytes);
     tm_call call = i->call;
     chooser->choose(chooser->context, &call, &refusals);
     for (const char *line = refusals.data; line && *line;) {
@@ -45,8 +50,8 @@ void tm_plan_print(const tm_plan *plan, const tm_chooser *chooser, tm_text *out)
     for (size_t p = 0; p < plan->n_programs; p++) {
         const tm_program *program = &plan->programs[p];
         char              bytes[32];
-        tm_text_printf(out, "program %s: %zu instructions, %.6g GFLOP, %s of transient memory\n", program->name, program->count,
-                       program->cost.flops * 1e-9, tm_format_bytes(bytes, (double)program->bytes));
+        tm_text_printf(out, "program %s: %zu instructions, %.6g GFLOP, %s of transient memory\n", program->name,
+                       program->count, program->cost.flops * 1e-9, tm_format_bytes(bytes, (double)program->bytes));
         for (size_t x = 0; x < program->count; x++) instruction_text(plan, chooser, &program->instructions[x], x, out);
         tm_text_add(out, "\n");
     }

@@ -10,13 +10,26 @@
 tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr_bytes, tm_tensor_id a, tm_tensor_id b,
                      tm_tensor_id c, tm_tensor_id d);
 
-/* Initial values by family and `model.init` (models.md section 4). */
-typedef enum { TM_INIT_EMBEDDING, TM_INIT_POSITION, TM_INIT_IN, TM_INIT_GATE, TM_INIT_UP, TM_INIT_OUT, TM_INIT_HEAD, TM_INIT_ONE, TM_INIT_ZERO } tm_init_place;
+/* Initial values by family and `model.init` (the numbers are in model.c). */
+typedef enum {
+    TM_INIT_EMBEDDING,
+    TM_INIT_POSITION,
+    TM_INIT_IN,
+    TM_INIT_GATE,
+    TM_INIT_UP,
+    TM_INIT_OUT,
+    TM_INIT_HEAD,
+    TM_INIT_ONE,
+    TM_INIT_ZERO
+} tm_init_place;
 tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows);
 
+/* Causal attention of the model's heads, scores scaled by D^-0.5. */
+tm_attention_attr tm_attention_of(const tm_model *model);
+
 /* Declares a parameter of one piece whose name is the parameter's. */
-tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of, const char *format, ...)
-    __attribute__((format(printf, 6, 7)));
+tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of,
+                        const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 void         tm_llama_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
 tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);

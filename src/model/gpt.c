@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/gpt.c - GPT-2 style models (models.md 3.7): learned positions, LayerNorm, fused qkv, GELU (tanh), tied head.
+/* model/gpt.c - GPT-2 style models: learned positions, LayerNorm, fused qkv, GELU (tanh), tied head.
  *
  *   x = wte[ids] + wpe[positions]
  *   per layer:  x = x + Wo attention(Wqkv LN(x)) ;  x = x + W2 gelu(W1 LN(x))
@@ -8,8 +8,6 @@
  * Weights are stored (out, in), unlike GPT-2's own checkpoints.
  */
 #include "model/blocks.h"
-
-#include <math.h>
 
 static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, tm_block_weights *w)
 {
@@ -39,7 +37,8 @@ void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
     for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &out->blocks[layer]);
     out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "ln_f.weight");
     out->norm_b = tm_declare(graph, s, TM_INIT_ZERO, -1, tm_shape_1(s->dim), "ln_f.bias");
-    out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "lm_head.weight");
+    out->head = s->tied ? out->embedding
+                        : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "lm_head.weight");
 }
 
 static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)
@@ -47,8 +46,7 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     const tm_model_shape   *s = model->shape;
     const tm_block_weights *w = &model->blocks[layer];
     tm_norm_attr            norm = { .eps = s->norm_eps };
-    tm_attention_attr       attention = { .seq = model->seq, .heads = s->n_heads, .kv_heads = s->n_kv_heads, .head_dim = s->head_dim,
-                                          .scale = 1 / sqrt((double)s->head_dim), .causal = 1 };
+    tm_attention_attr       attention = tm_attention_of(model);
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "h.%d.attn", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm1_w, w->norm1_b, TM_NONE);
@@ -68,7 +66,8 @@ tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id 
     tm_embedding_attr embedding = { .seq = model->seq };
     graph->layer = -1;
     graph->module = "wte";
-    tm_tensor_id x = tm_emit(graph, TM_OP_embedding, &embedding, sizeof embedding, tokens, model->embedding, model->positions, TM_NONE);
+    tm_tensor_id x = tm_emit(graph, TM_OP_embedding, &embedding, sizeof embedding, tokens, model->embedding,
+                             model->positions, TM_NONE);
     for (int layer = 0; layer < model->shape->n_layers; layer++) x = block(graph, model, layer, x);
     graph->layer = -1;
     graph->module = "ln_f";

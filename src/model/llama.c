@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/llama.c - Llama 2 and 3 (models.md 3.2).
+/* model/llama.c - Llama 2 and 3.
  *
  *   x = E[ids]
  *   per layer:  a = RMSNorm(x);  q, k, v = Wqkv a;  q, k = RoPE;  x = x + Wo attention(q, k, v)
@@ -18,11 +18,12 @@ double tm_model_rope_frequency(const tm_model_shape *shape, int64_t i)
 {
     double f = pow(shape->rope_theta, -2.0 * (double)i / (double)shape->head_dim);
     if (!shape->rope_scaled) return f;
-    /* Llama 3.1: long wavelengths are stretched, short ones kept, a linear blend between (models.md 2.4.1) */
+    /* Llama 3.1: long wavelengths are stretched, short ones kept, a linear blend between (as published with it) */
     double wavelength = 2 * 3.14159265358979323846 / f, original = (double)shape->rope_original_max_seq_len;
     if (wavelength < original / shape->rope_high_freq_factor) return f;
     if (wavelength > original / shape->rope_low_freq_factor) return f / shape->rope_scaling_factor;
-    double s = (original / wavelength - shape->rope_low_freq_factor) / (shape->rope_high_freq_factor - shape->rope_low_freq_factor);
+    double s = (original / wavelength - shape->rope_low_freq_factor) /
+               (shape->rope_high_freq_factor - shape->rope_low_freq_factor);
     return (1 - s) * f / shape->rope_scaling_factor + s * f;
 }
 
@@ -35,8 +36,8 @@ static double rope_value(const void *context, int64_t i)
     return column < half ? cos(angle) : sin(angle);
 }
 
-static tm_tensor_id fused(tm_graph *graph, const tm_model_shape *shape, int layer, const char *name, const char *const *parts,
-                          const int64_t *rows, const tm_init_place *places, int n)
+static tm_tensor_id fused(tm_graph *graph, const tm_model_shape *shape, int layer, const char *name,
+                          const char *const *parts, const int64_t *rows, const tm_init_place *places, int n)
 {
     tm_piece pieces[4];
     char     names[4][160], full[160];
@@ -58,21 +59,26 @@ static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, t
     static const char *const   gate_up[] = { "feed_forward.w1", "feed_forward.w3" };
     static const tm_init_place in3[] = { TM_INIT_IN, TM_INIT_IN, TM_INIT_IN }, ffn[] = { TM_INIT_GATE, TM_INIT_UP };
     int64_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
-    *w = (tm_block_weights){ .norm1_b = TM_NONE, .qkv_b = TM_NONE, .out_b = TM_NONE, .norm2_b = TM_NONE, .up_b = TM_NONE, .down_b = TM_NONE };
+    *w = (tm_block_weights){
+        .norm1_b = TM_NONE, .qkv_b = TM_NONE, .out_b = TM_NONE, .norm2_b = TM_NONE, .up_b = TM_NONE, .down_b = TM_NONE
+    };
     w->norm1_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.attention_norm.weight", layer);
     w->qkv_w = fused(graph, s, layer, "attention.wqkv", qkv, (int64_t[]){ q, kv, kv }, in3, 3);
     w->out_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, q), "layers.%d.attention.wo.weight", layer);
     w->norm2_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.ffn_norm.weight", layer);
     w->up_w = fused(graph, s, layer, "feed_forward.w13", gate_up, (int64_t[]){ s->ffn_dim, s->ffn_dim }, ffn, 2);
-    w->down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim), "layers.%d.feed_forward.w2.weight", layer);
+    w->down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim),
+                           "layers.%d.feed_forward.w2.weight", layer);
 }
 
 void tm_llama_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
 {
-    out->embedding = tm_declare(graph, s, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "tok_embeddings.weight");
+    out->embedding =
+        tm_declare(graph, s, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "tok_embeddings.weight");
     for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &out->blocks[layer]);
     out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
-    out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "output.weight");
+    out->head = s->tied ? out->embedding
+                        : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "output.weight");
     out->rope_table = tm_graph_constant(graph, "rope_table", tm_shape_2(seq, s->head_dim), rope_value, s, sizeof *s);
 }
 
@@ -83,8 +89,7 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     tm_norm_attr            norm = { .eps = s->norm_eps };
     tm_rope_attr            rope = { .seq = model->seq, .heads = s->n_heads + s->n_kv_heads, .head_dim = s->head_dim,
                                      .layout = s->rope_interleaved ? TM_ROPE_INTERLEAVED : TM_ROPE_HALF };
-    tm_attention_attr       attention = { .seq = model->seq, .heads = s->n_heads, .kv_heads = s->n_kv_heads, .head_dim = s->head_dim,
-                                          .scale = 1 / sqrt((double)s->head_dim), .causal = 1 };
+    tm_attention_attr       attention = tm_attention_of(model);
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "layers.%d.attention", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm1_w, TM_NONE, TM_NONE);
@@ -105,7 +110,8 @@ tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_i
     tm_embedding_attr embedding = { .seq = model->seq };
     graph->layer = -1;
     graph->module = "tok_embeddings";
-    tm_tensor_id x = tm_emit(graph, TM_OP_embedding, &embedding, sizeof embedding, tokens, model->embedding, TM_NONE, TM_NONE);
+    tm_tensor_id x =
+        tm_emit(graph, TM_OP_embedding, &embedding, sizeof embedding, tokens, model->embedding, TM_NONE, TM_NONE);
     for (int layer = 0; layer < model->shape->n_layers; layer++) x = block(graph, model, layer, x);
     graph->layer = -1;
     graph->module = "norm";

@@ -25,7 +25,7 @@ tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr
     return out[0];
 }
 
-/* Standard deviation by initialisation scheme: models.md section 4. */
+/* Standard deviation by `model.init`: the scheme of torchtitan, of GPT-2 (Radford et al. 2019), or 0.02 throughout. */
 static double std_of(const tm_model_shape *shape, tm_init_place place, int layer)
 {
     double depth_titan = 0.02 / sqrt(2.0 * (layer + 1)), depth_gpt2 = 0.02 / sqrt(2.0 * (double)shape->n_layers);
@@ -34,7 +34,8 @@ static double std_of(const tm_model_shape *shape, tm_init_place place, int layer
     case TM_INIT_ZERO: return 0;
     case TM_INIT_EMBEDDING: return shape->init == TM_INIT_TORCHTITAN ? 1.0 : 0.02;
     case TM_INIT_HEAD: return shape->init == TM_INIT_TORCHTITAN ? 1.0 / sqrt((double)shape->dim) : 0.02;
-    case TM_INIT_OUT: return shape->init == TM_INIT_TORCHTITAN ? depth_titan : shape->init == TM_INIT_GPT2 ? depth_gpt2 : 0.02;
+    case TM_INIT_OUT:
+        return shape->init == TM_INIT_TORCHTITAN ? depth_titan : shape->init == TM_INIT_GPT2 ? depth_gpt2 : 0.02;
     case TM_INIT_UP: return shape->init == TM_INIT_TORCHTITAN ? depth_titan : 0.02;
     case TM_INIT_POSITION:
     case TM_INIT_IN:
@@ -43,15 +44,28 @@ static double std_of(const tm_model_shape *shape, tm_init_place place, int layer
     return 0.02;
 }
 
+tm_attention_attr tm_attention_of(const tm_model *model)
+{
+    const tm_model_shape *s = model->shape;
+    return (tm_attention_attr){ .seq = model->seq,
+                                .heads = s->n_heads,
+                                .kv_heads = s->n_kv_heads,
+                                .head_dim = s->head_dim,
+                                .scale = 1 / sqrt((double)s->head_dim),
+                                .causal = 1 };
+}
+
 tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows)
 {
     double std = std_of(shape, place, layer);
     /* torchtitan cuts the output head at three standard deviations; elsewhere its bounds (-2, 2) are out of reach */
     double cut = place == TM_INIT_HEAD && shape->init == TM_INIT_TORCHTITAN ? 3 * std : 0;
-    return (tm_piece){ .name = "", .row = row, .rows = rows, .mean = place == TM_INIT_ONE ? 1 : 0, .std = std, .cut = cut };
+    double mean = place == TM_INIT_ONE ? 1 : 0;
+    return (tm_piece){ .name = "", .row = row, .rows = rows, .mean = mean, .std = std, .cut = cut };
 }
 
-tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of, const char *format, ...)
+tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of,
+                        const char *format, ...)
 {
     char    name[160];
     va_list args;

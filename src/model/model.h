@@ -35,7 +35,7 @@ tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_i
 void tm_model_loss(tm_graph *graph, const tm_model *model, tm_tensor_id tokens, tm_tensor_id targets, tm_tensor_id loss,
                    int64_t chunk, bool accumulate);
 
-/* Rotary frequencies after scaling; i in 0 .. head_dim / 2 - 1 (models.md 2.4). */
+/* Rotary frequencies after scaling, in radians per position; i in 0 .. head_dim / 2 - 1. */
 double tm_model_rope_frequency(const tm_model_shape *shape, int64_t i);
 
 #endif

@@ -28,8 +28,8 @@ typedef struct {
 
 typedef struct {
     int64_t seq;   /* T: row r has position r % T */
-    int64_t apart; /* embedding_grad, a dtable that is added to: 1: the rows are summed first, then added to what is there;
-                    * 0: they are added to it one after the other */
+    int64_t apart; /* embedding_grad, a dtable that is added to: 1: the rows are summed first, then added to what is
+                    * there; 0: they are added to it one after the other */
 } tm_embedding_attr;
 
 typedef struct {

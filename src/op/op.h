@@ -45,14 +45,14 @@ typedef struct {
 typedef struct tm_op {
     const char *name;
     const char *formula; /* for the docs page and explain */
-    const char *group;   /* ledger line: "linear", "attention", "norm", "elementwise", "embedding", "loss", "optimizer", "clip" */
+    const char *group;   /* of the ledger: linear, attention, norm, elementwise, embedding, loss, optimizer, clip */
     int         n_in, n_out;
     unsigned    optional_in, optional_out; /* bit masks */
     tm_role     out_role[TM_MAX_OUT];
     /* Shapes of the outputs from those of the inputs, or why they do not fit (static text, lower case).
      * Absent optional inputs have rank -1; an optional output that this call does not have gets rank -1. */
     const char *(*infer)(const tm_shape *in, const void *attr, tm_shape *out);
-    /* All floating-point views are float64 (integers int32). To be read, and to judge. Ignores `threads` and `workspace`. */
+    /* Floating-point views are float64, integers int32. To be read, and to judge. Ignores `threads`, `workspace`. */
     void (*reference)(const tm_call *call);
     /* Emits the nodes that compute the gradients of the inputs; NULL: the op cannot be differentiated (it is itself a
      * gradient, an optimizer op, ...). */
@@ -67,8 +67,8 @@ typedef struct tm_op {
 
 typedef struct tm_example {
     tm_shape    in[TM_MAX_IN];      /* rank -1: absent */
-    tm_shape    out[TM_MAX_OUT];    /* outputs that the caller gives; rank -1: left to `infer` (or absent, if optional) */
-    tm_role     role[TM_MAX_IN];    /* PARAMETER for weights, ACTIVATION, STATISTIC, INPUT (int32), SCALAR, CONSTANT, ... */
+    tm_shape    out[TM_MAX_OUT];    /* outputs that the caller gives; rank -1: `infer` says (or absent, if optional) */
+    tm_role     role[TM_MAX_IN];    /* PARAMETER for weights, ACTIVATION, STATISTIC, INPUT (int32), SCALAR, ... */
     int64_t     limit[TM_MAX_IN];   /* INPUT only: values are in [0, limit) */
     double      scale[TM_MAX_IN];   /* standard deviation of random values; 0 means 1 */
     double      offset[TM_MAX_IN];  /* mean of random values */

@@ -124,8 +124,6 @@ static void set_number(char *row[COLUMNS], int column, double value)
     char text[32];
     if (!isfinite(value))
         text[0] = '\0';
-    else if (fabs(value) < 1e15 && value - floor(value) == 0.0)
-        snprintf(text, sizeof text, "%.0f", value); /* 1000, not 1e+03 */
     else
         tm_format_double(text, value);
     set(row, column, text);

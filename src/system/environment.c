@@ -51,9 +51,7 @@ void fact_number(tm_environment *e, const char *name, double number)
     char  text[32];
     fact *f = add(e, name, FACT_NUMBER);
     f->number = number;
-    f->text = number >= -9e15 && number <= 9e15 && number - (double)(int64_t)number == 0.0
-                  ? tm_arena_format(e->arena, "%lld", (long long)number) /* bytes in full, not as 1.6e+10 */
-                  : tm_arena_text(e->arena, tm_format_double(text, number));
+    f->text = tm_arena_text(e->arena, tm_format_double(text, number));
 }
 
 void fact_bool(tm_environment *e, const char *name, bool value)

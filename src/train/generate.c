@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "graph/value.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,28 +11,20 @@
 
 static const double temperature = 0.8;
 
-static double value_at(const void *data, tm_dtype dtype, int64_t i)
-{
-    if (dtype == TM_F64) return ((const double *)data)[i];
-    if (dtype == TM_F32) return (double)((const float *)data)[i];
-    TM_ASSERT(dtype == TM_BF16);
-    uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
-    float    value;
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
-}
-
 /* Draws from softmax(head hidden[row] / temperature). `scores` holds V doubles. */
 static int32_t draw(const tm_trainer *trainer, int64_t row, double uniform, double *scores)
 {
     const tm_step   *step = tm_trainer_step_of(trainer);
-    const tm_tensor *hidden = tm_graph_at(step->graph, step->sample_hidden), *head = tm_graph_at(step->graph, step->model.head);
-    const void      *h = tm_trainer_address(trainer, step->sample_hidden), *w = tm_trainer_address(trainer, step->model.head);
+    const tm_tensor *hidden = tm_graph_at(step->graph, step->sample_hidden),
+                    *head = tm_graph_at(step->graph, step->model.head);
+    const void *h = tm_trainer_address(trainer, step->sample_hidden),
+               *w = tm_trainer_address(trainer, step->model.head);
     int64_t          vocab = head->shape.n[0], width = head->shape.n[1];
-    double           most = -INFINITY, sum = 0;
+    double           most = -(double)INFINITY, sum = 0;
     for (int64_t v = 0; v < vocab; v++) {
         double dot = 0;
-        for (int64_t c = 0; c < width; c++) dot += value_at(w, head->dtype, v * width + c) * value_at(h, hidden->dtype, row * width + c);
+        for (int64_t c = 0; c < width; c++)
+            dot += tm_value_get(w, head->dtype, v * width + c) * tm_value_get(h, hidden->dtype, row * width + c);
         scores[v] = dot / temperature;
         if (scores[v] > most) most = scores[v];
     }
@@ -46,7 +39,8 @@ char *tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t seed, i
 {
     const tm_step *step = tm_trainer_step_of(trainer);
     TM_ASSERT(step->sample);
-    int64_t  seq = step->options.seq, prompt = seq / 4 < 64 ? seq / 4 : 64, deadline = tm_now_ns() + (int64_t)(seconds * 1e9);
+    int64_t seq = step->options.seq, prompt = seq / 4 < 64 ? seq / 4 : 64,
+            deadline = tm_now_ns() + (int64_t)(seconds * 1e9);
     if (prompt < 1) prompt = 1;
     tm_split split = tm_source_describe(source)->validation_samples > 0 ? TM_SPLIT_VALIDATION : TM_SPLIT_TRAIN;
     int32_t *window = tm_alloc((size_t)(seq + 1) * sizeof *window), *all = tm_alloc((size_t)(prompt + n) * sizeof *all);
@@ -62,7 +56,8 @@ char *tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t seed, i
         }
         memcpy(tm_trainer_address(trainer, step->sample_tokens), window, (size_t)seq * sizeof *window);
         tm_trainer_run(trainer, step->sample);
-        int32_t next = draw(trainer, length - 1, tm_random_uniform(seed, tm_random_stream("generate"), (uint64_t)count), scores);
+        int32_t next =
+            draw(trainer, length - 1, tm_random_uniform(seed, tm_random_stream("generate"), (uint64_t)count), scores);
         window[length++] = all[count] = next;
     }
     char *text = tm_source_decode(source, all, count, out);

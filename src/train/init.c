@@ -2,27 +2,11 @@
 #include "train/init.h"
 
 #include "base/random.h"
+#include "graph/value.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { BLOCK = 4096 }; /* elements per task; a multiple of 4 */
-
-static void put(void *data, tm_dtype dtype, int64_t i, double value)
-{
-    float    rounded = (float)value;
-    uint32_t bits;
-    switch (dtype) {
-    case TM_F64: ((double *)data)[i] = value; break;
-    case TM_F32: ((float *)data)[i] = rounded; break;
-    case TM_BF16:
-        memcpy(&bits, &rounded, sizeof bits);
-        ((uint16_t *)data)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* values are finite */
-        break;
-    case TM_I32:
-    case TM_DTYPE_COUNT: TM_ASSERT(!"a floating-point tensor");
-    }
-}
 
 /* Beyond the cut: further draws from streams of their own, by element. */
 static double redrawn(const tm_piece *piece, uint64_t seed, uint64_t stream, int64_t i)
@@ -46,7 +30,7 @@ static void fill_piece(void *data, const tm_tensor *tensor, const tm_piece *piec
             if (random && i % 4 == 0) tm_random_normal4(seed, stream, (uint64_t)i / 4, normal);
             double value = piece->std * (double)normal[i % 4];
             if (cuts && fabs(value) > piece->cut) value = redrawn(piece, seed, stream, i);
-            put(data, tensor->dtype, first + i, piece->mean + value);
+            tm_value_set(data, tensor->dtype, first + i, piece->mean + value);
         }
     }
 }
@@ -55,10 +39,13 @@ void tm_init_fill(const tm_plan *plan, void *arena, uint64_t seed, int threads)
 {
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];
-        void            *data = plan->places[i].program == -1 && plan->places[i].first == -1 ? tm_plan_address(plan, arena, (tm_tensor_id)i) : NULL;
+        void            *data = plan->places[i].program == -1 && plan->places[i].first == -1
+                                    ? tm_plan_address(plan, arena, (tm_tensor_id)i)
+                                    : NULL;
         if (tensor->role == TM_ROLE_PARAMETER)
             for (int p = 0; p < tensor->n_pieces; p++) fill_piece(data, tensor, &tensor->pieces[p], seed, threads);
         else if (tensor->role == TM_ROLE_CONSTANT)
-            for (int64_t k = 0, n = tm_shape_elements(tensor->shape); k < n; k++) put(data, tensor->dtype, k, tensor->fill(tensor->fill_context, k));
+            for (int64_t k = 0, n = tm_shape_elements(tensor->shape); k < n; k++)
+                tm_value_set(data, tensor->dtype, k, tensor->fill(tensor->fill_context, k));
     }
 }

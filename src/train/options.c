@@ -31,18 +31,25 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
     char     *end = NULL;
     long long n = option ? strtoll(option, &end, 10) : 0;
     if (n < 1 || *end)
-        return tm_fail(err, TM_INVALID, "activation_checkpoint.selective_ac_option is '%s' (%s); give \"op\" or a whole number n >= 1 for every "
-                       "n-th layer", option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
+        return tm_fail(
+            err, TM_INVALID,
+            "activation_checkpoint.selective_ac_option is '%s' (%s); give \"op\" or a whole number n >= 1 for every "
+            "n-th layer",
+            option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
     out->every_n = n;
     return TM_OK;
 }
 
 static void read_schedule(const tm_config *config, tm_run_options *out)
 {
-    out->schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = out->steps,
-                                   .warmup_steps = tm_config_i64(config, "lr_scheduler.warmup_steps"), .decay_ratio = -1,
-                                   .decay = TM_DECAY_LINEAR, .min_lr_factor = tm_config_f64(config, "lr_scheduler.min_lr_factor") };
-    if (tm_config_text(config, "lr_scheduler.decay_ratio")) out->schedule.decay_ratio = tm_config_f64(config, "lr_scheduler.decay_ratio");
+    out->schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
+                                   .steps = out->steps,
+                                   .warmup_steps = tm_config_i64(config, "lr_scheduler.warmup_steps"),
+                                   .decay_ratio = -1,
+                                   .decay = TM_DECAY_LINEAR,
+                                   .min_lr_factor = tm_config_f64(config, "lr_scheduler.min_lr_factor") };
+    if (tm_config_text(config, "lr_scheduler.decay_ratio"))
+        out->schedule.decay_ratio = tm_config_f64(config, "lr_scheduler.decay_ratio");
     if (is(config, "lr_scheduler.decay_type", "cosine")) out->schedule.decay = TM_DECAY_COSINE;
     if (is(config, "lr_scheduler.decay_type", "sqrt")) out->schedule.decay = TM_DECAY_SQRT;
 }
@@ -63,11 +70,16 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     step->decay_matrices_only = is(config, "optimizer.decay", "matrices");
     int64_t rows, largest = (int64_t)1 << 31;
     if (__builtin_mul_overflow(step->micro_batch, step->seq, &rows) || rows > largest)
-        return tm_fail(err, TM_INVALID, "training.local_batch_size %lld x training.seq_len %lld is more than %lld tokens; lower one of them and "
-                       "raise training.global_batch_size for the same step", (long long)step->micro_batch, (long long)step->seq, (long long)largest);
+        return tm_fail(
+            err, TM_INVALID,
+            "training.local_batch_size %lld x training.seq_len %lld is more than %lld tokens; lower one of them and "
+            "raise training.global_batch_size for the same step",
+            (long long)step->micro_batch, (long long)step->seq, (long long)largest);
     if (step->shape.family == TM_FAMILY_GPT && step->seq > step->shape.max_seq_len)
-        return tm_fail(err, TM_INVALID, "training.seq_len is %lld, but the model has %lld learned positions; lower it or raise model.max_seq_len",
-                       (long long)step->seq, (long long)step->shape.max_seq_len);
+        return tm_fail(
+            err, TM_INVALID,
+            "training.seq_len is %lld, but the model has %lld learned positions; lower it or raise model.max_seq_len",
+            (long long)step->seq, (long long)step->shape.max_seq_len);
     return TM_OK;
 }
 
@@ -84,8 +96,11 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     TM_TRY(tm_schedule_check(&out->schedule, err));
     out->seed = (uint64_t)tm_config_i64(config, "debug.seed");
     out->threads = (int)tm_config_i64(config, "training.threads");
-    out->source = (tm_source_options){ .name = tm_config_text(config, "data.source"), .path = tm_config_text(config, "data.path"),
-                                       .vocab = out->step.shape.vocab_size, .seq = out->step.seq, .seed = out->seed,
+    out->source = (tm_source_options){ .name = tm_config_text(config, "data.source"),
+                                       .path = tm_config_text(config, "data.path"),
+                                       .vocab = out->step.shape.vocab_size,
+                                       .seq = out->step.seq,
+                                       .seed = out->seed,
                                        .validation_fraction = tm_config_f64(config, "data.validation_fraction") };
     int64_t prefetch = tm_config_i64(config, "data.prefetch");
     out->prefetch = prefetch < 1 ? 1 : (int)prefetch;
@@ -93,7 +108,8 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->validation_freq = tm_config_i64(config, "validation.freq");
     out->validation_steps = tm_config_i64(config, "validation.steps");
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
-    out->stop_at_target = tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
+    out->stop_at_target =
+        tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
     out->checkpoint = tm_config_bool(config, "checkpoint.enable");
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");

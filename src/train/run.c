@@ -39,17 +39,20 @@ static int64_t global_batch(const tm_run_options *o)
     return o->step.micro_batch * o->step.accumulation;
 }
 
-/* --- evaluation --------------------------------------------------------------------------------------------------------- */
+/* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-/* Batches of one evaluation: what was asked for; else all of a text (at most 64 batches), or 32,768 tokens of an endless
- * source. */
+/* Batches of one evaluation: what was asked for; else all of a text (at most 64 batches), or 32,768 tokens of an
+ * endless source. */
 static int64_t validation_batches(const run *r)
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
     int64_t                rows = r->options->step.micro_batch, most = INT64_MAX;
     if (facts->validation_samples != INT64_MAX) most = (facts->validation_samples + rows - 1) / rows;
     int64_t batches = r->options->validation_steps;
-    if (batches < 0) batches = facts->validation_samples != INT64_MAX ? 64 : (32768 + rows * r->options->step.seq - 1) / (rows * r->options->step.seq);
+    if (batches < 0)
+        batches = facts->validation_samples != INT64_MAX
+                      ? 64
+                      : (32768 + rows * r->options->step.seq - 1) / (rows * r->options->step.seq);
     return batches < most ? batches : most;
 }
 
@@ -66,7 +69,8 @@ static void evaluate(run *r, int64_t step)
         tm_batch batch;
         tm_loader_next(loader, &batch);
         if (batch.target_tokens == 0) break;
-        double nats = tm_trainer_evaluate(r->trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.target_tokens });
+        double nats =
+            tm_trainer_evaluate(r->trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.target_tokens });
         double mean = nats / (double)batch.target_tokens;
         sum += nats;
         squares += mean * mean;
@@ -78,25 +82,33 @@ static void evaluate(run *r, int64_t step)
     r->validation_error = batches > 1 && spread > 0 ? sqrt(spread / (double)(batches - 1)) : (double)NAN;
     double   bytes_per_token = tm_source_describe(r->source)->bytes_per_token;
     tm_event event = { .kind = TM_EVENT_EVALUATION };
-    event.evaluation = (tm_evaluation){ .step = step, .loss = r->validation, .bits_per_byte = r->validation / log(2) / bytes_per_token,
-                                        .tokens = tokens, .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
+    event.evaluation = (tm_evaluation){ .step = step,
+                                        .loss = r->validation,
+                                        .bits_per_byte = r->validation / log(2) / bytes_per_token,
+                                        .tokens = tokens,
+                                        .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
     tm_event_emit(r->bus, &event);
 }
 
-/* --- checkpoints -------------------------------------------------------------------------------------------------------- */
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
 static tm_status save_checkpoint(run *r, int64_t step, tm_error *err)
 {
     size_t                      n;
     const tm_checkpoint_tensor *tensors = tm_trainer_tensors(r->trainer, &n);
-    tm_checkpoint_state         state = { .step = step, .samples_consumed = tm_loader_consumed(r->loader), .seed = r->options->seed,
-                                          .config_hash = r->options->config_hash, .loss_sum_state = { r->first_loss } };
+    tm_checkpoint_state         state = { .step = step,
+                                          .samples_consumed = tm_loader_consumed(r->loader),
+                                          .seed = r->options->seed,
+                                          .config_hash = r->options->config_hash,
+                                          .loss_sum_state = { r->first_loss } };
     strncpy(state.model, r->options->model_name, sizeof state.model - 1);
     int64_t begin = tm_now_ns();
     TM_TRY(tm_checkpoint_save(r->options->checkpoint_folder, &state, tensors, n, r->options->checkpoint_keep, err));
     r->saved_step = step;
     tm_event event = { .kind = TM_EVENT_CHECKPOINT };
-    event.checkpoint = (tm_checkpoint_saved){ .step = step, .path = r->options->checkpoint_folder, .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
+    event.checkpoint = (tm_checkpoint_saved){ .step = step,
+                                              .path = r->options->checkpoint_folder,
+                                              .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
     for (size_t i = 0; i < n; i++) event.checkpoint.bytes += (int64_t)tensors[i].bytes;
     tm_event_emit(r->bus, &event);
     return TM_OK;
@@ -115,10 +127,13 @@ static tm_status resume(run *r, int64_t *first_sample, tm_error *err)
     TM_TRY(tm_checkpoint_load_newest(o->checkpoint_folder, o->checkpoint_load_step, &state, tensors, n, &report, err));
     if (report.text[0]) tm_warn("%s", report.text);
     if (state.seed != o->seed)
-        return tm_fail(err, TM_INVALID, "the checkpoint in '%s' was made with debug.seed %llu, this run has %llu; give the same seed or "
-                       "another checkpoint.folder", o->checkpoint_folder, (unsigned long long)state.seed, (unsigned long long)o->seed);
+        return tm_fail(err, TM_INVALID,
+                       "the checkpoint in '%s' was made with debug.seed %llu, this run has %llu; give the same seed or "
+                       "another checkpoint.folder",
+                       o->checkpoint_folder, (unsigned long long)state.seed, (unsigned long long)o->seed);
     if (state.config_hash != o->config_hash)
-        tm_note("the configuration differs from the one that made the checkpoint: the run continues, but is not the same run");
+        tm_note("the configuration differs from the one that made the checkpoint: the run continues, but is not the "
+                "same run");
     r->first_step = state.step + 1;
     r->first_loss = state.loss_sum_state[0];
     r->saved_step = state.step;
@@ -127,7 +142,7 @@ static tm_status resume(run *r, int64_t *first_sample, tm_error *err)
     return TM_OK;
 }
 
-/* --- steps -------------------------------------------------------------------------------------------------------------- */
+/* --- steps -------------------------------------------------------------------------------------------------------- */
 
 static void train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *tokens)
 {
@@ -142,7 +157,8 @@ static void train_one_step(run *r, int64_t step, tm_step_result *result, int64_t
     tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
     int64_t rows = o->step.micro_batch * o->step.seq;
     for (int64_t i = 0; i < o->step.accumulation; i++)
-        tm_trainer_accumulate(r->trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 }, &r->ledger);
+        tm_trainer_accumulate(r->trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 },
+                              &r->ledger);
     tm_trainer_update(r->trainer, result, &r->ledger);
 }
 
@@ -156,9 +172,14 @@ static void report_step(run *r, int64_t step, const tm_step_result *result, int6
     r->phases[r->ledger.count] = (tm_named_f64){ "unaccounted", seconds - accounted };
     const tm_run_options *o = r->options;
     tm_event              event = { .kind = TM_EVENT_STEP_DONE };
-    event.step_done = (tm_step_done){ .step = step, .loss = result->loss, .grad_norm = result->grad_norm,
+    event.step_done = (tm_step_done){ .step = step,
+                                      .loss = result->loss,
+                                      .grad_norm = result->grad_norm,
                                       .learning_rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1),
-                                      .tokens = tokens, .seconds = seconds, .phases = r->phases, .n_phases = r->ledger.count + 1,
+                                      .tokens = tokens,
+                                      .seconds = seconds,
+                                      .phases = r->phases,
+                                      .n_phases = r->ledger.count + 1,
                                       .used_bytes = (int64_t)tm_trainer_step_of(r->trainer)->plan->arena_bytes,
                                       .resident_bytes = tm_resident_bytes() };
     tm_event_emit(r->bus, &event);
@@ -206,7 +227,7 @@ static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     return TM_OK;
 }
 
-/* --- begin and end ------------------------------------------------------------------------------------------------------ */
+/* --- begin and end ------------------------------------------------------------------------------------------------ */
 
 static void announce(run *r)
 {
@@ -215,15 +236,29 @@ static void announce(run *r)
     const tm_device_info *info = tm_device_describe(r->device);
     tm_named_f64          flops[TM_FLOPS_COUNT];
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
-        flops[i] = (tm_named_f64){ tm_flops_convention_name((tm_flops_convention)i), tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) };
+        flops[i] = (tm_named_f64){ tm_flops_convention_name((tm_flops_convention)i),
+                                   tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) };
     tm_event event = { .kind = TM_EVENT_RUN_STARTED };
     event.run_started = (tm_run_started){
-        .model = o->model_name, .precision = o->step.precision->name, .device = info->name, .data_source = o->source.name,
-        .parameters = tm_model_parameters(&o->step.shape), .steps = o->steps, .first_step = r->first_step,
-        .batch_tokens = global_batch(o) * o->step.seq, .devices = 1, .threads = info->threads, .seed = o->seed,
-        .loss_floor = tm_source_describe(r->source)->floor, .peak_flops = info->peak_flops, .flops_per_token = flops,
-        .n_flops_per_token = TM_FLOPS_COUNT, .memory = plan->by_class, .n_memory = plan->n_classes,
-        .planned_bytes = (int64_t)plan->arena_bytes, .memory_limit_bytes = tm_memory_total_bytes(""),
+        .model = o->model_name,
+        .precision = o->step.precision->name,
+        .device = info->name,
+        .data_source = o->source.name,
+        .parameters = tm_model_parameters(&o->step.shape),
+        .steps = o->steps,
+        .first_step = r->first_step,
+        .batch_tokens = global_batch(o) * o->step.seq,
+        .devices = 1,
+        .threads = info->threads,
+        .seed = o->seed,
+        .loss_floor = tm_source_describe(r->source)->floor,
+        .peak_flops = info->peak_flops,
+        .flops_per_token = flops,
+        .n_flops_per_token = TM_FLOPS_COUNT,
+        .memory = plan->by_class,
+        .n_memory = plan->n_classes,
+        .planned_bytes = (int64_t)plan->arena_bytes,
+        .memory_limit_bytes = tm_memory_total_bytes(""),
     };
     tm_event_emit(r->bus, &event);
 }
@@ -233,20 +268,41 @@ static tm_verdict conclude(run *r, tm_run_ended *ended, char reason[256])
     const tm_source_facts *facts = tm_source_describe(r->source);
     int64_t                per_step = global_batch(r->options) * r->options->step.seq;
     tm_rate_summary        rate = tm_stats_rate(r->step_seconds, r->done, (double)per_step);
-    tm_evidence evidence = { .source = r->options->source.name, .losses = r->losses, .n_losses = r->done, .total_steps = r->first_step - 1 + r->done,
-                             .finite = r->finite, .validation = r->validation, .validation_error = r->validation_error, .floor = facts->floor,
-                             .unigram_entropy = facts->unigram_entropy, .target_gap = r->options->target_gap,
-                             .must_reach_target = r->options->stop_at_target, .step_variation = rate.variation };
-    tm_verdict verdict = tm_verdict_of(&evidence, reason);
-    const tm_plan *plan = tm_trainer_step_of(r->trainer)->plan;
+    tm_evidence            evidence = { .source = r->options->source.name,
+                                        .losses = r->losses,
+                                        .n_losses = r->done,
+                                        .total_steps = r->first_step - 1 + r->done,
+                                        .finite = r->finite,
+                                        .validation = r->validation,
+                                        .validation_error = r->validation_error,
+                                        .floor = facts->floor,
+                                        .unigram_entropy = facts->unigram_entropy,
+                                        .target_gap = r->options->target_gap,
+                                        .must_reach_target = r->options->stop_at_target,
+                                        .step_variation = rate.variation };
+    tm_verdict             verdict = tm_verdict_of(&evidence, reason);
+    const tm_plan         *plan = tm_trainer_step_of(r->trainer)->plan;
     int64_t        used = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer), plan->arena_bytes);
     *ended = (tm_run_ended){
-        .verdict = verdict, .reason = reason, .steps = r->done, .warmup_steps = rate.warmup, .tokens_per_second_median = rate.median,
-        .tokens_per_second_lo = rate.lo, .tokens_per_second_hi = rate.hi, .tokens_per_second_n = rate.n, .loss_first = r->first_loss,
-        .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN, .loss_validation = r->validation, .loss_floor = facts->floor,
-        .bits_per_byte = r->validation / log(2) / facts->bytes_per_token, .planned_bytes = (int64_t)plan->arena_bytes, .used_bytes = used,
-        .outside_arena_bytes = tm_resident_anonymous_bytes() - used, .step_seconds = r->step_seconds,
-        .first_step_seconds = r->first_step_seconds, .seconds = (double)tm_process_age_ns() * 1e-9,
+        .verdict = verdict,
+        .reason = reason,
+        .steps = r->done,
+        .warmup_steps = rate.warmup,
+        .tokens_per_second_median = rate.median,
+        .tokens_per_second_lo = rate.lo,
+        .tokens_per_second_hi = rate.hi,
+        .tokens_per_second_n = rate.n,
+        .loss_first = r->first_loss,
+        .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
+        .loss_validation = r->validation,
+        .loss_floor = facts->floor,
+        .bits_per_byte = r->validation / log(2) / facts->bytes_per_token,
+        .planned_bytes = (int64_t)plan->arena_bytes,
+        .used_bytes = used,
+        .outside_arena_bytes = tm_resident_anonymous_bytes() - used,
+        .step_seconds = r->step_seconds,
+        .first_step_seconds = r->first_step_seconds,
+        .seconds = (double)tm_process_age_ns() * 1e-9,
     };
     return verdict;
 }
@@ -270,7 +326,8 @@ static tm_status finish(run *r, const volatile sig_atomic_t *stop, tm_error *err
     tm_event_emit(r->bus, &event);
     tm_text_fini(&sample);
     if (verdict == TM_VERDICT_INVALID) return tm_fail(err, TM_NUMBERS, "%s", reason);
-    if (interrupted) return tm_fail(err, TM_INTERRUPTED, "stopped after step %lld of %lld", (long long)step, (long long)o->steps);
+    if (interrupted)
+        return tm_fail(err, TM_INTERRUPTED, "stopped after step %lld of %lld", (long long)step, (long long)o->steps);
     return TM_OK;
 }
 
@@ -279,7 +336,8 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     int64_t first_sample = 0;
     TM_TRY(resume(r, &first_sample, err));
     if (r->first_step > r->options->steps) {
-        tm_note("nothing to do: the checkpoint is at step %lld, training.steps is %lld", (long long)r->first_step - 1, (long long)r->options->steps);
+        tm_note("nothing to do: the checkpoint is at step %lld, training.steps is %lld", (long long)r->first_step - 1,
+                (long long)r->options->steps);
         return TM_OK;
     }
     size_t room = (size_t)(r->options->steps - r->first_step + 1);
@@ -297,7 +355,7 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
                  const volatile sig_atomic_t *stop, tm_error *err)
 {
     run r = { .options = options, .device = device, .source = source, .bus = bus, .first_step = 1, .finite = true,
-              .validation = NAN, .validation_error = NAN, .first_loss = NAN, .saved_step = -1 };
+              .validation = (double)NAN, .validation_error = (double)NAN, .first_loss = (double)NAN, .saved_step = -1 };
     TM_TRY(tm_trainer_open(device, &options->step, options->seed, &r.trainer, err));
     tm_status st = run_with_trainer(&r, stop, err);
     tm_loader_close(r.loader);

@@ -27,7 +27,7 @@ typedef struct {
     int               prefetch; /* batches */
     bool              validate;
     int64_t           validation_freq;  /* 0: at the end only */
-    int64_t           validation_steps; /* batches; -1: all of a text (64 at most), 32,768 tokens of an endless source */
+    int64_t validation_steps; /* batches; -1: all of a text (64 at most), 32,768 tokens of an endless source */
     double            target_gap;       /* nats above the floor that pass */
     bool              stop_at_target;
     bool              checkpoint;
@@ -38,13 +38,13 @@ typedef struct {
     int64_t           sample_tokens; /* generated at the end of a run on text (step.sample) */
 } tm_run_options;
 
-/* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with the
- * keys and the way out, for what only fits together wrongly. */
+/* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with
+ * the keys and the way out, for what only fits together wrongly. */
 TM_MUST_USE tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err);
 
-/* Trains. *stop becoming nonzero ends the run after the step (TM_INTERRUPTED, with a checkpoint when there is a folder).
- * Returns TM_NUMBERS when the verdict is invalid: everything was reported all the same. */
-TM_MUST_USE tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus,
-                             const volatile sig_atomic_t *stop, tm_error *err);
+/* Trains. *stop becoming nonzero ends the run after the step (TM_INTERRUPTED, with a checkpoint when there is a
+ * folder). Returns TM_NUMBERS when the verdict is invalid: everything was reported all the same. */
+TM_MUST_USE tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source,
+                             const tm_event_bus *bus, const volatile sig_atomic_t *stop, tm_error *err);
 
 #endif

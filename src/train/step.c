@@ -14,9 +14,9 @@ int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
     return fits < rows ? fits : rows;
 }
 
-/* A tied table has a gradient from the head and one from the look-up. Each is summed over all rows of the step before one
- * is added to the other: the order of the additions, and so the bits, must not depend on where micro-batches end. In a step
- * of one micro-batch the kernel does that; over several the look-up's part has memory of its own. */
+/* A tied table has a gradient from the head and one from the look-up. Each is summed over all rows of the step before
+ * one is added to the other: the order of the additions, and so the bits, must not depend on where micro-batches end.
+ * In a step of one micro-batch the kernel does that; over several the look-up's part has memory of its own. */
 static void part_lookup_gradient(tm_step *step, bool accumulate)
 {
     tm_graph    *graph = step->graph;
@@ -32,7 +32,8 @@ static void part_lookup_gradient(tm_step *step, bool accumulate)
             continue;
         }
         if (step->lookup_gradient == TM_NONE)
-            step->lookup_gradient = tm_graph_tensor(graph, "lookup.grad", TM_ROLE_GRADIENT, tm_graph_at(graph, table)->shape);
+            step->lookup_gradient =
+                tm_graph_tensor(graph, "lookup.grad", TM_ROLE_GRADIENT, tm_graph_at(graph, table)->shape);
         node->out[0] = step->lookup_gradient;
         if (!accumulate) node->accumulate &= ~1u;
     }
@@ -102,8 +103,12 @@ static void add_update_segment(tm_step *step)
         add_moments(graph, p);
         const tm_tensor *tensor = tm_graph_at(graph, p);
         bool             decays = !o->decay_matrices_only || tensor->shape.rank >= 2;
-        tm_adamw_attr    attr = { .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .weight_decay = decays ? o->weight_decay : 0 };
-        tm_tensor_id     in[TM_MAX_IN] = { p, tensor->gradient, tensor->moment1, tensor->moment2, step->scalars, step->clip };
+        tm_adamw_attr    attr = {
+               .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .weight_decay = decays ? o->weight_decay : 0
+        };
+        tm_tensor_id in[TM_MAX_IN] = {
+            p, tensor->gradient, tensor->moment1, tensor->moment2, step->scalars, step->clip
+        };
         tm_tensor_id     out[TM_MAX_OUT] = { p, tensor->moment1, tensor->moment2 };
         tm_graph_add(graph, TM_OP_adamw, &attr, sizeof attr, in, out, 0);
     }
@@ -114,7 +119,8 @@ static void add_update_segment(tm_step *step)
 static void add_evaluate_segment(tm_step *step)
 {
     tm_graph_segment(step->graph, "evaluate");
-    tm_model_loss(step->graph, &step->model, step->tokens, step->targets, step->evaluation_loss, step->options.loss_chunk, false);
+    tm_model_loss(step->graph, &step->model, step->tokens, step->targets, step->evaluation_loss,
+                  step->options.loss_chunk, false);
     tm_precision_pass(step->graph);
 }
 

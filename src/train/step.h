@@ -7,8 +7,8 @@
  *   evaluate   forward and loss only
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
  *
- * A step is: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and `--dry-run` use the
- * same steps as a run.
+ * A step is: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and `--dry-run` use
+ * the same steps as a run.
  */
 #ifndef TM_TRAIN_STEP_H
 #define TM_TRAIN_STEP_H
@@ -39,7 +39,8 @@ typedef struct {
     tm_tensor_id    scalars;  /* (TM_SCALAR_COUNT) float64 */
     tm_tensor_id    clip;     /* (2) float64: gradient norm, coefficient */
     tm_tensor_id    sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
-    tm_tensor_id    lookup_gradient; /* (V, C): the look-up's part of a tied table's gradient, until "update"; or TM_NONE */
+    tm_tensor_id
+        lookup_gradient; /* (V, C): the look-up's part of a tied table's gradient, until "update"; or TM_NONE */
     tm_plan        *plan;
     const tm_program *first, *further, *update, *evaluate, *sample; /* further, sample: NULL when absent */
 } tm_step;

@@ -31,7 +31,8 @@ static void list_tensors(tm_trainer *trainer)
     }
 }
 
-tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out, tm_error *err)
+tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out,
+                          tm_error *err)
 {
     tm_chooser  chooser = tm_device_chooser(device);
     tm_trainer *trainer = tm_alloc(sizeof *trainer);
@@ -132,7 +133,8 @@ uint64_t tm_trainer_weights_hash(const tm_trainer *trainer)
     uint64_t hash = 0;
     for (size_t i = 0; i < trainer->step->graph->n_tensors; i++)
         if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER) {
-            uint64_t both[2] = { hash, tm_hash(tm_trainer_address(trainer, (tm_tensor_id)i), trainer->step->plan->places[i].bytes) };
+            uint64_t both[2] = { hash, tm_hash(tm_trainer_address(trainer, (tm_tensor_id)i),
+                                               trainer->step->plan->places[i].bytes) };
             hash = tm_hash(both, sizeof both);
         }
     return hash;

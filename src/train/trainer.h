@@ -24,8 +24,8 @@ typedef struct {
 
 /* Plans, takes the arena and sets the initial weights from `seed` (f(seed, name, index): neither threads nor order
  * matter). The device must outlive the trainer. TM_NOMEM when the plan does not fit. */
-TM_MUST_USE tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out,
-                                      tm_error *err);
+TM_MUST_USE tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed,
+                                      tm_trainer **out, tm_error *err);
 void                  tm_trainer_close(tm_trainer *trainer);
 
 const tm_step *tm_trainer_step_of(const tm_trainer *trainer);

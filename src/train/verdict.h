@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/verdict.h - is this run's training real? A speed without a passing gate is not a result (docs/verdict.md).
  *
- *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no progress
- *   not-judged   fewer than 50 steps, or interrupted before that
- *   noisy        passed, but the step times vary by more than 10 %
- *   valid        passed
+ *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no
+ * progress not-judged   fewer than 50 steps, or interrupted before that noisy        passed, but the step times vary by
+ * more than 10 % valid        passed
  */
 #ifndef TM_TRAIN_VERDICT_H
 #define TM_TRAIN_VERDICT_H

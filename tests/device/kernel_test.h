@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "device/cpu/simd/kernels.h"
+#include "graph/value.h"
 #include "op/attrs.h"
 
 #include <math.h>
@@ -59,46 +60,6 @@ KT bool isa_available(const char *isa)
     return !strcmp(isa, "base");
 }
 #endif
-
-/* ---- values ---- */
-
-KT float bf16_value(uint16_t h)
-{
-    uint32_t u = (uint32_t)h << 16;
-    float    f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-KT uint16_t bf16_round(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if (isnan(f)) return (uint16_t)(u >> 16 | 0x40);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-KT double value_at(const void *data, tm_dtype dtype, int64_t i)
-{
-    switch (dtype) {
-    case TM_F64:
-        return ((const double *)data)[i];
-    case TM_F32:
-        return (double)((const float *)data)[i];
-    case TM_BF16:
-        return (double)bf16_value(((const uint16_t *)data)[i]);
-    case TM_I32:
-        return (double)((const int32_t *)data)[i];
-    case TM_DTYPE_COUNT:
-        break;
-    }
-    return (double)NAN;
-}
-KT void set_value(void *data, tm_dtype dtype, int64_t i, double value)
-{
-    if (dtype == TM_F64) ((double *)data)[i] = value;
-    if (dtype == TM_F32) ((float *)data)[i] = (float)value;
-    if (dtype == TM_BF16) ((uint16_t *)data)[i] = bf16_round((float)value);
-    if (dtype == TM_I32) ((int32_t *)data)[i] = (int32_t)value;
-}
 
 /* ---- memory with guards ---- */
 
@@ -160,7 +121,7 @@ KT void tensor_open(tensor *t, tm_dtype dtype, tm_shape shape)
 KT void tensor_fill(tensor *t, uint64_t stream, double offset, double scale)
 {
     for (int64_t i = 0, n = tm_shape_elements(t->shape); i < n; i++)
-        set_value(t->initial, t->dtype, i,
+        tm_value_set(t->initial, t->dtype, i,
                   t->dtype == TM_I32 ? (double)tm_random_below(7, stream, (uint64_t)i, (uint64_t)scale)
                                      : offset + scale * tm_random_normal(7, stream, (uint64_t)i));
 }
@@ -183,15 +144,15 @@ KT void job_free(job *j)
 }
 KT double in_at(const job *j, int k, int64_t i) /* before the run */
 {
-    return value_at(j->in[k].initial, j->in[k].dtype, i);
+    return tm_value_get(j->in[k].initial, j->in[k].dtype, i);
 }
 KT double old_at(const job *j, int k, int64_t i) /* what output k accumulates to; 0 if it does not */
 {
-    return j->call.accumulate >> k & 1u ? value_at(j->out[k].initial, j->out[k].dtype, i) : 0.;
+    return j->call.accumulate >> k & 1u ? tm_value_get(j->out[k].initial, j->out[k].dtype, i) : 0.;
 }
 KT double out_at(const job *j, int k, int64_t i)
 {
-    return value_at(j->call.out[k].data, j->out[k].dtype, i);
+    return tm_value_get(j->call.out[k].data, j->out[k].dtype, i);
 }
 
 /* |got - wanted| <= error + one rounding to the format of output k; NaN fails. */
@@ -303,14 +264,14 @@ KT void job_check_rounding(const job *j, const isa_table *table)
         any = any || from->dtype == TM_BF16;
         tensor_open(to, from->dtype == TM_BF16 ? TM_F32 : from->dtype, from->shape);
         for (int64_t i = 0, n = tm_shape_elements(from->shape); i < n; i++)
-            set_value(to->initial, to->dtype, i, value_at(from->initial, from->dtype, i));
+            tm_value_set(to->initial, to->dtype, i, tm_value_get(from->initial, from->dtype, i));
     }
     if (any) {
         job_run(&wide, table, 1);
         for (int k = 0; k < TM_MAX_OUT; k++)
             for (int64_t i = 0, n = j->out[k].present ? tm_shape_elements(j->out[k].shape) : 0; i < n; i++) {
                 double rounded = out_at(&wide, k, i);
-                if (j->out[k].dtype == TM_BF16) rounded = (double)bf16_value(bf16_round((float)rounded));
+                if (j->out[k].dtype == TM_BF16) rounded = (double)tm_bf16_value(tm_bf16_round((float)rounded));
                 if (!(out_at(j, k, i) == rounded))
                     fail_msg("op %d %s, output %d, element %lld: %.9g is not the rounded %.9g", (int)j->op, table->isa,
                              k, (long long)i, out_at(j, k, i), rounded);

@@ -7,6 +7,7 @@
 #include "device/cpu/simd/kernels.h"
 
 #include "base/random.h"
+#include "graph/value.h"
 #include "op/attrs.h"
 
 #include <math.h>
@@ -81,21 +82,6 @@ static float *normals(int64_t n, uint64_t stream, double deviation)
     float *x = guarded((size_t)n * 4, 0);
     for (int64_t i = 0; i < n; i++) x[i] = (float)(deviation * tm_random_normal(7, stream, (uint64_t)i));
     return x;
-}
-
-static uint16_t bf16_of(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, 4);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-static float float_of(uint16_t x)
-{
-    uint32_t u = (uint32_t)x << 16;
-    float    f;
-    memcpy(&f, &u, 4);
-    return f;
 }
 
 /* ---- one run ---- */
@@ -508,19 +494,20 @@ static void test_bfloat16(void **state)
             int64_t nq = qkv_elements(s), no = o_elements(s);
             y.qkv = guarded((size_t)nq * 2, 0), y.dout = guarded((size_t)no * 2, 0);
             for (int64_t e = 0; e < nq; e++)
-                ((float *)x.qkv)[e] = float_of(((uint16_t *)y.qkv)[e] = bf16_of(((float *)x.qkv)[e]));
+                ((float *)x.qkv)[e] = tm_bf16_value(((uint16_t *)y.qkv)[e] = tm_bf16_round(((float *)x.qkv)[e]));
             for (int64_t e = 0; e < no; e++)
-                ((float *)x.dout)[e] = float_of(((uint16_t *)y.dout)[e] = bf16_of(((float *)x.dout)[e]));
+                ((float *)x.dout)[e] = tm_bf16_value(((uint16_t *)y.dout)[e] = tm_bf16_round(((float *)x.dout)[e]));
             forward(f[k].forward, s, TM_F32, 2, &x);
             forward(f[k].forward, s, TM_BF16, 2, &y);
             expect_same("lse of bfloat16", s, x.lse, y.lse, (size_t)(s->B * s->H * s->T) * 4);
             for (int64_t e = 0; e < no; e++) {
-                assert_int_equal(bf16_of(((float *)x.o)[e]), ((uint16_t *)y.o)[e]);
-                ((float *)x.o)[e] = float_of(((uint16_t *)y.o)[e]);
+                assert_int_equal(tm_bf16_round(((float *)x.o)[e]), ((uint16_t *)y.o)[e]);
+                ((float *)x.o)[e] = tm_bf16_value(((uint16_t *)y.o)[e]);
             }
             backward(f[k].backward, s, TM_F32, 2, &x);
             backward(f[k].backward, s, TM_BF16, 2, &y);
-            for (int64_t e = 0; e < nq; e++) assert_int_equal(bf16_of(((float *)x.dqkv)[e]), ((uint16_t *)y.dqkv)[e]);
+            for (int64_t e = 0; e < nq; e++)
+                assert_int_equal(tm_bf16_round(((float *)x.dqkv)[e]), ((uint16_t *)y.dqkv)[e]);
             release_all(&x);
             release_all(&y);
         }

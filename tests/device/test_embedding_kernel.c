@@ -7,7 +7,7 @@ static const isa_table tables[] = ISA_TABLES(embedding);
 
 static double rounded(float value, tm_dtype dtype)
 {
-    return dtype == TM_BF16 ? (double)bf16_value(bf16_round(value)) : (double)value;
+    return dtype == TM_BF16 ? (double)tm_bf16_value(tm_bf16_round(value)) : (double)value;
 }
 
 static void forward_judge(const job *j, const char *isa)
@@ -129,7 +129,7 @@ static void test_nothing_is_lost(void **state)
     tm_embedding_attr attr = { .seq = 500 };
     job               j = grad_job(500, 65, &attr, TABLE);
     for (int64_t i = 0; i < 500 * 65; i++)
-        set_value(j.in[0].initial, TM_F32, i, (double)tm_random_below(5, 1, (uint64_t)i, 17) - 8.);
+        tm_value_set(j.in[0].initial, TM_F32, i, (double)tm_random_below(5, 1, (uint64_t)i, 17) - 8.);
     job_check(&j, tables, COUNT(tables), exact_judge);
 }
 

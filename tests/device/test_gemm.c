@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/kernels.h"
+#include "graph/value.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -44,42 +45,19 @@ static int list_engines(engine out[MAX_ENGINES])
 
 /* ---- numbers ---- */
 
-static float widen(uint16_t half)
-{
-    uint32_t u = (uint32_t)half << 16;
-    float    f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-static uint16_t narrow(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-static size_t size_of(tm_dtype dtype)
-{
-    return dtype == TM_BF16 ? 2 : 4;
-}
 static float get(const void *p, tm_dtype dtype, int64_t i)
 {
-    return dtype == TM_BF16 ? widen(((const uint16_t *)p)[i]) : ((const float *)p)[i];
-}
-static void put(void *p, tm_dtype dtype, int64_t i, float value)
-{
-    if (dtype == TM_BF16)
-        ((uint16_t *)p)[i] = narrow(value);
-    else
-        ((float *)p)[i] = value;
+    return (float)tm_value_get(p, dtype, i);
 }
 
 enum { RANDOM, WHOLE };
 static void *numbers(int64_t n, tm_dtype dtype, uint64_t stream, int kind)
 {
-    char *p = tm_alloc((size_t)n * size_of(dtype) + 16);
+    char *p = tm_alloc((size_t)n * tm_dtype_bytes(dtype) + 16);
     for (int64_t i = 0; i < n; i++) {
         double x = 2 * tm_random_uniform(3, stream, (uint64_t)i) - 1;
-        put(p, dtype, i, kind == WHOLE ? (float)((int)tm_random_below(3, stream, (uint64_t)i, 9) - 4) : (float)x);
+        tm_value_set(p, dtype, i,
+                     kind == WHOLE ? (double)tm_random_below(3, stream, (uint64_t)i, 9) - 4 : (double)(float)x);
     }
     return p;
 }
@@ -110,9 +88,9 @@ static problem problem_make(setup s)
     p.bias = numbers(s.n, s.extra, 3, s.kind);
     p.residual = numbers(s.m * ldc, s.extra, 4, s.kind);
     p.before = numbers((int64_t)p.c_elements, s.c, 5, s.kind);
-    p.memory = tm_alloc((p.c_elements + 2 * GUARD) * size_of(s.c));
+    p.memory = tm_alloc((p.c_elements + 2 * GUARD) * tm_dtype_bytes(s.c));
     p.g = (tm_gemm){ .m = s.m, .n = s.n, .k = s.k, .a = { p.a, lda, s.ta, s.a }, .b = { p.b, ldb, s.tb, s.b },
-                     .c = (char *)p.memory + GUARD * size_of(s.c), .ldc = ldc, .c_dtype = s.c,
+                     .c = (char *)p.memory + GUARD * tm_dtype_bytes(s.c), .ldc = ldc, .c_dtype = s.c,
                      .accumulate = s.accumulate, .threads = 1 };
     if (s.bias) p.g.bias = p.bias, p.g.bias_dtype = s.extra;
     if (s.residual) p.g.residual = p.residual, p.g.residual_dtype = s.extra, p.g.ld_residual = ldc;
@@ -125,10 +103,11 @@ static void problem_free(problem *p)
 /* Fills C (old values, or NaN when they must not be read) and its guards. */
 static void problem_reset(const problem *p)
 {
-    memset(p->memory, 0xff, (p->c_elements + 2 * GUARD) * size_of(p->s.c)); /* all ones: NaN in both formats */
+    memset(p->memory, 0xff, (p->c_elements + 2 * GUARD) * tm_dtype_bytes(p->s.c)); /* all ones: NaN in both formats */
     for (int64_t i = 0; i < p->s.m && p->s.accumulate; i++)
-        memcpy((char *)p->g.c + (size_t)(i * p->g.ldc) * size_of(p->s.c),
-               (char *)p->before + (size_t)(i * p->g.ldc) * size_of(p->s.c), (size_t)p->s.n * size_of(p->s.c));
+        memcpy((char *)p->g.c + (size_t)(i * p->g.ldc) * tm_dtype_bytes(p->s.c),
+               (char *)p->before + (size_t)(i * p->g.ldc) * tm_dtype_bytes(p->s.c),
+               (size_t)p->s.n * tm_dtype_bytes(p->s.c));
 }
 static void run_with(const engine *e, tm_gemm g, int threads)
 {
@@ -143,7 +122,7 @@ static void run_with(const engine *e, tm_gemm g, int threads)
 }
 static void check_guards(const problem *p)
 {
-    size_t               size = size_of(p->s.c), row = (size_t)p->g.ldc * size;
+    size_t               size = tm_dtype_bytes(p->s.c), row = (size_t)p->g.ldc * size;
     const unsigned char *bytes = p->memory;
     for (size_t i = 0; i < GUARD * size; i++) {
         assert_int_equal(bytes[i], 0xff);
@@ -179,7 +158,7 @@ static float in_order(const problem *p, int64_t i, int64_t j, bool fused)
     if (p->s.accumulate && p->s.c == TM_BF16) sum += old;
     if (p->s.bias) sum += get(p->bias, p->s.extra, j);
     if (p->s.residual) sum += get(p->residual, p->s.extra, at);
-    return p->s.c == TM_BF16 ? widen(narrow(sum)) : sum;
+    return p->s.c == TM_BF16 ? tm_bf16_value(tm_bf16_round(sum)) : sum;
 }
 static void check_element(const problem *p, const engine *e, int64_t i, int64_t j)
 {
@@ -214,7 +193,7 @@ static void check_problem(const problem *p, const engine *e, int threads, int64_
 /* A copy of C after a run. */
 static void *result_of(const problem *p, const engine *e, int threads)
 {
-    size_t bytes = p->c_elements * size_of(p->s.c);
+    size_t bytes = p->c_elements * tm_dtype_bytes(p->s.c);
     void  *copy = tm_alloc(bytes);
     problem_reset(p);
     run_with(e, p->g, threads);
@@ -329,11 +308,11 @@ static void test_threads_same_bits(void **state)
             void *one = result_of(&p, &engines[e], 1);
             for (int threads = 2; threads <= 4; threads++) {
                 void *more = result_of(&p, &engines[e], threads);
-                assert_memory_equal(one, more, p.c_elements * size_of(p.s.c));
+                assert_memory_equal(one, more, p.c_elements * tm_dtype_bytes(p.s.c));
                 free(more);
             }
             if (previous && engines[e].fused && engines[e - 1].fused)
-                assert_memory_equal(one, previous, p.c_elements * size_of(p.s.c));
+                assert_memory_equal(one, previous, p.c_elements * tm_dtype_bytes(p.s.c));
             free(previous);
             previous = one;
         }

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/random.h"
 #include "device/cpu/simd/kernels.h"
+#include "graph/value.h"
 #include "op/attrs.h"
 
 #include <math.h>
@@ -40,36 +41,12 @@ static int list_engines(engine out[MAX_ENGINES])
     return n;
 }
 
-static float widen(uint16_t half)
-{
-    uint32_t u = (uint32_t)half << 16;
-    float    f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-static uint16_t narrow(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-static size_t size_of(tm_dtype dtype)
-{
-    return dtype == TM_BF16 ? 2 : 4;
-}
-static double get(const void *p, tm_dtype dtype, int64_t i)
-{
-    return dtype == TM_BF16 ? (double)widen(((const uint16_t *)p)[i]) : (double)((const float *)p)[i];
-}
 static void *numbers(int64_t n, tm_dtype dtype, uint64_t stream, double scale)
 {
-    void *p = tm_alloc((size_t)n * size_of(dtype));
+    void *p = tm_alloc((size_t)n * tm_dtype_bytes(dtype));
     for (int64_t i = 0; i < n; i++) {
         float x = (float)(scale * tm_random_normal(5, stream, (uint64_t)i));
-        if (dtype == TM_BF16)
-            ((uint16_t *)p)[i] = narrow(x);
-        else
-            ((float *)p)[i] = x;
+        tm_value_set(p, dtype, i, (double)x);
     }
     return p;
 }
@@ -95,8 +72,8 @@ static problem problem_make(setup s)
     p.x = numbers(s.rows * s.width, s.x, 1, s.spread / sqrt((double)s.width));
     p.w = numbers(s.classes * s.width, s.w, 2, 1);
     p.dw_before = numbers(s.classes * s.width, s.dw, 3, 1);
-    p.dx = tm_alloc((size_t)(s.rows * s.width) * size_of(s.dx) + GUARD);
-    p.dw = tm_alloc((size_t)(s.classes * s.width) * size_of(s.dw) + GUARD);
+    p.dx = tm_alloc((size_t)(s.rows * s.width) * tm_dtype_bytes(s.dx) + GUARD);
+    p.dw = tm_alloc((size_t)(s.classes * s.width) * tm_dtype_bytes(s.dw) + GUARD);
     p.logits = tm_alloc((size_t)(s.chunk * s.classes) * sizeof(float) + GUARD);
     p.targets = tm_alloc((size_t)s.rows * sizeof(int32_t));
     for (int64_t r = 0; r < s.rows; r++)
@@ -118,8 +95,8 @@ static void check_guard(const void *p, size_t bytes)
 static tm_call call_of(problem *p, tm_loss_attr *attr, int64_t from, int64_t n)
 {
     const setup *s = &p->s;
-    char        *x = (char *)p->x + (size_t)(from * s->width) * size_of(s->x);
-    char        *dx = (char *)p->dx + (size_t)(from * s->width) * size_of(s->dx);
+    char        *x = (char *)p->x + (size_t)(from * s->width) * tm_dtype_bytes(s->x);
+    char        *dx = (char *)p->dx + (size_t)(from * s->width) * tm_dtype_bytes(s->dx);
     tm_call      call = { .attr = attr };
     attr->chunk = s->chunk;
     call.in[0] = (tm_view){ s->x, tm_shape_2(n, s->width), x };
@@ -137,8 +114,8 @@ static tm_call call_of(problem *p, tm_loss_attr *attr, int64_t from, int64_t n)
 static void reset(problem *p)
 {
     const setup *s = &p->s;
-    size_t       weights = (size_t)(s->classes * s->width) * size_of(s->dw);
-    memset(p->dx, 0xff, (size_t)(s->rows * s->width) * size_of(s->dx) + GUARD);
+    size_t       weights = (size_t)(s->classes * s->width) * tm_dtype_bytes(s->dw);
+    memset(p->dx, 0xff, (size_t)(s->rows * s->width) * tm_dtype_bytes(s->dx) + GUARD);
     memset(p->dw, 0xff, weights + GUARD);
     memset(p->logits, 0xff, (size_t)(s->chunk * s->classes) * sizeof(float) + GUARD);
     if (s->accumulate) memcpy(p->dw, p->dw_before, weights);
@@ -165,8 +142,8 @@ static void run_whole(const engine *e, problem *p, int threads)
     tm_call      call = call_of(p, &attr, 0, p->s.rows);
     reset(p);
     run_call(e, p, &call, threads);
-    check_guard(p->dx, (size_t)(p->s.rows * p->s.width) * size_of(p->s.dx));
-    check_guard(p->dw, (size_t)(p->s.classes * p->s.width) * size_of(p->s.dw));
+    check_guard(p->dx, (size_t)(p->s.rows * p->s.width) * tm_dtype_bytes(p->s.dx));
+    check_guard(p->dw, (size_t)(p->s.classes * p->s.width) * tm_dtype_bytes(p->s.dw));
     check_guard(p->logits, (size_t)(p->s.chunk * p->s.classes) * sizeof(float));
 }
 
@@ -201,7 +178,7 @@ static void judge_row(judge *j, const problem *p, int64_t r, double *z)
         double size = 0;
         z[v] = 0;
         for (int64_t c = 0; c < s->width; c++) {
-            double term = get(p->x, s->x, r * s->width + c) * get(p->w, s->w, v * s->width + c);
+            double term = tm_value_get(p->x, s->x, r * s->width + c) * tm_value_get(p->w, s->w, v * s->width + c);
             z[v] += term, size += fabs(term);
         }
         most = fmax(most, z[v]);
@@ -216,7 +193,7 @@ static void judge_row(judge *j, const problem *p, int64_t r, double *z)
         double share = exp(z[v] - most) / sum;
         double dz = (share - (v == p->targets[r])) * s->scale, error = relative * share * s->scale + 0x1p-23 * fabs(dz);
         for (int64_t c = 0; c < s->width; c++) {
-            double w = get(p->w, s->w, v * s->width + c), x = get(p->x, s->x, r * s->width + c);
+            double w = tm_value_get(p->w, s->w, v * s->width + c), x = tm_value_get(p->x, s->x, r * s->width + c);
             j->dx[r * s->width + c] += dz * w;
             j->dw[v * s->width + c] += dz * x;
             j->dx_error[r * s->width + c] += error * fabs(w) + gamma_of(s->classes) * fabs(dz * w);
@@ -233,7 +210,7 @@ static judge judge_make(const problem *p)
     if (s->accumulate) j.loss = loss_before;
     for (int64_t r = 0; r < s->rows; r++) judge_row(&j, p, r, z);
     for (int64_t i = 0; i < n_w; i++) {
-        double before = s->accumulate ? get(p->dw_before, s->dw, i) : 0;
+        double before = s->accumulate ? tm_value_get(p->dw_before, s->dw, i) : 0;
         j.dw[i] += before;
         j.dw_error[i] += rounding_of_dw(s) * (fabs(before) + j.dw_error[i]);
     }
@@ -249,7 +226,7 @@ static void check_array(const char *what, const char *isa, const void *found, tm
                         const double *error, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        double x = get(found, dtype, i);
+        double x = tm_value_get(found, dtype, i);
         if (fabs(x - wanted[i]) <= error[i]) continue;
         fail_msg("%s %s[%lld] = %.9g, wanted %.9g +- %.2g", isa, what, (long long)i, x, wanted[i], error[i]);
     }
@@ -301,8 +278,8 @@ typedef struct {
 } bits;
 static bits bits_of(const problem *p)
 {
-    size_t dx = (size_t)(p->s.rows * p->s.width) * size_of(p->s.dx);
-    size_t dw = (size_t)(p->s.classes * p->s.width) * size_of(p->s.dw);
+    size_t dx = (size_t)(p->s.rows * p->s.width) * tm_dtype_bytes(p->s.dx);
+    size_t dw = (size_t)(p->s.classes * p->s.width) * tm_dtype_bytes(p->s.dw);
     bits   b = { p->loss, tm_alloc(dx), tm_alloc(dw) };
     memcpy(b.dx, p->dx, dx);
     memcpy(b.dw, p->dw, dw);
@@ -311,8 +288,8 @@ static bits bits_of(const problem *p)
 static void check_bits(const problem *p, const bits *b)
 {
     assert_memory_equal(&p->loss, &b->loss, sizeof b->loss);
-    assert_memory_equal(p->dx, b->dx, (size_t)(p->s.rows * p->s.width) * size_of(p->s.dx));
-    assert_memory_equal(p->dw, b->dw, (size_t)(p->s.classes * p->s.width) * size_of(p->s.dw));
+    assert_memory_equal(p->dx, b->dx, (size_t)(p->s.rows * p->s.width) * tm_dtype_bytes(p->s.dx));
+    assert_memory_equal(p->dw, b->dw, (size_t)(p->s.classes * p->s.width) * tm_dtype_bytes(p->s.dw));
 }
 static void test_threads_same_bits(void **state)
 {

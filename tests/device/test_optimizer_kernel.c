@@ -6,7 +6,7 @@ static const isa_table tables[] = ISA_TABLES(optimizer);
 
 static double rounded(float value, tm_dtype dtype)
 {
-    return dtype == TM_BF16 ? (double)bf16_value(bf16_round(value)) : (double)value;
+    return dtype == TM_BF16 ? (double)tm_bf16_value(tm_bf16_round(value)) : (double)value;
 }
 
 /* The operations in their order, each rounded to float32. */
@@ -52,12 +52,12 @@ static job adamw_job(int64_t n, tm_dtype format, const tm_adamw_attr *attr, int 
 {
     job j = job_new(TM_OP_adamw, attr);
     for (int k = 0; k < 4; k++) job_in(&j, k, format, tm_shape_1(n), 0., k == 0 ? 1. : .1);
-    for (int64_t i = 0; i < n; i++) set_value(j.in[3].initial, format, i, pow(in_at(&j, 3, i), 2.) + 1e-6);
+    for (int64_t i = 0; i < n; i++) tm_value_set(j.in[3].initial, format, i, pow(in_at(&j, 3, i), 2.) + 1e-6);
     job_in(&j, 4, TM_F64, tm_shape_1(TM_SCALAR_COUNT), 0., 1.), job_in(&j, 5, TM_F64, tm_shape_1(2), 0., 1.);
-    set_value(j.in[4].initial, TM_F64, TM_SCALAR_LEARNING_RATE, 1e-2);
-    set_value(j.in[4].initial, TM_F64, TM_SCALAR_CORRECTION1, 1. - pow(attr->beta1, step));
-    set_value(j.in[4].initial, TM_F64, TM_SCALAR_CORRECTION2, 1. - pow(attr->beta2, step));
-    set_value(j.in[5].initial, TM_F64, 1, .37);
+    tm_value_set(j.in[4].initial, TM_F64, TM_SCALAR_LEARNING_RATE, 1e-2);
+    tm_value_set(j.in[4].initial, TM_F64, TM_SCALAR_CORRECTION1, 1. - pow(attr->beta1, step));
+    tm_value_set(j.in[4].initial, TM_F64, TM_SCALAR_CORRECTION2, 1. - pow(attr->beta2, step));
+    tm_value_set(j.in[5].initial, TM_F64, 1, .37);
     for (int k = 0; k < 3; k++) {
         job_out(&j, k, format, tm_shape_1(n));
         if (shared) j.alias[k] = k ? k + 1 : 0;
@@ -94,9 +94,9 @@ static void test_check_value(void **state)
     for (int t = 0; t < COUNT(tables); t++) {
         if (!isa_available(tables[t].isa)) continue;
         job j = adamw_job(1, TM_F32, &attr, 1, true);
-        for (int k = 0; k < 4; k++) set_value(j.in[k].initial, TM_F32, 0, first[k]);
-        set_value(j.in[4].initial, TM_F64, TM_SCALAR_LEARNING_RATE, 1e-3);
-        set_value(j.in[5].initial, TM_F64, 1, 1.);
+        for (int k = 0; k < 4; k++) tm_value_set(j.in[k].initial, TM_F32, 0, first[k]);
+        tm_value_set(j.in[4].initial, TM_F64, TM_SCALAR_LEARNING_RATE, 1e-3);
+        tm_value_set(j.in[5].initial, TM_F64, 1, 1.);
         job_run(&j, &tables[t], 1);
         assert_true(fabs(out_at(&j, 0, 0) - .9989000001) < 1e-7); /* an ulp is 6e-8 */
         job_free(&j);

@@ -60,7 +60,7 @@ static void cast_judge(const job *j, const char *isa)
 {
     for (int64_t i = 0, n = tm_shape_elements(j->out[0].shape); i < n; i++) {
         double wanted = in_at(j, 0, i);
-        if (j->out[0].dtype == TM_BF16) wanted = (double)bf16_value(bf16_round((float)wanted));
+        if (j->out[0].dtype == TM_BF16) wanted = (double)tm_bf16_value(tm_bf16_round((float)wanted));
         if (out_at(j, 0, i) != wanted) fail_msg("%s: cast of %.9g gives %.9g", isa, in_at(j, 0, i), out_at(j, 0, i));
     }
 }
@@ -70,7 +70,7 @@ static void add_specials(tensor *t)
 {
     static const double specials[] = { 0., -0., 100., -100., 30., -30., 9.999, -9.999, 1e-6, -1e-6, 1., -1., 5., -5. };
     for (int64_t i = 0, n = tm_shape_elements(t->shape); i < n && i < 3 * COUNT(specials); i++)
-        if (i % 3 == 0) set_value(t->initial, t->dtype, i, specials[i / 3]);
+        if (i % 3 == 0) tm_value_set(t->initial, t->dtype, i, specials[i / 3]);
 }
 
 static void shapes(tm_dtype format, int64_t n, int64_t c)
@@ -146,7 +146,7 @@ static void test_cast_rounds_to_nearest_even(void **state)
         const uint16_t *got = j.call.out[0].data;
         for (int64_t i = 0; i < N; i++) {
             float f = ((const float *)tensor_data(&j.in[0]))[i];
-            if (isnan(f) ? !isnan(bf16_value(got[i])) : got[i] != bf16_round(f))
+            if (isnan(f) ? !isnan(tm_bf16_value(got[i])) : got[i] != tm_bf16_round(f))
                 fail_msg("%s: %a gives %04x", tables[t].isa, (double)f, got[i]);
         }
     }
@@ -162,7 +162,7 @@ static void test_nan_stays(void **state)
         job_in(&j, 0, TM_F32, tm_shape_1(40), 0., 1.);
         if (k) job_in(&j, 1, TM_F32, tm_shape_1(40), 0., 1.);
         job_out(&j, 0, TM_F32, tm_shape_1(40));
-        set_value(j.in[k ? 1 : 0].initial, TM_F32, 17, (double)NAN);
+        tm_value_set(j.in[k ? 1 : 0].initial, TM_F32, 17, (double)NAN);
         for (int t = 0; t < COUNT(tables); t++) {
             if (!isa_available(tables[t].isa)) continue;
             job_run(&j, &tables[t], 1);
@@ -210,8 +210,8 @@ static void rope(tm_dtype format)
                 for (int64_t p = 0; p < attr.seq; p++)
                     for (int64_t i = 0; i < dims[d] / 2; i++) {
                         double angle = (double)p * pow(10000., -2. * (double)i / (double)dims[d]);
-                        set_value(table->initial, TM_F32, p * dims[d] + i, cos(angle));
-                        set_value(table->initial, TM_F32, p * dims[d] + dims[d] / 2 + i, sin(angle));
+                        tm_value_set(table->initial, TM_F32, p * dims[d] + i, cos(angle));
+                        tm_value_set(table->initial, TM_F32, p * dims[d] + dims[d] / 2 + i, sin(angle));
                     }
                 job_out(&j, 0, format, tm_shape_2(n, width));
                 j.alias[0] = alias;

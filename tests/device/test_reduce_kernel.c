@@ -29,7 +29,7 @@ static void bias_judge(const job *j, const char *isa)
         }
         for (int64_t i = 0; i < n; i++) exact += in_at(j, 0, i * m + c), size += fabs(in_at(j, 0, i * m + c));
         judge(j, 0, c, exact, 6. * sqrt((double)n + 1.) * U_F32 * size, isa);
-        double wanted = j->out[0].dtype == TM_BF16 ? (double)bf16_value(bf16_round(sum)) : (double)sum;
+        double wanted = j->out[0].dtype == TM_BF16 ? (double)tm_bf16_value(tm_bf16_round(sum)) : (double)sum;
         if (out_at(j, 0, c) != wanted) fail_msg("%s: column %lld is not in the fixed order", isa, (long long)c);
     }
 }
@@ -82,7 +82,7 @@ static void test_square_sum_beyond_float32(void **state)
     for (int e = -100; e <= 100; e += 200) {
         job j = job_new(TM_OP_square_sum, NULL);
         job_in(&j, 0, TM_F32, tm_shape_1(50), 0., ldexp(1., e)), job_out(&j, 0, TM_F64, (tm_shape){ .rank = 0 });
-        for (int64_t i = 0; i < 50; i++) set_value(j.in[0].initial, TM_F32, i, ldexp((double)(i % 5 - 2), e));
+        for (int64_t i = 0; i < 50; i++) tm_value_set(j.in[0].initial, TM_F32, i, ldexp((double)(i % 5 - 2), e));
         for (int t = 0; t < COUNT(tables); t++) {
             if (!isa_available(tables[t].isa)) continue;
             job_run(&j, &tables[t], 1);
@@ -103,7 +103,7 @@ static void test_square_sum_exact(void **state)
     job j = job_new(TM_OP_square_sum, NULL);
     job_in(&j, 0, TM_F32, tm_shape_2(101, 997), 0., 1.), job_out(&j, 0, TM_F64, (tm_shape){ .rank = 0 });
     for (int64_t i = 0; i < 101 * 997; i++)
-        set_value(j.in[0].initial, TM_F32, i, (double)tm_random_below(5, 0, (uint64_t)i, 2001) - 1000.);
+        tm_value_set(j.in[0].initial, TM_F32, i, (double)tm_random_below(5, 0, (uint64_t)i, 2001) - 1000.);
     job_check(&j, tables, COUNT(tables), exact_judge);
 }
 
@@ -127,8 +127,8 @@ static void test_clip(void **state)
             job_in(&j, 0, TM_F64, (tm_shape){ .rank = 0 }, 0., 1.),
                 job_in(&j, 1, TM_F64, tm_shape_1(TM_SCALAR_COUNT), 0., 1.);
             job_out(&j, 0, TM_F64, tm_shape_1(2));
-            set_value(j.in[0].initial, TM_F64, 0, k < COUNT(cases) ? cases[k][0] : (double)NAN);
-            set_value(j.in[1].initial, TM_F64, TM_SCALAR_MAX_NORM, k < COUNT(cases) ? cases[k][1] : 1.);
+            tm_value_set(j.in[0].initial, TM_F64, 0, k < COUNT(cases) ? cases[k][0] : (double)NAN);
+            tm_value_set(j.in[1].initial, TM_F64, TM_SCALAR_MAX_NORM, k < COUNT(cases) ? cases[k][1] : 1.);
             job_run(&j, &tables[t], 1);
             if (k < COUNT(cases)) {
                 assert_true(out_at(&j, 0, 0) == cases[k][2]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The whole chain - builder, gradient, passes, plan, kernels, optimizer - against the golden numbers of the tiny models. */
+/* The whole chain - builder, gradient, passes, plan, kernels, optimizer - against the golden numbers of the tiny
+ * models. */
 #include "support/golden.h"
 
 #include <math.h>
@@ -75,7 +76,8 @@ static const golden_row gpt2_rows[] = {
 static void close_to(const char *what, double value, double wanted, double relative)
 {
     double error = fabs(value - wanted) / fabs(wanted);
-    if (!(error <= relative)) fail_msg("%s: %.12g, wanted %.12g, relative error %.3g > %g", what, value, wanted, error, relative);
+    if (!(error <= relative))
+        fail_msg("%s: %.12g, wanted %.12g, relative error %.3g > %g", what, value, wanted, error, relative);
 }
 
 static tm_trainer *open_trainer(tm_device *device, const tm_step_options *options)
@@ -109,14 +111,16 @@ static void check_gradients(tm_trainer *trainer, const golden_row *rows, size_t 
             for (size_t r = 0; r < n; r++) {
                 char name[160];
                 if (strcmp(rows[r].name, golden_public_name(tensor->pieces[p].name, name)) != 0) continue;
-                close_to(rows[r].name, golden_gradient_norm(trainer, tensor, &tensor->pieces[p]), rows[r].norm, relative);
+                close_to(rows[r].name, golden_gradient_norm(trainer, tensor, &tensor->pieces[p]), rows[r].norm,
+                         relative);
                 found++;
             }
     }
     assert_int_equal(found, n);
 }
 
-static void run_llama(const char *device_name, const tm_precision *precision, tm_recompute recompute, double loss_error, double norm_error, double step_error)
+static void run_llama(const char *device_name, const tm_precision *precision, tm_recompute recompute, double loss_error,
+                      double norm_error, double step_error)
 {
     static const double steps[4][2] = { { 4.1778057338, 6.5675591650 }, { 3.1618970081, 3.3406200461 },
                                         { 2.3078850218, 4.0255799563 }, { 1.6095063559, 2.6568186705 } };
@@ -142,7 +146,8 @@ static void run_llama(const char *device_name, const tm_precision *precision, tm
     tm_device_close(device);
 }
 
-static void run_gpt2(const char *device_name, const tm_precision *precision, tm_recompute recompute, double loss_error, double norm_error)
+static void run_gpt2(const char *device_name, const tm_precision *precision, tm_recompute recompute, double loss_error,
+                     double norm_error)
 {
     tm_device *device;
     tm_error   err = { 0 };
@@ -160,7 +165,8 @@ static void run_gpt2(const char *device_name, const tm_precision *precision, tm_
     tm_device_close(device);
 }
 
-static const tm_recompute keep_all = { 0 }, cheap = { .cheap = true }, full = { .cheap = true, .every_n = 1 }, second = { .every_n = 2 };
+static const tm_recompute keep_all = { 0 }, cheap = { .cheap = true }, full = { .cheap = true, .every_n = 1 },
+                          second = { .every_n = 2 };
 
 static void test_llama_double(void **state)
 {
@@ -199,8 +205,9 @@ static void test_gpt2_float32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama_double),  cmocka_unit_test(test_llama_float32), cmocka_unit_test(test_llama_bfloat16),
-        cmocka_unit_test(test_gpt2_double),   cmocka_unit_test(test_gpt2_float32),
+        cmocka_unit_test(test_llama_double),   cmocka_unit_test(test_llama_float32),
+        cmocka_unit_test(test_llama_bfloat16), cmocka_unit_test(test_gpt2_double),
+        cmocka_unit_test(test_gpt2_float32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient pass: tensors used more than once, frozen parameters, asked-for inputs, accumulation. All in float64, each
- * tensor in memory of its own, everything unwritten holding NaN. */
+/* The gradient pass: tensors used more than once, frozen parameters, asked-for inputs, accumulation. All in float64,
+ * each tensor in memory of its own, everything unwritten holding NaN. */
 #include "support/execute.h"
 #include "support/training.h"
 
@@ -23,14 +23,16 @@ static tm_tensor_id parameter(tm_graph *graph, const char *name, tm_shape shape)
     return tm_graph_parameter(graph, name, shape, &piece, 1);
 }
 
-static tm_tensor_id emit(tm_graph *graph, tm_op_id op, const void *attr, size_t bytes, tm_tensor_id a, tm_tensor_id b, tm_tensor_id c, tm_tensor_id d)
+static tm_tensor_id emit(tm_graph *graph, tm_op_id op, const void *attr, size_t bytes, tm_tensor_id a, tm_tensor_id b,
+                         tm_tensor_id c, tm_tensor_id d)
 {
-    tm_tensor_id in[TM_MAX_IN] = { a, b, c, d }, out[TM_MAX_OUT] = { TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE };
+    tm_tensor_id in[TM_MAX_IN] = { a, b, c, d },
+                 out[TM_MAX_OUT] = { TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE };
     tm_graph_add(graph, op, attr, bytes, in, out, 0);
     return out[0];
 }
 
-/* --- used more than once ------------------------------------------------------------------------------------------------- */
+/* --- used more than once ------------------------------------------------------------------------------------------ */
 
 enum { ROWS = 3, WIDTH = 4 };
 
@@ -75,7 +77,8 @@ static double projection(const twice *t, const tm_memory *memory)
 }
 
 /* `gradient` holds `factor` times the slope of <y, dy> along each element of `tensor`, plus `start`. */
-static void check_slopes(const twice *t, const tm_memory *memory, tm_tensor_id tensor, tm_tensor_id gradient, double factor, double start)
+static void check_slopes(const twice *t, const tm_memory *memory, tm_tensor_id tensor, tm_tensor_id gradient,
+                         double factor, double start)
 {
     double largest = 0;
     for (int64_t i = 0; i < tm_memory_count(memory, tensor); i++) {
@@ -87,7 +90,9 @@ static void check_slopes(const twice *t, const tm_memory *memory, tm_tensor_id t
         double below = projection(t, memory);
         *value = was;
         double wanted = start + factor * (above - below) / (2 * h), got = tm_memory_f64(memory, gradient)[i];
-        if (!(fabs(got - wanted) <= 1e-7 * (1 + fabs(wanted)))) fail_msg("element %lld of '%s': %.12g, wanted %.12g", (long long)i, tm_graph_at(t->graph, gradient)->name, got, wanted);
+        if (!(fabs(got - wanted) <= 1e-7 * (1 + fabs(wanted))))
+            fail_msg("element %lld of '%s': %.12g, wanted %.12g", (long long)i, tm_graph_at(t->graph, gradient)->name,
+                     got, wanted);
         if (fabs(got) > largest) largest = fabs(got);
     }
     assert_true(largest > 0.1);
@@ -128,7 +133,7 @@ static void accumulation_adds_to_what_is_there(void **state)
     run_twice(true);
 }
 
-/* --- frozen parameters --------------------------------------------------------------------------------------------------- */
+/* --- frozen parameters -------------------------------------------------------------------------------------------- */
 
 typedef struct {
     tm_graph    *graph;
@@ -161,7 +166,8 @@ static void build_network(network *net, const tm_model_shape *shape, int from)
     tm_model_declare(g, shape, N / 2, &net->model);
     for (size_t i = 0; i < g->n_tensors; i++) {
         bool table = (tm_tensor_id)i == net->model.embedding || (tm_tensor_id)i == net->model.positions;
-        if (from > 0 && (table || (g->tensors[i].layer >= 0 && g->tensors[i].layer < from))) g->tensors[i].trained = false;
+        if (from > 0 && (table || (g->tensors[i].layer >= 0 && g->tensors[i].layer < from)))
+            g->tensors[i].trained = false;
     }
     tm_graph_segment(g, "first");
     tm_model_loss(g, &net->model, net->tokens, net->targets, net->loss, N, false);
@@ -174,9 +180,11 @@ static void run_network(const network *net, tm_memory *memory)
     tm_memory_init(memory, net->graph);
     for (size_t i = 0; i < net->graph->n_tensors; i++) {
         const tm_tensor *tensor = &net->graph->tensors[i];
-        if (tensor->role == TM_ROLE_PARAMETER) tm_memory_random(memory, (tm_tensor_id)i, 9, tensor->pieces[0].mean, 0.4);
+        if (tensor->role == TM_ROLE_PARAMETER)
+            tm_memory_random(memory, (tm_tensor_id)i, 9, tensor->pieces[0].mean, 0.4);
         if (tensor->role == TM_ROLE_CONSTANT)
-            for (int64_t k = 0; k < tm_memory_count(memory, (tm_tensor_id)i); k++) tm_memory_f64(memory, (tm_tensor_id)i)[k] = tensor->fill(tensor->fill_context, k);
+            for (int64_t k = 0; k < tm_memory_count(memory, (tm_tensor_id)i); k++)
+                tm_memory_f64(memory, (tm_tensor_id)i)[k] = tensor->fill(tensor->fill_context, k);
     }
     for (int i = 0; i < N; i++) {
         tm_memory_i32(memory, net->tokens)[i] = (i * 7 + 3) % 11;
@@ -204,7 +212,8 @@ static void check_structure(const network *net, int from)
     for (size_t i = 0; i < net->graph->n_tensors; i++) {
         const tm_tensor *tensor = &net->graph->tensors[i];
         if (tensor->role != TM_ROLE_PARAMETER) continue;
-        if (tensor->trained != (tensor->gradient != TM_NONE)) fail_msg("'%s': trained %d, gradient %d", tensor->name, tensor->trained, tensor->gradient);
+        if (tensor->trained != (tensor->gradient != TM_NONE))
+            fail_msg("'%s': trained %d, gradient %d", tensor->name, tensor->trained, tensor->gradient);
     }
     size_t backward = 0;
     const tm_node *last = NULL;
@@ -218,7 +227,8 @@ static void check_structure(const network *net, int from)
     }
     assert_true(backward > 0);
     /* below the first trained tensor (the lowest norm's weight, or the tables) nothing needs a gradient */
-    if (makes_input_gradient(net, last) && from > 0 && from < LAYERS && last->op != TM_OP_rmsnorm_grad && last->op != TM_OP_layernorm_grad)
+    if (makes_input_gradient(net, last) && from > 0 && from < LAYERS && last->op != TM_OP_rmsnorm_grad &&
+        last->op != TM_OP_layernorm_grad)
         fail_msg("the last backward node, %s, makes a gradient that nothing reads", tm_op_get(last->op)->name);
 }
 
@@ -233,7 +243,8 @@ static void compare(const network *part, const tm_memory *a, const network *whol
         assert_string_equal(tm_graph_at(whole->graph, other)->name, tm_graph_at(part->graph, tensor->gradient)->name);
         const double *x = tm_memory_f64(a, tensor->gradient), *y = tm_memory_f64(b, other);
         for (int64_t k = 0; k < tm_memory_count(a, tensor->gradient); k++)
-            if (!(x[k] == y[k])) fail_msg("'%s'[%lld]: %g, with everything trained %g", tensor->name, (long long)k, x[k], y[k]);
+            if (!(x[k] == y[k]))
+                fail_msg("'%s'[%lld]: %g, with everything trained %g", tensor->name, (long long)k, x[k], y[k]);
         compared++;
     }
     assert_true(compared > 0);
@@ -276,13 +287,17 @@ static void nothing_is_computed_for_nobody(void **state)
             const tm_segment *s = net.graph->segment;
             for (size_t x = 0; x < s->n_nodes; x++) {
                 tm_tensor_id out = s->nodes[x].out[0];
-                if (!is_backward(&s->nodes[x]) || out == TM_NONE || tm_graph_at(net.graph, out)->role != TM_ROLE_ACTIVATION) continue;
+                if (!is_backward(&s->nodes[x]) || out == TM_NONE ||
+                    tm_graph_at(net.graph, out)->role != TM_ROLE_ACTIVATION)
+                    continue;
                 bool read = false;
                 for (size_t y = x + 1; y < s->n_nodes; y++)
                     for (int i = 0; i < TM_MAX_IN; i++) read |= s->nodes[y].in[i] == out;
                 /* the norm kernels make dx and dw in one go: the lowest trained norm has a dx for nobody */
                 bool norm = s->nodes[x].op == TM_OP_rmsnorm_grad || s->nodes[x].op == TM_OP_layernorm_grad;
-                if (!read && !norm) fail_msg("%s in layer %d: nothing reads its result", tm_op_get(s->nodes[x].op)->name, s->nodes[x].layer);
+                if (!read && !norm)
+                    fail_msg("%s in layer %d: nothing reads its result", tm_op_get(s->nodes[x].op)->name,
+                             s->nodes[x].layer);
             }
             tm_graph_destroy(net.graph);
         }

@@ -40,10 +40,12 @@ static void check_placement(const tm_interval *items, size_t n, size_t top, uint
         size_t end = items[i].offset + items[i].bytes;
         if (end > reached) reached = end;
         for (size_t j = i + 1; j < n; j++)
-            if (meet(&items[i], &items[j]) && items[i].offset < items[j].offset + items[j].bytes && items[j].offset < end)
+            if (meet(&items[i], &items[j]) && items[i].offset < items[j].offset + items[j].bytes &&
+                items[j].offset < end)
                 fail_msg("set %llu: buffers %zu and %zu overlap", (unsigned long long)set, i, j);
     }
-    if (reached != top) fail_msg("set %llu: the highest end is %zu, %zu was returned", (unsigned long long)set, reached, top);
+    if (reached != top)
+        fail_msg("set %llu: the highest end is %zu, %zu was returned", (unsigned long long)set, reached, top);
 }
 
 /* Shape 0: anything; 1: nested like kept activations; 2: short lives; 3: all at once; 4: no two at once. */
@@ -51,9 +53,12 @@ static size_t random_set(uint64_t set, tm_interval *items, int32_t *instructions
 {
     size_t n = 1 + tm_random_below(1, set, 0, MOST);
     int    shape = (int)(set % 5);
-    *instructions = shape == 1 ? 2 * (int32_t)n : shape == 4 ? (int32_t)n : 1 + (int32_t)tm_random_below(1, set, 1, 200);
+    *instructions = shape == 1   ? 2 * (int32_t)n
+                    : shape == 4 ? (int32_t)n
+                                 : 1 + (int32_t)tm_random_below(1, set, 1, 200);
     for (size_t i = 0; i < n; i++) {
-        int32_t a = (int32_t)tm_random_below(2, set, i, (uint64_t)*instructions), b = (int32_t)tm_random_below(3, set, i, (uint64_t)*instructions);
+        int32_t a = (int32_t)tm_random_below(2, set, i, (uint64_t)*instructions),
+                b = (int32_t)tm_random_below(3, set, i, (uint64_t)*instructions);
         if (shape == 2) b = a + b % 3 < *instructions ? a + b % 3 : a;
         items[i] = (tm_interval){ .bytes = 64 * (1 + tm_random_below(4, set, i, 1u << tm_random_below(5, set, i, 16))),
                                   .first = a < b ? a : b, .last = a < b ? b : a, .offset = SIZE_MAX / 4 };
@@ -106,7 +111,9 @@ static void a_hole_is_used_again(void **state)
 {
     (void)state;
     /* the second dies before the third begins; the third is no larger */
-    tm_interval items[] = { { .bytes = 128, .first = 0, .last = 9 }, { .bytes = 640, .first = 1, .last = 3 }, { .bytes = 640, .first = 4, .last = 8 } };
+    tm_interval items[] = { { .bytes = 128, .first = 0, .last = 9 },
+                            { .bytes = 640, .first = 1, .last = 3 },
+                            { .bytes = 640, .first = 4, .last = 8 } };
     assert_int_equal(tm_place_intervals(items, 3, 10), 768);
     assert_true(items[1].offset == items[2].offset);
     /* the same instruction counts as at the same time */

@@ -15,7 +15,8 @@
 
 #include <cmocka.h>
 
-static const tm_recompute keep_all = { 0 }, cheap = { .cheap = true }, second = { .every_n = 2 }, full = { .cheap = true, .every_n = 1 };
+static const tm_recompute keep_all = { 0 }, cheap = { .cheap = true }, second = { .every_n = 2 },
+                          full = { .cheap = true, .every_n = 1 };
 
 typedef struct {
     const char         *preset; /* NULL: the small model of the family */
@@ -26,12 +27,18 @@ typedef struct {
 } configuration;
 
 static const configuration small[] = {
-    { NULL, TM_FAMILY_LLAMA, &tm_precision_f32, 2, 32, 1, &keep_all },  { NULL, TM_FAMILY_LLAMA, &tm_precision_f32, 2, 32, 4, &cheap },
-    { NULL, TM_FAMILY_LLAMA, &tm_precision_f32, 2, 32, 1, &second },    { NULL, TM_FAMILY_LLAMA, &tm_precision_f32, 2, 32, 4, &full },
-    { NULL, TM_FAMILY_LLAMA, &tm_precision_bf16, 2, 32, 4, &cheap },    { NULL, TM_FAMILY_LLAMA, &tm_precision_bf16_pure, 2, 32, 1, &full },
-    { NULL, TM_FAMILY_GPT, &tm_precision_f32, 2, 32, 4, &keep_all },    { NULL, TM_FAMILY_GPT, &tm_precision_f32, 2, 32, 1, &cheap },
-    { NULL, TM_FAMILY_GPT, &tm_precision_bf16, 2, 32, 1, &second },     { NULL, TM_FAMILY_GPT, &tm_precision_bf16, 2, 32, 4, &full },
-    { NULL, TM_FAMILY_GPT, &tm_precision_bf16_pure, 2, 32, 4, &cheap }, { NULL, TM_FAMILY_GPT, &tm_precision_bf16_pure, 2, 32, 1, &keep_all },
+    { NULL, TM_FAMILY_LLAMA, &tm_precision_f32, 2, 32, 1, &keep_all },
+    { NULL, TM_FAMILY_LLAMA, &tm_precision_f32, 2, 32, 4, &cheap },
+    { NULL, TM_FAMILY_LLAMA, &tm_precision_f32, 2, 32, 1, &second },
+    { NULL, TM_FAMILY_LLAMA, &tm_precision_f32, 2, 32, 4, &full },
+    { NULL, TM_FAMILY_LLAMA, &tm_precision_bf16, 2, 32, 4, &cheap },
+    { NULL, TM_FAMILY_LLAMA, &tm_precision_bf16_pure, 2, 32, 1, &full },
+    { NULL, TM_FAMILY_GPT, &tm_precision_f32, 2, 32, 4, &keep_all },
+    { NULL, TM_FAMILY_GPT, &tm_precision_f32, 2, 32, 1, &cheap },
+    { NULL, TM_FAMILY_GPT, &tm_precision_bf16, 2, 32, 1, &second },
+    { NULL, TM_FAMILY_GPT, &tm_precision_bf16, 2, 32, 4, &full },
+    { NULL, TM_FAMILY_GPT, &tm_precision_bf16_pure, 2, 32, 4, &cheap },
+    { NULL, TM_FAMILY_GPT, &tm_precision_bf16_pure, 2, 32, 1, &keep_all },
 };
 static const configuration large[] = {
     { "gpt-small", TM_FAMILY_GPT, &tm_precision_f32, 8, 512, 1, &cheap },
@@ -66,9 +73,12 @@ static tm_step_options options_of(const configuration *c)
 static const char *name_of(const configuration *c)
 {
     static char name[160];
-    snprintf(name, sizeof name, "%s %s %lldx%lldx%lld, recompute %lld%s", c->preset ? c->preset : c->family == TM_FAMILY_GPT ? "small gpt" : "small llama",
-             c->precision->name, (long long)c->accumulation, (long long)c->micro_batch, (long long)c->seq, (long long)c->recompute->every_n,
-             c->recompute->cheap ? " cheap" : "");
+    snprintf(name, sizeof name, "%s %s %lldx%lldx%lld, recompute %lld%s",
+             c->preset                    ? c->preset
+             : c->family == TM_FAMILY_GPT ? "small gpt"
+                                          : "small llama",
+             c->precision->name, (long long)c->accumulation, (long long)c->micro_batch, (long long)c->seq,
+             (long long)c->recompute->every_n, c->recompute->cheap ? " cheap" : "");
     return name;
 }
 
@@ -82,7 +92,7 @@ static tm_step *plan_of(const configuration *c, int threads)
     return step;
 }
 
-/* --- tightness and books ------------------------------------------------------------------------------------------------- */
+/* --- tightness and books ------------------------------------------------------------------------------------------ */
 
 /* The sum of live bytes, counted anew from places and workspaces. */
 static size_t live_bytes(const tm_plan *plan, int32_t program, int32_t x)
@@ -111,9 +121,12 @@ static void check_tight(const configuration *c)
     for (size_t i = 0; i < plan->n_classes; i++) classes += plan->by_class[i].value;
     double bound = (double)(persistent + largest);
     if (!((double)plan->arena_bytes <= 1.02 * bound))
-        fail_msg("%s: %zu bytes are planned, %.4f of the largest sum of live bytes", name_of(c), plan->arena_bytes, (double)plan->arena_bytes / bound);
-    if (!((double)plan->live_peak >= bound && plan->live_peak <= plan->arena_bytes)) fail_msg("%s: live_peak", name_of(c));
-    if (classes != (int64_t)plan->arena_bytes) fail_msg("%s: the classes add up to %lld of %zu", name_of(c), (long long)classes, plan->arena_bytes);
+        fail_msg("%s: %zu bytes are planned, %.4f of the largest sum of live bytes", name_of(c), plan->arena_bytes,
+                 (double)plan->arena_bytes / bound);
+    if (!((double)plan->live_peak >= bound && plan->live_peak <= plan->arena_bytes))
+        fail_msg("%s: live_peak", name_of(c));
+    if (classes != (int64_t)plan->arena_bytes)
+        fail_msg("%s: the classes add up to %lld of %zu", name_of(c), (long long)classes, plan->arena_bytes);
     tm_step_destroy(step);
 }
 
@@ -133,11 +146,13 @@ static void a_plan_repeats(void **state)
         assert_int_equal(a->plan->arena_bytes, b->plan->arena_bytes);
         for (size_t t = 0; t < a->graph->n_tensors; t++) {
             const tm_place *p = &a->plan->places[t], *q = &b->plan->places[t];
-            assert_true(p->offset == q->offset && p->bytes == q->bytes && p->first == q->first && p->last == q->last && p->shares == q->shares);
+            assert_true(p->offset == q->offset && p->bytes == q->bytes && p->first == q->first && p->last == q->last &&
+                        p->shares == q->shares);
         }
         for (size_t p = 0; p < a->plan->n_programs; p++)
             for (size_t x = 0; x < a->plan->programs[p].count; x++) {
-                const tm_instruction *m = &a->plan->programs[p].instructions[x], *n = &b->plan->programs[p].instructions[x];
+                const tm_instruction *m = &a->plan->programs[p].instructions[x],
+                                     *n = &b->plan->programs[p].instructions[x];
                 assert_true(m->kernel == n->kernel && m->workspace_offset == n->workspace_offset);
             }
         tm_step_destroy(a);
@@ -155,7 +170,7 @@ static void the_largest_model_is_planned_in_a_second(void **state)
     if (!(seconds < 1)) fail_msg("planning took %.2f s of processor time", seconds);
 }
 
-/* --- who owns each byte -------------------------------------------------------------------------------------------------- */
+/* --- who owns each byte ------------------------------------------------------------------------------------------- */
 
 enum { CELL = 64, NOBODY = -1, WORKSPACE = -2 };
 
@@ -169,7 +184,8 @@ typedef struct {
 static void complain(books *b, const char *program, size_t x, const char *what, tm_tensor_id id)
 {
     if (!b->problem[0])
-        snprintf(b->problem, sizeof b->problem, "%s %zu: %s '%s'", program, x, what, id >= 0 ? b->plan->graph->tensors[id].name : "workspace");
+        snprintf(b->problem, sizeof b->problem, "%s %zu: %s '%s'", program, x, what,
+                 id >= 0 ? b->plan->graph->tensors[id].name : "workspace");
 }
 
 static void range_of(const books *b, size_t offset, size_t bytes, size_t *from, size_t *to)
@@ -212,7 +228,9 @@ static void check_in_place(books *b, const char *program, size_t x, const tm_nod
             if (!same_memory(b->plan, node->in[i], node->out[k])) continue;
             const tm_place *in = &b->plan->places[node->in[i]], *out = &b->plan->places[node->out[k]];
             bool allowed = k == 0 && (op->inplace >> i & 1) && in->offset == out->offset && in->bytes == out->bytes;
-            for (int j = 0; j < op->n_in; j++) allowed = allowed && (j == i || node->in[j] == TM_NONE || !same_memory(b->plan, node->in[j], node->out[k]));
+            for (int j = 0; j < op->n_in; j++)
+                allowed =
+                    allowed && (j == i || node->in[j] == TM_NONE || !same_memory(b->plan, node->in[j], node->out[k]));
             if (!allowed) complain(b, program, x, "lies on an input that is still read:", node->out[k]);
         }
 }
@@ -225,18 +243,23 @@ static void interpret(books *b, const tm_program *program)
         const tm_node        *node = i->node;
         give(b, i->workspace_offset, i->call.workspace_bytes, WORKSPACE);
         for (int k = 0; k < TM_MAX_IN; k++)
-            if (node->in[k] != TM_NONE && !owns(b, plan->places[node->in[k]].offset, plan->places[node->in[k]].bytes, node->in[k]))
+            if (node->in[k] != TM_NONE &&
+                !owns(b, plan->places[node->in[k]].offset, plan->places[node->in[k]].bytes, node->in[k]))
                 complain(b, program->name, x, "reads what is not there:", node->in[k]);
         for (int k = 0; k < TM_MAX_OUT; k++)
-            if (node->out[k] != TM_NONE && (node->accumulate >> k & 1) && !owns(b, plan->places[node->out[k]].offset, plan->places[node->out[k]].bytes, node->out[k]))
+            if (node->out[k] != TM_NONE && (node->accumulate >> k & 1) &&
+                !owns(b, plan->places[node->out[k]].offset, plan->places[node->out[k]].bytes, node->out[k]))
                 complain(b, program->name, x, "adds to what is not there:", node->out[k]);
         check_in_place(b, program->name, x, node);
         for (int k = 0; k < TM_MAX_OUT; k++)
-            if (node->out[k] != TM_NONE) give(b, plan->places[node->out[k]].offset, plan->places[node->out[k]].bytes, node->out[k]);
+            if (node->out[k] != TM_NONE)
+                give(b, plan->places[node->out[k]].offset, plan->places[node->out[k]].bytes, node->out[k]);
         for (int k = 0; k < TM_MAX_OUT; k++)
-            if (node->out[k] != TM_NONE && !owns(b, plan->places[node->out[k]].offset, plan->places[node->out[k]].bytes, node->out[k]))
+            if (node->out[k] != TM_NONE &&
+                !owns(b, plan->places[node->out[k]].offset, plan->places[node->out[k]].bytes, node->out[k]))
                 complain(b, program->name, x, "shares memory with another output:", node->out[k]);
-        if (!owns(b, i->workspace_offset, i->call.workspace_bytes, WORKSPACE)) complain(b, program->name, x, "an output lies on the", TM_NONE);
+        if (!owns(b, i->workspace_offset, i->call.workspace_bytes, WORKSPACE))
+            complain(b, program->name, x, "an output lies on the", TM_NONE);
     }
 }
 
@@ -317,32 +340,36 @@ static void memory_is_shared_only_with_what_dies(void **state)
     };
     tm_graph_segment(g, "only");
     for (int i = 0; i < 7; i++) {
-        tm_tensor_id in[TM_MAX_IN] = { nodes[i].x < 0 ? a : t[nodes[i].x], nodes[i].y == -2 ? TM_NONE : t[nodes[i].y] }, out[TM_MAX_OUT] = { TM_NONE };
+        tm_tensor_id in[TM_MAX_IN] = { nodes[i].x < 0 ? a : t[nodes[i].x], nodes[i].y == -2 ? TM_NONE : t[nodes[i].y] },
+                     out[TM_MAX_OUT] = { TM_NONE };
         tm_graph_add(g, nodes[i].op, NULL, 0, in, out, 0);
         t[i] = out[0];
     }
     tm_plan *plan = tm_plan_create(g, &chooser);
     for (int i = 0; i < 7; i++)
-        if (plan->places[t[i]].shares != (nodes[i].owner < 0 ? -1 : t[nodes[i].owner])) fail_msg("result %d shares with %d", i, plan->places[t[i]].shares);
+        if (plan->places[t[i]].shares != (nodes[i].owner < 0 ? -1 : t[nodes[i].owner]))
+            fail_msg("result %d shares with %d", i, plan->places[t[i]].shares);
     assert_true(plan->places[t[6]].offset == plan->places[t[3]].offset && plan->places[t[3]].last == 6);
     tm_plan_destroy(plan);
     tm_graph_destroy(g);
     tm_device_close(device);
 }
 
-/* --- the same programs without any sharing ------------------------------------------------------------------------------- */
+/* --- the same programs without any sharing ------------------------------------------------------------------------ */
 
 /* Every tensor alone in memory; what lives within a program holds NaN before the program runs, its workspace too. */
 static void run_apart(const tm_step *step, void **data, const tm_program *program)
 {
     const tm_plan *plan = step->plan;
     for (size_t t = 0; t < plan->graph->n_tensors; t++)
-        if (!tm_role_persistent(plan->graph->tensors[t].role) && plan->places[t].bytes) memset(data[t], 0xff, plan->places[t].bytes);
+        if (!tm_role_persistent(plan->graph->tensors[t].role) && plan->places[t].bytes)
+            memset(data[t], 0xff, plan->places[t].bytes);
     for (size_t x = 0; x < program->count; x++) {
         const tm_instruction *i = &program->instructions[x];
         tm_call               call = i->call;
         for (int k = 0; k < TM_MAX_IN; k++) call.in[k].data = i->node->in[k] == TM_NONE ? NULL : data[i->node->in[k]];
-        for (int k = 0; k < TM_MAX_OUT; k++) call.out[k].data = i->node->out[k] == TM_NONE ? NULL : data[i->node->out[k]];
+        for (int k = 0; k < TM_MAX_OUT; k++)
+            call.out[k].data = i->node->out[k] == TM_NONE ? NULL : data[i->node->out[k]];
         size_t room = (call.workspace_bytes + CELL) / CELL * CELL;
         call.workspace = call.workspace_bytes ? aligned_alloc(CELL, room) : NULL;
         if (call.workspace) memset(call.workspace, 0xff, room);
@@ -360,7 +387,8 @@ static void **copy_apart(const tm_trainer *trainer)
         if (!plan->places[t].bytes) continue;
         data[t] = aligned_alloc(CELL, (plan->places[t].bytes + CELL) / CELL * CELL);
         assert_non_null(data[t]);
-        if (tm_role_persistent(plan->graph->tensors[t].role)) memcpy(data[t], tm_trainer_address(trainer, (tm_tensor_id)t), plan->places[t].bytes);
+        if (tm_role_persistent(plan->graph->tensors[t].role))
+            memcpy(data[t], tm_trainer_address(trainer, (tm_tensor_id)t), plan->places[t].bytes);
     }
     return data;
 }
@@ -371,7 +399,8 @@ static void check_apart(const configuration *c)
     tm_step_options options = options_of(c);
     tm_trainer     *trainer = test_trainer_open(device, &options, 5);
     const tm_step  *step = tm_trainer_step_of(trainer);
-    test_batch      batch = test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 6);
+    test_batch      batch =
+        test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 6);
     int64_t         rows = options.micro_batch * options.seq;
     char           *transient = (char *)tm_trainer_arena(trainer) + step->plan->persistent_bytes;
     void          **data = copy_apart(trainer);
@@ -379,7 +408,8 @@ static void check_apart(const configuration *c)
     tm_trainer_begin(trainer, 1, 1e-3, 1, batch.target_tokens);
     memcpy(data[step->scalars], tm_trainer_address(trainer, step->scalars), step->plan->places[step->scalars].bytes);
     for (int64_t i = 0; i < options.accumulation; i++) {
-        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 }, NULL);
+        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 },
+                              NULL);
         memcpy(data[step->tokens], batch.tokens + i * rows, (size_t)rows * sizeof(int32_t));
         memcpy(data[step->targets], batch.targets + i * rows, (size_t)rows * sizeof(int32_t));
         run_apart(step, data, i == 0 ? step->first : step->further);

@@ -38,7 +38,9 @@ static void one_format_needs_no_casts(void **state)
     for (int family = 0; family < 2; family++)
         for (int p = 0; p < 3; p++) {
             tm_step *step = step_of((tm_model_family)family, same[p], (tm_recompute){ .every_n = 1 });
-            assert_int_equal(count_casts(step->first) + count_casts(step->further) + count_casts(step->update) + count_casts(step->evaluate), 0);
+            assert_int_equal(count_casts(step->first) + count_casts(step->further) + count_casts(step->update) +
+                                 count_casts(step->evaluate),
+                             0);
             tm_step_destroy(step);
         }
 }
@@ -53,9 +55,13 @@ static void check_inputs(const tm_step *step, const tm_program *program)
             if (node->in[i] == TM_NONE || node->op == TM_OP_cast) continue;
             const tm_tensor *tensor = tm_graph_at(step->graph, node->in[i]);
             bool             any = op->any_dtype_in >> i & 1;
-            if (tensor->role == TM_ROLE_PARAMETER && !any) fail_msg("%s %zu: %s reads '%s' without a cast", program->name, x, op->name, tensor->name);
-            if (tensor->role == TM_ROLE_WEIGHT_COPY && any) fail_msg("%s %zu: %s has a cast of '%s' that it does not need", program->name, x, op->name, tensor->name);
-            if (tensor->role == TM_ROLE_WEIGHT_COPY || tensor->role == TM_ROLE_ACTIVATION) assert_int_equal(tensor->dtype, step->options.precision->compute);
+            if (tensor->role == TM_ROLE_PARAMETER && !any)
+                fail_msg("%s %zu: %s reads '%s' without a cast", program->name, x, op->name, tensor->name);
+            if (tensor->role == TM_ROLE_WEIGHT_COPY && any)
+                fail_msg("%s %zu: %s has a cast of '%s' that it does not need", program->name, x, op->name,
+                         tensor->name);
+            if (tensor->role == TM_ROLE_WEIGHT_COPY || tensor->role == TM_ROLE_ACTIVATION)
+                assert_int_equal(tensor->dtype, step->options.precision->compute);
         }
     }
 }
@@ -69,11 +75,13 @@ static void check_copies(const tm_step *step, int32_t index)
         if (cast->op != TM_OP_cast) continue;
         const tm_tensor *from = tm_graph_at(step->graph, cast->in[0]), *to = tm_graph_at(step->graph, cast->out[0]);
         const tm_place  *place = &step->plan->places[cast->out[0]];
-        assert_true(from->role == TM_ROLE_PARAMETER && from->dtype == TM_F32 && to->role == TM_ROLE_WEIGHT_COPY && to->dtype == TM_BF16);
+        assert_true(from->role == TM_ROLE_PARAMETER && from->dtype == TM_F32 && to->role == TM_ROLE_WEIGHT_COPY &&
+                    to->dtype == TM_BF16);
         assert_true(tm_shape_equal(from->shape, to->shape) && from->layer == to->layer);
         assert_true(place->first == (int32_t)x && place->last > (int32_t)x);
         for (int32_t y = place->first; y <= place->last; y++)
-            if (program->instructions[y].node->layer != cast->layer || program->instructions[y].node->phase != cast->phase)
+            if (program->instructions[y].node->layer != cast->layer ||
+                program->instructions[y].node->phase != cast->phase)
                 fail_msg("%s: the copy of '%s' outlives its layer", program->name, from->name);
         size_t between = 0; /* other casts of the same node may stand in between */
         for (size_t y = x + 1; y < program->count; y++) {
@@ -94,7 +102,8 @@ static void casts_stand_where_they_are_needed(void **state)
     for (int family = 0; family < 2; family++)
         for (int r = 0; r < 3; r++) {
             tm_step *step = step_of((tm_model_family)family, &tm_precision_bf16, policies[r]);
-            assert_true(count_casts(step->first) > 0 && count_casts(step->first) == count_casts(step->further) && count_casts(step->evaluate) > 0);
+            assert_true(count_casts(step->first) > 0 && count_casts(step->first) == count_casts(step->further) &&
+                        count_casts(step->evaluate) > 0);
             assert_int_equal(count_casts(step->update), 0);
             for (int32_t p = 0; p < (int32_t)step->plan->n_programs; p++) {
                 if (&step->plan->programs[p] == step->update) continue;
@@ -110,19 +119,23 @@ static void roles_have_the_formats_of_the_regime(void **state)
 {
     (void)state;
     for (int pure = 0; pure < 2; pure++) {
-        tm_step *step = step_of(TM_FAMILY_LLAMA, pure ? &tm_precision_bf16_pure : &tm_precision_bf16, (tm_recompute){ .cheap = true });
+        tm_step *step = step_of(TM_FAMILY_LLAMA, pure ? &tm_precision_bf16_pure : &tm_precision_bf16,
+                                (tm_recompute){ .cheap = true });
         size_t   seen[TM_ROLE_COUNT] = { 0 };
         for (size_t i = 0; i < step->graph->n_tensors; i++) {
             const tm_tensor *tensor = &step->graph->tensors[i];
             tm_dtype         wanted = TM_F32;
             if (tensor->role == TM_ROLE_ACTIVATION || tensor->role == TM_ROLE_WEIGHT_COPY) wanted = TM_BF16;
-            if (pure && (tensor->role == TM_ROLE_PARAMETER || tensor->role == TM_ROLE_GRADIENT || tensor->role == TM_ROLE_MOMENT)) wanted = TM_BF16;
+            if (pure && (tensor->role == TM_ROLE_PARAMETER || tensor->role == TM_ROLE_GRADIENT ||
+                         tensor->role == TM_ROLE_MOMENT))
+                wanted = TM_BF16;
             if (tensor->role == TM_ROLE_SCALAR) wanted = TM_F64;
             if (tensor->role == TM_ROLE_INPUT) wanted = TM_I32;
             if (tensor->dtype != wanted) fail_msg("'%s' is %s", tensor->name, tm_dtype_name(tensor->dtype));
             seen[tensor->role]++;
         }
-        assert_true(seen[TM_ROLE_PARAMETER] && seen[TM_ROLE_GRADIENT] && seen[TM_ROLE_MOMENT] && seen[TM_ROLE_ACTIVATION] && seen[TM_ROLE_STATISTIC]);
+        assert_true(seen[TM_ROLE_PARAMETER] && seen[TM_ROLE_GRADIENT] && seen[TM_ROLE_MOMENT] &&
+                    seen[TM_ROLE_ACTIVATION] && seen[TM_ROLE_STATISTIC]);
         tm_step_destroy(step);
     }
 }
@@ -135,7 +148,8 @@ static void activations_take_at_most_60_percent_of_float32(void **state)
     for (int bf16 = 0; bf16 < 2; bf16++) {
         tm_step *step = step_of(TM_FAMILY_LLAMA, bf16 ? &tm_precision_bf16 : &tm_precision_f32, (tm_recompute){ 0 });
         for (size_t i = 0; i < step->plan->n_classes; i++)
-            if (strcmp(step->plan->by_class[i].name, "activations") == 0) kept[bf16] = (size_t)step->plan->by_class[i].value;
+            if (strcmp(step->plan->by_class[i].name, "activations") == 0)
+                kept[bf16] = (size_t)step->plan->by_class[i].value;
         tm_step_destroy(step);
     }
     assert_true(kept[1] > 0 && (double)kept[1] <= 0.6 * (double)kept[0]);

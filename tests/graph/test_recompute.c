@@ -58,7 +58,8 @@ static size_t check_kept(const tm_step *step, const tm_recompute *policy)
             if (maker->phase != TM_PHASE_FORWARD || (role != TM_ROLE_ACTIVATION && role != TM_ROLE_STATISTIC)) continue;
             bool inside = maker->layer == node->layer || policy->every_n == 0 || maker->layer % policy->every_n != 0;
             if (inside && recomputes(policy, maker, role))
-                fail_msg("%s of layer %d reads what the forward %s kept", tm_op_get(node->op)->name, node->layer, tm_op_get(maker->op)->name);
+                fail_msg("%s of layer %d reads what the forward %s kept", tm_op_get(node->op)->name, node->layer,
+                         tm_op_get(maker->op)->name);
         }
     }
     return copies;
@@ -71,7 +72,8 @@ static void check_late(const tm_step *step)
     for (size_t x = 0; x < step->first->count; x++) {
         const tm_node *node = step->first->instructions[x].node;
         if (node->phase != TM_PHASE_BACKWARD || node->layer < 0) continue;
-        if (node->layer > lowest) fail_msg("%s of layer %d comes after layer %d", tm_op_get(node->op)->name, node->layer, lowest);
+        if (node->layer > lowest)
+            fail_msg("%s of layer %d comes after layer %d", tm_op_get(node->op)->name, node->layer, lowest);
         lowest = node->layer;
     }
     assert_int_equal(lowest, 0);
@@ -79,13 +81,16 @@ static void check_late(const tm_step *step)
 
 static void policies_keep_what_they_say(void **state)
 {
-    static const tm_recompute policies[] = { { 0 }, { .cheap = true }, { .every_n = 1 }, { .every_n = 2 }, { .every_n = 3 }, { .cheap = true, .every_n = 2 } };
+    static const tm_recompute policies[] = {
+        { 0 }, { .cheap = true }, { .every_n = 1 }, { .every_n = 2 }, { .every_n = 3 }, { .cheap = true, .every_n = 2 }
+    };
     (void)state;
     for (int family = 0; family < 2; family++)
         for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
             tm_step *step = step_of((tm_model_family)family, policies[i], 4);
             size_t   copies = check_kept(step, &policies[i]);
-            if ((copies > 0) != (policies[i].cheap || policies[i].every_n > 0)) fail_msg("policy %zu: %zu nodes are recomputed", i, copies);
+            if ((copies > 0) != (policies[i].cheap || policies[i].every_n > 0))
+                fail_msg("policy %zu: %zu nodes are recomputed", i, copies);
             check_late(step);
             tm_step_destroy(step);
         }
@@ -104,8 +109,10 @@ static void memory_falls_with_what_is_recomputed(void **state)
     (void)state;
     for (int f = 0; f < 2; f++) {
         tm_model_family family = (tm_model_family)f;
-        size_t none = transient_bytes(family, (tm_recompute){ 0 }, 8), cheap = transient_bytes(family, (tm_recompute){ .cheap = true }, 8);
-        size_t second = transient_bytes(family, (tm_recompute){ .every_n = 2 }, 8), full = transient_bytes(family, (tm_recompute){ .every_n = 1 }, 8);
+        size_t          none = transient_bytes(family, (tm_recompute){ 0 }, 8),
+               cheap = transient_bytes(family, (tm_recompute){ .cheap = true }, 8);
+        size_t second = transient_bytes(family, (tm_recompute){ .every_n = 2 }, 8),
+               full = transient_bytes(family, (tm_recompute){ .every_n = 1 }, 8);
         assert_true(cheap < none && second < none && full < second);
         /* a further layer, wholly recomputed, costs its input only: N x C numbers */
         size_t more = transient_bytes(family, (tm_recompute){ .every_n = 1 }, 9);
@@ -118,12 +125,16 @@ static void full_recomputation_costs_at_most_a_forward_pass(void **state)
 {
     (void)state;
     for (int f = 0; f < 2; f++) {
-        tm_step *none = step_of((tm_model_family)f, (tm_recompute){ 0 }, 4), *full = step_of((tm_model_family)f, (tm_recompute){ .every_n = 1 }, 4);
+        tm_step *none = step_of((tm_model_family)f, (tm_recompute){ 0 }, 4),
+                *full = step_of((tm_model_family)f, (tm_recompute){ .every_n = 1 }, 4);
         double   forward = 0, more = full->first->cost.flops - none->first->cost.flops;
         for (size_t x = 0; x < none->first->count; x++)
-            if (none->first->instructions[x].node->phase == TM_PHASE_FORWARD && none->first->instructions[x].node->layer >= 0) forward += none->first->instructions[x].cost.flops;
+            if (none->first->instructions[x].node->phase == TM_PHASE_FORWARD &&
+                none->first->instructions[x].node->layer >= 0)
+                forward += none->first->instructions[x].cost.flops;
         const tm_model_shape *s = &none->options.shape;
-        double down = 2.0 * 4 * 128 * (double)(s->n_layers * s->dim * s->ffn_dim); /* makes the next layer's input, which is kept */
+        double                down = 2.0 * 4 * 128 *
+                      (double)(s->n_layers * s->dim * s->ffn_dim); /* makes the next layer's input, which is kept */
         assert_true(more == forward - down);
         tm_step_destroy(none);
         tm_step_destroy(full);
@@ -132,7 +143,9 @@ static void full_recomputation_costs_at_most_a_forward_pass(void **state)
 
 static void no_policy_changes_a_bit(void **state)
 {
-    static const tm_recompute policies[] = { { 0 }, { .cheap = true }, { .every_n = 2 }, { .cheap = true, .every_n = 1 } };
+    static const tm_recompute policies[] = {
+        { 0 }, { .cheap = true }, { .every_n = 2 }, { .cheap = true, .every_n = 1 }
+    };
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     (void)state;
     tm_device *device = test_device_open("cpu", 2);
@@ -149,7 +162,9 @@ static void no_policy_changes_a_bit(void **state)
                 test_batch  batch = test_batch_random(2, 32, 96, 4);
                 double      mine = test_gradients(trainer, &batch);
                 uint64_t    bits = test_gradients_hash(trainer);
-                if (i > 0 && (bits != hash || !(mine == loss))) fail_msg("policy %d, %s: loss %.17g against %.17g, gradients %s", i, precisions[p]->name, mine, loss, bits == hash ? "equal" : "differ");
+                if (i > 0 && (bits != hash || !(mine == loss)))
+                    fail_msg("policy %d, %s: loss %.17g against %.17g, gradients %s", i, precisions[p]->name, mine,
+                             loss, bits == hash ? "equal" : "differ");
                 hash = bits;
                 loss = mine;
                 test_batch_fini(&batch);

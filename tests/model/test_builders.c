@@ -48,9 +48,13 @@ static void check_parameters(const char *model, const tm_graph *graph, const tm_
             pieces = tm_grow(pieces, &capacity, n_pieces, sizeof *pieces);
             pieces[n_pieces++] = tensor->pieces[p].name;
         }
-        if (rows != tensor->shape.n[0]) fail_msg("%s: the pieces of '%s' have %lld rows of %lld", model, tensor->name, (long long)rows, (long long)tensor->shape.n[0]);
+        if (rows != tensor->shape.n[0])
+            fail_msg("%s: the pieces of '%s' have %lld rows of %lld", model, tensor->name, (long long)rows,
+                     (long long)tensor->shape.n[0]);
     }
-    if (total != tm_model_parameters(shape)) fail_msg("%s: the graph has %lld parameters, the formula %lld", model, (long long)total, (long long)tm_model_parameters(shape));
+    if (total != tm_model_parameters(shape))
+        fail_msg("%s: the graph has %lld parameters, the formula %lld", model, (long long)total,
+                 (long long)tm_model_parameters(shape));
     check_unique(model, names, n);
     check_unique(model, pieces, n_pieces);
     free(names);
@@ -129,7 +133,9 @@ static void tied_models_share_one_table(void **state)
             if (node->op == TM_OP_embedding) lookup = node;
             if (node->op == TM_OP_embedding_grad) lookup_grad = node;
         }
-        for (size_t x = 0; x < step->update->count; x++) updates += step->update->instructions[x].node->op == TM_OP_adamw && reads(step->update->instructions[x].node, table);
+        for (size_t x = 0; x < step->update->count; x++)
+            updates += step->update->instructions[x].node->op == TM_OP_adamw &&
+                       reads(step->update->instructions[x].node, table);
         assert_true(loss && lookup && lookup_grad && updates == 1);
         assert_true(reads(lookup, table) && reads(loss, table) == tied);
         assert_true(lookup_grad->out[0] == gradient && (loss->out[2] == gradient) == tied);
@@ -139,15 +145,16 @@ static void tied_models_share_one_table(void **state)
     tm_device_close(device);
 }
 
-/* 6 FLOPs per weight of a matrix product and token; attention 2 products forward and 5 backward (the scores are computed
- * again), 2 T (T + 1) / 2 x head width multiply-adds x 2 for each head and sequence. */
+/* 6 FLOPs per weight of a matrix product and token; attention 2 products forward and 5 backward (the scores are
+ * computed again), 2 T (T + 1) / 2 x head width multiply-adds x 2 for each head and sequence. */
 static void executed_flops_are_the_formula(void **state)
 {
     static const struct {
         const char *preset;
         int64_t     batch, seq;
-    } cases[] = { { "tiny-llama", 16, 256 }, { "gpt-small", 8, 512 }, { "gpt-medium", 4, 512 }, { "gpt2-124M", 2, 1000 }, { "llama3.2_1B", 1, 4096 },
-                  { "llama3.1_8B", 2, 8192 }, { "llama3.1_405B", 1, 8192 } };
+    } cases[] = { { "tiny-llama", 16, 256 },   { "gpt-small", 8, 512 },    { "gpt-medium", 4, 512 },
+                  { "gpt2-124M", 2, 1000 },    { "llama3.2_1B", 1, 4096 }, { "llama3.1_8B", 2, 8192 },
+                  { "llama3.1_405B", 1, 8192 } };
     (void)state;
     tm_device *device = test_device_open("null", 1);
     tm_chooser chooser = tm_device_chooser(device);
@@ -156,11 +163,13 @@ static void executed_flops_are_the_formula(void **state)
         tm_step_options options = options_of(&s, cases[i].batch, cases[i].seq);
         tm_step        *step = tm_step_create(&options, &chooser);
         double          tokens = (double)(cases[i].batch * cases[i].seq), t = (double)cases[i].seq;
-        double          product = 2 * (double)cases[i].batch * t * (t + 1) / 2 * (double)(s.n_layers * s.n_heads * s.head_dim);
+        double product = 2 * (double)cases[i].batch * t * (t + 1) / 2 * (double)(s.n_layers * s.n_heads * s.head_dim);
         double          wanted = 6 * (double)tm_model_parameters_matmul(&s) * tokens + 7 * product;
         double          forward = 2 * (double)tm_model_parameters_matmul(&s) * tokens + 2 * product;
-        if (!(fabs(step->first->cost.flops - wanted) <= 1e-12 * wanted)) fail_msg("%s: %.15g FLOPs, by hand %.15g", cases[i].preset, step->first->cost.flops, wanted);
-        if (!(fabs(step->evaluate->cost.flops - forward) <= 1e-12 * forward)) fail_msg("%s: %.15g FLOPs forward, by hand %.15g", cases[i].preset, step->evaluate->cost.flops, forward);
+        if (!(fabs(step->first->cost.flops - wanted) <= 1e-12 * wanted))
+            fail_msg("%s: %.15g FLOPs, by hand %.15g", cases[i].preset, step->first->cost.flops, wanted);
+        if (!(fabs(step->evaluate->cost.flops - forward) <= 1e-12 * forward))
+            fail_msg("%s: %.15g FLOPs forward, by hand %.15g", cases[i].preset, step->evaluate->cost.flops, forward);
         /* the convention that counts the same without the recomputed scores */
         double exact = tm_model_flops_per_token(&s, TM_FLOPS_EXACT_CAUSAL, cases[i].seq) * tokens;
         assert_true(fabs(wanted - product - exact) <= 1e-12 * exact);
@@ -186,7 +195,8 @@ static void every_node_knows_its_layer_and_module(void **state)
             snprintf(prefix, sizeof prefix, "%s.%d.", s.family == TM_FAMILY_GPT ? "h" : "layers", node->layer);
             assert_true(*node->module);
             if (node->layer < 0) assert_true(strchr(node->module, '.') == NULL);
-            else if (strncmp(node->module, prefix, strlen(prefix)) != 0) fail_msg("module '%s' in layer %d", node->module, node->layer);
+            else if (strncmp(node->module, prefix, strlen(prefix)) != 0)
+                fail_msg("module '%s' in layer %d", node->module, node->layer);
             in_blocks += node->layer >= 0;
         }
         assert_true(in_blocks >= (size_t)s.n_layers * 18);
@@ -195,7 +205,7 @@ static void every_node_knows_its_layer_and_module(void **state)
     tm_device_close(device);
 }
 
-/* Rotary table: row t of column i is cos, then sin, of t x frequency (models.md 2.4); position 0 turns nothing. */
+/* Rotary table: row t of column i is cos, then sin, of t x frequency; position 0 turns nothing. */
 static void the_rotary_table_is_the_formula(void **state)
 {
     (void)state;

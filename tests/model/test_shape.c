@@ -6,30 +6,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "../support/full_config.h"
 #include "model/presets.h"
 #include "model/shape.h"
+#include "support/training.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static tm_model_shape shape_of(const char *preset, const char *more)
-{
-    tm_config     *config = test_full_config();
-    tm_error       err = { 0 };
-    tm_model_shape shape = { 0 };
-    char           copy[256];
-    tm_status      st = tm_config_apply_preset(config, preset, &err);
-    snprintf(copy, sizeof copy, "%s", more ? more : "");
-    for (char *word = strtok(copy, " "); st == TM_OK && word; word = strtok(NULL, " "))
-        st = tm_config_apply_arguments(config, 1, &word, &err);
-    if (st == TM_OK) st = tm_config_finish(config, &err);
-    if (st == TM_OK) st = tm_model_shape_read(config, &shape, &err);
-    if (st != TM_OK) fail_msg("%s: %s", preset, err.text);
-    tm_config_destroy(config);
-    return shape;
-}
 
 static void parameter_counts_are_the_published_ones(void **state)
 {
@@ -45,19 +28,19 @@ static void parameter_counts_are_the_published_ones(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        tm_model_shape s = shape_of(table[i].name, NULL);
+        tm_model_shape s = test_shape_preset(table[i].name, NULL);
         if (tm_model_parameters(&s) != table[i].parameters)
             fail_msg("%s: %lld", table[i].name, (long long)tm_model_parameters(&s));
     }
-    tm_model_shape s = shape_of("llama3.1_8B", NULL);
+    tm_model_shape s = test_shape_preset("llama3.1_8B", NULL);
     assert_true(tm_model_parameters_layer(&s) == 218112000);
     assert_true(tm_model_parameters_embedding(&s) == 525336576);
     assert_true(tm_model_parameters_matmul(&s) == 7504658432);
-    s = shape_of("llama3.1_70B", NULL);
+    s = test_shape_preset("llama3.1_70B", NULL);
     assert_true(tm_model_parameters_layer(&s) == 855654400 && tm_model_parameters_matmul(&s) == 69501714432);
-    s = shape_of("llama3.1_405B", NULL);
+    s = test_shape_preset("llama3.1_405B", NULL);
     assert_true(tm_model_parameters_layer(&s) == 3187703808 && tm_model_parameters_matmul(&s) == 403747897344);
-    s = shape_of("llama2_70B", NULL);
+    s = test_shape_preset("llama2_70B", NULL);
     assert_true(tm_model_parameters_embedding(&s) == 262144000 && tm_model_parameters_matmul(&s) == 68713185280);
 }
 
@@ -83,7 +66,7 @@ static void reference_models_have_their_printed_values(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        tm_model_shape s = shape_of(table[i].name, NULL);
+        tm_model_shape s = test_shape_preset(table[i].name, NULL);
         assert_digits(table[i].name, (double)tm_model_parameters(&s) / 1e9, table[i].parameters, 0.00051);
         assert_digits(table[i].name, tm_model_flops_per_token(&s, TM_FLOPS_TITAN, table[i].seq) / 1e9, table[i].gflop,
                       0.0051);
@@ -107,7 +90,7 @@ static void conventions_give_the_printed_values(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        tm_model_shape s = shape_of(table[i].name, NULL);
+        tm_model_shape s = test_shape_preset(table[i].name, NULL);
         /* one and a third of the last digit: the table cuts some digits instead of rounding them */
         double unit = pow(10, floor(log10(table[i].titan)) - 5) * 1.3;
         assert_digits("titan", tm_model_flops_per_token(&s, TM_FLOPS_TITAN, table[i].seq), table[i].titan, unit);
@@ -134,7 +117,7 @@ static void gpt_table_has_its_tflops(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        tm_model_shape s = shape_of(table[i].name, NULL);
+        tm_model_shape s = test_shape_preset(table[i].name, NULL);
         double         tera = table[i].rate / 1e12;
         assert_digits(table[i].name, tera * tm_model_flops_per_token(&s, TM_FLOPS_6N, s.max_seq_len), table[i].six,
                       0.051);
@@ -151,23 +134,23 @@ static void every_dimension_is_a_key(void **state)
 {
     (void)state;
     tm_model_shape s =
-        shape_of("gpt-medium", "model.vocab_size=50304 model.bias=all num_layers=3 model.tied=false "
+        test_shape_preset("gpt-medium", "model.vocab_size=50304 model.bias=all num_layers=3 model.tied=false "
                                "model.n_kv_heads=4 model.head_dim=32 model.ffn_dim=100 model.max_seq_len=600");
     assert_true(s.n_layers == 3 && s.vocab_size == 50304 && s.n_kv_heads == 4 && s.head_dim == 32 && !s.tied);
     int64_t attention = 768 * 32 * (12 + 12 + 4 + 4) + 32 * (12 + 4 + 4) + 768, ffn = 2 * 768 * 100 + 100 + 768;
     assert_true(tm_model_parameters(&s) == 3 * (attention + ffn + 4 * 768) + 2 * 50304 * 768 + 600 * 768 + 2 * 768);
-    s = shape_of("tiny-llama",
+    s = test_shape_preset("tiny-llama",
                  "model.ffn_dim=null model.n_kv_heads=null model.norm_eps=1e-6 model.rope_layout=interleaved");
     assert_true(s.ffn_dim == 768 && s.n_kv_heads == 4 && s.rope_interleaved && !s.rope_scaled &&
                 s.bias == TM_BIAS_NONE);
     assert_int_equal(s.init, TM_INIT_TORCHTITAN);
     assert_float_equal(s.norm_eps, 1e-6, 0);
-    s = shape_of("llama3.2_1B", NULL);
+    s = test_shape_preset("llama3.2_1B", NULL);
     assert_true(s.tied && s.rope_scaled && s.rope_original_max_seq_len == 8192);
     assert_float_equal(s.rope_scaling_factor, 32, 0);
     assert_float_equal(s.rope_theta, 500000, 0);
     assert_true(tm_model_parameters_embedding(&s) == 0); /* the table is the head, too */
-    s = shape_of("gpt2-124M", NULL);
+    s = test_shape_preset("gpt2-124M", NULL);
     assert_true(tm_model_parameters_embedding(&s) == 1024 * 768);
     assert_int_equal(s.init, TM_INIT_GPT2);
 }
@@ -179,7 +162,7 @@ static void every_preset_is_whole(void **state)
     (void)state;
     assert_int_equal(n, 19);
     for (size_t i = 0; i < n; i++) {
-        tm_model_shape s = shape_of(presets[i].name, NULL);
+        tm_model_shape s = test_shape_preset(presets[i].name, NULL);
         assert_true(tm_model_parameters(&s) > 0 && s.head_dim * s.n_heads == s.dim);
     }
 }

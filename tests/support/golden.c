@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/golden.h"
 
+#include "graph/value.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,17 +30,31 @@ double golden_unit(const char *name, uint32_t i)
 
 void golden_tokens(int32_t *tokens, int n, int vocab)
 {
-    for (int i = 0; i < n; i++) tokens[i] = (int32_t)(fmix32(fnv1a("tokens") + (uint32_t)i * 2654435769u) % (uint32_t)vocab);
+    for (int i = 0; i < n; i++)
+        tokens[i] = (int32_t)(fmix32(fnv1a("tokens") + (uint32_t)i * 2654435769u) % (uint32_t)vocab);
 }
 
 tm_step_options golden_llama_options(const tm_precision *precision)
 {
     tm_step_options o = { .precision = precision, .micro_batch = 1, .seq = 12, .accumulation = 1, .loss_chunk = 12,
                           .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
-    o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA, .vocab_size = 64, .dim = 32, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2,
-                                .head_dim = 8, .ffn_dim = 48, .max_seq_len = 64, .norm_eps = 1e-5, .rope_theta = 10000,
-                                .rope_scaled = true, .rope_scaling_factor = 8, .rope_low_freq_factor = 1, .rope_high_freq_factor = 4,
-                                .rope_original_max_seq_len = 32, .init = TM_INIT_HF };
+    o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA,
+                                .vocab_size = 64,
+                                .dim = 32,
+                                .n_layers = 2,
+                                .n_heads = 4,
+                                .n_kv_heads = 2,
+                                .head_dim = 8,
+                                .ffn_dim = 48,
+                                .max_seq_len = 64,
+                                .norm_eps = 1e-5,
+                                .rope_theta = 10000,
+                                .rope_scaled = true,
+                                .rope_scaling_factor = 8,
+                                .rope_low_freq_factor = 1,
+                                .rope_high_freq_factor = 4,
+                                .rope_original_max_seq_len = 32,
+                                .init = TM_INIT_HF };
     return o;
 }
 
@@ -46,8 +62,18 @@ tm_step_options golden_gpt2_options(const tm_precision *precision)
 {
     tm_step_options o = golden_llama_options(precision);
     o.seq = o.loss_chunk = 8;
-    o.shape = (tm_model_shape){ .family = TM_FAMILY_GPT, .vocab_size = 32, .dim = 16, .n_layers = 2, .n_heads = 2, .n_kv_heads = 2,
-                                .head_dim = 8, .ffn_dim = 64, .max_seq_len = 8, .norm_eps = 1e-5, .tied = true, .bias = TM_BIAS_ALL,
+    o.shape = (tm_model_shape){ .family = TM_FAMILY_GPT,
+                                .vocab_size = 32,
+                                .dim = 16,
+                                .n_layers = 2,
+                                .n_heads = 2,
+                                .n_kv_heads = 2,
+                                .head_dim = 8,
+                                .ffn_dim = 64,
+                                .max_seq_len = 8,
+                                .norm_eps = 1e-5,
+                                .tied = true,
+                                .bias = TM_BIAS_ALL,
                                 .init = TM_INIT_GPT2 };
     return o;
 }
@@ -55,10 +81,10 @@ tm_step_options golden_gpt2_options(const tm_precision *precision)
 const char *golden_public_name(const char *piece, char out[160])
 {
     static const char *const pairs[][2] = {
-        { "attention.wq.weight", "self_attn.q_proj.weight" },      { "attention.wk.weight", "self_attn.k_proj.weight" },
-        { "attention.wv.weight", "self_attn.v_proj.weight" },      { "attention.wo.weight", "self_attn.o_proj.weight" },
-        { "attention_norm.weight", "input_layernorm.weight" },     { "ffn_norm.weight", "post_attention_layernorm.weight" },
-        { "feed_forward.w1.weight", "mlp.gate_proj.weight" },      { "feed_forward.w3.weight", "mlp.up_proj.weight" },
+        { "attention.wq.weight", "self_attn.q_proj.weight" },  { "attention.wk.weight", "self_attn.k_proj.weight" },
+        { "attention.wv.weight", "self_attn.v_proj.weight" },  { "attention.wo.weight", "self_attn.o_proj.weight" },
+        { "attention_norm.weight", "input_layernorm.weight" }, { "ffn_norm.weight", "post_attention_layernorm.weight" },
+        { "feed_forward.w1.weight", "mlp.gate_proj.weight" },  { "feed_forward.w3.weight", "mlp.up_proj.weight" },
         { "feed_forward.w2.weight", "mlp.down_proj.weight" },
     };
     int layer, used = 0;
@@ -75,37 +101,18 @@ const char *golden_public_name(const char *piece, char out[160])
     return out;
 }
 
-static float from_bf16(uint16_t h)
-{
-    uint32_t u = (uint32_t)h << 16;
-    float    f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
 double golden_get(const tm_trainer *trainer, tm_tensor_id id, int64_t i)
 {
     const tm_tensor *tensor = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
     const void      *data = tm_trainer_address(trainer, id);
-    if (tensor->dtype == TM_F64) return ((const double *)data)[i];
-    if (tensor->dtype == TM_F32) return (double)((const float *)data)[i];
-    return (double)from_bf16(((const uint16_t *)data)[i]);
+    return tm_value_get(data, tensor->dtype, i);
 }
 
 void golden_set(tm_trainer *trainer, tm_tensor_id id, int64_t i, double value)
 {
     const tm_tensor *tensor = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
     void            *data = tm_trainer_address(trainer, id);
-    if (tensor->dtype == TM_F64)
-        ((double *)data)[i] = value;
-    else if (tensor->dtype == TM_F32)
-        ((float *)data)[i] = (float)value;
-    else {
-        float    f = (float)value;
-        uint32_t u;
-        memcpy(&u, &f, sizeof u);
-        ((uint16_t *)data)[i] = (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-    }
+    tm_value_set(data, tensor->dtype, i, value);
 }
 
 void golden_fill(tm_trainer *trainer)
@@ -120,7 +127,8 @@ void golden_fill(tm_trainer *trainer)
             const char *public = golden_public_name(tensor->pieces[p].name, name);
             bool        norm = (strstr(public, "norm") || strstr(public, "ln_")) && strstr(public, "weight");
             for (int64_t i = 0; i < tensor->pieces[p].rows * row; i++)
-                golden_set(trainer, (tm_tensor_id)t, tensor->pieces[p].row * row + i, (norm ? 1 : 0) + 0.25 * golden_unit(public, (uint32_t)i));
+                golden_set(trainer, (tm_tensor_id)t, tensor->pieces[p].row * row + i,
+                           (norm ? 1 : 0) + 0.25 * golden_unit(public, (uint32_t)i));
         }
     }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/support/golden.h - the tiny models of the golden numbers: deterministic weights and tokens by name and index. */
+/* tests/support/golden.h - the tiny models of the golden numbers: deterministic weights and tokens by name and index.
+ */
 #ifndef TM_TESTS_GOLDEN_H
 #define TM_TESTS_GOLDEN_H
 
@@ -12,7 +13,8 @@ tm_step_options golden_gpt2_options(const tm_precision *precision);
 double golden_unit(const char *name, uint32_t i);
 /* T + 1 tokens below V. */
 void golden_tokens(int32_t *tokens, int n, int vocab);
-/* The public name of a piece: "layers.0.attention.wq.weight" -> "model.layers.0.self_attn.q_proj.weight"; others as is. */
+/* The public name of a piece: "layers.0.attention.wq.weight" -> "model.layers.0.self_attn.q_proj.weight"; others as is.
+ */
 const char *golden_public_name(const char *piece, char out[160]);
 /* Sets every weight: matrices and biases 0.25 unit, norm weights 1 + 0.25 unit. */
 void golden_fill(tm_trainer *trainer);

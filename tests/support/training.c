@@ -40,8 +40,17 @@ tm_step_options test_llama_options(void)
 {
     tm_step_options o = { .precision = &tm_precision_f32, .micro_batch = 2, .seq = 32, .accumulation = 1,
                           .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
-    o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA, .vocab_size = 96, .dim = 64, .n_layers = 2, .n_heads = 2, .n_kv_heads = 1,
-                                .head_dim = 32, .ffn_dim = 160, .max_seq_len = 512, .norm_eps = 1e-5, .rope_theta = 10000,
+    o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA,
+                                .vocab_size = 96,
+                                .dim = 64,
+                                .n_layers = 2,
+                                .n_heads = 2,
+                                .n_kv_heads = 1,
+                                .head_dim = 32,
+                                .ffn_dim = 160,
+                                .max_seq_len = 512,
+                                .norm_eps = 1e-5,
+                                .rope_theta = 10000,
                                 .init = TM_INIT_TORCHTITAN };
     return o;
 }
@@ -49,8 +58,18 @@ tm_step_options test_llama_options(void)
 tm_step_options test_gpt_options(void)
 {
     tm_step_options o = test_llama_options();
-    o.shape = (tm_model_shape){ .family = TM_FAMILY_GPT, .vocab_size = 96, .dim = 64, .n_layers = 2, .n_heads = 2, .n_kv_heads = 2,
-                                .head_dim = 32, .ffn_dim = 256, .max_seq_len = 512, .norm_eps = 1e-5, .tied = true, .bias = TM_BIAS_ALL,
+    o.shape = (tm_model_shape){ .family = TM_FAMILY_GPT,
+                                .vocab_size = 96,
+                                .dim = 64,
+                                .n_layers = 2,
+                                .n_heads = 2,
+                                .n_kv_heads = 2,
+                                .head_dim = 32,
+                                .ffn_dim = 256,
+                                .max_seq_len = 512,
+                                .norm_eps = 1e-5,
+                                .tied = true,
+                                .bias = TM_BIAS_ALL,
                                 .init = TM_INIT_GPT2 };
     return o;
 }
@@ -99,7 +118,8 @@ static void accumulate(tm_trainer *trainer, const test_batch *batch)
     int64_t                rows = o->micro_batch * o->seq;
     assert_int_equal(batch->rows, rows * o->accumulation);
     for (int64_t i = 0; i < o->accumulation; i++)
-        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ batch->tokens + i * rows, batch->targets + i * rows, 0 }, NULL);
+        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ batch->tokens + i * rows, batch->targets + i * rows, 0 },
+                              NULL);
 }
 
 double test_gradients(tm_trainer *trainer, const test_batch *batch)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/support/training.h - small models that run on the fast kernels, batches of random tokens, single steps and whole
- * runs. Whatever fails ends the test with its message. */
+/* tests/support/training.h - small models that run on the fast kernels, batches of random tokens, single steps and
+ * whole runs. Whatever fails ends the test with its message. */
 #ifndef TM_TESTS_TRAINING_H
 #define TM_TESTS_TRAINING_H
 
@@ -26,8 +26,8 @@ typedef struct {
 test_batch test_batch_random(int64_t sequences, int64_t seq, int64_t vocab, uint64_t seed);
 void       test_batch_fini(test_batch *batch);
 
-/* Loss and gradients of a batch: a whole step at learning rate 0, which leaves the weights but not the moments. Returns the
- * mean loss. */
+/* Loss and gradients of a batch: a whole step at learning rate 0, which leaves the weights but not the moments. Returns
+ * the mean loss. */
 double test_gradients(tm_trainer *trainer, const test_batch *batch);
 /* A whole step. */
 tm_step_result test_step(tm_trainer *trainer, int64_t t, double rate, double max_norm, const test_batch *batch);
@@ -37,8 +37,9 @@ uint64_t test_state_hash(const tm_trainer *trainer);
 /* |a - b| / |b| over one tensor of two trainers of the same model (any formats). */
 double test_relative_difference(const tm_trainer *a, const tm_trainer *b, tm_tensor_id in_a, tm_tensor_id in_b);
 
-/* First thing in main: starts the program again with OpenMP threads that sleep while they wait, unless the environment says
- * how. Tests run on machines that are busy with other things, where threads that spin wait for each other's time slices. */
+/* First thing in main: starts the program again with OpenMP threads that sleep while they wait, unless the environment
+ * says how. Tests run on machines that are busy with other things, where threads that spin wait for each other's time
+ * slices. */
 void test_threads_sleep(char **argv);
 
 /* A fresh folder below TMPDIR; the name is the caller's to free. Removed with all that is in it. */

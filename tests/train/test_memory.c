@@ -73,8 +73,10 @@ static void run_step(tm_device *device, const tm_step *step, char *arena, const 
     scalars[TM_SCALAR_CORRECTION2] = 1 - o->beta2;
     scalars[TM_SCALAR_MAX_NORM] = 1;
     for (int64_t i = 0; i < o->accumulation; i++) {
-        memcpy(tm_plan_address(step->plan, arena, step->tokens), batch->tokens + i * rows, (size_t)rows * sizeof(int32_t));
-        memcpy(tm_plan_address(step->plan, arena, step->targets), batch->targets + i * rows, (size_t)rows * sizeof(int32_t));
+        memcpy(tm_plan_address(step->plan, arena, step->tokens), batch->tokens + i * rows,
+               (size_t)rows * sizeof(int32_t));
+        memcpy(tm_plan_address(step->plan, arena, step->targets), batch->targets + i * rows,
+               (size_t)rows * sizeof(int32_t));
         tm_device_run(device, i == 0 ? step->first : step->further, NULL);
     }
     tm_device_run(device, step->update, NULL);
@@ -97,12 +99,14 @@ static void planned_pages_are_touched(void **state)
         assert_int_equal(tm_device_used_bytes(device, arena, bytes), 0);
         tm_plan_bind(step->plan, arena);
         tm_init_fill(step->plan, arena, 1, chooser.threads);
-        test_batch batch = test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 2);
+        test_batch batch =
+            test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 2);
         run_step(device, step, arena, &batch);
         assert_int_equal(mincore(arena, bytes, resident), 0);
         for (size_t p = 0; p < pages; p++) touched += resident[p] & 1;
         assert_true(pages > 1000);
-        if (!((double)touched >= 0.99 * (double)pages)) fail_msg("configuration %d: a step touches %zu of %zu pages", i, touched, pages);
+        if (!((double)touched >= 0.99 * (double)pages))
+            fail_msg("configuration %d: a step touches %zu of %zu pages", i, touched, pages);
         int64_t used = tm_device_used_bytes(device, arena, bytes);
         assert_true(used >= (int64_t)(touched * PAGE) - PAGE && used <= (int64_t)(touched * PAGE));
         test_batch_fini(&batch);
@@ -123,12 +127,14 @@ static void planned_is_used_and_a_step_allocates_nothing(void **state)
         tm_trainer     *trainer = test_trainer_open(device, &options, 1);
         size_t          planned = tm_trainer_step_of(trainer)->plan->arena_bytes;
         assert_int_equal(tm_device_used_bytes(device, tm_trainer_arena(trainer), planned), planned);
-        test_batch         batch = test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 2);
+        test_batch batch =
+            test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 2);
         unsigned long long before = tm_alloc_count();
         assert_true(before > 0);
         tm_step_result r = test_step(trainer, 1, 1e-3, 1, &batch);
         tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, 0 });
-        if (tm_alloc_count() != before) fail_msg("configuration %d: %llu allocations in a step", i, tm_alloc_count() - before);
+        if (tm_alloc_count() != before)
+            fail_msg("configuration %d: %llu allocations in a step", i, tm_alloc_count() - before);
         assert_true(isfinite(r.loss));
         test_batch_fini(&batch);
         tm_trainer_close(trainer);
@@ -151,7 +157,8 @@ static void little_lies_outside_the_arena(void **state)
     test_step(trainer, 1, 1e-3, 1, &batch);
     int64_t outside = tm_resident_anonymous_bytes() - tm_device_used_bytes(device, tm_trainer_arena(trainer), planned);
     assert_true(planned > (size_t)100 << 20);
-    if (!(outside >= 0 && outside < 40 << 20)) fail_msg("%lld bytes outside an arena of %zu", (long long)outside, planned);
+    if (!(outside >= 0 && outside < 40 << 20))
+        fail_msg("%lld bytes outside an arena of %zu", (long long)outside, planned);
     test_batch_fini(&batch);
     tm_trainer_close(trainer);
     tm_device_close(device);

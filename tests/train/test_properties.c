@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold for any training step on the fast kernels, whatever the numbers: the same bits for any number of threads
- * and any recomputation, micro-batches that add up, causality, no influence of ignored targets. */
+/* What must hold for any training step on the fast kernels, whatever the numbers: the same bits for any number of
+ * threads and any recomputation, micro-batches that add up, causality, no influence of ignored targets. */
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -24,7 +24,7 @@ static tm_step_options options_of(int family)
     return family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
 }
 
-/* --- the same bits ------------------------------------------------------------------------------------------------------- */
+/* --- the same bits ------------------------------------------------------------------------------------------------ */
 
 typedef struct {
     double   losses[STEPS], norms[STEPS];
@@ -36,7 +36,8 @@ static curve train(tm_device *device, const tm_step_options *options, int steps)
     curve       c = { 0 };
     tm_trainer *trainer = test_trainer_open(device, options, 11);
     for (int t = 0; t < steps; t++) {
-        test_batch     batch = test_batch_random(options->micro_batch * options->accumulation, options->seq, options->shape.vocab_size, 100 + (uint64_t)t % 4);
+        test_batch     batch = test_batch_random(options->micro_batch * options->accumulation, options->seq,
+                                                 options->shape.vocab_size, 100 + (uint64_t)t % 4);
         tm_step_result r = test_step(trainer, t + 1, 3e-3, 1, &batch);
         c.losses[t] = r.loss;
         c.norms[t] = r.grad_norm;
@@ -50,8 +51,10 @@ static curve train(tm_device *device, const tm_step_options *options, int steps)
 static void same_curve(const char *what, const curve *a, const curve *b)
 {
     for (int t = 0; t < STEPS; t++)
-        if (memcmp(&a->losses[t], &b->losses[t], sizeof(double)) != 0 || memcmp(&a->norms[t], &b->norms[t], sizeof(double)) != 0)
-            fail_msg("%s: step %d has loss %.17g against %.17g, norm %.17g against %.17g", what, t + 1, a->losses[t], b->losses[t], a->norms[t], b->norms[t]);
+        if (memcmp(&a->losses[t], &b->losses[t], sizeof(double)) != 0 ||
+            memcmp(&a->norms[t], &b->norms[t], sizeof(double)) != 0)
+            fail_msg("%s: step %d has loss %.17g against %.17g, norm %.17g against %.17g", what, t + 1, a->losses[t],
+                     b->losses[t], a->norms[t], b->norms[t]);
     if (a->state != b->state) fail_msg("%s: the losses agree, weights or moments do not", what);
 }
 
@@ -59,7 +62,9 @@ static void same_curve(const char *what, const curve *a, const curve *b)
 static void make_ugly(tm_step_options *o, int k)
 {
     if (k == 1) o->micro_batch = 3, o->seq = 37, o->shape.vocab_size = 101;
-    if (k == 2) o->micro_batch = 1, o->seq = 150, o->accumulation = 2, o->shape.dim = 128, o->shape.head_dim = 64, o->shape.ffn_dim = 200;
+    if (k == 2)
+        o->micro_batch = 1, o->seq = 150, o->accumulation = 2, o->shape.dim = 128, o->shape.head_dim = 64,
+        o->shape.ffn_dim = 200;
 }
 
 static void threads_change_no_bit(void **state)
@@ -68,7 +73,9 @@ static void threads_change_no_bit(void **state)
         tm_model_family     family;
         const tm_precision *precision;
         int                 shape;
-    } cases[] = { { TM_FAMILY_LLAMA, &tm_precision_f32, 0 }, { TM_FAMILY_GPT, &tm_precision_f32, 2 }, { TM_FAMILY_LLAMA, &tm_precision_bf16, 1 },
+    } cases[] = { { TM_FAMILY_LLAMA, &tm_precision_f32, 0 },
+                  { TM_FAMILY_GPT, &tm_precision_f32, 2 },
+                  { TM_FAMILY_LLAMA, &tm_precision_bf16, 1 },
                   { TM_FAMILY_GPT, &tm_precision_bf16_pure, 0 } };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -114,16 +121,18 @@ static void instruction_sets_change_no_bit(void **state)
     tm_device_close(narrow);
 }
 
-/* --- micro-batches ------------------------------------------------------------------------------------------------------- */
+/* --- micro-batches ------------------------------------------------------------------------------------------------ */
 
 /* Gradients of `sequences` x seq in `accumulation` pieces; the trainer is the caller's to close. */
-static tm_trainer *split(tm_device *device, tm_step_options options, int64_t sequences, int64_t accumulation, double *loss)
+static tm_trainer *split(tm_device *device, tm_step_options options, int64_t sequences, int64_t accumulation,
+                         double *loss)
 {
     options.accumulation = accumulation;
     options.micro_batch = sequences / accumulation;
     tm_trainer *trainer = test_trainer_open(device, &options, 7);
     test_batch  batch = test_batch_random(sequences, options.seq, options.shape.vocab_size, 8);
-    for (int64_t i = 0; i < batch.rows / 2; i += 3) { /* the mean is over the targets of the whole batch, wherever they are */
+    for (int64_t i = 0; i < batch.rows / 2;
+         i += 3) { /* the mean is over the targets of the whole batch, wherever they are */
         batch.targets[i] = TM_IGNORED_TARGET;
         batch.target_tokens--;
     }
@@ -139,7 +148,8 @@ static void same_gradients(const tm_trainer *a, const tm_trainer *b, const char 
     for (size_t t = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].role != TM_ROLE_PARAMETER) continue;
         tm_tensor_id p = g->tensors[t].gradient, q = h->tensors[t].gradient;
-        if (memcmp(tm_trainer_address(a, p), tm_trainer_address(b, q), tm_trainer_step_of(a)->plan->places[p].bytes) != 0)
+        if (memcmp(tm_trainer_address(a, p), tm_trainer_address(b, q), tm_trainer_step_of(a)->plan->places[p].bytes) !=
+            0)
             fail_msg("%s: '%s' differs by %.3g", what, g->tensors[p].name, test_relative_difference(a, b, p, q));
     }
 }
@@ -181,11 +191,15 @@ static void any_split_gives_the_same_gradients(void **state)
         for (int i = 0; i < 3; i++) {
             tm_trainer     *part = split(device, options, 6, parts[i], &loss);
             const tm_graph *g = tm_trainer_step_of(part)->graph, *h = tm_trainer_step_of(whole)->graph;
-            if (!(fabs(loss - whole_loss) <= 1e-6 * whole_loss)) fail_msg("%lld parts: loss %.12g against %.12g", (long long)parts[i], loss, whole_loss);
+            if (!(fabs(loss - whole_loss) <= 1e-6 * whole_loss))
+                fail_msg("%lld parts: loss %.12g against %.12g", (long long)parts[i], loss, whole_loss);
             for (size_t t = 0; t < g->n_tensors; t++) {
                 if (g->tensors[t].role != TM_ROLE_PARAMETER) continue;
-                double difference = test_relative_difference(part, whole, g->tensors[t].gradient, h->tensors[t].gradient);
-                if (!(difference <= 1e-6)) fail_msg("family %d, %lld parts, '%s': relative difference %.3g", family, (long long)parts[i], g->tensors[t].name, difference);
+                double difference =
+                    test_relative_difference(part, whole, g->tensors[t].gradient, h->tensors[t].gradient);
+                if (!(difference <= 1e-6))
+                    fail_msg("family %d, %lld parts, '%s': relative difference %.3g", family, (long long)parts[i],
+                             g->tensors[t].name, difference);
             }
             tm_trainer_close(part);
         }
@@ -194,7 +208,7 @@ static void any_split_gives_the_same_gradients(void **state)
     tm_device_close(device);
 }
 
-/* --- causality and ignored targets --------------------------------------------------------------------------------------- */
+/* --- causality and ignored targets -------------------------------------------------------------------------------- */
 
 /* All gradients as one array of numbers. */
 static double *gradients_of(tm_trainer *trainer, const test_batch *batch, double *loss, size_t *n)
@@ -208,7 +222,8 @@ static double *gradients_of(tm_trainer *trainer, const test_batch *batch, double
     assert_non_null(values);
     for (size_t t = 0; t < graph->n_tensors; t++) {
         if (graph->tensors[t].role != TM_ROLE_GRADIENT) continue;
-        for (int64_t i = 0; i < tm_shape_elements(graph->tensors[t].shape); i++) *at++ = golden_get(trainer, (tm_tensor_id)t, i);
+        for (int64_t i = 0; i < tm_shape_elements(graph->tensors[t].shape); i++)
+            *at++ = golden_get(trainer, (tm_tensor_id)t, i);
     }
     return values;
 }
@@ -220,8 +235,8 @@ static bool equal_numbers(const double *a, const double *b, size_t n)
     return true;
 }
 
-/* Only targets before `position` (of the first sequence) count: later tokens, and other sequences, change neither loss nor
- * gradients. The token at `position - 1` does. */
+/* Only targets before `position` (of the first sequence) count: later tokens, and other sequences, change neither loss
+ * nor gradients. The token at `position - 1` does. */
 static void check_causality(tm_trainer *trainer, int64_t position)
 {
     const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
@@ -231,12 +246,15 @@ static void check_causality(tm_trainer *trainer, int64_t position)
     for (int64_t i = position; i < batch.rows; i++) batch.targets[i] = TM_IGNORED_TARGET;
     batch.target_tokens = position;
     double *before = gradients_of(trainer, &batch, &loss[0], &n);
-    for (int64_t i = position; i < batch.rows; i++) batch.tokens[i] = (int32_t)((batch.tokens[i] + 1 + i % 7) % o->shape.vocab_size);
+    for (int64_t i = position; i < batch.rows; i++)
+        batch.tokens[i] = (int32_t)((batch.tokens[i] + 1 + i % 7) % o->shape.vocab_size);
     double *after = gradients_of(trainer, &batch, &loss[1], &n);
-    if (!(loss[0] == loss[1]) || !equal_numbers(before, after, n)) fail_msg("tokens from position %lld on change what comes before", (long long)position);
+    if (!(loss[0] == loss[1]) || !equal_numbers(before, after, n))
+        fail_msg("tokens from position %lld on change what comes before", (long long)position);
     batch.tokens[position - 1] = (int32_t)((batch.tokens[position - 1] + 1) % o->shape.vocab_size);
     double *other = gradients_of(trainer, &batch, &loss[2], &n);
-    if (loss[0] == loss[2] || equal_numbers(before, other, n)) fail_msg("the token at position %lld changes nothing", (long long)position - 1);
+    if (loss[0] == loss[2] || equal_numbers(before, other, n))
+        fail_msg("the token at position %lld changes nothing", (long long)position - 1);
     free(before);
     free(after);
     free(other);

@@ -19,8 +19,8 @@ static tm_step_options options_of(int family)
     return family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
 }
 
-/* Logits of an untrained model are N(0, v), v = dim x variance of the head (the normed state has mean square 1), so the loss is
- * ln V + v / 2. torchtitan cuts its head's normal distribution at 3 standard deviations: variance 0.9733. */
+/* Logits of an untrained model are N(0, v), v = dim x variance of the head (the normed state has mean square 1), so the
+ * loss is ln V + v / 2. torchtitan cuts its head's normal distribution at 3 standard deviations: variance 0.9733. */
 static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
 {
     static const struct {
@@ -51,9 +51,11 @@ static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
         o.seq = 256;
         tm_trainer *trainer = test_trainer_open(device, &o, 31 + i);
         test_batch  batch = test_batch_random(o.micro_batch, o.seq, cases[i].vocab, 32);
-        double      loss = tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) / (double)batch.rows;
+        double      loss = tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) /
+                      (double)batch.rows;
         double      wanted = log((double)cases[i].vocab) + (double)cases[i].dim * cases[i].head_variance / 2;
-        if (!(fabs(loss - wanted) <= 0.05)) fail_msg("case %zu: the untrained loss is %.4f, wanted %.4f", i, loss, wanted);
+        if (!(fabs(loss - wanted) <= 0.05))
+            fail_msg("case %zu: the untrained loss is %.4f, wanted %.4f", i, loss, wanted);
         test_batch_fini(&batch);
         tm_trainer_close(trainer);
     }
@@ -74,9 +76,12 @@ static void one_batch_is_learnt_by_heart(void **state)
             test_batch     batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 42);
             tm_step_result first = test_step(trainer, 1, 5e-3, 1, &batch), last = first;
             for (int t = 2; t <= 100; t++) last = test_step(trainer, t, 5e-3, 1, &batch);
-            double evaluated = tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) / (double)batch.rows;
+            double evaluated =
+                tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) /
+                (double)batch.rows;
             if (!(first.loss > 4 && last.loss < 0.1 && evaluated < 0.1))
-                fail_msg("family %d, %s: the loss of one batch went from %.3f to %.3f", family, precisions[p]->name, first.loss, last.loss);
+                fail_msg("family %d, %s: the loss of one batch went from %.3f to %.3f", family, precisions[p]->name,
+                         first.loss, last.loss);
             test_batch_fini(&batch);
             tm_trainer_close(trainer);
         }
@@ -88,7 +93,8 @@ static double gradients_norm(const tm_trainer *trainer)
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
     double          sum = 0;
     for (size_t t = 0; t < graph->n_tensors; t++)
-        for (int64_t i = 0; graph->tensors[t].role == TM_ROLE_GRADIENT && i < tm_shape_elements(graph->tensors[t].shape); i++) {
+        for (int64_t i = 0;
+             graph->tensors[t].role == TM_ROLE_GRADIENT && i < tm_shape_elements(graph->tensors[t].shape); i++) {
             double g = golden_get(trainer, (tm_tensor_id)t, i);
             sum += g * g;
         }
@@ -122,12 +128,15 @@ static void clipping_limits_the_norm(void **state)
             tm_trainer     *trainer = test_trainer_open(device, &options, 51);
             test_batch      batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 52);
             tm_step_result r = test_step(trainer, 1, 1e-3, limits[i], &batch);
-            double         norm = gradients_norm(trainer); /* clipping scales what the optimizer reads, not what is stored */
+            double norm = gradients_norm(trainer); /* clipping scales what the optimizer reads, not what is stored */
             bool           clips = limits[i] > 0 && limits[i] < norm;
-            double         wanted = clips ? norm * limits[i] / (norm + 1e-6) : norm, used = moments_norm(trainer, options.beta1);
+            double         wanted = clips ? norm * limits[i] / (norm + 1e-6) : norm,
+                   used = moments_norm(trainer, options.beta1);
             assert_true(norm > 0.5);
-            if (!(fabs(r.grad_norm - norm) <= 1e-5 * norm)) fail_msg("grad_norm %.9g, the gradients have %.9g", r.grad_norm, norm);
-            if (!(fabs(used - wanted) <= 1e-5 * wanted)) fail_msg("max_norm %g: the norm used is %.9g, wanted %.9g", limits[i], used, wanted);
+            if (!(fabs(r.grad_norm - norm) <= 1e-5 * norm))
+                fail_msg("grad_norm %.9g, the gradients have %.9g", r.grad_norm, norm);
+            if (!(fabs(used - wanted) <= 1e-5 * wanted))
+                fail_msg("max_norm %g: the norm used is %.9g, wanted %.9g", limits[i], used, wanted);
             test_batch_fini(&batch);
             tm_trainer_close(trainer);
         }
@@ -151,13 +160,16 @@ static void the_fast_device_follows_the_reference(void **state)
         tm_trainer     *a = test_trainer_open(fast, &options, 61), *b = test_trainer_open(slow, &wide, 61);
         const tm_graph *g = tm_trainer_step_of(a)->graph;
         for (size_t t = 0; t < g->n_tensors; t++)
-            for (int64_t i = 0; g->tensors[t].role == TM_ROLE_PARAMETER && i < tm_shape_elements(g->tensors[t].shape); i++)
+            for (int64_t i = 0; g->tensors[t].role == TM_ROLE_PARAMETER && i < tm_shape_elements(g->tensors[t].shape);
+                 i++)
                 golden_set(b, (tm_tensor_id)t, i, golden_get(a, (tm_tensor_id)t, i));
         for (int t = 1; t <= STEPS; t++) {
             test_batch     batch = test_batch_random(4, options.seq, options.shape.vocab_size, 62 + (uint64_t)t % 3);
             tm_step_result x = test_step(a, t, 2e-3, 1, &batch), y = test_step(b, t, 2e-3, 1, &batch);
-            if (!(fabs(x.loss - y.loss) <= 1e-5 * y.loss)) fail_msg("family %d, step %d: loss %.9g, the reference has %.9g", family, t, x.loss, y.loss);
-            if (!(fabs(x.grad_norm - y.grad_norm) <= 1e-4 * y.grad_norm)) fail_msg("family %d, step %d: norm %.9g, the reference has %.9g", family, t, x.grad_norm, y.grad_norm);
+            if (!(fabs(x.loss - y.loss) <= 1e-5 * y.loss))
+                fail_msg("family %d, step %d: loss %.9g, the reference has %.9g", family, t, x.loss, y.loss);
+            if (!(fabs(x.grad_norm - y.grad_norm) <= 1e-4 * y.grad_norm))
+                fail_msg("family %d, step %d: norm %.9g, the reference has %.9g", family, t, x.grad_norm, y.grad_norm);
             test_batch_fini(&batch);
         }
         tm_trainer_close(a);

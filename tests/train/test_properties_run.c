@@ -60,15 +60,31 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static tm_run_options options_of(int family, const char *folder)
 {
-    tm_run_options o = { .model_name = "small", .steps = STEPS, .learning_rate = 3e-3, .max_norm = 1, .seed = 77, .prefetch = 2,
-                         .validate = true, .validation_freq = 3, .validation_steps = 2, .target_gap = 0.05, .checkpoint_interval = 1000,
-                         .checkpoint_load_step = -1, .checkpoint_keep = 2, .config_hash = 1, .checkpoint_folder = folder };
+    tm_run_options o = { .model_name = "small",
+                         .steps = STEPS,
+                         .learning_rate = 3e-3,
+                         .max_norm = 1,
+                         .seed = 77,
+                         .prefetch = 2,
+                         .validate = true,
+                         .validation_freq = 3,
+                         .validation_steps = 2,
+                         .target_gap = 0.05,
+                         .checkpoint_interval = 1000,
+                         .checkpoint_load_step = -1,
+                         .checkpoint_keep = 2,
+                         .config_hash = 1,
+                         .checkpoint_folder = folder };
     o.step = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
     o.step.shape.vocab_size = 64;
     o.step.accumulation = family == TM_FAMILY_GPT ? 2 : 1;
     o.step.recompute.cheap = true;
     o.checkpoint = folder != NULL;
-    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = STEPS, .warmup_steps = 3, .decay_ratio = -1, .decay = TM_DECAY_COSINE };
+    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
+                                .steps = STEPS,
+                                .warmup_steps = 3,
+                                .decay_ratio = -1,
+                                .decay = TM_DECAY_COSINE };
     o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
     return o;
 }
@@ -97,7 +113,8 @@ static uint64_t saved_state(const tm_run_options *options, int64_t step)
     tm_checkpoint_state         state;
     tm_checkpoint_report        report;
     tm_error                    err = { 0 };
-    if (tm_checkpoint_load_newest(options->checkpoint_folder, step, &state, tensors, n, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_checkpoint_load_newest(options->checkpoint_folder, step, &state, tensors, n, &report, &err) != TM_OK)
+        fail_msg("%s", err.text);
     assert_true(state.step == step);
     assert_true(state.samples_consumed == step * options->step.micro_batch * options->step.accumulation);
     uint64_t hash = test_state_hash(trainer);
@@ -109,8 +126,10 @@ static uint64_t saved_state(const tm_run_options *options, int64_t step)
 static void same_steps(const listener *got, const listener *wanted, int64_t from, int64_t to)
 {
     for (int64_t t = from; t <= to; t++)
-        if (memcmp(&got->losses[t], &wanted->losses[t], sizeof(double)) != 0 || memcmp(&got->norms[t], &wanted->norms[t], sizeof(double)) != 0)
-            fail_msg("step %lld: loss %.17g and norm %.17g, wanted %.17g and %.17g", (long long)t, got->losses[t], got->norms[t], wanted->losses[t], wanted->norms[t]);
+        if (memcmp(&got->losses[t], &wanted->losses[t], sizeof(double)) != 0 ||
+            memcmp(&got->norms[t], &wanted->norms[t], sizeof(double)) != 0)
+            fail_msg("step %lld: loss %.17g and norm %.17g, wanted %.17g and %.17g", (long long)t, got->losses[t],
+                     got->norms[t], wanted->losses[t], wanted->norms[t]);
 }
 
 /* Interrupted after step k, then resumed by another process' worth of state, with another number of threads. */
@@ -128,7 +147,8 @@ static void check_stop(int family, int64_t k, const listener *straight, uint64_t
     assert_true(second.first_step == k + 1 && second.last_step == STEPS && second.saved == STEPS);
     same_steps(&second, straight, k + 1, STEPS);
     assert_true(second.validation == straight->validation);
-    if (saved_state(&options, STEPS) != wanted) fail_msg("stopped at step %lld: weights or moments differ at the end", (long long)k);
+    if (saved_state(&options, STEPS) != wanted)
+        fail_msg("stopped at step %lld: weights or moments differ at the end", (long long)k);
     test_tree_remove(folder);
 }
 
@@ -141,7 +161,8 @@ static void stopped_and_resumed_is_never_stopped(void **state)
         listener       straight;
         tm_error       err;
         if (run(&options, 2, NEVER, &straight, &err) != TM_OK) fail_msg("%s", err.text);
-        assert_true(straight.started == 1 && straight.ended == 1 && straight.last_step == STEPS && straight.evaluations == 3);
+        assert_true(straight.started == 1 && straight.ended == 1 && straight.last_step == STEPS &&
+                    straight.evaluations == 3);
         assert_true(straight.verdict == TM_VERDICT_NOT_JUDGED);
         uint64_t wanted = saved_state(&options, STEPS);
         for (int64_t k = 1; k < STEPS; k++) check_stop(family, k, &straight, wanted);
@@ -219,13 +240,16 @@ static void broken_numbers_end_the_run_with_a_verdict(void **state)
             tm_error       err;
             options.learning_rate = rates[i];
             tm_status st = run(&options, 1, NEVER, &l, &err);
-            if (st != TM_NUMBERS) fail_msg("learning rate %g: status %d, losses %g %g %g", rates[i], st, l.losses[1], l.losses[2], l.losses[3]);
+            if (st != TM_NUMBERS)
+                fail_msg("learning rate %g: status %d, losses %g %g %g", rates[i], st, l.losses[1], l.losses[2],
+                         l.losses[3]);
             assert_int_equal(err.status, TM_NUMBERS);
             assert_true(l.ended == 1 && l.verdict == TM_VERDICT_INVALID && l.last_step < STEPS);
             assert_non_null(strstr(l.reason, "not finite"));
             /* it ends at the first such number, be it a gradient norm beside a loss that looks well */
             for (int64_t t = 1; t < l.last_step; t++) assert_true(isfinite(l.losses[t]) && isfinite(l.norms[t]));
-            if (family == TM_FAMILY_LLAMA && i == 0) assert_true(isfinite(l.losses[l.last_step]) && !isfinite(l.norms[l.last_step]));
+            if (family == TM_FAMILY_LLAMA && i == 0)
+                assert_true(isfinite(l.losses[l.last_step]) && !isfinite(l.norms[l.last_step]));
             assert_false(tm_checkpoint_present(folder)); /* a broken state is not kept */
             test_tree_remove(folder);
         }
@@ -245,7 +269,9 @@ static void a_broken_weight_shows_in_loss_and_norm(void **state)
         for (size_t t = 0; t < graph->n_tensors; t++) {
             if (graph->tensors[t].role != TM_ROLE_PARAMETER) continue;
             float  *weight = tm_trainer_address(trainer, (tm_tensor_id)t);
-            int64_t at = (tm_tensor_id)t == tm_trainer_step_of(trainer)->model.embedding ? batch.tokens[0] * options.shape.dim : 0;
+            int64_t at = (tm_tensor_id)t == tm_trainer_step_of(trainer)->model.embedding
+                             ? batch.tokens[0] * options.shape.dim
+                             : 0;
             float   was = weight[at];
             weight[at] = NAN;
             tm_trainer_begin(trainer, 1, 0, 1, batch.target_tokens);
@@ -259,7 +285,8 @@ static void a_broken_weight_shows_in_loss_and_norm(void **state)
         /* a gradient that is not finite is not clipped away */
         tm_trainer_begin(trainer, 2, 1e-3, 1, batch.target_tokens);
         tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }, NULL);
-        ((float *)tm_trainer_address(trainer, graph->tensors[tm_trainer_step_of(trainer)->model.norm_w].gradient))[1] = NAN;
+        ((float *)tm_trainer_address(trainer, graph->tensors[tm_trainer_step_of(trainer)->model.norm_w].gradient))[1] =
+            NAN;
         tm_trainer_update(trainer, &r, NULL);
         assert_true(isfinite(r.loss) && isnan(r.grad_norm));
         test_batch_fini(&batch);

@@ -18,8 +18,17 @@ static const double nothing = (double)NAN;
 static tm_evidence evidence_of(const char *source, double *losses, double from, double to)
 {
     for (int i = 0; i < LOSSES; i++) losses[i] = from + (to - from) * i / (LOSSES - 1);
-    return (tm_evidence){ .source = source, .losses = losses, .n_losses = LOSSES, .total_steps = LOSSES, .finite = true, .validation = nothing,
-                          .validation_error = nothing, .floor = 2, .unigram_entropy = 3, .target_gap = 0.05, .step_variation = 0.02 };
+    return (tm_evidence){ .source = source,
+                          .losses = losses,
+                          .n_losses = LOSSES,
+                          .total_steps = LOSSES,
+                          .finite = true,
+                          .validation = nothing,
+                          .validation_error = nothing,
+                          .floor = 2,
+                          .unigram_entropy = 3,
+                          .target_gap = 0.05,
+                          .step_variation = 0.02 };
 }
 
 static void expect(const tm_evidence *e, tm_verdict wanted, const char *word)
@@ -28,7 +37,8 @@ static void expect(const tm_evidence *e, tm_verdict wanted, const char *word)
     memset(reason, 'x', sizeof reason);
     tm_verdict got = tm_verdict_of(e, reason);
     assert_non_null(memchr(reason, 0, sizeof reason));
-    if (got != wanted || !strstr(reason, word)) fail_msg("%s (%s), wanted %s and '%s'", tm_verdict_name(got), reason, tm_verdict_name(wanted), word);
+    if (got != wanted || !strstr(reason, word))
+        fail_msg("%s (%s), wanted %s and '%s'", tm_verdict_name(got), reason, tm_verdict_name(wanted), word);
 }
 
 static void numbers_that_are_not_finite_are_invalid(void **state)
@@ -204,10 +214,14 @@ static void numbers_that_cannot_be_compared_do_not_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_that_are_not_finite_are_invalid), cmocka_unit_test(few_steps_are_not_judged),
-        cmocka_unit_test(below_the_entropy_something_leaks),       cmocka_unit_test(the_goal_is_the_entropy_and_the_gap),
-        cmocka_unit_test(no_progress_is_invalid),                  cmocka_unit_test(mock_data_teach_ln_v_only),
-        cmocka_unit_test(text_must_beat_its_single_tokens),        cmocka_unit_test(uneven_step_times_are_noisy),
+        cmocka_unit_test(numbers_that_are_not_finite_are_invalid),
+        cmocka_unit_test(few_steps_are_not_judged),
+        cmocka_unit_test(below_the_entropy_something_leaks),
+        cmocka_unit_test(the_goal_is_the_entropy_and_the_gap),
+        cmocka_unit_test(no_progress_is_invalid),
+        cmocka_unit_test(mock_data_teach_ln_v_only),
+        cmocka_unit_test(text_must_beat_its_single_tokens),
+        cmocka_unit_test(uneven_step_times_are_noisy),
         cmocka_unit_test(numbers_that_cannot_be_compared_do_not_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,8 +44,8 @@ static bool supported(const char *isa)
 
 static void describe(tm_device *device)
 {
-    snprintf(device->info.text, sizeof device->info.text, "cpu: %s kernels, %d thread%s", isas[device->isa].name, device->info.threads,
-             device->info.threads == 1 ? "" : "s");
+    snprintf(device->info.text, sizeof device->info.text, "cpu: %s kernels, %d thread%s", isas[device->isa].name,
+             device->info.threads, device->info.threads == 1 ? "" : "s");
 }
 
 static tm_status open_cpu(tm_device *device, int threads, tm_error *err)
@@ -76,7 +76,8 @@ tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm_error *err)
     if (device->backend == &tm_backend_cpu)
         tm_fail(err, TM_UNSUPPORTED, "no '%.100s' kernels (--isa); this machine runs: %s", isa, list.data);
     else
-        tm_fail(err, TM_UNSUPPORTED, "--isa %.100s is for device cpu, found device %s; leave it out", isa, device->info.name);
+        tm_fail(err, TM_UNSUPPORTED, "--isa %.100s is for device cpu, found device %s; leave it out", isa,
+                device->info.name);
     tm_text_fini(&list);
     return TM_UNSUPPORTED;
 }

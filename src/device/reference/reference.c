@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/reference - every op by its double reference, one thread. Also the CPU's last resort: the same reference through
- * float64 copies of whatever is stored. */
+/* device/reference - every op by its double reference, one thread. Also the CPU's last resort: the same reference
+ * through float64 copies of whatever is stored. */
 #include "device/backend.h"
+#include "graph/value.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static void run_reference(const tm_call *call)
 {
@@ -30,30 +29,6 @@ static size_t workspace_converted(const tm_call *call)
     return bytes;
 }
 
-static double load(const tm_view *view, int64_t i)
-{
-    if (view->dtype == TM_F32) return (double)((const float *)view->data)[i];
-    TM_ASSERT(view->dtype == TM_BF16);
-    uint32_t bits = (uint32_t)((const uint16_t *)view->data)[i] << 16;
-    float    value;
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
-}
-
-static void store(const tm_view *view, int64_t i, double value)
-{
-    float rounded = (float)value;
-    if (view->dtype == TM_F32) {
-        ((float *)view->data)[i] = rounded;
-        return;
-    }
-    TM_ASSERT(view->dtype == TM_BF16);
-    uint32_t bits;
-    memcpy(&bits, &rounded, sizeof bits);
-    bits = isnan(rounded) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    ((uint16_t *)view->data)[i] = (uint16_t)bits;
-}
-
 /* Puts a double copy of a view at *at; moves *at on. */
 static tm_view widen(const tm_view *view, char **at)
 {
@@ -62,7 +37,8 @@ static tm_view widen(const tm_view *view, char **at)
     if (!bytes) return wide;
     wide.dtype = TM_F64;
     wide.data = *at;
-    for (int64_t i = 0, n = tm_shape_elements(view->shape); i < n; i++) ((double *)wide.data)[i] = load(view, i);
+    for (int64_t i = 0, n = tm_shape_elements(view->shape); i < n; i++)
+        ((double *)wide.data)[i] = tm_value_get(view->data, view->dtype, i);
     *at += bytes;
     return wide;
 }
@@ -77,7 +53,7 @@ static void run_converted(const tm_call *call)
     for (int k = 0; k < TM_MAX_OUT; k++)
         if (copy_bytes(&call->out[k]))
             for (int64_t i = 0, n = tm_shape_elements(call->out[k].shape); i < n; i++)
-                store(&call->out[k], i, ((const double *)wide.out[k].data)[i]);
+                tm_value_set(call->out[k].data, call->out[k].dtype, i, ((const double *)wide.out[k].data)[i]);
 }
 
 const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted)

@@ -12,7 +12,7 @@ typedef struct {
     int64_t every_n; /* 0: no layer; 1: every layer; n: layers with index % n == 0 keep their input only */
 } tm_recompute;
 
-/* Copies forward nodes in front of their first use in the backward pass and rewires the backward nodes to the copies. */
+/* Copies forward nodes in front of their first use in the backward pass; backward nodes then read the copies. */
 void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);
 
 /* Inserts casts of parameters to the compute format in front of their first use in a layer's forward and again in its

@@ -17,7 +17,8 @@ static void append(tm_segment *segment, const tm_node *node)
 }
 
 /* The copy of `parameter` valid in this layer and phase; emits the cast when there is none yet. */
-static tm_tensor_id copy_for(tm_graph *graph, tm_segment *result, cast_copy *last, tm_tensor_id parameter, const tm_node *user)
+static tm_tensor_id copy_for(tm_graph *graph, tm_segment *result, cast_copy *last, tm_tensor_id parameter,
+                             const tm_node *user)
 {
     cast_copy *have = &last[parameter];
     if (have->copy != TM_NONE && have->layer == user->layer && have->phase == user->phase) return have->copy;

@@ -285,10 +285,11 @@ TM_INLINE void transpose16(v16 r[16])
 #else
 TM_INLINE void transpose16(v16 r[16])
 {
-    v16 t[16];
+    float rows[16][16], columns[16][16];
+    for (int i = 0; i < 16; i++) v16_store(rows[i], r[i]);
     for (int i = 0; i < 16; i++)
-        for (int j = 0; j < 16; j++) t[i].f[j] = r[j].f[i];
-    for (int i = 0; i < 16; i++) r[i] = t[i];
+        for (int j = 0; j < 16; j++) columns[i][j] = rows[j][i];
+    for (int i = 0; i < 16; i++) r[i] = v16_load(columns[i]);
 }
 #endif
 

@@ -163,9 +163,10 @@ TM_INLINE v16 swap_pairs(v16 x)
 #elif defined(__AVX2__)
     return (v16){ _mm256_permute_ps(x.lo, 0xb1), _mm256_permute_ps(x.hi, 0xb1) };
 #else
-    v16 r;
-    for (int i = 0; i < TM_LANES; i++) r.f[i] = x.f[i ^ 1];
-    return r;
+    float from[TM_LANES], to[TM_LANES];
+    v16_store(from, x);
+    for (int i = 0; i < TM_LANES; i++) to[i] = from[i ^ 1];
+    return v16_load(to);
 #endif
 }
 

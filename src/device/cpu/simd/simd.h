@@ -55,7 +55,8 @@ TM_INLINE void v16_store_n(float *p, v16 x, int64_t n)
 }
 TM_INLINE v16 v16_load_bf16(const uint16_t *p)
 {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16));
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16));
 }
 /* round to nearest even; NaN stays NaN */
 TM_INLINE void v16_store_bf16(uint16_t *p, v16 x)
@@ -104,56 +105,89 @@ TM_INLINE void v16_store_bf16(uint16_t *p, v16 x)
     uint32_t u[16];
     memcpy(u, &x, sizeof u);
     for (int i = 0; i < 16; i++)
-        p[i] = (uint16_t)((u[i] & 0x7fffffffu) > 0x7f800000u ? u[i] >> 16 | 0x40 : (u[i] + 0x7fff + (u[i] >> 16 & 1)) >> 16);
+        p[i] = (uint16_t)((u[i] & 0x7fffffffu) > 0x7f800000u ? u[i] >> 16 | 0x40
+                                                             : (u[i] + 0x7fff + (u[i] >> 16 & 1)) >> 16);
 }
 #else
 #include <math.h>
+/* Four vectors of four lanes: what every 64-bit machine has, in the notation that gcc and clang share. */
+typedef float    tm_q4 __attribute__((vector_size(16)));
+typedef int32_t  tm_q4i __attribute__((vector_size(16)));
+typedef uint32_t tm_q4u __attribute__((vector_size(16)));
+typedef uint16_t tm_q4h __attribute__((vector_size(8)));
 typedef struct {
-    float f[16];
+    tm_q4 q0, q1, q2, q3;
 } v16;
-#define TM_EACH(expression)                                                                                            \
-    v16 r;                                                                                                             \
-    for (int i = 0; i < 16; i++) r.f[i] = (expression);                                                                \
-    return r
-TM_INLINE v16 v16_set1(float x) { TM_EACH(x); }
-TM_INLINE v16 v16_load(const float *p) { TM_EACH(p[i]); }
-TM_INLINE void v16_store(float *p, v16 x) { memcpy(p, x.f, sizeof x.f); }
-TM_INLINE v16 v16_add(v16 a, v16 b) { TM_EACH(a.f[i] + b.f[i]); }
-TM_INLINE v16 v16_sub(v16 a, v16 b) { TM_EACH(a.f[i] - b.f[i]); }
-TM_INLINE v16 v16_mul(v16 a, v16 b) { TM_EACH(a.f[i] * b.f[i]); }
-TM_INLINE v16 v16_div(v16 a, v16 b) { TM_EACH(a.f[i] / b.f[i]); }
-TM_INLINE v16 v16_fma(v16 a, v16 b, v16 c) { TM_EACH(a.f[i] * b.f[i] + c.f[i]); }
-TM_INLINE v16 v16_max(v16 a, v16 b) { TM_EACH(a.f[i] > b.f[i] ? a.f[i] : b.f[i]); }
-TM_INLINE v16 v16_min(v16 a, v16 b) { TM_EACH(a.f[i] < b.f[i] ? a.f[i] : b.f[i]); }
-TM_INLINE v16 v16_sqrt(v16 a) { TM_EACH(sqrtf(a.f[i])); }
-TM_INLINE v16 v16_round(v16 a) { TM_EACH(rintf(a.f[i])); }
-TM_INLINE v16 v16_scale2(v16 a, v16 n)
+#define TM_ONE(f) return (v16){ f(a.q0), f(a.q1), f(a.q2), f(a.q3) }
+#define TM_TWO(f) return (v16){ f(a.q0, b.q0), f(a.q1, b.q1), f(a.q2, b.q2), f(a.q3, b.q3) }
+TM_INLINE tm_q4 tm_q4_load(const float *p)
 {
-    v16 r;
-    for (int i = 0; i < 16; i++) {
-        uint32_t e = (uint32_t)((int32_t)n.f[i] + 127) << 23;
-        float    s;
-        memcpy(&s, &e, 4);
-        r.f[i] = a.f[i] * s;
-    }
+    tm_q4 r;
+    memcpy(&r, p, sizeof r);
     return r;
 }
+TM_INLINE tm_q4 tm_q4_add(tm_q4 a, tm_q4 b) { return a + b; }
+TM_INLINE tm_q4 tm_q4_sub(tm_q4 a, tm_q4 b) { return a - b; }
+TM_INLINE tm_q4 tm_q4_mul(tm_q4 a, tm_q4 b) { return a * b; }
+TM_INLINE tm_q4 tm_q4_div(tm_q4 a, tm_q4 b) { return a / b; }
+TM_INLINE tm_q4 tm_q4_select(tm_q4i mask, tm_q4 a, tm_q4 b) { return (tm_q4)((mask & (tm_q4i)a) | (~mask & (tm_q4i)b)); }
+TM_INLINE tm_q4 tm_q4_max(tm_q4 a, tm_q4 b) { return tm_q4_select(a > b, a, b); }
+TM_INLINE tm_q4 tm_q4_min(tm_q4 a, tm_q4 b) { return tm_q4_select(a < b, a, b); }
+TM_INLINE tm_q4 tm_q4_sqrt(tm_q4 a) { return (tm_q4){ sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3]) }; }
+/* Adding 2^23 leaves no room for a fraction; from there on every float is whole. The sign stays, also of zero. */
+TM_INLINE tm_q4 tm_q4_round(tm_q4 a)
+{
+    tm_q4  large = { 0x1p23f, 0x1p23f, 0x1p23f, 0x1p23f };
+    tm_q4u sign = (tm_q4u)a & 0x80000000u;
+    tm_q4  size = (tm_q4)((tm_q4u)a ^ sign);
+    tm_q4  whole = (tm_q4)((tm_q4u)(size + large - large) | sign);
+    return tm_q4_select(size < large, whole, a);
+}
+TM_INLINE tm_q4 tm_q4_scale2(tm_q4 a, tm_q4 n)
+{
+    return a * (tm_q4)((tm_q4u)(__builtin_convertvector(n, tm_q4i) + 127) << 23);
+}
+TM_INLINE tm_q4 tm_q4_load_bf16(const uint16_t *p)
+{
+    tm_q4h h;
+    memcpy(&h, p, sizeof h);
+    return (tm_q4)(__builtin_convertvector(h, tm_q4u) << 16);
+}
+TM_INLINE void tm_q4_store_bf16(uint16_t *p, tm_q4 x)
+{
+    tm_q4u u = (tm_q4u)x, nan = (tm_q4u)((u & 0x7fffffffu) > 0x7f800000u);
+    tm_q4u r = (nan & (u >> 16 | 0x40)) | (~nan & ((u + 0x7fff + (u >> 16 & 1)) >> 16));
+    tm_q4h h = __builtin_convertvector(r, tm_q4h);
+    memcpy(p, &h, sizeof h);
+}
+TM_INLINE v16 v16_set1(float x)
+{
+    tm_q4 q = { x, x, x, x };
+    return (v16){ q, q, q, q };
+}
+TM_INLINE v16 v16_load(const float *p)
+{
+    return (v16){ tm_q4_load(p), tm_q4_load(p + 4), tm_q4_load(p + 8), tm_q4_load(p + 12) };
+}
+TM_INLINE void v16_store(float *p, v16 x) { memcpy(p, &x, sizeof x); }
+TM_INLINE v16 v16_add(v16 a, v16 b) { TM_TWO(tm_q4_add); }
+TM_INLINE v16 v16_sub(v16 a, v16 b) { TM_TWO(tm_q4_sub); }
+TM_INLINE v16 v16_mul(v16 a, v16 b) { TM_TWO(tm_q4_mul); }
+TM_INLINE v16 v16_div(v16 a, v16 b) { TM_TWO(tm_q4_div); }
+TM_INLINE v16 v16_fma(v16 a, v16 b, v16 c) { return v16_add(v16_mul(a, b), c); }
+TM_INLINE v16 v16_max(v16 a, v16 b) { TM_TWO(tm_q4_max); }
+TM_INLINE v16 v16_min(v16 a, v16 b) { TM_TWO(tm_q4_min); }
+TM_INLINE v16 v16_sqrt(v16 a) { TM_ONE(tm_q4_sqrt); }
+TM_INLINE v16 v16_round(v16 a) { TM_ONE(tm_q4_round); }
+TM_INLINE v16 v16_scale2(v16 a, v16 b) { TM_TWO(tm_q4_scale2); }
 TM_INLINE v16 v16_load_bf16(const uint16_t *p)
 {
-    v16 r;
-    for (int i = 0; i < 16; i++) {
-        uint32_t u = (uint32_t)p[i] << 16;
-        memcpy(&r.f[i], &u, 4);
-    }
-    return r;
+    return (v16){ tm_q4_load_bf16(p), tm_q4_load_bf16(p + 4), tm_q4_load_bf16(p + 8), tm_q4_load_bf16(p + 12) };
 }
 TM_INLINE void v16_store_bf16(uint16_t *p, v16 x)
 {
-    for (int i = 0; i < 16; i++) {
-        uint32_t u;
-        memcpy(&u, &x.f[i], 4);
-        p[i] = (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
-    }
+    tm_q4_store_bf16(p, x.q0), tm_q4_store_bf16(p + 4, x.q1);
+    tm_q4_store_bf16(p + 8, x.q2), tm_q4_store_bf16(p + 12, x.q3);
 }
 #endif
 
@@ -188,7 +222,8 @@ TM_INLINE void v16_store_bf16_n(uint16_t *p, v16 x, int64_t n)
 /* n lanes (1..16; the rest zero) at element i of a float32 or bfloat16 array; `dtype` is a constant after inlining. */
 TM_INLINE v16 v16_get(const void *p, tm_dtype dtype, int64_t i, int64_t n)
 {
-    if (dtype == TM_BF16) return n >= 16 ? v16_load_bf16((const uint16_t *)p + i) : v16_load_bf16_n((const uint16_t *)p + i, n);
+    if (dtype == TM_BF16)
+        return n >= 16 ? v16_load_bf16((const uint16_t *)p + i) : v16_load_bf16_n((const uint16_t *)p + i, n);
     return n >= 16 ? v16_load((const float *)p + i) : v16_load_n((const float *)p + i, n);
 }
 TM_INLINE void v16_put(void *p, tm_dtype dtype, int64_t i, v16 x, int64_t n)

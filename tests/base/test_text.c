@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers as text: the shortest decimal that reads back as the same number, in plain notation where that is readable. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void known_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        double      value;
+        const char *text;
+    } known[] = {
+        { 0, "0" },
+        { 0.1, "0.1" },
+        { -2.5, "-2.5" },
+        { 1000, "1000" },
+        { 1234567, "1234567" },
+        { 3e-4, "0.0003" },
+        { 1e-5, "0.00001" },
+        { 9.5e-6, "9.5e-06" },
+        { 1e-8, "1e-08" },
+        { 1.0 / 3, "0.3333333333333333" },
+        { 16876236800.0, "16876236800" },
+        { 1e16, "10000000000000000" },
+        { 99999999999999984.0, "99999999999999984" },
+        { 1e17, "1e+17" },
+        { -1e300, "-1e+300" },
+        { 5e-324, "5e-324" },
+        { (double)INFINITY, "inf" },
+        { -(double)INFINITY, "-inf" },
+        { (double)NAN, "nan" },
+    };
+    char text[32];
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+        assert_string_equal(tm_format_double(text, known[k].value), known[k].text);
+}
+
+static void every_number_reads_back(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 100000; i++) {
+        uint64_t bits = tm_random_u64(1, 1, i);
+        double   value, back;
+        char     text[32];
+        if (i % 2) bits = (bits & ~(0x7ffull << 52)) | (1000 + (bits >> 52) % 85) << 52; /* near the plain range */
+        memcpy(&value, &bits, sizeof value);
+        back = strtod(tm_format_double(text, value), NULL);
+        if (isnan(value))
+            assert_true(isnan(back));
+        else
+            assert_memory_equal(&value, &back, sizeof value);
+        assert_true(strlen(text) < sizeof text);
+        if (fabs(value) >= 1e-5 && fabs(value) < 1e17) assert_null(strchr(text, 'e'));
+    }
+}
+
+static void grouped_and_bytes(void **state)
+{
+    (void)state;
+    char text[40];
+    assert_string_equal(tm_format_grouped(text, 0), "0");
+    assert_string_equal(tm_format_grouped(text, -1234567), "-1,234,567");
+    assert_string_equal(tm_format_grouped(text, 999), "999");
+    assert_string_equal(tm_format_grouped(text, INT64_MIN), "-9,223,372,036,854,775,808");
+    assert_string_equal(tm_format_bytes(text, 1023), "1023 B");
+    assert_string_equal(tm_format_bytes(text, 1536), "1.50 KiB");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_numbers),
+        cmocka_unit_test(every_number_reads_back),
+        cmocka_unit_test(grouped_and_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
