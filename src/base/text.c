@@ -61,6 +61,7 @@ char *tm_format_double(char out[32], double value)
         double back = strtod(out, NULL);
         if (!(back < value) && !(back > value)) break;
     }
+    if (strchr(out, 'e') && fabs(value) >= 1 && fabs(value) < 1e16) snprintf(out, 32, "%.0f", value); /* 10000, not 1e+04 */
     return out;
 }
 
