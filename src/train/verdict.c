@@ -57,6 +57,15 @@ static tm_verdict not_passed(const tm_evidence *e, char reason[256])
     return TM_VERDICT_NOT_JUDGED;
 }
 
+/* As not_passed, for a gate that looks at the last training losses: those of very few steps scatter too much. */
+static tm_verdict no_progress(const tm_evidence *e, char reason[256])
+{
+    size_t used = strlen(reason);
+    if (e->head.n == 0 || e->n_losses >= FEWEST) return not_passed(e, reason);
+    snprintf(reason + used, 256 - used, "; %lld steps since the checkpoint are too few to judge", (long long)e->n_losses);
+    return TM_VERDICT_NOT_JUDGED;
+}
+
 static bool final_loss_known(const tm_evidence *e)
 {
     return !isnan(e->validation);
@@ -86,7 +95,7 @@ static tm_verdict judge_synthetic(const tm_evidence *e, char reason[256])
     if (!(last < first - 0.01 * (first - e->floor)) || !(last < first - 3 * ends_error(e))) {
         snprintf(reason, 256, "no progress: the mean loss went from %.4f to %.4f, the floor is %.4f", first, last,
                  e->floor);
-        return not_passed(e, reason);
+        return no_progress(e, reason);
     }
     snprintf(reason, 256, "loss fell from %.4f to %.4f towards the floor %.4f", first, last, e->floor);
     return TM_VERDICT_VALID;
@@ -103,7 +112,7 @@ static tm_verdict judge_mock(const tm_evidence *e, char reason[256])
     }
     snprintf(reason, 256, "random tokens: loss %.4f, ln V is %.4f%s", last, target,
              near || closer ? "" : ", and it does not come closer");
-    return near || closer ? TM_VERDICT_VALID : not_passed(e, reason);
+    return near || closer ? TM_VERDICT_VALID : no_progress(e, reason);
 }
 
 static tm_verdict judge_text(const tm_evidence *e, char reason[256])

@@ -2,7 +2,8 @@
 /* train/verdict.h - is this run's training real? A speed without a passing gate is not a result (docs/verdict.md).
  *
  *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no progress
- *   not-judged   fewer than 50 steps; interrupted before the gate passed; a text of which nothing is held out
+ *   not-judged   fewer than 50 steps; interrupted before the gate passed; fewer than 5 steps since a checkpoint and no
+ *                progress seen in them; a text of which nothing is held out
  *   noisy        passed, but the step times vary by more than 10 %
  *   valid        passed
  */
