@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as text: shortest form that reads back as the same double. */
+/* Numbers as text: the shortest form that reads back as the same double. */
 #include "base/random.h"
 #include "base/text.h"
 
