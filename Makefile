@@ -23,7 +23,9 @@ STRIP_release := -Wl,--strip-debug -Wl,--gc-sections
 LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize%,$(OPT)) $(EXTRA_LDFLAGS)
 
 COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
-$(BUILD)/src/system/software.o: CFLAGS += -DTM_BUILD_FLAGS='"$(OPT) $(ISA_base)"' -DTM_BUILD_COMMIT='"$(COMMIT)"'
+# What decides about code and numbers; the kernels add the flags of their instruction set.
+BUILD_FLAGS := $(filter-out -D% -I% -W% -MMD -MP,$(CFLAGS))
+$(BUILD)/src/system/software.o: CFLAGS += -DTM_BUILD_FLAGS='"$(BUILD_FLAGS)"' -DTM_BUILD_COMMIT='"$(COMMIT)"'
 
 # Sources are found by folder; kernels under simd/ are compiled once per instruction set.
 SIMD_SRC := $(sort $(wildcard src/device/cpu/simd/*.c))

@@ -4,23 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Length of the valid UTF-8 sequence at s (1-4), or 0. */
-static size_t utf8_length(const unsigned char *s)
-{
-    if (s[0] < 0x80) return 1;
-    size_t n = s[0] >= 0xF0 && s[0] < 0xF5 ? 4 : s[0] >= 0xE0 && s[0] < 0xF0 ? 3 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F)) return 0;
-    if ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F)) return 0;
-    return n;
-}
-
 void tm_json_quote(tm_text *out, const char *string)
 {
     tm_text_add_n(out, "\"", 1);
     for (const unsigned char *s = (const unsigned char *)string; *s;) {
-        size_t n = utf8_length(s);
+        size_t n = tm_utf8_length(s);
         if (n == 0) {
             tm_text_add(out, "\\ufffd");
             n = 1;

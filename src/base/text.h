@@ -18,6 +18,9 @@ void tm_text_add_n(tm_text *text, const char *bytes, size_t n);
 void tm_text_printf(tm_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tm_text_fini(tm_text *text);
 
+/* Length of the valid UTF-8 sequence at s (1-4), or 0. */
+size_t tm_utf8_length(const unsigned char *s);
+
 /* Shortest decimal that reads back as the same double ("0.1", "1000", "nan", "inf"). With an exponent only where the
  * size is below 1e-5 or from 1e17 on ("1e-08"); 0 is "0". Returns out. */
 char *tm_format_double(char out[32], double value);

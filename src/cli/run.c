@@ -53,6 +53,7 @@ struct job {
     tm_text         folder, path[6], command, hash;
     size_t          n_paths;
     settings_sink   settings;
+    FILE           *log; /* log.file, or NULL */
 };
 
 static const char *path_in(job *j, const char *name)
@@ -157,14 +158,31 @@ static tm_status attach(job *j, tm_status status)
     return status;
 }
 
-static tm_status open_sinks(job *j, tm_error *err)
+/* The lines on stdout, and the same in log.file. */
+static tm_status open_console(job *j, tm_error *err)
 {
-    j->settings = (settings_sink){ .base = { on_settings_event }, .of = j };
+    const char        *path = tm_config_text(j->config, "log.file");
     tm_console_options console = tm_console_options_default();
     console.log_freq = tm_config_i64(j->config, "metrics.log_freq");
     console.sequences_per_step = j->options.step.micro_batch * j->options.step.accumulation;
     if (strcmp(tm_config_text(j->config, "metrics.log_style"), "megatron") == 0) console.style = TM_LOG_STYLE_MEGATRON;
+    if (!tm_config_bool(j->config, "log.color") || tm_config_bool(j->config, "metrics.disable_color_printing")) console.colour = false;
     TM_TRY(attach(j, tm_console_sink_open(&console, &j->opened, err)));
+    if (!path || !*path) return TM_OK;
+    j->log = fopen(path, "ae");
+    if (!j->log)
+        return tm_fail(err, TM_IO, "cannot append to '%s' (log.file, %s): %s; name another file", path,
+                       tm_config_place(j->config, "log.file"), strerror(errno));
+    console.out = j->log;
+    console.progress = NULL;
+    console.colour = false;
+    return attach(j, tm_console_sink_open(&console, &j->opened, err));
+}
+
+static tm_status open_sinks(job *j, tm_error *err)
+{
+    j->settings = (settings_sink){ .base = { on_settings_event }, .of = j };
+    TM_TRY(open_console(j, err));
     TM_TRY(
         attach(j, tm_metrics_sink_open(&(tm_metrics_options){ .path = path_in(j, "metrics.jsonl") }, &j->opened, err)));
     tm_text_printf(&j->hash, "%016llx", (unsigned long long)j->options.config_hash);
@@ -198,6 +216,8 @@ static tm_status close_sinks(job *j, tm_status st, tm_error *err)
         if (closed != TM_OK && st == TM_OK) st = tm_fail(err, closed, "%s", own.text);
     }
     j->bus.count = 0;
+    if (j->log && fclose(j->log) != 0 && st == TM_OK) st = tm_fail(err, TM_IO, "cannot write log.file: %s", strerror(errno));
+    j->log = NULL;
     return st;
 }
 

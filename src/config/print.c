@@ -65,6 +65,9 @@ static void print_value(tm_text *out, const tm_entry *entry, const tm_value *val
         tm_text_add(out, "]");
     } else if (entry->key.kind == TM_KEY_TEXT || entry->key.kind == TM_KEY_CHOICE) {
         print_text(out, text, strlen(text));
+    } else if (entry->key.kind == TM_KEY_F64 && strchr(text, 'e') && !strchr(text, '.')) {
+        size_t digits = strcspn(text, "e"); /* 1.0e-08: YAML 1.1 takes 1e-08 for a word */
+        tm_text_printf(out, "%.*s.0%s", (int)digits, text, text + digits);
     } else {
         tm_text_add(out, text);
     }

@@ -50,7 +50,7 @@ static const tm_key keys[] = {
       .help = "biases of the linears (LayerNorms always have theirs): none, all, or the attention output only "
           "(mi350x_table); null: all for gpt, none for llama" },
     { .name = "model.init", .kind = TM_KEY_CHOICE, .choices = "torchtitan|hf|gpt2",
-      .help = "initial weights; null: torchtitan for llama, gpt2 for gpt" },
+      .help = "initial weights; null: torchtitan for llama (hf if tied), gpt2 for gpt" },
     { .name = "model.hf_assets_path", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED,
       .synonyms = "model.tokenizer_path", .help = "folder of a tokenizer" },
     { .name = "model.converters", .kind = TM_KEY_LIST, .fallback = "", .state = TM_KEY_UNBUILT,

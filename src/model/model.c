@@ -25,7 +25,8 @@ tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr
     return out[0];
 }
 
-/* Standard deviation by `model.init`: the scheme of torchtitan, of GPT-2 (Radford et al. 2019), or 0.02 throughout. */
+/* Standard deviation by initialisation scheme. torchtitan writes the output head last, so that a table that is the head,
+ * too, keeps the head's values. */
 static double std_of(const tm_model_shape *shape, tm_init_place place, int layer)
 {
     double depth_titan = 0.02 / sqrt(2.0 * (layer + 1)), depth_gpt2 = 0.02 / sqrt(2.0 * (double)shape->n_layers);
@@ -57,6 +58,7 @@ tm_attention_attr tm_attention_of(const tm_model *model)
 
 tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows)
 {
+    if (place == TM_INIT_EMBEDDING && shape->tied) place = TM_INIT_HEAD;
     double std = std_of(shape, place, layer);
     /* torchtitan cuts the output head at three standard deviations; elsewhere its bounds (-2, 2) are out of reach */
     double cut = place == TM_INIT_HEAD && shape->init == TM_INIT_TORCHTITAN ? 3 * std : 0;

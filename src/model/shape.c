@@ -46,6 +46,7 @@ static void read_choices(const tm_config *config, tm_model_shape *s)
               : is(config, "model.init", "gpt2")       ? TM_INIT_GPT2
               : is(config, "model.init", "torchtitan") ? TM_INIT_TORCHTITAN
               : gpt                                    ? TM_INIT_GPT2
+              : s->tied                                ? TM_INIT_HF /* as the public tied models; no token predicts itself */
                                                        : TM_INIT_TORCHTITAN;
 }
 

@@ -81,6 +81,22 @@ static void wrapped(tm_text *out, const char *text, int indent, int width)
     tm_text_add(out, "\n");
 }
 
+/* Text that a model wrote can hold any bytes; what could command a terminal becomes '?'. */
+static void print_sample(tm_text *out, const char *sample)
+{
+    tm_text harmless = { 0 };
+    tm_text_add(&harmless, "");
+    for (const unsigned char *s = (const unsigned char *)sample; *s;) {
+        size_t n = tm_utf8_length(s);
+        bool   control = n == 0 || (n == 1 && *s < 0x20 && *s != '\n') || *s == 0x7f || (*s == 0xc2 && s[1] < 0xa0);
+        tm_text_add_n(&harmless, !control ? (const char *)s : *s == '\t' ? " " : "?", control ? 1 : n);
+        s += n ? n : 1;
+    }
+    tm_text_add(out, "\n  sample of the trained model\n    ");
+    wrapped(out, harmless.data, 4, WIDTH);
+    tm_text_fini(&harmless);
+}
+
 static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
 {
     static const char *const paint[] = { "\033[1;32m", "\033[1;33m", "\033[1;31m", "\033[1;33m" };
@@ -214,9 +230,6 @@ void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, 
     print_flops(out, run, end);
     print_ledger(out, &run->ledger);
     print_memory(out, run, end);
-    if (end->sample) {
-        tm_text_add(out, "\n  sample of the trained model\n    ");
-        wrapped(out, end->sample, 4, WIDTH);
-    }
+    if (end->sample) print_sample(out, end->sample);
     tm_text_add(out, "\n");
 }

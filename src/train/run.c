@@ -30,6 +30,7 @@ typedef struct {
     int64_t               first_step; /* number of the first one */
     bool                  finite;
     double                validation, validation_error, first_loss, first_step_seconds;
+    tm_loss_head          head; /* of the steps before this process */
     int64_t               saved_step;
     int64_t               begin_ns; /* of the step under way: the end of the one before */
 } run;
@@ -96,11 +97,12 @@ static tm_status save_checkpoint(run *r, int64_t step, tm_error *err)
 {
     size_t                      n;
     const tm_checkpoint_tensor *tensors = tm_trainer_tensors(r->trainer, &n);
+    tm_loss_head                head = r->head.n > 0 ? r->head : tm_loss_head_of(r->losses, r->done);
     tm_checkpoint_state         state = { .step = step,
                                           .samples_consumed = tm_loader_consumed(r->loader),
                                           .seed = r->options->seed,
                                           .config_hash = r->options->config_hash,
-                                          .loss_sum_state = { r->first_loss } };
+                                          .loss_sum_state = { r->first_loss, head.mean, head.deviation, (double)head.n } };
     strncpy(state.model, r->options->model_name, sizeof state.model - 1);
     int64_t begin = tm_now_ns();
     TM_TRY(tm_checkpoint_save(r->options->checkpoint_folder, &state, tensors, n, r->options->checkpoint_keep, err));
@@ -136,6 +138,7 @@ static tm_status resume(run *r, int64_t *first_sample, tm_error *err)
                 "same run");
     r->first_step = state.step + 1;
     r->first_loss = state.loss_sum_state[0];
+    r->head = (tm_loss_head){ .mean = state.loss_sum_state[1], .deviation = state.loss_sum_state[2], .n = (int64_t)state.loss_sum_state[3] };
     r->saved_step = state.step;
     *first_sample = state.samples_consumed;
     tm_note("resumed from step %lld in '%s'", (long long)state.step, o->checkpoint_folder);
@@ -263,7 +266,7 @@ static void announce(run *r)
     tm_event_emit(r->bus, &event);
 }
 
-static tm_verdict conclude(run *r, tm_run_ended *ended, char reason[256])
+static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char reason[256])
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
     int64_t                per_step = global_batch(r->options) * r->options->step.seq;
@@ -279,7 +282,9 @@ static tm_verdict conclude(run *r, tm_run_ended *ended, char reason[256])
                                         .unigram_entropy = facts->unigram_entropy,
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
-                                        .step_variation = rate.variation };
+                                        .step_variation = rate.variation,
+                                        .head = r->head,
+                                        .interrupted = interrupted };
     tm_verdict             verdict = tm_verdict_of(&evidence, reason);
     const tm_plan         *plan = tm_trainer_step_of(r->trainer)->plan;
     int64_t        used = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer), plan->arena_bytes);
@@ -317,7 +322,7 @@ static tm_status finish(run *r, const volatile sig_atomic_t *stop, tm_error *err
         TM_TRY(save_checkpoint(r, step, err));
     char         reason[256];
     tm_run_ended ended;
-    tm_verdict   verdict = conclude(r, &ended, reason);
+    tm_verdict   verdict = conclude(r, interrupted, &ended, reason);
     tm_text      sample = { 0 };
     if (o->step.sample && r->finite && !interrupted)
         ended.sample = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample);

@@ -9,32 +9,61 @@
 
 static const double noisy_variation = 0.10;
 
-/* The first or last tenth of the losses (at least 5). */
-static const double *end_of(const tm_evidence *e, bool last, int64_t *n)
+enum { FEWEST = 5 };
+
+static int64_t tenth(int64_t n)
 {
-    *n = e->n_losses / 10 > 5 ? e->n_losses / 10 : 5;
-    if (*n > e->n_losses) *n = e->n_losses;
-    return last ? e->losses + e->n_losses - *n : e->losses;
+    int64_t wanted = n / 10 > FEWEST ? n / 10 : FEWEST;
+    return wanted < n ? wanted : n;
 }
 
-static double end_mean(const tm_evidence *e, bool last)
+static tm_loss_head summary_of(const double *losses, int64_t n)
 {
-    int64_t       n;
-    const double *losses = end_of(e, last, &n);
-    return tm_stats_mean(losses, n);
+    return (tm_loss_head){ .mean = tm_stats_mean(losses, n), .deviation = tm_stats_deviation(losses, n), .n = n };
+}
+
+tm_loss_head tm_loss_head_of(const double *losses, int64_t n)
+{
+    return n < FEWEST ? (tm_loss_head){ 0 } : summary_of(losses, tenth(n));
+}
+
+static tm_loss_head head_of(const tm_evidence *e)
+{
+    return e->head.n > 0 ? e->head : summary_of(e->losses, tenth(e->n_losses));
+}
+
+/* The last tenth. The scatter of very few losses is unknown: the head's is taken. */
+static tm_loss_head tail_of(const tm_evidence *e)
+{
+    int64_t      n = tenth(e->n_losses);
+    tm_loss_head tail = summary_of(e->losses + e->n_losses - n, n);
+    if (n < FEWEST && e->head.n > 0) tail.deviation = e->head.deviation;
+    return tail;
 }
 
 /* Standard error of the difference of the two means: small batches scatter, and that is no progress. */
 static double ends_error(const tm_evidence *e)
 {
-    double square = 0;
-    for (int last = 0; last < 2; last++) {
-        int64_t       n;
-        const double *losses = end_of(e, last, &n);
-        double        deviation = tm_stats_deviation(losses, n);
-        square += deviation * deviation / (double)n;
-    }
-    return sqrt(square);
+    tm_loss_head head = head_of(e), tail = tail_of(e);
+    return sqrt(head.deviation * head.deviation / (double)head.n + tail.deviation * tail.deviation / (double)tail.n);
+}
+
+/* The gate is not passed (reason says how): whoever was stopped on the way there has not failed. */
+static tm_verdict not_passed(const tm_evidence *e, char reason[256])
+{
+    size_t used = strlen(reason);
+    if (!e->interrupted) return TM_VERDICT_INVALID;
+    snprintf(reason + used, 256 - used, "; interrupted after step %lld", (long long)e->total_steps);
+    return TM_VERDICT_NOT_JUDGED;
+}
+
+/* As not_passed, for a gate that looks at the last training losses: those of very few steps scatter too much. */
+static tm_verdict no_progress(const tm_evidence *e, char reason[256])
+{
+    size_t used = strlen(reason);
+    if (e->head.n == 0 || e->n_losses >= FEWEST) return not_passed(e, reason);
+    snprintf(reason + used, 256 - used, "; %lld steps since the checkpoint are too few to judge", (long long)e->n_losses);
+    return TM_VERDICT_NOT_JUDGED;
 }
 
 static bool final_loss_known(const tm_evidence *e)
@@ -46,7 +75,7 @@ static bool final_loss_known(const tm_evidence *e)
  * learnt. */
 static tm_verdict judge_synthetic(const tm_evidence *e, char reason[256])
 {
-    double first = end_mean(e, false), last = end_mean(e, true), final = final_loss_known(e) ? e->validation : last;
+    double first = head_of(e).mean, last = tail_of(e).mean, final = final_loss_known(e) ? e->validation : last;
     double slack = 5 * (isnan(e->validation_error) ? 0.01 : e->validation_error);
     if (final < e->floor - slack) {
         snprintf(reason, 256, "loss %.4f is below the entropy of the language %.4f: something leaks", final, e->floor);
@@ -60,13 +89,13 @@ static tm_verdict judge_synthetic(const tm_evidence *e, char reason[256])
     if (e->must_reach_target) {
         snprintf(reason, 256, "loss %.4f did not come within %g nat of the language's entropy %.4f", final,
                  e->target_gap, e->floor);
-        return TM_VERDICT_INVALID;
+        return not_passed(e, reason);
     }
     /* written so that a floor that is NaN does not pass */
     if (!(last < first - 0.01 * (first - e->floor)) || !(last < first - 3 * ends_error(e))) {
         snprintf(reason, 256, "no progress: the mean loss went from %.4f to %.4f, the floor is %.4f", first, last,
                  e->floor);
-        return TM_VERDICT_INVALID;
+        return no_progress(e, reason);
     }
     snprintf(reason, 256, "loss fell from %.4f to %.4f towards the floor %.4f", first, last, e->floor);
     return TM_VERDICT_VALID;
@@ -75,7 +104,7 @@ static tm_verdict judge_synthetic(const tm_evidence *e, char reason[256])
 /* Uniform tokens: all a model can learn is to say nothing, loss ln V; a model that does better sees its targets. */
 static tm_verdict judge_mock(const tm_evidence *e, char reason[256])
 {
-    double first = end_mean(e, false), last = end_mean(e, true), target = e->unigram_entropy;
+    double first = head_of(e).mean, last = tail_of(e).mean, target = e->unigram_entropy;
     bool   near = fabs(last - target) < 0.05 * target, closer = fabs(last - target) < fabs(first - target);
     if (last < target && !near) {
         snprintf(reason, 256, "random tokens: loss %.4f is below ln V, %.4f: something leaks", last, target);
@@ -83,16 +112,20 @@ static tm_verdict judge_mock(const tm_evidence *e, char reason[256])
     }
     snprintf(reason, 256, "random tokens: loss %.4f, ln V is %.4f%s", last, target,
              near || closer ? "" : ", and it does not come closer");
-    return near || closer ? TM_VERDICT_VALID : TM_VERDICT_INVALID;
+    return near || closer ? TM_VERDICT_VALID : no_progress(e, reason);
 }
 
 static tm_verdict judge_text(const tm_evidence *e, char reason[256])
 {
-    double final = final_loss_known(e) ? e->validation : end_mean(e, true);
-    bool   passed = final < e->unigram_entropy;
+    double final = final_loss_known(e) ? e->validation : tail_of(e).mean;
+    if (isnan(e->unigram_entropy)) {
+        snprintf(reason, 256, "no text is held out to compare with (data.validation_fraction)");
+        return TM_VERDICT_NOT_JUDGED;
+    }
+    bool passed = final < e->unigram_entropy;
     snprintf(reason, 256, "held-out loss %.4f, entropy of single tokens %.4f%s", final, e->unigram_entropy,
              passed ? "" : ": nothing was learnt beyond their frequencies");
-    return passed ? TM_VERDICT_VALID : TM_VERDICT_INVALID;
+    return passed ? TM_VERDICT_VALID : not_passed(e, reason);
 }
 
 tm_verdict tm_verdict_of(const tm_evidence *e, char reason[256])

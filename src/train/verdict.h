@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/verdict.h - is this run's training real? A speed without a passing gate is not a result (docs/verdict.md).
  *
- *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no
- * progress not-judged   fewer than 50 steps, or interrupted before that noisy        passed, but the step times vary by
- * more than 10 % valid        passed
+ *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no progress
+ *   not-judged   fewer than 50 steps; interrupted before the gate passed; fewer than 5 steps since a checkpoint and no
+ *                progress seen in them; a text of which nothing is held out
+ *   noisy        passed, but the step times vary by more than 10 %
+ *   valid        passed
  */
 #ifndef TM_TRAIN_VERDICT_H
 #define TM_TRAIN_VERDICT_H
@@ -13,6 +15,13 @@
 #include <stdbool.h>
 
 enum { TM_JUDGED_STEPS = 50 };
+
+/* Mean, deviation and number of the losses that a run began with: its first tenth, at least 5. A checkpoint keeps them, so that
+ * a run that goes on is judged by all of its progress. */
+typedef struct {
+    double  mean, deviation;
+    int64_t n; /* 0: unknown */
+} tm_loss_head;
 
 /* What the judge needs to know of a run; NAN where there is no such number. */
 typedef struct {
@@ -25,7 +34,12 @@ typedef struct {
     double        floor, unigram_entropy, target_gap;
     bool          must_reach_target;
     double        step_variation; /* coefficient of variation of the step times */
+    tm_loss_head  head;           /* of the steps before this process; n 0: there were none */
+    bool          interrupted;    /* a signal ended the run before its last step */
 } tm_evidence;
+
+/* The head of a run, from its losses so far; n is 0 below 5. */
+tm_loss_head tm_loss_head_of(const double *losses, int64_t n);
 
 /* Fills `reason` (at most 256 bytes). */
 tm_verdict tm_verdict_of(const tm_evidence *evidence, char reason[256]);

@@ -217,6 +217,21 @@ failed_with 4 "a message about a secret" "'training.steps' \(secret.yaml:2\) mus
 check_not "a message does not print the secret" grep -q "$MY_TOKEN" "$err"
 unset MY_TOKEN
 
+# --- the log file ---------------------------------------------------------------------------------------------------------
+
+TRAIN_LOG=kept.log
+export TRAIN_LOG
+for _ in 1 2; do trainmark run $tiny --training.steps 2 --metrics.log_freq 1 --out logged; done
+check "a run with TRAIN_LOG" [ "$code" -eq 0 ]
+check "both runs are in the file" [ "$(grep -c '^step:  2  loss:' kept.log)" -eq 2 ]
+check "with their reports" [ "$(grep -c '^  verdict ' kept.log)" -eq 2 ]
+check "and still on stdout" has "$out" "^step:  2  loss:"
+TRAIN_LOG=nowhere/kept.log
+trainmark run $tiny --training.steps 2 --out unlogged
+failed_with 1 "a log file that cannot be made" "cannot append to 'nowhere/kept.log' \(log.file, environment TRAIN_LOG\)"
+check_not "and the run leaves no trace" [ -e unlogged ]
+unset TRAIN_LOG
+
 # --- verdicts -------------------------------------------------------------------------------------------------------------
 
 cannot="$tiny --training.steps 60 --optimizer.lr 0 --validation.steps 8 --training.stop_at_target"

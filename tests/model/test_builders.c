@@ -145,8 +145,31 @@ static void tied_models_share_one_table(void **state)
     tm_device_close(device);
 }
 
-/* 6 FLOPs per weight of a matrix product and token; attention 2 products forward and 5 backward (the scores are
- * computed again), 2 T (T + 1) / 2 x head width multiply-adds x 2 for each head and sequence. */
+/* torchtitan writes the head last: a shared table has the head's values, or an untrained loss would be of the order of the
+ * width. */
+static void a_tied_torchtitan_table_begins_as_the_head(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("null", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (int tied = 0; tied < 2; tied++) {
+        tm_model_shape shape = test_llama_options().shape;
+        shape.tied = tied;
+        tm_step_options options = options_of(&shape, 2, 16);
+        tm_step        *step = tm_step_create(&options, &chooser);
+        const tm_piece *table = tm_graph_at(step->graph, step->model.embedding)->pieces;
+        const tm_piece *head = tm_graph_at(step->graph, step->model.head)->pieces;
+        assert_true(fabs(head->std - 1 / sqrt((double)shape.dim)) < 1e-12);
+        assert_true(fabs(head->cut - 3 * head->std) < 1e-12);
+        assert_true(fabs(table->std - (tied ? head->std : 1)) < 1e-12);
+        assert_true(fabs(table->cut - (tied ? head->cut : 0)) < 1e-12);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+/* 6 FLOPs per weight of a matrix product and token; attention 2 products forward and 5 backward (the scores are computed
+ * again), 2 T (T + 1) / 2 x head width multiply-adds x 2 for each head and sequence. */
 static void executed_flops_are_the_formula(void **state)
 {
     static const struct {
@@ -235,6 +258,7 @@ int main(void)
         cmocka_unit_test(every_preset_has_the_parameters_of_its_formula),
         cmocka_unit_test(every_kind_of_bias_has_the_parameters_of_its_formula),
         cmocka_unit_test(tied_models_share_one_table),
+        cmocka_unit_test(a_tied_torchtitan_table_begins_as_the_head),
         cmocka_unit_test(executed_flops_are_the_formula),
         cmocka_unit_test(every_node_knows_its_layer_and_module),
         cmocka_unit_test(the_rotary_table_is_the_formula),

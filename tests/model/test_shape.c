@@ -147,6 +147,7 @@ static void every_dimension_is_a_key(void **state)
     assert_float_equal(s.norm_eps, 1e-6, 0);
     s = test_shape_preset("llama3.2_1B", NULL);
     assert_true(s.tied && s.rope_scaled && s.rope_original_max_seq_len == 8192);
+    assert_int_equal(s.init, TM_INIT_HF);
     assert_float_equal(s.rope_scaling_factor, 32, 0);
     assert_float_equal(s.rope_theta, 500000, 0);
     assert_true(tm_model_parameters_embedding(&s) == 0); /* the table is the head, too */

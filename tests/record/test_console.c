@@ -199,6 +199,32 @@ static void golden_output(void **state)
     tm_text_fini(&golden);
 }
 
+/* Bytes of a model that has learnt little: none of them may command the terminal. */
+static void samples_are_harmless(void **state)
+{
+    (void)state;
+    tm_text  text = { 0 };
+    tm_sink *sink = NULL;
+    tm_error err = { 0 };
+    char    *data = NULL;
+    size_t   bytes = 0;
+    tm_console_options options = { .log_freq = 20, .out = open_memstream(&data, &bytes) };
+    assert_non_null(options.out);
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    tm_event started = fake_started(), step = fake_step(1), ended = fake_ended(1, TM_VERDICT_NOT_JUDGED, "few");
+    ended.run_ended.sample = "a\033[2Jb\rc\177d\xc2\x9b" "e\xffg h\tj\nk \xc3\xa4\xe2\x82\xac";
+    sink->handle(sink, &started);
+    sink->handle(sink, &step);
+    sink->handle(sink, &ended);
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    fclose(options.out);
+    tm_text_add(&text, data);
+    free(data);
+    assert_non_null(strstr(text.data, "\n    a?[2Jb?c?d?e?g h j k \xc3\xa4\xe2\x82\xac\n"));
+    assert_null(strpbrk(text.data, "\033\r\177\t\xff\x9b"));
+    tm_text_fini(&text);
+}
+
 /* Conformance item 4. */
 static void no_failure_words(void **state)
 {
@@ -333,7 +359,7 @@ int main(void)
         cmocka_unit_test(log_freq_and_verdict),
         cmocka_unit_test(rate_is_since_the_last_line),
         cmocka_unit_test(progress_bar),
-        cmocka_unit_test(a_full_output_is_reported),
+        cmocka_unit_test(a_full_output_is_reported),       cmocka_unit_test(samples_are_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,7 @@ static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
         { TM_FAMILY_LLAMA, TM_INIT_TORCHTITAN, false, 64, 2, 2, 700, 0.9733 / 64 },
         { TM_FAMILY_LLAMA, TM_INIT_TORCHTITAN, false, 128, 2, 3, 1500, 0.9733 / 128 },
         { TM_FAMILY_LLAMA, TM_INIT_HF, false, 128, 4, 2, 700, 0.0004 },
+        { TM_FAMILY_LLAMA, TM_INIT_HF, true, 128, 2, 2, 700, 0.0004 },
         { TM_FAMILY_GPT, TM_INIT_GPT2, true, 128, 2, 2, 1500, 0.0004 },
         { TM_FAMILY_GPT, TM_INIT_GPT2, false, 256, 4, 2, 700, 0.0004 },
     };

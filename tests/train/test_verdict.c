@@ -198,7 +198,7 @@ static void numbers_that_cannot_be_compared_do_not_pass(void **state)
     (void)state;
     tm_evidence e = evidence_of("text", losses, 5, 2.5);
     e.unigram_entropy = nothing;
-    expect(&e, TM_VERDICT_INVALID, "");
+    expect(&e, TM_VERDICT_NOT_JUDGED, "data.validation_fraction");
     e = evidence_of("mock", losses, 5, 2.5);
     e.unigram_entropy = nothing;
     expect(&e, TM_VERDICT_INVALID, "");
@@ -209,6 +209,51 @@ static void numbers_that_cannot_be_compared_do_not_pass(void **state)
     e = evidence_of("synthetic", losses, 4, 3);
     e.floor = nothing;
     expect(&e, TM_VERDICT_INVALID, "");
+}
+
+/* A run that was stopped has not failed; what is wrong at any time still is. */
+static void an_interrupted_run_has_not_failed(void **state)
+{
+    static const char *const sources[] = { "synthetic", "mock", "text" };
+    double                   losses[LOSSES];
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int interrupted = 0; interrupted < 2; interrupted++) {
+            tm_evidence e = evidence_of(sources[i], losses, 4, 4);
+            e.interrupted = interrupted;
+            expect(&e, interrupted ? TM_VERDICT_NOT_JUDGED : TM_VERDICT_INVALID, interrupted ? "interrupted after step 100" : "");
+            e.finite = false;
+            expect(&e, TM_VERDICT_INVALID, "not finite");
+        }
+    tm_evidence e = evidence_of("synthetic", losses, 4, 3);
+    e.must_reach_target = e.interrupted = true;
+    expect(&e, TM_VERDICT_NOT_JUDGED, "did not come within");
+    e.validation = 1; /* below the entropy */
+    expect(&e, TM_VERDICT_INVALID, "leaks");
+    e.validation = 2.04;
+    expect(&e, TM_VERDICT_VALID, "within");
+}
+
+/* The last few steps of a run that goes on show no progress of their own. */
+static void a_run_that_goes_on_is_judged_as_a_whole(void **state)
+{
+    double losses[LOSSES];
+    (void)state;
+    tm_evidence  whole = evidence_of("synthetic", losses, 4, 3);
+    tm_loss_head head = tm_loss_head_of(losses, LOSSES - 2);
+    assert_true(head.n == 9 && head.mean > 3.9 && head.mean < 4 && head.deviation > 0);
+    assert_true(tm_loss_head_of(losses, 4).n == 0 && tm_loss_head_of(losses, 5).n == 5);
+    expect(&whole, TM_VERDICT_VALID, "fell");
+    for (int64_t n = 1; n <= 20; n++) {
+        tm_evidence e = whole;
+        e.losses = losses + LOSSES - n;
+        e.n_losses = n;
+        if (n < 6) expect(&e, TM_VERDICT_INVALID, "no progress"); /* without the head: first and last are the same losses */
+        e.head = head;
+        expect(&e, TM_VERDICT_VALID, "fell");
+        e.head.mean = 3.001;
+        expect(&e, n < 5 ? TM_VERDICT_NOT_JUDGED : TM_VERDICT_INVALID, n < 5 ? "since the checkpoint" : "no progress");
+    }
 }
 
 int main(void)
@@ -223,6 +268,8 @@ int main(void)
         cmocka_unit_test(text_must_beat_its_single_tokens),
         cmocka_unit_test(uneven_step_times_are_noisy),
         cmocka_unit_test(numbers_that_cannot_be_compared_do_not_pass),
+        cmocka_unit_test(an_interrupted_run_has_not_failed),
+        cmocka_unit_test(a_run_that_goes_on_is_judged_as_a_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
