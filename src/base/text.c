@@ -81,7 +81,7 @@ char *tm_format_double(char out[32], double value)
     if (isinf(value)) return strcpy(out, value > 0 ? "inf" : "-inf");
     int    digits = digits_of(value);
     double size = fabs(value);
-    if (size >= 1e-5 && size < 1e17) {
+    if (size >= 1e-4 && size < 1e17) {
         char scientific[32];
         snprintf(scientific, sizeof scientific, "%.*e", digits - 1, value);
         int decimals = digits - 1 - atoi(strchr(scientific, 'e') + 1); /* after the point, for as many digits */

@@ -22,7 +22,7 @@ void tm_text_fini(tm_text *text);
 size_t tm_utf8_length(const unsigned char *s);
 
 /* Shortest decimal that reads back as the same double ("0.1", "1000", "nan", "inf"). With an exponent only where the
- * size is below 1e-5 or from 1e17 on ("1e-08"); 0 is "0". Returns out. */
+ * size is below 1e-4 or from 1e17 on ("1e-08"); 0 is "0". Returns out. */
 char *tm_format_double(char out[32], double value);
 /* With thousands separators, whatever the locale: 1234567 -> "1,234,567". Returns out. */
 char *tm_format_grouped(char out[40], int64_t value);
