@@ -79,7 +79,8 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(BUILD)/libtrainmark.a
 # --- what people call ---------------------------------------------------------------------------------------------------
 
 setup:
-	@CC='$(CC)' EXTRA_CFLAGS='$(EXTRA_CFLAGS)' EXTRA_LDFLAGS='$(EXTRA_LDFLAGS)' tools/setup.sh $(if $(filter test,$(MAKECMDGOALS)),test,bench)
+	@CC='$(CC)' EXTRA_CFLAGS='$(EXTRA_CFLAGS)' EXTRA_LDFLAGS='$(EXTRA_LDFLAGS)' \
+	    tools/setup.sh $(if $(filter test,$(MAKECMDGOALS)),test,bench)
 
 # The main job: trains the built-in model until it has learnt the built-in language, and prints the report.
 bench: setup

@@ -26,6 +26,7 @@ typedef struct {
     int64_t line_bytes;                    /* 0 = unknown */
 } tm_cpu_caches;
 
+/* What cannot be read is 0. */
 tm_cpu_caches tm_cpu_caches_read(const char *sysroot);
 
 /* What the control groups (v1 or v2, this one and its parents) leave to the process. */

@@ -84,7 +84,7 @@ char *tm_format_double(char out[32], double value)
     if (size >= 1e-4 && size < 1e17) {
         char scientific[32];
         snprintf(scientific, sizeof scientific, "%.*e", digits - 1, value);
-        int decimals = digits - 1 - atoi(strchr(scientific, 'e') + 1); /* after the point, for as many digits */
+        int decimals = digits - 1 - (int)strtol(strchr(scientific, 'e') + 1, NULL, 10); /* behind the point */
         snprintf(out, 32, "%.*f", decimals > 0 ? decimals : 0, value);
     } else {
         snprintf(out, 32, "%.*g", digits, value);

@@ -76,6 +76,7 @@ typedef struct tm_graph {
     const char         *module;
 } tm_graph;
 
+/* The caller destroys it; everything that hangs on a graph lives in its arena. `precision` must outlive it. */
 tm_graph   *tm_graph_create(const tm_precision *precision);
 void        tm_graph_destroy(tm_graph *graph);
 tm_segment *tm_graph_segment(tm_graph *graph, const char *name); /* appends one and makes it current */

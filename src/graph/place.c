@@ -52,7 +52,7 @@ static size_t first_fit(entry *entries, size_t n, entry **placed, size_t limit)
     size_t count = 0, top = 0;
     for (size_t i = 0; i < n; i++) {
         entry *e = &entries[i];
-        size_t at = 0, where = count;
+        size_t at = 0;
         for (size_t j = 0; j < count; j++) {
             const entry *p = placed[j];
             if (p->first > e->last || p->last < e->first) continue;
@@ -70,9 +70,8 @@ static size_t first_fit(entry *entries, size_t n, entry **placed, size_t limit)
             else
                 hi = middle;
         }
-        where = lo;
-        memmove(placed + where + 1, placed + where, (count - where) * sizeof *placed);
-        placed[where] = e;
+        memmove(placed + lo + 1, placed + lo, (count - lo) * sizeof *placed);
+        placed[lo] = e;
         count++;
     }
     return top;

@@ -10,6 +10,7 @@ typedef struct {
     const char *const *pairs; /* "model.dim=4096", NULL-terminated */
 } tm_preset;
 
+/* The static table of *n presets. */
 const tm_preset *tm_model_presets(size_t *n);
 
 #endif

@@ -37,6 +37,7 @@ typedef struct {
 /* Reads the model.* keys (finished configuration) and checks them against each other. TM_INVALID names key and cure. */
 TM_MUST_USE tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *shape, tm_error *err);
 
+/* All trained values; a tied head counts once. */
 int64_t tm_model_parameters(const tm_model_shape *shape);
 /* Of one block. */
 int64_t tm_model_parameters_layer(const tm_model_shape *shape);
@@ -62,7 +63,8 @@ typedef enum {
         TM_FLOPS_COUNT
 } tm_flops_convention;
 
-const char *tm_flops_convention_name(tm_flops_convention convention);
+const char *tm_flops_convention_name(tm_flops_convention convention); /* the name in the list; static text */
+/* FLOPs of one trained token, forward and backward, in sequences of `seq` tokens (docs/flops.md). */
 double      tm_model_flops_per_token(const tm_model_shape *shape, tm_flops_convention convention, int64_t seq);
 
 #endif

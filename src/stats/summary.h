@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+/* Arithmetic mean. */
 double tm_stats_mean(const double *x, int64_t n);
 /* Of the sample (divisor n - 1), by the two-pass formula; 0 for n = 1. */
 double tm_stats_deviation(const double *x, int64_t n);

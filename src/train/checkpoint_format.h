@@ -37,12 +37,14 @@ typedef struct {
     uint64_t index_bytes, index_hash, data_bytes;
 } tm_checkpoint_seal;
 
+/* Length of the encoded index. */
 size_t tm_checkpoint_index_bytes(const tm_checkpoint_index *index);
 void   tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char *out); /* zeroed, index_bytes long */
 /* Names point into `bytes`, records are taken from the arena. TM_FORMAT with the reason. */
 TM_MUST_USE tm_status tm_checkpoint_index_decode(const unsigned char *bytes, size_t length, tm_arena *arena,
                                                  tm_checkpoint_index *out, tm_error *err);
 
+/* The completeness record; decoding says TM_FORMAT with the reason. */
 void tm_checkpoint_seal_encode(const tm_checkpoint_seal *seal, unsigned char out[TM_CHECKPOINT_SEAL_BYTES]);
 TM_MUST_USE tm_status tm_checkpoint_seal_decode(const unsigned char *bytes, size_t length, tm_checkpoint_seal *out,
                                                 tm_error *err);

@@ -49,6 +49,7 @@ typedef struct {
  * least). Chunks that are multiples of 512 give the same bits. */
 int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab);
 
+/* Builds, differentiates, rewrites and plans a step; takes no arena. The caller destroys it. */
 tm_step *tm_step_create(const tm_step_options *options, const tm_chooser *chooser);
 void     tm_step_destroy(tm_step *step);
 

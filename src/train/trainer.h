@@ -28,6 +28,7 @@ TM_MUST_USE tm_status tm_trainer_open(tm_device *device, const tm_step_options *
                                       tm_trainer **out, tm_error *err);
 void                  tm_trainer_close(tm_trainer *trainer);
 
+/* The step that runs, the arena, and the address of a tensor in it: all belong to the trainer. */
 const tm_step *tm_trainer_step_of(const tm_trainer *trainer);
 void          *tm_trainer_arena(const tm_trainer *trainer);
 void          *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id);

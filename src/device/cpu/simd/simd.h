@@ -130,7 +130,10 @@ TM_INLINE tm_q4 tm_q4_add(tm_q4 a, tm_q4 b) { return a + b; }
 TM_INLINE tm_q4 tm_q4_sub(tm_q4 a, tm_q4 b) { return a - b; }
 TM_INLINE tm_q4 tm_q4_mul(tm_q4 a, tm_q4 b) { return a * b; }
 TM_INLINE tm_q4 tm_q4_div(tm_q4 a, tm_q4 b) { return a / b; }
-TM_INLINE tm_q4 tm_q4_select(tm_q4i mask, tm_q4 a, tm_q4 b) { return (tm_q4)((mask & (tm_q4i)a) | (~mask & (tm_q4i)b)); }
+TM_INLINE tm_q4 tm_q4_select(tm_q4i mask, tm_q4 a, tm_q4 b)
+{
+    return (tm_q4)((mask & (tm_q4i)a) | (~mask & (tm_q4i)b));
+}
 TM_INLINE tm_q4 tm_q4_max(tm_q4 a, tm_q4 b) { return tm_q4_select(a > b, a, b); }
 TM_INLINE tm_q4 tm_q4_min(tm_q4 a, tm_q4 b) { return tm_q4_select(a < b, a, b); }
 TM_INLINE tm_q4 tm_q4_sqrt(tm_q4 a) { return (tm_q4){ sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3]) }; }
