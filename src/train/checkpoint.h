@@ -34,7 +34,7 @@ typedef struct {
     int64_t  samples_consumed; /* >= 0 */
     uint64_t seed, config_hash;
     char     model[TM_CHECKPOINT_MODEL_BYTES];      /* NUL-terminated */
-    double   loss_sum_state[TM_CHECKPOINT_SCALARS]; /* the trainer's own scalars, kept bit for bit */
+    double   trainer_scalars[TM_CHECKPOINT_SCALARS]; /* the trainer's own scalars, kept bit for bit */
 } tm_checkpoint_state;
 
 typedef struct {

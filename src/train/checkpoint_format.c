@@ -89,7 +89,7 @@ void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char 
     put_u64(&w, (uint64_t)state->samples_consumed);
     put_u64(&w, state->seed);
     put_u64(&w, state->config_hash);
-    put(&w, state->loss_sum_state, sizeof state->loss_sum_state);
+    put(&w, state->trainer_scalars, sizeof state->trainer_scalars);
     put(&w, state->model, strnlen(state->model, sizeof state->model - 1)); /* the rest of the field stays zero */
     w.to = out + HEADER_BYTES;
     writer names = { out + HEADER_BYTES + index->count * RECORD_BYTES };
@@ -157,7 +157,7 @@ static tm_status decode_state(reader *r, tm_checkpoint_state *state, tm_error *e
     state->samples_consumed = get_i64(r);
     state->seed = get_u64(r);
     state->config_hash = get_u64(r);
-    get(r, state->loss_sum_state, sizeof state->loss_sum_state);
+    get(r, state->trainer_scalars, sizeof state->trainer_scalars);
     get(r, state->model, sizeof state->model);
     if (state->step < 0 || state->samples_consumed < 0 || !memchr(state->model, '\0', sizeof state->model))
         return tm_fail(err, TM_FORMAT, "the index has an impossible step, sample count or model name");

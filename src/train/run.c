@@ -102,7 +102,7 @@ static tm_status save_checkpoint(run *r, int64_t step, tm_error *err)
                                           .samples_consumed = tm_loader_consumed(r->loader),
                                           .seed = r->options->seed,
                                           .config_hash = r->options->config_hash,
-                                          .loss_sum_state = { r->first_loss, head.mean, head.deviation, (double)head.n } };
+                                          .trainer_scalars = { r->first_loss, head.mean, head.deviation, (double)head.n } };
     strncpy(state.model, r->options->model_name, sizeof state.model - 1);
     int64_t begin = tm_now_ns();
     TM_TRY(tm_checkpoint_save(r->options->checkpoint_folder, &state, tensors, n, r->options->checkpoint_keep, err));
@@ -137,8 +137,8 @@ static tm_status resume(run *r, int64_t *first_sample, tm_error *err)
         tm_note("the configuration differs from the one that made the checkpoint: the run continues, but is not the "
                 "same run");
     r->first_step = state.step + 1;
-    r->first_loss = state.loss_sum_state[0];
-    r->head = (tm_loss_head){ .mean = state.loss_sum_state[1], .deviation = state.loss_sum_state[2], .n = (int64_t)state.loss_sum_state[3] };
+    r->first_loss = state.trainer_scalars[0];
+    r->head = (tm_loss_head){ .mean = state.trainer_scalars[1], .deviation = state.trainer_scalars[2], .n = (int64_t)state.trainer_scalars[3] };
     r->saved_step = state.step;
     *first_sample = state.samples_consumed;
     tm_note("resumed from step %lld in '%s'", (long long)state.step, o->checkpoint_folder);

@@ -202,7 +202,7 @@ static void values_take_the_type_of_their_row(void **state)
     assert_int_equal(tm_config_i64(f->config, "training.local_batch_size"), 2);
     assert_true(tm_config_bool(f->config, "training.mock_data"));
     assert_float_equal(tm_config_f64(f->config, "optimizer.lr"), 1e-5, 0);
-    assert_string_equal(tm_config_text(f->config, "optimizer.lr"), "0.00001");
+    assert_string_equal(tm_config_text(f->config, "optimizer.lr"), "1e-05");
     assert_string_equal(tm_config_text(f->config, "optimizer.name"), "AdamW");
     assert_true(tm_config_i64(f->config, "debug.seed") == 9007199254740993);
     assert_false(tm_config_bool(f->config, "debug.deterministic"));

@@ -72,7 +72,7 @@ static inline void fill(fixture *f, int64_t step, uint64_t variant)
                                       .seed = UINT64_MAX - variant,
                                       .config_hash = 0x0123456789ABCDEFu,
                                       .model = "llama3.2_1B",
-                                      .loss_sum_state = { 0.1 * (double)step, -0.0, 5e-324, 1e308 } };
+                                      .trainer_scalars = { 0.1 * (double)step, -0.0, 5e-324, 1e308 } };
 }
 
 static inline bool holds(const fixture *f, int64_t step, uint64_t variant)
@@ -83,7 +83,7 @@ static inline bool holds(const fixture *f, int64_t step, uint64_t variant)
     return memcmp(f->data, wanted.data, sizeof f->data) == 0 && f->state.step == step &&
            f->state.samples_consumed == wanted.state.samples_consumed && f->state.seed == wanted.state.seed &&
            f->state.config_hash == wanted.state.config_hash && strcmp(f->state.model, wanted.state.model) == 0 &&
-           memcmp(f->state.loss_sum_state, wanted.state.loss_sum_state, sizeof f->state.loss_sum_state) == 0;
+           memcmp(f->state.trainer_scalars, wanted.state.trainer_scalars, sizeof f->state.trainer_scalars) == 0;
 }
 
 static inline fixture new_fixture(void)
