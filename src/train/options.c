@@ -24,16 +24,12 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
     if (is(config, "activation_checkpoint.mode", "full")) out->every_n = 1;
     if (!is(config, "activation_checkpoint.mode", "selective")) return TM_OK;
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
-    if (option && strcmp(option, "op") == 0) {
-        out->cheap = true; /* norms and activation functions again, products kept */
-        return TM_OK;
-    }
     char     *end = NULL;
     long long n = option ? strtoll(option, &end, 10) : 0;
     if (n < 1 || *end)
         return tm_fail(
             err, TM_INVALID,
-            "activation_checkpoint.selective_ac_option is '%s' (%s); give \"op\" or a whole number n >= 1 for every "
+            "activation_checkpoint.selective_ac_option is '%s' (%s); give a whole number n >= 1 for every "
             "n-th layer",
             option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
     out->every_n = n;
