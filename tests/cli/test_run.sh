@@ -119,7 +119,7 @@ check "empty default of a variable" has "$out" '^  description: ""'
 # The example of the public experiment files.
 cat >experiment.yaml <<'END'
 work_group: ${PRIMUS_TEAM:amd}          # output path segment 1
-user_name: ${PRIMUS_USER:root}          # segment 2
+user_name: ${PRIMUS_USER:anyone}          # segment 2
 exp_name: ${PRIMUS_EXP_NAME:my-run}     # segment 3
 workspace: ${PRIMUS_WORKSPACE:./output} # root; all four are required
 platform: {config: platform_local.yaml} # optional
@@ -140,14 +140,14 @@ check "the public example loads" [ "$code" -eq 0 ]
 check "its overrides" has "$out" "^  steps: 50  # file experiment.yaml:13$"
 check "its model" has "$out" "^  dim: 4096  # preset llama3.1_8B$"
 check "its data" has "$out" "^  source: mock "
-check "its run directory" has "$out" "^# run directory: ./output/amd/root/my-run$"
+check "its run directory" has "$out" "^# run directory: ./output/amd/anyone/my-run$"
 trainmark run experiment.yaml --training.steps 20 --dry-run
 check "the command line is above its overrides" has "$out" "^  steps: 20  # command line$"
 sed 's/steps: 50/stepz: 50/' experiment.yaml >wrong.yaml
 trainmark run wrong.yaml --dry-run
 failed_with 4 "the public example with training.stepz" "unknown key 'training.stepz' \(wrong.yaml:13\); did you mean 'training.steps'"
 trainmark run experiment.yaml $tiny --model.vocab_size 64 --training.steps 2
-check "its run goes to the four-part folder" [ -s output/amd/root/my-run/result.json ]
+check "its run goes to the four-part folder" [ -s output/amd/anyone/my-run/result.json ]
 rm -rf output
 trainmark run $tiny --training.steps 2
 check "without --out: output/MODEL" [ -s output/tiny-llama/result.json ]
