@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "train/run.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -40,6 +41,9 @@ TM_MUST_USE tm_status tm_cli_configure(int argc, char **argv, const char *fallba
 bool tm_cli_wants_help(int argc, char **argv);
 /* Prints a command's help. */
 TM_MUST_USE tm_status tm_cli_print_help(const char *help, tm_error *err);
+
+/* Opens the device that --device and --isa name; the reference device computes in float64 whatever training.dtype says. */
+TM_MUST_USE tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run, tm_device **out, tm_error *err);
 
 /* A configuration with all rows and presets and nothing given. */
 tm_config *tm_cli_config(void);

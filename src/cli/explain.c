@@ -59,24 +59,19 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
     tm_run_options run;
     tm_device     *device;
     TM_TRY(tm_run_options_read(config, &run, err));
-    TM_TRY(tm_device_open(options->device, run.threads, &device, err));
-    tm_status st = options->isa ? tm_device_limit_isa(device, options->isa, err) : TM_OK;
-    if (st == TM_OK) {
-        if (device != NULL && run.step.precision && tm_device_describe(device)->name[0] == 'r')
-            run.step.precision = &tm_precision_f64;
-        tm_chooser  chooser = tm_device_chooser(device);
-        tm_step    *step = tm_step_create(&run.step, &chooser);
-        const char *text = tm_device_describe(device)->text;
-        if (options->json) {
-            as_json(&run, step, &chooser, text, out);
-        } else {
-            summary(&run, step, text, out);
-            tm_plan_print(step->plan, &chooser, out);
-        }
-        tm_step_destroy(step);
+    TM_TRY(tm_cli_open_device(options, &run, &device, err));
+    tm_chooser  chooser = tm_device_chooser(device);
+    tm_step    *step = tm_step_create(&run.step, &chooser);
+    const char *text = tm_device_describe(device)->text;
+    if (options->json) {
+        as_json(&run, step, &chooser, text, out);
+    } else {
+        summary(&run, step, text, out);
+        tm_plan_print(step->plan, &chooser, out);
     }
+    tm_step_destroy(step);
     tm_device_close(device);
-    return st;
+    return TM_OK;
 }
 
 static const char help[] =

@@ -240,9 +240,7 @@ static tm_status prepare(job *j, tm_error *err)
 {
     if (j->cli.perf_csv) TM_TRY(check_writable(j->cli.perf_csv, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
-    TM_TRY(tm_device_open(j->cli.device, j->options.threads, &j->device, err));
-    if (j->cli.isa) TM_TRY(tm_device_limit_isa(j->device, j->cli.isa, err));
-    if (strcmp(j->cli.device, "reference") == 0) j->options.step.precision = &tm_precision_f64;
+    TM_TRY(tm_cli_open_device(&j->cli, &j->options, &j->device, err));
     name_folder(j);
     return open_data(j, err);
 }
