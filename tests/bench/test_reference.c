@@ -33,7 +33,7 @@ static const char *text(const tm_table *table, size_t row, const char *column)
 static double number(const tm_table *table, size_t row, const char *column)
 {
     const tm_cell *cell = tm_table_cell(table, row, (size_t)tm_table_find(table, column));
-    return cell->kind == TM_CELL_F64 ? cell->f64 : cell->kind == TM_CELL_I64 ? (double)cell->i64 : NAN;
+    return cell->kind == TM_CELL_F64 ? cell->f64 : cell->kind == TM_CELL_I64 ? (double)cell->i64 : (double)NAN;
 }
 
 static int count(const tm_table *table, const char *source)
@@ -169,7 +169,7 @@ static void wrong_files_are_refused(void **state)
     (void)state;
     static const struct {
         const char *content, *wanted;
-    } wrong[] = { { "", "header" },
+    } wrong[] = { { "", "no published figure" },
                   { "a,b,c\n", "header" },
                   { HEADER, "no published figure" },
                   { HEADER "gemm,x,d,1,device,,,,tflops,fast,,,,,\n", "'fast' is no number" },
