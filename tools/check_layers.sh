@@ -22,7 +22,7 @@ shown="config/config.h graph/tensor.h graph/value.h graph/graph.h graph/gradient
 op/op.h op/ops.def op/attrs.h op/kernel.h device/device.h model/model.h model/shape.h model/presets.h model/keys.h
 device/ceilings.h device/cpu/gemm.h
 data/source.h data/keys.h system/environment.h system/validity.h train/run.h train/keys.h
-bench/bench.h
+bench/bench.h bench/reference.h
 record/record.h record/keys.h record/table.h"
 is_shown() {
     case $1 in base/* | stats/*) return 0 ;; esac
