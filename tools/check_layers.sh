@@ -18,6 +18,7 @@ floor_of() {
     exit 1
 }
 # What a room shows to the others; every other header is private. Of base and stats: all.
+
 shown="
 bench/bench.h
 bench/reference.h
@@ -25,6 +26,7 @@ config/config.h
 data/keys.h
 data/source.h
 device/ceilings.h
+device/cpu/gemm.h
 device/device.h
 graph/gradient.h
 graph/graph.h
