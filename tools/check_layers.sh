@@ -19,6 +19,7 @@ floor_of() {
 }
 # What a room shows to the others; every other header is private. Of base and stats: all.
 
+
 shown="
 bench/bench.h
 bench/reference.h
@@ -34,6 +35,9 @@ graph/passes/passes.h
 graph/plan.h
 graph/tensor.h
 graph/value.h
+mlperf/check.h
+mlperf/log.h
+mlperf/value.h
 model/keys.h
 model/model.h
 model/presets.h
