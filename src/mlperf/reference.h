@@ -21,16 +21,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the tests must know of a benchmark: one row of benchmarks.def. */
+/* What the convergence test must know of a benchmark: a row in reference.c. */
 typedef struct {
     const char *name;
     int         runs;     /* of a submission; 0: not known here */
     const char *progress; /* metadata of an evaluation that counts: "samples_count" or "epoch_num" */
     double      relief;   /* subtracted from the minimum of a record, samples */
-} tm_mlperf_benchmark;
+} tm_reference_kind;
 
 /* NULL if there is no row. */
-const tm_mlperf_benchmark *tm_mlperf_benchmark_find(const char *name);
+const tm_reference_kind *tm_reference_kind_find(const char *name);
 
 typedef struct {
     int64_t     batch;   /* sequences of an optimizer step */
@@ -43,9 +43,9 @@ typedef struct {
 } tm_reference_record;
 
 typedef struct {
-    const tm_mlperf_benchmark *benchmark;
-    tm_reference_record       *records; /* ascending by batch, no batch twice; (n) */
-    size_t                     n;
+    const tm_reference_kind *kind;
+    tm_reference_record     *records; /* ascending by batch, no batch twice; (n) */
+    size_t                   n;
 } tm_reference;
 
 enum {
@@ -57,7 +57,15 @@ enum {
 /* The records built in; NULL if there are none for this benchmark. They live in `arena`. */
 const tm_reference *tm_reference_built_in(const char *benchmark, tm_arena *arena);
 
-/* Sorts records and samples, computes the statistics, marks what is pruned. benchmark->runs >= 3; each record has
+/* A file of the public format, the records of one benchmark: { "name": { "Benchmark": "llama31_8b", "BS": 32,
+ * "Hyperparams": {}, "samples to converge" or "Epochs to converge": [ ... ] }, ... }. Other members are not looked at.
+ * TM_INVALID if it cannot be read, TM_FORMAT or TM_UNSUPPORTED with what is wrong. The records live in `arena`. */
+TM_MUST_USE tm_status tm_reference_read(const char *path, tm_arena *arena, const tm_reference **out, tm_error *err);
+/* The same from memory; `file` is for messages. */
+TM_MUST_USE tm_status tm_reference_parse(const char *file, const char *bytes, size_t length, tm_arena *arena,
+                                         const tm_reference **out, tm_error *err);
+
+/* Sorts records and samples, computes the statistics, marks what is pruned. kind->runs >= 3; each record has
  * TM_REFERENCE_MIN_VALUES to TM_REFERENCE_MAX_VALUES finite samples above 0. */
 void tm_reference_finish(tm_reference *reference);
 

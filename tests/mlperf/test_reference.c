@@ -120,14 +120,14 @@ static void choice_at_the_ends(void **state)
     assert_int_equal(tm_reference_choose(reference, 8, false, &r), TM_REFERENCE_SMALLEST);
     assert_int_equal(r.batch, 16);
     assert_int_equal(tm_reference_choose(reference, 160, false, &r), TM_REFERENCE_MISSING);
-    const tm_reference empty = { .benchmark = reference->benchmark };
+    const tm_reference empty = { .benchmark = reference->kind };
     assert_int_equal(tm_reference_choose(&empty, 8, false, &r), TM_REFERENCE_NONE);
 }
 
 /* Records whose values are all `mean`: no deviation, the minimum is the mean. */
 static tm_reference flat(const double (*points)[2], size_t n)
 {
-    tm_reference reference = { .benchmark = tm_mlperf_benchmark_find("llama31_8b"), .n = n };
+    tm_reference reference = { .kind = tm_reference_kind_find("llama31_8b"), .n = n };
     reference.records = tm_arena_take(arena, n * sizeof *reference.records);
     for (size_t i = 0; i < n; i++) {
         tm_reference_record *r = &reference.records[i];
@@ -164,7 +164,7 @@ static void deviation_is_of_the_whole_list(void **state)
 {
     (void)state;
     double       x[] = { 16, 14, 16, 17, 16, 16, 15, 16, 15, 16 };
-    tm_reference reference = { .benchmark = tm_mlperf_benchmark_find("llama31_8b"), .n = 1 };
+    tm_reference reference = { .kind = tm_reference_kind_find("llama31_8b"), .n = 1 };
     reference.records = tm_arena_take(arena, sizeof *reference.records);
     reference.records[0] = (tm_reference_record){ .batch = 8, .samples = x, .n = 10 };
     tm_reference_finish(&reference);
@@ -216,7 +216,7 @@ static void relief_and_few_runs(void **state)
 {
     (void)state;
     double       x[] = { 250000, 260000, 270000, 280000, 260000, 260000 };
-    tm_reference reference = { .benchmark = tm_mlperf_benchmark_find("llama31_405b"), .n = 1 };
+    tm_reference reference = { .kind = tm_reference_kind_find("llama31_405b"), .n = 1 };
     reference.records = tm_arena_take(arena, sizeof *reference.records);
     reference.records[0] = (tm_reference_record){ .batch = 1152, .samples = x, .n = 6 };
     tm_reference_finish(&reference);
