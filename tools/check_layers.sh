@@ -21,7 +21,8 @@ floor_of() {
 shown="config/config.h graph/tensor.h graph/value.h graph/graph.h graph/gradient.h graph/plan.h graph/passes/passes.h
 op/op.h op/ops.def op/attrs.h op/kernel.h device/device.h model/model.h model/shape.h model/presets.h model/keys.h
 data/source.h data/keys.h system/environment.h train/run.h train/keys.h mlperf/value.h
-mlperf/log.h mlperf/check.h mlperf/benchmark.h mlperf/reference.h mlperf/rcp.h mlperf/python.h record/record.h record/keys.h"
+mlperf/log.h mlperf/check.h mlperf/benchmark.h mlperf/reference.h mlperf/rcp.h mlperf/python.h mlperf/submission.h
+mlperf/seeds.h mlperf/score.h record/record.h record/keys.h"
 is_shown() {
     case $1 in base/* | stats/*) return 0 ;; esac
     for header in $shown; do [ "$header" = "$1" ] && return 0; done
