@@ -20,6 +20,7 @@ floor_of() {
 # What a room shows to the others; every other header is private. Of base and stats: all.
 
 
+
 shown="
 bench/bench.h
 bench/reference.h
@@ -35,8 +36,10 @@ graph/passes/passes.h
 graph/plan.h
 graph/tensor.h
 graph/value.h
+mlperf/benchmark.h
 mlperf/check.h
 mlperf/log.h
+mlperf/reference.h
 mlperf/value.h
 model/keys.h
 model/model.h
