@@ -4,19 +4,10 @@
 #include "base/arena.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "stats/series.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-/* 97.5 % quantile of Student's t for whole degrees of freedom. */
-static double student(int64_t freedom)
-{
-    static const double few[] = { 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228 };
-    enum { FEW = sizeof few / sizeof few[0] };
-    if (freedom <= FEW) return few[freedom - 1];
-    double z = 1.959964, n = (double)freedom; /* Abramowitz & Stegun 26.7.5, two terms */
-    return z + (z * z * z + z) / (4 * n) + (5 * pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * n * n);
-}
 
 static void fit(const double *x, const double *y, int points, double *a, double *b)
 {
@@ -56,7 +47,8 @@ static tm_interval interval_of(const double *x, int points, const double *y, int
         fit(x, middle, points, &a, &b);
         values[s] = a + b * at;
     }
-    double n = (double)rounds, half = student(rounds - 1) * tm_stats_deviation(values, RESAMPLES) * sqrt(n / (n - 1));
+    double n = (double)rounds,
+           half = tm_stats_student(n - 1) * tm_stats_deviation(values, RESAMPLES) * sqrt(n / (n - 1));
     free(values);
     free(column);
     free(pick);

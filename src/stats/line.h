@@ -21,10 +21,10 @@ typedef struct {
 
 /* x: `points` different places (2 .. TM_LINE_POINTS); y: (rounds, points), rounds >= 1.
  *
- * The interval is value +- t(rounds - 1) s sqrt(rounds / (rounds - 1)), s the standard deviation of the value over 1,000
- * bootstrap samples of whole rounds; the root undoes the bootstrap's bias for few rounds (Efron & Tibshirani 1993,
- * section 5.3). It covers the noise of the measurements only, not a law that is no straight line: look at the residuals.
- * The same seed gives the same interval. */
+ * The interval is value +- t(rounds - 1) s sqrt(rounds / (rounds - 1)), s the standard deviation of the value over
+ * 1,000 bootstrap samples of whole rounds; the root undoes the bootstrap's bias for few rounds (Efron & Tibshirani
+ * 1993, section 5.3). It covers the noise of the measurements only, not a law that is no straight line: look at the
+ * residuals. The same seed gives the same interval. */
 tm_line tm_stats_line(const double *x, int points, const double *y, int64_t rounds, double at, uint64_t seed);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line through rounds: exact where the data are exact, intervals that cover as promised, a bent law in the residuals. */
+/* A line through rounds: exact where the data are exact, intervals that cover as promised, a bent law in the residuals.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,9 +47,9 @@ static void hand_values(void **state)
     near(line.residual[0], 1.0 / 6), near(line.residual[1], -1.0 / 3), near(line.residual[2], 1.0 / 6);
 }
 
-/* Planted a, b and noise of 2 %: at least 90 % of the intervals hold the true value, and they are not simply wide: half of
- * the width is of the size that the noise of the medians makes, sqrt(pi / 2) sigma sqrt(1/3 + (at - 2)^2 / 2) / sqrt(n)
- * times Student's t. */
+/* Planted a, b and noise of 2 %: at least 90 % of the intervals hold the true value, and they are not simply wide: half
+ * of the width is of the size that the noise of the medians makes, sqrt(pi / 2) sigma sqrt(1/3 + (at - 2)^2 / 2) /
+ * sqrt(n) times Student's t. */
 static void coverage(void **state)
 {
     (void)state;
@@ -67,7 +68,8 @@ static void coverage(void **state)
             covered += line.interval.lo <= a + b * at && a + b * at <= line.interval.hi;
             width += (line.interval.hi - line.interval.lo) / 2 / TRIALS;
         }
-        double sigma = noise * (a + 2 * b) * sqrt(M_PI / 2 / (double)rounds[i]) * sqrt(1. / 3 + (at - 2) * (at - 2) / 2);
+        double sigma =
+            noise * (a + 2 * b) * sqrt(M_PI / 2 / (double)rounds[i]) * sqrt(1. / 3 + (at - 2) * (at - 2) / 2);
         print_message("# %d rounds: %.1f %% covered, half width %.2f standard errors\n", (int)rounds[i],
                       100. * covered / TRIALS, width / sigma);
         if (covered < TRIALS * 90 / 100) fail_msg("%d rounds: %d of %d covered", (int)rounds[i], covered, TRIALS);
@@ -105,8 +107,10 @@ static void same_seed_same_interval(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_data), cmocka_unit_test(hand_values),
-        cmocka_unit_test(coverage),   cmocka_unit_test(bent_law),
+        cmocka_unit_test(exact_data),
+        cmocka_unit_test(hand_values),
+        cmocka_unit_test(coverage),
+        cmocka_unit_test(bent_law),
         cmocka_unit_test(same_seed_same_interval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
