@@ -39,17 +39,17 @@ static const tm_column columns[] = {
 enum { FORWARD, BACKWARD, DIRECTIONS };
 
 typedef struct {
-    tm_bench          *bench;
-    const char        *model;
-    tm_attention_attr  attr;
-    int64_t            batch, sets;
-    tm_dtype           dtype, lse_dtype;
-    size_t             qkv_bytes, o_bytes, lse_bytes, set_bytes, workspace_bytes, bytes; /* padded; of all */
-    char              *memory;
-    tm_call            call[DIRECTIONS]; /* of set 0 */
-    const tm_kernel   *kernel[DIRECTIONS];
-    double             flops[DIRECTIONS], executed[DIRECTIONS]; /* by convention; by the op's own count */
-    const char        *convention;
+    tm_bench         *bench;
+    const char       *model;
+    tm_attention_attr attr;
+    int64_t           batch, sets;
+    tm_dtype          dtype, lse_dtype;
+    size_t            qkv_bytes, o_bytes, lse_bytes, set_bytes, workspace_bytes, bytes; /* padded; of all */
+    char             *memory;
+    tm_call           call[DIRECTIONS]; /* of set 0 */
+    const tm_kernel  *kernel[DIRECTIONS];
+    double            flops[DIRECTIONS], executed[DIRECTIONS]; /* by convention; by the op's own count */
+    const char       *convention;
 } work;
 
 /* --- what is computed ------------------------------------------------------------------------ */
@@ -124,8 +124,9 @@ static void count_by_convention(work *w)
 {
     const tm_attention_attr *a = &w->attr;
     bool                     window = a->window > 0 && a->window < a->seq;
-    double keys = (double)(window ? a->window : a->seq), half = a->causal && !window ? 0.5 : 1;
-    w->flops[FORWARD] = half * 2 * (double)w->batch * (double)a->seq * keys * (double)a->heads * 2 * (double)a->head_dim;
+    double                   keys = (double)(window ? a->window : a->seq), half = a->causal && !window ? 0.5 : 1;
+    w->flops[FORWARD] =
+        half * 2 * (double)w->batch * (double)a->seq * keys * (double)a->heads * 2 * (double)a->head_dim;
     w->flops[BACKWARD] = 2.5 * w->flops[FORWARD];
     w->convention = window ? "window" : a->causal ? "causal-half" : "full";
 }

@@ -2,8 +2,8 @@
 /* bench/attention_check.c - rows of attention in float64, and how far float32 may be from them.
  *
  * A float32 sum of n products differs from the exact one by at most growth(n) sum |a b| (below; the same bound as for
- * matrix products). An exponential is wrong by the error of its argument and 4 u, u = 2^-24. Every product passes on the
- * relative errors of its factors. Results in bfloat16 are rounded once more, by 2^-8 of their size.
+ * matrix products). An exponential is wrong by the error of its argument and 4 u, u = 2^-24. Every product passes on
+ * the relative errors of its factors. Results in bfloat16 are rounded once more, by 2^-8 of their size.
  */
 #include "bench/attention_check.h"
 
@@ -20,14 +20,14 @@ static const double u = 0x1p-24;
 typedef struct {
     const tm_attention_tensors *t;
     tm_attention_check         *out;
-    int64_t                     T, H, J, D, W; /* W: columns of qkv */
-    double                      over_d, over_t; /* growth(D), growth(T) */
+    int64_t                     T, H, J, D, W;       /* W: columns of qkv */
+    double                      over_d, over_t;      /* growth(D), growth(T) */
     double                     *q, *g, *row, *bound; /* (D) */
     double                     *p, *pe;              /* (T): weights of a row, their relative errors */
 } checker;
 
-/* gamma_n = n u / (1 - n u) always holds (Higham 2002, section 3.1); exp(8 sqrt(n) u + n u^2) - 1 with a probability that
- * no run sees fail (Higham & Mary 2019, theorem 2.4). */
+/* gamma_n = n u / (1 - n u) always holds (Higham 2002, section 3.1); exp(8 sqrt(n) u + n u^2) - 1 with a probability
+ * that no run sees fail (Higham & Mary 2019, theorem 2.4). */
 static double growth(int64_t n)
 {
     double k = (double)n, certain = k * u / (1 - k * u), likely = exp(8 * sqrt(k) * u + k * u * u) - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench/attention_check.h - is attention right? Rows of outputs and gradients, recomputed in float64 without fusion: all
- * scores of a row, then its softmax, then the sums (private to bench/; docs/bench-attention.md). */
+/* bench/attention_check.h - is attention right? Rows of outputs and gradients, recomputed in float64 without fusion:
+ * all scores of a row, then its softmax, then the sums (private to bench/; docs/bench-attention.md). */
 #ifndef TM_BENCH_ATTENTION_CHECK_H
 #define TM_BENCH_ATTENTION_CHECK_H
 
@@ -19,9 +19,9 @@ typedef struct {
 
 typedef struct {
     bool        correct;
-    double      worst; /* largest error as a part of its bound; above 1 is wrong; infinite for NaN */
-    const char *what;  /* "o", "lse", "dq", "dk", "dv": where that was */
-    int64_t     rows;  /* checked, of each */
+    double      worst;                /* largest error as a part of its bound; above 1 is wrong; infinite for NaN */
+    const char *what;                 /* "o", "lse", "dq", "dk", "dv": where that was */
+    int64_t     rows;                 /* checked, of each */
     double      found, wanted, bound; /* there */
 } tm_attention_check;
 

@@ -6,8 +6,6 @@
 #include "base/log.h"
 #include "bench/bench.h"
 #include "bench/slices.h"
-#include "device/ceilings.h"
-#include "stats/sampling.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +36,7 @@ static const tm_column columns[] = {
     { "host", 0 }, { "size", 0 }, { "row", 0 }, { "tag", 0 }, { "layers", 0 }, { "parameters", 0 }, { "batch", 0 },
     { "seq", 0 }, { "threads", 0 }, { "dtype", 0 }, { "tokens_per_second", 5 }, { "tokens_per_second_lo", 5 },
     { "tokens_per_second_hi", 5 }, { "tflops_6n", 4 }, { "tflops_exact_causal", 4 }, { "tflops_executed", 4 },
-    { "memory_gib", 4 }, { "residual_pct", 3 }, { "error_pct", 3 }, { "rounds", 0 }, { "stop", 0 }, { "reason", 0 },
+    { "memory_gib", 4 }, { "residual_pct", 3 }, { "error_pct", 3 }, { "reason", 0 },
 };
 /* clang-format on */
 
@@ -46,12 +44,11 @@ static const char *const table_sizes[] = { "small", "medium", "large", "xl", "1.
 enum { TABLE_SIZES = sizeof table_sizes / sizeof table_sizes[0], MOST_SIZES = 64, LEAST_STEPS = 5 };
 
 typedef struct {
-    tm_bench   *bench;
-    int64_t     layers[TM_LINE_POINTS];
-    int         n_layers;
-    int64_t     end_ns; /* of the whole suite */
-    double      rate;   /* executed FLOP/s of the last step of any size; 0: none yet */
-    tm_ceilings ceilings;
+    tm_bench *bench;
+    int64_t   layers[TM_LINE_POINTS];
+    int       n_layers;
+    int64_t   end_ns; /* of the whole suite */
+    double    rate;   /* executed FLOP/s of the last step of any size; 0: none yet */
 } suite;
 
 /* One size. */
@@ -86,6 +83,11 @@ static size_t memory_limit(const suite *s)
     return available > 0 ? (size_t)available : 0;
 }
 
+static double tokens_of(const tm_part *part)
+{
+    return (double)(part->step.micro_batch * part->step.accumulation * part->step.seq);
+}
+
 /* --- rows ------------------------------------------------------------------------------------ */
 
 static void add_row(const size *z, const char *row, const char *tag, const tm_part *part)
@@ -106,33 +108,30 @@ static void add_row(const size *z, const char *row, const char *tag, const tm_pa
 }
 
 /* The rate cells of the last row, and the guard: nothing computes faster than the machine. */
-static void put_rate(const size *z, const tm_part *part, double tokens_per_second, double lo, double hi)
+static tm_status put_rate(const size *z, const tm_part *part, double rate, double lo, double hi, tm_error *err)
 {
-    tm_bench             *bench = z->of->bench;
-    tm_table             *t = bench->table;
+    char                  what[128];
+    tm_table             *t = z->of->bench->table;
     const tm_model_shape *shape = &part->step.shape;
     int64_t               seq = part->step.seq;
-    double                per_token = part->flops / (double)(part->step.micro_batch * part->step.accumulation * seq);
-    double                executed = per_token * tokens_per_second;
-    tm_table_f64(t, "tokens_per_second", tokens_per_second);
+    double                executed = part->flops / tokens_of(part) * rate;
+    tm_table_f64(t, "tokens_per_second", rate);
     tm_table_f64(t, "tokens_per_second_lo", lo);
     tm_table_f64(t, "tokens_per_second_hi", hi);
-    tm_table_f64(t, "tflops_6n", tm_model_flops_per_token(shape, TM_FLOPS_6N, seq) * tokens_per_second * 1e-12);
-    tm_table_f64(t, "tflops_exact_causal",
-                 tm_model_flops_per_token(shape, TM_FLOPS_EXACT_CAUSAL, seq) * tokens_per_second * 1e-12);
+    tm_table_f64(t, "tflops_6n", tm_model_flops_per_token(shape, TM_FLOPS_6N, seq) * rate * 1e-12);
+    tm_table_f64(t, "tflops_exact_causal", tm_model_flops_per_token(shape, TM_FLOPS_EXACT_CAUSAL, seq) * rate * 1e-12);
     tm_table_f64(t, "tflops_executed", executed * 1e-12);
-    bool   wide = part->step.precision->compute == TM_F32;
-    double peak = wide ? z->of->ceilings.flops : z->of->ceilings.flops_bf16;
-    if (peak > 0 && executed > 1.02 * peak)
-        tm_bench_invalid(bench, "%s, %lld layers: %.4g TFLOP/s executed, more than the %.4g that the machine has (%s)",
-                         z->name, (long long)part->layers, executed * 1e-12, peak * 1e-12, z->of->ceilings.flops_how);
+    if (!part->judged) return TM_OK; /* nothing is computed there */
+    snprintf(what, sizeof what, "%.80s, %lld layers", z->name, (long long)part->layers);
+    return tm_bench_guard(z->of->bench, what, part->step.precision->compute, executed, 0, err);
 }
 
-static void skip(const size *z, const char *reason)
+static tm_status skip(const size *z, const char *reason)
 {
     add_row(z, "model", "skipped", &z->whole);
     tm_table_text(z->of->bench->table, "reason", reason);
     tm_note("%s: skipped: %s", z->name, reason);
+    return TM_OK;
 }
 
 /* --- the whole model, step after step -------------------------------------------------------- */
@@ -144,33 +143,22 @@ static tm_status take_steps(size *z, tm_live_part *live, tm_sampling *sampling, 
     TM_TRY(tm_part_step(live, &seconds, err)); /* not counted */
     while (stop == TM_STOP_NO && !(z->of->bench->stop && *z->of->bench->stop)) {
         TM_TRY(tm_part_step(live, &seconds, err));
-        stop = tm_sampling_add(sampling, seconds, (double)(z->run.step.micro_batch * z->run.step.seq));
+        stop = tm_sampling_add(sampling, seconds, tokens_of(&z->whole));
     }
     return TM_OK;
 }
 
-static void put_steps(size *z, const tm_sampling *sampling)
+static tm_status put_steps(size *z, const tm_sampling *sampling, tm_error *err)
 {
-    tm_sample_summary summary = tm_sampling_summary(sampling);
-    int64_t           n;
-    const double     *seconds = tm_sampling_seconds(sampling, &n);
-    if (n == 0) {
-        skip(z, "the time budget ended before its first step");
-        return;
-    }
-    tm_measurement m = { .median = summary.median,
-                         .p5 = summary.p5,
-                         .p95 = summary.p95,
-                         .variation = summary.variation,
-                         .half_width = summary.half_width,
-                         .n = summary.n,
-                         .warmup = summary.warmup + 1,
-                         .loops = 1 };
-    add_row(z, "model", "measured", &z->whole);
-    put_rate(z, &z->whole, summary.rate, summary.rate_lo, summary.rate_hi);
-    tm_table_text(z->of->bench->table, "stop", tm_stop_text(summary.stop));
-    tm_bench_put(z->of->bench->table, &m);
+    tm_measurement m = { .summary = tm_sampling_summary(sampling), .calls = 1, .loops = 1 };
+    int64_t        n;
+    const double  *seconds = tm_sampling_seconds(sampling, &n);
+    if (n == 0) return skip(z, "stopped before its first step");
+    m.stop = m.summary.stop;
     z->of->rate = z->whole.flops / seconds[n - 1];
+    add_row(z, "model", "measured", &z->whole);
+    tm_bench_put(z->of->bench->table, &m);
+    return put_rate(z, &z->whole, m.summary.rate, m.summary.rate_lo, m.summary.rate_hi, err);
 }
 
 static tm_status measure_whole(size *z, tm_error *err)
@@ -180,7 +168,7 @@ static tm_status measure_whole(size *z, tm_error *err)
     TM_TRY(tm_part_open(&z->whole, z->of->bench->device, &live, err));
     tm_sampling *sampling = tm_sampling_create(&limits);
     tm_status    st = take_steps(z, live, sampling, err);
-    if (st == TM_OK) put_steps(z, sampling);
+    if (st == TM_OK) st = put_steps(z, sampling, err);
     tm_sampling_destroy(sampling);
     tm_part_close(live);
     return st;
@@ -188,57 +176,60 @@ static tm_status measure_whole(size *z, tm_error *err)
 
 /* --- slices ---------------------------------------------------------------------------------- */
 
-/* Seconds of a step of part k of all turns, as a row's numbers. */
-static void put_turns(const size *z, const tm_slices *s, int k, const tm_part *part)
+/* Seconds of a step of part k of all turns, as a row's numbers; *median: their middle. */
+static tm_status put_turns(const size *z, const tm_slices *s, int k, const tm_part *part, double *median, tm_error *err)
 {
-    double        *seconds = tm_alloc((size_t)s->rounds * sizeof *seconds);
-    tm_measurement m;
-    for (int64_t r = 0; r < s->rounds; r++) seconds[r] = s->seconds[r * s->parts + k];
-    tm_bench_summarize(&(tm_samples){ .seconds = seconds, .n = s->rounds, .loops = 1 }, &m);
-    free(seconds);
-    double tokens = (double)(part->step.micro_batch * part->step.seq), rate = tokens / m.median;
-    put_rate(z, part, rate, rate / (1 + m.half_width), rate / (1 - m.half_width));
-    tm_table_i64(z->of->bench->table, "rounds", s->rounds);
-    tm_bench_put(z->of->bench->table, &m);
+    int64_t n = s->rounds;
+    double *x = tm_alloc((size_t)n * sizeof *x), tokens = tokens_of(part);
+    for (int64_t r = 0; r < n; r++) x[r] = s->seconds[r * s->parts + k];
+    tm_interval       interval = tm_stats_median_interval(x, n);
+    tm_sample_summary summary = { .n = n,
+                                  .median = tm_stats_median(x, n),
+                                  .p5 = tm_stats_percentile(x, n, 0.05),
+                                  .p95 = tm_stats_percentile(x, n, 0.95),
+                                  .variation = tm_stats_variation(x, n) };
+    free(x);
+    *median = summary.median;
+    summary.half_width = (interval.hi - interval.lo) / 2 / summary.median;
+    tm_bench_put(z->of->bench->table, &(tm_measurement){ .summary = summary, .loops = 1, .stop = s->stop });
+    return put_rate(z, part, tokens / summary.median, tokens / interval.hi, tokens / interval.lo, err);
 }
 
-static void put_prediction(const size *z, const tm_slices *s, double measured)
+static tm_status put_prediction(const size *z, const tm_slices *s, double measured, tm_error *err)
 {
-    tm_table      *t = z->of->bench->table;
-    const tm_line *line = &s->line;
-    double         tokens = (double)(z->whole.step.micro_batch * z->whole.step.seq), nan = (double)NAN;
-    double         half = (line->interval.hi - line->interval.lo) / 2 / line->value;
-    tm_measurement m = {
-        .median = line->value, .p5 = nan, .p95 = nan, .variation = nan, .half_width = half, .n = s->rounds, .loops = 1
-    };
+    tm_table         *t = z->of->bench->table;
+    const tm_line    *line = &s->line;
+    double            tokens = tokens_of(&z->whole), nan = (double)NAN;
+    tm_sample_summary summary = { .n = s->rounds, .median = line->value, .p5 = nan, .p95 = nan, .variation = nan };
+    summary.half_width = (line->interval.hi - line->interval.lo) / 2 / line->value;
     add_row(z, "prediction", "predicted", &z->whole);
-    put_rate(z, &z->whole, tokens / line->value, tokens / line->interval.hi, tokens / line->interval.lo);
+    tm_bench_put(t, &(tm_measurement){ .summary = summary, .loops = 1, .stop = s->stop });
     if (measured > 0) tm_table_f64(t, "error_pct", 100 * (line->value / measured - 1));
-    tm_table_i64(t, "rounds", s->rounds);
-    tm_table_text(t, "stop", s->why);
-    tm_bench_put(t, &m);
     tm_bench_note(z->of->bench, "%s: predicted step = %.4g ms + %.4g ms x %lld layers", z->name, 1e3 * line->a,
                   1e3 * line->b, (long long)z->whole.layers);
+    if (!(line->b > 0) || !(line->value > 0)) {
+        tm_bench_invalid(z->of->bench, "%s: a layer seems to take %.4g ms: the slices were measured in too much noise",
+                         z->name, 1e3 * line->b);
+        return TM_OK;
+    }
+    return put_rate(z, &z->whole, tokens / line->value, tokens / line->interval.hi, tokens / line->interval.lo, err);
 }
 
-static void put_slices(const size *z, const tm_slices *s)
+static tm_status put_slices(const size *z, const tm_slices *s, tm_error *err)
 {
-    double measured = 0;
+    double median, measured = 0;
     for (int k = 0; k < s->slices; k++) {
         add_row(z, "slice", "measured", &z->part[k]);
-        put_turns(z, s, k, &z->part[k]);
+        TM_TRY(put_turns(z, s, k, &z->part[k], &median, err));
         tm_table_f64(z->of->bench->table, "residual_pct", 100 * s->line.residual[k] / s->line.middle[k]);
     }
     if (s->parts > s->slices) {
         add_row(z, "model", "measured", &z->whole);
-        put_turns(z, s, s->slices, &z->whole);
-        const tm_table *t = z->of->bench->table;
-        int             column = tm_table_find(t, "median_ms");
-        measured = tm_table_cell(t, tm_table_n_rows(t) - 1, (size_t)column)->f64 * 1e-3;
+        TM_TRY(put_turns(z, s, s->slices, &z->whole, &measured, err));
     }
-    put_prediction(z, s, measured);
     if (s->slices == 2)
         tm_bench_note(z->of->bench, "%s: two slices only, a line goes through any two points: no residuals", z->name);
+    return put_prediction(z, s, measured, err);
 }
 
 static tm_status measure_slices(size *z, bool with_whole, tm_error *err)
@@ -252,12 +243,10 @@ static tm_status measure_slices(size *z, bool with_whole, tm_error *err)
                             .stop = bench->stop };
     tm_slices         s;
     tm_status st = tm_slices_measure(&o, z->part, z->slices, with_whole ? &z->whole : NULL, z->whole.layers, &s, err);
-    if (s.rounds > 0)
-        put_slices(z, &s);
-    else if (st == TM_OK)
-        skip(z, "the time budget ended before the first round of slices");
+    if (s.rounds == 0 && st == TM_OK) st = skip(z, "the time budget ended before the first round of slices");
+    tm_status put = s.rounds > 0 ? put_slices(z, &s, err) : TM_OK;
     tm_slices_fini(&s);
-    return st;
+    return st != TM_OK ? st : put;
 }
 
 /* --- what can be done ------------------------------------------------------------------------ */
@@ -332,8 +321,7 @@ static tm_status measure(size *z, tm_error *err)
     else
         snprintf(reason, sizeof reason, "a round of slices takes about %.0f s, its share of the budget has %.0f s",
                  round_estimate(z, false), left);
-    skip(z, reason);
-    return TM_OK;
+    return skip(z, reason);
 }
 
 /* --- sizes ----------------------------------------------------------------------------------- */
@@ -448,8 +436,6 @@ static tm_status run_sizes(suite *s, char *list, tm_error *err)
     int         n;
     TM_TRY(read_layers(s, err));
     TM_TRY(read_sizes(list, names, &n, err));
-    if (strcmp(tm_device_describe(s->bench->device)->name, "cpu") == 0)
-        TM_TRY(tm_device_ceilings(s->bench->device, 0.2, &s->ceilings, err));
     if (!tm_config_bool(s->bench->options, "published") && tm_config_i64(s->bench->options, "batch") == 0)
         tm_bench_note(s->bench,
                       "batch: an eighth of the table's, at least one sequence; --published runs the table's own");

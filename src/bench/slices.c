@@ -79,36 +79,36 @@ static void fit(rounds *r)
     free(y);
 }
 
-/* Why no further round is begun, or NULL. */
-static const char *enough(const rounds *r, int64_t round_ns)
+/* Why no further round is begun, or TM_STOP_NO. */
+static tm_stop enough(const rounds *r, int64_t round_ns)
 {
     enum { FEWEST = 6 }; /* an interval from fewer rounds is narrow by chance too often */
     const tm_slices_options *o = r->options;
     const tm_line           *line = &r->out->line;
     double                   half = (line->interval.hi - line->interval.lo) / 2;
-    if (r->out->rounds >= FEWEST && half <= o->half_width * line->value) return "precise enough";
-    if (r->out->rounds >= o->max_rounds) return "number of rounds reached";
-    if (tm_now_ns() + round_ns > o->end_ns) return "time budget spent";
-    return NULL;
+    if (r->out->rounds >= FEWEST && half <= o->half_width * line->value) return TM_STOP_PRECISE;
+    if (r->out->rounds >= o->max_rounds) return TM_STOP_SAMPLES;
+    if (tm_now_ns() + round_ns > o->end_ns) return TM_STOP_SECONDS;
+    return TM_STOP_NO;
 }
 
 tm_status tm_slices_measure(const tm_slices_options *options, const tm_part *parts, int slices, const tm_part *whole,
                             int64_t layers, tm_slices *out, tm_error *err)
 {
     TM_ASSERT(slices >= 2 && slices <= TM_LINE_POINTS && options->max_rounds >= 1);
-    *out = (tm_slices){ .slices = slices, .parts = slices + (whole ? 1 : 0), .why = "time budget spent" };
+    *out = (tm_slices){ .slices = slices, .parts = slices + (whole ? 1 : 0), .stop = TM_STOP_SECONDS };
     rounds r = { .options = options, .out = out, .whole_layers = layers };
     for (int k = 0; k < slices; k++) r.part[k] = &parts[k];
     if (whole) r.part[slices] = whole;
-    const char *why = NULL;
-    while (!why) {
+    tm_stop stop = TM_STOP_NO;
+    while (stop == TM_STOP_NO) {
         int64_t begin = tm_now_ns();
         if (out->rounds == 0 && begin >= options->end_ns) return TM_OK;
         TM_TRY(take_round(&r, err));
         fit(&r);
-        why = enough(&r, tm_now_ns() - begin);
+        stop = enough(&r, tm_now_ns() - begin);
     }
-    out->why = why;
+    out->stop = stop;
     return TM_OK;
 }
 

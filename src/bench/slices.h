@@ -11,6 +11,7 @@
 
 #include "bench/part.h"
 #include "stats/line.h"
+#include "stats/sampling.h"
 
 #include <signal.h>
 
@@ -27,13 +28,13 @@ typedef struct {
 enum { TM_SLICES_MOST = TM_LINE_POINTS + 1 };
 
 typedef struct {
-    int         slices;  /* parts 0 .. slices - 1 make the line */
-    int         parts;   /* slices, or slices + 1: the last is the whole model, measured in turn to judge the line */
-    double     *seconds; /* (rounds, parts), a step of each turn; tm_slices_fini frees */
-    int64_t     rounds, capacity;
-    int64_t     steps; /* that count */
-    tm_line     line;  /* at the model's layers */
-    const char *why;   /* why it ended: static text */
+    int     slices;  /* parts 0 .. slices - 1 make the line */
+    int     parts;   /* slices, or slices + 1: the last is the whole model, measured in turn to judge the line */
+    double *seconds; /* (rounds, parts), a step of each turn; tm_slices_fini frees */
+    int64_t rounds, capacity;
+    int64_t steps; /* that count */
+    tm_line line;  /* at the model's layers */
+    tm_stop stop;
 } tm_slices;
 
 /* Measures `slices` parts (2 .. TM_LINE_POINTS) of ascending layers, and the part `whole` (NULL: not) in every round.
