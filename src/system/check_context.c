@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* --- saying ---------------------------------------------------------------------------------- */
 
@@ -202,6 +203,16 @@ const char *check_env(const check *c, const char *name)
         if (strncmp(*variable, name, n) == 0 && (*variable)[n] == '=')
             return (*variable)[n + 1] ? *variable + n + 1 : NULL;
     return NULL;
+}
+
+char *check_utc(int64_t wall_ms, char out[32])
+{
+    time_t    seconds = (time_t)(wall_ms / 1000);
+    struct tm parts;
+    strcpy(out, "unknown");
+    if (wall_ms < 0 || wall_ms >= INT64_C(253402300800000) || !gmtime_r(&seconds, &parts)) return out;
+    strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return out;
 }
 
 bool check_argument(const char *cmdline, const char *name, const char *value)

@@ -47,6 +47,8 @@ int64_t check_field(const char *text, const char *name);
 int64_t check_count_cpus(const char *list);
 /* "always [madvise] never" -> "madvise"; a single word is itself; from the arena. */
 const char *check_choice(check *c, const char *text);
+/* "2026-01-31T12:00:00Z"; "unknown" outside the years 1970 to 9999. Returns out. */
+char *check_utc(int64_t wall_ms, char out[32]);
 /* The value of an environment variable of the host; NULL if unset or empty. */
 const char *check_env(const check *c, const char *name);
 /* Adds a word to a list that ends in "and N more" beyond `most`. */

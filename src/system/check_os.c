@@ -53,10 +53,8 @@ void check_kernel(check *c)
 
 void check_time(check *c)
 {
-    char      now[32];
-    time_t    seconds = (time_t)(c->host->wall_ms / 1000);
-    struct tm parts;
-    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &parts));
+    char now[32];
+    check_utc(c->host->wall_ms, now);
     if (c->host->clock_synced < 0)
         check_say(c, TM_CHECK_INFO, "%s; whether a time service keeps it is not known", now);
     else if (c->host->clock_synced == 0)
