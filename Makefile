@@ -18,7 +18,7 @@ OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-o
 OPT      := $(OPT_$(VARIANT))
 CFLAGS   := -std=c11 -D_GNU_SOURCE -g $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
             -ffunction-sections -fopenmp -pthread -Isrc -Itests -MMD -MP $(EXTRA_CFLAGS)
-LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lm -ldl
+LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lm -ldl
 STRIP_release := -Wl,--strip-debug -Wl,--gc-sections
 LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize%,$(OPT)) $(EXTRA_LDFLAGS)
 
@@ -36,7 +36,8 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mp
 ARCH     := $(shell uname -m)
 ISAS     := base $(if $(filter x86_64,$(ARCH)),avx2 avx512)
 SIMD_OBJ := $(foreach isa,$(ISAS),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o))
-OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ)
+REFERENCE := $(sort $(wildcard configs/reference/*.csv))
+OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/reference_lines.o
 LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
@@ -75,6 +76,14 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(BUILD)/libtrainmark.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+
+# The published figures (configs/reference/) as lines of C.
+$(BUILD)/reference_lines.c: $(REFERENCE)
+	@mkdir -p $(@D)
+	@{ echo 'extern const char *const tm_reference_lines[];'; echo 'const char *const tm_reference_lines[] = {'; \
+	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $^; echo '    0,'; echo '};'; } >$@
+$(BUILD)/reference_lines.o: $(BUILD)/reference_lines.c
+	$(CC) $(CFLAGS) -c -o $@ $<
 
 # --- what people call ---------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 # (docs/architecture.md).
 set -eu
 cd "$(dirname "$0")/.."
-order="base stats config graph op device model data system train record cli"
+order="base stats config graph op device model data system train bench mlperf record cli"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
 floor_of() {
     case $1 in op) room=graph ;; *) room=$1 ;; esac
@@ -20,7 +20,8 @@ floor_of() {
 # What a room shows to the others; every other header is private. Of base and stats: all.
 shown="config/config.h graph/tensor.h graph/value.h graph/graph.h graph/gradient.h graph/plan.h graph/passes/passes.h
 op/op.h op/ops.def op/attrs.h op/kernel.h device/device.h model/model.h model/shape.h model/presets.h model/keys.h
-data/source.h data/keys.h system/environment.h train/run.h train/keys.h record/record.h record/keys.h"
+device/ceilings.h data/source.h data/keys.h system/environment.h train/run.h train/keys.h bench/bench.h bench/reference.h
+record/record.h record/keys.h record/table.h"
 is_shown() {
     case $1 in base/* | stats/*) return 0 ;; esac
     for header in $shown; do [ "$header" = "$1" ] && return 0; done

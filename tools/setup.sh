@@ -66,7 +66,7 @@ look() {
         lack "the C library's headers" libc6-dev
         compiler_works=no
         # Without a compiler the libraries cannot be tried: their packages are named all together.
-        for package in libyaml-dev libjansson-dev libhwloc-dev libxxhash-dev; do lack "$package" "$package"; done
+        for package in libyaml-dev libjansson-dev libhwloc-dev libxxhash-dev zlib1g-dev; do lack "$package" "$package"; done
         [ "$want" = test ] && lack "libcmocka-dev" libcmocka-dev
         return
     fi
@@ -79,15 +79,16 @@ look() {
         cmocka_headers='stdarg.h stddef.h stdint.h setjmp.h cmocka.h'
         cmocka_library=-lcmocka
     fi
-    if links "yaml.h jansson.h hwloc.h xxhash.h $cmocka_headers" \
-        "!yaml_get_version_string() + !json_null() + hwloc_get_api_version() + XXH3_64bits(\"\", 0)" \
-        "-lyaml -ljansson -lhwloc -lxxhash $cmocka_library"; then
+    if links "yaml.h jansson.h hwloc.h xxhash.h zlib.h $cmocka_headers" \
+        "!yaml_get_version_string() + !json_null() + hwloc_get_api_version() + XXH3_64bits(\"\", 0) + !zlibVersion()" \
+        "-lyaml -ljansson -lhwloc -lxxhash -lz $cmocka_library"; then
         return
     fi
     need "libyaml" libyaml-dev yaml.h '!yaml_get_version_string()' -lyaml
     need "jansson" libjansson-dev jansson.h '!json_null()' -ljansson
     need "hwloc" libhwloc-dev hwloc.h 'hwloc_get_api_version()' -lhwloc
     need "xxHash 0.8 or later" libxxhash-dev xxhash.h 'XXH3_64bits("", 0)' -lxxhash
+    need "zlib" zlib1g-dev zlib.h '!zlibVersion()' -lz
     if [ "$want" = test ]; then
         need "cmocka" libcmocka-dev "$cmocka_headers" '_cmocka_run_group_tests("", 0, 0, 0, 0)' -lcmocka
     fi
