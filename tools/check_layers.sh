@@ -22,11 +22,16 @@ floor_of() {
 
 
 
+
 shown="
 bench/bench.h
+bench/published.h
 config/config.h
+data/inspect.h
 data/keys.h
+data/pack.h
 data/source.h
+data/verify.h
 device/ceilings.h
 device/cpu/gemm.h
 device/device.h
@@ -36,6 +41,17 @@ graph/passes/passes.h
 graph/plan.h
 graph/tensor.h
 graph/value.h
+mlperf/benchmark.h
+mlperf/check.h
+mlperf/log.h
+mlperf/python.h
+mlperf/rcp.h
+mlperf/reference.h
+mlperf/score.h
+mlperf/seeds.h
+mlperf/submission.h
+mlperf/value.h
+mlperf/writer.h
 model/keys.h
 model/model.h
 model/presets.h
@@ -44,7 +60,15 @@ op/attrs.h
 op/kernel.h
 op/op.h
 op/ops.def
+record/keys.h
+record/record.h
+record/table.h
+system/check.h
+system/check_report.h
+system/check_tune.h
 system/environment.h
+system/thresholds.h
+system/validity.h
 train/keys.h
 train/run.h
 train/schedule.h
