@@ -122,7 +122,11 @@ static void result_json(const tm_package_result *r, bool wrote, tm_arena *arena,
     tm_json_bool(json, "bypassed", r->bypassed);
     tm_json_string(json, "scaling_json", scaling_text(r, wrote));
     if (r->looked_at && r->desc->closed) tm_mlperf_seeds_json(&r->seeds, json);
-    if (r->looked_at) tm_mlperf_score_json(r->submission, &r->score, json);
+    if (r->looked_at) {
+        tm_json_open(json, "score", '{');
+        tm_mlperf_score_json(r->submission, &r->score, json);
+        tm_json_close(json, '}');
+    }
     tm_json_close(json, '}');
 }
 
@@ -161,7 +165,7 @@ static tm_status check(const tm_mlperf_options *o, tm_error *err)
         print_json(p, !o->no_write, &out);
     else
         print_text(p, !o->no_write, &out);
-    tm_status st = tm_cli_print(&out, err);
+    tm_status st = tm_mlperf_print(&out, err);
     if (st == TM_OK && !(p->passed && p->repository.n == 0))
         st = tm_fail(err, TM_NEGATIVE, "the %s check of '%s' found errors", p->passed ? "repository" : "package",
                      p->path);

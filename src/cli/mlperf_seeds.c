@@ -48,7 +48,7 @@ static tm_status check(const tm_mlperf_options *o, tm_error *err)
         tm_mlperf_notes_print("error", &r.errors, &out);
         tm_text_printf(&out, "%zu seeds in %zu logs: seed check %s\n", r.n, s->n, r.passed ? "PASSED" : "FAILED");
     }
-    tm_status st = tm_cli_print(&out, err);
+    tm_status st = tm_mlperf_print(&out, err);
     if (st == TM_OK && !r.passed) st = tm_fail(err, TM_NEGATIVE, "the seed check failed: %s", r.errors.items[0]);
     tm_text_fini(&out);
     tm_submission_close(s);
