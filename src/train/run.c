@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "stats/sampling.h"
+#include "system/validity.h"
 #include "train/generate.h"
 #include "train/trainer.h"
 #include "train/verdict.h"
@@ -26,6 +27,10 @@ typedef struct {
     tm_ledger             ledger;
     tm_named_f64          phases[TM_LEDGER_LINES + 1];
     double               *step_seconds, *losses;
+    int64_t              *step_end_ns;
+    tm_validity          *validity;   /* samples of the machine, once the steps begin */
+    tm_sampling          *sampling;   /* of step times; NULL: all steps are done */
+    const char           *stopped;    /* why no more steps were done */
     int64_t               done;       /* steps of this process */
     int64_t               first_step; /* number of the first one */
     bool                  finite;
@@ -201,10 +206,12 @@ static void step_and_report(run *r, int64_t step)
     if (r->done == 0) r->first_step_seconds = (double)tm_process_age_ns() * 1e-9;
     if (step == 1) r->first_loss = result.loss;
     r->step_seconds[r->done] = seconds;
+    r->step_end_ns[r->done] = end;
     r->losses[r->done] = result.loss;
     r->done++;
     r->finite = r->finite && isfinite(result.loss) && isfinite(result.grad_norm);
     report_step(r, step, &result, tokens, seconds);
+    tm_validity_sample(r->validity);
 }
 
 static bool target_reached(const run *r)
@@ -213,17 +220,40 @@ static bool target_reached(const run *r)
     return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
 }
 
+/* With a target for the interval: are the steps so far precise enough? */
+static bool precise(run *r)
+{
+    if (!r->sampling) return false;
+    double tokens = (double)(global_batch(r->options) * r->options->step.seq);
+    bool   enough = tm_sampling_add(r->sampling, r->step_seconds[r->done - 1], tokens) == TM_STOP_PRECISE;
+    r->begin_ns = tm_now_ns(); /* looking is not part of a step */
+    return enough;
+}
+
+/* Why this step is the last one; NULL if it is not. */
+static const char *reason_to_stop(run *r, int64_t step, const volatile sig_atomic_t *stop)
+{
+    if (step == r->options->steps) return "all steps done";
+    if (*stop) return "interrupted";
+    if (!r->finite) return "a loss or gradient norm is not finite";
+    return precise(r) ? tm_stop_text(TM_STOP_PRECISE) : NULL;
+}
+
 static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     const tm_run_options *o = r->options;
     r->begin_ns = tm_now_ns();
     for (int64_t step = r->first_step; step <= o->steps; step++) {
         step_and_report(r, step);
-        if (step == o->steps || *stop || !r->finite) break;
+        r->stopped = reason_to_stop(r, step, stop);
+        if (r->stopped) break;
         bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
         if (evaluates) evaluate(r, step);
-        if (evaluates && target_reached(r)) break;
+        if (evaluates && target_reached(r)) {
+            r->stopped = "target loss reached";
+            break;
+        }
         if (saves) TM_TRY(save_checkpoint(r, step, err));
         if (evaluates || saves) r->begin_ns = tm_now_ns(); /* neither is part of a step */
     }
@@ -266,11 +296,38 @@ static void announce(run *r)
     tm_event_emit(r->bus, &event);
 }
 
-static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char reason[256])
+/* Can the fastest step be true? The program's own count of FLOPs against the device's peak. */
+static tm_status check_physics(const run *r, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(r->trainer);
+    double         flops = step->first->cost.flops, least = r->step_seconds[0];
+    if (step->further) flops += (double)(r->options->step.accumulation - 1) * step->further->cost.flops;
+    for (int64_t i = 1; i < r->done; i++) least = fmin(least, r->step_seconds[i]);
+    return tm_guard_seconds(&r->options->peaks, flops, 0, least, "the fastest step", err);
+}
+
+/* The samples of the machine since the end of the warm-up. */
+static void stop_watching(run *r, int64_t warmup, tm_validity_report *report, tm_machine_watch *watch)
+{
+    tm_validity_stop(r->validity, warmup > 0 ? r->step_end_ns[warmup - 1] : 0, report);
+    *watch = (tm_machine_watch){ .verdict = report->verdict,
+                                 .reason = report->reason,
+                                 .seconds = report->seconds,
+                                 .samples = report->samples,
+                                 .processors = report->processors,
+                                 .facts = report->facts,
+                                 .n_facts = TM_MACHINE_COUNT };
+}
+
+static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, tm_validity_report *machine, char reason[256])
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
     int64_t                per_step = global_batch(r->options) * r->options->step.seq;
     tm_sample_summary      rate = tm_stats_summarize(r->step_seconds, NULL, (double)per_step, r->done);
+    tm_error               impossible = { 0 };
+    tm_machine_watch       watch;
+    stop_watching(r, rate.warmup, machine, &watch);
+    bool                   possible = check_physics(r, &impossible) == TM_OK;
     tm_evidence            evidence = { .source = r->options->source.name,
                                         .losses = r->losses,
                                         .n_losses = r->done,
@@ -283,6 +340,10 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
                                         .step_variation = rate.variation,
+                                        .steady = &rate.steady,
+                                        .machine = watch.verdict,
+                                        .machine_reason = watch.reason,
+                                        .impossible = possible ? NULL : impossible.text,
                                         .head = r->head,
                                         .interrupted = interrupted };
     tm_verdict             verdict = tm_verdict_of(&evidence, reason);
@@ -291,6 +352,8 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
     *ended = (tm_run_ended){
         .verdict = verdict,
         .reason = reason,
+        .stopped = r->stopped,
+        .machine = watch,
         .steps = r->done,
         .warmup_steps = rate.warmup,
         .tokens_per_second_median = rate.median_rate,
@@ -320,9 +383,10 @@ static tm_status finish(run *r, const volatile sig_atomic_t *stop, tm_error *err
     if (r->finite && !interrupted && !target_reached(r)) evaluate(r, step);
     if (r->finite && o->checkpoint_folder && (o->checkpoint || interrupted) && r->saved_step != step && r->done > 0)
         TM_TRY(save_checkpoint(r, step, err));
-    char         reason[256];
-    tm_run_ended ended;
-    tm_verdict   verdict = conclude(r, interrupted, &ended, reason);
+    char               reason[256];
+    tm_run_ended       ended;
+    tm_validity_report machine;
+    tm_verdict         verdict = conclude(r, interrupted, &ended, &machine, reason);
     tm_text      sample = { 0 };
     if (o->step.sample && r->finite && !interrupted)
         ended.sample = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample);
@@ -348,9 +412,14 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     size_t room = (size_t)(r->options->steps - r->first_step + 1);
     r->step_seconds = tm_alloc(room * sizeof *r->step_seconds);
     r->losses = tm_alloc(room * sizeof *r->losses);
+    r->step_end_ns = tm_alloc(room * sizeof *r->step_end_ns);
+    if (r->options->target_half_width > 0)
+        r->sampling = tm_sampling_create(&(tm_sampling_options){ .half_width = r->options->target_half_width,
+                                                                 .min_samples = TM_JUDGED_STEPS });
     r->loader = tm_loader_open(r->source, TM_SPLIT_TRAIN, global_batch(r->options), first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
     announce(r);
+    r->validity = tm_validity_start("");
     tm_status st = train(r, stop, err);
     if (st == TM_OK) st = finish(r, stop, err);
     return st;
@@ -367,5 +436,8 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     tm_trainer_close(r.trainer);
     free(r.step_seconds);
     free(r.losses);
+    free(r.step_end_ns);
+    tm_validity_destroy(r.validity);
+    tm_sampling_destroy(r.sampling);
     return st;
 }
