@@ -49,6 +49,8 @@ static const tm_key keys[] = {
     { .name = "metrics.target_half_width", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1,
       .help = "stop, after 50 steps at least, when half of the 95 % interval of tokens/s is at most this part of it "
               "(0.01: 1 %); 0: do all steps" },
+    { .name = "training.target_loss", .kind = TM_KEY_F64, .lo = 0, .hi = 1000,
+      .help = "stop as soon as a validation loss is at most this; null: never" },
     { .name = "training.enable_cpu_offload", .kind = TM_KEY_BOOL, .fallback = "false",
       UNBUILT("offload to host memory"), .help = "weights and moments in host memory" },
     { .name = "training.gc_freq", .kind = TM_KEY_I64, .fallback = "50", IGNORED,
@@ -84,6 +86,8 @@ static const tm_key keys[] = {
       .help = "update each weight as soon as its gradient is known" },
     { .name = "lr_scheduler.warmup_steps", .kind = TM_KEY_I64, .fallback = "200", .lo = 0, .hi = MANY,
       .synonyms = "lr_warmup_iters,warmup_steps", .help = "linear rise to the peak" },
+    { .name = "lr_scheduler.form", .kind = TM_KEY_CHOICE, .fallback = "titan", .choices = "titan=torchtitan|nemo",
+      .help = "titan: warm-up, stable part, decay. nemo: cosine over all steps, the warm-up ends one step later (MLPerf)" },
     { .name = "lr_scheduler.decay_ratio", .kind = TM_KEY_F64, .lo = 0, .hi = 1,
       .help = "part of the steps that decays; null: all after the warmup" },
     { .name = "lr_scheduler.decay_type", .kind = TM_KEY_CHOICE, .fallback = "linear", .choices = "linear|cosine|sqrt",
@@ -106,8 +110,8 @@ static const tm_key keys[] = {
     { .name = "validation.seq_len", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24, .help = "null: training.seq_len" },
     { .name = "validation.dataset", .kind = TM_KEY_TEXT, .fallback = "c4_validation", IGNORED,
       .help = "name of a public data set" },
-    { .name = "validation.dataset_path", .kind = TM_KEY_TEXT, UNBUILT("validation data of its own path"),
-      .help = "see data.validation_fraction" },
+    { .name = "validation.average", .kind = TM_KEY_CHOICE, .fallback = "tokens", .choices = "tokens|sequences",
+      .help = "mean over all target tokens, or over sequences of the mean of each (wants local_batch_size 1)" },
     /* checkpoint */
     { .name = "checkpoint.enable", .kind = TM_KEY_BOOL, .fallback = "false", .quiet = true,
       .help = "save and resume" },
