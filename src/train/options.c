@@ -126,6 +126,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
     out->stop_at_target =
         tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
+    out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
     out->checkpoint = tm_config_bool(config, "checkpoint.enable");
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");

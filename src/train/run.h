@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "data/source.h"
 #include "device/device.h"
+#include "stats/guard.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -32,6 +33,8 @@ typedef struct {
     bool              average_sequences; /* the validation loss is the mean of the sequences' means */
     double            target_gap;       /* nats above the floor that pass */
     bool              stop_at_target;
+    double            target_half_width; /* stop when the rate is known to this part of itself; 0: do all steps */
+    tm_peaks          peaks;             /* of the device, for guards; 0 = unknown */
     bool              checkpoint;
     const char       *checkpoint_folder; /* NULL: none, not even when interrupted */
     int64_t           checkpoint_interval, checkpoint_load_step;
