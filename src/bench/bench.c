@@ -58,6 +58,8 @@ static const tm_key options[] = {
     { .name = "seed", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 9e15, .help = "of random inputs" },
     { .name = "output-file", .kind = TM_KEY_TEXT,
       .help = "write the table to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
+    { .name = "compare", .kind = TM_KEY_TEXT,
+      .help = "print published figures beside the measured: reference (the built-in ones) or a CSV file like them" },
     { .name = "json", .kind = TM_KEY_BOOL, .fallback = "false", .help = "print the table as JSON" },
 };
 /* clang-format on */

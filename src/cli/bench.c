@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/bench.c - `trainmark bench`: benchmarks of parts. */
 #include "bench/bench.h"
+#include "bench/published.h"
 #include "cli/cli.h"
 #include "record/table.h"
 
@@ -53,12 +54,26 @@ static tm_status print_help(const tm_workload *workload, const tm_config *config
     return st;
 }
 
+/* The published figures of the same cases, under the table. */
+static void add_comparison(const tm_published *reference, const tm_table *table, tm_text *out)
+{
+    tm_table *comparison = tm_published_compare(reference, table);
+    tm_text_add(out, "\n");
+    if (tm_table_n_rows(comparison) > 0)
+        tm_table_print(comparison, TM_TABLE_MARKDOWN, out);
+    else
+        tm_text_printf(out, "no published figure for these cases; `trainmark reference %s` lists those there are\n",
+                       tm_table_name(table));
+    tm_table_destroy(comparison);
+}
+
 /* The table goes to standard output and to --output-file, also when its numbers are invalid or it was cut short. */
-static tm_status give_out(const tm_config *config, const tm_table *table, tm_error *err)
+static tm_status give_out(const tm_config *config, const tm_table *table, const tm_published *reference, tm_error *err)
 {
     tm_text     text = { 0 };
     const char *file = tm_config_text(config, "output-file");
     tm_table_print(table, tm_config_bool(config, "json") ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, &text);
+    if (reference) add_comparison(reference, table, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     if (st == TM_OK && file) st = tm_table_write(table, file, err);
@@ -72,15 +87,21 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     TM_TRY(tm_config_finish(config, err));
     const char *file = tm_config_text(config, "output-file");
     if (file) TM_TRY(tm_table_format_of(file, &format, err));
+    const char   *compare = tm_config_text(config, "compare");
+    tm_published *reference = NULL;
+    if (compare && tm_config_bool(config, "json"))
+        return tm_fail(err, TM_USAGE, "--compare prints a second table, which --json has no place for; leave one out");
+    if (compare) TM_TRY(tm_published_read(compare, &reference, err));
     tm_table *table = tm_table_create(workload->name);
     tm_status st = tm_bench_run(workload, config, &tm_cli_stop, table, err);
     tm_error  writing = { 0 };
     if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && tm_table_n_rows(table) > 0 &&
-        give_out(config, table, &writing) != TM_OK) {
+        give_out(config, table, reference, &writing) != TM_OK) {
         *err = writing;
         st = writing.status;
     }
     tm_table_destroy(table);
+    tm_published_destroy(reference);
     return st;
 }
 
