@@ -44,12 +44,15 @@ graph/value.h
 mlperf/benchmark.h
 mlperf/check.h
 mlperf/log.h
+mlperf/notes.h
+mlperf/package.h
 mlperf/python.h
 mlperf/rcp.h
 mlperf/reference.h
 mlperf/score.h
 mlperf/seeds.h
 mlperf/submission.h
+mlperf/system_desc.h
 mlperf/value.h
 mlperf/writer.h
 model/keys.h
