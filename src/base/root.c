@@ -45,7 +45,7 @@ static int walk_link(walk *w, const char *name)
     if (n < 0) return -1;
     target[n] = '\0';
     if (++w->links > LINKS) return walk_fail(ELOOP);
-    if ((size_t)snprintf(joined, sizeof joined, "%s/%s", target, w->rest) >= sizeof joined)
+    if ((size_t)snprintf(joined, sizeof joined, "%s%s", target, w->rest) >= sizeof joined)
         return walk_fail(ENAMETOOLONG);
     memcpy(w->rest, joined, sizeof joined);
     if (target[0] == '/') walk_up_to(w, 0);

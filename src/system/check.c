@@ -30,6 +30,8 @@ enum {
     PFS = P | F | S,
     PIS = P | I | S,
     PWI = P | W | I,
+    PFI = P | F | I,
+    PF = P | F,
     PFIS = P | F | I | S,
     IS = I | S
 };
@@ -129,7 +131,7 @@ static tm_status select_rows(const char *only, bool chosen[ROWS], tm_error *err)
             chosen[i] = !out;
             found = true;
         }
-        if (!found && strcasecmp(name, group_names[TM_CHECK_GROUP_PERF]) != 0) return unknown_name(name, err);
+        if (!found) return unknown_name(name, err);
     }
     return only && first ? tm_fail(err, TM_USAGE, "the list of checks is empty; `trainmark check --list` names all")
                          : TM_OK;
@@ -345,6 +347,8 @@ tm_status tm_checks_run(const tm_check_options *options, tm_checks *checks, tm_e
         if (rows[i].group == TM_CHECK_GROUP_LOG && chosen[i] && !options->skip_klog) log = true;
     }
     tm_check_host host = options->host ? *options->host : tm_check_host_read(options->sysroot, log, checks->arena);
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].group == TM_CHECK_GROUP_PERF && !host.perf) chosen[i] = false;
     name_host(checks, options->sysroot);
     checks->wall_ms = host.wall_ms;
     if (options->isolate) {

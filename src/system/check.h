@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "system/thresholds.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +25,7 @@ tm_check_status tm_check_status_find(const char *name);
 
 /* Groups in the order of the report. Those of `TM_CHECK_GROUPS_QUICK` read only files that cannot hang. */
 #define TM_CHECK_GROUP_LIST(X) \
-    X(KERNEL, "kernel") X(CPU, "cpu") X(MEMORY, "memory") X(OS, "os") X(PCI, "pci") X(LOG, "log") X(GPU, "gpu") \
+    X(KERNEL, "settings") X(CPU, "cpu") X(MEMORY, "mem") X(OS, "system") X(PCI, "pci") X(LOG, "log") X(GPU, "gpu") \
     X(NET, "net") X(JOB, "job") X(PERF, "perf")
 typedef enum {
 #define X(id, name) TM_CHECK_GROUP_##id,
@@ -50,6 +51,15 @@ const char         *tm_check_group_name(tm_check_group group);
 enum { TM_CHECK_OUTCOMES_BYTES = 32 };
 char *tm_check_outcomes(unsigned outcomes, char out[TM_CHECK_OUTCOMES_BYTES]);
 
+/* What a short measurement found. */
+typedef struct {
+    const char      *problem; /* why it ended early; NULL if it did not */
+    const tm_metric *metrics;
+    size_t           n;
+    const tm_gate   *gates; /* judged already */
+    size_t           n_gates;
+} tm_check_perf;
+
 /* What is not below a sysroot. */
 typedef struct {
     int64_t     shm_bytes;      /* size of /dev/shm; -1 = unknown */
@@ -60,6 +70,7 @@ typedef struct {
     double      clock_error_ms; /* its own estimate; NaN = unknown */
     int64_t     wall_ms;        /* since 1970 */
     char      **environment;    /* NAME=value, NULL-terminated */
+    const tm_check_perf *perf;  /* NULL: nothing was measured, and the rows of group perf are left out */
 } tm_check_host;
 
 typedef struct {
