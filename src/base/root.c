@@ -20,10 +20,10 @@ enum { PATH_BYTES = 4096, DEPTH = 64, LINKS = 40 };
 /* The folders from the root to where the walk stands, open: ".." goes back to one of them and so never above the root,
  * whatever is renamed meanwhile. */
 typedef struct {
-    int    fd[DEPTH];
-    int    depth; /* fd[0] is the root */
-    int    links;
-    char   rest[PATH_BYTES]; /* of the path */
+    int  fd[DEPTH];
+    int  depth; /* fd[0] is the root */
+    int  links;
+    char rest[PATH_BYTES]; /* of the path */
 } walk;
 
 static int walk_fail(int cause)

@@ -12,41 +12,108 @@
 #include <stdio.h>
 #include <string.h>
 
-/* clang-format off */
 static const tm_key keys[] = {
     { .name = "list", .kind = TM_KEY_BOOL, .fallback = "false", .help = "list the checks and stop" },
-    { .name = "only", .kind = TM_KEY_TEXT, .synonyms = "tests",
+    { .name = "only",
+      .kind = TM_KEY_TEXT,
+      .synonyms = "tests",
       .help = "checks or groups, comma-separated; with '-' in front: all but these" },
-    { .name = "sysroot", .kind = TM_KEY_TEXT, .fallback = "", .help = "a folder with copies of /proc, /sys and /etc instead of this system" },
+    { .name = "sysroot",
+      .kind = TM_KEY_TEXT,
+      .fallback = "",
+      .help = "a folder with copies of /proc, /sys and /etc instead of this system" },
     { .name = "json", .kind = TM_KEY_BOOL, .fallback = "false", .help = "print the report as JSON" },
-    { .name = "report-file-name", .kind = TM_KEY_TEXT,
-      .help = "write the report to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
-    { .name = "dump-path", .kind = TM_KEY_TEXT,
+    { .name = "report-file-name",
+      .kind = TM_KEY_TEXT,
+      .help = "write the report to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with "
+              ".gz" },
+    { .name = "dump-path",
+      .kind = TM_KEY_TEXT,
       .help = "folder for smoke/HOST.json and the lists of nodes; output/preflight is usual" },
-    { .name = "aggregate", .kind = TM_KEY_TEXT, .help = "put the reports of the nodes in this folder together and stop" },
-    { .name = "expected-nodes", .kind = TM_KEY_TEXT, .help = "with --aggregate: file of host names, one per line; who is missing fails" },
+    { .name = "aggregate",
+      .kind = TM_KEY_TEXT,
+      .help = "put the reports of the nodes in this folder together and stop" },
+    { .name = "expected-nodes",
+      .kind = TM_KEY_TEXT,
+      .help = "with --aggregate: file of host names, one per line; who is missing fails" },
     { .name = "skip-dmesg", .kind = TM_KEY_BOOL, .fallback = "false", .help = "leave the kernel log alone" },
-    { .name = "dmesg-minutes", .kind = TM_KEY_F64, .fallback = "15", .lo = 0, .hi = 1e7, .help = "how far to look back in the kernel log" },
-    { .name = "ulimit-l-min-gb", .kind = TM_KEY_F64, .fallback = "32", .lo = 0, .hi = 1e6, .help = "memory that must be lockable, GiB" },
-    { .name = "shm-min-gb", .kind = TM_KEY_F64, .fallback = "8", .lo = 0, .hi = 1e6, .help = "size of /dev/shm wanted, GiB" },
-    { .name = "expected-gpus", .kind = TM_KEY_I64, .lo = 0, .hi = 4096, .help = "GPUs that must be there; null: 8 if one is an AMD Instinct" },
+    { .name = "dmesg-minutes",
+      .kind = TM_KEY_F64,
+      .fallback = "15",
+      .lo = 0,
+      .hi = 1e7,
+      .help = "how far to look back in the kernel log" },
+    { .name = "ulimit-l-min-gb",
+      .kind = TM_KEY_F64,
+      .fallback = "32",
+      .lo = 0,
+      .hi = 1e6,
+      .help = "memory that must be lockable, GiB" },
+    { .name = "shm-min-gb",
+      .kind = TM_KEY_F64,
+      .fallback = "8",
+      .lo = 0,
+      .hi = 1e6,
+      .help = "size of /dev/shm wanted, GiB" },
+    { .name = "expected-gpus",
+      .kind = TM_KEY_I64,
+      .lo = 0,
+      .hi = 4096,
+      .help = "GPUs that must be there; null: 8 if one is an AMD Instinct" },
     { .name = "expected-rdma-nics", .kind = TM_KEY_I64, .lo = 0, .hi = 4096, .help = "RDMA cards that must be there" },
-    { .name = "gpu-activity-warn-pct", .kind = TM_KEY_F64, .fallback = "20", .lo = 0, .hi = 100, .help = "activity of a GPU that is no fault, percent" },
-    { .name = "hbm-busy-threshold-gib", .kind = TM_KEY_F64, .fallback = "2", .lo = 0, .hi = 1e6, .help = "memory of a GPU in use that is a fault, GiB" },
-    { .name = "allow-foreign-procs", .kind = TM_KEY_BOOL, .fallback = "false", .help = "processes on the GPUs are no fault" },
+    { .name = "gpu-activity-warn-pct",
+      .kind = TM_KEY_F64,
+      .fallback = "20",
+      .lo = 0,
+      .hi = 100,
+      .help = "activity of a GPU that is no fault, percent" },
+    { .name = "hbm-busy-threshold-gib",
+      .kind = TM_KEY_F64,
+      .fallback = "2",
+      .lo = 0,
+      .hi = 1e6,
+      .help = "memory of a GPU in use that is a fault, GiB" },
+    { .name = "allow-foreign-procs",
+      .kind = TM_KEY_BOOL,
+      .fallback = "false",
+      .help = "processes on the GPUs are no fault" },
     { .name = "allowed-procs", .kind = TM_KEY_TEXT, .help = "programs that may use the GPUs, comma-separated" },
-    { .name = "perf", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "tier2-perf",
+    { .name = "perf",
+      .kind = TM_KEY_BOOL,
+      .fallback = "false",
+      .synonyms = "tier2-perf",
       .help = "measure, too: matrix product, memory, training of a tiny model" },
-    { .name = "per-gpu-timeout-sec", .kind = TM_KEY_F64, .fallback = "15", .lo = 0.01, .hi = 3600, .help = "seconds after which a measurement is killed, per device" },
-    { .name = "thresholds", .kind = TM_KEY_TEXT, .help = "with --perf: file of limits that the figures are held against" },
-    { .name = "write-thresholds", .kind = TM_KEY_TEXT, .help = "with --perf: make such a file from the figures (x 0.90 for min, x 1.10 for max)" },
-    { .name = "gemm-tflops-min", .kind = TM_KEY_F64, .lo = 0, .hi = 1e9, .help = "with --perf: TFLOP/s that the matrix product must reach" },
-    { .name = "hbm-gbs-min", .kind = TM_KEY_F64, .lo = 0, .hi = 1e9, .help = "with --perf: GB/s that a copy in memory must reach" },
-    { .name = "tune-host", .kind = TM_KEY_BOOL, .fallback = "false",
+    { .name = "per-gpu-timeout-sec",
+      .kind = TM_KEY_F64,
+      .fallback = "15",
+      .lo = 0.01,
+      .hi = 3600,
+      .help = "seconds after which a measurement is killed, per device" },
+    { .name = "thresholds",
+      .kind = TM_KEY_TEXT,
+      .help = "with --perf: file of limits that the figures are held against" },
+    { .name = "write-thresholds",
+      .kind = TM_KEY_TEXT,
+      .help = "with --perf: make such a file from the figures (x 0.90 for min, x 1.10 for max)" },
+    { .name = "gemm-tflops-min",
+      .kind = TM_KEY_F64,
+      .lo = 0,
+      .hi = 1e9,
+      .help = "with --perf: TFLOP/s that the matrix product must reach" },
+    { .name = "hbm-gbs-min",
+      .kind = TM_KEY_F64,
+      .lo = 0,
+      .hi = 1e9,
+      .help = "with --perf: GB/s that a copy in memory must reach" },
+    { .name = "tune-host",
+      .kind = TM_KEY_BOOL,
+      .fallback = "false",
       .help = "root: settings for record runs, while the checks or the COMMAND behind -- run; put back afterwards" },
-    { .name = "restore-host", .kind = TM_KEY_BOOL, .fallback = "false", .help = "root: put back what a killed --tune-host left, and stop" },
+    { .name = "restore-host",
+      .kind = TM_KEY_BOOL,
+      .fallback = "false",
+      .help = "root: put back what a killed --tune-host left, and stop" },
 };
-/* clang-format on */
 
 static const char usage[] =
     "usage: trainmark check [--option value ...]\n"
@@ -160,43 +227,41 @@ typedef struct {
     tm_check_perf     perf;
 } performance;
 
-static tm_status add_minimum(const tm_config *config, const char *key, double scale, const char *metric,
-                             performance *p, tm_error *err)
+static void add_minimum(const tm_config *config, const char *key, double scale, const char *metric, performance *p)
 {
-    if (!tm_config_text(config, key)) return TM_OK;
+    if (!tm_config_text(config, key)) return;
     tm_gate *gate = &p->gates[p->perf.n_gates];
-    *gate = (tm_gate){ .metric = metric, .kind = TM_GATE_MIN, .limit = tm_config_f64(config, key) * scale, .measured = (double)NAN };
+    *gate = (tm_gate){
+        .metric = metric, .kind = TM_GATE_MIN, .limit = tm_config_f64(config, key) * scale, .measured = (double)NAN
+    };
     for (size_t i = 0; i < p->measured.n; i++)
         if (strcmp(p->measured.metrics[i].name, metric) == 0) gate->measured = p->measured.metrics[i].value;
     gate->passed = gate->measured >= gate->limit;
     p->perf.n_gates++;
-    (void)err;
-    return TM_OK;
 }
 
 static tm_status judge(const tm_config *config, performance *p, tm_error *err)
 {
     const tm_gate *gates;
     size_t         n = 0;
-    if (p->thresholds && !p->measured.problem) {
-        TM_TRY(tm_thresholds_judge(p->thresholds, p->measured.cell, p->measured.metrics, p->measured.n, &gates, &n, err));
+    if (p->thresholds && !check_measurement_problem(&p->measured)) {
+        TM_TRY(
+            tm_thresholds_judge(p->thresholds, p->measured.cell, p->measured.metrics, p->measured.n, &gates, &n, err));
         TM_ASSERT(n <= CHECK_METRICS); /* there are fewer metrics, and none stands twice */
         memcpy(p->gates, gates, n * sizeof *gates);
     }
-    p->perf = (tm_check_perf){ .problem = p->measured.problem,
-                               .metrics = p->measured.metrics,
-                               .n = p->measured.n,
-                               .gates = p->gates,
-                               .n_gates = n };
-    TM_TRY(add_minimum(config, "gemm-tflops-min", 1000, "gemm.gflops_per_sec", p, err));
-    return add_minimum(config, "hbm-gbs-min", 1, "stream.copy_gb_per_sec", p, err);
+    p->perf = (tm_check_perf){ .metrics = p->measured.metrics, .n = p->measured.n, .gates = p->gates, .n_gates = n };
+    memcpy(p->perf.problem, p->measured.problem, sizeof p->perf.problem);
+    add_minimum(config, "gemm-tflops-min", 1000, "gemm.gflops_per_sec", p);
+    add_minimum(config, "hbm-gbs-min", 1, "stream.copy_gb_per_sec", p);
+    return TM_OK;
 }
 
 static tm_status write_thresholds(const char *path, const performance *p, tm_error *err)
 {
+    const char *problem = check_measurement_problem(&p->measured);
     if (!path) return TM_OK;
-    if (p->measured.problem)
-        return tm_fail(err, TM_NEGATIVE, "no thresholds are written to '%s': %s", path, p->measured.problem);
+    if (problem) return tm_fail(err, TM_NEGATIVE, "no thresholds are written to '%s': %s", path, problem);
     return tm_thresholds_write(path, p->measured.cell, p->measured.metrics, p->measured.n, err);
 }
 
@@ -214,7 +279,8 @@ static tm_check_options read_options(const tm_config *config)
     o.memlock_min_gib = tm_config_f64(config, "ulimit-l-min-gb");
     o.shm_min_gib = tm_config_f64(config, "shm-min-gb");
     if (tm_config_text(config, "expected-gpus")) o.expected_gpus = (int)tm_config_i64(config, "expected-gpus");
-    if (tm_config_text(config, "expected-rdma-nics")) o.expected_nics = (int)tm_config_i64(config, "expected-rdma-nics");
+    if (tm_config_text(config, "expected-rdma-nics"))
+        o.expected_nics = (int)tm_config_i64(config, "expected-rdma-nics");
     o.gpu_activity_warn_pct = tm_config_f64(config, "gpu-activity-warn-pct");
     o.hbm_busy_threshold_gib = tm_config_f64(config, "hbm-busy-threshold-gib");
     o.allow_foreign = tm_config_bool(config, "allow-foreign-procs");
@@ -296,8 +362,10 @@ static tm_status check_host(const tm_config *config, tm_error *err)
 /* Options that mean nothing without another one are refused: they would look as if they had done something. */
 static tm_status check_options(const tm_config *config, bool has_command, tm_error *err)
 {
-    static const char *const needs[][2] = { { "thresholds", "perf" },      { "write-thresholds", "perf" },
-                                            { "gemm-tflops-min", "perf" }, { "hbm-gbs-min", "perf" },
+    static const char *const needs[][2] = { { "thresholds", "perf" },
+                                            { "write-thresholds", "perf" },
+                                            { "gemm-tflops-min", "perf" },
+                                            { "hbm-gbs-min", "perf" },
                                             { "expected-nodes", "aggregate" } };
     tm_table_format          format;
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
@@ -309,7 +377,8 @@ static tm_status check_options(const tm_config *config, bool has_command, tm_err
         return tm_fail(err, TM_USAGE, "a command is only run with --tune-host: trainmark check --tune-host -- COMMAND");
     const char *sysroot = tm_config_text(config, "sysroot"), *file = tm_config_text(config, "report-file-name");
     if (*sysroot && tm_config_bool(config, "perf"))
-        return tm_fail(err, TM_USAGE, "--perf measures this machine, not the one below --sysroot; leave one of them out");
+        return tm_fail(err, TM_USAGE,
+                       "--perf measures this machine, not the one below --sysroot; leave one of them out");
     return file ? tm_table_format_of(file, &format, err) : TM_OK;
 }
 

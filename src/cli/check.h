@@ -14,12 +14,13 @@ typedef struct {
     tm_metric   metrics[CHECK_METRICS];
     size_t      n;
     char        cell[CHECK_CELL_BYTES]; /* of the training: "MBS=8,GBS=8,PRECISION=fp32" */
-    const char *problem;                /* why figures are missing, from the arena; NULL if all are there */
+    const char *problem[TM_PERF_PARTS]; /* why figures of a part are missing; NULL if all are there; from the arena */
 } check_measurement;
 
 /* Matrix product, memory bandwidth and the training of a tiny model, in a process of its own that is killed after
  * `seconds`. What goes wrong there is in out->problem. Call it before threads are made. */
-void check_measure(double seconds, tm_arena *arena, check_measurement *out);
+const char *check_measurement_problem(const check_measurement *measurement); /* the first one, or NULL */
+void        check_measure(double seconds, tm_arena *arena, check_measurement *out);
 
 /* Tunes the host below `sysroot`, runs the command (NULL-terminated), puts the host back. TM_NEGATIVE if the command
  * fails, TM_INTERRUPTED if it was stopped. */

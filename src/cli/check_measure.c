@@ -19,7 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The child tells one line per figure, "M <name> <value>"; "C <cell>"; "E <what went wrong>"; at its end "D". */
+/* The child tells one line per figure, "M <name> <value>"; "C <cell>"; at the end of each part "D" or "E <what went
+ * wrong>". */
 
 static void tell(FILE *to, const char *name, double value)
 {
@@ -51,8 +52,8 @@ static double cell_f64(const tm_table *table, size_t row, const char *column)
 
 static tm_status measure_gemm(FILE *to, tm_error *err)
 {
-    char *arguments[] = { "--M=1536",          "--N=1536",     "--K=1536",       "--dtype=float32", "--cache=warm",
-                          "--warmup-ms=100", "--rep-ms=700", "--budget=5" };
+    char     *arguments[] = { "--M=1536",     "--N=1536",       "--K=1536",     "--dtype=float32",
+                              "--cache=warm", "--warmup-ms=50", "--rep-ms=400", "--budget=4" };
     tm_table *table = tm_table_create("gemm");
     tm_status st = run_workload("gemm", arguments, sizeof arguments / sizeof arguments[0], table, err);
     double    best = 0;
@@ -64,17 +65,17 @@ static tm_status measure_gemm(FILE *to, tm_error *err)
     return st;
 }
 
-/* Three arrays of four times the last-level cache, but 32 MiB to 512 MiB each. Ordinary and streaming stores are both
- * measured; the better one counts. */
+/* Three arrays of four times the last-level cache, but 32 to 128 MiB each: it must not take long. Ordinary and
+ * streaming stores are both measured; the better one counts. */
 static tm_status measure_stream(FILE *to, tm_error *err)
 {
     static const char *const kernels[] = { "copy", "mul", "add", "triad", "dot" };
-    static const double      least = 32 << 20, most = 512 << 20;
+    static const double      least = 32 << 20, most = 128 << 20;
     bool                     known;
     char                     elements[48], name[48];
     snprintf(elements, sizeof elements, "--elements=%.0f",
              fmin(fmax(4 * (double)tm_last_level_bytes(&known), least), most) / sizeof(double));
-    char     *arguments[] = { elements, "--warmup-ms=0", "--rep-ms=100", "--budget=6" };
+    char     *arguments[] = { elements, "--warmup-ms=0", "--rep-ms=40", "--budget=6" };
     tm_table *table = tm_table_create("stream");
     tm_status st = run_workload("stream", arguments, sizeof arguments / sizeof arguments[0], table, err);
     for (size_t k = 0; st == TM_OK && k < sizeof kernels / sizeof kernels[0]; k++) {
@@ -139,12 +140,18 @@ static void handle(tm_sink *sink, const tm_event *event)
 /* 60 steps of a model that trains one in milliseconds, on the built-in language. */
 static tm_status train(tm_config *config, FILE *to, tm_error *err)
 {
-    char *arguments[] = { "--model.n_layers=2",         "--model.dim=64",
-                          "--model.n_heads=2",          "--model.n_kv_heads=1",
-                          "--model.ffn_dim=192",        "--training.seq_len=64",
-                          "--training.steps=60",        "--training.local_batch_size=8",
-                          "--validation.enable=false",  "--training.stop_at_target=false",
-                          "--lr_scheduler.warmup_steps=5" };
+    char          *arguments[] = { "--model.n_layers=2",
+                                   "--model.dim=64",
+                                   "--model.n_heads=2",
+                                   "--model.n_kv_heads=1",
+                                   "--model.ffn_dim=192",
+                                   "--training.seq_len=64",
+                                   "--training.steps=60",
+                                   "--training.local_batch_size=8",
+                                   "--validation.enable=false",
+                                   "--training.stop_at_target=false",
+                                   "--lr_scheduler.warmup_steps=5",
+                                   "--optimizer.lr=1.5e-2" };
     tm_run_options options;
     tm_device     *device;
     tm_source     *source;
@@ -181,17 +188,22 @@ static tm_status measure_training(FILE *to, tm_error *err)
 
 static _Noreturn void child_main(int fd)
 {
-    static tm_status (*const parts[])(FILE *to, tm_error *err) = { measure_training, measure_gemm, measure_stream };
+    static tm_status (*const parts[TM_PERF_PARTS])(FILE * to, tm_error * err) = {
+        [TM_PERF_TRAINING] = measure_training, [TM_PERF_GEMM] = measure_gemm, [TM_PERF_STREAM] = measure_stream
+    };
     FILE *to = fdopen(fd, "w");
     if (!to) _exit(1);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     tm_log_set_level(TM_LOG_ERROR);
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    for (int i = 0; i < TM_PERF_PARTS; i++) {
         tm_error err = { 0 };
-        if (parts[i](to, &err) != TM_OK) fprintf(to, "E %s\n", err.text);
+        if (parts[i](to, &err) == TM_OK)
+            fputs("D\n", to);
+        else
+            fprintf(to, "E %s\n", err.text);
+        fflush(to);
     }
-    fputs("D\n", to);
     _exit(fclose(to) == 0 ? 0 : 1);
 }
 
@@ -211,10 +223,10 @@ static bool listen_to(int fd, double seconds, tm_text *out)
     }
 }
 
-/* False if the last line is not the child's "D". */
-static bool parse(char *text, tm_arena *arena, check_measurement *out)
+/* Returns how many parts have ended, well or not. */
+static int parse(char *text, tm_arena *arena, check_measurement *out)
 {
-    bool done = false;
+    int parts = 0;
     for (char *line = text, *next; line && *line; line = next) {
         next = strchr(line, '\n');
         if (!next) break; /* cut short */
@@ -225,39 +237,47 @@ static bool parse(char *text, tm_arena *arena, check_measurement *out)
             out->metrics[out->n++] = (tm_metric){ tm_arena_text(arena, line + 2), strtod(value + 1, NULL) };
         }
         if (line[0] == 'C') snprintf(out->cell, sizeof out->cell, "%s", line + 2);
-        if (line[0] == 'E' && !out->problem) out->problem = tm_arena_text(arena, line + 2);
-        done = line[0] == 'D';
+        if (line[0] == 'E' && parts < TM_PERF_PARTS) out->problem[parts] = tm_arena_text(arena, line + 2);
+        parts += line[0] == 'D' || line[0] == 'E';
     }
-    return done;
+    return parts;
 }
 
-void check_measure(double seconds, tm_arena *arena, check_measurement *out)
+const char *check_measurement_problem(const check_measurement *measurement)
 {
-    int     ends[2], status = 0;
-    tm_text text = { 0 };
-    *out = (check_measurement){ 0 };
+    for (int i = 0; i < TM_PERF_PARTS; i++)
+        if (measurement->problem[i]) return measurement->problem[i];
+    return NULL;
+}
+
+/* Lets the child run; why it did not reach its end, or NULL. */
+static const char *attend(double seconds, tm_arena *arena, tm_text *text)
+{
+    int ends[2], status = 0;
     fflush(NULL);
     pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
-    if (child < 0) {
-        out->problem = tm_arena_format(arena, "cannot start a process: %s", strerror(errno));
-        return;
-    }
+    if (child < 0) return tm_arena_format(arena, "cannot start a process: %s", strerror(errno));
     if (child == 0) {
         close(ends[0]);
         child_main(ends[1]);
     }
     close(ends[1]);
-    bool ended = listen_to(ends[0], seconds, &text);
+    bool ended = listen_to(ends[0], seconds, text);
     if (!ended) kill(child, SIGKILL);
     close(ends[0]);
     if (waitpid(child, &status, ended ? 0 : WNOHANG) < 0) status = 0;
-    bool done = text.data && parse(text.data, arena, out);
-    if (!ended)
-        out->problem = tm_cli_stop ? "stopped by a signal"
-                                   : tm_arena_format(arena, "killed after %g s (--per-gpu-timeout-sec)", seconds);
-    else if (WIFSIGNALED(status))
-        out->problem = tm_arena_format(arena, "the measurement ended with signal %d", WTERMSIG(status));
-    else if (!done && !out->problem)
-        out->problem = "the measurement ended early";
+    if (!ended && tm_cli_stop) return "stopped by a signal";
+    if (!ended) return tm_arena_format(arena, "killed after %g s (--per-gpu-timeout-sec)", seconds);
+    return WIFSIGNALED(status) ? tm_arena_format(arena, "the measurement ended with signal %d", WTERMSIG(status))
+                               : "the measurement ended early";
+}
+
+void check_measure(double seconds, tm_arena *arena, check_measurement *out)
+{
+    tm_text text = { 0 };
+    *out = (check_measurement){ 0 };
+    const char *cause = attend(seconds, arena, &text);
+    int         parts = text.data ? parse(text.data, arena, out) : 0;
+    for (int i = parts; i < TM_PERF_PARTS; i++) out->problem[i] = cause;
     tm_text_fini(&text);
 }

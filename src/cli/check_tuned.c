@@ -55,8 +55,7 @@ static tm_status run_command(char **command, tm_error *err)
     int   cause, status;
     pid_t child = start(command, &cause);
     if (child > 0) status = wait_for(child);
-    if (child < 0 || cause)
-        return tm_fail(err, TM_INVALID, "cannot run '%.200s': %s", command[0], strerror(cause));
+    if (child < 0 || cause) return tm_fail(err, TM_INVALID, "cannot run '%.200s': %s", command[0], strerror(cause));
     if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
     if (WIFSIGNALED(status))
         return tm_fail(err, TM_NEGATIVE, "'%.200s' was ended by signal %d", command[0], WTERMSIG(status));

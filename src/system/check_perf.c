@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* system/check_perf.c - judges what a short measurement found. The measuring is cli's: it needs rooms above this one. */
+/* system/check_perf.c - judges what a short measurement found. The measuring is cli's: it needs rooms above this one.
+ */
 #include "system/check_context.h"
 
 #include <math.h>
 #include <string.h>
+
+const char *tm_perf_part_name(tm_perf_part part)
+{
+    static const char *const names[] = { "training", "gemm", "stream" };
+    return names[part];
+}
 
 static bool of_family(const char *metric, const char *family)
 {
@@ -14,11 +21,10 @@ static bool of_family(const char *metric, const char *family)
 static void add_metrics(const tm_check_perf *perf, const char *family, tm_text *list, size_t *count)
 {
     enum { SHOWN = 8 };
-    char number[32];
     for (size_t i = 0; i < perf->n; i++)
         if (of_family(perf->metrics[i].name, family))
-            check_list_add(list, count, SHOWN, "%s %s", perf->metrics[i].name + strlen(family) + 1,
-                           tm_format_double(number, perf->metrics[i].value));
+            check_list_add(list, count, SHOWN, "%s %.6g", perf->metrics[i].name + strlen(family) + 1,
+                           perf->metrics[i].value);
 }
 
 /* Appends the gates that are not passed; returns how many gates there are. */
@@ -46,15 +52,16 @@ static double metric(const tm_check_perf *perf, const char *name)
 }
 
 /* `broken`: what is wrong whatever the gates say, or NULL. `otherwise`: the status without any gate. */
-static void judge_family(check *c, const char *family, const char *broken, tm_check_status otherwise)
+static void judge_part(check *c, tm_perf_part part, const char *broken, tm_check_status otherwise)
 {
     const tm_check_perf *perf = c->host->perf;
+    const char          *family = tm_perf_part_name(part), *problem = perf->problem[part];
     tm_text              list = { 0 }, bad = { 0 };
     size_t               n = 0, n_bad = 0;
     add_metrics(perf, family, &list, &n);
     size_t gates = judge(perf, family, &bad, &n_bad);
-    if (n == 0)
-        check_say(c, TM_CHECK_FAIL, "not measured: %.300s", perf->problem ? perf->problem : "no figure");
+    if (problem || n == 0)
+        check_say(c, TM_CHECK_FAIL, "not measured: %.300s", problem ? problem : "no figure");
     else if (broken)
         check_say(c, TM_CHECK_FAIL, "%s (%s)", broken, list.data);
     else if (n_bad > 0)
@@ -67,12 +74,12 @@ static void judge_family(check *c, const char *family, const char *broken, tm_ch
 
 void check_perf_gemm(check *c)
 {
-    judge_family(c, "gemm", NULL, TM_CHECK_INFO);
+    judge_part(c, TM_PERF_GEMM, NULL, TM_CHECK_INFO);
 }
 
 void check_perf_stream(check *c)
 {
-    judge_family(c, "stream", NULL, TM_CHECK_INFO);
+    judge_part(c, TM_PERF_STREAM, NULL, TM_CHECK_INFO);
 }
 
 void check_perf_train(check *c)
@@ -83,5 +90,5 @@ void check_perf_train(check *c)
         broken = "the loss is not finite";
     else if (!(metric(perf, "training.loss_decreased") >= 1))
         broken = "the loss does not fall";
-    judge_family(c, "training", broken, TM_CHECK_PASS);
+    judge_part(c, TM_PERF_TRAINING, broken, TM_CHECK_PASS);
 }

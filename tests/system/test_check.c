@@ -178,7 +178,8 @@ static void no_outcome_is_without_fixture(void **state)
         if (seen != rows[i].outcomes)
             fail_msg("%s can be %s, the fixtures show %s", rows[i].id, tm_check_outcomes(rows[i].outcomes, wanted),
                      tm_check_outcomes(seen, have));
-        for (int g = 0; g < TM_CHECK_GROUPS; g++) assert_string_not_equal(rows[i].id, tm_check_group_name((tm_check_group)g));
+        for (int g = 0; g < TM_CHECK_GROUPS; g++)
+            assert_string_not_equal(rows[i].id, tm_check_group_name((tm_check_group)g));
         /* What can go wrong has a remedy. */
         bool wrong = rows[i].outcomes & (1u << TM_CHECK_WARN | 1u << TM_CHECK_FAIL);
         assert_true(!wrong || *rows[i].remedy);
@@ -204,12 +205,23 @@ static void put_odd(const char *path, odd kind)
         memset(bytes, '9', sizeof bytes);
         put_bytes(path, bytes, sizeof bytes);
         break;
-    case ODD_EMPTY: put_bytes(path, "", 0); break;
-    case ODD_LOOP: assert_int_equal(symlink(strrchr(path, '/') + 1, path), 0); break;
-    case ODD_FOLDER: assert_int_equal(mkdir(path, 0777), 0); break;
-    case ODD_FIFO: assert_int_equal(mkfifo(path, 0666), 0); break;
-    case ODD_OUTSIDE: assert_int_equal(symlink("/../../../../../../proc/self/environ", path), 0); break;
-    case ODD_KINDS: break;
+    case ODD_EMPTY:
+        put_bytes(path, "", 0);
+        break;
+    case ODD_LOOP:
+        assert_int_equal(symlink(strrchr(path, '/') + 1, path), 0);
+        break;
+    case ODD_FOLDER:
+        assert_int_equal(mkdir(path, 0777), 0);
+        break;
+    case ODD_FIFO:
+        assert_int_equal(mkfifo(path, 0666), 0);
+        break;
+    case ODD_OUTSIDE:
+        assert_int_equal(symlink("/../../../../../../proc/self/environ", path), 0);
+        break;
+    case ODD_KINDS:
+        break;
     }
 }
 
@@ -241,7 +253,8 @@ static void odd_files_harm_nobody(void **state)
         assert_true(checks.n > 30);
         for (size_t i = 0; i < checks.n; i++) {
             const tm_check_result *r = &checks.results[i];
-            if (strstr(r->observed, "signal") || strstr(r->observed, "no answer")) fail_msg("%s: %s", r->id, r->observed);
+            if (strstr(r->observed, "signal") || strstr(r->observed, "no answer"))
+                fail_msg("%s: %s", r->id, r->observed);
             for (const char *p = r->observed; *p; p++) assert_true((unsigned char)*p >= 0x20);
         }
         tm_text json = { 0 };
@@ -383,7 +396,10 @@ static void bad_reports_are_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "", "[]", "{", "{\"format\": \"trainmark.check/2\", \"host\": \"a\", \"checks\": [{\"id\": \"x\", \"status\": \"PASS\"}]}",
+        "",
+        "[]",
+        "{",
+        "{\"format\": \"trainmark.check/2\", \"host\": \"a\", \"checks\": [{\"id\": \"x\", \"status\": \"PASS\"}]}",
         "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"checks\": []}",
         "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"checks\": [{\"id\": \"x\", \"status\": \"GOOD\"}]}",
         "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"checks\": [{\"status\": \"PASS\"}]}",

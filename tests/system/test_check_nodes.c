@@ -42,7 +42,11 @@ static void report(const char *host, const char *kernel, tm_check_status memlock
     tm_checks             checks = { .wall_ms = wall_s * 1000 };
     const tm_check_result rows[] = {
         { .id = "kernel", .group = "system", .status = TM_CHECK_INFO, .observed = kernel },
-        { .id = "memlock", .group = "mem", .status = memlock, .observed = "8 MiB | little", .remedy = "ulimit -l unlimited" },
+        { .id = "memlock",
+          .group = "mem",
+          .status = memlock,
+          .observed = "8 MiB | little",
+          .remedy = "ulimit -l unlimited" },
     };
     tm_error err = { 0 };
     strcpy(checks.host, host);

@@ -183,7 +183,11 @@ static void foreign_state_files_change_nothing(void **state)
     (void)state;
 #define HEAD "{\"format\": \"trainmark.tuned/1\", \"boot\": \"boot-1\", \"settings\": "
     static const char *const bad[] = {
-        "", "{}", "[1]", HEAD "3}", HEAD "[{\"path\": \"/etc/passwd\", \"was\": \"x\"}]}",
+        "",
+        "{}",
+        "[1]",
+        HEAD "3}",
+        HEAD "[{\"path\": \"/etc/passwd\", \"was\": \"x\"}]}",
         HEAD "[{\"path\": \"/proc/sys/kernel/numa_balancing/../../vm/swappiness\", \"was\": \"1\"}]}",
         HEAD "[{\"path\": \"/sys/devices/system/cpu/cpu/cpufreq/scaling_governor\", \"was\": \"x\"}]}",
         HEAD "[{\"path\": \"/proc/sys/kernel/numa_balancing\"}]}",
