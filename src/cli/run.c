@@ -51,6 +51,7 @@ struct job {
     tm_device      *device;
     tm_source      *source;
     tm_environment *environment;
+    tm_checks       checks; /* of the host, some milliseconds' worth */
     tm_event_bus    bus;
     tm_sink        *opened;
     tm_text         folder, path[6], command, hash;
@@ -229,7 +230,8 @@ static tm_status open_sinks(job *j, tm_error *err)
     tm_text_printf(&j->hash, "%016llx", (unsigned long long)j->options.config_hash);
     tm_result_options result = { .path = path_in(j, "result.json"),
                                  .configuration_hash = j->hash.data,
-                                 .environment = j->environment };
+                                 .environment = j->environment,
+                                 .checks = &j->checks };
     TM_TRY(attach(j, tm_result_sink_open(&result, &j->opened, err)));
     tm_perf_options perf = { .path = path_in(j, "perf.csv"),
                              .args = j->command.data,
@@ -299,11 +301,19 @@ static void clean_up(const job *j, bool folder_was_there)
     if (!folder_was_there) rmdir(j->folder.data);
 }
 
+static tm_status check_host(tm_checks *checks, tm_error *err)
+{
+    tm_check_options options = tm_check_options_default();
+    options.quick = true;
+    return tm_checks_run(&options, checks, err);
+}
+
 static tm_status train(job *j, tm_error *err)
 {
     bool folder_was_there = tm_file_exists(j->folder.data);
     TM_TRY(tm_folder_make(j->folder.data, err));
     j->environment = tm_environment_read("");
+    TM_TRY(check_host(&j->checks, err));
     j->options.checkpoint_folder = path_in(j, tm_config_text(j->config, "checkpoint.folder"));
     tm_status st = open_sinks(j, err);
     if (st == TM_OK) {
@@ -336,6 +346,7 @@ static void release(job *j)
     tm_source_close(j->source);
     if (j->device) tm_device_close(j->device);
     tm_environment_destroy(j->environment);
+    tm_checks_fini(&j->checks);
     tm_config_destroy(j->config);
     for (size_t i = 0; i < j->n_paths; i++) tm_text_fini(&j->path[i]);
     tm_text_fini(&j->folder);
