@@ -10,22 +10,16 @@
  */
 #include "base/arena.h"
 #include "base/random.h"
+#include "data/file_list.h"
 #include "data/packed.h"
 #include "data/source_kind.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct {
     tm_packed splits[2]; /* by tm_split; the second may be empty */
 } govreport;
-
-static bool is_folder(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 /* Widths and ids; `o` says what is wanted. *largest grows to the largest id. */
 static tm_status check_rows(const tm_source_options *o, const tm_packed *packed, const char *path, int32_t *largest,
@@ -41,8 +35,9 @@ static tm_status check_rows(const tm_source_options *o, const tm_packed *packed,
             int32_t id = tm_packed_id(&packed->row[r], t);
             if (id < 0 || id >= o->vocab)
                 return tm_fail(err, TM_INVALID,
-                               "'%s': token %lld of row %lld is %d, model.vocab_size is %lld; wanted 0 to %lld", path,
-                               (long long)t, (long long)r, id, (long long)o->vocab, (long long)o->vocab - 1);
+                               "'%s': token %lld of row %lld is %d, model.vocab_size is %lld; raise it, or give data "
+                               "of the model's tokenizer",
+                               path, (long long)t, (long long)r, id, (long long)o->vocab);
             if (id > *largest) *largest = id;
         }
     return TM_OK;
@@ -58,10 +53,11 @@ static tm_status open_split(const tm_source_options *o, const char *path, tm_pac
 static tm_status open_files(const tm_source_options *o, govreport *g, int32_t *largest, tm_error *err)
 {
     tm_text train = { 0 }, validation = { 0 };
-    bool    folder = is_folder(o->path);
+    bool    folder = tm_is_folder(o->path);
     tm_text_printf(&train, "%s%s", o->path, folder ? "/train.npy" : "");
     if (o->validation_path)
-        tm_text_printf(&validation, "%s%s", o->validation_path, is_folder(o->validation_path) ? "/validation.npy" : "");
+        tm_text_printf(&validation, "%s%s", o->validation_path,
+                       tm_is_folder(o->validation_path) ? "/validation.npy" : "");
     else if (folder)
         tm_text_printf(&validation, "%s/validation.npy", o->path);
     tm_status st = open_split(o, train.data, &g->splits[TM_SPLIT_TRAIN], largest, err);

@@ -179,7 +179,8 @@ static void packed_data_that_does_not_fit_is_refused(void **state)
     expect_refusal(&o, "have 6 tokens, found training.seq_len 5", "set it to 6");
     o = packed_options();
     o.vocab = 45;
-    expect_refusal(&o, "token 5 of row 4 is 45, model.vocab_size is 45", "wanted 0 to 44");
+    expect_refusal(&o, "token 5 of row 4 is 45, model.vocab_size is 45",
+                   "raise it, or give data of the model's tokenizer");
     o = packed_options();
     o.pad_token = 50;
     expect_refusal(&o, "data.pad_token is 50", "wanted 0 to 49");
