@@ -137,4 +137,4 @@ clean:
 
 .PHONY: all setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
 .SECONDARY:
--include $(OBJ:.o=.d) $(TESTS:=.d)
+-include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)

@@ -44,6 +44,7 @@ static void read_schedule(const tm_config *config, tm_run_options *out)
                                    .decay_ratio = -1,
                                    .decay = TM_DECAY_LINEAR,
                                    .min_lr_factor = tm_config_f64(config, "lr_scheduler.min_lr_factor") };
+    if (is(config, "lr_scheduler.form", "nemo")) out->schedule.kind = TM_SCHEDULE_NEMO;
     if (tm_config_text(config, "lr_scheduler.decay_ratio"))
         out->schedule.decay_ratio = tm_config_f64(config, "lr_scheduler.decay_ratio");
     if (is(config, "lr_scheduler.decay_type", "cosine")) out->schedule.decay = TM_DECAY_COSINE;
@@ -121,6 +122,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
                        "validation.average sequences (%s) is built for one sequence at a time, found "
                        "training.local_batch_size %lld; set it to 1",
                        tm_config_place(config, "validation.average"), (long long)out->step.micro_batch);
+    out->target_loss = tm_config_f64(config, "training.target_loss");
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
     out->stop_at_target =
         tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;

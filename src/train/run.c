@@ -30,6 +30,7 @@ typedef struct {
     int64_t               first_step; /* number of the first one */
     bool                  finite;
     double                validation, validation_error, first_loss, first_step_seconds;
+    int64_t               evaluated_step; /* of `validation` */
     tm_loss_head          head; /* of the steps before this process */
     int64_t               saved_step;
     int64_t               begin_ns; /* of the step under way: the end of the one before */
@@ -63,10 +64,21 @@ static tm_status check_batch(const tm_batch *batch, tm_error *err)
     return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
 }
 
+/* By the last evaluation; never while there was none. */
+static bool target_reached(const run *r)
+{
+    double floor = tm_source_describe(r->source)->floor;
+    if (r->validation <= r->options->target_loss) return true; /* never with a NaN */
+    return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
+}
+
 static tm_status evaluate(run *r, int64_t step, tm_error *err)
 {
     int64_t batches = r->options->validate ? validation_batches(r) : 0;
     if (batches == 0) return TM_OK;
+    tm_event started = { .kind = TM_EVENT_EVALUATION_STARTED };
+    started.evaluation_started = (tm_evaluation_started){ .step = step, .samples = step * global_batch(r->options) };
+    tm_event_emit(r->bus, &started);
     int64_t    begin = tm_now_ns();
     tm_loader *loader = tm_loader_open(r->source, TM_SPLIT_VALIDATION, r->options->step.micro_batch, 0, 2);
     TM_ASSERT(loader);
@@ -94,11 +106,14 @@ static tm_status evaluate(run *r, int64_t step, tm_error *err)
     r->validation_error = counted > 1 && spread > 0 ? sqrt(spread / (double)(counted - 1)) : (double)NAN;
     double   bytes_per_token = tm_source_describe(r->source)->bytes_per_token;
     tm_event event = { .kind = TM_EVENT_EVALUATION };
+    r->evaluated_step = step;
     event.evaluation = (tm_evaluation){ .step = step,
+                                        .samples = started.evaluation_started.samples,
                                         .loss = r->validation,
                                         .bits_per_byte = r->validation / log(2) / bytes_per_token,
                                         .tokens = tokens,
-                                        .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
+                                        .seconds = (double)(tm_now_ns() - begin) * 1e-9,
+                                        .last = target_reached(r) || step == r->options->steps };
     tm_event_emit(r->bus, &event);
     return TM_OK;
 }
@@ -222,12 +237,6 @@ static tm_status step_and_report(run *r, int64_t step, tm_error *err)
     return TM_OK;
 }
 
-static bool target_reached(const run *r)
-{
-    double floor = tm_source_describe(r->source)->floor;
-    return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
-}
-
 static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     const tm_run_options *o = r->options;
@@ -246,6 +255,30 @@ static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 }
 
 /* --- begin and end ------------------------------------------------------------------------------------------------ */
+
+static tm_recipe recipe_of(const run *r)
+{
+    const tm_run_options *o = r->options;
+    int64_t               held_out = tm_source_describe(r->source)->validation_samples;
+    int64_t               evaluated = o->validate ? validation_batches(r) * o->step.micro_batch : 0;
+    return (tm_recipe){
+        .optimizer = "adamw",
+        .schedule = tm_schedule_words(&o->schedule),
+        .global_batch = global_batch(o),
+        .accumulation = o->step.accumulation,
+        .sequence_length = o->step.seq,
+        .eval_samples = evaluated < held_out ? evaluated : held_out, /* the last batch may be filled up */
+        .warmup_steps = o->schedule.warmup_steps,
+        .decay_steps = tm_schedule_decay_steps(&o->schedule),
+        .learning_rate = o->learning_rate,
+        .end_learning_rate = o->learning_rate * o->schedule.min_lr_factor,
+        .beta1 = o->step.beta1,
+        .beta2 = o->step.beta2,
+        .eps = o->step.eps,
+        .weight_decay = o->step.weight_decay,
+        .max_norm = o->max_norm > 0 ? o->max_norm : (double)INFINITY,
+    };
+}
 
 static void announce(run *r)
 {
@@ -277,6 +310,7 @@ static void announce(run *r)
         .n_memory = plan->n_classes,
         .planned_bytes = (int64_t)plan->arena_bytes,
         .memory_limit_bytes = tm_memory_total_bytes(""),
+        .recipe = recipe_of(r),
     };
     tm_event_emit(r->bus, &event);
 }
@@ -307,6 +341,7 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
         .verdict = verdict,
         .reason = reason,
         .steps = r->done,
+        .samples = (r->first_step - 1 + r->done) * global_batch(r->options),
         .warmup_steps = rate.warmup,
         .tokens_per_second_median = rate.median,
         .tokens_per_second_lo = rate.lo,
@@ -332,7 +367,7 @@ static tm_status finish(run *r, const volatile sig_atomic_t *stop, tm_error *err
     const tm_run_options *o = r->options;
     int64_t               step = r->first_step - 1 + r->done;
     bool                  interrupted = *stop && step < o->steps;
-    if (r->finite && !interrupted && !target_reached(r)) TM_TRY(evaluate(r, step, err));
+    if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(evaluate(r, step, err));
     if (r->finite && o->checkpoint_folder && (o->checkpoint || interrupted) && r->saved_step != step && r->done > 0)
         TM_TRY(save_checkpoint(r, step, err));
     char         reason[256];
@@ -363,9 +398,9 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     size_t room = (size_t)(r->options->steps - r->first_step + 1);
     r->step_seconds = tm_alloc(room * sizeof *r->step_seconds);
     r->losses = tm_alloc(room * sizeof *r->losses);
+    announce(r); /* before any training data is touched: whoever keeps the time starts the clock here */
     r->loader = tm_loader_open(r->source, TM_SPLIT_TRAIN, global_batch(r->options), first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
-    announce(r);
     tm_status st = train(r, stop, err);
     if (st == TM_OK) st = finish(r, stop, err);
     return st;
