@@ -244,7 +244,7 @@ static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     for (int64_t step = r->first_step; step <= o->steps; step++) {
         TM_TRY(step_and_report(r, step, err));
         if (step == o->steps || *stop || !r->finite) break;
-        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0;
+        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
         if (evaluates) TM_TRY(evaluate(r, step, err));
         if (evaluates && target_reached(r)) break;
