@@ -28,7 +28,7 @@ static const char help[] =
     "  --perf-csv F       append the result to F as well\n"
     "  --compare F.csv    print the published figures of F beside the result; `--compare reference`: the built-in "
     "ones\n"
-    "  --dry-run          print the merged configuration and the memory plan, then stop\n"
+    "  --dry-run          print the merged configuration, the memory plan and what is not built yet, then stop\n"
     "  --device NAME      cpu (default), reference (float64, slow), null (computes nothing)\n"
     "  --isa NAME         base, avx2 or avx512 kernels\n"
     "  --allow-unknown-keys\n";
@@ -108,7 +108,7 @@ static tm_status open_data(job *j, tm_error *err)
     bool              text = strcmp(j->options.source.name, "text") == 0;
     tm_source_options options = j->options.source;
     if (text) options.vocab = 0; /* not decided yet */
-    if (j->cli.dry_run && !text) return TM_OK; /* print_plan tells what opening would take */
+    if (j->cli.dry_run && tm_source_has_outline(options.name)) return TM_OK; /* print_plan tells it */
     TM_TRY(tm_source_open(&options, &j->source, err));
     return text ? fit_vocabulary(j, err) : TM_OK;
 }
@@ -137,6 +137,7 @@ static tm_status print_plan(job *j, tm_error *err)
         tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
     print_data(j, &out);
+    tm_cli_add_lines(&out, "# planned without: ", tm_config_unbuilt(j->config));
     tm_text_printf(&out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
     tm_step_destroy(step);
     tm_secret_mask(&out);

@@ -66,18 +66,18 @@ static int64_t validation_batches(const run *r)
     return batches < most ? batches : most;
 }
 
+/* Was the data of the batch read? */
+static tm_status check_batch(const tm_batch *batch, tm_error *err)
+{
+    return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
+}
+
 /* By the last evaluation; never while there was none. */
 static bool target_reached(const run *r)
 {
     double floor = tm_source_describe(r->source)->floor;
     if (r->validation <= r->options->target_loss) return true; /* never with a NaN */
     return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
-}
-
-/* Was the data of the batch read? */
-static tm_status check_batch(const tm_batch *batch, tm_error *err)
-{
-    return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
 }
 
 static tm_status evaluate(run *r, int64_t step, tm_error *err)
@@ -274,7 +274,7 @@ static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
         TM_TRY(step_and_report(r, step, err));
         r->stopped = reason_to_stop(r, step, stop);
         if (r->stopped) break;
-        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0;
+        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
         if (evaluates) TM_TRY(evaluate(r, step, err));
         if (evaluates && target_reached(r)) {
