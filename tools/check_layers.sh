@@ -77,6 +77,7 @@ train/run.h
 train/schedule.h
 train/step.h
 train/trainer.h
+train/turn.h
 "
 is_shown() {
     case $1 in base/* | stats/*) return 0 ;; esac

@@ -128,7 +128,8 @@ static tm_verdict judge_text(const tm_evidence *e, char reason[256])
     return passed ? TM_VERDICT_VALID : not_passed(e, reason);
 }
 
-tm_verdict tm_verdict_of(const tm_evidence *e, char reason[256])
+/* What a run without a planted slowdown is. */
+static tm_verdict judge(const tm_evidence *e, char reason[256])
 {
     if (!e->finite) {
         snprintf(reason, 256, "a loss or gradient norm is not finite");
@@ -150,4 +151,14 @@ tm_verdict tm_verdict_of(const tm_evidence *e, char reason[256])
         return TM_VERDICT_NOISY;
     }
     return verdict;
+}
+
+tm_verdict tm_verdict_of(const tm_evidence *e, char reason[256])
+{
+    tm_verdict verdict = judge(e, reason);
+    if (!(e->slowdown_pct > 0)) return verdict;
+    char plain[256];
+    memcpy(plain, reason, sizeof plain);
+    snprintf(reason, 256, "slowed down by %g %% on purpose (debug.slowdown_pct); %.180s", e->slowdown_pct, plain);
+    return verdict == TM_VERDICT_INVALID ? verdict : TM_VERDICT_NOT_JUDGED;
 }

@@ -2,7 +2,7 @@
 /* train/verdict.h - is this run's training real? A speed without a passing gate is not a result (docs/verdict.md).
  *
  *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no progress
- *   not-judged   fewer than 50 steps; interrupted before the gate passed; fewer than 5 steps since a checkpoint and no
+ *   not-judged   slowed down on purpose (debug.slowdown_pct); fewer than 50 steps; interrupted before the gate passed; fewer than 5 steps since a checkpoint and no
  *                progress seen in them; a text of which nothing is held out
  *   noisy        passed, but the step times vary by more than 10 %
  *   valid        passed
@@ -36,6 +36,7 @@ typedef struct {
     double        step_variation; /* coefficient of variation of the step times */
     tm_loss_head  head;           /* of the steps before this process; n 0: there were none */
     bool          interrupted;    /* a signal ended the run before its last step */
+    double        slowdown_pct;   /* debug.slowdown_pct: burnt in every step on purpose */
 } tm_evidence;
 
 /* The head of a run, from its losses so far; n is 0 below 5. */
