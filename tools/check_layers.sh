@@ -24,6 +24,7 @@ floor_of() {
 
 
 shown="
+bench/ab.h
 bench/bench.h
 bench/published.h
 config/config.h
