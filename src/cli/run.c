@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "record/record.h"
+#include "train/turn.h"
 #include "system/environment.h"
 #include "base/secret.h"
 
@@ -58,6 +59,7 @@ struct job {
     size_t          n_paths;
     settings_sink   settings;
     FILE           *log; /* log.file, or NULL */
+    int             turn_fd; /* 0: takes no turns */
 };
 
 static const char *path_in(job *j, const char *name)
@@ -282,10 +284,29 @@ static tm_status check_writable(const char *path, tm_error *err)
     return st;
 }
 
+/* Another program gives this one its turns (train/turn.h). */
+static tm_status join_turns(job *j, tm_error *err)
+{
+    static const char *const endless[][2] = { { "training.steps", "1000000" }, { "training.stop_at_target", "false" },
+                                              { "validation.enable", "false" }, { "checkpoint.enable", "false" } };
+    const char *text = getenv(TM_TURN_VARIABLE);
+    char       *end;
+    if (!text || !*text) return TM_OK;
+    long fd = strtol(text, &end, 10);
+    if (*end || fd < 3 || fd > 1 << 20)
+        return tm_fail(err, TM_INVALID, TM_TURN_VARIABLE " must be the number of an open socket, found '%.100s'; unset it", text);
+    j->turn_fd = (int)fd;
+    for (size_t i = 0; getenv(TM_TURN_ENDLESS) && i < sizeof endless / sizeof endless[0]; i++)
+        tm_config_set(j->config, endless[i][0], endless[i][1], TM_TURN_ENDLESS);
+    return TM_OK;
+}
+
 static tm_status prepare(job *j, tm_error *err)
 {
     if (j->cli.perf_csv) TM_TRY(check_writable(j->cli.perf_csv, err));
+    TM_TRY(join_turns(j, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
+    j->options.turn_fd = j->turn_fd;
     TM_TRY(tm_cli_open_device(&j->cli, &j->options, &j->device, err));
     name_folder(j);
     return open_data(j, err);

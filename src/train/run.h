@@ -42,6 +42,8 @@ typedef struct {
     int               checkpoint_keep;
     uint64_t          config_hash;
     int64_t           sample_tokens; /* generated at the end of a run on text (step.sample) */
+    double            slowdown_pct;  /* of a step's time, burnt on top of it: a planted slowdown; 0: none */
+    int               turn_fd;       /* takes turns by way of this socket (train/turn.h); 0: does not */
 } tm_run_options;
 
 /* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with
