@@ -22,7 +22,7 @@ shown="config/config.h graph/tensor.h graph/value.h graph/graph.h graph/gradient
 op/op.h op/ops.def op/attrs.h op/kernel.h device/device.h model/model.h model/shape.h model/presets.h model/keys.h
 data/source.h data/keys.h system/environment.h train/run.h train/keys.h mlperf/value.h
 mlperf/log.h mlperf/check.h mlperf/benchmark.h mlperf/reference.h mlperf/rcp.h mlperf/python.h mlperf/submission.h
-mlperf/notes.h mlperf/system_desc.h mlperf/package.h mlperf/seeds.h mlperf/score.h record/record.h record/keys.h"
+mlperf/notes.h mlperf/breakdown.h mlperf/system_desc.h mlperf/package.h mlperf/seeds.h mlperf/score.h record/record.h record/keys.h"
 is_shown() {
     case $1 in base/* | stats/*) return 0 ;; esac
     for header in $shown; do [ "$header" = "$1" ] && return 0; done
