@@ -88,7 +88,7 @@ look() {
     need "jansson" libjansson-dev jansson.h '!json_null()' -ljansson
     need "hwloc" libhwloc-dev hwloc.h 'hwloc_get_api_version()' -lhwloc
     need "xxHash 0.8 or later" libxxhash-dev xxhash.h 'XXH3_64bits("", 0)' -lxxhash
-    need "zlib" zlib1g-dev zlib.h 'zlibVersion()' -lz
+    need "zlib" zlib1g-dev zlib.h '!zlibVersion()' -lz
     if [ "$want" = test ]; then
         need "cmocka" libcmocka-dev "$cmocka_headers" '_cmocka_run_group_tests("", 0, 0, 0, 0)' -lcmocka
     fi

@@ -95,6 +95,55 @@ tm_cpu_caches tm_cpu_caches_read(const char *sysroot)
     return caches;
 }
 
+/* Size of the highest data cache of a processor, and the lowest processor that shares it; false if there is none. */
+static bool highest_cache(const char *sysroot, int cpu, int64_t *bytes, int *first)
+{
+    int64_t highest = 0;
+    for (int i = 0; i < 16; i++) {
+        char path[PATH_BYTES], text[4096];
+        snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/cache/index%d/level", sysroot, cpu, i);
+        int64_t level = read_size(path);
+        if (level == 0) break;
+        if (level < highest) continue;
+        snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/cache/index%d/type", sysroot, cpu, i);
+        if (!tm_file_read_line(path, text, sizeof text) || strcmp(text, "Instruction") == 0) continue;
+        highest = level;
+        snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/cache/index%d/size", sysroot, cpu, i);
+        *bytes = read_size(path);
+        snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list", sysroot, cpu, i);
+        *first = tm_file_read_line(path, text, sizeof text) ? (int)strtol(text, NULL, 10) : cpu;
+    }
+    return highest > 0;
+}
+
+enum { MOST_CPUS = 1 << 16 };
+
+int64_t tm_cpu_last_level_bytes(const char *sysroot)
+{
+    cpu_set_t *set = CPU_ALLOC(MOST_CPUS);
+    size_t     mask_bytes = CPU_ALLOC_SIZE(MOST_CPUS);
+    bool       masked = set && !*sysroot && sched_getaffinity(0, mask_bytes, set) == 0;
+    char      *seen = tm_alloc(MOST_CPUS);
+    int64_t    total = 0;
+    for (int cpu = 0; cpu < MOST_CPUS; cpu++) {
+        char    path[PATH_BYTES], text[8];
+        int64_t bytes = 0;
+        int     first = cpu;
+        if (masked && !CPU_ISSET_S(cpu, mask_bytes, set)) continue;
+        if (!highest_cache(sysroot, cpu, &bytes, &first)) {
+            snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/topology/core_id", sysroot, cpu);
+            if (!masked && !tm_file_read_line(path, text, sizeof text)) break; /* the last processor was before */
+            continue;
+        }
+        if (first < 0 || first >= MOST_CPUS || seen[first]) continue;
+        seen[first] = 1;
+        total += bytes;
+    }
+    free(seen);
+    if (set) CPU_FREE(set);
+    return total;
+}
+
 /* The number after `name` at the start of a line ("MemTotal:   123 kB", "inactive_file 123"); -1 if there is none. */
 static int64_t number_after(const char *text, const char *name)
 {

@@ -29,6 +29,10 @@ typedef struct {
 /* What cannot be read is 0. */
 tm_cpu_caches tm_cpu_caches_read(const char *sysroot);
 
+/* All last-level caches that the processors of this process's affinity mask reach, added up (of all processors where
+ * `sysroot` is not ""); 0 = unknown. Memory beyond this many bytes cannot be held by them. */
+int64_t tm_cpu_last_level_bytes(const char *sysroot);
+
 /* What the control groups (v1 or v2, this one and its parents) leave to the process. */
 typedef struct {
     double  cpus;              /* processor time per time; INFINITY = no quota */

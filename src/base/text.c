@@ -154,3 +154,10 @@ bool tm_names_equal(const char *a, const char *b)
     }
     return *a == *b;
 }
+
+size_t tm_utf8_width(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}

@@ -20,6 +20,8 @@ void tm_text_fini(tm_text *text);
 
 /* Length of the valid UTF-8 sequence at s (1-4), or 0. */
 size_t tm_utf8_length(const unsigned char *s);
+/* Code points of a UTF-8 text: the columns that most of them take on a terminal. */
+size_t tm_utf8_width(const char *text);
 
 /* Shortest decimal that reads back as the same double ("0.1", "1000", "nan", "inf"). With an exponent only where the
  * size is below 1e-4 or from 1e17 on ("1e-08"); 0 is "0". Returns out. */

@@ -21,6 +21,7 @@
 typedef struct {
     const char *out;      /* --out DIR */
     const char *perf_csv; /* --perf-csv F: append */
+    const char *compare;  /* --compare reference|F.csv */
     const char *device;   /* --device cpu|reference|null */
     const char *isa;      /* --isa base|avx2|avx512 */
     bool        json, dry_run, help;
@@ -28,7 +29,7 @@ typedef struct {
 } tm_cli_options;
 
 /* What a command takes: a bit for each of the options above; --help and --allow-unknown-keys always. */
-enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, TM_CLI_JSON = 16, TM_CLI_DRY_RUN = 32 };
+enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, TM_CLI_JSON = 16, TM_CLI_DRY_RUN = 32, TM_CLI_COMPARE = 64 };
 
 /* Reads options, subject and overrides, in any order, into a finished configuration: `fallback` is the preset when
  * nothing is named. The subject is the first word that is neither an option, nor an option's value, nor key=value.

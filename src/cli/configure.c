@@ -23,6 +23,7 @@ static const struct {
 } own_options[] = {
     { "--out", TM_CLI_OUT, true, offsetof(tm_cli_options, out) },
     { "--perf-csv", TM_CLI_PERF_CSV, true, offsetof(tm_cli_options, perf_csv) },
+    { "--compare", TM_CLI_COMPARE, true, offsetof(tm_cli_options, compare) },
     { "--device", TM_CLI_DEVICE, true, offsetof(tm_cli_options, device) },
     { "--isa", TM_CLI_ISA, true, offsetof(tm_cli_options, isa) },
     { "--json", TM_CLI_JSON, false, offsetof(tm_cli_options, json) },

@@ -3,6 +3,7 @@
 #include "train/run.h"
 
 #include "base/clock.h"
+#include "bench/bench.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
@@ -25,6 +26,8 @@ static const char help[] =
     "  --data.path DIR    train on real text, any file or folder\n"
     "  --out DIR          run directory (default output/MODEL, or the experiment's own)\n"
     "  --perf-csv F       append the result to F as well\n"
+    "  --compare F.csv    print the published figures of F beside the result; `--compare reference`: the built-in "
+    "ones\n"
     "  --dry-run          print the merged configuration and the memory plan, then stop\n"
     "  --device NAME      cpu (default), reference (float64, slow), null (computes nothing)\n"
     "  --isa NAME         base, avx2 or avx512 kernels\n"
@@ -104,8 +107,21 @@ static tm_status open_data(job *j, tm_error *err)
     bool              text = strcmp(j->options.source.name, "text") == 0;
     tm_source_options options = j->options.source;
     if (text) options.vocab = 0; /* not decided yet */
+    if (j->cli.dry_run && !text) return TM_OK; /* print_plan tells what opening would take */
     TM_TRY(tm_source_open(&options, &j->source, err));
     return text ? fit_vocabulary(j, err) : TM_OK;
+}
+
+/* What opening the data would take; data that is not here does not stop a plan. */
+static void print_data(const job *j, tm_text *out)
+{
+    tm_text  text = { 0 };
+    tm_error own = { 0 };
+    if (tm_source_outline(&j->options.source, &text, &own) != TM_OK)
+        tm_text_printf(out, "# data: not read: %s\n", own.text);
+    else if (text.length)
+        tm_text_printf(out, "# data: %s", text.data);
+    tm_text_fini(&text);
 }
 
 static tm_status print_plan(job *j, tm_error *err)
@@ -119,6 +135,7 @@ static tm_status print_plan(job *j, tm_error *err)
     for (size_t i = 0; i < step->plan->n_classes; i++)
         tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
+    print_data(j, &out);
     tm_text_printf(&out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
     tm_step_destroy(step);
     tm_secret_mask(&out);
@@ -166,7 +183,8 @@ static tm_status open_console(job *j, tm_error *err)
     console.log_freq = tm_config_i64(j->config, "metrics.log_freq");
     console.sequences_per_step = j->options.step.micro_batch * j->options.step.accumulation;
     if (strcmp(tm_config_text(j->config, "metrics.log_style"), "megatron") == 0) console.style = TM_LOG_STYLE_MEGATRON;
-    if (!tm_config_bool(j->config, "log.color") || tm_config_bool(j->config, "metrics.disable_color_printing")) console.colour = false;
+    if (!tm_config_bool(j->config, "log.color") || tm_config_bool(j->config, "metrics.disable_color_printing"))
+        console.colour = false;
     TM_TRY(attach(j, tm_console_sink_open(&console, &j->opened, err)));
     if (!path || !*path) return TM_OK;
     j->log = fopen(path, "ae");
@@ -177,6 +195,29 @@ static tm_status open_console(job *j, tm_error *err)
     console.progress = NULL;
     console.colour = false;
     return attach(j, tm_console_sink_open(&console, &j->opened, err));
+}
+
+/* The model's name if it has the dimensions that the name stands for, else NULL: a published figure is of no other. */
+static const char *published_model(const job *j)
+{
+    tm_model_shape        shape;
+    const tm_model_shape *own = &j->options.step.shape;
+    int64_t               seq;
+    const char           *preset = tm_config_preset(j->config);
+    if (!preset || tm_bench_model(preset, &shape, &seq, NULL) != TM_OK) return NULL;
+    seq = j->options.step.seq;
+    bool same = tm_model_parameters(&shape) == tm_model_parameters(own) && shape.n_layers == own->n_layers;
+    for (int i = 0; i < TM_FLOPS_COUNT; i++)
+        same = same && tm_model_flops_per_token(&shape, (tm_flops_convention)i, seq) ==
+                           tm_model_flops_per_token(own, (tm_flops_convention)i, seq);
+    return same ? preset : NULL;
+}
+
+static tm_status open_compare(job *j, tm_error *err)
+{
+    if (!j->cli.compare) return TM_OK;
+    return attach(j, tm_compare_sink_open(&(tm_compare_options){ .path = j->cli.compare, .model = published_model(j) },
+                                          &j->opened, err));
 }
 
 static tm_status open_sinks(job *j, tm_error *err)
@@ -200,6 +241,7 @@ static tm_status open_sinks(job *j, tm_error *err)
                              .pipeline = getenv("pipeline"),
                              .build_number = getenv("BUILD_NUMBER") };
     TM_TRY(attach(j, tm_perf_sink_open(&perf, &j->opened, err)));
+    TM_TRY(open_compare(j, err));
     if (!j->cli.perf_csv) return TM_OK;
     perf.path = j->cli.perf_csv;
     perf.append = true;
@@ -216,7 +258,8 @@ static tm_status close_sinks(job *j, tm_status st, tm_error *err)
         if (closed != TM_OK && st == TM_OK) st = tm_fail(err, closed, "%s", own.text);
     }
     j->bus.count = 0;
-    if (j->log && fclose(j->log) != 0 && st == TM_OK) st = tm_fail(err, TM_IO, "cannot write log.file: %s", strerror(errno));
+    if (j->log && fclose(j->log) != 0 && st == TM_OK)
+        st = tm_fail(err, TM_IO, "cannot write log.file: %s", strerror(errno));
     j->log = NULL;
     return st;
 }
@@ -313,7 +356,7 @@ static void name_command(job *j, int argc, char **argv)
 tm_status tm_command_run(int argc, char **argv, tm_error *err)
 {
     job       j = { 0 };
-    unsigned  takes = TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN;
+    unsigned  takes = TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN | TM_CLI_COMPARE;
     tm_status st = tm_cli_configure(argc, argv, "tiny-llama", takes, &j.cli, &j.config, err);
     if (st == TM_OK && j.cli.help) {
         st = tm_cli_print_help(help, err);

@@ -12,11 +12,18 @@
 
 extern char **environ;
 
-tm_config *tm_config_create(void)
+tm_config *tm_config_create_options(const char *help)
 {
     tm_config *config = tm_alloc(sizeof *config);
     config->arena = tm_arena_create();
     config->environment = environ;
+    config->help = help;
+    return config;
+}
+
+tm_config *tm_config_create(void)
+{
+    tm_config    *config = tm_config_create_options(NULL);
     size_t        n;
     const tm_key *keys = tm_config_keys(&n);
     tm_config_add_keys(config, keys, n);

@@ -48,6 +48,9 @@ typedef struct tm_config tm_config;
 typedef tm_status (*tm_config_rule)(tm_config *config, tm_error *err);
 
 tm_config *tm_config_create(void);               /* holds the rows of this room: work_group ..., launch.*, job.* */
+/* Holds no rows: the options of a command that reads no configuration file. `help` is the command line that lists them,
+ * for messages ("trainmark bench gemm --help"); borrowed. */
+tm_config *tm_config_create_options(const char *help);
 void       tm_config_destroy(tm_config *config); /* NULL is fine */
 
 /* Rows and presets are borrowed and must outlive the configuration. A name given twice is a bug. */
@@ -68,7 +71,7 @@ TM_MUST_USE tm_status tm_config_load_file(tm_config *config, const char *path, t
 /* Loads the file that EXP names if neither a file nor a preset was given before. */
 TM_MUST_USE tm_status tm_config_apply_environment(tm_config *config, char *const *environ_like, tm_error *err);
 /* --a.b.c VALUE, --a.b.c=VALUE, a.b.c=VALUE; VALUE is a scalar, a flow list or a flow map. A boolean needs no VALUE.
- * `--model NAME` applies a preset. TM_USAGE for what is no override at all, TM_INVALID for a wrong key or value. */
+ * `--model NAME` applies a preset, unless a row is called `model`. TM_USAGE for what is no override at all, TM_INVALID for a wrong key or value. */
 TM_MUST_USE tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm_error *err);
 /* How many words of a command line the override `word` covers, `next` (may be NULL) being the one behind it: 2 if that
  * is its value, 1 if not, 0 if `word` is no override. */

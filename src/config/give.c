@@ -46,6 +46,9 @@ tm_status tm_config_unknown(tm_config *config, const char *path, const char *pla
     const char *near = tm_nearest(path, names, n);
     if (near)
         tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); did you mean '%s'?", path, place, near);
+    else if (config->help)
+        tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); `%s` lists them", path, place,
+                config->help);
     else
         tm_fail(err, TM_INVALID,
                 "unknown key '%.200s' (%s); docs/configuration.md lists the keys, --allow-unknown-keys skips it", path,
@@ -97,7 +100,7 @@ static tm_status store_wildcard(tm_config *config, tm_layer layer, tm_entry *ent
 
 tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err)
 {
-    if (tm_names_equal(path, "model")) {
+    if (tm_names_equal(path, "model") && !tm_entry_find(config, "model")) {
         if (!given->text || given->secret)
             return tm_fail(err, TM_INVALID, "'model' (%s) must name a preset, found %s", tm_place(given->origin),
                            given->text ? "a secret" : "null");

@@ -45,6 +45,7 @@ struct tm_config {
     size_t                n_rules, rules_capacity;
     char *const          *environment;
     const char           *preset; /* in force */
+    const char           *help;   /* command that lists the rows; NULL: docs/configuration.md does */
     bool                  allow_unknown, file_loaded;
     int                   loads;      /* files read so far */
     const char           *experiment; /* path of the experiment file that was loaded */

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/bench.h"
+
+#include "base/clock.h"
+#include "data/keys.h"
+#include "model/keys.h"
+#include "train/keys.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TM_WORKLOAD(name) extern const tm_workload tm_workload_##name;
+#include "bench/workloads.def"
+#undef TM_WORKLOAD
+
+static const tm_workload *const workloads[] = {
+#define TM_WORKLOAD(name) &tm_workload_##name,
+#include "bench/workloads.def"
+#undef TM_WORKLOAD
+};
+enum { WORKLOADS = sizeof workloads / sizeof workloads[0] };
+
+const tm_workload *const *tm_workloads(size_t *n)
+{
+    *n = WORKLOADS;
+    return workloads;
+}
+
+const tm_workload *tm_workload_find(const char *name)
+{
+    for (int i = 0; i < WORKLOADS; i++)
+        if (tm_names_equal(workloads[i]->name, name)) return workloads[i];
+    return NULL;
+}
+
+/* clang-format off */
+/* Options of every workload. */
+static const tm_key options[] = {
+    { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = "cpu|reference|null",
+      .help = "where it runs" },
+    { .name = "isa", .kind = TM_KEY_TEXT, .help = "instruction set of our kernels: base, avx2, avx512; null: the best" },
+    { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,
+      .help = "threads; 0: as many as cpuset and control group allow" },
+    { .name = "budget", .kind = TM_KEY_F64, .fallback = "60", .lo = 0.01, .hi = 1e6,
+      .help = "seconds for all rows together; what would not fit is skipped with the reason" },
+    { .name = "warmup-ms", .kind = TM_KEY_F64, .fallback = "25", .lo = 0, .hi = 1e7,
+      .help = "milliseconds of calls before the samples" },
+    { .name = "rep-ms", .kind = TM_KEY_F64, .fallback = "100", .lo = 0, .hi = 1e7,
+      .help = "milliseconds of samples (at least three are taken)" },
+    { .name = "precision", .kind = TM_KEY_F64, .fallback = "1", .lo = 0, .hi = 100,
+      .help = "percent: after rep-ms go on until half of the rate's 95 % interval is at most this, for ten times rep-ms at "
+              "most; 0: end with rep-ms" },
+    { .name = "duration", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
+      .help = "seconds of samples per row, instead of rep-ms and precision; 0: those decide" },
+    { .name = "seed", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 9e15, .help = "of random inputs" },
+    { .name = "output-file", .kind = TM_KEY_TEXT,
+      .help = "write the table to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
+    { .name = "compare", .kind = TM_KEY_TEXT,
+      .help = "print published figures beside the measured: reference (the built-in ones) or a CSV file like them" },
+    { .name = "json", .kind = TM_KEY_BOOL, .fallback = "false", .help = "print the table as JSON" },
+};
+/* clang-format on */
+
+tm_config *tm_bench_configure(const tm_workload *workload, const char *help)
+{
+    tm_config *config = tm_config_create_options(help);
+    tm_config_add_keys(config, options, sizeof options / sizeof options[0]);
+    tm_config_add_keys(config, workload->options, workload->n_options);
+    return config;
+}
+
+/* --- notes ----------------------------------------------------------------------------------- */
+
+void tm_bench_note(tm_bench *bench, const char *format, ...)
+{
+    char    line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    tm_table_note(bench->table, "%s", line);
+}
+
+void tm_bench_invalid(tm_bench *bench, const char *format, ...)
+{
+    char    line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    tm_table_note(bench->table, "invalid: %s", line);
+    (void)tm_fail(&bench->invalid, TM_NUMBERS, "%s", line);
+}
+
+double tm_bench_left(const tm_bench *bench)
+{
+    if (bench->stop && *bench->stop) return 0;
+    double left = (double)(bench->end_ns - tm_now_ns()) * 1e-9;
+    return left > 0 ? left : 0;
+}
+
+/* --- running --------------------------------------------------------------------------------- */
+
+static tm_status open_device(tm_bench *bench, tm_error *err)
+{
+    const char *isa = tm_config_text(bench->options, "isa");
+    int         threads = (int)tm_config_i64(bench->options, "threads");
+    TM_TRY(tm_device_open(tm_config_text(bench->options, "device"), threads, &bench->device, err));
+    tm_status st = isa ? tm_device_limit_isa(bench->device, isa, err) : TM_OK;
+    if (st != TM_OK) {
+        tm_device_close(bench->device);
+        return st;
+    }
+    bench->threads = tm_device_describe(bench->device)->threads;
+    return TM_OK;
+}
+
+tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, const volatile sig_atomic_t *stop,
+                       tm_table *table, tm_error *err)
+{
+    enum { LEAST_SAMPLES = 3 };
+    tm_bench bench = { .options = config, .table = table, .stop = stop };
+    bench.seed = (uint64_t)tm_config_i64(config, "seed");
+    TM_TRY(open_device(&bench, err));
+    bench.end_ns = tm_now_ns() + (int64_t)(tm_config_f64(config, "budget") * 1e9);
+    bench.timing = (tm_timing){
+        .warmup_ms = tm_config_f64(config, "warmup-ms"),
+        .rep_ms = tm_config_f64(config, "rep-ms"),
+        .precision = tm_config_f64(config, "precision") / 100,
+        .duration_s = tm_config_f64(config, "duration"),
+        .min_samples = LEAST_SAMPLES,
+        .end_ns = bench.end_ns,
+        .threads = bench.threads,
+        .stop = stop,
+    };
+    if (gethostname(bench.host, sizeof bench.host - 1) != 0) strcpy(bench.host, "unknown");
+    bool known;
+    (void)tm_last_level_bytes(&known);
+    if (!known) tm_bench_note(&bench, "size of the last-level cache unknown, 64 MiB assumed");
+    tm_status st = workload->run(&bench, err);
+    tm_device_close(bench.device);
+    if (st == TM_OK && bench.invalid.status != TM_OK) st = tm_fail(err, TM_NUMBERS, "%s", bench.invalid.text);
+    return st;
+}
+
+/* --- models ---------------------------------------------------------------------------------- */
+
+/* A file of keys, or a preset by name. */
+static tm_status load_model(tm_config *config, const char *name, tm_error *err)
+{
+    const char *dot = strrchr(name, '.');
+    bool        file = dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+    if (file && !tm_config_find_preset(config, name)) TM_TRY(tm_config_load_file(config, name, err));
+    if (!file || tm_config_find_preset(config, name)) TM_TRY(tm_config_apply_preset(config, name, err));
+    return tm_config_finish(config, err);
+}
+
+tm_status tm_bench_model_config(const char *name, tm_config **out, tm_error *err)
+{
+    tm_config *config = *out = tm_config_create();
+    tm_train_configure(config);
+    tm_data_configure(config);
+    tm_model_configure(config);
+    return load_model(config, name, err);
+}
+
+tm_status tm_bench_model(const char *name, tm_model_shape *shape, int64_t *seq, tm_error *err)
+{
+    tm_config *config;
+    tm_status  st = tm_bench_model_config(name, &config, err);
+    if (st == TM_OK) st = tm_model_shape_read(config, shape, err);
+    if (st == TM_OK) *seq = tm_config_i64(config, "training.seq_len");
+    tm_config_destroy(config);
+    return st;
+}

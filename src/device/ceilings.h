@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/ceilings.h - what the machine below a device can do at most, measured: arithmetic from registers, memory beyond
+ * the caches. No result of that machine can be better (docs/bench-stream.md).
+ */
+#ifndef TM_DEVICE_CEILINGS_H
+#define TM_DEVICE_CEILINGS_H
+
+#include "device/device.h"
+
+/* Rates of all threads of the device together; 0 = unknown. */
+typedef struct {
+    double flops;      /* float32 FLOP/s, a fused multiply-add counted as two; with the best instructions there are */
+    double flops_bf16; /* the same of bfloat16 products summed in float32; no less than `flops` */
+    double bytes;      /* bytes/s between processor and memory, read and written, of the best of several patterns */
+    char   flops_how[128], bytes_how[128];
+} tm_ceilings;
+
+/* Takes about `seconds` (0.2 is enough in a calm moment: every rate is the best of many short samples), besides the
+ * first touch of its three arrays, each four times the last-level cache, together at most 1 GiB. TM_NOMEM if there is no room. */
+TM_MUST_USE tm_status tm_device_ceilings(tm_device *device, double seconds, tm_ceilings *out, tm_error *err);
+
+/* The kernels of STREAM (McCalpin 1995) and BabelStream on float64 arrays. Bytes counted per element: 16, 16, 24,
+ * 24, 16; the line that an ordinary store reads before it writes is not counted. */
+#define TM_STREAM_LIST(X)                                                                                              \
+    X(COPY, "copy", 2)   /* c = a */                                                                                   \
+    X(MUL, "mul", 2)     /* b = s c */                                                                                 \
+    X(ADD, "add", 3)     /* c = a + b */                                                                               \
+    X(TRIAD, "triad", 3) /* a = b + s c */                                                                             \
+    X(DOT, "dot", 2)     /* returns the sum of a b */
+typedef enum {
+#define X(id, name, arrays) TM_STREAM_##id,
+    TM_STREAM_LIST(X)
+#undef X
+        TM_STREAM_COUNT
+} tm_stream_kernel;
+const char *tm_stream_name(tm_stream_kernel kernel);
+int64_t     tm_stream_bytes(tm_stream_kernel kernel); /* counted per element */
+
+/* Can stores bypass the caches? */
+bool tm_device_streams(const tm_device *device);
+
+/* Runs a kernel once with all threads, each on the part of the arrays that it touched first if the arrays came from
+ * tm_device_alloc or tm_device_stream_fill. a, b, c: n elements each, aligned to 64 bytes. Returns the sum for DOT,
+ * otherwise 0; the order of summation depends on n and the number of threads. */
+double tm_device_stream(const tm_device *device, tm_stream_kernel kernel, bool streaming_stores, double scalar,
+                        double *a, double *b, double *c, int64_t n);
+/* a = x, b = y, c = z, by the threads that tm_device_stream gives the parts to. */
+void   tm_device_stream_fill(const tm_device *device, double *a, double x, double *b, double y, double *c, double z,
+                             int64_t n);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/ceilings.c - the peak of the arithmetic units and of the memory, by the kernels of simd/probes.c with the
+ * best instructions that the machine has, whatever set the device is limited to. */
+#include "device/ceilings.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "device/backend.h"
+#include "device/cpu/simd/probes.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+
+static const struct {
+    const char *name;
+    int64_t     arrays;
+} kernels[] = {
+#define X(id, name, arrays) { name, arrays },
+    TM_STREAM_LIST(X)
+#undef X
+};
+
+const char *tm_stream_name(tm_stream_kernel kernel)
+{
+    return kernels[kernel].name;
+}
+
+int64_t tm_stream_bytes(tm_stream_kernel kernel)
+{
+    return kernels[kernel].arrays * (int64_t)sizeof(double);
+}
+
+static const tm_cpu_probe *best_probe(void)
+{
+#if defined(__x86_64__)
+    tm_cpu_isa isa = tm_cpu_isa_probe();
+    if (isa.avx512) return &tm_cpu_probe_avx512;
+    if (isa.avx2) return &tm_cpu_probe_avx2;
+#endif
+    return &tm_cpu_probe_base;
+}
+
+bool tm_device_streams(const tm_device *device)
+{
+    (void)device;
+    return best_probe()->streams;
+}
+
+/* Elements [from, to) of the arrays are those of thread `me` of `all`. */
+static void part(int64_t n, int me, int all, int64_t *from, int64_t *to)
+{
+    int64_t groups = (n + 7) / 8;
+    *from = groups * me / all * 8;
+    *to = groups * (me + 1) / all * 8;
+    if (*to > n) *to = n;
+}
+
+enum { MOST_THREADS = 4096 };
+
+double tm_device_stream(const tm_device *device, tm_stream_kernel kernel, bool streaming_stores, double scalar,
+                        double *a, double *b, double *c, int64_t n)
+{
+    const tm_cpu_probe *probe = best_probe();
+    int                 threads = device->info.threads;
+    double              sums[MOST_THREADS];
+    TM_ASSERT(threads <= MOST_THREADS && (!streaming_stores || probe->streams));
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t from, to;
+        int     me = omp_get_thread_num();
+        part(n, me, threads, &from, &to);
+        sums[me] = probe->stream(kernel, streaming_stores, scalar, a + from, b + from, c + from, to - from);
+    }
+    double sum = 0;
+    for (int i = 0; i < threads; i++) sum += sums[i];
+    return sum;
+}
+
+void tm_device_stream_fill(const tm_device *device, double *a, double x, double *b, double y, double *c, double z,
+                           int64_t n)
+{
+    int threads = device->info.threads;
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t from, to;
+        part(n, omp_get_thread_num(), threads, &from, &to);
+        for (int64_t i = from; i < to; i++) a[i] = x, b[i] = y, c[i] = z;
+    }
+}
+
+/* --- ceilings -------------------------------------------------------------------------------- */
+
+/* FLOP/s of all threads in one go: from the first start to the last end. */
+static double arithmetic_rate(double (*run)(int64_t), int64_t rounds, int threads)
+{
+    int64_t first = INT64_MAX, last = 0;
+    double  flops = 0;
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp barrier
+        int64_t start = tm_now_ns();
+        double  mine = run(rounds);
+        int64_t end = tm_now_ns();
+#pragma omp critical
+        {
+            if (start < first) first = start;
+            if (end > last) last = end;
+            flops += mine;
+        }
+    }
+    return flops / ((double)(last - first) * 1e-9);
+}
+
+/* The best of samples of about 2 ms each; at least three. */
+static double arithmetic_peak(double (*run)(int64_t), int threads, double seconds)
+{
+    int64_t start = tm_now_ns(), rounds = 100;
+    (void)run(rounds);
+    double  took = (double)(tm_now_ns() - start) * 1e-9, best = 0;
+    int64_t wanted = (int64_t)(2e-3 / (took > 1e-9 ? took : 1e-9) * (double)rounds) + 1;
+    int64_t end = tm_now_ns() + (int64_t)(seconds * 1e9);
+    for (int i = 0; i < 3 || tm_now_ns() < end; i++) best = fmax(best, arithmetic_rate(run, wanted, threads));
+    return best;
+}
+
+/* Patterns whose counted bytes are all that is moved: reading, storing past the caches, rewriting in place. */
+static double memory_peak(tm_device *device, double *a, double *b, double *c, int64_t n, double seconds,
+                          const char **how)
+{
+    static const struct {
+        tm_stream_kernel kernel;
+        bool             streaming, in_place;
+        const char      *name;
+    } patterns[] = {
+        { TM_STREAM_DOT, false, false, "reading" },
+        { TM_STREAM_MUL, false, true, "rewriting in place" },
+        { TM_STREAM_COPY, true, false, "copying past the caches" },
+        { TM_STREAM_TRIAD, true, false, "triad past the caches" },
+    };
+    double  best = 0;
+    int64_t end = tm_now_ns() + (int64_t)(seconds * 1e9);
+    for (int round = 0; round < 2 || tm_now_ns() < end; round++)
+        for (size_t p = 0; p < sizeof patterns / sizeof patterns[0]; p++) {
+            if (patterns[p].streaming && !tm_device_streams(device)) continue;
+            int64_t start = tm_now_ns();
+            (void)tm_device_stream(device, patterns[p].kernel, patterns[p].streaming, 1, a, b,
+                                   patterns[p].in_place ? b : c, n);
+            double rate = (double)(tm_stream_bytes(patterns[p].kernel) * n) / ((double)(tm_now_ns() - start) * 1e-9);
+            if (rate <= best) continue;
+            best = rate;
+            *how = patterns[p].name;
+        }
+    return best;
+}
+
+tm_status tm_device_ceilings(tm_device *device, double seconds, tm_ceilings *out, tm_error *err)
+{
+    const tm_cpu_probe *probe = best_probe();
+    tm_cpu_isa          isa = tm_cpu_isa_probe();
+    int                 threads = device->info.threads;
+    int64_t             cache = tm_cpu_last_level_bytes(""), bytes = 12 * (cache > 0 ? cache : (int64_t)64 << 20);
+    if (bytes > (int64_t)1 << 30) bytes = (int64_t)1 << 30;
+    int64_t     n = bytes / 3 / 64 * 8;
+    void       *memory;
+    const char *how = "";
+    *out = (tm_ceilings){ 0 };
+    TM_TRY(tm_device_alloc(device, (size_t)n * 3 * sizeof(double), &memory, err));
+    double *a = memory, *b = a + n, *c = b + n;
+    tm_device_stream_fill(device, a, 1, b, 1, c, 1, n);
+    bool bf16 = probe->multiply_add_bf16 && isa.avx512_bf16;
+    out->flops = arithmetic_peak(probe->multiply_add, threads, seconds * (bf16 ? 0.25 : 0.5));
+    if (bf16) out->flops_bf16 = arithmetic_peak(probe->multiply_add_bf16, threads, seconds * 0.25);
+    if (!isa.amx && out->flops_bf16 < out->flops) out->flops_bf16 = out->flops; /* widened, then multiplied */
+    if (isa.amx) out->flops_bf16 = 0;                                           /* tile units: not measured here */
+    out->bytes = memory_peak(device, a, b, c, n, seconds * 0.5, &how);
+    snprintf(out->flops_how, sizeof out->flops_how, "%s: %d chains of %d lanes, %s, %d thread%s", probe->isa,
+             probe->chains, probe->lanes, probe->fused ? "fused multiply-add" : "multiply and add apart", threads,
+             threads == 1 ? "" : "s");
+    snprintf(out->bytes_how, sizeof out->bytes_how, "%s, arrays of %lld MiB together, %d thread%s", how,
+             (long long)(n * 24 >> 20), threads, threads == 1 ? "" : "s");
+    tm_device_release(device, memory, (size_t)n * 3 * sizeof(double));
+    return TM_OK;
+}

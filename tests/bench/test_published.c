@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Published figures: the tables agree with themselves, and only like is put beside like. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "bench/bench.h"
+#include "bench/published.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static tm_published *built_in(void)
+{
+    tm_published *reference;
+    tm_error      err = { 0 };
+    assert_int_equal(tm_published_read("reference", &reference, &err), TM_OK);
+    return reference;
+}
+
+static const char *text(const tm_table *table, size_t row, const char *column)
+{
+    const tm_cell *cell = tm_table_cell(table, row, (size_t)tm_table_find(table, column));
+    return cell->kind == TM_CELL_TEXT ? cell->text : "";
+}
+
+static double number(const tm_table *table, size_t row, const char *column)
+{
+    const tm_cell *cell = tm_table_cell(table, row, (size_t)tm_table_find(table, column));
+    return cell->kind == TM_CELL_F64 ? cell->f64 : cell->kind == TM_CELL_I64 ? (double)cell->i64 : (double)NAN;
+}
+
+static int count(const tm_table *table, const char *source)
+{
+    int n = 0;
+    for (size_t i = 0; i < tm_table_n_rows(table); i++) n += strstr(text(table, i, "source"), source) != NULL;
+    return n;
+}
+
+static void every_table_is_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *workload, *source;
+        int         rows;
+    } wanted[] = { { "run", "ROCm PyTorch training container", 15 },
+                   { "run", "Qwen3-8B", 3 },
+                   { "gemm", "matrix multiplication", 3 },
+                   { "gemm", "SemiAnalysis method", 14 },
+                   { "gpt", "GPT suite", 32 },
+                   { "mlp", "simple training loop", 2 },
+                   { "scaling", "scaling table", 8 },
+                   { "scaling", "8-GPU table", 6 },
+                   { "mlperf", "MLPerf Training v5.1", 10 } };
+    tm_published *reference = built_in();
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        tm_table *table = tm_published_list(reference, wanted[i].workload);
+        assert_int_equal(count(table, wanted[i].source), wanted[i].rows);
+        tm_table_destroy(table);
+    }
+    tm_published_destroy(reference);
+}
+
+/* "8192x8192x8192" with the time that the note gives: 2 M N K / time is the value, as far as its digits go. */
+static void products_agree_with_their_times(void **state)
+{
+    (void)state;
+    tm_published *reference = built_in();
+    tm_table     *table = tm_published_list(reference, "gemm");
+    int           checked = 0;
+    for (size_t i = 0; i < tm_table_n_rows(table); i++) {
+        double      m, n, k, ms;
+        const char *at = strstr(text(table, i, "note"), "median ");
+        if (!at || sscanf(at, "median %lf", &ms) != 1) continue;
+        assert_int_equal(sscanf(text(table, i, "row"), "%lfx%lfx%lf", &m, &n, &k), 3);
+        double tflops = 2 * m * n * k / (ms * 1e9);
+        assert_true(fabs(tflops / number(table, i, "value") - 1) < 0.5e-3 / ms + 1e-3);
+        checked++;
+    }
+    assert_int_equal(checked, 14);
+    tm_table_destroy(table);
+    tm_published_destroy(reference);
+}
+
+/* tokens/s x 6 N gives the published TFLOP/s: the GPT suite's own counting. */
+static void the_suite_counts_6n(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *row;
+        double      parameters;
+    } sizes[] = { { "small", 30124416 },  { "medium", 123972864 }, { "large", 354102272 }, { "xl", 773006080 },
+                  { "1.5b", 1437307392 }, { "3b", 2646965760 },    { "7b", 5243875328 },   { "13b", 10120207360 } };
+    tm_published *reference = built_in();
+    tm_table     *table = tm_published_list(reference, "gpt");
+    for (size_t s = 0; s < 8; s++) {
+        double rate = NAN, tflops = NAN;
+        for (size_t i = 0; i < tm_table_n_rows(table); i++) {
+            if (strcmp(text(table, i, "row"), sizes[s].row) != 0) continue;
+            if (strcmp(text(table, i, "column"), "tokens_per_second") == 0) rate = number(table, i, "value");
+            if (strcmp(text(table, i, "column"), "tflops_6n") == 0) tflops = number(table, i, "value");
+        }
+        assert_true(fabs(6 * sizes[s].parameters * rate / 1e12 - tflops) < 0.06);
+    }
+    tm_table_destroy(table);
+    tm_published_destroy(reference);
+}
+
+static tm_table *measured(const char *workload, const char *name, const char *column, double value)
+{
+    tm_table *table = tm_table_create(workload);
+    tm_table_column(table, "case", 0);
+    tm_table_column(table, column, 0);
+    tm_table_row(table);
+    tm_table_text(table, "case", name);
+    tm_table_f64(table, column, value);
+    return table;
+}
+
+static size_t rows_for(const char *workload, const char *name, const char *column)
+{
+    tm_published *reference = built_in();
+    tm_table     *here = measured(workload, name, column, 1);
+    tm_table     *table = tm_published_compare(reference, here);
+    size_t        n = tm_table_n_rows(table);
+    tm_table_destroy(table);
+    tm_table_destroy(here);
+    tm_published_destroy(reference);
+    return n;
+}
+
+static void only_like_is_compared(void **state)
+{
+    (void)state;
+    assert_int_equal(rows_for("gpt", "small", "tflops_6n"), 1);
+    assert_int_equal(rows_for("gpt", "Small", "tflops_6n"), 1);
+    assert_int_equal(rows_for("gpt", "small", "tflops_titan"), 0); /* another convention */
+    assert_int_equal(rows_for("gpt", "smaller", "tflops_6n"), 0);  /* another case */
+    assert_int_equal(rows_for("mlp", "small", "tflops_6n"), 0);    /* another workload */
+    assert_int_equal(rows_for("gemm", "4096x4096x4096", "tflops"), 3);
+    assert_int_equal(rows_for("gemm", "2048x2048x2048", "tflops"), 0); /* a scaled shape is no published one */
+}
+
+static void values_of_many_devices_are_divided(void **state)
+{
+    (void)state;
+    tm_published *reference = built_in();
+    tm_table     *here = measured("scaling", "13b", "tokens_per_second", 1000);
+    tm_table     *table = tm_published_compare(reference, here);
+    assert_int_equal(tm_table_n_rows(table), 1);
+    assert_true(fabs(number(table, 0, "published") - 50595.0 / 8) < 1e-9);
+    assert_true(fabs(number(table, 0, "ratio") - 8000.0 / 50595) < 1e-12);
+    assert_non_null(strstr(text(table, 0, "conversion"), "/ 8"));
+    tm_table_destroy(table);
+    tm_table_destroy(here);
+    tm_published_destroy(reference);
+}
+
+#define HEADER "workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note\n"
+
+static void wrong_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *content, *wanted;
+    } wrong[] = { { "", "no published figure" },
+                  { "a,b,c\n", "header" },
+                  { HEADER, "no published figure" },
+                  { HEADER "gemm,x,d,1,device,,,,tflops,fast,,,,,\n", "'fast' is no number" },
+                  { HEADER "gemm,x,d,1,device,,,,tflops,inf,,,,,\n", "'inf' is no number" },
+                  { HEADER "gemm,x,d,0,device,,,,tflops,1,,,,,\n", "devices '0'" },
+                  { HEADER "gemm,x,d,1,node,,,,tflops,1,,,,,\n", "scope 'node'" },
+                  { HEADER "gemm,x,d,1,device\n", "5 cells" } };
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/tm_reference_%d.csv", (int)getpid());
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        FILE *file = fopen(path, "w");
+        assert_int_equal(fwrite(wrong[i].content, 1, strlen(wrong[i].content), file), strlen(wrong[i].content));
+        fclose(file);
+        tm_published *reference;
+        tm_error      err = { 0 };
+        assert_int_equal(tm_published_read(path, &reference, &err), TM_FORMAT);
+        if (!strstr(err.text, wrong[i].wanted)) fail_msg("\"%s\" lacks \"%s\"", err.text, wrong[i].wanted);
+    }
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_table_is_whole),
+        cmocka_unit_test(products_agree_with_their_times),
+        cmocka_unit_test(the_suite_counts_6n),
+        cmocka_unit_test(only_like_is_compared),
+        cmocka_unit_test(values_of_many_devices_are_divided),
+        cmocka_unit_test(wrong_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
