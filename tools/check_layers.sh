@@ -38,6 +38,7 @@ graph/plan.h
 graph/tensor.h
 graph/value.h
 mlperf/benchmark.h
+mlperf/breakdown.h
 mlperf/check.h
 mlperf/log.h
 mlperf/notes.h

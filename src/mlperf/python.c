@@ -1,30 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mlperf/python.h"
 
+#include "base/status.h"
+#include "mlperf/writer.h"
+
 #include <ctype.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 char *tm_python_float(char out[32], double value)
 {
+    tm_text text = { 0 };
     if (!isfinite(value)) return strcpy(out, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
-    if (fabs(value) >= 1e16) { /* tm_format_double stays without an exponent a little longer */
-        for (int digits = 1; digits <= 17; digits++) {
-            snprintf(out, 32, "%.*e", digits - 1, value);
-            double back = strtod(out, NULL);
-            if (!(back < value) && !(back > value)) break;
-        }
-        return out;
-    }
-    if (value == 0) return strcpy(out, signbit(value) ? "-0.0" : "0.0");
-    tm_format_double(out, value);
-    if (!strpbrk(out, ".e")) strcat(out, ".0");
+    tm_mllog_print_f64(value, &text);
+    TM_ASSERT(text.length < 32);
+    strcpy(out, text.data);
+    tm_text_fini(&text);
     return out;
 }
 
-/* Of `length` bytes of UTF-8. Python escapes what is not printable; the first 32 characters of Latin-1's upper half are
+/* Python escapes what is not printable; the first 32 characters of Latin-1's upper half are
  * not. */
 static void print_text(const char *text, tm_text *out)
 {
