@@ -21,7 +21,7 @@ floor_of() {
 shown="config/config.h graph/tensor.h graph/value.h graph/graph.h graph/gradient.h graph/plan.h graph/passes/passes.h
 op/op.h op/ops.def op/attrs.h op/kernel.h device/device.h model/model.h model/shape.h model/presets.h model/keys.h
 device/ceilings.h data/source.h data/keys.h system/environment.h train/run.h train/keys.h bench/bench.h bench/reference.h
-mlperf/value.h mlperf/log.h mlperf/check.h mlperf/benchmark.h mlperf/writer.h
+mlperf/value.h mlperf/log.h mlperf/check.h mlperf/benchmark.h mlperf/writer.h mlperf/keys.h
 record/record.h record/keys.h record/table.h"
 is_shown() {
     case $1 in base/* | stats/*) return 0 ;; esac
