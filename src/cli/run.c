@@ -108,8 +108,21 @@ static tm_status open_data(job *j, tm_error *err)
     bool              text = strcmp(j->options.source.name, "text") == 0;
     tm_source_options options = j->options.source;
     if (text) options.vocab = 0; /* not decided yet */
+    if (j->cli.dry_run && !text) return TM_OK; /* print_plan tells what opening would take */
     TM_TRY(tm_source_open(&options, &j->source, err));
     return text ? fit_vocabulary(j, err) : TM_OK;
+}
+
+/* What opening the data would take; data that is not here does not stop a plan. */
+static void print_data(const job *j, tm_text *out)
+{
+    tm_text  text = { 0 };
+    tm_error own = { 0 };
+    if (tm_source_outline(&j->options.source, &text, &own) != TM_OK)
+        tm_text_printf(out, "# data: not read: %s\n", own.text);
+    else if (text.length)
+        tm_text_printf(out, "# data: %s", text.data);
+    tm_text_fini(&text);
 }
 
 static tm_status print_plan(job *j, tm_error *err)
@@ -123,6 +136,7 @@ static tm_status print_plan(job *j, tm_error *err)
     for (size_t i = 0; i < step->plan->n_classes; i++)
         tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
+    print_data(j, &out);
     tm_text_printf(&out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
     tm_step_destroy(step);
     tm_secret_mask(&out);

@@ -107,8 +107,8 @@ static const tm_key keys[] = {
     { .name = "validation.seq_len", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24, .help = "null: training.seq_len" },
     { .name = "validation.dataset", .kind = TM_KEY_TEXT, .fallback = "c4_validation", IGNORED,
       .help = "name of a public data set" },
-    { .name = "validation.dataset_path", .kind = TM_KEY_TEXT, UNBUILT("validation data of its own path"),
-      .help = "see data.validation_fraction" },
+    { .name = "validation.average", .kind = TM_KEY_CHOICE, .fallback = "tokens", .choices = "tokens|sequences",
+      .help = "mean over all target tokens, or over sequences of the mean of each (wants local_batch_size 1)" },
     /* checkpoint */
     { .name = "checkpoint.enable", .kind = TM_KEY_BOOL, .fallback = "false", .quiet = true,
       .help = "save and resume" },

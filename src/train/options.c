@@ -80,6 +80,23 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     return TM_OK;
 }
 
+static void read_source(const tm_config *config, tm_run_options *out)
+{
+    int64_t samples;
+    if (__builtin_mul_overflow(out->step.micro_batch * out->step.accumulation, out->steps, &samples))
+        samples = INT64_MAX;
+    out->source = (tm_source_options){ .name = tm_config_text(config, "data.source"),
+                                       .path = tm_config_text(config, "data.path"),
+                                       .validation_path = tm_config_text(config, "data.validation_path"),
+                                       .vocab = out->step.shape.vocab_size,
+                                       .seq = out->step.seq,
+                                       .seed = out->seed,
+                                       .validation_fraction = tm_config_f64(config, "data.validation_fraction"),
+                                       .samples = samples,
+                                       .mask = is(config, "data.loss_mask", "target") ? TM_MASK_TARGET : TM_MASK_INPUT,
+                                       .pad_token = (int32_t)tm_config_i64(config, "data.pad_token") };
+}
+
 tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err)
 {
     *out = (tm_run_options){ .model_name = tm_config_preset(config) };
@@ -93,18 +110,19 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     TM_TRY(tm_schedule_check(&out->schedule, err));
     out->seed = (uint64_t)tm_config_i64(config, "debug.seed");
     out->threads = (int)tm_config_i64(config, "training.threads");
-    out->source = (tm_source_options){ .name = tm_config_text(config, "data.source"),
-                                       .path = tm_config_text(config, "data.path"),
-                                       .vocab = out->step.shape.vocab_size,
-                                       .seq = out->step.seq,
-                                       .seed = out->seed,
-                                       .validation_fraction = tm_config_f64(config, "data.validation_fraction") };
+    read_source(config, out);
     int64_t prefetch = tm_config_i64(config, "data.prefetch");
     out->prefetch = prefetch < 1 ? 1 : (int)prefetch;
     out->validate = tm_config_bool(config, "validation.enable");
     out->validation_freq = tm_config_i64(config, "validation.freq");
     out->validation_steps = tm_config_i64(config, "validation.steps");
     out->target_loss = tm_config_f64(config, "training.target_loss");
+    out->average_sequences = is(config, "validation.average", "sequences");
+    if (out->average_sequences && out->step.micro_batch != 1)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "validation.average sequences (%s) is built for one sequence at a time, found "
+                       "training.local_batch_size %lld; set it to 1",
+                       tm_config_place(config, "validation.average"), (long long)out->step.micro_batch);
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
     out->stop_at_target =
         tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/log.h"
-#include "stats/summary.h"
+#include "stats/sampling.h"
 #include "train/generate.h"
 #include "train/trainer.h"
 #include "train/verdict.h"
@@ -66,33 +66,44 @@ static bool target_reached(const run *r)
     return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
 }
 
-static void evaluate(run *r, int64_t step)
+/* Was the data of the batch read? */
+static tm_status check_batch(const tm_batch *batch, tm_error *err)
+{
+    return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
+}
+
+static tm_status evaluate(run *r, int64_t step, tm_error *err)
 {
     int64_t batches = r->options->validate ? validation_batches(r) : 0;
-    if (batches == 0) return;
+    if (batches == 0) return TM_OK;
     tm_event started = { .kind = TM_EVENT_EVALUATION_STARTED };
     started.evaluation_started = (tm_evaluation_started){ .step = step, .samples = step * global_batch(r->options) };
     tm_event_emit(r->bus, &started);
     int64_t    begin = tm_now_ns();
     tm_loader *loader = tm_loader_open(r->source, TM_SPLIT_VALIDATION, r->options->step.micro_batch, 0, 2);
     TM_ASSERT(loader);
-    double  sum = 0, squares = 0;
-    int64_t tokens = 0;
-    for (int64_t i = 0; i < batches; i++) {
+    double    sum = 0, means = 0, squares = 0;
+    int64_t   tokens = 0, counted = 0;
+    tm_status st = TM_OK;
+    for (int64_t i = 0; i < batches && st == TM_OK; i++) {
         tm_batch batch;
         tm_loader_next(loader, &batch);
-        if (batch.target_tokens == 0) break;
+        st = check_batch(&batch, err);
+        if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
         double nats =
             tm_trainer_evaluate(r->trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.target_tokens });
         double mean = nats / (double)batch.target_tokens;
         sum += nats;
+        means += mean;
         squares += mean * mean;
         tokens += batch.target_tokens;
+        counted++;
     }
     tm_loader_close(loader);
-    r->validation = sum / (double)tokens;
-    double spread = squares / (double)batches - r->validation * r->validation;
-    r->validation_error = batches > 1 && spread > 0 ? sqrt(spread / (double)(batches - 1)) : (double)NAN;
+    TM_TRY(st);
+    r->validation = r->options->average_sequences ? means / (double)counted : sum / (double)tokens;
+    double spread = squares / (double)counted - r->validation * r->validation;
+    r->validation_error = counted > 1 && spread > 0 ? sqrt(spread / (double)(counted - 1)) : (double)NAN;
     double   bytes_per_token = tm_source_describe(r->source)->bytes_per_token;
     tm_event event = { .kind = TM_EVENT_EVALUATION };
     r->evaluated_step = step;
@@ -104,6 +115,7 @@ static void evaluate(run *r, int64_t step)
                                         .seconds = (double)(tm_now_ns() - begin) * 1e-9,
                                         .last = target_reached(r) || step == r->options->steps };
     tm_event_emit(r->bus, &event);
+    return TM_OK;
 }
 
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
@@ -162,13 +174,14 @@ static tm_status resume(run *r, int64_t *first_sample, tm_error *err)
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-static void train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *tokens)
+static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *tokens, tm_error *err)
 {
     const tm_run_options *o = r->options;
     tm_batch              batch;
     int64_t               begin = tm_now_ns();
     tm_ledger_add(&r->ledger, "logging", (double)(begin - r->begin_ns) * 1e-9);
     tm_loader_next(r->loader, &batch);
+    TM_TRY(check_batch(&batch, err));
     *tokens = batch.target_tokens;
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
     tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens);
@@ -178,6 +191,7 @@ static void train_one_step(run *r, int64_t step, tm_step_result *result, int64_t
         tm_trainer_accumulate(r->trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 },
                               &r->ledger);
     tm_trainer_update(r->trainer, result, &r->ledger);
+    return TM_OK;
 }
 
 static void report_step(run *r, int64_t step, const tm_step_result *result, int64_t tokens, double seconds)
@@ -204,12 +218,12 @@ static void report_step(run *r, int64_t step, const tm_step_result *result, int6
 }
 
 /* A step's time runs from the end of the step before, so that reporting that one (the line "logging") is in it. */
-static void step_and_report(run *r, int64_t step)
+static tm_status step_and_report(run *r, int64_t step, tm_error *err)
 {
     tm_step_result result;
     int64_t        tokens;
     tm_ledger_reset(&r->ledger);
-    train_one_step(r, step, &result, &tokens);
+    TM_TRY(train_one_step(r, step, &result, &tokens, err));
     int64_t end = tm_now_ns();
     double  seconds = (double)(end - r->begin_ns) * 1e-9;
     r->begin_ns = end;
@@ -220,6 +234,7 @@ static void step_and_report(run *r, int64_t step)
     r->done++;
     r->finite = r->finite && isfinite(result.loss) && isfinite(result.grad_norm);
     report_step(r, step, &result, tokens, seconds);
+    return TM_OK;
 }
 
 static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
@@ -227,11 +242,11 @@ static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     const tm_run_options *o = r->options;
     r->begin_ns = tm_now_ns();
     for (int64_t step = r->first_step; step <= o->steps; step++) {
-        step_and_report(r, step);
+        TM_TRY(step_and_report(r, step, err));
         if (step == o->steps || *stop || !r->finite) break;
         bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
-        if (evaluates) evaluate(r, step);
+        if (evaluates) TM_TRY(evaluate(r, step, err));
         if (evaluates && target_reached(r)) break;
         if (saves) TM_TRY(save_checkpoint(r, step, err));
         if (evaluates || saves) r->begin_ns = tm_now_ns(); /* neither is part of a step */
@@ -304,7 +319,7 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
     int64_t                per_step = global_batch(r->options) * r->options->step.seq;
-    tm_rate_summary        rate = tm_stats_rate(r->step_seconds, r->done, (double)per_step);
+    tm_sample_summary      rate = tm_stats_summarize(r->step_seconds, NULL, (double)per_step, r->done);
     tm_evidence            evidence = { .source = r->options->source.name,
                                         .losses = r->losses,
                                         .n_losses = r->done,
@@ -328,9 +343,9 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
         .steps = r->done,
         .samples = (r->first_step - 1 + r->done) * global_batch(r->options),
         .warmup_steps = rate.warmup,
-        .tokens_per_second_median = rate.median,
-        .tokens_per_second_lo = rate.lo,
-        .tokens_per_second_hi = rate.hi,
+        .tokens_per_second_median = rate.median_rate,
+        .tokens_per_second_lo = rate.median_rate_lo,
+        .tokens_per_second_hi = rate.median_rate_hi,
         .tokens_per_second_n = rate.n,
         .loss_first = r->first_loss,
         .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
@@ -352,7 +367,7 @@ static tm_status finish(run *r, const volatile sig_atomic_t *stop, tm_error *err
     const tm_run_options *o = r->options;
     int64_t               step = r->first_step - 1 + r->done;
     bool                  interrupted = *stop && step < o->steps;
-    if (r->finite && !interrupted && r->evaluated_step != step) evaluate(r, step);
+    if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(evaluate(r, step, err));
     if (r->finite && o->checkpoint_folder && (o->checkpoint || interrupted) && r->saved_step != step && r->done > 0)
         TM_TRY(save_checkpoint(r, step, err));
     char         reason[256];

@@ -29,6 +29,7 @@ typedef struct {
     int64_t           validation_freq;  /* 0: at the end only */
     int64_t validation_steps; /* batches; -1: all of a text (64 at most), 32,768 tokens of an endless source */
     double            target_loss;      /* a validation loss at most this ends the run; 0 or NAN: none does */
+    bool              average_sequences; /* the validation loss is the mean of the sequences' means */
     double            target_gap;       /* nats above the floor that pass */
     bool              stop_at_target;
     bool              checkpoint;

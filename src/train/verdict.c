@@ -119,7 +119,7 @@ static tm_verdict judge_text(const tm_evidence *e, char reason[256])
 {
     double final = final_loss_known(e) ? e->validation : tail_of(e).mean;
     if (isnan(e->unigram_entropy)) {
-        snprintf(reason, 256, "no text is held out to compare with (data.validation_fraction)");
+        snprintf(reason, 256, "no data is held out to compare with (data.validation_fraction, data.validation_path)");
         return TM_VERDICT_NOT_JUDGED;
     }
     bool passed = final < e->unigram_entropy;
