@@ -3,6 +3,7 @@
  * benchmark prescribes it: that is for the compliance check to say. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "mlperf/check.h"
 #include "mlperf/writer.h"
 #include "record/record.h"
 #include "record/sink.h"
@@ -18,9 +19,10 @@ typedef struct {
     int              fd;
     off_t            complete_bytes;
     tm_text          line;       /* reused: no allocation in a steady run */
+    tm_text          head_lines; /* up to run_start */
     int64_t          init_ms;    /* start of the process */
     int64_t          cleared_ms; /* 0: the caches were not dropped */
-    bool             in_block, met;
+    bool             running, in_block, met;
     int64_t          block_ms, block_samples; /* begin of the block */
     int64_t          last_ms;                 /* of the last line: time never runs back */
 } mllog_sink;
@@ -35,6 +37,7 @@ static void put_event(mllog_sink *self, tm_mllog_event event)
     self->line.length = 0;
     tm_mllog_print(&event, &self->line);
     record_sink_append(&self->head, self->fd, self->options.path, &self->complete_bytes, &self->line);
+    if (!self->running) tm_text_add_n(&self->head_lines, self->line.data, self->line.length);
 }
 
 #define PUT_AT(self, when, name, what, fields, n)                                                                      \
@@ -117,6 +120,20 @@ static void start_block(mllog_sink *self, int64_t samples)
     self->block_samples = samples;
 }
 
+/* What the rules will say of the lines up to here, before hours are spent. Lines still to come are not missed. */
+static void foresee(mllog_sink *self)
+{
+    tm_mllog       *log;
+    tm_check_report report;
+    tm_error        err = { 0 };
+    if (tm_mllog_parse(self->options.path, self->head_lines.data, self->head_lines.length, &log, &err) != TM_OK) return;
+    tm_check_log(log, TM_RULESET_5_1_0, false, &report);
+    for (size_t i = 0; i < report.messages.n; i++)
+        if (report.messages.messages[i].line) tm_warn("this run will not comply: %s", report.messages.messages[i].text);
+    tm_check_report_fini(&report);
+    tm_mllog_free(log);
+}
+
 static void on_start(mllog_sink *self, const tm_run_started *run)
 {
     self->fd = open(self->options.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_TRUNC, 0666);
@@ -130,6 +147,8 @@ static void on_start(mllog_sink *self, const tm_run_started *run)
             PUT(self, rows[i].key, value_at(rows[i].kind, (const char *)run + rows[i].at));
     PUT(self, "init_stop", tm_mllog_null());
     PUT(self, "run_start", tm_mllog_null());
+    if (self->fd >= 0) foresee(self);
+    self->running = true;
     start_block(self, (run->first_step - 1) * run->recipe.global_batch);
 }
 
@@ -210,6 +229,7 @@ static void finish(record_sink *head)
     if (self->fd >= 0 && close(self->fd) != 0)
         (void)tm_fail(&self->head.error, TM_IO, "cannot close '%s': %s", self->options.path, strerror(errno));
     tm_text_fini(&self->line);
+    tm_text_fini(&self->head_lines);
 }
 
 tm_status tm_mllog_sink_open(const tm_mllog_options *options, tm_sink **out, tm_error *err)

@@ -236,6 +236,33 @@ static void what_ran_is_what_is_logged(void **unused)
     tm_mllog_free(w.log);
 }
 
+/* What is wrong with the recipe is said when the run starts. */
+static void a_run_that_will_not_comply_is_warned_of(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("llama31_8b");
+    tm_run_started   start = started_8b();
+    tm_error         err = { 0 };
+    for (int i = 0; i < 2; i++) {
+        char path[256];
+        int  old = dup(2);
+        strcpy(path, fake_path("warnings"));
+        assert_non_null(freopen(path, "w", stderr));
+        tm_log_set_level(TM_LOG_WARN);
+        tm_status st = run(&o, &start, 3.2, &err);
+        tm_log_set_level(TM_LOG_ERROR);
+        fflush(stderr);
+        assert_true(dup2(old, 2) == 2 && close(old) == 0);
+        assert_int_equal(st, TM_OK);
+        tm_text said = fake_read(path);
+        bool    warned = said.data && strstr(said.data, "this run will not comply: CHECK for 'eval_samples' failed: "
+                                                        "wanted value == 1024; value is 1026");
+        assert_true(warned == (i == 1) && (said.length > 0) == (i == 1));
+        tm_text_fini(&said);
+        start.recipe.eval_samples = 1026;
+    }
+}
+
 static void a_missed_target_is_no_success(void **unused)
 {
     (void)unused;
@@ -330,6 +357,7 @@ int main(void)
         cmocka_unit_test(a_run_of_llama31_8b_complies),
         cmocka_unit_test(a_run_of_llama2_70b_lora_complies),
         cmocka_unit_test(what_ran_is_what_is_logged),
+        cmocka_unit_test(a_run_that_will_not_comply_is_warned_of),
         cmocka_unit_test(a_missed_target_is_no_success),
         cmocka_unit_test(caches_that_were_not_dropped_are_not_logged),
         cmocka_unit_test(an_interrupted_run_is_aborted),
