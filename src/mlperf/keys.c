@@ -52,7 +52,7 @@ static bool is_empty(const tm_config *config, const char *key)
 /* The name of a benchmark is a logged value, too: it must be what runs. */
 static tm_status check_model(const tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
 {
-    static const char free_keys[] = " model.name model.flavor model.init model.hf_assets_path ";
+    static const char free_keys[] = " model.name model.flavor model.init model.max_seq_len model.hf_assets_path ";
     const char       *preset = tm_config_preset(config), *source = tm_config_text(config, "data.source");
     size_t            n;
     const tm_key     *rows = tm_model_keys(&n);
@@ -123,6 +123,7 @@ static tm_status rule(tm_config *config, tm_error *err)
     if (tm_config_text(config, "mlperf.eval_interval_samples"))
         b.interval_samples = tm_config_i64(config, "mlperf.eval_interval_samples");
     settle_i64(config, "validation.freq", tm_mlperf_eval_steps(&b, batch));
+    settle_i64(config, "validation.first", tm_mlperf_first_eval_step(&b, batch));
     if (b.eval_samples) settle_i64(config, "validation.steps", (b.eval_samples + rows - 1) / rows);
     settle(config, "training.target_loss", tm_format_double(target, b.target));
     settle(config, "training.stop_at_target", "false");
