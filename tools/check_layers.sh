@@ -40,6 +40,7 @@ graph/value.h
 mlperf/benchmark.h
 mlperf/breakdown.h
 mlperf/check.h
+mlperf/keys.h
 mlperf/log.h
 mlperf/notes.h
 mlperf/package.h
