@@ -100,7 +100,7 @@ static tm_status read_reports(nodes *all, tm_error *err)
     if (!files && !all->has_expected)
         return tm_fail(err, TM_INVALID, "cannot read folder '%s': %s; `trainmark check --dump-path` makes it", place,
                        strerror(errno));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; files && i < n; i++) {
         size_t length = strlen(files[i]), suffix = strlen(".json");
         if (length <= suffix || strcmp(files[i] + length - suffix, ".json") != 0) continue;
         const char *name = tm_arena_text_n(all->arena, files[i], length - suffix);
@@ -244,7 +244,7 @@ static tm_status write_all(nodes *all, size_t *passing, size_t *failing, tm_erro
 {
     static const char *const equal[] = { "os", "kernel", "cmdline", "versions" };
     size_t                   expected;
-    qsort(all->nodes, all->n, sizeof *all->nodes, by_name);
+    if (all->n > 0) qsort(all->nodes, all->n, sizeof *all->nodes, by_name);
     for (size_t i = 0; i < sizeof equal / sizeof equal[0]; i++) compare(all, equal[i]);
     compare_clocks(all);
     TM_TRY(tm_folder_make(all->folder, err));
