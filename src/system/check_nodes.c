@@ -131,11 +131,11 @@ static const char *observed(const node *it, const char *id)
 static void compare(nodes *all, const char *id)
 {
     const char *common = NULL;
-    size_t      best = 0;
-    for (size_t i = 0; i < all->n; i++) {
+    size_t      best = 0, voters = all->n < 1024 ? all->n : 1024; /* every pair is compared */
+    for (size_t i = 0; i < voters; i++) {
         const char *value = observed(&all->nodes[i], id);
         size_t      same = 0;
-        for (size_t k = 0; value && k < all->n && k < 1024; k++) { /* of a thousand nodes at most: it is a vote */
+        for (size_t k = 0; value && k < voters; k++) {
             const char *other = observed(&all->nodes[k], id);
             same += other && strcmp(value, other) == 0;
         }
