@@ -50,8 +50,11 @@ static const tm_key options[] = {
       .help = "milliseconds of calls before the samples" },
     { .name = "rep-ms", .kind = TM_KEY_F64, .fallback = "100", .lo = 0, .hi = 1e7,
       .help = "milliseconds of samples (at least three are taken)" },
+    { .name = "precision", .kind = TM_KEY_F64, .fallback = "1", .lo = 0, .hi = 100,
+      .help = "percent: after rep-ms go on until half of the rate's 95 % interval is at most this, for ten times rep-ms at "
+              "most; 0: end with rep-ms" },
     { .name = "duration", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
-      .help = "seconds of samples per row, instead of rep-ms; 0: rep-ms decides" },
+      .help = "seconds of samples per row, instead of rep-ms and precision; 0: those decide" },
     { .name = "seed", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 9e15, .help = "of random inputs" },
     { .name = "output-file", .kind = TM_KEY_TEXT,
       .help = "write the table to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
@@ -126,6 +129,7 @@ tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, con
     bench.timing = (tm_timing){
         .warmup_ms = tm_config_f64(config, "warmup-ms"),
         .rep_ms = tm_config_f64(config, "rep-ms"),
+        .precision = tm_config_f64(config, "precision") / 100,
         .duration_s = tm_config_f64(config, "duration"),
         .min_samples = LEAST_SAMPLES,
         .end_ns = bench.end_ns,

@@ -11,6 +11,7 @@
 #include "base/table.h"
 #include "bench/timing.h"
 #include "config/config.h"
+#include "device/ceilings.h"
 #include "device/device.h"
 #include "model/shape.h"
 
@@ -25,8 +26,9 @@ typedef struct {
     tm_timing                    timing;  /* from --warmup-ms, --rep-ms, --duration; a workload may change its copy */
     uint64_t                     seed;
     char                         host[72];
-    tm_table                    *table;   /* empty when the workload starts */
-    tm_error                     invalid; /* the first reason why numbers are worthless; status TM_OK: none */
+    tm_table                    *table;    /* empty when the workload starts */
+    tm_ceilings                  ceilings; /* flops 0: not measured yet; see tm_bench_ceilings */
+    tm_error                     invalid;  /* the first reason why numbers are worthless; status TM_OK: none */
     const volatile sig_atomic_t *stop;
 } tm_bench;
 
@@ -67,19 +69,30 @@ TM_MUST_USE tm_status tm_bench_model_config(const char *name, tm_config **out, t
 /* Its shape and its sequence length. */
 TM_MUST_USE tm_status tm_bench_model(const char *name, tm_model_shape *shape, int64_t *seq, tm_error *err);
 
-/* What all workloads say of a series of samples; seconds per call. */
+/* What all workloads say of a series of samples. */
 typedef struct {
-    double      median, p5, p95, variation; /* variation: standard deviation / mean */
-    double      half_width;                 /* of the median's 95 % interval, relative to the median; NAN: too few */
-    int64_t     n, warmup, loops;           /* samples; calls before them; calls per sample */
-    const char *verdict;
+    tm_sample_summary summary;      /* seconds per call; rates in `work` per second */
+    int64_t           calls, loops; /* calls before the samples; calls per sample */
+    tm_stop           stop;
+    const char       *verdict;
 } tm_measurement;
 
-/* From samples, however they were taken; n >= 1. */
-void tm_bench_summarize(const tm_samples *samples, tm_measurement *out);
-/* Adds the columns median_ms, p5_ms, p95_ms, cv, n, warmup, loops, half_width_pct, verdict. */
+/* work: FLOP, bytes, samples of one call. n = 0 is fine. */
+void tm_bench_summarize(const tm_samples *samples, double work, tm_measurement *out);
+/* Adds the columns median_ms, p5_ms, p95_ms, cv, n, warmup, outliers, half_width_pct, calls_before, loops, stop,
+ * verdict. */
 void tm_bench_columns(tm_table *table);
-/* Sets them in the table's last row. NULL: nothing was measured, the cells stay empty. */
+/* Sets them in the table's last row. */
 void tm_bench_put(tm_table *table, const tm_measurement *measurement);
+
+/* Fills `n` values with standard normals, f(seed, stream, index). float32 or bfloat16. */
+void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_dtype dtype, int64_t n);
+
+/* The machine's ceilings, measured at the first call. */
+TM_MUST_USE tm_status tm_bench_ceilings(tm_bench *bench, const tm_ceilings **out, tm_error *err);
+/* Physics: `what` did `flops` FLOP/s in `dtype` and moved `bytes` bytes/s to or from memory (0: not known). More than
+ * the machine's ceilings, which are measured again before that is said, makes the number invalid. */
+TM_MUST_USE tm_status tm_bench_guard(tm_bench *bench, const char *what, tm_dtype dtype, double flops, double bytes,
+                                     tm_error *err);
 
 #endif

@@ -60,7 +60,7 @@ static tm_status measure(work *w, tm_error *err)
     tm_samples samples;
     tm_timed   timed = { call, w };
     int64_t    repetitions = tm_config_i64(bench->options, "repetitions");
-    if (repetitions > 0) timing.min_samples = repetitions, timing.rep_ms = 0, timing.duration_s = 0;
+    if (repetitions > 0) timing.min_samples = repetitions, timing.rep_ms = timing.duration_s = timing.precision = 0;
     tm_device_stream_fill(bench->device, w->a, A, w->b, B, w->c, C, w->n);
     tm_status st = tm_time(&timing, &timed, 1, &samples, err);
     tm_table_row(table);
@@ -71,13 +71,13 @@ static tm_status measure(work *w, tm_error *err)
     tm_table_i64(table, "elements", w->n);
     tm_table_f64(table, "array_mib", (double)w->n * sizeof(double) / 1048576);
     if (samples.n > 0) {
+        double         bytes = (double)(tm_stream_bytes(w->kernel) * w->n), least = samples.seconds[0];
+        bool           correct = right(w);
         tm_measurement m;
-        tm_bench_summarize(&samples, &m);
-        double bytes = (double)(tm_stream_bytes(w->kernel) * w->n), least = samples.seconds[0];
+        tm_bench_summarize(&samples, bytes, &m);
         for (int64_t i = 1; i < samples.n; i++) least = fmin(least, samples.seconds[i]);
-        bool correct = right(w);
         tm_table_f64(table, "best_mbps", bytes / least * 1e-6);
-        tm_table_f64(table, "median_mbps", bytes / m.median * 1e-6);
+        tm_table_f64(table, "median_mbps", bytes / m.summary.median * 1e-6);
         tm_table_bool(table, "correct", correct);
         tm_bench_put(table, &m);
         if (!correct)

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MAX_SAMPLES = 100000, ESTIMATE_CALLS = 5, LINE = 64, SETTLE_NS = 300000000 };
+enum { MAX_SAMPLES = 100000, ESTIMATE_CALLS = 5, LINE = 64, SETTLE_NS = 300000000, TURN_NS = 20000000 };
 
 int64_t tm_clock_tick_ns(void)
 {
@@ -86,8 +86,10 @@ typedef struct {
     const tm_timing *timing;
     const tm_timed  *timed;
     tm_samples      *samples;
-    int64_t         *turns; /* calls so far, by candidate */
+    int64_t         *turns;    /* calls so far, by candidate */
+    size_t          *capacity; /* of samples[i].seconds */
     int              count;
+    int64_t          burst; /* samples of a turn */
     unsigned char   *flush; /* NULL: warm */
     int64_t          flush_bytes, tick_ns;
 } session;
@@ -112,16 +114,23 @@ static double timed_calls(session *s, int i, int64_t calls)
     return (double)took * 1e-9;
 }
 
-/* Seconds per call of one sample. */
-static double sample(session *s, int i)
+/* A turn of candidate i: `burst` samples, the first with index `from`. Returns the seconds of timed calls. */
+static double take_turn(session *s, int i, int64_t from)
 {
-    if (s->flush) overwrite(s->flush, s->flush_bytes, s->timing->threads);
+    tm_samples *out = &s->samples[i];
+    double      seconds = 0;
     if (s->timing->settle) {
         wait_for_quiet();
         (void)timed_calls(s, i, 1);
     }
-    int64_t loops = s->samples[i].loops;
-    return timed_calls(s, i, loops) / (double)loops;
+    for (int64_t at = from; at < from + s->burst; at++) {
+        if (s->flush) overwrite(s->flush, s->flush_bytes, s->timing->threads);
+        double took = timed_calls(s, i, out->loops);
+        out->seconds = tm_grow(out->seconds, &s->capacity[i], (size_t)at, sizeof *out->seconds);
+        out->seconds[at] = took / (double)out->loops;
+        seconds += took;
+    }
+    return seconds;
 }
 
 /* A first call that pays for what is made once, then up to five that tell the time of a call; then the warm-up that is
@@ -142,32 +151,65 @@ static void warm_up(session *s, int i)
     out->loops = least < shortest ? (int64_t)ceil(1.25 * shortest / (least > 1e-9 ? least : 1e-9)) : 1;
 }
 
-/* Rounds that the wanted time makes. */
-static int64_t rounds_wanted(const session *s)
+/* Samples of each that the wanted time makes. */
+static int64_t samples_wanted(const session *s)
 {
     double a_round = 0;
     for (int i = 0; i < s->count; i++) a_round += s->samples[i].estimate * (double)s->samples[i].loops;
-    double  wanted = s->timing->duration_s > 0 ? s->timing->duration_s : s->timing->rep_ms * 1e-3 * s->count;
-    double  rounds = wanted / (a_round > 1e-9 ? a_round : 1e-9);
+    double  samples = s->timing->rep_ms * 1e-3 * s->count / (a_round > 1e-9 ? a_round : 1e-9);
     int64_t least = s->timing->min_samples;
-    return rounds < (double)least ? least : rounds > MAX_SAMPLES ? MAX_SAMPLES : (int64_t)rounds;
+    return samples < (double)least ? least : samples > MAX_SAMPLES ? MAX_SAMPLES : (int64_t)samples;
+}
+
+/* Samples in a turn: one; where others must settle before it, as many as make TURN_NS of the quickest. */
+static int64_t samples_of_turn(const session *s, int64_t wanted)
+{
+    double quickest = (double)INFINITY;
+    if (!s->timing->settle) return 1;
+    for (int i = 0; i < s->count; i++) quickest = fmin(quickest, s->samples[i].estimate * (double)s->samples[i].loops);
+    double burst = TURN_NS * 1e-9 / (quickest > 1e-9 ? quickest : 1e-9);
+    return burst < 1 ? 1 : burst > (double)wanted ? wanted : (int64_t)burst;
+}
+
+/* Are all known as precisely as wanted? */
+static bool precise(const session *s)
+{
+    for (int i = 0; i < s->count; i++) {
+        tm_sample_summary sum = tm_stats_summarize(s->samples[i].seconds, NULL, 1, s->samples[i].n);
+        if (!sum.steady.reached || !(sum.half_width <= s->timing->precision)) return false;
+    }
+    return true;
+}
+
+/* After n samples of each, `seconds` of timed calls: go on? At *look samples precision is looked at next. */
+static tm_stop enough(const session *s, int64_t n, int64_t wanted, double seconds, int64_t *look)
+{
+    const tm_timing *t = s->timing;
+    if (n < t->min_samples) return TM_STOP_NO;
+    if (n >= MAX_SAMPLES) return TM_STOP_SAMPLES;
+    if (t->duration_s > 0) return seconds >= t->duration_s * s->count ? TM_STOP_SECONDS : TM_STOP_NO;
+    if (n < wanted) return TM_STOP_NO;
+    if (t->precision <= 0) return TM_STOP_SAMPLES;
+    if (n >= *look) {
+        *look = n + 1 + n / 10; /* chance does not get a try at every sample */
+        if (precise(s)) return TM_STOP_PRECISE;
+    }
+    return seconds >= t->rep_ms * 1e-3 * TM_MOST_REPS * s->count ? TM_STOP_SECONDS : TM_STOP_NO;
 }
 
 static void take_rounds(session *s)
 {
-    int64_t rounds = rounds_wanted(s), start = tm_now_ns();
-    bool    by_time = s->timing->duration_s > 0;
-    if (by_time) rounds = MAX_SAMPLES;
-    for (int i = 0; i < s->count; i++) s->samples[i].seconds = tm_alloc((size_t)rounds * sizeof(double));
-    for (int64_t round = 0; round < rounds && !over(s); round++) {
-        bool enough = round >= s->timing->min_samples;
-        if (by_time && enough && (double)(tm_now_ns() - start) * 1e-9 >= s->timing->duration_s) break;
-        for (int k = 0; k < s->count; k++) {
-            int i = round % 2 ? s->count - 1 - k : k;
-            s->samples[i].seconds[round] = sample(s, i);
-        }
-        for (int i = 0; i < s->count; i++) s->samples[i].n = round + 1;
+    int64_t wanted = samples_wanted(s), look = 0, n = 0;
+    double  seconds = 0;
+    tm_stop stop = TM_STOP_NO;
+    s->burst = samples_of_turn(s, wanted);
+    for (int64_t round = 0; stop == TM_STOP_NO && !over(s); round++) {
+        for (int k = 0; k < s->count; k++) seconds += take_turn(s, round % 2 ? s->count - 1 - k : k, n);
+        n += s->burst;
+        for (int i = 0; i < s->count; i++) s->samples[i].n = n;
+        stop = enough(s, n, wanted, seconds, &look);
     }
+    for (int i = 0; i < s->count; i++) s->samples[i].stop = stop;
 }
 
 tm_status tm_time(const tm_timing *timing, const tm_timed *timed, int count, tm_samples *out, tm_error *err)
@@ -176,6 +218,7 @@ tm_status tm_time(const tm_timing *timing, const tm_timed *timed, int count, tm_
     session s = { .timing = timing, .timed = timed, .samples = out, .count = count };
     for (int i = 0; i < count; i++) out[i] = (tm_samples){ .loops = 1 };
     s.turns = tm_alloc((size_t)count * sizeof *s.turns);
+    s.capacity = tm_alloc((size_t)count * sizeof *s.capacity);
     s.tick_ns = tm_clock_tick_ns();
     if (timing->cold) {
         s.flush_bytes = 2 * tm_last_level_bytes(NULL);
@@ -189,5 +232,6 @@ tm_status tm_time(const tm_timing *timing, const tm_timed *timed, int count, tm_
     if (!over(&s)) take_rounds(&s);
     free(s.flush);
     free(s.turns);
+    free(s.capacity);
     return stopped(&s) ? tm_fail(err, TM_INTERRUPTED, "stopped while timing") : TM_OK;
 }

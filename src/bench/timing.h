@@ -10,22 +10,27 @@
 #define TM_BENCH_TIMING_H
 
 #include "base/status.h"
+#include "stats/sampling.h"
 
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef struct {
-    double  warmup_ms, rep_ms; /* time wanted in calls before the samples, and in samples */
-    double  duration_s;        /* 0: rep_ms decides; otherwise samples are taken for so long */
-    int64_t min_samples;       /* taken even where they take longer; only the budget's end or a stop cuts them short */
-    int64_t end_ns;            /* the budget's end, by tm_now_ns */
-    int     threads;           /* that overwrite the cache */
-    bool    cold;              /* overwrite the last-level cache before each sample */
-    bool    settle;            /* the calls have thread pools of their own: before each sample wait until the others'
-                                * threads sleep, and wake up one's own with a call that is not timed */
+    double warmup_ms, rep_ms; /* time wanted in calls before the samples, and in samples */
+    double precision;         /* after rep_ms go on until half of the 95 % interval of the rate is at most this part of
+                               * it, at most TM_MOST_REPS times as long; 0: end with rep_ms */
+    double  duration_s;       /* 0: the two above decide; otherwise samples are taken for so long */
+    int64_t min_samples;      /* taken even where they take longer; only the budget's end or a stop cuts them short */
+    int64_t end_ns;           /* the budget's end, by tm_now_ns */
+    int     threads;          /* that overwrite the cache */
+    bool    cold;             /* overwrite the last-level cache before each sample */
+    bool    settle;           /* the calls have thread pools of their own: before each sample wait until the others'
+                               * threads sleep, and wake up one's own with a call that is not timed */
     const volatile sig_atomic_t *stop;
 } tm_timing;
+
+enum { TM_MOST_REPS = 10 };
 
 /* A call to be timed. `turn` counts the calls from 0: the set of operands to use is turn modulo their number. */
 typedef struct {
@@ -37,6 +42,7 @@ typedef struct {
     double *seconds;          /* (n) per call, in time order; tm_samples_fini frees */
     int64_t n, warmup, loops; /* samples; calls before them; calls in a sample */
     double  estimate;         /* seconds per call, from the calls before the samples */
+    tm_stop stop;             /* why sampling ended; TM_STOP_NO: the budget was over, or the user stopped it */
 } tm_samples;
 
 /* Fills out[0 .. count - 1]. Sample i of each was taken in the same round; the order within a round alternates. n is

@@ -12,6 +12,7 @@
 
 #include "base/event.h"
 #include "base/status.h"
+#include "mlperf/benchmark.h"
 #include "system/environment.h"
 
 #include <stdbool.h>
@@ -52,6 +53,19 @@ typedef struct {
 } tm_metrics_options;
 TM_MUST_USE tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out, tm_error *err);
 
+/* An MLPerf-style log (docs/mlperf.md): keys, evaluations and times of the run, a line on disk when its event returns.
+ * What is logged of the training is what the events say. Opening it drops the caches of the file system if asked to; where
+ * that fails there is a warning, and the log has no cache_clear. The file is made when the run starts, replacing another. */
+typedef struct {
+    const char                *path;
+    const tm_mlperf_benchmark *benchmark; /* its name, and the loss that makes a run a success */
+    const char                *org, *platform, *division, *status;
+    const char                *poc_name, *poc_email; /* NULL: not logged */
+    bool                       clear_caches;
+    const char                *drop_caches; /* file that drops them; NULL: /proc/sys/vm/drop_caches */
+} tm_mllog_options;
+TM_MUST_USE tm_status tm_mllog_sink_open(const tm_mllog_options *options, tm_sink **out, tm_error *err);
+
 /* result.json, written atomically when the run ends; one of an earlier run is removed when this run starts.
  * docs/result-json.md. */
 typedef struct {
@@ -76,7 +90,7 @@ typedef struct {
 TM_MUST_USE tm_status tm_perf_sink_open(const tm_perf_options *options, tm_sink **out, tm_error *err);
 
 /* Prints published figures for the same model beside those of the run, when it ends and is not invalid
- * (bench/reference.h, docs/reference.md). */
+ * (bench/published.h, docs/reference.md). */
 typedef struct {
     const char *path;  /* of a file of published figures; "reference" = the compiled-in ones */
     const char *model; /* the published name of exactly this model; NULL = it is none, and nothing is compared */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/report.h"
 
-#include "stats/summary.h"
+#include "stats/sampling.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -136,12 +136,12 @@ static void interval_row(tm_text *out, const char *label, double value, double l
 static void print_speed(tm_text *out, const run_record *run, const tm_run_ended *end)
 {
     char            n[40], a[40], b[40];
-    tm_rate_summary rate = tm_stats_rate(end->step_seconds, end->steps, (double)run->start.batch_tokens);
+    tm_sample_summary rate = tm_stats_summarize(end->step_seconds, NULL, (double)run->start.batch_tokens, end->steps);
     tm_text_printf(out, "\n  %-*s%*s%*s%*s\n", LABEL, "speed, one device", COLUMN, "", COLUMN + 8, "95 % interval",
                    COLUMN - 8, "steps");
     interval_row(out, "tokens/s, median step", end->tokens_per_second_median, end->tokens_per_second_lo,
                  end->tokens_per_second_hi, tm_format_grouped(n, end->tokens_per_second_n));
-    interval_row(out, "tokens/s, all tokens / all seconds", rate.overall, rate.overall_lo, rate.overall_hi,
+    interval_row(out, "tokens/s, all tokens / all seconds", rate.rate, rate.rate_lo, rate.rate_hi,
                  tm_format_grouped(n, rate.n));
     if (rate.n > 0) {
         const double *steady = end->step_seconds + rate.warmup;

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "record/record.h"
 #include "record/sink.h"
-#include "stats/summary.h"
+#include "stats/sampling.h"
 
 #include <errno.h>
 #include <math.h>
@@ -46,11 +46,11 @@ static void print_rate(tm_json *json, const run_record *run, const tm_run_ended 
     tm_json_f64(json, "hi", end->tokens_per_second_hi);
     tm_json_i64(json, "n", end->tokens_per_second_n);
     tm_json_close(json, '}');
-    tm_rate_summary rate = tm_stats_rate(end->step_seconds, end->steps, (double)run->start.batch_tokens);
+    tm_sample_summary rate = tm_stats_summarize(end->step_seconds, NULL, (double)run->start.batch_tokens, end->steps);
     tm_json_open(json, "tokens_per_second_per_device_overall", '{');
-    tm_json_f64(json, "value", rate.overall);
-    tm_json_f64(json, "lo", rate.overall_lo);
-    tm_json_f64(json, "hi", rate.overall_hi);
+    tm_json_f64(json, "value", rate.rate);
+    tm_json_f64(json, "lo", rate.rate_lo);
+    tm_json_f64(json, "hi", rate.rate_hi);
     tm_json_i64(json, "n", rate.n);
     tm_json_close(json, '}');
 }

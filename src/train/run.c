@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/log.h"
-#include "stats/summary.h"
+#include "stats/sampling.h"
 #include "train/generate.h"
 #include "train/trainer.h"
 #include "train/verdict.h"
@@ -319,7 +319,7 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
     int64_t                per_step = global_batch(r->options) * r->options->step.seq;
-    tm_rate_summary        rate = tm_stats_rate(r->step_seconds, r->done, (double)per_step);
+    tm_sample_summary      rate = tm_stats_summarize(r->step_seconds, NULL, (double)per_step, r->done);
     tm_evidence            evidence = { .source = r->options->source.name,
                                         .losses = r->losses,
                                         .n_losses = r->done,
@@ -343,9 +343,9 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
         .steps = r->done,
         .samples = (r->first_step - 1 + r->done) * global_batch(r->options),
         .warmup_steps = rate.warmup,
-        .tokens_per_second_median = rate.median,
-        .tokens_per_second_lo = rate.lo,
-        .tokens_per_second_hi = rate.hi,
+        .tokens_per_second_median = rate.median_rate,
+        .tokens_per_second_lo = rate.median_rate_lo,
+        .tokens_per_second_hi = rate.median_rate_hi,
         .tokens_per_second_n = rate.n,
         .loss_first = r->first_loss,
         .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,

@@ -2,7 +2,7 @@
 #include "fake_run.h"
 
 #include "base/file.h"
-#include "stats/summary.h"
+#include "stats/sampling.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,15 +88,15 @@ tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)
     static double times[FAKE_STEPS];
     double        seconds = 0;
     for (int64_t i = 0; i < steps; i++) seconds += times[i] = step_time(i + 1);
-    tm_rate_summary rate = tm_stats_rate(times, steps, FAKE_TOKENS);
+    tm_sample_summary rate = tm_stats_summarize(times, NULL, FAKE_TOKENS, steps);
     return (tm_event){ .kind = TM_EVENT_RUN_ENDED,
                        .run_ended = { .verdict = verdict,
                                       .reason = reason,
                                       .steps = steps,
                                       .warmup_steps = rate.warmup,
-                                      .tokens_per_second_median = rate.median,
-                                      .tokens_per_second_lo = rate.lo,
-                                      .tokens_per_second_hi = rate.hi,
+                                      .tokens_per_second_median = rate.median_rate,
+                                      .tokens_per_second_lo = rate.median_rate_lo,
+                                      .tokens_per_second_hi = rate.median_rate_hi,
                                       .tokens_per_second_n = rate.n,
                                       .loss_first = 7,
                                       .loss_last = 6.0 / (double)steps + 1.0,

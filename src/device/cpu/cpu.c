@@ -2,6 +2,7 @@
 /* device/cpu - the fast CPU device: kernel tables per instruction set, best first; then the converted reference. */
 #include "base/cpu.h"
 #include "device/backend.h"
+#include "device/cpu/gemm.h"
 #include "device/cpu/simd/kernels.h"
 
 #include <omp.h>
@@ -11,6 +12,7 @@
 typedef struct {
     const char             *name;
     const tm_kernel *const *families; /* ends with NULL */
+    tm_gemm_kernel          gemm;
 } isa_row;
 
 #define X(family) tm_cpu_##family##_base,
@@ -26,10 +28,10 @@ static const tm_kernel *const avx512_families[] = { TM_CPU_FAMILIES(X) NULL };
 #endif
 
 static const isa_row isas[] = {
-    { "base", base_families },
+    { "base", base_families, { "base", tm_gemm_workspace_base, tm_gemm_run_base } },
 #if defined(__x86_64__)
-    { "avx2", avx2_families },
-    { "avx512", avx512_families },
+    { "avx2", avx2_families, { "avx2", tm_gemm_workspace_avx2, tm_gemm_run_avx2 } },
+    { "avx512", avx512_families, { "avx512", tm_gemm_workspace_avx512, tm_gemm_run_avx512 } },
 #endif
 };
 enum { ISAS = sizeof isas / sizeof isas[0] };
@@ -94,6 +96,11 @@ static const tm_kernel *choose_cpu(const tm_device *device, const tm_call *call,
                 if (refusals) tm_text_printf(refusals, "%s: %s\n", kernel->name, why);
             }
     return tm_reference_kernel(op, true);
+}
+
+const tm_gemm_kernel *tm_device_gemm(const tm_device *device)
+{
+    return device->backend == &tm_backend_cpu ? &isas[device->isa].gemm : NULL;
 }
 
 const tm_backend tm_backend_cpu = { .name = "cpu", .open = open_cpu, .choose = choose_cpu };

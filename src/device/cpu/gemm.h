@@ -10,6 +10,7 @@
 #ifndef TM_DEVICE_CPU_GEMM_H
 #define TM_DEVICE_CPU_GEMM_H
 
+#include "device/device.h"
 #include "graph/tensor.h"
 
 enum { TM_GEMM_BLOCK = 512 };
@@ -49,5 +50,13 @@ size_t tm_gemm_workspace_avx512(const tm_gemm *gemm);
 void tm_gemm_run_base(const tm_gemm *gemm);
 void tm_gemm_run_avx2(const tm_gemm *gemm);
 void tm_gemm_run_avx512(const tm_gemm *gemm);
+
+/* The product for the instruction set of a CPU device; NULL for other devices. Static. */
+typedef struct {
+    const char *isa;
+    size_t (*workspace)(const tm_gemm *gemm);
+    void (*run)(const tm_gemm *gemm);
+} tm_gemm_kernel;
+const tm_gemm_kernel *tm_device_gemm(const tm_device *device);
 
 #endif

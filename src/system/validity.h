@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* system/validity.h - was the machine left alone while something was measured? Samples of the kernel's counters and of
+ * the clocks before, through and after a measurement, and a verdict on them (docs/statistics.md).
+ */
+#ifndef TM_SYSTEM_VALIDITY_H
+#define TM_SYSTEM_VALIDITY_H
+
+#include "base/event.h"
+
+#include <stdint.h>
+
+/* X(id, name, noisy above, invalid above, what it says): one row is one fact. INFINITY: reported, not judged.
+ * Percentages of processors are of those that the process may use. */
+#define TM_MACHINE_LIST(X)                                                                                             \
+    X(STEAL, "steal_percent", 1, 50, "the hypervisor gave %.3g %% of the processors' time to others")                  \
+    X(THROTTLED, "throttled_percent", 1, 50, "the control group's quota held back %.3g %% of the processors' time")    \
+    X(OTHER, "other_load_percent", 5, INFINITY, "other work took %.3g %% of the processors' time")                     \
+    X(OTHER_WORST, "other_load_worst_second_percent", INFINITY, INFINITY, "%.3g")                                      \
+    X(FREQUENCY, "frequency_change_percent", 5, INFINITY, "the processor's clock changed by %.3g %%")                  \
+    X(CLOCK, "clock_error_percent", 0.1, 1, "the clocks disagree by %.3g %%")                                          \
+    X(MAJOR, "major_faults_per_second", 100, INFINITY, "%.3g pages per second came from disk")                         \
+    X(MINOR, "minor_faults_per_second", 10000, INFINITY, "%.3g page faults per second")                                \
+    X(SWITCHES, "involuntary_switches_per_second", INFINITY, INFINITY, "%.3g")                                         \
+    X(MIGRATIONS, "migrations_per_second", 10, INFINITY, "the main thread moved %.3g times per second")                \
+    X(THERMAL, "thermal_throttles", 0, INFINITY, "%.0f thermal throttle events")                                       \
+    X(IOWAIT, "iowait_percent", INFINITY, INFINITY, "%.3g")                                                            \
+    X(CPU_PRESSURE, "cpu_pressure_percent", INFINITY, INFINITY, "%.3g")                                                \
+    X(MEMORY_PRESSURE, "memory_pressure_percent", 1, INFINITY, "tasks waited for memory %.3g %% of the time")          \
+    X(IO_PRESSURE, "io_pressure_percent", INFINITY, INFINITY, "%.3g")
+
+typedef enum {
+#define X(id, name, noisy, invalid, text) TM_MACHINE_##id,
+    TM_MACHINE_LIST(X)
+#undef X
+        TM_MACHINE_COUNT
+} tm_machine_fact;
+
+typedef struct {
+    tm_verdict   verdict; /* not-judged: less than a second, or nothing known */
+    char         reason[256];
+    double       seconds;                 /* between the samples that count */
+    int          samples;                 /* that count */
+    int          processors;              /* that the process may use; 0 = unknown */
+    tm_named_f64 facts[TM_MACHINE_COUNT]; /* NAN = unknown */
+} tm_validity_report;
+
+typedef struct tm_validity tm_validity;
+
+/* Takes the first sample. sysroot: "" for the running machine; with a folder that holds copies of /proc and /sys the
+ * clocks and the figures of the process itself are still the real ones. Never NULL. */
+tm_validity *tm_validity_start(const char *sysroot);
+/* Call as often as it suits, after every step: takes a sample if the last one is old enough that all of them cost less
+ * than 0.05 % of the time. No memory is taken. */
+void tm_validity_sample(tm_validity *v);
+/* Takes the last sample and judges what happened since `from_ns` (tm_now_ns; 0: since the start), from the first sample
+ * after that moment. Once per start. */
+void tm_validity_stop(tm_validity *v, int64_t from_ns, tm_validity_report *out);
+void tm_validity_destroy(tm_validity *v); /* NULL is fine */
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products: what a list of shapes means, what a model multiplies, and that the check of results finds errors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "bench/engine.h"
+#include "graph/value.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tm_product f32_product = { .dtype = TM_F32, .c_dtype = TM_F32 };
+
+/* --- shapes ---------------------------------------------------------------------------------- */
+
+static void shapes_are_read(void **state)
+{
+    (void)state;
+    tm_product_list list = { .count = 0 };
+    tm_error        err = { 0 };
+    tm_product      like = f32_product;
+    like.trans_b = true;
+    assert_int_equal(tm_products_parse("512x768x64,1x2x3:tn,16777216x1x1:nn", &like, &list, &err), TM_OK);
+    assert_int_equal(list.count, 3);
+    assert_true(list.items[0].m == 512 && list.items[0].n == 768 && list.items[0].k == 64);
+    assert_true(!list.items[0].trans_a && list.items[0].trans_b);
+    assert_true(list.items[1].m == 1 && list.items[1].n == 2 && list.items[1].k == 3);
+    assert_true(list.items[1].trans_a && !list.items[1].trans_b);
+    assert_true(!list.items[2].trans_a && !list.items[2].trans_b);
+    list.count = 0;
+    assert_int_equal(tm_products_parse("llama70b", &f32_product, &list, &err), TM_OK);
+    assert_int_equal(list.count, 7);
+    assert_true(list.items[1].m == 16384 && list.items[1].n == 8192 && list.items[1].k == 7168);
+    assert_string_equal(list.items[6].name, "llama70b 7");
+}
+
+static void wrong_shapes_are_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = { "",        "512",      "512x768",   "512x768x",
+                                         "0x1x1",   "1x1x1,",   ",1x1x1",    "1x1x1:",
+                                         "1x1x1:n", "1x1x1:nx", "1x1x1:ntn", "16777217x1x1",
+                                         "1x-1x1",  "axbxc",    "1x1x1 ",    "99999999999999999999x1x1" };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        tm_product_list list = { .count = 0 };
+        tm_error        err = { 0 };
+        if (tm_products_parse(wrong[i], &f32_product, &list, &err) != TM_INVALID) fail_msg("'%s' was taken", wrong[i]);
+        assert_non_null(strstr(err.text, "--shapes"));
+    }
+    tm_text many = { 0 };
+    for (int i = 0; i <= TM_PRODUCTS; i++) tm_text_add(&many, i ? ",1x1x1" : "1x1x1");
+    tm_product_list list = { .count = 0 };
+    tm_error        err = { 0 };
+    assert_int_equal(tm_products_parse(many.data, &f32_product, &list, &err), TM_INVALID);
+    tm_text_fini(&many);
+}
+
+static void flops_and_bytes(void **state)
+{
+    (void)state;
+    tm_product p = { .m = 3, .n = 5, .k = 7, .dtype = TM_F32, .c_dtype = TM_F32 };
+    assert_true(tm_product_flops(&p) == 210 && tm_product_bytes(&p) == 4 * (21 + 35 + 15));
+    p.dtype = TM_BF16;
+    assert_true(tm_product_bytes(&p) == 2 * (21 + 35) + 4 * 15);
+    p = tm_product_scaled(&(tm_product){ .m = 8192, .n = 1000, .k = 20, .name = "x" }, 8);
+    assert_true(p.m == 1024 && p.n == 128 && p.k == 16);
+    assert_string_equal(p.name, "x, each side / 8");
+}
+
+/* Everything that a step multiplies costs 6 FLOP per weight and row: the products of all layers, three layouts. */
+static void a_models_products_are_all_its_products(void **state)
+{
+    (void)state;
+    static const char *const models[] = { "tiny-llama", "llama3.1_8B", "gpt2-124M", "gpt-xl" };
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        tm_model_shape  shape;
+        int64_t         seq;
+        tm_error        err = { 0 };
+        tm_product_list list = { .count = 0 };
+        assert_int_equal(tm_bench_model(models[i], &shape, &seq, &err), TM_OK);
+        assert_true(seq > 0);
+        tm_products_of_model(&shape, 3, 128, &f32_product, &list);
+        assert_int_equal(list.count, 15);
+        double flops = 0;
+        for (size_t k = 0; k < list.count; k++) {
+            bool vocab = strncmp(list.items[k].name, "vocab", 5) == 0;
+            flops += tm_product_flops(&list.items[k]) * (vocab ? 1 : (double)shape.n_layers);
+        }
+        assert_true(flops == 6. * (double)tm_model_parameters_matmul(&shape) * 3 * 128);
+        for (size_t k = 0; k < list.count; k += 3) {
+            const tm_product *f = &list.items[k], *d = f + 1, *w = f + 2;
+            assert_true(f->m == 384 && f->trans_b && !f->trans_a); /* x W^T */
+            assert_true(d->m == 384 && d->n == f->k && d->k == f->n && !d->trans_a && !d->trans_b);
+            assert_true(w->m == f->n && w->n == f->k && w->k == 384 && w->trans_a && !w->trans_b);
+        }
+    }
+    tm_model_shape shape;
+    int64_t        seq;
+    tm_error       err = { 0 };
+    assert_int_equal(tm_bench_model("gpt-xll", &shape, &seq, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "gpt-xl"));
+}
+
+/* --- the check ------------------------------------------------------------------------------- */
+
+typedef struct {
+    tm_bench    bench;
+    tm_engine   engine;
+    tm_operands operands;
+} bed;
+
+static void bed_make(bed *b, tm_product p)
+{
+    tm_error err = { 0 };
+    *b = (bed){ .bench = { .seed = 7 } };
+    assert_int_equal(tm_device_open("cpu", 2, &b->bench.device, &err), TM_OK);
+    b->bench.threads = 2;
+    assert_int_equal(tm_engine_own(&b->bench, &b->engine, &err), TM_OK);
+    tm_operands_plan(&b->operands, &p, false);
+    assert_int_equal(tm_operands_fill(&b->operands, &b->bench, &err), TM_OK);
+    b->engine.run(&b->engine, &b->operands, 0);
+}
+
+static void bed_free(bed *b)
+{
+    tm_operands_release(&b->operands, &b->bench);
+    tm_engine_close(&b->engine);
+    tm_device_close(b->bench.device);
+}
+
+static tm_product_check verify(const bed *b)
+{
+    tm_product_check check;
+    tm_product_verify(&b->operands, 0, b->bench.seed, 2, &check);
+    return check;
+}
+
+static const tm_product shapes[] = {
+    { .m = 1, .n = 1, .k = 1, .dtype = TM_F32, .c_dtype = TM_F32 },
+    { .m = 3, .n = 70, .k = 33, .dtype = TM_F32, .c_dtype = TM_F32, .trans_a = true },
+    { .m = 64, .n = 48, .k = 4096, .dtype = TM_F32, .c_dtype = TM_F32, .trans_b = true },
+    { .m = 40, .n = 300, .k = 1000, .dtype = TM_BF16, .c_dtype = TM_F32 },
+    { .m = 40, .n = 30, .k = 1000, .dtype = TM_BF16, .c_dtype = TM_BF16, .trans_a = true, .trans_b = true },
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static void right_products_pass(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SHAPES; i++) {
+        bed b;
+        bed_make(&b, shapes[i]);
+        tm_product_check check = verify(&b);
+        if (!check.correct) fail_msg("shape %d: worst %g", i, check.worst);
+        assert_true(check.worst >= 0);
+        tm_engine reference;
+        tm_operands_clear(&b.operands, 2);
+        tm_engine_reference(&b.bench, &reference);
+        reference.run(&reference, &b.operands, 0);
+        assert_true(verify(&b).correct);
+        bed_free(&b);
+    }
+}
+
+/* Adds three times the bound to an element. */
+static void spoil(bed *b, int64_t row, int64_t column)
+{
+    const tm_product *p = &b->operands.product;
+    void             *c = tm_operands_c(&b->operands, 0);
+    double            size = sqrt((double)p->k) * (p->c_dtype == TM_BF16 ? 0.2 : 3e-3);
+    tm_value_set(c, p->c_dtype, row * p->n + column, tm_value_get(c, p->c_dtype, row * p->n + column) + size);
+}
+
+static void a_wrong_element_in_a_checked_row_or_column_is_found(void **state)
+{
+    (void)state;
+    for (int i = 1; i < SHAPES; i++)
+        for (int where = 0; where < 4; where++) {
+            bed b;
+            bed_make(&b, shapes[i]);
+            int64_t m = shapes[i].m, n = shapes[i].n;
+            int64_t row = where == 0   ? 0
+                          : where == 1 ? m - 1
+                                       : m / 2,
+                    column = where == 2   ? 0
+                             : where == 3 ? n - 1
+                                          : n / 2;
+            spoil(&b, row, column);
+            tm_product_check check = verify(&b);
+            if (check.correct) fail_msg("shape %d, element %d is not found: worst %g", i, where, check.worst);
+            assert_true(check.row == row && check.column == column);
+            bed_free(&b);
+        }
+}
+
+static void an_element_that_was_never_written_is_found(void **state)
+{
+    (void)state;
+    for (int i = 1; i < SHAPES; i++) {
+        bed b;
+        bed_make(&b, shapes[i]);
+        const tm_product *p = &b.operands.product;
+        /* A place in the middle, whether it is in a sampled row or not. */
+        tm_value_set(tm_operands_c(&b.operands, 0), p->c_dtype, p->m / 2 * p->n + p->n / 3, (double)NAN);
+        tm_product_check check = verify(&b);
+        assert_false(check.correct);
+        assert_true(isinf(check.worst));
+        bed_free(&b);
+    }
+}
+
+/* Sums that lack one of their 4096 terms are found, and so is a transposition that was ignored. */
+static void a_product_that_leaves_out_a_term_is_found(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 2; what++) {
+        bed        b;
+        tm_product p = { .m = 48, .n = 48, .k = what ? 48 : 4096, .trans_a = what, .dtype = TM_F32, .c_dtype = TM_F32 };
+        bed_make(&b, p);
+        float       *c = tm_operands_c(&b.operands, 0);
+        const float *a = tm_operands_a(&b.operands, 0), *q = tm_operands_b(&b.operands, 0);
+        for (int64_t i = 0; i < p.m; i++)
+            for (int64_t j = 0; j < p.n; j++) {
+                double sum = 0;
+                for (int64_t k = what ? 0 : 1; k < p.k; k++) sum += (double)a[i * p.k + k] * (double)q[k * p.n + j];
+                c[i * p.n + j] = (float)sum;
+            }
+        assert_false(verify(&b).correct);
+        bed_free(&b);
+    }
+}
+
+/* --- operands -------------------------------------------------------------------------------- */
+
+static void sets_rotate_and_hold_the_same(void **state)
+{
+    (void)state;
+    tm_bench    bench = { .seed = 3, .threads = 2 };
+    tm_error    err = { 0 };
+    tm_operands o;
+    tm_product  p = { .m = 300, .n = 301, .k = 302, .dtype = TM_F32, .c_dtype = TM_F32 };
+    assert_int_equal(tm_device_open("cpu", 2, &bench.device, &err), TM_OK);
+    tm_operands_plan(&o, &p, true);
+    assert_true(o.sets >= 2 && (double)o.bytes > 2. * (double)tm_last_level_bytes(NULL));
+    assert_int_equal(tm_operands_fill(&o, &bench, &err), TM_OK);
+    assert_true(tm_operands_a(&o, o.sets) == tm_operands_a(&o, 0) && tm_operands_a(&o, 1) != tm_operands_a(&o, 0));
+    assert_memory_equal(tm_operands_a(&o, 1), tm_operands_a(&o, 0), 300 * 302 * 4);
+    assert_memory_equal(tm_operands_b(&o, o.sets - 1), tm_operands_b(&o, 0), 301 * 302 * 4);
+    double        sum = 0, squares = 0;
+    const float  *a = tm_operands_a(&o, 0);
+    const int64_t n = 300 * 302;
+    for (int64_t i = 0; i < n; i++) sum += (double)a[i], squares += (double)a[i] * (double)a[i];
+    assert_true(fabs(sum / (double)n) < 5 / sqrt((double)n)); /* five standard errors */
+    assert_true(fabs(squares / (double)n - 1) < 5 * sqrt(2 / (double)n));
+    assert_true(isnan(((const float *)tm_operands_c(&o, 1))[0]));
+    tm_operands_release(&o, &bench);
+    tm_device_close(bench.device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_are_read),
+        cmocka_unit_test(wrong_shapes_are_refused),
+        cmocka_unit_test(flops_and_bytes),
+        cmocka_unit_test(a_models_products_are_all_its_products),
+        cmocka_unit_test(right_products_pass),
+        cmocka_unit_test(a_wrong_element_in_a_checked_row_or_column_is_found),
+        cmocka_unit_test(an_element_that_was_never_written_is_found),
+        cmocka_unit_test(a_product_that_leaves_out_a_term_is_found),
+        cmocka_unit_test(sets_rotate_and_hold_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the samples of a machine say: every parser, every row of the list on both sides of its thresholds, what cannot
+ * be read, and files that change under a running measurement. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "system/judge.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static const double none = (double)NAN;
+
+static void near(double value, double wanted)
+{
+    if (!(fabs(value - wanted) <= 1e-9 * (1 + fabs(wanted)))) fail_msg("%.12g is not %.12g", value, wanted);
+}
+
+/* --- parsers ------------------------------------------------------------------------------------------------------ */
+
+static void lists_of_processors(void **state)
+{
+    (void)state;
+    uint8_t bits[SAMPLE_CPUS / 8];
+    assert_true(sample_parse_cpus("\t0-2,9\n", bits));
+    assert_int_equal(bits[0], 7);
+    assert_int_equal(bits[1], 2);
+    assert_true(sample_parse_cpus("4095", bits));
+    assert_int_equal(bits[511], 128);
+    const char *const bad[] = { "", "x", "3-1", "4096", "1,", "1-", "-1", "99999999999999999999" };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_false(sample_parse_cpus(bad[i], bits));
+}
+
+static const char *const proc_stat = "cpu  1000 20 300 4000 50 6 7 80 9 10\n"
+                                     "cpu0 500 10 150 2000 25 3 4 40 4 5\n"
+                                     "cpu1 100 1 20 3000 5 2 3 4 0 0\n"
+                                     "cpu2 7 7 7 7 7 7 7 7 7 7\n"
+                                     "intr 123 4 5\n";
+
+static void processor_times(void **state)
+{
+    (void)state;
+    uint8_t bits[SAMPLE_CPUS / 8];
+    double  busy, iowait, steal;
+    assert_true(sample_parse_cpus("0-1,7", bits));
+    assert_int_equal(sample_parse_stat(proc_stat, bits, &busy, &iowait, &steal), 2);
+    near(busy, 500 + 10 + 150 + 3 + 4 + 100 + 1 + 20 + 2 + 3); /* guests are in user and nice already */
+    near(iowait, 30);
+    near(steal, 44);
+    assert_int_equal(sample_parse_stat("cpu  1 2 3 4\ncpu0 1 2 3 4\n", bits, &busy, &iowait, &steal), 0); /* no steal */
+    assert_true(isnan(busy) && isnan(iowait) && isnan(steal));
+    assert_int_equal(sample_parse_stat("", bits, &busy, &iowait, &steal), 0);
+    assert_true(isnan(busy));
+}
+
+static void other_kernel_files(void **state)
+{
+    (void)state;
+    near(sample_parse_throttled("usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\nnr_bursts 0\n"), 2.5);
+    near(sample_parse_throttled("nr_periods 9\nnr_throttled 3\nthrottled_time 1500000000\n"), 1.5);
+    assert_true(isnan(sample_parse_throttled("usage_usec 5\n")));
+    near(sample_parse_pressure("some avg10=4.65 avg60=2.00 avg300=0.69 total=6125339\nfull avg10=0 total=9\n"),
+         6.125339);
+    assert_true(isnan(sample_parse_pressure("some avg10=4.65\nfull avg10=0 total=9\n")));
+    assert_true(isnan(sample_parse_pressure("full avg10=0 total=9\n")));
+    near(sample_parse_migrations("cat (1, #threads: 1)\n---\nse.nr_migrations    :     17\nnr_switches : 9\n"), 17);
+    assert_true(isnan(sample_parse_migrations("nr_switches : 9\n")));
+}
+
+/* --- the verdict -------------------------------------------------------------------------------------------------- */
+
+enum { SAMPLES = 5, SECONDS = 10, PROCESSORS = 4 };
+
+/* Ten calm seconds on four processors, of which this process used all. */
+static void calm(sample s[SAMPLES])
+{
+    for (int i = 0; i < SAMPLES; i++) {
+        double t = SECONDS * (double)i / (SAMPLES - 1);
+        s[i] = (sample){ .at = 100 + t,
+                         .raw = 50 + t,
+                         .cycles = 2e9 * t,
+                         .busy = 7 + PROCESSORS * t,
+                         .own = 2 + PROCESSORS * t,
+                         .iowait = 1,
+                         .steal = 3,
+                         .throttled = 4,
+                         .minor_faults = 500,
+                         .major_faults = 6,
+                         .switches = 7,
+                         .migrations = 8,
+                         .thermal = 0,
+                         .stalled_cpu = 1,
+                         .stalled_memory = 1,
+                         .stalled_io = 1,
+                         .spin_ns = 8000 };
+    }
+}
+
+static tm_validity_report judged(const sample s[SAMPLES], double thermal)
+{
+    tm_validity_report r;
+    judge_samples(s, SAMPLES, PROCESSORS, thermal, &r);
+    return r;
+}
+
+static void a_calm_machine(void **state)
+{
+    (void)state;
+    sample s[SAMPLES];
+    calm(s);
+    tm_validity_report r = judged(s, 0);
+    assert_int_equal(r.verdict, TM_VERDICT_VALID);
+    assert_int_equal(r.samples, SAMPLES);
+    near(r.seconds, SECONDS);
+    for (int i = 0; i < TM_MACHINE_COUNT; i++) near(r.facts[i].value, 0);
+}
+
+/* One counter of the last sample grows by `amount` in the ten seconds. */
+static tm_validity_report disturbed(size_t field, double amount)
+{
+    sample s[SAMPLES];
+    calm(s);
+    *(double *)((char *)&s[SAMPLES - 1] + field) += amount;
+    return judged(s, 0);
+}
+
+static void expect(tm_validity_report r, tm_machine_fact fact, double value, tm_verdict verdict, const char *words)
+{
+    near(r.facts[fact].value, value);
+    if (r.verdict != verdict) fail_msg("%s = %g is %s", r.facts[fact].name, value, tm_verdict_name(r.verdict));
+    if (!strstr(r.reason, words)) fail_msg("'%s' is not in '%s'", words, r.reason);
+}
+
+#define FIELD(name) offsetof(sample, name)
+static void thresholds(void **state)
+{
+    (void)state;
+    const struct {
+        size_t          field;
+        double          amount; /* makes this fact... */
+        tm_machine_fact fact;
+        double          value; /* ...this large */
+        tm_verdict      verdict;
+        const char     *words;
+    } rows[] = {
+        { FIELD(steal), 0.39, TM_MACHINE_STEAL, 0.975, TM_VERDICT_VALID, "nothing disturbed" },
+        { FIELD(steal), 0.41, TM_MACHINE_STEAL, 1.025, TM_VERDICT_NOISY, "hypervisor gave 1.0" },
+        { FIELD(steal), 21, TM_MACHINE_STEAL, 52.5, TM_VERDICT_INVALID, "hypervisor gave 52.5 %" },
+        { FIELD(throttled), 0.39, TM_MACHINE_THROTTLED, 0.975, TM_VERDICT_VALID, "" },
+        { FIELD(throttled), 2, TM_MACHINE_THROTTLED, 5, TM_VERDICT_NOISY, "quota held back 5 %" },
+        { FIELD(throttled), 20.4, TM_MACHINE_THROTTLED, 51, TM_VERDICT_INVALID, "quota held back 51 %" },
+        { FIELD(busy), 1.9, TM_MACHINE_OTHER, 4.75, TM_VERDICT_VALID, "" },
+        { FIELD(busy), 2.4, TM_MACHINE_OTHER, 6, TM_VERDICT_NOISY, "other work took 6 %" },
+        { FIELD(busy), 39, TM_MACHINE_OTHER, 97.5, TM_VERDICT_NOISY, "other work took 97.5 %" },
+        { FIELD(own), 5, TM_MACHINE_OTHER, 0, TM_VERDICT_VALID, "" }, /* accounts by tick may differ: not below 0 */
+        { FIELD(raw), 0.009, TM_MACHINE_CLOCK, 0.09, TM_VERDICT_VALID, "" },
+        { FIELD(raw), 0.02, TM_MACHINE_CLOCK, 0.2, TM_VERDICT_NOISY, "clocks disagree by 0.2 %" },
+        { FIELD(raw), -0.2, TM_MACHINE_CLOCK, 2, TM_VERDICT_INVALID, "clocks disagree by 2 %" },
+        { FIELD(cycles), 2e8, TM_MACHINE_CLOCK, 100 * 2e8 / 5 / (2.02e10 / 10), TM_VERDICT_INVALID, "clocks disagree" },
+        { FIELD(major_faults), 990, TM_MACHINE_MAJOR, 99, TM_VERDICT_VALID, "" },
+        { FIELD(major_faults), 1010, TM_MACHINE_MAJOR, 101, TM_VERDICT_NOISY, "101 pages per second" },
+        { FIELD(minor_faults), 99000, TM_MACHINE_MINOR, 9900, TM_VERDICT_VALID, "" },
+        { FIELD(minor_faults), 110000, TM_MACHINE_MINOR, 11000, TM_VERDICT_NOISY, "page faults" },
+        { FIELD(migrations), 99, TM_MACHINE_MIGRATIONS, 9.9, TM_VERDICT_VALID, "" },
+        { FIELD(migrations), 101, TM_MACHINE_MIGRATIONS, 10.1, TM_VERDICT_NOISY, "main thread moved 10.1" },
+        { FIELD(stalled_memory), 0.2, TM_MACHINE_MEMORY_PRESSURE, 2, TM_VERDICT_NOISY, "waited for memory 2 %" },
+        { FIELD(stalled_cpu), 9, TM_MACHINE_CPU_PRESSURE, 90, TM_VERDICT_VALID, "" },
+        { FIELD(stalled_io), 9, TM_MACHINE_IO_PRESSURE, 90, TM_VERDICT_VALID, "" },
+        { FIELD(iowait), 9, TM_MACHINE_IOWAIT, 22.5, TM_VERDICT_VALID, "" },
+        { FIELD(switches), 1e6, TM_MACHINE_SWITCHES, 1e5, TM_VERDICT_VALID, "" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        expect(disturbed(rows[i].field, rows[i].amount), rows[i].fact, rows[i].value, rows[i].verdict, rows[i].words);
+}
+
+static void heat_and_frequency(void **state)
+{
+    (void)state;
+    sample s[SAMPLES];
+    calm(s);
+    expect(judged(s, 2), TM_MACHINE_THERMAL, 2, TM_VERDICT_NOISY, "2 thermal throttle events");
+    s[1].spin_ns = s[2].spin_ns = 8000 * 1.1; /* 95 % of five: between the two slowest */
+    expect(judged(s, 0), TM_MACHINE_FREQUENCY, 10, TM_VERDICT_NOISY, "clock changed by 10 %");
+    s[1].spin_ns = s[2].spin_ns = 8000 * 1.04;
+    assert_int_equal(judged(s, 0).verdict, TM_VERDICT_VALID);
+}
+
+/* A burst of a second and a half in ten is 6 % of the whole, and 40 % of its worst second. */
+static void the_worst_second(void **state)
+{
+    (void)state;
+    sample s[21];
+    for (int i = 0; i < 21; i++) {
+        double t = i / 2.0, burst = t < 4 ? 0 : t < 5.5 ? t - 4 : 1.5;
+        s[i] = (sample){ .at = t, .raw = t, .cycles = t, .busy = 3 * t + 1.6 * burst, .own = 3 * t, .spin_ns = 1 };
+    }
+    tm_validity_report r;
+    judge_samples(s, 21, PROCESSORS, none, &r);
+    near(r.facts[TM_MACHINE_OTHER].value, 100 * 1.6 * 1.5 / 40);
+    near(r.facts[TM_MACHINE_OTHER_WORST].value, 40);
+}
+
+static void several_reasons(void **state)
+{
+    (void)state;
+    sample s[SAMPLES];
+    calm(s);
+    s[SAMPLES - 1].steal += 2;
+    s[SAMPLES - 1].busy += 4;
+    tm_validity_report r = judged(s, 0);
+    assert_int_equal(r.verdict, TM_VERDICT_NOISY);
+    assert_string_equal(r.reason, "the hypervisor gave 5 % of the processors' time to others; "
+                                  "other work took 10 % of the processors' time");
+    s[SAMPLES - 1].throttled += 30; /* what makes it invalid stands alone */
+    r = judged(s, 0);
+    assert_int_equal(r.verdict, TM_VERDICT_INVALID);
+    assert_string_equal(r.reason, "the control group's quota held back 75 % of the processors' time");
+}
+
+/* Unknown stays unknown, whichever counter it is; it never makes a verdict. */
+static void unknown_is_not_zero(void **state)
+{
+    (void)state;
+    const size_t          fields[] = { FIELD(steal),        FIELD(throttled),    FIELD(busy),           FIELD(own),
+                                       FIELD(major_faults), FIELD(minor_faults), FIELD(switches),       FIELD(migrations),
+                                       FIELD(iowait),       FIELD(stalled_cpu),  FIELD(stalled_memory), FIELD(stalled_io) };
+    const tm_machine_fact facts[] = { TM_MACHINE_STEAL,        TM_MACHINE_THROTTLED,       TM_MACHINE_OTHER,
+                                      TM_MACHINE_OTHER,        TM_MACHINE_MAJOR,           TM_MACHINE_MINOR,
+                                      TM_MACHINE_SWITCHES,     TM_MACHINE_MIGRATIONS,      TM_MACHINE_IOWAIT,
+                                      TM_MACHINE_CPU_PRESSURE, TM_MACHINE_MEMORY_PRESSURE, TM_MACHINE_IO_PRESSURE };
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        tm_validity_report r = disturbed(fields[i], none);
+        assert_true(isnan(r.facts[facts[i]].value));
+        assert_int_equal(r.verdict, TM_VERDICT_VALID);
+    }
+    sample s[SAMPLES];
+    calm(s);
+    for (int i = 0; i < SAMPLES; i++) {
+        double *value = (double *)&s[i];
+        for (size_t k = 1; k < sizeof s[i] / sizeof *value; k++) value[k] = none;
+    }
+    tm_validity_report r = judged(s, none);
+    assert_int_equal(r.verdict, TM_VERDICT_NOT_JUDGED);
+    for (int i = 0; i < TM_MACHINE_COUNT; i++) assert_true(isnan(r.facts[i].value));
+    calm(s);
+    judge_samples(s, SAMPLES, 0, 0, &r); /* how many processors there are is unknown */
+    assert_true(isnan(r.facts[TM_MACHINE_STEAL].value) && isnan(r.facts[TM_MACHINE_OTHER].value));
+    for (int i = 0; i < SAMPLES; i++) s[i].at = 100 + 0.24 * i;
+    s[SAMPLES - 1].steal += 50;
+    assert_int_equal(judged(s, 0).verdict, TM_VERDICT_NOT_JUDGED); /* 0.96 s */
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static char root[64];
+
+static void put(const char *path, const char *text)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s/%s", root, path);
+    for (char *slash = strchr(full + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(full, 0755);
+        *slash = '/';
+    }
+    FILE *f = fopen(full, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/tm_validity_XXXXXX");
+    return mkdtemp(root) ? 0 : 1;
+}
+
+static int remove_root(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command);
+}
+
+static void wait_ms(long ms)
+{
+    nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000 }, NULL);
+}
+
+static void files_under_a_measurement(void **state)
+{
+    (void)state;
+    put("proc/self/task/1/status", "Name:\tx\nCpus_allowed_list:\t0\n");
+    put("proc/self/task/2/status", "Name:\tx\nCpus_allowed_list:\t2\n");
+    put("proc/self/cgroup", "5:cpu,cpuacct:/jobs/one\n0::/\n");
+    put("proc/stat", "cpu 9 9 9 9 9 9 9 9\ncpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\ncpu2 0 0 0 0 0 0 0 100\n");
+    put("proc/self/sched", "se.nr_migrations : 5\n");
+    put("proc/pressure/memory", "some avg10=0 avg60=0 avg300=0 total=5000\n");
+    put("sys/fs/cgroup/cpu/jobs/one/cpu.stat", "throttled_time 1000000000\n");
+    put("sys/fs/cgroup/cpu/cpu.stat", "throttled_time 0\n");
+    put("sys/devices/system/cpu/cpu2/thermal_throttle/core_throttle_count", "3\n");
+    tm_validity *v = tm_validity_start(root);
+    assert_int_equal(v->source.n_groups, 2);
+    wait_ms(20);
+    put("proc/stat", "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\ncpu2 0 0 0 0 0 0 0 200\n"); /* before from_ns */
+    tm_validity_sample(v);
+    int64_t from_ns = tm_now_ns() - 10000000;
+    assert_int_equal(v->count, 2); /* the first call always takes one */
+    tm_validity_sample(v);
+    assert_int_equal(v->count, 2); /* the next is too early */
+    wait_ms(1050);
+    put("proc/stat", "cpu0 0 0 0 0 0 0 0 10\ncpu1 900 0 0 0 0 0 0 900\ncpu2 0 0 0 0 0 0 0 210\n");
+    put("proc/self/sched", "se.nr_migrations : 105\n");
+    put("proc/pressure/memory", "some avg10=0 avg60=0 avg300=0 total=55000\n");
+    put("sys/fs/cgroup/cpu/jobs/one/cpu.stat", "throttled_time 1300000000\n");
+    put("sys/devices/system/cpu/cpu2/thermal_throttle/core_throttle_count", "4\n");
+    tm_validity_report r;
+    tm_validity_stop(v, from_ns, &r);
+    tm_validity_destroy(v);
+    assert_int_equal(r.processors, 2);
+    assert_int_equal(r.samples, 2);
+    assert_true(r.seconds > 1.04 && r.seconds < 5);
+    near(r.facts[TM_MACHINE_STEAL].value, 100 * 0.20 / 2 / r.seconds);
+    near(r.facts[TM_MACHINE_THROTTLED].value, 100 * 0.3 / 2 / r.seconds);
+    near(r.facts[TM_MACHINE_MIGRATIONS].value, 100 / r.seconds);
+    near(r.facts[TM_MACHINE_MEMORY_PRESSURE].value, 100 * 0.05 / r.seconds);
+    near(r.facts[TM_MACHINE_THERMAL].value, 1);
+    assert_true(isnan(r.facts[TM_MACHINE_CPU_PRESSURE].value));
+    assert_int_equal(r.verdict, TM_VERDICT_NOISY);
+}
+
+static void version_2_groups(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "0::/a/b\n");
+    put("sys/fs/cgroup/a/cpu.stat", "throttled_usec 70\n"); /* b has no such file */
+    sampler s;
+    sample  now;
+    sampler_open(&s, root);
+    assert_int_equal(s.n_groups, 1);
+    sampler_take(&s, false, &now);
+    near(now.throttled, 70e-6);
+    assert_int_equal(s.processors, 0);
+    assert_true(isnan(now.busy) && isnan(now.steal) && isnan(now.migrations) && isnan(now.thermal));
+    sampler_close(&s);
+}
+
+/* More samples than there is room for: every second goes, the first and the last stay. */
+static void many_samples(void **state)
+{
+    (void)state;
+    tm_validity *v = tm_validity_start("/nowhere");
+    double       first = v->samples[0].at;
+    for (int i = 0; i < 3 * VALIDITY_ROOM; i++) {
+        v->next_ns = 0;
+        tm_validity_sample(v);
+    }
+    assert_in_range(v->count, VALIDITY_ROOM / 2, VALIDITY_ROOM);
+    assert_true(v->gap_ns >= 800000000 && v->next_ns > tm_now_ns() + 500000000);
+    assert_true(v->samples[0].at == first);
+    for (int i = 1; i < v->count; i++) assert_true(v->samples[i].at > v->samples[i - 1].at);
+    tm_validity_report r;
+    tm_validity_stop(v, 0, &r);
+    assert_true(isnan(r.facts[TM_MACHINE_STEAL].value));
+    tm_validity_destroy(v);
+    tm_validity_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_of_processors),
+        cmocka_unit_test(processor_times),
+        cmocka_unit_test(other_kernel_files),
+        cmocka_unit_test(a_calm_machine),
+        cmocka_unit_test(thresholds),
+        cmocka_unit_test(heat_and_frequency),
+        cmocka_unit_test(the_worst_second),
+        cmocka_unit_test(several_reasons),
+        cmocka_unit_test(unknown_is_not_zero),
+        cmocka_unit_test(many_samples),
+        cmocka_unit_test_setup_teardown(files_under_a_measurement, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(version_2_groups, make_root, remove_root),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
