@@ -73,7 +73,7 @@ tm_status tm_order_plan_make(int64_t documents, int64_t tokens, int64_t seq, int
     out->samples = (epochs * tokens - 1) / seq;
     if (epochs > 1) {
         int64_t before = ((epochs - 1) * tokens - 1) / seq, last = wanted - before;
-        out->separate = last < (int64_t)(0.8 * (double)((tokens - 1) / seq));
+        out->separate = last < 4 * ((tokens - 1) / seq) / 5; /* floor(0.8 x) */
         out->before_last = out->separate ? before : 0;
     }
     out->document_bytes = all * (int64_t)sizeof(uint32_t);

@@ -77,7 +77,7 @@ static tm_status check_run(const tm_config *config, const tm_mlperf_benchmark *b
     if (is_empty(config, "mlperf.submission_org"))
         return tm_fail(err, TM_INVALID, "mlperf.enable (%s) wants mlperf.submission_org: who ran it has no default",
                        tm_config_place(config, "mlperf.enable"));
-    if (b->adapters)
+    if (b->adapters && tm_config_i64(config, "lora.rank") == 0) /* a rank is refused as such, or listed by a plan */
         return tm_fail(
             err, TM_UNSUPPORTED,
             "mlperf.benchmark %s (%s) trains adapters (LoRA), which are not built yet; logs of it can be checked "
@@ -123,6 +123,7 @@ static tm_status rule(tm_config *config, tm_error *err)
     if (tm_config_text(config, "mlperf.eval_interval_samples"))
         b.interval_samples = tm_config_i64(config, "mlperf.eval_interval_samples");
     settle_i64(config, "validation.freq", tm_mlperf_eval_steps(&b, batch));
+    settle_i64(config, "validation.first", tm_mlperf_first_eval_step(&b, batch));
     if (b.eval_samples) settle_i64(config, "validation.steps", (b.eval_samples + rows - 1) / rows);
     settle(config, "training.target_loss", tm_format_double(target, b.target));
     settle(config, "training.stop_at_target", "false");
