@@ -143,6 +143,7 @@ tm_status tm_indexed_parse(const char *idx_name, const uint8_t *idx, int64_t idx
     tm_indexed set = { .bin = { .bytes = bin, .size = bin_bytes } };
     TM_TRY(read_header(idx_name, idx, idx_bytes, &set, err));
     TM_TRY(check_lengths(idx_name, &set, err));
+    TM_ASSERT(set.token_bytes > 0);
     /* Older writers: code 7 is float64. */
     if (set.code == FLOAT32 && set.tokens > 0 && bin_bytes / 8 == set.tokens && bin_bytes % 8 == 0) set.token_bytes = 8;
     if (bin_bytes / set.token_bytes != set.tokens || bin_bytes % set.token_bytes != 0)
