@@ -52,7 +52,7 @@ static bool is_empty(const tm_config *config, const char *key)
 /* The name of a benchmark is a logged value, too: it must be what runs. */
 static tm_status check_model(const tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
 {
-    static const char free_keys[] = " model.name model.flavor model.init model.hf_assets_path ";
+    static const char free_keys[] = " model.name model.flavor model.init model.max_seq_len model.hf_assets_path ";
     const char       *preset = tm_config_preset(config), *source = tm_config_text(config, "data.source");
     size_t            n;
     const tm_key     *rows = tm_model_keys(&n);

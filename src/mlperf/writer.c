@@ -75,7 +75,7 @@ void tm_mllog_print(const tm_mllog_event *event, tm_text *out)
     tm_mllog_field metadata[MOST] = { { "file", tm_mllog_text(event->file) },
                                       { "lineno", tm_mllog_i64(event->lineno) } };
     TM_ASSERT(event->n_metadata <= MOST - 2);
-    memcpy(metadata + 2, event->metadata, event->n_metadata * sizeof *metadata);
+    for (size_t i = 0; i < event->n_metadata; i++) metadata[i + 2] = event->metadata[i];
     const char          *type = ends_with(event->key, "_start")  ? "INTERVAL_START"
                                 : ends_with(event->key, "_stop") ? "INTERVAL_END"
                                                                  : "POINT_IN_TIME";

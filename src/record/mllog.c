@@ -19,21 +19,25 @@ typedef struct {
     int              fd;
     off_t            complete_bytes;
     tm_text          line;       /* reused: no allocation in a steady run */
-    tm_text          head_lines; /* up to run_start */
+    tm_text          head_lines; /* up to init_stop */
     int64_t          init_ms;    /* start of the process */
     int64_t          cleared_ms; /* 0: the caches were not dropped */
     bool             running, in_block, met;
     int64_t          block_ms, block_samples; /* begin of the block */
-    int64_t          last_ms;                 /* of the last line: time never runs back */
+    int64_t          opened_ms, opened_ns;    /* wall clock and steady clock when the sink was opened */
 } mllog_sink;
+
+/* Wall clock since the opening, but steady: setting the clock moves no time within the log. */
+static int64_t now_ms(const mllog_sink *self)
+{
+    return self->opened_ms + (tm_now_ns() - self->opened_ns) / 1000000;
+}
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
 static void put_event(mllog_sink *self, tm_mllog_event event)
 {
     if (self->fd < 0 || self->head.error.status != TM_OK) return;
-    if (event.time_ms < self->last_ms) event.time_ms = self->last_ms; /* the wall clock was set back */
-    self->last_ms = event.time_ms;
     self->line.length = 0;
     tm_mllog_print(&event, &self->line);
     record_sink_append(&self->head, self->fd, self->options.path, &self->complete_bytes, &self->line);
@@ -48,9 +52,9 @@ static void put_event(mllog_sink *self, tm_mllog_event event)
                                         .lineno = __LINE__,                                                            \
                                         .metadata = (fields),                                                          \
                                         .n_metadata = (n) })
-#define PUT(self, name, what) PUT_AT((self), tm_wall_ms(), (name), (what), NULL, 0)
+#define PUT(self, name, what) PUT_AT((self), now_ms(self), (name), (what), NULL, 0)
 #define PUT_SAMPLES(self, name, what, samples)                                                                         \
-    PUT_AT((self), tm_wall_ms(), (name), (what), (&(tm_mllog_field){ "samples_count", tm_mllog_i64(samples) }), 1)
+    PUT_AT((self), now_ms(self), (name), (what), (&(tm_mllog_field){ "samples_count", tm_mllog_i64(samples) }), 1)
 
 /* --- the start ---------------------------------------------------------------------------------------------------- */
 
@@ -114,9 +118,10 @@ static void put_submission(mllog_sink *self)
 
 static void start_block(mllog_sink *self, int64_t samples)
 {
-    PUT_SAMPLES(self, "block_start", tm_mllog_null(), samples);
+    self->block_ms = now_ms(self);
+    PUT_AT(self, self->block_ms, "block_start", tm_mllog_null(),
+           (&(tm_mllog_field){ "samples_count", tm_mllog_i64(samples) }), 1);
     self->in_block = true;
-    self->block_ms = self->last_ms;
     self->block_samples = samples;
 }
 
@@ -145,9 +150,9 @@ static void on_start(mllog_sink *self, const tm_run_started *run)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!rows[i].adapters || run->recipe.lora_rank > 0)
             PUT(self, rows[i].key, value_at(rows[i].kind, (const char *)run + rows[i].at));
+    if (self->fd >= 0) foresee(self);
     PUT(self, "init_stop", tm_mllog_null());
     PUT(self, "run_start", tm_mllog_null());
-    if (self->fd >= 0) foresee(self);
     self->running = true;
     start_block(self, (run->first_step - 1) * run->recipe.global_batch);
 }
@@ -156,7 +161,7 @@ static void on_start(mllog_sink *self, const tm_run_started *run)
 
 static void stop_block(mllog_sink *self, int64_t samples)
 {
-    int64_t now = tm_wall_ms();
+    int64_t now = now_ms(self);
     double  seconds = (double)(now - self->block_ms) * 1e-3;
     if (!self->in_block) return;
     if (seconds > 0) {
@@ -181,7 +186,7 @@ static void on_end(mllog_sink *self, const tm_run_ended *run)
     stop_block(self, run->samples);
     tm_mllog_field end[] = { { "samples_count", tm_mllog_i64(run->samples) },
                              { "status", tm_mllog_text(self->met ? "success" : "aborted") } };
-    PUT_AT(self, tm_wall_ms(), "run_stop", tm_mllog_null(), end, 2);
+    PUT_AT(self, now_ms(self), "run_stop", tm_mllog_null(), end, 2);
     PUT(self, "train_samples", tm_mllog_i64(run->samples));
 }
 
@@ -239,10 +244,12 @@ tm_status tm_mllog_sink_open(const tm_mllog_options *options, tm_sink **out, tm_
     *self = (mllog_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options, .fd = -1 };
     record_text_reserve(&self->line, 4096);
     int64_t age_ns = tm_process_age_ns();
-    self->init_ms = tm_wall_ms() - (age_ns > 0 ? age_ns / 1000000 : 0);
+    self->opened_ms = tm_wall_ms();
+    self->opened_ns = tm_now_ns();
+    self->init_ms = self->opened_ms - (age_ns > 0 ? age_ns / 1000000 : 0);
     const char *path = options->drop_caches ? options->drop_caches : "/proc/sys/vm/drop_caches";
     if (options->clear_caches && drop_caches(path))
-        self->cleared_ms = tm_wall_ms();
+        self->cleared_ms = now_ms(self);
     else if (options->clear_caches)
         tm_warn(
             "the caches of the file system were not dropped (cannot write '%s': %s): the log has no cache_clear and "

@@ -57,6 +57,9 @@ static const tm_key keys[] = {
       .help = "nats above the entropy of the synthetic language that still pass" },
     { .name = "training.stop_at_target", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "synthetic language: stop as soon as a validation loss passes; a run that ends without is invalid" },
+    { .name = "metrics.target_half_width", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1,
+      .help = "stop, after 50 steps at least, when half of the 95 % interval of tokens/s is at most this part of it "
+              "(0.01: 1 %); 0: do all steps" },
     { .name = "training.target_loss", .kind = TM_KEY_F64, .lo = 0, .hi = 1000,
       .help = "stop as soon as a validation loss is at most this; null: never" },
     { .name = "training.enable_cpu_offload", .kind = TM_KEY_BOOL, .fallback = "false",
@@ -72,6 +75,8 @@ static const tm_key keys[] = {
     { .name = "debug.deterministic", .kind = TM_KEY_BOOL, .fallback = "true", .quiet = true,
       .synonyms = "deterministic,training.deterministic",
       .help = "runs are always deterministic; false changes nothing" },
+    { .name = "debug.slowdown_pct", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1000,
+      .help = "percent of each step's time that are burnt on top of it, to try out comparisons; such a run is not judged" },
     /* optimizer and schedule */
     { .name = "optimizer.name", .kind = TM_KEY_CHOICE, .fallback = "AdamW", .choices = "AdamW|Adam|SGD|Muon",
       UNBUILT("an optimizer other than AdamW"), .help = "update rule" },

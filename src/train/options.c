@@ -128,11 +128,13 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
     out->stop_at_target =
         tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
+    out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
     out->checkpoint = tm_config_bool(config, "checkpoint.enable");
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");
     out->checkpoint_keep = (int)tm_config_i64(config, "checkpoint.keep_latest_k");
     out->config_hash = tm_config_hash(config);
+    out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
     out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
     out->step.sample = strcmp(out->source.name, "text") == 0 && out->sample_tokens > 0;
     return TM_OK;
