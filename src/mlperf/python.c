@@ -59,7 +59,7 @@ char *tm_python_float(char out[32], double value)
     return out;
 }
 
-/* Python escapes what is not printable; the first 32 characters of Latin-1's upper half are
+/* Of `length` bytes of UTF-8. Python escapes what is not printable; the first 32 characters of Latin-1's upper half are
  * not. */
 static void print_text(const char *text, tm_text *out)
 {
