@@ -74,7 +74,7 @@ tm_rcp_run tm_rcp_scan(const tm_mllog *log, tm_arena *arena)
     size_t                 n;
     const tm_mllog_record *records = tm_mllog_records(log, &n);
     tm_rcp_run             run = { .samples = TM_RCP_INFINITE };
-    double                 seen = NAN;
+    double                 seen = (double)NAN;
     for (size_t i = 0; i < n && !run.problem; i++) run.problem = scan_record(&records[i], arena, &run, &seen);
     if (run.problem) {
         run.converged = false;

@@ -120,7 +120,7 @@ static void compute(tm_reference_record *r, const tm_reference_kind *kind)
     r->deviation = deviation_of(r->samples, r->n);
     r->minimum = minimum_of(r->mean, r->deviation, (int)r->n - 2, kind->runs - 2);
     r->max_speedup = r->mean / (r->minimum - kind->relief);
-    if (!(r->minimum > kind->relief)) r->max_speedup = INFINITY; /* any mean will do */
+    if (!(r->minimum > kind->relief)) r->max_speedup = (double)INFINITY; /* any mean will do */
 }
 
 static double at(int64_t batch, int64_t low, double v_low, int64_t high, double v_high)
@@ -144,19 +144,19 @@ tm_reference_record tm_reference_between(const tm_reference *reference, int64_t 
 /* One forward pass, not a convex hull: what survived is not looked at again. */
 static void prune(tm_reference *reference)
 {
-    size_t                fastest = 0, n = 0;
-    tm_reference_record **kept = tm_alloc(reference->n * sizeof(tm_reference_record *));
+    tm_reference_record *r = reference->records;
+    size_t               fastest = 0, n = 0, *kept = tm_alloc(reference->n * sizeof *kept);
     for (size_t i = 1; i < reference->n; i++)
-        if (reference->records[i].mean < reference->records[fastest].mean) fastest = i;
+        if (r[i].mean < r[fastest].mean) fastest = i;
     for (size_t i = 0; i < reference->n; i++) {
-        reference->records[i].pruned = i < fastest;
-        if (i >= fastest) kept[n++] = &reference->records[i];
+        r[i].pruned = i < fastest;
+        if (i >= fastest) kept[n++] = i;
     }
     for (size_t i = 1; i + 1 < n;) {
-        const tm_reference_record *low = kept[i - 1], *high = kept[i + 1];
-        if (kept[i]->mean > at(kept[i]->batch, low->batch, low->mean, high->batch, high->mean)) {
-            kept[i]->pruned = true;
-            memmove(&kept[i], &kept[i + 1], (--n - i) * sizeof kept[0]);
+        const tm_reference_record *low = &r[kept[i - 1]], *high = &r[kept[i + 1]];
+        if (r[kept[i]].mean > at(r[kept[i]].batch, low->batch, low->mean, high->batch, high->mean)) {
+            r[kept[i]].pruned = true;
+            memmove(&kept[i], &kept[i + 1], (--n - i) * sizeof *kept);
         } else {
             i++;
         }

@@ -185,7 +185,7 @@ static void quantiles(void **state)
     /* Closed forms: tan(0.45 pi) and 0.9 sqrt(2 / 0.19). */
     exactly(tm_student_quantile_95(1), 6.313751514675043098979, "1");
     exactly(tm_student_quantile_95(2), 2.919985580353725686961, "2");
-    double before = INFINITY;
+    double before = (double)INFINITY;
     for (int n = 1; n <= 300; n++) {
         double t = tm_student_quantile_95(n);
         assert_true(t < before && t > 1.6448536269514722); /* falls towards the normal's */
