@@ -34,7 +34,8 @@ static const char *scan_evaluation(const tm_mllog_record *r, tm_arena *arena, co
         return tm_arena_format(arena, "line %lld: an evaluation without a number '%s' in its metadata%s",
                                (long long)r->line, progress,
                                run->benchmark ? "" : "; submission_benchmark must come before the evaluations");
-    *seen = rounded(count->number);
+    if (row && !tm_json_member(r->object, "value")) return stop(arena, r, "an evaluation without a value");
+    *seen = row ? count->number : rounded(count->number); /* only epochs are rounded */
     return NULL;
 }
 

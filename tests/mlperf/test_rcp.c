@@ -245,7 +245,10 @@ static void what_a_log_says(void **state)
         { NAME BATCH EVENT("note", "16", "\"of\": \"global_batch_size\"") EVAL(100) STOP("success"), NULL, 100 },
         { NAME BATCH EVENT("eval_error", "3", "\"samples_count\": 50") STOP("success"), NULL, 50 },
         { NAME BATCH EVENT("x", "3", "\"samples_count\": 70, \"why\": \"eval_accuracy\"") STOP("success"), NULL, 70 },
-        { NAME BATCH EVENT("eval_accuracy", "3", "\"samples_count\": 50.12345") STOP("success"), NULL, 50.123 },
+        { NAME BATCH EVENT("eval_accuracy", "3", "\"samples_count\": 50.12345") STOP("success"), NULL, 50.12345 },
+        { EVENT("eval_accuracy", "1", "\"epoch_num\": 3.12356") STOP("success"), NULL, 3.124 },
+        { NAME ":::MLLOG {\"key\": \"eval_accuracy\", \"metadata\": {\"samples_count\": 1}}\n", "without a value",
+          TM_RCP_INFINITE },
         /* run_stop is looked for by key */
         { NAME BATCH EVAL(100) EVENT("x", "null", "\"status\": \"success\", \"y\": \"run_stop\""), NULL,
           TM_RCP_INFINITE },

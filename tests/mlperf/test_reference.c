@@ -225,6 +225,10 @@ static void relief_and_few_runs(void **state)
     double threshold = r->mean - tm_student_quantile_95(3) * r->deviation * sqrt(1.0 / 4 + 1.0 / 1);
     assert_true(fabs(r->minimum - threshold) < 0.0001);
     exactly(r->max_speedup, r->mean / (r->minimum - 46080), "max speedup");
+    tm_reference_record high = *r, between;
+    high.batch = 4608;
+    between = tm_reference_between(&reference, 2304, r, &high);
+    exactly(between.max_speedup, between.mean / (between.minimum - 46080), "max speedup between");
 }
 
 int main(void)
