@@ -19,6 +19,7 @@ floor_of() {
 }
 # What a room shows to the others; every other header is private. Of base and stats: all.
 shown="
+bench/ab.h
 bench/bench.h
 bench/published.h
 config/config.h
@@ -39,6 +40,7 @@ graph/value.h
 mlperf/benchmark.h
 mlperf/breakdown.h
 mlperf/check.h
+mlperf/keys.h
 mlperf/log.h
 mlperf/notes.h
 mlperf/package.h
@@ -73,6 +75,7 @@ train/run.h
 train/schedule.h
 train/step.h
 train/trainer.h
+train/turn.h
 "
 is_shown() {
     case $1 in base/* | stats/*) return 0 ;; esac

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "data/keys.h"
+#include "mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
 #include "train/keys.h"
@@ -38,7 +39,16 @@ tm_config *tm_cli_config(void)
     tm_data_configure(config);
     tm_record_configure(config);
     tm_model_configure(config);
+    tm_mlperf_configure(config);
     return config;
+}
+
+void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines)
+{
+    for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+        n = strcspn(lines, "\n");
+        tm_text_printf(out, "%s%.*s\n", prefix, (int)n, lines);
+    }
 }
 
 tm_status tm_cli_print(const tm_text *text, tm_error *err)
@@ -168,6 +178,7 @@ static tm_status take_subject(tm_config *config, const tm_cli_options *options, 
 static tm_status fill(reader *r, const char *fallback, tm_error *err)
 {
     TM_TRY(sort_words(r, err));
+    tm_config_allow_unbuilt(r->config, r->options->dry_run || r->takes & TM_CLI_PLANS);
     TM_TRY(take_subject(r->config, r->options, fallback, err));
     TM_TRY(tm_config_apply_arguments(r->config, r->n_rest, r->rest, err));
     TM_TRY(tm_config_apply_environment(r->config, environ, err));
