@@ -36,6 +36,12 @@ typedef struct {
 TM_MUST_USE tm_status tm_mlperf_read_options(int argc, char **argv, unsigned takes, tm_arena *arena,
                                              tm_mlperf_options *out, tm_error *err);
 
+/* tm_cli_print of what holds names from other people's files: control characters become '?'. */
+TM_MUST_USE tm_status tm_mlperf_print(tm_text *text, tm_error *err);
+
+/* Sentences as a member of an open JSON object, or one a line behind "word: ". */
+void tm_mlperf_notes_json(const char *key, const tm_notes *notes, tm_json *json);
+void tm_mlperf_notes_print(const char *word, const tm_notes *notes, tm_text *out);
 /* Reports as members of an open JSON object: "rcp", "seeds", and those of a score. */
 void tm_mlperf_rcp_json(const tm_rcp_verdict *verdict, tm_json *json);
 void tm_mlperf_seeds_json(const tm_seeds_report *report, tm_json *json);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/mlperf.h"
 
+#include "cli/cli.h"
+
 #include <string.h>
 
 /* Is argv[*i] the option `name`, with its value behind "=" or in the next word? Then *value is it (NULL: missing). */
@@ -47,4 +49,12 @@ tm_status tm_mlperf_read_options(int argc, char **argv, unsigned takes, tm_arena
     if (out->n > 1 && !(takes & TM_MLPERF_MANY))
         return tm_fail(err, TM_USAGE, "one folder at a time: '%.100s' and '%.100s'", out->folders[0], out->folders[1]);
     return TM_OK;
+}
+
+tm_status tm_mlperf_print(tm_text *text, tm_error *err)
+{
+    for (size_t i = 0; i < text->length; i++)
+        if (((unsigned char)text->data[i] < 0x20 && text->data[i] != '\n') || text->data[i] == 0x7F)
+            text->data[i] = '?';
+    return tm_cli_print(text, err);
 }

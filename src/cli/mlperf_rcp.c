@@ -94,7 +94,7 @@ static tm_status test(const tm_mlperf_options *o, tm_error *err)
         tm_rcp_print(&v, &out);
         tm_text_add(&out, TM_MLPERF_NOT_VERIFIED "\n");
     }
-    if (st == TM_OK) st = tm_cli_print(&out, err);
+    if (st == TM_OK) st = tm_mlperf_print(&out, err);
     if (st == TM_OK && !v.passed) st = tm_fail(err, TM_NEGATIVE, "the convergence test failed: %s", v.message);
     tm_text_fini(&out);
     tm_submission_close(s);

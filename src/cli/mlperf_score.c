@@ -93,7 +93,7 @@ static tm_status score(const tm_mlperf_options *o, tm_error *err)
     } else if (st == TM_OK) {
         print_text(sub, &s, &out);
     }
-    if (st == TM_OK) st = tm_cli_print(&out, err);
+    if (st == TM_OK) st = tm_mlperf_print(&out, err);
     if (st == TM_OK && !s.valid)
         st = tm_fail(err, TM_NEGATIVE, "no valid score: %s",
                      s.problem                   ? s.problem

@@ -9,21 +9,25 @@ static const char help[] = "usage: trainmark mlperf seeds DIR [--ruleset R] [--j
                            "logs have the same from the\n"
                            "same source line. Exit code 0: PASSED, 5: FAILED.\n";
 
+void tm_mlperf_notes_json(const char *key, const tm_notes *notes, tm_json *json)
+{
+    tm_json_open(json, key, '[');
+    for (size_t i = 0; i < notes->n; i++) tm_json_string(json, NULL, notes->items[i]);
+    tm_json_close(json, ']');
+}
+
+void tm_mlperf_notes_print(const char *word, const tm_notes *notes, tm_text *out)
+{
+    for (size_t i = 0; i < notes->n; i++) tm_text_printf(out, "%s: %s\n", word, notes->items[i]);
+}
+
 void tm_mlperf_seeds_json(const tm_seeds_report *r, tm_json *json)
 {
-    const struct {
-        const char *name;
-        char      **list;
-        size_t      n;
-    } lists[] = { { "errors", r->errors, r->n_errors }, { "warnings", r->warnings, r->n_warnings } };
     tm_json_open(json, "seeds", '{');
     tm_json_string(json, "verdict", r->passed ? "PASSED" : "FAILED");
     tm_json_i64(json, "n", (int64_t)r->n);
-    for (int k = 0; k < 2; k++) {
-        tm_json_open(json, lists[k].name, '[');
-        for (size_t i = 0; i < lists[k].n; i++) tm_json_string(json, NULL, lists[k].list[i]);
-        tm_json_close(json, ']');
-    }
+    tm_mlperf_notes_json("errors", &r->errors, json);
+    tm_mlperf_notes_json("warnings", &r->warnings, json);
     tm_json_close(json, '}');
 }
 
@@ -40,12 +44,12 @@ static tm_status check(const tm_mlperf_options *o, tm_error *err)
         tm_json_close(&json, '}');
         tm_text_add(&out, "\n");
     } else {
-        for (size_t i = 0; i < r.n_warnings; i++) tm_text_printf(&out, "warning: %s\n", r.warnings[i]);
-        for (size_t i = 0; i < r.n_errors; i++) tm_text_printf(&out, "error: %s\n", r.errors[i]);
+        tm_mlperf_notes_print("warning", &r.warnings, &out);
+        tm_mlperf_notes_print("error", &r.errors, &out);
         tm_text_printf(&out, "%zu seeds in %zu logs: seed check %s\n", r.n, s->n, r.passed ? "PASSED" : "FAILED");
     }
-    tm_status st = tm_cli_print(&out, err);
-    if (st == TM_OK && !r.passed) st = tm_fail(err, TM_NEGATIVE, "the seed check failed: %s", r.errors[0]);
+    tm_status st = tm_mlperf_print(&out, err);
+    if (st == TM_OK && !r.passed) st = tm_fail(err, TM_NEGATIVE, "the seed check failed: %s", r.errors.items[0]);
     tm_text_fini(&out);
     tm_submission_close(s);
     return st;

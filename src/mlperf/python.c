@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mlperf/python.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,4 +80,38 @@ void tm_python_print(const tm_json_value *value, tm_text *out)
         tm_python_print(v, out);
     }
     tm_text_add(out, object ? "}" : "]");
+}
+
+/* Digits without what Python ignores: white space around, '+', single '_' between digits, leading zeros. */
+static const char *digits_of(const char *text, tm_arena *arena)
+{
+    size_t n = strlen(text), out = 0;
+    while (n > 0 && isspace((unsigned char)*text)) text++, n--;
+    while (n > 0 && isspace((unsigned char)text[n - 1])) n--;
+    bool  negative = n > 0 && *text == '-';
+    char *digits = tm_arena_take(arena, n + 2);
+    if (n > 0 && (*text == '-' || *text == '+')) text++, n--;
+    for (size_t i = 0; i < n; i++) {
+        bool between = i > 0 && i + 1 < n && isdigit((unsigned char)text[i - 1]) && isdigit((unsigned char)text[i + 1]);
+        if (isdigit((unsigned char)text[i]))
+            digits[1 + out++] = text[i];
+        else if (text[i] != '_' || !between)
+            return NULL;
+    }
+    if (out == 0) return NULL;
+    char *first = digits + 1;
+    while (first[0] == '0' && first[1]) first++;
+    if (negative && strcmp(first, "0") != 0) *--first = '-';
+    return first;
+}
+
+const char *tm_python_int(const tm_json_value *value, tm_arena *arena)
+{
+    if (value->kind == TM_JSON_BOOL) return value->boolean ? "1" : "0";
+    if (value->kind == TM_JSON_TEXT) return digits_of(value->text, arena);
+    if (value->kind != TM_JSON_NUMBER) return NULL;
+    if (value->integer) return digits_of(value->text, arena);
+    if (!isfinite(value->number)) return NULL;
+    double whole = trunc(value->number);
+    return tm_arena_format(arena, "%.0f", whole == 0 ? 0.0 : whole);
 }

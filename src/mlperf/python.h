@@ -3,6 +3,7 @@
 #ifndef TM_MLPERF_PYTHON_H
 #define TM_MLPERF_PYTHON_H
 
+#include "base/arena.h"
 #include "base/text.h"
 #include "mlperf/value.h"
 
@@ -12,5 +13,8 @@ char *tm_python_float(char out[32], double value);
 
 /* Appends repr() of a value: True, None, 'text', [1, 2.0], {'a': 1}. */
 void tm_python_print(const tm_json_value *value, tm_text *out);
+
+/* int() of a value, as decimal digits: 5, "5", " 5 ", 5.0 and 5.7 are "5"; NULL for "5.5", null and the like. */
+const char *tm_python_int(const tm_json_value *value, tm_arena *arena);
 
 #endif

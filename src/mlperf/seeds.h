@@ -3,20 +3,16 @@
 #ifndef TM_MLPERF_SEEDS_H
 #define TM_MLPERF_SEEDS_H
 
+#include "mlperf/notes.h"
 #include "mlperf/submission.h"
 
 typedef struct {
-    bool   passed;
-    size_t n;                  /* seeds found */
-    char **errors, **warnings; /* complete sentences; (n_errors), (n_warnings) */
-    size_t n_errors, n_warnings;
+    bool     passed;
+    size_t   n; /* seeds found */
+    tm_notes errors, warnings;
 } tm_seeds_report;
 
 /* Texts live in the submission's arena. */
 tm_seeds_report tm_seeds_check(const tm_submission *submission);
-
-/* Python's int() of a value, as decimal digits: 5, "5", " 5 ", 5.0 and 5.7 are "5"; NULL for "5.5", null and the like.
- */
-const char *tm_seed_number(const tm_json_value *value, tm_arena *arena);
 
 #endif

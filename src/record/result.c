@@ -186,6 +186,10 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     tm_json_close(&json, ']');
     json.indent = true;
     tm_json_string(&json, "sample", end->sample);
+    if (self->options.checks)
+        tm_checks_print_summary(self->options.checks, &json, "checks");
+    else
+        tm_json_string(&json, "checks", NULL);
     if (self->options.environment)
         tm_environment_print_json(self->options.environment, &json, "environment");
     else

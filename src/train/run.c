@@ -9,6 +9,7 @@
 #include "system/validity.h"
 #include "train/generate.h"
 #include "train/trainer.h"
+#include "train/turn.h"
 #include "train/verdict.h"
 
 #include <math.h>
@@ -42,6 +43,7 @@ typedef struct {
     tm_loss_head          head; /* of the steps before this process */
     int64_t               saved_step;
     int64_t               begin_ns; /* of the step under way: the end of the one before */
+    tm_turn              *turn;     /* NULL: the machine is this run's alone */
 } run;
 
 static int64_t global_batch(const tm_run_options *o)
@@ -66,18 +68,18 @@ static int64_t validation_batches(const run *r)
     return batches < most ? batches : most;
 }
 
+/* Was the data of the batch read? */
+static tm_status check_batch(const tm_batch *batch, tm_error *err)
+{
+    return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
+}
+
 /* By the last evaluation; never while there was none. */
 static bool target_reached(const run *r)
 {
     double floor = tm_source_describe(r->source)->floor;
     if (r->validation <= r->options->target_loss) return true; /* never with a NaN */
     return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
-}
-
-/* Was the data of the batch read? */
-static tm_status check_batch(const tm_batch *batch, tm_error *err)
-{
-    return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
 }
 
 static tm_status evaluate(run *r, int64_t step, tm_error *err)
@@ -225,13 +227,24 @@ static void report_step(run *r, int64_t step, const tm_step_result *result, int6
     tm_event_emit(r->bus, &event);
 }
 
+/* debug.slowdown_pct: spins for that share of the step's time so far. */
+static void slow_down(run *r)
+{
+    if (!(r->options->slowdown_pct > 0)) return;
+    int64_t begin = tm_now_ns();
+    int64_t until = begin + (int64_t)((double)(begin - r->begin_ns) * r->options->slowdown_pct / 100);
+    while (tm_now_ns() < until) {
+    }
+    tm_ledger_add(&r->ledger, "planted slowdown", (double)(tm_now_ns() - begin) * 1e-9);
+}
+
 /* A step's time runs from the end of the step before, so that reporting that one (the line "logging") is in it. */
-static tm_status step_and_report(run *r, int64_t step, tm_error *err)
+static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error *err)
 {
     tm_step_result result;
-    int64_t        tokens;
     tm_ledger_reset(&r->ledger);
-    TM_TRY(train_one_step(r, step, &result, &tokens, err));
+    TM_TRY(train_one_step(r, step, &result, tokens, err));
+    slow_down(r);
     int64_t end = tm_now_ns();
     double  seconds = (double)(end - r->begin_ns) * 1e-9;
     r->begin_ns = end;
@@ -242,8 +255,17 @@ static tm_status step_and_report(run *r, int64_t step, tm_error *err)
     r->losses[r->done] = result.loss;
     r->done++;
     r->finite = r->finite && isfinite(result.loss) && isfinite(result.grad_norm);
-    report_step(r, step, &result, tokens, seconds);
+    report_step(r, step, &result, *tokens, seconds);
     tm_validity_sample(r->validity);
+    return TM_OK;
+}
+
+/* Ends the turn if it is over, and waits for the next one: that time belongs to no step. */
+static tm_status take_turns(run *r, int64_t step, int64_t tokens, const volatile sig_atomic_t *stop, tm_error *err)
+{
+    bool waited = false;
+    if (r->turn) TM_TRY(tm_turn_step(r->turn, step, r->step_seconds[r->done - 1], tokens, stop, &waited, err));
+    if (waited) r->begin_ns = tm_now_ns();
     return TM_OK;
 }
 
@@ -269,12 +291,15 @@ static const char *reason_to_stop(run *r, int64_t step, const volatile sig_atomi
 static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     const tm_run_options *o = r->options;
+    if (r->turn) TM_TRY(tm_turn_begin(r->turn, stop, err));
     r->begin_ns = tm_now_ns();
     for (int64_t step = r->first_step; step <= o->steps; step++) {
-        TM_TRY(step_and_report(r, step, err));
+        int64_t tokens;
+        TM_TRY(step_and_report(r, step, &tokens, err));
+        TM_TRY(take_turns(r, step, tokens, stop, err));
         r->stopped = reason_to_stop(r, step, stop);
         if (r->stopped) break;
-        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0;
+        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
         if (evaluates) TM_TRY(evaluate(r, step, err));
         if (evaluates && target_reached(r)) {
@@ -415,7 +440,8 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
                                         .machine_reason = r->machine.reason,
                                         .impossible = possible ? NULL : impossible.text,
                                         .head = r->head,
-                                        .interrupted = interrupted };
+                                        .interrupted = interrupted,
+                                        .slowdown_pct = r->options->slowdown_pct };
     tm_verdict             verdict = tm_verdict_of(&evidence, reason);
     const tm_plan         *plan = tm_trainer_step_of(r->trainer)->plan;
     int64_t        used = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer), plan->arena_bytes);
@@ -493,6 +519,10 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     if (r->options->target_half_width > 0)
         r->sampling = tm_sampling_create(&(tm_sampling_options){ .half_width = r->options->target_half_width,
                                                                  .min_samples = TM_JUDGED_STEPS });
+    if (r->options->slowdown_pct > 0)
+        tm_warn("every step is slowed down by %g %% on purpose (debug.slowdown_pct): its times are no result",
+                r->options->slowdown_pct);
+    if (r->options->turn_fd) TM_TRY(tm_turn_open(r->options->turn_fd, &r->turn, err));
     announce(r); /* before any training data is touched: whoever keeps the time starts the clock here */
     r->loader = tm_loader_open(r->source, TM_SPLIT_TRAIN, global_batch(r->options), first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
@@ -509,6 +539,7 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
               .validation = (double)NAN, .validation_error = (double)NAN, .first_loss = (double)NAN, .saved_step = -1 };
     TM_TRY(tm_trainer_open(device, &options->step, options->seed, &r.trainer, err));
     tm_status st = run_with_trainer(&r, stop, err);
+    tm_turn_close(r.turn);
     tm_loader_close(r.loader);
     tm_trainer_close(r.trainer);
     free(r.step_seconds);

@@ -172,7 +172,8 @@ static tm_verdict judge_measurement(const tm_evidence *e, char reason[256])
     return verdict;
 }
 
-tm_verdict tm_verdict_of(const tm_evidence *e, char reason[256])
+/* What a run without a planted slowdown is. */
+static tm_verdict judge(const tm_evidence *e, char reason[256])
 {
     if (!e->finite) {
         snprintf(reason, 256, "a loss or gradient norm is not finite");
@@ -193,4 +194,14 @@ tm_verdict tm_verdict_of(const tm_evidence *e, char reason[256])
                          : strcmp(e->source, "mock") == 0    ? judge_mock(e, reason)
                                                              : judge_text(e, reason);
     return verdict == TM_VERDICT_VALID ? judge_measurement(e, reason) : verdict;
+}
+
+tm_verdict tm_verdict_of(const tm_evidence *e, char reason[256])
+{
+    tm_verdict verdict = judge(e, reason);
+    if (!(e->slowdown_pct > 0)) return verdict;
+    char plain[256];
+    memcpy(plain, reason, sizeof plain);
+    snprintf(reason, 256, "slowed down by %g %% on purpose (debug.slowdown_pct); %.180s", e->slowdown_pct, plain);
+    return verdict == TM_VERDICT_INVALID ? verdict : TM_VERDICT_NOT_JUDGED;
 }

@@ -3,7 +3,8 @@
  *
  *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no progress;
  *                a step faster than the arithmetic units can be; passed, but the machine was not there to be measured
- *   not-judged   fewer than 50 steps; interrupted before the gate passed; fewer than 5 steps since a checkpoint and no
+ *   not-judged   slowed down on purpose (debug.slowdown_pct); fewer than 50 steps; interrupted before the gate passed;
+ *                fewer than 5 steps since a checkpoint and no
  *                progress seen in them; a text of which nothing is held out
  *   noisy        passed, but the step times vary by more than 10 % or drift, or the machine was disturbed
  *   valid        passed
@@ -42,6 +43,7 @@ typedef struct {
     const char   *impossible;     /* the step is faster than the machine can be: how; NULL: it is not */
     tm_loss_head  head;           /* of the steps before this process; n 0: there were none */
     bool          interrupted;    /* a signal ended the run before its last step */
+    double        slowdown_pct;   /* debug.slowdown_pct: burnt in every step on purpose */
 } tm_evidence;
 
 /* The head of a run, from its losses so far; n is 0 below 5. */

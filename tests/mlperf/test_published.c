@@ -118,7 +118,7 @@ static void published_results(void **state)
         same_verdict(s, json_object_get(wanted, "rcp_full_rcps"), true);
         tm_seeds_report seeds = tm_seeds_check(s);
         assert_string_equal(seeds.passed ? "PASSED" : "FAILED", text_of(wanted, "seed_checker"));
-        assert_int_equal(seeds.n_errors + seeds.n_warnings,
+        assert_int_equal(seeds.errors.n + seeds.warnings.n,
                          json_array_size(json_object_get(wanted, "seed_checker_log")));
         assert_true(score.valid && score.closed);
         same(score.minutes, json_object_get(wanted, "olympic_mean_minutes_unscaled"), "minutes");

@@ -120,7 +120,7 @@ static void choice_at_the_ends(void **state)
     assert_int_equal(tm_reference_choose(reference, 8, false, &r), TM_REFERENCE_SMALLEST);
     assert_int_equal(r.batch, 16);
     assert_int_equal(tm_reference_choose(reference, 160, false, &r), TM_REFERENCE_MISSING);
-    const tm_reference empty = { .benchmark = reference->kind };
+    const tm_reference empty = { .kind = reference->kind };
     assert_int_equal(tm_reference_choose(&empty, 8, false, &r), TM_REFERENCE_NONE);
 }
 

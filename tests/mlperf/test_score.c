@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "mlperf/python.h"
 #include "mlperf/score.h"
 #include "mlperf/seeds.h"
 #include "support/mllogs.h"
@@ -299,11 +300,11 @@ static void seeds(void **state)
         write_seeds(rows[i].extra, 3);
         tm_submission  *s = open_it();
         tm_seeds_report r = tm_seeds_check(s);
-        if (r.passed != !rows[i].error || r.n_errors != rows[i].errors || r.n_warnings != rows[i].warnings ||
+        if (r.passed != !rows[i].error || r.errors.n != rows[i].errors || r.warnings.n != rows[i].warnings ||
             r.n != rows[i].n)
-            fail_msg("row %zu: %zu errors, %zu warnings, %zu seeds; first error: %s", i, r.n_errors, r.n_warnings, r.n,
-                     r.n_errors ? r.errors[0] : "none");
-        if (rows[i].error && !strstr(r.errors[0], rows[i].error)) fail_msg("row %zu: %s", i, r.errors[0]);
+            fail_msg("row %zu: %zu errors, %zu warnings, %zu seeds; first error: %s", i, r.errors.n, r.warnings.n, r.n,
+                     r.errors.n ? r.errors.items[0] : "none");
+        if (rows[i].error && !strstr(r.errors.items[0], rows[i].error)) fail_msg("row %zu: %s", i, r.errors.items[0]);
         tm_submission_close(s);
     }
 }
@@ -324,7 +325,7 @@ static void integers_as_python_reads_them(void **state)
         size_t               where;
         const tm_json_value *value = tm_json_parse(arena, rows[i][0], strlen(rows[i][0]), &problem, &where);
         assert_non_null(value);
-        number = tm_seed_number(value, arena);
+        number = tm_python_int(value, arena);
         if (!number != !rows[i][1] || (number && strcmp(number, rows[i][1]) != 0))
             fail_msg("%s is %s, not %s", rows[i][0], number ? number : "none", rows[i][1] ? rows[i][1] : "none");
     }

@@ -168,7 +168,12 @@ static void result_read_back(void **state)
     tm_error          err = { 0 };
     tm_sink          *sink = NULL;
     tm_environment   *environment = tm_environment_read("");
-    tm_result_options options = { .path = path, .configuration_hash = "abc", .environment = environment };
+    tm_checks         checks = { 0 };
+    tm_result_options options = {
+        .path = path, .configuration_hash = "abc", .environment = environment, .checks = &checks
+    };
+    tm_checks_add(&checks, &(tm_check_result){ .id = "smt", .status = TM_CHECK_INFO, .observed = "1" });
+    tm_checks_add(&checks, &(tm_check_result){ .id = "governor", .status = TM_CHECK_WARN, .observed = "powersave" });
     assert_int_equal(tm_file_write(path, "old", 3, &err), TM_OK);
     assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
     emit(sink, fake_started());
@@ -220,8 +225,13 @@ static void result_read_back(void **state)
     json_object_foreach(phases, name, phase) sum += json_number_value(phase);
     assert_true(fabs(sum - real_of(json_object_get(result, "phases"), "step_seconds")) < 1e-12);
     assert_true(json_is_object(json_object_get(json_object_get(result, "environment"), "cpu")));
+    json_t *host = json_object_get(result, "checks"), *bad = json_object_get(host, "not_passed");
+    assert_true(real_of(host, "warn") == 1 && real_of(host, "info") == 1 && real_of(host, "fail") == 0);
+    assert_int_equal(json_array_size(bad), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(bad, 0), "id")), "governor");
     json_decref(result);
     tm_environment_destroy(environment);
+    tm_checks_fini(&checks);
 }
 
 /* Ctrl-C before the first step ended: every sink copes with an empty run. */
@@ -288,7 +298,8 @@ static void every_member_is_documented(void **state)
     (void)state;
     tm_error          err = { 0 };
     tm_sink          *sink = NULL;
-    tm_result_options options = { .path = fake_path("result.json") };
+    tm_checks         checks = { 0 };
+    tm_result_options options = { .path = fake_path("result.json"), .checks = &checks };
     assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
     fake_run(sink, TM_VERDICT_VALID, "");
     close_well(sink);

@@ -313,6 +313,18 @@ static void a_run_that_goes_on_is_judged_as_a_whole(void **state)
     }
 }
 
+/* A planted slowdown makes no result, whatever was learnt; what is wrong stays wrong. */
+static void slowed_down_on_purpose_is_not_judged(void **state)
+{
+    double losses[LOSSES];
+    (void)state;
+    tm_evidence e = evidence_of("synthetic", losses, 4, 3);
+    e.slowdown_pct = 3;
+    expect(&e, TM_VERDICT_NOT_JUDGED, "slowed down by 3 % on purpose (debug.slowdown_pct); loss fell");
+    e.validation = 1; /* below the entropy */
+    expect(&e, TM_VERDICT_INVALID, "slowed down by 3 % on purpose (debug.slowdown_pct); loss 1.0000 is below");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +342,7 @@ int main(void)
         cmocka_unit_test(numbers_that_cannot_be_compared_do_not_pass),
         cmocka_unit_test(an_interrupted_run_has_not_failed),
         cmocka_unit_test(a_run_that_goes_on_is_judged_as_a_whole),
+        cmocka_unit_test(slowed_down_on_purpose_is_not_judged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
