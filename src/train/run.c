@@ -123,7 +123,7 @@ static tm_status evaluate(run *r, int64_t step, tm_error *err)
                                         .bits_per_byte = r->validation / log(2) / bytes_per_token,
                                         .tokens = tokens,
                                         .seconds = (double)(tm_now_ns() - begin) * 1e-9,
-                                        .last = target_reached(r) || step == r->options->steps };
+                                        .last = target_reached(r) || r->stopped };
     tm_event_emit(r->bus, &event);
     return TM_OK;
 }

@@ -125,9 +125,9 @@ failed_with 5 "rcp: mixed batches" 'Batch sizes in files do not match'
 
 # Wrong usage and unreadable input.
 trainmark mlperf score
-failed_with 2 "no folder" 'which folder'
+failed_with 2 "no folder" 'nothing to judge is named'
 trainmark mlperf score a b
-failed_with 2 "two folders" 'one folder at a time'
+failed_with 2 "two folders" 'one at a time'
 trainmark mlperf score --fast a
 failed_with 2 "unknown option" "unknown option '--fast'"
 trainmark mlperf seeds --full a

@@ -230,16 +230,26 @@ static void several_reasons(void **state)
 static void unknown_is_not_zero(void **state)
 {
     (void)state;
-    const size_t          fields[] = { FIELD(steal),        FIELD(throttled),    FIELD(busy),           FIELD(own),
-                                       FIELD(major_faults), FIELD(minor_faults), FIELD(switches),       FIELD(migrations),
-                                       FIELD(iowait),       FIELD(stalled_cpu),  FIELD(stalled_memory), FIELD(stalled_io) };
-    const tm_machine_fact facts[] = { TM_MACHINE_STEAL,        TM_MACHINE_THROTTLED,       TM_MACHINE_OTHER,
-                                      TM_MACHINE_OTHER,        TM_MACHINE_MAJOR,           TM_MACHINE_MINOR,
-                                      TM_MACHINE_SWITCHES,     TM_MACHINE_MIGRATIONS,      TM_MACHINE_IOWAIT,
-                                      TM_MACHINE_CPU_PRESSURE, TM_MACHINE_MEMORY_PRESSURE, TM_MACHINE_IO_PRESSURE };
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        tm_validity_report r = disturbed(fields[i], none);
-        assert_true(isnan(r.facts[facts[i]].value));
+    const struct {
+        size_t          field;
+        tm_machine_fact fact;
+    } rows[] = {
+        { FIELD(steal), TM_MACHINE_STEAL },
+        { FIELD(throttled), TM_MACHINE_THROTTLED },
+        { FIELD(busy), TM_MACHINE_OTHER },
+        { FIELD(own), TM_MACHINE_OTHER },
+        { FIELD(major_faults), TM_MACHINE_MAJOR },
+        { FIELD(minor_faults), TM_MACHINE_MINOR },
+        { FIELD(switches), TM_MACHINE_SWITCHES },
+        { FIELD(migrations), TM_MACHINE_MIGRATIONS },
+        { FIELD(iowait), TM_MACHINE_IOWAIT },
+        { FIELD(stalled_cpu), TM_MACHINE_CPU_PRESSURE },
+        { FIELD(stalled_memory), TM_MACHINE_MEMORY_PRESSURE },
+        { FIELD(stalled_io), TM_MACHINE_IO_PRESSURE },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_validity_report r = disturbed(rows[i].field, none);
+        assert_true(isnan(r.facts[rows[i].fact].value));
         assert_int_equal(r.verdict, TM_VERDICT_VALID);
     }
     sample s[SAMPLES];
