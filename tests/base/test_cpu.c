@@ -184,6 +184,23 @@ static void resident_memory_grows_with_use(void **state)
     assert_true(tm_memory_available_bytes("") > 0);
 }
 
+static void load_of_a_tree(void **state)
+{
+    (void)state;
+    put("/proc/loadavg", "0.57 0.18 0.10 3/95 7603\n");
+    put("/sys/devices/system/cpu/online", "0-3,8,10-11\n");
+    assert_int_equal(tm_cpu_running_tasks(root), 3);
+    assert_int_equal(tm_cpu_online(root), 7);
+    put("/proc/loadavg", "0.57 0.18\n");
+    put("/sys/devices/system/cpu/online", "3-1\n");
+    assert_int_equal(tm_cpu_running_tasks(root), 0);
+    assert_int_equal(tm_cpu_online(root), 0);
+    assert_int_equal(tm_cpu_running_tasks("/nowhere"), 0);
+    assert_int_equal(tm_cpu_online("/nowhere"), 0);
+    assert_true(tm_cpu_online("") >= tm_cpu_threads_allowed());
+    assert_true(tm_cpu_running_tasks("") >= 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +208,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(cgroup_v1_in_a_container, make_root, remove_root),
         cmocka_unit_test_setup_teardown(no_limits, make_root, remove_root),
         cmocka_unit_test_setup_teardown(caches_of_a_tree, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(load_of_a_tree, make_root, remove_root),
         cmocka_unit_test(threads_follow_the_affinity),
         cmocka_unit_test(isa_agrees_with_the_kernel),
         cmocka_unit_test(resident_memory_grows_with_use),
