@@ -18,12 +18,8 @@ floor_of() {
     exit 1
 }
 # What a room shows to the others; every other header is private. Of base and stats: all.
-
-
-
-
-
 shown="
+bench/ab.h
 bench/bench.h
 bench/published.h
 config/config.h
@@ -77,6 +73,7 @@ train/run.h
 train/schedule.h
 train/step.h
 train/trainer.h
+train/turn.h
 "
 is_shown() {
     case $1 in base/* | stats/*) return 0 ;; esac
