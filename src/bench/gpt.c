@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "bench/bench.h"
 #include "bench/slices.h"
+#include "system/validity.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ static const tm_column columns[] = {
     { "host", 0 }, { "case", 0 }, { "row", 0 }, { "tag", 0 }, { "layers", 0 }, { "parameters", 0 }, { "batch", 0 },
     { "seq", 0 }, { "threads", 0 }, { "dtype", 0 }, { "tokens_per_second", 5 }, { "tokens_per_second_lo", 5 },
     { "tokens_per_second_hi", 5 }, { "step_ms", 5 }, { "tflops_6n", 4 }, { "tflops_exact_causal", 4 }, { "tflops_executed", 4 },
-    { "memory_gb", 4 }, { "residual_pct", 3 }, { "error_pct", 3 }, { "reason", 0 },
+    { "memory_gb", 4 }, { "residual_pct", 3 }, { "error_pct", 3 }, { "skipped", 0 },
 };
 /* clang-format on */
 
@@ -130,32 +131,40 @@ static tm_status put_rate(const size *z, const tm_part *part, double rate, doubl
 static tm_status skip(const size *z, const char *reason)
 {
     add_row(z, "model", "skipped", &z->whole);
-    tm_table_text(z->of->bench->table, "reason", reason);
+    tm_table_text(z->of->bench->table, "skipped", reason);
     tm_note("%s: skipped: %s", z->name, reason);
     return TM_OK;
 }
 
 /* --- the whole model, step after step -------------------------------------------------------- */
 
-static tm_status take_steps(size *z, tm_live_part *live, tm_sampling *sampling, tm_error *err)
+static tm_status take_steps(size *z, tm_live_part *live, tm_sampling *sampling, tm_validity_report *report,
+                            tm_error *err)
 {
     tm_stop stop = TM_STOP_NO;
     double  seconds;
     TM_TRY(tm_part_step(live, &seconds, err)); /* not counted */
-    while (stop == TM_STOP_NO && !(z->of->bench->stop && *z->of->bench->stop)) {
-        TM_TRY(tm_part_step(live, &seconds, err));
-        stop = tm_sampling_add(sampling, seconds, tokens_of(&z->whole));
+    tm_validity *validity = tm_validity_start("");
+    tm_status    st = TM_OK;
+    while (st == TM_OK && stop == TM_STOP_NO && !(z->of->bench->stop && *z->of->bench->stop)) {
+        st = tm_part_step(live, &seconds, err);
+        if (st == TM_OK) stop = tm_sampling_add(sampling, seconds, tokens_of(&z->whole));
+        tm_validity_sample(validity);
     }
-    return TM_OK;
+    tm_validity_stop(validity, 0, report);
+    tm_validity_destroy(validity);
+    return st;
 }
 
-static tm_status put_steps(size *z, const tm_sampling *sampling, tm_error *err)
+static tm_status put_steps(size *z, const tm_sampling *sampling, const tm_validity_report *report, tm_error *err)
 {
     tm_measurement m = { .summary = tm_sampling_summary(sampling), .calls = 1, .loops = 1 };
     int64_t        n;
     const double  *seconds = tm_sampling_seconds(sampling, &n);
     if (n == 0) return skip(z, "stopped before its first step");
     m.stop = m.summary.stop;
+    m.verdict = report->verdict;
+    m.reason = report->reason;
     z->of->rate = z->whole.flops / seconds[n - 1];
     add_row(z, "model", "measured", &z->whole);
     tm_bench_put(z->of->bench->table, &m);
@@ -167,9 +176,10 @@ static tm_status measure_whole(size *z, tm_error *err)
     tm_live_part       *live;
     tm_sampling_options limits = { .half_width = 0.01, .max_seconds = seconds_until(z->end_ns), .min_samples = 10 };
     TM_TRY(tm_part_open(&z->whole, z->of->bench->device, &live, err));
-    tm_sampling *sampling = tm_sampling_create(&limits);
-    tm_status    st = take_steps(z, live, sampling, err);
-    if (st == TM_OK) st = put_steps(z, sampling, err);
+    tm_sampling       *sampling = tm_sampling_create(&limits);
+    tm_validity_report report;
+    tm_status          st = take_steps(z, live, sampling, &report, err);
+    if (st == TM_OK) st = put_steps(z, sampling, &report, err);
     tm_sampling_destroy(sampling);
     tm_part_close(live);
     return st;
@@ -192,7 +202,10 @@ static tm_status put_turns(const size *z, const tm_slices *s, int k, const tm_pa
     free(x);
     *median = summary.median;
     summary.half_width = (interval.hi - interval.lo) / 2 / summary.median;
-    tm_bench_put(z->of->bench->table, &(tm_measurement){ .summary = summary, .loops = 1, .stop = s->stop });
+    tm_bench_put(
+        z->of->bench->table,
+        &(tm_measurement){
+            .summary = summary, .loops = 1, .stop = s->stop, .verdict = s->verdict[k], .reason = s->reason[k] });
     return put_rate(z, part, tokens / summary.median, tokens / interval.hi, tokens / interval.lo, err);
 }
 
@@ -204,7 +217,11 @@ static tm_status put_prediction(const size *z, const tm_slices *s, double measur
     tm_sample_summary summary = { .n = s->rounds, .median = line->value, .p5 = nan, .p95 = nan, .variation = nan };
     summary.half_width = (line->interval.hi - line->interval.lo) / 2 / line->value;
     add_row(z, "prediction", "predicted", &z->whole);
-    tm_bench_put(t, &(tm_measurement){ .summary = summary, .loops = 1, .stop = s->stop });
+    tm_bench_put(t, &(tm_measurement){ .summary = summary,
+                                       .loops = 1,
+                                       .stop = s->stop,
+                                       .verdict = TM_VERDICT_NOT_JUDGED,
+                                       .reason = "a prediction: see its slices" });
     if (measured > 0) tm_table_f64(t, "error_pct", 100 * (line->value / measured - 1));
     tm_bench_note(z->of->bench, "%s: predicted step = %.4g ms + %.4g ms x %lld layers", z->name, 1e3 * line->a,
                   1e3 * line->b, (long long)z->whole.layers);

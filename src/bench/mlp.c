@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "bench/mlp_net.h"
+#include "system/validity.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,13 +36,14 @@ static const tm_column columns[] = {
 /* clang-format on */
 
 typedef struct {
-    tm_bench      *bench;
-    tm_mlp_options options;
-    tm_mlp        *net;
-    tm_sampling   *sampling;
-    tm_ledger      ledger;      /* of the counted iterations */
-    double         first, last; /* loss */
-    int64_t        counted;
+    tm_bench          *bench;
+    tm_mlp_options     options;
+    tm_mlp            *net;
+    tm_sampling       *sampling;
+    tm_ledger          ledger;      /* of the counted iterations */
+    double             first, last; /* loss */
+    int64_t            counted;
+    tm_validity_report validity; /* of the machine while they ran */
 } work;
 
 /* "a-b-c" */
@@ -93,13 +95,17 @@ static void take_steps(work *w)
         w->last = tm_mlp_step(w->net, NULL);
         if (i == 0) w->first = w->last;
     }
+    tm_validity *validity = tm_validity_start("");
     while (stop == TM_STOP_NO && !stopped(w)) {
         int64_t begin = tm_now_ns();
         w->last = tm_mlp_step(w->net, &w->ledger);
         double seconds = (double)(tm_now_ns() - begin) * 1e-9;
         if (w->counted++ == 0 && warmup == 0) w->first = w->last;
         stop = tm_sampling_add(w->sampling, seconds, (double)w->options.batch);
+        tm_validity_sample(validity);
     }
+    tm_validity_stop(validity, 0, &w->validity);
+    tm_validity_destroy(validity);
 }
 
 static double phase(const work *w, const char *prefix)
@@ -136,6 +142,8 @@ static tm_status put_row(work *w, tm_error *err)
     double         rate = m.summary.rate, samples = (double)w->options.batch;
     double         executed = tm_mlp_flops(w->net) / samples * rate;
     m.stop = m.summary.stop;
+    m.verdict = w->validity.verdict;
+    m.reason = w->validity.reason;
     m.calls = tm_config_i64(w->bench->options, "warmup");
     tm_bench_put(t, &m);
     tm_table_f64(t, "samples_per_second", rate);
