@@ -59,7 +59,7 @@ static void part_trains(void **state)
         assert_true(seconds > 0 && seconds < 10);
     }
     tm_part_close(live);
-    run.learning_rate = INFINITY; /* the second step's loss is no number */
+    run.learning_rate = (double)INFINITY; /* the second step's loss is no number */
     tm_part_plan(&run, 2, device, &part);
     assert_int_equal(tm_part_open(&part, device, &live, &err), TM_OK);
     tm_status first = tm_part_step(live, &seconds, &err), second = tm_part_step(live, &seconds, &err);
