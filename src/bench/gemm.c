@@ -160,15 +160,15 @@ static double time_ratio(const tm_samples *first, const tm_samples *other)
     return median;
 }
 
-static tm_status time_jobs(work *w, const tm_operands *o, tm_engine *const *engines, int count, bool cold,
-                           tm_error *err)
+static tm_status time_jobs(work *w, tm_operands *o, tm_engine *const *engines, int count, bool cold, tm_error *err)
 {
     tm_samples samples[TM_ENGINES];
     tm_timed   timed[TM_ENGINES] = { { 0 } };
     job        jobs[TM_ENGINES];
     tm_timing  timing = w->bench->timing;
-    timing.settle = count > 1 || engines[0]->library;
-    timing.cold = cold && !timing.settle; /* foreign pools: operands in turns are enough, and wake nobody */
+    timing.settle = count > 1;
+    /* Overwriting the cache would wake our threads up beside a library's: operands in turns are enough there. */
+    timing.cold = cold && count == 1 && !engines[0]->library;
     if (engines[0]->slow) timing.min_samples = 1, timing.warmup_ms = 0, timing.precision = 0;
     for (int i = 0; i < count; i++) {
         jobs[i] = (job){ engines[i], o };
@@ -190,7 +190,7 @@ static tm_status time_jobs(work *w, const tm_operands *o, tm_engine *const *engi
         }
         if (st == TM_OK && inner == TM_OK) {
             /* Onto NaN: a product that leaves elements out is found, too. */
-            tm_operands_clear((tm_operands *)o, w->bench->threads);
+            tm_operands_clear(o, 0, w->bench->threads);
             engines[i]->run(engines[i], o, 0);
             tm_product_verify(o, 0, w->bench->seed, w->bench->threads, &check);
             put_check(w->bench, &o->product, engines[i], &check);

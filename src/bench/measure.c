@@ -29,12 +29,15 @@ void tm_bench_columns(tm_table *table)
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
 }
 
-/* Why sampling ended: the precision was reached, the time (--rep-ms x TM_MOST_REPS, --duration) was over, the samples that
+/* Why sampling ended: the precision was reached, the time (--rep-ms x TM_MOST_REPS, --duration) was over, the samples
+ * that
  * --rep-ms makes were taken, or the budget of the command was spent. */
 static const char *stop_name(tm_stop stop)
 {
-    return stop == TM_STOP_PRECISE ? "precise" : stop == TM_STOP_SECONDS ? "time" : stop == TM_STOP_SAMPLES ? "samples"
-                                                                                                        : "budget";
+    return stop == TM_STOP_PRECISE   ? "precise"
+           : stop == TM_STOP_SECONDS ? "time"
+           : stop == TM_STOP_SAMPLES ? "samples"
+                                     : "budget";
 }
 
 void tm_bench_put(tm_table *table, const tm_measurement *m)
