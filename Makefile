@@ -37,7 +37,7 @@ ARCH     := $(shell uname -m)
 ISAS     := base $(if $(filter x86_64,$(ARCH)),avx2 avx512)
 SIMD_OBJ := $(foreach isa,$(ISAS),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
-OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/reference_lines.o
+OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o
 LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
@@ -78,11 +78,11 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(BUILD)/libtrainmark.a
 	$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # The published figures (configs/reference/) as lines of C.
-$(BUILD)/reference_lines.c: $(REFERENCE)
+$(BUILD)/published_lines.c: $(REFERENCE)
 	@mkdir -p $(@D)
-	@{ echo 'extern const char *const tm_reference_lines[];'; echo 'const char *const tm_reference_lines[] = {'; \
+	@{ echo 'extern const char *const tm_published_lines[];'; echo 'const char *const tm_published_lines[] = {'; \
 	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $^; echo '    0,'; echo '};'; } >$@
-$(BUILD)/reference_lines.o: $(BUILD)/reference_lines.c
+$(BUILD)/published_lines.o: $(BUILD)/published_lines.c
 	$(CC) $(CFLAGS) -c -o $@ $<
 
 # --- what people call ---------------------------------------------------------------------------------------------------
@@ -137,4 +137,4 @@ clean:
 
 .PHONY: all setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
 .SECONDARY:
--include $(OBJ:.o=.d) $(TESTS:=.d)
+-include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)

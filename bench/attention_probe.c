@@ -100,7 +100,7 @@ static double timed(const tm_kernel *kernel, const tm_call *call)
 static void measure(const tm_kernel *table, const sizes *s, tm_dtype dtype, int threads, int rounds)
 {
     int64_t           N = s->B * s->T, W = (s->H + 2 * s->J) * s->D, C = s->H * s->D;
-    tm_attention_attr attr = { s->T, s->H, s->J, s->D, 1 / sqrt((double)s->D), 1 };
+    tm_attention_attr attr = { s->T, s->H, s->J, s->D, 1 / sqrt((double)s->D), 1, 0 };
     tm_view           qkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 1) },
             o = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 2) };
     tm_view dout = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 3) };

@@ -8,6 +8,7 @@
 #ifndef TM_BASE_EVENT_H
 #define TM_BASE_EVENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,22 @@ static inline const char *tm_verdict_name(tm_verdict verdict)
     return names[verdict];
 }
 
+/* What decides how a run converges. */
+typedef struct {
+    const char *optimizer;     /* "adamw" */
+    const char *schedule;      /* of the learning rate, in words: "cosine with linear warmup" */
+    int64_t     global_batch;  /* sequences of one optimizer step */
+    int64_t     accumulation;  /* micro-batches of one */
+    int64_t     sequence_length;
+    int64_t     eval_samples;  /* sequences of one evaluation; 0: it is never evaluated */
+    int64_t     warmup_steps, decay_steps;
+    double      learning_rate, end_learning_rate; /* peak, and where the decay ends */
+    double      beta1, beta2, eps, weight_decay;
+    double      max_norm;      /* of the gradients; INFINITY: they are not clipped */
+    int64_t     lora_rank;     /* 0: no adapters, then the next means nothing */
+    double      lora_alpha;
+} tm_recipe;
+
 typedef struct {
     const char         *model;      /* "llama3.1_8B" */
     const char         *precision;  /* "float32", "bfloat16" */
@@ -46,6 +63,7 @@ typedef struct {
     size_t              n_memory;
     int64_t             planned_bytes;     /* the arena */
     int64_t             memory_limit_bytes;
+    tm_recipe           recipe;
 } tm_run_started;
 
 typedef struct {
@@ -62,11 +80,18 @@ typedef struct {
 } tm_step_done;
 
 typedef struct {
+    int64_t step;    /* done before it */
+    int64_t samples; /* sequences trained on so far, in every process of the run */
+} tm_evaluation_started;
+
+typedef struct {
     int64_t step;
+    int64_t samples; /* sequences trained on so far, in every process of the run */
     double  loss; /* nats per token */
     double  bits_per_byte; /* NAN unless the data is text */
     int64_t tokens;
     double  seconds;
+    bool    last; /* the run ends with it */
 } tm_evaluation;
 
 typedef struct {
@@ -76,10 +101,23 @@ typedef struct {
     double      seconds;
 } tm_checkpoint_saved;
 
+/* Was the machine left alone during the steps that count (system/validity.h)? */
+typedef struct {
+    tm_verdict          verdict;
+    const char         *reason;     /* NULL: nobody looked */
+    double              seconds;    /* that were looked at */
+    int                 samples;    /* taken in them */
+    int                 processors; /* that the process may use; 0 = unknown */
+    const tm_named_f64 *facts;      /* NAN = unknown */
+    size_t              n_facts;
+} tm_machine_watch;
+
 typedef struct {
     tm_verdict    verdict;
     const char   *reason;      /* never NULL */
+    const char   *stopped;     /* why no more steps were done: "all steps done"; never NULL */
     int64_t       steps;       /* done in this process */
+    int64_t       samples;     /* sequences trained on, in every process of the run */
     int64_t       warmup_steps; /* excluded from the rate */
     double        tokens_per_second_median, tokens_per_second_lo, tokens_per_second_hi;
     int64_t       tokens_per_second_n;
@@ -90,11 +128,13 @@ typedef struct {
     double        first_step_seconds; /* from exec to the end of the first step */
     double        seconds;
     const char   *sample; /* generated text, or NULL */
+    tm_machine_watch machine;
 } tm_run_ended;
 
 typedef enum {
     TM_EVENT_RUN_STARTED,
     TM_EVENT_STEP_DONE,
+    TM_EVENT_EVALUATION_STARTED,
     TM_EVENT_EVALUATION,
     TM_EVENT_CHECKPOINT,
     TM_EVENT_RUN_ENDED
@@ -103,11 +143,12 @@ typedef enum {
 typedef struct {
     tm_event_kind kind;
     union {
-        tm_run_started      run_started;
-        tm_step_done        step_done;
-        tm_evaluation       evaluation;
-        tm_checkpoint_saved checkpoint;
-        tm_run_ended        run_ended;
+        tm_run_started        run_started;
+        tm_step_done          step_done;
+        tm_evaluation_started evaluation_started;
+        tm_evaluation         evaluation;
+        tm_checkpoint_saved   checkpoint;
+        tm_run_ended          run_ended;
     };
 } tm_event;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/bench.c - `trainmark bench`: benchmarks of parts. */
 #include "bench/bench.h"
-#include "bench/reference.h"
+#include "bench/published.h"
 #include "cli/cli.h"
 #include "record/table.h"
 
@@ -55,9 +55,9 @@ static tm_status print_help(const tm_workload *workload, const tm_config *config
 }
 
 /* The published figures of the same cases, under the table. */
-static void add_comparison(const tm_reference *reference, const tm_table *table, tm_text *out)
+static void add_comparison(const tm_published *reference, const tm_table *table, tm_text *out)
 {
-    tm_table *comparison = tm_reference_compare(reference, table);
+    tm_table *comparison = tm_published_compare(reference, table);
     tm_text_add(out, "\n");
     if (tm_table_n_rows(comparison) > 0)
         tm_table_print(comparison, TM_TABLE_MARKDOWN, out);
@@ -68,7 +68,7 @@ static void add_comparison(const tm_reference *reference, const tm_table *table,
 }
 
 /* The table goes to standard output and to --output-file, also when its numbers are invalid or it was cut short. */
-static tm_status give_out(const tm_config *config, const tm_table *table, const tm_reference *reference, tm_error *err)
+static tm_status give_out(const tm_config *config, const tm_table *table, const tm_published *reference, tm_error *err)
 {
     tm_text     text = { 0 };
     const char *file = tm_config_text(config, "output-file");
@@ -88,10 +88,10 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     const char *file = tm_config_text(config, "output-file");
     if (file) TM_TRY(tm_table_format_of(file, &format, err));
     const char   *compare = tm_config_text(config, "compare");
-    tm_reference *reference = NULL;
+    tm_published *reference = NULL;
     if (compare && tm_config_bool(config, "json"))
         return tm_fail(err, TM_USAGE, "--compare prints a second table, which --json has no place for; leave one out");
-    if (compare) TM_TRY(tm_reference_read(compare, &reference, err));
+    if (compare) TM_TRY(tm_published_read(compare, &reference, err));
     tm_table *table = tm_table_create(workload->name);
     tm_status st = tm_bench_run(workload, config, &tm_cli_stop, table, err);
     tm_error  writing = { 0 };
@@ -101,7 +101,7 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
         st = writing.status;
     }
     tm_table_destroy(table);
-    tm_reference_destroy(reference);
+    tm_published_destroy(reference);
     return st;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/reference.c - `trainmark reference`: the published figures that --compare reference knows. */
-#include "bench/reference.h"
+#include "bench/published.h"
 #include "cli/cli.h"
 #include "record/table.h"
 
@@ -44,10 +44,10 @@ tm_status tm_command_reference(int argc, char **argv, tm_error *err)
 {
     if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
     options       o;
-    tm_reference *reference;
+    tm_published *reference;
     TM_TRY(read_options(argc, argv, &o, err));
-    TM_TRY(tm_reference_read(o.file, &reference, err));
-    tm_table *table = tm_reference_list(reference, o.workload);
+    TM_TRY(tm_published_read(o.file, &reference, err));
+    tm_table *table = tm_published_list(reference, o.workload);
     tm_status st = TM_OK;
     tm_text   text = { 0 };
     if (tm_table_n_rows(table) == 0)
@@ -58,6 +58,6 @@ tm_status tm_command_reference(int argc, char **argv, tm_error *err)
     if (st == TM_OK && o.output) st = tm_table_write(table, o.output, err);
     tm_text_fini(&text);
     tm_table_destroy(table);
-    tm_reference_destroy(reference);
+    tm_published_destroy(reference);
     return st;
 }

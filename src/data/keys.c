@@ -6,11 +6,23 @@
 
 /* clang-format off */
 static const tm_key keys[] = {
-    { .name = "data.source", .kind = TM_KEY_CHOICE, .fallback = "synthetic", .choices = "synthetic|mock|text",
-      .help = "synthetic: a language of known entropy; mock: uniform random tokens; text: files of data.path" },
+    { .name = "data.source", .kind = TM_KEY_CHOICE, .fallback = "synthetic", 
+      .choices = "synthetic|mock|text|govreport|megatron",
+      .help = "synthetic: a language of known entropy; mock: uniform random tokens; text: files of data.path; "
+          "govreport: packed .npy files with a mask; megatron: an indexed data set (.bin, .idx)" },
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
-      .help = "a text file, or a folder of them; means data.source text" },
+      .help = "text: a file or a folder of them; govreport: train.npy or its folder; megatron: PREFIX of PREFIX.bin and "
+          "PREFIX.idx. Means data.source text unless that is given" },
+    { .name = "data.validation_path", .kind = TM_KEY_TEXT,
+      .synonyms = "validation.dataset_path,valid_data_path",
+      .help = "govreport, megatron: held-out data; null: validation.npy beside train.npy (govreport, when data.path is "
+          "a folder), else none" },
+    { .name = "data.loss_mask", .kind = TM_KEY_CHOICE, .fallback = "input", .choices = "input|target",
+      .help = "govreport: a prediction counts if the mask of the token read (input) or of the token predicted (target) "
+          "says so" },
+    { .name = "data.pad_token", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 2147483647,
+      .help = "govreport: the last input of a row, whose prediction never counts" },
     { .name = "data.tokenizer", .kind = TM_KEY_CHOICE, .fallback = "byte", .choices = "byte",
       .help = "how text becomes tokens" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
@@ -39,6 +51,23 @@ static void derive_source(tm_config *config, const char *source, const char *key
     tm_config_set(config, "data.source", source, origin);
 }
 
+/* Sources of files need one; held-out data of its own path is not for every source. */
+static tm_status check_paths(const tm_config *config, bool given, tm_error *err)
+{
+    const char *name = tm_config_text(config, "data.source");
+    bool        tokens = strcmp(name, "govreport") == 0 || strcmp(name, "megatron") == 0;
+    if ((tokens || strcmp(name, "text") == 0) && !given)
+        return tm_fail(err, TM_INVALID,
+                       "data.source is %s (%s), but data.path names no file or folder; give --data.path", name,
+                       tm_config_place(config, "data.source"));
+    if (!tokens && tm_config_text(config, "data.validation_path"))
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "data.validation_path (%s) is for data.source govreport and megatron, found %s; text holds out "
+                       "data.validation_fraction of data.path",
+                       tm_config_place(config, "data.validation_path"), name);
+    return TM_OK;
+}
+
 /* The key of the higher layer decides; in one layer data.source before training.mock_data before data.path. */
 static tm_status settle_source(tm_config *config, tm_error *err)
 {
@@ -56,11 +85,7 @@ static tm_status settle_source(tm_config *config, tm_error *err)
                        "(training.dataset_path) a file or folder of text, or set training.mock_data: true or "
                        "data.source: synthetic",
                        tm_config_place(config, "training.mock_data"));
-    if (strcmp(tm_config_text(config, "data.source"), "text") == 0 && !path)
-        return tm_fail(err, TM_INVALID,
-                       "data.source is text (%s), but data.path names no file or folder; give --data.path",
-                       tm_config_place(config, "data.source"));
-    return TM_OK;
+    return check_paths(config, path > 0, err);
 }
 
 void tm_data_configure(tm_config *config)

@@ -12,9 +12,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
-
-enum { IGNORED = -100 };
 
 struct tm_loader {
     const tm_source *source;
@@ -28,8 +25,18 @@ struct tm_loader {
     pthread_cond_t   filled_more, freed_more;
     int64_t          filled, freed; /* batches since open; guarded by lock */
     bool             closing;       /* guarded by lock */
+    tm_error         error;         /* the thread's own until the batch that shows it is handed out */
     int64_t          taken;         /* the consumer's own */
 };
+
+/* A row without a target. */
+static void fill_empty(const tm_loader *loader, int32_t *tokens, int32_t *targets)
+{
+    for (int64_t t = 0; t < loader->seq; t++) {
+        tokens[t] = 0;
+        targets[t] = TM_IGNORED;
+    }
+}
 
 static void fill(tm_loader *loader, int64_t n)
 {
@@ -38,18 +45,12 @@ static void fill(tm_loader *loader, int64_t n)
     for (int64_t row = 0; row < loader->batch; row++) {
         int32_t *tokens = out->tokens + row * loader->seq, *targets = out->targets + row * loader->seq;
         int64_t  index = loader->first + n * loader->batch + row;
-        if (index >= loader->samples) {
-            for (int64_t t = 0; t < loader->seq; t++) {
-                tokens[t] = 0;
-                targets[t] = IGNORED;
-            }
-            continue;
-        }
-        tm_source_sample(loader->source, loader->split, index, loader->sample);
-        memcpy(tokens, loader->sample, (size_t)loader->seq * sizeof *tokens);
-        memcpy(targets, loader->sample + 1, (size_t)loader->seq * sizeof *targets);
-        out->target_tokens += loader->seq;
+        if (index >= loader->samples || loader->error.status != TM_OK ||
+            tm_source_row(loader->source, loader->split, index, loader->sample, tokens, targets, &loader->error))
+            fill_empty(loader, tokens, targets);
+        for (int64_t t = 0; t < loader->seq; t++) out->target_tokens += targets[t] != TM_IGNORED;
     }
+    out->error = loader->error.status != TM_OK ? &loader->error : NULL;
 }
 
 static void *fill_ahead(void *argument)

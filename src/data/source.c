@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const tm_source_kind *const kinds[] = {
 #define TM_SOURCE(name) &tm_source_##name,
@@ -39,17 +40,38 @@ static tm_status find_kind(const char *name, const tm_source_kind **out, tm_erro
     return TM_INVALID;
 }
 
-tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_error *err)
+static tm_status check_options(const tm_source_options *options, tm_error *err)
 {
-    const tm_source_kind *kind = NULL;
-    *out = NULL;
-    TM_TRY(find_kind(options->name ? options->name : "", &kind, err));
     if (options->seq < 1 || options->seq > INT32_MAX)
         return tm_fail(err, TM_INVALID, "a sample of %lld tokens is impossible, wanted 1 to %d; set training.seq_len",
                        (long long)options->seq, INT32_MAX);
     if (options->vocab < 0 || options->vocab > INT32_MAX)
         return tm_fail(err, TM_INVALID, "model.vocab_size %lld is impossible, wanted 1 to %d",
                        (long long)options->vocab, INT32_MAX);
+    return TM_OK;
+}
+
+bool tm_source_has_outline(const char *name)
+{
+    const tm_source_kind *kind = NULL;
+    tm_error              ignored = { 0 };
+    return find_kind(name, &kind, &ignored) == TM_OK && kind->outline;
+}
+
+tm_status tm_source_outline(const tm_source_options *options, tm_text *out, tm_error *err)
+{
+    const tm_source_kind *kind = NULL;
+    TM_TRY(find_kind(options->name ? options->name : "", &kind, err));
+    TM_TRY(check_options(options, err));
+    return kind->outline ? kind->outline(options, out, err) : TM_OK;
+}
+
+tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_error *err)
+{
+    const tm_source_kind *kind = NULL;
+    *out = NULL;
+    TM_TRY(find_kind(options->name ? options->name : "", &kind, err));
+    TM_TRY(check_options(options, err));
     tm_source *source = tm_alloc(sizeof *source);
     source->kind = kind;
     source->options = *options;
@@ -62,7 +84,7 @@ tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_e
                                        .bytes_per_token = (double)NAN,
                                        .end_token = -1 };
     tm_status st = kind->open(source, err);
-    source->options.path = NULL;
+    source->options.path = source->options.validation_path = NULL;
     if (st != TM_OK) {
         free(source);
         return st;
@@ -90,9 +112,34 @@ int64_t tm_source_seq(const tm_source *source)
 
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens)
 {
-    TM_ASSERT(index >= 0);
+    TM_ASSERT(index >= 0 && source->kind->sample);
     TM_ASSERT(split == TM_SPLIT_TRAIN || index < source->facts.validation_samples);
     source->kind->sample(source, split, index, tokens);
+}
+
+tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, int32_t *tokens,
+                        int32_t *targets, tm_error *err)
+{
+    size_t bytes = (size_t)source->options.seq * sizeof *tokens;
+    if (source->kind->row) {
+        TM_ASSERT(index >= 0 && (split == TM_SPLIT_TRAIN || index < source->facts.validation_samples));
+        return source->kind->row(source, split, index, scratch, tokens, targets, err);
+    }
+    tm_source_sample(source, split, index, scratch);
+    memcpy(tokens, scratch, bytes);
+    memcpy(targets, scratch + 1, bytes);
+    return TM_OK;
+}
+
+double tm_unigram_entropy(const int64_t *counts, int64_t n)
+{
+    double total = 0, entropy = 0;
+    for (int64_t v = 0; v < n; v++) total += (double)counts[v];
+    for (int64_t v = 0; v < n; v++) {
+        double p = (double)counts[v] / total;
+        if (counts[v] > 0) entropy -= p * log(p);
+    }
+    return total > 0 ? entropy : (double)NAN;
 }
 
 double tm_source_nats(const tm_source *source, const int32_t *tokens)

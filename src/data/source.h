@@ -7,6 +7,8 @@
  *   synthetic   a seeded language whose entropy is known exactly (docs/synthetic-language.md)
  *   mock        uniform random tokens
  *   text        any file or folder, as bytes (docs/data.md)
+ *   govreport   packed sequences with a mask, the .npy files of a fine-tuning benchmark (docs/data-mlperf.md)
+ *   megatron    an indexed data set, PREFIX.bin and PREFIX.idx (docs/data-mlperf.md)
  */
 #ifndef TM_DATA_SOURCE_H
 #define TM_DATA_SOURCE_H
@@ -14,19 +16,31 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct tm_source tm_source;
 
 typedef enum { TM_SPLIT_TRAIN, TM_SPLIT_VALIDATION } tm_split;
 
+/* govreport: which entry of the mask decides whether the prediction of token t + 1 at position t counts: that of the
+ * token that is read (t), or of the one that is predicted (t + 1). */
+typedef enum { TM_MASK_INPUT, TM_MASK_TARGET } tm_mask;
+
+enum { TM_IGNORED = -100 }; /* a target that does not count */
+
 typedef struct {
-    const char *name;  /* "synthetic", "mock" or "text"; letter case ignored */
-    const char *path;  /* text: a file or folder; others ignore it */
-    int64_t     vocab; /* model.vocab_size; text: 0 = not decided yet, see vocab_needed */
-    int64_t     seq;   /* T, target tokens of a sample, >= 1 */
-    uint64_t    seed;
-    double      validation_fraction; /* text: share of the bytes held out, in [0, 0.9] */
+    const char *name; /* see above; letter case ignored */
+    const char *path; /* text: a file or folder; govreport: train.npy or its folder; megatron: PREFIX; NULL elsewhere */
+    const char *validation_path; /* govreport, megatron: of the held-out data; NULL: validation.npy of the folder, or
+                                    none */
+    int64_t  vocab;              /* model.vocab_size; text: 0 = not decided yet, see vocab_needed */
+    int64_t  seq;                /* T, target tokens of a sample, >= 1 */
+    uint64_t seed;
+    double   validation_fraction; /* text: share of the bytes held out, in [0, 0.9] */
+    int64_t  samples;             /* megatron: training samples that the run wants; its order depends on them */
+    tm_mask  mask;                /* govreport */
+    int32_t  pad_token;           /* govreport: the input behind the last token */
 } tm_source_options;
 
 typedef struct {
@@ -34,7 +48,7 @@ typedef struct {
     int64_t validation_samples; /* how many there are; INT64_MAX = endless; 0 = none held out */
     int64_t vocab_needed;       /* smallest vocabulary that holds every token id */
     double  floor;              /* exact conditional entropy, nats per target token of samples of T; NAN = unknown */
-    double  unigram_entropy;    /* nats per token; text: of the validation split, NAN without one */
+    double  unigram_entropy;    /* nats per token; of files: of the validation split, NAN without one */
     double  ngram3_entropy;     /* synthetic: exact cross entropy of the best order-3 predictor; else NAN */
     double  bytes_per_token;    /* text: of the validation split (of all text without one); else NAN */
     int32_t end_token;          /* text: the token after each document; else -1 */
@@ -45,19 +59,32 @@ const char *tm_source_name(int i);
 
 /* Opens a source. TM_INVALID for anything a user can mend: unknown name, vocabulary too small, T < 1, no text, text
  * shorter than a window, and for text whatever in the folder is not a readable regular file (nothing hangs on a fifo).
- * The options need not outlive the call. */
+ * TM_FORMAT for a damaged file, TM_NOMEM when megatron's order does not fit in memory. The options need not outlive the
+ * call. */
 TM_MUST_USE tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_error *err);
 void                  tm_source_close(tm_source *source); /* NULL is fine */
+
+/* Appends a line on what opening would take and give, for sources of large files (govreport, megatron), reading as
+ * little as can be; nothing for other sources. The same errors as tm_source_open, but TM_NOMEM. */
+bool                  tm_source_has_outline(const char *name);
+TM_MUST_USE tm_status tm_source_outline(const tm_source_options *options, tm_text *out, tm_error *err);
 
 const tm_source_facts *tm_source_describe(const tm_source *source);
 int64_t                tm_source_seq(const tm_source *source); /* T */
 
 /* Sample `index` >= 0 of a split as tokens (T+1): inputs are tokens[0..T-1], targets tokens[1..T]. A train index beyond
- * one epoch goes on in the next epoch's order; a validation index must be below validation_samples. Takes no memory. */
+ * one epoch goes on in the next epoch's order; a validation index must be below validation_samples. Takes no memory.
+ * synthetic, mock and text only: other sources have rows. */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
 
+/* The same as the row of a batch, of any source: inputs (T), targets (T) with TM_IGNORED where none counts; `scratch`
+ * is room for T+1 tokens. TM_INVALID, with the place, if the files changed since they were opened or hold a token
+ * outside of the vocabulary. */
+TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
+                                    int32_t *tokens, int32_t *targets, tm_error *err);
+
 /* synthetic, mock: the exact -log p of the T targets of one sample, in nats, given all tokens before each; NAN for
- * text. Its mean over samples, divided by T, tends to facts.floor; tokens that the language cannot produce give
+ * the others. Its mean over samples, divided by T, tends to facts.floor; tokens that the language cannot produce give
  * INFINITY. */
 double tm_source_nats(const tm_source *source, const int32_t *tokens);
 
@@ -70,9 +97,10 @@ char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n
 typedef struct tm_loader tm_loader;
 
 typedef struct {
-    int32_t *tokens;        /* (batch, T) */
-    int32_t *targets;       /* (batch, T); -100 = ignored */
-    int64_t  target_tokens; /* targets that are not -100 */
+    int32_t        *tokens;        /* (batch, T) */
+    int32_t        *targets;       /* (batch, T); TM_IGNORED = ignored */
+    int64_t         target_tokens; /* targets that are not ignored */
+    const tm_error *error;         /* NULL, or why a row could not be read: the batch and all after it are no good */
 } tm_batch;
 
 /* Rows of the validation split beyond its last sample have tokens 0 and targets -100. The source must outlive the

@@ -10,17 +10,24 @@ typedef struct {
     /* Checks the options, fills source->facts and source->state; on failure leaves nothing behind. */
     tm_status (*open)(tm_source *source, tm_error *err);
     void (*close)(tm_source *source); /* optional */
+    /* One of the two: tokens (T+1) that all count, or inputs and targets (T each), see tm_source_row. */
     void (*sample)(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
-    double (*nats)(const tm_source *source, const int32_t *tokens);                          /* optional: NAN */
+    tm_status (*row)(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, int32_t *tokens,
+                     int32_t *targets, tm_error *err);
+    tm_status (*outline)(const tm_source_options *options, tm_text *out, tm_error *err); /* optional: nothing to say */
+    double (*nats)(const tm_source *source, const int32_t *tokens);                      /* optional: NAN */
     void (*decode)(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out); /* optional: not text */
 } tm_source_kind;
 
 struct tm_source {
     const tm_source_kind *kind;
-    tm_source_options     options; /* name is the kind's own; path is valid during open only */
+    tm_source_options     options; /* name is the kind's own; the paths are valid during open only */
     tm_source_facts       facts;
     void                 *state;
 };
+
+/* -sum p ln p over counts (n); NAN if all are 0. */
+double tm_unigram_entropy(const int64_t *counts, int64_t n);
 
 #define TM_SOURCE(name) extern const tm_source_kind tm_source_##name;
 #include "data/sources.def"

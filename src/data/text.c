@@ -17,7 +17,6 @@
 #include "data/source_kind.h"
 #include "data/text_files.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +101,6 @@ static double unigram_entropy(const stream *s, int64_t windows, int64_t seq)
 {
     int64_t counts[VOCAB] = { 0 }, total = 0;
     int64_t tokens = windows * seq + 1 < count_limit_tokens ? windows * seq + 1 : count_limit_tokens;
-    double  entropy = 0;
     for (size_t i = 0; i < s->count && total < tokens; i++) {
         int64_t part = s->pieces[i].size < tokens - total ? s->pieces[i].size : tokens - total;
         for (int64_t j = 0; j < part; j++) counts[s->pieces[i].bytes[j]]++;
@@ -112,11 +110,7 @@ static double unigram_entropy(const stream *s, int64_t windows, int64_t seq)
             total++;
         }
     }
-    for (int v = 0; v < VOCAB; v++) {
-        double p = (double)counts[v] / (double)total;
-        if (counts[v] > 0) entropy -= p * log(p);
-    }
-    return entropy;
+    return tm_unigram_entropy(counts, VOCAB);
 }
 
 static tm_status judge_splits(const tm_source_options *o, const text *t, tm_error *err)

@@ -30,6 +30,10 @@ static inline tm_peaks tm_ceilings_peaks(const tm_ceilings *c, tm_dtype dtype)
 /* Takes about `seconds` (0.2 is enough in a calm moment: every rate is the best of many short samples), besides the
  * first touch of its memory, which is four times the last-level cache, at most 1 GiB. TM_NOMEM if there is no room. */
 TM_MUST_USE tm_status tm_device_ceilings(tm_device *device, double seconds, tm_ceilings *out, tm_error *err);
+/* Its arithmetic alone (flops, flops_bf16, flops_how; bytes is 0), of `threads` threads, 0: all of the device. Takes no
+ * memory. One thread finds a calm moment even on a busy machine, and runs at the highest clock: n times its rate is a
+ * bound that n threads never pass. */
+void tm_device_arithmetic(const tm_device *device, int threads, double seconds, tm_ceilings *out);
 
 /* What the data sheet promises for float32: threads (taken for cores) x units x lanes x 2 x clock, in FLOP/s; 0 where
  * one of them is unknown, as the clock is in most virtual machines. `how` tells the factors. */

@@ -7,8 +7,8 @@
  *   ds_ij = p_ij (<do_i, v_j> - <do_i, o_i>)               (Dao et al. 2022, appendix B.2)
  *   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i;  dk and dv are summed over the query heads of a group
  *
- * Causal: j is visible to i when j <= i. Query head h reads key/value head h / (H / J).
- * qkv (N, (H + 2J) D): H q heads, J k heads, J v heads -> o (N, H D), lse (B, H, T)
+ * Causal: j is visible to i when j <= i; with a window of W keys: when i - W < j <= i. Query head h reads key/value
+ * head h / (H / J). qkv (N, (H + 2J) D): H q heads, J k heads, J v heads -> o (N, H D), lse (B, H, T)
  */
 #include "graph/gradient.h"
 #include "op/attrs.h"
@@ -20,6 +20,7 @@ static const char *attention_check(tm_shape qkv, const tm_attention_attr *attr)
 {
     if (attr->seq < 1 || attr->heads < 1 || attr->kv_heads < 1 || attr->head_dim < 1)
         return "sequence, heads, key/value heads and head size must be positive";
+    if (attr->window < 0 || (attr->window > 0 && !attr->causal)) return "a window needs causal attention";
     if (attr->heads % attr->kv_heads != 0) return "the heads must be a multiple of the key/value heads";
     if (qkv.rank != 2) return "qkv must have two axes (rows, heads)";
     if (qkv.n[0] % attr->seq != 0) return "the rows of qkv must be a multiple of the sequence length";
@@ -45,6 +46,16 @@ static const char *attention_infer(const tm_shape *in, const void *attr_, tm_sha
                         "lse must have the shape (sequences, heads, tokens)");
 }
 
+/* Keys visible to query i: first_key(i) .. end_of_keys(i) - 1. */
+static int64_t first_key(const tm_attention_attr *attr, int64_t i)
+{
+    return attr->window > 0 && i >= attr->window ? i - attr->window + 1 : 0;
+}
+static int64_t end_of_keys(const tm_attention_attr *attr, int64_t i)
+{
+    return attr->causal ? i + 1 : attr->seq;
+}
+
 static double dot(const double *a, const double *b, int64_t n)
 {
     double sum = 0;
@@ -52,14 +63,15 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* One query: key j of its head is keys[j * stride], value j is values[j * stride]. */
-static void attend(const double *q, const double *keys, const double *values, int64_t visible, int64_t stride,
+/* Query i: key j of its head is keys[j * stride], value j is values[j * stride]. */
+static void attend(const double *q, const double *keys, const double *values, int64_t i, int64_t stride,
                    const tm_attention_attr *attr, double *o, double *lse)
 {
-    double max = -HUGE_VAL, sum = 0;
-    for (int64_t j = 0; j < visible; j++) max = fmax(max, attr->scale * dot(q, keys + j * stride, attr->head_dim));
+    double  max = -HUGE_VAL, sum = 0;
+    int64_t first = first_key(attr, i), visible = end_of_keys(attr, i);
+    for (int64_t j = first; j < visible; j++) max = fmax(max, attr->scale * dot(q, keys + j * stride, attr->head_dim));
     for (int64_t d = 0; d < attr->head_dim; d++) o[d] = 0;
-    for (int64_t j = 0; j < visible; j++) {
+    for (int64_t j = first; j < visible; j++) {
         double e = exp(attr->scale * dot(q, keys + j * stride, attr->head_dim) - max);
         sum += e;
         for (int64_t d = 0; d < attr->head_dim; d++) o[d] += e * values[j * stride + d];
@@ -80,8 +92,7 @@ static void attention_reference(const tm_call *call)
                 int64_t       j = h / (H / J); /* key/value head */
                 double       *o = (double *)call->out[0].data + ((b * T + i) * H + h) * D;
                 double       *lse = (double *)call->out[1].data + (b * H + h) * T + i;
-                attend(qkv + i * W + h * D, qkv + (H + j) * D, qkv + (H + J + j) * D, attr->causal ? i + 1 : T, W, attr,
-                       o, lse);
+                attend(qkv + i * W + h * D, qkv + (H + j) * D, qkv + (H + J + j) * D, i, W, attr, o, lse);
             }
 }
 
@@ -99,6 +110,10 @@ static double attention_product(const tm_call *call, tm_shape qkv)
 {
     const tm_attention_attr *attr = call->attr;
     double                   T = (double)attr->seq, pairs = attr->causal ? T * (T + 1) / 2 : T * T;
+    if (attr->window > 0 && attr->window < attr->seq) { /* the first keys of late queries are out of sight */
+        double beyond = T - (double)attr->window;
+        pairs -= beyond * (beyond + 1) / 2;
+    }
     return (double)(qkv.n[0] / attr->seq) * (double)attr->heads * pairs * (double)attr->head_dim;
 }
 
@@ -116,8 +131,11 @@ static const tm_attention_attr cases[] = {
     { .seq = 65, .heads = 2, .kv_heads = 1, .head_dim = 16, .scale = 0.25, .causal = 1 },
     { .seq = 33, .heads = 4, .kv_heads = 4, .head_dim = 9, .scale = 0.333, .causal = 0 },
     { .seq = 130, .heads = 1, .kv_heads = 1, .head_dim = 64, .scale = 0.125, .causal = 1 },
+    { .seq = 9, .heads = 2, .kv_heads = 1, .head_dim = 5, .scale = 0.4, .causal = 1, .window = 1 },
+    { .seq = 77, .heads = 2, .kv_heads = 2, .head_dim = 8, .scale = 0.35, .causal = 1, .window = 40 },
+    { .seq = 12, .heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 0.5, .causal = 1, .window = 12 },
 };
-static const int64_t case_batch[] = { 2, 2, 1, 2, 3, 1, 2, 1 };
+static const int64_t case_batch[] = { 2, 2, 1, 2, 3, 1, 2, 1, 2, 1, 2 };
 
 static bool attention_example(int k, tm_example *example)
 {
@@ -165,8 +183,7 @@ static void attend_grad(const double *d_o, const double *o, const double *qkv, d
     int64_t q = i * W + h * D; /* offset of this query; of key and value row 0 of its head: */
     int64_t key = (attr->heads + h / (attr->heads / attr->kv_heads)) * D, value = key + attr->kv_heads * D;
     double  delta = dot(d_o, o, D);
-    int64_t visible = attr->causal ? i + 1 : attr->seq;
-    for (int64_t j = 0; j < visible; j++) {
+    for (int64_t j = first_key(attr, i); j < end_of_keys(attr, i); j++) {
         int64_t k = key + j * W, v = value + j * W;
         double  p = exp(attr->scale * dot(qkv + q, qkv + k, D) - lse);
         double  ds = p * (dot(d_o, qkv + v, D) - delta) * attr->scale;

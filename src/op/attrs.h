@@ -16,6 +16,7 @@ typedef struct {
     int64_t head_dim;         /* D */
     double  scale;            /* of the scores; D^-0.5 */
     int64_t causal;           /* 1: key j is visible to query i when j <= i; 0: all */
+    int64_t window;           /* > 0, causal only: and when i - window < j; 0: no such limit */
 } tm_attention_attr;
 
 typedef enum { TM_ROPE_HALF, TM_ROPE_INTERLEAVED } tm_rope_layout; /* pairs (i, i + D/2) or (2i, 2i + 1) */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/compare.c - published figures beside those of the run. */
-#include "bench/reference.h"
+#include "bench/published.h"
 #include "record/record.h"
 #include "record/sink.h"
 #include "record/table.h"
@@ -15,7 +15,7 @@ typedef struct {
     record_sink   head;
     FILE         *out;
     const char   *model;
-    tm_reference *reference;
+    tm_published *reference;
     run_record    run;
 } compare_sink;
 
@@ -52,7 +52,7 @@ static tm_table *measured_table(const char *model, const tm_run_started *start, 
 static void compare(compare_sink *self, const tm_run_ended *end)
 {
     tm_table *measured = measured_table(self->model, &self->run.start, end);
-    tm_table *table = tm_reference_compare(self->reference, measured);
+    tm_table *table = tm_published_compare(self->reference, measured);
     tm_text   text = { 0 };
     if (!self->model)
         tm_text_printf(
@@ -81,14 +81,14 @@ static void handle(tm_sink *sink, const tm_event *event)
 static void finish(record_sink *sink)
 {
     compare_sink *self = (compare_sink *)sink;
-    tm_reference_destroy(self->reference);
+    tm_published_destroy(self->reference);
     run_record_fini(&self->run);
 }
 
 tm_status tm_compare_sink_open(const tm_compare_options *options, tm_sink **out, tm_error *err)
 {
-    tm_reference *reference;
-    TM_TRY(tm_reference_read(options->path, &reference, err));
+    tm_published *reference;
+    TM_TRY(tm_published_read(options->path, &reference, err));
     compare_sink *self = tm_alloc(sizeof *self);
     *self = (compare_sink){ .head = { .base = { handle }, .finish = finish },
                             .out = options->out ? options->out : stdout,

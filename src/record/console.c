@@ -177,6 +177,7 @@ static void handle(tm_sink *sink, const tm_event *event)
     case TM_EVENT_EVALUATION:
         on_evaluation(self, &event->evaluation);
         break;
+    case TM_EVENT_EVALUATION_STARTED:
     case TM_EVENT_CHECKPOINT:
         break;
     case TM_EVENT_RUN_ENDED:

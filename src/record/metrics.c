@@ -119,12 +119,13 @@ static void handle(tm_sink *sink, const tm_event *event)
 {
     metrics_sink *self = (metrics_sink *)sink;
     if (event->kind == TM_EVENT_RUN_STARTED) start(self, event->run_started.first_step);
-    if (event->kind == TM_EVENT_RUN_STARTED || event->kind == TM_EVENT_RUN_ENDED) return;
+    bool step = event->kind == TM_EVENT_STEP_DONE, evaluation = event->kind == TM_EVENT_EVALUATION;
+    if (!step && !evaluation && event->kind != TM_EVENT_CHECKPOINT) return;
     self->line.length = 0;
     tm_json json = { .out = &self->line };
     tm_json_open(&json, NULL, '{');
-    if (event->kind == TM_EVENT_STEP_DONE) print_step(&json, &event->step_done);
-    if (event->kind == TM_EVENT_EVALUATION) print_evaluation(&json, &event->evaluation);
+    if (step) print_step(&json, &event->step_done);
+    if (evaluation) print_evaluation(&json, &event->evaluation);
     if (event->kind == TM_EVENT_CHECKPOINT) print_checkpoint(&json, &event->checkpoint);
     tm_json_close(&json, '}');
     tm_text_add_n(&self->line, "\n", 1);

@@ -66,6 +66,8 @@ static void keep_start(run_record *run, const tm_run_started *start)
     tm_named_i64 *memory = tm_arena_take(run->arena, (start->n_memory + 1) * sizeof *memory);
     for (size_t i = 0; i < start->n_memory; i++)
         memory[i] = (tm_named_i64){ keep(run, start->memory[i].name), start->memory[i].value };
+    run->start.recipe.optimizer = keep(run, start->recipe.optimizer);
+    run->start.recipe.schedule = keep(run, start->recipe.schedule);
     run->start.flops_per_token = flops;
     run->start.memory = memory;
     run->started = true;

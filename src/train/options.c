@@ -22,16 +22,17 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
 {
     *out = (tm_recompute){ .cheap = tm_config_bool(config, "activation_checkpoint.cheap") };
     if (is(config, "activation_checkpoint.mode", "full")) out->every_n = 1;
+    if (out->every_n == 1 && is(config, "recompute_method", "block") && tm_config_text(config, "recompute_num_layers"))
+        out->layers = tm_config_i64(config, "recompute_num_layers");
     if (!is(config, "activation_checkpoint.mode", "selective")) return TM_OK;
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
-    char     *end = NULL;
-    long long n = option ? strtoll(option, &end, 10) : 0;
+    char       *end = NULL;
+    long long   n = option ? strtoll(option, &end, 10) : 0;
     if (n < 1 || *end)
-        return tm_fail(
-            err, TM_INVALID,
-            "activation_checkpoint.selective_ac_option is '%s' (%s); give a whole number n >= 1 for every "
-            "n-th layer",
-            option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
+        return tm_fail(err, TM_INVALID,
+                       "activation_checkpoint.selective_ac_option is '%s' (%s); give a whole number n >= 1 for every "
+                       "n-th layer",
+                       option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
     out->every_n = n;
     return TM_OK;
 }
@@ -44,6 +45,7 @@ static void read_schedule(const tm_config *config, tm_run_options *out)
                                    .decay_ratio = -1,
                                    .decay = TM_DECAY_LINEAR,
                                    .min_lr_factor = tm_config_f64(config, "lr_scheduler.min_lr_factor") };
+    if (is(config, "lr_scheduler.form", "nemo")) out->schedule.kind = TM_SCHEDULE_NEMO;
     if (tm_config_text(config, "lr_scheduler.decay_ratio"))
         out->schedule.decay_ratio = tm_config_f64(config, "lr_scheduler.decay_ratio");
     if (is(config, "lr_scheduler.decay_type", "cosine")) out->schedule.decay = TM_DECAY_COSINE;
@@ -79,6 +81,23 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     return TM_OK;
 }
 
+static void read_source(const tm_config *config, tm_run_options *out)
+{
+    int64_t samples;
+    if (__builtin_mul_overflow(out->step.micro_batch * out->step.accumulation, out->steps, &samples))
+        samples = INT64_MAX;
+    out->source = (tm_source_options){ .name = tm_config_text(config, "data.source"),
+                                       .path = tm_config_text(config, "data.path"),
+                                       .validation_path = tm_config_text(config, "data.validation_path"),
+                                       .vocab = out->step.shape.vocab_size,
+                                       .seq = out->step.seq,
+                                       .seed = out->seed,
+                                       .validation_fraction = tm_config_f64(config, "data.validation_fraction"),
+                                       .samples = samples,
+                                       .mask = is(config, "data.loss_mask", "target") ? TM_MASK_TARGET : TM_MASK_INPUT,
+                                       .pad_token = (int32_t)tm_config_i64(config, "data.pad_token") };
+}
+
 tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err)
 {
     *out = (tm_run_options){ .model_name = tm_config_preset(config) };
@@ -92,25 +111,30 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     TM_TRY(tm_schedule_check(&out->schedule, err));
     out->seed = (uint64_t)tm_config_i64(config, "debug.seed");
     out->threads = (int)tm_config_i64(config, "training.threads");
-    out->source = (tm_source_options){ .name = tm_config_text(config, "data.source"),
-                                       .path = tm_config_text(config, "data.path"),
-                                       .vocab = out->step.shape.vocab_size,
-                                       .seq = out->step.seq,
-                                       .seed = out->seed,
-                                       .validation_fraction = tm_config_f64(config, "data.validation_fraction") };
+    read_source(config, out);
     int64_t prefetch = tm_config_i64(config, "data.prefetch");
     out->prefetch = prefetch < 1 ? 1 : (int)prefetch;
     out->validate = tm_config_bool(config, "validation.enable");
     out->validation_freq = tm_config_i64(config, "validation.freq");
+    out->validation_first = tm_config_i64(config, "validation.first");
     out->validation_steps = tm_config_i64(config, "validation.steps");
+    out->average_sequences = is(config, "validation.average", "sequences");
+    if (out->average_sequences && out->step.micro_batch != 1)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "validation.average sequences (%s) is built for one sequence at a time, found "
+                       "training.local_batch_size %lld; set it to 1",
+                       tm_config_place(config, "validation.average"), (long long)out->step.micro_batch);
+    out->target_loss = tm_config_f64(config, "training.target_loss");
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
     out->stop_at_target =
         tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
+    out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
     out->checkpoint = tm_config_bool(config, "checkpoint.enable");
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");
     out->checkpoint_keep = (int)tm_config_i64(config, "checkpoint.keep_latest_k");
     out->config_hash = tm_config_hash(config);
+    out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
     out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
     out->step.sample = strcmp(out->source.name, "text") == 0 && out->sample_tokens > 0;
     return TM_OK;

@@ -107,6 +107,21 @@ static tm_status settle_schedule(tm_config *config, tm_error *err)
                            tm_config_place(config, "optimizer.lr"));
         derive(config, "lr_scheduler.min_lr_factor", tm_format_double(text, factor), "min_lr");
     }
+    bool nemo = strcmp(tm_config_text(config, "lr_scheduler.form"), "nemo") == 0;
+    if (nemo && tm_config_text(config, "lr_scheduler.decay_ratio"))
+        return tm_fail(
+            err, TM_INVALID,
+            "lr_scheduler.form nemo (%s) decays over all steps, but lr_scheduler.decay_ratio is %s (%s); leave "
+            "one out",
+            tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_ratio"),
+            tm_config_place(config, "lr_scheduler.decay_ratio"));
+    if (nemo && tm_config_is_set(config, "lr_scheduler.decay_type") &&
+        strcmp(tm_config_text(config, "lr_scheduler.decay_type"), "cosine") != 0)
+        return tm_fail(err, TM_INVALID,
+                       "lr_scheduler.form nemo (%s) is a cosine, but lr_scheduler.decay_type is %s (%s); leave one out",
+                       tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_type"),
+                       tm_config_place(config, "lr_scheduler.decay_type"));
+    if (nemo) derive(config, "lr_scheduler.decay_type", "cosine", "lr_scheduler.form");
     if (tm_config_text(config, "lr_decay_iters") &&
         tm_config_i64(config, "lr_decay_iters") != tm_config_i64(config, "training.steps"))
         return tm_fail(err, TM_UNSUPPORTED,

@@ -4,9 +4,12 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "device/ceilings.h"
 #include "stats/sampling.h"
+#include "system/validity.h"
 #include "train/generate.h"
 #include "train/trainer.h"
+#include "train/turn.h"
 #include "train/verdict.h"
 
 #include <math.h>
@@ -26,13 +29,21 @@ typedef struct {
     tm_ledger             ledger;
     tm_named_f64          phases[TM_LEDGER_LINES + 1];
     double               *step_seconds, *losses;
+    int64_t              *step_end_ns;
+    tm_validity          *validity;   /* samples of the machine, once the steps begin */
+    tm_sampling          *sampling;   /* of step times; NULL: all steps are done */
+    const char           *stopped;    /* why no more steps were done */
+    tm_sample_summary     rate;       /* of all steps, and what disturbed the machine in them: once they are done */
+    tm_validity_report    machine;
     int64_t               done;       /* steps of this process */
     int64_t               first_step; /* number of the first one */
     bool                  finite;
     double                validation, validation_error, first_loss, first_step_seconds;
+    int64_t               evaluated_step; /* of `validation` */
     tm_loss_head          head; /* of the steps before this process */
     int64_t               saved_step;
     int64_t               begin_ns; /* of the step under way: the end of the one before */
+    tm_turn              *turn;     /* NULL: the machine is this run's alone */
 } run;
 
 static int64_t global_batch(const tm_run_options *o)
@@ -57,38 +68,64 @@ static int64_t validation_batches(const run *r)
     return batches < most ? batches : most;
 }
 
-static void evaluate(run *r, int64_t step)
+/* Was the data of the batch read? */
+static tm_status check_batch(const tm_batch *batch, tm_error *err)
+{
+    return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
+}
+
+/* By the last evaluation; never while there was none. */
+static bool target_reached(const run *r)
+{
+    double floor = tm_source_describe(r->source)->floor;
+    if (r->validation <= r->options->target_loss) return true; /* never with a NaN */
+    return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
+}
+
+static tm_status evaluate(run *r, int64_t step, tm_error *err)
 {
     int64_t batches = r->options->validate ? validation_batches(r) : 0;
-    if (batches == 0) return;
+    if (batches == 0) return TM_OK;
+    tm_event started = { .kind = TM_EVENT_EVALUATION_STARTED };
+    started.evaluation_started = (tm_evaluation_started){ .step = step, .samples = step * global_batch(r->options) };
+    tm_event_emit(r->bus, &started);
     int64_t    begin = tm_now_ns();
     tm_loader *loader = tm_loader_open(r->source, TM_SPLIT_VALIDATION, r->options->step.micro_batch, 0, 2);
     TM_ASSERT(loader);
-    double  sum = 0, squares = 0;
-    int64_t tokens = 0;
-    for (int64_t i = 0; i < batches; i++) {
+    double    sum = 0, means = 0, squares = 0;
+    int64_t   tokens = 0, counted = 0;
+    tm_status st = TM_OK;
+    for (int64_t i = 0; i < batches && st == TM_OK; i++) {
         tm_batch batch;
         tm_loader_next(loader, &batch);
-        if (batch.target_tokens == 0) break;
+        st = check_batch(&batch, err);
+        if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
         double nats =
             tm_trainer_evaluate(r->trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.target_tokens });
         double mean = nats / (double)batch.target_tokens;
         sum += nats;
+        means += mean;
         squares += mean * mean;
         tokens += batch.target_tokens;
+        counted++;
     }
     tm_loader_close(loader);
-    r->validation = sum / (double)tokens;
-    double spread = squares / (double)batches - r->validation * r->validation;
-    r->validation_error = batches > 1 && spread > 0 ? sqrt(spread / (double)(batches - 1)) : (double)NAN;
+    TM_TRY(st);
+    r->validation = r->options->average_sequences ? means / (double)counted : sum / (double)tokens;
+    double spread = squares / (double)counted - r->validation * r->validation;
+    r->validation_error = counted > 1 && spread > 0 ? sqrt(spread / (double)(counted - 1)) : (double)NAN;
     double   bytes_per_token = tm_source_describe(r->source)->bytes_per_token;
     tm_event event = { .kind = TM_EVENT_EVALUATION };
+    r->evaluated_step = step;
     event.evaluation = (tm_evaluation){ .step = step,
+                                        .samples = started.evaluation_started.samples,
                                         .loss = r->validation,
                                         .bits_per_byte = r->validation / log(2) / bytes_per_token,
                                         .tokens = tokens,
-                                        .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
+                                        .seconds = (double)(tm_now_ns() - begin) * 1e-9,
+                                        .last = target_reached(r) || step == r->options->steps };
     tm_event_emit(r->bus, &event);
+    return TM_OK;
 }
 
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
@@ -147,13 +184,14 @@ static tm_status resume(run *r, int64_t *first_sample, tm_error *err)
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-static void train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *tokens)
+static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *tokens, tm_error *err)
 {
     const tm_run_options *o = r->options;
     tm_batch              batch;
     int64_t               begin = tm_now_ns();
     tm_ledger_add(&r->ledger, "logging", (double)(begin - r->begin_ns) * 1e-9);
     tm_loader_next(r->loader, &batch);
+    TM_TRY(check_batch(&batch, err));
     *tokens = batch.target_tokens;
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
     tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens);
@@ -163,6 +201,7 @@ static void train_one_step(run *r, int64_t step, tm_step_result *result, int64_t
         tm_trainer_accumulate(r->trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 },
                               &r->ledger);
     tm_trainer_update(r->trainer, result, &r->ledger);
+    return TM_OK;
 }
 
 static void report_step(run *r, int64_t step, const tm_step_result *result, int64_t tokens, double seconds)
@@ -188,42 +227,85 @@ static void report_step(run *r, int64_t step, const tm_step_result *result, int6
     tm_event_emit(r->bus, &event);
 }
 
+/* debug.slowdown_pct: spins for that share of the step's time so far. */
+static void slow_down(run *r)
+{
+    if (!(r->options->slowdown_pct > 0)) return;
+    int64_t begin = tm_now_ns();
+    int64_t until = begin + (int64_t)((double)(begin - r->begin_ns) * r->options->slowdown_pct / 100);
+    while (tm_now_ns() < until) {
+    }
+    tm_ledger_add(&r->ledger, "planted slowdown", (double)(tm_now_ns() - begin) * 1e-9);
+}
+
 /* A step's time runs from the end of the step before, so that reporting that one (the line "logging") is in it. */
-static void step_and_report(run *r, int64_t step)
+static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error *err)
 {
     tm_step_result result;
-    int64_t        tokens;
     tm_ledger_reset(&r->ledger);
-    train_one_step(r, step, &result, &tokens);
+    TM_TRY(train_one_step(r, step, &result, tokens, err));
+    slow_down(r);
     int64_t end = tm_now_ns();
     double  seconds = (double)(end - r->begin_ns) * 1e-9;
     r->begin_ns = end;
     if (r->done == 0) r->first_step_seconds = (double)tm_process_age_ns() * 1e-9;
     if (step == 1) r->first_loss = result.loss;
     r->step_seconds[r->done] = seconds;
+    r->step_end_ns[r->done] = end;
     r->losses[r->done] = result.loss;
     r->done++;
     r->finite = r->finite && isfinite(result.loss) && isfinite(result.grad_norm);
-    report_step(r, step, &result, tokens, seconds);
+    report_step(r, step, &result, *tokens, seconds);
+    tm_validity_sample(r->validity);
+    return TM_OK;
 }
 
-static bool target_reached(const run *r)
+/* Ends the turn if it is over, and waits for the next one: that time belongs to no step. */
+static tm_status take_turns(run *r, int64_t step, int64_t tokens, const volatile sig_atomic_t *stop, tm_error *err)
 {
-    double floor = tm_source_describe(r->source)->floor;
-    return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
+    bool waited = false;
+    if (r->turn) TM_TRY(tm_turn_step(r->turn, step, r->step_seconds[r->done - 1], tokens, stop, &waited, err));
+    if (waited) r->begin_ns = tm_now_ns();
+    return TM_OK;
+}
+
+/* With a target for the interval: are the steps so far precise enough? */
+static bool precise(run *r)
+{
+    if (!r->sampling) return false;
+    double tokens = (double)(global_batch(r->options) * r->options->step.seq);
+    bool   enough = tm_sampling_add(r->sampling, r->step_seconds[r->done - 1], tokens) == TM_STOP_PRECISE;
+    r->begin_ns = tm_now_ns(); /* looking is not part of a step */
+    return enough;
+}
+
+/* Why this step is the last one; NULL if it is not. */
+static const char *reason_to_stop(run *r, int64_t step, const volatile sig_atomic_t *stop)
+{
+    if (step == r->options->steps) return "all steps done";
+    if (*stop) return "interrupted";
+    if (!r->finite) return "a loss or gradient norm is not finite";
+    return precise(r) ? tm_stop_text(TM_STOP_PRECISE) : NULL;
 }
 
 static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     const tm_run_options *o = r->options;
+    if (r->turn) TM_TRY(tm_turn_begin(r->turn, stop, err));
     r->begin_ns = tm_now_ns();
     for (int64_t step = r->first_step; step <= o->steps; step++) {
-        step_and_report(r, step);
-        if (step == o->steps || *stop || !r->finite) break;
-        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0;
+        int64_t tokens;
+        TM_TRY(step_and_report(r, step, &tokens, err));
+        TM_TRY(take_turns(r, step, tokens, stop, err));
+        r->stopped = reason_to_stop(r, step, stop);
+        if (r->stopped) break;
+        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
-        if (evaluates) evaluate(r, step);
-        if (evaluates && target_reached(r)) break;
+        if (evaluates) TM_TRY(evaluate(r, step, err));
+        if (evaluates && target_reached(r)) {
+            r->stopped = "target loss reached";
+            break;
+        }
         if (saves) TM_TRY(save_checkpoint(r, step, err));
         if (evaluates || saves) r->begin_ns = tm_now_ns(); /* neither is part of a step */
     }
@@ -231,6 +313,30 @@ static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 }
 
 /* --- begin and end ------------------------------------------------------------------------------------------------ */
+
+static tm_recipe recipe_of(const run *r)
+{
+    const tm_run_options *o = r->options;
+    int64_t               held_out = tm_source_describe(r->source)->validation_samples;
+    int64_t               evaluated = o->validate ? validation_batches(r) * o->step.micro_batch : 0;
+    return (tm_recipe){
+        .optimizer = "adamw",
+        .schedule = tm_schedule_words(&o->schedule),
+        .global_batch = global_batch(o),
+        .accumulation = o->step.accumulation,
+        .sequence_length = o->step.seq,
+        .eval_samples = evaluated < held_out ? evaluated : held_out, /* the last batch may be filled up */
+        .warmup_steps = o->schedule.warmup_steps,
+        .decay_steps = tm_schedule_decay_steps(&o->schedule),
+        .learning_rate = o->learning_rate,
+        .end_learning_rate = o->learning_rate * o->schedule.min_lr_factor,
+        .beta1 = o->step.beta1,
+        .beta2 = o->step.beta2,
+        .eps = o->step.eps,
+        .weight_decay = o->step.weight_decay,
+        .max_norm = o->max_norm > 0 ? o->max_norm : (double)INFINITY,
+    };
+}
 
 static void announce(run *r)
 {
@@ -262,15 +368,61 @@ static void announce(run *r)
         .n_memory = plan->n_classes,
         .planned_bytes = (int64_t)plan->arena_bytes,
         .memory_limit_bytes = tm_memory_total_bytes(""),
+        .recipe = recipe_of(r),
     };
     tm_event_emit(r->bus, &event);
+}
+
+/* FLOP/s of this run's number format, by `threads` threads of the device (0: all); 0 = unknown. */
+static double peak_flops(const run *r, int threads)
+{
+    tm_ceilings measured;
+    tm_device_arithmetic(r->device, threads, 0.05, &measured);
+    return r->options->step.precision->compute == TM_BF16 ? measured.flops_bf16 : measured.flops;
+}
+
+/* Can a step that computes so much take so little? With a peak that is given, or measured: at the end, where it can be
+ * repeated, because in a busy moment it comes out too low. The last word has the peak of one thread times their number.
+ */
+static tm_status check_step(const run *r, double flops, double seconds, tm_error *err)
+{
+    enum { TRIES = 5 };
+    const tm_device_info *info = tm_device_describe(r->device);
+    tm_peaks              peaks = r->options->peaks;
+    bool                  judged = r->first_step - 1 + r->done >= TM_JUDGED_STEPS;
+    if (peaks.flops > 0) return tm_guard_seconds(&peaks, flops, 0, seconds, "the fastest step", err);
+    if (!judged || strcmp(info->name, "null") == 0) return TM_OK;
+    for (int i = 0; i < 2 * TRIES; i++) {
+        double peak = i < TRIES ? peak_flops(r, 0) : info->threads * peak_flops(r, 1);
+        peaks.flops = fmax(peaks.flops, peak);
+        if (tm_guard_seconds(&peaks, flops, 0, seconds, "the fastest step", NULL) == TM_OK) return TM_OK;
+    }
+    return tm_guard_seconds(&peaks, flops, 0, seconds, "the fastest step", err);
+}
+
+/* The program's own count of FLOPs against the device's peak, for the fastest step. */
+static tm_status check_physics(const run *r, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(r->trainer);
+    double         flops = step->first->cost.flops, least = r->step_seconds[0];
+    if (step->further) flops += (double)(r->options->step.accumulation - 1) * step->further->cost.flops;
+    for (int64_t i = 1; i < r->done; i++) least = fmin(least, r->step_seconds[i]);
+    return check_step(r, flops, least, err);
+}
+
+/* The steps are done: sums them up, and the samples of the machine since the end of the warm-up. */
+static void stop_watching(run *r)
+{
+    double per_step = (double)(global_batch(r->options) * r->options->step.seq);
+    r->rate = tm_stats_summarize(r->step_seconds, NULL, per_step, r->done);
+    tm_validity_stop(r->validity, r->rate.warmup > 0 ? r->step_end_ns[r->rate.warmup - 1] : 0, &r->machine);
 }
 
 static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char reason[256])
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
-    int64_t                per_step = global_batch(r->options) * r->options->step.seq;
-    tm_sample_summary      rate = tm_stats_summarize(r->step_seconds, NULL, (double)per_step, r->done);
+    tm_error               impossible = { 0 };
+    bool                   possible = check_physics(r, &impossible) == TM_OK;
     tm_evidence            evidence = { .source = r->options->source.name,
                                         .losses = r->losses,
                                         .n_losses = r->done,
@@ -282,21 +434,35 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
                                         .unigram_entropy = facts->unigram_entropy,
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
-                                        .step_variation = rate.variation,
+                                        .step_variation = r->rate.variation,
+                                        .steady = &r->rate.steady,
+                                        .machine = r->machine.verdict,
+                                        .machine_reason = r->machine.reason,
+                                        .impossible = possible ? NULL : impossible.text,
                                         .head = r->head,
-                                        .interrupted = interrupted };
+                                        .interrupted = interrupted,
+                                        .slowdown_pct = r->options->slowdown_pct };
     tm_verdict             verdict = tm_verdict_of(&evidence, reason);
     const tm_plan         *plan = tm_trainer_step_of(r->trainer)->plan;
     int64_t        used = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer), plan->arena_bytes);
     *ended = (tm_run_ended){
         .verdict = verdict,
         .reason = reason,
+        .stopped = r->stopped,
+        .machine = { .verdict = r->machine.verdict,
+                     .reason = r->machine.reason,
+                     .seconds = r->machine.seconds,
+                     .samples = r->machine.samples,
+                     .processors = r->machine.processors,
+                     .facts = r->machine.facts,
+                     .n_facts = TM_MACHINE_COUNT },
         .steps = r->done,
-        .warmup_steps = rate.warmup,
-        .tokens_per_second_median = rate.median_rate,
-        .tokens_per_second_lo = rate.median_rate_lo,
-        .tokens_per_second_hi = rate.median_rate_hi,
-        .tokens_per_second_n = rate.n,
+        .samples = (r->first_step - 1 + r->done) * global_batch(r->options),
+        .warmup_steps = r->rate.warmup,
+        .tokens_per_second_median = r->rate.median_rate,
+        .tokens_per_second_lo = r->rate.median_rate_lo,
+        .tokens_per_second_hi = r->rate.median_rate_hi,
+        .tokens_per_second_n = r->rate.n,
         .loss_first = r->first_loss,
         .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
         .loss_validation = r->validation,
@@ -317,7 +483,8 @@ static tm_status finish(run *r, const volatile sig_atomic_t *stop, tm_error *err
     const tm_run_options *o = r->options;
     int64_t               step = r->first_step - 1 + r->done;
     bool                  interrupted = *stop && step < o->steps;
-    if (r->finite && !interrupted && !target_reached(r)) evaluate(r, step);
+    stop_watching(r);
+    if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(evaluate(r, step, err));
     if (r->finite && o->checkpoint_folder && (o->checkpoint || interrupted) && r->saved_step != step && r->done > 0)
         TM_TRY(save_checkpoint(r, step, err));
     char         reason[256];
@@ -348,9 +515,18 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     size_t room = (size_t)(r->options->steps - r->first_step + 1);
     r->step_seconds = tm_alloc(room * sizeof *r->step_seconds);
     r->losses = tm_alloc(room * sizeof *r->losses);
+    r->step_end_ns = tm_alloc(room * sizeof *r->step_end_ns);
+    if (r->options->target_half_width > 0)
+        r->sampling = tm_sampling_create(&(tm_sampling_options){ .half_width = r->options->target_half_width,
+                                                                 .min_samples = TM_JUDGED_STEPS });
+    if (r->options->slowdown_pct > 0)
+        tm_warn("every step is slowed down by %g %% on purpose (debug.slowdown_pct): its times are no result",
+                r->options->slowdown_pct);
+    if (r->options->turn_fd) TM_TRY(tm_turn_open(r->options->turn_fd, &r->turn, err));
+    announce(r); /* before any training data is touched: whoever keeps the time starts the clock here */
     r->loader = tm_loader_open(r->source, TM_SPLIT_TRAIN, global_batch(r->options), first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
-    announce(r);
+    r->validity = tm_validity_start("");
     tm_status st = train(r, stop, err);
     if (st == TM_OK) st = finish(r, stop, err);
     return st;
@@ -363,9 +539,13 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
               .validation = (double)NAN, .validation_error = (double)NAN, .first_loss = (double)NAN, .saved_step = -1 };
     TM_TRY(tm_trainer_open(device, &options->step, options->seed, &r.trainer, err));
     tm_status st = run_with_trainer(&r, stop, err);
+    tm_turn_close(r.turn);
     tm_loader_close(r.loader);
     tm_trainer_close(r.trainer);
     free(r.step_seconds);
     free(r.losses);
+    free(r.step_end_ns);
+    tm_validity_destroy(r.validity);
+    tm_sampling_destroy(r.sampling);
     return st;
 }

@@ -45,11 +45,37 @@ static double cosine_factor(const tm_schedule *s, int64_t warmup, int64_t step)
     return a > 0 ? a : 0;
 }
 
+/* MLPerf Training rules, llama31_8b: the last warm-up step is step W, and it already has the peak. */
+static double nemo_factor(const tm_schedule *s, int64_t warmup, int64_t step)
+{
+    if (warmup > 0 && step <= warmup) return (double)(step + 1) / (double)(warmup + 1);
+    if (step > s->steps) return s->min_lr_factor;
+    double p = (double)(step - warmup) / (double)(s->steps - warmup);
+    return s->min_lr_factor + (1 - s->min_lr_factor) * 0.5 * (1 + cos(pi * p));
+}
+
+int64_t tm_schedule_decay_steps(const tm_schedule *s)
+{
+    int64_t warmup = s->warmup_steps < s->steps ? s->warmup_steps : s->steps;
+    return s->kind == TM_SCHEDULE_WARMUP_STABLE_DECAY || s->kind == TM_SCHEDULE_CONSTANT ? decay_steps(s, warmup)
+                                                                                         : s->steps - warmup;
+}
+
+const char *tm_schedule_words(const tm_schedule *s)
+{
+    static const char *const shapes[] = { "linear warmup, stable, linear decay", "linear warmup, stable, sqrt decay",
+                                          "linear warmup, stable, cosine decay" };
+    if (s->kind == TM_SCHEDULE_NEMO) return "cosine with linear warmup";
+    if (s->kind == TM_SCHEDULE_COSINE) return "cosine with linear warmup from zero";
+    return tm_schedule_decay_steps(s) == 0 ? "constant after linear warmup" : shapes[s->decay];
+}
+
 double tm_schedule_factor(const tm_schedule *s, int64_t step)
 {
     TM_ASSERT(step >= 0 && s->steps >= 1);
     int64_t warmup = s->warmup_steps < s->steps ? s->warmup_steps : s->steps;
     if (s->kind == TM_SCHEDULE_COSINE) return cosine_factor(s, warmup, step);
+    if (s->kind == TM_SCHEDULE_NEMO) return nemo_factor(s, warmup, step);
     if (step < warmup) return (double)(step + 1) / (double)warmup;
     int64_t decay = decay_steps(s, warmup), flat_until = s->steps + 1 - decay; /* W + N */
     if (step < flat_until || decay == 0) return 1;

@@ -25,6 +25,7 @@ static const double unit = 0x1p-24;
 typedef struct {
     int64_t B, T, H, J, D;
     int     causal;
+    int64_t window;
 } sizes;
 
 typedef struct {
@@ -103,7 +104,7 @@ static int64_t o_elements(const sizes *s)
 
 static tm_attention_attr attr_of(const sizes *s)
 {
-    return (tm_attention_attr){ s->T, s->H, s->J, s->D, 1 / sqrt((double)s->D), s->causal };
+    return (tm_attention_attr){ s->T, s->H, s->J, s->D, 1 / sqrt((double)s->D), s->causal, s->window };
 }
 
 static void execute(const tm_kernel *kernel, tm_call *call)
@@ -176,8 +177,8 @@ static tensors run_both(const family *f, const sizes *s, int threads, const tens
 static void expect_same(const char *what, const sizes *s, const void *a, const void *b, size_t bytes)
 {
     if (memcmp(a, b, bytes))
-        fail_msg("%s differs for B %ld T %ld H %ld J %ld D %ld causal %d", what, (long)s->B, (long)s->T, (long)s->H,
-                 (long)s->J, (long)s->D, s->causal);
+        fail_msg("%s differs for B %ld T %ld H %ld J %ld D %ld causal %d window %ld", what, (long)s->B, (long)s->T,
+                 (long)s->H, (long)s->J, (long)s->D, s->causal, (long)s->window);
 }
 
 static void expect_same_results(const char *what, const sizes *s, const tensors *a, const tensors *b)
@@ -220,21 +221,22 @@ static void judge_row(const sizes *s, const tensors *x, judge *r, int64_t b, int
                       double *pe)
 {
     const int64_t D = s->D, W = (s->H + 2 * s->J) * D, j = h / (s->H / s->J), row = b * s->T + i;
-    const int64_t keys = s->causal ? i + 1 : s->T, k_at = (s->H + j) * D, v_at = k_at + s->J * D;
+    const int64_t from = s->window && i >= s->window ? i - s->window + 1 : 0, keys = s->causal ? i + 1 : s->T;
+    const int64_t k_at = (s->H + j) * D, v_at = k_at + s->J * D;
     const float  *qkv = x->qkv, *base = qkv + b * s->T * W, *q = qkv + row * W + h * D;
     const float  *g = (const float *)x->dout + row * s->H * D + h * D;
     const double  scale = (double)(float)(1 / sqrt((double)D)), rd = 6 * sqrt((double)D) * unit;
     const double  rt = 6 * sqrt((double)s->T) * unit;
     double        most = -HUGE_VAL, sum = 0, *o = r->o + row * s->H * D + h * D, *oe = r->o_error + (o - r->o);
-    for (int64_t k = 0; k < keys; k++) {
+    for (int64_t k = from; k < keys; k++) {
         dot_result sc = dot(q, base + k * W + k_at, D);
         p[k] = scale * sc.value;
         pe[k] = scale * (rd + 2 * unit) * sc.size;
         most = fmax(most, p[k]);
     }
-    for (int64_t k = 0; k < keys; k++) sum += exp(p[k] - most);
+    for (int64_t k = from; k < keys; k++) sum += exp(p[k] - most);
     double lse = most + log(sum), mean_error = 0, delta = 0, delta_size = 0;
-    for (int64_t k = 0; k < keys; k++) {
+    for (int64_t k = from; k < keys; k++) {
         pe[k] += unit * (fabs(p[k]) + fabs(most) + fabs(lse) + 4); /* rounding of the argument, and exp itself */
         p[k] = exp(p[k] - lse);
         mean_error += p[k] * pe[k];
@@ -243,7 +245,7 @@ static void judge_row(const sizes *s, const tensors *x, judge *r, int64_t b, int
     r->lse_error[(b * s->H + h) * s->T + i] = mean_error + rt + 4 * unit * (1 + fabs(lse));
     for (int64_t d = 0; d < D; d++) {
         double size = 0, error = 0;
-        for (int64_t k = 0; k < keys; k++) {
+        for (int64_t k = from; k < keys; k++) {
             double v = (double)base[k * W + v_at + d];
             o[d] += p[k] * v;
             size += p[k] * fabs(v);
@@ -256,7 +258,7 @@ static void judge_row(const sizes *s, const tensors *x, judge *r, int64_t b, int
     double *dq = r->dqkv + row * W + h * D, *dqe = r->dqkv_error + (dq - r->dqkv),
            delta_error = (rd + 2 * unit) * delta_size;
     for (int64_t d = 0; d < D; d++) delta_error += fabs((double)g[d]) * oe[d];
-    for (int64_t k = 0; k < keys; k++) {
+    for (int64_t k = from; k < keys; k++) {
         int64_t    at = (b * s->T + k) * W;
         dot_result dp = dot(g, qkv + at + v_at, D);
         double     pre = pe[k] + r->lse_error[(b * s->H + h) * s->T + i]; /* the kernel is given its own lse and o */
@@ -301,9 +303,10 @@ static double compare(const char *what, const char *isa, const sizes *s, const f
     for (int64_t i = 0; i < n; i++) {
         double error = fabs((double)got[i] - want[i]), tolerance = allowed[i] + unit * fabs(want[i]) + 0x1p-100;
         if (!(error <= tolerance))
-            fail_msg("%s/%s: B %ld T %ld H %ld J %ld D %ld causal %d: element %ld is %.9g, want %.9g +- %.3g", what,
-                     isa, (long)s->B, (long)s->T, (long)s->H, (long)s->J, (long)s->D, s->causal, (long)i,
-                     (double)got[i], want[i], tolerance);
+            fail_msg(
+                "%s/%s: B %ld T %ld H %ld J %ld D %ld causal %d window %ld: element %ld is %.9g, want %.9g +- %.3g",
+                what, isa, (long)s->B, (long)s->T, (long)s->H, (long)s->J, (long)s->D, s->causal, (long)s->window,
+                (long)i, (double)got[i], want[i], tolerance);
         worst = fmax(worst, error / tolerance);
         largest = fmax(largest, fabs(want[i]));
     }
@@ -344,7 +347,7 @@ static void test_formula(void **state)
         for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
             for (int causal = 0; causal < 2; causal++, n++) {
                 int64_t group = groups[n % 3], J = 1 + n % 2;
-                sizes   s = { 1 + n % 3, lengths[t], group * J, J, dims[d], causal };
+                sizes   s = { 1 + n % 3, lengths[t], group * J, J, dims[d], causal, 0 };
                 worst = fmax(worst, check_against_formula(&s, 1));
             }
     print_message("# %d shapes, largest error %.3f of the tolerance\n", n, worst);
@@ -355,7 +358,7 @@ static void test_odd_heads(void **state)
     (void)state;
     static const int64_t dims[] = { 1, 2, 5, 17, 48, 65, 96, 255, 256 };
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
-        sizes s = { 1, 41, 3, 1, dims[d], (int)(d % 2) };
+        sizes s = { 1, 41, 3, 1, dims[d], (int)(d % 2), 0 };
         check_against_formula(&s, 1);
     }
 }
@@ -364,11 +367,11 @@ static void test_odd_heads(void **state)
 static void test_long_sequences(void **state)
 {
     (void)state;
-    static const sizes all[] = { { 1, 1500, 2, 1, 8, 1 },
-                                 { 1, 1100, 1, 1, 64, 0 },
-                                 { 1, 513, 4, 2, 64, 1 },
-                                 { 2, 600, 1, 1, 128, 1 },
-                                 { 1, 300, 1, 1, 200, 0 } };
+    static const sizes all[] = { { 1, 1500, 2, 1, 8, 1, 0 },
+                                 { 1, 1100, 1, 1, 64, 0, 0 },
+                                 { 1, 513, 4, 2, 64, 1, 0 },
+                                 { 2, 600, 1, 1, 128, 1, 0 },
+                                 { 1, 300, 1, 1, 200, 0, 0 } };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_against_formula(&all[i], 1);
 }
 
@@ -376,13 +379,66 @@ static void test_long_sequences(void **state)
 static void test_large_scores(void **state)
 {
     (void)state;
-    static const sizes all[] = { { 1, 97, 2, 1, 64, 1 }, { 1, 700, 1, 1, 24, 1 }, { 1, 200, 1, 1, 128, 0 } };
+    static const sizes all[] = {
+        { 1, 97, 2, 1, 64, 1, 0 }, { 1, 700, 1, 1, 24, 1, 0 }, { 1, 200, 1, 1, 128, 0, 0 }, { 1, 700, 2, 1, 16, 1, 90 }
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_against_formula(&all[i], 30);
 }
 
-static const sizes shapes_for_bits[] = { { 1, 1, 1, 1, 8, 1 },     { 1, 65, 2, 2, 24, 1 },   { 1, 200, 4, 1, 64, 1 },
-                                         { 3, 97, 2, 1, 80, 0 },   { 1, 1500, 1, 1, 16, 1 }, { 1, 1100, 3, 3, 64, 0 },
-                                         { 2, 600, 4, 2, 128, 1 }, { 1, 1100, 4, 1, 256, 1 } };
+/* Windows of one key, inside and across blocks of 32 queries and of 512, 256 or 128 keys, and as long as the sequence.
+ */
+static void test_windows(void **state)
+{
+    (void)state;
+    static const int64_t windows[] = { 1, 2, 7, 31, 32, 33, 64, 65, 96, 97, 200 };
+    for (size_t k = 0; k < sizeof windows / sizeof *windows; k++) {
+        sizes a = { 1, 97, 4, 2, 16, 1, windows[k] }, b = { 2, 33, 1, 1, 40, 1, windows[k] };
+        check_against_formula(&a, 1);
+        check_against_formula(&b, 1);
+    }
+    static const sizes all[] = { { 1, 1500, 2, 1, 8, 1, 1 },     { 1, 1500, 2, 1, 8, 1, 511 },
+                                 { 1, 1500, 1, 1, 8, 1, 513 },   { 1, 1100, 1, 1, 64, 1, 40 },
+                                 { 2, 600, 1, 1, 128, 1, 257 },  { 1, 300, 2, 1, 200, 1, 129 },
+                                 { 1, 1500, 1, 1, 16, 1, 5000 }, { 1, 1300, 4, 1, 8, 1, 64 } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_against_formula(&all[i], 1);
+}
+
+/* A key that has left the window changes nothing; a window of the whole sequence gives the bits of none. */
+static void test_window_bits(void **state)
+{
+    (void)state;
+    static const sizes all[] = { { 1, 700, 2, 1, 64, 1, 120 }, { 1, 290, 1, 1, 128, 1, 33 } };
+    family             f[3];
+    int                n = families(f);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int k = 0; k < n; k++) {
+            sizes   s = all[i], none = s, whole = s;
+            int64_t W = (s.H + 2 * s.J) * s.D, changed = 50, past = changed + s.window, row = s.H * s.D;
+            tensors x = inputs(&s, 1), y = inputs(&s, 1);
+            for (int64_t e = changed * W; e < (changed + 1) * W; e++) ((float *)y.qkv)[e] += 1000;
+            forward(f[k].forward, &s, TM_F32, 2, &x);
+            forward(f[k].forward, &s, TM_F32, 2, &y);
+            expect_same("before the key", &s, x.o, y.o, (size_t)(changed * row) * 4);
+            expect_same("after the window", &s, (float *)x.o + past * row, (float *)y.o + past * row,
+                        (size_t)((s.T - past) * row) * 4);
+            assert_memory_not_equal((float *)x.o + (past - 1) * row, (float *)y.o + (past - 1) * row, (size_t)row * 4);
+            release_all(&x);
+            release_all(&y);
+            none.window = 0;
+            whole.window = s.T;
+            tensors given = inputs(&s, 1), a = run_both(&f[k], &none, 2, &given),
+                    b = run_both(&f[k], &whole, 2, &given);
+            expect_same_results("a window of all keys", &s, &a, &b);
+            release_results(&b);
+            release_all(&a);
+        }
+}
+
+static const sizes shapes_for_bits[] = { { 1, 1, 1, 1, 8, 1, 0 },       { 1, 65, 2, 2, 24, 1, 0 },
+                                         { 1, 200, 4, 1, 64, 1, 0 },    { 3, 97, 2, 1, 80, 0, 0 },
+                                         { 1, 1500, 1, 1, 16, 1, 0 },   { 1, 1100, 3, 3, 64, 0, 0 },
+                                         { 2, 600, 4, 2, 128, 1, 0 },   { 1, 1100, 4, 1, 256, 1, 0 },
+                                         { 2, 1300, 2, 1, 32, 1, 100 }, { 1, 900, 4, 1, 128, 1, 300 } };
 enum { N_BITS = sizeof shapes_for_bits / sizeof *shapes_for_bits };
 
 /* The number of threads also decides whether the backward kernel goes over the scores once or twice. */
@@ -429,8 +485,10 @@ static void test_instruction_sets(void **state)
 static void test_sequence_alone(void **state)
 {
     (void)state;
-    static const sizes all[] = { { 3, 97, 4, 2, 24, 1 }, { 3, 33, 2, 2, 64, 0 }, { 2, 300, 2, 1, 128, 1 } };
-    family             f[3];
+    static const sizes all[] = {
+        { 3, 97, 4, 2, 24, 1, 0 }, { 3, 33, 2, 2, 64, 0, 0 }, { 2, 300, 2, 1, 128, 1, 0 }, { 2, 600, 2, 1, 128, 1, 40 }
+    };
+    family f[3];
     families(f);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         sizes   s = all[i], alone = all[i];
@@ -454,7 +512,7 @@ static void test_sequence_alone(void **state)
 static void test_future_token(void **state)
 {
     (void)state;
-    static const sizes   all[] = { { 1, 40, 2, 1, 16, 1 }, { 1, 290, 1, 1, 128, 1 } };
+    static const sizes   all[] = { { 1, 40, 2, 1, 16, 1, 0 }, { 1, 290, 1, 1, 128, 1, 0 } };
     static const int64_t changed[] = { 1, 7, 8, 31, 32, 39 };
     family               f[3];
     int                  n = families(f);
@@ -482,8 +540,10 @@ static void test_future_token(void **state)
 static void test_bfloat16(void **state)
 {
     (void)state;
-    static const sizes all[] = { { 2, 33, 2, 1, 8, 1 },   { 1, 97, 4, 2, 80, 0 },   { 1, 200, 2, 2, 64, 1 },
-                                 { 2, 700, 2, 1, 24, 1 }, { 2, 520, 4, 1, 128, 0 }, { 2, 520, 8, 1, 128, 1 } };
+    static const sizes all[] = { { 2, 33, 2, 1, 8, 1, 0 },      { 1, 97, 4, 2, 80, 0, 0 },
+                                 { 1, 200, 2, 2, 64, 1, 0 },    { 2, 700, 2, 1, 24, 1, 0 },
+                                 { 2, 520, 4, 1, 128, 0, 0 },   { 2, 520, 8, 1, 128, 1, 0 },
+                                 { 2, 700, 8, 1, 128, 1, 300 }, { 1, 1100, 2, 1, 24, 1, 520 } };
     family             f[3];
     int                n = families(f);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -520,7 +580,7 @@ static void test_workspace_and_refusals(void **state)
     families(f);
     for (int bf16 = 0; bf16 < 2; bf16++)
         for (int64_t T = 1; T < 200000; T = T * 3 + 1) {
-            sizes             s = { 2, T, 32, 8, 128, 1 };
+            sizes             s = { 2, T, 32, 8, 128, 1, 0 };
             tm_attention_attr attr = attr_of(&s);
             tm_dtype          dtype = bf16 ? TM_BF16 : TM_F32;
             tm_view qkv = { dtype, tm_shape_2(2 * T, 48 * 128), NULL }, o = { dtype, tm_shape_2(2 * T, 4096), NULL };
@@ -546,6 +606,7 @@ int main(void)
         cmocka_unit_test(test_threads),        cmocka_unit_test(test_instruction_sets),
         cmocka_unit_test(test_sequence_alone), cmocka_unit_test(test_future_token),
         cmocka_unit_test(test_bfloat16),       cmocka_unit_test(test_workspace_and_refusals),
+        cmocka_unit_test(test_windows),        cmocka_unit_test(test_window_bits),
     };
     return cmocka_run_group_tests_name("device: attention kernels", tests, NULL, NULL);
 }

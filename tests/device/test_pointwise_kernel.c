@@ -31,6 +31,16 @@ static void gelu_grad_judge(const job *j, const char *isa)
         judge(j, 0, i, dy * s * (1. + inner), fabs(dy) * s * ((error + 4. * U_F32) * (fabs(inner) + 1.)) + 1e-30, isa);
     }
 }
+static void relu_judge(const job *j, const char *isa)
+{
+    for (int64_t i = 0, n = tm_shape_elements(j->out[0].shape); i < n; i++)
+        judge(j, 0, i, in_at(j, 0, i) > 0. ? in_at(j, 0, i) : 0., 0., isa);
+}
+static void relu_grad_judge(const job *j, const char *isa)
+{
+    for (int64_t i = 0, n = tm_shape_elements(j->out[0].shape); i < n; i++)
+        judge(j, 0, i, in_at(j, 1, i) > 0. ? in_at(j, 0, i) : 0., 0., isa);
+}
 static void swiglu_judge(const job *j, const char *isa)
 {
     int64_t width = j->out[0].shape.n[1];
@@ -88,6 +98,16 @@ static void shapes(tm_dtype format, int64_t n, int64_t c)
             job_out(&j, 0, format, tm_shape_2(n, c));
             j.alias[0] = alias;
             job_check(&j, tables, COUNT(tables), gelu_grad_judge);
+            j = job_new(TM_OP_relu, NULL);
+            add_specials(job_in(&j, 0, format, tm_shape_2(n, c), 0., 3.)), job_out(&j, 0, format, tm_shape_2(n, c));
+            j.alias[0] = alias;
+            job_check(&j, tables, COUNT(tables), relu_judge);
+            j = job_new(TM_OP_relu_grad, NULL);
+            job_in(&j, 0, format, tm_shape_2(n, c), 0., 1.),
+                add_specials(job_in(&j, 1, format, tm_shape_2(n, c), 0., 3.));
+            job_out(&j, 0, format, tm_shape_2(n, c));
+            j.alias[0] = alias;
+            job_check(&j, tables, COUNT(tables), relu_grad_judge);
         }
         if (alias < 0) {
             j = job_new(TM_OP_swiglu, NULL);
@@ -156,13 +176,15 @@ static void test_cast_rounds_to_nearest_even(void **state)
 static void test_nan_stays(void **state)
 {
     (void)state;
-    static const tm_op_id ops[] = { TM_OP_gelu, TM_OP_gelu_grad, TM_OP_add };
+    static const tm_op_id ops[] = { TM_OP_gelu, TM_OP_relu, TM_OP_relu_grad, TM_OP_gelu_grad, TM_OP_add };
     for (int k = 0; k < COUNT(ops); k++) {
         job j = job_new(ops[k], NULL);
         job_in(&j, 0, TM_F32, tm_shape_1(40), 0., 1.);
-        if (k) job_in(&j, 1, TM_F32, tm_shape_1(40), 0., 1.);
+        bool two = ops[k] != TM_OP_gelu && ops[k] != TM_OP_relu;
+        if (two) job_in(&j, 1, TM_F32, tm_shape_1(40), 0., 1.);
+        if (ops[k] == TM_OP_relu_grad) tm_value_set(j.in[0].initial, TM_F32, 17, (double)NAN);
         job_out(&j, 0, TM_F32, tm_shape_1(40));
-        tm_value_set(j.in[k ? 1 : 0].initial, TM_F32, 17, (double)NAN);
+        tm_value_set(j.in[two ? 1 : 0].initial, TM_F32, 17, (double)NAN);
         for (int t = 0; t < COUNT(tables); t++) {
             if (!isa_available(tables[t].isa)) continue;
             job_run(&j, &tables[t], 1);

@@ -59,8 +59,10 @@ static void square_judge(const job *j, const char *isa)
     long double sum = (long double)old_at(j, 0, 0);
     int64_t     n = tm_shape_elements(j->in[0].shape);
     for (int64_t i = 0; i < n; i++) sum += (long double)in_at(j, 0, i) * (long double)in_at(j, 0, i);
-    /* 512 additions of exact squares per lane, a tree of 5, then n / 16384 block sums: all terms positive */
-    judge(j, 0, 0, (double)sum, (518. + (double)n / 16384.) * 0x1p-53 * (double)sum, isa);
+    /* 512 additions of exact squares per lane, a tree of 5, then n / 16384 block sums: terms of one sign, but for what
+     * was there */
+    double size = (double)sum + 2. * fabs(old_at(j, 0, 0));
+    judge(j, 0, 0, (double)sum, (518. + (double)n / 16384.) * 0x1p-53 * size, isa);
 }
 static void test_square_sum(void **state)
 {
@@ -107,6 +109,50 @@ static void test_square_sum_exact(void **state)
     job_check(&j, tables, COUNT(tables), exact_judge);
 }
 
+/* ---- square_error ---- */
+
+static void error_judge(const job *j, const char *isa)
+{
+    long double sum = (long double)old_at(j, 0, 0);
+    int64_t     n = tm_shape_elements(j->in[0].shape);
+    for (int64_t i = 0; i < n; i++) {
+        long double d = (long double)in_at(j, 0, i) - (long double)in_at(j, 1, i);
+        sum += d * d;
+    }
+    /* as square_sum; a difference is rounded once, its square counts that twice */
+    double size = (double)sum + 2. * fabs(old_at(j, 0, 0));
+    judge(j, 0, 0, (double)sum, (521. + (double)n / 16384.) * 0x1p-53 * size, isa);
+}
+static void error_grad_judge(const job *j, const char *isa)
+{
+    double scale = 2. * in_at(j, 2, TM_SCALAR_LOSS_SCALE);
+    for (int64_t i = 0, n = tm_shape_elements(j->in[0].shape); i < n; i++) {
+        double wanted = scale * (in_at(j, 0, i) - in_at(j, 1, i));
+        judge(j, 0, i, wanted, 2.1 * U_F32 * fabs(wanted), isa);
+    }
+}
+static void test_square_error(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = { 1, 3, 16, 17, 31, 33, 1000, 16383, 16385, 100003 };
+    for (int s = 0; s < COUNT(sizes); s++)
+        for (int k = 0; k < 4; k++) {
+            tm_dtype format = k & 2 ? TM_BF16 : TM_F32;
+            tm_shape shape = tm_shape_1(sizes[s]);
+            job      j = job_new(TM_OP_square_error, NULL);
+            j.call.accumulate = k & 1;
+            job_in(&j, 0, format, shape, 0., 1.), job_in(&j, 1, TM_F32, shape, .5, 1.);
+            job_out(&j, 0, TM_F64, (tm_shape){ .rank = 0 });
+            job_check(&j, tables, COUNT(tables), error_judge);
+            j = job_new(TM_OP_square_error_grad, NULL);
+            job_in(&j, 0, format, shape, 0., 1.), job_in(&j, 1, TM_F32, shape, .5, 1.);
+            job_in(&j, 2, TM_F64, tm_shape_1(TM_SCALAR_COUNT), .3, .1);
+            job_out(&j, 0, format, shape);
+            j.alias[0] = k & 1 ? 0 : -1;
+            job_check(&j, tables, COUNT(tables), error_grad_judge);
+        }
+}
+
 /* ---- clip ---- */
 
 static void test_clip(void **state)
@@ -144,9 +190,10 @@ static void test_clip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bias_grad),  cmocka_unit_test(test_bias_grad_split_keeps_bits),
-        cmocka_unit_test(test_square_sum), cmocka_unit_test(test_square_sum_beyond_float32),
-        cmocka_unit_test(test_clip),       cmocka_unit_test(test_square_sum_exact),
+        cmocka_unit_test(test_bias_grad),        cmocka_unit_test(test_bias_grad_split_keeps_bits),
+        cmocka_unit_test(test_square_sum),       cmocka_unit_test(test_square_sum_beyond_float32),
+        cmocka_unit_test(test_square_error),     cmocka_unit_test(test_clip),
+        cmocka_unit_test(test_square_sum_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,6 +166,8 @@ static void attributes_are_checked(void **state)
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the sequence"));
     attention.seq = 0;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "must be positive"));
+    attention = (tm_attention_attr){ .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 2, .window = 2 };
+    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "needs causal"));
 
     tm_shape     rope_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 2, { 2, 3 } } };
     tm_rope_attr rope = { .seq = 2, .heads = 1, .head_dim = 3 };
@@ -238,7 +240,11 @@ static void costs_of_attention(void **state)
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 55 * 8);
     assert_true(call.op->cost(&call).bytes == 4 * (30 * 64 + 30 * 32 + 120));
     assert_true(grad.op->cost(&grad).flops == 2.5 * call.op->cost(&call).flops);
-    attr.causal = 0;
+    attr.window = 4; /* 1 + 2 + 3 + 7 x 4 pairs */
+    assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 34 * 8);
+    attr.window = 20;
+    assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 55 * 8);
+    attr.causal = attr.window = 0;
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 100 * 8);
 }
 

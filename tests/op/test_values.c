@@ -189,6 +189,18 @@ static void elementwise(void **state)
     grad.op->reference(&grad);
     EXPECT(dx, 1.0829640838457826, -0.8296408384578255);
 
+    call = call_of(&tm_op_relu, NULL);
+    call.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ -3, 5 });
+    call.out[0] = tm_view_f64(tm_shape_1(2), y);
+    call.op->reference(&call);
+    EXPECT(y, 0, 5);
+    grad = call_of(&tm_op_relu_grad, NULL);
+    grad.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ 7, 8 });
+    grad.in[1] = call.out[0];
+    grad.out[0] = tm_view_f64(tm_shape_1(2), dx);
+    grad.op->reference(&grad);
+    EXPECT(dx, 0, 8);
+
     double silu[1], dgu[2], sigmoid = 0.7310585786300049; /* of 1 */
     call = call_of(&tm_op_swiglu, NULL);
     call.in[0] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 1, 2 });
@@ -450,6 +462,54 @@ static void query_heads_read_the_head_of_their_group(void **state)
     }
 }
 
+/* (1 - 3)^2 + (2 - 2.5)^2, and half of that scale back. */
+static void square_error_and_its_gradient(void **state)
+{
+    (void)state;
+    double  loss[1] = { 100 }, dy[2];
+    tm_call call = call_of(&tm_op_square_error, NULL);
+    call.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ 1, 2 });
+    call.in[1] = tm_view_f64(tm_shape_1(2), (double[]){ 3, 2.5 });
+    call.out[0] = tm_view_f64((tm_shape){ .rank = 0 }, loss);
+    call.op->reference(&call);
+    EXPECT(loss, 4.25);
+    call.accumulate = 1;
+    call.op->reference(&call);
+    EXPECT(loss, 8.5);
+    tm_call grad = call_of(&tm_op_square_error_grad, NULL);
+    grad.in[0] = call.in[0];
+    grad.in[1] = call.in[1];
+    grad.in[2] = tm_view_f64(tm_shape_1(8), (double[]){ 0.5, 9, 9, 9, 9, 9, 9, 9 });
+    grad.out[0] = tm_view_f64(tm_shape_1(2), dy);
+    grad.op->reference(&grad);
+    EXPECT(dy, -2, -0.5);
+}
+
+/* A window of two keys: equal scores, so a query gives the mean of its own value and the one before. */
+static void attention_sees_its_window(void **state)
+{
+    (void)state;
+    double            o[4], lse[4], dqkv[12];
+    tm_attention_attr attr = {
+        .seq = 4, .heads = 1, .kv_heads = 1, .head_dim = 1, .scale = 1, .causal = 1, .window = 2
+    };
+    tm_call call = call_of(&tm_op_attention, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(4, 3), (double[]){ 1, 0, 8, 1, 0, 4, 1, 0, 2, 1, 0, 6 });
+    call.out[0] = tm_view_f64(tm_shape_2(4, 1), o);
+    call.out[1] = tm_view_f64(tm_shape_3(1, 1, 4), lse);
+    call.op->reference(&call);
+    EXPECT(o, 8, 6, 3, 4);
+    EXPECT(lse, 0, log(2.0), log(2.0), log(2.0));
+    tm_call grad = call_of(&tm_op_attention_grad, &attr);
+    grad.in[0] = tm_view_f64(tm_shape_2(4, 1), (double[]){ 0, 0, 0, 1 });
+    grad.in[1] = call.in[0];
+    grad.in[2] = call.out[0];
+    grad.in[3] = call.out[1];
+    grad.out[0] = tm_view_f64(tm_shape_2(4, 3), dqkv);
+    grad.op->reference(&grad);
+    EXPECT(dqkv, 0, 0, 0, 0, 0, 0, 0, -1, 0.5, 0, 1, 0.5);
+}
+
 /* Sequences are rows of their own: two of them give what each gives alone, statistics included. */
 static void sequences_do_not_see_each_other(void **state)
 {
@@ -536,6 +596,8 @@ int main(void)
         cmocka_unit_test(loss_does_not_depend_on_the_chunk),
         cmocka_unit_test(a_future_token_changes_no_past_output),
         cmocka_unit_test(query_heads_read_the_head_of_their_group),
+        cmocka_unit_test(attention_sees_its_window),
+        cmocka_unit_test(square_error_and_its_gradient),
         cmocka_unit_test(sequences_do_not_see_each_other),
         cmocka_unit_test(softmax_is_safe),
         cmocka_unit_test(rotated_scores_depend_on_distance),

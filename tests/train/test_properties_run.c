@@ -26,6 +26,8 @@ typedef struct {
     int64_t               stop_after;
     double                losses[STEPS + 1], norms[STEPS + 1], validation;
     int64_t               first_step, last_step, evaluations, saved, started, ended;
+    int64_t               announced, last_evaluations, samples; /* evaluations begun, those that end the run; at its end */
+    tm_recipe             recipe;
     tm_verdict            verdict;
     char                  reason[256];
 } listener;
@@ -37,6 +39,7 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_RUN_STARTED:
         l->started++;
         l->first_step = event->run_started.first_step;
+        l->recipe = event->run_started.recipe;
         break;
     case TM_EVENT_STEP_DONE:
         assert_true(event->step_done.step >= 1 && event->step_done.step <= STEPS);
@@ -45,13 +48,20 @@ static void listen(tm_sink *sink, const tm_event *event)
         l->norms[l->last_step] = event->step_done.grad_norm;
         if (l->last_step == l->stop_after) l->stop = 1;
         break;
+    case TM_EVENT_EVALUATION_STARTED:
+        assert_int_equal(l->announced++, l->evaluations);
+        break;
     case TM_EVENT_EVALUATION:
         l->evaluations++;
+        assert_int_equal(l->announced, l->evaluations);
+        assert_int_equal(event->evaluation.samples, event->evaluation.step * l->recipe.global_batch);
+        l->last_evaluations += event->evaluation.last;
         l->validation = event->evaluation.loss;
         break;
     case TM_EVENT_CHECKPOINT: l->saved = event->checkpoint.step; break;
     case TM_EVENT_RUN_ENDED:
         l->ended++;
+        l->samples = event->run_ended.samples;
         l->verdict = event->run_ended.verdict;
         snprintf(l->reason, sizeof l->reason, "%s", event->run_ended.reason);
         break;
@@ -228,6 +238,29 @@ static void an_interruption_saves_even_when_checkpoints_are_off(void **state)
     test_tree_remove(folder);
 }
 
+static void a_target_loss_ends_the_run(void **state)
+{
+    (void)state;
+    for (int family = 0; family < 2; family++) {
+        tm_run_options options = options_of(family, NULL);
+        listener       l;
+        tm_error       err;
+        if (run(&options, 1, NEVER, &l, &err) != TM_OK) fail_msg("%s", err.text);
+        int64_t batch = options.step.micro_batch * options.step.accumulation;
+        assert_int_equal(l.recipe.global_batch, batch);
+        assert_int_equal(l.recipe.eval_samples, 2 * options.step.micro_batch);
+        assert_true(l.last_step == STEPS && l.evaluations == 3 && l.last_evaluations == 1);
+        assert_int_equal(l.samples, STEPS * batch);
+        options.target_loss = l.validation / 2; /* never met */
+        if (run(&options, 1, NEVER, &l, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_true(l.last_step == STEPS && l.evaluations == 3 && l.last_evaluations == 1);
+        options.target_loss = 100; /* met at the first evaluation, which is not repeated */
+        if (run(&options, 1, NEVER, &l, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_true(l.last_step == 3 && l.evaluations == 1 && l.last_evaluations == 1);
+        assert_int_equal(l.samples, 3 * batch);
+    }
+}
+
 static void broken_numbers_end_the_run_with_a_verdict(void **state)
 {
     static const double rates[] = { 1e30, 1e38, (double)INFINITY };
@@ -304,6 +337,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_run_goes_on_from_every_checkpoint),
         cmocka_unit_test(another_seed_does_not_resume),
         cmocka_unit_test(an_interruption_saves_even_when_checkpoints_are_off),
+        cmocka_unit_test(a_target_loss_ends_the_run),
         cmocka_unit_test(broken_numbers_end_the_run_with_a_verdict),
         cmocka_unit_test(a_broken_weight_shows_in_loss_and_norm),
     };

@@ -117,6 +117,34 @@ static void hugging_face_cosine(void **unused)
     near(tm_schedule_factor(&s, 110), 1, 1e-15);
 }
 
+static void nemo_cosine_has_the_published_values(void **unused)
+{
+    (void)unused;
+    const tm_schedule s = { .kind = TM_SCHEDULE_NEMO, .steps = 1200000, .warmup_steps = 128, .min_lr_factor = 0.1 };
+    const double      peak = 0.0008;
+    near(peak * tm_schedule_factor(&s, 0), 6.2015503875969e-06, 1e-19);
+    near(peak * tm_schedule_factor(&s, 64), 0.000403100775193798, 1e-18);
+    near(peak * tm_schedule_factor(&s, 127), 0.000793798449612403, 1e-18);
+    near(peak * tm_schedule_factor(&s, 128), 0.0008, 0);
+    near(peak * tm_schedule_factor(&s, 129), 0.000799999999998766, 1e-18);
+    near(peak * tm_schedule_factor(&s, 5375), 0.00079996602826633, 1e-17);
+    near(peak * tm_schedule_factor(&s, 1200000), 0.00008, 1e-19);
+    near(peak * tm_schedule_factor(&s, 1200001), 0.00008, 1e-19);
+    assert_int_equal(tm_schedule_decay_steps(&s), 1199872);
+    assert_string_equal(tm_schedule_words(&s), "cosine with linear warmup");
+    const tm_schedule lora = { .kind = TM_SCHEDULE_NEMO, .steps = 1024 }; /* no warm-up, down to 0 */
+    near(4e-4 * tm_schedule_factor(&lora, 0), 4e-4, 0);
+    near(4e-4 * tm_schedule_factor(&lora, 1), 0.000399999058761915, 1e-18);
+    near(4e-4 * tm_schedule_factor(&lora, 191), 0.00036663403294038, 1e-17);
+    near(4e-4 * tm_schedule_factor(&lora, 383), 0.00027710321076879, 1e-17);
+    const tm_schedule all = { .kind = TM_SCHEDULE_NEMO, .steps = 4, .warmup_steps = 9 }; /* counts as 4 */
+    near(tm_schedule_factor(&all, 4), 1, 0);
+    near(tm_schedule_factor(&all, 5), 0, 0);
+    assert_int_equal(tm_schedule_decay_steps(&all), 0);
+    assert_int_equal(tm_schedule_decay_steps(&titan), 800);
+    assert_string_equal(tm_schedule_words(&titan), "linear warmup, stable, linear decay");
+}
+
 static void wrong_schedules_are_named(void **unused)
 {
     (void)unused;
@@ -162,6 +190,7 @@ int main(void)
         cmocka_unit_test(halves_round_to_even),
         cmocka_unit_test(odd_lengths),
         cmocka_unit_test(hugging_face_cosine),
+        cmocka_unit_test(nemo_cosine_has_the_published_values),
         cmocka_unit_test(wrong_schedules_are_named),
         cmocka_unit_test(clipping),
     };

@@ -46,29 +46,53 @@ static forward_scratch forward_scratch_of(const attention_sizes *s, float *p)
     return w;
 }
 
-/* Scores of one vector of lanes -> weights relative to the new maximum; rows `diagonal` + 1 and later are masked.
- * Updates maximum and sum; returns the factor for what was summed before. */
-TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int vector, const causal_mask *mask, bool first,
-                    float *largest, float *total)
+/* A row that the window's edge cuts, and perhaps the diagonal: its scores with -infinity where a lane does not see it,
+ * and 1 or 0. */
+TM_INLINE v16 window_row(const float *scores, int64_t t, int64_t diagonal, int64_t edge, int vector,
+                         const causal_mask *mask, v16 *seen)
 {
-    int64_t plain = min_of(keys, diagonal + 1);
-    v16     m0 = first ? v16_set1(-INFINITY) : v16_load(largest), m1 = m0, old = m0, sum = v16_zero();
-    for (int64_t t = 0; t + 1 < plain; t += 2) {
+    int64_t place = window_mask_place(t - edge, vector);
+    v16     x = v16_min(v16_load(scores + t * QUERIES), v16_load(mask->window_limit + place));
+    *seen = v16_load(mask->window_factor + place);
+    if (t <= diagonal) return x;
+    place = causal_mask_place(t - diagonal, vector);
+    *seen = v16_mul(*seen, v16_load(mask->factor + place));
+    return v16_min(x, v16_load(mask->limit + place));
+}
+
+/* Scores of one vector of lanes -> weights relative to the new maximum; rows `diagonal` + 1 and later are masked, and
+ * those before `edge` + 32. Updates maximum and sum; returns the factor for what was summed before. The least maximum
+ * is finite: a lane may see no key of the first block, and infinity less infinity is no number. */
+TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int64_t edge, int vector, const causal_mask *mask,
+                    bool first, float *largest, float *total)
+{
+    const v16 least = v16_set1(-3e38f);
+    int64_t   plain = min_of(keys, diagonal + 1), cut = min_of(keys, max_of(0, edge + QUERIES));
+    int64_t   rest = max_of(plain, cut);
+    v16       m0 = first ? least : v16_load(largest), m1 = m0, old = m0, sum = v16_zero(), seen;
+    for (int64_t t = 0; t < cut; t++) m1 = v16_max(m1, window_row(scores, t, diagonal, edge, vector, mask, &seen));
+    for (int64_t t = cut; t + 1 < plain; t += 2) {
         m0 = v16_max(m0, v16_load(scores + t * QUERIES));
         m1 = v16_max(m1, v16_load(scores + (t + 1) * QUERIES));
     }
-    if (plain % 2) m0 = v16_max(m0, v16_load(scores + (plain - 1) * QUERIES));
-    for (int64_t t = plain; t < keys; t++) {
+    if (plain > cut && (plain - cut) % 2) m0 = v16_max(m0, v16_load(scores + (plain - 1) * QUERIES));
+    for (int64_t t = rest; t < keys; t++) {
         v16 limit = v16_load(mask->limit + causal_mask_place(t - diagonal, vector));
         m1 = v16_max(m1, v16_min(v16_load(scores + t * QUERIES), limit));
     }
     m0 = v16_max(m0, m1);
-    for (int64_t t = 0; t < plain; t++) {
+    for (int64_t t = 0; t < cut; t++) {
+        v16 x = window_row(scores, t, diagonal, edge, vector, mask, &seen);
+        v16 e = v16_mul(v16_exp(v16_sub(x, m0)), seen);
+        sum = v16_add(sum, e);
+        v16_store(scores + t * QUERIES, e);
+    }
+    for (int64_t t = cut; t < plain; t++) {
         v16 e = v16_exp(v16_sub(v16_load(scores + t * QUERIES), m0));
         sum = v16_add(sum, e);
         v16_store(scores + t * QUERIES, e);
     }
-    for (int64_t t = plain; t < keys; t++) {
+    for (int64_t t = rest; t < keys; t++) {
         int64_t place = causal_mask_place(t - diagonal, vector);
         v16     x = v16_min(v16_load(scores + t * QUERIES), v16_load(mask->limit + place));
         v16     e = v16_mul(v16_exp(v16_sub(x, m0)), v16_load(mask->factor + place));
@@ -81,20 +105,24 @@ TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int vector, c
     return factor;
 }
 
-/* One pair against the keys in scratch. */
+/* One pair against the `keys` keys in scratch, less the first `passed`. */
 static void forward_block(const attention_sizes *s, const forward_scratch *w, const causal_mask *mask,
-                          const query_block *q, int64_t place, int64_t keys, int64_t diagonal, bool first, ahead *next)
+                          const query_block *q, int64_t place, int64_t block, int64_t passed, int64_t keys, ahead *next)
 {
-    int64_t n = round_up(q->n, STEP);
+    int64_t n = round_up(q->n, STEP), diagonal = s->causal ? q->q0 - block - passed : keys;
+    int64_t edge = q->q0 - s->window - block - passed;
+    bool    first = is_first_block(s, q, block);
     float  *out = w->out + place * QUERIES * s->width, factor[QUERIES];
-    product_scores(round_up(keys, STEP), s->width, w->keys, s->row, w->columns, w->scores, next);
+    float  *rows = w->keys + passed * s->row, *values = w->values + passed * s->row;
+    keys -= passed;
+    product_scores(round_up(keys, STEP), s->width, rows, s->row, w->columns, w->scores, next);
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v, at = place * QUERIES + lane;
         v16_store(factor + lane,
-                  weigh(w->scores + lane, keys, diagonal, v, mask, first, w->largest + at, w->total + at));
+                  weigh(w->scores + lane, keys, diagonal, edge, v, mask, first, w->largest + at, w->total + at));
     }
     if (first) {
-        product_queries(n, s->width, keys, diagonal, w->scores, w->values, s->row, out, false, next);
+        product_queries(n, s->width, keys, diagonal, w->scores, values, s->row, out, false, next);
         return;
     }
     for (int64_t j = 0; j < n; j++)
@@ -102,7 +130,7 @@ static void forward_block(const attention_sizes *s, const forward_scratch *w, co
             float *p = out + j * s->width + d;
             v16_store(p, v16_mul(v16_load(p), v16_set1(factor[j])));
         }
-    product_queries(n, s->width, keys, diagonal, w->scores, w->values, s->row, out, true, next);
+    product_queries(n, s->width, keys, diagonal, w->scores, values, s->row, out, true, next);
 }
 
 /* Sum of a pair -> o and lse. */
@@ -139,7 +167,7 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
     const void *qkv = call->in[0].data;
     int64_t     begin = chunk * CHUNK, end = min_of(begin + CHUNK, s->pairs), sequence = head / s->kv_heads;
     int64_t     kv_head = head % s->kv_heads, row0 = sequence * s->seq, v_after_k = s->kv_heads * s->dim;
-    query_block last_pair = query_block_of(s, kv_head, end - 1);
+    query_block first_pair = query_block_of(s, kv_head, begin), last_pair = query_block_of(s, kv_head, end - 1);
     ahead       next = { .at_once = 4 };
     int64_t     next_at = next_head / s->kv_heads * s->seq * s->qkv_row + (s->heads + next_head % s->kv_heads) * s->dim;
     int64_t     next_keys = next_head < 0 ? 0 : min_of(s->block, s->seq);
@@ -149,17 +177,18 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
         int64_t most = keys_seen(s, &last_pair, first),
                 at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim;
         if (most <= 0) break;
+        if (keys_passed(s, &first_pair, first) >= most) continue;
         copy_rows(s, qkv, at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
         copy_rows(s, qkv, at + v_after_k, s->qkv_row, most, round_up(most, STEP), w->values, s->row);
         for (int64_t pair = begin; pair < end; pair++) {
             query_block q = query_block_of(s, kv_head, pair);
-            int64_t     keys = keys_seen(s, &q, first);
-            if (keys <= 0) continue;
+            int64_t     keys = keys_seen(s, &q, first), passed = keys_passed(s, &q, first);
+            if (keys <= passed) continue;
             forward_ahead(call, s, head, pair, end, &next);
             copy_rows(s, qkv, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n, QUERIES, w->rows,
                       s->width);
             transpose_queries(s->width, w->rows, s->scale, w->columns);
-            forward_block(s, w, mask, &q, pair - begin, keys, s->causal ? q.q0 - first : keys, first == 0, &next);
+            forward_block(s, w, mask, &q, pair - begin, first, passed, keys, &next);
             if (is_last_block(s, &q, first)) forward_write(call, s, w, sequence, &q, pair - begin);
         }
     }

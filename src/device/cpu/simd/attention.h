@@ -45,6 +45,7 @@ typedef struct {
     int64_t  chunks;         /* of CHUNK pairs */
     int64_t  qkv_row, o_row; /* elements between rows */
     bool     causal;
+    int64_t  window; /* keys that a query sees, its own and those before it; huge: all */
     float    scale;
     tm_dtype dtype;
 } attention_sizes;
@@ -78,6 +79,7 @@ TM_INLINE attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view 
     s.o_row = s.heads * s.dim;
     s.qkv_row = (s.heads + 2 * s.kv_heads) * s.dim;
     s.causal = attr->causal != 0;
+    s.window = attr->window > 0 ? attr->window : INT64_MAX / 4;
     s.scale = (float)attr->scale;
     s.dtype = o->dtype;
     return s;
@@ -98,6 +100,19 @@ TM_INLINE query_block query_block_of(const attention_sizes *s, int64_t kv_head, 
 TM_INLINE int64_t keys_seen(const attention_sizes *s, const query_block *q, int64_t first)
 {
     return min_of(s->block, (s->causal ? q->q0 + q->n : s->seq) - first);
+}
+
+/* How many of them, from the first on, no query of the pair sees, less what makes it no multiple of STEP. May be more
+ * than the block has. */
+TM_INLINE int64_t keys_passed(const attention_sizes *s, const query_block *q, int64_t first)
+{
+    return max_of(0, q->q0 - s->window + 1 - first) / STEP * STEP;
+}
+
+/* No earlier block holds keys that the pair sees. */
+TM_INLINE bool is_first_block(const attention_sizes *s, const query_block *q, int64_t first)
+{
+    return first <= max_of(0, q->q0 - s->window + 1);
 }
 
 /* No later block holds keys that the pair sees. */
@@ -348,6 +363,7 @@ TM_INLINE void put_row(const attention_sizes *s, void *x, int64_t at, const floa
  */
 typedef struct {
     float limit[2 * QUERIES], factor[2 * QUERIES];
+    float window_limit[2 * QUERIES], window_factor[2 * QUERIES]; /* the opposite: lanes j < r see the key */
 } causal_mask;
 
 TM_INLINE void causal_mask_fill(causal_mask *m)
@@ -355,11 +371,18 @@ TM_INLINE void causal_mask_fill(causal_mask *m)
     for (int i = 0; i < 2 * QUERIES; i++) {
         m->limit[i] = i < QUERIES ? -__builtin_inff() : __builtin_inff();
         m->factor[i] = i < QUERIES ? 0.f : 1.f;
+        m->window_limit[i] = -m->limit[i];
+        m->window_factor[i] = 1.f - m->factor[i];
     }
 }
 TM_INLINE int64_t causal_mask_place(int64_t r, int vector)
 {
     return QUERIES - r + TM_LANES * vector;
+}
+/* The window's mask of the same row: key q0 - window + r is visible to lanes j < r. r at most QUERIES. */
+TM_INLINE int64_t window_mask_place(int64_t r, int vector)
+{
+    return QUERIES - max_of(r, 0) + TM_LANES * vector;
 }
 
 /* Why neither kernel takes the call, or NULL. `o` as in sizes_of. */

@@ -134,8 +134,8 @@ static ahead ask_ahead(const tm_call *call, const attention_sizes *s, const back
     return next;
 }
 
-/* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal. */
-static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64_t diagonal)
+/* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal or t < edge + 32. */
+static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64_t diagonal, int64_t edge)
 {
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v;
@@ -143,6 +143,7 @@ static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64
         for (int64_t t = 0; t < keys; t++) {
             float *x = w->weights + t * QUERIES + lane, *y = dscores + t * QUERIES + lane;
             v16    p = v16_exp(v16_sub(v16_load(x), lse));
+            if (t < edge + QUERIES) p = v16_mul(p, v16_load(w->mask.window_factor + window_mask_place(t - edge, v)));
             if (t > diagonal) p = v16_mul(p, v16_load(w->mask.factor + causal_mask_place(t - diagonal, v)));
             v16_store(x, p);
             v16_store(y, v16_mul(p, v16_sub(v16_load(y), delta)));
@@ -150,23 +151,26 @@ static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64
     }
 }
 
-/* The loaded pair against the keys in scratch: adds to dK and dV, leaves this block's part of dQ in dq_part. */
-static void backward_block(const attention_sizes *s, const backward_scratch *w, const query_block *q, int64_t keys,
-                           int64_t diagonal, const backward_work *work, ahead *next)
+/* The loaded pair against the `keys` keys in scratch, less the first `passed`: adds to dK and dV, leaves this block's
+ * part of dQ in dq_part. */
+static void backward_block(const attention_sizes *s, const backward_scratch *w, const query_block *q, int64_t passed,
+                           int64_t keys, const backward_work *work, ahead *next)
 {
-    for (int64_t t = 0; t < keys; t += KEYS_AT_ONCE) {
+    int64_t first = work->block * s->block, diagonal = s->causal ? q->q0 - first : keys;
+    int64_t edge = q->q0 - s->window - first;
+    for (int64_t t = passed; t < keys; t += KEYS_AT_ONCE) {
         int64_t n = round_up(min_of(KEYS_AT_ONCE, keys - t), STEP);
         float  *dscores = w->dscores + t * QUERIES;
         product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights, next);
         product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores, next);
-        weigh(w, dscores, n, diagonal - t);
+        weigh(w, dscores, n, diagonal - t, edge - t);
         if (!work->want_kv) continue;
         product_keys(n, s->width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->row, s->row, next);
         product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row, next);
     }
     if (work->want_q)
-        product_queries(round_up(q->n, STEP), s->width, keys, diagonal, w->dscores, w->keys, s->row, w->dq_part, false,
-                        next);
+        product_queries(round_up(q->n, STEP), s->width, keys - passed, diagonal - passed, w->dscores + passed * QUERIES,
+                        w->keys + passed * s->row, s->row, w->dq_part, false, next);
 }
 
 /* n lanes of float32 as their upper and lower halves */
@@ -223,15 +227,15 @@ static void backward_pairs(const tm_call *call, const backward_plan *p, const ba
     }
     for (int64_t pair = work.begin; pair < work.end; pair++) {
         query_block q = query_block_of(s, work.kv_head, pair);
-        int64_t     keys = keys_seen(s, &q, first);
-        if (keys <= 0) continue;
+        int64_t     keys = keys_seen(s, &q, first), passed = keys_passed(s, &q, first);
+        if (keys <= passed) continue;
         ahead next = ask_ahead(call, s, &work, pair);
         load_pair(call, s, w, work.sequence, &q);
-        backward_block(s, w, &q, keys, s->causal ? q.q0 - first : keys, &work, &next);
+        backward_block(s, w, &q, passed, keys, &work, &next);
         if (!work.want_q) continue;
         uint16_t *low =
             p->low_floats ? w->dq_low + (p->two_passes ? pair - work.begin : pair) * QUERIES * s->width : NULL;
-        add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q, low, first == 0,
+        add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q, low, is_first_block(s, &q, first),
                is_last_block(s, &q, first));
     }
     for (int64_t t = 0; work.want_kv && t < most; t++) {
@@ -255,6 +259,8 @@ static void backward_task(const tm_call *call, const backward_plan *p, const bac
     } else if (p->two_passes) {
         work.begin = (s->blocks + s->chunks - 1 - turn) * CHUNK;
         work.end = min_of(work.begin + CHUNK, s->pairs);
+        query_block begin = query_block_of(s, work.kv_head, work.begin);
+        work.block = max_of(0, begin.q0 - s->window + 1) / s->block;
         query_block last = query_block_of(s, work.kv_head, work.end - 1);
         if (s->causal) blocks = (last.q0 + last.n + s->block - 1) / s->block;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/pointwise.c - gelu, swiglu, their gradients, add, cast, rope and its gradient.
+/* device/cpu/simd/pointwise.c - gelu, relu, swiglu, their gradients, add, cast, rope and its gradient.
  *
  * With the sigmoid s(u) = 1 / (1 + e), e = exp(-u), and 1 - s = e s (no cancellation):
  *   gelu(x) = x s(2 q),  q = sqrt(2 / pi) (x + 0.044715 x^3)           (Hendrycks & Gimpel 2016; 1 + tanh q = 2 s(2 q))
@@ -50,6 +50,25 @@ TM_INLINE void gelu_grad(const tm_call *call, tm_dtype format, int64_t begin, in
 }
 TM_PART(gelu_grad, in[0])
 
+TM_INLINE void relu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        v16_put(call->out[0].data, format, i, v16_max(v16_zero(), v16_get(call->in[0].data, format, i, n)), n);
+    }
+}
+TM_PART(relu, in[0])
+
+TM_INLINE void relu_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        v16     dy = v16_get(call->in[0].data, format, i, n), y = v16_get(call->in[1].data, format, i, n);
+        v16_put(call->out[0].data, format, i, v16_where(y, dy), n);
+    }
+}
+TM_PART(relu_grad, in[0])
+
 TM_INLINE void add(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i += TM_LANES) {
@@ -77,6 +96,8 @@ TM_PART_2(cast, in[0], out[0])
     }
 FLAT_RUN(gelu)
 FLAT_RUN(gelu_grad)
+FLAT_RUN(relu)
+FLAT_RUN(relu_grad)
 FLAT_RUN(add)
 FLAT_RUN(cast)
 
@@ -254,6 +275,8 @@ static const char *rope_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     { TM_OP_gelu, "gelu/" TM_ISA_NAME, unary_refuse, NULL, gelu_run },
     { TM_OP_gelu_grad, "gelu_grad/" TM_ISA_NAME, binary_refuse, NULL, gelu_grad_run },
+    { TM_OP_relu, "relu/" TM_ISA_NAME, unary_refuse, NULL, relu_run },
+    { TM_OP_relu_grad, "relu_grad/" TM_ISA_NAME, binary_refuse, NULL, relu_grad_run },
     { TM_OP_swiglu, "swiglu/" TM_ISA_NAME, unary_refuse, NULL, swiglu_run },
     { TM_OP_swiglu_grad, "swiglu_grad/" TM_ISA_NAME, binary_refuse, NULL, swiglu_grad_run },
     { TM_OP_add, "add/" TM_ISA_NAME, binary_refuse, NULL, add_run },

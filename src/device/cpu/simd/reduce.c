@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/reduce.c - bias_grad, square_sum and clip.
+/* device/cpu/simd/reduce.c - bias_grad, square_sum, square_error and its gradient, clip.
  *
- *   bias_grad : db_m = sum_n dy_nm, in blocks of 64 rows
- *   square_sum: sum of x^2 in double. A square of a float32 is exact in double, so that all instruction sets agree bit
- * for bit. Blocks of 16384 elements, block sums added in ascending order. clip      : norm = sqrt(sum), coefficient =
- * min(1, max_norm / (norm + 1e-6)), 1 without clipping
+ *   bias_grad    : db_m = sum_n dy_nm, in blocks of 64 rows
+ *   square_sum   : sum of x^2 in double: a square of a float32 is exact there, and no product is contracted with a sum,
+ *                  so that all instruction sets agree bit for bit. Blocks of 16384 elements, block sums added in
+ *                  ascending order
+ *   square_error : sum of (y - t)^2 likewise, the difference in double
+ *   clip         : norm = sqrt(sum), coefficient = min(1, max_norm / (norm + 1e-6)), 1 without clipping
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
@@ -63,23 +65,30 @@ static const char *bias_grad_refuse(const tm_call *call)
     return why ? why : tm_refuse_format(&call->out[0]);
 }
 
-/* ---- square_sum ---- */
+/* ---- square_sum, square_error ---- */
 
 enum { SQUARE_BLOCK = 16384 };
 typedef float  eight_floats __attribute__((vector_size(32)));
 typedef double eight_doubles __attribute__((vector_size(64)));
 
-/* 32 lanes, ascending, fixed tree. */
-TM_INLINE double square_block(const void *x, tm_dtype format, int64_t begin, int64_t end)
+/* Elements i .. i + 31, zero from `end` on. */
+TM_INLINE void thirty_two(const void *x, tm_dtype format, int64_t i, int64_t end, eight_floats f[4])
+{
+    v16 v[2] = { v16_get(x, format, i, end - i), v16_zero() };
+    if (end - i > TM_LANES) v[1] = v16_get(x, format, i + TM_LANES, end - i - TM_LANES);
+    memcpy(f, v, sizeof v);
+}
+/* Of x - t; t is float32, or NULL for 0. 32 lanes, ascending, fixed tree. */
+TM_INLINE double square_block(const void *x, tm_dtype format, const float *t, int64_t begin, int64_t end)
 {
     eight_doubles sums[4] = { { 0 } };
     for (int64_t i = begin; i < end; i += 2 * TM_LANES) {
-        v16          v[2] = { v16_get(x, format, i, end - i), v16_zero() };
-        eight_floats f[4];
-        if (end - i > TM_LANES) v[1] = v16_get(x, format, i + TM_LANES, end - i - TM_LANES);
-        memcpy(f, v, sizeof f);
+        eight_floats f[4], g[4];
+        thirty_two(x, format, i, end, f);
+        if (t) thirty_two(t, TM_F32, i, end, g);
         for (int k = 0; k < 4; k++) {
             eight_doubles d = __builtin_convertvector(f[k], eight_doubles);
+            if (t) d -= __builtin_convertvector(g[k], eight_doubles);
             sums[k] += d * d;
         }
     }
@@ -95,10 +104,19 @@ TM_INLINE void square_blocks(const tm_call *call, tm_dtype format, int64_t begin
     double *sums = call->workspace;
     for (int64_t i = begin; i < end; i += SQUARE_BLOCK) {
         int64_t last = i + SQUARE_BLOCK < end ? i + SQUARE_BLOCK : end;
-        sums[i / SQUARE_BLOCK] = square_block(call->in[0].data, format, i, last);
+        sums[i / SQUARE_BLOCK] = square_block(call->in[0].data, format, NULL, i, last);
     }
 }
 TM_PART(square_blocks, in[0])
+TM_INLINE void error_blocks(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    double *sums = call->workspace;
+    for (int64_t i = begin; i < end; i += SQUARE_BLOCK) {
+        int64_t last = i + SQUARE_BLOCK < end ? i + SQUARE_BLOCK : end;
+        sums[i / SQUARE_BLOCK] = square_block(call->in[0].data, format, call->in[1].data, i, last);
+    }
+}
+TM_PART(error_blocks, in[0])
 
 static int64_t square_block_count(const tm_call *call)
 {
@@ -108,19 +126,56 @@ static size_t square_sum_workspace(const tm_call *call)
 {
     return (size_t)square_block_count(call) * sizeof(double);
 }
-static void square_sum_run(const tm_call *call)
+static void sum_blocks(const tm_call *call, tm_part part)
 {
     const double *sums = call->workspace;
     double       *out = call->out[0].data, sum = call->accumulate & 1u ? *out : 0.;
     int64_t       n = tm_view_elements(&call->in[0]), blocks = square_block_count(call);
-    tm_parallel(call, square_blocks_part, n, SQUARE_BLOCK, n);
+    tm_parallel(call, part, n, SQUARE_BLOCK, n);
     for (int64_t k = 0; k < blocks; k++) sum += sums[k];
     *out = sum;
+}
+static void square_sum_run(const tm_call *call)
+{
+    sum_blocks(call, square_blocks_part);
+}
+static void square_error_run(const tm_call *call)
+{
+    sum_blocks(call, error_blocks_part);
 }
 static const char *square_sum_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     return why ? why : tm_refuse_scalar(&call->out[0]);
+}
+
+static const char *square_error_refuse(const tm_call *call)
+{
+    const char *why = square_sum_refuse(call);
+    return why ? why : tm_refuse_wide(&call->in[1]);
+}
+
+TM_INLINE void error_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const v16 scale = v16_set1((float)(2. * ((const double *)call->in[2].data)[TM_SCALAR_LOSS_SCALE]));
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        v16     y = v16_get(call->in[0].data, format, i, n), t = v16_get(call->in[1].data, TM_F32, i, n);
+        v16_put(call->out[0].data, format, i, v16_mul(scale, v16_sub(y, t)), n);
+    }
+}
+TM_PART(error_grad, in[0])
+static void square_error_grad_run(const tm_call *call)
+{
+    int64_t n = tm_view_elements(&call->in[0]);
+    tm_parallel(call, error_grad_part, n, TM_ELEMENT_GRAIN, n);
+}
+static const char *square_error_grad_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    if (!why) why = tm_refuse_mixed(&call->in[0], &call->out[0]);
+    if (!why) why = tm_refuse_wide(&call->in[1]);
+    return why ? why : tm_refuse_scalar(&call->in[2]);
 }
 
 /* ---- clip ---- */
@@ -143,6 +198,9 @@ static const char *clip_refuse(const tm_call *call)
 const tm_kernel TM_K(tm_cpu_reduce)[] = {
     { TM_OP_bias_grad, "bias_grad/" TM_ISA_NAME, bias_grad_refuse, bias_grad_workspace, bias_grad_run },
     { TM_OP_square_sum, "square_sum/" TM_ISA_NAME, square_sum_refuse, square_sum_workspace, square_sum_run },
+    { TM_OP_square_error, "square_error/" TM_ISA_NAME, square_error_refuse, square_sum_workspace, square_error_run },
+    { TM_OP_square_error_grad, "square_error_grad/" TM_ISA_NAME, square_error_grad_refuse, NULL,
+      square_error_grad_run },
     { TM_OP_clip, "clip/" TM_ISA_NAME, clip_refuse, NULL, clip_run },
     { .run = NULL },
 };

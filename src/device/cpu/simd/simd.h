@@ -45,6 +45,10 @@ TM_INLINE v16 v16_min(v16 a, v16 b) { return _mm512_min_ps(a, b); }
 TM_INLINE v16 v16_sqrt(v16 a) { return _mm512_sqrt_ps(a); }
 TM_INLINE v16 v16_round(v16 a) { return _mm512_roundscale_ps(a, 8); } /* to nearest even integer */
 TM_INLINE v16 v16_scale2(v16 a, v16 n) { return _mm512_scalef_ps(a, n); } /* a 2^n, n whole, -126 <= n <= 127 */
+TM_INLINE v16 v16_where(v16 condition, v16 x) /* x where the condition is > 0 or no number, else 0 */
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(condition, _mm512_setzero_ps(), _CMP_NLE_UQ), x);
+}
 TM_INLINE v16 v16_load_n(const float *p, int64_t n)
 {
     return _mm512_maskz_loadu_ps(n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1), p);
@@ -94,6 +98,11 @@ TM_INLINE __m256 tm_scale2_half(__m256 a, __m256 n)
     return _mm256_mul_ps(a, _mm256_castsi256_ps(e));
 }
 TM_INLINE v16 v16_scale2(v16 a, v16 n) { return (v16){ tm_scale2_half(a.lo, n.lo), tm_scale2_half(a.hi, n.hi) }; }
+TM_INLINE __m256 tm_where_half(__m256 condition, __m256 x)
+{
+    return _mm256_and_ps(_mm256_cmp_ps(condition, _mm256_setzero_ps(), _CMP_NLE_UQ), x);
+}
+TM_INLINE v16 v16_where(v16 a, v16 b) { TM_BOTH(tm_where_half); }
 TM_INLINE v16 v16_load_bf16(const uint16_t *p)
 {
     __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -136,6 +145,7 @@ TM_INLINE tm_q4 tm_q4_select(tm_q4i mask, tm_q4 a, tm_q4 b)
 }
 TM_INLINE tm_q4 tm_q4_max(tm_q4 a, tm_q4 b) { return tm_q4_select(a > b, a, b); }
 TM_INLINE tm_q4 tm_q4_min(tm_q4 a, tm_q4 b) { return tm_q4_select(a < b, a, b); }
+TM_INLINE tm_q4 tm_q4_where(tm_q4 a, tm_q4 b) { return tm_q4_select(a <= (tm_q4){ 0 }, (tm_q4){ 0 }, b); }
 TM_INLINE tm_q4 tm_q4_sqrt(tm_q4 a) { return (tm_q4){ sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3]) }; }
 /* Adding 2^23 leaves no room for a fraction; from there on every float is whole. The sign stays, also of zero. */
 TM_INLINE tm_q4 tm_q4_round(tm_q4 a)
@@ -180,6 +190,7 @@ TM_INLINE v16 v16_div(v16 a, v16 b) { TM_TWO(tm_q4_div); }
 TM_INLINE v16 v16_fma(v16 a, v16 b, v16 c) { return v16_add(v16_mul(a, b), c); }
 TM_INLINE v16 v16_max(v16 a, v16 b) { TM_TWO(tm_q4_max); }
 TM_INLINE v16 v16_min(v16 a, v16 b) { TM_TWO(tm_q4_min); }
+TM_INLINE v16 v16_where(v16 a, v16 b) { TM_TWO(tm_q4_where); }
 TM_INLINE v16 v16_sqrt(v16 a) { TM_ONE(tm_q4_sqrt); }
 TM_INLINE v16 v16_round(v16 a) { TM_ONE(tm_q4_round); }
 TM_INLINE v16 v16_scale2(v16 a, v16 b) { TM_TWO(tm_q4_scale2); }

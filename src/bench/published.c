@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/reference.h"
+#include "bench/published.h"
 
 #include "base/arena.h"
 #include "base/csv.h"
@@ -35,18 +35,18 @@ typedef struct {
     const char *text[COLUMNS];
     double      value;
     int64_t     devices;
-} published;
+} figure;
 
-struct tm_reference {
-    tm_arena  *arena;
-    published *rows;
-    size_t     count, capacity;
+struct tm_published {
+    tm_arena *arena;
+    figure   *rows;
+    size_t    count, capacity;
 };
 
 enum { FILE_LIMIT = 16 << 20 };
 
 /* The lines of configs/reference/, made by the Makefile; NULL ends them. */
-extern const char *const tm_reference_lines[];
+extern const char *const tm_published_lines[];
 
 static bool is_header(const char *storage, const size_t *offsets, size_t n)
 {
@@ -72,10 +72,10 @@ static bool read_value(const char *text, double *out)
     return *text && *end == '\0' && isfinite(*out);
 }
 
-static tm_status add_row(tm_reference *reference, const char *storage, const size_t *offsets, const char *place,
+static tm_status add_row(tm_published *reference, const char *storage, const size_t *offsets, const char *place,
                          size_t line, tm_error *err)
 {
-    published row;
+    figure row;
     for (int i = 0; i < COLUMNS; i++) row.text[i] = tm_arena_text(reference->arena, storage + offsets[i]);
     if (!read_value(row.text[COLUMN_value], &row.value))
         return tm_fail(err, TM_FORMAT, "%s: record %zu: value '%.60s' is no number", place, line,
@@ -92,7 +92,7 @@ static tm_status add_row(tm_reference *reference, const char *storage, const siz
 }
 
 /* `text` begins with a header line; compiled-in files follow each other, each with its own. */
-static tm_status parse(tm_reference *reference, const char *text, const char *place, tm_error *err)
+static tm_status parse(tm_published *reference, const char *text, const char *place, tm_error *err)
 {
     tm_text     storage = { 0 };
     size_t      offsets[COLUMNS], n;
@@ -112,28 +112,28 @@ static tm_status parse(tm_reference *reference, const char *text, const char *pl
     return st;
 }
 
-tm_status tm_reference_read(const char *path, tm_reference **out, tm_error *err)
+tm_status tm_published_read(const char *path, tm_published **out, tm_error *err)
 {
     bool    built_in = !path || strcmp(path, "reference") == 0;
     tm_text text = { 0 };
     if (built_in)
-        for (const char *const *line = tm_reference_lines; *line; line++) tm_text_printf(&text, "%s\n", *line);
+        for (const char *const *line = tm_published_lines; *line; line++) tm_text_printf(&text, "%s\n", *line);
     else
         TM_TRY(tm_file_read(path, FILE_LIMIT, &text, err));
-    tm_reference *reference = tm_alloc(sizeof *reference);
-    *reference = (tm_reference){ .arena = tm_arena_create() };
+    tm_published *reference = tm_alloc(sizeof *reference);
+    *reference = (tm_published){ .arena = tm_arena_create() };
     tm_status st = parse(reference, text.data ? text.data : "", built_in ? "compiled-in figures" : path, err);
     tm_text_fini(&text);
     if (st == TM_OK && reference->count == 0) st = tm_fail(err, TM_FORMAT, "%s: no published figure in it", path);
     if (st != TM_OK) {
-        tm_reference_destroy(reference);
+        tm_published_destroy(reference);
         return st;
     }
     *out = reference;
     return TM_OK;
 }
 
-void tm_reference_destroy(tm_reference *reference)
+void tm_published_destroy(tm_published *reference)
 {
     if (!reference) return;
     tm_arena_destroy(reference->arena);
@@ -141,12 +141,12 @@ void tm_reference_destroy(tm_reference *reference)
     free(reference);
 }
 
-tm_table *tm_reference_list(const tm_reference *reference, const char *workload)
+tm_table *tm_published_list(const tm_published *reference, const char *workload)
 {
     tm_table *table = tm_table_create("reference");
     for (int i = 0; i < COLUMNS; i++) tm_table_column(table, names[i], 7);
     for (size_t r = 0; r < reference->count; r++) {
-        const published *row = &reference->rows[r];
+        const figure *row = &reference->rows[r];
         if (workload && strcmp(workload, row->text[COLUMN_workload]) != 0) continue;
         tm_table_row(table);
         for (int i = 0; i < COLUMNS; i++)
@@ -158,7 +158,7 @@ tm_table *tm_reference_list(const tm_reference *reference, const char *workload)
 }
 
 /* The measured number that belongs to a published value; false if there is none. */
-static bool measured_value(const tm_table *measured, size_t row, const published *p, double *out)
+static bool measured_value(const tm_table *measured, size_t row, const figure *p, double *out)
 {
     int at = tm_table_find(measured, "case");
     if (at < 0) return false;
@@ -172,7 +172,7 @@ static bool measured_value(const tm_table *measured, size_t row, const published
     return true;
 }
 
-static void add_comparison(tm_table *table, const published *p, double measured)
+static void add_comparison(tm_table *table, const figure *p, double measured)
 {
     bool   all = strcmp(p->text[COLUMN_scope], "all") == 0 && p->devices > 1;
     double value = all ? p->value / (double)p->devices : p->value;
@@ -191,7 +191,7 @@ static void add_comparison(tm_table *table, const published *p, double measured)
                     all ? p->text[COLUMN_devices] : "");
 }
 
-tm_table *tm_reference_compare(const tm_reference *reference, const tm_table *measured)
+tm_table *tm_published_compare(const tm_published *reference, const tm_table *measured)
 {
     tm_table *table = tm_table_create("comparison");
     tm_table_columns(table,
@@ -212,8 +212,8 @@ tm_table *tm_reference_compare(const tm_reference *reference, const tm_table *me
                      14);
     for (size_t row = 0; row < tm_table_n_rows(measured); row++)
         for (size_t i = 0; i < reference->count; i++) {
-            const published *p = &reference->rows[i];
-            double           value;
+            const figure *p = &reference->rows[i];
+            double        value;
             if (strcmp(p->text[COLUMN_workload], tm_table_name(measured)) == 0 &&
                 measured_value(measured, row, p, &value))
                 add_comparison(table, p, value);

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "bench/bench.h"
-#include "bench/reference.h"
+#include "bench/published.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,11 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static tm_reference *built_in(void)
+static tm_published *built_in(void)
 {
-    tm_reference *reference;
+    tm_published *reference;
     tm_error      err = { 0 };
-    assert_int_equal(tm_reference_read("reference", &reference, &err), TM_OK);
+    assert_int_equal(tm_published_read("reference", &reference, &err), TM_OK);
     return reference;
 }
 
@@ -58,21 +58,21 @@ static void every_table_is_whole(void **state)
                    { "scaling", "scaling table", 8 },
                    { "scaling", "8-GPU table", 6 },
                    { "mlperf", "MLPerf Training v5.1", 10 } };
-    tm_reference *reference = built_in();
+    tm_published *reference = built_in();
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        tm_table *table = tm_reference_list(reference, wanted[i].workload);
+        tm_table *table = tm_published_list(reference, wanted[i].workload);
         assert_int_equal(count(table, wanted[i].source), wanted[i].rows);
         tm_table_destroy(table);
     }
-    tm_reference_destroy(reference);
+    tm_published_destroy(reference);
 }
 
 /* "8192x8192x8192" with the time that the note gives: 2 M N K / time is the value, as far as its digits go. */
 static void products_agree_with_their_times(void **state)
 {
     (void)state;
-    tm_reference *reference = built_in();
-    tm_table     *table = tm_reference_list(reference, "gemm");
+    tm_published *reference = built_in();
+    tm_table     *table = tm_published_list(reference, "gemm");
     int           checked = 0;
     for (size_t i = 0; i < tm_table_n_rows(table); i++) {
         double      m, n, k, ms;
@@ -85,7 +85,7 @@ static void products_agree_with_their_times(void **state)
     }
     assert_int_equal(checked, 14);
     tm_table_destroy(table);
-    tm_reference_destroy(reference);
+    tm_published_destroy(reference);
 }
 
 /* tokens/s x 6 N gives the published TFLOP/s: the GPT suite's own counting. */
@@ -97,8 +97,8 @@ static void the_suite_counts_6n(void **state)
         double      parameters;
     } sizes[] = { { "small", 30124416 },  { "medium", 123972864 }, { "large", 354102272 }, { "xl", 773006080 },
                   { "1.5b", 1437307392 }, { "3b", 2646965760 },    { "7b", 5243875328 },   { "13b", 10120207360 } };
-    tm_reference *reference = built_in();
-    tm_table     *table = tm_reference_list(reference, "gpt");
+    tm_published *reference = built_in();
+    tm_table     *table = tm_published_list(reference, "gpt");
     for (size_t s = 0; s < 8; s++) {
         double rate = NAN, tflops = NAN;
         for (size_t i = 0; i < tm_table_n_rows(table); i++) {
@@ -109,7 +109,7 @@ static void the_suite_counts_6n(void **state)
         assert_true(fabs(6 * sizes[s].parameters * rate / 1e12 - tflops) < 0.06);
     }
     tm_table_destroy(table);
-    tm_reference_destroy(reference);
+    tm_published_destroy(reference);
 }
 
 static tm_table *measured(const char *workload, const char *name, const char *column, double value)
@@ -125,13 +125,13 @@ static tm_table *measured(const char *workload, const char *name, const char *co
 
 static size_t rows_for(const char *workload, const char *name, const char *column)
 {
-    tm_reference *reference = built_in();
+    tm_published *reference = built_in();
     tm_table     *here = measured(workload, name, column, 1);
-    tm_table     *table = tm_reference_compare(reference, here);
+    tm_table     *table = tm_published_compare(reference, here);
     size_t        n = tm_table_n_rows(table);
     tm_table_destroy(table);
     tm_table_destroy(here);
-    tm_reference_destroy(reference);
+    tm_published_destroy(reference);
     return n;
 }
 
@@ -150,16 +150,16 @@ static void only_like_is_compared(void **state)
 static void values_of_many_devices_are_divided(void **state)
 {
     (void)state;
-    tm_reference *reference = built_in();
+    tm_published *reference = built_in();
     tm_table     *here = measured("scaling", "13b", "tokens_per_second", 1000);
-    tm_table     *table = tm_reference_compare(reference, here);
+    tm_table     *table = tm_published_compare(reference, here);
     assert_int_equal(tm_table_n_rows(table), 1);
     assert_true(fabs(number(table, 0, "published") - 50595.0 / 8) < 1e-9);
     assert_true(fabs(number(table, 0, "ratio") - 8000.0 / 50595) < 1e-12);
     assert_non_null(strstr(text(table, 0, "conversion"), "/ 8"));
     tm_table_destroy(table);
     tm_table_destroy(here);
-    tm_reference_destroy(reference);
+    tm_published_destroy(reference);
 }
 
 #define HEADER "workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note\n"
@@ -183,9 +183,9 @@ static void wrong_files_are_refused(void **state)
         FILE *file = fopen(path, "w");
         assert_int_equal(fwrite(wrong[i].content, 1, strlen(wrong[i].content), file), strlen(wrong[i].content));
         fclose(file);
-        tm_reference *reference;
+        tm_published *reference;
         tm_error      err = { 0 };
-        assert_int_equal(tm_reference_read(path, &reference, &err), TM_FORMAT);
+        assert_int_equal(tm_published_read(path, &reference, &err), TM_FORMAT);
         if (!strstr(err.text, wrong[i].wanted)) fail_msg("\"%s\" lacks \"%s\"", err.text, wrong[i].wanted);
     }
     unlink(path);

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench/gpt.c - training steps of the sizes of a published GPT table, Small to 13B, whole where they fit, from slices
+ * where not (docs/bench-gpt.md). */
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "bench/bench.h"
+#include "bench/slices.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* clang-format off */
+static const tm_key options[] = {
+    { .name = "sizes", .kind = TM_KEY_TEXT, .fallback = "small,medium,large,xl,1.5b,3b,7b,13b",
+      .help = "sizes of the table, or other models by name or file, with commas between" },
+    { .name = "published", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "the table's own batch; otherwise an eighth of it, at least one sequence" },
+    { .name = "batch", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1e6,
+      .help = "sequences of a step for all sizes; 0: as `published` says" },
+    { .name = "dtype", .kind = TM_KEY_CHOICE, .fallback = "float32", .choices = "float32=fp32|bfloat16=bf16",
+      .help = "number format of the computation" },
+    { .name = "layers", .kind = TM_KEY_TEXT, .fallback = "1,2,3", .help = "slices: layers of each, ascending" },
+    { .name = "validate", .kind = TM_KEY_CHOICE, .fallback = "auto", .choices = "auto|always|never",
+      .help = "measure sizes that fit both ways, in turn, and print the error of the slices; auto: small and medium" },
+    { .name = "max_rounds", .kind = TM_KEY_I64, .fallback = "20", .lo = 1, .hi = 100000, .help = "rounds of slices at most" },
+    { .name = "turn_ms", .kind = TM_KEY_F64, .fallback = "500", .lo = 0, .hi = 1e6,
+      .help = "milliseconds of steps in a slice's turn; one step where that is longer" },
+    { .name = "memory_gib", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
+      .help = "memory that a model may take; 0: what is available, less 512 MiB" },
+};
+
+static const tm_column columns[] = {
+    { "host", 0 }, { "size", 0 }, { "row", 0 }, { "tag", 0 }, { "layers", 0 }, { "parameters", 0 }, { "batch", 0 },
+    { "seq", 0 }, { "threads", 0 }, { "dtype", 0 }, { "tokens_per_second", 5 }, { "tokens_per_second_lo", 5 },
+    { "tokens_per_second_hi", 5 }, { "tflops_6n", 4 }, { "tflops_exact_causal", 4 }, { "tflops_executed", 4 },
+    { "memory_gib", 4 }, { "residual_pct", 3 }, { "error_pct", 3 }, { "reason", 0 },
+};
+/* clang-format on */
+
+static const char *const table_sizes[] = { "small", "medium", "large", "xl", "1.5b", "3b", "7b", "13b" };
+enum { TABLE_SIZES = sizeof table_sizes / sizeof table_sizes[0], MOST_SIZES = 64, LEAST_STEPS = 5 };
+
+typedef struct {
+    tm_bench *bench;
+    int64_t   layers[TM_LINE_POINTS];
+    int       n_layers;
+    int64_t   end_ns; /* of the whole suite */
+    double    rate;   /* executed FLOP/s of the last step of any size; 0: none yet */
+} suite;
+
+/* One size. */
+typedef struct {
+    suite         *of;
+    const char    *name;
+    bool           listed; /* in the published table */
+    tm_config     *config;
+    tm_run_options run;
+    tm_part        whole, part[TM_LINE_POINTS];
+    int            slices;
+    int64_t        end_ns; /* of its share of the budget */
+    double         open_seconds_per_byte;
+} size;
+
+static double seconds_until(int64_t end_ns)
+{
+    return (double)(end_ns - tm_now_ns()) * 1e-9;
+}
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
+static size_t memory_limit(const suite *s)
+{
+    const double reserve = 512.0 * (1 << 20);
+    double       given = tm_config_f64(s->bench->options, "memory_gib") * (1 << 30);
+    double       available = (double)tm_memory_available_bytes("") - reserve;
+    if (given > 0 && given < available) return (size_t)given;
+    return available > 0 ? (size_t)available : 0;
+}
+
+static double tokens_of(const tm_part *part)
+{
+    return (double)(part->step.micro_batch * part->step.accumulation * part->step.seq);
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+static void add_row(const size *z, const char *row, const char *tag, const tm_part *part)
+{
+    tm_table *t = z->of->bench->table;
+    tm_table_row(t);
+    tm_table_text(t, "host", z->of->bench->host);
+    tm_table_text(t, "size", z->name);
+    tm_table_text(t, "row", row);
+    tm_table_text(t, "tag", tag);
+    tm_table_i64(t, "layers", part->layers);
+    tm_table_i64(t, "parameters", part->parameters);
+    tm_table_i64(t, "batch", part->step.micro_batch);
+    tm_table_i64(t, "seq", part->step.seq);
+    tm_table_i64(t, "threads", z->of->bench->threads);
+    tm_table_text(t, "dtype", part->step.precision->name);
+    tm_table_f64(t, "memory_gib", gib(part->arena_bytes));
+}
+
+/* The rate cells of the last row, and the guard: nothing computes faster than the machine. */
+static tm_status put_rate(const size *z, const tm_part *part, double rate, double lo, double hi, tm_error *err)
+{
+    char                  what[128];
+    tm_table             *t = z->of->bench->table;
+    const tm_model_shape *shape = &part->step.shape;
+    int64_t               seq = part->step.seq;
+    double                executed = part->flops / tokens_of(part) * rate;
+    tm_table_f64(t, "tokens_per_second", rate);
+    tm_table_f64(t, "tokens_per_second_lo", lo);
+    tm_table_f64(t, "tokens_per_second_hi", hi);
+    tm_table_f64(t, "tflops_6n", tm_model_flops_per_token(shape, TM_FLOPS_6N, seq) * rate * 1e-12);
+    tm_table_f64(t, "tflops_exact_causal", tm_model_flops_per_token(shape, TM_FLOPS_EXACT_CAUSAL, seq) * rate * 1e-12);
+    tm_table_f64(t, "tflops_executed", executed * 1e-12);
+    if (!part->judged) return TM_OK; /* nothing is computed there */
+    snprintf(what, sizeof what, "%.80s, %lld layers", z->name, (long long)part->layers);
+    return tm_bench_guard(z->of->bench, what, part->step.precision->compute, executed, 0, err);
+}
+
+static tm_status skip(const size *z, const char *reason)
+{
+    add_row(z, "model", "skipped", &z->whole);
+    tm_table_text(z->of->bench->table, "reason", reason);
+    tm_note("%s: skipped: %s", z->name, reason);
+    return TM_OK;
+}
+
+/* --- the whole model, step after step -------------------------------------------------------- */
+
+static tm_status take_steps(size *z, tm_live_part *live, tm_sampling *sampling, tm_error *err)
+{
+    tm_stop stop = TM_STOP_NO;
+    double  seconds;
+    TM_TRY(tm_part_step(live, &seconds, err)); /* not counted */
+    while (stop == TM_STOP_NO && !(z->of->bench->stop && *z->of->bench->stop)) {
+        TM_TRY(tm_part_step(live, &seconds, err));
+        stop = tm_sampling_add(sampling, seconds, tokens_of(&z->whole));
+    }
+    return TM_OK;
+}
+
+static tm_status put_steps(size *z, const tm_sampling *sampling, tm_error *err)
+{
+    tm_measurement m = { .summary = tm_sampling_summary(sampling), .calls = 1, .loops = 1 };
+    int64_t        n;
+    const double  *seconds = tm_sampling_seconds(sampling, &n);
+    if (n == 0) return skip(z, "stopped before its first step");
+    m.stop = m.summary.stop;
+    z->of->rate = z->whole.flops / seconds[n - 1];
+    add_row(z, "model", "measured", &z->whole);
+    tm_bench_put(z->of->bench->table, &m);
+    return put_rate(z, &z->whole, m.summary.rate, m.summary.rate_lo, m.summary.rate_hi, err);
+}
+
+static tm_status measure_whole(size *z, tm_error *err)
+{
+    tm_live_part       *live;
+    tm_sampling_options limits = { .half_width = 0.01, .max_seconds = seconds_until(z->end_ns), .min_samples = 10 };
+    TM_TRY(tm_part_open(&z->whole, z->of->bench->device, &live, err));
+    tm_sampling *sampling = tm_sampling_create(&limits);
+    tm_status    st = take_steps(z, live, sampling, err);
+    if (st == TM_OK) st = put_steps(z, sampling, err);
+    tm_sampling_destroy(sampling);
+    tm_part_close(live);
+    return st;
+}
+
+/* --- slices ---------------------------------------------------------------------------------- */
+
+/* Seconds of a step of part k of all turns, as a row's numbers; *median: their middle. */
+static tm_status put_turns(const size *z, const tm_slices *s, int k, const tm_part *part, double *median, tm_error *err)
+{
+    int64_t n = s->rounds;
+    double *x = tm_alloc((size_t)n * sizeof *x), tokens = tokens_of(part);
+    for (int64_t r = 0; r < n; r++) x[r] = s->seconds[r * s->parts + k];
+    tm_interval       interval = tm_stats_median_interval(x, n);
+    tm_sample_summary summary = { .n = n,
+                                  .median = tm_stats_median(x, n),
+                                  .p5 = tm_stats_percentile(x, n, 0.05),
+                                  .p95 = tm_stats_percentile(x, n, 0.95),
+                                  .variation = tm_stats_variation(x, n) };
+    free(x);
+    *median = summary.median;
+    summary.half_width = (interval.hi - interval.lo) / 2 / summary.median;
+    tm_bench_put(z->of->bench->table, &(tm_measurement){ .summary = summary, .loops = 1, .stop = s->stop });
+    return put_rate(z, part, tokens / summary.median, tokens / interval.hi, tokens / interval.lo, err);
+}
+
+static tm_status put_prediction(const size *z, const tm_slices *s, double measured, tm_error *err)
+{
+    tm_table         *t = z->of->bench->table;
+    const tm_line    *line = &s->line;
+    double            tokens = tokens_of(&z->whole), nan = (double)NAN;
+    tm_sample_summary summary = { .n = s->rounds, .median = line->value, .p5 = nan, .p95 = nan, .variation = nan };
+    summary.half_width = (line->interval.hi - line->interval.lo) / 2 / line->value;
+    add_row(z, "prediction", "predicted", &z->whole);
+    tm_bench_put(t, &(tm_measurement){ .summary = summary, .loops = 1, .stop = s->stop });
+    if (measured > 0) tm_table_f64(t, "error_pct", 100 * (line->value / measured - 1));
+    tm_bench_note(z->of->bench, "%s: predicted step = %.4g ms + %.4g ms x %lld layers", z->name, 1e3 * line->a,
+                  1e3 * line->b, (long long)z->whole.layers);
+    if (!(line->b > 0) || !(line->value > 0)) {
+        tm_bench_invalid(z->of->bench, "%s: a layer seems to take %.4g ms: the slices were measured in too much noise",
+                         z->name, 1e3 * line->b);
+        return TM_OK;
+    }
+    return put_rate(z, &z->whole, tokens / line->value, tokens / line->interval.hi, tokens / line->interval.lo, err);
+}
+
+static tm_status put_slices(const size *z, const tm_slices *s, tm_error *err)
+{
+    double median, measured = 0;
+    for (int k = 0; k < s->slices; k++) {
+        add_row(z, "slice", "measured", &z->part[k]);
+        TM_TRY(put_turns(z, s, k, &z->part[k], &median, err));
+        tm_table_f64(z->of->bench->table, "residual_pct", 100 * s->line.residual[k] / s->line.middle[k]);
+    }
+    if (s->parts > s->slices) {
+        add_row(z, "model", "measured", &z->whole);
+        TM_TRY(put_turns(z, s, s->slices, &z->whole, &measured, err));
+    }
+    if (s->slices == 2)
+        tm_bench_note(z->of->bench, "%s: two slices only, a line goes through any two points: no residuals", z->name);
+    return put_prediction(z, s, measured, err);
+}
+
+static tm_status measure_slices(size *z, bool with_whole, tm_error *err)
+{
+    const tm_bench   *bench = z->of->bench;
+    tm_slices_options o = { .device = bench->device,
+                            .turn_seconds = tm_config_f64(bench->options, "turn_ms") * 1e-3,
+                            .half_width = 0.01,
+                            .max_rounds = tm_config_i64(bench->options, "max_rounds"),
+                            .end_ns = z->end_ns,
+                            .stop = bench->stop };
+    tm_slices         s;
+    tm_status st = tm_slices_measure(&o, z->part, z->slices, with_whole ? &z->whole : NULL, z->whole.layers, &s, err);
+    if (s.rounds == 0 && st == TM_OK) st = skip(z, "the time budget ended before the first round of slices");
+    tm_status put = s.rounds > 0 ? put_slices(z, &s, err) : TM_OK;
+    tm_slices_fini(&s);
+    return st != TM_OK ? st : put;
+}
+
+/* --- what can be done ------------------------------------------------------------------------ */
+
+/* Two steps of the smallest slice: the first warms up, the second tells how fast this is. */
+static tm_status probe(size *z, tm_error *err)
+{
+    tm_live_part *live;
+    double        seconds;
+    int64_t       begin = tm_now_ns();
+    TM_TRY(tm_part_open(&z->part[0], z->of->bench->device, &live, err));
+    z->open_seconds_per_byte = (double)(tm_now_ns() - begin) * 1e-9 / (double)z->part[0].arena_bytes;
+    tm_status st = tm_part_step(live, &seconds, err);
+    if (st == TM_OK) st = tm_part_step(live, &seconds, err);
+    tm_part_close(live);
+    if (st == TM_OK) z->of->rate = z->part[0].flops / seconds;
+    return st;
+}
+
+static double step_estimate(const size *z, const tm_part *part)
+{
+    return part->flops / z->of->rate;
+}
+
+static double open_estimate(const size *z, const tm_part *part)
+{
+    return z->open_seconds_per_byte * (double)part->arena_bytes;
+}
+
+static double turn_estimate(const size *z, const tm_part *part)
+{
+    double step = step_estimate(z, part), turn = tm_config_f64(z->of->bench->options, "turn_ms") * 1e-3;
+    return open_estimate(z, part) + (step < turn ? 2 * step + turn : step);
+}
+
+static double round_estimate(const size *z, bool with_whole)
+{
+    double seconds = with_whole ? turn_estimate(z, &z->whole) : 0;
+    for (int k = 0; k < z->slices; k++) seconds += turn_estimate(z, &z->part[k]);
+    return seconds;
+}
+
+static bool wants_validation(const size *z)
+{
+    const char *wanted = tm_config_text(z->of->bench->options, "validate");
+    if (strcmp(wanted, "auto") != 0) return strcmp(wanted, "always") == 0;
+    return z->listed && (strcmp(z->name, "small") == 0 || strcmp(z->name, "medium") == 0);
+}
+
+/* Whole and sliced, whole, sliced, or not at all: what memory and time allow. */
+static tm_status measure(size *z, tm_error *err)
+{
+    enum { LEAST_ROUNDS = 3 };
+    char   reason[160];
+    size_t limit = memory_limit(z->of);
+    bool   fits = z->whole.arena_bytes <= limit;
+    double left = seconds_until(z->end_ns), whole = 0;
+    TM_TRY(probe(z, err));
+    left = seconds_until(z->end_ns);
+    whole = open_estimate(z, &z->whole) + (1 + LEAST_STEPS) * step_estimate(z, &z->whole);
+    if (wants_validation(z) && z->slices >= 2 && fits) {
+        if (LEAST_ROUNDS * round_estimate(z, true) <= left) return measure_slices(z, true, err);
+        tm_bench_note(z->of->bench,
+                      "%s: not validated: %d rounds take about %.0f s, its share of the budget has %.0f s", z->name,
+                      LEAST_ROUNDS, LEAST_ROUNDS * round_estimate(z, true), left);
+    }
+    if (fits && (whole <= left || z->slices < 2)) return measure_whole(z, err);
+    if (z->slices >= 2 && round_estimate(z, false) <= left) return measure_slices(z, false, err);
+    if (z->slices < 2)
+        snprintf(reason, sizeof reason, "needs %.1f GiB, and two slices do not fit either; %.1f GiB may be taken",
+                 gib(z->whole.arena_bytes), gib(limit));
+    else
+        snprintf(reason, sizeof reason, "a round of slices takes about %.0f s, its share of the budget has %.0f s",
+                 round_estimate(z, false), left);
+    return skip(z, reason);
+}
+
+/* --- sizes ----------------------------------------------------------------------------------- */
+
+static void choose_batch(size *z)
+{
+    enum { REDUCTION = 8 };
+    const tm_config *o = z->of->bench->options;
+    int64_t          given = tm_config_i64(o, "batch"), own = z->run.step.micro_batch;
+    z->run.step.accumulation = 1;
+    if (given > 0)
+        z->run.step.micro_batch = given;
+    else if (z->listed && !tm_config_bool(o, "published"))
+        z->run.step.micro_batch = own / REDUCTION > 0 ? own / REDUCTION : 1;
+}
+
+static tm_status load(size *z, tm_error *err)
+{
+    char name[280];
+    for (int i = 0; i < TABLE_SIZES; i++)
+        if (tm_names_equal(z->name, table_sizes[i])) z->listed = true;
+    snprintf(name, sizeof name, "%s%.255s", z->listed ? "gpt-" : "", z->name);
+    TM_TRY(tm_bench_model_config(name, &z->config, err));
+    TM_TRY(tm_run_options_read(z->config, &z->run, err));
+    choose_batch(z);
+    z->run.seed = z->of->bench->seed;
+    z->run.step.precision = strcmp(tm_config_text(z->of->bench->options, "dtype"), "bfloat16") == 0 ? &tm_precision_bf16
+                                                                                                    : &tm_precision_f32;
+    if (strcmp(tm_device_describe(z->of->bench->device)->name, "reference") == 0)
+        z->run.step.precision = &tm_precision_f64;
+    return TM_OK;
+}
+
+/* Slices have fewer layers than the model and fit. */
+static void plan(size *z)
+{
+    tm_device *device = z->of->bench->device;
+    size_t     limit = memory_limit(z->of);
+    tm_part_plan(&z->run, z->run.step.shape.n_layers, device, &z->whole);
+    for (int k = 0; k < z->of->n_layers && z->of->layers[k] < z->whole.layers; k++) {
+        tm_part_plan(&z->run, z->of->layers[k], device, &z->part[z->slices]);
+        if (z->part[z->slices].arena_bytes <= limit) z->slices++;
+    }
+}
+
+static tm_status run_size(suite *s, const char *name, int sizes_left, tm_error *err)
+{
+    size z = { .of = s, .name = name };
+    char reason[160];
+    z.end_ns = tm_now_ns() + (int64_t)(tm_bench_left(s->bench) / sizes_left * 1e9);
+    tm_status st = load(&z, err);
+    if (st == TM_OK) {
+        plan(&z);
+        size_t limit = memory_limit(s);
+        double left = seconds_until(z.end_ns);
+        if (z.slices == 0) z.part[0] = z.whole; /* for the probe */
+        if (z.part[0].arena_bytes > limit) {
+            snprintf(reason, sizeof reason, "needs %.1f GiB, and no slice fits either; %.1f GiB may be taken",
+                     gib(z.whole.arena_bytes), gib(limit));
+            skip(&z, reason);
+        } else if (left <= 0 || (s->rate > 0 && 2 * step_estimate(&z, &z.part[0]) > left)) {
+            snprintf(reason, sizeof reason, "two steps of the smallest slice take about %.0f s, %.0f s are left",
+                     s->rate > 0 ? 2 * step_estimate(&z, &z.part[0]) : (double)NAN, left);
+            skip(&z, reason);
+        } else {
+            tm_note("%s: %lld parameters, batch %lld x %lld, up to %.0f s", name, (long long)z.whole.parameters,
+                    (long long)z.run.step.micro_batch, (long long)z.run.step.seq, left);
+            st = measure(&z, err);
+        }
+    }
+    tm_config_destroy(z.config);
+    return st;
+}
+
+/* --- the suite ------------------------------------------------------------------------------- */
+
+static tm_status read_layers(suite *s, tm_error *err)
+{
+    const char *text = tm_config_text(s->bench->options, "layers"), *p = text;
+    for (;;) {
+        char     *end;
+        long long n = strtoll(p, &end, 10);
+        bool      rises = n >= 1 && n <= TM_MAX_LAYERS && (s->n_layers == 0 || n > s->layers[s->n_layers - 1]);
+        if (end == p || (*end && *end != ',') || !rises || s->n_layers == TM_LINE_POINTS)
+            return tm_fail(err, TM_USAGE,
+                           "--layers is '%.100s'; wanted ascending whole numbers with commas between, "
+                           "%d at most: --layers 1,2,3",
+                           text, TM_LINE_POINTS);
+        s->layers[s->n_layers++] = n;
+        if (!*end) return TM_OK;
+        p = end + 1;
+    }
+}
+
+/* Cuts the list of names in place. */
+static tm_status read_sizes(char *text, const char *names[MOST_SIZES], int *n, tm_error *err)
+{
+    char *rest = text;
+    for (*n = 0; rest;) {
+        char *name = strsep(&rest, ",");
+        if (!*name || *n == MOST_SIZES)
+            return tm_fail(err, TM_USAGE, "--sizes wants names with commas between, %d at most: --sizes small,medium",
+                           MOST_SIZES);
+        names[(*n)++] = name;
+    }
+    return TM_OK;
+}
+
+static tm_status run_sizes(suite *s, char *list, tm_error *err)
+{
+    const char *names[MOST_SIZES];
+    int         n;
+    TM_TRY(read_layers(s, err));
+    TM_TRY(read_sizes(list, names, &n, err));
+    if (!tm_config_bool(s->bench->options, "published") && tm_config_i64(s->bench->options, "batch") == 0)
+        tm_bench_note(s->bench,
+                      "batch: an eighth of the table's, at least one sequence; --published runs the table's own");
+    for (int i = 0; i < n; i++) {
+        TM_TRY(run_size(s, names[i], n - i, err));
+        if (s->bench->stop && *s->bench->stop) return tm_fail(err, TM_INTERRUPTED, "stopped at size %s", names[i]);
+    }
+    return TM_OK;
+}
+
+static tm_status run(tm_bench *bench, tm_error *err)
+{
+    const double default_budget = 600;
+    suite        s = { .bench = bench };
+    if (!tm_config_is_set(bench->options, "budget")) bench->end_ns = tm_now_ns() + (int64_t)(default_budget * 1e9);
+    tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
+    tm_bench_columns(bench->table);
+    tm_text list = { 0 };
+    tm_text_add(&list, tm_config_text(bench->options, "sizes"));
+    tm_status st = run_sizes(&s, list.data, err);
+    tm_text_fini(&list);
+    return st;
+}
+
+const tm_workload tm_workload_gpt = {
+    .name = "gpt",
+    .summary = "training steps of GPT models, Small to 13B, whole or foretold from slices; budget 600 s unless given",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .run = run,
+};

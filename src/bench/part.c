@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/part.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tm_live_part {
+    const tm_part *part;
+    tm_trainer    *trainer;
+    tm_source     *source;
+    tm_loader     *loader;
+    int64_t        steps; /* done */
+};
+
+void tm_part_plan(const tm_run_options *run, int64_t layers, tm_device *device, tm_part *out)
+{
+    *out = (tm_part){ .run = run, .step = run->step, .layers = layers };
+    out->step.shape.n_layers = layers;
+    out->judged = strcmp(tm_device_describe(device)->name, "null") != 0;
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_step   *step = tm_step_create(&out->step, &chooser);
+    out->parameters = tm_model_parameters(&out->step.shape);
+    out->arena_bytes = step->plan->arena_bytes;
+    out->flops = step->first->cost.flops + step->update->cost.flops;
+    if (step->further) out->flops += (double)(run->step.accumulation - 1) * step->further->cost.flops;
+    tm_step_destroy(step);
+}
+
+static tm_status open_data(tm_live_part *live, tm_error *err)
+{
+    const tm_run_options *run = live->part->run;
+    tm_source_options     source = run->source;
+    int64_t               batch = run->step.micro_batch * run->step.accumulation;
+    source.name = "mock";
+    TM_TRY(tm_source_open(&source, &live->source, err));
+    live->loader = tm_loader_open(live->source, TM_SPLIT_TRAIN, batch, 0, run->prefetch);
+    return live->loader ? TM_OK : tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
+}
+
+tm_status tm_part_open(const tm_part *part, tm_device *device, tm_live_part **out, tm_error *err)
+{
+    tm_live_part *live = tm_alloc(sizeof *live);
+    live->part = part;
+    tm_status st = tm_trainer_open(device, &part->step, part->run->seed, &live->trainer, err);
+    if (st == TM_OK) st = open_data(live, err);
+    if (st != TM_OK) {
+        tm_part_close(live);
+        return st;
+    }
+    *out = live;
+    return TM_OK;
+}
+
+void tm_part_close(tm_live_part *live)
+{
+    if (!live) return;
+    tm_loader_close(live->loader);
+    tm_source_close(live->source);
+    tm_trainer_close(live->trainer);
+    free(live);
+}
+
+static tm_status judge(const tm_live_part *live, const tm_step_result *result, tm_error *err)
+{
+    const tm_part *part = live->part;
+    double         ignorant = log((double)part->step.shape.vocab_size);
+    if (!isfinite(result->loss) || !isfinite(result->grad_norm))
+        return tm_fail(err, TM_NUMBERS, "%s with %lld layers: step %lld has loss %g and gradient norm %g",
+                       part->run->model_name, (long long)part->layers, (long long)live->steps, result->loss,
+                       result->grad_norm);
+    if (live->steps > 1 || (result->loss >= 0.9 * ignorant && result->loss <= 1.5 * ignorant)) return TM_OK;
+    return tm_fail(err, TM_NUMBERS, "%s with %lld layers: the first loss is %g, wanted 0.9 to 1.5 times %g (ln %lld)",
+                   part->run->model_name, (long long)part->layers, result->loss, ignorant,
+                   (long long)part->step.shape.vocab_size);
+}
+
+tm_status tm_part_step(tm_live_part *live, double *seconds, tm_error *err)
+{
+    const tm_run_options *run = live->part->run;
+    int64_t               rows = run->step.micro_batch * run->step.seq, begin = tm_now_ns();
+    double                rate = run->learning_rate * tm_schedule_factor(&run->schedule, live->steps);
+    tm_batch              batch;
+    tm_step_result        result;
+    tm_loader_next(live->loader, &batch);
+    tm_trainer_begin(live->trainer, ++live->steps, rate, run->max_norm, batch.target_tokens);
+    for (int64_t i = 0; i < run->step.accumulation; i++) {
+        tm_micro_batch micro = { batch.tokens + i * rows, batch.targets + i * rows, 0 };
+        tm_trainer_accumulate(live->trainer, i, &micro, NULL);
+    }
+    tm_trainer_update(live->trainer, &result, NULL);
+    *seconds = (double)(tm_now_ns() - begin) * 1e-9;
+    return live->part->judged ? judge(live, &result, err) : TM_OK;
+}

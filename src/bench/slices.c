@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/slices.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "stats/summary.h"
+
+#include <stdlib.h>
+
+typedef struct {
+    const tm_slices_options *options;
+    tm_slices               *out;
+    const tm_part           *part[TM_SLICES_MOST];
+    int64_t                  whole_layers;
+} rounds;
+
+static bool stopped(const tm_slices_options *o)
+{
+    return o->stop && *o->stop;
+}
+
+/* Steps of one live part for `turn_seconds`: their median. */
+static tm_status take_steps(rounds *r, tm_live_part *live, double *value, tm_error *err)
+{
+    double *seconds = NULL, sum = 0;
+    size_t  n = 0, capacity = 0;
+    TM_TRY(tm_part_step(live, value, err));
+    if (*value >= r->options->turn_seconds || stopped(r->options)) {
+        r->out->steps++;
+        return TM_OK;
+    }
+    tm_status st = TM_OK;
+    while (st == TM_OK && sum < r->options->turn_seconds && !stopped(r->options)) {
+        seconds = tm_grow(seconds, &capacity, n, sizeof *seconds);
+        st = tm_part_step(live, &seconds[n], err);
+        sum += seconds[n++];
+    }
+    if (st == TM_OK && n > 0) *value = tm_stats_median(seconds, (int64_t)n);
+    r->out->steps += (int64_t)n;
+    free(seconds);
+    return st;
+}
+
+static tm_status take_turn(rounds *r, const tm_part *part, double *value, tm_error *err)
+{
+    tm_live_part *live;
+    TM_TRY(tm_part_open(part, r->options->device, &live, err));
+    tm_status st = take_steps(r, live, value, err);
+    tm_part_close(live);
+    return st;
+}
+
+static tm_status take_round(rounds *r, tm_error *err)
+{
+    tm_slices *o = r->out;
+    int        n = o->parts;
+    while (o->capacity < (o->rounds + 1) * n) {
+        o->capacity = o->capacity ? 2 * o->capacity : 8 * n;
+        o->seconds = tm_realloc(o->seconds, (size_t)o->capacity * sizeof *o->seconds);
+    }
+    for (int k = 0; k < n; k++) {
+        int at = o->rounds % 2 ? n - 1 - k : k;
+        TM_TRY(take_turn(r, r->part[at], &o->seconds[o->rounds * n + at], err));
+        if (stopped(r->options)) return tm_fail(err, TM_INTERRUPTED, "stopped in round %lld", (long long)o->rounds + 1);
+    }
+    o->rounds++;
+    return TM_OK;
+}
+
+static void fit(rounds *r)
+{
+    tm_slices *o = r->out;
+    double     x[TM_LINE_POINTS], *y = tm_alloc((size_t)(o->rounds * o->slices) * sizeof *y);
+    for (int k = 0; k < o->slices; k++) {
+        x[k] = (double)r->part[k]->layers;
+        for (int64_t i = 0; i < o->rounds; i++) y[i * o->slices + k] = o->seconds[i * o->parts + k];
+    }
+    o->line = tm_stats_line(x, o->slices, y, o->rounds, (double)r->whole_layers, 1);
+    free(y);
+}
+
+/* Why no further round is begun, or TM_STOP_NO. */
+static tm_stop enough(const rounds *r, int64_t round_ns)
+{
+    enum { FEWEST = 6 }; /* an interval from fewer rounds is narrow by chance too often */
+    const tm_slices_options *o = r->options;
+    const tm_line           *line = &r->out->line;
+    double                   half = (line->interval.hi - line->interval.lo) / 2;
+    if (r->out->rounds >= FEWEST && half <= o->half_width * line->value) return TM_STOP_PRECISE;
+    if (r->out->rounds >= o->max_rounds) return TM_STOP_SAMPLES;
+    if (tm_now_ns() + round_ns > o->end_ns) return TM_STOP_SECONDS;
+    return TM_STOP_NO;
+}
+
+tm_status tm_slices_measure(const tm_slices_options *options, const tm_part *parts, int slices, const tm_part *whole,
+                            int64_t layers, tm_slices *out, tm_error *err)
+{
+    TM_ASSERT(slices >= 2 && slices <= TM_LINE_POINTS && options->max_rounds >= 1);
+    *out = (tm_slices){ .slices = slices, .parts = slices + (whole ? 1 : 0), .stop = TM_STOP_SECONDS };
+    rounds r = { .options = options, .out = out, .whole_layers = layers };
+    for (int k = 0; k < slices; k++) r.part[k] = &parts[k];
+    if (whole) r.part[slices] = whole;
+    tm_stop stop = TM_STOP_NO;
+    while (stop == TM_STOP_NO) {
+        int64_t begin = tm_now_ns();
+        if (out->rounds == 0 && begin >= options->end_ns) return TM_OK;
+        TM_TRY(take_round(&r, err));
+        fit(&r);
+        stop = enough(&r, tm_now_ns() - begin);
+    }
+    out->stop = stop;
+    return TM_OK;
+}
+
+void tm_slices_fini(tm_slices *slices)
+{
+    free(slices->seconds);
+    *slices = (tm_slices){ 0 };
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench/slices.h - the step time of a model that is too large to be run, from slices of it: parts with 1, 2, 3 layers
+ * at true width (docs/bench-gpt.md).
+ *
+ * Slices take turns in rounds (1 2 3, 3 2 1, ...), so that a machine that drifts meets all of them alike. A turn opens
+ * the part, runs whole optimizer steps and closes it: only one arena exists at a time, and the luck of the placement of
+ * its pages is part of the spread. t = a + b L is fitted through the medians.
+ */
+#ifndef TM_BENCH_SLICES_H
+#define TM_BENCH_SLICES_H
+
+#include "bench/part.h"
+#include "stats/line.h"
+#include "stats/sampling.h"
+
+#include <signal.h>
+
+typedef struct {
+    tm_device *device;
+    double turn_seconds; /* a turn is one step if it takes that long; else one step that does not count, then as many
+                          * as take that long, and their median */
+    double  half_width;  /* stop when the interval of the foretold time is that narrow: part of it; 0: never */
+    int64_t max_rounds;
+    int64_t end_ns; /* no round is begun that would end later, by the last one's time */
+    const volatile sig_atomic_t *stop;
+} tm_slices_options;
+
+enum { TM_SLICES_MOST = TM_LINE_POINTS + 1 };
+
+typedef struct {
+    int     slices;  /* parts 0 .. slices - 1 make the line */
+    int     parts;   /* slices, or slices + 1: the last is the whole model, measured in turn to judge the line */
+    double *seconds; /* (rounds, parts), a step of each turn; tm_slices_fini frees */
+    int64_t rounds, capacity;
+    int64_t steps; /* that count */
+    tm_line line;  /* at the model's layers */
+    tm_stop stop;
+} tm_slices;
+
+/* Measures `slices` parts (2 .. TM_LINE_POINTS) of ascending layers, and the part `whole` (NULL: not) in every round.
+ * The process should have run a step before. rounds may be 0 when the time was over before the first: then there is no
+ * line. TM_INTERRUPTED when stopped: what was measured is there. */
+TM_MUST_USE tm_status tm_slices_measure(const tm_slices_options *options, const tm_part *parts, int slices,
+                                        const tm_part *whole, int64_t layers, tm_slices *out, tm_error *err);
+void                  tm_slices_fini(tm_slices *slices);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/mlperf_check.c - `trainmark mlperf check FILE|DIR`: do logs comply with the rules? */
+#include "cli/cli.h"
+#include "cli/mlperf.h"
+#include "mlperf/check.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static const char help[] =
+    "usage: trainmark mlperf check FILE|DIR [--ruleset R] [--werror] [--json]\n\n"
+    "Checks an MLPerf-style log, or the result_*.txt[.gz] of a folder, against the compliance rules of MLPerf "
+    "Training.\n"
+    "Says what is wrong with the line of the file. Exit code 0: every log complies; 5: not every one.\n\n"
+    "  --ruleset R   5.1.0 (default), 6.0.0 or 6.1.0\n"
+    "  --werror      a warning (a key repeated with the same value) is an error\n"
+    "  --json        the report as JSON\n";
+
+typedef struct {
+    const char *subject;
+    tm_ruleset  ruleset;
+    bool        werror, json;
+} options;
+
+typedef struct {
+    const options *o;
+    tm_text        out;
+    tm_json        json;
+    size_t         files, failed;
+} checking;
+
+static tm_status read_options(int argc, char **argv, options *o, tm_error *err)
+{
+    *o = (options){ .ruleset = TM_RULESET_5_1_0 };
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--werror") == 0) {
+            o->werror = true;
+        } else if (strcmp(word, "--json") == 0) {
+            o->json = true;
+        } else if (strncmp(word, "--ruleset=", 10) == 0) {
+            TM_TRY(tm_ruleset_find(word + 10, &o->ruleset, err));
+        } else if (strcmp(word, "--ruleset") == 0) {
+            if (++i == argc) return tm_fail(err, TM_USAGE, "--ruleset wants a value: 5.1.0, 6.0.0 or 6.1.0");
+            TM_TRY(tm_ruleset_find(argv[i], &o->ruleset, err));
+        } else if (word[0] == '-' && word[1]) {
+            return tm_fail(err, TM_USAGE, "unknown option '%.100s'; `trainmark mlperf check --help` lists all", word);
+        } else if (o->subject) {
+            return tm_fail(err, TM_USAGE, "one file or folder at a time: '%.100s' and '%.100s'", o->subject, word);
+        } else {
+            o->subject = word;
+        }
+    }
+    return o->subject ? TM_OK : tm_fail(err, TM_USAGE, "which log? Name a file or a folder of result_*.txt");
+}
+
+static tm_status check_file(checking *c, const char *path, const char *name, tm_error *err)
+{
+    tm_mllog       *log;
+    tm_check_report report;
+    TM_TRY(tm_mllog_read(path, &log, err));
+    tm_check_log(log, c->o->ruleset, c->o->werror, &report);
+    c->files++;
+    c->failed += !report.passed;
+    if (c->o->json)
+        tm_check_json(&report, name, &c->json);
+    else
+        tm_check_print(&report, name, &c->out);
+    tm_check_report_fini(&report);
+    tm_mllog_free(log);
+    return TM_OK;
+}
+
+static tm_status check_folder(checking *c, const char *path, tm_error *err)
+{
+    tm_mllog_folder folder;
+    tm_status       st = tm_mllog_folder_list(path, &folder, err);
+    if (st == TM_OK && folder.n == 0)
+        st = tm_fail(err, TM_INVALID, "'%s' has no result_*.txt or result_*.txt.gz; name a folder that has", path);
+    for (size_t i = 0; st == TM_OK && i < folder.n; i++)
+        st = check_file(c, folder.files[i].path, folder.files[i].name, err);
+    tm_mllog_folder_fini(&folder);
+    return st;
+}
+
+static tm_status check_subject(checking *c, tm_error *err)
+{
+    struct stat info;
+    if (stat(c->o->subject, &info) == 0 && S_ISDIR(info.st_mode)) return check_folder(c, c->o->subject, err);
+    return check_file(c, c->o->subject, c->o->subject, err);
+}
+
+static tm_status check(const options *o, tm_error *err)
+{
+    checking c = { .o = o };
+    c.json = (tm_json){ .out = &c.out, .indent = true };
+    if (o->json) {
+        tm_json_open(&c.json, NULL, '{');
+        tm_json_string(&c.json, "ruleset", tm_ruleset_name(o->ruleset));
+        tm_json_bool(&c.json, "warnings_are_errors", o->werror);
+        tm_json_bool(&c.json, "verified_by_mlcommons", false);
+        tm_json_open(&c.json, "files", '[');
+    }
+    tm_status st = check_subject(&c, err);
+    if (o->json) {
+        tm_json_close(&c.json, ']');
+        tm_json_string(&c.json, "verdict", c.failed ? "FAILED" : "SUCCESS");
+        tm_json_close(&c.json, '}');
+        tm_text_add(&c.out, "\n");
+    } else {
+        tm_text_printf(&c.out, "%zu of %zu logs comply with ruleset %s. Not verified by MLCommons Association.\n",
+                       c.files - c.failed, c.files, tm_ruleset_name(o->ruleset));
+    }
+    if (st == TM_OK) st = tm_cli_print(&c.out, err);
+    tm_text_fini(&c.out);
+    if (st == TM_OK && c.failed)
+        st = tm_fail(err, TM_NEGATIVE, "%zu of %zu logs do not comply with ruleset %s", c.failed, c.files,
+                     tm_ruleset_name(o->ruleset));
+    return st;
+}
+
+tm_status tm_mlperf_command_check(int argc, char **argv, tm_error *err)
+{
+    options o;
+    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
+    TM_TRY(read_options(argc, argv, &o, err));
+    return check(&o, err);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data/map.h - a file of fixed length in memory, read only; private to this room.
+ *
+ * Reading a page behind the end of a file that was shortened after it was mapped ends the process (SIGBUS); whoever
+ * reads a map for hours asks tm_map_check before.
+ */
+#ifndef TM_DATA_MAP_H
+#define TM_DATA_MAP_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+typedef struct {
+    const uint8_t *bytes; /* NULL when the file is empty */
+    int64_t        size;
+    int            fd;
+    char          *path;
+} tm_map;
+
+/* TM_INVALID if `path` is not a readable regular file; nothing waits for a fifo. On failure *out is closed. */
+TM_MUST_USE tm_status tm_map_open(const char *path, tm_map *out, tm_error *err);
+/* TM_INVALID if the file has become shorter than it was. One system call. Any thread. */
+TM_MUST_USE tm_status tm_map_check(const tm_map *map, tm_error *err);
+void                  tm_map_close(tm_map *map); /* a zeroed one is fine */
+
+#endif

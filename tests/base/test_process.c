@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Child processes: what they are given, what they say, and that none of them outlives its parent. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SECOND 1000000000LL
+
+static tm_process *start_shell(const char *script, const char *channel)
+{
+    static const char *const settings[] = { "TM_TEST_WORD=two words", "HOME=/nowhere", NULL };
+    char                    *argv[] = { "sh", "-c", (char *)(size_t)script, NULL };
+    tm_process_options       options = { .argv = argv, .settings = settings, .output = true, .channel = channel };
+    tm_process              *process;
+    tm_error                 err = { 0 };
+    if (tm_process_start(&options, &process, &err) != TM_OK) fail_msg("%s", err.text);
+    return process;
+}
+
+/* Everything that comes from `fd` until its end or `most` bytes; at most 10 s. */
+static const char *read_all(tm_process *p, int fd, size_t most, char out[1024])
+{
+    size_t n = 0;
+    for (;;) {
+        assert_true(tm_process_wait(&p, 1, fd, 10 * SECOND, NULL));
+        ssize_t got = read(fd, out + n, 1023 - n);
+        assert_true(got >= 0);
+        n += (size_t)got;
+        out[n] = '\0';
+        if (got == 0 || n >= most) return out;
+    }
+}
+
+static int status_of(tm_process *p)
+{
+    int status = -1;
+    for (int i = 0; i < 10000 && !tm_process_ended(p, &status); i++) usleep(1000);
+    return status;
+}
+
+/* State letter in /proc, '-' for a process that is gone; a zombie counts as gone. */
+static char state_of(pid_t pid)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    if (!tm_file_read_line(path, line, sizeof line)) return '-';
+    const char *after = strrchr(line, ')');
+    return after && after[2] != 'Z' ? after[2] : '-';
+}
+
+static bool gone_within(pid_t pid, double seconds)
+{
+    int64_t until = tm_now_ns() + (int64_t)(seconds * 1e9);
+    while (tm_now_ns() < until) {
+        if (state_of(pid) == '-') return true;
+        usleep(1000);
+    }
+    return false;
+}
+
+static void environment_and_output(void **state)
+{
+    (void)state;
+    char        text[1024];
+    tm_process *p =
+        start_shell("echo \"$TM_TEST_WORD $HOME\"; read line || echo no input; kill -l $? >/dev/null; exit 3", NULL);
+    assert_string_equal(read_all(p, tm_process_output(p), 1023, text), "two words /nowhere\nno input\n");
+    int status = status_of(p);
+    assert_string_equal(tm_process_status_text(status, text), "exit code 3");
+    tm_process_close(p, 0);
+    p = start_shell("kill -9 $$", NULL);
+    assert_non_null(strstr(tm_process_status_text(status_of(p), text), "signal 9"));
+    tm_process_close(p, 0);
+}
+
+/* What this program does when it is its own child: answers over the channel. */
+static int answer(void)
+{
+    char        word[64];
+    const char *number = getenv("TM_TEST_FD");
+    int         fd = number ? (int)strtol(number, NULL, 10) : -1;
+    ssize_t     n = read(fd, word, sizeof word);
+    return n > 0 && write(fd, "got ", 4) == 4 && write(fd, word, (size_t)n) == n ? 0 : 1;
+}
+
+static void channel_is_passed(void **state)
+{
+    (void)state;
+    char               text[1024], *argv[] = { "/proc/self/exe", "answer", NULL };
+    tm_process_options options = { .argv = argv, .channel = "TM_TEST_FD" };
+    tm_process        *p;
+    tm_error           err = { 0 };
+    assert_int_equal(tm_process_start(&options, &p, &err), TM_OK);
+    int fd = tm_process_channel(p);
+    assert_int_equal(tm_process_output(p), -1);
+    assert_int_equal(write(fd, "hello\n", 6), 6);
+    assert_string_equal(read_all(p, fd, 10, text), "got hello\n");
+    assert_int_equal(status_of(p), 0);
+    tm_process_close(p, 0);
+}
+
+static void programs_that_are_not_there(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name, *why;
+    } rows[] = { { "/no/such/program", "No such file" },
+                 { "no-such-program-xyz", "No such file" },
+                 { "/etc/passwd", "Permission" } };
+    for (int i = 0; i < 3; i++) {
+        char       *argv[] = { (char *)(size_t)rows[i].name, NULL };
+        tm_process *process;
+        tm_error    err = { 0 };
+        assert_int_equal(tm_process_start(&(tm_process_options){ .argv = argv }, &process, &err), TM_INVALID);
+        if (!strstr(err.text, rows[i].why) || !strstr(err.text, rows[i].name)) fail_msg("%s", err.text);
+    }
+}
+
+static void last_words(void **state)
+{
+    (void)state;
+    tm_process *p = start_shell(
+        "i=0; while [ $i -lt 30000 ]; do echo line $i >&2; i=$((i+1)); done; echo the end >&2; exit 1", NULL);
+    char text[1024];
+    read_all(p, tm_process_output(p), 1023, text); /* its end; standard error is far more than a pipe holds */
+    assert_int_equal(WEXITSTATUS(status_of(p)), 1);
+    const char *words = tm_process_last_words(p);
+    assert_non_null(strstr(words, "line 29991\n"));
+    assert_null(strstr(words, "line 29990\n"));
+    assert_string_equal(words + strlen(words) - 7, "the end");
+    tm_process_close(p, 0);
+}
+
+/* A child with a child of its own; returns the latter's number. */
+static tm_process *start_family(pid_t *grandchild, bool deaf)
+{
+    char        text[1024];
+    tm_process *p = start_shell(
+        deaf ? "trap '' TERM; sleep 1000 & echo $!; while :; do wait; done" : "sleep 1000 & echo $!; wait", NULL);
+    read_all(p, tm_process_output(p), 2, text);
+    *grandchild = (pid_t)strtol(text, NULL, 10);
+    assert_true(*grandchild > 1 && state_of(*grandchild) != '-');
+    return p;
+}
+
+static void stop_and_continue_reach_the_group(void **state)
+{
+    (void)state;
+    pid_t       grandchild;
+    tm_error    err = { 0 };
+    tm_process *p = start_family(&grandchild, false);
+    assert_int_equal(tm_process_stop(p, &err), TM_OK);
+    assert_int_equal(state_of(tm_process_id(p)), 'T');
+    for (int i = 0; i < 1000 && state_of(grandchild) != 'T'; i++) usleep(1000);
+    assert_int_equal(state_of(grandchild), 'T');
+    tm_process_continue(p);
+    for (int i = 0; i < 1000 && state_of(grandchild) == 'T'; i++) usleep(1000);
+    assert_true(state_of(grandchild) != 'T' && state_of(grandchild) != '-');
+    assert_int_equal(tm_process_stop(p, &err), TM_OK); /* and once more */
+    tm_process_close(p, 0);                            /* of a stopped group */
+    assert_true(gone_within(grandchild, 5));
+}
+
+static void close_is_polite_then_firm(void **state)
+{
+    (void)state;
+    pid_t       grandchild;
+    tm_process *p = start_family(&grandchild, false);
+    int64_t     begin = tm_now_ns();
+    tm_process_close(p, 20); /* SIGTERM does */
+    assert_true(tm_now_ns() - begin < 10 * SECOND);
+    assert_true(gone_within(grandchild, 5));
+    p = start_family(&grandchild, true);
+    begin = tm_now_ns();
+    tm_process_close(p, 0.2); /* SIGTERM does not */
+    assert_true(tm_now_ns() - begin >= SECOND / 5);
+    assert_true(gone_within(grandchild, 5));
+}
+
+static void a_child_that_ends_takes_its_children_along(void **state)
+{
+    (void)state;
+    char        text[1024];
+    tm_process *p = start_shell("sleep 1000 >/dev/null 2>&1 & echo $!", NULL);
+    read_all(p, tm_process_output(p), 1023, text);
+    pid_t grandchild = (pid_t)strtol(text, NULL, 10);
+    assert_int_equal(status_of(p), 0);
+    assert_true(gone_within(grandchild, 5));
+    tm_process_close(p, 0);
+}
+
+/* The parent dies by SIGKILL: its guard kills what it had started, stopped or not. */
+static void no_orphans(void **state)
+{
+    (void)state;
+    for (int stopped = 0; stopped < 2; stopped++) {
+        int line[2];
+        assert_int_equal(pipe2(line, O_CLOEXEC), 0);
+        pid_t parent = fork();
+        if (parent == 0) {
+            pid_t       pids[2];
+            tm_error    err = { 0 };
+            tm_process *p = start_family(&pids[1], true);
+            pids[0] = tm_process_id(p);
+            if (stopped && tm_process_stop(p, &err) != TM_OK) _exit(1);
+            if (write(line[1], pids, sizeof pids) != sizeof pids) _exit(1);
+            for (;;) pause();
+        }
+        pid_t pids[2];
+        close(line[1]);
+        assert_int_equal(read(line[0], pids, sizeof pids), sizeof pids);
+        close(line[0]);
+        kill(parent, SIGKILL);
+        assert_int_equal(waitpid(parent, NULL, 0), parent);
+        assert_true(gone_within(pids[0], 10));
+        assert_true(gone_within(pids[1], 10));
+    }
+}
+
+static void waiting_ends(void **state)
+{
+    (void)state;
+    tm_process           *p = start_shell("sleep 1000", NULL);
+    volatile sig_atomic_t stop = 0;
+    int64_t               begin = tm_now_ns();
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), SECOND / 20, &stop));
+    assert_true(tm_now_ns() - begin >= SECOND / 20);
+    stop = 1;
+    begin = tm_now_ns();
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), 100 * SECOND, &stop));
+    assert_true(tm_now_ns() - begin < 10 * SECOND);
+    tm_process_close(p, 0);
+    tm_process_close(NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "answer") == 0) return answer();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(environment_and_output),
+        cmocka_unit_test(channel_is_passed),
+        cmocka_unit_test(programs_that_are_not_there),
+        cmocka_unit_test(last_words),
+        cmocka_unit_test(stop_and_continue_reach_the_group),
+        cmocka_unit_test(close_is_polite_then_firm),
+        cmocka_unit_test(a_child_that_ends_takes_its_children_along),
+        cmocka_unit_test(no_orphans),
+        cmocka_unit_test(waiting_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The record of an A/B session: written and read back, pairs and figures by hand, and damaged records. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "bench/ab.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *copy_of(const char *text)
+{
+    return strcpy(tm_alloc(strlen(text) + 1), text);
+}
+
+static void add(tm_ab_session *s, int64_t round, int64_t block, tm_ab_side side, double seconds, double tokens)
+{
+    double     steps[2] = { seconds, seconds };
+    tm_ab_turn turn = { .round = round,
+                        .block = block,
+                        .side = side,
+                        .kind = block < 0 ? TM_AB_WARMUP : TM_AB_COUNTED,
+                        .first_step = 1,
+                        .n = 2,
+                        .seconds = steps,
+                        .work = 2 * tokens,
+                        .cut = 1 };
+    tm_ab_session_add(s, &turn);
+}
+
+/* Rounds of two blocks; A takes 1 s, B `b` s and the copy of A 1.01 s a step. */
+static tm_ab_session make(int rounds, double b, double a_tokens, double b_tokens)
+{
+    static const tm_ab_side order[6] = { TM_AB_B, TM_AB_A, TM_AB_AGAIN, TM_AB_AGAIN, TM_AB_A, TM_AB_B };
+    const double            seconds[3] = { 1, b, 1.01 }, tokens[3] = { a_tokens, b_tokens, a_tokens };
+    tm_ab_session           s = { .a = copy_of("a \"quoted\""),
+                                  .b = copy_of("b"),
+                                  .turn_seconds = 0.2,
+                                  .budget_seconds = 120,
+                                  .target = 0.01,
+                                  .least_pairs = 12,
+                                  .seed = 3,
+                                  .seconds = 61.5,
+                                  .end = TM_AB_END_TARGET };
+    for (int round = 0; round < rounds; round++) {
+        for (int side = 0; side < TM_AB_SIDES; side++) add(&s, round, -1, (tm_ab_side)side, 5, 10);
+        for (int i = 0; i < 12; i++)
+            add(&s, round, 2 * round + i / 6, order[i % 6], seconds[order[i % 6]], tokens[order[i % 6]]);
+    }
+    return s;
+}
+
+static void near(double value, double wanted)
+{
+    if (!(fabs(value - wanted) <= 1e-9)) fail_msg("%.12g is not %.12g", value, wanted);
+}
+
+static void figures_by_hand(void **state)
+{
+    (void)state;
+    tm_ab_session s = make(8, 1.2, 64, 64);
+    tm_ab_figures f = tm_ab_figures_of(&s);
+    near(f.paired.b.ratio, 1.2 / sqrt(1.01));
+    near(f.paired.control.ratio, 1.01);
+    assert_int_equal(f.paired.pairs, 16);
+    assert_int_equal(f.paired.rounds, 8);
+    assert_int_equal(f.paired.verdict, TM_PAIRED_SLOWER);
+    near(f.step_seconds[0], (1 + 1.01) / 2);
+    near(f.step_seconds[1], 1.2);
+    near(f.tokens_per_second[1], 64 / 1.2);
+    assert_int_equal(f.turns, 96);
+    assert_int_equal(f.steps, 192);
+    assert_int_equal(f.warmup_turns, 24);
+    assert_int_equal(f.warmup_steps, 48);
+    assert_int_equal(f.cut_steps, 120);
+    tm_ab_session_fini(&s);
+    s = make(8, 1.2, 64, 128); /* twice the tokens in 1.2 times the time */
+    f = tm_ab_figures_of(&s);
+    near(f.paired.b.ratio, 0.6 / sqrt(1.01));
+    assert_int_equal(f.paired.verdict, TM_PAIRED_FASTER);
+    tm_ab_session_fini(&s);
+    s = make(8, 1.2, 64, 0); /* B does not tell its tokens: steps are compared */
+    f = tm_ab_figures_of(&s);
+    near(f.paired.b.ratio, 1.2 / sqrt(1.01));
+    assert_false(f.tokens);
+    assert_true(isnan(f.tokens_per_second[0]));
+    tm_ab_session_fini(&s);
+}
+
+static void incomplete_blocks_make_no_pair(void **state)
+{
+    (void)state;
+    int64_t       n;
+    tm_ab_session s = make(2, 1.1, 1, 1);
+    free(tm_ab_pairs(&s, 0, s.n_turns, NULL, 1, &n));
+    assert_int_equal(n, 4);
+    free(tm_ab_pairs(&s, 0, s.n_turns - 1, NULL, 1, &n));
+    assert_int_equal(n, 3);
+    s.turns[4].side = TM_AB_B; /* three of B */
+    tm_pair *pairs = tm_ab_pairs(&s, 0, s.n_turns, NULL, 1, &n);
+    assert_int_equal(n, 3);
+    free(pairs);
+    const int swapped[TM_AB_SIDES] = { TM_AB_A, TM_AB_AGAIN, TM_AB_B };
+    pairs = tm_ab_pairs(&s, 0, s.n_turns, swapped, 1.03, &n);
+    near(pairs[0].ratio, 1.03 * 1.01 / sqrt(1.1));
+    near(pairs[0].control, 1.1);
+    free(pairs);
+    tm_ab_session_fini(&s);
+}
+
+static void written_and_read(void **state)
+{
+    (void)state;
+    tm_text       first = { 0 }, second = { 0 }, said[2] = { { 0 }, { 0 } };
+    tm_ab_session s = make(7, 1.07, 64, 64), back = { 0 };
+    tm_error      err = { 0 };
+    tm_ab_session_print(&s, &first);
+    if (tm_ab_session_parse(first.data, "x", &back, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_ab_session_print(&back, &second);
+    assert_string_equal(first.data, second.data);
+    tm_ab_print_json(&s, &said[0]);
+    tm_ab_print_json(&back, &said[1]);
+    assert_string_equal(said[0].data, said[1].data);
+    assert_non_null(strstr(said[0].data, "\"verdict\": \"slower\""));
+    tm_ab_session_fini(&s);
+    tm_ab_session_fini(&back);
+    for (int i = 0; i < 2; i++) tm_text_fini(&said[i]);
+    tm_text_fini(&first);
+    tm_text_fini(&second);
+}
+
+static void damaged_records(void **state)
+{
+    (void)state;
+    const struct {
+        const char *from, *to, *why;
+    } rows[] = { { "trainmark.ab/1", "trainmark.ab/9", "line 1" },
+                 { "\"seed\": 3", "\"seed\": \"3\"", "line 1" },
+                 { "\"side\": \"A again\"", "\"side\": \"C\"", "line" },
+                 { "\"round\": 1", "\"round\": -1", "out of range" },
+                 { "\"block\": 1, ", "\"block\": 9, ", "follow each other" },
+                 { "[1.07, 1.07]", "[1.07, -1.07]", "positive" },
+                 { "[1.07, 1.07]", "[]", "at least one step" },
+                 { "[1.07, 1.07]", "7", "not a list" },
+                 { "{\"end\"", "{\"ende\"", "line" },
+                 { "\"seconds\": 61.5}\n", "\"seconds\": 61.5}\n{}\n", "behind the end" },
+                 { "{\"round\": 0", "{{", "not a JSON object" } };
+    tm_text       whole = { 0 };
+    tm_ab_session s = make(2, 1.07, 64, 64);
+    tm_ab_session_print(&s, &whole);
+    tm_ab_session_fini(&s);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_text  bad = { 0 };
+        tm_error err = { 0 };
+        char    *at = strstr(whole.data, rows[i].from);
+        if (!at) fail_msg("no '%s' in the record", rows[i].from);
+        tm_text_add_n(&bad, whole.data, (size_t)(at - whole.data));
+        tm_text_printf(&bad, "%s%s", rows[i].to, at + strlen(rows[i].from));
+        assert_int_equal(tm_ab_session_parse(bad.data, "file.x", &s, &err), TM_FORMAT);
+        if (!strstr(err.text, rows[i].why) || !strstr(err.text, "file.x")) fail_msg("row %zu: %s", i, err.text);
+        tm_ab_session_fini(&s);
+        tm_text_fini(&bad);
+    }
+    for (size_t n = 0; n < whole.length - 1; n += 97) { /* torn */
+        char    *torn = tm_alloc(n + 1);
+        tm_error err = { 0 };
+        memcpy(torn, whole.data, n);
+        torn[n] = '\0';
+        assert_int_equal(tm_ab_session_parse(torn, "x", &s, &err), TM_FORMAT);
+        tm_ab_session_fini(&s);
+        free(torn);
+    }
+    tm_text_fini(&whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_by_hand),
+        cmocka_unit_test(incomplete_blocks_make_no_pair),
+        cmocka_unit_test(written_and_read),
+        cmocka_unit_test(damaged_records),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

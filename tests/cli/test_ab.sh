@@ -1,0 +1,175 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Two programs that take turns: verdicts of large planted differences, records, whole runs, and that nothing is left behind.
+# shellcheck disable=SC1091,SC2016,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+export OMP_WAIT_POLICY=passive TMPDIR="$work/tmp"
+mkdir "$work/tmp"
+args=$(echo $tiny)
+
+# value FILE NAME: of the first line `"NAME": value` of a JSON file.
+value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
+# none_left MARK: does no process hold MARK among its words, at the latest after 10 s?
+none_left()
+{
+    for _ in $(seq 100); do
+        grep -las -e "$1" /proc/[0-9]*/cmdline >"$work/.left"
+        [ -s "$work/.left" ] || return 0
+        sleep 0.1
+    done
+    return 1
+}
+some_left() { grep -las -e "$1" /proc/[0-9]*/cmdline >/dev/null; }
+
+# A command that prints a step every so many turns of an empty loop, with other lines between them.
+cat >steps.sh <<'END'
+echo begin $2
+n=0
+while :; do
+    i=0
+    while [ $i -lt "$1" ]; do i=$((i + 1)); done
+    n=$((n + 1))
+    echo "step $n"
+    echo "other words"
+done
+END
+# One that ends: $1 steps of $2 seconds.
+cat >short.sh <<'END'
+i=0
+while [ $i -lt "$1" ]; do sleep "$2"; i=$((i + 1)); echo $i; done
+END
+
+# --- our own runs ---------------------------------------------------------------------------------------------------------
+
+trainmark ab --a "$args" --b "$args --debug.slowdown_pct 150" --budget 25 --target 40 --min-pairs 6 --out kept
+cp "$out" live.txt
+check "a session ends with 0, whatever it says" [ "$code" -eq 0 ]
+check "a planted slowdown is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
+check "the machine's own difference stands beside it" has "$out" "^A / A +[0-9.]+ +\[[0-9.]+, [0-9.]+\]"
+check "the smallest difference that would be seen" has "$out" "^floor .* seen in about 4 of 5 sessions: +[0-9.]+ %$"
+check "warm-up turns are counted, not used" has "$out" "left out: 6 warm-up turns with [0-9]+ steps, 0 cut steps"
+check "it ends early when the interval is narrow" has "$out" "^ended +after [0-9.]+ s: the half-width reached the target$"
+check "one round is told" has "$out" "^note +1 round"
+check "the steps are kept" [ "$(grep -c '"kind": "counted"' kept/session.jsonl)" -ge 36 ]
+check "every turn is whole steps of at least 0.2 s" awk '
+    /"kind": "counted"/ { s = 0; sub(/.*\[/, ""); sub(/\].*/, ""); n = split($0, x, ", "); for (i = 1; i <= n; i++) s += x[i]
+        if (s < 0.2) bad = 1 }
+    END { exit bad }' kept/session.jsonl
+check "ABBA: a block reads the same from both ends" awk -F'"' '
+    /"block": 0,/ { side[++n] = $8 }
+    END { exit !(n == 6 && side[1] == side[6] && side[2] == side[5] && side[3] == side[4] && side[1] != side[2] &&
+        side[2] != side[3] && side[1] != side[3]) }' kept/session.jsonl
+check "the result is kept" [ "$(value kept/result.json verdict)" = slower ]
+trainmark ab --from kept
+check "the record says the same again" cmp -s "$out" live.txt
+trainmark ab --from kept/session.jsonl --json
+check "and as JSON" cmp -s "$out" kept/result.json
+trainmark ab --from kept --fail-if-slower 20
+failed_with 5 "a gate" "B is slower by [0-9.]+ %, the limit \(--fail-if-slower\) is 20 %"
+trainmark ab --from kept --fail-if-slower 100000
+check "a gate that is wide enough" [ "$code" -eq 0 ]
+check "no run is left" none_left "$work/kept/A"
+
+trainmark ab --a "$args --training.steps 12" --b "$args --training.steps 12" --turn run --budget 20 --target 1000 --min-pairs 6 --json
+check "whole runs" [ "$code" -eq 0 ]
+check "whole runs: each block is a round" [ "$(value "$out" pairs)" = "$(value "$out" rounds)" ]
+check "whole runs: six pairs are enough" [ "$(value "$out" pairs)" -eq 6 ]
+check "whole runs: all steps but the warm-up count" [ "$(($(value "$out" steps) + $(value "$out" warmup_steps)))" -eq 432 ]
+check "the runs' folder is removed" [ -z "$(ls "$work/tmp")" ]
+
+trainmark run $args --training.steps 3 --debug.slowdown_pct 50 --out slow
+check "a slowdown is told on standard error" has "$err" "warning: every step is slowed down by 50 % on purpose"
+check "a slowed run is not judged" [ "$(value slow/result.json verdict)" = not-judged ]
+check "and says why" has slow/result.json '"reason": "slowed down by 50 % on purpose \(debug.slowdown_pct\)'
+check "its time is in the ledger" has slow/metrics.jsonl '"planted slowdown": 0\.'
+
+# --- any command ----------------------------------------------------------------------------------------------------------
+
+trainmark ab --a-command "sh steps.sh 1000 'mark $$'" --b-command "sh steps.sh 4000 mark\\ $$" --step-pattern '^step [0-9]+$' \
+    --budget 25 --target 60 --min-pairs 6 --out commands
+check "commands take turns" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per step$"
+check "steps that a stop cut are counted" [ "$(value commands/result.json cut_steps)" -ge 12 ]
+check "no command is left" none_left "mark $$"
+trainmark ab --a-command "sh short.sh 5 0.04" --b-command "sh short.sh 5 0.01" --turn run --budget 20 --target 1000 --min-pairs 6
+check "commands as whole runs" has "$out" "^verdict +B is faster: -[0-9.]+ % time per step$"
+
+# --- what goes wrong ------------------------------------------------------------------------------------------------------
+
+trainmark ab --a-command "sh -c 'echo one; echo two; echo the reason >&2; exit 3'" --b-command "sh steps.sh 1000"
+failed_with 4 "a command that dies" "A( again)? \(sh -c .*\) ended after [0-9]+ steps: exit code 3" "^the reason$"
+trainmark ab --a "$args" --b-command "/no/such/program x"
+failed_with 4 "a program that is not there" "cannot execute '/no/such/program': No such file"
+trainmark ab --a "$args" --b-binary /bin/true
+failed_with 4 "a binary that takes no turns" "does not take turns" "--b-command"
+trainmark ab --a-command "sh short.sh 3 0.01" --b-command "sh -c 'exit 7'" --turn run
+failed_with 4 "a whole run that fails" "B \(.*\) failed after 0 steps: exit code 7"
+trainmark ab --a-command "sleep 100" --b-command "sleep 100" --budget 1
+failed_with 4 "no step within the budget" "the budget of 1 s ended before the first block" "raise --budget"
+trainmark ab --a "$args --model.layers 3" --b "$args"
+failed_with 4 "a key that is none" "model.layers"
+trainmark ab --a "$args --out x" --b "$args"
+failed_with 2 "an output folder is not the caller's to give" "--out"
+trainmark ab --a "llama3.1_405B" --b "llama3.1_405B" --turn 0.5
+failed_with 4 "more memory than there is" "use --turn run"
+trainmark ab --a "x 'y" --b ""
+failed_with 4 "a quote without end" "--a: a quote is not closed"
+trainmark ab
+failed_with 2 "no program" "give A: --a, --a-binary or --a-command"
+trainmark ab --a "" --a-command x --b ""
+failed_with 2 "two programs" "--a-command goes with neither"
+trainmark ab --a "" --b "" --turn 0.1
+failed_with 2 "a turn that is too short" "'--turn' must be a number from 0.2"
+trainmark ab --a "" --b "" --budgett 1
+failed_with 2 "an option that is none" "unknown option '--budgett'"
+trainmark ab --a "" --a "" --b ""
+failed_with 2 "an option given twice" "'--a' is given twice"
+trainmark ab --a-command x --b-command y --step-pattern '('
+failed_with 4 "a pattern that is none" "not an extended regular expression"
+trainmark ab --from "$out"
+failed_with 4 "a record that is none" "line 0: the file is empty|the file is empty"
+trainmark ab --from kept/result.json
+failed_with 4 "a result is no record" "'kept/result.json', line 1"
+TRAINMARK_TURN_FD=99 trainmark run $args --training.steps 1
+failed_with 4 "a socket that is not open" "TRAINMARK_TURN_FD is 99"
+TRAINMARK_TURN_FD=x trainmark run $args --training.steps 1
+failed_with 4 "a socket that is no number" "TRAINMARK_TURN_FD must be the number of an open socket, found 'x'"
+check "nothing is left in the folder for temporary files" [ -z "$(ls "$work/tmp")" ]
+
+# --- signals --------------------------------------------------------------------------------------------------------------
+
+# begin MARK ARGUMENTS...: a session in the background whose children are there.
+begin()
+{
+    mark=$1
+    shift
+    "$TRAINMARK" ab "$@" --budget 100 >"$out" 2>"$err" </dev/null &
+    session=$!
+    for _ in $(seq 100); do
+        [ "$(grep -las -e "$mark" /proc/[0-9]*/cmdline | wc -l)" -ge 4 ] && break
+        sleep 0.1
+    done
+    sleep 0.7
+}
+
+begin "int $$" --a-command "sh steps.sh 1000 'int $$'" --b-command "sh steps.sh 1000 'int $$'" --out stopped
+check "children are at work" some_left "int $$"
+kill -INT $session
+wait $session
+code=$?
+failed_with 130 "an interrupted session" "stopped after [0-9.]+ s"
+check "no child survives an interrupt" none_left "int $$"
+check "what was done is kept" has stopped/session.jsonl '"end": "interrupted"'
+trainmark ab --from stopped
+check "and can be judged" [ "$code" -eq 0 ]
+
+begin "kill $$" --a-command "sh steps.sh 1000 'kill $$'" --b-command "sh steps.sh 1000 'kill $$'"
+kill -KILL $session
+wait $session 2>/dev/null
+check "no child survives a kill" none_left "kill $$"
+
+begin "$work/own" --a "$args" --b "$args" --out "$work/own"
+kill -KILL $session
+wait $session 2>/dev/null
+check "no run survives a kill" none_left "$work/own"
+
+finish

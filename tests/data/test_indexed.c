@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Indexed data sets: what is written is read, in every type of token; the order of samples, to the published vectors;
+ * what a damaged index says. */
+#include "base/arena.h"
+#include "base/text.h"
+#include "data/indexed.h"
+#include "data/order.h"
+#include "../support/full_config.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, test_folder_make());
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    test_folder_remove(folder);
+    return 0;
+}
+
+static const char *in_folder(const char *name)
+{
+    static char paths[4][600];
+    static int  turn;
+    char       *path = paths[turn++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static const int32_t lengths[] = { 5, 3, 7, 4, 6 };
+
+/* Documents of the lengths above, tokens numbered through them, times `scale`. */
+static void write_set(bool wide, int32_t scale)
+{
+    tm_indexed_writer writer;
+    tm_error          err = { 0 };
+    if (tm_indexed_begin(in_folder("set"), wide, &writer, &err) != TM_OK) fail_msg("%s", err.text);
+    for (int32_t d = 0, token = 0; d < 5; d++) {
+        for (int32_t t = 0; t < lengths[d]; t++, token++) {
+            int32_t id = token * scale;
+            tm_indexed_add(&writer, &id, 1);
+        }
+        tm_indexed_end_document(&writer);
+        if (d == 2) tm_indexed_end_document(&writer); /* of an empty document nothing is left */
+    }
+    if (tm_indexed_finish(&writer, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+static void what_was_written_is_read(void **state)
+{
+    (void)state;
+    for (int wide = 0; wide < 2; wide++) {
+        int32_t     scale = wide ? 100000000 / 2 : 2600, id;
+        tm_indexed  set;
+        tm_error    err = { 0 };
+        struct stat info;
+        write_set(wide, scale);
+        if (tm_indexed_open(in_folder("set"), &set, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_int_equal(set.sequences, 5);
+        assert_int_equal(set.documents, 5);
+        assert_int_equal(set.tokens, 25);
+        assert_int_equal(set.token_bytes, wide ? 4 : 2);
+        assert_string_equal(tm_indexed_type(&set), wide ? "int32" : "uint16");
+        assert_false(set.modes);
+        for (int64_t d = 0, first = 0; d < 5; first += lengths[d++]) {
+            assert_int_equal(tm_indexed_length(&set, d), lengths[d]);
+            assert_int_equal(tm_indexed_first_token(&set, d), first);
+            assert_int_equal(tm_indexed_document(&set, d), d);
+        }
+        for (int32_t t = 0; t < 25; t++) {
+            assert_true(tm_indexed_token(&set, t, &id));
+            assert_int_equal(id, t * scale);
+        }
+        tm_indexed_close(&set);
+        assert_int_equal(stat(in_folder("set.idx"), &info), 0);
+        assert_int_equal(info.st_size, 42 + 20 * 5); /* one sequence a document */
+    }
+}
+
+static void a_name_may_end_in_idx_or_bin(void **state)
+{
+    (void)state;
+    tm_indexed set;
+    tm_error   err = { 0 };
+    int64_t    sequences = 0, tokens = 0;
+    write_set(true, 1);
+    assert_int_equal(tm_indexed_open(in_folder("set.idx"), &set, &err), TM_OK);
+    tm_indexed_close(&set);
+    assert_int_equal(tm_indexed_peek(in_folder("set.bin"), &sequences, &tokens, &err), TM_OK);
+    assert_int_equal(sequences, 5);
+    assert_int_equal(tokens, 25);
+    assert_int_equal(tm_indexed_open(in_folder("none"), &set, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "none.idx"));
+}
+
+static size_t put(uint8_t *out, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) out[i] = (uint8_t)(value >> 8 * i);
+    return (size_t)bytes;
+}
+
+/* An index of two sequences of 2 and 1 tokens. */
+static size_t small_index(uint8_t *idx, int code, int token_bytes, bool modes)
+{
+    size_t n = 9;
+    memcpy(idx, "MMIDIDX\0", 9);
+    n += put(idx + n, 1, 8);
+    n += put(idx + n, (uint64_t)code, 1);
+    n += put(idx + n, 2, 8);
+    n += put(idx + n, 3, 8);
+    n += put(idx + n, 2, 4);
+    n += put(idx + n, 1, 4);
+    n += put(idx + n, 0, 8);
+    n += put(idx + n, 2 * (uint64_t)token_bytes, 8);
+    for (uint64_t d = 0; d < 3; d++) n += put(idx + n, d, 8);
+    if (modes) n += put(idx + n, 0, 2);
+    return n;
+}
+
+static void every_type_of_token_is_read(void **state)
+{
+    (void)state;
+    double   wide[] = { 7, 65000, -3 };
+    float    narrow[] = { 7, 65000, -3 };
+    int16_t  shorts[] = { 7, -300, 32767 };
+    int64_t  longs[] = { 7, -3, 1LL << 40 };
+    uint16_t unsigned_shorts[] = { 7, 65535, 0 };
+    const struct {
+        int         code, bytes;
+        const void *data;
+        const char *name;
+        int64_t     wanted[3]; /* beyond 32 bits: refused */
+    } cases[] = { { 1, 1, "\x07\xff\x00", "uint8", { 7, 255, 0 } },
+                  { 2, 1, "\x07\xff\x80", "int8", { 7, -1, -128 } },
+                  { 3, 2, shorts, "int16", { 7, -300, 32767 } },
+                  { 4, 4, "\x07\0\0\0\xff\xff\xff\xff\0\0\0\x80", "int32", { 7, -1, INT32_MIN } },
+                  { 5, 8, longs, "int64", { 7, -3, 1LL << 40 } },
+                  { 6, 8, wide, "float64", { 7, 65000, -3 } },
+                  { 7, 4, narrow, "float32", { 7, 65000, -3 } },
+                  { 7, 8, wide, "float64", { 7, 65000, -3 } },
+                  { 8, 2, unsigned_shorts, "uint16", { 7, 65535, 0 } } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint8_t    idx[128];
+        tm_indexed set;
+        tm_error   err = { 0 };
+        size_t     n = small_index(idx, cases[i].code, cases[i].bytes, i % 2);
+        if (tm_indexed_parse("x.idx", idx, (int64_t)n, "x.bin", cases[i].data, 3 * cases[i].bytes, &set, &err) != TM_OK)
+            fail_msg("%s", err.text);
+        assert_string_equal(tm_indexed_type(&set), cases[i].name);
+        assert_int_equal(set.modes, i % 2);
+        for (int t = 0; t < 3; t++) {
+            int32_t id = 0;
+            bool    fits = cases[i].wanted[t] >= INT32_MIN && cases[i].wanted[t] <= INT32_MAX;
+            assert_int_equal(tm_indexed_token(&set, t, &id), fits);
+            if (fits) assert_int_equal(id, cases[i].wanted[t]);
+        }
+    }
+    double     odd[] = { 0.5, (double)NAN, 1e30 };
+    uint8_t    idx[128];
+    tm_indexed set;
+    tm_error   err = { 0 };
+    int32_t    id;
+    size_t     n = small_index(idx, 6, 8, false);
+    assert_int_equal(tm_indexed_parse("x", idx, (int64_t)n, "y", (uint8_t *)odd, 24, &set, &err), TM_OK);
+    for (int t = 0; t < 3; t++) assert_false(tm_indexed_token(&set, t, &id));
+}
+
+static void expect_refusal(const uint8_t *idx, size_t n, int64_t bin_bytes, const char *what)
+{
+    static const uint8_t tokens[64];
+    tm_indexed           set;
+    tm_error             err = { 0 };
+    uint8_t             *exact = tm_alloc(n ? n : 1);
+    memcpy(exact, idx, n);
+    assert_int_equal(tm_indexed_parse("x.idx", exact, (int64_t)n, "x.bin", tokens, bin_bytes, &set, &err), TM_FORMAT);
+    if (!strstr(err.text, what)) fail_msg("wanted '%s' in: %s", what, err.text);
+    free(exact);
+}
+
+static void a_damaged_index_is_refused(void **state)
+{
+    (void)state;
+    uint8_t good[128], bad[128];
+    size_t  n = small_index(good, 4, 4, false);
+    for (size_t k = 0; k < n; k++) expect_refusal(good, k, 12, "x.idx");
+    expect_refusal(good, n, 11, "they do not belong together, or one is cut short");
+    expect_refusal(good, n, 16, "they do not belong together");
+    const struct {
+        size_t      at;
+        int         bytes;
+        uint64_t    value;
+        const char *message;
+    } damages[] = { { 0, 1, 'X', "does not begin with MMIDIDX" },
+                    { 8, 1, 1, "does not begin with MMIDIDX" },
+                    { 9, 8, 2, "has version 2, wanted 1" },
+                    { 17, 1, 0, "tokens of type 0, wanted 1 to 8" },
+                    { 17, 1, 9, "tokens of type 9" },
+                    { 18, 8, 3, "need another length" },
+                    { 18, 8, UINT64_MAX / 4, "need another length" },
+                    { 26, 8, 0, "need another length" },
+                    { 26, 8, UINT64_MAX - 1, "need another length" },
+                    { 34, 4, 0xFFFFFFFF, "sequence 0 has length -1" },
+                    { 38, 4, 2, "they do not belong together" },
+                    { 42, 8, 4, "sequence 0 begins at byte 4 of the tokens, wanted 0" },
+                    { 50, 8, 0, "sequence 1 begins at byte 0 of the tokens, wanted 8" },
+                    { 58, 8, 1, "entry 0 of the documents is 1" },
+                    { 66, 8, 3, "entry 1 of the documents is 3" },
+                    { 74, 8, 1, "entry 2 of the documents is 1" } };
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        memcpy(bad, good, n);
+        put(bad + damages[i].at, damages[i].value, damages[i].bytes);
+        expect_refusal(bad, n, 12, damages[i].message);
+    }
+}
+
+/* --- the order of samples ------------------------------------------------------------------------------------------
+ */
+
+static void the_generator_gives_the_published_numbers(void **state)
+{
+    (void)state;
+    const uint32_t wanted[] = { 822569775, 2137449171, 2671936806, 3512589365, 1880026316 };
+    const uint32_t shuffled[] = { 7, 2, 9, 1, 0, 8, 4, 5, 6, 3 };
+    tm_mt19937     generator;
+    uint32_t       items[10];
+    tm_mt19937_seed(&generator, 1234);
+    for (int i = 0; i < 5; i++) assert_int_equal(tm_mt19937_next(&generator), wanted[i]);
+    tm_mt19937_seed(&generator, 5489); /* the 10,000th number of the authors' default seed */
+    for (int i = 0; i < 9999; i++) tm_mt19937_next(&generator);
+    assert_int_equal(tm_mt19937_next(&generator), 4123659995);
+    tm_mt19937_seed(&generator, 1234);
+    for (uint32_t i = 0; i < 10; i++) items[i] = i;
+    tm_mt19937_shuffle(&generator, items, 10);
+    assert_memory_equal(items, shuffled, sizeof items);
+}
+
+static int64_t length_of(const void *context, int64_t document)
+{
+    return ((const int32_t *)context)[document];
+}
+
+static void the_published_example_comes_out(void **state)
+{
+    (void)state;
+    const uint32_t        documents[] = { 4, 0, 1, 2, 3, 3, 2, 1, 0, 4 };
+    const uint32_t        shuffle[] = { 0, 4, 3, 2, 5, 1, 7, 6, 9, 8, 11, 10 };
+    const tm_order_sample samples[] = { { 0, 0 }, { 0, 4 }, { 1, 2 }, { 2, 1 }, { 3, 2 }, { 3, 6 }, { 4, 3 },
+                                        { 5, 3 }, { 6, 3 }, { 7, 0 }, { 8, 1 }, { 9, 0 }, { 9, 4 } };
+    tm_order_plan         plan;
+    tm_order              order;
+    tm_error              err = { 0 };
+    assert_int_equal(tm_order_plan_make(5, 25, 4, 8, &plan, &err), TM_OK);
+    assert_int_equal(plan.epochs, 2);
+    assert_int_equal(plan.samples, 12);
+    assert_true(plan.separate);
+    assert_int_equal(plan.before_last, 6);
+    assert_int_equal(tm_order_plan_bytes(&plan), 10 * 4 + 13 * 8 + 12 * 4);
+    if (tm_order_build(&plan, length_of, lengths, 1234, &order, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_memory_equal(order.documents, documents, sizeof documents);
+    assert_memory_equal(order.shuffle, shuffle, sizeof shuffle);
+    assert_memory_equal(order.samples, samples, sizeof samples);
+    tm_order_free(&order);
+}
+
+/* The batch-32 run of the 8-billion benchmark: 1,200,000 steps over part 6 of C4. */
+static void the_benchmark_needs_684_million_documents(void **state)
+{
+    (void)state;
+    tm_order_plan plan;
+    tm_error      err = { 0 };
+    char          text[32];
+    assert_int_equal(tm_order_plan_make(45608611, 20994193570, 8192, 38400000, &plan, &err), TM_OK);
+    assert_int_equal(plan.epochs, 15);
+    assert_false(plan.separate);
+    assert_int_equal(plan.samples, 38441516);
+    assert_int_equal(plan.document_bytes, 684129165LL * 4);
+    assert_int_equal(tm_order_plan_bytes(&plan), 684129165LL * 4 + 38441517LL * 8 + 38441516LL * 4);
+    assert_string_equal(tm_format_bytes(text, (double)tm_order_plan_bytes(&plan)), "2.98 GiB");
+}
+
+/* Every token but the first of the shuffled documents is a target exactly once, whatever the lengths; documents without
+ * tokens do no harm. */
+static void samples_cover_the_documents(void **state)
+{
+    (void)state;
+    const int32_t odd[] = { 3, 0, 11, 1, 1, 0, 2, 9 };
+    tm_error      err = { 0 };
+    for (int64_t seq = 1; seq < 27; seq++)
+        for (int64_t wanted = 1; wanted < 90; wanted += 7) {
+            tm_order_plan plan;
+            tm_order      order;
+            assert_int_equal(tm_order_plan_make(8, 27, seq, wanted, &plan, &err), TM_OK);
+            assert_true(plan.samples >= wanted && plan.epochs * 27 >= wanted * seq + 1);
+            assert_true(plan.epochs == 1 || (plan.epochs - 1) * 27 < wanted * seq + 1);
+            assert_int_equal(tm_order_build(&plan, length_of, odd, 7, &order, &err), TM_OK);
+            int64_t at = 0, begin = 0; /* of the document, of the sample, in tokens */
+            for (int64_t k = 0, d = 0; k <= plan.samples; k++, begin += seq) {
+                for (; d < (int64_t)order.samples[k].position; d++) at += odd[order.documents[d]];
+                assert_int_equal(at + order.samples[k].offset, begin);
+                assert_true(k == 0 || order.samples[k].offset < odd[order.documents[d]]);
+            }
+            tm_order_free(&order);
+        }
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    tm_order_plan plan;
+    tm_order      order;
+    tm_error      err = { 0 };
+    assert_int_equal(tm_order_plan_make(5, 25, 25, 1, &plan, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "25 tokens, a sample takes 26"));
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_order_plan_make(5, 25, 4, INT64_MAX, &plan, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "lower training.steps"));
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_order_plan_make(1 << 30, 2000000000, 1, 9000000000, &plan, &err), TM_INVALID);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_order_plan_make(1 << 20, 2000000, 1, 4000000000, &plan, &err), TM_OK);
+    plan.document_bytes = INT64_MAX / 2; /* more than any machine has */
+    assert_int_equal(tm_order_build(&plan, length_of, lengths, 1, &order, &err), TM_NOMEM);
+    assert_non_null(strstr(err.text, "are available; lower training.steps"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_written_is_read),
+        cmocka_unit_test(a_name_may_end_in_idx_or_bin),
+        cmocka_unit_test(every_type_of_token_is_read),
+        cmocka_unit_test(a_damaged_index_is_refused),
+        cmocka_unit_test(the_generator_gives_the_published_numbers),
+        cmocka_unit_test(the_published_example_comes_out),
+        cmocka_unit_test(the_benchmark_needs_684_million_documents),
+        cmocka_unit_test(samples_cover_the_documents),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packed sequences: the bytes that numpy writes, what is read back, and every way in which a file can be wrong. */
+#include "base/arena.h"
+#include "base/hash.h"
+#include "data/packed.h"
+#include "../support/full_config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, test_folder_make());
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    test_folder_remove(folder);
+    return 0;
+}
+
+static const char *in_folder(const char *name)
+{
+    static char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static int32_t id_of(int64_t row, int64_t t)
+{
+    return (int32_t)((t * 7 + row * 13) % 32000);
+}
+
+static uint8_t mask_of(int64_t row, int64_t t)
+{
+    return (row + t) % 3 != 0;
+}
+
+/* Writes the file of the formulas above; its bytes, to be freed, and their number. */
+static uint8_t *written(int64_t rows, int64_t width, size_t *size)
+{
+    int32_t *ids = tm_alloc((size_t)(rows * width) * sizeof *ids);
+    uint8_t *masks = tm_alloc((size_t)(rows * width));
+    tm_error err = { 0 };
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t t = 0; t < width; t++) {
+            ids[r * width + t] = id_of(r, t);
+            masks[r * width + t] = mask_of(r, t);
+        }
+    if (tm_packed_write(in_folder("x.npy"), rows, width, ids, masks, &err) != TM_OK) fail_msg("%s", err.text);
+    free(ids);
+    free(masks);
+    struct stat info;
+    assert_int_equal(stat(in_folder("x.npy"), &info), 0);
+    *size = (size_t)info.st_size;
+    uint8_t *bytes = tm_alloc(*size);
+    FILE    *f = fopen(in_folder("x.npy"), "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(bytes, 1, *size, f), *size);
+    fclose(f);
+    return bytes;
+}
+
+/* Hashes of what numpy 1.26.4 saves for the same rows: np.save(path, np.array([{...}, ...])). */
+static const struct {
+    int64_t  rows, width;
+    size_t   size;
+    uint64_t hash;
+} by_numpy[] = {
+    { 3, 4, 620, 0x0ef4930642dc8288 },        { 1, 5, 461, 0xc0f3983c56dee7a2 },
+    { 2, 1, 500, 0x0d2b882cdb289f65 },        { 1001, 3, 102781, 0xebad21f276db05ad },
+    { 40, 1001, 243555, 0xdac8fdae32c3daf8 }, { 173, 8192, 8521136, 0x2ffb55f1aca5afa0 },
+};
+enum { BY_NUMPY = sizeof by_numpy / sizeof by_numpy[0] };
+
+static void the_writer_gives_the_bytes_of_numpy(void **state)
+{
+    (void)state;
+    for (int i = 0; i < BY_NUMPY; i++) {
+        size_t   size;
+        uint8_t *bytes = written(by_numpy[i].rows, by_numpy[i].width, &size);
+        assert_int_equal(size, by_numpy[i].size);
+        assert_true(tm_hash(bytes, size) == by_numpy[i].hash);
+        free(bytes);
+    }
+}
+
+/* The published sizes, 3901 and 173 rows of 8192: every row of a width takes the same bytes more than one of 64. */
+static void the_benchmark_files_have_their_published_sizes(void **state)
+{
+    (void)state;
+    size_t wide, narrow, all;
+    free(written(173, 8192, &wide));
+    free(written(173, 64, &narrow));
+    free(written(3901, 64, &all));
+    assert_int_equal(wide, 8521136);
+    assert_int_equal((wide - narrow) % 173, 0);
+    assert_int_equal(all + 3901 * ((wide - narrow) / 173), 192151239);
+}
+
+static void what_was_written_is_read(void **state)
+{
+    (void)state;
+    for (int i = 0; i < BY_NUMPY; i++) {
+        size_t    size;
+        tm_error  err = { 0 };
+        tm_packed packed;
+        free(written(by_numpy[i].rows, by_numpy[i].width, &size));
+        if (tm_packed_open(in_folder("x.npy"), &packed, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_int_equal(packed.rows, by_numpy[i].rows);
+        assert_int_equal(packed.width, by_numpy[i].width);
+        for (int64_t r = 0; r < packed.rows; r++)
+            for (int64_t t = 0; t < packed.width; t++) {
+                assert_int_equal(tm_packed_id(&packed.row[r], t), id_of(r, t));
+                assert_int_equal(packed.masks[packed.row[r].mask + (size_t)t], mask_of(r, t));
+            }
+        tm_packed_close(&packed);
+    }
+}
+
+static void expect_refusal(const uint8_t *bytes, size_t size, const char *what)
+{
+    tm_packed packed;
+    tm_error  err = { 0 };
+    uint8_t  *exact = tm_alloc(size ? size : 1); /* so that reading beyond the end is seen */
+    memcpy(exact, bytes, size);
+    assert_int_equal(tm_packed_parse("x.npy", exact, size, &packed, &err), TM_FORMAT);
+    assert_int_equal(tm_status_exit_code(err.status), 4);
+    if (!strstr(err.text, what)) fail_msg("wanted '%s' in: %s", what, err.text);
+    assert_null(packed.row);
+    free(exact);
+}
+
+static void a_file_cut_anywhere_is_refused(void **state)
+{
+    (void)state;
+    size_t   size;
+    uint8_t *bytes = written(3, 4, &size);
+    for (size_t n = 0; n < size; n++) expect_refusal(bytes, n, "x.npy");
+    free(bytes);
+}
+
+/* What is replaced in the file of 2 rows of 3, and what is said of it. */
+static const struct {
+    const char *find, *put;
+    size_t      n, m;
+    const char *message;
+} damages[] = {
+#define DAMAGE(find, put, message)                                                                                     \
+    {                                                                                                                  \
+        find, put, sizeof(find) - 1, sizeof(put) - 1, message                                                          \
+    }
+    DAMAGE("\x93NUMPY", "\x94NUMPY", "is not a numpy file"),
+    DAMAGE("NUMPY\x01", "NUMPY\x02", "numpy format 2.0"),
+    DAMAGE("'|O'", "'<4'", "the numpy header is '{'descr': '<4'"),
+    DAMAGE("False, 'shape'", "True , 'shape'", "the numpy header is"),
+    DAMAGE("(2,)", "(9,)", "too many for"),
+    DAMAGE("(2,)", "(3,)", "the rows are not as many as the header says"),
+    DAMAGE("(2,)", "(1,)", "more rows than the header says"),
+    DAMAGE("\x80\x03", "\x80\x04", "byte 128, opcode 0x80 (PROTO): another protocol than 3"),
+    DAMAGE("\x80\x03", "\x95\x03", "byte 128, opcode 0x95 (not of this format): not accepted"),
+    DAMAGE("cnumpy\ndtype\n", "cposix\nsystem", "opcode 0x63 (GLOBAL): a name other than"),
+    DAMAGE("cnumpy\nndarray\n", "cnumpy\nmemmap1\n", "byte 168, opcode 0x63 (GLOBAL)"),
+    DAMAGE("C\x01"
+           "b",
+           "C\x01"
+           "i",
+           "wanted _reconstruct(ndarray, (0,), b'b')"),
+    DAMAGE("O8q", "O4q", "wanted dtype('O8' or 'i4', False, True)"),
+    DAMAGE("i4q", "u4q", "wanted dtype('O8' or 'i4', False, True)"),
+    DAMAGE("<q", ">q", "wanted the state of a little-endian int32"),
+    DAMAGE("input_ids", "input_idx", "wanted input_ids: array, loss_mask: list, seq_start_id: list"),
+    DAMAGE("seq_start_id", "loss_mask_id", "wanted input_ids: array"),
+    DAMAGE("C\x0c", "C\x0b", "x.npy"),
+    DAMAGE("K\x01K\x03\x85", "K\x01K\x02\x85", "four bytes a token"),
+    DAMAGE("K\x01"
+           "e",
+           "K\x02"
+           "e",
+           "opcode 0x65 (APPENDS): an integer other than 0 and 1 in a list"),
+    DAMAGE("K\x01"
+           "e",
+           "NNe", "a list of this format holds integers or dictionaries, found None"),
+    DAMAGE("K\x01"
+           "e",
+           "0K1", "opcode 0x30 (not of this format): not accepted"),
+    DAMAGE("K\0au",
+           "K\x01"
+           "au",
+           "seq_start_id must be [0]"),
+    DAMAGE("K\0au", "K\0eu", "wanted a list to append to, found a dictionary"),
+    DAMAGE("q\x05", "q\x07", "memo numbers must ascend by one"),
+    DAMAGE("h\x07", "h\xf0", "a memo number that was not put"),
+    DAMAGE("h\x07", "h\x01", "opcode 0x52 (REDUCE)"),
+    DAMAGE("tq\x1a"
+           "b",
+           "tq\x1a.", "opcode 0x2E (STOP): the pickle is not one array"),
+#undef DAMAGE
+};
+
+static void every_damage_is_named(void **state)
+{
+    (void)state;
+    size_t   size;
+    uint8_t *bytes = written(2, 3, &size);
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        uint8_t *at = memmem(bytes, size, damages[i].find, damages[i].n);
+        if (!at) fail_msg("damage %zu finds nothing", i);
+        uint8_t *changed = tm_alloc(size);
+        size_t   n = damages[i].n < damages[i].m ? damages[i].n : damages[i].m;
+        memcpy(changed, bytes, size);
+        memcpy(changed + (at - bytes), damages[i].put, n);
+        expect_refusal(changed, size, damages[i].message);
+        free(changed);
+    }
+    uint8_t *longer = tm_alloc(size + 1);
+    memcpy(longer, bytes, size);
+    longer[size] = '.';
+    expect_refusal(longer, size + 1, "bytes follow the end of the pickle");
+    free(longer);
+    free(bytes);
+}
+
+/* A header and a pickle of its own. */
+static void expect_pickle_refused(int64_t rows, const void *pickle, size_t size, const char *what)
+{
+    uint8_t *bytes = tm_alloc(128 + size);
+    memset(bytes, ' ', 128);
+    memcpy(bytes, "\x93NUMPY\x01\0\x76\0", 10);
+    int n = sprintf((char *)bytes + 10, "{'descr': '|O', 'fortran_order': False, 'shape': (%lld,), }", (long long)rows);
+    bytes[10 + n] = ' ';
+    bytes[127] = '\n';
+    memcpy(bytes + 128, pickle, size);
+    expect_refusal(bytes, 128 + size, what);
+    free(bytes);
+}
+
+#define PICKLE(rows, text, what) expect_pickle_refused(rows, text, sizeof(text) - 1, what)
+
+static void no_pickle_takes_more_than_an_honest_one(void **state)
+{
+    (void)state;
+    enum { MANY = 100000 };
+    uint8_t *many = tm_alloc(MANY);
+    memset(many, 'N', MANY);
+    expect_pickle_refused(1, many, MANY, "byte 4224, opcode 0x4E (NONE): more than 4096 values on the stack");
+    memset(many, ']', MANY);
+    expect_pickle_refused(1, many, MANY, "opcode 0x5D (EMPTY_LIST): too many objects for the 1 rows of the header");
+    many[0] = 'N';
+    for (int i = 1; i + 5 <= MANY; i += 5) {
+        many[i] = 'r';
+        for (int k = 0; k < 4; k++) many[i + 1 + k] = (uint8_t)(i / 5 >> 8 * k);
+    }
+    expect_pickle_refused(2, many, MANY, "opcode 0x72 (LONG_BINPUT): too many memo entries for the 2 rows");
+    PICKLE(1, "Nr\xff\xff\xff\xff", "memo numbers must ascend by one");
+    PICKLE(1, "B\xff\xff\xff\xff....", "opcode 0x42 (BINBYTES): the file ends within its argument");
+    PICKLE(1, "(NNNNNNNNNNt.", "a tuple of more than 9 elements");
+    PICKLE(1, ".", "opcode 0x2E (STOP): the pickle is not one array");
+    PICKLE(1, "b", "nothing on the stack to work on");
+    PICKLE(1, "(tb", "opcode 0x62 (BUILD): nothing on the stack to build");
+    PICKLE(1, "](K\0K\1](K\0ee.", "a list");
+    free(many);
+}
+
+static void what_is_no_file_is_refused(void **state)
+{
+    (void)state;
+    tm_packed packed;
+    tm_error  err = { 0 };
+    assert_int_equal(tm_packed_open(in_folder("none.npy"), &packed, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "cannot open"));
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_packed_open(folder, &packed, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "is a folder, wanted a regular file"));
+    err = (tm_error){ 0 };
+    int32_t id = 1;
+    uint8_t mask = 1;
+    assert_int_equal(tm_packed_write(in_folder("no/x.npy"), 1, 1, &id, &mask, &err), TM_IO);
+    assert_non_null(strstr(err.text, "cannot create"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_writer_gives_the_bytes_of_numpy),
+        cmocka_unit_test(the_benchmark_files_have_their_published_sizes),
+        cmocka_unit_test(what_was_written_is_read),
+        cmocka_unit_test(a_file_cut_anywhere_is_refused),
+        cmocka_unit_test(every_damage_is_named),
+        cmocka_unit_test(no_pickle_takes_more_than_an_honest_one),
+        cmocka_unit_test(what_is_no_file_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

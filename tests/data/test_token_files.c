@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sources of token files: rows of packed sequences with their mask, samples of an indexed data set in the published
+ * order, and what stops a run. */
+#include "base/arena.h"
+#include "data/indexed.h"
+#include "data/packed.h"
+#include "data/source.h"
+#include "../support/full_config.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[512];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, test_folder_make());
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    test_folder_remove(folder);
+    return 0;
+}
+
+static const char *in_folder(const char *name)
+{
+    static char paths[4][600];
+    static int  turn;
+    char       *path = paths[turn++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static tm_source *open_source(const tm_source_options *options)
+{
+    tm_source *source = NULL;
+    tm_error   err = { 0 };
+    if (tm_source_open(options, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    return source;
+}
+
+static void expect_refusal(const tm_source_options *options, const char *what, const char *cure)
+{
+    tm_source *source = NULL;
+    tm_error   err = { 0 };
+    assert_int_not_equal(tm_source_open(options, &source, &err), TM_OK);
+    assert_int_equal(tm_status_exit_code(err.status), 4);
+    assert_null(source);
+    if (!strstr(err.text, what) || !strstr(err.text, cure)) fail_msg("wanted '%s', '%s' in: %s", what, cure, err.text);
+}
+
+/* --- packed sequences ----------------------------------------------------------------------------------------------
+ */
+
+enum { ROWS = 5, W = 6, PAD = 9 };
+
+/* Row r of train.npy is 10 r .. 10 r + 5, all counted; validation.npy: two rows of the masks below. */
+static const uint8_t held_masks[] = { 0, 0, 1, 0, 1, 1, 1, 1, 0, 0, 0, 1 };
+
+static void write_packed(void)
+{
+    int32_t  ids[ROWS * W];
+    uint8_t  masks[ROWS * W];
+    tm_error err = { 0 };
+    for (int r = 0; r < ROWS; r++)
+        for (int t = 0; t < W; t++) {
+            ids[r * W + t] = 10 * r + t;
+            masks[r * W + t] = 1;
+        }
+    assert_int_equal(tm_packed_write(in_folder("train.npy"), ROWS, W, ids, masks, &err), TM_OK);
+    assert_int_equal(tm_packed_write(in_folder("validation.npy"), 2, W, ids, held_masks, &err), TM_OK);
+}
+
+static tm_source_options packed_options(void)
+{
+    return (
+        tm_source_options){ .name = "govreport", .path = folder, .vocab = 50, .seq = W, .seed = 3, .pad_token = PAD };
+}
+
+static void expect_row(const tm_source *source, int64_t index, const int32_t *tokens, const int32_t *targets)
+{
+    int32_t  scratch[W + 1], x[W], y[W];
+    tm_error err = { 0 };
+    assert_int_equal(tm_source_row(source, TM_SPLIT_VALIDATION, index, scratch, x, y, &err), TM_OK);
+    assert_memory_equal(x, tokens, sizeof x);
+    assert_memory_equal(y, targets, sizeof y);
+}
+
+static void a_mask_counts_at_the_input_or_at_the_target(void **state)
+{
+    (void)state;
+    write_packed();
+    tm_source_options options = packed_options();
+    tm_source        *source = open_source(&options);
+    const int32_t     none = TM_IGNORED;
+    expect_row(source, 0, (int32_t[]){ 0, 1, 2, 3, 4, PAD }, (int32_t[]){ none, none, 3, none, 5, none });
+    expect_row(source, 1, (int32_t[]){ 10, 11, 12, 13, 14, PAD }, (int32_t[]){ 11, 12, none, none, none, none });
+    const tm_source_facts *facts = tm_source_describe(source);
+    assert_int_equal(facts->train_samples, ROWS);
+    assert_int_equal(facts->validation_samples, 2);
+    assert_int_equal(facts->vocab_needed, 46);
+    assert_true(fabs(facts->unigram_entropy - log(4)) < 1e-12); /* 3, 5, 11, 12 */
+    tm_source_close(source);
+    options.mask = TM_MASK_TARGET;
+    source = open_source(&options);
+    expect_row(source, 0, (int32_t[]){ 0, 1, 2, 3, 4, PAD }, (int32_t[]){ none, 2, none, 4, 5, none });
+    expect_row(source, 1, (int32_t[]){ 10, 11, 12, 13, 14, PAD }, (int32_t[]){ 11, none, none, none, 15, none });
+    tm_source_close(source);
+}
+
+static void each_epoch_has_every_row_once_in_an_order_of_the_seed(void **state)
+{
+    (void)state;
+    write_packed();
+    tm_source_options options = packed_options();
+    tm_source        *source = open_source(&options);
+    int               moved = 0, differs = 0;
+    int32_t           first[ROWS];
+    for (int epoch = 0; epoch < 4; epoch++) {
+        unsigned seen = 0;
+        for (int i = 0; i < ROWS; i++) {
+            int32_t  scratch[W + 1], x[W], y[W];
+            tm_error err = { 0 };
+            int64_t  index = epoch * ROWS + i;
+            assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, index, scratch, x, y, &err), TM_OK);
+            for (int t = 0; t + 1 < W; t++) assert_int_equal(y[t], x[0] + t + 1);
+            assert_int_equal(y[W - 1], TM_IGNORED);
+            if (epoch == 0) first[i] = x[0];
+            moved += x[0] != 10 * i;
+            differs += x[0] != first[i];
+            seen |= 1U << x[0] / 10;
+        }
+        assert_int_equal(seen, (1U << ROWS) - 1);
+    }
+    assert_true(moved > 0 && differs > 0);
+    tm_source_close(source);
+}
+
+/* What a batch tells the trainer: the targets that count, and nothing of the rows behind the end. */
+static void the_loader_counts_the_targets(void **state)
+{
+    (void)state;
+    write_packed();
+    tm_source_options options = packed_options();
+    tm_source        *source = open_source(&options);
+    tm_loader        *loader = tm_loader_open(source, TM_SPLIT_VALIDATION, 3, 0, 1);
+    tm_batch          batch;
+    assert_non_null(loader);
+    tm_loader_next(loader, &batch);
+    assert_null(batch.error);
+    assert_int_equal(batch.target_tokens, 4);
+    for (int t = 0; t < W; t++) assert_int_equal(batch.targets[2 * W + t], TM_IGNORED);
+    tm_loader_close(loader);
+    loader = tm_loader_open(source, TM_SPLIT_TRAIN, 3, 0, 1);
+    tm_loader_next(loader, &batch);
+    assert_int_equal(batch.target_tokens, 3 * (W - 1));
+    tm_loader_close(loader);
+    tm_source_close(source);
+}
+
+static void packed_data_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    write_packed();
+    tm_source_options o = packed_options();
+    o.seq = 5;
+    expect_refusal(&o, "have 6 tokens, found training.seq_len 5", "set it to 6");
+    o = packed_options();
+    o.vocab = 45;
+    expect_refusal(&o, "token 5 of row 4 is 45, model.vocab_size is 45",
+                   "raise it, or give data of the model's tokenizer");
+    o = packed_options();
+    o.pad_token = 50;
+    expect_refusal(&o, "data.pad_token is 50", "wanted 0 to 49");
+    o = packed_options();
+    o.path = NULL;
+    expect_refusal(&o, "needs train.npy or its folder", "set data.path");
+    o.path = in_folder("none.npy");
+    expect_refusal(&o, "cannot open", "none.npy");
+    o = packed_options();
+    o.path = in_folder("train.npy"); /* a file alone: nothing is held out */
+    tm_source *source = open_source(&o);
+    assert_int_equal(tm_source_describe(source)->validation_samples, 0);
+    assert_true(isnan(tm_source_describe(source)->unigram_entropy));
+    tm_source_close(source);
+    test_file_write(folder, "validation.npy", "no numpy");
+    o = packed_options();
+    expect_refusal(&o, "validation.npy", "is not a numpy file");
+}
+
+static void a_file_shortened_in_a_run_is_noticed(void **state)
+{
+    (void)state;
+    write_packed();
+    tm_source_options o = packed_options();
+    tm_source        *source = open_source(&o);
+    int32_t           scratch[W + 1], x[W], y[W];
+    tm_error          err = { 0 };
+    assert_int_equal(truncate(in_folder("train.npy"), 200), 0);
+    assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 0, scratch, x, y, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "was shortened from"));
+    tm_loader *loader = tm_loader_open(source, TM_SPLIT_TRAIN, 2, 0, 2);
+    for (int i = 0; i < 5; i++) {
+        tm_batch batch;
+        tm_loader_next(loader, &batch);
+        assert_non_null(batch.error);
+        assert_int_equal(batch.error->status, TM_INVALID);
+        assert_int_equal(batch.target_tokens, 0);
+    }
+    tm_loader_close(loader);
+    tm_source_close(source);
+}
+
+/* --- indexed data sets ---------------------------------------------------------------------------------------------
+ */
+
+/* The published example: documents of 5, 3, 7, 4 and 6 tokens, numbered through. */
+static void write_indexed(const char *name, bool wide)
+{
+    const int32_t     lengths[] = { 5, 3, 7, 4, 6 };
+    tm_indexed_writer writer;
+    tm_error          err = { 0 };
+    assert_int_equal(tm_indexed_begin(in_folder(name), wide, &writer, &err), TM_OK);
+    for (int32_t d = 0, token = 0; d < 5; d++) {
+        for (int32_t t = 0; t < lengths[d]; t++, token++) tm_indexed_add(&writer, &token, 1);
+        tm_indexed_end_document(&writer);
+    }
+    assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+}
+
+static tm_source_options indexed_options(const char *name)
+{
+    return (tm_source_options){
+        .name = "megatron", .path = in_folder(name), .vocab = 25, .seq = 4, .seed = 1234, .samples = 8
+    };
+}
+
+static void samples_come_in_the_published_order(void **state)
+{
+    (void)state;
+    const int32_t wanted[8][5] = { { 19, 20, 21, 22, 23 }, { 10, 11, 12, 13, 14 }, { 6, 7, 8, 9, 10 },
+                                   { 2, 3, 4, 5, 6 },      { 14, 15, 16, 17, 18 }, { 23, 24, 0, 1, 2 },
+                                   { 18, 8, 9, 10, 11 },   { 18, 15, 16, 17, 18 } };
+    for (int wide = 0; wide < 2; wide++) {
+        write_indexed("set", wide);
+        tm_source_options o = indexed_options("set");
+        tm_source        *source = open_source(&o);
+        int32_t           scratch[5], x[4], y[4], again[4];
+        tm_error          err = { 0 };
+        assert_int_equal(tm_source_describe(source)->train_samples, 12);
+        assert_int_equal(tm_source_describe(source)->validation_samples, 0);
+        for (int i = 0; i < 8; i++) {
+            assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, x, y, &err), TM_OK);
+            assert_memory_equal(x, wanted[i], sizeof x);
+            assert_memory_equal(y, wanted[i] + 1, sizeof y);
+        }
+        assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 7 + 12, scratch, again, y, &err), TM_OK);
+        assert_memory_equal(x, again, sizeof x); /* the order begins again */
+        tm_source_close(source);
+    }
+}
+
+static void validation_comes_in_the_order_of_the_file(void **state)
+{
+    (void)state;
+    write_indexed("set", false);
+    write_indexed("held", true);
+    tm_source_options o = indexed_options("set");
+    o.validation_path = in_folder("held.bin");
+    tm_source *source = open_source(&o);
+    int32_t    scratch[5], x[4], y[4];
+    tm_error   err = { 0 };
+    assert_int_equal(tm_source_describe(source)->validation_samples, 6);
+    assert_true(fabs(tm_source_describe(source)->unigram_entropy - log(25)) < 1e-12);
+    for (int w = 0; w < 6; w++) {
+        assert_int_equal(tm_source_row(source, TM_SPLIT_VALIDATION, w, scratch, x, y, &err), TM_OK);
+        for (int t = 0; t < 4; t++) {
+            assert_int_equal(x[t], 4 * w + t);
+            assert_int_equal(y[t], 4 * w + t + 1);
+        }
+    }
+    tm_source_close(source);
+}
+
+static void indexed_data_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    write_indexed("set", false);
+    tm_source_options o = indexed_options("set");
+    o.vocab = 24; /* the token 24 is in the sixth sample */
+    tm_source *source = open_source(&o);
+    int32_t    scratch[5], x[4], y[4];
+    tm_error   err = { 0 };
+    assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 0, scratch, x, y, &err), TM_OK);
+    assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 5, scratch, x, y, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "token 24 is no number of the vocabulary, 0 to 23"));
+    err = (tm_error){ 0 };
+    assert_int_equal(truncate(in_folder("set.bin"), 48), 0);
+    assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 0, scratch, x, y, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "set.bin' was shortened from 50 to 48 bytes"));
+    tm_source_close(source);
+    o = indexed_options("set");
+    expect_refusal(&o, "do not belong together", "set.bin");
+    write_indexed("set", false);
+    o = indexed_options("set");
+    o.seq = 25;
+    expect_refusal(&o, "has 25 tokens, a sample takes 26", "lower training.seq_len");
+    o = indexed_options("set");
+    o.seed = 1LL << 32;
+    expect_refusal(&o, "debug.seed is 4294967296", "at most 4294967295");
+    o = indexed_options("set");
+    o.path = "";
+    expect_refusal(&o, "PREFIX.bin and PREFIX.idx", "set data.path to PREFIX");
+}
+
+static void an_outline_reads_headers_only(void **state)
+{
+    (void)state;
+    write_indexed("set", false);
+    tm_source_options o = indexed_options("set");
+    tm_text           text = { 0 };
+    tm_error          err = { 0 };
+    o.samples = 30;
+    assert_int_equal(tm_source_outline(&o, &text, &err), TM_OK);
+    assert_non_null(strstr(text.data, "30 samples take 5 epochs of 5 documents; their order takes 480 B of memory: "
+                                      "documents 100 B, samples 256 B, shuffle 124 B"));
+    text.length = 0;
+    o.name = "mock";
+    assert_int_equal(tm_source_outline(&o, &text, &err), TM_OK);
+    assert_int_equal(text.length, 0);
+    tm_text_fini(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mask_counts_at_the_input_or_at_the_target),
+        cmocka_unit_test(each_epoch_has_every_row_once_in_an_order_of_the_seed),
+        cmocka_unit_test(the_loader_counts_the_targets),
+        cmocka_unit_test(packed_data_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_file_shortened_in_a_run_is_noticed),
+        cmocka_unit_test(samples_come_in_the_published_order),
+        cmocka_unit_test(validation_comes_in_the_order_of_the_file),
+        cmocka_unit_test(indexed_data_that_does_not_fit_is_refused),
+        cmocka_unit_test(an_outline_reads_headers_only),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

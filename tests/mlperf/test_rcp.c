@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The convergence test: the verdicts of the public checker, what is read from a log, and the messages. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "mlperf/rcp.h"
+#include "support/mllogs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tm_arena *arena;
+
+static int set_up(void **state)
+{
+    (void)state;
+    arena = tm_arena_create();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tm_arena_destroy(arena);
+    return 0;
+}
+
+static void exactly(double value, double wanted, const char *what)
+{
+    if (!(value >= wanted && value <= wanted)) fail_msg("%s: %.17g is not %.17g", what, value, wanted);
+}
+
+/* Runs of one result: `counts` pairs of samples and how many runs have them; a count below 0 is a run that was aborted,
+ * 0 one without run_stop. The logs are not freed before the test's end: texts point into them. */
+typedef struct {
+    tm_mllog  *logs[16];
+    tm_rcp_run runs[16];
+    size_t     n;
+} result;
+
+static void add_log(result *r, const test_mllog *log)
+{
+    r->logs[r->n] = test_mllog_make(log);
+    r->runs[r->n] = tm_rcp_scan(r->logs[r->n], arena);
+    r->n++;
+}
+
+static void add_text(result *r, const char *text)
+{
+    tm_error err = { 0 };
+    assert_int_equal(tm_mllog_parse("text", text, strlen(text), &r->logs[r->n], &err), TM_OK);
+    r->runs[r->n] = tm_rcp_scan(r->logs[r->n], arena);
+    r->n++;
+}
+
+static void free_result(result *r)
+{
+    for (size_t i = 0; i < r->n; i++) tm_mllog_free(r->logs[i]);
+}
+
+static tm_rcp_verdict judge(const result *r, bool full)
+{
+    tm_rcp_verdict v;
+    tm_error       err = { 0 };
+    assert_int_equal(tm_rcp_judge(r->runs, r->n, NULL, full, arena, &v, &err), TM_OK);
+    return v;
+}
+
+static result make(const char *benchmark, int64_t batch, const int64_t (*counts)[2])
+{
+    result r = { 0 };
+    for (; counts[0][1] > 0; counts++)
+        for (int64_t k = 0; k < counts[0][1]; k++) {
+            int64_t    samples = counts[0][0];
+            test_mllog log = test_mllog_good(benchmark, batch, samples > 0 ? samples : 3072, (int)r.n);
+            if (samples == -1) log.status = "aborted";
+            if (samples == -2) log.status = NULL;
+            add_log(&r, &log);
+        }
+    return r;
+}
+
+enum { ABORTED = -1, NO_STOP = -2, BOTH = -1, PRUNED = 0, FULL = 1 };
+
+static void published_verdicts(void **state)
+{
+    (void)state;
+    const char *found = "RCP found", *between = "RCP Interpolation", *b8 = "llama31_8b", *lora = "llama2_70b_lora";
+    const char *slower = "RCP not found but slower convergence on smaller batch size";
+    const struct {
+        const char *benchmark;
+        int64_t     batch;
+        int64_t     counts[5][2]; /* ends with no runs */
+        int         pass;
+        double      samples; /* 0: not judged */
+        const char *message;
+        bool        passed;
+        double      factor;
+    } rows[] = {
+        { b8, 32, { { 184320, 10 } }, BOTH, 184320, found, true, 1 },
+        { b8, 32, { { 172032, 9 }, { 184320, 1 } }, BOTH, 172032, found, false, 1 },
+        { b8, 24, { { 159744, 3 }, { 172032, 7 } }, BOTH, 168960, between, true, 1.006060606060606 },
+        { b8, 24, { { 159744, 6 }, { 172032, 4 } }, BOTH, 164352, between, false, 1 },
+        { b8, 8, { { 159744, 8 }, { 172032, 2 } }, BOTH, 161280, slower, true, 1 },
+        { b8,
+          8,
+          { { 147456, 8 }, { 159744, 2 } },
+          BOTH,
+          148992,
+          "Missing RCP, please submit RCP with BS = 8",
+          false,
+          1 },
+        { b8, 160, { { 450000, 10 } }, BOTH, 0, "Missing RCP, please submit RCP with BS = 160", false, 1 },
+        { lora, 32, { { 4992, 3 }, { 5376, 7 } }, PRUNED, 5280, between, true, 1 },
+        { lora, 32, { { 4992, 3 }, { 5376, 7 } }, FULL, 5280, found, false, 1 },
+        { lora, 64, { { 6912, 7 }, { 7296, 3 } }, PRUNED, 7008, between, true, 1.0176125244618395 },
+        { lora, 64, { { 6912, 7 }, { 7296, 3 } }, FULL, 7008, between, false, 1 },
+        { lora, 24, { { 4224, 5 }, { 4608, 5 } }, PRUNED, 4416, between, true, 1.0300207039337475 },
+        { lora, 24, { { 4224, 5 }, { 4608, 5 } }, FULL, 4416, between, false, 1 },
+        { lora, 8, { { 3072, 9 }, { ABORTED, 1 } }, BOTH, 3072, found, true, 1.034722222222222 },
+        { lora, 8, { { 3072, 9 }, { NO_STOP, 1 } }, BOTH, 3072, found, true, 1.034722222222222 },
+        { lora, 8, { { 3072, 8 }, { ABORTED, 2 } }, BOTH, 0, "Insufficient convergence", false, 1 },
+        { lora, 8, { { 3072, 8 }, { ABORTED, 1 }, { NO_STOP, 1 } }, BOTH, 0, "Insufficient convergence", false, 1 },
+        { lora, 8, { { 3072, 5 } }, BOTH, 3072, found, true, 1.034722222222222 },
+        { b8, 0, { { 184320, 10 } }, BOTH, 0, "Could not detect global_batch_size", false, 1 },
+        /* 10.1: one step behind, as several published logs are, and the true counts */
+        { b8, 32, { { 172000, 5 }, { 184288, 5 } }, BOTH, 178144.0, found, true, 1.004011735824202 },
+        { b8, 32, { { 172032, 5 }, { 184320, 5 } }, BOTH, 178176.0, found, true, 1.003831417624521 },
+        /* 10.2, 10.3, 10.4 */
+        { b8, 32, { { 172032, 6 }, { 184320, 4 } }, BOTH, 176640.0, found, true, 1.0125603864734298 },
+        { lora, 8, { { 2688, 4 }, { 3072, 6 } }, BOTH, 2928.0, found, false, 1 },
+        { lora,
+          8,
+          { { 3072, 5 }, { 2688, 2 }, { 3456, 2 }, { ABORTED, 1 } },
+          BOTH,
+          3120.0,
+          found,
+          true,
+          1.0188034188034187 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        result r = make(rows[i].benchmark, rows[i].batch, rows[i].counts);
+        for (int full = 0; full < 2; full++) {
+            if (rows[i].pass != BOTH && rows[i].pass != full) continue;
+            char what[64];
+            snprintf(what, sizeof what, "row %zu, full %d", i, full);
+            tm_rcp_verdict v = judge(&r, full);
+            assert_string_equal(v.message, rows[i].message);
+            if (v.passed != rows[i].passed) fail_msg("%s: passed is %d", what, v.passed);
+            assert_int_equal(v.judged, rows[i].samples > 0);
+            if (v.judged) exactly(v.samples, rows[i].samples, what);
+            exactly(v.factor, rows[i].factor, what);
+            assert_int_equal(tm_rcp_scales(&v), rows[i].factor > 1);
+        }
+        free_result(&r);
+    }
+}
+
+static void mixed_results_fail(void **state)
+{
+    (void)state;
+    result     r = { 0 };
+    test_mllog a = test_mllog_good("llama2_70b_lora", 8, 3072, 0), b = test_mllog_good("llama2_70b_lora", 16, 3840, 1);
+    for (int i = 0; i < 9; i++) add_log(&r, &a);
+    add_log(&r, &b);
+    tm_rcp_verdict v = judge(&r, false);
+    assert_string_equal(v.message, "Batch sizes in files do not match.");
+    assert_false(v.passed || v.judged);
+    tm_mllog_free(r.logs[--r.n]);
+    b.batch = 8;
+    b.benchmark = "llama31_8b";
+    add_log(&r, &b);
+    v = judge(&r, false);
+    assert_string_equal(v.message, "Benchmark names in files do not match.");
+    assert_false(v.passed || v.judged);
+    tm_mllog_free(r.logs[--r.n]);
+    b = a;
+    b.batch = 0; /* one log lacks it */
+    add_log(&r, &b);
+    assert_string_equal(judge(&r, false).message, "Batch sizes in files do not match.");
+    tm_rcp_run first = r.runs[0]; /* the first: the public checker takes the batch that it finds first */
+    r.runs[0] = r.runs[9];
+    r.runs[9] = first;
+    assert_string_equal(judge(&r, false).message, "RCP found");
+    free_result(&r);
+    r = (result){ 0 };
+    add_log(&r, &a);
+    add_log(&r, &a);
+    assert_string_equal(judge(&r, false).message,
+                        "Too few runs: at least 3 are needed to drop the fastest and the slowest");
+    free_result(&r);
+}
+
+static void a_batch_that_is_none(void **state)
+{
+    (void)state;
+    const char *const values[] = { "8.5", "0", "NaN", "Infinity", "1e300", "-8" };
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        result     r = { 0 };
+        test_mllog log = test_mllog_good("llama2_70b_lora", 0, 3072, 0);
+        tm_text    extra = { 0 };
+        tm_text_printf(&extra, ":::MLLOG {\"key\": \"global_batch_size\", \"value\": %s}\n", values[i]);
+        log.extra = extra.data;
+        for (int k = 0; k < 3; k++) add_log(&r, &log);
+        tm_rcp_verdict v = judge(&r, false);
+        assert_false(v.passed || v.judged);
+        free_result(&r);
+        tm_text_fini(&extra);
+    }
+    result     r = { 0 };
+    test_mllog log = test_mllog_good("llama2_70b_lora", 0, 3072, 0);
+    log.extra = ":::MLLOG {\"key\": \"global_batch_size\", \"value\": 8.0}\n";
+    for (int k = 0; k < 3; k++) add_log(&r, &log);
+    tm_rcp_verdict v = judge(&r, false);
+    assert_true(v.passed && v.batch == 8);
+    free_result(&r);
+}
+
+#define EVENT(key, value, metadata)                                                                                    \
+    ":::MLLOG {\"key\": \"" key "\", \"value\": " value ", \"metadata\": {" metadata "}}\n"
+#define NAME EVENT("submission_benchmark", "\"llama31_8b\"", "")
+#define BATCH EVENT("global_batch_size", "32", "")
+#define EVAL(n) EVENT("eval_accuracy", "3.2", "\"samples_count\": " #n)
+#define STOP(status) EVENT("run_stop", "null", "\"status\": \"" status "\"")
+
+static void what_a_log_says(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text, *problem; /* part of it; NULL: none */
+        double      samples;
+    } rows[] = {
+        { NAME BATCH EVAL(100) EVAL(200) STOP("success") EVAL(300), NULL, 200 },
+        { NAME BATCH EVAL(100) STOP("success") EVAL(200) STOP("success"), NULL, 200 },
+        { NAME BATCH EVAL(100) STOP("success") STOP("aborted"), NULL, TM_RCP_INFINITE },
+        { NAME BATCH EVAL(100) STOP("aborted") STOP("success"), NULL, 100 },
+        { NAME BATCH EVAL(100) STOP("Success"), NULL, TM_RCP_INFINITE },
+        { NAME BATCH EVAL(100), NULL, TM_RCP_INFINITE },
+        { "", NULL, TM_RCP_INFINITE },
+        /* words count, not keys: a note that mentions the batch sets it; the last one wins */
+        { NAME BATCH EVENT("note", "16", "\"of\": \"global_batch_size\"") EVAL(100) STOP("success"), NULL, 100 },
+        { NAME BATCH EVENT("eval_error", "3", "\"samples_count\": 50") STOP("success"), NULL, 50 },
+        { NAME BATCH EVENT("x", "3", "\"samples_count\": 70, \"why\": \"eval_accuracy\"") STOP("success"), NULL, 70 },
+        { NAME BATCH EVENT("eval_accuracy", "3", "\"samples_count\": 50.12345") STOP("success"), NULL, 50.123 },
+        /* run_stop is looked for by key */
+        { NAME BATCH EVAL(100) EVENT("x", "null", "\"status\": \"success\", \"y\": \"run_stop\""), NULL,
+          TM_RCP_INFINITE },
+        /* the token need not be at the start; what is before the last one does not matter */
+        { "rank 0: " NAME "50% :::MLLOG garbage " BATCH EVAL(100) STOP("success"), NULL, 100 },
+        /* lines that mention nothing may be garbage */
+        { NAME BATCH ":::MLLOG garbage\n" EVAL(100) STOP("success"), NULL, 100 },
+        /* benchmarks that are not in the list count epochs, and so does a log before its benchmark */
+        { EVENT("submission_benchmark", "\"bert\"", "") EVENT("eval_accuracy", "1", "\"epoch_num\": 3") STOP("success"),
+          NULL, 3 },
+        { EVENT("eval_accuracy", "1", "\"epoch_num\": 3, \"samples_count\": 9") NAME BATCH STOP("success"), NULL, 3 },
+        /* where the public checker stops */
+        { BATCH EVAL(100) NAME STOP("success"), "line 2: an evaluation without a number 'epoch_num'", TM_RCP_INFINITE },
+        { NAME EVENT("eval_accuracy", "1", "\"epoch_num\": 3") STOP("success"), "'samples_count'", TM_RCP_INFINITE },
+        { NAME EVENT("eval_accuracy", "1", "\"samples_count\": \"3\"") STOP("success"), "'samples_count'",
+          TM_RCP_INFINITE },
+        { NAME EVENT("eval_accuracy", "1", "\"samples_count\": NaN") STOP("success"), "'samples_count'",
+          TM_RCP_INFINITE },
+        { NAME STOP("success"), "line 2: run_stop says success before any evaluation", TM_RCP_INFINITE },
+        { NAME EVAL(100) EVENT("run_stop", "null", ""), "line 3: run_stop has no 'status'", TM_RCP_INFINITE },
+        { NAME EVAL(100) ":::MLLOG {\"key\": \"run_stop\"}\n", "run_stop has no 'status'", TM_RCP_INFINITE },
+        { NAME ":::MLLOG {\"key\": \"eval_accuracy\", \"va\n", "line 2: not JSON", TM_RCP_INFINITE },
+        { NAME EVENT("global_batch_size", "\"32\"", ""), "global_batch_size has no number", TM_RCP_INFINITE },
+        { EVENT("submission_benchmark", "null", ""), "submission_benchmark has no text", TM_RCP_INFINITE },
+        { ":::MLLOG [\"global_batch_size\"]\n", "line 1: global_batch_size has no number", TM_RCP_INFINITE },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char   what[32];
+        result r = { 0 };
+        snprintf(what, sizeof what, "row %zu", i);
+        add_text(&r, rows[i].text);
+        exactly(r.runs[0].samples, rows[i].samples, what);
+        assert_int_equal(r.runs[0].converged, rows[i].samples < TM_RCP_INFINITE);
+        if (rows[i].problem) {
+            if (!r.runs[0].problem || !strstr(r.runs[0].problem, rows[i].problem))
+                fail_msg("%s: the problem is '%s'", what, r.runs[0].problem ? r.runs[0].problem : "none");
+            tm_rcp_verdict v = judge(&r, false);
+            assert_false(v.passed || v.judged);
+            assert_string_equal(v.message, "A log cannot be read for the convergence test");
+        } else if (r.runs[0].problem) {
+            fail_msg("%s: %s", what, r.runs[0].problem);
+        }
+        free_result(&r);
+    }
+    result r = { 0 };
+    add_text(&r, rows[7].text);
+    exactly(r.runs[0].batch, 16, "the last mention wins");
+    free_result(&r);
+}
+
+static void messages_of_the_public_checker(void **state)
+{
+    (void)state;
+    const int64_t  counts[][2] = { { 172000, 5 }, { 184288, 5 }, { 0, 0 } };
+    result         r = make("llama31_8b", 32, counts);
+    tm_text        text = { 0 };
+    tm_rcp_verdict v = judge(&r, false);
+    tm_rcp_print(&v, &text);
+    assert_string_equal(
+        text.data,
+        "Running RCP Checker, pass: pruned_rcps\n"
+        "RCP Record: {'Benchmark': 'llama31_8b', 'BS': 32, 'Hyperparams': {'opt_base_learning_rate': 0.0008, "
+        "'opt_learning_rate_warmup_samples': 4096, 'gradient_accumulation_steps': 1}, 'Epochs to converge': [172032, "
+        "172032, "
+        "172032, 172032, 172032, 172032, 172032, 172032, 172032, 184320, 184320, 184320, 184320, 184320, 184320, "
+        "184320, "
+        "184320, 184320, 184320, 196608], 'RCP Mean': 178858.66666666666, 'RCP Stdev': 7165.0736883859045, 'Max "
+        "Speedup': "
+        "1.0299965952657717, 'Min Epochs': 173649.76494948068}\n"
+        "Submission mean epochs: 178144.0000\n"
+        "Submission mean epochs faster than RCP mean but within max speedup range. Score should be normalized by "
+        "factor of "
+        "178858.66666666666 / 178144.0 = 1.004011735824202\n"
+        "RCP found, RCP test PASSED\n");
+    free_result(&r);
+    tm_text_fini(&text);
+    text = (tm_text){ 0 };
+    const int64_t few[][2] = { { 4224, 5 }, { 4608, 5 }, { 0, 0 } };
+    r = make("llama2_70b_lora", 24, few);
+    v = judge(&r, true);
+    tm_rcp_print(&v, &text);
+    assert_string_equal(
+        text.data,
+        "Running RCP Checker, pass: full_rcps\n"
+        "RCP Record: {'Benchmark': 'llama2_70b_lora', 'BS': 24, 'Hyperparams': {}, 'Epochs to converge': [], "
+        "'RCP Mean': 5034.666666666666, 'RCP Stdev': 367.4552143870202, 'Max Speedup': 1.05493646745471, "
+        "'Min Epochs': 4772.483293533325}\n"
+        "Submission mean epochs: 4416.0000\n"
+        "RCP Interpolation, RCP test FAILED\n");
+    free_result(&r);
+    tm_text_fini(&text);
+}
+
+/* --- a user's own records
+ * ---------------------------------------------------------------------------------------------- */
+
+#define RECORD(benchmark, batch, list)                                                                                 \
+    "{\"Benchmark\": \"" benchmark "\", \"BS\": " batch                                                                \
+    ", \"Hyperparams\": {\"rate\": 4e-4, \"b\": [null, true, \"it's\"]}, " list "}"
+#define FOUR "\"samples to converge\": [40, 10, 30, 20]"
+
+static tm_status parse(const char *text, const tm_reference **out, tm_error *err)
+{
+    *err = (tm_error){ 0 };
+    return tm_reference_parse("own.json", text, strlen(text), arena, out, err);
+}
+
+static void own_records(void **state)
+{
+    (void)state;
+    tm_error            err;
+    const tm_reference *reference;
+    const char         *text =
+        "{\"b\": " RECORD("trainmark_tiny", "64", "\"Epochs to converge\": [50, 50, 60.5, 60]") ", \"a\": " RECORD(
+            "trainmark_tiny", "16", FOUR ", \"Creator\": 7") "}";
+    assert_int_equal(parse(text, &reference, &err), TM_OK);
+    assert_int_equal(reference->n, 2);
+    assert_int_equal(reference->records[0].batch, 16);
+    assert_string_equal(reference->records[0].hyper, "{'rate': 0.0004, 'b': [None, True, \"it's\"]}");
+    assert_true(reference->records[0].whole && !reference->records[1].whole);
+    exactly(reference->records[0].mean, 25, "mean");
+    exactly(reference->records[1].mean, 55, "mean");
+    result     r = { 0 };
+    test_mllog log = test_mllog_good("trainmark_tiny", 16, 25, 0);
+    for (int i = 0; i < 10; i++) add_log(&r, &log);
+    tm_rcp_verdict v;
+    assert_int_equal(tm_rcp_judge(r.runs, r.n, reference, false, arena, &v, &err), TM_OK);
+    assert_true(v.passed);
+    assert_string_equal(v.message, "RCP found");
+    assert_int_equal(tm_rcp_judge(r.runs, r.n, NULL, false, arena, &v, &err), TM_OK);
+    assert_false(v.passed);
+    assert_string_equal(v.message, "Cannot find any RCPs");
+    assert_non_null(v.remark);
+    free_result(&r);
+    r = (result){ 0 };
+    log = test_mllog_good("llama31_8b", 16, 25, 0);
+    for (int i = 0; i < 10; i++) add_log(&r, &log);
+    assert_int_equal(tm_rcp_judge(r.runs, r.n, reference, false, arena, &v, &err), TM_INVALID);
+    free_result(&r);
+}
+
+static void own_records_that_are_wrong(void **state)
+{
+    (void)state;
+    const char *const rows[][2] = {
+        { "", "not JSON" },
+        { "[]", "no object of records" },
+        { "{}", "0 records" },
+        { "{\"a\": 1}", "no text 'Benchmark'" },
+        { "{\"a\": " RECORD("bert", "8", FOUR) "}", "number of runs is not known" },
+        { "{\"a\": " RECORD("llama31_8b", "0", FOUR) "}", "'BS'" },
+        { "{\"a\": " RECORD("llama31_8b", "8.5", FOUR) "}", "'BS'" },
+        { "{\"a\": " RECORD("llama31_8b", "NaN", FOUR) "}", "'BS'" },
+        { "{\"a\": " RECORD("llama31_8b", "\"8\"", FOUR) "}", "'BS'" },
+        { "{\"a\": " RECORD("llama31_8b", "8", "\"x\": 1") "}", "one of the two" },
+        { "{\"a\": " RECORD("llama31_8b", "8", FOUR ", \"Epochs to converge\": []") "}", "one of the two" },
+        { "{\"a\": " RECORD("llama31_8b", "8", "\"samples to converge\": [1, 2, 3]") "}", "3 samples" },
+        { "{\"a\": " RECORD("llama31_8b", "8", "\"samples to converge\": [1, 2, 3, 0]") "}", "value 4" },
+        { "{\"a\": " RECORD("llama31_8b", "8", "\"samples to converge\": [1, NaN, 3, 3]") "}", "value 2" },
+        { "{\"a\": " RECORD("llama31_8b", "8", "\"samples to converge\": [\"1\", 2, 3, 3]") "}", "value 1" },
+        { "{\"a\": " RECORD("llama31_8b", "8", FOUR) ", \"b\": " RECORD("llama31_8b", "8", FOUR) "}",
+          "two records of batch 8" },
+        { "{\"a\": " RECORD("llama31_8b", "8", FOUR) ", \"b\": " RECORD("llama2_70b_lora", "9", FOUR) "}",
+          "one benchmark" },
+        { "{\"a\": {\"Benchmark\": \"llama31_8b\", \"BS\": 8, \"Hyperparams\": [], " FOUR "}}", "Hyperparams" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_error            err;
+        const tm_reference *reference;
+        tm_status           st = parse(rows[i][0], &reference, &err);
+        if (st == TM_OK) fail_msg("accepted: %s", rows[i][0]);
+        assert_int_equal(tm_status_exit_code(st), 4);
+        if (!strstr(err.text, rows[i][1])) fail_msg("'%s' lacks '%s'", err.text, rows[i][1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_verdicts),
+        cmocka_unit_test(mixed_results_fail),
+        cmocka_unit_test(a_batch_that_is_none),
+        cmocka_unit_test(what_a_log_says),
+        cmocka_unit_test(messages_of_the_public_checker),
+        cmocka_unit_test(own_records),
+        cmocka_unit_test(own_records_that_are_wrong),
+    };
+    return cmocka_run_group_tests_name("mlperf/rcp", tests, set_up, tear_down);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reference records: every statistic as the public checker prints it, pruning, choice, quantiles. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "mlperf/reference.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static tm_arena *arena;
+
+static int set_up(void **state)
+{
+    (void)state;
+    arena = tm_arena_create();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tm_arena_destroy(arena);
+    return 0;
+}
+
+static void exactly(double value, double wanted, const char *what)
+{
+    if (!(value >= wanted && value <= wanted)) fail_msg("%s: %.17g is not %.17g", what, value, wanted);
+}
+
+static void published_statistics(void **state)
+{
+    (void)state;
+    const struct {
+        const char *benchmark;
+        int         batch;
+        double      mean, deviation, max_speedup, minimum;
+        bool        pruned;
+    } rows[] = {
+        { "llama31_8b", 16, 161109.33333333334, 4387.693626496726, 1.0201988160016358, 157919.5454909007, false },
+        { "llama31_8b", 32, 178858.66666666666, 7165.0736883859045, 1.0299965952657717, 173649.76494948068, false },
+        { "llama31_8b", 64, 226645.33333333334, 10623.969156581734, 1.0352795604804523, 218921.86611715954, false },
+        { "llama31_8b", 96, 278640.0, 11417.48385591151, 1.0307033773414442, 270339.6594262775, false },
+        { "llama31_8b", 128, 344746.6666666667, 24352.261549186762, 1.054132742755422, 327042.93556571007, false },
+        { "llama2_70b_lora", 8, 3178.6666666666665, 299.91358755481554, 1.0736439248523562, 2960.6339616775513, false },
+        { "llama2_70b_lora", 16, 4032.0, 411.3462774840682, 1.0801087714179227, 3732.957371234894, false },
+        { "llama2_70b_lora", 32, 6037.333333333333, 323.56415128997224, 1.0405415317258553, 5802.107027212778, true },
+        { "llama2_70b_lora", 128, 11264.0, 844.8000000000001, 1.0576681742239389, 10649.842998504639, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char                what[64];
+        tm_reference_record r;
+        const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, arena);
+        snprintf(what, sizeof what, "%s %d", rows[i].benchmark, rows[i].batch);
+        assert_int_equal(tm_reference_choose(reference, rows[i].batch, true, &r), TM_REFERENCE_FOUND);
+        assert_int_equal(r.batch, rows[i].batch);
+        assert_int_equal(r.n, 20);
+        assert_true(r.whole);
+        exactly(r.mean, rows[i].mean, what);
+        exactly(r.deviation, rows[i].deviation, what);
+        exactly(r.minimum, rows[i].minimum, what);
+        exactly(r.max_speedup, rows[i].max_speedup, what);
+        assert_int_equal(r.pruned, rows[i].pruned);
+        for (size_t k = 1; k < r.n; k++) assert_true(r.samples[k - 1] <= r.samples[k]);
+    }
+    assert_int_equal(tm_reference_built_in("llama31_8b", arena)->n, 5);
+    assert_int_equal(tm_reference_built_in("llama2_70b_lora", arena)->n, 4);
+    assert_null(tm_reference_built_in("llama31_405b", arena));
+    assert_null(tm_reference_built_in("", arena));
+}
+
+static void published_interpolations(void **state)
+{
+    (void)state;
+    const struct {
+        const char *benchmark;
+        int         batch;
+        bool        full, pruned; /* which passes say this */
+        double      mean, deviation, minimum, max_speedup;
+    } rows[] = {
+        { "llama31_8b", 24, 1, 1, 169984.0, 5776.383657441315, 165862.48577547073, 1.0248489838148729 },
+        { "llama31_8b", 36, 1, 1, 184832.0, 7597.435621910383, 179411.14484775066, 1.0302147068781569 },
+        { "llama31_8b", 80, 1, 1, 252642.6666666667, 11020.726506246621, 244779.25522977207, 1.0321245010305848 },
+        { "llama31_8b", 112, 1, 1, 311693.3333333334, 17884.872702549135, 298932.2769474285, 1.0426887872939499 },
+        { "llama2_70b_lora", 9, 1, 1, 3285.333333333333, 313.84267379597213, 3061.403112411499, 1.073146270745587 },
+        { "llama2_70b_lora", 12, 1, 1, 3605.333333333333, 355.62993251944187, 3351.5874133110046, 1.0757091756027497 },
+        { "llama2_70b_lora", 24, 0, 1, 4548.571428571428, 442.3072576637776, 4232.980256591523, 1.0745553139513164 },
+        { "llama2_70b_lora", 24, 1, 0, 5034.666666666666, 367.4552143870202, 4772.483293533325, 1.05493646745471 },
+        { "llama2_70b_lora", 32, 0, 1, 5065.142857142857, 473.26823784348704, 4727.460686411176, 1.071429926789731 },
+        { "llama2_70b_lora", 64, 0, 1, 7131.428571428572, 597.1121585623247, 6705.382394109453, 1.0635379389687591 },
+        { "llama2_70b_lora", 64, 1, 0, 7779.555555555556, 497.3094341933148, 7424.719713687899, 1.0477911430398505 },
+        { "llama2_70b_lora", 96, 0, 1, 9197.714285714286, 720.9560792811624, 8683.304081984932, 1.0592412978829786 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int full = 0; full < 2; full++) {
+            if (!(full ? rows[i].full : rows[i].pruned)) continue;
+            char                what[64];
+            tm_reference_record r;
+            const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, arena);
+            snprintf(what, sizeof what, "%s %d full %d", rows[i].benchmark, rows[i].batch, full);
+            assert_int_equal(tm_reference_choose(reference, rows[i].batch, full, &r), TM_REFERENCE_INTERPOLATED);
+            exactly(r.mean, rows[i].mean, what);
+            exactly(r.deviation, rows[i].deviation, what);
+            exactly(r.minimum, rows[i].minimum, what);
+            exactly(r.max_speedup, rows[i].max_speedup, what);
+            assert_int_equal(r.n, 0);
+        }
+}
+
+static void choice_at_the_ends(void **state)
+{
+    (void)state;
+    tm_reference_record r;
+    const tm_reference *reference = tm_reference_built_in("llama31_8b", arena);
+    assert_int_equal(tm_reference_choose(reference, 8, false, &r), TM_REFERENCE_SMALLEST);
+    assert_int_equal(r.batch, 16);
+    assert_int_equal(tm_reference_choose(reference, 160, false, &r), TM_REFERENCE_MISSING);
+    const tm_reference empty = { .kind = reference->kind };
+    assert_int_equal(tm_reference_choose(&empty, 8, false, &r), TM_REFERENCE_NONE);
+}
+
+/* Records whose values are all `mean`: no deviation, the minimum is the mean. */
+static tm_reference flat(const double (*points)[2], size_t n)
+{
+    tm_reference reference = { .kind = tm_reference_kind_find("llama31_8b"), .n = n };
+    reference.records = tm_arena_take(arena, n * sizeof *reference.records);
+    for (size_t i = 0; i < n; i++) {
+        tm_reference_record *r = &reference.records[i];
+        *r = (tm_reference_record){ .batch = (int64_t)points[i][0], .n = 20 };
+        r->samples = tm_arena_take(arena, 20 * sizeof *r->samples);
+        for (size_t k = 0; k < 20; k++) r->samples[k] = points[i][1];
+    }
+    tm_reference_finish(&reference);
+    return reference;
+}
+
+static void pruning_is_one_forward_pass(void **state)
+{
+    (void)state;
+    const double points[][2] = { { 64, 150 }, { 8, 110 }, { 128, 160 }, { 16, 100 }, { 48, 128 }, { 32, 130 } };
+    tm_reference reference = flat(points, 6);
+    const struct {
+        int  batch;
+        bool pruned;
+    } wanted[] = { { 8, true }, { 16, false }, { 32, true }, { 48, false }, { 64, true }, { 128, false } };
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(reference.records[i].batch, wanted[i].batch);
+        assert_int_equal(reference.records[i].pruned, wanted[i].pruned);
+        exactly(reference.records[i].minimum, reference.records[i].mean, "no deviation");
+        exactly(reference.records[i].max_speedup, 1, "no deviation");
+    }
+    const double equal[][2] = { { 16, 100 }, { 32, 100 }, { 64, 100 } };
+    reference = flat(equal, 3);
+    for (size_t i = 0; i < 3; i++) assert_false(reference.records[i].pruned);
+}
+
+/* The rule text's list: the code does not trim the deviation. */
+static void deviation_is_of_the_whole_list(void **state)
+{
+    (void)state;
+    double       x[] = { 16, 14, 16, 17, 16, 16, 15, 16, 15, 16 };
+    tm_reference reference = { .kind = tm_reference_kind_find("llama31_8b"), .n = 1 };
+    reference.records = tm_arena_take(arena, sizeof *reference.records);
+    reference.records[0] = (tm_reference_record){ .batch = 8, .samples = x, .n = 10 };
+    tm_reference_finish(&reference);
+    exactly(reference.records[0].deviation, 0.7810249675906655, "deviation");
+    /* The spec's minimum of this list, 14.7807..., is mean - 1 deviation: a textbook figure, not the t-test's. */
+    exactly(reference.records[0].mean, 15.75, "mean");
+}
+
+static void quantiles(void **state)
+{
+    (void)state;
+    /* To 22 digits: 1.710882079909428441936, 1.705617919759273233604. The public checker's library is 4 and 2 units of
+     * the last place off, which no printed digit of a record shows. */
+    exactly(tm_student_quantile_95(24), 1.710882079909428441936, "24");
+    exactly(tm_student_quantile_95(26), 1.705617919759273233604, "26");
+    assert_true(fabs(tm_student_quantile_95(24) - 1.7108820799094275) < 2e-15);
+    assert_true(fabs(tm_student_quantile_95(26) - 1.7056179197592727) < 2e-15);
+    /* Closed forms: tan(0.45 pi) and 0.9 sqrt(2 / 0.19). */
+    exactly(tm_student_quantile_95(1), 6.313751514675043098979, "1");
+    exactly(tm_student_quantile_95(2), 2.919985580353725686961, "2");
+    double before = INFINITY;
+    for (int n = 1; n <= 300; n++) {
+        double t = tm_student_quantile_95(n);
+        assert_true(t < before && t > 1.6448536269514722); /* falls towards the normal's */
+        before = t;
+    }
+    assert_true(fabs(tm_student_quantile_95(20000) - 1.6449306) < 1e-6); /* Cornish-Fisher: z + (z^3 + z) / 4n */
+}
+
+static void numpy_order(void **state)
+{
+    (void)state;
+    double x[300], plain = 0;
+    for (int i = 0; i < 300; i++) plain += x[i] = 1.0 / (i + 3);
+    assert_true(fabs(tm_numpy_sum(x, 300) - plain) < 1e-14 * plain);
+    double       by_hand = 0;
+    const double seven[] = { 1e16, 1, 1, 1, 1, 1, -1e16 };
+    for (int i = 0; i < 7; i++) by_hand += seven[i];
+    exactly(tm_numpy_sum(seven, 7), by_hand, "in order below eight");
+    const double nine[] = { 1e16, 1, 1, 1, 1, 1, 1, 1, -1e16 }; /* ((1e16+1)+2)+(2+2) - 1e16 */
+    exactly(tm_numpy_sum(nine, 9), 6, "a tree of eight, then the rest");
+    /* Halves above 128: 129 = 64 + 65. The same sums, taken apart. */
+    exactly(tm_numpy_sum(x, 129), tm_numpy_sum(x, 64) + tm_numpy_sum(x + 64, 65), "halves");
+    exactly(tm_numpy_sum(x, 300), tm_numpy_sum(x, 144) + tm_numpy_sum(x + 144, 156), "halves of multiples of 8");
+}
+
+/* The third published benchmark: three runs, and a minimum that is lowered. */
+static void relief_and_few_runs(void **state)
+{
+    (void)state;
+    double       x[] = { 250000, 260000, 270000, 280000, 260000, 260000 };
+    tm_reference reference = { .kind = tm_reference_kind_find("llama31_405b"), .n = 1 };
+    reference.records = tm_arena_take(arena, sizeof *reference.records);
+    reference.records[0] = (tm_reference_record){ .batch = 1152, .samples = x, .n = 6 };
+    tm_reference_finish(&reference);
+    const tm_reference_record *r = &reference.records[0];
+    exactly(r->mean, 262500, "mean");
+    double threshold = r->mean - tm_student_quantile_95(3) * r->deviation * sqrt(1.0 / 4 + 1.0 / 1);
+    assert_true(fabs(r->minimum - threshold) < 0.0001);
+    exactly(r->max_speedup, r->mean / (r->minimum - 46080), "max speedup");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_statistics),
+        cmocka_unit_test(published_interpolations),
+        cmocka_unit_test(choice_at_the_ends),
+        cmocka_unit_test(pruning_is_one_forward_pass),
+        cmocka_unit_test(deviation_is_of_the_whole_list),
+        cmocka_unit_test(quantiles),
+        cmocka_unit_test(numpy_order),
+        cmocka_unit_test(relief_and_few_runs),
+    };
+    return cmocka_run_group_tests_name("mlperf/reference", tests, set_up, tear_down);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scores and seeds: the worked examples to the last digit, runs that do not count, seeds that repeat. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "mlperf/python.h"
+#include "mlperf/score.h"
+#include "mlperf/seeds.h"
+#include "support/mllogs.h"
+#include "support/training.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char *folder;
+
+static int set_up(void **state)
+{
+    (void)state;
+    folder = test_tree_make();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    test_tree_remove(folder);
+    return 0;
+}
+
+static void exactly(double value, double wanted, const char *what)
+{
+    if (!(value >= wanted && value <= wanted)) fail_msg("%s: %.17g is not %.17g", what, value, wanted);
+}
+
+static tm_submission *open_it(void)
+{
+    tm_submission *s;
+    tm_error       err = { 0 };
+    if (tm_submission_open(folder, TM_RULESET_5_1_0, &s, &err) != TM_OK) fail_msg("%s", err.text);
+    return s;
+}
+
+static tm_score score_of(const tm_submission *s)
+{
+    tm_score score;
+    tm_error err = { 0 };
+    if (tm_score_compute(s, NULL, &score, &err) != TM_OK) fail_msg("%s", err.text);
+    return score;
+}
+
+typedef struct {
+    int64_t samples, run_ms;
+} run_row;
+
+static void write_runs(const char *benchmark, int64_t batch, const run_row *rows, int n)
+{
+    for (int i = 0; i < n; i++) {
+        test_mllog log = test_mllog_good(benchmark, batch, rows[i].samples, i);
+        log.run_ms = rows[i].run_ms;
+        test_mllog_write(&log, folder, i);
+    }
+}
+
+static const run_row rows_a[] = { { 172032, 5750000 }, { 184320, 6160123 }, { 172032, 5752501 }, { 172032, 5748250 },
+                                  { 184320, 6159877 }, { 172032, 5751999 }, { 184320, 6161000 }, { 172032, 5747003 },
+                                  { 184320, 6158500 }, { 172032, 5753333 } };
+static const run_row rows_b[] = { { 2688, 540100 }, { 3072, 612250 }, { 3072, 611980 }, { 2688, 541000 },
+                                  { 3072, 613300 }, { 2688, 539750 }, { 3072, 612001 }, { 3072, 612777 },
+                                  { 2688, 540444 }, { 3072, 611500 } };
+static const run_row rows_c[] = { { 3072, 612250 }, { 3072, 611980 }, { 2688, 541000 },
+                                  { 3456, 684300 }, { 3072, 613300 }, { 3072, 612001 },
+                                  { 3456, 685777 }, { 3072, 611500 }, { 2688, 540444 } };
+
+/* 10.2 */
+static void a_result_that_passes(void **state)
+{
+    (void)state;
+    write_runs("llama31_8b", 32, rows_a, 10);
+    tm_submission *s = open_it();
+    tm_score       score = score_of(s);
+    assert_true(score.valid && score.closed && !score.problem);
+    exactly(score.minutes, 98.40538125, "minutes");
+    exactly(score.factor, 1.0125603864734298, "factor");
+    exactly(score.scaled, 99.64139086956521, "scaled");
+    exactly(score.rcp.samples, 176640, "samples");
+    assert_int_equal(score.rcp.batch, 32);
+    assert_string_equal(score.rcp_word, "Pass");
+    assert_string_equal(s->benchmark, "llama31_8b");
+    exactly(score.runs[0].start_ms, 1700000060000, "start");
+    exactly(score.runs[9].stop_ms, 1700000060000 + 9 * 10000000.0 + 5753333, "stop");
+    tm_rcp_verdict full;
+    tm_error       err = { 0 };
+    assert_int_equal(tm_submission_judge(s, NULL, true, &full, &err), TM_OK);
+    assert_true(full.passed);
+    tm_submission_close(s);
+}
+
+/* 10.3 */
+static void a_result_that_fails(void **state)
+{
+    (void)state;
+    write_runs("llama2_70b_lora", 8, rows_b, 10);
+    tm_submission *s = open_it();
+    tm_score       score = score_of(s);
+    assert_false(score.valid);
+    assert_null(score.problem); /* the minutes are reported all the same, unscaled */
+    assert_int_equal(score.bad, 0);
+    exactly(score.minutes, 9.754275, "minutes");
+    exactly(score.factor, 1, "factor");
+    exactly(score.scaled, 9.754275, "scaled");
+    exactly(score.rcp.samples, 2928, "samples");
+    assert_string_equal(score.rcp_word, "Fail");
+    tm_submission_close(s);
+}
+
+static void write_c(void)
+{
+    write_runs("llama2_70b_lora", 8, rows_c, 9);
+    test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3840, 9);
+    log.run_ms = 770000;
+    log.status = "aborted";
+    log.loss = 0.93;
+    test_mllog_write(&log, folder, 9);
+}
+
+/* 10.4 */
+static void one_run_did_not_converge(void **state)
+{
+    (void)state;
+    write_c();
+    tm_submission *s = open_it();
+    tm_score       score = score_of(s);
+    assert_true(score.valid);
+    assert_int_equal(score.bad, 1);
+    assert_string_equal(score.runs[9].problem, "does not comply");
+    exactly(score.runs[9].minutes, 770000.0 / 60 / 1000, "minutes of the run that does not count");
+    exactly(score.minutes, 10.358558333333331, "minutes");
+    exactly(score.factor, 1.0188034188034187, "factor");
+    exactly(score.scaled, 10.55333464387464, "scaled");
+    tm_submission_close(s);
+}
+
+static void two_runs_did_not_converge(void **state)
+{
+    (void)state;
+    write_c();
+    test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 0);
+    log.status = NULL; /* no run_stop */
+    test_mllog_write(&log, folder, 0);
+    tm_submission *s = open_it();
+    tm_score       score = score_of(s);
+    assert_false(score.valid);
+    assert_non_null(score.problem);
+    assert_int_equal(score.bad, 2);
+    assert_false(score.runs[0].timed);
+    assert_string_equal(score.rcp.message, "Insufficient convergence");
+    assert_string_equal(score.rcp_word, "Unknown state");
+    tm_submission_close(s);
+}
+
+/* Success is decided by compliance alone, the convergence test by the status alone. */
+static void status_does_not_decide_the_score(void **state)
+{
+    (void)state;
+    write_runs("llama2_70b_lora", 8, rows_c, 9);
+    test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 9);
+    log.status = "aborted"; /* with the target met */
+    test_mllog_write(&log, folder, 9);
+    tm_submission *s = open_it();
+    tm_score       score = score_of(s);
+    assert_int_equal(score.bad, 0);
+    assert_false(s->runs[9].rcp.converged);
+    assert_true(score.valid);
+    tm_submission_close(s);
+    log.status = "success";
+    log.loss = 0.93; /* says success, missed the target */
+    test_mllog_write(&log, folder, 9);
+    s = open_it();
+    score = score_of(s);
+    assert_int_equal(score.bad, 1);
+    assert_true(s->runs[9].rcp.converged);
+    tm_submission_close(s);
+}
+
+static void number_of_runs(void **state)
+{
+    (void)state;
+    write_runs("llama31_8b", 32, rows_a, 9);
+    tm_submission *s = open_it();
+    tm_score       score = score_of(s);
+    assert_false(score.valid);
+    assert_null(score.problem); /* there is a mean, of the seven that are left */
+    assert_int_equal(score.wanted, 10);
+    assert_true(score.rcp.passed);
+    tm_submission_close(s);
+    test_tree_remove(folder);
+    folder = test_tree_make();
+    write_runs("llama31_8b", 32, rows_a, 2);
+    s = open_it();
+    score = score_of(s);
+    assert_non_null(score.problem);
+    assert_false(score.valid);
+    tm_submission_close(s);
+}
+
+static void words_of_the_summary(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t     batch, samples;
+        const char *word;
+    } rows[] = { { 32, 172032, "Fail" },   { 24, 160000, "Interp. Fail" }, { 160, 400000, "Missing" },
+                 { 8, 148992, "Missing" }, { 32, 184320, "Pass" },         { 0, 184320, "Unknown state" } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (int k = 0; k < 10; k++) {
+            test_mllog log = test_mllog_good("llama31_8b", rows[i].batch, rows[i].samples, k);
+            test_mllog_write(&log, folder, k);
+        }
+        tm_submission *s = open_it();
+        assert_string_equal(score_of(s).rcp_word, rows[i].word);
+        tm_submission_close(s);
+    }
+}
+
+static void folders_that_cannot_be_read(void **state)
+{
+    (void)state;
+    tm_submission *s = NULL;
+    tm_error       err = { 0 };
+    assert_int_equal(tm_submission_open(folder, TM_RULESET_5_1_0, &s, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "no result_*.txt"));
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_submission_open("/nowhere/at/all", TM_RULESET_5_1_0, &s, &err), TM_INVALID);
+    char path[512];
+    snprintf(path, sizeof path, "%s/result_3.txt.gz", folder);
+    FILE *f = fopen(path, "w");
+    assert_true(f && fputs("this is not gzip", f) > 0 && fclose(f) == 0);
+    write_runs("llama31_8b", 32, rows_a, 2);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_submission_open(folder, TM_RULESET_5_1_0, &s, &err), TM_FORMAT);
+    assert_null(s);
+}
+
+/* --- seeds
+ * ------------------------------------------------------------------------------------------------------------- */
+
+static void write_seeds(const char *const *extra, int n)
+{
+    for (int i = 0; i < n; i++) {
+        test_mllog log = test_mllog_good("llama31_8b", 32, 184320, i);
+        log.seed = -1;
+        log.extra = extra[i];
+        test_mllog_write(&log, folder, i);
+    }
+}
+
+#define SEED(value)                                                                                                    \
+    ":::MLLOG {\"time_ms\": 1, \"key\": \"seed\", \"value\": " value                                                   \
+    ", \"metadata\": {\"file\": \"a.py\", \"lineno\": 7}}\n"
+#define SEED_AT(value, metadata)                                                                                       \
+    ":::MLLOG {\"time_ms\": 1, \"key\": \"seed\", \"value\": " value ", \"metadata\": " metadata "}\n"
+
+static void seeds(void **state)
+{
+    (void)state;
+    const struct {
+        const char *extra[3];
+        const char *error; /* part of the first one; NULL: passes */
+        size_t      errors, warnings, n;
+    } rows[] = {
+        { { SEED("1"), SEED("2"), SEED("3") }, NULL, 0, 0, 3 },
+        { { SEED("1"), SEED("\"2\""), SEED("3.7") }, NULL, 0, 0, 3 },
+        { { SEED("1"), SEED("2"), NULL }, "Result file result_2.txt logs no seed.", 1, 0, 2 },
+        { { SEED("5"), SEED("2"), SEED("\" 5 \"") },
+          "Result file result_2.txt logs seed 5 on \"a.py\":7. However, result file result_0.txt already logs the same "
+          "seed",
+          1,
+          0,
+          2 },
+        { { SEED("5"), SEED("2"), SEED("5.7") }, "logs seed 5 on", 1, 0, 2 },
+        { { SEED("5"), SEED("2"), SEED_AT("5", "{\"file\": \"a.py\", \"lineno\": 8}") }, NULL, 0, 0, 3 },
+        { { SEED("5"), SEED("2"), SEED_AT("5", "{\"file\": \"b.py\", \"lineno\": 7}") }, NULL, 0, 0, 3 },
+        { { SEED("5"), SEED("2"), SEED_AT("5", "{\"file\": \"a.py\", \"lineno\": 7.0}") }, "logs seed 5", 1, 0, 2 },
+        { { SEED("1"), SEED("2"), SEED("3") SEED("4") }, NULL, 0, 1, 4 },
+        { { SEED("1"), SEED("2"), SEED("3") SEED("3") }, "result file result_2.txt already logs", 1, 1, 3 },
+        { { SEED("1"), SEED("2"), SEED("\"5.5\"") }, "seed \"5.5\" is no integer", 1, 0, 2 },
+        { { SEED("1"), SEED("2"), SEED("null") }, "seed null is no integer", 1, 0, 2 },
+        { { SEED("1"), SEED("2"), SEED("NaN") }, "is no integer", 1, 0, 2 },
+        { { SEED("1"), SEED("2"), SEED_AT("3", "{\"file\": \"a.py\"}") }, "lacks 'file' or 'lineno'", 1, 0, 2 },
+        { { SEED("1"), SEED("2"), SEED("3") ":::MLLOG {broken\n" }, "result_2.txt cannot be parsed", 1, 0, 3 },
+        { { SEED("98765432109876543210987654321"), SEED("98765432109876543210987654320"), SEED("3") }, NULL, 0, 0, 3 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        write_seeds(rows[i].extra, 3);
+        tm_submission  *s = open_it();
+        tm_seeds_report r = tm_seeds_check(s);
+        if (r.passed != !rows[i].error || r.errors.n != rows[i].errors || r.warnings.n != rows[i].warnings ||
+            r.n != rows[i].n)
+            fail_msg("row %zu: %zu errors, %zu warnings, %zu seeds; first error: %s", i, r.errors.n, r.warnings.n, r.n,
+                     r.errors.n ? r.errors.items[0] : "none");
+        if (rows[i].error && !strstr(r.errors.items[0], rows[i].error)) fail_msg("row %zu: %s", i, r.errors.items[0]);
+        tm_submission_close(s);
+    }
+}
+
+static void integers_as_python_reads_them(void **state)
+{
+    (void)state;
+    const char *const rows[][2] = {
+        { "5", "5" },         { "-0", "0" },           { "\"5\"", "5" },     { "\" 5 \"", "5" },  { "5.0", "5" },
+        { "5.7", "5" },       { "-5.7", "-5" },        { "-0.5", "0" },      { "\"5.5\"", NULL }, { "\"\"", NULL },
+        { "\"0012\"", "12" }, { "\"1_000\"", "1000" }, { "\"1__0\"", NULL }, { "\"_1\"", NULL },  { "\"1_\"", NULL },
+        { "\"+7\"", "7" },    { "\"-7\"", "-7" },      { "\"- 7\"", NULL },  { "true", "1" },     { "null", NULL },
+        { "[]", NULL },       { "Infinity", NULL },    { "\"0x10\"", NULL }, { "\"-0\"", "0" },   { "1e3", "1000" },
+    };
+    tm_arena *arena = tm_arena_create();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char          *problem, *number;
+        size_t               where;
+        const tm_json_value *value = tm_json_parse(arena, rows[i][0], strlen(rows[i][0]), &problem, &where);
+        assert_non_null(value);
+        number = tm_python_int(value, arena);
+        if (!number != !rows[i][1] || (number && strcmp(number, rows[i][1]) != 0))
+            fail_msg("%s is %s, not %s", rows[i][0], number ? number : "none", rows[i][1] ? rows[i][1] : "none");
+    }
+    tm_arena_destroy(arena);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_result_that_passes),
+        TEST(a_result_that_fails),
+        TEST(one_run_did_not_converge),
+        TEST(two_runs_did_not_converge),
+        TEST(number_of_runs),
+        TEST(status_does_not_decide_the_score),
+        TEST(words_of_the_summary),
+        TEST(seeds),
+        TEST(folders_that_cannot_be_read),
+        TEST(integers_as_python_reads_them),
+    };
+    return cmocka_run_group_tests_name("mlperf/score", tests, NULL, NULL);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run that takes turns: what it says and hears over its socket. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "train/turn.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int          ours, theirs;
+static tm_turn     *turn;
+static sig_atomic_t never;
+static sig_atomic_t always = 1;
+
+static int set_up(void **state)
+{
+    (void)state;
+    int      pair[2];
+    tm_error err = { 0 };
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return -1;
+    ours = pair[0];
+    theirs = pair[1];
+    return tm_turn_open(theirs, &turn, &err) == TM_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tm_turn_close(turn);
+    close(ours);
+    close(theirs);
+    return 0;
+}
+
+static void heard(const char *wanted)
+{
+    char    text[1024];
+    ssize_t n = recv(ours, text, sizeof text - 1, MSG_DONTWAIT);
+    text[n > 0 ? n : 0] = '\0';
+    assert_string_equal(text, wanted);
+}
+
+static void say(const char *text)
+{
+    assert_int_equal(write(ours, text, strlen(text)), strlen(text));
+}
+
+static void a_turn_is_whole_steps(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    bool     waited = true;
+    heard(TM_TURN_HELLO "\n");
+    say("turn 0.2\nturn 0.05\nturn inf\n");
+    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_OK);
+    assert_int_equal(tm_turn_step(turn, 1, 0.125, 64, &never, &waited, &err), TM_OK);
+    assert_false(waited);
+    heard(""); /* nobody is woken within a turn */
+    assert_int_equal(tm_turn_step(turn, 2, 0.125, 63, &never, &waited, &err), TM_OK);
+    assert_true(waited);
+    heard("step 1 0.125000000 64\nstep 2 0.125000000 63\npause\n");
+    assert_int_equal(tm_turn_step(turn, 3, 0.0625, 64, &never, &waited, &err), TM_OK);
+    assert_true(waited); /* the seconds of the turn before do not count */
+    heard("step 3 0.062500000 64\npause\n");
+    for (int64_t step = 4; step < 6; step++) {
+        assert_int_equal(tm_turn_step(turn, step, 1000, 64, &never, &waited, &err), TM_OK);
+        assert_false(waited);
+    }
+    tm_turn_close(turn);
+    turn = NULL;
+    heard("step 4 1000.000000000 64\nstep 5 1000.000000000 64\n");
+}
+
+static void the_other_side_goes(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    shutdown(ours, SHUT_WR);
+    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INTERRUPTED);
+    assert_non_null(strstr(err.text, TM_TURN_VARIABLE));
+}
+
+static void a_signal_ends_waiting(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    assert_int_equal(tm_turn_begin(turn, &always, &err), TM_INTERRUPTED);
+}
+
+static void what_is_no_turn(void **state)
+{
+    (void)state;
+    const char *const bad[] = { "turn\n",     "turn \n",    "turn x\n", "turn -1\n", "turn 0\n",
+                                "turn nan\n", "turn 1 2\n", "go\n",     "\n" };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tm_error err = { 0 };
+        say(bad[i]);
+        assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INVALID);
+    }
+}
+
+static void no_descriptor(void **state)
+{
+    (void)state;
+    tm_turn *none = NULL;
+    tm_error err = { 0 };
+    assert_int_equal(tm_turn_open(987654, &none, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "987654"));
+    assert_null(none);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_turn_is_whole_steps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_other_side_goes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_signal_ends_waiting, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_no_turn, set_up, tear_down),
+        cmocka_unit_test(no_descriptor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
