@@ -235,6 +235,8 @@ static tm_status measure(work *w, const tm_product *p, tm_engine *const *engines
     tm_operands o;
     char        reason[192];
     bool        rotates = cold;
+    if (w->bench->stop && *w->bench->stop)
+        return tm_fail(err, TM_INTERRUPTED, "stopped before all shapes were measured");
     if (count == 1 && !engines[0]->library)
         rotates = cold && tm_product_bytes(p) <= 2. * (double)tm_last_level_bytes(NULL); /* else the overwriting does */
     tm_operands_plan(&o, p, rotates);
