@@ -33,7 +33,8 @@ static const tm_key options[] = {
       .help = "cold: operands come from memory; warm: from the cache, as far as they fit" },
     { .name = "libraries", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "our kernel, every matrix library that is found, and the reference, call by call in turns" },
-    { .name = "library", .kind = TM_KEY_TEXT, .help = "one library instead of our kernel: oneDNN, OpenBLAS, BLIS, MKL" },
+    { .name = "library", .kind = TM_KEY_TEXT,
+      .help = "one library instead of our kernel: oneDNN, OpenBLAS, BLIS, MKL" },
 };
 /* clang-format on */
 
