@@ -168,8 +168,7 @@ static tm_status time_jobs(work *w, tm_operands *o, tm_engine *const *engines, i
     job        jobs[TM_ENGINES];
     tm_timing  timing = w->bench->timing;
     timing.settle = count > 1;
-    /* Overwriting the cache would wake our threads up beside a library's: operands in turns are enough there. */
-    timing.cold = cold && count == 1 && !engines[0]->library;
+    timing.cold = cold && o->sets == 1; /* otherwise turns make them cold, and wake no thread beside a library's */
     if (engines[0]->slow) timing.min_samples = 1, timing.warmup_ms = 0, timing.precision = 0;
     for (int i = 0; i < count; i++) {
         jobs[i] = (job){ engines[i], o };
