@@ -33,7 +33,8 @@ static const tm_key options[] = {
       .help = "cold: operands come from memory; warm: from the cache, as far as they fit" },
     { .name = "libraries", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "our kernel, every matrix library that is found, and the reference, call by call in turns" },
-    { .name = "library", .kind = TM_KEY_TEXT, .help = "one library instead of our kernel: oneDNN, OpenBLAS, BLIS, MKL" },
+    { .name = "library", .kind = TM_KEY_TEXT,
+      .help = "one library instead of our kernel: oneDNN, OpenBLAS, BLIS, MKL" },
 };
 /* clang-format on */
 
@@ -167,8 +168,7 @@ static tm_status time_jobs(work *w, tm_operands *o, tm_engine *const *engines, i
     job        jobs[TM_ENGINES];
     tm_timing  timing = w->bench->timing;
     timing.settle = count > 1;
-    /* Overwriting the cache would wake our threads up beside a library's: operands in turns are enough there. */
-    timing.cold = cold && count == 1 && !engines[0]->library;
+    timing.cold = cold && o->sets == 1; /* otherwise turns make them cold, and wake no thread beside a library's */
     if (engines[0]->slow) timing.min_samples = 1, timing.warmup_ms = 0, timing.precision = 0;
     for (int i = 0; i < count; i++) {
         jobs[i] = (job){ engines[i], o };
@@ -235,6 +235,8 @@ static tm_status measure(work *w, const tm_product *p, tm_engine *const *engines
     tm_operands o;
     char        reason[192];
     bool        rotates = cold;
+    if (w->bench->stop && *w->bench->stop)
+        return tm_fail(err, TM_INTERRUPTED, "stopped before all shapes were measured");
     if (count == 1 && !engines[0]->library)
         rotates = cold && tm_product_bytes(p) <= 2. * (double)tm_last_level_bytes(NULL); /* else the overwriting does */
     tm_operands_plan(&o, p, rotates);
