@@ -5,7 +5,7 @@
 #include "base/random.h"
 #include "bench/ab.h"
 #include "bench/ab_player.h"
-#include "stats/summary.h"
+#include "stats/series.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -98,7 +98,7 @@ static tm_status run_turn(engine *e, tm_ab_side side, tm_error *err)
     e->living[side] = NULL;
     ab_player_end(player);
     if (end != AB_TURN_DONE) return heed(e, end, err);
-    int64_t warm = tm_stats_warmup(turn.seconds, turn.n);
+    int64_t warm = tm_stats_steady(turn.seconds, turn.n).warmup;
     if (warm == 0) warm = 1; /* the first step is never like the others */
     if (turn.n <= warm)
         return tm_fail(err, TM_INVALID,
