@@ -18,11 +18,6 @@ floor_of() {
     exit 1
 }
 # What a room shows to the others; every other header is private. Of base and stats: all.
-
-
-
-
-
 shown="
 bench/ab.h
 bench/bench.h

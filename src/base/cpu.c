@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/root.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -159,64 +160,64 @@ static int64_t number_after(const char *text, const char *name)
 /* --- control groups -------------------------------------------------------------------------- */
 
 /* An integer file of a group; -1 if unreadable or "max". */
-static int64_t group_number(const char *group, const char *file)
+static int64_t group_number(const char *sysroot, const char *group, const char *file)
 {
     char path[PATH_BYTES + 64], text[64], *end;
     snprintf(path, sizeof path, "%s/%s", group, file);
-    if (!tm_file_read_line(path, text, sizeof text)) return -1;
+    if (!tm_root_read_line(sysroot, path, text, sizeof text)) return -1;
     int64_t value = strtoll(text, &end, 10);
     return end == text ? -1 : value;
 }
 
-static void apply_memory(tm_cgroup_limits *limits, const char *group, bool v2)
+static void apply_memory(tm_cgroup_limits *limits, const char *sysroot, const char *group, bool v2)
 {
-    int64_t limit = group_number(group, v2 ? "memory.max" : "memory.limit_in_bytes");
+    int64_t limit = group_number(sysroot, group, v2 ? "memory.max" : "memory.limit_in_bytes");
     if (limit < 0 || limit >= INT64_MAX / 4096 * 4096 || limit >= limits->memory_bytes) return; /* v1: "none" is huge */
     char path[PATH_BYTES + 64], *text = tm_alloc(16384);
     snprintf(path, sizeof path, "%s/memory.stat", group);
     int64_t droppable = 0;
-    if (tm_file_read_line(path, text, 16384))
+    if (tm_root_read_line(sysroot, path, text, 16384))
         droppable = number_after(text, v2 ? "inactive_file " : "total_inactive_file ");
     free(text);
-    int64_t used = group_number(group, v2 ? "memory.current" : "memory.usage_in_bytes");
+    int64_t used = group_number(sysroot, group, v2 ? "memory.current" : "memory.usage_in_bytes");
     if (droppable > 0) used -= droppable;
     limits->memory_bytes = limit;
     limits->memory_used_bytes = used > 0 ? used : 0;
 }
 
-static void apply_cpu(tm_cgroup_limits *limits, const char *group, bool v2)
+static void apply_cpu(tm_cgroup_limits *limits, const char *sysroot, const char *group, bool v2)
 {
     double quota = -1, period = -1;
     if (v2) {
         char path[PATH_BYTES + 64], text[64], *rest;
         snprintf(path, sizeof path, "%s/cpu.max", group);
-        if (!tm_file_read_line(path, text, sizeof text)) return;
+        if (!tm_root_read_line(sysroot, path, text, sizeof text)) return;
         quota = strtod(text, &rest); /* "max 100000" has no number here: 0, no quota */
         period = strtod(rest, NULL);
     } else {
-        quota = (double)group_number(group, "cpu.cfs_quota_us");
-        period = (double)group_number(group, "cpu.cfs_period_us");
+        quota = (double)group_number(sysroot, group, "cpu.cfs_quota_us");
+        period = (double)group_number(sysroot, group, "cpu.cfs_period_us");
     }
     if (quota > 0 && period > 0 && quota / period < limits->cpus) limits->cpus = quota / period;
 }
 
 /* From the group upwards to the mount. In a container the path is often the host's and does not exist below the mount:
  * then only the mount itself, which is the container's group, answers. */
-static void apply_line(tm_cgroup_limits *limits, const char *mount, const char *group_path, bool v2, bool cpu,
-                       bool memory)
+static void apply_line(tm_cgroup_limits *limits, const char *sysroot, const char *mount, const char *group_path,
+                       bool v2, bool cpu, bool memory)
 {
     char   path[PATH_BYTES];
     size_t root = strlen(mount);
     if ((size_t)snprintf(path, sizeof path, "%s%s", mount, group_path) >= sizeof path) return;
     while (strlen(path) > root) {
         if (path[strlen(path) - 1] != '/') {
-            if (cpu) apply_cpu(limits, path, v2);
-            if (memory) apply_memory(limits, path, v2);
+            if (cpu) apply_cpu(limits, sysroot, path, v2);
+            if (memory) apply_memory(limits, sysroot, path, v2);
         }
         *strrchr(path, '/') = '\0';
     }
-    if (cpu) apply_cpu(limits, mount, v2);
-    if (memory) apply_memory(limits, mount, v2);
+    if (cpu) apply_cpu(limits, sysroot, mount, v2);
+    if (memory) apply_memory(limits, sysroot, mount, v2);
 }
 
 /* Is `name` one of the comma-separated `list`? */
@@ -231,9 +232,8 @@ static bool listed(const char *list, const char *name)
 tm_cgroup_limits tm_cgroup_limits_read(const char *sysroot)
 {
     tm_cgroup_limits limits = { .cpus = (double)INFINITY, .memory_bytes = INT64_MAX };
-    char             path[PATH_BYTES], text[8192], *next;
-    snprintf(path, sizeof path, "%s/proc/self/cgroup", sysroot);
-    if (!tm_file_read_line(path, text, sizeof text)) return limits;
+    char             text[8192], *next;
+    if (!tm_root_read_line(sysroot, "/proc/self/cgroup", text, sizeof text)) return limits;
     for (char *line = text; line && *line; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
@@ -242,19 +242,12 @@ tm_cgroup_limits tm_cgroup_limits_read(const char *sysroot)
         if (!group) continue;
         *group++ = '\0';
         if (!*controllers) {
-            snprintf(path, sizeof path, "%s/sys/fs/cgroup", sysroot);
-            apply_line(&limits, path, group, true, true, true);
-            snprintf(path, sizeof path, "%s/sys/fs/cgroup/unified", sysroot);
-            apply_line(&limits, path, group, true, true, true);
+            apply_line(&limits, sysroot, "/sys/fs/cgroup", group, true, true, true);
+            apply_line(&limits, sysroot, "/sys/fs/cgroup/unified", group, true, true, true);
         }
-        if (listed(controllers, "cpu")) {
-            snprintf(path, sizeof path, "%s/sys/fs/cgroup/cpu", sysroot);
-            apply_line(&limits, path, group, false, true, false);
-        }
-        if (listed(controllers, "memory")) {
-            snprintf(path, sizeof path, "%s/sys/fs/cgroup/memory", sysroot);
-            apply_line(&limits, path, group, false, false, true);
-        }
+        if (listed(controllers, "cpu")) apply_line(&limits, sysroot, "/sys/fs/cgroup/cpu", group, false, true, false);
+        if (listed(controllers, "memory"))
+            apply_line(&limits, sysroot, "/sys/fs/cgroup/memory", group, false, false, true);
     }
     return limits;
 }

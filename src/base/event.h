@@ -101,9 +101,21 @@ typedef struct {
     double      seconds;
 } tm_checkpoint_saved;
 
+/* Was the machine left alone during the steps that count (system/validity.h)? */
+typedef struct {
+    tm_verdict          verdict;
+    const char         *reason;     /* NULL: nobody looked */
+    double              seconds;    /* that were looked at */
+    int                 samples;    /* taken in them */
+    int                 processors; /* that the process may use; 0 = unknown */
+    const tm_named_f64 *facts;      /* NAN = unknown */
+    size_t              n_facts;
+} tm_machine_watch;
+
 typedef struct {
     tm_verdict    verdict;
     const char   *reason;      /* never NULL */
+    const char   *stopped;     /* why no more steps were done: "all steps done"; never NULL */
     int64_t       steps;       /* done in this process */
     int64_t       samples;     /* sequences trained on, in every process of the run */
     int64_t       warmup_steps; /* excluded from the rate */
@@ -116,6 +128,7 @@ typedef struct {
     double        first_step_seconds; /* from exec to the end of the first step */
     double        seconds;
     const char   *sample; /* generated text, or NULL */
+    tm_machine_watch machine;
 } tm_run_ended;
 
 typedef enum {

@@ -32,18 +32,19 @@ static void add_block(uint32_t state[4], const uint8_t *block)
     for (int i = 0; i < 16; i++)
         words[i] = (uint32_t)block[4 * i] | (uint32_t)block[4 * i + 1] << 8 | (uint32_t)block[4 * i + 2] << 16 |
                    (uint32_t)block[4 * i + 3] << 24;
-    for (int i = 0; i < 64; i++) {
-        int      round = i / 16, at = round == 0 ? i : round == 1 ? 5 * i + 1 : round == 2 ? 3 * i + 5 : 7 * i;
-        uint32_t mixed = round == 0   ? (b & c) | (~b & d)
-                         : round == 1 ? (b & d) | (c & ~d)
-                         : round == 2 ? b ^ c ^ d
-                                      : c ^ (b | ~d);
-        uint32_t next = b + rotate(a + mixed + words[at % 16] + sines[i], turns[round][i % 4]);
-        a = d;
-        d = c;
-        c = b;
-        b = next;
+#define ROUND(round, mixed, at)                                                                                        \
+    for (int i = 0; i < 16; i++) {                                                                                     \
+        uint32_t next = b + rotate(a + (mixed) + words[(at) % 16] + sines[16 * (round) + i], turns[round][i % 4]);     \
+        a = d;                                                                                                         \
+        d = c;                                                                                                         \
+        c = b;                                                                                                         \
+        b = next;                                                                                                      \
     }
+    ROUND(0, (b & c) | (~b & d), i)
+    ROUND(1, (b & d) | (c & ~d), 5 * i + 1)
+    ROUND(2, b ^ c ^ d, 3 * i + 5)
+    ROUND(3, c ^ (b | ~d), 7 * i)
+#undef ROUND
     state[0] += a;
     state[1] += b;
     state[2] += c;

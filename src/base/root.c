@@ -20,10 +20,10 @@ enum { PATH_BYTES = 4096, DEPTH = 64, LINKS = 40 };
 /* The folders from the root to where the walk stands, open: ".." goes back to one of them and so never above the root,
  * whatever is renamed meanwhile. */
 typedef struct {
-    int    fd[DEPTH];
-    int    depth; /* fd[0] is the root */
-    int    links;
-    char   rest[PATH_BYTES]; /* of the path */
+    int  fd[DEPTH];
+    int  depth; /* fd[0] is the root */
+    int  links;
+    char rest[PATH_BYTES]; /* of the path */
 } walk;
 
 static int walk_fail(int cause)
@@ -45,7 +45,7 @@ static int walk_link(walk *w, const char *name)
     if (n < 0) return -1;
     target[n] = '\0';
     if (++w->links > LINKS) return walk_fail(ELOOP);
-    if ((size_t)snprintf(joined, sizeof joined, "%s/%s", target, w->rest) >= sizeof joined)
+    if ((size_t)snprintf(joined, sizeof joined, "%s%s", target, w->rest) >= sizeof joined)
         return walk_fail(ENAMETOOLONG);
     memcpy(w->rest, joined, sizeof joined);
     if (target[0] == '/') walk_up_to(w, 0);

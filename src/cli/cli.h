@@ -28,8 +28,10 @@ typedef struct {
     const char *subject; /* MODEL or FILE.yaml, NULL when none */
 } tm_cli_options;
 
-/* What a command takes: a bit for each of the options above; --help and --allow-unknown-keys always. */
-enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, TM_CLI_JSON = 16, TM_CLI_DRY_RUN = 32, TM_CLI_COMPARE = 64 };
+/* What a command takes: a bit for each of the options above; --help and --allow-unknown-keys always.
+ * TM_CLI_PLANS: it runs nothing, so that values that ask for what is not built are listed instead of refused (as a dry run
+ * does, too). */
+enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, TM_CLI_JSON = 16, TM_CLI_DRY_RUN = 32, TM_CLI_COMPARE = 64, TM_CLI_PLANS = 128 };
 
 /* Reads options, subject and overrides, in any order, into a finished configuration: `fallback` is the preset when
  * nothing is named. The subject is the first word that is neither an option, nor an option's value, nor key=value.
@@ -48,6 +50,9 @@ TM_MUST_USE tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_o
 
 /* A configuration with all rows and presets and nothing given. */
 tm_config *tm_cli_config(void);
+
+/* Appends every line of `lines` behind `prefix`. */
+void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines);
 
 /* stdout with an error check: a full disk or a closed pipe is TM_IO. */
 TM_MUST_USE tm_status tm_cli_print(const tm_text *text, tm_error *err);

@@ -41,6 +41,14 @@ tm_config *tm_cli_config(void)
     return config;
 }
 
+void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines)
+{
+    for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+        n = strcspn(lines, "\n");
+        tm_text_printf(out, "%s%.*s\n", prefix, (int)n, lines);
+    }
+}
+
 tm_status tm_cli_print(const tm_text *text, tm_error *err)
 {
     if (text->length && fwrite(text->data, 1, text->length, stdout) != text->length)
@@ -168,6 +176,7 @@ static tm_status take_subject(tm_config *config, const tm_cli_options *options, 
 static tm_status fill(reader *r, const char *fallback, tm_error *err)
 {
     TM_TRY(sort_words(r, err));
+    tm_config_allow_unbuilt(r->config, r->options->dry_run || r->takes & TM_CLI_PLANS);
     TM_TRY(take_subject(r->config, r->options, fallback, err));
     TM_TRY(tm_config_apply_arguments(r->config, r->n_rest, r->rest, err));
     TM_TRY(tm_config_apply_environment(r->config, environ, err));

@@ -4,8 +4,9 @@
 #include "train/run.h"
 
 #include <stdio.h>
+#include <string.h>
 
-static void summary(const tm_run_options *o, const tm_step *step, const char *device, tm_text *out)
+static void summary(const tm_run_options *o, const tm_step *step, const char *device, const char *without, tm_text *out)
 {
     char parameters[40], bytes[32], live[32];
     tm_text_printf(out, "model       %s: %s parameters\n", o->model_name,
@@ -28,11 +29,25 @@ static void summary(const tm_run_options *o, const tm_step *step, const char *de
         tm_text_printf(out, "  %-12s %12s %20lld B\n", step->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)step->plan->by_class[i].value),
                        (long long)step->plan->by_class[i].value);
+    tm_cli_add_lines(out, "without     ", without);
     tm_text_add(out, "\n");
 }
 
+static void json_lines(tm_json *json, const char *key, const char *lines)
+{
+    tm_json_open(json, key, '[');
+    for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+        tm_text line = { 0 };
+        n = strcspn(lines, "\n");
+        tm_text_add_n(&line, lines, n);
+        tm_json_string(json, NULL, line.data);
+        tm_text_fini(&line);
+    }
+    tm_json_close(json, ']');
+}
+
 static void as_json(const tm_run_options *o, const tm_step *step, const tm_chooser *chooser, const char *device,
-                    tm_text *out)
+                    const char *without, tm_text *out)
 {
     tm_json json = { .out = out, .indent = true };
     tm_json_open(&json, NULL, '{');
@@ -40,6 +55,7 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
     tm_json_i64(&json, "parameters", tm_model_parameters(&o->step.shape));
     tm_json_string(&json, "precision", o->step.precision->name);
     tm_json_string(&json, "device", device);
+    json_lines(&json, "planned_without", without);
     tm_json_i64(&json, "local_batch_size", o->step.micro_batch);
     tm_json_i64(&json, "seq_len", o->step.seq);
     tm_json_i64(&json, "micro_batches", o->step.accumulation);
@@ -62,11 +78,11 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
     TM_TRY(tm_cli_open_device(options, &run, &device, err));
     tm_chooser  chooser = tm_device_chooser(device);
     tm_step    *step = tm_step_create(&run.step, &chooser);
-    const char *text = tm_device_describe(device)->text;
+    const char *text = tm_device_describe(device)->text, *without = tm_config_unbuilt(config);
     if (options->json) {
-        as_json(&run, step, &chooser, text, out);
+        as_json(&run, step, &chooser, text, without, out);
     } else {
-        summary(&run, step, text, out);
+        summary(&run, step, text, without, out);
         tm_plan_print(step->plan, &chooser, out);
     }
     tm_step_destroy(step);
@@ -78,14 +94,15 @@ static const char help[] =
     "usage: trainmark explain [MODEL | FILE.yaml] [--key value ...] [--json] [--device cpu|reference|null] [--isa "
     "NAME]\n\n"
     "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and kernel; every\n"
-    "tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size works.\n";
+    "tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size works. What the\n"
+    "configuration asks for and is not built yet is listed (\"without\") and the rest is planned; `run` refuses it.\n";
 
 tm_status tm_command_explain(int argc, char **argv, tm_error *err)
 {
     tm_cli_options options;
     tm_config     *config;
     tm_text        out = { 0 };
-    unsigned       takes = TM_CLI_JSON | TM_CLI_DEVICE | TM_CLI_ISA;
+    unsigned       takes = TM_CLI_JSON | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_PLANS;
     tm_status      st = tm_cli_configure(argc, argv, "tiny-llama", takes, &options, &config, err);
     if (st == TM_OK && options.help)
         st = tm_cli_print_help(help, err);

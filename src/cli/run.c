@@ -29,7 +29,7 @@ static const char help[] =
     "  --perf-csv F       append the result to F as well\n"
     "  --compare F.csv    print the published figures of F beside the result; `--compare reference`: the built-in "
     "ones\n"
-    "  --dry-run          print the merged configuration and the memory plan, then stop\n"
+    "  --dry-run          print the merged configuration, the memory plan and what is not built yet, then stop\n"
     "  --device NAME      cpu (default), reference (float64, slow), null (computes nothing)\n"
     "  --isa NAME         base, avx2 or avx512 kernels\n"
     "  --allow-unknown-keys\n";
@@ -52,6 +52,7 @@ struct job {
     tm_device      *device;
     tm_source      *source;
     tm_environment *environment;
+    tm_checks       checks; /* of the host, some milliseconds' worth */
     tm_event_bus    bus;
     tm_sink        *opened;
     tm_text         folder, path[6], command, hash;
@@ -109,7 +110,7 @@ static tm_status open_data(job *j, tm_error *err)
     bool              text = strcmp(j->options.source.name, "text") == 0;
     tm_source_options options = j->options.source;
     if (text) options.vocab = 0; /* not decided yet */
-    if (j->cli.dry_run && !text) return TM_OK; /* print_plan tells what opening would take */
+    if (j->cli.dry_run && tm_source_has_outline(options.name)) return TM_OK; /* print_plan tells it */
     TM_TRY(tm_source_open(&options, &j->source, err));
     return text ? fit_vocabulary(j, err) : TM_OK;
 }
@@ -138,6 +139,7 @@ static tm_status print_plan(job *j, tm_error *err)
         tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
     print_data(j, &out);
+    tm_cli_add_lines(&out, "# planned without: ", tm_config_unbuilt(j->config));
     tm_text_printf(&out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
     tm_step_destroy(step);
     tm_secret_mask(&out);
@@ -231,7 +233,8 @@ static tm_status open_sinks(job *j, tm_error *err)
     tm_text_printf(&j->hash, "%016llx", (unsigned long long)j->options.config_hash);
     tm_result_options result = { .path = path_in(j, "result.json"),
                                  .configuration_hash = j->hash.data,
-                                 .environment = j->environment };
+                                 .environment = j->environment,
+                                 .checks = &j->checks };
     TM_TRY(attach(j, tm_result_sink_open(&result, &j->opened, err)));
     tm_perf_options perf = { .path = path_in(j, "perf.csv"),
                              .args = j->command.data,
@@ -320,11 +323,19 @@ static void clean_up(const job *j, bool folder_was_there)
     if (!folder_was_there) rmdir(j->folder.data);
 }
 
+static tm_status check_host(tm_checks *checks, tm_error *err)
+{
+    tm_check_options options = tm_check_options_default();
+    options.quick = true;
+    return tm_checks_run(&options, checks, err);
+}
+
 static tm_status train(job *j, tm_error *err)
 {
     bool folder_was_there = tm_file_exists(j->folder.data);
     TM_TRY(tm_folder_make(j->folder.data, err));
     j->environment = tm_environment_read("");
+    TM_TRY(check_host(&j->checks, err));
     j->options.checkpoint_folder = path_in(j, tm_config_text(j->config, "checkpoint.folder"));
     tm_status st = open_sinks(j, err);
     if (st == TM_OK) {
@@ -357,6 +368,7 @@ static void release(job *j)
     tm_source_close(j->source);
     if (j->device) tm_device_close(j->device);
     tm_environment_destroy(j->environment);
+    tm_checks_fini(&j->checks);
     tm_config_destroy(j->config);
     for (size_t i = 0; i < j->n_paths; i++) tm_text_fini(&j->path[i]);
     tm_text_fini(&j->folder);

@@ -39,6 +39,7 @@ void tm_config_destroy(tm_config *config)
     free(config->rules);
     tm_text_fini(&config->unknown);
     tm_text_fini(&config->notes);
+    tm_text_fini(&config->unbuilt);
     free(config);
 }
 
@@ -124,6 +125,11 @@ void tm_config_add_rule(tm_config *config, tm_config_rule rule)
 void tm_config_allow_unknown(tm_config *config, bool allow)
 {
     config->allow_unknown = allow;
+}
+
+void tm_config_allow_unbuilt(tm_config *config, bool allow)
+{
+    config->allow_unbuilt = allow;
 }
 
 void tm_config_use_environment(tm_config *config, char *const *environ_like)
@@ -249,6 +255,11 @@ void tm_config_note(tm_config *config, const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     tm_text_printf(&config->notes, "%s\n", line);
+}
+
+const char *tm_config_unbuilt(const tm_config *config)
+{
+    return config->unbuilt.data ? config->unbuilt.data : "";
 }
 
 const char *tm_config_notes(const tm_config *config)

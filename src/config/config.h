@@ -59,6 +59,9 @@ void tm_config_add_preset(tm_config *config, const char *name, const char *const
 void tm_config_add_rule(tm_config *config, tm_config_rule rule);
 /* Unknown keys of files and the command line are then noted instead of refused (--allow-unknown-keys). */
 void tm_config_allow_unknown(tm_config *config, bool allow);
+/* Values that ask for what is not built are then listed by tm_config_unbuilt instead of refused; for plans, which say
+ * what they leave out. */
+void tm_config_allow_unbuilt(tm_config *config, bool allow);
 /* Where ${VAR} looks: NULL-terminated "NAME=value" strings, borrowed. Without this call: the process's environment. */
 void tm_config_use_environment(tm_config *config, char *const *environ_like);
 
@@ -108,6 +111,8 @@ bool tm_config_from_file(const tm_config *config);
 void tm_config_note(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What tm_config_finish noted, one note per line, or "". */
 const char *tm_config_notes(const tm_config *config);
+/* What tm_config_allow_unbuilt let pass, a line each: "feature (key = value, file x.yaml:12)"; or "". */
+const char *tm_config_unbuilt(const tm_config *config);
 /* Appends `text` with every value that came from a secret variable (4 characters or more) replaced by "***"; for
  * messages that are made outside of this room. */
 void tm_config_mask(const tm_config *config, const char *text, tm_text *out);

@@ -78,11 +78,11 @@ static bool harmless(const tm_entry *entry, const tm_value *value)
     return false;
 }
 
-static tm_status check_entry(const tm_entry *entry, tm_error *err)
+static tm_status check_entry(const tm_entry *entry, bool allow_unbuilt, tm_error *err)
 {
     const tm_value *value = tm_entry_value(entry);
     TM_TRY(tm_value_check_range(&entry->key, value, err));
-    if (entry->key.state != TM_KEY_UNBUILT || harmless(entry, value)) return TM_OK;
+    if (allow_unbuilt || entry->key.state != TM_KEY_UNBUILT || harmless(entry, value)) return TM_OK;
     if (tm_entry_is_wildcard(entry))
         return tm_fail(err, TM_UNSUPPORTED, "'%.200s' (%s): %s is not built yet; remove it", value->text,
                        tm_place(value->origin), entry->key.feature);
@@ -91,6 +91,18 @@ static tm_status check_entry(const tm_entry *entry, tm_error *err)
                    value->secret ? "***" : value->text, tm_place(value->origin), entry->key.feature,
                    fallback && *fallback ? "set it to " : "leave it out", fallback ? fallback : "",
                    strncmp(value->origin, "environment ", 12) == 0 ? " or unset the variable" : "");
+}
+
+static void list_unbuilt(tm_config *config)
+{
+    for (size_t i = 0; i < config->n_entries; i++) {
+        const tm_entry *entry = &config->entries[i];
+        const tm_value *value = tm_entry_value(entry);
+        if (entry->key.state != TM_KEY_UNBUILT || harmless(entry, value)) continue;
+        tm_text_printf(&config->unbuilt, "%s (%s%s%.200s, %s)\n", entry->key.feature,
+                       tm_entry_is_wildcard(entry) ? "" : entry->key.name, tm_entry_is_wildcard(entry) ? "" : " = ",
+                       value->secret ? "***" : value->text, tm_place(value->origin));
+    }
 }
 
 static void note_ignored(tm_config *config)
@@ -122,10 +134,12 @@ static tm_status check_all(tm_config *config, tm_error *err)
 {
     TM_TRY(check_experiment(config, err));
     TM_TRY(resolve_model(config, err));
-    for (size_t i = 0; i < config->n_entries; i++) TM_TRY(check_entry(&config->entries[i], err));
+    for (size_t i = 0; i < config->n_entries; i++)
+        TM_TRY(check_entry(&config->entries[i], config->allow_unbuilt, err));
     for (size_t i = 0; i < config->n_rules; i++) TM_TRY(config->rules[i](config, err));
     for (size_t i = 0; i < config->n_entries; i++)
-        TM_TRY(check_entry(&config->entries[i], err)); /* what rules derived */
+        TM_TRY(check_entry(&config->entries[i], config->allow_unbuilt, err)); /* what rules derived */
+    if (config->allow_unbuilt) list_unbuilt(config);
     return TM_OK;
 }
 

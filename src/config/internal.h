@@ -46,11 +46,11 @@ struct tm_config {
     char *const          *environment;
     const char           *preset; /* in force */
     const char           *help;   /* command that lists the rows; NULL: docs/configuration.md does */
-    bool                  allow_unknown, file_loaded;
+    bool                  allow_unknown, allow_unbuilt, file_loaded;
     int                   loads;      /* files read so far */
     const char           *experiment; /* path of the experiment file that was loaded */
     tm_text               unknown;    /* keys that --allow-unknown-keys let through, ", " between */
-    tm_text               notes;
+    tm_text               notes, unbuilt;
 };
 
 /* A value on its way into the configuration. */

@@ -74,6 +74,20 @@ static void govreport_free(govreport *g)
     free(g);
 }
 
+static tm_status govreport_outline(const tm_source_options *o, tm_text *out, tm_error *err)
+{
+    int32_t    largest = 0;
+    govreport *g = tm_alloc(sizeof *g);
+    *g = (govreport){ 0 };
+    tm_status st = open_files(o, g, &largest, err);
+    if (st == TM_OK)
+        tm_text_printf(out, "'%s': %lld rows of %lld tokens, %lld rows held out, largest token %d\n", o->path,
+                       (long long)g->splits[TM_SPLIT_TRAIN].rows, (long long)o->seq,
+                       (long long)g->splits[TM_SPLIT_VALIDATION].rows, largest);
+    govreport_free(g);
+    return st;
+}
+
 /* Does the target at position t < W - 1 count? */
 static bool counts(const tm_source *source, const tm_packed *packed, const tm_packed_row *row, int64_t t)
 {
@@ -150,4 +164,5 @@ const tm_source_kind tm_source_govreport = {
     .open = govreport_open,
     .close = govreport_close,
     .row = govreport_row,
+    .outline = govreport_outline,
 };

@@ -51,6 +51,13 @@ static tm_status check_options(const tm_source_options *options, tm_error *err)
     return TM_OK;
 }
 
+bool tm_source_has_outline(const char *name)
+{
+    const tm_source_kind *kind = NULL;
+    tm_error              ignored = { 0 };
+    return find_kind(name, &kind, &ignored) == TM_OK && kind->outline;
+}
+
 tm_status tm_source_outline(const tm_source_options *options, tm_text *out, tm_error *err)
 {
     const tm_source_kind *kind = NULL;

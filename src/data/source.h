@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct tm_source tm_source;
@@ -63,8 +64,9 @@ const char *tm_source_name(int i);
 TM_MUST_USE tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_error *err);
 void                  tm_source_close(tm_source *source); /* NULL is fine */
 
-/* Appends what opening would take and give, for a source whose opening is costly (megatron); reads headers only.
- * Appends nothing for other sources. The same errors as tm_source_open, but TM_NOMEM. */
+/* Appends a line on what opening would take and give, for sources of large files (govreport, megatron), reading as
+ * little as can be; nothing for other sources. The same errors as tm_source_open, but TM_NOMEM. */
+bool                  tm_source_has_outline(const char *name);
 TM_MUST_USE tm_status tm_source_outline(const tm_source_options *options, tm_text *out, tm_error *err);
 
 const tm_source_facts *tm_source_describe(const tm_source *source);

@@ -18,6 +18,10 @@ typedef struct {
 /* Takes about `seconds` (0.2 is enough in a calm moment: every rate is the best of many short samples), besides the
  * first touch of its three arrays, each four times the last-level cache, together at most 1 GiB. TM_NOMEM if there is no room. */
 TM_MUST_USE tm_status tm_device_ceilings(tm_device *device, double seconds, tm_ceilings *out, tm_error *err);
+/* Its arithmetic alone (flops, flops_bf16, flops_how; bytes is 0), of `threads` threads, 0: all of the device. Takes no
+ * memory. One thread finds a calm moment even on a busy machine, and runs at the highest clock: n times its rate is a
+ * bound that n threads never pass. */
+void tm_device_arithmetic(const tm_device *device, int threads, double seconds, tm_ceilings *out);
 
 /* The kernels of STREAM (McCalpin 1995) and BabelStream on float64 arrays. Bytes counted per element: 16, 16, 24,
  * 24, 16; the line that an ordinary store reads before it writes is not counted. */

@@ -12,6 +12,7 @@
 
 #include "base/event.h"
 #include "base/status.h"
+#include "system/check.h"
 #include "system/environment.h"
 
 #include <stdbool.h>
@@ -58,6 +59,7 @@ typedef struct {
     const char           *path;
     const char           *configuration_hash; /* NULL = unknown */
     const tm_environment *environment;        /* NULL = not recorded; must outlive the sink */
+    const tm_checks      *checks;             /* of the host, when the run began; the same */
 } tm_result_options;
 TM_MUST_USE tm_status tm_result_sink_open(const tm_result_options *options, tm_sink **out, tm_error *err);
 

@@ -97,13 +97,20 @@ static void print_sample(tm_text *out, const char *sample)
     tm_text_fini(&harmless);
 }
 
-static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
+static void verdict_line(tm_text *out, const char *label, tm_verdict verdict, const char *reason, bool colour)
 {
     static const char *const paint[] = { "\033[1;32m", "\033[1;33m", "\033[1;31m", "\033[1;33m" };
     char                     line[64];
-    snprintf(line, sizeof line, "%-12s", tm_verdict_name(end->verdict));
-    tm_text_printf(out, "\n  verdict     %s%s%s", colour ? paint[end->verdict] : "", line, colour ? "\033[0m" : "");
-    wrapped(out, end->reason, 26, WIDTH);
+    snprintf(line, sizeof line, "%-12s", tm_verdict_name(verdict));
+    tm_text_printf(out, "  %-12s%s%s%s", label, colour ? paint[verdict] : "", line, colour ? "\033[0m" : "");
+    wrapped(out, reason, 26, WIDTH);
+}
+
+static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
+{
+    tm_text_add(out, "\n");
+    verdict_line(out, "verdict", end->verdict, end->reason, colour);
+    if (end->machine.reason) verdict_line(out, "machine", end->machine.verdict, end->machine.reason, colour);
 }
 
 static void loss_row(tm_text *out, const char *label, double value)
@@ -133,6 +140,20 @@ static void interval_row(tm_text *out, const char *label, double value, double l
                    COLUMN - 8, steps);
 }
 
+/* How much the steps are worth, and whether they stand still. */
+static void print_steady(tm_text *out, const tm_sample_summary *rate)
+{
+    char a[40], both[40] = "-", steps[40];
+    row(out, "steps far from the median, counted", tm_format_grouped(a, rate->outliers), "", "");
+    snprintf(a, sizeof a, "%.0f of %s", rate->effective_n, tm_format_grouped(steps, rate->n));
+    row(out, "independent steps that they are worth", a, "", "");
+    if (isnan(rate->steady.drift)) return;
+    snprintf(both, sizeof both, "%+.1f .. %+.1f %%", rate->steady.drift_lo, rate->steady.drift_hi);
+    snprintf(a, sizeof a, "%+.1f %%", rate->steady.drift);
+    tm_text_printf(out, "    %-*s%*s%*s\n", LABEL - 2, "drift over these steps", COLUMN, a, COLUMN + 8, both);
+    row(out, "steady state", rate->steady.reached ? "reached" : "not reached", "", "");
+}
+
 static void print_speed(tm_text *out, const run_record *run, const tm_run_ended *end)
 {
     char            n[40], a[40], b[40];
@@ -144,12 +165,11 @@ static void print_speed(tm_text *out, const run_record *run, const tm_run_ended 
     interval_row(out, "tokens/s, all tokens / all seconds", rate.rate, rate.rate_lo, rate.rate_hi,
                  tm_format_grouped(n, rate.n));
     if (rate.n > 0) {
-        const double *steady = end->step_seconds + rate.warmup;
-        row(out, "step time, median", seconds_text(a, tm_stats_median(steady, rate.n)), "", "");
-        row(out, "step time, 5 and 95 % of steps", seconds_text(a, tm_stats_percentile(steady, rate.n, 0.05)),
-            seconds_text(b, tm_stats_percentile(steady, rate.n, 0.95)), "");
+        row(out, "step time, median", seconds_text(a, rate.median), "", "");
+        row(out, "step time, 5 and 95 % of steps", seconds_text(a, rate.p5), seconds_text(b, rate.p95), "");
         snprintf(a, sizeof a, "%.1f %%", 100 * rate.variation);
         row(out, "step time, variation", a, "", "");
+        print_steady(out, &rate);
     }
     row(out, "steps left out as warm-up", tm_format_grouped(n, end->warmup_steps), "", "");
     row(out, "program start to end of first step", seconds_text(a, end->first_step_seconds), "", "");

@@ -38,7 +38,7 @@ static void print_start(tm_json *json, const tm_run_started *start)
     tm_json_i64(json, "batch_tokens", start->batch_tokens);
 }
 
-static void print_rate(tm_json *json, const run_record *run, const tm_run_ended *end)
+static void print_rate(tm_json *json, const tm_run_ended *end, const tm_sample_summary *rate)
 {
     tm_json_open(json, "tokens_per_second_per_device", '{');
     tm_json_f64(json, "median", end->tokens_per_second_median);
@@ -46,12 +46,46 @@ static void print_rate(tm_json *json, const run_record *run, const tm_run_ended 
     tm_json_f64(json, "hi", end->tokens_per_second_hi);
     tm_json_i64(json, "n", end->tokens_per_second_n);
     tm_json_close(json, '}');
-    tm_sample_summary rate = tm_stats_summarize(end->step_seconds, NULL, (double)run->start.batch_tokens, end->steps);
     tm_json_open(json, "tokens_per_second_per_device_overall", '{');
-    tm_json_f64(json, "value", rate.rate);
-    tm_json_f64(json, "lo", rate.rate_lo);
-    tm_json_f64(json, "hi", rate.rate_hi);
-    tm_json_i64(json, "n", rate.n);
+    tm_json_f64(json, "value", rate->rate);
+    tm_json_f64(json, "lo", rate->rate_lo);
+    tm_json_f64(json, "hi", rate->rate_hi);
+    tm_json_i64(json, "n", rate->n);
+    tm_json_f64(json, "effective_n", rate->effective_n);
+    tm_json_f64(json, "half_width_percent", 100 * rate->half_width);
+    tm_json_close(json, '}');
+}
+
+static void print_step_time(tm_json *json, const tm_run_started *start, const tm_sample_summary *rate)
+{
+    const tm_steady *steady = &rate->steady;
+    tm_json_open(json, "step_time", '{');
+    tm_json_f64(json, "median", rate->median);
+    tm_json_f64(json, "p5", rate->p5);
+    tm_json_f64(json, "p95", rate->p95);
+    tm_json_f64(json, "variation_percent", 100 * rate->variation);
+    tm_json_i64(json, "outliers", rate->outliers);
+    tm_json_close(json, '}');
+    tm_json_open(json, "steady_state", '{');
+    tm_json_bool(json, "reached", steady->reached);
+    tm_json_f64(json, "drift_percent", steady->drift);
+    tm_json_f64(json, "drift_lo", steady->drift_lo);
+    tm_json_f64(json, "drift_hi", steady->drift_hi);
+    tm_json_f64(json, "shift_percent", isnan(steady->drift) ? (double)NAN : steady->shift);
+    tm_json_f64(json, "shift_step", steady->shift_at ? (double)(start->first_step + steady->shift_at) : (double)NAN);
+    tm_json_close(json, '}');
+}
+
+static void print_machine(tm_json *json, const tm_machine_watch *machine)
+{
+    tm_json_open(json, "machine", '{');
+    tm_json_string(json, "verdict", machine->reason ? tm_verdict_name(machine->verdict) : NULL);
+    tm_json_string(json, "reason", machine->reason);
+    tm_json_f64(json, "seconds", machine->seconds);
+    tm_json_i64(json, "samples", machine->samples);
+    tm_json_f64(json, "processors", machine->processors > 0 ? machine->processors : (double)NAN);
+    for (size_t i = 0; i < machine->n_facts; i++)
+        tm_json_f64(json, machine->facts[i].name, machine->facts[i].value);
     tm_json_close(json, '}');
 }
 
@@ -119,22 +153,27 @@ static void print_steps(tm_json *json, const run_record *run, const tm_run_ended
     tm_json_i64(json, "first", run->start.first_step);
     tm_json_i64(json, "done", end->steps);
     tm_json_i64(json, "warmup", end->warmup_steps);
+    tm_json_string(json, "stopped", end->stopped);
     tm_json_close(json, '}');
 }
 
 static void print_result(tm_text *out, const result_sink *self, const tm_run_ended *end)
 {
-    char    now[32];
-    tm_json json = { .out = out, .indent = true };
+    char                  now[32];
+    tm_json               json = { .out = out, .indent = true };
+    const tm_run_started *start = &self->run.start;
+    tm_sample_summary     rate = tm_stats_summarize(end->step_seconds, NULL, (double)start->batch_tokens, end->steps);
     tm_json_open(&json, NULL, '{');
     tm_json_string(&json, "format", "trainmark.result/1");
     tm_json_string(&json, "finished", tm_wall_text(now));
     tm_json_string(&json, "verdict", tm_verdict_name(end->verdict));
     tm_json_string(&json, "reason", end->reason);
     tm_json_string(&json, "configuration_hash", self->options.configuration_hash);
-    print_start(&json, &self->run.start);
+    print_start(&json, start);
     print_steps(&json, &self->run, end);
-    print_rate(&json, &self->run, end);
+    print_rate(&json, end, &rate);
+    print_step_time(&json, start, &rate);
+    print_machine(&json, &end->machine);
     print_loss(&json, end);
     print_flops(&json, &self->run, end);
     print_memory(&json, &self->run, end);
@@ -147,6 +186,10 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     tm_json_close(&json, ']');
     json.indent = true;
     tm_json_string(&json, "sample", end->sample);
+    if (self->options.checks)
+        tm_checks_print_summary(self->options.checks, &json, "checks");
+    else
+        tm_json_string(&json, "checks", NULL);
     if (self->options.environment)
         tm_environment_print_json(self->options.environment, &json, "environment");
     else

@@ -30,12 +30,14 @@ enum {
     PFS = P | F | S,
     PIS = P | I | S,
     PWI = P | W | I,
+    PFI = P | F | I,
+    PF = P | F,
     PFIS = P | F | I | S,
     IS = I | S
 };
 
 static const tm_check_row rows[] = {
-#define TM_CHECK(id, group, outcomes, function, source, expected, remedy)                          \
+#define TM_CHECK(id, group, outcomes, function, source, expected, remedy)                                              \
     { #id, TM_CHECK_GROUP_##group, outcomes, function, source, expected, remedy },
 #include "system/checks.def"
 #undef TM_CHECK
@@ -106,11 +108,14 @@ static tm_status unknown_name(const char *name, tm_error *err)
         best = distance;
         nearest = known;
     }
-    return tm_fail(err, TM_USAGE, "there is no check or group '%.100s'; did you mean '%s'? `trainmark check --list` "
-                                  "names all", name, nearest);
+    return tm_fail(err, TM_USAGE,
+                   "there is no check or group '%.100s'; did you mean '%s'? `trainmark check --list` "
+                   "names all",
+                   name, nearest);
 }
 
-/* Applies the names in `only` to `chosen`; the first name decides whether the list adds to nothing or takes from all. */
+/* Applies the names in `only` to `chosen`; the first name decides whether the list adds to nothing or takes from all.
+ */
 static tm_status select_rows(const char *only, bool chosen[ROWS], tm_error *err)
 {
     bool first = true;
@@ -129,7 +134,7 @@ static tm_status select_rows(const char *only, bool chosen[ROWS], tm_error *err)
             chosen[i] = !out;
             found = true;
         }
-        if (!found && strcasecmp(name, group_names[TM_CHECK_GROUP_PERF]) != 0) return unknown_name(name, err);
+        if (!found) return unknown_name(name, err);
     }
     return only && first ? tm_fail(err, TM_USAGE, "the list of checks is empty; `trainmark check --list` names all")
                          : TM_OK;
@@ -251,7 +256,8 @@ static void children_listen(child *children, size_t n, int64_t until_ns)
         for (size_t i = 0; i < n; i++) {
             char    part[4096];
             ssize_t got = poll_rows[i].fd >= 0 && poll_rows[i].revents ? read(children[i].fd, part, sizeof part) : -1;
-            if (got > 0 && children[i].answer.length < ANSWER_BYTES) tm_text_add_n(&children[i].answer, part, (size_t)got);
+            if (got > 0 && children[i].answer.length < ANSWER_BYTES)
+                tm_text_add_n(&children[i].answer, part, (size_t)got);
             if (got != 0) continue;
             close(children[i].fd);
             children[i].fd = -1;
@@ -299,7 +305,8 @@ static void child_end(child *ch, const tm_check_row *row, double seconds, tm_che
     else if (ch->pid < 0)
         snprintf(problem, sizeof problem, "the check could not be started: no process");
     else if (WIFSIGNALED(status))
-        snprintf(problem, sizeof problem, "the check ended with signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(problem, sizeof problem, "the check ended with signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     else if (!read_answer(&ch->answer, &r))
         snprintf(problem, sizeof problem, "the check gave no answer (exit code %d)", WEXITSTATUS(status));
     tm_checks_add(checks, &r);
@@ -345,6 +352,8 @@ tm_status tm_checks_run(const tm_check_options *options, tm_checks *checks, tm_e
         if (rows[i].group == TM_CHECK_GROUP_LOG && chosen[i] && !options->skip_klog) log = true;
     }
     tm_check_host host = options->host ? *options->host : tm_check_host_read(options->sysroot, log, checks->arena);
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].group == TM_CHECK_GROUP_PERF && !host.perf) chosen[i] = false;
     name_host(checks, options->sysroot);
     checks->wall_ms = host.wall_ms;
     if (options->isolate) {

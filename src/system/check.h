@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* system/check.h - is this machine fit to be measured? One check is one row of checks.def and one function; docs/check.md.
+/* system/check.h - is this machine fit to be measured? One check is one row of checks.def and one function;
+ * docs/check.md.
  *
- * A check reads a few files below a sysroot and says PASS, WARN, FAIL, INFO (nothing is wrong or right about it) or SKIP
- * (with the reason), what it saw, what it expected, where it looked and what would put it right.
+ * A check reads a few files below a sysroot and says PASS, WARN, FAIL, INFO (nothing is wrong or right about it) or
+ * SKIP (with the reason), what it saw, what it expected, where it looked and what would put it right.
  */
 #ifndef TM_SYSTEM_CHECK_H
 #define TM_SYSTEM_CHECK_H
@@ -11,11 +12,19 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "system/thresholds.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { TM_CHECK_PASS, TM_CHECK_WARN, TM_CHECK_FAIL, TM_CHECK_INFO, TM_CHECK_SKIP, TM_CHECK_STATUSES } tm_check_status;
+typedef enum {
+    TM_CHECK_PASS,
+    TM_CHECK_WARN,
+    TM_CHECK_FAIL,
+    TM_CHECK_INFO,
+    TM_CHECK_SKIP,
+    TM_CHECK_STATUSES
+} tm_check_status;
 
 /* "PASS", ... */
 const char *tm_check_status_name(tm_check_status status);
@@ -23,9 +32,10 @@ const char *tm_check_status_name(tm_check_status status);
 tm_check_status tm_check_status_find(const char *name);
 
 /* Groups in the order of the report. Those of `TM_CHECK_GROUPS_QUICK` read only files that cannot hang. */
-#define TM_CHECK_GROUP_LIST(X) \
-    X(KERNEL, "kernel") X(CPU, "cpu") X(MEMORY, "memory") X(OS, "os") X(PCI, "pci") X(LOG, "log") X(GPU, "gpu") \
-    X(NET, "net") X(JOB, "job") X(PERF, "perf")
+#define TM_CHECK_GROUP_LIST(X)                                                                                         \
+    X(KERNEL, "settings")                                                                                              \
+    X(CPU, "cpu") X(MEMORY, "mem") X(OS, "system") X(PCI, "pci") X(LOG, "log") X(GPU, "gpu") X(NET, "net")             \
+        X(JOB, "job") X(PERF, "perf")
 typedef enum {
 #define X(id, name) TM_CHECK_GROUP_##id,
     TM_CHECK_GROUP_LIST(X)
@@ -50,33 +60,45 @@ const char         *tm_check_group_name(tm_check_group group);
 enum { TM_CHECK_OUTCOMES_BYTES = 32 };
 char *tm_check_outcomes(unsigned outcomes, char out[TM_CHECK_OUTCOMES_BYTES]);
 
+/* What a short measurement found: figures whose names begin with that of a part ("gemm.gflops_per_sec"). */
+typedef enum { TM_PERF_TRAINING, TM_PERF_GEMM, TM_PERF_STREAM, TM_PERF_PARTS } tm_perf_part;
+const char *tm_perf_part_name(tm_perf_part part); /* "training", ... */
+typedef struct {
+    const char      *problem[TM_PERF_PARTS]; /* why figures of a part are missing; NULL if all are there */
+    const tm_metric *metrics;
+    size_t           n;
+    const tm_gate   *gates; /* judged already */
+    size_t           n_gates;
+} tm_check_perf;
+
 /* What is not below a sysroot. */
 typedef struct {
-    int64_t     shm_bytes;      /* size of /dev/shm; -1 = unknown */
-    const char *klog;           /* records as /dev/kmsg or klogctl give them; NULL = not read */
-    const char *klog_problem;   /* why not */
-    double      uptime_seconds; /* of the clock that stamps the log; NaN = unknown */
-    int         clock_synced;   /* 1 yes, 0 no, -1 unknown: does a time service keep the clock? */
-    double      clock_error_ms; /* its own estimate; NaN = unknown */
-    int64_t     wall_ms;        /* since 1970 */
-    char      **environment;    /* NAME=value, NULL-terminated */
+    int64_t              shm_bytes;      /* size of /dev/shm; -1 = unknown */
+    const char          *klog;           /* records as /dev/kmsg or klogctl give them; NULL = not read */
+    const char          *klog_problem;   /* why not */
+    double               uptime_seconds; /* of the clock that stamps the log; NaN = unknown */
+    int                  clock_synced;   /* 1 yes, 0 no, -1 unknown: does a time service keep the clock? */
+    double               clock_error_ms; /* its own estimate; NaN = unknown */
+    int64_t              wall_ms;        /* since 1970 */
+    char               **environment;    /* NAME=value, NULL-terminated */
+    const tm_check_perf *perf;           /* NULL: nothing was measured, and the rows of group perf are left out */
 } tm_check_host;
 
 typedef struct {
     const char *sysroot; /* "" for the running system */
     /* Comma-separated ids or group names; NULL = all. A name with '-' in front is left out. */
-    const char *only;
-    bool        quick;   /* only what ends in some milliseconds and cannot hang: no pci, log, gpu, net */
-    bool        isolate; /* each check in a process of its own, killed after `timeout_seconds` */
-    double      timeout_seconds;
-    bool        skip_klog;
-    double      klog_minutes;
-    double      memlock_min_gib, shm_min_gib;
-    int         expected_gpus, expected_nics; /* -1 = not said */
-    double      gpu_activity_warn_pct, hbm_busy_threshold_gib;
-    bool        allow_foreign;
-    const char *allowed_procs;   /* comma-separated names of programs that may use the GPUs; NULL = none */
-    const tm_check_host *host;   /* NULL = read from the running system */
+    const char          *only;
+    bool                 quick;   /* only what ends in some milliseconds and cannot hang: no pci, log, gpu, net */
+    bool                 isolate; /* each check in a process of its own, killed after `timeout_seconds` */
+    double               timeout_seconds;
+    bool                 skip_klog;
+    double               klog_minutes;
+    double               memlock_min_gib, shm_min_gib;
+    int                  expected_gpus, expected_nics; /* -1 = not said */
+    double               gpu_activity_warn_pct, hbm_busy_threshold_gib;
+    bool                 allow_foreign;
+    const char          *allowed_procs; /* comma-separated names of programs that may use the GPUs; NULL = none */
+    const tm_check_host *host;          /* NULL = read from the running system */
 } tm_check_options;
 
 /* The running system, everything, limits of the published tool. */
@@ -100,8 +122,8 @@ typedef struct {
 } tm_checks;
 
 /* Runs the rows that the options select and adds a result for each. A name in `only` that no row or group has is
- * TM_USAGE, with the nearest. Problems of the machine are results, never errors. With `isolate` it forks; call it before
- * threads are made. At most timeout_seconds and a little; some milliseconds when `quick`. */
+ * TM_USAGE, with the nearest. Problems of the machine are results, never errors. With `isolate` it forks; call it
+ * before threads are made. At most timeout_seconds and a little; some milliseconds when `quick`. */
 TM_MUST_USE tm_status tm_checks_run(const tm_check_options *options, tm_checks *checks, tm_error *err);
 /* Adds a result made elsewhere; strings are copied, NULL is "". */
 void tm_checks_add(tm_checks *checks, const tm_check_result *result);

@@ -21,12 +21,12 @@ static const char *format_text(tm_arena *arena, const char *format, va_list args
     return tm_arena_text(arena, text);
 }
 
-#define FORMAT_INTO(field)                                                                         \
-    do {                                                                                           \
-        va_list args;                                                                              \
-        va_start(args, format);                                                                    \
-        c->field = format_text(c->arena, format, args);                                            \
-        va_end(args);                                                                              \
+#define FORMAT_INTO(field)                                                                                             \
+    do {                                                                                                               \
+        va_list args;                                                                                                  \
+        va_start(args, format);                                                                                        \
+        c->field = format_text(c->arena, format, args);                                                                \
+        va_end(args);                                                                                                  \
     } while (0)
 
 void check_say(check *c, tm_check_status status, const char *format, ...)
@@ -132,8 +132,8 @@ const char **check_list(check *c, const char *path, const char *prefix, bool num
     *n = 0;
     for (size_t i = 0; i < all; i++) {
         if (strncmp(names[i], prefix, length) != 0) continue;
-        if (number && (!isdigit((unsigned char)names[i][length]) ||
-                       names[i][length + strspn(names[i] + length, "0123456789")]))
+        if (number &&
+            (!isdigit((unsigned char)names[i][length]) || names[i][length + strspn(names[i] + length, "0123456789")]))
             continue;
         names[(*n)++] = names[i];
     }
@@ -182,8 +182,10 @@ int64_t check_count_cpus(const char *list)
         }
         if (to < from || to > MOST) return -1;
         count += to - from + 1;
-        if (*end == ',') end++;
-        else if (*end) return -1;
+        if (*end == ',')
+            end++;
+        else if (*end)
+            return -1;
         p = end;
     }
     return count <= MOST ? count : -1;

@@ -79,11 +79,11 @@ bool check_no_gpu(check *c, size_t n);
 int check_parse_acs(const unsigned char *config, size_t n);
 
 typedef struct {
-    bool    kernel;  /* not written by a program */
-    int     level;   /* 0-7; -1 = unknown */
-    double  seconds; /* since boot; NaN = unknown */
+    bool        kernel;  /* not written by a program */
+    int         level;   /* 0-7; -1 = unknown */
+    double      seconds; /* since boot; NaN = unknown */
     const char *text;
-    size_t  length;
+    size_t      length;
 } check_record;
 
 /* The record at *cursor of a log of `end - *cursor` bytes, as /dev/kmsg ("6,123,4567,-;text") or klogctl
@@ -91,8 +91,8 @@ typedef struct {
 bool check_next_record(const char **cursor, const char *end, check_record *out);
 /* The pattern that a record matches ("hardware error"), or NULL. */
 const char *check_bad_record(const check_record *record);
-/* Does the list of kernel arguments hold `name=value`, where the value may be one of several after commas? A NULL value:
- * the name alone. */
+/* Does the list of kernel arguments hold `name=value`, where the value may be one of several after commas? A NULL
+ * value: the name alone. */
 bool check_argument(const char *cmdline, const char *name, const char *value);
 
 #define TM_CHECK(id, group, outcomes, function, source, expected, remedy) void function(check *c);

@@ -88,8 +88,8 @@ void check_cgroup_quota(check *c)
     const char *online = check_line_in(c, cpus, "online");
     int64_t     n = online ? check_count_cpus(online) : -1;
     if (n < 0 || !tm_root_exists(c->sysroot, "/proc/self/cgroup")) {
-        check_say(c, TM_CHECK_SKIP, n < 0 ? "the processors that are online cannot be read"
-                                          : "/proc/self/cgroup is not there");
+        check_say(c, TM_CHECK_SKIP,
+                  n < 0 ? "the processors that are online cannot be read" : "/proc/self/cgroup is not there");
         return;
     }
     double quota = tm_cgroup_limits_read(c->sysroot).cpus;

@@ -42,15 +42,18 @@ void check_gpu_count(check *c)
     const char *driver = driven < 0 ? "" : check_path(c, ", %lld in the driver", (long long)driven);
     if (wanted >= 0) check_expect(c, "%d; the driver has those that PCI shows", wanted);
     bool good = (wanted < 0 || n == (size_t)wanted) && !(driven >= 0 && driven < (int64_t)amd);
-    check_say(c, !good ? TM_CHECK_FAIL : wanted < 0 ? TM_CHECK_INFO : TM_CHECK_PASS, "%zu%s%s%s", n,
-              n > 0 ? " x " : "", n > 0 ? gpus[0].name : "", driver);
+    check_say(c,
+              !good        ? TM_CHECK_FAIL
+              : wanted < 0 ? TM_CHECK_INFO
+                           : TM_CHECK_PASS,
+              "%zu%s%s%s", n, n > 0 ? " x " : "", n > 0 ? gpus[0].name : "", driver);
 }
 
 /* --- link ------------------------------------------------------------------------------------ */
 
 void check_pcie(check *c)
 {
-    static const double instinct_speed = 32, instinct_width = 16;
+    static const double      instinct_speed = 32, instinct_width = 16;
     static const char *const names[] = { "current_link_speed", "current_link_width", "max_link_speed",
                                          "max_link_width" };
     size_t                   n, read = 0, count = 0;
@@ -155,7 +158,8 @@ void check_ecc(check *c)
     }
     check_list_end(&bad, count, SHOWN);
     if (read == 0)
-        check_say(c, TM_CHECK_SKIP, "no driver shows ras/*_err_count (amdgpu with ECC does; NVIDIA: nvidia-smi -q -d ECC)");
+        check_say(c, TM_CHECK_SKIP,
+                  "no driver shows ras/*_err_count (amdgpu with ECC does; NVIDIA: nvidia-smi -q -d ECC)");
     else if (count > 0)
         check_say(c, TM_CHECK_FAIL, "uncorrectable: %s", bad.data);
     else

@@ -96,7 +96,8 @@ void check_xgmi(check *c)
         read_links(c, &gpus[i], gpus, n, linked);
         for (size_t k = 0; k < n; k++)
             if (k != i && !linked[k])
-                check_list_add(&missing, &count, 6, "%lld to %lld", (long long)gpus[i].number, (long long)gpus[k].number);
+                check_list_add(&missing, &count, 6, "%lld to %lld", (long long)gpus[i].number,
+                               (long long)gpus[k].number);
     }
     check_list_end(&missing, count, 6);
     if (count > 0)

@@ -126,7 +126,8 @@ static size_t read_nodes(check *c, node nodes[NODES])
         const char *info = check_content(c, check_path(c, "%s/meminfo", place));
         int64_t     number, count = list ? check_count_cpus(list) : -1;
         if (count <= 0 || !check_number(names[i] + strlen("node"), &number)) continue;
-        double bytes = info ? (double)check_field(info, check_path(c, "Node %lld MemTotal", (long long)number)) * kib : 0;
+        double bytes =
+            info ? (double)check_field(info, check_path(c, "Node %lld MemTotal", (long long)number)) * kib : 0;
         nodes[n++] = (node){ .cpus = count, .bytes = bytes, .number = number };
     }
     return n;

@@ -42,8 +42,8 @@ static void check_port(check *c, const char *nic, const char *port, tm_text *bad
 {
     static const double wanted = 400; /* Gb/s */
     const char         *folder = check_path(c, "%s/%s/ports/%s", infiniband, nic, port);
-    const char *state = check_line_in(c, folder, "state"), *phys = check_line_in(c, folder, "phys_state");
-    const char *rate = check_line_in(c, folder, "rate"), *layer = check_line_in(c, folder, "link_layer");
+    const char         *state = check_line_in(c, folder, "state"), *phys = check_line_in(c, folder, "phys_state");
+    const char         *rate = check_line_in(c, folder, "rate"), *layer = check_line_in(c, folder, "link_layer");
     if (!state_is(state, "ACTIVE"))
         check_list_add(bad, count, SHOWN, "%.20s/%s is %.20s", nic, port, state ? state : "unreadable");
     else if (!state_is(phys, "LinkUp"))
@@ -176,9 +176,10 @@ static const char *judge_numbers(check *c)
     static const struct {
         const char *name;
         int64_t     lo, hi;
-    } rows[] = { { "MASTER_PORT", 1, 65535 },         { "RANK", 0, 1 << 24 },       { "WORLD_SIZE", 1, 1 << 24 },
-                 { "LOCAL_RANK", 0, 1 << 16 },        { "LOCAL_WORLD_SIZE", 1, 1 << 16 },
-                 { "NNODES", 1, 1 << 20 },            { "NODE_RANK", 0, 1 << 20 } };
+    } rows[] = { { "MASTER_PORT", 1, 65535 },        { "RANK", 0, 1 << 24 },
+                 { "WORLD_SIZE", 1, 1 << 24 },       { "LOCAL_RANK", 0, 1 << 16 },
+                 { "LOCAL_WORLD_SIZE", 1, 1 << 16 }, { "NNODES", 1, 1 << 20 },
+                 { "NODE_RANK", 0, 1 << 20 } };
     enum { PORT, RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, NNODES, NODE_RANK, COUNT };
     int64_t v[COUNT];
     for (int i = 0; i < COUNT; i++)

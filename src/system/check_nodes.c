@@ -66,7 +66,8 @@ static tm_status read_expected(nodes *all, const char *path, tm_error *err)
         if (!*line) continue;
         snprintf(name, sizeof name, "%.*s", (int)(strcspn(line, ". \t") & 0xFF), line);
         if (!is_host_name(name) || all->n == NODES)
-            st = tm_fail(err, TM_INVALID, "'%s' line %d: '%.100s' is not a host name (one per line)", path, number, line);
+            st = tm_fail(err, TM_INVALID, "'%s' line %d: '%.100s' is not a host name (one per line)", path, number,
+                         line);
         else
             find_node(all, name)->expected = true;
     }
@@ -105,8 +106,11 @@ static tm_status read_reports(nodes *all, tm_error *err)
         const char *name = tm_arena_text_n(all->arena, files[i], length - suffix);
         if (is_host_name(name)) read_report(all, files[i], name);
     }
-    return all->n > 0 ? TM_OK : tm_fail(err, TM_INVALID, "there is no report in '%s'; `trainmark check --dump-path` "
-                                                         "makes them", place);
+    return all->n > 0 ? TM_OK
+                      : tm_fail(err, TM_INVALID,
+                                "there is no report in '%s'; `trainmark check --dump-path` "
+                                "makes them",
+                                place);
 }
 
 /* --- judging --------------------------------------------------------------------------------- */
@@ -157,8 +161,10 @@ static void compare_clocks(nodes *all)
         high = fmax(high, (double)all->nodes[i].checks.wall_ms * 1e-3);
     }
     if (high - low > most)
-        tm_text_printf(&all->warnings, "- WARN the nodes' times are %.0f s apart: their clocks differ by more than 30 s, or "
-                                       "they were not checked at the same time\n", high - low);
+        tm_text_printf(&all->warnings,
+                       "- WARN the nodes' times are %.0f s apart: their clocks differ by more than 30 s, or "
+                       "they were not checked at the same time\n",
+                       high - low);
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -178,7 +184,7 @@ static tm_status write_list(const nodes *all, list_kind kind, const char *name, 
     *count = 0;
     for (size_t i = 0; i < all->n; i++) {
         const node *it = &all->nodes[i];
-        bool        in = kind == LIST_EXPECTED ? it->expected || !all->has_expected : passes(it) == (kind == LIST_PASSING);
+        bool in = kind == LIST_EXPECTED ? it->expected || !all->has_expected : passes(it) == (kind == LIST_PASSING);
         if (!in) continue;
         tm_text_printf(&text, "%s\n", it->name);
         ++*count;

@@ -149,7 +149,7 @@ void check_acs(check *c)
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        unsigned    class;
+        unsigned class;
         const char *folder = check_path(c, "%s/%s", devices, names[i]);
         if (!hexadecimal(c, folder, "class", &class) || class >> 16 != CLASS_BRIDGE) continue;
         bridges++;

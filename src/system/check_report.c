@@ -149,7 +149,8 @@ tm_status tm_checks_parse(const char *text, size_t bytes, const char *name, tm_c
     size_t        i;
     if (!object)
         st = tm_fail(err, TM_FORMAT, "'%s', line %d: %.200s", name, problem.line, problem.text);
-    else if (!format || strcmp(format, "trainmark.check/1") != 0 || !host || !json_is_array(list) || json_array_size(list) == 0)
+    else if (!format || strcmp(format, "trainmark.check/1") != 0 || !host || !json_is_array(list) ||
+             json_array_size(list) == 0)
         st = tm_fail(err, TM_FORMAT, "'%s' is not the report of `trainmark check --json`, or holds no check", name);
     if (st == TM_OK) {
         snprintf(checks->host, sizeof checks->host, "%s", host);

@@ -14,7 +14,8 @@ tm_table *tm_checks_table(const tm_checks *checks);
 void tm_checks_print_json(const tm_checks *checks, tm_text *out);
 /* The same back, from `bytes` of text. TM_FORMAT, with what is wrong; `name` stands for the file in messages. Free
  * *checks in any case. */
-TM_MUST_USE tm_status tm_checks_parse(const char *text, size_t bytes, const char *name, tm_checks *checks, tm_error *err);
+TM_MUST_USE tm_status tm_checks_parse(const char *text, size_t bytes, const char *name, tm_checks *checks,
+                                      tm_error *err);
 
 /* Writes <folder>/smoke/<host>.json. */
 TM_MUST_USE tm_status tm_checks_dump(const tm_checks *checks, const char *folder, tm_error *err);

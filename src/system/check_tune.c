@@ -182,7 +182,8 @@ static tm_status parse_setting(const json_t *item, settings *s, tm_error *err)
         return tm_fail(err, TM_FORMAT, "'%s' names a setting that is never changed, '%.100s'; look at it and remove it",
                        state_path, path ? path : "");
     if (!was || !usable_value(was))
-        return tm_fail(err, TM_FORMAT, "'%s' has no usable value for '%.100s'; look at it and remove it", state_path, path);
+        return tm_fail(err, TM_FORMAT, "'%s' has no usable value for '%.100s'; look at it and remove it", state_path,
+                       path);
     settings_add(s, row, path, was);
     return TM_OK;
 }
@@ -197,20 +198,22 @@ static tm_status parse_state(const tm_text *text, settings *s, char boot[64], tm
     tm_status     st = TM_OK;
     size_t        i;
     if (!object)
-        st = tm_fail(err, TM_FORMAT, "'%s' line %d: %.100s; look at it and remove it", state_path, problem.line, problem.text);
+        st = tm_fail(err, TM_FORMAT, "'%s' line %d: %.100s; look at it and remove it", state_path, problem.line,
+                     problem.text);
     else if (!format || strcmp(format, "trainmark.tuned/1") != 0 || !json_is_array(list))
         st = tm_fail(err, TM_FORMAT, "'%s' is not a record of host settings; look at it and remove it", state_path);
     snprintf(boot, 64, "%s", made ? made : "");
-    if (st == TM_OK)
-        json_array_foreach(list, i, item) if (st == TM_OK) st = parse_setting(item, s, err);
+    if (st == TM_OK) json_array_foreach(list, i, item) if (st == TM_OK) st = parse_setting(item, s, err);
     json_decref(object);
     return st;
 }
 
 static tm_status no_state_file(const char *what, tm_error *err)
 {
-    return tm_fail(err, TM_INVALID, "cannot %s '%s': %s; the old settings could not be recorded, so nothing was changed "
-                                    "(root is needed)", what, state_path, strerror(errno));
+    return tm_fail(err, TM_INVALID,
+                   "cannot %s '%s': %s; the old settings could not be recorded, so nothing was changed "
+                   "(root is needed)",
+                   what, state_path, strerror(errno));
 }
 
 /* Writes, flushes and locks a temporary file, then links it to its name, which fails if there is one. */
@@ -225,9 +228,9 @@ static tm_status write_locked(int folder, const tm_text *text, int *lock, tm_err
     tm_status st = good ? TM_OK : no_state_file("write", err);
     if (st == TM_OK && flock(fd, LOCK_EX | LOCK_NB) != 0) st = no_state_file("lock", err);
     if (st == TM_OK && linkat(folder, temporary, folder, TM_TUNE_STATE_NAME, 0) != 0)
-        st = errno == EEXIST ? tm_fail(err, TM_INVALID, "another process is tuning this host ('%s'); wait for its end",
-                                       state_path)
-                             : no_state_file("name", err);
+        st = errno == EEXIST
+                 ? tm_fail(err, TM_INVALID, "another process is tuning this host ('%s'); wait for its end", state_path)
+                 : no_state_file("name", err);
     unlinkat(folder, temporary, 0);
     if (st == TM_OK && fsync(folder) != 0 && errno != EINVAL) {
         st = no_state_file("flush the folder of", err);
@@ -299,8 +302,8 @@ static tm_status put_back(const char *sysroot, const settings *s, tm_text *notes
 
 static tm_status restore_left(const char *sysroot, const tm_text *text, tm_text *notes, tm_error *err)
 {
-    char      then[64], now[64];
-    settings  s;
+    char     then[64], now[64];
+    settings s;
     settings_init(&s);
     tm_status st = parse_state(text, &s, then, err);
     read_boot(sysroot, now);
@@ -323,9 +326,10 @@ tm_status tm_tune_restore(const char *sysroot, tm_text *notes, tm_error *err)
         tm_text_add(notes, "no host settings to put back\n");
         return TM_OK;
     }
-    tm_status st = tm_root_read(sysroot, state_path, STATE_BYTES, &text)
-                       ? restore_left(sysroot, &text, notes, err)
-                       : tm_fail(err, TM_FORMAT, "cannot read '%s': %s; look at it and remove it", state_path, strerror(errno));
+    tm_status st =
+        tm_root_read(sysroot, state_path, STATE_BYTES, &text)
+            ? restore_left(sysroot, &text, notes, err)
+            : tm_fail(err, TM_FORMAT, "cannot read '%s': %s; look at it and remove it", state_path, strerror(errno));
     tm_text_fini(&text);
     return st;
 }
@@ -394,8 +398,14 @@ tm_status tm_tune_end(tm_tuning *tuning, tm_text *notes, tm_error *err)
 void check_tuned(check *c)
 {
     switch (tm_tune_state_read(c->sysroot)) {
-    case TM_TUNE_NONE: check_say(c, TM_CHECK_PASS, "none"); break;
-    case TM_TUNE_LIVE: check_say(c, TM_CHECK_INFO, "the host is tuned by a process that is at work"); break;
-    case TM_TUNE_LEFT: check_say(c, TM_CHECK_WARN, "an earlier tuning ended without putting the settings back"); break;
+    case TM_TUNE_NONE:
+        check_say(c, TM_CHECK_PASS, "none");
+        break;
+    case TM_TUNE_LIVE:
+        check_say(c, TM_CHECK_INFO, "the host is tuned by a process that is at work");
+        break;
+    case TM_TUNE_LEFT:
+        check_say(c, TM_CHECK_WARN, "an earlier tuning ended without putting the settings back");
+        break;
     }
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* system/check_tune.h - settings of the host for record runs, and the way back.
  *
- * The old values go to a state file, flushed to disk, before the first of them is changed. The file is locked as long as
- * the process that made it lives; one without a lock was left behind by a crash, and its values are put back by the
- * next tuning or by tm_tune_restore. Only settings of the table in check_tune.c are ever written, whatever the file says.
+ * The old values go to a state file, flushed to disk, before the first of them is changed. The file is locked as long
+ * as the process that made it lives; one without a lock was left behind by a crash, and its values are put back by the
+ * next tuning or by tm_tune_restore. Only settings of the table in check_tune.c are ever written, whatever the file
+ * says.
  */
 #ifndef TM_SYSTEM_CHECK_TUNE_H
 #define TM_SYSTEM_CHECK_TUNE_H
@@ -36,7 +37,8 @@ typedef struct {
  * not be written, and why. TM_INVALID if the state file cannot be made (not root) or another tuning is at work; nothing
  * is changed then. */
 TM_MUST_USE tm_status tm_tune_begin(const tm_tune_options *options, tm_tuning **out, tm_text *notes, tm_error *err);
-/* Puts everything back, removes the state file and frees. TM_IO if a value could not be put back; the file stays then. */
+/* Puts everything back, removes the state file and frees. TM_IO if a value could not be put back; the file stays then.
+ */
 TM_MUST_USE tm_status tm_tune_end(tm_tuning *tuning, tm_text *notes, tm_error *err);
 
 /* Puts back what a dead process left. Nothing there: TM_OK with a note. One that lives: TM_INVALID. A file that cannot

@@ -112,8 +112,8 @@ static tm_status unknown_metric(const tm_thresholds *t, const char *key, const c
     for (int i = 1; i < METRICS; i++)
         if (tm_edit_distance(metric, metrics_known[i].name) < tm_edit_distance(metric, metrics_known[nearest].name))
             nearest = i;
-    return tm_fail(err, TM_INVALID, "'%s', cell '%s': unknown metric '%.100s'; did you mean '%s'?", t->name, key, metric,
-                   metrics_known[nearest].name);
+    return tm_fail(err, TM_INVALID, "'%s', cell '%s': unknown metric '%.100s'; did you mean '%s'?", t->name, key,
+                   metric, metrics_known[nearest].name);
 }
 
 static tm_status read_gate(const tm_thresholds *t, const char *key, const char *metric, json_t *object, tm_gate *gate,
@@ -124,16 +124,23 @@ static tm_status read_gate(const tm_thresholds *t, const char *key, const char *
     json_t     *value = json_object_get(object, "value"), *member;
     if (row < 0) return unknown_metric(t, key, metric, err);
     if (!json_is_object(object))
-        return tm_fail(err, TM_FORMAT, "'%s', cell '%s', %s: expected {\"kind\": ..., \"value\": ...}", t->name, key, metric);
-    json_object_foreach(object, name, member) if (strcmp(name, "kind") != 0 && strcmp(name, "value") != 0) return tm_fail(
-        err, TM_INVALID, "'%s', cell '%s', %s: unknown member '%.60s'; there are kind and value", t->name, key, metric, name);
+        return tm_fail(err, TM_FORMAT, "'%s', cell '%s', %s: expected {\"kind\": ..., \"value\": ...}", t->name, key,
+                       metric);
+    json_object_foreach(
+        object, name,
+        member) if (strcmp(name, "kind") != 0 &&
+                    strcmp(name, "value") !=
+                        0) return tm_fail(err, TM_INVALID,
+                                          "'%s', cell '%s', %s: unknown member '%.60s'; there are kind and value",
+                                          t->name, key, metric, name);
     while (kind < TM_GATE_KINDS && !(kind_text && strcmp(kind_text, kind_names[kind]) == 0)) kind++;
     if (kind == TM_GATE_KINDS)
-        return tm_fail(err, TM_INVALID, "'%s', cell '%s', %s: kind is '%.60s', not min, max or info", t->name, key, metric,
-                       kind_text ? kind_text : "");
+        return tm_fail(err, TM_INVALID, "'%s', cell '%s', %s: kind is '%.60s', not min, max or info", t->name, key,
+                       metric, kind_text ? kind_text : "");
     if (!json_is_number(value) || !isfinite(json_number_value(value)))
         return tm_fail(err, TM_INVALID, "'%s', cell '%s', %s: value is not a finite number", t->name, key, metric);
-    *gate = (tm_gate){ .metric = metrics_known[row].name, .kind = (tm_gate_kind)kind, .limit = json_number_value(value) };
+    *gate =
+        (tm_gate){ .metric = metrics_known[row].name, .kind = (tm_gate_kind)kind, .limit = json_number_value(value) };
     return TM_OK;
 }
 
@@ -142,8 +149,10 @@ static tm_status read_cell(const tm_thresholds *t, const char *key, json_t *obje
     const char *metric;
     json_t     *gate;
     if (!key_is_known(key))
-        return tm_fail(err, TM_INVALID, "'%s': unknown cell '%.200s'; a key is MBS=n,GBS=n,PRECISION=word or NNODES=n,"
-                                        "STEPS=n,PRECISION=word,BATCH=n,GBS=n,SEQLEN=n", t->name, key);
+        return tm_fail(err, TM_INVALID,
+                       "'%s': unknown cell '%.200s'; a key is MBS=n,GBS=n,PRECISION=word or NNODES=n,"
+                       "STEPS=n,PRECISION=word,BATCH=n,GBS=n,SEQLEN=n",
+                       t->name, key);
     if (!json_is_object(object) || json_object_size(object) == 0)
         return tm_fail(err, TM_FORMAT, "'%s', cell '%s': expected an object with at least one metric", t->name, key);
     *out = (cell){ .key = tm_arena_text(t->arena, key),
@@ -168,8 +177,7 @@ tm_status tm_thresholds_parse(const char *text, size_t bytes, const char *name, 
     json_error_t problem;
     *out = NULL;
     json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
-    if (!object)
-        return tm_fail(err, TM_FORMAT, "'%s', line %d: %.200s", name, problem.line, problem.text);
+    if (!object) return tm_fail(err, TM_FORMAT, "'%s', line %d: %.200s", name, problem.line, problem.text);
     tm_arena      *arena = tm_arena_create();
     tm_thresholds *t = tm_arena_take(arena, sizeof *t);
     *t = (tm_thresholds){ .arena = arena, .name = tm_arena_text(arena, name) };

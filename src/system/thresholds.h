@@ -37,13 +37,13 @@ TM_MUST_USE tm_status tm_thresholds_read(const char *path, tm_thresholds **out, 
 /* The same from `bytes` of text; `name` stands for the file in messages. */
 TM_MUST_USE tm_status tm_thresholds_parse(const char *text, size_t bytes, const char *name, tm_thresholds **out,
                                           tm_error *err);
-void tm_thresholds_destroy(tm_thresholds *thresholds); /* NULL is fine */
+void                  tm_thresholds_destroy(tm_thresholds *thresholds); /* NULL is fine */
 
 /* Holds the n metrics against the limits of `cell`: *gates (valid until the thresholds are destroyed), in the order of
  * the file. TM_INVALID if the cell is not there or a figure that it gates is not among the metrics; whether the gates
  * are passed is in the results. */
-TM_MUST_USE tm_status tm_thresholds_judge(tm_thresholds *thresholds, const char *cell, const tm_metric *metrics, size_t n,
-                                          const tm_gate **gates, size_t *n_gates, tm_error *err);
+TM_MUST_USE tm_status tm_thresholds_judge(tm_thresholds *thresholds, const char *cell, const tm_metric *metrics,
+                                          size_t n, const tm_gate **gates, size_t *n_gates, tm_error *err);
 
 /* Writes a file of one cell, whole or not at all: x 0.90 where more is better, x 1.10 where less is, the figure itself
  * where neither is. A metric without a name of the table is a bug; NaN is left out. */

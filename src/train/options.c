@@ -22,16 +22,17 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
 {
     *out = (tm_recompute){ .cheap = tm_config_bool(config, "activation_checkpoint.cheap") };
     if (is(config, "activation_checkpoint.mode", "full")) out->every_n = 1;
+    if (out->every_n == 1 && is(config, "recompute_method", "block") && tm_config_text(config, "recompute_num_layers"))
+        out->layers = tm_config_i64(config, "recompute_num_layers");
     if (!is(config, "activation_checkpoint.mode", "selective")) return TM_OK;
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
-    char     *end = NULL;
-    long long n = option ? strtoll(option, &end, 10) : 0;
+    char       *end = NULL;
+    long long   n = option ? strtoll(option, &end, 10) : 0;
     if (n < 1 || *end)
-        return tm_fail(
-            err, TM_INVALID,
-            "activation_checkpoint.selective_ac_option is '%s' (%s); give a whole number n >= 1 for every "
-            "n-th layer",
-            option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
+        return tm_fail(err, TM_INVALID,
+                       "activation_checkpoint.selective_ac_option is '%s' (%s); give a whole number n >= 1 for every "
+                       "n-th layer",
+                       option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
     out->every_n = n;
     return TM_OK;
 }
@@ -115,17 +116,19 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->prefetch = prefetch < 1 ? 1 : (int)prefetch;
     out->validate = tm_config_bool(config, "validation.enable");
     out->validation_freq = tm_config_i64(config, "validation.freq");
+    out->validation_first = tm_config_i64(config, "validation.first");
     out->validation_steps = tm_config_i64(config, "validation.steps");
-    out->target_loss = tm_config_f64(config, "training.target_loss");
     out->average_sequences = is(config, "validation.average", "sequences");
     if (out->average_sequences && out->step.micro_batch != 1)
         return tm_fail(err, TM_UNSUPPORTED,
                        "validation.average sequences (%s) is built for one sequence at a time, found "
                        "training.local_batch_size %lld; set it to 1",
                        tm_config_place(config, "validation.average"), (long long)out->step.micro_batch);
+    out->target_loss = tm_config_f64(config, "training.target_loss");
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
     out->stop_at_target =
         tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
+    out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
     out->checkpoint = tm_config_bool(config, "checkpoint.enable");
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");

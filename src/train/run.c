@@ -4,7 +4,9 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "device/ceilings.h"
 #include "stats/sampling.h"
+#include "system/validity.h"
 #include "train/generate.h"
 #include "train/trainer.h"
 #include "train/turn.h"
@@ -27,6 +29,12 @@ typedef struct {
     tm_ledger             ledger;
     tm_named_f64          phases[TM_LEDGER_LINES + 1];
     double               *step_seconds, *losses;
+    int64_t              *step_end_ns;
+    tm_validity          *validity;   /* samples of the machine, once the steps begin */
+    tm_sampling          *sampling;   /* of step times; NULL: all steps are done */
+    const char           *stopped;    /* why no more steps were done */
+    tm_sample_summary     rate;       /* of all steps, and what disturbed the machine in them: once they are done */
+    tm_validity_report    machine;
     int64_t               done;       /* steps of this process */
     int64_t               first_step; /* number of the first one */
     bool                  finite;
@@ -60,18 +68,18 @@ static int64_t validation_batches(const run *r)
     return batches < most ? batches : most;
 }
 
+/* Was the data of the batch read? */
+static tm_status check_batch(const tm_batch *batch, tm_error *err)
+{
+    return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
+}
+
 /* By the last evaluation; never while there was none. */
 static bool target_reached(const run *r)
 {
     double floor = tm_source_describe(r->source)->floor;
     if (r->validation <= r->options->target_loss) return true; /* never with a NaN */
     return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
-}
-
-/* Was the data of the batch read? */
-static tm_status check_batch(const tm_batch *batch, tm_error *err)
-{
-    return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
 }
 
 static tm_status evaluate(run *r, int64_t step, tm_error *err)
@@ -243,10 +251,12 @@ static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error
     if (r->done == 0) r->first_step_seconds = (double)tm_process_age_ns() * 1e-9;
     if (step == 1) r->first_loss = result.loss;
     r->step_seconds[r->done] = seconds;
+    r->step_end_ns[r->done] = end;
     r->losses[r->done] = result.loss;
     r->done++;
     r->finite = r->finite && isfinite(result.loss) && isfinite(result.grad_norm);
     report_step(r, step, &result, *tokens, seconds);
+    tm_validity_sample(r->validity);
     return TM_OK;
 }
 
@@ -259,6 +269,25 @@ static tm_status take_turns(run *r, int64_t step, int64_t tokens, const volatile
     return TM_OK;
 }
 
+/* With a target for the interval: are the steps so far precise enough? */
+static bool precise(run *r)
+{
+    if (!r->sampling) return false;
+    double tokens = (double)(global_batch(r->options) * r->options->step.seq);
+    bool   enough = tm_sampling_add(r->sampling, r->step_seconds[r->done - 1], tokens) == TM_STOP_PRECISE;
+    r->begin_ns = tm_now_ns(); /* looking is not part of a step */
+    return enough;
+}
+
+/* Why this step is the last one; NULL if it is not. */
+static const char *reason_to_stop(run *r, int64_t step, const volatile sig_atomic_t *stop)
+{
+    if (step == r->options->steps) return "all steps done";
+    if (*stop) return "interrupted";
+    if (!r->finite) return "a loss or gradient norm is not finite";
+    return precise(r) ? tm_stop_text(TM_STOP_PRECISE) : NULL;
+}
+
 static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     const tm_run_options *o = r->options;
@@ -268,11 +297,15 @@ static tm_status train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
         int64_t tokens;
         TM_TRY(step_and_report(r, step, &tokens, err));
         TM_TRY(take_turns(r, step, tokens, stop, err));
-        if (step == o->steps || *stop || !r->finite) break;
-        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0;
+        r->stopped = reason_to_stop(r, step, stop);
+        if (r->stopped) break;
+        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
         if (evaluates) TM_TRY(evaluate(r, step, err));
-        if (evaluates && target_reached(r)) break;
+        if (evaluates && target_reached(r)) {
+            r->stopped = "target loss reached";
+            break;
+        }
         if (saves) TM_TRY(save_checkpoint(r, step, err));
         if (evaluates || saves) r->begin_ns = tm_now_ns(); /* neither is part of a step */
     }
@@ -340,11 +373,56 @@ static void announce(run *r)
     tm_event_emit(r->bus, &event);
 }
 
+/* FLOP/s of this run's number format, by `threads` threads of the device (0: all); 0 = unknown. */
+static double peak_flops(const run *r, int threads)
+{
+    tm_ceilings measured;
+    tm_device_arithmetic(r->device, threads, 0.05, &measured);
+    return r->options->step.precision->compute == TM_BF16 ? measured.flops_bf16 : measured.flops;
+}
+
+/* Can a step that computes so much take so little? With a peak that is given, or measured: at the end, where it can be
+ * repeated, because in a busy moment it comes out too low. The last word has the peak of one thread times their number.
+ */
+static tm_status check_step(const run *r, double flops, double seconds, tm_error *err)
+{
+    enum { TRIES = 5 };
+    const tm_device_info *info = tm_device_describe(r->device);
+    tm_peaks              peaks = r->options->peaks;
+    bool                  judged = r->first_step - 1 + r->done >= TM_JUDGED_STEPS;
+    if (peaks.flops > 0) return tm_guard_seconds(&peaks, flops, 0, seconds, "the fastest step", err);
+    if (!judged || strcmp(info->name, "null") == 0) return TM_OK;
+    for (int i = 0; i < 2 * TRIES; i++) {
+        double peak = i < TRIES ? peak_flops(r, 0) : info->threads * peak_flops(r, 1);
+        peaks.flops = fmax(peaks.flops, peak);
+        if (tm_guard_seconds(&peaks, flops, 0, seconds, "the fastest step", NULL) == TM_OK) return TM_OK;
+    }
+    return tm_guard_seconds(&peaks, flops, 0, seconds, "the fastest step", err);
+}
+
+/* The program's own count of FLOPs against the device's peak, for the fastest step. */
+static tm_status check_physics(const run *r, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(r->trainer);
+    double         flops = step->first->cost.flops, least = r->step_seconds[0];
+    if (step->further) flops += (double)(r->options->step.accumulation - 1) * step->further->cost.flops;
+    for (int64_t i = 1; i < r->done; i++) least = fmin(least, r->step_seconds[i]);
+    return check_step(r, flops, least, err);
+}
+
+/* The steps are done: sums them up, and the samples of the machine since the end of the warm-up. */
+static void stop_watching(run *r)
+{
+    double per_step = (double)(global_batch(r->options) * r->options->step.seq);
+    r->rate = tm_stats_summarize(r->step_seconds, NULL, per_step, r->done);
+    tm_validity_stop(r->validity, r->rate.warmup > 0 ? r->step_end_ns[r->rate.warmup - 1] : 0, &r->machine);
+}
+
 static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char reason[256])
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
-    int64_t                per_step = global_batch(r->options) * r->options->step.seq;
-    tm_sample_summary      rate = tm_stats_summarize(r->step_seconds, NULL, (double)per_step, r->done);
+    tm_error               impossible = { 0 };
+    bool                   possible = check_physics(r, &impossible) == TM_OK;
     tm_evidence            evidence = { .source = r->options->source.name,
                                         .losses = r->losses,
                                         .n_losses = r->done,
@@ -356,7 +434,11 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
                                         .unigram_entropy = facts->unigram_entropy,
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
-                                        .step_variation = rate.variation,
+                                        .step_variation = r->rate.variation,
+                                        .steady = &r->rate.steady,
+                                        .machine = r->machine.verdict,
+                                        .machine_reason = r->machine.reason,
+                                        .impossible = possible ? NULL : impossible.text,
                                         .head = r->head,
                                         .interrupted = interrupted,
                                         .slowdown_pct = r->options->slowdown_pct };
@@ -366,13 +448,21 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
     *ended = (tm_run_ended){
         .verdict = verdict,
         .reason = reason,
+        .stopped = r->stopped,
+        .machine = { .verdict = r->machine.verdict,
+                     .reason = r->machine.reason,
+                     .seconds = r->machine.seconds,
+                     .samples = r->machine.samples,
+                     .processors = r->machine.processors,
+                     .facts = r->machine.facts,
+                     .n_facts = TM_MACHINE_COUNT },
         .steps = r->done,
         .samples = (r->first_step - 1 + r->done) * global_batch(r->options),
-        .warmup_steps = rate.warmup,
-        .tokens_per_second_median = rate.median_rate,
-        .tokens_per_second_lo = rate.median_rate_lo,
-        .tokens_per_second_hi = rate.median_rate_hi,
-        .tokens_per_second_n = rate.n,
+        .warmup_steps = r->rate.warmup,
+        .tokens_per_second_median = r->rate.median_rate,
+        .tokens_per_second_lo = r->rate.median_rate_lo,
+        .tokens_per_second_hi = r->rate.median_rate_hi,
+        .tokens_per_second_n = r->rate.n,
         .loss_first = r->first_loss,
         .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
         .loss_validation = r->validation,
@@ -393,6 +483,7 @@ static tm_status finish(run *r, const volatile sig_atomic_t *stop, tm_error *err
     const tm_run_options *o = r->options;
     int64_t               step = r->first_step - 1 + r->done;
     bool                  interrupted = *stop && step < o->steps;
+    stop_watching(r);
     if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(evaluate(r, step, err));
     if (r->finite && o->checkpoint_folder && (o->checkpoint || interrupted) && r->saved_step != step && r->done > 0)
         TM_TRY(save_checkpoint(r, step, err));
@@ -424,6 +515,10 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     size_t room = (size_t)(r->options->steps - r->first_step + 1);
     r->step_seconds = tm_alloc(room * sizeof *r->step_seconds);
     r->losses = tm_alloc(room * sizeof *r->losses);
+    r->step_end_ns = tm_alloc(room * sizeof *r->step_end_ns);
+    if (r->options->target_half_width > 0)
+        r->sampling = tm_sampling_create(&(tm_sampling_options){ .half_width = r->options->target_half_width,
+                                                                 .min_samples = TM_JUDGED_STEPS });
     if (r->options->slowdown_pct > 0)
         tm_warn("every step is slowed down by %g %% on purpose (debug.slowdown_pct): its times are no result",
                 r->options->slowdown_pct);
@@ -431,6 +526,7 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     announce(r); /* before any training data is touched: whoever keeps the time starts the clock here */
     r->loader = tm_loader_open(r->source, TM_SPLIT_TRAIN, global_batch(r->options), first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
+    r->validity = tm_validity_start("");
     tm_status st = train(r, stop, err);
     if (st == TM_OK) st = finish(r, stop, err);
     return st;
@@ -448,5 +544,8 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     tm_trainer_close(r.trainer);
     free(r.step_seconds);
     free(r.losses);
+    free(r.step_end_ns);
+    tm_validity_destroy(r.validity);
+    tm_sampling_destroy(r.sampling);
     return st;
 }

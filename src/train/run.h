@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "data/source.h"
 #include "device/device.h"
+#include "stats/guard.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -27,11 +28,14 @@ typedef struct {
     int               prefetch; /* batches */
     bool              validate;
     int64_t           validation_freq;  /* 0: at the end only */
+    int64_t           validation_first; /* no evaluation before this step, but at the end */
     int64_t validation_steps; /* batches; -1: all of a text (64 at most), 32,768 tokens of an endless source */
-    double            target_loss;      /* a validation loss at most this ends the run; 0 or NAN: none does */
     bool              average_sequences; /* the validation loss is the mean of the sequences' means */
+    double            target_loss;      /* a validation loss at most this ends the run; 0 or NAN: none does */
     double            target_gap;       /* nats above the floor that pass */
     bool              stop_at_target;
+    double            target_half_width; /* stop when the rate is known to this part of itself; 0: do all steps */
+    tm_peaks          peaks;             /* of the device, for guards; 0 = unknown */
     bool              checkpoint;
     const char       *checkpoint_folder; /* NULL: none, not even when interrupted */
     int64_t           checkpoint_interval, checkpoint_load_step;

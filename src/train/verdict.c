@@ -4,6 +4,7 @@
 #include "stats/summary.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,21 +49,29 @@ static double ends_error(const tm_evidence *e)
     return sqrt(head.deviation * head.deviation / (double)head.n + tail.deviation * tail.deviation / (double)tail.n);
 }
 
+static void add(char reason[256], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(char reason[256], const char *format, ...)
+{
+    size_t  used = strlen(reason);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason + used, 256 - used, format, arguments);
+    va_end(arguments);
+}
+
 /* The gate is not passed (reason says how): whoever was stopped on the way there has not failed. */
 static tm_verdict not_passed(const tm_evidence *e, char reason[256])
 {
-    size_t used = strlen(reason);
     if (!e->interrupted) return TM_VERDICT_INVALID;
-    snprintf(reason + used, 256 - used, "; interrupted after step %lld", (long long)e->total_steps);
+    add(reason, "; interrupted after step %lld", (long long)e->total_steps);
     return TM_VERDICT_NOT_JUDGED;
 }
 
 /* As not_passed, for a gate that looks at the last training losses: those of very few steps scatter too much. */
 static tm_verdict no_progress(const tm_evidence *e, char reason[256])
 {
-    size_t used = strlen(reason);
     if (e->head.n == 0 || e->n_losses >= FEWEST) return not_passed(e, reason);
-    snprintf(reason + used, 256 - used, "; %lld steps since the checkpoint are too few to judge", (long long)e->n_losses);
+    add(reason, "; %lld steps since the checkpoint are too few to judge", (long long)e->n_losses);
     return TM_VERDICT_NOT_JUDGED;
 }
 
@@ -128,11 +137,50 @@ static tm_verdict judge_text(const tm_evidence *e, char reason[256])
     return passed ? TM_VERDICT_VALID : not_passed(e, reason);
 }
 
+/* Fewer than 10 steps show no drift: then it is NAN. */
+static bool unsteady(const tm_evidence *e, char reason[256])
+{
+    const tm_steady *s = e->steady;
+    if (!s || s->reached || isnan(s->drift)) return false;
+    if (fabs(s->shift) > TM_STEADY_PERCENT)
+        add(reason, "; the step time changed by %+.1f %% at step %lld", s->shift,
+            (long long)(e->total_steps - e->n_losses + s->shift_at + 1));
+    else if (s->drift_lo > TM_STEADY_PERCENT || s->drift_hi < -TM_STEADY_PERCENT)
+        add(reason, "; the step time drifts by %+.1f %%", s->drift);
+    else
+        add(reason, "; steady state was not reached in the first half of the steps");
+    return true;
+}
+
+/* Training that passed its gate: is its speed to be trusted? */
+static tm_verdict judge_measurement(const tm_evidence *e, char reason[256])
+{
+    tm_verdict verdict = TM_VERDICT_VALID;
+    if (e->machine_reason && e->machine == TM_VERDICT_INVALID) {
+        add(reason, "; but no measurement of this machine: %s", e->machine_reason);
+        return TM_VERDICT_INVALID;
+    }
+    if (e->step_variation > noisy_variation) {
+        add(reason, "; step times vary by %.0f %%", 100 * e->step_variation);
+        verdict = TM_VERDICT_NOISY;
+    }
+    if (unsteady(e, reason)) verdict = TM_VERDICT_NOISY;
+    if (e->machine_reason && e->machine == TM_VERDICT_NOISY) {
+        add(reason, "; %s", e->machine_reason);
+        verdict = TM_VERDICT_NOISY;
+    }
+    return verdict;
+}
+
 /* What a run without a planted slowdown is. */
 static tm_verdict judge(const tm_evidence *e, char reason[256])
 {
     if (!e->finite) {
         snprintf(reason, 256, "a loss or gradient norm is not finite");
+        return TM_VERDICT_INVALID;
+    }
+    if (e->impossible) {
+        snprintf(reason, 256, "%s", e->impossible);
         return TM_VERDICT_INVALID;
     }
     bool reached =
@@ -145,12 +193,7 @@ static tm_verdict judge(const tm_evidence *e, char reason[256])
     tm_verdict verdict = strcmp(e->source, "synthetic") == 0 ? judge_synthetic(e, reason)
                          : strcmp(e->source, "mock") == 0    ? judge_mock(e, reason)
                                                              : judge_text(e, reason);
-    if (verdict == TM_VERDICT_VALID && e->step_variation > noisy_variation) {
-        size_t used = strlen(reason);
-        snprintf(reason + used, 256 - used, "; step times vary by %.0f %%", 100 * e->step_variation);
-        return TM_VERDICT_NOISY;
-    }
-    return verdict;
+    return verdict == TM_VERDICT_VALID ? judge_measurement(e, reason) : verdict;
 }
 
 tm_verdict tm_verdict_of(const tm_evidence *e, char reason[256])

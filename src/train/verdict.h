@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/verdict.h - is this run's training real? A speed without a passing gate is not a result (docs/verdict.md).
  *
- *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no progress
- *   not-judged   slowed down on purpose (debug.slowdown_pct); fewer than 50 steps; interrupted before the gate passed; fewer than 5 steps since a checkpoint and no
+ *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no progress;
+ *                a step faster than the arithmetic units can be; passed, but the machine was not there to be measured
+ *   not-judged   slowed down on purpose (debug.slowdown_pct); fewer than 50 steps; interrupted before the gate passed;
+ *                fewer than 5 steps since a checkpoint and no
  *                progress seen in them; a text of which nothing is held out
- *   noisy        passed, but the step times vary by more than 10 %
+ *   noisy        passed, but the step times vary by more than 10 % or drift, or the machine was disturbed
  *   valid        passed
  */
 #ifndef TM_TRAIN_VERDICT_H
 #define TM_TRAIN_VERDICT_H
 
 #include "base/event.h"
+#include "stats/series.h"
 
 #include <stdbool.h>
 
@@ -34,6 +37,10 @@ typedef struct {
     double        floor, unigram_entropy, target_gap;
     bool          must_reach_target;
     double        step_variation; /* coefficient of variation of the step times */
+    const tm_steady *steady;      /* of the step times; NULL: not looked at */
+    tm_verdict    machine;        /* was it left alone? (system/validity.h) */
+    const char   *machine_reason; /* NULL: not looked at */
+    const char   *impossible;     /* the step is faster than the machine can be: how; NULL: it is not */
     tm_loss_head  head;           /* of the steps before this process; n 0: there were none */
     bool          interrupted;    /* a signal ended the run before its last step */
     double        slowdown_pct;   /* debug.slowdown_pct: burnt in every step on purpose */

@@ -445,6 +445,25 @@ static void the_program_can_fill_a_default(void **state)
     assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 300);
 }
 
+static void a_plan_lists_what_is_not_built(void **state)
+{
+    fixture *f = *state;
+    tm_config_allow_unbuilt(f->config, true);
+    load(f, "x.yaml",
+         "model: gpt-small\nfp8: hybrid\nlora.rank: 16\nquantize.linear.mx.recipe: a\ntraining.dtype: bf16\n"
+         "parallelism.tensor_parallel_degree: 1\n");
+    finish(f);
+    const char *lines = tm_config_unbuilt(f->config);
+    assert_non_null(strstr(lines, "float8 training (fp8 = hybrid, "));
+    assert_non_null(strstr(lines, "LoRA fine-tuning (lora.rank = 16, "));
+    assert_non_null(strstr(lines, "x.yaml:3)\n"));
+    assert_non_null(strstr(lines, "MX training ("));
+    assert_null(strstr(lines, "tensor parallelism")); /* 1 asks for nothing */
+    int n = 0;
+    for (const char *p = lines; *p; p++) n += *p == '\n';
+    assert_int_equal(n, 3);
+}
+
 static void help_names_default_and_range(void **state)
 {
     fixture *f = *state;
@@ -505,6 +524,7 @@ int main(void)
         TEST(exp_names_the_file_if_none_was_named),
         TEST(the_hash_is_of_what_changes_results),
         TEST(the_program_can_fill_a_default),
+        TEST(a_plan_lists_what_is_not_built),
         TEST(help_names_default_and_range),
         TEST(the_page_holds_the_generated_tables),
     };

@@ -33,9 +33,15 @@ static int32_t maker_of(const tm_step *step, tm_tensor_id id)
     return -1;
 }
 
+static bool layer_recomputes(const tm_recompute *policy, int layer)
+{
+    return layer >= 0 && policy->every_n > 0 && layer % policy->every_n == 0 &&
+           (policy->layers == 0 || layer < policy->layers);
+}
+
 static bool recomputes(const tm_recompute *policy, const tm_node *forward, tm_role role)
 {
-    if (forward->layer >= 0 && policy->every_n > 0 && forward->layer % policy->every_n == 0) return true;
+    if (layer_recomputes(policy, forward->layer)) return true;
     return policy->cheap && tm_op_get(forward->op)->cheap && role == TM_ROLE_ACTIVATION;
 }
 
@@ -56,7 +62,7 @@ static size_t check_kept(const tm_step *step, const tm_recompute *policy)
             const tm_node *maker = step->first->instructions[made].node;
             tm_role        role = tm_graph_at(step->graph, node->in[i])->role;
             if (maker->phase != TM_PHASE_FORWARD || (role != TM_ROLE_ACTIVATION && role != TM_ROLE_STATISTIC)) continue;
-            bool inside = maker->layer == node->layer || policy->every_n == 0 || maker->layer % policy->every_n != 0;
+            bool inside = maker->layer == node->layer || !layer_recomputes(policy, maker->layer);
             if (inside && recomputes(policy, maker, role))
                 fail_msg("%s of layer %d reads what the forward %s kept", tm_op_get(node->op)->name, node->layer,
                          tm_op_get(maker->op)->name);
@@ -81,9 +87,13 @@ static void check_late(const tm_step *step)
 
 static void policies_keep_what_they_say(void **state)
 {
-    static const tm_recompute policies[] = {
-        { 0 }, { .cheap = true }, { .every_n = 1 }, { .every_n = 2 }, { .every_n = 3 }, { .cheap = true, .every_n = 2 }
-    };
+    static const tm_recompute policies[] = { { 0 },
+                                             { .cheap = true },
+                                             { .every_n = 1 },
+                                             { .every_n = 2 },
+                                             { .every_n = 3 },
+                                             { .cheap = true, .every_n = 2 },
+                                             { .every_n = 1, .layers = 2 } };
     (void)state;
     for (int family = 0; family < 2; family++)
         for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
@@ -127,7 +137,7 @@ static void full_recomputation_costs_at_most_a_forward_pass(void **state)
     for (int f = 0; f < 2; f++) {
         tm_step *none = step_of((tm_model_family)f, (tm_recompute){ 0 }, 4),
                 *full = step_of((tm_model_family)f, (tm_recompute){ .every_n = 1 }, 4);
-        double   forward = 0, more = full->first->cost.flops - none->first->cost.flops;
+        double forward = 0, more = full->first->cost.flops - none->first->cost.flops;
         for (size_t x = 0; x < none->first->count; x++)
             if (none->first->instructions[x].node->phase == TM_PHASE_FORWARD &&
                 none->first->instructions[x].node->layer >= 0)

@@ -12,6 +12,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "record/record.h"
+#include "stats/sampling.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -167,7 +168,12 @@ static void result_read_back(void **state)
     tm_error          err = { 0 };
     tm_sink          *sink = NULL;
     tm_environment   *environment = tm_environment_read("");
-    tm_result_options options = { .path = path, .configuration_hash = "abc", .environment = environment };
+    tm_checks         checks = { 0 };
+    tm_result_options options = {
+        .path = path, .configuration_hash = "abc", .environment = environment, .checks = &checks
+    };
+    tm_checks_add(&checks, &(tm_check_result){ .id = "smt", .status = TM_CHECK_INFO, .observed = "1" });
+    tm_checks_add(&checks, &(tm_check_result){ .id = "governor", .status = TM_CHECK_WARN, .observed = "powersave" });
     assert_int_equal(tm_file_write(path, "old", 3, &err), TM_OK);
     assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
     emit(sink, fake_started());
@@ -190,6 +196,21 @@ static void result_read_back(void **state)
     assert_true(real_of(loss, "first") == 7 && real_of(loss, "last") == 1.1 && real_of(loss, "validation") == 1.11 &&
                 real_of(loss, "floor") == 1.08);
     assert_true(json_is_null(json_object_get(result, "bits_per_byte")));
+    tm_sample_summary summary = tm_stats_summarize(end.run_ended.step_seconds, NULL, FAKE_TOKENS, FAKE_STEPS);
+    json_t           *overall = json_object_get(result, "tokens_per_second_per_device_overall");
+    json_t           *steady = json_object_get(result, "steady_state"), *machine = json_object_get(result, "machine");
+    json_t           *step_time = json_object_get(result, "step_time");
+    assert_true(real_of(overall, "value") == summary.rate && real_of(overall, "effective_n") == summary.effective_n);
+    assert_true(real_of(overall, "half_width_percent") == 100 * summary.half_width);
+    assert_true(real_of(step_time, "p5") == summary.p5 && real_of(step_time, "p95") == summary.p95);
+    assert_true(real_of(step_time, "outliers") == 0 && real_of(step_time, "median") == summary.median);
+    assert_true(json_is_true(json_object_get(steady, "reached")));
+    assert_true(real_of(steady, "drift_percent") == summary.steady.drift);
+    assert_true(json_is_null(json_object_get(steady, "shift_step")));
+    assert_string_equal(json_string_value(json_object_get(machine, "verdict")), "valid");
+    assert_true(real_of(machine, "steal_percent") == 0.25 && real_of(machine, "samples") == 55);
+    assert_true(json_is_null(json_object_get(machine, "throttled_percent"))); /* unknown is not 0 */
+    assert_string_equal(json_string_value(json_object_get(json_object_get(result, "steps"), "stopped")), "all steps done");
     json_t *memory = json_object_get(result, "memory"), *times = json_object_get(result, "step_seconds");
     assert_true(real_of(memory, "planned_bytes") == 49048576 && real_of(memory, "used_bytes") == 49048576 &&
                 real_of(memory, "outside_arena_bytes") == 3000000);
@@ -204,8 +225,13 @@ static void result_read_back(void **state)
     json_object_foreach(phases, name, phase) sum += json_number_value(phase);
     assert_true(fabs(sum - real_of(json_object_get(result, "phases"), "step_seconds")) < 1e-12);
     assert_true(json_is_object(json_object_get(json_object_get(result, "environment"), "cpu")));
+    json_t *host = json_object_get(result, "checks"), *bad = json_object_get(host, "not_passed");
+    assert_true(real_of(host, "warn") == 1 && real_of(host, "info") == 1 && real_of(host, "fail") == 0);
+    assert_int_equal(json_array_size(bad), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(bad, 0), "id")), "governor");
     json_decref(result);
     tm_environment_destroy(environment);
+    tm_checks_fini(&checks);
 }
 
 /* Ctrl-C before the first step ended: every sink copes with an empty run. */
@@ -272,11 +298,14 @@ static void every_member_is_documented(void **state)
     (void)state;
     tm_error          err = { 0 };
     tm_sink          *sink = NULL;
-    tm_result_options options = { .path = fake_path("result.json") };
+    tm_checks         checks = { 0 };
+    tm_result_options options = { .path = fake_path("result.json"), .checks = &checks };
     assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
     fake_run(sink, TM_VERDICT_VALID, "");
     close_well(sink);
-    tm_text     page = fake_read("docs/result-json.md");
+    tm_text     page = fake_read("docs/result-json.md"), facts = fake_read("docs/statistics.md");
+    tm_text_add(&page, facts.data); /* the facts of the machine */
+    tm_text_fini(&facts);
     json_t     *result = json_load_file(options.path, 0, NULL), *member, *part;
     const char *name, *inner;
     assert_true(json_object_size(result) > 20);

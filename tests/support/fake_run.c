@@ -85,13 +85,25 @@ tm_event fake_checkpoint(int64_t step)
 
 tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)
 {
-    static double times[FAKE_STEPS];
-    double        seconds = 0;
+    static double       times[FAKE_STEPS];
+    static tm_named_f64 facts[3];
+    facts[0] = (tm_named_f64){ "steal_percent", 0.25 };
+    facts[1] = (tm_named_f64){ "throttled_percent", (double)NAN };
+    facts[2] = (tm_named_f64){ "other_load_percent", 0.5 };
+    double seconds = 0;
     for (int64_t i = 0; i < steps; i++) seconds += times[i] = step_time(i + 1);
     tm_sample_summary rate = tm_stats_summarize(times, NULL, FAKE_TOKENS, steps);
     return (tm_event){ .kind = TM_EVENT_RUN_ENDED,
                        .run_ended = { .verdict = verdict,
                                       .reason = reason,
+                                      .stopped = "all steps done",
+                                      .machine = { .verdict = TM_VERDICT_VALID,
+                                                   .reason = "nothing disturbed the machine",
+                                                   .seconds = 11.75,
+                                                   .samples = 55,
+                                                   .processors = 2,
+                                                   .facts = facts,
+                                                   .n_facts = 3 },
                                       .steps = steps,
                                       .warmup_steps = rate.warmup,
                                       .tokens_per_second_median = rate.median_rate,

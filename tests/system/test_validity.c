@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "system/judge.h"
 
 #include <math.h>
@@ -258,6 +259,24 @@ static void unknown_is_not_zero(void **state)
     assert_int_equal(judged(s, 0).verdict, TM_VERDICT_NOT_JUDGED); /* 0.96 s */
 }
 
+/* docs/statistics.md has every fact. */
+static void every_fact_is_documented(void **state)
+{
+    (void)state;
+    tm_text  page = { 0 };
+    tm_error err = { 0 };
+    sample   s[SAMPLES];
+    assert_int_equal(tm_file_read("docs/statistics.md", 1 << 20, &page, &err), TM_OK);
+    calm(s);
+    tm_validity_report r = judged(s, 0);
+    for (int i = 0; i < TM_MACHINE_COUNT; i++) {
+        char quoted[128];
+        snprintf(quoted, sizeof quoted, "`%s`", r.facts[i].name);
+        if (!strstr(page.data, quoted)) fail_msg("%s is not in docs/statistics.md", quoted);
+    }
+    tm_text_fini(&page);
+}
+
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 static char root[64];
@@ -389,6 +408,7 @@ int main(void)
         cmocka_unit_test(several_reasons),
         cmocka_unit_test(unknown_is_not_zero),
         cmocka_unit_test(many_samples),
+        cmocka_unit_test(every_fact_is_documented),
         cmocka_unit_test_setup_teardown(files_under_a_measurement, make_root, remove_root),
         cmocka_unit_test_setup_teardown(version_2_groups, make_root, remove_root),
     };

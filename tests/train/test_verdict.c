@@ -191,6 +191,63 @@ static void uneven_step_times_are_noisy(void **state)
     expect(&e, TM_VERDICT_NOT_JUDGED, "10 steps");
 }
 
+/* The speed of a run that passed: what disturbed the machine makes it noisy, only an absent machine invalid. */
+static void the_machine_must_have_been_there(void **state)
+{
+    double losses[LOSSES];
+    (void)state;
+    tm_evidence e = evidence_of("synthetic", losses, 3.5, 2.9);
+    e.machine = TM_VERDICT_VALID;
+    e.machine_reason = "left alone";
+    expect(&e, TM_VERDICT_VALID, "loss fell");
+    e.machine = TM_VERDICT_NOT_JUDGED; /* too short: no reason to doubt */
+    expect(&e, TM_VERDICT_VALID, "loss fell");
+    e.machine = TM_VERDICT_NOISY;
+    e.machine_reason = "other work took 90 %";
+    expect(&e, TM_VERDICT_NOISY, "floor 2.0000; other work took 90 %");
+    e.step_variation = 0.2;
+    expect(&e, TM_VERDICT_NOISY, "; step times vary by 20 %; other work took 90 %");
+    e.machine = TM_VERDICT_INVALID;
+    e.machine_reason = "the hypervisor gave 60 % away";
+    expect(&e, TM_VERDICT_INVALID, "; but no measurement of this machine: the hypervisor gave 60 % away");
+    e.n_losses = e.total_steps = 10; /* no result anyway */
+    expect(&e, TM_VERDICT_NOT_JUDGED, "10 steps");
+    e = evidence_of("synthetic", losses, 4, 4);
+    e.machine = TM_VERDICT_NOISY;
+    e.machine_reason = "other work";
+    expect(&e, TM_VERDICT_INVALID, "no progress"); /* noise excuses nothing */
+}
+
+static void steps_must_be_steady(void **state)
+{
+    double losses[LOSSES];
+    (void)state;
+    tm_steady   s = { .reached = true, .drift = 1 };
+    tm_evidence e = evidence_of("synthetic", losses, 3.5, 2.9);
+    e.steady = &s;
+    expect(&e, TM_VERDICT_VALID, "");
+    s = (tm_steady){ .drift = -7, .drift_lo = -9, .drift_hi = -4 };
+    expect(&e, TM_VERDICT_NOISY, "; the step time drifts by -7.0 %");
+    s = (tm_steady){ .drift = 7, .drift_lo = 4, .drift_hi = 9, .shift = 12, .shift_at = 60 };
+    e.total_steps = LOSSES + 1000; /* resumed after step 1,000: index 60 is step 1,061 */
+    expect(&e, TM_VERDICT_NOISY, "; the step time changed by +12.0 % at step 1061");
+    s = (tm_steady){ .warmup = 50, .drift = 0, .drift_lo = -1, .drift_hi = 1 };
+    expect(&e, TM_VERDICT_NOISY, "; steady state was not reached");
+    s.drift = nothing; /* too few steps to tell */
+    expect(&e, TM_VERDICT_VALID, "");
+}
+
+static void nothing_is_faster_than_physics(void **state)
+{
+    double losses[LOSSES];
+    (void)state;
+    tm_evidence e = evidence_of("synthetic", losses, 3.5, 2.9);
+    e.impossible = "the fastest step took nothing";
+    expect(&e, TM_VERDICT_INVALID, "the fastest step took nothing");
+    e.n_losses = e.total_steps = 10; /* few steps are no excuse */
+    expect(&e, TM_VERDICT_INVALID, "the fastest step took nothing");
+}
+
 /* A validation loss that is not a number must never pass, nor an entropy that is unknown where it is needed. */
 static void numbers_that_cannot_be_compared_do_not_pass(void **state)
 {
@@ -279,6 +336,9 @@ int main(void)
         cmocka_unit_test(mock_data_teach_ln_v_only),
         cmocka_unit_test(text_must_beat_its_single_tokens),
         cmocka_unit_test(uneven_step_times_are_noisy),
+        cmocka_unit_test(the_machine_must_have_been_there),
+        cmocka_unit_test(steps_must_be_steady),
+        cmocka_unit_test(nothing_is_faster_than_physics),
         cmocka_unit_test(numbers_that_cannot_be_compared_do_not_pass),
         cmocka_unit_test(an_interrupted_run_has_not_failed),
         cmocka_unit_test(a_run_that_goes_on_is_judged_as_a_whole),

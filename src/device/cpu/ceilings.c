@@ -154,12 +154,26 @@ static double memory_peak(tm_device *device, double *a, double *b, double *c, in
     return best;
 }
 
-tm_status tm_device_ceilings(tm_device *device, double seconds, tm_ceilings *out, tm_error *err)
+void tm_device_arithmetic(const tm_device *device, int threads, double seconds, tm_ceilings *out)
 {
     const tm_cpu_probe *probe = best_probe();
     tm_cpu_isa          isa = tm_cpu_isa_probe();
-    int                 threads = device->info.threads;
-    int64_t             cache = tm_cpu_last_level_bytes(""), bytes = 12 * (cache > 0 ? cache : (int64_t)64 << 20);
+    bool                bf16 = probe->multiply_add_bf16 && isa.avx512_bf16;
+    if (threads == 0) threads = device->info.threads;
+    *out = (tm_ceilings){ 0 };
+    out->flops = arithmetic_peak(probe->multiply_add, threads, seconds * (bf16 ? 0.5 : 1));
+    if (bf16) out->flops_bf16 = arithmetic_peak(probe->multiply_add_bf16, threads, seconds * 0.5);
+    if (!isa.amx && out->flops_bf16 < out->flops) out->flops_bf16 = out->flops; /* widened, then multiplied */
+    if (isa.amx) out->flops_bf16 = 0;                                           /* tile units: not measured here */
+    snprintf(out->flops_how, sizeof out->flops_how, "%s: %d chains of %d lanes, %s, %d thread%s", probe->isa,
+             probe->chains, probe->lanes, probe->fused ? "fused multiply-add" : "multiply and add apart", threads,
+             threads == 1 ? "" : "s");
+}
+
+tm_status tm_device_ceilings(tm_device *device, double seconds, tm_ceilings *out, tm_error *err)
+{
+    int         threads = device->info.threads;
+    int64_t     cache = tm_cpu_last_level_bytes(""), bytes = 12 * (cache > 0 ? cache : (int64_t)64 << 20);
     if (bytes > (int64_t)1 << 30) bytes = (int64_t)1 << 30;
     int64_t     n = bytes / 3 / 64 * 8;
     void       *memory;
@@ -168,15 +182,8 @@ tm_status tm_device_ceilings(tm_device *device, double seconds, tm_ceilings *out
     TM_TRY(tm_device_alloc(device, (size_t)n * 3 * sizeof(double), &memory, err));
     double *a = memory, *b = a + n, *c = b + n;
     tm_device_stream_fill(device, a, 1, b, 1, c, 1, n);
-    bool bf16 = probe->multiply_add_bf16 && isa.avx512_bf16;
-    out->flops = arithmetic_peak(probe->multiply_add, threads, seconds * (bf16 ? 0.25 : 0.5));
-    if (bf16) out->flops_bf16 = arithmetic_peak(probe->multiply_add_bf16, threads, seconds * 0.25);
-    if (!isa.amx && out->flops_bf16 < out->flops) out->flops_bf16 = out->flops; /* widened, then multiplied */
-    if (isa.amx) out->flops_bf16 = 0;                                           /* tile units: not measured here */
+    tm_device_arithmetic(device, 0, seconds * 0.5, out);
     out->bytes = memory_peak(device, a, b, c, n, seconds * 0.5, &how);
-    snprintf(out->flops_how, sizeof out->flops_how, "%s: %d chains of %d lanes, %s, %d thread%s", probe->isa,
-             probe->chains, probe->lanes, probe->fused ? "fused multiply-add" : "multiply and add apart", threads,
-             threads == 1 ? "" : "s");
     snprintf(out->bytes_how, sizeof out->bytes_how, "%s, arrays of %lld MiB together, %d thread%s", how,
              (long long)(n * 24 >> 20), threads, threads == 1 ? "" : "s");
     tm_device_release(device, memory, (size_t)n * 3 * sizeof(double));

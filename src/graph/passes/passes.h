@@ -10,6 +10,7 @@
 typedef struct {
     bool    cheap;   /* outputs of ops marked cheap: norms, activation functions */
     int64_t every_n; /* 0: no layer; 1: every layer; n: layers with index % n == 0 keep their input only */
+    int64_t layers;  /* > 0: only layers below this one do */
 } tm_recompute;
 
 /* Copies forward nodes in front of their first use in the backward pass; backward nodes then read the copies. */

@@ -17,6 +17,7 @@ typedef struct {
 
 static bool layer_is_recomputed(const tm_recompute *policy, int layer)
 {
+    if (policy->layers > 0 && layer >= policy->layers) return false;
     return layer >= 0 && policy->every_n > 0 && layer % policy->every_n == 0;
 }
 

@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checks on made-up machines: every outcome of every row, files that are no files, and how checks are chosen, run
+ * and printed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "../support/fake_run.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "check_fixtures.h"
+#include "system/check_report.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[512];
+static int  lock = -1;
+
+/* --- trees ----------------------------------------------------------------------------------- */
+
+static void new_root(void)
+{
+    static int number;
+    char       name[32];
+    snprintf(name, sizeof name, "machine%d", number++);
+    snprintf(root, sizeof root, "%s", fake_path(name));
+    assert_int_equal(tm_folder_make(root, NULL), TM_OK);
+}
+
+static void put_folder_of(const char *path)
+{
+    char folder[1024];
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = '\0';
+    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
+}
+
+static void put_bytes(const char *path, const void *content, size_t bytes)
+{
+    put_folder_of(path);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(content, 1, bytes, f), bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* PCI configuration space: a power capability 1 at 100h, which leads to ACS (000Dh) at 148h. */
+static void put_config(const char *path, const char *kind)
+{
+    unsigned char config[4096] = { 0x22, 0x10 };
+    config[0x100] = 0x01;
+    config[0x102] = 0x01; /* version 1 */
+    if (strcmp(kind, "no-acs") != 0) {
+        config[0x102] |= 0x80;
+        config[0x103] = 0x14;
+        config[0x148] = 0x0D;
+        config[0x14A] = 0x01;
+        config[0x14E] = strcmp(kind, "acs-on") == 0 ? 0x1D : 0x1C;
+    }
+    put_bytes(path, config, strcmp(kind, "short") == 0 ? 64 : sizeof config);
+}
+
+static void put(const char *entry)
+{
+    char        path[1024];
+    const char *equals = strchr(entry, '='), *arrow = strstr(entry, "->");
+    if (arrow && (!equals || arrow < equals)) {
+        snprintf(path, sizeof path, "%s%.*s", root, (int)(arrow - entry), entry);
+        put_folder_of(path);
+        assert_int_equal(symlink(arrow + 2, path), 0);
+    } else if (!equals) {
+        snprintf(path, sizeof path, "%s%s.", root, entry);
+        put_folder_of(path);
+    } else {
+        snprintf(path, sizeof path, "%s%.*s", root, (int)(equals - entry), entry);
+        if (equals[1] != '%') {
+            put_bytes(path, equals + 1, strlen(equals + 1));
+        } else if (strcmp(equals, "=%locked") == 0) {
+            put_bytes(path, "{}", 2);
+            lock = open(path, O_RDONLY);
+            assert_int_equal(flock(lock, LOCK_EX), 0);
+        } else {
+            put_config(path, equals + 2);
+        }
+    }
+}
+
+static void put_fixture(const fixture *f)
+{
+    new_root();
+    for (int i = 0; i < FIXTURE_FILES && f->files[i]; i++) put(f->files[i]);
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    if (lock >= 0) close(lock);
+    lock = -1;
+    fake_remove();
+    return 0;
+}
+
+/* Runs the rows that `only` names on the machine below `root`. */
+static void run(const char *only, const fixture *f, bool isolate, tm_checks *checks)
+{
+    static char     *nothing[] = { NULL };
+    tm_arena        *arena = tm_arena_create();
+    tm_check_host    host = tm_check_host_read(root, true, arena);
+    tm_check_options options = tm_check_options_default();
+    tm_error         err = { 0 };
+    host.environment = nothing;
+    host.wall_ms = 1767225600000; /* 2026-01-01 */
+    options.sysroot = root;
+    options.only = only;
+    options.isolate = isolate;
+    options.host = &host;
+    if (f && f->set) f->set(&options, &host);
+    *checks = (tm_checks){ 0 };
+    if (tm_checks_run(&options, checks, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_arena_destroy(arena);
+}
+
+/* --- outcomes -------------------------------------------------------------------------------- */
+
+static void every_fixture(bool isolate, int step)
+{
+    for (int i = 0; i < FIXTURES; i += step) {
+        const fixture *f = &fixtures[i];
+        tm_checks      checks;
+        put_fixture(f);
+        run(f->id, f, isolate, &checks);
+        assert_int_equal(checks.n, 1);
+        const tm_check_result *r = &checks.results[0];
+        if (r->status != f->status || !strstr(r->observed, f->observed))
+            fail_msg("row %d, %s: %s '%s', wanted %s '%s'", i, f->id, tm_check_status_name(r->status), r->observed,
+                     tm_check_status_name(f->status), f->observed);
+        assert_true(*r->observed && *r->expected && *r->source);
+        assert_int_equal(checks.counts[f->status], 1);
+        assert_int_equal(tm_checks_failed(&checks), f->status == TM_CHECK_FAIL);
+        tm_checks_fini(&checks);
+        if (lock >= 0) close(lock);
+        lock = -1;
+    }
+}
+
+static void each_fixture_has_its_outcome(void **state)
+{
+    (void)state;
+    every_fixture(false, 1);
+}
+
+static void the_same_in_processes_of_their_own(void **state)
+{
+    (void)state;
+    every_fixture(true, 7);
+}
+
+static void no_outcome_is_without_fixture(void **state)
+{
+    (void)state;
+    size_t              n;
+    const tm_check_row *rows = tm_check_rows(&n);
+    for (size_t i = 0; i < n; i++) {
+        unsigned seen = 0;
+        for (int k = 0; k < FIXTURES; k++)
+            if (strcmp(fixtures[k].id, rows[i].id) == 0) seen |= 1u << fixtures[k].status;
+        char wanted[TM_CHECK_OUTCOMES_BYTES], have[TM_CHECK_OUTCOMES_BYTES];
+        if (seen != rows[i].outcomes)
+            fail_msg("%s can be %s, the fixtures show %s", rows[i].id, tm_check_outcomes(rows[i].outcomes, wanted),
+                     tm_check_outcomes(seen, have));
+        for (int g = 0; g < TM_CHECK_GROUPS; g++)
+            assert_string_not_equal(rows[i].id, tm_check_group_name((tm_check_group)g));
+        /* What can go wrong has a remedy. */
+        bool wrong = rows[i].outcomes & (1u << TM_CHECK_WARN | 1u << TM_CHECK_FAIL);
+        assert_true(!wrong || *rows[i].remedy);
+    }
+}
+
+/* --- files that are none --------------------------------------------------------------------- */
+
+typedef enum { ODD_BINARY, ODD_LONG, ODD_EMPTY, ODD_LOOP, ODD_FOLDER, ODD_FIFO, ODD_OUTSIDE, ODD_KINDS } odd;
+
+static void put_odd(const char *path, odd kind)
+{
+    static char bytes[200000];
+    struct stat info;
+    put_folder_of(path);
+    if (lstat(path, &info) == 0) return; /* an earlier file needs a folder here */
+    switch (kind) {
+    case ODD_BINARY:
+        for (size_t i = 0; i < 5000; i++) bytes[i] = (char)(i * 7919 >> 3);
+        put_bytes(path, bytes, 5000);
+        break;
+    case ODD_LONG:
+        memset(bytes, '9', sizeof bytes);
+        put_bytes(path, bytes, sizeof bytes);
+        break;
+    case ODD_EMPTY:
+        put_bytes(path, "", 0);
+        break;
+    case ODD_LOOP:
+        assert_int_equal(symlink(strrchr(path, '/') + 1, path), 0);
+        break;
+    case ODD_FOLDER:
+        assert_int_equal(mkdir(path, 0777), 0);
+        break;
+    case ODD_FIFO:
+        assert_int_equal(mkfifo(path, 0666), 0);
+        break;
+    case ODD_OUTSIDE:
+        assert_int_equal(symlink("/../../../../../../proc/self/environ", path), 0);
+        break;
+    case ODD_KINDS:
+        break;
+    }
+}
+
+/* Every file of every fixture is that kind of oddity at once. No check may crash or hang, and none may fail by it. */
+static void odd_files_harm_nobody(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < ODD_KINDS; kind++) {
+        tm_checks checks;
+        new_root();
+        for (int i = 0; i < FIXTURES; i++)
+            for (int k = 0; k < FIXTURE_FILES && fixtures[i].files[k]; k++) {
+                char        path[1024];
+                const char *entry = fixtures[i].files[k], *equals = strchr(entry, '=');
+                if (!equals || strstr(entry, "->")) continue;
+                const char *name = strrchr(entry, '/');
+                /* What tells the kinds of devices apart stays as it is, so that the checks look at the rest. */
+                if (strncmp(name, "/vendor", 7) == 0 || strncmp(name, "/class", 6) == 0 ||
+                    strncmp(name, "/device=", 8) == 0) {
+                    put(entry);
+                    continue;
+                }
+                snprintf(path, sizeof path, "%s%.*s", root, (int)(equals - entry), entry);
+                put_odd(path, (odd)kind);
+            }
+        int64_t from = tm_now_ns();
+        run(NULL, NULL, true, &checks);
+        assert_true(tm_now_ns() - from < 10000000000);
+        assert_true(checks.n > 30);
+        for (size_t i = 0; i < checks.n; i++) {
+            const tm_check_result *r = &checks.results[i];
+            if (strstr(r->observed, "signal") || strstr(r->observed, "no answer"))
+                fail_msg("%s: %s", r->id, r->observed);
+            for (const char *p = r->observed; *p; p++) assert_true((unsigned char)*p >= 0x20);
+        }
+        tm_text json = { 0 };
+        tm_checks_print_json(&checks, &json);
+        json_t *object = json_loadb(json.data, json.length, 0, NULL);
+        assert_non_null(object);
+        json_decref(object);
+        tm_text_fini(&json);
+        tm_checks_fini(&checks);
+    }
+}
+
+/* --- choosing and running --------------------------------------------------------------------- */
+
+static tm_status choose(const char *only, bool quick, tm_checks *checks, tm_error *err)
+{
+    tm_check_options options = tm_check_options_default();
+    *checks = (tm_checks){ 0 };
+    options.sysroot = root;
+    options.only = only;
+    options.quick = quick;
+    return tm_checks_run(&options, checks, err);
+}
+
+static void names_choose_checks(void **state)
+{
+    (void)state;
+    tm_checks checks;
+    tm_error  err = { 0 };
+    new_root();
+    assert_int_equal(choose("cpu,thp", false, &checks, &err), TM_OK);
+    assert_int_equal(checks.n, 6);
+    assert_string_equal(checks.results[0].id, "thp"); /* in the order of the table */
+    assert_string_equal(checks.results[1].id, "governor");
+    tm_checks_fini(&checks);
+    assert_int_equal(choose("gpu, -gpu-mem", false, &checks, &err), TM_OK);
+    size_t gpu = checks.n;
+    for (size_t i = 0; i < gpu; i++) assert_string_not_equal(checks.results[i].id, "gpu_mem");
+    tm_checks_fini(&checks);
+    assert_int_equal(choose("-gpu", false, &checks, &err), TM_OK);
+    size_t n;
+    tm_check_rows(&n);
+    assert_int_equal(checks.n, n - gpu - 1 - 3); /* without those of gpu and perf */
+    tm_checks_fini(&checks);
+    assert_int_equal(choose("guvernor", false, &checks, &err), TM_USAGE);
+    assert_non_null(strstr(err.text, "did you mean 'governor'"));
+    tm_checks_fini(&checks);
+    assert_int_equal(choose(" ,", false, &checks, NULL), TM_USAGE);
+    tm_checks_fini(&checks);
+}
+
+static void a_deadline_ends_what_hangs(void **state)
+{
+    (void)state;
+    tm_checks        checks = { 0 };
+    tm_check_options options = tm_check_options_default();
+    new_root();
+    options.sysroot = root;
+    options.only = "thp,smt";
+    options.isolate = true;
+    options.timeout_seconds = 0; /* nobody is that fast */
+    assert_int_equal(tm_checks_run(&options, &checks, NULL), TM_OK);
+    assert_int_equal(checks.counts[TM_CHECK_FAIL], 2);
+    assert_non_null(strstr(checks.results[0].observed, "no answer within 0 s"));
+    tm_checks_fini(&checks);
+}
+
+static void quick_is_quick(void **state)
+{
+    (void)state;
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < 5; i++) { /* the best of five: other processes run too */
+        tm_checks        checks = { 0 };
+        tm_check_options options = tm_check_options_default();
+        options.quick = true;
+        int64_t from = tm_now_ns();
+        assert_int_equal(tm_checks_run(&options, &checks, NULL), TM_OK);
+        if (tm_now_ns() - from < best) best = tm_now_ns() - from;
+        assert_true(checks.n > 20);
+        for (size_t k = 0; k < checks.n; k++) {
+            assert_string_not_equal(checks.results[k].group, "log");
+            assert_string_not_equal(checks.results[k].group, "gpu");
+        }
+        tm_checks_fini(&checks);
+    }
+    print_message("%.2f ms\n", (double)best * 1e-6);
+    assert_true(best < 50000000);
+}
+
+/* --- printing -------------------------------------------------------------------------------- */
+
+static void printed_forms(void **state)
+{
+    (void)state;
+    tm_checks checks, again = { 0 };
+    tm_text   json = { 0 }, second = { 0 }, lines = { 0 }, brief = { 0 };
+    tm_error  err = { 0 };
+    new_root();
+    put("/proc/sys/kernel/hostname=node7.example.org\n");
+    put("/proc/self/limits=Max locked memory         8388608              8388608              bytes\n");
+    put("/proc/sys/kernel/numa_balancing=1\n");
+    put("/proc/sys/kernel/nmi_watchdog=0\n");
+    run("numa_balancing,nmi_watchdog,memlock,kernel", NULL, false, &checks);
+    assert_string_equal(checks.host, "node7");
+    tm_checks_print_json(&checks, &json);
+    if (tm_checks_parse(json.data, json.length, "x", &again, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_string_equal(again.host, "node7");
+    tm_checks_print_json(&again, &second);
+    assert_string_equal(json.data, second.data);
+    assert_non_null(strstr(json.data, "\"verdict\": \"FAIL\""));
+    assert_non_null(strstr(json.data, "\"time\": \"2026-01-01T00:00:00Z\""));
+
+    tm_checks_print(&checks, &lines);
+    assert_non_null(strstr(lines.data, "  FAIL  memlock"));
+    assert_non_null(strstr(lines.data, "remedy:   echo 0 > /proc/sys/kernel/numa_balancing"));
+    assert_non_null(strstr(lines.data, "node7: FAIL: 1 PASS, 1 WARN, 1 FAIL, 0 INFO, 1 SKIP"));
+
+    tm_table *table = tm_checks_table(&checks);
+    assert_int_equal(tm_table_n_rows(table), 4);
+    assert_string_equal(tm_table_cell(table, 0, (size_t)tm_table_find(table, "status"))->text, "WARN");
+    tm_table_destroy(table);
+
+    tm_json writer = { .out = &brief };
+    tm_checks_print_summary(&checks, &writer, NULL);
+    json_t *object = json_loads(brief.data, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(object, "fail")), 1);
+    assert_int_equal(json_array_size(json_object_get(object, "not_passed")), 2);
+    json_decref(object);
+
+    tm_checks_fini(&checks);
+    tm_checks_fini(&again);
+    tm_text_fini(&json);
+    tm_text_fini(&second);
+    tm_text_fini(&lines);
+    tm_text_fini(&brief);
+}
+
+static void bad_reports_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",
+        "[]",
+        "{",
+        "{\"format\": \"trainmark.check/2\", \"host\": \"a\", \"checks\": [{\"id\": \"x\", \"status\": \"PASS\"}]}",
+        "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"checks\": []}",
+        "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"checks\": [{\"id\": \"x\", \"status\": \"GOOD\"}]}",
+        "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"checks\": [{\"status\": \"PASS\"}]}",
+        "{\"format\": \"trainmark.check/1\", \"checks\": [{\"id\": \"x\", \"status\": \"PASS\"}]}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tm_checks checks = { 0 };
+        tm_error  err = { 0 };
+        assert_int_equal(tm_checks_parse(bad[i], strlen(bad[i]), "node1.json", &checks, &err), TM_FORMAT);
+        assert_non_null(strstr(err.text, "node1.json"));
+        tm_checks_fini(&checks);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(each_fixture_has_its_outcome, clean),
+        cmocka_unit_test_teardown(the_same_in_processes_of_their_own, clean),
+        cmocka_unit_test(no_outcome_is_without_fixture),
+        cmocka_unit_test_teardown(odd_files_harm_nobody, clean),
+        cmocka_unit_test_teardown(names_choose_checks, clean),
+        cmocka_unit_test_teardown(a_deadline_ends_what_hangs, clean),
+        cmocka_unit_test(quick_is_quick),
+        cmocka_unit_test_teardown(printed_forms, clean),
+        cmocka_unit_test(bad_reports_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reports of several nodes: lists, placeholders for those that are missing, differences. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "../support/fake_run.h"
+#include "base/file.h"
+#include "system/check_report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *folder;
+
+static int begin(void **state)
+{
+    (void)state;
+    folder = fake_path("preflight");
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    fake_remove();
+    return 0;
+}
+
+static void put(const char *name, const char *content)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
+    assert_int_equal(tm_file_write(path, content, strlen(content), NULL), TM_OK);
+}
+
+static void report(const char *host, const char *kernel, tm_check_status memlock, int64_t wall_s)
+{
+    tm_checks             checks = { .wall_ms = wall_s * 1000 };
+    const tm_check_result rows[] = {
+        { .id = "kernel", .group = "system", .status = TM_CHECK_INFO, .observed = kernel },
+        { .id = "memlock",
+          .group = "mem",
+          .status = memlock,
+          .observed = "8 MiB | little",
+          .remedy = "ulimit -l unlimited" },
+    };
+    tm_error err = { 0 };
+    strcpy(checks.host, host);
+    for (int i = 0; i < 2; i++) tm_checks_add(&checks, &rows[i]);
+    if (tm_checks_dump(&checks, folder, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_checks_fini(&checks);
+}
+
+static void expect_file(const char *name, const char *content)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    tm_text text = fake_read(path);
+    assert_string_equal(text.data ? text.data : "", content);
+    tm_text_fini(&text);
+}
+
+static void expect_line(const char *content)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/smoke_report.md", folder);
+    tm_text text = fake_read(path);
+    if (!strstr(text.data, content)) fail_msg("no '%s' in:\n%s", content, text.data);
+    tm_text_fini(&text);
+}
+
+static const char *expected_file(const char *content)
+{
+    static char path[1024];
+    put("asked.txt", content);
+    snprintf(path, sizeof path, "%s/asked.txt", folder);
+    return path;
+}
+
+static void nodes_are_listed(void **state)
+{
+    (void)state;
+    size_t   passing, failing;
+    tm_error err = { 0 };
+    report("node10", "6.1", TM_CHECK_PASS, 1000);
+    report("node9", "6.1", TM_CHECK_FAIL, 1010);
+    report("node2", "6.2", TM_CHECK_WARN, 1020);
+    report("node3", "6.1", TM_CHECK_PASS, 1020);
+    put("smoke/node4.json", "{ \"format\": ");
+    put("smoke/node5.json.tmp.77", "half");
+    const char *asked = expected_file("# rack 1\nnode2.example.org\nnode3\r\n\nnode4\nnode9 # new\nnode11\n");
+    if (tm_checks_aggregate(folder, asked, &passing, &failing, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(passing, 3);
+    assert_int_equal(failing, 3);
+    expect_file("passing_nodes.txt", "node2\nnode3\nnode10\n");
+    expect_file("failing_nodes.txt", "node4\nnode9\nnode11\n");
+    expect_file("expected_nodes.txt", "node2\nnode3\nnode4\nnode9\nnode11\n");
+    expect_line("# System checks of 6 nodes\n\n3 pass, 3 fail.");
+    expect_line("| node11 | FAIL | no report: the node did not answer |");
+    expect_line("| node9 | FAIL | FAIL memlock: 8 MiB \\| little |");
+    expect_line("| node2 | PASS | WARN memlock: 8 MiB \\| little |");
+    expect_line("- WARN kernel of node2 is `6.2`, that of most nodes `6.1`");
+    expect_line("- INFO node10 reported and was not expected");
+    expect_line("node4.json', line 1");
+}
+
+static void clocks_are_compared(void **state)
+{
+    (void)state;
+    size_t passing, failing;
+    report("a", "6.1", TM_CHECK_PASS, 1000);
+    report("b", "6.1", TM_CHECK_PASS, 1031);
+    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
+    assert_int_equal(passing, 2);
+    expect_line("- WARN the nodes' times are 31 s apart");
+    expect_file("expected_nodes.txt", "a\nb\n");
+    expect_file("failing_nodes.txt", "");
+}
+
+static void bad_input_is_refused(void **state)
+{
+    (void)state;
+    size_t   passing, failing;
+    tm_error err = { 0 };
+    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "--dump-path"));
+    assert_int_equal(tm_checks_aggregate(folder, fake_path("none"), &passing, &failing, NULL), TM_INVALID);
+    static const char *const lists[] = { "", "# nobody\n", "node1\n../x\n", "a/b\n", "-x\n", ".\n" };
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        assert_int_equal(tm_checks_aggregate(folder, expected_file(lists[i]), &passing, &failing, NULL), TM_INVALID);
+    /* Nobody answered at all: all fail, and that is a report. */
+    assert_int_equal(tm_checks_aggregate(folder, expected_file("n1\nn2\n"), &passing, &failing, NULL), TM_OK);
+    assert_int_equal(failing, 2);
+    expect_file("passing_nodes.txt", "");
+    expect_file("failing_nodes.txt", "n1\nn2\n");
+    /* A report under another's name does not count for it. */
+    report("n1", "6.1", TM_CHECK_PASS, 1);
+    char from[1024], to[1024];
+    snprintf(from, sizeof from, "%s/smoke/n1.json", folder);
+    snprintf(to, sizeof to, "%s/smoke/n2.json", folder);
+    assert_int_equal(rename(from, to), 0);
+    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
+    assert_int_equal(failing, 1);
+    expect_line("is the report of 'n1'");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(nodes_are_listed, begin, end),
+        cmocka_unit_test_setup_teardown(clocks_are_compared, begin, end),
+        cmocka_unit_test_setup_teardown(bad_input_is_refused, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

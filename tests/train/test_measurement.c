@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run measures besides training: it stops when its speed is known, watches the machine, and refuses a speed that
+ * no machine has. */
+#include "support/training.h"
+
+#include "system/validity.h"
+#include "train/run.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct {
+    tm_sink          sink;
+    int64_t          steps;
+    tm_verdict       verdict;
+    char             reason[256], stopped[64];
+    tm_machine_watch machine;
+    int              facts_known;
+} listener;
+
+static void listen(tm_sink *sink, const tm_event *event)
+{
+    listener *l = (listener *)sink;
+    if (event->kind != TM_EVENT_RUN_ENDED) return;
+    l->steps = event->run_ended.steps;
+    l->verdict = event->run_ended.verdict;
+    l->machine = event->run_ended.machine;
+    snprintf(l->reason, sizeof l->reason, "%s", event->run_ended.reason);
+    snprintf(l->stopped, sizeof l->stopped, "%s", event->run_ended.stopped);
+    for (size_t i = 0; i < l->machine.n_facts; i++) l->facts_known += isfinite(l->machine.facts[i].value);
+}
+
+static tm_run_options options_of(int64_t steps)
+{
+    tm_run_options o = { .model_name = "small",
+                         .steps = steps,
+                         .learning_rate = 3e-3,
+                         .max_norm = 1,
+                         .seed = 77,
+                         .prefetch = 2,
+                         .validate = false,
+                         .target_gap = 0.05,
+                         .checkpoint_load_step = -1,
+                         .step = test_llama_options() };
+    o.step.shape.vocab_size = 64;
+    o.step.recompute.cheap = true;
+    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
+                                .steps = steps,
+                                .warmup_steps = 3,
+                                .decay_ratio = -1,
+                                .decay = TM_DECAY_COSINE };
+    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    return o;
+}
+
+static tm_status run(const tm_run_options *options, listener *l, tm_error *err)
+{
+    tm_device            *device = test_device_open("cpu", 1);
+    tm_source            *source;
+    volatile sig_atomic_t stop = 0;
+    *l = (listener){ .sink = { listen } };
+    *err = (tm_error){ 0 };
+    if (tm_source_open(&options->source, &source, err) != TM_OK) fail_msg("%s", err->text);
+    tm_event_bus bus = { .sinks = { &l->sink }, .count = 1 };
+    tm_status    st = tm_run(options, device, source, &bus, &stop, err);
+    tm_source_close(source);
+    tm_device_close(device);
+    return st;
+}
+
+/* A clock that runs three times too fast shows a third of the time: the same as a machine that is three times slower
+ * than its figures. */
+static void a_speed_that_no_machine_has(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of(8);
+    tm_error       err;
+    listener       l;
+    o.peaks.flops = 1e15; /* nobody is that fast: nothing to complain about */
+    assert_int_equal(run(&o, &l, &err), TM_OK);
+    assert_int_equal(l.verdict, TM_VERDICT_NOT_JUDGED);
+    o.peaks.flops = 1e6;
+    assert_int_equal(run(&o, &l, &err), TM_NUMBERS);
+    assert_int_equal(l.verdict, TM_VERDICT_INVALID);
+    assert_non_null(strstr(l.reason, "the fastest step took "));
+    assert_non_null(strstr(l.reason, "at the measured 1e+06 FLOP/s"));
+    assert_string_equal(err.text, l.reason);
+}
+
+/* The bound counts every micro-batch: at a peak that the step just keeps, twice as many take twice as long. */
+static void the_bound_counts_all_micro_batches(void **state)
+{
+    (void)state;
+    double   least[2];
+    tm_error err;
+    listener l;
+    for (int i = 0; i < 2; i++) {
+        tm_run_options o = options_of(3);
+        o.step.accumulation = i == 0 ? 1 : 3;
+        o.peaks.flops = 1;
+        assert_int_equal(run(&o, &l, &err), TM_NUMBERS);
+        assert_int_equal(sscanf(strstr(l.reason, "less than"), "less than %lf s", &least[i]), 1);
+    }
+    assert_true(fabs(least[1] / least[0] - 3) < 1e-3);
+}
+
+static void stops_when_the_speed_is_known(void **state)
+{
+    (void)state;
+    tm_error err;
+    listener l;
+    int      stopped = 0;
+    for (int i = 0; i < 8 && !stopped; i++) { /* on a busy machine the state may not be steady: once is enough */
+        tm_run_options o = options_of(400);
+        o.target_half_width = 0.5;
+        (void)run(&o, &l, &err); /* so few steps may show no progress: that is another verdict */
+        assert_in_range(l.steps, 50, 400);
+        stopped = strcmp(l.stopped, "precise enough") == 0;
+        if (!stopped) assert_string_equal(l.stopped, "all steps done");
+        assert_true(stopped == (l.steps < 400));
+    }
+    assert_true(stopped);
+    tm_run_options o = options_of(60);
+    (void)run(&o, &l, &err);
+    assert_int_equal(l.steps, 60);
+    assert_string_equal(l.stopped, "all steps done");
+}
+
+static void the_machine_is_watched(void **state)
+{
+    (void)state;
+    tm_error       err;
+    listener       l;
+    tm_run_options o = options_of(20);
+    assert_int_equal(run(&o, &l, &err), TM_OK);
+    assert_int_equal(l.machine.n_facts, TM_MACHINE_COUNT);
+    assert_non_null(l.machine.reason);
+    assert_true(l.machine.samples >= 2 && l.machine.seconds > 0);
+    assert_true(l.facts_known >= 3); /* faults and switches are known everywhere */
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_speed_that_no_machine_has),
+        cmocka_unit_test(the_bound_counts_all_micro_batches),
+        cmocka_unit_test(stops_when_the_speed_is_known),
+        cmocka_unit_test(the_machine_is_watched),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
