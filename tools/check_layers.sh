@@ -38,7 +38,9 @@ graph/plan.h
 graph/tensor.h
 graph/value.h
 mlperf/benchmark.h
+mlperf/breakdown.h
 mlperf/check.h
+mlperf/keys.h
 mlperf/log.h
 mlperf/notes.h
 mlperf/package.h

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "data/keys.h"
 #include "model/keys.h"
+#include "system/validity.h"
 #include "train/keys.h"
 
 #include <math.h>
@@ -118,6 +119,19 @@ static tm_status open_device(tm_bench *bench, tm_error *err)
     return TM_OK;
 }
 
+/* The whole time's verdict: rows of less than a second have none of their own. */
+static void note_validity(tm_bench *bench, tm_validity *validity)
+{
+    tm_validity_report report;
+    tm_validity_stop(validity, 0, &report);
+    tm_validity_destroy(validity);
+    const char *reason = *report.reason ? report.reason : "nothing disturbed it";
+    if (report.verdict == TM_VERDICT_INVALID)
+        tm_bench_invalid(bench, "the machine was not left alone: %s", reason);
+    else
+        tm_bench_note(bench, "machine: %s (%s)", tm_verdict_name(report.verdict), reason);
+}
+
 tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, const volatile sig_atomic_t *stop,
                        tm_table *table, tm_error *err)
 {
@@ -140,7 +154,9 @@ tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, con
     bool known;
     (void)tm_last_level_bytes(&known);
     if (!known) tm_bench_note(&bench, "size of the last-level cache unknown, 64 MiB assumed");
-    tm_status st = workload->run(&bench, err);
+    tm_validity *validity = tm_validity_start("");
+    tm_status    st = workload->run(&bench, err);
+    note_validity(&bench, validity);
     tm_device_close(bench.device);
     if (st == TM_OK && bench.invalid.status != TM_OK) st = tm_fail(err, TM_NUMBERS, "%s", bench.invalid.text);
     return st;

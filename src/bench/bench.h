@@ -74,13 +74,14 @@ typedef struct {
     tm_sample_summary summary;      /* seconds per call; rates in `work` per second */
     int64_t           calls, loops; /* calls before the samples; calls per sample */
     tm_stop           stop;
-    const char       *verdict;
+    tm_verdict        verdict; /* was the machine left alone (docs/statistics.md); not-judged: for less than a second */
+    const char       *reason;  /* of the verdict, of the samples' */
 } tm_measurement;
 
 /* work: FLOP, bytes, samples of one call. n = 0 is fine. */
 void tm_bench_summarize(const tm_samples *samples, double work, tm_measurement *out);
 /* Adds the columns median_ms, p5_ms, p95_ms, cv, n, warmup, outliers, half_width_pct, calls_before, loops, stop,
- * verdict. */
+ * verdict, reason. */
 void tm_bench_columns(tm_table *table);
 /* Sets them in the table's last row. */
 void tm_bench_put(tm_table *table, const tm_measurement *measurement);
@@ -90,6 +91,8 @@ void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_d
 
 /* The machine's ceilings, measured at the first call. */
 TM_MUST_USE tm_status tm_bench_ceilings(tm_bench *bench, const tm_ceilings **out, tm_error *err);
+/* Notes of the table: the measured peak, the data sheet's beside it, the memory's. */
+TM_MUST_USE tm_status tm_bench_note_ceilings(tm_bench *bench, tm_error *err);
 /* Physics: `what` did `flops` FLOP/s in `dtype` and moved `bytes` bytes/s to or from memory (0: not known). More than
  * the machine's ceilings, which are measured again before that is said, makes the number invalid. */
 TM_MUST_USE tm_status tm_bench_guard(tm_bench *bench, const char *what, tm_dtype dtype, double flops, double bytes,

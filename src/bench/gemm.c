@@ -41,6 +41,7 @@ static const tm_column columns[] = {
     { "host", 0 },
     { "world", 0 },
     { "rank", 0 },
+    { "case", 0 },
     { "name", 0 },
     { "engine", 0 },
     { "M", 0 },
@@ -91,6 +92,7 @@ static void start_row(tm_bench *bench, const tm_product *p, const tm_engine *eng
     tm_table_text(t, "host", bench->host);
     tm_table_i64(t, "world", 1);
     tm_table_i64(t, "rank", 0);
+    tm_table_printf(t, "case", "%lldx%lldx%lld", (long long)p->m, (long long)p->n, (long long)p->k);
     tm_table_text(t, "name", *p->name ? p->name : NULL);
     tm_table_text(t, "engine", engine ? engine->name : NULL);
     tm_table_i64(t, "M", p->m);
@@ -102,7 +104,7 @@ static void start_row(tm_bench *bench, const tm_product *p, const tm_engine *eng
     tm_table_text(t, "c_dtype", tm_dtype_name(p->c_dtype));
     tm_table_text(t, "cache", cold ? "cold" : "warm");
     if (engine) tm_table_i64(t, "threads", engine->threads);
-    tm_table_f64(t, "tflop", tm_product_flops(p) * 1e-12);
+    tm_table_f64(t, "tflop", tm_product_flops(p) / 1e12);
     tm_table_f64(t, "arith_intensity", tm_product_flops(p) / tm_product_bytes(p));
 }
 
@@ -134,7 +136,7 @@ static tm_status put_rates(tm_bench *bench, const tm_product *p, tm_engine *engi
     TM_TRY(tm_bench_ceilings(bench, &ceilings, err));
     double peak = p->dtype == TM_BF16 ? ceilings->flops_bf16 : ceilings->flops;
     tm_table_f64(t, "avg_time_ms", tm_product_flops(p) / rate * 1e3);
-    tm_table_f64(t, "tflops", rate * 1e-12);
+    tm_table_f64(t, "tflops", rate / 1e12);
     tm_table_f64(t, "bandwidth_gbps", bytes * 1e-9);
     if (peak > 0) tm_table_f64(t, "peak_pct", rate / peak * 100);
     engine->rate = rate;
@@ -320,10 +322,8 @@ static tm_status open_engines(work *w, bool libraries, const char *library, tm_e
 
 static tm_status measure_products(work *w, tm_error *err)
 {
-    const tm_ceilings *ceilings;
-    const char        *cache = tm_config_text(w->bench->options, "cache");
-    TM_TRY(tm_bench_ceilings(w->bench, &ceilings, err)); /* predictions start from it */
-    tm_bench_note(w->bench, "peak %.4g GFLOP/s float32 (%s)", ceilings->flops * 1e-9, ceilings->flops_how);
+    const char *cache = tm_config_text(w->bench->options, "cache");
+    TM_TRY(tm_bench_note_ceilings(w->bench, err)); /* predictions start from them */
     tm_table_columns(w->bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(w->bench->table);
     for (size_t i = 0; i < w->products.count; i++) {

@@ -4,7 +4,6 @@
 #include "bench/bench.h"
 #include "graph/value.h"
 
-#include <math.h>
 #include <stdio.h>
 
 void tm_bench_summarize(const tm_samples *samples, double work, tm_measurement *out)
@@ -14,17 +13,28 @@ void tm_bench_summarize(const tm_samples *samples, double work, tm_measurement *
         .calls = samples->warmup,
         .loops = samples->loops,
         .stop = samples->stop,
+        .verdict = samples->verdict,
+        .reason = samples->reason,
     };
 }
 
 static const tm_column columns[] = {
-    { "median_ms", 5 }, { "p5_ms", 5 },          { "p95_ms", 5 },       { "cv", 3 },    { "n", 0 },    { "warmup", 0 },
-    { "outliers", 0 },  { "half_width_pct", 3 }, { "calls_before", 0 }, { "loops", 0 }, { "stop", 0 }, { "verdict", 0 },
+    { "median_ms", 5 }, { "p5_ms", 5 },    { "p95_ms", 5 },         { "cv", 3 },           { "n", 0 },
+    { "warmup", 0 },    { "outliers", 0 }, { "half_width_pct", 3 }, { "calls_before", 0 }, { "loops", 0 },
+    { "stop", 0 },      { "verdict", 0 },  { "reason", 0 },
 };
 
 void tm_bench_columns(tm_table *table)
 {
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
+}
+
+/* Why sampling ended: the precision was reached, the time (--rep-ms x TM_MOST_REPS, --duration) was over, the samples that
+ * --rep-ms makes were taken, or the budget of the command was spent. */
+static const char *stop_name(tm_stop stop)
+{
+    return stop == TM_STOP_PRECISE ? "precise" : stop == TM_STOP_SECONDS ? "time" : stop == TM_STOP_SAMPLES ? "samples"
+                                                                                                        : "budget";
 }
 
 void tm_bench_put(tm_table *table, const tm_measurement *m)
@@ -40,8 +50,9 @@ void tm_bench_put(tm_table *table, const tm_measurement *m)
     tm_table_f64(table, "half_width_pct", s->half_width * 100);
     tm_table_i64(table, "calls_before", m->calls);
     tm_table_i64(table, "loops", m->loops);
-    tm_table_text(table, "stop", m->stop == TM_STOP_NO ? "budget spent" : tm_stop_text(m->stop));
-    tm_table_text(table, "verdict", m->verdict);
+    tm_table_text(table, "stop", stop_name(m->stop));
+    tm_table_text(table, "verdict", tm_verdict_name(m->verdict));
+    tm_table_text(table, "reason", *m->reason ? m->reason : NULL);
 }
 
 void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_dtype dtype, int64_t n)
@@ -61,42 +72,63 @@ void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_d
 
 /* --- physics --------------------------------------------------------------------------------- */
 
-#define CEILING_SECONDS 0.2
-/* The clock of a processor changes by the second: what is beyond a ceiling by less is put down to that. */
-#define MARGIN 1.05
+static const double ceiling_seconds = 0.2;
 
 tm_status tm_bench_ceilings(tm_bench *bench, const tm_ceilings **out, tm_error *err)
 {
     *out = &bench->ceilings;
     if (bench->ceilings.flops > 0) return TM_OK;
-    return tm_device_ceilings(bench->device, CEILING_SECONDS, &bench->ceilings, err);
+    return tm_device_ceilings(bench->device, ceiling_seconds, &bench->ceilings, err);
 }
 
-static double flops_of(const tm_ceilings *c, tm_dtype dtype)
+tm_status tm_bench_note_ceilings(tm_bench *bench, tm_error *err)
 {
-    return dtype == TM_BF16 ? c->flops_bf16 : c->flops;
+    const tm_ceilings *c;
+    char               how[160];
+    double             datasheet = tm_device_datasheet_flops(bench->device, how);
+    TM_TRY(tm_bench_ceilings(bench, &c, err));
+    tm_bench_note(bench, "peak: %.4g GFLOP/s float32 measured (%s)", c->flops * 1e-9, c->flops_how);
+    if (datasheet > 0)
+        tm_bench_note(bench, "peak by the data sheet: %.4g GFLOP/s (%s)", datasheet * 1e-9, how);
+    else
+        tm_bench_note(bench, "peak by the data sheet: unknown (%s)", how);
+    if (c->flops_bf16 > c->flops)
+        tm_bench_note(bench, "peak of bfloat16 products: %.4g GFLOP/s measured", c->flops_bf16 * 1e-9);
+    tm_bench_note(bench, "memory: %.4g GB/s measured (%s)", c->bytes * 1e-9, c->bytes_how);
+    return TM_OK;
 }
 
-static bool beyond(double found, double ceiling)
+/* Fails if a rate is above what the machine does at most. */
+static tm_status check_rates(const tm_ceilings *ceilings, const char *what, tm_dtype dtype, double flops, double bytes,
+                             tm_error *why)
 {
-    return ceiling > 0 && !(found <= ceiling * MARGIN);
+    tm_peaks peaks = tm_ceilings_peaks(ceilings, dtype);
+    TM_TRY(tm_guard_flops(&peaks, flops, what, why));
+    return tm_guard_bytes(&peaks, bytes, what, why);
+}
+
+/* The better of two measurements of a peak, with its spread. */
+static void keep_better(double *peak, double *spread, double other, double other_spread)
+{
+    if (other <= *peak) return;
+    *peak = other;
+    *spread = other_spread;
 }
 
 tm_status tm_bench_guard(tm_bench *bench, const char *what, tm_dtype dtype, double flops, double bytes, tm_error *err)
 {
     const tm_ceilings *known;
-    tm_ceilings        again;
+    tm_ceilings       *c = &bench->ceilings, again;
+    tm_error           why = { 0 };
     TM_TRY(tm_bench_ceilings(bench, &known, err));
-    if (!beyond(flops, flops_of(known, dtype)) && !beyond(bytes, known->bytes)) return TM_OK;
-    TM_TRY(tm_device_ceilings(bench->device, 3 * CEILING_SECONDS, &again, err));
-    bench->ceilings.flops = fmax(known->flops, again.flops);
-    bench->ceilings.flops_bf16 = fmax(known->flops_bf16, again.flops_bf16);
-    bench->ceilings.bytes = fmax(known->bytes, again.bytes);
-    if (beyond(flops, flops_of(known, dtype)))
-        tm_bench_invalid(bench, "%s: %.4g GFLOP/s is more than the processor's peak of %.4g (%s)", what, flops * 1e-9,
-                         flops_of(known, dtype) * 1e-9, known->flops_how);
-    if (beyond(bytes, known->bytes))
-        tm_bench_invalid(bench, "%s: %.4g GB/s is more than the memory's %.4g (%s)", what, bytes * 1e-9,
-                         known->bytes * 1e-9, known->bytes_how);
+    if (check_rates(known, what, dtype, flops, bytes, &why) == TM_OK) return TM_OK;
+    /* Others may have used the machine while its ceilings were measured. */
+    TM_TRY(tm_device_ceilings(bench->device, 3 * ceiling_seconds, &again, err));
+    if (c->flops_bf16 > 0)
+        keep_better(&c->flops_bf16, &c->flops_bf16_spread, again.flops_bf16, again.flops_bf16_spread);
+    keep_better(&c->flops, &c->flops_spread, again.flops, again.flops_spread);
+    keep_better(&c->bytes, &c->bytes_spread, again.bytes, again.bytes_spread);
+    why = (tm_error){ 0 };
+    if (check_rates(c, what, dtype, flops, bytes, &why) != TM_OK) tm_bench_invalid(bench, "%s", why.text);
     return TM_OK;
 }

@@ -117,6 +117,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
             st = measure(&w, err);
         }
     tm_device_release(bench->device, memory, (size_t)n * 3 * sizeof(double));
+    if (st == TM_OK) st = tm_bench_note_ceilings(bench, err);
     return st;
 }
 

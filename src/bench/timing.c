@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/file.h"
+#include "system/validity.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -89,6 +90,7 @@ typedef struct {
     int64_t         *turns;    /* calls so far, by candidate */
     size_t          *capacity; /* of samples[i].seconds */
     int              count;
+    tm_validity     *validity;
     int64_t          burst; /* samples of a turn */
     unsigned char   *flush; /* NULL: warm */
     int64_t          flush_bytes, tick_ns;
@@ -203,20 +205,29 @@ static void take_rounds(session *s)
     double  seconds = 0;
     tm_stop stop = TM_STOP_NO;
     s->burst = samples_of_turn(s, wanted);
+    s->validity = tm_validity_start("");
     for (int64_t round = 0; stop == TM_STOP_NO && !over(s); round++) {
         for (int k = 0; k < s->count; k++) seconds += take_turn(s, round % 2 ? s->count - 1 - k : k, n);
         n += s->burst;
+        tm_validity_sample(s->validity);
         for (int i = 0; i < s->count; i++) s->samples[i].n = n;
         stop = enough(s, n, wanted, seconds, &look);
     }
-    for (int i = 0; i < s->count; i++) s->samples[i].stop = stop;
+    tm_validity_report report;
+    tm_validity_stop(s->validity, 0, &report);
+    tm_validity_destroy(s->validity);
+    for (int i = 0; i < s->count; i++) {
+        s->samples[i].stop = stop;
+        s->samples[i].verdict = report.verdict;
+        snprintf(s->samples[i].reason, sizeof s->samples[i].reason, "%s", report.reason);
+    }
 }
 
 tm_status tm_time(const tm_timing *timing, const tm_timed *timed, int count, tm_samples *out, tm_error *err)
 {
     TM_ASSERT(count >= 1);
     session s = { .timing = timing, .timed = timed, .samples = out, .count = count };
-    for (int i = 0; i < count; i++) out[i] = (tm_samples){ .loops = 1 };
+    for (int i = 0; i < count; i++) out[i] = (tm_samples){ .loops = 1, .verdict = TM_VERDICT_NOT_JUDGED };
     s.turns = tm_alloc((size_t)count * sizeof *s.turns);
     s.capacity = tm_alloc((size_t)count * sizeof *s.capacity);
     s.tick_ns = tm_clock_tick_ns();

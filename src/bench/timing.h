@@ -9,6 +9,7 @@
 #ifndef TM_BENCH_TIMING_H
 #define TM_BENCH_TIMING_H
 
+#include "base/event.h"
 #include "base/status.h"
 #include "stats/sampling.h"
 
@@ -39,10 +40,12 @@ typedef struct {
 } tm_timed;
 
 typedef struct {
-    double *seconds;          /* (n) per call, in time order; tm_samples_fini frees */
-    int64_t n, warmup, loops; /* samples; calls before them; calls in a sample */
-    double  estimate;         /* seconds per call, from the calls before the samples */
-    tm_stop stop;             /* why sampling ended; TM_STOP_NO: the budget was over, or the user stopped it */
+    double    *seconds;          /* (n) per call, in time order; tm_samples_fini frees */
+    int64_t    n, warmup, loops; /* samples; calls before them; calls in a sample */
+    double     estimate;         /* seconds per call, from the calls before the samples */
+    tm_verdict verdict; /* was the machine left alone while the samples were taken; not-judged below a second */
+    char       reason[256];
+    tm_stop    stop; /* why sampling ended; TM_STOP_NO: the budget was over, or the user stopped it */
 } tm_samples;
 
 /* Fills out[0 .. count - 1]. Sample i of each was taken in the same round; the order within a round alternates. n is

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "data/keys.h"
+#include "mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
 #include "train/keys.h"
@@ -38,6 +39,7 @@ tm_config *tm_cli_config(void)
     tm_data_configure(config);
     tm_record_configure(config);
     tm_model_configure(config);
+    tm_mlperf_configure(config);
     return config;
 }
 

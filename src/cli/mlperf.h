@@ -21,6 +21,7 @@ enum {
     TM_MLPERF_REFERENCE = 2, /* --reference FILE */
     TM_MLPERF_NO_WRITE = 4,  /* --no-write */
     TM_MLPERF_MANY = 8,      /* more than one folder */
+    TM_MLPERF_WERROR = 16,   /* --werror */
 };
 
 typedef struct {
@@ -28,7 +29,7 @@ typedef struct {
     size_t              n;
     tm_ruleset          ruleset;
     const tm_reference *reference; /* NULL: those built in */
-    bool                json, full, no_write;
+    bool                json, full, no_write, werror;
 } tm_mlperf_options;
 
 /* Reads a command line: --json and --ruleset always, the others if `takes` has their bit. TM_USAGE for anything else

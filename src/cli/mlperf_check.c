@@ -4,7 +4,6 @@
 #include "cli/mlperf.h"
 #include "mlperf/check.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
 static const char help[] =
@@ -17,42 +16,11 @@ static const char help[] =
     "  --json        the report as JSON\n";
 
 typedef struct {
-    const char *subject;
-    tm_ruleset  ruleset;
-    bool        werror, json;
-} options;
-
-typedef struct {
-    const options *o;
-    tm_text        out;
-    tm_json        json;
-    size_t         files, failed;
+    const tm_mlperf_options *o;
+    tm_text                  out;
+    tm_json                  json;
+    size_t                   files, failed;
 } checking;
-
-static tm_status read_options(int argc, char **argv, options *o, tm_error *err)
-{
-    *o = (options){ .ruleset = TM_RULESET_5_1_0 };
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        if (strcmp(word, "--werror") == 0) {
-            o->werror = true;
-        } else if (strcmp(word, "--json") == 0) {
-            o->json = true;
-        } else if (strncmp(word, "--ruleset=", 10) == 0) {
-            TM_TRY(tm_ruleset_find(word + 10, &o->ruleset, err));
-        } else if (strcmp(word, "--ruleset") == 0) {
-            if (++i == argc) return tm_fail(err, TM_USAGE, "--ruleset wants a value: 5.1.0, 6.0.0 or 6.1.0");
-            TM_TRY(tm_ruleset_find(argv[i], &o->ruleset, err));
-        } else if (word[0] == '-' && word[1]) {
-            return tm_fail(err, TM_USAGE, "unknown option '%.100s'; `trainmark mlperf check --help` lists all", word);
-        } else if (o->subject) {
-            return tm_fail(err, TM_USAGE, "one file or folder at a time: '%.100s' and '%.100s'", o->subject, word);
-        } else {
-            o->subject = word;
-        }
-    }
-    return o->subject ? TM_OK : tm_fail(err, TM_USAGE, "which log? Name a file or a folder of result_*.txt");
-}
 
 static tm_status check_file(checking *c, const char *path, const char *name, tm_error *err)
 {
@@ -86,11 +54,11 @@ static tm_status check_folder(checking *c, const char *path, tm_error *err)
 static tm_status check_subject(checking *c, tm_error *err)
 {
     struct stat info;
-    if (stat(c->o->subject, &info) == 0 && S_ISDIR(info.st_mode)) return check_folder(c, c->o->subject, err);
-    return check_file(c, c->o->subject, c->o->subject, err);
+    if (stat(c->o->folders[0], &info) == 0 && S_ISDIR(info.st_mode)) return check_folder(c, c->o->folders[0], err);
+    return check_file(c, c->o->folders[0], c->o->folders[0], err);
 }
 
-static tm_status check(const options *o, tm_error *err)
+static tm_status check(const tm_mlperf_options *o, tm_error *err)
 {
     checking c = { .o = o };
     c.json = (tm_json){ .out = &c.out, .indent = true };
@@ -111,7 +79,7 @@ static tm_status check(const options *o, tm_error *err)
         tm_text_printf(&c.out, "%zu of %zu logs comply with ruleset %s. Not verified by MLCommons Association.\n",
                        c.files - c.failed, c.files, tm_ruleset_name(o->ruleset));
     }
-    if (st == TM_OK) st = tm_cli_print(&c.out, err);
+    if (st == TM_OK) st = tm_mlperf_print(&c.out, err);
     tm_text_fini(&c.out);
     if (st == TM_OK && c.failed)
         st = tm_fail(err, TM_NEGATIVE, "%zu of %zu logs do not comply with ruleset %s", c.failed, c.files,
@@ -121,8 +89,11 @@ static tm_status check(const options *o, tm_error *err)
 
 tm_status tm_mlperf_command_check(int argc, char **argv, tm_error *err)
 {
-    options o;
+    tm_mlperf_options o;
     if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    TM_TRY(read_options(argc, argv, &o, err));
-    return check(&o, err);
+    tm_arena *arena = tm_arena_create();
+    tm_status st = tm_mlperf_read_options(argc, argv, TM_MLPERF_WERROR, arena, &o, err);
+    if (st == TM_OK) st = check(&o, err);
+    tm_arena_destroy(arena);
+    return st;
 }

@@ -22,6 +22,8 @@ static tm_status read_word(int argc, char **argv, int *i, unsigned takes, tm_are
         o->json = true;
     } else if ((takes & TM_MLPERF_FULL) && strcmp(word, "--full") == 0) {
         o->full = true;
+    } else if ((takes & TM_MLPERF_WERROR) && strcmp(word, "--werror") == 0) {
+        o->werror = true;
     } else if ((takes & TM_MLPERF_NO_WRITE) && strcmp(word, "--no-write") == 0) {
         o->no_write = true;
     } else if (has_value(argc, argv, i, "--ruleset", &value)) {
@@ -45,9 +47,9 @@ tm_status tm_mlperf_read_options(int argc, char **argv, unsigned takes, tm_arena
     *out = (tm_mlperf_options){ .ruleset = TM_RULESET_5_1_0 };
     out->folders = tm_arena_take(arena, (size_t)argc * sizeof *out->folders);
     for (int i = 1; i < argc; i++) TM_TRY(read_word(argc, argv, &i, takes, arena, out, err));
-    if (out->n == 0) return tm_fail(err, TM_USAGE, "which folder? `trainmark mlperf %s --help` tells more", argv[0]);
+    if (out->n == 0) return tm_fail(err, TM_USAGE, "which log or folder? `trainmark mlperf %s --help` tells more", argv[0]);
     if (out->n > 1 && !(takes & TM_MLPERF_MANY))
-        return tm_fail(err, TM_USAGE, "one folder at a time: '%.100s' and '%.100s'", out->folders[0], out->folders[1]);
+        return tm_fail(err, TM_USAGE, "one at a time: '%.100s' and '%.100s'", out->folders[0], out->folders[1]);
     return TM_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "mlperf/keys.h"
 #include "record/record.h"
 #include "train/turn.h"
 #include "system/environment.h"
@@ -55,7 +56,7 @@ struct job {
     tm_checks       checks; /* of the host, some milliseconds' worth */
     tm_event_bus    bus;
     tm_sink        *opened;
-    tm_text         folder, path[6], command, hash;
+    tm_text         folder, path[7], command, hash;
     size_t          n_paths;
     settings_sink   settings;
     FILE           *log; /* log.file, or NULL */
@@ -224,6 +225,39 @@ static tm_status open_compare(job *j, tm_error *err)
                                           &j->opened, err));
 }
 
+/* Better now than after hours: can a file be made, or added to, at `path`? */
+static tm_status check_writable(const char *path, const char *key, tm_error *err)
+{
+    tm_text     folder = { 0 };
+    const char *slash = strrchr(path, '/');
+    tm_text_add_n(&folder, slash ? path : ".", slash > path ? (size_t)(slash - path) : 1);
+    const char *place = tm_file_exists(path) ? path : folder.data;
+    tm_status   st = TM_OK;
+    if (access(place, W_OK) != 0)
+        st = tm_fail(err, TM_IO, "cannot write to '%s' (%s %s): %s; name another file", place, key, path,
+                     strerror(errno));
+    tm_text_fini(&folder);
+    return st;
+}
+
+static tm_status open_mllog(job *j, tm_error *err)
+{
+    tm_mllog_options log = { .path = path_in(j, tm_config_text(j->config, "mlperf.log")),
+                             .benchmark = tm_mlperf_benchmark_of(j->config),
+                             .org = tm_config_text(j->config, "mlperf.submission_org"),
+                             .platform = tm_config_text(j->config, "mlperf.submission_platform"),
+                             .division = tm_config_text(j->config, "mlperf.submission_division"),
+                             .status = tm_config_text(j->config, "mlperf.submission_status"),
+                             .poc_name = tm_config_text(j->config, "mlperf.submission_poc_name"),
+                             .poc_email = tm_config_text(j->config, "mlperf.submission_poc_email"),
+                             .clear_caches = tm_config_bool(j->config, "mlperf.clear_caches") };
+    if (!log.platform) log.platform = tm_environment_text(j->environment, "cpu", NULL, "model");
+    TM_TRY(check_writable(log.path, "mlperf.log", err));
+    if (!log.platform || !*log.platform)
+        return tm_fail(err, TM_INVALID, "the name of the processor is not known; set mlperf.submission_platform");
+    return attach(j, tm_mllog_sink_open(&log, &j->opened, err));
+}
+
 static tm_status open_sinks(job *j, tm_error *err)
 {
     j->settings = (settings_sink){ .base = { on_settings_event }, .of = j };
@@ -247,6 +281,7 @@ static tm_status open_sinks(job *j, tm_error *err)
                              .build_number = getenv("BUILD_NUMBER") };
     TM_TRY(attach(j, tm_perf_sink_open(&perf, &j->opened, err)));
     TM_TRY(open_compare(j, err));
+    if (tm_mlperf_benchmark_of(j->config)) TM_TRY(open_mllog(j, err));
     if (!j->cli.perf_csv) return TM_OK;
     perf.path = j->cli.perf_csv;
     perf.append = true;
@@ -269,21 +304,6 @@ static tm_status close_sinks(job *j, tm_status st, tm_error *err)
     return st;
 }
 
-/* Better now than after hours: can a file be made, or added to, at `path`? */
-static tm_status check_writable(const char *path, tm_error *err)
-{
-    tm_text     folder = { 0 };
-    const char *slash = strrchr(path, '/');
-    tm_text_add_n(&folder, slash ? path : ".", slash > path ? (size_t)(slash - path) : 1);
-    const char *place = tm_file_exists(path) ? path : folder.data;
-    tm_status   st = TM_OK;
-    if (access(place, W_OK) != 0)
-        st = tm_fail(err, TM_IO, "cannot write to '%s' (--perf-csv %s): %s; name another file", place, path,
-                     strerror(errno));
-    tm_text_fini(&folder);
-    return st;
-}
-
 /* Another program gives this one its turns (train/turn.h). */
 static tm_status join_turns(job *j, tm_error *err)
 {
@@ -303,7 +323,7 @@ static tm_status join_turns(job *j, tm_error *err)
 
 static tm_status prepare(job *j, tm_error *err)
 {
-    if (j->cli.perf_csv) TM_TRY(check_writable(j->cli.perf_csv, err));
+    if (j->cli.perf_csv) TM_TRY(check_writable(j->cli.perf_csv, "--perf-csv", err));
     TM_TRY(join_turns(j, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;

@@ -56,6 +56,20 @@ tm_status tm_config_apply_environment(tm_config *config, char *const *environ_li
     return TM_OK;
 }
 
+/* Is `value` one of the choices of the key ("null" may be one)? */
+static bool is_choice(const tm_config *config, const char *key, const char *value)
+{
+    const tm_entry *entry = tm_entry_find(config, key);
+    size_t          n = strlen(value);
+    if (!entry || entry->key.kind != TM_KEY_CHOICE) return false;
+    for (const char *p = entry->key.choices; *p; p += *p == '|') {
+        size_t word = strcspn(p, "|");
+        if (word == n && strncmp(p, value, n) == 0) return true;
+        p += word;
+    }
+    return false;
+}
+
 /* One override; `value` as typed. Flow lists, maps and quoted text are YAML, everything else is taken as it is. */
 static tm_status give_argument(tm_config *config, const char *key, const char *value, tm_error *err)
 {
@@ -64,7 +78,7 @@ static tm_status give_argument(tm_config *config, const char *key, const char *v
         return tm_config_give_yaml(config, LAYER_COMMAND, key, value, "command line", err);
     tm_given given = { .text = value, .origin = "command line" };
     for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++)
-        if (strcmp(value, nulls[i]) == 0) given.text = NULL;
+        if (strcmp(value, nulls[i]) == 0 && !is_choice(config, key, value)) given.text = NULL;
     return tm_config_give(config, LAYER_COMMAND, key, &given, err);
 }
 

@@ -6,15 +6,28 @@
 #include <string.h>
 
 const tm_mlperf_benchmark tm_mlperf_benchmarks[] = {
-    { .name = "llama31_8b", .target = 3.3, .interval_samples = 12288, .eval_samples = 1024, .public = true },
+    { .name = "llama31_8b",
+      .target = 3.3,
+      .interval_samples = 12288,
+      .eval_samples = 1024,
+      .model = "llama3.1_8B",
+      .source = "megatron",
+      .public = true },
     { .name = "llama2_70b_lora",
       .target = 0.925,
       .interval_samples = 384,
       .skip_per_sample = 0.125,
       .skip = 2,
       .eval_samples = 173,
+      .model = "llama2_70B",
+      .source = "govreport",
+      .adapters = true,
       .public = true },
-    { .name = "trainmark_tiny", .target = TM_MLPERF_TINY_TARGET, .interval_samples = 128 },
+    { .name = "trainmark_tiny",
+      .target = TM_MLPERF_TINY_TARGET,
+      .interval_samples = 320,
+      .model = "tiny-llama",
+      .source = "synthetic" },
     { .name = NULL },
 };
 

@@ -123,7 +123,7 @@ static void check_systems(checking *c)
 /* Logs beside what else is there; false if one cannot be touched. */
 static bool count_files(const checking *c, const char *folder, tm_package_result *r)
 {
-    size_t               n, others = 0;
+    size_t               n, others = 0, n_packed = 0;
     bool                 fine = true;
     tm_arena            *arena = c->package->arena;
     const package_entry *entries = package_list(c->root, folder, arena, &n);
@@ -136,13 +136,15 @@ static bool count_files(const checking *c, const char *folder, tm_package_result
             continue;
         }
         r->files++;
-        if (packed) tm_notes_add(&r->warnings, arena, "%s is packed; the public checker wants it unpacked", name);
+        n_packed += packed;
         if (entries[i].kind == ENTRY_FILE) continue;
         fine = false;
         tm_notes_add(&r->errors, arena, "%s %s", name,
                      entries[i].kind == ENTRY_OUTSIDE ? "leads out of the package" : "is not a regular file");
     }
     if (!entries) tm_notes_add(&r->errors, arena, "the folder cannot be read");
+    if (n_packed > 0)
+        tm_notes_add(&r->warnings, arena, "%zu logs are packed, which the public checker does not see", n_packed);
     if (others > 0)
         tm_notes_add(&r->warnings, arena, "%zu other files or folders; logs are called result_*.txt", others);
     return fine && entries;

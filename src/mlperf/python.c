@@ -7,20 +7,55 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Adds 1 to the last of the decimal digits "d.ddd" in front of the exponent; false where that would need another digit.
+ */
+static bool next_up(char *text)
+{
+    for (char *c = strchr(text, 'e') - 1; c >= text; c--) {
+        if (*c == '.') continue;
+        if (*c != '9') return ++*c, true;
+        *c = '0';
+    }
+    return false;
+}
+
+static bool reads_back(const char *text, double value)
+{
+    double back = strtod(text, NULL);
+    return !(back < value) && !(back > value);
+}
+
+/* The shortest "d.ddde+XX" that reads back as `value`, which is positive or 0. Just below a power of two doubles lie
+ * twice as close: there the nearest decimal may be another double while the next one up is this. */
+static void shortest(double value, char text[32])
+{
+    for (int digits = 1; digits < 17; digits++) {
+        snprintf(text, 32, "%.*e", digits - 1, value);
+        if (reads_back(text, value)) return;
+        if (next_up(text) && reads_back(text, value)) return;
+    }
+    snprintf(text, 32, "%.16e", value);
+}
+
 char *tm_python_float(char out[32], double value)
 {
+    char text[32], digits[20];
     if (!isfinite(value)) return strcpy(out, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
-    if (fabs(value) >= 1e16) { /* tm_format_double stays without an exponent a little longer */
-        for (int digits = 1; digits <= 17; digits++) {
-            snprintf(out, 32, "%.*e", digits - 1, value);
-            double back = strtod(out, NULL);
-            if (!(back < value) && !(back > value)) break;
-        }
-        return out;
+    shortest(fabs(value), text);
+    int         exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10), n = 0;
+    const char *sign = signbit(value) ? "-" : "";
+    for (const char *c = text; *c != 'e'; c++)
+        if (*c != '.') digits[n++] = *c;
+    if (exponent < -4 || exponent >= 16) {
+        snprintf(out, 32, "%s%c%s%.*se%c%02d", sign, digits[0], n > 1 ? "." : "", n - 1, digits + 1,
+                 exponent < 0 ? '-' : '+', abs(exponent));
+    } else if (exponent < 0) {
+        snprintf(out, 32, "%s0.%.*s%.*s", sign, -exponent - 1, "000", n, digits);
+    } else {
+        int before = exponent + 1; /* digits in front of the point, filled up with zeros */
+        snprintf(out, 32, "%s%.*s%.*s.%.*s", sign, n < before ? n : before, digits, n < before ? before - n : 0,
+                 "000000000000000", n > before ? n - before : 1, n > before ? digits + before : "0");
     }
-    if (value == 0) return strcpy(out, signbit(value) ? "-0.0" : "0.0");
-    tm_format_double(out, value);
-    if (!strpbrk(out, ".e")) strcat(out, ".0");
     return out;
 }
 

@@ -27,26 +27,6 @@ static void fail(metrics_sink *self, const char *what)
                   self->path, strerror(errno));
 }
 
-static void write_line(metrics_sink *self)
-{
-    if (self->head.error.status != TM_OK || self->fd < 0) return;
-    const char *data = self->line.data;
-    size_t      left = self->line.length;
-    while (left > 0) {
-        ssize_t n = write(self->fd, data, left);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            fail(self, "write to");
-            if (ftruncate(self->fd, self->complete_bytes) != 0)
-                return; /* a torn line stays: the error is told already */
-            return;
-        }
-        data += n;
-        left -= (size_t)n;
-    }
-    self->complete_bytes += (off_t)self->line.length;
-}
-
 /* Records of the steps before `first_step`, without a torn last line. */
 static void keep_earlier(metrics_sink *self, int64_t first_step)
 {
@@ -129,7 +109,8 @@ static void handle(tm_sink *sink, const tm_event *event)
     if (event->kind == TM_EVENT_CHECKPOINT) print_checkpoint(&json, &event->checkpoint);
     tm_json_close(&json, '}');
     tm_text_add_n(&self->line, "\n", 1);
-    write_line(self);
+    if (self->fd >= 0)
+        record_sink_append(&self->head, self->fd, self->path, &self->complete_bytes, &self->line);
 }
 
 static void finish(record_sink *head)

@@ -12,6 +12,7 @@
 
 #include "base/event.h"
 #include "base/status.h"
+#include "mlperf/benchmark.h"
 #include "system/check.h"
 #include "system/environment.h"
 
@@ -52,6 +53,19 @@ typedef struct {
     const char *path;
 } tm_metrics_options;
 TM_MUST_USE tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out, tm_error *err);
+
+/* An MLPerf-style log (docs/mlperf.md): keys, evaluations and times of the run, a line on disk when its event returns.
+ * What is logged of the training is what the events say. Opening it drops the caches of the file system if asked to; where
+ * that fails there is a warning, and the log has no cache_clear. The file is made when the run starts, replacing another. */
+typedef struct {
+    const char                *path;
+    const tm_mlperf_benchmark *benchmark; /* its name, and the loss that makes a run a success */
+    const char                *org, *platform, *division, *status;
+    const char                *poc_name, *poc_email; /* NULL: not logged */
+    bool                       clear_caches;
+    const char                *drop_caches; /* file that drops them; NULL: /proc/sys/vm/drop_caches */
+} tm_mllog_options;
+TM_MUST_USE tm_status tm_mllog_sink_open(const tm_mllog_options *options, tm_sink **out, tm_error *err);
 
 /* result.json, written atomically when the run ends; one of an earlier run is removed when this run starts.
  * docs/result-json.md. */

@@ -4,9 +4,11 @@
 #include "base/file.h"
 #include "record/record.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 tm_status tm_sink_close(tm_sink *sink, tm_error *err)
 {
@@ -36,6 +38,26 @@ void record_sink_write(record_sink *sink, const char *path, const tm_text *text)
 {
     tm_status status = tm_file_write(path, text->data, text->length, &sink->error);
     TM_ASSERT(status == TM_OK || sink->error.status != TM_OK);
+}
+
+void record_sink_append(record_sink *sink, int fd, const char *path, off_t *complete_bytes, const tm_text *line)
+{
+    const char *data = line->data;
+    size_t      left = line->length;
+    if (sink->error.status != TM_OK) return;
+    while (left > 0) {
+        ssize_t n = write(fd, data, left);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            (void)tm_fail(&sink->error, TM_IO, "cannot write to '%s': %s; lines after those already in it are lost",
+                          path, strerror(errno));
+            if (ftruncate(fd, *complete_bytes) != 0) return; /* a torn line stays: the error is told already */
+            return;
+        }
+        data += n;
+        left -= (size_t)n;
+    }
+    *complete_bytes += (off_t)line->length;
 }
 
 void run_record_init(run_record *run)

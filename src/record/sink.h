@@ -10,6 +10,7 @@
 #include "base/text.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* First member of each sink. `finish` closes files, puts its failures into `error` and frees what hangs on the sink,
  * but not the sink. NULL = nothing to do. */
@@ -21,6 +22,9 @@ typedef struct record_sink {
 
 /* Room for `bytes`, so that lines put together later take no memory. */
 void record_text_reserve(tm_text *text, size_t bytes);
+/* Appends a line to the file `fd`, whole: where that fails, the file is cut back to *complete_bytes, the failure is kept in
+ * the sink and nothing is written after it. *complete_bytes grows by the line. */
+void record_sink_append(record_sink *sink, int fd, const char *path, off_t *complete_bytes, const tm_text *line);
 /* tm_file_write with the failure kept in the sink. */
 void record_sink_write(record_sink *sink, const char *path, const tm_text *text);
 

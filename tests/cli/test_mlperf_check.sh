@@ -13,9 +13,9 @@ failed_with 2 "unknown command" "unknown command 'mlperf chek'; did you mean 'ch
 trainmark mlperf --help
 check "the commands are listed" has "$out" "check +do logs comply"
 trainmark mlperf check
-failed_with 2 "no log named" "Name a file or a folder"
+failed_with 2 "no log named" "which log or folder"
 trainmark mlperf check a b
-failed_with 2 "two logs" "one file or folder at a time"
+failed_with 2 "two logs" "one at a time"
 trainmark mlperf check x --ruleset 5.0.0
 failed_with 2 "unknown ruleset" "no ruleset '5.0.0'; there are 5.1.0, 6.0.0 and 6.1.0"
 trainmark mlperf check x --ruleset

@@ -2,6 +2,7 @@
 #include "full_config.h"
 
 #include "data/keys.h"
+#include "mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
 #include "train/keys.h"
@@ -20,6 +21,7 @@ tm_config *test_full_config(void)
     tm_data_configure(config);
     tm_train_configure(config);
     tm_record_configure(config);
+    tm_mlperf_configure(config);
     tm_config_use_environment(config, empty);
     return config;
 }

@@ -7,6 +7,7 @@
 #include "base/cpu.h"
 #include "device/backend.h"
 #include "device/cpu/simd/probes.h"
+#include "stats/summary.h"
 
 #include <math.h>
 #include <omp.h>
@@ -112,45 +113,89 @@ static double arithmetic_rate(double (*run)(int64_t), int64_t rounds, int thread
     return flops / ((double)(last - first) * 1e-9);
 }
 
-/* The best of samples of about 2 ms each; at least three. */
-static double arithmetic_peak(double (*run)(int64_t), int threads, double seconds)
+enum { MOST_SAMPLES = 4096 };
+
+/* The best of n rates, and how far their median is below it. */
+static double best_of(const double *rates, int64_t n, double *spread)
 {
-    int64_t start = tm_now_ns(), rounds = 100;
-    (void)run(rounds);
-    double  took = (double)(tm_now_ns() - start) * 1e-9, best = 0;
-    int64_t wanted = (int64_t)(2e-3 / (took > 1e-9 ? took : 1e-9) * (double)rounds) + 1;
-    int64_t end = tm_now_ns() + (int64_t)(seconds * 1e9);
-    for (int i = 0; i < 3 || tm_now_ns() < end; i++) best = fmax(best, arithmetic_rate(run, wanted, threads));
+    double best = 0;
+    for (int64_t i = 0; i < n; i++) best = fmax(best, rates[i]);
+    *spread = (best - tm_stats_median(rates, n)) / best;
     return best;
 }
 
-/* Patterns whose counted bytes are all that is moved: reading, storing past the caches, rewriting in place. */
-static double memory_peak(tm_device *device, double *a, double *b, double *c, int64_t n, double seconds,
-                          const char **how)
+/* The best of samples of about 2 ms each; at least three. */
+static double arithmetic_peak(double (*run)(int64_t), int threads, double seconds, double *spread)
 {
-    static const struct {
-        tm_stream_kernel kernel;
-        bool             streaming, in_place;
-        const char      *name;
-    } patterns[] = {
-        { TM_STREAM_DOT, false, false, "reading" },
-        { TM_STREAM_MUL, false, true, "rewriting in place" },
-        { TM_STREAM_COPY, true, false, "copying past the caches" },
-        { TM_STREAM_TRIAD, true, false, "triad past the caches" },
-    };
-    double  best = 0;
+    int64_t start = tm_now_ns(), rounds = 100;
+    (void)run(rounds);
+    double  took = (double)(tm_now_ns() - start) * 1e-9, rates[MOST_SAMPLES];
+    int64_t wanted = (int64_t)(2e-3 / (took > 1e-9 ? took : 1e-9) * (double)rounds) + 1, n = 0;
     int64_t end = tm_now_ns() + (int64_t)(seconds * 1e9);
-    for (int round = 0; round < 2 || tm_now_ns() < end; round++)
-        for (size_t p = 0; p < sizeof patterns / sizeof patterns[0]; p++) {
-            if (patterns[p].streaming && !tm_device_streams(device)) continue;
+    while (n < 3 || (tm_now_ns() < end && n < MOST_SAMPLES)) rates[n++] = arithmetic_rate(run, wanted, threads);
+    return best_of(rates, n, spread);
+}
+
+/* Patterns whose counted bytes are all that is moved: reading, storing past the caches, rewriting in place. Each runs
+ * over all of the memory, in as many arrays as it needs. */
+static const struct {
+    tm_stream_kernel kernel;
+    bool             streaming;
+    int64_t          arrays;
+    double           passes; /* times that every byte is moved */
+    const char      *name;
+} patterns[] = {
+    { TM_STREAM_DOT, false, 2, 1, "reading" },
+    { TM_STREAM_MUL, false, 1, 2, "rewriting in place" },
+    { TM_STREAM_COPY, true, 2, 1, "copying past the caches" },
+    { TM_STREAM_TRIAD, true, 3, 1, "triad past the caches" },
+};
+enum { PATTERNS = sizeof patterns / sizeof patterns[0] };
+
+/* Thread `me` of `all` runs pattern p over its part of n elements. */
+static void run_pattern(const tm_cpu_probe *probe, int p, double *memory, int64_t n, int me, int all)
+{
+    int64_t from, to;
+    part(n, me, all, &from, &to);
+    int64_t span = (to - from) / patterns[p].arrays / 8 * 8;
+    double *x = memory + from, *y = x + span, *z = y + span;
+    bool    past = patterns[p].streaming && probe->streams;
+    switch (patterns[p].kernel) {
+    case TM_STREAM_DOT:
+        (void)probe->stream(TM_STREAM_DOT, false, 1, x, y, x, span);
+        break;
+    case TM_STREAM_MUL:
+        (void)probe->stream(TM_STREAM_MUL, false, 1, x, x, x, span);
+        break;
+    case TM_STREAM_COPY:
+        (void)probe->stream(TM_STREAM_COPY, past, 1, x, x, y, span);
+        break;
+    default:
+        (void)probe->stream(TM_STREAM_TRIAD, past, 1, x, y, z, span);
+    }
+}
+
+static double memory_peak(double *memory, int64_t n, int threads, double seconds, const char **how, double *spread)
+{
+    enum { ROUNDS = 256 };
+    const tm_cpu_probe *probe = best_probe();
+    double              rates[PATTERNS][ROUNDS], best = 0;
+    int64_t             end = tm_now_ns() + (int64_t)(seconds * 1e9), rounds = 0;
+    for (; rounds < 3 || (tm_now_ns() < end && rounds < ROUNDS); rounds++)
+        for (int p = 0; p < PATTERNS; p++) {
             int64_t start = tm_now_ns();
-            (void)tm_device_stream(device, patterns[p].kernel, patterns[p].streaming, 1, a, b,
-                                   patterns[p].in_place ? b : c, n);
-            double rate = (double)(tm_stream_bytes(patterns[p].kernel) * n) / ((double)(tm_now_ns() - start) * 1e-9);
-            if (rate <= best) continue;
-            best = rate;
-            *how = patterns[p].name;
+#pragma omp parallel num_threads(threads)
+            run_pattern(probe, p, memory, n, omp_get_thread_num(), threads);
+            double bytes = patterns[p].passes * (double)n * sizeof(double);
+            rates[p][rounds] = bytes / ((double)(tm_now_ns() - start) * 1e-9);
         }
+    for (int p = 0; p < PATTERNS; p++) {
+        double its_spread, its_best = best_of(rates[p], rounds, &its_spread);
+        if (its_best <= best) continue;
+        best = its_best;
+        *spread = its_spread;
+        *how = patterns[p].name;
+    }
     return best;
 }
 
@@ -161,10 +206,14 @@ void tm_device_arithmetic(const tm_device *device, int threads, double seconds, 
     bool                bf16 = probe->multiply_add_bf16 && isa.avx512_bf16;
     if (threads == 0) threads = device->info.threads;
     *out = (tm_ceilings){ 0 };
-    out->flops = arithmetic_peak(probe->multiply_add, threads, seconds * (bf16 ? 0.5 : 1));
-    if (bf16) out->flops_bf16 = arithmetic_peak(probe->multiply_add_bf16, threads, seconds * 0.5);
-    if (!isa.amx && out->flops_bf16 < out->flops) out->flops_bf16 = out->flops; /* widened, then multiplied */
-    if (isa.amx) out->flops_bf16 = 0;                                           /* tile units: not measured here */
+    out->flops = arithmetic_peak(probe->multiply_add, threads, seconds * (bf16 ? 0.5 : 1), &out->flops_spread);
+    if (bf16)
+        out->flops_bf16 = arithmetic_peak(probe->multiply_add_bf16, threads, seconds * 0.5, &out->flops_bf16_spread);
+    if (!isa.amx && out->flops_bf16 < out->flops) { /* widened, then multiplied */
+        out->flops_bf16 = out->flops;
+        out->flops_bf16_spread = out->flops_spread;
+    }
+    if (isa.amx) out->flops_bf16 = 0; /* tile units: not measured here */
     snprintf(out->flops_how, sizeof out->flops_how, "%s: %d chains of %d lanes, %s, %d thread%s", probe->isa,
              probe->chains, probe->lanes, probe->fused ? "fused multiply-add" : "multiply and add apart", threads,
              threads == 1 ? "" : "s");
@@ -172,20 +221,18 @@ void tm_device_arithmetic(const tm_device *device, int threads, double seconds, 
 
 tm_status tm_device_ceilings(tm_device *device, double seconds, tm_ceilings *out, tm_error *err)
 {
-    int         threads = device->info.threads;
-    int64_t     cache = tm_cpu_last_level_bytes(""), bytes = 12 * (cache > 0 ? cache : (int64_t)64 << 20);
+    int     threads = device->info.threads;
+    int64_t cache = tm_cpu_last_level_bytes(""), bytes = 4 * (cache > 0 ? cache : (int64_t)64 << 20);
     if (bytes > (int64_t)1 << 30) bytes = (int64_t)1 << 30;
-    int64_t     n = bytes / 3 / 64 * 8;
+    int64_t     n = bytes / 64 * 8;
     void       *memory;
     const char *how = "";
     *out = (tm_ceilings){ 0 };
-    TM_TRY(tm_device_alloc(device, (size_t)n * 3 * sizeof(double), &memory, err));
-    double *a = memory, *b = a + n, *c = b + n;
-    tm_device_stream_fill(device, a, 1, b, 1, c, 1, n);
+    TM_TRY(tm_device_alloc(device, (size_t)n * sizeof(double), &memory, err));
     tm_device_arithmetic(device, 0, seconds * 0.5, out);
-    out->bytes = memory_peak(device, a, b, c, n, seconds * 0.5, &how);
-    snprintf(out->bytes_how, sizeof out->bytes_how, "%s, arrays of %lld MiB together, %d thread%s", how,
-             (long long)(n * 24 >> 20), threads, threads == 1 ? "" : "s");
-    tm_device_release(device, memory, (size_t)n * 3 * sizeof(double));
+    out->bytes = memory_peak(memory, n, threads, seconds * 0.5, &how, &out->bytes_spread);
+    snprintf(out->bytes_how, sizeof out->bytes_how, "%s, %lld MiB, %d thread%s", how, (long long)(n * 8 >> 20), threads,
+             threads == 1 ? "" : "s");
+    tm_device_release(device, memory, (size_t)n * sizeof(double));
     return TM_OK;
 }

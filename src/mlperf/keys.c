@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mlperf/keys.h"
+
+#include "model/keys.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* clang-format off */
+static const tm_key keys[] = {
+    { .name = "mlperf.enable", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "write an MLPerf-style log of the run; wants mlperf.benchmark and mlperf.submission_org" },
+    { .name = "mlperf.benchmark", .kind = TM_KEY_CHOICE, .choices = "llama31_8b|llama2_70b_lora|trainmark_tiny",
+      .help = "decides the target loss and how often it is looked for" },
+    { .name = "mlperf.log", .kind = TM_KEY_TEXT, .fallback = "result_0.txt", .quiet = true,
+      .help = "file of the log, below the run directory unless it begins with /" },
+    { .name = "mlperf.eval_interval_samples", .kind = TM_KEY_I64, .lo = 1, .hi = (double)(1LL << 40),
+      .help = "sequences from one evaluation to the next, rounded up to whole steps; null: the benchmark's" },
+    { .name = "mlperf.clear_caches", .kind = TM_KEY_BOOL, .fallback = "true", .quiet = true,
+      .help = "drop the file system's caches before the run, as root; without it the log does not comply" },
+    { .name = "mlperf.submission_org", .kind = TM_KEY_TEXT, .quiet = true, .help = "who ran it; there is no default" },
+    { .name = "mlperf.submission_platform", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "what it ran on; null: the name of the processor" },
+    { .name = "mlperf.submission_division", .kind = TM_KEY_CHOICE, .fallback = "closed", .choices = "closed|open",
+      .quiet = true, .help = "closed: the rules fix model, data and most of the recipe" },
+    { .name = "mlperf.submission_status", .kind = TM_KEY_TEXT, .fallback = "onprem", .quiet = true,
+      .help = "onprem, cloud, research or preview" },
+    { .name = "mlperf.submission_poc_name", .kind = TM_KEY_TEXT, .quiet = true, .help = "whom to ask; null: not logged" },
+    { .name = "mlperf.submission_poc_email", .kind = TM_KEY_TEXT, .quiet = true, .help = "null: not logged" },
+};
+/* clang-format on */
+
+const tm_key *tm_mlperf_keys(size_t *n)
+{
+    *n = sizeof keys / sizeof keys[0];
+    return keys;
+}
+
+const tm_mlperf_benchmark *tm_mlperf_benchmark_of(const tm_config *config)
+{
+    return tm_config_bool(config, "mlperf.enable")
+               ? tm_mlperf_benchmark_find(tm_config_text(config, "mlperf.benchmark"))
+               : NULL;
+}
+
+static bool is_empty(const tm_config *config, const char *key)
+{
+    const char *text = tm_config_text(config, key);
+    return !text || !*text;
+}
+
+/* The name of a benchmark is a logged value, too: it must be what runs. */
+static tm_status check_model(const tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
+{
+    static const char free_keys[] = " model.name model.flavor model.init model.max_seq_len model.hf_assets_path ";
+    const char       *preset = tm_config_preset(config), *source = tm_config_text(config, "data.source");
+    size_t            n;
+    const tm_key     *rows = tm_model_keys(&n);
+    if (!preset || strcmp(preset, b->model) != 0)
+        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s (%s) trains the model %s, found %s; name that model",
+                       b->name, tm_config_place(config, "mlperf.benchmark"), b->model, preset ? preset : "another one");
+    for (size_t i = 0; i < n; i++) {
+        char word[96];
+        snprintf(word, sizeof word, " %s ", rows[i].name);
+        if (strstr(free_keys, word) || !tm_config_is_set(config, rows[i].name)) continue;
+        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s trains %s as it is; leave out %s (%s)", b->name, b->model,
+                       rows[i].name, tm_config_place(config, rows[i].name));
+    }
+    if (strcmp(source, b->source) != 0)
+        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s is trained on data.source %s, found %s (%s)", b->name,
+                       b->source, source, tm_config_place(config, "data.source"));
+    return TM_OK;
+}
+
+static tm_status check_run(const tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
+{
+    if (is_empty(config, "mlperf.submission_org"))
+        return tm_fail(err, TM_INVALID, "mlperf.enable (%s) wants mlperf.submission_org: who ran it has no default",
+                       tm_config_place(config, "mlperf.enable"));
+    if (b->adapters)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "mlperf.benchmark %s (%s) trains adapters (LoRA), which are not built yet; logs of it can be checked "
+            "and scored",
+            b->name, tm_config_place(config, "mlperf.benchmark"));
+    if (tm_config_bool(config, "checkpoint.enable"))
+        return tm_fail(
+            err, TM_INVALID,
+            "checkpoint.enable (%s) and mlperf.enable: the clock of such a run may not pause, so it is not resumed; "
+            "leave one out",
+            tm_config_place(config, "checkpoint.enable"));
+    if (!tm_config_bool(config, "validation.enable"))
+        return tm_fail(err, TM_INVALID, "mlperf.enable wants evaluations, but validation.enable is false (%s)",
+                       tm_config_place(config, "validation.enable"));
+    return check_model(config, b, err);
+}
+
+/* Fills a key that nobody gave. */
+static void settle(tm_config *config, const char *key, const char *value)
+{
+    if (!tm_config_is_set(config, key)) tm_config_set(config, key, value, "derived from mlperf.benchmark");
+}
+
+static void settle_i64(tm_config *config, const char *key, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    settle(config, key, text);
+}
+
+static tm_status rule(tm_config *config, tm_error *err)
+{
+    if (!tm_config_bool(config, "mlperf.enable")) return TM_OK;
+    if (is_empty(config, "mlperf.benchmark"))
+        return tm_fail(err, TM_INVALID,
+                       "mlperf.enable (%s) wants mlperf.benchmark: llama31_8b, llama2_70b_lora or trainmark_tiny",
+                       tm_config_place(config, "mlperf.enable"));
+    tm_mlperf_benchmark b = *tm_mlperf_benchmark_find(tm_config_text(config, "mlperf.benchmark"));
+    TM_TRY(check_run(config, &b, err));
+    int64_t batch = tm_config_i64(config, "training.global_batch_size");
+    int64_t rows = tm_config_i64(config, "training.local_batch_size");
+    char    target[32];
+    if (tm_config_text(config, "mlperf.eval_interval_samples"))
+        b.interval_samples = tm_config_i64(config, "mlperf.eval_interval_samples");
+    settle_i64(config, "validation.freq", tm_mlperf_eval_steps(&b, batch));
+    settle_i64(config, "validation.first", tm_mlperf_first_eval_step(&b, batch));
+    if (b.eval_samples) settle_i64(config, "validation.steps", (b.eval_samples + rows - 1) / rows);
+    settle(config, "training.target_loss", tm_format_double(target, b.target));
+    settle(config, "training.stop_at_target", "false");
+    return TM_OK;
+}
+
+void tm_mlperf_configure(tm_config *config)
+{
+    tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
+    tm_config_add_rule(config, rule);
+}

@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `trainmark run --mlperf.enable true`: the log of a run, and what may not be logged.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+# The benchmark's own model, but few tokens: a run of a second that does not reach the target. The caches of this machine are
+# left alone.
+small="--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.clear_caches false --training.seq_len 16
+       --training.local_batch_size 2 --training.global_batch_size 4 --training.steps 5 --validation.steps 2
+       --mlperf.eval_interval_samples 7 --training.threads 1 --optimizer.lr 0.0125 --debug.seed 77"
+
+logged() { grep "\"key\": \"$1\"" "$2" | tail -n 1 | sed 's/.*"value": //; s/, "metadata".*//'; }
+
+trainmark run $small --out a
+failed_with 4 "an organisation has no default" "wants mlperf.submission_org"
+check_not "a run that cannot begin leaves nothing" [ -e a ]
+trainmark run $small --mlperf.submission_org me --out a
+check "a run with a log: exit code 0" [ "$code" -eq 0 ]
+log=a/result_0.txt
+check "the log is there" [ -s $log ]
+check "batch" [ "$(logged global_batch_size $log)" = 4 ]
+check "accumulation" [ "$(logged gradient_accumulation_steps $log)" = 2 ]
+check "seed" [ "$(logged seed $log)" = 77 ]
+check "peak rate" [ "$(logged opt_base_learning_rate $log)" = 0.0125 ]
+check "sequences of an evaluation" [ "$(logged eval_samples $log)" = 4 ]
+check "evaluations every second step, and at the end" [ "$(grep -c '"key": "eval_accuracy"' $log)" -eq 3 ]
+check "their true number of samples" has $log '"key": "eval_accuracy".*"samples_count": 8}'
+check "it ends with all samples, aborted" has $log '"key": "run_stop".*"samples_count": 20, "status": "aborted"}'
+check "caches were not dropped, and are not said to be" [ "$(grep -c cache_clear $log)" -eq 0 ]
+loss=$(grep '"event": "evaluation"' a/metrics.jsonl | tail -n 1 | sed 's/.*"loss": //; s/,.*//')
+check "the last loss is that of metrics.jsonl" [ "$(logged eval_accuracy $log)" = "$loss" ]
+trainmark mlperf check a
+check "the check says what is missing: exit code 5" [ "$code" -eq 5 ]
+check "caches" has "$out" "occurrence of 'cache_clear' but found 0"
+check "target" has "$out" "Failed checks for eval_accuracy"
+check "and nothing else" [ "$(grep -c '^  .*\[' "$out")" -eq 2 ]
+
+trainmark run $small --mlperf.submission_org me --training.target_loss 100 --mlperf.log ../own.txt --out b
+check "a target loss of one's own ends the run" has own.txt '"key": "run_stop".*"samples_count": 8,'
+check "but is no success of the benchmark" has own.txt '"status": "aborted"'
+
+refused() { # NAME PATTERN ARGUMENTS...
+    name=$1 pattern=$2
+    shift 2
+    trainmark run $small --mlperf.submission_org me --out c "$@"
+    failed_with 4 "$name" "$pattern"
+    check_not "$name: nothing is left" [ -e c ]
+}
+refused "another model" "trains the model tiny-llama, found gpt-small" gpt-small
+refused "a changed model" "leave out model.n_layers" --model.n_layers 2
+refused "other data" "is trained on data.source synthetic" --data.source mock
+refused "a clock that pauses" "the clock of such a run may not pause" --checkpoint.enable true
+refused "no evaluations" "validation.enable is false" --validation.enable false
+refused "adapters" "adapters \(LoRA\), which are not built yet" --mlperf.benchmark llama2_70b_lora
+trainmark run $small --mlperf.submission_org me --out c --mlperf.log /nowhere/x.txt
+failed_with 1 "a folder that is not there" "cannot write to '.*' \(mlperf.log"
+check_not "a folder that is not there: nothing is left" [ -e c ]
+trainmark run --mlperf.enable true --mlperf.submission_org me --out c
+failed_with 4 "no benchmark" "wants mlperf.benchmark"
+
+trainmark run llama3.1_8B --mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org me \
+    --data.source synthetic --dry-run
+failed_with 4 "llama31_8b on made-up data" "data.source megatron"
+trainmark run $small --mlperf.submission_org me --training.global_batch_size 6 --dry-run
+check "an interval is whole steps" has "$out" "freq: 2 "
+trainmark run --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org me --dry-run
+check "the benchmark's interval" has "$out" "freq: 20 "
+check "the benchmark's target" has "$out" "target_loss: 2.15 "
+
+finish

@@ -1,0 +1,222 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# trainmark mlperf rcp, score, seeds, package and explain: what they print, what they write, and their exit codes.
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/lib.sh"
+
+# event MS KEY VALUE [METADATA]
+event()
+{
+    printf ':::MLLOG {"namespace": "", "time_ms": %s, "event_type": "POINT_IN_TIME", "key": "%s", "value": %s, ' "$1" "$2" "$3"
+    printf '"metadata": {"file": "/run/log.py", "lineno": 7%s}}\n' "${4:+, $4}"
+}
+
+# lora FILE SEED SAMPLES MS [LOSS] [STATUS]: a run of llama2_70b_lora, batch 8.
+lora()
+{
+    {
+        event 1000 cache_clear true
+        event 1000 init_start null
+        event 1000 submission_benchmark '"llama2_70b_lora"'
+        event 1000 submission_org '"Somebody"'
+        event 1000 submission_division '"closed"'
+        event 1000 submission_platform '"Box"'
+        event 1000 seed "$2"
+        event 1000 global_batch_size 8
+        event 1000 train_samples 3901
+        event 1000 eval_samples 173
+        event 1000 opt_base_learning_rate 0.0004
+        event 1000 opt_learning_rate_training_steps 1024
+        event 1000 opt_adamw_weight_decay 0.0001
+        event 1000 opt_gradient_clip_norm 0.3
+        event 1000 gradient_accumulation_steps 1
+        event 1000 lora_rank 16
+        event 1000 lora_alpha 32
+        event 60000 init_stop null
+        event 60000 run_start null
+        event 60000 block_start null '"samples_count": 0'
+        event 500000 block_stop null "\"samples_count\": $3"
+        event 520000 eval_accuracy "${5:-0.92}" "\"samples_count\": $3"
+        event $((60000 + $4)) run_stop null "\"samples_count\": $3, \"status\": \"${6:-success}\""
+    } >"$1"
+}
+
+# Example of a run that did not converge among ten.
+example()
+{
+    mkdir -p "$1"
+    set -- "$1" 3072 612250 3072 611980 2688 541000 3456 684300 3072 613300 3072 612001 3456 685777 3072 611500 2688 540444
+    folder=$1
+    number=0
+    shift
+    while [ $# -gt 0 ]; do
+        lora "$folder/result_$number.txt" "$((number + 100))" "$1" "$2"
+        number=$((number + 1))
+        shift 2
+    done
+    lora "$folder/result_9.txt" 109 3840 770000 0.93 aborted
+}
+
+example a
+trainmark mlperf rcp a
+check "rcp: exit 0 when passed" [ "$code" -eq 0 ]
+check "rcp: the record" has "$out" "^RCP Record: .*'RCP Mean': 3178.6666666666665, 'RCP Stdev': 299.91358755481554, 'Max Sp"
+check "rcp: the mean" has "$out" '^Submission mean epochs: 3120.0000$'
+check "rcp: the factor" has "$out" 'factor of 3178.6666666666665 / 3120.0 = 1.0188034188034187$'
+check "rcp: the verdict" has "$out" '^RCP found, RCP test PASSED$'
+check "rcp: the run that did not converge" has "$out" '^result_9.txt .*Marking as infinite'
+check "rcp: not verified" has "$out" '^Not verified by MLCommons Association\.$'
+trainmark mlperf rcp a --full --json
+check "rcp --full --json" has "$out" '"pass": "full_rcps"'
+check "rcp --json: the factor" has "$out" '"scaling_factor": 1.0188034188034187'
+
+trainmark mlperf score a
+check "score: exit 0" [ "$code" -eq 0 ]
+check "score: the line" has "$out" \
+    '^MLPerf-style score   10.55333464387464 scaled minutes = 10.358558333333331 minutes x 1.0188034188034187$'
+check "score: the run that does not count" has "$out" '^result_9.txt .*does not count: does not comply$'
+check "score: not verified" has "$out" '^Not verified by MLCommons Association\.$'
+check_not "score writes nothing" test -e a/scaling.json
+trainmark mlperf score --json a
+check "score --json" has "$out" '"scaled_minutes": 10.55333464387464,'
+check "score --json: says that nobody verified it" has "$out" '"verified_by_mlcommons": false'
+
+trainmark mlperf seeds a
+check "seeds: exit 0" [ "$code" -eq 0 ]
+check "seeds" has "$out" '^10 seeds in 10 logs: seed check PASSED$'
+
+gzip a/result_3.txt
+trainmark mlperf score a
+check "packed logs score the same" has "$out" '10.55333464387464 scaled minutes'
+gzip -dk a/result_3.txt.gz
+trainmark mlperf score a
+failed_with 4 "both result_3.txt and result_3.txt.gz" 'result_3.txt'
+rm a/result_3.txt.gz
+
+lora a/result_8.txt 108 2688 540444 0.92 aborted
+trainmark mlperf rcp a
+failed_with 5 "rcp: two runs that did not converge" 'Insufficient convergence'
+trainmark mlperf score a
+failed_with 5 "score: the same" 'Insufficient convergence'
+check "score: the minutes are printed all the same" has "$out" '^MLPerf-style score   [0-9.]+ scaled minutes = .* x 1\.0$'
+example a
+lora a/result_8.txt 103 2688 540444
+trainmark mlperf seeds a
+failed_with 5 "seeds: a seed twice" 'result_8.txt logs seed 103 .* result_3.txt already'
+example a
+rm a/result_5.txt
+trainmark mlperf score a
+failed_with 5 "score: nine runs" 'number of runs'
+check "score: nine runs, said in the report" has "$out" '^invalid: 9 runs, the rules ask for 10$'
+
+# Where the public checker stops with an exception: a clean failure.
+example a
+grep -v submission_benchmark a/result_2.txt >moved
+grep submission_benchmark a/result_2.txt >>moved
+mv moved a/result_2.txt
+trainmark mlperf rcp a
+failed_with 5 "rcp: benchmark after the evaluations" 'cannot be read for the convergence test'
+check "rcp: says where" has "$out" "^result_2.txt  *line 21: an evaluation without a number 'epoch_num'"
+example a
+sed 's/"global_batch_size", "value": 8/"global_batch_size", "value": 16/' a/result_2.txt >moved
+mv moved a/result_2.txt
+trainmark mlperf rcp a
+failed_with 5 "rcp: mixed batches" 'Batch sizes in files do not match'
+
+# Wrong usage and unreadable input.
+trainmark mlperf score
+failed_with 2 "no folder" 'which folder'
+trainmark mlperf score a b
+failed_with 2 "two folders" 'one folder at a time'
+trainmark mlperf score --fast a
+failed_with 2 "unknown option" "unknown option '--fast'"
+trainmark mlperf seeds --full a
+failed_with 2 "option of another command" "unknown option '--full'"
+trainmark mlperf score a --ruleset 4.0.0
+failed_with 2 "unknown ruleset" '4\.0\.0'
+trainmark mlperf score a --reference
+failed_with 2 "option without its value" '--reference wants'
+trainmark mlperf score nowhere
+failed_with 4 "no such folder" 'nowhere'
+mkdir empty
+trainmark mlperf rcp empty
+failed_with 4 "no logs" 'no result_'
+printf 'not gzip' >empty/result_0.txt.gz
+trainmark mlperf explain empty
+failed_with 4 "broken gzip" 'result_0.txt.gz'
+printf '{"a": {"Benchmark": "llama31_8b", "BS": 8, "Hyperparams": {}, "samples to converge": [1, 2, 3, 4]}}' >own.json
+example a
+trainmark mlperf rcp a --reference own.json
+failed_with 4 "records of another benchmark" "of 'llama31_8b', the logs of 'llama2_70b_lora'"
+printf '{"a": {' >own.json
+trainmark mlperf rcp a --reference=own.json
+failed_with 4 "broken records" 'own.json.* is not JSON'
+printf '{"a": {"Benchmark": "llama2_70b_lora", "BS": 8, "Hyperparams": {}, "samples to converge": [9, 9, 9, 9]}}' >own.json
+trainmark mlperf score a --reference own.json
+check "score with records of one's own" has "$out" '= 10.358558333333331 minutes x 1.0$'
+for command in rcp score seeds package explain; do
+    trainmark mlperf $command --help
+    check "$command --help" has "$out" "^usage: trainmark mlperf $command "
+done
+
+# A package.
+results=pkg/results/BOX/llama2_70b_lora
+mkdir -p pkg/systems
+example $results
+{
+    printf '{"division": "closed", "status": "Preview", "number_of_nodes": "1", "host_processors_per_node": "2", '
+    printf '"accelerators_per_node": "8"'
+    for member in submitter system_name host_processor_model_name host_processor_core_count host_processor_vcpu_count \
+        host_processor_frequency host_processor_caches host_processor_interconnect host_memory_capacity host_storage_type \
+        host_storage_capacity host_networking host_networking_topology host_memory_configuration accelerator_model_name \
+        accelerator_host_interconnect accelerator_frequency accelerator_on-chip_memories accelerator_memory_configuration \
+        accelerator_memory_capacity accelerator_interconnect accelerator_interconnect_topology cooling hw_notes framework \
+        other_software_stack operating_system sw_notes; do printf ', "%s": ""' "$member"; done
+    printf '}\n'
+} >pkg/systems/BOX.json
+find pkg | sort >before
+trainmark mlperf package pkg --no-write
+check "package --no-write: exit 0" [ "$code" -eq 0 ]
+find pkg | sort >after
+check "package --no-write writes nothing" cmp -s before after
+check "package --no-write says what it would write" has "$out" 'scaling.json would be written: factor 1.0188034188034187'
+trainmark mlperf package pkg
+check "package: exit 0" [ "$code" -eq 0 ]
+check "package: one failing run is accepted" has "$out" '1 file does not comply, accepting this under olympic scoring'
+check "package: the verdict" has "$out" '^PACKAGE CHECKER FOUND NO ERRORS, SUCCESS !$'
+check "package: the score" has "$out" '^BOX llama2_70b_lora: 10.55333464387464, batch 8, 3120.0 samples to converge, RCP Pass$'
+check "package: not verified" has "$out" '^Not verified by MLCommons Association\.$'
+check "package: repository" has "$out" '^repository check PASSED$'
+check "package: scaling.json" [ "$(cat $results/scaling.json)" = '{"scaling_factor": 1.0188034188034187}' ]
+find pkg -type f | sort | grep -v scaling.json >after
+find pkg -type f ! -name scaling.json | sort >before
+check "package writes nothing else" cmp -s before after
+trainmark mlperf package pkg --json
+check "package --json" has "$out" '"package_check": "PASSED"'
+check "package --json: processors" has "$out" '"host_processors_count": 2,'
+rm $results/result_4.txt
+trainmark mlperf package pkg
+failed_with 5 "package: nine runs" "package check of 'pkg' found errors"
+example $results
+: >'pkg/a file'
+trainmark mlperf package pkg
+failed_with 5 "package: a name with a space" "repository check of 'pkg' found errors"
+trainmark mlperf package nowhere
+failed_with 4 "package: no such folder" 'nowhere'
+
+# Explain.
+example a
+example b
+trainmark mlperf explain a b
+check "explain: exit 0" [ "$code" -eq 0 ]
+check "explain: a column each" has "$out" '^score, scaled minutes  *10\.55  *10\.55$'
+check "explain: the ratio" has "$out" '^B / A: scaled minutes x 1\.0000 = samples x 1\.0000, time per sample x 1\.0000'
+check "explain: not verified" has "$out" '^Not verified by MLCommons Association\.$'
+trainmark mlperf explain --json a b
+check "explain --json" has "$out" '"ratios": \['
+rm a/*
+lora a/result_0.txt 1 3072 600000 0.93
+trainmark mlperf explain a
+failed_with 5 "explain: no run counts" 'no run of'
+
+finish

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The MLPerf-style log of a run: what the events said, nothing else, and what the rules ask for. */
+#include "support/fake_run.h"
+
+#include "base/log.h"
+#include "mlperf/check.h"
+#include "record/record.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* --- made-up runs ------------------------------------------------------------------------------------------------- */
+
+static tm_mllog_options options_of(const char *benchmark)
+{
+    FILE *f = fopen(fake_path("drop_caches"), "w");
+    assert_true(f && fclose(f) == 0);
+    return (tm_mllog_options){ .path = fake_path("result_0.txt"),
+                               .benchmark = tm_mlperf_benchmark_find(benchmark),
+                               .org = "Org \xc3\xa9",
+                               .platform = "Platform",
+                               .division = "closed",
+                               .status = "onprem",
+                               .poc_name = "A \"B\" C",
+                               .clear_caches = true,
+                               .drop_caches = fake_path("drop_caches") };
+}
+
+/* As the closed division prescribes llama31_8b. */
+static tm_run_started started_8b(void)
+{
+    tm_run_started run = fake_started().run_started;
+    run.seed = 9000000000000000000u;
+    run.steps = 1200000;
+    run.recipe = (tm_recipe){ .optimizer = "adamw",
+                              .schedule = "cosine with linear warmup",
+                              .global_batch = 32,
+                              .accumulation = 2,
+                              .sequence_length = 8192,
+                              .eval_samples = 1024,
+                              .warmup_steps = 128,
+                              .decay_steps = 1199872,
+                              .learning_rate = 0.0008,
+                              .end_learning_rate = 0.00008,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .eps = 1e-5,
+                              .weight_decay = 0.1,
+                              .max_norm = 1 };
+    return run;
+}
+
+static tm_run_started started_lora(void)
+{
+    tm_run_started run = started_8b();
+    run.steps = 1024;
+    run.recipe.global_batch = 8;
+    run.recipe.eval_samples = 173;
+    run.recipe.max_norm = 0.3;
+    run.recipe.lora_rank = 16;
+    run.recipe.lora_alpha = 32;
+    return run;
+}
+
+static void say(tm_sink *sink, tm_event event)
+{
+    sink->handle(sink, &event);
+}
+
+static void evaluate(tm_sink *sink, int64_t step, int64_t batch, double loss, bool last)
+{
+    say(sink, (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED,
+                          .evaluation_started = { .step = step, .samples = step * batch } });
+    say(sink, (tm_event){ .kind = TM_EVENT_EVALUATION,
+                          .evaluation = { .step = step, .samples = step * batch, .loss = loss, .last = last } });
+}
+
+/* A run with two evaluations; the second has `loss`. */
+static tm_status run(const tm_mllog_options *options, const tm_run_started *start, double loss, tm_error *err)
+{
+    tm_sink *sink;
+    int64_t  batch = start->recipe.global_batch;
+    TM_TRY(tm_mllog_sink_open(options, &sink, err));
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = *start });
+    for (int64_t step = 1; step <= 2; step++) {
+        say(sink, fake_step(step));
+        evaluate(sink, step * 384, batch, step == 1 ? (double)NAN : loss, step == 2);
+    }
+    say(sink, fake_checkpoint(2));
+    say(sink,
+        (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .steps = 768, .samples = 768 * batch } });
+    return tm_sink_close(sink, err);
+}
+
+/* --- what became of it -------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    tm_mllog              *log;
+    const tm_mllog_record *records;
+    size_t                 n;
+} written;
+
+static written read_log(const tm_mllog_options *options)
+{
+    written  w;
+    tm_error err = { 0 };
+    assert_int_equal(tm_mllog_read(options->path, &w.log, &err), TM_OK);
+    w.records = tm_mllog_records(w.log, &w.n);
+    for (size_t i = 0; i < w.n; i++) {
+        assert_int_equal(w.records[i].state, TM_MLLOG_GOOD);
+        assert_int_equal(w.records[i].line, i + 1);
+        assert_true(i == 0 || w.records[i].time_ms >= w.records[i - 1].time_ms);
+    }
+    return w;
+}
+
+/* The only line of that key, or the last of several. */
+static const tm_mllog_record *find(const written *w, const char *key)
+{
+    const tm_mllog_record *found = NULL;
+    for (size_t i = 0; i < w->n; i++)
+        if (strcmp(w->records[i].key, key) == 0) found = &w->records[i];
+    if (!found) fail_msg("no line '%s'", key);
+    return found;
+}
+
+static void complies(const written *w, const char *missing)
+{
+    for (int r = 0; r < TM_RULESET_COUNT; r++) {
+        tm_check_report report;
+        tm_text         text = { 0 };
+        tm_check_log(w->log, (tm_ruleset)r, true, &report);
+        tm_check_print(&report, "log", &text);
+        if (report.passed != !missing || (missing && (report.messages.n != 1 || !strstr(text.data, missing))))
+            fail_msg("wanted '%s':\n%s", missing ? missing : "SUCCESS", text.data);
+        tm_text_fini(&text);
+        tm_check_report_fini(&report);
+    }
+}
+
+static void is_f64(const written *w, const char *key, double value)
+{
+    const tm_json_value *v = find(w, key)->value;
+    assert_true(v->kind == TM_JSON_NUMBER && !v->integer);
+    assert_memory_equal(&v->number, &value, sizeof value);
+}
+
+static void is_i64(const written *w, const char *key, const char *digits)
+{
+    const tm_json_value *v = find(w, key)->value;
+    assert_true(v->kind == TM_JSON_NUMBER && v->integer);
+    assert_string_equal(v->text, digits);
+}
+
+static void a_run_of_llama31_8b_complies(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("llama31_8b");
+    tm_run_started   start = started_8b();
+    tm_error         err = { 0 };
+    assert_int_equal(run(&o, &start, 3.3, &err), TM_OK);
+    written w = read_log(&o);
+    complies(&w, NULL);
+    is_i64(&w, "seed", "9000000000000000000");
+    is_i64(&w, "global_batch_size", "32");
+    is_i64(&w, "opt_learning_rate_warmup_steps", "128");
+    is_f64(&w, "opt_base_learning_rate", 0.0008);
+    is_f64(&w, "opt_adamw_beta_2", 0.95);
+    is_f64(&w, "eval_accuracy", 3.3);
+    assert_true(tm_json_is_text(find(&w, "submission_org")->value, "Org \xc3\xa9"));
+    assert_true(tm_json_is_text(find(&w, "submission_poc_name")->value, "A \"B\" C"));
+    assert_true(tm_json_is_text(find(&w, "submission_platform")->value, "Platform"));
+    assert_true(tm_mllog_mentions(find(&w, "eval_accuracy"), "\"samples_count\": 24576}"));
+    assert_true(tm_mllog_mentions(find(&w, "block_start"), "\"samples_count\": 12288}")); /* none behind the last */
+    assert_true(tm_mllog_mentions(find(&w, "run_stop"), "\"samples_count\": 24576, \"status\": \"success\"}"));
+    assert_true(tm_mllog_mentions(find(&w, "init_start"), "\"event_type\": \"INTERVAL_START\""));
+    is_i64(&w, "train_samples", "24576");
+    tm_mllog_free(w.log);
+    tm_text dropped = fake_read(o.drop_caches);
+    assert_string_equal(dropped.data, "3\n");
+    tm_text_fini(&dropped);
+}
+
+static void a_run_of_llama2_70b_lora_complies(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("llama2_70b_lora");
+    tm_run_started   start = started_lora();
+    tm_error         err = { 0 };
+    assert_int_equal(run(&o, &start, 0.92, &err), TM_OK);
+    written w = read_log(&o);
+    complies(&w, NULL);
+    is_i64(&w, "lora_rank", "16");
+    is_f64(&w, "lora_alpha", 32);
+    is_i64(&w, "opt_learning_rate_training_steps", "1024");
+    tm_mllog_free(w.log);
+}
+
+/* Whatever differs from the rules is logged as it is, and found by the check. */
+static void what_ran_is_what_is_logged(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("llama31_8b");
+    tm_error         err = { 0 };
+    const struct {
+        size_t      at;
+        double      value;
+        const char *message;
+    } cases[] = { { offsetof(tm_recipe, beta1), 0.91, "'opt_adamw_beta_1' failed: wanted value == 0.9; value is 0.91" },
+                  { offsetof(tm_recipe, eps), 1e-8,
+                    "'opt_adamw_epsilon' failed: wanted value == 1e-05; value is 1e-08" },
+                  { offsetof(tm_recipe, weight_decay), 0, "'opt_adamw_weight_decay'" },
+                  { offsetof(tm_recipe, max_norm), (double)INFINITY, "value is Infinity" } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tm_run_started start = started_8b();
+        memcpy((char *)&start.recipe + cases[i].at, &cases[i].value, sizeof(double));
+        assert_int_equal(run(&o, &start, 3.2, &err), TM_OK);
+        written w = read_log(&o);
+        complies(&w, cases[i].message);
+        tm_mllog_free(w.log);
+    }
+    tm_run_started start = started_8b();
+    start.recipe.schedule = "linear warmup, stable, cosine decay";
+    assert_int_equal(run(&o, &start, 3.2, &err), TM_OK);
+    written w = read_log(&o);
+    complies(&w, "linear warmup, stable, cosine decay");
+    tm_mllog_free(w.log);
+}
+
+/* What is wrong with the recipe is said when the run starts. */
+static void a_run_that_will_not_comply_is_warned_of(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("llama31_8b");
+    tm_run_started   start = started_8b();
+    tm_error         err = { 0 };
+    for (int i = 0; i < 2; i++) {
+        char path[256];
+        int  old = dup(2);
+        strcpy(path, fake_path("warnings"));
+        assert_non_null(freopen(path, "w", stderr));
+        tm_log_set_level(TM_LOG_WARN);
+        tm_status st = run(&o, &start, 3.2, &err);
+        tm_log_set_level(TM_LOG_ERROR);
+        fflush(stderr);
+        assert_true(dup2(old, 2) == 2 && close(old) == 0);
+        assert_int_equal(st, TM_OK);
+        tm_text said = fake_read(path);
+        bool    warned = said.data && strstr(said.data, "this run will not comply: CHECK for 'eval_samples' failed: "
+                                                        "wanted value == 1024; value is 1026");
+        assert_true(warned == (i == 1) && (said.length > 0) == (i == 1));
+        tm_text_fini(&said);
+        start.recipe.eval_samples = 1026;
+    }
+}
+
+static void a_missed_target_is_no_success(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("llama31_8b");
+    tm_run_started   start = started_8b();
+    tm_error         err = { 0 };
+    const double     losses[] = { 3.3000001, (double)NAN, (double)INFINITY };
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(run(&o, &start, losses[i], &err), TM_OK);
+        written w = read_log(&o);
+        assert_true(tm_mllog_mentions(find(&w, "run_stop"), "\"status\": \"aborted\""));
+        complies(&w, "Failed checks for eval_accuracy");
+        tm_mllog_free(w.log);
+    }
+}
+
+static void caches_that_were_not_dropped_are_not_logged(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("llama31_8b");
+    tm_run_started   start = started_8b();
+    tm_error         err = { 0 };
+    o.clear_caches = false;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run(&o, &start, 3.2, &err), TM_OK);
+        written w = read_log(&o);
+        complies(&w, "'cache_clear' but found 0");
+        tm_mllog_free(w.log);
+        o.clear_caches = true;
+        o.drop_caches = "/nowhere/drop_caches";
+    }
+}
+
+/* An interrupted run: no evaluation at its end. */
+static void an_interrupted_run_is_aborted(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("trainmark_tiny");
+    tm_run_started   start = started_8b();
+    tm_error         err = { 0 };
+    tm_sink         *sink;
+    assert_int_equal(tm_mllog_sink_open(&o, &sink, &err), TM_OK);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = start });
+    usleep(5000);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 96 } });
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    written w = read_log(&o);
+    assert_true(tm_mllog_mentions(find(&w, "block_stop"), "\"samples_count\": 96}"));
+    assert_true(tm_mllog_mentions(find(&w, "run_stop"), "\"status\": \"aborted\""));
+    const tm_json_value *rate = tm_json_member(find(&w, "tracked_stats")->value, "throughput");
+    assert_true(rate->number > 0 && rate->number <= 96 / 0.005);
+    tm_mllog_free(w.log);
+}
+
+static void nothing_is_written_before_the_run_starts(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("trainmark_tiny");
+    tm_error         err = { 0 };
+    tm_sink         *sink;
+    unlink(o.path);
+    assert_int_equal(tm_mllog_sink_open(&o, &sink, &err), TM_OK);
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    assert_int_not_equal(access(o.path, F_OK), 0);
+}
+
+static void failures_are_kept(void **unused)
+{
+    (void)unused;
+    static const char *const paths[] = { "/nowhere/x.txt", "/dev/full" };
+    for (size_t i = 0; i < 2; i++) {
+        tm_mllog_options o = options_of("llama31_8b");
+        tm_run_started   start = started_8b();
+        tm_error         err = { 0 };
+        o.path = paths[i];
+        assert_int_equal(run(&o, &start, 3.2, &err), TM_IO);
+        assert_non_null(strstr(err.text, paths[i]));
+    }
+}
+
+static int clean(void **unused)
+{
+    (void)unused;
+    fake_remove();
+    return 0;
+}
+
+int main(void)
+{
+    tm_log_set_level(TM_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_of_llama31_8b_complies),
+        cmocka_unit_test(a_run_of_llama2_70b_lora_complies),
+        cmocka_unit_test(what_ran_is_what_is_logged),
+        cmocka_unit_test(a_run_that_will_not_comply_is_warned_of),
+        cmocka_unit_test(a_missed_target_is_no_success),
+        cmocka_unit_test(caches_that_were_not_dropped_are_not_logged),
+        cmocka_unit_test(an_interrupted_run_is_aborted),
+        cmocka_unit_test(nothing_is_written_before_the_run_starts),
+        cmocka_unit_test(failures_are_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}
