@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "stats/series.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,15 +24,6 @@ const char *tm_paired_verdict_name(tm_paired_verdict verdict)
 {
     static const char *const names[] = { "faster", "slower", "no difference seen", "not-judged" };
     return names[verdict];
-}
-
-/* 97.5 % quantile of Student's t by its Cornish-Fisher expansion: within 0.3 % from 4 degrees of freedom on. */
-static double t_quantile(double freedom)
-{
-    double z = z95, z2 = z * z, f = freedom;
-    double c1 = z * (z2 + 1) / 4, c2 = z * ((5 * z2 + 16) * z2 + 3) / 96;
-    double c3 = z * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384;
-    return z + (c1 + (c2 + c3 / f) / f) / f;
 }
 
 /* A value and the pair that it came from. */
@@ -137,7 +129,7 @@ static tm_paired_estimate estimate(const cut *c, const double *logs, int64_t n, 
     if (c->effective >= TM_PAIRED_UNITS) {
         for (int64_t r = 0; r < RESAMPLES; r++) medians[r] = median_of_resample(c, sorted, times, n, seed, r);
         qsort(medians, RESAMPLES, sizeof *medians, compare);
-        double u = (double)c->effective, widened = sqrt(u / (u - 1)) * t_quantile(u - 1) / z95;
+        double u = (double)c->effective, widened = sqrt(u / (u - 1)) * tm_stats_student(u - 1) / z95;
         double lo = (medians[RESAMPLES / 40 - 1] + medians[RESAMPLES / 40]) / 2;
         double hi = (medians[RESAMPLES - RESAMPLES / 40 - 1] + medians[RESAMPLES - RESAMPLES / 40]) / 2;
         e.lo = exp(middle - widened * (middle - lo));

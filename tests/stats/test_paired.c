@@ -73,6 +73,51 @@ static void floor_decides(void **state)
     assert_int_equal(tm_paired_judge(pairs, 24, 1).verdict, TM_PAIRED_SLOWER);
 }
 
+/* The floor is the far end of the control's interval, on whichever side. */
+static void floor_has_two_ends(void **state)
+{
+    (void)state;
+    tm_pair pairs[24];
+    for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1, .control = 1 + 0.01 * (i / 3 % 4), .round = i / 3 };
+    tm_paired_result r = tm_paired_judge(pairs, 24, 1);
+    assert_true(r.control.hi - 1 > fabs(r.control.lo - 1));
+    near(r.floor, r.control.hi - 1, 1e-15);
+    for (int i = 0; i < 24; i++) pairs[i].control = 1 / pairs[i].control;
+    r = tm_paired_judge(pairs, 24, 1);
+    near(r.floor, 1 - r.control.lo, 1e-15);
+}
+
+/* Two perfect copies of A, and a B that is 1 % slower on average but now so, now so. */
+static void an_interval_that_holds_1_is_no_difference(void **state)
+{
+    (void)state;
+    tm_pair pairs[24];
+    for (int i = 0; i < 24; i++)
+        pairs[i] = (tm_pair){ .ratio = 1.01 + 0.05 * (i / 3 % 3 - 1), .control = 1, .round = i / 3 };
+    tm_paired_result r = tm_paired_judge(pairs, 24, 1);
+    assert_true(r.b.lo < 1 && r.b.hi > 1 && r.b.ratio - 1 > r.floor);
+    assert_int_equal(r.verdict, TM_PAIRED_NO_DIFFERENCE);
+    for (int i = 0; i < 24; i++) pairs[i].ratio = 1 / pairs[i].ratio;
+    assert_int_equal(tm_paired_judge(pairs, 24, 1).verdict, TM_PAIRED_NO_DIFFERENCE);
+}
+
+/* Six starts that differ by 1 % each, 200 pairs of each that agree: there are six values to judge by, not 1,200. */
+static void rounds_are_what_is_independent(void **state)
+{
+    (void)state;
+    enum { N = 1200 };
+    tm_pair *pairs = malloc(N * sizeof *pairs);
+    for (int i = 0; i < N; i++)
+        pairs[i] = (tm_pair){ .ratio = 1 + 0.01 * (i / 200 - 2) + 1e-5 * (i % 7), .control = 1, .round = i / 200 };
+    tm_paired_result r = tm_paired_judge(pairs, N, 1);
+    assert_int_equal(r.units, 6);
+    if (!(r.half_width > 0.02)) fail_msg("half-width %.4f", r.half_width);
+    for (int i = 0; i < N; i++) pairs[i].round = 0;
+    r = tm_paired_judge(pairs, N, 1);
+    assert_true(!r.rounds_are_units && r.units == N / 11);
+    free(pairs);
+}
+
 static void too_few(void **state)
 {
     (void)state;
@@ -222,8 +267,15 @@ static void detectable_is_what_it_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pair_by_hand), cmocka_unit_test(result_by_hand), cmocka_unit_test(floor_decides),
-        cmocka_unit_test(too_few),      cmocka_unit_test(promises),       cmocka_unit_test(detectable_is_what_it_says),
+        cmocka_unit_test(pair_by_hand),
+        cmocka_unit_test(result_by_hand),
+        cmocka_unit_test(floor_decides),
+        cmocka_unit_test(floor_has_two_ends),
+        cmocka_unit_test(an_interval_that_holds_1_is_no_difference),
+        cmocka_unit_test(rounds_are_what_is_independent),
+        cmocka_unit_test(too_few),
+        cmocka_unit_test(promises),
+        cmocka_unit_test(detectable_is_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
