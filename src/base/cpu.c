@@ -268,6 +268,30 @@ int tm_cpu_threads_allowed(void)
     return threads < 1 ? 1 : threads;
 }
 
+int tm_cpu_running_tasks(const char *sysroot)
+{
+    char path[PATH_BYTES], text[128];
+    int  running;
+    snprintf(path, sizeof path, "%s/proc/loadavg", sysroot); /* "0.57 0.18 0.10 1/95 7603" */
+    if (!tm_file_read_line(path, text, sizeof text)) return 0;
+    return sscanf(text, "%*s %*s %*s %d/", &running) == 1 && running > 0 ? running : 0;
+}
+
+int tm_cpu_online(const char *sysroot)
+{
+    char path[PATH_BYTES], text[4096], *at = text, *end;
+    snprintf(path, sizeof path, "%s/sys/devices/system/cpu/online", sysroot); /* "0-3,8" */
+    if (!tm_file_read_line(path, text, sizeof text)) return 0;
+    int count = 0;
+    for (bool more = true; more; at = end + 1) {
+        long first = strtol(at, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        if (end == at || last < first || last - first > 1 << 20) return 0;
+        count += (int)(last - first + 1);
+        more = *end == ',';
+    }
+    return count;
+}
+
 /* --- memory ---------------------------------------------------------------------------------- */
 
 static int64_t meminfo_bytes(const char *sysroot, const char *name)

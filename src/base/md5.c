@@ -29,9 +29,8 @@ static void add_block(uint32_t state[4], const uint8_t *block)
         0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391
     };
     uint32_t words[16], a = state[0], b = state[1], c = state[2], d = state[3];
-    for (int i = 0; i < 16; i++)
-        words[i] = (uint32_t)block[4 * i] | (uint32_t)block[4 * i + 1] << 8 | (uint32_t)block[4 * i + 2] << 16 |
-                   (uint32_t)block[4 * i + 3] << 24;
+    for (int i = 0; i < 16; i++, block += 4)
+        words[i] = (uint32_t)block[0] | (uint32_t)block[1] << 8 | (uint32_t)block[2] << 16 | (uint32_t)block[3] << 24;
 #define ROUND(round, mixed, at)                                                                                        \
     for (int i = 0; i < 16; i++) {                                                                                     \
         uint32_t next = b + rotate(a + (mixed) + words[(at) % 16] + sines[16 * (round) + i], turns[round][i % 4]);     \

@@ -32,7 +32,8 @@ static const tm_column columns[] = {
     { "causal", 0 }, { "window", 0 }, { "fwd_tflops", 4 }, { "fwd_time", 5 }, { "bwd_tflops", 4 }, { "bwd_time", 5 },
     { "backend", 0 }, { "dtype", 0 }, { "convention", 0 }, { "fwd_tflops_executed", 4 }, { "bwd_tflops_executed", 4 },
     { "cache", 0 }, { "threads", 0 }, { "correct", 0 }, { "error_of_bound", 3 }, { "fwd_median", 5 },
-    { "fwd_half_width_pct", 3 }, { "bwd_median", 5 }, { "bwd_half_width_pct", 3 }, { "n", 0 }, { "skipped", 0 },
+    { "fwd_half_width_pct", 3 }, { "bwd_median", 5 }, { "bwd_half_width_pct", 3 }, { "n", 0 }, { "verdict", 0 },
+    { "reason", 0 }, { "skipped", 0 },
 };
 /* clang-format on */
 
@@ -212,6 +213,8 @@ static tm_status put_direction(const work *w, int direction, const tm_samples *s
     tm_table_f64(t, names[direction][2], w->executed[direction] * calls * 1e-12);
     tm_table_f64(t, names[direction][3], m.summary.median * 1e3);
     tm_table_f64(t, names[direction][4], m.summary.half_width * 100);
+    tm_table_text(t, "verdict", tm_verdict_name(samples->verdict));
+    tm_table_text(t, "reason", *samples->reason ? samples->reason : NULL);
     tm_table_i64(t, "n", m.summary.n);
     snprintf(what, sizeof what, "attention %s", direction == FORWARD ? "forward" : "backward");
     return tm_bench_guard(w->bench, what, w->dtype, w->executed[direction] * calls, 0, err);

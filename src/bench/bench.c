@@ -42,7 +42,8 @@ const tm_workload *tm_workload_find(const char *name)
 static const tm_key options[] = {
     { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = "cpu|reference|null",
       .help = "where it runs" },
-    { .name = "isa", .kind = TM_KEY_TEXT, .help = "instruction set of our kernels: base, avx2, avx512; null: the best" },
+    { .name = "isa", .kind = TM_KEY_TEXT,
+      .help = "instruction set of our kernels: base, avx2, avx512; null: the best" },
     { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,
       .help = "threads; 0: as many as cpuset and control group allow" },
     { .name = "budget", .kind = TM_KEY_F64, .fallback = "60", .lo = 0.01, .hi = 1e6,
@@ -52,13 +53,14 @@ static const tm_key options[] = {
     { .name = "rep-ms", .kind = TM_KEY_F64, .fallback = "100", .lo = 0, .hi = 1e7,
       .help = "milliseconds of samples (at least three are taken)" },
     { .name = "precision", .kind = TM_KEY_F64, .fallback = "1", .lo = 0, .hi = 100,
-      .help = "percent: after rep-ms go on until half of the rate's 95 % interval is at most this, for ten times rep-ms at "
-              "most; 0: end with rep-ms" },
+      .help = "percent: after rep-ms go on until half of the rate's 95 % interval is at most this, for ten times "
+              "rep-ms at most; 0: end with rep-ms" },
     { .name = "duration", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
       .help = "seconds of samples per row, instead of rep-ms and precision; 0: those decide" },
     { .name = "seed", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 9e15, .help = "of random inputs" },
     { .name = "output-file", .kind = TM_KEY_TEXT,
-      .help = "write the table to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
+      .help = "write the table to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with "
+              ".gz" },
     { .name = "compare", .kind = TM_KEY_TEXT,
       .help = "print published figures beside the measured: reference (the built-in ones) or a CSV file like them" },
     { .name = "json", .kind = TM_KEY_BOOL, .fallback = "false", .help = "print the table as JSON" },

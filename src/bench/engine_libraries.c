@@ -48,6 +48,38 @@ static void set_threads(void *library, const char *name, int threads)
     if (function) function(threads);
 }
 
+/* "OpenMP (libgomp.so.1)": the OpenMP runtime whose functions the library sees; two of them are two teams of threads.
+ */
+static void name_openmp(void *library, char out[64])
+{
+    Dl_info     info;
+    void       *function = dlsym(library, "omp_get_max_threads");
+    const char *file = "unknown runtime";
+    if (function && dladdr(function, &info) && info.dli_fname) {
+        const char *slash = strrchr(info.dli_fname, '/');
+        file = slash ? slash + 1 : info.dli_fname;
+    }
+    snprintf(out, 64, "OpenMP (%.40s)", file);
+}
+
+/* MKL chooses its layer by what is loaded already: the loaded file tells. */
+static int name_mkl_layer(struct dl_phdr_info *info, size_t size, void *out)
+{
+    static const char *const layers[][2] = {
+        { "libmkl_gnu_thread", "OpenMP (libgomp)" },
+        { "libmkl_intel_thread", "OpenMP (libiomp5)" },
+        { "libmkl_tbb_thread", "TBB" },
+        { "libmkl_sequential", "none: one thread" },
+    };
+    (void)size;
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
+        if (strstr(info->dlpi_name, layers[i][0])) {
+            snprintf(out, 64, "%s", layers[i][1]);
+            return 1;
+        }
+    return 0;
+}
+
 /* --- running --------------------------------------------------------------------------------- */
 
 static void run_cblas(tm_engine *engine, const tm_operands *o, int64_t turn)
@@ -111,9 +143,9 @@ static void probe_dnnl(tm_engine *engine)
         snprintf(engine->version, sizeof engine->version, "%d.%d.%d", v->major, v->minor, v->patch);
         snprintf(engine->pool, sizeof engine->pool, "%s",
                  runtime == 1   ? "none: one thread"
-                 : runtime == 2 ? "OpenMP"
                  : runtime == 4 ? "TBB"
                                 : "unknown");
+        if (runtime == 2) name_openmp(engine->library, engine->pool);
         if (runtime == 1) engine->threads = 1;
     }
     int isa = effective_isa ? effective_isa() : 0;
@@ -138,6 +170,7 @@ static void probe_openblas(tm_engine *engine)
              : kind == 1 ? "its own pthreads"
              : kind == 2 ? "OpenMP"
                          : "unknown");
+    if (kind == 2) name_openmp(engine->library, engine->pool);
     set_threads(engine->library, "openblas_set_num_threads", engine->threads);
     if (threads) engine->threads = threads();
 }
@@ -158,6 +191,7 @@ static void probe_blis(tm_engine *engine)
              openmp && openmp()       ? "OpenMP"
              : pthreads && pthreads() ? "pthreads made for each call"
                                       : "none: one thread");
+    if (openmp && openmp()) name_openmp(engine->library, engine->pool);
     if (set) set(engine->threads);
     if (threads) engine->threads = (int)threads();
 }
@@ -170,11 +204,17 @@ static void probe_mkl(tm_engine *engine)
     char text[256] = "unknown";
     if (!version) version = (void (*)(char *, int))symbol(engine->library, "MKL_Get_Version_String");
     if (version) version(text, sizeof text - 1);
-    snprintf(engine->version, sizeof engine->version, "%.90s", text);
+    const char *number = strstr(text, "Version "), *rest = strstr(text, " for ");
+    if (number) number += strlen("Version ");
+    snprintf(engine->version, sizeof engine->version, "%.*s",
+             number && rest > number ? (int)(rest - number) : (int)sizeof engine->version - 1, number ? number : text);
     snprintf(engine->kernel, sizeof engine->kernel, "branch %d", branch ? branch() : -1);
-    snprintf(engine->pool, sizeof engine->pool, "OpenMP of its threading layer");
     set_threads(engine->library, "MKL_Set_Num_Threads", engine->threads);
     if (threads) engine->threads = threads();
+    float one = 1, product = 0; /* the first product loads the threading layer */
+    ((cblas_sgemm_fn *)engine->call[0])(ROW_MAJOR, NO_TRANS, NO_TRANS, 1, 1, 1, 1, &one, 1, &one, 1, 0, &product, 1);
+    snprintf(engine->pool, sizeof engine->pool, "unknown");
+    (void)dl_iterate_phdr(name_mkl_layer, engine->pool);
 }
 
 typedef struct {

@@ -33,7 +33,8 @@ static const tm_key options[] = {
       .help = "cold: operands come from memory; warm: from the cache, as far as they fit" },
     { .name = "libraries", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "our kernel, every matrix library that is found, and the reference, call by call in turns" },
-    { .name = "library", .kind = TM_KEY_TEXT, .help = "one library instead of our kernel: oneDNN, OpenBLAS, BLIS, MKL" },
+    { .name = "library", .kind = TM_KEY_TEXT,
+      .help = "one library instead of our kernel: oneDNN, OpenBLAS, BLIS, MKL" },
 };
 /* clang-format on */
 
@@ -160,15 +161,14 @@ static double time_ratio(const tm_samples *first, const tm_samples *other)
     return median;
 }
 
-static tm_status time_jobs(work *w, const tm_operands *o, tm_engine *const *engines, int count, bool cold,
-                           tm_error *err)
+static tm_status time_jobs(work *w, tm_operands *o, tm_engine *const *engines, int count, bool cold, tm_error *err)
 {
     tm_samples samples[TM_ENGINES];
     tm_timed   timed[TM_ENGINES] = { { 0 } };
     job        jobs[TM_ENGINES];
     tm_timing  timing = w->bench->timing;
-    timing.settle = count > 1 || engines[0]->library;
-    timing.cold = cold && !timing.settle; /* foreign pools: operands in turns are enough, and wake nobody */
+    timing.settle = count > 1;
+    timing.cold = cold && o->sets == 1; /* otherwise turns make them cold, and wake no thread beside a library's */
     if (engines[0]->slow) timing.min_samples = 1, timing.warmup_ms = 0, timing.precision = 0;
     for (int i = 0; i < count; i++) {
         jobs[i] = (job){ engines[i], o };
@@ -190,7 +190,7 @@ static tm_status time_jobs(work *w, const tm_operands *o, tm_engine *const *engi
         }
         if (st == TM_OK && inner == TM_OK) {
             /* Onto NaN: a product that leaves elements out is found, too. */
-            tm_operands_clear((tm_operands *)o, w->bench->threads);
+            tm_operands_clear(o, 0, w->bench->threads);
             engines[i]->run(engines[i], o, 0);
             tm_product_verify(o, 0, w->bench->seed, w->bench->threads, &check);
             put_check(w->bench, &o->product, engines[i], &check);
@@ -235,6 +235,8 @@ static tm_status measure(work *w, const tm_product *p, tm_engine *const *engines
     tm_operands o;
     char        reason[192];
     bool        rotates = cold;
+    if (w->bench->stop && *w->bench->stop)
+        return tm_fail(err, TM_INTERRUPTED, "stopped before all shapes were measured");
     if (count == 1 && !engines[0]->library)
         rotates = cold && tm_product_bytes(p) <= 2. * (double)tm_last_level_bytes(NULL); /* else the overwriting does */
     tm_operands_plan(&o, p, rotates);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "bench/bench.h"
 #include "bench/slices.h"
+#include "system/validity.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +21,8 @@ static const tm_key options[] = {
       .help = "the table's own batch; otherwise an eighth of it, at least one sequence" },
     { .name = "batch", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1e6,
       .help = "sequences of a step for all sizes; 0: as `published` says" },
-    { .name = "dtype", .kind = TM_KEY_CHOICE, .fallback = "float32", .choices = "float32=fp32|bfloat16=bf16",
-      .help = "number format of the computation" },
+    { .name = "dtype", .kind = TM_KEY_CHOICE, .fallback = "float32", .choices = "float32=fp32|bfloat16=bf16|bfloat16-pure",
+      .help = "number format of the computation; pure: of weights, gradients and moments, too" },
     { .name = "layers", .kind = TM_KEY_TEXT, .fallback = "1,2,3", .help = "slices: layers of each, ascending" },
     { .name = "validate", .kind = TM_KEY_CHOICE, .fallback = "auto", .choices = "auto|always|never",
       .help = "measure sizes that fit both ways, in turn, and print the error of the slices; auto: small and medium" },
@@ -33,10 +34,10 @@ static const tm_key options[] = {
 };
 
 static const tm_column columns[] = {
-    { "host", 0 }, { "size", 0 }, { "row", 0 }, { "tag", 0 }, { "layers", 0 }, { "parameters", 0 }, { "batch", 0 },
+    { "host", 0 }, { "case", 0 }, { "row", 0 }, { "tag", 0 }, { "layers", 0 }, { "parameters", 0 }, { "batch", 0 },
     { "seq", 0 }, { "threads", 0 }, { "dtype", 0 }, { "tokens_per_second", 5 }, { "tokens_per_second_lo", 5 },
-    { "tokens_per_second_hi", 5 }, { "tflops_6n", 4 }, { "tflops_exact_causal", 4 }, { "tflops_executed", 4 },
-    { "memory_gib", 4 }, { "residual_pct", 3 }, { "error_pct", 3 }, { "reason", 0 },
+    { "tokens_per_second_hi", 5 }, { "step_ms", 5 }, { "tflops_6n", 4 }, { "tflops_exact_causal", 4 }, { "tflops_executed", 4 },
+    { "memory_gb", 4 }, { "residual_pct", 3 }, { "error_pct", 3 }, { "skipped", 0 },
 };
 /* clang-format on */
 
@@ -48,7 +49,7 @@ typedef struct {
     int64_t   layers[TM_LINE_POINTS];
     int       n_layers;
     int64_t   end_ns; /* of the whole suite */
-    double    rate;   /* executed FLOP/s of the last step of any size; 0: none yet */
+    double    rate;   /* executed FLOP/s of the last step of any size, before that the machine's peak; 0: unknown */
 } suite;
 
 /* One size. */
@@ -66,12 +67,8 @@ typedef struct {
 
 static double seconds_until(int64_t end_ns)
 {
-    return (double)(end_ns - tm_now_ns()) * 1e-9;
-}
-
-static double gib(size_t bytes)
-{
-    return (double)bytes / (1 << 30);
+    double seconds = (double)(end_ns - tm_now_ns()) * 1e-9;
+    return seconds > 0 ? seconds : 0;
 }
 
 static size_t memory_limit(const suite *s)
@@ -95,7 +92,11 @@ static void add_row(const size *z, const char *row, const char *tag, const tm_pa
     tm_table *t = z->of->bench->table;
     tm_table_row(t);
     tm_table_text(t, "host", z->of->bench->host);
-    tm_table_text(t, "size", z->name);
+    if (strcmp(row, "slice") == 0)
+        tm_table_printf(t, "case", "%s, %lld of %lld layers", z->name, (long long)part->layers,
+                        (long long)z->whole.layers);
+    else
+        tm_table_text(t, "case", z->name);
     tm_table_text(t, "row", row);
     tm_table_text(t, "tag", tag);
     tm_table_i64(t, "layers", part->layers);
@@ -104,7 +105,7 @@ static void add_row(const size *z, const char *row, const char *tag, const tm_pa
     tm_table_i64(t, "seq", part->step.seq);
     tm_table_i64(t, "threads", z->of->bench->threads);
     tm_table_text(t, "dtype", part->step.precision->name);
-    tm_table_f64(t, "memory_gib", gib(part->arena_bytes));
+    tm_table_f64(t, "memory_gb", (double)part->arena_bytes * 1e-9);
 }
 
 /* The rate cells of the last row, and the guard: nothing computes faster than the machine. */
@@ -116,6 +117,7 @@ static tm_status put_rate(const size *z, const tm_part *part, double rate, doubl
     int64_t               seq = part->step.seq;
     double                executed = part->flops / tokens_of(part) * rate;
     tm_table_f64(t, "tokens_per_second", rate);
+    tm_table_f64(t, "step_ms", 1e3 * tokens_of(part) / rate);
     tm_table_f64(t, "tokens_per_second_lo", lo);
     tm_table_f64(t, "tokens_per_second_hi", hi);
     tm_table_f64(t, "tflops_6n", tm_model_flops_per_token(shape, TM_FLOPS_6N, seq) * rate * 1e-12);
@@ -129,32 +131,40 @@ static tm_status put_rate(const size *z, const tm_part *part, double rate, doubl
 static tm_status skip(const size *z, const char *reason)
 {
     add_row(z, "model", "skipped", &z->whole);
-    tm_table_text(z->of->bench->table, "reason", reason);
+    tm_table_text(z->of->bench->table, "skipped", reason);
     tm_note("%s: skipped: %s", z->name, reason);
     return TM_OK;
 }
 
 /* --- the whole model, step after step -------------------------------------------------------- */
 
-static tm_status take_steps(size *z, tm_live_part *live, tm_sampling *sampling, tm_error *err)
+static tm_status take_steps(size *z, tm_live_part *live, tm_sampling *sampling, tm_validity_report *report,
+                            tm_error *err)
 {
     tm_stop stop = TM_STOP_NO;
     double  seconds;
     TM_TRY(tm_part_step(live, &seconds, err)); /* not counted */
-    while (stop == TM_STOP_NO && !(z->of->bench->stop && *z->of->bench->stop)) {
-        TM_TRY(tm_part_step(live, &seconds, err));
-        stop = tm_sampling_add(sampling, seconds, tokens_of(&z->whole));
+    tm_validity *validity = tm_validity_start("");
+    tm_status    st = TM_OK;
+    while (st == TM_OK && stop == TM_STOP_NO && !(z->of->bench->stop && *z->of->bench->stop)) {
+        st = tm_part_step(live, &seconds, err);
+        if (st == TM_OK) stop = tm_sampling_add(sampling, seconds, tokens_of(&z->whole));
+        tm_validity_sample(validity);
     }
-    return TM_OK;
+    tm_validity_stop(validity, 0, report);
+    tm_validity_destroy(validity);
+    return st;
 }
 
-static tm_status put_steps(size *z, const tm_sampling *sampling, tm_error *err)
+static tm_status put_steps(size *z, const tm_sampling *sampling, const tm_validity_report *report, tm_error *err)
 {
     tm_measurement m = { .summary = tm_sampling_summary(sampling), .calls = 1, .loops = 1 };
     int64_t        n;
     const double  *seconds = tm_sampling_seconds(sampling, &n);
     if (n == 0) return skip(z, "stopped before its first step");
     m.stop = m.summary.stop;
+    m.verdict = report->verdict;
+    m.reason = report->reason;
     z->of->rate = z->whole.flops / seconds[n - 1];
     add_row(z, "model", "measured", &z->whole);
     tm_bench_put(z->of->bench->table, &m);
@@ -166,9 +176,10 @@ static tm_status measure_whole(size *z, tm_error *err)
     tm_live_part       *live;
     tm_sampling_options limits = { .half_width = 0.01, .max_seconds = seconds_until(z->end_ns), .min_samples = 10 };
     TM_TRY(tm_part_open(&z->whole, z->of->bench->device, &live, err));
-    tm_sampling *sampling = tm_sampling_create(&limits);
-    tm_status    st = take_steps(z, live, sampling, err);
-    if (st == TM_OK) st = put_steps(z, sampling, err);
+    tm_sampling       *sampling = tm_sampling_create(&limits);
+    tm_validity_report report;
+    tm_status          st = take_steps(z, live, sampling, &report, err);
+    if (st == TM_OK) st = put_steps(z, sampling, &report, err);
     tm_sampling_destroy(sampling);
     tm_part_close(live);
     return st;
@@ -191,7 +202,10 @@ static tm_status put_turns(const size *z, const tm_slices *s, int k, const tm_pa
     free(x);
     *median = summary.median;
     summary.half_width = (interval.hi - interval.lo) / 2 / summary.median;
-    tm_bench_put(z->of->bench->table, &(tm_measurement){ .summary = summary, .loops = 1, .stop = s->stop });
+    tm_bench_put(
+        z->of->bench->table,
+        &(tm_measurement){
+            .summary = summary, .loops = 1, .stop = s->stop, .verdict = s->verdict[k], .reason = s->reason[k] });
     return put_rate(z, part, tokens / summary.median, tokens / interval.hi, tokens / interval.lo, err);
 }
 
@@ -203,7 +217,11 @@ static tm_status put_prediction(const size *z, const tm_slices *s, double measur
     tm_sample_summary summary = { .n = s->rounds, .median = line->value, .p5 = nan, .p95 = nan, .variation = nan };
     summary.half_width = (line->interval.hi - line->interval.lo) / 2 / line->value;
     add_row(z, "prediction", "predicted", &z->whole);
-    tm_bench_put(t, &(tm_measurement){ .summary = summary, .loops = 1, .stop = s->stop });
+    tm_bench_put(t, &(tm_measurement){ .summary = summary,
+                                       .loops = 1,
+                                       .stop = s->stop,
+                                       .verdict = TM_VERDICT_NOT_JUDGED,
+                                       .reason = "a prediction: see its slices" });
     if (measured > 0) tm_table_f64(t, "error_pct", 100 * (line->value / measured - 1));
     tm_bench_note(z->of->bench, "%s: predicted step = %.4g ms + %.4g ms x %lld layers", z->name, 1e3 * line->a,
                   1e3 * line->b, (long long)z->whole.layers);
@@ -251,7 +269,7 @@ static tm_status measure_slices(size *z, bool with_whole, tm_error *err)
 
 /* --- what can be done ------------------------------------------------------------------------ */
 
-/* Two steps of the smallest slice: the first warms up, the second tells how fast this is. */
+/* One or two steps of the smallest slice: a short first one only warms up, the second tells how fast this is. */
 static tm_status probe(size *z, tm_error *err)
 {
     tm_live_part *live;
@@ -260,7 +278,7 @@ static tm_status probe(size *z, tm_error *err)
     TM_TRY(tm_part_open(&z->part[0], z->of->bench->device, &live, err));
     z->open_seconds_per_byte = (double)(tm_now_ns() - begin) * 1e-9 / (double)z->part[0].arena_bytes;
     tm_status st = tm_part_step(live, &seconds, err);
-    if (st == TM_OK) st = tm_part_step(live, &seconds, err);
+    if (st == TM_OK && seconds < 1) st = tm_part_step(live, &seconds, err);
     tm_part_close(live);
     if (st == TM_OK) z->of->rate = z->part[0].flops / seconds;
     return st;
@@ -300,7 +318,7 @@ static bool wants_validation(const size *z)
 static tm_status measure(size *z, tm_error *err)
 {
     enum { LEAST_ROUNDS = 3 };
-    char   reason[160];
+    char   reason[160], want[32], have[32];
     size_t limit = memory_limit(z->of);
     bool   fits = z->whole.arena_bytes <= limit;
     double left = seconds_until(z->end_ns), whole = 0;
@@ -310,16 +328,16 @@ static tm_status measure(size *z, tm_error *err)
     if (wants_validation(z) && z->slices >= 2 && fits) {
         if (LEAST_ROUNDS * round_estimate(z, true) <= left) return measure_slices(z, true, err);
         tm_bench_note(z->of->bench,
-                      "%s: not validated: %d rounds take about %.0f s, its share of the budget has %.0f s", z->name,
+                      "%s: not validated: %d rounds take about %.3g s, its share of the budget has %.3g s", z->name,
                       LEAST_ROUNDS, LEAST_ROUNDS * round_estimate(z, true), left);
     }
     if (fits && (whole <= left || z->slices < 2)) return measure_whole(z, err);
     if (z->slices >= 2 && round_estimate(z, false) <= left) return measure_slices(z, false, err);
     if (z->slices < 2)
-        snprintf(reason, sizeof reason, "needs %.1f GiB, and two slices do not fit either; %.1f GiB may be taken",
-                 gib(z->whole.arena_bytes), gib(limit));
+        snprintf(reason, sizeof reason, "needs %s, and two slices do not fit either; %s may be taken",
+                 tm_format_bytes(want, (double)z->whole.arena_bytes), tm_format_bytes(have, (double)limit));
     else
-        snprintf(reason, sizeof reason, "a round of slices takes about %.0f s, its share of the budget has %.0f s",
+        snprintf(reason, sizeof reason, "a round of slices takes about %.3g s, its share of the budget has %.3g s",
                  round_estimate(z, false), left);
     return skip(z, reason);
 }
@@ -338,18 +356,26 @@ static void choose_batch(size *z)
         z->run.step.micro_batch = own / REDUCTION > 0 ? own / REDUCTION : 1;
 }
 
+static bool listed(const char *name)
+{
+    for (int i = 0; i < TABLE_SIZES; i++)
+        if (tm_names_equal(name, table_sizes[i])) return true;
+    return false;
+}
+
 static tm_status load(size *z, tm_error *err)
 {
     char name[280];
-    for (int i = 0; i < TABLE_SIZES; i++)
-        if (tm_names_equal(z->name, table_sizes[i])) z->listed = true;
+    z->listed = listed(z->name);
     snprintf(name, sizeof name, "%s%.255s", z->listed ? "gpt-" : "", z->name);
     TM_TRY(tm_bench_model_config(name, &z->config, err));
     TM_TRY(tm_run_options_read(z->config, &z->run, err));
     choose_batch(z);
     z->run.seed = z->of->bench->seed;
-    z->run.step.precision = strcmp(tm_config_text(z->of->bench->options, "dtype"), "bfloat16") == 0 ? &tm_precision_bf16
-                                                                                                    : &tm_precision_f32;
+    const char *dtype = tm_config_text(z->of->bench->options, "dtype");
+    z->run.step.precision = strcmp(dtype, "float32") == 0    ? &tm_precision_f32
+                            : strcmp(dtype, "bfloat16") == 0 ? &tm_precision_bf16
+                                                             : &tm_precision_bf16_pure;
     if (strcmp(tm_device_describe(z->of->bench->device)->name, "reference") == 0)
         z->run.step.precision = &tm_precision_f64;
     return TM_OK;
@@ -370,7 +396,7 @@ static void plan(size *z)
 static tm_status run_size(suite *s, const char *name, int sizes_left, tm_error *err)
 {
     size z = { .of = s, .name = name };
-    char reason[160];
+    char reason[160], want[32], have[32];
     z.end_ns = tm_now_ns() + (int64_t)(tm_bench_left(s->bench) / sizes_left * 1e9);
     tm_status st = load(&z, err);
     if (st == TM_OK) {
@@ -379,12 +405,13 @@ static tm_status run_size(suite *s, const char *name, int sizes_left, tm_error *
         double left = seconds_until(z.end_ns);
         if (z.slices == 0) z.part[0] = z.whole; /* for the probe */
         if (z.part[0].arena_bytes > limit) {
-            snprintf(reason, sizeof reason, "needs %.1f GiB, and no slice fits either; %.1f GiB may be taken",
-                     gib(z.whole.arena_bytes), gib(limit));
+            snprintf(reason, sizeof reason, "needs %s, and no slice fits either; %s may be taken",
+                     tm_format_bytes(want, (double)z.whole.arena_bytes), tm_format_bytes(have, (double)limit));
             skip(&z, reason);
         } else if (left <= 0 || (s->rate > 0 && 2 * step_estimate(&z, &z.part[0]) > left)) {
-            snprintf(reason, sizeof reason, "two steps of the smallest slice take about %.0f s, %.0f s are left",
-                     s->rate > 0 ? 2 * step_estimate(&z, &z.part[0]) : (double)NAN, left);
+            snprintf(reason, sizeof reason,
+                     "two steps of its smallest part take about %.3g s, its share of the budget has %.3g s",
+                     s->rate > 0 ? 2 * step_estimate(&z, &z.part[0]) : 0, left);
             skip(&z, reason);
         } else {
             tm_note("%s: %lld parameters, batch %lld x %lld, up to %.0f s", name, (long long)z.whole.parameters,
@@ -430,15 +457,26 @@ static tm_status read_sizes(char *text, const char *names[MOST_SIZES], int *n, t
     return TM_OK;
 }
 
+static bool any_listed(const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (listed(names[i])) return true;
+    return false;
+}
+
 static tm_status run_sizes(suite *s, char *list, tm_error *err)
 {
     const char *names[MOST_SIZES];
     int         n;
     TM_TRY(read_layers(s, err));
     TM_TRY(read_sizes(list, names, &n, err));
-    if (!tm_config_bool(s->bench->options, "published") && tm_config_i64(s->bench->options, "batch") == 0)
+    if (any_listed(names, n) && !tm_config_bool(s->bench->options, "published") &&
+        tm_config_i64(s->bench->options, "batch") == 0)
         tm_bench_note(s->bench,
                       "batch: an eighth of the table's, at least one sequence; --published runs the table's own");
+    const tm_ceilings *ceilings;
+    TM_TRY(tm_bench_ceilings(s->bench, &ceilings, err));
+    s->rate = ceilings->flops;
     for (int i = 0; i < n; i++) {
         TM_TRY(run_size(s, names[i], n - i, err));
         if (s->bench->stop && *s->bench->stop) return tm_fail(err, TM_INTERRUPTED, "stopped at size %s", names[i]);

@@ -29,12 +29,15 @@ void tm_bench_columns(tm_table *table)
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
 }
 
-/* Why sampling ended: the precision was reached, the time (--rep-ms x TM_MOST_REPS, --duration) was over, the samples that
+/* Why sampling ended: the precision was reached, the time (--rep-ms x TM_MOST_REPS, --duration) was over, the samples
+ * that
  * --rep-ms makes were taken, or the budget of the command was spent. */
 static const char *stop_name(tm_stop stop)
 {
-    return stop == TM_STOP_PRECISE ? "precise" : stop == TM_STOP_SECONDS ? "time" : stop == TM_STOP_SAMPLES ? "samples"
-                                                                                                        : "budget";
+    return stop == TM_STOP_PRECISE   ? "precise"
+           : stop == TM_STOP_SECONDS ? "time"
+           : stop == TM_STOP_SAMPLES ? "samples"
+                                     : "budget";
 }
 
 void tm_bench_put(tm_table *table, const tm_measurement *m)
@@ -122,7 +125,11 @@ tm_status tm_bench_guard(tm_bench *bench, const char *what, tm_dtype dtype, doub
     tm_error           why = { 0 };
     TM_TRY(tm_bench_ceilings(bench, &known, err));
     if (check_rates(known, what, dtype, flops, bytes, &why) == TM_OK) return TM_OK;
-    /* Others may have used the machine while its ceilings were measured. */
+    /* Others may have used the machine while its ceilings were measured. One thread finds a calm moment. */
+    tm_device_arithmetic(bench->device, 1, ceiling_seconds, &again);
+    keep_better(&c->flops, &c->flops_spread, again.flops * bench->threads, again.flops_spread);
+    if (c->flops_bf16 > 0)
+        keep_better(&c->flops_bf16, &c->flops_bf16_spread, again.flops_bf16 * bench->threads, again.flops_bf16_spread);
     TM_TRY(tm_device_ceilings(bench->device, 3 * ceiling_seconds, &again, err));
     if (c->flops_bf16 > 0)
         keep_better(&c->flops_bf16, &c->flops_bf16_spread, again.flops_bf16, again.flops_bf16_spread);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "bench/mlp_net.h"
+#include "system/validity.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,22 +27,23 @@ static const tm_key options[] = {
 };
 
 static const tm_column columns[] = {
-    { "host", 0 }, { "dims", 0 }, { "parameters", 0 }, { "batch", 0 }, { "activation", 0 }, { "loss", 0 },
+    { "host", 0 }, { "case", 0 }, { "parameters", 0 }, { "batch", 0 }, { "activation", 0 }, { "loss", 0 },
     { "optimizer", 0 }, { "dtype", 0 }, { "threads", 0 }, { "samples_per_second", 5 }, { "samples_per_second_lo", 5 },
-    { "samples_per_second_hi", 5 }, { "ms_per_step", 5 }, { "fwd_ms", 4 }, { "bwd_ms", 4 }, { "loss_ms", 3 },
-    { "update_ms", 4 }, { "tflops_6n", 4 }, { "tflops_executed", 4 }, { "memory_gib", 4 }, { "loss_first", 5 },
+    { "samples_per_second_hi", 5 }, { "step_ms", 5 }, { "fwd_ms", 4 }, { "bwd_ms", 4 }, { "loss_ms", 3 },
+    { "update_ms", 4 }, { "tflops_6n", 4 }, { "tflops_executed", 4 }, { "memory_gb", 4 }, { "loss_first", 5 },
     { "loss_last", 5 }, { "correct", 0 }, { "error_of_bound", 3 }, { "skipped", 0 },
 };
 /* clang-format on */
 
 typedef struct {
-    tm_bench      *bench;
-    tm_mlp_options options;
-    tm_mlp        *net;
-    tm_sampling   *sampling;
-    tm_ledger      ledger;      /* of the counted iterations */
-    double         first, last; /* loss */
-    int64_t        counted;
+    tm_bench          *bench;
+    tm_mlp_options     options;
+    tm_mlp            *net;
+    tm_sampling       *sampling;
+    tm_ledger          ledger;      /* of the counted iterations */
+    double             first, last; /* loss */
+    int64_t            counted;
+    tm_validity_report validity; /* of the machine while they ran */
 } work;
 
 /* "a-b-c" */
@@ -93,13 +95,17 @@ static void take_steps(work *w)
         w->last = tm_mlp_step(w->net, NULL);
         if (i == 0) w->first = w->last;
     }
+    tm_validity *validity = tm_validity_start("");
     while (stop == TM_STOP_NO && !stopped(w)) {
         int64_t begin = tm_now_ns();
         w->last = tm_mlp_step(w->net, &w->ledger);
         double seconds = (double)(tm_now_ns() - begin) * 1e-9;
         if (w->counted++ == 0 && warmup == 0) w->first = w->last;
         stop = tm_sampling_add(w->sampling, seconds, (double)w->options.batch);
+        tm_validity_sample(validity);
     }
+    tm_validity_stop(validity, 0, &w->validity);
+    tm_validity_destroy(validity);
 }
 
 static double phase(const work *w, const char *prefix)
@@ -118,7 +124,7 @@ static void start_row(const work *w)
     tm_table        *t = w->bench->table;
     tm_table_row(t);
     tm_table_text(t, "host", w->bench->host);
-    tm_table_text(t, "dims", tm_config_text(o, "dims"));
+    tm_table_text(t, "case", tm_config_text(o, "dims"));
     tm_table_i64(t, "parameters", tm_mlp_parameters(w->net));
     tm_table_i64(t, "batch", w->options.batch);
     tm_table_text(t, "activation", tm_config_text(o, "activation"));
@@ -126,7 +132,7 @@ static void start_row(const work *w)
     tm_table_text(t, "optimizer", tm_config_text(o, "optimizer"));
     tm_table_text(t, "dtype", w->options.precision->name);
     tm_table_i64(t, "threads", w->bench->threads);
-    tm_table_f64(t, "memory_gib", (double)tm_mlp_bytes(w->net) / (1 << 30));
+    tm_table_f64(t, "memory_gb", (double)tm_mlp_bytes(w->net) * 1e-9);
 }
 
 static tm_status put_row(work *w, tm_error *err)
@@ -136,12 +142,14 @@ static tm_status put_row(work *w, tm_error *err)
     double         rate = m.summary.rate, samples = (double)w->options.batch;
     double         executed = tm_mlp_flops(w->net) / samples * rate;
     m.stop = m.summary.stop;
+    m.verdict = w->validity.verdict;
+    m.reason = w->validity.reason;
     m.calls = tm_config_i64(w->bench->options, "warmup");
     tm_bench_put(t, &m);
     tm_table_f64(t, "samples_per_second", rate);
     tm_table_f64(t, "samples_per_second_lo", m.summary.rate_lo);
     tm_table_f64(t, "samples_per_second_hi", m.summary.rate_hi);
-    tm_table_f64(t, "ms_per_step", 1e3 * samples / rate);
+    tm_table_f64(t, "step_ms", 1e3 * samples / rate);
     tm_table_f64(t, "fwd_ms", 1e3 * phase(w, "forward"));
     tm_table_f64(t, "bwd_ms", 1e3 * phase(w, "backward"));
     tm_table_f64(t, "loss_ms", 1e3 * phase(w, "loss"));

@@ -78,10 +78,10 @@ static void fill_nan(void *data, tm_dtype dtype, int64_t n, int threads)
     }
 }
 
-void tm_operands_clear(tm_operands *o, int threads)
+void tm_operands_clear(tm_operands *o, int64_t turn, int threads)
 {
     const tm_product *p = &o->product;
-    for (int64_t set = 0; set < o->sets; set++) fill_nan(tm_operands_c(o, set), p->c_dtype, p->m * p->n, threads);
+    fill_nan(tm_operands_c(o, turn), p->c_dtype, p->m * p->n, threads);
 }
 
 tm_status tm_operands_fill(tm_operands *o, tm_bench *bench, tm_error *err)
@@ -93,7 +93,7 @@ tm_status tm_operands_fill(tm_operands *o, tm_bench *bench, tm_error *err)
     tm_bench_normal(bench, "A", tm_operands_a(o, 0), p->dtype, p->m * p->k);
     tm_bench_normal(bench, "B", tm_operands_b(o, 0), p->dtype, p->k * p->n);
     for (int64_t set = 1; set < o->sets; set++) memcpy(set_at(o, set), o->memory, o->a_bytes + o->b_bytes);
-    tm_operands_clear(o, bench->threads);
+    for (int64_t set = 0; set < o->sets; set++) tm_operands_clear(o, set, bench->threads);
     return TM_OK;
 }
 

@@ -53,7 +53,7 @@ typedef struct {
 void tm_operands_plan(tm_operands *operands, const tm_product *product, bool cold);
 /* A and B standard normal, the same in all sets and for all threads; C filled with NaN. TM_NOMEM. */
 TM_MUST_USE tm_status tm_operands_fill(tm_operands *operands, tm_bench *bench, tm_error *err);
-void                  tm_operands_clear(tm_operands *operands, int threads); /* C to NaN */
+void                  tm_operands_clear(tm_operands *operands, int64_t turn, int threads); /* C to NaN */
 void                  tm_operands_release(tm_operands *operands, tm_bench *bench);
 void                 *tm_operands_a(const tm_operands *operands, int64_t turn);
 void                 *tm_operands_b(const tm_operands *operands, int64_t turn);

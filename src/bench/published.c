@@ -172,7 +172,14 @@ static bool measured_value(const tm_table *measured, size_t row, const figure *p
     return true;
 }
 
-static void add_comparison(tm_table *table, const figure *p, double measured)
+/* A number that was not measured says so. */
+static const char *tag_of(const tm_table *measured, size_t row)
+{
+    int at = tm_table_find(measured, "tag");
+    return at < 0 ? "measured" : tm_table_cell(measured, row, (size_t)at)->text;
+}
+
+static void add_comparison(tm_table *table, const figure *p, double measured, const char *tag)
 {
     bool   all = strcmp(p->text[COLUMN_scope], "all") == 0 && p->devices > 1;
     double value = all ? p->value / (double)p->devices : p->value;
@@ -180,6 +187,7 @@ static void add_comparison(tm_table *table, const figure *p, double measured)
     tm_table_text(table, "case", p->text[COLUMN_row]);
     tm_table_text(table, "column", p->text[COLUMN_column]);
     tm_table_f64(table, "measured", measured);
+    tm_table_text(table, "tag", tag);
     tm_table_f64(table, "published", value);
     tm_table_f64(table, "ratio", measured / value);
     static const int copied[] = { COLUMN_unit, COLUMN_device, COLUMN_dtype, COLUMN_batch,
@@ -198,6 +206,7 @@ tm_table *tm_published_compare(const tm_published *reference, const tm_table *me
                      (tm_column[]){ { "case", 0 },
                                     { "column", 0 },
                                     { "measured", 5 },
+                                    { "tag", 0 },
                                     { "published", 7 },
                                     { "ratio", 4 },
                                     { "unit", 0 },
@@ -209,14 +218,14 @@ tm_table *tm_published_compare(const tm_published *reference, const tm_table *me
                                     { "source", 0 },
                                     { "date", 0 },
                                     { "note", 0 } },
-                     14);
+                     15);
     for (size_t row = 0; row < tm_table_n_rows(measured); row++)
         for (size_t i = 0; i < reference->count; i++) {
             const figure *p = &reference->rows[i];
             double        value;
             if (strcmp(p->text[COLUMN_workload], tm_table_name(measured)) == 0 &&
                 measured_value(measured, row, p, &value))
-                add_comparison(table, p, value);
+                add_comparison(table, p, value, tag_of(measured, row));
         }
     tm_table_note(table,
                   "measured: here, per device; published: on the device named, as its source says it; device, dtype, "

@@ -4,7 +4,9 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "stats/summary.h"
+#include "system/validity.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -17,6 +19,22 @@ typedef struct {
 static bool stopped(const tm_slices_options *o)
 {
     return o->stop && *o->stop;
+}
+
+static int badness(tm_verdict verdict)
+{
+    return verdict == TM_VERDICT_INVALID ? 3 : verdict == TM_VERDICT_NOISY ? 2 : verdict == TM_VERDICT_VALID ? 1 : 0;
+}
+
+/* Was the machine left alone during this turn's steps? */
+static void judge(rounds *r, int at, tm_validity *validity)
+{
+    tm_validity_report report;
+    tm_validity_stop(validity, 0, &report);
+    tm_validity_destroy(validity);
+    if (badness(report.verdict) <= badness(r->out->verdict[at])) return;
+    r->out->verdict[at] = report.verdict;
+    snprintf(r->out->reason[at], sizeof r->out->reason[at], "%s", report.reason);
 }
 
 /* Steps of one live part for `turn_seconds`: their median. */
@@ -41,11 +59,13 @@ static tm_status take_steps(rounds *r, tm_live_part *live, double *value, tm_err
     return st;
 }
 
-static tm_status take_turn(rounds *r, const tm_part *part, double *value, tm_error *err)
+static tm_status take_turn(rounds *r, int at, double *value, tm_error *err)
 {
     tm_live_part *live;
-    TM_TRY(tm_part_open(part, r->options->device, &live, err));
-    tm_status st = take_steps(r, live, value, err);
+    TM_TRY(tm_part_open(r->part[at], r->options->device, &live, err));
+    tm_validity *validity = tm_validity_start("");
+    tm_status    st = take_steps(r, live, value, err);
+    judge(r, at, validity);
     tm_part_close(live);
     return st;
 }
@@ -60,7 +80,7 @@ static tm_status take_round(rounds *r, tm_error *err)
     }
     for (int k = 0; k < n; k++) {
         int at = o->rounds % 2 ? n - 1 - k : k;
-        TM_TRY(take_turn(r, r->part[at], &o->seconds[o->rounds * n + at], err));
+        TM_TRY(take_turn(r, at, &o->seconds[o->rounds * n + at], err));
         if (stopped(r->options)) return tm_fail(err, TM_INTERRUPTED, "stopped in round %lld", (long long)o->rounds + 1);
     }
     o->rounds++;
@@ -97,6 +117,7 @@ tm_status tm_slices_measure(const tm_slices_options *options, const tm_part *par
 {
     TM_ASSERT(slices >= 2 && slices <= TM_LINE_POINTS && options->max_rounds >= 1);
     *out = (tm_slices){ .slices = slices, .parts = slices + (whole ? 1 : 0), .stop = TM_STOP_SECONDS };
+    for (int k = 0; k < out->parts; k++) out->verdict[k] = TM_VERDICT_NOT_JUDGED;
     rounds r = { .options = options, .out = out, .whole_layers = layers };
     for (int k = 0; k < slices; k++) r.part[k] = &parts[k];
     if (whole) r.part[slices] = whole;

@@ -28,13 +28,16 @@ typedef struct {
 enum { TM_SLICES_MOST = TM_LINE_POINTS + 1 };
 
 typedef struct {
-    int     slices;  /* parts 0 .. slices - 1 make the line */
-    int     parts;   /* slices, or slices + 1: the last is the whole model, measured in turn to judge the line */
-    double *seconds; /* (rounds, parts), a step of each turn; tm_slices_fini frees */
-    int64_t rounds, capacity;
-    int64_t steps; /* that count */
-    tm_line line;  /* at the model's layers */
-    tm_stop stop;
+    int        slices;  /* parts 0 .. slices - 1 make the line */
+    int        parts;   /* slices, or slices + 1: the last is the whole model, measured in turn to judge the line */
+    double    *seconds; /* (rounds, parts), a step of each turn; tm_slices_fini frees */
+    int64_t    rounds, capacity;
+    int64_t    steps; /* that count */
+    tm_line    line;  /* at the model's layers */
+    tm_stop    stop;
+    tm_verdict verdict[TM_SLICES_MOST]; /* of the machine while a part's steps ran: the worst of its turns; not-judged:
+                                         * none took a second */
+    char reason[TM_SLICES_MOST][256];
 } tm_slices;
 
 /* Measures `slices` parts (2 .. TM_LINE_POINTS) of ascending layers, and the part `whole` (NULL: not) in every round.

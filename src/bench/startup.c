@@ -215,8 +215,12 @@ static void put_row(const work *w, int kind)
                                   .variation = tm_stats_variation(seconds, n) };
     summary.half_width = (interval.hi - interval.lo) / 2 / summary.median;
     bool all = n == tm_config_i64(w->bench->options, "runs");
-    tm_bench_put(
-        t, &(tm_measurement){ .summary = summary, .calls = 1, .loops = 1, .stop = all ? TM_STOP_SAMPLES : TM_STOP_NO });
+    tm_bench_put(t, &(tm_measurement){ .summary = summary,
+                                       .calls = 1,
+                                       .loops = 1,
+                                       .stop = all ? TM_STOP_SAMPLES : TM_STOP_NO,
+                                       .verdict = TM_VERDICT_NOT_JUDGED,
+                                       .reason = "another process is measured" });
     free(seconds);
     free(before);
 }

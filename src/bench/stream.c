@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench/stream.c - bandwidth of main memory: the five kernels of STREAM and BabelStream (docs/bench-stream.md). */
+#include "base/cpu.h"
 #include "bench/bench.h"
 #include "device/ceilings.h"
 
@@ -18,7 +19,7 @@ static const tm_key options[] = {
 
 static const tm_column columns[] = {
     { "host", 0 },      { "kernel", 0 },    { "stores", 0 },      { "threads", 0 }, { "elements", 0 },
-    { "array_mib", 5 }, { "best_mbps", 6 }, { "median_mbps", 6 }, { "correct", 0 },
+    { "array_mib", 5 }, { "best_mbps", 6 }, { "median_mbps", 6 }, { "correct", 0 }, { "skipped", 0 },
 };
 
 typedef struct {
@@ -84,6 +85,7 @@ static tm_status measure(work *w, tm_error *err)
             tm_bench_invalid(bench, "stream %s: the arrays do not hold what the kernel computes",
                              tm_stream_name(w->kernel));
     }
+    if (samples.n == 0) tm_table_text(table, "skipped", "the budget ended before a sample (--budget)");
     tm_samples_fini(&samples);
     return st;
 }
@@ -100,7 +102,13 @@ static tm_status run(tm_bench *bench, tm_error *err)
                       "arrays of %.1f MiB are smaller than four times the last-level cache (%.1f MiB): this is "
                       "not the bandwidth of main memory",
                       (double)n * 8 / 1048576, (double)cache / 1048576);
-    void *memory;
+    char   want[32], have[32];
+    double needed = 24. * (double)n, available = (double)tm_memory_available_bytes("");
+    void  *memory;
+    if (available > 0 && needed > available)
+        return tm_fail(err, TM_NOMEM,
+                       "three arrays of %lld elements need %s and %s are available; give fewer --elements",
+                       (long long)n, tm_format_bytes(want, needed), tm_format_bytes(have, available));
     TM_TRY(tm_device_alloc(bench->device, (size_t)n * 3 * sizeof(double), &memory, err));
     w.a = memory;
     w.b = w.a + n;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -223,6 +224,17 @@ static void take_rounds(session *s)
     }
 }
 
+/* In huge pages: tens of thousands of page faults would look like a disturbed machine. */
+static void take_flush_buffer(session *s)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    s->flush_bytes = (2 * tm_last_level_bytes(NULL) + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    s->flush = aligned_alloc(HUGE_PAGE, (size_t)s->flush_bytes);
+    if (!s->flush) s->flush = tm_alloc((size_t)s->flush_bytes); /* ends the program with a message */
+    madvise(s->flush, (size_t)s->flush_bytes, MADV_HUGEPAGE);
+    memset(s->flush, 0, (size_t)s->flush_bytes);
+}
+
 tm_status tm_time(const tm_timing *timing, const tm_timed *timed, int count, tm_samples *out, tm_error *err)
 {
     TM_ASSERT(count >= 1);
@@ -231,11 +243,7 @@ tm_status tm_time(const tm_timing *timing, const tm_timed *timed, int count, tm_
     s.turns = tm_alloc((size_t)count * sizeof *s.turns);
     s.capacity = tm_alloc((size_t)count * sizeof *s.capacity);
     s.tick_ns = tm_clock_tick_ns();
-    if (timing->cold) {
-        s.flush_bytes = 2 * tm_last_level_bytes(NULL);
-        s.flush = tm_alloc((size_t)s.flush_bytes);
-        overwrite(s.flush, s.flush_bytes, timing->threads);
-    }
+    if (timing->cold) take_flush_buffer(&s);
     for (int i = 0; i < count && !over(&s); i++) {
         if (timing->settle) wait_for_quiet();
         warm_up(&s, i);

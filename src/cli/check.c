@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const tm_key keys[] = {
@@ -213,7 +214,10 @@ static tm_status aggregate(const char *folder, const char *expected, tm_error *e
 /* The lists of a single machine; of several, --aggregate makes them when all have reported. */
 static tm_status list_nodes(const char *folder, tm_error *err)
 {
-    size_t passing, failing;
+    static const char *const launchers[] = { "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK" };
+    size_t                   passing, failing;
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+        if (getenv(launchers[i])) return TM_OK;
     return tm_checks_aggregate(folder, NULL, &passing, &failing, err);
 }
 
@@ -245,8 +249,7 @@ static tm_status judge(const tm_config *config, performance *p, tm_error *err)
     const tm_gate *gates;
     size_t         n = 0;
     if (p->thresholds && !check_measurement_problem(&p->measured)) {
-        TM_TRY(
-            tm_thresholds_judge(p->thresholds, p->measured.cell, p->measured.metrics, p->measured.n, &gates, &n, err));
+        TM_TRY(tm_thresholds_judge(p->thresholds, CHECK_CELL, p->measured.metrics, p->measured.n, &gates, &n, err));
         TM_ASSERT(n <= CHECK_METRICS); /* there are fewer metrics, and none stands twice */
         memcpy(p->gates, gates, n * sizeof *gates);
     }
@@ -262,7 +265,7 @@ static tm_status write_thresholds(const char *path, const performance *p, tm_err
     const char *problem = check_measurement_problem(&p->measured);
     if (!path) return TM_OK;
     if (problem) return tm_fail(err, TM_NEGATIVE, "no thresholds are written to '%s': %s", path, problem);
-    return tm_thresholds_write(path, p->measured.cell, p->measured.metrics, p->measured.n, err);
+    return tm_thresholds_write(path, CHECK_CELL, p->measured.metrics, p->measured.n, err);
 }
 
 static tm_check_options read_options(const tm_config *config)
@@ -343,12 +346,19 @@ static tm_status check_tuned(const tm_config *config, performance *p, tm_arena *
     return st;
 }
 
+/* Before anything is measured: a file that cannot be used should not cost 15 s. */
+static tm_status read_limits(const char *path, tm_thresholds **out, tm_error *err)
+{
+    TM_TRY(tm_thresholds_read(path, out, err));
+    return tm_thresholds_has(*out, CHECK_CELL, err);
+}
+
 static tm_status check_host(const tm_config *config, tm_error *err)
 {
     performance p = { 0 };
     tm_arena   *arena = tm_arena_create();
     const char *limits = tm_config_text(config, "thresholds");
-    tm_status   st = limits ? tm_thresholds_read(limits, &p.thresholds, err) : TM_OK;
+    tm_status   st = limits ? read_limits(limits, &p.thresholds, err) : TM_OK;
     if (st == TM_OK)
         st = tm_config_bool(config, "tune-host") ? check_tuned(config, &p, arena, err)
                                                  : check_once(config, &p, arena, err);

@@ -7,13 +7,14 @@
 #include "base/status.h"
 #include "system/check.h"
 
-enum { CHECK_METRICS = 32, CHECK_CELL_BYTES = 64 };
+enum { CHECK_METRICS = 32 };
+/* The experiment that is measured, as files of limits call it. */
+#define CHECK_CELL "MBS=8,GBS=8,PRECISION=fp32"
 
 /* A short measurement of this machine. */
 typedef struct {
     tm_metric   metrics[CHECK_METRICS];
     size_t      n;
-    char        cell[CHECK_CELL_BYTES]; /* of the training: "MBS=8,GBS=8,PRECISION=fp32" */
     const char *problem[TM_PERF_PARTS]; /* why figures of a part are missing; NULL if all are there; from the arena */
 } check_measurement;
 

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The child tells one line per figure, "M <name> <value>"; "C <cell>"; at the end of each part "D" or "E <what went
+/* The child tells one line per figure, "M <name> <value>"; at the end of each part "D" or "E <what went
  * wrong>". */
 
 static void tell(FILE *to, const char *name, double value)
@@ -29,6 +29,9 @@ static void tell(FILE *to, const char *name, double value)
 }
 
 /* --- parts: matrix product, memory ------------------------------------------------------------ */
+
+/* Of the time, for each of the two; the rest is for preparing them and for the training. */
+#define PART 0.35
 
 static tm_status run_workload(const char *name, char **arguments, int n, tm_table *table, tm_error *err)
 {
@@ -50,16 +53,28 @@ static double cell_f64(const tm_table *table, size_t row, const char *column)
     return cell->kind == TM_CELL_F64 ? cell->f64 : (double)NAN;
 }
 
-static tm_status measure_gemm(FILE *to, tm_error *err)
+/* Why: what the workload says of its first row, or its first note. */
+static tm_status no_figure(const tm_table *table, const char *what, tm_error *err)
 {
-    char     *arguments[] = { "--M=1536",     "--N=1536",       "--K=1536",     "--dtype=float32",
-                              "--cache=warm", "--warmup-ms=50", "--rep-ms=400", "--budget=4" };
+    int         place = tm_table_find(table, "skipped");
+    const char *why = tm_table_n_notes(table) > 0 ? tm_table_note_at(table, 0) : "no time was left";
+    if (place >= 0 && tm_table_n_rows(table) > 0 && tm_table_cell(table, 0, (size_t)place)->kind == TM_CELL_TEXT)
+        why = tm_table_cell(table, 0, (size_t)place)->text;
+    return tm_fail(err, TM_NUMBERS, "no figure for %s: %s", what, why);
+}
+
+static tm_status measure_gemm(FILE *to, double seconds, tm_error *err)
+{
+    char  budget[32];
+    char *arguments[] = { "--M=1024",     "--N=1024",       "--K=1024",     "--dtype=float32",
+                          "--cache=warm", "--warmup-ms=20", "--rep-ms=200", budget };
+    snprintf(budget, sizeof budget, "--budget=%g", PART * seconds);
     tm_table *table = tm_table_create("gemm");
     tm_status st = run_workload("gemm", arguments, sizeof arguments / sizeof arguments[0], table, err);
     double    best = 0;
     for (size_t row = 0; st == TM_OK && row < tm_table_n_rows(table); row++)
         best = fmax(best, cell_f64(table, row, "tflops"));
-    if (st == TM_OK && !(best > 0)) st = tm_fail(err, TM_NUMBERS, "bench gemm gave no figure");
+    if (st == TM_OK && !(best > 0)) st = no_figure(table, "gemm", err);
     if (st == TM_OK) tell(to, "gemm.gflops_per_sec", best * 1000);
     tm_table_destroy(table);
     return st;
@@ -67,15 +82,16 @@ static tm_status measure_gemm(FILE *to, tm_error *err)
 
 /* Three arrays of four times the last-level cache, but 32 to 128 MiB each: it must not take long. Ordinary and
  * streaming stores are both measured; the better one counts. */
-static tm_status measure_stream(FILE *to, tm_error *err)
+static tm_status measure_stream(FILE *to, double seconds, tm_error *err)
 {
     static const char *const kernels[] = { "copy", "mul", "add", "triad", "dot" };
     static const double      least = 32 << 20, most = 128 << 20;
     bool                     known;
-    char                     elements[48], name[48];
+    char                     elements[48], name[48], budget[32];
     snprintf(elements, sizeof elements, "--elements=%.0f",
              fmin(fmax(4 * (double)tm_last_level_bytes(&known), least), most) / sizeof(double));
-    char     *arguments[] = { elements, "--warmup-ms=0", "--rep-ms=40", "--budget=6" };
+    char *arguments[] = { elements, "--warmup-ms=0", "--rep-ms=40", budget };
+    snprintf(budget, sizeof budget, "--budget=%g", PART * seconds);
     tm_table *table = tm_table_create("stream");
     tm_status st = run_workload("stream", arguments, sizeof arguments / sizeof arguments[0], table, err);
     for (size_t k = 0; st == TM_OK && k < sizeof kernels / sizeof kernels[0]; k++) {
@@ -84,7 +100,7 @@ static tm_status measure_stream(FILE *to, tm_error *err)
             const char *kernel = tm_table_cell(table, row, (size_t)tm_table_find(table, "kernel"))->text;
             if (strcmp(kernel, kernels[k]) == 0) best = fmax(best, cell_f64(table, row, "median_mbps"));
         }
-        if (!(best > 0)) st = tm_fail(err, TM_NUMBERS, "bench stream gave no figure for %s", kernels[k]);
+        if (!(best > 0)) st = no_figure(table, kernels[k], err);
         snprintf(name, sizeof name, "stream.%s_gb_per_sec", kernels[k]);
         if (st == TM_OK) tell(to, name, best * 1e-3);
     }
@@ -160,9 +176,8 @@ static tm_status train(tm_config *config, FILE *to, tm_error *err)
     TM_TRY(tm_config_finish(config, err));
     TM_TRY(tm_run_options_read(config, &options, err));
     options.checkpoint_folder = NULL;
-    fprintf(to, "C MBS=%lld,GBS=%lld,PRECISION=%s\n", (long long)options.step.micro_batch,
-            (long long)(options.step.micro_batch * options.step.accumulation),
-            strcmp(options.step.precision->name, "float32") == 0 ? "fp32" : "bf16");
+    TM_ASSERT(options.step.micro_batch == 8 && options.step.accumulation == 1 &&
+              strcmp(options.step.precision->name, "float32") == 0); /* CHECK_CELL says so */
     TM_TRY(tm_device_open("cpu", options.threads, &device, err));
     tm_status st = tm_source_open(&options.source, &source, err);
     if (st == TM_OK) {
@@ -176,8 +191,9 @@ static tm_status train(tm_config *config, FILE *to, tm_error *err)
     return st;
 }
 
-static tm_status measure_training(FILE *to, tm_error *err)
+static tm_status measure_training(FILE *to, double seconds, tm_error *err)
 {
+    (void)seconds; /* 60 steps are 60 steps */
     tm_config *config = tm_cli_config();
     tm_status  st = train(config, to, err);
     tm_config_destroy(config);
@@ -186,9 +202,9 @@ static tm_status measure_training(FILE *to, tm_error *err)
 
 /* --- the child -------------------------------------------------------------------------------- */
 
-static _Noreturn void child_main(int fd)
+static _Noreturn void child_main(int fd, double seconds)
 {
-    static tm_status (*const parts[TM_PERF_PARTS])(FILE * to, tm_error * err) = {
+    static tm_status (*const parts[TM_PERF_PARTS])(FILE *to, double seconds, tm_error *err) = {
         [TM_PERF_TRAINING] = measure_training, [TM_PERF_GEMM] = measure_gemm, [TM_PERF_STREAM] = measure_stream
     };
     FILE *to = fdopen(fd, "w");
@@ -198,7 +214,7 @@ static _Noreturn void child_main(int fd)
     tm_log_set_level(TM_LOG_ERROR);
     for (int i = 0; i < TM_PERF_PARTS; i++) {
         tm_error err = { 0 };
-        if (parts[i](to, &err) == TM_OK)
+        if (parts[i](to, seconds, &err) == TM_OK)
             fputs("D\n", to);
         else
             fprintf(to, "E %s\n", err.text);
@@ -236,7 +252,6 @@ static int parse(char *text, tm_arena *arena, check_measurement *out)
             *value = '\0';
             out->metrics[out->n++] = (tm_metric){ tm_arena_text(arena, line + 2), strtod(value + 1, NULL) };
         }
-        if (line[0] == 'C') snprintf(out->cell, sizeof out->cell, "%s", line + 2);
         if (line[0] == 'E' && parts < TM_PERF_PARTS) out->problem[parts] = tm_arena_text(arena, line + 2);
         parts += line[0] == 'D' || line[0] == 'E';
     }
@@ -259,7 +274,7 @@ static const char *attend(double seconds, tm_arena *arena, tm_text *text)
     if (child < 0) return tm_arena_format(arena, "cannot start a process: %s", strerror(errno));
     if (child == 0) {
         close(ends[0]);
-        child_main(ends[1]);
+        child_main(ends[1], seconds);
     }
     close(ends[1]);
     bool ended = listen_to(ends[0], seconds, text);

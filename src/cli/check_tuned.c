@@ -52,7 +52,7 @@ static int wait_for(pid_t child)
 
 static tm_status run_command(char **command, tm_error *err)
 {
-    int   cause, status;
+    int   cause, status = 0;
     pid_t child = start(command, &cause);
     if (child > 0) status = wait_for(child);
     if (child < 0 || cause) return tm_fail(err, TM_INVALID, "cannot run '%.200s': %s", command[0], strerror(cause));

@@ -57,6 +57,13 @@ void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines);
 /* stdout with an error check: a full disk or a closed pipe is TM_IO. */
 TM_MUST_USE tm_status tm_cli_print(const tm_text *text, tm_error *err);
 
+/* Threads that wait for each other spin, which is fastest on a quiet machine and several times slower on a busy one, where
+ * they take the time that the others wait for. If other tasks are running that need the processors of our threads, this
+ * starts the program again with OMP_WAIT_POLICY=passive (the OpenMP library reads it once, at the start). For commands
+ * that compute, before they do anything; does nothing where the environment says how to wait, and returns at once on a
+ * quiet machine. `ab` decides for both of its sides. */
+void tm_cli_settle_waiting(char **argv);
+
 /* Set by the first SIGINT or SIGTERM; a second one ends the process at once. */
 extern volatile sig_atomic_t tm_cli_stop;
 

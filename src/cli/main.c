@@ -102,6 +102,7 @@ int main(int argc, char **argv)
         usage(stderr);
         return tm_status_exit_code(TM_USAGE);
     }
+    tm_cli_settle_waiting(argv);
     tm_error  err = { 0 };
     tm_status st = dispatch(argc, argv, &err);
     if (st != TM_OK) complain(st, &err);

@@ -47,7 +47,7 @@ tm_status tm_mlperf_read_options(int argc, char **argv, unsigned takes, tm_arena
     *out = (tm_mlperf_options){ .ruleset = TM_RULESET_5_1_0 };
     out->folders = tm_arena_take(arena, (size_t)argc * sizeof *out->folders);
     for (int i = 1; i < argc; i++) TM_TRY(read_word(argc, argv, &i, takes, arena, out, err));
-    if (out->n == 0) return tm_fail(err, TM_USAGE, "which log or folder? `trainmark mlperf %s --help` tells more", argv[0]);
+    if (out->n == 0) return tm_fail(err, TM_USAGE, "nothing to judge is named; `trainmark mlperf %s --help` tells more", argv[0]);
     if (out->n > 1 && !(takes & TM_MLPERF_MANY))
         return tm_fail(err, TM_USAGE, "one at a time: '%.100s' and '%.100s'", out->folders[0], out->folders[1]);
     return TM_OK;

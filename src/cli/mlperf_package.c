@@ -121,7 +121,7 @@ static void result_json(const tm_package_result *r, bool wrote, tm_arena *arena,
     tm_mlperf_notes_json("notices", &r->notices, json);
     tm_json_bool(json, "bypassed", r->bypassed);
     tm_json_string(json, "scaling_json", scaling_text(r, wrote));
-    if (r->looked_at && r->desc->closed) tm_mlperf_seeds_json(&r->seeds, json);
+    if (r->desc && r->looked_at && r->desc->closed) tm_mlperf_seeds_json(&r->seeds, json);
     if (r->looked_at) {
         tm_json_open(json, "score", '{');
         tm_mlperf_score_json(r->submission, &r->score, json);

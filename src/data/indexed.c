@@ -17,7 +17,7 @@ static const struct {
     int         bytes;
 } types[] = { { 0 },          { "uint8", 1 },   { "int8", 1 },    { "int16", 2 }, { "int32", 4 },
               { "int64", 8 }, { "float64", 8 }, { "float32", 4 }, { "uint16", 2 } };
-enum { TYPES = sizeof types / sizeof types[0], FLOAT64 = 6, FLOAT32 = 7 };
+enum { TYPES = sizeof types / sizeof types[0], INT8 = 2, INT32 = 4, FLOAT64 = 6, FLOAT32 = 7 };
 
 static const int64_t max_tokens = (int64_t)1 << 56;
 
@@ -62,12 +62,9 @@ bool tm_indexed_token(const tm_indexed *set, int64_t at, int32_t *out)
         if (!(wide >= -2147483648.0 && wide <= 2147483647.0)) return false;
         value = (int64_t)wide;
         if ((double)value != wide) return false;
-    } else if (set->code == 2) {
-        value = (int8_t)bits;
-    } else if (set->code == 3) {
-        value = (int16_t)bits;
-    } else if (set->code == 4) {
-        value = (int32_t)bits;
+    } else if (set->code >= INT8 && set->code <= INT32) { /* the sign */
+        int shift = 64 - 8 * set->token_bytes;
+        value = (int64_t)(bits << shift) >> shift;
     }
     *out = (int32_t)value;
     return value >= INT32_MIN && value <= INT32_MAX;
@@ -146,6 +143,7 @@ tm_status tm_indexed_parse(const char *idx_name, const uint8_t *idx, int64_t idx
     tm_indexed set = { .bin = { .bytes = bin, .size = bin_bytes } };
     TM_TRY(read_header(idx_name, idx, idx_bytes, &set, err));
     TM_TRY(check_lengths(idx_name, &set, err));
+    TM_ASSERT(set.token_bytes > 0);
     /* Older writers: code 7 is float64. */
     if (set.code == FLOAT32 && set.tokens > 0 && bin_bytes / 8 == set.tokens && bin_bytes % 8 == 0) set.token_bytes = 8;
     if (bin_bytes / set.token_bytes != set.tokens || bin_bytes % set.token_bytes != 0)
@@ -199,7 +197,7 @@ tm_status tm_indexed_peek(const char *prefix, int64_t *sequences, int64_t *token
 {
     tm_text    idx_name = { 0 }, bin_name = { 0 };
     tm_map     idx, bin;
-    tm_indexed set;
+    tm_indexed set = { 0 };
     name_files(prefix, &idx_name, &bin_name);
     tm_status st = open_maps(idx_name.data, bin_name.data, &idx, &bin, err);
     if (st == TM_OK) {

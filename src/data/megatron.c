@@ -24,11 +24,6 @@ typedef struct {
     tm_order   order;
 } megatron;
 
-static int64_t length_of(const void *context, int64_t document)
-{
-    return tm_indexed_length(context, document);
-}
-
 static tm_status check_options(const tm_source_options *o, tm_error *err)
 {
     if (!o->path || !*o->path)
@@ -80,7 +75,7 @@ static tm_status build_order(const tm_source_options *o, megatron *m, tm_error *
     describe_plan(o->path, &plan, wanted_samples(o), &text);
     tm_note("%s", text.data);
     tm_text_fini(&text);
-    return tm_order_build(&plan, length_of, set, (uint32_t)o->seed, &m->order, err);
+    return tm_order_build(&plan, set->lengths, (uint32_t)o->seed, &m->order, err);
 }
 
 static tm_status open_all(const tm_source_options *o, megatron *m, tm_error *err)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MT_WORDS = 624, MT_SHIFT = 397 };
+enum { MT_WORDS = 624, MT_SHIFT = 397, AHEAD = 64 };
 
 void tm_mt19937_seed(tm_mt19937 *generator, uint32_t seed)
 {
@@ -39,15 +39,30 @@ uint32_t tm_mt19937_next(tm_mt19937 *generator)
     return y ^ y >> 18;
 }
 
+/* Uniform in 0 .. i, i >= 1. */
+static uint32_t draw(tm_mt19937 *generator, uint32_t i)
+{
+    uint32_t mask = UINT32_MAX >> __builtin_clz(i), j;
+    do j = tm_mt19937_next(generator) & mask;
+    while (j > i);
+    return j;
+}
+
+/* Partners are drawn AHEAD at a time, so that a large array's memory is on its way when the swap comes. */
 void tm_mt19937_shuffle(tm_mt19937 *generator, uint32_t *items, int64_t n)
 {
-    for (int64_t i = n - 1; i > 0; i--) {
-        uint32_t mask = UINT32_MAX >> __builtin_clz((uint32_t)i), j;
-        do j = tm_mt19937_next(generator) & mask;
-        while (j > (uint32_t)i);
-        uint32_t item = items[i];
-        items[i] = items[j];
-        items[j] = item;
+    uint32_t partner[AHEAD];
+    for (int64_t i = n - 1; i > 0; i -= AHEAD) {
+        int64_t block = i < AHEAD ? i : AHEAD;
+        for (int64_t k = 0; k < block; k++) {
+            partner[k] = draw(generator, (uint32_t)(i - k));
+            __builtin_prefetch(&items[partner[k]], 1);
+        }
+        for (int64_t k = 0; k < block; k++) {
+            uint32_t item = items[i - k];
+            items[i - k] = items[partner[k]];
+            items[partner[k]] = item;
+        }
     }
 }
 
@@ -73,7 +88,7 @@ tm_status tm_order_plan_make(int64_t documents, int64_t tokens, int64_t seq, int
     out->samples = (epochs * tokens - 1) / seq;
     if (epochs > 1) {
         int64_t before = ((epochs - 1) * tokens - 1) / seq, last = wanted - before;
-        out->separate = last < (int64_t)(0.8 * (double)((tokens - 1) / seq));
+        out->separate = last < 4 * ((tokens - 1) / seq) / 5; /* floor(0.8 x) */
         out->before_last = out->separate ? before : 0;
     }
     out->document_bytes = all * (int64_t)sizeof(uint32_t);
@@ -116,20 +131,28 @@ static void order_documents(tm_order *order, tm_mt19937 *generator)
     tm_mt19937_shuffle(generator, order->documents + together, all - together);
 }
 
-/* A sample takes T + 1 tokens and gives its last one back. */
-static void order_samples(tm_order *order, tm_order_length length, const void *context)
+/* Tokens of the document at a position of the order; its length was asked for in time, the one AHEAD is now. */
+static int64_t length_at(const tm_order *order, const uint8_t *lengths, int64_t position)
 {
-    int64_t position = 0, offset = 0;
+    int64_t all = order->plan.epochs * order->plan.documents;
+    if (position + AHEAD < all) __builtin_prefetch(lengths + 4 * (int64_t)order->documents[position + AHEAD]);
+    const uint8_t *p = lengths + 4 * (int64_t)order->documents[position];
+    return (int64_t)((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+}
+
+/* A sample takes T + 1 tokens and gives its last one back. */
+static void order_samples(tm_order *order, const uint8_t *lengths)
+{
+    int64_t position = 0, offset = 0, length = length_at(order, lengths, 0);
     order->samples[0] = (tm_order_sample){ 0, 0 };
     for (int64_t k = 1; k <= order->plan.samples; k++) {
         for (int64_t missing = order->plan.seq + 1; missing > 0;) {
-            int64_t rest = length(context, order->documents[position]) - offset;
-            if (rest >= missing) {
+            if (length - offset >= missing) {
                 offset += missing - 1;
                 break;
             }
-            missing -= rest;
-            position++;
+            missing -= length - offset;
+            length = length_at(order, lengths, ++position);
             offset = 0;
         }
         order->samples[k] = (tm_order_sample){ (uint32_t)position, (int32_t)offset };
@@ -145,8 +168,7 @@ static void order_shuffle(tm_order *order, tm_mt19937 *generator)
     tm_mt19937_shuffle(generator, order->shuffle + together, plan->samples - together);
 }
 
-tm_status tm_order_build(const tm_order_plan *plan, tm_order_length length, const void *context, uint32_t seed,
-                         tm_order *out, tm_error *err)
+tm_status tm_order_build(const tm_order_plan *plan, const uint8_t *lengths, uint32_t seed, tm_order *out, tm_error *err)
 {
     tm_mt19937 generator;
     *out = (tm_order){ .plan = *plan };
@@ -157,7 +179,7 @@ tm_status tm_order_build(const tm_order_plan *plan, tm_order_length length, cons
     }
     tm_mt19937_seed(&generator, seed);
     order_documents(out, &generator);
-    order_samples(out, length, context);
+    order_samples(out, lengths);
     order_shuffle(out, &generator);
     return TM_OK;
 }

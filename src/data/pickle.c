@@ -488,9 +488,10 @@ static tm_status run_build(machine *m)
     value state;
     TM_TRY(pop(m, &state));
     if (state.kind != TUPLE) return refuse_kind(m, "wanted a tuple as state", state.kind);
+    if (state.n == 0) return refuse(m, "wanted a state with elements");
     if (m->depth == 0) return refuse(m, "nothing on the stack to build");
     value  v = m->stack[m->depth - 1];
-    value *s = m->tuples ? m->tuples + state.at : NULL;
+    value *s = m->tuples + state.at;
     if (v.kind == DTYPE) return build_dtype(m, object_of(m, v), s, state.n);
     if (v.kind == ARRAY) return build_array(m, object_of(m, v), s, state.n);
     return refuse_kind(m, "wanted an array or a dtype to build", v.kind);

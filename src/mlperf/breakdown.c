@@ -65,7 +65,7 @@ static void scan_block_stop(scan *s, double t, double samples)
         if (samples > s->done && seconds > 0) push(&s->rates, (samples - s->done) / seconds);
     }
     if (!isnan(samples)) s->done = s->counted = samples;
-    s->block = NAN;
+    s->block = (double)NAN;
     s->gap = t;
 }
 
@@ -83,7 +83,7 @@ static void scan_record(scan *s, const tm_mllog_record *r)
     double t = r->time_ms / 1000, samples = number_in(r->metadata, "samples_count");
     if (is(r, "block_start")) {
         if (!isnan(s->gap)) s->gaps_s += t - s->gap;
-        s->gap = NAN;
+        s->gap = (double)NAN;
         s->block = t;
     } else if (is(r, "block_stop")) {
         scan_block_stop(s, t, samples);
@@ -93,7 +93,7 @@ static void scan_record(scan *s, const tm_mllog_record *r)
     } else if (is(r, "eval_stop") && !isnan(s->eval)) {
         s->evals_s += t - s->eval;
         s->n_evals++;
-        s->eval = NAN;
+        s->eval = (double)NAN;
     } else if (is(r, "eval_accuracy")) {
         scan_accuracy(s, r, samples);
     } else if (is(r, "tracked_stats")) {
@@ -105,9 +105,9 @@ static void scan_record(scan *s, const tm_mllog_record *r)
 /* Samples at the target, between the last evaluation above it and the one that met it. */
 static double crossing_of(const scan *s, double target)
 {
-    if (s->n < 2) return NAN;
+    if (s->n < 2) return (double)NAN;
     evaluation a = s->evaluations[s->n - 2], b = s->evaluations[s->n - 1];
-    if (!(a.loss > target && b.loss <= target && a.samples < b.samples)) return NAN;
+    if (!(a.loss > target && b.loss <= target && a.samples < b.samples)) return (double)NAN;
     return a.samples + (a.loss - target) / (a.loss - b.loss) * (b.samples - a.samples);
 }
 
@@ -132,12 +132,12 @@ static void measure_run(const scan *s, double target, double stop, tm_breakdown_
 
 static double initialisation(const tm_mllog_record *records, size_t n)
 {
-    double begin = INFINITY;
+    double begin = (double)INFINITY;
     for (size_t i = 0; i < n; i++) {
         if (is(&records[i], "init_start") && records[i].time_ms < begin) begin = records[i].time_ms;
         if (is(&records[i], "init_stop")) return isfinite(begin) ? (records[i].time_ms - begin) / 1000 : (double)NAN;
     }
-    return NAN;
+    return (double)NAN;
 }
 
 static tm_breakdown_run measure(const tm_submission_run *run, const tm_score_run *timed, double target)
@@ -145,9 +145,9 @@ static tm_breakdown_run measure(const tm_submission_run *run, const tm_score_run
     size_t                 n;
     const tm_mllog_record *records = tm_mllog_records(run->log, &n);
     tm_breakdown_run       out = { .name = run->name, .init_s = initialisation(records, n) };
-    scan                   s = { .block = NAN, .gap = NAN, .eval = NAN, .counted = NAN };
+    scan s = { .block = (double)NAN, .gap = (double)NAN, .eval = (double)NAN, .counted = (double)NAN };
     out.seconds = timed->timed ? timed->minutes * 60 : (double)NAN;
-    out.eval_s = out.samples = out.first = out.first_rate = out.rate_variation = NAN;
+    out.eval_s = out.samples = out.first = out.first_rate = out.rate_variation = (double)NAN;
     size_t begin = 0, end = 0; /* the last run_start before the first run_stop, as in the score */
     for (; end < n && !is(&records[end], "run_stop"); end++)
         if (is(&records[end], "run_start")) begin = end;
@@ -199,7 +199,7 @@ static series collect(const tm_breakdown *b, pick value)
 static tm_spread spread_of(const tm_breakdown *b, pick value)
 {
     series    s = collect(b, value);
-    tm_spread out = { NAN, NAN, NAN, s.n };
+    tm_spread out = { (double)NAN, (double)NAN, (double)NAN, s.n };
     if (s.n > 0) {
         double logs = 0;
         for (size_t i = 0; i < s.n; i++) logs += log(s.x[i]);
@@ -228,7 +228,7 @@ static double span_of(const tm_breakdown *b)
 
 static tm_breakdown_finer finer(const tm_breakdown *b, int parts)
 {
-    tm_breakdown_finer f = { .parts = parts, .scaled_s = NAN };
+    tm_breakdown_finer f = { .parts = parts, .scaled_s = (double)NAN };
     double             overshoot = b->overshoot.n > 0 ? b->overshoot.mean : b->interval / 2;
     double             saved = overshoot * (1 - 1.0 / parts);
     f.saved_s = saved / b->rate.mean;
@@ -261,7 +261,7 @@ static void summarise(tm_breakdown *b)
     double variance = b->samples.deviation * b->samples.deviation;
     b->rounding_share = variance > 0 ? fmin(1, b->interval * b->interval / 12 / variance) : (double)NAN;
     b->best_interval = sqrt(2 * span_of(b) * b->rate.mean * b->evaluation_s.mean);
-    if (isnan(b->interval)) b->rounding_share = b->best_interval = NAN; /* fmin ignores NAN */
+    if (isnan(b->interval)) b->rounding_share = b->best_interval = (double)NAN; /* fmin ignores NAN */
     for (int i = 0; i < TM_BREAKDOWN_FINER; i++) b->finer[i] = finer(b, 2 << i);
 }
 

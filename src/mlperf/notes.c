@@ -9,13 +9,13 @@
 
 void tm_notes_add(tm_notes *notes, tm_arena *arena, const char *format, ...)
 {
-    va_list args, again;
+    va_list args;
     va_start(args, format);
-    va_copy(again, args);
     size_t length = (size_t)vsnprintf(NULL, 0, format, args);
-    char  *text = tm_arena_take(arena, length + 1);
-    vsnprintf(text, length + 1, format, again);
-    va_end(again);
+    va_end(args);
+    char *text = tm_arena_take(arena, length + 1);
+    va_start(args, format);
+    vsnprintf(text, length + 1, format, args);
     va_end(args);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';

@@ -34,7 +34,8 @@ static const char *scan_evaluation(const tm_mllog_record *r, tm_arena *arena, co
         return tm_arena_format(arena, "line %lld: an evaluation without a number '%s' in its metadata%s",
                                (long long)r->line, progress,
                                run->benchmark ? "" : "; submission_benchmark must come before the evaluations");
-    *seen = rounded(count->number);
+    if (row && !tm_json_member(r->object, "value")) return stop(arena, r, "an evaluation without a value");
+    *seen = row ? count->number : rounded(count->number); /* only epochs are rounded */
     return NULL;
 }
 
@@ -46,16 +47,12 @@ static const char *scan_record(const tm_mllog_record *r, tm_arena *arena, tm_rcp
     if (!batch && !benchmark && !evaluation && !tm_mllog_mentions(r, "run_stop")) return NULL;
     if (!r->object) return stop(arena, r, "not JSON, though it mentions what the convergence test reads");
     const tm_json_value *value = tm_json_member(r->object, "value");
-    if (batch) {
-        if (!value || !tm_json_is_number(value)) return stop(arena, r, "global_batch_size has no number as its value");
+    if ((batch || benchmark) && !value) return stop(arena, r, "a value is missing");
+    if (batch) { /* what a later line says counts: no number is no problem yet */
         run->has_batch = true;
-        run->batch = value->number;
+        run->batch = tm_json_is_number(value) ? value->number : (double)NAN;
     }
-    if (benchmark) {
-        if (!value || value->kind != TM_JSON_TEXT)
-            return stop(arena, r, "submission_benchmark has no text as its value");
-        run->benchmark = value->text;
-    }
+    if (benchmark) run->benchmark = value->kind == TM_JSON_TEXT ? value->text : NULL;
     if (evaluation) {
         const char *problem = scan_evaluation(r, arena, run, seen);
         if (problem) return problem;
@@ -74,8 +71,9 @@ tm_rcp_run tm_rcp_scan(const tm_mllog *log, tm_arena *arena)
     size_t                 n;
     const tm_mllog_record *records = tm_mllog_records(log, &n);
     tm_rcp_run             run = { .samples = TM_RCP_INFINITE };
-    double                 seen = NAN;
+    double                 seen = (double)NAN;
     for (size_t i = 0; i < n && !run.problem; i++) run.problem = scan_record(&records[i], arena, &run, &seen);
+    if (!run.problem && run.has_batch && isnan(run.batch)) run.problem = "global_batch_size has no number as its value";
     if (run.problem) {
         run.converged = false;
         run.samples = TM_RCP_INFINITE;
@@ -102,17 +100,16 @@ static double trimmed_mean(const tm_rcp_run *runs, size_t n)
     return mean;
 }
 
-/* Batch and benchmark that all runs share; false with the message if they do not. */
+/* Batch and benchmark that all runs share; false with the message if they do not. (The public checker lets the logs
+ * that it happens to read first lack them.) */
 static bool agree(const tm_rcp_run *runs, size_t n, tm_arena *arena, tm_rcp_verdict *v)
 {
-    double batch = -1;
-    for (size_t i = 0; i < n; i++) {
-        double      b = runs[i].has_batch ? runs[i].batch : -1;
-        const char *name = runs[i].benchmark;
-        if (batch < 0) batch = b;
+    double batch = runs[0].has_batch ? runs[0].batch : -1;
+    v->benchmark = runs[0].benchmark;
+    for (size_t i = 1; i < n; i++) {
+        double b = runs[i].has_batch ? runs[i].batch : -1;
         if (!(b >= batch && b <= batch)) return v->message = "Batch sizes in files do not match.", false;
-        if (!v->benchmark) v->benchmark = name;
-        if (v->benchmark && (!name || strcmp(v->benchmark, name) != 0))
+        if (!v->benchmark != !runs[i].benchmark || (v->benchmark && strcmp(v->benchmark, runs[i].benchmark) != 0))
             return v->message = "Benchmark names in files do not match.", false;
     }
     if (batch < 0) return v->message = "Could not detect global_batch_size", false;
@@ -160,6 +157,7 @@ static void evaluate(const tm_rcp_run *runs, size_t n, const tm_reference *refer
 tm_status tm_rcp_judge(const tm_rcp_run *runs, size_t n, const tm_reference *given, bool full, tm_arena *arena,
                        tm_rcp_verdict *out, tm_error *err)
 {
+    TM_ASSERT(n > 0);
     *out = (tm_rcp_verdict){ .full = full, .factor = 1 };
     for (size_t i = 0; i < n; i++)
         if (runs[i].problem) {

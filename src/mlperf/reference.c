@@ -7,16 +7,12 @@
 
 const tm_reference_kind *tm_reference_kind_find(const char *name)
 {
-    /* The runs of the others are not known here. A benchmark without a row counts epochs. */
+    /* A benchmark without a row counts epochs. */
     static const tm_reference_kind rows[] = {
-        { "llama31_8b", 10, "samples_count", 0 },
-        { "llama2_70b_lora", 10, "samples_count", 0 },
-        { "llama31_405b", 3, "samples_count", 46080 },
-        { "trainmark_tiny", 10, "samples_count", 0 },
-        { "flux1", 0, "samples_count", 0 },
-        { "gpt_oss_20b", 0, "samples_count", 0 },
-        { "deepseekv3_671b", 0, "samples_count", 0 },
-        { "qwen35_397b_grpo", 0, "samples_count", 0 },
+        { "llama31_8b", 10, "samples_count", 0 },      { "llama2_70b_lora", 10, "samples_count", 0 },
+        { "llama31_405b", 3, "samples_count", 46080 }, { "trainmark_tiny", 10, "samples_count", 0 },
+        { "flux1", 10, "samples_count", 0 },           { "gpt_oss_20b", 10, "samples_count", 0 },
+        { "deepseekv3_671b", 3, "samples_count", 0 },  { "qwen35_397b_grpo", 3, "samples_count", 0 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].name, name) == 0) return &rows[i];
@@ -113,14 +109,19 @@ static int by_batch(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static void set_speedup(tm_reference_record *r, const tm_reference_kind *kind)
+{
+    double limit = r->minimum - kind->relief;
+    r->max_speedup = limit > 0 ? r->mean / limit : (double)INFINITY; /* any mean will do */
+}
+
 static void compute(tm_reference_record *r, const tm_reference_kind *kind)
 {
     qsort(r->samples, r->n, sizeof *r->samples, by_value);
     r->mean = tm_numpy_sum(r->samples + 1, r->n - 2) / (double)(r->n - 2);
     r->deviation = deviation_of(r->samples, r->n);
     r->minimum = minimum_of(r->mean, r->deviation, (int)r->n - 2, kind->runs - 2);
-    r->max_speedup = r->mean / (r->minimum - kind->relief);
-    if (!(r->minimum > kind->relief)) r->max_speedup = INFINITY; /* any mean will do */
+    set_speedup(r, kind);
 }
 
 static double at(int64_t batch, int64_t low, double v_low, int64_t high, double v_high)
@@ -137,26 +138,26 @@ tm_reference_record tm_reference_between(const tm_reference *reference, int64_t 
     r.mean = at(batch, low->batch, low->mean, high->batch, high->mean);
     r.deviation = at(batch, low->batch, low->deviation, high->batch, high->deviation);
     r.minimum = minimum_of(r.mean, r.deviation, 2 * runs, runs - 2);
-    r.max_speedup = r.mean / r.minimum;
+    set_speedup(&r, reference->kind);
     return r;
 }
 
 /* One forward pass, not a convex hull: what survived is not looked at again. */
 static void prune(tm_reference *reference)
 {
-    size_t                fastest = 0, n = 0;
-    tm_reference_record **kept = tm_alloc(reference->n * sizeof(tm_reference_record *));
+    tm_reference_record *r = reference->records;
+    size_t               fastest = 0, n = 0, *kept = tm_alloc(reference->n * sizeof *kept);
     for (size_t i = 1; i < reference->n; i++)
-        if (reference->records[i].mean < reference->records[fastest].mean) fastest = i;
+        if (r[i].mean < r[fastest].mean) fastest = i;
     for (size_t i = 0; i < reference->n; i++) {
-        reference->records[i].pruned = i < fastest;
-        if (i >= fastest) kept[n++] = &reference->records[i];
+        r[i].pruned = i < fastest;
+        if (i >= fastest) kept[n++] = i;
     }
     for (size_t i = 1; i + 1 < n;) {
-        const tm_reference_record *low = kept[i - 1], *high = kept[i + 1];
-        if (kept[i]->mean > at(kept[i]->batch, low->batch, low->mean, high->batch, high->mean)) {
-            kept[i]->pruned = true;
-            memmove(&kept[i], &kept[i + 1], (--n - i) * sizeof kept[0]);
+        const tm_reference_record *low = &r[kept[i - 1]], *high = &r[kept[i + 1]];
+        if (r[kept[i]].mean > at(r[kept[i]].batch, low->batch, low->mean, high->batch, high->mean)) {
+            r[kept[i]].pruned = true;
+            memmove(&kept[i], &kept[i + 1], (--n - i) * sizeof *kept);
         } else {
             i++;
         }

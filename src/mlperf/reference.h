@@ -24,9 +24,9 @@
 /* What the convergence test must know of a benchmark: a row in reference.c. */
 typedef struct {
     const char *name;
-    int         runs;     /* of a submission; 0: not known here */
+    int         runs;     /* of a submission */
     const char *progress; /* metadata of an evaluation that counts: "samples_count" or "epoch_num" */
-    double      relief;   /* subtracted from the minimum of a record, samples */
+    double      relief;   /* samples that a submission may be below the minimum */
 } tm_reference_kind;
 
 /* NULL if there is no row. */

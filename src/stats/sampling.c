@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEAST_SAMPLES = 10, USUAL_SAMPLES = 20 };
+enum { USUAL_SAMPLES = 20 };
 
 const char *tm_stop_text(tm_stop stop)
 {
@@ -92,7 +92,6 @@ tm_sampling *tm_sampling_create(const tm_sampling_options *options)
     tm_sampling *s = tm_alloc(sizeof *s);
     *s = (tm_sampling){ .options = *options, .began_ns = tm_now_ns() };
     if (options->min_samples == 0) s->options.min_samples = USUAL_SAMPLES;
-    if (s->options.min_samples < LEAST_SAMPLES) s->options.min_samples = LEAST_SAMPLES;
     s->look_at = s->options.min_samples;
     return s;
 }

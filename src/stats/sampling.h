@@ -57,7 +57,7 @@ typedef struct {
                           steady state is reached */
     double  max_seconds; /* wall time since tm_sampling_create, or the sum of the samples' seconds if that is more */
     int64_t max_samples;
-    int64_t min_samples; /* before half_width is looked at; 0: 20. Never less than 10 */
+    int64_t min_samples; /* before half_width is looked at; 0: 20. Steady state takes 11 */
 } tm_sampling_options;
 
 typedef struct tm_sampling tm_sampling;

@@ -14,6 +14,7 @@
 
 /* --- saying ---------------------------------------------------------------------------------- */
 
+static const char *format_text(tm_arena *arena, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 static const char *format_text(tm_arena *arena, const char *format, va_list args)
 {
     char text[2048];

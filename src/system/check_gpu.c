@@ -177,7 +177,7 @@ void check_gpu_clocks(check *c)
     const check_gpu *gpus = check_gpus(c, &n);
     if (check_no_gpu(c, n)) return;
     for (size_t i = 0; i < n; i++) {
-        const char *text = check_content(c, check_path(c, "%s/pp_dpm_sclk", gpus[i].folder)), *last = text;
+        const char *text = check_content(c, check_path(c, "%s/pp_dpm_sclk", gpus[i].folder)), *last;
         double      now = 0, highest = 0;
         for (const char *line = text; line && *line; line = last ? last + 1 : NULL) {
             last = strchr(line, '\n');

@@ -54,7 +54,7 @@ void check_hugepages(check *c)
 void check_memlock(check *c)
 {
     static const char row[] = "Max locked memory";
-    char             *end, text[32];
+    char             *end = NULL, text[32];
     const char       *limits = check_content(c, "/proc/self/limits"), *line = limits ? strstr(limits, row) : NULL;
     double            wanted = c->options->memlock_min_gib * gib;
     if (!line) {

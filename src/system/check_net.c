@@ -6,7 +6,6 @@
 #include "base/root.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,18 +104,32 @@ static bool is_local(const char *name)
     return false;
 }
 
+/* Word number `index` of a line; its length in *n, 0 if there are fewer. */
+static const char *word_of(const char *line, int index, size_t *n)
+{
+    for (; index >= 0; index--) {
+        line += strspn(line, " \t");
+        *n = strcspn(line, " \t\n");
+        if (index > 0) line += *n;
+    }
+    return line;
+}
+
 /* The interface of the longest matching row of /proc/net/route ("eth0\t0000A8C0\t...\tFFFFFF\t..."), NULL if none. */
 static const char *route_to(check *c, in_addr_t address)
 {
+    enum { NAME, DESTINATION, MASK = 7 };
     const char *text = check_content(c, "/proc/net/route"), *best = NULL;
     uint32_t    best_mask = 0;
     for (const char *line = text ? strchr(text, '\n') : NULL; line && line[1]; line = strchr(line + 1, '\n')) {
-        char     name[32];
-        unsigned destination, mask;
-        if (sscanf(line + 1, "%31s %x %*x %*x %*d %*d %*d %x", name, &destination, &mask) != 3) continue;
+        size_t      n, m;
+        const char *name = word_of(line + 1, NAME, &n), *last = word_of(line + 1, MASK, &m);
+        if (n == 0 || m == 0) continue;
+        uint32_t destination = (uint32_t)strtoul(word_of(line + 1, DESTINATION, &m), NULL, 16);
+        uint32_t mask = (uint32_t)strtoul(last, NULL, 16);
         if ((address & mask) != destination || (best && ntohl(mask) < best_mask)) continue;
         best_mask = ntohl(mask);
-        best = tm_arena_text(c->arena, name);
+        best = tm_arena_text_n(c->arena, name, n);
     }
     return best;
 }

@@ -100,7 +100,7 @@ static tm_status read_reports(nodes *all, tm_error *err)
     if (!files && !all->has_expected)
         return tm_fail(err, TM_INVALID, "cannot read folder '%s': %s; `trainmark check --dump-path` makes it", place,
                        strerror(errno));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; files && i < n; i++) {
         size_t length = strlen(files[i]), suffix = strlen(".json");
         if (length <= suffix || strcmp(files[i] + length - suffix, ".json") != 0) continue;
         const char *name = tm_arena_text_n(all->arena, files[i], length - suffix);
@@ -131,11 +131,11 @@ static const char *observed(const node *it, const char *id)
 static void compare(nodes *all, const char *id)
 {
     const char *common = NULL;
-    size_t      best = 0;
-    for (size_t i = 0; i < all->n; i++) {
+    size_t      best = 0, voters = all->n < 1024 ? all->n : 1024; /* every pair is compared */
+    for (size_t i = 0; i < voters; i++) {
         const char *value = observed(&all->nodes[i], id);
         size_t      same = 0;
-        for (size_t k = 0; value && k < all->n && k < 1024; k++) { /* of a thousand nodes at most: it is a vote */
+        for (size_t k = 0; value && k < voters; k++) {
             const char *other = observed(&all->nodes[k], id);
             same += other && strcmp(value, other) == 0;
         }
@@ -244,7 +244,7 @@ static tm_status write_all(nodes *all, size_t *passing, size_t *failing, tm_erro
 {
     static const char *const equal[] = { "os", "kernel", "cmdline", "versions" };
     size_t                   expected;
-    qsort(all->nodes, all->n, sizeof *all->nodes, by_name);
+    if (all->n > 0) qsort(all->nodes, all->n, sizeof *all->nodes, by_name);
     for (size_t i = 0; i < sizeof equal / sizeof equal[0]; i++) compare(all, equal[i]);
     compare_clocks(all);
     TM_TRY(tm_folder_make(all->folder, err));

@@ -109,6 +109,13 @@ static bool read_value(const char *sysroot, const char *path, char value[VALUE_B
     return true;
 }
 
+static bool write_value(const char *sysroot, const char *path, const char *value)
+{
+    char line[VALUE_BYTES + 2];
+    snprintf(line, sizeof line, "%s\n", value);
+    return tm_root_write(sysroot, path, line);
+}
+
 static void collect_one(settings *s, const char *sysroot, int row, const char *path, size_t *ready)
 {
     char value[VALUE_BYTES];
@@ -287,7 +294,7 @@ static tm_status put_back(const char *sysroot, const settings *s, tm_text *notes
     for (size_t i = s->n; i-- > 0;) {
         const setting *item = &s->items[i];
         if (read_value(sysroot, item->path, now) && strcmp(now, item->was) == 0) continue;
-        if (tm_root_write(sysroot, item->path, item->was)) {
+        if (write_value(sysroot, item->path, item->was)) {
             done++;
             continue;
         }
@@ -341,7 +348,7 @@ static void apply(const tm_tuning *t, const tm_tune_options *options, const size
     for (size_t i = 0; i < t->settings.n; i++) {
         const setting *item = &t->settings.items[i];
         if (options->before_change) options->before_change(options->context, i);
-        if (tm_root_write(t->sysroot, item->path, rows[item->row].wanted)) {
+        if (write_value(t->sysroot, item->path, rows[item->row].wanted)) {
             changed[item->row]++;
         } else {
             refused[item->row]++;
@@ -349,7 +356,7 @@ static void apply(const tm_tuning *t, const tm_tune_options *options, const size
         }
     }
     if (!*t->sysroot) sync(); /* only clean pages are dropped */
-    if (!tm_root_write(t->sysroot, "/proc/sys/vm/drop_caches", "3")) dropped = strerror(errno);
+    if (!write_value(t->sysroot, "/proc/sys/vm/drop_caches", "3")) dropped = strerror(errno);
     tm_text_printf(notes, "tuned  caches: %s\n", dropped);
     for (int row = 0; row < ROWS; row++) {
         if (changed[row] + refused[row] + ready[row] == 0) {

@@ -214,13 +214,18 @@ static cell *find_cell(const tm_thresholds *t, const char *key)
     return NULL;
 }
 
+tm_status tm_thresholds_has(const tm_thresholds *thresholds, const char *key, tm_error *err)
+{
+    if (find_cell(thresholds, key)) return TM_OK;
+    return tm_fail(err, TM_INVALID, "'%s' has no cell '%s'; it has '%s'%s", thresholds->name, key,
+                   thresholds->cells[0].key, thresholds->n > 1 ? " and others" : "");
+}
+
 tm_status tm_thresholds_judge(tm_thresholds *thresholds, const char *key, const tm_metric *metrics, size_t n,
                               const tm_gate **gates, size_t *n_gates, tm_error *err)
 {
+    TM_TRY(tm_thresholds_has(thresholds, key, err));
     cell *found = find_cell(thresholds, key);
-    if (!found)
-        return tm_fail(err, TM_INVALID, "'%s' has no cell '%s'; it has '%s'%s", thresholds->name, key,
-                       thresholds->cells[0].key, thresholds->n > 1 ? " and others" : "");
     for (size_t i = 0; i < found->n; i++) {
         tm_gate *gate = &found->gates[i];
         size_t   k = 0;

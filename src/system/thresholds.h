@@ -39,6 +39,9 @@ TM_MUST_USE tm_status tm_thresholds_parse(const char *text, size_t bytes, const 
                                           tm_error *err);
 void                  tm_thresholds_destroy(tm_thresholds *thresholds); /* NULL is fine */
 
+/* TM_INVALID if the cell is not there. */
+TM_MUST_USE tm_status tm_thresholds_has(const tm_thresholds *thresholds, const char *cell, tm_error *err);
+
 /* Holds the n metrics against the limits of `cell`: *gates (valid until the thresholds are destroyed), in the order of
  * the file. TM_INVALID if the cell is not there or a figure that it gates is not among the metrics; whether the gates
  * are passed is in the results. */

@@ -129,6 +129,12 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->stop_at_target =
         tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
     out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
+    if (out->target_half_width > 0 && out->stop_at_target)
+        return tm_fail(err, TM_INVALID,
+                       "metrics.target_half_width (%s) ends a run when its speed is known, training.stop_at_target (%s) "
+                       "makes it train until the target; set training.stop_at_target: false or leave the other out",
+                       tm_config_place(config, "metrics.target_half_width"),
+                       tm_config_place(config, "training.stop_at_target"));
     out->checkpoint = tm_config_bool(config, "checkpoint.enable");
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");

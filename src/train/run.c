@@ -123,7 +123,7 @@ static tm_status evaluate(run *r, int64_t step, tm_error *err)
                                         .bits_per_byte = r->validation / log(2) / bytes_per_token,
                                         .tokens = tokens,
                                         .seconds = (double)(tm_now_ns() - begin) * 1e-9,
-                                        .last = target_reached(r) || step == r->options->steps };
+                                        .last = target_reached(r) || r->stopped };
     tm_event_emit(r->bus, &event);
     return TM_OK;
 }
@@ -373,31 +373,32 @@ static void announce(run *r)
     tm_event_emit(r->bus, &event);
 }
 
-/* FLOP/s of this run's number format, by `threads` threads of the device (0: all); 0 = unknown. */
-static double peak_flops(const run *r, int threads)
+/* The peak of this run's number format: of all threads of the device together, or of one times their number, which a
+ * busy machine shows, too. */
+static tm_peaks measured_peaks(const run *r, bool alone)
 {
-    tm_ceilings measured;
-    tm_device_arithmetic(r->device, threads, 0.05, &measured);
-    return r->options->step.precision->compute == TM_BF16 ? measured.flops_bf16 : measured.flops;
+    tm_ceilings ceilings;
+    tm_device_arithmetic(r->device, alone ? 1 : 0, 0.05, &ceilings);
+    tm_peaks peaks = tm_ceilings_peaks(&ceilings, r->options->step.precision->compute);
+    if (alone) peaks.flops *= tm_device_describe(r->device)->threads;
+    return peaks;
 }
 
 /* Can a step that computes so much take so little? With a peak that is given, or measured: at the end, where it can be
- * repeated, because in a busy moment it comes out too low. The last word has the peak of one thread times their number.
- */
+ * repeated, because in a busy moment it comes out too low. */
 static tm_status check_step(const run *r, double flops, double seconds, tm_error *err)
 {
-    enum { TRIES = 5 };
-    const tm_device_info *info = tm_device_describe(r->device);
-    tm_peaks              peaks = r->options->peaks;
-    bool                  judged = r->first_step - 1 + r->done >= TM_JUDGED_STEPS;
-    if (peaks.flops > 0) return tm_guard_seconds(&peaks, flops, 0, seconds, "the fastest step", err);
-    if (!judged || strcmp(info->name, "null") == 0) return TM_OK;
-    for (int i = 0; i < 2 * TRIES; i++) {
-        double peak = i < TRIES ? peak_flops(r, 0) : info->threads * peak_flops(r, 1);
-        peaks.flops = fmax(peaks.flops, peak);
-        if (tm_guard_seconds(&peaks, flops, 0, seconds, "the fastest step", NULL) == TM_OK) return TM_OK;
+    enum { TRIES = 8 };
+    const char *what = "the fastest step";
+    tm_peaks    peaks = r->options->peaks;
+    bool        judged = r->first_step - 1 + r->done >= TM_JUDGED_STEPS;
+    if (peaks.flops > 0) return tm_guard_seconds(&peaks, flops, 0, seconds, what, err);
+    if (!judged || strcmp(tm_device_describe(r->device)->name, "null") == 0) return TM_OK;
+    for (int i = 0; i < TRIES; i++) {
+        peaks = measured_peaks(r, i >= TRIES / 2);
+        if (tm_guard_seconds(&peaks, flops, 0, seconds, what, NULL) == TM_OK) return TM_OK;
     }
-    return tm_guard_seconds(&peaks, flops, 0, seconds, "the fastest step", err);
+    return tm_guard_seconds(&peaks, flops, 0, seconds, what, err);
 }
 
 /* The program's own count of FLOPs against the device's peak, for the fastest step. */

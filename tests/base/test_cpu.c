@@ -184,6 +184,58 @@ static void resident_memory_grows_with_use(void **state)
     assert_true(tm_memory_available_bytes("") > 0);
 }
 
+static void load_of_a_tree(void **state)
+{
+    (void)state;
+    put("/proc/loadavg", "0.57 0.18 0.10 3/95 7603\n");
+    put("/sys/devices/system/cpu/online", "0-3,8,10-11\n");
+    assert_int_equal(tm_cpu_running_tasks(root), 3);
+    assert_int_equal(tm_cpu_online(root), 7);
+    put("/proc/loadavg", "0.57 0.18\n");
+    put("/sys/devices/system/cpu/online", "3-1\n");
+    assert_int_equal(tm_cpu_running_tasks(root), 0);
+    assert_int_equal(tm_cpu_online(root), 0);
+    assert_int_equal(tm_cpu_running_tasks("/nowhere"), 0);
+    assert_int_equal(tm_cpu_online("/nowhere"), 0);
+    assert_true(tm_cpu_online("") >= tm_cpu_threads_allowed());
+    assert_true(tm_cpu_running_tasks("") >= 1);
+}
+
+/* A processor of a made-up tree: its own second-level cache, and a third one that it shares with `shared`. */
+static void put_processor(int cpu, const char *l3_size, const char *shared)
+{
+    const char *const rows[][4] = {
+        { "Data", "1", "32K", "" },
+        { "Unified", "2", "1024K", "" },
+        { "Unified", "3", l3_size, shared },
+        { "Instruction", "1", "64K", "" },
+    };
+    static const char *const names[] = { "type", "level", "size", "shared_cpu_list" };
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            char path[128], own[16];
+            snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, i, names[j]);
+            snprintf(own, sizeof own, "%d", cpu);
+            put(path, *rows[i][j] ? rows[i][j] : own);
+        }
+}
+
+static void last_level_caches_are_added_up(void **state)
+{
+    (void)state;
+    assert_int_equal(tm_cpu_last_level_bytes(root), 0);
+    put_processor(0, "16M", "0-1");
+    put_processor(1, "16M", "0-1");
+    assert_int_equal(tm_cpu_last_level_bytes(root), 16 << 20);
+    put_processor(2, "32M", "2,3");
+    put_processor(3, "32M", "2,3");
+    assert_int_equal(tm_cpu_last_level_bytes(root), 48 << 20);
+    /* A hole: processor 4 is offline and shows no caches. */
+    put("/sys/devices/system/cpu/cpu4/topology/core_id", "2");
+    put_processor(5, "8M", "5");
+    assert_int_equal(tm_cpu_last_level_bytes(root), 56 << 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +243,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(cgroup_v1_in_a_container, make_root, remove_root),
         cmocka_unit_test_setup_teardown(no_limits, make_root, remove_root),
         cmocka_unit_test_setup_teardown(caches_of_a_tree, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(load_of_a_tree, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(last_level_caches_are_added_up, make_root, remove_root),
         cmocka_unit_test(threads_follow_the_affinity),
         cmocka_unit_test(isa_agrees_with_the_kernel),
         cmocka_unit_test(resident_memory_grows_with_use),

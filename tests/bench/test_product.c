@@ -160,7 +160,7 @@ static void right_products_pass(void **state)
         if (!check.correct) fail_msg("shape %d: worst %g", i, check.worst);
         assert_true(check.worst >= 0);
         tm_engine reference;
-        tm_operands_clear(&b.operands, 2);
+        tm_operands_clear(&b.operands, 0, 2);
         tm_engine_reference(&b.bench, &reference);
         reference.run(&reference, &b.operands, 0);
         assert_true(verify(&b).correct);

@@ -157,6 +157,12 @@ static void duration_and_budget_end_it(void **state)
     assert_in_range(b->samples[0].n, 3, 25);
     drop(b);
 
+    b = make(1000);
+    t.duration_s = 1e-9; /* too short for the least number of samples */
+    assert_int_equal(tm_time(&t, b->timed, 1, b->samples, &err), TM_OK);
+    assert_int_equal(b->samples[0].n, 3);
+    drop(b);
+
     b = make(20000000);
     t.duration_s = 100;
     t.end_ns = tm_now_ns() + 100000000;

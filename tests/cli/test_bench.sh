@@ -36,6 +36,11 @@ for kernel in copy mul add triad dot; do
     check "stream: $kernel is right" has stream.csv "^[^,]*,$kernel,(ordinary|none),1,100000,.*,true,"
 done
 
+trainmark bench stream --elements 1e12 --threads 1
+failed_with 4 "stream: arrays larger than the memory" "need 21\.83 TiB.*--elements"
+trainmark bench stream --elements 100000 --budget 0.01 --threads 1 --warmup-ms 20 --output-file late.csv
+check "stream: rows that the budget has no time for say so" [ "$code$(grep -c 'the budget ended' late.csv)" != 00 ]
+
 # --- gemm -------------------------------------------------------------------------------------------------------------
 
 quick="--rep-ms 1 --warmup-ms 0 --precision 0 --threads 1"
@@ -98,6 +103,13 @@ failed_with 4 "gemm: an unknown library" "atlas.*oneDNN, OpenBLAS, BLIS, MKL"
 trainmark bench gemm --library mkl --libraries $quick
 failed_with 4 "gemm: one library and all" "give one"
 }
+
+# Stopped by the user: what was done is printed, exit code 130.
+timeout -s INT 4 "$TRAINMARK" bench gemm --M 64 --N 64 --K 64 --threads 1 --duration 30 --output-file part.csv >"$out" 2>"$err"
+code=$?
+check "gemm: stopped by the user" [ "$code" -eq 124 ] # timeout's word for a command that it had to stop
+check "gemm: the table so far is written" has part.csv ',64x64x64,'
+check "gemm: and it says so" has "$err" "interrupted"
 
 # --- libraries: ones that the test makes, one of them wrong -----------------------------------------------------------
 

@@ -13,7 +13,7 @@ failed_with 2 "unknown command" "unknown command 'mlperf chek'; did you mean 'ch
 trainmark mlperf --help
 check "the commands are listed" has "$out" "check +do logs comply"
 trainmark mlperf check
-failed_with 2 "no log named" "which log or folder"
+failed_with 2 "no log named" "nothing to judge is named"
 trainmark mlperf check a b
 failed_with 2 "two logs" "one at a time"
 trainmark mlperf check x --ruleset 5.0.0

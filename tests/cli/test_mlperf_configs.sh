@@ -45,6 +45,10 @@ kept=$(sed -n 's/^  activations .* \([0-9]*\) B$/\1/p' "$out")
 trainmark explain "$configs/llama2_70b_lora-MI325X.yaml"
 all=$(sed -n 's/^  activations .* \([0-9]*\) B$/\1/p' "$out")
 check "21 blocks computed again keep less" [ "$kept" -lt "$all" ]
+for file in llama31_8b-MI350X llama2_70b_lora-MI300X; do
+    trainmark run "$configs/$file.yaml" --mlperf.enable true --mlperf.submission_org Example --dry-run
+    check "$file: a dry run of a logged run" [ "$code" -eq 0 ]
+done
 trainmark run "$configs/llama31_8b-MI355X.yaml"
 failed_with 4 "a run of what is not built" "launch.gpus_per_node" "is not built yet"
 check_not "a refused run leaves no folder" [ -e output ]

@@ -7,7 +7,8 @@
 # event MS KEY VALUE [METADATA]
 event()
 {
-    printf ':::MLLOG {"namespace": "", "time_ms": %s, "event_type": "POINT_IN_TIME", "key": "%s", "value": %s, ' "$1" "$2" "$3"
+    printf ':::MLLOG {"namespace": "", "time_ms": %s, "event_type": "POINT_IN_TIME", ' "$1"
+    printf '"key": "%s", "value": %s, ' "$2" "$3"
     printf '"metadata": {"file": "/run/log.py", "lineno": 7%s}}\n' "${4:+, $4}"
 }
 
@@ -45,7 +46,8 @@ lora()
 example()
 {
     mkdir -p "$1"
-    set -- "$1" 3072 612250 3072 611980 2688 541000 3456 684300 3072 613300 3072 612001 3456 685777 3072 611500 2688 540444
+    set -- "$1" 3072 612250 3072 611980 2688 541000 3456 684300 3072 613300 3072 612001 3456 685777 \
+        3072 611500 2688 540444
     folder=$1
     number=0
     shift
@@ -60,7 +62,8 @@ example()
 example a
 trainmark mlperf rcp a
 check "rcp: exit 0 when passed" [ "$code" -eq 0 ]
-check "rcp: the record" has "$out" "^RCP Record: .*'RCP Mean': 3178.6666666666665, 'RCP Stdev': 299.91358755481554, 'Max Sp"
+check "rcp: the record" has "$out" \
+    "^RCP Record: .*'RCP Mean': 3178.6666666666665, 'RCP Stdev': 299.91358755481554, 'Max Sp"
 check "rcp: the mean" has "$out" '^Submission mean epochs: 3120.0000$'
 check "rcp: the factor" has "$out" 'factor of 3178.6666666666665 / 3120.0 = 1.0188034188034187$'
 check "rcp: the verdict" has "$out" '^RCP found, RCP test PASSED$'
@@ -98,7 +101,8 @@ trainmark mlperf rcp a
 failed_with 5 "rcp: two runs that did not converge" 'Insufficient convergence'
 trainmark mlperf score a
 failed_with 5 "score: the same" 'Insufficient convergence'
-check "score: the minutes are printed all the same" has "$out" '^MLPerf-style score   [0-9.]+ scaled minutes = .* x 1\.0$'
+check "score: the minutes are printed all the same" has "$out" \
+    '^MLPerf-style score   [0-9.]+ scaled minutes = .* x 1\.0$'
 example a
 lora a/result_8.txt 103 2688 540444
 trainmark mlperf seeds a
@@ -125,9 +129,9 @@ failed_with 5 "rcp: mixed batches" 'Batch sizes in files do not match'
 
 # Wrong usage and unreadable input.
 trainmark mlperf score
-failed_with 2 "no folder" 'which folder'
+failed_with 2 "no folder" 'nothing to judge is named'
 trainmark mlperf score a b
-failed_with 2 "two folders" 'one folder at a time'
+failed_with 2 "two folders" 'one at a time'
 trainmark mlperf score --fast a
 failed_with 2 "unknown option" "unknown option '--fast'"
 trainmark mlperf seeds --full a
@@ -151,7 +155,7 @@ failed_with 4 "records of another benchmark" "of 'llama31_8b', the logs of 'llam
 printf '{"a": {' >own.json
 trainmark mlperf rcp a --reference=own.json
 failed_with 4 "broken records" 'own.json.* is not JSON'
-printf '{"a": {"Benchmark": "llama2_70b_lora", "BS": 8, "Hyperparams": {}, "samples to converge": [9, 9, 9, 9]}}' >own.json
+printf '{"a": {"Benchmark": "llama2_70b_lora", "BS": 8, "Hyperparams": {}, "Epochs to converge": [9, 9, 9, 9]}}' >own.json
 trainmark mlperf score a --reference own.json
 check "score with records of one's own" has "$out" '= 10.358558333333331 minutes x 1.0$'
 for command in rcp score seeds package explain; do
@@ -166,12 +170,13 @@ example $results
 {
     printf '{"division": "closed", "status": "Preview", "number_of_nodes": "1", "host_processors_per_node": "2", '
     printf '"accelerators_per_node": "8"'
-    for member in submitter system_name host_processor_model_name host_processor_core_count host_processor_vcpu_count \
-        host_processor_frequency host_processor_caches host_processor_interconnect host_memory_capacity host_storage_type \
-        host_storage_capacity host_networking host_networking_topology host_memory_configuration accelerator_model_name \
-        accelerator_host_interconnect accelerator_frequency accelerator_on-chip_memories accelerator_memory_configuration \
-        accelerator_memory_capacity accelerator_interconnect accelerator_interconnect_topology cooling hw_notes framework \
-        other_software_stack operating_system sw_notes; do printf ', "%s": ""' "$member"; done
+    for member in submitter system_name host_processor_model_name host_processor_core_count \
+        host_processor_vcpu_count host_processor_frequency host_processor_caches host_processor_interconnect \
+        host_memory_capacity host_storage_type host_storage_capacity host_networking host_networking_topology \
+        host_memory_configuration accelerator_model_name accelerator_host_interconnect accelerator_frequency \
+        accelerator_on-chip_memories accelerator_memory_configuration accelerator_memory_capacity \
+        accelerator_interconnect accelerator_interconnect_topology cooling hw_notes framework other_software_stack \
+        operating_system sw_notes; do printf ', "%s": ""' "$member"; done
     printf '}\n'
 } >pkg/systems/BOX.json
 find pkg | sort >before
@@ -179,12 +184,14 @@ trainmark mlperf package pkg --no-write
 check "package --no-write: exit 0" [ "$code" -eq 0 ]
 find pkg | sort >after
 check "package --no-write writes nothing" cmp -s before after
-check "package --no-write says what it would write" has "$out" 'scaling.json would be written: factor 1.0188034188034187'
+check "package --no-write says what it would write" has "$out" \
+    'scaling.json would be written: factor 1.0188034188034187'
 trainmark mlperf package pkg
 check "package: exit 0" [ "$code" -eq 0 ]
 check "package: one failing run is accepted" has "$out" '1 file does not comply, accepting this under olympic scoring'
 check "package: the verdict" has "$out" '^PACKAGE CHECKER FOUND NO ERRORS, SUCCESS !$'
-check "package: the score" has "$out" '^BOX llama2_70b_lora: 10.55333464387464, batch 8, 3120.0 samples to converge, RCP Pass$'
+check "package: the score" has "$out" \
+    '^BOX llama2_70b_lora: 10.55333464387464, batch 8, 3120.0 samples to converge, RCP Pass$'
 check "package: not verified" has "$out" '^Not verified by MLCommons Association\.$'
 check "package: repository" has "$out" '^repository check PASSED$'
 check "package: scaling.json" [ "$(cat $results/scaling.json)" = '{"scaling_factor": 1.0188034188034187}' ]

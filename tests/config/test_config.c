@@ -332,8 +332,7 @@ static void secrets_are_masked_wherever_they_come_out(void **state)
     tm_text_fini(&out);
     assert_true(tm_secret_name("GH_TOKEN") && tm_secret_name("dbPassword"));
     assert_true(tm_secret_name("SECRETS") && tm_secret_name("ssh_key_file"));
-    assert_false(tm_secret_name("OMP_NUM_THREADS") || tm_secret_name("KE") ||
-                 tm_secret_name(""));
+    assert_false(tm_secret_name("OMP_NUM_THREADS") || tm_secret_name("KE") || tm_secret_name(""));
 }
 
 static void messages_do_not_betray_secrets(void **state)
@@ -500,6 +499,30 @@ static void the_page_holds_the_generated_tables(void **state)
     tm_text_fini(&table);
 }
 
+/* The options of a command: rows of its own and nothing else; `model` is a row like any other. */
+static void options_of_a_command_have_only_its_rows(void **state)
+{
+    fixture            *f = *state;
+    static const tm_key rows[] = {
+        { .name = "model", .kind = TM_KEY_TEXT, .help = "a model" },
+        { .name = "rep-ms", .kind = TM_KEY_F64, .fallback = "100", .lo = 0, .hi = 1000, .help = "milliseconds" },
+        { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = "cpu|null", .help = "a device" },
+    };
+    char      *words[] = { "--model", "x", "--rep_ms", "5", "--device", "null" }, *unknown[] = { "--threads", "2" };
+    tm_config *options = tm_config_create_options("tool --help");
+    tm_config_add_keys(options, rows, 3);
+    assert_int_equal(tm_config_apply_arguments(options, 6, words, &f->err), TM_OK);
+    assert_int_equal(tm_config_apply_arguments(options, 2, unknown, &f->err), TM_USAGE);
+    assert_non_null(strstr(f->err.text, "--threads"));
+    assert_non_null(strstr(f->err.text, "`tool --help` lists them"));
+    f->err = (tm_error){ 0 };
+    assert_int_equal(tm_config_finish(options, &f->err), TM_OK);
+    assert_string_equal(tm_config_text(options, "model"), "x");
+    assert_string_equal(tm_config_text(options, "device"), "null");
+    assert_true(tm_config_f64(options, "rep-ms") == 5);
+    tm_config_destroy(options);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -526,6 +549,7 @@ int main(void)
         TEST(the_program_can_fill_a_default),
         TEST(a_plan_lists_what_is_not_built),
         TEST(help_names_default_and_range),
+        TEST(options_of_a_command_have_only_its_rows),
         TEST(the_page_holds_the_generated_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

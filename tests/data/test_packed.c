@@ -271,7 +271,7 @@ static void no_pickle_takes_more_than_an_honest_one(void **state)
     PICKLE(1, "(NNNNNNNNNNt.", "a tuple of more than 9 elements");
     PICKLE(1, ".", "opcode 0x2E (STOP): the pickle is not one array");
     PICKLE(1, "b", "nothing on the stack to work on");
-    PICKLE(1, "(tb", "opcode 0x62 (BUILD): nothing on the stack to build");
+    PICKLE(1, "N(tb", "opcode 0x62 (BUILD): wanted a state with elements");
     PICKLE(1, "](K\0K\1](K\0ee.", "a list");
     free(many);
 }

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "device/backend.h"
+#include "support/training.h"
 #include "device/ceilings.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/probes.h"
@@ -165,8 +166,10 @@ static void nothing_beats_the_ceilings(void **state)
     tm_device_close(device);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream_kernels_compute_what_they_say),
         cmocka_unit_test(threads_share_the_arrays),

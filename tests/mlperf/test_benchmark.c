@@ -20,7 +20,7 @@ static void evaluations_by_batch(void **unused)
         { "llama31_8b", 12289, 12289, 12289 }, { "llama2_70b_lora", 8, 384, 1536 },
         { "llama2_70b_lora", 9, 387, 1548 },   { "llama2_70b_lora", 16, 384, 1920 },
         { "llama2_70b_lora", 64, 384, 4224 },  { "llama2_70b_lora", 72, 432, 5184 },
-        { "trainmark_tiny", 16, 320, 320 },
+        { "trainmark_tiny", 16, 80, 80 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const tm_mlperf_benchmark *b = tm_mlperf_benchmark_find(cases[i].name);

@@ -182,10 +182,14 @@ static void mixed_results_fail(void **state)
     b.batch = 0; /* one log lacks it */
     add_log(&r, &b);
     assert_string_equal(judge(&r, false).message, "Batch sizes in files do not match.");
-    tm_rcp_run first = r.runs[0]; /* the first: the public checker takes the batch that it finds first */
+    tm_rcp_run first = r.runs[0]; /* wherever it stands */
     r.runs[0] = r.runs[9];
     r.runs[9] = first;
-    assert_string_equal(judge(&r, false).message, "RCP found");
+    assert_string_equal(judge(&r, false).message, "Batch sizes in files do not match.");
+    r.runs[0] = first;
+    r.runs[0].benchmark = NULL;
+    r.runs[9] = r.runs[1];
+    assert_string_equal(judge(&r, false).message, "Benchmark names in files do not match.");
     free_result(&r);
     r = (result){ 0 };
     add_log(&r, &a);
@@ -245,7 +249,10 @@ static void what_a_log_says(void **state)
         { NAME BATCH EVENT("note", "16", "\"of\": \"global_batch_size\"") EVAL(100) STOP("success"), NULL, 100 },
         { NAME BATCH EVENT("eval_error", "3", "\"samples_count\": 50") STOP("success"), NULL, 50 },
         { NAME BATCH EVENT("x", "3", "\"samples_count\": 70, \"why\": \"eval_accuracy\"") STOP("success"), NULL, 70 },
-        { NAME BATCH EVENT("eval_accuracy", "3", "\"samples_count\": 50.12345") STOP("success"), NULL, 50.123 },
+        { NAME BATCH EVENT("eval_accuracy", "3", "\"samples_count\": 50.12345") STOP("success"), NULL, 50.12345 },
+        { EVENT("eval_accuracy", "1", "\"epoch_num\": 3.12356") STOP("success"), NULL, 3.124 },
+        { NAME ":::MLLOG {\"key\": \"eval_accuracy\", \"metadata\": {\"samples_count\": 1}}\n", "without a value",
+          TM_RCP_INFINITE },
         /* run_stop is looked for by key */
         { NAME BATCH EVAL(100) EVENT("x", "null", "\"status\": \"success\", \"y\": \"run_stop\""), NULL,
           TM_RCP_INFINITE },
@@ -269,8 +276,10 @@ static void what_a_log_says(void **state)
         { NAME EVAL(100) ":::MLLOG {\"key\": \"run_stop\"}\n", "run_stop has no 'status'", TM_RCP_INFINITE },
         { NAME ":::MLLOG {\"key\": \"eval_accuracy\", \"va\n", "line 2: not JSON", TM_RCP_INFINITE },
         { NAME EVENT("global_batch_size", "\"32\"", ""), "global_batch_size has no number", TM_RCP_INFINITE },
-        { EVENT("submission_benchmark", "null", ""), "submission_benchmark has no text", TM_RCP_INFINITE },
-        { ":::MLLOG [\"global_batch_size\"]\n", "line 1: global_batch_size has no number", TM_RCP_INFINITE },
+        { EVENT("note", "\"x\"", "\"of\": \"global_batch_size\"") NAME BATCH EVAL(100) STOP("success"), NULL, 100 },
+        { EVENT("submission_benchmark", "null", "") NAME BATCH EVAL(100) STOP("success"), NULL, 100 },
+        { EVENT("submission_benchmark", "null", "") BATCH EVAL(100), "'epoch_num'", TM_RCP_INFINITE },
+        { ":::MLLOG [\"global_batch_size\"]\n", "line 1: a value is missing", TM_RCP_INFINITE },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char   what[32];

@@ -185,7 +185,7 @@ static void quantiles(void **state)
     /* Closed forms: tan(0.45 pi) and 0.9 sqrt(2 / 0.19). */
     exactly(tm_student_quantile_95(1), 6.313751514675043098979, "1");
     exactly(tm_student_quantile_95(2), 2.919985580353725686961, "2");
-    double before = INFINITY;
+    double before = (double)INFINITY;
     for (int n = 1; n <= 300; n++) {
         double t = tm_student_quantile_95(n);
         assert_true(t < before && t > 1.6448536269514722); /* falls towards the normal's */
@@ -225,6 +225,10 @@ static void relief_and_few_runs(void **state)
     double threshold = r->mean - tm_student_quantile_95(3) * r->deviation * sqrt(1.0 / 4 + 1.0 / 1);
     assert_true(fabs(r->minimum - threshold) < 0.0001);
     exactly(r->max_speedup, r->mean / (r->minimum - 46080), "max speedup");
+    tm_reference_record high = *r, between;
+    high.batch = 4608;
+    between = tm_reference_between(&reference, 2304, r, &high);
+    exactly(between.max_speedup, between.mean / (between.minimum - 46080), "max speedup between");
 }
 
 int main(void)

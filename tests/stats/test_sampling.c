@@ -35,6 +35,21 @@ static void rates_are_ratios_of_sums(void **state)
     assert_int_equal(s.stop, TM_STOP_NO);
 }
 
+static void outliers_are_counted(void **state)
+{
+    (void)state;
+    double x[101];
+    for (int i = 0; i < 101; i++) x[i] = 1 + 0.01 * (i % 3 - 1); /* robust deviation 0.0148 */
+    x[40] = 1.06;
+    x[50] = 1.08;
+    x[60] = 0.92;
+    assert_int_equal(tm_stats_summarize(x, NULL, 1, 101).outliers, 2); /* the band ends at 1.074 */
+    for (int i = 0; i < 101; i++) x[i] = 1;                            /* no scatter at all: 0.1 % counts as one */
+    x[40] = 1.004;
+    x[50] = 1.006;
+    assert_int_equal(tm_stats_summarize(x, NULL, 1, 101).outliers, 1);
+}
+
 static void few_samples(void **state)
 {
     (void)state;
@@ -136,7 +151,7 @@ static void wall_time_counts(void **state)
     (void)state;
     int64_t      begin = tm_now_ns();
     tm_sampling *s = tm_sampling_create(&(tm_sampling_options){ .max_seconds = 0.05 });
-    while (tm_sampling_add(s, 1e-9, 1) == TM_STOP_NO) {
+    while (tm_sampling_add(s, 1e-15, 1) == TM_STOP_NO) {
     }
     tm_sampling_destroy(s);
     assert_true(tm_now_ns() - begin >= 49000000);
@@ -145,9 +160,13 @@ static void wall_time_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_are_ratios_of_sums), cmocka_unit_test(few_samples),
-        cmocka_unit_test(stops_when_precise),       cmocka_unit_test(autocorrelation_takes_longer),
-        cmocka_unit_test(budgets_end_it),           cmocka_unit_test(wall_time_counts),
+        cmocka_unit_test(rates_are_ratios_of_sums),
+        cmocka_unit_test(few_samples),
+        cmocka_unit_test(outliers_are_counted),
+        cmocka_unit_test(stops_when_precise),
+        cmocka_unit_test(autocorrelation_takes_longer),
+        cmocka_unit_test(budgets_end_it),
+        cmocka_unit_test(wall_time_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

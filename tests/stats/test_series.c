@@ -32,6 +32,9 @@ static void serial_by_hand(void **state)
     assert_int_equal(s.batch, 1);
     near(s.error, sqrt(1.0 / 7));
     near(s.half_width, tm_stats_student(7) * s.error);
+    /* Pairs 37/60 and 41/60 of the variance: one larger than the one before counts as that one. */
+    const double rising[] = { 1, 3, 1, 2, 3, 1, 4, 2, 3, 4, 2, 4 };
+    near(tm_stats_serial(rising, 12).time, 4 * 37.0 / 60 - 1);
     for (int i = 1; i < 6; i++) {
         assert_true(isnan(tm_stats_serial(block, i).half_width));
         assert_true(i == 1 ? isnan(tm_stats_serial(block, i).error) : isfinite(tm_stats_serial(block, i).error));
@@ -142,6 +145,18 @@ static void median_of_independent_values(void **state)
     tm_interval a = tm_stats_median_interval_serial(x, 100), b = tm_stats_median_interval(x, 100);
     near(a.lo, b.lo);
     near(a.hi, b.hi);
+    /* In fours above and below: the 96 signs are worth about 48, and the ranks of those are scaled to the 96. */
+    double signs[96];
+    for (int i = 0; i < 96; i++) {
+        signs[i] = i / 4 % 2;
+        x[i] = 1 + 48 * signs[i] + i / 8 * 4 + i % 4;
+    }
+    int worth = (int)tm_stats_serial(signs, 96).effective_n, rank = (int)tm_stats_median_rank(worth);
+    assert_in_range(worth, 46, 52);
+    assert_true(rank * 97 / (worth + 1) < rank * 97 / worth);
+    a = tm_stats_median_interval_serial(x, 96);
+    near(a.lo, rank * 97 / (worth + 1));
+    near(a.hi, 97 - rank * 97 / (worth + 1));
     /* The same values sorted are worth two or three: too few for an interval. */
     for (int i = 0; i < 100; i++) x[i] = i;
     assert_true(isnan(tm_stats_median_interval_serial(x, 100).lo));

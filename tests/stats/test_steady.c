@@ -24,6 +24,13 @@ static void warmup_steps(void **state)
     for (int i = 0; i < 20; i++) x[i] = 50;
     assert_int_equal(tm_stats_steady(x, 40).warmup, 20);
     assert_false(tm_stats_steady(x, 40).reached); /* half of the run was warm-up: who knows */
+    for (int i = 0; i < 25; i++) x[i] = 50;
+    assert_int_equal(tm_stats_steady(x, 40).warmup, 20);          /* never more than half */
+    for (int i = 0; i < 30; i++) x[i] = 1 + 0.01 * ((i * 7) % 5); /* median 1.02, robust deviation 0.0148 */
+    x[0] = 2;
+    x[1] = 1.07;
+    x[2] = 1.06; /* within 3 of them */
+    assert_int_equal(tm_stats_steady(x, 30).warmup, 2);
     assert_int_equal(tm_stats_steady(x, 0).warmup, 0);
     assert_false(tm_stats_steady(x, 0).reached);
 }
@@ -127,6 +134,10 @@ static void shift_has_a_place(void **state)
         assert_true(fabs(s.shift - 10) < 1.5);
         assert_false(s.reached);
     }
+    for (int i = 0; i < 20; i++) x[i] = 3; /* counted from the first sample, warm-up or not */
+    tm_steady late = tm_stats_steady(x, 200);
+    assert_int_equal(late.warmup, 20);
+    assert_in_range(late.shift_at, 147, 153);
     autoregressive(x, 200, 0.3, 0.01, 0);
     assert_int_equal(tm_stats_steady(x, 200).shift_at, 0);
     assert_true(tm_stats_steady(x, 200).shift == 0);

@@ -230,16 +230,26 @@ static void several_reasons(void **state)
 static void unknown_is_not_zero(void **state)
 {
     (void)state;
-    const size_t          fields[] = { FIELD(steal),        FIELD(throttled),    FIELD(busy),           FIELD(own),
-                                       FIELD(major_faults), FIELD(minor_faults), FIELD(switches),       FIELD(migrations),
-                                       FIELD(iowait),       FIELD(stalled_cpu),  FIELD(stalled_memory), FIELD(stalled_io) };
-    const tm_machine_fact facts[] = { TM_MACHINE_STEAL,        TM_MACHINE_THROTTLED,       TM_MACHINE_OTHER,
-                                      TM_MACHINE_OTHER,        TM_MACHINE_MAJOR,           TM_MACHINE_MINOR,
-                                      TM_MACHINE_SWITCHES,     TM_MACHINE_MIGRATIONS,      TM_MACHINE_IOWAIT,
-                                      TM_MACHINE_CPU_PRESSURE, TM_MACHINE_MEMORY_PRESSURE, TM_MACHINE_IO_PRESSURE };
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        tm_validity_report r = disturbed(fields[i], none);
-        assert_true(isnan(r.facts[facts[i]].value));
+    const struct {
+        size_t          field;
+        tm_machine_fact fact;
+    } rows[] = {
+        { FIELD(steal), TM_MACHINE_STEAL },
+        { FIELD(throttled), TM_MACHINE_THROTTLED },
+        { FIELD(busy), TM_MACHINE_OTHER },
+        { FIELD(own), TM_MACHINE_OTHER },
+        { FIELD(major_faults), TM_MACHINE_MAJOR },
+        { FIELD(minor_faults), TM_MACHINE_MINOR },
+        { FIELD(switches), TM_MACHINE_SWITCHES },
+        { FIELD(migrations), TM_MACHINE_MIGRATIONS },
+        { FIELD(iowait), TM_MACHINE_IOWAIT },
+        { FIELD(stalled_cpu), TM_MACHINE_CPU_PRESSURE },
+        { FIELD(stalled_memory), TM_MACHINE_MEMORY_PRESSURE },
+        { FIELD(stalled_io), TM_MACHINE_IO_PRESSURE },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_validity_report r = disturbed(rows[i].field, none);
+        assert_true(isnan(r.facts[rows[i].fact].value));
         assert_int_equal(r.verdict, TM_VERDICT_VALID);
     }
     sample s[SAMPLES];
@@ -379,15 +389,19 @@ static void many_samples(void **state)
 {
     (void)state;
     tm_validity *v = tm_validity_start("/nowhere");
-    double       first = v->samples[0].at;
-    for (int i = 0; i < 3 * VALIDITY_ROOM; i++) {
+    v->samples[0].at = 0;
+    for (int i = 1; i < 3 * VALIDITY_ROOM; i++) {
         v->next_ns = 0;
         tm_validity_sample(v);
+        v->samples[v->count - 1].at = i;
     }
     assert_in_range(v->count, VALIDITY_ROOM / 2, VALIDITY_ROOM);
     assert_true(v->gap_ns >= 800000000 && v->next_ns > tm_now_ns() + 500000000);
-    assert_true(v->samples[0].at == first);
-    for (int i = 1; i < v->count; i++) assert_true(v->samples[i].at > v->samples[i - 1].at);
+    assert_true(v->samples[0].at == 0 && v->samples[v->count - 1].at == 3 * VALIDITY_ROOM - 1);
+    for (int i = 1; i < v->count; i++) {
+        double gap = v->samples[i].at - v->samples[i - 1].at;
+        assert_true(gap >= 1 && gap <= 32); /* thinned five times */
+    }
     tm_validity_report r;
     tm_validity_stop(v, 0, &r);
     assert_true(isnan(r.facts[TM_MACHINE_STEAL].value));

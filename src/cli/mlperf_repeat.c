@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/mlperf_repeat.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "cli/cli.h"
+#include "mlperf/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_RUNS = 10000, TEXT_LIMIT = 1 << 20 };
+
+/* --- the command line ------------------------------------------------------------------------ */
+
+static tm_status read_number(const char *name, const char *text, int64_t least, int64_t most, int64_t *out,
+                             tm_error *err)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (!*text || *end || errno || value < least || value > most)
+        return tm_fail(err, TM_USAGE, "%s wants a whole number from %lld to %lld, found '%.40s'", name,
+                       (long long)least, (long long)most, text);
+    *out = value;
+    return TM_OK;
+}
+
+static tm_status read_variables(tm_repeat *r, tm_error *err)
+{
+    const char *runs = getenv("NEXP"), *seed = getenv("SEED"), *folder = getenv("LOGDIR");
+    if (runs && *runs) TM_TRY(read_number("NEXP", runs, 1, MOST_RUNS, &r->runs, err));
+    if (seed && *seed) {
+        TM_TRY(read_number("SEED", seed, 0, INT32_MAX, &r->seed, err));
+        r->seeded = true;
+    }
+    if (folder && *folder) r->folder = folder;
+    return TM_OK;
+}
+
+/* Takes an option of our own; *used is the number of words it covers, 0 if it is none. */
+static tm_status take_own(int argc, char **argv, int i, const char *name, const char **value, int *used, tm_error *err)
+{
+    size_t n = strlen(name);
+    *used = 0;
+    if (strncmp(argv[i], name, n) != 0 || (argv[i][n] && argv[i][n] != '=')) return TM_OK;
+    *value = argv[i][n] == '=' ? argv[i] + n + 1 : i + 1 < argc ? argv[i + 1] : NULL;
+    *used = argv[i][n] == '=' ? 1 : 2;
+    return *value && **value ? TM_OK : tm_fail(err, TM_USAGE, "option '%s' needs a value", name);
+}
+
+/* What the runs are told by this command, and may not be told otherwise. */
+static bool is_ours(const char *word)
+{
+    static const char *const ours[] = { "--debug.seed", "--mlperf.log", "--mlperf.enable", "--seed_", "--dry-run" };
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (strncmp(word, ours[i], strlen(ours[i])) == 0) return true;
+    return false;
+}
+
+tm_status tm_repeat_read(int argc, char **argv, int64_t runs, bool with_reference, bool with_output, tm_arena *arena,
+                         tm_repeat *out, tm_error *err)
+{
+    *out = (tm_repeat){ .runs = runs, .ruleset = TM_RULESET_5_1_0 };
+    out->words = tm_arena_take(arena, (size_t)(argc + 1) * sizeof *out->words);
+    TM_TRY(read_variables(out, err));
+    for (int i = 1; i < argc;) {
+        static const char *const names[] = { "--runs", "--seed", "--out", "--ruleset", "--reference", "--output" };
+        int                      used = 0, which = 0;
+        const char              *value = NULL;
+        for (; which < 6 && used == 0; which++)
+            if ((which != 4 || with_reference) && (which != 5 || with_output))
+                TM_TRY(take_own(argc, argv, i, names[which], &value, &used, err));
+        if (used == 0 && is_ours(argv[i]))
+            return tm_fail(err, TM_USAGE, "'%.80s' is what `mlperf %s` says to its runs itself; leave it out", argv[i],
+                           argv[0]);
+        if (used == 0) out->words[out->n++] = argv[i++];
+        if (used == 0) continue;
+        i += used;
+        if (which == 1) TM_TRY(read_number("--runs", value, 1, MOST_RUNS, &out->runs, err));
+        if (which == 2) TM_TRY(read_number("--seed", value, 0, INT32_MAX, &out->seed, err));
+        if (which == 2) out->seeded = true;
+        if (which == 3) out->folder = value;
+        if (which == 4) TM_TRY(tm_ruleset_find(value, &out->ruleset, err));
+        if (which == 5) out->reference = value;
+        if (which == 6) out->output = value;
+    }
+    if (!out->folder)
+        return tm_fail(err, TM_USAGE, "where shall the logs go? `mlperf %s FILE.yaml --out DIR`, or LOGDIR", argv[0]);
+    return out->n > 0 ? TM_OK
+                      : tm_fail(err, TM_USAGE, "train what? `trainmark mlperf %s FILE.yaml --out DIR`", argv[0]);
+}
+
+/* --- one run --------------------------------------------------------------------------------- */
+
+/* The last run_stop of a whole log: its metadata. NULL: the log has none. */
+static const tm_json_value *run_stop_of(const tm_mllog *log)
+{
+    size_t                 n;
+    const tm_mllog_record *records = tm_mllog_records(log, &n);
+    for (size_t i = n; i-- > 0;)
+        if (records[i].state == TM_MLLOG_GOOD && strcmp(records[i].key, "run_stop") == 0) return records[i].metadata;
+    return NULL;
+}
+
+static int64_t seed_of(const tm_repeat *r, int64_t run)
+{
+    uint32_t random;
+    if (r->seeded) return r->seed + run;
+    TM_ASSERT(getrandom(&random, sizeof random, 0) == (ssize_t)sizeof random);
+    return random >> 1;
+}
+
+static tm_status start(const tm_repeat *r, int64_t seed, const char *folder, const char *log, tm_arena *arena,
+                       tm_process **out, tm_error *err)
+{
+    char    self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0) return tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
+    self[length] = '\0';
+    char **argv = tm_arena_take(arena, (size_t)(r->n + 12) * sizeof *argv);
+    int    n = 0;
+    argv[n++] = self;
+    argv[n++] = tm_arena_text(arena, "run");
+    for (int i = 0; i < r->n; i++) argv[n++] = r->words[i];
+    argv[n++] = tm_arena_format(arena, "--debug.seed=%lld", (long long)seed);
+    argv[n++] = tm_arena_text(arena, "--mlperf.enable=true");
+    argv[n++] = tm_arena_format(arena, "--mlperf.log=%s", log);
+    argv[n++] = tm_arena_text(arena, "--out");
+    argv[n++] = tm_arena_text(arena, folder);
+    return tm_process_start(&(tm_process_options){ .argv = argv }, out, err);
+}
+
+static tm_status wait_for(tm_process *process, int *status, tm_error *err)
+{
+    const long long look_ns = 20000000;
+    while (!tm_process_ended(process, status)) {
+        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command goes on from here");
+        (void)tm_process_wait(&process, 1, -1, look_ns, &tm_cli_stop);
+    }
+    return TM_OK;
+}
+
+/* The status that has this exit code. */
+static tm_status status_of(int exit_code)
+{
+    return exit_code == 2 ? TM_USAGE : exit_code == 4 ? TM_INVALID : exit_code == 130 ? TM_INTERRUPTED : TM_INTERNAL;
+}
+
+static tm_status take_result(const char *log, const char *result, tm_text *line, bool *whole, tm_error *err)
+{
+    tm_mllog *read;
+    TM_TRY(tm_mllog_read(log, &read, err));
+    const tm_json_value *stop = run_stop_of(read);
+    *whole = stop != NULL;
+    if (stop) {
+        const tm_json_value *state = tm_json_member(stop, "status"), *samples = tm_json_member(stop, "samples_count");
+        tm_text_printf(line, "%s", state && state->kind == TM_JSON_TEXT ? state->text : "no status");
+        if (samples && samples->kind == TM_JSON_NUMBER) tm_text_printf(line, ", %.0f samples", samples->number);
+    }
+    tm_mllog_free(read);
+    if (*whole && rename(log, result) != 0)
+        return tm_fail(err, TM_IO, "cannot rename '%s' to '%s': %s", log, result, strerror(errno));
+    return TM_OK;
+}
+
+static tm_status train(const tm_repeat *r, int64_t run, const char *result, tm_arena *arena, tm_error *err)
+{
+    const char *folder = tm_arena_format(arena, "%s/runs/run_%lld", r->folder, (long long)run);
+    char       *absolute = realpath(r->folder, NULL);
+    if (!absolute) return tm_fail(err, TM_IO, "cannot find '%s': %s", r->folder, strerror(errno));
+    const char *log = tm_arena_format(arena, "%s/runs/run_%lld.txt", absolute, (long long)run);
+    free(absolute);
+    tm_process *process;
+    int         status = 0;
+    int64_t     seed = seed_of(r, run), begin = tm_now_ns();
+    TM_TRY(start(r, seed, folder, log, arena, &process, err));
+    tm_status st = wait_for(process, &status, err);
+    tm_text   line = { 0 };
+    bool      whole = false;
+    int       code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    tm_text_printf(&line, "run %lld of %lld: seed %lld, ", (long long)run + 1, (long long)r->runs, (long long)seed);
+    if (st == TM_OK && (code == 0 || code == 3 || code == 5)) st = take_result(log, result, &line, &whole, err);
+    if (st == TM_OK && !whole) {
+        char text[64];
+        st = tm_fail(err, status_of(code), "run %lld ended with %s:\n%s", (long long)run + 1,
+                     tm_process_status_text(status, text), tm_process_last_words(process));
+    }
+    tm_text_printf(&line, ", %.1f s in all\n", (double)(tm_now_ns() - begin) * 1e-9);
+    tm_process_close(process, 10);
+    if (st == TM_OK) st = tm_cli_print(&line, err);
+    tm_text_fini(&line);
+    return st;
+}
+
+/* --- all runs -------------------------------------------------------------------------------- */
+
+/* The folder belongs to one command: runs of another would be counted as the same result. */
+static tm_status claim(const tm_repeat *r, tm_arena *arena, tm_error *err)
+{
+    tm_text     words = { 0 }, there = { 0 };
+    const char *path = tm_arena_format(arena, "%s/runs/command.txt", r->folder);
+    for (int i = 0; i < r->n; i++) tm_text_printf(&words, "%s\n", r->words[i]);
+    TM_TRY(tm_folder_make(r->folder, err));
+    tm_status st = tm_folder_make(tm_arena_format(arena, "%s/runs", r->folder), err);
+    if (st == TM_OK && !tm_file_exists(path)) {
+        st = tm_file_write(path, words.data, words.length, err);
+    } else if (st == TM_OK) {
+        st = tm_file_read(path, TEXT_LIMIT, &there, err);
+        if (st == TM_OK && (there.length != words.length || memcmp(there.data, words.data, words.length) != 0))
+            st = tm_fail(err, TM_INVALID, "'%s' holds runs of another command (%s); name another folder", r->folder,
+                         path);
+    }
+    tm_text_fini(&words);
+    tm_text_fini(&there);
+    return st;
+}
+
+static bool is_done(const tm_mllog_folder *folder, int64_t run)
+{
+    for (size_t i = 0; i < folder->n; i++)
+        if (folder->files[i].number == run) return true;
+    return false;
+}
+
+tm_status tm_repeat_run(const tm_repeat *r, tm_error *err)
+{
+    tm_arena *arena = tm_arena_create();
+    tm_status st = claim(r, arena, err);
+    for (int64_t run = 0; st == TM_OK && run < r->runs; run++) {
+        tm_mllog_folder folder;
+        st = tm_mllog_folder_list(r->folder, &folder, err);
+        bool done = st == TM_OK && is_done(&folder, run);
+        tm_mllog_folder_fini(&folder);
+        if (done) {
+            printf("run %lld of %lld: there already\n", (long long)run + 1, (long long)r->runs);
+            continue;
+        }
+        if (st == TM_OK)
+            st = train(r, run, tm_arena_format(arena, "%s/result_%lld.txt", r->folder, (long long)run), arena, err);
+    }
+    tm_arena_destroy(arena);
+    return st;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cpu.h"
+#include "base/log.h"
+#include "cli/cli.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Do other tasks need the processors that our threads would use? At five moments in a row, 2 ms apart: some short task
+ * is no reason. A quiet machine says no at the first. */
+static bool processors_are_wanted(void)
+{
+    int threads = tm_cpu_threads_allowed(), processors = tm_cpu_online("");
+    for (int i = 0; i < 5; i++) {
+        int others = tm_cpu_running_tasks("") - 1;
+        if (threads < 2 || processors < 1 || others + threads <= processors) return false;
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    }
+    return true;
+}
+
+void tm_cli_settle_waiting(char **argv)
+{
+    static const char *const computing[] = { "run", "bench", "ab" };
+    bool                     computes = false;
+    for (int i = 0; i < 3; i++) computes = computes || strcmp(argv[1], computing[i]) == 0;
+    if (!computes || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+    char    self[PATH_MAX];
+    ssize_t n;
+    if (!processors_are_wanted()) {
+        if (strcmp(argv[1], "ab") == 0)
+            setenv("GOMP_SPINCOUNT", "300000", 1); /* as without; the sides do not ask again */
+        return;
+    }
+    n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 1) return;
+    self[n] = '\0';
+    tm_note("other programs are using the processors: threads sleep while they wait (OMP_WAIT_POLICY=passive)");
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    execv(self, argv);
+    unsetenv("OMP_WAIT_POLICY"); /* it could not be started again: what is said is what counts */
+}

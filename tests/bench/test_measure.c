@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a workload says of its samples, and the physics guards. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "bench/bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const tm_cell *cell(const tm_table *table, const char *column)
+{
+    return tm_table_cell(table, tm_table_n_rows(table) - 1, (size_t)tm_table_find(table, column));
+}
+
+static void columns_hold_the_measurement(void **state)
+{
+    (void)state;
+    double seconds[24];
+    for (int i = 0; i < 24; i++) seconds[i] = i % 2 ? 2e-3 : 4e-3;
+    tm_samples     samples = { .seconds = seconds,
+                               .n = 24,
+                               .warmup = 5,
+                               .loops = 7,
+                               .stop = TM_STOP_PRECISE,
+                               .verdict = TM_VERDICT_NOISY,
+                               .reason = "a reason" };
+    tm_measurement m;
+    tm_bench_summarize(&samples, 6e3, &m);
+    tm_table *table = tm_table_create("x");
+    tm_bench_columns(table);
+    tm_table_row(table);
+    tm_bench_put(table, &m);
+    int64_t n = cell(table, "n")->i64;
+    assert_int_equal(n + cell(table, "warmup")->i64, 24);
+    assert_true(n % 2 || fabs(m.summary.rate - 6e3 / 3e-3) < 1); /* all work by all time: 2e6, not the mean of rates */
+    assert_true(cell(table, "median_ms")->f64 >= 2 && cell(table, "median_ms")->f64 <= 4);
+    assert_true(fabs(cell(table, "p5_ms")->f64 - 2) < 1e-9 && fabs(cell(table, "p95_ms")->f64 - 4) < 1e-9);
+    assert_int_equal(cell(table, "calls_before")->i64, 5);
+    assert_int_equal(cell(table, "loops")->i64, 7);
+    assert_string_equal(cell(table, "stop")->text, "precise");
+    assert_string_equal(cell(table, "verdict")->text, "noisy");
+    assert_string_equal(cell(table, "reason")->text, "a reason");
+    tm_table_destroy(table);
+}
+
+static void too_few_samples_have_no_interval(void **state)
+{
+    (void)state;
+    double         seconds[] = { 1e-3, 2e-3 };
+    tm_samples     samples = { .seconds = seconds, .n = 2, .loops = 1, .verdict = TM_VERDICT_NOT_JUDGED };
+    tm_measurement m;
+    tm_table      *table = tm_table_create("x");
+    tm_bench_summarize(&samples, 1, &m);
+    tm_bench_columns(table);
+    tm_table_row(table);
+    tm_bench_put(table, &m);
+    assert_int_equal(cell(table, "half_width_pct")->kind, TM_CELL_EMPTY);
+    assert_int_equal(cell(table, "reason")->kind, TM_CELL_EMPTY);
+    assert_string_equal(cell(table, "stop")->text, "budget");
+    tm_table_destroy(table);
+}
+
+static void physics_is_not_beaten(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    tm_bench bench = { .table = tm_table_create("x"), .threads = 1 };
+    assert_int_equal(tm_device_open("cpu", 1, &bench.device, &err), TM_OK);
+    assert_int_equal(tm_bench_guard(&bench, "slow", TM_F32, 1e6, 1e6, &err), TM_OK);
+    assert_int_equal(bench.invalid.status, TM_OK);
+    assert_int_equal(tm_table_n_notes(bench.table), 0);
+    assert_int_equal(tm_bench_guard(&bench, "unknown traffic", TM_F32, 1e6, 0, &err), TM_OK);
+    assert_int_equal(bench.invalid.status, TM_OK);
+    /* A peak that was found in a bad moment is measured again before anything is refused. */
+    double peak = bench.ceilings.flops;
+    assert_true(peak > 1e8);
+    bench.ceilings.flops = 1e5;
+    bench.ceilings.flops_spread = 0;
+    assert_int_equal(tm_bench_guard(&bench, "calm now", TM_F32, peak / 10, 0, &err), TM_OK);
+    assert_int_equal(bench.invalid.status, TM_OK);
+    assert_true(bench.ceilings.flops > peak / 10);
+    assert_int_equal(tm_bench_guard(&bench, "too fast", TM_F32, 1e17, 0, &err), TM_OK);
+    assert_int_equal(bench.invalid.status, TM_NUMBERS);
+    assert_non_null(strstr(bench.invalid.text, "too fast"));
+    assert_int_equal(tm_table_n_notes(bench.table), 1);
+    bench.invalid = (tm_error){ 0 };
+    assert_int_equal(tm_bench_guard(&bench, "too much traffic", TM_F32, 1e6, 1e16, &err), TM_OK);
+    assert_int_equal(bench.invalid.status, TM_NUMBERS);
+    assert_non_null(strstr(bench.invalid.text, "too much traffic"));
+    tm_device_close(bench.device);
+    tm_table_destroy(bench.table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(columns_hold_the_measurement),
+        cmocka_unit_test(too_few_samples_have_no_interval),
+        cmocka_unit_test(physics_is_not_beaten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The network of the mlp benchmark: its counts, its gradients (it learns its batch), its check. */
+#include "bench/mlp_net.h"
+
+#include "../support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tm_mlp_options small(tm_op_id activation, bool bias, const tm_precision *precision)
+{
+    return (tm_mlp_options){ .width = { 24, 40, 56, 17 },
+                             .layers = 3,
+                             .batch = 13,
+                             .activation = activation,
+                             .bias = bias,
+                             .update = true,
+                             .precision = precision,
+                             .learning_rate = 0.005 };
+}
+
+static tm_mlp *open_net(const tm_mlp_options *o, tm_device *device, tm_bench *bench)
+{
+    tm_error err = { 0 };
+    *bench = (tm_bench){ .device = device, .threads = tm_device_describe(device)->threads, .seed = 7 };
+    tm_mlp *net = tm_mlp_create(o, device);
+    if (tm_mlp_open(net, bench, &err) != TM_OK) fail_msg("%s", err.text);
+    return net;
+}
+
+static void counts(void **state)
+{
+    (void)state;
+    tm_device     *device = test_device_open("cpu", 2);
+    tm_mlp_options o = small(TM_OP_relu, true, &tm_precision_f32);
+    tm_mlp        *net = tm_mlp_create(&o, device);
+    int64_t        weights = 24 * 40 + 40 * 56 + 56 * 17;
+    assert_int_equal(tm_mlp_parameters(net), weights + 40 + 56 + 17);
+    /* forward, weight gradients, and input gradients of all layers but the first */
+    assert_true(tm_mlp_flops(net) == 2. * 13 * (double)(3 * weights - 24 * 40));
+    assert_true(tm_mlp_bytes(net) >= (size_t)(weights * 4 * 4)); /* weights, gradients, two moments */
+    tm_mlp_destroy(net);
+    o.update = false;
+    net = tm_mlp_create(&o, device);
+    assert_true(tm_mlp_bytes(net) < (size_t)(weights * 4 * 4));
+    tm_mlp_destroy(net);
+    tm_device_close(device);
+}
+
+static void learns_and_checks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char         *device;
+        const tm_precision *precision;
+    } kinds[] = { { "cpu", &tm_precision_f32 }, { "cpu", &tm_precision_bf16 }, { "reference", &tm_precision_f64 } };
+    for (int k = 0; k < 3; k++)
+        for (int a = 0; a < 4; a++) {
+            tm_device     *device = test_device_open(kinds[k].device, 2);
+            tm_mlp_options o = small(a & 1 ? TM_OP_gelu : TM_OP_relu, a & 2, kinds[k].precision);
+            tm_bench       bench;
+            tm_mlp_check   check;
+            tm_mlp        *net = open_net(&o, device, &bench);
+            double         first = tm_mlp_step(net, NULL), last = first;
+            for (int i = 0; i < 60; i++) last = tm_mlp_step(net, NULL);
+            /* targets of variance 1 */
+            if (!(first > 0.7 && first < 1.4 && last < 0.3 * first))
+                fail_msg("kind %d %d: %g -> %g", k, a, first, last);
+            tm_mlp_verify(net, &check);
+            if (!check.correct) fail_msg("kind %d %d: worst %g", k, a, check.worst);
+            tm_mlp_destroy(net);
+            tm_device_close(device);
+        }
+}
+
+/* Nothing is computed there: the outputs are not those of the network. */
+static void check_sees_what_was_not_computed(void **state)
+{
+    (void)state;
+    tm_device     *device = test_device_open("null", 1);
+    tm_mlp_options o = small(TM_OP_relu, true, &tm_precision_f32);
+    tm_bench       bench;
+    tm_mlp_check   check;
+    tm_mlp        *net = open_net(&o, device, &bench);
+    (void)tm_mlp_step(net, NULL);
+    tm_mlp_verify(net, &check);
+    assert_false(check.correct);
+    assert_true(check.worst > 1000);
+    tm_mlp_destroy(net);
+    tm_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(counts), cmocka_unit_test(learns_and_checks),
+                                        cmocka_unit_test(check_sees_what_was_not_computed) };
+    return cmocka_run_group_tests_name("bench: the network of mlp", tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of a model and the rounds of slices, on a tiny GPT. */
+#include "base/clock.h"
+#include "bench/slices.h"
+
+#include "../support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tm_run_options tiny(void)
+{
+    tm_run_options run = { .model_name = "tiny", .step = test_gpt_options(), .learning_rate = 1e-3, .seed = 3 };
+    run.step.shape.n_layers = 5;
+    run.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 1000, .decay_ratio = -1 };
+    run.source = (tm_source_options){ .name = "mock", .vocab = run.step.shape.vocab_size, .seq = run.step.seq };
+    run.prefetch = 2;
+    return run;
+}
+
+/* Equal layers: parameters and FLOPs rise by the same amount from slice to slice, to the whole model's. */
+static void parts_are_lines(void **state)
+{
+    (void)state;
+    tm_device     *device = test_device_open("cpu", 1);
+    tm_run_options run = tiny();
+    tm_part        part[5];
+    for (int k = 0; k < 5; k++) tm_part_plan(&run, k + 1, device, &part[k]);
+    assert_int_equal(part[4].parameters, tm_model_parameters(&run.step.shape));
+    for (int k = 2; k < 5; k++) {
+        assert_int_equal(part[k].parameters - part[k - 1].parameters, part[1].parameters - part[0].parameters);
+        assert_true(fabs(part[k].flops - part[k - 1].flops - (part[1].flops - part[0].flops)) < 1);
+        assert_true(part[k].arena_bytes > part[k - 1].arena_bytes);
+    }
+    assert_true(part[0].judged);
+    tm_device_close(device);
+}
+
+/* The arena is the plan's, and the steps train: the first loss is accepted, a model that cannot have it is not. */
+static void part_trains(void **state)
+{
+    (void)state;
+    tm_device     *device = test_device_open("cpu", 1);
+    tm_run_options run = tiny();
+    tm_part        part;
+    tm_live_part  *live;
+    tm_error       err = { 0 };
+    double         seconds = 0;
+    tm_part_plan(&run, 2, device, &part);
+    assert_int_equal(tm_part_open(&part, device, &live, &err), TM_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(tm_part_step(live, &seconds, &err), TM_OK);
+        assert_true(seconds > 0 && seconds < 10);
+    }
+    tm_part_close(live);
+    run.learning_rate = (double)INFINITY; /* the second step's loss is no number */
+    tm_part_plan(&run, 2, device, &part);
+    assert_int_equal(tm_part_open(&part, device, &live, &err), TM_OK);
+    tm_status first = tm_part_step(live, &seconds, &err), second = tm_part_step(live, &seconds, &err);
+    assert_true(first == TM_OK || first == TM_NUMBERS);
+    assert_int_equal(second, TM_NUMBERS);
+    assert_non_null(strstr(err.text, "tiny with 2 layers: step"));
+    tm_part_close(live);
+    tm_device_close(device);
+    device = test_device_open("null", 1); /* a loss of 0 would not be believed: this device is not judged */
+    tm_part_plan(&run, 2, device, &part);
+    assert_false(part.judged);
+    part.judged = true;
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_part_open(&part, device, &live, &err), TM_OK);
+    assert_int_equal(tm_part_step(live, &seconds, &err), TM_NUMBERS);
+    assert_non_null(strstr(err.text, "first loss"));
+    tm_part_close(live);
+    tm_device_close(device);
+}
+
+typedef struct {
+    tm_device        *device;
+    tm_run_options    run;
+    tm_part           part[3], whole;
+    tm_slices_options options;
+} bench_case;
+
+static void case_open(bench_case *c)
+{
+    *c = (bench_case){ .device = test_device_open("cpu", 1), .run = tiny() };
+    for (int k = 0; k < 3; k++) tm_part_plan(&c->run, k + 1, c->device, &c->part[k]);
+    tm_part_plan(&c->run, 5, c->device, &c->whole);
+    c->options = (tm_slices_options){
+        .device = c->device, .turn_seconds = 0.002, .max_rounds = 4, .end_ns = tm_now_ns() + (int64_t)60e9
+    };
+}
+
+static void rounds_and_line(void **state)
+{
+    (void)state;
+    bench_case c;
+    tm_slices  s;
+    tm_error   err = { 0 };
+    case_open(&c);
+    assert_int_equal(tm_slices_measure(&c.options, c.part, 3, &c.whole, 5, &s, &err), TM_OK);
+    assert_int_equal(s.rounds, 4);
+    assert_int_equal(s.parts, 4);
+    assert_int_equal(s.stop, TM_STOP_SAMPLES);
+    assert_true(s.steps >= 4 * 4);
+    for (int64_t i = 0; i < s.rounds * s.parts; i++) assert_true(s.seconds[i] > 0);
+    assert_true(fabs(s.line.value - (s.line.a + 5 * s.line.b)) <= 1e-12);
+    assert_true(s.line.interval.lo <= s.line.value && s.line.value <= s.line.interval.hi);
+    for (int k = 0; k < 3; k++)
+        assert_true(fabs(s.line.a + s.line.b * (k + 1) + s.line.residual[k] - s.line.middle[k]) < 1e-12);
+    tm_slices_fini(&s);
+    tm_device_close(c.device);
+}
+
+/* The end of the budget and a stop are heeded; what was measured stays. */
+static void ends(void **state)
+{
+    (void)state;
+    bench_case            c;
+    tm_slices             s;
+    tm_error              err = { 0 };
+    volatile sig_atomic_t stop = 0;
+    case_open(&c);
+    c.options.end_ns = tm_now_ns() - 1;
+    assert_int_equal(tm_slices_measure(&c.options, c.part, 3, NULL, 5, &s, &err), TM_OK);
+    assert_int_equal(s.rounds, 0);
+    assert_int_equal(s.stop, TM_STOP_SECONDS);
+    tm_slices_fini(&s);
+    c.options.end_ns = tm_now_ns() + 1000; /* begun in time: one round is finished, no second one begun */
+    assert_int_equal(tm_slices_measure(&c.options, c.part, 2, NULL, 5, &s, &err), TM_OK);
+    assert_true(s.rounds <= 1);
+    assert_int_equal(s.stop, TM_STOP_SECONDS);
+    tm_slices_fini(&s);
+    stop = 1;
+    c.options.stop = &stop;
+    c.options.end_ns = tm_now_ns() + (int64_t)60e9;
+    assert_int_equal(tm_slices_measure(&c.options, c.part, 3, NULL, 5, &s, &err), TM_INTERRUPTED);
+    assert_int_equal(s.rounds, 0);
+    tm_slices_fini(&s);
+    tm_device_close(c.device);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_lines), cmocka_unit_test(part_trains),
+                                        cmocka_unit_test(rounds_and_line), cmocka_unit_test(ends) };
+    return cmocka_run_group_tests_name("bench: parts and slices of a model", tests, NULL, NULL);
+}

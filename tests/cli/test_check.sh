@@ -1,0 +1,177 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `trainmark check` from the outside: made-up machines, reports, lists of nodes, limits, tuning; wrong usage.
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154
+. "$(dirname "$0")/lib.sh"
+unset NCCL_SOCKET_IFNAME OMPI_COMM_WORLD_RANK PMI_RANK
+export OMP_WAIT_POLICY=passive
+
+# put PATH CONTENT: a file of the machine in m/.
+put()
+{
+    mkdir -p "m$(dirname "$1")"
+    printf '%s\n' "$2" >"m$1"
+}
+
+# A machine with a fault of each kind.
+put /proc/sys/kernel/hostname node7.example.org
+put /proc/sys/kernel/numa_balancing 1
+put /proc/sys/kernel/nmi_watchdog 0
+put /proc/sys/kernel/randomize_va_space 2
+put /proc/self/limits 'Max locked memory         8388608              8388608              bytes'
+put /proc/uptime '100000.00 1.0'
+put /dev/kmsg '3,9,99990000000,-;NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus'
+put /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor powersave
+put /proc/sys/vm/drop_caches 0
+
+# --- reports --------------------------------------------------------------------------------------------------------------
+
+trainmark check --sysroot m
+failed_with 5 "a machine that fails" "negative verdict: 2 of 3[0-9] checks failed: memlock, klog"
+check "what is wrong is said" has "$out" '  WARN  numa_balancing  1'
+check "what was expected" has "$out" 'expected: at least 32 GiB \(--ulimit-l-min-gb\)'
+check "where it was seen" has "$out" 'source:   /proc/self/limits'
+check "what puts it right" has "$out" 'remedy:   echo 0 > /proc/sys/kernel/numa_balancing'
+check "a summary" has "$out" '^node7: FAIL: .* 2 FAIL'
+trainmark check --sysroot m --ulimit-l-min-gb 0 --skip-dmesg
+check "limits and what to leave out are options" [ "$code" -eq 0 ]
+check "what was left out is said" has "$out" 'SKIP  klog  .*--skip-dmesg'
+trainmark check --sysroot m --only klog --dmesg-minutes 0.1
+check "only what is recent counts" [ "$code" -eq 0 ]
+trainmark check --sysroot m --only klog --dmesg-minutes 0.2
+check "a little longer ago" [ "$code" -eq 5 ]
+trainmark check --sysroot m --tests numa-balancing,nmi_watchdog --json
+check "JSON" has "$out" '"format": "trainmark.check/1"'
+check "of the checks asked for" [ "$(grep -c '"id"' "$out")" -eq 2 ]
+trainmark check --sysroot m --only -log,-mem --report-file-name r.md
+check "a report file" has r.md '^\| governor +\| cpu +\| WARN +\|'
+trainmark check --sysroot m --only cpu --report-file-name r.jsonl.gz
+check "in other formats" [ "$(gzip -dc r.jsonl.gz | grep -c '"id"')" -eq 5 ]
+trainmark check --sysroot m --only cpu --report-file-name /dev/full/r.md
+failed_with 1 "a report that cannot be written" "r.md"
+trainmark check --sysroot m --only gpu,net --expected-gpus 8 --expected-rdma-nics 2
+failed_with 5 "devices that must be there" "gpu_count, nic"
+trainmark check --sysroot none --only cpu
+check "a machine without files" [ "$(grep -c SKIP "$out")" -ge 5 ]
+trainmark check --only settings,cpu,system,job
+check "this machine" [ "$code" -eq 0 ] || [ "$code" -eq 5 ]
+
+# --- the page -------------------------------------------------------------------------------------------------------------
+
+trainmark check --list
+sed 's/  */ /g; 2s/--*/---/g; 2s/ //g' "$out" >list
+sed -n '/^| id /,/^$/p' "$root/docs/check.md" | sed '/^$/d' >page
+check "docs/check.md has the table of --list" cmp -s list page
+trainmark check --help
+for option in $(grep -o -e '`--[a-z][a-z0-9-]*' "$root/docs/check.md" | tr -d '`' | sort -u); do
+    case $option in --nodelist | --exclude) continue ;; esac
+    check "--help knows $option" has "$out" "${option#--}"
+done
+
+# --- nodes ----------------------------------------------------------------------------------------------------------------
+
+trainmark check --sysroot m --only settings --dump-path nodes
+check "a node's report" has nodes/smoke/node7.json '"host": "node7"'
+check "a single machine has its lists" [ "$(cat nodes/passing_nodes.txt)" = node7 ]
+rm nodes/*.txt nodes/*.md
+RANK=3 trainmark check --sysroot m --only memlock --dump-path nodes
+check "a node that fails" [ "$code" -eq 5 ]
+check_not "under a launcher the lists wait" [ -e nodes/passing_nodes.txt ]
+printf 'node7\nnode8.example.org\n' >hosts
+trainmark check --aggregate nodes --expected-nodes hosts
+failed_with 5 "nodes put together" "2 of 2 nodes fail; 'nodes/failing_nodes.txt' names them"
+check "who fails" [ "$(tr '\n' ' ' <nodes/failing_nodes.txt)" = "node7 node8 " ]
+check "who was missing" has nodes/smoke_report.md '\| node8 \| FAIL \| no report'
+trainmark check --aggregate nowhere
+failed_with 4 "no reports" "cannot read folder 'nowhere/smoke'.*--dump-path"
+
+# --- tuning ---------------------------------------------------------------------------------------------------------------
+
+trainmark check --sysroot m --tune-host -- true
+failed_with 4 "no place for the old values" "nothing was changed"
+mkdir m/run
+balancing=m/proc/sys/kernel/numa_balancing
+governor=m/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
+trainmark check --sysroot m --tune-host -- cat $balancing m/run/trainmark-tuned.json
+check "a command on a tuned host" [ "$code" -eq 0 ]
+check "it was tuned" [ "$(head -n 1 "$out")" = 0 ]
+check "and recorded" has "$out" '"path": "/proc/sys/kernel/numa_balancing"'
+check "what was done is said" has "$err" 'governor = performance: 1 changed'
+check "what is not there, too" has "$err" 'huge pages, enabled: not on this system'
+check "the host is as before" [ "$(cat $balancing $governor | tr '\n' ' ')" = "1 powersave " ]
+check_not "the record is gone" [ -e m/run/trainmark-tuned.json ]
+trainmark check --sysroot m --tune-host -- sh -c 'exit 3'
+failed_with 5 "a command that fails" "'sh' failed with exit code 3"
+trainmark check --sysroot m --tune-host -- ./nothing
+failed_with 4 "no such command" "cannot run './nothing': No such file"
+check "each time it is put back" [ "$(cat $balancing)" = 1 ]
+trainmark check --sysroot m --tune-host --only numa_balancing
+check "checks on a tuned host" has "$out" 'PASS  numa_balancing  0'
+check "put back after them" [ "$(cat $balancing)" = 1 ]
+# Killed in the middle: the command kills its parent.
+trainmark check --sysroot m --tune-host -- sh -c 'kill -9 $PPID'
+check "killed" [ "$code" -eq 137 ]
+trainmark check --sysroot m --only tuned
+check "the next start says so" has "$out" 'WARN  tuned .*without putting'
+check "and how to mend it" has "$out" 'remedy: +trainmark check --restore-host'
+trainmark check --sysroot m --restore-host
+check "restored" [ "$code" -eq 0 ]
+check "as it was" [ "$(cat $balancing)" = 1 ]
+trainmark check --sysroot m --restore-host
+check "nothing left to restore" has "$err" 'no host settings to put back'
+# SIGTERM goes on to the command, and the host is put back.
+wait_for_end='trap "exit 0" TERM; touch up; while :; do sleep 0.1; done'
+"$TRAINMARK" check --sysroot m --tune-host -- sh -c "$wait_for_end" >/dev/null 2>"$err" &
+tuner=$!
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -e up ] || sleep 0.1; done
+kill -TERM $tuner
+wait $tuner
+code=$?
+check "a signal ends it" [ "$code" -eq 130 ]
+check "and the host is as before" [ "$(cat $balancing)" = 1 ]
+
+# --- measuring ------------------------------------------------------------------------------------------------------------
+
+trainmark check --only perf --perf --per-gpu-timeout-sec 0.05
+failed_with 5 "a measurement that takes too long" "perf_train"
+check "it was killed" has "$out" 'not measured: killed after 0.05 s'
+printf '{"MBS=8,GBS=8,PRECISION=fp32": {"training.tokens": {"kind": "min", "value": 1}}}' >bad.json
+trainmark check --only perf --perf --thresholds bad.json
+failed_with 4 "an unknown metric" "bad.json.*unknown metric 'training.tokens'; did you mean"
+printf '{"MBS=8,PRECISION=fp32": {"training.loss": {"kind": "min", "value": 1}}}' >bad.json
+trainmark check --only perf --perf --thresholds bad.json
+failed_with 4 "an unknown cell" "unknown cell 'MBS=8,PRECISION=fp32'"
+seconds=200
+trainmark check --only perf --perf --per-gpu-timeout-sec 150 --gemm-tflops-min 1e-9 --write-thresholds limits.json
+check "a measurement" [ "$code" -eq 0 ]
+check "a limit that is met" has "$out" 'PASS  perf_gemm'
+check "no limit" has "$out" 'INFO  perf_stream'
+check "the loss falls" has "$out" 'PASS  perf_train .*loss_decreased 1'
+check "limits were written" has limits.json '"stream.dot_gb_per_sec"'
+# What no machine reaches.
+sed 's/"value": [0-9.e+-]*/"value": 1e30/' limits.json >high.json
+trainmark check --only perf --perf --per-gpu-timeout-sec 150 --thresholds high.json
+failed_with 5 "limits that are too high" "perf_gemm, perf_stream, perf_train"
+sed 's/MBS=8/MBS=9/' limits.json >other.json
+trainmark check --only perf --perf --thresholds other.json
+failed_with 4 "another experiment's limits" "has no cell 'MBS=8,GBS=8,PRECISION=fp32'; it has 'MBS=9,"
+
+# --- usage ----------------------------------------------------------------------------------------------------------------
+
+trainmark check --onlyy cpu
+check "an unknown option" has "$err" "did you mean 'only'"
+trainmark check --only cpuu
+failed_with 2 "an unknown check" "did you mean 'cpu'"
+trainmark check --thresholds limits.json
+failed_with 2 "limits without a measurement" "--thresholds needs --perf"
+trainmark check --expected-nodes hosts
+failed_with 2 "expected nodes alone" "--expected-nodes needs --aggregate"
+trainmark check -- true
+failed_with 2 "a command without tuning" "only run with --tune-host"
+trainmark check --tune-host --
+failed_with 2 "no command" "no command behind '--'"
+trainmark check --perf --sysroot m
+failed_with 2 "measuring another machine" "leave one of them out"
+trainmark check --report-file-name r.txt
+failed_with 2 "an unknown format" "r.txt"
+finish

@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `trainmark mlperf run` and `reference`: seeds, logs, going on where it stopped, and what is wrong.
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/lib.sh"
+unset NEXP LOGDIR
+export OMP_WAIT_POLICY=passive
+
+config=$root/configs/experiments/mlperf/trainmark_tiny.yaml
+# Two steps: no run reaches the target, every run is a result.
+short="--mlperf.submission_org Us --mlperf.clear_caches false --training.steps 2 --mlperf.eval_interval_samples 16 --validation.steps 1"
+
+trainmark mlperf run "$config"
+failed_with 2 "no folder" "where shall the logs go"
+trainmark mlperf run --out x
+failed_with 2 "no configuration" "train what"
+trainmark mlperf run "$config" --out x --runs 0
+failed_with 2 "no runs" "--runs wants a whole number from 1 to 10000, found '0'"
+trainmark mlperf run "$config" --out x --debug.seed 3
+failed_with 2 "a seed for all runs" "'--debug.seed' is what .mlperf run. says to its runs itself"
+trainmark mlperf run "$config" --out x --runs
+failed_with 2 "an option without its value" "option '--runs' needs a value"
+trainmark mlperf run "$config" --out nobody --runs 1
+failed_with 4 "no organisation" "wants mlperf.submission_org"
+check "a run that cannot begin leaves no log" [ ! -e nobody/result_0.txt ]
+trainmark mlperf run none.yaml --out none --runs 1
+failed_with 4 "no such configuration" "none.yaml"
+
+# shellcheck disable=SC2086
+trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short
+check "runs that miss the target: exit code 5" [ "$code" -eq 5 ]
+check "both are results" [ -s two/result_0.txt -a -s two/result_1.txt ]
+check "seeds are counted up" grep -q '"key": "seed", "value": 7,' two/result_0.txt
+check "seeds are counted up, second" grep -q '"key": "seed", "value": 8,' two/result_1.txt
+check "the log says that the target was missed" grep -q '"status": "aborted"' two/result_1.txt
+check "caches that were not dropped are not logged" sh -c "! grep -q cache_clear two/result_0.txt"
+check "the judges speak" has "$out" "not verified by MLCommons|Not verified by MLCommons"
+
+cp two/result_0.txt kept
+rm two/result_1.txt
+# shellcheck disable=SC2086
+trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short
+check "what is there is not run again" has "$out" "run 1 of 2: there already"
+check "what is there is not touched" cmp -s kept two/result_0.txt
+check "what is missing is run" has "$out" "run 2 of 2: seed 8, aborted, 32 samples"
+
+# shellcheck disable=SC2086
+trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short --optimizer.lr 0.001
+failed_with 4 "a folder of another command" "holds runs of another command"
+
+NEXP=1 LOGDIR=three SEED=5 "$TRAINMARK" mlperf run "$config" $short >"$out" 2>"$err"
+check "NEXP, LOGDIR and SEED" grep -q '"key": "seed", "value": 5,' three/result_0.txt
+check "NEXP counts" [ ! -e three/result_1.txt ]
+
+# Interrupted in the middle of the first run: no half result, no child left.
+# shellcheck disable=SC2086
+timeout -s INT 1 "$TRAINMARK" mlperf run "$config" --out cut --runs 2 --mlperf.submission_org Us >"$out" 2>"$err"
+check "an interrupted run leaves no result" [ ! -e cut/result_0.txt ]
+check "and no process" sh -c '! pgrep -f "[c]ut/runs/run_0" >/dev/null'
+
+trainmark mlperf reference "$config" --out ref
+failed_with 2 "a reference without a file" "where shall the record go"
+# shellcheck disable=SC2086
+trainmark mlperf reference "$config" --out ref --output ref.json --runs 4 $short
+failed_with 5 "a reference of runs that missed the target" "did not reach the target; a reference wants every run to reach the target"
+check "writes no record" [ ! -e ref.json ]
+finish
