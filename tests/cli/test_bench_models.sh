@@ -36,7 +36,7 @@ slices="--layers 1,3,6 --max-rounds 5 --turn-ms 20 --threads 1 --output-file gpt
 # On a busy machine it may all the same, which is said and ends with exit code 3: then once more.
 calm()
 {
-    for try in 1 2 3 4; do
+    for _ in 1 2 3 4; do
         trainmark "$@"
         [ "$code" -eq 3 ] && has "$out" "measured in too much noise" || return 0
     done
