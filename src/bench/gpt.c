@@ -105,7 +105,7 @@ static void add_row(const size *z, const char *row, const char *tag, const tm_pa
     tm_table_i64(t, "seq", part->step.seq);
     tm_table_i64(t, "threads", z->of->bench->threads);
     tm_table_text(t, "dtype", part->step.precision->name);
-    tm_table_f64(t, "memory_gb", (double)part->arena_bytes * 1e-9);
+    if (strcmp(tag, "skipped") != 0) tm_table_f64(t, "memory_gb", (double)part->arena_bytes * 1e-9);
 }
 
 /* The rate cells of the last row, and the guard: nothing computes faster than the machine. */

@@ -120,6 +120,7 @@ static tm_status reap(const work *w, pid_t pid, start *s, tm_error *err)
     s->minor = (double)usage.ru_minflt;
     s->major = (double)usage.ru_majflt;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return TM_OK;
+    if (w->bench->stop && *w->bench->stop) return tm_fail(err, TM_INTERRUPTED, "stopped while a run was starting");
     snprintf(log, sizeof log, "%s/log", w->folder);
     (void)tm_file_read_line(log, words, sizeof words);
     if (WIFEXITED(status))

@@ -33,8 +33,16 @@ rows() { [ "$(($(wc -l <"$1") - 1))" -eq "$2" ]; }
 
 # Far apart and many steps: noise must not make more layers look faster.
 slices="--layers 1,3,6 --max-rounds 5 --turn-ms 20 --threads 1 --output-file gpt.tsv"
+# On a busy machine it may all the same, which is said and ends with exit code 3: then once more.
+calm()
+{
+    for _ in 1 2 3 4; do
+        trainmark "$@"
+        [ "$code" -eq 3 ] && has "$out" "measured in too much noise" || return 0
+    done
+}
 # shellcheck disable=SC2086
-trainmark bench gpt --sizes tiny.yaml --validate always $slices
+calm bench gpt --sizes tiny.yaml --validate always $slices
 check "gpt: a model that fits, validated" [ "$code" -eq 0 ]
 check "gpt: three slices, the model, the prediction" rows gpt.tsv 5
 row=0
@@ -60,14 +68,14 @@ check "gpt: with the batch that was asked for" is gpt.tsv 1 batch 1
 check "gpt: memory is the plan's" positive gpt.tsv 1 memory_gb
 
 # shellcheck disable=SC2086
-trainmark bench gpt --sizes tiny.yaml --memory-gib 0.005 $slices
+calm bench gpt --sizes tiny.yaml --memory-gib 0.005 $slices
 check "gpt: what does not fit is foretold" [ "$code" -eq 0 ]
 check "gpt: from the slices that fit" rows gpt.tsv 4
 check "gpt: the last row is the prediction" is gpt.tsv 4 tag predicted
 check "gpt: without a measured model there is no error" [ -z "$(field gpt.tsv 4 error_pct)" ]
 
 # shellcheck disable=SC2086
-trainmark bench gpt --sizes tiny.yaml --memory-gib 0.003 $slices
+calm bench gpt --sizes tiny.yaml --memory-gib 0.003 $slices
 check "gpt: two slices make a line without residuals" has "$out" "two slices only"
 
 trainmark bench gpt --sizes tiny.yaml --memory-gib 0.00001 --threads 1 --output-file gpt.tsv
