@@ -28,7 +28,7 @@ static const tm_key options[] = {
       .help = "measure sizes that fit both ways, in turn, and print the error of the slices; auto: small and medium" },
     { .name = "max_rounds", .kind = TM_KEY_I64, .fallback = "20", .lo = 1, .hi = 100000, .help = "rounds of slices at most" },
     { .name = "turn_ms", .kind = TM_KEY_F64, .fallback = "500", .lo = 0, .hi = 1e6,
-      .help = "milliseconds of steps in a slice's turn; one step where that is longer" },
+      .help = "milliseconds of steps in a slice's turn, at least one step; the first step of a turn does not count" },
     { .name = "memory_gib", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
       .help = "memory that a model may take; 0: what is available, less 512 MiB" },
 };
@@ -297,7 +297,7 @@ static double open_estimate(const size *z, const tm_part *part)
 static double turn_estimate(const size *z, const tm_part *part)
 {
     double step = step_estimate(z, part), turn = tm_config_f64(z->of->bench->options, "turn_ms") * 1e-3;
-    return open_estimate(z, part) + (step < turn ? 2 * step + turn : step);
+    return open_estimate(z, part) + step + (step < turn ? turn + step : step);
 }
 
 static double round_estimate(const size *z, bool with_whole)

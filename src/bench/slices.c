@@ -37,18 +37,15 @@ static void judge(rounds *r, int at, tm_validity *validity)
     snprintf(r->out->reason[at], sizeof r->out->reason[at], "%s", report.reason);
 }
 
-/* Steps of one live part for `turn_seconds`: their median. */
+/* Steps of one live part for `turn_seconds`, at least one: their median. The step before them, which touches the memory
+ * for the first time, does not count. */
 static tm_status take_steps(rounds *r, tm_live_part *live, double *value, tm_error *err)
 {
     double *seconds = NULL, sum = 0;
     size_t  n = 0, capacity = 0;
     TM_TRY(tm_part_step(live, value, err));
-    if (*value >= r->options->turn_seconds || stopped(r->options)) {
-        r->out->steps++;
-        return TM_OK;
-    }
     tm_status st = TM_OK;
-    while (st == TM_OK && sum < r->options->turn_seconds && !stopped(r->options)) {
+    while (st == TM_OK && (n == 0 || sum < r->options->turn_seconds) && !stopped(r->options)) {
         seconds = tm_grow(seconds, &capacity, n, sizeof *seconds);
         st = tm_part_step(live, &seconds[n], err);
         sum += seconds[n++];

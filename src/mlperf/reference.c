@@ -222,6 +222,10 @@ typedef struct {
     "'opt_learning_rate_decay_boundary_epochs': [], 'gradient_accumulation_steps': 1, 'lora_r': 16, 'lora_alpha': "    \
     "32, 'max_steps': 1024}"
 
+#define HYPER_TINY(rate, warmup, accumulation)                                                                         \
+    "{'opt_base_learning_rate': " rate ", 'opt_learning_rate_warmup_steps': " warmup                                   \
+    ", 'gradient_accumulation_steps': " accumulation "}"
+
 /* The public reference records, identical in the rulesets 5.1.0, 6.0.0 and 6.1.0. */
 static const table_row table[] = {
 #include "mlperf/records.def"

@@ -65,7 +65,7 @@ failed_with 4 "llama31_8b on made-up data" "data.source megatron"
 trainmark run $small --mlperf.submission_org me --training.global_batch_size 6 --dry-run
 check "an interval is whole steps" has "$out" "freq: 2 "
 trainmark run --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org me --dry-run
-check "the benchmark's interval" has "$out" "freq: 20 "
-check "the benchmark's target" has "$out" "target_loss: 2.15 "
+check "the benchmark's interval" has "$out" "freq: 5 "
+check "the benchmark's target" has "$out" "target_loss: 2.5 "
 
 finish

@@ -385,9 +385,9 @@ static void own_records(void **state)
     assert_true(v.passed);
     assert_string_equal(v.message, "RCP found");
     assert_int_equal(tm_rcp_judge(r.runs, r.n, NULL, false, arena, &v, &err), TM_OK);
-    assert_false(v.passed);
-    assert_string_equal(v.message, "Cannot find any RCPs");
-    assert_non_null(v.remark);
+    assert_false(v.passed); /* 25 samples are far fewer than the built-in record's */
+    exactly(v.record.mean, 844.4444444444445, "mean of the built-in record");
+    exactly(v.record.deviation, 69.16646586316233, "its deviation");
     free_result(&r);
     r = (result){ 0 };
     log = test_mllog_good("llama31_8b", 16, 25, 0);
