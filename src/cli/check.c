@@ -2,6 +2,7 @@
 /* cli/check.c - `trainmark check`: is this machine fit to be measured? */
 #include "cli/check.h"
 
+#include "base/root.h"
 #include "cli/cli.h"
 #include "record/table.h"
 #include "system/check_report.h"
@@ -412,6 +413,9 @@ static tm_status run(tm_config *config, int argc, char **argv, tm_error *err)
     const char *folder = tm_config_text(config, "aggregate"), *sysroot = tm_config_text(config, "sysroot");
     if (tm_config_bool(config, "list")) return print_list(config, err);
     if (folder) return aggregate(folder, tm_config_text(config, "expected-nodes"), err);
+    if (*sysroot && !tm_root_exists(sysroot, "/"))
+        return tm_fail(err, TM_INVALID,
+                       "--sysroot '%s' is no folder that can be read; wanted: a copy of /proc, /sys and /etc", sysroot);
     if (tm_config_bool(config, "restore-host")) return restore(sysroot, err);
     return command ? check_run_tuned(sysroot, command, err) : check_host(config, err);
 }

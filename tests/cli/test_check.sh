@@ -51,6 +51,7 @@ trainmark check --sysroot m --only cpu --report-file-name /dev/full/r.md
 failed_with 1 "a report that cannot be written" "r.md"
 trainmark check --sysroot m --only gpu,net --expected-gpus 8 --expected-rdma-nics 2
 failed_with 5 "devices that must be there" "gpu_count, nic"
+mkdir -p none
 trainmark check --sysroot none --only cpu
 check "a machine without files" [ "$(grep -c SKIP "$out")" -ge 5 ]
 trainmark check --only settings,cpu,system,job
@@ -172,6 +173,8 @@ trainmark check --tune-host --
 failed_with 2 "no command" "no command behind '--'"
 trainmark check --perf --sysroot m
 failed_with 2 "measuring another machine" "leave one of them out"
+trainmark check --sysroot nowhere
+failed_with 4 "no such root" "--sysroot 'nowhere' is no folder"
 trainmark check --report-file-name r.txt
 failed_with 2 "an unknown format" "r.txt"
 finish
