@@ -8,7 +8,9 @@
  * A again at random; B's times are multiplied by 1 + PERCENT / 100. The trial is then judged as a live session is, with
  * the same looks at the same moments and the same rule that may end it early. Prints one line:
  *
- *     trials N slower N faster none N not_judged N half_width PERCENT floor PERCENT pairs MEAN
+ *     trials N slower N faster N none N not_judged N held N half_width PERCENT floor PERCENT pairs MEAN
+ *
+ * held: in how many the interval of B / A holds the truth, 1 + PERCENT / 100.
  */
 #include "base/arena.h"
 #include "base/file.h"
@@ -48,7 +50,7 @@ static tm_paired_result one_trial(const trials *t, int64_t window, uint64_t tria
     uint64_t             stream = tm_random_stream("bench.ab_resample") + trial;
     int64_t              from = (int64_t)tm_random_below(t->seed, stream, 0, (uint64_t)(t->units - window + 1));
     tm_pair             *pairs = tm_alloc((size_t)(s->n_turns + 1) * sizeof *pairs);
-    tm_paired_result     r = tm_paired_judge(pairs, 0, 1);
+    tm_paired_result     r = tm_paired_judge(pairs, 0, 0, 1);
     int64_t              n = 0;
     for (int64_t u = from; u < from + window; u++) {
         uint64_t draw = s->one_round ? 1 : (uint64_t)(u - from) + 1;
@@ -58,7 +60,7 @@ static tm_paired_result one_trial(const trials *t, int64_t window, uint64_t tria
         if (more > 0) memcpy(pairs + n, these, (size_t)more * sizeof *pairs);
         free(these);
         n += more;
-        r = tm_paired_judge(pairs, n, trial);
+        r = tm_paired_judge(pairs, n, s->least_difference, trial);
         if (tm_paired_enough(&r, s->target > 0 ? s->target : 0.01, s->least_pairs, s->one_round)) break;
     }
     free(pairs);
@@ -68,7 +70,7 @@ static tm_paired_result one_trial(const trials *t, int64_t window, uint64_t tria
 static int run(const trials *t, long n, double seconds)
 {
     int64_t window = (int64_t)floor((double)t->units * seconds / t->session->seconds);
-    int64_t seen[4] = { 0 };
+    int64_t seen[4] = { 0 }, held = 0;
     double  half = 0, floors = 0, pairs = 0;
     if (window < 1 || window > t->units) {
         fprintf(stderr, "the session has %lld round(s) or blocks in %.0f s: too short for windows of %.0f s\n",
@@ -78,14 +80,16 @@ static int run(const trials *t, long n, double seconds)
     for (long i = 0; i < n; i++) {
         tm_paired_result r = one_trial(t, window, (uint64_t)i);
         seen[r.verdict]++;
+        held += r.b.lo <= t->factor && t->factor <= r.b.hi;
         half += r.half_width;
         floors += r.floor;
         pairs += (double)r.pairs;
     }
-    printf("trials %ld slower %lld faster %lld none %lld not_judged %lld half_width %.3f floor %.3f pairs %.1f\n", n,
-           (long long)seen[TM_PAIRED_SLOWER], (long long)seen[TM_PAIRED_FASTER],
-           (long long)seen[TM_PAIRED_NO_DIFFERENCE], (long long)seen[TM_PAIRED_NOT_JUDGED], 100 * half / (double)n,
-           100 * floors / (double)n, pairs / (double)n);
+    printf("trials %ld slower %lld faster %lld none %lld not_judged %lld held %lld half_width %.3f floor %.3f pairs "
+           "%.1f\n",
+           n, (long long)seen[TM_PAIRED_SLOWER], (long long)seen[TM_PAIRED_FASTER],
+           (long long)seen[TM_PAIRED_NO_DIFFERENCE], (long long)seen[TM_PAIRED_NOT_JUDGED], (long long)held,
+           100 * half / (double)n, 100 * floors / (double)n, pairs / (double)n);
     return 0;
 }
 

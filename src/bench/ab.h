@@ -39,7 +39,7 @@ typedef struct {
 typedef struct {
     char       *a, *b; /* as given on the command line */
     bool        whole_runs;
-    double      turn_seconds, budget_seconds, target;
+    double      turn_seconds, budget_seconds, target, least_difference;
     int64_t     least_pairs;
     uint64_t    seed;
     bool        one_round; /* starting the programs takes too long to do it again and again */
@@ -97,7 +97,8 @@ typedef struct {
     double                       turn_seconds, budget_seconds;
     double                       target; /* relative half-width that ends the session early; 0: none does */
     int64_t                      least_pairs;
-    uint64_t                     seed; /* of the order of the turns, and of the bootstrap */
+    double                       least_difference; /* relative; a smaller one is none, however sure */
+    uint64_t                     seed;             /* of the order of the turns, and of the bootstrap */
     const volatile sig_atomic_t *stop;
     FILE                        *progress; /* one line that is written again and again; NULL: none */
 } tm_ab_options;

@@ -58,7 +58,7 @@ static void draw_progress(engine *e)
     int64_t now = tm_now_ns(), n;
     if (!e->options->progress || now - e->drawn_ns < 500000000) return;
     tm_pair         *pairs = tm_ab_pairs(e->session, 0, e->session->n_turns, NULL, 1, &n);
-    tm_paired_result r = tm_paired_judge(pairs, n, e->options->seed);
+    tm_paired_result r = tm_paired_judge(pairs, n, e->options->least_difference, e->options->seed);
     free(pairs);
     fprintf(e->options->progress, "\r\033[K%.0f of %.0f s, round %lld, %lld pairs", passed(e),
             e->options->budget_seconds, (long long)e->round + 1, (long long)n);
@@ -182,7 +182,7 @@ static bool enough(const engine *e)
     int64_t n;
     if (!(e->options->target > 0) || e->over) return false;
     tm_pair         *pairs = tm_ab_pairs(e->session, 0, e->session->n_turns, NULL, 1, &n);
-    tm_paired_result r = tm_paired_judge(pairs, n, e->options->seed);
+    tm_paired_result r = tm_paired_judge(pairs, n, e->options->least_difference, e->options->seed);
     free(pairs);
     return tm_paired_enough(&r, e->options->target, e->options->least_pairs, e->session->one_round);
 }
@@ -239,6 +239,7 @@ static void begin(engine *e)
                                    .budget_seconds = o->budget_seconds,
                                    .target = o->target,
                                    .least_pairs = o->least_pairs,
+                                   .least_difference = o->least_difference,
                                    .seed = o->seed,
                                    .end = TM_AB_END_BUDGET };
     e->session->a = strcpy(tm_alloc(strlen(o->a.text) + 1), o->a.text);

@@ -57,7 +57,8 @@ static tm_status ended_badly(ab_player *p, const char *what, tm_error *err)
     int64_t until = tm_now_ns() + 1000000000; /* its stream may close a moment before it ends */
     while (!tm_process_ended(p->process, &status) && tm_now_ns() < until)
         (void)tm_process_wait(&p->process, 1, -1, 1000000, NULL);
-    const char *how = tm_process_ended(p->process, &status) ? tm_process_status_text(status, text) : "it is still alive";
+    const char *how =
+        tm_process_ended(p->process, &status) ? tm_process_status_text(status, text) : "it is still alive";
     const char *words = tm_process_last_words(p->process);
     return tm_fail(err, TM_INVALID, "%s (%.160s) %s after %lld steps: %s%s%s", p->name, p->program->text, what,
                    (long long)p->steps, how, *words ? "; its last words:\n" : "", words);

@@ -67,6 +67,7 @@ void tm_ab_session_print(const tm_ab_session *session, tm_text *out)
     tm_json_f64(&json, "budget_seconds", session->budget_seconds);
     tm_json_f64(&json, "target", session->target);
     tm_json_i64(&json, "least_pairs", session->least_pairs);
+    tm_json_f64(&json, "least_difference", session->least_difference);
     tm_json_i64(&json, "seed", (int64_t)session->seed);
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");
@@ -147,6 +148,7 @@ static tm_status parse_head(const reader *r, tm_ab_session *out)
               take_number(r, "budget_seconds", 0, 1e9, &out->budget_seconds) &&
               take_number(r, "target", 0, 1e9, &out->target) &&
               take_integer(r, "least_pairs", 0, INT64_MAX, &out->least_pairs) &&
+              take_number(r, "least_difference", 0, 1e9, &out->least_difference) &&
               take_integer(r, "seed", INT64_MIN, INT64_MAX, &seed);
     out->seed = (uint64_t)seed;
     return ok ? TM_OK : bad(r, "a member of the first line is missing or out of range");
@@ -306,7 +308,8 @@ tm_ab_figures tm_ab_figures_of(const tm_ab_session *session)
 {
     int64_t       n;
     tm_pair      *pairs = tm_ab_pairs(session, 0, session->n_turns, NULL, 1, &n);
-    tm_ab_figures f = { .paired = tm_paired_judge(pairs, n, session->seed), .tokens = counts_tokens(session) };
+    tm_ab_figures f = { .paired = tm_paired_judge(pairs, n, session->least_difference, session->seed),
+                        .tokens = counts_tokens(session) };
     free(pairs);
     double *step = tm_alloc(((size_t)session->n_turns + 1) * sizeof *step);
     double *rate = tm_alloc(((size_t)session->n_turns + 1) * sizeof *rate);

@@ -34,6 +34,7 @@ static const char help[] =
     "  --budget SECONDS            of the whole session (default 120)\n"
     "  --target PERCENT            end when the interval's half-width is that small (default 1; 0: use up the budget)\n"
     "  --min-pairs N               but not before N pairs (default 12)\n"
+    "  --least-difference PERCENT  a smaller one is none, however sure (default 0.5)\n"
     "  --seed N                    of the order of turns (default 1)\n"
     "  --out DIR                   keep every step in DIR/session.jsonl, the result in DIR/result.json\n"
     "  --from F                    judge a recorded session.jsonl again\n"
@@ -47,7 +48,7 @@ typedef struct {
 /* The command line, and what has to be given back. */
 typedef struct {
     side_words  side[2];
-    const char *pattern, *turn, *budget, *target, *least, *seed, *out, *from, *gate;
+    const char *pattern, *turn, *budget, *target, *least_pairs, *least, *seed, *out, *from, *gate;
     bool        json;
     double      gate_percent;
 
@@ -74,7 +75,8 @@ static tm_status read_words(job *j, int argc, char **argv, tm_error *err)
                  { "--turn", &j->turn },
                  { "--budget", &j->budget },
                  { "--target", &j->target },
-                 { "--min-pairs", &j->least },
+                 { "--min-pairs", &j->least_pairs },
+                 { "--least-difference", &j->least },
                  { "--seed", &j->seed },
                  { "--out", &j->out },
                  { "--from", &j->from },
@@ -109,16 +111,18 @@ static tm_status number(const char *flag, const char *text, double lo, double hi
 static tm_status read_numbers(job *j, tm_error *err)
 {
     tm_ab_options *o = &j->options;
-    double         percent, least, seed;
+    double         percent, least_pairs, least, seed;
     o->whole_runs = j->turn && strcmp(j->turn, "run") == 0;
     TM_TRY(number("--turn", o->whole_runs ? NULL : j->turn, 0.2, 1e6, 0.2, &o->turn_seconds, err));
     TM_TRY(number("--budget", j->budget, 1, 1e7, 120, &o->budget_seconds, err));
     TM_TRY(number("--target", j->target, 0, 1000, 1, &percent, err));
-    TM_TRY(number("--min-pairs", j->least, TM_PAIRED_UNITS, 1e6, 12, &least, err));
+    TM_TRY(number("--min-pairs", j->least_pairs, TM_PAIRED_UNITS, 1e6, 12, &least_pairs, err));
+    TM_TRY(number("--least-difference", j->least, 0, 1000, 0.5, &least, err));
     TM_TRY(number("--seed", j->seed, 0, 9e15, 1, &seed, err));
     TM_TRY(number("--fail-if-slower", j->gate, 0, 1e6, 0, &j->gate_percent, err));
     o->target = percent / 100;
-    o->least_pairs = (int64_t)least;
+    o->least_pairs = (int64_t)least_pairs;
+    o->least_difference = least / 100;
     o->seed = (uint64_t)seed;
     return TM_OK;
 }
@@ -319,13 +323,22 @@ static tm_status play(job *j, tm_error *err)
     return st;
 }
 
+/* Is an option given that only a live session heeds? */
+static bool plays(const job *j)
+{
+    bool any = j->pattern || j->turn || j->budget || j->target || j->least_pairs || j->least || j->seed || j->out;
+    for (int side = 0; side < 2; side++)
+        any = any || j->side[side].args || j->side[side].binary || j->side[side].command;
+    return any;
+}
+
 tm_status tm_command_ab(int argc, char **argv, tm_error *err)
 {
     if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
     job       j = { .arena = tm_arena_create() };
     tm_status st = read_words(&j, argc, argv, err);
     if (st == TM_OK) st = read_numbers(&j, err);
-    if (st == TM_OK && j.from && (j.side[0].args || j.side[0].command || j.side[1].args || j.side[1].command || j.out))
+    if (st == TM_OK && j.from && plays(&j))
         st = tm_fail(err, TM_USAGE, "--from judges a recorded session; it goes with --json and --fail-if-slower only");
     if (st == TM_OK) st = j.from ? load(&j, err) : play(&j, err);
     if (st == TM_OK) st = report(&j, err);

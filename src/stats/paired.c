@@ -149,7 +149,7 @@ static tm_paired_verdict verdict_of(const tm_paired_result *r)
     return TM_PAIRED_NO_DIFFERENCE;
 }
 
-tm_paired_result tm_paired_judge(const tm_pair *pairs, int64_t n, uint64_t seed)
+tm_paired_result tm_paired_judge(const tm_pair *pairs, int64_t n, double least, uint64_t seed)
 {
     double             none = (double)NAN;
     tm_paired_estimate nothing = { none, none, none };
@@ -174,7 +174,7 @@ tm_paired_result tm_paired_judge(const tm_pair *pairs, int64_t n, uint64_t seed)
     free(c.first);
     free(c.size);
     result.half_width = (result.b.hi - result.b.lo) / 2 / result.b.ratio;
-    result.floor = fmax(fabs(result.control.lo - 1), fabs(result.control.hi - 1));
+    result.floor = fmax(least, fmax(fabs(result.control.lo - 1), fabs(result.control.hi - 1)));
     if (isnan(result.control.lo)) result.floor = none; /* fmax would hide it */
     /* Of the estimate and the floor, both of which scatter: 1.5 standard errors of the ratio together. */
     result.detectable = fmax(result.half_width, result.floor) + 1.5 * z80 / z95 * result.half_width;

@@ -44,7 +44,7 @@ typedef struct {
                                * from one start of a program to the next */
     tm_paired_estimate b, control;
     double             half_width; /* of b's interval, relative */
-    double             floor;      /* the largest |control - 1| that this session cannot exclude */
+    double             floor;      /* the largest |control - 1| that this session cannot exclude, at least `least` */
     double             detectable; /* the relative difference that such a session sees in 4 of 5 cases */
     tm_paired_verdict  verdict;    /* of B: 1 lies outside of its interval, and |ratio - 1| is above the floor */
 } tm_paired_result;
@@ -52,8 +52,9 @@ typedef struct {
 /* Judges n >= 0 pairs in the order in which they were made. Intervals by bootstrap, 1,000 resamples of whole rounds (of
  * stretches of round(n^(1/3)) neighbouring pairs if there are fewer than TM_PAIRED_UNITS rounds), percentiles moved
  * away from the median by the ratio of the quantiles of Student's t and the normal, sqrt(u / (u - 1)) t(u - 1) / 1.96
- * for u units. The same seed gives the same result. */
-tm_paired_result tm_paired_judge(const tm_pair *pairs, int64_t n, uint64_t seed);
+ * for u units. least >= 0: a relative difference below which no session is believed, however long. The same seed gives
+ * the same result. */
+tm_paired_result tm_paired_judge(const tm_pair *pairs, int64_t n, double least, uint64_t seed);
 
 /* May the session end before its budget does? The half-width is at most `target` (0: never) and there are `least`
  * pairs. To be asked when a round has ended; in a session of only one round (`one_round`), after any pair. The rule

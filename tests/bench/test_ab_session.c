@@ -45,6 +45,7 @@ static tm_ab_session make(int rounds, double b, double a_tokens, double b_tokens
                                   .budget_seconds = 120,
                                   .target = 0.01,
                                   .least_pairs = 12,
+                                  .least_difference = 0.001,
                                   .seed = 3,
                                   .seconds = 61.5,
                                   .end = TM_AB_END_TARGET };

@@ -39,7 +39,7 @@ static void result_by_hand(void **state)
     tm_pair pairs[12];
     for (int i = 0; i < 12; i++)
         pairs[i] = (tm_pair){ .ratio = 1.02 + 0.001 * (i % 4), .control = i % 2 ? 1.001 : 0.999, .round = i / 2 };
-    tm_paired_result r = tm_paired_judge(pairs, 12, 1);
+    tm_paired_result r = tm_paired_judge(pairs, 12, 0, 1);
     near(r.b.ratio, sqrt(1.021 * 1.022), 1e-9);
     near(r.control.ratio, 1, 1e-6);
     assert_int_equal(r.pairs, 12);
@@ -51,11 +51,11 @@ static void result_by_hand(void **state)
     near(r.half_width, (r.b.hi - r.b.lo) / 2 / r.b.ratio, 1e-15);
     assert_true(r.detectable > r.floor && r.detectable > r.half_width);
     assert_int_equal(r.verdict, TM_PAIRED_SLOWER);
-    tm_paired_result again = tm_paired_judge(pairs, 12, 1);
+    tm_paired_result again = tm_paired_judge(pairs, 12, 0, 1);
     assert_memory_equal(&again.b, &r.b, sizeof r.b);
     /* B and A in each other's place: the inverse, to the bit of the resamples drawn. */
     for (int i = 0; i < 12; i++) pairs[i].ratio = 1 / pairs[i].ratio;
-    again = tm_paired_judge(pairs, 12, 1);
+    again = tm_paired_judge(pairs, 12, 0, 1);
     near(again.b.ratio * r.b.ratio, 1, 1e-12);
     assert_int_equal(again.verdict, TM_PAIRED_FASTER);
 }
@@ -65,12 +65,12 @@ static void floor_decides(void **state)
     (void)state;
     tm_pair pairs[24]; /* B is 2 % slower without any doubt, but so is another copy of A */
     for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1.02, .control = 1.025, .round = i / 3 };
-    tm_paired_result r = tm_paired_judge(pairs, 24, 1);
+    tm_paired_result r = tm_paired_judge(pairs, 24, 0, 1);
     assert_true(r.b.lo > 1);
     near(r.floor, 0.025, 1e-9);
     assert_int_equal(r.verdict, TM_PAIRED_NO_DIFFERENCE);
     for (int i = 0; i < 24; i++) pairs[i].control = 1 / 1.015;
-    assert_int_equal(tm_paired_judge(pairs, 24, 1).verdict, TM_PAIRED_SLOWER);
+    assert_int_equal(tm_paired_judge(pairs, 24, 0, 1).verdict, TM_PAIRED_SLOWER);
 }
 
 /* The floor is the far end of the control's interval, on whichever side. */
@@ -79,12 +79,27 @@ static void floor_has_two_ends(void **state)
     (void)state;
     tm_pair pairs[24];
     for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1, .control = 1 + 0.01 * (i / 3 % 4), .round = i / 3 };
-    tm_paired_result r = tm_paired_judge(pairs, 24, 1);
+    tm_paired_result r = tm_paired_judge(pairs, 24, 0, 1);
     assert_true(r.control.hi - 1 > fabs(r.control.lo - 1));
     near(r.floor, r.control.hi - 1, 1e-15);
     for (int i = 0; i < 24; i++) pairs[i].control = 1 / pairs[i].control;
-    r = tm_paired_judge(pairs, 24, 1);
+    r = tm_paired_judge(pairs, 24, 0, 1);
     near(r.floor, 1 - r.control.lo, 1e-15);
+}
+
+/* However sure a session is, a difference below the least one is none. */
+static void least_difference(void **state)
+{
+    (void)state;
+    tm_pair pairs[24];
+    for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1.003, .control = 1.0001, .round = i / 3 };
+    tm_paired_result r = tm_paired_judge(pairs, 24, 0.005, 1);
+    near(r.floor, 0.005, 1e-15);
+    near(r.detectable, 0.005, 1e-9); /* no scatter at all here */
+    assert_int_equal(r.verdict, TM_PAIRED_NO_DIFFERENCE);
+    assert_int_equal(tm_paired_judge(pairs, 24, 0.002, 1).verdict, TM_PAIRED_SLOWER);
+    for (int i = 0; i < 24; i++) pairs[i].control = 1.02;
+    near(tm_paired_judge(pairs, 24, 0.005, 1).floor, 0.02, 1e-9);
 }
 
 /* Two perfect copies of A, and a B that is 1 % slower on average but now so, now so. */
@@ -94,11 +109,11 @@ static void an_interval_that_holds_1_is_no_difference(void **state)
     tm_pair pairs[24];
     for (int i = 0; i < 24; i++)
         pairs[i] = (tm_pair){ .ratio = 1.01 + 0.05 * (i / 3 % 3 - 1), .control = 1, .round = i / 3 };
-    tm_paired_result r = tm_paired_judge(pairs, 24, 1);
+    tm_paired_result r = tm_paired_judge(pairs, 24, 0, 1);
     assert_true(r.b.lo < 1 && r.b.hi > 1 && r.b.ratio - 1 > r.floor);
     assert_int_equal(r.verdict, TM_PAIRED_NO_DIFFERENCE);
     for (int i = 0; i < 24; i++) pairs[i].ratio = 1 / pairs[i].ratio;
-    assert_int_equal(tm_paired_judge(pairs, 24, 1).verdict, TM_PAIRED_NO_DIFFERENCE);
+    assert_int_equal(tm_paired_judge(pairs, 24, 0, 1).verdict, TM_PAIRED_NO_DIFFERENCE);
 }
 
 /* Six starts that differ by 1 % each, 200 pairs of each that agree: there are six values to judge by, not 1,200. */
@@ -109,11 +124,11 @@ static void rounds_are_what_is_independent(void **state)
     tm_pair *pairs = malloc(N * sizeof *pairs);
     for (int i = 0; i < N; i++)
         pairs[i] = (tm_pair){ .ratio = 1 + 0.01 * (i / 200 - 2) + 1e-5 * (i % 7), .control = 1, .round = i / 200 };
-    tm_paired_result r = tm_paired_judge(pairs, N, 1);
+    tm_paired_result r = tm_paired_judge(pairs, N, 0, 1);
     assert_int_equal(r.units, 6);
     if (!(r.half_width > 0.02)) fail_msg("half-width %.4f", r.half_width);
     for (int i = 0; i < N; i++) pairs[i].round = 0;
-    r = tm_paired_judge(pairs, N, 1);
+    r = tm_paired_judge(pairs, N, 0, 1);
     assert_true(!r.rounds_are_units && r.units == N / 11);
     free(pairs);
 }
@@ -124,12 +139,12 @@ static void too_few(void **state)
     tm_pair pairs[TM_PAIRED_UNITS];
     for (int i = 0; i < TM_PAIRED_UNITS; i++) pairs[i] = (tm_pair){ .ratio = 2, .control = 1, .round = 0 };
     for (int n = 0; n < TM_PAIRED_UNITS; n++) {
-        tm_paired_result r = tm_paired_judge(pairs, n, 1);
+        tm_paired_result r = tm_paired_judge(pairs, n, 0, 1);
         assert_int_equal(r.verdict, TM_PAIRED_NOT_JUDGED);
         assert_true(isnan(r.b.lo) && isnan(r.floor) && isnan(r.half_width) && isnan(r.b.ratio) == (n == 0));
         assert_false(tm_paired_enough(&r, 1, 0, true));
     }
-    tm_paired_result r = tm_paired_judge(pairs, TM_PAIRED_UNITS, 1);
+    tm_paired_result r = tm_paired_judge(pairs, TM_PAIRED_UNITS, 0, 1);
     assert_int_equal(r.verdict, TM_PAIRED_SLOWER);
     assert_false(r.rounds_are_units);
     assert_true(tm_paired_enough(&r, 0.01, TM_PAIRED_UNITS, true));
@@ -189,7 +204,7 @@ static tm_paired_result session(const scenario *s, uint64_t seed, double planted
     tm_pair         *pairs = malloc((size_t)(s->rounds * s->blocks) * sizeof *pairs);
     double           drift = s->drift * draw(&w) / turns;
     w.slow = s->slow * draw(&w);
-    tm_paired_result r = tm_paired_judge(pairs, 0, seed);
+    tm_paired_result r = tm_paired_judge(pairs, 0, 0, seed);
     for (int round = 0; round < s->rounds; round++) {
         double process[3] = { s->process * draw(&w), s->process * draw(&w) + log(1 + planted), s->process * draw(&w) };
         for (int block = 0; block < s->blocks; block++) {
@@ -202,7 +217,7 @@ static tm_paired_result session(const scenario *s, uint64_t seed, double planted
             }
             pairs[n++] = tm_pair_of(seconds[0], seconds[1], seconds[2], round);
             if (s->rounds > 1 && block + 1 < s->blocks) continue;
-            r = tm_paired_judge(pairs, n, seed);
+            r = tm_paired_judge(pairs, n, 0, seed);
             if (tm_paired_enough(&r, 0.01, 12, s->rounds == 1)) {
                 free(pairs);
                 return r;
@@ -271,6 +286,7 @@ int main(void)
         cmocka_unit_test(result_by_hand),
         cmocka_unit_test(floor_decides),
         cmocka_unit_test(floor_has_two_ends),
+        cmocka_unit_test(least_difference),
         cmocka_unit_test(an_interval_that_holds_1_is_no_difference),
         cmocka_unit_test(rounds_are_what_is_independent),
         cmocka_unit_test(too_few),
