@@ -26,9 +26,9 @@ static const tm_key options[] = {
     { .name = "layers", .kind = TM_KEY_TEXT, .fallback = "1,2,3", .help = "slices: layers of each, ascending" },
     { .name = "validate", .kind = TM_KEY_CHOICE, .fallback = "auto", .choices = "auto|always|never",
       .help = "measure sizes that fit both ways, in turn, and print the error of the slices; auto: small and medium" },
-    { .name = "max_rounds", .kind = TM_KEY_I64, .fallback = "20", .lo = 1, .hi = 100000, .help = "rounds of slices at most" },
+    { .name = "max_rounds", .kind = TM_KEY_I64, .fallback = "1000", .lo = 1, .hi = 100000, .help = "rounds of slices at most" },
     { .name = "turn_ms", .kind = TM_KEY_F64, .fallback = "500", .lo = 0, .hi = 1e6,
-      .help = "milliseconds of steps in a slice's turn, at least one step; the first step of a turn does not count" },
+      .help = "milliseconds of steps in a turn of slices, at least one step of the largest part" },
     { .name = "memory_gib", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
       .help = "memory that a model may take; 0: what is available, less 512 MiB" },
 };
@@ -250,11 +250,57 @@ static tm_status put_slices(const size *z, const tm_slices *s, tm_error *err)
     return put_prediction(z, s, measured, err);
 }
 
+static double step_estimate(const size *z, const tm_part *part)
+{
+    return part->flops / z->of->rate;
+}
+
+static double open_estimate(const size *z, const tm_part *part)
+{
+    return z->open_seconds_per_byte * (double)part->arena_bytes;
+}
+
+/* Of the first round, or of any if the parts do not fit together. */
+static double round_of_turns(const size *z, bool with_whole, double turn)
+{
+    double seconds = 0;
+    for (int k = 0; k < z->slices + (with_whole ? 1 : 0); k++) {
+        const tm_part *part = k < z->slices ? &z->part[k] : &z->whole;
+        double         step = step_estimate(z, part);
+        seconds += open_estimate(z, part) + step + ceil(turn / step) * step;
+    }
+    return seconds;
+}
+
+/* All turns are equally long, one step of the largest part at least: what comes and goes on the machine then finds its
+ * way into the mean of each turn alike, and the line through their medians stays a line. Where there is no time for a
+ * single such round, turns are as short as the options allow. */
+static double turn_seconds(const size *z, bool with_whole)
+{
+    const tm_part *largest = with_whole ? &z->whole : &z->part[z->slices - 1];
+    double         shortest = tm_config_f64(z->of->bench->options, "turn_ms") * 1e-3;
+    double         equal = fmax(shortest, step_estimate(z, largest));
+    return round_of_turns(z, with_whole, equal) <= seconds_until(z->end_ns) ? equal : shortest;
+}
+
+static double round_estimate(const size *z, bool with_whole)
+{
+    return round_of_turns(z, with_whole, turn_seconds(z, with_whole));
+}
+
+static bool fit_together(const size *z, bool with_whole)
+{
+    size_t bytes = with_whole ? z->whole.arena_bytes : 0;
+    for (int k = 0; k < z->slices; k++) bytes += z->part[k].arena_bytes;
+    return bytes <= memory_limit(z->of);
+}
+
 static tm_status measure_slices(size *z, bool with_whole, tm_error *err)
 {
     const tm_bench   *bench = z->of->bench;
     tm_slices_options o = { .device = bench->device,
-                            .turn_seconds = tm_config_f64(bench->options, "turn_ms") * 1e-3,
+                            .together = fit_together(z, with_whole),
+                            .turn_seconds = turn_seconds(z, with_whole),
                             .half_width = 0.01,
                             .max_rounds = tm_config_i64(bench->options, "max_rounds"),
                             .end_ns = z->end_ns,
@@ -282,29 +328,6 @@ static tm_status probe(size *z, tm_error *err)
     tm_part_close(live);
     if (st == TM_OK) z->of->rate = z->part[0].flops / seconds;
     return st;
-}
-
-static double step_estimate(const size *z, const tm_part *part)
-{
-    return part->flops / z->of->rate;
-}
-
-static double open_estimate(const size *z, const tm_part *part)
-{
-    return z->open_seconds_per_byte * (double)part->arena_bytes;
-}
-
-static double turn_estimate(const size *z, const tm_part *part)
-{
-    double step = step_estimate(z, part), turn = tm_config_f64(z->of->bench->options, "turn_ms") * 1e-3;
-    return open_estimate(z, part) + step + (step < turn ? turn + step : step);
-}
-
-static double round_estimate(const size *z, bool with_whole)
-{
-    double seconds = with_whole ? turn_estimate(z, &z->whole) : 0;
-    for (int k = 0; k < z->slices; k++) seconds += turn_estimate(z, &z->part[k]);
-    return seconds;
 }
 
 static bool wants_validation(const size *z)

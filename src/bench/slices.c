@@ -13,6 +13,7 @@ typedef struct {
     const tm_slices_options *options;
     tm_slices               *out;
     const tm_part           *part[TM_SLICES_MOST];
+    tm_live_part            *live[TM_SLICES_MOST]; /* that are open */
     int64_t                  whole_layers;
 } rounds;
 
@@ -37,33 +38,44 @@ static void judge(rounds *r, int at, tm_validity *validity)
     snprintf(r->out->reason[at], sizeof r->out->reason[at], "%s", report.reason);
 }
 
-/* Steps of one live part for `turn_seconds`, at least one: their median. The step before them, which touches the memory
- * for the first time, does not count. */
-static tm_status take_steps(rounds *r, tm_live_part *live, double *value, tm_error *err)
+/* Opens the part. Its first step, which touches the memory for the first time, does not count. */
+static tm_status open_part(rounds *r, int at, tm_error *err)
 {
-    double *seconds = NULL, sum = 0;
-    size_t  n = 0, capacity = 0;
-    TM_TRY(tm_part_step(live, value, err));
+    double uncounted;
+    TM_TRY(tm_part_open(r->part[at], r->options->device, &r->live[at], err));
+    return tm_part_step(r->live[at], &uncounted, err);
+}
+
+static void close_part(rounds *r, int at)
+{
+    tm_part_close(r->live[at]);
+    r->live[at] = NULL;
+}
+
+/* Steps of one live part for `turn_seconds`, at least one: their mean. */
+static tm_status take_steps(rounds *r, int at, double *value, tm_error *err)
+{
+    double    sum = 0, seconds;
+    int64_t   n = 0;
     tm_status st = TM_OK;
     while (st == TM_OK && (n == 0 || sum < r->options->turn_seconds) && !stopped(r->options)) {
-        seconds = tm_grow(seconds, &capacity, n, sizeof *seconds);
-        st = tm_part_step(live, &seconds[n], err);
-        sum += seconds[n++];
+        st = tm_part_step(r->live[at], &seconds, err);
+        if (st != TM_OK) break;
+        sum += seconds;
+        n++;
     }
-    if (st == TM_OK && n > 0) *value = tm_stats_median(seconds, (int64_t)n);
-    r->out->steps += (int64_t)n;
-    free(seconds);
+    if (n > 0) *value = sum / (double)n;
+    r->out->steps += n;
     return st;
 }
 
 static tm_status take_turn(rounds *r, int at, double *value, tm_error *err)
 {
-    tm_live_part *live;
-    TM_TRY(tm_part_open(r->part[at], r->options->device, &live, err));
+    if (!r->live[at]) TM_TRY(open_part(r, at, err));
     tm_validity *validity = tm_validity_start("");
-    tm_status    st = take_steps(r, live, value, err);
+    tm_status    st = take_steps(r, at, value, err);
     judge(r, at, validity);
-    tm_part_close(live);
+    if (!r->options->together) close_part(r, at);
     return st;
 }
 
@@ -109,6 +121,20 @@ static tm_stop enough(const rounds *r, int64_t round_ns)
     return TM_STOP_NO;
 }
 
+static tm_status take_rounds(rounds *r, tm_error *err)
+{
+    tm_stop stop = TM_STOP_NO;
+    while (stop == TM_STOP_NO) {
+        int64_t begin = tm_now_ns();
+        if (r->out->rounds == 0 && begin >= r->options->end_ns) return TM_OK;
+        TM_TRY(take_round(r, err));
+        fit(r);
+        stop = enough(r, tm_now_ns() - begin);
+    }
+    r->out->stop = stop;
+    return TM_OK;
+}
+
 tm_status tm_slices_measure(const tm_slices_options *options, const tm_part *parts, int slices, const tm_part *whole,
                             int64_t layers, tm_slices *out, tm_error *err)
 {
@@ -118,16 +144,9 @@ tm_status tm_slices_measure(const tm_slices_options *options, const tm_part *par
     rounds r = { .options = options, .out = out, .whole_layers = layers };
     for (int k = 0; k < slices; k++) r.part[k] = &parts[k];
     if (whole) r.part[slices] = whole;
-    tm_stop stop = TM_STOP_NO;
-    while (stop == TM_STOP_NO) {
-        int64_t begin = tm_now_ns();
-        if (out->rounds == 0 && begin >= options->end_ns) return TM_OK;
-        TM_TRY(take_round(&r, err));
-        fit(&r);
-        stop = enough(&r, tm_now_ns() - begin);
-    }
-    out->stop = stop;
-    return TM_OK;
+    tm_status st = take_rounds(&r, err);
+    for (int k = 0; k < out->parts; k++) close_part(&r, k);
+    return st;
 }
 
 void tm_slices_fini(tm_slices *slices)

@@ -2,9 +2,9 @@
 /* bench/slices.h - the step time of a model that is too large to be run, from slices of it: parts with 1, 2, 3 layers
  * at true width (docs/bench-gpt.md).
  *
- * Slices take turns in rounds (1 2 3, 3 2 1, ...), so that a machine that drifts meets all of them alike. A turn opens
- * the part, runs whole optimizer steps and closes it: only one arena exists at a time, and the luck of the placement of
- * its pages is part of the spread. t = a + b L is fitted through the medians.
+ * Slices take turns in rounds (1 2 3, 3 2 1, ...), so that a machine that drifts meets all of them alike. A turn is a
+ * stretch of whole optimizer steps of one part; its value is their mean. Where memory allows, all parts stay open;
+ * otherwise each turn opens its part and closes it again. t = a + b L is fitted through the medians over the rounds.
  */
 #ifndef TM_BENCH_SLICES_H
 #define TM_BENCH_SLICES_H
@@ -17,8 +17,9 @@
 
 typedef struct {
     tm_device *device;
-    double turn_seconds; /* a turn is one step if it takes that long; else one step that does not count, then as many
-                          * as take that long, and their median */
+    bool   together;     /* all parts stay open; else one at a time: opened for its turn, whose first step, the first to
+                          * touch the memory, does not count */
+    double turn_seconds; /* steps are added to a turn until it has taken that long, at least one */
     double  half_width;  /* stop when the interval of the foretold time is that narrow: part of it; 0: never */
     int64_t max_rounds;
     int64_t end_ns; /* no round is begun that would end later, by the last one's time */

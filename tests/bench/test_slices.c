@@ -97,13 +97,13 @@ static void case_open(bench_case *c)
     };
 }
 
-static void rounds_and_line(void **state)
+static void measure_four_rounds(bool together)
 {
-    (void)state;
     bench_case c;
     tm_slices  s;
     tm_error   err = { 0 };
     case_open(&c);
+    c.options.together = together;
     assert_int_equal(tm_slices_measure(&c.options, c.part, 3, &c.whole, 5, &s, &err), TM_OK);
     assert_int_equal(s.rounds, 4);
     assert_int_equal(s.parts, 4);
@@ -116,6 +116,13 @@ static void rounds_and_line(void **state)
         assert_true(fabs(s.line.a + s.line.b * (k + 1) + s.line.residual[k] - s.line.middle[k]) < 1e-12);
     tm_slices_fini(&s);
     tm_device_close(c.device);
+}
+
+static void rounds_and_line(void **state)
+{
+    (void)state;
+    measure_four_rounds(false);
+    measure_four_rounds(true);
 }
 
 /* The end of the budget and a stop are heeded; what was measured stays. */
