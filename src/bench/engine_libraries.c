@@ -221,21 +221,49 @@ typedef struct {
     const char *name;
     const char *files[5];   /* first found is taken; NULL-terminated */
     const char *symbols[2]; /* float32, bfloat16 */
+    const char *forced[2];  /* environment variables that take the choice of kernels away from the library */
     void (*probe)(tm_engine *engine);
     void (*run)(tm_engine *engine, const tm_operands *operands, int64_t turn);
 } library_row;
 
 static const library_row libraries[] = {
-    { "oneDNN", { "libdnnl.so.3", "libdnnl.so.2" }, { "dnnl_sgemm", "dnnl_gemm_bf16bf16f32" }, probe_dnnl, run_dnnl },
-    { "OpenBLAS", { "libopenblas.so.0" }, { "cblas_sgemm", "cblas_sbgemm" }, probe_openblas, run_cblas },
-    { "BLIS", { "libblis.so.4", "libblis-mt.so.4", "libblis.so.5" }, { "cblas_sgemm", NULL }, probe_blis, run_cblas },
+    { "oneDNN",
+      { "libdnnl.so.3", "libdnnl.so.2" },
+      { "dnnl_sgemm", "dnnl_gemm_bf16bf16f32" },
+      { "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA" },
+      probe_dnnl,
+      run_dnnl },
+    { "OpenBLAS",
+      { "libopenblas.so.0" },
+      { "cblas_sgemm", "cblas_sbgemm" },
+      { "OPENBLAS_CORETYPE" },
+      probe_openblas,
+      run_cblas },
+    { "BLIS",
+      { "libblis.so.4", "libblis-mt.so.4", "libblis.so.5" },
+      { "cblas_sgemm", NULL },
+      { "BLIS_ARCH_TYPE" },
+      probe_blis,
+      run_cblas },
     { "MKL",
       { "libmkl_rt.so.2", "libmkl_rt.so.3", "libmkl_rt.so.1" },
       { "cblas_sgemm", "cblas_gemm_bf16bf16f32" },
+      { "MKL_ENABLE_INSTRUCTIONS" },
       probe_mkl,
       run_cblas },
 };
 enum { LIBRARIES = sizeof libraries / sizeof libraries[0] };
+
+/* A core type that the environment dictates is not the one that the library found. */
+static void tell_forced(const library_row *row, tm_engine *engine)
+{
+    for (int i = 0; i < 2 && row->forced[i]; i++) {
+        const char *value = getenv(row->forced[i]);
+        size_t      n = strlen(engine->kernel);
+        if (value && *value)
+            snprintf(engine->kernel + n, sizeof engine->kernel - n, " (%s=%.24s)", row->forced[i], value);
+    }
+}
 
 /* --- loading --------------------------------------------------------------------------------- */
 
@@ -272,6 +300,7 @@ static bool open_library(const library_row *row, tm_bench *bench, tm_engine *eng
         if (row->symbols[i]) engine->call[i] = symbol(engine->library, row->symbols[i]);
     if (!engine->call[0]) return false;
     row->probe(engine);
+    tell_forced(row, engine);
     return true;
 }
 
