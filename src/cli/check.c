@@ -2,6 +2,7 @@
 /* cli/check.c - `trainmark check`: is this machine fit to be measured? */
 #include "cli/check.h"
 
+#include "base/clock.h"
 #include "base/root.h"
 #include "cli/cli.h"
 #include "record/table.h"
@@ -312,6 +313,7 @@ static tm_status check_once(const tm_config *config, performance *p, tm_arena *a
     const char      *sysroot = tm_config_text(config, "sysroot"), *folder = tm_config_text(config, "dump-path");
     tm_check_options options = read_options(config);
     tm_checks        checks = { 0 };
+    int64_t          begin = tm_now_ns();
     if (perf) {
         check_measure(tm_config_f64(config, "per-gpu-timeout-sec"), arena, &p->measured);
         TM_TRY(judge(config, p, err));
@@ -320,6 +322,7 @@ static tm_status check_once(const tm_config *config, performance *p, tm_arena *a
     if (perf) host.perf = &p->perf;
     options.host = &host;
     tm_status st = tm_checks_run(&options, &checks, err);
+    checks.seconds = (double)(tm_now_ns() - begin) * 1e-9; /* measuring included */
     if (st == TM_OK) st = give_out(config, &checks, err);
     if (st == TM_OK && folder) st = list_nodes(folder, err);
     if (st == TM_OK && perf) st = write_thresholds(tm_config_text(config, "write-thresholds"), p, err);
