@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench/gpt.c - training steps of the sizes of a published GPT table, Small to 13B, whole where they fit, from slices
  * where not (docs/bench-gpt.md). */
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "bench/bench.h"
 #include "bench/slices.h"
+#include "stats/guard.h"
 #include "system/validity.h"
 
 #include <math.h>
@@ -42,14 +44,14 @@ static const tm_column columns[] = {
 /* clang-format on */
 
 static const char *const table_sizes[] = { "small", "medium", "large", "xl", "1.5b", "3b", "7b", "13b" };
-enum { TABLE_SIZES = sizeof table_sizes / sizeof table_sizes[0], MOST_SIZES = 64, LEAST_STEPS = 5 };
+enum { TABLE_SIZES = sizeof table_sizes / sizeof table_sizes[0], MOST_SIZES = 64, LEAST_STEPS = 5, LEAST_ROUNDS = 3 };
 
 typedef struct {
     tm_bench *bench;
     int64_t   layers[TM_LINE_POINTS];
     int       n_layers;
-    int64_t   end_ns; /* of the whole suite */
-    double    rate;   /* executed FLOP/s of the last step of any size, before that the machine's peak; 0: unknown */
+    double    rate; /* executed FLOP/s of the last step of any size, before that the machine's peak; 0: unknown */
+    double    open_seconds_per_byte; /* of the last part that was opened */
 } suite;
 
 /* One size. */
@@ -62,7 +64,6 @@ typedef struct {
     tm_part        whole, part[TM_LINE_POINTS];
     int            slices;
     int64_t        end_ns; /* of its share of the budget */
-    double         open_seconds_per_byte;
 } size;
 
 static double seconds_until(int64_t end_ns)
@@ -128,11 +129,12 @@ static tm_status put_rate(const size *z, const tm_part *part, double rate, doubl
     return tm_bench_guard(z->of->bench, what, part->step.precision->compute, executed, 0, err);
 }
 
-static tm_status skip(const size *z, const char *reason)
+/* `row` ("model", "prediction") without numbers, and why. */
+static tm_status skip(const size *z, const char *row, const char *reason)
 {
-    add_row(z, "model", "skipped", &z->whole);
+    add_row(z, row, "skipped", &z->whole);
     tm_table_text(z->of->bench->table, "skipped", reason);
-    tm_note("%s: skipped: %s", z->name, reason);
+    tm_note("%s: %s skipped: %s", z->name, row, reason);
     return TM_OK;
 }
 
@@ -161,7 +163,7 @@ static tm_status put_steps(size *z, const tm_sampling *sampling, const tm_validi
     tm_measurement m = { .summary = tm_sampling_summary(sampling), .calls = 1, .loops = 1 };
     int64_t        n;
     const double  *seconds = tm_sampling_seconds(sampling, &n);
-    if (n == 0) return skip(z, "stopped before its first step");
+    if (n == 0) return skip(z, "model", "stopped before its first step");
     m.stop = m.summary.stop;
     m.verdict = report->verdict;
     m.reason = report->reason;
@@ -209,6 +211,27 @@ static tm_status put_turns(const size *z, const tm_slices *s, int k, const tm_pa
     return put_rate(z, part, tokens / summary.median, tokens / interval.hi, tokens / interval.lo, err);
 }
 
+/* A line whose layers take no time, or less than the machine's arithmetic needs, is noise. From rounds too few for an
+ * interval that is nothing wrong: there is no prediction then, for want of time. */
+static bool is_noise(const size *z, const tm_slices *s)
+{
+    tm_error       why = { 0 };
+    const tm_line *line = &s->line;
+    tm_peaks       peaks = tm_ceilings_peaks(&z->of->bench->ceilings, z->whole.step.precision->compute);
+    if (s->rounds >= TM_LINE_ROUNDS_FOR_INTERVAL) return false;
+    if (!(line->b > 0) || !(line->value > 0)) return true;
+    return z->whole.judged && tm_guard_flops(&peaks, z->whole.flops / line->value, z->name, &why) != TM_OK;
+}
+
+static tm_status withdraw(const size *z, const tm_slices *s)
+{
+    char reason[200];
+    snprintf(reason, sizeof reason,
+             "%lld round(s) of slices, too few for this noise: a layer seems to take %.4g ms; raise --budget",
+             (long long)s->rounds, 1e3 * s->line.b);
+    return skip(z, "prediction", reason);
+}
+
 static tm_status put_prediction(const size *z, const tm_slices *s, double measured, tm_error *err)
 {
     tm_table         *t = z->of->bench->table;
@@ -247,7 +270,7 @@ static tm_status put_slices(const size *z, const tm_slices *s, tm_error *err)
     }
     if (s->slices == 2)
         tm_bench_note(z->of->bench, "%s: two slices only, a line goes through any two points: no residuals", z->name);
-    return put_prediction(z, s, measured, err);
+    return is_noise(z, s) ? withdraw(z, s) : put_prediction(z, s, measured, err);
 }
 
 static double step_estimate(const size *z, const tm_part *part)
@@ -257,7 +280,12 @@ static double step_estimate(const size *z, const tm_part *part)
 
 static double open_estimate(const size *z, const tm_part *part)
 {
-    return z->open_seconds_per_byte * (double)part->arena_bytes;
+    return z->of->open_seconds_per_byte * (double)part->arena_bytes;
+}
+
+static double shortest_turn(const size *z)
+{
+    return tm_config_f64(z->of->bench->options, "turn_ms") * 1e-3;
 }
 
 /* Of the first round, or of any if the parts do not fit together. */
@@ -278,7 +306,7 @@ static double round_of_turns(const size *z, bool with_whole, double turn)
 static double turn_seconds(const size *z, bool with_whole)
 {
     const tm_part *largest = with_whole ? &z->whole : &z->part[z->slices - 1];
-    double         shortest = tm_config_f64(z->of->bench->options, "turn_ms") * 1e-3;
+    double         shortest = shortest_turn(z);
     double         equal = fmax(shortest, step_estimate(z, largest));
     return round_of_turns(z, with_whole, equal) <= seconds_until(z->end_ns) ? equal : shortest;
 }
@@ -307,7 +335,7 @@ static tm_status measure_slices(size *z, bool with_whole, tm_error *err)
                             .stop = bench->stop };
     tm_slices         s;
     tm_status st = tm_slices_measure(&o, z->part, z->slices, with_whole ? &z->whole : NULL, z->whole.layers, &s, err);
-    if (s.rounds == 0 && st == TM_OK) st = skip(z, "the time budget ended before the first round of slices");
+    if (s.rounds == 0 && st == TM_OK) st = skip(z, "model", "the time budget ended before the first round of slices");
     tm_status put = s.rounds > 0 ? put_slices(z, &s, err) : TM_OK;
     tm_slices_fini(&s);
     return st != TM_OK ? st : put;
@@ -322,7 +350,7 @@ static tm_status probe(size *z, tm_error *err)
     double        seconds;
     int64_t       begin = tm_now_ns();
     TM_TRY(tm_part_open(&z->part[0], z->of->bench->device, &live, err));
-    z->open_seconds_per_byte = (double)(tm_now_ns() - begin) * 1e-9 / (double)z->part[0].arena_bytes;
+    z->of->open_seconds_per_byte = (double)(tm_now_ns() - begin) * 1e-9 / (double)z->part[0].arena_bytes;
     tm_status st = tm_part_step(live, &seconds, err);
     if (st == TM_OK && seconds < 1) st = tm_part_step(live, &seconds, err);
     tm_part_close(live);
@@ -340,14 +368,12 @@ static bool wants_validation(const size *z)
 /* Whole and sliced, whole, sliced, or not at all: what memory and time allow. */
 static tm_status measure(size *z, tm_error *err)
 {
-    enum { LEAST_ROUNDS = 3 };
     char   reason[160], want[32], have[32];
     size_t limit = memory_limit(z->of);
     bool   fits = z->whole.arena_bytes <= limit;
-    double left = seconds_until(z->end_ns), whole = 0;
     TM_TRY(probe(z, err));
-    left = seconds_until(z->end_ns);
-    whole = open_estimate(z, &z->whole) + (1 + LEAST_STEPS) * step_estimate(z, &z->whole);
+    double left = seconds_until(z->end_ns);
+    double whole = open_estimate(z, &z->whole) + (1 + LEAST_STEPS) * step_estimate(z, &z->whole);
     if (wants_validation(z) && z->slices >= 2 && fits) {
         if (LEAST_ROUNDS * round_estimate(z, true) <= left) return measure_slices(z, true, err);
         tm_bench_note(z->of->bench,
@@ -362,7 +388,7 @@ static tm_status measure(size *z, tm_error *err)
     else
         snprintf(reason, sizeof reason, "a round of slices takes about %.3g s, its share of the budget has %.3g s",
                  round_estimate(z, false), left);
-    return skip(z, reason);
+    return skip(z, "model", reason);
 }
 
 /* --- sizes ----------------------------------------------------------------------------------- */
@@ -414,36 +440,50 @@ static void plan(size *z)
         tm_part_plan(&z->run, z->of->layers[k], device, &z->part[z->slices]);
         if (z->part[z->slices].arena_bytes <= limit) z->slices++;
     }
+    if (z->slices == 0) z->part[0] = z->whole; /* the smallest part that there is */
 }
 
-static tm_status run_size(suite *s, const char *name, int sizes_left, tm_error *err)
+/* The least that says something of a size: a probe and a round of short turns, three of equal turns with the model
+ * where it is to be validated, or a few steps of the whole. Sizes that do not fit need nothing. */
+static double least_seconds(const size *z)
 {
-    size z = { .of = s, .name = name };
-    char reason[160], want[32], have[32];
-    z.end_ns = tm_now_ns() + (int64_t)(tm_bench_left(s->bench) / sizes_left * 1e9);
-    tm_status st = load(&z, err);
-    if (st == TM_OK) {
-        plan(&z);
-        size_t limit = memory_limit(s);
-        double left = seconds_until(z.end_ns);
-        if (z.slices == 0) z.part[0] = z.whole; /* for the probe */
-        if (z.part[0].arena_bytes > limit) {
-            snprintf(reason, sizeof reason, "needs %s, and no slice fits either; %s may be taken",
-                     tm_format_bytes(want, (double)z.whole.arena_bytes), tm_format_bytes(have, (double)limit));
-            skip(&z, reason);
-        } else if (left <= 0 || (s->rate > 0 && 2 * step_estimate(&z, &z.part[0]) > left)) {
-            snprintf(reason, sizeof reason,
-                     "two steps of its smallest part take about %.3g s, its share of the budget has %.3g s",
-                     s->rate > 0 ? 2 * step_estimate(&z, &z.part[0]) : 0, left);
-            skip(&z, reason);
-        } else {
-            tm_note("%s: %lld parameters, batch %lld x %lld, up to %.0f s", name, (long long)z.whole.parameters,
-                    (long long)z.run.step.micro_batch, (long long)z.run.step.seq, left);
-            st = measure(&z, err);
-        }
+    const tm_part *smallest = &z->part[0];
+    if (smallest->arena_bytes > memory_limit(z->of) || !(z->of->rate > 0)) return 0;
+    double probe = open_estimate(z, smallest) + 2 * step_estimate(z, smallest);
+    if (z->slices >= 2 && wants_validation(z) && z->whole.arena_bytes <= memory_limit(z->of))
+        return probe + LEAST_ROUNDS * round_of_turns(z, true, fmax(shortest_turn(z), step_estimate(z, &z->whole)));
+    if (z->slices >= 2) return probe + round_of_turns(z, false, shortest_turn(z));
+    return probe + open_estimate(z, &z->whole) + (1 + LEAST_STEPS) * step_estimate(z, &z->whole);
+}
+
+/* Each of the n sizes that are left gets the least that it needs, the first ones first, and an equal part of the rest.
+ */
+static void share_budget(size *z, int n)
+{
+    double own = least_seconds(z), others = 0, left = tm_bench_left(z->of->bench);
+    for (int i = 1; i < n; i++) others += least_seconds(&z[i]);
+    double seconds = fmin(left, own + fmax(0, left - own - others) / n);
+    z->end_ns = tm_now_ns() + (int64_t)(seconds * 1e9);
+}
+
+static tm_status run_size(size *z, tm_error *err)
+{
+    char   reason[160], want[32], have[32];
+    double left = seconds_until(z->end_ns), probe = z->of->rate > 0 ? 2 * step_estimate(z, &z->part[0]) : 0;
+    size_t limit = memory_limit(z->of);
+    if (z->part[0].arena_bytes > limit) {
+        snprintf(reason, sizeof reason, "needs %s, and no slice fits either; %s may be taken",
+                 tm_format_bytes(want, (double)z->whole.arena_bytes), tm_format_bytes(have, (double)limit));
+        return skip(z, "model", reason);
     }
-    tm_config_destroy(z.config);
-    return st;
+    if (left <= 0 || probe > left) {
+        snprintf(reason, sizeof reason,
+                 "two steps of its smallest part take about %.3g s, its share of the budget has %.3g s", probe, left);
+        return skip(z, "model", reason);
+    }
+    tm_note("%s: %lld parameters, batch %lld x %lld, up to %.0f s", z->name, (long long)z->whole.parameters,
+            (long long)z->run.step.micro_batch, (long long)z->run.step.seq, left);
+    return measure(z, err);
 }
 
 /* --- the suite ------------------------------------------------------------------------------- */
@@ -500,11 +540,22 @@ static tm_status run_sizes(suite *s, char *list, tm_error *err)
     const tm_ceilings *ceilings;
     TM_TRY(tm_bench_ceilings(s->bench, &ceilings, err));
     s->rate = ceilings->flops;
-    for (int i = 0; i < n; i++) {
-        TM_TRY(run_size(s, names[i], n - i, err));
-        if (s->bench->stop && *s->bench->stop) return tm_fail(err, TM_INTERRUPTED, "stopped at size %s", names[i]);
+    size     *sizes = tm_alloc((size_t)n * sizeof *sizes);
+    tm_status st = TM_OK;
+    for (int i = 0; i < n && st == TM_OK; i++) {
+        sizes[i] = (size){ .of = s, .name = names[i] };
+        st = load(&sizes[i], err);
+        if (st == TM_OK) plan(&sizes[i]);
     }
-    return TM_OK;
+    for (int i = 0; i < n && st == TM_OK; i++) {
+        share_budget(&sizes[i], n - i);
+        st = run_size(&sizes[i], err);
+        if (st == TM_OK && s->bench->stop && *s->bench->stop)
+            st = tm_fail(err, TM_INTERRUPTED, "stopped at size %s", names[i]);
+    }
+    for (int i = 0; i < n; i++) tm_config_destroy(sizes[i].config);
+    free(sizes);
+    return st;
 }
 
 static tm_status run(tm_bench *bench, tm_error *err)

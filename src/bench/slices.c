@@ -14,6 +14,7 @@ typedef struct {
     tm_slices               *out;
     const tm_part           *part[TM_SLICES_MOST];
     tm_live_part            *live[TM_SLICES_MOST]; /* that are open */
+    int64_t                  opening_ns;           /* of this round */
     int64_t                  whole_layers;
 } rounds;
 
@@ -41,9 +42,13 @@ static void judge(rounds *r, int at, tm_validity *validity)
 /* Opens the part. Its first step, which touches the memory for the first time, does not count. */
 static tm_status open_part(rounds *r, int at, tm_error *err)
 {
-    double uncounted;
+    double  uncounted;
+    int64_t begin = tm_now_ns();
     TM_TRY(tm_part_open(r->part[at], r->options->device, &r->live[at], err));
-    return tm_part_step(r->live[at], &uncounted, err);
+    r->out->openings++;
+    tm_status st = tm_part_step(r->live[at], &uncounted, err);
+    r->opening_ns += tm_now_ns() - begin;
+    return st;
 }
 
 static void close_part(rounds *r, int at)
@@ -126,10 +131,11 @@ static tm_status take_rounds(rounds *r, tm_error *err)
     tm_stop stop = TM_STOP_NO;
     while (stop == TM_STOP_NO) {
         int64_t begin = tm_now_ns();
+        r->opening_ns = 0;
         if (r->out->rounds == 0 && begin >= r->options->end_ns) return TM_OK;
         TM_TRY(take_round(r, err));
         fit(r);
-        stop = enough(r, tm_now_ns() - begin);
+        stop = enough(r, tm_now_ns() - begin - (r->options->together ? r->opening_ns : 0));
     }
     r->out->stop = stop;
     return TM_OK;

@@ -17,10 +17,10 @@
 
 typedef struct {
     tm_device *device;
-    bool   together;     /* all parts stay open; else one at a time: opened for its turn, whose first step, the first to
+    bool       together; /* all parts stay open; else one at a time: opened for its turn, whose first step, the first to
                           * touch the memory, does not count */
-    double turn_seconds; /* steps are added to a turn until it has taken that long, at least one */
-    double  half_width;  /* stop when the interval of the foretold time is that narrow: part of it; 0: never */
+    double  turn_seconds; /* steps are added to a turn until it has taken that long, at least one */
+    double  half_width;   /* stop when the interval of the foretold time is that narrow: part of it; 0: never */
     int64_t max_rounds;
     int64_t end_ns; /* no round is begun that would end later, by the last one's time */
     const volatile sig_atomic_t *stop;
@@ -33,8 +33,9 @@ typedef struct {
     int        parts;   /* slices, or slices + 1: the last is the whole model, measured in turn to judge the line */
     double    *seconds; /* (rounds, parts), a step of each turn; tm_slices_fini frees */
     int64_t    rounds, capacity;
-    int64_t    steps; /* that count */
-    tm_line    line;  /* at the model's layers */
+    int64_t    steps;    /* that count */
+    int64_t    openings; /* of parts: `parts` if they stayed open, else one per turn */
+    tm_line    line;     /* at the model's layers */
     tm_stop    stop;
     tm_verdict verdict[TM_SLICES_MOST]; /* of the machine while a part's steps ran: the worst of its turns; not-judged:
                                          * none took a second */

@@ -109,6 +109,7 @@ static void measure_four_rounds(bool together)
     assert_int_equal(s.parts, 4);
     assert_int_equal(s.stop, TM_STOP_SAMPLES);
     assert_true(s.steps >= 4 * 4);
+    assert_int_equal(s.openings, together ? 4 : 16);
     for (int64_t i = 0; i < s.rounds * s.parts; i++) assert_true(s.seconds[i] > 0);
     assert_true(fabs(s.line.value - (s.line.a + 5 * s.line.b)) <= 1e-12);
     assert_true(s.line.interval.lo <= s.line.value && s.line.value <= s.line.interval.hi);
