@@ -111,6 +111,11 @@ static void measure_four_rounds(bool together)
     assert_true(s.steps >= 4 * 4);
     assert_int_equal(s.openings, together ? 4 : 16);
     for (int64_t i = 0; i < s.rounds * s.parts; i++) assert_true(s.seconds[i] > 0);
+    for (int k = 0; k < 3; k++) { /* the line goes through the slices' own times */
+        double turns[4];
+        for (int64_t r = 0; r < 4; r++) turns[r] = s.seconds[r * s.parts + k];
+        assert_true(s.line.middle[k] == tm_stats_median(turns, 4));
+    }
     assert_true(fabs(s.line.value - (s.line.a + 5 * s.line.b)) <= 1e-12);
     assert_true(s.line.interval.lo <= s.line.value && s.line.value <= s.line.interval.hi);
     for (int k = 0; k < 3; k++)
