@@ -47,6 +47,7 @@ FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 all: setup trainmark
 
+# Phony: with .SECONDARY below, a link to another variant that is new enough would do instead of this one.
 trainmark: $(BUILD)/trainmark
 	@ln -sf $< $@
 
@@ -135,6 +136,6 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: all setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
+.PHONY: all trainmark setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)

@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The Makefile: each compiler and each variant has a folder of its own, and a program that another one left does not stand
+# in for it. Nothing is built here (make -n).
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/lib.sh"
+unset MAKEFLAGS MFLAGS MAKELEVEL VARIANT
+
+dry() { make -C "$root" -n trainmark "$@" >"$out" 2>"$err"; }
+
+dry CC=other
+check "another compiler builds, whatever is there" has "$out" "^other .*-o build/release-other/src/cli/main\.o "
+check "and links its own program" has "$out" "-o build/release-other/trainmark "
+check "to which ./trainmark then points" has "$out" "ln -sf build/release-other/trainmark trainmark"
+dry CC=other VARIANT=asan
+check "a variant builds with its own flags" has "$out" "^other .*-fsanitize=address.* -o build/asan-other/src/cli/main\.o "
+finish
