@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "bench/bench.h"
 #include "bench/slices.h"
-#include "stats/guard.h"
 #include "system/validity.h"
 
 #include <math.h>
@@ -211,18 +210,6 @@ static tm_status put_turns(const size *z, const tm_slices *s, int k, const tm_pa
     return put_rate(z, part, tokens / summary.median, tokens / interval.hi, tokens / interval.lo, err);
 }
 
-/* A line whose layers take no time, or less than the machine's arithmetic needs, is noise. From rounds too few for an
- * interval that is nothing wrong: there is no prediction then, for want of time. */
-static bool is_noise(const size *z, const tm_slices *s)
-{
-    tm_error       why = { 0 };
-    const tm_line *line = &s->line;
-    tm_peaks       peaks = tm_ceilings_peaks(&z->of->bench->ceilings, z->whole.step.precision->compute);
-    if (s->rounds >= TM_LINE_ROUNDS_FOR_INTERVAL) return false;
-    if (!(line->b > 0) || !(line->value > 0)) return true;
-    return z->whole.judged && tm_guard_flops(&peaks, z->whole.flops / line->value, z->name, &why) != TM_OK;
-}
-
 static tm_status withdraw(const size *z, const tm_slices *s)
 {
     char reason[200];
@@ -270,7 +257,9 @@ static tm_status put_slices(const size *z, const tm_slices *s, tm_error *err)
     }
     if (s->slices == 2)
         tm_bench_note(z->of->bench, "%s: two slices only, a line goes through any two points: no residuals", z->name);
-    return is_noise(z, s) ? withdraw(z, s) : put_prediction(z, s, measured, err);
+    tm_peaks peaks = { 0 }; /* unknown where nothing is computed */
+    if (z->whole.judged) peaks = tm_ceilings_peaks(&z->of->bench->ceilings, z->whole.step.precision->compute);
+    return tm_slices_are_noise(s, z->whole.flops, &peaks) ? withdraw(z, s) : put_prediction(z, s, measured, err);
 }
 
 static double step_estimate(const size *z, const tm_part *part)
@@ -281,6 +270,12 @@ static double step_estimate(const size *z, const tm_part *part)
 static double open_estimate(const size *z, const tm_part *part)
 {
     return z->of->open_seconds_per_byte * (double)part->arena_bytes;
+}
+
+/* The whole model, its few steps. */
+static double whole_estimate(const size *z)
+{
+    return open_estimate(z, &z->whole) + (1 + LEAST_STEPS) * step_estimate(z, &z->whole);
 }
 
 static double shortest_turn(const size *z)
@@ -373,14 +368,13 @@ static tm_status measure(size *z, tm_error *err)
     bool   fits = z->whole.arena_bytes <= limit;
     TM_TRY(probe(z, err));
     double left = seconds_until(z->end_ns);
-    double whole = open_estimate(z, &z->whole) + (1 + LEAST_STEPS) * step_estimate(z, &z->whole);
     if (wants_validation(z) && z->slices >= 2 && fits) {
         if (LEAST_ROUNDS * round_estimate(z, true) <= left) return measure_slices(z, true, err);
         tm_bench_note(z->of->bench,
                       "%s: not validated: %d rounds take about %.3g s, its share of the budget has %.3g s", z->name,
                       LEAST_ROUNDS, LEAST_ROUNDS * round_estimate(z, true), left);
     }
-    if (fits && (whole <= left || z->slices < 2)) return measure_whole(z, err);
+    if (fits && (whole_estimate(z) <= left || z->slices < 2)) return measure_whole(z, err);
     if (z->slices >= 2 && round_estimate(z, false) <= left) return measure_slices(z, false, err);
     if (z->slices < 2)
         snprintf(reason, sizeof reason, "needs %s, and two slices do not fit either; %s may be taken",
@@ -453,7 +447,7 @@ static double least_seconds(const size *z)
     if (z->slices >= 2 && wants_validation(z) && z->whole.arena_bytes <= memory_limit(z->of))
         return probe + LEAST_ROUNDS * round_of_turns(z, true, fmax(shortest_turn(z), step_estimate(z, &z->whole)));
     if (z->slices >= 2) return probe + round_of_turns(z, false, shortest_turn(z));
-    return probe + open_estimate(z, &z->whole) + (1 + LEAST_STEPS) * step_estimate(z, &z->whole);
+    return probe + whole_estimate(z);
 }
 
 /* Each of the n sizes that are left gets the least that it needs, the first ones first, and an equal part of the rest.

@@ -160,3 +160,12 @@ void tm_slices_fini(tm_slices *slices)
     free(slices->seconds);
     *slices = (tm_slices){ 0 };
 }
+
+bool tm_slices_are_noise(const tm_slices *slices, double flops, const tm_peaks *peaks)
+{
+    tm_error       why = { 0 };
+    const tm_line *line = &slices->line;
+    if (slices->rounds >= TM_LINE_ROUNDS_FOR_INTERVAL) return false;
+    if (!(line->b > 0) || !(line->value > 0)) return true;
+    return tm_guard_flops(peaks, flops / line->value, "slices", &why) != TM_OK;
+}

@@ -10,6 +10,7 @@
 #define TM_BENCH_SLICES_H
 
 #include "bench/part.h"
+#include "stats/guard.h"
 #include "stats/line.h"
 #include "stats/sampling.h"
 
@@ -48,5 +49,10 @@ typedef struct {
 TM_MUST_USE tm_status tm_slices_measure(const tm_slices_options *options, const tm_part *parts, int slices,
                                         const tm_part *whole, int64_t layers, tm_slices *out, tm_error *err);
 void                  tm_slices_fini(tm_slices *slices);
+
+/* Is the line of so few rounds (too few for an interval) nothing but noise: do layers take no time, or does the model,
+ * whose step executes `flops`, run faster than `peaks` allow? From rounds enough for an interval that is no noise but
+ * an error, which the caller's guards find. */
+bool tm_slices_are_noise(const tm_slices *slices, double flops, const tm_peaks *peaks);
 
 #endif

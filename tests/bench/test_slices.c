@@ -159,11 +159,29 @@ static void ends(void **state)
     tm_device_close(c.device);
 }
 
+/* From one or two rounds, what cannot be is noise; from three on it is left to the guards. */
+static void noise(void **state)
+{
+    (void)state;
+    tm_slices s = { .rounds = 2, .line = { .a = 1, .b = 0.1, .value = 2 } };
+    tm_peaks  peaks = { .flops = 100 }, unknown = { 0 };
+    assert_false(tm_slices_are_noise(&s, 190, &peaks));
+    assert_true(tm_slices_are_noise(&s, 230, &peaks));
+    assert_false(tm_slices_are_noise(&s, 230, &unknown));
+    s.line.b = 0;
+    assert_true(tm_slices_are_noise(&s, 190, &unknown));
+    s.line = (tm_line){ .a = -3, .b = 0.1, .value = -1 };
+    assert_true(tm_slices_are_noise(&s, 190, &unknown));
+    s.rounds = 3;
+    assert_false(tm_slices_are_noise(&s, 190, &peaks));
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_lines), cmocka_unit_test(part_trains),
-                                        cmocka_unit_test(rounds_and_line), cmocka_unit_test(ends) };
+                                        cmocka_unit_test(rounds_and_line), cmocka_unit_test(ends),
+                                        cmocka_unit_test(noise) };
     return cmocka_run_group_tests_name("bench: parts and slices of a model", tests, NULL, NULL);
 }
