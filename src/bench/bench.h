@@ -86,6 +86,10 @@ void tm_bench_columns(tm_table *table);
 /* Sets them in the table's last row. */
 void tm_bench_put(tm_table *table, const tm_measurement *measurement);
 
+/* Seconds that the first of n >= 1 jobs may take of `left` (>= 0): the least that it needs, which comes before the
+ * needs of those after it, and an equal part of what no job needs. least: (n) seconds, each >= 0. */
+double tm_bench_share(double left, const double *least, int n);
+
 /* Fills `n` values with standard normals, f(seed, stream, index). float32 or bfloat16. */
 void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_dtype dtype, int64_t n);
 

@@ -450,14 +450,11 @@ static double least_seconds(const size *z)
     return probe + whole_estimate(z);
 }
 
-/* Each of the n sizes that are left gets the least that it needs, the first ones first, and an equal part of the rest.
- */
 static void share_budget(size *z, int n)
 {
-    double own = least_seconds(z), others = 0, left = tm_bench_left(z->of->bench);
-    for (int i = 1; i < n; i++) others += least_seconds(&z[i]);
-    double seconds = fmin(left, own + fmax(0, left - own - others) / n);
-    z->end_ns = tm_now_ns() + (int64_t)(seconds * 1e9);
+    double least[MOST_SIZES];
+    for (int i = 0; i < n; i++) least[i] = least_seconds(&z[i]);
+    z->end_ns = tm_now_ns() + (int64_t)(tm_bench_share(tm_bench_left(z->of->bench), least, n) * 1e9);
 }
 
 static tm_status run_size(size *z, tm_error *err)

@@ -4,6 +4,7 @@
 #include "bench/bench.h"
 #include "graph/value.h"
 
+#include <math.h>
 #include <stdio.h>
 
 void tm_bench_summarize(const tm_samples *samples, double work, tm_measurement *out)
@@ -56,6 +57,13 @@ void tm_bench_put(tm_table *table, const tm_measurement *m)
     tm_table_text(table, "stop", stop_name(m->stop));
     tm_table_text(table, "verdict", tm_verdict_name(m->verdict));
     tm_table_text(table, "reason", *m->reason ? m->reason : NULL);
+}
+
+double tm_bench_share(double left, const double *least, int n)
+{
+    double all = 0;
+    for (int i = 0; i < n; i++) all += least[i];
+    return fmin(left, least[0] + fmax(0, left - all) / n);
 }
 
 void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_dtype dtype, int64_t n)
