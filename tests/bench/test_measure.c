@@ -97,12 +97,25 @@ static void physics_is_not_beaten(void **state)
     tm_table_destroy(bench.table);
 }
 
+static void shares_of_a_budget(void **state)
+{
+    (void)state;
+    const double least[] = { 10, 80, 90 };
+    assert_true(fabs(tm_bench_share(600, least, 3) - 150) < 1e-9); /* 10 + 420 / 3 */
+    assert_true(fabs(tm_bench_share(180, least, 3) - 10) < 1e-9);  /* nothing is left over */
+    assert_true(fabs(tm_bench_share(50, least, 3) - 10) < 1e-9);   /* the first come first */
+    assert_true(fabs(tm_bench_share(7, least, 3) - 7) < 1e-9);
+    assert_true(fabs(tm_bench_share(100, &least[2], 1) - 100) < 1e-9); /* the last has it all */
+    assert_true(tm_bench_share(0, least, 3) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_hold_the_measurement),
         cmocka_unit_test(too_few_samples_have_no_interval),
         cmocka_unit_test(physics_is_not_beaten),
+        cmocka_unit_test(shares_of_a_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
