@@ -101,9 +101,9 @@ static void describe_calls(work *w)
 {
     tm_chooser chooser = tm_device_chooser(w->bench->device);
     int64_t    rows = w->batch * w->attr.seq, width = (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.head_dim;
-    tm_view    qkv = { w->dtype, tm_shape_2(rows, width), NULL };
-    tm_view    o = { w->dtype, tm_shape_2(rows, w->attr.heads * w->attr.head_dim), NULL };
-    tm_view    lse = { w->lse_dtype, tm_shape_3(w->batch, w->attr.heads, w->attr.seq), NULL };
+    tm_view    qkv = { w->dtype, tm_shape_2(rows, width), NULL, 0 };
+    tm_view    o = { w->dtype, tm_shape_2(rows, w->attr.heads * w->attr.head_dim), NULL, 0 };
+    tm_view    lse = { w->lse_dtype, tm_shape_3(w->batch, w->attr.heads, w->attr.seq), NULL, 0 };
     w->call[FORWARD] = (tm_call){ .op = &tm_op_attention, .in = { qkv }, .out = { o, lse } };
     w->call[BACKWARD] = (tm_call){ .op = &tm_op_attention_grad, .in = { o, qkv, o, lse }, .out = { qkv } };
     for (int d = 0; d < DIRECTIONS; d++) {

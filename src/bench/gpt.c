@@ -425,16 +425,17 @@ static tm_status load(size *z, tm_error *err)
 }
 
 /* Slices have fewer layers than the model and fit. */
-static void plan(size *z)
+static tm_status plan(size *z, tm_error *err)
 {
     tm_device *device = z->of->bench->device;
     size_t     limit = memory_limit(z->of);
-    tm_part_plan(&z->run, z->run.step.shape.n_layers, device, &z->whole);
+    TM_TRY(tm_part_plan(&z->run, z->run.step.shape.n_layers, device, &z->whole, err));
     for (int k = 0; k < z->of->n_layers && z->of->layers[k] < z->whole.layers; k++) {
-        tm_part_plan(&z->run, z->of->layers[k], device, &z->part[z->slices]);
+        TM_TRY(tm_part_plan(&z->run, z->of->layers[k], device, &z->part[z->slices], err));
         if (z->part[z->slices].arena_bytes <= limit) z->slices++;
     }
     if (z->slices == 0) z->part[0] = z->whole; /* the smallest part that there is */
+    return TM_OK;
 }
 
 /* The least that says something of a size: a probe and a round of short turns, three of equal turns with the model
@@ -536,7 +537,7 @@ static tm_status run_sizes(suite *s, char *list, tm_error *err)
     for (int i = 0; i < n && st == TM_OK; i++) {
         sizes[i] = (size){ .of = s, .name = names[i] };
         st = load(&sizes[i], err);
-        if (st == TM_OK) plan(&sizes[i]);
+        if (st == TM_OK) st = plan(&sizes[i], err);
     }
     for (int i = 0; i < n && st == TM_OK; i++) {
         share_budget(&sizes[i], n - i);

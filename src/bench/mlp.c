@@ -205,7 +205,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     work         w = { .bench = bench };
     TM_TRY(read_options(&w, err));
     if (!tm_config_is_set(bench->options, "budget")) bench->end_ns = tm_now_ns() + (int64_t)(default_budget * 1e9);
-    w.net = tm_mlp_create(&w.options, bench->device);
+    TM_TRY(tm_mlp_create(&w.options, bench->device, &w.net, err));
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
     double    available = (double)tm_memory_available_bytes("");

@@ -41,8 +41,9 @@ static void declare(tm_mlp *m)
         piece.name = tm_arena_text(g->arena, name);
         m->bias[k] = o->bias ? tm_graph_parameter(g, name, tm_shape_1(o->width[k + 1]), &piece, 1) : TM_NONE;
     }
-    m->x = tm_graph_tensor(g, "x", TM_ROLE_CONSTANT, tm_shape_2(o->batch, o->width[0]));
-    m->targets = tm_graph_tensor(g, "targets", TM_ROLE_CONSTANT, tm_shape_2(o->batch, o->width[o->layers]));
+    m->x = tm_graph_tensor_as(g, "x", TM_ROLE_INPUT, tm_shape_2(o->batch, o->width[0]), g->precision->wide);
+    m->targets = tm_graph_tensor_as(g, "targets", TM_ROLE_INPUT, tm_shape_2(o->batch, o->width[o->layers]),
+                                    g->precision->wide);
     m->scalars = tm_graph_tensor(g, "scalars", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT));
     m->clip = tm_graph_tensor(g, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
     m->loss = tm_graph_tensor(g, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
@@ -109,7 +110,7 @@ static void add_update(tm_mlp *m)
     g->layer = -1;
 }
 
-tm_mlp *tm_mlp_create(const tm_mlp_options *options, tm_device *device)
+tm_status tm_mlp_create(const tm_mlp_options *options, tm_device *device, tm_mlp **out, tm_error *err)
 {
     tm_mlp *m = tm_alloc(sizeof *m);
     m->options = *options;
@@ -122,11 +123,16 @@ tm_mlp *tm_mlp_create(const tm_mlp_options *options, tm_device *device)
     m->evaluation_y = add_forward(m, m->evaluation_loss);
     tm_precision_pass(m->graph);
     tm_chooser chooser = tm_device_chooser(device);
-    m->plan = tm_plan_create(m->graph, &chooser);
+    tm_status st = tm_plan_create(m->graph, &chooser, &m->plan, err);
+    if (st != TM_OK) {
+        tm_mlp_destroy(m);
+        return st;
+    }
     m->step = tm_plan_program(m->plan, "step");
     m->update = tm_plan_program(m->plan, "update");
     m->evaluate = tm_plan_program(m->plan, "evaluate");
-    return m;
+    *out = m;
+    return TM_OK;
 }
 
 void tm_mlp_destroy(tm_mlp *m)

@@ -23,9 +23,9 @@ typedef struct {
 
 typedef struct tm_mlp tm_mlp;
 
-/* Plans: no memory. Never NULL. */
-tm_mlp *tm_mlp_create(const tm_mlp_options *options, tm_device *device);
-void    tm_mlp_destroy(tm_mlp *mlp); /* NULL is fine */
+/* Plans: no memory. TM_UNSUPPORTED: the device lacks a kernel. */
+TM_MUST_USE tm_status tm_mlp_create(const tm_mlp_options *options, tm_device *device, tm_mlp **out, tm_error *err);
+void                  tm_mlp_destroy(tm_mlp *mlp); /* NULL is fine */
 
 size_t  tm_mlp_bytes(const tm_mlp *mlp); /* of the arena */
 int64_t tm_mlp_parameters(const tm_mlp *mlp);

@@ -17,18 +17,20 @@ struct tm_live_part {
     int64_t        steps; /* done */
 };
 
-void tm_part_plan(const tm_run_options *run, int64_t layers, tm_device *device, tm_part *out)
+tm_status tm_part_plan(const tm_run_options *run, int64_t layers, tm_device *device, tm_part *out, tm_error *err)
 {
     *out = (tm_part){ .run = run, .step = run->step, .layers = layers };
     out->step.shape.n_layers = layers;
     out->judged = strcmp(tm_device_describe(device)->name, "null") != 0;
     tm_chooser chooser = tm_device_chooser(device);
-    tm_step   *step = tm_step_create(&out->step, &chooser);
+    tm_step   *step;
+    TM_TRY(tm_step_create(&out->step, &chooser, &step, err));
     out->parameters = tm_model_parameters(&out->step.shape);
     out->arena_bytes = step->plan->arena_bytes;
     out->flops = step->first->cost.flops + step->update->cost.flops;
     if (step->further) out->flops += (double)(run->step.accumulation - 1) * step->further->cost.flops;
     tm_step_destroy(step);
+    return TM_OK;
 }
 
 static tm_status open_data(tm_live_part *live, tm_error *err)

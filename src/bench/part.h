@@ -18,7 +18,8 @@ typedef struct {
 } tm_part;
 
 /* Plans the step of a model with `layers` layers; takes no memory for it. */
-void tm_part_plan(const tm_run_options *run, int64_t layers, tm_device *device, tm_part *out);
+TM_MUST_USE tm_status tm_part_plan(const tm_run_options *run, int64_t layers, tm_device *device, tm_part *out,
+                                   tm_error *err);
 
 typedef struct tm_live_part tm_live_part;
 

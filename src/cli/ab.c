@@ -151,8 +151,9 @@ static tm_status plan_bytes(int argc, char **argv, int64_t *bytes, tm_error *err
     if (st == TM_OK) st = tm_cli_open_device(&options, &run, &device, err);
     if (st == TM_OK) {
         tm_chooser chooser = tm_device_chooser(device);
-        tm_step   *step = tm_step_create(&run.step, &chooser);
-        *bytes = (int64_t)step->plan->arena_bytes;
+        tm_step   *step = NULL;
+        st = tm_step_create(&run.step, &chooser, &step, err);
+        if (st == TM_OK) *bytes = (int64_t)step->plan->arena_bytes;
         tm_step_destroy(step);
     }
     if (device) tm_device_close(device);

@@ -12,6 +12,7 @@ tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run,
         tm_device_close(device);
         return st;
     }
+    tm_device_allow_reference(device, run->reference_kernels);
     if (strcmp(options->device, "reference") == 0) run->step.precision = &tm_precision_f64;
     *out = device;
     return TM_OK;

@@ -75,19 +75,20 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
     tm_run_options run;
     tm_device     *device;
     TM_TRY(tm_run_options_read(config, &run, err));
+    tm_step       *step = NULL;
     TM_TRY(tm_cli_open_device(options, &run, &device, err));
     tm_chooser  chooser = tm_device_chooser(device);
-    tm_step    *step = tm_step_create(&run.step, &chooser);
+    tm_status   st = tm_step_create(&run.step, &chooser, &step, err);
     const char *text = tm_device_describe(device)->text, *without = tm_config_unbuilt(config);
-    if (options->json) {
+    if (st == TM_OK && options->json) {
         as_json(&run, step, &chooser, text, without, out);
-    } else {
+    } else if (st == TM_OK) {
         summary(&run, step, text, without, out);
         tm_plan_print(step->plan, &chooser, out);
     }
     tm_step_destroy(step);
     tm_device_close(device);
-    return TM_OK;
+    return st;
 }
 
 static const char help[] =

@@ -133,7 +133,8 @@ static tm_status print_plan(job *j, tm_error *err)
     tm_text    out = { 0 };
     char       bytes[32];
     tm_chooser chooser = tm_device_chooser(j->device);
-    tm_step   *step = tm_step_create(&j->options.step, &chooser);
+    tm_step   *step;
+    TM_TRY(tm_step_create(&j->options.step, &chooser, &step, err));
     tm_config_print_yaml(j->config, &out, true);
     tm_text_printf(&out, "\n# memory plan: %s\n", tm_format_bytes(bytes, (double)step->plan->arena_bytes));
     for (size_t i = 0; i < step->plan->n_classes; i++)

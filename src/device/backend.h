@@ -10,7 +10,7 @@ typedef struct {
     const char *name;
     /* Fills device->info and device->context. */
     tm_status (*open)(tm_device *device, int threads, tm_error *err);
-    /* The kernel for a call; never NULL. */
+    /* The kernel for a call; NULL: there is none. */
     const tm_kernel *(*choose)(const tm_device *device, const tm_call *call, tm_text *refusals);
 } tm_backend;
 
@@ -18,6 +18,7 @@ struct tm_device {
     const tm_backend *backend;
     tm_device_info    info;
     int               isa; /* cpu: index of the best kernel table */
+    bool              reference_allowed;
 };
 
 extern const tm_backend tm_backend_cpu, tm_backend_reference, tm_backend_null;

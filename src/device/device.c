@@ -48,6 +48,11 @@ const tm_device_info *tm_device_describe(const tm_device *device)
     return &device->info;
 }
 
+void tm_device_allow_reference(tm_device *device, bool allowed)
+{
+    device->reference_allowed = allowed;
+}
+
 static const tm_kernel *choose(const void *context, const tm_call *call, tm_text *refusals)
 {
     const tm_device *device = context;

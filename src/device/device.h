@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/device.h - where programs run.
  *
- *   cpu        fast kernels, float32 and bfloat16; what no fast kernel takes falls to the reference through conversion
+ *   cpu        fast kernels, float32 and bfloat16; the references compute what none takes only if that is asked for
  *   reference  every op in float64, slow and obviously right: it judges the others
  *   null       computes nothing: what remains is our own overhead
  *
@@ -28,6 +28,9 @@ void                  tm_device_close(tm_device *device);
 const tm_device_info *tm_device_describe(const tm_device *device);
 /* The instruction set of kernels; for tests: "base", "avx2", "avx512". TM_UNSUPPORTED if this CPU lacks it. */
 TM_MUST_USE tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm_error *err);
+
+/* May the references compute what no fast kernel takes (many times slower)? No, unless somebody asks for it. */
+void tm_device_allow_reference(tm_device *device, bool allowed);
 
 /* For tm_plan_create; valid while the device is open. */
 tm_chooser tm_device_chooser(const tm_device *device);

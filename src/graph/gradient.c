@@ -19,6 +19,8 @@ struct tm_gradient {
     tm_tensor_id *pending;   /* (n) sum of the contributions so far */
     bool         *written;   /* (n) parameters: the gradient holds something in this segment */
     bool          drop;      /* the forward node under differentiation is replaced */
+    tm_tensor_id  owed[TM_MAX_OUT][2]; /* computed weights and their new gradients, until the next node is emitted */
+    int           n_owed;
 };
 
 static bool known(const tm_gradient *gradient, tm_tensor_id id)
@@ -39,19 +41,48 @@ bool tm_gradient_wanted(const tm_gradient *gradient, tm_tensor_id input)
 tm_node *tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes,
                           const tm_tensor_id *in, tm_tensor_id *out, unsigned accumulate)
 {
-    return tm_graph_add(gradient->graph, op, attr, attr_bytes, in, out, accumulate);
+    tm_node *node = tm_graph_add(gradient->graph, op, attr, attr_bytes, in, out, accumulate);
+    size_t   at = gradient->graph->segment->n_nodes - 1;
+    int      n = gradient->n_owed;
+    if (n == 0) return node;
+    gradient->n_owed = 0; /* contributing may emit */
+    for (int i = 0; i < n; i++) tm_gradient_add(gradient, gradient->owed[i][0], gradient->owed[i][1]);
+    return &gradient->graph->segment->nodes[at];
+}
+
+static tm_tensor_id emit_one(tm_gradient *gradient, tm_op_id op, tm_tensor_id a, tm_tensor_id b, tm_tensor_id result)
+{
+    tm_tensor_id in[TM_MAX_IN] = { a, b }, out[TM_MAX_OUT] = { result };
+    tm_gradient_emit(gradient, op, NULL, 0, in, out, 0);
+    return out[0];
+}
+
+/* A parameter that an op reads like an activation (a weight computed from others): the value is added to what the
+ * persistent gradient holds, or becomes it. */
+static void add_to_parameter(tm_gradient *gradient, tm_tensor_id parameter, tm_tensor_id value)
+{
+    unsigned     holds = 0;
+    tm_tensor_id sum = tm_gradient_parameter(gradient, parameter, 0, &holds);
+    tm_tensor    is = *tm_graph_at(gradient->graph, value), wanted = *tm_graph_at(gradient->graph, sum);
+    if (holds && is.dtype != wanted.dtype) {
+        tm_tensor_id same = tm_graph_tensor_as(gradient->graph, is.name, TM_ROLE_PARTIAL, is.shape, wanted.dtype);
+        value = emit_one(gradient, TM_OP_cast, value, TM_NONE, same);
+    }
+    if (holds)
+        emit_one(gradient, TM_OP_add, sum, value, sum);
+    else
+        emit_one(gradient, TM_OP_cast, value, TM_NONE, sum);
 }
 
 void tm_gradient_add(tm_gradient *gradient, tm_tensor_id input, tm_tensor_id value)
 {
     if (!tm_gradient_wanted(gradient, input)) return;
-    TM_ASSERT(tm_graph_at(gradient->graph, input)->role != TM_ROLE_PARAMETER);
-    tm_tensor_id before = gradient->pending[input];
-    if (before != TM_NONE) {
-        tm_tensor_id in[TM_MAX_IN] = { before, value }, sum[TM_MAX_OUT] = { TM_NONE };
-        tm_gradient_emit(gradient, TM_OP_add, NULL, 0, in, sum, 0);
-        value = sum[0];
+    if (tm_graph_at(gradient->graph, input)->role == TM_ROLE_PARAMETER) {
+        add_to_parameter(gradient, input, value);
+        return;
     }
+    tm_tensor_id before = gradient->pending[input];
+    if (before != TM_NONE) value = emit_one(gradient, TM_OP_add, before, value, TM_NONE);
     gradient->pending[input] = value;
 }
 
@@ -63,12 +94,25 @@ tm_tensor_id tm_gradient_take(tm_gradient *gradient, tm_tensor_id input)
     return before;
 }
 
-tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id parameter, int k, unsigned *accumulate)
+/* A tensor like `weight` for the gradient of a weight that is computed. */
+static tm_tensor_id gradient_of_computed(tm_gradient *gradient, tm_tensor_id weight)
 {
-    if (!tm_gradient_wanted(gradient, parameter)) return TM_NONE;
+    char      name[200];
+    tm_tensor of = *tm_graph_at(gradient->graph, weight);
+    snprintf(name, sizeof name, "%.190s.grad", of.name);
+    tm_tensor_id made = tm_graph_tensor_as(gradient->graph, name, of.role, of.shape, of.dtype);
+    TM_ASSERT(gradient->n_owed < TM_MAX_OUT);
+    gradient->owed[gradient->n_owed][0] = weight;
+    gradient->owed[gradient->n_owed++][1] = made;
+    return made;
+}
+
+tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id weight, int k, unsigned *accumulate)
+{
+    if (!tm_gradient_wanted(gradient, weight)) return TM_NONE;
     tm_graph *graph = gradient->graph;
-    tm_tensor before = *tm_graph_at(graph, parameter);
-    if (before.role != TM_ROLE_PARAMETER) return TM_NONE;
+    tm_tensor before = *tm_graph_at(graph, weight);
+    if (before.role != TM_ROLE_PARAMETER) return gradient_of_computed(gradient, weight);
     if (before.gradient == TM_NONE) {
         char name[200];
         int  layer = graph->layer;
@@ -76,11 +120,11 @@ tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id parameter
         graph->layer = before.layer;
         tm_tensor_id made = tm_graph_tensor(graph, name, TM_ROLE_GRADIENT, before.shape);
         graph->layer = layer;
-        tm_graph_at(graph, parameter)->gradient = made;
+        tm_graph_at(graph, weight)->gradient = made;
     }
-    if (gradient->written[parameter] || gradient->accumulate) *accumulate |= 1u << k;
-    gradient->written[parameter] = true;
-    return tm_graph_at(graph, parameter)->gradient;
+    if (gradient->written[weight] || gradient->accumulate) *accumulate |= 1u << k;
+    gradient->written[weight] = true;
+    return tm_graph_at(graph, weight)->gradient;
 }
 
 void tm_gradient_replaces_forward(tm_gradient *gradient)
@@ -125,6 +169,7 @@ static void run_rules(tm_gradient *gradient, tm_segment *segment, size_t n_forwa
         graph->module = node.module;
         gradient->drop = false;
         op->gradient(gradient, &node);
+        TM_ASSERT(gradient->n_owed == 0);
         dropped[x] = gradient->drop;
     }
 }

@@ -29,14 +29,16 @@ void tm_gradient_pass(tm_graph *graph, bool accumulate, const tm_seed *seeds, si
 tm_tensor_id tm_gradient_of(tm_gradient *gradient, tm_tensor_id output);
 /* Does anything need the gradient of this input? False for TM_NONE, integers, constants and frozen weights. */
 bool tm_gradient_wanted(const tm_gradient *gradient, tm_tensor_id input);
-/* Contributes `value` to the gradient of an activation. The same tensor may be contributed to several inputs. */
+/* Contributes `value` to the gradient of an activation, or of a parameter that is read like one. The same tensor may be
+ * contributed to several inputs. */
 void tm_gradient_add(tm_gradient *gradient, tm_tensor_id input, tm_tensor_id value);
 /* Takes back the contributions so far (TM_NONE if there are none), for an op that adds its own on top: its optional
  * `addend` input. The op's result is then contributed with tm_gradient_add. */
 tm_tensor_id tm_gradient_take(tm_gradient *gradient, tm_tensor_id input);
-/* The persistent gradient of a trained parameter, to be output `k` of the node about to be emitted; sets bit k of
- * *accumulate when it already holds something. TM_NONE when the parameter is not trained (or TM_NONE itself). */
-tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id parameter, int k, unsigned *accumulate);
+/* The tensor for the gradient of a weight, to be output `k` of the node about to be emitted: of a trained parameter the
+ * persistent one (sets bit k of *accumulate when it already holds something); of a weight that is computed a new one,
+ * which is contributed as by tm_gradient_add once the node is there. TM_NONE when nothing needs it. */
+tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id weight, int k, unsigned *accumulate);
 /* Emits a backward node; like tm_graph_add. */
 tm_node *tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes,
                           const tm_tensor_id *in, tm_tensor_id *out, unsigned accumulate);

@@ -18,7 +18,8 @@ tm_graph *tm_graph_create(const tm_precision *precision)
 void tm_graph_destroy(tm_graph *graph)
 {
     if (!graph) return;
-    for (size_t i = 0; i < graph->n_segments; i++) free(graph->segments[i].nodes);
+    for (size_t i = 0; i < graph->n_segments; i++) free(graph->segments[i]->nodes);
+    free(graph->segments);
     free(graph->tensors);
     tm_arena_destroy(graph->arena);
     free(graph);
@@ -26,8 +27,9 @@ void tm_graph_destroy(tm_graph *graph)
 
 tm_segment *tm_graph_segment(tm_graph *graph, const char *name)
 {
-    TM_ASSERT(graph->n_segments < TM_MAX_SEGMENTS);
-    tm_segment *segment = &graph->segments[graph->n_segments++];
+    tm_segment *segment = tm_arena_take(graph->arena, sizeof *segment);
+    graph->segments = tm_grow(graph->segments, &graph->segments_capacity, graph->n_segments, sizeof *graph->segments);
+    graph->segments[graph->n_segments++] = segment;
     segment->name = tm_arena_text(graph->arena, name);
     graph->segment = segment;
     return segment;
@@ -41,17 +43,44 @@ tm_tensor *tm_graph_at(const tm_graph *graph, tm_tensor_id id)
 
 tm_tensor_id tm_graph_tensor(tm_graph *graph, const char *name, tm_role role, tm_shape shape)
 {
+    return tm_graph_tensor_as(graph, name, role, shape, tm_precision_of(graph->precision, role));
+}
+
+tm_tensor_id tm_graph_tensor_as(tm_graph *graph, const char *name, tm_role role, tm_shape shape, tm_dtype dtype)
+{
     TM_ASSERT(tm_shape_elements(shape) > 0);
     graph->tensors = tm_grow(graph->tensors, &graph->tensors_capacity, graph->n_tensors, sizeof *graph->tensors);
     graph->tensors[graph->n_tensors] = (tm_tensor){ .name = tm_arena_text(graph->arena, name),
                                                     .role = role,
-                                                    .dtype = tm_precision_of(graph->precision, role),
+                                                    .dtype = dtype,
                                                     .shape = shape,
                                                     .layer = graph->layer,
                                                     .gradient = TM_NONE,
                                                     .moment1 = TM_NONE,
-                                                    .moment2 = TM_NONE };
+                                                    .moment2 = TM_NONE,
+                                                    .base = TM_NONE };
     return (tm_tensor_id)graph->n_tensors++;
+}
+
+tm_tensor_id tm_graph_view(tm_graph *graph, const char *name, tm_tensor_id base, int64_t column, int64_t columns)
+{
+    tm_tensor of = *tm_graph_at(graph, base);
+    TM_ASSERT(of.shape.rank == 2 && column >= 0 && columns > 0 && column + columns <= of.shape.n[1]);
+    TM_ASSERT(tm_dtype_bits(of.dtype) % 8 == 0);
+    tm_tensor_id id = tm_graph_tensor_as(graph, name, of.role, tm_shape_2(of.shape.n[0], columns), of.dtype);
+    tm_tensor   *view = tm_graph_at(graph, id);
+    view->layer = of.layer;
+    view->base = of.base == TM_NONE ? base : of.base;
+    view->offset = of.offset + column;
+    view->ld = of.ld ? of.ld : of.shape.n[1];
+    if (view->ld == columns) view->ld = 0;
+    return id;
+}
+
+tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id)
+{
+    tm_tensor_id base = tm_graph_at(graph, id)->base;
+    return base == TM_NONE ? id : base;
 }
 
 tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces, int n_pieces)
@@ -98,6 +127,15 @@ static void name_output(const tm_graph *graph, const tm_op *op, int k, char out[
     snprintf(out, 160, "%s.%s%s", module, op->name, suffix[k]);
 }
 
+/* Ops that do not say so never see a view: none may silently assume density. */
+static void check_density(const tm_graph *graph, const tm_op *op, const tm_node *node)
+{
+    for (int i = 0; i < op->n_in; i++)
+        TM_ASSERT(node->in[i] == TM_NONE || (op->strided_in & 1u << i) || !tm_graph_at(graph, node->in[i])->ld);
+    for (int k = 0; k < op->n_out; k++)
+        TM_ASSERT(node->out[k] == TM_NONE || (op->strided_out & 1u << k) || !tm_graph_at(graph, node->out[k])->ld);
+}
+
 tm_node *tm_graph_add(tm_graph *graph, tm_op_id id, const void *attr, size_t attr_bytes, const tm_tensor_id *in,
                       tm_tensor_id *out, unsigned accumulate)
 {
@@ -132,6 +170,7 @@ tm_node *tm_graph_add(tm_graph *graph, tm_op_id id, const void *attr, size_t att
         TM_ASSERT(node.out[k] != TM_NONE || (op->optional_out & 1u << k));
         out[k] = node.out[k];
     }
+    check_density(graph, op, &node);
     node.module = tm_arena_text(graph->arena, graph->module);
     segment->nodes = tm_grow(segment->nodes, &segment->capacity, segment->n_nodes, sizeof *segment->nodes);
     segment->nodes[segment->n_nodes] = node;
@@ -142,7 +181,7 @@ static tm_view view_of(const tm_graph *graph, tm_tensor_id id)
 {
     if (id == TM_NONE) return (tm_view){ .shape = absent };
     const tm_tensor *tensor = tm_graph_at(graph, id);
-    return (tm_view){ .dtype = tensor->dtype, .shape = tensor->shape };
+    return (tm_view){ .dtype = tensor->dtype, .shape = tensor->shape, .ld = tensor->ld };
 }
 
 void tm_node_call(const tm_graph *graph, const tm_node *node, tm_call *call)

@@ -34,10 +34,13 @@ typedef struct {
     int               layer; /* -1: outside the blocks */
     const tm_piece   *pieces; /* parameters only */
     int               n_pieces;
-    bool              trained; /* parameters: has a gradient */
+    bool              trained; /* parameters: has a gradient and is updated */
     tm_tensor_id      gradient, moment1, moment2; /* parameters: TM_NONE until a pass makes them */
     tm_constant_fill *fill; /* constants only */
     const void       *fill_context;
+    tm_tensor_id      base;   /* a view of columns of another tensor; TM_NONE: has memory of its own */
+    int64_t           offset; /* views: elements from the base's first element to the view's */
+    int64_t           ld;     /* views: elements from row to row; 0: dense */
 } tm_tensor;
 
 typedef enum { TM_PHASE_FORWARD, TM_PHASE_BACKWARD, TM_PHASE_UPDATE } tm_phase;
@@ -60,15 +63,13 @@ typedef struct {
     size_t      n_nodes, capacity;
 } tm_segment;
 
-enum { TM_MAX_SEGMENTS = 8 };
-
 typedef struct tm_graph {
     tm_arena           *arena; /* names, attributes, pieces: everything small */
     const tm_precision *precision;
     tm_tensor          *tensors;
     size_t              n_tensors, tensors_capacity;
-    tm_segment          segments[TM_MAX_SEGMENTS];
-    size_t              n_segments;
+    tm_segment        **segments; /* each keeps its address */
+    size_t              n_segments, segments_capacity;
     /* where tm_graph_add appends and what it notes down */
     tm_segment         *segment;
     tm_phase            phase;
@@ -81,8 +82,14 @@ tm_graph   *tm_graph_create(const tm_precision *precision);
 void        tm_graph_destroy(tm_graph *graph);
 tm_segment *tm_graph_segment(tm_graph *graph, const char *name); /* appends one and makes it current */
 
-/* Tensors. The format follows from the role and the graph's precision. Names are copied. */
+/* Tensors. The format follows from the role and the graph's precision, or is given. Names are copied. */
 tm_tensor_id tm_graph_tensor(tm_graph *graph, const char *name, tm_role role, tm_shape shape);
+tm_tensor_id tm_graph_tensor_as(tm_graph *graph, const char *name, tm_role role, tm_shape shape, tm_dtype dtype);
+/* Columns [column, column + columns) of a matrix (rows, C), as a tensor of its own (rows, columns) without memory of its
+ * own: same role and format, the base's rows apart. `base` may itself be a view. */
+tm_tensor_id tm_graph_view(tm_graph *graph, const char *name, tm_tensor_id base, int64_t column, int64_t columns);
+/* The tensor whose memory this one is in: itself, if it is not a view. */
+tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id);
 tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces,
                                 int n_pieces);
 tm_tensor_id tm_graph_constant(tm_graph *graph, const char *name, tm_shape shape, tm_constant_fill *fill,

@@ -13,11 +13,6 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-static size_t tensor_bytes(const tm_tensor *tensor)
-{
-    return (size_t)tm_shape_elements(tensor->shape) * tm_dtype_bytes(tensor->dtype);
-}
-
 static void place_persistent(tm_plan *plan)
 {
     size_t used = 0;
@@ -25,9 +20,9 @@ static void place_persistent(tm_plan *plan)
         if (!tm_role_persistent((tm_role)role)) continue;
         for (size_t i = 0; i < plan->graph->n_tensors; i++) {
             const tm_tensor *tensor = &plan->graph->tensors[i];
-            if ((int)tensor->role != role) continue;
+            if ((int)tensor->role != role || tensor->base != TM_NONE) continue;
             plan->places[i] = (tm_place){
-                .offset = used, .bytes = tensor_bytes(tensor), .program = -1, .first = -1, .last = -1, .shares = -1
+                .offset = used, .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype), .program = -1, .first = -1, .last = -1, .shares = -1
             };
             used += aligned(plan->places[i].bytes);
         }
@@ -38,17 +33,19 @@ static void place_persistent(tm_plan *plan)
 static void touch(tm_plan *plan, int32_t program, tm_tensor_id id, int32_t x)
 {
     if (id == TM_NONE) return;
+    id = tm_graph_base(plan->graph, id); /* whoever uses a view uses what it is a view of */
     const tm_tensor *tensor = tm_graph_at(plan->graph, id);
     if (tm_role_persistent(tensor->role)) return;
     tm_place *place = &plan->places[id];
     if (place->program < 0)
-        *place = (tm_place){ .bytes = tensor_bytes(tensor), .program = program, .first = x, .last = x, .shares = -1 };
+        *place = (tm_place){ .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype), .program = program, .first = x, .last = x, .shares = -1 };
     TM_ASSERT(place->program == program); /* transient tensors do not cross segments */
     place->last = x;
 }
 
 static tm_tensor_id root_of(const tm_plan *plan, tm_tensor_id id)
 {
+    id = tm_graph_base(plan->graph, id);
     while (plan->places[id].shares >= 0) id = plan->places[id].shares;
     return id;
 }
@@ -64,9 +61,7 @@ static void share_memory(tm_plan *plan, const tm_node *node, int32_t x)
         if (!(op->inplace & 1u << i) || in == TM_NONE || plan->places[in].program < 0) continue;
         tm_tensor_id root = root_of(plan, in);
         int          uses = 0;
-        for (int j = 0; j < op->n_in; j++)
-            uses +=
-                node->in[j] != TM_NONE && plan->places[node->in[j]].program >= 0 && root_of(plan, node->in[j]) == root;
+        for (int j = 0; j < op->n_in; j++) uses += node->in[j] != TM_NONE && root_of(plan, node->in[j]) == root;
         const tm_tensor *a = tm_graph_at(plan->graph, in), *b = tm_graph_at(plan->graph, out);
         if (uses != 1 || plan->places[in].last != x || plan->places[root].last != x) continue;
         if (a->dtype != b->dtype || !tm_shape_equal(a->shape, b->shape)) continue;
@@ -76,7 +71,25 @@ static void share_memory(tm_plan *plan, const tm_node *node, int32_t x)
     }
 }
 
-static void choose_kernels(tm_plan *plan, tm_program *program, const tm_segment *segment, const tm_chooser *chooser)
+/* Why there is no kernel: the op, what it was given, who refused. */
+static tm_status no_kernel(const tm_node *node, const tm_call *call, const tm_chooser *chooser, tm_error *err)
+{
+    tm_text what = { 0 }, refusals = { 0 };
+    char    shape[96];
+    for (int i = 0; i < call->op->n_in; i++)
+        if (tm_view_present(&call->in[i]))
+            tm_text_printf(&what, "%s%s %s", what.length ? ", " : "", tm_dtype_name(call->in[i].dtype),
+                           tm_shape_text(shape, call->in[i].shape));
+    chooser->choose(chooser->context, call, &refusals);
+    tm_fail(err, TM_UNSUPPORTED, "no fast kernel for op '%s' in module '%s' (%s): %s", call->op->name, node->module,
+            what.data, refusals.length ? refusals.data : "the device has none"); /* one line each */
+    tm_text_fini(&what);
+    tm_text_fini(&refusals);
+    return TM_UNSUPPORTED;
+}
+
+static tm_status choose_kernels(tm_plan *plan, tm_program *program, const tm_segment *segment,
+                                const tm_chooser *chooser, tm_error *err)
 {
     *program = (tm_program){ .name = segment->name, .count = segment->n_nodes };
     program->instructions = tm_arena_take(plan->arena, segment->n_nodes * sizeof *program->instructions);
@@ -86,11 +99,15 @@ static void choose_kernels(tm_plan *plan, tm_program *program, const tm_segment 
         tm_node_call(plan->graph, i->node, &i->call);
         i->call.threads = chooser->threads;
         i->kernel = chooser->choose(chooser->context, &i->call, NULL);
+        if (!i->kernel) return no_kernel(i->node, &i->call, chooser, err);
         i->call.workspace_bytes = i->kernel->workspace ? i->kernel->workspace(&i->call) : 0;
         i->cost = i->call.op->cost(&i->call);
         program->cost.flops += i->cost.flops;
         program->cost.bytes += i->cost.bytes;
+        program->cost.vector += i->cost.vector;
+        program->cost.wire += i->cost.wire;
     }
+    return TM_OK;
 }
 
 static void place_program(tm_plan *plan, int32_t index)
@@ -120,11 +137,10 @@ static void place_program(tm_plan *plan, int32_t index)
     free(items);
 }
 
-static void plan_program(tm_plan *plan, int32_t index, const tm_chooser *chooser)
+static tm_status plan_program(tm_plan *plan, int32_t index, const tm_chooser *chooser, tm_error *err)
 {
-    const tm_segment *segment = &plan->graph->segments[index];
-    tm_program       *program = &plan->programs[index];
-    choose_kernels(plan, program, segment, chooser);
+    const tm_segment *segment = plan->graph->segments[index];
+    TM_TRY(choose_kernels(plan, &plan->programs[index], segment, chooser, err));
     for (size_t x = 0; x < segment->n_nodes; x++) {
         for (int i = 0; i < TM_MAX_IN; i++) touch(plan, index, segment->nodes[x].in[i], (int32_t)x);
         for (int k = 0; k < TM_MAX_OUT; k++) touch(plan, index, segment->nodes[x].out[k], (int32_t)x);
@@ -134,6 +150,7 @@ static void plan_program(tm_plan *plan, int32_t index, const tm_chooser *chooser
     for (size_t i = 0; i < plan->graph->n_tensors; i++)
         if (plan->places[i].program == index && plan->places[i].shares >= 0)
             plan->places[i].offset = plan->places[root_of(plan, (tm_tensor_id)i)].offset;
+    return TM_OK;
 }
 
 static void add_class(tm_plan *plan, const char *name, size_t bytes)
@@ -187,12 +204,13 @@ static void sum_classes(tm_plan *plan)
     add_class(plan, "padding", plan->arena_bytes - total);
 }
 
-tm_plan *tm_plan_create(const tm_graph *graph, const tm_chooser *chooser)
+tm_status tm_plan_create(const tm_graph *graph, const tm_chooser *chooser, tm_plan **out, tm_error *err)
 {
     tm_plan *plan = tm_alloc(sizeof *plan);
     plan->graph = graph;
     plan->arena = tm_arena_create();
     plan->places = tm_arena_take(plan->arena, (graph->n_tensors + 1) * sizeof *plan->places);
+    plan->programs = tm_arena_take(plan->arena, graph->n_segments * sizeof *plan->programs);
     plan->by_class = tm_arena_take(plan->arena, (TM_MEMORY_CLASSES + 1) * sizeof *plan->by_class);
     for (size_t i = 0; i < graph->n_tensors; i++)
         plan->places[i] = (tm_place){ .program = -1, .first = -2, .last = -2, .shares = -1 };
@@ -201,14 +219,19 @@ tm_plan *tm_plan_create(const tm_graph *graph, const tm_chooser *chooser)
     TM_ASSERT(plan->n_programs > 0);
     size_t transient = 0, live = 0;
     for (size_t i = 0; i < plan->n_programs; i++) {
-        plan_program(plan, (int32_t)i, chooser);
+        tm_status st = plan_program(plan, (int32_t)i, chooser, err);
+        if (st != TM_OK) {
+            tm_plan_destroy(plan);
+            return st;
+        }
         if (plan->programs[i].bytes > transient) transient = plan->programs[i].bytes;
         if (plan->programs[i].live_peak > live) live = plan->programs[i].live_peak;
     }
     plan->arena_bytes = plan->persistent_bytes + transient;
     plan->live_peak = plan->persistent_bytes + live;
     sum_classes(plan);
-    return plan;
+    *out = plan;
+    return TM_OK;
 }
 
 void tm_plan_destroy(tm_plan *plan)
@@ -218,10 +241,21 @@ void tm_plan_destroy(tm_plan *plan)
     free(plan);
 }
 
+tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id)
+{
+    const tm_tensor *tensor = tm_graph_at(plan->graph, id);
+    tm_place         place = plan->places[tm_graph_base(plan->graph, id)];
+    if (tensor->base == TM_NONE) return place;
+    place.offset += (size_t)(tensor->offset * tm_dtype_bits(tensor->dtype) / 8);
+    place.bytes = tm_tensor_bytes(tensor->shape, tensor->dtype);
+    return place;
+}
+
 void *tm_plan_address(const tm_plan *plan, void *arena, tm_tensor_id id)
 {
-    TM_ASSERT(id >= 0 && (size_t)id < plan->graph->n_tensors && plan->places[id].bytes > 0);
-    return (char *)arena + plan->places[id].offset;
+    tm_place place = tm_plan_place(plan, id);
+    TM_ASSERT(place.bytes > 0);
+    return (char *)arena + place.offset;
 }
 
 void tm_plan_bind(tm_plan *plan, void *arena)

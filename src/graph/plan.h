@@ -13,7 +13,8 @@
 #include "graph/graph.h"
 #include "op/kernel.h"
 
-/* Who chooses kernels: a device. `refusals` (may be NULL) collects one line for each better kernel that refused. */
+/* Who chooses kernels: a device. `choose` gives NULL when it has none; `refusals` (may be NULL) collects one line for
+ * each better kernel that refused. */
 typedef struct {
     const tm_kernel *(*choose)(const void *context, const tm_call *call, tm_text *refusals);
     const void *context;
@@ -37,7 +38,7 @@ typedef struct {
     size_t          bytes;     /* what the placement needs for them */
 } tm_program;
 
-/* Where a tensor lives. first and last are instruction numbers in its program; -1 for persistent tensors. */
+/* Where a tensor lives. places[id] of a view is empty: tm_plan_place tells where it lies. first and last are instruction numbers in its program; -1 for persistent tensors. */
 typedef struct {
     size_t  offset, bytes;
     int32_t program; /* index; -1: persistent */
@@ -49,7 +50,7 @@ enum { TM_MEMORY_CLASSES = TM_ROLE_COUNT };
 
 typedef struct tm_plan {
     const tm_graph *graph;
-    tm_program      programs[TM_MAX_SEGMENTS];
+    tm_program     *programs; /* (graph->n_segments) */
     size_t          n_programs;
     tm_place       *places; /* (graph->n_tensors) */
     size_t          persistent_bytes, arena_bytes;
@@ -59,10 +60,13 @@ typedef struct tm_plan {
     tm_arena       *arena;
 } tm_plan;
 
-/* Plans every segment of the graph, which must outlive the plan. */
-tm_plan *tm_plan_create(const tm_graph *graph, const tm_chooser *chooser);
-void     tm_plan_destroy(tm_plan *plan);
+/* Plans every segment of the graph, which must outlive the plan. TM_UNSUPPORTED: the device has no kernel for a node
+ * (op, formats, shapes and reasons are in the error). */
+TM_MUST_USE tm_status tm_plan_create(const tm_graph *graph, const tm_chooser *chooser, tm_plan **out, tm_error *err);
+void                  tm_plan_destroy(tm_plan *plan);
 
+/* Where a tensor lies: a view within the memory of its base. */
+tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id);
 /* Gives every call its addresses inside an arena of plan->arena_bytes bytes. */
 void  tm_plan_bind(tm_plan *plan, void *arena);
 /* Address of a tensor; transient tensors only while their program runs. */

@@ -9,15 +9,15 @@ static void tensor_line(const tm_plan *plan, const char *label, tm_tensor_id id,
 {
     if (id == TM_NONE) return;
     const tm_tensor *tensor = tm_graph_at(plan->graph, id);
-    const tm_place  *place = &plan->places[id];
+    tm_place         place = tm_plan_place(plan, id);
     char             shape[96];
     tm_text_printf(out, "         %-3s %-44s %-8s %-18s @%-12zu %10zu B", label, tensor->name,
-                   tm_dtype_name(tensor->dtype), tm_shape_text(shape, tensor->shape), place->offset, place->bytes);
-    if (place->program < 0)
+                   tm_dtype_name(tensor->dtype), tm_shape_text(shape, tensor->shape), place.offset, place.bytes);
+    if (place.program < 0)
         tm_text_printf(out, "  %s%s", tm_role_memory_class(tensor->role), accumulates ? ", added to" : "");
     else
-        tm_text_printf(out, "  lives %d-%d%s", (int)place->first, (int)place->last,
-                       place->shares >= 0 ? ", in place" : "");
+        tm_text_printf(out, "  lives %d-%d%s", (int)place.first, (int)place.last,
+                       place.shares >= 0 ? ", in place" : "");
     tm_text_add(out, "\n");
 }
 
@@ -61,7 +61,7 @@ void tm_plan_print(const tm_plan *plan, const tm_chooser *chooser, tm_text *out)
 static void tensor_json(const tm_plan *plan, tm_tensor_id id, tm_json *json)
 {
     const tm_tensor *tensor = tm_graph_at(plan->graph, id);
-    const tm_place  *place = &plan->places[id];
+    tm_place         place = tm_plan_place(plan, id);
     tm_json_open(json, NULL, '{');
     tm_json_string(json, "name", tensor->name);
     tm_json_string(json, "dtype", tm_dtype_name(tensor->dtype));
@@ -69,10 +69,10 @@ static void tensor_json(const tm_plan *plan, tm_tensor_id id, tm_json *json)
     for (int i = 0; i < tensor->shape.rank; i++) tm_json_i64(json, NULL, tensor->shape.n[i]);
     tm_json_close(json, ']');
     tm_json_string(json, "class", tm_role_memory_class(tensor->role));
-    tm_json_i64(json, "offset", (int64_t)place->offset);
-    tm_json_i64(json, "bytes", (int64_t)place->bytes);
-    tm_json_i64(json, "first", place->first);
-    tm_json_i64(json, "last", place->last);
+    tm_json_i64(json, "offset", (int64_t)place.offset);
+    tm_json_i64(json, "bytes", (int64_t)place.bytes);
+    tm_json_i64(json, "first", place.first);
+    tm_json_i64(json, "last", place.last);
     tm_json_close(json, '}');
 }
 
@@ -87,6 +87,7 @@ static void instruction_json(const tm_plan *plan, const tm_chooser *chooser, con
     tm_json_bool(json, "recomputed", i->node->recomputed);
     tm_json_f64(json, "flops", i->cost.flops);
     tm_json_f64(json, "bytes", i->cost.bytes);
+    tm_json_f64(json, "vector", i->cost.vector);
     tm_json_string(json, "kernel", i->kernel->name);
     tm_text refusals = { 0 };
     tm_call call = i->call;

@@ -7,10 +7,11 @@
 #include <string.h>
 
 static const struct {
-    const char *name;
-    size_t      bytes;
+    const char   *name;
+    int           bits;
+    tm_dtype_kind kind;
 } dtypes[TM_DTYPE_COUNT] = {
-#define X(id, name, bytes) [TM_##id] = { name, bytes },
+#define X(id, name, bits, kind) [TM_##id] = { name, bits, TM_KIND_##kind },
     TM_DTYPE_LIST(X)
 #undef X
 };
@@ -34,9 +35,26 @@ const char *tm_dtype_name(tm_dtype dtype)
     return dtypes[dtype].name;
 }
 
+int tm_dtype_bits(tm_dtype dtype)
+{
+    return dtypes[dtype].bits;
+}
+
 size_t tm_dtype_bytes(tm_dtype dtype)
 {
-    return dtypes[dtype].bytes;
+    TM_ASSERT(dtypes[dtype].bits % 8 == 0);
+    return (size_t)dtypes[dtype].bits / 8;
+}
+
+bool tm_dtype_floating(tm_dtype dtype)
+{
+    return dtypes[dtype].kind == TM_KIND_FLOAT;
+}
+
+size_t tm_tensor_bytes(tm_shape shape, tm_dtype dtype)
+{
+    size_t elements = (size_t)tm_shape_elements(shape), bits = (size_t)dtypes[dtype].bits;
+    return bits % 8 == 0 ? elements * (bits / 8) : (elements * bits + 7) / 8;
 }
 
 const char *tm_role_memory_class(tm_role role)
@@ -81,11 +99,14 @@ tm_dtype tm_precision_of(const tm_precision *precision, tm_role role)
 {
     switch (role) {
     case TM_ROLE_PARAMETER: return precision->parameter;
-    case TM_ROLE_GRADIENT: return precision->gradient;
+    case TM_ROLE_GRADIENT:
+    case TM_ROLE_PARTIAL: return precision->gradient;
     case TM_ROLE_MOMENT: return precision->moment;
-    case TM_ROLE_INPUT: return TM_I32;
+    case TM_ROLE_INPUT:
+    case TM_ROLE_INDEX: return TM_I32;
     case TM_ROLE_SCALAR: return TM_F64;
     case TM_ROLE_CONSTANT:
+    case TM_ROLE_STATE:
     case TM_ROLE_STATISTIC:
     case TM_ROLE_LOGITS: return precision->wide;
     case TM_ROLE_WEIGHT_COPY:

@@ -12,18 +12,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(id, name, bytes of an element) */
+/* X(id, name, bits of an element, kind). Checkpoints store the number of a format: appended to, never renumbered.
+ * FLOAT: graph/value.h reads and writes it. INT: whole numbers. */
 #define TM_DTYPE_LIST(X)                                                                                               \
-    X(F64, "float64", 8) X(F32, "float32", 4) X(BF16, "bfloat16", 2) X(I32, "int32", 4)
+    X(F64, "float64", 64, FLOAT) X(F32, "float32", 32, FLOAT) X(BF16, "bfloat16", 16, FLOAT) X(I32, "int32", 32, INT)  \
+    X(F16, "float16", 16, FLOAT)                                                                                       \
+    X(E4M3, "float8_e4m3", 8, FLOAT)         /* OCP: no infinity, largest 448 */                                       \
+    X(E5M2, "float8_e5m2", 8, FLOAT)         /* OCP: as IEEE */                                                        \
+    X(E4M3FNUZ, "float8_e4m3fnuz", 8, FLOAT) /* bias one higher, no infinity, no -0: 0x80 is NaN; largest 240 */       \
+    X(E5M2FNUZ, "float8_e5m2fnuz", 8, FLOAT)                                                                           \
+    X(E8M0, "float8_e8m0", 8, FLOAT)         /* powers of two, 2^-127 .. 2^127: scales of MX blocks */                 \
+    X(E2M1, "float4_e2m1", 4, FLOAT)         /* 0, 0.5, 1, 1.5, 2, 3, 4, 6: MXFP4, NVFP4 */                            \
+    X(NF4, "nf4", 4, FLOAT)                  /* sixteen quantiles of a normal distribution in [-1, 1] */               \
+    X(I64, "int64", 64, INT) X(U8, "uint8", 8, INT)
+typedef enum { TM_KIND_FLOAT, TM_KIND_INT } tm_dtype_kind;
 typedef enum {
-#define X(id, name, bytes) TM_##id,
+#define X(id, name, bits, kind) TM_##id,
     TM_DTYPE_LIST(X)
 #undef X
         TM_DTYPE_COUNT
 } tm_dtype;
 
 const char *tm_dtype_name(tm_dtype dtype);
-size_t      tm_dtype_bytes(tm_dtype dtype);
+int         tm_dtype_bits(tm_dtype dtype);
+size_t      tm_dtype_bytes(tm_dtype dtype); /* of formats of whole bytes; 4-bit formats are a bug here */
+bool        tm_dtype_floating(tm_dtype dtype);
 
 enum { TM_MAX_RANK = 4 };
 
@@ -48,6 +61,9 @@ int64_t tm_shape_elements(tm_shape shape); /* checked: an overflow is a bug */
 bool    tm_shape_equal(tm_shape a, tm_shape b);
 char   *tm_shape_text(char out[96], tm_shape shape); /* "(2048, 768)" */
 
+/* Bytes of a dense tensor, the last one filled up where elements are smaller than a byte. */
+size_t tm_tensor_bytes(tm_shape shape, tm_dtype dtype);
+
 /* What a tensor is for. The role decides its number format (tm_precision), its memory class and whether it outlives a
  * program. X(id, memory class, persistent) */
 #define TM_ROLE_LIST(X)                                                                                                \
@@ -56,12 +72,16 @@ char   *tm_shape_text(char out[96], tm_shape shape); /* "(2048, 768)" */
     X(GRADIENT, "gradients", true)   /* of a parameter; accumulates over micro-batches */                              \
     X(MOMENT, "optimizer", true)                                                                                       \
     X(CONSTANT, "constants", true)   /* filled once: rotary tables */                                                  \
-    X(INPUT, "inputs", true)         /* tokens, targets: int32 */                                                      \
+    X(INPUT, "inputs", true)         /* fields of a batch, in the format that its source declares; default int32 */    \
     X(SCALAR, "scalars", true)       /* changing scalars and accumulators, float64 */                                  \
     X(ACTIVATION, "activations", false) /* and gradients of activations */                                             \
     X(STATISTIC, "activations", false)  /* row statistics of norms and softmax: float32 or better */                   \
     X(LOGITS, "logits", false)          /* one chunk, float32 or better */                                             \
-    X(WORKSPACE, "workspace", false)
+    X(WORKSPACE, "workspace", false)                                                                                   \
+    X(INDEX, "activations", false)   /* int32 that an op computes: routes, orders, offsets; has no gradient */         \
+    X(STATE, "state", true)          /* what ops marked `state` carry from step to step: amax history, counters; in    \
+                                      * checkpoints, never made twice by a pass, not written by evaluation */          \
+    X(PARTIAL, "gradients", false)   /* a whole gradient for a moment, before it is reduced into its shard */
 typedef enum {
 #define X(id, memory, persistent) TM_ROLE_##id,
     TM_ROLE_LIST(X)
@@ -85,11 +105,23 @@ extern const tm_precision tm_precision_bf16_pure; /* regime C: everything bfloat
 
 tm_dtype tm_precision_of(const tm_precision *precision, tm_role role);
 
-/* A tensor as a kernel sees it: dense, row-major. data is NULL at plan time and for an absent optional input. */
+/* A tensor as a kernel sees it: row-major. data is NULL at plan time and for an absent optional input.
+ * ld: elements from one row (run of the last axis) to the next; 0: dense. Only operands that an op names in
+ * `strided_in` / `strided_out` are ever anything but dense. */
 typedef struct {
     tm_dtype dtype;
     tm_shape shape;
     void    *data;
+    int64_t  ld;
 } tm_view;
+
+static inline int64_t tm_view_ld(const tm_view *view)
+{
+    return view->ld ? view->ld : view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
+}
+static inline bool tm_view_dense(const tm_view *view)
+{
+    return view->ld == 0 || view->shape.rank < 1 || view->ld == view->shape.n[view->shape.rank - 1];
+}
 
 #endif

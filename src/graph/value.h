@@ -27,46 +27,35 @@ static inline uint16_t tm_bf16_round(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Element i of a dense array. Exact for every format. */
+/* Element i of a dense array of one of the small formats, integers of 1 and 8 bytes included. Two 4-bit elements share a
+ * byte: of E2M1 the first lies in its low half (as OCP MX files have it), of NF4 in its high half (as bitsandbytes has it). Values of scaled formats (E8M0, E2M1, NF4) are those of the code alone. */
+double tm_value_get_small(const void *data, tm_dtype dtype, int64_t i);
+void   tm_value_set_small(void *data, tm_dtype dtype, int64_t i, double value);
+
+/* Element i of a dense array. Exact for every format (int64 beyond 2^53: to the nearest double). */
 static inline double tm_value_get(const void *data, tm_dtype dtype, int64_t i)
 {
     switch (dtype) {
-    case TM_F64:
-        return ((const double *)data)[i];
-    case TM_F32:
-        return (double)((const float *)data)[i];
-    case TM_BF16:
-        return (double)tm_bf16_value(((const uint16_t *)data)[i]);
-    case TM_I32:
-        return (double)((const int32_t *)data)[i];
-    case TM_DTYPE_COUNT:
-        break;
+    case TM_F64: return ((const double *)data)[i];
+    case TM_F32: return (double)((const float *)data)[i];
+    case TM_BF16: return (double)tm_bf16_value(((const uint16_t *)data)[i]);
+    case TM_I32: return (double)((const int32_t *)data)[i];
+    default: return tm_value_get_small(data, dtype, i);
     }
-    TM_ASSERT(!"unknown number format");
-    return 0;
 }
 
-/* Rounds to the format: float32 to nearest, bfloat16 by way of float32, int32 toward zero (the value must be in range).
- */
+/* Rounds to the format: to nearest, ties to even (bfloat16 by way of float32); integers toward zero (the value must be in
+ * range). Beyond the largest number: infinity where the format has one, else the largest number. NaN stays NaN, but in the
+ * 4-bit formats, which have none, it becomes the largest number. */
 static inline void tm_value_set(void *data, tm_dtype dtype, int64_t i, double value)
 {
     switch (dtype) {
-    case TM_F64:
-        ((double *)data)[i] = value;
-        return;
-    case TM_F32:
-        ((float *)data)[i] = (float)value;
-        return;
-    case TM_BF16:
-        ((uint16_t *)data)[i] = tm_bf16_round((float)value);
-        return;
-    case TM_I32:
-        ((int32_t *)data)[i] = (int32_t)value;
-        return;
-    case TM_DTYPE_COUNT:
-        break;
+    case TM_F64: ((double *)data)[i] = value; return;
+    case TM_F32: ((float *)data)[i] = (float)value; return;
+    case TM_BF16: ((uint16_t *)data)[i] = tm_bf16_round((float)value); return;
+    case TM_I32: ((int32_t *)data)[i] = (int32_t)value; return;
+    default: tm_value_set_small(data, dtype, i, value);
     }
-    TM_ASSERT(!"unknown number format");
 }
 
 #endif

@@ -20,6 +20,7 @@ tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr
                      tm_tensor_id c, tm_tensor_id d)
 {
     tm_tensor_id in[TM_MAX_IN] = { a, b, c, d }, out[TM_MAX_OUT];
+    for (int i = 4; i < TM_MAX_IN; i++) in[i] = TM_NONE;
     for (int k = 0; k < TM_MAX_OUT; k++) out[k] = TM_NONE;
     tm_graph_add(graph, op, attr, attr_bytes, in, out, 0);
     return out[0];

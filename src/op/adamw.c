@@ -79,6 +79,7 @@ const tm_op tm_op_adamw = {
     .infer = adamw_infer,
     .reference = adamw_reference,
     .cost = adamw_cost,
+    .vector = 14,
     .inplace = 1U << 0,
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3,
     .example = adamw_example,

@@ -54,6 +54,7 @@ const tm_op tm_op_add = {
     .reference = add_reference,
     .gradient = add_gradient,
     .cost = add_cost,
+    .vector = 1,
     .inplace = 1U << 0 | 1U << 1,
     .cheap = true,
     .example = add_example,

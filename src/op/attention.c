@@ -119,7 +119,10 @@ static double attention_product(const tm_call *call, tm_shape qkv)
 
 static tm_cost attention_cost(const tm_call *call)
 {
-    return tm_call_cost(call, 2 * 2 * attention_product(call, call->in[0].shape)); /* q k^T, p v */
+    double  product = attention_product(call, call->in[0].shape);
+    tm_cost cost = tm_call_cost(call, 2 * 2 * product); /* q k^T, p v */
+    cost.vector = 5 * product / (double)((const tm_attention_attr *)call->attr)->head_dim; /* scale, largest, -, exp, sum */
+    return cost;
 }
 
 static const tm_attention_attr cases[] = {
@@ -213,7 +216,10 @@ static void attention_grad_reference(const tm_call *call)
 
 static tm_cost attention_grad_cost(const tm_call *call)
 {
-    return tm_call_cost(call, 2 * 5 * attention_product(call, call->in[1].shape)); /* q k^T, do v^T, dq, dk, dv */
+    double  product = attention_product(call, call->in[1].shape);
+    tm_cost cost = tm_call_cost(call, 2 * 5 * product); /* q k^T, do v^T, dq, dk, dv */
+    cost.vector = 6 * product / (double)((const tm_attention_attr *)call->attr)->head_dim; /* scale, -, exp; -, *, scale */
+    return cost;
 }
 
 static bool attention_grad_example(int k, tm_example *example)

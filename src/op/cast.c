@@ -43,6 +43,7 @@ const tm_op tm_op_cast = {
     .infer = cast_infer,
     .reference = cast_reference,
     .cost = cast_cost,
+    .vector = 1,
     .any_dtype_in = 1U << 0,
     .cheap = true,
     .example = cast_example,

@@ -56,5 +56,6 @@ const tm_op tm_op_clip = {
     .infer = clip_infer,
     .reference = clip_reference,
     .cost = clip_cost,
+    .vector = 5,
     .example = clip_example,
 };

@@ -25,7 +25,8 @@ static inline bool tm_shape_present(tm_shape shape)
 
 /* Bytes of a tensor; 0 when it is absent. */
 double tm_view_bytes(const tm_view *view);
-/* `flops` and the bytes of all inputs and outputs, outputs added to counted twice (read and written). */
+/* `flops`, the op's vector work, and the bytes of all inputs and outputs, outputs added to counted twice (read and
+ * written). */
 tm_cost tm_call_cost(const tm_call *call, double flops);
 
 static inline bool tm_call_adds(const tm_call *call, int k)

@@ -66,7 +66,8 @@ static tm_cost embedding_cost(const tm_call *call)
     bytes += rows * channels * (double)tm_dtype_bytes(call->in[1].dtype);
     if (tm_view_present(&call->in[2]))
         bytes += smaller(call->in[0].shape.n[0], attr->seq) * channels * (double)tm_dtype_bytes(call->in[2].dtype);
-    return (tm_cost){ .bytes = bytes };
+    double added = tm_view_present(&call->in[2]) ? (double)tm_shape_elements(call->out[0].shape) : 0;
+    return (tm_cost){ .bytes = bytes, .vector = added };
 }
 
 static const struct {
@@ -146,7 +147,8 @@ static tm_cost embedding_grad_cost(const tm_call *call)
         double touched = smaller(rows, k == 0 ? out->shape.n[0] : attr->seq) / (double)out->shape.n[0];
         bytes += tm_view_bytes(out) * (tm_call_adds(call, k) ? 2 * touched : 1);
     }
-    return (tm_cost){ .bytes = bytes };
+    int parts = tm_view_present(&call->out[0]) + tm_view_present(&call->out[1]);
+    return (tm_cost){ .bytes = bytes, .vector = parts * (double)tm_shape_elements(call->in[0].shape) };
 }
 
 static bool embedding_grad_example(int k, tm_example *example)

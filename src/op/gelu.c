@@ -66,6 +66,7 @@ const tm_op tm_op_gelu = {
     .reference = gelu_reference,
     .gradient = gelu_gradient,
     .cost = gelu_cost,
+    .vector = 9,
     .inplace = 1U << 0,
     .cheap = true,
     .example = gelu_example,
@@ -110,6 +111,7 @@ const tm_op tm_op_gelu_grad = {
     .infer = gelu_grad_infer,
     .reference = gelu_grad_reference,
     .cost = gelu_cost,
+    .vector = 16,
     .inplace = 1U << 0,
     .example = gelu_grad_example,
 };

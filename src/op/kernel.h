@@ -7,6 +7,7 @@
 #ifndef TM_OP_KERNEL_H
 #define TM_OP_KERNEL_H
 
+#include "base/status.h"
 #include "op/op.h"
 
 typedef struct {
@@ -18,6 +19,11 @@ typedef struct {
     size_t (*workspace)(const tm_call *call);
     /* Same bits for any call->threads. */
     void (*run)(const tm_call *call);
+    /* Compiles, packs, asks a library: once for each (op, attributes, shapes, formats), when a plan is loaded into a
+     * device; calls that are equal in these share what it stores in *state, which then is call->state. NULL: nothing to
+     * prepare. `context`: the device's own (tm_chooser.context). */
+    tm_status (*prepare)(const void *context, const tm_call *call, void **state, tm_error *err);
+    void (*release)(void *state); /* ends what prepare made */
 } tm_kernel;
 
 #endif

@@ -97,6 +97,7 @@ const tm_op tm_op_layernorm = {
     .reference = layernorm_reference,
     .gradient = layernorm_gradient,
     .cost = layernorm_cost,
+    .vector = 7,
     .cheap = true,
     .example = layernorm_example,
 };
@@ -172,6 +173,7 @@ const tm_op tm_op_layernorm_grad = {
     .infer = layernorm_grad_infer,
     .reference = layernorm_grad_reference,
     .cost = layernorm_cost,
+    .vector = 13,
     .inplace = 1U << 0 | 1U << 5,
     .example = layernorm_grad_example,
 };

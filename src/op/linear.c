@@ -61,8 +61,11 @@ static void linear_gradient(tm_gradient *gradient, const tm_node *node)
 
 static tm_cost linear_cost(const tm_call *call)
 {
-    return tm_call_cost(call, 2.0 * (double)call->in[0].shape.n[0] * (double)call->in[0].shape.n[1] *
-                                  (double)call->in[1].shape.n[0]);
+    tm_cost cost = tm_call_cost(call, 2.0 * (double)call->in[0].shape.n[0] * (double)call->in[0].shape.n[1] *
+                                          (double)call->in[1].shape.n[0]);
+    int     extras = tm_view_present(&call->in[2]) + tm_view_present(&call->in[3]); /* bias, residual */
+    cost.vector = extras * (double)tm_shape_elements(call->out[0].shape);
+    return cost;
 }
 
 /* 600 and 1030 inputs cross the 512-element blocks of the fast kernels, 70 and 130 rows their 64-row blocks. */
@@ -240,5 +243,6 @@ const tm_op tm_op_bias_grad = {
     .infer = bias_grad_infer,
     .reference = bias_grad_reference,
     .cost = bias_grad_cost,
+    .vector = 1,
     .example = bias_grad_example,
 };

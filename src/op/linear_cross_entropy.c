@@ -87,11 +87,17 @@ static double loss_product(const tm_call *call)
     return (double)call->in[0].shape.n[0] * (double)call->in[0].shape.n[1] * (double)call->in[1].shape.n[0];
 }
 
+static double loss_logits(const tm_call *call)
+{
+    return (double)call->in[0].shape.n[0] * (double)call->in[1].shape.n[0];
+}
+
 /* The logits are scratch of the kernel, no operand. */
 static tm_cost linear_cross_entropy_cost(const tm_call *call)
 {
     tm_cost cost = tm_call_cost(call, 2 * loss_product(call));
     cost.bytes -= tm_view_bytes(&call->out[1]);
+    cost.vector = 4 * loss_logits(call); /* largest, minus it, exp, sum */
     return cost;
 }
 
@@ -169,6 +175,7 @@ static tm_cost linear_cross_entropy_grad_cost(const tm_call *call)
     int     products = tm_view_present(&call->out[2]) ? 3 : 2; /* logits, dx, dw */
     tm_cost cost = tm_call_cost(call, 2 * products * loss_product(call));
     cost.bytes -= tm_view_bytes(&call->out[3]);
+    cost.vector = 6 * loss_logits(call); /* and divided by the sum, scaled */
     return cost;
 }
 

@@ -54,12 +54,13 @@ const char *tm_shape_fit_optional(tm_shape *out, tm_shape wanted, const char *re
 double tm_view_bytes(const tm_view *view)
 {
     if (!tm_view_present(view)) return 0;
-    return (double)tm_shape_elements(view->shape) * (double)tm_dtype_bytes(view->dtype);
+    return (double)tm_tensor_bytes(view->shape, view->dtype);
 }
 
 tm_cost tm_call_cost(const tm_call *call, double flops)
 {
     tm_cost cost = { .flops = flops };
+    if (tm_view_present(&call->in[0])) cost.vector = call->op->vector * (double)tm_shape_elements(call->in[0].shape);
     for (int k = 0; k < call->op->n_in; k++) cost.bytes += tm_view_bytes(&call->in[k]);
     for (int k = 0; k < call->op->n_out; k++)
         cost.bytes += tm_view_bytes(&call->out[k]) * (tm_call_adds(call, k) ? 2 : 1);

@@ -2,7 +2,7 @@
 /* op/op.h - what an op is: one row of ops.def and one `const tm_op` in its own file.
  *
  * The enum, the table, gradient checks, device comparisons, `explain` and the docs all loop over ops.def. Ops are pure
- * (outputs depend on inputs and attributes only) and dense row-major. An output whose `accumulate` bit is set is added
+ * (outputs depend on inputs and attributes only), but for those marked `state`, and row-major. An output whose `accumulate` bit is set is added
  * to, not replaced (gradients of parameters over micro-batches; loss; sums).
  */
 #ifndef TM_OP_OP_H
@@ -17,7 +17,7 @@ typedef enum {
     TM_OP_COUNT
 } tm_op_id;
 
-enum { TM_MAX_IN = 8, TM_MAX_OUT = 6 };
+enum { TM_MAX_IN = 12, TM_MAX_OUT = 6, TM_MAX_ATTR = 128 };
 
 struct tm_op;
 struct tm_example;
@@ -34,12 +34,17 @@ typedef struct {
     void               *workspace;
     size_t              workspace_bytes;
     int                 threads;
+    void               *state; /* what the kernel's `prepare` made; NULL: it has none */
+    void               *queue; /* of the device: where the work goes; NULL on devices that compute at once */
 } tm_call;
 
 typedef struct {
     double flops; /* 2 per multiply-add of matrix products that the op executes (causal attention: the visible half);
                    * other arithmetic is not counted, as everywhere in this field */
     double bytes; /* read + written, each operand once: the least traffic the op can have */
+    double vector; /* additions, multiplications, comparisons and function values outside of matrix products: what a
+                    * vector unit has to do; never part of FLOPs */
+    double wire;   /* bytes that leave this rank; 0: no collective */
 } tm_cost;
 
 typedef struct tm_op {
@@ -58,9 +63,12 @@ typedef struct tm_op {
      * gradient, an optimizer op, ...). */
     void (*gradient)(struct tm_gradient *gradient, const struct tm_node *node);
     tm_cost (*cost)(const tm_call *call);
+    double vector; /* tm_cost.vector per element of in[0], counted in the formula; ops that differ fill in their cost */
     unsigned inplace; /* bit k: out[0] may share the memory of in[k] when in[k] dies here (same shape and dtype) */
     unsigned any_dtype_in; /* bit k: in[k] is read in its stored format: no cast is inserted for it */
     bool     cheap;   /* recomputing costs far less than a matrix product: never kept for the backward pass */
+    bool     state;   /* writes STATE tensors: no pass makes it twice, evaluation leaves it out */
+    unsigned strided_in, strided_out; /* bit k: that operand may be a view with a leading dimension of its own */
     /* Fills case `k` that tests and benches sweep; returns false past the last one. Ugly shapes included. */
     bool (*example)(int k, struct tm_example *example);
 } tm_op;
@@ -73,7 +81,7 @@ typedef struct tm_example {
     double      scale[TM_MAX_IN];   /* standard deviation of random values; 0 means 1 */
     double      offset[TM_MAX_IN];  /* mean of random values */
     int64_t     ignored_every;      /* > 0: every such INPUT value (the last of each run) is TM_IGNORED_TARGET */
-    char        attr[64];           /* the op's attributes */
+    char        attr[TM_MAX_ATTR];  /* the op's attributes */
     size_t      attr_bytes;
 } tm_example;
 

@@ -57,6 +57,7 @@ const tm_op tm_op_relu = {
     .reference = relu_reference,
     .gradient = relu_gradient,
     .cost = relu_cost,
+    .vector = 1,
     .inplace = 1U << 0,
     .example = relu_example,
 };
@@ -96,6 +97,7 @@ const tm_op tm_op_relu_grad = {
     .infer = relu_grad_infer,
     .reference = relu_grad_reference,
     .cost = relu_cost,
+    .vector = 1,
     .inplace = 1U << 0,
     .example = relu_grad_example,
 };

@@ -87,6 +87,7 @@ const tm_op tm_op_rmsnorm = {
     .reference = rmsnorm_reference,
     .gradient = rmsnorm_gradient,
     .cost = rmsnorm_cost,
+    .vector = 4,
     .cheap = true,
     .example = rmsnorm_example,
 };
@@ -151,6 +152,7 @@ const tm_op tm_op_rmsnorm_grad = {
     .infer = rmsnorm_grad_infer,
     .reference = rmsnorm_grad_reference,
     .cost = rmsnorm_cost,
+    .vector = 9,
     .inplace = 1U << 0 | 1U << 4,
     .example = rmsnorm_grad_example,
 };

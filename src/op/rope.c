@@ -97,6 +97,7 @@ const tm_op tm_op_rope = {
     .reference = rope_reference,
     .gradient = rope_gradient,
     .cost = rope_cost,
+    .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,
 };
@@ -117,6 +118,7 @@ const tm_op tm_op_rope_grad = {
     .infer = rope_infer,
     .reference = rope_grad_reference,
     .cost = rope_cost,
+    .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,
 };

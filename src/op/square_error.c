@@ -60,6 +60,7 @@ const tm_op tm_op_square_error = {
     .reference = square_error_reference,
     .gradient = square_error_gradient,
     .cost = square_error_cost,
+    .vector = 3,
     .example = square_error_example,
 };
 
@@ -97,6 +98,7 @@ const tm_op tm_op_square_error_grad = {
     .infer = square_error_grad_infer,
     .reference = square_error_grad_reference,
     .cost = square_error_cost,
+    .vector = 3,
     .inplace = 1U << 0,
     .example = square_error_grad_example,
 };

@@ -43,6 +43,7 @@ const tm_op tm_op_square_sum = {
     .infer = square_sum_infer,
     .reference = square_sum_reference,
     .cost = square_sum_cost,
+    .vector = 2,
     .any_dtype_in = 1U << 0,
     .example = square_sum_example,
 };

@@ -65,6 +65,7 @@ const tm_op tm_op_swiglu = {
     .reference = swiglu_reference,
     .gradient = swiglu_gradient,
     .cost = swiglu_cost,
+    .vector = 2.5,
     .cheap = true,
     .example = swiglu_example,
 };
@@ -112,6 +113,7 @@ const tm_op tm_op_swiglu_grad = {
     .infer = swiglu_grad_infer,
     .reference = swiglu_grad_reference,
     .cost = swiglu_cost,
+    .vector = 11,
     .inplace = 1U << 1,
     .example = swiglu_grad_example,
 };

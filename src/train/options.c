@@ -111,6 +111,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     TM_TRY(tm_schedule_check(&out->schedule, err));
     out->seed = (uint64_t)tm_config_i64(config, "debug.seed");
     out->threads = (int)tm_config_i64(config, "training.threads");
+    out->reference_kernels = tm_config_bool(config, "debug.allow_reference_kernels");
     read_source(config, out);
     int64_t prefetch = tm_config_i64(config, "data.prefetch");
     out->prefetch = prefetch < 1 ? 1 : (int)prefetch;

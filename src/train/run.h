@@ -24,6 +24,7 @@ typedef struct {
     tm_schedule       schedule;
     uint64_t          seed;
     int               threads; /* 0: all allowed */
+    bool              reference_kernels; /* may compute what no fast kernel takes */
     tm_source_options source;
     int               prefetch; /* batches */
     bool              validate;

@@ -132,7 +132,7 @@ static void add_sample_segment(tm_step *step)
     tm_precision_pass(step->graph);
 }
 
-tm_step *tm_step_create(const tm_step_options *options, const tm_chooser *chooser)
+tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
 {
     tm_step *step = tm_alloc(sizeof *step);
     step->options = *options;
@@ -154,13 +154,18 @@ tm_step *tm_step_create(const tm_step_options *options, const tm_chooser *choose
     add_evaluate_segment(step);
     step->sample_tokens = step->sample_hidden = TM_NONE;
     if (options->sample) add_sample_segment(step);
-    step->plan = tm_plan_create(graph, chooser);
+    tm_status st = tm_plan_create(graph, chooser, &step->plan, err);
+    if (st != TM_OK) {
+        tm_step_destroy(step);
+        return st;
+    }
     step->first = tm_plan_program(step->plan, "first");
     step->further = tm_plan_program(step->plan, "further");
     step->update = tm_plan_program(step->plan, "update");
     step->evaluate = tm_plan_program(step->plan, "evaluate");
     step->sample = tm_plan_program(step->plan, "sample");
-    return step;
+    *out = step;
+    return TM_OK;
 }
 
 void tm_step_destroy(tm_step *step)

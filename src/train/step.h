@@ -49,8 +49,10 @@ typedef struct {
  * least). Chunks that are multiples of 512 give the same bits. */
 int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab);
 
-/* Builds, differentiates, rewrites and plans a step; takes no arena. The caller destroys it. */
-tm_step *tm_step_create(const tm_step_options *options, const tm_chooser *chooser);
-void     tm_step_destroy(tm_step *step);
+/* Builds, differentiates, rewrites and plans a step; takes no arena. The caller destroys it. TM_UNSUPPORTED: the device
+ * lacks a kernel. */
+TM_MUST_USE tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out,
+                                     tm_error *err);
+void                  tm_step_destroy(tm_step *step);
 
 #endif

@@ -37,8 +37,8 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
     tm_chooser  chooser = tm_device_chooser(device);
     tm_trainer *trainer = tm_alloc(sizeof *trainer);
     trainer->device = device;
-    trainer->step = tm_step_create(options, &chooser);
-    tm_status st = tm_device_alloc(device, trainer->step->plan->arena_bytes, &trainer->arena, err);
+    tm_status st = tm_step_create(options, &chooser, &trainer->step, err);
+    if (st == TM_OK) st = tm_device_alloc(device, trainer->step->plan->arena_bytes, &trainer->arena, err);
     if (st != TM_OK) {
         tm_step_destroy(trainer->step);
         free(trainer);

@@ -45,9 +45,9 @@ static void run(const tm_device *device, int direction, const tm_attention_tenso
 {
     const tm_op *op = direction == FORWARD ? &tm_op_attention : &tm_op_attention_grad;
     int64_t      rows = t->batch * t->attr.seq;
-    tm_view      qkv = { t->dtype, tm_shape_2(rows, qkv_elements(t) / rows), t->qkv }, dqkv = qkv;
-    tm_view      o = { t->dtype, tm_shape_2(rows, o_elements(t) / rows), t->o }, d_o = o;
-    tm_view      lse = { t->lse_dtype, tm_shape_3(t->batch, t->attr.heads, t->attr.seq), t->lse };
+    tm_view      qkv = { t->dtype, tm_shape_2(rows, qkv_elements(t) / rows), t->qkv, 0 }, dqkv = qkv;
+    tm_view      o = { t->dtype, tm_shape_2(rows, o_elements(t) / rows), t->o, 0 }, d_o = o;
+    tm_view      lse = { t->lse_dtype, tm_shape_3(t->batch, t->attr.heads, t->attr.seq), t->lse, 0 };
     dqkv.data = t->dqkv;
     d_o.data = t->d_o;
     tm_call call = { .op = op, .attr = &t->attr, .threads = 2 };

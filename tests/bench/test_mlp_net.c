@@ -29,8 +29,8 @@ static tm_mlp *open_net(const tm_mlp_options *o, tm_device *device, tm_bench *be
 {
     tm_error err = { 0 };
     *bench = (tm_bench){ .device = device, .threads = tm_device_describe(device)->threads, .seed = 7 };
-    tm_mlp *net = tm_mlp_create(o, device);
-    if (tm_mlp_open(net, bench, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_mlp *net = NULL;
+    if (tm_mlp_create(o, device, &net, &err) != TM_OK || tm_mlp_open(net, bench, &err) != TM_OK) fail_msg("%s", err.text);
     return net;
 }
 
@@ -39,7 +39,9 @@ static void counts(void **state)
     (void)state;
     tm_device     *device = test_device_open("cpu", 2);
     tm_mlp_options o = small(TM_OP_relu, true, &tm_precision_f32);
-    tm_mlp        *net = tm_mlp_create(&o, device);
+    tm_mlp        *net;
+    tm_error       err = { 0 };
+    assert_int_equal(tm_mlp_create(&o, device, &net, &err), TM_OK);
     int64_t        weights = 24 * 40 + 40 * 56 + 56 * 17;
     assert_int_equal(tm_mlp_parameters(net), weights + 40 + 56 + 17);
     /* forward, weight gradients, and input gradients of all layers but the first */
@@ -47,7 +49,7 @@ static void counts(void **state)
     assert_true(tm_mlp_bytes(net) >= (size_t)(weights * 4 * 4)); /* weights, gradients, two moments */
     tm_mlp_destroy(net);
     o.update = false;
-    net = tm_mlp_create(&o, device);
+    assert_int_equal(tm_mlp_create(&o, device, &net, &err), TM_OK);
     assert_true(tm_mlp_bytes(net) < (size_t)(weights * 4 * 4));
     tm_mlp_destroy(net);
     tm_device_close(device);

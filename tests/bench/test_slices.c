@@ -31,7 +31,7 @@ static void parts_are_lines(void **state)
     tm_device     *device = test_device_open("cpu", 1);
     tm_run_options run = tiny();
     tm_part        part[5];
-    for (int k = 0; k < 5; k++) tm_part_plan(&run, k + 1, device, &part[k]);
+    for (int k = 0; k < 5; k++) assert_int_equal(tm_part_plan(&run, k + 1, device, &part[k], NULL), TM_OK);
     assert_int_equal(part[4].parameters, tm_model_parameters(&run.step.shape));
     for (int k = 2; k < 5; k++) {
         assert_int_equal(part[k].parameters - part[k - 1].parameters, part[1].parameters - part[0].parameters);
@@ -52,7 +52,7 @@ static void part_trains(void **state)
     tm_live_part  *live;
     tm_error       err = { 0 };
     double         seconds = 0;
-    tm_part_plan(&run, 2, device, &part);
+    assert_int_equal(tm_part_plan(&run, 2, device, &part, NULL), TM_OK);
     assert_int_equal(tm_part_open(&part, device, &live, &err), TM_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(tm_part_step(live, &seconds, &err), TM_OK);
@@ -60,7 +60,7 @@ static void part_trains(void **state)
     }
     tm_part_close(live);
     run.learning_rate = (double)INFINITY; /* the second step's loss is no number */
-    tm_part_plan(&run, 2, device, &part);
+    assert_int_equal(tm_part_plan(&run, 2, device, &part, NULL), TM_OK);
     assert_int_equal(tm_part_open(&part, device, &live, &err), TM_OK);
     tm_status first = tm_part_step(live, &seconds, &err), second = tm_part_step(live, &seconds, &err);
     assert_true(first == TM_OK || first == TM_NUMBERS);
@@ -69,7 +69,7 @@ static void part_trains(void **state)
     tm_part_close(live);
     tm_device_close(device);
     device = test_device_open("null", 1); /* a loss of 0 would not be believed: this device is not judged */
-    tm_part_plan(&run, 2, device, &part);
+    assert_int_equal(tm_part_plan(&run, 2, device, &part, NULL), TM_OK);
     assert_false(part.judged);
     part.judged = true;
     err = (tm_error){ 0 };
@@ -90,8 +90,8 @@ typedef struct {
 static void case_open(bench_case *c)
 {
     *c = (bench_case){ .device = test_device_open("cpu", 1), .run = tiny() };
-    for (int k = 0; k < 3; k++) tm_part_plan(&c->run, k + 1, c->device, &c->part[k]);
-    tm_part_plan(&c->run, 5, c->device, &c->whole);
+    for (int k = 0; k < 3; k++) assert_int_equal(tm_part_plan(&c->run, k + 1, c->device, &c->part[k], NULL), TM_OK);
+    assert_int_equal(tm_part_plan(&c->run, 5, c->device, &c->whole, NULL), TM_OK);
     c->options = (tm_slices_options){
         .device = c->device, .turn_seconds = 0.002, .max_rounds = 4, .end_ns = tm_now_ns() + (int64_t)60e9
     };

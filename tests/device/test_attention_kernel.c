@@ -125,9 +125,9 @@ static void forward(const tm_kernel *kernel, const sizes *s, tm_dtype dtype, int
     x->o = guarded((size_t)o_elements(s) * bytes, 0xff);
     x->lse = guarded((size_t)(rows * s->H) * 4, 0xff);
     tm_call call = { .attr = &attr, .threads = threads };
-    call.in[0] = (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->qkv };
-    call.out[0] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->o };
-    call.out[1] = (tm_view){ TM_F32, tm_shape_3(s->B, s->H, s->T), x->lse };
+    call.in[0] = (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->qkv, 0 };
+    call.out[0] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->o, 0 };
+    call.out[1] = (tm_view){ TM_F32, tm_shape_3(s->B, s->H, s->T), x->lse, 0 };
     execute(kernel, &call);
 }
 
@@ -137,11 +137,11 @@ static void backward(const tm_kernel *kernel, const sizes *s, tm_dtype dtype, in
     int64_t           rows = s->B * s->T;
     x->dqkv = guarded((size_t)qkv_elements(s) * tm_dtype_bytes(dtype), 0xff);
     tm_call call = { .attr = &attr, .threads = threads };
-    call.in[0] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->dout };
-    call.in[1] = (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->qkv };
-    call.in[2] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->o };
-    call.in[3] = (tm_view){ TM_F32, tm_shape_3(s->B, s->H, s->T), x->lse };
-    call.out[0] = (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->dqkv };
+    call.in[0] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->dout, 0 };
+    call.in[1] = (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->qkv, 0 };
+    call.in[2] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->o, 0 };
+    call.in[3] = (tm_view){ TM_F32, tm_shape_3(s->B, s->H, s->T), x->lse, 0 };
+    call.out[0] = (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->dqkv, 0 };
     execute(kernel, &call);
 }
 
@@ -583,8 +583,8 @@ static void test_workspace_and_refusals(void **state)
             sizes             s = { 2, T, 32, 8, 128, 1, 0 };
             tm_attention_attr attr = attr_of(&s);
             tm_dtype          dtype = bf16 ? TM_BF16 : TM_F32;
-            tm_view qkv = { dtype, tm_shape_2(2 * T, 48 * 128), NULL }, o = { dtype, tm_shape_2(2 * T, 4096), NULL };
-            tm_view lse = { TM_F32, tm_shape_3(2, 32, T), NULL };
+            tm_view qkv = { dtype, tm_shape_2(2 * T, 48 * 128), NULL, 0 }, o = { dtype, tm_shape_2(2 * T, 4096), NULL, 0 };
+            tm_view lse = { TM_F32, tm_shape_3(2, 32, T), NULL, 0 };
             tm_call a = { .attr = &attr, .in = { qkv }, .out = { o, lse }, .threads = 4 };
             tm_call g = { .attr = &attr, .in = { o, qkv, o, lse }, .out = { qkv }, .threads = 4 };
             assert_true(f[0].forward->workspace(&a) <= (size_t)4 * 2 * 1024 * 1024);

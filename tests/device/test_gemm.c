@@ -401,7 +401,7 @@ static void test_workspace_bounded(void **state)
 
 static tm_view view_of(void *data, tm_dtype dtype, int64_t rows, int64_t columns)
 {
-    return (tm_view){ dtype, tm_shape_2(rows, columns), data };
+    return (tm_view){ dtype, tm_shape_2(rows, columns), data, 0 };
 }
 static void run_kernel(const tm_kernel *kernel, tm_call *call)
 {
@@ -437,7 +437,7 @@ static void test_linear_rows(void **state)
         call.in[0] = s.ta ? view_of(p.a, s.a, s.k, s.m) : view_of(p.a, s.a, s.m, s.k);
         call.in[1] = s.tb ? view_of(p.b, s.b, s.n, s.k) : view_of(p.b, s.b, s.k, s.n);
         call.in[2] = call.in[3] = (tm_view){ .shape.rank = -1 };
-        if (s.bias) call.in[2] = (tm_view){ s.extra, tm_shape_1(s.n), p.bias };
+        if (s.bias) call.in[2] = (tm_view){ s.extra, tm_shape_1(s.n), p.bias, 0 };
         if (s.residual) call.in[3] = view_of(p.residual, s.extra, s.m, s.n);
         call.out[0] = view_of(p.g.c, s.c, s.m, s.n);
         problem_reset(&p);

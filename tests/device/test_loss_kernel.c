@@ -99,15 +99,15 @@ static tm_call call_of(problem *p, tm_loss_attr *attr, int64_t from, int64_t n)
     char        *dx = (char *)p->dx + (size_t)(from * s->width) * tm_dtype_bytes(s->dx);
     tm_call      call = { .attr = attr };
     attr->chunk = s->chunk;
-    call.in[0] = (tm_view){ s->x, tm_shape_2(n, s->width), x };
-    call.in[1] = (tm_view){ s->w, tm_shape_2(s->classes, s->width), p->w };
-    call.in[2] = (tm_view){ TM_I32, tm_shape_1(n), p->targets + from };
-    call.in[3] = (tm_view){ TM_F64, tm_shape_1(TM_SCALAR_COUNT), p->scalars };
+    call.in[0] = (tm_view){ s->x, tm_shape_2(n, s->width), x, 0 };
+    call.in[1] = (tm_view){ s->w, tm_shape_2(s->classes, s->width), p->w, 0 };
+    call.in[2] = (tm_view){ TM_I32, tm_shape_1(n), p->targets + from, 0 };
+    call.in[3] = (tm_view){ TM_F64, tm_shape_1(TM_SCALAR_COUNT), p->scalars, 0 };
     call.out[0] = (tm_view){ .dtype = TM_F64, .data = &p->loss };
-    call.out[1] = (tm_view){ s->dx, tm_shape_2(n, s->width), dx };
-    call.out[2] = (tm_view){ s->dw, tm_shape_2(s->classes, s->width), p->dw };
+    call.out[1] = (tm_view){ s->dx, tm_shape_2(n, s->width), dx, 0 };
+    call.out[2] = (tm_view){ s->dw, tm_shape_2(s->classes, s->width), p->dw, 0 };
     if (!s->want_dw) call.out[2] = (tm_view){ .shape.rank = -1 };
-    call.out[s->grad ? 3 : 1] = (tm_view){ TM_F32, tm_shape_2(s->chunk, s->classes), p->logits };
+    call.out[s->grad ? 3 : 1] = (tm_view){ TM_F32, tm_shape_2(s->chunk, s->classes), p->logits, 0 };
     if (s->accumulate) call.accumulate = s->grad ? 1 | 4 : 1;
     return call;
 }

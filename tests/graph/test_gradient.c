@@ -133,6 +133,48 @@ static void accumulation_adds_to_what_is_there(void **state)
     run_twice(true);
 }
 
+/* --- weights that are computed -------------------------------------------------------------------------------------- */
+
+/* u = rmsnorm(w, v) is the weight of two products: y = (x u^T) u^T. A rule that drops the gradient of a weight because
+ * nobody stores it leaves w and v without one. */
+static void computed_weights_pass_their_gradient_on(void **state)
+{
+    (void)state;
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        tm_norm_attr norm = { .eps = 1e-5 };
+        twice        t = { .graph = tm_graph_create(&tm_precision_f64) };
+        tm_memory    memory;
+        tm_graph    *g = t.graph;
+        t.x = tm_graph_tensor(g, "x", TM_ROLE_ACTIVATION, tm_shape_2(ROWS, WIDTH));
+        t.dy = tm_graph_tensor(g, "dy", TM_ROLE_ACTIVATION, tm_shape_2(ROWS, WIDTH));
+        t.w = parameter(g, "w", tm_shape_2(WIDTH, WIDTH));
+        t.v = parameter(g, "v", tm_shape_1(WIDTH));
+        tm_graph_segment(g, "first");
+        tm_tensor_id u = emit(g, TM_OP_rmsnorm, &norm, sizeof norm, t.w, t.v, TM_NONE, TM_NONE);
+        tm_tensor_id h = emit(g, TM_OP_linear, NULL, 0, t.x, u, TM_NONE, TM_NONE);
+        t.y = emit(g, TM_OP_linear, NULL, 0, h, u, TM_NONE, TM_NONE);
+        size_t  n_forward = g->segment->n_nodes;
+        tm_seed seed = { .result = t.y, .cotangent = t.dy };
+        tm_gradient_pass(g, accumulate != 0, &seed, 1, NULL, NULL, 0);
+        t.forward = *g->segment;
+        t.forward.n_nodes = n_forward;
+        tm_memory_init(&memory, g);
+        tm_memory_random(&memory, t.x, 1, 0, 1);
+        tm_memory_random(&memory, t.w, 2, 0, 0.5);
+        tm_memory_random(&memory, t.v, 3, 1, 0.3);
+        tm_memory_random(&memory, t.dy, 4, 0, 1);
+        tm_tensor_id dw = tm_graph_at(g, t.w)->gradient, dv = tm_graph_at(g, t.v)->gradient;
+        assert_true(dw != TM_NONE && dv != TM_NONE);
+        for (int i = 0; accumulate && i < WIDTH * WIDTH; i++) tm_memory_f64(&memory, dw)[i] = 7;
+        for (int i = 0; accumulate && i < WIDTH; i++) tm_memory_f64(&memory, dv)[i] = 7;
+        tm_segment_execute(&memory, g->segment);
+        check_slopes(&t, &memory, t.w, dw, 1, accumulate ? 7 : 0);
+        check_slopes(&t, &memory, t.v, dv, 1, accumulate ? 7 : 0);
+        tm_memory_fini(&memory);
+        tm_graph_destroy(g);
+    }
+}
+
 /* --- frozen parameters -------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -308,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_used_twice_get_both_contributions),
         cmocka_unit_test(accumulation_adds_to_what_is_there),
+        cmocka_unit_test(computed_weights_pass_their_gradient_on),
         cmocka_unit_test(frozen_parameters_have_no_gradient_and_stop_the_pass),
         cmocka_unit_test(nothing_is_computed_for_nobody),
     };

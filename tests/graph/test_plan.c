@@ -87,7 +87,7 @@ static tm_step *plan_of(const configuration *c, int threads)
     tm_device      *device = test_device_open("cpu", threads);
     tm_chooser      chooser = tm_device_chooser(device);
     tm_step_options options = options_of(c);
-    tm_step        *step = tm_step_create(&options, &chooser);
+    tm_step        *step = test_step_plan(&options, &chooser);
     tm_device_close(device);
     return step;
 }
@@ -345,7 +345,8 @@ static void memory_is_shared_only_with_what_dies(void **state)
         tm_graph_add(g, nodes[i].op, NULL, 0, in, out, 0);
         t[i] = out[0];
     }
-    tm_plan *plan = tm_plan_create(g, &chooser);
+    tm_plan *plan;
+    assert_int_equal(tm_plan_create(g, &chooser, &plan, NULL), TM_OK);
     for (int i = 0; i < 7; i++)
         if (plan->places[t[i]].shares != (nodes[i].owner < 0 ? -1 : t[nodes[i].owner]))
             fail_msg("result %d shares with %d", i, plan->places[t[i]].shares);

@@ -14,12 +14,13 @@ static tm_step *step_of(tm_model_family family, const tm_precision *precision, t
 {
     tm_device      *device = test_device_open("cpu", 1);
     tm_chooser      chooser = tm_device_chooser(device);
+    tm_device_allow_reference(device, precision == &tm_precision_f64);
     tm_step_options options = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
     options.shape.n_layers = 3;
     options.accumulation = 2;
     options.precision = precision;
     options.recompute = recompute;
-    tm_step *step = tm_step_create(&options, &chooser);
+    tm_step *step = test_step_plan(&options, &chooser);
     tm_device_close(device);
     return step;
 }

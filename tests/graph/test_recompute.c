@@ -19,7 +19,7 @@ static tm_step *step_of(tm_model_family family, tm_recompute recompute, int64_t 
     options.micro_batch = 4;
     options.seq = 128;
     options.recompute = recompute;
-    tm_step *step = tm_step_create(&options, &chooser);
+    tm_step *step = test_step_plan(&options, &chooser);
     tm_device_close(device);
     return step;
 }

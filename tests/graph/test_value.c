@@ -52,7 +52,9 @@ static void values_by_format(void **state)
     static const struct {
         tm_dtype dtype;
         double   kept; /* of 1/3 - 2 */
-    } formats[] = { { TM_F64, 1.0 / 3 - 2 }, { TM_F32, -0x1.aaaaaap0 }, { TM_BF16, -0x1.aap0 }, { TM_I32, -1 } };
+    } formats[] = { { TM_F64, 1.0 / 3 - 2 }, { TM_F32, -0x1.aaaaaap0 }, { TM_BF16, -0x1.aap0 },   { TM_I32, -1 },
+                    { TM_F16, -0x1.aacp0 },  { TM_E4M3, -1.625 },       { TM_E5M2, -1.75 },       { TM_E4M3FNUZ, -1.625 },
+                    { TM_E5M2FNUZ, -1.75 },  { TM_E2M1, -1.5 },         { TM_I64, -1 } };
     for (size_t k = 0; k < sizeof formats / sizeof formats[0]; k++) {
         double data[3] = { 0 };
         tm_value_set(data, formats[k].dtype, 1, 1.0 / 3 - 2);
@@ -61,12 +63,80 @@ static void values_by_format(void **state)
     }
 }
 
+/* Bit patterns from the formats' own documents (OFP8 tables 1 and 2; MX table 5) and from numpy's float16. */
+static void small_formats_have_their_bit_patterns(void **state)
+{
+    (void)state;
+    static const struct {
+        tm_dtype dtype;
+        double   value;
+        unsigned bits;
+    } known[] = {
+        { TM_F16, 1, 0x3c00 },         { TM_F16, -65504, 0xfbff },     { TM_F16, 65520, 0x7c00 },
+        { TM_F16, 0x1p-24, 0x0001 },   { TM_F16, 0x1p-25, 0x0000 },    { TM_F16, 0x1.8p-24, 0x0002 },
+        { TM_F16, 0x1.ff8p-15, 0x03ff }, { TM_F16, 0x1p-14, 0x0400 },  { TM_F16, -0.0, 0x8000 },
+        { TM_E4M3, 448, 0x7e },        { TM_E4M3, 1000, 0x7e },        { TM_E4M3, -INFINITY, 0xfe },
+        { TM_E4M3, 0x1p-6, 0x08 },     { TM_E4M3, 0x1p-9, 0x01 },      { TM_E4M3, 0x1.cp-7, 0x07 },
+        { TM_E4M3, 1.0625, 0x38 },     { TM_E4M3, 1.1875, 0x3a },      { TM_E5M2, 57344, 0x7b },
+        { TM_E5M2, 61440, 0x7c },      { TM_E5M2, 0x1p-16, 0x01 },     { TM_E5M2, -INFINITY, 0xfc },
+        { TM_E4M3FNUZ, 240, 0x7f },    { TM_E4M3FNUZ, 1, 0x40 },       { TM_E4M3FNUZ, -0.0, 0x00 },
+        { TM_E5M2FNUZ, 1, 0x40 },      { TM_E8M0, 1, 127 },            { TM_E8M0, 0x1p-127, 0 },
+        { TM_E8M0, 0x1p127, 254 },     { TM_U8, 200, 200 },
+    };
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
+        uint16_t data[8] = { 0xffff };
+        if (tm_dtype_bits(known[k].dtype) == 8) data[0] = 0;
+        tm_value_set(data, known[k].dtype, 0, known[k].value);
+        if (data[0] != known[k].bits)
+            fail_msg("%s %g: 0x%x, wanted 0x%x", tm_dtype_name(known[k].dtype), known[k].value, data[0], known[k].bits);
+    }
+}
+
+/* Every code of every small format that is a number comes back as itself; NaN as NaN. */
+static void small_formats_keep_every_code(void **state)
+{
+    (void)state;
+    static const tm_dtype formats[] = { TM_F16,      TM_E4M3, TM_E5M2, TM_E4M3FNUZ,
+                                        TM_E5M2FNUZ, TM_E8M0, TM_E2M1, TM_NF4 };
+    for (size_t k = 0; k < sizeof formats / sizeof formats[0]; k++) {
+        int bits = tm_dtype_bits(formats[k]);
+        for (uint32_t code = 0; code < 1u << bits; code++) {
+            uint16_t data[8] = { (uint16_t)(bits == 4 ? code << 4 | code : code) }, back[8] = { 0 };
+            double   value = tm_value_get(data, formats[k], 0);
+            tm_value_set(back, formats[k], 0, value);
+            if (bits == 4) tm_value_set(back, formats[k], 1, tm_value_get(data, formats[k], 1));
+            if (isnan(value) ? !isnan(tm_value_get(back, formats[k], 0)) : back[0] != data[0])
+                fail_msg("%s: code 0x%x is %g and comes back as 0x%x", tm_dtype_name(formats[k]), code, value, back[0]);
+        }
+    }
+}
+
+/* 4-bit elements: two in a byte, NF4's first in the high half; the number nearest wins. */
+static void four_bits_share_a_byte(void **state)
+{
+    (void)state;
+    unsigned char byte[8] = { 0 };
+    tm_value_set(byte, TM_NF4, 0, 1);
+    tm_value_set(byte, TM_NF4, 1, -0.9);
+    assert_int_equal(byte[0], 0xf0);
+    tm_value_set(byte, TM_NF4, 3, 0.04); /* nearer to 0.0796 than to 0 */
+    assert_int_equal(byte[1], 0x08);
+    tm_value_set(byte, TM_E2M1, 0, 2.5); /* a tie: to even, 2 */
+    tm_value_set(byte, TM_E2M1, 1, -100);
+    assert_int_equal(byte[0], 0xf4);
+    assert_int_equal(tm_tensor_bytes(tm_shape_2(3, 3), TM_NF4), 5);
+    assert_int_equal(tm_tensor_bytes(tm_shape_2(3, 3), TM_BF16), 18);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(bf16_keeps_every_bfloat16),
         cmocka_unit_test(values_by_format),
+        cmocka_unit_test(small_formats_have_their_bit_patterns),
+        cmocka_unit_test(small_formats_keep_every_code),
+        cmocka_unit_test(four_bits_share_a_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

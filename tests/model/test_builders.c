@@ -123,7 +123,7 @@ static void tied_models_share_one_table(void **state)
         tm_model_shape shape = test_gpt_options().shape;
         shape.tied = tied;
         tm_step_options  options = options_of(&shape, 2, 16);
-        tm_step         *step = tm_step_create(&options, &chooser);
+        tm_step         *step = test_step_plan(&options, &chooser);
         tm_tensor_id     table = step->model.embedding, gradient = tm_graph_at(step->graph, table)->gradient;
         const tm_node   *loss = NULL, *lookup = NULL, *lookup_grad = NULL;
         size_t           updates = 0;
@@ -156,7 +156,7 @@ static void a_tied_torchtitan_table_begins_as_the_head(void **state)
         tm_model_shape shape = test_llama_options().shape;
         shape.tied = tied;
         tm_step_options options = options_of(&shape, 2, 16);
-        tm_step        *step = tm_step_create(&options, &chooser);
+        tm_step        *step = test_step_plan(&options, &chooser);
         const tm_piece *table = tm_graph_at(step->graph, step->model.embedding)->pieces;
         const tm_piece *head = tm_graph_at(step->graph, step->model.head)->pieces;
         assert_true(fabs(head->std - 1 / sqrt((double)shape.dim)) < 1e-12);
@@ -184,7 +184,7 @@ static void executed_flops_are_the_formula(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_model_shape  s = test_shape_preset(cases[i].preset, NULL);
         tm_step_options options = options_of(&s, cases[i].batch, cases[i].seq);
-        tm_step        *step = tm_step_create(&options, &chooser);
+        tm_step        *step = test_step_plan(&options, &chooser);
         double          tokens = (double)(cases[i].batch * cases[i].seq), t = (double)cases[i].seq;
         double product = 2 * (double)cases[i].batch * t * (t + 1) / 2 * (double)(s.n_layers * s.n_heads * s.head_dim);
         double          wanted = 6 * (double)tm_model_parameters_matmul(&s) * tokens + 7 * product;
@@ -210,7 +210,7 @@ static void every_node_knows_its_layer_and_module(void **state)
     for (int i = 0; i < 2; i++) {
         tm_model_shape  s = test_shape_preset(presets[i], NULL);
         tm_step_options options = options_of(&s, 1, 16);
-        tm_step        *step = tm_step_create(&options, &chooser);
+        tm_step        *step = test_step_plan(&options, &chooser);
         size_t          in_blocks = 0;
         for (size_t x = 0; x < step->first->count; x++) {
             const tm_node *node = step->first->instructions[x].node;

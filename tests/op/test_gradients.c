@@ -113,8 +113,8 @@ static void check_make(check *c, const tm_op *op, const tm_example *example, int
         tm_graph_add(c->graph, tm_op_id_of(op), attr, example->attr_bytes, c->in, c->out[use],
                      accumulate && is_loss(op) ? 1 : 0);
     tm_gradient_pass(c->graph, accumulate, seeds, n_seeds, inputs, gradients, n_inputs);
-    c->forward = c->graph->segments[0];
-    c->training = c->graph->segments[1];
+    c->forward = *c->graph->segments[0];
+    c->training = *c->graph->segments[1];
     for (int k = 0; k < TM_MAX_IN; k++) {
         c->gradient[k] = TM_NONE;
         if (c->in[k] == TM_NONE) continue;

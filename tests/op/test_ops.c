@@ -210,6 +210,7 @@ static void costs_of_products(void **state)
     view_as(&call.out[0], TM_BF16, tm_shape_2(4, 5));
     tm_cost cost = call.op->cost(&call);
     assert_true(cost.flops == 2 * 4 * 3 * 5);
+    assert_true(cost.vector == 4 * 5); /* the bias */
     assert_true(cost.bytes == 2 * (12 + 15 + 20) + 4 * 5);
 
     call = empty_call(&tm_op_linear_dgrad, NULL);

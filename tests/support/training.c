@@ -82,6 +82,14 @@ tm_device *test_device_open(const char *name, int threads)
     return device;
 }
 
+tm_step *test_step_plan(const tm_step_options *options, const tm_chooser *chooser)
+{
+    tm_step *step = NULL;
+    tm_error err = { 0 };
+    if (tm_step_create(options, chooser, &step, &err) != TM_OK) fail_msg("%s", err.text);
+    return step;
+}
+
 tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed)
 {
     tm_trainer *trainer = NULL;

@@ -15,6 +15,7 @@ tm_step_options test_llama_options(void);
 tm_step_options test_gpt_options(void);
 
 tm_device  *test_device_open(const char *name, int threads);
+tm_step    *test_step_plan(const tm_step_options *options, const tm_chooser *chooser);
 tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed);
 
 /* Tokens of one optimizer step: sequences one after the other, each target the token that follows. Free with

@@ -90,7 +90,7 @@ static void planned_pages_are_touched(void **state)
         tm_device      *device = test_device_open("cpu", configurations[i].threads);
         tm_chooser      chooser = tm_device_chooser(device);
         tm_step_options options = options_of(&configurations[i]);
-        tm_step        *step = tm_step_create(&options, &chooser);
+        tm_step        *step = test_step_plan(&options, &chooser);
         size_t          bytes = step->plan->arena_bytes, pages = (bytes + PAGE - 1) / PAGE, touched = 0;
         char           *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         unsigned char  *resident = malloc(pages);

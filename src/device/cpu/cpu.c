@@ -95,7 +95,7 @@ static const tm_kernel *choose_cpu(const tm_device *device, const tm_call *call,
                 if (!why) return kernel;
                 if (refusals) tm_text_printf(refusals, "%s: %s\n", kernel->name, why);
             }
-    return tm_reference_kernel(op, true);
+    return device->reference_allowed ? tm_reference_kernel(op, true) : NULL;
 }
 
 const tm_gemm_kernel *tm_device_gemm(const tm_device *device)

@@ -17,7 +17,7 @@ typedef struct {
 void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);
 
 /* Inserts casts of parameters to the compute format in front of their first use in a layer's forward and again in its
- * backward, so that copies live for a layer only. Nothing to do when both formats are the same. */
+ * backward, so that copies live for a layer only. Parameters that are stored in the compute format need none. */
 void tm_precision_pass(tm_graph *graph);
 
 #endif

@@ -39,7 +39,6 @@ static tm_tensor_id copy_for(tm_graph *graph, tm_segment *result, cast_copy *las
 
 void tm_precision_pass(tm_graph *graph)
 {
-    if (graph->precision->parameter == graph->precision->compute) return;
     tm_segment *segment = graph->segment, result = { .name = segment->name };
     size_t      n = graph->n_tensors;
     cast_copy  *last = tm_alloc(n * sizeof *last);
@@ -49,7 +48,8 @@ void tm_precision_pass(tm_graph *graph)
         const tm_op *op = tm_op_get(node.op);
         for (int i = 0; i < op->n_in; i++) {
             if (node.in[i] == TM_NONE || (op->any_dtype_in & 1u << i)) continue;
-            if (tm_graph_at(graph, node.in[i])->role != TM_ROLE_PARAMETER) continue;
+            const tm_tensor *tensor = tm_graph_at(graph, node.in[i]);
+            if (tensor->role != TM_ROLE_PARAMETER || tensor->dtype == graph->precision->compute) continue;
             node.in[i] = copy_for(graph, &result, last, node.in[i], &node);
         }
         append(&result, &node);

@@ -56,7 +56,7 @@ static tm_tensor_id recomputed(pass *p, tm_tensor_id id, int layer)
         tm_tensor was = *tm_graph_at(p->graph, node.out[k]);
         char      name[200];
         snprintf(name, sizeof name, "%s.again", was.name);
-        tm_tensor_id twin = tm_graph_tensor(p->graph, name, was.role, was.shape);
+        tm_tensor_id twin = tm_graph_tensor_as(p->graph, name, was.role, was.shape, was.dtype);
         tm_graph_at(p->graph, twin)->layer = was.layer;
         p->copy[node.out[k]] = twin;
         node.out[k] = twin;
@@ -73,7 +73,7 @@ static void note_producers(pass *p, const tm_segment *segment)
     }
     for (size_t x = 0; x < segment->n_nodes; x++) {
         const tm_node *node = &segment->nodes[x];
-        if (node->phase != TM_PHASE_FORWARD) continue;
+        if (node->phase != TM_PHASE_FORWARD || tm_op_get(node->op)->state) continue;
         for (int k = 0; k < TM_MAX_OUT; k++) {
             if (node->out[k] == TM_NONE) continue;
             tm_role role = tm_graph_at(p->graph, node->out[k])->role;

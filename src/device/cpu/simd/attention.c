@@ -224,8 +224,8 @@ static void run(const tm_call *call)
 }
 
 const tm_kernel TM_K(tm_cpu_attention)[] = {
-    { TM_OP_attention, "attention/" TM_ISA_NAME, refuse, workspace, run },
-    { TM_OP_attention_grad, "attention_grad/" TM_ISA_NAME, TM_K(attention_grad_refuse), TM_K(attention_grad_workspace),
-      TM_K(attention_grad_run) },
+    TM_KERNEL(attention, "attention/", refuse, workspace, run),
+    TM_KERNEL(attention_grad, "attention_grad/", TM_K(attention_grad_refuse), TM_K(attention_grad_workspace),
+              TM_K(attention_grad_run)),
     { .run = NULL },
 };

@@ -157,8 +157,7 @@ static const char *embedding_grad_refuse(const tm_call *call)
 }
 
 const tm_kernel TM_K(tm_cpu_embedding)[] = {
-    { TM_OP_embedding, "embedding/" TM_ISA_NAME, embedding_refuse, NULL, embedding_run },
-    { TM_OP_embedding_grad, "embedding_grad/" TM_ISA_NAME, embedding_grad_refuse, embedding_grad_workspace,
-      embedding_grad_run },
+    TM_KERNEL(embedding, "embedding/", embedding_refuse, NULL, embedding_run),
+    TM_KERNEL(embedding_grad, "embedding_grad/", embedding_grad_refuse, embedding_grad_workspace, embedding_grad_run),
     { .run = NULL },
 };

@@ -81,8 +81,8 @@ KERNEL(wgrad)
 #undef KERNEL
 
 const tm_kernel TM_K(tm_cpu_linear)[] = {
-    { TM_OP_linear, "linear/own-" TM_ISA_NAME, forward_refuse, forward_workspace, forward_run },
-    { TM_OP_linear_dgrad, "linear_dgrad/own-" TM_ISA_NAME, refuse, dgrad_workspace, dgrad_run },
-    { TM_OP_linear_wgrad, "linear_wgrad/own-" TM_ISA_NAME, refuse, wgrad_workspace, wgrad_run },
+    TM_KERNEL(linear, "linear/own-", forward_refuse, forward_workspace, forward_run),
+    TM_KERNEL(linear_dgrad, "linear_dgrad/own-", refuse, dgrad_workspace, dgrad_run),
+    TM_KERNEL(linear_wgrad, "linear_wgrad/own-", refuse, wgrad_workspace, wgrad_run),
     { .run = NULL },
 };

@@ -230,9 +230,7 @@ KERNEL(grad, true)
 #undef KERNEL
 
 const tm_kernel TM_K(tm_cpu_loss)[] = {
-    { TM_OP_linear_cross_entropy, "linear_cross_entropy/own-" TM_ISA_NAME, forward_refuse, forward_workspace,
-      forward_run },
-    { TM_OP_linear_cross_entropy_grad, "linear_cross_entropy_grad/own-" TM_ISA_NAME, grad_refuse, grad_workspace,
-      grad_run },
+    TM_KERNEL(linear_cross_entropy, "linear_cross_entropy/own-", forward_refuse, forward_workspace, forward_run),
+    TM_KERNEL(linear_cross_entropy_grad, "linear_cross_entropy_grad/own-", grad_refuse, grad_workspace, grad_run),
     { .run = NULL },
 };

@@ -276,10 +276,9 @@ static const char *layernorm_grad_refuse(const tm_call *call)
 }
 
 const tm_kernel TM_K(tm_cpu_norm)[] = {
-    { TM_OP_rmsnorm, "rmsnorm/" TM_ISA_NAME, rmsnorm_refuse, NULL, rmsnorm_run },
-    { TM_OP_rmsnorm_grad, "rmsnorm_grad/" TM_ISA_NAME, rmsnorm_grad_refuse, rmsnorm_grad_workspace, rmsnorm_grad_run },
-    { TM_OP_layernorm, "layernorm/" TM_ISA_NAME, layernorm_refuse, NULL, layernorm_run },
-    { TM_OP_layernorm_grad, "layernorm_grad/" TM_ISA_NAME, layernorm_grad_refuse, layernorm_grad_workspace,
-      layernorm_grad_run },
+    TM_KERNEL(rmsnorm, "rmsnorm/", rmsnorm_refuse, NULL, rmsnorm_run),
+    TM_KERNEL(rmsnorm_grad, "rmsnorm_grad/", rmsnorm_grad_refuse, rmsnorm_grad_workspace, rmsnorm_grad_run),
+    TM_KERNEL(layernorm, "layernorm/", layernorm_refuse, NULL, layernorm_run),
+    TM_KERNEL(layernorm_grad, "layernorm_grad/", layernorm_grad_refuse, layernorm_grad_workspace, layernorm_grad_run),
     { .run = NULL },
 };

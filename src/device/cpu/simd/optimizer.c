@@ -76,6 +76,6 @@ static const char *adamw_refuse(const tm_call *call)
 }
 
 const tm_kernel TM_K(tm_cpu_optimizer)[] = {
-    { TM_OP_adamw, "adamw/" TM_ISA_NAME, adamw_refuse, NULL, adamw_run },
+    TM_KERNEL(adamw, "adamw/", adamw_refuse, NULL, adamw_run),
     { .run = NULL },
 };

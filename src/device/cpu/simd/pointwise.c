@@ -273,15 +273,15 @@ static const char *rope_refuse(const tm_call *call)
 }
 
 const tm_kernel TM_K(tm_cpu_pointwise)[] = {
-    { TM_OP_gelu, "gelu/" TM_ISA_NAME, unary_refuse, NULL, gelu_run },
-    { TM_OP_gelu_grad, "gelu_grad/" TM_ISA_NAME, binary_refuse, NULL, gelu_grad_run },
-    { TM_OP_relu, "relu/" TM_ISA_NAME, unary_refuse, NULL, relu_run },
-    { TM_OP_relu_grad, "relu_grad/" TM_ISA_NAME, binary_refuse, NULL, relu_grad_run },
-    { TM_OP_swiglu, "swiglu/" TM_ISA_NAME, unary_refuse, NULL, swiglu_run },
-    { TM_OP_swiglu_grad, "swiglu_grad/" TM_ISA_NAME, binary_refuse, NULL, swiglu_grad_run },
-    { TM_OP_add, "add/" TM_ISA_NAME, binary_refuse, NULL, add_run },
-    { TM_OP_cast, "cast/" TM_ISA_NAME, cast_refuse, NULL, cast_run },
-    { TM_OP_rope, "rope/" TM_ISA_NAME, rope_refuse, NULL, rope_run },
-    { TM_OP_rope_grad, "rope_grad/" TM_ISA_NAME, rope_refuse, NULL, rope_grad_run },
+    TM_KERNEL(gelu, "gelu/", unary_refuse, NULL, gelu_run),
+    TM_KERNEL(gelu_grad, "gelu_grad/", binary_refuse, NULL, gelu_grad_run),
+    TM_KERNEL(relu, "relu/", unary_refuse, NULL, relu_run),
+    TM_KERNEL(relu_grad, "relu_grad/", binary_refuse, NULL, relu_grad_run),
+    TM_KERNEL(swiglu, "swiglu/", unary_refuse, NULL, swiglu_run),
+    TM_KERNEL(swiglu_grad, "swiglu_grad/", binary_refuse, NULL, swiglu_grad_run),
+    TM_KERNEL(add, "add/", binary_refuse, NULL, add_run),
+    TM_KERNEL(cast, "cast/", cast_refuse, NULL, cast_run),
+    TM_KERNEL(rope, "rope/", rope_refuse, NULL, rope_run),
+    TM_KERNEL(rope_grad, "rope_grad/", rope_refuse, NULL, rope_grad_run),
     { .run = NULL },
 };

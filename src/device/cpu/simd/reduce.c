@@ -196,11 +196,10 @@ static const char *clip_refuse(const tm_call *call)
 }
 
 const tm_kernel TM_K(tm_cpu_reduce)[] = {
-    { TM_OP_bias_grad, "bias_grad/" TM_ISA_NAME, bias_grad_refuse, bias_grad_workspace, bias_grad_run },
-    { TM_OP_square_sum, "square_sum/" TM_ISA_NAME, square_sum_refuse, square_sum_workspace, square_sum_run },
-    { TM_OP_square_error, "square_error/" TM_ISA_NAME, square_error_refuse, square_sum_workspace, square_error_run },
-    { TM_OP_square_error_grad, "square_error_grad/" TM_ISA_NAME, square_error_grad_refuse, NULL,
-      square_error_grad_run },
-    { TM_OP_clip, "clip/" TM_ISA_NAME, clip_refuse, NULL, clip_run },
+    TM_KERNEL(bias_grad, "bias_grad/", bias_grad_refuse, bias_grad_workspace, bias_grad_run),
+    TM_KERNEL(square_sum, "square_sum/", square_sum_refuse, square_sum_workspace, square_sum_run),
+    TM_KERNEL(square_error, "square_error/", square_error_refuse, square_sum_workspace, square_error_run),
+    TM_KERNEL(square_error_grad, "square_error_grad/", square_error_grad_refuse, NULL, square_error_grad_run),
+    TM_KERNEL(clip, "clip/", clip_refuse, NULL, clip_run),
     { .run = NULL },
 };

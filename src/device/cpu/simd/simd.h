@@ -20,6 +20,10 @@
 #define TM_TEXT2(a) #a
 #define TM_TEXT(a) TM_TEXT2(a)
 #define TM_ISA_NAME TM_TEXT(TM_ISA) /* "avx512" */
+
+/* A row of a kernel table: "linear/" becomes "linear/avx512"; these kernels have nothing to prepare. */
+#define TM_KERNEL(op_name, prefix, refuse_it, workspace_of, run_it)                                                    \
+    { .op = TM_OP_##op_name, .name = prefix TM_ISA_NAME, .refuse = refuse_it, .workspace = workspace_of, .run = run_it }
 #if defined(__SANITIZE_ADDRESS__) /* instrumented bodies inlined into each other take gcc minutes per file */
 #define TM_INLINE static inline __attribute__((unused))
 #else
