@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -118,6 +119,14 @@ static void print_loss(tm_json *json, const tm_run_ended *end)
     tm_json_f64(json, "bits_per_byte", end->bits_per_byte);
 }
 
+/* Text: readers of JSON do not keep 64 bits of a number. */
+static void print_hash(tm_json *json, const char *key, uint64_t hash)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    tm_json_string(json, key, text);
+}
+
 static void print_memory(tm_json *json, const run_record *run, const tm_run_ended *end)
 {
     tm_json_open(json, "memory", '{');
@@ -175,6 +184,7 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     print_step_time(&json, start, &rate);
     print_machine(&json, &end->machine);
     print_loss(&json, end);
+    print_hash(&json, "weights_hash", end->weights_hash);
     print_flops(&json, &self->run, end);
     print_memory(&json, &self->run, end);
     print_ledger(&json, &self->run.ledger);

@@ -472,6 +472,7 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
         .outside_arena_bytes = tm_resident_anonymous_bytes() - used,
+        .weights_hash = tm_trainer_weights_hash(r->trainer),
         .step_seconds = r->step_seconds,
         .first_step_seconds = r->first_step_seconds,
         .seconds = (double)tm_process_age_ns() * 1e-9,

@@ -130,12 +130,14 @@ const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t
 
 uint64_t tm_trainer_weights_hash(const tm_trainer *trainer)
 {
-    uint64_t hash = 0;
-    for (size_t i = 0; i < trainer->step->graph->n_tensors; i++)
-        if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER) {
-            uint64_t both[2] = { hash, tm_hash(tm_trainer_address(trainer, (tm_tensor_id)i),
-                                               trainer->step->plan->places[i].bytes) };
-            hash = tm_hash(both, sizeof both);
-        }
-    return hash;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < trainer->step->graph->n_tensors; i++) {
+        const tm_tensor *tensor = &trainer->step->graph->tensors[i];
+        if (tensor->role != TM_ROLE_PARAMETER) continue;
+        const uint64_t both[2] = { tm_hash(tensor->name, strlen(tensor->name)),
+                                   tm_hash(tm_trainer_address(trainer, (tm_tensor_id)i),
+                                           trainer->step->plan->places[i].bytes) };
+        sum += tm_hash(both, sizeof both);
+    }
+    return sum;
 }

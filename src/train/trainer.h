@@ -48,7 +48,8 @@ void tm_trainer_run(tm_trainer *trainer, const tm_program *program);
 /* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. */
 const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count);
 
-/* XXH3 of all weights: equal bits, equal number. */
+/* Of all weights: equal names and bits, equal number, whatever the order of the tensors and where they lie. The sum
+ * (modulo 2^64) over the weights of XXH3-64 of the two numbers XXH3-64 of the name, XXH3-64 of the bytes. */
 uint64_t tm_trainer_weights_hash(const tm_trainer *trainer);
 
 #endif

@@ -196,6 +196,7 @@ static void result_read_back(void **state)
     assert_true(real_of(loss, "first") == 7 && real_of(loss, "last") == 1.1 && real_of(loss, "validation") == 1.11 &&
                 real_of(loss, "floor") == 1.08);
     assert_true(json_is_null(json_object_get(result, "bits_per_byte")));
+    assert_string_equal(json_string_value(json_object_get(result, "weights_hash")), "00c0ffee87654321");
     tm_sample_summary summary = tm_stats_summarize(end.run_ended.step_seconds, NULL, FAKE_TOKENS, FAKE_STEPS);
     json_t           *overall = json_object_get(result, "tokens_per_second_per_device_overall");
     json_t           *steady = json_object_get(result, "steady_state"), *machine = json_object_get(result, "machine");

@@ -118,6 +118,7 @@ tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)
                                       .planned_bytes = 49048576,
                                       .used_bytes = 49048576,
                                       .outside_arena_bytes = 3000000,
+                                      .weights_hash = 0x00c0ffee87654321,
                                       .step_seconds = times,
                                       .first_step_seconds = 1.5,
                                       .seconds = seconds + 0.5 } };

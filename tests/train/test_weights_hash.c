@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tm_trainer_weights_hash: every byte of every weight counts, under its name, and nothing else does. */
+#include "support/training.h"
+
+#include "base/hash.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct {
+    tm_device  *device;
+    tm_trainer *trainer;
+} fixture;
+
+static fixture open_fixture(uint64_t seed)
+{
+    tm_step_options options = test_llama_options();
+    fixture         f = { .device = test_device_open("cpu", 1) };
+    f.trainer = test_trainer_open(f.device, &options, seed);
+    return f;
+}
+
+static void close_fixture(fixture *f)
+{
+    tm_trainer_close(f->trainer);
+    tm_device_close(f->device);
+}
+
+static bool is_weight(const tm_trainer *trainer, const char *name)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        if (strcmp(graph->tensors[i].name, name) == 0 && graph->tensors[i].role == TM_ROLE_PARAMETER) return true;
+    return false;
+}
+
+static void seeds_differ_and_repeat(void **state)
+{
+    (void)state;
+    fixture a = open_fixture(1), b = open_fixture(1), c = open_fixture(2);
+    assert_true(tm_trainer_weights_hash(a.trainer) == tm_trainer_weights_hash(b.trainer));
+    assert_true(tm_trainer_weights_hash(a.trainer) != tm_trainer_weights_hash(c.trainer));
+    close_fixture(&a);
+    close_fixture(&b);
+    close_fixture(&c);
+}
+
+/* One bit in the first and in the last byte of each tensor that a checkpoint holds. */
+static void every_weight_counts_and_no_moment(void **state)
+{
+    (void)state;
+    size_t                      n, weights = 0;
+    fixture                     f = open_fixture(1);
+    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(f.trainer, &n);
+    uint64_t                    before = tm_trainer_weights_hash(f.trainer);
+    for (size_t i = 0; i < n; i++) {
+        bool           weight = is_weight(f.trainer, tensors[i].name);
+        unsigned char *ends[2] = { tensors[i].data, (unsigned char *)tensors[i].data + tensors[i].bytes - 1 };
+        weights += weight;
+        for (int k = 0; k < 2; k++) {
+            *ends[k] ^= 1;
+            assert_int_equal(tm_trainer_weights_hash(f.trainer) != before, weight);
+            *ends[k] ^= 1;
+        }
+    }
+    assert_true(weights > 10 && weights < n);
+    assert_true(tm_trainer_weights_hash(f.trainer) == before);
+    close_fixture(&f);
+}
+
+/* Names count, so that weights which change places are other weights; the order of the sum does not. */
+static void the_sum_is_the_documented_one(void **state)
+{
+    (void)state;
+    size_t                      n;
+    fixture                     f = open_fixture(1);
+    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(f.trainer, &n);
+    uint64_t                    sum = 0;
+    for (size_t i = n; i-- > 0;) { /* backwards: order does not matter */
+        if (!is_weight(f.trainer, tensors[i].name)) continue;
+        uint64_t both[2] = { tm_hash(tensors[i].name, strlen(tensors[i].name)),
+                             tm_hash(tensors[i].data, tensors[i].bytes) };
+        sum += tm_hash(both, sizeof both);
+    }
+    assert_true(tm_trainer_weights_hash(f.trainer) == sum);
+    close_fixture(&f);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(seeds_differ_and_repeat),
+        cmocka_unit_test(every_weight_counts_and_no_moment),
+        cmocka_unit_test(the_sum_is_the_documented_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
