@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/options.c - from the finished configuration to the plain values of a run. */
 #include "train/run.h"
+#include "train/save_list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static const tm_precision *precision_of(const tm_config *config)
     return is(config, "training.regime", "pure") ? &tm_precision_bf16_pure : &tm_precision_bf16;
 }
 
-/* none: only what costs nothing to compute again; full: every block; selective: every n-th block. */
+/* none: only what costs nothing to compute again; full: every block; selective: every n-th block, or by op. */
 static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_error *err)
 {
     *out = (tm_recompute){ .cheap = tm_config_bool(config, "activation_checkpoint.cheap") };
@@ -27,6 +28,10 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
     if (!is(config, "activation_checkpoint.mode", "selective")) return TM_OK;
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
     char       *end = NULL;
+    if (option && strcmp(option, "op") == 0) {
+        out->every_n = 1;
+        return tm_save_list_read(config, out, err);
+    }
     long long   n = option ? strtoll(option, &end, 10) : 0;
     if (n < 1 || *end)
         return tm_fail(err, TM_INVALID,

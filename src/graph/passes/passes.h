@@ -11,6 +11,9 @@ typedef struct {
     bool    cheap;   /* outputs of ops marked cheap: norms, activation functions */
     int64_t every_n; /* 0: no layer; 1: every layer; n: layers with index % n == 0 keep their input only */
     int64_t layers;  /* > 0: only layers below this one do */
+    /* Exempt from every_n, by op: 0: none of its results; n: those of the first, (n + 1)th, (2n + 1)th ... in a layer's
+     * forward order. A product with a fused weight counts as its parts and is kept if the first of them is. */
+    uint8_t save[TM_OP_COUNT];
 } tm_recompute;
 
 /* Copies forward nodes in front of their first use in the backward pass; backward nodes then read the copies. */
