@@ -22,10 +22,11 @@ LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lm -ldl
 STRIP_release := -Wl,--strip-debug -Wl,--gc-sections
 LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize%,$(OPT)) $(EXTRA_LDFLAGS)
 
-COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+COMMIT   := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 # What decides about code and numbers; the kernels add the flags of their instruction set.
 BUILD_FLAGS := $(filter-out -D% -I% -W% -MMD -MP,$(CFLAGS))
 $(BUILD)/src/system/software.o: CFLAGS += -DTM_BUILD_FLAGS='"$(BUILD_FLAGS)"' -DTM_BUILD_COMMIT='"$(COMMIT)"'
+$(BUILD)/src/system/software.o: $(BUILD)/commit
 
 # Sources are found by folder; kernels under simd/ are compiled once per instruction set.
 SIMD_SRC := $(sort $(wildcard src/device/cpu/simd/*.c))
@@ -77,6 +78,11 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(BUILD)/libtrainmark.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+
+# Written anew only when it changes: a program knows its commit, also when nothing else had to be compiled for it.
+$(BUILD)/commit: FORCE
+	@mkdir -p $(@D)
+	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' >$@
 
 # The published figures (configs/reference/) as lines of C.
 $(BUILD)/published_lines.c: $(REFERENCE)
@@ -136,6 +142,6 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: all trainmark setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
+.PHONY: FORCE all trainmark setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)
