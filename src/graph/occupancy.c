@@ -2,10 +2,10 @@
 /* graph/occupancy.c - see occupancy.h.
  *
  * Nodes are numbered as in a heap: 1 spans all instructions, 2 v and 2 v + 1 the halves of v, leaves + x instruction x.
- * The nodes that split a lifetime [first, last] are its largest ones: the parent of each sticks out of the lifetime, so
- * it lies above leaf `first` or leaf `last`. Hence a buffer is taken at `any` of what lies above its two end leaves and
- * of its splitting nodes; and whoever shares an instruction with [first, last] is in `all` of a node above one of the
- * two end leaves, or in `any` of a splitting node.
+ * A lifetime splits into its largest nodes, two at most of a level; those `cover` lists know it, and the `begun` lists
+ * of what lies above its first instruction. Whoever shares an instruction with [first, last] either lives at `first`,
+ * and is in the `cover` list of one node above it, or begins in first + 1 .. last, and is in the `begun` list of one of
+ * the nodes that these split into.
  *
  * A list that grows longer than MOST_BLOCKS gives up its smallest hole, which then counts as taken. So the work for a
  * buffer is O(log instructions) whatever the lifetimes are; steps of transformers get by with 7 blocks.
@@ -32,11 +32,11 @@ typedef struct {
     size_t       next; /* the blocks before it end at or below the offset in question */
 } cursor;
 
-enum { MOST_BLOCKS = 128, LEVELS = 32, CURSORS = 4 * LEVELS, WORK_OF_ADDING = 8 };
+enum { MOST_BLOCKS = 128, LEVELS = 32, CURSORS = 3 * LEVELS, WORK_OF_ADDING = 8 };
 
 struct tm_occupancy {
-    size_t   leaves;    /* a power of two */
-    taken   *all, *any; /* (2 leaves) */
+    size_t   leaves;         /* a power of two */
+    taken   *cover, *begun; /* (2 leaves) */
     uint64_t work;
 };
 
@@ -45,8 +45,8 @@ tm_occupancy *tm_occupancy_create(int32_t n_instructions)
     tm_occupancy *o = tm_alloc(sizeof *o);
     o->leaves = 1;
     while (o->leaves < (size_t)n_instructions) o->leaves *= 2;
-    o->all = tm_alloc(2 * o->leaves * sizeof *o->all);
-    o->any = tm_alloc(2 * o->leaves * sizeof *o->any);
+    o->cover = tm_alloc(2 * o->leaves * sizeof *o->cover);
+    o->begun = tm_alloc(2 * o->leaves * sizeof *o->begun);
     return o;
 }
 
@@ -54,17 +54,17 @@ void tm_occupancy_destroy(tm_occupancy *o)
 {
     if (!o) return;
     for (size_t v = 0; v < 2 * o->leaves; v++) {
-        free(o->all[v].blocks);
-        free(o->any[v].blocks);
+        free(o->cover[v].blocks);
+        free(o->begun[v].blocks);
     }
-    free(o->all);
-    free(o->any);
+    free(o->cover);
+    free(o->begun);
     free(o);
 }
 
 void tm_occupancy_clear(tm_occupancy *o)
 {
-    for (size_t v = 0; v < 2 * o->leaves; v++) o->all[v].count = o->any[v].count = 0;
+    for (size_t v = 0; v < 2 * o->leaves; v++) o->cover[v].count = o->begun[v].count = 0;
 }
 
 uint64_t tm_occupancy_work(const tm_occupancy *o)
@@ -117,7 +117,7 @@ static void add(tm_occupancy *o, taken *set, size_t from, size_t to)
     if (set->count > MOST_BLOCKS) forget_a_hole(set);
 }
 
-/* The nodes that split first .. last, two at most of a level. */
+/* The nodes that first .. last splits into; none if last < first. */
 static size_t split(const tm_occupancy *o, int32_t first, int32_t last, size_t nodes[2 * LEVELS])
 {
     size_t n = 0;
@@ -132,30 +132,25 @@ void tm_occupancy_take(tm_occupancy *o, int32_t first, int32_t last, size_t from
 {
     if (from == to) return;
     size_t nodes[2 * LEVELS], n = split(o, first, last, nodes);
-    for (size_t a = o->leaves + (size_t)first, b = o->leaves + (size_t)last; a > 0; a /= 2, b /= 2) {
-        add(o, &o->any[a], from, to);
-        if (b != a) add(o, &o->any[b], from, to);
-    }
-    for (size_t i = 0; i < n; i++) {
-        add(o, &o->all[nodes[i]], from, to);
-        add(o, &o->any[nodes[i]], from, to);
-    }
+    for (size_t i = 0; i < n; i++) add(o, &o->cover[nodes[i]], from, to);
+    for (size_t v = o->leaves + (size_t)first; v > 0; v /= 2) add(o, &o->begun[v], from, to);
+}
+
+static size_t append(cursor *sets, size_t n, const taken *set)
+{
+    if (set->count) sets[n++] = (cursor){ .set = set };
+    return n;
 }
 
 /* Whoever shares an instruction with first .. last is in one of these; the longest lives come first: they lie lowest in
  * the order that is tried first. */
-static size_t meeting(const tm_occupancy *o, int32_t first, int32_t last, cursor out[CURSORS])
+static size_t meeting(const tm_occupancy *o, int32_t first, int32_t last, cursor sets[CURSORS])
 {
-    size_t nodes[2 * LEVELS], n = split(o, first, last, nodes), count = 0;
-    for (size_t span = o->leaves; span > 0; span /= 2) {
-        size_t a = (o->leaves + (size_t)first) / span, b = (o->leaves + (size_t)last) / span;
-        if (o->all[a].count) out[count++].set = &o->all[a];
-        if (b != a && o->all[b].count) out[count++].set = &o->all[b];
-    }
-    for (size_t i = n; i-- > 0;)
-        if (o->any[nodes[i]].count) out[count++].set = &o->any[nodes[i]];
-    for (size_t i = 0; i < count; i++) out[i].next = 0;
-    return count;
+    size_t nodes[2 * LEVELS], n_nodes = split(o, first + 1, last, nodes), n = 0;
+    for (size_t span = o->leaves; span > 0; span /= 2)
+        n = append(sets, n, &o->cover[(o->leaves + (size_t)first) / span]);
+    while (n_nodes > 0) n = append(sets, n, &o->begun[nodes[--n_nodes]]);
+    return n;
 }
 
 size_t tm_occupancy_lowest(tm_occupancy *o, int32_t first, int32_t last, size_t bytes)
