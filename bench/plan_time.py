@@ -5,8 +5,7 @@
     plan_time.py [TRAINMARK [MODEL [LAYERS ...]]]     default: ./trainmark llama3.1_405B 16 126 512 1024 2048 4096
 
 Times are processor time of the whole process, least of three: `dry-run` makes the graph and the plan, `explain` prints
-it, too. `buffers` are what is placed in the fullest program: results of its instructions that do not lie in another's
-memory, and workspaces. `over` is what is planned above the largest sum of live bytes, which no placement can go below.
+it, too. `over` is what is planned above the largest sum of live bytes, which no placement can go below.
 """
 import json
 import os
@@ -25,23 +24,21 @@ def seconds(command, log):
     return usage.ru_utime + usage.ru_stime
 
 
-def buffers(program):
-    """Results with a lifetime in the program, one for each place; an operand in place adds none."""
-    placed = set()
-    workspaces = 0
-    for instruction in program["instructions"]:
-        workspaces += instruction["workspace_bytes"] > 0
-        for tensor in instruction["outputs"]:
-            if tensor["first"] >= 0:
-                placed.add((tensor["offset"], tensor["last"]))
-    return len(placed) + workspaces
+def tensors(programs):
+    """Number of tensors of all programs; those that outlive a program (first: -1) are counted once."""
+    seen = set()
+    for index, program in enumerate(programs):
+        for instruction in program["instructions"]:
+            for tensor in instruction["inputs"] + instruction["outputs"]:
+                seen.add((index if tensor["first"] >= 0 else -1, tensor["name"], tensor["offset"], tensor["first"]))
+    return len(seen)
 
 
 def main():
     trainmark = sys.argv[1] if len(sys.argv) > 1 else "./trainmark"
     model = sys.argv[2] if len(sys.argv) > 2 else "llama3.1_405B"
     log = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"plan_time.{os.getpid()}")
-    print("| layers | instructions | buffers | dry-run | explain | over |")
+    print("| layers | instructions | tensors | dry-run | explain | over |")
     print("|---|---|---|---|---|---|")
     for layers in sys.argv[3:] or ["16", "126", "512", "1024", "2048", "4096"]:
         words = [model, "--model.n_layers", layers]
@@ -50,10 +47,9 @@ def main():
         seconds([trainmark, "explain", *words, "--json"], log)
         with open(log, encoding="utf-8") as file:
             explained = json.load(file)
-        fullest = max(explained["programs"], key=lambda program: program["transient_bytes"])
         over = explained["arena_bytes"] / explained["live_peak_bytes"] - 1
-        print(f"| {layers} | {sum(len(p['instructions']) for p in explained['programs']):,} | {buffers(fullest):,} "
-              f"| {plan:.2f} s | {text:.2f} s | {100 * over:.3f} % |", flush=True)
+        print(f"| {layers} | {sum(len(p['instructions']) for p in explained['programs']):,} | "
+              f"{tensors(explained['programs']):,} | {plan:.2f} s | {text:.2f} s | {100 * over:.3f} % |", flush=True)
     os.remove(log)
 
 

@@ -35,7 +35,7 @@ typedef struct {
 enum { MOST_BLOCKS = 128, LEVELS = 32, CURSORS = 3 * LEVELS, WORK_OF_ADDING = 8 };
 
 struct tm_occupancy {
-    size_t   leaves;         /* a power of two */
+    size_t   leaves;        /* a power of two */
     taken   *cover, *begun; /* (2 leaves) */
     uint64_t work;
 };

@@ -5,8 +5,8 @@
  * is taken by buffers that live from end to end of it (and not of the node above), and what is taken at some time by
  * buffers that begin in it. A buffer is written to, and a question is asked of, O(log instructions) nodes. A set is a
  * sorted list of blocks that do not touch: buffers that lie side by side melt into one, so that the lists of a training
- * step stay short, however many buffers it has. A list of more than 128 blocks forgets its smallest hole: what counts as
- * taken is never too little, and may be too much where lifetimes have no structure at all.
+ * step stay short, however many buffers it has. A list of more than 128 blocks forgets its smallest hole: what counts
+ * as taken is never too little, and may be too much where lifetimes have no structure at all.
  */
 #ifndef TM_GRAPH_OCCUPANCY_H
 #define TM_GRAPH_OCCUPANCY_H

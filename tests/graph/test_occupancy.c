@@ -39,7 +39,7 @@ static size_t lowest(const table *t, int32_t first, int32_t last, size_t bytes)
     return at;
 }
 
-/* Any blocks, on top of each other or not, where they fall or at the lowest place: the answers are those of the table. */
+/* Any blocks, on top of each other or not, where they fall or at the lowest place: same answers as the table. */
 static void answers_are_those_of_a_table(void **state)
 {
     (void)state;
@@ -53,11 +53,11 @@ static void answers_are_those_of_a_table(void **state)
             tm_occupancy_clear(o);
             for (uint64_t i = 0; i < 60; i++) {
                 uint64_t index = 2 * i + (uint64_t)round;
-                int32_t  a = (int32_t)tm_random_below(1, set, index, (uint64_t)n),
-                         b = (int32_t)tm_random_below(2, set, index, (uint64_t)n);
-                int32_t  first = a < b ? a : b, last = i % 3 == 0 ? first : a < b ? b : a;
-                size_t   bytes = 1 + tm_random_below(3, set, index, 30), at = tm_random_below(4, set, index, 1000);
-                size_t   expected = lowest(&t, first, last, bytes), is = tm_occupancy_lowest(o, first, last, bytes);
+                int32_t a = (int32_t)tm_random_below(1, set, index, (uint64_t)n),
+                        b = (int32_t)tm_random_below(2, set, index, (uint64_t)n);
+                int32_t first = a < b ? a : b, last = i % 3 == 0 ? first : a < b ? b : a;
+                size_t  bytes = 1 + tm_random_below(3, set, index, 30), at = tm_random_below(4, set, index, 1000);
+                size_t  expected = lowest(&t, first, last, bytes), is = tm_occupancy_lowest(o, first, last, bytes);
                 if (is != expected)
                     fail_msg("set %llu: %zu bytes during %d-%d fit at %zu, found %zu", (unsigned long long)set, bytes,
                              (int)first, (int)last, expected, is);
