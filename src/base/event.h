@@ -119,9 +119,8 @@ typedef struct {
     const char   *stopped;     /* why no more steps were done: "all steps done"; never NULL */
     int64_t       steps;       /* done in this process */
     int64_t       samples;     /* sequences trained on, in every process of the run */
-    int64_t       warmup_steps; /* excluded from the rate */
-    double        tokens_per_second_median, tokens_per_second_lo, tokens_per_second_hi;
-    int64_t       tokens_per_second_n;
+    /* The step times, and tokens per second from them, summed up once for every output (stats/sampling.h); never NULL. */
+    const struct tm_sample_summary *speed;
     double        loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
     double        bits_per_byte;
     int64_t       planned_bytes, used_bytes, outside_arena_bytes;

@@ -4,6 +4,7 @@
 #include "record/record.h"
 #include "record/sink.h"
 #include "record/table.h"
+#include "stats/sampling.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -38,7 +39,7 @@ static tm_table *measured_table(const char *model, const tm_run_started *start, 
         column_name(name, start->flops_per_token[i].name);
         tm_table_column(table, name, 0);
     }
-    double rate = end->tokens_per_second_median;
+    double rate = end->speed->median_rate;
     tm_table_row(table);
     tm_table_text(table, "case", model);
     tm_table_f64(table, "tokens_per_second", rate);
@@ -74,7 +75,7 @@ static void handle(tm_sink *sink, const tm_event *event)
     compare_sink *self = (compare_sink *)sink;
     run_record_add(&self->run, event);
     if (event->kind == TM_EVENT_RUN_ENDED && event->run_ended.verdict != TM_VERDICT_INVALID &&
-        isfinite(event->run_ended.tokens_per_second_median))
+        isfinite(event->run_ended.speed->median_rate))
         compare(self, &event->run_ended);
 }
 

@@ -5,6 +5,7 @@
 #include "record/record.h"
 #include "record/report.h"
 #include "record/sink.h"
+#include "stats/sampling.h"
 #include "record/step_line.h"
 
 #include <errno.h>
@@ -158,8 +159,8 @@ static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
 static void on_end(console_sink *self, const tm_run_ended *end)
 {
     report_print(&self->text, &self->run, end, self->options.colour);
-    if (end->verdict != TM_VERDICT_INVALID && isfinite(end->tokens_per_second_median))
-        line_performance(&self->text, end->tokens_per_second_median * self->run.start.devices, "tokens_per_second");
+    if (end->verdict != TM_VERDICT_INVALID && isfinite(end->speed->median_rate))
+        line_performance(&self->text, end->speed->median_rate * self->run.start.devices, "tokens_per_second");
     print_text(self);
 }
 

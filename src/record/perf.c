@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "record/record.h"
 #include "record/sink.h"
+#include "stats/sampling.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,7 +136,7 @@ static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_end
     const tm_run_started  *start = &self->run.start;
     tm_text                model = { 0 };
     int                    nodes = o->nodes > 0 ? o->nodes : 1;
-    bool                   good = end && end->verdict != TM_VERDICT_INVALID && isfinite(end->tokens_per_second_median);
+    bool                   good = end && end->verdict != TM_VERDICT_INVALID && isfinite(end->speed->median_rate);
     for (int i = 0; i < COLUMNS; i++) set(row, i, "");
     tm_text_printf(&model, o->entry ? "%s_%s" : "%s%s", o->entry ? o->entry : "", start->model);
     set(row, COLUMN_model, model.data);
@@ -157,7 +158,7 @@ static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_end
     set(row, COLUMN_dataname, start->data_source);
     set(row, COLUMN_metric, "tokens_per_second");
     set(row, COLUMN_status, good ? "SUCCESS" : "FAILURE");
-    if (good) set_number(row, COLUMN_performance, end->tokens_per_second_median * start->devices);
+    if (good) set_number(row, COLUMN_performance, end->speed->median_rate * start->devices);
     if (end) set_number(row, COLUMN_test_duration, end->seconds);
 }
 

@@ -53,8 +53,8 @@ static tm_status check_physics(const run *r, tm_error *err)
 static void stop_watching(run *r)
 {
     double per_step = (double)(run_global_batch(r->options) * r->options->step.seq);
-    r->rate = tm_stats_summarize(r->step_seconds, NULL, per_step, r->done);
-    tm_validity_stop(r->validity, r->rate.warmup > 0 ? r->step_end_ns[r->rate.warmup - 1] : 0, &r->machine);
+    r->speed = tm_stats_summarize(r->step_seconds, NULL, per_step, r->done);
+    tm_validity_stop(r->validity, r->speed.warmup > 0 ? r->step_end_ns[r->speed.warmup - 1] : 0, &r->machine);
 }
 
 static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char reason[256])
@@ -73,8 +73,8 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
                                         .unigram_entropy = facts->unigram_entropy,
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
-                                        .step_variation = r->rate.variation,
-                                        .steady = &r->rate.steady,
+                                        .step_variation = r->speed.variation,
+                                        .steady = &r->speed.steady,
                                         .machine = r->machine.verdict,
                                         .machine_reason = r->machine.reason,
                                         .impossible = possible ? NULL : impossible.text,
@@ -97,11 +97,7 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
                      .n_facts = TM_MACHINE_COUNT },
         .steps = r->done,
         .samples = (r->first_step - 1 + r->done) * run_global_batch(r->options),
-        .warmup_steps = r->rate.warmup,
-        .tokens_per_second_median = r->rate.median_rate,
-        .tokens_per_second_lo = r->rate.median_rate_lo,
-        .tokens_per_second_hi = r->rate.median_rate_hi,
-        .tokens_per_second_n = r->rate.n,
+        .speed = &r->speed,
         .loss_first = r->first_loss,
         .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
         .loss_validation = r->validation,

@@ -24,7 +24,7 @@ typedef struct {
     tm_validity          *validity;   /* samples of the machine, once the steps begin */
     tm_sampling          *sampling;   /* of step times; NULL: all steps are done */
     const char           *stopped;    /* why no more steps were done */
-    tm_sample_summary     rate;       /* of all steps, and what disturbed the machine in them: once they are done */
+    tm_sample_summary     speed;      /* of all steps, and what disturbed the machine in them: once they are done */
     tm_validity_report    machine;
     int64_t               done;       /* steps of this process */
     int64_t               first_step; /* number of the first one */
