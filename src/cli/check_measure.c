@@ -182,7 +182,7 @@ static tm_status train(tm_config *config, FILE *to, tm_error *err)
     tm_status st = tm_source_open(&options.source, &source, err);
     if (st == TM_OK) {
         listener     self = { .base = { handle }, .to = to };
-        tm_event_bus bus = { .sinks = { &self.base }, .count = 1 };
+        tm_event_bus bus = { .sinks = (tm_sink *[]){ &self.base }, .count = 1 };
         st = tm_run(&options, device, source, &bus, &tm_cli_stop, err);
         if (st == TM_NUMBERS && self.n == STEPS) st = TM_OK; /* too few steps for a verdict; the figures decide */
         tm_source_close(source);

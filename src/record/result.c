@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "record/record.h"
 #include "record/sink.h"
+#include "record/sink_kind.h"
 #include "stats/sampling.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct {
-    record_sink       head;
+    tm_sink           head;
     tm_result_options options;
     run_record        run;
 } result_sink;
@@ -220,7 +221,7 @@ static void handle(tm_sink *sink, const tm_event *event)
     tm_text_fini(&text);
 }
 
-static void finish(record_sink *head)
+static void finish(tm_sink *head)
 {
     run_record_fini(&((result_sink *)head)->run);
 }
@@ -229,8 +230,21 @@ tm_status tm_result_sink_open(const tm_result_options *options, tm_sink **out, t
 {
     (void)err;
     result_sink *self = tm_alloc(sizeof *self);
-    *self = (result_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options };
+    *self = (result_sink){ .head = { .handle = handle, .close = finish }, .options = *options };
     run_record_init(&self->run);
-    *out = &self->head.base;
+    *out = &self->head;
     return TM_OK;
 }
+
+static tm_status open_result(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out,
+                             tm_error *err)
+{
+    tm_result_options options = { .path = path,
+                                  .configuration_hash = tm_arena_format(arena, "%016llx",
+                                                                        (unsigned long long)o->run->config_hash),
+                                  .environment = o->environment,
+                                  .checks = o->checks };
+    return tm_result_sink_open(&options, out, err);
+}
+
+const record_sink_kind record_result_kind = { .file = "result.json", .open = open_result };

@@ -119,6 +119,7 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     for (int64_t step = r->first_step; step <= o->steps; step++) {
         int64_t tokens;
         TM_TRY(step_and_report(r, step, &tokens, err));
+        TM_TRY(tm_event_failure(r->bus, err));
         TM_TRY(take_turns(r, step, tokens, stop, err));
         r->stopped = reason_to_stop(r, step, stop);
         if (r->stopped) break;

@@ -28,6 +28,7 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
                 r->options->slowdown_pct);
     if (r->options->turn_fd) TM_TRY(tm_turn_open(r->options->turn_fd, &r->turn, err));
     run_announce(r); /* before any training data is touched: whoever keeps the time starts the clock here */
+    TM_TRY(tm_event_failure(r->bus, err));
     r->loader =
         tm_loader_open(r->source, TM_SPLIT_TRAIN, run_global_batch(r->options), first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
