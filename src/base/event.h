@@ -121,7 +121,7 @@ typedef struct {
     const char   *stopped;     /* why no more steps were done: "all steps done"; never NULL */
     int64_t       steps;       /* done in this process */
     int64_t       samples;     /* sequences trained on, in every process of the run */
-    /* The step times, and tokens per second from them, summed up once for every output (stats/sampling.h); never NULL. */
+    /* Step times and tokens per second, summed up once for every output (stats/sampling.h); never NULL. */
     const struct tm_sample_summary *speed;
     double        loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
     double        bits_per_byte;
@@ -155,12 +155,13 @@ typedef struct {
     };
 } tm_event;
 
-/* A consumer; first member of what it really is. A sink never stops a run by itself: its first failure stays in `error`
- * and is told when it is closed. The run asks for the failures of vital sinks (tm_event_failure), and ends with them. */
+/* A consumer; first member of what it really is. A sink never stops a run by itself: its first failure stays in
+ * `error` and is told when it is closed. The run asks for the failures of vital sinks (tm_event_failure), and ends with
+ * them. */
 typedef struct tm_sink {
     void (*handle)(struct tm_sink *self, const tm_event *event);
-    void (*close)(struct tm_sink *self); /* flushes, closes files, frees what hangs on it but not the sink; NULL: nothing
-                                            to do. A failure goes to `error`, as those of `handle` do */
+    void (*close)(struct tm_sink *self); /* flushes, closes files, frees what hangs on it but not the sink; NULL:
+                                            nothing to do. A failure goes to `error`, as those of `handle` do */
     tm_error error;
     bool     vital; /* without it the numbers of the run mean nothing */
 } tm_sink;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/outputs.h - all outputs of a run: which ones it wants, open, on a bus of events, and closed again. The table of
- * them is sinks.def. */
+/* record/outputs.h - all outputs of a run: the ones that it wants, open, on a bus of events, and closed again. The table
+ * of them is sinks.def. */
 #ifndef TM_RECORD_OUTPUTS_H
 #define TM_RECORD_OUTPUTS_H
 
@@ -28,8 +28,9 @@ typedef struct tm_outputs tm_outputs;
 TM_MUST_USE tm_status tm_outputs_open(const tm_output_options *options, tm_outputs **out, tm_error *err);
 /* For tm_run; valid until they are closed. */
 const tm_event_bus *tm_outputs_bus(const tm_outputs *outputs);
-/* Closes all. `st` is how the run ended: if that was well, the first failure of an output takes its place; otherwise *err
- * stays and what else went wrong is a warning in the log. *began: did the run ever start? If not, no empty file stays. */
+/* Closes all. `st` is how the run ended: if that was well, the first failure of an output takes its place; otherwise
+ * *err stays and what else went wrong is a warning in the log. *began: did the run ever start? If not, no empty file
+ * stays. */
 TM_MUST_USE tm_status tm_outputs_close(tm_outputs *outputs, tm_status st, bool *began, tm_error *err);
 
 #endif

@@ -3,8 +3,8 @@
  * perf.csv.
  *
  * A run opens and closes all that it wants by record/outputs.h. A sink alone is opened here, put on an event bus, and
- * closed with tm_sink_close, which frees it. Sinks do not stop a run by themselves (base/event.h): a write that fails is
- * kept, later output of that sink is dropped, and the first failure is what tm_sink_close returns. Strings in options must outlive the sink. One thread at a time per sink. Writing beyond a
+ * closed with tm_sink_close, which frees it. Sinks do not stop a run by themselves (base/event.h): a write that fails
+ * is kept, later output of that sink is dropped, and the first failure is what tm_sink_close returns. Strings in options must outlive the sink. One thread at a time per sink. Writing beyond a
  * file-size limit shows as a failure only if SIGXFSZ is ignored, which main does.
  */
 #ifndef TM_RECORD_RECORD_H

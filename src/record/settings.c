@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/settings.c - config.yaml and environment.csv: what was run, and on what, written when the run has really begun.
- * Without them its numbers mean nothing. */
+/* record/settings.c - config.yaml and environment.csv: what was run, and on what, written when the run has really
+ * begun. Without them its numbers mean nothing. */
 #include "base/file.h"
 #include "base/secret.h"
 #include "record/sink.h"

@@ -10,8 +10,9 @@
 typedef struct {
     const char *file; /* that it writes in the folder of the run; NULL: none, or one that the options name */
     bool (*wanted)(const tm_output_options *options); /* NULL: by every run */
-    /* `path`: of `file`, NULL without one. Texts put together for the sink are taken from the arena, which outlives it. */
-    tm_status (*open)(const tm_output_options *options, const char *path, tm_arena *arena, tm_sink **out, tm_error *err);
+    /* `path`: of `file`, NULL without one. Texts made for the sink are taken from the arena, which outlives it. */
+    tm_status (*open)(const tm_output_options *options, const char *path, tm_arena *arena, tm_sink **out,
+                      tm_error *err);
 } record_sink_kind;
 
 /* A file of the run: in its folder, unless the name is a whole path. */

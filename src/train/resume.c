@@ -8,6 +8,30 @@
 
 #include <string.h>
 
+/* What a run keeps beside its tensors (docs/checkpoints.md). */
+enum { FIRST_LOSS, HEAD_MEAN, HEAD_DEVIATION, HEAD_COUNT, SCALARS };
+static const char *const scalar_names[SCALARS] = { [FIRST_LOSS] = "first_loss",
+                                                   [HEAD_MEAN] = "head_loss_mean",
+                                                   [HEAD_DEVIATION] = "head_loss_deviation",
+                                                   [HEAD_COUNT] = "head_loss_count" };
+
+/* The loss of the first step, and those with which the run began. */
+static tm_status read_scalars(run *r, const tm_checkpoint_state *state, tm_error *err)
+{
+    double   values[SCALARS];
+    tm_error why = { 0 };
+    if (tm_checkpoint_scalars(state, scalar_names, values, SCALARS, &why) != TM_OK)
+        return tm_fail(err, why.status,
+                       "the checkpoint of step %lld in '%s' was made by another version of this program: %s; go on "
+                       "with that version, or give another checkpoint.folder",
+                       (long long)state->step, r->options->checkpoint_folder, why.text);
+    r->first_loss = values[FIRST_LOSS];
+    r->head = (tm_loss_head){ .mean = values[HEAD_MEAN],
+                              .deviation = values[HEAD_DEVIATION],
+                              .n = (int64_t)values[HEAD_COUNT] };
+    return TM_OK;
+}
+
 tm_status run_save(run *r, int64_t step, tm_error *err)
 {
     size_t                      n;
@@ -16,8 +40,12 @@ tm_status run_save(run *r, int64_t step, tm_error *err)
     tm_checkpoint_state         state = { .step = step,
                                           .samples_consumed = tm_loader_consumed(r->loader),
                                           .seed = r->options->seed,
-                                          .config_hash = r->options->config_hash,
-                                          .trainer_scalars = { r->first_loss, head.mean, head.deviation, (double)head.n } };
+                                          .config_hash = r->options->config_hash };
+    const double                values[SCALARS] = { [FIRST_LOSS] = r->first_loss,
+                                                    [HEAD_MEAN] = head.mean,
+                                                    [HEAD_DEVIATION] = head.deviation,
+                                                    [HEAD_COUNT] = (double)head.n };
+    for (int i = 0; i < SCALARS; i++) tm_checkpoint_add_scalar(&state, scalar_names[i], values[i]);
     strncpy(state.model, r->options->model_name, sizeof state.model - 1);
     int64_t begin = tm_now_ns();
     TM_TRY(tm_checkpoint_save(r->options->checkpoint_folder, &state, tensors, n, r->options->checkpoint_keep, err));
@@ -51,8 +79,7 @@ tm_status run_resume(run *r, int64_t *first_sample, tm_error *err)
         tm_note("the configuration differs from the one that made the checkpoint: the run continues, but is not the "
                 "same run");
     r->first_step = state.step + 1;
-    r->first_loss = state.trainer_scalars[0];
-    r->head = (tm_loss_head){ .mean = state.trainer_scalars[1], .deviation = state.trainer_scalars[2], .n = (int64_t)state.trainer_scalars[3] };
+    TM_TRY(read_scalars(r, &state, err));
     r->saved_step = state.step;
     *first_sample = state.samples_consumed;
     tm_note("resumed from step %lld in '%s'", (long long)state.step, o->checkpoint_folder);
