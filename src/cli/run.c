@@ -66,10 +66,11 @@ static tm_status fit_vocabulary(job *j, tm_error *err)
         return tm_fail(
             err, TM_INVALID, "model.vocab_size is %lld (%s), but data.source %s needs %lld; raise it or leave it out",
             (long long)have, tm_config_place(j->config, "model.vocab_size"), j->options.source.name, (long long)need);
-    char size[24];
+    char size[24], origin[80];
     j->options.step.shape.vocab_size = j->options.source.vocab = (need + 63) / 64 * 64;
     snprintf(size, sizeof size, "%lld", (long long)j->options.source.vocab);
-    tm_config_set(j->config, "model.vocab_size", size, "what data.source text needs"); /* config.yaml tells the truth */
+    snprintf(origin, sizeof origin, "what data.source %s needs", j->options.source.name);
+    tm_config_set(j->config, "model.vocab_size", size, origin); /* config.yaml tells the truth */
     j->options.config_hash = tm_config_hash(j->config);
     tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)have,
             (long long)j->options.source.vocab, j->options.source.name);
@@ -78,12 +79,12 @@ static tm_status fit_vocabulary(job *j, tm_error *err)
 
 static tm_status open_data(job *j, tm_error *err)
 {
-    bool              text = strcmp(j->options.source.name, "text") == 0;
     tm_source_options options = j->options.source;
-    if (text) options.vocab = 0; /* not decided yet */
+    bool              decides = tm_source_traits_of(options.name)->decides_vocabulary;
+    if (decides) options.vocab = 0; /* not decided yet */
     if (j->cli.dry_run && tm_source_has_outline(options.name)) return TM_OK; /* print_plan tells it */
     TM_TRY(tm_source_open(&options, &j->source, err));
-    return text ? fit_vocabulary(j, err) : TM_OK;
+    return decides ? fit_vocabulary(j, err) : TM_OK;
 }
 
 /* What opening the data would take; data that is not here does not stop a plan. */

@@ -62,7 +62,7 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
     const tm_source_facts *facts = tm_source_describe(r->source);
     tm_error               impossible = { 0 };
     bool                   possible = check_physics(r, &impossible) == TM_OK;
-    tm_evidence            evidence = { .source = r->options->source.name,
+    tm_evidence            evidence = { .gate = tm_source_traits_of(r->options->source.name)->gate,
                                         .losses = r->losses,
                                         .n_losses = r->done,
                                         .total_steps = r->first_step - 1 + r->done,
