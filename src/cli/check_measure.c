@@ -181,7 +181,7 @@ static tm_status train(tm_config *config, FILE *to, tm_error *err)
     TM_TRY(tm_device_open("cpu", options.threads, &device, err));
     tm_status st = tm_source_open(&options.source, &source, err);
     if (st == TM_OK) {
-        listener     self = { .base = { handle }, .to = to };
+        listener     self = { .base = { .handle = handle }, .to = to };
         tm_event_bus bus = { .sinks = (tm_sink *[]){ &self.base }, .count = 1 };
         st = tm_run(&options, device, source, &bus, &tm_cli_stop, err);
         if (st == TM_NUMBERS && self.n == STEPS) st = TM_OK; /* too few steps for a verdict; the figures decide */

@@ -38,8 +38,8 @@ static const tm_key keys[] = {
       .help = "how text becomes tokens" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
       .help = "part of a text that is held out" },
-    { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 64, .quiet = true,
-      .help = "batches prepared ahead by a thread; 0: none, in the step" },
+    { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 1, .hi = 64, .quiet = true,
+      .help = "batches that a thread prepares ahead" },
     { .name = "data.sample_tokens", .kind = TM_KEY_I64, .fallback = "256", .lo = 0, .hi = 1 << 20, .quiet = true,
       .help = "tokens generated at the end of a run on text; 0: none" },
     { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
@@ -48,12 +48,6 @@ static const tm_key keys[] = {
       .synonyms = "data.dataset", .help = "name of a public data set; nothing is downloaded" },
 };
 /* clang-format on */
-
-const tm_key *tm_data_keys(size_t *n)
-{
-    *n = sizeof keys / sizeof keys[0];
-    return keys;
-}
 
 static void derive_source(tm_config *config, const char *source, const char *key)
 {

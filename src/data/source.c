@@ -41,7 +41,8 @@ static tm_status find_kind(const char *name, const tm_source_kind **out, tm_erro
     *out = kind_of(name);
     if (*out) return TM_OK;
     for (int i = 0; i < N_KINDS; i++) {
-        if (tm_edit_distance(name, kinds[i]->traits.name) < tm_edit_distance(name, nearest->traits.name)) nearest = kinds[i];
+        if (tm_edit_distance(name, kinds[i]->traits.name) < tm_edit_distance(name, nearest->traits.name))
+            nearest = kinds[i];
         tm_text_printf(&names, "%s%s", i ? ", " : "", kinds[i]->traits.name);
     }
     tm_fail(err, TM_INVALID, "data.source '%s' is unknown, wanted one of: %s; did you mean '%s'?", name, names.data,

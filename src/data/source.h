@@ -92,9 +92,9 @@ int64_t                tm_source_seq(const tm_source *source); /* T */
  * synthetic, mock and text only: other sources have rows. */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
 
-/* The same as the row of a batch, of any source: inputs (T), targets (T) with TM_IGNORED_TARGET where none counts; `scratch`
- * is room for T+1 tokens. TM_INVALID, with the place, if the files changed since they were opened or hold a token
- * outside of the vocabulary. */
+/* The same as the row of a batch, of any source: inputs (T), targets (T) with TM_IGNORED_TARGET where none counts;
+ * `scratch` is room for T+1 tokens. TM_INVALID, with the place, if the files changed since they were opened or hold a
+ * token outside of the vocabulary. */
 TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
                                     int32_t *tokens, int32_t *targets, tm_error *err);
 

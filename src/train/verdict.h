@@ -2,7 +2,8 @@
 /* train/verdict.h - is this run's training real? A speed without a passing gate is not a result (docs/verdict.md).
  *
  *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no
- *                progress; a step faster than the arithmetic units can be; passed, but the machine was not there to be measured
+ *                progress; a step faster than the arithmetic units can be; passed, but the machine was not there to be
+ *                measured
  *   not-judged   slowed down on purpose (debug.slowdown_pct); fewer than 50 steps; interrupted before the gate passed;
  *                fewer than 5 steps since a checkpoint and no progress seen in them; a text of which nothing is held
  *                out
