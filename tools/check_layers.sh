@@ -62,6 +62,7 @@ op/kernel.h
 op/op.h
 op/ops.def
 record/keys.h
+record/outputs.h
 record/record.h
 record/table.h
 system/check.h

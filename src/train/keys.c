@@ -123,8 +123,8 @@ static const tm_key keys[] = {
       .synonyms = "eval_iters",
       .help = "batches of one evaluation; -1: all of a text, as many as needed of the synthetic language" },
     { .name = "validation.local_batch_size", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24,
-      .help = "null: training.local_batch_size" },
-    { .name = "validation.seq_len", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24, .help = "null: training.seq_len" },
+      .help = "null, or the same as training.local_batch_size" },
+    { .name = "validation.seq_len", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24, .help = "null, or the same as training.seq_len" },
     { .name = "validation.dataset", .kind = TM_KEY_TEXT, .fallback = "c4_validation", IGNORED,
       .help = "name of a public data set" },
     { .name = "validation.average", .kind = TM_KEY_CHOICE, .fallback = "tokens", .choices = "tokens|sequences",
@@ -253,12 +253,6 @@ static const tm_key keys[] = {
     { .name = "primus_turbo.*", .kind = TM_KEY_TEXT, IGNORED, .help = "kernels of another program" },
 };
 /* clang-format on */
-
-const tm_key *tm_train_keys(size_t *n)
-{
-    *n = sizeof keys / sizeof keys[0];
-    return keys;
-}
 
 void tm_train_configure(tm_config *config)
 {

@@ -118,8 +118,9 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->threads = (int)tm_config_i64(config, "training.threads");
     out->reference_kernels = tm_config_bool(config, "debug.allow_reference_kernels");
     read_source(config, out);
-    int64_t prefetch = tm_config_i64(config, "data.prefetch");
-    out->prefetch = prefetch < 1 ? 1 : (int)prefetch;
+    const tm_source_traits *traits = tm_source_traits_of(out->source.name);
+    TM_ASSERT(traits); /* the key takes no other */
+    out->prefetch = (int)tm_config_i64(config, "data.prefetch");
     out->validate = tm_config_bool(config, "validation.enable");
     out->validation_freq = tm_config_i64(config, "validation.freq");
     out->validation_first = tm_config_i64(config, "validation.first");
@@ -132,8 +133,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
                        tm_config_place(config, "validation.average"), (long long)out->step.micro_batch);
     out->target_loss = tm_config_f64(config, "training.target_loss");
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
-    out->stop_at_target =
-        tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
+    out->stop_at_target = tm_config_bool(config, "training.stop_at_target") && traits->gate == TM_GATE_FLOOR;
     out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
     if (out->target_half_width > 0 && out->stop_at_target)
         return tm_fail(err, TM_INVALID,
@@ -148,6 +148,6 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->config_hash = tm_config_hash(config);
     out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
     out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
-    out->step.sample = strcmp(out->source.name, "text") == 0 && out->sample_tokens > 0;
+    out->step.sample = traits->decodes && out->sample_tokens > 0;
     return TM_OK;
 }

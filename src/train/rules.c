@@ -176,11 +176,29 @@ static tm_status check_length(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* Evaluations have the micro-batch of training: what asks for another is told, not ignored. */
+static tm_status check_evaluation(const tm_config *config, tm_error *err)
+{
+    static const char *const keys[][2] = { { "validation.seq_len", "training.seq_len" },
+                                           { "validation.local_batch_size", "training.local_batch_size" } };
+    for (size_t i = 0; i < 2; i++) {
+        const char *own = keys[i][0], *trained = keys[i][1];
+        if (!tm_config_text(config, own) || tm_config_i64(config, own) == tm_config_i64(config, trained)) continue;
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s is %s (%s), %s is %s (%s): evaluations of another size than training are not built yet; leave "
+                       "it out or give the same",
+                       own, tm_config_text(config, own), tm_config_place(config, own), trained,
+                       tm_config_text(config, trained), tm_config_place(config, trained));
+    }
+    return TM_OK;
+}
+
 tm_status tm_train_rules(tm_config *config, tm_error *err)
 {
     TM_TRY(settle_dtype(config, err));
     TM_TRY(settle_batch(config, err));
     TM_TRY(settle_schedule(config, err));
     TM_TRY(settle_recompute(config, err));
+    TM_TRY(check_evaluation(config, err));
     return check_length(config, err);
 }

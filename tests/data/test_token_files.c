@@ -104,7 +104,7 @@ static void a_mask_counts_at_the_input_or_at_the_target(void **state)
     write_packed();
     tm_source_options options = packed_options();
     tm_source        *source = open_source(&options);
-    const int32_t     none = TM_IGNORED;
+    const int32_t     none = TM_IGNORED_TARGET;
     expect_row(source, 0, (int32_t[]){ 0, 1, 2, 3, 4, PAD }, (int32_t[]){ none, none, 3, none, 5, none });
     expect_row(source, 1, (int32_t[]){ 10, 11, 12, 13, 14, PAD }, (int32_t[]){ 11, 12, none, none, none, none });
     const tm_source_facts *facts = tm_source_describe(source);
@@ -136,7 +136,7 @@ static void each_epoch_has_every_row_once_in_an_order_of_the_seed(void **state)
             int64_t  index = epoch * ROWS + i;
             assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, index, scratch, x, y, &err), TM_OK);
             for (int t = 0; t + 1 < W; t++) assert_int_equal(y[t], x[0] + t + 1);
-            assert_int_equal(y[W - 1], TM_IGNORED);
+            assert_int_equal(y[W - 1], TM_IGNORED_TARGET);
             if (epoch == 0) first[i] = x[0];
             moved += x[0] != 10 * i;
             differs += x[0] != first[i];
@@ -161,7 +161,7 @@ static void the_loader_counts_the_targets(void **state)
     tm_loader_next(loader, &batch);
     assert_null(batch.error);
     assert_int_equal(batch.target_tokens, 4);
-    for (int t = 0; t < W; t++) assert_int_equal(batch.targets[2 * W + t], TM_IGNORED);
+    for (int t = 0; t < W; t++) assert_int_equal(batch.targets[2 * W + t], TM_IGNORED_TARGET);
     tm_loader_close(loader);
     loader = tm_loader_open(source, TM_SPLIT_TRAIN, 3, 0, 1);
     tm_loader_next(loader, &batch);
