@@ -96,7 +96,7 @@ static tm_step *step_of(const row *r, const char *more, const char *device_name)
     o.recompute = (tm_recompute){ .every_n = r->every_n, .cheap = r->cheap };
     tm_device *device = test_device_open(device_name, 2);
     tm_chooser chooser = tm_device_chooser(device);
-    tm_step   *step = tm_step_create(&o, &chooser);
+    tm_step   *step = test_step_plan(&o, &chooser);
     tm_device_close(device);
     return step;
 }
