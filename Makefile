@@ -17,7 +17,7 @@ OPT_release := -O3
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 OPT      := $(OPT_$(VARIANT))
 CFLAGS   := -std=c11 -D_GNU_SOURCE -g $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
-            -ffunction-sections -fopenmp -pthread -Isrc -Itests -MMD -MP $(EXTRA_CFLAGS)
+            -ffunction-sections -fopenmp -pthread -Isrc -Itests -I$(BUILD)/generated -MMD -MP $(EXTRA_CFLAGS)
 LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lm -ldl
 STRIP_release := -Wl,--strip-debug -Wl,--gc-sections
 LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize%,$(OPT)) $(EXTRA_LDFLAGS)
@@ -92,6 +92,13 @@ $(BUILD)/published_lines.c: $(REFERENCE)
 $(BUILD)/published_lines.o: $(BUILD)/published_lines.c
 	$(CC) $(CFLAGS) -c -o $@ $<
 
+# The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes.
+$(BUILD)/generated/device/cpu/kernel_tables.def: $(SIMD_SRC)
+	@mkdir -p $(@D)
+	@sed -n 's/^const tm_kernel TM_K(tm_cpu_\([a-z0-9_]*\))\[\].*/TM_CPU_TABLE(\1)/p' $^ >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(OBJ) $(SUPPORT) $(TEST_SRC:%.c=$(BUILD)/%.o): | $(BUILD)/generated/device/cpu/kernel_tables.def
+
 # --- what people call ---------------------------------------------------------------------------------------------------
 
 setup:
@@ -137,7 +144,7 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
 tidy:
-	clang-tidy --quiet $(filter-out $(SIMD_SRC),$(SRC)) -- -std=c11 -D_GNU_SOURCE -fopenmp -Isrc
+	clang-tidy --quiet $(filter-out $(SIMD_SRC),$(SRC)) -- -std=c11 -D_GNU_SOURCE -fopenmp -Isrc -I$(BUILD)/generated
 
 clean:
 	rm -rf build trainmark
