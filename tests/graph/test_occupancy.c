@@ -53,7 +53,7 @@ static void answers_are_those_of_a_table(void **state)
             tm_occupancy_clear(o);
             for (uint64_t i = 0; i < 60; i++) {
                 uint64_t index = 2 * i + (uint64_t)round;
-                int32_t a = (int32_t)tm_random_below(1, set, index, (uint64_t)n),
+                int32_t  a = (int32_t)tm_random_below(1, set, index, (uint64_t)n),
                         b = (int32_t)tm_random_below(2, set, index, (uint64_t)n);
                 int32_t first = a < b ? a : b, last = i % 3 == 0 ? first : a < b ? b : a;
                 size_t  bytes = 1 + tm_random_below(3, set, index, 30), at = tm_random_below(4, set, index, 1000);
