@@ -47,6 +47,13 @@ typedef struct {
     double wire;   /* bytes that leave this rank; 0: no collective */
 } tm_cost;
 
+/* How a fast kernel may round on the way to one value of an output: what the bound of its error is made from. */
+typedef struct {
+    double terms;  /* the most terms that are added one after the other in float32; 0: the value is formed in float64 or
+                    * by one operation */
+    double stores; /* times that a value is rounded to the format it is stored in: 1, or once per chunk */
+} tm_rounding;
+
 typedef struct tm_op {
     const char *name;
     const char *formula; /* for the docs page and explain */
@@ -71,6 +78,9 @@ typedef struct tm_op {
     unsigned strided_in, strided_out; /* bit k: that operand may be a view with a leading dimension of its own */
     /* Fills case `k` that tests and benches sweep; returns false past the last one. Ugly shapes included. */
     bool (*example)(int k, struct tm_example *example);
+    /* How output k is rounded; NULL: few operations per element, none of them a sum. */
+    tm_rounding (*rounding)(const tm_call *call, int k);
+    const char *no_fast_kernel; /* why no device but the reference computes it; NULL: one that does not is an error */
 } tm_op;
 
 typedef struct tm_example {

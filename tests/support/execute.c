@@ -52,6 +52,14 @@ void tm_call_free(tm_call *call)
     for (int k = 0; k < TM_MAX_OUT; k++) free(call->out[k].data);
 }
 
+bool tm_example_is_for_kernels(const tm_example *example)
+{
+    int64_t values = 0;
+    for (int k = 0; k < TM_MAX_IN; k++)
+        if (example->in[k].rank >= 0) values += tm_shape_elements(example->in[k]);
+    return values > 30000;
+}
+
 tm_view tm_view_f64(tm_shape shape, const double *values)
 {
     return (tm_view){ .dtype = TM_F64, .shape = shape, .data = (void *)(uintptr_t)values };

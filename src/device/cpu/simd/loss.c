@@ -56,6 +56,8 @@ static bool is_float(const tm_view *view)
 static const char *refuse(const operands *o)
 {
     if (!is_float(o->x) || !is_float(o->w)) return "needs float32 or bfloat16 inputs";
+    if (o->targets->dtype != TM_I32) return "needs int32 targets";
+    if (o->scalars && o->scalars->dtype != TM_F64) return "needs float64 scalars";
     if (o->logits->dtype != TM_F32) return "needs float32 logits";
     if (o->loss->dtype != TM_F64) return "needs a float64 loss";
     if (o->dx && !is_float(o->dx)) return "needs a float32 or bfloat16 gradient of x";
