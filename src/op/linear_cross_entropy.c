@@ -101,7 +101,8 @@ static tm_cost linear_cross_entropy_cost(const tm_call *call)
     return cost;
 }
 
-/* The logits, the sum of their exponentials, then a sum over rows (loss, dw: added to once per chunk) or classes (dx). */
+/* The logits, the sum of their exponentials, then a sum over rows (loss, dw: added to once per chunk) or classes (dx).
+ */
 static tm_rounding linear_cross_entropy_rounding(const tm_call *call, int k)
 {
     int64_t rows = call->in[0].shape.n[0], channels = call->in[0].shape.n[1], vocabulary = call->in[1].shape.n[0];
