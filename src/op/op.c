@@ -32,7 +32,7 @@ tm_op_id tm_op_id_of(const tm_op *op)
 double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t seed)
 {
     double scale = example->scale[k] != 0 ? example->scale[k] : 1;
-    if (example->role[k] != TM_ROLE_INPUT)
+    if (example->role[k] != TM_ROLE_INPUT && example->role[k] != TM_ROLE_INDEX)
         return example->offset[k] + scale * tm_random_normal(seed, (uint64_t)k, (uint64_t)i);
     if (example->ignored_every > 0 && i % example->ignored_every == example->ignored_every - 1)
         return TM_IGNORED_TARGET;

@@ -87,7 +87,7 @@ typedef struct tm_example {
     tm_shape    in[TM_MAX_IN];      /* rank -1: absent */
     tm_shape    out[TM_MAX_OUT];    /* outputs that the caller gives; rank -1: `infer` says (or absent, if optional) */
     tm_role     role[TM_MAX_IN];    /* PARAMETER for weights, ACTIVATION, STATISTIC, INPUT (int32), SCALAR, ... */
-    int64_t     limit[TM_MAX_IN];   /* INPUT only: values are in [0, limit) */
+    int64_t     limit[TM_MAX_IN];   /* INPUT, INDEX: values are in [0, limit) */
     double      scale[TM_MAX_IN];   /* standard deviation of random values; 0 means 1 */
     double      offset[TM_MAX_IN];  /* mean of random values */
     int64_t     ignored_every;      /* > 0: every such INPUT value (the last of each run) is TM_IGNORED_TARGET */

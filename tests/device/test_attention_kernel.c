@@ -438,7 +438,8 @@ static void test_workspace_and_refusals(void **state)
             sizes             s = { 2, T, 32, 8, 128, 1, 0 };
             tm_attention_attr attr = attr_of(&s);
             tm_dtype          dtype = bf16 ? TM_BF16 : TM_F32;
-            tm_view qkv = { dtype, tm_shape_2(2 * T, 48 * 128), NULL, 0 }, o = { dtype, tm_shape_2(2 * T, 4096), NULL, 0 };
+            tm_view qkv = { dtype, tm_shape_2(2 * T, 48 * 128), NULL, 0 };
+            tm_view o = { dtype, tm_shape_2(2 * T, 4096), NULL, 0 };
             tm_view lse = { TM_F32, tm_shape_3(2, 32, T), NULL, 0 };
             tm_call a = { .attr = &attr, .in = { qkv }, .out = { o, lse }, .threads = 4 };
             tm_call g = { .attr = &attr, .in = { o, qkv, o, lse }, .out = { qkv }, .threads = 4 };

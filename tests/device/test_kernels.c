@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-enum { GUARD = 64, MAX_VARIANTS = 160, SUITES = 4 };
+enum { GUARD = 64, MAX_VARIANTS = 600, GAP = 3, SUITES = 4 };
 static const int thread_counts[] = { 1, 2, 4 };
 
 /* ---- what there is ---- */
@@ -32,6 +32,7 @@ typedef struct {
     const char             *name;
     const tm_kernel *const *families; /* ends with NULL; NULL: the reference through float64 copies */
     bool                    fast;     /* false: left out where it would take long, the source is that of the others */
+    const void             *context;  /* of the device, for kernels that prepare */
     int                     agrees;   /* has the bits of this other suite; -1: of none */
 } suite;
 
@@ -50,12 +51,12 @@ static const tm_kernel *const avx512_families[] = { TM_CPU_FAMILIES(X) NULL };
 static int list_suites(suite out[SUITES])
 {
     int n = 0;
-    out[n++] = (suite){ "reference", NULL, false, -1 };
-    out[n++] = (suite){ "base", base_families, false, -1 };
+    out[n++] = (suite){ "reference", NULL, false, NULL, -1 };
+    out[n++] = (suite){ "base", base_families, false, NULL, -1 };
 #if defined(__x86_64__)
     tm_cpu_isa have = tm_cpu_isa_probe();
-    if (have.avx2) out[n++] = (suite){ "avx2", avx2_families, true, -1 };
-    if (have.avx512) out[n++] = (suite){ "avx512", avx512_families, true, have.avx2 ? n - 1 : -1 };
+    if (have.avx2) out[n++] = (suite){ "avx2", avx2_families, true, NULL, -1 };
+    if (have.avx512) out[n++] = (suite){ "avx512", avx512_families, true, NULL, have.avx2 ? n - 1 : -1 };
 #endif
     return n;
 }
@@ -74,7 +75,30 @@ static const tm_kernel *kernel_of(const suite *s, tm_op_id op, int i)
 
 typedef struct {
     tm_dtype in[TM_MAX_IN], out[TM_MAX_OUT];
+    bool     strided; /* rows of the operands that may be views (op->strided_in, strided_out) lie GAP elements apart */
 } formats;
+
+static int gap_of(const tm_op *op, const formats *f, bool output, int k)
+{
+    return f->strided && ((output ? op->strided_out : op->strided_in) >> k & 1u) ? GAP : 0;
+}
+
+/* The call without data, as a plan asks about it. */
+static tm_call call_of(const tm_op *op, const void *attr, const tm_shape *in, const tm_shape *out, const formats *f)
+{
+    tm_call call = { .op = op, .attr = attr, .threads = 4 };
+    for (int k = 0; k < TM_MAX_IN + TM_MAX_OUT; k++) {
+        bool     output = k >= TM_MAX_IN;
+        int      i = output ? k - TM_MAX_IN : k;
+        tm_shape shape = output ? out[i] : in[i];
+        tm_view *view = output ? &call.out[i] : &call.in[i];
+        *view = (tm_view){ .dtype = output ? f->out[i] : f->in[i], .shape = shape };
+        if (i >= (output ? op->n_out : op->n_in)) view->shape.rank = -1;
+        int gap = gap_of(op, f, output, i);
+        if (gap && view->shape.rank > 0) view->ld = shape.n[shape.rank - 1] + gap;
+    }
+    return call;
+}
 
 /* Those of a training step (graph/passes/precision.c: a parameter is read as a copy in the compute format unless the
  * op takes any). */
@@ -105,8 +129,9 @@ static int add_variant(formats out[MAX_VARIANTS], int n, const formats *f)
     return n + 1;
 }
 
-/* Float32 and the two bfloat16 regimes, four random mixes; *usual: so many are all. Small examples: every operand in
- * every other format. */
+/* Float32 and the two bfloat16 regimes, four random mixes, each with strided operands if there are such; *usual: so
+ * many are all. The first example: every operand in every other format. (Numbers fit into bfloat16 and wider formats:
+ * for a narrower one to be taken, judge_open has to round to it. Formats of 4 bits need places of half a byte.) */
 static int list_variants(const tm_op *op, const tm_example *example, int number, formats out[MAX_VARIANTS], int *usual)
 {
     const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
@@ -122,21 +147,26 @@ static int list_variants(const tm_op *op, const tm_example *example, int number,
                 *format_at(&f, op, i) = TM_BF16;
         n = add_variant(out, n, &f);
     }
+    for (int v = 0, dense = n; (op->strided_in | op->strided_out) && v < dense; v++) {
+        formats f = out[v];
+        f.strided = true;
+        n = add_variant(out, n, &f);
+    }
     *usual = n;
-    for (int base = 0; base < *usual && base < 3 && number < 2; base++)
+    for (int base = 0; base < 2 && number == 0; base++)
         for (int i = 0; i < operands; i++)
             for (int dtype = 0; dtype < TM_DTYPE_COUNT; dtype++) {
-                formats f = out[base];
+                formats f = planned(op, example, precisions[2 * base]);
                 *format_at(&f, op, i) = (tm_dtype)dtype;
-                n = add_variant(out, n, &f);
+                if (tm_dtype_bits((tm_dtype)dtype) >= 8) n = add_variant(out, n, &f);
             }
     return n;
 }
 
 /* ---- operands between guards ---- */
 
-/* Element i lies at data[i / columns * pitch + i % columns]: rows are `columns` long and `pitch` apart. All tensors are
- * dense: pitch = columns. A gap between rows is made here, and is filled and watched like the guards. */
+/* Element i lies at data[i / columns * pitch + i % columns]: rows are `columns` long and `pitch` apart. Gaps between
+ * rows are filled and watched like the guards. */
 typedef struct {
     tm_dtype       dtype;
     tm_shape       shape;
@@ -158,12 +188,12 @@ static double value_of(const operand *o, int64_t i)
 }
 
 /* `shift` elements past an aligned address. around: 0xff is NaN in every format. */
-static operand operand_new(tm_dtype dtype, tm_shape shape, int shift, int around)
+static operand operand_new(tm_dtype dtype, tm_shape shape, int gap, int shift, int around)
 {
     operand o = { .dtype = dtype, .shape = shape, .count = tm_shape_elements(shape), .around = around };
     size_t  size = tm_dtype_bytes(dtype), before = GUARD + (size_t)shift * size;
     o.columns = shape.rank > 0 && shape.n[shape.rank - 1] > 0 ? shape.n[shape.rank - 1] : 1;
-    o.pitch = o.columns;
+    o.pitch = o.columns + gap;
     o.bytes = before + (size_t)(o.count / o.columns * o.pitch) * size + GUARD;
     o.memory = malloc(o.bytes);
     o.image = malloc(o.bytes);
@@ -211,7 +241,8 @@ static bool operand_guarded(const operand *o)
 static tm_view operand_view(const operand *o)
 {
     if (!o->memory) return tm_view_absent();
-    return (tm_view){ .dtype = o->dtype, .shape = o->shape, .data = o->data };
+    return (
+        tm_view){ .dtype = o->dtype, .shape = o->shape, .data = o->data, .ld = o->pitch > o->columns ? o->pitch : 0 };
 }
 
 /* ---- one kernel, one example, one mix of formats ---- */
@@ -253,14 +284,15 @@ static void trial_call(const trial *t, tm_call *call)
 static bool trial_open(trial *t, const judge *j, const suite *s, const tm_kernel *kernel, const formats *f)
 {
     *t = (trial){ .j = j, .suite = s, .kernel = kernel, .formats = *f, .alias = -1, .threads = 4 };
-    tm_call call = { .op = j->op, .attr = j->call.attr, .threads = 4 };
-    for (int k = 0; k < TM_MAX_IN; k++) call.in[k] = (tm_view){ .dtype = f->in[k], .shape = j->call.in[k].shape };
-    for (int k = 0; k < TM_MAX_OUT; k++) call.out[k] = (tm_view){ .dtype = f->out[k], .shape = j->call.out[k].shape };
+    tm_shape in[TM_MAX_IN], out[TM_MAX_OUT];
+    for (int k = 0; k < TM_MAX_IN; k++) in[k] = j->call.in[k].shape;
+    for (int k = 0; k < TM_MAX_OUT; k++) out[k] = j->call.out[k].shape;
+    tm_call call = call_of(j->op, j->call.attr, in, out, f);
     if (kernel->refuse && kernel->refuse(&call)) return false;
     for (int k = 0; k < j->op->n_in; k++) {
         const tm_view *from = &j->call.in[k];
         if (!tm_view_present(from)) continue;
-        t->in[k] = operand_new(f->in[k], from->shape, 1 + (j->number + k) % 3, 0xff);
+        t->in[k] = operand_new(f->in[k], from->shape, gap_of(j->op, f, false, k), 1 + (j->number + k) % 3, 0xff);
         double *values = zeros(t->in[k].count);
         for (int64_t i = 0; i < t->in[k].count; i++) values[i] = tm_value_get(from->data, from->dtype, i);
         operand_fill(&t->in[k], values);
@@ -268,7 +300,8 @@ static bool trial_open(trial *t, const judge *j, const suite *s, const tm_kernel
     }
     for (int k = 0; k < j->op->n_out; k++)
         if (tm_view_present(&j->call.out[k]))
-            t->out[k] = operand_new(f->out[k], j->call.out[k].shape, 1 + (j->number + k + 1) % 3, 0xa5);
+            t->out[k] = operand_new(f->out[k], j->call.out[k].shape, gap_of(j->op, f, true, k),
+                                    1 + (j->number + k + 1) % 3, 0xa5);
     return true;
 }
 
@@ -290,12 +323,14 @@ static void trial_run(trial *t, unsigned accumulate, int threads, int alias)
         if (t->out[k].memory) memcpy(t->out[k].memory, t->out[k].image, t->out[k].bytes);
     trial_call(t, &call);
     call.workspace_bytes = t->kernel->workspace ? t->kernel->workspace(&call) : 0;
-    operand work = operand_new(TM_BF16, tm_shape_1((int64_t)(call.workspace_bytes + 1) / 2), 0, 0xa5);
+    operand work = operand_new(TM_BF16, tm_shape_1((int64_t)(call.workspace_bytes + 1) / 2), 0, 0, 0xa5);
     memset(work.memory, 0xff, work.bytes);
     memset(work.memory, 0xa5, GUARD);
     memset(work.data + call.workspace_bytes, 0xa5, GUARD);
     call.workspace = work.data;
+    if (t->kernel->prepare) assert_int_equal(t->kernel->prepare(t->suite->context, &call, &call.state, NULL), TM_OK);
     t->kernel->run(&call);
+    if (t->kernel->release) t->kernel->release(call.state);
     for (size_t i = 0; i < GUARD; i++)
         if (work.memory[i] != 0xa5 || work.data[call.workspace_bytes + i] != 0xa5)
             complain(t, "wrote beside workspace", 0);
@@ -393,7 +428,7 @@ typedef struct {
 static bool same_place(const trial *t, int k)
 {
     return (t->j->op->inplace >> k & 1u) && t->in[k].memory && t->in[k].dtype == t->out[0].dtype &&
-           tm_shape_equal(t->in[k].shape, t->out[0].shape);
+           tm_shape_equal(t->in[k].shape, t->out[0].shape) && t->in[k].pitch == t->out[0].pitch;
 }
 
 /* The kernel with these formats; keeps the bits, not added to and added to. */
@@ -492,18 +527,17 @@ static void expect_fast(const tm_op *op, const tm_example *example, int number, 
     const void               *attr = example->attr_bytes ? example->attr : NULL;
     memcpy(out, example->out, sizeof out);
     assert_null(op->infer(example->in, attr, out));
-    for (int p = 0; p < 3; p++) {
-        formats f = planned(op, example, precisions[p]);
-        tm_call call = { .op = op, .attr = attr, .threads = 2 };
-        for (int k = 0; k < TM_MAX_IN; k++) call.in[k] = (tm_view){ .dtype = f.in[k], .shape = example->in[k] };
-        for (int k = 0; k < TM_MAX_OUT; k++) call.out[k] = (tm_view){ .dtype = f.out[k], .shape = out[k] };
-        for (int k = op->n_out; k < TM_MAX_OUT; k++) call.out[k] = tm_view_absent();
+    for (int v = 0; v < (op->strided_in | op->strided_out ? 6 : 3); v++) {
+        formats f = planned(op, example, precisions[v % 3]);
+        f.strided = v >= 3;
+        tm_call          call = call_of(op, attr, example->in, out, &f);
         tm_text          refusals = { 0 };
         const tm_kernel *kernel = chooser.choose(chooser.context, &call, &refusals);
         bool             fast = kernel != tm_reference_kernel(tm_op_id_of(op), true);
         if (!fast && !op->no_fast_kernel)
-            fail_msg("%s, example %d, %s: falls back to the reference on %s\n%s", op->name, number, precisions[p]->name,
-                     tm_device_describe(device)->text, refusals.data ? refusals.data : "no kernel at all");
+            fail_msg("%s, example %d, %s: falls back to the reference on %s\n%s", op->name, number,
+                     precisions[v % 3]->name, tm_device_describe(device)->text,
+                     refusals.data ? refusals.data : "no kernel at all");
         if (fast && op->no_fast_kernel)
             fail_msg("%s: .no_fast_kernel says '%s', but there is %s", op->name, op->no_fast_kernel, kernel->name);
         tm_text_fini(&refusals);

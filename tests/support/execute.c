@@ -30,7 +30,8 @@ void tm_call_make(tm_call *call, const tm_op *op, const tm_example *example, uin
         tm_view *view = &call->in[k];
         *view = tm_view_absent();
         if (example->in[k].rank < 0) continue;
-        *view = (tm_view){ .dtype = example->role[k] == TM_ROLE_INPUT ? TM_I32 : TM_F64, .shape = example->in[k] };
+        bool whole = example->role[k] == TM_ROLE_INPUT || example->role[k] == TM_ROLE_INDEX;
+        *view = (tm_view){ .dtype = whole ? TM_I32 : TM_F64, .shape = example->in[k] };
         view->data = take(view->dtype, view->shape);
         int64_t count = tm_shape_elements(view->shape);
         for (int64_t i = 0; i < count; i++) {
