@@ -84,4 +84,7 @@ const tm_op tm_op_adamw = {
     .inplace = 1U << 0,
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3,
     .example = adamw_example,
+    .in_name = { "p (...)", "g (...)", "m (...)", "v (...)", "scalars (8)", "clip (2)" },
+    .out_name = { "p (...)", "m (...)", "v (...)" },
+    .attributes = "beta1, beta2, eps, weight_decay",
 };

@@ -60,4 +60,6 @@ const tm_op tm_op_add = {
     .cheap = true,
     .example = add_example,
     .rounding = tm_rounding_f64,
+    .in_name = { "a (...)", "b (...)" },
+    .out_name = { "y (...)" },
 };

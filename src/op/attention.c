@@ -199,6 +199,9 @@ const tm_op tm_op_attention = {
     .cost = attention_cost,
     .example = attention_example,
     .rounding = attention_rounding,
+    .in_name = { "qkv (N, (H + 2J) D)" },
+    .out_name = { "o (N, H D)", "lse (B, H, T)" },
+    .attributes = "seq, heads, kv_heads, head_dim, scale, causal, window",
 };
 
 /* in: do (N, H D), qkv (N, (H + 2J) D), o (N, H D), lse (B, H, T); out: dqkv (N, (H + 2J) D) */
@@ -285,4 +288,7 @@ const tm_op tm_op_attention_grad = {
     .cost = attention_grad_cost,
     .example = attention_grad_example,
     .rounding = attention_rounding,
+    .in_name = { "do (N, H D)", "qkv (N, (H + 2J) D)", "o (N, H D)", "lse (B, H, T)" },
+    .out_name = { "dqkv (N, (H + 2J) D)" },
+    .attributes = "seq, heads, kv_heads, head_dim, scale, causal, window",
 };

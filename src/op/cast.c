@@ -49,4 +49,6 @@ const tm_op tm_op_cast = {
     .cheap = true,
     .example = cast_example,
     .rounding = tm_rounding_f64,
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
 };

@@ -59,4 +59,6 @@ const tm_op tm_op_clip = {
     .vector = 5,
     .example = clip_example,
     .rounding = tm_rounding_f64,
+    .in_name = { "sum ()", "scalars (8)" },
+    .out_name = { "result (2)" },
 };

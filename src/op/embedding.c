@@ -104,6 +104,9 @@ const tm_op tm_op_embedding = {
     .any_dtype_in = 1U << 1 | 1U << 2,
     .example = embedding_example,
     .rounding = tm_rounding_f64,
+    .in_name = { "tokens (N)", "table (V, C)", "[positions (P, C)]" },
+    .out_name = { "y (N, C)" },
+    .attributes = "seq",
 };
 
 /* in: dy (N, C), tokens (N); out: [dtable (V, C)], [dpositions (P, C)], both given by the caller */
@@ -186,4 +189,7 @@ const tm_op tm_op_embedding_grad = {
     .cost = embedding_grad_cost,
     .example = embedding_grad_example,
     .rounding = embedding_grad_rounding,
+    .in_name = { "dy (N, C)", "tokens (N)" },
+    .out_name = { "[dtable (V, C)]", "[dpositions (P, C)]" },
+    .attributes = "seq, apart",
 };

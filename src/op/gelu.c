@@ -72,6 +72,8 @@ const tm_op tm_op_gelu = {
     .inplace = 1U << 0,
     .cheap = true,
     .example = gelu_example,
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
 };
 
 /* in: dy, x; out: dx; all of one shape */
@@ -116,4 +118,6 @@ const tm_op tm_op_gelu_grad = {
     .vector = 16,
     .inplace = 1U << 0,
     .example = gelu_grad_example,
+    .in_name = { "dy (...)", "x (...)" },
+    .out_name = { "dx (...)" },
 };

@@ -110,6 +110,9 @@ const tm_op tm_op_layernorm = {
     .cheap = true,
     .example = layernorm_example,
     .rounding = layernorm_rounding,
+    .in_name = { "x (N, C)", "w (C)", "[b (C)]" },
+    .out_name = { "y (N, C)", "mean (N)", "rstd (N)" },
+    .attributes = "eps",
 };
 
 /* in: dy (N, C), x (N, C), w (C), mean (N), rstd (N), [addend (N, C)]; out: dx (N, C), [dw (C)], [db (C)] */
@@ -193,4 +196,7 @@ const tm_op tm_op_layernorm_grad = {
     .inplace = 1U << 0 | 1U << 5,
     .example = layernorm_grad_example,
     .rounding = layernorm_grad_rounding,
+    .in_name = { "dy (N, C)", "x (N, C)", "w (C)", "mean (N)", "rstd (N)", "[addend (N, C)]" },
+    .out_name = { "dx (N, C)", "[dw (C)]", "[db (C)]" },
+    .attributes = "eps",
 };

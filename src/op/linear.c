@@ -110,6 +110,8 @@ const tm_op tm_op_linear = {
     .cost = linear_cost,
     .example = linear_example,
     .rounding = linear_rounding,
+    .in_name = { "x (N, K)", "w (M, K)", "[bias (M)]", "[residual (N, M)]" },
+    .out_name = { "y (N, M)" },
 };
 
 /* in: dy (N, M), w (M, K); out: dx (N, K) */
@@ -160,6 +162,8 @@ const tm_op tm_op_linear_dgrad = {
     .cost = linear_dgrad_cost,
     .example = linear_dgrad_example,
     .rounding = linear_rounding,
+    .in_name = { "dy (N, M)", "w (M, K)" },
+    .out_name = { "dx (N, K)" },
 };
 
 /* in: dy (N, M), x (N, K); out: dw (M, K) */
@@ -218,6 +222,8 @@ const tm_op tm_op_linear_wgrad = {
     .cost = linear_wgrad_cost,
     .example = linear_wgrad_example,
     .rounding = row_sum_rounding,
+    .in_name = { "dy (N, M)", "x (N, K)" },
+    .out_name = { "dw (M, K)" },
 };
 
 /* in: dy (N, M); out: db (M) */
@@ -264,4 +270,6 @@ const tm_op tm_op_bias_grad = {
     .vector = 1,
     .example = bias_grad_example,
     .rounding = row_sum_rounding,
+    .in_name = { "dy (N, M)" },
+    .out_name = { "db (M)" },
 };

@@ -146,6 +146,9 @@ const tm_op tm_op_linear_cross_entropy = {
     .cost = linear_cross_entropy_cost,
     .example = linear_cross_entropy_example,
     .rounding = linear_cross_entropy_rounding,
+    .in_name = { "x (N, C)", "w (V, C)", "targets (N)" },
+    .out_name = { "loss ()", "logits (chunk, V)" },
+    .attributes = "chunk",
 };
 
 /* in: x (N, C), w (V, C), targets (N), scalars (8); out: loss (), dx (N, C), [dw (V, C)], logits (chunk, V) scratch */
@@ -214,4 +217,7 @@ const tm_op tm_op_linear_cross_entropy_grad = {
     .cost = linear_cross_entropy_grad_cost,
     .example = linear_cross_entropy_grad_example,
     .rounding = linear_cross_entropy_rounding,
+    .in_name = { "x (N, C)", "w (V, C)", "targets (N)", "scalars (8)" },
+    .out_name = { "loss ()", "dx (N, C)", "[dw (V, C)]", "logits (chunk, V)" },
+    .attributes = "chunk",
 };

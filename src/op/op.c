@@ -39,6 +39,24 @@ double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t se
     return (double)tm_random_below(seed, (uint64_t)k, (uint64_t)i, (uint64_t)example->limit[k]);
 }
 
+tm_call tm_example_call(const tm_op *op, const tm_example *example, const tm_precision *precision)
+{
+    tm_call  call = { .op = op, .attr = example->attr_bytes ? example->attr : NULL, .threads = 1 };
+    tm_shape out[TM_MAX_OUT];
+    memcpy(out, example->out, sizeof out);
+    TM_ASSERT(op->infer(example->in, call.attr, out) == NULL);
+    for (int k = 0; k < TM_MAX_IN; k++) {
+        bool    copied = example->role[k] == TM_ROLE_PARAMETER && !(op->any_dtype_in >> k & 1U);
+        tm_role role = copied ? TM_ROLE_WEIGHT_COPY : example->role[k];
+        call.in[k] = (tm_view){ .dtype = tm_precision_of(precision, role), .shape = example->in[k] };
+    }
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        call.out[k] = (tm_view){ .dtype = tm_precision_of(precision, op->out_role[k]), .shape = out[k] };
+        if (k >= op->n_out) call.out[k].shape.rank = -1;
+    }
+    return call;
+}
+
 const char *tm_shape_fit(tm_shape *out, tm_shape wanted, const char *reason)
 {
     if (tm_shape_present(*out) && !tm_shape_equal(*out, wanted)) return reason;

@@ -81,6 +81,9 @@ typedef struct tm_op {
     /* How output k is rounded; NULL: few operations per element, none of them a sum. */
     tm_rounding (*rounding)(const tm_call *call, int k);
     const char *no_fast_kernel; /* why no device but the reference computes it; NULL: one that does not is an error */
+    /* For people: "w (M, K)", in the letters of graph/tensor.h; (...): any shape, that of the others with dots;
+     * optional ones in brackets. Fields of the op's struct in op/attrs.h, or NULL. */
+    const char *in_name[TM_MAX_IN], *out_name[TM_MAX_OUT], *attributes;
 } tm_op;
 
 typedef struct tm_example {
@@ -103,6 +106,9 @@ const tm_op *tm_op_get(tm_op_id id);
 tm_op_id     tm_op_id_of(const tm_op *op);
 /* Value of element `i` of input `k` of an example: normal numbers, or integers below the limit. */
 double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t seed);
+/* The call of an example as a training step of this precision makes it, without data: formats by role, parameters as
+ * copies in the compute format unless the op reads any. For choosers. */
+tm_call tm_example_call(const tm_op *op, const tm_example *example, const tm_precision *precision);
 
 static inline bool tm_view_present(const tm_view *view)
 {

@@ -63,6 +63,8 @@ const tm_op tm_op_relu = {
     .inplace = 1U << 0,
     .example = relu_example,
     .rounding = tm_rounding_f64,
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
 };
 
 /* in: dy, y; out: dx; all of one shape */
@@ -104,4 +106,6 @@ const tm_op tm_op_relu_grad = {
     .inplace = 1U << 0,
     .example = relu_grad_example,
     .rounding = tm_rounding_f64,
+    .in_name = { "dy (...)", "y (...)" },
+    .out_name = { "dx (...)" },
 };

@@ -99,6 +99,9 @@ const tm_op tm_op_rmsnorm = {
     .cheap = true,
     .example = rmsnorm_example,
     .rounding = rmsnorm_rounding,
+    .in_name = { "x (N, C)", "w (C)" },
+    .out_name = { "y (N, C)", "rstd (N)" },
+    .attributes = "eps",
 };
 
 /* in: dy (N, C), x (N, C), w (C), rstd (N), [addend (N, C)]; out: dx (N, C), [dw (C)] */
@@ -171,4 +174,7 @@ const tm_op tm_op_rmsnorm_grad = {
     .inplace = 1U << 0 | 1U << 4,
     .example = rmsnorm_grad_example,
     .rounding = rmsnorm_grad_rounding,
+    .in_name = { "dy (N, C)", "x (N, C)", "w (C)", "rstd (N)", "[addend (N, C)]" },
+    .out_name = { "dx (N, C)", "[dw (C)]" },
+    .attributes = "eps",
 };

@@ -102,6 +102,9 @@ const tm_op tm_op_rope = {
     .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,
+    .in_name = { "x (N, W)", "table (T, D)" },
+    .out_name = { "y (N, W)" },
+    .attributes = "seq, heads, head_dim, layout",
 };
 
 /* in: dy (N, W), table (T, D); out: dx (N, W) */
@@ -123,4 +126,7 @@ const tm_op tm_op_rope_grad = {
     .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,
+    .in_name = { "dy (N, W)", "table (T, D)" },
+    .out_name = { "dx (N, W)" },
+    .attributes = "seq, heads, head_dim, layout",
 };

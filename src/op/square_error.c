@@ -65,6 +65,8 @@ const tm_op tm_op_square_error = {
     .vector = 3,
     .example = square_error_example,
     .rounding = tm_rounding_f64,
+    .in_name = { "y (...)", "t (...)" },
+    .out_name = { "loss ()" },
 };
 
 /* in: y, t (one shape), scalars (8); out: dy */
@@ -104,4 +106,6 @@ const tm_op tm_op_square_error_grad = {
     .vector = 3,
     .inplace = 1U << 0,
     .example = square_error_grad_example,
+    .in_name = { "y (...)", "t (...)", "scalars (8)" },
+    .out_name = { "dy (...)" },
 };

@@ -48,4 +48,6 @@ const tm_op tm_op_square_sum = {
     .any_dtype_in = 1U << 0,
     .example = square_sum_example,
     .rounding = tm_rounding_f64,
+    .in_name = { "x (...)" },
+    .out_name = { "sum ()" },
 };

@@ -69,6 +69,8 @@ const tm_op tm_op_swiglu = {
     .vector = 2.5,
     .cheap = true,
     .example = swiglu_example,
+    .in_name = { "gu (N, 2F)" },
+    .out_name = { "y (N, F)" },
 };
 
 /* in: dy (N, F), gu (N, 2F); out: dgu (N, 2F) */
@@ -117,4 +119,6 @@ const tm_op tm_op_swiglu_grad = {
     .vector = 11,
     .inplace = 1U << 1,
     .example = swiglu_grad_example,
+    .in_name = { "dy (N, F)", "gu (N, 2F)" },
+    .out_name = { "dgu (N, 2F)" },
 };
