@@ -3,6 +3,7 @@
 #include "bench/ab.h"
 
 #include "base/arena.h"
+#include "stats/summary.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -298,15 +299,9 @@ tm_pair *tm_ab_pairs(const tm_ab_session *session, int64_t from, int64_t to, con
 
 /* --- figures ------------------------------------------------------------------------------------------------------ */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *x, int64_t n)
 {
-    qsort(x, (size_t)n, sizeof *x, compare);
+    tm_stats_sort(x, n);
     return n == 0 ? (double)NAN : (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/arena.h"
 #include "base/file.h"
@@ -24,7 +25,7 @@
 static int clean(void **state)
 {
     (void)state;
-    fake_remove();
+    test_folder_remove();
     return 0;
 }
 
@@ -67,7 +68,7 @@ static int lines_of(const tm_text *text)
 static void metrics_records(void **state)
 {
     (void)state;
-    const char *path = fake_path("metrics.jsonl");
+    const char *path = test_in_folder("metrics.jsonl");
     tm_sink    *sink = open_metrics(path);
     fake_emit(sink, fake_started());
     fake_emit(sink, fake_step(3));
@@ -111,7 +112,7 @@ static void metrics_records(void **state)
 static void metrics_of_a_resumed_run(void **state)
 {
     (void)state;
-    const char *path = fake_path("metrics.jsonl");
+    const char *path = test_in_folder("metrics.jsonl");
     tm_sink    *sink = open_metrics(path);
     fake_emit(sink, fake_started());
     for (int step = 1; step <= 5; step++) fake_emit(sink, fake_step(step));
@@ -145,7 +146,7 @@ static void metrics_of_a_resumed_run(void **state)
 static void result_read_back(void **state)
 {
     (void)state;
-    const char       *path = fake_path("result.json");
+    const char       *path = test_in_folder("result.json");
     tm_error          err = { 0 };
     tm_sink          *sink = NULL;
     tm_environment   *environment = tm_environment_read("");
@@ -224,7 +225,7 @@ static void outputs_read_the_summary_of_the_run(void **state)
     tm_sink           *sinks[2] = { NULL };
     char              *data = NULL;
     size_t             bytes = 0;
-    tm_result_options  options = { .path = fake_path("result.json") };
+    tm_result_options  options = { .path = test_in_folder("result.json") };
     tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
     assert_int_equal(tm_result_sink_open(&options, &sinks[0], &err), TM_OK);
     assert_int_equal(tm_console_sink_open(&console, &sinks[1], &err), TM_OK);
@@ -258,9 +259,9 @@ static void a_run_without_steps(void **state)
     tm_sink           *sinks[4] = { NULL };
     char              *data = NULL;
     size_t             bytes = 0;
-    tm_metrics_options metrics = { fake_path("metrics.jsonl") };
-    tm_result_options  result = { .path = fake_path("result.json") };
-    tm_perf_options    perf = { .path = fake_path("perf.csv") };
+    tm_metrics_options metrics = { test_in_folder("metrics.jsonl") };
+    tm_result_options  result = { .path = test_in_folder("result.json") };
+    tm_perf_options    perf = { .path = test_in_folder("perf.csv") };
     tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
     assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
     assert_int_equal(tm_result_sink_open(&result, &sinks[1], &err), TM_OK);
@@ -294,7 +295,7 @@ static void steady_recording_allocates_nothing(void **state)
     tm_sink           *sinks[2] = { NULL };
     char              *data = NULL;
     size_t             bytes = 0;
-    tm_metrics_options metrics = { fake_path("metrics.jsonl") };
+    tm_metrics_options metrics = { test_in_folder("metrics.jsonl") };
     tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
     assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
     assert_int_equal(tm_console_sink_open(&console, &sinks[1], &err), TM_OK);
@@ -315,7 +316,7 @@ static void every_member_is_documented(void **state)
     tm_error          err = { 0 };
     tm_sink          *sink = NULL;
     tm_checks         checks = { 0 };
-    tm_result_options options = { .path = fake_path("result.json"), .checks = &checks };
+    tm_result_options options = { .path = test_in_folder("result.json"), .checks = &checks };
     assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
     fake_run(sink, TM_VERDICT_VALID, "");
     fake_close(sink);
@@ -378,7 +379,7 @@ static void file_size_limit(void **state)
     for (size_t i = 0; i < 4; i++) {
         struct rlimit was, small;
         char          path[256];
-        strcpy(path, fake_path("limited"));
+        strcpy(path, test_in_folder("limited"));
         unlink(path);
         getrlimit(RLIMIT_FSIZE, &was);
         small = (struct rlimit){ .rlim_cur = 300, .rlim_max = was.rlim_max };
@@ -415,8 +416,8 @@ static void unusable_paths(void **state)
     (void)state;
     tm_error err = { 0 };
     tm_sink *sink = NULL;
-    assert_int_equal(metrics_opener(fake_path("no/such/folder"), &sink, &err), TM_IO);
-    assert_int_equal(result_opener(fake_path("no/such/folder"), &sink, &err), TM_OK);
+    assert_int_equal(metrics_opener(test_in_folder("no/such/folder"), &sink, &err), TM_IO);
+    assert_int_equal(result_opener(test_in_folder("no/such/folder"), &sink, &err), TM_OK);
     fake_run(sink, TM_VERDICT_VALID, "");
     err = (tm_error){ 0 };
     assert_int_equal(tm_sink_close(sink, &err), TM_IO);

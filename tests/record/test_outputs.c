@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All outputs of a run together: which ones it wants, whose failure counts, and what a run that never began leaves. */
+#include "support/folder.h"
 #include "support/fake_run.h"
 #include "support/full_config.h"
 
@@ -64,9 +65,9 @@ static void begin(fixture *f)
     *f = (fixture){ .config = test_full_config(), .environment = tm_environment_read("") };
     if (tm_config_apply_preset(f->config, "tiny-llama", &err) != TM_OK || tm_config_finish(f->config, &err) != TM_OK)
         fail_msg("%s", err.text);
-    tm_config_set(f->config, "log.file", fake_path("lines.txt"), "test");
+    tm_config_set(f->config, "log.file", test_in_folder("lines.txt"), "test");
     if (tm_run_options_read(f->config, &f->run, &err) != TM_OK) fail_msg("%s", err.text);
-    const char *inside = fake_path("x"), *slash = strrchr(inside, '/');
+    const char *inside = test_in_folder("x"), *slash = strrchr(inside, '/');
     static char folder[256];
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - inside), inside);
     f->options = (tm_output_options){ .folder = folder,
@@ -80,7 +81,7 @@ static void begin(fixture *f)
 static int clean(void **state)
 {
     (void)state;
-    fake_remove();
+    test_folder_remove();
     return 0;
 }
 
@@ -106,7 +107,7 @@ static void the_files_of_a_run(void **state)
     tm_outputs *outputs;
     bool        began;
     begin(&f);
-    f.options.perf_csv = fake_path("all.csv");
+    f.options.perf_csv = test_in_folder("all.csv");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
         emit_run(outputs);
@@ -114,9 +115,9 @@ static void the_files_of_a_run(void **state)
         assert_true(began);
     }
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (!tm_file_exists(fake_path(files[i]))) fail_msg("no %s", files[i]);
+        if (!tm_file_exists(test_in_folder(files[i]))) fail_msg("no %s", files[i]);
     }
-    tm_text rows = fake_read(fake_path("all.csv"));
+    tm_text rows = fake_read(test_in_folder("all.csv"));
     int     lines = 0;
     for (const char *c = rows.data; *c; c++) lines += *c == '\n';
     assert_int_equal(lines, 3);
@@ -134,14 +135,14 @@ static void a_run_that_never_began(void **state)
     bool        began = true;
     begin(&f);
     assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
-    assert_true(tm_file_exists(fake_path("metrics.jsonl")));
+    assert_true(tm_file_exists(test_in_folder("metrics.jsonl")));
     assert_int_equal(tm_outputs_close(outputs, TM_INVALID, &began, &err), TM_INVALID);
     assert_false(began);
-    assert_false(tm_file_exists(fake_path("metrics.jsonl")));
-    f.options.perf_csv = fake_path("other.csv"); /* and one that has an output which cannot be opened */
+    assert_false(tm_file_exists(test_in_folder("metrics.jsonl")));
+    f.options.perf_csv = test_in_folder("other.csv"); /* and one that has an output which cannot be opened */
     assert_int_equal(tm_file_write(f.options.perf_csv, "1\n", 2, &err), TM_OK);
     assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_INVALID);
-    assert_false(tm_file_exists(fake_path("metrics.jsonl")));
+    assert_false(tm_file_exists(test_in_folder("metrics.jsonl")));
     err = (tm_error){ 0 };
     tm_config_set(f.config, "log.file", "/nowhere/lines.txt", "test");
     assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_IO);
@@ -158,16 +159,16 @@ static void whose_failure_counts(void **state)
     tm_outputs *outputs;
     bool        began;
     begin(&f);
-    assert_int_equal(mkdir(fake_path("config.yaml"), 0777), 0);
+    assert_int_equal(mkdir(test_in_folder("config.yaml"), 0777), 0);
     assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
     emit_run(outputs);
     tm_status st = tm_event_failure(tm_outputs_bus(outputs), &err);
     assert_int_equal(st, TM_IO);
     assert_non_null(strstr(err.text, "config.yaml"));
     assert_int_equal(tm_outputs_close(outputs, st, &began, &err), TM_IO);
-    assert_int_equal(rmdir(fake_path("config.yaml")), 0);
-    assert_int_equal(unlink(fake_path("result.json")), 0);
-    assert_int_equal(mkdir(fake_path("result.json"), 0777), 0);
+    assert_int_equal(rmdir(test_in_folder("config.yaml")), 0);
+    assert_int_equal(unlink(test_in_folder("result.json")), 0);
+    assert_int_equal(mkdir(test_in_folder("result.json"), 0777), 0);
     for (int i = 0; i < 2; i++) {
         tm_status before = i == 0 ? TM_OK : TM_NUMBERS;
         err = (tm_error){ 0 };
@@ -177,7 +178,7 @@ static void whose_failure_counts(void **state)
         assert_int_equal(tm_outputs_close(outputs, before, &began, &err), i == 0 ? TM_IO : TM_NUMBERS);
         assert_true(i == 0 ? strstr(err.text, "result.json") != NULL : err.status == TM_OK);
     }
-    assert_int_equal(rmdir(fake_path("result.json")), 0);
+    assert_int_equal(rmdir(test_in_folder("result.json")), 0);
     end(&f);
 }
 

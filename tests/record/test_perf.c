@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/csv.h"
 #include "base/file.h"
@@ -25,7 +26,7 @@ static const char *const header =
 static int clean(void **state)
 {
     (void)state;
-    fake_remove();
+    test_folder_remove();
     return 0;
 }
 
@@ -87,7 +88,7 @@ static void perf_header_and_quoting(void **state)
 {
     (void)state;
     const char     *args = "--a \"x, y\", 'z'\r\n--b \"\"";
-    tm_perf_options options = { .path = fake_path("perf.csv"), .entry = "trainmark_train", .args = args };
+    tm_perf_options options = { .path = test_in_folder("perf.csv"), .entry = "trainmark_train", .args = args };
     run_perf(options, TM_VERDICT_VALID, 0);
     run_perf(options, TM_VERDICT_VALID, 0); /* replaced, not appended */
     tm_text text = fake_read(options.path);
@@ -126,7 +127,7 @@ static void perf_counts_gpus(void **state)
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         tm_error        err = { 0 };
         tm_sink        *sink = NULL;
-        tm_perf_options options = { .path = fake_path("perf.csv"), .nodes = 2 };
+        tm_perf_options options = { .path = test_in_folder("perf.csv"), .nodes = 2 };
         assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
         tm_event start = fake_started();
         start.run_started.device = runs[i].device;
@@ -144,7 +145,7 @@ static void perf_counts_gpus(void **state)
 static void perf_appends_with_relative_change(void **state)
 {
     (void)state;
-    tm_perf_options options = { .path = fake_path("all.csv"), .append = true, .args = "a", .architecture = "x" };
+    tm_perf_options options = { .path = test_in_folder("all.csv"), .append = true, .args = "a", .architecture = "x" };
     run_perf(options, TM_VERDICT_INVALID, 0); /* no baseline: it has no result */
     run_perf(options, TM_VERDICT_VALID, 0);
     run_perf(options, TM_VERDICT_NOISY, 125);
@@ -174,7 +175,7 @@ static void perf_baseline_is_chosen_well(void **state)
     (void)state;
     tm_error        err = { 0 };
     tm_text         file = { 0 };
-    tm_perf_options options = { .path = fake_path("all.csv"), .append = true };
+    tm_perf_options options = { .path = test_in_folder("all.csv"), .append = true };
     tm_text_add(&file, header);
     const char *const rows[][3] = { { "400", "tflops", "SUCCESS" },
                                     { "500", "tokens_per_second", "FAILURE" },
@@ -194,7 +195,7 @@ static void perf_baseline_is_chosen_well(void **state)
 static void perf_of_a_run_that_dies(void **state)
 {
     (void)state;
-    tm_perf_options options = { .path = fake_path("perf.csv") };
+    tm_perf_options options = { .path = test_in_folder("perf.csv") };
     tm_error        err = { 0 };
     tm_sink        *sink = NULL;
     assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
@@ -211,7 +212,7 @@ static void perf_of_a_run_that_dies(void **state)
 static void perf_refuses_another_header(void **state)
 {
     (void)state;
-    tm_perf_options options = { .path = fake_path("other.csv"), .append = true };
+    tm_perf_options options = { .path = test_in_folder("other.csv"), .append = true };
     tm_error        err = { 0 };
     tm_sink        *sink = NULL;
     assert_int_equal(tm_file_write(options.path, "model,speed\na,1\n", 16, &err), TM_OK);

@@ -156,27 +156,3 @@ tm_text fake_read(const char *path)
     if (tm_file_read(path, 1 << 26, &text, &err) != TM_OK) fail_msg("%s", err.text);
     return text;
 }
-
-static char folder[64];
-
-const char *fake_path(const char *name)
-{
-    static char path[4][256];
-    static int  next;
-    if (!*folder) {
-        strcpy(folder, "/tmp/tm_test_XXXXXX");
-        assert_non_null(mkdtemp(folder));
-    }
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
-    return path[next];
-}
-
-void fake_remove(void)
-{
-    char command[128];
-    if (!*folder) return;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    assert_int_equal(system(command), 0);
-    *folder = '\0';
-}

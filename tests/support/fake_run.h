@@ -25,9 +25,5 @@ void fake_close(tm_sink *sink);
 
 /* The content of a file; fails the test if it cannot be read. Free with tm_text_fini. */
 tm_text fake_read(const char *path);
-/* A path below a folder of its own for this process, made on first use. */
-const char *fake_path(const char *name);
-/* Removes that folder. */
-void fake_remove(void);
 
 #endif

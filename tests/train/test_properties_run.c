@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole runs on the synthetic language: stopped at any step and resumed they have the bits of one never stopped; an
  * interruption leaves a checkpoint; broken numbers end with a verdict. */
+#include "support/folder.h"
 #include "support/training.h"
 
 #include "base/log.h"
