@@ -2,6 +2,7 @@
 /* device/cpu - the fast CPU device: kernel tables per instruction set, best first; then the converted reference. */
 #include "base/cpu.h"
 #include "device/backend.h"
+#include "device/cpu/copy.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/kernels.h"
 
@@ -16,7 +17,7 @@ typedef struct {
 } isa_row;
 
 #define X(family) tm_cpu_##family##_base,
-static const tm_kernel *const base_families[] = { TM_CPU_FAMILIES(X) NULL };
+static const tm_kernel *const base_families[] = { TM_CPU_FAMILIES(X) tm_cpu_copies, NULL };
 #undef X
 #if defined(__x86_64__)
 #define X(family) tm_cpu_##family##_avx2,
