@@ -414,7 +414,7 @@ tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id)
     return place;
 }
 
-static void *address_in_slot(const tm_plan *plan, const tm_memory *memory, tm_tensor_id id, size_t slot)
+static void *address_in_slot(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id, size_t slot)
 {
     tm_place place = tm_plan_place(plan, id);
     tm_space space = tm_graph_at(plan->graph, id)->space;
@@ -423,12 +423,12 @@ static void *address_in_slot(const tm_plan *plan, const tm_memory *memory, tm_te
     return (char *)memory->base[space] + place.offset;
 }
 
-void *tm_plan_address(const tm_plan *plan, const tm_memory *memory, tm_tensor_id id)
+void *tm_plan_address(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id)
 {
     return address_in_slot(plan, memory, id, 0);
 }
 
-static void bind(const tm_plan *plan, const tm_program *program, const tm_memory *memory, size_t slot)
+static void bind(const tm_plan *plan, const tm_program *program, const tm_arenas *memory, size_t slot)
 {
     for (size_t x = 0; x < program->count; x++) {
         tm_instruction *i = &program->instructions[x];
@@ -441,7 +441,7 @@ static void bind(const tm_plan *plan, const tm_program *program, const tm_memory
     }
 }
 
-void tm_plan_bind(tm_plan *plan, const tm_memory *memory)
+void tm_plan_bind(tm_plan *plan, const tm_arenas *memory)
 {
     for (size_t p = 0; p < plan->n_programs; p++) bind(plan, &plan->programs[p], memory, 0);
     for (size_t k = plan->n_programs; k < (size_t)plan->graph->slots * plan->n_programs; k++)

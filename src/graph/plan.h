@@ -80,7 +80,7 @@ typedef struct {
 /* The arenas, by space; NULL where a plan needs none. */
 typedef struct {
     void *base[TM_SPACE_COUNT];
-} tm_memory;
+} tm_arenas;
 
 enum { TM_MEMORY_CLASSES = TM_ROLE_COUNT };
 
@@ -105,9 +105,9 @@ void                  tm_plan_destroy(tm_plan *plan);
 /* Where a tensor lies: a view within the memory of its base. */
 tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id);
 /* Gives every call its addresses inside arenas of plan->spaces[].arena_bytes bytes. */
-void  tm_plan_bind(tm_plan *plan, const tm_memory *memory);
+void  tm_plan_bind(tm_plan *plan, const tm_arenas *memory);
 /* Address of a tensor (in slot 0, if it crosses programs); transient tensors only while their program runs. */
-void *tm_plan_address(const tm_plan *plan, const tm_memory *memory, tm_tensor_id id);
+void *tm_plan_address(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id);
 const tm_program *tm_plan_program(const tm_plan *plan, const char *name); /* NULL: there is none */
 /* The program of an execution, bound to its slot. */
 const tm_program *tm_plan_execution(const tm_plan *plan, const tm_execution *execution);

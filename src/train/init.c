@@ -35,7 +35,7 @@ static void fill_piece(void *data, const tm_tensor *tensor, const tm_piece *piec
     }
 }
 
-void tm_init_fill(const tm_plan *plan, const tm_memory *memory, uint64_t seed, int threads)
+void tm_init_fill(const tm_plan *plan, const tm_arenas *memory, uint64_t seed, int threads)
 {
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];

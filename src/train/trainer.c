@@ -11,7 +11,7 @@
 struct tm_trainer {
     tm_device            *device;
     tm_step              *step;
-    tm_memory             memory;
+    tm_arenas             memory;
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
 };

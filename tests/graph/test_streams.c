@@ -397,7 +397,7 @@ enum { ROWS = 8, COLUMNS = 16, MICRO_BATCHES = 3, FORWARD = 0, BACKWARD = 1 };
 typedef struct {
     tm_graph    *graph;
     tm_plan     *plan;
-    tm_memory    memory;
+    tm_arenas    memory;
     tm_tensor_id x, b, c, sum;
 } pipe;
 

@@ -62,7 +62,7 @@ static tm_step_options options_of(const configuration *c)
 }
 
 /* One training step on an arena whose pages nobody has touched; the scalars as tm_trainer_begin sets them. */
-static void run_step(tm_device *device, const tm_step *step, const tm_memory *memory, const test_batch *batch)
+static void run_step(tm_device *device, const tm_step *step, const tm_arenas *memory, const test_batch *batch)
 {
     const tm_step_options *o = &step->options;
     int64_t                rows = o->micro_batch * o->seq;
@@ -97,7 +97,7 @@ static void planned_pages_are_touched(void **state)
         assert_true(arena != MAP_FAILED && resident);
         assert_int_equal(madvise(arena, bytes, MADV_NOHUGEPAGE), 0);
         assert_int_equal(tm_device_used_bytes(device, arena, bytes), 0);
-        tm_memory memory = { .base = { arena } };
+        tm_arenas memory = { .base = { arena } };
         tm_plan_bind(step->plan, &memory);
         tm_init_fill(step->plan, &memory, 1, chooser.threads);
         test_batch batch =
