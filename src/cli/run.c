@@ -111,6 +111,7 @@ static tm_status print_plan(job *j, tm_error *err)
     for (size_t i = 0; i < step->plan->n_classes; i++)
         tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
+    tm_plan_print_spaces(step->plan, "# ", &out);
     print_data(j, &out);
     tm_cli_add_lines(&out, "# planned without: ", tm_config_unbuilt(j->config));
     tm_text_printf(&out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
@@ -188,6 +189,7 @@ static tm_status train(job *j, tm_error *err)
     j->environment = tm_environment_read("");
     TM_TRY(check_host(&j->checks, err));
     name_checkpoints(j);
+    if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
     tm_status st = run(j, &began, err);
     if (st != TM_OK && !began && !folder_was_there) rmdir(j->folder.data);
     if (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) fprintf(stderr, "results in %s\n", j->folder.data);

@@ -47,6 +47,12 @@ tm_chooser tm_device_chooser(const tm_device *device);
 TM_MUST_USE tm_status tm_device_alloc(tm_device *device, size_t bytes, void **out, tm_error *err);
 void                  tm_device_release(tm_device *device, void *memory, size_t bytes);
 
+/* Memory of the space disk, zeroed: a file in `folder` that has no name any more and is gone with the process, mapped as
+ * shared, its blocks reserved. Given back with tm_device_release. TM_INVALID: no file can be made there; TM_IO: the disk
+ * is too full. */
+TM_MUST_USE tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, void **out,
+                                         tm_error *err);
+
 /* Bytes of an arena that are in memory: what was touched, by the system's own books. */
 int64_t tm_device_used_bytes(const tm_device *device, void *memory, size_t bytes);
 

@@ -15,6 +15,16 @@ static const tm_op *const ops[TM_OP_COUNT] = {
 #undef TM_OP
 };
 
+const char *tm_stream_label(tm_stream stream)
+{
+    static const char *const names[TM_STREAMS] = {
+#define X(id, name) [TM_ON_##id] = name,
+        TM_STREAM_ROWS(X)
+#undef X
+    };
+    return names[stream];
+}
+
 const tm_op *tm_op_get(tm_op_id id)
 {
     TM_ASSERT((unsigned)id < TM_OP_COUNT);

@@ -17,6 +17,17 @@ typedef enum {
     TM_OP_COUNT
 } tm_op_id;
 
+/* Queues of a device that work side by side. Within one, instructions run in order. X(id, name) */
+#define TM_STREAM_ROWS(X) X(COMPUTE, "compute") X(COPY, "copy") X(COMMUNICATION, "communication")
+typedef enum {
+#define X(id, name) TM_ON_##id,
+    TM_STREAM_ROWS(X)
+#undef X
+        TM_STREAMS
+} tm_stream;
+
+const char *tm_stream_label(tm_stream stream);
+
 enum { TM_MAX_IN = 12, TM_MAX_OUT = 6, TM_MAX_ATTR = 128 };
 
 struct tm_op;
@@ -57,7 +68,9 @@ typedef struct {
 typedef struct tm_op {
     const char *name;
     const char *formula; /* for the docs page and explain */
-    const char *group;   /* of the ledger: linear, attention, norm, elementwise, embedding, loss, optimizer, clip */
+    const char *group;   /* of the ledger: linear, attention, norm, elementwise, embedding, loss, optimizer, clip,
+                          * copies */
+    tm_stream   stream;  /* where its nodes run, unless a pass says otherwise */
     int         n_in, n_out;
     unsigned    optional_in, optional_out; /* bit masks */
     tm_role     out_role[TM_MAX_OUT];

@@ -64,6 +64,12 @@ static const tm_key keys[] = {
       .help = "stop as soon as a validation loss is at most this; null: never" },
     { .name = "training.enable_cpu_offload", .kind = TM_KEY_BOOL, .fallback = "false",
       UNBUILT("offload to host memory"), .help = "weights and moments in host memory" },
+    { .name = "training.offload", .kind = TM_KEY_CHOICE, .fallback = "none",
+      .choices = "none|optimizer|activations|all",
+      .help = "what lies in a file while it is not used: moments, what is kept for the backward pass, or both. The "
+              "bits stay the same" },
+    { .name = "training.offload_path", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "folder for the file of training.offload; null: the run directory" },
     { .name = "training.gc_freq", .kind = TM_KEY_I64, .fallback = "50", IGNORED,
       .help = "there is no garbage collector" },
     { .name = "training.gc_debug", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,

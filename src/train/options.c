@@ -42,6 +42,15 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
     return TM_OK;
 }
 
+static void read_offload(const tm_config *config, tm_offload *out)
+{
+    bool all = is(config, "training.offload", "all");
+    *out = (tm_offload){ .optimizer = all || is(config, "training.offload", "optimizer"),
+                         .activations = all || is(config, "training.offload", "activations"),
+                         .space = TM_SPACE_DISK,
+                         .folder = tm_config_text(config, "training.offload_path") };
+}
+
 static void read_schedule(const tm_config *config, tm_run_options *out)
 {
     out->schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
@@ -61,6 +70,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
 {
     TM_TRY(tm_model_shape_read(config, &step->shape, err));
     TM_TRY(read_recompute(config, &step->recompute, err));
+    read_offload(config, &step->offload);
     step->precision = precision_of(config);
     step->micro_batch = tm_config_i64(config, "training.local_batch_size");
     step->seq = tm_config_i64(config, "training.seq_len");

@@ -26,7 +26,8 @@ static void table_is_complete_and_sorted(void **state)
 {
     (void)state;
     static const char *const groups[] = { "linear",    "attention", "norm",      "elementwise",
-                                          "embedding", "loss",      "optimizer", "clip" };
+                                          "embedding", "loss",      "optimizer", "clip",
+                                          "copies" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         known = false;

@@ -2,6 +2,7 @@
 /* device/cpu - the fast CPU device: kernel tables per instruction set, best first; then the converted reference. */
 #include "base/cpu.h"
 #include "device/backend.h"
+#include "device/cpu/copy.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/kernels.h"
 
@@ -18,7 +19,7 @@ typedef struct {
 #define TM_CPU_TABLE(family) tm_cpu_##family##_base,
 static const tm_kernel *const base_families[] = {
 #include "device/cpu/kernel_tables.def"
-    NULL
+    tm_cpu_copies, NULL
 };
 #undef TM_CPU_TABLE
 #if defined(__x86_64__)
