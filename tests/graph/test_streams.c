@@ -120,6 +120,23 @@ static void end(machine *m, size_t x)
     mark_outputs(m, i, (int32_t)x + 1);
 }
 
+/* In the order of the list: does all of an operand come from what wrote that tensor? */
+static void check_owner(machine *m, size_t x, tm_tensor_id id)
+{
+    const tm_graph *graph = m->plan->graph;
+    tm_tensor_id    base = tm_graph_base(graph, id);
+    range           r = range_of(m, id);
+    for (size_t c = 0; c < r.cells; c++) {
+        bool right = r.from[c] == 0 && tm_role_persistent(tm_graph_at(graph, base)->role);
+        for (int k = 0; k < TM_MAX_OUT && r.from[c] > 0; k++) {
+            tm_tensor_id out = m->program->instructions[r.from[c] - 1].node->out[k];
+            right = right || (out != TM_NONE && tm_graph_base(graph, out) == base);
+        }
+        if (!right) complain(m, x, "by the list itself reads what is not there:", id);
+        if (!right) return;
+    }
+}
+
 static void forget(machine *m)
 {
     for (int s = 0; s < TM_SPACE_COUNT; s++)
@@ -136,10 +153,14 @@ static machine machine_open(const tm_plan *plan, const tm_program *program)
     assert_non_null(m.expected);
     for (size_t x = 0; x < program->count; x++) {
         const tm_instruction *i = &program->instructions[x];
-        for (int k = 0; k < OPERANDS; k++)
-            if (operand(i, k) != TM_NONE) m.expected[x][k] = digest_of(range_of(&m, operand(i, k)));
+        for (int k = 0; k < OPERANDS; k++) {
+            if (operand(i, k) == TM_NONE) continue;
+            m.expected[x][k] = digest_of(range_of(&m, operand(i, k)));
+            check_owner(&m, x, operand(i, k));
+        }
         mark_outputs(&m, i, (int32_t)x + 1);
     }
+    if (*m.problem) fail_msg("%s", m.problem);
     return m;
 }
 
@@ -387,6 +408,7 @@ static void spaces_have_their_own_books(void **state)
         assert_true(states > 0 && plan->spaces[TM_SPACE_HOST].persistent_bytes == states);
         assert_int_equal(plan->persistent_bytes, plain->plan->persistent_bytes - states);
         assert_true(plan->arena_bytes < plain->plan->arena_bytes);
+        assert_true(step->first->live_peak < plain->first->live_peak);
         assert_true(plan->spaces[TM_SPACE_HOST].arena_bytes > states); /* and activations */
         assert_int_equal(plan->spaces[TM_SPACE_DISK].arena_bytes, 0);
         for (int s = 0; s < TM_SPACE_COUNT; s++) {
