@@ -53,7 +53,8 @@ typedef struct {
     int64_t             parameters;
     int64_t             steps, first_step; /* planned total; first step of this process (resumed: > 1) */
     int64_t             batch_tokens;      /* target tokens of one optimizer step on this device */
-    int                 devices, threads;
+    int                 devices, gpus;     /* of this run; how many of them are GPUs */
+    int                 threads;
     uint64_t            seed;
     double              loss_floor;        /* nats; NAN where the data has no known entropy */
     double              peak_flops;        /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */

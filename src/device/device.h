@@ -15,11 +15,18 @@
 
 typedef struct tm_device tm_device;
 
+typedef enum { TM_DEVICE_CPU, TM_DEVICE_GPU } tm_device_kind; /* the hardware that computes */
+
+/* What the rest of the house may ask about a device: by these facts, never by its name. */
 typedef struct {
-    const char *name;    /* "cpu" */
-    char        text[160]; /* "cpu: avx512, 2 threads" */
-    int         threads;
-    double      peak_flops; /* 0: unknown */
+    const char    *name;      /* "cpu" */
+    char           text[160]; /* "cpu: avx512, 2 threads" */
+    tm_device_kind kind;
+    int            threads;
+    bool           computes;     /* false: its kernels do nothing, no result and no time of it means anything */
+    bool           float64_only; /* its kernels take float64 whatever training.dtype says */
+    bool           own_memory;   /* an arena is not in the memory of the host */
+    double         peak_flops;   /* 0: unknown */
 } tm_device_info;
 
 /* threads: 0 = as many as cpuset and cgroup quota allow. Unknown name: TM_INVALID with the list. */

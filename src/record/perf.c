@@ -135,17 +135,14 @@ static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_end
     const tm_run_started  *start = &self->run.start;
     tm_text                model = { 0 };
     int                    nodes = o->nodes > 0 ? o->nodes : 1;
-    bool                   on_cpu = strcmp(start->device, "cpu") == 0 || strcmp(start->device, "reference") == 0 ||
-                  strcmp(start->device, "null") == 0;
-    int  gpus = on_cpu ? 0 : start->devices, gpus_per_node = gpus / nodes;
-    bool good = end && end->verdict != TM_VERDICT_INVALID && isfinite(end->tokens_per_second_median);
+    bool                   good = end && end->verdict != TM_VERDICT_INVALID && isfinite(end->tokens_per_second_median);
     for (int i = 0; i < COLUMNS; i++) set(row, i, "");
     tm_text_printf(&model, o->entry ? "%s_%s" : "%s%s", o->entry ? o->entry : "", start->model);
     set(row, COLUMN_model, model.data);
     tm_text_fini(&model);
-    set_number(row, COLUMN_n_gpus, gpus);
+    set_number(row, COLUMN_n_gpus, start->gpus);
     set_number(row, COLUMN_nnodes, nodes);
-    set_number(row, COLUMN_gpus_per_node, gpus_per_node);
+    set_number(row, COLUMN_gpus_per_node, start->gpus / nodes);
     set(row, COLUMN_training_precision, start->precision);
     set(row, COLUMN_pipeline, o->pipeline);
     set(row, COLUMN_args, o->args);

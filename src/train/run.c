@@ -358,6 +358,7 @@ static void announce(run *r)
         .first_step = r->first_step,
         .batch_tokens = global_batch(o) * o->step.seq,
         .devices = 1,
+        .gpus = info->kind == TM_DEVICE_GPU ? 1 : 0,
         .threads = info->threads,
         .seed = o->seed,
         .loss_floor = tm_source_describe(r->source)->floor,
@@ -393,7 +394,7 @@ static tm_status check_step(const run *r, double flops, double seconds, tm_error
     tm_peaks    peaks = r->options->peaks;
     bool        judged = r->first_step - 1 + r->done >= TM_JUDGED_STEPS;
     if (peaks.flops > 0) return tm_guard_seconds(&peaks, flops, 0, seconds, what, err);
-    if (!judged || strcmp(tm_device_describe(r->device)->name, "null") == 0) return TM_OK;
+    if (!judged || !tm_device_describe(r->device)->computes) return TM_OK;
     for (int i = 0; i < TRIES; i++) {
         peaks = measured_peaks(r, i >= TRIES / 2);
         if (tm_guard_seconds(&peaks, flops, 0, seconds, what, NULL) == TM_OK) return TM_OK;

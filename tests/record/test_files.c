@@ -399,6 +399,35 @@ static void perf_header_and_quoting(void **state)
     tm_text_fini(&text);
 }
 
+/* GPUs are counted as the run tells them: no name of a device means one. */
+static void perf_counts_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device;
+        int         gpus;
+        const char *row;
+    } runs[] = { { "cpu", 0, "\nllama-small,0,2,0,float32," },
+                 { "another host device", 0, "\nllama-small,0,2,0,float32," },
+                 { "another accelerator", 8, "\nllama-small,8,2,4,float32," } };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        tm_error        err = { 0 };
+        tm_sink        *sink = NULL;
+        tm_perf_options options = { .path = fake_path("perf.csv"), .nodes = 2 };
+        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
+        tm_event start = fake_started();
+        start.run_started.device = runs[i].device;
+        start.run_started.devices = 8;
+        start.run_started.gpus = runs[i].gpus;
+        emit(sink, start);
+        emit(sink, fake_ended(FAKE_STEPS, TM_VERDICT_VALID, ""));
+        close_well(sink);
+        tm_text text = fake_read(options.path);
+        assert_non_null(strstr(text.data, runs[i].row));
+        tm_text_fini(&text);
+    }
+}
+
 static void perf_appends_with_relative_change(void **state)
 {
     (void)state;
@@ -584,6 +613,7 @@ int main(void)
         cmocka_unit_test_teardown(steady_recording_allocates_nothing, clean),
         cmocka_unit_test_teardown(every_member_is_documented, clean),
         cmocka_unit_test_teardown(perf_header_and_quoting, clean),
+        cmocka_unit_test_teardown(perf_counts_gpus, clean),
         cmocka_unit_test_teardown(perf_appends_with_relative_change, clean),
         cmocka_unit_test_teardown(perf_baseline_is_chosen_well, clean),
         cmocka_unit_test_teardown(perf_of_a_run_that_dies, clean),

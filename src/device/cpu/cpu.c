@@ -53,6 +53,8 @@ static void describe(tm_device *device)
 static tm_status open_cpu(tm_device *device, int threads, tm_error *err)
 {
     (void)err;
+    device->info.kind = TM_DEVICE_CPU;
+    device->info.computes = true;
     device->info.threads = threads > 0 ? threads : tm_cpu_threads_allowed();
     for (int i = 0; i < ISAS; i++)
         if (supported(isas[i].name)) device->isa = i;
