@@ -251,23 +251,30 @@ tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id)
     return place;
 }
 
-void *tm_plan_address(const tm_plan *plan, void *arena, tm_tensor_id id)
+tm_address tm_plan_address(const tm_plan *plan, tm_address arena, tm_tensor_id id)
 {
     tm_place place = tm_plan_place(plan, id);
     TM_ASSERT(place.bytes > 0);
-    return (char *)arena + place.offset;
+    return tm_address_add(arena, place.offset);
 }
 
-void tm_plan_bind(tm_plan *plan, void *arena)
+/* As kernels get it: where it may be followed is theirs to know. */
+static void *data_at(const tm_plan *plan, tm_address arena, tm_tensor_id id)
+{
+    return (void *)tm_plan_address(plan, arena, id).at; // NOLINT(performance-no-int-to-ptr)
+}
+
+void tm_plan_bind(tm_plan *plan, tm_address arena)
 {
     for (size_t p = 0; p < plan->n_programs; p++)
         for (size_t x = 0; x < plan->programs[p].count; x++) {
             tm_instruction *i = &plan->programs[p].instructions[x];
             for (int k = 0; k < TM_MAX_IN; k++)
-                if (i->node->in[k] != TM_NONE) i->call.in[k].data = tm_plan_address(plan, arena, i->node->in[k]);
+                if (i->node->in[k] != TM_NONE) i->call.in[k].data = data_at(plan, arena, i->node->in[k]);
             for (int k = 0; k < TM_MAX_OUT; k++)
-                if (i->node->out[k] != TM_NONE) i->call.out[k].data = tm_plan_address(plan, arena, i->node->out[k]);
-            i->call.workspace = i->call.workspace_bytes ? (char *)arena + i->workspace_offset : NULL;
+                if (i->node->out[k] != TM_NONE) i->call.out[k].data = data_at(plan, arena, i->node->out[k]);
+            i->call.workspace =
+                i->call.workspace_bytes ? (void *)tm_address_add(arena, i->workspace_offset).at : NULL; // NOLINT
         }
 }
 

@@ -24,7 +24,8 @@ typedef struct {
 typedef struct {
     const tm_node   *node;
     const tm_kernel *kernel;
-    tm_call          call; /* data pointers are set by tm_plan_bind */
+    tm_call          call; /* data pointers are set by tm_plan_bind, state and queue by tm_device_load */
+    const char      *line; /* of a ledger of times (static text): set by tm_device_load */
     size_t           workspace_offset;
     tm_cost          cost;
 } tm_instruction;
@@ -68,9 +69,9 @@ void                  tm_plan_destroy(tm_plan *plan);
 /* Where a tensor lies: a view within the memory of its base. */
 tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id);
 /* Gives every call its addresses inside an arena of plan->arena_bytes bytes. */
-void  tm_plan_bind(tm_plan *plan, void *arena);
+void tm_plan_bind(tm_plan *plan, tm_address arena);
 /* Address of a tensor; transient tensors only while their program runs. */
-void *tm_plan_address(const tm_plan *plan, void *arena, tm_tensor_id id);
+tm_address        tm_plan_address(const tm_plan *plan, tm_address arena, tm_tensor_id id);
 const tm_program *tm_plan_program(const tm_plan *plan, const char *name); /* NULL: there is none */
 
 /* The programs, instruction by instruction: op, shapes, formats, FLOPs, bytes, lifetimes, offsets, kernel and why

@@ -100,8 +100,10 @@ static tm_status evaluate(run *r, int64_t step, tm_error *err)
         tm_loader_next(loader, &batch);
         st = check_batch(&batch, err);
         if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
-        double nats =
-            tm_trainer_evaluate(r->trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.target_tokens });
+        double         nats;
+        tm_micro_batch micro = { batch.tokens, batch.targets, batch.target_tokens };
+        st = tm_trainer_evaluate(r->trainer, &micro, &nats, err);
+        if (st != TM_OK) continue;
         double mean = nats / (double)batch.target_tokens;
         sum += nats;
         means += mean;
@@ -194,14 +196,14 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     TM_TRY(check_batch(&batch, err));
     *tokens = batch.target_tokens;
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
-    tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens);
+    TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens, err));
     tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
     int64_t rows = o->step.micro_batch * o->step.seq;
-    for (int64_t i = 0; i < o->step.accumulation; i++)
-        tm_trainer_accumulate(r->trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 },
-                              &r->ledger);
-    tm_trainer_update(r->trainer, result, &r->ledger);
-    return TM_OK;
+    for (int64_t i = 0; i < o->step.accumulation; i++) {
+        tm_micro_batch micro = { batch.tokens + i * rows, batch.targets + i * rows, 0 };
+        TM_TRY(tm_trainer_accumulate(r->trainer, i, &micro, &r->ledger, err));
+    }
+    return tm_trainer_update(r->trainer, result, &r->ledger, err);
 }
 
 static void report_step(run *r, int64_t step, const tm_step_result *result, int64_t tokens, double seconds)
@@ -420,7 +422,7 @@ static void stop_watching(run *r)
     tm_validity_stop(r->validity, r->rate.warmup > 0 ? r->step_end_ns[r->rate.warmup - 1] : 0, &r->machine);
 }
 
-static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char reason[256])
+static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended, char reason[256])
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
     tm_error               impossible = { 0 };
@@ -473,7 +475,7 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
         .outside_arena_bytes = tm_resident_anonymous_bytes() - used,
-        .weights_hash = tm_trainer_weights_hash(r->trainer),
+        .weights_hash = weights_hash,
         .step_seconds = r->step_seconds,
         .first_step_seconds = r->first_step_seconds,
         .seconds = (double)tm_process_age_ns() * 1e-9,
@@ -491,11 +493,20 @@ static tm_status finish(run *r, const volatile sig_atomic_t *stop, tm_error *err
     if (r->finite && o->checkpoint_folder && (o->checkpoint || interrupted) && r->saved_step != step && r->done > 0)
         TM_TRY(save_checkpoint(r, step, err));
     char         reason[256];
+    uint64_t     hash;
     tm_run_ended ended;
-    tm_verdict   verdict = conclude(r, interrupted, &ended, reason);
-    tm_text      sample = { 0 };
+    TM_TRY(tm_trainer_weights_hash(r->trainer, &hash, err));
+    tm_verdict verdict = conclude(r, interrupted, hash, &ended, reason);
+    tm_text    sample = { 0 };
+    char      *decoded = NULL;
+    tm_status  st = TM_OK;
     if (o->step.sample && r->finite && !interrupted)
-        ended.sample = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample);
+        st = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample, &decoded, err);
+    if (st != TM_OK) {
+        tm_text_fini(&sample);
+        return st;
+    }
+    ended.sample = decoded;
     tm_event event = { .kind = TM_EVENT_RUN_ENDED };
     event.run_ended = ended;
     tm_event_emit(r->bus, &event);
