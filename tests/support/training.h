@@ -23,6 +23,10 @@ tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options,
 void *test_tensor_read(const tm_trainer *trainer, tm_tensor_id id);
 void  test_tensor_write(tm_trainer *trainer, tm_tensor_id id, const void *values);
 
+/* The same as numbers. */
+double *test_values_read(const tm_trainer *trainer, tm_tensor_id id);
+void    test_values_write(tm_trainer *trainer, tm_tensor_id id, const double *values);
+
 /* Tokens of one optimizer step: sequences one after the other, each target the token that follows. Free with
  * test_batch_fini. */
 typedef struct {
