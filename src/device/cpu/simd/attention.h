@@ -50,21 +50,21 @@ typedef struct {
     tm_dtype dtype;
 } attention_sizes;
 
-TM_INLINE int64_t round_up(int64_t n, int64_t to)
+TM_INLINE TM_PLANNED int64_t round_up(int64_t n, int64_t to)
 {
     return (n + to - 1) / to * to;
 }
-TM_INLINE int64_t min_of(int64_t a, int64_t b)
+TM_INLINE TM_PLANNED int64_t min_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
-TM_INLINE int64_t max_of(int64_t a, int64_t b)
+TM_INLINE TM_PLANNED int64_t max_of(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
 /* `o` is the view whose rows are (N, H D). */
-TM_INLINE attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *o)
+TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *o)
 {
     attention_sizes s = { .seq = attr->seq, .heads = attr->heads, .kv_heads = attr->kv_heads, .dim = attr->head_dim };
     s.batch = o->shape.n[0] / s.seq;
@@ -386,7 +386,7 @@ TM_INLINE int64_t window_mask_place(int64_t r, int vector)
 }
 
 /* Why neither kernel takes the call, or NULL. `o` as in sizes_of. */
-TM_INLINE const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
+TM_INLINE TM_PLANNED const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
                                        const tm_view *lse)
 {
     if (o->dtype != TM_F32 && o->dtype != TM_BF16) return "needs float32 or bfloat16 activations";
@@ -401,7 +401,7 @@ TM_INLINE float *scratch_of(const tm_call *call, size_t thread_floats, int threa
     uintptr_t base = ((uintptr_t)call->workspace + 63) / 64 * 64;
     return (float *)base + (size_t)thread * thread_floats;
 }
-TM_INLINE size_t scratch_bytes(const tm_call *call, size_t thread_floats)
+TM_INLINE TM_PLANNED size_t scratch_bytes(const tm_call *call, size_t thread_floats)
 {
     return (size_t)(call->threads > 0 ? call->threads : 1) * thread_floats * sizeof(float) + 63;
 }
