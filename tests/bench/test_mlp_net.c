@@ -68,8 +68,9 @@ static void learns_and_checks(void **state)
     static const struct {
         const char         *device;
         const tm_precision *precision;
-    } kinds[] = { { "cpu", &tm_precision_f32 }, { "cpu", &tm_precision_bf16 }, { "reference", &tm_precision_f64 } };
-    for (int k = 0; k < 3; k++)
+    } kinds[] = { { "cpu", &tm_precision_f32 }, { "cpu", &tm_precision_bf16 }, { "reference", &tm_precision_f64 },
+                  { "late", &tm_precision_f32 } };
+    for (int k = 0; k < 4; k++)
         for (int a = 0; a < 4; a++) {
             tm_device     *device = test_device_open(kinds[k].device, 2);
             tm_mlp_options o = small(a & 1 ? TM_OP_gelu : TM_OP_relu, a & 2, kinds[k].precision);

@@ -14,7 +14,7 @@ tm_model_shape test_shape_preset(const char *preset, const char *more);
 tm_step_options test_llama_options(void);
 tm_step_options test_gpt_options(void);
 
-/* "cpu": the device that TM_TEST_DEVICE names, if it is set ("late": tests/train/test_late.sh). */
+/* "cpu": the device that TM_TEST_DEVICE names, if it is set ("late": tests/train/test_late_suite.sh). */
 tm_device  *test_device_open(const char *name, int threads);
 tm_step    *test_step_plan(const tm_step_options *options, const tm_chooser *chooser);
 tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed);

@@ -140,7 +140,7 @@ static tm_run_options options_of_run(int64_t steps)
     o.step.accumulation = 2;
     o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 4, .warmup_steps = 1,
                                 .decay_ratio = -1, .decay = TM_DECAY_COSINE };
-    o.source = (tm_source_options){ .name = "text", .path = path, .vocab = VOCAB, .seq = SEQ, .seed = 7 };
+    o.source = (tm_source_options){ .name = "text", .path = path, .validation_fraction = 0.1, .vocab = VOCAB, .seq = SEQ, .seed = 7 };
     return o;
 }
 
@@ -222,7 +222,7 @@ static int set_up(void **state)
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", folder);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    for (int i = 0; i < 600; i++) fprintf(f, "%d\n", i * i);
+    for (int i = 0; i < 20000; i++) fprintf(f, "%d\n", i * i);
     return fclose(f);
 }
 
@@ -237,6 +237,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
+    tm_log_set_level(TM_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(the_first_failure_stays),
