@@ -71,7 +71,8 @@ void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_d
     tm_bench_normal_part(bench, stream, 0, data, dtype, n);
 }
 
-void tm_bench_normal_part(const tm_bench *bench, const char *stream, int64_t first, void *data, tm_dtype dtype, int64_t n)
+void tm_bench_normal_part(const tm_bench *bench, const char *stream, int64_t first, void *data, tm_dtype dtype,
+                          int64_t n)
 {
     TM_ASSERT(first % 4 == 0);
     enum { BLOCK = 4096 };

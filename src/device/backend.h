@@ -45,7 +45,8 @@ typedef struct {
     void (*queue_close)(tm_queue *queue); /* what was not waited for may never be done */
     tm_status (*write)(tm_queue *queue, tm_address to, const void *from, size_t bytes, tm_error *err);
     tm_status (*read)(tm_queue *queue, void *to, tm_address from, size_t bytes, tm_error *err);
-    tm_status (*copy)(tm_queue *queue, tm_address to, tm_address from, size_t bytes, tm_error *err); /* do not overlap */
+    tm_status (*copy)(tm_queue *queue, tm_address to, tm_address from, size_t bytes,
+                      tm_error *err); /* do not overlap */
     tm_status (*fill)(tm_queue *queue, tm_address to, unsigned char value, size_t bytes, tm_error *err);
     /* `call` stays as it is until the queue was waited for. */
     tm_status (*launch)(tm_queue *queue, const tm_kernel *kernel, const tm_call *call, tm_error *err);

@@ -41,14 +41,14 @@ typedef struct {
 
 /* threads: 0 = as many as cpuset and cgroup quota allow. Unknown name: TM_INVALID with the list. */
 TM_MUST_USE tm_status tm_device_open(const char *name, int threads, tm_device **out, tm_error *err);
-/* A device to plan for, whether this machine has it or not: it is described and chooses kernels, the calls that need the
- * device itself are refused (TM_UNSUPPORTED). */
+/* A device to plan for, whether this machine has it or not: it is described and chooses kernels, the calls that need
+ * the device itself are refused (TM_UNSUPPORTED). */
 TM_MUST_USE tm_status tm_device_open_planning(const char *name, int threads, tm_device **out, tm_error *err);
 /* NULL is fine. All memory was released, all plans were unloaded. */
 void                  tm_device_close(tm_device *device);
 const tm_device_info *tm_device_describe(const tm_device *device);
-/* The instruction set of kernels; for tests and plans: "base", "avx2", "avx512". TM_UNSUPPORTED if this CPU lacks it and
- * the device is to run. */
+/* The instruction set of kernels; for tests and plans: "base", "avx2", "avx512". TM_UNSUPPORTED if this CPU lacks it
+ * and the device is to run. */
 TM_MUST_USE tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm_error *err);
 
 /* May the references compute what no fast kernel takes (many times slower)? No, unless somebody asks for it. */
@@ -63,7 +63,8 @@ tm_chooser tm_device_chooser(const tm_device *device);
  * TM_NOMEM names the size and the memory that is there. */
 TM_MUST_USE tm_status tm_device_alloc(tm_device *device, size_t bytes, tm_address *out, tm_error *err);
 void                  tm_device_release(tm_device *device, tm_address memory, size_t bytes);
-/* The same, zeroed, for benches that call kernels of the CPU by hand: TM_UNSUPPORTED where the memory is not the host's. */
+/* The same, zeroed, for benches that call kernels of the CPU by hand: TM_UNSUPPORTED where the memory is not the
+ * host's. */
 TM_MUST_USE tm_status tm_device_alloc_host(tm_device *device, size_t bytes, void **out, tm_error *err);
 void                  tm_device_release_host(tm_device *device, void *memory, size_t bytes);
 
@@ -75,7 +76,8 @@ int64_t tm_device_used_bytes(tm_device *device, tm_address memory, size_t bytes)
 TM_MUST_USE tm_status tm_device_write(tm_device *device, tm_address to, const void *from, size_t bytes, tm_error *err);
 TM_MUST_USE tm_status tm_device_read(tm_device *device, void *to, tm_address from, size_t bytes, tm_error *err);
 TM_MUST_USE tm_status tm_device_copy(tm_device *device, tm_address to, tm_address from, size_t bytes, tm_error *err);
-TM_MUST_USE tm_status tm_device_fill(tm_device *device, tm_address to, unsigned char value, size_t bytes, tm_error *err);
+TM_MUST_USE tm_status tm_device_fill(tm_device *device, tm_address to, unsigned char value, size_t bytes,
+                                     tm_error *err);
 /* Until all of it is done. */
 TM_MUST_USE tm_status tm_device_wait(tm_device *device, tm_error *err);
 
@@ -84,9 +86,9 @@ TM_MUST_USE tm_status tm_device_wait(tm_device *device, tm_error *err);
 /* Binds the programs of a plan to an arena of plan->arena_bytes bytes and prepares their kernels: once for each
  * (kernel, op, attributes, shapes, formats). One device holds a plan at a time. */
 typedef struct tm_loaded tm_loaded;
-TM_MUST_USE tm_status tm_device_load(tm_device *device, tm_plan *plan, tm_address arena, tm_loaded **out,
-                                     tm_error *err);
-void                  tm_device_unload(tm_loaded *loaded); /* releases the kernels; NULL is fine */
+TM_MUST_USE tm_status    tm_device_load(tm_device *device, tm_plan *plan, tm_address arena, tm_loaded **out,
+                                        tm_error *err);
+void                     tm_device_unload(tm_loaded *loaded); /* releases the kernels; NULL is fine */
 
 /* Seconds spent by ledger line: "forward linear", "backward attention", "loss", "optimizer", "clip". */
 enum { TM_LEDGER_LINES = 32 };
@@ -98,7 +100,7 @@ typedef struct {
 /* Runs the instructions of a loaded plan in order. Adds to *ledger (may be NULL), which is complete after the next
  * tm_device_wait and stays until then. */
 TM_MUST_USE tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err);
-void tm_ledger_add(tm_ledger *ledger, const char *name, double seconds); /* name: static text */
-void tm_ledger_reset(tm_ledger *ledger);                                 /* keeps the lines, sets them to 0 */
+void                  tm_ledger_add(tm_ledger *ledger, const char *name, double seconds); /* name: static text */
+void                  tm_ledger_reset(tm_ledger *ledger); /* keeps the lines, sets them to 0 */
 
 #endif

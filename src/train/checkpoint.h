@@ -22,7 +22,8 @@ enum { TM_CHECKPOINT_MAX_RANK = 4, TM_CHECKPOINT_MODEL_BYTES = 64, TM_CHECKPOINT
 /* How tensors are reached, wherever they are: copies of at most 1 MiB, done when the call returns. A failure ends the
  * saving or loading and is passed on. */
 typedef struct tm_checkpoint_memory {
-    tm_status (*read)(const struct tm_checkpoint_memory *memory, tm_address from, void *to, size_t bytes, tm_error *err);
+    tm_status (*read)(const struct tm_checkpoint_memory *memory, tm_address from, void *to, size_t bytes,
+                      tm_error *err);
     tm_status (*write)(const struct tm_checkpoint_memory *memory, tm_address to, const void *from, size_t bytes,
                        tm_error *err);
     void *context;

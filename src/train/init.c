@@ -76,7 +76,8 @@ static void make_values(const filler *f, const tm_piece *piece, int64_t from, in
 
 static tm_status fill_piece(filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
 {
-    int64_t row = tm_shape_elements(tensor->shape) / tensor->shape.n[0], all = piece->rows * row, most = most_elements(f);
+    int64_t row = tm_shape_elements(tensor->shape) / tensor->shape.n[0], all = piece->rows * row;
+    int64_t most = most_elements(f);
     for (int64_t from = 0; from < all; from += most) {
         int64_t n = all - from < most ? all - from : most;
         void   *values;
@@ -116,7 +117,8 @@ tm_status tm_init_fill(const tm_plan *plan, tm_device *device, tm_address arena,
     tm_status st = TM_OK;
     for (size_t i = 0; i < plan->graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];
-        if (tensor->base != TM_NONE || (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_CONSTANT)) continue;
+        if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_CONSTANT) continue;
+        if (tensor->base != TM_NONE) continue;
         f.to = tm_plan_address(plan, arena, (tm_tensor_id)i);
         st = fill_tensor(&f, tensor, err);
     }

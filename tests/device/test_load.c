@@ -83,8 +83,7 @@ static int different_calls(const tm_plan *plan)
                 for (size_t y = 0; y < (q < p ? plan->programs[q].count : x) && !seen; y++) {
                     const tm_instruction *b = &plan->programs[q].instructions[y];
                     seen = a->call.op == b->call.op &&
-                           (a->node->attr_bytes == 0 ||
-                            memcmp(a->call.attr, b->call.attr, a->node->attr_bytes) == 0);
+                           (a->node->attr_bytes == 0 || memcmp(a->call.attr, b->call.attr, a->node->attr_bytes) == 0);
                     for (int k = 0; k < TM_MAX_IN + TM_MAX_OUT && seen; k++) {
                         const tm_view *v = k < TM_MAX_IN ? &a->call.in[k] : &a->call.out[k - TM_MAX_IN];
                         const tm_view *w = k < TM_MAX_IN ? &b->call.in[k] : &b->call.out[k - TM_MAX_IN];
@@ -124,6 +123,41 @@ static void equal_layers_share_what_is_prepared(void **state)
     assert_int_equal(of[0], of[1]);
 }
 
+/* The same op on tensors of the same shape: formats tell calls apart. */
+static void formats_are_prepared_for(void **state)
+{
+    (void)state;
+    tm_backend backend;
+    tm_device *device = open_counting(&backend);
+    tm_graph  *g = tm_graph_create(&tm_precision_f32);
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_plan   *plan;
+    tm_loaded *loaded;
+    tm_address arena;
+    tm_error   err = { 0 };
+    tm_shape   shape = tm_shape_2(4, 8);
+    tm_graph_segment(g, "only");
+    for (int i = 0; i < 4; i++) {
+        tm_dtype     dtype = i % 2 ? TM_BF16 : TM_F32;
+        tm_tensor_id x = tm_graph_tensor_as(g, "x", TM_ROLE_INPUT, shape, dtype);
+        tm_tensor_id in[TM_MAX_IN] = { x, x }, out[TM_MAX_OUT];
+        for (int k = 0; k < TM_MAX_OUT; k++) out[k] = TM_NONE;
+        out[0] = tm_graph_tensor_as(g, "y", TM_ROLE_INPUT, shape, dtype);
+        tm_graph_add(g, TM_OP_add, NULL, 0, in, out, 0);
+    }
+    assert_int_equal(tm_plan_create(g, &chooser, &plan, &err), TM_OK);
+    assert_int_equal(tm_device_alloc(device, plan->arena_bytes, &arena, &err), TM_OK);
+    assert_int_equal(tm_device_load(device, plan, arena, &loaded, &err), TM_OK);
+    assert_int_equal(prepared, 2);
+    assert_int_equal(tm_device_run(device, &plan->programs[0], NULL, &err), TM_OK);
+    assert_int_equal(ran, 4);
+    tm_device_unload(loaded);
+    tm_device_release(device, arena, plan->arena_bytes);
+    tm_plan_destroy(plan);
+    tm_graph_destroy(g);
+    tm_device_close(device);
+}
+
 static void a_failure_releases_what_was_prepared(void **state)
 {
     (void)state;
@@ -147,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_layers_share_what_is_prepared),
+        cmocka_unit_test(formats_are_prepared_for),
         cmocka_unit_test(a_failure_releases_what_was_prepared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device that is not there can be planned for: it chooses kernels, nothing of it runs. So what chooses them may not use
- * the instructions that it plans for: each call is single-stepped here, and no instruction of the program may be one
- * with a VEX or EVEX prefix (AVX and later). */
+/* A device that is not there can be planned for: it chooses kernels, nothing of it runs. So what chooses them may not
+ * use the instructions that it plans for: each call is single-stepped here, and no instruction of the program may be
+ * one with a VEX or EVEX prefix (AVX and later). */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -108,7 +108,8 @@ static const tm_kernel *watched_choose(const void *context, const tm_call *call,
     run_on();
     if (found_at)
         fail_msg("choosing %s for op %s uses an instruction of AVX at offset 0x%zx",
-                 kernel ? kernel->name : "no kernel", call->op->name, (size_t)(found_at - (uintptr_t)&__executable_start));
+                 kernel ? kernel->name : "no kernel", call->op->name,
+                 (size_t)(found_at - (uintptr_t)&__executable_start));
     return kernel;
 }
 

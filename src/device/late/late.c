@@ -154,7 +154,8 @@ static tm_status put_read(tm_queue *queue, void *to, tm_address from, size_t byt
 static tm_status put_copy(tm_queue *queue, tm_address to, tm_address from, size_t bytes, tm_error *err)
 {
     (void)err;
-    return put(queue, (command){ .kind = COPY, .to = tm_host_pointer(to), .from = tm_host_pointer(from), .bytes = bytes });
+    return put(queue,
+               (command){ .kind = COPY, .to = tm_host_pointer(to), .from = tm_host_pointer(from), .bytes = bytes });
 }
 
 static tm_status put_fill(tm_queue *queue, tm_address to, unsigned char value, size_t bytes, tm_error *err)
@@ -191,11 +192,21 @@ static void run_until(tm_queue *queue, size_t number)
         switch (c->kind) {
         case WRITE:
         case READ:
-        case COPY: memcpy(c->to, c->from, c->bytes); break;
-        case FILL: memset(c->to, c->value, c->bytes); break;
-        case LAUNCH: c->kernel->run(c->call); break;
-        case RECORD: c->instant->ns = tm_now_ns(); break;
-        case WAIT_FOR: run_until(c->other, c->number); break;
+        case COPY:
+            memcpy(c->to, c->from, c->bytes);
+            break;
+        case FILL:
+            memset(c->to, c->value, c->bytes);
+            break;
+        case LAUNCH:
+            c->kernel->run(c->call);
+            break;
+        case RECORD:
+            c->instant->ns = tm_now_ns();
+            break;
+        case WAIT_FOR:
+            run_until(c->other, c->number);
+            break;
         }
     }
 }
