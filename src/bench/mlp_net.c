@@ -169,7 +169,7 @@ double tm_mlp_flops(const tm_mlp *m)
 
 static tm_address address(const tm_mlp *m, tm_tensor_id id)
 {
-    return tm_plan_address(m->plan, m->arena, id);
+    return tm_plan_address(m->plan, &(tm_arenas){ .base = { m->arena } }, id);
 }
 
 static tm_status fill(const tm_mlp *m, const tm_bench *bench, tm_tensor_id id, double deviation, tm_error *err)
@@ -198,7 +198,7 @@ tm_status tm_mlp_open(tm_mlp *m, tm_bench *bench, tm_error *err)
 {
     const double unclipped[2] = { 0, 1 };
     TM_TRY(tm_device_alloc(m->device, m->plan->arena_bytes, &m->arena, err));
-    TM_TRY(tm_device_load(m->device, m->plan, m->arena, &m->loaded, err));
+    TM_TRY(tm_device_load(m->device, m->plan, &(tm_arenas){ .base = { m->arena } }, &m->loaded, err));
     TM_TRY(tm_device_fill(m->device, m->arena, 0, m->plan->persistent_bytes, err));
     for (int k = 0; k < m->options.layers; k++)
         TM_TRY(fill(m, bench, m->weight[k], 1 / sqrt(3 * (double)m->options.width[k]), err));

@@ -68,6 +68,12 @@ void                  tm_device_release(tm_device *device, tm_address memory, si
 TM_MUST_USE tm_status tm_device_alloc_host(tm_device *device, size_t bytes, void **out, tm_error *err);
 void                  tm_device_release_host(tm_device *device, void *memory, size_t bytes);
 
+/* Memory of the space disk, zeroed: a file in `folder` that has no name any more and is gone with the process, mapped as
+ * shared, its blocks reserved. TM_INVALID: no file can be made there; TM_IO: the disk is too full. */
+TM_MUST_USE tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, tm_address *out,
+                                         tm_error *err);
+void                  tm_device_unmap_file(tm_device *device, tm_address memory, size_t bytes); /* {0} is fine */
+
 /* Bytes of an arena that are in memory: what was touched, by the system's own books. -1: unknown. */
 int64_t tm_device_used_bytes(tm_device *device, tm_address memory, size_t bytes);
 
@@ -83,10 +89,10 @@ TM_MUST_USE tm_status tm_device_wait(tm_device *device, tm_error *err);
 
 /* --- programs ----------------------------------------------------------------------------------------------------- */
 
-/* Binds the programs of a plan to an arena of plan->arena_bytes bytes and prepares their kernels: once for each
+/* Binds the programs of a plan to arenas of plan->spaces[].arena_bytes bytes and prepares their kernels: once for each
  * (kernel, op, attributes, shapes, formats). One device holds a plan at a time. */
 typedef struct tm_loaded tm_loaded;
-TM_MUST_USE tm_status    tm_device_load(tm_device *device, tm_plan *plan, tm_address arena, tm_loaded **out,
+TM_MUST_USE tm_status    tm_device_load(tm_device *device, tm_plan *plan, const tm_arenas *memory, tm_loaded **out,
                                         tm_error *err);
 void                     tm_device_unload(tm_loaded *loaded); /* releases the kernels; NULL is fine */
 

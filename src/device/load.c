@@ -77,21 +77,29 @@ static tm_status prepare(tm_loaded *loaded, tm_instruction *instruction, tm_erro
     return TM_OK;
 }
 
-tm_status tm_device_load(tm_device *device, tm_plan *plan, tm_address arena, tm_loaded **out, tm_error *err)
+static tm_status load_program(tm_loaded *loaded, const tm_program *program, tm_error *err)
+{
+    for (size_t x = 0; x < program->count; x++) {
+        tm_instruction *instruction = &program->instructions[x];
+        instruction->call.queue = loaded->device->queue;
+        instruction->line = tm_ledger_line(instruction);
+        if (instruction->kernel->prepare) TM_TRY(prepare(loaded, instruction, err));
+    }
+    return TM_OK;
+}
+
+tm_status tm_device_load(tm_device *device, tm_plan *plan, const tm_arenas *memory, tm_loaded **out, tm_error *err)
 {
     TM_TRY(tm_device_ready(device, err));
     tm_loaded *loaded = tm_alloc(sizeof *loaded);
     tm_status  st = TM_OK;
     tm_error   own = { 0 };
     loaded->device = device;
-    tm_plan_bind(plan, arena);
-    for (size_t p = 0; p < plan->n_programs; p++)
-        for (size_t x = 0; x < plan->programs[p].count && st == TM_OK; x++) {
-            tm_instruction *instruction = &plan->programs[p].instructions[x];
-            instruction->call.queue = device->queue;
-            instruction->line = tm_ledger_line(instruction);
-            if (instruction->kernel->prepare) st = prepare(loaded, instruction, &own);
-        }
+    tm_plan_bind(plan, memory);
+    for (size_t p = 0; p < plan->n_programs && st == TM_OK; p++)
+        st = load_program(loaded, &plan->programs[p], &own);
+    for (size_t k = 0; plan->in_slot && k < (size_t)plan->graph->slots * plan->n_programs && st == TM_OK; k++)
+        st = load_program(loaded, &plan->in_slot[k], &own);
     if (st != TM_OK) {
         tm_device_unload(loaded);
         return tm_device_noted(device, st, &own, err);

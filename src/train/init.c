@@ -110,7 +110,7 @@ static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
     return TM_OK;
 }
 
-tm_status tm_init_fill(const tm_plan *plan, tm_device *device, tm_address arena, uint64_t seed, int threads,
+tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
                        tm_error *err)
 {
     filler    f = { .device = device, .buffer = tm_alloc(BUFFER), .seed = seed, .threads = threads };
@@ -119,7 +119,7 @@ tm_status tm_init_fill(const tm_plan *plan, tm_device *device, tm_address arena,
         const tm_tensor *tensor = &plan->graph->tensors[i];
         if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_CONSTANT) continue;
         if (tensor->base != TM_NONE) continue;
-        f.to = tm_plan_address(plan, arena, (tm_tensor_id)i);
+        f.to = tm_plan_address(plan, memory, (tm_tensor_id)i);
         st = fill_tensor(&f, tensor, err);
     }
     if (st == TM_OK) st = tm_device_wait(device, err);

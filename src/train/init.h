@@ -5,9 +5,9 @@
 
 #include "device/device.h"
 
-/* Fills weights and constants of an arena, by way of a few MiB of the host's memory; moments and gradients are left as
+/* Fills weights and constants, by way of a few MiB of the host's memory; moments and gradients are left as
  * they are. Done when it returns. */
-TM_MUST_USE tm_status tm_init_fill(const tm_plan *plan, tm_device *device, tm_address arena, uint64_t seed, int threads,
-                                   tm_error *err);
+TM_MUST_USE tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed,
+                                   int threads, tm_error *err);
 
 #endif

@@ -14,9 +14,9 @@ enum { CHUNK_BYTES = 1 << 20 };
 struct tm_trainer {
     tm_device            *device;
     tm_step              *step;
-    tm_address            arena;
+    tm_arenas             memory;
     tm_loaded            *loaded;
-    tm_checkpoint_memory  memory;
+    tm_checkpoint_memory  copies; /* how a checkpoint reaches the tensors */
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
     double                scalars[TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
@@ -51,7 +51,7 @@ static tm_status checkpoint_write(const tm_checkpoint_memory *memory, tm_address
 static tm_address address_at(const tm_trainer *trainer, tm_tensor_id id, size_t offset, size_t bytes)
 {
     TM_ASSERT(offset + bytes <= tm_plan_place(trainer->step->plan, id).bytes);
-    return tm_address_add(tm_plan_address(trainer->step->plan, trainer->arena, id), offset);
+    return tm_address_add(tm_plan_address(trainer->step->plan, &trainer->memory, id), offset);
 }
 
 tm_status tm_trainer_read(const tm_trainer *trainer, tm_tensor_id id, size_t offset, void *to, size_t bytes,
@@ -71,7 +71,7 @@ tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, 
 static void list_tensors(tm_trainer *trainer)
 {
     const tm_graph *graph = trainer->step->graph;
-    trainer->memory = (tm_checkpoint_memory){ checkpoint_read, checkpoint_write, trainer->device };
+    trainer->copies = (tm_checkpoint_memory){ checkpoint_read, checkpoint_write, trainer->device };
     trainer->tensors = tm_alloc(graph->n_tensors * sizeof *trainer->tensors);
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *tensor = &graph->tensors[i];
@@ -79,20 +79,40 @@ static void list_tensors(tm_trainer *trainer)
         size_t                bytes = trainer->step->plan->places[i].bytes;
         tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
         *row = (tm_checkpoint_tensor){ .name = tensor->name, .dtype = (int)tensor->dtype, .rank = tensor->shape.rank,
-                                       .memory = &trainer->memory,
+                                       .memory = &trainer->copies,
                                        .at = address_at(trainer, (tm_tensor_id)i, 0, bytes), .bytes = bytes };
         for (int k = 0; k < tensor->shape.rank; k++) row->n[k] = tensor->shape.n[k];
     }
 }
 
-static tm_status open_arena(tm_trainer *trainer, uint64_t seed, int threads, tm_error *err)
+static void release_memory(tm_trainer *trainer)
 {
-    tm_plan   *plan = trainer->step->plan;
-    tm_device *device = trainer->device;
-    TM_TRY(tm_device_alloc(device, plan->arena_bytes, &trainer->arena, err));
-    TM_TRY(tm_device_load(device, plan, trainer->arena, &trainer->loaded, err));
-    TM_TRY(tm_device_fill(device, trainer->arena, 0, plan->persistent_bytes, err));
-    return tm_init_fill(plan, device, trainer->arena, seed, threads, err);
+    const tm_space_plan *spaces = trainer->step->plan->spaces;
+    tm_device_release(trainer->device, trainer->memory.base[TM_SPACE_DEVICE], spaces[TM_SPACE_DEVICE].arena_bytes);
+    tm_device_unmap_file(trainer->device, trainer->memory.base[TM_SPACE_DISK], spaces[TM_SPACE_DISK].arena_bytes);
+}
+
+/* The file first: it fails at once, and is zero. */
+static tm_status take_memory(tm_trainer *trainer, tm_error *err)
+{
+    const tm_plan    *plan = trainer->step->plan;
+    const tm_offload *offload = &trainer->step->options.offload;
+    tm_device        *device = trainer->device;
+    tm_address       *base = trainer->memory.base;
+    size_t            disk = plan->spaces[TM_SPACE_DISK].arena_bytes;
+    TM_ASSERT(plan->spaces[TM_SPACE_HOST].arena_bytes == 0);
+    if (disk > 0 && !offload->folder)
+        return tm_fail(err, TM_INVALID, "training.offload needs a folder for its file; set training.offload_path");
+    if (disk > 0) TM_TRY(tm_device_map_file(device, offload->folder, disk, &base[TM_SPACE_DISK], err));
+    TM_TRY(tm_device_alloc(device, plan->arena_bytes, &base[TM_SPACE_DEVICE], err));
+    return tm_device_fill(device, base[TM_SPACE_DEVICE], 0, plan->persistent_bytes, err);
+}
+
+static tm_status open_memory(tm_trainer *trainer, uint64_t seed, int threads, tm_error *err)
+{
+    TM_TRY(take_memory(trainer, err));
+    TM_TRY(tm_device_load(trainer->device, trainer->step->plan, &trainer->memory, &trainer->loaded, err));
+    return tm_init_fill(trainer->step->plan, trainer->device, &trainer->memory, seed, threads, err);
 }
 
 tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out,
@@ -102,7 +122,7 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
     tm_trainer *trainer = tm_alloc(sizeof *trainer);
     trainer->device = device;
     tm_status st = tm_step_create(options, &chooser, &trainer->step, err);
-    if (st == TM_OK) st = open_arena(trainer, seed, chooser.threads, err);
+    if (st == TM_OK) st = open_memory(trainer, seed, chooser.threads, err);
     if (st != TM_OK) {
         tm_trainer_close(trainer);
         return st;
@@ -116,7 +136,7 @@ void tm_trainer_close(tm_trainer *trainer)
 {
     if (!trainer) return;
     tm_device_unload(trainer->loaded);
-    if (trainer->step) tm_device_release(trainer->device, trainer->arena, trainer->step->plan->arena_bytes);
+    if (trainer->step) release_memory(trainer);
     tm_step_destroy(trainer->step);
     free(trainer->tensors);
     free(trainer);
@@ -129,7 +149,7 @@ const tm_step *tm_trainer_step_of(const tm_trainer *trainer)
 
 tm_address tm_trainer_arena(const tm_trainer *trainer)
 {
-    return trainer->arena;
+    return trainer->memory.base[TM_SPACE_DEVICE];
 }
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */

@@ -147,7 +147,7 @@ static void formats_are_prepared_for(void **state)
     }
     assert_int_equal(tm_plan_create(g, &chooser, &plan, &err), TM_OK);
     assert_int_equal(tm_device_alloc(device, plan->arena_bytes, &arena, &err), TM_OK);
-    assert_int_equal(tm_device_load(device, plan, arena, &loaded, &err), TM_OK);
+    assert_int_equal(tm_device_load(device, plan, &(tm_arenas){ .base = { arena } }, &loaded, &err), TM_OK);
     assert_int_equal(prepared, 2);
     assert_int_equal(tm_device_run(device, &plan->programs[0], NULL, &err), TM_OK);
     assert_int_equal(ran, 4);

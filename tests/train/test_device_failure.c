@@ -3,6 +3,7 @@
  * hangs, and nothing is lost (the sanitizers count). */
 #include "base/log.h"
 #include "device/backend.h"
+#include "support/folder.h"
 #include "support/training.h"
 #include "train/run.h"
 

@@ -4,6 +4,7 @@
  * forgotten copy or wait shows here (tests/train/mutants.txt). */
 #include "base/log.h"
 #include "op/attrs.h"
+#include "support/folder.h"
 #include "support/training.h"
 #include "train/generate.h"
 #include "train/run.h"

@@ -62,7 +62,7 @@ static tm_step_options options_of(const configuration *c)
 }
 
 /* One training step on an arena whose pages nobody has touched; the scalars as tm_trainer_begin sets them. */
-static void run_step(tm_device *device, const tm_step *step, tm_address arena, const test_batch *batch)
+static void run_step(tm_device *device, const tm_step *step, const tm_arenas *memory, const test_batch *batch)
 {
     const tm_step_options *o = &step->options;
     int64_t                rows = o->micro_batch * o->seq;
@@ -76,16 +76,16 @@ static void run_step(tm_device *device, const tm_step *step, tm_address arena, c
     scalars[TM_SCALAR_CORRECTION2] = 1 - o->beta2;
     scalars[TM_SCALAR_MAX_NORM] = 1;
     tm_status st =
-        tm_device_write(device, tm_plan_address(plan, arena, step->scalars), scalars, sizeof scalars, &err);
+        tm_device_write(device, tm_plan_address(plan, memory, step->scalars), scalars, sizeof scalars, &err);
     for (int64_t i = 0; i < o->accumulation && st == TM_OK; i++) {
-        st = tm_device_write(device, tm_plan_address(plan, arena, step->tokens), batch->tokens + i * rows, bytes, &err);
+        st = tm_device_write(device, tm_plan_address(plan, memory, step->tokens), batch->tokens + i * rows, bytes, &err);
         if (st == TM_OK)
-            st = tm_device_write(device, tm_plan_address(plan, arena, step->targets), batch->targets + i * rows, bytes,
+            st = tm_device_write(device, tm_plan_address(plan, memory, step->targets), batch->targets + i * rows, bytes,
                                  &err);
         if (st == TM_OK) st = tm_device_run(device, i == 0 ? step->first : step->further, NULL, &err);
     }
     if (st == TM_OK) st = tm_device_run(device, step->update, NULL, &err);
-    if (st == TM_OK) st = tm_device_read(device, &loss, tm_plan_address(plan, arena, step->loss), sizeof loss, &err);
+    if (st == TM_OK) st = tm_device_read(device, &loss, tm_plan_address(plan, memory, step->loss), sizeof loss, &err);
     if (st == TM_OK) st = tm_device_wait(device, &err);
     if (st != TM_OK) fail_msg("%s", err.text);
     assert_true(isfinite(loss));
@@ -106,13 +106,14 @@ static void planned_pages_are_touched(void **state)
         assert_true(arena != MAP_FAILED && resident);
         assert_int_equal(madvise(arena, bytes, MADV_NOHUGEPAGE), 0);
         assert_int_equal(tm_device_used_bytes(device, at, bytes), 0);
+        tm_arenas  memory = { .base = { at } };
         tm_loaded *loaded;
         tm_error   err = { 0 };
-        assert_int_equal(tm_device_load(device, step->plan, at, &loaded, &err), TM_OK);
-        assert_int_equal(tm_init_fill(step->plan, device, at, 1, chooser.threads, &err), TM_OK);
+        assert_int_equal(tm_device_load(device, step->plan, &memory, &loaded, &err), TM_OK);
+        assert_int_equal(tm_init_fill(step->plan, device, &memory, 1, chooser.threads, &err), TM_OK);
         test_batch batch =
             test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 2);
-        run_step(device, step, at, &batch);
+        run_step(device, step, &memory, &batch);
         assert_int_equal(mincore(arena, bytes, resident), 0);
         for (size_t p = 0; p < pages; p++) touched += resident[p] & 1;
         assert_true(pages > 1000);
