@@ -137,4 +137,15 @@ static inline bool tm_view_dense(const tm_view *view)
     return view->ld == 0 || view->shape.rank < 1 || view->ld == view->shape.n[view->shape.rank - 1];
 }
 
+/* Where bytes lie on a device: for the calls of device/device.h, which copy from and to it. What it holds is the
+ * device's affair. {0}: nowhere. */
+typedef struct {
+    uintptr_t at;
+} tm_address;
+
+static inline tm_address tm_address_add(tm_address address, size_t bytes)
+{
+    return (tm_address){ address.at + bytes };
+}
+
 #endif

@@ -456,16 +456,17 @@ static pipe pipe_open(const tm_chooser *chooser, int slots)
     tm_tensor_id in[TM_MAX_IN] = { add_node(g, TM_OP_add, p.b, p.c) }, out[TM_MAX_OUT] = { p.sum };
     tm_graph_add(g, TM_OP_square_sum, NULL, 0, in, out, 1);
     assert_int_equal(tm_plan_create(g, chooser, &p.plan, NULL), TM_OK);
-    p.memory.base[TM_SPACE_DEVICE] = aligned_alloc(CELL, p.plan->arena_bytes);
-    assert_non_null(p.memory.base[TM_SPACE_DEVICE]);
-    memset(p.memory.base[TM_SPACE_DEVICE], 0, p.plan->arena_bytes);
+    void *arena = aligned_alloc(CELL, p.plan->arena_bytes);
+    assert_non_null(arena);
+    memset(arena, 0, p.plan->arena_bytes);
+    p.memory.base[TM_SPACE_DEVICE] = (tm_address){ (uintptr_t)arena };
     tm_plan_bind(p.plan, &p.memory);
     return p;
 }
 
 static void pipe_close(pipe *p)
 {
-    free(p->memory.base[TM_SPACE_DEVICE]);
+    free((void *)p->memory.base[TM_SPACE_DEVICE].at);
     tm_plan_destroy(p->plan);
     tm_graph_destroy(p->graph);
 }
@@ -473,15 +474,15 @@ static void pipe_close(pipe *p)
 /* Runs a list; transient memory outside of slots holds NaN before each program. */
 static double pipe_run(const pipe *p, tm_device *device, const tm_execution *list, size_t n)
 {
-    char  *arena = p->memory.base[TM_SPACE_DEVICE];
+    char  *arena = (char *)p->memory.base[TM_SPACE_DEVICE].at;
     size_t kept = p->plan->persistent_bytes + (size_t)p->graph->slots * p->plan->spaces[TM_SPACE_DEVICE].slot_bytes;
-    float *x = tm_plan_address(p->plan, &p->memory, p->x);
+    float *x = (float *)tm_plan_address(p->plan, &p->memory, p->x).at;
     for (size_t i = 0; i < n; i++) {
         memset(arena + kept, 0xff, p->plan->arena_bytes - kept);
         for (int k = 0; k < ROWS * COLUMNS; k++) x[k] = (float)tm_random_normal(3, (uint64_t)list[i].micro_batch, (uint64_t)k);
-        tm_device_run(device, tm_plan_execution(p->plan, &list[i]), NULL);
+        assert_int_equal(tm_device_run(device, tm_plan_execution(p->plan, &list[i]), NULL, NULL), TM_OK);
     }
-    return *(double *)tm_plan_address(p->plan, &p->memory, p->sum);
+    return *(double *)tm_plan_address(p->plan, &p->memory, p->sum).at;
 }
 
 static void micro_batches_in_flight_keep_to_their_slots(void **state)

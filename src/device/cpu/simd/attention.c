@@ -26,7 +26,7 @@ typedef struct {
     float *largest, *total; /* CHUNK of 32: m and s */
 } forward_scratch;
 
-static size_t forward_floats(const attention_sizes *s)
+static TM_PLANNED size_t forward_floats(const attention_sizes *s)
 {
     return (size_t)(2 * s->block_rows * s->row + s->block_rows * QUERIES + 2 * s->width * QUERIES +
                     CHUNK * QUERIES * (s->width + 2));
@@ -194,12 +194,12 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
     }
 }
 
-static const char *refuse(const tm_call *call)
+static TM_PLANNED const char *refuse(const tm_call *call)
 {
     return attention_refuse(call->attr, &call->in[0], &call->out[0], &call->out[1]);
 }
 
-static size_t workspace(const tm_call *call)
+static TM_PLANNED size_t workspace(const tm_call *call)
 {
     attention_sizes s = sizes_of(call->attr, &call->out[0]);
     return scratch_bytes(call, forward_floats(&s));

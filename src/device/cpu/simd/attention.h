@@ -51,7 +51,7 @@ typedef struct {
 } attention_sizes;
 
 /* `o` is the view whose rows are (N, H D). */
-TM_INLINE attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *o)
+TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *o)
 {
     attention_sizes s = { .seq = attr->seq, .heads = attr->heads, .kv_heads = attr->kv_heads, .dim = attr->head_dim };
     s.batch = o->shape.n[0] / s.seq;
@@ -302,7 +302,7 @@ TM_INLINE int64_t window_mask_place(int64_t r, int vector)
 }
 
 /* Why neither kernel takes the call, or NULL. `o` as in sizes_of. */
-TM_INLINE const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
+TM_INLINE TM_PLANNED const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
                                        const tm_view *lse)
 {
     if (!tm_is_float(o)) return "needs float32 or bfloat16 activations";
@@ -317,7 +317,7 @@ TM_INLINE float *scratch_of(const tm_call *call, size_t thread_floats, int threa
     uintptr_t base = ((uintptr_t)call->workspace + 63) / 64 * 64;
     return (float *)base + (size_t)thread * thread_floats;
 }
-TM_INLINE size_t scratch_bytes(const tm_call *call, size_t thread_floats)
+TM_INLINE TM_PLANNED size_t scratch_bytes(const tm_call *call, size_t thread_floats)
 {
     return (size_t)(call->threads > 0 ? call->threads : 1) * thread_floats * sizeof(float) + 63;
 }

@@ -41,7 +41,7 @@ typedef struct {
     causal_mask mask;
 } backward_scratch;
 
-static backward_plan plan_of(const tm_call *call)
+static TM_PLANNED backward_plan plan_of(const tm_call *call)
 {
     backward_plan p = { .s = sizes_of(call->attr, &call->in[0]) };
     int64_t       threads = tm_max(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
@@ -52,7 +52,7 @@ static backward_plan plan_of(const tm_call *call)
     return p;
 }
 
-static size_t backward_floats(const backward_plan *p)
+static TM_PLANNED size_t backward_floats(const backward_plan *p)
 {
     const attention_sizes *s = &p->s;
     return (size_t)(4 * s->block_rows * s->row + (KEYS_AT_ONCE + s->block_rows) * QUERIES + 5 * QUERIES * s->width +
@@ -267,14 +267,14 @@ static void backward_task(const tm_call *call, const backward_plan *p, const bac
     for (; work.block < blocks; work.block++) backward_pairs(call, p, w, work);
 }
 
-const char *TM_K(attention_grad_refuse)(const tm_call *call)
+TM_PLANNED const char *TM_K(attention_grad_refuse)(const tm_call *call)
 {
     if (call->in[0].dtype != call->in[2].dtype || call->out[0].dtype != call->in[2].dtype)
         return "needs activations of one format";
     return attention_refuse(call->attr, &call->in[1], &call->in[2], &call->in[3]);
 }
 
-size_t TM_K(attention_grad_workspace)(const tm_call *call)
+TM_PLANNED size_t TM_K(attention_grad_workspace)(const tm_call *call)
 {
     backward_plan p = plan_of(call);
     return scratch_bytes(call, backward_floats(&p));
