@@ -82,16 +82,18 @@ static outcome run(const char *name, const char *checkpoints, int64_t load_step,
 {
     char                  where[600];
     outcome               result = { .sink = { listen } };
-    tm_event_bus          bus = { .sinks = { &result.sink }, .count = 1 };
+    tm_event_bus bus = { 0 };
     tm_error              err = { 0 };
     tm_device            *device;
     tm_source            *source;
     volatile sig_atomic_t stop = 0;
     snprintf(where, sizeof where, "%s/%s", folder, checkpoints);
+    tm_event_bus_add(&bus, &result.sink);
     tm_run_options o = options_of_run(where, load_step, steps);
     if (tm_device_open(name, 1, &device, &err) != TM_OK) fail_msg("%s", err.text);
     if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
     if (tm_run(&o, device, source, &bus, &stop, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_event_bus_fini(&bus);
     tm_source_close(source);
     tm_device_close(device);
     return result;
