@@ -11,6 +11,10 @@ typedef struct {
 } tm_norm_attr; /* rmsnorm, layernorm and their gradients */
 
 typedef struct {
+    double value;
+} tm_fill_attr;
+
+typedef struct {
     int64_t seq;              /* T: rows per sequence; N = B T */
     int64_t heads, kv_heads;  /* H, J; query head h reads key/value head h / (H / J) */
     int64_t head_dim;         /* D */

@@ -36,7 +36,7 @@ static void table_is_complete_and_sorted(void **state)
         assert_true(op->formula && *op->formula && op->infer && op->reference && op->cost && op->example);
         for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) known |= strcmp(groups[g], op->group) == 0;
         assert_true(known);
-        assert_in_range(op->n_in, 1, TM_MAX_IN);
+        assert_in_range(op->n_in, 0, TM_MAX_IN);
         assert_in_range(op->n_out, 1, TM_MAX_OUT);
         unsigned past_in = ~0U << op->n_in, past_out = ~0U << op->n_out;
         assert_false((op->optional_in & past_in) || (op->inplace & past_in) || (op->any_dtype_in & past_in));
@@ -101,6 +101,7 @@ static void infer_all(const tm_op *op, const tm_example *example, tm_shape *out)
 static bool is_free(const tm_op *op, bool output, int k, int axis)
 {
     if (op == &tm_op_square_sum) return !output;
+    if (op == &tm_op_fill) return axis < 2;
     if (op == &tm_op_bias_grad) return !output && axis == 0;
     if (op == &tm_op_embedding) return !output && k >= 1 && axis == 0;
     if (op == &tm_op_embedding_grad) return output && axis == 0;

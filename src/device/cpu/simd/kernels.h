@@ -7,7 +7,7 @@
 #include "op/kernel.h"
 
 /* X(family): linear = linear, linear_dgrad, linear_wgrad; loss = linear_cross_entropy and its gradient; attention; norm
- * = rmsnorm, layernorm and gradients; pointwise = gelu, relu, swiglu, their gradients, add, cast, rope, rope_grad; reduce =
+ * = rmsnorm, layernorm and gradients; pointwise = gelu, relu, swiglu, their gradients, add, cast, fill, rope, rope_grad; reduce =
  * bias_grad, square_sum, square_error and its gradient, clip; embedding and its gradient; optimizer = adamw. */
 #define TM_CPU_FAMILIES(X)                                                                                             \
     X(linear) X(loss) X(attention) X(norm) X(pointwise) X(reduce) X(embedding) X(optimizer)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/pointwise.c - gelu, relu, swiglu, their gradients, add, cast, rope and its gradient.
+/* device/cpu/simd/pointwise.c - gelu, relu, swiglu, their gradients, add, cast, fill, rope and its gradient.
  *
  * With the sigmoid s(u) = 1 / (1 + e), e = exp(-u), and 1 - s = e s (no cancellation):
  *   gelu(x) = x s(2 q),  q = sqrt(2 / pi) (x + 0.044715 x^3)           (Hendrycks & Gimpel 2016; 1 + tanh q = 2 s(2 q))
@@ -69,7 +69,7 @@ TM_INLINE void relu_grad(const tm_call *call, tm_dtype format, int64_t begin, in
 }
 TM_PART(relu_grad, in[0])
 
-TM_INLINE void add(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+TM_INLINE void add_flat(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i += TM_LANES) {
         int64_t n = tm_lanes(i, end);
@@ -77,7 +77,33 @@ TM_INLINE void add(const tm_call *call, tm_dtype format, int64_t begin, int64_t 
         v16_put(call->out[0].data, format, i, v16_add(a, b), n);
     }
 }
-TM_PART(add, in[0])
+TM_PART(add_flat, in[0])
+
+/* The same where some operand's rows lie apart. */
+TM_INLINE void add_rows(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const tm_view *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
+    int64_t        columns = tm_view_columns(y), a_row = tm_view_ld(a), b_row = tm_view_ld(b), y_row = tm_view_ld(y);
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t j = 0; j < columns; j += TM_LANES) {
+            int64_t n = tm_lanes(j, columns);
+            v16     v = v16_get(a->data, format, r * a_row + j, n);
+            v16_put(y->data, format, r * y_row + j, v16_add(v, v16_get(b->data, format, r * b_row + j, n)), n);
+        }
+}
+TM_PART(add_rows, in[0])
+
+TM_INLINE void fill(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const tm_view      *y = &call->out[0];
+    const tm_fill_attr *attr = call->attr;
+    int64_t             columns = tm_view_columns(y), row = tm_view_ld(y);
+    v16                 value = v16_set1((float)attr->value);
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t j = 0; j < columns; j += TM_LANES)
+            v16_put(y->data, format, r * row + j, value, tm_lanes(j, columns));
+}
+TM_PART(fill, out[0])
 
 TM_INLINE void cast(const tm_call *call, tm_dtype from, tm_dtype to, int64_t begin, int64_t end)
 {
@@ -98,8 +124,24 @@ FLAT_RUN(gelu)
 FLAT_RUN(gelu_grad)
 FLAT_RUN(relu)
 FLAT_RUN(relu_grad)
-FLAT_RUN(add)
+FLAT_RUN(add_flat)
 FLAT_RUN(cast)
+
+static void add_run(const tm_call *call)
+{
+    if (tm_view_dense(&call->in[0]) && tm_view_dense(&call->in[1]) && tm_view_dense(&call->out[0]))
+        add_flat_run(call);
+    else
+        tm_parallel(call, add_rows_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
+}
+static void fill_run(const tm_call *call)
+{
+    tm_parallel(call, fill_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
+}
+static const char *fill_refuse(const tm_call *call)
+{
+    return tm_refuse_format(&call->out[0]);
+}
 
 static const char *unary_refuse(const tm_call *call)
 {
@@ -281,6 +323,7 @@ const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     TM_KERNEL(swiglu_grad, "swiglu_grad/", binary_refuse, NULL, swiglu_grad_run),
     TM_KERNEL(add, "add/", binary_refuse, NULL, add_run),
     TM_KERNEL(cast, "cast/", cast_refuse, NULL, cast_run),
+    TM_KERNEL(fill, "fill/", fill_refuse, NULL, fill_run),
     TM_KERNEL(rope, "rope/", rope_refuse, NULL, rope_run),
     TM_KERNEL(rope_grad, "rope_grad/", rope_refuse, NULL, rope_grad_run),
     { .run = NULL },
