@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "device/cpu/simd/kernels.h"
-#include "op/attrs.h"
+#include "op/fused.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -100,14 +100,21 @@ static double timed(const tm_kernel *kernel, const tm_call *call)
 static void measure(const tm_kernel *table, const sizes *s, tm_dtype dtype, int threads, int rounds)
 {
     int64_t           N = s->B * s->T, W = (s->H + 2 * s->J) * s->D, C = s->H * s->D;
-    tm_attention_attr attr = { s->T, s->H, s->J, s->D, 1 / sqrt((double)s->D), 1, 0 };
+    tm_attention_attr attr = { .seq_q = s->T, .seq_k = s->T, .heads = s->H, .kv_heads = s->J, .dim_qk = s->D, .dim_v = s->D,
+                               .scale = 1 / sqrt((double)s->D), .causal = 1 };
     tm_view           qkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 1) },
             o = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 2) };
     tm_view dout = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 3) };
     tm_view dqkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 4) };
     tm_view lse = { TM_F32, tm_shape_3(s->B, s->H, s->T), filled(N * s->H, TM_F32, 5) };
-    tm_call forward = { .attr = &attr, .in = { qkv }, .out = { o, lse }, .threads = threads };
-    tm_call backward = { .attr = &attr, .in = { dout, qkv, o, lse }, .out = { dqkv }, .threads = threads };
+    tm_call forward = { .attr = &attr, .out = { o, lse }, .threads = threads };
+    tm_call backward = { .attr = &attr, .in = { dout, [4] = o, lse }, .threads = threads };
+    tm_fused_qkv(&attr, qkv, forward.in);
+    tm_fused_qkv(&attr, qkv, &backward.in[1]);
+    tm_fused_qkv(&attr, dqkv, backward.out);
+    for (int k = 3; k < TM_MAX_IN; k++) forward.in[k].shape.rank = -1;
+    for (int k = 6; k < TM_MAX_IN; k++) backward.in[k].shape.rank = -1;
+    for (int k = 3; k < TM_MAX_OUT; k++) backward.out[k].shape.rank = -1;
     double  work = 4.0 * (double)(s->B * s->H * s->T) * (double)(s->T * s->D) / 2;
     double  forward_ns[ROUNDS_MAX], backward_ns[ROUNDS_MAX], probe[ROUNDS_MAX];
     size_t  bytes[2] = { table[0].workspace(&forward), table[1].workspace(&backward) };

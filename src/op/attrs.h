@@ -15,13 +15,25 @@ typedef struct {
 } tm_fill_attr;
 
 typedef struct {
-    int64_t seq;              /* T: rows per sequence; N = B T */
-    int64_t heads, kv_heads;  /* H, J; query head h reads key/value head h / (H / J) */
-    int64_t head_dim;         /* D */
-    double  scale;            /* of the scores; D^-0.5 */
-    int64_t causal;           /* 1: key j is visible to query i when j <= i; 0: all */
-    int64_t window;           /* > 0, causal only: and when i - window < j; 0: no such limit */
+    int64_t seq_q, seq_k;    /* rows of a sequence: of queries; of keys and values, which stand at positions 0, 1, ... */
+    int64_t q_offset;        /* the first query's position: > 0 behind keys of earlier calls, < 0 before them */
+    int64_t heads, kv_heads; /* H, J; query head h reads key/value head h / (H / J) */
+    int64_t dim_qk, dim_v;   /* elements of a head: of queries and keys; of values and results */
+    double  scale;           /* of the scores; dim_qk^-0.5 */
+    int64_t causal;          /* 1: a query at position p sees key j when j <= p; 0: all */
+    int64_t window;          /* > 0, causal only: and when p - window < j; 0: no such limit */
 } tm_attention_attr;
+
+/* Keys that a query at position p sees: first .. end - 1, none when end <= first. `first_key`: of its document, or 0. */
+static inline int64_t tm_attention_first_key(const tm_attention_attr *attr, int64_t p, int64_t first_key)
+{
+    int64_t first = attr->window > 0 && p >= attr->window ? p - attr->window + 1 : 0;
+    return first > first_key ? first : first_key;
+}
+static inline int64_t tm_attention_end_of_keys(const tm_attention_attr *attr, int64_t p)
+{
+    return attr->causal && p + 1 < attr->seq_k ? p + 1 : attr->seq_k;
+}
 
 typedef enum { TM_ROPE_HALF, TM_ROPE_INTERLEAVED } tm_rope_layout; /* pairs (i, i + D/2) or (2i, 2i + 1) */
 typedef struct {

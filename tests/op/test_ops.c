@@ -158,17 +158,21 @@ static void attributes_are_checked(void **state)
 {
     (void)state;
     tm_shape          out[TM_MAX_OUT] = { { .rank = -1 }, { .rank = -1 } };
-    tm_shape          qkv[TM_MAX_IN] = { { 2, { 6, 16 } } };
-    tm_attention_attr attention = { .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 2 };
+    const tm_attention_attr good = tm_self_attention(3, 4, 2, 2, 1);
+    tm_attention_attr       attention = good;
+    tm_shape                qkv[TM_MAX_IN] = { { 2, { 6, 8 } }, { 2, { 6, 4 } }, { 2, { 6, 4 } }, { -1, { 0 } },
+                                               { -1, { 0 } } };
     assert_null(tm_op_attention.infer(qkv, &attention, (tm_shape[TM_MAX_OUT]){ { -1, { 0 } }, { -1, { 0 } } }));
     attention.kv_heads = 3;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the key/value heads"));
-    attention = (tm_attention_attr){ .seq = 4, .heads = 4, .kv_heads = 2, .head_dim = 2 };
+    attention = good, attention.seq_q = 4;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the sequence"));
-    attention.seq = 0;
+    attention.seq_q = 0;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "must be positive"));
-    attention = (tm_attention_attr){ .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 2, .window = 2 };
+    attention = good, attention.causal = 0, attention.window = 2;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "needs causal"));
+    attention = good, attention.seq_k = 4;
+    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "k must have"));
 
     tm_shape     rope_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 2, { 2, 3 } } };
     tm_rope_attr rope = { .seq = 2, .heads = 1, .head_dim = 3 };
@@ -233,12 +237,14 @@ static void costs_of_products(void **state)
 static void costs_of_attention(void **state)
 {
     (void)state;
-    tm_attention_attr attr = { .seq = 10, .heads = 4, .kv_heads = 2, .head_dim = 8, .causal = 1 };
+    tm_attention_attr attr = tm_self_attention(10, 4, 2, 8, 1);
     tm_call           call = empty_call(&tm_op_attention, &attr), grad = empty_call(&tm_op_attention_grad, &attr);
-    view_as(&call.in[0], TM_F32, tm_shape_2(30, 64));
+    view_as(&call.in[0], TM_F32, tm_shape_2(30, 32));
+    view_as(&call.in[1], TM_F32, tm_shape_2(30, 16));
+    view_as(&call.in[2], TM_F32, tm_shape_2(30, 16));
     view_as(&call.out[0], TM_F32, tm_shape_2(30, 32));
     view_as(&call.out[1], TM_F32, tm_shape_3(3, 4, 10));
-    view_as(&grad.in[1], TM_F32, tm_shape_2(30, 64));
+    view_as(&grad.in[1], TM_F32, tm_shape_2(30, 32));
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 55 * 8);
     assert_true(call.op->cost(&call).bytes == 4 * (30 * 64 + 30 * 32 + 120));
     assert_true(grad.op->cost(&grad).flops == 2.5 * call.op->cost(&call).flops);
@@ -246,8 +252,15 @@ static void costs_of_attention(void **state)
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 34 * 8);
     attr.window = 20;
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 55 * 8);
-    attr.causal = attr.window = 0;
+    attr.q_offset = -2; /* eight queries with 1 + .. + 8 */
+    assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 36 * 8);
+    attr.q_offset = 5, attr.window = 4; /* positions 5 .. 14 of ten keys: 5 x 4, then 3 + 2 + 1 */
+    assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 26 * 8);
+    attr.q_offset = attr.causal = attr.window = 0;
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 100 * 8);
+    attr.dim_qk = 3, attr.dim_v = 5; /* scores, dq, dk: dim_qk; results, dp, dv: dim_v */
+    assert_true(call.op->cost(&call).flops == 2 * 3 * 4 * 100 * (3 + 5));
+    assert_true(grad.op->cost(&grad).flops == 2 * 3 * 4 * 100 * (3 * 3 + 2 * 5));
 }
 
 static void costs_of_loss_and_embedding(void **state)
