@@ -51,7 +51,7 @@ static void table_is_complete_and_sorted(void **state)
 static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
 {
     (void)state;
-    static const char *const cheap[] = { "rmsnorm", "layernorm", "gelu", "swiglu", "cast", "add" };
+    static const char *const cheap[] = { "rmsnorm", "layernorm", "head_norm", "gelu", "swiglu", "cast", "add" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         listed = false;
@@ -98,13 +98,14 @@ static void infer_all(const tm_op *op, const tm_example *example, tm_shape *out)
 
 /* The only lengths that are free: tables may have more rows than are used, any rows can be added up, any tensor has a
  * norm. */
-static bool is_free(const tm_op *op, bool output, int k, int axis)
+static bool is_free(const tm_op *op, bool output, int k, int axis, bool positions)
 {
     if (op == &tm_op_square_sum) return !output;
     if (op == &tm_op_fill) return axis < 2;
     if (op == &tm_op_bias_grad) return !output && axis == 0;
     if (op == &tm_op_embedding) return !output && k >= 1 && axis == 0;
     if (op == &tm_op_embedding_grad) return output && axis == 0;
+    if (op == &tm_op_rope || op == &tm_op_rope_grad) return !output && k == 1 && axis == 0 && positions;
     return false;
 }
 
@@ -124,7 +125,7 @@ static void wrong_shapes_are_refused(const tm_op *op, const tm_example *example,
             tm_shape *shape = output ? &out[k] : &in[k];
             if (axis < original.rank) shape->n[axis]++;
             if (axis == original.rank) shape->n[shape->rank++] = 1;
-            if (is_free(op, output, k, axis)) continue;
+            if (is_free(op, output, k, axis, example->in[2].rank >= 0)) continue;
             expect_reason(op, number, op->infer(in, attr_of(example), out), output ? "output" : "input", k);
         }
     }
@@ -174,15 +175,27 @@ static void attributes_are_checked(void **state)
     attention = good, attention.seq_k = 4;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "k must have"));
 
-    tm_shape     rope_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 2, { 2, 3 } } };
+    tm_shape     rope_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 2, { 2, 3 } }, { -1, { 0 } } };
     tm_rope_attr rope = { .seq = 2, .heads = 1, .head_dim = 3 };
     assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "even"));
     rope = (tm_rope_attr){ .seq = 2, .heads = 2, .head_dim = 4 };
     assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "shorter than its rotated heads"));
+    rope = (tm_rope_attr){ .seq = 2, .heads = 2, .head_dim = 4, .stride = 3 };
+    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "overlap"));
+    rope_in[2] = tm_shape_1(3); /* four rows */
+    rope = (tm_rope_attr){ .seq = 2, .heads = 1, .head_dim = 4 };
+    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "one value per row"));
+    tm_head_norm_attr head_norm = { .heads = 2, .head_dim = 3, .second = 2 };
+    tm_shape          head_norm_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 1, { 3 } } };
+    assert_non_null(strstr(tm_op_head_norm.infer(head_norm_in, &head_norm, out), "belongs to no head"));
+    head_norm = (tm_head_norm_attr){ .heads = 2, .head_dim = 3, .first = 1 };
+    assert_non_null(strstr(tm_op_head_norm.infer(head_norm_in, &head_norm, out), "shorter than its normalised"));
 
-    tm_shape embedding[TM_MAX_IN] = { { 1, { 8 } }, { 2, { 5, 3 } }, { 2, { 3, 3 } } };
+    tm_shape embedding[TM_MAX_IN] = { { 1, { 8 } }, { 2, { 5, 3 } }, { 2, { 3, 3 } }, { -1, { 0 } } };
     assert_non_null(strstr(tm_op_embedding.infer(embedding, &(tm_embedding_attr){ .seq = 4 }, out), "fewer positions"));
-    tm_shape embedding_grad[TM_MAX_IN] = { { 2, { 8, 3 } }, { 1, { 8 } } };
+    tm_shape embedding_grad[TM_MAX_IN] = { { 2, { 8, 3 } }, { 1, { 8 } }, { -1, { 0 } } };
+    embedding[2].rank = -1, embedding[3] = tm_shape_1(8);
+    assert_non_null(strstr(tm_op_embedding.infer(embedding, &(tm_embedding_attr){ .seq = 4 }, out), "of use with"));
     assert_non_null(
         strstr(tm_op_embedding_grad.infer(embedding_grad, &(tm_embedding_attr){ .seq = 4 }, out), "neither"));
 

@@ -9,6 +9,7 @@
  *             (Su et al. 2021)
  * Each element is read before it is written, so an output may lie on its input.
  */
+#include "base/status.h"
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
 #include "op/attrs.h"
@@ -235,10 +236,10 @@ TM_INLINE v16 swap_pairs(v16 x)
 
 /* Heads of one row, pairs (i, i + D/2); sign is -1 for the gradient. */
 TM_INLINE void rope_half(const void *x, void *y, tm_dtype format, int64_t at, int64_t heads, int64_t dim,
-                         const float *table, float sign)
+                         int64_t stride, const float *table, float sign)
 {
     int64_t half = dim / 2;
-    for (int64_t h = 0; h < heads; h++, at += dim)
+    for (int64_t h = 0; h < heads; h++, at += stride)
         for (int64_t j = 0; j < half; j += TM_LANES) {
             int64_t n = tm_lanes(j, half);
             v16     c = v16_get(table, TM_F32, j, n), s = v16_mul(v16_set1(sign), v16_get(table, TM_F32, half + j, n));
@@ -250,7 +251,7 @@ TM_INLINE void rope_half(const void *x, void *y, tm_dtype format, int64_t at, in
 
 /* Heads of one row, pairs (2i, 2i + 1). */
 TM_INLINE void rope_interleaved(const void *x, void *y, tm_dtype format, int64_t at, int64_t heads, int64_t dim,
-                                const float *table, float sign)
+                                int64_t stride, const float *table, float sign)
 {
     float c[WIDEST_HEAD], s[WIDEST_HEAD];
     for (int64_t i = 0; i < dim / 2; i++) {
@@ -258,7 +259,7 @@ TM_INLINE void rope_interleaved(const void *x, void *y, tm_dtype format, int64_t
         s[2 * i + 1] = sign * table[dim / 2 + i];
         s[2 * i] = -s[2 * i + 1];
     }
-    for (int64_t h = 0; h < heads; h++, at += dim)
+    for (int64_t h = 0; h < heads; h++, at += stride)
         for (int64_t j = 0; j < dim; j += TM_LANES) {
             int64_t n = tm_lanes(j, dim);
             v16     v = v16_get(x, format, at + j, n), turned = v16_mul(swap_pairs(v), v16_get(s, TM_F32, j, n));
@@ -271,18 +272,22 @@ TM_INLINE void rope_rows(const tm_call *call, tm_dtype format, float sign, int64
     const tm_rope_attr *attr = call->attr;
     const char         *x = call->in[0].data;
     char               *y = call->out[0].data;
-    int64_t             width = tm_view_columns(&call->in[0]), turned = attr->heads * attr->head_dim;
+    const int32_t      *positions = call->in[2].data;
+    int64_t             width = tm_view_columns(&call->in[0]), dim = attr->head_dim;
+    int64_t             stride = attr->stride ? attr->stride : dim;
+    int64_t             copied = attr->first == 0 && stride == dim ? attr->heads * dim : 0; /* from this column on */
     size_t              bytes = tm_dtype_bytes(format);
     for (int64_t r = begin; r < end; r++) {
-        const float *table = (const float *)call->in[1].data + r % attr->seq * attr->head_dim;
-        int64_t      at = r * width;
+        int64_t      at = r * width, position = positions ? positions[r] : r % attr->seq;
+        const float *table = (const float *)call->in[1].data + position * dim;
+        TM_ASSERT(position >= 0 && position < call->in[1].shape.n[0]);
+        if (x != y && copied < width)
+            memcpy(y + (size_t)(at + copied) * bytes, x + (size_t)(at + copied) * bytes,
+                   (size_t)(width - copied) * bytes);
         if (attr->layout == TM_ROPE_HALF)
-            rope_half(x, y, format, at, attr->heads, attr->head_dim, table, sign);
+            rope_half(x, y, format, at + attr->first, attr->heads, dim, stride, table, sign);
         else
-            rope_interleaved(x, y, format, at, attr->heads, attr->head_dim, table, sign);
-        if (x != y && turned < width)
-            memcpy(y + (size_t)(at + turned) * bytes, x + (size_t)(at + turned) * bytes,
-                   (size_t)(width - turned) * bytes);
+            rope_interleaved(x, y, format, at + attr->first, attr->heads, dim, stride, table, sign);
     }
 }
 TM_INLINE void rope(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
@@ -310,6 +315,7 @@ static const char *rope_refuse(const tm_call *call)
     const tm_rope_attr *attr = call->attr;
     const char         *why = unary_refuse(call);
     if (!why) why = tm_refuse_wide(&call->in[1]);
+    if (!why && tm_view_present(&call->in[2]) && call->in[2].dtype != TM_I32) why = "needs int32 positions";
     if (!why && attr->head_dim > WIDEST_HEAD) why = "heads are wider than 512";
     return why;
 }
