@@ -65,6 +65,17 @@ static const char *attention_infer(const tm_shape *in, const void *attr, tm_shap
     return tm_shape_fit(&out[1], lse_shape(in[0], attr), "lse must have the shape (sequences, heads, queries)");
 }
 
+/* Keys that a query at position p sees: first_key .. end_of_keys - 1. `document`: the first key of its document, or 0. */
+static int64_t first_key(const tm_attention_attr *attr, int64_t p, int64_t document)
+{
+    int64_t first = attr->window > 0 && p >= attr->window ? p - attr->window + 1 : 0;
+    return first > document ? first : document;
+}
+static int64_t end_of_keys(const tm_attention_attr *attr, int64_t p)
+{
+    return attr->causal && p + 1 < attr->seq_k ? p + 1 : attr->seq_k;
+}
+
 static double dot(const double *a, const double *b, int64_t n)
 {
     double sum = 0;
@@ -85,7 +96,7 @@ typedef struct {
 /* `in`: q, k, v, first_key, sinks. */
 static place place_of(const tm_view *in, const tm_attention_attr *attr, int64_t b, int64_t h, int64_t i)
 {
-    const int32_t *first_key = in[3].data;
+    const int32_t *documents = in[3].data;
     int64_t        j = h / (attr->heads / attr->kv_heads), p = attr->q_offset + i, query = b * attr->seq_q + i;
     return (place){ .attr = attr,
                     .k = &in[1],
@@ -94,8 +105,8 @@ static place place_of(const tm_view *in, const tm_attention_attr *attr, int64_t 
                     .row0 = b * attr->seq_k,
                     .k_at = j * attr->dim_qk,
                     .v_at = j * attr->dim_v,
-                    .first = tm_attention_first_key(attr, p, first_key ? first_key[query] : 0),
-                    .end = tm_attention_end_of_keys(attr, p),
+                    .first = first_key(attr, p, documents ? documents[query] : 0),
+                    .end = end_of_keys(attr, p),
                     .statistic = (b * attr->heads + h) * attr->seq_q + i };
 }
 static const double *key_of(const place *at, int64_t j)

@@ -31,17 +31,6 @@ typedef struct {
     int64_t window;          /* > 0, causal only: and when p - window < j; 0: no such limit */
 } tm_attention_attr;
 
-/* Keys that a query at position p sees: first .. end - 1, none when end <= first. `first_key`: of its document, or 0. */
-static inline int64_t tm_attention_first_key(const tm_attention_attr *attr, int64_t p, int64_t first_key)
-{
-    int64_t first = attr->window > 0 && p >= attr->window ? p - attr->window + 1 : 0;
-    return first > first_key ? first : first_key;
-}
-static inline int64_t tm_attention_end_of_keys(const tm_attention_attr *attr, int64_t p)
-{
-    return attr->causal && p + 1 < attr->seq_k ? p + 1 : attr->seq_k;
-}
-
 typedef enum { TM_ROPE_HALF, TM_ROPE_INTERLEAVED } tm_rope_layout; /* pairs (i, i + D/2) or (2i, 2i + 1) */
 typedef struct {
     int64_t seq;      /* T: without positions, row r stands at position r % T */
