@@ -34,7 +34,7 @@ static void fill_empty(const tm_loader *loader, int32_t *tokens, int32_t *target
 {
     for (int64_t t = 0; t < loader->seq; t++) {
         tokens[t] = 0;
-        targets[t] = TM_IGNORED;
+        targets[t] = TM_IGNORED_TARGET;
     }
 }
 
@@ -48,7 +48,7 @@ static void fill(tm_loader *loader, int64_t n)
         if (index >= loader->samples || loader->error.status != TM_OK ||
             tm_source_row(loader->source, loader->split, index, loader->sample, tokens, targets, &loader->error))
             fill_empty(loader, tokens, targets);
-        for (int64_t t = 0; t < loader->seq; t++) out->target_tokens += targets[t] != TM_IGNORED;
+        for (int64_t t = 0; t < loader->seq; t++) out->target_tokens += targets[t] != TM_IGNORED_TARGET;
     }
     out->error = loader->error.status != TM_OK ? &loader->error : NULL;
 }

@@ -4,17 +4,14 @@
  * A source is a pure function from (options, split, index) to a sample of T+1 tokens; everything is constant after
  * open, so any thread may ask for any sample in any order, and a resumed run sees what the stopped one would have seen.
  *
- *   synthetic   a seeded language whose entropy is known exactly (docs/synthetic-language.md)
- *   mock        uniform random tokens
- *   text        any file or folder, as bytes (docs/data.md)
- *   govreport   packed sequences with a mask, the .npy files of a fine-tuning benchmark (docs/data-mlperf.md)
- *   megatron    an indexed data set, PREFIX.bin and PREFIX.idx (docs/data-mlperf.md)
+ * The table of sources is sources.def; docs: data.md, data-mlperf.md, synthetic-language.md.
  */
 #ifndef TM_DATA_SOURCE_H
 #define TM_DATA_SOURCE_H
 
 #include "base/status.h"
 #include "base/text.h"
+#include "op/attrs.h" /* TM_IGNORED_TARGET */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,10 +24,28 @@ typedef enum { TM_SPLIT_TRAIN, TM_SPLIT_VALIDATION } tm_split;
  * token that is read (t), or of the one that is predicted (t + 1). */
 typedef enum { TM_MASK_INPUT, TM_MASK_TARGET } tm_mask;
 
-enum { TM_IGNORED = -100 }; /* a target that does not count */
+/* How the loss of a run is judged (docs/verdict.md). */
+typedef enum {
+    TM_GATE_FLOOR = 1, /* facts.floor is exact: nothing goes below it, and training must go towards it */
+    TM_GATE_UNIFORM,   /* uniform tokens: all there is to learn is facts.unigram_entropy */
+    TM_GATE_HELD_OUT,  /* the held-out loss must be below facts.unigram_entropy */
+} tm_source_gate;
+
+/* What is true of a source, whatever its options. */
+typedef struct {
+    const char    *name;
+    tm_source_gate gate;
+    bool           needs_path;            /* data.path */
+    bool           takes_validation_path; /* data.validation_path */
+    bool           decides_vocabulary;    /* a model that names no vocabulary takes facts.vocab_needed */
+    bool           decodes;               /* tokens stand for text (tm_source_decode): a model can write some */
+} tm_source_traits;
+
+/* Letter case ignored; NULL: there is no such source. */
+const tm_source_traits *tm_source_traits_of(const char *name);
 
 typedef struct {
-    const char *name; /* see above; letter case ignored */
+    const char *name; /* letter case ignored */
     const char *path; /* text: a file or folder; govreport: train.npy or its folder; megatron: PREFIX; NULL elsewhere */
     const char *validation_path; /* govreport, megatron: of the held-out data; NULL: validation.npy of the folder, or
                                     none */
@@ -77,9 +92,9 @@ int64_t                tm_source_seq(const tm_source *source); /* T */
  * synthetic, mock and text only: other sources have rows. */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
 
-/* The same as the row of a batch, of any source: inputs (T), targets (T) with TM_IGNORED where none counts; `scratch`
- * is room for T+1 tokens. TM_INVALID, with the place, if the files changed since they were opened or hold a token
- * outside of the vocabulary. */
+/* The same as the row of a batch, of any source: inputs (T), targets (T) with TM_IGNORED_TARGET where none counts;
+ * `scratch` is room for T+1 tokens. TM_INVALID, with the place, if the files changed since they were opened or hold a
+ * token outside of the vocabulary. */
 TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
                                     int32_t *tokens, int32_t *targets, tm_error *err);
 
@@ -88,7 +103,7 @@ TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int
  * INFINITY. */
 double tm_source_nats(const tm_source *source, const int32_t *tokens);
 
-/* text: appends the bytes of n tokens to *out, the end token as nothing, and returns out->data; NULL for other sources.
+/* Appends the text of n tokens to *out, the end token as nothing, and returns out->data; NULL if there is none.
  * Ids beyond the tokenizer's (a model with a larger vocabulary can produce them) become '?'. */
 char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out);
 
@@ -98,7 +113,7 @@ typedef struct tm_loader tm_loader;
 
 typedef struct {
     int32_t        *tokens;        /* (batch, T) */
-    int32_t        *targets;       /* (batch, T); TM_IGNORED = ignored */
+    int32_t        *targets;       /* (batch, T); TM_IGNORED_TARGET: does not count */
     int64_t         target_tokens; /* targets that are not ignored */
     const tm_error *error;         /* NULL, or why a row could not be read: the batch and all after it are no good */
 } tm_batch;

@@ -192,6 +192,16 @@ static tm_cost attention_cost(const tm_call *call)
     return cost;
 }
 
+/* A score, then a sum over keys; dk and dv: over the queries of all heads of a group; dsinks: over all queries. */
+static tm_rounding attention_rounding(const tm_call *call, int k)
+{
+    const tm_attention_attr *attr = call->attr;
+    int64_t                  rows = attr->seq_q * (attr->heads / attr->kv_heads);
+    if (k == 3) rows = call->in[0].shape.n[0];
+    return tm_rounding_sum(attr->dim_qk + (attr->dim_v > attr->dim_qk ? attr->dim_v - attr->dim_qk : 0) +
+                           (rows > attr->seq_k ? rows : attr->seq_k));
+}
+
 static const struct {
     int64_t           batch;
     tm_attention_attr attr;
@@ -210,6 +220,32 @@ static const struct {
     { 2, { SELF(9, 2, 1, 5), .scale = 0.4, .causal = 1, .window = 1 }, 0, true },
     { 1, { SELF(77, 2, 2, 8), .scale = 0.35, .causal = 1, .window = 40 }, 0, false },
     { 2, { SELF(12, 2, 1, 4), .scale = 0.5, .causal = 1, .window = 12 }, 0, false },
+    { 1, { SELF(2, 4, 1, 16), .scale = 0.25, .causal = 0 }, 0, false },
+    { 2, { SELF(31, 2, 2, 24), .scale = 0.2, .causal = 1 }, 0, false },
+    { 1, { SELF(32, 1, 1, 2), .scale = 0.7, .causal = 1 }, 0, false },
+    { 1, { SELF(33, 3, 1, 17), .scale = 0.24, .causal = 1, .window = 32 }, 0, false },
+    { 2, { SELF(97, 4, 2, 16), .scale = 0.25, .causal = 1, .window = 33 }, 0, false },
+    { 1, { SELF(33, 1, 1, 40), .scale = 0.16, .causal = 1, .window = 7 }, 0, false },
+    { 1, { SELF(41, 3, 1, 5), .scale = 0.4, .causal = 0 }, 0, false },
+    { 2, { SELF(97, 4, 2, 16), .scale = 0.25, .causal = 1, .window = 2 }, 0, false },
+    { 1, { SELF(97, 2, 2, 16), .scale = 0.25, .causal = 1, .window = 31 }, 0, false },
+    { 1, { SELF(97, 2, 1, 16), .scale = 0.25, .causal = 1, .window = 65 }, 0, false },
+    { 2, { SELF(97, 2, 1, 16), .scale = 0.25, .causal = 1, .window = 96 }, 0, false },
+    /* for the blocks of kernels: 32 queries; 512, 256 or 128 keys for heads up to 64, 128 and 256 */
+    { 1, { SELF(97, 4, 1, 80), .scale = 0.11, .causal = 0 }, 0, false },
+    { 1, { SELF(41, 3, 1, 255), .scale = 0.06, .causal = 1 }, 0, false },
+    { 2, { SELF(65, 2, 1, 256), .scale = 0.06, .causal = 1 }, 0, false },
+    { 1, { SELF(300, 2, 1, 200), .scale = 0.07, .causal = 1, .window = 129 }, 0, false },
+    { 1, { SELF(1500, 1, 1, 8), .scale = 0.35, .causal = 1, .window = 1 }, 0, false },
+    { 2, { SELF(1500, 1, 1, 8), .scale = 0.35, .causal = 1, .window = 511 }, 0, false },
+    { 1, { SELF(1500, 1, 1, 8), .scale = 0.35, .causal = 1, .window = 513 }, 0, false },
+    { 1, { SELF(200, 2, 2, 128), .scale = 0.09, .causal = 1 }, 0, false },
+    { 2, { SELF(300, 1, 1, 200), .scale = 0.07, .causal = 0 }, 0, false },
+    { 1, { SELF(513, 4, 2, 64), .scale = 0.125, .causal = 1 }, 0, false },
+    { 1, { SELF(600, 1, 1, 96), .scale = 0.1, .causal = 1, .window = 257 }, 0, false },
+    { 2, { SELF(1100, 1, 1, 48), .scale = 0.14, .causal = 0 }, 0, false },
+    { 1, { SELF(1300, 4, 1, 8), .scale = 0.35, .causal = 1, .window = 64 }, 0, false },
+    { 1, { SELF(1500, 2, 1, 8), .scale = 0.35, .causal = 1 }, 0, false },
 #undef SELF
 #define CROSS(Q, K, OFFSET, H, J, DQK, DV)                                                                             \
     .seq_q = Q, .seq_k = K, .q_offset = OFFSET, .heads = H, .kv_heads = J, .dim_qk = DQK, .dim_v = DV
@@ -263,6 +299,11 @@ const tm_op tm_op_attention = {
     .any_dtype_in = 1U << 4,
     .strided_in = 1U << 0 | 1U << 1 | 1U << 2,
     .example = attention_example,
+    .rounding = attention_rounding,
+    .in_name = { "q (B seq_q, H dim_qk)", "k (B seq_k, J dim_qk)", "v (B seq_k, J dim_v)", "[first_key (B seq_q)]",
+                 "[sinks (H)]" },
+    .out_name = { "o (B seq_q, H dim_v)", "lse (B, H, seq_q)" },
+    .attributes = "seq_q, seq_k, q_offset, heads, kv_heads, dim_qk, dim_v, scale, causal, window",
 };
 
 /* in: do, q, k, v, o, lse, [first_key], [sinks]; out: dq, dk, dv, each like its own; [dsinks (H), by the caller] */
@@ -362,4 +403,9 @@ const tm_op tm_op_attention_grad = {
     .strided_in = 1U << 1 | 1U << 2 | 1U << 3,
     .strided_out = 1U << 0 | 1U << 1 | 1U << 2,
     .example = attention_grad_example,
+    .rounding = attention_rounding,
+    .in_name = { "do (B seq_q, H dim_v)", "q (B seq_q, H dim_qk)", "k (B seq_k, J dim_qk)", "v (B seq_k, J dim_v)",
+                 "o (B seq_q, H dim_v)", "lse (B, H, seq_q)", "[first_key (B seq_q)]", "[sinks (H)]" },
+    .out_name = { "dq (B seq_q, H dim_qk)", "dk (B seq_k, J dim_qk)", "dv (B seq_k, J dim_v)", "[dsinks (H)]" },
+    .attributes = "seq_q, seq_k, q_offset, heads, kv_heads, dim_qk, dim_v, scale, causal, window",
 };

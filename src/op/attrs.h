@@ -55,6 +55,10 @@ typedef struct {
     double beta1, beta2, eps, weight_decay;
 } tm_adamw_attr;
 
+typedef struct {
+    int64_t space; /* tm_space: where x of `fetch`, y of `store` lies */
+} tm_copy_attr;
+
 /* Targets with this value do not count. */
 enum { TM_IGNORED_TARGET = -100 };
 

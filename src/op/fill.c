@@ -47,4 +47,7 @@ const tm_op tm_op_fill = {
     .cost = fill_cost,
     .strided_out = 1U << 0,
     .example = fill_example,
+    .rounding = tm_rounding_f64,
+    .out_name = { "y (N, C)" },
+    .attributes = "value",
 };

@@ -94,6 +94,14 @@ static tm_cost head_norm_cost(const tm_call *call)
     return cost;
 }
 
+/* A sum over a head; dw: over all rows and heads. */
+static tm_rounding head_norm_rounding(const tm_call *call, int k)
+{
+    const tm_head_norm_attr *attr = call->attr;
+    bool                     sums = k == 1 && call->op == &tm_op_head_norm_grad;
+    return tm_rounding_sum(sums ? call->in[0].shape.n[0] * attr->heads : attr->head_dim);
+}
+
 static const struct {
     int64_t           rows, more; /* columns behind the heads */
     tm_head_norm_attr attr;
@@ -138,6 +146,10 @@ const tm_op tm_op_head_norm = {
     .cost = head_norm_cost,
     .cheap = true,
     .example = head_norm_example,
+    .rounding = head_norm_rounding,
+    .in_name = { "x (N, W)", "w (D) or (2, D)" },
+    .out_name = { "y (N, W)", "rstd (N, heads)" },
+    .attributes = "eps, heads, head_dim, first, stride, second",
 };
 
 /* in: dy (N, W), x (N, W), w, rstd (N, heads); out: dx (N, W), [dw like w] */
@@ -206,4 +218,8 @@ const tm_op tm_op_head_norm_grad = {
     .cost = head_norm_grad_cost,
     .inplace = 1U << 0,
     .example = head_norm_grad_example,
+    .rounding = head_norm_rounding,
+    .in_name = { "dy (N, W)", "x (N, W)", "w (D) or (2, D)", "rstd (N, heads)" },
+    .out_name = { "dx (N, W)", "[dw (D) or (2, D)]" },
+    .attributes = "eps, heads, head_dim, first, stride, second",
 };

@@ -102,6 +102,10 @@ static bool rope_example(int k, tm_example *example)
         { 2, 0, 0, { ROPE(5, 3, 4, HALF), .first = 6, .stride = 10 } },
         { 1, 7, 12, { ROPE(9, 2, 64, INTERLEAVED), .first = 128, .stride = 192 } },
         { 3, 5, 9, { ROPE(4, 2, 6, HALF) } },
+        { 3, 7, 0, { ROPE(5, 3, 34, INTERLEAVED) } },
+        { 3, 0, 0, { ROPE(5, 3, 130, HALF) } },
+        { 2, 7, 0, { ROPE(40, 3, 128, INTERLEAVED) } },
+        { 2, 7, 0, { ROPE(40, 3, 130, HALF) } },
 #undef ROPE
     };
     if (k >= TM_COUNT_OF(cases)) return false;
@@ -130,6 +134,9 @@ const tm_op tm_op_rope = {
     .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,
+    .in_name = { "x (N, W)", "table (T, D)", "[positions (N)]" },
+    .out_name = { "y (N, W)" },
+    .attributes = "seq, heads, head_dim, layout, first, stride",
 };
 
 /* in: dy (N, W), table (T, D), [positions (N)]; out: dx (N, W) */
@@ -152,4 +159,7 @@ const tm_op tm_op_rope_grad = {
     .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,
+    .in_name = { "dy (N, W)", "table (T, D)", "[positions (N)]" },
+    .out_name = { "dx (N, W)" },
+    .attributes = "seq, heads, head_dim, layout, first, stride",
 };

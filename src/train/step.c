@@ -60,6 +60,7 @@ static void add_training_segment(tm_step *step, const char *name, bool accumulat
     part_lookup_gradient(step, accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     tm_precision_pass(graph);
+    tm_offload_pass(graph, &step->options.offload);
 }
 
 static void add_moments(tm_graph *graph, tm_tensor_id parameter)
@@ -112,6 +113,7 @@ static void add_update_segment(tm_step *step)
         tm_tensor_id     out[TM_MAX_OUT] = { p, tensor->moment1, tensor->moment2 };
         tm_graph_add(graph, TM_OP_adamw, &attr, sizeof attr, in, out, 0);
     }
+    tm_offload_pass(graph, &step->options.offload);
     graph->module = "";
     graph->layer = -1;
 }

@@ -24,6 +24,7 @@ typedef struct {
     int64_t             micro_batch, seq; /* B, T: rows of a program are N = B T */
     int64_t             accumulation;     /* micro-batches of a step, >= 1 */
     tm_recompute        recompute;
+    tm_offload          offload;
     int64_t             loss_chunk; /* rows; 0: chosen by tm_step_loss_chunk */
     double              beta1, beta2, eps, weight_decay;
     bool                decay_matrices_only; /* no weight decay on vectors (norms, biases) */

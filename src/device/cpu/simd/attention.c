@@ -63,8 +63,8 @@ TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, const lane_ed
                     const causal_mask *mask, bool first, float *largest, float *total)
 {
     const v16 least = v16_set1(-3e38f);
-    int64_t   plain = min_of(keys, max_of(0, diagonal + 1)), cut = min_of(keys, edges->cut);
-    int64_t   rest = max_of(plain, cut);
+    int64_t   plain = tm_min(keys, tm_max(0, diagonal + 1)), cut = tm_min(keys, edges->cut);
+    int64_t   rest = tm_max(plain, cut);
     v16       m0 = first ? least : v16_load(largest), m1 = m0, old = m0, sum = v16_zero(), seen;
     for (int64_t t = 0; t < cut; t++) m1 = v16_max(m1, edge_row(scores, t, diagonal, edges, vector, mask, &seen));
     for (int64_t t = cut; t + 1 < plain; t += 2) {
@@ -105,13 +105,13 @@ TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, const lane_ed
 static void forward_block(const attention_sizes *s, const forward_scratch *w, const causal_mask *mask, int64_t sequence,
                           const query_block *q, int64_t place, int64_t block, int64_t passed, int64_t keys, ahead *next)
 {
-    int64_t    n = round_up(q->n, STEP), diagonal = s->causal ? s->offset + q->q0 - block - passed : keys;
+    int64_t    n = tm_round_up(q->n, STEP), diagonal = s->causal ? s->offset + q->q0 - block - passed : keys;
     lane_edges edges = lane_edges_of(s, sequence, q, block + passed);
     bool       first = is_first_block(q, block);
     float     *out = w->out + place * QUERIES * s->v.width, factor[QUERIES];
     float     *rows = w->keys + passed * s->qk.row, *values = w->values + passed * s->v.row;
     keys -= passed;
-    product_scores(round_up(keys, STEP), s->qk.width, rows, s->qk.row, w->columns, w->scores, next);
+    product_scores(tm_round_up(keys, STEP), s->qk.width, rows, s->qk.row, w->columns, w->scores, next);
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v, at = place * QUERIES + lane;
         v16_store(factor + lane,
@@ -179,10 +179,10 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
                          const causal_mask *mask, int64_t head, int64_t chunk, int64_t next_head)
 {
     const void *queries = call->in[0].data, *keys_in = call->in[1].data, *values_in = call->in[2].data;
-    int64_t     begin = chunk * CHUNK, end = min_of(begin + CHUNK, s->pairs), sequence = head / s->kv_heads;
+    int64_t     begin = chunk * CHUNK, end = tm_min(begin + CHUNK, s->pairs), sequence = head / s->kv_heads;
     int64_t     kv_head = head % s->kv_heads, row0 = sequence * s->seq_q, key0 = sequence * s->seq_k;
     int64_t     next_at = next_head / s->kv_heads * s->seq_k, next_kv = next_head % s->kv_heads;
-    int64_t     next_keys = next_head < 0 ? 0 : min_of(s->block, s->seq_k);
+    int64_t     next_keys = next_head < 0 ? 0 : tm_min(s->block, s->seq_k);
     query_block all = { .begin = s->seq_k }, pairs[CHUNK];
     ahead       next = { .at_once = 4 };
     next.list[2] = rows_ahead_of(s, keys_in, next_at * s->k_row + next_kv * s->qk.dim, s->k_row, s->qk.dim, next_keys);
@@ -190,8 +190,8 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
     for (int64_t pair = begin; pair < end; pair++) {
         query_block *q = &pairs[pair - begin];
         *q = query_block_of(s, sequence, kv_head, pair);
-        all.begin = min_of(all.begin, q->begin);
-        all.end = max_of(all.end, q->end);
+        all.begin = tm_min(all.begin, q->begin);
+        all.end = tm_max(all.end, q->end);
         if (q->end <= q->begin) forward_write_empty(call, s, sequence, q);
     }
     for (int64_t first = 0; first < s->seq_k; first += s->block) {
@@ -199,9 +199,9 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
         if (most <= 0) break;
         if (from >= most) continue;
         copy_rows(s, s->qk, keys_in, (key0 + first + from) * s->k_row + kv_head * s->qk.dim, s->k_row, most - from,
-                  round_up(most, STEP) - from, w->keys + from * s->qk.row, s->qk.row);
+                  tm_round_up(most, STEP) - from, w->keys + from * s->qk.row, s->qk.row);
         copy_rows(s, s->v, values_in, (key0 + first + from) * s->v_row + kv_head * s->v.dim, s->v_row, most - from,
-                  round_up(most, STEP) - from, w->values + from * s->v.row, s->v.row);
+                  tm_round_up(most, STEP) - from, w->values + from * s->v.row, s->v.row);
         for (int64_t pair = begin; pair < end; pair++) {
             const query_block *q = &pairs[pair - begin];
             int64_t            keys = keys_seen(s, q, first), passed = keys_passed(q, first);

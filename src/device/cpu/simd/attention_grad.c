@@ -46,7 +46,7 @@ typedef struct {
 static backward_plan plan_of(const tm_call *call)
 {
     backward_plan p = { .s = sizes_of(call->attr, &call->in[1], &call->in[6]) };
-    int64_t       threads = max_of(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
+    int64_t       threads = tm_max(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
     int64_t       turns = (heads + threads - 1) / threads, pair_floats = QUERIES * p.s.qk.width / 2;
     bool          split = p.s.dtype == TM_BF16 && p.s.blocks > 1;
     p.two_passes = 7 * heads < 5 * turns * threads || (split && p.s.pairs * pair_floats > LOW_FLOATS_MAX);
@@ -94,7 +94,7 @@ TM_INLINE void deltas_as(tm_dtype dtype, const attention_sizes *s, const void *o
             for (int64_t d = 0; j + i < n && d < s->v.width; d += TM_LANES)
                 r[i] = v16_fma(v16_load(g + d), v16_get(o, dtype, at + (j + i) * s->o_row + d, s->v.dim - d), r[i]);
         }
-        transpose16(r); /* then the tree of v16_sum, for 16 queries at once */
+        tm_transpose16(r); /* then the tree of v16_sum, for 16 queries at once */
         for (int half = 8; half > 0; half /= 2)
             for (int i = 0; i < half; i++) r[i] = v16_add(r[i], r[i + half]);
         v16_store(w->delta + j, v16_mul(r[0], v16_set1(s->scale)));
@@ -174,7 +174,7 @@ static void backward_block(const attention_sizes *s, const backward_scratch *w, 
     int64_t    first = work->block * s->block, diagonal = s->causal ? s->offset + q->q0 - first : keys;
     lane_edges edges = lane_edges_of(s, work->sequence, q, first + passed);
     for (int64_t t = passed; t < keys; t += KEYS_AT_ONCE) {
-        int64_t n = round_up(min_of(KEYS_AT_ONCE, keys - t), STEP);
+        int64_t n = tm_round_up(tm_min(KEYS_AT_ONCE, keys - t), STEP);
         float  *dscores = w->dscores + t * QUERIES;
         product_scores(n, s->qk.width, w->keys + t * s->qk.row, s->qk.row, w->q_columns, w->weights, next);
         product_scores(n, s->v.width, w->values + t * s->v.row, s->v.row, w->do_columns, dscores, next);
@@ -184,7 +184,7 @@ static void backward_block(const attention_sizes *s, const backward_scratch *w, 
         product_keys(n, s->qk.width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->qk.row, s->qk.row, next);
     }
     if (work->want_q)
-        product_queries(round_up(q->n, STEP), s->qk.width, keys - passed, diagonal - passed, &edges,
+        product_queries(tm_round_up(q->n, STEP), s->qk.width, keys - passed, diagonal - passed, &edges,
                         w->dscores + passed * QUERIES, w->keys + passed * s->qk.row, s->qk.row, w->dq_part, false,
                         next);
 }
@@ -212,7 +212,7 @@ static void add_dq(const backward_plan *p, const backward_scratch *w, void *out,
     const attention_sizes *s = &p->s;
     for (int64_t j = 0; j < q->n; j++)
         for (int64_t d = 0; d < s->qk.width; d += TM_LANES) {
-            int64_t place = at + j * p->dq_row + d, n = min_of(s->qk.dim - d, TM_LANES);
+            int64_t place = at + j * p->dq_row + d, n = tm_min(s->qk.dim - d, TM_LANES);
             v16     x = v16_load(w->dq_part + j * s->qk.width + d);
             if (s->dtype == TM_F32) {
                 v16_put(out, TM_F32, place, first ? x : v16_add(v16_get(out, TM_F32, place, n), x), n);
@@ -233,7 +233,7 @@ static void backward_pairs(const tm_call *call, const backward_plan *p, const ba
 {
     const attention_sizes *s = &p->s;
     int64_t first = work.block * s->block, row0 = work.sequence * s->seq_q, key0 = work.sequence * s->seq_k + first;
-    int64_t most = min_of(s->block, s->seq_k - first), padded = round_up(most, STEP);
+    int64_t most = tm_min(s->block, s->seq_k - first), padded = tm_round_up(most, STEP);
     int64_t k_column = work.kv_head * s->qk.dim, v_column = work.kv_head * s->v.dim;
     copy_rows(s, s->qk, call->in[2].data, key0 * s->k_row + k_column, s->k_row, most, padded, w->keys, s->qk.row);
     copy_rows(s, s->v, call->in[3].data, key0 * s->v_row + v_column, s->v_row, most, padded, w->values, s->v.row);
@@ -267,8 +267,8 @@ static query_block range_of(const tm_call *call, const backward_plan *p, const b
     query_block            all = { .begin = s->seq_k };
     for (int64_t pair = work->begin; pair < work->end; pair++) {
         query_block q = query_block_of(s, work->sequence, work->kv_head, pair);
-        all.begin = min_of(all.begin, q.begin);
-        all.end = max_of(all.end, q.end);
+        all.begin = tm_min(all.begin, q.begin);
+        all.end = tm_max(all.end, q.end);
         if (q.end <= q.begin)
             put_zeros(s, s->qk.dim, call->out[0].data,
                       (work->sequence * s->seq_q + q.q0) * p->dq_row + q.head * s->qk.dim, p->dq_row, q.n);
@@ -290,10 +290,10 @@ static void backward_task(const tm_call *call, const backward_plan *p, const bac
         blocks = turn + 1;
     } else if (p->two_passes) {
         work.begin = (s->blocks + s->chunks - 1 - turn) * CHUNK;
-        work.end = min_of(work.begin + CHUNK, s->pairs);
+        work.end = tm_min(work.begin + CHUNK, s->pairs);
         query_block all = range_of(call, p, &work);
         work.block = all.begin / s->block;
-        blocks = (max_of(all.end, 0) + s->block - 1) / s->block;
+        blocks = (tm_max(all.end, 0) + s->block - 1) / s->block;
     } else {
         range_of(call, p, &work);
     }
@@ -306,8 +306,7 @@ const char *TM_K(attention_grad_refuse)(const tm_call *call)
     for (int k = 0; k < 3; k++)
         if (call->out[k].dtype != d_o->dtype) return "needs activations of one format";
     if (call->in[4].dtype != d_o->dtype) return "needs activations of one format";
-    if (tm_view_present(&call->out[3]) && call->out[3].dtype != TM_F32 && call->out[3].dtype != TM_BF16)
-        return "needs float32 or bfloat16 gradients";
+    if (tm_view_present(&call->out[3]) && !tm_is_float(&call->out[3])) return "needs float32 or bfloat16 gradients";
     return attention_refuse(call->attr, &call->in[1], d_o, &call->in[5], &call->in[6], &call->in[7]);
 }
 

@@ -170,6 +170,7 @@ static void embedding_grad_run(const tm_call *call)
 static const char *embedding_grad_refuse(const tm_call *call)
 {
     const char *why = call->in[1].dtype == TM_I32 ? NULL : "needs int32 tokens";
+    if (!why && tm_view_present(&call->in[2]) && call->in[2].dtype != TM_I32) why = "needs int32 places";
     if (!why) why = tm_refuse_format(&call->in[0]);
     if (!why) why = tm_refuse_format(&call->out[0]);
     if (!why) why = tm_refuse_format(&call->out[1]);
