@@ -24,6 +24,7 @@ static const char *role_text(tm_role role)
     case TM_ROLE_CONSTANT: return "constant";
     case TM_ROLE_INPUT: return "input";
     case TM_ROLE_WORKSPACE: return "workspace";
+    case TM_ROLE_STAGED: return "staged";
     case TM_ROLE_COUNT: break;
     }
     TM_ASSERT(!"unknown role");

@@ -10,7 +10,6 @@
  * back to its reference on a fast device unless the op says so. */
 #include "kernel_judge.h"
 
-#include "base/cpu.h"
 #include "device/backend.h"
 #include "device/cpu/simd/kernels.h"
 
@@ -36,28 +35,20 @@ typedef struct {
     int                     agrees;   /* has the bits of this other suite; -1: of none */
 } suite;
 
-#define X(family) tm_cpu_##family##_base,
-static const tm_kernel *const base_families[] = { TM_CPU_FAMILIES(X) NULL };
-#undef X
-#if defined(__x86_64__)
-#define X(family) tm_cpu_##family##_avx2,
-static const tm_kernel *const avx2_families[] = { TM_CPU_FAMILIES(X) NULL };
-#undef X
-#define X(family) tm_cpu_##family##_avx512,
-static const tm_kernel *const avx512_families[] = { TM_CPU_FAMILIES(X) NULL };
-#undef X
-#endif
-
 static int list_suites(suite out[SUITES])
 {
+    static const suite all[SUITES] = {
+        { .name = "reference", .agrees = -1 },
+        { .name = "base", .agrees = -1 },
+        { .name = "avx2", .fast = true, .agrees = -1 },
+        { .name = "avx512", .fast = true, .agrees = 2 },
+    };
     int n = 0;
-    out[n++] = (suite){ "reference", NULL, false, NULL, -1 };
-    out[n++] = (suite){ "base", base_families, false, NULL, -1 };
-#if defined(__x86_64__)
-    tm_cpu_isa have = tm_cpu_isa_probe();
-    if (have.avx2) out[n++] = (suite){ "avx2", avx2_families, true, NULL, -1 };
-    if (have.avx512) out[n++] = (suite){ "avx512", avx512_families, true, NULL, have.avx2 ? n - 1 : -1 };
-#endif
+    for (int i = 0; i < SUITES; i++) {
+        out[n] = all[i];
+        out[n].families = tm_cpu_kernel_tables(all[i].name);
+        if (i == 0 || out[n].families) n++;
+    }
     return n;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Offloaded training: the same bits, also through a checkpoint; the file has no name, is dropped from the process's
  * memory as soon as it is copied, and is refused with a clear word where it cannot be. */
+#include "support/folder.h"
 #include "support/training.h"
 
 #include "base/arena.h"

@@ -54,6 +54,13 @@ static bool supported(const char *isa)
     return true;
 }
 
+const tm_kernel *const *tm_cpu_kernel_tables(const char *isa)
+{
+    for (int i = 0; i < ISAS; i++)
+        if (strcmp(isas[i].name, isa) == 0 && supported(isa)) return isas[i].families;
+    return NULL;
+}
+
 static void describe(tm_device *device)
 {
     snprintf(device->info.text, sizeof device->info.text, "cpu: %s kernels, %d thread%s", isas[device->isa].name,

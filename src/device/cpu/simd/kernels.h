@@ -12,4 +12,7 @@
 #include "device/cpu/kernel_tables.def"
 #undef TM_CPU_TABLE
 
+/* All tables of an instruction set ("base", "avx2", "avx512"), ended by NULL. NULL: this machine lacks it. */
+const tm_kernel *const *tm_cpu_kernel_tables(const char *isa);
+
 #endif
