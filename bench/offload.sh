@@ -46,6 +46,13 @@ trap 'exit 130' INT TERM
 
 field() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\).*/\1/p" "$1" | head -n 1; }
 
+# median FILE KEY: of all steps but the first.
+median()
+{
+    sed -n 's/.*"'"$2"'": *\([0-9.e+-]*\).*/\1/p' "$1" | tail -n +2 | sort -g |
+        awk '{ s[NR] = $1 } END { if (NR) printf "%.2f", s[int((NR + 1) / 2)]; else print "-" }'
+}
+
 # train NAME OFFLOAD WITH-LIMIT: one line of the table.
 train()
 {
@@ -64,13 +71,12 @@ train()
         (ulimit -d $((limit << 10)) && exec "$@") >"$work/log" 2>&1 || code=$?
     fi
     if [ "$code" -ne 0 ]; then
-        printf '%-28s %-9s exit %s: %s\n' "$name" "$limited" "$code" "$(tail -n 1 "$work/log" | cut -c 1-110)"
+        printf '%-20s %-8s exit %s: %s\n' "$name" "$limited" "$code" "$(tail -n 1 "$work/log" | cut -c 1-110)"
         return
     fi
-    seconds=$(sed -n 's/.*"step_seconds": *\([0-9.e+-]*\).*/\1/p; s/.*"seconds": *\([0-9.e+-]*\).*/\1/p' \
-        "$out/metrics.jsonl" | tail -n +2 | sort -g | awk '{ s[NR] = $1 } END { print NR ? s[int((NR + 1) / 2)] : "?" }')
-    printf '%-28s %-9s %s  arena %5.0f MiB  %s s/step\n' "$name" "$limited" "$(field "$out/result.json" weights_hash)" \
-        "$(awk -v b="$(field "$out/result.json" planned_bytes)" 'BEGIN { print b / 1048576 }')" "$seconds"
+    arena=$(($(field "$out/result.json" planned_bytes) >> 20))
+    printf '%-20s %-8s %-17s %9s %9s %9s\n' "$name" "$limited" "$(field "$out/result.json" weights_hash)" "$arena" \
+        "$(median "$out/metrics.jsonl" seconds)" "$(median "$out/metrics.jsonl" copies)"
 }
 
 if make_group; then
@@ -78,7 +84,7 @@ if make_group; then
 else
     echo "limit: $limit MiB of memory that is not a file's (RLIMIT_DATA): no control group can be made here"
 fi
-printf '%-28s %-9s\n' form limited
+printf '%-20s %-8s %-17s %9s %9s %9s\n' form limited weights 'arena MiB' s/step copies
 train resident none no
 train optimizer optimizer no
 train resident-limited none yes

@@ -340,10 +340,10 @@ static tm_status run(tm_bench *bench, tm_error *err)
         return TM_OK;
     }
     void *memory;
-    TM_TRY(tm_device_alloc(bench->device, w.bytes, &memory, err));
+    TM_TRY(tm_device_alloc_host(bench->device, w.bytes, &memory, err));
     w.memory = memory;
     tm_status st = measure(&w, err);
-    tm_device_release(bench->device, memory, w.bytes);
+    tm_device_release_host(bench->device, memory, w.bytes);
     return st;
 }
 

@@ -92,6 +92,9 @@ double tm_bench_share(double left, const double *least, int n);
 
 /* Fills `n` values with standard normals, f(seed, stream, index). float32 or bfloat16. */
 void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_dtype dtype, int64_t n);
+/* Elements [first, first + n) of them; first: a multiple of 4. */
+void tm_bench_normal_part(const tm_bench *bench, const char *stream, int64_t first, void *data, tm_dtype dtype,
+                          int64_t n);
 
 /* The machine's ceilings, measured at the first call. */
 TM_MUST_USE tm_status tm_bench_ceilings(tm_bench *bench, const tm_ceilings **out, tm_error *err);

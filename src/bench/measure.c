@@ -68,6 +68,13 @@ double tm_bench_share(double left, const double *least, int n)
 
 void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_dtype dtype, int64_t n)
 {
+    tm_bench_normal_part(bench, stream, 0, data, dtype, n);
+}
+
+void tm_bench_normal_part(const tm_bench *bench, const char *stream, int64_t first, void *data, tm_dtype dtype,
+                          int64_t n)
+{
+    TM_ASSERT(first % 4 == 0);
     enum { BLOCK = 4096 };
     int64_t  blocks = (n + BLOCK - 1) / BLOCK;
     uint64_t number = tm_random_stream(stream);
@@ -75,7 +82,7 @@ void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_d
     for (int64_t block = 0; block < blocks; block++) {
         float four[4] = { 0 };
         for (int64_t i = block * BLOCK; i < n && i < (block + 1) * BLOCK; i++) {
-            if (i % 4 == 0) tm_random_normal4(bench->seed, number, (uint64_t)i / 4, four);
+            if (i % 4 == 0) tm_random_normal4(bench->seed, number, (uint64_t)(first + i) / 4, four);
             tm_value_set(data, dtype, i, (double)four[i % 4]);
         }
     }

@@ -87,18 +87,20 @@ static bool stopped(const work *w)
     return w->bench->stop && *w->bench->stop;
 }
 
-static void take_steps(work *w)
+static tm_status take_steps(work *w, tm_error *err)
 {
     int64_t warmup = tm_config_i64(w->bench->options, "warmup");
     tm_stop stop = TM_STOP_NO;
     for (int64_t i = 0; i < warmup && tm_bench_left(w->bench) > 0; i++) {
-        w->last = tm_mlp_step(w->net, NULL);
+        TM_TRY(tm_mlp_step(w->net, NULL, &w->last, err));
         if (i == 0) w->first = w->last;
     }
     tm_validity *validity = tm_validity_start("");
+    tm_status    st = TM_OK;
     while (stop == TM_STOP_NO && !stopped(w)) {
         int64_t begin = tm_now_ns();
-        w->last = tm_mlp_step(w->net, &w->ledger);
+        st = tm_mlp_step(w->net, &w->ledger, &w->last, err);
+        if (st != TM_OK) break;
         double seconds = (double)(tm_now_ns() - begin) * 1e-9;
         if (w->counted++ == 0 && warmup == 0) w->first = w->last;
         stop = tm_sampling_add(w->sampling, seconds, (double)w->options.batch);
@@ -106,6 +108,7 @@ static void take_steps(work *w)
     }
     tm_validity_stop(validity, 0, &w->validity);
     tm_validity_destroy(validity);
+    return st;
 }
 
 static double phase(const work *w, const char *prefix)
@@ -162,11 +165,11 @@ static tm_status put_row(work *w, tm_error *err)
 }
 
 /* The forward pass against float64, and training that learns its one batch. */
-static void check(work *w)
+static tm_status check(work *w, tm_error *err)
 {
     enum { ENOUGH = 10 };
     tm_mlp_check result;
-    tm_mlp_verify(w->net, &result);
+    TM_TRY(tm_mlp_verify(w->net, &result, err));
     bool learns = !w->options.update || w->counted < ENOUGH || !(w->options.learning_rate > 0) || w->last < w->first;
     tm_table_bool(w->bench->table, "correct", result.correct && learns);
     if (isfinite(result.worst)) tm_table_f64(w->bench->table, "error_of_bound", result.worst);
@@ -176,6 +179,7 @@ static void check(work *w)
     if (!learns || !isfinite(w->last))
         tm_bench_invalid(w->bench, "mlp: the loss of the one batch went from %.6g to %.6g in %lld iterations", w->first,
                          w->last, (long long)w->counted);
+    return TM_OK;
 }
 
 static tm_status measure(work *w, tm_error *err)
@@ -185,14 +189,14 @@ static tm_status measure(work *w, tm_error *err)
     double left = tm_bench_left(w->bench);
     limits.max_seconds = left > 1e-3 ? left : 1e-3;
     w->sampling = tm_sampling_create(&limits);
-    take_steps(w);
-    start_row(w);
-    tm_status st = TM_OK;
-    if (w->counted == 0) {
+    tm_status st = take_steps(w, err);
+    if (st == TM_OK) start_row(w);
+    if (st == TM_OK && w->counted == 0)
         tm_table_text(w->bench->table, "skipped", "stopped before the first iteration");
-    } else {
+    if (st == TM_OK && w->counted > 0) {
         st = put_row(w, err);
-        check(w);
+        tm_status checked = check(w, err);
+        if (st == TM_OK) st = checked;
     }
     tm_sampling_destroy(w->sampling);
     return st;

@@ -19,7 +19,9 @@ struct tm_mlp {
     tm_graph         *graph;
     tm_plan          *plan;
     const tm_program *step, *update, *evaluate;
-    void             *arena;
+    tm_address        arena;
+    tm_loaded        *loaded;
+    double            values[TM_SCALAR_COUNT]; /* of `scalars`, as written to the device */
     int64_t           steps;
     tm_tensor_id      weight[TM_MLP_LAYERS], bias[TM_MLP_LAYERS];
     tm_tensor_id      x, targets, scalars, clip, loss, evaluation_loss, evaluation_y;
@@ -138,7 +140,8 @@ tm_status tm_mlp_create(const tm_mlp_options *options, tm_device *device, tm_mlp
 void tm_mlp_destroy(tm_mlp *m)
 {
     if (!m) return;
-    if (m->arena) tm_device_release(m->device, m->arena, m->plan->arena_bytes);
+    tm_device_unload(m->loaded);
+    if (m->plan) tm_device_release(m->device, m->arena, m->plan->arena_bytes);
     tm_plan_destroy(m->plan);
     tm_graph_destroy(m->graph);
     free(m);
@@ -164,43 +167,61 @@ double tm_mlp_flops(const tm_mlp *m)
 
 /* --- running --------------------------------------------------------------------------------- */
 
-static void *address(const tm_mlp *m, tm_tensor_id id)
+static tm_address address(const tm_mlp *m, tm_tensor_id id)
 {
     return tm_plan_address(m->plan, &(tm_arenas){ .base = { m->arena } }, id);
 }
 
-static void fill(const tm_mlp *m, const tm_bench *bench, tm_tensor_id id, double deviation)
+static tm_status fill(const tm_mlp *m, const tm_bench *bench, tm_tensor_id id, double deviation, tm_error *err)
 {
+    enum { PART = 1 << 20 };
     const tm_tensor *t = tm_graph_at(m->graph, id);
-    int64_t          n = tm_shape_elements(t->shape);
-    void            *data = address(m, id);
-    tm_bench_normal(bench, t->name, data, t->dtype, n);
+    int64_t          all = tm_shape_elements(t->shape);
+    size_t           element = tm_dtype_bytes(t->dtype);
+    char            *values = tm_alloc(PART * element);
+    tm_status        st = TM_OK;
+    for (int64_t first = 0; first < all && st == TM_OK; first += PART) {
+        int64_t n = all - first < PART ? all - first : PART;
+        tm_bench_normal_part(bench, t->name, first, values, t->dtype, n);
 #pragma omp parallel for schedule(static) num_threads(bench->threads)
-    for (int64_t i = 0; i < n; i++) tm_value_set(data, t->dtype, i, deviation * tm_value_get(data, t->dtype, i));
+        for (int64_t i = 0; i < n; i++)
+            tm_value_set(values, t->dtype, i, deviation * tm_value_get(values, t->dtype, i));
+        tm_address to = tm_address_add(address(m, id), (size_t)first * element);
+        st = tm_device_write(m->device, to, values, (size_t)n * element, err);
+        if (st == TM_OK) st = tm_device_wait(m->device, err);
+    }
+    free(values);
+    return st;
 }
 
 tm_status tm_mlp_open(tm_mlp *m, tm_bench *bench, tm_error *err)
 {
+    const double unclipped[2] = { 0, 1 };
     TM_TRY(tm_device_alloc(m->device, m->plan->arena_bytes, &m->arena, err));
-    tm_plan_bind(m->plan, &(tm_arenas){ .base = { m->arena } });
-    for (int k = 0; k < m->options.layers; k++) fill(m, bench, m->weight[k], 1 / sqrt(3 * (double)m->options.width[k]));
-    fill(m, bench, m->x, 1);
-    fill(m, bench, m->targets, 1);
-    double *scalars = address(m, m->scalars), *clip = address(m, m->clip);
-    scalars[TM_SCALAR_LOSS_SCALE] = 1 / (double)(m->options.batch * m->options.width[m->options.layers]);
-    scalars[TM_SCALAR_LEARNING_RATE] = m->options.learning_rate;
-    clip[0] = 0, clip[1] = 1; /* gradients are not clipped */
-    return TM_OK;
+    TM_TRY(tm_device_load(m->device, m->plan, &(tm_arenas){ .base = { m->arena } }, &m->loaded, err));
+    TM_TRY(tm_device_fill(m->device, m->arena, 0, m->plan->persistent_bytes, err));
+    for (int k = 0; k < m->options.layers; k++)
+        TM_TRY(fill(m, bench, m->weight[k], 1 / sqrt(3 * (double)m->options.width[k]), err));
+    TM_TRY(fill(m, bench, m->x, 1, err));
+    TM_TRY(fill(m, bench, m->targets, 1, err));
+    m->values[TM_SCALAR_LOSS_SCALE] = 1 / (double)(m->options.batch * m->options.width[m->options.layers]);
+    m->values[TM_SCALAR_LEARNING_RATE] = m->options.learning_rate;
+    TM_TRY(tm_device_write(m->device, address(m, m->clip), unclipped, sizeof unclipped, err));
+    return tm_device_wait(m->device, err);
 }
 
-double tm_mlp_step(tm_mlp *m, tm_ledger *ledger)
+tm_status tm_mlp_step(tm_mlp *m, tm_ledger *ledger, double *loss, tm_error *err)
 {
-    double *scalars = address(m, m->scalars), t = (double)++m->steps;
-    scalars[TM_SCALAR_CORRECTION1] = 1 - pow(0.9, t);
-    scalars[TM_SCALAR_CORRECTION2] = 1 - pow(0.999, t);
-    tm_device_run(m->device, m->step, ledger);
-    if (m->update) tm_device_run(m->device, m->update, ledger);
-    return *(const double *)address(m, m->loss) * scalars[TM_SCALAR_LOSS_SCALE];
+    double sum, t = (double)++m->steps;
+    m->values[TM_SCALAR_CORRECTION1] = 1 - pow(0.9, t);
+    m->values[TM_SCALAR_CORRECTION2] = 1 - pow(0.999, t);
+    TM_TRY(tm_device_write(m->device, address(m, m->scalars), m->values, sizeof m->values, err));
+    TM_TRY(tm_device_run(m->device, m->step, ledger, err));
+    if (m->update) TM_TRY(tm_device_run(m->device, m->update, ledger, err));
+    TM_TRY(tm_device_read(m->device, &sum, address(m, m->loss), sizeof sum, err));
+    TM_TRY(tm_device_wait(m->device, err));
+    *loss = sum * m->values[TM_SCALAR_LOSS_SCALE];
+    return TM_OK;
 }
 
 /* --- the check ------------------------------------------------------------------------------- */
@@ -208,6 +229,12 @@ double tm_mlp_step(tm_mlp *m, tm_ledger *ledger)
 typedef struct {
     double *value, *error; /* of one sample at one layer */
 } carried;
+
+/* Weights and biases of some rows of a layer, in the host's memory. */
+typedef struct {
+    const void *weight, *bias; /* bias NULL: none */
+    tm_dtype    weight_dtype, bias_dtype;
+} rows_of_layer;
 
 /* A weight as the kernels see it: rounded to the compute format. */
 static double as_computed(const tm_mlp *m, double value)
@@ -222,20 +249,16 @@ static double stored_unit(const tm_mlp *m)
 }
 
 /* One output of a layer: exact value from the carried one, and all that float32 or bfloat16 may be away from it. */
-static void output_of(const tm_mlp *m, int layer, int64_t j, const carried *in, carried *out)
+static void output_of(const tm_mlp *m, int layer, const rows_of_layer *rows, int64_t row, int64_t j, const carried *in,
+                      carried *out)
 {
-    const double     u = 0x1p-24;
-    int64_t          n = m->options.width[layer];
-    double           k = (double)(n + 1), growth = fmin(k * u / (1 - k * u), exp(8 * sqrt(k) * u + k * u * u) - 1);
-    const tm_tensor *w = tm_graph_at(m->graph, m->weight[layer]);
-    const void      *data = address(m, m->weight[layer]);
-    double           bias = 0;
-    if (m->bias[layer] != TM_NONE)
-        bias =
-            as_computed(m, tm_value_get(address(m, m->bias[layer]), tm_graph_at(m->graph, m->bias[layer])->dtype, j));
+    const double u = 0x1p-24;
+    int64_t      n = m->options.width[layer];
+    double       k = (double)(n + 1), growth = fmin(k * u / (1 - k * u), exp(8 * sqrt(k) * u + k * u * u) - 1);
+    double       bias = rows->bias ? as_computed(m, tm_value_get(rows->bias, rows->bias_dtype, row)) : 0;
     double sum = bias, size = fabs(bias), error = 0;
     for (int64_t i = 0; i < n; i++) {
-        double weight = as_computed(m, tm_value_get(data, w->dtype, j * n + i));
+        double weight = as_computed(m, tm_value_get(rows->weight, rows->weight_dtype, row * n + i));
         sum += weight * in->value[i];
         size += fabs(weight) * (fabs(in->value[i]) + in->error[i]);
         error += fabs(weight) * in->error[i];
@@ -252,33 +275,89 @@ static void output_of(const tm_mlp *m, int layer, int64_t j, const carried *in, 
     out->error[j] = error;
 }
 
-static void verify_sample(const tm_mlp *m, int64_t sample, carried *in, carried *out, tm_mlp_check *result)
+/* Elements [first, first + n) of a tensor into *to, which is made; NULL for a tensor that is not there. */
+static tm_status fetch(const tm_mlp *m, tm_tensor_id id, int64_t first, int64_t n, void **to, tm_dtype *dtype,
+                       tm_error *err)
 {
-    const tm_mlp_options *o = &m->options;
-    const tm_tensor      *x = tm_graph_at(m->graph, m->x), *y = tm_graph_at(m->graph, m->evaluation_y);
-    for (int64_t i = 0; i < o->width[0]; i++) {
-        in->value[i] = as_computed(m, tm_value_get(address(m, m->x), x->dtype, sample * o->width[0] + i));
-        in->error[i] = 0;
-    }
-    int threads = tm_device_describe(m->device)->threads;
-    for (int k = 0; k < o->layers; k++) {
+    *to = NULL;
+    *dtype = TM_F32;
+    if (id == TM_NONE) return TM_OK;
+    *dtype = tm_graph_at(m->graph, id)->dtype;
+    size_t element = tm_dtype_bytes(*dtype);
+    *to = tm_alloc((size_t)n * element);
+    TM_TRY(tm_device_read(m->device, *to, tm_address_add(address(m, id), (size_t)first * element), (size_t)n * element,
+                          err));
+    return tm_device_wait(m->device, err);
+}
+
+static tm_status verify_rows(const tm_mlp *m, int layer, int64_t first, int64_t n, const carried *in, carried *out,
+                             tm_error *err)
+{
+    int64_t       width = m->options.width[layer];
+    int           threads = tm_device_describe(m->device)->threads;
+    rows_of_layer rows;
+    void         *weight, *bias = NULL;
+    tm_status     st = fetch(m, m->weight[layer], first * width, n * width, &weight, &rows.weight_dtype, err);
+    if (st == TM_OK) st = fetch(m, m->bias[layer], first, n, &bias, &rows.bias_dtype, err);
+    rows.weight = weight;
+    rows.bias = bias;
+    if (st == TM_OK) {
 #pragma omp parallel for schedule(static) num_threads(threads)
-        for (int64_t j = 0; j < o->width[k + 1]; j++) output_of(m, k, j, in, out);
+        for (int64_t j = 0; j < n; j++) output_of(m, layer, &rows, j, first + j, in, out);
+    }
+    free(weight);
+    free(bias);
+    return st;
+}
+
+static tm_status verify_layers(const tm_mlp *m, carried *in, carried *out, tm_error *err)
+{
+    enum { PART = 1 << 22 }; /* weights at a time */
+    const tm_mlp_options *o = &m->options;
+    for (int k = 0; k < o->layers; k++) {
+        int64_t most = o->width[k] < PART ? PART / o->width[k] : 1;
+        for (int64_t first = 0; first < o->width[k + 1]; first += most) {
+            int64_t n = o->width[k + 1] - first < most ? o->width[k + 1] - first : most;
+            TM_TRY(verify_rows(m, k, first, n, in, out, err));
+        }
         carried swap = *in;
         *in = *out;
         *out = swap;
     }
-    int64_t n = o->width[o->layers];
+    return TM_OK;
+}
+
+static void compare(const carried *wanted, const void *y, tm_dtype dtype, int64_t n, tm_mlp_check *result)
+{
     for (int64_t j = 0; j < n; j++) {
-        double found = tm_value_get(address(m, m->evaluation_y), y->dtype, sample * n + j);
-        double bound = in->error[j] + 0x1p-100, share = fabs(found - in->value[j]) / bound;
+        double found = tm_value_get(y, dtype, j);
+        double bound = wanted->error[j] + 0x1p-100, share = fabs(found - wanted->value[j]) / bound;
         if (!isfinite(share)) share = (double)INFINITY;
         if (share <= result->worst) continue;
-        *result = (tm_mlp_check){ .worst = share, .found = found, .wanted = in->value[j], .bound = bound };
+        *result = (tm_mlp_check){ .worst = share, .found = found, .wanted = wanted->value[j], .bound = bound };
     }
 }
 
-void tm_mlp_verify(tm_mlp *m, tm_mlp_check *out)
+static tm_status verify_sample(const tm_mlp *m, int64_t sample, carried *in, carried *out, tm_mlp_check *result,
+                               tm_error *err)
+{
+    int64_t   inputs = m->options.width[0], outputs = m->options.width[m->options.layers];
+    tm_dtype  dtype;
+    void     *x, *y = NULL;
+    tm_status st = fetch(m, m->x, sample * inputs, inputs, &x, &dtype, err);
+    for (int64_t i = 0; i < inputs && st == TM_OK; i++) {
+        in->value[i] = as_computed(m, tm_value_get(x, dtype, i));
+        in->error[i] = 0;
+    }
+    if (st == TM_OK) st = fetch(m, m->evaluation_y, sample * outputs, outputs, &y, &dtype, err);
+    if (st == TM_OK) st = verify_layers(m, in, out, err);
+    if (st == TM_OK) compare(in, y, dtype, outputs, result);
+    free(x);
+    free(y);
+    return st;
+}
+
+tm_status tm_mlp_verify(tm_mlp *m, tm_mlp_check *out, tm_error *err)
 {
     int64_t widest = 0, batch = m->options.batch;
     for (int k = 0; k <= m->options.layers; k++)
@@ -286,8 +365,10 @@ void tm_mlp_verify(tm_mlp *m, tm_mlp_check *out)
     double *memory = tm_alloc((size_t)widest * 4 * sizeof *memory);
     carried in = { memory, memory + widest }, next = { memory + 2 * widest, memory + 3 * widest };
     *out = (tm_mlp_check){ 0 };
-    tm_device_run(m->device, m->evaluate, NULL);
-    for (int k = 0; k < 3 && k < batch; k++) verify_sample(m, k * (batch - 1) / 2, &in, &next, out);
+    tm_status st = tm_device_run(m->device, m->evaluate, NULL, err);
+    for (int k = 0; k < 3 && k < batch && st == TM_OK; k++)
+        st = verify_sample(m, k * (batch - 1) / 2, &in, &next, out, err);
     out->correct = out->worst <= 1;
     free(memory);
+    return st;
 }

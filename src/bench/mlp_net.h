@@ -35,8 +35,8 @@ double  tm_mlp_flops(const tm_mlp *mlp); /* executed by a step */
  * biases zero, inputs and targets standard normal. TM_NOMEM. */
 TM_MUST_USE tm_status tm_mlp_open(tm_mlp *mlp, tm_bench *bench, tm_error *err);
 
-/* One iteration; adds to *ledger. Returns the loss before the update. */
-double tm_mlp_step(tm_mlp *mlp, tm_ledger *ledger);
+/* One iteration; adds to *ledger (may be NULL). *loss: before the update. TM_DEVICE: the device failed. */
+TM_MUST_USE tm_status tm_mlp_step(tm_mlp *mlp, tm_ledger *ledger, double *loss, tm_error *err);
 
 typedef struct {
     bool   correct;
@@ -45,6 +45,6 @@ typedef struct {
 } tm_mlp_check;
 
 /* Runs the forward pass and holds three samples' outputs against float64, with the rounding errors carried along. */
-void tm_mlp_verify(tm_mlp *mlp, tm_mlp_check *out);
+TM_MUST_USE tm_status tm_mlp_verify(tm_mlp *mlp, tm_mlp_check *out, tm_error *err);
 
 #endif

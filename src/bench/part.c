@@ -89,12 +89,12 @@ tm_status tm_part_step(tm_live_part *live, double *seconds, tm_error *err)
     tm_batch              batch;
     tm_step_result        result;
     tm_loader_next(live->loader, &batch);
-    tm_trainer_begin(live->trainer, ++live->steps, rate, run->max_norm, batch.target_tokens);
+    TM_TRY(tm_trainer_begin(live->trainer, ++live->steps, rate, run->max_norm, batch.target_tokens, err));
     for (int64_t i = 0; i < run->step.accumulation; i++) {
         tm_micro_batch micro = { batch.tokens + i * rows, batch.targets + i * rows, 0 };
-        tm_trainer_accumulate(live->trainer, i, &micro, NULL);
+        TM_TRY(tm_trainer_accumulate(live->trainer, i, &micro, NULL, err));
     }
-    tm_trainer_update(live->trainer, &result, NULL);
+    TM_TRY(tm_trainer_update(live->trainer, &result, NULL, err));
     *seconds = (double)(tm_now_ns() - begin) * 1e-9;
     return live->part->judged ? judge(live, &result, err) : TM_OK;
 }

@@ -88,7 +88,7 @@ tm_status tm_operands_fill(tm_operands *o, tm_bench *bench, tm_error *err)
 {
     const tm_product *p = &o->product;
     void             *memory;
-    TM_TRY(tm_device_alloc(bench->device, o->bytes, &memory, err));
+    TM_TRY(tm_device_alloc_host(bench->device, o->bytes, &memory, err));
     o->memory = memory;
     tm_bench_normal(bench, "A", tm_operands_a(o, 0), p->dtype, p->m * p->k);
     tm_bench_normal(bench, "B", tm_operands_b(o, 0), p->dtype, p->k * p->n);
@@ -99,6 +99,6 @@ tm_status tm_operands_fill(tm_operands *o, tm_bench *bench, tm_error *err)
 
 void tm_operands_release(tm_operands *o, tm_bench *bench)
 {
-    tm_device_release(bench->device, o->memory, o->bytes);
+    tm_device_release_host(bench->device, o->memory, o->bytes);
     o->memory = NULL;
 }

@@ -109,7 +109,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
         return tm_fail(err, TM_NOMEM,
                        "three arrays of %lld elements need %s and %s are available; give fewer --elements",
                        (long long)n, tm_format_bytes(want, needed), tm_format_bytes(have, available));
-    TM_TRY(tm_device_alloc(bench->device, (size_t)n * 3 * sizeof(double), &memory, err));
+    TM_TRY(tm_device_alloc_host(bench->device, (size_t)n * 3 * sizeof(double), &memory, err));
     w.a = memory;
     w.b = w.a + n;
     w.c = w.b + n;
@@ -124,7 +124,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
             w.streaming = streaming;
             st = measure(&w, err);
         }
-    tm_device_release(bench->device, memory, (size_t)n * 3 * sizeof(double));
+    tm_device_release_host(bench->device, memory, (size_t)n * 3 * sizeof(double));
     if (st == TM_OK) st = tm_bench_note_ceilings(bench, err);
     return st;
 }

@@ -159,7 +159,7 @@ static tm_status plan_bytes(int argc, char **argv, int64_t *bytes, tm_error *err
     tm_device     *device = NULL;
     tm_status      st = tm_cli_configure(argc, argv, "tiny-llama", TM_CLI_DEVICE | TM_CLI_ISA, &options, &config, err);
     if (st == TM_OK) st = tm_run_options_read(config, &run, err);
-    if (st == TM_OK) st = tm_cli_open_device(&options, &run, &device, err);
+    if (st == TM_OK) st = tm_cli_open_device(&options, &run, false, &device, err);
     if (st == TM_OK) {
         tm_chooser chooser = tm_device_chooser(device);
         tm_step   *step = NULL;

@@ -45,8 +45,10 @@ bool tm_cli_wants_help(int argc, char **argv);
 /* Prints a command's help. */
 TM_MUST_USE tm_status tm_cli_print_help(const char *help, tm_error *err);
 
-/* Opens the device that --device and --isa name; the reference device computes in float64 whatever training.dtype says. */
-TM_MUST_USE tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run, tm_device **out, tm_error *err);
+/* Opens the device that --device and --isa name; the reference device computes in float64 whatever training.dtype says.
+ * planning: nothing will run there, the machine need not have it. */
+TM_MUST_USE tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run, bool planning,
+                                         tm_device **out, tm_error *err);
 
 /* A configuration with all rows and presets and nothing given. */
 tm_config *tm_cli_config(void);

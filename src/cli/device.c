@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run, tm_device **out, tm_error *err)
+tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run, bool planning, tm_device **out,
+                             tm_error *err)
 {
     tm_device *device;
-    TM_TRY(tm_device_open(options->device, run->threads, &device, err));
-    tm_status st = options->isa ? tm_device_limit_isa(device, options->isa, err) : TM_OK;
+    tm_status  st = planning ? tm_device_open_planning(options->device, run->threads, &device, err)
+                             : tm_device_open(options->device, run->threads, &device, err);
+    TM_TRY(st);
+    st = options->isa ? tm_device_limit_isa(device, options->isa, err) : TM_OK;
     if (st != TM_OK) {
         tm_device_close(device);
         return st;

@@ -77,7 +77,7 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
     tm_device     *device;
     TM_TRY(tm_run_options_read(config, &run, err));
     tm_step       *step = NULL;
-    TM_TRY(tm_cli_open_device(options, &run, &device, err));
+    TM_TRY(tm_cli_open_device(options, &run, true, &device, err));
     tm_chooser  chooser = tm_device_chooser(device);
     tm_status   st = tm_step_create(&run.step, &chooser, &step, err);
     const char *text = tm_device_describe(device)->text, *without = tm_config_unbuilt(config);

@@ -145,7 +145,7 @@ static tm_status prepare(job *j, tm_error *err)
     TM_TRY(join_turns(j, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;
-    TM_TRY(tm_cli_open_device(&j->cli, &j->options, &j->device, err));
+    TM_TRY(tm_cli_open_device(&j->cli, &j->options, j->cli.dry_run, &j->device, err));
     name_folder(j);
     return open_data(j, err);
 }

@@ -1,30 +1,106 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/backend.h - what a kind of device implements (private to device/): one struct in its own folder, one line in
- * device.c. */
+/* device/backend.h - what a kind of device implements (private to device/): one table of calls in its own folder, one
+ * line in device.c.
+ *
+ * device.c calls `info` first: from there on the device can be planned for. A device that is to run is probed and
+ * opened; then its queue is opened, and work goes there. What a call promises is in device.h. A call that fails says
+ * TM_DEVICE when the device itself failed: device.c remembers that and calls nothing any more but free, the closing
+ * calls and `close`. Devices that compute at once in the memory of the host take most calls from device/host/host.h.
+ */
 #ifndef TM_DEVICE_BACKEND_H
 #define TM_DEVICE_BACKEND_H
 
+#include "device/cpu/gemm.h"
 #include "device/device.h"
+
+typedef struct tm_queue   tm_queue;   /* in order; the backend's own struct */
+typedef struct tm_instant tm_instant; /* a point in a queue (others call it an event); the backend's own struct */
 
 typedef struct {
     const char *name;
-    /* Fills device->info (computes nothing, in the host's memory, until it says otherwise). */
-    tm_status (*open)(tm_device *device, int threads, tm_error *err);
+    bool        for_tests; /* opened by name like any other, not offered to anybody */
+
+    /* --- what it is; nothing here touches hardware ------------------------------------------------------------ */
+
+    /* Fills device->info and makes device->own. threads: 0 = as many as this process may use. */
+    void (*info)(tm_device *device, int threads);
+    /* Restricts it to the kernels of one of its rows of capabilities ("avx2"); device->planning: whether this machine
+     * has them or not. NULL: there is nothing to choose from. */
+    tm_status (*limit)(tm_device *device, const char *name, tm_error *err);
     /* The kernel for a call; NULL: there is none. */
     const tm_kernel *(*choose)(const tm_device *device, const tm_call *call, tm_text *refusals);
+    void (*close)(tm_device *device); /* ends what `info` and `open` made */
+
+    /* --- the device ------------------------------------------------------------------------------------------- */
+
+    tm_status (*probe)(tm_error *err); /* is it there? TM_UNSUPPORTED says what is missing */
+    tm_status (*open)(tm_device *device, tm_error *err);
+    tm_status (*alloc)(tm_device *device, size_t bytes, tm_address *out, tm_error *err);
+    void (*free)(tm_device *device, tm_address memory, size_t bytes);
+    int64_t (*used)(tm_device *device, tm_address memory, size_t bytes);
+
+    /* --- its queues: all of these may return before anything is done --------------------------------------------- */
+
+    tm_status (*queue_open)(tm_device *device, tm_queue **out, tm_error *err);
+    void (*queue_close)(tm_queue *queue); /* what was not waited for may never be done */
+    tm_status (*write)(tm_queue *queue, tm_address to, const void *from, size_t bytes, tm_error *err);
+    tm_status (*read)(tm_queue *queue, void *to, tm_address from, size_t bytes, tm_error *err);
+    tm_status (*copy)(tm_queue *queue, tm_address to, tm_address from, size_t bytes,
+                      tm_error *err); /* do not overlap */
+    tm_status (*fill)(tm_queue *queue, tm_address to, unsigned char value, size_t bytes, tm_error *err);
+    /* `call` stays as it is until the queue was waited for. */
+    tm_status (*launch)(tm_queue *queue, const tm_kernel *kernel, const tm_call *call, tm_error *err);
+    tm_status (*wait)(tm_queue *queue, tm_error *err); /* until all of it is done; what failed meanwhile */
+
+    /* --- points in a queue: times, and order between queues ------------------------------------------------------ */
+
+    tm_status (*instant_open)(tm_device *device, tm_instant **out, tm_error *err);
+    void (*instant_close)(tm_instant *instant);
+    tm_status (*record)(tm_queue *queue, tm_instant *instant, tm_error *err); /* may be recorded again */
+    /* What comes later in `queue` begins after what was before the instant in its own. */
+    tm_status (*wait_for)(tm_queue *queue, tm_instant *instant, tm_error *err);
+    /* Seconds from a to b; both queues were waited for since. */
+    tm_status (*time)(const tm_instant *a, const tm_instant *b, double *seconds, tm_error *err);
+
+    /* --- NULL: it has none --------------------------------------------------------------------------------------- */
+
+    /* What went wrong in a kernel's `run`, which returns nothing; asked after every program. */
+    tm_status (*error)(tm_device *device, tm_error *err);
+    const tm_gemm_kernel *(*gemm)(const tm_device *device); /* its matrix product, to be called by hand */
 } tm_backend;
 
 struct tm_device {
     const tm_backend *backend;
     tm_device_info    info;
-    int               isa; /* cpu: index of the best kernel table */
-    bool              reference_allowed;
+    void             *own; /* the backend's */
+    bool              planning, reference_allowed;
+    tm_queue         *queue;
+    tm_error          failure; /* the first; TM_OK: none */
+    struct tm_mark   *marks;   /* device/ledger.c: times that are not known before the next wait */
+    size_t            n_marks, marks_room;
 };
 
-extern const tm_backend tm_backend_cpu, tm_backend_reference, tm_backend_null;
+extern const tm_backend tm_backend_cpu, tm_backend_reference, tm_backend_null, tm_backend_late;
+
+/* As tm_device_open and tm_device_open_planning. */
+TM_MUST_USE tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool planning, tm_device **out,
+                                             tm_error *err);
+
+/* May the device be called? If not: its first failure, or that it was opened to plan. */
+TM_MUST_USE tm_status tm_device_ready(const tm_device *device, tm_error *err);
+/* Remembers the first failure of the device itself (TM_DEVICE); passes on what a call said. */
+TM_MUST_USE tm_status tm_device_noted(tm_device *device, tm_status st, tm_error *own, tm_error *err);
 
 /* The kernel that runs an op's double reference. `converted`: views may be float32 or bfloat16; values go through
  * float64 copies in the workspace. */
 const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted);
+
+/* device/ledger.c. The ledger's line of an instruction: "forward linear", static text. */
+const char *tm_ledger_line(const tm_instruction *instruction);
+/* From here on the device works on `line` of `ledger`, NULL: on nothing that is counted. */
+TM_MUST_USE tm_status tm_marks_add(tm_device *device, tm_ledger *ledger, const char *line, tm_error *err);
+/* The queue was waited for: the times go to the ledgers. */
+TM_MUST_USE tm_status tm_marks_settle(tm_device *device, tm_error *err);
+void                  tm_marks_close(tm_device *device);
 
 #endif

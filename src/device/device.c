@@ -1,51 +1,90 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 
-#include "base/clock.h"
-#include "base/cpu.h"
 #include "device/backend.h"
 
-#include <errno.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-static const tm_backend *const backends[] = { &tm_backend_cpu, &tm_backend_reference, &tm_backend_null };
+static const tm_backend *const backends[] = {
+    &tm_backend_cpu,
+    &tm_backend_reference,
+    &tm_backend_null,
+    &tm_backend_late,
+};
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
-tm_status tm_device_open(const char *name, int threads, tm_device **out, tm_error *err)
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
+
+static tm_status find_backend(const char *name, const tm_backend **out, tm_error *err)
 {
-    const tm_backend *backend = NULL;
     for (int i = 0; i < BACKENDS; i++)
-        if (strcmp(backends[i]->name, name) == 0) backend = backends[i];
-    if (!backend) {
-        tm_text list = { 0 };
-        for (int i = 0; i < BACKENDS; i++) tm_text_printf(&list, "%s%s", i ? ", " : "", backends[i]->name);
-        tm_fail(err, TM_INVALID, "unknown device '%.100s' (--device); this build has: %s", name, list.data);
-        tm_text_fini(&list);
-        return TM_INVALID;
-    }
+        if (strcmp(backends[i]->name, name) == 0) {
+            *out = backends[i];
+            return TM_OK;
+        }
+    tm_text list = { 0 };
+    for (int i = 0; i < BACKENDS; i++)
+        if (!backends[i]->for_tests) tm_text_printf(&list, "%s%s", i ? ", " : "", backends[i]->name);
+    tm_fail(err, TM_INVALID, "unknown device '%.100s' (--device); this build has: %s", name, list.data);
+    tm_text_fini(&list);
+    return TM_INVALID;
+}
+
+tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool planning, tm_device **out, tm_error *err)
+{
     tm_device *device = tm_alloc(sizeof *device);
     device->backend = backend;
+    device->planning = planning;
     device->info.name = backend->name;
-    tm_status st = backend->open(device, threads, err);
+    backend->info(device, threads);
+    tm_status st = TM_OK;
+    if (!planning) st = backend->probe(err);
+    if (!planning && st == TM_OK) st = backend->open(device, err);
+    if (!planning && st == TM_OK) st = backend->queue_open(device, &device->queue, err);
     if (st != TM_OK) {
-        free(device);
+        tm_device_close(device);
         return st;
     }
     *out = device;
     return TM_OK;
 }
 
+tm_status tm_device_open(const char *name, int threads, tm_device **out, tm_error *err)
+{
+    const tm_backend *backend;
+    TM_TRY(find_backend(name, &backend, err));
+    return tm_device_open_backend(backend, threads, false, out, err);
+}
+
+tm_status tm_device_open_planning(const char *name, int threads, tm_device **out, tm_error *err)
+{
+    const tm_backend *backend;
+    TM_TRY(find_backend(name, &backend, err));
+    return tm_device_open_backend(backend, threads, true, out, err);
+}
+
 void tm_device_close(tm_device *device)
 {
+    if (!device) return;
+    tm_marks_close(device);
+    if (device->queue) device->backend->queue_close(device->queue);
+    device->backend->close(device);
     free(device);
 }
+
+/* --- what it is --------------------------------------------------------------------------------------------------- */
 
 const tm_device_info *tm_device_describe(const tm_device *device)
 {
     return &device->info;
+}
+
+tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm_error *err)
+{
+    if (device->backend->limit) return device->backend->limit(device, isa, err);
+    return tm_fail(err, TM_UNSUPPORTED, "--isa %.100s is for device cpu, found device %s; leave it out", isa,
+                   device->info.name);
 }
 
 void tm_device_allow_reference(tm_device *device, bool allowed)
@@ -64,102 +103,126 @@ tm_chooser tm_device_chooser(const tm_device *device)
     return (tm_chooser){ .choose = choose, .context = device, .threads = device->info.threads };
 }
 
-enum { HUGE_PAGE = 2 << 20, PAGE = 4096 };
-
-tm_status tm_device_alloc(tm_device *device, size_t bytes, void **out, tm_error *err)
+const tm_gemm_kernel *tm_device_gemm(const tm_device *device)
 {
-    int64_t available = tm_memory_available_bytes("");
-    if (available > 0 && bytes > (size_t)available) {
-        char want[32], have[32];
-        return tm_fail(err, TM_NOMEM, "the plan needs %s and %s are available; lower training.local_batch_size or "
-                       "training.seq_len, or set activation_checkpoint.mode: full or training.offload: all",
-                       tm_format_bytes(want, (double)bytes), tm_format_bytes(have, (double)available));
-    }
-    /* Aligned to huge pages inside a larger mapping; what sticks out at both ends is given back. */
-    size_t span = bytes + HUGE_PAGE;
-    char  *map = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED) {
-        char want[32];
-        return tm_fail(err, TM_NOMEM, "cannot reserve %s for the plan: %s", tm_format_bytes(want, (double)bytes),
-                       strerror(errno));
-    }
-    size_t head = (HUGE_PAGE - (size_t)((uintptr_t)map % HUGE_PAGE)) % HUGE_PAGE;
-    size_t used = (bytes + PAGE - 1) / PAGE * PAGE;
-    char  *base = map + head;
-    if (head) munmap(map, head);
-    if (span - head > used) munmap(base + used, span - head - used);
-    madvise(base, used, MADV_HUGEPAGE);
-#pragma omp parallel for schedule(static) num_threads(device->info.threads)
-    for (size_t i = 0; i < used; i += PAGE) base[i] = 0;
-    *out = base;
+    return device->backend->gemm ? device->backend->gemm(device) : NULL;
+}
+
+/* --- failures ----------------------------------------------------------------------------------------------------- */
+
+tm_status tm_device_ready(const tm_device *device, tm_error *err)
+{
+    if (device->planning)
+        return tm_fail(err, TM_UNSUPPORTED, "device %s was opened to plan for it and cannot run", device->info.name);
+    if (device->failure.status == TM_OK) return TM_OK;
+    return tm_fail(err, device->failure.status, "%s", device->failure.text);
+}
+
+tm_status tm_device_noted(tm_device *device, tm_status st, tm_error *own, tm_error *err)
+{
+    if (st == TM_OK) return TM_OK;
+    if (st != TM_DEVICE) return tm_fail(err, st, "%s", own->text);
+    tm_fail(&device->failure, TM_DEVICE, "device %s failed: %s", device->info.name, own->text);
+    return tm_device_ready(device, err);
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+tm_status tm_device_alloc(tm_device *device, size_t bytes, tm_address *out, tm_error *err)
+{
+    tm_error own = { 0 };
+    TM_TRY(tm_device_ready(device, err));
+    return tm_device_noted(device, device->backend->alloc(device, bytes, out, &own), &own, err);
+}
+
+void tm_device_release(tm_device *device, tm_address memory, size_t bytes)
+{
+    if (memory.at) device->backend->free(device, memory, bytes);
+}
+
+tm_status tm_device_alloc_host(tm_device *device, size_t bytes, void **out, tm_error *err)
+{
+    tm_address memory = { 0 };
+    if (device->info.own_memory)
+        return tm_fail(err, TM_UNSUPPORTED, "device %s has memory of its own, this works in the host's: use device cpu",
+                       device->info.name);
+    TM_TRY(tm_device_alloc(device, bytes, &memory, err));
+    TM_TRY(tm_device_fill(device, memory, 0, bytes, err));
+    TM_TRY(tm_device_wait(device, err));
+    *out = (void *)memory.at; // NOLINT(performance-no-int-to-ptr)
     return TM_OK;
 }
 
-void tm_device_release(tm_device *device, void *memory, size_t bytes)
+void tm_device_release_host(tm_device *device, void *memory, size_t bytes)
 {
-    (void)device;
-    if (memory) munmap(memory, (bytes + PAGE - 1) / PAGE * PAGE);
+    tm_device_release(device, (tm_address){ (uintptr_t)memory }, bytes);
 }
 
-int64_t tm_device_used_bytes(const tm_device *device, void *memory, size_t bytes)
+int64_t tm_device_used_bytes(tm_device *device, tm_address memory, size_t bytes)
 {
-    (void)device;
-    enum { PART = 1 << 16 };
-    unsigned char resident[PART];
-    int64_t       used = 0;
-    for (size_t at = 0; at < bytes; at += (size_t)PART * PAGE) {
-        size_t part = bytes - at < (size_t)PART * PAGE ? bytes - at : (size_t)PART * PAGE;
-        if (mincore((char *)memory + at, part, resident) != 0) return -1;
-        for (size_t i = 0; i < (part + PAGE - 1) / PAGE; i++)
-            if (resident[i] & 1) used += (int64_t)(part - i * PAGE < PAGE ? part - i * PAGE : PAGE);
-    }
-    return used;
+    return device->backend->used(device, memory, bytes);
 }
 
-void tm_ledger_add(tm_ledger *ledger, const char *name, double seconds)
+/* --- the queue ---------------------------------------------------------------------------------------------------- */
+
+tm_status tm_device_write(tm_device *device, tm_address to, const void *from, size_t bytes, tm_error *err)
 {
-    for (size_t i = 0; i < ledger->count; i++)
-        if (strcmp(ledger->lines[i].name, name) == 0) {
-            ledger->lines[i].value += seconds;
-            return;
-        }
-    TM_ASSERT(ledger->count < TM_LEDGER_LINES);
-    ledger->lines[ledger->count++] = (tm_named_f64){ name, seconds };
+    tm_error own = { 0 };
+    TM_TRY(tm_device_ready(device, err));
+    return tm_device_noted(device, device->backend->write(device->queue, to, from, bytes, &own), &own, err);
 }
 
-void tm_ledger_reset(tm_ledger *ledger)
+tm_status tm_device_read(tm_device *device, void *to, tm_address from, size_t bytes, tm_error *err)
 {
-    for (size_t i = 0; i < ledger->count; i++) ledger->lines[i].value = 0;
+    tm_error own = { 0 };
+    TM_TRY(tm_device_ready(device, err));
+    return tm_device_noted(device, device->backend->read(device->queue, to, from, bytes, &own), &own, err);
 }
 
-/* "forward linear": the groups of op.h times the phases, as static text. */
-static const char *line_of(const tm_instruction *instruction)
+tm_status tm_device_copy(tm_device *device, tm_address to, tm_address from, size_t bytes, tm_error *err)
 {
-    static const char *const names[][3] = {
-        { "linear", "forward linear", "backward linear" },
-        { "attention", "forward attention", "backward attention" },
-        { "norm", "forward norm", "backward norm" },
-        { "elementwise", "forward elementwise", "backward elementwise" },
-        { "embedding", "forward embedding", "backward embedding" },
-        { "cast", "forward cast", "backward cast" },
-    };
-    const char *group = instruction->call.op->group;
-    int         column = instruction->node->phase == TM_PHASE_BACKWARD ? 2 : 1;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i][0], group) == 0) return names[i][column];
-    return group;
+    tm_error own = { 0 };
+    TM_TRY(tm_device_ready(device, err));
+    return tm_device_noted(device, device->backend->copy(device->queue, to, from, bytes, &own), &own, err);
 }
 
-void tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger)
+tm_status tm_device_fill(tm_device *device, tm_address to, unsigned char value, size_t bytes, tm_error *err)
 {
-    (void)device;
-    int64_t before = ledger ? tm_now_ns() : 0;
+    tm_error own = { 0 };
+    TM_TRY(tm_device_ready(device, err));
+    return tm_device_noted(device, device->backend->fill(device->queue, to, value, bytes, &own), &own, err);
+}
+
+tm_status tm_device_wait(tm_device *device, tm_error *err)
+{
+    tm_error own = { 0 };
+    TM_TRY(tm_device_ready(device, err));
+    tm_status st = device->backend->wait(device->queue, &own);
+    if (st == TM_OK) st = tm_marks_settle(device, &own);
+    return tm_device_noted(device, st, &own, err);
+}
+
+/* --- programs ----------------------------------------------------------------------------------------------------- */
+
+static tm_status run_all(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
+{
+    const tm_backend *backend = device->backend;
+    const char       *line = NULL;
     for (size_t x = 0; x < program->count; x++) {
         const tm_instruction *instruction = &program->instructions[x];
-        instruction->kernel->run(&instruction->call);
-        if (!ledger) continue;
-        int64_t now = tm_now_ns();
-        tm_ledger_add(ledger, line_of(instruction), (double)(now - before) * 1e-9);
-        before = now;
+        if (ledger && instruction->line != line) {
+            line = instruction->line;
+            TM_TRY(tm_marks_add(device, ledger, line, err));
+        }
+        TM_TRY(backend->launch(device->queue, instruction->kernel, &instruction->call, err));
     }
+    if (ledger) TM_TRY(tm_marks_add(device, NULL, NULL, err));
+    return backend->error ? backend->error(device, err) : TM_OK;
+}
+
+tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
+{
+    tm_error own = { 0 };
+    TM_TRY(tm_device_ready(device, err));
+    return tm_device_noted(device, run_all(device, program, ledger, &own), &own, err);
 }

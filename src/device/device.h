@@ -4,8 +4,18 @@
  *   cpu        fast kernels, float32 and bfloat16; the references compute what none takes only if that is asked for
  *   reference  every op in float64, slow and obviously right: it judges the others
  *   null       computes nothing: what remains is our own overhead
+ *   late       for tests: the kernels of cpu, memory of its own, nothing done before somebody waits for it
  *
- * A device owns its threads and hands out arenas. One thread drives a device.
+ * A device owns its threads and hands out memory for arenas. One thread drives a device.
+ *
+ * Nobody but the device's kernels looks into its memory: everybody else copies, by the calls below. Copies, fills and
+ * programs go to the device's queue, which does them one after the other in the order of the calls; the calls may
+ * return before anything is done. Until tm_device_wait has returned
+ *     the host memory that a write reads from stays as it is,
+ *     the host memory that a read writes to is not looked at,
+ *     what was loaded stays loaded.
+ * Each of them, and tm_device_wait, may be the one that reports an earlier failure (TM_DEVICE). After a failure of the
+ * device every call gives the first one again: all that is left is to release and to close.
  */
 #ifndef TM_DEVICE_DEVICE_H
 #define TM_DEVICE_DEVICE_H
@@ -31,9 +41,14 @@ typedef struct {
 
 /* threads: 0 = as many as cpuset and cgroup quota allow. Unknown name: TM_INVALID with the list. */
 TM_MUST_USE tm_status tm_device_open(const char *name, int threads, tm_device **out, tm_error *err);
+/* A device to plan for, whether this machine has it or not: it is described and chooses kernels, the calls that need
+ * the device itself are refused (TM_UNSUPPORTED). */
+TM_MUST_USE tm_status tm_device_open_planning(const char *name, int threads, tm_device **out, tm_error *err);
+/* NULL is fine. All memory was released, all plans were unloaded. */
 void                  tm_device_close(tm_device *device);
 const tm_device_info *tm_device_describe(const tm_device *device);
-/* The instruction set of kernels; for tests: "base", "avx2", "avx512". TM_UNSUPPORTED if this CPU lacks it. */
+/* The instruction set of kernels; for tests and plans: "base", "avx2", "avx512". TM_UNSUPPORTED if this CPU lacks it
+ * and the device is to run. */
 TM_MUST_USE tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm_error *err);
 
 /* May the references compute what no fast kernel takes (many times slower)? No, unless somebody asks for it. */
@@ -42,19 +57,44 @@ void tm_device_allow_reference(tm_device *device, bool allowed);
 /* For tm_plan_create; valid while the device is open. */
 tm_chooser tm_device_chooser(const tm_device *device);
 
-/* Memory for an arena, zeroed, its pages touched by the threads that will use them. TM_NOMEM names the size and the
- * memory that is there. */
-TM_MUST_USE tm_status tm_device_alloc(tm_device *device, size_t bytes, void **out, tm_error *err);
-void                  tm_device_release(tm_device *device, void *memory, size_t bytes);
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* Memory for an arena, in memory from the start (on CPUs near the threads that will use it). What is in it is unknown.
+ * TM_NOMEM names the size and the memory that is there. */
+TM_MUST_USE tm_status tm_device_alloc(tm_device *device, size_t bytes, tm_address *out, tm_error *err);
+void                  tm_device_release(tm_device *device, tm_address memory, size_t bytes);
+/* The same, zeroed, for benches that call kernels of the CPU by hand: TM_UNSUPPORTED where the memory is not the
+ * host's. */
+TM_MUST_USE tm_status tm_device_alloc_host(tm_device *device, size_t bytes, void **out, tm_error *err);
+void                  tm_device_release_host(tm_device *device, void *memory, size_t bytes);
 
 /* Memory of the space disk, zeroed: a file in `folder` that has no name any more and is gone with the process, mapped as
- * shared, its blocks reserved. Given back with tm_device_release. TM_INVALID: no file can be made there; TM_IO: the disk
- * is too full. */
-TM_MUST_USE tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, void **out,
+ * shared, its blocks reserved. TM_INVALID: no file can be made there; TM_IO: the disk is too full. */
+TM_MUST_USE tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, tm_address *out,
                                          tm_error *err);
+void                  tm_device_unmap_file(tm_device *device, tm_address memory, size_t bytes); /* {0} is fine */
 
-/* Bytes of an arena that are in memory: what was touched, by the system's own books. */
-int64_t tm_device_used_bytes(const tm_device *device, void *memory, size_t bytes);
+/* Bytes of an arena that are in memory: what was touched, by the system's own books. -1: unknown. */
+int64_t tm_device_used_bytes(tm_device *device, tm_address memory, size_t bytes);
+
+/* --- the queue ---------------------------------------------------------------------------------------------------- */
+
+TM_MUST_USE tm_status tm_device_write(tm_device *device, tm_address to, const void *from, size_t bytes, tm_error *err);
+TM_MUST_USE tm_status tm_device_read(tm_device *device, void *to, tm_address from, size_t bytes, tm_error *err);
+TM_MUST_USE tm_status tm_device_copy(tm_device *device, tm_address to, tm_address from, size_t bytes, tm_error *err);
+TM_MUST_USE tm_status tm_device_fill(tm_device *device, tm_address to, unsigned char value, size_t bytes,
+                                     tm_error *err);
+/* Until all of it is done. */
+TM_MUST_USE tm_status tm_device_wait(tm_device *device, tm_error *err);
+
+/* --- programs ----------------------------------------------------------------------------------------------------- */
+
+/* Binds the programs of a plan to arenas of plan->spaces[].arena_bytes bytes and prepares their kernels: once for each
+ * (kernel, op, attributes, shapes, formats). One device holds a plan at a time. */
+typedef struct tm_loaded tm_loaded;
+TM_MUST_USE tm_status    tm_device_load(tm_device *device, tm_plan *plan, const tm_arenas *memory, tm_loaded **out,
+                                        tm_error *err);
+void                     tm_device_unload(tm_loaded *loaded); /* releases the kernels; NULL is fine */
 
 /* Seconds spent by ledger line: "forward linear", "backward attention", "loss", "optimizer", "clip". */
 enum { TM_LEDGER_LINES = 32 };
@@ -63,9 +103,10 @@ typedef struct {
     size_t       count;
 } tm_ledger;
 
-/* Runs the instructions in order. Adds to *ledger (may be NULL). */
-void tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger);
-void tm_ledger_add(tm_ledger *ledger, const char *name, double seconds); /* name: static text */
-void tm_ledger_reset(tm_ledger *ledger);                                 /* keeps the lines, sets them to 0 */
+/* Runs the instructions of a loaded plan in order. Adds to *ledger (may be NULL), which is complete after the next
+ * tm_device_wait and stays until then. */
+TM_MUST_USE tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err);
+void                  tm_ledger_add(tm_ledger *ledger, const char *name, double seconds); /* name: static text */
+void                  tm_ledger_reset(tm_ledger *ledger); /* keeps the lines, sets them to 0 */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/disk.c - memory of the space disk: a file without a name, mapped. */
-#include "device/device.h"
+#include "device/backend.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,9 +20,9 @@ static int open_nameless(const char *folder)
     return fd;
 }
 
-tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, void **out, tm_error *err)
+tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, tm_address *out, tm_error *err)
 {
-    (void)device;
+    TM_TRY(tm_device_ready(device, err));
     int fd = open_nameless(folder);
     if (fd < 0)
         return tm_fail(err, TM_INVALID,
@@ -44,6 +44,12 @@ tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes
     close(fd); /* the mapping keeps the file */
     if (map == MAP_FAILED)
         return tm_fail(err, TM_NOMEM, "cannot map %s for offloaded tensors: %s", want, strerror(problem));
-    *out = map;
+    *out = (tm_address){ (uintptr_t)map };
     return TM_OK;
+}
+
+void tm_device_unmap_file(tm_device *device, tm_address memory, size_t bytes)
+{
+    (void)device;
+    if (memory.at) munmap((void *)memory.at, bytes); // NOLINT(performance-no-int-to-ptr)
 }

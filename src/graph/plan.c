@@ -414,18 +414,24 @@ tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id)
     return place;
 }
 
-static void *address_in_slot(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id, size_t slot)
+static tm_address address_in_slot(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id, size_t slot)
 {
     tm_place place = tm_plan_place(plan, id);
     tm_space space = tm_graph_at(plan->graph, id)->space;
     TM_ASSERT(place.bytes > 0);
     if (place.program == TM_ACROSS) place.offset += slot * plan->spaces[space].slot_bytes;
-    return (char *)memory->base[space] + place.offset;
+    return tm_address_add(memory->base[space], place.offset);
 }
 
-void *tm_plan_address(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id)
+tm_address tm_plan_address(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id)
 {
     return address_in_slot(plan, memory, id, 0);
+}
+
+/* As kernels get it: where it may be followed is theirs to know. */
+static void *data_at(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id, size_t slot)
+{
+    return (void *)address_in_slot(plan, memory, id, slot).at; // NOLINT(performance-no-int-to-ptr)
 }
 
 static void bind(const tm_plan *plan, const tm_program *program, const tm_arenas *memory, size_t slot)
@@ -433,11 +439,11 @@ static void bind(const tm_plan *plan, const tm_program *program, const tm_arenas
     for (size_t x = 0; x < program->count; x++) {
         tm_instruction *i = &program->instructions[x];
         for (int k = 0; k < TM_MAX_IN; k++)
-            if (i->node->in[k] != TM_NONE) i->call.in[k].data = address_in_slot(plan, memory, i->node->in[k], slot);
+            if (i->node->in[k] != TM_NONE) i->call.in[k].data = data_at(plan, memory, i->node->in[k], slot);
         for (int k = 0; k < TM_MAX_OUT; k++)
-            if (i->node->out[k] != TM_NONE) i->call.out[k].data = address_in_slot(plan, memory, i->node->out[k], slot);
-        i->call.workspace =
-            i->call.workspace_bytes ? (char *)memory->base[TM_SPACE_DEVICE] + i->workspace_offset : NULL;
+            if (i->node->out[k] != TM_NONE) i->call.out[k].data = data_at(plan, memory, i->node->out[k], slot);
+        tm_address workspace = tm_address_add(memory->base[TM_SPACE_DEVICE], i->workspace_offset);
+        i->call.workspace = i->call.workspace_bytes ? (void *)workspace.at : NULL; // NOLINT(performance-no-int-to-ptr)
     }
 }
 

@@ -29,7 +29,8 @@ typedef struct {
 typedef struct {
     const tm_node   *node;
     const tm_kernel *kernel;
-    tm_call          call; /* data pointers are set by tm_plan_bind */
+    tm_call          call; /* data pointers are set by tm_plan_bind, state and queue by tm_device_load */
+    const char      *line; /* of a ledger of times (static text): set by tm_device_load */
     tm_stream        stream;
     int32_t          waits[TM_STREAMS]; /* instruction of another stream that must be done before; -1: none */
     size_t           workspace_offset;
@@ -77,9 +78,9 @@ typedef struct {
     size_t        n_classes;
 } tm_space_plan;
 
-/* The arenas, by space; NULL where a plan needs none. */
+/* The arenas, by space; {0} where a plan needs none. */
 typedef struct {
-    void *base[TM_SPACE_COUNT];
+    tm_address base[TM_SPACE_COUNT];
 } tm_arenas;
 
 enum { TM_MEMORY_CLASSES = TM_ROLE_COUNT };
@@ -105,9 +106,9 @@ void                  tm_plan_destroy(tm_plan *plan);
 /* Where a tensor lies: a view within the memory of its base. */
 tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id);
 /* Gives every call its addresses inside arenas of plan->spaces[].arena_bytes bytes. */
-void  tm_plan_bind(tm_plan *plan, const tm_arenas *memory);
+void tm_plan_bind(tm_plan *plan, const tm_arenas *memory);
 /* Address of a tensor (in slot 0, if it crosses programs); transient tensors only while their program runs. */
-void *tm_plan_address(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id);
+tm_address        tm_plan_address(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id);
 const tm_program *tm_plan_program(const tm_plan *plan, const char *name); /* NULL: there is none */
 /* The program of an execution, bound to its slot. */
 const tm_program *tm_plan_execution(const tm_plan *plan, const tm_execution *execution);

@@ -144,4 +144,15 @@ static inline tm_view tm_view_cut(tm_view of, int64_t column, int64_t columns)
     return view;
 }
 
+/* Where bytes lie on a device: for the calls of device/device.h, which copy from and to it. What it holds is the
+ * device's affair. {0}: nowhere. */
+typedef struct {
+    uintptr_t at;
+} tm_address;
+
+static inline tm_address tm_address_add(tm_address address, size_t bytes)
+{
+    return (tm_address){ address.at + bytes };
+}
+
 #endif

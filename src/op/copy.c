@@ -41,6 +41,8 @@ static bool copy_example(int k, tm_example *example)
 
 const tm_op tm_op_fetch = {
     .name = "fetch",
+    .in_name = { "x (...), in another space" },
+    .out_name = { "y (...)" },
     .formula = "y = x, x in another space",
     .group = "copies",
     .stream = TM_ON_COPY,
@@ -56,6 +58,8 @@ const tm_op tm_op_fetch = {
 
 const tm_op tm_op_store = {
     .name = "store",
+    .in_name = { "x (...)" },
+    .out_name = { "y (...), in another space" },
     .formula = "y = x, y in another space",
     .group = "copies",
     .stream = TM_ON_COPY,

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ typedef struct {
     const tm_checkpoint_io *io;
     tm_arena               *arena;
     tm_hasher              *hasher;
+    void                   *buffer; /* CHUNK_BYTES */
     const char             *folder, *temporary, *final, *old;
     tm_error               *err;
 } saver;
@@ -72,14 +74,14 @@ static tm_status write_file(saver *s, const char *name, const void *data, size_t
     return finish_file(s, fd, path, write_bytes(s, fd, path, data, bytes));
 }
 
-static tm_status write_tensor(saver *s, int fd, const char *path, const void *data, size_t bytes, uint64_t *hash)
+static tm_status write_tensor(saver *s, int fd, const char *path, const tm_checkpoint_tensor *t, uint64_t *hash)
 {
     tm_hasher_restart(s->hasher);
-    for (size_t done = 0; done < bytes;) { /* hashed just before it is written, while it is in cache */
-        size_t      n = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
-        const char *from = (const char *)data + done;
-        tm_hasher_add(s->hasher, from, n);
-        TM_TRY(write_bytes(s, fd, path, from, n));
+    for (size_t done = 0; done < t->bytes;) { /* hashed just before it is written, while it is in cache */
+        size_t n = t->bytes - done < CHUNK_BYTES ? t->bytes - done : CHUNK_BYTES;
+        TM_TRY(t->memory->read(t->memory, tm_address_add(t->at, done), s->buffer, n, s->err));
+        tm_hasher_add(s->hasher, s->buffer, n);
+        TM_TRY(write_bytes(s, fd, path, s->buffer, n));
         done += n;
     }
     *hash = tm_hasher_value(s->hasher);
@@ -98,7 +100,7 @@ static tm_status write_data(saver *s, const tm_checkpoint_tensor *tensors, tm_ch
         tm_checkpoint_record *r = &index->records[i];
         r->offset = tm_checkpoint_aligned(index->data_bytes);
         st = write_bytes(s, fd, path, zeros, (size_t)(r->offset - index->data_bytes));
-        if (st == TM_OK) st = write_tensor(s, fd, path, tensors[i].data, tensors[i].bytes, &r->hash);
+        if (st == TM_OK) st = write_tensor(s, fd, path, &tensors[i], &r->hash);
         index->data_bytes = r->offset + r->bytes;
     }
     return finish_file(s, fd, path, st);
@@ -249,7 +251,7 @@ static tm_checkpoint_index describe(saver *s, const tm_checkpoint_state *state, 
     for (size_t i = 0; i < n; i++) {
         const tm_checkpoint_tensor *t = &tensors[i];
         TM_ASSERT(t->name && t->dtype >= 0 && t->dtype <= 65535 && t->rank >= 0 && t->rank <= TM_CHECKPOINT_MAX_RANK);
-        TM_ASSERT(t->data || t->bytes == 0);
+        TM_ASSERT(t->memory || t->bytes == 0);
         tm_checkpoint_record *r = &index.records[i];
         *r = (tm_checkpoint_record){ .name = t->name, .dtype = t->dtype, .rank = t->rank, .bytes = t->bytes };
         memcpy(r->n, t->n, (size_t)t->rank * sizeof *t->n);
@@ -276,6 +278,7 @@ tm_status tm_checkpoint_save_with(const tm_checkpoint_io *io, const char *folder
 {
     TM_ASSERT(state->step >= 0 && state->samples_consumed >= 0 && keep_latest >= 0 && n <= UINT32_MAX);
     saver s = { .io = io, .arena = tm_arena_create(), .hasher = tm_hasher_create(), .folder = folder, .err = err };
+    s.buffer = tm_alloc(CHUNK_BYTES);
     s.temporary = tm_checkpoint_path(s.arena, folder, state->step, TM_CHECKPOINT_TEMPORARY);
     s.final = tm_checkpoint_path(s.arena, folder, state->step, TM_CHECKPOINT_FINAL);
     s.old = tm_checkpoint_path(s.arena, folder, state->step, TM_CHECKPOINT_OLD);
@@ -290,6 +293,7 @@ tm_status tm_checkpoint_save_with(const tm_checkpoint_io *io, const char *folder
             st = save_locked(&s, state, tensors, n, keep_latest, lock >= 0);
         tm_checkpoint_unlock(lock);
     }
+    free(s.buffer);
     tm_hasher_destroy(s.hasher);
     tm_arena_destroy(s.arena);
     return st;

@@ -11,6 +11,7 @@
 #define TM_TRAIN_CHECKPOINT_H
 
 #include "base/status.h"
+#include "graph/tensor.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,15 +20,26 @@
 enum { TM_CHECKPOINT_MAX_RANK = 4, TM_CHECKPOINT_MODEL_BYTES = 64 };
 enum { TM_CHECKPOINT_SCALARS = 32, TM_CHECKPOINT_SCALAR_BYTES = 40 }; /* at most; of a name, its NUL included */
 
-/* `data` is read when saving and written when loading; `bytes` belongs to shape and dtype, which only the caller can
+/* How tensors are reached, wherever they are: copies of at most 1 MiB, done when the call returns. A failure ends the
+ * saving or loading and is passed on. */
+typedef struct tm_checkpoint_memory {
+    tm_status (*read)(const struct tm_checkpoint_memory *memory, tm_address from, void *to, size_t bytes,
+                      tm_error *err);
+    tm_status (*write)(const struct tm_checkpoint_memory *memory, tm_address to, const void *from, size_t bytes,
+                       tm_error *err);
+    void *context;
+} tm_checkpoint_memory;
+
+/* The bytes are read when saving and written when loading; how many belong to shape and dtype only the caller can
  * check. Names are unique within a checkpoint. Axes beyond `rank` are ignored. */
 typedef struct {
     const char *name;
     int         dtype; /* 0 .. 65535 */
     int         rank;  /* 0 .. 4 */
     int64_t     n[TM_CHECKPOINT_MAX_RANK];
-    void       *data; /* may be NULL when bytes is 0 */
     size_t      bytes;
+    tm_address  at;
+    const tm_checkpoint_memory *memory; /* may be NULL when bytes is 0 */
 } tm_checkpoint_tensor;
 
 /* A number of the run that is no tensor. */

@@ -152,16 +152,16 @@ static tm_status match(const loader *l, const tm_checkpoint_index *index, const 
     return TM_OK;
 }
 
-/* Reads one tensor into `to`, or through the buffer only, and compares checksums. */
-static tm_status read_tensor(const loader *l, int fd, const tm_checkpoint_record *r, unsigned char *to,
+/* Reads one tensor through the buffer, into its place if there is one, and compares checksums. */
+static tm_status read_tensor(const loader *l, int fd, const tm_checkpoint_record *r, const tm_checkpoint_tensor *to,
                              unsigned char *buffer, tm_hasher *hasher)
 {
     tm_hasher_restart(hasher);
     for (uint64_t done = 0; done < r->bytes;) {
-        size_t         n = r->bytes - done < CHUNK_BYTES ? (size_t)(r->bytes - done) : CHUNK_BYTES;
-        unsigned char *part = to ? to + done : buffer;
-        TM_TRY(read_bytes(l, fd, TM_CHECKPOINT_DATA, part, n, r->offset + done));
-        tm_hasher_add(hasher, part, n);
+        size_t n = r->bytes - done < CHUNK_BYTES ? (size_t)(r->bytes - done) : CHUNK_BYTES;
+        TM_TRY(read_bytes(l, fd, TM_CHECKPOINT_DATA, buffer, n, r->offset + done));
+        if (to) TM_TRY(to->memory->write(to->memory, tm_address_add(to->at, done), buffer, n, l->err));
+        tm_hasher_add(hasher, buffer, n);
         done += n;
     }
     uint64_t found = tm_hasher_value(hasher);
@@ -183,7 +183,7 @@ static tm_status read_tensors(const loader *l, int fd, const tm_checkpoint_index
     for (size_t i = 0; i < n && st == TM_OK; i++)
         st = read_tensor(l, fd, &index->records[records[i]], NULL, buffer, hasher);
     for (size_t i = 0; i < n && st == TM_OK; i++) {
-        if (tensors[i].bytes > 0) st = read_tensor(l, fd, &index->records[records[i]], tensors[i].data, buffer, hasher);
+        st = read_tensor(l, fd, &index->records[records[i]], &tensors[i], buffer, hasher);
         *bytes += (int64_t)tensors[i].bytes;
     }
     tm_hasher_destroy(hasher);
@@ -247,6 +247,7 @@ static tm_status load_first_usable(const tm_checkpoint_io *io, const char *folde
             fill_report(report, e, bytes, passed_over, reasons);
             return TM_OK;
         }
+        if (st == TM_DEVICE) return tm_fail(err, st, "cannot load checkpoint '%s': %s", e->path, why.text);
         if (st == TM_INVALID)
             return tm_fail(err, st,
                            "checkpoint '%s' does not fit: %s; use the configuration it was made with, or another "

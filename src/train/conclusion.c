@@ -57,7 +57,7 @@ static void stop_watching(run *r)
     tm_validity_stop(r->validity, r->speed.warmup > 0 ? r->step_end_ns[r->speed.warmup - 1] : 0, &r->machine);
 }
 
-static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char reason[256])
+static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended, char reason[256])
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
     tm_error               impossible = { 0 };
@@ -106,7 +106,7 @@ static tm_verdict conclude(run *r, bool interrupted, tm_run_ended *ended, char r
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
         .outside_arena_bytes = tm_resident_anonymous_bytes() - used,
-        .weights_hash = tm_trainer_weights_hash(r->trainer),
+        .weights_hash = weights_hash,
         .step_seconds = r->step_seconds,
         .first_step_seconds = r->first_step_seconds,
         .seconds = (double)tm_process_age_ns() * 1e-9,
@@ -123,12 +123,20 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(run_evaluate(r, step, err));
     if (r->finite && o->checkpoint_folder && (o->checkpoint || interrupted) && r->saved_step != step && r->done > 0)
         TM_TRY(run_save(r, step, err));
-    char         reason[256];
+    char         reason[256], *decoded = NULL;
+    uint64_t     hash;
     tm_run_ended ended;
-    tm_verdict   verdict = conclude(r, interrupted, &ended, reason);
     tm_text      sample = { 0 };
+    tm_status    st = TM_OK;
+    TM_TRY(tm_trainer_weights_hash(r->trainer, &hash, err));
+    tm_verdict verdict = conclude(r, interrupted, hash, &ended, reason);
     if (o->step.sample && r->finite && !interrupted)
-        ended.sample = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample);
+        st = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample, &decoded, err);
+    if (st != TM_OK) {
+        tm_text_fini(&sample);
+        return st;
+    }
+    ended.sample = decoded;
     tm_event event = { .kind = TM_EVENT_RUN_ENDED };
     event.run_ended = ended;
     tm_event_emit(r->bus, &event);

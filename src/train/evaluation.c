@@ -50,8 +50,10 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
         tm_loader_next(loader, &batch);
         st = run_check_batch(&batch, err);
         if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
-        double nats =
-            tm_trainer_evaluate(r->trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.target_tokens });
+        double         nats;
+        tm_micro_batch micro = { batch.tokens, batch.targets, batch.target_tokens };
+        st = tm_trainer_evaluate(r->trainer, &micro, &nats, err);
+        if (st != TM_OK) continue;
         double mean = nats / (double)batch.target_tokens;
         sum += nats;
         means += mean;

@@ -11,58 +11,104 @@
 
 static const double temperature = 0.8;
 
-/* Draws from softmax(head hidden[row] / temperature). `scores` holds V doubles. */
-static int32_t draw(const tm_trainer *trainer, int64_t row, double uniform, double *scores)
+enum { CHUNK_BYTES = 1 << 20 };
+
+typedef struct {
+    tm_trainer      *trainer;
+    const tm_tensor *hidden, *head;
+    double          *scores; /* (V) */
+    char            *rows;   /* of the head: CHUNK_BYTES, or one if that is more */
+    char            *state;  /* one row of what comes out of the last layer */
+} writer;
+
+/* scores[first ..] = head[first ..] state / temperature, for `count` rows of the head. Returns the largest. */
+static double score_rows(writer *w, int64_t first, int64_t count)
 {
-    const tm_step   *step = tm_trainer_step_of(trainer);
-    const tm_tensor *hidden = tm_graph_at(step->graph, step->sample_hidden),
-                    *head = tm_graph_at(step->graph, step->model.head);
-    const void *h = tm_trainer_address(trainer, step->sample_hidden),
-               *w = tm_trainer_address(trainer, step->model.head);
-    int64_t          vocab = head->shape.n[0], width = head->shape.n[1];
-    double           most = -(double)INFINITY, sum = 0;
-    for (int64_t v = 0; v < vocab; v++) {
+    int64_t width = w->head->shape.n[1];
+    double  most = -(double)INFINITY;
+    for (int64_t v = 0; v < count; v++) {
         double dot = 0;
         for (int64_t c = 0; c < width; c++)
-            dot += tm_value_get(w, head->dtype, v * width + c) * tm_value_get(h, hidden->dtype, row * width + c);
-        scores[v] = dot / temperature;
-        if (scores[v] > most) most = scores[v];
+            dot += tm_value_get(w->rows, w->head->dtype, v * width + c) * tm_value_get(w->state, w->hidden->dtype, c);
+        w->scores[first + v] = dot / temperature;
+        if (w->scores[first + v] > most) most = w->scores[first + v];
     }
-    for (int64_t v = 0; v < vocab; v++) sum += scores[v] = exp(scores[v] - most);
-    double at = uniform * sum;
-    for (int64_t v = 0; v < vocab; v++)
-        if ((at -= scores[v]) < 0) return (int32_t)v;
-    return (int32_t)(vocab - 1);
+    return most;
 }
 
-char *tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t seed, int64_t n, double seconds, tm_text *out)
+/* Draws from softmax(head hidden[row] / temperature). */
+static tm_status draw(writer *w, int64_t row, double uniform, int32_t *out, tm_error *err)
 {
-    const tm_step *step = tm_trainer_step_of(trainer);
-    TM_ASSERT(step->sample);
-    int64_t seq = step->options.seq, prompt = seq / 4 < 64 ? seq / 4 : 64,
-            deadline = tm_now_ns() + (int64_t)(seconds * 1e9);
-    if (prompt < 1) prompt = 1;
-    tm_split split = tm_source_describe(source)->validation_samples > 0 ? TM_SPLIT_VALIDATION : TM_SPLIT_TRAIN;
-    int32_t *window = tm_alloc((size_t)(seq + 1) * sizeof *window), *all = tm_alloc((size_t)(prompt + n) * sizeof *all);
-    double  *scores = tm_alloc((size_t)step->options.shape.vocab_size * sizeof *scores);
-    tm_source_sample(source, split, 0, window);
-    memcpy(all, window, (size_t)prompt * sizeof *all);
-    memset(window + prompt, 0, (size_t)(seq + 1 - prompt) * sizeof *window);
-    int64_t length = prompt, count = prompt;
-    for (; count < prompt + n && tm_now_ns() < deadline; count++) {
+    const tm_step *step = tm_trainer_step_of(w->trainer);
+    int64_t        vocab = w->head->shape.n[0], width = w->head->shape.n[1];
+    size_t         head_row = tm_tensor_bytes(tm_shape_1(width), w->head->dtype),
+           state_row = tm_tensor_bytes(tm_shape_1(width), w->hidden->dtype);
+    int64_t part = head_row < CHUNK_BYTES ? (int64_t)(CHUNK_BYTES / head_row) : 1;
+    double  most = -(double)INFINITY, sum = 0;
+    TM_TRY(tm_trainer_read(w->trainer, step->sample_hidden, (size_t)row * state_row, w->state, state_row, err));
+    for (int64_t v = 0; v < vocab; v += part) {
+        int64_t n = vocab - v < part ? vocab - v : part;
+        TM_TRY(tm_trainer_read(w->trainer, step->model.head, (size_t)v * head_row, w->rows, (size_t)n * head_row, err));
+        most = fmax(most, score_rows(w, v, n));
+    }
+    for (int64_t v = 0; v < vocab; v++) sum += w->scores[v] = exp(w->scores[v] - most);
+    double at = uniform * sum;
+    *out = (int32_t)(vocab - 1);
+    for (int64_t v = 0; v < vocab; v++)
+        if ((at -= w->scores[v]) < 0) {
+            *out = (int32_t)v;
+            break;
+        }
+    return TM_OK;
+}
+
+/* Goes on with the `prompt` tokens of all[] until there are n more or time is up; *count: tokens of all[]. */
+static tm_status go_on(writer *w, uint64_t seed, int64_t prompt, int64_t n, int64_t deadline, int32_t *window,
+                       int32_t *all, int64_t *count, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(w->trainer);
+    int64_t        seq = step->options.seq, length = prompt;
+    for (*count = prompt; *count < prompt + n && tm_now_ns() < deadline; ++*count) {
         if (length == seq) { /* the window is full: its second half goes on */
             length = seq - seq / 2;
             memmove(window, window + seq / 2, (size_t)length * sizeof *window);
         }
-        memcpy(tm_trainer_address(trainer, step->sample_tokens), window, (size_t)seq * sizeof *window);
-        tm_trainer_run(trainer, step->sample);
-        int32_t next =
-            draw(trainer, length - 1, tm_random_uniform(seed, tm_random_stream("generate"), (uint64_t)count), scores);
-        window[length++] = all[count] = next;
+        double  uniform = tm_random_uniform(seed, tm_random_stream("generate"), (uint64_t)*count);
+        int32_t next;
+        TM_TRY(tm_trainer_write(w->trainer, step->sample_tokens, 0, window, (size_t)seq * sizeof *window, err));
+        TM_TRY(tm_trainer_run(w->trainer, step->sample, err));
+        TM_TRY(draw(w, length - 1, uniform, &next, err));
+        window[length++] = all[*count] = next;
     }
-    char *text = tm_source_decode(source, all, count, out);
-    free(scores);
+    return TM_OK;
+}
+
+tm_status tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t seed, int64_t n, double seconds,
+                      tm_text *out, char **text, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(trainer);
+    TM_ASSERT(step->sample);
+    int64_t seq = step->options.seq, prompt = seq / 4 < 64 ? seq / 4 : 64,
+            deadline = tm_now_ns() + (int64_t)(seconds * 1e9), count;
+    if (prompt < 1) prompt = 1;
+    writer w = { .trainer = trainer,
+                 .hidden = tm_graph_at(step->graph, step->sample_hidden),
+                 .head = tm_graph_at(step->graph, step->model.head) };
+    size_t head_row = tm_tensor_bytes(tm_shape_1(w.head->shape.n[1]), w.head->dtype);
+    w.rows = tm_alloc(head_row < CHUNK_BYTES ? CHUNK_BYTES : head_row);
+    w.state = tm_alloc(tm_tensor_bytes(tm_shape_1(w.head->shape.n[1]), w.hidden->dtype));
+    w.scores = tm_alloc((size_t)w.head->shape.n[0] * sizeof *w.scores);
+    tm_split split = tm_source_describe(source)->validation_samples > 0 ? TM_SPLIT_VALIDATION : TM_SPLIT_TRAIN;
+    int32_t *window = tm_alloc((size_t)(seq + 1) * sizeof *window), *all = tm_alloc((size_t)(prompt + n) * sizeof *all);
+    tm_source_sample(source, split, 0, window);
+    memcpy(all, window, (size_t)prompt * sizeof *all);
+    memset(window + prompt, 0, (size_t)(seq + 1 - prompt) * sizeof *window);
+    tm_status st = go_on(&w, seed, prompt, n, deadline, window, all, &count, err);
+    if (st == TM_OK) *text = tm_source_decode(source, all, count, out);
+    free(w.scores);
+    free(w.state);
+    free(w.rows);
     free(all);
     free(window);
-    return text;
+    return st;
 }

@@ -7,8 +7,9 @@
 #include "train/trainer.h"
 
 /* Continues the first tokens of the validation split (of the training split without one) by up to `n` tokens, for at
- * most `seconds`; appends prompt and continuation, decoded, to *out and returns out->data; NULL for sources that are no
- * text. The step must have been made with `sample`. The same weights and seed give the same tokens. */
-char *tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t seed, int64_t n, double seconds, tm_text *out);
+ * most `seconds`; appends prompt and continuation, decoded, to *out and sets *text to out->data; NULL for sources that
+ * are no text. The step must have been made with `sample`. The same weights and seed give the same tokens. */
+TM_MUST_USE tm_status tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t seed, int64_t n,
+                                  double seconds, tm_text *out, char **text, tm_error *err);
 
 #endif

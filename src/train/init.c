@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/init.h"
 
+#include "base/arena.h"
 #include "base/random.h"
 #include "graph/value.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-enum { BLOCK = 4096 }; /* elements per task; a multiple of 4 */
+enum { BLOCK = 4096, /* elements per task; a multiple of 4 */ BUFFER = 4 << 20 };
 
 /* Beyond the cut: further draws from streams of their own, by element. */
 static double redrawn(const tm_piece *piece, uint64_t seed, uint64_t stream, int64_t i)
@@ -17,35 +19,110 @@ static double redrawn(const tm_piece *piece, uint64_t seed, uint64_t stream, int
     }
 }
 
-static void fill_piece(void *data, const tm_tensor *tensor, const tm_piece *piece, uint64_t seed, int threads)
+/* Values on their way: made in a buffer and copied from there; when the buffer is full everything is waited for. */
+typedef struct {
+    tm_device *device;
+    tm_address to; /* of the tensor */
+    tm_dtype   dtype;
+    char      *buffer; /* BUFFER bytes */
+    size_t     used;
+    uint64_t   seed;
+    int        threads;
+} filler;
+
+static int64_t most_elements(const filler *f)
 {
-    int64_t  row = tm_shape_elements(tensor->shape) / tensor->shape.n[0];
-    int64_t  first = piece->row * row, n = piece->rows * row, blocks = (n + BLOCK - 1) / BLOCK;
+    return (int64_t)BUFFER * 8 / tm_dtype_bits(f->dtype) / BLOCK * BLOCK;
+}
+
+/* Room for `n` elements. */
+static tm_status take(filler *f, int64_t n, void **out, tm_error *err)
+{
+    size_t bytes = (tm_tensor_bytes(tm_shape_1(n), f->dtype) + 63) / 64 * 64;
+    if (f->used + bytes > BUFFER) {
+        TM_TRY(tm_device_wait(f->device, err)); /* before the buffer is written again */
+        f->used = 0;
+    }
+    *out = f->buffer + f->used;
+    f->used += bytes;
+    return TM_OK;
+}
+
+/* Elements [first, first + n) of the tensor. */
+static tm_status send(const filler *f, int64_t first, int64_t n, const void *values, tm_error *err)
+{
+    int64_t bits = first * tm_dtype_bits(f->dtype);
+    TM_ASSERT(bits % 8 == 0);
+    return tm_device_write(f->device, tm_address_add(f->to, (size_t)bits / 8), values,
+                           tm_tensor_bytes(tm_shape_1(n), f->dtype), err);
+}
+
+/* Elements [from, from + n) of a piece; from is a multiple of BLOCK. */
+static void make_values(const filler *f, const tm_piece *piece, int64_t from, int64_t n, void *out)
+{
     uint64_t stream = tm_random_stream(piece->name);
     bool     random = piece->std > 0, cuts = piece->cut > 0;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t b = 0; b < blocks; b++) {
+#pragma omp parallel for schedule(static) num_threads(f->threads)
+    for (int64_t b = from; b < from + n; b += BLOCK) {
         float normal[4] = { 0 };
-        for (int64_t i = b * BLOCK; i < n && i < (b + 1) * BLOCK; i++) {
-            if (random && i % 4 == 0) tm_random_normal4(seed, stream, (uint64_t)i / 4, normal);
+        for (int64_t i = b; i < from + n && i < b + BLOCK; i++) {
+            if (random && i % 4 == 0) tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
             double value = piece->std * (double)normal[i % 4];
-            if (cuts && fabs(value) > piece->cut) value = redrawn(piece, seed, stream, i);
-            tm_value_set(data, tensor->dtype, first + i, piece->mean + value);
+            if (cuts && fabs(value) > piece->cut) value = redrawn(piece, f->seed, stream, i);
+            tm_value_set(out, f->dtype, i - from, piece->mean + value);
         }
     }
 }
 
-void tm_init_fill(const tm_plan *plan, const tm_arenas *memory, uint64_t seed, int threads)
+static tm_status fill_piece(filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
 {
-    for (size_t i = 0; i < plan->graph->n_tensors; i++) {
-        const tm_tensor *tensor = &plan->graph->tensors[i];
-        void            *data = plan->places[i].program == -1 && plan->places[i].first == -1
-                                    ? tm_plan_address(plan, memory, (tm_tensor_id)i)
-                                    : NULL;
-        if (tensor->role == TM_ROLE_PARAMETER)
-            for (int p = 0; p < tensor->n_pieces; p++) fill_piece(data, tensor, &tensor->pieces[p], seed, threads);
-        else if (tensor->role == TM_ROLE_CONSTANT)
-            for (int64_t k = 0, n = tm_shape_elements(tensor->shape); k < n; k++)
-                tm_value_set(data, tensor->dtype, k, tensor->fill(tensor->fill_context, k));
+    int64_t row = tm_shape_elements(tensor->shape) / tensor->shape.n[0], all = piece->rows * row;
+    int64_t most = most_elements(f);
+    for (int64_t from = 0; from < all; from += most) {
+        int64_t n = all - from < most ? all - from : most;
+        void   *values;
+        TM_TRY(take(f, n, &values, err));
+        make_values(f, piece, from, n, values);
+        TM_TRY(send(f, piece->row * row + from, n, values, err));
     }
+    return TM_OK;
+}
+
+static tm_status fill_constant(filler *f, const tm_tensor *tensor, tm_error *err)
+{
+    int64_t all = tm_shape_elements(tensor->shape), most = most_elements(f);
+    for (int64_t from = 0; from < all; from += most) {
+        int64_t n = all - from < most ? all - from : most;
+        void   *values;
+        TM_TRY(take(f, n, &values, err));
+        for (int64_t k = 0; k < n; k++)
+            tm_value_set(values, f->dtype, k, tensor->fill(tensor->fill_context, from + k));
+        TM_TRY(send(f, from, n, values, err));
+    }
+    return TM_OK;
+}
+
+static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
+{
+    f->dtype = tensor->dtype;
+    if (tensor->role == TM_ROLE_CONSTANT) return fill_constant(f, tensor, err);
+    for (int p = 0; p < tensor->n_pieces; p++) TM_TRY(fill_piece(f, tensor, &tensor->pieces[p], err));
+    return TM_OK;
+}
+
+tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
+                       tm_error *err)
+{
+    filler    f = { .device = device, .buffer = tm_alloc(BUFFER), .seed = seed, .threads = threads };
+    tm_status st = TM_OK;
+    for (size_t i = 0; i < plan->graph->n_tensors && st == TM_OK; i++) {
+        const tm_tensor *tensor = &plan->graph->tensors[i];
+        if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_CONSTANT) continue;
+        if (tensor->base != TM_NONE) continue;
+        f.to = tm_plan_address(plan, memory, (tm_tensor_id)i);
+        st = fill_tensor(&f, tensor, err);
+    }
+    if (st == TM_OK) st = tm_device_wait(device, err);
+    free(f.buffer);
+    return st;
 }

@@ -3,9 +3,11 @@
 #ifndef TM_TRAIN_INIT_H
 #define TM_TRAIN_INIT_H
 
-#include "graph/plan.h"
+#include "device/device.h"
 
-/* Fills weights and constants; moments and gradients are left as they are (zero). */
-void tm_init_fill(const tm_plan *plan, const tm_arenas *memory, uint64_t seed, int threads);
+/* Fills weights and constants, by way of a few MiB of the host's memory; moments and gradients are left as
+ * they are. Done when it returns. */
+TM_MUST_USE tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed,
+                                   int threads, tm_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/trainer.h"
 
+#include "base/arena.h"
 #include "base/hash.h"
 #include "train/init.h"
 
@@ -8,47 +9,110 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { CHUNK_BYTES = 1 << 20 };
+
 struct tm_trainer {
     tm_device            *device;
     tm_step              *step;
     tm_arenas             memory;
+    tm_loaded            *loaded;
+    tm_checkpoint_memory  copies; /* how a checkpoint reaches the tensors */
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
+    double                scalars[TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
 };
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static tm_status read_now(tm_device *device, tm_address from, void *to, size_t bytes, tm_error *err)
+{
+    TM_TRY(tm_device_read(device, to, from, bytes, err));
+    return tm_device_wait(device, err);
+}
+
+static tm_status write_now(tm_device *device, tm_address to, const void *from, size_t bytes, tm_error *err)
+{
+    TM_TRY(tm_device_write(device, to, from, bytes, err));
+    return tm_device_wait(device, err);
+}
+
+static tm_status checkpoint_read(const tm_checkpoint_memory *memory, tm_address from, void *to, size_t bytes,
+                                 tm_error *err)
+{
+    return read_now(memory->context, from, to, bytes, err);
+}
+
+static tm_status checkpoint_write(const tm_checkpoint_memory *memory, tm_address to, const void *from, size_t bytes,
+                                  tm_error *err)
+{
+    return write_now(memory->context, to, from, bytes, err);
+}
+
+static tm_address address_at(const tm_trainer *trainer, tm_tensor_id id, size_t offset, size_t bytes)
+{
+    TM_ASSERT(offset + bytes <= tm_plan_place(trainer->step->plan, id).bytes);
+    return tm_address_add(tm_plan_address(trainer->step->plan, &trainer->memory, id), offset);
+}
+
+tm_status tm_trainer_read(const tm_trainer *trainer, tm_tensor_id id, size_t offset, void *to, size_t bytes,
+                          tm_error *err)
+{
+    return read_now(trainer->device, address_at(trainer, id, offset, bytes), to, bytes, err);
+}
+
+tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, const void *from, size_t bytes,
+                           tm_error *err)
+{
+    return write_now(trainer->device, address_at(trainer, id, offset, bytes), from, bytes, err);
+}
+
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
 
 static void list_tensors(tm_trainer *trainer)
 {
     const tm_graph *graph = trainer->step->graph;
+    trainer->copies = (tm_checkpoint_memory){ checkpoint_read, checkpoint_write, trainer->device };
     trainer->tensors = tm_alloc(graph->n_tensors * sizeof *trainer->tensors);
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *tensor = &graph->tensors[i];
         if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_MOMENT) continue;
+        size_t                bytes = trainer->step->plan->places[i].bytes;
         tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
         *row = (tm_checkpoint_tensor){ .name = tensor->name, .dtype = (int)tensor->dtype, .rank = tensor->shape.rank,
-                                       .data = tm_trainer_address(trainer, (tm_tensor_id)i),
-                                       .bytes = trainer->step->plan->places[i].bytes };
+                                       .memory = &trainer->copies,
+                                       .at = address_at(trainer, (tm_tensor_id)i, 0, bytes), .bytes = bytes };
         for (int k = 0; k < tensor->shape.rank; k++) row->n[k] = tensor->shape.n[k];
     }
 }
 
 static void release_memory(tm_trainer *trainer)
 {
-    for (int s = 0; s < TM_SPACE_COUNT; s++)
-        tm_device_release(trainer->device, trainer->memory.base[s], trainer->step->plan->spaces[s].arena_bytes);
+    const tm_space_plan *spaces = trainer->step->plan->spaces;
+    tm_device_release(trainer->device, trainer->memory.base[TM_SPACE_DEVICE], spaces[TM_SPACE_DEVICE].arena_bytes);
+    tm_device_unmap_file(trainer->device, trainer->memory.base[TM_SPACE_DISK], spaces[TM_SPACE_DISK].arena_bytes);
 }
 
-/* The file first: it fails at once. */
+/* The file first: it fails at once, and is zero. */
 static tm_status take_memory(tm_trainer *trainer, tm_error *err)
 {
     const tm_plan    *plan = trainer->step->plan;
     const tm_offload *offload = &trainer->step->options.offload;
-    void            **base = trainer->memory.base;
+    tm_device        *device = trainer->device;
+    tm_address       *base = trainer->memory.base;
     size_t            disk = plan->spaces[TM_SPACE_DISK].arena_bytes;
     TM_ASSERT(plan->spaces[TM_SPACE_HOST].arena_bytes == 0);
     if (disk > 0 && !offload->folder)
         return tm_fail(err, TM_INVALID, "training.offload needs a folder for its file; set training.offload_path");
-    if (disk > 0) TM_TRY(tm_device_map_file(trainer->device, offload->folder, disk, &base[TM_SPACE_DISK], err));
-    return tm_device_alloc(trainer->device, plan->arena_bytes, &base[TM_SPACE_DEVICE], err);
+    if (disk > 0) TM_TRY(tm_device_map_file(device, offload->folder, disk, &base[TM_SPACE_DISK], err));
+    TM_TRY(tm_device_alloc(device, plan->arena_bytes, &base[TM_SPACE_DEVICE], err));
+    return tm_device_fill(device, base[TM_SPACE_DEVICE], 0, plan->persistent_bytes, err);
+}
+
+static tm_status open_memory(tm_trainer *trainer, uint64_t seed, int threads, tm_error *err)
+{
+    TM_TRY(take_memory(trainer, err));
+    TM_TRY(tm_device_load(trainer->device, trainer->step->plan, &trainer->memory, &trainer->loaded, err));
+    return tm_init_fill(trainer->step->plan, trainer->device, &trainer->memory, seed, threads, err);
 }
 
 tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out,
@@ -58,15 +122,11 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
     tm_trainer *trainer = tm_alloc(sizeof *trainer);
     trainer->device = device;
     tm_status st = tm_step_create(options, &chooser, &trainer->step, err);
-    if (st == TM_OK) st = take_memory(trainer, err);
+    if (st == TM_OK) st = open_memory(trainer, seed, chooser.threads, err);
     if (st != TM_OK) {
-        if (trainer->step) release_memory(trainer);
-        tm_step_destroy(trainer->step);
-        free(trainer);
+        tm_trainer_close(trainer);
         return st;
     }
-    tm_plan_bind(trainer->step->plan, &trainer->memory);
-    tm_init_fill(trainer->step->plan, &trainer->memory, seed, chooser.threads);
     list_tensors(trainer);
     *out = trainer;
     return TM_OK;
@@ -75,7 +135,8 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
 void tm_trainer_close(tm_trainer *trainer)
 {
     if (!trainer) return;
-    release_memory(trainer);
+    tm_device_unload(trainer->loaded);
+    if (trainer->step) release_memory(trainer);
     tm_step_destroy(trainer->step);
     free(trainer->tensors);
     free(trainer);
@@ -86,62 +147,71 @@ const tm_step *tm_trainer_step_of(const tm_trainer *trainer)
     return trainer->step;
 }
 
-void *tm_trainer_arena(const tm_trainer *trainer)
+tm_address tm_trainer_arena(const tm_trainer *trainer)
 {
     return trainer->memory.base[TM_SPACE_DEVICE];
 }
 
-void *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id)
-{
-    return tm_plan_address(trainer->step->plan, &trainer->memory, id);
-}
+/* --- a step ------------------------------------------------------------------------------------------------------- */
 
-void tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets)
+tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets,
+                           tm_error *err)
 {
-    double                *s = tm_trainer_address(trainer, trainer->step->scalars);
+    double                *s = trainer->scalars;
     const tm_step_options *o = &trainer->step->options;
     s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
     s[TM_SCALAR_LEARNING_RATE] = learning_rate;
     s[TM_SCALAR_CORRECTION1] = 1 - pow(o->beta1, (double)t);
     s[TM_SCALAR_CORRECTION2] = 1 - pow(o->beta2, (double)t);
     s[TM_SCALAR_MAX_NORM] = max_norm;
+    tm_address to = address_at(trainer, trainer->step->scalars, 0, sizeof trainer->scalars);
+    return tm_device_write(trainer->device, to, s, sizeof trainer->scalars, err);
 }
 
-static void feed(tm_trainer *trainer, const tm_micro_batch *batch)
+static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, tm_error *err)
 {
-    size_t bytes = (size_t)(trainer->step->options.micro_batch * trainer->step->options.seq) * sizeof(int32_t);
-    memcpy(tm_trainer_address(trainer, trainer->step->tokens), batch->tokens, bytes);
-    memcpy(tm_trainer_address(trainer, trainer->step->targets), batch->targets, bytes);
+    const tm_step *step = trainer->step;
+    size_t         bytes = (size_t)(step->options.micro_batch * step->options.seq) * sizeof(int32_t);
+    TM_TRY(tm_device_write(trainer->device, address_at(trainer, step->tokens, 0, bytes), batch->tokens, bytes, err));
+    return tm_device_write(trainer->device, address_at(trainer, step->targets, 0, bytes), batch->targets, bytes, err);
 }
 
-void tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger)
+tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger,
+                                tm_error *err)
 {
-    feed(trainer, batch);
     TM_ASSERT(index == 0 || trainer->step->further);
-    tm_device_run(trainer->device, index == 0 ? trainer->step->first : trainer->step->further, ledger);
+    TM_TRY(feed(trainer, batch, err));
+    return tm_device_run(trainer->device, index == 0 ? trainer->step->first : trainer->step->further, ledger, err);
 }
 
-void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger)
+tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger, tm_error *err)
 {
-    tm_device_run(trainer->device, trainer->step->update, ledger);
-    const double *scalars = tm_trainer_address(trainer, trainer->step->scalars);
-    const double *clip = tm_trainer_address(trainer, trainer->step->clip);
-    const double *loss = tm_trainer_address(trainer, trainer->step->loss);
-    result->loss = *loss * scalars[TM_SCALAR_LOSS_SCALE];
+    const tm_step *step = trainer->step;
+    double         loss, clip[2];
+    tm_address     loss_at = address_at(trainer, step->loss, 0, sizeof loss),
+               clip_at = address_at(trainer, step->clip, 0, sizeof clip);
+    TM_TRY(tm_device_run(trainer->device, step->update, ledger, err));
+    TM_TRY(tm_device_read(trainer->device, &loss, loss_at, sizeof loss, err));
+    TM_TRY(tm_device_read(trainer->device, clip, clip_at, sizeof clip, err));
+    TM_TRY(tm_device_wait(trainer->device, err));
+    result->loss = loss * trainer->scalars[TM_SCALAR_LOSS_SCALE];
     result->grad_norm = clip[0];
+    return TM_OK;
 }
 
-double tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch)
+tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)
 {
-    feed(trainer, batch);
-    tm_device_run(trainer->device, trainer->step->evaluate, NULL);
-    return *(const double *)tm_trainer_address(trainer, trainer->step->evaluation_loss);
+    TM_TRY(feed(trainer, batch, err));
+    TM_TRY(tm_device_run(trainer->device, trainer->step->evaluate, NULL, err));
+    return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
-void tm_trainer_run(tm_trainer *trainer, const tm_program *program)
+tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err)
 {
-    tm_device_run(trainer->device, program, NULL);
+    return tm_device_run(trainer->device, program, NULL, err);
 }
+
+/* --- what it holds ------------------------------------------------------------------------------------------------ */
 
 const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count)
 {
@@ -149,16 +219,33 @@ const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t
     return trainer->tensors;
 }
 
-uint64_t tm_trainer_weights_hash(const tm_trainer *trainer)
+static tm_status hash_tensor(const tm_trainer *trainer, tm_tensor_id id, void *buffer, tm_hasher *hasher, tm_error *err)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < trainer->step->graph->n_tensors; i++) {
+    tm_hasher_restart(hasher);
+    for (size_t done = 0, bytes = trainer->step->plan->places[id].bytes; done < bytes;) {
+        size_t n = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
+        TM_TRY(tm_trainer_read(trainer, id, done, buffer, n, err));
+        tm_hasher_add(hasher, buffer, n);
+        done += n;
+    }
+    return TM_OK;
+}
+
+tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
+{
+    tm_hasher *hasher = tm_hasher_create();
+    void      *buffer = tm_alloc(CHUNK_BYTES);
+    tm_status  st = TM_OK;
+    uint64_t   sum = 0;
+    for (size_t i = 0; i < trainer->step->graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *tensor = &trainer->step->graph->tensors[i];
         if (tensor->role != TM_ROLE_PARAMETER) continue;
-        const uint64_t both[2] = { tm_hash(tensor->name, strlen(tensor->name)),
-                                   tm_hash(tm_trainer_address(trainer, (tm_tensor_id)i),
-                                           trainer->step->plan->places[i].bytes) };
+        st = hash_tensor(trainer, (tm_tensor_id)i, buffer, hasher, err);
+        const uint64_t both[2] = { tm_hash(tensor->name, strlen(tensor->name)), tm_hasher_value(hasher) };
         sum += tm_hash(both, sizeof both);
     }
-    return sum;
+    free(buffer);
+    tm_hasher_destroy(hasher);
+    *out = sum;
+    return st;
 }

@@ -16,40 +16,50 @@ typedef struct {
     double grad_norm; /* before clipping */
 } tm_step_result;
 
-/* One micro-batch: tokens and targets (micro_batch, T), target -100 = ignored. */
+/* One micro-batch: tokens and targets (micro_batch, T), target -100 = ignored. They stay as they are until the update,
+ * or until tm_trainer_evaluate returns. */
 typedef struct {
     const int32_t *tokens, *targets;
     int64_t        target_tokens;
 } tm_micro_batch;
 
 /* Plans, takes the arena and sets the initial weights from `seed` (f(seed, name, index): neither threads nor order
- * matter). The device must outlive the trainer. TM_NOMEM when the plan does not fit. */
+ * matter). The device must outlive the trainer. TM_NOMEM when the plan does not fit. Here and below, TM_DEVICE: the
+ * device failed (device/device.h); nothing is left but to close. */
 TM_MUST_USE tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed,
                                       tm_trainer **out, tm_error *err);
 void                  tm_trainer_close(tm_trainer *trainer);
 
-/* The step that runs, the arena, and the address of a tensor in it: all belong to the trainer. */
+/* The step that runs and its arena: both belong to the trainer. */
 const tm_step *tm_trainer_step_of(const tm_trainer *trainer);
-void          *tm_trainer_arena(const tm_trainer *trainer);
-void          *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id);
+tm_address     tm_trainer_arena(const tm_trainer *trainer);
+/* Copies `bytes` bytes from byte `offset` of a tensor on; done when they return. A transient tensor holds what it did at
+ * the end of its program until the next program. */
+TM_MUST_USE tm_status tm_trainer_read(const tm_trainer *trainer, tm_tensor_id id, size_t offset, void *to,
+                                      size_t bytes, tm_error *err);
+TM_MUST_USE tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, const void *from,
+                                       size_t bytes, tm_error *err);
 
-/* Writes the changing scalars of step `t` (from 1). total_targets: of the whole step, all micro-batches. */
-void tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets);
-/* Runs micro-batch `index` of the step (0: first). */
-void tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger);
-/* Norm, clip, AdamW; fills *result. */
-void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger);
-/* Adds the summed loss of a batch of the evaluation split. */
-double tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch);
+/* Sets the changing scalars of step `t` (from 1). total_targets: of the whole step, all micro-batches. */
+TM_MUST_USE tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm,
+                                       int64_t total_targets, tm_error *err);
+/* Runs micro-batch `index` of the step (0: first). May return before it is done. */
+TM_MUST_USE tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch,
+                                            tm_ledger *ledger, tm_error *err);
+/* Norm, clip, AdamW; waits and fills *result. */
+TM_MUST_USE tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger, tm_error *err);
+/* *loss: the summed loss of a batch of the evaluation split. */
+TM_MUST_USE tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
+                                          tm_error *err);
 
-/* Runs another program of the step. */
-void tm_trainer_run(tm_trainer *trainer, const tm_program *program);
+/* Runs another program of the step; may return before it is done. */
+TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err);
 
 /* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. */
 const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count);
 
 /* Of all weights: equal names and bits, equal number, whatever the order of the tensors and where they lie. The sum
  * (modulo 2^64) over the weights of XXH3-64 of the two numbers XXH3-64 of the name, XXH3-64 of the bytes. */
-uint64_t tm_trainer_weights_hash(const tm_trainer *trainer);
+TM_MUST_USE tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err);
 
 #endif

@@ -141,7 +141,7 @@ check "AVX2 and AVX-512 leave the same bits" [ -z "$(awk '
     $1 == "avx512" && $2 != hash { print "differ" }' "$record")" ]
 
 for isa in $kernels; do
-    trainmark explain $(words llama-f32) --isa $isa
+    trainmark run $(words llama-f32) --training.steps 1 --isa $isa --out probe
     if [ "$code" -ne 0 ] && has "$err" "this machine runs"; then
         skip "$isa kernels" "this machine has none: $isa"
         continue
@@ -156,6 +156,14 @@ for isa in $kernels; do
             fail "$name, $isa kernels" "$wrong"
         fi
     done
+done
+
+# --- a device that does nothing before somebody waits for it, and keeps its memory to itself ------------------------------
+
+for name in $names; do
+    train "$name" $best late --device late
+    wrong=$(differs "$(recorded "$name" $best)" "$row")
+    check "$name, device late" [ "$code$wrong" = 0 ]
 done
 
 # --- stopped and resumed --------------------------------------------------------------------------------------------------
@@ -173,6 +181,14 @@ for name in $resumed; do
     wrong=$(differs "$was" "$row")
     check "$name goes on from step 10" [ "$(first_step again)" = 11 ]
     check "and has the same weights" [ "$code$wrong" = 0 ]
+    train "$name" $best again $saving --checkpoint.load_step 10 --device late
+    wrong=$(differs "$was" "$row")
+    check "also on device late" [ "$code$wrong" = 0 ]
+    rm -rf again/checkpoints
+    train "$name" $best again $saving --device late
+    train "$name" $best again $saving --checkpoint.load_step 10
+    wrong=$(differs "$was" "$row")
+    check "which saves the same" [ "$code$wrong" = 0 ]
 done
 
 finish

@@ -2,6 +2,7 @@
 /* The whole chain - builder, gradient, passes, plan, kernels, optimizer - against the golden numbers of the tiny
  * models. */
 #include "support/golden.h"
+#include "support/training.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -94,9 +95,9 @@ static void step(tm_trainer *trainer, int64_t t, int vocab, tm_step_result *resu
     int32_t tokens[64];
     int     n = (int)tm_trainer_step_of(trainer)->options.seq;
     golden_tokens(tokens, n + 1, vocab);
-    tm_trainer_begin(trainer, t, 1e-2, 1.0, n);
-    tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ tokens, tokens + 1, n }, NULL);
-    tm_trainer_update(trainer, result, NULL);
+    test_begin(trainer, t, 1e-2, 1.0, n);
+    test_accumulate(trainer, 0, tokens, tokens + 1);
+    *result = test_update(trainer);
 }
 
 /* `row_error`: of single gradient norms, printed to ten digits. */

@@ -5,6 +5,7 @@
  */
 #include "base/arena.h"
 #include "support/golden.h"
+#include "support/training.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -190,14 +191,13 @@ static void follow(tm_trainer *trainer, const fixture *f, const match *matches, 
     assert_true(rows * seq <= 64);
     for (uint32_t t = 0; t < f->head.steps; t++) {
         const int32_t *windows = f->tokens + (t % f->head.batches) * rows * (seq + 1);
-        tm_step_result result;
         for (int64_t i = 0; i < rows * seq; i++) {
             tokens[i] = windows[i / seq * (seq + 1) + i % seq];
             targets[i] = windows[i / seq * (seq + 1) + i % seq + 1];
         }
-        tm_trainer_begin(trainer, (int64_t)t + 1, f->head.learning_rate, f->head.max_norm, rows * seq);
-        tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ tokens, targets, rows * seq }, NULL);
-        tm_trainer_update(trainer, &result, NULL);
+        test_begin(trainer, (int64_t)t + 1, f->head.learning_rate, f->head.max_norm, rows * seq);
+        test_accumulate(trainer, 0, tokens, targets);
+        tm_step_result result = test_update(trainer);
         if (t == 0) {
             check_gradients(trainer, matches, n, limit, worst);
             within("loss", 1, relative(result.loss, f->losses[0]), limit->loss, &worst->loss);

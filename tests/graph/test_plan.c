@@ -415,8 +415,10 @@ static void **copy_apart(const tm_trainer *trainer)
         if (!plan->places[t].bytes) continue;
         data[t] = aligned_alloc(CELL, (plan->places[t].bytes + CELL) / CELL * CELL);
         assert_non_null(data[t]);
-        if (tm_role_persistent(plan->graph->tensors[t].role))
-            memcpy(data[t], tm_trainer_address(trainer, (tm_tensor_id)t), plan->places[t].bytes);
+        if (!tm_role_persistent(plan->graph->tensors[t].role)) continue;
+        void *values = test_tensor_read(trainer, (tm_tensor_id)t);
+        memcpy(data[t], values, plan->places[t].bytes);
+        free(values);
     }
     for (size_t t = 0; t < plan->graph->n_tensors; t++) {
         const tm_tensor *view = &plan->graph->tensors[t];
@@ -435,27 +437,31 @@ static void check_apart(const configuration *c)
     test_batch      batch =
         test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 6);
     int64_t         rows = options.micro_batch * options.seq;
-    char           *transient = (char *)tm_trainer_arena(trainer) + step->plan->persistent_bytes;
+    tm_address      transient = tm_address_add(tm_trainer_arena(trainer), step->plan->persistent_bytes);
     void          **data = copy_apart(trainer);
-    memset(transient, 0xff, step->plan->arena_bytes - step->plan->persistent_bytes); /* NaN in every format */
-    tm_trainer_begin(trainer, 1, 1e-3, 1, batch.target_tokens);
-    memcpy(data[step->scalars], tm_trainer_address(trainer, step->scalars), step->plan->places[step->scalars].bytes);
+    tm_error        err = { 0 };
+    assert_int_equal(tm_device_fill(device, transient, 0xff, step->plan->arena_bytes - step->plan->persistent_bytes,
+                                    &err), TM_OK); /* NaN in every format */
+    test_begin(trainer, 1, 1e-3, 1, batch.target_tokens);
+    void *scalars = test_tensor_read(trainer, step->scalars);
+    memcpy(data[step->scalars], scalars, step->plan->places[step->scalars].bytes);
+    free(scalars);
     for (int64_t i = 0; i < options.accumulation; i++) {
-        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 },
-                              NULL);
+        test_accumulate(trainer, i, batch.tokens + i * rows, batch.targets + i * rows);
         memcpy(data[step->tokens], batch.tokens + i * rows, (size_t)rows * sizeof(int32_t));
         memcpy(data[step->targets], batch.targets + i * rows, (size_t)rows * sizeof(int32_t));
         run_apart(step, data, i == 0 ? step->first : step->further);
     }
-    tm_step_result result;
-    tm_trainer_update(trainer, &result, NULL);
+    tm_step_result result = test_update(trainer);
     run_apart(step, data, step->update);
     assert_true(isfinite(result.loss) && isfinite(result.grad_norm) && result.grad_norm > 0);
     for (size_t t = 0; t < step->graph->n_tensors; t++) {
         const tm_tensor *tensor = &step->graph->tensors[t];
         if (!tm_role_persistent(tensor->role) || tensor->base != TM_NONE) continue;
-        if (memcmp(data[t], tm_trainer_address(trainer, (tm_tensor_id)t), step->plan->places[t].bytes) != 0)
+        void *values = test_tensor_read(trainer, (tm_tensor_id)t);
+        if (memcmp(data[t], values, step->plan->places[t].bytes) != 0)
             fail_msg("%s: '%s' differs from the one computed in memory of its own", name_of(c), tensor->name);
+        free(values);
     }
     for (size_t t = 0; t < step->graph->n_tensors; t++)
         if (step->graph->tensors[t].base == TM_NONE) free(data[t]);

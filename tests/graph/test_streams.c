@@ -120,6 +120,23 @@ static void end(machine *m, size_t x)
     mark_outputs(m, i, (int32_t)x + 1);
 }
 
+/* In the order of the list: does all of an operand come from what wrote that tensor? */
+static void check_owner(machine *m, size_t x, tm_tensor_id id)
+{
+    const tm_graph *graph = m->plan->graph;
+    tm_tensor_id    base = tm_graph_base(graph, id);
+    range           r = range_of(m, id);
+    for (size_t c = 0; c < r.cells; c++) {
+        bool right = r.from[c] == 0 && tm_role_persistent(tm_graph_at(graph, base)->role);
+        for (int k = 0; k < TM_MAX_OUT && r.from[c] > 0; k++) {
+            tm_tensor_id out = m->program->instructions[r.from[c] - 1].node->out[k];
+            right = right || (out != TM_NONE && tm_graph_base(graph, out) == base);
+        }
+        if (!right) complain(m, x, "by the list itself reads what is not there:", id);
+        if (!right) return;
+    }
+}
+
 static void forget(machine *m)
 {
     for (int s = 0; s < TM_SPACE_COUNT; s++)
@@ -136,10 +153,14 @@ static machine machine_open(const tm_plan *plan, const tm_program *program)
     assert_non_null(m.expected);
     for (size_t x = 0; x < program->count; x++) {
         const tm_instruction *i = &program->instructions[x];
-        for (int k = 0; k < OPERANDS; k++)
-            if (operand(i, k) != TM_NONE) m.expected[x][k] = digest_of(range_of(&m, operand(i, k)));
+        for (int k = 0; k < OPERANDS; k++) {
+            if (operand(i, k) == TM_NONE) continue;
+            m.expected[x][k] = digest_of(range_of(&m, operand(i, k)));
+            check_owner(&m, x, operand(i, k));
+        }
         mark_outputs(&m, i, (int32_t)x + 1);
     }
+    if (*m.problem) fail_msg("%s", m.problem);
     return m;
 }
 
@@ -387,6 +408,7 @@ static void spaces_have_their_own_books(void **state)
         assert_true(states > 0 && plan->spaces[TM_SPACE_HOST].persistent_bytes == states);
         assert_int_equal(plan->persistent_bytes, plain->plan->persistent_bytes - states);
         assert_true(plan->arena_bytes < plain->plan->arena_bytes);
+        assert_true(step->first->live_peak < plain->first->live_peak);
         assert_true(plan->spaces[TM_SPACE_HOST].arena_bytes > states); /* and activations */
         assert_int_equal(plan->spaces[TM_SPACE_DISK].arena_bytes, 0);
         for (int s = 0; s < TM_SPACE_COUNT; s++) {
@@ -434,16 +456,17 @@ static pipe pipe_open(const tm_chooser *chooser, int slots)
     tm_tensor_id in[TM_MAX_IN] = { add_node(g, TM_OP_add, p.b, p.c) }, out[TM_MAX_OUT] = { p.sum };
     tm_graph_add(g, TM_OP_square_sum, NULL, 0, in, out, 1);
     assert_int_equal(tm_plan_create(g, chooser, &p.plan, NULL), TM_OK);
-    p.memory.base[TM_SPACE_DEVICE] = aligned_alloc(CELL, p.plan->arena_bytes);
-    assert_non_null(p.memory.base[TM_SPACE_DEVICE]);
-    memset(p.memory.base[TM_SPACE_DEVICE], 0, p.plan->arena_bytes);
+    void *arena = aligned_alloc(CELL, p.plan->arena_bytes);
+    assert_non_null(arena);
+    memset(arena, 0, p.plan->arena_bytes);
+    p.memory.base[TM_SPACE_DEVICE] = (tm_address){ (uintptr_t)arena };
     tm_plan_bind(p.plan, &p.memory);
     return p;
 }
 
 static void pipe_close(pipe *p)
 {
-    free(p->memory.base[TM_SPACE_DEVICE]);
+    free((void *)p->memory.base[TM_SPACE_DEVICE].at);
     tm_plan_destroy(p->plan);
     tm_graph_destroy(p->graph);
 }
@@ -451,15 +474,15 @@ static void pipe_close(pipe *p)
 /* Runs a list; transient memory outside of slots holds NaN before each program. */
 static double pipe_run(const pipe *p, tm_device *device, const tm_execution *list, size_t n)
 {
-    char  *arena = p->memory.base[TM_SPACE_DEVICE];
+    char  *arena = (char *)p->memory.base[TM_SPACE_DEVICE].at;
     size_t kept = p->plan->persistent_bytes + (size_t)p->graph->slots * p->plan->spaces[TM_SPACE_DEVICE].slot_bytes;
-    float *x = tm_plan_address(p->plan, &p->memory, p->x);
+    float *x = (float *)tm_plan_address(p->plan, &p->memory, p->x).at;
     for (size_t i = 0; i < n; i++) {
         memset(arena + kept, 0xff, p->plan->arena_bytes - kept);
         for (int k = 0; k < ROWS * COLUMNS; k++) x[k] = (float)tm_random_normal(3, (uint64_t)list[i].micro_batch, (uint64_t)k);
-        tm_device_run(device, tm_plan_execution(p->plan, &list[i]), NULL);
+        assert_int_equal(tm_device_run(device, tm_plan_execution(p->plan, &list[i]), NULL, NULL), TM_OK);
     }
-    return *(double *)tm_plan_address(p->plan, &p->memory, p->sum);
+    return *(double *)tm_plan_address(p->plan, &p->memory, p->sum).at;
 }
 
 static void micro_batches_in_flight_keep_to_their_slots(void **state)

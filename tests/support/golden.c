@@ -2,10 +2,18 @@
 #include "support/golden.h"
 
 #include "graph/value.h"
+#include "support/training.h"
 
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 static uint32_t fnv1a(const char *s)
 {
@@ -104,15 +112,21 @@ const char *golden_public_name(const char *piece, char out[160])
 double golden_get(const tm_trainer *trainer, tm_tensor_id id, int64_t i)
 {
     const tm_tensor *tensor = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
-    const void      *data = tm_trainer_address(trainer, id);
-    return tm_value_get(data, tensor->dtype, i);
+    size_t           bytes = tm_dtype_bytes(tensor->dtype);
+    char             value[8];
+    tm_error         err = { 0 };
+    if (tm_trainer_read(trainer, id, (size_t)i * bytes, value, bytes, &err) != TM_OK) fail_msg("%s", err.text);
+    return tm_value_get(value, tensor->dtype, 0);
 }
 
-void golden_set(tm_trainer *trainer, tm_tensor_id id, int64_t i, double value)
+void golden_set(tm_trainer *trainer, tm_tensor_id id, int64_t i, double to)
 {
     const tm_tensor *tensor = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
-    void            *data = tm_trainer_address(trainer, id);
-    tm_value_set(data, tensor->dtype, i, value);
+    size_t           bytes = tm_dtype_bytes(tensor->dtype);
+    char             value[8];
+    tm_error         err = { 0 };
+    tm_value_set(value, tensor->dtype, 0, to);
+    if (tm_trainer_write(trainer, id, (size_t)i * bytes, value, bytes, &err) != TM_OK) fail_msg("%s", err.text);
 }
 
 void golden_fill(tm_trainer *trainer)
@@ -122,24 +136,25 @@ void golden_fill(tm_trainer *trainer)
         const tm_tensor *tensor = &graph->tensors[t];
         if (tensor->role != TM_ROLE_PARAMETER) continue;
         int64_t row = tm_shape_elements(tensor->shape) / tensor->shape.n[0];
+        void   *values = test_tensor_read(trainer, (tm_tensor_id)t);
         for (int p = 0; p < tensor->n_pieces; p++) {
             char        name[160];
             const char *public = golden_public_name(tensor->pieces[p].name, name);
             bool        norm = (strstr(public, "norm") || strstr(public, "ln_")) && strstr(public, "weight");
             for (int64_t i = 0; i < tensor->pieces[p].rows * row; i++)
-                golden_set(trainer, (tm_tensor_id)t, tensor->pieces[p].row * row + i,
-                           (norm ? 1 : 0) + 0.25 * golden_unit(public, (uint32_t)i));
+                tm_value_set(values, tensor->dtype, tensor->pieces[p].row * row + i,
+                             (norm ? 1 : 0) + 0.25 * golden_unit(public, (uint32_t)i));
         }
+        test_tensor_write(trainer, (tm_tensor_id)t, values);
+        free(values);
     }
 }
 
 double golden_gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, const tm_piece *piece)
 {
     int64_t row = tm_shape_elements(parameter->shape) / parameter->shape.n[0];
-    double  sum = 0;
-    for (int64_t i = 0; i < piece->rows * row; i++) {
-        double g = golden_get(trainer, parameter->gradient, piece->row * row + i);
-        sum += g * g;
-    }
+    double  sum = 0, *values = test_values_read(trainer, parameter->gradient), *g = values + piece->row * row;
+    for (int64_t i = 0; i < piece->rows * row; i++) sum += g[i] * g[i];
+    free(values);
     return sqrt(sum);
 }

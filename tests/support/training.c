@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "graph/value.h"
 #include "support/full_config.h"
 #include "support/golden.h"
 
@@ -77,6 +78,8 @@ tm_device *test_device_open(const char *name, int threads)
 {
     tm_device *device = NULL;
     tm_error   err = { 0 };
+    const char *instead = getenv("TM_TEST_DEVICE");
+    if (instead && strcmp(name, "cpu") == 0) name = instead;
     if (tm_device_open(name, threads, &device, &err) != TM_OK) fail_msg("%s", err.text);
     return device;
 }
@@ -119,33 +122,106 @@ void test_batch_fini(test_batch *batch)
     *batch = (test_batch){ 0 };
 }
 
+void *test_tensor_read(const tm_trainer *trainer, tm_tensor_id id)
+{
+    size_t   bytes = tm_plan_place(tm_trainer_step_of(trainer)->plan, id).bytes;
+    void    *values = malloc(bytes);
+    tm_error err = { 0 };
+    assert_non_null(values);
+    if (tm_trainer_read(trainer, id, 0, values, bytes, &err) != TM_OK) fail_msg("%s", err.text);
+    return values;
+}
+
+void test_tensor_write(tm_trainer *trainer, tm_tensor_id id, const void *values)
+{
+    size_t   bytes = tm_plan_place(tm_trainer_step_of(trainer)->plan, id).bytes;
+    tm_error err = { 0 };
+    if (tm_trainer_write(trainer, id, 0, values, bytes, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+double *test_values_read(const tm_trainer *trainer, tm_tensor_id id)
+{
+    const tm_tensor *tensor = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
+    int64_t          n = tm_shape_elements(tensor->shape);
+    void            *stored = test_tensor_read(trainer, id);
+    double          *values = malloc((size_t)n * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++) values[i] = tm_value_get(stored, tensor->dtype, i);
+    free(stored);
+    return values;
+}
+
+void test_values_write(tm_trainer *trainer, tm_tensor_id id, const double *values)
+{
+    const tm_tensor *tensor = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
+    void            *stored = test_tensor_read(trainer, id);
+    for (int64_t i = 0; i < tm_shape_elements(tensor->shape); i++) tm_value_set(stored, tensor->dtype, i, values[i]);
+    test_tensor_write(trainer, id, stored);
+    free(stored);
+}
+
+void test_begin(tm_trainer *trainer, int64_t t, double rate, double max_norm, int64_t total_targets)
+{
+    tm_error err = { 0 };
+    if (tm_trainer_begin(trainer, t, rate, max_norm, total_targets, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+void test_accumulate(tm_trainer *trainer, int64_t index, const int32_t *tokens, const int32_t *targets)
+{
+    tm_error       err = { 0 };
+    tm_micro_batch micro = { tokens, targets, 0 };
+    if (tm_trainer_accumulate(trainer, index, &micro, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+tm_step_result test_update(tm_trainer *trainer)
+{
+    tm_error       err = { 0 };
+    tm_step_result result = { 0 };
+    if (tm_trainer_update(trainer, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    return result;
+}
+
+double test_evaluate(tm_trainer *trainer, const int32_t *tokens, const int32_t *targets)
+{
+    tm_error       err = { 0 };
+    tm_micro_batch micro = { tokens, targets, 0 };
+    double         loss = 0;
+    if (tm_trainer_evaluate(trainer, &micro, &loss, &err) != TM_OK) fail_msg("%s", err.text);
+    return loss;
+}
+
+uint64_t test_weights_hash(const tm_trainer *trainer)
+{
+    tm_error err = { 0 };
+    uint64_t hash = 0;
+    if (tm_trainer_weights_hash(trainer, &hash, &err) != TM_OK) fail_msg("%s", err.text);
+    return hash;
+}
+
 static void accumulate(tm_trainer *trainer, const test_batch *batch)
 {
     const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
     int64_t                rows = o->micro_batch * o->seq;
     assert_int_equal(batch->rows, rows * o->accumulation);
     for (int64_t i = 0; i < o->accumulation; i++)
-        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ batch->tokens + i * rows, batch->targets + i * rows, 0 },
-                              NULL);
+        test_accumulate(trainer, i, batch->tokens + i * rows, batch->targets + i * rows);
 }
 
 double test_gradients(tm_trainer *trainer, const test_batch *batch)
 {
-    tm_step_result result;
-    tm_trainer_begin(trainer, 1, 0, 0, batch->target_tokens);
+    test_begin(trainer, 1, 0, 0, batch->target_tokens);
     accumulate(trainer, batch);
-    tm_trainer_update(trainer, &result, NULL);
-    const double *loss = tm_trainer_address(trainer, tm_trainer_step_of(trainer)->loss);
-    return batch->target_tokens ? *loss / (double)batch->target_tokens : *loss;
+    test_update(trainer);
+    double *loss = test_tensor_read(trainer, tm_trainer_step_of(trainer)->loss), sum = *loss;
+    free(loss);
+    return batch->target_tokens ? sum / (double)batch->target_tokens : sum;
 }
 
 tm_step_result test_step(tm_trainer *trainer, int64_t t, double rate, double max_norm, const test_batch *batch)
 {
-    tm_step_result result;
-    tm_trainer_begin(trainer, t, rate, max_norm, batch->target_tokens);
+    test_begin(trainer, t, rate, max_norm, batch->target_tokens);
     accumulate(trainer, batch);
-    tm_trainer_update(trainer, &result, NULL);
-    return result;
+    return test_update(trainer);
 }
 
 static uint64_t hash_of_roles(const tm_trainer *trainer, tm_role role, tm_role other)
@@ -154,7 +230,9 @@ static uint64_t hash_of_roles(const tm_trainer *trainer, tm_role role, tm_role o
     uint64_t       hash = 0;
     for (size_t i = 0; i < step->graph->n_tensors; i++) {
         if (step->graph->tensors[i].role != role && step->graph->tensors[i].role != other) continue;
-        uint64_t both[2] = { hash, tm_hash(tm_trainer_address(trainer, (tm_tensor_id)i), step->plan->places[i].bytes) };
+        void    *values = test_tensor_read(trainer, (tm_tensor_id)i);
+        uint64_t both[2] = { hash, tm_hash(values, step->plan->places[i].bytes) };
+        free(values);
         hash = tm_hash(both, sizeof both);
     }
     return hash;
@@ -175,11 +253,13 @@ double test_relative_difference(const tm_trainer *a, const tm_trainer *b, tm_ten
     int64_t n = tm_shape_elements(tm_graph_at(tm_trainer_step_of(a)->graph, in_a)->shape);
     double  difference = 0, norm = 0;
     assert_int_equal(n, tm_shape_elements(tm_graph_at(tm_trainer_step_of(b)->graph, in_b)->shape));
+    double *x = test_values_read(a, in_a), *y = test_values_read(b, in_b);
     for (int64_t i = 0; i < n; i++) {
-        double x = golden_get(a, in_a, i), y = golden_get(b, in_b, i);
-        difference += (x - y) * (x - y);
-        norm += y * y;
+        difference += (x[i] - y[i]) * (x[i] - y[i]);
+        norm += y[i] * y[i];
     }
+    free(x);
+    free(y);
     return sqrt(difference / norm);
 }
 

@@ -14,9 +14,18 @@ tm_model_shape test_shape_preset(const char *preset, const char *more);
 tm_step_options test_llama_options(void);
 tm_step_options test_gpt_options(void);
 
+/* "cpu": the device that TM_TEST_DEVICE names, if it is set ("late": tests/train/test_late_suite.sh). */
 tm_device  *test_device_open(const char *name, int threads);
 tm_step    *test_step_plan(const tm_step_options *options, const tm_chooser *chooser);
 tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed);
+
+/* A whole tensor, the caller's to free; and back. */
+void *test_tensor_read(const tm_trainer *trainer, tm_tensor_id id);
+void  test_tensor_write(tm_trainer *trainer, tm_tensor_id id, const void *values);
+
+/* The same as numbers. */
+double *test_values_read(const tm_trainer *trainer, tm_tensor_id id);
+void    test_values_write(tm_trainer *trainer, tm_tensor_id id, const double *values);
 
 /* Tokens of one optimizer step: sequences one after the other, each target the token that follows. Free with
  * test_batch_fini. */
@@ -30,6 +39,12 @@ void       test_batch_fini(test_batch *batch);
 /* Loss and gradients of a batch: a whole step at learning rate 0, which leaves the weights but not the moments. Returns
  * the mean loss. */
 double test_gradients(tm_trainer *trainer, const test_batch *batch);
+/* Its parts. */
+void           test_begin(tm_trainer *trainer, int64_t t, double rate, double max_norm, int64_t total_targets);
+void           test_accumulate(tm_trainer *trainer, int64_t index, const int32_t *tokens, const int32_t *targets);
+tm_step_result test_update(tm_trainer *trainer);
+double         test_evaluate(tm_trainer *trainer, const int32_t *tokens, const int32_t *targets);
+uint64_t       test_weights_hash(const tm_trainer *trainer);
 /* A whole step. */
 tm_step_result test_step(tm_trainer *trainer, int64_t t, double rate, double max_norm, const test_batch *batch);
 /* Hash of all gradients, or of weights and moments. */

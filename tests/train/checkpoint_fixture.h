@@ -43,6 +43,33 @@ static inline void clear(const char *folder)
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* Tensors in the memory of the test. */
+static inline tm_status host_read(const tm_checkpoint_memory *memory, tm_address from, void *to, size_t bytes,
+                                  tm_error *err)
+{
+    (void)memory;
+    (void)err;
+    memcpy(to, (const void *)from.at, bytes);
+    return TM_OK;
+}
+
+static inline tm_status host_write(const tm_checkpoint_memory *memory, tm_address to, const void *from, size_t bytes,
+                                   tm_error *err)
+{
+    (void)memory;
+    (void)err;
+    memcpy((void *)to.at, from, bytes);
+    return TM_OK;
+}
+
+static const tm_checkpoint_memory host_memory = { host_read, host_write, NULL };
+
+static inline void place(tm_checkpoint_tensor *tensor, void *data)
+{
+    tensor->memory = data ? &host_memory : NULL;
+    tensor->at = (tm_address){ (uintptr_t)data };
+}
+
 static inline void set_tensors(fixture *f)
 {
     static const char *const names[N_TENSORS] = { "layers.0.wq.weight", "loss_scale", "nothing", "bytes" };
@@ -58,7 +85,7 @@ static inline void set_tensors(fixture *f)
         f->tensors[i] = shapes[i];
         f->tensors[i].name = names[i];
         f->tensors[i].bytes = bytes[i];
-        f->tensors[i].data = bytes[i] ? f->data + offset : NULL;
+        place(&f->tensors[i], bytes[i] ? f->data + offset : NULL);
         offset += bytes[i];
     }
 }

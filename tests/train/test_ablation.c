@@ -26,7 +26,10 @@ static void zero_attention(tm_trainer *trainer)
     const tm_step *step = tm_trainer_step_of(trainer);
     for (int64_t layer = 0; layer < step->options.shape.n_layers; layer++) {
         tm_tensor_id w = step->model.blocks[layer].out_w;
-        memset(tm_trainer_address(trainer, w), 0, step->plan->places[w].bytes);
+        void        *zeros = calloc(1, step->plan->places[w].bytes);
+        assert_non_null(zeros);
+        test_tensor_write(trainer, w, zeros);
+        free(zeros);
     }
 }
 
@@ -35,8 +38,10 @@ static void remove_positions(tm_trainer *trainer)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
     int64_t        width = step->options.shape.head_dim;
-    float         *table = tm_trainer_address(trainer, step->model.rope_table);
+    float         *table = test_tensor_read(trainer, step->model.rope_table);
     for (int64_t i = 0; i < step->options.seq * width; i++) table[i] = i % width < width / 2 ? 1 : 0;
+    test_tensor_write(trainer, step->model.rope_table, table);
+    free(table);
 }
 
 static double validation_loss(tm_trainer *trainer, const tm_source *source)
@@ -47,7 +52,7 @@ static double validation_loss(tm_trainer *trainer, const tm_source *source)
     for (int i = 0; i < VALIDATION_BATCHES; i++) {
         tm_batch batch;
         tm_loader_next(loader, &batch);
-        sum += tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.target_tokens });
+        sum += test_evaluate(trainer, batch.tokens, batch.targets);
     }
     tm_loader_close(loader);
     return sum / (VALIDATION_BATCHES * BATCH * SEQ);

@@ -39,14 +39,15 @@ static void large_tensors_cross_chunks(void **unused)
     const size_t   bytes = (3u << 20) + 77;
     unsigned char *a = tm_alloc(bytes), *b = tm_alloc(bytes);
     for (size_t i = 0; i < bytes; i++) a[i] = (unsigned char)(tm_random_u64(1, 1, i / 8) >> i % 8 * 8);
-    tm_checkpoint_tensor tensor = { .name = "big", .rank = 1, .n = { (int64_t)bytes }, .data = a, .bytes = bytes };
+    tm_checkpoint_tensor tensor = { .name = "big", .rank = 1, .n = { (int64_t)bytes }, .bytes = bytes };
+    place(&tensor, a);
     tm_checkpoint_report report;
     tm_error             err = { 0 };
     fill(&f, 1, 0);
     unsigned long long allocations = tm_alloc_count();
     assert_int_equal(tm_checkpoint_save(f.folder, &f.state, &tensor, 1, 0, &err), TM_OK);
     assert_true(tm_alloc_count() - allocations < 20);
-    tensor.data = b;
+    place(&tensor, b);
     assert_int_equal(tm_checkpoint_load_newest(f.folder, 1, &f.state, &tensor, 1, &report, &err), TM_OK);
     assert_memory_equal(a, b, bytes);
     free(a);
@@ -229,7 +230,7 @@ static void other_tensors_than_wanted_are_named(void **unused)
         if (i == 1) t[0].dtype = 3;
         if (i == 2) t[0].rank = 1;
         if (i == 3) t[0].n[0] = 5, t[0].n[1] = 3;
-        if (i == 4) t[0].bytes = 64, t[0].data = room;
+        if (i == 4) t[0].bytes = 64, place(&t[0], room);
         if (i == 5) memmove(t + 1, t + 2, 2 * sizeof *t);
         if (i == 6) t[N_TENSORS] = (tm_checkpoint_tensor){ .name = "more" };
         assert_int_equal(tm_checkpoint_load_newest(f.folder, -1, &f.state, t, n, &report, &err), TM_INVALID);
@@ -337,10 +338,12 @@ static void version_1_is_read(void **unused)
     write_part(&f, TM_CHECKPOINT_INDEX, &seed, 61, index_bytes);
     write_part(&f, TM_CHECKPOINT_DATA, &seed, 61 + index_bytes, seed.length - 61 - index_bytes);
     tm_checkpoint_tensor tensors[] = {
-        { .name = "bytes", .dtype = 9, .rank = 4, .n = { 1, 13, 2, 5 }, .data = f.data, .bytes = 130 },
-        { .name = "layers.0.wq.weight", .dtype = 1, .rank = 2, .n = { 3, 5 }, .data = f.data + 130, .bytes = 60 },
+        { .name = "bytes", .dtype = 9, .rank = 4, .n = { 1, 13, 2, 5 }, .bytes = 130 },
+        { .name = "layers.0.wq.weight", .dtype = 1, .rank = 2, .n = { 3, 5 }, .bytes = 60 },
         { .name = "nothing", .dtype = 2, .rank = 2, .n = { 0, 7 } },
     };
+    place(&tensors[0], f.data);
+    place(&tensors[1], f.data + 130);
     tm_checkpoint_report report;
     tm_error             err = { 0 };
     double               values[4];

@@ -66,21 +66,29 @@ static void run_step(tm_device *device, const tm_step *step, const tm_arenas *me
 {
     const tm_step_options *o = &step->options;
     int64_t                rows = o->micro_batch * o->seq;
-    double                *scalars = tm_plan_address(step->plan, memory, step->scalars);
+    double                 scalars[TM_SCALAR_COUNT] = { 0 }, loss;
+    size_t                 bytes = (size_t)rows * sizeof(int32_t);
+    const tm_plan         *plan = step->plan;
+    tm_error               err = { 0 };
     scalars[TM_SCALAR_LOSS_SCALE] = 1 / (double)batch->target_tokens;
     scalars[TM_SCALAR_LEARNING_RATE] = 1e-3;
     scalars[TM_SCALAR_CORRECTION1] = 1 - o->beta1;
     scalars[TM_SCALAR_CORRECTION2] = 1 - o->beta2;
     scalars[TM_SCALAR_MAX_NORM] = 1;
-    for (int64_t i = 0; i < o->accumulation; i++) {
-        memcpy(tm_plan_address(step->plan, memory, step->tokens), batch->tokens + i * rows,
-               (size_t)rows * sizeof(int32_t));
-        memcpy(tm_plan_address(step->plan, memory, step->targets), batch->targets + i * rows,
-               (size_t)rows * sizeof(int32_t));
-        tm_device_run(device, i == 0 ? step->first : step->further, NULL);
+    tm_status st =
+        tm_device_write(device, tm_plan_address(plan, memory, step->scalars), scalars, sizeof scalars, &err);
+    for (int64_t i = 0; i < o->accumulation && st == TM_OK; i++) {
+        st = tm_device_write(device, tm_plan_address(plan, memory, step->tokens), batch->tokens + i * rows, bytes, &err);
+        if (st == TM_OK)
+            st = tm_device_write(device, tm_plan_address(plan, memory, step->targets), batch->targets + i * rows, bytes,
+                                 &err);
+        if (st == TM_OK) st = tm_device_run(device, i == 0 ? step->first : step->further, NULL, &err);
     }
-    tm_device_run(device, step->update, NULL);
-    assert_true(isfinite(*(double *)tm_plan_address(step->plan, memory, step->loss)));
+    if (st == TM_OK) st = tm_device_run(device, step->update, NULL, &err);
+    if (st == TM_OK) st = tm_device_read(device, &loss, tm_plan_address(plan, memory, step->loss), sizeof loss, &err);
+    if (st == TM_OK) st = tm_device_wait(device, &err);
+    if (st != TM_OK) fail_msg("%s", err.text);
+    assert_true(isfinite(loss));
 }
 
 static void planned_pages_are_touched(void **state)
@@ -94,12 +102,15 @@ static void planned_pages_are_touched(void **state)
         size_t          bytes = step->plan->arena_bytes, pages = (bytes + PAGE - 1) / PAGE, touched = 0;
         char           *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         unsigned char  *resident = malloc(pages);
+        tm_address      at = { (uintptr_t)arena };
         assert_true(arena != MAP_FAILED && resident);
         assert_int_equal(madvise(arena, bytes, MADV_NOHUGEPAGE), 0);
-        assert_int_equal(tm_device_used_bytes(device, arena, bytes), 0);
-        tm_arenas memory = { .base = { arena } };
-        tm_plan_bind(step->plan, &memory);
-        tm_init_fill(step->plan, &memory, 1, chooser.threads);
+        assert_int_equal(tm_device_used_bytes(device, at, bytes), 0);
+        tm_arenas  memory = { .base = { at } };
+        tm_loaded *loaded;
+        tm_error   err = { 0 };
+        assert_int_equal(tm_device_load(device, step->plan, &memory, &loaded, &err), TM_OK);
+        assert_int_equal(tm_init_fill(step->plan, device, &memory, 1, chooser.threads, &err), TM_OK);
         test_batch batch =
             test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 2);
         run_step(device, step, &memory, &batch);
@@ -108,11 +119,12 @@ static void planned_pages_are_touched(void **state)
         assert_true(pages > 1000);
         if (!((double)touched >= 0.99 * (double)pages))
             fail_msg("configuration %d: a step touches %zu of %zu pages", i, touched, pages);
-        int64_t used = tm_device_used_bytes(device, arena, bytes);
+        int64_t used = tm_device_used_bytes(device, at, bytes);
         assert_true(used >= (int64_t)(touched * PAGE) - PAGE && used <= (int64_t)(touched * PAGE));
         test_batch_fini(&batch);
         munmap(arena, bytes);
         free(resident);
+        tm_device_unload(loaded);
         tm_step_destroy(step);
         tm_device_close(device);
     }
@@ -133,7 +145,7 @@ static void planned_is_used_and_a_step_allocates_nothing(void **state)
         unsigned long long before = tm_alloc_count();
         assert_true(before > 0);
         tm_step_result r = test_step(trainer, 1, 1e-3, 1, &batch);
-        tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, 0 });
+        test_evaluate(trainer, batch.tokens, batch.targets);
         if (tm_alloc_count() != before)
             fail_msg("configuration %d: %llu allocations in a step", i, tm_alloc_count() - before);
         assert_true(isfinite(r.loss));

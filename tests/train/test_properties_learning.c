@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does it learn? The untrained loss, one batch learnt by heart, clipping, and the fast device against the reference. */
-#include "support/golden.h"
 #include "support/training.h"
 
 #include <math.h>
@@ -52,7 +51,7 @@ static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
         o.seq = 256;
         tm_trainer *trainer = test_trainer_open(device, &o, 31 + i);
         test_batch  batch = test_batch_random(o.micro_batch, o.seq, cases[i].vocab, 32);
-        double      loss = tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) /
+        double      loss = test_evaluate(trainer, batch.tokens, batch.targets) /
                       (double)batch.rows;
         double      wanted = log((double)cases[i].vocab) + (double)cases[i].dim * cases[i].head_variance / 2;
         if (!(fabs(loss - wanted) <= 0.05))
@@ -78,7 +77,7 @@ static void one_batch_is_learnt_by_heart(void **state)
             tm_step_result first = test_step(trainer, 1, 5e-3, 1, &batch), last = first;
             for (int t = 2; t <= 100; t++) last = test_step(trainer, t, 5e-3, 1, &batch);
             double evaluated =
-                tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) /
+                test_evaluate(trainer, batch.tokens, batch.targets) /
                 (double)batch.rows;
             if (!(first.loss > 4 && last.loss < 0.1 && evaluated < 0.1))
                 fail_msg("family %d, %s: the loss of one batch went from %.3f to %.3f", family, precisions[p]->name,
@@ -93,12 +92,12 @@ static double gradients_norm(const tm_trainer *trainer)
 {
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
     double          sum = 0;
-    for (size_t t = 0; t < graph->n_tensors; t++)
-        for (int64_t i = 0;
-             graph->tensors[t].role == TM_ROLE_GRADIENT && i < tm_shape_elements(graph->tensors[t].shape); i++) {
-            double g = golden_get(trainer, (tm_tensor_id)t, i);
-            sum += g * g;
-        }
+    for (size_t t = 0; t < graph->n_tensors; t++) {
+        if (graph->tensors[t].role != TM_ROLE_GRADIENT) continue;
+        double *g = test_values_read(trainer, (tm_tensor_id)t);
+        for (int64_t i = 0; i < tm_shape_elements(graph->tensors[t].shape); i++) sum += g[i] * g[i];
+        free(g);
+    }
     return sqrt(sum);
 }
 
@@ -110,10 +109,12 @@ static double moments_norm(const tm_trainer *trainer, double beta1)
     for (size_t t = 0; t < graph->n_tensors; t++) {
         tm_tensor_id moment = graph->tensors[t].moment1;
         if (graph->tensors[t].role != TM_ROLE_PARAMETER) continue;
+        double *values = test_values_read(trainer, moment);
         for (int64_t i = 0; i < tm_shape_elements(graph->tensors[moment].shape); i++) {
-            double m = golden_get(trainer, moment, i) / (1 - beta1);
+            double m = values[i] / (1 - beta1);
             sum += m * m;
         }
+        free(values);
     }
     return sqrt(sum);
 }
@@ -160,10 +161,12 @@ static void the_fast_device_follows_the_reference(void **state)
         wide.precision = &tm_precision_f64;
         tm_trainer     *a = test_trainer_open(fast, &options, 61), *b = test_trainer_open(slow, &wide, 61);
         const tm_graph *g = tm_trainer_step_of(a)->graph;
-        for (size_t t = 0; t < g->n_tensors; t++)
-            for (int64_t i = 0; g->tensors[t].role == TM_ROLE_PARAMETER && i < tm_shape_elements(g->tensors[t].shape);
-                 i++)
-                golden_set(b, (tm_tensor_id)t, i, golden_get(a, (tm_tensor_id)t, i));
+        for (size_t t = 0; t < g->n_tensors; t++) {
+            if (g->tensors[t].role != TM_ROLE_PARAMETER) continue;
+            double *values = test_values_read(a, (tm_tensor_id)t);
+            test_values_write(b, (tm_tensor_id)t, values);
+            free(values);
+        }
         for (int t = 1; t <= STEPS; t++) {
             test_batch     batch = test_batch_random(4, options.seq, options.shape.vocab_size, 62 + (uint64_t)t % 3);
             tm_step_result x = test_step(a, t, 2e-3, 1, &batch), y = test_step(b, t, 2e-3, 1, &batch);

@@ -228,11 +228,11 @@ tm_status tm_device_ceilings(tm_device *device, double seconds, tm_ceilings *out
     void       *memory;
     const char *how = "";
     *out = (tm_ceilings){ 0 };
-    TM_TRY(tm_device_alloc(device, (size_t)n * sizeof(double), &memory, err));
+    TM_TRY(tm_device_alloc_host(device, (size_t)n * sizeof(double), &memory, err));
     tm_device_arithmetic(device, 0, seconds * 0.5, out);
     out->bytes = memory_peak(memory, n, threads, seconds * 0.5, &how, &out->bytes_spread);
     snprintf(out->bytes_how, sizeof out->bytes_how, "%s, %lld MiB, %d thread%s", how, (long long)(n * 8 >> 20), threads,
              threads == 1 ? "" : "s");
-    tm_device_release(device, memory, (size_t)n * sizeof(double));
+    tm_device_release_host(device, memory, (size_t)n * sizeof(double));
     return TM_OK;
 }

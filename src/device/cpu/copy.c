@@ -43,7 +43,7 @@ static const char *copy_refuse(const tm_call *call)
 }
 
 const tm_kernel tm_cpu_copies[] = {
-    { .op = TM_OP_fetch, .name = "fetch/memory", .refuse = copy_refuse, .run = copy_run },
-    { .op = TM_OP_store, .name = "store/memory", .refuse = copy_refuse, .run = copy_run },
+    { .op = TM_OP_fetch, .name = "fetch/base", .refuse = copy_refuse, .run = copy_run },
+    { .op = TM_OP_store, .name = "store/base", .refuse = copy_refuse, .run = copy_run },
     { .run = NULL },
 };

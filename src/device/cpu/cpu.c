@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/cpu - the fast CPU device: kernel tables per instruction set, best first; then the converted reference. */
 #include "base/cpu.h"
-#include "device/backend.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/copy.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/kernels.h"
@@ -63,19 +63,30 @@ const tm_kernel *const *tm_cpu_kernel_tables(const char *isa)
 
 static void describe(tm_device *device)
 {
-    snprintf(device->info.text, sizeof device->info.text, "cpu: %s kernels, %d thread%s", isas[device->isa].name,
-             device->info.threads, device->info.threads == 1 ? "" : "s");
+    const tm_cpu *own = device->own;
+    snprintf(device->info.text, sizeof device->info.text, "%s: %s kernels%s, %d thread%s", device->info.name,
+             isas[own->isa].name, supported(isas[own->isa].name) ? "" : " (not on this machine)", device->info.threads,
+             device->info.threads == 1 ? "" : "s");
 }
 
-static tm_status open_cpu(tm_device *device, int threads, tm_error *err)
+void tm_cpu_info(tm_device *device, size_t bytes, int threads)
+{
+    TM_ASSERT(bytes >= sizeof(tm_cpu));
+    tm_host_info(device, bytes, threads);
+    tm_cpu *own = device->own;
+    for (int i = 0; i < ISAS; i++)
+        if (supported(isas[i].name)) own->isa = i;
+    describe(device);
+}
+
+static void info(tm_device *device, int threads)
+{
+    tm_cpu_info(device, sizeof(tm_cpu), threads);
+}
+
+tm_status tm_cpu_open(tm_device *device, tm_error *err)
 {
     (void)err;
-    device->info.kind = TM_DEVICE_CPU;
-    device->info.computes = true;
-    device->info.threads = threads > 0 ? threads : tm_cpu_threads_allowed();
-    for (int i = 0; i < ISAS; i++)
-        if (supported(isas[i].name)) device->isa = i;
-    describe(device);
     omp_set_dynamic(0);
     omp_set_num_threads(device->info.threads);
 #pragma omp parallel num_threads(device->info.threads)
@@ -83,30 +94,29 @@ static tm_status open_cpu(tm_device *device, int threads, tm_error *err)
     return TM_OK;
 }
 
-tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm_error *err)
+tm_status tm_cpu_limit(tm_device *device, const char *isa, tm_error *err)
 {
-    for (int i = 0; i < ISAS; i++)
-        if (strcmp(isas[i].name, isa) == 0 && supported(isa) && device->backend == &tm_backend_cpu) {
-            device->isa = i;
+    tm_text list = { 0 };
+    for (int i = 0; i < ISAS; i++) {
+        bool there = device->planning || supported(isas[i].name);
+        if (there && strcmp(isas[i].name, isa) == 0) {
+            ((tm_cpu *)device->own)->isa = i;
             describe(device);
+            tm_text_fini(&list);
             return TM_OK;
         }
-    tm_text list = { 0 };
-    for (int i = 0; i < ISAS; i++)
-        if (supported(isas[i].name)) tm_text_printf(&list, "%s%s", list.length ? ", " : "", isas[i].name);
-    if (device->backend == &tm_backend_cpu)
-        tm_fail(err, TM_UNSUPPORTED, "no '%.100s' kernels (--isa); this machine runs: %s", isa, list.data);
-    else
-        tm_fail(err, TM_UNSUPPORTED, "--isa %.100s is for device cpu, found device %s; leave it out", isa,
-                device->info.name);
+        if (there) tm_text_printf(&list, "%s%s", list.length ? ", " : "", isas[i].name);
+    }
+    tm_fail(err, TM_UNSUPPORTED, "no '%.100s' kernels (--isa); this %s: %s", isa,
+            device->planning ? "build has" : "machine runs", list.data);
     tm_text_fini(&list);
     return TM_UNSUPPORTED;
 }
 
-static const tm_kernel *choose_cpu(const tm_device *device, const tm_call *call, tm_text *refusals)
+const tm_kernel *tm_cpu_choose(const tm_device *device, const tm_call *call, tm_text *refusals)
 {
     tm_op_id op = tm_op_id_of(call->op);
-    for (int isa = device->isa; isa >= 0; isa--)
+    for (int isa = ((const tm_cpu *)device->own)->isa; isa >= 0; isa--)
         for (const tm_kernel *const *family = isas[isa].families; *family; family++)
             for (const tm_kernel *kernel = *family; kernel->run; kernel++) {
                 if (kernel->op != op) continue;
@@ -117,9 +127,17 @@ static const tm_kernel *choose_cpu(const tm_device *device, const tm_call *call,
     return device->reference_allowed ? tm_reference_kernel(op, true) : NULL;
 }
 
-const tm_gemm_kernel *tm_device_gemm(const tm_device *device)
+static const tm_gemm_kernel *gemm(const tm_device *device)
 {
-    return device->backend == &tm_backend_cpu ? &isas[device->isa].gemm : NULL;
+    return &isas[((const tm_cpu *)device->own)->isa].gemm;
 }
 
-const tm_backend tm_backend_cpu = { .name = "cpu", .open = open_cpu, .choose = choose_cpu };
+const tm_backend tm_backend_cpu = {
+    .name = "cpu",
+    .info = info,
+    .limit = tm_cpu_limit,
+    .choose = tm_cpu_choose,
+    .gemm = gemm,
+    TM_HOST_CALLS_BUT_OPEN,
+    .open = tm_cpu_open,
+};

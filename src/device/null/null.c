@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/null - computes nothing. What a step costs here is what our own bookkeeping costs. */
-#include "device/backend.h"
+#include "device/host/host.h"
 
 #include <stdio.h>
 
@@ -9,14 +9,11 @@ static void run_nothing(const tm_call *call)
     (void)call;
 }
 
-static tm_status open_null(tm_device *device, int threads, tm_error *err)
+static void info(tm_device *device, int threads)
 {
-    (void)err;
-    device->info.kind = TM_DEVICE_CPU;
+    tm_host_info(device, sizeof(tm_host), threads > 0 ? threads : 1);
     device->info.computes = false;
-    device->info.threads = threads > 0 ? threads : 1;
     snprintf(device->info.text, sizeof device->info.text, "null: computes nothing");
-    return TM_OK;
 }
 
 static const tm_kernel *choose_null(const tm_device *device, const tm_call *call, tm_text *refusals)
@@ -31,4 +28,4 @@ static const tm_kernel *choose_null(const tm_device *device, const tm_call *call
     return &kernels[tm_op_id_of(call->op)];
 }
 
-const tm_backend tm_backend_null = { .name = "null", .open = open_null, .choose = choose_null };
+const tm_backend tm_backend_null = { .name = "null", .info = info, .choose = choose_null, TM_HOST_CALLS };

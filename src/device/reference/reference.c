@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/reference - every op by its double reference, one thread. Also the CPU's last resort: the same reference
  * through float64 copies of whatever is stored. */
-#include "device/backend.h"
+#include "device/host/host.h"
 #include "graph/value.h"
 
 #include <stdio.h>
@@ -82,16 +82,12 @@ const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted)
     return converted ? &through_double[op] : &plain[op];
 }
 
-static tm_status open_reference(tm_device *device, int threads, tm_error *err)
+static void info(tm_device *device, int threads)
 {
-    (void)err;
     (void)threads;
-    device->info.kind = TM_DEVICE_CPU;
-    device->info.computes = true;
+    tm_host_info(device, sizeof(tm_host), 1);
     device->info.float64_only = true;
-    device->info.threads = 1;
     snprintf(device->info.text, sizeof device->info.text, "reference: float64, one thread");
-    return TM_OK;
 }
 
 static const tm_kernel *choose_reference(const tm_device *device, const tm_call *call, tm_text *refusals)
@@ -101,4 +97,6 @@ static const tm_kernel *choose_reference(const tm_device *device, const tm_call 
     return tm_reference_kernel(tm_op_id_of(call->op), false);
 }
 
-const tm_backend tm_backend_reference = { .name = "reference", .open = open_reference, .choose = choose_reference };
+const tm_backend tm_backend_reference = {
+    .name = "reference", .info = info, .choose = choose_reference, TM_HOST_CALLS
+};

@@ -26,7 +26,7 @@ typedef struct {
     float *largest, *total; /* CHUNK of 32: m and s */
 } forward_scratch;
 
-static size_t forward_floats(const attention_sizes *s)
+static TM_PLANNED size_t forward_floats(const attention_sizes *s)
 {
     return (size_t)(s->block_rows * (s->qk.row + s->v.row) + s->block_rows * QUERIES + 2 * s->qk.width * QUERIES +
                     CHUNK * QUERIES * (s->v.width + 2));
@@ -216,12 +216,12 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
     }
 }
 
-static const char *refuse(const tm_call *call)
+static TM_PLANNED const char *refuse(const tm_call *call)
 {
     return attention_refuse(call->attr, call->in, &call->out[0], &call->out[1], &call->in[3], &call->in[4]);
 }
 
-static size_t workspace(const tm_call *call)
+static TM_PLANNED size_t workspace(const tm_call *call)
 {
     attention_sizes s = sizes_of(call->attr, call->in, &call->in[3]);
     return scratch_bytes(call, forward_floats(&s));

@@ -57,14 +57,14 @@ typedef struct {
     tm_dtype       dtype;
 } attention_sizes;
 
-TM_INLINE head_size head_size_of(int64_t dim)
+TM_INLINE TM_PLANNED head_size head_size_of(int64_t dim)
 {
     int64_t width = tm_round_up(dim, TM_LANES);
     return (head_size){ dim, width, (width / TM_LANES | 1) * TM_LANES };
 }
 
 /* The first three: q, k, v. `first_key` may be absent. */
-TM_INLINE attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *first_key)
+TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *first_key)
 {
     attention_sizes s = { .seq_q = attr->seq_q, .seq_k = attr->seq_k, .heads = attr->heads, .kv_heads = attr->kv_heads };
     s.batch = qkv[0].shape.n[0] / s.seq_q;
@@ -391,7 +391,7 @@ TM_INLINE int64_t causal_mask_place(int64_t r, int vector)
 }
 
 /* Why neither kernel takes the call, or NULL. `qkv`: q, k, v. */
-TM_INLINE const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
+TM_INLINE TM_PLANNED const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
                                        const tm_view *lse, const tm_view *first_key, const tm_view *sinks)
 {
     if (!tm_is_float(o)) return "needs float32 or bfloat16 activations";
@@ -415,7 +415,7 @@ TM_INLINE float *scratch_of(const tm_call *call, size_t thread_floats, int threa
     uintptr_t base = ((uintptr_t)call->workspace + 63) / 64 * 64;
     return (float *)base + (size_t)thread * thread_floats;
 }
-TM_INLINE size_t scratch_bytes(const tm_call *call, size_t thread_floats)
+TM_INLINE TM_PLANNED size_t scratch_bytes(const tm_call *call, size_t thread_floats)
 {
     return (size_t)(call->threads > 0 ? call->threads : 1) * thread_floats * sizeof(float) + 63;
 }

@@ -43,7 +43,7 @@ typedef struct {
     causal_mask mask;
 } backward_scratch;
 
-static backward_plan plan_of(const tm_call *call)
+static TM_PLANNED backward_plan plan_of(const tm_call *call)
 {
     backward_plan p = { .s = sizes_of(call->attr, &call->in[1], &call->in[6]) };
     int64_t       threads = tm_max(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
@@ -57,7 +57,7 @@ static backward_plan plan_of(const tm_call *call)
     return p;
 }
 
-static size_t backward_floats(const backward_plan *p)
+static TM_PLANNED size_t backward_floats(const backward_plan *p)
 {
     const attention_sizes *s = &p->s;
     return (size_t)(2 * s->block_rows * (s->qk.row + s->v.row) + (KEYS_AT_ONCE + s->block_rows) * QUERIES +
@@ -300,7 +300,7 @@ static void backward_task(const tm_call *call, const backward_plan *p, const bac
     for (; work.block < blocks; work.block++) backward_pairs(call, p, w, work);
 }
 
-const char *TM_K(attention_grad_refuse)(const tm_call *call)
+TM_PLANNED const char *TM_K(attention_grad_refuse)(const tm_call *call)
 {
     const tm_view *d_o = &call->in[0];
     for (int k = 0; k < 3; k++)
@@ -310,7 +310,7 @@ const char *TM_K(attention_grad_refuse)(const tm_call *call)
     return attention_refuse(call->attr, &call->in[1], d_o, &call->in[5], &call->in[6], &call->in[7]);
 }
 
-size_t TM_K(attention_grad_workspace)(const tm_call *call)
+TM_PLANNED size_t TM_K(attention_grad_workspace)(const tm_call *call)
 {
     backward_plan p = plan_of(call);
     return TM_K(attention_sinks_workspace)(call) + scratch_bytes(call, backward_floats(&p));

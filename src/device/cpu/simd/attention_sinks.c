@@ -37,7 +37,7 @@ TM_INLINE void sink_rows(const tm_call *call, tm_dtype format, int64_t begin, in
 }
 TM_PART(sink_rows, in[0])
 
-size_t TM_K(attention_sinks_workspace)(const tm_call *call)
+TM_PLANNED size_t TM_K(attention_sinks_workspace)(const tm_call *call)
 {
     if (!tm_view_present(&call->out[3])) return 0;
     size_t bytes = (size_t)(tm_row_blocks(tm_view_rows(&call->in[0])) * tm_view_elements(&call->out[3])) * sizeof(float);

@@ -12,25 +12,25 @@
 #define TM_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-TM_INLINE int64_t tm_min(int64_t a, int64_t b)
+TM_INLINE TM_PLANNED int64_t tm_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
-TM_INLINE int64_t tm_max(int64_t a, int64_t b)
+TM_INLINE TM_PLANNED int64_t tm_max(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
-TM_INLINE int64_t tm_ceil_div(int64_t a, int64_t b)
+TM_INLINE TM_PLANNED int64_t tm_ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
 }
-TM_INLINE int64_t tm_round_up(int64_t n, int64_t to)
+TM_INLINE TM_PLANNED int64_t tm_round_up(int64_t n, int64_t to)
 {
     return (n + to - 1) / to * to;
 }
 
 /* Whether kernels read it through v16_get. */
-TM_INLINE bool tm_is_float(const tm_view *view)
+TM_INLINE TM_PLANNED bool tm_is_float(const tm_view *view)
 {
     return view->dtype == TM_F32 || view->dtype == TM_BF16;
 }

@@ -41,7 +41,7 @@ static void embedding_run(const tm_call *call)
 {
     tm_parallel(call, embedding_rows_part, tm_view_elements(&call->in[0]), 1, tm_view_elements(&call->out[0]));
 }
-static const char *embedding_refuse(const tm_call *call)
+static TM_PLANNED const char *embedding_refuse(const tm_call *call)
 {
     const char *why = call->in[0].dtype == TM_I32 ? NULL : "needs int32 tokens";
     if (!why) why = tm_refuse_format(&call->in[1]);
@@ -141,7 +141,7 @@ TM_INLINE void position_rows(const tm_call *call, tm_dtype format, tm_dtype stor
 }
 TM_PART_2(position_rows, in[0], out[1])
 
-static size_t embedding_grad_workspace(const tm_call *call)
+static TM_PLANNED size_t embedding_grad_workspace(const tm_call *call)
 {
     int64_t chains = 0, rows = tm_view_rows(&call->in[0]);
     for (int k = 0; k < 2; k++) /* positions in order need none */
@@ -167,7 +167,7 @@ static void embedding_grad_run(const tm_call *call)
     } else if (tm_view_present(&call->out[1]))
         tm_parallel(call, position_rows_part, tm_view_rows(&call->out[1]), 1, tm_view_elements(&call->in[0]));
 }
-static const char *embedding_grad_refuse(const tm_call *call)
+static TM_PLANNED const char *embedding_grad_refuse(const tm_call *call)
 {
     const char *why = call->in[1].dtype == TM_I32 ? NULL : "needs int32 tokens";
     if (!why && tm_view_present(&call->in[2]) && call->in[2].dtype != TM_I32) why = "needs int32 places";

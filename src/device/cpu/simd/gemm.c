@@ -48,7 +48,7 @@ typedef struct {
 
 /* Bytes moved beside the products themselves, roughly: packing (read, write-allocate, write), sums of C between stages,
  * and two barriers per step at the price of 100 KB. */
-static double plan_cost(const plan *p, const tm_gemm *g)
+static TM_PLANNED double plan_cost(const plan *p, const tm_gemm *g)
 {
     bool   whole = p->stages == 1;
     double repeat_outer = p->strip && !whole ? (double)(p->a_outer ? p->blocks_n : p->blocks_m) : 1;
@@ -60,7 +60,7 @@ static double plan_cost(const plan *p, const tm_gemm *g)
     return 12 * k * packed + 8 * m * n * (double)p->stages + 1e5 * steps;
 }
 
-static plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
+static TM_PLANNED plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
 {
     plan p = { .depth = depth, .a_outer = a_outer, .strip = g->c_dtype == TM_BF16 };
     p.stages = tm_max(1, tm_ceil_div(g->k, depth));
@@ -87,7 +87,7 @@ static plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
 }
 
 /* The cheapest of: stages of 1, 2, 4, 8, 16 blocks or all of K; blocks of A or blocks of B changing least often. */
-static plan plan_make(const tm_gemm *g)
+static TM_PLANNED plan plan_make(const tm_gemm *g)
 {
     plan   best = { 0 };
     double best_cost = 0;
@@ -103,7 +103,7 @@ static plan plan_make(const tm_gemm *g)
     return best;
 }
 
-size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
+TM_PLANNED size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
 {
     if (gemm->m == 0 || gemm->n == 0) return 0;
     plan   p = plan_make(gemm);

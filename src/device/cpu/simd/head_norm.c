@@ -56,7 +56,7 @@ static void head_norm_run(const tm_call *call)
 {
     tm_parallel(call, head_norm_rows_part, tm_view_rows(&call->in[0]), 1, tm_view_elements(&call->in[0]));
 }
-static const char *head_norm_refuse(const tm_call *call)
+static TM_PLANNED const char *head_norm_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     if (!why) why = tm_refuse_mixed(&call->in[0], &call->in[1]);
@@ -66,7 +66,7 @@ static const char *head_norm_refuse(const tm_call *call)
 
 /* ---- gradient ---- */
 
-static int64_t weights(const tm_call *call)
+static TM_PLANNED int64_t weights(const tm_call *call)
 {
     return tm_view_elements(&call->in[2]);
 }
@@ -107,7 +107,7 @@ TM_INLINE void head_norm_grad_rows(const tm_call *call, tm_dtype format, int64_t
 }
 TM_PART(head_norm_grad_rows, in[0])
 
-static size_t head_norm_grad_workspace(const tm_call *call)
+static TM_PLANNED size_t head_norm_grad_workspace(const tm_call *call)
 {
     if (!tm_view_present(&call->out[1])) return 0;
     return (size_t)(tm_row_blocks(tm_view_rows(&call->in[0])) * weights(call)) * sizeof(float);
@@ -120,7 +120,7 @@ static void head_norm_grad_run(const tm_call *call)
         tm_add_blocks(&call->out[1], call->accumulate >> 1 & 1u, call->workspace, tm_row_blocks(rows), weights(call), 0,
                       weights(call));
 }
-static const char *head_norm_grad_refuse(const tm_call *call)
+static TM_PLANNED const char *head_norm_grad_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     if (!why) why = tm_refuse_mixed(&call->in[0], &call->in[1]);

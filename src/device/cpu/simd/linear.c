@@ -10,12 +10,12 @@
 #include "device/cpu/simd/common.h"
 #include "device/cpu/simd/kernels.h"
 
-static const char *refuse(const tm_call *call)
+static TM_PLANNED const char *refuse(const tm_call *call)
 {
     if (!tm_is_float(&call->in[0]) || !tm_is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
     return tm_is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
 }
-static const char *forward_refuse(const tm_call *call)
+static TM_PLANNED const char *forward_refuse(const tm_call *call)
 {
     for (int i = 2; i < 4; i++)
         if (tm_view_present(&call->in[i]) && !tm_is_float(&call->in[i]))
@@ -23,13 +23,13 @@ static const char *forward_refuse(const tm_call *call)
     return refuse(call);
 }
 
-static tm_gemm_matrix matrix(const tm_view *view, bool transposed)
+static TM_PLANNED tm_gemm_matrix matrix(const tm_view *view, bool transposed)
 {
     return (tm_gemm_matrix){ view->data, view->shape.n[1], transposed, view->dtype };
 }
 
 /* in[0] and in[1] are the factors; the extents of C are those of out[0]. */
-static tm_gemm product(const tm_call *call, int64_t k, bool transposed_a, bool transposed_b)
+static TM_PLANNED tm_gemm product(const tm_call *call, int64_t k, bool transposed_a, bool transposed_b)
 {
     const tm_view *c = &call->out[0];
     return (tm_gemm){
@@ -39,7 +39,7 @@ static tm_gemm product(const tm_call *call, int64_t k, bool transposed_a, bool t
         .threads = call->threads, .workspace = call->workspace,
     };
 }
-static tm_gemm forward(const tm_call *call)
+static TM_PLANNED tm_gemm forward(const tm_call *call)
 {
     tm_gemm        g = product(call, call->in[0].shape.n[1], false, true);
     const tm_view *bias = &call->in[2], *residual = &call->in[3];
@@ -51,17 +51,17 @@ static tm_gemm forward(const tm_call *call)
     }
     return g;
 }
-static tm_gemm dgrad(const tm_call *call)
+static TM_PLANNED tm_gemm dgrad(const tm_call *call)
 {
     return product(call, call->in[0].shape.n[1], false, false);
 }
-static tm_gemm wgrad(const tm_call *call)
+static TM_PLANNED tm_gemm wgrad(const tm_call *call)
 {
     return product(call, call->in[0].shape.n[0], true, false);
 }
 
 #define KERNEL(name)                                                                                                   \
-    static size_t name##_workspace(const tm_call *call)                                                                \
+    static TM_PLANNED size_t name##_workspace(const tm_call *call)                                                     \
     {                                                                                                                  \
         tm_gemm g = name(call);                                                                                        \
         return TM_K(tm_gemm_workspace)(&g);                                                                            \

@@ -29,7 +29,7 @@ typedef struct {
     int64_t        rows, width, classes, chunk; /* N, C, V */
 } operands;
 
-static operands operands_of(const tm_call *call, bool gradients)
+static TM_PLANNED operands operands_of(const tm_call *call, bool gradients)
 {
     operands o = { .x = &call->in[0], .w = &call->in[1], .targets = &call->in[2], .loss = &call->out[0] };
     o.logits = &call->out[gradients ? 3 : 1];
@@ -48,7 +48,7 @@ static operands operands_of(const tm_call *call, bool gradients)
     return o;
 }
 
-static const char *refuse(const operands *o)
+static TM_PLANNED const char *refuse(const operands *o)
 {
     if (!tm_is_float(o->x) || !tm_is_float(o->w)) return "needs float32 or bfloat16 inputs";
     if (o->targets->dtype != TM_I32) return "needs int32 targets";
@@ -67,7 +67,7 @@ static const void *rows_of(const tm_view *view, int64_t from)
     if (!view->data) return NULL;
     return (const char *)view->data + (size_t)(from * view->shape.n[1]) * (view->dtype == TM_BF16 ? 2 : 4);
 }
-static tm_gemm logits_product(const operands *o, int64_t from, int64_t n)
+static TM_PLANNED tm_gemm logits_product(const operands *o, int64_t from, int64_t n)
 {
     return (tm_gemm){
         .m = n, .n = o->classes, .k = o->width,
@@ -76,7 +76,7 @@ static tm_gemm logits_product(const operands *o, int64_t from, int64_t n)
         .c = o->logits->data, .ldc = o->classes, .c_dtype = TM_F32,
     };
 }
-static tm_gemm dx_product(const operands *o, int64_t from, int64_t n)
+static TM_PLANNED tm_gemm dx_product(const operands *o, int64_t from, int64_t n)
 {
     return (tm_gemm){
         .m = n, .n = o->width, .k = o->classes,
@@ -85,7 +85,7 @@ static tm_gemm dx_product(const operands *o, int64_t from, int64_t n)
         .c = (void *)(uintptr_t)rows_of(o->dx, from), .ldc = o->width, .c_dtype = o->dx->dtype,
     };
 }
-static tm_gemm dw_product(const operands *o, int64_t from, int64_t n)
+static TM_PLANNED tm_gemm dw_product(const operands *o, int64_t from, int64_t n)
 {
     return (tm_gemm){
         .m = o->classes, .n = o->width, .k = n,
@@ -172,7 +172,7 @@ static void loss_rows(const operands *o, int64_t from, int64_t n, double *losses
 
 /* ---- kernels ---- */
 
-static size_t largest_product(const operands *o, int threads)
+static TM_PLANNED size_t largest_product(const operands *o, int threads)
 {
     size_t  most = 0;
     int64_t n[2] = { o->chunk, o->chunk > 0 ? o->rows % o->chunk : 0 };
@@ -207,12 +207,12 @@ static void run(const tm_call *call, const operands *o)
 }
 
 #define KERNEL(name, gradients)                                                                                        \
-    static const char *name##_refuse(const tm_call *call)                                                              \
+    static TM_PLANNED const char *name##_refuse(const tm_call *call)                                                   \
     {                                                                                                                  \
         operands o = operands_of(call, gradients);                                                                     \
         return refuse(&o);                                                                                            \
     }                                                                                                                  \
-    static size_t name##_workspace(const tm_call *call)                                                                \
+    static TM_PLANNED size_t name##_workspace(const tm_call *call)                                                     \
     {                                                                                                                  \
         operands o = operands_of(call, gradients);                                                                     \
         return (size_t)o.chunk * sizeof(double) + largest_product(&o, call->threads);                                  \

@@ -101,14 +101,14 @@ static void layernorm_run(const tm_call *call)
     tm_parallel(call, layernorm_rows_part, tm_view_rows(&call->in[0]), 1, tm_view_elements(&call->in[0]));
 }
 
-static const char *rmsnorm_refuse(const tm_call *call)
+static TM_PLANNED const char *rmsnorm_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     if (!why) why = tm_refuse_mixed(&call->in[0], &call->in[1]);
     if (!why) why = tm_refuse_mixed(&call->in[0], &call->out[0]);
     return why ? why : tm_refuse_wide(&call->out[1]);
 }
-static const char *layernorm_refuse(const tm_call *call)
+static TM_PLANNED const char *layernorm_refuse(const tm_call *call)
 {
     const char *why = rmsnorm_refuse(call);
     if (!why) why = tm_refuse_mixed(&call->in[0], &call->in[2]);
@@ -169,7 +169,7 @@ TM_INLINE void grad_row(const grad_operands *o, tm_dtype format, bool centred, i
 }
 
 /* The block sums of dw (output 1) and db (output 2, layernorm only) lie one after the other in the workspace. */
-static int64_t block_elements(const tm_call *call)
+static TM_PLANNED int64_t block_elements(const tm_call *call)
 {
     return tm_row_blocks(tm_view_rows(&call->in[0])) * tm_view_columns(&call->in[0]);
 }
@@ -182,11 +182,11 @@ static float *db_blocks(const tm_call *call)
     if (!tm_view_present(&call->out[2])) return NULL;
     return (float *)call->workspace + (tm_view_present(&call->out[1]) ? block_elements(call) : 0);
 }
-static size_t rmsnorm_grad_workspace(const tm_call *call)
+static TM_PLANNED size_t rmsnorm_grad_workspace(const tm_call *call)
 {
     return tm_view_present(&call->out[1]) ? (size_t)block_elements(call) * sizeof(float) : 0;
 }
-static size_t layernorm_grad_workspace(const tm_call *call)
+static TM_PLANNED size_t layernorm_grad_workspace(const tm_call *call)
 {
     return rmsnorm_grad_workspace(call) +
            (tm_view_present(&call->out[2]) ? (size_t)block_elements(call) * sizeof(float) : 0);
@@ -255,7 +255,7 @@ static void layernorm_grad_run(const tm_call *call)
 }
 
 /* dy, x, w, the addend and dx have one format; statistics start at input 3. */
-static const char *grad_refuse(const tm_call *call, int addend)
+static TM_PLANNED const char *grad_refuse(const tm_call *call, int addend)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     if (!why) why = tm_refuse_mixed(&call->in[0], &call->in[1]);
@@ -265,11 +265,11 @@ static const char *grad_refuse(const tm_call *call, int addend)
     for (int k = 3; k < addend && !why; k++) why = tm_refuse_wide(&call->in[k]);
     return why ? why : tm_refuse_format(&call->out[1]);
 }
-static const char *rmsnorm_grad_refuse(const tm_call *call)
+static TM_PLANNED const char *rmsnorm_grad_refuse(const tm_call *call)
 {
     return grad_refuse(call, 4);
 }
-static const char *layernorm_grad_refuse(const tm_call *call)
+static TM_PLANNED const char *layernorm_grad_refuse(const tm_call *call)
 {
     const char *why = grad_refuse(call, 5);
     return why ? why : tm_refuse_format(&call->out[2]);

@@ -66,7 +66,7 @@ static void adamw_run(const tm_call *call)
     int64_t n = tm_view_elements(&call->in[0]);
     tm_parallel(call, adamw_part, n, TM_ELEMENT_GRAIN, n);
 }
-static const char *adamw_refuse(const tm_call *call)
+static TM_PLANNED const char *adamw_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     for (int k = 1; k < 4 && !why; k++) why = tm_refuse_mixed(&call->in[0], &call->in[k]);

@@ -139,22 +139,22 @@ static void fill_run(const tm_call *call)
 {
     tm_parallel(call, fill_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
 }
-static const char *fill_refuse(const tm_call *call)
+static TM_PLANNED const char *fill_refuse(const tm_call *call)
 {
     return tm_refuse_format(&call->out[0]);
 }
 
-static const char *unary_refuse(const tm_call *call)
+static TM_PLANNED const char *unary_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     return why ? why : tm_refuse_mixed(&call->in[0], &call->out[0]);
 }
-static const char *binary_refuse(const tm_call *call)
+static TM_PLANNED const char *binary_refuse(const tm_call *call)
 {
     const char *why = unary_refuse(call);
     return why ? why : tm_refuse_mixed(&call->in[0], &call->in[1]);
 }
-static const char *cast_refuse(const tm_call *call)
+static TM_PLANNED const char *cast_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     return why ? why : tm_refuse_format(&call->out[0]);
@@ -310,7 +310,7 @@ static void rope_grad_run(const tm_call *call)
     tm_parallel(call, rope_grad_part, tm_view_rows(&call->in[0]), 1, tm_view_elements(&call->in[0]));
 }
 
-static const char *rope_refuse(const tm_call *call)
+static TM_PLANNED const char *rope_refuse(const tm_call *call)
 {
     const tm_rope_attr *attr = call->attr;
     const char         *why = unary_refuse(call);

@@ -46,11 +46,11 @@ static void bias_grad_columns(const tm_call *call, int64_t begin, int64_t end)
     tm_add_blocks(&call->out[0], call->accumulate & 1u, call->workspace, tm_row_blocks(tm_view_rows(&call->in[0])),
                   tm_view_columns(&call->in[0]), begin, end);
 }
-static int64_t bias_grad_partials(const tm_call *call)
+static TM_PLANNED int64_t bias_grad_partials(const tm_call *call)
 {
     return tm_row_blocks(tm_view_rows(&call->in[0])) * tm_view_columns(&call->in[0]);
 }
-static size_t bias_grad_workspace(const tm_call *call)
+static TM_PLANNED size_t bias_grad_workspace(const tm_call *call)
 {
     return (size_t)bias_grad_partials(call) * sizeof(float);
 }
@@ -59,7 +59,7 @@ static void bias_grad_run(const tm_call *call)
     tm_parallel(call, bias_grad_rows_part, tm_view_rows(&call->in[0]), TM_ROW_BLOCK, tm_view_elements(&call->in[0]));
     tm_parallel(call, bias_grad_columns, tm_view_columns(&call->in[0]), TM_LANES, bias_grad_partials(call));
 }
-static const char *bias_grad_refuse(const tm_call *call)
+static TM_PLANNED const char *bias_grad_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     return why ? why : tm_refuse_format(&call->out[0]);
@@ -118,11 +118,11 @@ TM_INLINE void error_blocks(const tm_call *call, tm_dtype format, int64_t begin,
 }
 TM_PART(error_blocks, in[0])
 
-static int64_t square_block_count(const tm_call *call)
+static TM_PLANNED int64_t square_block_count(const tm_call *call)
 {
     return (tm_view_elements(&call->in[0]) + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
 }
-static size_t square_sum_workspace(const tm_call *call)
+static TM_PLANNED size_t square_sum_workspace(const tm_call *call)
 {
     return (size_t)square_block_count(call) * sizeof(double);
 }
@@ -143,13 +143,13 @@ static void square_error_run(const tm_call *call)
 {
     sum_blocks(call, error_blocks_part);
 }
-static const char *square_sum_refuse(const tm_call *call)
+static TM_PLANNED const char *square_sum_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     return why ? why : tm_refuse_scalar(&call->out[0]);
 }
 
-static const char *square_error_refuse(const tm_call *call)
+static TM_PLANNED const char *square_error_refuse(const tm_call *call)
 {
     const char *why = square_sum_refuse(call);
     return why ? why : tm_refuse_wide(&call->in[1]);
@@ -170,7 +170,7 @@ static void square_error_grad_run(const tm_call *call)
     int64_t n = tm_view_elements(&call->in[0]);
     tm_parallel(call, error_grad_part, n, TM_ELEMENT_GRAIN, n);
 }
-static const char *square_error_grad_refuse(const tm_call *call)
+static TM_PLANNED const char *square_error_grad_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     if (!why) why = tm_refuse_mixed(&call->in[0], &call->out[0]);
@@ -188,7 +188,7 @@ static void clip_run(const tm_call *call)
     result[0] = norm;
     result[1] = coefficient > 1. ? 1. : coefficient; /* NaN stays: a broken gradient must show */
 }
-static const char *clip_refuse(const tm_call *call)
+static TM_PLANNED const char *clip_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_scalar(&call->in[0]);
     if (!why) why = tm_refuse_scalar(&call->in[1]);

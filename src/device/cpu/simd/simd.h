@@ -24,6 +24,14 @@
 /* A row of a kernel table: "linear/" becomes "linear/avx512"; these kernels have nothing to prepare. */
 #define TM_KERNEL(op_name, prefix, refuse_it, workspace_of, run_it)                                                    \
     { .op = TM_OP_##op_name, .name = prefix TM_ISA_NAME, .refuse = refuse_it, .workspace = workspace_of, .run = run_it }
+/* Functions that choose kernels and count their scratch (refuse, workspace, and what these call): they run where the
+ * program is planned, on machines without these instructions too, so they must not use them (tests/device/test_planning.c
+ * executes them step by step). */
+#if defined(__x86_64__)
+#define TM_PLANNED __attribute__((target("no-avx")))
+#else
+#define TM_PLANNED
+#endif
 #if defined(__SANITIZE_ADDRESS__) /* instrumented bodies inlined into each other take gcc minutes per file */
 #define TM_INLINE static inline __attribute__((unused))
 #else

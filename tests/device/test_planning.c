@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device that is not there can be planned for: it chooses kernels, nothing of it runs. So what chooses them may not
+ * use the instructions that it plans for: each call is single-stepped here, and no instruction of the program may be
+ * one with a VEX or EVEX prefix (AVX and later). */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include <cmocka.h>
+
+#include "device/backend.h"
+#include "op/kernel.h"
+#include "support/training.h"
+
+static const char *const isas[] = { "base", "avx2", "avx512" };
+enum { ISAS = sizeof isas / sizeof isas[0] };
+
+static void nothing_runs_on_a_planned_device(void **state)
+{
+    (void)state;
+    tm_device *device;
+    tm_error   err = { 0 };
+    tm_address at = { 64 };
+    void      *host;
+    int        value = 0;
+    assert_int_equal(tm_device_open_planning("cpu", 3, &device, &err), TM_OK);
+    assert_int_equal(tm_device_describe(device)->threads, 3);
+    for (int i = 0; i < 6; i++) {
+        tm_error  own = { 0 };
+        tm_status st = i == 0   ? tm_device_alloc(device, 64, &at, &own)
+                       : i == 1 ? tm_device_write(device, at, &value, sizeof value, &own)
+                       : i == 2 ? tm_device_read(device, &value, at, sizeof value, &own)
+                       : i == 3 ? tm_device_wait(device, &own)
+                       : i == 4 ? tm_device_alloc_host(device, 64, &host, &own)
+                                : tm_device_fill(device, at, 0, 4, &own);
+        assert_int_equal(st, TM_UNSUPPORTED);
+        assert_non_null(strstr(own.text, "opened to plan"));
+    }
+    tm_step_options options = test_llama_options();
+    tm_trainer     *trainer;
+    assert_int_equal(tm_trainer_open(device, &options, 1, &trainer, &err), TM_UNSUPPORTED);
+    tm_device_close(device);
+}
+
+#if defined(__x86_64__)
+
+static void every_set_of_kernels_can_be_planned(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ISAS; i++) {
+        tm_device *device;
+        tm_error   err = { 0 };
+        assert_int_equal(tm_device_open_planning("cpu", 2, &device, &err), TM_OK);
+        if (tm_device_limit_isa(device, isas[i], &err) != TM_OK) fail_msg("%s", err.text);
+        assert_non_null(strstr(tm_device_describe(device)->text, isas[i]));
+        tm_step_options options = test_llama_options();
+        tm_chooser      chooser = tm_device_chooser(device);
+        tm_step        *step = test_step_plan(&options, &chooser);
+        bool            own = false;
+        for (size_t x = 0; x < step->first->count; x++)
+            own = own || strstr(step->first->instructions[x].kernel->name, isas[i]);
+        assert_true(own);
+        tm_step_destroy(step);
+        assert_int_equal(tm_device_limit_isa(device, "avx9", &err), TM_UNSUPPORTED);
+        tm_device_close(device);
+    }
+}
+
+extern const char __executable_start, etext;
+
+static volatile uintptr_t found_at;
+static volatile long      stepped;
+
+static void look(int number, siginfo_t *information, void *context)
+{
+    const ucontext_t    *c = context;
+    uintptr_t            at = (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
+    const unsigned char *code = (const unsigned char *)at; // NOLINT
+    (void)number;
+    (void)information;
+    stepped++;
+    if (at < (uintptr_t)&__executable_start || at >= (uintptr_t)&etext) return; /* the C library asks the machine */
+    if (code[0] == 0xc4 || code[0] == 0xc5 || code[0] == 0x62) found_at = at;
+}
+
+#define TRAP_FLAG "0x100"
+static void step_by_step(void)
+{
+    __asm__ volatile("pushfq\n\torq $" TRAP_FLAG ", (%%rsp)\n\tpopfq" ::: "memory", "cc");
+}
+static void run_on(void)
+{
+    __asm__ volatile("pushfq\n\tandq $~" TRAP_FLAG ", (%%rsp)\n\tpopfq" ::: "memory", "cc");
+}
+
+static const tm_kernel *watched_choose(const void *context, const tm_call *call, tm_text *refusals)
+{
+    const tm_device *device = context;
+    found_at = 0;
+    step_by_step();
+    const tm_kernel *kernel = device->backend->choose(device, call, refusals);
+    if (kernel && kernel->workspace) (void)kernel->workspace(call);
+    run_on();
+    if (found_at)
+        fail_msg("choosing %s for op %s uses an instruction of AVX at offset 0x%zx",
+                 kernel ? kernel->name : "no kernel", call->op->name,
+                 (size_t)(found_at - (uintptr_t)&__executable_start));
+    return kernel;
+}
+
+static void planning_needs_no_avx(void **state)
+{
+    (void)state;
+    struct sigaction action = { .sa_sigaction = look, .sa_flags = SA_SIGINFO }, old;
+    assert_int_equal(sigaction(SIGTRAP, &action, &old), 0);
+    for (int i = 0; i < ISAS; i++)
+        for (int gpt = 0; gpt < 2; gpt++)
+            for (int bf16 = 0; bf16 < 2; bf16++) {
+                tm_device *device;
+                tm_error   err = { 0 };
+                assert_int_equal(tm_device_open_planning("cpu", 2, &device, &err), TM_OK);
+                if (tm_device_limit_isa(device, isas[i], &err) != TM_OK) fail_msg("%s", err.text);
+                tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
+                options.precision = bf16 ? &tm_precision_bf16 : &tm_precision_f32;
+                tm_chooser chooser = { .choose = watched_choose, .context = device, .threads = 2 };
+                tm_step   *step = test_step_plan(&options, &chooser);
+                tm_step_destroy(step);
+                tm_device_close(device);
+            }
+    sigaction(SIGTRAP, &old, NULL);
+    assert_true(stepped > 10000);
+}
+
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_runs_on_a_planned_device),
+#if defined(__x86_64__)
+        cmocka_unit_test(every_set_of_kernels_can_be_planned),
+        cmocka_unit_test(planning_needs_no_avx),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

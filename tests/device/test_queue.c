@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The queue of a device: what the calls promise, on the CPU, which does things at once, and on `late`, which does them
+ * as late as it may. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "device/backend.h"
+#include "support/training.h"
+
+#define OK(call) assert_int_equal((call), TM_OK)
+
+enum { BYTES = 3 << 20 }; /* more than one piece of a parallel copy */
+
+static void copies_are_done_in_order(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "cpu", "reference", "null", "late" };
+    unsigned char           *from = malloc(BYTES), *to = malloc(BYTES);
+    assert_true(from && to);
+    for (size_t i = 0; i < BYTES; i++) from[i] = (unsigned char)(i * 7 + (i >> 13));
+    for (size_t d = 0; d < sizeof names / sizeof names[0]; d++) {
+        tm_device *device = test_device_open(names[d], 2);
+        tm_address a, b;
+        OK(tm_device_alloc(device, BYTES, &a, NULL));
+        OK(tm_device_alloc(device, BYTES, &b, NULL));
+        OK(tm_device_write(device, a, from, BYTES, NULL));
+        OK(tm_device_fill(device, b, 9, BYTES, NULL));
+        OK(tm_device_copy(device, tm_address_add(b, 1000), tm_address_add(a, 77), BYTES / 2, NULL));
+        OK(tm_device_fill(device, tm_address_add(b, 2000), 0, 10, NULL));
+        OK(tm_device_read(device, to, b, BYTES, NULL));
+        OK(tm_device_wait(device, NULL));
+        for (size_t i = 0; i < BYTES; i++) {
+            unsigned char wanted = i >= 1000 && i < 1000 + BYTES / 2 ? from[i - 1000 + 77] : 9;
+            if (i >= 2000 && i < 2010) wanted = 0;
+            if (to[i] != wanted) fail_msg("%s: byte %zu is %d, wanted %d", names[d], i, to[i], wanted);
+        }
+        tm_device_release(device, a, BYTES);
+        tm_device_release(device, b, BYTES);
+        tm_device_close(device);
+    }
+    free(from);
+    free(to);
+}
+
+/* Fresh memory of the CPU is zero, and is not written once more to say so; memory that was written to is. */
+static void filling_with_zero_leaves_zeros(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    char       values[64], seven[8];
+    memset(seven, 7, sizeof seven);
+    for (int written = 0; written < 2; written++) {
+        tm_address a;
+        OK(tm_device_alloc(device, 64, &a, NULL));
+        if (written) OK(tm_device_write(device, tm_address_add(a, 8), seven, sizeof seven, NULL));
+        OK(tm_device_fill(device, a, 0, 64, NULL));
+        OK(tm_device_read(device, values, a, 64, NULL));
+        OK(tm_device_wait(device, NULL));
+        for (int i = 0; i < 64; i++) assert_int_equal(values[i], 0);
+        tm_device_release(device, a, 64);
+        OK(tm_device_alloc(device, 64, &a, NULL));
+        OK(tm_device_fill(device, a, 5, 64, NULL));
+        OK(tm_device_read(device, values, a, 64, NULL));
+        OK(tm_device_wait(device, NULL));
+        for (int i = 0; i < 64; i++) assert_int_equal(values[i], 5);
+        tm_device_release(device, a, 64);
+    }
+    tm_device_close(device);
+}
+
+static void late_does_nothing_before_somebody_waits(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("late", 1);
+    tm_address a;
+    int        value = 1, out = 5;
+    OK(tm_device_alloc(device, sizeof value, &a, NULL));
+    OK(tm_device_read(device, &out, a, sizeof out, NULL));
+    OK(tm_device_wait(device, NULL));
+    assert_int_equal(out, -1); /* fresh memory is no memory of zeros */
+    OK(tm_device_write(device, a, &value, sizeof value, NULL));
+    value = 2; /* too early: it is not written yet */
+    out = 5;
+    OK(tm_device_read(device, &out, a, sizeof out, NULL));
+    assert_int_equal(out, -1);
+    OK(tm_device_wait(device, NULL));
+    assert_int_equal(out, 2);
+    tm_device_release(device, a, sizeof value);
+    tm_device_close(device);
+}
+
+/* Does following an address end a process? The byte there is 1, or poison. */
+static void check_hidden(tm_address a)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        int found = *(volatile unsigned char *)a.at; // NOLINT
+        _exit(found == 1 || found == 0xff ? 99 : 98);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true((WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) ||
+                (WIFEXITED(status) && WEXITSTATUS(status) < 98)); /* a sanitizer exits */
+}
+
+static void nobody_can_look_into_the_memory_of_late(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("late", 1);
+    tm_address a;
+    void      *host;
+    tm_error   err = { 0 };
+    OK(tm_device_alloc(device, 4096, &a, NULL));
+    check_hidden(a);
+    OK(tm_device_fill(device, a, 1, 4096, NULL));
+    OK(tm_device_wait(device, NULL));
+    check_hidden(a);
+    assert_int_equal(tm_device_alloc_host(device, 64, &host, &err), TM_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "memory of its own"));
+    tm_device_release(device, a, 4096);
+    tm_device_close(device);
+}
+
+/* Two queues: the second copies what the first writes. Without waiting for the instant it would copy what was there. */
+static void an_instant_orders_two_queues(void **state)
+{
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        tm_device        *device = test_device_open("late", 1);
+        const tm_backend *b = device->backend;
+        tm_queue         *second;
+        tm_instant       *early, *written;
+        tm_address        at;
+        int               one = 1, two = 2, out;
+        double            seconds;
+        OK(b->queue_open(device, &second, NULL));
+        OK(b->instant_open(device, &early, NULL));
+        OK(b->instant_open(device, &written, NULL));
+        OK(b->alloc(device, sizeof one, &at, NULL));
+        OK(b->write(device->queue, at, &one, sizeof one, NULL));
+        OK(b->wait(device->queue, NULL));
+        OK(b->record(device->queue, early, NULL));
+        OK(b->write(device->queue, at, &two, sizeof two, NULL));
+        OK(b->record(device->queue, written, NULL));
+        if (waits) OK(b->wait_for(second, written, NULL));
+        OK(b->read(second, &out, at, sizeof out, NULL));
+        OK(b->wait(second, NULL));
+        assert_int_equal(out, waits ? 2 : 1);
+        OK(b->wait(device->queue, NULL));
+        OK(b->time(early, written, &seconds, NULL));
+        assert_true(seconds >= 0 && seconds < 60);
+        b->instant_close(early);
+        b->instant_close(written);
+        b->queue_close(second);
+        tm_device_release(device, at, sizeof one);
+        tm_device_close(device);
+    }
+}
+
+/* Times go to the lines of the ledger when the queue was waited for, whoever computes. */
+static void times_are_known_after_waiting(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "cpu", "late" };
+    for (int d = 0; d < 2; d++) {
+        tm_device      *device = test_device_open(names[d], 1);
+        tm_step_options options = test_llama_options();
+        tm_trainer     *trainer = test_trainer_open(device, &options, 1);
+        test_batch      batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 2);
+        tm_ledger       ledger = { 0 };
+        tm_micro_batch  micro = { batch.tokens, batch.targets, 0 };
+        tm_step_result  result;
+        double          sum = 0;
+        OK(tm_trainer_begin(trainer, 1, 1e-3, 1, batch.target_tokens, NULL));
+        OK(tm_trainer_accumulate(trainer, 0, &micro, &ledger, NULL));
+        assert_int_equal(ledger.count, 0);
+        OK(tm_trainer_update(trainer, &result, &ledger, NULL));
+        assert_true(ledger.count > 8);
+        for (size_t i = 0; i < ledger.count; i++) {
+            assert_true(ledger.lines[i].value >= 0);
+            for (size_t k = 0; k < i; k++) assert_string_not_equal(ledger.lines[i].name, ledger.lines[k].name);
+            sum += ledger.lines[i].value;
+        }
+        assert_true(sum > 0 && sum < 60);
+        assert_string_equal(ledger.lines[0].name, "forward embedding");
+        test_batch_fini(&batch);
+        tm_trainer_close(trainer);
+        tm_device_close(device);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_are_done_in_order),
+        cmocka_unit_test(filling_with_zero_leaves_zeros),
+        cmocka_unit_test(late_does_nothing_before_somebody_waits),
+        cmocka_unit_test(nobody_can_look_into_the_memory_of_late),
+        cmocka_unit_test(an_instant_orders_two_queues),
+        cmocka_unit_test(times_are_known_after_waiting),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

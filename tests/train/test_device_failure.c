@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device that fails at its n-th call, for every n: the run ends with the device's message, no call follows, nothing
+ * hangs, and nothing is lost (the sanitizers count). */
+#include "base/log.h"
+#include "device/backend.h"
+#include "support/folder.h"
+#include "support/training.h"
+#include "train/run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { VOCAB = 257, SEQ = 8 };
+
+static int  calls, fail_at, asked;
+static bool failed;
+
+static tm_status count(tm_error *err)
+{
+    if (failed) fail_msg("call %d came after the failure at call %d", calls + 1, fail_at);
+    if (++calls != fail_at) return TM_OK;
+    failed = true;
+    return tm_fail(err, TM_DEVICE, "planted at call %d", calls);
+}
+
+static tm_status alloc(tm_device *device, size_t bytes, tm_address *out, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.alloc(device, bytes, out, err);
+}
+
+static tm_status queue_open(tm_device *device, tm_queue **out, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.queue_open(device, out, err);
+}
+
+static tm_status write_to(tm_queue *queue, tm_address to, const void *from, size_t bytes, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.write(queue, to, from, bytes, err);
+}
+
+static tm_status read_from(tm_queue *queue, void *to, tm_address from, size_t bytes, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.read(queue, to, from, bytes, err);
+}
+
+static tm_status fill(tm_queue *queue, tm_address to, unsigned char value, size_t bytes, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.fill(queue, to, value, bytes, err);
+}
+
+static tm_status launch(tm_queue *queue, const tm_kernel *kernel, const tm_call *call, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.launch(queue, kernel, call, err);
+}
+
+static tm_status wait_all(tm_queue *queue, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.wait(queue, err);
+}
+
+static tm_status instant_open(tm_device *device, tm_instant **out, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.instant_open(device, out, err);
+}
+
+static tm_status record(tm_queue *queue, tm_instant *instant, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.record(queue, instant, err);
+}
+
+static tm_status time_between(const tm_instant *a, const tm_instant *b, double *seconds, tm_error *err)
+{
+    TM_TRY(count(err));
+    return tm_backend_late.time(a, b, seconds, err);
+}
+
+static tm_status kernel_error(tm_device *device, tm_error *err)
+{
+    (void)device;
+    asked++;
+    return count(err);
+}
+
+static tm_backend failing(void)
+{
+    tm_backend b = tm_backend_late;
+    b.name = "failing";
+    b.alloc = alloc;
+    b.queue_open = queue_open;
+    b.write = write_to;
+    b.read = read_from;
+    b.fill = fill;
+    b.launch = launch;
+    b.wait = wait_all;
+    b.instant_open = instant_open;
+    b.record = record;
+    b.time = time_between;
+    b.error = kernel_error;
+    return b;
+}
+
+static char *folder, path[600], checkpoints[600];
+
+static tm_run_options options_of_run(int64_t steps)
+{
+    tm_run_options o = { .model_name = "small",
+                         .steps = steps,
+                         .learning_rate = 3e-3,
+                         .max_norm = 1,
+                         .seed = 7,
+                         .prefetch = 1,
+                         .validate = true,
+                         .validation_steps = 1,
+                         .target_gap = 0.05,
+                         .checkpoint = true,
+                         .checkpoint_folder = checkpoints,
+                         .checkpoint_interval = 100,
+                         .checkpoint_load_step = -1,
+                         .sample_tokens = 2,
+                         .step = test_llama_options() };
+    o.step.shape.vocab_size = VOCAB;
+    o.step.shape.n_layers = 1;
+    o.step.seq = SEQ;
+    o.step.sample = true;
+    o.step.accumulation = 2;
+    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
+                                .steps = 4,
+                                .warmup_steps = 1,
+                                .decay_ratio = -1,
+                                .decay = TM_DECAY_COSINE };
+    o.source = (tm_source_options){
+        .name = "text", .path = path, .validation_fraction = 0.1, .vocab = VOCAB, .seq = SEQ, .seed = 7
+    };
+    return o;
+}
+
+static tm_status run(const tm_backend *backend, int64_t steps, tm_error *err)
+{
+    tm_run_options        o = options_of_run(steps);
+    volatile sig_atomic_t stop = 0;
+    tm_event_bus          bus = { 0 };
+    tm_device            *device;
+    tm_source            *source;
+    *err = (tm_error){ 0 };
+    TM_TRY(tm_device_open_backend(backend, 1, false, &device, err));
+    tm_status st = tm_source_open(&o.source, &source, err);
+    if (st != TM_OK) fail_msg("%s", err->text);
+    st = tm_run(&o, device, source, &bus, &stop, err);
+    tm_source_close(source);
+    tm_device_close(device);
+    return st;
+}
+
+static void every_call_may_fail(void **state)
+{
+    (void)state;
+    tm_backend backend = failing();
+    tm_error   err;
+    char       wanted[600];
+    calls = fail_at = 0;
+    failed = false;
+    if (run(&tm_backend_late, 1, &err) != TM_OK) fail_msg("%s", err.text); /* leaves a checkpoint of step 1 */
+    for (fail_at = 1;; fail_at++) {
+        calls = 0;
+        failed = false;
+        asked = 0;
+        snprintf(wanted, sizeof wanted, "%.500s/step-00000002", checkpoints);
+        test_tree_remove(strdup(wanted)); /* of the run before, if it came that far */
+        tm_status st = run(&backend, 2, &err);
+        if (!failed && st == TM_OK) break; /* fewer calls than that */
+        snprintf(wanted, sizeof wanted, "planted at call %d", fail_at);
+        if (st != TM_DEVICE || !strstr(err.text, wanted))
+            fail_msg("a failure at call %d: status %d (%s), '%s'", fail_at, (int)st, tm_status_text(st), err.text);
+        assert_int_equal(tm_status_exit_code(st), 1);
+    }
+    assert_true(fail_at > 300);
+    assert_true(asked >= 6); /* after each program: two micro-batches, update, evaluation, two tokens */
+}
+
+static void the_first_failure_stays(void **state)
+{
+    (void)state;
+    tm_backend backend = failing();
+    tm_device *device;
+    tm_error   err = { 0 };
+    tm_address at;
+    int        value = 1;
+    fail_at = calls = 0;
+    failed = false;
+    assert_int_equal(tm_device_open_backend(&backend, 1, false, &device, &err), TM_OK);
+    assert_int_equal(tm_device_alloc(device, 64, &at, &err), TM_OK);
+    fail_at = calls + 1;
+    assert_int_equal(tm_device_write(device, at, &value, sizeof value, &err), TM_DEVICE);
+    for (int i = 0; i < 5; i++) {
+        tm_address other;
+        tm_error   again = { 0 };
+        tm_status  st = i == 0   ? tm_device_write(device, at, &value, sizeof value, &again)
+                        : i == 1 ? tm_device_read(device, &value, at, sizeof value, &again)
+                        : i == 2 ? tm_device_fill(device, at, 0, sizeof value, &again)
+                        : i == 3 ? tm_device_alloc(device, 64, &other, &again)
+                                 : tm_device_wait(device, &again);
+        assert_int_equal(st, TM_DEVICE);
+        assert_string_equal(again.text, err.text);
+    }
+    assert_non_null(strstr(err.text, "device failing failed: planted at call"));
+    tm_device_release(device, at, 64);
+    tm_device_close(device);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* hundreds of checkpoints: not to a disk */
+    folder = test_tree_make();
+    snprintf(path, sizeof path, "%s/text.txt", folder);
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 20000; i++) fprintf(f, "%d\n", i * i);
+    return fclose(f);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    test_tree_remove(folder);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    tm_log_set_level(TM_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_may_fail),
+        cmocka_unit_test(the_first_failure_stays),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
