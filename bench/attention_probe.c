@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench/attention_probe.c - rate of the attention kernels beside the rate of plain multiply-adds of the same moment.
  *
- * usage: attention_probe [avx512|avx2|base] [threads] [f32|bf16] [rounds]
+ * usage: attention_probe [avx512|avx2|base] [threads] [f32|bf16|masks] [rounds]
  * Work by convention: 4 B H T^2 D / 2 forward (causal: half of the square), 2.5 times that backward. */
 #include "base/clock.h"
 #include "base/random.h"
 #include "device/cpu/simd/kernels.h"
-#include "op/attrs.h"
+#include "op/fused.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -100,14 +100,21 @@ static double timed(const tm_kernel *kernel, const tm_call *call)
 static void measure(const tm_kernel *table, const sizes *s, tm_dtype dtype, int threads, int rounds)
 {
     int64_t           N = s->B * s->T, W = (s->H + 2 * s->J) * s->D, C = s->H * s->D;
-    tm_attention_attr attr = { s->T, s->H, s->J, s->D, 1 / sqrt((double)s->D), 1, 0 };
+    tm_attention_attr attr = { .seq_q = s->T, .seq_k = s->T, .heads = s->H, .kv_heads = s->J, .dim_qk = s->D, .dim_v = s->D,
+                               .scale = 1 / sqrt((double)s->D), .causal = 1 };
     tm_view           qkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 1) },
             o = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 2) };
     tm_view dout = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 3) };
     tm_view dqkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 4) };
     tm_view lse = { TM_F32, tm_shape_3(s->B, s->H, s->T), filled(N * s->H, TM_F32, 5) };
-    tm_call forward = { .attr = &attr, .in = { qkv }, .out = { o, lse }, .threads = threads };
-    tm_call backward = { .attr = &attr, .in = { dout, qkv, o, lse }, .out = { dqkv }, .threads = threads };
+    tm_call forward = { .attr = &attr, .out = { o, lse }, .threads = threads };
+    tm_call backward = { .attr = &attr, .in = { dout, [4] = o, lse }, .threads = threads };
+    tm_fused_qkv(&attr, qkv, forward.in);
+    tm_fused_qkv(&attr, qkv, &backward.in[1]);
+    tm_fused_qkv(&attr, dqkv, backward.out);
+    for (int k = 3; k < TM_MAX_IN; k++) forward.in[k].shape.rank = -1;
+    for (int k = 6; k < TM_MAX_IN; k++) backward.in[k].shape.rank = -1;
+    for (int k = 3; k < TM_MAX_OUT; k++) backward.out[k].shape.rank = -1;
     double  work = 4.0 * (double)(s->B * s->H * s->T) * (double)(s->T * s->D) / 2;
     double  forward_ns[ROUNDS_MAX], backward_ns[ROUNDS_MAX], probe[ROUNDS_MAX];
     size_t  bytes[2] = { table[0].workspace(&forward), table[1].workspace(&backward) };
@@ -131,6 +138,45 @@ static void measure(const tm_kernel *table, const sizes *s, tm_dtype dtype, int 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
+/* Times at 8192 tokens, four heads of 64: full, window of 1024, 16 documents. */
+static void measure_masks(const tm_kernel *table, int threads, int rounds)
+{
+    enum { T = 8192, H = 4, D = 64, CASES = 3 };
+    static const char *const names[CASES] = { "full", "window 1024", "16 documents" };
+    int32_t                 *first = filled(T, TM_F32, 8);
+    double                   best[CASES][2];
+    tm_view                  qkv = { TM_F32, tm_shape_2(T, 3 * H * D), filled(3 * T * H * D, TM_F32, 1), 0 }, dqkv = qkv;
+    tm_view                  o = { TM_F32, tm_shape_2(T, H * D), filled(T * H * D, TM_F32, 2), 0 }, dout = o;
+    tm_view                  lse = { TM_F32, tm_shape_3(1, H, T), filled(T * H, TM_F32, 5), 0 };
+    dqkv.data = filled(3 * T * H * D, TM_F32, 4), dout.data = filled(T * H * D, TM_F32, 3);
+    for (int i = 0; i < T; i++) first[i] = i / 512 * 512;
+    for (int i = 0; i < CASES; i++) best[i][0] = best[i][1] = HUGE_VAL;
+    for (int r = 0; r < rounds; r++)
+        for (int i = 0; i < CASES; i++) {
+            tm_attention_attr attr = { .seq_q = T, .seq_k = T, .heads = H, .kv_heads = H, .dim_qk = D, .dim_v = D,
+                                       .scale = 0.125, .causal = 1, .window = i == 1 ? 1024 : 0 };
+            tm_call call[2] = { { .attr = &attr, .out = { o, lse }, .threads = threads },
+                                { .attr = &attr, .in = { dout, [4] = o, lse }, .threads = threads } };
+            tm_fused_qkv(&attr, qkv, call[0].in);
+            tm_fused_qkv(&attr, qkv, &call[1].in[1]);
+            tm_fused_qkv(&attr, dqkv, call[1].out);
+            for (int b = 0; b < 2; b++) {
+                for (int k = b ? 6 : 3; k < TM_MAX_IN; k++) call[b].in[k].shape.rank = -1;
+                for (int k = b ? 3 : 2; k < TM_MAX_OUT; k++) call[b].out[k].shape.rank = -1;
+                if (i == 2) call[b].in[b ? 6 : 3] = (tm_view){ TM_I32, tm_shape_1(T), first, 0 };
+                call[b].workspace = filled((int64_t)table[b].workspace(&call[b]) / 4 + 1, TM_F32, 6);
+                double ns = timed(&table[b], &call[b]);
+                if (ns < best[i][b]) best[i][b] = ns;
+                free(call[b].workspace);
+            }
+        }
+    for (int i = 0; i < CASES; i++)
+        printf("%-13s forward %8.2f ms %5.3f of full | backward %8.2f ms %5.3f of full\n", names[i], best[i][0] / 1e6,
+               best[i][0] / best[0][0], best[i][1] / 1e6, best[i][1] / best[0][1]);
+    void *all[] = { qkv.data, dqkv.data, o.data, dout.data, lse.data, first };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
 int main(int argc, char **argv)
 {
     static const sizes all[] = { { 4, 512, 12, 12, 64 }, { 1, 1024, 32, 8, 128 }, { 8, 512, 6, 6, 64 } };
@@ -146,6 +192,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: attention_probe [avx512|avx2|base] [threads] [f32|bf16] [rounds, at most %d]\n",
                 ROUNDS_MAX);
         return 2;
+    }
+    if (argc > 3 && !strcmp(argv[3], "masks")) {
+        measure_masks(table, threads, rounds);
+        return 0;
     }
     printf("%s, %s, %d threads, %d rounds, medians\n B     T   H/J    D\n", table[0].name, tm_dtype_name(dtype),
            threads, rounds);

@@ -58,6 +58,7 @@ model/model.h
 model/presets.h
 model/shape.h
 op/attrs.h
+op/fused.h
 op/kernel.h
 op/op.h
 op/ops.def

@@ -3,6 +3,7 @@
 #include "base/cpu.h"
 #include "bench/attention_check.h"
 #include "bench/bench.h"
+#include "op/fused.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -47,6 +48,7 @@ typedef struct {
     tm_dtype          dtype, lse_dtype;
     size_t            qkv_bytes, o_bytes, lse_bytes, set_bytes, workspace_bytes, bytes; /* padded; of all */
     char             *memory;
+    tm_view           qkv;
     tm_call           call[DIRECTIONS]; /* of set 0 */
     const tm_kernel  *kernel[DIRECTIONS];
     double            flops[DIRECTIONS], executed[DIRECTIONS]; /* by convention; by the op's own count */
@@ -70,12 +72,20 @@ static tm_attention_tensors tensors_of(const work *w, int64_t set)
 static void bind(const work *w, int direction, int64_t set, tm_call *call)
 {
     tm_attention_tensors t = tensors_of(w, set);
+    tm_view              qkv = w->qkv;
     *call = w->call[direction];
+    qkv.data = t.qkv;
     call->workspace = w->memory + (size_t)w->sets * w->set_bytes;
-    void *forward[] = { t.qkv }, *backward[] = { t.d_o, t.qkv, t.o, t.lse };
-    for (int k = 0; k < call->op->n_in; k++) call->in[k].data = direction == FORWARD ? forward[k] : backward[k];
-    call->out[0].data = direction == FORWARD ? t.o : t.dqkv;
-    if (direction == FORWARD) call->out[1].data = t.lse;
+    if (direction == FORWARD) {
+        tm_fused_qkv(&w->attr, qkv, call->in);
+        call->out[0].data = t.o;
+        call->out[1].data = t.lse;
+    } else {
+        tm_fused_qkv(&w->attr, qkv, &call->in[1]);
+        qkv.data = t.dqkv;
+        tm_fused_qkv(&w->attr, qkv, call->out);
+        call->in[0].data = t.d_o, call->in[4].data = t.o, call->in[5].data = t.lse;
+    }
 }
 
 static void run_set(const work *w, int direction, int64_t set)
@@ -100,18 +110,22 @@ static void call_backward(void *context, int64_t turn)
 static void describe_calls(work *w)
 {
     tm_chooser chooser = tm_device_chooser(w->bench->device);
-    int64_t    rows = w->batch * w->attr.seq, width = (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.head_dim;
+    int64_t    rows = w->batch * w->attr.seq_q, width = (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.dim_qk;
     tm_view    qkv = { w->dtype, tm_shape_2(rows, width), NULL, 0 };
-    tm_view    o = { w->dtype, tm_shape_2(rows, w->attr.heads * w->attr.head_dim), NULL, 0 };
-    tm_view    lse = { w->lse_dtype, tm_shape_3(w->batch, w->attr.heads, w->attr.seq), NULL, 0 };
-    w->call[FORWARD] = (tm_call){ .op = &tm_op_attention, .in = { qkv }, .out = { o, lse } };
-    w->call[BACKWARD] = (tm_call){ .op = &tm_op_attention_grad, .in = { o, qkv, o, lse }, .out = { qkv } };
+    tm_view    o = { w->dtype, tm_shape_2(rows, w->attr.heads * w->attr.dim_qk), NULL, 0 };
+    tm_view    lse = { w->lse_dtype, tm_shape_3(w->batch, w->attr.heads, w->attr.seq_q), NULL, 0 };
+    w->qkv = qkv;
+    w->call[FORWARD] = (tm_call){ .op = &tm_op_attention, .out = { o, lse } };
+    w->call[BACKWARD] = (tm_call){ .op = &tm_op_attention_grad, .in = { o, [4] = o, lse } };
+    tm_fused_qkv(&w->attr, qkv, w->call[FORWARD].in);
+    tm_fused_qkv(&w->attr, qkv, &w->call[BACKWARD].in[1]);
+    tm_fused_qkv(&w->attr, qkv, w->call[BACKWARD].out);
     for (int d = 0; d < DIRECTIONS; d++) {
         tm_call *call = &w->call[d];
         call->attr = &w->attr;
         call->threads = w->bench->threads;
-        for (int k = call->op->n_in; k < TM_MAX_IN; k++) call->in[k].shape.rank = -1;
-        for (int k = call->op->n_out; k < TM_MAX_OUT; k++) call->out[k].shape.rank = -1;
+        for (int k = d == FORWARD ? 3 : 6; k < TM_MAX_IN; k++) call->in[k].shape.rank = -1;
+        for (int k = d == FORWARD ? 2 : 3; k < TM_MAX_OUT; k++) call->out[k].shape.rank = -1;
         w->kernel[d] = chooser.choose(chooser.context, call, NULL);
         call->workspace_bytes = w->kernel[d]->workspace ? w->kernel[d]->workspace(call) : 0;
         if (call->workspace_bytes > w->workspace_bytes) w->workspace_bytes = call->workspace_bytes;
@@ -124,10 +138,10 @@ static void describe_calls(work *w)
 static void count_by_convention(work *w)
 {
     const tm_attention_attr *a = &w->attr;
-    bool                     window = a->window > 0 && a->window < a->seq;
-    double                   keys = (double)(window ? a->window : a->seq), half = a->causal && !window ? 0.5 : 1;
+    bool                     window = a->window > 0 && a->window < a->seq_q;
+    double                   keys = (double)(window ? a->window : a->seq_q), half = a->causal && !window ? 0.5 : 1;
     w->flops[FORWARD] =
-        half * 2 * (double)w->batch * (double)a->seq * keys * (double)a->heads * 2 * (double)a->head_dim;
+        half * 2 * (double)w->batch * (double)a->seq_q * keys * (double)a->heads * 2 * (double)a->dim_qk;
     w->flops[BACKWARD] = 2.5 * w->flops[FORWARD];
     w->convention = window ? "window" : a->causal ? "causal-half" : "full";
 }
@@ -139,10 +153,10 @@ static size_t padded(int64_t elements, tm_dtype dtype)
 
 static void plan(work *w)
 {
-    int64_t rows = w->batch * w->attr.seq;
+    int64_t rows = w->batch * w->attr.seq_q;
     bool    cold = strcmp(tm_config_text(w->bench->options, "cache"), "cold") == 0;
-    w->qkv_bytes = padded(rows * (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.head_dim, w->dtype);
-    w->o_bytes = padded(rows * w->attr.heads * w->attr.head_dim, w->dtype);
+    w->qkv_bytes = padded(rows * (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.dim_qk, w->dtype);
+    w->o_bytes = padded(rows * w->attr.heads * w->attr.dim_qk, w->dtype);
     w->lse_bytes = padded(rows * w->attr.heads, w->lse_dtype);
     w->set_bytes = 2 * (w->qkv_bytes + w->o_bytes) + w->lse_bytes;
     w->sets = cold ? tm_rotation((int64_t)w->set_bytes) : 1;
@@ -154,11 +168,11 @@ static void plan(work *w)
 /* Queries, keys, values and output gradients standard normal, the same in all sets; results full of NaN. */
 static void fill(const work *w)
 {
-    int64_t              rows = w->batch * w->attr.seq;
+    int64_t              rows = w->batch * w->attr.seq_q;
     tm_attention_tensors first = tensors_of(w, 0);
-    int64_t              qkv = rows * (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.head_dim;
+    int64_t              qkv = rows * (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.dim_qk;
     tm_bench_normal(w->bench, "attention.qkv", first.qkv, w->dtype, qkv);
-    tm_bench_normal(w->bench, "attention.do", first.d_o, w->dtype, rows * w->attr.heads * w->attr.head_dim);
+    tm_bench_normal(w->bench, "attention.do", first.d_o, w->dtype, rows * w->attr.heads * w->attr.dim_qk);
     for (int64_t set = 0; set < w->sets; set++) {
         tm_attention_tensors t = tensors_of(w, set);
         memset(t.dqkv, 0xff, w->qkv_bytes);
@@ -182,12 +196,12 @@ static void start_row(const work *w)
     tm_table_i64(t, "rank", 0);
     tm_table_text(t, "model", w->model);
     tm_table_i64(t, "batch_size", w->batch);
-    tm_table_i64(t, "seqlen_q", a->seq);
-    tm_table_i64(t, "seqlen_kv", a->seq);
+    tm_table_i64(t, "seqlen_q", a->seq_q);
+    tm_table_i64(t, "seqlen_kv", a->seq_q);
     tm_table_i64(t, "num_head_q", a->heads);
     tm_table_i64(t, "num_head_kv", a->kv_heads);
-    tm_table_i64(t, "head_dim_qk", a->head_dim);
-    tm_table_i64(t, "head_dim_v", a->head_dim);
+    tm_table_i64(t, "head_dim_qk", a->dim_qk);
+    tm_table_i64(t, "head_dim_v", a->dim_v);
     tm_table_bool(t, "causal", a->causal != 0);
     tm_table_i64(t, "window", a->window);
     tm_table_text(t, "backend", w->kernel[FORWARD]->name);
@@ -266,20 +280,20 @@ static tm_status read_options(work *w, tm_error *err)
     w->batch = tm_config_i64(o, "batch");
     w->attr.heads = tm_config_i64(o, "heads");
     w->attr.kv_heads = tm_config_i64(o, "kv_heads");
-    w->attr.head_dim = tm_config_i64(o, "head_dim");
+    w->attr.dim_qk = w->attr.dim_v = tm_config_i64(o, "head_dim");
     if (w->model) {
         int64_t own;
         TM_TRY(tm_bench_model(w->model, &shape, &own, err));
         if (!tm_config_is_set(o, "seq")) seq = own;
         if (!tm_config_is_set(o, "heads")) w->attr.heads = shape.n_heads;
         if (!tm_config_is_set(o, "kv_heads")) w->attr.kv_heads = shape.n_kv_heads;
-        if (!tm_config_is_set(o, "head_dim")) w->attr.head_dim = shape.head_dim;
+        if (!tm_config_is_set(o, "head_dim")) w->attr.dim_qk = w->attr.dim_v = shape.head_dim;
     }
     if (w->attr.kv_heads == 0) w->attr.kv_heads = w->attr.heads;
-    w->attr.seq = seq;
+    w->attr.seq_q = w->attr.seq_k = seq;
     w->attr.causal = tm_config_bool(o, "causal");
     w->attr.window = tm_config_i64(o, "window");
-    w->attr.scale = 1 / sqrt((double)w->attr.head_dim);
+    w->attr.scale = 1 / sqrt((double)w->attr.dim_qk);
     bool in_double = tm_device_describe(w->bench->device)->float64_only;
     w->dtype = in_double ? TM_F64 : strcmp(tm_config_text(o, "dtype"), "bfloat16") == 0 ? TM_BF16 : TM_F32;
     w->lse_dtype = in_double ? TM_F64 : TM_F32;
@@ -295,8 +309,8 @@ static tm_status read_options(work *w, tm_error *err)
 /* Elements that an index can count, with room to spare: what else is asked for cannot be planned. */
 static tm_status check_size(const work *w, tm_error *err)
 {
-    double elements = (double)w->batch * (double)w->attr.seq * (double)(w->attr.heads + 2 * w->attr.kv_heads) *
-                      (double)w->attr.head_dim;
+    double elements = (double)w->batch * (double)w->attr.seq_q * (double)(w->attr.heads + 2 * w->attr.kv_heads) *
+                      (double)w->attr.dim_qk;
     if (elements <= 0x1p42) return TM_OK;
     return tm_fail(err, TM_INVALID, "queries, keys and values have %.3g elements; 4.4e12 is the most", elements);
 }

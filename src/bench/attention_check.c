@@ -220,7 +220,7 @@ static int64_t pick(uint64_t seed, const char *stream, int64_t sample, int64_t n
 void tm_attention_verify(const tm_attention_tensors *t, uint64_t seed, tm_attention_check *out)
 {
     const tm_attention_attr *a = &t->attr;
-    checker                  c = { .t = t, .out = out, .T = a->seq, .H = a->heads, .J = a->kv_heads, .D = a->head_dim };
+    checker                  c = { .t = t, .out = out, .T = a->seq_q, .H = a->heads, .J = a->kv_heads, .D = a->dim_qk };
     c.W = (c.H + 2 * c.J) * c.D;
     c.over_d = growth(c.D);
     c.over_t = growth(c.T);

@@ -3,9 +3,12 @@
  *
  * One forward sweep marks which tensors need a gradient (trained parameters, asked-for inputs, and whatever is computed
  * from them); one backward sweep calls the rules. Contributions to an activation are summed with `add` unless a rule
- * takes the pending one as its addend.
+ * takes the pending one as its addend. Views have no gradient of their own: what they get goes into their columns of a
+ * tensor like their base, which is contributed to the base when its producer is reached.
  */
 #include "graph/gradient.h"
+
+#include "op/attrs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +20,10 @@ struct tm_gradient {
     size_t        n;         /* tensors known when the pass began */
     bool         *wanted;    /* (n) */
     tm_tensor_id *pending;   /* (n) sum of the contributions so far */
+    tm_tensor_id *whole;     /* (n) of the base of views: what they contributed so far, or TM_NONE */
+    bool        **columns;   /* (n) which of its columns are written */
     bool         *written;   /* (n) parameters: the gradient holds something in this segment */
+    tm_arena     *scratch;
     bool          drop;      /* the forward node under differentiation is replaced */
     tm_tensor_id  owed[TM_MAX_OUT][2]; /* computed weights and their new gradients, until the next node is emitted */
     int           n_owed;
@@ -28,14 +34,21 @@ static bool known(const tm_gradient *gradient, tm_tensor_id id)
     return id != TM_NONE && (size_t)id < gradient->n;
 }
 
+static void settle(tm_gradient *gradient, tm_tensor_id base);
+
 tm_tensor_id tm_gradient_of(tm_gradient *gradient, tm_tensor_id output)
 {
-    return known(gradient, output) ? gradient->pending[output] : TM_NONE;
+    if (!known(gradient, output)) return TM_NONE;
+    tm_tensor    of = *tm_graph_at(gradient->graph, output);
+    tm_tensor_id base = of.base == TM_NONE ? output : of.base;
+    settle(gradient, base);
+    if (of.base == TM_NONE || gradient->pending[base] == TM_NONE) return gradient->pending[base];
+    return tm_graph_view_like(gradient->graph, &of, gradient->pending[base]);
 }
 
 bool tm_gradient_wanted(const tm_gradient *gradient, tm_tensor_id input)
 {
-    return known(gradient, input) && gradient->wanted[input];
+    return known(gradient, input) && gradient->wanted[tm_graph_base(gradient->graph, input)];
 }
 
 tm_node *tm_gradient_emit(tm_gradient *gradient, tm_op_id op, const void *attr, size_t attr_bytes,
@@ -74,9 +87,79 @@ static void add_to_parameter(tm_gradient *gradient, tm_tensor_id parameter, tm_t
         emit_one(gradient, TM_OP_cast, value, TM_NONE, sum);
 }
 
+/* Zeros in those of the columns begin .. end - 1 of the base's gradient that hold nothing yet. */
+static void fill_columns(tm_gradient *gradient, tm_tensor_id base, int64_t begin, int64_t end)
+{
+    tm_fill_attr zero = { .value = 0 };
+    bool        *written = gradient->columns[base];
+    for (int64_t c = begin; c < end; c++) {
+        if (written[c]) continue;
+        int64_t from = c;
+        for (; c < end && !written[c]; c++) written[c] = true;
+        tm_tensor    gap = { .offset = from, .shape = tm_shape_2(0, c - from) };
+        tm_tensor_id in[TM_MAX_IN] = { TM_NONE };
+        tm_tensor_id out[TM_MAX_OUT] = { tm_graph_view_like(gradient->graph, &gap, gradient->whole[base]) };
+        tm_gradient_emit(gradient, TM_OP_fill, &zero, sizeof zero, in, out, 0);
+    }
+}
+
+/* The view's columns of its base's gradient. */
+static tm_tensor_id columns_of(tm_gradient *gradient, tm_tensor_id view)
+{
+    tm_tensor of = *tm_graph_at(gradient->graph, view);
+    if (gradient->whole[of.base] == TM_NONE) {
+        char      name[200];
+        tm_tensor base = *tm_graph_at(gradient->graph, of.base);
+        bool      weight = base.role == TM_ROLE_PARAMETER;
+        snprintf(name, sizeof name, "%.190s.grad", base.name);
+        gradient->whole[of.base] =
+            tm_graph_tensor_as(gradient->graph, name, weight ? TM_ROLE_ACTIVATION : base.role, base.shape,
+                               weight ? gradient->graph->precision->compute : base.dtype);
+        gradient->columns[of.base] = tm_arena_take(gradient->scratch, (size_t)base.shape.n[1] * sizeof(bool));
+    }
+    return tm_graph_view_like(gradient->graph, &of, gradient->whole[of.base]);
+}
+
+tm_tensor_id tm_gradient_out(tm_gradient *gradient, tm_tensor_id input)
+{
+    if (!tm_gradient_wanted(gradient, input)) return TM_NONE;
+    tm_tensor of = *tm_graph_at(gradient->graph, input);
+    if (of.base == TM_NONE) return TM_NONE;
+    tm_tensor_id out = columns_of(gradient, input);
+    bool        *written = gradient->columns[of.base] + of.offset;
+    for (int64_t c = 0; c < of.shape.n[1]; c++)
+        if (written[c]) return TM_NONE;
+    for (int64_t c = 0; c < of.shape.n[1]; c++) written[c] = true;
+    return out;
+}
+
+/* Adds `value` to the columns of a view, unless it lies there. */
+static void add_to_view(tm_gradient *gradient, tm_tensor_id view, tm_tensor_id value)
+{
+    tm_tensor    of = *tm_graph_at(gradient->graph, view), is = *tm_graph_at(gradient->graph, value);
+    tm_tensor_id sum = columns_of(gradient, view);
+    if (is.base == gradient->whole[of.base] && is.offset == of.offset) return;
+    fill_columns(gradient, of.base, of.offset, of.offset + of.shape.n[1]);
+    emit_one(gradient, TM_OP_add, sum, value, sum);
+}
+
+/* The contributions of its views become one of the base. */
+static void settle(tm_gradient *gradient, tm_tensor_id base)
+{
+    tm_tensor_id whole = gradient->whole[base];
+    if (whole == TM_NONE) return;
+    fill_columns(gradient, base, 0, tm_graph_at(gradient->graph, base)->shape.n[1]);
+    gradient->whole[base] = TM_NONE;
+    tm_gradient_add(gradient, base, whole);
+}
+
 void tm_gradient_add(tm_gradient *gradient, tm_tensor_id input, tm_tensor_id value)
 {
     if (!tm_gradient_wanted(gradient, input)) return;
+    if (tm_graph_at(gradient->graph, input)->base != TM_NONE) {
+        add_to_view(gradient, input, value);
+        return;
+    }
     if (tm_graph_at(gradient->graph, input)->role == TM_ROLE_PARAMETER) {
         add_to_parameter(gradient, input, value);
         return;
@@ -89,6 +172,7 @@ void tm_gradient_add(tm_gradient *gradient, tm_tensor_id input, tm_tensor_id val
 tm_tensor_id tm_gradient_take(tm_gradient *gradient, tm_tensor_id input)
 {
     if (!tm_gradient_wanted(gradient, input)) return TM_NONE;
+    if (tm_graph_at(gradient->graph, input)->base != TM_NONE) return TM_NONE; /* nothing that is the view's alone */
     tm_tensor_id before = gradient->pending[input];
     gradient->pending[input] = TM_NONE;
     return before;
@@ -100,7 +184,8 @@ static tm_tensor_id gradient_of_computed(tm_gradient *gradient, tm_tensor_id wei
     char      name[200];
     tm_tensor of = *tm_graph_at(gradient->graph, weight);
     snprintf(name, sizeof name, "%.190s.grad", of.name);
-    tm_tensor_id made = tm_graph_tensor_as(gradient->graph, name, of.role, of.shape, of.dtype);
+    tm_role      role = of.role == TM_ROLE_PARAMETER ? TM_ROLE_PARTIAL : of.role;
+    tm_tensor_id made = tm_graph_tensor_as(gradient->graph, name, role, of.shape, of.dtype);
     TM_ASSERT(gradient->n_owed < TM_MAX_OUT);
     gradient->owed[gradient->n_owed][0] = weight;
     gradient->owed[gradient->n_owed++][1] = made;
@@ -112,7 +197,7 @@ tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id weight, i
     if (!tm_gradient_wanted(gradient, weight)) return TM_NONE;
     tm_graph *graph = gradient->graph;
     tm_tensor before = *tm_graph_at(graph, weight);
-    if (before.role != TM_ROLE_PARAMETER) return gradient_of_computed(gradient, weight);
+    if (before.role != TM_ROLE_PARAMETER || before.base != TM_NONE) return gradient_of_computed(gradient, weight);
     if (before.gradient == TM_NONE) {
         char name[200];
         int  layer = graph->layer;
@@ -138,13 +223,13 @@ static void mark_wanted(tm_gradient *gradient, const tm_segment *segment, const 
         const tm_tensor *tensor = &gradient->graph->tensors[i];
         gradient->wanted[i] = tensor->role == TM_ROLE_PARAMETER && tensor->trained;
     }
-    for (size_t i = 0; i < n_inputs; i++) gradient->wanted[inputs[i]] = true;
+    for (size_t i = 0; i < n_inputs; i++) gradient->wanted[tm_graph_base(gradient->graph, inputs[i])] = true;
     for (size_t x = 0; x < segment->n_nodes; x++) {
         const tm_node *node = &segment->nodes[x];
         bool           needed = false;
-        for (int i = 0; i < TM_MAX_IN; i++) needed |= node->in[i] != TM_NONE && gradient->wanted[node->in[i]];
+        for (int i = 0; i < TM_MAX_IN; i++) needed |= tm_gradient_wanted(gradient, node->in[i]);
         for (int k = 0; needed && k < TM_MAX_OUT; k++)
-            if (node->out[k] != TM_NONE) gradient->wanted[node->out[k]] = true;
+            if (node->out[k] != TM_NONE) gradient->wanted[tm_graph_base(gradient->graph, node->out[k])] = true;
     }
 }
 
@@ -162,11 +247,11 @@ static void run_rules(tm_gradient *gradient, tm_segment *segment, size_t n_forwa
     tm_graph *graph = gradient->graph;
     for (size_t x = n_forward; x-- > 0;) {
         tm_node node = segment->nodes[x]; /* a copy: rules append to the list */
+        graph->layer = node.layer;
+        graph->module = node.module;
         if (!reached(gradient, &node)) continue;
         const tm_op *op = tm_op_get(node.op);
         TM_ASSERT(op->gradient);
-        graph->layer = node.layer;
-        graph->module = node.module;
         gradient->drop = false;
         op->gradient(gradient, &node);
         TM_ASSERT(gradient->n_owed == 0);
@@ -188,12 +273,14 @@ void tm_gradient_pass(tm_graph *graph, bool accumulate, const tm_seed *seeds, si
     tm_segment *segment = graph->segment;
     size_t      n = graph->n_tensors, n_forward = segment->n_nodes;
     tm_arena   *scratch = tm_arena_create();
-    tm_gradient gradient = { .graph = graph, .accumulate = accumulate, .n = n };
+    tm_gradient gradient = { .graph = graph, .accumulate = accumulate, .n = n, .scratch = scratch };
     gradient.wanted = tm_arena_take(scratch, n * sizeof(bool));
     gradient.written = tm_arena_take(scratch, n * sizeof(bool));
     gradient.pending = tm_arena_take(scratch, n * sizeof(tm_tensor_id));
     bool *dropped = tm_arena_take(scratch, n_forward * sizeof(bool));
-    for (size_t i = 0; i < n; i++) gradient.pending[i] = TM_NONE;
+    gradient.whole = tm_arena_take(scratch, n * sizeof(tm_tensor_id));
+    gradient.columns = tm_arena_take(scratch, n * sizeof(bool *));
+    for (size_t i = 0; i < n; i++) gradient.pending[i] = gradient.whole[i] = TM_NONE;
     mark_wanted(&gradient, segment, inputs, n_inputs);
     for (size_t i = 0; i < n_seeds; i++) gradient.pending[seeds[i].result] = seeds[i].cotangent;
 
@@ -202,11 +289,12 @@ void tm_gradient_pass(tm_graph *graph, bool accumulate, const tm_seed *seeds, si
     const char *module = graph->module;
     graph->phase = TM_PHASE_BACKWARD;
     run_rules(&gradient, segment, n_forward, dropped);
+    for (size_t i = 0; i < n; i++) settle(&gradient, (tm_tensor_id)i); /* of what no node of the segment makes */
+    for (size_t i = 0; i < n_inputs; i++) input_gradients[i] = tm_gradient_of(&gradient, inputs[i]);
     graph->phase = phase;
     graph->layer = layer;
     graph->module = module;
 
     remove_dropped(segment, dropped, n_forward);
-    for (size_t i = 0; i < n_inputs; i++) input_gradients[i] = gradient.pending[inputs[i]];
     tm_arena_destroy(scratch);
 }

@@ -25,13 +25,20 @@ void tm_gradient_pass(tm_graph *graph, bool accumulate, const tm_seed *seeds, si
 
 /* ---- for gradient rules (the `gradient` member of a tm_op) ---- */
 
-/* The cotangent of an output of the node (contributions summed), or TM_NONE when nothing flowed back. */
+/* The cotangent of an output of the node (contributions summed), or TM_NONE when nothing flowed back; of a view, a view
+ * of its base's. */
 tm_tensor_id tm_gradient_of(tm_gradient *gradient, tm_tensor_id output);
 /* Does anything need the gradient of this input? False for TM_NONE, integers, constants and frozen weights. */
 bool tm_gradient_wanted(const tm_gradient *gradient, tm_tensor_id input);
 /* Contributes `value` to the gradient of an activation, or of a parameter that is read like one. The same tensor may be
  * contributed to several inputs. */
 void tm_gradient_add(tm_gradient *gradient, tm_tensor_id input, tm_tensor_id value);
+/* Where the node about to be emitted is to write its contribution to the gradient of an input that is a view: the same
+ * columns of its base's gradient (made here, one for all views of the base), which the node then has in `strided_out`.
+ * TM_NONE: the input is no view, or something is in those columns already: the node makes a tensor of its own. Either
+ * way the rule contributes what the node gave with tm_gradient_add. Columns that nobody wrote are filled with zeros when
+ * the producer of the base is reached. */
+tm_tensor_id tm_gradient_out(tm_gradient *gradient, tm_tensor_id input);
 /* Takes back the contributions so far (TM_NONE if there are none), for an op that adds its own on top: its optional
  * `addend` input. The op's result is then contributed with tm_gradient_add. */
 tm_tensor_id tm_gradient_take(tm_gradient *gradient, tm_tensor_id input);

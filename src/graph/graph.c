@@ -78,6 +78,15 @@ tm_tensor_id tm_graph_view(tm_graph *graph, const char *name, tm_tensor_id base,
     return id;
 }
 
+tm_tensor_id tm_graph_view_like(tm_graph *graph, const tm_tensor *view, tm_tensor_id base)
+{
+    char      name[200];
+    tm_tensor of = *tm_graph_at(graph, base);
+    TM_ASSERT(of.base == TM_NONE && of.shape.rank == 2); /* a view's offset in a matrix is its column */
+    snprintf(name, sizeof name, "%.190s.%lld", of.name, (long long)view->offset);
+    return tm_graph_view(graph, name, base, view->offset, view->shape.n[1]);
+}
+
 tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id)
 {
     tm_tensor_id base = tm_graph_at(graph, id)->base;

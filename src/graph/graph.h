@@ -92,6 +92,8 @@ tm_tensor_id tm_graph_tensor_as(tm_graph *graph, const char *name, tm_role role,
 /* Columns [column, column + columns) of a matrix (rows, C), as a tensor of its own (rows, columns) without memory of its
  * own: same role and format, the base's rows apart. `base` may itself be a view. */
 tm_tensor_id tm_graph_view(tm_graph *graph, const char *name, tm_tensor_id base, int64_t column, int64_t columns);
+/* The view of `base` that is to it what `view` is to its own base. */
+tm_tensor_id tm_graph_view_like(tm_graph *graph, const tm_tensor *view, tm_tensor_id base);
 /* The tensor whose memory this one is in: itself, if it is not a view. */
 tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id);
 tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces,

@@ -136,6 +136,13 @@ static inline bool tm_view_dense(const tm_view *view)
 {
     return view->ld == 0 || view->shape.rank < 1 || view->ld == view->shape.n[view->shape.rank - 1];
 }
+/* Columns column .. column + columns - 1 of a matrix, its rows apart as they are. */
+static inline tm_view tm_view_cut(tm_view of, int64_t column, int64_t columns)
+{
+    tm_view view = { of.dtype, tm_shape_2(of.shape.n[0], columns), of.data, tm_view_ld(&of) };
+    if (of.data) view.data = (char *)of.data + (size_t)column * tm_dtype_bytes(of.dtype);
+    return view;
+}
 
 /* Where bytes lie on a device: for the calls of device/device.h, which copy from and to it. What it holds is the
  * device's affair. {0}: nowhere. */

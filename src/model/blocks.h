@@ -24,8 +24,8 @@ typedef enum {
 } tm_init_place;
 tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows);
 
-/* Causal attention of the model's heads, scores scaled by D^-0.5. */
-tm_attention_attr tm_attention_of(const tm_model *model);
+/* Causal attention of the model's heads, scores scaled by D^-0.5. qkv (N, (H + 2J) D): the heads of q, k and v. */
+tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, tm_tensor_id qkv);
 
 /* Declares a parameter of one piece whose name is the parameter's. */
 tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of,

@@ -46,12 +46,11 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     const tm_model_shape   *s = model->shape;
     const tm_block_weights *w = &model->blocks[layer];
     tm_norm_attr            norm = { .eps = s->norm_eps };
-    tm_attention_attr       attention = tm_attention_of(model);
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "h.%d.attn", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm1_w, w->norm1_b, TM_NONE);
     tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, w->qkv_b, TM_NONE);
-    tm_tensor_id o = tm_emit(graph, TM_OP_attention, &attention, sizeof attention, qkv, TM_NONE, TM_NONE, TM_NONE);
+    tm_tensor_id o = tm_attend(graph, model, qkv);
     x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, w->out_b, x);
     graph->module = tm_arena_format(graph->arena, "h.%d.mlp", layer);
     tm_tensor_id b = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm2_w, w->norm2_b, TM_NONE);

@@ -89,13 +89,12 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     tm_norm_attr            norm = { .eps = s->norm_eps };
     tm_rope_attr            rope = { .seq = model->seq, .heads = s->n_heads + s->n_kv_heads, .head_dim = s->head_dim,
                                      .layout = s->rope_interleaved ? TM_ROPE_INTERLEAVED : TM_ROPE_HALF };
-    tm_attention_attr       attention = tm_attention_of(model);
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "layers.%d.attention", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm1_w, TM_NONE, TM_NONE);
     tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, TM_NONE, TM_NONE);
     qkv = tm_emit(graph, TM_OP_rope, &rope, sizeof rope, qkv, model->rope_table, TM_NONE, TM_NONE);
-    tm_tensor_id o = tm_emit(graph, TM_OP_attention, &attention, sizeof attention, qkv, TM_NONE, TM_NONE, TM_NONE);
+    tm_tensor_id o = tm_attend(graph, model, qkv);
     x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, TM_NONE, x);
     graph->module = tm_arena_format(graph->arena, "layers.%d.feed_forward", layer);
     tm_tensor_id b = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm2_w, TM_NONE, TM_NONE);

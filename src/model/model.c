@@ -46,15 +46,27 @@ static double std_of(const tm_model_shape *shape, tm_init_place place, int layer
     return 0.02;
 }
 
-tm_attention_attr tm_attention_of(const tm_model *model)
+static tm_attention_attr attention_of(const tm_model *model)
 {
     const tm_model_shape *s = model->shape;
-    return (tm_attention_attr){ .seq = model->seq,
+    return (tm_attention_attr){ .seq_q = model->seq,
+                                .seq_k = model->seq,
                                 .heads = s->n_heads,
                                 .kv_heads = s->n_kv_heads,
-                                .head_dim = s->head_dim,
+                                .dim_qk = s->head_dim,
+                                .dim_v = s->head_dim,
                                 .scale = 1 / sqrt((double)s->head_dim),
                                 .causal = 1 };
+}
+
+tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, tm_tensor_id qkv)
+{
+    tm_attention_attr attr = attention_of(model);
+    int64_t           q = attr.heads * attr.dim_qk, k = attr.kv_heads * attr.dim_qk, v = attr.kv_heads * attr.dim_v;
+    tm_tensor_id in[] = { tm_graph_view(graph, tm_arena_format(graph->arena, "%s.q", graph->module), qkv, 0, q),
+                          tm_graph_view(graph, tm_arena_format(graph->arena, "%s.k", graph->module), qkv, q, k),
+                          tm_graph_view(graph, tm_arena_format(graph->arena, "%s.v", graph->module), qkv, q + k, v) };
+    return tm_emit(graph, TM_OP_attention, &attr, sizeof attr, in[0], in[1], in[2], TM_NONE);
 }
 
 tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows)

@@ -12,10 +12,12 @@ static const char *add_infer(const tm_shape *in, const void *attr, tm_shape *out
 
 static void add_reference(const tm_call *call)
 {
-    int64_t       count = tm_shape_elements(call->in[0].shape);
-    const double *a = call->in[0].data, *b = call->in[1].data;
-    double       *y = call->out[0].data;
-    for (int64_t i = 0; i < count; i++) y[i] = a[i] + b[i];
+    int64_t rows = tm_view_rows_of(&call->in[0]), columns = tm_shape_elements(call->in[0].shape) / rows;
+    for (int64_t r = 0; r < rows; r++) {
+        const double *a = tm_view_row(&call->in[0], r), *b = tm_view_row(&call->in[1], r);
+        double       *y = tm_view_row(&call->out[0], r);
+        for (int64_t i = 0; i < columns; i++) y[i] = a[i] + b[i];
+    }
 }
 
 static void add_gradient(tm_gradient *gradient, const tm_node *node)
@@ -58,6 +60,8 @@ const tm_op tm_op_add = {
     .vector = 1,
     .inplace = 1U << 0 | 1U << 1,
     .cheap = true,
+    .strided_in = 1U << 0 | 1U << 1,
+    .strided_out = 1U << 0,
     .example = add_example,
     .rounding = tm_rounding_f64,
     .in_name = { "a (...)", "b (...)" },

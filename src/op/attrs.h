@@ -11,24 +11,38 @@ typedef struct {
 } tm_norm_attr; /* rmsnorm, layernorm and their gradients */
 
 typedef struct {
-    int64_t seq;              /* T: rows per sequence; N = B T */
-    int64_t heads, kv_heads;  /* H, J; query head h reads key/value head h / (H / J) */
-    int64_t head_dim;         /* D */
-    double  scale;            /* of the scores; D^-0.5 */
-    int64_t causal;           /* 1: key j is visible to query i when j <= i; 0: all */
-    int64_t window;           /* > 0, causal only: and when i - window < j; 0: no such limit */
+    double  eps;
+    int64_t heads, head_dim; /* that are normalised, D elements each */
+    int64_t first, stride;   /* column of the first; columns from head to head, 0: D */
+    int64_t second;          /* > 0: heads from here on have the second row of weights (keys behind queries) */
+} tm_head_norm_attr;
+
+typedef struct {
+    double value;
+} tm_fill_attr;
+
+typedef struct {
+    int64_t seq_q, seq_k;    /* rows of a sequence: of queries; of keys and values, which stand at positions 0, 1, ... */
+    int64_t q_offset;        /* the first query's position: > 0 behind keys of earlier calls, < 0 before them */
+    int64_t heads, kv_heads; /* H, J; query head h reads key/value head h / (H / J) */
+    int64_t dim_qk, dim_v;   /* elements of a head: of queries and keys; of values and results */
+    double  scale;           /* of the scores; dim_qk^-0.5 */
+    int64_t causal;          /* 1: a query at position p sees key j when j <= p; 0: all */
+    int64_t window;          /* > 0, causal only: and when p - window < j; 0: no such limit */
 } tm_attention_attr;
 
 typedef enum { TM_ROPE_HALF, TM_ROPE_INTERLEAVED } tm_rope_layout; /* pairs (i, i + D/2) or (2i, 2i + 1) */
 typedef struct {
-    int64_t seq;
-    int64_t heads;    /* heads at the start of each row that are rotated: H + J of a fused qkv row */
-    int64_t head_dim; /* D */
+    int64_t seq;      /* T: without positions, row r stands at position r % T */
+    int64_t heads;    /* that are rotated: H + J of a fused qkv row */
+    int64_t head_dim; /* D: elements of a head that are rotated */
     int64_t layout;   /* tm_rope_layout */
+    int64_t first;    /* column of the first of them */
+    int64_t stride;   /* columns from head to head; 0: D. 192 with D = 64, first = 128: the last 64 of 192 */
 } tm_rope_attr;
 
 typedef struct {
-    int64_t seq;   /* T: row r has position r % T */
+    int64_t seq;   /* T: without places, row r has position r % T */
     int64_t apart; /* embedding_grad, a dtable that is added to: 1: the rows are summed first, then added to what is
                     * there; 0: they are added to it one after the other */
 } tm_embedding_attr;

@@ -23,6 +23,13 @@ static inline bool tm_shape_present(tm_shape shape)
     return shape.rank >= 0;
 }
 
+/* Rows of a view (all axes but the last), and where row r of a float64 view begins. */
+int64_t              tm_view_rows_of(const tm_view *view);
+static inline double *tm_view_row(const tm_view *view, int64_t r)
+{
+    return (double *)view->data + r * tm_view_ld(view);
+}
+
 /* Bytes of a tensor; 0 when it is absent. */
 double tm_view_bytes(const tm_view *view);
 /* `flops`, the op's vector work, and the bytes of all inputs and outputs, outputs added to counted twice (read and

@@ -79,6 +79,12 @@ const char *tm_shape_fit_optional(tm_shape *out, tm_shape wanted, const char *re
     return tm_shape_present(*out) ? tm_shape_fit(out, wanted, reason) : NULL;
 }
 
+int64_t tm_view_rows_of(const tm_view *view)
+{
+    int64_t columns = view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
+    return tm_shape_elements(view->shape) / columns;
+}
+
 double tm_view_bytes(const tm_view *view)
 {
     if (!tm_view_present(view)) return 0;

@@ -4,6 +4,7 @@
 #include "bench/attention_check.h"
 #include "device/device.h"
 #include "graph/value.h"
+#include "op/fused.h"
 #include "op/kernel.h"
 
 #include "../support/training.h"
@@ -34,27 +35,30 @@ static void fill(void *data, tm_dtype dtype, int64_t n, uint64_t stream)
 
 static int64_t qkv_elements(const tm_attention_tensors *t)
 {
-    return t->batch * t->attr.seq * (t->attr.heads + 2 * t->attr.kv_heads) * t->attr.head_dim;
+    return t->batch * t->attr.seq_q * (t->attr.heads + 2 * t->attr.kv_heads) * t->attr.dim_qk;
 }
 static int64_t o_elements(const tm_attention_tensors *t)
 {
-    return t->batch * t->attr.seq * t->attr.heads * t->attr.head_dim;
+    return t->batch * t->attr.seq_q * t->attr.heads * t->attr.dim_qk;
 }
 
 static void run(const tm_device *device, int direction, const tm_attention_tensors *t)
 {
     const tm_op *op = direction == FORWARD ? &tm_op_attention : &tm_op_attention_grad;
-    int64_t      rows = t->batch * t->attr.seq;
+    int64_t      rows = t->batch * t->attr.seq_q;
     tm_view      qkv = { t->dtype, tm_shape_2(rows, qkv_elements(t) / rows), t->qkv, 0 }, dqkv = qkv;
     tm_view      o = { t->dtype, tm_shape_2(rows, o_elements(t) / rows), t->o, 0 }, d_o = o;
-    tm_view      lse = { t->lse_dtype, tm_shape_3(t->batch, t->attr.heads, t->attr.seq), t->lse, 0 };
+    tm_view      lse = { t->lse_dtype, tm_shape_3(t->batch, t->attr.heads, t->attr.seq_q), t->lse, 0 };
     dqkv.data = t->dqkv;
     d_o.data = t->d_o;
     tm_call call = { .op = op, .attr = &t->attr, .threads = 2 };
     if (direction == FORWARD)
-        call.in[0] = qkv, call.out[0] = o, call.out[1] = lse;
+        call.out[0] = o, call.out[1] = lse;
     else
-        call.in[0] = d_o, call.in[1] = qkv, call.in[2] = o, call.in[3] = lse, call.out[0] = dqkv;
+        call.in[0] = d_o, call.in[4] = o, call.in[5] = lse, tm_fused_qkv(&t->attr, dqkv, call.out);
+    tm_fused_qkv(&t->attr, qkv, &call.in[direction == FORWARD ? 0 : 1]);
+    for (int k = direction == FORWARD ? 3 : 6; k < TM_MAX_IN; k++) call.in[k].shape.rank = -1;
+    for (int k = direction == FORWARD ? 2 : 3; k < TM_MAX_OUT; k++) call.out[k].shape.rank = -1;
     tm_chooser       chooser = tm_device_chooser(device);
     const tm_kernel *kernel = chooser.choose(chooser.context, &call, NULL);
     call.workspace_bytes = kernel->workspace ? kernel->workspace(&call) : 0;
@@ -70,7 +74,7 @@ static tm_attention_tensors make(const tm_attention_attr *attr, int64_t batch, c
     t.lse_dtype = dtype == TM_F64 ? TM_F64 : TM_F32;
     t.qkv = memory_of(qkv_elements(&t), dtype), t.dqkv = memory_of(qkv_elements(&t), dtype);
     t.o = memory_of(o_elements(&t), dtype), t.d_o = memory_of(o_elements(&t), dtype);
-    t.lse = memory_of(batch * attr->seq * attr->heads, t.lse_dtype);
+    t.lse = memory_of(batch * attr->seq_q * attr->heads, t.lse_dtype);
     fill(t.qkv, dtype, qkv_elements(&t), 1);
     fill(t.d_o, dtype, o_elements(&t), 2);
     run(device, FORWARD, &t);
@@ -92,11 +96,12 @@ static tm_attention_check verify(const tm_attention_tensors *t)
     return check;
 }
 
+#define SELF(T, H, J, D) .seq_q = T, .seq_k = T, .heads = H, .kv_heads = J, .dim_qk = D, .dim_v = D
 static const tm_attention_attr attrs[] = {
-    { .seq = 1, .heads = 1, .kv_heads = 1, .head_dim = 1, .scale = 1, .causal = 1 },
-    { .seq = 100, .heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25, .causal = 1 },
-    { .seq = 65, .heads = 3, .kv_heads = 1, .head_dim = 40, .scale = 0.158, .causal = 0 },
-    { .seq = 200, .heads = 2, .kv_heads = 2, .head_dim = 64, .scale = 0.125, .causal = 1, .window = 33 },
+    { SELF(1, 1, 1, 1), .scale = 1, .causal = 1 },
+    { SELF(100, 4, 2, 16), .scale = 0.25, .causal = 1 },
+    { SELF(65, 3, 1, 40), .scale = 0.158, .causal = 0 },
+    { SELF(200, 2, 2, 64), .scale = 0.125, .causal = 1, .window = 33 },
 };
 enum { ATTRS = sizeof attrs / sizeof attrs[0] };
 
@@ -123,7 +128,7 @@ static void planted_errors(void **state)
 {
     (void)state;
     tm_attention_tensors t = make(&attrs[1], 2, "cpu", TM_F32);
-    int64_t              rows = t.batch * t.attr.seq, W = qkv_elements(&t) / rows, D = t.attr.head_dim;
+    int64_t              rows = t.batch * t.attr.seq_q, W = qkv_elements(&t) / rows, D = t.attr.dim_qk;
     struct {
         const char *what;
         float      *data;

@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "graph/value.h"
-#include "op/attrs.h"
+#include "op/fused.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -100,7 +100,15 @@ static int64_t o_elements(const sizes *s)
 
 static tm_attention_attr attr_of(const sizes *s)
 {
-    return (tm_attention_attr){ s->T, s->H, s->J, s->D, 1 / sqrt((double)s->D), s->causal, s->window };
+    return (tm_attention_attr){ .seq_q = s->T,
+                                .seq_k = s->T,
+                                .heads = s->H,
+                                .kv_heads = s->J,
+                                .dim_qk = s->D,
+                                .dim_v = s->D,
+                                .scale = 1 / sqrt((double)s->D),
+                                .causal = s->causal,
+                                .window = s->window };
 }
 
 static void execute(const tm_kernel *kernel, tm_call *call)
@@ -113,6 +121,14 @@ static void execute(const tm_kernel *kernel, tm_call *call)
     release(call->workspace);
 }
 
+static tm_call empty_call(const tm_attention_attr *attr, int threads)
+{
+    tm_call call = { .attr = attr, .threads = threads };
+    for (int k = 0; k < TM_MAX_IN; k++) call.in[k].shape.rank = -1;
+    for (int k = 0; k < TM_MAX_OUT; k++) call.out[k].shape.rank = -1;
+    return call;
+}
+
 static void forward(const tm_kernel *kernel, const sizes *s, tm_dtype dtype, int threads, tensors *x)
 {
     tm_attention_attr attr = attr_of(s);
@@ -120,8 +136,8 @@ static void forward(const tm_kernel *kernel, const sizes *s, tm_dtype dtype, int
     int64_t           rows = s->B * s->T;
     x->o = guarded((size_t)o_elements(s) * bytes, 0xff);
     x->lse = guarded((size_t)(rows * s->H) * 4, 0xff);
-    tm_call call = { .attr = &attr, .threads = threads };
-    call.in[0] = (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->qkv, 0 };
+    tm_call call = empty_call(&attr, threads);
+    tm_fused_qkv(&attr, (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->qkv, 0 }, call.in);
     call.out[0] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->o, 0 };
     call.out[1] = (tm_view){ TM_F32, tm_shape_3(s->B, s->H, s->T), x->lse, 0 };
     execute(kernel, &call);
@@ -132,12 +148,12 @@ static void backward(const tm_kernel *kernel, const sizes *s, tm_dtype dtype, in
     tm_attention_attr attr = attr_of(s);
     int64_t           rows = s->B * s->T;
     x->dqkv = guarded((size_t)qkv_elements(s) * tm_dtype_bytes(dtype), 0xff);
-    tm_call call = { .attr = &attr, .threads = threads };
+    tm_call call = empty_call(&attr, threads);
     call.in[0] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->dout, 0 };
-    call.in[1] = (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->qkv, 0 };
-    call.in[2] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->o, 0 };
-    call.in[3] = (tm_view){ TM_F32, tm_shape_3(s->B, s->H, s->T), x->lse, 0 };
-    call.out[0] = (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->dqkv, 0 };
+    tm_fused_qkv(&attr, (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->qkv, 0 }, &call.in[1]);
+    call.in[4] = (tm_view){ dtype, tm_shape_2(rows, s->H * s->D), x->o, 0 };
+    call.in[5] = (tm_view){ TM_F32, tm_shape_3(s->B, s->H, s->T), x->lse, 0 };
+    tm_fused_qkv(&attr, (tm_view){ dtype, tm_shape_2(rows, (s->H + 2 * s->J) * s->D), x->dqkv, 0 }, call.out);
     execute(kernel, &call);
 }
 
@@ -441,15 +457,16 @@ static void test_workspace_and_refusals(void **state)
             tm_view qkv = { dtype, tm_shape_2(2 * T, 48 * 128), NULL, 0 };
             tm_view o = { dtype, tm_shape_2(2 * T, 4096), NULL, 0 };
             tm_view lse = { TM_F32, tm_shape_3(2, 32, T), NULL, 0 };
-            tm_call a = { .attr = &attr, .in = { qkv }, .out = { o, lse }, .threads = 4 };
-            tm_call g = { .attr = &attr, .in = { o, qkv, o, lse }, .out = { qkv }, .threads = 4 };
+            tm_call a = empty_call(&attr, 4), g = a;
+            tm_fused_qkv(&attr, qkv, a.in), tm_fused_qkv(&attr, qkv, &g.in[1]), tm_fused_qkv(&attr, qkv, g.out);
+            a.out[0] = g.in[0] = g.in[4] = o, a.out[1] = g.in[5] = lse;
             assert_true(f[0].forward->workspace(&a) <= (size_t)4 * 2 * 1024 * 1024);
             assert_true(f[0].backward->workspace(&g) <= (size_t)4 * 2 * 1024 * 1024);
             assert_null(f[0].forward->refuse(&a));
             assert_null(f[0].backward->refuse(&g));
             a.in[0].dtype = TM_F64;
             assert_non_null(f[0].forward->refuse(&a));
-            g.in[3].dtype = TM_F64;
+            g.in[5].dtype = TM_F64;
             assert_non_null(f[0].backward->refuse(&g));
         }
 }

@@ -178,6 +178,7 @@ typedef struct {
     const tm_plan *plan;
     int32_t       *owner; /* of each cell of 64 bytes */
     size_t         cells;
+    bool         **written;      /* (tensors) of a tensor that is written through views: which of its columns hold something */
     char           problem[200]; /* the first one; "" */
 } books;
 
@@ -212,9 +213,35 @@ static void give(books *b, size_t offset, size_t bytes, int32_t who)
     for (size_t i = from; i < to; i++) b->owner[i] = who;
 }
 
+/* A tensor, or the columns of one, for a reader: all of it is there. */
+static bool holds(const books *b, tm_tensor_id id)
+{
+    const tm_tensor *tensor = tm_graph_at(b->plan->graph, id);
+    tm_tensor_id     base = tm_graph_base(b->plan->graph, id);
+    const tm_place  *place = &b->plan->places[base];
+    if (place->bytes == 0 || !owns(b, place->offset, place->bytes, base)) return false;
+    for (int64_t c = 0; b->written[base] && c < tensor->shape.n[1]; c++)
+        if (!b->written[base][tensor->offset + c]) return false;
+    return true;
+}
+
+static void write_down(books *b, tm_tensor_id id)
+{
+    const tm_graph  *graph = b->plan->graph;
+    const tm_tensor *tensor = tm_graph_at(graph, id);
+    tm_tensor_id     base = tm_graph_base(graph, id);
+    const tm_place  *place = &b->plan->places[base];
+    bool             whole = tensor->base == TM_NONE, anew = !owns(b, place->offset, place->bytes, base);
+    int64_t          columns = whole ? 0 : tm_graph_at(graph, base)->shape.n[1];
+    if (whole || anew) free(b->written[base]), b->written[base] = NULL;
+    if (!whole && anew) b->written[base] = calloc((size_t)columns, sizeof(bool));
+    for (int64_t c = 0; b->written[base] && c < tensor->shape.n[1]; c++) b->written[base][tensor->offset + c] = true;
+    give(b, place->offset, place->bytes, base);
+}
+
 static bool same_memory(const tm_plan *plan, tm_tensor_id a, tm_tensor_id b)
 {
-    const tm_place *p = &plan->places[a], *q = &plan->places[b];
+    const tm_place *p = &plan->places[tm_graph_base(plan->graph, a)], *q = &plan->places[tm_graph_base(plan->graph, b)];
     return p->offset < q->offset + q->bytes && q->offset < p->offset + p->bytes;
 }
 
@@ -237,26 +264,21 @@ static void check_in_place(books *b, const char *program, size_t x, const tm_nod
 
 static void interpret(books *b, const tm_program *program)
 {
-    const tm_plan *plan = b->plan;
     for (size_t x = 0; x < program->count; x++) {
         const tm_instruction *i = &program->instructions[x];
         const tm_node        *node = i->node;
         give(b, i->workspace_offset, i->call.workspace_bytes, WORKSPACE);
         for (int k = 0; k < TM_MAX_IN; k++)
-            if (node->in[k] != TM_NONE &&
-                !owns(b, plan->places[node->in[k]].offset, plan->places[node->in[k]].bytes, node->in[k]))
+            if (node->in[k] != TM_NONE && !holds(b, node->in[k]))
                 complain(b, program->name, x, "reads what is not there:", node->in[k]);
         for (int k = 0; k < TM_MAX_OUT; k++)
-            if (node->out[k] != TM_NONE && (node->accumulate >> k & 1) &&
-                !owns(b, plan->places[node->out[k]].offset, plan->places[node->out[k]].bytes, node->out[k]))
+            if (node->out[k] != TM_NONE && (node->accumulate >> k & 1) && !holds(b, node->out[k]))
                 complain(b, program->name, x, "adds to what is not there:", node->out[k]);
         check_in_place(b, program->name, x, node);
         for (int k = 0; k < TM_MAX_OUT; k++)
-            if (node->out[k] != TM_NONE)
-                give(b, plan->places[node->out[k]].offset, plan->places[node->out[k]].bytes, node->out[k]);
+            if (node->out[k] != TM_NONE) write_down(b, node->out[k]);
         for (int k = 0; k < TM_MAX_OUT; k++)
-            if (node->out[k] != TM_NONE &&
-                !owns(b, plan->places[node->out[k]].offset, plan->places[node->out[k]].bytes, node->out[k]))
+            if (node->out[k] != TM_NONE && !holds(b, node->out[k]))
                 complain(b, program->name, x, "shares memory with another output:", node->out[k]);
         if (!owns(b, i->workspace_offset, i->call.workspace_bytes, WORKSPACE))
             complain(b, program->name, x, "an output lies on the", TM_NONE);
@@ -269,9 +291,12 @@ static const char *judge(const tm_plan *plan, books *b)
     *b = (books){ .plan = plan, .cells = (plan->arena_bytes + CELL - 1) / CELL };
     b->owner = malloc(b->cells * sizeof *b->owner);
     assert_non_null(b->owner);
+    b->written = calloc(plan->graph->n_tensors, sizeof *b->written);
+    assert_non_null(b->written);
     for (size_t i = 0; i < b->cells; i++) b->owner[i] = NOBODY;
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         tm_role role = plan->graph->tensors[i].role;
+        if (plan->graph->tensors[i].base != TM_NONE) continue;
         if (role == TM_ROLE_PARAMETER || role == TM_ROLE_MOMENT || role == TM_ROLE_CONSTANT || role == TM_ROLE_INPUT ||
             strcmp(plan->graph->tensors[i].name, "scalars") == 0)
             give(b, plan->places[i].offset, plan->places[i].bytes, (int32_t)i);
@@ -279,6 +304,8 @@ static const char *judge(const tm_plan *plan, books *b)
     static const char *const order[] = { "first", "further", "further", "update", "evaluate", "first", "update" };
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         if (tm_plan_program(plan, order[i])) interpret(b, tm_plan_program(plan, order[i]));
+    for (size_t i = 0; i < plan->graph->n_tensors; i++) free(b->written[i]);
+    free(b->written);
     free(b->owner);
     return b->problem;
 }
@@ -393,6 +420,11 @@ static void **copy_apart(const tm_trainer *trainer)
         memcpy(data[t], values, plan->places[t].bytes);
         free(values);
     }
+    for (size_t t = 0; t < plan->graph->n_tensors; t++) {
+        const tm_tensor *view = &plan->graph->tensors[t];
+        if (view->base != TM_NONE)
+            data[t] = (char *)data[view->base] + (size_t)view->offset * tm_dtype_bytes(view->dtype);
+    }
     return data;
 }
 
@@ -425,13 +457,14 @@ static void check_apart(const configuration *c)
     assert_true(isfinite(result.loss) && isfinite(result.grad_norm) && result.grad_norm > 0);
     for (size_t t = 0; t < step->graph->n_tensors; t++) {
         const tm_tensor *tensor = &step->graph->tensors[t];
-        if (!tm_role_persistent(tensor->role)) continue;
+        if (!tm_role_persistent(tensor->role) || tensor->base != TM_NONE) continue;
         void *values = test_tensor_read(trainer, (tm_tensor_id)t);
         if (memcmp(data[t], values, step->plan->places[t].bytes) != 0)
             fail_msg("%s: '%s' differs from the one computed in memory of its own", name_of(c), tensor->name);
         free(values);
     }
-    for (size_t t = 0; t < step->graph->n_tensors; t++) free(data[t]);
+    for (size_t t = 0; t < step->graph->n_tensors; t++)
+        if (step->graph->tensors[t].base == TM_NONE) free(data[t]);
     free(data);
     test_batch_fini(&batch);
     tm_trainer_close(trainer);

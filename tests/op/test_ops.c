@@ -37,7 +37,7 @@ static void table_is_complete_and_sorted(void **state)
         assert_true(op->formula && *op->formula && op->infer && op->reference && op->cost && op->example);
         for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) known |= strcmp(groups[g], op->group) == 0;
         assert_true(known);
-        assert_in_range(op->n_in, 1, TM_MAX_IN);
+        assert_in_range(op->n_in, 0, TM_MAX_IN);
         assert_in_range(op->n_out, 1, TM_MAX_OUT);
         unsigned past_in = ~0U << op->n_in, past_out = ~0U << op->n_out;
         assert_false((op->optional_in & past_in) || (op->inplace & past_in) || (op->any_dtype_in & past_in));
@@ -52,7 +52,7 @@ static void table_is_complete_and_sorted(void **state)
 static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
 {
     (void)state;
-    static const char *const cheap[] = { "rmsnorm", "layernorm", "gelu", "swiglu", "cast", "add" };
+    static const char *const cheap[] = { "rmsnorm", "layernorm", "head_norm", "gelu", "swiglu", "cast", "add" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         listed = false;
@@ -100,12 +100,14 @@ static void infer_all(const tm_op *op, const tm_example *example, tm_shape *out)
 
 /* The only lengths that are free: tables may have more rows than are used, any rows can be added up, any tensor has a
  * norm. */
-static bool is_free(const tm_op *op, bool output, int k, int axis)
+static bool is_free(const tm_op *op, bool output, int k, int axis, bool positions)
 {
     if (op == &tm_op_square_sum) return !output;
+    if (op == &tm_op_fill) return axis < 2;
     if (op == &tm_op_bias_grad) return !output && axis == 0;
     if (op == &tm_op_embedding) return !output && k >= 1 && axis == 0;
     if (op == &tm_op_embedding_grad) return output && axis == 0;
+    if (op == &tm_op_rope || op == &tm_op_rope_grad) return !output && k == 1 && axis == 0 && positions;
     return false;
 }
 
@@ -125,7 +127,7 @@ static void wrong_shapes_are_refused(const tm_op *op, const tm_example *example,
             tm_shape *shape = output ? &out[k] : &in[k];
             if (axis < original.rank) shape->n[axis]++;
             if (axis == original.rank) shape->n[shape->rank++] = 1;
-            if (is_free(op, output, k, axis)) continue;
+            if (is_free(op, output, k, axis, example->in[2].rank >= 0)) continue;
             expect_reason(op, number, op->infer(in, attr_of(example), out), output ? "output" : "input", k);
         }
     }
@@ -159,27 +161,43 @@ static void attributes_are_checked(void **state)
 {
     (void)state;
     tm_shape          out[TM_MAX_OUT] = { { .rank = -1 }, { .rank = -1 } };
-    tm_shape          qkv[TM_MAX_IN] = { { 2, { 6, 16 } } };
-    tm_attention_attr attention = { .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 2 };
+    const tm_attention_attr good = tm_self_attention(3, 4, 2, 2, 1);
+    tm_attention_attr       attention = good;
+    tm_shape                qkv[TM_MAX_IN] = { { 2, { 6, 8 } }, { 2, { 6, 4 } }, { 2, { 6, 4 } }, { -1, { 0 } },
+                                               { -1, { 0 } } };
     assert_null(tm_op_attention.infer(qkv, &attention, (tm_shape[TM_MAX_OUT]){ { -1, { 0 } }, { -1, { 0 } } }));
     attention.kv_heads = 3;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the key/value heads"));
-    attention = (tm_attention_attr){ .seq = 4, .heads = 4, .kv_heads = 2, .head_dim = 2 };
+    attention = good, attention.seq_q = 4;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the sequence"));
-    attention.seq = 0;
+    attention.seq_q = 0;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "must be positive"));
-    attention = (tm_attention_attr){ .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 2, .window = 2 };
+    attention = good, attention.causal = 0, attention.window = 2;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "needs causal"));
+    attention = good, attention.seq_k = 4;
+    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "k must have"));
 
-    tm_shape     rope_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 2, { 2, 3 } } };
+    tm_shape     rope_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 2, { 2, 3 } }, { -1, { 0 } } };
     tm_rope_attr rope = { .seq = 2, .heads = 1, .head_dim = 3 };
     assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "even"));
     rope = (tm_rope_attr){ .seq = 2, .heads = 2, .head_dim = 4 };
     assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "shorter than its rotated heads"));
+    rope = (tm_rope_attr){ .seq = 2, .heads = 2, .head_dim = 4, .stride = 3 };
+    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "overlap"));
+    rope_in[2] = tm_shape_1(3); /* four rows */
+    rope = (tm_rope_attr){ .seq = 2, .heads = 1, .head_dim = 4 };
+    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "one value per row"));
+    tm_head_norm_attr head_norm = { .heads = 2, .head_dim = 3, .second = 2 };
+    tm_shape          head_norm_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 1, { 3 } } };
+    assert_non_null(strstr(tm_op_head_norm.infer(head_norm_in, &head_norm, out), "belongs to no head"));
+    head_norm = (tm_head_norm_attr){ .heads = 2, .head_dim = 3, .first = 1 };
+    assert_non_null(strstr(tm_op_head_norm.infer(head_norm_in, &head_norm, out), "shorter than its normalised"));
 
-    tm_shape embedding[TM_MAX_IN] = { { 1, { 8 } }, { 2, { 5, 3 } }, { 2, { 3, 3 } } };
+    tm_shape embedding[TM_MAX_IN] = { { 1, { 8 } }, { 2, { 5, 3 } }, { 2, { 3, 3 } }, { -1, { 0 } } };
     assert_non_null(strstr(tm_op_embedding.infer(embedding, &(tm_embedding_attr){ .seq = 4 }, out), "fewer positions"));
-    tm_shape embedding_grad[TM_MAX_IN] = { { 2, { 8, 3 } }, { 1, { 8 } } };
+    tm_shape embedding_grad[TM_MAX_IN] = { { 2, { 8, 3 } }, { 1, { 8 } }, { -1, { 0 } } };
+    embedding[2].rank = -1, embedding[3] = tm_shape_1(8);
+    assert_non_null(strstr(tm_op_embedding.infer(embedding, &(tm_embedding_attr){ .seq = 4 }, out), "of use with"));
     assert_non_null(
         strstr(tm_op_embedding_grad.infer(embedding_grad, &(tm_embedding_attr){ .seq = 4 }, out), "neither"));
 
@@ -302,12 +320,14 @@ static void costs_of_products(void **state)
 static void costs_of_attention(void **state)
 {
     (void)state;
-    tm_attention_attr attr = { .seq = 10, .heads = 4, .kv_heads = 2, .head_dim = 8, .causal = 1 };
+    tm_attention_attr attr = tm_self_attention(10, 4, 2, 8, 1);
     tm_call           call = empty_call(&tm_op_attention, &attr), grad = empty_call(&tm_op_attention_grad, &attr);
-    view_as(&call.in[0], TM_F32, tm_shape_2(30, 64));
+    view_as(&call.in[0], TM_F32, tm_shape_2(30, 32));
+    view_as(&call.in[1], TM_F32, tm_shape_2(30, 16));
+    view_as(&call.in[2], TM_F32, tm_shape_2(30, 16));
     view_as(&call.out[0], TM_F32, tm_shape_2(30, 32));
     view_as(&call.out[1], TM_F32, tm_shape_3(3, 4, 10));
-    view_as(&grad.in[1], TM_F32, tm_shape_2(30, 64));
+    view_as(&grad.in[1], TM_F32, tm_shape_2(30, 32));
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 55 * 8);
     assert_true(call.op->cost(&call).bytes == 4 * (30 * 64 + 30 * 32 + 120));
     assert_true(grad.op->cost(&grad).flops == 2.5 * call.op->cost(&call).flops);
@@ -315,8 +335,15 @@ static void costs_of_attention(void **state)
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 34 * 8);
     attr.window = 20;
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 55 * 8);
-    attr.causal = attr.window = 0;
+    attr.q_offset = -2; /* eight queries with 1 + .. + 8 */
+    assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 36 * 8);
+    attr.q_offset = 5, attr.window = 4; /* positions 5 .. 14 of ten keys: 5 x 4, then 3 + 2 + 1 */
+    assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 26 * 8);
+    attr.q_offset = attr.causal = attr.window = 0;
     assert_true(call.op->cost(&call).flops == 2 * 2 * 3 * 4 * 100 * 8);
+    attr.dim_qk = 3, attr.dim_v = 5; /* scores, dq, dk: dim_qk; results, dp, dv: dim_v */
+    assert_true(call.op->cost(&call).flops == 2 * 3 * 4 * 100 * (3 + 5));
+    assert_true(grad.op->cost(&grad).flops == 2 * 3 * 4 * 100 * (3 * 3 + 2 * 5));
 }
 
 static void costs_of_loss_and_embedding(void **state)

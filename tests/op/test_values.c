@@ -3,6 +3,7 @@
 #include "../support/execute.h"
 #include "base/random.h"
 #include "op/attrs.h"
+#include "op/describe.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -232,9 +233,9 @@ static void attention_of_two_tokens(void **state)
 {
     (void)state;
     double            o[2], lse[2], dqkv[6], half_ln3 = log(3.0) / 2;
-    tm_attention_attr attr = { .seq = 2, .heads = 1, .kv_heads = 1, .head_dim = 1, .scale = 2, .causal = 1 };
+    tm_attention_attr attr = tm_self_attention(2, 1, 1, 1, 2);
     tm_call           call = call_of(&tm_op_attention, &attr);
-    call.in[0] = tm_view_f64(tm_shape_2(2, 3), (double[]){ 1, 0, 10, 1, half_ln3, 20 });
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(2, 3), (double[]){ 1, 0, 10, 1, half_ln3, 20 }), call.in);
     call.out[0] = tm_view_f64(tm_shape_2(2, 1), o);
     call.out[1] = tm_view_f64(tm_shape_3(1, 1, 2), lse);
     call.op->reference(&call);
@@ -242,10 +243,10 @@ static void attention_of_two_tokens(void **state)
     EXPECT(lse, 0, log(4.0));
     tm_call grad = call_of(&tm_op_attention_grad, &attr);
     grad.in[0] = tm_view_f64(tm_shape_2(2, 1), (double[]){ 1, 1 });
-    grad.in[1] = call.in[0];
-    grad.in[2] = call.out[0];
-    grad.in[3] = call.out[1];
-    grad.out[0] = tm_view_f64(tm_shape_2(2, 3), dqkv);
+    memcpy(&grad.in[1], call.in, 3 * sizeof call.in[0]);
+    grad.in[4] = call.out[0];
+    grad.in[5] = call.out[1];
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(2, 3), dqkv), grad.out);
     grad.op->reference(&grad);
     EXPECT(dqkv, 0, -3.75, 1.25, 3.75 * half_ln3, 3.75, 0.75);
     attr.causal = 0;
@@ -416,10 +417,10 @@ static int64_t first_changed(int example_number, int64_t token)
     assert_true(tm_op_attention.example(example_number, &example));
     tm_call_make(&before, &tm_op_attention, &example, SEED);
     tm_call_make(&after, &tm_op_attention, &example, SEED);
-    int64_t T = attr->seq, rows = example.in[0].n[0], in = example.in[0].n[1], out = before.out[0].shape.n[1],
-            first = T;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < in && r % T == token; c++) ((double *)after.in[0].data)[r * in + c] += 1;
+    int64_t T = attr->seq_q, rows = example.in[0].n[0], out = before.out[0].shape.n[1], first = T;
+    for (int k = 0; k < 3; k++)
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < example.in[k].n[1] && r % T == token; c++) tm_view_row(&after.in[k], r)[c] += 1;
     before.op->reference(&before);
     after.op->reference(&after);
     for (int64_t r = 0; r < rows; r++)
@@ -444,7 +445,7 @@ static void a_future_token_changes_no_past_output(void **state)
 static void query_heads_read_the_head_of_their_group(void **state)
 {
     (void)state;
-    tm_attention_attr attr = { .seq = 4, .heads = 6, .kv_heads = 2, .head_dim = 2, .scale = 0.7, .causal = 1 };
+    tm_attention_attr attr = tm_self_attention(4, 6, 2, 2, 0.7);
     enum { ROWS = 8, H = 6, J = 2, D = 2, W = (H + 2 * J) * D };
     double qkv[ROWS * W], o[ROWS * H * D], lse[2 * H * 4];
     for (int i = 0; i < ROWS * W; i++) {
@@ -452,7 +453,7 @@ static void query_heads_read_the_head_of_their_group(void **state)
         qkv[i] = head < H + J ? normal(3, i) : 1 + head - (H + J) + 10 * (column % D);
     }
     tm_call call = call_of(&tm_op_attention, &attr);
-    call.in[0] = tm_view_f64(tm_shape_2(ROWS, W), qkv);
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(ROWS, W), qkv), call.in);
     call.out[0] = tm_view_f64(tm_shape_2(ROWS, H * D), o);
     call.out[1] = tm_view_f64(tm_shape_3(2, H, 4), lse);
     call.op->reference(&call);
@@ -490,11 +491,10 @@ static void attention_sees_its_window(void **state)
 {
     (void)state;
     double            o[4], lse[4], dqkv[12];
-    tm_attention_attr attr = {
-        .seq = 4, .heads = 1, .kv_heads = 1, .head_dim = 1, .scale = 1, .causal = 1, .window = 2
-    };
-    tm_call call = call_of(&tm_op_attention, &attr);
-    call.in[0] = tm_view_f64(tm_shape_2(4, 3), (double[]){ 1, 0, 8, 1, 0, 4, 1, 0, 2, 1, 0, 6 });
+    tm_attention_attr attr = tm_self_attention(4, 1, 1, 1, 1);
+    tm_call           call = call_of(&tm_op_attention, &attr);
+    attr.window = 2;
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(4, 3), (double[]){ 1, 0, 8, 1, 0, 4, 1, 0, 2, 1, 0, 6 }), call.in);
     call.out[0] = tm_view_f64(tm_shape_2(4, 1), o);
     call.out[1] = tm_view_f64(tm_shape_3(1, 1, 4), lse);
     call.op->reference(&call);
@@ -502,10 +502,10 @@ static void attention_sees_its_window(void **state)
     EXPECT(lse, 0, log(2.0), log(2.0), log(2.0));
     tm_call grad = call_of(&tm_op_attention_grad, &attr);
     grad.in[0] = tm_view_f64(tm_shape_2(4, 1), (double[]){ 0, 0, 0, 1 });
-    grad.in[1] = call.in[0];
-    grad.in[2] = call.out[0];
-    grad.in[3] = call.out[1];
-    grad.out[0] = tm_view_f64(tm_shape_2(4, 3), dqkv);
+    memcpy(&grad.in[1], call.in, 3 * sizeof call.in[0]);
+    grad.in[4] = call.out[0];
+    grad.in[5] = call.out[1];
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(4, 3), dqkv), grad.out);
     grad.op->reference(&grad);
     EXPECT(dqkv, 0, 0, 0, 0, 0, 0, 0, -1, 0.5, 0, 1, 0.5);
 }
@@ -515,16 +515,16 @@ static void sequences_do_not_see_each_other(void **state)
 {
     (void)state;
     enum { T = 3, W = (2 + 2) * 4, OUT = 2 * 4 };
-    tm_attention_attr attr = { .seq = T, .heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 0.5, .causal = 1 };
+    tm_attention_attr attr = tm_self_attention(T, 2, 1, 4, 0.5);
     double            qkv[2 * T * W], together[2 * T * OUT], alone[2 * T * OUT], lse[2][2 * 2 * T];
     for (int i = 0; i < 2 * T * W; i++) qkv[i] = normal(4, i);
     tm_call call = call_of(&tm_op_attention, &attr);
-    call.in[0] = tm_view_f64(tm_shape_2(2 * T, W), qkv);
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(2 * T, W), qkv), call.in);
     call.out[0] = tm_view_f64(tm_shape_2(2 * T, OUT), together);
     call.out[1] = tm_view_f64(tm_shape_3(2, 2, T), lse[0]);
     call.op->reference(&call);
     for (int b = 0; b < 2; b++) {
-        call.in[0] = tm_view_f64(tm_shape_2(T, W), qkv + b * T * W);
+        tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(T, W), qkv + b * T * W), call.in);
         call.out[0] = tm_view_f64(tm_shape_2(T, OUT), alone + b * T * OUT);
         call.out[1] = tm_view_f64(tm_shape_3(1, 2, T), lse[1] + b * 2 * T);
         call.op->reference(&call);
@@ -538,9 +538,9 @@ static void softmax_is_safe(void **state)
 {
     (void)state;
     double            o[2], lse[2];
-    tm_attention_attr attr = { .seq = 2, .heads = 1, .kv_heads = 1, .head_dim = 1, .scale = 1, .causal = 1 };
+    tm_attention_attr attr = tm_self_attention(2, 1, 1, 1, 1);
     tm_call           call = call_of(&tm_op_attention, &attr);
-    call.in[0] = tm_view_f64(tm_shape_2(2, 3), (double[]){ 1, 1000, 3, 1, 2000, 4 });
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(2, 3), (double[]){ 1, 1000, 3, 1, 2000, 4 }), call.in);
     call.out[0] = tm_view_f64(tm_shape_2(2, 1), o);
     call.out[1] = tm_view_f64(tm_shape_3(1, 1, 2), lse);
     call.op->reference(&call);

@@ -76,18 +76,31 @@ tm_view tm_view_absent(void)
     return (tm_view){ .shape = { .rank = -1 } };
 }
 
+tm_attention_attr tm_self_attention(int64_t T, int64_t H, int64_t J, int64_t D, double scale)
+{
+    return (tm_attention_attr){ .seq_q = T, .seq_k = T, .heads = H, .kv_heads = J, .dim_qk = D, .dim_v = D, .scale = scale,
+                                .causal = 1 };
+}
+
 void tm_memory_init(tm_memory *memory, const tm_graph *graph)
 {
     *memory = (tm_memory){ .graph = graph, .n = graph->n_tensors };
     memory->data = calloc(graph->n_tensors, sizeof *memory->data);
     TM_ASSERT(memory->data);
     for (size_t i = 0; i < graph->n_tensors; i++)
-        memory->data[i] = take(graph->tensors[i].dtype, graph->tensors[i].shape);
+        if (graph->tensors[i].base == TM_NONE)
+            memory->data[i] = take(graph->tensors[i].dtype, graph->tensors[i].shape);
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *view = &graph->tensors[i];
+        if (view->base != TM_NONE)
+            memory->data[i] = (char *)memory->data[view->base] + (size_t)view->offset * tm_dtype_bytes(view->dtype);
+    }
 }
 
 void tm_memory_fini(tm_memory *memory)
 {
-    for (size_t i = 0; i < memory->n; i++) free(memory->data[i]);
+    for (size_t i = 0; i < memory->n; i++)
+        if (memory->graph->tensors[i].base == TM_NONE) free(memory->data[i]);
     free(memory->data);
 }
 

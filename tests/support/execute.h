@@ -5,6 +5,7 @@
 #define TM_TESTS_EXECUTE_H
 
 #include "graph/graph.h"
+#include "op/fused.h"
 
 /* ---- one op ---- */
 
@@ -19,6 +20,9 @@ bool tm_example_is_for_kernels(const tm_example *example);
 tm_view tm_view_f64(tm_shape shape, const double *values);
 tm_view tm_view_i32(tm_shape shape, const int32_t *values);
 tm_view tm_view_absent(void);
+
+/* Causal attention of T tokens to themselves; heads of D elements. */
+tm_attention_attr tm_self_attention(int64_t T, int64_t H, int64_t J, int64_t D, double scale);
 
 /* ---- a graph ---- */
 

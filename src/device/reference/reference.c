@@ -21,6 +21,14 @@ static size_t copy_bytes(const tm_view *view)
     return floating(view) && view->dtype != TM_F64 ? (size_t)tm_shape_elements(view->shape) * sizeof(double) : 0;
 }
 
+/* Where element i, counted row by row, is stored. */
+static int64_t element_of(const tm_view *view, int64_t i)
+{
+    if (tm_view_dense(view)) return i;
+    int64_t columns = view->shape.n[view->shape.rank - 1];
+    return i / columns * view->ld + i % columns;
+}
+
 static size_t workspace_converted(const tm_call *call)
 {
     size_t bytes = 0;
@@ -37,8 +45,9 @@ static tm_view widen(const tm_view *view, char **at)
     if (!bytes) return wide;
     wide.dtype = TM_F64;
     wide.data = *at;
+    wide.ld = 0; /* the copy is dense */
     for (int64_t i = 0, n = tm_shape_elements(view->shape); i < n; i++)
-        ((double *)wide.data)[i] = tm_value_get(view->data, view->dtype, i);
+        ((double *)wide.data)[i] = tm_value_get(view->data, view->dtype, element_of(view, i));
     *at += bytes;
     return wide;
 }
@@ -53,7 +62,8 @@ static void run_converted(const tm_call *call)
     for (int k = 0; k < TM_MAX_OUT; k++)
         if (copy_bytes(&call->out[k]))
             for (int64_t i = 0, n = tm_shape_elements(call->out[k].shape); i < n; i++)
-                tm_value_set(call->out[k].data, call->out[k].dtype, i, ((const double *)wide.out[k].data)[i]);
+                tm_value_set(call->out[k].data, call->out[k].dtype, element_of(&call->out[k], i),
+                             ((const double *)wide.out[k].data)[i]);
 }
 
 const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted)

@@ -50,7 +50,9 @@ void tm_precision_pass(tm_graph *graph)
             if (node.in[i] == TM_NONE || (op->any_dtype_in & 1u << i)) continue;
             const tm_tensor *tensor = tm_graph_at(graph, node.in[i]);
             if (tensor->role != TM_ROLE_PARAMETER || tensor->dtype == graph->precision->compute) continue;
-            node.in[i] = copy_for(graph, &result, last, node.in[i], &node);
+            tm_tensor view = *tensor;
+            node.in[i] = copy_for(graph, &result, last, tm_graph_base(graph, node.in[i]), &node);
+            if (view.base != TM_NONE) node.in[i] = tm_graph_view_like(graph, &view, node.in[i]);
         }
         append(&result, &node);
     }

@@ -41,7 +41,10 @@ static tm_tensor_id recomputed(pass *p, tm_tensor_id id, int layer);
 
 static tm_tensor_id input_for(pass *p, tm_tensor_id id, int layer)
 {
-    return replaced(p, id, layer) ? recomputed(p, id, layer) : id;
+    if (id == TM_NONE || !replaced(p, tm_graph_base(p->graph, id), layer)) return id;
+    tm_tensor    was = *tm_graph_at(p->graph, id);
+    tm_tensor_id twin = recomputed(p, was.base == TM_NONE ? id : was.base, layer);
+    return was.base == TM_NONE ? twin : tm_graph_view_like(p->graph, &was, twin);
 }
 
 /* Emits the copy of the node that makes `id` (and of what that needs), unless it exists. */
@@ -77,6 +80,7 @@ static void note_producers(pass *p, const tm_segment *segment)
         if (node->phase != TM_PHASE_FORWARD || tm_op_get(node->op)->state) continue;
         for (int k = 0; k < TM_MAX_OUT; k++) {
             if (node->out[k] == TM_NONE) continue;
+            TM_ASSERT(tm_graph_at(p->graph, node->out[k])->base == TM_NONE); /* forward nodes write whole tensors */
             tm_role role = tm_graph_at(p->graph, node->out[k])->role;
             if (role == TM_ROLE_ACTIVATION || role == TM_ROLE_STATISTIC) p->producer[node->out[k]] = (int32_t)x;
         }

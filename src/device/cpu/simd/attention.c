@@ -22,55 +22,51 @@ typedef struct {
     float *keys, *values;   /* (block_rows, row) */
     float *scores;          /* (block_rows, 32) */
     float *rows, *columns;  /* (32, width): queries; (width, 32): the same, scaled and transposed */
-    float *out;             /* CHUNK of (32, width) */
+    float *out;             /* CHUNK of (32, width of a value) */
     float *largest, *total; /* CHUNK of 32: m and s */
 } forward_scratch;
 
 static TM_PLANNED size_t forward_floats(const attention_sizes *s)
 {
-    return (size_t)(2 * s->block_rows * s->row + s->block_rows * QUERIES + 2 * s->width * QUERIES +
-                    CHUNK * QUERIES * (s->width + 2));
+    return (size_t)(s->block_rows * (s->qk.row + s->v.row) + s->block_rows * QUERIES + 2 * s->qk.width * QUERIES +
+                    CHUNK * QUERIES * (s->v.width + 2));
 }
 
 static forward_scratch forward_scratch_of(const attention_sizes *s, float *p)
 {
     forward_scratch w;
-    w.keys = p, p += s->block_rows * s->row;
-    w.values = p, p += s->block_rows * s->row;
+    w.keys = p, p += s->block_rows * s->qk.row;
+    w.values = p, p += s->block_rows * s->v.row;
     w.scores = p, p += s->block_rows * QUERIES;
-    w.rows = p, p += s->width * QUERIES;
-    w.columns = p, p += s->width * QUERIES;
-    w.out = p, p += CHUNK * QUERIES * s->width;
+    w.rows = p, p += s->qk.width * QUERIES;
+    w.columns = p, p += s->qk.width * QUERIES;
+    w.out = p, p += CHUNK * QUERIES * s->v.width;
     w.largest = p, p += CHUNK * QUERIES;
     w.total = p;
     return w;
 }
 
-/* A row that the window's edge cuts, and perhaps the diagonal: its scores with -infinity where a lane does not see it,
- * and 1 or 0. */
-TM_INLINE v16 window_row(const float *scores, int64_t t, int64_t diagonal, int64_t edge, int vector,
-                         const causal_mask *mask, v16 *seen)
+/* A row that the edge of a window or document cuts, and perhaps the diagonal: its scores with -infinity where a lane does
+ * not see it; *seen is infinity or -infinity. */
+TM_INLINE v16 edge_row(const float *scores, int64_t t, int64_t diagonal, const lane_edges *edges, int vector,
+                       const causal_mask *mask, v16 *seen)
 {
-    int64_t place = window_mask_place(t - edge, vector);
-    v16     x = v16_min(v16_load(scores + t * QUERIES), v16_load(mask->window_limit + place));
-    *seen = v16_load(mask->window_factor + place);
-    if (t <= diagonal) return x;
-    place = causal_mask_place(t - diagonal, vector);
-    *seen = v16_mul(*seen, v16_load(mask->factor + place));
-    return v16_min(x, v16_load(mask->limit + place));
+    *seen = edge_limit(edges, t, vector);
+    if (t > diagonal) *seen = v16_min(*seen, v16_load(mask->limit + causal_mask_place(t - diagonal, vector)));
+    return v16_min(v16_load(scores + t * QUERIES), *seen);
 }
 
 /* Scores of one vector of lanes -> weights relative to the new maximum; rows `diagonal` + 1 and later are masked, and
- * those before `edge` + 32. Updates maximum and sum; returns the factor for what was summed before. The least maximum
- * is finite: a lane may see no key of the first block, and infinity less infinity is no number. */
-TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int64_t edge, int vector, const causal_mask *mask,
-                    bool first, float *largest, float *total)
+ * those before the edge. Updates maximum and sum; returns the factor for what was summed before. The least maximum is
+ * finite: a lane may see no key of the first block, and infinity less infinity is no number. */
+TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, const lane_edges *edges, int vector,
+                    const causal_mask *mask, bool first, float *largest, float *total)
 {
     const v16 least = v16_set1(-3e38f);
-    int64_t   plain = tm_min(keys, diagonal + 1), cut = tm_min(keys, tm_max(0, edge + QUERIES));
+    int64_t   plain = tm_min(keys, tm_max(0, diagonal + 1)), cut = tm_min(keys, edges->cut);
     int64_t   rest = tm_max(plain, cut);
     v16       m0 = first ? least : v16_load(largest), m1 = m0, old = m0, sum = v16_zero(), seen;
-    for (int64_t t = 0; t < cut; t++) m1 = v16_max(m1, window_row(scores, t, diagonal, edge, vector, mask, &seen));
+    for (int64_t t = 0; t < cut; t++) m1 = v16_max(m1, edge_row(scores, t, diagonal, edges, vector, mask, &seen));
     for (int64_t t = cut; t + 1 < plain; t += 2) {
         m0 = v16_max(m0, v16_load(scores + t * QUERIES));
         m1 = v16_max(m1, v16_load(scores + (t + 1) * QUERIES));
@@ -82,8 +78,8 @@ TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int64_t edge,
     }
     m0 = v16_max(m0, m1);
     for (int64_t t = 0; t < cut; t++) {
-        v16 x = window_row(scores, t, diagonal, edge, vector, mask, &seen);
-        v16 e = v16_mul(v16_exp(v16_sub(x, m0)), seen);
+        v16 x = edge_row(scores, t, diagonal, edges, vector, mask, &seen);
+        v16 e = v16_where(seen, v16_exp(v16_sub(x, m0)));
         sum = v16_add(sum, e);
         v16_store(scores + t * QUERIES, e);
     }
@@ -106,108 +102,134 @@ TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int64_t edge,
 }
 
 /* One pair against the `keys` keys in scratch, less the first `passed`. */
-static void forward_block(const attention_sizes *s, const forward_scratch *w, const causal_mask *mask,
+static void forward_block(const attention_sizes *s, const forward_scratch *w, const causal_mask *mask, int64_t sequence,
                           const query_block *q, int64_t place, int64_t block, int64_t passed, int64_t keys, ahead *next)
 {
-    int64_t n = tm_round_up(q->n, STEP), diagonal = s->causal ? q->q0 - block - passed : keys;
-    int64_t edge = q->q0 - s->window - block - passed;
-    bool    first = is_first_block(s, q, block);
-    float  *out = w->out + place * QUERIES * s->width, factor[QUERIES];
-    float  *rows = w->keys + passed * s->row, *values = w->values + passed * s->row;
+    int64_t    n = tm_round_up(q->n, STEP), diagonal = s->causal ? s->offset + q->q0 - block - passed : keys;
+    lane_edges edges = lane_edges_of(s, sequence, q, block + passed);
+    bool       first = is_first_block(q, block);
+    float     *out = w->out + place * QUERIES * s->v.width, factor[QUERIES];
+    float     *rows = w->keys + passed * s->qk.row, *values = w->values + passed * s->v.row;
     keys -= passed;
-    product_scores(tm_round_up(keys, STEP), s->width, rows, s->row, w->columns, w->scores, next);
+    product_scores(tm_round_up(keys, STEP), s->qk.width, rows, s->qk.row, w->columns, w->scores, next);
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v, at = place * QUERIES + lane;
         v16_store(factor + lane,
-                  weigh(w->scores + lane, keys, diagonal, edge, v, mask, first, w->largest + at, w->total + at));
+                  weigh(w->scores + lane, keys, diagonal, &edges, v, mask, first, w->largest + at, w->total + at));
     }
     if (first) {
-        product_queries(n, s->width, keys, diagonal, w->scores, values, s->row, out, false, next);
+        product_queries(n, s->v.width, keys, diagonal, &edges, w->scores, values, s->v.row, out, false, next);
         return;
     }
     for (int64_t j = 0; j < n; j++)
-        for (int64_t d = 0; d < s->width; d += TM_LANES) {
-            float *p = out + j * s->width + d;
+        for (int64_t d = 0; d < s->v.width; d += TM_LANES) {
+            float *p = out + j * s->v.width + d;
             v16_store(p, v16_mul(v16_load(p), v16_set1(factor[j])));
         }
-    product_queries(n, s->width, keys, diagonal, w->scores, values, s->row, out, true, next);
+    product_queries(n, s->v.width, keys, diagonal, &edges, w->scores, values, s->v.row, out, true, next);
 }
 
-/* Sum of a pair -> o and lse. */
+/* Sum of a pair -> o and lse. A sink is one more term of the sum. */
 static void forward_write(const tm_call *call, const attention_sizes *s, const forward_scratch *w, int64_t sequence,
                           const query_block *q, int64_t place)
 {
-    const float *total = w->total + place * QUERIES, *largest = w->largest + place * QUERIES;
-    const float *out = w->out + place * QUERIES * s->width;
-    int64_t      at = (sequence * s->seq + q->q0) * s->o_row + q->head * s->dim;
-    float       *lse = (float *)call->out[1].data + (sequence * s->heads + q->head) * s->seq + q->q0;
+    const tm_view *sinks = &call->in[4];
+    const float   *total = w->total + place * QUERIES, *largest = w->largest + place * QUERIES;
+    const float   *out = w->out + place * QUERIES * s->v.width, sink = sinks->data ? sink_of(sinks, q->head) : 0;
+    int64_t        at = (sequence * s->seq_q + q->q0) * s->o_row + q->head * s->v.dim;
+    float         *lse = (float *)call->out[1].data + (sequence * s->heads + q->head) * s->seq_q + q->q0;
     for (int64_t j = 0; j < q->n; j++) {
-        put_row(s, call->out[0].data, at + j * s->o_row, out + j * s->width, 1.f / total[j]);
-        lse[j] = largest[j] + logf(total[j]);
+        float most = largest[j], sum = total[j], part = 1;
+        if (sinks->data) {
+            most = sink > most ? sink : most;
+            part = expf(largest[j] - most);
+            sum = sum * part + expf(sink - most);
+        }
+        put_row(s, s->v, call->out[0].data, at + j * s->o_row, out + j * s->v.width, sum > 0 ? part / sum : 0.f);
+        lse[j] = most + logf(sum);
     }
+}
+
+/* A pair that sees no key. */
+static void forward_write_empty(const tm_call *call, const attention_sizes *s, int64_t sequence, const query_block *q)
+{
+    const tm_view *sinks = &call->in[4];
+    int64_t        at = (sequence * s->seq_q + q->q0) * s->o_row + q->head * s->v.dim;
+    float         *lse = (float *)call->out[1].data + (sequence * s->heads + q->head) * s->seq_q + q->q0;
+    put_zeros(s, s->v.dim, call->out[0].data, at, s->o_row, q->n);
+    for (int64_t j = 0; j < q->n; j++) lse[j] = sinks->data ? sink_of(sinks, q->head) : -__builtin_inff();
 }
 
 /* What comes after this pair, up to `end`, and where its output goes; then the first keys and values of `next_head`. */
 static void forward_ahead(const tm_call *call, const attention_sizes *s, int64_t head, int64_t pair, int64_t end,
                           ahead *next)
 {
-    int64_t     row0 = head / s->kv_heads * s->seq;
-    query_block q = query_block_of(s, head % s->kv_heads, pair),
-                after = query_block_of(s, head % s->kv_heads, pair + 1);
+    int64_t     row0 = head / s->kv_heads * s->seq_q;
+    query_block q = query_place_of(s, head % s->kv_heads, pair),
+                after = query_place_of(s, head % s->kv_heads, pair + 1);
     next->first = 0;
-    next->list[0] = rows_ahead_of(s, call->in[0].data, (row0 + after.q0) * s->qkv_row + after.head * s->dim, s->qkv_row,
-                                  pair + 1 < end ? after.n : 0);
-    next->list[1] = rows_ahead_of(s, call->out[0].data, (row0 + q.q0) * s->o_row + q.head * s->dim, s->o_row, q.n);
+    next->list[0] = rows_ahead_of(s, call->in[0].data, (row0 + after.q0) * s->q_row + after.head * s->qk.dim, s->q_row,
+                                  s->qk.dim, pair + 1 < end ? after.n : 0);
+    next->list[1] = rows_ahead_of(s, call->out[0].data, (row0 + q.q0) * s->o_row + q.head * s->v.dim, s->o_row,
+                                  s->v.dim, q.n);
 }
 
 /* A task: the pairs of one chunk of a head of keys and values (counted through the batch). */
 static void forward_task(const tm_call *call, const attention_sizes *s, const forward_scratch *w,
                          const causal_mask *mask, int64_t head, int64_t chunk, int64_t next_head)
 {
-    const void *qkv = call->in[0].data;
+    const void *queries = call->in[0].data, *keys_in = call->in[1].data, *values_in = call->in[2].data;
     int64_t     begin = chunk * CHUNK, end = tm_min(begin + CHUNK, s->pairs), sequence = head / s->kv_heads;
-    int64_t     kv_head = head % s->kv_heads, row0 = sequence * s->seq, v_after_k = s->kv_heads * s->dim;
-    query_block first_pair = query_block_of(s, kv_head, begin), last_pair = query_block_of(s, kv_head, end - 1);
+    int64_t     kv_head = head % s->kv_heads, row0 = sequence * s->seq_q, key0 = sequence * s->seq_k;
+    int64_t     next_at = next_head / s->kv_heads * s->seq_k, next_kv = next_head % s->kv_heads;
+    int64_t     next_keys = next_head < 0 ? 0 : tm_min(s->block, s->seq_k);
+    query_block all = { .begin = s->seq_k }, pairs[CHUNK];
     ahead       next = { .at_once = 4 };
-    int64_t     next_at = next_head / s->kv_heads * s->seq * s->qkv_row + (s->heads + next_head % s->kv_heads) * s->dim;
-    int64_t     next_keys = next_head < 0 ? 0 : tm_min(s->block, s->seq);
-    next.list[2] = rows_ahead_of(s, qkv, next_at, s->qkv_row, next_keys);
-    next.list[3] = rows_ahead_of(s, qkv, next_at + v_after_k, s->qkv_row, next_keys);
-    for (int64_t first = 0; first < s->seq; first += s->block) {
-        int64_t most = keys_seen(s, &last_pair, first),
-                at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim;
+    next.list[2] = rows_ahead_of(s, keys_in, next_at * s->k_row + next_kv * s->qk.dim, s->k_row, s->qk.dim, next_keys);
+    next.list[3] = rows_ahead_of(s, values_in, next_at * s->v_row + next_kv * s->v.dim, s->v_row, s->v.dim, next_keys);
+    for (int64_t pair = begin; pair < end; pair++) {
+        query_block *q = &pairs[pair - begin];
+        *q = query_block_of(s, sequence, kv_head, pair);
+        all.begin = tm_min(all.begin, q->begin);
+        all.end = tm_max(all.end, q->end);
+        if (q->end <= q->begin) forward_write_empty(call, s, sequence, q);
+    }
+    for (int64_t first = 0; first < s->seq_k; first += s->block) {
+        int64_t most = keys_seen(s, &all, first), from = keys_passed(&all, first);
         if (most <= 0) break;
-        if (keys_passed(s, &first_pair, first) >= most) continue;
-        copy_rows(s, qkv, at, s->qkv_row, most, tm_round_up(most, STEP), w->keys, s->row);
-        copy_rows(s, qkv, at + v_after_k, s->qkv_row, most, tm_round_up(most, STEP), w->values, s->row);
+        if (from >= most) continue;
+        copy_rows(s, s->qk, keys_in, (key0 + first + from) * s->k_row + kv_head * s->qk.dim, s->k_row, most - from,
+                  tm_round_up(most, STEP) - from, w->keys + from * s->qk.row, s->qk.row);
+        copy_rows(s, s->v, values_in, (key0 + first + from) * s->v_row + kv_head * s->v.dim, s->v_row, most - from,
+                  tm_round_up(most, STEP) - from, w->values + from * s->v.row, s->v.row);
         for (int64_t pair = begin; pair < end; pair++) {
-            query_block q = query_block_of(s, kv_head, pair);
-            int64_t     keys = keys_seen(s, &q, first), passed = keys_passed(s, &q, first);
-            if (keys <= passed) continue;
+            const query_block *q = &pairs[pair - begin];
+            int64_t            keys = keys_seen(s, q, first), passed = keys_passed(q, first);
+            if (keys <= passed || q->end <= q->begin) continue;
             forward_ahead(call, s, head, pair, end, &next);
-            copy_rows(s, qkv, (row0 + q.q0) * s->qkv_row + q.head * s->dim, s->qkv_row, q.n, QUERIES, w->rows,
-                      s->width);
-            transpose_queries(s->width, w->rows, s->scale, w->columns);
-            forward_block(s, w, mask, &q, pair - begin, first, passed, keys, &next);
-            if (is_last_block(s, &q, first)) forward_write(call, s, w, sequence, &q, pair - begin);
+            copy_rows(s, s->qk, queries, (row0 + q->q0) * s->q_row + q->head * s->qk.dim, s->q_row, q->n, QUERIES,
+                      w->rows, s->qk.width);
+            transpose_queries(s->qk.width, w->rows, s->scale, w->columns);
+            forward_block(s, w, mask, sequence, q, pair - begin, first, passed, keys, &next);
+            if (is_last_block(s, q, first)) forward_write(call, s, w, sequence, q, pair - begin);
         }
     }
 }
 
 static TM_PLANNED const char *refuse(const tm_call *call)
 {
-    return attention_refuse(call->attr, &call->in[0], &call->out[0], &call->out[1]);
+    return attention_refuse(call->attr, call->in, &call->out[0], &call->out[1], &call->in[3], &call->in[4]);
 }
 
 static TM_PLANNED size_t workspace(const tm_call *call)
 {
-    attention_sizes s = sizes_of(call->attr, &call->out[0]);
+    attention_sizes s = sizes_of(call->attr, call->in, &call->in[3]);
     return scratch_bytes(call, forward_floats(&s));
 }
 
 static void run(const tm_call *call)
 {
-    attention_sizes s = sizes_of(call->attr, &call->out[0]);
+    attention_sizes s = sizes_of(call->attr, call->in, &call->in[3]);
     int64_t         heads = s.batch * s.kv_heads, tasks = heads * s.chunks;
 #pragma omp parallel num_threads(call->threads)
     {

@@ -35,77 +35,113 @@ enum { TILE_ROWS = 4, TILE_VECTORS = 1 }; /* 8 of the 16 registers of AVX2 */
 #endif
 
 typedef struct {
-    int64_t  batch, seq, heads, kv_heads, group, dim; /* B, T, H, J, H / J, D */
-    int64_t  width;                                   /* D rounded up to whole vectors; the lanes past D are zero */
-    int64_t  row;            /* floats between rows of keys or values in scratch: an odd number of cache lines */
-    int64_t  block;          /* keys and values copied at a time: a multiple of QUERIES that depends on D only */
-    int64_t  blocks;         /* of keys */
-    int64_t  block_rows;     /* rows of scratch: `block`, or T rounded up where that is less */
-    int64_t  pairs;          /* (query block, head) pairs of a key/value head: query blocks ascending, then heads */
-    int64_t  chunks;         /* of CHUNK pairs */
-    int64_t  qkv_row, o_row; /* elements between rows */
-    bool     causal;
-    int64_t  window; /* keys that a query sees, its own and those before it; huge: all */
-    float    scale;
-    tm_dtype dtype;
+    int64_t dim;   /* D: elements */
+    int64_t width; /* D rounded up to whole vectors; the lanes past D are zero */
+    int64_t row;   /* floats between rows of keys or values in scratch: an odd number of cache lines */
+} head_size;
+
+typedef struct {
+    int64_t   batch, seq_q, seq_k, heads, kv_heads, group; /* B, queries and keys of a sequence, H, J, H / J */
+    head_size qk, v;
+    int64_t   block; /* keys and values copied at a time: a multiple of QUERIES that depends on the head sizes only */
+    int64_t   blocks;                     /* of keys */
+    int64_t   block_rows;                 /* rows of scratch: `block`, or all keys, rounded up, where that is less */
+    int64_t   pairs;                      /* (query block, head) pairs of a key/value head: query blocks ascending, then heads */
+    int64_t   chunks;                     /* of CHUNK pairs */
+    int64_t   q_row, k_row, v_row, o_row; /* elements between rows of the tensors; of gradients: see there */
+    bool      causal;
+    int64_t   offset; /* position of the first query */
+    int64_t   window; /* keys that a query sees, its own and those before it; huge: all */
+    const int32_t *first_key; /* (B, queries), or NULL */
+    float          scale;
+    tm_dtype       dtype;
 } attention_sizes;
 
-/* `o` is the view whose rows are (N, H D). */
-TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *o)
+TM_INLINE TM_PLANNED head_size head_size_of(int64_t dim)
 {
-    attention_sizes s = { .seq = attr->seq, .heads = attr->heads, .kv_heads = attr->kv_heads, .dim = attr->head_dim };
-    s.batch = o->shape.n[0] / s.seq;
+    int64_t width = tm_round_up(dim, TM_LANES);
+    return (head_size){ dim, width, (width / TM_LANES | 1) * TM_LANES };
+}
+
+/* The first three: q, k, v. `first_key` may be absent. */
+TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *first_key)
+{
+    attention_sizes s = { .seq_q = attr->seq_q, .seq_k = attr->seq_k, .heads = attr->heads, .kv_heads = attr->kv_heads };
+    s.batch = qkv[0].shape.n[0] / s.seq_q;
     s.group = s.heads / s.kv_heads;
-    s.width = tm_round_up(s.dim, TM_LANES);
-    s.row = (s.width / TM_LANES | 1) * TM_LANES;
-    s.block = s.width <= 64 ? 512 : s.width <= 128 ? 256 : 128;
-    s.blocks = (s.seq + s.block - 1) / s.block;
-    s.block_rows = tm_min(s.block, tm_round_up(s.seq, QUERIES));
-    s.pairs = (s.seq + QUERIES - 1) / QUERIES * s.group;
+    s.qk = head_size_of(attr->dim_qk);
+    s.v = head_size_of(attr->dim_v);
+    int64_t width = tm_max(s.qk.width, s.v.width);
+    s.block = width <= 64 ? 512 : width <= 128 ? 256 : 128;
+    s.blocks = (s.seq_k + s.block - 1) / s.block;
+    s.block_rows = tm_min(s.block, tm_round_up(s.seq_k, QUERIES));
+    s.pairs = (s.seq_q + QUERIES - 1) / QUERIES * s.group;
     s.chunks = (s.pairs + CHUNK - 1) / CHUNK;
-    s.o_row = s.heads * s.dim;
-    s.qkv_row = (s.heads + 2 * s.kv_heads) * s.dim;
+    s.q_row = tm_view_ld(&qkv[0]);
+    s.k_row = tm_view_ld(&qkv[1]);
+    s.v_row = tm_view_ld(&qkv[2]);
+    s.o_row = s.heads * s.v.dim;
     s.causal = attr->causal != 0;
+    s.offset = attr->q_offset;
     s.window = attr->window > 0 ? attr->window : INT64_MAX / 4;
+    s.first_key = first_key->data;
     s.scale = (float)attr->scale;
-    s.dtype = o->dtype;
+    s.dtype = qkv[0].dtype;
     return s;
 }
 
-/* Where the pair stands: its first query, how many queries it has, its head. */
+/* Where the pair stands: its first query, how many queries it has, its head; the keys begin .. end - 1 hold all that its
+ * queries see (end <= begin: they see none). */
 typedef struct {
-    int64_t q0, n, head;
+    int64_t q0, n, head, begin, end;
 } query_block;
 
-TM_INLINE query_block query_block_of(const attention_sizes *s, int64_t kv_head, int64_t pair)
+/* The first key that a query sees, if it sees any. */
+TM_INLINE int64_t first_key_of(const attention_sizes *s, int64_t sequence, int64_t query)
+{
+    int64_t first = tm_max(0, s->offset + query - s->window + 1);
+    return s->first_key ? tm_max(first, s->first_key[sequence * s->seq_q + query]) : first;
+}
+
+/* Without `begin` and `end`. */
+TM_INLINE query_block query_place_of(const attention_sizes *s, int64_t kv_head, int64_t pair)
 {
     int64_t q0 = pair / s->group * QUERIES;
-    return (query_block){ q0, tm_min(QUERIES, s->seq - q0), kv_head * s->group + pair % s->group };
+    return (query_block){ q0, tm_min(QUERIES, s->seq_q - q0), kv_head * s->group + pair % s->group, 0, 0 };
+}
+
+TM_INLINE query_block query_block_of(const attention_sizes *s, int64_t sequence, int64_t kv_head, int64_t pair)
+{
+    query_block q = query_place_of(s, kv_head, pair);
+    q.end = s->causal ? tm_min(s->seq_k, s->offset + q.q0 + q.n) : s->seq_k;
+    q.begin = first_key_of(s, sequence, q.q0);
+    for (int64_t j = 1; s->first_key && j < q.n; j++) q.begin = tm_min(q.begin, first_key_of(s, sequence, q.q0 + j));
+    return q;
 }
 
 /* How many of the keys first .. first + block - 1 some query of the pair sees; <= 0: none. */
 TM_INLINE int64_t keys_seen(const attention_sizes *s, const query_block *q, int64_t first)
 {
-    return tm_min(s->block, (s->causal ? q->q0 + q->n : s->seq) - first);
+    return tm_min(s->block, q->end - first);
 }
 
 /* How many of them, from the first on, no query of the pair sees, less what makes it no multiple of STEP. May be more
  * than the block has. */
-TM_INLINE int64_t keys_passed(const attention_sizes *s, const query_block *q, int64_t first)
+TM_INLINE int64_t keys_passed(const query_block *q, int64_t first)
 {
-    return tm_max(0, q->q0 - s->window + 1 - first) / STEP * STEP;
+    return tm_max(0, q->begin - first) / STEP * STEP;
 }
 
 /* No earlier block holds keys that the pair sees. */
-TM_INLINE bool is_first_block(const attention_sizes *s, const query_block *q, int64_t first)
+TM_INLINE bool is_first_block(const query_block *q, int64_t first)
 {
-    return first <= tm_max(0, q->q0 - s->window + 1);
+    return first <= q->begin;
 }
 
 /* No later block holds keys that the pair sees. */
 TM_INLINE bool is_last_block(const attention_sizes *s, const query_block *q, int64_t first)
 {
-    return first + s->block >= (s->causal ? q->q0 + q->n : s->seq);
+    return first + s->block >= q->end;
 }
 
 /* ---- rows asked for ahead of their use ---- */
@@ -122,12 +158,13 @@ typedef struct {
     int        first, at_once;    /* rows between two tiles */
 } ahead;
 
-/* n rows of a head, the first at element `at` of x */
-TM_INLINE rows_ahead rows_ahead_of(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n)
+/* n rows of a head of `dim` elements, the first at element `at` of x */
+TM_INLINE rows_ahead rows_ahead_of(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t dim,
+                                   int64_t n)
 {
     const int64_t size = s->dtype == TM_BF16 ? 2 : 4;
     if (n <= 0) return (rows_ahead){ NULL, 0, 0, 0 };
-    return (rows_ahead){ (const char *)x + at * size, stride * size, s->dim * size, n };
+    return (rows_ahead){ (const char *)x + at * size, stride * size, dim * size, n };
 }
 TM_INLINE void ask_for_row(rows_ahead *a)
 {
@@ -188,20 +225,74 @@ static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64
         }
 }
 
-/* out (n, width) = or += weights^T rows: weights (keys, 32), rows (keys, width). Query i meets keys 0 .. diagonal + i,
- * in steps of STEP (more weights than that are zero); a large diagonal: all. n a multiple of STEP. */
-TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const float *weights,
-                               const float *rows, int64_t row, float *out, bool add, ahead *next)
+/* Where the lanes' first keys lie, counted from some row of scratch: what a window or documents hide. */
+typedef struct {
+    float   from[QUERIES];           /* rows before it are hidden from the lane */
+    int64_t cut;                     /* rows from here on are hidden from none */
+    int64_t start[QUERIES / STEP];   /* rows before it are hidden from all lanes of a step */
+    bool    apart[QUERIES / STEP];   /* lanes of the step belong to several documents */
+} lane_edges;
+
+TM_INLINE lane_edges lane_edges_of(const attention_sizes *s, int64_t sequence, const query_block *q, int64_t row)
+{
+    lane_edges e = { .cut = 0 };
+    if (!s->first_key && s->window >= s->offset + q->q0 + q->n - row) return e; /* the window begins before the row */
+    for (int64_t j = 0; j < QUERIES; j++) {
+        int64_t lane = tm_min(j, q->n - 1), step = j / STEP, query = q->q0 + lane; /* missing lanes: as the last */
+        int64_t from = tm_min(tm_max(0, first_key_of(s, sequence, query) - row), s->block);
+        e.from[j] = (float)from;
+        e.cut = tm_max(e.cut, from);
+        e.start[step] = j % STEP ? tm_min(e.start[step], from) : from;
+        if (s->first_key && j % STEP && lane == j) {
+            const int32_t *key = s->first_key + sequence * s->seq_q + query;
+            e.apart[step] |= key[0] != key[-1];
+        }
+    }
+    return e;
+}
+
+/* Row t for 16 lanes: infinity where the lane sees it, else -infinity. */
+TM_INLINE v16 edge_limit(const lane_edges *e, int64_t t, int vector)
+{
+    v16 beyond = v16_sub(v16_set1((float)t + 0.5f), v16_load(e->from + TM_LANES * vector));
+    return v16_mul(beyond, v16_set1(__builtin_inff()));
+}
+
+/* out (width) = or += sum over keys from .. end - 1 of one lane's weights times rows: nothing else is touched. */
+static __attribute__((noinline, unused)) void product_query(int64_t from, int64_t end, int64_t width,
+                                                            const float *weights, const float *rows, int64_t row,
+                                                            float *out, bool add)
+{
+    for (int64_t j = 0; j < width; j += TM_LANES) {
+        v16 sum = v16_zero();
+        for (int64_t t = from; t < end; t++)
+            sum = v16_fma(v16_set1(weights[t * QUERIES]), v16_load(rows + t * row + j), sum);
+        v16_store(out + j, add ? v16_add(v16_load(out + j), sum) : sum);
+    }
+}
+
+/* out (n, width) = or += weights^T rows: weights (keys, 32), rows (keys, width). Query i meets keys from its edge to
+ * diagonal + i, in steps of STEP (other weights are zero); a large diagonal: all. n a multiple of STEP. Where documents
+ * meet inside a step, each lane goes by itself: a row that it does not see may hold anything, also what is no number. */
+TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const lane_edges *edges,
+                               const float *weights, const float *rows, int64_t row, float *out, bool add, ahead *next)
 {
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < n; i += TILE_ROWS) {
             ask_for_rows(next);
-            int64_t k = tm_min(keys, diagonal + i / STEP * STEP + STEP);
-            if (width - j < TM_LANES * TILE_VECTORS)
-                tile(1, k, weights + i, 1, QUERIES, rows + j, row, out + i * width + j, width, add);
+            int64_t      from = edges->start[i / STEP], k = tm_min(keys, diagonal + i / STEP * STEP + STEP) - from;
+            const float *a = weights + from * QUERIES + i, *b = rows + from * row + j;
+            if (edges->apart[i / STEP])
+                continue;
+            else if (width - j < TM_LANES * TILE_VECTORS)
+                tile(1, k, a, 1, QUERIES, b, row, out + i * width + j, width, add);
             else
-                tile(TILE_VECTORS, k, weights + i, 1, QUERIES, rows + j, row, out + i * width + j, width, add);
+                tile(TILE_VECTORS, k, a, 1, QUERIES, b, row, out + i * width + j, width, add);
         }
+    for (int64_t i = 0; i < n; i++)
+        if (edges->apart[i / STEP])
+            product_query((int64_t)edges->from[i], tm_min(keys, diagonal + i + 1), width, weights + i, rows, row,
+                          out + i * width, add);
 }
 
 /* out (keys, width) += weights queries: weights (keys, 32), queries (32, width). Key i meets queries i - diagonal ..
@@ -224,26 +315,26 @@ static __attribute__((noinline, unused)) void product_keys(int64_t keys, int64_t
 
 /* ---- copies ---- */
 
-TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride,
-                            int64_t n, int64_t padded, float *out, int64_t row)
+TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, head_size head, const void *x, int64_t at,
+                            int64_t stride, int64_t n, int64_t padded, float *out, int64_t row)
 {
-    rows_ahead next = rows_ahead_of(s, x, at + AHEAD * stride, stride, n - AHEAD);
+    rows_ahead next = rows_ahead_of(s, x, at + AHEAD * stride, stride, head.dim, n - AHEAD);
     for (int64_t t = 0; t < n; t++) {
         if (next.rows > 0) ask_for_row(&next);
-        for (int64_t d = 0; d < s->width; d += TM_LANES)
-            v16_store(out + t * row + d, v16_get(x, dtype, at + t * stride + d, s->dim - d));
+        for (int64_t d = 0; d < head.width; d += TM_LANES)
+            v16_store(out + t * row + d, v16_get(x, dtype, at + t * stride + d, head.dim - d));
     }
     memset(out + n * row, 0, (size_t)((padded - n) * row) * sizeof(float));
 }
 /* n rows of a head, the first at element `at` of x -> out (padded, row), the rest zero. A tight loop on purpose: these
  * reads come from memory, and many must be under way at a time. */
-TM_INLINE void copy_rows(const attention_sizes *s, const void *x, int64_t at, int64_t stride, int64_t n, int64_t padded,
-                         float *out, int64_t row)
+TM_INLINE void copy_rows(const attention_sizes *s, head_size head, const void *x, int64_t at, int64_t stride, int64_t n,
+                         int64_t padded, float *out, int64_t row)
 {
     if (s->dtype == TM_BF16)
-        copy_rows_as(TM_BF16, s, x, at, stride, n, padded, out, row);
+        copy_rows_as(TM_BF16, s, head, x, at, stride, n, padded, out, row);
     else
-        copy_rows_as(TM_F32, s, x, at, stride, n, padded, out, row);
+        copy_rows_as(TM_F32, s, head, x, at, stride, n, padded, out, row);
 }
 
 /* rows (32, width) -> columns (width, 32) = scale rows^T */
@@ -261,54 +352,61 @@ TM_INLINE void transpose_queries(int64_t width, const float *rows, float scale, 
 }
 
 /* Row (width) of float32 -> D elements at element `at` of a tensor of s->dtype. */
-TM_INLINE void put_row(const attention_sizes *s, void *x, int64_t at, const float *row, float factor)
+TM_INLINE void put_row(const attention_sizes *s, head_size head, void *x, int64_t at, const float *row, float factor)
 {
-    for (int64_t d = 0; d < s->width; d += TM_LANES) {
+    for (int64_t d = 0; d < head.width; d += TM_LANES) {
         v16 v = v16_mul(v16_load(row + d), v16_set1(factor));
         if (s->dtype == TM_BF16)
-            v16_put(x, TM_BF16, at + d, v, s->dim - d);
+            v16_put(x, TM_BF16, at + d, v, head.dim - d);
         else
-            v16_put(x, TM_F32, at + d, v, s->dim - d);
+            v16_put(x, TM_F32, at + d, v, head.dim - d);
     }
+}
+/* n rows of zeros, for queries that see no key */
+TM_INLINE void put_zeros(const attention_sizes *s, int64_t dim, void *x, int64_t at, int64_t stride, int64_t n)
+{
+    const int64_t size = s->dtype == TM_BF16 ? 2 : 4;
+    for (int64_t j = 0; j < n; j++) memset((char *)x + (at + j * stride) * size, 0, (size_t)(dim * size));
 }
 
 /* ---- mask ---- */
 
-/* The causal mask of a row of scores: key q0 + r is visible to lanes j >= r. Loading 16 floats at place(r, v) gives the
+/* The causal mask of a row of scores: the key at position q0 + r is visible to lanes j >= r. Loading 16 floats at place(r, v) gives the
  * mask of vector v: infinity (to take the minimum with) and one (to multiply by) where visible, else -infinity and 0.
  */
 typedef struct {
-    float limit[2 * QUERIES], factor[2 * QUERIES];
-    float window_limit[2 * QUERIES], window_factor[2 * QUERIES]; /* the opposite: lanes j < r see the key */
+    float limit[3 * QUERIES], factor[3 * QUERIES]; /* r < 2 QUERIES: rows are rounded up to STEP */
 } causal_mask;
 
 TM_INLINE void causal_mask_fill(causal_mask *m)
 {
-    for (int i = 0; i < 2 * QUERIES; i++) {
-        m->limit[i] = i < QUERIES ? -__builtin_inff() : __builtin_inff();
-        m->factor[i] = i < QUERIES ? 0.f : 1.f;
-        m->window_limit[i] = -m->limit[i];
-        m->window_factor[i] = 1.f - m->factor[i];
+    for (int i = 0; i < 3 * QUERIES; i++) {
+        m->limit[i] = i < 2 * QUERIES ? -__builtin_inff() : __builtin_inff();
+        m->factor[i] = i < 2 * QUERIES ? 0.f : 1.f;
     }
 }
 TM_INLINE int64_t causal_mask_place(int64_t r, int vector)
 {
-    return QUERIES - r + TM_LANES * vector;
-}
-/* The window's mask of the same row: key q0 - window + r is visible to lanes j < r. r at most QUERIES. */
-TM_INLINE int64_t window_mask_place(int64_t r, int vector)
-{
-    return QUERIES - tm_max(r, 0) + TM_LANES * vector;
+    return 2 * QUERIES - r + TM_LANES * vector;
 }
 
-/* Why neither kernel takes the call, or NULL. `o` as in sizes_of. */
+/* Why neither kernel takes the call, or NULL. `qkv`: q, k, v. */
 TM_INLINE TM_PLANNED const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
-                                       const tm_view *lse)
+                                       const tm_view *lse, const tm_view *first_key, const tm_view *sinks)
 {
     if (!tm_is_float(o)) return "needs float32 or bfloat16 activations";
-    if (qkv->dtype != o->dtype) return "needs activations of one format";
+    for (int k = 0; k < 3; k++)
+        if (qkv[k].dtype != o->dtype) return "needs activations of one format";
     if (lse->dtype != TM_F32) return "needs a float32 lse";
-    return attr->head_dim > MAX_HEAD_DIM ? "needs heads of at most 256 elements" : NULL;
+    if (tm_view_present(first_key) && first_key->dtype != TM_I32) return "needs int32 first keys";
+    if (tm_view_present(sinks) && !tm_is_float(sinks)) return "needs float32 or bfloat16 sinks";
+    return tm_max(attr->dim_qk, attr->dim_v) > MAX_HEAD_DIM ? "needs heads of at most 256 elements" : NULL;
+}
+TM_INLINE float sink_of(const tm_view *sinks, int64_t head)
+{
+    float f[TM_LANES];
+    v16_store(f, v16_get(sinks->data, sinks->dtype, head, 1));
+    return f[0];
 }
 
 /* This thread's part of the workspace; parts are whole cache lines. */

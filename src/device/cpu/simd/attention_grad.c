@@ -14,6 +14,7 @@
  * ways give the same bits.
  */
 #include "device/cpu/simd/attention.h"
+#include "device/cpu/simd/attention_sinks.h"
 
 #include <omp.h>
 
@@ -25,12 +26,13 @@ enum {
 typedef struct {
     attention_sizes s;
     bool            two_passes;
-    int64_t         low_floats; /* scratch for lower halves */
+    int64_t         low_floats;          /* scratch for lower halves */
+    int64_t         dq_row, dk_row, dv_row; /* elements between rows */
 } backward_plan;
 
 /* Scratch of one thread. */
 typedef struct {
-    float      *keys, *values, *dkeys, *dvalues; /* (block_rows, row) */
+    float      *keys, *values, *dkeys, *dvalues; /* (block_rows, row), row of their own */
     float      *weights;                         /* (KEYS_AT_ONCE, 32): P */
     float      *dscores;                         /* (block_rows, 32) */
     float      *q_rows, *do_rows;                /* (32, width) */
@@ -43,35 +45,38 @@ typedef struct {
 
 static TM_PLANNED backward_plan plan_of(const tm_call *call)
 {
-    backward_plan p = { .s = sizes_of(call->attr, &call->in[0]) };
+    backward_plan p = { .s = sizes_of(call->attr, &call->in[1], &call->in[6]) };
     int64_t       threads = tm_max(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
-    int64_t       turns = (heads + threads - 1) / threads, pair_floats = QUERIES * p.s.width / 2;
+    int64_t       turns = (heads + threads - 1) / threads, pair_floats = QUERIES * p.s.qk.width / 2;
     bool          split = p.s.dtype == TM_BF16 && p.s.blocks > 1;
     p.two_passes = 7 * heads < 5 * turns * threads || (split && p.s.pairs * pair_floats > LOW_FLOATS_MAX);
     if (split) p.low_floats = (p.two_passes ? CHUNK : p.s.pairs) * pair_floats;
+    p.dq_row = tm_view_ld(&call->out[0]);
+    p.dk_row = tm_view_ld(&call->out[1]);
+    p.dv_row = tm_view_ld(&call->out[2]);
     return p;
 }
 
 static TM_PLANNED size_t backward_floats(const backward_plan *p)
 {
     const attention_sizes *s = &p->s;
-    return (size_t)(4 * s->block_rows * s->row + (KEYS_AT_ONCE + s->block_rows) * QUERIES + 5 * QUERIES * s->width +
-                    2 * QUERIES + p->low_floats);
+    return (size_t)(2 * s->block_rows * (s->qk.row + s->v.row) + (KEYS_AT_ONCE + s->block_rows) * QUERIES +
+                    QUERIES * (3 * s->qk.width + 2 * s->v.width) + 2 * QUERIES + p->low_floats);
 }
 
 static void backward_scratch_fill(backward_scratch *w, const attention_sizes *s, float *p)
 {
-    w->keys = p, p += s->block_rows * s->row;
-    w->values = p, p += s->block_rows * s->row;
-    w->dkeys = p, p += s->block_rows * s->row;
-    w->dvalues = p, p += s->block_rows * s->row;
+    w->keys = p, p += s->block_rows * s->qk.row;
+    w->values = p, p += s->block_rows * s->v.row;
+    w->dkeys = p, p += s->block_rows * s->qk.row;
+    w->dvalues = p, p += s->block_rows * s->v.row;
     w->weights = p, p += KEYS_AT_ONCE * QUERIES;
     w->dscores = p, p += s->block_rows * QUERIES;
-    w->q_rows = p, p += QUERIES * s->width;
-    w->do_rows = p, p += QUERIES * s->width;
-    w->q_columns = p, p += QUERIES * s->width;
-    w->do_columns = p, p += QUERIES * s->width;
-    w->dq_part = p, p += QUERIES * s->width;
+    w->q_rows = p, p += QUERIES * s->qk.width;
+    w->do_rows = p, p += QUERIES * s->v.width;
+    w->q_columns = p, p += QUERIES * s->qk.width;
+    w->do_columns = p, p += QUERIES * s->v.width;
+    w->dq_part = p, p += QUERIES * s->qk.width;
     w->lse = p, p += QUERIES;
     w->delta = p, p += QUERIES;
     w->dq_low = (uint16_t *)p;
@@ -84,10 +89,10 @@ TM_INLINE void deltas_as(tm_dtype dtype, const attention_sizes *s, const void *o
     for (int64_t j = 0; j < QUERIES; j += TM_LANES) {
         v16 r[16];
         for (int64_t i = 0; i < 16; i++) {
-            const float *g = w->do_rows + (j + i) * s->width;
+            const float *g = w->do_rows + (j + i) * s->v.width;
             r[i] = v16_zero();
-            for (int64_t d = 0; j + i < n && d < s->width; d += TM_LANES)
-                r[i] = v16_fma(v16_load(g + d), v16_get(o, dtype, at + (j + i) * s->o_row + d, s->dim - d), r[i]);
+            for (int64_t d = 0; j + i < n && d < s->v.width; d += TM_LANES)
+                r[i] = v16_fma(v16_load(g + d), v16_get(o, dtype, at + (j + i) * s->o_row + d, s->v.dim - d), r[i]);
         }
         tm_transpose16(r); /* then the tree of v16_sum, for 16 queries at once */
         for (int half = 8; half > 0; half /= 2)
@@ -100,16 +105,17 @@ TM_INLINE void deltas_as(tm_dtype dtype, const attention_sizes *s, const void *o
 static void load_pair(const tm_call *call, const attention_sizes *s, const backward_scratch *w, int64_t sequence,
                       const query_block *q)
 {
-    int64_t row = sequence * s->seq + q->q0, at = row * s->o_row + q->head * s->dim;
-    copy_rows(s, call->in[1].data, row * s->qkv_row + q->head * s->dim, s->qkv_row, q->n, QUERIES, w->q_rows, s->width);
-    copy_rows(s, call->in[0].data, at, s->o_row, q->n, QUERIES, w->do_rows, s->width);
-    transpose_queries(s->width, w->q_rows, s->scale, w->q_columns);
-    transpose_queries(s->width, w->do_rows, s->scale, w->do_columns);
+    int64_t row = sequence * s->seq_q + q->q0, at = row * s->o_row + q->head * s->v.dim;
+    copy_rows(s, s->qk, call->in[1].data, row * s->q_row + q->head * s->qk.dim, s->q_row, q->n, QUERIES, w->q_rows,
+              s->qk.width);
+    copy_rows(s, s->v, call->in[0].data, at, s->o_row, q->n, QUERIES, w->do_rows, s->v.width);
+    transpose_queries(s->qk.width, w->q_rows, s->scale, w->q_columns);
+    transpose_queries(s->v.width, w->do_rows, s->scale, w->do_columns);
     if (s->dtype == TM_BF16)
-        deltas_as(TM_BF16, s, call->in[2].data, at, q->n, w);
+        deltas_as(TM_BF16, s, call->in[4].data, at, q->n, w);
     else
-        deltas_as(TM_F32, s, call->in[2].data, at, q->n, w);
-    const float *lse = (const float *)call->in[3].data + (sequence * s->heads + q->head) * s->seq + q->q0;
+        deltas_as(TM_F32, s, call->in[4].data, at, q->n, w);
+    const float *lse = (const float *)call->in[5].data + (sequence * s->heads + q->head) * s->seq_q + q->q0;
     for (int64_t j = 0; j < QUERIES; j++) w->lse[j] = j < q->n ? lse[j] : 0.f;
 }
 
@@ -120,33 +126,42 @@ typedef struct {
 } backward_work;
 
 /* What the pair after this one reads, and where this one writes dQ. */
-static ahead ask_ahead(const tm_call *call, const attention_sizes *s, const backward_work *work, int64_t pair)
+static ahead ask_ahead(const tm_call *call, const backward_plan *p, const backward_work *work, int64_t pair)
 {
-    query_block q = query_block_of(s, work->kv_head, pair), after = query_block_of(s, work->kv_head, pair + 1);
-    int64_t     row0 = work->sequence * s->seq, at = (row0 + after.q0) * s->o_row + after.head * s->dim;
-    int64_t     q_at = (row0 + q.q0) * s->qkv_row + q.head * s->dim, n = pair + 1 < work->end ? after.n : 0;
+    const attention_sizes *s = &p->s;
+    query_block q = query_place_of(s, work->kv_head, pair), after = query_place_of(s, work->kv_head, pair + 1);
+    int64_t     row0 = work->sequence * s->seq_q, at = (row0 + after.q0) * s->o_row + after.head * s->v.dim;
+    int64_t     dq_at = (row0 + q.q0) * p->dq_row + q.head * s->qk.dim, n = pair + 1 < work->end ? after.n : 0;
     ahead       next = { .at_once = 1 };
-    next.list[0] =
-        rows_ahead_of(s, call->in[1].data, (row0 + after.q0) * s->qkv_row + after.head * s->dim, s->qkv_row, n);
-    next.list[1] = rows_ahead_of(s, call->in[0].data, at, s->o_row, n);
-    next.list[2] = rows_ahead_of(s, call->in[2].data, at, s->o_row, n);
-    next.list[3] = rows_ahead_of(s, call->out[0].data, q_at, s->qkv_row, work->want_q ? q.n : 0);
+    next.list[0] = rows_ahead_of(s, call->in[1].data, (row0 + after.q0) * s->q_row + after.head * s->qk.dim, s->q_row,
+                                 s->qk.dim, n);
+    next.list[1] = rows_ahead_of(s, call->in[0].data, at, s->o_row, s->v.dim, n);
+    next.list[2] = rows_ahead_of(s, call->in[4].data, at, s->o_row, s->v.dim, n);
+    next.list[3] = rows_ahead_of(s, call->out[0].data, dq_at, p->dq_row, s->qk.dim, work->want_q ? q.n : 0);
     return next;
 }
 
-/* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal or t < edge + 32. */
-static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64_t diagonal, int64_t edge)
+/* weights (keys, 32): scores -> P; dscores: scale dP -> dS. Row t is masked when t > diagonal; with `edges` also where
+ * `row0` + t is before a lane's edge. */
+static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64_t diagonal, const lane_edges *edges,
+                  int64_t row0)
 {
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v;
         v16     lse = v16_load(w->lse + lane), delta = v16_load(w->delta + lane);
         for (int64_t t = 0; t < keys; t++) {
             float *x = w->weights + t * QUERIES + lane, *y = dscores + t * QUERIES + lane;
-            v16    p = v16_exp(v16_sub(v16_load(x), lse));
-            if (t < edge + QUERIES) p = v16_mul(p, v16_load(w->mask.window_factor + window_mask_place(t - edge, v)));
-            if (t > diagonal) p = v16_mul(p, v16_load(w->mask.factor + causal_mask_place(t - diagonal, v)));
+            v16    p = v16_exp(v16_sub(v16_load(x), lse)), ds = v16_mul(p, v16_sub(v16_load(y), delta));
+            if (t > diagonal) {
+                v16 seen = v16_load(w->mask.factor + causal_mask_place(t - diagonal, v));
+                p = v16_where(seen, p), ds = v16_where(seen, ds);
+            }
+            if (row0 + t < edges->cut) {
+                v16 seen = edge_limit(edges, row0 + t, v);
+                p = v16_where(seen, p), ds = v16_where(seen, ds);
+            }
             v16_store(x, p);
-            v16_store(y, v16_mul(p, v16_sub(v16_load(y), delta)));
+            v16_store(y, ds);
         }
     }
 }
@@ -156,21 +171,22 @@ static void weigh(const backward_scratch *w, float *dscores, int64_t keys, int64
 static void backward_block(const attention_sizes *s, const backward_scratch *w, const query_block *q, int64_t passed,
                            int64_t keys, const backward_work *work, ahead *next)
 {
-    int64_t first = work->block * s->block, diagonal = s->causal ? q->q0 - first : keys;
-    int64_t edge = q->q0 - s->window - first;
+    int64_t    first = work->block * s->block, diagonal = s->causal ? s->offset + q->q0 - first : keys;
+    lane_edges edges = lane_edges_of(s, work->sequence, q, first + passed);
     for (int64_t t = passed; t < keys; t += KEYS_AT_ONCE) {
         int64_t n = tm_round_up(tm_min(KEYS_AT_ONCE, keys - t), STEP);
         float  *dscores = w->dscores + t * QUERIES;
-        product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights, next);
-        product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores, next);
-        weigh(w, dscores, n, diagonal - t, edge - t);
+        product_scores(n, s->qk.width, w->keys + t * s->qk.row, s->qk.row, w->q_columns, w->weights, next);
+        product_scores(n, s->v.width, w->values + t * s->v.row, s->v.row, w->do_columns, dscores, next);
+        weigh(w, dscores, n, diagonal - t, &edges, t - passed);
         if (!work->want_kv) continue;
-        product_keys(n, s->width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->row, s->row, next);
-        product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row, next);
+        product_keys(n, s->v.width, diagonal - t, w->weights, w->do_rows, w->dvalues + t * s->v.row, s->v.row, next);
+        product_keys(n, s->qk.width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->qk.row, s->qk.row, next);
     }
     if (work->want_q)
-        product_queries(tm_round_up(q->n, STEP), s->width, keys - passed, diagonal - passed, w->dscores + passed * QUERIES,
-                        w->keys + passed * s->row, s->row, w->dq_part, false, next);
+        product_queries(tm_round_up(q->n, STEP), s->qk.width, keys - passed, diagonal - passed, &edges,
+                        w->dscores + passed * QUERIES, w->keys + passed * s->qk.row, s->qk.row, w->dq_part, false,
+                        next);
 }
 
 /* n lanes of float32 as their upper and lower halves */
@@ -190,18 +206,19 @@ TM_INLINE void split_halves(uint16_t *high, uint16_t *low, v16 x, int64_t n)
 }
 
 /* Adds dq_part to what earlier key blocks left in the output; see the head of this file. low (32, width). */
-static void add_dq(const attention_sizes *s, const backward_scratch *w, void *out, int64_t at, const query_block *q,
+static void add_dq(const backward_plan *p, const backward_scratch *w, void *out, int64_t at, const query_block *q,
                    uint16_t *low, bool first, bool last)
 {
+    const attention_sizes *s = &p->s;
     for (int64_t j = 0; j < q->n; j++)
-        for (int64_t d = 0; d < s->width; d += TM_LANES) {
-            int64_t place = at + j * s->qkv_row + d, n = tm_min(s->dim - d, TM_LANES);
-            v16     x = v16_load(w->dq_part + j * s->width + d);
+        for (int64_t d = 0; d < s->qk.width; d += TM_LANES) {
+            int64_t place = at + j * p->dq_row + d, n = tm_min(s->qk.dim - d, TM_LANES);
+            v16     x = v16_load(w->dq_part + j * s->qk.width + d);
             if (s->dtype == TM_F32) {
                 v16_put(out, TM_F32, place, first ? x : v16_add(v16_get(out, TM_F32, place, n), x), n);
                 continue;
             }
-            uint16_t *high = (uint16_t *)out + place, *rest = low + j * s->width + d;
+            uint16_t *high = (uint16_t *)out + place, *rest = low + j * s->qk.width + d;
             if (!first) x = v16_add(n == TM_LANES ? join_halves(high, rest, TM_LANES) : join_halves(high, rest, n), x);
             if (last)
                 v16_put(out, TM_BF16, place, x, n);
@@ -215,33 +232,48 @@ static void add_dq(const attention_sizes *s, const backward_scratch *w, void *ou
 static void backward_pairs(const tm_call *call, const backward_plan *p, const backward_scratch *w, backward_work work)
 {
     const attention_sizes *s = &p->s;
-    int64_t first = work.block * s->block, row0 = work.sequence * s->seq, most = tm_min(s->block, s->seq - first);
-    int64_t k_at = (row0 + first) * s->qkv_row + (s->heads + work.kv_head) * s->dim, v_at = k_at + s->kv_heads * s->dim;
-    const void *qkv = call->in[1].data;
-    void       *out = call->out[0].data;
-    copy_rows(s, qkv, k_at, s->qkv_row, most, tm_round_up(most, STEP), w->keys, s->row);
-    copy_rows(s, qkv, v_at, s->qkv_row, most, tm_round_up(most, STEP), w->values, s->row);
+    int64_t first = work.block * s->block, row0 = work.sequence * s->seq_q, key0 = work.sequence * s->seq_k + first;
+    int64_t most = tm_min(s->block, s->seq_k - first), padded = tm_round_up(most, STEP);
+    int64_t k_column = work.kv_head * s->qk.dim, v_column = work.kv_head * s->v.dim;
+    copy_rows(s, s->qk, call->in[2].data, key0 * s->k_row + k_column, s->k_row, most, padded, w->keys, s->qk.row);
+    copy_rows(s, s->v, call->in[3].data, key0 * s->v_row + v_column, s->v_row, most, padded, w->values, s->v.row);
     if (work.want_kv) {
-        memset(w->dkeys, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
-        memset(w->dvalues, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
+        memset(w->dkeys, 0, (size_t)(s->block_rows * s->qk.row) * sizeof(float));
+        memset(w->dvalues, 0, (size_t)(s->block_rows * s->v.row) * sizeof(float));
     }
     for (int64_t pair = work.begin; pair < work.end; pair++) {
-        query_block q = query_block_of(s, work.kv_head, pair);
-        int64_t     keys = keys_seen(s, &q, first), passed = keys_passed(s, &q, first);
-        if (keys <= passed) continue;
-        ahead next = ask_ahead(call, s, &work, pair);
+        query_block q = query_block_of(s, work.sequence, work.kv_head, pair);
+        int64_t     keys = keys_seen(s, &q, first), passed = keys_passed(&q, first);
+        if (keys <= passed || q.end <= q.begin) continue;
+        ahead next = ask_ahead(call, p, &work, pair);
         load_pair(call, s, w, work.sequence, &q);
         backward_block(s, w, &q, passed, keys, &work, &next);
         if (!work.want_q) continue;
         uint16_t *low =
-            p->low_floats ? w->dq_low + (p->two_passes ? pair - work.begin : pair) * QUERIES * s->width : NULL;
-        add_dq(s, w, out, (row0 + q.q0) * s->qkv_row + q.head * s->dim, &q, low, is_first_block(s, &q, first),
-               is_last_block(s, &q, first));
+            p->low_floats ? w->dq_low + (p->two_passes ? pair - work.begin : pair) * QUERIES * s->qk.width : NULL;
+        add_dq(p, w, call->out[0].data, (row0 + q.q0) * p->dq_row + q.head * s->qk.dim, &q, low,
+               is_first_block(&q, first), is_last_block(s, &q, first));
     }
     for (int64_t t = 0; work.want_kv && t < most; t++) {
-        put_row(s, out, k_at + t * s->qkv_row, w->dkeys + t * s->row, 1.f);
-        put_row(s, out, v_at + t * s->qkv_row, w->dvalues + t * s->row, 1.f);
+        put_row(s, s->qk, call->out[1].data, (key0 + t) * p->dk_row + k_column, w->dkeys + t * s->qk.row, 1.f);
+        put_row(s, s->v, call->out[2].data, (key0 + t) * p->dv_row + v_column, w->dvalues + t * s->v.row, 1.f);
     }
+}
+
+/* What the pairs of a work see; those that see nothing get a dQ of zeros. */
+static query_block range_of(const tm_call *call, const backward_plan *p, const backward_work *work)
+{
+    const attention_sizes *s = &p->s;
+    query_block            all = { .begin = s->seq_k };
+    for (int64_t pair = work->begin; pair < work->end; pair++) {
+        query_block q = query_block_of(s, work->sequence, work->kv_head, pair);
+        all.begin = tm_min(all.begin, q.begin);
+        all.end = tm_max(all.end, q.end);
+        if (q.end <= q.begin)
+            put_zeros(s, s->qk.dim, call->out[0].data,
+                      (work->sequence * s->seq_q + q.q0) * p->dq_row + q.head * s->qk.dim, p->dq_row, q.n);
+    }
+    return all;
 }
 
 /* One pass: a task is a head. Two passes: first the tasks of key blocks (early ones are seen by more queries and start
@@ -259,36 +291,43 @@ static void backward_task(const tm_call *call, const backward_plan *p, const bac
     } else if (p->two_passes) {
         work.begin = (s->blocks + s->chunks - 1 - turn) * CHUNK;
         work.end = tm_min(work.begin + CHUNK, s->pairs);
-        query_block begin = query_block_of(s, work.kv_head, work.begin);
-        work.block = tm_max(0, begin.q0 - s->window + 1) / s->block;
-        query_block last = query_block_of(s, work.kv_head, work.end - 1);
-        if (s->causal) blocks = (last.q0 + last.n + s->block - 1) / s->block;
+        query_block all = range_of(call, p, &work);
+        work.block = all.begin / s->block;
+        blocks = (tm_max(all.end, 0) + s->block - 1) / s->block;
+    } else {
+        range_of(call, p, &work);
     }
     for (; work.block < blocks; work.block++) backward_pairs(call, p, w, work);
 }
 
 TM_PLANNED const char *TM_K(attention_grad_refuse)(const tm_call *call)
 {
-    if (call->in[0].dtype != call->in[2].dtype || call->out[0].dtype != call->in[2].dtype)
-        return "needs activations of one format";
-    return attention_refuse(call->attr, &call->in[1], &call->in[2], &call->in[3]);
+    const tm_view *d_o = &call->in[0];
+    for (int k = 0; k < 3; k++)
+        if (call->out[k].dtype != d_o->dtype) return "needs activations of one format";
+    if (call->in[4].dtype != d_o->dtype) return "needs activations of one format";
+    if (tm_view_present(&call->out[3]) && !tm_is_float(&call->out[3])) return "needs float32 or bfloat16 gradients";
+    return attention_refuse(call->attr, &call->in[1], d_o, &call->in[5], &call->in[6], &call->in[7]);
 }
 
 TM_PLANNED size_t TM_K(attention_grad_workspace)(const tm_call *call)
 {
     backward_plan p = plan_of(call);
-    return scratch_bytes(call, backward_floats(&p));
+    return TM_K(attention_sinks_workspace)(call) + scratch_bytes(call, backward_floats(&p));
 }
 
 void TM_K(attention_grad_run)(const tm_call *call)
 {
     backward_plan p = plan_of(call);
-    int64_t       heads = p.s.batch * p.s.kv_heads, tasks = p.two_passes ? heads * (p.s.blocks + p.s.chunks) : heads;
+    tm_call       own = *call; /* with the workspace behind that of the sinks */
+    own.workspace = (char *)call->workspace + TM_K(attention_sinks_workspace)(call);
+    int64_t heads = p.s.batch * p.s.kv_heads, tasks = p.two_passes ? heads * (p.s.blocks + p.s.chunks) : heads;
 #pragma omp parallel num_threads(call->threads)
     {
         backward_scratch w;
-        backward_scratch_fill(&w, &p.s, scratch_of(call, backward_floats(&p), omp_get_thread_num()));
+        backward_scratch_fill(&w, &p.s, scratch_of(&own, backward_floats(&p), omp_get_thread_num()));
 #pragma omp for schedule(dynamic, 1)
         for (int64_t task = 0; task < tasks; task++) backward_task(call, &p, &w, task);
     }
+    if (tm_view_present(&call->out[3])) TM_K(attention_sinks_run)(call);
 }

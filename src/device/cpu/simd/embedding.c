@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/cpu/simd/embedding.c - rows of a table by token, and the sum of gradients back into them.
  *
- *   y_r = table[token_r] [+ positions[r mod T]]
- *   dtable[v] [+]= sum over rows r with token_r = v, ascending;  dpositions[p] [+]= sum over rows r = p mod T,
+ *   y_r = table[token_r] [+ positions[t_r]],  t_r = place_r, or r mod T
+ *   dtable[v] [+]= sum over rows r with token_r = v, ascending;  dpositions[t] [+]= sum over rows r with t_r = t,
  * ascending
  *
  * Tables are read in the format they are stored in. A table row's sum is formed in float32, starting from the old
@@ -20,12 +20,13 @@
 TM_INLINE void embedding_rows(const tm_call *call, tm_dtype stored, tm_dtype format, int64_t begin, int64_t end)
 {
     const tm_embedding_attr *attr = call->attr;
-    const int32_t           *tokens = call->in[0].data;
+    const int32_t           *tokens = call->in[0].data, *places = call->in[3].data;
     const void              *table = call->in[1].data, *positions = call->in[2].data;
     int64_t                  columns = tm_view_columns(&call->in[1]), vocabulary = tm_view_rows(&call->in[1]);
     for (int64_t r = begin; r < end; r++) {
         TM_ASSERT(tokens[r] >= 0 && tokens[r] < vocabulary);
-        int64_t from = tokens[r] * columns, place = positions ? r % attr->seq * columns : 0;
+        int64_t from = tokens[r] * columns, place = positions ? (places ? places[r] : r % attr->seq) * columns : 0;
+        TM_ASSERT(!places || (places[r] >= 0 && places[r] < tm_view_rows(&call->in[2])));
         for (int64_t j = 0; j < columns; j += TM_LANES) {
             int64_t n = tm_lanes(j, columns);
             v16     v = v16_get(table, stored, from + j, n);
@@ -45,56 +46,69 @@ static TM_PLANNED const char *embedding_refuse(const tm_call *call)
     const char *why = call->in[0].dtype == TM_I32 ? NULL : "needs int32 tokens";
     if (!why) why = tm_refuse_format(&call->in[1]);
     if (!why) why = tm_refuse_mixed(&call->in[1], &call->in[2]);
+    if (!why && tm_view_present(&call->in[3]) && call->in[3].dtype != TM_I32) why = "needs int32 places";
     return why ? why : tm_refuse_format(&call->out[0]);
 }
 
 /* ---- gradient ---- */
 
-/* The chain of the rows of each token, ascending: first[v], then next[r], ended by -1. */
-static int32_t *chain_first(const tm_call *call)
+/* The chain of the rows of each token (k = 0) or place (k = 1), ascending: first[v], then next[r], ended by -1. */
+static int32_t *chain_first(const tm_call *call, int k)
 {
-    return call->workspace;
+    int64_t rows = tm_view_rows(&call->in[0]);
+    bool    second = k == 1 && tm_view_present(&call->out[0]);
+    return (int32_t *)call->workspace + (second ? tm_view_rows(&call->out[0]) + rows : 0);
 }
-static int32_t *chain_next(const tm_call *call)
+static int32_t *chain_next(const tm_call *call, int k)
 {
-    return chain_first(call) + tm_view_rows(&call->out[0]);
+    return chain_first(call, k) + tm_view_rows(&call->out[k]);
 }
-static void build_chain(const tm_call *call)
+static void build_chain(const tm_call *call, int k)
 {
-    const int32_t *tokens = call->in[1].data;
-    int32_t       *first = chain_first(call), *next = chain_next(call);
-    int64_t        vocabulary = tm_view_rows(&call->out[0]);
-    for (int64_t v = 0; v < vocabulary; v++) first[v] = -1;
-    for (int64_t r = tm_view_elements(&call->in[1]) - 1; r >= 0; r--) {
-        TM_ASSERT(tokens[r] >= 0 && tokens[r] < vocabulary);
-        next[r] = first[tokens[r]];
-        first[tokens[r]] = (int32_t)r;
+    const int32_t *keys = call->in[1 + k].data;
+    int32_t       *first = chain_first(call, k), *next = chain_next(call, k);
+    int64_t        n = tm_view_rows(&call->out[k]);
+    for (int64_t v = 0; v < n; v++) first[v] = -1;
+    for (int64_t r = tm_view_rows(&call->in[0]) - 1; r >= 0; r--) {
+        TM_ASSERT(keys[r] >= 0 && keys[r] < n);
+        next[r] = first[keys[r]];
+        first[keys[r]] = (int32_t)r;
     }
 }
 
-/* Columns begin..end-1 of all rows of the table. */
-TM_INLINE void table_columns(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
+/* Columns begin..end-1 of all rows of table k. */
+TM_INLINE void chained_columns(const tm_call *call, int k, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
 {
-    const int32_t *first = chain_first(call), *next = chain_next(call);
-    int64_t        columns = tm_view_columns(&call->out[0]), vocabulary = tm_view_rows(&call->out[0]);
-    bool           accumulate = call->accumulate & 1u;
-    for (int64_t v = 0; v < vocabulary; v++) {
+    const int32_t *first = chain_first(call, k), *next = chain_next(call, k);
+    const tm_view *out = &call->out[k];
+    int64_t        columns = tm_view_columns(out), n_keys = tm_view_rows(out);
+    bool           accumulate = call->accumulate >> k & 1u;
+    for (int64_t v = 0; v < n_keys; v++) {
         if (accumulate && first[v] < 0) continue;
         for (int64_t j = begin; j < end; j += TM_LANES) {
             int64_t n = tm_lanes(j, end);
-            v16     sum = accumulate ? v16_get(call->out[0].data, stored, v * columns + j, n) : v16_zero();
+            v16     sum = accumulate ? v16_get(out->data, stored, v * columns + j, n) : v16_zero();
             for (int64_t r = first[v]; r >= 0; r = next[r])
                 sum = v16_add(sum, v16_get(call->in[0].data, format, r * columns + j, n));
-            v16_put(call->out[0].data, stored, v * columns + j, sum, n);
+            v16_put(out->data, stored, v * columns + j, sum, n);
         }
     }
 }
+TM_INLINE void table_columns(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
+{
+    chained_columns(call, 0, format, stored, begin, end);
+}
 TM_PART_2(table_columns, in[0], out[0])
+TM_INLINE void place_columns(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
+{
+    chained_columns(call, 1, format, stored, begin, end);
+}
+TM_PART_2(place_columns, in[0], out[1])
 
 /* The same, but what is there before comes last (attr->apart). */
 TM_INLINE void table_columns_apart(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
 {
-    const int32_t *first = chain_first(call), *next = chain_next(call);
+    const int32_t *first = chain_first(call, 0), *next = chain_next(call, 0);
     int64_t        columns = tm_view_columns(&call->out[0]), vocabulary = tm_view_rows(&call->out[0]);
     for (int64_t v = 0; v < vocabulary; v++) {
         if (first[v] < 0) continue;
@@ -129,8 +143,11 @@ TM_PART_2(position_rows, in[0], out[1])
 
 static TM_PLANNED size_t embedding_grad_workspace(const tm_call *call)
 {
-    if (!tm_view_present(&call->out[0])) return 0;
-    return (size_t)(tm_view_rows(&call->out[0]) + tm_view_elements(&call->in[1])) * sizeof(int32_t);
+    int64_t chains = 0, rows = tm_view_rows(&call->in[0]);
+    for (int k = 0; k < 2; k++) /* positions in order need none */
+        if (tm_view_present(&call->out[k]) && tm_view_present(&call->in[1 + k]))
+            chains += tm_view_rows(&call->out[k]) + rows;
+    return (size_t)chains * sizeof(int32_t);
 }
 static void embedding_grad_run(const tm_call *call)
 {
@@ -138,17 +155,22 @@ static void embedding_grad_run(const tm_call *call)
     int64_t                  columns = tm_view_columns(&call->in[0]);
     if (tm_view_present(&call->out[0])) {
         int64_t elements = tm_view_elements(&call->in[0]);
-        build_chain(call);
+        build_chain(call, 0);
         if (!(call->accumulate & 1u)) elements += tm_view_elements(&call->out[0]);
         bool apart = attr->apart && (call->accumulate & 1u);
         tm_parallel(call, apart ? table_columns_apart_part : table_columns_part, columns, TM_LANES, elements);
     }
-    if (tm_view_present(&call->out[1]))
+    if (tm_view_present(&call->out[1]) && tm_view_present(&call->in[2])) {
+        build_chain(call, 1);
+        tm_parallel(call, place_columns_part, columns, TM_LANES,
+                    tm_view_elements(&call->in[0]) + tm_view_elements(&call->out[1]));
+    } else if (tm_view_present(&call->out[1]))
         tm_parallel(call, position_rows_part, tm_view_rows(&call->out[1]), 1, tm_view_elements(&call->in[0]));
 }
 static TM_PLANNED const char *embedding_grad_refuse(const tm_call *call)
 {
     const char *why = call->in[1].dtype == TM_I32 ? NULL : "needs int32 tokens";
+    if (!why && tm_view_present(&call->in[2]) && call->in[2].dtype != TM_I32) why = "needs int32 places";
     if (!why) why = tm_refuse_format(&call->in[0]);
     if (!why) why = tm_refuse_format(&call->out[0]);
     if (!why) why = tm_refuse_format(&call->out[1]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/pointwise.c - gelu, relu, swiglu, their gradients, add, cast, rope and its gradient.
+/* device/cpu/simd/pointwise.c - gelu, relu, swiglu, their gradients, add, cast, fill, rope and its gradient.
  *
  * With the sigmoid s(u) = 1 / (1 + e), e = exp(-u), and 1 - s = e s (no cancellation):
  *   gelu(x) = x s(2 q),  q = sqrt(2 / pi) (x + 0.044715 x^3)           (Hendrycks & Gimpel 2016; 1 + tanh q = 2 s(2 q))
@@ -9,6 +9,7 @@
  *             (Su et al. 2021)
  * Each element is read before it is written, so an output may lie on its input.
  */
+#include "base/status.h"
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
 #include "op/attrs.h"
@@ -69,7 +70,7 @@ TM_INLINE void relu_grad(const tm_call *call, tm_dtype format, int64_t begin, in
 }
 TM_PART(relu_grad, in[0])
 
-TM_INLINE void add(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+TM_INLINE void add_flat(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i += TM_LANES) {
         int64_t n = tm_lanes(i, end);
@@ -77,7 +78,33 @@ TM_INLINE void add(const tm_call *call, tm_dtype format, int64_t begin, int64_t 
         v16_put(call->out[0].data, format, i, v16_add(a, b), n);
     }
 }
-TM_PART(add, in[0])
+TM_PART(add_flat, in[0])
+
+/* The same where some operand's rows lie apart. */
+TM_INLINE void add_rows(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const tm_view *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
+    int64_t        columns = tm_view_columns(y), a_row = tm_view_ld(a), b_row = tm_view_ld(b), y_row = tm_view_ld(y);
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t j = 0; j < columns; j += TM_LANES) {
+            int64_t n = tm_lanes(j, columns);
+            v16     v = v16_get(a->data, format, r * a_row + j, n);
+            v16_put(y->data, format, r * y_row + j, v16_add(v, v16_get(b->data, format, r * b_row + j, n)), n);
+        }
+}
+TM_PART(add_rows, in[0])
+
+TM_INLINE void fill(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const tm_view      *y = &call->out[0];
+    const tm_fill_attr *attr = call->attr;
+    int64_t             columns = tm_view_columns(y), row = tm_view_ld(y);
+    v16                 value = v16_set1((float)attr->value);
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t j = 0; j < columns; j += TM_LANES)
+            v16_put(y->data, format, r * row + j, value, tm_lanes(j, columns));
+}
+TM_PART(fill, out[0])
 
 TM_INLINE void cast(const tm_call *call, tm_dtype from, tm_dtype to, int64_t begin, int64_t end)
 {
@@ -98,8 +125,24 @@ FLAT_RUN(gelu)
 FLAT_RUN(gelu_grad)
 FLAT_RUN(relu)
 FLAT_RUN(relu_grad)
-FLAT_RUN(add)
+FLAT_RUN(add_flat)
 FLAT_RUN(cast)
+
+static void add_run(const tm_call *call)
+{
+    if (tm_view_dense(&call->in[0]) && tm_view_dense(&call->in[1]) && tm_view_dense(&call->out[0]))
+        add_flat_run(call);
+    else
+        tm_parallel(call, add_rows_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
+}
+static void fill_run(const tm_call *call)
+{
+    tm_parallel(call, fill_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
+}
+static TM_PLANNED const char *fill_refuse(const tm_call *call)
+{
+    return tm_refuse_format(&call->out[0]);
+}
 
 static TM_PLANNED const char *unary_refuse(const tm_call *call)
 {
@@ -193,10 +236,10 @@ TM_INLINE v16 swap_pairs(v16 x)
 
 /* Heads of one row, pairs (i, i + D/2); sign is -1 for the gradient. */
 TM_INLINE void rope_half(const void *x, void *y, tm_dtype format, int64_t at, int64_t heads, int64_t dim,
-                         const float *table, float sign)
+                         int64_t stride, const float *table, float sign)
 {
     int64_t half = dim / 2;
-    for (int64_t h = 0; h < heads; h++, at += dim)
+    for (int64_t h = 0; h < heads; h++, at += stride)
         for (int64_t j = 0; j < half; j += TM_LANES) {
             int64_t n = tm_lanes(j, half);
             v16     c = v16_get(table, TM_F32, j, n), s = v16_mul(v16_set1(sign), v16_get(table, TM_F32, half + j, n));
@@ -208,7 +251,7 @@ TM_INLINE void rope_half(const void *x, void *y, tm_dtype format, int64_t at, in
 
 /* Heads of one row, pairs (2i, 2i + 1). */
 TM_INLINE void rope_interleaved(const void *x, void *y, tm_dtype format, int64_t at, int64_t heads, int64_t dim,
-                                const float *table, float sign)
+                                int64_t stride, const float *table, float sign)
 {
     float c[WIDEST_HEAD], s[WIDEST_HEAD];
     for (int64_t i = 0; i < dim / 2; i++) {
@@ -216,7 +259,7 @@ TM_INLINE void rope_interleaved(const void *x, void *y, tm_dtype format, int64_t
         s[2 * i + 1] = sign * table[dim / 2 + i];
         s[2 * i] = -s[2 * i + 1];
     }
-    for (int64_t h = 0; h < heads; h++, at += dim)
+    for (int64_t h = 0; h < heads; h++, at += stride)
         for (int64_t j = 0; j < dim; j += TM_LANES) {
             int64_t n = tm_lanes(j, dim);
             v16     v = v16_get(x, format, at + j, n), turned = v16_mul(swap_pairs(v), v16_get(s, TM_F32, j, n));
@@ -229,18 +272,22 @@ TM_INLINE void rope_rows(const tm_call *call, tm_dtype format, float sign, int64
     const tm_rope_attr *attr = call->attr;
     const char         *x = call->in[0].data;
     char               *y = call->out[0].data;
-    int64_t             width = tm_view_columns(&call->in[0]), turned = attr->heads * attr->head_dim;
+    const int32_t      *positions = call->in[2].data;
+    int64_t             width = tm_view_columns(&call->in[0]), dim = attr->head_dim;
+    int64_t             stride = attr->stride ? attr->stride : dim;
+    int64_t             copied = attr->first == 0 && stride == dim ? attr->heads * dim : 0; /* from this column on */
     size_t              bytes = tm_dtype_bytes(format);
     for (int64_t r = begin; r < end; r++) {
-        const float *table = (const float *)call->in[1].data + r % attr->seq * attr->head_dim;
-        int64_t      at = r * width;
+        int64_t      at = r * width, position = positions ? positions[r] : r % attr->seq;
+        const float *table = (const float *)call->in[1].data + position * dim;
+        TM_ASSERT(position >= 0 && position < call->in[1].shape.n[0]);
+        if (x != y && copied < width)
+            memcpy(y + (size_t)(at + copied) * bytes, x + (size_t)(at + copied) * bytes,
+                   (size_t)(width - copied) * bytes);
         if (attr->layout == TM_ROPE_HALF)
-            rope_half(x, y, format, at, attr->heads, attr->head_dim, table, sign);
+            rope_half(x, y, format, at + attr->first, attr->heads, dim, stride, table, sign);
         else
-            rope_interleaved(x, y, format, at, attr->heads, attr->head_dim, table, sign);
-        if (x != y && turned < width)
-            memcpy(y + (size_t)(at + turned) * bytes, x + (size_t)(at + turned) * bytes,
-                   (size_t)(width - turned) * bytes);
+            rope_interleaved(x, y, format, at + attr->first, attr->heads, dim, stride, table, sign);
     }
 }
 TM_INLINE void rope(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
@@ -268,6 +315,7 @@ static TM_PLANNED const char *rope_refuse(const tm_call *call)
     const tm_rope_attr *attr = call->attr;
     const char         *why = unary_refuse(call);
     if (!why) why = tm_refuse_wide(&call->in[1]);
+    if (!why && tm_view_present(&call->in[2]) && call->in[2].dtype != TM_I32) why = "needs int32 positions";
     if (!why && attr->head_dim > WIDEST_HEAD) why = "heads are wider than 512";
     return why;
 }
@@ -281,6 +329,7 @@ const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     TM_KERNEL(swiglu_grad, "swiglu_grad/", binary_refuse, NULL, swiglu_grad_run),
     TM_KERNEL(add, "add/", binary_refuse, NULL, add_run),
     TM_KERNEL(cast, "cast/", cast_refuse, NULL, cast_run),
+    TM_KERNEL(fill, "fill/", fill_refuse, NULL, fill_run),
     TM_KERNEL(rope, "rope/", rope_refuse, NULL, rope_run),
     TM_KERNEL(rope_grad, "rope_grad/", rope_refuse, NULL, rope_grad_run),
     { .run = NULL },
