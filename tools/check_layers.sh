@@ -71,6 +71,7 @@ system/environment.h
 system/thresholds.h
 system/validity.h
 train/keys.h
+train/optimizer.h
 train/run.h
 train/schedule.h
 train/step.h

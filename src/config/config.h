@@ -91,6 +91,8 @@ double      tm_config_f64(const tm_config *config, const char *key);
 const char *tm_config_text(const tm_config *config, const char *key); /* any kind; lists as "a,b"; NULL when null */
 /* Given by a file, the environment, the command line or the program? */
 bool tm_config_is_set(const tm_config *config, const char *key);
+/* Given as above, and not as what it would be anyway? A resolved configuration gives every key. */
+bool tm_config_is_changed(const tm_config *config, const char *key);
 /* "default", "preset llama3.1_8B", "file x.yaml:12", "environment PRIMUS_SEQ_LENGTH", "command line" */
 const char *tm_config_origin(const tm_config *config, const char *key);
 /* The same for messages: "x.yaml:12", "environment PRIMUS_SEQ_LENGTH", "command line". */

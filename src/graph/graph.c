@@ -56,8 +56,6 @@ tm_tensor_id tm_graph_tensor_as(tm_graph *graph, const char *name, tm_role role,
                                                     .shape = shape,
                                                     .layer = graph->layer,
                                                     .gradient = TM_NONE,
-                                                    .moment1 = TM_NONE,
-                                                    .moment2 = TM_NONE,
                                                     .base = TM_NONE };
     return (tm_tensor_id)graph->n_tensors++;
 }

@@ -35,7 +35,7 @@ typedef struct {
     const tm_piece   *pieces; /* parameters only */
     int               n_pieces;
     bool              trained; /* parameters: has a gradient and is updated */
-    tm_tensor_id      gradient, moment1, moment2; /* parameters: TM_NONE until a pass makes them */
+    tm_tensor_id      gradient; /* parameters: TM_NONE until the gradient pass makes it */
     tm_constant_fill *fill; /* constants only */
     const void       *fill_context;
     tm_tensor_id      base;   /* a view of columns of another tensor; TM_NONE: has memory of its own */

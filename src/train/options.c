@@ -52,6 +52,21 @@ static void read_schedule(const tm_config *config, tm_run_options *out)
     if (is(config, "lr_scheduler.decay_type", "sqrt")) out->schedule.decay = TM_DECAY_SQRT;
 }
 
+static tm_hyper read_hyper(const tm_config *config)
+{
+    return (tm_hyper){ .weight_decay = tm_config_f64(config, "optimizer.weight_decay"),
+                       .decay_matrices_only = is(config, "optimizer.decay", "matrices"),
+                       .beta1 = tm_config_f64(config, "optimizer.beta1"),
+                       .beta2 = tm_config_f64(config, "optimizer.beta2"),
+                       .eps = tm_config_f64(config, "optimizer.eps"),
+                       .momentum = tm_config_f64(config, "optimizer.momentum"),
+                       .nesterov = tm_config_bool(config, "optimizer.nesterov"),
+                       .beta2_decay = tm_config_f64(config, "optimizer.beta2_decay"),
+                       .eps1 = tm_config_f64(config, "optimizer.eps1"),
+                       .eps2 = tm_config_f64(config, "optimizer.eps2"),
+                       .clip_threshold = tm_config_f64(config, "optimizer.clip_threshold") };
+}
+
 static tm_status read_step(const tm_config *config, tm_step_options *step, tm_error *err)
 {
     TM_TRY(tm_model_shape_read(config, &step->shape, err));
@@ -61,11 +76,9 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     step->seq = tm_config_i64(config, "training.seq_len");
     step->accumulation = tm_config_i64(config, "training.grad_accumulation");
     step->loss_chunk = tm_config_i64(config, "loss.chunk_tokens");
-    step->beta1 = tm_config_f64(config, "optimizer.beta1");
-    step->beta2 = tm_config_f64(config, "optimizer.beta2");
-    step->eps = tm_config_f64(config, "optimizer.eps");
-    step->weight_decay = tm_config_f64(config, "optimizer.weight_decay");
-    step->decay_matrices_only = is(config, "optimizer.decay", "matrices");
+    step->optimizer = tm_optimizer_find(tm_config_text(config, "optimizer.name"));
+    TM_ASSERT(step->optimizer); /* tm_train_rules has refused what is not built */
+    step->hyper = read_hyper(config);
     int64_t rows, largest = (int64_t)1 << 31;
     if (__builtin_mul_overflow(step->micro_batch, step->seq, &rows) || rows > largest)
         return tm_fail(

@@ -62,19 +62,6 @@ static void add_training_segment(tm_step *step, const char *name, bool accumulat
     tm_precision_pass(graph);
 }
 
-static void add_moments(tm_graph *graph, tm_tensor_id parameter)
-{
-    char      name[200];
-    tm_tensor was = *tm_graph_at(graph, parameter);
-    graph->layer = was.layer;
-    snprintf(name, sizeof name, "%s.exp_avg", was.name);
-    tm_tensor_id first = tm_graph_tensor(graph, name, TM_ROLE_MOMENT, was.shape);
-    snprintf(name, sizeof name, "%s.exp_avg_sq", was.name);
-    tm_tensor_id second = tm_graph_tensor(graph, name, TM_ROLE_MOMENT, was.shape);
-    tm_graph_at(graph, parameter)->moment1 = first;
-    tm_graph_at(graph, parameter)->moment2 = second;
-}
-
 static void add_update_segment(tm_step *step)
 {
     tm_graph              *graph = step->graph;
@@ -100,17 +87,9 @@ static void add_update_segment(tm_step *step)
     for (size_t i = 0; i < n; i++) {
         if (graph->tensors[i].gradient == TM_NONE) continue;
         tm_tensor_id p = (tm_tensor_id)i;
-        add_moments(graph, p);
-        const tm_tensor *tensor = tm_graph_at(graph, p);
-        bool             decays = !o->decay_matrices_only || tensor->shape.rank >= 2;
-        tm_adamw_attr    attr = {
-               .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .weight_decay = decays ? o->weight_decay : 0
-        };
-        tm_tensor_id in[TM_MAX_IN] = {
-            p, tensor->gradient, tensor->moment1, tensor->moment2, step->scalars, step->clip
-        };
-        tm_tensor_id     out[TM_MAX_OUT] = { p, tensor->moment1, tensor->moment2 };
-        tm_graph_add(graph, TM_OP_adamw, &attr, sizeof attr, in, out, 0);
+        tm_update    update = { .parameter = p, .gradient = graph->tensors[i].gradient, .scalars = step->scalars,
+                                .clip = step->clip };
+        tm_optimizer_add(graph, o->optimizer, &o->hyper, update);
     }
     graph->module = "";
     graph->layer = -1;

@@ -3,7 +3,7 @@
  *
  *   first      forward and backward of the first micro-batch: gradients are overwritten
  *   further    of every further micro-batch: gradients and loss are added to (absent without accumulation)
- *   update     gradient norm, clipping, AdamW
+ *   update     gradient norm, clipping, the optimizer
  *   evaluate   forward and loss only
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
  *
@@ -17,6 +17,7 @@
 #include "graph/plan.h"
 #include "model/model.h"
 #include "op/attrs.h"
+#include "train/optimizer.h"
 
 typedef struct {
     tm_model_shape      shape;
@@ -25,9 +26,9 @@ typedef struct {
     int64_t             accumulation;     /* micro-batches of a step, >= 1 */
     tm_recompute        recompute;
     int64_t             loss_chunk; /* rows; 0: chosen by tm_step_loss_chunk */
-    double              beta1, beta2, eps, weight_decay;
-    bool                decay_matrices_only; /* no weight decay on vectors (norms, biases) */
-    bool                sample;              /* with the program "sample" */
+    const tm_optimizer *optimizer;
+    tm_hyper            hyper;
+    bool                sample; /* with the program "sample" */
 } tm_step_options;
 
 typedef struct {

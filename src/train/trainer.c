@@ -4,7 +4,6 @@
 #include "base/hash.h"
 #include "train/init.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,8 +80,7 @@ void tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, doub
     const tm_step_options *o = &trainer->step->options;
     s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
     s[TM_SCALAR_LEARNING_RATE] = learning_rate;
-    s[TM_SCALAR_CORRECTION1] = 1 - pow(o->beta1, (double)t);
-    s[TM_SCALAR_CORRECTION2] = 1 - pow(o->beta2, (double)t);
+    o->optimizer->scalars(&o->hyper, t, learning_rate, s);
     s[TM_SCALAR_MAX_NORM] = max_norm;
 }
 

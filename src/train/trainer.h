@@ -37,7 +37,7 @@ void          *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id);
 void tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets);
 /* Runs micro-batch `index` of the step (0: first). */
 void tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger);
-/* Norm, clip, AdamW; fills *result. */
+/* Norm, clip, optimizer; fills *result. */
 void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger);
 /* Adds the summed loss of a batch of the evaluation split. */
 double tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch);

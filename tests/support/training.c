@@ -39,7 +39,8 @@ tm_model_shape test_shape_preset(const char *preset, const char *more)
 tm_step_options test_llama_options(void)
 {
     tm_step_options o = { .precision = &tm_precision_f32, .micro_batch = 2, .seq = 32, .accumulation = 1,
-                          .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
+                          .optimizer = &tm_optimizer_adamw,
+                          .hyper = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 } };
     o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA,
                                 .vocab_size = 96,
                                 .dim = 64,

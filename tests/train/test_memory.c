@@ -69,8 +69,7 @@ static void run_step(tm_device *device, const tm_step *step, char *arena, const 
     double                *scalars = tm_plan_address(step->plan, arena, step->scalars);
     scalars[TM_SCALAR_LOSS_SCALE] = 1 / (double)batch->target_tokens;
     scalars[TM_SCALAR_LEARNING_RATE] = 1e-3;
-    scalars[TM_SCALAR_CORRECTION1] = 1 - o->beta1;
-    scalars[TM_SCALAR_CORRECTION2] = 1 - o->beta2;
+    o->optimizer->scalars(&o->hyper, 1, 1e-3, scalars);
     scalars[TM_SCALAR_MAX_NORM] = 1;
     for (int64_t i = 0; i < o->accumulation; i++) {
         memcpy(tm_plan_address(step->plan, arena, step->tokens), batch->tokens + i * rows,

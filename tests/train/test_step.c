@@ -72,10 +72,10 @@ static void only_matrices_decay_when_asked(void **state)
     tm_device *device = test_device_open("cpu", 2);
     for (int gpt = 0; gpt < 2; gpt++) {
         tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
-        options.weight_decay = 0.5;
+        options.hyper.weight_decay = 0.5;
         test_batch  batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 63);
         tm_trainer *before = test_trainer_open(device, &options, 64), *all = test_trainer_open(device, &options, 64);
-        options.decay_matrices_only = true;
+        options.hyper.decay_matrices_only = true;
         tm_trainer     *matrices = test_trainer_open(device, &options, 64);
         const tm_graph *graph = tm_trainer_step_of(all)->graph;
         test_step(all, 1, rate, 0, &batch);
@@ -87,7 +87,7 @@ static void only_matrices_decay_when_asked(void **state)
             if (tensor->role != TM_ROLE_PARAMETER) continue;
             tensor->shape.rank < 2 ? vectors++ : tables++;
             for (int64_t i = 0; i < tm_shape_elements(tensor->shape); i++) {
-                double wanted = tensor->shape.rank < 2 ? rate * options.weight_decay * golden_get(before, id, i) : 0;
+                double wanted = tensor->shape.rank < 2 ? rate * options.hyper.weight_decay * golden_get(before, id, i) : 0;
                 double found = golden_get(matrices, id, i) - golden_get(all, id, i);
                 if (!(fabs(found - wanted) <= (tensor->shape.rank < 2 ? 1e-6 : 0)))
                     fail_msg("'%s' element %lld: decay of vectors changes it by %.9g, wanted %.9g", tensor->name, (long long)i, found, wanted);
