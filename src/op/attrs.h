@@ -35,6 +35,7 @@ typedef struct {
 
 typedef struct {
     int64_t chunk; /* rows whose logits exist at a time */
+    int64_t no_dx; /* linear_cross_entropy_grad: 1: nothing below is trained, there is no dx */
 } tm_loss_attr;
 
 typedef struct {

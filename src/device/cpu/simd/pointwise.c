@@ -11,6 +11,7 @@
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
+#include "graph/value.h"
 #include "op/attrs.h"
 
 /* ---- flat ops: any shape ---- */
@@ -88,6 +89,43 @@ TM_INLINE void cast(const tm_call *call, tm_dtype from, tm_dtype to, int64_t beg
 }
 TM_PART_2(cast, in[0], out[0])
 
+/* ---- cast of the formats that weights are held in: float16 and the formats of 8 bits ---- */
+
+/* The numbers of an 8-bit format. */
+static void byte_values(tm_dtype format, float values[256])
+{
+    for (int code = 0; code < 256; code++) {
+        uint8_t byte = (uint8_t)code;
+        values[code] = (float)tm_value_get_small(&byte, format, 0);
+    }
+}
+/* float16 without a table: whole numbers of 2^-24 below 2^-14, else the exponent is moved; infinity and NaN stay. */
+TM_INLINE float half_value(uint16_t half)
+{
+    uint32_t size = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
+    uint32_t wide = (size << 13) + (size >= 0x7c00u ? 0x70000000u : 0x38000000u), bits;
+    float    tiny = (float)(int32_t)size * 0x1p-24f, value;
+    memcpy(&bits, &tiny, sizeof bits);
+    bits = (size < 0x400u ? bits : wide) | sign;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+TM_INLINE void widen(const tm_call *call, tm_dtype to, int64_t begin, int64_t end)
+{
+    tm_dtype format = call->in[0].dtype;
+    float    values[256], lanes[TM_LANES] = { 0 };
+    if (format != TM_F16) byte_values(format, values);
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        if (format == TM_F16)
+            for (int64_t k = 0; k < n; k++) lanes[k] = half_value(((const uint16_t *)call->in[0].data)[i + k]);
+        else
+            for (int64_t k = 0; k < n; k++) lanes[k] = values[((const uint8_t *)call->in[0].data)[i + k]];
+        v16_put(call->out[0].data, to, i, v16_load(lanes), n);
+    }
+}
+TM_PART(widen, out[0])
+
 #define FLAT_RUN(name)                                                                                                 \
     static void name##_run(const tm_call *call)                                                                        \
     {                                                                                                                  \
@@ -100,6 +138,7 @@ FLAT_RUN(relu)
 FLAT_RUN(relu_grad)
 FLAT_RUN(add)
 FLAT_RUN(cast)
+FLAT_RUN(widen)
 
 static const char *unary_refuse(const tm_call *call)
 {
@@ -115,6 +154,14 @@ static const char *cast_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
     return why ? why : tm_refuse_format(&call->out[0]);
+}
+
+static const char *widen_refuse(const tm_call *call)
+{
+    tm_dtype from = call->in[0].dtype;
+    if (!tm_dtype_small(from) || tm_dtype_bits(from) < 8 || from == TM_E8M0)
+        return "needs float16 or a float8 format without scales";
+    return tm_refuse_format(&call->out[0]);
 }
 
 /* ---- swiglu: rows of gate and up ---- */
@@ -281,6 +328,7 @@ const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     TM_KERNEL(swiglu_grad, "swiglu_grad/", binary_refuse, NULL, swiglu_grad_run),
     TM_KERNEL(add, "add/", binary_refuse, NULL, add_run),
     TM_KERNEL(cast, "cast/", cast_refuse, NULL, cast_run),
+    TM_KERNEL(cast, "cast/widen-", widen_refuse, NULL, widen_run),
     TM_KERNEL(rope, "rope/", rope_refuse, NULL, rope_run),
     TM_KERNEL(rope_grad, "rope_grad/", rope_refuse, NULL, rope_grad_run),
     { .run = NULL },
