@@ -70,6 +70,7 @@ system/check_tune.h
 system/environment.h
 system/thresholds.h
 system/validity.h
+train/groups.h
 train/keys.h
 train/optimizer.h
 train/run.h

@@ -56,6 +56,7 @@ tm_tensor_id tm_graph_tensor_as(tm_graph *graph, const char *name, tm_role role,
                                                     .shape = shape,
                                                     .layer = graph->layer,
                                                     .gradient = TM_NONE,
+                                                    .lookup_gradient = TM_NONE,
                                                     .base = TM_NONE };
     return (tm_tensor_id)graph->n_tensors++;
 }
@@ -72,6 +73,18 @@ tm_tensor_id tm_graph_view(tm_graph *graph, const char *name, tm_tensor_id base,
     view->offset = of.offset + column;
     view->ld = of.ld ? of.ld : of.shape.n[1];
     if (view->ld == columns) view->ld = 0;
+    return id;
+}
+
+tm_tensor_id tm_graph_row(tm_graph *graph, const char *name, tm_tensor_id base, int64_t row)
+{
+    tm_tensor of = *tm_graph_at(graph, base);
+    TM_ASSERT(of.shape.rank == 2 && of.base == TM_NONE && row >= 0 && row < of.shape.n[0]);
+    tm_tensor_id id = tm_graph_tensor_as(graph, name, of.role, tm_shape_1(of.shape.n[1]), of.dtype);
+    tm_tensor   *view = tm_graph_at(graph, id);
+    view->layer = of.layer;
+    view->base = base;
+    view->offset = row * of.shape.n[1];
     return id;
 }
 

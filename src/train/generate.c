@@ -38,7 +38,7 @@ static int32_t draw(const tm_trainer *trainer, int64_t row, double uniform, doub
 char *tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t seed, int64_t n, double seconds, tm_text *out)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
-    TM_ASSERT(step->sample);
+    TM_ASSERT(step->sampling.n > 0);
     int64_t seq = step->options.seq, prompt = seq / 4 < 64 ? seq / 4 : 64,
             deadline = tm_now_ns() + (int64_t)(seconds * 1e9);
     if (prompt < 1) prompt = 1;
@@ -55,7 +55,7 @@ char *tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t seed, i
             memmove(window, window + seq / 2, (size_t)length * sizeof *window);
         }
         memcpy(tm_trainer_address(trainer, step->sample_tokens), window, (size_t)seq * sizeof *window);
-        tm_trainer_run(trainer, step->sample);
+        for (size_t i = 0; i < step->sampling.n; i++) tm_trainer_run(trainer, step->sampling.work[i].program);
         int32_t next =
             draw(trainer, length - 1, tm_random_uniform(seed, tm_random_stream("generate"), (uint64_t)count), scores);
         window[length++] = all[count] = next;

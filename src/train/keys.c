@@ -108,7 +108,10 @@ static const tm_key keys[] = {
       .help = "AdamW, Adafactor: decoupled, times the learning rate; SGD: part of the gradient; default of SGD and "
           "Adafactor: 0" },
     { .name = "optimizer.decay", .kind = TM_KEY_CHOICE, .fallback = "all", .choices = "all|matrices",
-      .help = "which parameters decay: all, or those of two dimensions" },
+      .help = "which parameters decay: all, or those of two dimensions; groups that give weight_decay do" },
+    { .name = "optimizer.groups", .kind = TM_KEY_MAPS, .fallback = "",
+      .help = "what is different for some parameters: maps of params (patterns of names) with lr or lr_scale, weight_decay, "
+          "beta1, beta2, eps, momentum, trained, format; the first that matches counts (parameter-groups.md)" },
     { .name = "optimizer.implementation", .kind = TM_KEY_TEXT, .fallback = "fused", IGNORED,
       .help = "always fused" },
     { .name = "optimizer.early_step_in_backward", .kind = TM_KEY_BOOL, .fallback = "false",

@@ -36,6 +36,11 @@ bool tm_optimizer_reads(const tm_optimizer *optimizer, const char *key)
     return false;
 }
 
+double tm_hyper_decay(const tm_hyper *hyper, tm_shape parameter)
+{
+    return hyper->decay_matrices_only && parameter.rank < 2 ? 0 : hyper->weight_decay;
+}
+
 void tm_optimizer_add(tm_graph *graph, const tm_optimizer *optimizer, const tm_hyper *hyper, tm_update update)
 {
     tm_tensor          of = *tm_graph_at(graph, update.parameter);
@@ -50,7 +55,7 @@ void tm_optimizer_add(tm_graph *graph, const tm_optimizer *optimizer, const tm_h
         snprintf(name, sizeof name, "%s.%s", of.name, states[k].name);
         update.states[k] = tm_graph_tensor_as(graph, name, TM_ROLE_MOMENT, states[k].shape, dtype);
     }
-    if (hyper->decay_matrices_only && of.shape.rank < 2) own.weight_decay = 0;
+    own.weight_decay = tm_hyper_decay(hyper, of.shape);
     optimizer->emit(graph, &own, &update);
 }
 

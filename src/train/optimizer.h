@@ -60,6 +60,8 @@ const tm_optimizer *tm_optimizer_find(const char *name);
 /* Does the row read optimizer.KEY, a key that not all rows read? */
 bool tm_optimizer_reads(const tm_optimizer *optimizer, const char *key);
 
+/* What a parameter of this shape decays by. */
+double tm_hyper_decay(const tm_hyper *hyper, tm_shape parameter);
 /* Makes the state tensors of a parameter and appends its update. */
 void tm_optimizer_add(tm_graph *graph, const tm_optimizer *optimizer, const tm_hyper *hyper, tm_update update);
 /* The state tensor of a parameter by name ("exp_avg"), TM_NONE if it has none. */

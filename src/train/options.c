@@ -79,6 +79,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     step->optimizer = tm_optimizer_find(tm_config_text(config, "optimizer.name"));
     TM_ASSERT(step->optimizer); /* tm_train_rules has refused what is not built */
     step->hyper = read_hyper(config);
+    TM_TRY(tm_groups_read(config, step->optimizer, &step->hyper, step->groups, &step->n_groups, err));
     int64_t rows, largest = (int64_t)1 << 31;
     if (__builtin_mul_overflow(step->micro_batch, step->seq, &rows) || rows > largest)
         return tm_fail(
@@ -126,6 +127,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->threads = (int)tm_config_i64(config, "training.threads");
     out->reference_kernels = tm_config_bool(config, "debug.allow_reference_kernels");
     read_source(config, out);
+    TM_TRY(tm_source_fields(&out->source, out->step.fields, &out->step.n_fields, err));
     int64_t prefetch = tm_config_i64(config, "data.prefetch");
     out->prefetch = prefetch < 1 ? 1 : (int)prefetch;
     out->validate = tm_config_bool(config, "validation.enable");

@@ -82,6 +82,13 @@ static bool target_reached(const run *r)
     return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
 }
 
+static tm_micro_batch micro_batch_of(const tm_batch *batch)
+{
+    tm_micro_batch fed = { .target_tokens = batch->target_tokens };
+    for (int f = 0; f < TM_MAX_FIELDS; f++) fed.field[f] = batch->field[f];
+    return fed;
+}
+
 static tm_status evaluate(run *r, int64_t step, tm_error *err)
 {
     int64_t batches = r->options->validate ? validation_batches(r) : 0;
@@ -100,8 +107,8 @@ static tm_status evaluate(run *r, int64_t step, tm_error *err)
         tm_loader_next(loader, &batch);
         st = check_batch(&batch, err);
         if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
-        double nats =
-            tm_trainer_evaluate(r->trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.target_tokens });
+        tm_micro_batch fed = micro_batch_of(&batch);
+        double         nats = tm_trainer_evaluate(r->trainer, &fed);
         double mean = nats / (double)batch.target_tokens;
         sum += nats;
         means += mean;
@@ -196,11 +203,8 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
     tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens);
     tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
-    int64_t rows = o->step.micro_batch * o->step.seq;
-    for (int64_t i = 0; i < o->step.accumulation; i++)
-        tm_trainer_accumulate(r->trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 },
-                              &r->ledger);
-    tm_trainer_update(r->trainer, result, &r->ledger);
+    tm_micro_batch fed = micro_batch_of(&batch);
+    tm_trainer_step(r->trainer, &fed, result, &r->ledger);
     return TM_OK;
 }
 
@@ -405,8 +409,7 @@ static tm_status check_step(const run *r, double flops, double seconds, tm_error
 static tm_status check_physics(const run *r, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
-    double         flops = step->first->cost.flops, least = r->step_seconds[0];
-    if (step->further) flops += (double)(r->options->step.accumulation - 1) * step->further->cost.flops;
+    double         flops = tm_schedule_flops(&step->training), least = r->step_seconds[0];
     for (int64_t i = 1; i < r->done; i++) least = fmin(least, r->step_seconds[i]);
     return check_step(r, flops, least, err);
 }

@@ -76,31 +76,41 @@ void *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id)
 
 void tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets)
 {
-    double                *s = tm_trainer_address(trainer, trainer->step->scalars);
     const tm_step_options *o = &trainer->step->options;
-    s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
-    s[TM_SCALAR_LEARNING_RATE] = learning_rate;
-    o->optimizer->scalars(&o->hyper, t, learning_rate, s);
-    s[TM_SCALAR_MAX_NORM] = max_norm;
+    for (int g = 0; g < o->n_groups; g++) {
+        double *s = tm_trainer_address(trainer, trainer->step->group_scalars[g]);
+        double  rate = learning_rate * o->groups[g].lr_scale;
+        s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
+        s[TM_SCALAR_LEARNING_RATE] = rate;
+        s[TM_SCALAR_MAX_NORM] = max_norm;
+        o->optimizer->scalars(&o->groups[g].hyper, t, rate, s);
+    }
 }
 
-static void feed(tm_trainer *trainer, const tm_micro_batch *batch)
+/* Copies micro-batch `index` of `batch` into the inputs. */
+static void feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index)
 {
-    size_t bytes = (size_t)(trainer->step->options.micro_batch * trainer->step->options.seq) * sizeof(int32_t);
-    memcpy(tm_trainer_address(trainer, trainer->step->tokens), batch->tokens, bytes);
-    memcpy(tm_trainer_address(trainer, trainer->step->targets), batch->targets, bytes);
+    const tm_step *step = trainer->step;
+    for (int f = 0; f < step->options.n_fields; f++) {
+        if (step->inputs[f] == TM_NONE) continue;
+        size_t bytes = step->plan->places[step->inputs[f]].bytes;
+        memcpy(tm_trainer_address(trainer, step->inputs[f]), (const char *)batch->field[f] + (size_t)index * bytes, bytes);
+    }
 }
 
 void tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger)
 {
-    feed(trainer, batch);
-    TM_ASSERT(index == 0 || trainer->step->further);
-    tm_device_run(trainer->device, index == 0 ? trainer->step->first : trainer->step->further, ledger);
+    const tm_step_schedule *schedule = &trainer->step->training;
+    feed(trainer, batch, 0);
+    for (size_t i = 0; i < schedule->n; i++) {
+        const tm_work *work = &schedule->work[i];
+        if (work->micro_batch < 0 || index < work->micro_batch || index >= work->micro_batch + work->count) continue;
+        tm_device_run(trainer->device, work->program, ledger);
+    }
 }
 
-void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger)
+static void read_result(const tm_trainer *trainer, tm_step_result *result)
 {
-    tm_device_run(trainer->device, trainer->step->update, ledger);
     const double *scalars = tm_trainer_address(trainer, trainer->step->scalars);
     const double *clip = tm_trainer_address(trainer, trainer->step->clip);
     const double *loss = tm_trainer_address(trainer, trainer->step->loss);
@@ -108,10 +118,32 @@ void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *l
     result->grad_norm = clip[0];
 }
 
+void tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result, tm_ledger *ledger)
+{
+    const tm_step_schedule *schedule = &trainer->step->training;
+    for (size_t i = 0; i < schedule->n; i++) {
+        const tm_work *work = &schedule->work[i];
+        for (int64_t k = 0; k < work->count; k++) {
+            if (work->micro_batch >= 0) feed(trainer, batch, work->micro_batch + k);
+            tm_device_run(trainer->device, work->program, ledger);
+        }
+    }
+    read_result(trainer, result);
+}
+
+void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger)
+{
+    const tm_step_schedule *schedule = &trainer->step->training;
+    for (size_t i = 0; i < schedule->n; i++)
+        if (schedule->work[i].micro_batch < 0) tm_device_run(trainer->device, schedule->work[i].program, ledger);
+    read_result(trainer, result);
+}
+
 double tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch)
 {
-    feed(trainer, batch);
-    tm_device_run(trainer->device, trainer->step->evaluate, NULL);
+    const tm_step_schedule *schedule = &trainer->step->evaluation;
+    feed(trainer, batch, 0);
+    for (size_t i = 0; i < schedule->n; i++) tm_device_run(trainer->device, schedule->work[i].program, NULL);
     return *(const double *)tm_trainer_address(trainer, trainer->step->evaluation_loss);
 }
 

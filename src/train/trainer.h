@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/trainer.h - a step with memory: weights, optimizer state and the arena on a device. Knows no data source, no
- * schedule of a whole run and no file but checkpoints; train/loop.h drives it.
+ * schedule of a whole run and no file but checkpoints; train/run.c drives it.
  */
 #ifndef TM_TRAIN_TRAINER_H
 #define TM_TRAIN_TRAINER_H
@@ -16,10 +16,11 @@ typedef struct {
     double grad_norm; /* before clipping */
 } tm_step_result;
 
-/* One micro-batch: tokens and targets (micro_batch, T), target -100 = ignored. */
+/* One micro-batch: the fields of the step's options, in their order; of a language tokens and targets (micro_batch, T),
+ * target -100 = ignored. */
 typedef struct {
-    const int32_t *tokens, *targets;
-    int64_t        target_tokens;
+    const void *field[TM_MAX_FIELDS];
+    int64_t     target_tokens;
 } tm_micro_batch;
 
 /* Plans, takes the arena and sets the initial weights from `seed` (f(seed, name, index): neither threads nor order
@@ -39,6 +40,8 @@ void tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, doub
 void tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger);
 /* Norm, clip, optimizer; fills *result. */
 void tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger);
+/* A whole step behind tm_trainer_begin: walks its schedule. `batch`: all micro-batches one after the other. */
+void tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result, tm_ledger *ledger);
 /* Adds the summed loss of a batch of the evaluation split. */
 double tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch);
 

@@ -95,7 +95,7 @@ static void step(tm_trainer *trainer, int64_t t, int vocab, tm_step_result *resu
     int     n = (int)tm_trainer_step_of(trainer)->options.seq;
     golden_tokens(tokens, n + 1, vocab);
     tm_trainer_begin(trainer, t, 1e-2, 1.0, n);
-    tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ tokens, tokens + 1, n }, NULL);
+    tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ { tokens, tokens + 1 }, n }, NULL);
     tm_trainer_update(trainer, result, NULL);
 }
 

@@ -197,7 +197,7 @@ static void follow(tm_trainer *trainer, const fixture *f, const match *matches, 
             targets[i] = windows[i / seq * (seq + 1) + i % seq + 1];
         }
         tm_trainer_begin(trainer, (int64_t)t + 1, f->head.learning_rate, f->head.max_norm, rows * seq);
-        tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ tokens, targets, rows * seq }, NULL);
+        tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ { tokens, targets }, rows * seq }, NULL);
         tm_trainer_update(trainer, &result, NULL);
         if (t == 0) {
             check_gradients(trainer, matches, n, limit, worst);

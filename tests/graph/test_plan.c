@@ -409,7 +409,7 @@ static void check_apart(const configuration *c)
     tm_trainer_begin(trainer, 1, 1e-3, 1, batch.target_tokens);
     memcpy(data[step->scalars], tm_trainer_address(trainer, step->scalars), step->plan->places[step->scalars].bytes);
     for (int64_t i = 0; i < options.accumulation; i++) {
-        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ batch.tokens + i * rows, batch.targets + i * rows, 0 },
+        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ { batch.tokens + i * rows, batch.targets + i * rows }, 0 },
                               NULL);
         memcpy(data[step->tokens], batch.tokens + i * rows, (size_t)rows * sizeof(int32_t));
         memcpy(data[step->targets], batch.targets + i * rows, (size_t)rows * sizeof(int32_t));

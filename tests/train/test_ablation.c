@@ -47,7 +47,7 @@ static double validation_loss(tm_trainer *trainer, const tm_source *source)
     for (int i = 0; i < VALIDATION_BATCHES; i++) {
         tm_batch batch;
         tm_loader_next(loader, &batch);
-        sum += tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.target_tokens });
+        sum += tm_trainer_evaluate(trainer, &(tm_micro_batch){ { batch.field[0], batch.field[1] }, batch.target_tokens });
     }
     tm_loader_close(loader);
     return sum / (VALIDATION_BATCHES * BATCH * SEQ);
@@ -69,7 +69,7 @@ static double trained(tm_device *device, const tm_source *source, ablation what)
         tm_batch batch;
         double   rate = 3e-3 * (t <= WARMUP ? (double)t / WARMUP : (double)(STEPS - t) / (STEPS - WARMUP));
         tm_loader_next(loader, &batch);
-        test_step(trainer, t, rate, 1, &(test_batch){ batch.tokens, batch.targets, BATCH * SEQ, batch.target_tokens });
+        test_step(trainer, t, rate, 1, &(test_batch){ batch.field[0], batch.field[1], BATCH * SEQ, batch.target_tokens });
         if (what == ATTENTION_ZEROED) zero_attention(trainer);
     }
     double loss = validation_loss(trainer, source);

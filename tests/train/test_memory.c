@@ -131,7 +131,7 @@ static void planned_is_used_and_a_step_allocates_nothing(void **state)
         unsigned long long before = tm_alloc_count();
         assert_true(before > 0);
         tm_step_result r = test_step(trainer, 1, 1e-3, 1, &batch);
-        tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, 0 });
+        tm_trainer_evaluate(trainer, &(tm_micro_batch){ { batch.tokens, batch.targets }, 0 });
         if (tm_alloc_count() != before)
             fail_msg("configuration %d: %llu allocations in a step", i, tm_alloc_count() - before);
         assert_true(isfinite(r.loss));

@@ -52,7 +52,7 @@ static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
         o.seq = 256;
         tm_trainer *trainer = test_trainer_open(device, &o, 31 + i);
         test_batch  batch = test_batch_random(o.micro_batch, o.seq, cases[i].vocab, 32);
-        double      loss = tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) /
+        double      loss = tm_trainer_evaluate(trainer, &(tm_micro_batch){ { batch.tokens, batch.targets }, batch.rows }) /
                       (double)batch.rows;
         double      wanted = log((double)cases[i].vocab) + (double)cases[i].dim * cases[i].head_variance / 2;
         if (!(fabs(loss - wanted) <= 0.05))
@@ -78,7 +78,7 @@ static void one_batch_is_learnt_by_heart(void **state)
             tm_step_result first = test_step(trainer, 1, 5e-3, 1, &batch), last = first;
             for (int t = 2; t <= 100; t++) last = test_step(trainer, t, 5e-3, 1, &batch);
             double evaluated =
-                tm_trainer_evaluate(trainer, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }) /
+                tm_trainer_evaluate(trainer, &(tm_micro_batch){ { batch.tokens, batch.targets }, batch.rows }) /
                 (double)batch.rows;
             if (!(first.loss > 4 && last.loss < 0.1 && evaluated < 0.1))
                 fail_msg("family %d, %s: the loss of one batch went from %.3f to %.3f", family, precisions[p]->name,

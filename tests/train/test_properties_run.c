@@ -308,7 +308,7 @@ static void a_broken_weight_shows_in_loss_and_norm(void **state)
             float   was = weight[at];
             weight[at] = NAN;
             tm_trainer_begin(trainer, 1, 0, 1, batch.target_tokens);
-            tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }, NULL);
+            tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ { batch.tokens, batch.targets }, batch.rows }, NULL);
             const double *loss = tm_trainer_address(trainer, tm_trainer_step_of(trainer)->loss);
             if (!isnan(*loss)) fail_msg("a NaN in '%s' gives the loss %g", graph->tensors[t].name, *loss);
             weight[at] = was;
@@ -317,7 +317,7 @@ static void a_broken_weight_shows_in_loss_and_norm(void **state)
         assert_true(isfinite(r.loss) && isfinite(r.grad_norm));
         /* a gradient that is not finite is not clipped away */
         tm_trainer_begin(trainer, 2, 1e-3, 1, batch.target_tokens);
-        tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ batch.tokens, batch.targets, batch.rows }, NULL);
+        tm_trainer_accumulate(trainer, 0, &(tm_micro_batch){ { batch.tokens, batch.targets }, batch.rows }, NULL);
         ((float *)tm_trainer_address(trainer, graph->tensors[tm_trainer_step_of(trainer)->model.norm_w].gradient))[1] =
             NAN;
         tm_trainer_update(trainer, &r, NULL);
