@@ -89,7 +89,8 @@ TM_MUST_USE tm_status tm_config_finish(tm_config *config, tm_error *err);
 bool        tm_config_bool(const tm_config *config, const char *key);
 int64_t     tm_config_i64(const tm_config *config, const char *key);
 double      tm_config_f64(const tm_config *config, const char *key);
-const char *tm_config_text(const tm_config *config, const char *key); /* any kind; lists as "a,b", maps as "k=a|b l=c"; NULL when null */
+const char *tm_config_text(const tm_config *config,
+                           const char      *key); /* any kind; lists as "a,b", maps as "k=a|b l=c"; NULL when null */
 /* Given by a file, the environment, the command line or the program? */
 bool tm_config_is_set(const tm_config *config, const char *key);
 /* Given as above, and not as what it would be anyway? A resolved configuration gives every key. */

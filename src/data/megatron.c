@@ -166,8 +166,8 @@ static tm_status read_sample(const tm_source *source, int64_t index, int32_t *ou
     return TM_OK;
 }
 
-static tm_status megatron_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, void *const *fields,
-                              int64_t *weight, tm_error *err)
+static tm_status megatron_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
+                              void *const *fields, int64_t *weight, tm_error *err)
 {
     const tm_indexed *set = &((const megatron *)source->state)->splits[split];
     int64_t           seq = source->options.seq;

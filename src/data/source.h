@@ -83,9 +83,9 @@ int64_t                tm_source_seq(const tm_source *source); /* T */
  * synthetic, mock and text only: other sources have rows. */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
 
-/* Sample `index` of any source as the row of a batch: a pointer per field, in the order of tm_source_fields, and what it
- * weighs in the loss, the targets that count (not TM_IGNORED); `scratch` is room for T+1 tokens. TM_INVALID, with the
- * place, if the files changed since they were opened or hold a token outside of the vocabulary. */
+/* Sample `index` of any source as the row of a batch: a pointer per field, in the order of tm_source_fields, and what
+ * it weighs in the loss, the targets that count (not TM_IGNORED); `scratch` is room for T+1 tokens. TM_INVALID, with
+ * the place, if the files changed since they were opened or hold a token outside of the vocabulary. */
 TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
                                     void *const *fields, int64_t *weight, tm_error *err);
 
@@ -105,7 +105,7 @@ typedef struct tm_loader tm_loader;
 typedef struct {
     void           *field[TM_MAX_FIELDS]; /* (batch, ...) each, in the order of tm_source_fields */
     int64_t         target_tokens;        /* the weights of its rows together */
-    const tm_error *error;                /* NULL, or why a row could not be read: the batch and all after it are no good */
+    const tm_error *error; /* NULL, or why a row could not be read: the batch and all after it are no good */
 } tm_batch;
 
 /* Rows of the validation split beyond its last sample are empty (tokens 0, targets -100). The source must outlive the

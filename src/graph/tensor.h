@@ -37,7 +37,7 @@ const char *tm_dtype_name(tm_dtype dtype);
 int         tm_dtype_bits(tm_dtype dtype);
 size_t      tm_dtype_bytes(tm_dtype dtype); /* of formats of whole bytes; 4-bit formats are a bug here */
 bool        tm_dtype_floating(tm_dtype dtype);
-bool        tm_dtype_small(tm_dtype dtype); /* float16 and formats of 8 bits and fewer: weights are held in, not computed with */
+bool        tm_dtype_small(tm_dtype dtype); /* float16, 8 bits and fewer: weights are held in them, not computed with */
 
 enum { TM_MAX_RANK = 4 };
 
@@ -65,8 +65,8 @@ char   *tm_shape_text(char out[96], tm_shape shape); /* "(2048, 768)" */
 /* Bytes of a dense tensor, the last one filled up where elements are smaller than a byte. */
 size_t tm_tensor_bytes(tm_shape shape, tm_dtype dtype);
 
-/* A named part of a sample: what a data source gives and a model takes. shape: of one sample; the inputs of a program have
- * those of a micro-batch one after the other along the first axis. */
+/* A named part of a sample: what a data source gives and a model takes. shape: of one sample; the inputs of a program
+ * have those of a micro-batch one after the other along the first axis. */
 typedef struct {
     const char *name; /* "tokens" */
     tm_dtype    dtype;

@@ -13,8 +13,8 @@
  *   u      = g / sqrt(max(v, eps1^2))
  *   p     -= alpha / max(1, rms(u) / d) u                    d: clip_threshold; rms over the whole tensor
  *
- * p, g (one shape; of rank 2 and above the last two axes are a matrix), r (without the last axis) or v (as p), [q (without
- * the last but one)], scalars (8), clip (2) -> p, r or v, [q]: the tensors that came in, changed in place
+ * p, g (one shape; of rank 2 and above the last two axes are a matrix), r (without the last axis) or v (as p), [q
+ * (without the last but one)], scalars (8), clip (2) -> p, r or v, [q]: the tensors that came in, changed in place
  */
 #include "op/attrs.h"
 #include "op/describe.h"
@@ -102,7 +102,8 @@ static void adafactor_reference(const tm_call *call)
                 mean = 0;
                 for (int64_t k = 0; k < rows; k++) mean += new_v[i / size * rows + k] / (double)rows;
             }
-            double u = g[i] * coefficient / sqrt(fmax(variance_at(call, i, rows, columns, mean), attr->eps1 * attr->eps1));
+            double u =
+                g[i] * coefficient / sqrt(fmax(variance_at(call, i, rows, columns, mean), attr->eps1 * attr->eps1));
             if (pass == 0) squares += u * u;
             if (pass == 1) new_p[i] = p[i] - rate * attr->weight_decay * p[i] - step * u;
         }
@@ -116,7 +117,7 @@ static tm_cost adafactor_cost(const tm_call *call)
 
 static bool adafactor_example(int k, tm_example *example)
 {
-    static const tm_shape          cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },  { 1, { 9 } },
+    static const tm_shape          cases[] = { { 1, { 1 } },      { 2, { 3, 7 } }, { 1, { 9 } },
                                                { 2, { 65, 17 } }, { 1, { 1030 } }, { 3, { 2, 5, 13 } } };
     static const tm_adafactor_attr attrs[] = {
         { .eps1 = 1e-7, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0 },

@@ -136,7 +136,8 @@ const tm_op tm_op_linear_cross_entropy = {
     .example = linear_cross_entropy_example,
 };
 
-/* in: x (N, C), w (V, C), targets (N), scalars (8); out: loss (), [dx (N, C)], [dw (V, C)], logits (chunk, V) scratch */
+/* in: x (N, C), w (V, C), targets (N), scalars (8); out: loss (), [dx (N, C)], [dw (V, C)], logits (chunk, V) scratch
+ */
 static const char *linear_cross_entropy_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
 {
     const char *why;

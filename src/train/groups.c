@@ -53,8 +53,10 @@ static tm_status read_lr(reader *r)
     double rate, base = tm_config_f64(r->config, "optimizer.lr");
     TM_TRY(number(r, 0, 100, "a number from 0 to 100", &rate));
     if (!(base > 0))
-        return tm_fail(r->err, TM_INVALID, "'lr' in optimizer.groups (%s) is relative to optimizer.lr, which is 0; give "
-                       "that one a value, too", r->group->place);
+        return tm_fail(r->err, TM_INVALID,
+                       "'lr' in optimizer.groups (%s) is relative to optimizer.lr, which is 0; give "
+                       "that one a value, too",
+                       r->group->place);
     r->group->lr_scale = rate / base;
     return TM_OK;
 }
@@ -103,8 +105,10 @@ static tm_status read_format(reader *r)
     for (int d = 0; d < TM_DTYPE_COUNT; d++) {
         if (!tm_names_equal(r->value, tm_dtype_name((tm_dtype)d))) continue;
         if (d == TM_NF4 || d == TM_E2M1 || d == TM_E8M0)
-            return tm_fail(r->err, TM_UNSUPPORTED, "'format' in optimizer.groups (%s): weights in %s need scales, which "
-                           "are not built yet; use a format of 8 or more bits", r->group->place, r->value);
+            return tm_fail(r->err, TM_UNSUPPORTED,
+                           "'format' in optimizer.groups (%s): weights in %s need scales, which "
+                           "are not built yet; use a format of 8 or more bits",
+                           r->group->place, r->value);
         r->group->format = (tm_dtype)d;
         if (tm_dtype_floating((tm_dtype)d) && d != TM_F64) return TM_OK;
     }
@@ -116,11 +120,16 @@ static const struct {
     tm_status (*read)(reader *r);
     bool own; /* counts only where the optimizer reads the key of this name */
 } members[] = {
-    { "params", read_params, false },     { "lr", read_lr, false },
-    { "lr_scale", read_lr_scale, false }, { "weight_decay", read_weight_decay, false },
-    { "beta1", read_beta1, true },        { "beta2", read_beta2, true },
-    { "eps", read_eps, true },            { "momentum", read_momentum, true },
-    { "trained", read_trained, false },   { "format", read_format, false },
+    { "params", read_params, false },
+    { "lr", read_lr, false },
+    { "lr_scale", read_lr_scale, false },
+    { "weight_decay", read_weight_decay, false },
+    { "beta1", read_beta1, true },
+    { "beta2", read_beta2, true },
+    { "eps", read_eps, true },
+    { "momentum", read_momentum, true },
+    { "trained", read_trained, false },
+    { "format", read_format, false },
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
 
@@ -130,8 +139,9 @@ static tm_status unknown_member(const reader *r, const char *name)
     for (int i = 0; i < MEMBERS; i++)
         if (!members[i].own || tm_optimizer_reads(r->optimizer, members[i].name))
             tm_text_printf(&list, "%s%s", list.length ? ", " : "", members[i].name);
-    tm_fail(r->err, TM_INVALID, "'%.60s' in optimizer.groups (%s) is no member of a group with optimizer.name %s; there are: %s",
-            name, r->group->place, r->optimizer->name, list.data);
+    tm_fail(r->err, TM_INVALID,
+            "'%.60s' in optimizer.groups (%s) is no member of a group with optimizer.name %s; there are: %s", name,
+            r->group->place, r->optimizer->name, list.data);
     tm_text_fini(&list);
     return TM_INVALID;
 }
@@ -142,8 +152,10 @@ static tm_status read_member(reader *r, const char *text, size_t n)
     char        copy[TM_MAX_PATTERNS_TEXT];
     const char *equals = memchr(text, '=', n);
     if (!equals || n >= sizeof copy)
-        return tm_fail(r->err, TM_INVALID, "optimizer.groups (%s) must be a list of maps, like {params: \"*.bias\", "
-                       "weight_decay: 0}; found '%.*s'", r->group->place, n < 100 ? (int)n : 100, text);
+        return tm_fail(r->err, TM_INVALID,
+                       "optimizer.groups (%s) must be a list of maps, like {params: \"*.bias\", "
+                       "weight_decay: 0}; found '%.*s'",
+                       r->group->place, n < 100 ? (int)n : 100, text);
     snprintf(copy, sizeof copy, "%.*s", (int)(equals - text), text);
     snprintf(r->value, sizeof r->value, "%.*s", (int)(n - 1 - (size_t)(equals - text)), equals + 1);
     for (int i = 0; i < MEMBERS; i++) {
@@ -164,12 +176,15 @@ static tm_status read_group(reader *r, const char *text, size_t n)
         at += length + 1;
     }
     if (!*r->group->patterns)
-        return tm_fail(r->err, TM_INVALID, "a group of optimizer.groups (%s) lacks 'params', the pattern of its parameters' "
-                       "names: '%.*s'", r->group->place, (int)(n < 100 ? n : 100), text);
+        return tm_fail(r->err, TM_INVALID,
+                       "a group of optimizer.groups (%s) lacks 'params', the pattern of its parameters' "
+                       "names: '%.*s'",
+                       r->group->place, (int)(n < 100 ? n : 100), text);
     if (r->group->format != TM_DTYPE_COUNT && !r->group->frozen)
-        return tm_fail(r->err, TM_UNSUPPORTED, "optimizer.groups (%s): only weights that are not trained can be held in "
-                       "another format; give '%s' trained: false or leave its format out", r->group->place,
-                       r->group->patterns);
+        return tm_fail(r->err, TM_UNSUPPORTED,
+                       "optimizer.groups (%s): only weights that are not trained can be held in "
+                       "another format; give '%s' trained: false or leave its format out",
+                       r->group->place, r->group->patterns);
     return TM_OK;
 }
 
@@ -229,11 +244,12 @@ static tm_status group_of_pieces(const tm_group *groups, int n, const tm_tensor 
         if (p == 0) *out = own;
         if (own == *out) continue;
         int taker = own ? own : *out;
-        return tm_fail(err, TM_INVALID,
-                       "optimizer.groups (%s): '%s' takes '%s' but not '%s', and both are rows of one matrix, '%s'; name "
-                       "all of its parts or the matrix",
-                       groups[taker].place, groups[taker].patterns, tensor->pieces[own ? p : 0].name,
-                       tensor->pieces[own ? 0 : p].name, tensor->name);
+        return tm_fail(
+            err, TM_INVALID,
+            "optimizer.groups (%s): '%s' takes '%s' but not '%s', and both are rows of one matrix, '%s'; name "
+            "all of its parts or the matrix",
+            groups[taker].place, groups[taker].patterns, tensor->pieces[own ? p : 0].name,
+            tensor->pieces[own ? 0 : p].name, tensor->name);
     }
     return TM_OK;
 }
@@ -250,8 +266,10 @@ static tm_status matches_nothing(const tm_graph *graph, const tm_group *group, c
             if (distance < best) best = distance, near = tensor->pieces[p].name;
         }
     }
-    return tm_fail(err, TM_INVALID, "optimizer.groups (%s): no parameter is called '%s'; the nearest name is '%s' "
-                   "(`trainmark explain` lists all)", group->place, pattern, near);
+    return tm_fail(err, TM_INVALID,
+                   "optimizer.groups (%s): no parameter is called '%s'; the nearest name is '%s' "
+                   "(`trainmark explain` lists all)",
+                   group->place, pattern, near);
 }
 
 static tm_status check_used(const tm_graph *graph, const tm_group *groups, int n, const unsigned *used, tm_error *err)
@@ -282,7 +300,9 @@ tm_status tm_groups_assign(tm_graph *graph, const tm_group *groups, int n, int *
     }
     TM_TRY(check_used(graph, groups, n, used, err));
     if (!trains)
-        return tm_fail(err, TM_INVALID, "optimizer.groups (%s): no parameter is left to be trained; leave some out of the "
-                       "groups with trained: false", groups[n - 1].place);
+        return tm_fail(err, TM_INVALID,
+                       "optimizer.groups (%s): no parameter is left to be trained; leave some out of the "
+                       "groups with trained: false",
+                       groups[n - 1].place);
     return TM_OK;
 }

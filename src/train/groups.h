@@ -21,14 +21,15 @@ typedef struct {
     tm_dtype    format; /* that frozen weights are held in; TM_DTYPE_COUNT: as all weights */
 } tm_group;
 
-/* optimizer.groups, each on top of `hyper`, which is group 0; *n counts that one, too. TM_INVALID for a member that does
- * not exist or that the optimizer does not read, a value out of range; TM_UNSUPPORTED for a format that needs scales. */
+/* optimizer.groups, each on top of `hyper`, which is group 0; *n counts that one, too. TM_INVALID for a member that
+ * does not exist or that the optimizer does not read, a value out of range; TM_UNSUPPORTED for a format that needs
+ * scales. */
 TM_MUST_USE tm_status tm_groups_read(const tm_config *config, const tm_optimizer *optimizer, const tm_hyper *hyper,
                                      tm_group out[TM_MAX_GROUPS], int *n, tm_error *err);
 
-/* Puts every parameter of the graph into its group: group_of[id], `trained`, format. A fused parameter goes by the names
- * of its pieces or by its own. TM_INVALID, with near names, for a pattern that matches nothing, for one that takes only
- * some pieces of a fused parameter, and if nothing is left to be trained. */
+/* Puts every parameter of the graph into its group: group_of[id], `trained`, format. A fused parameter goes by the
+ * names of its pieces or by its own. TM_INVALID, with near names, for a pattern that matches nothing, for one that
+ * takes only some pieces of a fused parameter, and if nothing is left to be trained. */
 TM_MUST_USE tm_status tm_groups_assign(tm_graph *graph, const tm_group *groups, int n, int *group_of, tm_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/optimizer.h - the table of optimizers: one row in optimizers.def, one file in train/optimizer/ each. The arithmetic
- * is an op of its own (op/); a row says which tensors the op wants beside a parameter and what changes from step to step.
+/* train/optimizer.h - the table of optimizers: one row in optimizers.def, one file in train/optimizer/ each. The
+ * arithmetic is an op of its own (op/); a row says which tensors the op wants beside a parameter and what changes
+ * from step to step.
  */
 #ifndef TM_TRAIN_OPTIMIZER_H
 #define TM_TRAIN_OPTIMIZER_H
@@ -37,9 +38,9 @@ typedef struct {
 } tm_update;
 
 typedef struct {
-    const char *name;         /* "AdamW": the value of optimizer.name */
-    const char *log_name;     /* "adamw": in logs and results */
-    const char *keys;         /* "beta1,beta2": members of the section optimizer.* that only some rows read, of this one */
+    const char *name;     /* "AdamW": the value of optimizer.name */
+    const char *log_name; /* "adamw": in logs and results */
+    const char *keys;     /* "beta1,beta2": members of the section optimizer.* that only some rows read, of this one */
     const char *weight_decay; /* default of optimizer.weight_decay */
     /* Fills out[] with what is kept for a parameter of this shape and returns how many there are. */
     int (*states)(const tm_hyper *hyper, tm_shape parameter, tm_optimizer_state out[TM_MAX_STATES]);

@@ -87,7 +87,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
             "training.local_batch_size %lld x training.seq_len %lld is more than %lld tokens; lower one of them and "
             "raise training.global_batch_size for the same step",
             (long long)step->micro_batch, (long long)step->seq, (long long)largest);
-    if (step->shape.family == TM_FAMILY_GPT && step->seq > step->shape.max_seq_len)
+    if (step->seq > tm_model_max_length(&step->shape))
         return tm_fail(
             err, TM_INVALID,
             "training.seq_len is %lld, but the model has %lld learned positions; lower it or raise model.max_seq_len",

@@ -15,11 +15,22 @@ int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
     return fits < rows ? fits : rows;
 }
 
+static tm_inputs inputs_of(const tm_step *step)
+{
+    tm_inputs inputs = { .n = step->options.n_fields };
+    for (int f = 0; f < inputs.n; f++) {
+        inputs.name[f] = step->options.fields[f].name;
+        inputs.tensor[f] = step->inputs[f];
+    }
+    return inputs;
+}
+
 static void add_training_segment(tm_step *step, const char *name, bool accumulate)
 {
     tm_graph *graph = step->graph;
     tm_graph_segment(graph, name);
-    tm_model_loss(graph, &step->model, step->tokens, step->targets, step->loss, step->options.loss_chunk, accumulate);
+    tm_inputs inputs = inputs_of(step);
+    tm_model_loss(graph, &step->model, &inputs, step->loss, step->options.loss_chunk, accumulate);
     tm_seed seed = { .result = step->loss, .cotangent = step->scalars };
     tm_gradient_pass(graph, accumulate, &seed, 1, NULL, NULL, 0);
     tm_lookup_pass(graph, step->options.accumulation > 1, accumulate);
@@ -64,8 +75,8 @@ static void add_update_segment(tm_step *step)
 static void add_evaluate_segment(tm_step *step)
 {
     tm_graph_segment(step->graph, "evaluate");
-    tm_model_loss(step->graph, &step->model, step->tokens, step->targets, step->evaluation_loss,
-                  step->options.loss_chunk, false);
+    tm_inputs inputs = inputs_of(step);
+    tm_model_loss(step->graph, &step->model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     tm_precision_pass(step->graph);
 }
 
@@ -85,8 +96,8 @@ static void declare(tm_step *step)
         step->scalars = tm_graph_tensor(graph, "scalars", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT));
         step->group_scalars[0] = step->scalars;
     } else {
-        tm_tensor_id all =
-            tm_graph_tensor(graph, "group_scalars", TM_ROLE_SCALAR, tm_shape_2(step->options.n_groups, TM_SCALAR_COUNT));
+        tm_tensor_id all = tm_graph_tensor(graph, "group_scalars", TM_ROLE_SCALAR,
+                                           tm_shape_2(step->options.n_groups, TM_SCALAR_COUNT));
         for (int g = 0; g < step->options.n_groups; g++)
             step->group_scalars[g] = tm_graph_row(graph, tm_arena_format(graph->arena, "scalars.%d", g), all, g);
         step->scalars = step->group_scalars[0];
@@ -97,45 +108,41 @@ static void declare(tm_step *step)
     tm_model_declare(graph, &step->options.shape, step->options.seq, &step->model);
 }
 
-/* The input of a field that the model needs. */
-static tm_status need_field(const tm_step *step, const char *name, tm_tensor_id *out, tm_error *err)
+/* The model needs a field that the source does not give. */
+static tm_status lacks_field(const tm_step_options *o, const char *name, tm_error *err)
 {
-    const tm_step_options *o = &step->options;
-    tm_text                given = { 0 };
-    for (int f = 0; f < o->n_fields; f++) {
-        tm_text_printf(&given, "%s%s", f ? ", " : "", o->fields[f].name);
-        if (strcmp(o->fields[f].name, name) == 0) *out = step->inputs[f];
-    }
-    if (*out == TM_NONE)
-        tm_fail(err, TM_INVALID, "the model needs the field '%s' of a sample, and data.source gives %s; choose another source",
-                name, given.data ? given.data : "none");
+    tm_text given = { 0 };
+    for (int f = 0; f < o->n_fields; f++) tm_text_printf(&given, "%s%s", f ? ", " : "", o->fields[f].name);
+    tm_fail(err, TM_INVALID,
+            "the model needs the field '%s' of a sample, and data.source gives %s; choose another source", name,
+            given.data);
     tm_text_fini(&given);
-    return *out == TM_NONE ? TM_INVALID : TM_OK;
+    return TM_INVALID;
 }
 
 /* An input for every field that the model reads: those of all samples of a micro-batch along the first axis. */
 static tm_status declare_inputs(tm_step *step, tm_error *err)
 {
-    static const char *const wanted[] = { "tokens", "targets" };
-    tm_step_options         *o = &step->options;
+    tm_step_options *o = &step->options;
     if (o->n_fields == 0) {
         o->fields[0] = (tm_field){ .name = "tokens", .dtype = TM_I32, .shape = tm_shape_1(o->seq) };
         o->fields[1] = (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(o->seq) };
         o->n_fields = 2;
     }
-    for (int f = 0; f < o->n_fields; f++) {
+    for (int f = 0; f < o->n_fields; f++) step->inputs[f] = TM_NONE;
+    for (const char *const *wanted = tm_model_fields(&o->shape); *wanted; wanted++) {
+        int f = 0;
+        while (f < o->n_fields && strcmp(*wanted, o->fields[f].name) != 0) f++;
+        if (f == o->n_fields) return lacks_field(o, *wanted, err);
         tm_shape shape = o->fields[f].shape;
         if (shape.rank == 0) shape = tm_shape_1(1);
         shape.n[0] *= o->micro_batch;
-        step->inputs[f] = TM_NONE;
-        for (size_t w = 0; w < sizeof wanted / sizeof wanted[0]; w++)
-            if (strcmp(wanted[w], o->fields[f].name) == 0)
-                step->inputs[f] =
-                    tm_graph_tensor_as(step->graph, wanted[w], TM_ROLE_INPUT, shape, o->fields[f].dtype);
+        step->inputs[f] = tm_graph_tensor_as(step->graph, *wanted, TM_ROLE_INPUT, shape, o->fields[f].dtype);
     }
-    step->tokens = step->targets = TM_NONE;
-    TM_TRY(need_field(step, "tokens", &step->tokens, err));
-    return need_field(step, "targets", &step->targets, err);
+    tm_inputs inputs = inputs_of(step);
+    step->tokens = tm_inputs_find(&inputs, "tokens");
+    step->targets = tm_inputs_find(&inputs, "targets");
+    return TM_OK;
 }
 
 static void add_segments(tm_step *step)
@@ -173,7 +180,8 @@ static void schedule(tm_step *step)
 double tm_schedule_flops(const tm_step_schedule *schedule)
 {
     double flops = 0;
-    for (size_t i = 0; i < schedule->n; i++) flops += (double)schedule->work[i].count * schedule->work[i].program->cost.flops;
+    for (size_t i = 0; i < schedule->n; i++)
+        flops += (double)schedule->work[i].count * schedule->work[i].program->cost.flops;
     return flops;
 }
 
@@ -186,7 +194,8 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
     tm_graph *graph = step->graph = tm_graph_create(options->precision);
     if (options->n_groups == 0) {
-        step->options.groups[0] = (tm_group){ .place = "", .lr_scale = 1, .hyper = options->hyper, .format = TM_DTYPE_COUNT };
+        step->options.groups[0] =
+            (tm_group){ .place = "", .lr_scale = 1, .hyper = options->hyper, .format = TM_DTYPE_COUNT };
         step->options.n_groups = 1;
     }
     tm_status st = declare_inputs(step, err);

@@ -53,10 +53,11 @@ typedef struct {
     tm_graph       *graph;
     tm_model        model;
     tm_tensor_id    inputs[TM_MAX_FIELDS]; /* of the fields; TM_NONE: the model has no use for it */
-    tm_tensor_id    tokens, targets; /* two of them: (N) int32 */
+    tm_tensor_id    tokens, targets; /* of a language two of them, (N) int32; else TM_NONE */
     tm_tensor_id    loss, evaluation_loss; /* () float64, summed over target tokens */
     tm_tensor_id    scalars;  /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
-    tm_tensor_id    group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
+    tm_tensor_id
+        group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
     int            *group_of;  /* (parameters, by tensor) its group */
     tm_tensor_id    clip;     /* (2) float64: gradient norm, coefficient */
     tm_tensor_id    sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */

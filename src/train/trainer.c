@@ -94,7 +94,8 @@ static void feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index
     for (int f = 0; f < step->options.n_fields; f++) {
         if (step->inputs[f] == TM_NONE) continue;
         size_t bytes = step->plan->places[step->inputs[f]].bytes;
-        memcpy(tm_trainer_address(trainer, step->inputs[f]), (const char *)batch->field[f] + (size_t)index * bytes, bytes);
+        memcpy(tm_trainer_address(trainer, step->inputs[f]), (const char *)batch->field[f] + (size_t)index * bytes,
+               bytes);
     }
 }
 

@@ -152,8 +152,8 @@ static void rows_beyond_the_end_are_ignored(void **state)
 enum { WIDTH = 5 };
 
 /* Sample i: image (2, WIDTH) of i + element / 100, label () i, three weights of even samples, one of odd ones. */
-static tm_status picture_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, void *const *fields,
-                             int64_t *weight, tm_error *err)
+static tm_status picture_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
+                             void *const *fields, int64_t *weight, tm_error *err)
 {
     (void)source, (void)split, (void)scratch, (void)err;
     for (int i = 0; i < 2 * WIDTH; i++) ((float *)fields[0])[i] = (float)index + (float)i / 100;
@@ -166,7 +166,9 @@ static void a_source_declares_its_fields(void **state)
 {
     (void)state;
     static const tm_source_kind pictures = { .name = "pictures", .row = picture_row };
-    tm_source source = { .kind = &pictures, .options = { .seq = 1 }, .n_fields = 2, .facts = { .validation_samples = 4 } };
+    tm_source                   source = {
+                          .kind = &pictures, .options = { .seq = 1 }, .n_fields = 2, .facts = { .validation_samples = 4 }
+    };
     source.fields[0] = (tm_field){ "image", TM_F32, tm_shape_2(2, WIDTH), 0.5 };
     source.fields[1] = (tm_field){ "label", TM_I64, { .rank = 0 }, -7 };
     tm_loader *loader = tm_loader_open(&source, TM_SPLIT_VALIDATION, BATCH, 0, 2);
@@ -178,7 +180,8 @@ static void a_source_declares_its_fields(void **state)
         for (int64_t row = 0; row < BATCH; row++) {
             int64_t      index = n * BATCH + row;
             const float *image = (const float *)batch.field[0] + row * 2 * WIDTH;
-            for (int i = 0; i < 2 * WIDTH; i++) assert_true(image[i] == (index < 4 ? (float)index + (float)i / 100 : 0.5f));
+            for (int i = 0; i < 2 * WIDTH; i++)
+                assert_true(image[i] == (index < 4 ? (float)index + (float)i / 100 : 0.5f));
             assert_int_equal(((const int64_t *)batch.field[1])[row], index < 4 ? index : -7);
         }
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW: bit for bit against a plain float32 loop, against double, and the check value of the specification. SGD: against
- * a plain loop. Adafactor: against double. */
+/* AdamW: bit for bit against a plain float32 loop, against double, and the check value of the specification. SGD:
+ * against a plain loop. Adafactor: against double. */
 #include "kernel_test.h"
 
 static const isa_table tables[] = ISA_TABLES(optimizer);
@@ -184,7 +184,8 @@ static void adafactor_judge(const job *j, const char *isa)
     int64_t n = tm_shape_elements(of), columns = of.n[of.rank - 1], rows = n / columns;
     double  c = in_at(j, 5, 1), s = in_at(j, 4, TM_SCALAR_SHARE), slack = (64. + (double)columns / 16) * U_F32;
     double  rate = in_at(j, 4, TM_SCALAR_LEARNING_RATE), squares = 0, weights = 0, mean = 0;
-    double *r = calloc((size_t)n, sizeof *r), *q = calloc((size_t)columns, sizeof *q), *u = calloc((size_t)n, sizeof *u);
+    double                  *r = calloc((size_t)n, sizeof *r), *q = calloc((size_t)columns, sizeof *q),
+           *u = calloc((size_t)n, sizeof *u);
     assert_true(r && q && u);
     for (int64_t i = 0; i < n; i++) {
         double g = in_at(j, 1, i) * c;
@@ -218,9 +219,9 @@ static void adafactor_judge(const job *j, const char *isa)
 static void test_adafactor(void **state)
 {
     (void)state;
-    static const tm_shape          shapes[] = { { 1, { 1 } },       { 1, { 17 } },       { 1, { 40001 } },   { 2, { 1, 1 } },
-                                                { 2, { 3, 7 } },    { 2, { 65, 17 } },   { 2, { 200, 65 } }, { 2, { 64, 768 } },
-                                                { 2, { 1, 1030 } }, { 2, { 1030, 1 } } };
+    static const tm_shape shapes[] = { { 1, { 1 } },       { 1, { 17 } },     { 1, { 40001 } },   { 2, { 1, 1 } },
+                                       { 2, { 3, 7 } },    { 2, { 65, 17 } }, { 2, { 200, 65 } }, { 2, { 64, 768 } },
+                                       { 2, { 1, 1030 } }, { 2, { 1030, 1 } } };
     static const tm_adafactor_attr attrs[] = {
         { .eps1 = 1e-7, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0 },
         { .eps1 = 1e-3, .eps2 = 2, .clip_threshold = 0.5, .weight_decay = 0.1 }

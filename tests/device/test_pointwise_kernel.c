@@ -175,8 +175,8 @@ static void test_cast_of_held_formats(void **state)
                 float  wide = (float)in_at(&j, 0, i);
                 double wanted = to[f % 2] == TM_BF16 ? (double)tm_bf16_value(tm_bf16_round(wide)) : (double)wide;
                 if (!(out_at(&j, 0, i) == wanted || (isnan(wanted) && isnan(out_at(&j, 0, i)))))
-                    fail_msg("%s: %s code %lld gives %.9g, wanted %.9g", tables[t].isa, tm_dtype_name(format), (long long)i,
-                             out_at(&j, 0, i), wanted);
+                    fail_msg("%s: %s code %lld gives %.9g, wanted %.9g", tables[t].isa, tm_dtype_name(format),
+                             (long long)i, out_at(&j, 0, i), wanted);
             }
             job_free(&j);
         }

@@ -366,8 +366,8 @@ static void sgd_takes_two_steps(void **state)
     }
 }
 
-/* A matrix of rank one in squares has its own variances: from zero means and s = 1 the update is the gradient's sign, of
- * size max(eps2, rms(p)) rho; half of it when d is 0.5. A vector gives the same. */
+/* A matrix of rank one in squares has its own variances: from zero means and s = 1 the update is the gradient's sign,
+ * of size max(eps2, rms(p)) rho; half of it when d is 0.5. A vector gives the same. */
 static void adafactor_of_a_product_moves_by_signs(void **state)
 {
     (void)state;
@@ -376,7 +376,9 @@ static void adafactor_of_a_product_moves_by_signs(void **state)
     for (int k = 0; k < 4; k++) {
         bool              matrix = k & 1;
         double            p[R * C], g[R * C], r[R * C] = { 0 }, q[C] = { 0 }, scalars[TM_SCALAR_COUNT] = { 0 };
-        tm_adafactor_attr attr = { .eps1 = 1e-12, .eps2 = 1e-3, .clip_threshold = k < 2 ? 1 : 0.5, .weight_decay = 0.1 };
+        tm_adafactor_attr attr = {
+            .eps1 = 1e-12, .eps2 = 1e-3, .clip_threshold = k < 2 ? 1 : 0.5, .weight_decay = 0.1
+        };
         tm_call           call = call_of(&tm_op_adafactor, &attr);
         for (int i = 0; i < R * C; i++) p[i] = i % 2 ? 2 : -2, g[i] = 2 * a[i / C] * b[i % C];
         scalars[TM_SCALAR_LEARNING_RATE] = 0.01;

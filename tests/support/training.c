@@ -127,8 +127,8 @@ static void accumulate(tm_trainer *trainer, const test_batch *batch)
     int64_t                rows = o->micro_batch * o->seq;
     assert_int_equal(batch->rows, rows * o->accumulation);
     for (int64_t i = 0; i < o->accumulation; i++)
-        tm_trainer_accumulate(trainer, i, &(tm_micro_batch){ { batch->tokens + i * rows, batch->targets + i * rows }, 0 },
-                              NULL);
+        tm_trainer_accumulate(trainer, i,
+                              &(tm_micro_batch){ { batch->tokens + i * rows, batch->targets + i * rows }, 0 }, NULL);
 }
 
 double test_gradients(tm_trainer *trainer, const test_batch *batch)

@@ -60,9 +60,11 @@ static void each_parameter_has_its_groups_numbers(void **state)
     o.optimizer = &tm_optimizer_sgd;
     o.hyper = (tm_hyper){ .weight_decay = 0.5, .decay_matrices_only = true };
     tm_config *config = test_full_config();
-    char      *words[] = { "--optimizer.name=SGD", "--optimizer.lr=0.1",
-                           "--optimizer.groups=[{params: output.weight, lr_scale: 3}, {params: \"*norm*\", weight_decay: 0.25}, "
-                                "{params: [\"layers.1.*\", norm.weight], lr: 0.05}]" };
+    char      *words[] = {
+             "--optimizer.name=SGD", "--optimizer.lr=0.1",
+             "--optimizer.groups=[{params: output.weight, lr_scale: 3}, {params: \"*norm*\", weight_decay: 0.25}, "
+                  "{params: [\"layers.1.*\", norm.weight], lr: 0.05}]"
+    };
     if (tm_config_apply_arguments(config, 3, words, &err) != TM_OK || tm_config_finish(config, &err) != TM_OK ||
         tm_groups_read(config, o.optimizer, &o.hyper, o.groups, &o.n_groups, &err) != TM_OK)
         fail_msg("%s", err.text);
@@ -72,10 +74,13 @@ static void each_parameter_has_its_groups_numbers(void **state)
     static const struct {
         const char *name;
         double      rate, decay;
-    } wanted[] = { { "tok_embeddings.weight", 0.1, 0.5 },          { "layers.0.attention.wqkv.weight", 0.1, 0.5 },
-                   { "layers.0.ffn_norm.weight", 0.1, 0.25 },      { "layers.1.attention.wo.weight", 0.05, 0.5 },
+    } wanted[] = { { "tok_embeddings.weight", 0.1, 0.5 },
+                   { "layers.0.attention.wqkv.weight", 0.1, 0.5 },
+                   { "layers.0.ffn_norm.weight", 0.1, 0.25 },
+                   { "layers.1.attention.wo.weight", 0.05, 0.5 },
                    { "layers.1.attention_norm.weight", 0.1, 0.25 }, /* the first group that matches */
-                   { "norm.weight", 0.1, 0.25 },                   { "output.weight", 0.3, 0.5 } };
+                   { "norm.weight", 0.1, 0.25 },
+                   { "output.weight", 0.3, 0.5 } };
     test_step(after, 1, 0.1, 0, &batch);
     for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
         tm_tensor_id p = named(after, wanted[k].name), g = tm_graph_at(tm_trainer_step_of(after)->graph, p)->gradient;
@@ -83,7 +88,8 @@ static void each_parameter_has_its_groups_numbers(void **state)
             double was = golden_get(before, p, i), move = golden_get(after, g, i) + wanted[k].decay * was;
             double is = was - wanted[k].rate * move;
             if (!(fabs(golden_get(after, p, i) - is) <= 2e-7 * (fabs(was) + fabs(move))))
-                fail_msg("'%s' element %lld is %.9g, wanted %.9g", wanted[k].name, (long long)i, golden_get(after, p, i), is);
+                fail_msg("'%s' element %lld is %.9g, wanted %.9g", wanted[k].name, (long long)i,
+                         golden_get(after, p, i), is);
         }
     }
     tm_trainer_close(before);
@@ -98,9 +104,10 @@ static void groups_that_say_the_same_change_no_bit(void **state)
 {
     (void)state;
     tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options plain = test_llama_options(), grouped = options_with("params=*norm* lr_scale=1,params=output.weight weight_decay=0.1");
-    test_batch      batch = test_batch_random(plain.micro_batch, plain.seq, plain.shape.vocab_size, 63);
-    tm_trainer     *a = test_trainer_open(device, &plain, 64), *b = test_trainer_open(device, &grouped, 64);
+    tm_step_options plain = test_llama_options(),
+                    grouped = options_with("params=*norm* lr_scale=1,params=output.weight weight_decay=0.1");
+    test_batch  batch = test_batch_random(plain.micro_batch, plain.seq, plain.shape.vocab_size, 63);
+    tm_trainer *a = test_trainer_open(device, &plain, 64), *b = test_trainer_open(device, &grouped, 64);
     for (int64_t t = 1; t <= 3; t++) {
         test_step(a, t, 1e-2, 1, &batch);
         test_step(b, t, 1e-2, 1, &batch);
@@ -122,8 +129,8 @@ static size_t bytes_of_role(const tm_step *step, tm_role role)
     return bytes;
 }
 
-/* By hand: 2 FLOPs per multiply-add; N rows, C wide. Two layers of wqkv (128, C), wo (C, 64), w13 (320, C), w2 (C, 160), a
- * head (96, C); causal attention of 2 heads of 32 over sequences of 32: (T + 1) / 2 keys a query. */
+/* By hand: 2 FLOPs per multiply-add; N rows, C wide. Two layers of wqkv (128, C), wo (C, 64), w13 (320, C), w2 (C,
+ * 160), a head (96, C); causal attention of 2 heads of 32 over sequences of 32: (T + 1) / 2 keys a query. */
 static void one_trained_tensor_costs_what_it_must(void **state)
 {
     enum { N = 64, C = 64, T = 32, V = 96, F = 160 };
@@ -133,9 +140,9 @@ static void one_trained_tensor_costs_what_it_must(void **state)
         double      flops; /* of the backward pass */
         size_t      elements;
     } cases[] = {
-        { "output.weight", "*", head, V * C },                                     /* dw of the head, no dx */
-        { "layers.1.feed_forward.w2.weight", "*", head + 2. * N * C * F, C * F },  /* dx of the head, dw of w2 */
-        { "norm.weight", "*", head, C },                                           /* dx of the head */
+        { "output.weight", "*", head, V * C },                                    /* dw of the head, no dx */
+        { "layers.1.feed_forward.w2.weight", "*", head + 2. * N * C * F, C * F }, /* dx of the head, dw of w2 */
+        { "norm.weight", "*", head, C },                                          /* dx of the head */
     };
     (void)state;
     tm_device *device = test_device_open("cpu", 2);
@@ -155,7 +162,8 @@ static void one_trained_tensor_costs_what_it_must(void **state)
         assert_int_equal(bytes_of_role(step, TM_ROLE_MOMENT), cases[k].elements * 8);
         size_t weights = bytes_of_role(step, TM_ROLE_PARAMETER);
         assert_int_equal(weights, bytes_of_role(whole, TM_ROLE_PARAMETER));
-        /* the same without gradient and moments of what is frozen, one row of scalars more for each of the two groups */
+        /* the same without gradient and moments of what is frozen, one row of scalars more for each of the two groups
+         * */
         assert_int_equal(whole->plan->persistent_bytes - step->plan->persistent_bytes,
                          3 * (weights - cases[k].elements * 4) - 2 * 64);
         for (size_t x = 0; x < step->first->count; x++) {
@@ -173,9 +181,10 @@ static void frozen_weights_stay(void **state)
 {
     (void)state;
     tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options all = test_llama_options(), some = options_with("params=layers.0.*|tok_embeddings.weight trained=false");
-    test_batch      batch = test_batch_random(all.micro_batch, all.seq, all.shape.vocab_size, 63);
-    tm_trainer     *a = test_trainer_open(device, &all, 64), *b = test_trainer_open(device, &some, 64),
+    tm_step_options all = test_llama_options(),
+                    some = options_with("params=layers.0.*|tok_embeddings.weight trained=false");
+    test_batch  batch = test_batch_random(all.micro_batch, all.seq, all.shape.vocab_size, 63);
+    tm_trainer *a = test_trainer_open(device, &all, 64), *b = test_trainer_open(device, &some, 64),
                *before = test_trainer_open(device, &all, 64);
     test_step(a, 1, 1e-2, 0, &batch);
     test_step(b, 1, 1e-2, 0, &batch);
@@ -206,16 +215,18 @@ static void held_formats_compute_with_the_rounded_weights(void **state)
     for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
         char groups[256];
         snprintf(groups, sizeof groups, "params=layers.*|tok_embeddings.weight trained=false format=%s", formats[f]);
-        tm_step_options held = options_with(groups), wide = options_with("params=layers.*|tok_embeddings.weight trained=false");
-        test_batch      batch = test_batch_random(held.micro_batch, held.seq, held.shape.vocab_size, 63);
-        tm_trainer     *a = test_trainer_open(device, &held, 64), *b = test_trainer_open(device, &wide, 64);
-        int             smaller = 0;
+        tm_step_options held = options_with(groups),
+                        wide = options_with("params=layers.*|tok_embeddings.weight trained=false");
+        test_batch  batch = test_batch_random(held.micro_batch, held.seq, held.shape.vocab_size, 63);
+        tm_trainer *a = test_trainer_open(device, &held, 64), *b = test_trainer_open(device, &wide, 64);
+        int         smaller = 0;
         for (size_t i = 0; i < tm_trainer_step_of(a)->graph->n_tensors; i++) {
             const tm_tensor *tensor = &tm_trainer_step_of(a)->graph->tensors[i];
             if (tensor->role != TM_ROLE_PARAMETER || tensor->trained) continue;
             float *to = tm_trainer_address(b, named(b, tensor->name));
             smaller += strcmp(tm_dtype_name(tensor->dtype), formats[f]) == 0;
-            for (int64_t k = 0; k < tm_shape_elements(tensor->shape); k++) to[k] = (float)golden_get(a, (tm_tensor_id)i, k);
+            for (int64_t k = 0; k < tm_shape_elements(tensor->shape); k++)
+                to[k] = (float)golden_get(a, (tm_tensor_id)i, k);
         }
         assert_int_equal(smaller, 13);
         for (int64_t t = 1; t <= 2; t++) {
@@ -238,13 +249,18 @@ static void what_does_not_fit_is_refused(void **state)
         tm_status   status;
     } cases[] = {
         { "params=*nrm* lr_scale=2", "no parameter is called '*nrm*'; the nearest name is 'norm.weight'", TM_INVALID },
-        { "params=norm.weight|outptu.weight lr_scale=2", "no parameter is called 'outptu.weight'; the nearest name is 'output.weight'", TM_INVALID },
-        { "params=*wq.weight lr_scale=2", "takes 'layers.0.attention.wq.weight' but not 'layers.0.attention.wk.weight'", TM_INVALID },
-        { "params=*w3.weight lr_scale=2", "takes 'layers.0.feed_forward.w3.weight' but not 'layers.0.feed_forward.w1.weight'", TM_INVALID },
+        { "params=norm.weight|outptu.weight lr_scale=2",
+          "no parameter is called 'outptu.weight'; the nearest name is 'output.weight'", TM_INVALID },
+        { "params=*wq.weight lr_scale=2", "takes 'layers.0.attention.wq.weight' but not 'layers.0.attention.wk.weight'",
+          TM_INVALID },
+        { "params=*w3.weight lr_scale=2",
+          "takes 'layers.0.feed_forward.w3.weight' but not 'layers.0.feed_forward.w1.weight'", TM_INVALID },
         { "params=* trained=false", "no parameter is left to be trained", TM_INVALID },
-        { "params=* lr_scale=-1", "'lr_scale' in optimizer.groups (test) must be a number from 0 to 1e6, found '-1'", TM_INVALID },
+        { "params=* lr_scale=-1", "'lr_scale' in optimizer.groups (test) must be a number from 0 to 1e6, found '-1'",
+          TM_INVALID },
         { "params=* trained=maybe", "must be true or false, found 'maybe'", TM_INVALID },
-        { "params=* beta3=1", "'beta3' in optimizer.groups (test) is no member of a group with optimizer.name AdamW", TM_INVALID },
+        { "params=* beta3=1", "'beta3' in optimizer.groups (test) is no member of a group with optimizer.name AdamW",
+          TM_INVALID },
         { "params=* momentum=0.9", "'momentum' in optimizer.groups (test) is no member", TM_INVALID },
         { "lr_scale=2", "lacks 'params'", TM_INVALID },
         { "norm.weight", "must be a list of maps", TM_INVALID },

@@ -52,7 +52,7 @@ static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
         o.seq = 256;
         tm_trainer *trainer = test_trainer_open(device, &o, 31 + i);
         test_batch  batch = test_batch_random(o.micro_batch, o.seq, cases[i].vocab, 32);
-        double      loss = tm_trainer_evaluate(trainer, &(tm_micro_batch){ { batch.tokens, batch.targets }, batch.rows }) /
+        double loss = tm_trainer_evaluate(trainer, &(tm_micro_batch){ { batch.tokens, batch.targets }, batch.rows }) /
                       (double)batch.rows;
         double      wanted = log((double)cases[i].vocab) + (double)cases[i].dim * cases[i].head_variance / 2;
         if (!(fabs(loss - wanted) <= 0.05))

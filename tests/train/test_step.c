@@ -42,7 +42,9 @@ static void ignored_targets_do_not_count_in_any_split(void **state)
         options.micro_batch = SEQUENCES;
         tm_trainer *whole = test_trainer_open(device, &options, 62);
         double      wanted = test_gradients(whole, &batch);
-        double      mean = tm_trainer_evaluate(whole, &(tm_micro_batch){ { batch.tokens, batch.targets }, batch.target_tokens }) / (double)batch.target_tokens;
+        double      mean =
+            tm_trainer_evaluate(whole, &(tm_micro_batch){ { batch.tokens, batch.targets }, batch.target_tokens }) /
+            (double)batch.target_tokens;
         if (!(fabs(mean - wanted) <= 1e-6 * wanted)) fail_msg("the loss is %.9g, the mean over the targets that count %.9g", wanted, mean);
         for (int i = 0; i < 3; i++) {
             options.micro_batch = SEQUENCES / parts[i];
@@ -88,7 +90,8 @@ static void only_matrices_decay_when_asked(void **state)
             if (tensor->role != TM_ROLE_PARAMETER) continue;
             tensor->shape.rank < 2 ? vectors++ : tables++;
             for (int64_t i = 0; i < tm_shape_elements(tensor->shape); i++) {
-                double wanted = tensor->shape.rank < 2 ? rate * options.hyper.weight_decay * golden_get(before, id, i) : 0;
+                double wanted =
+                    tensor->shape.rank < 2 ? rate * options.hyper.weight_decay * golden_get(before, id, i) : 0;
                 double found = golden_get(matrices, id, i) - golden_get(all, id, i);
                 if (!(fabs(found - wanted) <= (tensor->shape.rank < 2 ? 1e-6 : 0)))
                     fail_msg("'%s' element %lld: decay of vectors changes it by %.9g, wanted %.9g", tensor->name, (long long)i, found, wanted);
@@ -156,7 +159,8 @@ static void fields_go_by_name(void **state)
     tm_error   err = { 0 };
     other.n_fields = 2;
     assert_int_equal(tm_step_create(&other, &chooser, &step, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "the model needs the field 'tokens' of a sample, and data.source gives noise, targets"));
+    assert_non_null(
+        strstr(err.text, "the model needs the field 'tokens' of a sample, and data.source gives noise, targets"));
     tm_trainer_close(a);
     tm_trainer_close(b);
     test_batch_fini(&batch);

@@ -13,11 +13,11 @@ typedef struct {
     int64_t layers;  /* > 0: only layers below this one do */
 } tm_recompute;
 
-/* A table that is looked up and is a factor of a product, too (a tied head), has a gradient of each. Each is summed over
- * all rows of a step before one is added to the other: the order of the additions, and so the bits, must not depend on
- * where micro-batches end. In a step of one micro-batch the kernel of embedding_grad does that (its attribute `apart`);
- * with `several`, the look-up's part has memory of its own, `accumulate`d to in further micro-batches, until
- * tm_lookup_join, which appends the additions to the current segment. After the gradient pass. */
+/* A table that is looked up and is a factor of a product, too (a tied head), has a gradient of each. Each is summed
+ * over all rows of a step before one is added to the other: the order of the additions, and so the bits, must not
+ * depend on where micro-batches end. In a step of one micro-batch the kernel of embedding_grad does that (its
+ * attribute `apart`); with `several`, the look-up's part has memory of its own, `accumulate`d to in further
+ * micro-batches, until tm_lookup_join, which appends the additions to the current segment. After the gradient pass. */
 void tm_lookup_pass(tm_graph *graph, bool several, bool accumulate);
 void tm_lookup_join(tm_graph *graph);
 
@@ -25,8 +25,8 @@ void tm_lookup_join(tm_graph *graph);
 void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);
 
 /* Inserts casts of parameters to the compute format in front of their first use in a layer's forward and again in its
- * backward, so that copies live for a layer only. Parameters that are stored in the compute format need none, nor do those
- * that an op reads in their own format, unless it is smaller than bfloat16's. */
+ * backward, so that copies live for a layer only. Parameters that are stored in the compute format need none, nor do
+ * those that an op reads in their own format, unless it is smaller than bfloat16's. */
 void tm_precision_pass(tm_graph *graph);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/optimizer/adafactor.c - Adafactor: the second moment of a matrix is the product of a column and a row; the formula
- * is op/adafactor.c's. */
+/* train/optimizer/adafactor.c - Adafactor: the second moment of a matrix is the product of a column and a row; the
+ * formula is op/adafactor.c's. */
 #include "train/optimizer.h"
 
 #include <float.h>

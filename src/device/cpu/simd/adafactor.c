@@ -7,8 +7,8 @@
  *   4  over rows: p
  *
  * A tensor of rank 1 or 0 is cut into rows of 16384 elements, and 1 leads straight to 3. What is summed over lanes is
- * float32 with the fixed tree, over rows double in ascending order. No operation is fused: all instruction sets agree bit
- * for bit.
+ * float32 with the fixed tree, over rows double in ascending order. No operation is fused: all instruction sets agree
+ * bit for bit.
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
@@ -21,7 +21,7 @@ enum { FLAT_ROW = 16384 };
 
 /* The workspace: this, then per row the three sums, then the blocks' sums over columns. */
 typedef struct {
-    double  step, decay; /* p -= decay p + step u */
+    double  step, decay;                     /* p -= decay p + step u */
     int64_t matrices, rows, columns, blocks; /* rows and blocks of one matrix */
 } plan;
 
@@ -31,7 +31,9 @@ static plan plan_of(const tm_call *call)
     if (rank < 2)
         return (plan){ .matrices = 1, .rows = (elements + FLAT_ROW - 1) / FLAT_ROW, .columns = FLAT_ROW, .blocks = 0 };
     int64_t rows = call->in[0].shape.n[rank - 2], columns = call->in[0].shape.n[rank - 1];
-    return (plan){ .matrices = elements / (rows * columns), .rows = rows, .columns = columns, .blocks = tm_row_blocks(rows) };
+    return (plan){
+        .matrices = elements / (rows * columns), .rows = rows, .columns = columns, .blocks = tm_row_blocks(rows)
+    };
 }
 
 /* Per row of all matrices: sums of g^2, of p^2, of u^2. */
@@ -168,7 +170,8 @@ TM_PART(square_updates, in[0])
 TM_INLINE void move(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     const plan *p = call->workspace;
-    const v16   least = v16_set1(least_variance(call)), decay = v16_set1((float)p->decay), step = v16_set1((float)p->step);
+    const v16   least = v16_set1(least_variance(call)), decay = v16_set1((float)p->decay),
+              step = v16_set1((float)p->step);
     for (int64_t r = begin; r < end; r++) {
         int64_t last = row_end(call, p, r);
         for (int64_t i = r * p->columns; i < last; i += TM_LANES) {

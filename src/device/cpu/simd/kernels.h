@@ -8,7 +8,8 @@
 
 /* X(family): linear = linear, linear_dgrad, linear_wgrad; loss = linear_cross_entropy and its gradient; attention; norm
  * = rmsnorm, layernorm and gradients; pointwise = gelu, relu, swiglu, their gradients, add, cast, rope, rope_grad; reduce =
- * bias_grad, square_sum, square_error and its gradient, clip; embedding and its gradient; optimizer = adamw, sgd; adafactor.
+ * bias_grad, square_sum, square_error and its gradient, clip; embedding and its gradient; optimizer = adamw, sgd;
+ * adafactor.
  */
 #define TM_CPU_FAMILIES(X)                                                                                             \
     X(linear) X(loss) X(attention) X(norm) X(pointwise) X(reduce) X(embedding) X(optimizer)     \
