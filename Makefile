@@ -17,15 +17,16 @@ OPT_release := -O3
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 OPT      := $(OPT_$(VARIANT))
 CFLAGS   := -std=c11 -D_GNU_SOURCE -g $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
-            -ffunction-sections -fopenmp -pthread -Isrc -Itests -MMD -MP $(EXTRA_CFLAGS)
+            -ffunction-sections -fopenmp -pthread -Isrc -Itests -I$(BUILD)/generated -MMD -MP $(EXTRA_CFLAGS)
 LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lm -ldl
 STRIP_release := -Wl,--strip-debug -Wl,--gc-sections
 LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize%,$(OPT)) $(EXTRA_LDFLAGS)
 
-COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+COMMIT   := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 # What decides about code and numbers; the kernels add the flags of their instruction set.
 BUILD_FLAGS := $(filter-out -D% -I% -W% -MMD -MP,$(CFLAGS))
 $(BUILD)/src/system/software.o: CFLAGS += -DTM_BUILD_FLAGS='"$(BUILD_FLAGS)"' -DTM_BUILD_COMMIT='"$(COMMIT)"'
+$(BUILD)/src/system/software.o: $(BUILD)/commit
 
 # Sources are found by folder; kernels under simd/ are compiled once per instruction set.
 SIMD_SRC := $(sort $(wildcard src/device/cpu/simd/*.c))
@@ -78,6 +79,11 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(BUILD)/libtrainmark.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
+# Written anew only when it changes: a program knows its commit, also when nothing else had to be compiled for it.
+$(BUILD)/commit: FORCE
+	@mkdir -p $(@D)
+	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' >$@
+
 # The published figures (configs/reference/) as lines of C.
 $(BUILD)/published_lines.c: $(REFERENCE)
 	@mkdir -p $(@D)
@@ -85,6 +91,13 @@ $(BUILD)/published_lines.c: $(REFERENCE)
 	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $^; echo '    0,'; echo '};'; } >$@
 $(BUILD)/published_lines.o: $(BUILD)/published_lines.c
 	$(CC) $(CFLAGS) -c -o $@ $<
+
+# The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes.
+$(BUILD)/generated/device/cpu/kernel_tables.def: $(SIMD_SRC)
+	@mkdir -p $(@D)
+	@sed -n 's/^const tm_kernel TM_K(tm_cpu_\([a-z0-9_]*\))\[\].*/TM_CPU_TABLE(\1)/p' $^ >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(OBJ) $(SUPPORT) $(TEST_SRC:%.c=$(BUILD)/%.o): | $(BUILD)/generated/device/cpu/kernel_tables.def
 
 # --- what people call ---------------------------------------------------------------------------------------------------
 
@@ -131,11 +144,11 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
 tidy:
-	clang-tidy --quiet $(filter-out $(SIMD_SRC),$(SRC)) -- -std=c11 -D_GNU_SOURCE -fopenmp -Isrc
+	clang-tidy --quiet $(filter-out $(SIMD_SRC),$(SRC)) -- -std=c11 -D_GNU_SOURCE -fopenmp -Isrc -I$(BUILD)/generated
 
 clean:
 	rm -rf build trainmark
 
-.PHONY: all trainmark setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
+.PHONY: FORCE all trainmark setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)

@@ -8,6 +8,8 @@
 #ifndef TM_BASE_EVENT_H
 #define TM_BASE_EVENT_H
 
+#include "base/status.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,7 +55,8 @@ typedef struct {
     int64_t             parameters;
     int64_t             steps, first_step; /* planned total; first step of this process (resumed: > 1) */
     int64_t             batch_tokens;      /* target tokens of one optimizer step on this device */
-    int                 devices, threads;
+    int                 devices, gpus;     /* of this run; how many of them are GPUs */
+    int                 threads;
     uint64_t            seed;
     double              loss_floor;        /* nats; NAN where the data has no known entropy */
     double              peak_flops;        /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
@@ -118,9 +121,8 @@ typedef struct {
     const char   *stopped;     /* why no more steps were done: "all steps done"; never NULL */
     int64_t       steps;       /* done in this process */
     int64_t       samples;     /* sequences trained on, in every process of the run */
-    int64_t       warmup_steps; /* excluded from the rate */
-    double        tokens_per_second_median, tokens_per_second_lo, tokens_per_second_hi;
-    int64_t       tokens_per_second_n;
+    /* Step times and tokens per second, summed up once for every output (stats/sampling.h); never NULL. */
+    const struct tm_sample_summary *speed;
     double        loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
     double        bits_per_byte;
     int64_t       planned_bytes, used_bytes, outside_arena_bytes;
@@ -153,18 +155,28 @@ typedef struct {
     };
 } tm_event;
 
-/* A consumer. `handle` keeps its first error to itself and reports it from `close`. */
+/* A consumer; first member of what it really is. A sink never stops a run by itself: its first failure stays in
+ * `error` and is told when it is closed. The run asks for the failures of vital sinks (tm_event_failure), and ends with
+ * them. */
 typedef struct tm_sink {
     void (*handle)(struct tm_sink *self, const tm_event *event);
+    void (*close)(struct tm_sink *self); /* flushes, closes files, frees what hangs on it but not the sink; NULL:
+                                            nothing to do. A failure goes to `error`, as those of `handle` do */
+    tm_error error;
+    bool     vital; /* without it the numbers of the run mean nothing */
 } tm_sink;
-
-enum { TM_MAX_SINKS = 16 };
 
 /* A plain list: emitting calls every sink in order, in the emitter's thread. */
 typedef struct {
-    tm_sink *sinks[TM_MAX_SINKS];
-    size_t   count;
+    tm_sink **sinks;
+    size_t    count, capacity;
 } tm_event_bus;
+
+void tm_event_bus_add(tm_event_bus *bus, tm_sink *sink);
+void tm_event_bus_fini(tm_event_bus *bus); /* the list, not the sinks */
+
+/* The first failure of a vital sink, or TM_OK. */
+TM_MUST_USE tm_status tm_event_failure(const tm_event_bus *bus, tm_error *err);
 
 static inline void tm_event_emit(const tm_event_bus *bus, const tm_event *event)
 {

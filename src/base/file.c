@@ -126,3 +126,17 @@ bool tm_file_exists(const char *path)
 {
     return access(path, F_OK) == 0;
 }
+
+tm_status tm_file_check_writable(const char *path, const char *key, tm_error *err)
+{
+    tm_text     folder = { 0 };
+    const char *slash = strrchr(path, '/');
+    tm_text_add_n(&folder, slash ? path : ".", slash > path ? (size_t)(slash - path) : 1);
+    const char *place = tm_file_exists(path) ? path : folder.data;
+    tm_status   st = TM_OK;
+    if (access(place, W_OK) != 0)
+        st = tm_fail(err, TM_IO, "cannot write to '%s' (%s %s): %s; name another file", place, key, path,
+                     strerror(errno));
+    tm_text_fini(&folder);
+    return st;
+}

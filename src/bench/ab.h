@@ -37,7 +37,8 @@ typedef struct {
 } tm_ab_turn;
 
 typedef struct {
-    char       *a, *b; /* as given on the command line */
+    char       *a, *b;             /* as given on the command line */
+    char       *a_build, *b_build; /* "trainmark 0.1.0, commit 42fbcc046832"; NULL: not told */
     bool        whole_runs;
     double      turn_seconds, budget_seconds, target, least_difference;
     int64_t     least_pairs;
@@ -85,6 +86,7 @@ void          tm_ab_print_json(const tm_ab_session *session, tm_text *out);
  * prints a line when a step is done, and is stopped in the middle of the next one. */
 typedef struct {
     const char  *text;    /* for people */
+    const char  *build;   /* of a trainmark, see tm_ab_build_read; NULL: not told */
     char *const *argv;    /* ends with NULL */
     bool         turns;   /* speaks train/turn.h; "--out FOLDER" is added to its words */
     const char  *pattern; /* extended regular expression of the lines that are steps; NULL: all lines */
@@ -102,6 +104,15 @@ typedef struct {
     const volatile sig_atomic_t *stop;
     FILE                        *progress; /* one line that is written again and again; NULL: none */
 } tm_ab_options;
+
+/* Which trainmark is that, by what it prints for `version`: "trainmark VERSION, commit COMMIT" is added to *out
+ * ("commit unknown" of one built outside a checkout). False, and nothing is added, if no trainmark prints that. */
+bool tm_ab_build_parse(const char *answer, tm_text *out);
+/* Asks the program `binary` (looked up in PATH). `flag`, for messages, is the option that names it. TM_INVALID when it
+ * cannot be executed, does not answer within 10 s or is no trainmark; TM_INTERRUPTED when *stop was set (may be
+ * NULL). */
+TM_MUST_USE tm_status tm_ab_build_read(const char *binary, const char *flag, const volatile sig_atomic_t *stop,
+                                       tm_text *out, tm_error *err);
 
 /* Runs a session into a zeroed record. TM_INTERRUPTED when *stop was set: the record holds what was done until then.
  * TM_INVALID when a program cannot be started, ends too early or prints no steps, with its last words; when not even

@@ -230,6 +230,11 @@ static tm_status compile_pattern(const tm_ab_program *program, regex_t *room, re
     return tm_fail(err, TM_INVALID, "'%.200s' is not an extended regular expression: %s", program->pattern, why);
 }
 
+static char *copy_of(const char *text)
+{
+    return text ? strcpy(tm_alloc(strlen(text) + 1), text) : NULL;
+}
+
 static void begin(engine *e)
 {
     static const char *const names[] = { "A", "B", "A again" };
@@ -242,8 +247,10 @@ static void begin(engine *e)
                                    .least_difference = o->least_difference,
                                    .seed = o->seed,
                                    .end = TM_AB_END_BUDGET };
-    e->session->a = strcpy(tm_alloc(strlen(o->a.text) + 1), o->a.text);
-    e->session->b = strcpy(tm_alloc(strlen(o->b.text) + 1), o->b.text);
+    e->session->a = copy_of(o->a.text);
+    e->session->b = copy_of(o->b.text);
+    e->session->a_build = copy_of(o->a.build);
+    e->session->b_build = copy_of(o->b.build);
     e->begin_ns = tm_now_ns();
     e->table = (ab_table){ .all = e->living,
                            .n_all = TM_AB_SIDES,

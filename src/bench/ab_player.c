@@ -151,6 +151,16 @@ static bool hear(ab_player *p, const char *line, tm_text *room, tm_ab_turn *turn
     return true;
 }
 
+static tm_status misheard(const ab_player *p, const char *line, tm_error *err)
+{
+    if (!p->greeted && strncmp(line, TM_TURN_HELLO, strlen(TM_TURN_HELLO) - 1) == 0)
+        return tm_fail(err, TM_INVALID,
+                       "%s (%.160s) takes turns in another way: it says '%.40s', this program knows '" TM_TURN_HELLO
+                       "'; name it with --a-command or --b-command",
+                       p->name, p->program->text, line);
+    return tm_fail(err, TM_INVALID, "%s: not a line of a program that takes turns: '%.100s'", p->name, line);
+}
+
 static tm_status told_turn(ab_player *p, double seconds, const ab_table *table, tm_text *room, tm_ab_turn *turn,
                            ab_turn_end *end, tm_error *err)
 {
@@ -167,9 +177,7 @@ static tm_status told_turn(ab_player *p, double seconds, const ab_table *table, 
         *end = wait_for(p, fd, table, &alive);
         if (*end != AB_TURN_DONE) return tm_process_stop(p->process, err);
         while (!paused && next_line(p, &cursor, &line))
-            if (!hear(p, line, room, turn, &paused))
-                return tm_fail(err, TM_INVALID, "%s: not a line of a program that takes turns: '%.100s'", p->name,
-                               line);
+            if (!hear(p, line, room, turn, &paused)) return misheard(p, line, err);
         drop_read(p, cursor);
     }
     if (paused) return tm_process_stop(p->process, err);

@@ -15,13 +15,15 @@ static void time_text(char out[40], double seconds)
         snprintf(out, 40, "%.4g ms", seconds * 1e3);
 }
 
-static void print_side(tm_text *out, const char *name, const char *text, double step_seconds, double rate)
+static void print_side(tm_text *out, const char *name, const char *text, const char *build, double step_seconds,
+                       double rate)
 {
     char time[40], grouped[40];
     time_text(time, step_seconds);
     tm_text_printf(out, "%-10s %12s per step", name, time);
     if (isfinite(rate)) tm_text_printf(out, ", %s tokens/s", tm_format_grouped(grouped, llround(rate)));
     tm_text_printf(out, "   %s\n", text);
+    if (build) tm_text_printf(out, "%-10s %s\n", "", build);
 }
 
 static void print_ratio(tm_text *out, const char *name, const tm_paired_estimate *e, const char *remark)
@@ -49,8 +51,8 @@ void tm_ab_print_text(const tm_ab_session *session, tm_text *out)
 {
     tm_ab_figures           f = tm_ab_figures_of(session);
     const tm_paired_result *r = &f.paired;
-    print_side(out, "A", session->a, f.step_seconds[0], f.tokens_per_second[0]);
-    print_side(out, "B", session->b, f.step_seconds[1], f.tokens_per_second[1]);
+    print_side(out, "A", session->a, session->a_build, f.step_seconds[0], f.tokens_per_second[0]);
+    print_side(out, "B", session->b, session->b_build, f.step_seconds[1], f.tokens_per_second[1]);
     print_ratio(out, "B / A", &r->b,
                 f.tokens ? "time per token, median of the pairs, 95 % interval"
                          : "time per step, median of the pairs, 95 % interval");
@@ -83,10 +85,12 @@ static void json_estimate(tm_json *json, const char *key, const tm_paired_estima
     tm_json_close(json, '}');
 }
 
-static void json_side(tm_json *json, const char *key, const char *text, double step_seconds, double rate)
+static void json_side(tm_json *json, const char *key, const char *text, const char *build, double step_seconds,
+                      double rate)
 {
     tm_json_open(json, key, '{');
     tm_json_string(json, "command", text);
+    tm_json_string(json, "build", build);
     tm_json_f64(json, "step_seconds", step_seconds);
     tm_json_f64(json, "tokens_per_second", rate);
     tm_json_close(json, '}');
@@ -101,8 +105,8 @@ void tm_ab_print_json(const tm_ab_session *session, tm_text *out)
     tm_json_open(&json, NULL, '{');
     tm_json_string(&json, "format", "trainmark.ab-result/1");
     tm_json_string(&json, "verdict", tm_paired_verdict_name(r->verdict));
-    json_side(&json, "a", session->a, f.step_seconds[0], f.tokens_per_second[0]);
-    json_side(&json, "b", session->b, f.step_seconds[1], f.tokens_per_second[1]);
+    json_side(&json, "a", session->a, session->a_build, f.step_seconds[0], f.tokens_per_second[0]);
+    json_side(&json, "b", session->b, session->b_build, f.step_seconds[1], f.tokens_per_second[1]);
     tm_json_string(&json, "unit", f.tokens ? "seconds per token" : "seconds per step");
     json_estimate(&json, "b_over_a", &r->b);
     json_estimate(&json, "a_over_a", &r->control);

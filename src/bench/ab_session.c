@@ -3,6 +3,7 @@
 #include "bench/ab.h"
 
 #include "base/arena.h"
+#include "stats/summary.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -22,6 +23,8 @@ void tm_ab_session_fini(tm_ab_session *session)
     free(session->turns);
     free(session->a);
     free(session->b);
+    free(session->a_build);
+    free(session->b_build);
     *session = (tm_ab_session){ 0 };
 }
 
@@ -62,6 +65,8 @@ void tm_ab_session_print(const tm_ab_session *session, tm_text *out)
     tm_json_string(&json, "format", format_name);
     tm_json_string(&json, "a", session->a);
     tm_json_string(&json, "b", session->b);
+    if (session->a_build) tm_json_string(&json, "a_build", session->a_build);
+    if (session->b_build) tm_json_string(&json, "b_build", session->b_build);
     tm_json_bool(&json, "whole_runs", session->whole_runs);
     tm_json_f64(&json, "turn_seconds", session->turn_seconds);
     tm_json_f64(&json, "budget_seconds", session->budget_seconds);
@@ -143,6 +148,8 @@ static tm_status parse_head(const reader *r, tm_ab_session *out)
         return bad(r, "the first line does not say \"format\": \"trainmark.ab/1\"");
     out->a = take_text(r, "a");
     out->b = take_text(r, "b");
+    out->a_build = take_text(r, "a_build"); /* not in every record */
+    out->b_build = take_text(r, "b_build");
     bool ok = out->a && out->b && take_bool(r, "whole_runs", &out->whole_runs) &&
               take_number(r, "turn_seconds", 0, 1e9, &out->turn_seconds) &&
               take_number(r, "budget_seconds", 0, 1e9, &out->budget_seconds) &&
@@ -292,15 +299,9 @@ tm_pair *tm_ab_pairs(const tm_ab_session *session, int64_t from, int64_t to, con
 
 /* --- figures ------------------------------------------------------------------------------------------------------ */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *x, int64_t n)
 {
-    qsort(x, (size_t)n, sizeof *x, compare);
+    tm_stats_sort(x, n);
     return n == 0 ? (double)NAN : (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 

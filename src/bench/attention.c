@@ -280,9 +280,9 @@ static tm_status read_options(work *w, tm_error *err)
     w->attr.causal = tm_config_bool(o, "causal");
     w->attr.window = tm_config_i64(o, "window");
     w->attr.scale = 1 / sqrt((double)w->attr.head_dim);
-    bool reference = strcmp(tm_device_describe(w->bench->device)->name, "reference") == 0;
-    w->dtype = reference ? TM_F64 : strcmp(tm_config_text(o, "dtype"), "bfloat16") == 0 ? TM_BF16 : TM_F32;
-    w->lse_dtype = reference ? TM_F64 : TM_F32;
+    bool in_double = tm_device_describe(w->bench->device)->float64_only;
+    w->dtype = in_double ? TM_F64 : strcmp(tm_config_text(o, "dtype"), "bfloat16") == 0 ? TM_BF16 : TM_F32;
+    w->lse_dtype = in_double ? TM_F64 : TM_F32;
     if (w->attr.window > 0 && !w->attr.causal)
         return tm_fail(err, TM_INVALID, "--window %lld needs causal attention; leave out --causal false",
                        (long long)w->attr.window);

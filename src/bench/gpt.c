@@ -419,8 +419,7 @@ static tm_status load(size *z, tm_error *err)
     z->run.step.precision = strcmp(dtype, "float32") == 0    ? &tm_precision_f32
                             : strcmp(dtype, "bfloat16") == 0 ? &tm_precision_bf16
                                                              : &tm_precision_bf16_pure;
-    if (strcmp(tm_device_describe(z->of->bench->device)->name, "reference") == 0)
-        z->run.step.precision = &tm_precision_f64;
+    if (tm_device_describe(z->of->bench->device)->float64_only) z->run.step.precision = &tm_precision_f64;
     return TM_OK;
 }
 

@@ -68,13 +68,13 @@ static tm_status read_dims(const char *text, tm_mlp_options *o, tm_error *err)
 static tm_status read_options(work *w, tm_error *err)
 {
     const tm_config *o = w->bench->options;
-    bool             reference = strcmp(tm_device_describe(w->bench->device)->name, "reference") == 0;
+    bool             in_double = tm_device_describe(w->bench->device)->float64_only;
     w->options.batch = tm_config_i64(o, "batch");
     w->options.activation = strcmp(tm_config_text(o, "activation"), "gelu") == 0 ? TM_OP_gelu : TM_OP_relu;
     w->options.bias = tm_config_bool(o, "bias");
     w->options.update = strcmp(tm_config_text(o, "optimizer"), "adamw") == 0;
     w->options.learning_rate = tm_config_f64(o, "lr");
-    w->options.precision = reference                                             ? &tm_precision_f64
+    w->options.precision = in_double                                             ? &tm_precision_f64
                            : strcmp(tm_config_text(o, "dtype"), "bfloat16") == 0 ? &tm_precision_bf16
                                                                                  : &tm_precision_f32;
     return read_dims(tm_config_text(o, "dims"), &w->options, err);

@@ -166,7 +166,7 @@ double tm_mlp_flops(const tm_mlp *m)
 
 static void *address(const tm_mlp *m, tm_tensor_id id)
 {
-    return tm_plan_address(m->plan, m->arena, id);
+    return tm_plan_address(m->plan, &(tm_arenas){ .base = { m->arena } }, id);
 }
 
 static void fill(const tm_mlp *m, const tm_bench *bench, tm_tensor_id id, double deviation)
@@ -182,7 +182,7 @@ static void fill(const tm_mlp *m, const tm_bench *bench, tm_tensor_id id, double
 tm_status tm_mlp_open(tm_mlp *m, tm_bench *bench, tm_error *err)
 {
     TM_TRY(tm_device_alloc(m->device, m->plan->arena_bytes, &m->arena, err));
-    tm_plan_bind(m->plan, m->arena);
+    tm_plan_bind(m->plan, &(tm_arenas){ .base = { m->arena } });
     for (int k = 0; k < m->options.layers; k++) fill(m, bench, m->weight[k], 1 / sqrt(3 * (double)m->options.width[k]));
     fill(m, bench, m->x, 1);
     fill(m, bench, m->targets, 1);

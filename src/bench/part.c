@@ -21,7 +21,7 @@ tm_status tm_part_plan(const tm_run_options *run, int64_t layers, tm_device *dev
 {
     *out = (tm_part){ .run = run, .step = run->step, .layers = layers };
     out->step.shape.n_layers = layers;
-    out->judged = strcmp(tm_device_describe(device)->name, "null") != 0;
+    out->judged = tm_device_describe(device)->computes;
     tm_chooser chooser = tm_device_chooser(device);
     tm_step   *step;
     TM_TRY(tm_step_create(&out->step, &chooser, &step, err));

@@ -29,7 +29,7 @@ void                  tm_part_close(tm_live_part *live); /* NULL is fine */
 
 /* One optimizer step; *seconds is its wall time, waiting for data included. TM_NUMBERS when loss or gradient norm is no
  * number, or the first loss is not that of a model that knows nothing: 0.9 to 1.5 times ln of the vocabulary. (The
- * device "null", which computes nothing, is not judged.) */
+ * device that computes nothing is not judged.) */
 TM_MUST_USE tm_status tm_part_step(tm_live_part *live, double *seconds, tm_error *err);
 
 #endif

@@ -24,7 +24,8 @@ static const char help[] =
     "machine\n"
     "makes of two copies of the same thing. ARGS are arguments of `trainmark run`.\n\n"
     "  --a ARGS, --b ARGS          arguments of `trainmark run` (\"\" trains the built-in model)\n"
-    "  --a-binary F, --b-binary F  another trainmark that runs them; --b ARGS is then --a's if left out\n"
+    "  --a-binary F, --b-binary F  another trainmark that runs them (what it must be able to do: docs/ab.md);\n"
+    "                              ARGS that are left out are the other side's\n"
     "  --a-command C, --b-command C\n"
     "                              any command that prints a line per step; quotes and backslashes as in a shell, "
     "nothing\n"
@@ -139,6 +140,16 @@ static tm_status own_path(job *j, char **out, tm_error *err)
     return TM_OK;
 }
 
+/* Which trainmark it is; where two of them meet, the report says it. */
+static tm_status name_build(job *j, const char *binary, const char *flag, const char **out, tm_error *err)
+{
+    tm_text   build = { 0 };
+    tm_status st = tm_ab_build_read(binary, flag, &tm_cli_stop, &build, err);
+    if (st == TM_OK) *out = tm_arena_text(j->arena, build.data);
+    tm_text_fini(&build);
+    return st;
+}
+
 /* Bytes that one process of these arguments plans, after all that can be wrong with them was told. */
 static tm_status plan_bytes(int argc, char **argv, int64_t *bytes, tm_error *err)
 {
@@ -164,7 +175,7 @@ static tm_status plan_bytes(int argc, char **argv, int64_t *bytes, tm_error *err
 static tm_status own_program(job *j, int side, tm_ab_program *out, int64_t *bytes, tm_error *err)
 {
     const side_words *words = &j->side[side], *other = &j->side[1 - side];
-    const char       *text = words->args ? words->args : other->args;
+    const char       *text = words->args ? words->args : other->args, *build = NULL;
     char            **args, **argv, *path = NULL;
     int               n;
     if (!text) return tm_fail(err, TM_USAGE, "give --a or --b, the arguments of `trainmark run`");
@@ -180,8 +191,10 @@ static tm_status own_program(job *j, int side, tm_ab_program *out, int64_t *byte
     memmove(argv + 2, argv + 1, ((size_t)n + 1) * sizeof *argv);
     argv[0] = words->binary ? tm_arena_text(j->arena, words->binary) : path;
     argv[1] = tm_arena_text(j->arena, "run");
+    if (words->binary || other->binary) TM_TRY(name_build(j, argv[0], side ? "--b-binary" : "--a-binary", &build, err));
     *out = (tm_ab_program){ .argv = argv,
                             .turns = true,
+                            .build = build,
                             .text = tm_arena_format(j->arena, "%s run%s%s", words->binary ? words->binary : "trainmark",
                                                     *text ? " " : "", text) };
     return TM_OK;

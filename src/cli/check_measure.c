@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "bench/bench.h"
 #include "cli/cli.h"
-#include "stats/summary.h"
+#include "stats/sampling.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,8 +135,8 @@ static void tell_run(const listener *self, const tm_run_ended *end)
     const double *seconds = end->step_seconds;
     bool          finite = true;
     for (int64_t i = 0; i < self->n; i++) finite = finite && isfinite(self->loss[i]);
-    tell(self->to, "training.tokens_per_sec_per_gpu", end->tokens_per_second_median);
-    tell(self->to, "training.tokens_per_sec_total", end->tokens_per_second_median);
+    tell(self->to, "training.tokens_per_sec_per_gpu", end->speed->median_rate);
+    tell(self->to, "training.tokens_per_sec_total", end->speed->median_rate);
     tell(self->to, "training.step_time_mean_ms", 1e3 * tm_stats_mean(seconds, end->steps));
     tell(self->to, "training.step_time_p50_ms", 1e3 * tm_stats_percentile(seconds, end->steps, 0.5));
     tell(self->to, "training.step_time_p95_ms", 1e3 * tm_stats_percentile(seconds, end->steps, 0.95));
@@ -181,8 +181,8 @@ static tm_status train(tm_config *config, FILE *to, tm_error *err)
     TM_TRY(tm_device_open("cpu", options.threads, &device, err));
     tm_status st = tm_source_open(&options.source, &source, err);
     if (st == TM_OK) {
-        listener     self = { .base = { handle }, .to = to };
-        tm_event_bus bus = { .sinks = { &self.base }, .count = 1 };
+        listener     self = { .base = { .handle = handle }, .to = to };
+        tm_event_bus bus = { .sinks = (tm_sink *[]){ &self.base }, .count = 1 };
         st = tm_run(&options, device, source, &bus, &tm_cli_stop, err);
         if (st == TM_NUMBERS && self.n == STEPS) st = TM_OK; /* too few steps for a verdict; the figures decide */
         tm_source_close(source);

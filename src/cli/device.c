@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include <string.h>
-
 tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run, tm_device **out, tm_error *err)
 {
     tm_device *device;
@@ -13,7 +11,7 @@ tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run,
         return st;
     }
     tm_device_allow_reference(device, run->reference_kernels);
-    if (strcmp(options->device, "reference") == 0) run->step.precision = &tm_precision_f64;
+    if (tm_device_describe(device)->float64_only) run->step.precision = &tm_precision_f64;
     *out = device;
     return TM_OK;
 }

@@ -29,6 +29,7 @@ static void summary(const tm_run_options *o, const tm_step *step, const char *de
         tm_text_printf(out, "  %-12s %12s %20lld B\n", step->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)step->plan->by_class[i].value),
                        (long long)step->plan->by_class[i].value);
+    tm_plan_print_spaces(step->plan, "", out);
     tm_cli_add_lines(out, "without     ", without);
     tm_text_add(out, "\n");
 }

@@ -155,15 +155,15 @@ static tm_status govreport_row(const tm_source *source, tm_split split, int64_t 
     for (int64_t t = 0; t < last; t++) {
         tokens[t] = tm_packed_id(row, t);
         *weight += counts(source, packed, row, t);
-        targets[t] = counts(source, packed, row, t) ? tm_packed_id(row, t + 1) : TM_IGNORED;
+        targets[t] = counts(source, packed, row, t) ? tm_packed_id(row, t + 1) : TM_IGNORED_TARGET;
     }
     tokens[last] = source->options.pad_token;
-    targets[last] = TM_IGNORED;
+    targets[last] = TM_IGNORED_TARGET;
     return TM_OK;
 }
 
 const tm_source_kind tm_source_govreport = {
-    .name = "govreport",
+    .traits = { .name = "govreport", .gate = TM_GATE_HELD_OUT, .needs_path = true, .takes_validation_path = true },
     .open = govreport_open,
     .close = govreport_close,
     .row = govreport_row,

@@ -1,23 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/keys.h"
 
+#include "data/source.h"
+
 #include <stdio.h>
 #include <string.h>
 
+/* "|govreport|megatron..." and "; govreport: packed..." */
+#define TM_SOURCE(name, help) "|" #name
+static const char names[] =
+#include "data/sources.def"
+    ;
+#undef TM_SOURCE
+#define TM_SOURCE(name, help) "; " #name ": " help
+static const char meanings[] =
+#include "data/sources.def"
+    ;
+#undef TM_SOURCE
+
 /* clang-format off */
 static const tm_key keys[] = {
-    { .name = "data.source", .kind = TM_KEY_CHOICE, .fallback = "synthetic", 
-      .choices = "synthetic|mock|text|govreport|megatron",
-      .help = "synthetic: a language of known entropy; mock: uniform random tokens; text: files of data.path; "
-          "govreport: packed .npy files with a mask; megatron: an indexed data set (.bin, .idx)" },
+    { .name = "data.source", .kind = TM_KEY_CHOICE, .fallback = "synthetic", .choices = names + 1,
+      .help = meanings + 2 },
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
-      .help = "text: a file or a folder of them; govreport: train.npy or its folder; megatron: PREFIX of PREFIX.bin and "
-          "PREFIX.idx. Means data.source text unless that is given" },
+      .help = "the files of data.source, which says what is wanted; means data.source text unless that is given" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
       .synonyms = "validation.dataset_path,valid_data_path",
-      .help = "govreport, megatron: held-out data; null: validation.npy beside train.npy (govreport, when data.path is "
-          "a folder), else none" },
+      .help = "held-out data of sources of token files; null: validation.npy beside train.npy (govreport, when "
+          "data.path is a folder), else none" },
     { .name = "data.loss_mask", .kind = TM_KEY_CHOICE, .fallback = "input", .choices = "input|target",
       .help = "govreport: a prediction counts if the mask of the token read (input) or of the token predicted (target) "
           "says so" },
@@ -27,8 +38,8 @@ static const tm_key keys[] = {
       .help = "how text becomes tokens" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
       .help = "part of a text that is held out" },
-    { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 64, .quiet = true,
-      .help = "batches prepared ahead by a thread; 0: none, in the step" },
+    { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 1, .hi = 64, .quiet = true,
+      .help = "batches that a thread prepares ahead" },
     { .name = "data.sample_tokens", .kind = TM_KEY_I64, .fallback = "256", .lo = 0, .hi = 1 << 20, .quiet = true,
       .help = "tokens generated at the end of a run on text; 0: none" },
     { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
@@ -37,12 +48,6 @@ static const tm_key keys[] = {
       .synonyms = "data.dataset", .help = "name of a public data set; nothing is downloaded" },
 };
 /* clang-format on */
-
-const tm_key *tm_data_keys(size_t *n)
-{
-    *n = sizeof keys / sizeof keys[0];
-    return keys;
-}
 
 static void derive_source(tm_config *config, const char *source, const char *key)
 {
@@ -54,18 +59,24 @@ static void derive_source(tm_config *config, const char *source, const char *key
 /* Sources of files need one; held-out data of its own path is not for every source. */
 static tm_status check_paths(const tm_config *config, bool given, tm_error *err)
 {
-    const char *name = tm_config_text(config, "data.source");
-    bool        tokens = strcmp(name, "govreport") == 0 || strcmp(name, "megatron") == 0;
-    if ((tokens || strcmp(name, "text") == 0) && !given)
+    const char             *name = tm_config_text(config, "data.source");
+    const tm_source_traits *traits = tm_source_traits_of(name);
+    TM_ASSERT(traits); /* the key takes no other */
+    if (traits->needs_path && !given)
         return tm_fail(err, TM_INVALID,
                        "data.source is %s (%s), but data.path names no file or folder; give --data.path", name,
                        tm_config_place(config, "data.source"));
-    if (!tokens && tm_config_text(config, "data.validation_path"))
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "data.validation_path (%s) is for data.source govreport and megatron, found %s; text holds out "
-                       "data.validation_fraction of data.path",
-                       tm_config_place(config, "data.validation_path"), name);
-    return TM_OK;
+    if (traits->takes_validation_path || !tm_config_text(config, "data.validation_path")) return TM_OK;
+    tm_text takers = { 0 };
+    for (int i = 0; tm_source_name(i); i++)
+        if (tm_source_traits_of(tm_source_name(i))->takes_validation_path)
+            tm_text_printf(&takers, "%s%s", takers.length ? " and " : "", tm_source_name(i));
+    tm_fail(err, TM_UNSUPPORTED,
+            "data.validation_path (%s) is for data.source %s, found %s; text holds out data.validation_fraction of "
+            "data.path",
+            tm_config_place(config, "data.validation_path"), takers.data, name);
+    tm_text_fini(&takers);
+    return TM_UNSUPPORTED;
 }
 
 /* The key of the higher layer decides; in one layer data.source before training.mock_data before data.path. */

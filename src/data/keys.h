@@ -5,7 +5,6 @@
 
 #include "config/config.h"
 
-const tm_key *tm_data_keys(size_t *n);
 /* Registers the rows and the rule that settles data.source and data.path. */
 void tm_data_configure(tm_config *config);
 

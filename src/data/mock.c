@@ -31,4 +31,9 @@ static double mock_nats(const tm_source *source, const int32_t *tokens)
     return (double)source->options.seq * source->facts.floor;
 }
 
-const tm_source_kind tm_source_mock = { .name = "mock", .open = mock_open, .sample = mock_sample, .nats = mock_nats };
+const tm_source_kind tm_source_mock = {
+    .traits = { .name = "mock", .gate = TM_GATE_UNIFORM },
+    .open = mock_open,
+    .sample = mock_sample,
+    .nats = mock_nats,
+};

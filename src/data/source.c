@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const tm_source_kind *const kinds[] = {
-#define TM_SOURCE(name) &tm_source_##name,
+#define TM_SOURCE(name, help) &tm_source_##name,
 #include "data/sources.def"
 #undef TM_SOURCE
 };
@@ -18,24 +18,35 @@ enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
 const char *tm_source_name(int i)
 {
-    return i >= 0 && i < N_KINDS ? kinds[i]->name : NULL;
+    return i >= 0 && i < N_KINDS ? kinds[i]->traits.name : NULL;
+}
+
+static const tm_source_kind *kind_of(const char *name)
+{
+    for (int i = 0; i < N_KINDS; i++)
+        if (tm_names_equal(name, kinds[i]->traits.name)) return kinds[i];
+    return NULL;
+}
+
+const tm_source_traits *tm_source_traits_of(const char *name)
+{
+    const tm_source_kind *kind = kind_of(name);
+    return kind ? &kind->traits : NULL;
 }
 
 static tm_status find_kind(const char *name, const tm_source_kind **out, tm_error *err)
 {
     const tm_source_kind *nearest = kinds[0];
     tm_text               names = { 0 };
+    *out = kind_of(name);
+    if (*out) return TM_OK;
     for (int i = 0; i < N_KINDS; i++) {
-        if (tm_names_equal(name, kinds[i]->name)) {
-            *out = kinds[i];
-            tm_text_fini(&names);
-            return TM_OK;
-        }
-        if (tm_edit_distance(name, kinds[i]->name) < tm_edit_distance(name, nearest->name)) nearest = kinds[i];
-        tm_text_printf(&names, "%s%s", i ? ", " : "", kinds[i]->name);
+        if (tm_edit_distance(name, kinds[i]->traits.name) < tm_edit_distance(name, nearest->traits.name))
+            nearest = kinds[i];
+        tm_text_printf(&names, "%s%s", i ? ", " : "", kinds[i]->traits.name);
     }
     tm_fail(err, TM_INVALID, "data.source '%s' is unknown, wanted one of: %s; did you mean '%s'?", name, names.data,
-            nearest->name);
+            nearest->traits.name);
     tm_text_fini(&names);
     return TM_INVALID;
 }
@@ -55,7 +66,7 @@ static int fields_of(const tm_source_kind *kind, const tm_source_options *option
 {
     if (kind->fields) return kind->fields(options, out);
     out[0] = (tm_field){ .name = "tokens", .dtype = TM_I32, .shape = tm_shape_1(options->seq) };
-    out[1] = (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(options->seq), .empty = TM_IGNORED };
+    out[1] = (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(options->seq), .empty = TM_IGNORED_TARGET };
     return 2;
 }
 
@@ -69,9 +80,8 @@ tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX
 
 bool tm_source_has_outline(const char *name)
 {
-    const tm_source_kind *kind = NULL;
-    tm_error              ignored = { 0 };
-    return find_kind(name, &kind, &ignored) == TM_OK && kind->outline;
+    const tm_source_kind *kind = kind_of(name);
+    return kind && kind->outline;
 }
 
 tm_status tm_source_outline(const tm_source_options *options, tm_text *out, tm_error *err)
@@ -91,7 +101,7 @@ tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_e
     tm_source *source = tm_alloc(sizeof *source);
     source->kind = kind;
     source->options = *options;
-    source->options.name = kind->name;
+    source->options.name = kind->traits.name;
     source->n_fields = fields_of(kind, options, source->fields);
     source->facts = (tm_source_facts){ .train_samples = INT64_MAX,
                                        .validation_samples = INT64_MAX,

@@ -4,11 +4,7 @@
  * A source is a pure function from (options, split, index) to a sample of T+1 tokens; everything is constant after
  * open, so any thread may ask for any sample in any order, and a resumed run sees what the stopped one would have seen.
  *
- *   synthetic   a seeded language whose entropy is known exactly (docs/synthetic-language.md)
- *   mock        uniform random tokens
- *   text        any file or folder, as bytes (docs/data.md)
- *   govreport   packed sequences with a mask, the .npy files of a fine-tuning benchmark (docs/data-mlperf.md)
- *   megatron    an indexed data set, PREFIX.bin and PREFIX.idx (docs/data-mlperf.md)
+ * The table of sources is sources.def; docs: data.md, data-mlperf.md, synthetic-language.md.
  */
 #ifndef TM_DATA_SOURCE_H
 #define TM_DATA_SOURCE_H
@@ -16,6 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "graph/tensor.h"
+#include "op/attrs.h" /* TM_IGNORED_TARGET */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,10 +25,28 @@ typedef enum { TM_SPLIT_TRAIN, TM_SPLIT_VALIDATION } tm_split;
  * token that is read (t), or of the one that is predicted (t + 1). */
 typedef enum { TM_MASK_INPUT, TM_MASK_TARGET } tm_mask;
 
-enum { TM_IGNORED = -100 }; /* a target that does not count */
+/* How the loss of a run is judged (docs/verdict.md). */
+typedef enum {
+    TM_GATE_FLOOR = 1, /* facts.floor is exact: nothing goes below it, and training must go towards it */
+    TM_GATE_UNIFORM,   /* uniform tokens: all there is to learn is facts.unigram_entropy */
+    TM_GATE_HELD_OUT,  /* the held-out loss must be below facts.unigram_entropy */
+} tm_source_gate;
+
+/* What is true of a source, whatever its options. */
+typedef struct {
+    const char    *name;
+    tm_source_gate gate;
+    bool           needs_path;            /* data.path */
+    bool           takes_validation_path; /* data.validation_path */
+    bool           decides_vocabulary;    /* a model that names no vocabulary takes facts.vocab_needed */
+    bool           decodes;               /* tokens stand for text (tm_source_decode): a model can write some */
+} tm_source_traits;
+
+/* Letter case ignored; NULL: there is no such source. */
+const tm_source_traits *tm_source_traits_of(const char *name);
 
 typedef struct {
-    const char *name; /* see above; letter case ignored */
+    const char *name; /* letter case ignored */
     const char *path; /* text: a file or folder; govreport: train.npy or its folder; megatron: PREFIX; NULL elsewhere */
     const char *validation_path; /* govreport, megatron: of the held-out data; NULL: validation.npy of the folder, or
                                     none */
@@ -84,7 +99,7 @@ int64_t                tm_source_seq(const tm_source *source); /* T */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
 
 /* Sample `index` of any source as the row of a batch: a pointer per field, in the order of tm_source_fields, and what
- * it weighs in the loss, the targets that count (not TM_IGNORED); `scratch` is room for T+1 tokens. TM_INVALID, with
+ * it weighs in the loss, the targets that count (not TM_IGNORED_TARGET); `scratch` is room for T+1 tokens. TM_INVALID, with
  * the place, if the files changed since they were opened or hold a token outside of the vocabulary. */
 TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
                                     void *const *fields, int64_t *weight, tm_error *err);
@@ -94,7 +109,7 @@ TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int
  * INFINITY. */
 double tm_source_nats(const tm_source *source, const int32_t *tokens);
 
-/* text: appends the bytes of n tokens to *out, the end token as nothing, and returns out->data; NULL for other sources.
+/* Appends the text of n tokens to *out, the end token as nothing, and returns out->data; NULL if there is none.
  * Ids beyond the tokenizer's (a model with a larger vocabulary can produce them) become '?'. */
 char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/source_kind.h - what a source is made of; private to this room. One file per source, one row in sources.def. */
+/* data/source_kind.h - what a source is made of; private to this room. One file per source, one row in sources.def: no
+ * other place knows a source by its name. */
 #ifndef TM_DATA_SOURCE_KIND_H
 #define TM_DATA_SOURCE_KIND_H
 
 #include "data/source.h"
 
 typedef struct {
-    const char *name;
+    tm_source_traits traits;
     /* Checks the options, fills source->facts and source->state; on failure leaves nothing behind. */
     tm_status (*open)(tm_source *source, tm_error *err);
     void (*close)(tm_source *source); /* optional */
@@ -32,7 +33,7 @@ struct tm_source {
 /* -sum p ln p over counts (n); NAN if all are 0. */
 double tm_unigram_entropy(const int64_t *counts, int64_t n);
 
-#define TM_SOURCE(name) extern const tm_source_kind tm_source_##name;
+#define TM_SOURCE(name, help) extern const tm_source_kind tm_source_##name;
 #include "data/sources.def"
 #undef TM_SOURCE
 

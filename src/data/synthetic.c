@@ -117,7 +117,7 @@ static double synthetic_nats(const tm_source *source, const int32_t *tokens)
 }
 
 const tm_source_kind tm_source_synthetic = {
-    .name = "synthetic",
+    .traits = { .name = "synthetic", .gate = TM_GATE_FLOOR },
     .open = synthetic_open,
     .close = synthetic_close,
     .sample = synthetic_sample,

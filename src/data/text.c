@@ -210,7 +210,11 @@ static void text_decode(const tm_source *source, const int32_t *tokens, int64_t 
 }
 
 const tm_source_kind tm_source_text = {
-    .name = "text",
+    .traits = { .name = "text",
+                .gate = TM_GATE_HELD_OUT,
+                .needs_path = true,
+                .decides_vocabulary = true,
+                .decodes = true },
     .open = text_open,
     .close = text_close,
     .sample = text_sample,

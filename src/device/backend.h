@@ -8,7 +8,7 @@
 
 typedef struct {
     const char *name;
-    /* Fills device->info and device->context. */
+    /* Fills device->info (computes nothing, in the host's memory, until it says otherwise). */
     tm_status (*open)(tm_device *device, int threads, tm_error *err);
     /* The kernel for a call; NULL: there is none. */
     const tm_kernel *(*choose)(const tm_device *device, const tm_call *call, tm_text *refusals);

@@ -72,7 +72,7 @@ tm_status tm_device_alloc(tm_device *device, size_t bytes, void **out, tm_error 
     if (available > 0 && bytes > (size_t)available) {
         char want[32], have[32];
         return tm_fail(err, TM_NOMEM, "the plan needs %s and %s are available; lower training.local_batch_size or "
-                       "training.seq_len, or set activation_checkpoint.mode: full",
+                       "training.seq_len, or set activation_checkpoint.mode: full or training.offload: all",
                        tm_format_bytes(want, (double)bytes), tm_format_bytes(have, (double)available));
     }
     /* Aligned to huge pages inside a larger mapping; what sticks out at both ends is given back. */

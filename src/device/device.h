@@ -15,11 +15,18 @@
 
 typedef struct tm_device tm_device;
 
+typedef enum { TM_DEVICE_CPU, TM_DEVICE_GPU } tm_device_kind; /* the hardware that computes */
+
+/* What the rest of the house may ask about a device: by these facts, never by its name. */
 typedef struct {
-    const char *name;    /* "cpu" */
-    char        text[160]; /* "cpu: avx512, 2 threads" */
-    int         threads;
-    double      peak_flops; /* 0: unknown */
+    const char    *name;      /* "cpu" */
+    char           text[160]; /* "cpu: avx512, 2 threads" */
+    tm_device_kind kind;
+    int            threads;
+    bool           computes;     /* false: its kernels do nothing, no result and no time of it means anything */
+    bool           float64_only; /* its kernels take float64 whatever training.dtype says */
+    bool           own_memory;   /* an arena is not in the memory of the host */
+    double         peak_flops;   /* 0: unknown */
 } tm_device_info;
 
 /* threads: 0 = as many as cpuset and cgroup quota allow. Unknown name: TM_INVALID with the list. */
@@ -39,6 +46,12 @@ tm_chooser tm_device_chooser(const tm_device *device);
  * memory that is there. */
 TM_MUST_USE tm_status tm_device_alloc(tm_device *device, size_t bytes, void **out, tm_error *err);
 void                  tm_device_release(tm_device *device, void *memory, size_t bytes);
+
+/* Memory of the space disk, zeroed: a file in `folder` that has no name any more and is gone with the process, mapped as
+ * shared, its blocks reserved. Given back with tm_device_release. TM_INVALID: no file can be made there; TM_IO: the disk
+ * is too full. */
+TM_MUST_USE tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, void **out,
+                                         tm_error *err);
 
 /* Bytes of an arena that are in memory: what was touched, by the system's own books. */
 int64_t tm_device_used_bytes(const tm_device *device, void *memory, size_t bytes);

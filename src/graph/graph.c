@@ -69,6 +69,7 @@ tm_tensor_id tm_graph_view(tm_graph *graph, const char *name, tm_tensor_id base,
     tm_tensor_id id = tm_graph_tensor_as(graph, name, of.role, tm_shape_2(of.shape.n[0], columns), of.dtype);
     tm_tensor   *view = tm_graph_at(graph, id);
     view->layer = of.layer;
+    view->space = of.space;
     view->base = of.base == TM_NONE ? base : of.base;
     view->offset = of.offset + column;
     view->ld = of.ld ? of.ld : of.shape.n[1];
@@ -154,7 +155,8 @@ tm_node *tm_graph_add(tm_graph *graph, tm_op_id id, const void *attr, size_t att
     tm_segment  *segment = graph->segment;
     TM_ASSERT(segment);
     tm_node node = {
-        .op = id, .attr_bytes = attr_bytes, .accumulate = accumulate, .phase = graph->phase, .layer = graph->layer
+        .op = id, .attr_bytes = attr_bytes, .accumulate = accumulate, .phase = graph->phase, .layer = graph->layer,
+        .stream = op->stream
     };
     tm_shape in_shape[TM_MAX_IN], out_shape[TM_MAX_OUT];
     for (int i = 0; i < TM_MAX_IN; i++) {

@@ -3,7 +3,7 @@
  *
  * A graph holds the tensors of one training step and several segments: flat lists of nodes that run from first to last
  * ("first", "further", "update", "evaluate"). Segments share the persistent tensors (weights, gradients, moments,
- * scalars); everything else lives within one segment. A model builder appends forward nodes; passes append and rewrite.
+ * scalars); everything else lives within one segment, or in a slot from segment to segment of one micro-batch. A model builder appends forward nodes; passes append and rewrite.
  */
 #ifndef TM_GRAPH_GRAPH_H
 #define TM_GRAPH_GRAPH_H
@@ -42,6 +42,7 @@ typedef struct {
     tm_tensor_id      base;   /* a view of columns of another tensor; TM_NONE: has memory of its own */
     int64_t           offset; /* views: elements from the base's first element to the view's */
     int64_t           ld;     /* views: elements from row to row; 0: dense */
+    tm_space          space;  /* of a view: its base's */
 } tm_tensor;
 
 typedef enum { TM_PHASE_FORWARD, TM_PHASE_BACKWARD, TM_PHASE_UPDATE } tm_phase;
@@ -56,6 +57,7 @@ typedef struct tm_node {
     int          layer;
     const char  *module;     /* "layers.3.attention" */
     bool         recomputed; /* a copy of a forward node, made for the backward pass */
+    tm_stream    stream;     /* its place in the list says how long its buffers are held, its waits when it starts */
 } tm_node;
 
 typedef struct {
@@ -76,6 +78,8 @@ typedef struct tm_graph {
     tm_phase            phase;
     int                 layer;
     const char         *module;
+    int                 slots; /* micro-batches between two of their segments at a time: so many places have the
+                                * transient tensors that cross segments; 0: none may */
 } tm_graph;
 
 /* The caller destroys it; everything that hangs on a graph lives in its arena. `precision` must outlive it. */

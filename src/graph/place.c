@@ -2,15 +2,18 @@
 /* graph/place.c - see place.h.
  *
  * Dynamic storage allocation is NP-hard; first-fit in a good order is nearly always within 2 % for training steps,
- * whose buffers nest (kept activations) or are short (everything else). Orders tried: by size, by lifetime, by area, by
+ * whose buffers nest (kept activations) or are short (everything else). Orders tried: by lifetime, by size, by area, by
  * time. If none comes within 1 % of the lower bound, the buffers that stick out at the top are moved to the front of
- * the best order and placed again, a fixed number of times.
+ * the best order and placed again, a fixed number of times. The first order is always placed, in O(n log n); the others
+ * and the repairs end when the work is used up, which takes more than 10,000 buffers.
  */
 #include "graph/place.h"
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "graph/occupancy.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,39 +48,24 @@ static int by_key(const void *a, const void *b)
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
-/* Places the entries in array order at the lowest offset that is free during their lifetime. `placed` is kept sorted by
- * offset. Gives up (returns SIZE_MAX) above `limit`. */
-static size_t first_fit(entry *entries, size_t n, entry **placed, size_t limit)
+/* Places the entries in array order at the lowest offset that is free during their lifetime. Gives up (returns
+ * SIZE_MAX) above `limit`. */
+static size_t first_fit(tm_occupancy *occupancy, entry *entries, size_t n, size_t limit)
 {
-    size_t count = 0, top = 0;
+    size_t top = 0;
+    tm_occupancy_clear(occupancy);
     for (size_t i = 0; i < n; i++) {
         entry *e = &entries[i];
-        size_t at = 0;
-        for (size_t j = 0; j < count; j++) {
-            const entry *p = placed[j];
-            if (p->first > e->last || p->last < e->first) continue;
-            if (p->offset >= at + e->bytes) break;
-            if (p->offset + p->bytes > at) at = p->offset + p->bytes;
-        }
-        if (at + e->bytes > limit) return SIZE_MAX;
-        e->offset = at;
-        if (at + e->bytes > top) top = at + e->bytes;
-        size_t lo = 0, hi = count;
-        while (lo < hi) {
-            size_t middle = (lo + hi) / 2;
-            if (placed[middle]->offset <= at)
-                lo = middle + 1;
-            else
-                hi = middle;
-        }
-        memmove(placed + lo + 1, placed + lo, (count - lo) * sizeof *placed);
-        placed[lo] = e;
-        count++;
+        e->offset = tm_occupancy_lowest(occupancy, e->first, e->last, e->bytes);
+        size_t end = e->offset + e->bytes;
+        if (end > limit) return SIZE_MAX;
+        if (end > top) top = end;
+        tm_occupancy_take(occupancy, e->first, e->last, e->offset, end);
     }
     return top;
 }
 
-enum { ORDERS = 5, REPAIRS = 60 };
+enum { ORDERS = 5, REPAIRS = 60, MOST_WORK = 200 * 1000 * 1000 /* blocks looked at: about a second */ };
 
 static double order_key(const tm_interval *item, int order)
 {
@@ -104,32 +92,37 @@ static void promote(entry *entries, size_t n, size_t bound)
     qsort(entries, n, sizeof *entries, by_key);
 }
 
+static bool goes_on(const tm_occupancy *occupancy, size_t best, size_t good)
+{
+    return best > good && tm_occupancy_work(occupancy) < MOST_WORK;
+}
+
 size_t tm_place_intervals(tm_interval *items, size_t n, int32_t n_instructions)
 {
     if (n == 0) return 0;
     size_t  bound = tm_place_lower_bound(items, n, n_instructions), good = bound + bound / 100, best = SIZE_MAX;
     entry  *entries = tm_alloc(n * sizeof *entries), *best_order = tm_alloc(n * sizeof *entries);
-    entry **placed = tm_alloc(n * sizeof *placed);
-    for (int order = 0; order < ORDERS && best > good; order++) {
+    tm_occupancy *occupancy = tm_occupancy_create(n_instructions);
+    for (int order = 0; order < ORDERS && goes_on(occupancy, best, good); order++) {
         for (size_t i = 0; i < n; i++)
             entries[i] = (entry){ .bytes = items[i].bytes, .first = items[i].first, .last = items[i].last,
                                   .item = (int32_t)i, .key = order_key(&items[i], order) };
         qsort(entries, n, sizeof *entries, by_key);
-        size_t top = first_fit(entries, n, placed, best - 1);
+        size_t top = first_fit(occupancy, entries, n, best - 1);
         if (top >= best) continue;
         best = top;
         keep(items, entries, n);
         memcpy(best_order, entries, n * sizeof *entries);
     }
     memcpy(entries, best_order, n * sizeof *entries);
-    for (int repair = 0; repair < REPAIRS && best > good; repair++) {
+    for (int repair = 0; repair < REPAIRS && goes_on(occupancy, best, good); repair++) {
         promote(entries, n, bound);
-        size_t top = first_fit(entries, n, placed, SIZE_MAX / 2);
+        size_t top = first_fit(occupancy, entries, n, SIZE_MAX / 2);
         if (top >= best) continue;
         best = top;
         keep(items, entries, n);
     }
-    free(placed);
+    tm_occupancy_destroy(occupancy);
     free(best_order);
     free(entries);
     TM_ASSERT(best != SIZE_MAX && best >= bound);

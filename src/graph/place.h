@@ -15,7 +15,8 @@ typedef struct {
 /* Largest sum of bytes alive at one instruction: the lower bound of any placement. */
 size_t tm_place_lower_bound(const tm_interval *items, size_t n, int32_t n_instructions);
 
-/* Sets the offsets; returns the bytes needed. Tries several orders of first-fit and keeps the best; deterministic. */
+/* Sets the offsets; returns the bytes needed. Tries several orders of first-fit and keeps the best; deterministic. Time
+ * O(n log n_instructions) for each order, a bounded number of them. */
 size_t tm_place_intervals(tm_interval *items, size_t n, int32_t n_instructions);
 
 #endif

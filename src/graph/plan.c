@@ -2,11 +2,14 @@
 #include "graph/plan.h"
 
 #include "graph/place.h"
+#include "graph/waits.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN_BYTES = 64 };
+
+static const tm_place nowhere = { .program = TM_PERSISTENT, .first = -2, .last = -2, .shares = -1 };
 
 static size_t aligned(size_t bytes)
 {
@@ -15,32 +18,35 @@ static size_t aligned(size_t bytes)
 
 static void place_persistent(tm_plan *plan)
 {
-    size_t used = 0;
     for (int role = 0; role < TM_ROLE_COUNT; role++) {
         if (!tm_role_persistent((tm_role)role)) continue;
         for (size_t i = 0; i < plan->graph->n_tensors; i++) {
             const tm_tensor *tensor = &plan->graph->tensors[i];
             if ((int)tensor->role != role || tensor->base != TM_NONE) continue;
-            plan->places[i] = (tm_place){
-                .offset = used, .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype), .program = -1, .first = -1, .last = -1, .shares = -1
-            };
-            used += aligned(plan->places[i].bytes);
+            size_t *used = &plan->spaces[tensor->space].persistent_bytes;
+            plan->places[i] = (tm_place){ .offset = *used,
+                                          .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype),
+                                          .program = TM_PERSISTENT,
+                                          .first = -1,
+                                          .last = -1,
+                                          .shares = -1 };
+            *used += aligned(plan->places[i].bytes);
         }
     }
-    plan->persistent_bytes = used;
 }
 
-static void touch(tm_plan *plan, int32_t program, tm_tensor_id id, int32_t x)
+static void touch(tm_plan *plan, int32_t program, const tm_node *node, tm_tensor_id id, int32_t x)
 {
     if (id == TM_NONE) return;
     id = tm_graph_base(plan->graph, id); /* whoever uses a view uses what it is a view of */
     const tm_tensor *tensor = tm_graph_at(plan->graph, id);
-    if (tm_role_persistent(tensor->role)) return;
-    tm_place *place = &plan->places[id];
+    tm_place        *place = &plan->places[id];
+    if (tm_role_persistent(tensor->role) || place->program == TM_ACROSS) return;
     if (place->program < 0)
         *place = (tm_place){ .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype), .program = program, .first = x, .last = x, .shares = -1 };
-    TM_ASSERT(place->program == program); /* transient tensors do not cross segments */
+    TM_ASSERT(place->program == program); /* transient tensors cross segments only in slots */
     place->last = x;
+    place->streams |= 1u << node->stream;
 }
 
 static tm_tensor_id root_of(const tm_plan *plan, tm_tensor_id id)
@@ -64,9 +70,11 @@ static void share_memory(tm_plan *plan, const tm_node *node, int32_t x)
         for (int j = 0; j < op->n_in; j++) uses += node->in[j] != TM_NONE && root_of(plan, node->in[j]) == root;
         const tm_tensor *a = tm_graph_at(plan->graph, in), *b = tm_graph_at(plan->graph, out);
         if (uses != 1 || plan->places[in].last != x || plan->places[root].last != x) continue;
+        if (plan->places[root].streams != 1u << node->stream) continue; /* it would wait for the other stream */
         if (a->dtype != b->dtype || !tm_shape_equal(a->shape, b->shape)) continue;
         plan->places[out].shares = root;
         plan->places[root].last = plan->places[out].last;
+        plan->places[root].streams |= plan->places[out].streams;
         return;
     }
 }
@@ -96,6 +104,7 @@ static tm_status choose_kernels(tm_plan *plan, tm_program *program, const tm_seg
     for (size_t x = 0; x < segment->n_nodes; x++) {
         tm_instruction *i = &program->instructions[x];
         i->node = &segment->nodes[x];
+        i->stream = i->node->stream;
         tm_node_call(plan->graph, i->node, &i->call);
         i->call.threads = chooser->threads;
         i->kernel = chooser->choose(chooser->context, &i->call, NULL);
@@ -110,126 +119,280 @@ static tm_status choose_kernels(tm_plan *plan, tm_program *program, const tm_seg
     return TM_OK;
 }
 
-static void place_program(tm_plan *plan, int32_t index)
+/* Where the region that programs share in turn begins. */
+static size_t transient_offset(const tm_plan *plan, tm_space space)
 {
-    tm_program  *program = &plan->programs[index];
-    size_t       n_tensors = plan->graph->n_tensors, n = 0;
-    tm_interval *items = tm_alloc((n_tensors + program->count) * sizeof *items);
-    for (size_t i = 0; i < n_tensors; i++) {
-        const tm_place *place = &plan->places[i];
-        if (place->program == index && place->shares < 0)
-            items[n++] = (tm_interval){ .bytes = aligned(place->bytes), .first = place->first, .last = place->last };
-    }
-    for (size_t x = 0; x < program->count; x++)
+    return plan->spaces[space].persistent_bytes + (size_t)plan->graph->slots * plan->spaces[space].slot_bytes;
+}
+
+static bool placed_here(const tm_plan *plan, size_t tensor, int32_t program, tm_space space)
+{
+    const tm_place *place = &plan->places[tensor];
+    return place->program == program && place->shares < 0 && plan->graph->tensors[tensor].space == space;
+}
+
+/* The transient tensors of a program in one space, and on the device its workspaces. `items`: room for all. */
+static size_t place_in_space(tm_plan *plan, int32_t index, tm_space space, tm_interval *items)
+{
+    tm_program *program = &plan->programs[index];
+    size_t      n_tensors = plan->graph->n_tensors, begin = transient_offset(plan, space), n = 0, k = 0;
+    size_t      workspaces = space == TM_SPACE_DEVICE ? program->count : 0;
+    for (size_t i = 0; i < n_tensors; i++)
+        if (placed_here(plan, i, index, space))
+            items[n++] = (tm_interval){ .bytes = aligned(plan->places[i].bytes),
+                                        .first = plan->places[i].first,
+                                        .last = plan->places[i].last };
+    for (size_t x = 0; x < workspaces; x++)
         if (program->instructions[x].call.workspace_bytes)
             items[n++] = (tm_interval){ .bytes = aligned(program->instructions[x].call.workspace_bytes),
                                         .first = (int32_t)x,
                                         .last = (int32_t)x };
-    program->live_peak = tm_place_lower_bound(items, n, (int32_t)program->count);
-    program->bytes = tm_place_intervals(items, n, (int32_t)program->count);
-    size_t k = 0;
+    if (space == TM_SPACE_DEVICE) program->live_peak = tm_place_lower_bound(items, n, (int32_t)program->count);
+    size_t bytes = tm_place_intervals(items, n, (int32_t)program->count);
     for (size_t i = 0; i < n_tensors; i++)
-        if (plan->places[i].program == index && plan->places[i].shares < 0)
-            plan->places[i].offset = plan->persistent_bytes + items[k++].offset;
-    for (size_t x = 0; x < program->count; x++)
+        if (placed_here(plan, i, index, space)) plan->places[i].offset = begin + items[k++].offset;
+    for (size_t x = 0; x < workspaces; x++)
         if (program->instructions[x].call.workspace_bytes)
-            program->instructions[x].workspace_offset = plan->persistent_bytes + items[k++].offset;
+            program->instructions[x].workspace_offset = begin + items[k++].offset;
+    return bytes;
+}
+
+static void place_program(tm_plan *plan, int32_t index, const bool used[TM_SPACE_COUNT])
+{
+    tm_program  *program = &plan->programs[index];
+    tm_interval *items = tm_alloc((plan->graph->n_tensors + program->count) * sizeof *items);
+    for (int space = 0; space < TM_SPACE_COUNT; space++)
+        if (used[space]) program->outside_bytes[space] = place_in_space(plan, index, (tm_space)space, items);
+    program->bytes = program->outside_bytes[TM_SPACE_DEVICE];
+    program->outside_bytes[TM_SPACE_DEVICE] = 0;
     free(items);
 }
 
-static tm_status plan_program(tm_plan *plan, int32_t index, const tm_chooser *chooser, tm_error *err)
+static tm_status plan_program(tm_plan *plan, int32_t index, const bool used[TM_SPACE_COUNT], const tm_chooser *chooser,
+                              tm_error *err)
 {
     const tm_segment *segment = plan->graph->segments[index];
     TM_TRY(choose_kernels(plan, &plan->programs[index], segment, chooser, err));
     for (size_t x = 0; x < segment->n_nodes; x++) {
-        for (int i = 0; i < TM_MAX_IN; i++) touch(plan, index, segment->nodes[x].in[i], (int32_t)x);
-        for (int k = 0; k < TM_MAX_OUT; k++) touch(plan, index, segment->nodes[x].out[k], (int32_t)x);
+        const tm_node *node = &segment->nodes[x];
+        for (int i = 0; i < TM_MAX_IN; i++) touch(plan, index, node, node->in[i], (int32_t)x);
+        for (int k = 0; k < TM_MAX_OUT; k++) touch(plan, index, node, node->out[k], (int32_t)x);
     }
     for (size_t x = 0; x < segment->n_nodes; x++) share_memory(plan, &segment->nodes[x], (int32_t)x);
-    place_program(plan, index);
+    place_program(plan, index, used);
     for (size_t i = 0; i < plan->graph->n_tensors; i++)
         if (plan->places[i].program == index && plan->places[i].shares >= 0)
             plan->places[i].offset = plan->places[root_of(plan, (tm_tensor_id)i)].offset;
+    tm_waits_find(plan, &plan->programs[index]);
     return TM_OK;
 }
 
-static void add_class(tm_plan *plan, const char *name, size_t bytes)
+/* --- slots -------------------------------------------------------------------------------------------------------- */
+
+/* Notes in which programs a transient tensor is used: of what crosses, first and last. */
+static void note_program(tm_plan *plan, int32_t program, tm_tensor_id id)
+{
+    if (id == TM_NONE) return;
+    id = tm_graph_base(plan->graph, id);
+    const tm_tensor *tensor = tm_graph_at(plan->graph, id);
+    tm_place        *place = &plan->places[id];
+    if (tm_role_persistent(tensor->role)) return;
+    if (place->first < 0)
+        *place = (tm_place){ .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype), .program = TM_ACROSS, .first = program, .last = program, .shares = -1 };
+    place->last = program;
+}
+
+/* What crosses programs gets its place in a slot; lifetimes are counted in programs, which a micro-batch runs in their
+ * order. */
+static void place_across(tm_plan *plan)
+{
+    const tm_graph *graph = plan->graph;
+    if (graph->slots == 0) return;
+    for (size_t p = 0; p < graph->n_segments; p++)
+        for (size_t x = 0; x < graph->segments[p]->n_nodes; x++) {
+            const tm_node *node = &graph->segments[p]->nodes[x];
+            for (int i = 0; i < TM_MAX_IN; i++) note_program(plan, (int32_t)p, node->in[i]);
+            for (int k = 0; k < TM_MAX_OUT; k++) note_program(plan, (int32_t)p, node->out[k]);
+        }
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        if (plan->places[i].program == TM_ACROSS && plan->places[i].first == plan->places[i].last)
+            plan->places[i] = nowhere;
+    tm_interval *items = tm_alloc((graph->n_tensors + 1) * sizeof *items);
+    for (int space = 0; space < TM_SPACE_COUNT; space++) {
+        size_t n = 0, k = 0;
+        for (size_t i = 0; i < graph->n_tensors; i++)
+            if (placed_here(plan, i, TM_ACROSS, (tm_space)space))
+                items[n++] = (tm_interval){ .bytes = aligned(plan->places[i].bytes),
+                                            .first = plan->places[i].first,
+                                            .last = plan->places[i].last };
+        plan->spaces[space].slot_bytes = tm_place_intervals(items, n, (int32_t)graph->n_segments);
+        for (size_t i = 0; i < graph->n_tensors; i++)
+            if (placed_here(plan, i, TM_ACROSS, (tm_space)space))
+                plan->places[i].offset = plan->spaces[space].persistent_bytes + items[k++].offset;
+    }
+    free(items);
+}
+
+/* The programs once more for each slot: the same instructions, to be bound to other addresses. */
+static void copy_programs(tm_plan *plan)
+{
+    size_t slots = (size_t)plan->graph->slots, n = plan->n_programs;
+    if (slots == 0) return;
+    plan->in_slot = tm_arena_take(plan->arena, slots * n * sizeof *plan->in_slot);
+    for (size_t slot = 0; slot < slots; slot++)
+        for (size_t p = 0; p < n; p++) {
+            tm_program *program = &plan->in_slot[slot * n + p];
+            *program = plan->programs[p];
+            if (slot == 0) continue; /* plan->programs are bound to slot 0 */
+            size_t bytes = program->count * sizeof *program->instructions;
+            program->instructions = tm_arena_take(plan->arena, bytes);
+            if (bytes) memcpy(program->instructions, plan->programs[p].instructions, bytes);
+        }
+}
+
+int tm_execution_slots(tm_execution *list, size_t n)
+{
+    int32_t *holder = tm_alloc((n + 1) * sizeof *holder); /* of each slot: its micro-batch, or -1 */
+    int32_t  slots = 0;
+    for (size_t i = 0; i < n; i++) {
+        int32_t slot = 0, free_slot = -1;
+        bool    again = false;
+        list[i].slot = 0;
+        if (list[i].micro_batch < 0) continue;
+        while (slot < slots && holder[slot] != list[i].micro_batch) {
+            if (holder[slot] < 0 && free_slot < 0) free_slot = slot;
+            slot++;
+        }
+        if (slot == slots) slot = free_slot >= 0 ? free_slot : slots++;
+        for (size_t j = i + 1; j < n; j++) again = again || list[j].micro_batch == list[i].micro_batch;
+        holder[slot] = again ? list[i].micro_batch : -1;
+        list[i].slot = slot;
+    }
+    free(holder);
+    return slots;
+}
+
+/* --- books -------------------------------------------------------------------------------------------------------- */
+
+static void add_class(tm_space_plan *space, const char *name, size_t bytes)
 {
     if (bytes == 0) return;
-    for (size_t i = 0; i < plan->n_classes; i++) {
-        if (strcmp(plan->by_class[i].name, name) != 0) continue;
-        plan->by_class[i].value += (int64_t)bytes;
+    for (size_t i = 0; i < space->n_classes; i++) {
+        if (strcmp(space->by_class[i].name, name) != 0) continue;
+        space->by_class[i].value += (int64_t)bytes;
         return;
     }
-    TM_ASSERT(plan->n_classes < TM_MEMORY_CLASSES + 1);
-    plan->by_class[plan->n_classes++] = (tm_named_i64){ name, (int64_t)bytes };
+    TM_ASSERT(space->n_classes < TM_MEMORY_CLASSES + 1);
+    space->by_class[space->n_classes++] = (tm_named_i64){ name, (int64_t)bytes };
+}
+
+static size_t program_bytes(const tm_program *program, tm_space space)
+{
+    return space == TM_SPACE_DEVICE ? program->bytes : program->outside_bytes[space];
+}
+
+static size_t workspace_at(const tm_program *program, size_t x, tm_space space)
+{
+    return space == TM_SPACE_DEVICE ? aligned(program->instructions[x].call.workspace_bytes) : 0;
+}
+
+/* The instruction of a program at which most bytes are live. */
+static int32_t fullest_instruction(const tm_plan *plan, int32_t index, tm_space space)
+{
+    const tm_program *program = &plan->programs[index];
+    size_t            most = 0, sum = 0, *live = tm_alloc((program->count + 2) * sizeof *live);
+    int32_t           at = 0;
+    for (size_t i = 0; i < plan->graph->n_tensors; i++) {
+        if (!placed_here(plan, i, index, space)) continue;
+        live[plan->places[i].first] += aligned(plan->places[i].bytes);
+        live[plan->places[i].last + 1] -= aligned(plan->places[i].bytes);
+    }
+    for (size_t x = 0; x < program->count; x++) {
+        sum += live[x];
+        size_t here = sum + workspace_at(program, x, space);
+        if (here > most) most = here, at = (int32_t)x;
+    }
+    free(live);
+    return at;
 }
 
 /* Bytes of each class at the fullest instruction of the fullest program: they add up to live_peak; what alignment and
  * placement lose on top is the class "padding". */
-static void sum_classes(tm_plan *plan)
+static void sum_classes(tm_plan *plan, tm_space in)
 {
-    const tm_program *fullest = NULL;
-    int32_t           index = 0, at = 0;
-    for (size_t i = 0; i < plan->n_programs; i++)
-        if (!fullest || plan->programs[i].bytes > fullest->bytes) fullest = &plan->programs[i], index = (int32_t)i;
-    size_t most = 0;
-    size_t *live = tm_alloc((fullest->count + 2) * sizeof *live);
+    tm_space_plan *space = &plan->spaces[in];
+    int32_t        index = 0;
+    for (size_t i = 1; i < plan->n_programs; i++)
+        if (program_bytes(&plan->programs[i], in) > program_bytes(&plan->programs[index], in)) index = (int32_t)i;
+    int32_t at = fullest_instruction(plan, index, in);
+    size_t  total = 0;
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
-        const tm_place *p = &plan->places[i];
-        if (p->program != index || p->shares >= 0) continue;
-        live[p->first] += aligned(p->bytes);
-        live[p->last + 1] -= aligned(p->bytes);
+        const tm_tensor *tensor = &plan->graph->tensors[i];
+        const tm_place  *p = &plan->places[i];
+        size_t           times = p->program == index && p->shares < 0 && p->first <= at && at <= p->last;
+        if (tensor->space != in) continue;
+        if (p->program == TM_PERSISTENT) times = p->first == -1 && tm_role_persistent(tensor->role);
+        if (p->program == TM_ACROSS) times = p->first <= index && index <= p->last ? (size_t)plan->graph->slots : 0;
+        if (times == 0) continue;
+        add_class(space, tm_role_memory_class(tensor->role), times * aligned(p->bytes));
+        total += times * aligned(p->bytes);
     }
-    size_t sum = 0;
-    for (size_t x = 0; x < fullest->count; x++) {
-        sum += live[x];
-        size_t here = sum + aligned(fullest->instructions[x].call.workspace_bytes);
-        if (here > most) most = here, at = (int32_t)x;
-    }
-    free(live);
-    size_t total = 0;
-    for (size_t i = 0; i < plan->graph->n_tensors; i++) {
-        const tm_place *p = &plan->places[i];
-        bool            alive = p->program == index && p->shares < 0 && p->first <= at && at <= p->last;
-        if (p->program == -1) alive = p->first == -1 && tm_role_persistent(plan->graph->tensors[i].role);
-        if (!alive) continue;
-        add_class(plan, tm_role_memory_class(plan->graph->tensors[i].role), aligned(p->bytes));
-        total += aligned(p->bytes);
-    }
-    size_t workspace = fullest->count ? aligned(fullest->instructions[at].call.workspace_bytes) : 0;
-    add_class(plan, tm_role_memory_class(TM_ROLE_WORKSPACE), workspace);
+    size_t workspace = plan->programs[index].count ? workspace_at(&plan->programs[index], (size_t)at, in) : 0;
+    add_class(space, tm_role_memory_class(TM_ROLE_WORKSPACE), workspace);
     total += workspace;
-    TM_ASSERT(total <= plan->arena_bytes);
-    add_class(plan, "padding", plan->arena_bytes - total);
+    TM_ASSERT(total <= space->arena_bytes);
+    add_class(space, "padding", space->arena_bytes - total);
+}
+
+static void sum_up(tm_plan *plan)
+{
+    for (int s = 0; s < TM_SPACE_COUNT; s++) {
+        tm_space_plan *space = &plan->spaces[s];
+        size_t         transient = 0, live = 0;
+        for (size_t i = 0; i < plan->n_programs; i++) {
+            size_t bytes = program_bytes(&plan->programs[i], (tm_space)s);
+            size_t peak = s == TM_SPACE_DEVICE ? plan->programs[i].live_peak : bytes;
+            if (bytes > transient) transient = bytes;
+            if (peak > live) live = peak;
+        }
+        space->arena_bytes = transient_offset(plan, (tm_space)s) + transient;
+        space->live_peak = transient_offset(plan, (tm_space)s) + live;
+        space->by_class = tm_arena_take(plan->arena, (TM_MEMORY_CLASSES + 1) * sizeof *space->by_class);
+        if (s == TM_SPACE_DEVICE || space->arena_bytes > 0) sum_classes(plan, (tm_space)s);
+    }
+    const tm_space_plan *device = &plan->spaces[TM_SPACE_DEVICE];
+    plan->persistent_bytes = device->persistent_bytes;
+    plan->arena_bytes = device->arena_bytes;
+    plan->live_peak = device->live_peak;
+    plan->by_class = device->by_class;
+    plan->n_classes = device->n_classes;
 }
 
 tm_status tm_plan_create(const tm_graph *graph, const tm_chooser *chooser, tm_plan **out, tm_error *err)
 {
     tm_plan *plan = tm_alloc(sizeof *plan);
+    bool     used[TM_SPACE_COUNT] = { [TM_SPACE_DEVICE] = true };
     plan->graph = graph;
     plan->arena = tm_arena_create();
     plan->places = tm_arena_take(plan->arena, (graph->n_tensors + 1) * sizeof *plan->places);
     plan->programs = tm_arena_take(plan->arena, graph->n_segments * sizeof *plan->programs);
-    plan->by_class = tm_arena_take(plan->arena, (TM_MEMORY_CLASSES + 1) * sizeof *plan->by_class);
-    for (size_t i = 0; i < graph->n_tensors; i++)
-        plan->places[i] = (tm_place){ .program = -1, .first = -2, .last = -2, .shares = -1 };
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        plan->places[i] = nowhere;
+        used[graph->tensors[i].space] = true;
+    }
     place_persistent(plan);
+    place_across(plan);
     plan->n_programs = graph->n_segments;
     TM_ASSERT(plan->n_programs > 0);
-    size_t transient = 0, live = 0;
     for (size_t i = 0; i < plan->n_programs; i++) {
-        tm_status st = plan_program(plan, (int32_t)i, chooser, err);
+        tm_status st = plan_program(plan, (int32_t)i, used, chooser, err);
         if (st != TM_OK) {
             tm_plan_destroy(plan);
             return st;
         }
-        if (plan->programs[i].bytes > transient) transient = plan->programs[i].bytes;
-        if (plan->programs[i].live_peak > live) live = plan->programs[i].live_peak;
     }
-    plan->arena_bytes = plan->persistent_bytes + transient;
-    plan->live_peak = plan->persistent_bytes + live;
-    sum_classes(plan);
+    sum_up(plan);
+    copy_programs(plan);
     *out = plan;
     return TM_OK;
 }
@@ -251,24 +414,46 @@ tm_place tm_plan_place(const tm_plan *plan, tm_tensor_id id)
     return place;
 }
 
-void *tm_plan_address(const tm_plan *plan, void *arena, tm_tensor_id id)
+static void *address_in_slot(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id, size_t slot)
 {
     tm_place place = tm_plan_place(plan, id);
+    tm_space space = tm_graph_at(plan->graph, id)->space;
     TM_ASSERT(place.bytes > 0);
-    return (char *)arena + place.offset;
+    if (place.program == TM_ACROSS) place.offset += slot * plan->spaces[space].slot_bytes;
+    return (char *)memory->base[space] + place.offset;
 }
 
-void tm_plan_bind(tm_plan *plan, void *arena)
+void *tm_plan_address(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id)
 {
-    for (size_t p = 0; p < plan->n_programs; p++)
-        for (size_t x = 0; x < plan->programs[p].count; x++) {
-            tm_instruction *i = &plan->programs[p].instructions[x];
-            for (int k = 0; k < TM_MAX_IN; k++)
-                if (i->node->in[k] != TM_NONE) i->call.in[k].data = tm_plan_address(plan, arena, i->node->in[k]);
-            for (int k = 0; k < TM_MAX_OUT; k++)
-                if (i->node->out[k] != TM_NONE) i->call.out[k].data = tm_plan_address(plan, arena, i->node->out[k]);
-            i->call.workspace = i->call.workspace_bytes ? (char *)arena + i->workspace_offset : NULL;
-        }
+    return address_in_slot(plan, memory, id, 0);
+}
+
+static void bind(const tm_plan *plan, const tm_program *program, const tm_arenas *memory, size_t slot)
+{
+    for (size_t x = 0; x < program->count; x++) {
+        tm_instruction *i = &program->instructions[x];
+        for (int k = 0; k < TM_MAX_IN; k++)
+            if (i->node->in[k] != TM_NONE) i->call.in[k].data = address_in_slot(plan, memory, i->node->in[k], slot);
+        for (int k = 0; k < TM_MAX_OUT; k++)
+            if (i->node->out[k] != TM_NONE) i->call.out[k].data = address_in_slot(plan, memory, i->node->out[k], slot);
+        i->call.workspace =
+            i->call.workspace_bytes ? (char *)memory->base[TM_SPACE_DEVICE] + i->workspace_offset : NULL;
+    }
+}
+
+void tm_plan_bind(tm_plan *plan, const tm_arenas *memory)
+{
+    for (size_t p = 0; p < plan->n_programs; p++) bind(plan, &plan->programs[p], memory, 0);
+    for (size_t k = plan->n_programs; k < (size_t)plan->graph->slots * plan->n_programs; k++)
+        bind(plan, &plan->in_slot[k], memory, k / plan->n_programs);
+}
+
+const tm_program *tm_plan_execution(const tm_plan *plan, const tm_execution *execution)
+{
+    TM_ASSERT(execution->program >= 0 && (size_t)execution->program < plan->n_programs);
+    if (!plan->in_slot) return &plan->programs[execution->program];
+    TM_ASSERT(execution->slot >= 0 && execution->slot < plan->graph->slots);
+    return &plan->in_slot[(size_t)execution->slot * plan->n_programs + (size_t)execution->program];
 }
 
 const tm_program *tm_plan_program(const tm_plan *plan, const char *name)

@@ -13,11 +13,26 @@ static void tensor_line(const tm_plan *plan, const char *label, tm_tensor_id id,
     char             shape[96];
     tm_text_printf(out, "         %-3s %-44s %-8s %-18s @%-12zu %10zu B", label, tensor->name,
                    tm_dtype_name(tensor->dtype), tm_shape_text(shape, tensor->shape), place.offset, place.bytes);
-    if (place.program < 0)
+    if (place.program == TM_ACROSS)
+        tm_text_printf(out, "  programs %d-%d, in slots", (int)place.first, (int)place.last);
+    else if (place.program < 0)
         tm_text_printf(out, "  %s%s", tm_role_memory_class(tensor->role), accumulates ? ", added to" : "");
     else
         tm_text_printf(out, "  lives %d-%d%s", (int)place.first, (int)place.last,
                        place.shares >= 0 ? ", in place" : "");
+    if (tensor->space != TM_SPACE_DEVICE) tm_text_printf(out, ", %s", tm_space_name(tensor->space));
+    tm_text_add(out, "\n");
+}
+
+/* Of programs with several streams only. */
+static void stream_line(const tm_instruction *i, tm_text *out)
+{
+    bool waits = false;
+    for (int s = 0; s < TM_STREAMS; s++) waits = waits || i->waits[s] >= 0;
+    if (i->stream == TM_ON_COMPUTE && !waits) return;
+    tm_text_printf(out, "         stream %s", tm_stream_label(i->stream));
+    for (int s = 0; s < TM_STREAMS; s++)
+        if (i->waits[s] >= 0) tm_text_printf(out, ", waits for %s %d", tm_stream_label((tm_stream)s), (int)i->waits[s]);
     tm_text_add(out, "\n");
 }
 
@@ -29,6 +44,7 @@ static void instruction_text(const tm_plan *plan, const tm_chooser *chooser, con
     tm_text_printf(out, "  %5zu  %-26s %-30s %-8s%s %10.4g GFLOP %10.4g MB  %s\n", x, i->call.op->name, i->node->module,
                    phases[i->node->phase], i->node->recomputed ? "*" : " ", i->cost.flops * 1e-9, i->cost.bytes * 1e-6,
                    i->kernel->name);
+    stream_line(i, out);
     for (int k = 0; k < i->call.op->n_in; k++) tensor_line(plan, "in", i->node->in[k], false, out);
     for (int k = 0; k < i->call.op->n_out; k++)
         tensor_line(plan, "out", i->node->out[k], i->node->accumulate & 1u << k, out);
@@ -58,6 +74,21 @@ void tm_plan_print(const tm_plan *plan, const tm_chooser *chooser, tm_text *out)
     tm_text_add(out, "  (* recomputed for the backward pass)\n");
 }
 
+void tm_plan_print_spaces(const tm_plan *plan, const char *prefix, tm_text *out)
+{
+    char bytes[32];
+    for (int s = TM_SPACE_DEVICE + 1; s < TM_SPACE_COUNT; s++) {
+        const tm_space_plan *space = &plan->spaces[s];
+        if (space->arena_bytes == 0) continue;
+        tm_text_printf(out, "%s%-11s %s planned\n", prefix, tm_space_name((tm_space)s),
+                       tm_format_bytes(bytes, (double)space->arena_bytes));
+        for (size_t i = 0; i < space->n_classes; i++)
+            tm_text_printf(out, "%s  %-12s %12s %20lld B\n", prefix, space->by_class[i].name,
+                           tm_format_bytes(bytes, (double)space->by_class[i].value),
+                           (long long)space->by_class[i].value);
+    }
+}
+
 static void tensor_json(const tm_plan *plan, tm_tensor_id id, tm_json *json)
 {
     const tm_tensor *tensor = tm_graph_at(plan->graph, id);
@@ -71,6 +102,7 @@ static void tensor_json(const tm_plan *plan, tm_tensor_id id, tm_json *json)
     tm_json_string(json, "class", tm_role_memory_class(tensor->role));
     tm_json_i64(json, "offset", (int64_t)place.offset);
     tm_json_i64(json, "bytes", (int64_t)place.bytes);
+    tm_json_string(json, "space", tm_space_name(tensor->space));
     tm_json_i64(json, "first", place.first);
     tm_json_i64(json, "last", place.last);
     tm_json_close(json, '}');
@@ -89,6 +121,11 @@ static void instruction_json(const tm_plan *plan, const tm_chooser *chooser, con
     tm_json_f64(json, "bytes", i->cost.bytes);
     tm_json_f64(json, "vector", i->cost.vector);
     tm_json_string(json, "kernel", i->kernel->name);
+    tm_json_string(json, "stream", tm_stream_label(i->stream));
+    tm_json_open(json, "waits", '{');
+    for (int s = 0; s < TM_STREAMS; s++)
+        if (i->waits[s] >= 0) tm_json_i64(json, tm_stream_label((tm_stream)s), i->waits[s]);
+    tm_json_close(json, '}');
     tm_text refusals = { 0 };
     tm_call call = i->call;
     chooser->choose(chooser->context, &call, &refusals);
@@ -127,6 +164,18 @@ void tm_plan_json(const tm_plan *plan, const tm_chooser *chooser, tm_json *json)
     tm_json_open(json, "memory", '{');
     for (size_t i = 0; i < plan->n_classes; i++) tm_json_i64(json, plan->by_class[i].name, plan->by_class[i].value);
     tm_json_close(json, '}');
+    for (int s = TM_SPACE_DEVICE + 1; s < TM_SPACE_COUNT; s++) {
+        const tm_space_plan *space = &plan->spaces[s];
+        if (space->arena_bytes == 0) continue;
+        char name[32];
+        snprintf(name, sizeof name, "%s_memory", tm_space_name((tm_space)s));
+        tm_json_open(json, name, '{');
+        for (size_t i = 0; i < space->n_classes; i++)
+            tm_json_i64(json, space->by_class[i].name, space->by_class[i].value);
+        tm_json_close(json, '}');
+        snprintf(name, sizeof name, "%s_bytes", tm_space_name((tm_space)s));
+        tm_json_i64(json, name, (int64_t)space->arena_bytes);
+    }
     tm_json_i64(json, "arena_bytes", (int64_t)plan->arena_bytes);
     tm_json_i64(json, "live_peak_bytes", (int64_t)plan->live_peak);
 }

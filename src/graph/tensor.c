@@ -25,6 +25,12 @@ static const struct {
 #undef X
 };
 
+static const char *const space_names[TM_SPACE_COUNT] = {
+#define X(id, name) [TM_SPACE_##id] = name,
+    TM_SPACE_LIST(X)
+#undef X
+};
+
 const tm_precision tm_precision_f64 = { "float64", TM_F64, TM_F64, TM_F64, TM_F64, TM_F64 };
 const tm_precision tm_precision_f32 = { "float32", TM_F32, TM_F32, TM_F32, TM_F32, TM_F32 };
 const tm_precision tm_precision_bf16 = { "bfloat16", TM_F32, TM_BF16, TM_F32, TM_F32, TM_F32 };
@@ -72,6 +78,11 @@ bool tm_role_persistent(tm_role role)
     return roles[role].persistent;
 }
 
+const char *tm_space_name(tm_space space)
+{
+    return space_names[space];
+}
+
 int64_t tm_shape_elements(tm_shape shape)
 {
     int64_t count = 1;
@@ -114,6 +125,7 @@ tm_dtype tm_precision_of(const tm_precision *precision, tm_role role)
     case TM_ROLE_STATE:
     case TM_ROLE_STATISTIC:
     case TM_ROLE_LOGITS: return precision->wide;
+    case TM_ROLE_STAGED: /* made with the format of what it stands for */
     case TM_ROLE_WEIGHT_COPY:
     case TM_ROLE_ACTIVATION: return precision->compute;
     case TM_ROLE_WORKSPACE: return TM_F32;

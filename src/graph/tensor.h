@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph/tensor.h - number formats, shapes, roles.
+/* graph/tensor.h - number formats, shapes, roles, spaces.
  *
  * Dimension letters, the same everywhere: B batch, T tokens of a sequence, N = B T rows, C channels (model width),
  * H query heads, J key/value heads, D head size, F feed-forward width, V vocabulary, L layers.
@@ -92,7 +92,8 @@ enum { TM_MAX_FIELDS = 8 };
     X(INDEX, "activations", false)   /* int32 that an op computes: routes, orders, offsets; has no gradient */         \
     X(STATE, "state", true)          /* what ops marked `state` carry from step to step: amax history, counters; in    \
                                       * checkpoints, never made twice by a pass, not written by evaluation */          \
-    X(PARTIAL, "gradients", false)   /* a whole gradient for a moment, before it is reduced into its shard */
+    X(PARTIAL, "gradients", false)   /* a whole gradient for a moment, before it is reduced into its shard */        \
+    X(STAGED, "staging", false)      /* on the device for a moment: what has its place in another space */
 typedef enum {
 #define X(id, memory, persistent) TM_ROLE_##id,
     TM_ROLE_LIST(X)
@@ -102,6 +103,18 @@ typedef enum {
 
 const char *tm_role_memory_class(tm_role role);
 bool        tm_role_persistent(tm_role role);
+
+/* The memory that a tensor lies in. Kernels compute on the device; `fetch` and `store` copy from and to the others.
+ * Disk memory is a file mapped as shared. X(id, name) */
+#define TM_SPACE_LIST(X) X(DEVICE, "device") X(HOST, "host") X(DISK, "disk")
+typedef enum {
+#define X(id, name) TM_SPACE_##id,
+    TM_SPACE_LIST(X)
+#undef X
+        TM_SPACE_COUNT
+} tm_space;
+
+const char *tm_space_name(tm_space space);
 
 /* Which number format each role is stored in. */
 typedef struct {

@@ -30,12 +30,6 @@ static const tm_key keys[] = {
 };
 /* clang-format on */
 
-const tm_key *tm_mlperf_keys(size_t *n)
-{
-    *n = sizeof keys / sizeof keys[0];
-    return keys;
-}
-
 const tm_mlperf_benchmark *tm_mlperf_benchmark_of(const tm_config *config)
 {
     return tm_config_bool(config, "mlperf.enable")

@@ -6,7 +6,6 @@
 #include "config/config.h"
 #include "mlperf/benchmark.h"
 
-const tm_key *tm_mlperf_keys(size_t *n);
 /* Its rule settles evaluations and target; it has to be called behind that of train. */
 void tm_mlperf_configure(tm_config *config);
 

@@ -2,6 +2,7 @@
 #include "mlperf/rcp.h"
 
 #include "mlperf/python.h"
+#include "stats/summary.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -84,17 +85,11 @@ tm_rcp_run tm_rcp_scan(const tm_mllog *log, tm_arena *arena)
 /* --- the result
  * -------------------------------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double trimmed_mean(const tm_rcp_run *runs, size_t n)
 {
     double *samples = tm_alloc(n * sizeof *samples);
     for (size_t i = 0; i < n; i++) samples[i] = runs[i].samples;
-    qsort(samples, n, sizeof *samples, by_value);
+    tm_stats_sort(samples, (int64_t)n);
     double mean = tm_numpy_sum(samples + 1, n - 2) / (double)(n - 2);
     free(samples);
     return mean;

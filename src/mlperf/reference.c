@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mlperf/reference.h"
 
+#include "stats/summary.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,12 +99,6 @@ static double minimum_of(double mean, double deviation, int n_reference, int n_s
     return middle;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static int by_batch(const void *a, const void *b)
 {
     int64_t x = ((const tm_reference_record *)a)->batch, y = ((const tm_reference_record *)b)->batch;
@@ -117,7 +113,7 @@ static void set_speedup(tm_reference_record *r, const tm_reference_kind *kind)
 
 static void compute(tm_reference_record *r, const tm_reference_kind *kind)
 {
-    qsort(r->samples, r->n, sizeof *r->samples, by_value);
+    tm_stats_sort(r->samples, (int64_t)r->n);
     r->mean = tm_numpy_sum(r->samples + 1, r->n - 2) / (double)(r->n - 2);
     r->deviation = deviation_of(r->samples, r->n);
     r->minimum = minimum_of(r->mean, r->deviation, (int)r->n - 2, kind->runs - 2);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mlperf/score.h"
 
+#include "stats/summary.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,12 +30,6 @@ static tm_score_run time_run(const tm_submission_run *run)
     return out;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Summed from the fastest up, as the public summarizer does. */
 static void average(tm_score *s)
 {
@@ -41,7 +37,7 @@ static void average(tm_score *s)
     double *minutes = tm_alloc((s->n + 1) * sizeof *minutes), sum = 0;
     for (size_t i = 0; i < s->n; i++)
         if (!s->runs[i].problem) minutes[good++] = s->runs[i].minutes;
-    qsort(minutes, good, sizeof *minutes, by_value);
+    tm_stats_sort(minutes, (int64_t)good);
     size_t last = s->bad > 0 ? good : good - (good > 0); /* a bad run already counts as the slowest */
     for (size_t i = 1; i < last; i++) sum += minutes[i];
     free(minutes);

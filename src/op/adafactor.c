@@ -115,6 +115,15 @@ static tm_cost adafactor_cost(const tm_call *call)
     return tm_call_cost(call, 0);
 }
 
+/* Everything hangs on sums over rows, columns or the whole tensor. */
+static tm_rounding adafactor_rounding(const tm_call *call, int k)
+{
+    (void)k;
+    int rank = call->in[0].shape.rank;
+    return (tm_rounding){ .terms = rank < 2 ? 1024 : (double)(call->in[0].shape.n[rank - 1] + call->in[0].shape.n[rank - 2]),
+                          .stores = 1 };
+}
+
 static bool adafactor_example(int k, tm_example *example)
 {
     static const tm_shape          cases[] = { { 1, { 1 } },      { 2, { 3, 7 } }, { 1, { 9 } },
@@ -132,8 +141,8 @@ static bool adafactor_example(int k, tm_example *example)
     tm_example_begin(example, &attrs[k % 2], sizeof attrs[0]);
     tm_example_in(example, 0, TM_ROLE_PARAMETER, of, 0, 1);
     tm_example_in(example, 1, TM_ROLE_GRADIENT, of, 0, 1);
-    tm_example_in(example, 2, TM_ROLE_MOMENT, row, 1, 0.1);
-    if (of.rank >= 2) tm_example_in(example, 3, TM_ROLE_MOMENT, column, 1, 0.1);
+    tm_example_in(example, 2, TM_ROLE_STATISTIC, row, 1, 0.1);
+    if (of.rank >= 2) tm_example_in(example, 3, TM_ROLE_STATISTIC, column, 1, 0.1);
     tm_example_in(example, 4, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.05);
     tm_example_in(example, 5, TM_ROLE_SCALAR, tm_shape_1(2), 0.7, 0.1);
     example->out[0] = of;
@@ -151,7 +160,7 @@ const tm_op tm_op_adafactor = {
     .n_out = 3,
     .optional_in = 1U << 3,
     .optional_out = 1U << 2,
-    .out_role = { TM_ROLE_PARAMETER, TM_ROLE_MOMENT, TM_ROLE_MOMENT },
+    .out_role = { TM_ROLE_PARAMETER, TM_ROLE_STATISTIC, TM_ROLE_STATISTIC },
     .infer = adafactor_infer,
     .reference = adafactor_reference,
     .cost = adafactor_cost,
@@ -159,4 +168,8 @@ const tm_op tm_op_adafactor = {
     .inplace = 1U << 0,
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3,
     .example = adafactor_example,
+    .rounding = adafactor_rounding,
+    .in_name = { "p (...)", "g (...)", "r (rows) or v (...)", "[q (columns)]", "scalars (8)", "clip (2)" },
+    .out_name = { "p (...)", "r (rows) or v (...)", "[q (columns)]" },
+    .attributes = "eps1, eps2, clip_threshold, weight_decay",
 };

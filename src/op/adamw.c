@@ -53,7 +53,8 @@ static tm_cost adamw_cost(const tm_call *call)
 /* The scalars (rate, corrections) are all near 0.5, second moments positive. */
 static bool adamw_example(int k, tm_example *example)
 {
-    static const tm_shape cases[] = { { 1, { 1 } }, { 2, { 3, 7 } }, { 1, { 9 } }, { 2, { 65, 17 } }, { 1, { 1030 } } };
+    static const tm_shape cases[] = { { 1, { 1 } }, { 2, { 3, 7 } }, { 1, { 9 } }, { 2, { 65, 17 } }, { 1, { 1030 } },
+                                      { 1, { 15 } }, { 1, { 16 } },   { 1, { 16384 } }, { 1, { 40001 } } };
     static const tm_adamw_attr attrs[] = { { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 },
                                            { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-3, .weight_decay = 0 } };
     if (k >= TM_COUNT_OF(cases)) return false;
@@ -83,4 +84,7 @@ const tm_op tm_op_adamw = {
     .inplace = 1U << 0,
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3,
     .example = adamw_example,
+    .in_name = { "p (...)", "g (...)", "m (...)", "v (...)", "scalars (8)", "clip (2)" },
+    .out_name = { "p (...)", "m (...)", "v (...)" },
+    .attributes = "beta1, beta2, eps, weight_decay",
 };

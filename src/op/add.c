@@ -34,7 +34,8 @@ static tm_cost add_cost(const tm_call *call)
 static bool add_example(int k, tm_example *example)
 {
     static const tm_shape cases[] = {
-        { 1, { 1 } }, { 2, { 3, 7 } }, { 3, { 2, 3, 9 } }, { 2, { 65, 8 } }, { 1, { 1030 } }
+        { 1, { 1 } }, { 2, { 3, 7 } }, { 3, { 2, 3, 9 } }, { 2, { 65, 8 } }, { 1, { 1030 } },
+        { 1, { 16 } }, { 2, { 2, 15 } }, { 2, { 63, 17 } },    { 2, { 1, 768 } }, { 2, { 200, 768 } }
     };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, NULL, 0);
@@ -58,4 +59,7 @@ const tm_op tm_op_add = {
     .inplace = 1U << 0 | 1U << 1,
     .cheap = true,
     .example = add_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "a (...)", "b (...)" },
+    .out_name = { "y (...)" },
 };

@@ -125,28 +125,64 @@ static tm_cost attention_cost(const tm_call *call)
     return cost;
 }
 
-static const tm_attention_attr cases[] = {
-    { .seq = 1, .heads = 1, .kv_heads = 1, .head_dim = 1, .scale = 1, .causal = 1 },
-    { .seq = 3, .heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 0.5, .causal = 1 },
-    { .seq = 7, .heads = 4, .kv_heads = 2, .head_dim = 3, .scale = 0.577, .causal = 0 },
-    { .seq = 9, .heads = 3, .kv_heads = 3, .head_dim = 8, .scale = 0.353, .causal = 1 },
-    { .seq = 8, .heads = 6, .kv_heads = 2, .head_dim = 7, .scale = 0.8, .causal = 1 },
-    { .seq = 65, .heads = 2, .kv_heads = 1, .head_dim = 16, .scale = 0.25, .causal = 1 },
-    { .seq = 33, .heads = 4, .kv_heads = 4, .head_dim = 9, .scale = 0.333, .causal = 0 },
-    { .seq = 130, .heads = 1, .kv_heads = 1, .head_dim = 64, .scale = 0.125, .causal = 1 },
-    { .seq = 9, .heads = 2, .kv_heads = 1, .head_dim = 5, .scale = 0.4, .causal = 1, .window = 1 },
-    { .seq = 77, .heads = 2, .kv_heads = 2, .head_dim = 8, .scale = 0.35, .causal = 1, .window = 40 },
-    { .seq = 12, .heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 0.5, .causal = 1, .window = 12 },
+/* A score, then a sum over keys; dk and dv: over the queries of all heads of a group. */
+static tm_rounding attention_rounding(const tm_call *call, int k)
+{
+    const tm_attention_attr *attr = call->attr;
+    (void)k;
+    return tm_rounding_sum(attr->head_dim + attr->seq * (attr->heads / attr->kv_heads));
+}
+
+static const struct {
+    int64_t           batch;
+    tm_attention_attr attr;
+} cases[] = {
+    { 2, { .seq = 1, .heads = 1, .kv_heads = 1, .head_dim = 1, .scale = 1, .causal = 1 } },
+    { 2, { .seq = 3, .heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 0.5, .causal = 1 } },
+    { 1, { .seq = 7, .heads = 4, .kv_heads = 2, .head_dim = 3, .scale = 0.577, .causal = 0 } },
+    { 2, { .seq = 9, .heads = 3, .kv_heads = 3, .head_dim = 8, .scale = 0.353, .causal = 1 } },
+    { 3, { .seq = 8, .heads = 6, .kv_heads = 2, .head_dim = 7, .scale = 0.8, .causal = 1 } },
+    { 1, { .seq = 65, .heads = 2, .kv_heads = 1, .head_dim = 16, .scale = 0.25, .causal = 1 } },
+    { 2, { .seq = 33, .heads = 4, .kv_heads = 4, .head_dim = 9, .scale = 0.333, .causal = 0 } },
+    { 1, { .seq = 130, .heads = 1, .kv_heads = 1, .head_dim = 64, .scale = 0.125, .causal = 1 } },
+    { 2, { .seq = 9, .heads = 2, .kv_heads = 1, .head_dim = 5, .scale = 0.4, .causal = 1, .window = 1 } },
+    { 1, { .seq = 77, .heads = 2, .kv_heads = 2, .head_dim = 8, .scale = 0.35, .causal = 1, .window = 40 } },
+    { 2, { .seq = 12, .heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 0.5, .causal = 1, .window = 12 } },
+    { 1, { .seq = 2, .heads = 4, .kv_heads = 1, .head_dim = 16, .scale = 0.25, .causal = 0 } },
+    { 2, { .seq = 31, .heads = 2, .kv_heads = 2, .head_dim = 24, .scale = 0.2, .causal = 1 } },
+    { 1, { .seq = 32, .heads = 1, .kv_heads = 1, .head_dim = 2, .scale = 0.7, .causal = 1 } },
+    { 1, { .seq = 33, .heads = 3, .kv_heads = 1, .head_dim = 17, .scale = 0.24, .causal = 1, .window = 32 } },
+    { 2, { .seq = 97, .heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25, .causal = 1, .window = 33 } },
+    { 1, { .seq = 33, .heads = 1, .kv_heads = 1, .head_dim = 40, .scale = 0.16, .causal = 1, .window = 7 } },
+    { 1, { .seq = 41, .heads = 3, .kv_heads = 1, .head_dim = 5, .scale = 0.4, .causal = 0 } },
+    { 2, { .seq = 97, .heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25, .causal = 1, .window = 2 } },
+    { 1, { .seq = 97, .heads = 2, .kv_heads = 2, .head_dim = 16, .scale = 0.25, .causal = 1, .window = 31 } },
+    { 1, { .seq = 97, .heads = 2, .kv_heads = 1, .head_dim = 16, .scale = 0.25, .causal = 1, .window = 65 } },
+    { 2, { .seq = 97, .heads = 2, .kv_heads = 1, .head_dim = 16, .scale = 0.25, .causal = 1, .window = 96 } },
+    /* for the blocks of kernels: 32 queries; 512, 256 or 128 keys for heads up to 64, 128 and 256 */
+    { 1, { .seq = 97, .heads = 4, .kv_heads = 1, .head_dim = 80, .scale = 0.11, .causal = 0 } },
+    { 1, { .seq = 41, .heads = 3, .kv_heads = 1, .head_dim = 255, .scale = 0.06, .causal = 1 } },
+    { 2, { .seq = 65, .heads = 2, .kv_heads = 1, .head_dim = 256, .scale = 0.06, .causal = 1 } },
+    { 1, { .seq = 300, .heads = 2, .kv_heads = 1, .head_dim = 200, .scale = 0.07, .causal = 1, .window = 129 } },
+    { 1, { .seq = 1500, .heads = 1, .kv_heads = 1, .head_dim = 8, .scale = 0.35, .causal = 1, .window = 1 } },
+    { 2, { .seq = 1500, .heads = 1, .kv_heads = 1, .head_dim = 8, .scale = 0.35, .causal = 1, .window = 511 } },
+    { 1, { .seq = 1500, .heads = 1, .kv_heads = 1, .head_dim = 8, .scale = 0.35, .causal = 1, .window = 513 } },
+    { 1, { .seq = 200, .heads = 2, .kv_heads = 2, .head_dim = 128, .scale = 0.09, .causal = 1 } },
+    { 2, { .seq = 300, .heads = 1, .kv_heads = 1, .head_dim = 200, .scale = 0.07, .causal = 0 } },
+    { 1, { .seq = 513, .heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125, .causal = 1 } },
+    { 1, { .seq = 600, .heads = 1, .kv_heads = 1, .head_dim = 96, .scale = 0.1, .causal = 1, .window = 257 } },
+    { 2, { .seq = 1100, .heads = 1, .kv_heads = 1, .head_dim = 48, .scale = 0.14, .causal = 0 } },
+    { 1, { .seq = 1300, .heads = 4, .kv_heads = 1, .head_dim = 8, .scale = 0.35, .causal = 1, .window = 64 } },
+    { 1, { .seq = 1500, .heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 0.35, .causal = 1 } },
 };
-static const int64_t case_batch[] = { 2, 2, 1, 2, 3, 1, 2, 1, 2, 1, 2 };
 
 static bool attention_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    const tm_attention_attr *attr = &cases[k];
+    const tm_attention_attr *attr = &cases[k].attr;
     tm_example_begin(example, attr, sizeof *attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION,
-                  tm_shape_2(case_batch[k] * attr->seq, (attr->heads + 2 * attr->kv_heads) * attr->head_dim), 0, 1);
+                  tm_shape_2(cases[k].batch * attr->seq, (attr->heads + 2 * attr->kv_heads) * attr->head_dim), 0, 1);
     return true;
 }
 
@@ -162,6 +198,10 @@ const tm_op tm_op_attention = {
     .gradient = attention_gradient,
     .cost = attention_cost,
     .example = attention_example,
+    .rounding = attention_rounding,
+    .in_name = { "qkv (N, (H + 2J) D)" },
+    .out_name = { "o (N, H D)", "lse (B, H, T)" },
+    .attributes = "seq, heads, kv_heads, head_dim, scale, causal, window",
 };
 
 /* in: do (N, H D), qkv (N, (H + 2J) D), o (N, H D), lse (B, H, T); out: dqkv (N, (H + 2J) D) */
@@ -225,8 +265,8 @@ static tm_cost attention_grad_cost(const tm_call *call)
 static bool attention_grad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    const tm_attention_attr *attr = &cases[k];
-    tm_shape qkv = tm_shape_2(case_batch[k] * attr->seq, (attr->heads + 2 * attr->kv_heads) * attr->head_dim);
+    const tm_attention_attr *attr = &cases[k].attr;
+    tm_shape qkv = tm_shape_2(cases[k].batch * attr->seq, (attr->heads + 2 * attr->kv_heads) * attr->head_dim);
     tm_shape o = tm_shape_2(qkv.n[0], attr->heads * attr->head_dim);
     tm_example_begin(example, attr, sizeof *attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, o, 0, 1);
@@ -247,4 +287,8 @@ const tm_op tm_op_attention_grad = {
     .reference = attention_grad_reference,
     .cost = attention_grad_cost,
     .example = attention_grad_example,
+    .rounding = attention_rounding,
+    .in_name = { "do (N, H D)", "qkv (N, (H + 2J) D)", "o (N, H D)", "lse (B, H, T)" },
+    .out_name = { "dqkv (N, (H + 2J) D)" },
+    .attributes = "seq, heads, kv_heads, head_dim, scale, causal, window",
 };

@@ -51,6 +51,10 @@ typedef struct {
     double eps1, eps2, clip_threshold, weight_decay;
 } tm_adafactor_attr;
 
+typedef struct {
+    int64_t space; /* tm_space: where x of `fetch`, y of `store` lies */
+} tm_copy_attr;
+
 /* Targets with this value do not count. */
 enum { TM_IGNORED_TARGET = -100 };
 

@@ -25,7 +25,8 @@ static tm_cost cast_cost(const tm_call *call)
 static bool cast_example(int k, tm_example *example)
 {
     static const tm_shape cases[] = {
-        { 1, { 1 } }, { 2, { 3, 7 } }, { 2, { 9, 8 } }, { 3, { 2, 5, 13 } }, { 1, { 1030 } }
+        { 1, { 1 } }, { 2, { 3, 7 } }, { 2, { 9, 8 } }, { 3, { 2, 5, 13 } }, { 1, { 1030 } },
+        { 1, { 16 } }, { 2, { 2, 15 } }, { 2, { 63, 17 } }, { 2, { 1, 768 } },     { 2, { 200, 768 } }
     };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, NULL, 0);
@@ -47,4 +48,7 @@ const tm_op tm_op_cast = {
     .any_dtype_in = 1U << 0,
     .cheap = true,
     .example = cast_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
 };

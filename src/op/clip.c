@@ -58,4 +58,7 @@ const tm_op tm_op_clip = {
     .cost = clip_cost,
     .vector = 5,
     .example = clip_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "sum ()", "scalars (8)" },
+    .out_name = { "result (2)" },
 };

@@ -33,6 +33,13 @@ static inline bool tm_call_adds(const tm_call *call, int k)
 {
     return (call->accumulate >> k & 1U) != 0;
 }
+/* Roundings of an output that is formed in float64 or by one operation; of a sum of `terms` terms in float32. */
+tm_rounding tm_rounding_f64(const tm_call *call, int k);
+static inline tm_rounding tm_rounding_sum(int64_t terms)
+{
+    return (tm_rounding){ .terms = (double)terms, .stores = 1 };
+}
+
 /* Output k as doubles, zeroed unless the call adds to it: the place for a reference kernel's sums. NULL when absent. */
 double *tm_call_sums(const tm_call *call, int k);
 

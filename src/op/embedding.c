@@ -74,7 +74,9 @@ static const struct {
     int64_t batch, seq, vocabulary, channels, positions; /* positions 0: none */
     bool    dtable;
 } cases[] = { { 1, 1, 1, 1, 0, true },    { 2, 3, 7, 9, 3, true },   { 3, 9, 5, 8, 12, true }, /* duplicates for sure */
-              { 1, 65, 300, 7, 0, true }, { 5, 7, 11, 3, 8, false }, { 2, 70, 3, 33, 70, true } };
+              { 1, 65, 300, 7, 0, true }, { 5, 7, 11, 3, 8, false }, { 2, 70, 3, 33, 70, true },
+              { 1, 63, 37, 16, 0, true }, { 13, 5, 29, 65, 7, true }, { 1, 64, 29, 17, 66, false },
+              { 5, 40, 37, 768, 42, true }, { 100, 5, 2, 200, 5, true } };
 
 static bool embedding_example(int k, tm_example *example)
 {
@@ -101,6 +103,10 @@ const tm_op tm_op_embedding = {
     .cost = embedding_cost,
     .any_dtype_in = 1U << 1 | 1U << 2,
     .example = embedding_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "tokens (N)", "table (V, C)", "[positions (P, C)]" },
+    .out_name = { "y (N, C)" },
+    .attributes = "seq",
 };
 
 /* in: dy (N, C), tokens (N); out: [dtable (V, C)], [dpositions (P, C)], both given by the caller */
@@ -151,11 +157,18 @@ static tm_cost embedding_grad_cost(const tm_call *call)
     return (tm_cost){ .bytes = bytes, .vector = parts * (double)tm_shape_elements(call->in[0].shape) };
 }
 
+/* A token or a position may be that of every row. */
+static tm_rounding embedding_grad_rounding(const tm_call *call, int k)
+{
+    (void)k;
+    return tm_rounding_sum(call->in[0].shape.n[0] + 1);
+}
+
 static bool embedding_grad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
     int64_t rows = cases[k].batch * cases[k].seq;
-    tm_example_begin(example, &(tm_embedding_attr){ .seq = cases[k].seq }, sizeof(tm_embedding_attr));
+    tm_example_begin(example, &(tm_embedding_attr){ .seq = cases[k].seq, .apart = k % 2 }, sizeof(tm_embedding_attr));
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(rows, cases[k].channels), 0, 1);
     tm_example_int(example, 1, tm_shape_1(rows), cases[k].vocabulary);
     if (cases[k].dtable) example->out[0] = tm_shape_2(cases[k].vocabulary, cases[k].channels);
@@ -175,4 +188,8 @@ const tm_op tm_op_embedding_grad = {
     .reference = embedding_grad_reference,
     .cost = embedding_grad_cost,
     .example = embedding_grad_example,
+    .rounding = embedding_grad_rounding,
+    .in_name = { "dy (N, C)", "tokens (N)" },
+    .out_name = { "[dtable (V, C)]", "[dpositions (P, C)]" },
+    .attributes = "seq, apart",
 };

@@ -45,7 +45,9 @@ static tm_cost gelu_cost(const tm_call *call)
 }
 
 static const tm_shape cases[] = { { 2, { 1, 1 } },  { 2, { 3, 7 } },   { 2, { 8, 9 } },
-                                  { 2, { 1, 65 } }, { 2, { 9, 130 } }, { 2, { 65, 33 } } };
+                                  { 2, { 1, 65 } }, { 2, { 9, 130 } }, { 2, { 65, 33 } },
+                                  { 1, { 16 } },    { 2, { 2, 15 } },  { 2, { 63, 17 } },
+                                  { 2, { 1, 768 } }, { 2, { 200, 768 } } };
 
 static bool gelu_example(int k, tm_example *example)
 {
@@ -70,6 +72,8 @@ const tm_op tm_op_gelu = {
     .inplace = 1U << 0,
     .cheap = true,
     .example = gelu_example,
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
 };
 
 /* in: dy, x; out: dx; all of one shape */
@@ -114,4 +118,6 @@ const tm_op tm_op_gelu_grad = {
     .vector = 16,
     .inplace = 1U << 0,
     .example = gelu_grad_example,
+    .in_name = { "dy (...)", "x (...)" },
+    .out_name = { "dx (...)" },
 };

@@ -72,7 +72,16 @@ static const struct {
 } cases[] = { { 1, 3, 0.1, true, false, true, true },   { 3, 7, 1e-5, true, true, true, true },
               { 9, 8, 1e-6, false, true, true, false }, { 2, 65, 1e-5, true, false, false, true },
               { 65, 9, 1e-6, true, false, true, true }, { 130, 33, 1e-5, true, true, true, true },
-              { 8, 2, 0.5, false, true, false, false }, { 3, 768, 1e-5, true, true, true, true } };
+              { 8, 2, 0.5, false, true, false, false }, { 3, 768, 1e-5, true, true, true, true },
+              { 63, 16, 1e-5, true, false, true, true }, { 64, 17, 1e-5, false, true, true, true },
+              { 200, 65, 1e-5, true, true, true, false }, { 200, 768, 1e-5, true, true, true, true },
+              { 33000, 1, 0.5, true, true, true, true } };
+
+static tm_rounding layernorm_rounding(const tm_call *call, int k)
+{
+    (void)k;
+    return tm_rounding_sum(call->in[0].shape.n[1]);
+}
 
 static bool layernorm_example(int k, tm_example *example)
 {
@@ -100,6 +109,10 @@ const tm_op tm_op_layernorm = {
     .vector = 7,
     .cheap = true,
     .example = layernorm_example,
+    .rounding = layernorm_rounding,
+    .in_name = { "x (N, C)", "w (C)", "[b (C)]" },
+    .out_name = { "y (N, C)", "mean (N)", "rstd (N)" },
+    .attributes = "eps",
 };
 
 /* in: dy (N, C), x (N, C), w (C), mean (N), rstd (N), [addend (N, C)]; out: dx (N, C), [dw (C)], [db (C)] */
@@ -144,6 +157,12 @@ static void layernorm_grad_reference(const tm_call *call)
     }
 }
 
+/* dx: over a row; dw and db: over the rows, and what is there. */
+static tm_rounding layernorm_grad_rounding(const tm_call *call, int k)
+{
+    return tm_rounding_sum(k == 0 ? call->in[0].shape.n[1] : call->in[0].shape.n[0] + 1);
+}
+
 static bool layernorm_grad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
@@ -176,4 +195,8 @@ const tm_op tm_op_layernorm_grad = {
     .vector = 13,
     .inplace = 1U << 0 | 1U << 5,
     .example = layernorm_grad_example,
+    .rounding = layernorm_grad_rounding,
+    .in_name = { "dy (N, C)", "x (N, C)", "w (C)", "mean (N)", "rstd (N)", "[addend (N, C)]" },
+    .out_name = { "dx (N, C)", "[dw (C)]", "[db (C)]" },
+    .attributes = "eps",
 };

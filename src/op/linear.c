@@ -68,6 +68,12 @@ static tm_cost linear_cost(const tm_call *call)
     return cost;
 }
 
+static tm_rounding linear_rounding(const tm_call *call, int k)
+{
+    (void)k;
+    return tm_rounding_sum(call->in[0].shape.n[1] + 2);
+}
+
 /* 600 and 1030 inputs cross the 512-element blocks of the fast kernels, 70 and 130 rows their 64-row blocks. */
 static const struct {
     int64_t n, k, m;
@@ -75,7 +81,9 @@ static const struct {
 } cases[] = { { 1, 1, 1, false, false },   { 3, 7, 9, true, false },    { 8, 9, 7, false, true },
               { 7, 65, 3, true, true },    { 65, 8, 33, false, false }, { 70, 20, 40, true, true },
               { 130, 3, 8, true, false },  { 5, 600, 18, true, true },  { 600, 2, 3, true, false },
-              { 2, 1030, 3, false, false } };
+              { 2, 1030, 3, false, false },
+              { 31, 33, 65, true, true },  { 64, 64, 16, false, true },  { 200, 17, 1, true, true },
+              { 37, 513, 70, true, true }, { 1, 65, 768, true, false },  { 600, 530, 300, true, true } };
 
 static bool linear_example(int k, tm_example *example)
 {
@@ -101,6 +109,9 @@ const tm_op tm_op_linear = {
     .gradient = linear_gradient,
     .cost = linear_cost,
     .example = linear_example,
+    .rounding = linear_rounding,
+    .in_name = { "x (N, K)", "w (M, K)", "[bias (M)]", "[residual (N, M)]" },
+    .out_name = { "y (N, M)" },
 };
 
 /* in: dy (N, M), w (M, K); out: dx (N, K) */
@@ -150,6 +161,9 @@ const tm_op tm_op_linear_dgrad = {
     .reference = linear_dgrad_reference,
     .cost = linear_dgrad_cost,
     .example = linear_dgrad_example,
+    .rounding = linear_rounding,
+    .in_name = { "dy (N, M)", "w (M, K)" },
+    .out_name = { "dx (N, K)" },
 };
 
 /* in: dy (N, M), x (N, K); out: dw (M, K) */
@@ -179,6 +193,13 @@ static tm_cost linear_wgrad_cost(const tm_call *call)
                                   (double)call->in[1].shape.n[1]);
 }
 
+/* Over the rows, and what is there: of bias_grad too. */
+static tm_rounding row_sum_rounding(const tm_call *call, int k)
+{
+    (void)k;
+    return tm_rounding_sum(call->in[0].shape.n[0] + 1);
+}
+
 static bool linear_wgrad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
@@ -200,6 +221,9 @@ const tm_op tm_op_linear_wgrad = {
     .reference = linear_wgrad_reference,
     .cost = linear_wgrad_cost,
     .example = linear_wgrad_example,
+    .rounding = row_sum_rounding,
+    .in_name = { "dy (N, M)", "x (N, K)" },
+    .out_name = { "dw (M, K)" },
 };
 
 /* in: dy (N, M); out: db (M) */
@@ -245,4 +269,7 @@ const tm_op tm_op_bias_grad = {
     .cost = bias_grad_cost,
     .vector = 1,
     .example = bias_grad_example,
+    .rounding = row_sum_rounding,
+    .in_name = { "dy (N, M)" },
+    .out_name = { "db (M)" },
 };

@@ -15,6 +15,16 @@ static const tm_op *const ops[TM_OP_COUNT] = {
 #undef TM_OP
 };
 
+const char *tm_stream_label(tm_stream stream)
+{
+    static const char *const names[TM_STREAMS] = {
+#define X(id, name) [TM_ON_##id] = name,
+        TM_STREAM_ROWS(X)
+#undef X
+    };
+    return names[stream];
+}
+
 const tm_op *tm_op_get(tm_op_id id)
 {
     TM_ASSERT((unsigned)id < TM_OP_COUNT);
@@ -32,11 +42,29 @@ tm_op_id tm_op_id_of(const tm_op *op)
 double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t seed)
 {
     double scale = example->scale[k] != 0 ? example->scale[k] : 1;
-    if (example->role[k] != TM_ROLE_INPUT)
+    if (example->role[k] != TM_ROLE_INPUT && example->role[k] != TM_ROLE_INDEX)
         return example->offset[k] + scale * tm_random_normal(seed, (uint64_t)k, (uint64_t)i);
     if (example->ignored_every > 0 && i % example->ignored_every == example->ignored_every - 1)
         return TM_IGNORED_TARGET;
     return (double)tm_random_below(seed, (uint64_t)k, (uint64_t)i, (uint64_t)example->limit[k]);
+}
+
+tm_call tm_example_call(const tm_op *op, const tm_example *example, const tm_precision *precision)
+{
+    tm_call  call = { .op = op, .attr = example->attr_bytes ? example->attr : NULL, .threads = 1 };
+    tm_shape out[TM_MAX_OUT];
+    memcpy(out, example->out, sizeof out);
+    TM_ASSERT(op->infer(example->in, call.attr, out) == NULL);
+    for (int k = 0; k < TM_MAX_IN; k++) {
+        bool    copied = example->role[k] == TM_ROLE_PARAMETER && !(op->any_dtype_in >> k & 1U);
+        tm_role role = copied ? TM_ROLE_WEIGHT_COPY : example->role[k];
+        call.in[k] = (tm_view){ .dtype = tm_precision_of(precision, role), .shape = example->in[k] };
+    }
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        call.out[k] = (tm_view){ .dtype = tm_precision_of(precision, op->out_role[k]), .shape = out[k] };
+        if (k >= op->n_out) call.out[k].shape.rank = -1;
+    }
+    return call;
 }
 
 const char *tm_shape_fit(tm_shape *out, tm_shape wanted, const char *reason)
@@ -65,6 +93,13 @@ tm_cost tm_call_cost(const tm_call *call, double flops)
     for (int k = 0; k < call->op->n_out; k++)
         cost.bytes += tm_view_bytes(&call->out[k]) * (tm_call_adds(call, k) ? 2 : 1);
     return cost;
+}
+
+tm_rounding tm_rounding_f64(const tm_call *call, int k)
+{
+    (void)call;
+    (void)k;
+    return (tm_rounding){ .terms = 0, .stores = 1 };
 }
 
 double *tm_call_sums(const tm_call *call, int k)

@@ -17,6 +17,17 @@ typedef enum {
     TM_OP_COUNT
 } tm_op_id;
 
+/* Queues of a device that work side by side. Within one, instructions run in order. X(id, name) */
+#define TM_STREAM_ROWS(X) X(COMPUTE, "compute") X(COPY, "copy") X(COMMUNICATION, "communication")
+typedef enum {
+#define X(id, name) TM_ON_##id,
+    TM_STREAM_ROWS(X)
+#undef X
+        TM_STREAMS
+} tm_stream;
+
+const char *tm_stream_label(tm_stream stream);
+
 enum { TM_MAX_IN = 12, TM_MAX_OUT = 6, TM_MAX_ATTR = 128 };
 
 struct tm_op;
@@ -47,10 +58,19 @@ typedef struct {
     double wire;   /* bytes that leave this rank; 0: no collective */
 } tm_cost;
 
+/* How a fast kernel may round on the way to one value of an output: what the bound of its error is made from. */
+typedef struct {
+    double terms;  /* the most terms that are added one after the other in float32; 0: the value is formed in float64 or
+                    * by one operation */
+    double stores; /* times that a value is rounded to the format it is stored in: 1, or once per chunk */
+} tm_rounding;
+
 typedef struct tm_op {
     const char *name;
     const char *formula; /* for the docs page and explain */
-    const char *group;   /* of the ledger: linear, attention, norm, elementwise, embedding, loss, optimizer, clip */
+    const char *group;   /* of the ledger: linear, attention, norm, elementwise, embedding, loss, optimizer, clip,
+                          * copies */
+    tm_stream   stream;  /* where its nodes run, unless a pass says otherwise */
     int         n_in, n_out;
     unsigned    optional_in, optional_out; /* bit masks */
     tm_role     out_role[TM_MAX_OUT];
@@ -71,13 +91,19 @@ typedef struct tm_op {
     unsigned strided_in, strided_out; /* bit k: that operand may be a view with a leading dimension of its own */
     /* Fills case `k` that tests and benches sweep; returns false past the last one. Ugly shapes included. */
     bool (*example)(int k, struct tm_example *example);
+    /* How output k is rounded; NULL: few operations per element, none of them a sum. */
+    tm_rounding (*rounding)(const tm_call *call, int k);
+    const char *no_fast_kernel; /* why no device but the reference computes it; NULL: one that does not is an error */
+    /* For people: "w (M, K)", in the letters of graph/tensor.h; (...): any shape, that of the others with dots;
+     * optional ones in brackets. Fields of the op's struct in op/attrs.h, or NULL. */
+    const char *in_name[TM_MAX_IN], *out_name[TM_MAX_OUT], *attributes;
 } tm_op;
 
 typedef struct tm_example {
     tm_shape    in[TM_MAX_IN];      /* rank -1: absent */
     tm_shape    out[TM_MAX_OUT];    /* outputs that the caller gives; rank -1: `infer` says (or absent, if optional) */
     tm_role     role[TM_MAX_IN];    /* PARAMETER for weights, ACTIVATION, STATISTIC, INPUT (int32), SCALAR, ... */
-    int64_t     limit[TM_MAX_IN];   /* INPUT only: values are in [0, limit) */
+    int64_t     limit[TM_MAX_IN];   /* INPUT, INDEX: values are in [0, limit) */
     double      scale[TM_MAX_IN];   /* standard deviation of random values; 0 means 1 */
     double      offset[TM_MAX_IN];  /* mean of random values */
     int64_t     ignored_every;      /* > 0: every such INPUT value (the last of each run) is TM_IGNORED_TARGET */
@@ -93,6 +119,9 @@ const tm_op *tm_op_get(tm_op_id id);
 tm_op_id     tm_op_id_of(const tm_op *op);
 /* Value of element `i` of input `k` of an example: normal numbers, or integers below the limit. */
 double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t seed);
+/* The call of an example as a training step of this precision makes it, without data: formats by role, parameters as
+ * copies in the compute format unless the op reads any. For choosers. */
+tm_call tm_example_call(const tm_op *op, const tm_example *example, const tm_precision *precision);
 
 static inline bool tm_view_present(const tm_view *view)
 {

@@ -36,7 +36,9 @@ static tm_cost relu_cost(const tm_call *call)
 }
 
 static const tm_shape cases[] = { { 2, { 1, 2 } },  { 2, { 3, 7 } },   { 2, { 8, 9 } },
-                                  { 2, { 1, 65 } }, { 2, { 9, 130 } }, { 2, { 65, 33 } } };
+                                  { 2, { 1, 65 } }, { 2, { 9, 130 } }, { 2, { 65, 33 } },
+                                  { 1, { 16 } },    { 2, { 2, 15 } },  { 2, { 63, 17 } },
+                                  { 2, { 1, 768 } }, { 2, { 200, 768 } } };
 
 static bool relu_example(int k, tm_example *example)
 {
@@ -60,6 +62,9 @@ const tm_op tm_op_relu = {
     .vector = 1,
     .inplace = 1U << 0,
     .example = relu_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
 };
 
 /* in: dy, y; out: dx; all of one shape */
@@ -100,4 +105,7 @@ const tm_op tm_op_relu_grad = {
     .vector = 1,
     .inplace = 1U << 0,
     .example = relu_grad_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "dy (...)", "y (...)" },
+    .out_name = { "dx (...)" },
 };

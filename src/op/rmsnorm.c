@@ -65,7 +65,15 @@ static const struct {
     bool    addend, dw;
 } cases[] = { { 1, 1, 0.5, false, true },    { 3, 7, 1e-5, true, true },   { 9, 8, 1e-6, true, false },
               { 2, 65, 1e-5, false, false }, { 65, 9, 1e-6, false, true }, { 130, 33, 1e-5, true, true },
-              { 3, 768, 1e-6, true, true } };
+              { 3, 768, 1e-6, true, true },
+              { 2, 1, 0.5, true, true },     { 63, 16, 1e-5, false, true },  { 64, 17, 1e-5, true, true },
+              { 200, 65, 1e-5, false, true }, { 200, 768, 1e-5, true, true } };
+
+static tm_rounding rmsnorm_rounding(const tm_call *call, int k)
+{
+    (void)k;
+    return tm_rounding_sum(call->in[0].shape.n[1]);
+}
 
 static bool rmsnorm_example(int k, tm_example *example)
 {
@@ -90,6 +98,10 @@ const tm_op tm_op_rmsnorm = {
     .vector = 4,
     .cheap = true,
     .example = rmsnorm_example,
+    .rounding = rmsnorm_rounding,
+    .in_name = { "x (N, C)", "w (C)" },
+    .out_name = { "y (N, C)", "rstd (N)" },
+    .attributes = "eps",
 };
 
 /* in: dy (N, C), x (N, C), w (C), rstd (N), [addend (N, C)]; out: dx (N, C), [dw (C)] */
@@ -126,6 +138,12 @@ static void rmsnorm_grad_reference(const tm_call *call)
     }
 }
 
+/* dx: over a row; dw: over the rows, and what is there. */
+static tm_rounding rmsnorm_grad_rounding(const tm_call *call, int k)
+{
+    return tm_rounding_sum(k == 0 ? call->in[0].shape.n[1] : call->in[0].shape.n[0] + 1);
+}
+
 static bool rmsnorm_grad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
@@ -155,4 +173,8 @@ const tm_op tm_op_rmsnorm_grad = {
     .vector = 9,
     .inplace = 1U << 0 | 1U << 4,
     .example = rmsnorm_grad_example,
+    .rounding = rmsnorm_grad_rounding,
+    .in_name = { "dy (N, C)", "x (N, C)", "w (C)", "rstd (N)", "[addend (N, C)]" },
+    .out_name = { "dx (N, C)", "[dw (C)]" },
+    .attributes = "eps",
 };

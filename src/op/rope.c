@@ -74,7 +74,9 @@ static bool rope_example(int k, tm_example *example)
     } cases[] = { { 1, 1, 1, 2, 0, TM_ROPE_HALF },        { 2, 3, 3, 4, 4, TM_ROPE_HALF },
                   { 2, 7, 3, 6, 6, TM_ROPE_INTERLEAVED }, { 1, 9, 2, 8, 3, TM_ROPE_INTERLEAVED },
                   { 3, 8, 5, 16, 16, TM_ROPE_HALF },      { 1, 65, 2, 10, 1, TM_ROPE_INTERLEAVED },
-                  { 1, 33, 3, 64, 64, TM_ROPE_HALF } };
+                  { 1, 33, 3, 64, 64, TM_ROPE_HALF },
+                  { 3, 5, 3, 34, 7, TM_ROPE_INTERLEAVED }, { 3, 5, 3, 130, 0, TM_ROPE_HALF },
+                  { 2, 40, 3, 128, 7, TM_ROPE_INTERLEAVED }, { 2, 40, 3, 130, 7, TM_ROPE_HALF } };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_rope_attr attr = {
         .seq = cases[k].seq, .heads = cases[k].heads, .head_dim = cases[k].head_dim, .layout = cases[k].layout
@@ -100,6 +102,9 @@ const tm_op tm_op_rope = {
     .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,
+    .in_name = { "x (N, W)", "table (T, D)" },
+    .out_name = { "y (N, W)" },
+    .attributes = "seq, heads, head_dim, layout",
 };
 
 /* in: dy (N, W), table (T, D); out: dx (N, W) */
@@ -121,4 +126,7 @@ const tm_op tm_op_rope_grad = {
     .vector = 3,
     .inplace = 1U << 0,
     .example = rope_example,
+    .in_name = { "dy (N, W)", "table (T, D)" },
+    .out_name = { "dx (N, W)" },
+    .attributes = "seq, heads, head_dim, layout",
 };

@@ -82,4 +82,7 @@ const tm_op tm_op_sgd = {
     .inplace = 1U << 0,
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2,
     .example = sgd_example,
+    .in_name = { "p (...)", "g (...)", "[b (...)]", "scalars (8)", "clip (2)" },
+    .out_name = { "p (...)", "[b (...)]" },
+    .attributes = "momentum, weight_decay, nesterov",
 };

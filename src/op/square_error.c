@@ -38,7 +38,9 @@ static tm_cost square_error_cost(const tm_call *call)
 }
 
 static const tm_shape cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },   { 2, { 1, 65 } },
-                                  { 2, { 9, 130 } }, { 2, { 65, 33 } }, { 1, { 1030 } } };
+                                  { 2, { 9, 130 } }, { 2, { 65, 33 } }, { 1, { 1030 } },
+                                  { 1, { 15 } },     { 1, { 16 } },     { 1, { 33 } },
+                                  { 1, { 16384 } },  { 1, { 16385 } },  { 1, { 100003 } } };
 
 static bool square_error_example(int k, tm_example *example)
 {
@@ -62,6 +64,9 @@ const tm_op tm_op_square_error = {
     .cost = square_error_cost,
     .vector = 3,
     .example = square_error_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "y (...)", "t (...)" },
+    .out_name = { "loss ()" },
 };
 
 /* in: y, t (one shape), scalars (8); out: dy */
@@ -101,4 +106,6 @@ const tm_op tm_op_square_error_grad = {
     .vector = 3,
     .inplace = 1U << 0,
     .example = square_error_grad_example,
+    .in_name = { "y (...)", "t (...)", "scalars (8)" },
+    .out_name = { "dy (...)" },
 };

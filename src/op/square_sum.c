@@ -25,7 +25,8 @@ static tm_cost square_sum_cost(const tm_call *call)
 static bool square_sum_example(int k, tm_example *example)
 {
     static const tm_shape cases[] = {
-        { 1, { 1 } }, { 2, { 3, 7 } }, { 2, { 9, 8 } }, { 1, { 1030 } }, { 2, { 65, 129 } }
+        { 1, { 1 } }, { 2, { 3, 7 } }, { 2, { 9, 8 } }, { 1, { 1030 } }, { 2, { 65, 129 } }, { 1, { 15 } },
+        { 1, { 16 } }, { 1, { 33 } },   { 1, { 16384 } }, { 1, { 16385 } }, { 1, { 100003 } }
     };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, NULL, 0);
@@ -46,4 +47,7 @@ const tm_op tm_op_square_sum = {
     .vector = 2,
     .any_dtype_in = 1U << 0,
     .example = square_sum_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "x (...)" },
+    .out_name = { "sum ()" },
 };

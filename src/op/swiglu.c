@@ -44,7 +44,8 @@ static tm_cost swiglu_cost(const tm_call *call)
 
 static const struct {
     int64_t rows, width;
-} cases[] = { { 1, 1 }, { 3, 7 }, { 8, 9 }, { 1, 65 }, { 9, 130 }, { 65, 33 } };
+} cases[] = { { 1, 1 }, { 3, 7 },   { 8, 9 },   { 1, 65 },  { 9, 130 },   { 65, 33 },
+              { 2, 3 }, { 63, 16 }, { 64, 17 }, { 1, 768 }, { 200, 768 } };
 
 static bool swiglu_example(int k, tm_example *example)
 {
@@ -68,6 +69,8 @@ const tm_op tm_op_swiglu = {
     .vector = 2.5,
     .cheap = true,
     .example = swiglu_example,
+    .in_name = { "gu (N, 2F)" },
+    .out_name = { "y (N, F)" },
 };
 
 /* in: dy (N, F), gu (N, 2F); out: dgu (N, 2F) */
@@ -116,4 +119,6 @@ const tm_op tm_op_swiglu_grad = {
     .vector = 11,
     .inplace = 1U << 1,
     .example = swiglu_grad_example,
+    .in_name = { "dy (N, F)", "gu (N, 2F)" },
+    .out_name = { "dgu (N, 2F)" },
 };

@@ -3,7 +3,10 @@
 #include "bench/published.h"
 #include "record/record.h"
 #include "record/sink.h"
+#include "bench/bench.h"
+#include "record/sink_kind.h"
 #include "record/table.h"
+#include "stats/sampling.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,7 +15,7 @@
 #include <string.h>
 
 typedef struct {
-    record_sink   head;
+    tm_sink       head;
     FILE         *out;
     const char   *model;
     tm_published *reference;
@@ -38,7 +41,7 @@ static tm_table *measured_table(const char *model, const tm_run_started *start, 
         column_name(name, start->flops_per_token[i].name);
         tm_table_column(table, name, 0);
     }
-    double rate = end->tokens_per_second_median;
+    double rate = end->speed->median_rate;
     tm_table_row(table);
     tm_table_text(table, "case", model);
     tm_table_f64(table, "tokens_per_second", rate);
@@ -74,11 +77,11 @@ static void handle(tm_sink *sink, const tm_event *event)
     compare_sink *self = (compare_sink *)sink;
     run_record_add(&self->run, event);
     if (event->kind == TM_EVENT_RUN_ENDED && event->run_ended.verdict != TM_VERDICT_INVALID &&
-        isfinite(event->run_ended.tokens_per_second_median))
+        isfinite(event->run_ended.speed->median_rate))
         compare(self, &event->run_ended);
 }
 
-static void finish(record_sink *sink)
+static void finish(tm_sink *sink)
 {
     compare_sink *self = (compare_sink *)sink;
     tm_published_destroy(self->reference);
@@ -90,11 +93,42 @@ tm_status tm_compare_sink_open(const tm_compare_options *options, tm_sink **out,
     tm_published *reference;
     TM_TRY(tm_published_read(options->path, &reference, err));
     compare_sink *self = tm_alloc(sizeof *self);
-    *self = (compare_sink){ .head = { .base = { handle }, .finish = finish },
+    *self = (compare_sink){ .head = { .handle = handle, .close = finish },
                             .out = options->out ? options->out : stdout,
                             .model = options->model,
                             .reference = reference };
     run_record_init(&self->run);
-    *out = &self->head.base;
+    *out = &self->head;
     return TM_OK;
 }
+
+/* The model's name if it has the dimensions that the name stands for, else NULL: a published figure is of no other. */
+static const char *published_model(const tm_output_options *o)
+{
+    tm_model_shape        shape;
+    const tm_model_shape *own = &o->run->step.shape;
+    int64_t               seq;
+    const char           *preset = tm_config_preset(o->config);
+    if (!preset || tm_bench_model(preset, &shape, &seq, NULL) != TM_OK) return NULL;
+    seq = o->run->step.seq;
+    bool same = tm_model_parameters(&shape) == tm_model_parameters(own) && shape.n_layers == own->n_layers;
+    for (int i = 0; i < TM_FLOPS_COUNT; i++)
+        same = same && tm_model_flops_per_token(&shape, (tm_flops_convention)i, seq) ==
+                           tm_model_flops_per_token(own, (tm_flops_convention)i, seq);
+    return same ? preset : NULL;
+}
+
+static bool compares(const tm_output_options *o)
+{
+    return o->compare;
+}
+
+static tm_status open_compare(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out,
+                              tm_error *err)
+{
+    (void)path;
+    (void)arena;
+    return tm_compare_sink_open(&(tm_compare_options){ .path = o->compare, .model = published_model(o) }, out, err);
+}
+
+const record_sink_kind record_compare_kind = { .wanted = compares, .open = open_compare };

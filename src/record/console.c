@@ -5,6 +5,8 @@
 #include "record/record.h"
 #include "record/report.h"
 #include "record/sink.h"
+#include "record/sink_kind.h"
+#include "stats/sampling.h"
 #include "record/step_line.h"
 
 #include <errno.h>
@@ -14,7 +16,7 @@
 #include <unistd.h>
 
 typedef struct {
-    record_sink        head;
+    tm_sink            head;
     tm_console_options options;
     run_record         run;
     tm_text            text;   /* reused */
@@ -158,8 +160,8 @@ static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
 static void on_end(console_sink *self, const tm_run_ended *end)
 {
     report_print(&self->text, &self->run, end, self->options.colour);
-    if (end->verdict != TM_VERDICT_INVALID && isfinite(end->tokens_per_second_median))
-        line_performance(&self->text, end->tokens_per_second_median * self->run.start.devices, "tokens_per_second");
+    if (end->verdict != TM_VERDICT_INVALID && isfinite(end->speed->median_rate))
+        line_performance(&self->text, end->speed->median_rate * self->run.start.devices, "tokens_per_second");
     print_text(self);
 }
 
@@ -186,10 +188,12 @@ static void handle(tm_sink *sink, const tm_event *event)
     }
 }
 
-static void finish(record_sink *head)
+static void finish(tm_sink *head)
 {
     console_sink *self = (console_sink *)head;
     erase_progress(self);
+    if (self->options.closes && fclose(self->options.out) != 0)
+        (void)tm_fail(&self->head.error, TM_IO, "cannot write log.file: %s", strerror(errno));
     run_record_fini(&self->run);
     tm_text_fini(&self->text);
 }
@@ -208,10 +212,59 @@ tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out,
         return tm_fail(err, TM_INVALID, "metrics.log_freq is %lld; it must be at least 1",
                        (long long)options->log_freq);
     console_sink *self = tm_alloc(sizeof *self);
-    *self = (console_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options };
+    *self = (console_sink){ .head = { .handle = handle, .close = finish }, .options = *options };
     if (!self->options.out) self->options.out = stdout;
     run_record_init(&self->run);
     record_text_reserve(&self->text, 16384);
-    *out = &self->head.base;
+    *out = &self->head;
     return TM_OK;
 }
+
+/* --- outputs of a run --------------------------------------------------------------------------------------------- */
+
+static tm_console_options options_of(const tm_output_options *o)
+{
+    const tm_config   *c = o->config;
+    tm_console_options console = tm_console_options_default();
+    console.log_freq = tm_config_i64(c, "metrics.log_freq");
+    console.sequences_per_step = o->run->step.micro_batch * o->run->step.accumulation;
+    if (strcmp(tm_config_text(c, "metrics.log_style"), "megatron") == 0) console.style = TM_LOG_STYLE_MEGATRON;
+    if (!tm_config_bool(c, "log.color") || tm_config_bool(c, "metrics.disable_color_printing")) console.colour = false;
+    return console;
+}
+
+static tm_status open_console(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out,
+                              tm_error *err)
+{
+    (void)path;
+    (void)arena;
+    tm_console_options console = options_of(o);
+    return tm_console_sink_open(&console, out, err);
+}
+
+const record_sink_kind record_console_kind = { .open = open_console };
+
+static bool logged(const tm_output_options *o)
+{
+    const char *path = tm_config_text(o->config, "log.file");
+    return path && *path;
+}
+
+/* log.file: the same lines. */
+static tm_status open_log(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out, tm_error *err)
+{
+    (void)path;
+    (void)arena;
+    const char        *name = tm_config_text(o->config, "log.file");
+    tm_console_options console = options_of(o);
+    console.progress = NULL;
+    console.colour = false;
+    console.closes = true;
+    console.out = fopen(name, "ae");
+    if (!console.out)
+        return tm_fail(err, TM_IO, "cannot append to '%s' (log.file, %s): %s; name another file", name,
+                       tm_config_place(o->config, "log.file"), strerror(errno));
+    return tm_console_sink_open(&console, out, err);
+}
+
+const record_sink_kind record_log_kind = { .wanted = logged, .open = open_log };

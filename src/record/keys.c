@@ -43,12 +43,6 @@ static const tm_key keys[] = {
 };
 /* clang-format on */
 
-const tm_key *tm_record_keys(size_t *n)
-{
-    *n = sizeof keys / sizeof keys[0];
-    return keys;
-}
-
 void tm_record_configure(tm_config *config)
 {
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);

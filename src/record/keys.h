@@ -5,7 +5,6 @@
 
 #include "config/config.h"
 
-const tm_key *tm_record_keys(size_t *n);
-void          tm_record_configure(tm_config *config);
+void tm_record_configure(tm_config *config);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "record/record.h"
 #include "record/sink.h"
+#include "record/sink_kind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct {
-    record_sink head;
+    tm_sink     head;
     const char *path;
     int         fd;
     off_t       complete_bytes; /* up to the last whole line */
@@ -113,7 +114,7 @@ static void handle(tm_sink *sink, const tm_event *event)
         record_sink_append(&self->head, self->fd, self->path, &self->complete_bytes, &self->line);
 }
 
-static void finish(record_sink *head)
+static void finish(tm_sink *head)
 {
     metrics_sink *self = (metrics_sink *)head;
     if (self->fd >= 0 && close(self->fd) != 0) fail(self, "close");
@@ -125,8 +126,18 @@ tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out,
     int fd = open(options->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0) return tm_fail(err, TM_IO, "cannot open '%s': %s", options->path, strerror(errno));
     metrics_sink *self = tm_alloc(sizeof *self);
-    *self = (metrics_sink){ .head = { .base = { handle }, .finish = finish }, .path = options->path, .fd = fd };
+    *self = (metrics_sink){ .head = { .handle = handle, .close = finish }, .path = options->path, .fd = fd };
     record_text_reserve(&self->line, 16384);
-    *out = &self->head.base;
+    *out = &self->head;
     return TM_OK;
 }
+
+static tm_status open_metrics(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out,
+                              tm_error *err)
+{
+    (void)o;
+    (void)arena;
+    return tm_metrics_sink_open(&(tm_metrics_options){ .path = path }, out, err);
+}
+
+const record_sink_kind record_metrics_kind = { .file = "metrics.jsonl", .open = open_metrics };

@@ -4,9 +4,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "mlperf/check.h"
+#include "mlperf/keys.h"
 #include "mlperf/writer.h"
 #include "record/record.h"
 #include "record/sink.h"
+#include "base/file.h"
+#include "record/sink_kind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +17,7 @@
 #include <unistd.h>
 
 typedef struct {
-    record_sink      head;
+    tm_sink          head;
     tm_mllog_options options;
     int              fd;
     off_t            complete_bytes;
@@ -234,7 +237,7 @@ static bool drop_caches(const char *path)
     return done;
 }
 
-static void finish(record_sink *head)
+static void finish(tm_sink *head)
 {
     mllog_sink *self = (mllog_sink *)head;
     if (self->fd >= 0 && close(self->fd) != 0)
@@ -247,7 +250,7 @@ tm_status tm_mllog_sink_open(const tm_mllog_options *options, tm_sink **out, tm_
 {
     (void)err;
     mllog_sink *self = tm_alloc(sizeof *self);
-    *self = (mllog_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options, .fd = -1 };
+    *self = (mllog_sink){ .head = { .handle = handle, .close = finish }, .options = *options, .fd = -1 };
     record_text_reserve(&self->line, 4096);
     int64_t age_ns = tm_process_age_ns();
     self->opened_ms = tm_wall_ms();
@@ -261,6 +264,33 @@ tm_status tm_mllog_sink_open(const tm_mllog_options *options, tm_sink **out, tm_
             "the caches of the file system were not dropped (cannot write '%s': %s): the log has no cache_clear and "
             "does not comply; only root may do that, or set mlperf.clear_caches false",
             path, strerror(errno));
-    *out = &self->head.base;
+    *out = &self->head;
     return TM_OK;
 }
+
+static bool benchmarked(const tm_output_options *o)
+{
+    return tm_mlperf_benchmark_of(o->config);
+}
+
+static tm_status open_mllog(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out, tm_error *err)
+{
+    (void)path;
+    const tm_config *c = o->config;
+    tm_mllog_options log = { .path = record_path(o, arena, tm_config_text(c, "mlperf.log")),
+                             .benchmark = tm_mlperf_benchmark_of(c),
+                             .org = tm_config_text(c, "mlperf.submission_org"),
+                             .platform = tm_config_text(c, "mlperf.submission_platform"),
+                             .division = tm_config_text(c, "mlperf.submission_division"),
+                             .status = tm_config_text(c, "mlperf.submission_status"),
+                             .poc_name = tm_config_text(c, "mlperf.submission_poc_name"),
+                             .poc_email = tm_config_text(c, "mlperf.submission_poc_email"),
+                             .clear_caches = tm_config_bool(c, "mlperf.clear_caches") };
+    if (!log.platform) log.platform = tm_environment_text(o->environment, "cpu", NULL, "model");
+    TM_TRY(tm_file_check_writable(log.path, "mlperf.log", err));
+    if (!log.platform || !*log.platform)
+        return tm_fail(err, TM_INVALID, "the name of the processor is not known; set mlperf.submission_platform");
+    return tm_mllog_sink_open(&log, out, err);
+}
+
+const record_sink_kind record_mllog_kind = { .wanted = benchmarked, .open = open_mllog };

@@ -5,6 +5,8 @@
 #include "base/text.h"
 #include "record/record.h"
 #include "record/sink.h"
+#include "record/sink_kind.h"
+#include "stats/sampling.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +44,7 @@ static const char *const column_names[COLUMNS] = {
 enum { FILE_LIMIT = 256 << 20 };
 
 typedef struct {
-    record_sink     head;
+    tm_sink         head;
     tm_perf_options options;
     run_record      run;
 } perf_sink;
@@ -135,17 +137,14 @@ static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_end
     const tm_run_started  *start = &self->run.start;
     tm_text                model = { 0 };
     int                    nodes = o->nodes > 0 ? o->nodes : 1;
-    bool                   on_cpu = strcmp(start->device, "cpu") == 0 || strcmp(start->device, "reference") == 0 ||
-                  strcmp(start->device, "null") == 0;
-    int  gpus = on_cpu ? 0 : start->devices, gpus_per_node = gpus / nodes;
-    bool good = end && end->verdict != TM_VERDICT_INVALID && isfinite(end->tokens_per_second_median);
+    bool                   good = end && end->verdict != TM_VERDICT_INVALID && isfinite(end->speed->median_rate);
     for (int i = 0; i < COLUMNS; i++) set(row, i, "");
     tm_text_printf(&model, o->entry ? "%s_%s" : "%s%s", o->entry ? o->entry : "", start->model);
     set(row, COLUMN_model, model.data);
     tm_text_fini(&model);
-    set_number(row, COLUMN_n_gpus, gpus);
+    set_number(row, COLUMN_n_gpus, start->gpus);
     set_number(row, COLUMN_nnodes, nodes);
-    set_number(row, COLUMN_gpus_per_node, gpus_per_node);
+    set_number(row, COLUMN_gpus_per_node, start->gpus / nodes);
     set(row, COLUMN_training_precision, start->precision);
     set(row, COLUMN_pipeline, o->pipeline);
     set(row, COLUMN_args, o->args);
@@ -160,7 +159,7 @@ static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_end
     set(row, COLUMN_dataname, start->data_source);
     set(row, COLUMN_metric, "tokens_per_second");
     set(row, COLUMN_status, good ? "SUCCESS" : "FAILURE");
-    if (good) set_number(row, COLUMN_performance, end->tokens_per_second_median * start->devices);
+    if (good) set_number(row, COLUMN_performance, end->speed->median_rate * start->devices);
     if (end) set_number(row, COLUMN_test_duration, end->seconds);
 }
 
@@ -222,7 +221,7 @@ static void handle(tm_sink *sink, const tm_event *event)
     if (event->kind == TM_EVENT_RUN_ENDED) write_row(self, &event->run_ended);
 }
 
-static void finish(record_sink *head)
+static void finish(tm_sink *head)
 {
     perf_sink *self = (perf_sink *)head;
     if (self->run.started && !self->run.ended) write_row(self, NULL);
@@ -238,8 +237,49 @@ tm_status tm_perf_sink_open(const tm_perf_options *options, tm_sink **out, tm_er
         TM_TRY(status);
     }
     perf_sink *self = tm_alloc(sizeof *self);
-    *self = (perf_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options };
+    *self = (perf_sink){ .head = { .handle = handle, .close = finish }, .options = *options };
     run_record_init(&self->run);
-    *out = &self->head.base;
+    *out = &self->head;
     return TM_OK;
 }
+
+static tm_perf_options options_of(const tm_output_options *o)
+{
+    return (tm_perf_options){ .args = o->command,
+                              .launcher = "trainmark",
+                              .deployment_type = "local",
+                              .machine_name = tm_environment_text(o->environment, "os", NULL, "host"),
+                              .git_commit = tm_environment_text(o->environment, "build", NULL, "commit"),
+                              .architecture = tm_environment_text(o->environment, "cpu", NULL, "model"),
+                              .pipeline = getenv("pipeline"),
+                              .build_number = getenv("BUILD_NUMBER") };
+}
+
+static tm_status open_perf(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out, tm_error *err)
+{
+    (void)arena;
+    tm_perf_options options = options_of(o);
+    options.path = path;
+    return tm_perf_sink_open(&options, out, err);
+}
+
+const record_sink_kind record_perf_kind = { .file = "perf.csv", .open = open_perf };
+
+/* --perf-csv: the same row in a file that collects those of many runs. */
+static bool collects(const tm_output_options *o)
+{
+    return o->perf_csv;
+}
+
+static tm_status open_collected(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out,
+                                tm_error *err)
+{
+    (void)path;
+    (void)arena;
+    tm_perf_options options = options_of(o);
+    options.path = o->perf_csv;
+    options.append = true;
+    return tm_perf_sink_open(&options, out, err);
+}
+
+const record_sink_kind record_perf_collected_kind = { .wanted = collects, .open = open_collected };

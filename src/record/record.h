@@ -2,9 +2,9 @@
 /* record/record.h - where events (base/event.h) become output: console lines and report, metrics.jsonl, result.json,
  * perf.csv.
  *
- * Every sink is opened here, put on an event bus by cli, and closed with tm_sink_close, which frees it. Sinks never
- * stop a run: a write that fails is kept, later output of that sink is dropped, and the first failure is what
- * tm_sink_close returns. Strings in options must outlive the sink. One thread at a time per sink. Writing beyond a
+ * A run opens and closes all that it wants by record/outputs.h. A sink alone is opened here, put on an event bus, and
+ * closed with tm_sink_close, which frees it. Sinks do not stop a run by themselves (base/event.h): a write that fails
+ * is kept, later output of that sink is dropped, and the first failure is what tm_sink_close returns. Strings in options must outlive the sink. One thread at a time per sink. Writing beyond a
  * file-size limit shows as a failure only if SIGXFSZ is ignored, which main does.
  */
 #ifndef TM_RECORD_RECORD_H
@@ -20,8 +20,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Flushes, closes and frees; returns the sink's first failure (TM_IO) and tells its story. NULL is fine. Only for sinks
- * opened by this room. */
+/* Flushes, closes and frees; returns the sink's first failure (TM_IO) and tells its story. NULL is fine. For sinks of
+ * tm_alloc. */
 TM_MUST_USE tm_status tm_sink_close(tm_sink *sink, tm_error *err);
 /* The first failure so far, or NULL: for a caller that would rather stop a long run than lose its record. */
 const tm_error *tm_sink_error(const tm_sink *sink);
@@ -31,7 +31,8 @@ const tm_error *tm_sink_error(const tm_sink *sink);
 typedef enum { TM_LOG_STYLE_TORCHTITAN, TM_LOG_STYLE_MEGATRON } tm_log_style;
 
 typedef struct {
-    FILE        *out;      /* lines and report; NULL = stdout. Not closed. */
+    FILE        *out;      /* lines and report; NULL = stdout. Not closed, unless `closes` says so. */
+    bool         closes;   /* with the sink; once it is open */
     FILE        *progress; /* a progress bar with the time left is drawn here; NULL = none. Not closed. */
     tm_log_style style;
     bool         colour;

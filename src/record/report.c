@@ -154,24 +154,24 @@ static void print_steady(tm_text *out, const tm_sample_summary *rate)
     row(out, "steady state", rate->steady.reached ? "reached" : "not reached", "", "");
 }
 
-static void print_speed(tm_text *out, const run_record *run, const tm_run_ended *end)
+static void print_speed(tm_text *out, const tm_run_ended *end)
 {
-    char            n[40], a[40], b[40];
-    tm_sample_summary rate = tm_stats_summarize(end->step_seconds, NULL, (double)run->start.batch_tokens, end->steps);
+    char                     n[40], a[40], b[40];
+    const tm_sample_summary *rate = end->speed;
     tm_text_printf(out, "\n  %-*s%*s%*s%*s\n", LABEL, "speed, one device", COLUMN, "", COLUMN + 8, "95 % interval",
                    COLUMN - 8, "steps");
-    interval_row(out, "tokens/s, median step", end->tokens_per_second_median, end->tokens_per_second_lo,
-                 end->tokens_per_second_hi, tm_format_grouped(n, end->tokens_per_second_n));
-    interval_row(out, "tokens/s, all tokens / all seconds", rate.rate, rate.rate_lo, rate.rate_hi,
-                 tm_format_grouped(n, rate.n));
-    if (rate.n > 0) {
-        row(out, "step time, median", seconds_text(a, rate.median), "", "");
-        row(out, "step time, 5 and 95 % of steps", seconds_text(a, rate.p5), seconds_text(b, rate.p95), "");
-        snprintf(a, sizeof a, "%.1f %%", 100 * rate.variation);
+    interval_row(out, "tokens/s, median step", rate->median_rate, rate->median_rate_lo, rate->median_rate_hi,
+                 tm_format_grouped(n, rate->n));
+    interval_row(out, "tokens/s, all tokens / all seconds", rate->rate, rate->rate_lo, rate->rate_hi,
+                 tm_format_grouped(n, rate->n));
+    if (rate->n > 0) {
+        row(out, "step time, median", seconds_text(a, rate->median), "", "");
+        row(out, "step time, 5 and 95 % of steps", seconds_text(a, rate->p5), seconds_text(b, rate->p95), "");
+        snprintf(a, sizeof a, "%.1f %%", 100 * rate->variation);
         row(out, "step time, variation", a, "", "");
-        print_steady(out, &rate);
+        print_steady(out, rate);
     }
-    row(out, "steps left out as warm-up", tm_format_grouped(n, end->warmup_steps), "", "");
+    row(out, "steps left out as warm-up", tm_format_grouped(n, rate->warmup), "", "");
     row(out, "program start to end of first step", seconds_text(a, end->first_step_seconds), "", "");
     row(out, "whole run", seconds_text(a, end->seconds), "", "");
 }
@@ -183,7 +183,7 @@ static void print_flops(tm_text *out, const run_record *run, const tm_run_ended 
     for (size_t i = 0; i < run->start.n_flops_per_token; i++) {
         const tm_named_f64 *flops = &run->start.flops_per_token[i];
         char                a[40], b[40], c[40] = "N/A";
-        double              rate = flops->value * end->tokens_per_second_median;
+        double              rate = flops->value * end->speed->median_rate;
         if (run->start.peak_flops > 0 && isfinite(rate))
             snprintf(c, sizeof c, "%.2f %%", 100 * rate / run->start.peak_flops);
         row(out, flops->name, flops_text(a, flops->value, "FLOP"), flops_text(b, rate, "FLOP/s"), c);
@@ -246,7 +246,7 @@ void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, 
                    start->devices == 1 ? "" : "s", start->threads, start->threads == 1 ? "" : "s", start->data_source);
     print_verdict(out, end, colour);
     print_loss(out, end);
-    print_speed(out, run, end);
+    print_speed(out, end);
     print_flops(out, run, end);
     print_ledger(out, &run->ledger);
     print_memory(out, run, end);

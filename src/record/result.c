@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "record/record.h"
 #include "record/sink.h"
+#include "record/sink_kind.h"
 #include "stats/sampling.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct {
-    record_sink       head;
+    tm_sink           head;
     tm_result_options options;
     run_record        run;
 } result_sink;
@@ -39,13 +40,13 @@ static void print_start(tm_json *json, const tm_run_started *start)
     tm_json_i64(json, "batch_tokens", start->batch_tokens);
 }
 
-static void print_rate(tm_json *json, const tm_run_ended *end, const tm_sample_summary *rate)
+static void print_rate(tm_json *json, const tm_sample_summary *rate)
 {
     tm_json_open(json, "tokens_per_second_per_device", '{');
-    tm_json_f64(json, "median", end->tokens_per_second_median);
-    tm_json_f64(json, "lo", end->tokens_per_second_lo);
-    tm_json_f64(json, "hi", end->tokens_per_second_hi);
-    tm_json_i64(json, "n", end->tokens_per_second_n);
+    tm_json_f64(json, "median", rate->median_rate);
+    tm_json_f64(json, "lo", rate->median_rate_lo);
+    tm_json_f64(json, "hi", rate->median_rate_hi);
+    tm_json_i64(json, "n", rate->n);
     tm_json_close(json, '}');
     tm_json_open(json, "tokens_per_second_per_device_overall", '{');
     tm_json_f64(json, "value", rate->rate);
@@ -97,7 +98,7 @@ static void print_flops(tm_json *json, const run_record *run, const tm_run_ended
     tm_json_open(json, "flops", '[');
     for (size_t i = 0; i < run->start.n_flops_per_token; i++) {
         const tm_named_f64 *flops = &run->start.flops_per_token[i];
-        double              per_second = flops->value * end->tokens_per_second_median;
+        double              per_second = flops->value * end->speed->median_rate;
         tm_json_open(json, NULL, '{');
         tm_json_string(json, "convention", flops->name);
         tm_json_f64(json, "per_token", flops->value);
@@ -161,7 +162,7 @@ static void print_steps(tm_json *json, const run_record *run, const tm_run_ended
     tm_json_i64(json, "planned", run->start.steps);
     tm_json_i64(json, "first", run->start.first_step);
     tm_json_i64(json, "done", end->steps);
-    tm_json_i64(json, "warmup", end->warmup_steps);
+    tm_json_i64(json, "warmup", end->speed->warmup);
     tm_json_string(json, "stopped", end->stopped);
     tm_json_close(json, '}');
 }
@@ -171,7 +172,6 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     char                  now[32];
     tm_json               json = { .out = out, .indent = true };
     const tm_run_started *start = &self->run.start;
-    tm_sample_summary     rate = tm_stats_summarize(end->step_seconds, NULL, (double)start->batch_tokens, end->steps);
     tm_json_open(&json, NULL, '{');
     tm_json_string(&json, "format", "trainmark.result/1");
     tm_json_string(&json, "finished", tm_wall_text(now));
@@ -180,8 +180,8 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     tm_json_string(&json, "configuration_hash", self->options.configuration_hash);
     print_start(&json, start);
     print_steps(&json, &self->run, end);
-    print_rate(&json, end, &rate);
-    print_step_time(&json, start, &rate);
+    print_rate(&json, end->speed);
+    print_step_time(&json, start, end->speed);
     print_machine(&json, &end->machine);
     print_loss(&json, end);
     print_hash(&json, "weights_hash", end->weights_hash);
@@ -221,7 +221,7 @@ static void handle(tm_sink *sink, const tm_event *event)
     tm_text_fini(&text);
 }
 
-static void finish(record_sink *head)
+static void finish(tm_sink *head)
 {
     run_record_fini(&((result_sink *)head)->run);
 }
@@ -230,8 +230,21 @@ tm_status tm_result_sink_open(const tm_result_options *options, tm_sink **out, t
 {
     (void)err;
     result_sink *self = tm_alloc(sizeof *self);
-    *self = (result_sink){ .head = { .base = { handle }, .finish = finish }, .options = *options };
+    *self = (result_sink){ .head = { .handle = handle, .close = finish }, .options = *options };
     run_record_init(&self->run);
-    *out = &self->head.base;
+    *out = &self->head;
     return TM_OK;
 }
+
+static tm_status open_result(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out,
+                             tm_error *err)
+{
+    tm_result_options options = { .path = path,
+                                  .configuration_hash = tm_arena_format(arena, "%016llx",
+                                                                        (unsigned long long)o->run->config_hash),
+                                  .environment = o->environment,
+                                  .checks = o->checks };
+    return tm_result_sink_open(&options, out, err);
+}
+
+const record_sink_kind record_result_kind = { .file = "result.json", .open = open_result };

@@ -13,18 +13,16 @@
 tm_status tm_sink_close(tm_sink *sink, tm_error *err)
 {
     if (!sink) return TM_OK;
-    record_sink *self = (record_sink *)sink;
-    if (self->finish) self->finish(self);
-    tm_status status = self->error.status;
-    if (status != TM_OK && err && err->status == TM_OK) *err = self->error;
-    free(self);
+    if (sink->close) sink->close(sink);
+    tm_status status = sink->error.status;
+    if (status != TM_OK && err && err->status == TM_OK) *err = sink->error;
+    free(sink);
     return status;
 }
 
 const tm_error *tm_sink_error(const tm_sink *sink)
 {
-    const record_sink *self = (const record_sink *)sink;
-    return self->error.status == TM_OK ? NULL : &self->error;
+    return sink->error.status == TM_OK ? NULL : &sink->error;
 }
 
 void record_text_reserve(tm_text *text, size_t bytes)
@@ -34,13 +32,13 @@ void record_text_reserve(tm_text *text, size_t bytes)
     text->data[text->length] = '\0';
 }
 
-void record_sink_write(record_sink *sink, const char *path, const tm_text *text)
+void record_sink_write(tm_sink *sink, const char *path, const tm_text *text)
 {
     tm_status status = tm_file_write(path, text->data, text->length, &sink->error);
     TM_ASSERT(status == TM_OK || sink->error.status != TM_OK);
 }
 
-void record_sink_append(record_sink *sink, int fd, const char *path, off_t *complete_bytes, const tm_text *line)
+void record_sink_append(tm_sink *sink, int fd, const char *path, off_t *complete_bytes, const tm_text *line)
 {
     const char *data = line->data;
     size_t      left = line->length;

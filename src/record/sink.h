@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/sink.h - private to the room: the head that every sink of this room starts with, and what a run has told so
- * far. */
+/* record/sink.h - private to the room: how sinks write, and what a run has told so far. */
 #ifndef TM_RECORD_SINK_H
 #define TM_RECORD_SINK_H
 
@@ -12,21 +11,13 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* First member of each sink. `finish` closes files, puts its failures into `error` and frees what hangs on the sink,
- * but not the sink. NULL = nothing to do. */
-typedef struct record_sink {
-    tm_sink  base;
-    tm_error error;
-    void (*finish)(struct record_sink *self);
-} record_sink;
-
 /* Room for `bytes`, so that lines put together later take no memory. */
 void record_text_reserve(tm_text *text, size_t bytes);
 /* Appends a line to the file `fd`, whole: where that fails, the file is cut back to *complete_bytes, the failure is kept in
  * the sink and nothing is written after it. *complete_bytes grows by the line. */
-void record_sink_append(record_sink *sink, int fd, const char *path, off_t *complete_bytes, const tm_text *line);
+void record_sink_append(tm_sink *sink, int fd, const char *path, off_t *complete_bytes, const tm_text *line);
 /* tm_file_write with the failure kept in the sink. */
-void record_sink_write(record_sink *sink, const char *path, const tm_text *text);
+void record_sink_write(tm_sink *sink, const char *path, const tm_text *text);
 
 enum { LEDGER_ROWS = 64, LEDGER_NAME_BYTES = 48 };
 

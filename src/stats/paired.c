@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "stats/series.h"
+#include "stats/summary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,12 +36,6 @@ typedef struct {
 static int compare_ranked(const void *a, const void *b)
 {
     double x = ((const ranked *)a)->value, y = ((const ranked *)b)->value;
-    return (x > y) - (x < y);
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
@@ -128,7 +123,7 @@ static tm_paired_estimate estimate(const cut *c, const double *logs, int64_t n, 
     tm_paired_estimate e = { .ratio = exp(middle), .lo = none, .hi = none };
     if (c->effective >= TM_PAIRED_UNITS) {
         for (int64_t r = 0; r < RESAMPLES; r++) medians[r] = median_of_resample(c, sorted, times, n, seed, r);
-        qsort(medians, RESAMPLES, sizeof *medians, compare);
+        tm_stats_sort(medians, RESAMPLES);
         double u = (double)c->effective, widened = sqrt(u / (u - 1)) * tm_stats_student(u - 1) / z95;
         double lo = (medians[RESAMPLES / 40 - 1] + medians[RESAMPLES / 40]) / 2;
         double hi = (medians[RESAMPLES - RESAMPLES / 40 - 1] + medians[RESAMPLES - RESAMPLES / 40]) / 2;

@@ -31,7 +31,7 @@ typedef enum {
 
 const char *tm_stop_text(tm_stop stop);
 
-typedef struct {
+typedef struct tm_sample_summary {
     int64_t   n;        /* samples that count, after the warm-up */
     int64_t   warmup;   /* samples before them */
     int64_t   outliers; /* of the n, those more than 5 robust deviations from the median; they count */

@@ -35,12 +35,17 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+void tm_stats_sort(double *x, int64_t n)
+{
+    if (n > 1) qsort(x, (size_t)n, sizeof *x, compare);
+}
+
 static double *sorted_copy(const double *x, int64_t n)
 {
     TM_ASSERT(n >= 1);
     double *copy = tm_alloc((size_t)n * sizeof *copy);
     memcpy(copy, x, (size_t)n * sizeof *copy);
-    qsort(copy, (size_t)n, sizeof *copy, compare);
+    tm_stats_sort(copy, n);
     return copy;
 }
 

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+/* Ascending, in place; n may be 0. */
+void tm_stats_sort(double *x, int64_t n);
 /* Arithmetic mean. */
 double tm_stats_mean(const double *x, int64_t n);
 /* Of the sample (divisor n - 1), by the two-pass formula; 0 for n = 1. */

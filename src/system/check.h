@@ -31,7 +31,7 @@ const char *tm_check_status_name(tm_check_status status);
 /* The status of that name; TM_CHECK_STATUSES if there is none. */
 tm_check_status tm_check_status_find(const char *name);
 
-/* Groups in the order of the report. Those of `TM_CHECK_GROUPS_QUICK` read only files that cannot hang. */
+/* Groups in the order of the report. `quick` (tm_check_options) leaves out those that can hang. */
 #define TM_CHECK_GROUP_LIST(X)                                                                                         \
     X(KERNEL, "settings")                                                                                              \
     X(CPU, "cpu") X(MEMORY, "mem") X(OS, "system") X(PCI, "pci") X(LOG, "log") X(GPU, "gpu") X(NET, "net")             \

@@ -3,7 +3,7 @@
  * kernel settings, control group, build, loaded libraries, recorded environment variables, command line.
  *
  * A fact that cannot be read is kept as null, with the reason. Values that could hold a secret are never stored (see
- * system/secret.h).
+ * base/secret.h).
  */
 #ifndef TM_SYSTEM_ENVIRONMENT_H
 #define TM_SYSTEM_ENVIRONMENT_H

@@ -16,7 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TM_CHECKPOINT_MAX_RANK = 4, TM_CHECKPOINT_MODEL_BYTES = 64, TM_CHECKPOINT_SCALARS = 4 };
+enum { TM_CHECKPOINT_MAX_RANK = 4, TM_CHECKPOINT_MODEL_BYTES = 64 };
+enum { TM_CHECKPOINT_SCALARS = 32, TM_CHECKPOINT_SCALAR_BYTES = 40 }; /* at most; of a name, its NUL included */
 
 /* `data` is read when saving and written when loading; `bytes` belongs to shape and dtype, which only the caller can
  * check. Names are unique within a checkpoint. Axes beyond `rank` are ignored. */
@@ -29,13 +30,27 @@ typedef struct {
     size_t      bytes;
 } tm_checkpoint_tensor;
 
+/* A number of the run that is no tensor. */
+typedef struct {
+    char   name[TM_CHECKPOINT_SCALAR_BYTES]; /* not empty; the rest of the field is zero */
+    double value;                            /* kept bit for bit */
+} tm_checkpoint_scalar;
+
 typedef struct {
     int64_t  step;             /* finished optimizer steps, >= 0; names the folder */
     int64_t  samples_consumed; /* >= 0 */
     uint64_t seed, config_hash;
-    char     model[TM_CHECKPOINT_MODEL_BYTES];      /* NUL-terminated */
-    double   trainer_scalars[TM_CHECKPOINT_SCALARS]; /* the trainer's own scalars, kept bit for bit */
+    char     model[TM_CHECKPOINT_MODEL_BYTES]; /* NUL-terminated */
+    size_t   n_scalars;
+    tm_checkpoint_scalar scalars[TM_CHECKPOINT_SCALARS]; /* names are unique */
 } tm_checkpoint_state;
+
+/* Adds a scalar. The name is new, and shorter than TM_CHECKPOINT_SCALAR_BYTES. */
+void tm_checkpoint_add_scalar(tm_checkpoint_state *state, const char *name, double value);
+/* values[i] becomes the scalar names[i]. TM_INVALID naming the first that is not there, or one that is there and not
+ * among the names: what a run has kept is not to be dropped in silence. */
+TM_MUST_USE tm_status tm_checkpoint_scalars(const tm_checkpoint_state *state, const char *const *names, double *values,
+                                            size_t n, tm_error *err);
 
 typedef struct {
     int64_t step;        /* the one that was loaded */

@@ -9,7 +9,7 @@
 #error "checkpoints hold tensors as they are in memory and are defined as little-endian"
 #endif
 
-enum { HEADER_BYTES = 160, RECORD_BYTES = 72, MAX_DTYPE = 65535 };
+enum { HEADER_BYTES = 160, RECORD_BYTES = 72, SCALAR_BYTES = 16, MODEL_AT = 96, MAX_DTYPE = 65535 };
 
 static const char index_magic[8] = "tmindex\n", seal_magic[8] = "tmcomplt";
 
@@ -64,16 +64,56 @@ static int64_t get_i64(reader *r)
     return value;
 }
 
+/* What the four scalars of version 1 are, by position. */
+static const char *const old_scalars[] = { "first_loss", "head_loss_mean", "head_loss_deviation", "head_loss_count" };
+enum { OLD_SCALARS = sizeof old_scalars / sizeof old_scalars[0] };
+
 static size_t names_bytes(const tm_checkpoint_index *index)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < index->count; i++) bytes += strlen(index->records[i].name) + 1;
+    for (size_t i = 0; i < index->state.n_scalars; i++) bytes += strlen(index->state.scalars[i].name) + 1;
     return bytes;
+}
+
+static const tm_checkpoint_scalar *find_scalar(const tm_checkpoint_state *state, const char *name)
+{
+    for (size_t i = 0; i < state->n_scalars; i++)
+        if (strcmp(state->scalars[i].name, name) == 0) return &state->scalars[i];
+    return NULL;
+}
+
+void tm_checkpoint_add_scalar(tm_checkpoint_state *state, const char *name, double value)
+{
+    size_t length = strlen(name);
+    TM_ASSERT(state->n_scalars < TM_CHECKPOINT_SCALARS && length > 0 && length < TM_CHECKPOINT_SCALAR_BYTES);
+    TM_ASSERT(!find_scalar(state, name));
+    tm_checkpoint_scalar *scalar = &state->scalars[state->n_scalars++];
+    *scalar = (tm_checkpoint_scalar){ .value = value };
+    memcpy(scalar->name, name, length);
+}
+
+tm_status tm_checkpoint_scalars(const tm_checkpoint_state *state, const char *const *names, double *values, size_t n,
+                                tm_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const tm_checkpoint_scalar *scalar = find_scalar(state, names[i]);
+        if (!scalar) return tm_fail(err, TM_INVALID, "scalar '%s' is wanted and is not in it", names[i]);
+        values[i] = scalar->value;
+    }
+    for (size_t i = 0; i < state->n_scalars; i++) {
+        bool wanted = false;
+        for (size_t k = 0; k < n; k++) wanted = wanted || strcmp(state->scalars[i].name, names[k]) == 0;
+        if (!wanted)
+            return tm_fail(err, TM_INVALID, "it holds scalar '%s' = %g, which this program does not know",
+                           state->scalars[i].name, state->scalars[i].value);
+    }
+    return TM_OK;
 }
 
 size_t tm_checkpoint_index_bytes(const tm_checkpoint_index *index)
 {
-    return HEADER_BYTES + index->count * RECORD_BYTES + names_bytes(index);
+    return HEADER_BYTES + index->count * RECORD_BYTES + index->state.n_scalars * SCALAR_BYTES + names_bytes(index);
 }
 
 void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char *out)
@@ -89,10 +129,11 @@ void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char 
     put_u64(&w, (uint64_t)state->samples_consumed);
     put_u64(&w, state->seed);
     put_u64(&w, state->config_hash);
-    put(&w, state->trainer_scalars, sizeof state->trainer_scalars);
+    put_u64(&w, state->n_scalars);
+    w.to = out + MODEL_AT; /* the bytes between stay zero */
     put(&w, state->model, strnlen(state->model, sizeof state->model - 1)); /* the rest of the field stays zero */
     w.to = out + HEADER_BYTES;
-    writer names = { out + HEADER_BYTES + index->count * RECORD_BYTES };
+    writer names = { out + HEADER_BYTES + index->count * RECORD_BYTES + state->n_scalars * SCALAR_BYTES };
     size_t name_offset = 0;
     for (size_t i = 0; i < index->count; i++) {
         const tm_checkpoint_record *r = &index->records[i];
@@ -109,6 +150,15 @@ void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char 
         put(&names, r->name, name_length + 1);
         name_offset += name_length + 1;
     }
+    for (size_t i = 0; i < state->n_scalars; i++) {
+        const tm_checkpoint_scalar *s = &state->scalars[i];
+        size_t                      name_length = strlen(s->name);
+        put(&w, &s->value, sizeof s->value);
+        put_u32(&w, (uint32_t)name_offset);
+        put_u32(&w, (uint32_t)name_length);
+        put(&names, s->name, name_length + 1);
+        name_offset += name_length + 1;
+    }
 }
 
 /* Where the next record must point: tensors and names lie one behind the other, without gaps or overlaps. */
@@ -117,6 +167,19 @@ typedef struct {
     size_t               name_end, name_bytes;
     const unsigned char *names;
 } layout;
+
+/* The next name. `what` and `i` say whose it is. */
+static tm_status decode_name(layout *at, uint32_t offset, uint32_t length, const char *what, size_t i, const char **out,
+                             tm_error *err)
+{
+    if (offset != at->name_end || length >= at->name_bytes - at->name_end)
+        return tm_fail(err, TM_FORMAT, "index %s %zu has its name outside the names", what, i);
+    *out = (const char *)at->names + offset;
+    if (memchr(*out, '\0', (size_t)length + 1) != *out + length)
+        return tm_fail(err, TM_FORMAT, "index %s %zu has a broken name", what, i);
+    at->name_end += (size_t)length + 1;
+    return TM_OK;
+}
 
 static tm_status decode_record(reader *r, size_t i, layout *at, tm_checkpoint_record *out, tm_error *err)
 {
@@ -142,36 +205,58 @@ static tm_status decode_record(reader *r, size_t i, layout *at, tm_checkpoint_re
                        (unsigned long long)out->offset, (unsigned long long)out->bytes,
                        (unsigned long long)at->data_bytes);
     at->data_end = out->offset + out->bytes;
-    if (name_offset != at->name_end || name_length >= at->name_bytes - at->name_end)
-        return tm_fail(err, TM_FORMAT, "index record %zu has its name outside the names", i);
-    out->name = (const char *)at->names + name_offset;
-    if (memchr(out->name, '\0', (size_t)name_length + 1) != out->name + name_length)
-        return tm_fail(err, TM_FORMAT, "index record %zu has a broken name", i);
-    at->name_end += (size_t)name_length + 1;
+    return decode_name(at, name_offset, name_length, "record", i, &out->name, err);
+}
+
+static tm_status decode_scalar(reader *r, size_t i, layout *at, tm_checkpoint_state *state, tm_error *err)
+{
+    double      value;
+    const char *name = NULL;
+    get(r, &value, sizeof value);
+    uint32_t name_offset = get_u32(r), name_length = get_u32(r);
+    TM_TRY(decode_name(at, name_offset, name_length, "scalar", i, &name, err));
+    if (name_length == 0 || name_length >= TM_CHECKPOINT_SCALAR_BYTES)
+        return tm_fail(err, TM_FORMAT, "index scalar %zu has a name of %u bytes, 1 to %d wanted", i, name_length,
+                       TM_CHECKPOINT_SCALAR_BYTES - 1);
+    if (find_scalar(state, name)) return tm_fail(err, TM_FORMAT, "the index names scalar '%s' twice", name);
+    tm_checkpoint_add_scalar(state, name, value);
     return TM_OK;
 }
 
-static tm_status decode_state(reader *r, tm_checkpoint_state *state, tm_error *err)
+/* The header behind the sizes. *n_scalars: how many follow the records. */
+static tm_status decode_state(reader *r, uint32_t version, tm_checkpoint_state *state, size_t *n_scalars, tm_error *err)
 {
+    *state = (tm_checkpoint_state){ 0 };
     state->step = get_i64(r);
     state->samples_consumed = get_i64(r);
     state->seed = get_u64(r);
     state->config_hash = get_u64(r);
-    get(r, state->trainer_scalars, sizeof state->trainer_scalars);
+    const unsigned char *model = r->from + OLD_SCALARS * sizeof(double);
+    uint64_t             count = version == 1 ? 0 : get_u64(r);
+    for (size_t i = 0; version == 1 && i < OLD_SCALARS; i++) {
+        double value;
+        get(r, &value, sizeof value);
+        tm_checkpoint_add_scalar(state, old_scalars[i], value);
+    }
+    if (count > TM_CHECKPOINT_SCALARS)
+        return tm_fail(err, TM_FORMAT, "the index has %llu scalars, at most %d wanted", (unsigned long long)count,
+                       TM_CHECKPOINT_SCALARS);
+    *n_scalars = (size_t)count;
+    r->from = model;
     get(r, state->model, sizeof state->model);
     if (state->step < 0 || state->samples_consumed < 0 || !memchr(state->model, '\0', sizeof state->model))
         return tm_fail(err, TM_FORMAT, "the index has an impossible step, sample count or model name");
     return TM_OK;
 }
 
-static tm_status check_magic(reader *r, const char magic[8], const char *what, tm_error *err)
+static tm_status check_magic(reader *r, const char magic[8], const char *what, uint32_t *version, tm_error *err)
 {
     bool is_ours = memcmp(r->from, magic, 8) == 0;
     r->from += 8;
-    uint32_t version = get_u32(r);
+    *version = get_u32(r);
     if (!is_ours) return tm_fail(err, TM_FORMAT, "the %s does not start with its magic number", what);
-    if (version != TM_CHECKPOINT_VERSION)
-        return tm_fail(err, TM_FORMAT, "the %s has format version %u, this program reads %d", what, version,
+    if (*version < 1 || *version > TM_CHECKPOINT_VERSION)
+        return tm_fail(err, TM_FORMAT, "the %s has format version %u, this program reads 1 to %d", what, *version,
                        TM_CHECKPOINT_VERSION);
     return TM_OK;
 }
@@ -180,21 +265,25 @@ tm_status tm_checkpoint_index_decode(const unsigned char *bytes, size_t length, 
                                      tm_checkpoint_index *out, tm_error *err)
 {
     if (length < HEADER_BYTES) return tm_fail(err, TM_FORMAT, "the index has only %zu bytes", length);
-    reader r = { bytes };
-    TM_TRY(check_magic(&r, index_magic, "index", err));
-    size_t count = get_u32(&r);
+    reader   r = { bytes };
+    uint32_t version;
+    TM_TRY(check_magic(&r, index_magic, "index", &version, err));
+    size_t count = get_u32(&r), n_scalars = 0, rest = length - HEADER_BYTES;
     out->data_bytes = get_u64(&r);
     uint64_t name_bytes = get_u64(&r);
-    if (count > (length - HEADER_BYTES) / RECORD_BYTES || name_bytes != length - HEADER_BYTES - count * RECORD_BYTES)
-        return tm_fail(err, TM_FORMAT, "the index has %zu bytes, which is not enough or too much for %zu tensors",
-                       length, count);
-    TM_TRY(decode_state(&r, &out->state, err));
+    TM_TRY(decode_state(&r, version, &out->state, &n_scalars, err));
+    size_t tables = count * RECORD_BYTES + n_scalars * SCALAR_BYTES; /* both numbers are small: nothing overflows */
+    if (tables > rest || name_bytes != rest - tables)
+        return tm_fail(err, TM_FORMAT,
+                       "the index has %zu bytes, which is not enough or too much for %zu tensors and %zu scalars",
+                       length, count, n_scalars);
     out->count = count;
     out->records = tm_arena_take(arena, (count + 1) * sizeof *out->records);
     layout at = { .data_bytes = out->data_bytes,
                   .name_bytes = (size_t)name_bytes,
-                  .names = bytes + HEADER_BYTES + count * RECORD_BYTES };
+                  .names = bytes + HEADER_BYTES + tables };
     for (size_t i = 0; i < count; i++) TM_TRY(decode_record(&r, i, &at, &out->records[i], err));
+    for (size_t i = 0; i < n_scalars; i++) TM_TRY(decode_scalar(&r, i, &at, &out->state, err));
     if (at.data_end != at.data_bytes || at.name_end != at.name_bytes)
         return tm_fail(err, TM_FORMAT, "the index describes %llu of %llu data bytes and %zu of %zu name bytes",
                        (unsigned long long)at.data_end, (unsigned long long)at.data_bytes, at.name_end, at.name_bytes);
@@ -220,7 +309,8 @@ tm_status tm_checkpoint_seal_decode(const unsigned char *bytes, size_t length, t
         return tm_fail(err, TM_FORMAT, "the completeness record has %zu bytes, %d wanted", length,
                        TM_CHECKPOINT_SEAL_BYTES);
     reader r = { bytes };
-    TM_TRY(check_magic(&r, seal_magic, "completeness record", err));
+    uint32_t version;
+    TM_TRY(check_magic(&r, seal_magic, "completeness record", &version, err));
     get_u32(&r);
     out->step = get_i64(&r);
     out->index_bytes = get_u64(&r);

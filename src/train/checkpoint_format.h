@@ -10,7 +10,7 @@
 #include "train/checkpoint.h"
 
 enum {
-    TM_CHECKPOINT_VERSION = 1,
+    TM_CHECKPOINT_VERSION = 2,       /* written; 1, where scalars have places instead of names, is read, too */
     TM_CHECKPOINT_ALIGN = 64,        /* of each tensor in the data file */
     TM_CHECKPOINT_SEAL_BYTES = 56,   /* size of the completeness record */
     TM_CHECKPOINT_MAX_INDEX_BYTES = 64 << 20,

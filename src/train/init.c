@@ -35,12 +35,12 @@ static void fill_piece(void *data, const tm_tensor *tensor, const tm_piece *piec
     }
 }
 
-void tm_init_fill(const tm_plan *plan, void *arena, uint64_t seed, int threads)
+void tm_init_fill(const tm_plan *plan, const tm_arenas *memory, uint64_t seed, int threads)
 {
     for (size_t i = 0; i < plan->graph->n_tensors; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];
         void            *data = plan->places[i].program == -1 && plan->places[i].first == -1
-                                    ? tm_plan_address(plan, arena, (tm_tensor_id)i)
+                                    ? tm_plan_address(plan, memory, (tm_tensor_id)i)
                                     : NULL;
         if (tensor->role == TM_ROLE_PARAMETER)
             for (int p = 0; p < tensor->n_pieces; p++) fill_piece(data, tensor, &tensor->pieces[p], seed, threads);

@@ -6,6 +6,6 @@
 #include "graph/plan.h"
 
 /* Fills weights and constants; moments and gradients are left as they are (zero). */
-void tm_init_fill(const tm_plan *plan, void *arena, uint64_t seed, int threads);
+void tm_init_fill(const tm_plan *plan, const tm_arenas *memory, uint64_t seed, int threads);
 
 #endif

@@ -64,6 +64,12 @@ static const tm_key keys[] = {
       .help = "stop as soon as a validation loss is at most this; null: never" },
     { .name = "training.enable_cpu_offload", .kind = TM_KEY_BOOL, .fallback = "false",
       UNBUILT("offload to host memory"), .help = "weights and moments in host memory" },
+    { .name = "training.offload", .kind = TM_KEY_CHOICE, .fallback = "none",
+      .choices = "none|optimizer|activations|all",
+      .help = "what lies in a file while it is not used: moments, what is kept for the backward pass, or both. The "
+              "bits stay the same" },
+    { .name = "training.offload_path", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "folder for the file of training.offload; null: the run directory" },
     { .name = "training.gc_freq", .kind = TM_KEY_I64, .fallback = "50", IGNORED,
       .help = "there is no garbage collector" },
     { .name = "training.gc_debug", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,
@@ -141,8 +147,8 @@ static const tm_key keys[] = {
       .synonyms = "eval_iters",
       .help = "batches of one evaluation; -1: all of a text, as many as needed of the synthetic language" },
     { .name = "validation.local_batch_size", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24,
-      .help = "null: training.local_batch_size" },
-    { .name = "validation.seq_len", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24, .help = "null: training.seq_len" },
+      .help = "null, or the same as training.local_batch_size" },
+    { .name = "validation.seq_len", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24, .help = "null, or the same as training.seq_len" },
     { .name = "validation.dataset", .kind = TM_KEY_TEXT, .fallback = "c4_validation", IGNORED,
       .help = "name of a public data set" },
     { .name = "validation.average", .kind = TM_KEY_CHOICE, .fallback = "tokens", .choices = "tokens|sequences",
@@ -192,9 +198,11 @@ static const tm_key keys[] = {
     { .name = "activation_checkpoint.cheap", .kind = TM_KEY_BOOL, .fallback = "true",
       .help = "outputs of norms and activation functions are computed again instead of kept, in every mode" },
     { .name = "activation_checkpoint.selective_ac_option", .kind = TM_KEY_TEXT, .fallback = "2",
-      .help = "mode selective: every n-th block" },
+      .help = "mode selective: a number n: every n-th block; op: every block, but for what save_ops keeps" },
+    { .name = "activation_checkpoint.save_ops", .kind = TM_KEY_TEXT, .fallback = "attention, linear:2",
+      .help = "selective_ac_option op: ops whose results are kept; linear:2 means every second of a block" },
     { .name = "recompute_granularity", .kind = TM_KEY_CHOICE, .choices = "full|selective",
-      .help = "full means activation_checkpoint.mode full" },
+      .help = "full: activation_checkpoint.mode full; selective: attention is computed again" },
     { .name = "recompute_method", .kind = TM_KEY_CHOICE, .fallback = "uniform", .choices = "uniform|block",
       .help = "activation_checkpoint.mode full: of all blocks, or of the first recompute_num_layers (block)" },
     { .name = "recompute_num_layers", .kind = TM_KEY_I64, .lo = 1, .hi = 4096,
@@ -269,12 +277,6 @@ static const tm_key keys[] = {
     { .name = "primus_turbo.*", .kind = TM_KEY_TEXT, IGNORED, .help = "kernels of another program" },
 };
 /* clang-format on */
-
-const tm_key *tm_train_keys(size_t *n)
-{
-    *n = sizeof keys / sizeof keys[0];
-    return keys;
-}
 
 void tm_train_configure(tm_config *config)
 {

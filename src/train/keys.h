@@ -5,7 +5,6 @@
 
 #include "config/config.h"
 
-const tm_key *tm_train_keys(size_t *n);
 /* Registers the rows and the rules. After tm_config_finish training.dtype is never null, training.grad_accumulation is
  * at least 1 and training.global_batch_size is local_batch_size x grad_accumulation. */
 void tm_train_configure(tm_config *config);

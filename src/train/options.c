@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/options.c - from the finished configuration to the plain values of a run. */
 #include "train/run.h"
+#include "train/save_list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static const tm_precision *precision_of(const tm_config *config)
     return is(config, "training.regime", "pure") ? &tm_precision_bf16_pure : &tm_precision_bf16;
 }
 
-/* none: only what costs nothing to compute again; full: every block; selective: every n-th block. */
+/* none: only what costs nothing to compute again; full: every block; selective: every n-th block, or by op. */
 static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_error *err)
 {
     *out = (tm_recompute){ .cheap = tm_config_bool(config, "activation_checkpoint.cheap") };
@@ -27,6 +28,10 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
     if (!is(config, "activation_checkpoint.mode", "selective")) return TM_OK;
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
     char       *end = NULL;
+    if (option && strcmp(option, "op") == 0) {
+        out->every_n = 1;
+        return tm_save_list_read(config, out, err);
+    }
     long long   n = option ? strtoll(option, &end, 10) : 0;
     if (n < 1 || *end)
         return tm_fail(err, TM_INVALID,
@@ -35,6 +40,15 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
                        option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
     out->every_n = n;
     return TM_OK;
+}
+
+static void read_offload(const tm_config *config, tm_offload *out)
+{
+    bool all = is(config, "training.offload", "all");
+    *out = (tm_offload){ .optimizer = all || is(config, "training.offload", "optimizer"),
+                         .activations = all || is(config, "training.offload", "activations"),
+                         .space = TM_SPACE_DISK,
+                         .folder = tm_config_text(config, "training.offload_path") };
 }
 
 static void read_schedule(const tm_config *config, tm_run_options *out)
@@ -71,6 +85,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
 {
     TM_TRY(tm_model_shape_read(config, &step->shape, err));
     TM_TRY(read_recompute(config, &step->recompute, err));
+    read_offload(config, &step->offload);
     step->precision = precision_of(config);
     step->micro_batch = tm_config_i64(config, "training.local_batch_size");
     step->seq = tm_config_i64(config, "training.seq_len");
@@ -128,8 +143,9 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->reference_kernels = tm_config_bool(config, "debug.allow_reference_kernels");
     read_source(config, out);
     TM_TRY(tm_source_fields(&out->source, out->step.fields, &out->step.n_fields, err));
-    int64_t prefetch = tm_config_i64(config, "data.prefetch");
-    out->prefetch = prefetch < 1 ? 1 : (int)prefetch;
+    const tm_source_traits *traits = tm_source_traits_of(out->source.name);
+    TM_ASSERT(traits); /* the key takes no other */
+    out->prefetch = (int)tm_config_i64(config, "data.prefetch");
     out->validate = tm_config_bool(config, "validation.enable");
     out->validation_freq = tm_config_i64(config, "validation.freq");
     out->validation_first = tm_config_i64(config, "validation.first");
@@ -142,8 +158,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
                        tm_config_place(config, "validation.average"), (long long)out->step.micro_batch);
     out->target_loss = tm_config_f64(config, "training.target_loss");
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
-    out->stop_at_target =
-        tm_config_bool(config, "training.stop_at_target") && strcmp(out->source.name, "synthetic") == 0;
+    out->stop_at_target = tm_config_bool(config, "training.stop_at_target") && traits->gate == TM_GATE_FLOOR;
     out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
     if (out->target_half_width > 0 && out->stop_at_target)
         return tm_fail(err, TM_INVALID,
@@ -158,6 +173,6 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->config_hash = tm_config_hash(config);
     out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
     out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
-    out->step.sample = strcmp(out->source.name, "text") == 0 && out->sample_tokens > 0;
+    out->step.sample = traits->decodes && out->sample_tokens > 0;
     return TM_OK;
 }

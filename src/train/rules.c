@@ -4,6 +4,7 @@
 #include "model/shape.h"
 #include "train/keys.h"
 #include "train/optimizer.h"
+#include "train/save_list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,21 +163,16 @@ static tm_status settle_schedule(tm_config *config, tm_error *err)
 static tm_status settle_recompute(tm_config *config, tm_error *err)
 {
     const char *granularity = tm_config_text(config, "recompute_granularity");
-    if (granularity && strcmp(granularity, "selective") == 0)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "recompute_granularity selective (%s): recomputing attention only is not built "
-                       "yet; use activation_checkpoint.mode",
-                       tm_config_place(config, "recompute_granularity"));
-    if (granularity && rank_of(config, "recompute_granularity") > rank_of(config, "activation_checkpoint.mode"))
+    if (granularity && strcmp(granularity, "selective") == 0) { /* the core of attention: products are kept */
+        derive(config, "activation_checkpoint.mode", "selective", "recompute_granularity");
+        derive(config, "activation_checkpoint.selective_ac_option", "op", "recompute_granularity");
+        derive(config, "activation_checkpoint.save_ops", "linear", "recompute_granularity");
+    } else if (granularity && rank_of(config, "recompute_granularity") > rank_of(config, "activation_checkpoint.mode"))
         derive(config, "activation_checkpoint.mode", "full", "recompute_granularity");
     const char *mode = tm_config_text(config, "activation_checkpoint.mode");
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
     if (strcmp(mode, "selective") != 0) return TM_OK;
-    if (strcmp(option, "op") == 0)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "activation_checkpoint.selective_ac_option op (%s): recompute per operation is "
-                       "not built yet; give n for every n-th layer",
-                       tm_config_place(config, "activation_checkpoint.selective_ac_option"));
+    if (strcmp(option, "op") == 0) return tm_save_list_read(config, &(tm_recompute){ 0 }, err);
     if (strlen(option) > 4 || strspn(option, "0123456789") != strlen(option) || strtol(option, NULL, 10) < 1)
         return tm_fail(err, TM_INVALID,
                        "'activation_checkpoint.selective_ac_option' (%s) must be a number n (every n-th "
@@ -207,6 +203,23 @@ static tm_status check_length(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* Evaluations have the micro-batch of training: what asks for another is told, not ignored. */
+static tm_status check_evaluation(const tm_config *config, tm_error *err)
+{
+    static const char *const keys[][2] = { { "validation.seq_len", "training.seq_len" },
+                                           { "validation.local_batch_size", "training.local_batch_size" } };
+    for (size_t i = 0; i < 2; i++) {
+        const char *own = keys[i][0], *trained = keys[i][1];
+        if (!tm_config_text(config, own) || tm_config_i64(config, own) == tm_config_i64(config, trained)) continue;
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s is %s (%s), %s is %s (%s): evaluations of another size than training are not built yet; leave "
+                       "it out or give the same",
+                       own, tm_config_text(config, own), tm_config_place(config, own), trained,
+                       tm_config_text(config, trained), tm_config_place(config, trained));
+    }
+    return TM_OK;
+}
+
 tm_status tm_train_rules(tm_config *config, tm_error *err)
 {
     TM_TRY(settle_dtype(config, err));
@@ -214,5 +227,6 @@ tm_status tm_train_rules(tm_config *config, tm_error *err)
     TM_TRY(settle_optimizer(config, err));
     TM_TRY(settle_schedule(config, err));
     TM_TRY(settle_recompute(config, err));
+    TM_TRY(check_evaluation(config, err));
     return check_length(config, err);
 }

@@ -14,15 +14,12 @@ tm_status tm_schedule_check(const tm_schedule *s, tm_error *err)
         return tm_fail(err, TM_INVALID, "schedule: decay ratio %g, at most 1 wanted", s->decay_ratio);
     if (!(s->min_lr_factor >= 0 && s->min_lr_factor <= 1))
         return tm_fail(err, TM_INVALID, "schedule: lowest factor %g, 0 to 1 wanted", s->min_lr_factor);
-    if (s->kind == TM_SCHEDULE_COSINE && !(s->cycles > 0 && isfinite(s->cycles)))
-        return tm_fail(err, TM_INVALID, "schedule: %g cycles, more than 0 wanted", s->cycles);
     return TM_OK;
 }
 
 static int64_t decay_steps(const tm_schedule *s, int64_t warmup)
 {
     int64_t left = s->steps - warmup;
-    if (s->kind == TM_SCHEDULE_CONSTANT) return 0;
     if (s->decay_ratio < 0) return left;
     int64_t wanted = (int64_t)nearbyint((double)s->steps * s->decay_ratio);
     return wanted < left ? wanted : left;
@@ -34,15 +31,6 @@ static double decayed(const tm_schedule *s, double p)
     if (s->decay == TM_DECAY_SQRT) a = 1 - sqrt(p);
     if (s->decay == TM_DECAY_COSINE) a = 0.5 * (1 + cos(pi * p));
     return s->min_lr_factor + (1 - s->min_lr_factor) * a;
-}
-
-static double cosine_factor(const tm_schedule *s, int64_t warmup, int64_t step)
-{
-    if (step < warmup) return (double)step / (double)warmup;
-    double length = (double)(s->steps > warmup ? s->steps - warmup : 1);
-    double p = (double)(step - warmup) / length;
-    double a = 0.5 * (1 + cos(pi * 2 * s->cycles * (p < 1 ? p : 1)));
-    return a > 0 ? a : 0;
 }
 
 /* MLPerf Training rules, llama31_8b: the last warm-up step is step W, and it already has the peak. */
@@ -57,8 +45,7 @@ static double nemo_factor(const tm_schedule *s, int64_t warmup, int64_t step)
 int64_t tm_schedule_decay_steps(const tm_schedule *s)
 {
     int64_t warmup = s->warmup_steps < s->steps ? s->warmup_steps : s->steps;
-    return s->kind == TM_SCHEDULE_WARMUP_STABLE_DECAY || s->kind == TM_SCHEDULE_CONSTANT ? decay_steps(s, warmup)
-                                                                                         : s->steps - warmup;
+    return s->kind == TM_SCHEDULE_WARMUP_STABLE_DECAY ? decay_steps(s, warmup) : s->steps - warmup;
 }
 
 const char *tm_schedule_words(const tm_schedule *s)
@@ -66,7 +53,6 @@ const char *tm_schedule_words(const tm_schedule *s)
     static const char *const shapes[] = { "linear warmup, stable, linear decay", "linear warmup, stable, sqrt decay",
                                           "linear warmup, stable, cosine decay" };
     if (s->kind == TM_SCHEDULE_NEMO) return "cosine with linear warmup";
-    if (s->kind == TM_SCHEDULE_COSINE) return "cosine with linear warmup from zero";
     return tm_schedule_decay_steps(s) == 0 ? "constant after linear warmup" : shapes[s->decay];
 }
 
@@ -74,18 +60,10 @@ double tm_schedule_factor(const tm_schedule *s, int64_t step)
 {
     TM_ASSERT(step >= 0 && s->steps >= 1);
     int64_t warmup = s->warmup_steps < s->steps ? s->warmup_steps : s->steps;
-    if (s->kind == TM_SCHEDULE_COSINE) return cosine_factor(s, warmup, step);
     if (s->kind == TM_SCHEDULE_NEMO) return nemo_factor(s, warmup, step);
     if (step < warmup) return (double)(step + 1) / (double)warmup;
     int64_t decay = decay_steps(s, warmup), flat_until = s->steps + 1 - decay; /* W + N */
     if (step < flat_until || decay == 0) return 1;
     double p = (double)(step + 1 - flat_until) / (double)decay;
     return decayed(s, p < 1 ? p : 1);
-}
-
-double tm_clip_coefficient(double norm, double max_norm)
-{
-    TM_ASSERT(max_norm > 0);
-    double c = max_norm / (norm + 1e-6);
-    return c > 1 ? 1 : c; /* NaN stays */
 }

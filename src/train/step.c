@@ -36,6 +36,7 @@ static void add_training_segment(tm_step *step, const char *name, bool accumulat
     tm_lookup_pass(graph, step->options.accumulation > 1, accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     tm_precision_pass(graph);
+    tm_offload_pass(graph, &step->options.offload);
 }
 
 static void add_update_segment(tm_step *step)
@@ -68,6 +69,7 @@ static void add_update_segment(tm_step *step)
                                 .scalars = step->group_scalars[group], .clip = step->clip };
         tm_optimizer_add(graph, o->optimizer, &o->groups[group].hyper, update);
     }
+    tm_offload_pass(graph, &step->options.offload);
     graph->module = "";
     graph->layer = -1;
 }

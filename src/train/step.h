@@ -28,6 +28,7 @@ typedef struct {
     tm_field            fields[TM_MAX_FIELDS]; /* that the source of data gives */
     int                 n_fields;              /* 0: tokens and targets (T), int32 */
     tm_recompute        recompute;
+    tm_offload          offload;
     int64_t             loss_chunk; /* rows; 0: chosen by tm_step_loss_chunk */
     const tm_optimizer *optimizer;
     tm_hyper            hyper;

@@ -10,7 +10,7 @@
 struct tm_trainer {
     tm_device            *device;
     tm_step              *step;
-    void                 *arena;
+    tm_arenas             memory;
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
 };
@@ -30,6 +30,26 @@ static void list_tensors(tm_trainer *trainer)
     }
 }
 
+static void release_memory(tm_trainer *trainer)
+{
+    for (int s = 0; s < TM_SPACE_COUNT; s++)
+        tm_device_release(trainer->device, trainer->memory.base[s], trainer->step->plan->spaces[s].arena_bytes);
+}
+
+/* The file first: it fails at once. */
+static tm_status take_memory(tm_trainer *trainer, tm_error *err)
+{
+    const tm_plan    *plan = trainer->step->plan;
+    const tm_offload *offload = &trainer->step->options.offload;
+    void            **base = trainer->memory.base;
+    size_t            disk = plan->spaces[TM_SPACE_DISK].arena_bytes;
+    TM_ASSERT(plan->spaces[TM_SPACE_HOST].arena_bytes == 0);
+    if (disk > 0 && !offload->folder)
+        return tm_fail(err, TM_INVALID, "training.offload needs a folder for its file; set training.offload_path");
+    if (disk > 0) TM_TRY(tm_device_map_file(trainer->device, offload->folder, disk, &base[TM_SPACE_DISK], err));
+    return tm_device_alloc(trainer->device, plan->arena_bytes, &base[TM_SPACE_DEVICE], err);
+}
+
 tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out,
                           tm_error *err)
 {
@@ -37,14 +57,15 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
     tm_trainer *trainer = tm_alloc(sizeof *trainer);
     trainer->device = device;
     tm_status st = tm_step_create(options, &chooser, &trainer->step, err);
-    if (st == TM_OK) st = tm_device_alloc(device, trainer->step->plan->arena_bytes, &trainer->arena, err);
+    if (st == TM_OK) st = take_memory(trainer, err);
     if (st != TM_OK) {
+        if (trainer->step) release_memory(trainer);
         tm_step_destroy(trainer->step);
         free(trainer);
         return st;
     }
-    tm_plan_bind(trainer->step->plan, trainer->arena);
-    tm_init_fill(trainer->step->plan, trainer->arena, seed, chooser.threads);
+    tm_plan_bind(trainer->step->plan, &trainer->memory);
+    tm_init_fill(trainer->step->plan, &trainer->memory, seed, chooser.threads);
     list_tensors(trainer);
     *out = trainer;
     return TM_OK;
@@ -53,7 +74,7 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
 void tm_trainer_close(tm_trainer *trainer)
 {
     if (!trainer) return;
-    tm_device_release(trainer->device, trainer->arena, trainer->step->plan->arena_bytes);
+    release_memory(trainer);
     tm_step_destroy(trainer->step);
     free(trainer->tensors);
     free(trainer);
@@ -66,12 +87,12 @@ const tm_step *tm_trainer_step_of(const tm_trainer *trainer)
 
 void *tm_trainer_arena(const tm_trainer *trainer)
 {
-    return trainer->arena;
+    return trainer->memory.base[TM_SPACE_DEVICE];
 }
 
 void *tm_trainer_address(const tm_trainer *trainer, tm_tensor_id id)
 {
-    return tm_plan_address(trainer->step->plan, trainer->arena, id);
+    return tm_plan_address(trainer->step->plan, &trainer->memory, id);
 }
 
 void tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/trainer.h - a step with memory: weights, optimizer state and the arena on a device. Knows no data source, no
- * schedule of a whole run and no file but checkpoints; train/run.c drives it.
+ * schedule of a whole run and no file but checkpoints; train/loop.c drives it.
  */
 #ifndef TM_TRAIN_TRAINER_H
 #define TM_TRAIN_TRAINER_H

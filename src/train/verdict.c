@@ -82,7 +82,7 @@ static bool final_loss_known(const tm_evidence *e)
 
 /* The language's exact entropy is the floor: below it something leaks (a mask, a target), far above it nothing is
  * learnt. */
-static tm_verdict judge_synthetic(const tm_evidence *e, char reason[256])
+static tm_verdict judge_floor(const tm_evidence *e, char reason[256])
 {
     double first = head_of(e).mean, last = tail_of(e).mean, final = final_loss_known(e) ? e->validation : last;
     double slack = 5 * (isnan(e->validation_error) ? 0.01 : e->validation_error);
@@ -111,7 +111,7 @@ static tm_verdict judge_synthetic(const tm_evidence *e, char reason[256])
 }
 
 /* Uniform tokens: all a model can learn is to say nothing, loss ln V; a model that does better sees its targets. */
-static tm_verdict judge_mock(const tm_evidence *e, char reason[256])
+static tm_verdict judge_uniform(const tm_evidence *e, char reason[256])
 {
     double first = head_of(e).mean, last = tail_of(e).mean, target = e->unigram_entropy;
     bool   near = fabs(last - target) < 0.05 * target, closer = fabs(last - target) < fabs(first - target);
@@ -124,7 +124,7 @@ static tm_verdict judge_mock(const tm_evidence *e, char reason[256])
     return near || closer ? TM_VERDICT_VALID : no_progress(e, reason);
 }
 
-static tm_verdict judge_text(const tm_evidence *e, char reason[256])
+static tm_verdict judge_held_out(const tm_evidence *e, char reason[256])
 {
     double final = final_loss_known(e) ? e->validation : tail_of(e).mean;
     if (isnan(e->unigram_entropy)) {
@@ -172,6 +172,20 @@ static tm_verdict judge_measurement(const tm_evidence *e, char reason[256])
     return verdict;
 }
 
+static tm_verdict judge_loss(const tm_evidence *e, char reason[256])
+{
+    switch (e->gate) {
+    case TM_GATE_FLOOR:
+        return judge_floor(e, reason);
+    case TM_GATE_UNIFORM:
+        return judge_uniform(e, reason);
+    case TM_GATE_HELD_OUT:
+        return judge_held_out(e, reason);
+    }
+    TM_ASSERT(!"a source without a gate");
+    return TM_VERDICT_INVALID;
+}
+
 /* What a run without a planted slowdown is. */
 static tm_verdict judge(const tm_evidence *e, char reason[256])
 {
@@ -183,16 +197,13 @@ static tm_verdict judge(const tm_evidence *e, char reason[256])
         snprintf(reason, 256, "%s", e->impossible);
         return TM_VERDICT_INVALID;
     }
-    bool reached =
-        final_loss_known(e) && strcmp(e->source, "synthetic") == 0 && e->validation <= e->floor + e->target_gap;
+    bool reached = final_loss_known(e) && e->gate == TM_GATE_FLOOR && e->validation <= e->floor + e->target_gap;
     if (e->total_steps < TM_JUDGED_STEPS && !reached) {
         snprintf(reason, 256, "%lld steps are too few to judge (%d are needed)", (long long)e->total_steps,
                  TM_JUDGED_STEPS);
         return TM_VERDICT_NOT_JUDGED;
     }
-    tm_verdict verdict = strcmp(e->source, "synthetic") == 0 ? judge_synthetic(e, reason)
-                         : strcmp(e->source, "mock") == 0    ? judge_mock(e, reason)
-                                                             : judge_text(e, reason);
+    tm_verdict verdict = judge_loss(e, reason);
     return verdict == TM_VERDICT_VALID ? judge_measurement(e, reason) : verdict;
 }
 

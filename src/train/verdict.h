@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/verdict.h - is this run's training real? A speed without a passing gate is not a result (docs/verdict.md).
  *
- *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no progress;
- *                a step faster than the arithmetic units can be; passed, but the machine was not there to be measured
+ *   invalid      a loss or gradient norm that is not finite; a validation loss below the language's entropy; no
+ *                progress; a step faster than the arithmetic units can be; passed, but the machine was not there to be
+ *                measured
  *   not-judged   slowed down on purpose (debug.slowdown_pct); fewer than 50 steps; interrupted before the gate passed;
- *                fewer than 5 steps since a checkpoint and no
- *                progress seen in them; a text of which nothing is held out
+ *                fewer than 5 steps since a checkpoint and no progress seen in them; a text of which nothing is held
+ *                out
  *   noisy        passed, but the step times vary by more than 10 % or drift, or the machine was disturbed
  *   valid        passed
  */
@@ -13,14 +14,15 @@
 #define TM_TRAIN_VERDICT_H
 
 #include "base/event.h"
+#include "data/source.h"
 #include "stats/series.h"
 
 #include <stdbool.h>
 
 enum { TM_JUDGED_STEPS = 50 };
 
-/* Mean, deviation and number of the losses that a run began with: its first tenth, at least 5. A checkpoint keeps them, so that
- * a run that goes on is judged by all of its progress. */
+/* Mean, deviation and number of the losses that a run began with: its first tenth, at least 5. A checkpoint keeps them,
+ * so that a run that goes on is judged by all of its progress. */
 typedef struct {
     double  mean, deviation;
     int64_t n; /* 0: unknown */
@@ -28,7 +30,7 @@ typedef struct {
 
 /* What the judge needs to know of a run; NAN where there is no such number. */
 typedef struct {
-    const char   *source;       /* "synthetic", "mock", "text" */
+    tm_source_gate gate;        /* of the data source */
     const double *losses;       /* of every step since the start of the run, or of this process */
     int64_t       n_losses, total_steps;
     bool          finite;       /* every loss and gradient norm */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/file.h"
 #include "base/root.h"
@@ -44,7 +45,7 @@ static void put_link(const char *path, const char *target)
 static int make_tree(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "%s", fake_path("outer/root"));
+    snprintf(root, sizeof root, "%s", test_in_folder("outer/root"));
     assert_int_equal(tm_folder_make(at("/a/b/c"), NULL), TM_OK);
     assert_int_equal(tm_folder_make(at("/etc"), NULL), TM_OK);
     put("/../secret", "outside\n");
@@ -68,7 +69,7 @@ static int make_tree(void **state)
 static int remove_tree(void **state)
 {
     (void)state;
-    fake_remove();
+    test_folder_remove();
     return 0;
 }
 

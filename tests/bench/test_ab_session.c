@@ -121,10 +121,13 @@ static void written_and_read(void **state)
     tm_text       first = { 0 }, second = { 0 }, said[2] = { { 0 }, { 0 } };
     tm_ab_session s = make(7, 1.07, 64, 64), back = { 0 };
     tm_error      err = { 0 };
+    s.b_build = copy_of("trainmark 9.8, commit \"x\"");
     tm_ab_session_print(&s, &first);
     if (tm_ab_session_parse(first.data, "x", &back, &err) != TM_OK) fail_msg("%s", err.text);
     tm_ab_session_print(&back, &second);
     assert_string_equal(first.data, second.data);
+    assert_null(back.a_build);
+    assert_string_equal(back.b_build, s.b_build);
     tm_ab_print_json(&s, &said[0]);
     tm_ab_print_json(&back, &said[1]);
     assert_string_equal(said[0].data, said[1].data);

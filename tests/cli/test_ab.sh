@@ -94,14 +94,66 @@ check "no command is left" none_left "mark $$"
 trainmark ab --a-command "sh short.sh 5 0.04" --b-command "sh short.sh 5 0.01" --turn run --budget 20 --target 1000 --min-pairs 6
 check "commands as whole runs" has "$out" "^B / A +0\.[0-7]"
 
+# --- two binaries -----------------------------------------------------------------------------------------------------------
+
+cp "$TRAINMARK" old
+cat >slower <<'END'
+#!/bin/sh
+[ "$1" = run ] && exec "$TRAINMARK" "$@" --debug.slowdown_pct 900
+exec "$TRAINMARK" "$@"
+END
+chmod +x slower
+export TRAINMARK
+commit=$("$TRAINMARK" version | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0,1\},$/\1/p')
+[ "$commit" = null ] && commit=unknown
+trainmark ab --a "$args" --b-binary ./slower --budget 11 --target 0 --out binaries
+check "a slower binary is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
+check "it has the other side's arguments" has "$out" "^B .* \./slower run --model"
+check "the report says which trainmark each is" [ "$(grep -cE "^ +trainmark [0-9.]+, commit $commit\$" "$out")" -eq 2 ]
+check "and so does the result" \
+    [ "$(grep -cE "^ +\"build\": \"trainmark [0-9.]+, commit $commit\",\$" binaries/result.json)" -eq 2 ]
+cp "$out" live.txt
+trainmark ab --from binaries
+check "and the record" cmp -s "$out" live.txt
+
+compare() { WORKLOADS=tiny-llama EXTRA=$args "$root/bench/ab_binaries.sh" ./old "$TRAINMARK" "$work/script" >"$out" 2>"$err"; }
+BUDGET=11 LEAST=500 compare
+code=$?
+check "the script that compares two builds" has "$out" \
+    "^\| tiny-llama \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ to [0-9.]+ \| [0-9.]+ % \| [0-9]+ \| [a-z ]+ \| (kept|slower) \|"
+check "names them" has "$out" "^old: \./old: trainmark [0-9.]+, commit $commit$"
+check "says in its exit code what it found" [ "$code" -eq "$(if has "$out" '\| slower \|$'; then echo 5; else echo 0; fi)" ]
+BUDGET=4 compare
+code=$?
+check "and that it is not precise enough" [ "$code" -eq 5 ]
+check "with the way out" has "$out" "not precise enough: raise BUDGET"
+
 # --- what goes wrong ------------------------------------------------------------------------------------------------------
 
 trainmark ab --a-command "sh -c 'echo one; echo two; echo the reason >&2; exit 3'" --b-command "sh steps.sh 1000"
 failed_with 4 "a command that dies" "A( again)? \(sh -c .*\) ended after [0-9]+ steps: exit code 3" "^the reason$"
 trainmark ab --a "$args" --b-command "/no/such/program x"
 failed_with 4 "a program that is not there" "cannot execute '/no/such/program': No such file"
+trainmark ab --a "$args" --b-binary ./nowhere
+failed_with 4 "a binary that is not there" "--b-binary: cannot execute './nowhere': No such file"
+trainmark ab --a "$args" --a-binary "$work"
+failed_with 4 "a binary that is a folder" "--a-binary: cannot execute '$work': Permission denied"
 trainmark ab --a "$args" --b-binary /bin/true
-failed_with 4 "a binary that takes no turns" "does not take turns" "--b-command"
+failed_with 4 "a binary that is no trainmark" "--b-binary: '/bin/true' is not a trainmark" "--b-command"
+LC_ALL=C sed 's/trainmark-turns 1/trainmark-turns 2/g' old >newer
+chmod +x newer
+trainmark ab --a "$args" --b-binary ./newer
+failed_with 4 "a binary that takes turns in another way" \
+    "B \(./newer run .*\) takes turns in another way: it says 'trainmark-turns 2', this program knows 'trainmark-turns 1'" \
+    "--b-command"
+LC_ALL=C sed 's/TRAINMARK_TURN_FD/TRAINMARK_TURN_NO/g' old >older
+chmod +x older
+trainmark ab --a "$args --training.steps 3" --a-binary ./older --b-binary ./old
+failed_with 4 "a binary that takes no turns" "A( again)? .*does not take turns" "--a-command"
+trainmark ab --a "$args --no.such_key 3" --a-binary ./old --b-binary ./old
+failed_with 4 "arguments that a binary does not know" "A( again)? \(\./old run " "unknown key 'no.such_key'"
+trainmark ab --a "$args" --b-binary ./old --b-command x
+failed_with 2 "a binary and a command" "--b-command goes with neither --b nor --b-binary"
 trainmark ab --a-command "sh short.sh 3 0.01" --b-command "sh -c 'exit 7'" --turn run
 failed_with 4 "a whole run that fails" "B \(.*\) failed after 0 steps: exit code 7"
 trainmark ab --a-command "sleep 100" --b-command "sleep 100" --budget 1

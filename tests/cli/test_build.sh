@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Makefile: each compiler and each variant has a folder of its own, and a program that another one left does not stand
 # in for it. Nothing is built here (make -n).
-# shellcheck disable=SC1091,SC2154
+# shellcheck disable=SC1091,SC2016,SC2154
 . "$(dirname "$0")/lib.sh"
 unset MAKEFLAGS MFLAGS MAKELEVEL VARIANT
 
@@ -14,4 +14,13 @@ check "and links its own program" has "$out" "-o build/release-other/trainmark "
 check "to which ./trainmark then points" has "$out" "ln -sf build/release-other/trainmark trainmark"
 dry CC=other VARIANT=asan
 check "a variant builds with its own flags" has "$out" "^other .*-fsanitize=address.* -o build/asan-other/src/cli/main\.o "
+
+stamp() { make -C "$root" BUILD="$work/b" COMMIT="$1" "$work/b/commit" >"$out" 2>"$err"; }
+stamp one
+touch -d '2001-01-01' b/commit
+stamp one
+check "the same commit: nothing is new" [ -z "$(find b/commit -newermt '2001-01-02')" ]
+stamp two
+check "another commit: what knows it is compiled again" [ "$(cat b/commit)" = two ]
+check "the program's own record depends on it" grep -q '^$(BUILD)/src/system/software.o: $(BUILD)/commit$' "$root/Makefile"
 finish

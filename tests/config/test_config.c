@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/secret.h"
+#include "../support/folder.h"
 #include "../support/full_config.h"
 
 #include <math.h>
@@ -36,7 +37,7 @@ static const char example[] = "work_group: ${PRIMUS_TEAM:amd}          # output 
 
 typedef struct {
     tm_config *config;
-    char       folder[512];
+    char      *folder;
     tm_error   err;
 } fixture;
 
@@ -44,7 +45,7 @@ static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
     f->config = test_full_config();
-    snprintf(f->folder, sizeof f->folder, "%s", test_folder_make());
+    f->folder = test_tree_make();
     *state = f;
     return 0;
 }
@@ -53,7 +54,7 @@ static int tear_down(void **state)
 {
     fixture *f = *state;
     tm_config_destroy(f->config);
-    test_folder_remove(f->folder);
+    test_tree_remove(f->folder);
     free(f);
     return 0;
 }

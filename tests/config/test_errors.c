@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/folder.h"
 #include "../support/full_config.h"
 
 #include <stdio.h>
@@ -46,6 +47,18 @@ static const wrong cases[] = {
       .file = "optimizer.warmup_steps: 1\n",
       .status = TM_INVALID,
       .says = { "did you mean 'lr_scheduler.warmup_steps'?" } },
+    { .name = "evaluations of another length",
+      .file = "training.seq_len: 64\nvalidation.seq_len: 32\n",
+      .status = TM_UNSUPPORTED,
+      .says = { "validation.seq_len is 32 (x.yaml:2), training.seq_len is 64 (x.yaml:1)", "not built yet" } },
+    { .name = "evaluations of another batch",
+      .file = "validation.local_batch_size: 3\ntraining.local_batch_size: 1\n",
+      .status = TM_UNSUPPORTED,
+      .says = { "validation.local_batch_size is 3 (x.yaml:1)", "give the same" } },
+    { .name = "nothing fetched ahead",
+      .file = "data.prefetch: 0\n",
+      .status = TM_INVALID,
+      .says = { "'data.prefetch' (x.yaml:1)", "1 to 64" } },
     { .name = "text for an integer",
       .file = "training.steps: many\n",
       .status = TM_INVALID,
@@ -291,10 +304,14 @@ static const wrong cases[] = {
       .file = "parallelism.data_parallel_shard_degree: 8\n",
       .status = TM_UNSUPPORTED,
       .says = { "more than one device is not built yet" } },
-    { .name = "recompute per operation",
-      .file = "activation_checkpoint: {mode: selective, selective_ac_option: op}\n",
-      .status = TM_UNSUPPORTED,
-      .says = { "per operation is not built" } },
+    { .name = "recompute of no op",
+      .file = "activation_checkpoint: {mode: selective, selective_ac_option: op, save_ops: 'attention, liner:2'}\n",
+      .status = TM_INVALID,
+      .says = { "activation_checkpoint.save_ops", "'liner:2'", "linear_cross_entropy" } },
+    { .name = "recompute of every 0th",
+      .file = "activation_checkpoint: {mode: selective, selective_ac_option: op, save_ops: 'linear:0'}\n",
+      .status = TM_INVALID,
+      .says = { "'linear:0'", "n of 1 to 255" } },
     { .name = "recompute option",
       .file = "activation_checkpoint: {mode: selective, selective_ac_option: x}\n",
       .status = TM_INVALID,
@@ -388,10 +405,10 @@ static void remove_all(char *text, const char *part)
 
 static void each_wrong_configuration_says_so(void **state)
 {
-    char folder[512], prefix[520];
+    char prefix[520];
     int  bad = 0;
     (void)state;
-    snprintf(folder, sizeof folder, "%s", test_folder_make());
+    char *folder = test_tree_make();
     snprintf(prefix, sizeof prefix, "%s/", folder);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const wrong *w = &cases[i];
@@ -404,7 +421,7 @@ static void each_wrong_configuration_says_so(void **state)
         print_message("%s: status %d, wanted %d: %s\n", w->name, (int)st, (int)w->status, err.text);
         bad++;
     }
-    test_folder_remove(folder);
+    test_tree_remove(folder);
     assert_int_equal(bad, 0);
     assert_int_equal(tm_status_exit_code(TM_INVALID), 4);
     assert_int_equal(tm_status_exit_code(TM_FORMAT), 4);
@@ -423,9 +440,9 @@ static void assert_refused(const char *path, const char *says)
 
 static void what_is_no_file_is_refused(void **state)
 {
-    char folder[512], path[600];
+    char path[600];
     (void)state;
-    snprintf(folder, sizeof folder, "%s", test_folder_make());
+    char *folder = test_tree_make();
     assert_refused(folder, "is a folder; name a YAML file in it");
     snprintf(path, sizeof path, "%s/none.yaml", folder);
     assert_refused(path, "check the path");
@@ -435,26 +452,25 @@ static void what_is_no_file_is_refused(void **state)
     snprintf(path, sizeof path, "%s/loop", folder);
     assert_int_equal(symlink("loop", path), 0);
     assert_refused(path, "cannot open configuration");
-    test_folder_remove(folder);
+    test_tree_remove(folder);
 }
 
 static void large_files_are_refused(void **state)
 {
-    char    folder[512];
     tm_text text = { 0 };
     (void)state;
-    snprintf(folder, sizeof folder, "%s", test_folder_make());
+    char *folder = test_tree_make();
     while (text.length <= 1 << 20) tm_text_add(&text, "# a comment that goes on and on and on and on\n");
     assert_refused(test_file_write(folder, "x.yaml", text.data), "more than the limit");
     tm_text_fini(&text);
-    test_folder_remove(folder);
+    test_tree_remove(folder);
 }
 
 static void long_circles_and_towers_of_extends_are_refused(void **state)
 {
-    char folder[512], name[32], text[128];
+    char name[32], text[128];
     (void)state;
-    snprintf(folder, sizeof folder, "%s", test_folder_make());
+    char *folder = test_tree_make();
     for (int i = 0; i < 20; i++) {
         snprintf(name, sizeof name, "t%d.yaml", i);
         snprintf(text, sizeof text, "extends: t%d.yaml\n", i + 1);
@@ -468,7 +484,7 @@ static void long_circles_and_towers_of_extends_are_refused(void **state)
     assert_refused(test_file_write(folder, "c.yaml", "extends: [c2.yaml]\n"), "extends goes in a circle");
     assert_refused(test_file_write(folder, "x.yaml", "extends: t0.yaml\n"), "nested deeper than 16 files");
     assert_refused(test_file_write(folder, "x.yaml", "extends: d0.yaml\n"), "more than 64 files");
-    test_folder_remove(folder);
+    test_tree_remove(folder);
 }
 
 /* A name or synonym that two rows claim would go to one of them at random. */

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "data/indexed.h"
 #include "data/order.h"
+#include "../support/folder.h"
 #include "../support/full_config.h"
 
 #include <math.h>
@@ -20,31 +21,6 @@
 
 #include <cmocka.h>
 
-static char folder[512];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, test_folder_make());
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    test_folder_remove(folder);
-    return 0;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][600];
-    static int  turn;
-    char       *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 static const int32_t lengths[] = { 5, 3, 7, 4, 6 };
@@ -54,7 +30,7 @@ static void write_set(bool wide, int32_t scale)
 {
     tm_indexed_writer writer;
     tm_error          err = { 0 };
-    if (tm_indexed_begin(in_folder("set"), wide, &writer, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_indexed_begin(test_in_folder("set"), wide, &writer, &err) != TM_OK) fail_msg("%s", err.text);
     for (int32_t d = 0, token = 0; d < 5; d++) {
         for (int32_t t = 0; t < lengths[d]; t++, token++) {
             int32_t id = token * scale;
@@ -75,7 +51,7 @@ static void what_was_written_is_read(void **state)
         tm_error    err = { 0 };
         struct stat info;
         write_set(wide, scale);
-        if (tm_indexed_open(in_folder("set"), &set, &err) != TM_OK) fail_msg("%s", err.text);
+        if (tm_indexed_open(test_in_folder("set"), &set, &err) != TM_OK) fail_msg("%s", err.text);
         assert_int_equal(set.sequences, 5);
         assert_int_equal(set.documents, 5);
         assert_int_equal(set.tokens, 25);
@@ -92,7 +68,7 @@ static void what_was_written_is_read(void **state)
             assert_int_equal(id, t * scale);
         }
         tm_indexed_close(&set);
-        assert_int_equal(stat(in_folder("set.idx"), &info), 0);
+        assert_int_equal(stat(test_in_folder("set.idx"), &info), 0);
         assert_int_equal(info.st_size, 42 + 20 * 5); /* one sequence a document */
     }
 }
@@ -104,12 +80,12 @@ static void a_name_may_end_in_idx_or_bin(void **state)
     tm_error   err = { 0 };
     int64_t    sequences = 0, tokens = 0;
     write_set(true, 1);
-    assert_int_equal(tm_indexed_open(in_folder("set.idx"), &set, &err), TM_OK);
+    assert_int_equal(tm_indexed_open(test_in_folder("set.idx"), &set, &err), TM_OK);
     tm_indexed_close(&set);
-    assert_int_equal(tm_indexed_peek(in_folder("set.bin"), &sequences, &tokens, &err), TM_OK);
+    assert_int_equal(tm_indexed_peek(test_in_folder("set.bin"), &sequences, &tokens, &err), TM_OK);
     assert_int_equal(sequences, 5);
     assert_int_equal(tokens, 25);
-    assert_int_equal(tm_indexed_open(in_folder("none"), &set, &err), TM_INVALID);
+    assert_int_equal(tm_indexed_open(test_in_folder("none"), &set, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "none.idx"));
 }
 
@@ -351,5 +327,5 @@ int main(void)
         cmocka_unit_test(samples_cover_the_documents),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

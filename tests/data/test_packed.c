@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "data/packed.h"
+#include "../support/folder.h"
 #include "../support/full_config.h"
 
 #include <setjmp.h>
@@ -16,29 +17,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, test_folder_make());
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    test_folder_remove(folder);
-    return 0;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[600];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 static int32_t id_of(int64_t row, int64_t t)
 {
@@ -61,14 +39,14 @@ static uint8_t *written(int64_t rows, int64_t width, size_t *size)
             ids[r * width + t] = id_of(r, t);
             masks[r * width + t] = mask_of(r, t);
         }
-    if (tm_packed_write(in_folder("x.npy"), rows, width, ids, masks, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_packed_write(test_in_folder("x.npy"), rows, width, ids, masks, &err) != TM_OK) fail_msg("%s", err.text);
     free(ids);
     free(masks);
     struct stat info;
-    assert_int_equal(stat(in_folder("x.npy"), &info), 0);
+    assert_int_equal(stat(test_in_folder("x.npy"), &info), 0);
     *size = (size_t)info.st_size;
     uint8_t *bytes = tm_alloc(*size);
-    FILE    *f = fopen(in_folder("x.npy"), "rb");
+    FILE    *f = fopen(test_in_folder("x.npy"), "rb");
     assert_non_null(f);
     assert_int_equal(fread(bytes, 1, *size, f), *size);
     fclose(f);
@@ -120,7 +98,7 @@ static void what_was_written_is_read(void **state)
         tm_error  err = { 0 };
         tm_packed packed;
         free(written(by_numpy[i].rows, by_numpy[i].width, &size));
-        if (tm_packed_open(in_folder("x.npy"), &packed, &err) != TM_OK) fail_msg("%s", err.text);
+        if (tm_packed_open(test_in_folder("x.npy"), &packed, &err) != TM_OK) fail_msg("%s", err.text);
         assert_int_equal(packed.rows, by_numpy[i].rows);
         assert_int_equal(packed.width, by_numpy[i].width);
         for (int64_t r = 0; r < packed.rows; r++)
@@ -281,15 +259,15 @@ static void what_is_no_file_is_refused(void **state)
     (void)state;
     tm_packed packed;
     tm_error  err = { 0 };
-    assert_int_equal(tm_packed_open(in_folder("none.npy"), &packed, &err), TM_INVALID);
+    assert_int_equal(tm_packed_open(test_in_folder("none.npy"), &packed, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "cannot open"));
     err = (tm_error){ 0 };
-    assert_int_equal(tm_packed_open(folder, &packed, &err), TM_INVALID);
+    assert_int_equal(tm_packed_open(test_folder(), &packed, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "is a folder, wanted a regular file"));
     err = (tm_error){ 0 };
     int32_t id = 1;
     uint8_t mask = 1;
-    assert_int_equal(tm_packed_write(in_folder("no/x.npy"), 1, 1, &id, &mask, &err), TM_IO);
+    assert_int_equal(tm_packed_write(test_in_folder("no/x.npy"), 1, 1, &id, &mask, &err), TM_IO);
     assert_non_null(strstr(err.text, "cannot create"));
 }
 
@@ -304,5 +282,5 @@ int main(void)
         cmocka_unit_test(no_pickle_takes_more_than_an_honest_one),
         cmocka_unit_test(what_is_no_file_is_refused),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

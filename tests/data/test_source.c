@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding sources, options that cannot be, and the mock source. */
-#include "data/source.h"
+#include "data/source_kind.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -40,6 +40,42 @@ static void wrong_options_are_refused_with_the_cure(void **state)
                    "0 to 0.9");
     expect_refusal(&(tm_source_options){ .name = "text", .path = "/", .seq = 8, .validation_fraction = (double)NAN },
                    "0 to 0.9");
+}
+
+/* The table is whole: sorted, every source judged in some way, and each trait what the source really is. */
+static void sources_tell_what_they_are(void **state)
+{
+    (void)state;
+    static const tm_source_kind *const kinds[] = {
+#define TM_SOURCE(name, help) &tm_source_##name,
+#include "data/sources.def"
+#undef TM_SOURCE
+    };
+    static const char *const names[] = {
+#define TM_SOURCE(name, help) #name,
+#include "data/sources.def"
+#undef TM_SOURCE
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const tm_source_traits *traits = tm_source_traits_of(names[i]);
+        assert_ptr_equal(traits, &kinds[i]->traits);
+        assert_string_equal(traits->name, names[i]); /* the key knows it by the row */
+        assert_string_equal(traits->name, tm_source_name((int)i));
+        assert_true(i == 0 || strcmp(names[i - 1], names[i]) < 0);
+        assert_in_range(traits->gate, TM_GATE_FLOOR, TM_GATE_HELD_OUT);
+        assert_int_equal(traits->decodes, kinds[i]->decode != NULL);
+        assert_true(traits->needs_path || !traits->takes_validation_path);
+        if (traits->needs_path) continue;
+        tm_source *source;
+        tm_error   err = { 0 };
+        assert_int_equal(tm_source_open(&(tm_source_options){ .name = names[i], .vocab = 64, .seq = 8 }, &source, &err),
+                         TM_OK);
+        assert_true(traits->gate != TM_GATE_FLOOR || tm_source_describe(source)->floor > 0);
+        assert_true(traits->gate == TM_GATE_FLOOR || tm_source_describe(source)->unigram_entropy > 0);
+        tm_source_close(source);
+    }
+    assert_ptr_equal(tm_source_traits_of("TEXT"), &tm_source_text.traits);
+    assert_null(tm_source_traits_of("tex"));
 }
 
 static void names_are_listed_and_found_in_any_case(void **state)
@@ -98,6 +134,7 @@ static void mock_is_uniform_and_has_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sources_tell_what_they_are),
         cmocka_unit_test(wrong_options_are_refused_with_the_cure),
         cmocka_unit_test(names_are_listed_and_found_in_any_case),
         cmocka_unit_test(mock_is_uniform_and_has_no_memory),

@@ -5,6 +5,7 @@
 #include "data/indexed.h"
 #include "data/packed.h"
 #include "data/source.h"
+#include "../support/folder.h"
 #include "../support/full_config.h"
 
 #include <math.h>
@@ -17,31 +18,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[512];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, test_folder_make());
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    test_folder_remove(folder);
-    return 0;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][600];
-    static int  turn;
-    char       *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 static tm_source *open_source(const tm_source_options *options)
 {
@@ -79,14 +55,14 @@ static void write_packed(void)
             ids[r * W + t] = 10 * r + t;
             masks[r * W + t] = 1;
         }
-    assert_int_equal(tm_packed_write(in_folder("train.npy"), ROWS, W, ids, masks, &err), TM_OK);
-    assert_int_equal(tm_packed_write(in_folder("validation.npy"), 2, W, ids, held_masks, &err), TM_OK);
+    assert_int_equal(tm_packed_write(test_in_folder("train.npy"), ROWS, W, ids, masks, &err), TM_OK);
+    assert_int_equal(tm_packed_write(test_in_folder("validation.npy"), 2, W, ids, held_masks, &err), TM_OK);
 }
 
 static tm_source_options packed_options(void)
 {
     return (
-        tm_source_options){ .name = "govreport", .path = folder, .vocab = 50, .seq = W, .seed = 3, .pad_token = PAD };
+        tm_source_options){ .name = "govreport", .path = test_folder(), .vocab = 50, .seq = W, .seed = 3, .pad_token = PAD };
 }
 
 static void expect_row(const tm_source *source, int64_t index, const int32_t *tokens, const int32_t *targets)
@@ -105,7 +81,7 @@ static void a_mask_counts_at_the_input_or_at_the_target(void **state)
     write_packed();
     tm_source_options options = packed_options();
     tm_source        *source = open_source(&options);
-    const int32_t     none = TM_IGNORED;
+    const int32_t     none = TM_IGNORED_TARGET;
     expect_row(source, 0, (int32_t[]){ 0, 1, 2, 3, 4, PAD }, (int32_t[]){ none, none, 3, none, 5, none });
     expect_row(source, 1, (int32_t[]){ 10, 11, 12, 13, 14, PAD }, (int32_t[]){ 11, 12, none, none, none, none });
     const tm_source_facts *facts = tm_source_describe(source);
@@ -139,7 +115,7 @@ static void each_epoch_has_every_row_once_in_an_order_of_the_seed(void **state)
                 tm_source_row(source, TM_SPLIT_TRAIN, index, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err),
                 TM_OK);
             for (int t = 0; t + 1 < W; t++) assert_int_equal(y[t], x[0] + t + 1);
-            assert_int_equal(y[W - 1], TM_IGNORED);
+            assert_int_equal(y[W - 1], TM_IGNORED_TARGET);
             if (epoch == 0) first[i] = x[0];
             moved += x[0] != 10 * i;
             differs += x[0] != first[i];
@@ -164,7 +140,7 @@ static void the_loader_counts_the_targets(void **state)
     tm_loader_next(loader, &batch);
     assert_null(batch.error);
     assert_int_equal(batch.target_tokens, 4);
-    for (int t = 0; t < W; t++) assert_int_equal(((int32_t *)batch.field[1])[2 * W + t], TM_IGNORED);
+    for (int t = 0; t < W; t++) assert_int_equal(((int32_t *)batch.field[1])[2 * W + t], TM_IGNORED_TARGET);
     tm_loader_close(loader);
     loader = tm_loader_open(source, TM_SPLIT_TRAIN, 3, 0, 1);
     tm_loader_next(loader, &batch);
@@ -190,15 +166,15 @@ static void packed_data_that_does_not_fit_is_refused(void **state)
     o = packed_options();
     o.path = NULL;
     expect_refusal(&o, "needs train.npy or its folder", "set data.path");
-    o.path = in_folder("none.npy");
+    o.path = test_in_folder("none.npy");
     expect_refusal(&o, "cannot open", "none.npy");
     o = packed_options();
-    o.path = in_folder("train.npy"); /* a file alone: nothing is held out */
+    o.path = test_in_folder("train.npy"); /* a file alone: nothing is held out */
     tm_source *source = open_source(&o);
     assert_int_equal(tm_source_describe(source)->validation_samples, 0);
     assert_true(isnan(tm_source_describe(source)->unigram_entropy));
     tm_source_close(source);
-    test_file_write(folder, "validation.npy", "no numpy");
+    test_file_write(test_folder(), "validation.npy", "no numpy");
     o = packed_options();
     expect_refusal(&o, "validation.npy", "is not a numpy file");
 }
@@ -211,7 +187,7 @@ static void a_file_shortened_in_a_run_is_noticed(void **state)
     tm_source        *source = open_source(&o);
     int32_t           scratch[W + 1], x[W], y[W];
     tm_error          err = { 0 };
-    assert_int_equal(truncate(in_folder("train.npy"), 200), 0);
+    assert_int_equal(truncate(test_in_folder("train.npy"), 200), 0);
     assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 0, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err),
                      TM_INVALID);
     assert_non_null(strstr(err.text, "was shortened from"));
@@ -236,7 +212,7 @@ static void write_indexed(const char *name, bool wide)
     const int32_t     lengths[] = { 5, 3, 7, 4, 6 };
     tm_indexed_writer writer;
     tm_error          err = { 0 };
-    assert_int_equal(tm_indexed_begin(in_folder(name), wide, &writer, &err), TM_OK);
+    assert_int_equal(tm_indexed_begin(test_in_folder(name), wide, &writer, &err), TM_OK);
     for (int32_t d = 0, token = 0; d < 5; d++) {
         for (int32_t t = 0; t < lengths[d]; t++, token++) tm_indexed_add(&writer, &token, 1);
         tm_indexed_end_document(&writer);
@@ -247,7 +223,7 @@ static void write_indexed(const char *name, bool wide)
 static tm_source_options indexed_options(const char *name)
 {
     return (tm_source_options){
-        .name = "megatron", .path = in_folder(name), .vocab = 25, .seq = 4, .seed = 1234, .samples = 8
+        .name = "megatron", .path = test_in_folder(name), .vocab = 25, .seq = 4, .seed = 1234, .samples = 8
     };
 }
 
@@ -285,7 +261,7 @@ static void validation_comes_in_the_order_of_the_file(void **state)
     write_indexed("set", false);
     write_indexed("held", true);
     tm_source_options o = indexed_options("set");
-    o.validation_path = in_folder("held.bin");
+    o.validation_path = test_in_folder("held.bin");
     tm_source *source = open_source(&o);
     int32_t    scratch[5], x[4], y[4];
     tm_error   err = { 0 };
@@ -317,7 +293,7 @@ static void indexed_data_that_does_not_fit_is_refused(void **state)
                      TM_INVALID);
     assert_non_null(strstr(err.text, "token 24 is no number of the vocabulary, 0 to 23"));
     err = (tm_error){ 0 };
-    assert_int_equal(truncate(in_folder("set.bin"), 48), 0);
+    assert_int_equal(truncate(test_in_folder("set.bin"), 48), 0);
     assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 0, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err),
                      TM_INVALID);
     assert_non_null(strstr(err.text, "set.bin' was shortened from 50 to 48 bytes"));
@@ -367,5 +343,5 @@ int main(void)
         cmocka_unit_test(indexed_data_that_does_not_fit_is_refused),
         cmocka_unit_test(an_outline_reads_headers_only),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The embedding and the sum of gradients into its tables: additions only, so that a loop in float32 in the promised
- * order gives the kernel's bits. */
+/* The sum of gradients into the embedding's tables: additions only, so that a loop in float32 in the promised order
+ * gives the kernel's bits. */
 #include "kernel_test.h"
 
 static const isa_table tables[] = ISA_TABLES(embedding);
@@ -8,35 +8,6 @@ static const isa_table tables[] = ISA_TABLES(embedding);
 static double rounded(float value, tm_dtype dtype)
 {
     return dtype == TM_BF16 ? (double)tm_bf16_value(tm_bf16_round(value)) : (double)value;
-}
-
-static void forward_judge(const job *j, const char *isa)
-{
-    const tm_embedding_attr *attr = j->call.attr;
-    int64_t                  n = j->in[0].shape.n[0], c = j->in[1].shape.n[1];
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t k = 0; k < c; k++) {
-            float y = (float)in_at(j, 1, (int64_t)in_at(j, 0, r) * c + k);
-            if (j->in[2].present) y += (float)in_at(j, 2, r % attr->seq * c + k);
-            if (out_at(j, 0, r * c + k) != rounded(y, j->out[0].dtype))
-                fail_msg("%s: row %lld, column %lld", isa, (long long)r, (long long)k);
-        }
-}
-static void test_embedding(void **state)
-{
-    (void)state;
-    for (int a = 0; a < COUNT(kt_rows); a++)
-        for (int b = 0; b < COUNT(kt_columns); b++)
-            for (int k = 0; k < 8; k++) {
-                int64_t           n = kt_rows[a], c = kt_columns[b], seq = n % 5 ? n : n / 5;
-                tm_dtype          stored = k & 1 ? TM_BF16 : TM_F32;
-                tm_embedding_attr attr = { .seq = seq };
-                job               j = job_new(TM_OP_embedding, &attr);
-                job_in(&j, 0, TM_I32, tm_shape_1(n), 0., 37.), job_in(&j, 1, stored, tm_shape_2(37, c), 0., 1.);
-                if (k & 4) job_in(&j, 2, stored, tm_shape_2(seq + 3, c), 0., 1.);
-                job_out(&j, 0, k & 2 ? TM_BF16 : TM_F32, tm_shape_2(n, c));
-                job_check(&j, tables, COUNT(tables), forward_judge);
-            }
 }
 
 /* One table: rows r with place(r) = row are added in ascending order to the old value; rows never met keep it (0
@@ -84,14 +55,13 @@ static void test_embedding_grad(void **state)
                                 TABLE | POSITIONS | ROUNDED_DY | ACCUMULATE,
                                 TABLE | POSITIONS | ROUNDED_DY | ROUNDED_TABLE | FEW_TOKENS,
                                 TABLE | POSITIONS | ROUNDED_DY | ROUNDED_TABLE | ACCUMULATE };
-    for (int a = 0; a < COUNT(kt_rows); a++)
-        for (int b = 0; b < COUNT(kt_columns); b++)
-            for (int w = 0; w < COUNT(with); w++) {
-                int64_t           n = kt_rows[a];
-                tm_embedding_attr attr = { .seq = n % 5 ? n : n / 5 };
-                job               j = grad_job(n, kt_columns[b], &attr, with[w]);
-                job_check(&j, tables, COUNT(tables), grad_judge);
-            }
+    static const int64_t rows[] = { 1, 65, 200 };
+    for (int a = 0; a < COUNT(rows); a++)
+        for (int w = 0; w < COUNT(with); w++) {
+            tm_embedding_attr attr = { .seq = rows[a] % 5 ? rows[a] : rows[a] / 5 };
+            job               j = grad_job(rows[a], 65, &attr, with[w]);
+            job_check(&j, tables, COUNT(tables), grad_judge);
+        }
 }
 static void test_unused_rows_are_zero(void **state)
 {
@@ -136,7 +106,6 @@ static void test_nothing_is_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_embedding_grad),
         cmocka_unit_test(test_unused_rows_are_zero),
         cmocka_unit_test(test_split_keeps_bits),

@@ -397,65 +397,6 @@ static void test_workspace_bounded(void **state)
         }
 }
 
-/* ---- the kernel rows ---- */
-
-static tm_view view_of(void *data, tm_dtype dtype, int64_t rows, int64_t columns)
-{
-    return (tm_view){ dtype, tm_shape_2(rows, columns), data, 0 };
-}
-static void run_kernel(const tm_kernel *kernel, tm_call *call)
-{
-    assert_null(kernel->refuse(call));
-    call->threads = 2;
-    call->workspace_bytes = kernel->workspace(call);
-    call->workspace = tm_alloc(call->workspace_bytes);
-    kernel->run(call);
-    free(call->workspace);
-}
-/* linear, dgrad and wgrad of one layer: rows 37, inputs 50, outputs 70. */
-static void test_linear_rows(void **state)
-{
-    enum { N = 37, K = 50, M = 70 };
-    engine  engines[MAX_ENGINES];
-    int     n_engines = list_engines(engines);
-    setup   setups[3] = { { .m = N, .n = M, .k = K, .tb = true, .bias = true, .residual = true },
-                          { .m = N, .n = K, .k = M },
-                          { .m = M, .n = K, .k = N, .ta = true, .accumulate = true } };
-    tm_op_id ops[3] = { TM_OP_linear, TM_OP_linear_dgrad, TM_OP_linear_wgrad };
-    (void)state;
-    for (int t = 0; t < 3 * 16 * n_engines; t++) {
-        const engine *e = &engines[t / 48];
-        unsigned      bits = (unsigned)(t / 3 % 16);
-        setup         s = setups[t % 3];
-        s.a = bits & 1 ? TM_BF16 : TM_F32, s.b = bits & 2 ? TM_BF16 : TM_F32;
-        s.c = bits & 4 ? TM_BF16 : TM_F32, s.extra = bits & 8 ? TM_BF16 : TM_F32;
-        problem          p = problem_make(s);
-        const tm_kernel *kernel = &e->linear[t % 3];
-        assert_int_equal(kernel->op, ops[t % 3]);
-        assert_non_null(strstr(kernel->name, e->isa));
-        tm_call call = { .accumulate = s.accumulate };
-        call.in[0] = s.ta ? view_of(p.a, s.a, s.k, s.m) : view_of(p.a, s.a, s.m, s.k);
-        call.in[1] = s.tb ? view_of(p.b, s.b, s.n, s.k) : view_of(p.b, s.b, s.k, s.n);
-        call.in[2] = call.in[3] = (tm_view){ .shape.rank = -1 };
-        if (s.bias) call.in[2] = (tm_view){ s.extra, tm_shape_1(s.n), p.bias, 0 };
-        if (s.residual) call.in[3] = view_of(p.residual, s.extra, s.m, s.n);
-        call.out[0] = view_of(p.g.c, s.c, s.m, s.n);
-        problem_reset(&p);
-        run_kernel(kernel, &call);
-        check_guards(&p);
-        for (int64_t i = 0; i < s.m * s.n; i++) check_element(&p, e, i / s.n, i % s.n);
-        tm_view *judged[] = { &call.in[0], &call.in[1], &call.out[0], s.bias ? &call.in[2] : &call.in[0] };
-        for (int i = 0; i < 4; i++) {
-            tm_dtype kept = judged[i]->dtype;
-            judged[i]->dtype = TM_F64;
-            assert_non_null(kernel->refuse(&call));
-            judged[i]->dtype = kept;
-        }
-        problem_free(&p);
-    }
-    for (int e = 0; e < n_engines; e++) assert_null(engines[e].linear[3].run);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,7 +404,7 @@ int main(void)
         cmocka_unit_test(test_blocked),           cmocka_unit_test(test_exact),
         cmocka_unit_test(test_threads_same_bits), cmocka_unit_test(test_splits_same_bits),
         cmocka_unit_test(test_empty),             cmocka_unit_test(test_denormals),
-        cmocka_unit_test(test_workspace_bounded), cmocka_unit_test(test_linear_rows),
+        cmocka_unit_test(test_workspace_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

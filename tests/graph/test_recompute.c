@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -106,6 +107,65 @@ static void policies_keep_what_they_say(void **state)
         }
 }
 
+/* As the reference systems define it: attention and every second product are kept (qkv as three, gate and up as two), all
+ * else of every block is computed again. Counted by hand, per layer. */
+static void by_op_keeps_what_is_named(void **state)
+{
+    static const tm_recompute named = { .every_n = 1, .save = { [TM_OP_attention] = 1, [TM_OP_linear] = 2 } };
+    static const tm_recompute products = { .every_n = 1, .save = { [TM_OP_linear] = 1 } };
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        bool     gpt = (tm_model_family)f == TM_FAMILY_GPT;
+        tm_step *step = step_of((tm_model_family)f, named, 3);
+        int      again[TM_OP_COUNT] = { 0 };
+        for (size_t x = 0; x < step->first->count; x++) {
+            const tm_node *node = step->first->instructions[x].node;
+            if (!node->recomputed) continue;
+            again[node->op]++;
+            if (node->op == TM_OP_linear) /* the output projection */
+                assert_non_null(strstr(tm_graph_at(step->graph, node->in[1])->name, gpt ? "attn.c_proj" : "wo"));
+        }
+        assert_int_equal(again[TM_OP_attention], 0);
+        assert_int_equal(again[TM_OP_linear], 3);
+        assert_int_equal(again[gpt ? TM_OP_layernorm : TM_OP_rmsnorm], 2 * 3);
+        assert_int_equal(again[gpt ? TM_OP_gelu : TM_OP_swiglu], 3);
+        assert_int_equal(again[TM_OP_rope], gpt ? 0 : 3);
+        check_late(step);
+        size_t bytes = step->first->live_peak;
+        tm_step_destroy(step);
+        step = step_of((tm_model_family)f, products, 3);
+        int attention = 0;
+        for (size_t x = 0; x < step->first->count; x++) {
+            const tm_node *node = step->first->instructions[x].node;
+            attention += node->recomputed && node->op == TM_OP_attention;
+            assert_false(node->recomputed && node->op == TM_OP_linear);
+        }
+        assert_int_equal(attention, 3);
+        tm_step_destroy(step);
+        tm_step *none = step_of((tm_model_family)f, (tm_recompute){ 0 }, 3),
+                *full = step_of((tm_model_family)f, (tm_recompute){ .every_n = 1 }, 3);
+        assert_true(bytes < none->first->live_peak && bytes > full->first->live_peak);
+        tm_step_destroy(none);
+        tm_step_destroy(full);
+    }
+}
+
+/* Every third product: of a Llama layer's seven (wq wk wv wo w1 w3 w2) the first, fourth and seventh. */
+static void fused_products_count_as_their_parts(void **state)
+{
+    (void)state;
+    tm_step *step = step_of(TM_FAMILY_LLAMA, (tm_recompute){ .every_n = 1, .save = { [TM_OP_linear] = 3 } }, 3);
+    int      again = 0;
+    for (size_t x = 0; x < step->first->count; x++) {
+        const tm_node *node = step->first->instructions[x].node;
+        if (!node->recomputed || node->op != TM_OP_linear) continue;
+        again++;
+        assert_non_null(strstr(tm_graph_at(step->graph, node->in[1])->name, "w13"));
+    }
+    assert_int_equal(again, 3);
+    tm_step_destroy(step);
+}
+
 static size_t transient_bytes(tm_model_family family, tm_recompute recompute, int64_t layers)
 {
     tm_step *step = step_of(family, recompute, layers);
@@ -154,7 +214,11 @@ static void full_recomputation_costs_at_most_a_forward_pass(void **state)
 static void no_policy_changes_a_bit(void **state)
 {
     static const tm_recompute policies[] = {
-        { 0 }, { .cheap = true }, { .every_n = 2 }, { .cheap = true, .every_n = 1 }
+        { 0 },
+        { .cheap = true },
+        { .every_n = 2 },
+        { .cheap = true, .every_n = 1 },
+        { .cheap = true, .every_n = 1, .save = { [TM_OP_attention] = 1, [TM_OP_linear] = 2 } },
     };
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     (void)state;
@@ -163,7 +227,7 @@ static void no_policy_changes_a_bit(void **state)
         for (int p = 0; p < 3; p++) {
             uint64_t hash = 0;
             double   loss = 0;
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 5; i++) {
                 tm_step_options options = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
                 options.shape.n_layers = 3;
                 options.precision = precisions[p];
@@ -190,6 +254,8 @@ int main(int argc, char **argv)
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_keep_what_they_say),
+        cmocka_unit_test(by_op_keeps_what_is_named),
+        cmocka_unit_test(fused_products_count_as_their_parts),
         cmocka_unit_test(memory_falls_with_what_is_recomputed),
         cmocka_unit_test(full_recomputation_costs_at_most_a_forward_pass),
         cmocka_unit_test(no_policy_changes_a_bit),

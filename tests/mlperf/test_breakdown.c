@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "mlperf/breakdown.h"
+#include "support/folder.h"
 #include "support/mllogs.h"
 #include "support/training.h"
 

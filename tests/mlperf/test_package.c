@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "mlperf/package.h"
+#include "support/folder.h"
 #include "support/mllogs.h"
 #include "support/training.h"
 

@@ -9,6 +9,7 @@
 #include "mlperf/python.h"
 #include "mlperf/score.h"
 #include "mlperf/seeds.h"
+#include "support/folder.h"
 #include "support/mllogs.h"
 #include "support/training.h"
 

@@ -26,7 +26,8 @@ static void table_is_complete_and_sorted(void **state)
 {
     (void)state;
     static const char *const groups[] = { "linear",    "attention", "norm",      "elementwise",
-                                          "embedding", "loss",      "optimizer", "clip" };
+                                          "embedding", "loss",      "optimizer", "clip",
+                                          "copies" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         known = false;
@@ -75,7 +76,8 @@ static void  for_all(example_function *function)
         const tm_op *op = tm_op_get((tm_op_id)id);
         tm_example   example;
         int          k = 0;
-        for (; op->example(k, &example); k++) function(op, &example, k);
+        for (; op->example(k, &example); k++)
+            if (!tm_example_is_for_kernels(&example)) function(op, &example, k);
         if (k < 3) fail_msg("%s has %d examples only", op->name, k);
     }
 }
@@ -183,6 +185,74 @@ static void attributes_are_checked(void **state)
 
     tm_shape loss[TM_MAX_IN] = { { 2, { 4, 3 } }, { 2, { 5, 3 } }, { 1, { 4 } } };
     assert_non_null(strstr(tm_op_linear_cross_entropy.infer(loss, &(tm_loss_attr){ .chunk = 0 }, out), "positive"));
+}
+
+/* ---- names ---- */
+
+/* Extents of an example by the word that stands for them: "N", "chunk". */
+typedef struct {
+    char    word[16][16];
+    int64_t extent[16];
+    int     n;
+} extents;
+
+/* One axis of a shape text: a number is that extent, a word the same one everywhere; a product of words is left. */
+static bool axis_fits(extents *known, const char *text, size_t length, int64_t extent)
+{
+    char word[16] = "";
+    if (length >= sizeof word) return true;
+    memcpy(word, text, length);
+    if (isdigit((unsigned char)word[0]) && strspn(word, "0123456789") == length) return atoll(word) == extent;
+    for (size_t i = 0; i < length; i++)
+        if (!isalpha((unsigned char)word[i])) return true;
+    for (int i = 0; i < known->n; i++)
+        if (strcmp(known->word[i], word) == 0) return known->extent[i] == extent;
+    memcpy(known->word[known->n], word, sizeof word);
+    known->extent[known->n++] = extent;
+    return true;
+}
+
+/* "x (N, C)" or "[x (N, C)]" against a shape; (...): any. */
+static bool name_fits(extents *known, const char *name, bool optional, tm_shape shape)
+{
+    const char *at = name ? strchr(name, '(') : NULL;
+    int         axis = 0, depth = 0;
+    if (!at || (name[0] == '[') != optional || (name[strlen(name) - 1] == ']') != optional) return false;
+    if (strncmp(at, "(...)", 5) == 0 || shape.rank < 0) return true;
+    if (strncmp(at, "()", 2) == 0) return shape.rank == 0;
+    for (const char *begin = ++at; *at; at++) {
+        depth += *at == '(' ? 1 : *at == ')' ? -1 : 0;
+        if (depth < 0 || (depth == 0 && *at == ',')) {
+            if (axis >= shape.rank || !axis_fits(known, begin, (size_t)(at - begin), shape.n[axis])) return false;
+            axis++;
+            begin = at + 2;
+        }
+        if (depth < 0) break;
+    }
+    return axis == shape.rank;
+}
+
+static void names_are_true(const tm_op *op, const tm_example *example, int number)
+{
+    extents  known = { .n = 0 };
+    tm_shape out[TM_MAX_OUT];
+    infer_all(op, example, out);
+    for (int k = 0; k < TM_MAX_IN; k++)
+        if (k < op->n_in ? !name_fits(&known, op->in_name[k], op->optional_in >> k & 1U, example->in[k])
+                         : op->in_name[k] != NULL)
+            fail_msg("%s, example %d: the name of input %d does not fit", op->name, number, k);
+    for (int k = 0; k < TM_MAX_OUT; k++)
+        if (k < op->n_out ? !name_fits(&known, op->out_name[k], op->optional_out >> k & 1U, out[k])
+                          : op->out_name[k] != NULL)
+            fail_msg("%s, example %d: the name of output %d does not fit", op->name, number, k);
+    if (!op->attributes != !example->attr_bytes) fail_msg("%s: attributes without names, or names of none", op->name);
+    if (strchr(op->formula, '|')) fail_msg("%s: a bar breaks the table of the page", op->name);
+}
+
+static void names_say_shapes(void **state)
+{
+    (void)state;
+    for_all(names_are_true);
 }
 
 /* ---- costs ---- */
@@ -459,6 +529,7 @@ int main(void)
         cmocka_unit_test(infer_refuses_wrong_shapes),
         cmocka_unit_test(outputs_not_given_are_inferred_or_absent),
         cmocka_unit_test(attributes_are_checked),
+        cmocka_unit_test(names_say_shapes),
         cmocka_unit_test(costs_of_products),
         cmocka_unit_test(costs_of_attention),
         cmocka_unit_test(costs_of_loss_and_embedding),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The MLPerf-style log of a run: what the events said, nothing else, and what the rules ask for. */
+#include "support/folder.h"
 #include "support/fake_run.h"
 
 #include "base/log.h"
@@ -22,9 +23,9 @@
 
 static tm_mllog_options options_of(const char *benchmark)
 {
-    FILE *f = fopen(fake_path("drop_caches"), "w");
+    FILE *f = fopen(test_in_folder("drop_caches"), "w");
     assert_true(f && fclose(f) == 0);
-    return (tm_mllog_options){ .path = fake_path("result_0.txt"),
+    return (tm_mllog_options){ .path = test_in_folder("result_0.txt"),
                                .benchmark = tm_mlperf_benchmark_find(benchmark),
                                .org = "Org \xc3\xa9",
                                .platform = "Platform",
@@ -32,7 +33,7 @@ static tm_mllog_options options_of(const char *benchmark)
                                .status = "onprem",
                                .poc_name = "A \"B\" C",
                                .clear_caches = true,
-                               .drop_caches = fake_path("drop_caches") };
+                               .drop_caches = test_in_folder("drop_caches") };
 }
 
 /* As the closed division prescribes llama31_8b. */
@@ -246,7 +247,7 @@ static void a_run_that_will_not_comply_is_warned_of(void **unused)
     for (int i = 0; i < 2; i++) {
         char path[256];
         int  old = dup(2);
-        strcpy(path, fake_path("warnings"));
+        strcpy(path, test_in_folder("warnings"));
         assert_non_null(freopen(path, "w", stderr));
         tm_log_set_level(TM_LOG_WARN);
         tm_status st = run(&o, &start, 3.2, &err);
@@ -346,7 +347,7 @@ static void failures_are_kept(void **unused)
 static int clean(void **unused)
 {
     (void)unused;
-    fake_remove();
+    test_folder_remove();
     return 0;
 }
 

@@ -30,7 +30,8 @@ void tm_call_make(tm_call *call, const tm_op *op, const tm_example *example, uin
         tm_view *view = &call->in[k];
         *view = tm_view_absent();
         if (example->in[k].rank < 0) continue;
-        *view = (tm_view){ .dtype = example->role[k] == TM_ROLE_INPUT ? TM_I32 : TM_F64, .shape = example->in[k] };
+        bool whole = example->role[k] == TM_ROLE_INPUT || example->role[k] == TM_ROLE_INDEX;
+        *view = (tm_view){ .dtype = whole ? TM_I32 : TM_F64, .shape = example->in[k] };
         view->data = take(view->dtype, view->shape);
         int64_t count = tm_shape_elements(view->shape);
         for (int64_t i = 0; i < count; i++) {
@@ -50,6 +51,14 @@ void tm_call_free(tm_call *call)
 {
     for (int k = 0; k < TM_MAX_IN; k++) free(call->in[k].data);
     for (int k = 0; k < TM_MAX_OUT; k++) free(call->out[k].data);
+}
+
+bool tm_example_is_for_kernels(const tm_example *example)
+{
+    int64_t values = 0;
+    for (int k = 0; k < TM_MAX_IN; k++)
+        if (example->in[k].rank >= 0) values += tm_shape_elements(example->in[k]);
+    return values > 30000;
 }
 
 tm_view tm_view_f64(tm_shape shape, const double *values)

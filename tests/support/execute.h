@@ -12,6 +12,9 @@
  * Optional outputs exist when the example gives them. `example` must outlive the call. */
 void tm_call_make(tm_call *call, const tm_op *op, const tm_example *example, uint64_t seed);
 void tm_call_free(tm_call *call);
+/* Examples of more than 30000 input values are there for the blocks and threads of kernels: what a reference or a
+ * gradient rule owes does not depend on the size. */
+bool tm_example_is_for_kernels(const tm_example *example);
 /* Views over values that the caller owns. */
 tm_view tm_view_f64(tm_shape shape, const double *values);
 tm_view tm_view_i32(tm_shape shape, const int32_t *values);

@@ -2,6 +2,7 @@
 #include "fake_run.h"
 
 #include "base/file.h"
+#include "record/record.h"
 #include "stats/sampling.h"
 
 #include <setjmp.h>
@@ -92,7 +93,8 @@ tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)
     facts[2] = (tm_named_f64){ "other_load_percent", 0.5 };
     double seconds = 0;
     for (int64_t i = 0; i < steps; i++) seconds += times[i] = step_time(i + 1);
-    tm_sample_summary rate = tm_stats_summarize(times, NULL, FAKE_TOKENS, steps);
+    static tm_sample_summary speed;
+    speed = tm_stats_summarize(times, NULL, FAKE_TOKENS, steps);
     return (tm_event){ .kind = TM_EVENT_RUN_ENDED,
                        .run_ended = { .verdict = verdict,
                                       .reason = reason,
@@ -105,11 +107,7 @@ tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)
                                                    .facts = facts,
                                                    .n_facts = 3 },
                                       .steps = steps,
-                                      .warmup_steps = rate.warmup,
-                                      .tokens_per_second_median = rate.median_rate,
-                                      .tokens_per_second_lo = rate.median_rate_lo,
-                                      .tokens_per_second_hi = rate.median_rate_hi,
-                                      .tokens_per_second_n = rate.n,
+                                      .speed = &speed,
                                       .loss_first = 7,
                                       .loss_last = 6.0 / (double)steps + 1.0,
                                       .loss_validation = 1.11,
@@ -140,34 +138,21 @@ void fake_run(tm_sink *sink, tm_verdict verdict, const char *reason)
     sink->handle(sink, &event);
 }
 
+void fake_emit(tm_sink *sink, tm_event event)
+{
+    sink->handle(sink, &event);
+}
+
+void fake_close(tm_sink *sink)
+{
+    tm_error err = { 0 };
+    if (tm_sink_close(sink, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
 tm_text fake_read(const char *path)
 {
     tm_text  text = { 0 };
     tm_error err = { 0 };
     if (tm_file_read(path, 1 << 26, &text, &err) != TM_OK) fail_msg("%s", err.text);
     return text;
-}
-
-static char folder[64];
-
-const char *fake_path(const char *name)
-{
-    static char path[4][256];
-    static int  next;
-    if (!*folder) {
-        strcpy(folder, "/tmp/tm_test_XXXXXX");
-        assert_non_null(mkdtemp(folder));
-    }
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
-    return path[next];
-}
-
-void fake_remove(void)
-{
-    char command[128];
-    if (!*folder) return;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    assert_int_equal(system(command), 0);
-    *folder = '\0';
 }

@@ -19,11 +19,11 @@ tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason);
 /* All of them, in order. */
 void fake_run(tm_sink *sink, tm_verdict verdict, const char *reason);
 
+/* One event for one sink; closing it, which must not fail. */
+void fake_emit(tm_sink *sink, tm_event event);
+void fake_close(tm_sink *sink);
+
 /* The content of a file; fails the test if it cannot be read. Free with tm_text_fini. */
 tm_text fake_read(const char *path);
-/* A path below a folder of its own for this process, made on first use. */
-const char *fake_path(const char *name);
-/* Removes that folder. */
-void fake_remove(void);
 
 #endif

@@ -7,7 +7,6 @@
 #include "record/keys.h"
 #include "train/keys.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,28 +23,6 @@ tm_config *test_full_config(void)
     tm_mlperf_configure(config);
     tm_config_use_environment(config, empty);
     return config;
-}
-
-const char *test_folder_make(void)
-{
-    static char folder[512];
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/trainmark-test-XXXXXX", base && *base ? base : "/tmp");
-    TM_ASSERT(mkdtemp(folder));
-    return folder;
-}
-
-void test_folder_remove(const char *folder)
-{
-    DIR *d = opendir(folder);
-    TM_ASSERT(d);
-    for (struct dirent *e; (e = readdir(d));) {
-        char path[1024];
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) remove(path);
-    }
-    closedir(d);
-    rmdir(folder);
 }
 
 const char *test_file_write(const char *folder, const char *name, const char *text)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* support/full_config.h - a configuration with the rows, presets and rules of every room; files and folders for tests.
+/* support/full_config.h - a configuration with the rows, presets and rules of every room; files for tests.
  */
 #ifndef TM_SUPPORT_FULL_CONFIG_H
 #define TM_SUPPORT_FULL_CONFIG_H
@@ -8,9 +8,6 @@
 
 /* Looks at no environment. The caller destroys it. */
 tm_config *test_full_config(void);
-/* A fresh folder, its name valid until the next call; test_folder_remove deletes it with the files in it. */
-const char *test_folder_make(void);
-void        test_folder_remove(const char *folder);
 /* Writes folder/name. Returns its path in a static buffer (one of eight in turn). */
 const char *test_file_write(const char *folder, const char *name, const char *text);
 

@@ -6,7 +6,6 @@
 #include "support/full_config.h"
 #include "support/golden.h"
 
-#include <ftw.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -189,27 +188,4 @@ void test_threads_sleep(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
     execv("/proc/self/exe", argv);
-}
-
-char *test_tree_make(void)
-{
-    const char *base = getenv("TMPDIR");
-    char        name[512];
-    snprintf(name, sizeof name, "%s/trainmark-test-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(name)) fail_msg("cannot make '%s'", name);
-    return strdup(name);
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
-{
-    (void)info;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
-void test_tree_remove(char *folder)
-{
-    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(folder);
 }

@@ -43,8 +43,5 @@ double test_relative_difference(const tm_trainer *a, const tm_trainer *b, tm_ten
  * slices. */
 void test_threads_sleep(char **argv);
 
-/* A fresh folder below TMPDIR; the name is the caller's to free. Removed with all that is in it. */
-char *test_tree_make(void);
-void  test_tree_remove(char *folder);
 
 #endif

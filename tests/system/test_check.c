@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -33,7 +34,7 @@ static void new_root(void)
     static int number;
     char       name[32];
     snprintf(name, sizeof name, "machine%d", number++);
-    snprintf(root, sizeof root, "%s", fake_path(name));
+    snprintf(root, sizeof root, "%s", test_in_folder(name));
     assert_int_equal(tm_folder_make(root, NULL), TM_OK);
 }
 
@@ -106,7 +107,7 @@ static int clean(void **state)
     (void)state;
     if (lock >= 0) close(lock);
     lock = -1;
-    fake_remove();
+    test_folder_remove();
     return 0;
 }
 

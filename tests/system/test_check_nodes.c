@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/file.h"
 #include "system/check_report.h"
@@ -18,14 +19,14 @@ static const char *folder;
 static int begin(void **state)
 {
     (void)state;
-    folder = fake_path("preflight");
+    folder = test_in_folder("preflight");
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    fake_remove();
+    test_folder_remove();
     return 0;
 }
 
@@ -128,7 +129,7 @@ static void bad_input_is_refused(void **state)
     tm_error err = { 0 };
     assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "--dump-path"));
-    assert_int_equal(tm_checks_aggregate(folder, fake_path("none"), &passing, &failing, NULL), TM_INVALID);
+    assert_int_equal(tm_checks_aggregate(folder, test_in_folder("none"), &passing, &failing, NULL), TM_INVALID);
     static const char *const lists[] = { "", "# nobody\n", "node1\n../x\n", "a/b\n", "-x\n", ".\n" };
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         assert_int_equal(tm_checks_aggregate(folder, expected_file(lists[i]), &passing, &failing, NULL), TM_INVALID);

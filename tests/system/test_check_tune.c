@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/file.h"
 #include "base/root.h"
@@ -57,7 +58,7 @@ static void put(const char *path, const char *content)
 static int make_host(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "%s", fake_path("host"));
+    snprintf(root, sizeof root, "%s", test_in_folder("host"));
     for (int i = 0; i < SETTINGS; i++) put(settings[i][0], settings[i][1]);
     put(THP "enabled", "always [madvise] never"); /* as the kernel shows it */
     put(CPUS "/cpu0/cpuidle/state1/name", "C1");
@@ -72,7 +73,7 @@ static int make_host(void **state)
 static int remove_host(void **state)
 {
     (void)state;
-    fake_remove();
+    test_folder_remove();
     return 0;
 }
 

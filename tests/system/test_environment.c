@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/clock.h"
 #include "base/csv.h"
@@ -96,7 +97,7 @@ static void put_module(void)
 
 static void put_machine(void)
 {
-    strcpy(root, fake_path("root"));
+    strcpy(root, test_in_folder("root"));
     put_processors(8);
     put_module();
     put("/proc/meminfo",
@@ -121,7 +122,7 @@ static void put_machine(void)
 static int clean(void **state)
 {
     (void)state;
-    fake_remove();
+    test_folder_remove();
     return 0;
 }
 
@@ -215,7 +216,7 @@ static void printed_forms(void **state)
 static void nothing_readable(void **state)
 {
     (void)state;
-    tm_environment *e = tm_environment_read(fake_path("empty"));
+    tm_environment *e = tm_environment_read(test_in_folder("empty"));
     expect(e, "cpu", NULL, "model", NULL);
     expect(e, "memory", NULL, "total_bytes", NULL);
     expect(e, "memory_modules", NULL, "all", NULL);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/file.h"
 #include "system/thresholds.h"
@@ -126,7 +127,7 @@ static void written_limits_pass_what_they_were_made_from(void **state)
                                          { "training.final_loss", 3.25 },
                                          { "training.loss_decreased", 1 },
                                          { "gemm.gflops_per_sec", (double)NAN } };
-    const char            *path = fake_path("limits.json");
+    const char            *path = test_in_folder("limits.json");
     tm_thresholds         *t;
     const tm_gate         *gates;
     size_t                 n;
@@ -145,8 +146,8 @@ static void written_limits_pass_what_they_were_made_from(void **state)
     assert_int_equal(tm_thresholds_judge(t, CELL, slower, 3, &gates, &n, &err), TM_OK);
     assert_false(gates[0].passed || gates[1].passed || gates[3].passed);
     tm_thresholds_destroy(t);
-    assert_int_equal(tm_thresholds_read(fake_path("none.json"), &t, &err), TM_INVALID);
-    fake_remove();
+    assert_int_equal(tm_thresholds_read(test_in_folder("none.json"), &t, &err), TM_INVALID);
+    test_folder_remove();
 }
 
 int main(void)

@@ -71,8 +71,11 @@ static inline void fill(fixture *f, int64_t step, uint64_t variant)
                                       .samples_consumed = 8 * step,
                                       .seed = UINT64_MAX - variant,
                                       .config_hash = 0x0123456789ABCDEFu,
-                                      .model = "llama3.2_1B",
-                                      .trainer_scalars = { 0.1 * (double)step, -0.0, 5e-324, 1e308 } };
+                                      .model = "llama3.2_1B" };
+    tm_checkpoint_add_scalar(&f->state, "first_loss", 0.1 * (double)step);
+    tm_checkpoint_add_scalar(&f->state, "zero", -0.0);
+    tm_checkpoint_add_scalar(&f->state, "tiny", 5e-324);
+    tm_checkpoint_add_scalar(&f->state, "a_name_as_long_as_names_of_scalars_get", 1e308);
 }
 
 static inline bool holds(const fixture *f, int64_t step, uint64_t variant)
@@ -83,7 +86,8 @@ static inline bool holds(const fixture *f, int64_t step, uint64_t variant)
     return memcmp(f->data, wanted.data, sizeof f->data) == 0 && f->state.step == step &&
            f->state.samples_consumed == wanted.state.samples_consumed && f->state.seed == wanted.state.seed &&
            f->state.config_hash == wanted.state.config_hash && strcmp(f->state.model, wanted.state.model) == 0 &&
-           memcmp(f->state.trainer_scalars, wanted.state.trainer_scalars, sizeof f->state.trainer_scalars) == 0;
+           f->state.n_scalars == wanted.state.n_scalars &&
+           memcmp(f->state.scalars, wanted.state.scalars, wanted.state.n_scalars * sizeof *wanted.state.scalars) == 0;
 }
 
 static inline fixture new_fixture(void)

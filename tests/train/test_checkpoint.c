@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -250,7 +251,9 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         uint64_t value;
     } edits[] = {
         { 0, 1, 'x' }, /* magic */
-        { 8, 4, 2 },   /* version */
+        { 8, 4, 0 },
+        { 8, 4, 1 },
+        { 8, 4, 3 }, /* version */
         { 12, 4, 5 },
         { 12, 4, 3 }, /* count */
         { 12, 4, UINT32_MAX },
@@ -259,6 +262,10 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         { 24, 8, 1 }, /* name bytes */
         { 32, 8, 3 },
         { 40, 8, UINT64_MAX }, /* step, samples */
+        { 64, 8, 3 },
+        { 64, 8, 5 },
+        { 64, 8, 33 },
+        { 64, 8, UINT64_MAX }, /* scalars */
         { 159, 1, 'x' },       /* model not ended: see below */
         { 160, 8, 64 },
         { 160, 8, UINT64_MAX - 3 }, /* offset */
@@ -272,6 +279,9 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         { 224, 4, 1 },
         { 228, 4, 17 }, /* name */
         { 228, 4, UINT32_MAX },
+        { 456, 4, 1 },
+        { 460, 4, 9 },
+        { 460, 4, UINT32_MAX }, /* name of a scalar */
     };
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         save(&f, 2, 0, 0);
@@ -293,6 +303,70 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         tm_text_fini(&index);
     }
     clear(f.folder);
+}
+
+/* A part of one of the seeds of the fuzzer, which are checkpoints of version 1 in one piece. */
+static void write_part(const fixture *f, const char *name, const tm_text *seed, size_t from, size_t bytes)
+{
+    char     path[512];
+    tm_error err = { 0 };
+    snprintf(path, sizeof path, "%s/step-00000002", f->folder);
+    (void)mkdir(path, 0777);
+    snprintf(path, sizeof path, "%s/step-00000002/%s", f->folder, name);
+    assert_true(from + bytes <= seed->length);
+    assert_int_equal(tm_file_write(path, seed->data + from, bytes, &err), TM_OK);
+}
+
+/* Checkpoints of before scalars had names: what stood at a place gets the name that belongs to it. */
+static void version_1_is_read(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = { "head_loss_count", "first_loss", "head_loss_mean", "head_loss_deviation" };
+    fixture  f = new_fixture();
+    tm_text  seed = { 0 };
+    uint32_t index_bytes, version;
+    FILE    *file = fopen("tests/fuzz/corpus/checkpoint/usual", "rb");
+    char     bytes[4096];
+    assert_non_null(file);
+    tm_text_add_n(&seed, bytes, fread(bytes, 1, sizeof bytes, file));
+    fclose(file);
+    memcpy(&version, seed.data + 1 + 8, 4);
+    memcpy(&index_bytes, seed.data + 57, 4);
+    assert_int_equal(version, 1);
+    write_part(&f, TM_CHECKPOINT_SEAL, &seed, 1, 56);
+    write_part(&f, TM_CHECKPOINT_INDEX, &seed, 61, index_bytes);
+    write_part(&f, TM_CHECKPOINT_DATA, &seed, 61 + index_bytes, seed.length - 61 - index_bytes);
+    tm_checkpoint_tensor tensors[] = {
+        { .name = "bytes", .dtype = 9, .rank = 4, .n = { 1, 13, 2, 5 }, .data = f.data, .bytes = 130 },
+        { .name = "layers.0.wq.weight", .dtype = 1, .rank = 2, .n = { 3, 5 }, .data = f.data + 130, .bytes = 60 },
+        { .name = "nothing", .dtype = 2, .rank = 2, .n = { 0, 7 } },
+    };
+    tm_checkpoint_report report;
+    tm_error             err = { 0 };
+    double               values[4];
+    if (tm_checkpoint_load_newest(f.folder, -1, &f.state, tensors, 3, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(f.state.n_scalars, 4);
+    assert_int_equal(tm_checkpoint_scalars(&f.state, names, values, 4, &err), TM_OK);
+    assert_true(values[0] == 4 && values[1] == 1 && values[2] == 2 && values[3] == 3);
+    tm_text_fini(&seed);
+    clear(f.folder);
+}
+
+static void scalars_are_found_by_name(void **unused)
+{
+    (void)unused;
+    tm_checkpoint_state state = { 0 };
+    tm_error            err = { 0 };
+    double              values[3] = { 7, 7, 7 };
+    tm_checkpoint_add_scalar(&state, "a", 1);
+    tm_checkpoint_add_scalar(&state, "b", -0.0);
+    assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "b", "a" }, values, 2, &err), TM_OK);
+    assert_true(signbit(values[0]) && values[1] == 1);
+    assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "a", "b", "c" }, values, 3, &err), TM_INVALID);
+    assert_says(&err, "scalar 'c' is wanted and is not in it");
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "b" }, values, 1, &err), TM_INVALID);
+    assert_says(&err, "it holds scalar 'a' = 1, which this program does not know");
 }
 
 static void folders_without_a_usable_checkpoint(void **unused)
@@ -437,6 +511,8 @@ int main(void)
         cmocka_unit_test(folders_without_a_usable_checkpoint),
         cmocka_unit_test(a_folder_that_cannot_be_written_is_named),
         cmocka_unit_test(the_file_size_limit_leaves_the_earlier_one),
+        cmocka_unit_test(version_1_is_read),
+        cmocka_unit_test(scalars_are_found_by_name),
         cmocka_unit_test(leftovers_go_and_one_process_saves_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

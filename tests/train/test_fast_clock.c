@@ -98,9 +98,9 @@ static tm_status run(int64_t planted, listener *l)
     tm_source            *source;
     tm_error              err = { 0 };
     volatile sig_atomic_t stop = 0;
-    *l = (listener){ .sink = { listen }, .planted = planted };
+    *l = (listener){ .sink = { .handle = listen }, .planted = planted };
     if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_event_bus bus = { .sinks = { &l->sink }, .count = 1 };
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &l->sink }, .count = 1 };
     tm_status    st = tm_run(&o, device, source, &bus, &stop, &err);
     tm_source_close(source);
     tm_device_close(device);

@@ -60,19 +60,23 @@ static tm_run_options options_of(int64_t steps)
     return o;
 }
 
-static tm_status run(const tm_run_options *options, listener *l, tm_error *err)
+static tm_status run_with(const tm_run_options *options, const tm_event_bus *bus, tm_error *err)
 {
     tm_device            *device = test_device_open("cpu", 1);
     tm_source            *source;
     volatile sig_atomic_t stop = 0;
-    *l = (listener){ .sink = { listen } };
     *err = (tm_error){ 0 };
     if (tm_source_open(&options->source, &source, err) != TM_OK) fail_msg("%s", err->text);
-    tm_event_bus bus = { .sinks = { &l->sink }, .count = 1 };
-    tm_status    st = tm_run(options, device, source, &bus, &stop, err);
+    tm_status st = tm_run(options, device, source, bus, &stop, err);
     tm_source_close(source);
     tm_device_close(device);
     return st;
+}
+
+static tm_status run(const tm_run_options *options, listener *l, tm_error *err)
+{
+    *l = (listener){ .sink = { .handle = listen } };
+    return run_with(options, &(tm_event_bus){ .sinks = (tm_sink *[]){ &l->sink }, .count = 1 }, err);
 }
 
 /* A clock that runs three times too fast shows a third of the time: the same as a machine that is three times slower
@@ -133,6 +137,48 @@ static void stops_when_the_speed_is_known(void **state)
     assert_string_equal(l.stopped, "all steps done");
 }
 
+/* An output that fails: at which step, and is it vital? */
+typedef struct {
+    tm_sink sink;
+    int64_t fails_at, steps; /* 0: when the run starts */
+} failing_sink;
+
+static void fail_at_a_step(tm_sink *sink, const tm_event *event)
+{
+    failing_sink *self = (failing_sink *)sink;
+    bool          start = event->kind == TM_EVENT_RUN_STARTED && self->fails_at == 0;
+    if (event->kind == TM_EVENT_STEP_DONE) self->steps++;
+    if (start || (event->kind == TM_EVENT_STEP_DONE && self->steps == self->fails_at))
+        (void)tm_fail(&sink->error, TM_IO, "the disk is full");
+}
+
+/* A run without its record means nothing if the record is vital: it ends at once; any other loses its record only. */
+static void a_vital_output_that_fails_ends_the_run(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t   fails_at;
+        bool      vital;
+        tm_status status;
+        int64_t   steps;
+    } rows[] = { { 0, true, TM_IO, 0 }, { 3, true, TM_IO, 3 }, { 3, false, TM_OK, 8 } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_run_options o = options_of(8);
+        tm_error       err;
+        listener       l = { .sink = { .handle = listen } };
+        failing_sink   f = { .sink = { .handle = fail_at_a_step, .vital = rows[i].vital }, .fails_at = rows[i].fails_at };
+        tm_event_bus   bus = { 0 };
+        tm_event_bus_add(&bus, &l.sink);
+        tm_event_bus_add(&bus, &f.sink);
+        assert_int_equal(run_with(&o, &bus, &err), rows[i].status);
+        assert_int_equal(tm_status_exit_code(rows[i].status), rows[i].vital ? 1 : 0);
+        assert_int_equal(f.steps, rows[i].steps);
+        assert_string_equal(err.text, rows[i].vital ? "the disk is full" : "");
+        assert_int_equal(l.steps, rows[i].vital ? 0 : 8); /* told of no end */
+        tm_event_bus_fini(&bus);
+    }
+}
+
 static void the_machine_is_watched(void **state)
 {
     (void)state;
@@ -151,6 +197,7 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_vital_output_that_fails_ends_the_run),
         cmocka_unit_test(a_speed_that_no_machine_has),
         cmocka_unit_test(the_bound_counts_all_micro_batches),
         cmocka_unit_test(stops_when_the_speed_is_known),

@@ -62,24 +62,24 @@ static tm_step_options options_of(const configuration *c)
 }
 
 /* One training step on an arena whose pages nobody has touched; the scalars as tm_trainer_begin sets them. */
-static void run_step(tm_device *device, const tm_step *step, char *arena, const test_batch *batch)
+static void run_step(tm_device *device, const tm_step *step, const tm_arenas *memory, const test_batch *batch)
 {
     const tm_step_options *o = &step->options;
     int64_t                rows = o->micro_batch * o->seq;
-    double                *scalars = tm_plan_address(step->plan, arena, step->scalars);
+    double                *scalars = tm_plan_address(step->plan, memory, step->scalars);
     scalars[TM_SCALAR_LOSS_SCALE] = 1 / (double)batch->target_tokens;
     scalars[TM_SCALAR_LEARNING_RATE] = 1e-3;
     o->optimizer->scalars(&o->hyper, 1, 1e-3, scalars);
     scalars[TM_SCALAR_MAX_NORM] = 1;
     for (int64_t i = 0; i < o->accumulation; i++) {
-        memcpy(tm_plan_address(step->plan, arena, step->tokens), batch->tokens + i * rows,
+        memcpy(tm_plan_address(step->plan, memory, step->tokens), batch->tokens + i * rows,
                (size_t)rows * sizeof(int32_t));
-        memcpy(tm_plan_address(step->plan, arena, step->targets), batch->targets + i * rows,
+        memcpy(tm_plan_address(step->plan, memory, step->targets), batch->targets + i * rows,
                (size_t)rows * sizeof(int32_t));
         tm_device_run(device, i == 0 ? step->first : step->further, NULL);
     }
     tm_device_run(device, step->update, NULL);
-    assert_true(isfinite(*(double *)tm_plan_address(step->plan, arena, step->loss)));
+    assert_true(isfinite(*(double *)tm_plan_address(step->plan, memory, step->loss)));
 }
 
 static void planned_pages_are_touched(void **state)
@@ -96,11 +96,12 @@ static void planned_pages_are_touched(void **state)
         assert_true(arena != MAP_FAILED && resident);
         assert_int_equal(madvise(arena, bytes, MADV_NOHUGEPAGE), 0);
         assert_int_equal(tm_device_used_bytes(device, arena, bytes), 0);
-        tm_plan_bind(step->plan, arena);
-        tm_init_fill(step->plan, arena, 1, chooser.threads);
+        tm_arenas memory = { .base = { arena } };
+        tm_plan_bind(step->plan, &memory);
+        tm_init_fill(step->plan, &memory, 1, chooser.threads);
         test_batch batch =
             test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 2);
-        run_step(device, step, arena, &batch);
+        run_step(device, step, &memory, &batch);
         assert_int_equal(mincore(arena, bytes, resident), 0);
         for (size_t p = 0; p < pages; p++) touched += resident[p] & 1;
         assert_true(pages > 1000);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole runs on the synthetic language: stopped at any step and resumed they have the bits of one never stopped; an
  * interruption leaves a checkpoint; broken numbers end with a verdict. */
+#include "support/folder.h"
 #include "support/training.h"
 
 #include "base/log.h"
@@ -103,10 +104,10 @@ static tm_status run(const tm_run_options *options, int threads, int64_t stop_af
 {
     tm_device *device = test_device_open("cpu", threads);
     tm_source *source;
-    *l = (listener){ .sink = { listen }, .stop_after = stop_after };
+    *l = (listener){ .sink = { .handle = listen }, .stop_after = stop_after };
     *err = (tm_error){ 0 };
     if (tm_source_open(&options->source, &source, err) != TM_OK) fail_msg("%s", err->text);
-    tm_event_bus bus = { .sinks = { &l->sink }, .count = 1 };
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &l->sink }, .count = 1 };
     tm_status    st = tm_run(options, device, source, &bus, &l->stop, err);
     tm_source_close(source);
     tm_device_close(device);

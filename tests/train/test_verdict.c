@@ -18,7 +18,7 @@ static const double nothing = (double)NAN;
 static tm_evidence evidence_of(const char *source, double *losses, double from, double to)
 {
     for (int i = 0; i < LOSSES; i++) losses[i] = from + (to - from) * i / (LOSSES - 1);
-    return (tm_evidence){ .source = source,
+    return (tm_evidence){ .gate = tm_source_traits_of(source)->gate,
                           .losses = losses,
                           .n_losses = LOSSES,
                           .total_steps = LOSSES,

@@ -2,6 +2,7 @@
 /* device/cpu - the fast CPU device: kernel tables per instruction set, best first; then the converted reference. */
 #include "base/cpu.h"
 #include "device/backend.h"
+#include "device/cpu/copy.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/kernels.h"
 
@@ -15,16 +16,25 @@ typedef struct {
     tm_gemm_kernel          gemm;
 } isa_row;
 
-#define X(family) tm_cpu_##family##_base,
-static const tm_kernel *const base_families[] = { TM_CPU_FAMILIES(X) NULL };
-#undef X
+#define TM_CPU_TABLE(family) tm_cpu_##family##_base,
+static const tm_kernel *const base_families[] = {
+#include "device/cpu/kernel_tables.def"
+    tm_cpu_copies, NULL
+};
+#undef TM_CPU_TABLE
 #if defined(__x86_64__)
-#define X(family) tm_cpu_##family##_avx2,
-static const tm_kernel *const avx2_families[] = { TM_CPU_FAMILIES(X) NULL };
-#undef X
-#define X(family) tm_cpu_##family##_avx512,
-static const tm_kernel *const avx512_families[] = { TM_CPU_FAMILIES(X) NULL };
-#undef X
+#define TM_CPU_TABLE(family) tm_cpu_##family##_avx2,
+static const tm_kernel *const avx2_families[] = {
+#include "device/cpu/kernel_tables.def"
+    NULL
+};
+#undef TM_CPU_TABLE
+#define TM_CPU_TABLE(family) tm_cpu_##family##_avx512,
+static const tm_kernel *const avx512_families[] = {
+#include "device/cpu/kernel_tables.def"
+    NULL
+};
+#undef TM_CPU_TABLE
 #endif
 
 static const isa_row isas[] = {
@@ -44,6 +54,13 @@ static bool supported(const char *isa)
     return true;
 }
 
+const tm_kernel *const *tm_cpu_kernel_tables(const char *isa)
+{
+    for (int i = 0; i < ISAS; i++)
+        if (strcmp(isas[i].name, isa) == 0 && supported(isa)) return isas[i].families;
+    return NULL;
+}
+
 static void describe(tm_device *device)
 {
     snprintf(device->info.text, sizeof device->info.text, "cpu: %s kernels, %d thread%s", isas[device->isa].name,
@@ -53,6 +70,8 @@ static void describe(tm_device *device)
 static tm_status open_cpu(tm_device *device, int threads, tm_error *err)
 {
     (void)err;
+    device->info.kind = TM_DEVICE_CPU;
+    device->info.computes = true;
     device->info.threads = threads > 0 ? threads : tm_cpu_threads_allowed();
     for (int i = 0; i < ISAS; i++)
         if (supported(isas[i].name)) device->isa = i;

@@ -12,6 +12,8 @@ static void run_nothing(const tm_call *call)
 static tm_status open_null(tm_device *device, int threads, tm_error *err)
 {
     (void)err;
+    device->info.kind = TM_DEVICE_CPU;
+    device->info.computes = false;
     device->info.threads = threads > 0 ? threads : 1;
     snprintf(device->info.text, sizeof device->info.text, "null: computes nothing");
     return TM_OK;

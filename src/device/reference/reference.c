@@ -76,6 +76,9 @@ static tm_status open_reference(tm_device *device, int threads, tm_error *err)
 {
     (void)err;
     (void)threads;
+    device->info.kind = TM_DEVICE_CPU;
+    device->info.computes = true;
+    device->info.float64_only = true;
     device->info.threads = 1;
     snprintf(device->info.text, sizeof device->info.text, "reference: float64, one thread");
     return TM_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), gradient, lookup,
- * recompute, precision; then graph/plan.h places the buffers. A builder knows none of them. */
+ * recompute, precision, offload; then graph/plan.h places the buffers. A builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
 
@@ -11,6 +11,9 @@ typedef struct {
     bool    cheap;   /* outputs of ops marked cheap: norms, activation functions */
     int64_t every_n; /* 0: no layer; 1: every layer; n: layers with index % n == 0 keep their input only */
     int64_t layers;  /* > 0: only layers below this one do */
+    /* Exempt from every_n, by op: 0: none of its results; n: those of the first, (n + 1)th, (2n + 1)th ... in a layer's
+     * forward order. A product with a fused weight counts as its parts and is kept if the first of them is. */
+    uint8_t save[TM_OP_COUNT];
 } tm_recompute;
 
 /* A table that is looked up and is a factor of a product, too (a tied head), has a gradient of each. Each is summed
@@ -28,5 +31,17 @@ void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);
  * backward, so that copies live for a layer only. Parameters that are stored in the compute format need none, nor do
  * those that an op reads in their own format, unless it is smaller than bfloat16's. */
 void tm_precision_pass(tm_graph *graph);
+
+/* What lies in another space while it is not used. */
+typedef struct {
+    bool        optimizer;   /* moments */
+    bool        activations; /* what the forward pass keeps for the backward pass */
+    tm_space    space;       /* where to */
+    const char *folder;      /* of the file, if space is TM_SPACE_DISK: where a run makes it; a plan needs none */
+} tm_offload;
+
+/* Puts copies on the stream for copies around the uses of what is offloaded; nodes then use what was fetched. Nothing is
+ * computed otherwise: same bits. */
+void tm_offload_pass(tm_graph *graph, const tm_offload *policy);
 
 #endif

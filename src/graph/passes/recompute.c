@@ -10,6 +10,7 @@ typedef struct {
     const tm_recompute *policy;
     tm_node            *source;   /* the segment's nodes before the pass */
     int32_t            *producer; /* (tensors) index of the forward node that makes it, or -1 */
+    bool               *saved;    /* (nodes) by the save list */
     tm_tensor_id       *copy;     /* (tensors) its recomputed twin, or TM_NONE */
     size_t              n_tensors;
     tm_segment          result;
@@ -26,7 +27,7 @@ static bool replaced(const pass *p, tm_tensor_id id, int layer)
 {
     if (id == TM_NONE || (size_t)id >= p->n_tensors || p->producer[id] < 0) return false;
     const tm_node *node = &p->source[p->producer[id]];
-    if (layer_is_recomputed(p->policy, node->layer)) return node->layer == layer;
+    if (layer_is_recomputed(p->policy, node->layer) && !p->saved[p->producer[id]]) return node->layer == layer;
     return p->policy->cheap && tm_op_get(node->op)->cheap && tm_graph_at(p->graph, id)->role == TM_ROLE_ACTIVATION;
 }
 
@@ -82,6 +83,31 @@ static void note_producers(pass *p, const tm_segment *segment)
     }
 }
 
+/* As how many products a node counts: fused weights are several. */
+static int parts_of(const tm_graph *graph, const tm_node *node)
+{
+    int parts = 1;
+    for (int i = 0; i < TM_MAX_IN; i++)
+        if (node->in[i] != TM_NONE && tm_graph_at(graph, node->in[i])->n_pieces > parts)
+            parts = tm_graph_at(graph, node->in[i])->n_pieces;
+    return parts;
+}
+
+/* Counts each op's nodes through a layer. */
+static void apply_save_list(pass *p, const tm_segment *segment)
+{
+    int seen[TM_OP_COUNT] = { 0 }, layer = -1;
+    for (size_t x = 0; x < segment->n_nodes; x++) {
+        const tm_node *node = &segment->nodes[x];
+        if (node->phase != TM_PHASE_FORWARD) break;
+        if (node->layer != layer) memset(seen, 0, sizeof seen);
+        layer = node->layer;
+        int every = p->policy->save[node->op];
+        p->saved[x] = every > 0 && seen[node->op] % every == 0;
+        seen[node->op] += parts_of(p->graph, node);
+    }
+}
+
 void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy)
 {
     tm_segment *segment = graph->segment;
@@ -89,7 +115,9 @@ void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy)
     pass        p = { .graph = graph, .policy = policy, .source = segment->nodes, .n_tensors = graph->n_tensors };
     p.producer = tm_arena_take(scratch, p.n_tensors * sizeof *p.producer);
     p.copy = tm_arena_take(scratch, p.n_tensors * sizeof *p.copy);
+    p.saved = tm_arena_take(scratch, segment->n_nodes * sizeof *p.saved);
     note_producers(&p, segment);
+    apply_save_list(&p, segment);
     p.result = (tm_segment){ .name = segment->name };
     for (size_t x = 0; x < segment->n_nodes; x++) {
         tm_node node = p.source[x];

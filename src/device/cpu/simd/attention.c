@@ -67,8 +67,8 @@ TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int64_t edge,
                     bool first, float *largest, float *total)
 {
     const v16 least = v16_set1(-3e38f);
-    int64_t   plain = min_of(keys, diagonal + 1), cut = min_of(keys, max_of(0, edge + QUERIES));
-    int64_t   rest = max_of(plain, cut);
+    int64_t   plain = tm_min(keys, diagonal + 1), cut = tm_min(keys, tm_max(0, edge + QUERIES));
+    int64_t   rest = tm_max(plain, cut);
     v16       m0 = first ? least : v16_load(largest), m1 = m0, old = m0, sum = v16_zero(), seen;
     for (int64_t t = 0; t < cut; t++) m1 = v16_max(m1, window_row(scores, t, diagonal, edge, vector, mask, &seen));
     for (int64_t t = cut; t + 1 < plain; t += 2) {
@@ -109,13 +109,13 @@ TM_INLINE v16 weigh(float *scores, int64_t keys, int64_t diagonal, int64_t edge,
 static void forward_block(const attention_sizes *s, const forward_scratch *w, const causal_mask *mask,
                           const query_block *q, int64_t place, int64_t block, int64_t passed, int64_t keys, ahead *next)
 {
-    int64_t n = round_up(q->n, STEP), diagonal = s->causal ? q->q0 - block - passed : keys;
+    int64_t n = tm_round_up(q->n, STEP), diagonal = s->causal ? q->q0 - block - passed : keys;
     int64_t edge = q->q0 - s->window - block - passed;
     bool    first = is_first_block(s, q, block);
     float  *out = w->out + place * QUERIES * s->width, factor[QUERIES];
     float  *rows = w->keys + passed * s->row, *values = w->values + passed * s->row;
     keys -= passed;
-    product_scores(round_up(keys, STEP), s->width, rows, s->row, w->columns, w->scores, next);
+    product_scores(tm_round_up(keys, STEP), s->width, rows, s->row, w->columns, w->scores, next);
     for (int v = 0; v < 2; v++) {
         int64_t lane = TM_LANES * v, at = place * QUERIES + lane;
         v16_store(factor + lane,
@@ -165,12 +165,12 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
                          const causal_mask *mask, int64_t head, int64_t chunk, int64_t next_head)
 {
     const void *qkv = call->in[0].data;
-    int64_t     begin = chunk * CHUNK, end = min_of(begin + CHUNK, s->pairs), sequence = head / s->kv_heads;
+    int64_t     begin = chunk * CHUNK, end = tm_min(begin + CHUNK, s->pairs), sequence = head / s->kv_heads;
     int64_t     kv_head = head % s->kv_heads, row0 = sequence * s->seq, v_after_k = s->kv_heads * s->dim;
     query_block first_pair = query_block_of(s, kv_head, begin), last_pair = query_block_of(s, kv_head, end - 1);
     ahead       next = { .at_once = 4 };
     int64_t     next_at = next_head / s->kv_heads * s->seq * s->qkv_row + (s->heads + next_head % s->kv_heads) * s->dim;
-    int64_t     next_keys = next_head < 0 ? 0 : min_of(s->block, s->seq);
+    int64_t     next_keys = next_head < 0 ? 0 : tm_min(s->block, s->seq);
     next.list[2] = rows_ahead_of(s, qkv, next_at, s->qkv_row, next_keys);
     next.list[3] = rows_ahead_of(s, qkv, next_at + v_after_k, s->qkv_row, next_keys);
     for (int64_t first = 0; first < s->seq; first += s->block) {
@@ -178,8 +178,8 @@ static void forward_task(const tm_call *call, const attention_sizes *s, const fo
                 at = (row0 + first) * s->qkv_row + (s->heads + kv_head) * s->dim;
         if (most <= 0) break;
         if (keys_passed(s, &first_pair, first) >= most) continue;
-        copy_rows(s, qkv, at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
-        copy_rows(s, qkv, at + v_after_k, s->qkv_row, most, round_up(most, STEP), w->values, s->row);
+        copy_rows(s, qkv, at, s->qkv_row, most, tm_round_up(most, STEP), w->keys, s->row);
+        copy_rows(s, qkv, at + v_after_k, s->qkv_row, most, tm_round_up(most, STEP), w->values, s->row);
         for (int64_t pair = begin; pair < end; pair++) {
             query_block q = query_block_of(s, kv_head, pair);
             int64_t     keys = keys_seen(s, &q, first), passed = keys_passed(s, &q, first);

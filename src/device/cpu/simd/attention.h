@@ -15,7 +15,7 @@
 #ifndef TM_DEVICE_CPU_ATTENTION_H
 #define TM_DEVICE_CPU_ATTENTION_H
 
-#include "device/cpu/simd/simd.h"
+#include "device/cpu/simd/common.h"
 #include "op/attrs.h"
 #include "op/op.h"
 
@@ -50,30 +50,17 @@ typedef struct {
     tm_dtype dtype;
 } attention_sizes;
 
-TM_INLINE int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-TM_INLINE int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-TM_INLINE int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* `o` is the view whose rows are (N, H D). */
 TM_INLINE attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *o)
 {
     attention_sizes s = { .seq = attr->seq, .heads = attr->heads, .kv_heads = attr->kv_heads, .dim = attr->head_dim };
     s.batch = o->shape.n[0] / s.seq;
     s.group = s.heads / s.kv_heads;
-    s.width = round_up(s.dim, TM_LANES);
+    s.width = tm_round_up(s.dim, TM_LANES);
     s.row = (s.width / TM_LANES | 1) * TM_LANES;
     s.block = s.width <= 64 ? 512 : s.width <= 128 ? 256 : 128;
     s.blocks = (s.seq + s.block - 1) / s.block;
-    s.block_rows = min_of(s.block, round_up(s.seq, QUERIES));
+    s.block_rows = tm_min(s.block, tm_round_up(s.seq, QUERIES));
     s.pairs = (s.seq + QUERIES - 1) / QUERIES * s.group;
     s.chunks = (s.pairs + CHUNK - 1) / CHUNK;
     s.o_row = s.heads * s.dim;
@@ -93,26 +80,26 @@ typedef struct {
 TM_INLINE query_block query_block_of(const attention_sizes *s, int64_t kv_head, int64_t pair)
 {
     int64_t q0 = pair / s->group * QUERIES;
-    return (query_block){ q0, min_of(QUERIES, s->seq - q0), kv_head * s->group + pair % s->group };
+    return (query_block){ q0, tm_min(QUERIES, s->seq - q0), kv_head * s->group + pair % s->group };
 }
 
 /* How many of the keys first .. first + block - 1 some query of the pair sees; <= 0: none. */
 TM_INLINE int64_t keys_seen(const attention_sizes *s, const query_block *q, int64_t first)
 {
-    return min_of(s->block, (s->causal ? q->q0 + q->n : s->seq) - first);
+    return tm_min(s->block, (s->causal ? q->q0 + q->n : s->seq) - first);
 }
 
 /* How many of them, from the first on, no query of the pair sees, less what makes it no multiple of STEP. May be more
  * than the block has. */
 TM_INLINE int64_t keys_passed(const attention_sizes *s, const query_block *q, int64_t first)
 {
-    return max_of(0, q->q0 - s->window + 1 - first) / STEP * STEP;
+    return tm_max(0, q->q0 - s->window + 1 - first) / STEP * STEP;
 }
 
 /* No earlier block holds keys that the pair sees. */
 TM_INLINE bool is_first_block(const attention_sizes *s, const query_block *q, int64_t first)
 {
-    return first <= max_of(0, q->q0 - s->window + 1);
+    return first <= tm_max(0, q->q0 - s->window + 1);
 }
 
 /* No later block holds keys that the pair sees. */
@@ -209,7 +196,7 @@ TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t d
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < n; i += TILE_ROWS) {
             ask_for_rows(next);
-            int64_t k = min_of(keys, diagonal + i / STEP * STEP + STEP);
+            int64_t k = tm_min(keys, diagonal + i / STEP * STEP + STEP);
             if (width - j < TM_LANES * TILE_VECTORS)
                 tile(1, k, weights + i, 1, QUERIES, rows + j, row, out + i * width + j, width, add);
             else
@@ -226,7 +213,7 @@ static __attribute__((noinline, unused)) void product_keys(int64_t keys, int64_t
     for (int64_t j = 0; j < width; j += TM_LANES * TILE_VECTORS)
         for (int64_t i = 0; i < keys; i += TILE_ROWS) {
             ask_for_rows(next);
-            int64_t      from = max_of(0, (i - diagonal) / STEP * STEP), k = QUERIES - from;
+            int64_t      from = tm_max(0, (i - diagonal) / STEP * STEP), k = QUERIES - from;
             const float *a = weights + i * QUERIES + from, *b = queries + from * width + j;
             if (width - j < TM_LANES * TILE_VECTORS)
                 tile(1, k, a, QUERIES, 1, b, width, out + i * row + j, row, true);
@@ -236,77 +223,6 @@ static __attribute__((noinline, unused)) void product_keys(int64_t keys, int64_t
 }
 
 /* ---- copies ---- */
-
-#if defined(__AVX512F__)
-TM_INLINE void transpose16(v16 r[16])
-{
-    v16 t[16];
-#pragma GCC unroll 8
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
-    }
-#define TM_PAIR(op, a, b) _mm512_castpd_ps(op(_mm512_castps_pd(a), _mm512_castps_pd(b)))
-#pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4) { /* r[i + c]: 128-bit lane l holds column 4 l + c of rows i .. i + 3 */
-        r[i] = TM_PAIR(_mm512_unpacklo_pd, t[i], t[i + 2]);
-        r[i + 1] = TM_PAIR(_mm512_unpackhi_pd, t[i], t[i + 2]);
-        r[i + 2] = TM_PAIR(_mm512_unpacklo_pd, t[i + 1], t[i + 3]);
-        r[i + 3] = TM_PAIR(_mm512_unpackhi_pd, t[i + 1], t[i + 3]);
-    }
-#undef TM_PAIR
-#pragma GCC unroll 4
-    for (int c = 0; c < 4; c++) {
-        v16 a = _mm512_shuffle_f32x4(r[c], r[c + 4], 0x44), b = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0x44);
-        v16 d = _mm512_shuffle_f32x4(r[c], r[c + 4], 0xee), e = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0xee);
-        r[c] = _mm512_shuffle_f32x4(a, b, 0x88);
-        r[c + 4] = _mm512_shuffle_f32x4(a, b, 0xdd);
-        r[c + 8] = _mm512_shuffle_f32x4(d, e, 0x88);
-        r[c + 12] = _mm512_shuffle_f32x4(d, e, 0xdd);
-    }
-}
-#elif defined(__AVX2__)
-TM_INLINE void transpose8(__m256 r[8])
-{
-    __m256 t[8];
-#pragma GCC unroll 4
-    for (int i = 0; i < 8; i += 2) {
-        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-#define TM_PAIR(op, a, b) _mm256_castpd_ps(op(_mm256_castps_pd(a), _mm256_castps_pd(b)))
-#pragma GCC unroll 2
-    for (int i = 0; i < 8; i += 4) {
-        r[i] = TM_PAIR(_mm256_unpacklo_pd, t[i], t[i + 2]);
-        r[i + 1] = TM_PAIR(_mm256_unpackhi_pd, t[i], t[i + 2]);
-        r[i + 2] = TM_PAIR(_mm256_unpacklo_pd, t[i + 1], t[i + 3]);
-        r[i + 3] = TM_PAIR(_mm256_unpackhi_pd, t[i + 1], t[i + 3]);
-    }
-#undef TM_PAIR
-#pragma GCC unroll 4
-    for (int c = 0; c < 4; c++) {
-        __m256 a = _mm256_permute2f128_ps(r[c], r[c + 4], 0x20);
-        r[c + 4] = _mm256_permute2f128_ps(r[c], r[c + 4], 0x31);
-        r[c] = a;
-    }
-}
-TM_INLINE void transpose16(v16 r[16])
-{
-    __m256 q[4][8]; /* quarters: rows 0..7 and 8..15 of the low lanes, then of the high lanes */
-    for (int i = 0; i < 8; i++) q[0][i] = r[i].lo, q[1][i] = r[i + 8].lo, q[2][i] = r[i].hi, q[3][i] = r[i + 8].hi;
-    for (int i = 0; i < 4; i++) transpose8(q[i]);
-    for (int i = 0; i < 8; i++) r[i] = (v16){ q[0][i], q[1][i] }, r[i + 8] = (v16){ q[2][i], q[3][i] };
-}
-#else
-TM_INLINE void transpose16(v16 r[16])
-{
-    float rows[16][16], columns[16][16];
-    for (int i = 0; i < 16; i++) v16_store(rows[i], r[i]);
-    for (int i = 0; i < 16; i++)
-        for (int j = 0; j < 16; j++) columns[i][j] = rows[j][i];
-    for (int i = 0; i < 16; i++) r[i] = v16_load(columns[i]);
-}
-#endif
 
 TM_INLINE void copy_rows_as(tm_dtype dtype, const attention_sizes *s, const void *x, int64_t at, int64_t stride,
                             int64_t n, int64_t padded, float *out, int64_t row)
@@ -338,7 +254,7 @@ TM_INLINE void transpose_queries(int64_t width, const float *rows, float scale, 
         for (int64_t j = 0; j < QUERIES; j += TM_LANES) {
 #pragma GCC unroll 16
             for (int64_t i = 0; i < 16; i++) r[i] = v16_load(rows + (j + i) * width + d);
-            transpose16(r);
+            tm_transpose16(r);
 #pragma GCC unroll 16
             for (int64_t i = 0; i < 16; i++) v16_store(columns + (d + i) * QUERIES + j, v16_mul(r[i], factor));
         }
@@ -382,14 +298,14 @@ TM_INLINE int64_t causal_mask_place(int64_t r, int vector)
 /* The window's mask of the same row: key q0 - window + r is visible to lanes j < r. r at most QUERIES. */
 TM_INLINE int64_t window_mask_place(int64_t r, int vector)
 {
-    return QUERIES - max_of(r, 0) + TM_LANES * vector;
+    return QUERIES - tm_max(r, 0) + TM_LANES * vector;
 }
 
 /* Why neither kernel takes the call, or NULL. `o` as in sizes_of. */
 TM_INLINE const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
                                        const tm_view *lse)
 {
-    if (o->dtype != TM_F32 && o->dtype != TM_BF16) return "needs float32 or bfloat16 activations";
+    if (!tm_is_float(o)) return "needs float32 or bfloat16 activations";
     if (qkv->dtype != o->dtype) return "needs activations of one format";
     if (lse->dtype != TM_F32) return "needs a float32 lse";
     return attr->head_dim > MAX_HEAD_DIM ? "needs heads of at most 256 elements" : NULL;

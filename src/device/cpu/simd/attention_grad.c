@@ -44,7 +44,7 @@ typedef struct {
 static backward_plan plan_of(const tm_call *call)
 {
     backward_plan p = { .s = sizes_of(call->attr, &call->in[0]) };
-    int64_t       threads = max_of(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
+    int64_t       threads = tm_max(call->threads, 1), heads = p.s.batch * p.s.kv_heads;
     int64_t       turns = (heads + threads - 1) / threads, pair_floats = QUERIES * p.s.width / 2;
     bool          split = p.s.dtype == TM_BF16 && p.s.blocks > 1;
     p.two_passes = 7 * heads < 5 * turns * threads || (split && p.s.pairs * pair_floats > LOW_FLOATS_MAX);
@@ -89,7 +89,7 @@ TM_INLINE void deltas_as(tm_dtype dtype, const attention_sizes *s, const void *o
             for (int64_t d = 0; j + i < n && d < s->width; d += TM_LANES)
                 r[i] = v16_fma(v16_load(g + d), v16_get(o, dtype, at + (j + i) * s->o_row + d, s->dim - d), r[i]);
         }
-        transpose16(r); /* then the tree of v16_sum, for 16 queries at once */
+        tm_transpose16(r); /* then the tree of v16_sum, for 16 queries at once */
         for (int half = 8; half > 0; half /= 2)
             for (int i = 0; i < half; i++) r[i] = v16_add(r[i], r[i + half]);
         v16_store(w->delta + j, v16_mul(r[0], v16_set1(s->scale)));
@@ -159,7 +159,7 @@ static void backward_block(const attention_sizes *s, const backward_scratch *w, 
     int64_t first = work->block * s->block, diagonal = s->causal ? q->q0 - first : keys;
     int64_t edge = q->q0 - s->window - first;
     for (int64_t t = passed; t < keys; t += KEYS_AT_ONCE) {
-        int64_t n = round_up(min_of(KEYS_AT_ONCE, keys - t), STEP);
+        int64_t n = tm_round_up(tm_min(KEYS_AT_ONCE, keys - t), STEP);
         float  *dscores = w->dscores + t * QUERIES;
         product_scores(n, s->width, w->keys + t * s->row, s->row, w->q_columns, w->weights, next);
         product_scores(n, s->width, w->values + t * s->row, s->row, w->do_columns, dscores, next);
@@ -169,7 +169,7 @@ static void backward_block(const attention_sizes *s, const backward_scratch *w, 
         product_keys(n, s->width, diagonal - t, dscores, w->q_rows, w->dkeys + t * s->row, s->row, next);
     }
     if (work->want_q)
-        product_queries(round_up(q->n, STEP), s->width, keys - passed, diagonal - passed, w->dscores + passed * QUERIES,
+        product_queries(tm_round_up(q->n, STEP), s->width, keys - passed, diagonal - passed, w->dscores + passed * QUERIES,
                         w->keys + passed * s->row, s->row, w->dq_part, false, next);
 }
 
@@ -195,7 +195,7 @@ static void add_dq(const attention_sizes *s, const backward_scratch *w, void *ou
 {
     for (int64_t j = 0; j < q->n; j++)
         for (int64_t d = 0; d < s->width; d += TM_LANES) {
-            int64_t place = at + j * s->qkv_row + d, n = min_of(s->dim - d, TM_LANES);
+            int64_t place = at + j * s->qkv_row + d, n = tm_min(s->dim - d, TM_LANES);
             v16     x = v16_load(w->dq_part + j * s->width + d);
             if (s->dtype == TM_F32) {
                 v16_put(out, TM_F32, place, first ? x : v16_add(v16_get(out, TM_F32, place, n), x), n);
@@ -215,12 +215,12 @@ static void add_dq(const attention_sizes *s, const backward_scratch *w, void *ou
 static void backward_pairs(const tm_call *call, const backward_plan *p, const backward_scratch *w, backward_work work)
 {
     const attention_sizes *s = &p->s;
-    int64_t first = work.block * s->block, row0 = work.sequence * s->seq, most = min_of(s->block, s->seq - first);
+    int64_t first = work.block * s->block, row0 = work.sequence * s->seq, most = tm_min(s->block, s->seq - first);
     int64_t k_at = (row0 + first) * s->qkv_row + (s->heads + work.kv_head) * s->dim, v_at = k_at + s->kv_heads * s->dim;
     const void *qkv = call->in[1].data;
     void       *out = call->out[0].data;
-    copy_rows(s, qkv, k_at, s->qkv_row, most, round_up(most, STEP), w->keys, s->row);
-    copy_rows(s, qkv, v_at, s->qkv_row, most, round_up(most, STEP), w->values, s->row);
+    copy_rows(s, qkv, k_at, s->qkv_row, most, tm_round_up(most, STEP), w->keys, s->row);
+    copy_rows(s, qkv, v_at, s->qkv_row, most, tm_round_up(most, STEP), w->values, s->row);
     if (work.want_kv) {
         memset(w->dkeys, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
         memset(w->dvalues, 0, (size_t)(s->block_rows * s->row) * sizeof(float));
@@ -258,9 +258,9 @@ static void backward_task(const tm_call *call, const backward_plan *p, const bac
         blocks = turn + 1;
     } else if (p->two_passes) {
         work.begin = (s->blocks + s->chunks - 1 - turn) * CHUNK;
-        work.end = min_of(work.begin + CHUNK, s->pairs);
+        work.end = tm_min(work.begin + CHUNK, s->pairs);
         query_block begin = query_block_of(s, work.kv_head, work.begin);
-        work.block = max_of(0, begin.q0 - s->window + 1) / s->block;
+        work.block = tm_max(0, begin.q0 - s->window + 1) / s->block;
         query_block last = query_block_of(s, work.kv_head, work.end - 1);
         if (s->causal) blocks = (last.q0 + last.n + s->block - 1) / s->block;
     }

@@ -8,7 +8,7 @@
 #ifndef TM_DEVICE_CPU_ELEMENTWISE_H
 #define TM_DEVICE_CPU_ELEMENTWISE_H
 
-#include "device/cpu/simd/simd.h"
+#include "device/cpu/simd/common.h"
 #include "op/kernel.h"
 
 #include <omp.h>
@@ -87,13 +87,9 @@ TM_INLINE int64_t tm_view_rows(const tm_view *view)
 }
 TM_INLINE int64_t tm_row_blocks(int64_t rows)
 {
-    return (rows + TM_ROW_BLOCK - 1) / TM_ROW_BLOCK;
+    return tm_ceil_div(rows, TM_ROW_BLOCK);
 }
 
-TM_INLINE bool tm_is_float(const tm_view *view)
-{
-    return view->dtype == TM_F32 || view->dtype == TM_BF16;
-}
 /* NULL when `other` is absent or has the format of `view`. */
 TM_INLINE const char *tm_refuse_mixed(const tm_view *view, const tm_view *other)
 {

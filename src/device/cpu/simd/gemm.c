@@ -46,19 +46,6 @@ typedef struct {
     int64_t        tile_m, tile_n; /* panels */
 } step;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* Bytes moved beside the products themselves, roughly: packing (read, write-allocate, write), sums of C between stages,
  * and two barriers per step at the price of 100 KB. */
 static double plan_cost(const plan *p, const tm_gemm *g)
@@ -76,25 +63,25 @@ static double plan_cost(const plan *p, const tm_gemm *g)
 static plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
 {
     plan p = { .depth = depth, .a_outer = a_outer, .strip = g->c_dtype == TM_BF16 };
-    p.stages = most(1, ceil_div(g->k, depth));
-    p.panels_m = ceil_div(g->m, MR);
-    p.panels_n = ceil_div(g->n, NR);
+    p.stages = tm_max(1, tm_ceil_div(g->k, depth));
+    p.panels_m = tm_ceil_div(g->m, MR);
+    p.panels_n = tm_ceil_div(g->n, NR);
     int64_t rows = (p.strip ? STRIP_PACK_FLOATS : PACK_FLOATS) / depth;
     int64_t keep = a_outer ? p.panels_m * MR : p.panels_n * NR, stream = a_outer ? p.panels_n * NR : p.panels_m * MR;
-    stream = least(stream, most(rows / 4, rows - keep));
-    keep = least(keep, rows - stream);
+    stream = tm_min(stream, tm_max(rows / 4, rows - keep));
+    keep = tm_min(keep, rows - stream);
     if (p.strip) {
-        keep = least(keep, most(STRIP_SIDE, STRIP_FLOATS / stream));
-        stream = least(stream, STRIP_FLOATS / keep);
+        keep = tm_min(keep, tm_max(STRIP_SIDE, STRIP_FLOATS / stream));
+        stream = tm_min(stream, STRIP_FLOATS / keep);
     }
-    p.mc = most(1, (a_outer ? keep : stream) / MR);
-    p.nc = most(1, (a_outer ? stream : keep) / NR);
-    p.blocks_m = ceil_div(p.panels_m, p.mc);
-    p.blocks_n = ceil_div(p.panels_n, p.nc);
-    p.mc = ceil_div(p.panels_m, p.blocks_m); /* blocks of equal size */
-    p.nc = ceil_div(p.panels_n, p.blocks_n);
-    p.a_floats = ceil_div(p.mc * MR * depth, 16) * 16;
-    p.b_floats = ceil_div(p.nc * NR * depth, 16) * 16;
+    p.mc = tm_max(1, (a_outer ? keep : stream) / MR);
+    p.nc = tm_max(1, (a_outer ? stream : keep) / NR);
+    p.blocks_m = tm_ceil_div(p.panels_m, p.mc);
+    p.blocks_n = tm_ceil_div(p.panels_n, p.nc);
+    p.mc = tm_ceil_div(p.panels_m, p.blocks_m); /* blocks of equal size */
+    p.nc = tm_ceil_div(p.panels_n, p.blocks_n);
+    p.a_floats = tm_ceil_div(p.mc * MR * depth, 16) * 16;
+    p.b_floats = tm_ceil_div(p.nc * NR * depth, 16) * 16;
     p.strip_floats = p.strip ? p.mc * MR * p.nc * NR : 0;
     return p;
 }
@@ -105,7 +92,7 @@ static plan plan_make(const tm_gemm *g)
     plan   best = { 0 };
     double best_cost = 0;
     for (int64_t blocks = 1; blocks <= 16; blocks *= 2) {
-        int64_t depth = most(1, least(g->k, blocks * TM_GEMM_BLOCK));
+        int64_t depth = tm_max(1, tm_min(g->k, blocks * TM_GEMM_BLOCK));
         for (int a_outer = 0; a_outer < 2; a_outer++) {
             plan   p = plan_with(g, depth, a_outer);
             double cost = plan_cost(&p, g);
@@ -128,16 +115,16 @@ size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
 /* Tasks of about TILE_ROWS x TILE_COLUMNS, smaller where that leaves a thread without work. */
 static void choose_tiles(step *s, int threads)
 {
-    int64_t m = least(s->panels_m, TILE_ROWS / MR), n = least(s->panels_n, TILE_COLUMNS / NR);
+    int64_t m = tm_min(s->panels_m, TILE_ROWS / MR), n = tm_min(s->panels_n, TILE_COLUMNS / NR);
     int64_t wanted = threads > 1 ? 4 * (int64_t)threads : 1;
-    while (ceil_div(s->panels_m, m) * ceil_div(s->panels_n, n) < wanted && m * n > 1) {
+    while (tm_ceil_div(s->panels_m, m) * tm_ceil_div(s->panels_n, n) < wanted && m * n > 1) {
         if (m > 1 && (m * MR >= n * NR || n == 1))
-            m = ceil_div(m, 2);
+            m = tm_ceil_div(m, 2);
         else
-            n = ceil_div(n, 2);
+            n = tm_ceil_div(n, 2);
     }
-    s->tile_m = ceil_div(s->panels_m, ceil_div(s->panels_m, m));
-    s->tile_n = ceil_div(s->panels_n, ceil_div(s->panels_n, n));
+    s->tile_m = tm_ceil_div(s->panels_m, tm_ceil_div(s->panels_m, m));
+    s->tile_n = tm_ceil_div(s->panels_n, tm_ceil_div(s->panels_n, n));
 }
 
 /* Step `t` of the product. The loops from outer to inner: outer blocks, stages, inner blocks; with a strip the stages
@@ -157,12 +144,12 @@ static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t
     step    s = { .gemm = g, .a = workspace, .b = workspace + p->a_floats };
     s.row = bm * p->mc * MR;
     s.column = bn * p->nc * NR;
-    s.panels_m = least(p->mc, p->panels_m - bm * p->mc);
-    s.panels_n = least(p->nc, p->panels_n - bn * p->nc);
-    s.m = least(s.panels_m * MR, g->m - s.row);
-    s.n = least(s.panels_n * NR, g->n - s.column);
+    s.panels_m = tm_min(p->mc, p->panels_m - bm * p->mc);
+    s.panels_n = tm_min(p->nc, p->panels_n - bn * p->nc);
+    s.m = tm_min(s.panels_m * MR, g->m - s.row);
+    s.n = tm_min(s.panels_n * NR, g->n - s.column);
     s.k0 = stage * p->depth;
-    s.k = least(p->depth, g->k - s.k0);
+    s.k = tm_min(p->depth, g->k - s.k0);
     s.sums = p->strip ? s.b + p->b_floats : (float *)g->c + s.row * g->ldc + s.column;
     s.ld_sums = p->strip ? p->nc * NR : g->ldc;
     s.add = stage > 0 || (g->accumulate && !p->strip);
@@ -174,21 +161,21 @@ static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t
 /* Packs the step's blocks of A and of B; shared among the threads of the region. */
 static void pack(const step *s, bool pack_a, bool pack_b, int threads)
 {
-    int64_t blocks = ceil_div(s->k, TM_GEMM_BLOCK), pa = pack_a ? s->panels_m : 0, pb = pack_b ? s->panels_n : 0;
+    int64_t blocks = tm_ceil_div(s->k, TM_GEMM_BLOCK), pa = pack_a ? s->panels_m : 0, pb = pack_b ? s->panels_n : 0;
     int64_t group = blocks * (pa + pb) >= 4 * PACK_GROUP * (int64_t)threads ? PACK_GROUP : 1;
-    int64_t ga = ceil_div(pa, group), gb = ceil_div(pb, group);
+    int64_t ga = tm_ceil_div(pa, group), gb = tm_ceil_div(pb, group);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t t = 0; t < blocks * (ga + gb); t++) {
         int64_t block = t / (ga + gb), q = t % (ga + gb), from = block * TM_GEMM_BLOCK;
-        int64_t k = least(TM_GEMM_BLOCK, s->k - from);
+        int64_t k = tm_min(TM_GEMM_BLOCK, s->k - from);
         if (q < ga) {
             const tm_gemm_matrix *a = &s->gemm->a;
-            int64_t               first = q * group, panels = least(group, pa - first);
+            int64_t               first = q * group, panels = tm_min(group, pa - first);
             pack_panels(s->a + (from * pa + first * k) * MR, a->data, a->ld, a->dtype, !a->transposed, MR, panels,
                         s->row + first * MR, s->row + s->m, s->k0 + from, k);
         } else {
             const tm_gemm_matrix *b = &s->gemm->b;
-            int64_t               first = (q - ga) * group, panels = least(group, pb - first);
+            int64_t               first = (q - ga) * group, panels = tm_min(group, pb - first);
             pack_panels(s->b + (from * pb + first * k) * NR, b->data, b->ld, b->dtype, b->transposed, NR, panels,
                         s->column + first * NR, s->column + s->n, s->k0 + from, k);
         }
@@ -212,18 +199,18 @@ static void finish_row(const tm_gemm *g, const float *sums, int64_t row, int64_t
 /* The tile of panels [i0, i1) x [j0, j1) of the step's block. */
 static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
 {
-    int64_t blocks = most(1, ceil_div(s->k, TM_GEMM_BLOCK));
+    int64_t blocks = tm_max(1, tm_ceil_div(s->k, TM_GEMM_BLOCK));
     bool    finish = s->last && (s->gemm->c_dtype == TM_BF16 || s->gemm->bias || s->gemm->residual);
     for (int64_t block = 0; block < blocks; block++) {
-        int64_t      from = block * TM_GEMM_BLOCK, k = least(TM_GEMM_BLOCK, s->k - from);
+        int64_t      from = block * TM_GEMM_BLOCK, k = tm_min(TM_GEMM_BLOCK, s->k - from);
         const float *a = s->a + from * s->panels_m * MR, *b = s->b + from * s->panels_n * NR;
         bool         add = s->add || block > 0;
-        int64_t      ahead_step = ceil_div(MR, j1 - j0);
+        int64_t      ahead_step = tm_ceil_div(MR, j1 - j0);
         for (int64_t i = i0; i < i1; i++) {
-            int64_t      m = least(MR, s->m - i * MR);
-            const float *ahead = a + least(i + 1, i1 - 1) * k * MR; /* the next panel, fetched by and by */
+            int64_t      m = tm_min(MR, s->m - i * MR);
+            const float *ahead = a + tm_min(i + 1, i1 - 1) * k * MR; /* the next panel, fetched by and by */
             for (int64_t j = j0; j < j1; j++) {
-                int64_t n = least(NR, s->n - j * NR);
+                int64_t n = tm_min(NR, s->n - j * NR);
                 float  *c = s->sums + i * MR * s->ld_sums + j * NR;
                 if (m == MR && n == NR)
                     micro(k, a + i * k * MR, b + j * k * NR, c, s->ld_sums, add, ahead + (j - j0) * k * ahead_step,
@@ -234,7 +221,7 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
             if (!finish || block < blocks - 1) continue;
             for (int64_t r = i * MR; r < i * MR + m; r++)
                 finish_row(s->gemm, s->sums + r * s->ld_sums + j0 * NR, s->row + r, s->column + j0 * NR,
-                           least(s->n, j1 * NR) - j0 * NR);
+                           tm_min(s->n, j1 * NR) - j0 * NR);
         }
     }
 }
@@ -242,11 +229,11 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
 /* Neighbouring tasks share columns: their part of B stays in the cache. No barrier at the end. */
 static void compute(const step *s)
 {
-    int64_t tiles_m = ceil_div(s->panels_m, s->tile_m), tiles_n = ceil_div(s->panels_n, s->tile_n);
+    int64_t tiles_m = tm_ceil_div(s->panels_m, s->tile_m), tiles_n = tm_ceil_div(s->panels_n, s->tile_n);
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t t = 0; t < tiles_m * tiles_n; t++) {
         int64_t i = t % tiles_m * s->tile_m, j = t / tiles_m * s->tile_n;
-        compute_tile(s, i, least(s->panels_m, i + s->tile_m), j, least(s->panels_n, j + s->tile_n));
+        compute_tile(s, i, tm_min(s->panels_m, i + s->tile_m), j, tm_min(s->panels_n, j + s->tile_n));
     }
 }
 

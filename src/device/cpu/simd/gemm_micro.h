@@ -9,13 +9,7 @@
 #ifndef TM_DEVICE_CPU_GEMM_MICRO_H
 #define TM_DEVICE_CPU_GEMM_MICRO_H
 
-#include "device/cpu/simd/simd.h"
-
-#ifdef __clang__
-#define TM_UNROLL _Pragma("unroll")
-#else
-#define TM_UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "device/cpu/simd/common.h"
 
 #if defined(__AVX512F__)
 enum { MR = 14, NR = 32, NV = NR / 16 };

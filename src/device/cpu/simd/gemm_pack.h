@@ -8,6 +8,7 @@
 #ifndef TM_DEVICE_CPU_GEMM_PACK_H
 #define TM_DEVICE_CPU_GEMM_PACK_H
 
+#include "device/cpu/simd/common.h"
 #include "device/cpu/simd/gemm_micro.h"
 
 TM_INLINE float pack_element(const void *p, int64_t i, tm_dtype dtype)
@@ -42,35 +43,6 @@ TM_INLINE void pack_row(float *dst, const void *p, int64_t i, tm_dtype dtype, in
         _mm512_mask_storeu_ps(dst + v, first_lanes(width - v), load16(p, i + v, dtype, first_lanes(valid - v)));
 }
 
-#define AS_PD(x) _mm512_castps_pd(x)
-#define AS_PS(x) _mm512_castpd_ps(x)
-TM_INLINE void transpose16(__m512 r[16])
-{
-    __m512 t[16];
-    TM_UNROLL for (int i = 0; i < 8; i++) {
-        t[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
-        t[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-    }
-    TM_UNROLL for (int i = 0; i < 4; i++) {
-        r[4 * i] = AS_PS(_mm512_unpacklo_pd(AS_PD(t[4 * i]), AS_PD(t[4 * i + 2])));
-        r[4 * i + 1] = AS_PS(_mm512_unpackhi_pd(AS_PD(t[4 * i]), AS_PD(t[4 * i + 2])));
-        r[4 * i + 2] = AS_PS(_mm512_unpacklo_pd(AS_PD(t[4 * i + 1]), AS_PD(t[4 * i + 3])));
-        r[4 * i + 3] = AS_PS(_mm512_unpackhi_pd(AS_PD(t[4 * i + 1]), AS_PD(t[4 * i + 3])));
-    }
-    TM_UNROLL for (int i = 0; i < 4; i++) {
-        t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
-        t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
-        t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
-        t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
-    }
-    TM_UNROLL for (int i = 0; i < 4; i++) {
-        r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
-        r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
-        r[i + 4] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0x88);
-        r[i + 12] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd);
-    }
-}
-
 /* row r, column k of the source at p[r * ld + k] */
 TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype dtype, int width, int64_t valid,
                                int64_t k)
@@ -84,7 +56,7 @@ TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype d
             for (int64_t i = 0; i < rows; i++) pack_ahead(p, (v + i) * ld + q + 96, dtype);
             TM_UNROLL for (int i = 0; i < 16; i++)
                 t[i] = i < rows ? load16(p, (v + i) * ld + q, dtype, mask) : _mm512_setzero_ps();
-            transpose16(t);
+            tm_transpose16(t);
             TM_UNROLL for (int i = 0; i < 16; i++)
                 if (q + i < k) _mm512_mask_storeu_ps(dst + (q + i) * width + v, lanes, t[i]);
         }
@@ -106,25 +78,6 @@ TM_INLINE __m256 load8(const void *p, int64_t i, tm_dtype dtype)
     if (dtype != TM_BF16) return _mm256_loadu_ps((const float *)p + i);
     __m128i half = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)p + i));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
-TM_INLINE void transpose8(__m256 r[8])
-{
-    __m256 t[8];
-    TM_UNROLL for (int i = 0; i < 4; i++) {
-        t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
-        t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-    }
-    TM_UNROLL for (int i = 0; i < 2; i++) {
-        r[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
-        r[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
-        r[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
-        r[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
-    }
-    TM_UNROLL for (int i = 0; i < 4; i++) {
-        t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
-        t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
-    }
-    TM_UNROLL for (int i = 0; i < 8; i++) r[i] = t[i];
 }
 /* lanes is 8, or MR = 6: the two further ones belong to the next column */
 TM_INLINE void store_lanes(float *dst, __m256 x, int lanes)
@@ -149,7 +102,7 @@ TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype d
             __m256 t[8];
             TM_UNROLL for (int i = 0; i < 8; i++)
                 t[i] = v + i < width ? load8(p, (v + i) * ld + done, dtype) : _mm256_setzero_ps();
-            transpose8(t);
+            tm_transpose8(t);
             TM_UNROLL for (int i = 0; i < 8; i++) store_lanes(dst + (done + i) * width + v, t[i], width - v);
         }
 #endif

@@ -6,17 +6,13 @@
 
 #include "op/kernel.h"
 
-/* X(family): linear = linear, linear_dgrad, linear_wgrad; loss = linear_cross_entropy and its gradient; attention; norm
- * = rmsnorm, layernorm and gradients; pointwise = gelu, relu, swiglu, their gradients, add, cast, rope, rope_grad; reduce =
- * bias_grad, square_sum, square_error and its gradient, clip; embedding and its gradient; optimizer = adamw, sgd;
- * adafactor.
- */
-#define TM_CPU_FAMILIES(X)                                                                                             \
-    X(linear) X(loss) X(attention) X(norm) X(pointwise) X(reduce) X(embedding) X(optimizer)     \
-    X(adafactor)
+/* kernel_tables.def is made by make of the files of this folder: TM_CPU_TABLE(linear) for linear.c's table, and so on. */
+#define TM_CPU_TABLE(family)                                                                                           \
+    extern const tm_kernel tm_cpu_##family##_base[], tm_cpu_##family##_avx2[], tm_cpu_##family##_avx512[];
+#include "device/cpu/kernel_tables.def"
+#undef TM_CPU_TABLE
 
-#define X(family) extern const tm_kernel tm_cpu_##family##_base[], tm_cpu_##family##_avx2[], tm_cpu_##family##_avx512[];
-TM_CPU_FAMILIES(X)
-#undef X
+/* All tables of an instruction set ("base", "avx2", "avx512"), ended by NULL. NULL: this machine lacks it. */
+const tm_kernel *const *tm_cpu_kernel_tables(const char *isa);
 
 #endif

@@ -7,22 +7,18 @@
  *   linear_wgrad  dw (M, K) = dy (N, M)^T x (N, K)
  */
 #include "device/cpu/gemm.h"
+#include "device/cpu/simd/common.h"
 #include "device/cpu/simd/kernels.h"
-#include "device/cpu/simd/simd.h"
 
-static bool is_float(const tm_view *view)
-{
-    return view->dtype == TM_F32 || view->dtype == TM_BF16;
-}
 static const char *refuse(const tm_call *call)
 {
-    if (!is_float(&call->in[0]) || !is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
-    return is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
+    if (!tm_is_float(&call->in[0]) || !tm_is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
+    return tm_is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
 }
 static const char *forward_refuse(const tm_call *call)
 {
     for (int i = 2; i < 4; i++)
-        if (tm_view_present(&call->in[i]) && !is_float(&call->in[i]))
+        if (tm_view_present(&call->in[i]) && !tm_is_float(&call->in[i]))
             return "needs a float32 or bfloat16 bias and residual";
     return refuse(call);
 }

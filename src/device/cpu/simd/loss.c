@@ -13,8 +13,8 @@
  */
 #include "base/status.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/simd/common.h"
 #include "device/cpu/simd/kernels.h"
-#include "device/cpu/simd/simd.h"
 #include "op/attrs.h"
 
 #include <math.h>
@@ -48,18 +48,15 @@ static operands operands_of(const tm_call *call, bool gradients)
     return o;
 }
 
-static bool is_float(const tm_view *view)
-{
-    return view->dtype == TM_F32 || view->dtype == TM_BF16;
-}
-
 static const char *refuse(const operands *o)
 {
-    if (!is_float(o->x) || !is_float(o->w)) return "needs float32 or bfloat16 inputs";
+    if (!tm_is_float(o->x) || !tm_is_float(o->w)) return "needs float32 or bfloat16 inputs";
+    if (o->targets->dtype != TM_I32) return "needs int32 targets";
+    if (o->scalars && o->scalars->dtype != TM_F64) return "needs float64 scalars";
     if (o->logits->dtype != TM_F32) return "needs float32 logits";
     if (o->loss->dtype != TM_F64) return "needs a float64 loss";
-    if (o->dx && !is_float(o->dx)) return "needs a float32 or bfloat16 gradient of x";
-    if (o->dw && !is_float(o->dw)) return "needs a float32 or bfloat16 gradient of w";
+    if (o->dx && !tm_is_float(o->dx)) return "needs a float32 or bfloat16 gradient of x";
+    if (o->dw && !tm_is_float(o->dw)) return "needs a float32 or bfloat16 gradient of w";
     return NULL;
 }
 

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/disk.c - memory of the space disk: a file without a name, mapped. */
+#include "device/device.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A file that is gone when it is closed, however the process ends; -1 and errno. */
+static int open_nameless(const char *folder)
+{
+    tm_text path = { 0 };
+    tm_text_printf(&path, "%s/trainmark-offload-XXXXXX", folder);
+    int fd = mkostemp(path.data, O_CLOEXEC);
+    if (fd >= 0) unlink(path.data);
+    tm_text_fini(&path);
+    return fd;
+}
+
+tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, void **out, tm_error *err)
+{
+    (void)device;
+    int fd = open_nameless(folder);
+    if (fd < 0)
+        return tm_fail(err, TM_INVALID,
+                       "cannot make the file for offloaded tensors in '%s': %s; name a folder that can be written with "
+                       "training.offload_path",
+                       folder, strerror(errno));
+    char want[32];
+    tm_format_bytes(want, (double)bytes);
+    int problem = posix_fallocate(fd, 0, (off_t)bytes); /* now, not in the middle of a step */
+    if (problem != 0) {
+        close(fd);
+        return tm_fail(err, TM_IO,
+                       "cannot reserve %s for offloaded tensors in '%s': %s; make room, or name another folder with "
+                       "training.offload_path",
+                       want, folder, strerror(problem));
+    }
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    problem = errno;
+    close(fd); /* the mapping keeps the file */
+    if (map == MAP_FAILED)
+        return tm_fail(err, TM_NOMEM, "cannot map %s for offloaded tensors: %s", want, strerror(problem));
+    *out = map;
+    return TM_OK;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/copy.c - the same bits in another space: `fetch` brings a tensor to the device, `store` takes it away.
+ *
+ *   y = x
+ *
+ * Both views have one format. Passes put them in after differentiation, so there is no gradient rule. They run on the
+ * stream for copies.
+ */
+#include "graph/tensor.h"
+#include "op/attrs.h"
+#include "op/describe.h"
+
+static const char *copy_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    (void)attr;
+    return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
+}
+
+static void copy_reference(const tm_call *call)
+{
+    int64_t       count = tm_shape_elements(call->in[0].shape);
+    const double *x = call->in[0].data;
+    double       *y = call->out[0].data;
+    for (int64_t i = 0; i < count; i++) y[i] = x[i];
+}
+
+static tm_cost copy_cost(const tm_call *call)
+{
+    return tm_call_cost(call, 0);
+}
+
+static bool copy_example(int k, tm_example *example)
+{
+    static const tm_shape cases[] = { { 1, { 1 } }, { 2, { 3, 7 } }, { 2, { 65, 17 } }, { 3, { 2, 5, 13 } } };
+    tm_copy_attr          attr = { .space = TM_SPACE_HOST };
+    if (k >= TM_COUNT_OF(cases)) return false;
+    tm_example_begin(example, &attr, sizeof attr);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, cases[k], 0, 1);
+    return true;
+}
+
+const tm_op tm_op_fetch = {
+    .name = "fetch",
+    .formula = "y = x, x in another space",
+    .group = "copies",
+    .stream = TM_ON_COPY,
+    .n_in = 1,
+    .n_out = 1,
+    .out_role = { TM_ROLE_STAGED },
+    .infer = copy_infer,
+    .reference = copy_reference,
+    .cost = copy_cost,
+    .any_dtype_in = 1U << 0,
+    .example = copy_example,
+};
+
+const tm_op tm_op_store = {
+    .name = "store",
+    .formula = "y = x, y in another space",
+    .group = "copies",
+    .stream = TM_ON_COPY,
+    .n_in = 1,
+    .n_out = 1,
+    .out_role = { TM_ROLE_STAGED },
+    .infer = copy_infer,
+    .reference = copy_reference,
+    .cost = copy_cost,
+    .any_dtype_in = 1U << 0,
+    .example = copy_example,
+};

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/announcement.c - what a run is going to do. */
+#include "train/run_state.h"
+
+#include "base/cpu.h"
+
+#include <math.h>
+
+static tm_recipe recipe_of(const run *r)
+{
+    const tm_run_options *o = r->options;
+    int64_t               held_out = tm_source_describe(r->source)->validation_samples;
+    int64_t               evaluated = o->validate ? run_validation_batches(r) * o->step.micro_batch : 0;
+    return (tm_recipe){
+        .optimizer = o->step.optimizer->log_name,
+        .schedule = tm_schedule_words(&o->schedule),
+        .global_batch = run_global_batch(o),
+        .accumulation = o->step.accumulation,
+        .sequence_length = o->step.seq,
+        .eval_samples = evaluated < held_out ? evaluated : held_out, /* the last batch may be filled up */
+        .warmup_steps = o->schedule.warmup_steps,
+        .decay_steps = tm_schedule_decay_steps(&o->schedule),
+        .learning_rate = o->learning_rate,
+        .end_learning_rate = o->learning_rate * o->schedule.min_lr_factor,
+        .beta1 = o->step.hyper.beta1,
+        .beta2 = o->step.hyper.beta2,
+        .eps = o->step.hyper.eps,
+        .weight_decay = o->step.hyper.weight_decay,
+        .max_norm = o->max_norm > 0 ? o->max_norm : (double)INFINITY,
+    };
+}
+
+void run_announce(run *r)
+{
+    const tm_run_options *o = r->options;
+    const tm_plan        *plan = tm_trainer_step_of(r->trainer)->plan;
+    const tm_device_info *info = tm_device_describe(r->device);
+    tm_named_f64          flops[TM_FLOPS_COUNT];
+    for (int i = 0; i < TM_FLOPS_COUNT; i++)
+        flops[i] = (tm_named_f64){ tm_flops_convention_name((tm_flops_convention)i),
+                                   tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) };
+    tm_event event = { .kind = TM_EVENT_RUN_STARTED };
+    event.run_started = (tm_run_started){
+        .model = o->model_name,
+        .precision = o->step.precision->name,
+        .device = info->name,
+        .data_source = o->source.name,
+        .parameters = tm_model_parameters(&o->step.shape),
+        .steps = o->steps,
+        .first_step = r->first_step,
+        .batch_tokens = run_global_batch(o) * o->step.seq,
+        .devices = 1,
+        .gpus = info->kind == TM_DEVICE_GPU ? 1 : 0,
+        .threads = info->threads,
+        .seed = o->seed,
+        .loss_floor = tm_source_describe(r->source)->floor,
+        .peak_flops = info->peak_flops,
+        .flops_per_token = flops,
+        .n_flops_per_token = TM_FLOPS_COUNT,
+        .memory = plan->by_class,
+        .n_memory = plan->n_classes,
+        .planned_bytes = (int64_t)plan->arena_bytes,
+        .memory_limit_bytes = tm_memory_total_bytes(""),
+        .recipe = recipe_of(r),
+    };
+    tm_event_emit(r->bus, &event);
+}

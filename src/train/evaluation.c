@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/evaluation.c - the loss on held-out data, and whether the target is reached. */
+#include "train/run_state.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+
+int64_t run_validation_batches(const run *r)
+{
+    const tm_source_facts *facts = tm_source_describe(r->source);
+    int64_t                rows = r->options->step.micro_batch, most = INT64_MAX;
+    if (facts->validation_samples != INT64_MAX) most = (facts->validation_samples + rows - 1) / rows;
+    int64_t batches = r->options->validation_steps;
+    if (batches < 0)
+        batches = facts->validation_samples != INT64_MAX
+                      ? 64
+                      : (32768 + rows * r->options->step.seq - 1) / (rows * r->options->step.seq);
+    return batches < most ? batches : most;
+}
+
+tm_micro_batch run_micro_batch(const tm_batch *batch)
+{
+    tm_micro_batch fed = { .target_tokens = batch->target_tokens };
+    for (int f = 0; f < TM_MAX_FIELDS; f++) fed.field[f] = batch->field[f];
+    return fed;
+}
+
+tm_status run_check_batch(const tm_batch *batch, tm_error *err)
+{
+    return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
+}
+
+bool run_target_reached(const run *r)
+{
+    double floor = tm_source_describe(r->source)->floor;
+    if (r->validation <= r->options->target_loss) return true; /* never with a NaN */
+    return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
+}
+
+tm_status run_evaluate(run *r, int64_t step, tm_error *err)
+{
+    int64_t batches = r->options->validate ? run_validation_batches(r) : 0;
+    if (batches == 0) return TM_OK;
+    tm_event started = { .kind = TM_EVENT_EVALUATION_STARTED };
+    started.evaluation_started =
+        (tm_evaluation_started){ .step = step, .samples = step * run_global_batch(r->options) };
+    tm_event_emit(r->bus, &started);
+    int64_t    begin = tm_now_ns();
+    tm_loader *loader = tm_loader_open(r->source, TM_SPLIT_VALIDATION, r->options->step.micro_batch, 0, 2);
+    TM_ASSERT(loader);
+    double    sum = 0, means = 0, squares = 0;
+    int64_t   tokens = 0, counted = 0;
+    tm_status st = TM_OK;
+    for (int64_t i = 0; i < batches && st == TM_OK; i++) {
+        tm_batch batch;
+        tm_loader_next(loader, &batch);
+        st = run_check_batch(&batch, err);
+        if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
+        tm_micro_batch fed = run_micro_batch(&batch);
+        double         nats = tm_trainer_evaluate(r->trainer, &fed);
+        double mean = nats / (double)batch.target_tokens;
+        sum += nats;
+        means += mean;
+        squares += mean * mean;
+        tokens += batch.target_tokens;
+        counted++;
+    }
+    tm_loader_close(loader);
+    TM_TRY(st);
+    r->validation = r->options->average_sequences ? means / (double)counted : sum / (double)tokens;
+    double spread = squares / (double)counted - r->validation * r->validation;
+    r->validation_error = counted > 1 && spread > 0 ? sqrt(spread / (double)(counted - 1)) : (double)NAN;
+    double   bytes_per_token = tm_source_describe(r->source)->bytes_per_token;
+    tm_event event = { .kind = TM_EVENT_EVALUATION };
+    r->evaluated_step = step;
+    event.evaluation = (tm_evaluation){ .step = step,
+                                        .samples = started.evaluation_started.samples,
+                                        .loss = r->validation,
+                                        .bits_per_byte = r->validation / log(2) / bytes_per_token,
+                                        .tokens = tokens,
+                                        .seconds = (double)(tm_now_ns() - begin) * 1e-9,
+                                        .last = run_target_reached(r) || r->stopped };
+    tm_event_emit(r->bus, &event);
+    return TM_OK;
+}

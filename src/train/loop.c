@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/loop.c - the steps of a run: each timed, told and watched, until there is a reason to stop. */
+#include "train/run_state.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+
+#include <math.h>
+
+static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *tokens, tm_error *err)
+{
+    const tm_run_options *o = r->options;
+    tm_batch              batch;
+    int64_t               begin = tm_now_ns();
+    tm_ledger_add(&r->ledger, "logging", (double)(begin - r->begin_ns) * 1e-9);
+    tm_loader_next(r->loader, &batch);
+    TM_TRY(run_check_batch(&batch, err));
+    *tokens = batch.target_tokens;
+    double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
+    tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens);
+    tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
+    tm_micro_batch fed = run_micro_batch(&batch);
+    tm_trainer_step(r->trainer, &fed, result, &r->ledger);
+    return TM_OK;
+}
+
+static void report_step(run *r, int64_t step, const tm_step_result *result, int64_t tokens, double seconds)
+{
+    double accounted = 0;
+    for (size_t i = 0; i < r->ledger.count; i++) {
+        r->phases[i] = r->ledger.lines[i];
+        accounted += r->ledger.lines[i].value;
+    }
+    r->phases[r->ledger.count] = (tm_named_f64){ "unaccounted", seconds - accounted };
+    const tm_run_options *o = r->options;
+    tm_event              event = { .kind = TM_EVENT_STEP_DONE };
+    event.step_done = (tm_step_done){ .step = step,
+                                      .loss = result->loss,
+                                      .grad_norm = result->grad_norm,
+                                      .learning_rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1),
+                                      .tokens = tokens,
+                                      .seconds = seconds,
+                                      .phases = r->phases,
+                                      .n_phases = r->ledger.count + 1,
+                                      .used_bytes = (int64_t)tm_trainer_step_of(r->trainer)->plan->arena_bytes,
+                                      .resident_bytes = tm_resident_bytes() };
+    tm_event_emit(r->bus, &event);
+}
+
+/* debug.slowdown_pct: spins for that share of the step's time so far. */
+static void slow_down(run *r)
+{
+    if (!(r->options->slowdown_pct > 0)) return;
+    int64_t begin = tm_now_ns();
+    int64_t until = begin + (int64_t)((double)(begin - r->begin_ns) * r->options->slowdown_pct / 100);
+    while (tm_now_ns() < until) {
+    }
+    tm_ledger_add(&r->ledger, "planted slowdown", (double)(tm_now_ns() - begin) * 1e-9);
+}
+
+/* A step's time runs from the end of the step before, so that reporting that one (the line "logging") is in it. */
+static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error *err)
+{
+    tm_step_result result;
+    tm_ledger_reset(&r->ledger);
+    TM_TRY(train_one_step(r, step, &result, tokens, err));
+    slow_down(r);
+    int64_t end = tm_now_ns();
+    double  seconds = (double)(end - r->begin_ns) * 1e-9;
+    r->begin_ns = end;
+    if (r->done == 0) r->first_step_seconds = (double)tm_process_age_ns() * 1e-9;
+    if (step == 1) r->first_loss = result.loss;
+    r->step_seconds[r->done] = seconds;
+    r->step_end_ns[r->done] = end;
+    r->losses[r->done] = result.loss;
+    r->done++;
+    r->finite = r->finite && isfinite(result.loss) && isfinite(result.grad_norm);
+    report_step(r, step, &result, *tokens, seconds);
+    tm_validity_sample(r->validity);
+    return TM_OK;
+}
+
+/* Ends the turn if it is over, and waits for the next one: that time belongs to no step. */
+static tm_status take_turns(run *r, int64_t step, int64_t tokens, const volatile sig_atomic_t *stop, tm_error *err)
+{
+    bool waited = false;
+    if (r->turn) TM_TRY(tm_turn_step(r->turn, step, r->step_seconds[r->done - 1], tokens, stop, &waited, err));
+    if (waited) r->begin_ns = tm_now_ns();
+    return TM_OK;
+}
+
+/* With a target for the interval: are the steps so far precise enough? */
+static bool precise(run *r)
+{
+    if (!r->sampling) return false;
+    double tokens = (double)(run_global_batch(r->options) * r->options->step.seq);
+    bool   enough = tm_sampling_add(r->sampling, r->step_seconds[r->done - 1], tokens) == TM_STOP_PRECISE;
+    r->begin_ns = tm_now_ns(); /* looking is not part of a step */
+    return enough;
+}
+
+/* Why this step is the last one; NULL if it is not. */
+static const char *reason_to_stop(run *r, int64_t step, const volatile sig_atomic_t *stop)
+{
+    if (step == r->options->steps) return "all steps done";
+    if (*stop) return "interrupted";
+    if (!r->finite) return "a loss or gradient norm is not finite";
+    return precise(r) ? tm_stop_text(TM_STOP_PRECISE) : NULL;
+}
+
+tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
+{
+    const tm_run_options *o = r->options;
+    if (r->turn) TM_TRY(tm_turn_begin(r->turn, stop, err));
+    r->begin_ns = tm_now_ns();
+    for (int64_t step = r->first_step; step <= o->steps; step++) {
+        int64_t tokens;
+        TM_TRY(step_and_report(r, step, &tokens, err));
+        TM_TRY(tm_event_failure(r->bus, err));
+        TM_TRY(take_turns(r, step, tokens, stop, err));
+        r->stopped = reason_to_stop(r, step, stop);
+        if (r->stopped) break;
+        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
+        bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
+        if (evaluates) TM_TRY(run_evaluate(r, step, err));
+        if (evaluates && run_target_reached(r)) {
+            r->stopped = "target loss reached";
+            break;
+        }
+        if (saves) TM_TRY(run_save(r, step, err));
+        if (evaluates || saves) r->begin_ns = tm_now_ns(); /* neither is part of a step */
+    }
+    return TM_OK;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/resume.c - a run into a checkpoint and out of it. */
+#include "train/run_state.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "train/checkpoint.h"
+
+#include <string.h>
+
+/* What a run keeps beside its tensors (docs/checkpoints.md). */
+enum { FIRST_LOSS, HEAD_MEAN, HEAD_DEVIATION, HEAD_COUNT, SCALARS };
+static const char *const scalar_names[SCALARS] = { [FIRST_LOSS] = "first_loss",
+                                                   [HEAD_MEAN] = "head_loss_mean",
+                                                   [HEAD_DEVIATION] = "head_loss_deviation",
+                                                   [HEAD_COUNT] = "head_loss_count" };
+
+/* The loss of the first step, and those with which the run began. */
+static tm_status read_scalars(run *r, const tm_checkpoint_state *state, tm_error *err)
+{
+    double   values[SCALARS];
+    tm_error why = { 0 };
+    if (tm_checkpoint_scalars(state, scalar_names, values, SCALARS, &why) != TM_OK)
+        return tm_fail(err, why.status,
+                       "the checkpoint of step %lld in '%s' was made by another version of this program: %s; go on "
+                       "with that version, or give another checkpoint.folder",
+                       (long long)state->step, r->options->checkpoint_folder, why.text);
+    r->first_loss = values[FIRST_LOSS];
+    r->head = (tm_loss_head){ .mean = values[HEAD_MEAN],
+                              .deviation = values[HEAD_DEVIATION],
+                              .n = (int64_t)values[HEAD_COUNT] };
+    return TM_OK;
+}
+
+tm_status run_save(run *r, int64_t step, tm_error *err)
+{
+    size_t                      n;
+    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(r->trainer, &n);
+    tm_loss_head                head = r->head.n > 0 ? r->head : tm_loss_head_of(r->losses, r->done);
+    tm_checkpoint_state         state = { .step = step,
+                                          .samples_consumed = tm_loader_consumed(r->loader),
+                                          .seed = r->options->seed,
+                                          .config_hash = r->options->config_hash };
+    const double                values[SCALARS] = { [FIRST_LOSS] = r->first_loss,
+                                                    [HEAD_MEAN] = head.mean,
+                                                    [HEAD_DEVIATION] = head.deviation,
+                                                    [HEAD_COUNT] = (double)head.n };
+    for (int i = 0; i < SCALARS; i++) tm_checkpoint_add_scalar(&state, scalar_names[i], values[i]);
+    strncpy(state.model, r->options->model_name, sizeof state.model - 1);
+    int64_t begin = tm_now_ns();
+    TM_TRY(tm_checkpoint_save(r->options->checkpoint_folder, &state, tensors, n, r->options->checkpoint_keep, err));
+    r->saved_step = step;
+    tm_event event = { .kind = TM_EVENT_CHECKPOINT };
+    event.checkpoint = (tm_checkpoint_saved){ .step = step,
+                                              .path = r->options->checkpoint_folder,
+                                              .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
+    for (size_t i = 0; i < n; i++) event.checkpoint.bytes += (int64_t)tensors[i].bytes;
+    tm_event_emit(r->bus, &event);
+    return TM_OK;
+}
+
+tm_status run_resume(run *r, int64_t *first_sample, tm_error *err)
+{
+    const tm_run_options *o = r->options;
+    if (!o->checkpoint || !o->checkpoint_folder) return TM_OK;
+    if (o->checkpoint_load_step < 0 && !tm_checkpoint_present(o->checkpoint_folder)) return TM_OK;
+    size_t                      n;
+    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(r->trainer, &n);
+    tm_checkpoint_state         state;
+    tm_checkpoint_report        report = { 0 };
+    TM_TRY(tm_checkpoint_load_newest(o->checkpoint_folder, o->checkpoint_load_step, &state, tensors, n, &report, err));
+    if (report.text[0]) tm_warn("%s", report.text);
+    if (state.seed != o->seed)
+        return tm_fail(err, TM_INVALID,
+                       "the checkpoint in '%s' was made with debug.seed %llu, this run has %llu; give the same seed or "
+                       "another checkpoint.folder",
+                       o->checkpoint_folder, (unsigned long long)state.seed, (unsigned long long)o->seed);
+    if (state.config_hash != o->config_hash)
+        tm_note("the configuration differs from the one that made the checkpoint: the run continues, but is not the "
+                "same run");
+    r->first_step = state.step + 1;
+    TM_TRY(read_scalars(r, &state, err));
+    r->saved_step = state.step;
+    *first_sample = state.samples_consumed;
+    tm_note("resumed from step %lld in '%s'", (long long)state.step, o->checkpoint_folder);
+    return TM_OK;
+}

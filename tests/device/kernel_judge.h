@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/device/kernel_judge.h - what a kernel must compute on an example of its op, and how far off it may be.
+ *
+ * A value y that moves by S when every input moves by about one unit u of float32, at random, cannot be computed in
+ * float32 to much better than S + u |y|. A chain of n roundings passes on at most n such errors, and a function of few
+ * operations that is good to 4 units counts as 4 terms; so |error| <= 4 (n + 4) (S + u |y|), n = terms of op->rounding,
+ * plus the rounding to the format of the output. S comes from the reference itself, on inputs moved PROBES times. */
+#ifndef TM_TESTS_DEVICE_KERNEL_JUDGE_H
+#define TM_TESTS_DEVICE_KERNEL_JUDGE_H
+
+#include "../support/execute.h"
+#include "base/random.h"
+#include "graph/value.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SEED = 20240701, PROBES = 6 };
+static const double unit = 0x1p-24;  /* of float32 */
+static const double tiny = 1e-30;    /* below: zero to training; kernels flush it and clamp exponents */
+static const double noise = 0x1p-44; /* of the reference, as a part of the largest value of an output */
+static const double slow = 3e7;      /* FLOPs of an example on which the plain build is left out, and fewer probes */
+
+typedef struct {
+    const tm_op      *op;
+    const tm_example *example;
+    int               number;
+    tm_call           call; /* float64: inputs, and what the reference makes of them */
+    double           *spread[TM_MAX_OUT], *old[TM_MAX_OUT], largest[TM_MAX_OUT];
+    tm_rounding       rounding[TM_MAX_OUT];
+    double            values; /* of all inputs */
+    unsigned          adds;   /* outputs that can be added to */
+} judge;
+
+static bool judged(const judge *j, int k)
+{
+    return tm_view_present(&j->call.out[k]) && j->op->out_role[k] != TM_ROLE_LOGITS;
+}
+
+static double rounded(double value, bool to_bf16)
+{
+    return to_bf16 ? (double)tm_bf16_value(tm_bf16_round((float)value)) : (double)(float)value;
+}
+
+/* Saturated, tiny and exactly representable arguments among the random ones. */
+static double special(int64_t i)
+{
+    static const double specials[] = { 0., -0., 100., -100., 30., -30., 9.9375, -9.9375, 0x1p-20, -0x1p-20, 1., -1. };
+    return specials[i % (int64_t)(sizeof specials / sizeof specials[0])];
+}
+
+static double *zeros(int64_t n)
+{
+    double *x = calloc((size_t)n + 1, sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+/* The reference on inputs that have moved by up to 2 units: results in call->out. */
+static void probe(const judge *j, int number, tm_call *call)
+{
+    *call = j->call;
+    for (int k = 0; k < j->op->n_in; k++) {
+        if (!tm_view_present(&call->in[k]) || call->in[k].dtype != TM_F64) continue;
+        int64_t       n = tm_shape_elements(call->in[k].shape);
+        const double *from = j->call.in[k].data;
+        double       *to = call->in[k].data = zeros(n);
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from[i] *
+                    (1 + unit * (4 * tm_random_uniform(SEED + 1, (uint64_t)(k * PROBES + number), (uint64_t)i) - 2));
+    }
+    for (int k = 0; k < j->op->n_out; k++)
+        if (tm_view_present(&call->out[k])) call->out[k].data = zeros(tm_shape_elements(call->out[k].shape));
+    j->op->reference(call);
+    for (int k = 0; k < j->op->n_in; k++)
+        if (call->in[k].data != j->call.in[k].data) free(call->in[k].data);
+}
+
+static void judge_open(judge *j, const tm_op *op, const tm_example *example, int number, bool to_bf16)
+{
+    bool elementwise = strcmp(op->group, "elementwise") == 0 && number % 2;
+    *j = (judge){ .op = op, .example = example, .number = number };
+    tm_call_make(&j->call, op, example, SEED);
+    for (int k = 0; k < op->n_in; k++) {
+        double *x = j->call.in[k].data;
+        if (!tm_view_present(&j->call.in[k]) || j->call.in[k].dtype != TM_F64) continue;
+        int64_t n = tm_shape_elements(j->call.in[k].shape);
+        j->values += (double)n;
+        for (int64_t i = 0; i < n && example->role[k] != TM_ROLE_SCALAR; i++) {
+            if (elementwise && example->role[k] == TM_ROLE_ACTIVATION && i % 5 == 2) x[i] = special(i / 5);
+            x[i] = rounded(x[i], to_bf16);
+        }
+    }
+    op->reference(&j->call);
+    tm_call moved[PROBES];
+    int     probes = op->cost(&j->call).flops > slow ? 2 : PROBES; /* there only sums of many terms are long */
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int p = 0; p < probes; p++) probe(j, p, &moved[p]);
+    for (int k = 0; k < op->n_out; k++) {
+        if (!judged(j, k)) continue;
+        int64_t       n = tm_shape_elements(j->call.out[k].shape);
+        const double *value = j->call.out[k].data;
+        j->spread[k] = zeros(n), j->old[k] = zeros(n);
+        for (int64_t i = 0; i < n; i++) {
+            for (int p = 0; p < probes; p++)
+                j->spread[k][i] = fmax(j->spread[k][i], fabs(((const double *)moved[p].out[k].data)[i] - value[i]));
+            j->spread[k][i] += unit * fabs(value[i]);
+            j->largest[k] = fmax(j->largest[k], fabs(value[i]));
+            j->old[k][i] = rounded(3 * tm_random_normal(SEED + 2, (uint64_t)k, (uint64_t)i), true);
+        }
+        j->rounding[k] = op->rounding ? op->rounding(&j->call, k) : (tm_rounding){ .terms = 1, .stores = 1 };
+        bool sum = op->out_role[k] == TM_ROLE_SCALAR && op != &tm_op_clip;
+        if (sum || op->out_role[k] == TM_ROLE_GRADIENT) j->adds |= 1u << k;
+    }
+    for (int p = 0; p < probes; p++)
+        for (int k = 0; k < op->n_out; k++) free(moved[p].out[k].data);
+}
+
+static void judge_close(judge *j)
+{
+    for (int k = 0; k < TM_MAX_OUT; k++) free(j->spread[k]), free(j->old[k]);
+    tm_call_free(&j->call);
+}
+
+/* The value wanted at element i of output k, and how far from it a kernel may be. */
+static double bound_at(const judge *j, int k, int64_t i, bool adds, tm_dtype dtype, double *wanted)
+{
+    double value = ((const double *)j->call.out[k].data)[i], spread = j->spread[k][i], terms = j->rounding[k].terms;
+    double store = dtype == TM_BF16 ? 0x1p-8 : dtype == TM_F32 ? unit : 0x1p-53;
+    if (adds) value += j->old[k][i], spread += fabs(j->old[k][i]) * unit;
+    double error = terms > 0 ? 4 * (terms + 4) * spread : 4 * (j->values + 4) * spread * 0x1p-29;
+    double size = fabs(value) + error;
+    if (j->rounding[k].stores > 1) size += 4 * spread / unit; /* sums on the way may be larger than the last */
+    *wanted = value;
+    return error + j->rounding[k].stores * store * size + tiny + noise * j->largest[k];
+}
+
+#endif

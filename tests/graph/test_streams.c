@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, waits, spaces and slots of a plan: whatever order the waits allow, every instruction reads what it would have
+ * read in the order of the list; and no wait is there without need. */
+#include "base/random.h"
+#include "support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* --- an interpreter that runs streams side by side ---------------------------------------------------------------- */
+
+enum { CELL = 64, OPERANDS = TM_MAX_IN + TM_MAX_OUT, IDLE = -1 };
+
+/* Which instruction wrote each cell of 64 bytes last: 0 none, its number + 1; while it writes, that number negative. */
+typedef struct {
+    const tm_plan    *plan;
+    const tm_program *program;
+    int32_t          *writer[TM_SPACE_COUNT];
+    uint64_t        (*expected)[OPERANDS]; /* (instructions) what each operand that is read is made of, by the list */
+    char              problem[240];
+} machine;
+
+typedef struct {
+    int32_t *from;
+    size_t   cells;
+} range;
+
+static range range_of(const machine *m, tm_tensor_id id)
+{
+    tm_place place = tm_plan_place(m->plan, id);
+    size_t   first = place.offset / CELL, end = (place.offset + place.bytes + CELL - 1) / CELL;
+    return (range){ m->writer[tm_graph_at(m->plan->graph, id)->space] + first, end - first };
+}
+
+static range workspace_of(const machine *m, const tm_instruction *i)
+{
+    return (range){ m->writer[TM_SPACE_DEVICE] + i->workspace_offset / CELL,
+                    (i->call.workspace_bytes + CELL - 1) / CELL };
+}
+
+static uint64_t digest_of(range r)
+{
+    uint64_t digest = 14695981039346656037u;
+    for (size_t k = 0; k < r.cells; k++) digest = (digest ^ (uint32_t)r.from[k]) * 1099511628211u;
+    return digest;
+}
+
+static void give(range r, int32_t who)
+{
+    for (size_t k = 0; k < r.cells; k++) r.from[k] = who;
+}
+
+static bool overlap(range a, range b)
+{
+    return a.from < b.from + b.cells && b.from < a.from + a.cells;
+}
+
+/* Operand k that the instruction reads: an input, or an output that it adds to; TM_NONE: none. */
+static tm_tensor_id operand(const tm_instruction *i, int k)
+{
+    if (k < TM_MAX_IN) return i->node->in[k];
+    return i->node->accumulate >> (k - TM_MAX_IN) & 1 ? i->node->out[k - TM_MAX_IN] : TM_NONE;
+}
+
+static void mark_outputs(const machine *m, const tm_instruction *i, int32_t who)
+{
+    give(workspace_of(m, i), who);
+    for (int k = 0; k < TM_MAX_OUT; k++)
+        if (i->node->out[k] != TM_NONE) give(range_of(m, i->node->out[k]), who);
+}
+
+static bool written_by_itself(const machine *m, const tm_instruction *i, range r)
+{
+    for (int k = 0; k < TM_MAX_OUT; k++)
+        if (i->node->out[k] != TM_NONE && overlap(r, range_of(m, i->node->out[k]))) return true;
+    return overlap(r, workspace_of(m, i));
+}
+
+static void complain(machine *m, size_t x, const char *what, tm_tensor_id id)
+{
+    if (!*m->problem)
+        snprintf(m->problem, sizeof m->problem, "%s %zu (%s): %s '%s'", m->program->name, x,
+                 m->program->instructions[x].call.op->name, what, id < 0 ? "" : m->plan->graph->tensors[id].name);
+}
+
+static void begin(machine *m, size_t x)
+{
+    const tm_instruction *i = &m->program->instructions[x];
+    for (int k = 0; k < OPERANDS; k++)
+        if (operand(i, k) != TM_NONE && digest_of(range_of(m, operand(i, k))) != m->expected[x][k])
+            complain(m, x, "begins and reads something else:", operand(i, k));
+    mark_outputs(m, i, -(int32_t)x - 1);
+}
+
+static void end(machine *m, size_t x)
+{
+    const tm_instruction *i = &m->program->instructions[x];
+    for (int k = 0; k < TM_MAX_IN; k++) {
+        if (i->node->in[k] == TM_NONE || written_by_itself(m, i, range_of(m, i->node->in[k]))) continue;
+        if (digest_of(range_of(m, i->node->in[k])) != m->expected[x][k])
+            complain(m, x, "was still reading:", i->node->in[k]);
+    }
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        if (i->node->out[k] == TM_NONE) continue;
+        range r = range_of(m, i->node->out[k]);
+        for (size_t c = 0; c < r.cells; c++)
+            if (r.from[c] != -(int32_t)x - 1) complain(m, x, "somebody else wrote:", i->node->out[k]);
+    }
+    range w = workspace_of(m, i);
+    for (size_t c = 0; c < w.cells; c++)
+        if (w.from[c] != -(int32_t)x - 1) complain(m, x, "somebody else wrote its workspace", TM_NONE);
+    mark_outputs(m, i, (int32_t)x + 1);
+}
+
+static void forget(machine *m)
+{
+    for (int s = 0; s < TM_SPACE_COUNT; s++)
+        if (m->writer[s]) memset(m->writer[s], 0, (m->plan->spaces[s].arena_bytes / CELL + 1) * sizeof(int32_t));
+    *m->problem = 0;
+}
+
+static machine machine_open(const tm_plan *plan, const tm_program *program)
+{
+    machine m = { .plan = plan, .program = program };
+    for (int s = 0; s < TM_SPACE_COUNT; s++)
+        m.writer[s] = calloc(plan->spaces[s].arena_bytes / CELL + 1, sizeof(int32_t));
+    m.expected = calloc(program->count + 1, sizeof *m.expected);
+    assert_non_null(m.expected);
+    for (size_t x = 0; x < program->count; x++) {
+        const tm_instruction *i = &program->instructions[x];
+        for (int k = 0; k < OPERANDS; k++)
+            if (operand(i, k) != TM_NONE) m.expected[x][k] = digest_of(range_of(&m, operand(i, k)));
+        mark_outputs(&m, i, (int32_t)x + 1);
+    }
+    return m;
+}
+
+static void machine_close(machine *m)
+{
+    for (int s = 0; s < TM_SPACE_COUNT; s++) free(m->writer[s]);
+    free(m->expected);
+}
+
+typedef struct {
+    size_t  next[TM_STREAMS];    /* first instruction of the stream that has not begun */
+    int32_t running[TM_STREAMS]; /* or IDLE */
+    bool   *done;
+} progress;
+
+static void skip_to_own(const machine *m, progress *p, int stream)
+{
+    while (p->next[stream] < m->program->count && (int)m->program->instructions[p->next[stream]].stream != stream)
+        p->next[stream]++;
+}
+
+/* One event of a stream: an instruction ends or begins. False: it has to wait, or is through. */
+static bool advance(machine *m, progress *p, int stream)
+{
+    if (p->running[stream] != IDLE) {
+        end(m, (size_t)p->running[stream]);
+        p->done[p->running[stream]] = true;
+        p->running[stream] = IDLE;
+        return true;
+    }
+    size_t x = p->next[stream];
+    if (x == m->program->count) return false;
+    for (int s = 0; s < TM_STREAMS; s++) {
+        int32_t wait = m->program->instructions[x].waits[s];
+        if (wait >= 0 && !p->done[wait]) return false;
+    }
+    begin(m, x);
+    p->running[stream] = (int32_t)x;
+    p->next[stream]++;
+    skip_to_own(m, p, stream);
+    return true;
+}
+
+/* order[]: who goes first; chaos: in so many of 16 cases somebody else does; held: an instruction that ends only when
+ * nothing else can move. "" or what went wrong. */
+static const char *interleave(machine *m, const int order[TM_STREAMS], uint64_t chaos, uint64_t seed, int32_t held)
+{
+    progress p = { .running = { IDLE, IDLE, IDLE } };
+    uint64_t tick = 0;
+    p.done = calloc(m->program->count + 1, sizeof *p.done);
+    assert_non_null(p.done);
+    forget(m);
+    for (int s = 0; s < TM_STREAMS; s++) skip_to_own(m, &p, s);
+    for (bool moved = true; moved;) {
+        moved = false;
+        if (tm_random_below(seed, 1, tick++, 16) < chaos)
+            moved = advance(m, &p, (int)tm_random_below(seed, 2, tick, TM_STREAMS));
+        for (int k = 0; k < TM_STREAMS && !moved; k++)
+            if (held == IDLE || p.running[order[k]] != held) moved = advance(m, &p, order[k]);
+        for (int k = 0; k < TM_STREAMS && !moved; k++) moved = advance(m, &p, order[k]);
+    }
+    for (size_t x = 0; x < m->program->count; x++)
+        if (!p.done[x]) complain(m, x, "never began", TM_NONE);
+    free(p.done);
+    return m->problem;
+}
+
+static const int orders[][TM_STREAMS] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+enum { ORDERS = sizeof orders / sizeof orders[0] };
+
+static void check_program(const tm_plan *plan, const tm_program *program, const char *name)
+{
+    machine m = machine_open(plan, program);
+    for (uint64_t k = 0; k < 3 * ORDERS; k++)
+        if (*interleave(&m, orders[k % ORDERS], k < ORDERS ? 0 : 4 * (k / ORDERS), k, IDLE))
+            fail_msg("%s: %s", name, m.problem);
+    machine_close(&m);
+}
+
+static size_t count_waits(const tm_program *program)
+{
+    size_t waits = 0;
+    for (size_t x = 0; x < program->count; x++)
+        for (int s = 0; s < TM_STREAMS; s++) waits += program->instructions[x].waits[s] >= 0;
+    return waits;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+static const tm_offload nothing = { 0 }, moments = { .optimizer = true, .space = TM_SPACE_DISK },
+                        saved = { .activations = true, .space = TM_SPACE_DISK },
+                        both = { .optimizer = true, .activations = true, .space = TM_SPACE_HOST };
+
+static tm_step_options step_options(int number, const tm_offload *offload)
+{
+    tm_step_options o = number & 1 ? test_gpt_options() : test_llama_options();
+    o.shape.n_layers = 4;
+    o.precision = number & 2 ? &tm_precision_bf16 : &tm_precision_f32;
+    o.accumulation = number & 4 ? 2 : 1;
+    o.recompute = (tm_recompute){ .cheap = (number & 1) != 0, .every_n = number & 2 };
+    o.offload = *offload;
+    return o;
+}
+
+static void no_order_that_the_waits_allow_reads_anything_else(void **state)
+{
+    (void)state;
+    const tm_offload *const offloads[] = { &moments, &saved, &both };
+    tm_device              *device = test_device_open("cpu", 2);
+    tm_chooser              chooser = tm_device_chooser(device);
+    for (int number = 0; number < 8; number++)
+        for (int k = 0; k < 3; k++) {
+            char            name[64];
+            tm_step_options options = step_options(number, offloads[k]);
+            tm_step        *step = test_step_plan(&options, &chooser);
+            snprintf(name, sizeof name, "step %d, offload %d", number, k);
+            for (size_t p = 0; p < step->plan->n_programs; p++) check_program(step->plan, &step->plan->programs[p], name);
+            assert_true((count_waits(step->update) > 10) == offloads[k]->optimizer);
+            assert_true((count_waits(step->first) > 5) == offloads[k]->activations);
+            assert_int_equal(count_waits(step->evaluate), 0);
+            tm_step_destroy(step);
+        }
+    tm_device_close(device);
+}
+
+/* Leaves out one wait after the other; returns their number. */
+static size_t drop_each(const tm_plan *plan, const tm_program *program)
+{
+    machine m = machine_open(plan, program);
+    size_t  dropped = 0;
+    for (size_t x = 0; x < program->count; x++)
+        for (int s = 0; s < TM_STREAMS; s++) {
+            tm_instruction *i = &program->instructions[x];
+            int32_t         wait = i->waits[s];
+            bool            wrong = false;
+            if (wait < 0) continue;
+            i->waits[s] = -1;
+            for (int k = 0; k < ORDERS && !wrong; k++)
+                if (orders[k][TM_STREAMS - 1] == s) wrong = *interleave(&m, orders[k], 0, 0, (int32_t)x) != 0; /* s lags behind */
+            if (!wrong) fail_msg("%s %zu need not wait for %d", program->name, x, (int)wait);
+            i->waits[s] = wait;
+            dropped++;
+        }
+    machine_close(&m);
+    return dropped;
+}
+
+/* Any node on any stream: nothing but the waits keeps such a plan together. */
+static void nodes_thrown_onto_streams_at_random_stay_right(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (int number = 0; number < 8; number++) {
+        tm_step_options options = step_options(number, number & 1 ? &nothing : &both);
+        tm_step        *step = test_step_plan(&options, &chooser);
+        for (uint64_t seed = 0; seed < 3; seed++) {
+            tm_plan *plan;
+            size_t   drawn = 0;
+            for (size_t s = 0; s < step->graph->n_segments; s++)
+                for (size_t x = 0; x < step->graph->segments[s]->n_nodes; x++)
+                    step->graph->segments[s]->nodes[x].stream =
+                        (tm_stream)tm_random_below(seed, (uint64_t)number, drawn++, TM_STREAMS);
+            assert_int_equal(tm_plan_create(step->graph, &chooser, &plan, NULL), TM_OK);
+            for (size_t p = 0; p < plan->n_programs; p++) {
+                check_program(plan, &plan->programs[p], "at random");
+                if (seed == 0) drop_each(plan, &plan->programs[p]);
+                assert_true(count_waits(&plan->programs[p]) > plan->programs[p].count / 5);
+            }
+            tm_plan_destroy(plan);
+        }
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+/* The machine itself, and the thrift of the plan: without any single wait, some order goes wrong. */
+static void every_wait_is_needed(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    tm_chooser chooser = tm_device_chooser(device);
+    size_t     dropped = 0;
+    for (int number = 0; number < 4; number++) {
+        tm_step_options options = step_options(number, &both);
+        tm_step        *step = test_step_plan(&options, &chooser);
+        for (size_t p = 0; p < step->plan->n_programs; p++) dropped += drop_each(step->plan, &step->plan->programs[p]);
+        tm_step_destroy(step);
+    }
+    assert_true(dropped > 200);
+    tm_device_close(device);
+}
+
+/* Memory that another stream used is not computed in, which would make it wait; and steps of one stream have no waits. */
+static void nothing_is_computed_in_place_of_what_another_stream_used(void **state)
+{
+    (void)state;
+    tm_device   *device = test_device_open("cpu", 1);
+    tm_chooser   chooser = tm_device_chooser(device);
+    tm_graph    *g = tm_graph_create(&tm_precision_f32);
+    tm_tensor_id a = tm_graph_constant(g, "a", tm_shape_2(8, 16), NULL, "", 1), b, c, d;
+    tm_tensor_id in[TM_MAX_IN] = { a }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_graph_segment(g, "only");
+    tm_graph_add(g, TM_OP_gelu, NULL, 0, in, out, 0);
+    b = in[0] = out[0];
+    out[0] = tm_graph_tensor(g, "kept", TM_ROLE_ACTIVATION, tm_shape_2(8, 16));
+    tm_graph_at(g, out[0])->space = TM_SPACE_HOST;
+    tm_graph_add(g, TM_OP_store, &(tm_copy_attr){ TM_SPACE_HOST }, sizeof(tm_copy_attr), in, out, 0);
+    out[0] = TM_NONE;
+    tm_graph_add(g, TM_OP_gelu, NULL, 0, in, out, 0); /* b dies here, but is being stored */
+    c = in[0] = out[0];
+    out[0] = TM_NONE;
+    tm_graph_add(g, TM_OP_gelu, NULL, 0, in, out, 0); /* c is its own */
+    d = out[0];
+    tm_plan *plan;
+    assert_int_equal(tm_plan_create(g, &chooser, &plan, NULL), TM_OK);
+    assert_int_equal(plan->places[c].shares, -1);
+    assert_int_equal(plan->places[d].shares, c);
+    assert_int_equal(plan->programs[0].instructions[1].stream, TM_ON_COPY);
+    assert_int_equal(plan->programs[0].instructions[1].waits[TM_ON_COMPUTE], 0);
+    assert_int_equal(plan->programs[0].instructions[2].waits[TM_ON_COPY], -1);
+    assert_int_equal(plan->spaces[TM_SPACE_HOST].arena_bytes, 8 * 16 * 4);
+    assert_int_equal(plan->arena_bytes, 3 * 8 * 16 * 4); /* a, b, c; d in c */
+    assert_true(plan->places[b].bytes == 512);
+    tm_plan_destroy(plan);
+    tm_graph_destroy(g);
+    tm_device_close(device);
+}
+
+/* What is offloaded is not on the device; every space's classes add up. */
+static void spaces_have_their_own_books(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (int number = 0; number < 8; number++) {
+        tm_step_options options = step_options(number, &nothing);
+        tm_step        *plain = test_step_plan(&options, &chooser);
+        options.offload = both;
+        tm_step      *step = test_step_plan(&options, &chooser);
+        const tm_plan *plan = step->plan;
+        size_t         states = 0;
+        for (size_t i = 0; i < step->graph->n_tensors; i++)
+            if (step->graph->tensors[i].role == TM_ROLE_MOMENT) states += (plan->places[i].bytes + 63) / 64 * 64;
+        assert_true(states > 0 && plan->spaces[TM_SPACE_HOST].persistent_bytes == states);
+        assert_int_equal(plan->persistent_bytes, plain->plan->persistent_bytes - states);
+        assert_true(plan->arena_bytes < plain->plan->arena_bytes);
+        assert_true(plan->spaces[TM_SPACE_HOST].arena_bytes > states); /* and activations */
+        assert_int_equal(plan->spaces[TM_SPACE_DISK].arena_bytes, 0);
+        for (int s = 0; s < TM_SPACE_COUNT; s++) {
+            int64_t sum = 0;
+            for (size_t k = 0; k < plan->spaces[s].n_classes; k++) sum += plan->spaces[s].by_class[k].value;
+            assert_int_equal(sum, plan->spaces[s].arena_bytes);
+        }
+        tm_step_destroy(step);
+        tm_step_destroy(plain);
+    }
+    tm_device_close(device);
+}
+
+/* --- slots -------------------------------------------------------------------------------------------------------- */
+
+enum { ROWS = 8, COLUMNS = 16, MICRO_BATCHES = 3, FORWARD = 0, BACKWARD = 1 };
+
+typedef struct {
+    tm_graph    *graph;
+    tm_plan     *plan;
+    tm_arenas    memory;
+    tm_tensor_id x, b, c, sum;
+} pipe;
+
+static tm_tensor_id add_node(tm_graph *g, tm_op_id op, tm_tensor_id p, tm_tensor_id q)
+{
+    tm_tensor_id in[TM_MAX_IN] = { p, q }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_graph_add(g, op, NULL, 0, in, out, 0);
+    return out[0];
+}
+
+/* forward: a = gelu(x), b = gelu(a), c = a + b. backward: d = b + c, sum += |d|^2. b and c cross, a and d do not. */
+static pipe pipe_open(const tm_chooser *chooser, int slots)
+{
+    pipe      p = { .graph = tm_graph_create(&tm_precision_f32) };
+    tm_graph *g = p.graph;
+    g->slots = slots;
+    p.x = tm_graph_constant(g, "x", tm_shape_2(ROWS, COLUMNS), NULL, "", 1);
+    p.sum = tm_graph_tensor(g, "sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    tm_graph_segment(g, "forward");
+    tm_tensor_id a = add_node(g, TM_OP_gelu, p.x, TM_NONE);
+    p.b = add_node(g, TM_OP_gelu, a, TM_NONE);
+    p.c = add_node(g, TM_OP_add, a, p.b);
+    tm_graph_segment(g, "backward");
+    tm_tensor_id in[TM_MAX_IN] = { add_node(g, TM_OP_add, p.b, p.c) }, out[TM_MAX_OUT] = { p.sum };
+    tm_graph_add(g, TM_OP_square_sum, NULL, 0, in, out, 1);
+    assert_int_equal(tm_plan_create(g, chooser, &p.plan, NULL), TM_OK);
+    p.memory.base[TM_SPACE_DEVICE] = aligned_alloc(CELL, p.plan->arena_bytes);
+    assert_non_null(p.memory.base[TM_SPACE_DEVICE]);
+    memset(p.memory.base[TM_SPACE_DEVICE], 0, p.plan->arena_bytes);
+    tm_plan_bind(p.plan, &p.memory);
+    return p;
+}
+
+static void pipe_close(pipe *p)
+{
+    free(p->memory.base[TM_SPACE_DEVICE]);
+    tm_plan_destroy(p->plan);
+    tm_graph_destroy(p->graph);
+}
+
+/* Runs a list; transient memory outside of slots holds NaN before each program. */
+static double pipe_run(const pipe *p, tm_device *device, const tm_execution *list, size_t n)
+{
+    char  *arena = p->memory.base[TM_SPACE_DEVICE];
+    size_t kept = p->plan->persistent_bytes + (size_t)p->graph->slots * p->plan->spaces[TM_SPACE_DEVICE].slot_bytes;
+    float *x = tm_plan_address(p->plan, &p->memory, p->x);
+    for (size_t i = 0; i < n; i++) {
+        memset(arena + kept, 0xff, p->plan->arena_bytes - kept);
+        for (int k = 0; k < ROWS * COLUMNS; k++) x[k] = (float)tm_random_normal(3, (uint64_t)list[i].micro_batch, (uint64_t)k);
+        tm_device_run(device, tm_plan_execution(p->plan, &list[i]), NULL);
+    }
+    return *(double *)tm_plan_address(p->plan, &p->memory, p->sum);
+}
+
+static void micro_batches_in_flight_keep_to_their_slots(void **state)
+{
+    (void)state;
+    tm_execution in_turn[] = { { FORWARD, 0, 0 },  { BACKWARD, 0, 0 }, { FORWARD, 1, 0 },
+                               { BACKWARD, 1, 0 }, { FORWARD, 2, 0 },  { BACKWARD, 2, 0 } };
+    tm_execution piped[] = { { FORWARD, 0, 9 }, { FORWARD, 1, 9 },  { BACKWARD, 0, 9 },
+                             { FORWARD, 2, 9 }, { BACKWARD, 1, 9 }, { BACKWARD, 2, 9 } };
+    const int32_t slots[] = { 0, 1, 0, 0, 1, 0 };
+    assert_int_equal(tm_execution_slots(in_turn, 6), 1);
+    assert_int_equal(tm_execution_slots(piped, 6), 2);
+    for (int i = 0; i < 6; i++) assert_int_equal(piped[i].slot, slots[i]);
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    pipe       one = pipe_open(&chooser, 1), two = pipe_open(&chooser, 2), mixed = pipe_open(&chooser, 2);
+    double     wanted = pipe_run(&one, device, in_turn, 6);
+    assert_true(isfinite(wanted) && wanted > 1);
+    assert_true(pipe_run(&two, device, piped, 6) == wanted);
+    piped[4].slot = 0; /* backward of 1 reads what forward of 2 left */
+    assert_true(pipe_run(&mixed, device, piped, 6) != wanted);
+    size_t tensor = ROWS * COLUMNS * sizeof(float);
+    assert_int_equal(one.plan->spaces[TM_SPACE_DEVICE].slot_bytes, 2 * tensor); /* b and c */
+    assert_int_equal(two.plan->arena_bytes - one.plan->arena_bytes, 2 * tensor);
+    assert_int_equal(two.plan->places[two.b].program, TM_ACROSS);
+    assert_true(two.plan->places[two.b].first == FORWARD && two.plan->places[two.b].last == BACKWARD);
+    const tm_program *first = tm_plan_execution(two.plan, &(tm_execution){ FORWARD, 0, 0 }),
+                     *second = tm_plan_execution(two.plan, &(tm_execution){ FORWARD, 0, 1 });
+    const char *c0 = first->instructions[2].call.out[0].data, *c1 = second->instructions[2].call.out[0].data;
+    assert_int_equal(c1 - c0, 2 * tensor);
+    assert_ptr_equal(first->instructions[0].call.out[0].data, second->instructions[0].call.out[0].data);
+    pipe_close(&one);
+    pipe_close(&two);
+    pipe_close(&mixed);
+    tm_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_order_that_the_waits_allow_reads_anything_else),
+        cmocka_unit_test(nodes_thrown_onto_streams_at_random_stay_right),
+        cmocka_unit_test(every_wait_is_needed),
+        cmocka_unit_test(nothing_is_computed_in_place_of_what_another_stream_used),
+        cmocka_unit_test(spaces_have_their_own_books),
+        cmocka_unit_test(micro_batches_in_flight_keep_to_their_slots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

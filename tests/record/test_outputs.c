@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All outputs of a run together: which ones it wants, whose failure counts, and what a run that never began leaves. */
+#include "support/folder.h"
+#include "support/fake_run.h"
+#include "support/full_config.h"
+
+#include "base/file.h"
+#include "record/outputs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MANY = 40 };
+
+static void count(tm_sink *sink, const tm_event *event)
+{
+    (void)event;
+    sink->error.line++;
+}
+
+/* Any number of sinks, each hears everything, and only a vital one's failure is one of the run. */
+static void a_bus_of_many(void **state)
+{
+    (void)state;
+    static tm_sink sinks[MANY];
+    tm_event_bus   bus = { 0 };
+    tm_error       err = { 0 };
+    for (int i = 0; i < MANY; i++) {
+        sinks[i] = (tm_sink){ .handle = count, .vital = i == MANY - 1 };
+        tm_event_bus_add(&bus, &sinks[i]);
+    }
+    for (int64_t step = 1; step <= 3; step++) {
+        tm_event event = fake_step(step);
+        tm_event_emit(&bus, &event);
+    }
+    for (int i = 0; i < MANY; i++) assert_int_equal(sinks[i].error.line, 3);
+    (void)tm_fail(&sinks[7].error, TM_IO, "lost");
+    assert_int_equal(tm_event_failure(&bus, &err), TM_OK);
+    (void)tm_fail(&sinks[MANY - 1].error, TM_IO, "lost for good");
+    assert_int_equal(tm_event_failure(&bus, &err), TM_IO);
+    assert_string_equal(err.text, "lost for good");
+    tm_event_bus_fini(&bus);
+}
+
+typedef struct {
+    tm_config        *config;
+    tm_run_options    run;
+    tm_environment   *environment;
+    tm_checks         checks;
+    tm_output_options options;
+} fixture;
+
+static void begin(fixture *f)
+{
+    tm_error err = { 0 };
+    *f = (fixture){ .config = test_full_config(), .environment = tm_environment_read("") };
+    if (tm_config_apply_preset(f->config, "tiny-llama", &err) != TM_OK || tm_config_finish(f->config, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    tm_config_set(f->config, "log.file", test_in_folder("lines.txt"), "test");
+    if (tm_run_options_read(f->config, &f->run, &err) != TM_OK) fail_msg("%s", err.text);
+    const char *inside = test_in_folder("x"), *slash = strrchr(inside, '/');
+    static char folder[256];
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - inside), inside);
+    f->options = (tm_output_options){ .folder = folder,
+                                      .config = f->config,
+                                      .run = &f->run,
+                                      .environment = f->environment,
+                                      .checks = &f->checks,
+                                      .command = "" };
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    test_folder_remove();
+    return 0;
+}
+
+static void end(fixture *f)
+{
+    tm_environment_destroy(f->environment);
+    tm_config_destroy(f->config);
+}
+
+static void emit_run(const tm_outputs *outputs)
+{
+    tm_event events[] = { fake_started(), fake_step(1), fake_ended(1, TM_VERDICT_VALID, "") };
+    for (size_t i = 0; i < 3; i++) tm_event_emit(tm_outputs_bus(outputs), &events[i]);
+}
+
+static void the_files_of_a_run(void **state)
+{
+    (void)state;
+    static const char *const files[] = { "config.yaml", "environment.csv", "metrics.jsonl",
+                                         "result.json", "perf.csv",        "lines.txt" };
+    fixture     f;
+    tm_error    err = { 0 };
+    tm_outputs *outputs;
+    bool        began;
+    begin(&f);
+    f.options.perf_csv = test_in_folder("all.csv");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
+        emit_run(outputs);
+        assert_int_equal(tm_outputs_close(outputs, TM_OK, &began, &err), TM_OK);
+        assert_true(began);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (!tm_file_exists(test_in_folder(files[i]))) fail_msg("no %s", files[i]);
+    }
+    tm_text rows = fake_read(test_in_folder("all.csv"));
+    int     lines = 0;
+    for (const char *c = rows.data; *c; c++) lines += *c == '\n';
+    assert_int_equal(lines, 3);
+    tm_text_fini(&rows);
+    end(&f);
+}
+
+/* Nothing was trained: an empty file would look like a run that died. */
+static void a_run_that_never_began(void **state)
+{
+    (void)state;
+    fixture     f;
+    tm_error    err = { 0 };
+    tm_outputs *outputs;
+    bool        began = true;
+    begin(&f);
+    assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
+    assert_true(tm_file_exists(test_in_folder("metrics.jsonl")));
+    assert_int_equal(tm_outputs_close(outputs, TM_INVALID, &began, &err), TM_INVALID);
+    assert_false(began);
+    assert_false(tm_file_exists(test_in_folder("metrics.jsonl")));
+    f.options.perf_csv = test_in_folder("other.csv"); /* and one that has an output which cannot be opened */
+    assert_int_equal(tm_file_write(f.options.perf_csv, "1\n", 2, &err), TM_OK);
+    assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_INVALID);
+    assert_false(tm_file_exists(test_in_folder("metrics.jsonl")));
+    err = (tm_error){ 0 };
+    tm_config_set(f.config, "log.file", "/nowhere/lines.txt", "test");
+    assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_IO);
+    assert_non_null(strstr(err.text, "cannot append to '/nowhere/lines.txt' (log.file, test)"));
+    end(&f);
+}
+
+/* The settings are vital; the loss of another output is told at the end, unless something worse happened. */
+static void whose_failure_counts(void **state)
+{
+    (void)state;
+    fixture     f;
+    tm_error    err = { 0 };
+    tm_outputs *outputs;
+    bool        began;
+    begin(&f);
+    assert_int_equal(mkdir(test_in_folder("config.yaml"), 0777), 0);
+    assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
+    emit_run(outputs);
+    tm_status st = tm_event_failure(tm_outputs_bus(outputs), &err);
+    assert_int_equal(st, TM_IO);
+    assert_non_null(strstr(err.text, "config.yaml"));
+    assert_int_equal(tm_outputs_close(outputs, st, &began, &err), TM_IO);
+    assert_int_equal(rmdir(test_in_folder("config.yaml")), 0);
+    assert_int_equal(unlink(test_in_folder("result.json")), 0);
+    assert_int_equal(mkdir(test_in_folder("result.json"), 0777), 0);
+    for (int i = 0; i < 2; i++) {
+        tm_status before = i == 0 ? TM_OK : TM_NUMBERS;
+        err = (tm_error){ 0 };
+        assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
+        emit_run(outputs);
+        assert_int_equal(tm_event_failure(tm_outputs_bus(outputs), &err), TM_OK);
+        assert_int_equal(tm_outputs_close(outputs, before, &began, &err), i == 0 ? TM_IO : TM_NUMBERS);
+        assert_true(i == 0 ? strstr(err.text, "result.json") != NULL : err.status == TM_OK);
+    }
+    assert_int_equal(rmdir(test_in_folder("result.json")), 0);
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bus_of_many),
+        cmocka_unit_test_teardown(the_files_of_a_run, clean),
+        cmocka_unit_test_teardown(a_run_that_never_began, clean),
+        cmocka_unit_test_teardown(whose_failure_counts, clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
+#include "base/status.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *test_tree_make(void)
+{
+    const char *base = getenv("TMPDIR");
+    char        name[512];
+    snprintf(name, sizeof name, "%s/trainmark-test-XXXXXX", base && *base ? base : "/tmp");
+    TM_ASSERT(mkdtemp(name));
+    return strdup(name);
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+void test_tree_remove(char *folder)
+{
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(folder);
+}
+
+static char *own;
+
+const char *test_folder(void)
+{
+    if (!own) own = test_tree_make();
+    return own;
+}
+
+const char *test_in_folder(const char *name)
+{
+    static char     path[8][640];
+    static unsigned turn;
+    turn = (turn + 1) % 8;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", test_folder(), name);
+    return path[turn];
+}
+
+void test_folder_remove(void)
+{
+    if (own) test_tree_remove(own);
+    own = NULL;
+}
+
+int test_folder_teardown(void **state)
+{
+    (void)state;
+    test_folder_remove();
+    return 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/support/folder.h - folders for the files of a test, below TMPDIR or /tmp. */
+#ifndef TM_TESTS_FOLDER_H
+#define TM_TESTS_FOLDER_H
+
+/* A fresh folder; the name is the caller's. test_tree_remove removes it with all that is in it, and frees the name. */
+char *test_tree_make(void);
+void  test_tree_remove(char *folder);
+
+/* One folder for the whole test program, made when it is first asked for. */
+const char *test_folder(void);
+/* A path below it, in a static buffer (one of eight in turn). */
+const char *test_in_folder(const char *name);
+/* Removes it; the next use makes another. The second form is a teardown for cmocka. */
+void test_folder_remove(void);
+int  test_folder_teardown(void **state);
+
+#endif
