@@ -126,8 +126,9 @@ static tm_rounding adafactor_rounding(const tm_call *call, int k)
 
 static bool adafactor_example(int k, tm_example *example)
 {
-    static const tm_shape          cases[] = { { 1, { 1 } },      { 2, { 3, 7 } }, { 1, { 9 } },
-                                               { 2, { 65, 17 } }, { 1, { 1030 } }, { 3, { 2, 5, 13 } } };
+    static const tm_shape          cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },     { 1, { 9 } },     { 2, { 65, 17 } },
+                                               { 1, { 1030 } },   { 3, { 2, 5, 13 } }, { 2, { 200, 65 } }, { 2, { 1, 1030 } },
+                                               { 1, { 40001 } },  { 2, { 1030, 1 } },  { 3, { 3, 70, 16 } } };
     static const tm_adafactor_attr attrs[] = {
         { .eps1 = 1e-7, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0 },
         { .eps1 = 1e-3, .eps2 = 2, .clip_threshold = 0.5, .weight_decay = 0.1 }
@@ -169,7 +170,7 @@ const tm_op tm_op_adafactor = {
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3,
     .example = adafactor_example,
     .rounding = adafactor_rounding,
-    .in_name = { "p (...)", "g (...)", "r (rows) or v (...)", "[q (columns)]", "scalars (8)", "clip (2)" },
-    .out_name = { "p (...)", "r (rows) or v (...)", "[q (columns)]" },
+    .in_name = { "p (...)", "g (...)", "r (...)", "[q (...)]", "scalars (8)", "clip (2)" },
+    .out_name = { "p (...)", "r (...)", "[q (...)]" },
     .attributes = "eps1, eps2, clip_threshold, weight_decay",
 };

@@ -165,7 +165,7 @@ static tm_status picture_row(const tm_source *source, tm_split split, int64_t in
 static void a_source_declares_its_fields(void **state)
 {
     (void)state;
-    static const tm_source_kind pictures = { .name = "pictures", .row = picture_row };
+    static const tm_source_kind pictures = { .traits.name = "pictures", .row = picture_row };
     tm_source                   source = {
                           .kind = &pictures, .options = { .seq = 1 }, .n_fields = 2, .facts = { .validation_samples = 4 }
     };

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AdamW: bit for bit against a plain float32 loop, against double, and the check value of the specification. SGD:
- * against a plain loop. Adafactor: against double. */
+ * against a plain loop. */
 #include "kernel_test.h"
 
 static const isa_table tables[] = ISA_TABLES(optimizer);
-static const isa_table adafactor_tables[] = ISA_TABLES(adafactor);
 
 static double rounded(float value, tm_dtype dtype)
 {
@@ -106,19 +105,6 @@ static void test_zero_gradient(void **state)
     }
     job_free(&j);
 }
-static void test_refuses_mixed_formats(void **state)
-{
-    (void)state;
-    static const tm_adamw_attr attr = { .9, .95, 1e-8, 0. };
-    job                        j = adamw_job(3, TM_F32, &attr, 1, true);
-    const tm_kernel           *kernel = kernel_find(tables[0].kernels, TM_OP_adamw);
-    job_reset(&j);
-    assert_null(kernel->refuse(&j.call));
-    j.call.in[1].dtype = TM_BF16;
-    assert_non_null(kernel->refuse(&j.call));
-    job_free(&j);
-}
-
 /* ---- sgd ---- */
 
 static void sgd_judge(const job *j, const char *isa)
@@ -161,75 +147,6 @@ static void test_sgd(void **state)
         }
 }
 
-/* ---- adafactor ---- */
-
-/* The formula in double over a matrix of R rows and C columns (a vector: R = 0), written apart from the op's reference.
- * `slack`: of a sum of n terms in float32 lanes, relative. */
-static void adafactor_judge(const job *j, const char *isa)
-{
-    const tm_adafactor_attr *a = j->call.attr;
-    tm_shape                 of = j->in[0].shape;
-    int64_t n = tm_shape_elements(of), columns = of.n[of.rank - 1], rows = n / columns;
-    double  c = in_at(j, 5, 1), s = in_at(j, 4, TM_SCALAR_SHARE), slack = (64. + (double)columns / 16) * U_F32;
-    double  rate = in_at(j, 4, TM_SCALAR_LEARNING_RATE), squares = 0, weights = 0, mean = 0;
-    double                  *r = calloc((size_t)n, sizeof *r), *q = calloc((size_t)columns, sizeof *q),
-           *u = calloc((size_t)n, sizeof *u);
-    assert_true(r && q && u);
-    for (int64_t i = 0; i < n; i++) {
-        double g = in_at(j, 1, i) * c;
-        weights += in_at(j, 0, i) * in_at(j, 0, i);
-        if (of.rank == 1) {
-            r[i] = (1 - s) * in_at(j, 2, i) + s * g * g;
-        } else {
-            r[i / columns] += s * g * g / (double)columns;
-            q[i % columns] += s * g * g / (double)rows;
-        }
-    }
-    for (int64_t i = 0; of.rank == 2 && i < rows; i++) mean += (r[i] += (1 - s) * in_at(j, 2, i)) / (double)rows;
-    for (int64_t i = 0; of.rank == 2 && i < columns; i++) {
-        q[i] += (1 - s) * in_at(j, 3, i);
-        judge(j, 2, i, q[i], slack * q[i], isa);
-    }
-    for (int64_t i = 0; i < (of.rank == 2 ? rows : n); i++) judge(j, 1, i, r[i], slack * r[i], isa);
-    for (int64_t i = 0; i < n; i++) {
-        double v = of.rank == 2 ? r[i / columns] * q[i % columns] / fmax(mean, a->eps1) : r[i];
-        u[i] = in_at(j, 1, i) * c / sqrt(fmax(v, a->eps1 * a->eps1));
-        squares += u[i] * u[i];
-    }
-    double limit = sqrt(squares / (double)n) / a->clip_threshold;
-    double step = fmax(a->eps2, sqrt(weights / (double)n)) * in_at(j, 4, TM_SCALAR_RELATIVE_STEP) / fmax(1, limit);
-    for (int64_t i = 0; i < n; i++) {
-        double p = in_at(j, 0, i), wanted = p - rate * a->weight_decay * p - step * u[i];
-        judge(j, 0, i, wanted, 4 * U_F32 * fabs(p) + 4 * slack * fabs(step * u[i]), isa);
-    }
-    free(r), free(q), free(u);
-}
-static void test_adafactor(void **state)
-{
-    (void)state;
-    static const tm_shape shapes[] = { { 1, { 1 } },       { 1, { 17 } },     { 1, { 40001 } },   { 2, { 1, 1 } },
-                                       { 2, { 3, 7 } },    { 2, { 65, 17 } }, { 2, { 200, 65 } }, { 2, { 64, 768 } },
-                                       { 2, { 1, 1030 } }, { 2, { 1030, 1 } } };
-    static const tm_adafactor_attr attrs[] = {
-        { .eps1 = 1e-7, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0 },
-        { .eps1 = 1e-3, .eps2 = 2, .clip_threshold = 0.5, .weight_decay = 0.1 }
-    };
-    for (int s = 0; s < COUNT(shapes); s++)
-        for (int k = 0; k < 4; k++) {
-            tm_shape of = shapes[s], row = tm_shape_1(of.n[0]), column = tm_shape_1(of.n[1]);
-            tm_dtype format = k < 2 ? TM_F32 : TM_BF16;
-            job      j = job_new(TM_OP_adafactor, &attrs[k % 2]);
-            job_in(&j, 0, format, of, 0., 1.), job_in(&j, 1, format, of, 0., .1);
-            job_in(&j, 2, TM_F32, row, 1e-2, 1e-3);
-            if (of.rank == 2) job_in(&j, 3, TM_F32, column, 1e-2, 1e-3);
-            job_in(&j, 4, TM_F64, tm_shape_1(TM_SCALAR_COUNT), .3, .01), job_in(&j, 5, TM_F64, tm_shape_1(2), .5, .1);
-            job_out(&j, 0, format, of), job_out(&j, 1, TM_F32, row);
-            if (of.rank == 2) job_out(&j, 2, TM_F32, column);
-            j.alias[0] = s % 2 ? 0 : -1;
-            job_check(&j, adafactor_tables, COUNT(adafactor_tables), adafactor_judge);
-        }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,9 +154,7 @@ int main(void)
         cmocka_unit_test(test_adamw_bf16),
         cmocka_unit_test(test_check_value),
         cmocka_unit_test(test_zero_gradient),
-        cmocka_unit_test(test_refuses_mixed_formats),
         cmocka_unit_test(test_sgd),
-        cmocka_unit_test(test_adafactor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
