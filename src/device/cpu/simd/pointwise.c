@@ -137,8 +137,12 @@ FLAT_RUN(gelu_grad)
 FLAT_RUN(relu)
 FLAT_RUN(relu_grad)
 FLAT_RUN(add)
-FLAT_RUN(cast)
-FLAT_RUN(widen)
+
+static void cast_run(const tm_call *call)
+{
+    int64_t n = tm_view_elements(&call->in[0]);
+    tm_parallel(call, tm_dtype_small(call->in[0].dtype) ? widen_part : cast_part, n, TM_ELEMENT_GRAIN, n);
+}
 
 static const char *unary_refuse(const tm_call *call)
 {
@@ -152,15 +156,9 @@ static const char *binary_refuse(const tm_call *call)
 }
 static const char *cast_refuse(const tm_call *call)
 {
-    const char *why = tm_refuse_format(&call->in[0]);
-    return why ? why : tm_refuse_format(&call->out[0]);
-}
-
-static const char *widen_refuse(const tm_call *call)
-{
     tm_dtype from = call->in[0].dtype;
-    if (!tm_dtype_small(from) || tm_dtype_bits(from) < 8 || from == TM_E8M0)
-        return "needs float16 or a float8 format without scales";
+    bool     held = tm_dtype_small(from) && tm_dtype_bits(from) >= 8 && from != TM_E8M0; /* without scales */
+    if (!held && !tm_is_float(&call->in[0])) return "needs float32, bfloat16, float16 or a float8 format without scales";
     return tm_refuse_format(&call->out[0]);
 }
 
@@ -328,7 +326,6 @@ const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     TM_KERNEL(swiglu_grad, "swiglu_grad/", binary_refuse, NULL, swiglu_grad_run),
     TM_KERNEL(add, "add/", binary_refuse, NULL, add_run),
     TM_KERNEL(cast, "cast/", cast_refuse, NULL, cast_run),
-    TM_KERNEL(cast, "cast/widen-", widen_refuse, NULL, widen_run),
     TM_KERNEL(rope, "rope/", rope_refuse, NULL, rope_run),
     TM_KERNEL(rope_grad, "rope_grad/", rope_refuse, NULL, rope_grad_run),
     { .run = NULL },
