@@ -72,7 +72,9 @@ system/check_tune.h
 system/environment.h
 system/thresholds.h
 system/validity.h
+train/groups.h
 train/keys.h
+train/optimizer.h
 train/run.h
 train/schedule.h
 train/step.h

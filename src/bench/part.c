@@ -27,8 +27,7 @@ tm_status tm_part_plan(const tm_run_options *run, int64_t layers, tm_device *dev
     TM_TRY(tm_step_create(&out->step, &chooser, &step, err));
     out->parameters = tm_model_parameters(&out->step.shape);
     out->arena_bytes = step->plan->arena_bytes;
-    out->flops = step->first->cost.flops + step->update->cost.flops;
-    if (step->further) out->flops += (double)(run->step.accumulation - 1) * step->further->cost.flops;
+    out->flops = tm_schedule_flops(&step->training);
     tm_step_destroy(step);
     return TM_OK;
 }
@@ -84,17 +83,15 @@ static tm_status judge(const tm_live_part *live, const tm_step_result *result, t
 tm_status tm_part_step(tm_live_part *live, double *seconds, tm_error *err)
 {
     const tm_run_options *run = live->part->run;
-    int64_t               rows = run->step.micro_batch * run->step.seq, begin = tm_now_ns();
+    int64_t               begin = tm_now_ns();
     double                rate = run->learning_rate * tm_schedule_factor(&run->schedule, live->steps);
     tm_batch              batch;
     tm_step_result        result;
     tm_loader_next(live->loader, &batch);
     TM_TRY(tm_trainer_begin(live->trainer, ++live->steps, rate, run->max_norm, batch.target_tokens, err));
-    for (int64_t i = 0; i < run->step.accumulation; i++) {
-        tm_micro_batch micro = { batch.tokens + i * rows, batch.targets + i * rows, 0 };
-        TM_TRY(tm_trainer_accumulate(live->trainer, i, &micro, NULL, err));
-    }
-    TM_TRY(tm_trainer_update(live->trainer, &result, NULL, err));
+    tm_micro_batch all = { .target_tokens = batch.target_tokens };
+    for (int f = 0; f < TM_MAX_FIELDS; f++) all.field[f] = batch.field[f];
+    TM_TRY(tm_trainer_step(live->trainer, &all, &result, NULL, err));
     *seconds = (double)(tm_now_ns() - begin) * 1e-9;
     return live->part->judged ? judge(live, &result, err) : TM_OK;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/product.h"
 
+#include "model/model.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,12 +94,9 @@ static void add_linear(tm_product_list *list, const tm_product *like, const char
 void tm_products_of_model(const tm_model_shape *s, int64_t batch, int64_t seq, const tm_product *like,
                           tm_product_list *list)
 {
-    int64_t rows = batch * seq, up = s->family == TM_FAMILY_LLAMA ? 2 * s->ffn_dim : s->ffn_dim;
-    add_linear(list, like, "qkv", rows, (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, s->dim);
-    add_linear(list, like, "out", rows, s->dim, s->n_heads * s->head_dim);
-    add_linear(list, like, s->family == TM_FAMILY_LLAMA ? "gate+up" : "up", rows, up, s->dim);
-    add_linear(list, like, "down", rows, s->dim, s->ffn_dim);
-    add_linear(list, like, "vocab", rows, s->vocab_size, s->dim);
+    tm_model_product products[TM_MAX_PRODUCTS];
+    int              n = tm_model_products(s, products);
+    for (int i = 0; i < n; i++) add_linear(list, like, products[i].name, batch * seq, products[i].out, products[i].in);
 }
 
 static int64_t scaled(int64_t n, double scale)

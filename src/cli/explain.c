@@ -34,6 +34,50 @@ static void summary(const tm_run_options *o, const tm_step *step, const char *de
     tm_text_add(out, "\n");
 }
 
+/* What is trained how: a line for each parameter, its pieces beside it. */
+static void parameters(const tm_step *step, tm_text *out)
+{
+    const tm_step_options *o = &step->options;
+    char                   shape[96];
+    tm_text_printf(out, "parameters (group 0: %s, all that optimizer.groups does not take)\n", o->optimizer->name);
+    for (int g = 1; g < o->n_groups; g++)
+        tm_text_printf(out, "  group %-3d %s: learning rate x %g%s\n", g, o->groups[g].patterns, o->groups[g].lr_scale,
+                       o->groups[g].frozen ? ", not trained" : "");
+    for (size_t i = 0; i < step->graph->n_tensors; i++) {
+        const tm_tensor *tensor = &step->graph->tensors[i];
+        if (tensor->role != TM_ROLE_PARAMETER) continue;
+        const tm_group *group = &o->groups[step->group_of[i]];
+        tm_text_printf(out, "  %-44s %-18s %-10s group %d", tensor->name, tm_shape_text(shape, tensor->shape),
+                       tm_dtype_name(tensor->dtype), step->group_of[i]);
+        if (tensor->trained)
+            tm_text_printf(out, ", weight decay %g", tm_hyper_decay(&group->hyper, tensor->shape));
+        else
+            tm_text_add(out, ", not trained");
+        for (int p = 0; tensor->n_pieces > 1 && p < tensor->n_pieces; p++)
+            tm_text_printf(out, "%s%s", p ? ", " : ": ", tensor->pieces[p].name);
+        tm_text_add(out, "\n");
+    }
+    tm_text_add(out, "\n");
+}
+
+static void json_parameters(const tm_step *step, tm_json *json)
+{
+    tm_json_open(json, "parameter_groups", '[');
+    for (size_t i = 0; i < step->graph->n_tensors; i++) {
+        const tm_tensor *tensor = &step->graph->tensors[i];
+        if (tensor->role != TM_ROLE_PARAMETER) continue;
+        const tm_group *group = &step->options.groups[step->group_of[i]];
+        tm_json_open(json, NULL, '{');
+        tm_json_string(json, "name", tensor->name);
+        tm_json_i64(json, "group", step->group_of[i]);
+        tm_json_bool(json, "trained", tensor->trained);
+        tm_json_f64(json, "lr_scale", group->lr_scale);
+        tm_json_f64(json, "weight_decay", tm_hyper_decay(&group->hyper, tensor->shape));
+        tm_json_close(json, '}');
+    }
+    tm_json_close(json, ']');
+}
+
 static void json_lines(tm_json *json, const char *key, const char *lines)
 {
     tm_json_open(json, key, '[');
@@ -66,6 +110,7 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
         tm_json_f64(&json, tm_flops_convention_name((tm_flops_convention)i),
                     tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq));
     tm_json_close(&json, '}');
+    if (step->options.n_groups > 1) json_parameters(step, &json);
     tm_plan_json(step->plan, chooser, &json);
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");
@@ -85,6 +130,7 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
         as_json(&run, step, &chooser, text, without, out);
     } else if (st == TM_OK) {
         summary(&run, step, text, without, out);
+        if (step->options.n_groups > 1) parameters(step, out);
         tm_plan_print(step->plan, &chooser, out);
     }
     tm_step_destroy(step);

@@ -10,7 +10,7 @@ static void row_text(const tm_preset *preset, const tm_model_shape *s, int64_t s
 {
     char parameters[40];
     tm_text_printf(out, "%-14s %-6s %18s %10.2f %7lld %6lld %6lld %4lld/%-4lld %6lld %7lld\n", preset->name,
-                   s->family == TM_FAMILY_GPT ? "gpt" : "llama", tm_format_grouped(parameters, tm_model_parameters(s)),
+                   tm_model_family_name(s), tm_format_grouped(parameters, tm_model_parameters(s)),
                    tm_model_flops_per_token(s, TM_FLOPS_TITAN, seq) * 1e-9, (long long)seq, (long long)s->n_layers,
                    (long long)s->dim, (long long)s->n_heads, (long long)s->n_kv_heads, (long long)s->ffn_dim,
                    (long long)s->vocab_size);
@@ -20,7 +20,7 @@ static void row_json(const tm_preset *preset, const tm_model_shape *s, int64_t s
 {
     tm_json_open(json, NULL, '{');
     tm_json_string(json, "name", preset->name);
-    tm_json_string(json, "family", s->family == TM_FAMILY_GPT ? "gpt" : "llama");
+    tm_json_string(json, "family", tm_model_family_name(s));
     tm_json_i64(json, "parameters", tm_model_parameters(s));
     tm_json_i64(json, "parameters_embedding", tm_model_parameters_embedding(s));
     tm_json_i64(json, "seq_len", seq);

@@ -208,6 +208,14 @@ bool tm_config_is_set(const tm_config *config, const char *key)
     return false;
 }
 
+bool tm_config_is_changed(const tm_config *config, const char *key)
+{
+    const tm_entry *entry = entry_of(config, key);
+    const char     *value = tm_entry_value(entry)->text, *fallback = entry->layers[LAYER_DEFAULT].text;
+    bool            same = value && fallback ? strcmp(value, fallback) == 0 : value == fallback;
+    return tm_config_is_set(config, key) && !same;
+}
+
 int tm_config_rank(const tm_config *config, const char *key)
 {
     const tm_entry *entry = entry_of(config, key);

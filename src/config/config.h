@@ -19,7 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { TM_KEY_BOOL, TM_KEY_I64, TM_KEY_F64, TM_KEY_TEXT, TM_KEY_CHOICE, TM_KEY_LIST } tm_key_kind;
+/* MAPS: a list of maps, [{a: 1, b: [x, y]}, ...]; as text "a=1 b=x|y,...", which may be given instead of a map. */
+typedef enum { TM_KEY_BOOL, TM_KEY_I64, TM_KEY_F64, TM_KEY_TEXT, TM_KEY_CHOICE, TM_KEY_LIST, TM_KEY_MAPS } tm_key_kind;
 
 typedef enum {
     TM_KEY_USED,
@@ -88,9 +89,12 @@ TM_MUST_USE tm_status tm_config_finish(tm_config *config, tm_error *err);
 bool        tm_config_bool(const tm_config *config, const char *key);
 int64_t     tm_config_i64(const tm_config *config, const char *key);
 double      tm_config_f64(const tm_config *config, const char *key);
-const char *tm_config_text(const tm_config *config, const char *key); /* any kind; lists as "a,b"; NULL when null */
+const char *tm_config_text(const tm_config *config,
+                           const char      *key); /* any kind; lists as "a,b", maps as "k=a|b l=c"; NULL when null */
 /* Given by a file, the environment, the command line or the program? */
 bool tm_config_is_set(const tm_config *config, const char *key);
+/* Given as above, and not as what it would be anyway? A resolved configuration gives every key. */
+bool tm_config_is_changed(const tm_config *config, const char *key);
 /* "default", "preset llama3.1_8B", "file x.yaml:12", "environment PRIMUS_SEQ_LENGTH", "command line" */
 const char *tm_config_origin(const tm_config *config, const char *key);
 /* The same for messages: "x.yaml:12", "environment PRIMUS_SEQ_LENGTH", "command line". */

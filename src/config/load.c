@@ -19,7 +19,7 @@ enum { MAX_EXTENDS_DEPTH = 16, MAX_FILES = 64, MAX_LEAVES = 20000, MAX_TEXT_BYTE
 typedef struct {
     const char *path;
     const char *text; /* NULL = null */
-    bool        secret, is_list;
+    bool        secret, is_list, has_maps;
     const char *origin, *source, *folder; /* folder: of the file, with the slash, "" for the current one */
 } leaf;
 
@@ -74,21 +74,48 @@ static tm_status scalar_text(loader *l, const origin_file *file, const tm_yaml *
     return tm_substitute(l->config, node->text, place, out, secret, l->err);
 }
 
+/* An item of a list, or the value of a map in one, appended: a plain value that holds none of `separators`. */
+static tm_status item_text(loader *l, const origin_file *file, const tm_yaml_item *item, const char *path,
+                           const char *separators, tm_text *out, bool *secret)
+{
+    if (item->value->kind != TM_YAML_SCALAR)
+        return tm_fail(l->err, TM_INVALID, "'%.200s' (%s:%d) must be a list of plain values, found a list or map in it",
+                       path, file->name, item->line);
+    size_t before = out->length;
+    TM_TRY(scalar_text(l, file, item->value, out, secret));
+    size_t plain = strcspn(out->data + before, separators);
+    if (!out->data[before + plain]) return TM_OK;
+    return tm_fail(l->err, TM_INVALID, "an item of '%.200s' (%s:%d) holds %s, which separates items", path, file->name,
+                   item->line, out->data[before + plain] == ',' ? "a comma" : "a blank");
+}
+
+/* {a: 1, b: [x, y]} as "a=1 b=x|y". */
+static tm_status map_text(loader *l, const origin_file *file, const tm_yaml *map, const char *path, tm_text *out,
+                          bool *secret)
+{
+    for (const tm_yaml_item *i = map->first; i; i = i->next) {
+        tm_text_printf(out, "%s%s=", i == map->first ? "" : " ", i->key);
+        if (i->value->kind != TM_YAML_LIST) TM_TRY(item_text(l, file, i, path, ", ", out, secret));
+        for (const tm_yaml_item *k = i->value->kind == TM_YAML_LIST ? i->value->first : NULL; k; k = k->next) {
+            if (k != i->value->first) tm_text_add(out, "|");
+            TM_TRY(item_text(l, file, k, path, ", ", out, secret));
+        }
+    }
+    return TM_OK;
+}
+
 static tm_status list_text(loader *l, const origin_file *file, const tm_yaml *list, const char *path, tm_text *out,
-                           bool *secret)
+                           leaf *value)
 {
     tm_text_add(out, "");
     for (const tm_yaml_item *i = list->first; i; i = i->next) {
-        if (i->value->kind != TM_YAML_SCALAR)
-            return tm_fail(l->err, TM_INVALID,
-                           "'%.200s' (%s:%d) must be a list of plain values, found a list or map in it", path,
-                           file->name, i->line);
         if (i != list->first) tm_text_add(out, ",");
-        size_t before = out->length;
-        TM_TRY(scalar_text(l, file, i->value, out, secret));
-        if (strchr(out->data + before, ','))
-            return tm_fail(l->err, TM_INVALID, "an item of '%.200s' (%s:%d) holds a comma, which separates items", path,
-                           file->name, i->line);
+        if (i->value->kind == TM_YAML_MAP) {
+            value->has_maps = true;
+            TM_TRY(map_text(l, file, i->value, path, out, &value->secret));
+        } else {
+            TM_TRY(item_text(l, file, i, path, ",", out, &value->secret));
+        }
     }
     return TM_OK;
 }
@@ -106,7 +133,7 @@ static tm_status flatten(loader *l, const origin_file *file, const tm_yaml *node
     if (tm_yaml_is_null(node)) return add_leaf(l, file, line, path, (leaf){ 0 });
     tm_text   text = { 0 };
     leaf      value = { .is_list = node->kind == TM_YAML_LIST };
-    tm_status st = value.is_list ? list_text(l, file, node, path, &text, &value.secret)
+    tm_status st = value.is_list ? list_text(l, file, node, path, &text, &value)
                                  : scalar_text(l, file, node, &text, &value.secret);
     if (st == TM_OK) {
         value.text = tm_arena_text_n(l->arena, text.data, text.length);
@@ -209,7 +236,10 @@ static tm_status give_leaf(loader *l, tm_layer layer, const leaf *value, const c
 {
     if (!value->text && tm_config_is_section(l->config, path)) return TM_OK;
     const tm_entry *entry = tm_entry_find(l->config, path);
-    if (entry && value->is_list && entry->key.kind != TM_KEY_LIST && !tm_entry_is_wildcard(entry))
+    if (entry && value->has_maps && entry->key.kind != TM_KEY_MAPS && !tm_entry_is_wildcard(entry))
+        return tm_fail(l->err, TM_INVALID, "'%s' (%s) must be a list of plain values, found a map in it",
+                       entry->key.name, tm_place(value->origin));
+    if (entry && value->is_list && entry->key.kind < TM_KEY_LIST && !tm_entry_is_wildcard(entry))
         return tm_fail(l->err, TM_INVALID, "'%s' (%s) must be a single value, found a list", entry->key.name,
                        tm_place(value->origin));
     tm_given given = { value->text, value->secret, value->origin, value->source };

@@ -54,7 +54,7 @@ static void print_value(tm_text *out, const tm_entry *entry, const tm_value *val
         tm_text_add(out, "null");
     } else if (value->secret) {
         tm_text_add(out, "\"***\"");
-    } else if (entry->key.kind == TM_KEY_LIST) {
+    } else if (entry->key.kind >= TM_KEY_LIST) {
         tm_text_add(out, "[");
         while (*text) {
             size_t n = strcspn(text, ",");
@@ -165,7 +165,7 @@ uint64_t tm_config_hash(const tm_config *config)
 
 static void describe_range(const tm_key *key, tm_text *out)
 {
-    static const char *const kinds[] = { "true or false", "integer", "number", "text", "", "list" };
+    static const char *const kinds[] = { "true or false", "integer", "number", "text", "", "list", "list of maps" };
     char                     lo[32], hi[32];
     if (key->kind != TM_KEY_CHOICE) tm_text_add(out, kinds[key->kind]);
     if (key->kind == TM_KEY_CHOICE) {
@@ -186,7 +186,7 @@ static void describe_range(const tm_key *key, tm_text *out)
 static const char *default_text(const tm_key *key)
 {
     if (!key->fallback) return "null";
-    return *key->fallback ? key->fallback : key->kind == TM_KEY_LIST ? "[]" : "\"\"";
+    return *key->fallback ? key->fallback : key->kind >= TM_KEY_LIST ? "[]" : "\"\"";
 }
 
 static void add_cell(tm_text *out, const char *text)

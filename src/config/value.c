@@ -110,7 +110,7 @@ static tm_status coerce_choice(tm_arena *arena, const tm_key *key, const tm_give
 tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *given, const char **out, tm_error *err)
 {
     *out = NULL;
-    if (given->text && !*given->text && key->kind != TM_KEY_TEXT && key->kind != TM_KEY_LIST && !key->fallback)
+    if (given->text && !*given->text && key->kind != TM_KEY_TEXT && key->kind < TM_KEY_LIST && !key->fallback)
         return TM_OK;
     if (!given->text) {
         if (!key->fallback) return TM_OK;
@@ -128,6 +128,7 @@ tm_status tm_value_coerce(tm_arena *arena, const tm_key *key, const tm_given *gi
         return coerce_choice(arena, key, given, out, err);
     case TM_KEY_TEXT:
     case TM_KEY_LIST:
+    case TM_KEY_MAPS:
         break;
     }
     *out = tm_arena_text(arena, given->text);

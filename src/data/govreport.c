@@ -137,8 +137,9 @@ static void govreport_close(tm_source *source)
 }
 
 static tm_status govreport_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
-                               int32_t *tokens, int32_t *targets, tm_error *err)
+                               void *const *fields, int64_t *weight, tm_error *err)
 {
+    int32_t         *tokens = fields[0], *targets = fields[1];
     const govreport *g = source->state;
     const tm_packed *packed = &g->splits[split];
     int64_t          at = index, last = packed->width - 1;
@@ -150,8 +151,10 @@ static tm_status govreport_row(const tm_source *source, tm_split split, int64_t 
     }
     TM_TRY(tm_map_check(&packed->map, err));
     const tm_packed_row *row = &packed->row[at];
+    *weight = 0;
     for (int64_t t = 0; t < last; t++) {
         tokens[t] = tm_packed_id(row, t);
+        *weight += counts(source, packed, row, t);
         targets[t] = counts(source, packed, row, t) ? tm_packed_id(row, t + 1) : TM_IGNORED_TARGET;
     }
     tokens[last] = source->options.pad_token;

@@ -7,6 +7,8 @@
 #include "data/source.h"
 
 #include "base/arena.h"
+#include "data/source_kind.h"
+#include "graph/value.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -16,9 +18,11 @@
 struct tm_loader {
     const tm_source *source;
     tm_split         split;
-    int64_t          batch, seq, first, samples; /* samples: of the split, for validation; INT64_MAX for train */
+    int64_t          batch, first, samples; /* samples: of the split, for validation; INT64_MAX for train */
     int64_t          slots;
     tm_batch        *slot;
+    size_t           bytes[TM_MAX_FIELDS]; /* of a field of a sample */
+    char            *memory; /* of all slots */
     int32_t         *sample; /* (T+1) the thread's own */
     pthread_t        thread;
     pthread_mutex_t  lock;
@@ -29,12 +33,13 @@ struct tm_loader {
     int64_t          taken;         /* the consumer's own */
 };
 
-/* A row without a target. */
-static void fill_empty(const tm_loader *loader, int32_t *tokens, int32_t *targets)
+/* A row that is not there. */
+static void fill_empty(const tm_loader *loader, void *const *at)
 {
-    for (int64_t t = 0; t < loader->seq; t++) {
-        tokens[t] = 0;
-        targets[t] = TM_IGNORED_TARGET;
+    for (int f = 0; f < loader->source->n_fields; f++) {
+        const tm_field *field = &loader->source->fields[f];
+        for (int64_t i = 0, n = tm_shape_elements(field->shape); i < n; i++)
+            tm_value_set(at[f], field->dtype, i, field->empty);
     }
 }
 
@@ -43,12 +48,16 @@ static void fill(tm_loader *loader, int64_t n)
     tm_batch *out = &loader->slot[n % loader->slots];
     out->target_tokens = 0;
     for (int64_t row = 0; row < loader->batch; row++) {
-        int32_t *tokens = out->tokens + row * loader->seq, *targets = out->targets + row * loader->seq;
-        int64_t  index = loader->first + n * loader->batch + row;
+        void   *at[TM_MAX_FIELDS];
+        int64_t index = loader->first + n * loader->batch + row, weight = 0;
+        for (int f = 0; f < loader->source->n_fields; f++)
+            at[f] = (char *)out->field[f] + (size_t)row * loader->bytes[f];
         if (index >= loader->samples || loader->error.status != TM_OK ||
-            tm_source_row(loader->source, loader->split, index, loader->sample, tokens, targets, &loader->error))
-            fill_empty(loader, tokens, targets);
-        for (int64_t t = 0; t < loader->seq; t++) out->target_tokens += targets[t] != TM_IGNORED_TARGET;
+            tm_source_row(loader->source, loader->split, index, loader->sample, at, &weight, &loader->error)) {
+            weight = 0;
+            fill_empty(loader, at);
+        }
+        out->target_tokens += weight;
     }
     out->error = loader->error.status != TM_OK ? &loader->error : NULL;
 }
@@ -76,30 +85,42 @@ static void release(tm_loader *loader)
     pthread_cond_destroy(&loader->freed_more);
     pthread_cond_destroy(&loader->filled_more);
     pthread_mutex_destroy(&loader->lock);
-    free(loader->slot[0].tokens);
+    free(loader->memory);
     free(loader->slot);
     free(loader->sample);
     free(loader);
 }
 
+/* Every field of every slot, each at a multiple of 64 bytes. */
+static void take_memory(tm_loader *loader)
+{
+    enum { ALIGN = 64 };
+    size_t at[TM_MAX_FIELDS], slot = 0, all = 0;
+    for (int f = 0; f < loader->source->n_fields; f++) {
+        size_t bytes = 0;
+        loader->bytes[f] = tm_tensor_bytes(loader->source->fields[f].shape, loader->source->fields[f].dtype);
+        TM_ASSERT(tm_dtype_bits(loader->source->fields[f].dtype) % 8 == 0); /* rows begin at whole bytes */
+        TM_ASSERT(!__builtin_mul_overflow((size_t)loader->batch, loader->bytes[f], &bytes) && bytes < SIZE_MAX / 2);
+        at[f] = slot;
+        slot += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    TM_ASSERT(!__builtin_mul_overflow(slot, (size_t)loader->slots, &all));
+    loader->memory = tm_alloc(all);
+    for (int64_t i = 0; i < loader->slots; i++)
+        for (int f = 0; f < loader->source->n_fields; f++)
+            loader->slot[i].field[f] = loader->memory + (size_t)i * slot + at[f];
+}
+
 tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch, int64_t first_sample, int depth)
 {
     TM_ASSERT(source && batch >= 1 && first_sample >= 0 && depth >= 1);
-    int64_t seq = tm_source_seq(source), slots = depth + 1, size = 0;
-    TM_ASSERT(!__builtin_mul_overflow(batch, seq, &size) && !__builtin_mul_overflow(size, 2 * slots, &size) &&
-              size < INT64_MAX / (int64_t)sizeof(int32_t));
+    int64_t    slots = depth + 1;
     tm_loader *loader = tm_alloc(sizeof *loader);
-    *loader = (tm_loader){
-        .source = source, .split = split, .batch = batch, .seq = seq, .first = first_sample, .slots = slots
-    };
+    *loader = (tm_loader){ .source = source, .split = split, .batch = batch, .first = first_sample, .slots = slots };
     loader->samples = split == TM_SPLIT_TRAIN ? INT64_MAX : tm_source_describe(source)->validation_samples;
     loader->slot = tm_alloc((size_t)slots * sizeof *loader->slot);
-    loader->sample = tm_alloc((size_t)(seq + 1) * sizeof *loader->sample);
-    int32_t *memory = tm_alloc((size_t)size * sizeof *memory);
-    for (int64_t i = 0; i < slots; i++) {
-        loader->slot[i].tokens = memory + 2 * i * batch * seq;
-        loader->slot[i].targets = memory + (2 * i + 1) * batch * seq;
-    }
+    loader->sample = tm_alloc((size_t)(tm_source_seq(source) + 1) * sizeof *loader->sample);
+    take_memory(loader);
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->filled_more, NULL);
     pthread_cond_init(&loader->freed_more, NULL);

@@ -166,8 +166,8 @@ static tm_status read_sample(const tm_source *source, int64_t index, int32_t *ou
     return TM_OK;
 }
 
-static tm_status megatron_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, int32_t *tokens,
-                              int32_t *targets, tm_error *err)
+static tm_status megatron_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
+                              void *const *fields, int64_t *weight, tm_error *err)
 {
     const tm_indexed *set = &((const megatron *)source->state)->splits[split];
     int64_t           seq = source->options.seq;
@@ -177,8 +177,9 @@ static tm_status megatron_row(const tm_source *source, tm_split split, int64_t i
         TM_TRY(read_sample(source, index, scratch, err));
     else
         TM_TRY(read_tokens(source, set, index * seq, seq + 1, scratch, err));
-    memcpy(tokens, scratch, (size_t)seq * sizeof *tokens);
-    memcpy(targets, scratch + 1, (size_t)seq * sizeof *targets);
+    memcpy(fields[0], scratch, (size_t)seq * sizeof *scratch);
+    memcpy(fields[1], scratch + 1, (size_t)seq * sizeof *scratch);
+    *weight = seq;
     return TM_OK;
 }
 

@@ -62,6 +62,22 @@ static tm_status check_options(const tm_source_options *options, tm_error *err)
     return TM_OK;
 }
 
+static int fields_of(const tm_source_kind *kind, const tm_source_options *options, tm_field out[TM_MAX_FIELDS])
+{
+    if (kind->fields) return kind->fields(options, out);
+    out[0] = (tm_field){ .name = "tokens", .dtype = TM_I32, .shape = tm_shape_1(options->seq) };
+    out[1] = (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(options->seq), .empty = TM_IGNORED_TARGET };
+    return 2;
+}
+
+tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX_FIELDS], int *n, tm_error *err)
+{
+    const tm_source_kind *kind = NULL;
+    TM_TRY(find_kind(options->name ? options->name : "", &kind, err));
+    *n = fields_of(kind, options, out);
+    return TM_OK;
+}
+
 bool tm_source_has_outline(const char *name)
 {
     const tm_source_kind *kind = kind_of(name);
@@ -86,6 +102,7 @@ tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_e
     source->kind = kind;
     source->options = *options;
     source->options.name = kind->traits.name;
+    source->n_fields = fields_of(kind, options, source->fields);
     source->facts = (tm_source_facts){ .train_samples = INT64_MAX,
                                        .validation_samples = INT64_MAX,
                                        .floor = (double)NAN,
@@ -127,17 +144,18 @@ void tm_source_sample(const tm_source *source, tm_split split, int64_t index, in
     source->kind->sample(source, split, index, tokens);
 }
 
-tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, int32_t *tokens,
-                        int32_t *targets, tm_error *err)
+tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, void *const *fields,
+                        int64_t *weight, tm_error *err)
 {
-    size_t bytes = (size_t)source->options.seq * sizeof *tokens;
+    size_t bytes = (size_t)source->options.seq * sizeof *scratch;
     if (source->kind->row) {
         TM_ASSERT(index >= 0 && (split == TM_SPLIT_TRAIN || index < source->facts.validation_samples));
-        return source->kind->row(source, split, index, scratch, tokens, targets, err);
+        return source->kind->row(source, split, index, scratch, fields, weight, err);
     }
     tm_source_sample(source, split, index, scratch);
-    memcpy(tokens, scratch, bytes);
-    memcpy(targets, scratch + 1, bytes);
+    memcpy(fields[0], scratch, bytes);
+    memcpy(fields[1], scratch + 1, bytes);
+    *weight = source->options.seq;
     return TM_OK;
 }
 

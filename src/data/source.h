@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "graph/tensor.h"
 #include "op/attrs.h" /* TM_IGNORED_TARGET */
 
 #include <stdbool.h>
@@ -72,6 +73,11 @@ typedef struct {
 /* The i-th source's name, NULL behind the last. */
 const char *tm_source_name(int i);
 
+/* The fields that a sample of such a source has, without opening it: of a language tokens (T) and targets (T), int32.
+ * TM_INVALID: unknown name. */
+TM_MUST_USE tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX_FIELDS], int *n,
+                                       tm_error *err);
+
 /* Opens a source. TM_INVALID for anything a user can mend: unknown name, vocabulary too small, T < 1, no text, text
  * shorter than a window, and for text whatever in the folder is not a readable regular file (nothing hangs on a fifo).
  * TM_FORMAT for a damaged file, TM_NOMEM when megatron's order does not fit in memory. The options need not outlive the
@@ -92,11 +98,11 @@ int64_t                tm_source_seq(const tm_source *source); /* T */
  * synthetic, mock and text only: other sources have rows. */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
 
-/* The same as the row of a batch, of any source: inputs (T), targets (T) with TM_IGNORED_TARGET where none counts;
- * `scratch` is room for T+1 tokens. TM_INVALID, with the place, if the files changed since they were opened or hold a
- * token outside of the vocabulary. */
+/* Sample `index` of any source as the row of a batch: a pointer per field, in the order of tm_source_fields, and what
+ * it weighs in the loss, the targets that count (not TM_IGNORED_TARGET); `scratch` is room for T+1 tokens. TM_INVALID, with
+ * the place, if the files changed since they were opened or hold a token outside of the vocabulary. */
 TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
-                                    int32_t *tokens, int32_t *targets, tm_error *err);
+                                    void *const *fields, int64_t *weight, tm_error *err);
 
 /* synthetic, mock: the exact -log p of the T targets of one sample, in nats, given all tokens before each; NAN for
  * the others. Its mean over samples, divided by T, tends to facts.floor; tokens that the language cannot produce give
@@ -112,13 +118,12 @@ char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n
 typedef struct tm_loader tm_loader;
 
 typedef struct {
-    int32_t        *tokens;        /* (batch, T) */
-    int32_t        *targets;       /* (batch, T); TM_IGNORED_TARGET: does not count */
-    int64_t         target_tokens; /* targets that are not ignored */
-    const tm_error *error;         /* NULL, or why a row could not be read: the batch and all after it are no good */
+    void           *field[TM_MAX_FIELDS]; /* (batch, ...) each, in the order of tm_source_fields */
+    int64_t         target_tokens;        /* the weights of its rows together */
+    const tm_error *error; /* NULL, or why a row could not be read: the batch and all after it are no good */
 } tm_batch;
 
-/* Rows of the validation split beyond its last sample have tokens 0 and targets -100. The source must outlive the
+/* Rows of the validation split beyond its last sample are empty (tokens 0, targets -100). The source must outlive the
  * loader. NULL when no thread can be started. All memory is taken here. */
 tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch, int64_t first_sample, int depth);
 void       tm_loader_close(tm_loader *loader); /* NULL is fine */

@@ -11,10 +11,11 @@ typedef struct {
     /* Checks the options, fills source->facts and source->state; on failure leaves nothing behind. */
     tm_status (*open)(tm_source *source, tm_error *err);
     void (*close)(tm_source *source); /* optional */
-    /* One of the two: tokens (T+1) that all count, or inputs and targets (T each), see tm_source_row. */
+    int (*fields)(const tm_source_options *options, tm_field out[TM_MAX_FIELDS]); /* optional: tokens and targets */
+    /* One of the two: tokens (T+1) that all count, or a row of its fields and its weight, see tm_source_row. */
     void (*sample)(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
-    tm_status (*row)(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, int32_t *tokens,
-                     int32_t *targets, tm_error *err);
+    tm_status (*row)(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, void *const *fields,
+                     int64_t *weight, tm_error *err);
     tm_status (*outline)(const tm_source_options *options, tm_text *out, tm_error *err); /* optional: nothing to say */
     double (*nats)(const tm_source *source, const int32_t *tokens);                      /* optional: NAN */
     void (*decode)(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out); /* optional: not text */
@@ -23,6 +24,8 @@ typedef struct {
 struct tm_source {
     const tm_source_kind *kind;
     tm_source_options     options; /* name is the kind's own; the paths are valid during open only */
+    tm_field              fields[TM_MAX_FIELDS];
+    int                   n_fields;
     tm_source_facts       facts;
     void                 *state;
 };

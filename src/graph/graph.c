@@ -56,8 +56,7 @@ tm_tensor_id tm_graph_tensor_as(tm_graph *graph, const char *name, tm_role role,
                                                     .shape = shape,
                                                     .layer = graph->layer,
                                                     .gradient = TM_NONE,
-                                                    .moment1 = TM_NONE,
-                                                    .moment2 = TM_NONE,
+                                                    .lookup_gradient = TM_NONE,
                                                     .base = TM_NONE };
     return (tm_tensor_id)graph->n_tensors++;
 }
@@ -85,6 +84,18 @@ tm_tensor_id tm_graph_view_like(tm_graph *graph, const tm_tensor *view, tm_tenso
     TM_ASSERT(of.base == TM_NONE && of.shape.rank == 2); /* a view's offset in a matrix is its column */
     snprintf(name, sizeof name, "%.190s.%lld", of.name, (long long)view->offset);
     return tm_graph_view(graph, name, base, view->offset, view->shape.n[1]);
+}
+
+tm_tensor_id tm_graph_row(tm_graph *graph, const char *name, tm_tensor_id base, int64_t row)
+{
+    tm_tensor of = *tm_graph_at(graph, base);
+    TM_ASSERT(of.shape.rank == 2 && of.base == TM_NONE && row >= 0 && row < of.shape.n[0]);
+    tm_tensor_id id = tm_graph_tensor_as(graph, name, of.role, tm_shape_1(of.shape.n[1]), of.dtype);
+    tm_tensor   *view = tm_graph_at(graph, id);
+    view->layer = of.layer;
+    view->base = base;
+    view->offset = row * of.shape.n[1];
+    return id;
 }
 
 tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id)

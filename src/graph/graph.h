@@ -35,7 +35,8 @@ typedef struct {
     const tm_piece   *pieces; /* parameters only */
     int               n_pieces;
     bool              trained; /* parameters: has a gradient and is updated */
-    tm_tensor_id      gradient, moment1, moment2; /* parameters: TM_NONE until a pass makes them */
+    tm_tensor_id      gradient; /* parameters: TM_NONE until the gradient pass makes it */
+    tm_tensor_id      lookup_gradient; /* parameters: of look-ups alone, see tm_lookup_pass; TM_NONE: not apart */
     tm_constant_fill *fill; /* constants only */
     const void       *fill_context;
     tm_tensor_id      base;   /* a view of columns of another tensor; TM_NONE: has memory of its own */
@@ -94,6 +95,8 @@ tm_tensor_id tm_graph_tensor_as(tm_graph *graph, const char *name, tm_role role,
 tm_tensor_id tm_graph_view(tm_graph *graph, const char *name, tm_tensor_id base, int64_t column, int64_t columns);
 /* The view of `base` that is to it what `view` is to its own base. */
 tm_tensor_id tm_graph_view_like(tm_graph *graph, const tm_tensor *view, tm_tensor_id base);
+/* Row `row` of a dense matrix (rows, C) as a tensor (C) without memory of its own. */
+tm_tensor_id tm_graph_row(tm_graph *graph, const char *name, tm_tensor_id base, int64_t row);
 /* The tensor whose memory this one is in: itself, if it is not a view. */
 tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id);
 tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces,

@@ -57,6 +57,11 @@ bool tm_dtype_floating(tm_dtype dtype)
     return dtypes[dtype].kind == TM_KIND_FLOAT;
 }
 
+bool tm_dtype_small(tm_dtype dtype)
+{
+    return tm_dtype_floating(dtype) && (dtypes[dtype].bits < 16 || dtype == TM_F16);
+}
+
 size_t tm_tensor_bytes(tm_shape shape, tm_dtype dtype)
 {
     size_t elements = (size_t)tm_shape_elements(shape), bits = (size_t)dtypes[dtype].bits;

@@ -37,6 +37,7 @@ const char *tm_dtype_name(tm_dtype dtype);
 int         tm_dtype_bits(tm_dtype dtype);
 size_t      tm_dtype_bytes(tm_dtype dtype); /* of formats of whole bytes; 4-bit formats are a bug here */
 bool        tm_dtype_floating(tm_dtype dtype);
+bool        tm_dtype_small(tm_dtype dtype); /* float16, 8 bits and fewer: weights are held in them, not computed with */
 
 enum { TM_MAX_RANK = 4 };
 
@@ -63,6 +64,16 @@ char   *tm_shape_text(char out[96], tm_shape shape); /* "(2048, 768)" */
 
 /* Bytes of a dense tensor, the last one filled up where elements are smaller than a byte. */
 size_t tm_tensor_bytes(tm_shape shape, tm_dtype dtype);
+
+/* A named part of a sample: what a data source gives and a model takes. shape: of one sample; the inputs of a program
+ * have those of a micro-batch one after the other along the first axis. */
+typedef struct {
+    const char *name; /* "tokens" */
+    tm_dtype    dtype;
+    tm_shape    shape;
+    double      empty; /* every element of a sample that is not there */
+} tm_field;
+enum { TM_MAX_FIELDS = 8 };
 
 /* What a tensor is for. The role decides its number format (tm_precision), its memory class and whether it outlives a
  * program. X(id, memory class, persistent) */

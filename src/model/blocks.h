@@ -3,8 +3,19 @@
 #ifndef TM_MODEL_BLOCKS_H
 #define TM_MODEL_BLOCKS_H
 
-#include "model/model.h"
+#include "model/family.h"
 #include "op/attrs.h"
+
+/* Of the families of decoders: their tm_model.own is an array of these (n_layers). llama: up_w holds gate and up,
+ * biases are TM_NONE. */
+typedef struct tm_block_weights {
+    tm_tensor_id norm1_w, norm1_b, qkv_w, qkv_b, out_w, out_b, norm2_w, norm2_b, up_w, up_b, down_w, down_b;
+} tm_block_weights;
+
+/* The fields of a language, and its loss: cross entropy of hidden state x head against the targets. */
+extern const char *const tm_language_fields[];
+void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
+                      bool accumulate);
 
 /* Emits an op with up to four inputs (absent ones TM_NONE) and returns its first output. */
 tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr_bytes, tm_tensor_id a, tm_tensor_id b,

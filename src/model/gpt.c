@@ -34,7 +34,8 @@ void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
     (void)seq;
     out->embedding = tm_declare(graph, s, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "wte.weight");
     out->positions = tm_declare(graph, s, TM_INIT_POSITION, -1, tm_shape_2(s->max_seq_len, s->dim), "wpe.weight");
-    for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &out->blocks[layer]);
+    tm_block_weights *blocks = out->own = tm_arena_take(graph->arena, (size_t)s->n_layers * sizeof *blocks);
+    for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &blocks[layer]);
     out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "ln_f.weight");
     out->norm_b = tm_declare(graph, s, TM_INIT_ZERO, -1, tm_shape_1(s->dim), "ln_f.bias");
     out->head = s->tied ? out->embedding
@@ -44,7 +45,7 @@ void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
 static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)
 {
     const tm_model_shape   *s = model->shape;
-    const tm_block_weights *w = &model->blocks[layer];
+    const tm_block_weights *w = (const tm_block_weights *)model->own + layer;
     tm_norm_attr            norm = { .eps = s->norm_eps };
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "h.%d.attn", layer);
@@ -72,3 +73,33 @@ tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id 
     graph->module = "ln_f";
     return tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, model->norm_w, model->norm_b, TM_NONE);
 }
+
+static int64_t ffn_dim(int64_t dim)
+{
+    return 4 * dim;
+}
+
+static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])
+{
+    out[0] = (tm_model_product){ "qkv", (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, s->dim };
+    out[1] = (tm_model_product){ "out", s->dim, s->n_heads * s->head_dim };
+    out[2] = (tm_model_product){ "up", s->ffn_dim, s->dim };
+    out[3] = (tm_model_product){ "down", s->dim, s->ffn_dim };
+    out[4] = (tm_model_product){ "vocab", s->vocab_size, s->dim };
+    return 5;
+}
+
+const tm_family tm_family_gpt = {
+    .name = "gpt",
+    .fields = tm_language_fields,
+    .tied = true,
+    .bias = TM_BIAS_ALL,
+    .init = TM_INIT_GPT2,
+    .init_tied = TM_INIT_GPT2,
+    .ffn_dim = ffn_dim,
+    .ends = true,
+    .declare = tm_gpt_declare,
+    .hidden = tm_gpt_hidden,
+    .loss = tm_language_loss,
+    .products = products,
+};

@@ -3,10 +3,22 @@
 
 #include "model/presets.h"
 
+/* "|llama|gpt" and "; llama: ...; gpt: ..." */
+#define TM_FAMILY(id, name, what) "|" #name
+static const char families[] =
+#include "model/families.def"
+    ;
+#undef TM_FAMILY
+#define TM_FAMILY(id, name, what) "; " #name ": " what
+static const char family_help[] =
+#include "model/families.def"
+    ;
+#undef TM_FAMILY
+
 /* clang-format off */
 static const tm_key keys[] = {
-    { .name = "model.family", .kind = TM_KEY_CHOICE, .fallback = "llama", .choices = "llama|gpt",
-      .help = "llama: RMSNorm, rotary positions, gated FFN; gpt: LayerNorm, learned positions, GELU FFN" },
+    { .name = "model.family", .kind = TM_KEY_CHOICE, .fallback = "llama", .choices = families + 1,
+      .help = family_help + 2 },
     { .name = "model.name", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "with model.flavor names a preset (llama3 and 8B)" },
     { .name = "model.flavor", .kind = TM_KEY_TEXT, .quiet = true, .help = "size of the model.name" },

@@ -75,7 +75,8 @@ void tm_llama_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_
 {
     out->embedding =
         tm_declare(graph, s, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "tok_embeddings.weight");
-    for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &out->blocks[layer]);
+    tm_block_weights *blocks = out->own = tm_arena_take(graph->arena, (size_t)s->n_layers * sizeof *blocks);
+    for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &blocks[layer]);
     out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
     out->head = s->tied ? out->embedding
                         : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "output.weight");
@@ -85,7 +86,7 @@ void tm_llama_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_
 static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)
 {
     const tm_model_shape   *s = model->shape;
-    const tm_block_weights *w = &model->blocks[layer];
+    const tm_block_weights *w = (const tm_block_weights *)model->own + layer;
     tm_norm_attr            norm = { .eps = s->norm_eps };
     tm_rope_attr            rope = { .seq = model->seq, .heads = s->n_heads + s->n_kv_heads, .head_dim = s->head_dim,
                                      .layout = s->rope_interleaved ? TM_ROPE_INTERLEAVED : TM_ROPE_HALF };
@@ -116,3 +117,47 @@ tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_i
     graph->module = "norm";
     return tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, model->norm_w, TM_NONE, TM_NONE);
 }
+
+static int64_t ffn_dim(int64_t dim)
+{
+    return (8 * dim / 3 + 255) / 256 * 256;
+}
+
+static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
+{
+    if (s->head_dim % 2)
+        return tm_fail(err, TM_INVALID,
+                       "head width %lld (model.head_dim, or model.dim / model.n_heads) is odd; rotary "
+                       "positions turn pairs: make it even",
+                       (long long)s->head_dim);
+    if (s->bias != TM_BIAS_NONE)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "model.bias (%s): biases are not built for the llama family; set it to none",
+                       tm_config_place(config, "model.bias"));
+    return TM_OK;
+}
+
+static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])
+{
+    out[0] = (tm_model_product){ "qkv", (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, s->dim };
+    out[1] = (tm_model_product){ "out", s->dim, s->n_heads * s->head_dim };
+    out[2] = (tm_model_product){ "gate+up", 2 * s->ffn_dim, s->dim };
+    out[3] = (tm_model_product){ "down", s->dim, s->ffn_dim };
+    out[4] = (tm_model_product){ "vocab", s->vocab_size, s->dim };
+    return 5;
+}
+
+const tm_family tm_family_llama = {
+    .name = "llama",
+    .fields = tm_language_fields,
+    .tied = false,
+    .bias = TM_BIAS_NONE,
+    .init = TM_INIT_TORCHTITAN,
+    .init_tied = TM_INIT_HF, /* as the public tied models; no token predicts itself */
+    .ffn_dim = ffn_dim,
+    .check = check,
+    .declare = tm_llama_declare,
+    .hidden = tm_llama_hidden,
+    .loss = tm_language_loss,
+    .products = products,
+};

@@ -8,14 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    void (*declare)(tm_graph *, const tm_model_shape *, int64_t, tm_model *);
-    tm_tensor_id (*hidden)(tm_graph *, const tm_model *, tm_tensor_id);
-} families[] = {
-    [TM_FAMILY_GPT] = { tm_gpt_declare, tm_gpt_hidden },
-    [TM_FAMILY_LLAMA] = { tm_llama_declare, tm_llama_hidden },
-};
-
 tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr_bytes, tm_tensor_id a, tm_tensor_id b,
                      tm_tensor_id c, tm_tensor_id d)
 {
@@ -95,9 +87,9 @@ tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_pl
 
 void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out)
 {
-    *out = (tm_model){ .shape = shape, .seq = seq, .positions = TM_NONE, .norm_b = TM_NONE, .rope_table = TM_NONE };
-    out->blocks = tm_arena_take(graph->arena, (size_t)shape->n_layers * sizeof *out->blocks);
-    families[shape->family].declare(graph, shape, seq, out);
+    *out = (tm_model){ .shape = shape, .seq = seq, .embedding = TM_NONE, .positions = TM_NONE, .norm_w = TM_NONE,
+                       .norm_b = TM_NONE, .head = TM_NONE, .rope_table = TM_NONE };
+    tm_family_of(shape)->declare(graph, shape, seq, out);
     graph->layer = -1;
     graph->module = "";
 }
@@ -105,18 +97,45 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
 tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
 {
     graph->phase = TM_PHASE_FORWARD;
-    return families[model->shape->family].hidden(graph, model, tokens);
+    return tm_family_of(model->shape)->hidden(graph, model, tokens);
 }
 
-void tm_model_loss(tm_graph *graph, const tm_model *model, tm_tensor_id tokens, tm_tensor_id targets, tm_tensor_id loss,
-                   int64_t chunk, bool accumulate)
+tm_tensor_id tm_inputs_find(const tm_inputs *inputs, const char *name)
 {
-    tm_tensor_id hidden = tm_model_hidden(graph, model, tokens);
+    for (int i = 0; i < inputs->n; i++)
+        if (strcmp(inputs->name[i], name) == 0) return inputs->tensor[i];
+    return TM_NONE;
+}
+
+const char *const *tm_model_fields(const tm_model_shape *shape)
+{
+    return tm_family_of(shape)->fields;
+}
+
+void tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
+                   bool accumulate)
+{
+    graph->phase = TM_PHASE_FORWARD;
+    tm_family_of(model->shape)->loss(graph, model, inputs, loss, chunk, accumulate);
+    graph->layer = -1;
+    graph->module = "";
+}
+
+int tm_model_products(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS])
+{
+    return tm_family_of(shape)->products(shape, out);
+}
+
+const char *const tm_language_fields[] = { "tokens", "targets", NULL };
+
+void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
+                      bool accumulate)
+{
+    tm_tensor_id hidden = tm_model_hidden(graph, model, tm_inputs_find(inputs, "tokens"));
     tm_loss_attr attr = { .chunk = chunk };
-    tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, targets };
+    tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, tm_inputs_find(inputs, "targets") };
     tm_tensor_id out[TM_MAX_OUT] = { loss, TM_NONE };
     graph->layer = -1;
     graph->module = "output";
     tm_graph_add(graph, TM_OP_linear_cross_entropy, &attr, sizeof attr, in, out, accumulate ? 1u : 0);
-    graph->module = "";
 }

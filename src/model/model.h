@@ -13,15 +13,11 @@ enum { TM_MAX_LAYERS = 1024 };
 
 /* The parameters and constants of a model inside a graph; made once, used by every segment. */
 typedef struct {
-    tm_tensor_id norm1_w, norm1_b, qkv_w, qkv_b, out_w, out_b, norm2_w, norm2_b, up_w, up_b, down_w, down_b;
-} tm_block_weights; /* llama: up_w holds gate and up; biases are TM_NONE */
-
-typedef struct {
     const tm_model_shape *shape;
     int64_t               seq;
-    tm_tensor_id          embedding, positions, norm_w, norm_b, head; /* head == embedding when tied */
+    tm_tensor_id embedding, positions, norm_w, norm_b, head; /* head == embedding when tied; TM_NONE: has none */
     tm_tensor_id          rope_table; /* llama */
-    tm_block_weights     *blocks;     /* (n_layers), in the graph's arena */
+    void                 *own;        /* what else the family knows of its tensors, in the graph's arena */
 } tm_model;
 
 /* Declares the parameters with their initial values, and the constants, for sequences of `seq` tokens. */
@@ -30,10 +26,29 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
 /* Appends the blocks: tokens (N) -> final normed hidden state (N, C). */
 tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 
-/* Appends hidden state and loss: adds the summed cross entropy over `targets` (N) to `loss` (); logits in chunks of
- * `chunk` rows. `accumulate`: loss += (further micro-batches). */
-void tm_model_loss(tm_graph *graph, const tm_model *model, tm_tensor_id tokens, tm_tensor_id targets, tm_tensor_id loss,
-                   int64_t chunk, bool accumulate);
+/* The inputs of a program by the names of their fields. */
+typedef struct {
+    const char  *name[TM_MAX_FIELDS];
+    tm_tensor_id tensor[TM_MAX_FIELDS];
+    int          n;
+} tm_inputs;
+tm_tensor_id tm_inputs_find(const tm_inputs *inputs, const char *name); /* TM_NONE: not there */
+
+/* The fields of a sample that the model's loss reads; ended by NULL. */
+const char *const *tm_model_fields(const tm_model_shape *shape);
+
+/* Appends hidden state and loss: adds the loss, summed over what counts in the fields, to `loss` (); of a language the
+ * cross entropy over targets (N), logits in chunks of `chunk` rows. `accumulate`: loss += (further micro-batches). */
+void tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
+                   bool accumulate);
+
+/* The matrix products of one block's and the head's linears: y (N, out) = x (N, in) w^T. */
+enum { TM_MAX_PRODUCTS = 16 };
+typedef struct {
+    const char *name; /* "qkv" */
+    int64_t     out, in;
+} tm_model_product;
+int tm_model_products(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS]);
 
 /* Rotary frequencies after scaling, in radians per position; i in 0 .. head_dim / 2 - 1. */
 double tm_model_rope_frequency(const tm_model_shape *shape, int64_t i);

@@ -12,7 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { TM_FAMILY_LLAMA, TM_FAMILY_GPT } tm_model_family;
+typedef enum {
+#define TM_FAMILY(id, name, what) TM_FAMILY_##id,
+#include "model/families.def"
+#undef TM_FAMILY
+    TM_FAMILY_COUNT
+} tm_model_family;
 typedef enum {
     TM_BIAS_NONE,
     TM_BIAS_ALL,
@@ -37,9 +42,13 @@ typedef struct {
 /* Reads the model.* keys (finished configuration) and checks them against each other. TM_INVALID names key and cure. */
 TM_MUST_USE tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *shape, tm_error *err);
 
-/* All trained values; a tied head counts once. */
+const char *tm_model_family_name(const tm_model_shape *shape); /* "llama" */
+/* Of a sequence: rows of a learned table of positions; INT64_MAX where positions go on. */
+int64_t     tm_model_max_length(const tm_model_shape *shape);
+
+/* Counted on the tensors that the family declares. All values; a tied head counts once. */
 int64_t tm_model_parameters(const tm_model_shape *shape);
-/* Of one block. */
+/* Of the first block. */
 int64_t tm_model_parameters_layer(const tm_model_shape *shape);
 /* Of the input side only: positions, and the token table unless it serves as the head, too. */
 int64_t tm_model_parameters_embedding(const tm_model_shape *shape);

@@ -49,11 +49,21 @@ typedef struct {
 
 typedef struct {
     int64_t chunk; /* rows whose logits exist at a time */
+    int64_t no_dx; /* linear_cross_entropy_grad: 1: nothing below is trained, there is no dx */
 } tm_loss_attr;
 
 typedef struct {
     double beta1, beta2, eps, weight_decay;
 } tm_adamw_attr;
+
+typedef struct {
+    double  momentum, weight_decay; /* momentum 0: no buffer */
+    int64_t nesterov;
+} tm_sgd_attr;
+
+typedef struct {
+    double eps1, eps2, clip_threshold, weight_decay;
+} tm_adafactor_attr;
 
 typedef struct {
     int64_t space; /* tm_space: where x of `fetch`, y of `store` lies */
@@ -66,10 +76,12 @@ enum { TM_IGNORED_TARGET = -100 };
 typedef enum {
     TM_SCALAR_LOSS_SCALE,    /* 1 / target tokens of the global batch: the cotangent of the summed loss */
     TM_SCALAR_LEARNING_RATE,
-    TM_SCALAR_CORRECTION1,   /* 1 - beta1^t */
-    TM_SCALAR_CORRECTION2,   /* 1 - beta2^t */
+    TM_SCALAR_CORRECTION1,   /* AdamW: 1 - beta1^t */
+    TM_SCALAR_CORRECTION2,   /* AdamW: 1 - beta2^t */
     TM_SCALAR_MAX_NORM,      /* <= 0: no clipping */
-    TM_SCALAR_COUNT = 8
+    TM_SCALAR_COUNT = 8,
+    TM_SCALAR_SHARE = TM_SCALAR_CORRECTION1,        /* Adafactor: t^beta2_decay */
+    TM_SCALAR_RELATIVE_STEP = TM_SCALAR_CORRECTION2 /* Adafactor: min(learning rate, 1 / sqrt(t)) */
 } tm_scalar;
 
 #endif

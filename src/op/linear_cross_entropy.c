@@ -76,7 +76,8 @@ static void linear_cross_entropy_gradient(tm_gradient *gradient, const tm_node *
     tm_tensor_id dw = tm_gradient_parameter(gradient, w, 2, &accumulate);
     if (!wanted && dw == TM_NONE) return;
     tm_tensor_id in[TM_MAX_IN] = { x, w, node->in[2], scalars }, out[TM_MAX_OUT] = { loss, TM_NONE, dw, logits };
-    tm_gradient_emit(gradient, TM_OP_linear_cross_entropy_grad, node->attr, node->attr_bytes, in, out, accumulate);
+    tm_loss_attr attr = { .chunk = ((const tm_loss_attr *)node->attr)->chunk, .no_dx = !wanted };
+    tm_gradient_emit(gradient, TM_OP_linear_cross_entropy_grad, &attr, sizeof attr, in, out, accumulate);
     tm_gradient_replaces_forward(gradient);
     if (wanted) tm_gradient_add(gradient, x, out[1]);
 }
@@ -119,7 +120,8 @@ static const struct {
               { 70, 5, 11, 64, 0, true }, { 5, 600, 17, 4, 5, true }, { 3, 4, 5, 2, 1, true }, /* no row counts */
               { 9, 8, 16, 100, 5, true }, { 13, 9, 1025, 6, 5, true }, { 6, 5, 2063, 4, 5, false },
               { 5, 3, 1024, 5, 0, true }, { 40, 16, 64, 16, 5, true }, { 100, 20, 31, 1000, 5, true },
-              { 150, 70, 517, 64, 5, true } };
+              { 150, 70, 517, 64, 5, true },
+              { 6, 5, 7, 4, 0, true } /* no dx: the last */ };
 
 static bool linear_cross_entropy_example(int k, tm_example *example)
 {
@@ -151,14 +153,19 @@ const tm_op tm_op_linear_cross_entropy = {
     .attributes = "chunk",
 };
 
-/* in: x (N, C), w (V, C), targets (N), scalars (8); out: loss (), dx (N, C), [dw (V, C)], logits (chunk, V) scratch */
+/* in: x (N, C), w (V, C), targets (N), scalars (8); out: loss (), [dx (N, C)], [dw (V, C)], logits (chunk, V) scratch
+ */
 static const char *linear_cross_entropy_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
 {
     const char *why;
     if ((why = loss_check(in, attr))) return why;
     if (!tm_shape_is_vector(in[3], TM_SCALAR_COUNT)) return "there must be eight scalars";
     if ((why = tm_shape_fit(&out[0], (tm_shape){ .rank = 0 }, "the loss must be a scalar"))) return why;
-    if ((why = tm_shape_fit(&out[1], in[0], "dx must have the shape of x"))) return why;
+    if (((const tm_loss_attr *)attr)->no_dx) {
+        if (tm_shape_present(out[1])) return "there is no dx where none is wanted";
+    } else if ((why = tm_shape_fit(&out[1], in[0], "dx must have the shape of x"))) {
+        return why;
+    }
     if ((why = tm_shape_fit_optional(&out[2], in[1], "dw must have the shape of the weight"))) return why;
     return tm_shape_fit(&out[3], tm_shape_2(((const tm_loss_attr *)attr)->chunk, in[1].n[0]),
                         "the logits must have the shape (chunk, vocabulary)");
@@ -180,7 +187,7 @@ static void linear_cross_entropy_grad_reference(const tm_call *call)
         for (int64_t v = 0; v < vocabulary; v++) {
             double dz = scale * (exp(z[v] - lse) - (v == targets[n] ? 1 : 0));
             for (int64_t c = 0; c < channels; c++) {
-                dx[n * channels + c] += dz * w[v * channels + c];
+                if (dx) dx[n * channels + c] += dz * w[v * channels + c];
                 if (dw) dw[v * channels + c] += dz * x[c];
             }
         }
@@ -189,7 +196,7 @@ static void linear_cross_entropy_grad_reference(const tm_call *call)
 
 static tm_cost linear_cross_entropy_grad_cost(const tm_call *call)
 {
-    int     products = tm_view_present(&call->out[2]) ? 3 : 2; /* logits, dx, dw */
+    int     products = 1 + tm_view_present(&call->out[1]) + tm_view_present(&call->out[2]); /* logits, dx, dw */
     tm_cost cost = tm_call_cost(call, 2 * products * loss_product(call));
     cost.bytes -= tm_view_bytes(&call->out[3]);
     cost.vector = 6 * loss_logits(call); /* and divided by the sum, scaled */
@@ -201,6 +208,10 @@ static bool linear_cross_entropy_grad_example(int k, tm_example *example)
     if (!linear_cross_entropy_example(k, example)) return false;
     tm_example_in(example, 3, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);
     if (cases[k].dw) example->out[2] = example->in[1];
+    if (k < TM_COUNT_OF(cases) - 1)
+        example->out[1] = example->in[0];
+    else
+        ((tm_loss_attr *)(void *)example->attr)->no_dx = 1;
     return true;
 }
 
@@ -210,7 +221,7 @@ const tm_op tm_op_linear_cross_entropy_grad = {
     .group = "loss",
     .n_in = 4,
     .n_out = 4,
-    .optional_out = 1U << 2,
+    .optional_out = 1U << 1 | 1U << 2,
     .out_role = { TM_ROLE_SCALAR, TM_ROLE_ACTIVATION, TM_ROLE_GRADIENT, TM_ROLE_LOGITS },
     .infer = linear_cross_entropy_grad_infer,
     .reference = linear_cross_entropy_grad_reference,

@@ -66,15 +66,19 @@ static const struct {
     const char   *key;
     tm_mllog_kind kind;
     size_t        at;       /* in tm_run_started */
-    bool          adapters; /* only where there are some */
+    enum { ALWAYS, ADAPTERS, ADAMW } only; /* where there are adapters; where that is the optimizer */
 } rows[] = {
 #define ROW(key, kind, member)                                                                                         \
     {                                                                                                                  \
-        key, kind, offsetof(tm_run_started, member), false                                                             \
+        key, kind, offsetof(tm_run_started, member), ALWAYS                                                            \
     }
 #define ADAPTER_ROW(key, kind, member)                                                                                 \
     {                                                                                                                  \
-        key, kind, offsetof(tm_run_started, member), true                                                              \
+        key, kind, offsetof(tm_run_started, member), ADAPTERS                                                          \
+    }
+#define ADAMW_ROW(key, kind, member)                                                                                   \
+    {                                                                                                                  \
+        key, kind, offsetof(tm_run_started, member), ADAMW                                                             \
     }
     ROW("seed", TM_MLLOG_I64, seed),
     ROW("global_batch_size", TM_MLLOG_I64, recipe.global_batch),
@@ -85,10 +89,10 @@ static const struct {
     ROW("opt_name", TM_MLLOG_TEXT, recipe.optimizer),
     ROW("opt_base_learning_rate", TM_MLLOG_F64, recipe.learning_rate),
     ROW("opt_end_learning_rate", TM_MLLOG_F64, recipe.end_learning_rate),
-    ROW("opt_adamw_beta_1", TM_MLLOG_F64, recipe.beta1),
-    ROW("opt_adamw_beta_2", TM_MLLOG_F64, recipe.beta2),
-    ROW("opt_adamw_epsilon", TM_MLLOG_F64, recipe.eps),
-    ROW("opt_adamw_weight_decay", TM_MLLOG_F64, recipe.weight_decay),
+    ADAMW_ROW("opt_adamw_beta_1", TM_MLLOG_F64, recipe.beta1),
+    ADAMW_ROW("opt_adamw_beta_2", TM_MLLOG_F64, recipe.beta2),
+    ADAMW_ROW("opt_adamw_epsilon", TM_MLLOG_F64, recipe.eps),
+    ADAMW_ROW("opt_adamw_weight_decay", TM_MLLOG_F64, recipe.weight_decay),
     ROW("opt_gradient_clip_norm", TM_MLLOG_F64, recipe.max_norm),
     ROW("opt_learning_rate_warmup_steps", TM_MLLOG_I64, recipe.warmup_steps),
     ROW("opt_learning_rate_decay_steps", TM_MLLOG_I64, recipe.decay_steps),
@@ -98,6 +102,7 @@ static const struct {
     ADAPTER_ROW("lora_alpha", TM_MLLOG_F64, recipe.lora_alpha),
 #undef ROW
 #undef ADAPTER_ROW
+#undef ADAMW_ROW
 };
 
 static tm_mllog_value value_at(tm_mllog_kind kind, const void *address)
@@ -151,7 +156,8 @@ static void on_start(mllog_sink *self, const tm_run_started *run)
     if (self->cleared_ms) PUT_AT(self, self->cleared_ms, "cache_clear", tm_mllog_bool(true), NULL, 0);
     put_submission(self);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!rows[i].adapters || run->recipe.lora_rank > 0)
+        if (rows[i].only == ALWAYS || (rows[i].only == ADAPTERS && run->recipe.lora_rank > 0) ||
+            (rows[i].only == ADAMW && strcmp(run->recipe.optimizer, "adamw") == 0))
             PUT(self, rows[i].key, value_at(rows[i].kind, (const char *)run + rows[i].at));
     if (self->fd >= 0) foresee(self);
     PUT(self, "init_stop", tm_mllog_null());

@@ -12,7 +12,7 @@ static tm_recipe recipe_of(const run *r)
     int64_t               held_out = tm_source_describe(r->source)->validation_samples;
     int64_t               evaluated = o->validate ? run_validation_batches(r) * o->step.micro_batch : 0;
     return (tm_recipe){
-        .optimizer = "adamw",
+        .optimizer = o->step.optimizer->log_name,
         .schedule = tm_schedule_words(&o->schedule),
         .global_batch = run_global_batch(o),
         .accumulation = o->step.accumulation,
@@ -22,10 +22,10 @@ static tm_recipe recipe_of(const run *r)
         .decay_steps = tm_schedule_decay_steps(&o->schedule),
         .learning_rate = o->learning_rate,
         .end_learning_rate = o->learning_rate * o->schedule.min_lr_factor,
-        .beta1 = o->step.beta1,
-        .beta2 = o->step.beta2,
-        .eps = o->step.eps,
-        .weight_decay = o->step.weight_decay,
+        .beta1 = o->step.hyper.beta1,
+        .beta2 = o->step.hyper.beta2,
+        .eps = o->step.hyper.eps,
+        .weight_decay = o->step.hyper.weight_decay,
         .max_norm = o->max_norm > 0 ? o->max_norm : (double)INFINITY,
     };
 }

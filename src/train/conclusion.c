@@ -43,8 +43,7 @@ static tm_status check_step(const run *r, double flops, double seconds, tm_error
 static tm_status check_physics(const run *r, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
-    double         flops = step->first->cost.flops, least = r->step_seconds[0];
-    if (step->further) flops += (double)(r->options->step.accumulation - 1) * step->further->cost.flops;
+    double         flops = tm_schedule_flops(&step->training), least = r->step_seconds[0];
     for (int64_t i = 1; i < r->done; i++) least = fmin(least, r->step_seconds[i]);
     return check_step(r, flops, least, err);
 }

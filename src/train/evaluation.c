@@ -19,6 +19,13 @@ int64_t run_validation_batches(const run *r)
     return batches < most ? batches : most;
 }
 
+tm_micro_batch run_micro_batch(const tm_batch *batch)
+{
+    tm_micro_batch fed = { .target_tokens = batch->target_tokens };
+    for (int f = 0; f < TM_MAX_FIELDS; f++) fed.field[f] = batch->field[f];
+    return fed;
+}
+
 tm_status run_check_batch(const tm_batch *batch, tm_error *err)
 {
     return batch->error ? tm_fail(err, batch->error->status, "%s", batch->error->text) : TM_OK;
@@ -51,8 +58,8 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
         st = run_check_batch(&batch, err);
         if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
         double         nats;
-        tm_micro_batch micro = { batch.tokens, batch.targets, batch.target_tokens };
-        st = tm_trainer_evaluate(r->trainer, &micro, &nats, err);
+        tm_micro_batch fed = run_micro_batch(&batch);
+        st = tm_trainer_evaluate(r->trainer, &fed, &nats, err);
         if (st != TM_OK) continue;
         double mean = nats / (double)batch.target_tokens;
         sum += nats;

@@ -76,7 +76,8 @@ static tm_status go_on(writer *w, uint64_t seed, int64_t prompt, int64_t n, int6
         double  uniform = tm_random_uniform(seed, tm_random_stream("generate"), (uint64_t)*count);
         int32_t next;
         TM_TRY(tm_trainer_write(w->trainer, step->sample_tokens, 0, window, (size_t)seq * sizeof *window, err));
-        TM_TRY(tm_trainer_run(w->trainer, step->sample, err));
+        for (size_t i = 0; i < step->sampling.n; i++)
+            TM_TRY(tm_trainer_run(w->trainer, step->sampling.work[i].program, err));
         TM_TRY(draw(w, length - 1, uniform, &next, err));
         window[length++] = all[*count] = next;
     }
@@ -87,7 +88,7 @@ tm_status tm_generate(tm_trainer *trainer, const tm_source *source, uint64_t see
                       tm_text *out, char **text, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
-    TM_ASSERT(step->sample);
+    TM_ASSERT(step->sampling.n > 0);
     int64_t seq = step->options.seq, prompt = seq / 4 < 64 ? seq / 4 : 64,
             deadline = tm_now_ns() + (int64_t)(seconds * 1e9), count;
     if (prompt < 1) prompt = 1;

@@ -19,12 +19,8 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
     TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens, err));
     tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
-    int64_t rows = o->step.micro_batch * o->step.seq;
-    for (int64_t i = 0; i < o->step.accumulation; i++) {
-        tm_micro_batch micro = { batch.tokens + i * rows, batch.targets + i * rows, 0 };
-        TM_TRY(tm_trainer_accumulate(r->trainer, i, &micro, &r->ledger, err));
-    }
-    return tm_trainer_update(r->trainer, result, &r->ledger, err);
+    tm_micro_batch fed = run_micro_batch(&batch);
+    return tm_trainer_step(r->trainer, &fed, result, &r->ledger, err);
 }
 
 static void report_step(run *r, int64_t step, const tm_step_result *result, int64_t tokens, double seconds)

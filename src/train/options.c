@@ -66,6 +66,21 @@ static void read_schedule(const tm_config *config, tm_run_options *out)
     if (is(config, "lr_scheduler.decay_type", "sqrt")) out->schedule.decay = TM_DECAY_SQRT;
 }
 
+static tm_hyper read_hyper(const tm_config *config)
+{
+    return (tm_hyper){ .weight_decay = tm_config_f64(config, "optimizer.weight_decay"),
+                       .decay_matrices_only = is(config, "optimizer.decay", "matrices"),
+                       .beta1 = tm_config_f64(config, "optimizer.beta1"),
+                       .beta2 = tm_config_f64(config, "optimizer.beta2"),
+                       .eps = tm_config_f64(config, "optimizer.eps"),
+                       .momentum = tm_config_f64(config, "optimizer.momentum"),
+                       .nesterov = tm_config_bool(config, "optimizer.nesterov"),
+                       .beta2_decay = tm_config_f64(config, "optimizer.beta2_decay"),
+                       .eps1 = tm_config_f64(config, "optimizer.eps1"),
+                       .eps2 = tm_config_f64(config, "optimizer.eps2"),
+                       .clip_threshold = tm_config_f64(config, "optimizer.clip_threshold") };
+}
+
 static tm_status read_step(const tm_config *config, tm_step_options *step, tm_error *err)
 {
     TM_TRY(tm_model_shape_read(config, &step->shape, err));
@@ -76,11 +91,10 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     step->seq = tm_config_i64(config, "training.seq_len");
     step->accumulation = tm_config_i64(config, "training.grad_accumulation");
     step->loss_chunk = tm_config_i64(config, "loss.chunk_tokens");
-    step->beta1 = tm_config_f64(config, "optimizer.beta1");
-    step->beta2 = tm_config_f64(config, "optimizer.beta2");
-    step->eps = tm_config_f64(config, "optimizer.eps");
-    step->weight_decay = tm_config_f64(config, "optimizer.weight_decay");
-    step->decay_matrices_only = is(config, "optimizer.decay", "matrices");
+    step->optimizer = tm_optimizer_find(tm_config_text(config, "optimizer.name"));
+    TM_ASSERT(step->optimizer); /* tm_train_rules has refused what is not built */
+    step->hyper = read_hyper(config);
+    TM_TRY(tm_groups_read(config, step->optimizer, &step->hyper, step->groups, &step->n_groups, err));
     int64_t rows, largest = (int64_t)1 << 31;
     if (__builtin_mul_overflow(step->micro_batch, step->seq, &rows) || rows > largest)
         return tm_fail(
@@ -88,7 +102,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
             "training.local_batch_size %lld x training.seq_len %lld is more than %lld tokens; lower one of them and "
             "raise training.global_batch_size for the same step",
             (long long)step->micro_batch, (long long)step->seq, (long long)largest);
-    if (step->shape.family == TM_FAMILY_GPT && step->seq > step->shape.max_seq_len)
+    if (step->seq > tm_model_max_length(&step->shape))
         return tm_fail(
             err, TM_INVALID,
             "training.seq_len is %lld, but the model has %lld learned positions; lower it or raise model.max_seq_len",
@@ -128,6 +142,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->threads = (int)tm_config_i64(config, "training.threads");
     out->reference_kernels = tm_config_bool(config, "debug.allow_reference_kernels");
     read_source(config, out);
+    TM_TRY(tm_source_fields(&out->source, out->step.fields, &out->step.n_fields, err));
     const tm_source_traits *traits = tm_source_traits_of(out->source.name);
     TM_ASSERT(traits); /* the key takes no other */
     out->prefetch = (int)tm_config_i64(config, "data.prefetch");

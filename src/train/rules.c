@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "model/shape.h"
 #include "train/keys.h"
+#include "train/optimizer.h"
 #include "train/save_list.h"
 
 #include <stdio.h>
@@ -95,6 +96,32 @@ static tm_status settle_batch(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* Only what the optimizer reads may be given, and it has a weight decay of its own. */
+static tm_status settle_optimizer(tm_config *config, tm_error *err)
+{
+    const char         *name = tm_config_text(config, "optimizer.name");
+    const tm_optimizer *optimizer = tm_optimizer_find(name);
+    if (!optimizer)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "'optimizer.name' = '%s' (%s): this optimizer is not built yet; set it to AdamW", name,
+                       tm_config_place(config, "optimizer.name"));
+    tm_config_set(config, "optimizer.weight_decay", optimizer->weight_decay, "default");
+    for (int i = 0; tm_optimizer_at(i); i++) {
+        for (const char *p = tm_optimizer_at(i)->keys; *p;) {
+            size_t n = strcspn(p, ",");
+            char   member[32], key[64];
+            snprintf(member, sizeof member, "%.*s", (int)n, p);
+            snprintf(key, sizeof key, "optimizer.%s", member);
+            p += n + (p[n] == ',');
+            if (!tm_config_is_changed(config, key) || tm_optimizer_reads(optimizer, member)) continue;
+            return tm_fail(err, TM_INVALID,
+                           "'%s' (%s) is of optimizer.name %s, this run has %s; leave one of the two out", key,
+                           tm_config_place(config, key), tm_optimizer_at(i)->name, optimizer->name);
+        }
+    }
+    return TM_OK;
+}
+
 static tm_status settle_schedule(tm_config *config, tm_error *err)
 {
     double rate = tm_config_f64(config, "optimizer.lr");
@@ -164,7 +191,7 @@ static tm_status check_length(tm_config *config, tm_error *err)
     const char *const lengths[] = { "training.seq_len", "validation.seq_len" };
     for (size_t i = 0; i < 2; i++) {
         if (!tm_config_text(config, lengths[i]) || tm_config_i64(config, lengths[i]) <= shape.max_seq_len) continue;
-        if (shape.family == TM_FAMILY_GPT)
+        if (tm_model_max_length(&shape) < INT64_MAX)
             return tm_fail(err, TM_INVALID,
                            "%s %s (%s) exceeds model.max_seq_len %lld (%s), the model's table of positions; "
                            "change one",
@@ -197,6 +224,7 @@ tm_status tm_train_rules(tm_config *config, tm_error *err)
 {
     TM_TRY(settle_dtype(config, err));
     TM_TRY(settle_batch(config, err));
+    TM_TRY(settle_optimizer(config, err));
     TM_TRY(settle_schedule(config, err));
     TM_TRY(settle_recompute(config, err));
     TM_TRY(check_evaluation(config, err));

@@ -65,6 +65,7 @@ TM_MUST_USE tm_status run_evaluate(run *r, int64_t step, tm_error *err);
 bool run_target_reached(const run *r);
 /* Was the data of the batch read? */
 TM_MUST_USE tm_status run_check_batch(const tm_batch *batch, tm_error *err);
+tm_micro_batch run_micro_batch(const tm_batch *batch); /* all of it; a step's micro-batches one after the other */
 
 /* --- loop.c --- */
 

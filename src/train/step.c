@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/step.h"
 
+#include "base/text.h"
 #include "graph/gradient.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
 {
@@ -14,66 +15,28 @@ int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
     return fits < rows ? fits : rows;
 }
 
-/* A tied table has a gradient from the head and one from the look-up. Each is summed over all rows of the step before
- * one is added to the other: the order of the additions, and so the bits, must not depend on where micro-batches end.
- * In a step of one micro-batch the kernel does that; over several the look-up's part has memory of its own. */
-static void part_lookup_gradient(tm_step *step, bool accumulate)
+static tm_inputs inputs_of(const tm_step *step)
 {
-    tm_graph    *graph = step->graph;
-    tm_tensor_id table = step->model.embedding;
-    for (size_t x = 0; step->options.shape.tied && x < graph->segment->n_nodes; x++) {
-        tm_node *node = &graph->segment->nodes[x];
-        if (node->op != TM_OP_embedding_grad || node->out[0] != tm_graph_at(graph, table)->gradient) continue;
-        if (step->options.accumulation == 1) {
-            tm_embedding_attr *attr = tm_arena_take(graph->arena, sizeof *attr);
-            *attr = *(const tm_embedding_attr *)node->attr;
-            attr->apart = 1;
-            node->attr = attr;
-            continue;
-        }
-        if (step->lookup_gradient == TM_NONE)
-            step->lookup_gradient =
-                tm_graph_tensor(graph, "lookup.grad", TM_ROLE_GRADIENT, tm_graph_at(graph, table)->shape);
-        node->out[0] = step->lookup_gradient;
-        if (!accumulate) node->accumulate &= ~1u;
+    tm_inputs inputs = { .n = step->options.n_fields };
+    for (int f = 0; f < inputs.n; f++) {
+        inputs.name[f] = step->options.fields[f].name;
+        inputs.tensor[f] = step->inputs[f];
     }
-}
-
-/* At the head of "update", when the look-up's part has memory of its own. */
-static void join_lookup_gradient(tm_step *step)
-{
-    if (step->lookup_gradient == TM_NONE) return;
-    tm_tensor_id gradient = tm_graph_at(step->graph, step->model.embedding)->gradient;
-    tm_tensor_id in[TM_MAX_IN] = { gradient, step->lookup_gradient }, out[TM_MAX_OUT] = { gradient };
-    step->graph->phase = TM_PHASE_BACKWARD;
-    step->graph->module = "lookup";
-    tm_graph_add(step->graph, TM_OP_add, NULL, 0, in, out, 0);
+    return inputs;
 }
 
 static void add_training_segment(tm_step *step, const char *name, bool accumulate)
 {
     tm_graph *graph = step->graph;
     tm_graph_segment(graph, name);
-    tm_model_loss(graph, &step->model, step->tokens, step->targets, step->loss, step->options.loss_chunk, accumulate);
+    tm_inputs inputs = inputs_of(step);
+    tm_model_loss(graph, &step->model, &inputs, step->loss, step->options.loss_chunk, accumulate);
     tm_seed seed = { .result = step->loss, .cotangent = step->scalars };
     tm_gradient_pass(graph, accumulate, &seed, 1, NULL, NULL, 0);
-    part_lookup_gradient(step, accumulate);
+    tm_lookup_pass(graph, step->options.accumulation > 1, accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     tm_precision_pass(graph);
     tm_offload_pass(graph, &step->options.offload);
-}
-
-static void add_moments(tm_graph *graph, tm_tensor_id parameter)
-{
-    char      name[200];
-    tm_tensor was = *tm_graph_at(graph, parameter);
-    graph->layer = was.layer;
-    snprintf(name, sizeof name, "%s.exp_avg", was.name);
-    tm_tensor_id first = tm_graph_tensor(graph, name, TM_ROLE_MOMENT, was.shape);
-    snprintf(name, sizeof name, "%s.exp_avg_sq", was.name);
-    tm_tensor_id second = tm_graph_tensor(graph, name, TM_ROLE_MOMENT, was.shape);
-    tm_graph_at(graph, parameter)->moment1 = first;
-    tm_graph_at(graph, parameter)->moment2 = second;
 }
 
 static void add_update_segment(tm_step *step)
@@ -82,7 +45,7 @@ static void add_update_segment(tm_step *step)
     const tm_step_options *o = &step->options;
     size_t                 n = graph->n_tensors;
     tm_graph_segment(graph, "update");
-    join_lookup_gradient(step);
+    tm_lookup_join(graph);
     graph->phase = TM_PHASE_UPDATE;
     graph->module = "clip";
     tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
@@ -101,17 +64,10 @@ static void add_update_segment(tm_step *step)
     for (size_t i = 0; i < n; i++) {
         if (graph->tensors[i].gradient == TM_NONE) continue;
         tm_tensor_id p = (tm_tensor_id)i;
-        add_moments(graph, p);
-        const tm_tensor *tensor = tm_graph_at(graph, p);
-        bool             decays = !o->decay_matrices_only || tensor->shape.rank >= 2;
-        tm_adamw_attr    attr = {
-               .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .weight_decay = decays ? o->weight_decay : 0
-        };
-        tm_tensor_id in[TM_MAX_IN] = {
-            p, tensor->gradient, tensor->moment1, tensor->moment2, step->scalars, step->clip
-        };
-        tm_tensor_id     out[TM_MAX_OUT] = { p, tensor->moment1, tensor->moment2 };
-        tm_graph_add(graph, TM_OP_adamw, &attr, sizeof attr, in, out, 0);
+        int          group = step->group_of[i];
+        tm_update    update = { .parameter = p, .gradient = graph->tensors[i].gradient,
+                                .scalars = step->group_scalars[group], .clip = step->clip };
+        tm_optimizer_add(graph, o->optimizer, &o->groups[group].hyper, update);
     }
     tm_offload_pass(graph, &step->options.offload);
     graph->module = "";
@@ -121,8 +77,8 @@ static void add_update_segment(tm_step *step)
 static void add_evaluate_segment(tm_step *step)
 {
     tm_graph_segment(step->graph, "evaluate");
-    tm_model_loss(step->graph, &step->model, step->tokens, step->targets, step->evaluation_loss,
-                  step->options.loss_chunk, false);
+    tm_inputs inputs = inputs_of(step);
+    tm_model_loss(step->graph, &step->model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     tm_precision_pass(step->graph);
 }
 
@@ -134,6 +90,103 @@ static void add_sample_segment(tm_step *step)
     tm_precision_pass(step->graph);
 }
 
+/* The tensors that a program reads and writes beside the inputs and the model's. */
+static void declare(tm_step *step)
+{
+    tm_graph *graph = step->graph;
+    if (step->options.n_groups == 1) {
+        step->scalars = tm_graph_tensor(graph, "scalars", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT));
+        step->group_scalars[0] = step->scalars;
+    } else {
+        tm_tensor_id all = tm_graph_tensor(graph, "group_scalars", TM_ROLE_SCALAR,
+                                           tm_shape_2(step->options.n_groups, TM_SCALAR_COUNT));
+        for (int g = 0; g < step->options.n_groups; g++)
+            step->group_scalars[g] = tm_graph_row(graph, tm_arena_format(graph->arena, "scalars.%d", g), all, g);
+        step->scalars = step->group_scalars[0];
+    }
+    step->loss = tm_graph_tensor(graph, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
+    tm_model_declare(graph, &step->options.shape, step->options.seq, &step->model);
+}
+
+/* The model needs a field that the source does not give. */
+static tm_status lacks_field(const tm_step_options *o, const char *name, tm_error *err)
+{
+    tm_text given = { 0 };
+    for (int f = 0; f < o->n_fields; f++) tm_text_printf(&given, "%s%s", f ? ", " : "", o->fields[f].name);
+    tm_fail(err, TM_INVALID,
+            "the model needs the field '%s' of a sample, and data.source gives %s; choose another source", name,
+            given.data);
+    tm_text_fini(&given);
+    return TM_INVALID;
+}
+
+/* An input for every field that the model reads: those of all samples of a micro-batch along the first axis. */
+static tm_status declare_inputs(tm_step *step, tm_error *err)
+{
+    tm_step_options *o = &step->options;
+    if (o->n_fields == 0) {
+        o->fields[0] = (tm_field){ .name = "tokens", .dtype = TM_I32, .shape = tm_shape_1(o->seq) };
+        o->fields[1] = (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(o->seq) };
+        o->n_fields = 2;
+    }
+    for (int f = 0; f < o->n_fields; f++) step->inputs[f] = TM_NONE;
+    for (const char *const *wanted = tm_model_fields(&o->shape); *wanted; wanted++) {
+        int f = 0;
+        while (f < o->n_fields && strcmp(*wanted, o->fields[f].name) != 0) f++;
+        if (f == o->n_fields) return lacks_field(o, *wanted, err);
+        tm_shape shape = o->fields[f].shape;
+        if (shape.rank == 0) shape = tm_shape_1(1);
+        shape.n[0] *= o->micro_batch;
+        step->inputs[f] = tm_graph_tensor_as(step->graph, *wanted, TM_ROLE_INPUT, shape, o->fields[f].dtype);
+    }
+    tm_inputs inputs = inputs_of(step);
+    step->tokens = tm_inputs_find(&inputs, "tokens");
+    step->targets = tm_inputs_find(&inputs, "targets");
+    return TM_OK;
+}
+
+static void add_segments(tm_step *step)
+{
+    add_training_segment(step, "first", false);
+    if (step->options.accumulation > 1) add_training_segment(step, "further", true);
+    add_update_segment(step);
+    add_evaluate_segment(step);
+    step->sample_tokens = step->sample_hidden = TM_NONE;
+    if (step->options.sample) add_sample_segment(step);
+}
+
+static void add_work(tm_step_schedule *to, const tm_program *program, int64_t micro_batch, int64_t count)
+{
+    TM_ASSERT(program && to->n < TM_MAX_WORK);
+    to->work[to->n++] = (tm_work){ .program = program, .micro_batch = micro_batch, .count = count };
+}
+
+static void schedule(tm_step *step)
+{
+    const tm_plan *plan = step->plan;
+    int64_t        n = step->options.accumulation;
+    step->first = tm_plan_program(plan, "first");
+    step->further = tm_plan_program(plan, "further");
+    step->update = tm_plan_program(plan, "update");
+    step->evaluate = tm_plan_program(plan, "evaluate");
+    step->sample = tm_plan_program(plan, "sample");
+    add_work(&step->training, step->first, 0, 1);
+    if (n > 1) add_work(&step->training, step->further, 1, n - 1);
+    add_work(&step->training, step->update, TM_NO_MICRO_BATCH, 1);
+    add_work(&step->evaluation, step->evaluate, 0, 1);
+    if (step->sample) add_work(&step->sampling, step->sample, TM_NO_MICRO_BATCH, 1);
+}
+
+double tm_schedule_flops(const tm_step_schedule *schedule)
+{
+    double flops = 0;
+    for (size_t i = 0; i < schedule->n; i++)
+        flops += (double)schedule->work[i].count * schedule->work[i].program->cost.flops;
+    return flops;
+}
+
 tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
 {
     tm_step *step = tm_alloc(sizeof *step);
@@ -142,30 +195,22 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = tm_step_loss_chunk(rows, options->shape.vocab_size);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
     tm_graph *graph = step->graph = tm_graph_create(options->precision);
-    step->tokens = tm_graph_tensor(graph, "tokens", TM_ROLE_INPUT, tm_shape_1(rows));
-    step->targets = tm_graph_tensor(graph, "targets", TM_ROLE_INPUT, tm_shape_1(rows));
-    step->scalars = tm_graph_tensor(graph, "scalars", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT));
-    step->loss = tm_graph_tensor(graph, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-    step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-    step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
-    step->lookup_gradient = TM_NONE;
-    tm_model_declare(graph, &step->options.shape, options->seq, &step->model);
-    add_training_segment(step, "first", false);
-    if (options->accumulation > 1) add_training_segment(step, "further", true);
-    add_update_segment(step);
-    add_evaluate_segment(step);
-    step->sample_tokens = step->sample_hidden = TM_NONE;
-    if (options->sample) add_sample_segment(step);
-    tm_status st = tm_plan_create(graph, chooser, &step->plan, err);
+    if (options->n_groups == 0) {
+        step->options.groups[0] =
+            (tm_group){ .place = "", .lr_scale = 1, .hyper = options->hyper, .format = TM_DTYPE_COUNT };
+        step->options.n_groups = 1;
+    }
+    tm_status st = declare_inputs(step, err);
+    if (st == TM_OK) declare(step);
+    step->group_of = tm_arena_take(graph->arena, graph->n_tensors * sizeof *step->group_of);
+    if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);
+    if (st == TM_OK) add_segments(step);
+    if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
     if (st != TM_OK) {
         tm_step_destroy(step);
         return st;
     }
-    step->first = tm_plan_program(step->plan, "first");
-    step->further = tm_plan_program(step->plan, "further");
-    step->update = tm_plan_program(step->plan, "update");
-    step->evaluate = tm_plan_program(step->plan, "evaluate");
-    step->sample = tm_plan_program(step->plan, "sample");
+    schedule(step);
     *out = step;
     return TM_OK;
 }

@@ -3,12 +3,12 @@
  *
  *   first      forward and backward of the first micro-batch: gradients are overwritten
  *   further    of every further micro-batch: gradients and loss are added to (absent without accumulation)
- *   update     gradient norm, clipping, AdamW
+ *   update     gradient norm, clipping, the optimizer
  *   evaluate   forward and loss only
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
  *
- * A step is: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and `--dry-run` use
- * the same steps as a run.
+ * A step is its schedule: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and
+ * `--dry-run` use the same steps as a run.
  */
 #ifndef TM_TRAIN_STEP_H
 #define TM_TRAIN_STEP_H
@@ -17,32 +17,53 @@
 #include "graph/plan.h"
 #include "model/model.h"
 #include "op/attrs.h"
+#include "train/groups.h"
+#include "train/optimizer.h"
 
 typedef struct {
     tm_model_shape      shape;
     const tm_precision *precision;
     int64_t             micro_batch, seq; /* B, T: rows of a program are N = B T */
     int64_t             accumulation;     /* micro-batches of a step, >= 1 */
+    tm_field            fields[TM_MAX_FIELDS]; /* that the source of data gives */
+    int                 n_fields;              /* 0: tokens and targets (T), int32 */
     tm_recompute        recompute;
     tm_offload          offload;
     int64_t             loss_chunk; /* rows; 0: chosen by tm_step_loss_chunk */
-    double              beta1, beta2, eps, weight_decay;
-    bool                decay_matrices_only; /* no weight decay on vectors (norms, biases) */
-    bool                sample;              /* with the program "sample" */
+    const tm_optimizer *optimizer;
+    tm_hyper            hyper;
+    tm_group            groups[TM_MAX_GROUPS]; /* of tm_groups_read */
+    int                 n_groups;              /* 0: one, of all parameters, with `hyper` */
+    bool                sample; /* with the program "sample" */
 } tm_step_options;
 
+/* Programs in the order in which they run: one piece of work is a program and the micro-batches that it works on. */
+enum { TM_NO_MICRO_BATCH = -1, TM_MAX_WORK = 8 };
 typedef struct {
-    tm_step_options options;
+    const tm_program *program;
+    int64_t           micro_batch, count; /* the first one, and how many one after the other; TM_NO_MICRO_BATCH: once */
+    int               slot;               /* which copy of its transient memory it works in: there is one, 0 */
+} tm_work;
+typedef struct {
+    tm_work work[TM_MAX_WORK];
+    size_t  n;
+} tm_step_schedule;
+
+typedef struct {
+    tm_step_options options; /* as given, chunk and groups filled in: n_groups >= 1 */
     tm_graph       *graph;
     tm_model        model;
-    tm_tensor_id    tokens, targets; /* (N) int32 */
+    tm_tensor_id    inputs[TM_MAX_FIELDS]; /* of the fields; TM_NONE: the model has no use for it */
+    tm_tensor_id    tokens, targets; /* of a language two of them, (N) int32; else TM_NONE */
     tm_tensor_id    loss, evaluation_loss; /* () float64, summed over target tokens */
-    tm_tensor_id    scalars;  /* (TM_SCALAR_COUNT) float64 */
+    tm_tensor_id    scalars;  /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
+    tm_tensor_id
+        group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
+    int            *group_of;  /* (parameters, by tensor) its group */
     tm_tensor_id    clip;     /* (2) float64: gradient norm, coefficient */
     tm_tensor_id    sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
-    tm_tensor_id
-        lookup_gradient; /* (V, C): the look-up's part of a tied table's gradient, until "update"; or TM_NONE */
     tm_plan        *plan;
+    tm_step_schedule training, evaluation, sampling; /* sampling: empty when it was not asked for */
     const tm_program *first, *further, *update, *evaluate, *sample; /* further, sample: NULL when absent */
 } tm_step;
 
@@ -51,9 +72,13 @@ typedef struct {
 int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab);
 
 /* Builds, differentiates, rewrites and plans a step; takes no arena. The caller destroys it. TM_UNSUPPORTED: the device
- * lacks a kernel. */
+ * lacks a kernel; TM_INVALID: a parameter group or a field does not fit
+ * the model. */
 TM_MUST_USE tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out,
                                      tm_error *err);
 void                  tm_step_destroy(tm_step *step);
+
+/* FLOPs of all programs of a schedule, as the plan counts them. */
+double tm_schedule_flops(const tm_step_schedule *schedule);
 
 #endif

@@ -5,7 +5,6 @@
 #include "base/hash.h"
 #include "train/init.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +18,7 @@ struct tm_trainer {
     tm_checkpoint_memory  copies; /* how a checkpoint reaches the tensors */
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
-    double                scalars[TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
+    double                scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
 };
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -157,52 +156,89 @@ tm_address tm_trainer_arena(const tm_trainer *trainer)
 tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets,
                            tm_error *err)
 {
-    double                *s = trainer->scalars;
     const tm_step_options *o = &trainer->step->options;
-    s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
-    s[TM_SCALAR_LEARNING_RATE] = learning_rate;
-    s[TM_SCALAR_CORRECTION1] = 1 - pow(o->beta1, (double)t);
-    s[TM_SCALAR_CORRECTION2] = 1 - pow(o->beta2, (double)t);
-    s[TM_SCALAR_MAX_NORM] = max_norm;
-    tm_address to = address_at(trainer, trainer->step->scalars, 0, sizeof trainer->scalars);
-    return tm_device_write(trainer->device, to, s, sizeof trainer->scalars, err);
+    for (int g = 0; g < o->n_groups; g++) {
+        double    *s = trainer->scalars[g], rate = learning_rate * o->groups[g].lr_scale;
+        tm_address to = address_at(trainer, trainer->step->group_scalars[g], 0, sizeof trainer->scalars[g]);
+        s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
+        s[TM_SCALAR_LEARNING_RATE] = rate;
+        s[TM_SCALAR_MAX_NORM] = max_norm;
+        o->optimizer->scalars(&o->groups[g].hyper, t, rate, s);
+        TM_TRY(tm_device_write(trainer->device, to, s, sizeof trainer->scalars[g], err));
+    }
+    return TM_OK;
 }
 
-static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, tm_error *err)
+/* Queues micro-batch `index` of `batch` into the inputs. */
+static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, tm_error *err)
 {
     const tm_step *step = trainer->step;
-    size_t         bytes = (size_t)(step->options.micro_batch * step->options.seq) * sizeof(int32_t);
-    TM_TRY(tm_device_write(trainer->device, address_at(trainer, step->tokens, 0, bytes), batch->tokens, bytes, err));
-    return tm_device_write(trainer->device, address_at(trainer, step->targets, 0, bytes), batch->targets, bytes, err);
+    for (int f = 0; f < step->options.n_fields; f++) {
+        if (step->inputs[f] == TM_NONE) continue;
+        size_t      bytes = step->plan->places[step->inputs[f]].bytes;
+        const char *from = (const char *)batch->field[f] + (size_t)index * bytes;
+        TM_TRY(tm_device_write(trainer->device, address_at(trainer, step->inputs[f], 0, bytes), from, bytes, err));
+    }
+    return TM_OK;
 }
 
 tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger,
                                 tm_error *err)
 {
-    TM_ASSERT(index == 0 || trainer->step->further);
-    TM_TRY(feed(trainer, batch, err));
-    return tm_device_run(trainer->device, index == 0 ? trainer->step->first : trainer->step->further, ledger, err);
+    const tm_step_schedule *schedule = &trainer->step->training;
+    TM_TRY(feed(trainer, batch, 0, err));
+    for (size_t i = 0; i < schedule->n; i++) {
+        const tm_work *work = &schedule->work[i];
+        if (work->micro_batch < 0 || index < work->micro_batch || index >= work->micro_batch + work->count) continue;
+        TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
+    }
+    return TM_OK;
 }
 
-tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger, tm_error *err)
+/* Waits, too. */
+static tm_status read_result(tm_trainer *trainer, tm_step_result *result, tm_error *err)
 {
     const tm_step *step = trainer->step;
     double         loss, clip[2];
     tm_address     loss_at = address_at(trainer, step->loss, 0, sizeof loss),
                clip_at = address_at(trainer, step->clip, 0, sizeof clip);
-    TM_TRY(tm_device_run(trainer->device, step->update, ledger, err));
     TM_TRY(tm_device_read(trainer->device, &loss, loss_at, sizeof loss, err));
     TM_TRY(tm_device_read(trainer->device, clip, clip_at, sizeof clip, err));
     TM_TRY(tm_device_wait(trainer->device, err));
-    result->loss = loss * trainer->scalars[TM_SCALAR_LOSS_SCALE];
+    result->loss = loss * trainer->scalars[0][TM_SCALAR_LOSS_SCALE];
     result->grad_norm = clip[0];
     return TM_OK;
 }
 
+tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result, tm_ledger *ledger,
+                          tm_error *err)
+{
+    const tm_step_schedule *schedule = &trainer->step->training;
+    for (size_t i = 0; i < schedule->n; i++) {
+        const tm_work *work = &schedule->work[i];
+        for (int64_t k = 0; k < work->count; k++) {
+            if (work->micro_batch >= 0) TM_TRY(feed(trainer, batch, work->micro_batch + k, err));
+            TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
+        }
+    }
+    return read_result(trainer, result, err);
+}
+
+tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger, tm_error *err)
+{
+    const tm_step_schedule *schedule = &trainer->step->training;
+    for (size_t i = 0; i < schedule->n; i++)
+        if (schedule->work[i].micro_batch < 0)
+            TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, ledger, err));
+    return read_result(trainer, result, err);
+}
+
 tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)
 {
-    TM_TRY(feed(trainer, batch, err));
-    TM_TRY(tm_device_run(trainer->device, trainer->step->evaluate, NULL, err));
+    const tm_step_schedule *schedule = &trainer->step->evaluation;
+    TM_TRY(feed(trainer, batch, 0, err));
+    for (size_t i = 0; i < schedule->n; i++)
+        TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
     return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 

@@ -16,11 +16,11 @@ typedef struct {
     double grad_norm; /* before clipping */
 } tm_step_result;
 
-/* One micro-batch: tokens and targets (micro_batch, T), target -100 = ignored. They stay as they are until the update,
- * or until tm_trainer_evaluate returns. */
+/* Micro-batches one after the other: the fields of the step's options, in their order; of a language tokens and targets
+ * (micro_batch, T), target -100 = ignored. They stay as they are until the update, or until tm_trainer_evaluate returns. */
 typedef struct {
-    const int32_t *tokens, *targets;
-    int64_t        target_tokens;
+    const void *field[TM_MAX_FIELDS];
+    int64_t     target_tokens;
 } tm_micro_batch;
 
 /* Plans, takes the arena and sets the initial weights from `seed` (f(seed, name, index): neither threads nor order
@@ -46,8 +46,11 @@ TM_MUST_USE tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double le
 /* Runs micro-batch `index` of the step (0: first). May return before it is done. */
 TM_MUST_USE tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch,
                                             tm_ledger *ledger, tm_error *err);
-/* Norm, clip, AdamW; waits and fills *result. */
+/* Norm, clip, optimizer; waits and fills *result. */
 TM_MUST_USE tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger, tm_error *err);
+/* A whole step behind tm_trainer_begin: walks its schedule. `batch`: all micro-batches one after the other. */
+TM_MUST_USE tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result,
+                                      tm_ledger *ledger, tm_error *err);
 /* *loss: the summed loss of a batch of the evaluation split. */
 TM_MUST_USE tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
                                           tm_error *err);

@@ -2,6 +2,7 @@
 /* The prefetch thread: right batches in the right order, resuming, the end of a split, closing at any moment. */
 #include "base/arena.h"
 #include "data/source.h"
+#include "data/source_kind.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,8 +36,8 @@ static void expect_batch(const tm_source *source, tm_split split, const tm_batch
     assert_int_equal(batch->target_tokens, BATCH * T);
     for (int64_t row = 0; row < BATCH; row++) {
         tm_source_sample(source, split, first + row, x);
-        assert_memory_equal(batch->tokens + row * T, x, T * sizeof *x);
-        assert_memory_equal(batch->targets + row * T, x + 1, T * sizeof *x);
+        assert_memory_equal((int32_t *)batch->field[0] + row * T, x, T * sizeof *x);
+        assert_memory_equal((int32_t *)batch->field[1] + row * T, x + 1, T * sizeof *x);
     }
 }
 
@@ -81,8 +82,8 @@ static void resumed_is_never_stopped(void **state)
     for (int i = 0; i < 20; i++) {
         tm_loader_next(whole, &a);
         tm_loader_next(resumed, &b);
-        assert_memory_equal(a.tokens, b.tokens, BATCH * T * sizeof *a.tokens);
-        assert_memory_equal(a.targets, b.targets, BATCH * T * sizeof *a.targets);
+        assert_memory_equal(a.field[0], b.field[0], BATCH * T * sizeof(int32_t));
+        assert_memory_equal(a.field[1], b.field[1], BATCH * T * sizeof(int32_t));
         assert_int_equal(tm_loader_consumed(whole), tm_loader_consumed(resumed));
     }
     tm_loader_close(whole);
@@ -135,9 +136,9 @@ static void rows_beyond_the_end_are_ignored(void **state)
     tm_loader_next(loader, &batch);
     assert_int_equal(batch.target_tokens, 2 * T);
     for (int t = 0; t < T; t++) {
-        assert_true(batch.targets[T + t] >= 0);
-        assert_int_equal(batch.targets[2 * T + t], -100);
-        assert_int_equal(batch.tokens[2 * T + t], 0);
+        assert_true(((int32_t *)batch.field[1])[T + t] >= 0);
+        assert_int_equal(((int32_t *)batch.field[1])[2 * T + t], -100);
+        assert_int_equal(((int32_t *)batch.field[0])[2 * T + t], 0);
     }
     tm_loader_next(loader, &batch);
     assert_int_equal(batch.target_tokens, 0);
@@ -146,9 +147,51 @@ static void rows_beyond_the_end_are_ignored(void **state)
     unlink(path);
 }
 
+/* --- a source with fields of its own ------------------------------------------------------------------------------ */
+
+enum { WIDTH = 5 };
+
+/* Sample i: image (2, WIDTH) of i + element / 100, label () i, three weights of even samples, one of odd ones. */
+static tm_status picture_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
+                             void *const *fields, int64_t *weight, tm_error *err)
+{
+    (void)source, (void)split, (void)scratch, (void)err;
+    for (int i = 0; i < 2 * WIDTH; i++) ((float *)fields[0])[i] = (float)index + (float)i / 100;
+    *(int64_t *)fields[1] = index;
+    *weight = index % 2 ? 1 : 3;
+    return TM_OK;
+}
+
+static void a_source_declares_its_fields(void **state)
+{
+    (void)state;
+    static const tm_source_kind pictures = { .traits.name = "pictures", .row = picture_row };
+    tm_source                   source = {
+                          .kind = &pictures, .options = { .seq = 1 }, .n_fields = 2, .facts = { .validation_samples = 4 }
+    };
+    source.fields[0] = (tm_field){ "image", TM_F32, tm_shape_2(2, WIDTH), 0.5 };
+    source.fields[1] = (tm_field){ "label", TM_I64, { .rank = 0 }, -7 };
+    tm_loader *loader = tm_loader_open(&source, TM_SPLIT_VALIDATION, BATCH, 0, 2);
+    tm_batch   batch;
+    assert_non_null(loader);
+    for (int64_t n = 0; n < 2; n++) {
+        tm_loader_next(loader, &batch);
+        assert_int_equal(batch.target_tokens, n == 0 ? 3 + 1 + 3 : 1);
+        for (int64_t row = 0; row < BATCH; row++) {
+            int64_t      index = n * BATCH + row;
+            const float *image = (const float *)batch.field[0] + row * 2 * WIDTH;
+            for (int i = 0; i < 2 * WIDTH; i++)
+                assert_true(image[i] == (index < 4 ? (float)index + (float)i / 100 : 0.5f));
+            assert_int_equal(((const int64_t *)batch.field[1])[row], index < 4 ? index : -7);
+        }
+    }
+    tm_loader_close(loader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_source_declares_its_fields),
         cmocka_unit_test(batches_hold_the_samples_in_order),
         cmocka_unit_test(a_batch_stays_until_the_next_call),
         cmocka_unit_test(resumed_is_never_stopped),

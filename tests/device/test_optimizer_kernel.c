@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW: bit for bit against a plain float32 loop, in place and not, and the check value of the specification. */
+/* AdamW: bit for bit against a plain float32 loop, against double, and the check value of the specification. SGD:
+ * against a plain loop. */
 #include "kernel_test.h"
 
 static const isa_table tables[] = ISA_TABLES(optimizer);
@@ -104,6 +105,48 @@ static void test_zero_gradient(void **state)
     }
     job_free(&j);
 }
+/* ---- sgd ---- */
+
+static void sgd_judge(const job *j, const char *isa)
+{
+    const tm_sgd_attr *a = j->call.attr;
+    float              rate = (float)in_at(j, 3, TM_SCALAR_LEARNING_RATE), momentum = (float)a->momentum;
+    for (int64_t i = 0; i < tm_shape_elements(j->in[0].shape); i++) {
+        float p = (float)in_at(j, 0, i), g = (float)in_at(j, 1, i) * (float)in_at(j, 4, 1), move;
+        g = g + (float)a->weight_decay * p;
+        move = g;
+        if (a->momentum > 0) {
+            float b = momentum * (float)in_at(j, 2, i) + g;
+            move = a->nesterov ? g + momentum * b : b;
+            if (out_at(j, 1, i) != rounded(b, j->out[1].dtype))
+                fail_msg("%s: buffer %lld has other bits than a plain loop", isa, (long long)i);
+        }
+        if (out_at(j, 0, i) != rounded(p - rate * move, j->out[0].dtype))
+            fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
+    }
+}
+static void test_sgd(void **state)
+{
+    (void)state;
+    static const int64_t     sizes[] = { 1, 7, 16, 17, 65, 16384, 40001 };
+    static const tm_sgd_attr attrs[] = { { .momentum = .9, .weight_decay = .1 },
+                                         { .momentum = .8, .nesterov = 1 },
+                                         { .momentum = 0, .weight_decay = .01 } };
+    for (int s = 0; s < COUNT(sizes); s++)
+        for (int k = 0; k < 6; k++) {
+            const tm_sgd_attr *attr = &attrs[k % 3];
+            tm_dtype           format = k < 3 ? TM_F32 : TM_BF16;
+            job                j = job_new(TM_OP_sgd, attr);
+            for (int i = 0; i < (attr->momentum > 0 ? 3 : 2); i++) job_in(&j, i, format, tm_shape_1(sizes[s]), 0., 1.);
+            job_in(&j, 3, TM_F64, tm_shape_1(TM_SCALAR_COUNT), 0.1, .01);
+            job_in(&j, 4, TM_F64, tm_shape_1(2), .5, .1);
+            job_out(&j, 0, format, tm_shape_1(sizes[s]));
+            if (attr->momentum > 0) job_out(&j, 1, format, tm_shape_1(sizes[s]));
+            j.alias[0] = s % 2 ? 0 : -1;
+            job_check(&j, tables, COUNT(tables), sgd_judge);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +154,7 @@ int main(void)
         cmocka_unit_test(test_adamw_bf16),
         cmocka_unit_test(test_check_value),
         cmocka_unit_test(test_zero_gradient),
+        cmocka_unit_test(test_sgd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,40 @@
 
 static const isa_table tables[] = ISA_TABLES(pointwise);
 
+/* Every number of the formats that weights are held in, into both formats that are computed with. */
+static void test_cast_of_held_formats(void **state)
+{
+    (void)state;
+    static const tm_dtype from[] = { TM_F16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ }, to[] = { TM_F32, TM_BF16 };
+    for (int t = 0; t < COUNT(tables); t++)
+        for (int f = 0; f < 2 * COUNT(from); f++) {
+            if (!isa_available(tables[t].isa)) continue;
+            tm_dtype format = from[f / 2];
+            int64_t  n = format == TM_F16 ? 65536 : 256;
+            job      j = job_new(TM_OP_cast, NULL);
+            job_in(&j, 0, format, tm_shape_1(n), 0., 1.), job_out(&j, 0, to[f % 2], tm_shape_1(n));
+            for (int64_t i = 0; i < n; i++) {
+                if (format == TM_F16)
+                    ((uint16_t *)(void *)j.in[0].initial)[i] = (uint16_t)i;
+                else
+                    j.in[0].initial[i] = (unsigned char)i;
+            }
+            const tm_kernel *kernel = tables[t].kernels;
+            job_reset(&j);
+            while (kernel->run && (kernel->op != TM_OP_cast || kernel->refuse(&j.call))) kernel++;
+            assert_non_null(kernel->run);
+            call_run(kernel, &j.call, 3);
+            for (int64_t i = 0; i < n; i++) {
+                float  wide = (float)in_at(&j, 0, i);
+                double wanted = to[f % 2] == TM_BF16 ? (double)tm_bf16_value(tm_bf16_round(wide)) : (double)wide;
+                if (!(out_at(&j, 0, i) == wanted || (isnan(wanted) && isnan(out_at(&j, 0, i)))))
+                    fail_msg("%s: %s code %lld gives %.9g, wanted %.9g", tables[t].isa, tm_dtype_name(format),
+                             (long long)i, out_at(&j, 0, i), wanted);
+            }
+            job_free(&j);
+        }
+}
+
 /* Every float32 with a bfloat16 tie, its neighbours, infinities, NaN, the largest and the subnormal numbers. */
 static void test_cast_rounds_to_nearest_even(void **state)
 {
@@ -66,6 +100,7 @@ static void test_rope_refuses_wide_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cast_of_held_formats),
         cmocka_unit_test(test_cast_rounds_to_nearest_even),
         cmocka_unit_test(test_nan_stays),
         cmocka_unit_test(test_rope_refuses_wide_heads),

@@ -178,7 +178,7 @@ static void times_are_known_after_waiting(void **state)
         tm_trainer     *trainer = test_trainer_open(device, &options, 1);
         test_batch      batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 2);
         tm_ledger       ledger = { 0 };
-        tm_micro_batch  micro = { batch.tokens, batch.targets, 0 };
+        tm_micro_batch  micro = { { batch.tokens, batch.targets }, 0 };
         tm_step_result  result;
         double          sum = 0;
         OK(tm_trainer_begin(trainer, 1, 1e-3, 1, batch.target_tokens, NULL));

@@ -94,8 +94,9 @@ static tm_step_options options_of(const fixture_header *h, const tm_precision *p
 {
     bool            gpt = h->family == 1;
     tm_step_options o = { .precision = precision, .micro_batch = h->batch, .seq = h->seq, .accumulation = 1,
-                          .recompute = recompute, .beta1 = h->beta1, .beta2 = h->beta2, .eps = h->eps,
-                          .weight_decay = h->weight_decay };
+                          .recompute = recompute, .optimizer = &tm_optimizer_adamw,
+                          .hyper = { .beta1 = h->beta1, .beta2 = h->beta2, .eps = h->eps,
+                                     .weight_decay = h->weight_decay } };
     o.shape = (tm_model_shape){ .family = gpt ? TM_FAMILY_GPT : TM_FAMILY_LLAMA, .vocab_size = h->vocab, .dim = h->dim,
                                 .n_layers = h->layers, .n_heads = h->heads, .n_kv_heads = h->kv_heads,
                                 .head_dim = h->head_dim, .ffn_dim = h->ffn, .max_seq_len = h->positions,

@@ -250,7 +250,8 @@ static void build_network(network *net, const tm_model_shape *shape, int from)
             g->tensors[i].trained = false;
     }
     tm_graph_segment(g, "first");
-    tm_model_loss(g, &net->model, net->tokens, net->targets, net->loss, N, false);
+    tm_inputs inputs = { { "tokens", "targets" }, { net->tokens, net->targets }, 2 };
+    tm_model_loss(g, &net->model, &inputs, net->loss, N, false);
     tm_seed seed = { .result = net->loss, .cotangent = net->scalars };
     tm_gradient_pass(g, false, &seed, 1, NULL, NULL, 0);
 }

@@ -45,7 +45,8 @@ void golden_tokens(int32_t *tokens, int n, int vocab)
 tm_step_options golden_llama_options(const tm_precision *precision)
 {
     tm_step_options o = { .precision = precision, .micro_batch = 1, .seq = 12, .accumulation = 1, .loss_chunk = 12,
-                          .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
+                          .optimizer = &tm_optimizer_adamw,
+                          .hyper = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 } };
     o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA,
                                 .vocab_size = 64,
                                 .dim = 32,

@@ -39,7 +39,8 @@ tm_model_shape test_shape_preset(const char *preset, const char *more)
 tm_step_options test_llama_options(void)
 {
     tm_step_options o = { .precision = &tm_precision_f32, .micro_batch = 2, .seq = 32, .accumulation = 1,
-                          .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
+                          .optimizer = &tm_optimizer_adamw,
+                          .hyper = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 } };
     o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA,
                                 .vocab_size = 96,
                                 .dim = 64,
@@ -169,7 +170,7 @@ void test_begin(tm_trainer *trainer, int64_t t, double rate, double max_norm, in
 void test_accumulate(tm_trainer *trainer, int64_t index, const int32_t *tokens, const int32_t *targets)
 {
     tm_error       err = { 0 };
-    tm_micro_batch micro = { tokens, targets, 0 };
+    tm_micro_batch micro = { { tokens, targets }, 0 };
     if (tm_trainer_accumulate(trainer, index, &micro, NULL, &err) != TM_OK) fail_msg("%s", err.text);
 }
 
@@ -184,7 +185,7 @@ tm_step_result test_update(tm_trainer *trainer)
 double test_evaluate(tm_trainer *trainer, const int32_t *tokens, const int32_t *targets)
 {
     tm_error       err = { 0 };
-    tm_micro_batch micro = { tokens, targets, 0 };
+    tm_micro_batch micro = { { tokens, targets }, 0 };
     double         loss = 0;
     if (tm_trainer_evaluate(trainer, &micro, &loss, &err) != TM_OK) fail_msg("%s", err.text);
     return loss;

@@ -2,6 +2,7 @@
 /* The gate of the synthetic language needs attention and positions: the same model, samples and steps pass it whole, and fail
  * it when attention is zeroed or positions are removed (docs/synthetic-language.md). */
 #include "data/source.h"
+#include "model/blocks.h"
 #include "support/training.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ static void zero_attention(tm_trainer *trainer)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
     for (int64_t layer = 0; layer < step->options.shape.n_layers; layer++) {
-        tm_tensor_id w = step->model.blocks[layer].out_w;
+        tm_tensor_id w = ((const tm_block_weights *)step->model.own)[layer].out_w;
         void        *zeros = calloc(1, step->plan->places[w].bytes);
         assert_non_null(zeros);
         test_tensor_write(trainer, w, zeros);
@@ -52,7 +53,7 @@ static double validation_loss(tm_trainer *trainer, const tm_source *source)
     for (int i = 0; i < VALIDATION_BATCHES; i++) {
         tm_batch batch;
         tm_loader_next(loader, &batch);
-        sum += test_evaluate(trainer, batch.tokens, batch.targets);
+        sum += test_evaluate(trainer, batch.field[0], batch.field[1]);
     }
     tm_loader_close(loader);
     return sum / (VALIDATION_BATCHES * BATCH * SEQ);
@@ -74,7 +75,8 @@ static double trained(tm_device *device, const tm_source *source, ablation what)
         tm_batch batch;
         double   rate = 3e-3 * (t <= WARMUP ? (double)t / WARMUP : (double)(STEPS - t) / (STEPS - WARMUP));
         tm_loader_next(loader, &batch);
-        test_step(trainer, t, rate, 1, &(test_batch){ batch.tokens, batch.targets, BATCH * SEQ, batch.target_tokens });
+        test_step(trainer, t, rate, 1,
+                  &(test_batch){ batch.field[0], batch.field[1], BATCH * SEQ, batch.target_tokens });
         if (what == ATTENTION_ZEROED) zero_attention(trainer);
     }
     double loss = validation_loss(trainer, source);

@@ -72,8 +72,7 @@ static void run_step(tm_device *device, const tm_step *step, const tm_arenas *me
     tm_error               err = { 0 };
     scalars[TM_SCALAR_LOSS_SCALE] = 1 / (double)batch->target_tokens;
     scalars[TM_SCALAR_LEARNING_RATE] = 1e-3;
-    scalars[TM_SCALAR_CORRECTION1] = 1 - o->beta1;
-    scalars[TM_SCALAR_CORRECTION2] = 1 - o->beta2;
+    o->optimizer->scalars(&o->hyper, 1, 1e-3, scalars);
     scalars[TM_SCALAR_MAX_NORM] = 1;
     tm_status st =
         tm_device_write(device, tm_plan_address(plan, memory, step->scalars), scalars, sizeof scalars, &err);

@@ -290,7 +290,7 @@ static void a_batch_without_targets_gives_zero(void **state)
         for (int d = 0; d < 2; d++) {
             tm_step_options options = options_of(family);
             if (d == 1) options.precision = &tm_precision_f64, options.seq = 8, options.micro_batch = 1;
-            options.weight_decay = 0;
+            options.hyper.weight_decay = 0;
             tm_device  *device = test_device_open(devices[d], 2);
             tm_trainer *trainer = test_trainer_open(device, &options, 5);
             test_batch  batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 22);

@@ -71,7 +71,7 @@ static void one_batch_is_learnt_by_heart(void **state)
         for (int p = 0; p < 2; p++) {
             tm_step_options options = options_of(family);
             options.precision = precisions[p];
-            options.weight_decay = 0;
+            options.hyper.weight_decay = 0;
             tm_trainer    *trainer = test_trainer_open(device, &options, 41);
             test_batch     batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 42);
             tm_step_result first = test_step(trainer, 1, 5e-3, 1, &batch), last = first;
@@ -107,9 +107,9 @@ static double moments_norm(const tm_trainer *trainer, double beta1)
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
     double          sum = 0;
     for (size_t t = 0; t < graph->n_tensors; t++) {
-        tm_tensor_id moment = graph->tensors[t].moment1;
         if (graph->tensors[t].role != TM_ROLE_PARAMETER) continue;
-        double *values = test_values_read(trainer, moment);
+        tm_tensor_id moment = tm_optimizer_state_of(graph, (tm_tensor_id)t, "exp_avg");
+        double      *values = test_values_read(trainer, moment);
         for (int64_t i = 0; i < tm_shape_elements(graph->tensors[moment].shape); i++) {
             double m = values[i] / (1 - beta1);
             sum += m * m;
@@ -133,7 +133,7 @@ static void clipping_limits_the_norm(void **state)
             double norm = gradients_norm(trainer); /* clipping scales what the optimizer reads, not what is stored */
             bool           clips = limits[i] > 0 && limits[i] < norm;
             double         wanted = clips ? norm * limits[i] / (norm + 1e-6) : norm,
-                   used = moments_norm(trainer, options.beta1);
+                   used = moments_norm(trainer, options.hyper.beta1);
             assert_true(norm > 0.5);
             if (!(fabs(r.grad_norm - norm) <= 1e-5 * norm))
                 fail_msg("grad_norm %.9g, the gradients have %.9g", r.grad_norm, norm);

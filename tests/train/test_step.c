@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -72,10 +73,10 @@ static void only_matrices_decay_when_asked(void **state)
     tm_device *device = test_device_open("cpu", 2);
     for (int gpt = 0; gpt < 2; gpt++) {
         tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
-        options.weight_decay = 0.5;
+        options.hyper.weight_decay = 0.5;
         test_batch  batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 63);
         tm_trainer *before = test_trainer_open(device, &options, 64), *all = test_trainer_open(device, &options, 64);
-        options.decay_matrices_only = true;
+        options.hyper.decay_matrices_only = true;
         tm_trainer     *matrices = test_trainer_open(device, &options, 64);
         const tm_graph *graph = tm_trainer_step_of(all)->graph;
         test_step(all, 1, rate, 0, &batch);
@@ -89,7 +90,7 @@ static void only_matrices_decay_when_asked(void **state)
             double *was = test_values_read(before, id), *without = test_values_read(matrices, id),
                    *with = test_values_read(all, id);
             for (int64_t i = 0; i < tm_shape_elements(tensor->shape); i++) {
-                double wanted = tensor->shape.rank < 2 ? rate * options.weight_decay * was[i] : 0;
+                double wanted = tensor->shape.rank < 2 ? rate * options.hyper.weight_decay * was[i] : 0;
                 double found = without[i] - with[i];
                 if (!(fabs(found - wanted) <= (tensor->shape.rank < 2 ? 1e-6 : 0)))
                     fail_msg("'%s' element %lld: decay of vectors changes it by %.9g, wanted %.9g", tensor->name, (long long)i, found, wanted);
@@ -107,11 +108,77 @@ static void only_matrices_decay_when_asked(void **state)
     tm_device_close(device);
 }
 
+/* The schedule of a step of three micro-batches, walked by the trainer or one micro-batch at a time: the same bits. */
+static void a_step_walks_its_schedule(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    for (int gpt = 0; gpt < 2; gpt++) {
+        tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
+        options.accumulation = 3;
+        test_batch  batch = test_batch_random(3 * options.micro_batch, options.seq, options.shape.vocab_size, 65);
+        tm_trainer *a = test_trainer_open(device, &options, 66), *b = test_trainer_open(device, &options, 66);
+        const tm_step *step = tm_trainer_step_of(b);
+        for (int64_t t = 1; t <= 2; t++) {
+            tm_step_result x = test_step(a, t, 1e-2, 1, &batch), y;
+            tm_micro_batch all = { { batch.tokens, batch.targets }, batch.target_tokens };
+            test_begin(b, t, 1e-2, 1, batch.target_tokens);
+            assert_int_equal(tm_trainer_step(b, &all, &y, NULL, NULL), TM_OK);
+            assert_true(x.loss == y.loss && x.grad_norm == y.grad_norm);
+        }
+        assert_true(test_state_hash(a) == test_state_hash(b));
+        double wanted = step->first->cost.flops + 2 * step->further->cost.flops + step->update->cost.flops;
+        assert_true(wanted > 0 && fabs(tm_schedule_flops(&step->training) - wanted) <= 1e-12 * wanted);
+        assert_true(step->evaluation.n == 1 && tm_schedule_flops(&step->evaluation) == step->evaluate->cost.flops);
+        assert_int_equal(step->sampling.n, 0);
+        tm_trainer_close(a);
+        tm_trainer_close(b);
+        test_batch_fini(&batch);
+    }
+    tm_device_close(device);
+}
+
+/* Fields are known by their names: their order does not matter, one that the model does not read takes no memory, one
+ * that is missing is named. */
+static void fields_go_by_name(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options plain = test_llama_options(), other = plain;
+    tm_shape        t = tm_shape_1(plain.seq);
+    const tm_field  fields[] = { { "noise", TM_F32, tm_shape_2(4, 1 << 20), 0 },
+                                 { "targets", TM_I32, t, -100 },
+                                 { "tokens", TM_I32, t, 0 } };
+    memcpy(other.fields, fields, sizeof fields);
+    other.n_fields = 3;
+    test_batch  batch = test_batch_random(plain.micro_batch, plain.seq, plain.shape.vocab_size, 67);
+    tm_trainer *a = test_trainer_open(device, &plain, 68), *b = test_trainer_open(device, &other, 68);
+    double      x = 0, y = 0;
+    assert_int_equal(tm_trainer_evaluate(a, &(tm_micro_batch){ { batch.tokens, batch.targets }, 0 }, &x, NULL), TM_OK);
+    assert_int_equal(tm_trainer_evaluate(b, &(tm_micro_batch){ { NULL, batch.targets, batch.tokens }, 0 }, &y, NULL),
+                     TM_OK);
+    assert_true(x == y && x > 0);
+    assert_int_equal(tm_trainer_step_of(a)->plan->arena_bytes, tm_trainer_step_of(b)->plan->arena_bytes);
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_step   *step = NULL;
+    tm_error   err = { 0 };
+    other.n_fields = 2;
+    assert_int_equal(tm_step_create(&other, &chooser, &step, &err), TM_INVALID);
+    assert_non_null(
+        strstr(err.text, "the model needs the field 'tokens' of a sample, and data.source gives noise, targets"));
+    tm_trainer_close(a);
+    tm_trainer_close(b);
+    test_batch_fini(&batch);
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ignored_targets_do_not_count_in_any_split),
         cmocka_unit_test(only_matrices_decay_when_asked),
+        cmocka_unit_test(a_step_walks_its_schedule),
+        cmocka_unit_test(fields_go_by_name),
     };
     (void)argc;
     test_threads_sleep(argv);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), gradient, recompute,
- * precision, offload; then graph/plan.h places the buffers. A builder knows none of them. */
+/* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), gradient, lookup,
+ * recompute, precision, offload; then graph/plan.h places the buffers. A builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
 
@@ -16,11 +16,20 @@ typedef struct {
     uint8_t save[TM_OP_COUNT];
 } tm_recompute;
 
+/* A table that is looked up and is a factor of a product, too (a tied head), has a gradient of each. Each is summed
+ * over all rows of a step before one is added to the other: the order of the additions, and so the bits, must not
+ * depend on where micro-batches end. In a step of one micro-batch the kernel of embedding_grad does that (its
+ * attribute `apart`); with `several`, the look-up's part has memory of its own, `accumulate`d to in further
+ * micro-batches, until tm_lookup_join, which appends the additions to the current segment. After the gradient pass. */
+void tm_lookup_pass(tm_graph *graph, bool several, bool accumulate);
+void tm_lookup_join(tm_graph *graph);
+
 /* Copies forward nodes in front of their first use in the backward pass; backward nodes then read the copies. */
 void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);
 
 /* Inserts casts of parameters to the compute format in front of their first use in a layer's forward and again in its
- * backward, so that copies live for a layer only. Parameters that are stored in the compute format need none. */
+ * backward, so that copies live for a layer only. Parameters that are stored in the compute format need none, nor do
+ * those that an op reads in their own format, unless it is smaller than bfloat16's. */
 void tm_precision_pass(tm_graph *graph);
 
 /* What lies in another space while it is not used. */

@@ -24,7 +24,7 @@ enum { SUM_RUN = 1024, TASK_LOGITS = 1 << 14 }; /* logits of a task: about 10 us
 /* The operands of both ops by name. */
 typedef struct {
     const tm_view *x, *w, *targets, *scalars; /* scalars NULL: no gradients */
-    const tm_view *loss, *dx, *dw, *logits;   /* dx and dw NULL without gradients; dw NULL when it is not wanted */
+    const tm_view *loss, *dx, *dw, *logits;   /* dx and dw NULL where they are not wanted */
     bool           add_loss, add_dw;
     int64_t        rows, width, classes, chunk; /* N, C, V */
 } operands;
@@ -36,7 +36,7 @@ static TM_PLANNED operands operands_of(const tm_call *call, bool gradients)
     o.add_loss = call->accumulate & 1;
     if (gradients) {
         o.scalars = &call->in[3];
-        o.dx = &call->out[1];
+        if (tm_view_present(&call->out[1])) o.dx = &call->out[1];
         if (tm_view_present(&call->out[2])) o.dw = &call->out[2];
         o.add_dw = call->accumulate >> 2 & 1;
     }

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/optimizer.c - AdamW (Loshchilov & Hutter 2019, algorithm 2) in PyTorch's order of operations.
+/* device/cpu/simd/optimizer.c - AdamW (Loshchilov & Hutter 2019, algorithm 2) and SGD in PyTorch's order of operations.
  *
+ * AdamW
  *   g = clip g
  *   p = p - lr wd p
  *   m = m + (1 - b1) (g - m)
  *   v = b2 v + (1 - b2) g g
  *   p = p - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+ * SGD
+ *   g = clip g + wd p
+ *   b = momentum b + g
+ *   p = p - lr b, Nesterov's: p - lr (g + momentum b); without momentum: p - lr g
  *
  * Scalars of the step are formed in double and rounded once. Every operation rounds once (no fused multiply-add), so
  * that all instruction sets agree bit for bit. bfloat16 tensors are updated in float32 and rounded to nearest even.
@@ -75,7 +80,54 @@ static TM_PLANNED const char *adamw_refuse(const tm_call *call)
     return why;
 }
 
+/* ---- sgd ---- */
+
+typedef struct {
+    v16 clip, decay, momentum, rate;
+} sgd_scalars;
+
+TM_INLINE void sgd_lanes(const tm_call *call, tm_dtype format, const sgd_scalars *s, int64_t i, int64_t n)
+{
+    const tm_sgd_attr *attr = call->attr;
+    v16                p = v16_get(call->in[0].data, format, i, n);
+    v16                g = v16_mul(v16_get(call->in[1].data, format, i, n), s->clip);
+    g = v16_add(g, v16_mul(s->decay, p));
+    v16 move = g;
+    if (call->in[2].data) {
+        v16 b = v16_add(v16_mul(s->momentum, v16_get(call->in[2].data, format, i, n)), g);
+        v16_put(call->out[1].data, format, i, b, n);
+        move = attr->nesterov ? v16_add(g, v16_mul(s->momentum, b)) : b;
+    }
+    v16_put(call->out[0].data, format, i, v16_sub(p, v16_mul(s->rate, move)), n);
+}
+TM_INLINE void sgd(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const tm_sgd_attr *attr = call->attr;
+    const double      *scalars = call->in[3].data, *clip = call->in[4].data;
+    sgd_scalars        s = { .clip = v16_set1((float)clip[1]),
+                             .decay = v16_set1((float)attr->weight_decay),
+                             .momentum = v16_set1((float)attr->momentum),
+                             .rate = v16_set1((float)scalars[TM_SCALAR_LEARNING_RATE]) };
+    for (int64_t i = begin; i < end; i += TM_LANES) sgd_lanes(call, format, &s, i, tm_lanes(i, end));
+}
+TM_PART(sgd, in[0])
+
+static void sgd_run(const tm_call *call)
+{
+    int64_t n = tm_view_elements(&call->in[0]);
+    tm_parallel(call, sgd_part, n, TM_ELEMENT_GRAIN, n);
+}
+static const char *sgd_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    for (int k = 1; k < 3 && !why; k++) why = tm_refuse_mixed(&call->in[0], &call->in[k]);
+    for (int k = 0; k < 2 && !why; k++) why = tm_refuse_mixed(&call->in[0], &call->out[k]);
+    for (int k = 3; k < 5 && !why; k++) why = tm_refuse_scalar(&call->in[k]);
+    return why;
+}
+
 const tm_kernel TM_K(tm_cpu_optimizer)[] = {
     TM_KERNEL(adamw, "adamw/", adamw_refuse, NULL, adamw_run),
+    TM_KERNEL(sgd, "sgd/", sgd_refuse, NULL, sgd_run),
     { .run = NULL },
 };

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
+#include "graph/value.h"
 #include "op/attrs.h"
 
 /* ---- flat ops: any shape ---- */
@@ -115,6 +116,43 @@ TM_INLINE void cast(const tm_call *call, tm_dtype from, tm_dtype to, int64_t beg
 }
 TM_PART_2(cast, in[0], out[0])
 
+/* ---- cast of the formats that weights are held in: float16 and the formats of 8 bits ---- */
+
+/* The numbers of an 8-bit format. */
+static void byte_values(tm_dtype format, float values[256])
+{
+    for (int code = 0; code < 256; code++) {
+        uint8_t byte = (uint8_t)code;
+        values[code] = (float)tm_value_get_small(&byte, format, 0);
+    }
+}
+/* float16 without a table: whole numbers of 2^-24 below 2^-14, else the exponent is moved; infinity and NaN stay. */
+TM_INLINE float half_value(uint16_t half)
+{
+    uint32_t size = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
+    uint32_t wide = (size << 13) + (size >= 0x7c00u ? 0x70000000u : 0x38000000u), bits;
+    float    tiny = (float)(int32_t)size * 0x1p-24f, value;
+    memcpy(&bits, &tiny, sizeof bits);
+    bits = (size < 0x400u ? bits : wide) | sign;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+TM_INLINE void widen(const tm_call *call, tm_dtype to, int64_t begin, int64_t end)
+{
+    tm_dtype format = call->in[0].dtype;
+    float    values[256], lanes[TM_LANES] = { 0 };
+    if (format != TM_F16) byte_values(format, values);
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        if (format == TM_F16)
+            for (int64_t k = 0; k < n; k++) lanes[k] = half_value(((const uint16_t *)call->in[0].data)[i + k]);
+        else
+            for (int64_t k = 0; k < n; k++) lanes[k] = values[((const uint8_t *)call->in[0].data)[i + k]];
+        v16_put(call->out[0].data, to, i, v16_load(lanes), n);
+    }
+}
+TM_PART(widen, out[0])
+
 #define FLAT_RUN(name)                                                                                                 \
     static void name##_run(const tm_call *call)                                                                        \
     {                                                                                                                  \
@@ -126,7 +164,12 @@ FLAT_RUN(gelu_grad)
 FLAT_RUN(relu)
 FLAT_RUN(relu_grad)
 FLAT_RUN(add_flat)
-FLAT_RUN(cast)
+
+static void cast_run(const tm_call *call)
+{
+    int64_t n = tm_view_elements(&call->in[0]);
+    tm_parallel(call, tm_dtype_small(call->in[0].dtype) ? widen_part : cast_part, n, TM_ELEMENT_GRAIN, n);
+}
 
 static void add_run(const tm_call *call)
 {
@@ -156,8 +199,10 @@ static TM_PLANNED const char *binary_refuse(const tm_call *call)
 }
 static TM_PLANNED const char *cast_refuse(const tm_call *call)
 {
-    const char *why = tm_refuse_format(&call->in[0]);
-    return why ? why : tm_refuse_format(&call->out[0]);
+    tm_dtype from = call->in[0].dtype;
+    bool     held = tm_dtype_small(from) && tm_dtype_bits(from) >= 8 && from != TM_E8M0; /* without scales */
+    if (!held && !tm_is_float(&call->in[0])) return "needs float32, bfloat16, float16 or a float8 format without scales";
+    return tm_refuse_format(&call->out[0]);
 }
 
 /* ---- swiglu: rows of gate and up ---- */

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/family.h - what a model family is: one row, one file (private to model/). Nobody else asks which family a
+ * model is of. */
+#ifndef TM_MODEL_FAMILY_H
+#define TM_MODEL_FAMILY_H
+
+#include "model/model.h"
+
+typedef struct {
+    const char        *name;
+    const char *const *fields; /* parts of a sample that the loss reads, ended by NULL */
+    /* what a key that is not given means */
+    bool          tied;
+    tm_model_bias bias;
+    tm_model_init init, init_tied;
+    int64_t (*ffn_dim)(int64_t dim);
+    bool ends; /* sequences are max_seq_len long at most: the positions are a table */
+    /* What this family cannot be; TM_INVALID or TM_UNSUPPORTED with the keys. NULL: nothing. */
+    tm_status (*check)(const tm_config *config, const tm_model_shape *shape, tm_error *err);
+    /* Declares parameters and constants. */
+    void (*declare)(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
+    tm_tensor_id (*hidden)(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
+    void (*loss)(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
+                 bool accumulate);
+    int (*products)(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS]);
+} tm_family;
+
+#define TM_FAMILY(id, name, what) extern const tm_family tm_family_##name;
+#include "model/families.def"
+#undef TM_FAMILY
+
+const tm_family *tm_family_of(const tm_model_shape *shape);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameter groups: each parameter has its group's numbers, frozen ones cost nothing, and patterns that fit badly are
+ * refused. */
+#include "base/text.h"
+#include "support/full_config.h"
+#include "support/golden.h"
+#include "support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* The groups that `text` gives, as on a command line; *err says why not. */
+static tm_status read_groups(tm_step_options *o, const char *text, tm_error *err)
+{
+    tm_config *config = test_full_config();
+    char       word[512];
+    char      *words[] = { word };
+    snprintf(word, sizeof word, "--optimizer.groups=%s", text);
+    tm_status st = tm_config_apply_arguments(config, 1, words, err);
+    if (st == TM_OK) st = tm_config_finish(config, err);
+    if (st == TM_OK) st = tm_groups_read(config, o->optimizer, &o->hyper, o->groups, &o->n_groups, err);
+    for (int g = 0; g < o->n_groups; g++) o->groups[g].place = "test";
+    tm_config_destroy(config);
+    return st;
+}
+
+static tm_step_options options_with(const char *groups)
+{
+    tm_step_options o = test_llama_options();
+    tm_error        err = { 0 };
+    if (read_groups(&o, groups, &err) != TM_OK) fail_msg("%s", err.text);
+    return o;
+}
+
+static tm_tensor_id named(const tm_trainer *trainer, const char *name)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        if (strcmp(graph->tensors[i].name, name) == 0) return (tm_tensor_id)i;
+    fail_msg("there is no '%s'", name);
+    return TM_NONE;
+}
+
+/* --- rates and decay ---------------------------------------------------------------------------------------------- */
+
+/* SGD without momentum moves every weight by its group's rate x (gradient + its decay x the weight). */
+static void each_parameter_has_its_groups_numbers(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options o = test_llama_options();
+    tm_error        err = { 0 };
+    o.optimizer = &tm_optimizer_sgd;
+    o.hyper = (tm_hyper){ .weight_decay = 0.5, .decay_matrices_only = true };
+    tm_config *config = test_full_config();
+    char      *words[] = {
+             "--optimizer.name=SGD", "--optimizer.lr=0.1",
+             "--optimizer.groups=[{params: output.weight, lr_scale: 3}, {params: \"*norm*\", weight_decay: 0.25}, "
+                  "{params: [\"layers.1.*\", norm.weight], lr: 0.05}]"
+    };
+    if (tm_config_apply_arguments(config, 3, words, &err) != TM_OK || tm_config_finish(config, &err) != TM_OK ||
+        tm_groups_read(config, o.optimizer, &o.hyper, o.groups, &o.n_groups, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(o.n_groups, 4);
+    test_batch  batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 63);
+    tm_trainer *before = test_trainer_open(device, &o, 64), *after = test_trainer_open(device, &o, 64);
+    static const struct {
+        const char *name;
+        double      rate, decay;
+    } wanted[] = { { "tok_embeddings.weight", 0.1, 0.5 },
+                   { "layers.0.attention.wqkv.weight", 0.1, 0.5 },
+                   { "layers.0.ffn_norm.weight", 0.1, 0.25 },
+                   { "layers.1.attention.wo.weight", 0.05, 0.5 },
+                   { "layers.1.attention_norm.weight", 0.1, 0.25 }, /* the first group that matches */
+                   { "norm.weight", 0.1, 0.25 },
+                   { "output.weight", 0.3, 0.5 } };
+    test_step(after, 1, 0.1, 0, &batch);
+    for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
+        tm_tensor_id p = named(after, wanted[k].name), g = tm_graph_at(tm_trainer_step_of(after)->graph, p)->gradient;
+        for (int64_t i = 0; i < tm_shape_elements(tm_graph_at(tm_trainer_step_of(after)->graph, p)->shape); i++) {
+            double was = golden_get(before, p, i), move = golden_get(after, g, i) + wanted[k].decay * was;
+            double is = was - wanted[k].rate * move;
+            if (!(fabs(golden_get(after, p, i) - is) <= 2e-7 * (fabs(was) + fabs(move))))
+                fail_msg("'%s' element %lld is %.9g, wanted %.9g", wanted[k].name, (long long)i,
+                         golden_get(after, p, i), is);
+        }
+    }
+    tm_trainer_close(before);
+    tm_trainer_close(after);
+    test_batch_fini(&batch);
+    tm_config_destroy(config);
+    tm_device_close(device);
+}
+
+/* Groups that change nothing change no bit. */
+static void groups_that_say_the_same_change_no_bit(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options plain = test_llama_options(),
+                    grouped = options_with("params=*norm* lr_scale=1,params=output.weight weight_decay=0.1");
+    test_batch  batch = test_batch_random(plain.micro_batch, plain.seq, plain.shape.vocab_size, 63);
+    tm_trainer *a = test_trainer_open(device, &plain, 64), *b = test_trainer_open(device, &grouped, 64);
+    for (int64_t t = 1; t <= 3; t++) {
+        test_step(a, t, 1e-2, 1, &batch);
+        test_step(b, t, 1e-2, 1, &batch);
+    }
+    assert_true(test_weights_hash(a) == test_weights_hash(b));
+    tm_trainer_close(a);
+    tm_trainer_close(b);
+    test_batch_fini(&batch);
+    tm_device_close(device);
+}
+
+/* --- frozen parameters -------------------------------------------------------------------------------------------- */
+
+static size_t bytes_of_role(const tm_step *step, tm_role role)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < step->graph->n_tensors; i++)
+        if (step->graph->tensors[i].role == role) bytes += step->plan->places[i].bytes;
+    return bytes;
+}
+
+/* By hand: 2 FLOPs per multiply-add; N rows, C wide. Two layers of wqkv (128, C), wo (C, 64), w13 (320, C), w2 (C,
+ * 160), a head (96, C); causal attention of 2 heads of 32 over sequences of 32: (T + 1) / 2 keys a query. */
+static void one_trained_tensor_costs_what_it_must(void **state)
+{
+    enum { N = 64, C = 64, T = 32, V = 96, F = 160 };
+    static const double layer = 2. * N * C * (128 + 64 + 2 * F + F) + 4. * 64 * N * (T + 1) / 2, head = 2. * N * C * V;
+    static const struct {
+        const char *trained, *others;
+        double      flops; /* of the backward pass */
+        size_t      elements;
+    } cases[] = {
+        { "output.weight", "*", head, V * C },                                    /* dw of the head, no dx */
+        { "layers.1.feed_forward.w2.weight", "*", head + 2. * N * C * F, C * F }, /* dx of the head, dw of w2 */
+        { "norm.weight", "*", head, C },                                          /* dx of the head */
+    };
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char groups[256];
+        snprintf(groups, sizeof groups, "params=%s,params=%s trained=false", cases[k].trained, cases[k].others);
+        tm_step_options o = options_with(groups);
+        tm_step        *step = test_step_plan(&o, &chooser), *whole;
+        o.n_groups = 0;
+        whole = test_step_plan(&o, &chooser);
+        double wanted = 2 * layer + head + cases[k].flops;
+        if (!(fabs(step->first->cost.flops - wanted) <= 1e-9 * wanted))
+            fail_msg("'%s': %.15g FLOPs, by hand %.15g", cases[k].trained, step->first->cost.flops, wanted);
+        assert_true(tm_schedule_flops(&step->training) == step->first->cost.flops);
+        assert_int_equal(bytes_of_role(step, TM_ROLE_GRADIENT), cases[k].elements * 4);
+        assert_int_equal(bytes_of_role(step, TM_ROLE_MOMENT), cases[k].elements * 8);
+        size_t weights = bytes_of_role(step, TM_ROLE_PARAMETER);
+        assert_int_equal(weights, bytes_of_role(whole, TM_ROLE_PARAMETER));
+        /* the same without gradient and moments of what is frozen, one row of scalars more for each of the two groups
+         * */
+        assert_int_equal(whole->plan->persistent_bytes - step->plan->persistent_bytes,
+                         3 * (weights - cases[k].elements * 4) - 2 * 64);
+        for (size_t x = 0; x < step->first->count; x++) {
+            const tm_node *node = step->first->instructions[x].node;
+            assert_false(node->phase == TM_PHASE_BACKWARD && node->layer == 0);
+        }
+        tm_step_destroy(whole);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+/* Frozen weights keep their bits, and the others move as they do when all are trained. */
+static void frozen_weights_stay(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options all = test_llama_options(),
+                    some = options_with("params=layers.0.*|tok_embeddings.weight trained=false");
+    test_batch  batch = test_batch_random(all.micro_batch, all.seq, all.shape.vocab_size, 63);
+    tm_trainer *a = test_trainer_open(device, &all, 64), *b = test_trainer_open(device, &some, 64),
+               *before = test_trainer_open(device, &all, 64);
+    test_step(a, 1, 1e-2, 0, &batch);
+    test_step(b, 1, 1e-2, 0, &batch);
+    int frozen = 0, trained = 0;
+    for (size_t i = 0; i < tm_trainer_step_of(b)->graph->n_tensors; i++) {
+        const tm_tensor *tensor = &tm_trainer_step_of(b)->graph->tensors[i];
+        if (tensor->role != TM_ROLE_PARAMETER) continue;
+        tensor->trained ? trained++ : frozen++;
+        tm_tensor_id there = named(tensor->trained ? a : before, tensor->name);
+        for (int64_t k = 0; k < tm_shape_elements(tensor->shape); k++)
+            if (golden_get(b, (tm_tensor_id)i, k) != golden_get(tensor->trained ? a : before, there, k))
+                fail_msg("'%s' (%s) element %lld", tensor->name, tensor->trained ? "trained" : "frozen", (long long)k);
+    }
+    assert_true(frozen == 7 && trained == 8);
+    tm_trainer_close(a);
+    tm_trainer_close(b);
+    tm_trainer_close(before);
+    test_batch_fini(&batch);
+    tm_device_close(device);
+}
+
+/* Weights held in a smaller format: the loss of float32 weights with the same, rounded values, to the bit. */
+static void held_formats_compute_with_the_rounded_weights(void **state)
+{
+    static const char *const formats[] = { "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "float8_e4m3fnuz" };
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
+        char groups[256];
+        snprintf(groups, sizeof groups, "params=layers.*|tok_embeddings.weight trained=false format=%s", formats[f]);
+        tm_step_options held = options_with(groups),
+                        wide = options_with("params=layers.*|tok_embeddings.weight trained=false");
+        test_batch  batch = test_batch_random(held.micro_batch, held.seq, held.shape.vocab_size, 63);
+        tm_trainer *a = test_trainer_open(device, &held, 64), *b = test_trainer_open(device, &wide, 64);
+        int         smaller = 0;
+        for (size_t i = 0; i < tm_trainer_step_of(a)->graph->n_tensors; i++) {
+            const tm_tensor *tensor = &tm_trainer_step_of(a)->graph->tensors[i];
+            if (tensor->role != TM_ROLE_PARAMETER || tensor->trained) continue;
+            tm_tensor_id wide_one = named(b, tensor->name);
+            smaller += strcmp(tm_dtype_name(tensor->dtype), formats[f]) == 0;
+            for (int64_t k = 0; k < tm_shape_elements(tensor->shape); k++)
+                golden_set(b, wide_one, k, golden_get(a, (tm_tensor_id)i, k));
+        }
+        assert_int_equal(smaller, 13);
+        for (int64_t t = 1; t <= 2; t++) {
+            double x = test_step(a, t, 1e-2, 0, &batch).loss, y = test_step(b, t, 1e-2, 0, &batch).loss;
+            if (!(x == y)) fail_msg("%s, step %d: %.17g, with float32 %.17g", formats[f], (int)t, x, y);
+        }
+        tm_trainer_close(a);
+        tm_trainer_close(b);
+        test_batch_fini(&batch);
+    }
+    tm_device_close(device);
+}
+
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    static const struct {
+        const char *groups, *text;
+        tm_status   status;
+    } cases[] = {
+        { "params=*nrm* lr_scale=2", "no parameter is called '*nrm*'; the nearest name is 'norm.weight'", TM_INVALID },
+        { "params=norm.weight|outptu.weight lr_scale=2",
+          "no parameter is called 'outptu.weight'; the nearest name is 'output.weight'", TM_INVALID },
+        { "params=*wq.weight lr_scale=2", "takes 'layers.0.attention.wq.weight' but not 'layers.0.attention.wk.weight'",
+          TM_INVALID },
+        { "params=*w3.weight lr_scale=2",
+          "takes 'layers.0.feed_forward.w3.weight' but not 'layers.0.feed_forward.w1.weight'", TM_INVALID },
+        { "params=* trained=false", "no parameter is left to be trained", TM_INVALID },
+        { "params=* lr_scale=-1", "'lr_scale' in optimizer.groups (test) must be a number from 0 to 1e6, found '-1'",
+          TM_INVALID },
+        { "params=* trained=maybe", "must be true or false, found 'maybe'", TM_INVALID },
+        { "params=* beta3=1", "'beta3' in optimizer.groups (test) is no member of a group with optimizer.name AdamW",
+          TM_INVALID },
+        { "params=* momentum=0.9", "'momentum' in optimizer.groups (test) is no member", TM_INVALID },
+        { "lr_scale=2", "lacks 'params'", TM_INVALID },
+        { "norm.weight", "must be a list of maps", TM_INVALID },
+        { "params=norm.weight trained=false format=nf4", "need scales, which are not built yet", TM_UNSUPPORTED },
+        { "params=norm.weight trained=false format=int32", "must be float32, bfloat16,", TM_INVALID },
+        { "params=norm.weight format=bfloat16", "only weights that are not trained", TM_UNSUPPORTED },
+    };
+    (void)state;
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        tm_step_options o = test_llama_options();
+        tm_error        err = { 0 };
+        tm_step        *step = NULL;
+        tm_status       st = read_groups(&o, cases[k].groups, &err);
+        if (st == TM_OK) st = tm_step_create(&o, &chooser, &step, &err);
+        char *place = strstr(err.text, "(command line)");
+        if (place) memmove(place + 6, place + 14, strlen(place + 14) + 1), memcpy(place, "(test)", 6);
+        if (st != cases[k].status || !strstr(err.text, cases[k].text))
+            fail_msg("'%s': status %d, \"%s\", wanted \"%s\"", cases[k].groups, (int)st, err.text, cases[k].text);
+    }
+    tm_device_close(device);
+}
+
+/* All pieces of a fused matrix, or its own name, take it. */
+static void fused_matrices_go_as_a_whole(void **state)
+{
+    (void)state;
+    tm_device  *device = test_device_open("cpu", 1);
+    tm_chooser  chooser = tm_device_chooser(device);
+    const char *groups[] = { "params=*.wq.weight|*.wk.weight|*.wv.weight lr_scale=2", "params=*.wqkv.weight lr_scale=2",
+                             "params=*.attention.w[qkv].weight lr_scale=2" };
+    for (int k = 0; k < 3; k++) {
+        tm_step_options o = options_with(groups[k]);
+        tm_step        *step = test_step_plan(&o, &chooser);
+        int             taken = 0;
+        for (size_t i = 0; i < step->graph->n_tensors; i++) {
+            if (step->graph->tensors[i].role != TM_ROLE_PARAMETER || step->group_of[i] == 0) continue;
+            assert_non_null(strstr(step->graph->tensors[i].name, ".attention.wqkv.weight"));
+            taken++;
+        }
+        assert_int_equal(taken, 2);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_parameter_has_its_groups_numbers),
+        cmocka_unit_test(groups_that_say_the_same_change_no_bit),
+        cmocka_unit_test(one_trained_tensor_costs_what_it_must),
+        cmocka_unit_test(frozen_weights_stay),
+        cmocka_unit_test(held_formats_compute_with_the_rounded_weights),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(fused_matrices_go_as_a_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
