@@ -68,6 +68,7 @@ train()
     elif [ -n "$group" ]; then
         sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$group" "$@" >"$work/log" 2>&1 || code=$?
     else
+        # shellcheck disable=SC3045
         (ulimit -d $((limit << 10)) && exec "$@") >"$work/log" 2>&1 || code=$?
     fi
     if [ "$code" -ne 0 ]; then

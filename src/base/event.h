@@ -126,6 +126,7 @@ typedef struct {
     double        loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
     double        bits_per_byte;
     int64_t       planned_bytes, used_bytes, outside_arena_bytes;
+    int64_t       disk_bytes; /* planned in the file of training.offload */
     uint64_t      weights_hash; /* after the last step; equal bits, equal number */
     const double *step_seconds; /* every raw step time, `steps` of them */
     double        first_step_seconds; /* from exec to the end of the first step */

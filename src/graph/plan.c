@@ -43,7 +43,11 @@ static void touch(tm_plan *plan, int32_t program, const tm_node *node, tm_tensor
     tm_place        *place = &plan->places[id];
     if (tm_role_persistent(tensor->role) || place->program == TM_ACROSS) return;
     if (place->program < 0)
-        *place = (tm_place){ .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype), .program = program, .first = x, .last = x, .shares = -1 };
+        *place = (tm_place){ .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype),
+                             .program = program,
+                             .first = x,
+                             .last = x,
+                             .shares = -1 };
     TM_ASSERT(place->program == program); /* transient tensors cross segments only in slots */
     place->last = x;
     place->streams |= 1u << node->stream;
@@ -198,7 +202,11 @@ static void note_program(tm_plan *plan, int32_t program, tm_tensor_id id)
     tm_place        *place = &plan->places[id];
     if (tm_role_persistent(tensor->role)) return;
     if (place->first < 0)
-        *place = (tm_place){ .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype), .program = TM_ACROSS, .first = program, .last = program, .shares = -1 };
+        *place = (tm_place){ .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype),
+                             .program = TM_ACROSS,
+                             .first = program,
+                             .last = program,
+                             .shares = -1 };
     place->last = program;
 }
 

@@ -2,9 +2,9 @@
 /* graph/waits.c - see waits.h.
  *
  * The list is walked in its order with a tree over the addresses of all spaces: for each stream it tells the last
- * instruction that read, and the last that wrote, any byte of a range. Instructions are noted in ascending order, so the
- * latest is the largest and nothing is ever taken back. A wait is left out where another one, or an earlier one of the
- * same stream, already stands for it.
+ * instruction that read, and the last that wrote, any byte of a range. Instructions are noted in ascending order, so
+ * the latest is the largest and nothing is ever taken back. A wait is left out where another one, or an earlier one of
+ * the same stream, already stands for it.
  */
 #include "graph/waits.h"
 
@@ -32,8 +32,8 @@ typedef struct {
 
 static range range_of(const finder *f, tm_tensor_id id)
 {
-    tm_place place = tm_plan_place(f->plan, id);
-    size_t   from = f->begin[tm_graph_at(f->plan->graph, id)->space] + place.offset;
+    tm_place         place = tm_plan_place(f->plan, id);
+    size_t           from = f->begin[tm_graph_at(f->plan->graph, id)->space] + place.offset;
     const tm_tensor *tensor = tm_graph_at(f->plan->graph, id);
     if (tensor->ld) /* rows apart: the gaps count as used, up to the end of the last row */
         place.bytes = (size_t)((tensor->shape.n[0] - 1) * tensor->ld + tensor->shape.n[1]) *
@@ -192,7 +192,8 @@ void tm_waits_find(const tm_plan *plan, tm_program *program)
                 end = plan->places[i].offset + plan->places[i].bytes;
         for (size_t x = 0; s == 1 && x < program->count; x++) {
             const tm_instruction *i = &program->instructions[x];
-            if (i->workspace_offset + i->call.workspace_bytes > end) end = i->workspace_offset + i->call.workspace_bytes;
+            if (i->workspace_offset + i->call.workspace_bytes > end)
+                end = i->workspace_offset + i->call.workspace_bytes;
         }
         f.begin[s] = f.begin[s - 1] + end;
     }

@@ -41,8 +41,6 @@ static bool copy_example(int k, tm_example *example)
 
 const tm_op tm_op_fetch = {
     .name = "fetch",
-    .in_name = { "x (...), in another space" },
-    .out_name = { "y (...)" },
     .formula = "y = x, x in another space",
     .group = "copies",
     .stream = TM_ON_COPY,
@@ -54,12 +52,14 @@ const tm_op tm_op_fetch = {
     .cost = copy_cost,
     .any_dtype_in = 1U << 0,
     .example = copy_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
+    .attributes = "space",
 };
 
 const tm_op tm_op_store = {
     .name = "store",
-    .in_name = { "x (...)" },
-    .out_name = { "y (...), in another space" },
     .formula = "y = x, y in another space",
     .group = "copies",
     .stream = TM_ON_COPY,
@@ -71,4 +71,8 @@ const tm_op tm_op_store = {
     .cost = copy_cost,
     .any_dtype_in = 1U << 0,
     .example = copy_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
+    .attributes = "space",
 };

@@ -134,6 +134,7 @@ static void print_memory(tm_json *json, const run_record *run, const tm_run_ende
     tm_json_i64(json, "planned_bytes", end->planned_bytes);
     tm_json_i64(json, "used_bytes", end->used_bytes);
     tm_json_i64(json, "outside_arena_bytes", end->outside_arena_bytes);
+    tm_json_i64(json, "disk_bytes", end->disk_bytes);
     tm_json_i64(json, "limit_bytes", run->start.memory_limit_bytes);
     tm_json_f64(json, "resident_bytes", run->stepped ? (double)run->last.resident_bytes : (double)NAN);
     tm_json_open(json, "planned_by_class", '{');

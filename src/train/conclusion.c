@@ -104,6 +104,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .bits_per_byte = r->validation / log(2) / facts->bytes_per_token,
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
+        .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,
         .outside_arena_bytes = tm_resident_anonymous_bytes() - used,
         .weights_hash = weights_hash,
         .step_seconds = r->step_seconds,

@@ -19,6 +19,9 @@ for form in optimizer activations all; do
     check "and leaves no file" [ "$(left .)" -eq 0 ]
 done
 
+check "result.json tells what was on the disk" has all/result.json '"disk_bytes": [1-9]'
+check "and that nothing was, without" has plain/result.json '"disk_bytes": 0,'
+
 trainmark run $deep --training.offload all --checkpoint.enable true --checkpoint.interval 3 --out again
 trainmark run $deep --checkpoint.enable true --checkpoint.interval 3 --checkpoint.load_step 3 --out again
 check "a checkpoint of an offloaded run goes on without" [ "$code $(hash_of again)" = "0 $wanted" ]

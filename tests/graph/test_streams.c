@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, waits, spaces and slots of a plan: whatever order the waits allow, every instruction reads what it would have
- * read in the order of the list; and no wait is there without need. */
+/* Streams, waits, spaces and slots of a plan: whatever order the waits allow, every instruction reads what it would
+ * have read in the order of the list; and no wait is there without need. */
 #include "base/random.h"
 #include "support/training.h"
 
@@ -24,8 +24,8 @@ typedef struct {
     const tm_plan    *plan;
     const tm_program *program;
     int32_t          *writer[TM_SPACE_COUNT];
-    uint64_t        (*expected)[OPERANDS]; /* (instructions) what each operand that is read is made of, by the list */
-    char              problem[240];
+    uint64_t (*expected)[OPERANDS]; /* (instructions) what each operand that is read is made of, by the list */
+    char problem[240];
 } machine;
 
 typedef struct {
@@ -228,7 +228,9 @@ static const char *interleave(machine *m, const int order[TM_STREAMS], uint64_t 
     return m->problem;
 }
 
-static const int orders[][TM_STREAMS] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+static const int orders[][TM_STREAMS] = {
+    { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 }
+};
 enum { ORDERS = sizeof orders / sizeof orders[0] };
 
 static void check_program(const tm_plan *plan, const tm_program *program, const char *name)
@@ -277,7 +279,8 @@ static void no_order_that_the_waits_allow_reads_anything_else(void **state)
             tm_step_options options = step_options(number, offloads[k]);
             tm_step        *step = test_step_plan(&options, &chooser);
             snprintf(name, sizeof name, "step %d, offload %d", number, k);
-            for (size_t p = 0; p < step->plan->n_programs; p++) check_program(step->plan, &step->plan->programs[p], name);
+            for (size_t p = 0; p < step->plan->n_programs; p++)
+                check_program(step->plan, &step->plan->programs[p], name);
             assert_true((count_waits(step->update) > 10) == offloads[k]->optimizer);
             assert_true((count_waits(step->first) > 5) == offloads[k]->activations);
             assert_int_equal(count_waits(step->evaluate), 0);
@@ -299,7 +302,8 @@ static size_t drop_each(const tm_plan *plan, const tm_program *program)
             if (wait < 0) continue;
             i->waits[s] = -1;
             for (int k = 0; k < ORDERS && !wrong; k++)
-                if (orders[k][TM_STREAMS - 1] == s) wrong = *interleave(&m, orders[k], 0, 0, (int32_t)x) != 0; /* s lags behind */
+                if (orders[k][TM_STREAMS - 1] == s)
+                    wrong = *interleave(&m, orders[k], 0, 0, (int32_t)x) != 0; /* s lags behind */
             if (!wrong) fail_msg("%s %zu need not wait for %d", program->name, x, (int)wait);
             i->waits[s] = wait;
             dropped++;
@@ -354,7 +358,8 @@ static void every_wait_is_needed(void **state)
     tm_device_close(device);
 }
 
-/* Memory that another stream used is not computed in, which would make it wait; and steps of one stream have no waits. */
+/* Memory that another stream used is not computed in, which would make it wait; and steps of one stream have no waits.
+ */
 static void nothing_is_computed_in_place_of_what_another_stream_used(void **state)
 {
     (void)state;
@@ -400,7 +405,7 @@ static void spaces_have_their_own_books(void **state)
         tm_step_options options = step_options(number, &nothing);
         tm_step        *plain = test_step_plan(&options, &chooser);
         options.offload = both;
-        tm_step      *step = test_step_plan(&options, &chooser);
+        tm_step       *step = test_step_plan(&options, &chooser);
         const tm_plan *plan = step->plan;
         size_t         states = 0;
         for (size_t i = 0; i < step->graph->n_tensors; i++)
@@ -479,7 +484,8 @@ static double pipe_run(const pipe *p, tm_device *device, const tm_execution *lis
     float *x = (float *)tm_plan_address(p->plan, &p->memory, p->x).at;
     for (size_t i = 0; i < n; i++) {
         memset(arena + kept, 0xff, p->plan->arena_bytes - kept);
-        for (int k = 0; k < ROWS * COLUMNS; k++) x[k] = (float)tm_random_normal(3, (uint64_t)list[i].micro_batch, (uint64_t)k);
+        for (int k = 0; k < ROWS * COLUMNS; k++)
+            x[k] = (float)tm_random_normal(3, (uint64_t)list[i].micro_batch, (uint64_t)k);
         assert_int_equal(tm_device_run(device, tm_plan_execution(p->plan, &list[i]), NULL, NULL), TM_OK);
     }
     return *(double *)tm_plan_address(p->plan, &p->memory, p->sum).at;
@@ -488,10 +494,10 @@ static double pipe_run(const pipe *p, tm_device *device, const tm_execution *lis
 static void micro_batches_in_flight_keep_to_their_slots(void **state)
 {
     (void)state;
-    tm_execution in_turn[] = { { FORWARD, 0, 0 },  { BACKWARD, 0, 0 }, { FORWARD, 1, 0 },
-                               { BACKWARD, 1, 0 }, { FORWARD, 2, 0 },  { BACKWARD, 2, 0 } };
-    tm_execution piped[] = { { FORWARD, 0, 9 }, { FORWARD, 1, 9 },  { BACKWARD, 0, 9 },
-                             { FORWARD, 2, 9 }, { BACKWARD, 1, 9 }, { BACKWARD, 2, 9 } };
+    tm_execution  in_turn[] = { { FORWARD, 0, 0 },  { BACKWARD, 0, 0 }, { FORWARD, 1, 0 },
+                                { BACKWARD, 1, 0 }, { FORWARD, 2, 0 },  { BACKWARD, 2, 0 } };
+    tm_execution  piped[] = { { FORWARD, 0, 9 }, { FORWARD, 1, 9 },  { BACKWARD, 0, 9 },
+                              { FORWARD, 2, 9 }, { BACKWARD, 1, 9 }, { BACKWARD, 2, 9 } };
     const int32_t slots[] = { 0, 1, 0, 0, 1, 0 };
     assert_int_equal(tm_execution_slots(in_turn, 6), 1);
     assert_int_equal(tm_execution_slots(piped, 6), 2);

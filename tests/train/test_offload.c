@@ -45,7 +45,8 @@ static tm_step_options options_of(const configuration *c, int form, const char *
     o.precision = c->precision;
     o.accumulation = c->accumulation;
     o.recompute = c->recompute;
-    o.offload = (tm_offload){ .optimizer = form & 1, .activations = form & 2, .space = TM_SPACE_DISK, .folder = folder };
+    o.offload =
+        (tm_offload){ .optimizer = form & 1, .activations = form & 2, .space = TM_SPACE_DISK, .folder = folder };
     return o;
 }
 
@@ -110,11 +111,11 @@ static void checkpoints_pass_between_forms(void **state)
 {
     (void)state;
     for (int from = 0; from < FORMS; from++) {
-        char      *folder = test_tree_make();
-        int        to = (from + 1) % FORMS;
-        tm_device *device = test_device_open("cpu", 1);
-        uint64_t   wanted, found;
-        size_t     n;
+        char                *folder = test_tree_make();
+        int                  to = (from + 1) % FORMS;
+        tm_device           *device = test_device_open("cpu", 1);
+        uint64_t             wanted, found;
+        size_t               n;
         tm_checkpoint_state  saved = { .step = 2, .model = "small" };
         tm_checkpoint_report report;
         tm_step_options      options = options_of(&configurations[3], from, folder);

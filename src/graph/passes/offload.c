@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/offload.c - see passes.h.
  *
- * A copy stands in the list where its buffers are taken or given back, not where it may start: fetches one user or block
- * ahead of the first use, stores of activations one block behind the last. The plan derives from the memory when they
- * really may start.
+ * A copy stands in the list where its buffers are taken or given back, not where it may start: fetches one user or
+ * block ahead of the first use, stores of activations one block behind the last. The plan derives from the memory when
+ * they really may start.
  */
 #include "graph/passes/passes.h"
 
@@ -21,7 +21,7 @@ typedef struct {
 } insertion;
 
 typedef struct {
-    tm_graph        *graph;
+    tm_graph         *graph;
     const tm_offload *policy;
     tm_segment       *segment;
     insertion        *insertions;
@@ -32,8 +32,13 @@ static void insert(pass *p, size_t at, tm_op_id op, tm_tensor_id x, tm_tensor_id
 {
     tm_copy_attr *attr = tm_arena_take(p->graph->arena, sizeof *attr);
     attr->space = p->policy->space;
-    tm_node node = { .op = op, .attr = attr, .attr_bytes = sizeof *attr, .phase = beside->phase,
-                     .layer = beside->layer, .module = beside->module, .stream = tm_op_get(op)->stream };
+    tm_node node = { .op = op,
+                     .attr = attr,
+                     .attr_bytes = sizeof *attr,
+                     .phase = beside->phase,
+                     .layer = beside->layer,
+                     .module = beside->module,
+                     .stream = tm_op_get(op)->stream };
     for (int i = 0; i < TM_MAX_IN; i++) node.in[i] = TM_NONE;
     for (int k = 0; k < TM_MAX_OUT; k++) node.out[k] = TM_NONE;
     node.in[0] = x;
@@ -45,8 +50,8 @@ static void insert(pass *p, size_t at, tm_op_id op, tm_tensor_id x, tm_tensor_id
 /* A tensor of the same shape and format, in another role or space. */
 static tm_tensor_id twin_of(tm_graph *graph, tm_tensor_id id, const char *suffix, tm_role role, tm_space space)
 {
-    char         name[200];
-    tm_tensor    was = *tm_graph_at(graph, id);
+    char      name[200];
+    tm_tensor was = *tm_graph_at(graph, id);
     snprintf(name, sizeof name, "%.180s.%s", was.name, suffix);
     tm_tensor_id twin = tm_graph_tensor_as(graph, name, role, was.shape, was.dtype);
     tm_graph_at(graph, twin)->layer = was.layer;
