@@ -229,6 +229,6 @@ const tm_op tm_op_linear_cross_entropy_grad = {
     .example = linear_cross_entropy_grad_example,
     .rounding = linear_cross_entropy_rounding,
     .in_name = { "x (N, C)", "w (V, C)", "targets (N)", "scalars (8)" },
-    .out_name = { "loss ()", "dx (N, C)", "[dw (V, C)]", "logits (chunk, V)" },
+    .out_name = { "loss ()", "[dx (N, C)]", "[dw (V, C)]", "logits (chunk, V)" },
     .attributes = "chunk",
 };

@@ -233,18 +233,19 @@ static void check_against_reference(const family *f, const sizes *s, const tenso
     double           *dqkv = widened(NULL, nq);
     tm_shape          wide = tm_shape_2(rows, (s->H + 2 * s->J) * s->D), narrow = tm_shape_2(rows, s->H * s->D);
     tm_shape          stats = tm_shape_3(s->B, s->H, s->T);
-    tm_op_attention.reference(&(tm_call){ .op = &tm_op_attention,
-                                          .attr = &attr,
-                                          .in = { { TM_F64, wide, qkv } },
-                                          .out = { { TM_F64, narrow, o }, { TM_F64, stats, lse } } });
-    tm_op_attention_grad.reference(&(tm_call){
-        .op = &tm_op_attention_grad,
-        .attr = &attr,
-        .in = { { TM_F64, narrow, dout },
-                { TM_F64, wide, qkv },
-                { TM_F64, narrow, got_o },
-                { TM_F64, stats, got_lse } },
-        .out = { { TM_F64, wide, dqkv } } });
+    tm_call ahead = empty_call(&attr, 1), back = empty_call(&attr, 1);
+    ahead.op = &tm_op_attention;
+    tm_fused_qkv(&attr, (tm_view){ TM_F64, wide, qkv, 0 }, ahead.in);
+    ahead.out[0] = (tm_view){ TM_F64, narrow, o, 0 };
+    ahead.out[1] = (tm_view){ TM_F64, stats, lse, 0 };
+    tm_op_attention.reference(&ahead);
+    back.op = &tm_op_attention_grad;
+    back.in[0] = (tm_view){ TM_F64, narrow, dout, 0 };
+    tm_fused_qkv(&attr, (tm_view){ TM_F64, wide, qkv, 0 }, &back.in[1]);
+    back.in[4] = (tm_view){ TM_F64, narrow, got_o, 0 };
+    back.in[5] = (tm_view){ TM_F64, stats, got_lse, 0 };
+    tm_fused_qkv(&attr, (tm_view){ TM_F64, wide, dqkv, 0 }, back.out);
+    tm_op_attention_grad.reference(&back);
     expect_close("o", f->name, x->o, o, no, part);
     expect_close("lse", f->name, x->lse, lse, nl, part);
     expect_close("dqkv", f->name, x->dqkv, dqkv, nq, part);

@@ -33,9 +33,10 @@ typedef struct {
     size_t   cells;
 } range;
 
+/* A view's rows lie among its base's: the whole base is taken for it. */
 static range range_of(const machine *m, tm_tensor_id id)
 {
-    tm_place place = tm_plan_place(m->plan, id);
+    tm_place place = tm_plan_place(m->plan, tm_graph_base(m->plan->graph, id));
     size_t   first = place.offset / CELL, end = (place.offset + place.bytes + CELL - 1) / CELL;
     return (range){ m->writer[tm_graph_at(m->plan->graph, id)->space] + first, end - first };
 }

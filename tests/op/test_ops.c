@@ -237,6 +237,10 @@ static bool name_fits(extents *known, const char *name, bool optional, tm_shape 
     int         axis = 0, depth = 0;
     if (!at || (name[0] == '[') != optional || (name[strlen(name) - 1] == ']') != optional) return false;
     if (strncmp(at, "(...)", 5) == 0 || shape.rank < 0) return true;
+    int         rank = 1;
+    const char *other = strstr(at, " or (");
+    for (const char *c = at; *c && *c != ')'; c++) rank += *c == ',';
+    if (other && rank != shape.rank) at = other + 4; /* "w (D) or (2, D)" */
     if (strncmp(at, "()", 2) == 0) return shape.rank == 0;
     for (const char *begin = ++at; *at; at++) {
         depth += *at == '(' ? 1 : *at == ')' ? -1 : 0;
