@@ -21,7 +21,8 @@ TM_MUST_USE tm_status tm_folder_make(const char *path, tm_error *err);
 /* fsync of the folder that holds `path`, so that a rename survives a crash. */
 TM_MUST_USE tm_status tm_folder_sync_of(const char *path, tm_error *err);
 bool tm_file_exists(const char *path);
-/* Better now than after hours: can a file be made, or added to, at `path`? TM_IO naming the option or key that gave it. */
+/* Better now than after hours: can a file be made, or added to, at `path`? TM_IO naming the option or key that gave it.
+ */
 TM_MUST_USE tm_status tm_file_check_writable(const char *path, const char *key, tm_error *err);
 
 #endif

@@ -51,8 +51,9 @@ static void add_outputs(const tm_op *op, tm_text *out)
 /* Cells must not hold a bar: no name or formula does. */
 static void markdown(tm_text *out)
 {
-    tm_text_add(out, "| op | formula | inputs | attributes | outputs | in place with | gradient | cheap | fast kernel |\n"
-                     "|---|---|---|---|---|---|---|---|---|\n");
+    tm_text_add(out,
+                "| op | formula | inputs | attributes | outputs | in place with | gradient | cheap | fast kernel |\n"
+                "|---|---|---|---|---|---|---|---|---|\n");
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         tm_text_printf(out, "| %s | %s | ", op->name, op->formula);
@@ -117,7 +118,8 @@ static tm_status describe(const char *name, tm_text *out, tm_error *err)
 
 static const char help[] =
     "usage: trainmark ops [NAME | --markdown]\n\n"
-    "Lists the operations that training steps are made of, with their formulas. NAME: one of them with inputs, outputs\n"
+    "Lists the operations that training steps are made of, with their formulas. NAME: one of them with inputs, "
+    "outputs\n"
     "and shapes, and the kernels that this machine runs it with. --markdown: the table of docs/ops.md.\n";
 
 tm_status tm_command_ops(int argc, char **argv, tm_error *err)

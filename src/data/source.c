@@ -66,7 +66,8 @@ static int fields_of(const tm_source_kind *kind, const tm_source_options *option
 {
     if (kind->fields) return kind->fields(options, out);
     out[0] = (tm_field){ .name = "tokens", .dtype = TM_I32, .shape = tm_shape_1(options->seq) };
-    out[1] = (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(options->seq), .empty = TM_IGNORED_TARGET };
+    out[1] =
+        (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(options->seq), .empty = TM_IGNORED_TARGET };
     return 2;
 }
 

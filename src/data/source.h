@@ -99,8 +99,8 @@ int64_t                tm_source_seq(const tm_source *source); /* T */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
 
 /* Sample `index` of any source as the row of a batch: a pointer per field, in the order of tm_source_fields, and what
- * it weighs in the loss, the targets that count (not TM_IGNORED_TARGET); `scratch` is room for T+1 tokens. TM_INVALID, with
- * the place, if the files changed since they were opened or hold a token outside of the vocabulary. */
+ * it weighs in the loss, the targets that count (not TM_IGNORED_TARGET); `scratch` is room for T+1 tokens. TM_INVALID,
+ * with the place, if the files changed since they were opened or hold a token outside of the vocabulary. */
 TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
                                     void *const *fields, int64_t *weight, tm_error *err);
 

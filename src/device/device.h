@@ -68,8 +68,8 @@ void                  tm_device_release(tm_device *device, tm_address memory, si
 TM_MUST_USE tm_status tm_device_alloc_host(tm_device *device, size_t bytes, void **out, tm_error *err);
 void                  tm_device_release_host(tm_device *device, void *memory, size_t bytes);
 
-/* Memory of the space disk, zeroed: a file in `folder` that has no name any more and is gone with the process, mapped as
- * shared, its blocks reserved. TM_INVALID: no file can be made there; TM_IO: the disk is too full. */
+/* Memory of the space disk, zeroed: a file in `folder` that has no name any more and is gone with the process, mapped
+ * as shared, its blocks reserved. TM_INVALID: no file can be made there; TM_IO: the disk is too full. */
 TM_MUST_USE tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, tm_address *out,
                                          tm_error *err);
 void                  tm_device_unmap_file(tm_device *device, tm_address memory, size_t bytes); /* {0} is fine */

@@ -36,8 +36,8 @@ void tm_gradient_add(tm_gradient *gradient, tm_tensor_id input, tm_tensor_id val
 /* Where the node about to be emitted is to write its contribution to the gradient of an input that is a view: the same
  * columns of its base's gradient (made here, one for all views of the base), which the node then has in `strided_out`.
  * TM_NONE: the input is no view, or something is in those columns already: the node makes a tensor of its own. Either
- * way the rule contributes what the node gave with tm_gradient_add. Columns that nobody wrote are filled with zeros when
- * the producer of the base is reached. */
+ * way the rule contributes what the node gave with tm_gradient_add. Columns that nobody wrote are filled with zeros
+ * when the producer of the base is reached. */
 tm_tensor_id tm_gradient_out(tm_gradient *gradient, tm_tensor_id input);
 /* Takes back the contributions so far (TM_NONE if there are none), for an op that adds its own on top: its optional
  * `addend` input. The op's result is then contributed with tm_gradient_add. */

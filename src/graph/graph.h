@@ -3,7 +3,8 @@
  *
  * A graph holds the tensors of one training step and several segments: flat lists of nodes that run from first to last
  * ("first", "further", "update", "evaluate"). Segments share the persistent tensors (weights, gradients, moments,
- * scalars); everything else lives within one segment, or in a slot from segment to segment of one micro-batch. A model builder appends forward nodes; passes append and rewrite.
+ * scalars); everything else lives within one segment, or in a slot from segment to segment of one micro-batch. A model
+ * builder appends forward nodes; passes append and rewrite.
  */
 #ifndef TM_GRAPH_GRAPH_H
 #define TM_GRAPH_GRAPH_H
@@ -90,8 +91,8 @@ tm_segment *tm_graph_segment(tm_graph *graph, const char *name); /* appends one 
 /* Tensors. The format follows from the role and the graph's precision, or is given. Names are copied. */
 tm_tensor_id tm_graph_tensor(tm_graph *graph, const char *name, tm_role role, tm_shape shape);
 tm_tensor_id tm_graph_tensor_as(tm_graph *graph, const char *name, tm_role role, tm_shape shape, tm_dtype dtype);
-/* Columns [column, column + columns) of a matrix (rows, C), as a tensor of its own (rows, columns) without memory of its
- * own: same role and format, the base's rows apart. `base` may itself be a view. */
+/* Columns [column, column + columns) of a matrix (rows, C), as a tensor of its own (rows, columns) without memory of
+ * its own: same role and format, the base's rows apart. `base` may itself be a view. */
 tm_tensor_id tm_graph_view(tm_graph *graph, const char *name, tm_tensor_id base, int64_t column, int64_t columns);
 /* The view of `base` that is to it what `view` is to its own base. */
 tm_tensor_id tm_graph_view_like(tm_graph *graph, const tm_tensor *view, tm_tensor_id base);

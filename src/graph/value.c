@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph/value.c - the formats of less than four bytes, by their definitions: IEEE 754 binary16, OCP 8-bit floating point
- * (OFP8) 1.0, OCP microscaling formats (MX) 1.0, the FNUZ forms of AMD's CDNA 3, NF4 (Dettmers et al. 2023, appendix E).
+/* graph/value.c - the formats of less than four bytes, by their definitions: IEEE 754 binary16, OCP 8-bit floating
+ * point (OFP8) 1.0, OCP microscaling formats (MX) 1.0, the FNUZ forms of AMD's CDNA 3, NF4 (Dettmers et al. 2023,
+ * appendix E).
  */
 #include "graph/value.h"
 

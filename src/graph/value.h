@@ -27,8 +27,9 @@ static inline uint16_t tm_bf16_round(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Element i of a dense array of one of the small formats, integers of 1 and 8 bytes included. Two 4-bit elements share a
- * byte: of E2M1 the first lies in its low half (as OCP MX files have it), of NF4 in its high half (as bitsandbytes has it). Values of scaled formats (E8M0, E2M1, NF4) are those of the code alone. */
+/* Element i of a dense array of one of the small formats, integers of 1 and 8 bytes included. Two 4-bit elements share
+ * a byte: of E2M1 the first lies in its low half (as OCP MX files have it), of NF4 in its high half (as bitsandbytes
+ * has it). Values of scaled formats (E8M0, E2M1, NF4) are those of the code alone. */
 double tm_value_get_small(const void *data, tm_dtype dtype, int64_t i);
 void   tm_value_set_small(void *data, tm_dtype dtype, int64_t i, double value);
 
@@ -44,9 +45,9 @@ static inline double tm_value_get(const void *data, tm_dtype dtype, int64_t i)
     }
 }
 
-/* Rounds to the format: to nearest, ties to even (bfloat16 by way of float32); integers toward zero (the value must be in
- * range). Beyond the largest number: infinity where the format has one, else the largest number. NaN stays NaN, but in the
- * 4-bit formats, which have none, it becomes the largest number. */
+/* Rounds to the format: to nearest, ties to even (bfloat16 by way of float32); integers toward zero (the value must be
+ * in range). Beyond the largest number: infinity where the format has one, else the largest number. NaN stays NaN, but
+ * in the 4-bit formats, which have none, it becomes the largest number. */
 static inline void tm_value_set(void *data, tm_dtype dtype, int64_t i, double value)
 {
     switch (dtype) {

@@ -120,15 +120,16 @@ static tm_rounding adafactor_rounding(const tm_call *call, int k)
 {
     (void)k;
     int rank = call->in[0].shape.rank;
-    return (tm_rounding){ .terms = rank < 2 ? 1024 : (double)(call->in[0].shape.n[rank - 1] + call->in[0].shape.n[rank - 2]),
+    return (tm_rounding){ .terms =
+                              rank < 2 ? 1024 : (double)(call->in[0].shape.n[rank - 1] + call->in[0].shape.n[rank - 2]),
                           .stores = 1 };
 }
 
 static bool adafactor_example(int k, tm_example *example)
 {
-    static const tm_shape          cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },     { 1, { 9 } },     { 2, { 65, 17 } },
-                                               { 1, { 1030 } },   { 3, { 2, 5, 13 } }, { 2, { 200, 65 } }, { 2, { 1, 1030 } },
-                                               { 1, { 40001 } },  { 2, { 1030, 1 } },  { 3, { 3, 70, 16 } } };
+    static const tm_shape cases[] = { { 1, { 1 } },     { 2, { 3, 7 } },     { 1, { 9 } },        { 2, { 65, 17 } },
+                                      { 1, { 1030 } },  { 3, { 2, 5, 13 } }, { 2, { 200, 65 } },  { 2, { 1, 1030 } },
+                                      { 1, { 40001 } }, { 2, { 1030, 1 } },  { 3, { 3, 70, 16 } } };
     static const tm_adafactor_attr attrs[] = {
         { .eps1 = 1e-7, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0 },
         { .eps1 = 1e-3, .eps2 = 2, .clip_threshold = 0.5, .weight_decay = 0.1 }

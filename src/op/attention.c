@@ -9,9 +9,9 @@
  *   dsink_h = - sum_i exp(sink_h - lse_i) delta_i          (a sink is a logit without a value; gpt-oss, OpenAI 2025)
  *
  * Query i of a sequence stands at position p = q_offset + i, key j at position j. It sees key j when j < seq_k, and
- * j <= p (causal), and j > p - window (window), and j >= first_key[i] (documents of a packed sequence): rows that it does
- * not see may hold anything. A query that sees no key has o = 0 and lse = sink, or -infinity without sinks. Query head h
- * reads key/value head h / (H / J).
+ * j <= p (causal), and j > p - window (window), and j >= first_key[i] (documents of a packed sequence): rows that it
+ * does not see may hold anything. A query that sees no key has o = 0 and lse = sink, or -infinity without sinks. Query
+ * head h reads key/value head h / (H / J).
  *
  * q (B seq_q, H dim_qk), k (B seq_k, J dim_qk), v (B seq_k, J dim_v), [first_key (B seq_q) int32], [sinks (H)]
  *   -> o (B seq_q, H dim_v), lse (B, H, seq_q)
@@ -65,7 +65,8 @@ static const char *attention_infer(const tm_shape *in, const void *attr, tm_shap
     return tm_shape_fit(&out[1], lse_shape(in[0], attr), "lse must have the shape (sequences, heads, queries)");
 }
 
-/* Keys that a query at position p sees: first_key .. end_of_keys - 1. `document`: the first key of its document, or 0. */
+/* Keys that a query at position p sees: first_key .. end_of_keys - 1. `document`: the first key of its document, or 0.
+ */
 static int64_t first_key(const tm_attention_attr *attr, int64_t p, int64_t document)
 {
     int64_t first = attr->window > 0 && p >= attr->window ? p - attr->window + 1 : 0;
@@ -188,7 +189,7 @@ static tm_cost attention_cost(const tm_call *call)
     const tm_attention_attr *attr = call->attr;
     double                   pairs = visible_pairs(attr, call->in[0].shape);
     tm_cost cost = tm_call_cost(call, 2 * pairs * (double)(attr->dim_qk + attr->dim_v)); /* q k^T, p v */
-    cost.vector = 5 * pairs;                                                             /* scale, largest, -, exp, sum */
+    cost.vector = 5 * pairs; /* scale, largest, -, exp, sum */
     return cost;
 }
 
@@ -251,8 +252,14 @@ static const struct {
     .seq_q = Q, .seq_k = K, .q_offset = OFFSET, .heads = H, .kv_heads = J, .dim_qk = DQK, .dim_v = DV
     { 2, { CROSS(5, 9, 4, 2, 1, 6, 4), .scale = 0.4, .causal = 1 }, 0, false }, /* keys from before */
     { 1, { CROSS(6, 4, 0, 4, 2, 3, 5), .scale = 0.6, .causal = 1 }, 0, true },  /* fewer keys than queries */
-    { 2, { CROSS(7, 20, 9, 2, 2, 8, 3), .scale = 0.35, .causal = 1 }, 10, false }, /* documents; keys that nobody sees */
-    { 1, { CROSS(70, 90, 20, 4, 1, 24, 16), .scale = 0.2, .causal = 1, .window = 30 }, 21, true }, /* all of it together */
+    { 2,
+      { CROSS(7, 20, 9, 2, 2, 8, 3), .scale = 0.35, .causal = 1 },
+      10,
+      false }, /* documents; keys that nobody sees */
+    { 1,
+      { CROSS(70, 90, 20, 4, 1, 24, 16), .scale = 0.2, .causal = 1, .window = 30 },
+      21,
+      true },                                                                           /* all of it together */
     { 1, { CROSS(40, 600, 550, 1, 1, 12, 20), .scale = 0.3, .causal = 1 }, 551, true }, /* past a block of keys */
     { 2, { CROSS(8, 8, 3, 2, 1, 192, 128), .scale = 0.07, .causal = 0 }, 8, true },
 #undef CROSS

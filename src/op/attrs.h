@@ -22,7 +22,7 @@ typedef struct {
 } tm_fill_attr;
 
 typedef struct {
-    int64_t seq_q, seq_k;    /* rows of a sequence: of queries; of keys and values, which stand at positions 0, 1, ... */
+    int64_t seq_q, seq_k; /* rows of a sequence: of queries; of keys and values, which stand at positions 0, 1, ... */
     int64_t q_offset;        /* the first query's position: > 0 behind keys of earlier calls, < 0 before them */
     int64_t heads, kv_heads; /* H, J; query head h reads key/value head h / (H / J) */
     int64_t dim_qk, dim_v;   /* elements of a head: of queries and keys; of values and results */

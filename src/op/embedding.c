@@ -172,7 +172,8 @@ static tm_cost embedding_grad_cost(const tm_call *call)
     for (int k = 0; k < 2; k++) {
         const tm_view *out = &call->out[k];
         if (!tm_view_present(out)) continue;
-        double touched = smaller(rows, k == 0 ? out->shape.n[0] : rows_of_positions(attr, out, &call->in[2])) / (double)out->shape.n[0];
+        double touched = smaller(rows, k == 0 ? out->shape.n[0] : rows_of_positions(attr, out, &call->in[2])) /
+                         (double)out->shape.n[0];
         bytes += tm_view_bytes(out) * (tm_call_adds(call, k) ? 2 * touched : 1);
     }
     int parts = tm_view_present(&call->out[0]) + tm_view_present(&call->out[1]);

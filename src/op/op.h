@@ -2,8 +2,8 @@
 /* op/op.h - what an op is: one row of ops.def and one `const tm_op` in its own file.
  *
  * The enum, the table, gradient checks, device comparisons, `explain` and the docs all loop over ops.def. Ops are pure
- * (outputs depend on inputs and attributes only), but for those marked `state`, and row-major. An output whose `accumulate` bit is set is added
- * to, not replaced (gradients of parameters over micro-batches; loss; sums).
+ * (outputs depend on inputs and attributes only), but for those marked `state`, and row-major. An output whose
+ * `accumulate` bit is set is added to, not replaced (gradients of parameters over micro-batches; loss; sums).
  */
 #ifndef TM_OP_OP_H
 #define TM_OP_OP_H

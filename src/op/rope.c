@@ -110,7 +110,7 @@ static bool rope_example(int k, tm_example *example)
     };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_rope_attr attr = cases[k].attr;
-    int64_t      last = attr.first + (attr.heads - 1) * stride_of(&attr) + attr.head_dim, positions = cases[k].positions;
+    int64_t last = attr.first + (attr.heads - 1) * stride_of(&attr) + attr.head_dim, positions = cases[k].positions;
     tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION,
                   tm_shape_2(cases[k].batch * attr.seq, last + cases[k].copied), 0, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/outputs.h - all outputs of a run: the ones that it wants, open, on a bus of events, and closed again. The table
- * of them is sinks.def. */
+/* record/outputs.h - all outputs of a run: the ones that it wants, open, on a bus of events, and closed again. The
+ * table of them is sinks.def. */
 #ifndef TM_RECORD_OUTPUTS_H
 #define TM_RECORD_OUTPUTS_H
 

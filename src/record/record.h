@@ -4,8 +4,9 @@
  *
  * A run opens and closes all that it wants by record/outputs.h. A sink alone is opened here, put on an event bus, and
  * closed with tm_sink_close, which frees it. Sinks do not stop a run by themselves (base/event.h): a write that fails
- * is kept, later output of that sink is dropped, and the first failure is what tm_sink_close returns. Strings in options must outlive the sink. One thread at a time per sink. Writing beyond a
- * file-size limit shows as a failure only if SIGXFSZ is ignored, which main does.
+ * is kept, later output of that sink is dropped, and the first failure is what tm_sink_close returns. Strings in
+ * options must outlive the sink. One thread at a time per sink. Writing beyond a file-size limit shows as a failure
+ * only if SIGXFSZ is ignored, which main does.
  */
 #ifndef TM_RECORD_RECORD_H
 #define TM_RECORD_RECORD_H
@@ -56,8 +57,9 @@ typedef struct {
 TM_MUST_USE tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out, tm_error *err);
 
 /* An MLPerf-style log (docs/mlperf.md): keys, evaluations and times of the run, a line on disk when its event returns.
- * What is logged of the training is what the events say. Opening it drops the caches of the file system if asked to; where
- * that fails there is a warning, and the log has no cache_clear. The file is made when the run starts, replacing another. */
+ * What is logged of the training is what the events say. Opening it drops the caches of the file system if asked to;
+ * where that fails there is a warning, and the log has no cache_clear. The file is made when the run starts, replacing
+ * another. */
 typedef struct {
     const char                *path;
     const tm_mlperf_benchmark *benchmark; /* its name, and the loss that makes a run a success */

@@ -211,11 +211,12 @@ static tm_status check_evaluation(const tm_config *config, tm_error *err)
     for (size_t i = 0; i < 2; i++) {
         const char *own = keys[i][0], *trained = keys[i][1];
         if (!tm_config_text(config, own) || tm_config_i64(config, own) == tm_config_i64(config, trained)) continue;
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "%s is %s (%s), %s is %s (%s): evaluations of another size than training are not built yet; leave "
-                       "it out or give the same",
-                       own, tm_config_text(config, own), tm_config_place(config, own), trained,
-                       tm_config_text(config, trained), tm_config_place(config, trained));
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "%s is %s (%s), %s is %s (%s): evaluations of another size than training are not built yet; leave "
+            "it out or give the same",
+            own, tm_config_text(config, own), tm_config_place(config, own), trained, tm_config_text(config, trained),
+            tm_config_place(config, trained));
     }
     return TM_OK;
 }

@@ -25,8 +25,8 @@ static tm_status refuse(const tm_config *config, const char *word, tm_error *err
         if (tm_op_get((tm_op_id)op)->gradient)
             tm_text_printf(&list, "%s%s", list.length ? ", " : "", tm_op_get((tm_op_id)op)->name);
     tm_fail(err, TM_INVALID,
-            "'%s' (%s): '%.*s' is not an op of the forward pass with an n of 1 to 255, as in linear:2; there are %s", key,
-            tm_config_place(config, key), (int)strcspn(word, ", "), word, list.data);
+            "'%s' (%s): '%.*s' is not an op of the forward pass with an n of 1 to 255, as in linear:2; there are %s",
+            key, tm_config_place(config, key), (int)strcspn(word, ", "), word, list.data);
     tm_text_fini(&list);
     return TM_INVALID;
 }

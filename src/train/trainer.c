@@ -18,7 +18,7 @@ struct tm_trainer {
     tm_checkpoint_memory  copies; /* how a checkpoint reaches the tensors */
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
-    double                scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
+    double scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
 };
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */

@@ -17,7 +17,8 @@ typedef struct {
 } tm_step_result;
 
 /* Micro-batches one after the other: the fields of the step's options, in their order; of a language tokens and targets
- * (micro_batch, T), target -100 = ignored. They stay as they are until the update, or until tm_trainer_evaluate returns. */
+ * (micro_batch, T), target -100 = ignored. They stay as they are until the update, or until tm_trainer_evaluate
+ * returns. */
 typedef struct {
     const void *field[TM_MAX_FIELDS];
     int64_t     target_tokens;
@@ -33,8 +34,8 @@ void                  tm_trainer_close(tm_trainer *trainer);
 /* The step that runs and its arena: both belong to the trainer. */
 const tm_step *tm_trainer_step_of(const tm_trainer *trainer);
 tm_address     tm_trainer_arena(const tm_trainer *trainer);
-/* Copies `bytes` bytes from byte `offset` of a tensor on; done when they return. A transient tensor holds what it did at
- * the end of its program until the next program. */
+/* Copies `bytes` bytes from byte `offset` of a tensor on; done when they return. A transient tensor holds what it did
+ * at the end of its program until the next program. */
 TM_MUST_USE tm_status tm_trainer_read(const tm_trainer *trainer, tm_tensor_id id, size_t offset, void *to,
                                       size_t bytes, tm_error *err);
 TM_MUST_USE tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, const void *from,

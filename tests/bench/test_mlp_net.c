@@ -30,7 +30,8 @@ static tm_mlp *open_net(const tm_mlp_options *o, tm_device *device, tm_bench *be
     tm_error err = { 0 };
     *bench = (tm_bench){ .device = device, .threads = tm_device_describe(device)->threads, .seed = 7 };
     tm_mlp *net = NULL;
-    if (tm_mlp_create(o, device, &net, &err) != TM_OK || tm_mlp_open(net, bench, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_mlp_create(o, device, &net, &err) != TM_OK || tm_mlp_open(net, bench, &err) != TM_OK)
+        fail_msg("%s", err.text);
     return net;
 }
 

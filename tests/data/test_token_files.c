@@ -61,8 +61,9 @@ static void write_packed(void)
 
 static tm_source_options packed_options(void)
 {
-    return (
-        tm_source_options){ .name = "govreport", .path = test_folder(), .vocab = 50, .seq = W, .seed = 3, .pad_token = PAD };
+    return (tm_source_options){
+        .name = "govreport", .path = test_folder(), .vocab = 50, .seq = W, .seed = 3, .pad_token = PAD
+    };
 }
 
 static void expect_row(const tm_source *source, int64_t index, const int32_t *tokens, const int32_t *targets)

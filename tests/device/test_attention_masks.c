@@ -3,8 +3,8 @@
  * with operands whose rows lie apart and whose gaps hold NaN, with NaN in all rows that a document does not see, and
  * against themselves where bits must agree: threads, AVX2 and AVX-512, bfloat16 and float32 rounded once.
  *
- * Tolerances: a product of n terms is wrong by at most 6 sqrt(n) u sum|a b|, an exponential by the error of its argument
- * and 4 u; sizes are the largest that occur in the call. */
+ * Tolerances: a product of n terms is wrong by at most 6 sqrt(n) u sum|a b|, an exponential by the error of its
+ * argument and 4 u; sizes are the largest that occur in the call. */
 #include "kernel_test.h"
 
 #include "op/describe.h"
@@ -12,7 +12,8 @@
 enum { GAP = 3 };
 static const isa_table tables[] = ISA_TABLES(attention);
 
-/* A call with its operands in double, and in what the kernels get: float32 or bfloat16, rows apart by their columns + gap. */
+/* A call with its operands in double, and in what the kernels get: float32 or bfloat16, rows apart by their columns +
+ * gap. */
 typedef struct {
     const tm_op *op;
     tm_call      call; /* what the reference gets */

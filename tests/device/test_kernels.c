@@ -439,7 +439,8 @@ static void check_trial(trial *t, bits kept[2])
         }
 }
 
-/* An input too narrow for the numbers of the examples: a kernel may take it, test_pointwise_kernel.c tries every code. */
+/* An input too narrow for the numbers of the examples: a kernel may take it, test_pointwise_kernel.c tries every code.
+ */
 static bool narrow(const formats *f)
 {
     bool any = false;

@@ -133,7 +133,8 @@ static void accumulation_adds_to_what_is_there(void **state)
     run_twice(true);
 }
 
-/* --- views ---------------------------------------------------------------------------------------------------------- */
+/* --- views ----------------------------------------------------------------------------------------------------------
+ */
 
 /* b = x u^T (ROWS, 3 WIDTH);  h = gelu(b);  y = b[0..3] + b[2..5] + b[7..10] + h[1..4] + x[0..3]
  * Views that overlap, columns of b and h that nobody reads, a tensor that is read whole and by columns, views of an
@@ -171,7 +172,8 @@ static void views_pass_their_gradient_to_their_base(void **state)
     tm_graph_destroy(g);
 }
 
-/* --- weights that are computed -------------------------------------------------------------------------------------- */
+/* --- weights that are computed --------------------------------------------------------------------------------------
+ */
 
 /* u = rmsnorm(w, v) is the weight of two products: y = (x u^T) u^T. A rule that drops the gradient of a weight because
  * nobody stores it leaves w and v without one. */

@@ -178,7 +178,7 @@ typedef struct {
     const tm_plan *plan;
     int32_t       *owner; /* of each cell of 64 bytes */
     size_t         cells;
-    bool         **written;      /* (tensors) of a tensor that is written through views: which of its columns hold something */
+    bool **written; /* (tensors) of a tensor that is written through views: which of its columns hold something */
     char           problem[200]; /* the first one; "" */
 } books;
 

@@ -107,8 +107,8 @@ static void policies_keep_what_they_say(void **state)
         }
 }
 
-/* As the reference systems define it: attention and every second product are kept (qkv as three, gate and up as two), all
- * else of every block is computed again. Counted by hand, per layer. */
+/* As the reference systems define it: attention and every second product are kept (qkv as three, gate and up as two),
+ * all else of every block is computed again. Counted by hand, per layer. */
 static void by_op_keeps_what_is_named(void **state)
 {
     static const tm_recompute named = { .every_n = 1, .save = { [TM_OP_attention] = 1, [TM_OP_linear] = 2 } };

@@ -52,8 +52,8 @@ static void values_by_format(void **state)
     static const struct {
         tm_dtype dtype;
         double   kept; /* of 1/3 - 2 */
-    } formats[] = { { TM_F64, 1.0 / 3 - 2 }, { TM_F32, -0x1.aaaaaap0 }, { TM_BF16, -0x1.aap0 },   { TM_I32, -1 },
-                    { TM_F16, -0x1.aacp0 },  { TM_E4M3, -1.625 },       { TM_E5M2, -1.75 },       { TM_E4M3FNUZ, -1.625 },
+    } formats[] = { { TM_F64, 1.0 / 3 - 2 }, { TM_F32, -0x1.aaaaaap0 }, { TM_BF16, -0x1.aap0 }, { TM_I32, -1 },
+                    { TM_F16, -0x1.aacp0 },  { TM_E4M3, -1.625 },       { TM_E5M2, -1.75 },     { TM_E4M3FNUZ, -1.625 },
                     { TM_E5M2FNUZ, -1.75 },  { TM_E2M1, -1.5 },         { TM_I64, -1 } };
     for (size_t k = 0; k < sizeof formats / sizeof formats[0]; k++) {
         double data[3] = { 0 };

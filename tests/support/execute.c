@@ -78,8 +78,9 @@ tm_view tm_view_absent(void)
 
 tm_attention_attr tm_self_attention(int64_t T, int64_t H, int64_t J, int64_t D, double scale)
 {
-    return (tm_attention_attr){ .seq_q = T, .seq_k = T, .heads = H, .kv_heads = J, .dim_qk = D, .dim_v = D, .scale = scale,
-                                .causal = 1 };
+    return (tm_attention_attr){
+        .seq_q = T, .seq_k = T, .heads = H, .kv_heads = J, .dim_qk = D, .dim_v = D, .scale = scale, .causal = 1
+    };
 }
 
 void tm_memory_init(tm_memory *memory, const tm_graph *graph)

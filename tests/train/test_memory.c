@@ -77,7 +77,8 @@ static void run_step(tm_device *device, const tm_step *step, const tm_arenas *me
     tm_status st =
         tm_device_write(device, tm_plan_address(plan, memory, step->scalars), scalars, sizeof scalars, &err);
     for (int64_t i = 0; i < o->accumulation && st == TM_OK; i++) {
-        st = tm_device_write(device, tm_plan_address(plan, memory, step->tokens), batch->tokens + i * rows, bytes, &err);
+        st =
+            tm_device_write(device, tm_plan_address(plan, memory, step->tokens), batch->tokens + i * rows, bytes, &err);
         if (st == TM_OK)
             st = tm_device_write(device, tm_plan_address(plan, memory, step->targets), batch->targets + i * rows, bytes,
                                  &err);

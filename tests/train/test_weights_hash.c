@@ -94,7 +94,8 @@ static void the_sum_is_the_documented_one(void **state)
         if (!is_weight(f.trainer, tensors[i].name)) continue;
         tm_error err = { 0 };
         void    *values = malloc(tensors[i].bytes);
-        assert_int_equal(tensors[i].memory->read(tensors[i].memory, tensors[i].at, values, tensors[i].bytes, &err), TM_OK);
+        assert_int_equal(tensors[i].memory->read(tensors[i].memory, tensors[i].at, values, tensors[i].bytes, &err),
+                         TM_OK);
         uint64_t both[2] = { tm_hash(tensors[i].name, strlen(tensors[i].name)), tm_hash(values, tensors[i].bytes) };
         free(values);
         sum += tm_hash(both, sizeof both);

@@ -40,8 +40,8 @@ typedef struct {
     const char *folder;      /* of the file, if space is TM_SPACE_DISK: where a run makes it; a plan needs none */
 } tm_offload;
 
-/* Puts copies on the stream for copies around the uses of what is offloaded; nodes then use what was fetched. Nothing is
- * computed otherwise: same bits. */
+/* Puts copies on the stream for copies around the uses of what is offloaded; nodes then use what was fetched. Nothing
+ * is computed otherwise: same bits. */
 void tm_offload_pass(tm_graph *graph, const tm_offload *policy);
 
 #endif

@@ -46,8 +46,8 @@ static forward_scratch forward_scratch_of(const attention_sizes *s, float *p)
     return w;
 }
 
-/* A row that the edge of a window or document cuts, and perhaps the diagonal: its scores with -infinity where a lane does
- * not see it; *seen is infinity or -infinity. */
+/* A row that the edge of a window or document cuts, and perhaps the diagonal: its scores with -infinity where a lane
+ * does not see it; *seen is infinity or -infinity. */
 TM_INLINE v16 edge_row(const float *scores, int64_t t, int64_t diagonal, const lane_edges *edges, int vector,
                        const causal_mask *mask, v16 *seen)
 {

@@ -46,7 +46,7 @@ typedef struct {
     int64_t   block; /* keys and values copied at a time: a multiple of QUERIES that depends on the head sizes only */
     int64_t   blocks;                     /* of keys */
     int64_t   block_rows;                 /* rows of scratch: `block`, or all keys, rounded up, where that is less */
-    int64_t   pairs;                      /* (query block, head) pairs of a key/value head: query blocks ascending, then heads */
+    int64_t   pairs; /* (query block, head) pairs of a key/value head: query blocks ascending, then heads */
     int64_t   chunks;                     /* of CHUNK pairs */
     int64_t   q_row, k_row, v_row, o_row; /* elements between rows of the tensors; of gradients: see there */
     bool      causal;
@@ -64,9 +64,12 @@ TM_INLINE TM_PLANNED head_size head_size_of(int64_t dim)
 }
 
 /* The first three: q, k, v. `first_key` may be absent. */
-TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *first_key)
+TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, const tm_view *qkv,
+                                              const tm_view *first_key)
 {
-    attention_sizes s = { .seq_q = attr->seq_q, .seq_k = attr->seq_k, .heads = attr->heads, .kv_heads = attr->kv_heads };
+    attention_sizes s = {
+        .seq_q = attr->seq_q, .seq_k = attr->seq_k, .heads = attr->heads, .kv_heads = attr->kv_heads
+    };
     s.batch = qkv[0].shape.n[0] / s.seq_q;
     s.group = s.heads / s.kv_heads;
     s.qk = head_size_of(attr->dim_qk);
@@ -90,8 +93,8 @@ TM_INLINE TM_PLANNED attention_sizes sizes_of(const tm_attention_attr *attr, con
     return s;
 }
 
-/* Where the pair stands: its first query, how many queries it has, its head; the keys begin .. end - 1 hold all that its
- * queries see (end <= begin: they see none). */
+/* Where the pair stands: its first query, how many queries it has, its head; the keys begin .. end - 1 hold all that
+ * its queries see (end <= begin: they see none). */
 typedef struct {
     int64_t q0, n, head, begin, end;
 } query_block;
@@ -273,7 +276,8 @@ static __attribute__((noinline, unused)) void product_query(int64_t from, int64_
 
 /* out (n, width) = or += weights^T rows: weights (keys, 32), rows (keys, width). Query i meets keys from its edge to
  * diagonal + i, in steps of STEP (other weights are zero); a large diagonal: all. n a multiple of STEP. Where documents
- * meet inside a step, each lane goes by itself: a row that it does not see may hold anything, also what is no number. */
+ * meet inside a step, each lane goes by itself: a row that it does not see may hold anything, also what is no number.
+ */
 TM_INLINE void product_queries(int64_t n, int64_t width, int64_t keys, int64_t diagonal, const lane_edges *edges,
                                const float *weights, const float *rows, int64_t row, float *out, bool add, ahead *next)
 {
@@ -371,8 +375,9 @@ TM_INLINE void put_zeros(const attention_sizes *s, int64_t dim, void *x, int64_t
 
 /* ---- mask ---- */
 
-/* The causal mask of a row of scores: the key at position q0 + r is visible to lanes j >= r. Loading 16 floats at place(r, v) gives the
- * mask of vector v: infinity (to take the minimum with) and one (to multiply by) where visible, else -infinity and 0.
+/* The causal mask of a row of scores: the key at position q0 + r is visible to lanes j >= r. Loading 16 floats at
+ * place(r, v) gives the mask of vector v: infinity (to take the minimum with) and one (to multiply by) where visible,
+ * else -infinity and 0.
  */
 typedef struct {
     float limit[3 * QUERIES], factor[3 * QUERIES]; /* r < 2 QUERIES: rows are rounded up to STEP */

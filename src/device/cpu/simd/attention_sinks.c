@@ -3,7 +3,8 @@
  *
  *   dsink_h = - sum_i exp(sink_h - lse_i) delta_i,   delta_i = sum_d dO_id O_id
  *
- * Rows in blocks of 64, ascending inside a block; block sums added in ascending order, as every gradient of a parameter.
+ * Rows in blocks of 64, ascending inside a block; block sums added in ascending order, as every gradient of a
+ * parameter.
  */
 #include "device/cpu/simd/attention_sinks.h"
 
@@ -40,7 +41,8 @@ TM_PART(sink_rows, in[0])
 TM_PLANNED size_t TM_K(attention_sinks_workspace)(const tm_call *call)
 {
     if (!tm_view_present(&call->out[3])) return 0;
-    size_t bytes = (size_t)(tm_row_blocks(tm_view_rows(&call->in[0])) * tm_view_elements(&call->out[3])) * sizeof(float);
+    size_t bytes =
+        (size_t)(tm_row_blocks(tm_view_rows(&call->in[0])) * tm_view_elements(&call->out[3])) * sizeof(float);
     return (bytes + 63) / 64 * 64;
 }
 

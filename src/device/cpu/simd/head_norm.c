@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/cpu/simd/head_norm.c - rmsnorm of each head of a row, and its gradient; formulas in op/head_norm.c.
  *
- * Sums over a head: 16 lanes, ascending, fixed tree; dw in blocks of 64 rows, heads ascending inside a row. One rounding
- * to the format of the output.
+ * Sums over a head: 16 lanes, ascending, fixed tree; dw in blocks of 64 rows, heads ascending inside a row. One
+ * rounding to the format of the output.
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
@@ -14,7 +14,8 @@
 TM_INLINE void copy_row(const void *from, void *to, tm_dtype format, int64_t at, int64_t width)
 {
     size_t bytes = tm_dtype_bytes(format);
-    if (from != to) memcpy((char *)to + (size_t)at * bytes, (const char *)from + (size_t)at * bytes, (size_t)width * bytes);
+    if (from != to)
+        memcpy((char *)to + (size_t)at * bytes, (const char *)from + (size_t)at * bytes, (size_t)width * bytes);
 }
 TM_INLINE int64_t column_of(const tm_head_norm_attr *attr, int64_t h)
 {
@@ -72,7 +73,8 @@ static TM_PLANNED int64_t weights(const tm_call *call)
 }
 
 /* dx of one head; adds to its block's dw, or leaves it alone if that is NULL. */
-TM_INLINE void grad_head(const tm_call *call, tm_dtype format, int64_t at, int64_t from, int64_t D, float rstd, float *dw)
+TM_INLINE void grad_head(const tm_call *call, tm_dtype format, int64_t at, int64_t from, int64_t D, float rstd,
+                         float *dw)
 {
     const void *dys = call->in[0].data, *xs = call->in[1].data, *w = call->in[2].data;
     v16         r = v16_set1(rstd), dot = v16_zero();

@@ -201,7 +201,8 @@ static TM_PLANNED const char *cast_refuse(const tm_call *call)
 {
     tm_dtype from = call->in[0].dtype;
     bool     held = tm_dtype_small(from) && tm_dtype_bits(from) >= 8 && from != TM_E8M0; /* without scales */
-    if (!held && !tm_is_float(&call->in[0])) return "needs float32, bfloat16, float16 or a float8 format without scales";
+    if (!held && !tm_is_float(&call->in[0]))
+        return "needs float32, bfloat16, float16 or a float8 format without scales";
     return tm_refuse_format(&call->out[0]);
 }
 

@@ -25,8 +25,8 @@
 #define TM_KERNEL(op_name, prefix, refuse_it, workspace_of, run_it)                                                    \
     { .op = TM_OP_##op_name, .name = prefix TM_ISA_NAME, .refuse = refuse_it, .workspace = workspace_of, .run = run_it }
 /* Functions that choose kernels and count their scratch (refuse, workspace, and what these call): they run where the
- * program is planned, on machines without these instructions too, so they must not use them (tests/device/test_planning.c
- * executes them step by step). */
+ * program is planned, on machines without these instructions too, so they must not use them
+ * (tests/device/test_planning.c executes them step by step). */
 #if defined(__x86_64__)
 #define TM_PLANNED __attribute__((target("no-avx")))
 #else
