@@ -43,7 +43,8 @@ LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
-TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh'))
+TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*'))
+LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 all: setup trainmark
@@ -116,6 +117,11 @@ test: setup
 
 build-tests: $(TESTS)
 
+# What takes minutes: a copy of the sources gets one more of everything, is built and used.
+test-long: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) trainmark
+	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark TM_TEST_SECONDS=1200 tests/run.sh $(LONG_SCRIPTS)
+
 # The same tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 asan:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=asan build-tests build/asan/trainmark
@@ -149,6 +155,6 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test build-tests asan fuzz mutants check-layers check-headers format tidy clean
+.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers format tidy clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)

@@ -22,7 +22,7 @@ typedef struct {
     const char *out;      /* --out DIR */
     const char *perf_csv; /* --perf-csv F: append */
     const char *compare;  /* --compare reference|F.csv */
-    const char *device;   /* --device cpu|reference|null */
+    const char *device;   /* --device NAME */
     const char *isa;      /* --isa base|avx2|avx512 */
     bool        json, dry_run, help;
     const char *subject; /* MODEL or FILE.yaml, NULL when none */

@@ -139,7 +139,7 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
 }
 
 static const char help[] =
-    "usage: trainmark explain [MODEL | FILE.yaml] [--key value ...] [--json] [--device cpu|reference|null] [--isa "
+    "usage: trainmark explain [MODEL | FILE.yaml] [--key value ...] [--json] [--device NAME] [--isa "
     "NAME]\n\n"
     "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and kernel; every\n"
     "tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size works. What the\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/backend.h - what a kind of device implements (private to device/): one table of calls in its own folder, one
- * line in device.c.
+ * line in backends.def.
  *
  * device.c calls `info` first: from there on the device can be planned for. A device that is to run is probed and
  * opened; then its queue is opened, and work goes there. What a call promises is in device.h. A call that fails says
@@ -80,7 +80,9 @@ struct tm_device {
     size_t            n_marks, marks_room;
 };
 
-extern const tm_backend tm_backend_cpu, tm_backend_reference, tm_backend_null, tm_backend_late;
+#define TM_BACKEND(name) extern const tm_backend tm_backend_##name;
+#include "device/backends.def"
+#undef TM_BACKEND
 
 /* As tm_device_open and tm_device_open_planning. */
 TM_MUST_USE tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool planning, tm_device **out,

@@ -7,10 +7,9 @@
 #include <string.h>
 
 static const tm_backend *const backends[] = {
-    &tm_backend_cpu,
-    &tm_backend_reference,
-    &tm_backend_null,
-    &tm_backend_late,
+#define TM_BACKEND(name) &tm_backend_##name,
+#include "device/backends.def"
+#undef TM_BACKEND
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
@@ -25,7 +24,7 @@ static tm_status find_backend(const char *name, const tm_backend **out, tm_error
         }
     tm_text list = { 0 };
     for (int i = 0; i < BACKENDS; i++)
-        if (!backends[i]->for_tests) tm_text_printf(&list, "%s%s", i ? ", " : "", backends[i]->name);
+        if (!backends[i]->for_tests) tm_text_printf(&list, "%s%s", list.length ? ", " : "", backends[i]->name);
     tm_fail(err, TM_INVALID, "unknown device '%.100s' (--device); this build has: %s", name, list.data);
     tm_text_fini(&list);
     return TM_INVALID;

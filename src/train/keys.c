@@ -7,6 +7,13 @@
 #define IGNORED .state = TM_KEY_IGNORED, .quiet = true
 #define UNBUILT(words) .state = TM_KEY_UNBUILT, .feature = words
 
+/* "AdamW|SGD|Adafactor|" */
+#define TM_OPTIMIZER(id, name) name "|"
+static const char optimizers[] =
+#include "train/optimizers.def"
+    "Adam|Muon";
+#undef TM_OPTIMIZER
+
 /* clang-format off */
 static const tm_key keys[] = {
     /* training */
@@ -87,7 +94,7 @@ static const tm_key keys[] = {
       .help = "percent of each step's time that are burnt on top of it, to try out comparisons; such a run is not judged" },
     /* optimizer and schedule */
     { .name = "optimizer.name", .kind = TM_KEY_CHOICE, .fallback = "AdamW",
-      .choices = "AdamW|SGD|Adafactor|Adam|Muon",
+      .choices = optimizers,
       .help = "update rule; Adam and Muon are known, but not built yet" },
     { .name = "optimizer.lr", .kind = TM_KEY_F64, .fallback = "8e-4", .lo = 0, .hi = 100,
       .synonyms = "lr,training.lr,learning_rate,optimizer.learning_rate", .help = "peak learning rate" },

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const tm_optimizer *const rows[] = {
-#define TM_OPTIMIZER(name) &tm_optimizer_##name,
+#define TM_OPTIMIZER(id, name) &tm_optimizer_##id,
 #include "train/optimizers.def"
 #undef TM_OPTIMIZER
 };

@@ -51,7 +51,7 @@ typedef struct {
     void (*scalars)(const tm_hyper *hyper, int64_t t, double rate, double row[TM_SCALAR_COUNT]);
 } tm_optimizer;
 
-#define TM_OPTIMIZER(name) extern const tm_optimizer tm_optimizer_##name;
+#define TM_OPTIMIZER(id, name) extern const tm_optimizer tm_optimizer_##id;
 #include "train/optimizers.def"
 #undef TM_OPTIMIZER
 
