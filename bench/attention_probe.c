@@ -102,11 +102,11 @@ static void measure(const tm_kernel *table, const sizes *s, tm_dtype dtype, int 
     int64_t           N = s->B * s->T, W = (s->H + 2 * s->J) * s->D, C = s->H * s->D;
     tm_attention_attr attr = { .seq_q = s->T, .seq_k = s->T, .heads = s->H, .kv_heads = s->J, .dim_qk = s->D, .dim_v = s->D,
                                .scale = 1 / sqrt((double)s->D), .causal = 1 };
-    tm_view           qkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 1) },
-            o = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 2) };
-    tm_view dout = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 3) };
-    tm_view dqkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 4) };
-    tm_view lse = { TM_F32, tm_shape_3(s->B, s->H, s->T), filled(N * s->H, TM_F32, 5) };
+    tm_view           qkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 1), 0 },
+            o = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 2), 0 };
+    tm_view dout = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 3), 0 };
+    tm_view dqkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 4), 0 };
+    tm_view lse = { TM_F32, tm_shape_3(s->B, s->H, s->T), filled(N * s->H, TM_F32, 5), 0 };
     tm_call forward = { .attr = &attr, .out = { o, lse }, .threads = threads };
     tm_call backward = { .attr = &attr, .in = { dout, [4] = o, lse }, .threads = threads };
     tm_fused_qkv(&attr, qkv, forward.in);

@@ -30,6 +30,7 @@ data/source.h
 data/verify.h
 device/ceilings.h
 device/cpu/gemm.h
+device/backends.def
 device/device.h
 graph/gradient.h
 graph/graph.h

@@ -37,11 +37,19 @@ const tm_workload *tm_workload_find(const char *name)
     return NULL;
 }
 
+/* "|cpu|reference|null" */
+#define TM_BACKEND(id) "|" #id
+#define TM_TEST_BACKEND(id)
+static const char devices[] =
+#include "device/backends.def"
+    ;
+#undef TM_BACKEND
+
 /* clang-format off */
 /* Options of every workload. */
 static const tm_key options[] = {
-    { .name = "device", .kind = TM_KEY_TEXT, .fallback = "cpu",
-      .help = "where it runs: cpu, reference, null" },
+    { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = devices + 1,
+      .help = "where it runs" },
     { .name = "isa", .kind = TM_KEY_TEXT,
       .help = "instruction set of our kernels: base, avx2, avx512; null: the best" },
     { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,
