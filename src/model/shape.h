@@ -37,6 +37,7 @@ typedef struct {
     bool            tied;
     tm_model_bias   bias;
     tm_model_init   init;
+    double          init_std; /* of the initial weights; 0: 0.02. Counts for hf and gpt2 */
 } tm_model_shape;
 
 /* Reads the model.* keys (finished configuration) and checks them against each other. TM_INVALID names key and cure. */
