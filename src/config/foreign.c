@@ -114,7 +114,7 @@ static const char *text_of(const tm_config *config, const tm_framework *framewor
         const tm_foreign_value *value = &config->foreign[i];
         if (value->framework != framework || !tm_names_equal(value->path, name)) continue;
         const tm_value *given = highest(value, &layer);
-        if (given) return given->text;
+        if (given && given->text) return given->text;
     }
     const tm_foreign_key *row = tm_foreign_row(framework, name);
     return row && config->framework == framework ? row->fallback : NULL;
@@ -400,8 +400,10 @@ static void settle_fallbacks(tm_config *config)
         const tm_foreign_key *row = &framework->keys[i];
         tm_layer              layer;
         bool                  given = false;
-        for (size_t k = 0; k < config->n_foreign; k++)
-            given |= config->foreign[k].row == row && highest(&config->foreign[k], &layer);
+        for (size_t k = 0; k < config->n_foreign; k++) { /* a null asks for the fallback */
+            const tm_value *value = config->foreign[k].row == row ? highest(&config->foreign[k], &layer) : NULL;
+            given |= value && value->text;
+        }
         if (!row->fallback || given || !counts(config, framework, row)) continue;
         tm_foreign_value value = { .framework = framework, .row = row, .path = row->name };
         value.layers[LAYER_TRAINER] = (tm_value){ .text = row->fallback, .origin = origin, .present = true };

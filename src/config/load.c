@@ -331,6 +331,12 @@ static const char *regular_file(loader *l, const char *folder, const char *name)
     return NULL;
 }
 
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
 /* `name` below primus/configs/KIND/FRAMEWORK of a folder above the experiment, the nearest first. */
 static const char *preset_above(loader *l, const char *name, const char *kind, const char *framework)
 {
@@ -402,7 +408,8 @@ static tm_status named_preset(loader *l, const leaf *name, tm_layer layer)
     char        stem[128];
     tm_stem_of(name->text, stem);
     if (model) l->config->model_named = tm_arena_text(l->config->arena, stem);
-    const char *path = name->text[0] == '/' ? regular_file(l, "", name->text) : regular_file(l, name->folder, name->text);
+    const char *path = regular_file(l, name->text[0] == '/' ? "" : name->folder, name->text);
+    if (path && is_same_file(path, l->file)) path = NULL; /* called like its model */
     if (!path) path = preset_above(l, name->text, kind, framework);
     if (!path) path = preset_on_path(l, name->text, kind, framework);
     if (path) return load_preset_file(l, path, layer);

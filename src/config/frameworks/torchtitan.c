@@ -9,9 +9,7 @@
 
 #define SAME(key) MAPPED(key, key)
 #define PIPELINE .with = "parallelism.pipeline_parallel_degree"
-#define TENSOR .with = "parallelism.tensor_parallel_degree"
 #define FLOAT8 .with = "model.converters=quantize.linear.float8"
-#define TURBO .with = "primus_turbo.enable_primus_turbo"
 
 /* "primus_turbo" among the converters chooses kernels; what else stands there changes the model. */
 static const char *without_turbo(const tm_config *config, const char *value)
@@ -81,7 +79,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("lr_scheduler.lr_min", "lr_scheduler.min_lr_factor"),
     MAPPED("lr_scheduler.total_steps", "lr_scheduler.total_steps"),
     /* training */
-    SAME("training.mock_data"),
+    MAPPED("training.mock_data", "training.mock_data", .fallback = "true"),
     MAPPED("training.dataset", "training.dataset", .fallback = "c4"),
     SAME("training.dataset_path"),
     MAPPED("training.local_batch_size", "training.local_batch_size", .fallback = "8"),
@@ -195,7 +193,7 @@ static const tm_foreign_key keys[] = {
     SPEED("primus_turbo.use_turbo_mx_linear", "kernels; MX is on by model.converters"),
     SPEED("primus_turbo.use_moe_fp8", "kernels; float8 is on by model.converters"),
     SPEED("primus_turbo.enable_embedding_autocast", "the embedding's rows are cast once"),
-    UNBUILT("primus_turbo.enable_attention_float8", "false|null", "attention in float8", TURBO),
+    UNBUILT("primus_turbo.enable_attention_float8", "false|null", "attention in float8"),
 };
 /* clang-format on */
 
