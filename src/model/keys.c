@@ -101,8 +101,11 @@ static const tm_key keys[] = {
           "(mi350x_table); null: all for gpt, none for llama" },
     { .name = "model.init", .kind = TM_KEY_CHOICE, .choices = "torchtitan|hf|gpt2",
       .help = "initial weights; null: torchtitan for llama (hf if tied), gpt2 for gpt" },
-    { .name = "model.hf_assets_path", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED,
-      .synonyms = "model.tokenizer_path", .help = "folder of a tokenizer" },
+    { .name = "model.hf_assets_path", .kind = TM_KEY_TEXT, .quiet = true, .synonyms = "model.tokenizer_path",
+      .help = "Hugging Face folder: its config.json decides family and shape, its safetensors are the initial weights; "
+          "without a config.json: a tokenizer only" },
+    { .name = "model.dropout", .kind = TM_KEY_F64, .lo = 0, .hi = 1, .choices = "0", .state = TM_KEY_UNBUILT,
+      .feature = "dropout", .help = "0: train without, whatever model.hf_assets_path says; null: what it says must be 0" },
     { .name = "model.converters", .kind = TM_KEY_LIST, .fallback = "", .state = TM_KEY_UNBUILT,
       .feature = "conversion of linears (float8, MX)", .help = "quantize.linear.float8 turns FP8 on" },
     { .name = "init_method_std", .kind = TM_KEY_F64, .lo = 0, .hi = 10, .choices = "0.02", .state = TM_KEY_UNBUILT,

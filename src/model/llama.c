@@ -10,6 +10,7 @@
  * torchtitan's.
  */
 #include "model/blocks.h"
+#include "model/hf_rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -159,6 +160,37 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
     return 5;
 }
 
+/* --- Hugging Face ------------------------------------------------------------------------------------------------- */
+
+static const tm_hf_key hf_keys[] = {
+    TM_HF_DECODER_SIZES,
+    TM_HF_IS("intermediate_size", "ffn_dim"),
+    TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"),
+    TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),
+    TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
+    TM_HF_ROPE("10000"),
+    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("attention_bias", "false", "false"),
+    TM_HF_WANTS("mlp_bias", "false", "false"),
+    TM_HF_OF_TRAINING("attention_dropout", "0", "0"),
+    TM_HF_IDLE("pretraining_tp"),
+    { .key = NULL },
+};
+static const tm_hf_tensor hf_tensors[] = { TM_HF_LLAMA_ATTENTION, TM_HF_LLAMA_FFN, { .ours = NULL } };
+static const char *const  hf_pairs[] = { "model.family=llama", NULL };
+static const char *const  hf_ignored[] = { "model.layers.{l}.self_attn.rotary_emb.inv_freq", NULL };
+static const tm_hf_form   hf_llama = {
+    .model_type = "llama",
+    .architecture = "LlamaForCausalLM",
+    .pairs = hf_pairs,
+    .keys = hf_keys,
+    .tensors = hf_tensors,
+    .ignored = hf_ignored,
+    .tied_head = "lm_head.weight",
+    .tied_to = "model.embed_tokens.weight",
+};
+static const tm_hf_form *const hf_forms[] = { &hf_llama, NULL };
+
 const tm_family tm_family_llama = {
     .name = "llama",
     .fields = tm_language_fields,
@@ -173,4 +205,5 @@ const tm_family tm_family_llama = {
     .loss = tm_language_loss,
     .update = tm_llama_update,
     .products = products,
+    .hf = hf_forms,
 };
