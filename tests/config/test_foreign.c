@@ -151,9 +151,9 @@ static void the_command_line_speaks_their_language(void **state)
     assert_text(f, "training.steps", "7");
     assert_string_equal(tm_config_origin(f->config, "training.steps"), "command line (train_iters)");
     assert_text(f, "model.n_kv_heads", "2");
-    const char *wrong[] = { "--num_experts", "8", "--allow-unknown-keys" };
+    const char *wrong[] = { "--mamba_state_dim", "8", "--allow-unknown-keys" };
     assert_int_equal(try(f, plant_tree(f), true, 3, wrong), TM_UNSUPPORTED);
-    assert_non_null(strstr(f->err.text, "'num_experts' = '8' (command line): not built yet: mixture of experts"));
+    assert_non_null(strstr(f->err.text, "'mamba_state_dim' = '8' (command line): not built yet: state-space layers"));
 }
 
 /* A file alone has the presets of ours of the same name, and the same values of the trainer. */
@@ -204,7 +204,7 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         const char *line, *says;
         bool        plans; /* a plan may leave it out */
     } cases[] = {
-        { "num_experts: 8", "'num_experts' = '8' (x.yaml:12): not built yet: mixture of experts", false },
+        { "num_experts: 8\n      moe_router_topk: 2\n      moe_use_rings: true", "'moe_use_rings' = 'true' (x.yaml:14): not built yet: this form of experts", false },
         { "qk_layernorm: true", "'qk_layernorm' = 'true' (x.yaml:12): not built yet: norms of query", false },
         { "mamba_state_dim: 16", "state-space layers (Mamba)", false },
         { "spec: [a, b]", "layers by a Python specification", false },

@@ -64,12 +64,41 @@ static const char *padded(const tm_config *config, const char *value)
     return tm_arena_format(config->arena, "%lld", (long long)((rows + step - 1) / step * step));
 }
 
+/* Shared experts are one FFN: so many times as wide as an expert. */
+static const char *shared_experts(const tm_config *config, const char *value)
+{
+    const char *of_one = tm_foreign_text(config, "moe_ffn_hidden_size"), *dense = tm_foreign_text(config, "ffn_hidden_size");
+    int64_t     width = of_one ? number_of(config, "moe_ffn_hidden_size", 1) : dense ? number_of(config, "ffn_hidden_size", 1) : 0;
+    char       *end;
+    int64_t     all = strtoll(value, &end, 10);
+    if (*end) return value; /* refused as a number */
+    if (width < 1 || all < 0 || all % width) return NULL;
+    return tm_arena_format(config->arena, "%lld", (long long)(all / width));
+}
+
+/* 1, or "([0]*3+[1]*58)": the first three have no experts. */
+static const char *dense_layers(const tm_config *config, const char *value)
+{
+    long long dense, rest;
+    int       used = 0;
+    if (strcmp(value, "1") == 0) return "0";
+    if (sscanf(value, "([0]*%9lld+[1]*%9lld)%n", &dense, &rest, &used) != 2 || value[used] || dense < 0 || rest < 1) return NULL;
+    return tm_arena_format(config->arena, "%lld", dense);
+}
+
+/* A group is judged by so many of its best. */
+static const char *group_best(const tm_config *config, const char *value)
+{
+    int64_t groups = strtoll(value, NULL, 10), best = groups > 0 ? number_of(config, "moe_router_topk", 2) / groups : 0;
+    return best < 1 ? NULL : tm_arena_format(config->arena, "%lld", (long long)best);
+}
+
 #define LOG(key) HARMLESS(key, "output and logging")
 #define PROFILE(key) HARMLESS(key, "profiling")
 #define FILES(key) HARMLESS(key, "how checkpoints are written")
 #define COMM(key) SPEED(key, "communication of several devices")
 #define KERNEL(key) SPEED(key, "kernels")
-#define MOE(key) MODEL(key, "", "mixture of experts", .with = "num_experts")
+#define MOE(key) MODEL(key, "", "this form of experts", .with = "num_experts")
 #define MOE_SPEED(key) SPEED(key, "kernels of experts")
 #define MLA(key) MODEL(key, "", "multi-head latent attention", .with = "multi_latent_attention")
 #define STATE_SPACE(key) MODEL(key, "", "state-space layers (Mamba)", .with = "is_hybrid_model")
@@ -158,19 +187,48 @@ static const tm_foreign_key keys[] = {
     HARMLESS("data_parallel_random_init", "one copy of the weights"),
     HARMLESS("init_model_with_meta_device", "where initial weights are made"),
 
-    /* latent attention, experts, state space: parts of models that are not built */
+    /* latent attention, state space: parts of models that are not built */
     MODEL("multi_latent_attention", "false|null", "multi-head latent attention"),
     MLA("q_lora_rank"), MLA("kv_lora_rank"), MLA("qk_head_dim"), MLA("qk_pos_emb_head_dim"), MLA("v_head_dim"),
     MODEL("mla_*", "", "multi-head latent attention"),
     SPEED("fused_padded_mla_attention", "kernels"),
-    MODEL("num_experts", "null|0", "mixture of experts"),
-    MOE("moe_*"),
+    /* experts: a router that works in float32, on all tokens */
+    MAPPED("num_experts", "0:|*:model.n_experts"),
+    MAPPED("moe_router_topk", "model.n_experts_per_token", .with = "num_experts"),
+    MAPPED("moe_ffn_hidden_size", "model.moe_ffn_dim", .with = "num_experts"),
+    MAPPED("moe_shared_expert_intermediate_size", "model.n_shared_experts", .with = "num_experts", .convert = shared_experts,
+           .words = "shared experts that are not a multiple of an expert"),
+    MAPPED("moe_layer_freq", "model.n_dense_layers", .with = "num_experts", .convert = dense_layers,
+           .words = "layers with and without experts in another order than [0]*dense+[1]*rest"),
+    MAPPED("moe_router_score_function", "softmax:model.moe_score=softmax|sigmoid:model.moe_score=sigmoid;model.moe_normalise=true",
+           .with = "num_experts", .fallback = "softmax", .words = "another score"),
+    MAPPED("moe_router_pre_softmax", "true:model.moe_normalise=false|false:model.moe_normalise=true",
+           .with = "moe_router_score_function=softmax", .fallback = "false"),
+    MAPPED("moe_router_topk_scaling_factor", "model.moe_scale", .with = "num_experts"),
+    MAPPED("moe_router_num_groups", "model.n_expert_groups", .with = "num_experts"),
+    MAPPED("moe_router_group_topk", "model.n_limited_groups=*;model.expert_group_best", .with = "num_experts", .convert = group_best,
+           .words = "more groups than experts of a token"),
+    MAPPED("moe_router_load_balancing_type", "aux_loss:model.moe_aux_loss_per_sequence=false|seq_aux_loss:model.moe_aux_loss_per_sequence=true|none:model.moe_aux_loss=0",
+           .with = "num_experts", .fallback = "aux_loss", .words = "another way to balance experts"),
+    MAPPED("moe_aux_loss_coeff", "model.moe_aux_loss", .with = "moe_router_load_balancing_type=aux_loss/seq_aux_loss"),
+    MAPPED("moe_router_enable_expert_bias", "model.moe_bias", .with = "num_experts"),
+    MAPPED("moe_router_bias_update_rate", "model.moe_bias_rate", .with = "moe_router_enable_expert_bias"),
+    MAPPED("moe_router_force_load_balancing", "debug.moe_force_load_balance", .with = "num_experts"),
+    UNBUILT("moe_router_force_load_balancing_type", "even", "random routing", .with = "moe_router_force_load_balancing"),
+    UNBUILT("moe_router_dtype", "fp32", "a router in another format than float32", .with = "num_experts"),
+    UNBUILT("moe_z_loss_coeff", "0", "the z-loss of the router", .with = "num_experts"),
+    UNBUILT("moe_expert_capacity_factor", "", "experts that drop tokens", .with = "num_experts"),
+    UNBUILT("moe_pad_expert_input_to_capacity", "false", "experts that drop tokens", .with = "num_experts"),
+    UNBUILT("moe_token_drop_policy", "", "experts that drop tokens", .with = "moe_expert_capacity_factor"),
+    UNBUILT("moe_input_jitter_eps", "", "noise on the router's input", .with = "num_experts"),
+    UNBUILT("moe_use_upcycling", "false", "experts made of a dense model", .with = "num_experts"),
+    UNBUILT("moe_router_bias_update_rule", "sign", "another rule of the routing bias", .with = "moe_router_enable_expert_bias"),
+    MODEL("moe_*", "false|0", "this form of experts", .with = "num_experts"),
     MOE_SPEED("moe_shared_expert_overlap"), MOE_SPEED("moe_grouped_gemm"), MOE_SPEED("moe_use_legacy_grouped_gemm"),
     MOE_SPEED("moe_permute_fusion"), MOE_SPEED("moe_enable_deepep"), MOE_SPEED("moe_token_dispatcher_type"),
     MOE_SPEED("moe_use_fused_router_with_aux_score"), MOE_SPEED("moe_layer_recompute"), MOE_SPEED("moe_extended_tp"),
-    LOG("moe_per_layer_logging"),
-    MOE("disable_primus_topk_router"), MOE("use_deprecated_20241209_moe_layer"), MOE("routed_expert_hidden_size"),
-    MOE("latent_moe_use_norm"), MOE("quantile_balancing_*"), MOE("num_hash_layers"),
+    LOG("moe_per_layer_logging"), MOE_SPEED("disable_primus_topk_router"), MOE_SPEED("use_deprecated_20241209_moe_layer"),
+    MOE("routed_expert_hidden_size"), MOE("latent_moe_use_norm"), MOE("quantile_balancing_*"), MOE("num_hash_layers"),
     COMM("patch_moe_overlap"), COMM("overlap_moe_expert_parallel_comm"),
     MODEL("is_hybrid_model", "false|null", "state-space layers (Mamba)"),
     MODEL("hybrid_*", "0|null", "state-space layers (Mamba)"),

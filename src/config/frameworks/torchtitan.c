@@ -103,7 +103,7 @@ static const tm_foreign_key keys[] = {
     SAME("debug.seed"),
     HARMLESS("debug.deterministic", "runs are always deterministic"),
     HARMLESS("debug.deterministic_warn_only", "runs are always deterministic"),
-    MODEL("debug.moe_force_load_balance", "false|null", "routing by force (mixture of experts)", .with = "model.name=deepseek_v3/gpt_oss/llama4"),
+    SAME("debug.moe_force_load_balance"),
     HARMLESS("debug.print_config", "see --dry-run"),
     HARMLESS("debug.save_config_file", "config.yaml is always written"),
     UNBUILT("encoder.*", "", "diffusion training", .with = "model.name=flux"),
