@@ -31,6 +31,19 @@ static const struct {
     ROW(FLAG, rope_interleaved),
     ROW(FLAG, tied),
     ROW(NUMBER, bias),
+    ROW(I64, moe.experts),
+    ROW(I64, moe.top_k),
+    ROW(I64, moe.ffn_dim),
+    ROW(I64, moe.shared),
+    ROW(I64, moe.dense_layers),
+    ROW(FLAG, moe.sigmoid),
+    ROW(FLAG, moe.normalise),
+    ROW(FLAG, moe.uniform),
+    ROW(F64, moe.scale),
+    ROW(I64, moe.groups),
+    ROW(I64, moe.top_groups),
+    ROW(I64, moe.group_best),
+    ROW(FLAG, moe.biased),
 #undef ROW
 };
 
