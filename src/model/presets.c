@@ -79,6 +79,18 @@ static const char *const llama3_3_70b[] = {
     LLAMA("llama3", "70B", 80, 8192, 64, 8, 28672, 128256, 131072),
     LLAMA3_ROPE(8), "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
 };
+static const char *const llama3_8b[] = {
+    LLAMA("llama3", "8B", 32, 4096, 32, 8, 14336, 128256, 8192),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 3e-4), NULL
+};
+static const char *const llama3_70b[] = {
+    LLAMA("llama3", "70B", 80, 8192, 64, 8, 28672, 128256, 8192),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
+};
+static const char *const llama3_debug[] = {
+    LLAMA("llama3", "debugmodel", 6, 256, 16, 16, 768, 2048, 131072),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(8, 2048, 8e-4), NULL
+};
 static const char *const llama3_2_1b[] = {
     LLAMA("llama3", "1B", 16, 2048, 32, 8, 8192, 128256, 131072),
     LLAMA3_ROPE(32), "model.tied=true", TRAIN(4, 8192, 3e-4), NULL
@@ -113,6 +125,9 @@ static const tm_preset presets[] = {
     { "llama3.1_70B", llama3_1_70b },
     { "llama3.1_405B", llama3_1_405b },
     { "llama3.3_70B", llama3_3_70b },
+    { "llama3_8B", llama3_8b },
+    { "llama3_70B", llama3_70b },
+    { "llama3_debugmodel", llama3_debug },
     { "llama3.2_1B", llama3_2_1b },
     { "llama3.2_3B", llama3_2_3b },
 };
