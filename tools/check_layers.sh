@@ -5,7 +5,7 @@
 # (docs/architecture.md).
 set -eu
 cd "$(dirname "$0")/.."
-order="base stats config graph op device model data system train bench mlperf record cli"
+order="base stats config token graph op device model data system train bench mlperf record cli"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
 floor_of() {
     case $1 in op) room=graph ;; *) room=$1 ;; esac
@@ -73,6 +73,7 @@ system/check_tune.h
 system/environment.h
 system/thresholds.h
 system/validity.h
+token/token.h
 train/groups.h
 train/keys.h
 train/optimizer.h
