@@ -171,6 +171,8 @@ static const tm_key keys[] = {
       .help = "older checkpoints are removed; 0: none is" },
     { .name = "checkpoint.load_step", .kind = TM_KEY_I64, .fallback = "-1", .lo = -1, .hi = MANY, .quiet = true,
       .help = "step to resume from; -1: the newest valid one" },
+    { .name = "checkpoint.allow_changed_data", .kind = TM_KEY_BOOL, .fallback = "false", .quiet = true,
+      .help = "go on from a checkpoint whose data was other than what data.source gives now; else that is an error" },
     { .name = "checkpoint.async_mode", .kind = TM_KEY_CHOICE, .fallback = "disabled",
       .choices = "disabled|async|async_with_pinned_mem", UNBUILT("saving in the background"), .quiet = true,
       .help = "save beside the training" },

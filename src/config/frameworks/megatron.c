@@ -256,7 +256,7 @@ static const tm_foreign_key keys[] = {
     HARMLESS("tokenizer_type", "see tokenizer_model"),
     MAPPED("tokenizer_model", ":|*:model.vocab_size", .convert = rows_of_tokenizer, .with = "!vocab_size"),
     MAPPED("vocab_size", "model.vocab_size", .convert = padded, .words = "too large"),
-    HARMLESS("make_vocab_size_divisible_by", "counts with vocab_size"),
+    MAPPED("make_vocab_size_divisible_by", "", .words = "vocab_size is a multiple of it"),
     UNBUILT("vocab_extra_ids", "0|null", "further tokens"),
     HARMLESS("vocab_file", "tokenizer"), HARMLESS("merge_file", "tokenizer"), HARMLESS("tiktoken_*", "tokenizer"),
     HARMLESS("legacy_tokenizer", "tokenizer"), HARMLESS("trust_remote_code", "tokenizer"),
