@@ -32,6 +32,7 @@ typedef struct {
 
 typedef struct {
     const char        *name;
+    const char        *alias; /* or NULL */
     const char *const *pairs; /* "model.dim=4096", NULL-terminated */
 } tm_config_preset_row;
 

@@ -14,7 +14,7 @@ typedef struct {
     double  eps;
     int64_t heads, head_dim; /* that are normalised, D elements each */
     int64_t first, stride;   /* column of the first; columns from head to head, 0: D */
-    int64_t second;          /* > 0: heads from here on have the second row of weights (keys behind queries) */
+    int64_t second;          /* > 0: heads from here on have the second D weights (keys behind queries) */
 } tm_head_norm_attr;
 
 typedef struct {
