@@ -5,7 +5,7 @@
 # (docs/architecture.md).
 set -eu
 cd "$(dirname "$0")/.."
-order="base stats config graph op device model data system train bench mlperf record cli"
+order="base stats config graph op device model data system train hf bench mlperf record cli"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
 floor_of() {
     case $1 in op) room=graph ;; *) room=$1 ;; esac
@@ -26,7 +26,9 @@ config/config.h
 data/inspect.h
 data/keys.h
 data/pack.h
+data/safetensors.h
 data/source.h
+data/token_list.h
 data/verify.h
 device/ceilings.h
 device/cpu/gemm.h
@@ -38,6 +40,9 @@ graph/passes/passes.h
 graph/plan.h
 graph/tensor.h
 graph/value.h
+hf/config.h
+hf/folder.h
+hf/numerics.h
 mlperf/benchmark.h
 mlperf/breakdown.h
 mlperf/check.h
@@ -54,6 +59,7 @@ mlperf/submission.h
 mlperf/system_desc.h
 mlperf/value.h
 mlperf/writer.h
+model/hf.h
 model/keys.h
 model/model.h
 model/presets.h

@@ -78,6 +78,8 @@ typedef struct {
     double              seconds; /* wall time of the whole step, everything included */
     const tm_named_f64 *phases;  /* the step ledger: seconds by phase; the sum and "unaccounted" make `seconds` */
     size_t              n_phases;
+    const tm_named_f64 *measures; /* what the model tells beside its loss: the load of experts */
+    size_t              n_measures;
     int64_t             used_bytes; /* arena bytes in use */
     int64_t             resident_bytes;
 } tm_step_done;

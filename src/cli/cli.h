@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "hf/config.h"
 #include "train/run.h"
 
 #include <signal.h>
@@ -26,6 +27,7 @@ typedef struct {
     const char *isa;      /* --isa base|avx2|avx512 */
     bool        json, dry_run, help;
     const char *subject; /* MODEL or FILE.yaml, NULL when none */
+    tm_hf_description folder; /* what tm_cli_model_folder describes; form NULL: there is none */
 } tm_cli_options;
 
 /* What a command takes: a bit for each of the options above; --help and --allow-unknown-keys always.
@@ -40,6 +42,9 @@ enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, T
 TM_MUST_USE tm_status tm_cli_configure(int argc, char **argv, const char *fallback, unsigned takes,
                                        tm_cli_options *options, tm_config **config, tm_error *err);
 
+/* The Hugging Face folder that describes the model (model.hf_assets_path with a config.json), or NULL. */
+const char *tm_cli_model_folder(const tm_config *config);
+
 /* Is "--help" or "-h" among the arguments? */
 bool tm_cli_wants_help(int argc, char **argv);
 /* Prints a command's help. */
@@ -52,6 +57,17 @@ TM_MUST_USE tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_o
 
 /* A configuration with all rows and presets and nothing given. */
 tm_config *tm_cli_config(void);
+
+/* An option of a command that reads no configuration, with a value (`value`) or without (`flag`). The last row has no name. */
+typedef struct {
+    const char  *name;
+    const char **value;
+    bool        *flag;
+} tm_cli_option;
+
+/* Reads options and exactly one PATH, in any order; `command` is for messages ("data verify"). TM_USAGE. */
+TM_MUST_USE tm_status tm_cli_arguments(int argc, char **argv, const char *command, const tm_cli_option *options,
+                                       const char **path, tm_error *err);
 
 /* Appends every line of `lines` behind `prefix`. */
 void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines);

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "data/keys.h"
+#include "hf/folder.h"
 #include "mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
@@ -163,25 +164,67 @@ static tm_status sort_words(reader *r, tm_error *err)
     return TM_OK;
 }
 
-static tm_status take_subject(tm_config *config, const tm_cli_options *options, const char *fallback, tm_error *err)
+static tm_status take_subject(tm_config *config, const tm_cli_options *options, tm_error *err)
 {
-    if (!options->subject) {
-        const char *experiment = getenv("EXP");
-        return (experiment && *experiment) || !fallback ? TM_OK : tm_config_apply_preset(config, fallback, err);
-    }
     if (is_file_name(options->subject) &&
         (tm_file_exists(options->subject) || !tm_config_find_preset(config, options->subject)))
         return tm_config_load_file(config, options->subject, err);
     return tm_config_apply_preset(config, options->subject, err);
 }
 
+const char *tm_cli_model_folder(const tm_config *config)
+{
+    const char *path = tm_config_text(config, "model.hf_assets_path");
+    return path && tm_hf_is_folder(path) ? path : NULL;
+}
+
+/* The last part of a path, for the name of a model. */
+static void name_of(const char *path, char name[128])
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    size_t from = n;
+    while (from > 0 && path[from - 1] != '/') from--;
+    snprintf(name, 128, "%.*s", (int)(n - from), path + from);
+}
+
+/* model.hf_assets_path: a config.json there describes the model. A name of a hub in a file that was written for other
+ * programs is no folder here, and the file says itself what the model is. */
+static tm_status take_folder(reader *r, tm_error *err)
+{
+    static const char key[] = "model.hf_assets_path";
+    tm_config        *config = r->config;
+    char              name[128];
+    const char       *path = tm_config_text(config, key), *folder = tm_cli_model_folder(config);
+    if (!path) return TM_OK;
+    if (!folder && tm_file_exists(path)) {
+        tm_config_note(config, "%s: no config.json in '%.200s', a tokenizer at most", key, path);
+        return TM_OK;
+    }
+    bool hub = path[0] != '/' && path[0] != '.';
+    if (!folder && hub && strncmp(tm_config_origin(config, key), "file ", 5) == 0) {
+        tm_config_note(config, "%s (%s): no folder '%.200s' here: the model is as the file says, with new weights", key,
+                       tm_config_place(config, key), path);
+        return TM_OK;
+    }
+    if (!folder)
+        return tm_fail(err, TM_INVALID, "%s: there is no folder '%.300s'; give one that holds a config.json", key, path);
+    TM_TRY(tm_hf_folder_configure(folder, config, &r->options->folder, err));
+    name_of(folder, name);
+    return tm_config_describe(config, "model.name", name, "the name of its folder", err);
+}
+
 static tm_status fill(reader *r, const char *fallback, tm_error *err)
 {
+    const char *experiment = getenv("EXP");
     TM_TRY(sort_words(r, err));
     tm_config_allow_unbuilt(r->config, r->options->dry_run || r->takes & TM_CLI_PLANS);
-    TM_TRY(take_subject(r->config, r->options, fallback, err));
+    if (r->options->subject) TM_TRY(take_subject(r->config, r->options, err));
     TM_TRY(tm_config_apply_arguments(r->config, r->n_rest, r->rest, err));
     TM_TRY(tm_config_apply_environment(r->config, environ, err));
+    bool named = r->options->subject || (experiment && *experiment) || tm_config_preset(r->config);
+    if (!named && fallback && !tm_cli_model_folder(r->config)) TM_TRY(tm_config_apply_preset(r->config, fallback, err));
+    TM_TRY(take_folder(r, err));
     return tm_config_finish(r->config, err);
 }
 

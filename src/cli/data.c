@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "record/table.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -38,37 +39,11 @@ tm_status tm_command_data(int argc, char **argv, tm_error *err)
     return tm_fail(err, TM_USAGE, "unknown command 'data %.200s'; wanted inspect, verify or pack", argv[1]);
 }
 
-/* *used is the number of words of the option at argv[i], 0 if there is no such option. */
-static tm_status take_option(int argc, char **argv, int i, const tm_data_option *options, int *used, tm_error *err)
+tm_status tm_data_arguments(int argc, char **argv, const tm_cli_option *options, const char **path, tm_error *err)
 {
-    *used = 0;
-    for (const tm_data_option *o = options; o->name; o++) {
-        if (strcmp(argv[i], o->name) != 0) continue;
-        *used = 1;
-        if (o->flag) *o->flag = true;
-        if (o->flag) return TM_OK;
-        if (i + 1 >= argc) return tm_fail(err, TM_USAGE, "option '%s' needs a value", o->name);
-        *o->value = argv[i + 1];
-        *used = 2;
-        return TM_OK;
-    }
-    return TM_OK;
-}
-
-tm_status tm_data_arguments(int argc, char **argv, const tm_data_option *options, const char **path, tm_error *err)
-{
-    *path = NULL;
-    for (int i = 1, used; i < argc; i += used) {
-        TM_TRY(take_option(argc, argv, i, options, &used, err));
-        if (used > 0) continue;
-        if (argv[i][0] == '-' || *path)
-            return tm_fail(err, TM_USAGE, "unexpected '%.200s'; `trainmark data %s --help` tells what it takes",
-                           argv[i], argv[0]);
-        *path = argv[i];
-        used = 1;
-    }
-    if (*path && **path) return TM_OK;
-    return tm_fail(err, TM_USAGE, "which file or folder? `trainmark data %s --help` tells what it takes", argv[0]);
+    char command[64];
+    snprintf(command, sizeof command, "data %s", argv[0]);
+    return tm_cli_arguments(argc, argv, command, options, path, err);
 }
 
 tm_status tm_data_print(const tm_table *table, bool json, tm_error *err)

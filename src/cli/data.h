@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/table.h"
+#include "cli/cli.h"
 
 #include <stdbool.h>
 
@@ -13,15 +14,8 @@
 #include "cli/data.def"
 #undef TM_DATA_COMMAND
 
-/* An option of such a command, with a value (`value`) or without (`flag`). The last row has no name. */
-typedef struct {
-    const char  *name;
-    const char **value;
-    bool        *flag;
-} tm_data_option;
-
 /* Reads options and exactly one PATH, in any order; TM_USAGE. */
-TM_MUST_USE tm_status tm_data_arguments(int argc, char **argv, const tm_data_option *options, const char **path,
+TM_MUST_USE tm_status tm_data_arguments(int argc, char **argv, const tm_cli_option *options, const char **path,
                                         tm_error *err);
 /* The table on stdout, as JSON or for people. */
 TM_MUST_USE tm_status tm_data_print(const tm_table *table, bool json, tm_error *err);

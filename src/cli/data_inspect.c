@@ -15,7 +15,7 @@ tm_status tm_data_command_inspect(int argc, char **argv, tm_error *err)
 {
     bool                 json = false;
     const char          *path;
-    const tm_data_option options[] = { { "--json", NULL, &json }, { NULL, NULL, NULL } };
+    const tm_cli_option options[] = { { "--json", NULL, &json }, { NULL, NULL, NULL } };
     if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
     TM_TRY(tm_data_arguments(argc, argv, options, &path, err));
     tm_table *table = tm_data_inspect_table();

@@ -30,7 +30,7 @@ tm_status tm_data_command_pack(int argc, char **argv, tm_error *err)
 {
     tm_pack_options      o = { .format = "megatron" };
     const char          *seq = "8192";
-    const tm_data_option options[] = { { "--out", &o.out, NULL },
+    const tm_cli_option options[] = { { "--out", &o.out, NULL },
                                        { "--format", &o.format, NULL },
                                        { "--seq-len", &seq, NULL },
                                        { "--answer-after", &o.answer, NULL },

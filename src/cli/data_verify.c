@@ -30,7 +30,7 @@ tm_status tm_data_command_verify(int argc, char **argv, tm_error *err)
 {
     bool                 json = false;
     const char          *path, *expected = NULL;
-    const tm_data_option options[] = { { "--expect", &expected, NULL },
+    const tm_cli_option options[] = { { "--expect", &expected, NULL },
                                        { "--json", NULL, &json },
                                        { NULL, NULL, NULL } };
     if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "hf/folder.h"
 #include "record/outputs.h"
 #include "train/turn.h"
 #include "system/environment.h"
@@ -21,6 +22,7 @@ static const char help[] =
     "Without MODEL: trains the built-in tiny model until it has learnt the built-in language (the main job).\n"
     "MODEL is a built-in name (`trainmark models`); FILE.yaml an experiment file. Any key (`trainmark keys`) can be "
     "set.\n\n"
+    "  --model.hf_assets_path DIR   a Hugging Face folder: its config.json decides the model, its weights are the first\n"
     "  --data.path DIR    train on real text, any file or folder\n"
     "  --out DIR          run directory (default output/MODEL, or the experiment's own)\n"
     "  --perf-csv F       append the result to F as well\n"
@@ -41,6 +43,7 @@ typedef struct {
     tm_environment *environment;
     tm_checks       checks; /* of the host, some milliseconds' worth */
     tm_text         folder, checkpoints, command;
+    tm_safetensors *weights; /* of the folder that describes the model */
     int             turn_fd; /* 0: takes no turns */
 } job;
 
@@ -139,12 +142,46 @@ static tm_status join_turns(job *j, tm_error *err)
     return TM_OK;
 }
 
+/* The first weights are those of a folder. */
+static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_error *err)
+{
+    job         *j = context;
+    tm_hf_memory memory = tm_hf_trainer_memory(trainer, j->cli.folder.form);
+    tm_hf_report report;
+    char         size[32];
+    int64_t      begin = tm_now_ns();
+    TM_TRY(tm_hf_load(&memory, j->weights, j->options.threads, &report, err));
+    tm_note("loaded %zu tensors (%s, %s) of '%s' in %.1f s%s", report.tensors, tm_format_bytes(size, (double)report.bytes),
+            report.formats, tm_cli_model_folder(j->config), (double)(tm_now_ns() - begin) * 1e-9,
+            report.ignored ? "; tensors without use were passed over" : "");
+    return TM_OK;
+}
+
+static tm_status open_weights(job *j, tm_error *err)
+{
+    const char *folder = tm_cli_model_folder(j->config), *training = j->cli.folder.training;
+    if (!folder) return TM_OK;
+    if (training[0] && !tm_config_text(j->config, "model.dropout"))
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "'%s/config.json' trains with %s, which is not built; give --model.dropout 0 to train without it",
+                       folder, training);
+    TM_TRY(tm_hf_folder_weights(folder, &j->weights, err));
+    if (!j->weights) {
+        tm_note("'%s' holds no weights: the first ones follow from debug.seed", folder);
+        return TM_OK;
+    }
+    j->options.load_weights = load_weights;
+    j->options.load_context = j;
+    return TM_OK;
+}
+
 static tm_status prepare(job *j, tm_error *err)
 {
     if (j->cli.perf_csv) TM_TRY(tm_file_check_writable(j->cli.perf_csv, "--perf-csv", err));
     TM_TRY(join_turns(j, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;
+    TM_TRY(open_weights(j, err));
     TM_TRY(tm_cli_open_device(&j->cli, &j->options, j->cli.dry_run, &j->device, err));
     name_folder(j);
     return open_data(j, err);
@@ -208,6 +245,7 @@ static void set_log_level(const tm_config *config)
 static void release(job *j)
 {
     tm_source_close(j->source);
+    tm_safetensors_close(j->weights);
     if (j->device) tm_device_close(j->device);
     tm_environment_destroy(j->environment);
     tm_checks_fini(&j->checks);

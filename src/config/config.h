@@ -108,6 +108,11 @@ const char *tm_config_shown(const tm_config *config, const char *key);
  * does not count as set; one that begins with "default" fills the default instead and loses to all that was given. */
 void tm_config_set(tm_config *config, const char *key, const char *value, const char *origin);
 
+/* What a file says that describes a model and is not one of ours (config.json): above the preset, below everything else
+ * that was given. TM_INVALID for a value that the key cannot have, naming `origin`. */
+TM_MUST_USE tm_status tm_config_describe(tm_config *config, const char *key, const char *value, const char *origin,
+                                         tm_error *err);
+
 /* The compiled-in model preset in force, or NULL. */
 const char *tm_config_preset(const tm_config *config);
 /* Was a configuration file loaded? */

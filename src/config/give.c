@@ -176,3 +176,9 @@ tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *
     config->preset = preset->name;
     return tm_preset_fill(config, preset, LAYER_PRESET, err);
 }
+
+tm_status tm_config_describe(tm_config *config, const char *key, const char *value, const char *origin, tm_error *err)
+{
+    const tm_given given = { .text = value, .origin = origin };
+    return tm_config_give(config, LAYER_MODEL_FILE, key, &given, err);
+}

@@ -32,6 +32,7 @@ const char *tm_ledger_line(const tm_instruction *instruction)
         { "attention", "forward attention", "backward attention" },
         { "norm", "forward norm", "backward norm" },
         { "elementwise", "forward elementwise", "backward elementwise" },
+        { "experts", "forward experts", "backward experts" },
         { "embedding", "forward embedding", "backward embedding" },
         { "cast", "forward cast", "backward cast" },
     };

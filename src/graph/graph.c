@@ -114,7 +114,7 @@ tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shap
         TM_ASSERT(pieces[i].row == rows);
         rows += pieces[i].rows;
     }
-    TM_ASSERT(shape.rank >= 1 && rows == shape.n[0]);
+    TM_ASSERT(shape.rank >= 1 && rows * tm_piece_row(shape) == tm_shape_elements(shape));
     tm_tensor_id id = tm_graph_tensor(graph, name, TM_ROLE_PARAMETER, shape);
     tm_tensor   *tensor = tm_graph_at(graph, id);
     tensor->pieces = copy;

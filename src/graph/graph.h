@@ -19,10 +19,16 @@ enum { TM_NONE = -1 };
 /* A named run of rows of a parameter: fused matrices (qkv, gate and up) keep the names of their parts. */
 typedef struct {
     const char *name;      /* "layers.0.attention.wq.weight" */
-    int64_t     row, rows; /* along the first axis */
+    int64_t     row, rows; /* rows of the last axis, counted through all others; of a vector elements */
     double      mean, std; /* initial value: mean + std * normal; std == 0: constant */
     double      cut;       /* > 0: redrawn beyond mean +- cut (truncated normal); 0: never */
 } tm_piece;
+
+/* Elements of a row as pieces count them. */
+static inline int64_t tm_piece_row(tm_shape shape)
+{
+    return shape.rank > 1 ? shape.n[shape.rank - 1] : 1;
+}
 
 /* Value of element i of a constant tensor (rotary tables). */
 typedef double tm_constant_fill(const void *context, int64_t i);
@@ -36,6 +42,7 @@ typedef struct {
     const tm_piece   *pieces; /* parameters only */
     int               n_pieces;
     bool              trained; /* parameters: has a gradient and is updated */
+    bool              as_stored; /* parameters: read in the format they are stored in: routers */
     tm_tensor_id      gradient; /* parameters: TM_NONE until the gradient pass makes it */
     tm_tensor_id      lookup_gradient; /* parameters: of look-ups alone, see tm_lookup_pass; TM_NONE: not apart */
     tm_constant_fill *fill; /* constants only */

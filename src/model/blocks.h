@@ -4,12 +4,14 @@
 #define TM_MODEL_BLOCKS_H
 
 #include "model/family.h"
+#include "model/moe.h"
 #include "op/attrs.h"
 
 /* Of the families of decoders: their tm_model.own is an array of these (n_layers); TM_NONE: has none. llama: up_w holds
  * gate and up. */
 typedef struct tm_block_weights {
     tm_tensor_id norm1_w, norm1_b, qkv_w, qkv_b, qk_norm_w, out_w, out_b, norm2_w, norm2_b, up_w, up_b, down_w, down_b;
+    tm_moe_weights moe; /* in the place of up and down */
 } tm_block_weights;
 
 /* The fields of a language, and its loss: cross entropy of hidden state x head against the targets. */
@@ -38,21 +40,27 @@ tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int lay
 /* Causal attention of the model's heads, scores scaled by D^-0.5. qkv (N, (H + 2J) D): the heads of q, k and v. */
 tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, tm_tensor_id qkv);
 
+/* up (N, 2F) -> (N, F): SwiGLU. */
+tm_tensor_id tm_activation(tm_graph *graph, const tm_model_shape *shape, tm_tensor_id up);
+
 /* Declares a parameter of one piece whose name is the parameter's. */
 tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of,
                         const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 void         tm_llama_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
 tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
+void         tm_llama_update(tm_graph *graph, const tm_model *model);
 int64_t      tm_llama_ffn_dim(int64_t dim);
 tm_status    tm_llama_check(const tm_config *config, const tm_model_shape *shape, tm_error *err);
 int          tm_llama_products(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS]);
+/* For tm_hf_form.lacks of classes without a window. */
+const char  *tm_llama_lacks_window(const tm_model_shape *shape);
 /* What the row of a family holds that is built like Llama. Tied models begin as the public ones do: no token predicts
  * itself. */
 #define TM_LLAMA_CALLS                                                                                                 \
     .fields = tm_language_fields, .init = TM_INIT_TORCHTITAN, .init_tied = TM_INIT_HF, .ffn_dim = tm_llama_ffn_dim,    \
     .check = tm_llama_check, .declare = tm_llama_declare, .hidden = tm_llama_hidden, .loss = tm_language_loss,         \
-    .products = tm_llama_products
+    .update = tm_llama_update, .products = tm_llama_products
 void         tm_gpt_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
 tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 

@@ -4,6 +4,7 @@
 #ifndef TM_MODEL_FAMILY_H
 #define TM_MODEL_FAMILY_H
 
+#include "model/hf.h"
 #include "model/model.h"
 
 typedef struct {
@@ -23,7 +24,9 @@ typedef struct {
     tm_tensor_id (*hidden)(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
     void (*loss)(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
                  bool accumulate);
+    void (*update)(tm_graph *graph, const tm_model *model); /* see tm_model_update; NULL: nothing */
     int (*products)(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS]);
+    const tm_hf_form *const *hf; /* ended by NULL; NULL: no Hugging Face model is of this family */
 } tm_family;
 
 #define TM_FAMILY(id, name, what) extern const tm_family tm_family_##name;

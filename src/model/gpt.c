@@ -8,6 +8,7 @@
  * Weights are stored (out, in), unlike GPT-2's own checkpoints.
  */
 #include "model/blocks.h"
+#include "model/hf_rows.h"
 
 static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, tm_block_weights *w)
 {
@@ -101,6 +102,69 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
     return 5;
 }
 
+/* --- Hugging Face: GPT-2 ------------------------------------------------------------------------------------------- */
+
+static const tm_hf_key hf_keys[] = {
+    TM_HF_IS("vocab_size", "vocab_size"),
+    TM_HF_IS("n_embd", "dim"),
+    TM_HF_IS("n_layer", "n_layers"),
+    TM_HF_IS("n_head", "n_heads"),
+    TM_HF_IS_OR("n_inner", "ffn_dim", ""),
+    TM_HF_IS("n_positions", "max_seq_len"),
+    TM_HF_IS_OR("layer_norm_epsilon", "norm_eps", "1e-5"),
+    TM_HF_IS_OR("tie_word_embeddings", "tied", "true"),
+    TM_HF_WANTS("activation_function", "gelu_new|gelu_pytorch_tanh|gelu_fast", "gelu_new"),
+    TM_HF_WANTS("scale_attn_weights", "true", "true"),
+    TM_HF_WANTS("scale_attn_by_inverse_layer_idx", "false", "false"),
+    TM_HF_OF_TRAINING("resid_pdrop", "0", "0.1"),
+    TM_HF_OF_TRAINING("embd_pdrop", "0", "0.1"),
+    TM_HF_OF_TRAINING("attn_pdrop", "0", "0.1"),
+    TM_HF_IDLE("reorder_and_upcast_attn"), /* where numbers are rounded, not what is computed */
+    TM_HF_IDLE("n_ctx"),                   /* of old files: n_positions once more */
+    TM_HF_IDLE("summary_*"),               /* of a head for classification */
+    { .key = NULL },
+};
+#define WEIGHT_AND_BIAS(name, across)                                                                                  \
+    { .ours = "h.{l}." name ".weight", .theirs = "h.{l}." name ".weight", .transposed = across },                      \
+        { .ours = "h.{l}." name ".bias", .theirs = "h.{l}." name ".bias" }
+static const tm_hf_tensor hf_tensors[] = {
+    { .ours = "wte.weight", .theirs = "wte.weight" },
+    { .ours = "wpe.weight", .theirs = "wpe.weight" },
+    WEIGHT_AND_BIAS("ln_1", false),
+    WEIGHT_AND_BIAS("attn.c_attn", true),
+    WEIGHT_AND_BIAS("attn.c_proj", true),
+    WEIGHT_AND_BIAS("ln_2", false),
+    WEIGHT_AND_BIAS("mlp.c_fc", true),
+    WEIGHT_AND_BIAS("mlp.c_proj", true),
+    { .ours = "ln_f.weight", .theirs = "ln_f.weight" },
+    { .ours = "ln_f.bias", .theirs = "ln_f.bias" },
+    { .ours = "lm_head.weight", .theirs = "lm_head.weight" },
+    { .ours = NULL },
+};
+static const char *const hf_pairs[] = { "model.family=gpt", "model.bias=all", NULL };
+static const char *const hf_ignored[] = { "h.{l}.attn.bias", "h.{l}.attn.masked_bias", NULL }; /* masks */
+
+static const char *hf_lacks(const tm_model_shape *s)
+{
+    if (s->n_kv_heads != s->n_heads) return "GPT-2 has as many key/value heads as query heads (model.n_kv_heads)";
+    return s->head_dim * s->n_heads == s->dim ? NULL : "GPT-2's heads are model.dim / model.n_heads wide (model.head_dim)";
+}
+
+static const tm_hf_form hf_gpt2 = {
+    .model_type = "gpt2",
+    .architecture = "GPT2LMHeadModel",
+    .pairs = hf_pairs,
+    .keys = hf_keys,
+    .tensors = hf_tensors,
+    .prefix = "transformer.",
+    .plain = "lm_head.weight",
+    .ignored = hf_ignored,
+    .tied_head = "lm_head.weight",
+    .tied_to = "wte.weight",
+    .lacks = hf_lacks,
+};
+static const tm_hf_form *const hf_forms[] = { &hf_gpt2, NULL };
+
 const tm_family tm_family_gpt = {
     .name = "gpt",
     .fields = tm_language_fields,
@@ -115,4 +179,5 @@ const tm_family tm_family_gpt = {
     .hidden = tm_gpt_hidden,
     .loss = tm_language_loss,
     .products = products,
+    .hf = hf_forms,
 };

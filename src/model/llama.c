@@ -11,6 +11,7 @@
  * weights of the two head norms. Parameter names are torchtitan's.
  */
 #include "model/blocks.h"
+#include "model/hf_rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -87,6 +88,11 @@ static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, t
     w->out_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->n_heads * s->head_dim),
                           "layers.%d.attention.wo.weight", layer);
     w->norm2_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.ffn_norm.weight", layer);
+    if (tm_moe_in_layer(s, layer)) {
+        w->up_w = w->down_w = TM_NONE;
+        tm_moe_declare(graph, s, layer, &w->moe);
+        return;
+    }
     w->up_w = fused(graph, s, layer, "feed_forward.w13.weight", s->dim, gate_up, 2);
     w->down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim),
                            "layers.%d.feed_forward.w2.weight", layer);
@@ -101,6 +107,7 @@ void tm_llama_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_
     out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
     out->head = s->tied ? out->embedding
                         : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "output.weight");
+    tm_moe_declare_model(graph, s, out);
     out->rope_table = tm_graph_constant(graph, "rope_table", tm_shape_2(seq, s->head_dim), rope_value, s, sizeof *s);
 }
 
@@ -124,8 +131,9 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, TM_NONE, x);
     graph->module = tm_arena_format(graph->arena, "layers.%d.feed_forward", layer);
     tm_tensor_id b = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm2_w, TM_NONE, TM_NONE);
+    if (tm_moe_in_layer(s, layer)) return tm_moe_emit(graph, model, layer, &w->moe, b, x);
     tm_tensor_id gate_up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->up_w, TM_NONE, TM_NONE);
-    tm_tensor_id h = tm_emit(graph, TM_OP_swiglu, NULL, 0, gate_up, TM_NONE, TM_NONE, TM_NONE);
+    tm_tensor_id h = tm_activation(graph, s, gate_up);
     return tm_emit(graph, TM_OP_linear, NULL, 0, h, w->down_w, TM_NONE, x);
 }
 
@@ -141,6 +149,12 @@ tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_i
     graph->layer = -1;
     graph->module = "norm";
     return tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, model->norm_w, TM_NONE, TM_NONE);
+}
+
+void tm_llama_update(tm_graph *graph, const tm_model *model)
+{
+    const tm_block_weights *blocks = model->own;
+    tm_moe_update(graph, model, &blocks->moe, sizeof *blocks);
 }
 
 int64_t tm_llama_ffn_dim(int64_t dim)
@@ -172,7 +186,45 @@ int tm_llama_products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODU
     return 5;
 }
 
+const char *tm_llama_lacks_window(const tm_model_shape *s)
+{
+    return s->window > 0 ? "it has no window of keys (model.sliding_window); the mistral family has" : NULL;
+}
+
+/* --- Hugging Face ------------------------------------------------------------------------------------------------- */
+
+static const tm_hf_key hf_keys[] = {
+    TM_HF_DECODER_SIZES,
+    TM_HF_IS("intermediate_size", "ffn_dim"),
+    TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"),
+    TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),
+    TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),
+    TM_HF_ROPE("10000"),
+    TM_HF_WANTS("hidden_act", "silu", "silu"),
+    TM_HF_WANTS("attention_bias", "false", "false"),
+    TM_HF_WANTS("mlp_bias", "false", "false"),
+    TM_HF_OF_TRAINING("attention_dropout", "0", "0"),
+    TM_HF_IDLE("pretraining_tp"),
+    { .key = NULL },
+};
+static const tm_hf_tensor hf_tensors[] = { TM_HF_LLAMA_ATTENTION, TM_HF_LLAMA_FFN, { .ours = NULL } };
+static const char *const  hf_pairs[] = { "model.family=llama", "model.qk_norm=false", "model.bias=none", NULL };
+static const char *const  hf_ignored[] = { "model.layers.{l}.self_attn.rotary_emb.inv_freq", NULL };
+static const tm_hf_form   hf_llama = {
+    .model_type = "llama",
+    .architecture = "LlamaForCausalLM",
+    .pairs = hf_pairs,
+    .keys = hf_keys,
+    .tensors = hf_tensors,
+    .ignored = hf_ignored,
+    .lacks = tm_llama_lacks_window,
+    .tied_head = "lm_head.weight",
+    .tied_to = "model.embed_tokens.weight",
+};
+static const tm_hf_form *const hf_forms[] = { &hf_llama, NULL };
+
 const tm_family tm_family_llama = {
     .name = "llama",
     TM_LLAMA_CALLS,
+    .hf = hf_forms,
 };

@@ -62,6 +62,12 @@ tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, tm_tensor_id qkv)
     return tm_emit(graph, TM_OP_attention, &attr, sizeof attr, in[0], in[1], in[2], TM_NONE);
 }
 
+tm_tensor_id tm_activation(tm_graph *graph, const tm_model_shape *shape, tm_tensor_id up)
+{
+    (void)shape;
+    return tm_emit(graph, TM_OP_swiglu, NULL, 0, up, TM_NONE, TM_NONE, TM_NONE);
+}
+
 tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows)
 {
     if (place == TM_INIT_EMBEDDING && shape->tied) place = TM_INIT_HEAD;
@@ -89,7 +95,8 @@ tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_pl
 void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out)
 {
     *out = (tm_model){ .shape = shape, .seq = seq, .embedding = TM_NONE, .positions = TM_NONE, .norm_w = TM_NONE,
-                       .norm_b = TM_NONE, .head = TM_NONE, .rope_table = TM_NONE };
+                       .norm_b = TM_NONE, .head = TM_NONE, .rope_table = TM_NONE,
+                       .expert_counts = TM_NONE, .balance_loss = TM_NONE };
     tm_family_of(shape)->declare(graph, shape, seq, out);
     graph->layer = -1;
     graph->module = "";
@@ -118,6 +125,15 @@ void tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inpu
 {
     graph->phase = TM_PHASE_FORWARD;
     tm_family_of(model->shape)->loss(graph, model, inputs, loss, chunk, accumulate);
+    graph->layer = -1;
+    graph->module = "";
+}
+
+void tm_model_update(tm_graph *graph, const tm_model *model)
+{
+    const tm_family *family = tm_family_of(model->shape);
+    graph->phase = TM_PHASE_UPDATE;
+    if (family->update) family->update(graph, model);
     graph->layer = -1;
     graph->module = "";
 }

@@ -11,12 +11,18 @@
 
 enum { TM_MAX_LAYERS = 1024 };
 
+/* What is counted about experts while the blocks are built: nothing; afresh; on top of the step's micro-batches before. */
+typedef enum { TM_ACCOUNT_NONE, TM_ACCOUNT_FRESH, TM_ACCOUNT_ADD } tm_account;
+
 /* The parameters and constants of a model inside a graph; made once, used by every segment. */
 typedef struct {
     const tm_model_shape *shape;
     int64_t               seq;
     tm_tensor_id embedding, positions, norm_w, norm_b, head; /* head == embedding when tied; TM_NONE: has none */
     tm_tensor_id          rope_table; /* llama */
+    tm_tensor_id expert_counts; /* (mixtures, E) SCALAR: rows that each expert had in the step; TM_NONE: no experts */
+    tm_tensor_id balance_loss;  /* () SCALAR: scaled like the loss, with gradients of its own; TM_NONE: has none */
+    tm_account   account;       /* set before tm_model_loss */
     void                 *own;        /* what else the family knows of its tensors, in the graph's arena */
 } tm_model;
 
@@ -41,6 +47,9 @@ const char *const *tm_model_fields(const tm_model_shape *shape);
  * cross entropy over targets (N), logits in chunks of `chunk` rows. `accumulate`: loss += (further micro-batches). */
 void tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
                    bool accumulate);
+
+/* Appends what a step changes beside its trained parameters, before they are: the bias that balances experts. */
+void tm_model_update(tm_graph *graph, const tm_model *model);
 
 /* The matrix products of one block's and the head's linears: y (N, out) = x (N, in) w^T. */
 enum { TM_MAX_PRODUCTS = 16 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/family.h"
+#include "model/moe.h"
 
 #include <string.h>
 
@@ -125,6 +126,7 @@ tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *shape, tm
     s.norm_eps = tm_config_f64(config, "model.norm_eps");
     read_rope(config, &s);
     read_choices(config, &s);
+    TM_TRY(tm_moe_read(config, &s, err));
     TM_TRY(check(config, &s, err));
     *shape = s;
     return TM_OK;

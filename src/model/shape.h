@@ -26,6 +26,19 @@ typedef enum {
 } tm_model_bias; /* LayerNorms have weight and bias always */
 typedef enum { TM_INIT_TORCHTITAN, TM_INIT_HF, TM_INIT_GPT2 } tm_model_init;
 
+/* A mixture of experts in the place of the FFN (model/moe.h). */
+typedef struct {
+    int64_t experts, top_k;  /* experts 0: no mixture */
+    int64_t ffn_dim, shared; /* width of an expert; experts that every token goes to */
+    int64_t dense_layers;    /* so many first layers have the FFN */
+    bool    sigmoid, normalise, uniform;
+    double  scale;
+    int64_t groups, top_groups, group_best;
+    double  aux_loss; /* its coefficient */
+    bool    aux_per_sequence, biased;
+    double  bias_rate;
+} tm_moe_shape;
+
 typedef struct {
     tm_model_family family;
     int64_t         vocab_size, dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_dim;
@@ -40,6 +53,7 @@ typedef struct {
     bool            tied;
     tm_model_bias   bias;
     tm_model_init   init;
+    tm_moe_shape    moe;
 } tm_model_shape;
 
 /* Reads the model.* keys (finished configuration) and checks them against each other. TM_INVALID names key and cure. */

@@ -84,6 +84,44 @@ typedef struct {
 } tm_time_attr;
 
 typedef struct {
+    int64_t heads;
+    int64_t dim_nope, dim_rope; /* elements of a key: of its own; shared by all heads */
+    int64_t dim_v;
+} tm_latent_attr;
+
+enum { TM_MAX_EXPERTS = 1024 };
+
+typedef enum { TM_SCORE_SOFTMAX, TM_SCORE_SIGMOID } tm_route_score;
+typedef struct {
+    int64_t top_k;      /* experts of a row */
+    int64_t score;      /* tm_route_score */
+    int64_t normalise;  /* 1: the weights of a row add up to `scale` */
+    double  scale;      /* of the weights */
+    int64_t groups;     /* > 1: runs of experts of equal length, of which */
+    int64_t top_groups; /* so many are left to choose from */
+    int64_t group_best; /* members whose scores are added to that of the group */
+    int64_t uniform;    /* 1: row t, slot j goes to expert (t k + j) mod E */
+} tm_route_attr;
+
+typedef struct {
+    int64_t experts;
+} tm_dispatch_attr;
+
+typedef struct {
+    int64_t top_k;
+} tm_slots_attr; /* gather_rows, combine, combine_weights_grad */
+
+typedef struct {
+    double rate;
+} tm_expert_bias_attr;
+
+typedef struct {
+    int64_t seq; /* T: rows that are balanced together; 0: all */
+    int64_t top_k;
+    double  alpha;
+} tm_balance_attr;
+
+typedef struct {
     int64_t space; /* tm_space: where x of `fetch`, y of `store` lies */
 } tm_copy_attr;
 

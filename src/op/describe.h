@@ -56,6 +56,10 @@ void tm_example_begin(tm_example *example, const void *attr, size_t attr_bytes);
 void tm_example_in(tm_example *example, int k, tm_role role, tm_shape shape, double offset, double scale);
 /* Input k: integers in [0, limit). */
 void tm_example_int(tm_example *example, int k, tm_shape shape, int64_t limit);
+/* Input k: where the rows of each expert begin, among `rows` (tm_whole); (experts + 1). */
+void tm_example_offsets(tm_example *example, int k, int64_t experts, int64_t rows);
+/* Input k: a permutation of 0 .. n - 1, or its inverse. */
+void tm_example_order(tm_example *example, int k, int64_t n, bool inverse);
 
 #define TM_COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
 

@@ -5,6 +5,7 @@
  *   dx = dy w,  dw = dy^T x,  dbias = column sums of dy,  dresidual = dy      (matrix calculus of the line above)
  *
  * x (N, K), w (M, K), [bias (M)], [residual (N, M)] -> y (N, M)
+ * x and dx may be views: columns of a matrix.
  */
 #include "graph/gradient.h"
 #include "op/describe.h"
@@ -24,12 +25,13 @@ static const char *linear_infer(const tm_shape *in, const void *attr, tm_shape *
 static void linear_reference(const tm_call *call)
 {
     int64_t       rows = call->in[0].shape.n[0], inputs = call->in[0].shape.n[1], outputs = call->in[1].shape.n[0];
-    const double *x = call->in[0].data, *w = call->in[1].data, *bias = call->in[2].data, *residual = call->in[3].data;
+    const double *w = call->in[1].data, *bias = call->in[2].data, *residual = call->in[3].data;
     double       *y = call->out[0].data;
     for (int64_t n = 0; n < rows; n++)
         for (int64_t m = 0; m < outputs; m++) {
-            double sum = 0;
-            for (int64_t k = 0; k < inputs; k++) sum += x[n * inputs + k] * w[m * inputs + k];
+            const double *x = tm_view_row(&call->in[0], n);
+            double        sum = 0;
+            for (int64_t k = 0; k < inputs; k++) sum += x[k] * w[m * inputs + k];
             if (bias) sum += bias[m];
             if (residual) sum += residual[n * outputs + m];
             y[n * outputs + m] = sum;
@@ -52,7 +54,7 @@ static void linear_gradient(tm_gradient *gradient, const tm_node *node)
         tm_gradient_emit(gradient, TM_OP_linear_wgrad, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ dy, x },
                          (tm_tensor_id[TM_MAX_OUT]){ dw }, add_dw);
     if (tm_gradient_wanted(gradient, x)) {
-        tm_tensor_id dx[TM_MAX_OUT] = { TM_NONE };
+        tm_tensor_id dx[TM_MAX_OUT] = { tm_gradient_out(gradient, x) };
         tm_gradient_emit(gradient, TM_OP_linear_dgrad, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ dy, w }, dx, 0);
         tm_gradient_add(gradient, x, dx[0]);
     }
@@ -108,6 +110,7 @@ const tm_op tm_op_linear = {
     .reference = linear_reference,
     .gradient = linear_gradient,
     .cost = linear_cost,
+    .strided_in = 1U << 0,
     .example = linear_example,
     .rounding = linear_rounding,
     .in_name = { "x (N, K)", "w (M, K)", "[bias (M)]", "[residual (N, M)]" },
@@ -129,10 +132,12 @@ static void linear_dgrad_reference(const tm_call *call)
 {
     int64_t       rows = call->in[0].shape.n[0], outputs = call->in[1].shape.n[0], inputs = call->in[1].shape.n[1];
     const double *dy = call->in[0].data, *w = call->in[1].data;
-    double       *dx = tm_call_sums(call, 0);
-    for (int64_t n = 0; n < rows; n++)
+    for (int64_t n = 0; n < rows; n++) {
+        double *dx = tm_view_row(&call->out[0], n);
+        for (int64_t k = 0; k < inputs; k++) dx[k] = 0;
         for (int64_t m = 0; m < outputs; m++)
-            for (int64_t k = 0; k < inputs; k++) dx[n * inputs + k] += dy[n * outputs + m] * w[m * inputs + k];
+            for (int64_t k = 0; k < inputs; k++) dx[k] += dy[n * outputs + m] * w[m * inputs + k];
+    }
 }
 
 static tm_cost linear_dgrad_cost(const tm_call *call)
@@ -160,6 +165,7 @@ const tm_op tm_op_linear_dgrad = {
     .infer = linear_dgrad_infer,
     .reference = linear_dgrad_reference,
     .cost = linear_dgrad_cost,
+    .strided_out = 1U << 0,
     .example = linear_dgrad_example,
     .rounding = linear_rounding,
     .in_name = { "dy (N, M)", "w (M, K)" },
@@ -180,11 +186,13 @@ static const char *linear_wgrad_infer(const tm_shape *in, const void *attr, tm_s
 static void linear_wgrad_reference(const tm_call *call)
 {
     int64_t       rows = call->in[0].shape.n[0], outputs = call->in[0].shape.n[1], inputs = call->in[1].shape.n[1];
-    const double *dy = call->in[0].data, *x = call->in[1].data;
+    const double *dy = call->in[0].data;
     double       *dw = tm_call_sums(call, 0);
-    for (int64_t n = 0; n < rows; n++)
+    for (int64_t n = 0; n < rows; n++) {
+        const double *x = tm_view_row(&call->in[1], n);
         for (int64_t m = 0; m < outputs; m++)
-            for (int64_t k = 0; k < inputs; k++) dw[m * inputs + k] += dy[n * outputs + m] * x[n * inputs + k];
+            for (int64_t k = 0; k < inputs; k++) dw[m * inputs + k] += dy[n * outputs + m] * x[k];
+    }
 }
 
 static tm_cost linear_wgrad_cost(const tm_call *call)
@@ -220,6 +228,7 @@ const tm_op tm_op_linear_wgrad = {
     .infer = linear_wgrad_infer,
     .reference = linear_wgrad_reference,
     .cost = linear_wgrad_cost,
+    .strided_in = 1U << 1,
     .example = linear_wgrad_example,
     .rounding = row_sum_rounding,
     .in_name = { "dy (N, M)", "x (N, K)" },

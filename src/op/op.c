@@ -39,6 +39,26 @@ tm_op_id tm_op_id_of(const tm_op *op)
     return (tm_op_id)id;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+
+/* Element i of the permutation p -> (a p + b) mod n with a and n coprime, or of its inverse. */
+static int64_t place_of(int64_t i, int64_t n, bool inverse)
+{
+    int64_t a = n * 3 / 8 + 1, b = n / 3;
+    while (common_divisor(a, n) != 1) a++;
+    if (!inverse) return (a % n * i + b) % n;
+    for (int64_t p = 0; p < n; p++)
+        if ((a % n * p + b) % n == i) return p;
+    return -1;
+}
+
 double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t seed)
 {
     double scale = example->scale[k] != 0 ? example->scale[k] : 1;
@@ -46,6 +66,9 @@ double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t se
         return example->offset[k] + scale * tm_random_normal(seed, (uint64_t)k, (uint64_t)i);
     if (example->ignored_every > 0 && i % example->ignored_every == example->ignored_every - 1)
         return TM_IGNORED_TARGET;
+    int64_t n = tm_shape_elements(example->in[k]);
+    if (example->whole[k] == TM_WHOLE_OFFSETS) return (double)(example->limit[k] * i * i / ((n - 1) * (n - 1)));
+    if (example->whole[k] != TM_WHOLE_ANY) return (double)place_of(i, n, example->whole[k] == TM_WHOLE_INVERSE);
     return (double)tm_random_below(seed, (uint64_t)k, (uint64_t)i, (uint64_t)example->limit[k]);
 }
 
@@ -139,4 +162,16 @@ void tm_example_int(tm_example *example, int k, tm_shape shape, int64_t limit)
     example->in[k] = shape;
     example->role[k] = TM_ROLE_INPUT;
     example->limit[k] = limit;
+}
+
+void tm_example_offsets(tm_example *example, int k, int64_t experts, int64_t rows)
+{
+    tm_example_int(example, k, tm_shape_1(experts + 1), rows);
+    example->whole[k] = TM_WHOLE_OFFSETS;
+}
+
+void tm_example_order(tm_example *example, int k, int64_t n, bool inverse)
+{
+    tm_example_int(example, k, tm_shape_1(n), n);
+    example->whole[k] = inverse ? TM_WHOLE_INVERSE : TM_WHOLE_ORDER;
 }

@@ -69,7 +69,7 @@ typedef struct tm_op {
     const char *name;
     const char *formula; /* for the docs page and explain */
     const char *group;   /* of the ledger: linear, attention, norm, elementwise, embedding, loss, optimizer, clip,
-                          * copies */
+                          * copies, experts */
     tm_stream   stream;  /* where its nodes run, unless a pass says otherwise */
     int         n_in, n_out;
     unsigned    optional_in, optional_out; /* bit masks */
@@ -99,6 +99,14 @@ typedef struct tm_op {
     const char *in_name[TM_MAX_IN], *out_name[TM_MAX_OUT], *attributes;
 } tm_op;
 
+/* Whole numbers of an example (roles INPUT, INDEX). */
+typedef enum {
+    TM_WHOLE_ANY,     /* random in [0, limit) */
+    TM_WHOLE_OFFSETS, /* rising from 0 to limit; with fewer rows than experts squared the first ones have none */
+    TM_WHOLE_ORDER,   /* every number below the tensor's elements once */
+    TM_WHOLE_INVERSE  /* inverse[order[p]] = p, of as many elements */
+} tm_whole;
+
 typedef struct tm_example {
     tm_shape    in[TM_MAX_IN];      /* rank -1: absent */
     tm_shape    out[TM_MAX_OUT];    /* outputs that the caller gives; rank -1: `infer` says (or absent, if optional) */
@@ -106,6 +114,7 @@ typedef struct tm_example {
     int64_t     limit[TM_MAX_IN];   /* INPUT, INDEX: values are in [0, limit) */
     double      scale[TM_MAX_IN];   /* standard deviation of random values; 0 means 1 */
     double      offset[TM_MAX_IN];  /* mean of random values */
+    tm_whole    whole[TM_MAX_IN];   /* INPUT, INDEX: which numbers */
     int64_t     ignored_every;      /* > 0: every such INPUT value (the last of each run) is TM_IGNORED_TARGET */
     char        attr[TM_MAX_ATTR];  /* the op's attributes */
     size_t      attr_bytes;

@@ -70,6 +70,7 @@ static void print_step(tm_json *json, const tm_step_done *step)
     tm_json_f64(json, "learning_rate", step->learning_rate);
     tm_json_i64(json, "tokens", step->tokens);
     tm_json_f64(json, "seconds", step->seconds);
+    for (size_t i = 0; i < step->n_measures; i++) tm_json_f64(json, step->measures[i].name, step->measures[i].value);
     tm_json_open(json, "phases", '{');
     for (size_t i = 0; i < step->n_phases; i++) tm_json_f64(json, step->phases[i].name, step->phases[i].value);
     tm_json_close(json, '}');

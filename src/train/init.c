@@ -76,7 +76,7 @@ static void make_values(const filler *f, const tm_piece *piece, int64_t from, in
 
 static tm_status fill_piece(filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
 {
-    int64_t row = tm_shape_elements(tensor->shape) / tensor->shape.n[0], all = piece->rows * row;
+    int64_t row = tm_piece_row(tensor->shape), all = piece->rows * row;
     int64_t most = most_elements(f);
     for (int64_t from = 0; from < all; from += most) {
         int64_t n = all - from < most ? all - from : most;

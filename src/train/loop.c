@@ -41,6 +41,8 @@ static void report_step(run *r, int64_t step, const tm_step_result *result, int6
                                       .seconds = seconds,
                                       .phases = r->phases,
                                       .n_phases = r->ledger.count + 1,
+                                      .measures = result->measures,
+                                      .n_measures = result->n_measures,
                                       .used_bytes = (int64_t)tm_trainer_step_of(r->trainer)->plan->arena_bytes,
                                       .resident_bytes = tm_resident_bytes() };
     tm_event_emit(r->bus, &event);

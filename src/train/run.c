@@ -11,6 +11,9 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
 {
     int64_t first_sample = 0;
     TM_TRY(run_resume(r, &first_sample, err));
+    bool resumed = r->saved_step >= 0;
+    if (r->options->load_weights && !resumed)
+        TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
     if (r->first_step > r->options->steps) {
         tm_note("nothing to do: the checkpoint is at step %lld, training.steps is %lld", (long long)r->first_step - 1,
                 (long long)r->options->steps);

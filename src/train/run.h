@@ -16,6 +16,8 @@
 
 #include <signal.h>
 
+struct tm_trainer;
+
 typedef struct {
     const char       *model_name;
     tm_step_options   step;
@@ -37,6 +39,9 @@ typedef struct {
     bool              stop_at_target;
     double            target_half_width; /* stop when the rate is known to this part of itself; 0: do all steps */
     tm_peaks          peaks;             /* of the device, for guards; 0 = unknown */
+    /* The first weights, unless a checkpoint has later ones: called once the trainer is open. NULL: by the seed. */
+    tm_status (*load_weights)(void *context, struct tm_trainer *trainer, tm_error *err);
+    void             *load_context;
     bool              checkpoint;
     const char       *checkpoint_folder; /* NULL: none, not even when interrupted */
     int64_t           checkpoint_interval, checkpoint_load_step;

@@ -30,9 +30,12 @@ static void add_training_segment(tm_step *step, const char *name, bool accumulat
     tm_graph *graph = step->graph;
     tm_graph_segment(graph, name);
     tm_inputs inputs = inputs_of(step);
+    step->model.account = accumulate ? TM_ACCOUNT_ADD : TM_ACCOUNT_FRESH;
     tm_model_loss(graph, &step->model, &inputs, step->loss, step->options.loss_chunk, accumulate);
-    tm_seed seed = { .result = step->loss, .cotangent = step->scalars };
-    tm_gradient_pass(graph, accumulate, &seed, 1, NULL, NULL, 0);
+    step->model.account = TM_ACCOUNT_NONE;
+    tm_tensor_id balance = step->model.balance_loss;
+    tm_seed      seeds[] = { { step->loss, step->scalars }, { balance, step->scalars } };
+    tm_gradient_pass(graph, accumulate, seeds, balance == TM_NONE ? 1 : 2, NULL, NULL, 0);
     tm_lookup_pass(graph, step->options.accumulation > 1, accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     tm_precision_pass(graph);
@@ -46,6 +49,7 @@ static void add_update_segment(tm_step *step)
     size_t                 n = graph->n_tensors;
     tm_graph_segment(graph, "update");
     tm_lookup_join(graph);
+    tm_model_update(graph, &step->model);
     graph->phase = TM_PHASE_UPDATE;
     graph->module = "clip";
     tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "train/init.h"
+#include "train/load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct tm_trainer {
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
     double scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
+    double *expert_counts; /* as read from the device */
 };
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -74,7 +76,8 @@ static void list_tensors(tm_trainer *trainer)
     trainer->tensors = tm_alloc(graph->n_tensors * sizeof *trainer->tensors);
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *tensor = &graph->tensors[i];
-        if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_MOMENT) continue;
+        if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_MOMENT && tensor->role != TM_ROLE_STATE)
+            continue;
         size_t                bytes = trainer->step->plan->places[i].bytes;
         tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
         *row = (tm_checkpoint_tensor){ .name = tensor->name, .dtype = (int)tensor->dtype, .rank = tensor->shape.rank,
@@ -127,6 +130,10 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
         return st;
     }
     list_tensors(trainer);
+    tm_tensor_id counts = trainer->step->model.expert_counts;
+    if (counts != TM_NONE)
+        trainer->expert_counts =
+            tm_alloc((size_t)tm_shape_elements(tm_graph_at(trainer->step->graph, counts)->shape) * sizeof(double));
     *out = trainer;
     return TM_OK;
 }
@@ -138,6 +145,7 @@ void tm_trainer_close(tm_trainer *trainer)
     if (trainer->step) release_memory(trainer);
     tm_step_destroy(trainer->step);
     free(trainer->tensors);
+    free(trainer->expert_counts);
     free(trainer);
 }
 
@@ -195,6 +203,27 @@ tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_mic
     return TM_OK;
 }
 
+/* What the micro-batches of the step left about experts. */
+static tm_status read_load(tm_trainer *trainer, tm_step_result *result, tm_error *err)
+{
+    const tm_step      *step = trainer->step;
+    const tm_moe_shape *moe = &step->options.shape.moe;
+    tm_tensor_id        counts = step->model.expert_counts, balance = step->model.balance_loss;
+    result->n_measures = 0;
+    if (counts == TM_NONE) return TM_OK;
+    int64_t   mixtures = tm_graph_at(step->graph, counts)->shape.n[0];
+    double    pairs = (double)(step->options.micro_batch * step->options.seq * step->options.accumulation * moe->top_k);
+    double   *values = trainer->expert_counts, loss = 0;
+    TM_TRY(tm_trainer_read(trainer, counts, 0, values, (size_t)(mixtures * moe->experts) * sizeof *values, err));
+    tm_load_measure(values, mixtures, moe->experts, pairs, result->measures);
+    result->n_measures = TM_LOAD_MEASURES;
+    if (balance == TM_NONE) return TM_OK;
+    TM_TRY(tm_trainer_read(trainer, balance, 0, &loss, sizeof loss, err));
+    result->measures[result->n_measures++] =
+        (tm_named_f64){ "moe_balance_loss", loss * trainer->scalars[0][TM_SCALAR_LOSS_SCALE] };
+    return TM_OK;
+}
+
 /* Waits, too. */
 static tm_status read_result(tm_trainer *trainer, tm_step_result *result, tm_error *err)
 {
@@ -207,7 +236,7 @@ static tm_status read_result(tm_trainer *trainer, tm_step_result *result, tm_err
     TM_TRY(tm_device_wait(trainer->device, err));
     result->loss = loss * trainer->scalars[0][TM_SCALAR_LOSS_SCALE];
     result->grad_norm = clip[0];
-    return TM_OK;
+    return read_load(trainer, result, err);
 }
 
 tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result, tm_ledger *ledger,

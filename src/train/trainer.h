@@ -11,9 +11,12 @@
 
 typedef struct tm_trainer tm_trainer;
 
+enum { TM_MAX_MEASURES = 8 };
 typedef struct {
     double loss;      /* mean over the target tokens of the global batch; may be NaN: the caller judges */
     double grad_norm; /* before clipping */
+    tm_named_f64 measures[TM_MAX_MEASURES]; /* what else the model tells: the load of experts (train/load.h) */
+    size_t       n_measures;
 } tm_step_result;
 
 /* Micro-batches one after the other: the fields of the step's options, in their order; of a language tokens and targets

@@ -43,6 +43,12 @@ static bool judged(const judge *j, int k)
     return tm_view_present(&j->call.out[k]) && j->op->out_role[k] != TM_ROLE_LOGITS;
 }
 
+/* Whole numbers are right or wrong. */
+static bool exact(const judge *j, int k)
+{
+    return j->op->out_role[k] == TM_ROLE_INDEX;
+}
+
 static double rounded(double value, bool to_bf16)
 {
     return to_bf16 ? (double)tm_bf16_value(tm_bf16_round((float)value)) : (double)(float)value;
@@ -107,7 +113,7 @@ static void judge_open(judge *j, const tm_op *op, const tm_example *example, int
         int64_t       n = tm_shape_elements(j->call.out[k].shape);
         const double *value = j->call.out[k].data;
         j->spread[k] = zeros(n), j->old[k] = zeros(n);
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n && !exact(j, k); i++) {
             for (int p = 0; p < probes; p++)
                 j->spread[k][i] = fmax(j->spread[k][i], fabs(((const double *)moved[p].out[k].data)[i] - value[i]));
             j->spread[k][i] += unit * fabs(value[i]);
@@ -131,6 +137,10 @@ static void judge_close(judge *j)
 /* The value wanted at element i of output k, and how far from it a kernel may be. */
 static double bound_at(const judge *j, int k, int64_t i, bool adds, tm_dtype dtype, double *wanted)
 {
+    if (exact(j, k)) {
+        *wanted = (double)((const int32_t *)j->call.out[k].data)[i];
+        return 0;
+    }
     double value = ((const double *)j->call.out[k].data)[i], spread = j->spread[k][i], terms = j->rounding[k].terms;
     double store = dtype == TM_BF16 ? 0x1p-8 : dtype == TM_F32 ? unit : 0x1p-53;
     if (adds) value += j->old[k][i], spread += fabs(j->old[k][i]) * unit;

@@ -49,7 +49,8 @@ static bool is_loss(const tm_op *op)
 static tm_tensor_id make_input(tm_graph *graph, const tm_example *example, int k)
 {
     if (example->in[k].rank < 0) return TM_NONE;
-    tm_piece piece = { .name = "w", .rows = example->in[k].n[0] };
+    int64_t  row = tm_piece_row(example->in[k]);
+    tm_piece piece = { .name = "w", .rows = tm_shape_elements(example->in[k]) / row };
     return example->role[k] == TM_ROLE_PARAMETER ? tm_graph_parameter(graph, "w", example->in[k], &piece, 1)
                                                  : tm_graph_tensor(graph, "x", example->role[k], example->in[k]);
 }

@@ -43,7 +43,8 @@ void tm_call_make(tm_call *call, const tm_op *op, const tm_example *example, uin
     for (int k = 0; k < TM_MAX_OUT; k++) {
         call->out[k] = tm_view_absent();
         if (k >= op->n_out || out[k].rank < 0) continue;
-        call->out[k] = (tm_view){ .dtype = TM_F64, .shape = out[k], .data = take(TM_F64, out[k]) };
+        tm_dtype dtype = op->out_role[k] == TM_ROLE_INDEX ? TM_I32 : TM_F64;
+        call->out[k] = (tm_view){ .dtype = dtype, .shape = out[k], .data = take(dtype, out[k]) };
     }
 }
 

@@ -44,6 +44,10 @@ enum { TM_GEMM_WORKSPACE_MAX = 24 << 20 };
 size_t tm_gemm_workspace_base(const tm_gemm *gemm);
 size_t tm_gemm_workspace_avx2(const tm_gemm *gemm);
 size_t tm_gemm_workspace_avx512(const tm_gemm *gemm);
+/* Enough for every product of at most these m, n and k. */
+size_t tm_gemm_workspace_most_base(const tm_gemm *gemm);
+size_t tm_gemm_workspace_most_avx2(const tm_gemm *gemm);
+size_t tm_gemm_workspace_most_avx512(const tm_gemm *gemm);
 
 /* One OpenMP region of gemm->threads threads (one thread for a very small product); allocates nothing. M or N == 0 does
  * nothing, K == 0 gives an empty sum. */

@@ -50,7 +50,7 @@ void tm_precision_pass(tm_graph *graph)
             if (node.in[i] == TM_NONE) continue;
             const tm_tensor *tensor = tm_graph_at(graph, node.in[i]);
             if (tensor->role != TM_ROLE_PARAMETER || tensor->dtype == graph->precision->compute) continue;
-            if ((op->any_dtype_in & 1u << i) && !tm_dtype_small(tensor->dtype)) continue;
+            if (((op->any_dtype_in & 1u << i) || tensor->as_stored) && !tm_dtype_small(tensor->dtype)) continue;
             tm_tensor view = *tensor;
             node.in[i] = copy_for(graph, &result, last, tm_graph_base(graph, node.in[i]), &node);
             if (view.base != TM_NONE) node.in[i] = tm_graph_view_like(graph, &view, node.in[i]);

@@ -87,13 +87,19 @@ static void note_producers(pass *p, const tm_segment *segment)
     }
 }
 
+/* Of one expert, where there are several. */
+static int pieces_of(const tm_tensor *tensor)
+{
+    return tensor->shape.rank == 3 ? tensor->n_pieces / (int)tensor->shape.n[0] : tensor->n_pieces;
+}
+
 /* As how many products a node counts: fused weights are several. */
 static int parts_of(const tm_graph *graph, const tm_node *node)
 {
     int parts = 1;
     for (int i = 0; i < TM_MAX_IN; i++)
-        if (node->in[i] != TM_NONE && tm_graph_at(graph, node->in[i])->n_pieces > parts)
-            parts = tm_graph_at(graph, node->in[i])->n_pieces;
+        if (node->in[i] != TM_NONE && pieces_of(tm_graph_at(graph, node->in[i])) > parts)
+            parts = pieces_of(tm_graph_at(graph, node->in[i]));
     return parts;
 }
 

@@ -112,6 +112,16 @@ TM_PLANNED size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
     return bytes;
 }
 
+/* Blocks are no larger than the operands, stages no deeper than 16 blocks of K. */
+TM_PLANNED size_t TM_K(tm_gemm_workspace_most)(const tm_gemm *gemm)
+{
+    int64_t rows = tm_round_up(gemm->m, MR), columns = tm_round_up(gemm->n, NR);
+    int64_t floats = (rows + columns) * tm_max(1, tm_min(gemm->k, 16 * TM_GEMM_BLOCK)) + 32;
+    if (gemm->c_dtype == TM_BF16) floats += rows * columns;
+    size_t bytes = (size_t)floats * sizeof(float) + 64;
+    return bytes < TM_GEMM_WORKSPACE_MAX ? bytes : TM_GEMM_WORKSPACE_MAX;
+}
+
 /* Tasks of about TILE_ROWS x TILE_COLUMNS, smaller where that leaves a thread without work. */
 static void choose_tiles(step *s, int threads)
 {

@@ -25,7 +25,7 @@ static TM_PLANNED const char *forward_refuse(const tm_call *call)
 
 static TM_PLANNED tm_gemm_matrix matrix(const tm_view *view, bool transposed)
 {
-    return (tm_gemm_matrix){ view->data, view->shape.n[1], transposed, view->dtype };
+    return (tm_gemm_matrix){ view->data, tm_view_ld(view), transposed, view->dtype };
 }
 
 /* in[0] and in[1] are the factors; the extents of C are those of out[0]. */
@@ -35,7 +35,7 @@ static TM_PLANNED tm_gemm product(const tm_call *call, int64_t k, bool transpose
     return (tm_gemm){
         .m = c->shape.n[0], .n = c->shape.n[1], .k = k,
         .a = matrix(&call->in[0], transposed_a), .b = matrix(&call->in[1], transposed_b),
-        .c = c->data, .ldc = c->shape.n[1], .c_dtype = c->dtype, .accumulate = call->accumulate & 1,
+        .c = c->data, .ldc = tm_view_ld(c), .c_dtype = c->dtype, .accumulate = call->accumulate & 1,
         .threads = call->threads, .workspace = call->workspace,
     };
 }

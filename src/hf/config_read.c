@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf/config_read.c - config.json into keys: every member is looked up in the rows of its form, none is skipped. */
+#include "base/arena.h"
+#include "base/file.h"
+#include "hf/config.h"
+#include "hf/config_keys.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_CONFIG = 16 << 20, MAX_GIVEN = 128 };
+
+typedef struct {
+    const char        *path;
+    json_t            *root;
+    const tm_hf_form  *form;
+    tm_config         *config;
+    tm_hf_description *out;
+    tm_arena          *arena;
+    const char        *given[MAX_GIVEN][2]; /* our keys and what they were given here */
+    int                n_given;
+} reader;
+
+/* --- members ------------------------------------------------------------------------------------------------------ */
+
+static const char *text_of(tm_arena *arena, const json_t *value)
+{
+    char number[32];
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        return json_string_value(value);
+    case JSON_INTEGER:
+        return tm_arena_format(arena, "%lld", (long long)json_integer_value(value));
+    case JSON_REAL:
+        return tm_arena_text(arena, tm_format_double(number, json_real_value(value)));
+    case JSON_TRUE:
+        return "true";
+    case JSON_FALSE:
+        return "false";
+    case JSON_NULL:
+        return "null";
+    case JSON_OBJECT:
+        return json_object_size(value) ? "{...}" : "{}";
+    case JSON_ARRAY:
+        return json_array_size(value) ? "[...]" : "[]";
+    }
+    return "";
+}
+
+/* The first of the names in "a|b.c" into name[]; returns where the next begins, NULL at the end. */
+static const char *next_name(const char *names, char name[160])
+{
+    size_t n = strcspn(names, "|");
+    TM_ASSERT(n < 160);
+    memcpy(name, names, n);
+    name[n] = '\0';
+    return names[n] ? names + n + 1 : NULL;
+}
+
+/* A member by its dotted name; NULL: absent or null. */
+static json_t *member(json_t *object, const char *name)
+{
+    char   part[160];
+    size_t n = strcspn(name, ".");
+    TM_ASSERT(n < sizeof part);
+    memcpy(part, name, n);
+    part[n] = '\0';
+    json_t *value = json_object_get(object, part);
+    if (!value || json_is_null(value)) return NULL;
+    return name[n] ? member(value, name + n + 1) : value;
+}
+
+/* Is `value` one of "a|b"? */
+static bool one_of(const char *values, const char *value)
+{
+    size_t length = strlen(value);
+    for (const char *v = values; v;) {
+        size_t n = strcspn(v, "|");
+        if (n == length && strncmp(v, value, n) == 0) return true;
+        v = v[n] ? v + n + 1 : NULL;
+    }
+    return false;
+}
+
+/* Does the row hold, after what was read so far? */
+static bool in_force(const reader *r, const tm_hf_key *row)
+{
+    if (!row->only) return true;
+    const char *equals = strchr(row->only, '=');
+    TM_ASSERT(equals);
+    for (int i = 0; i < r->n_given; i++)
+        if (strncmp(r->given[i][0], row->only, (size_t)(equals - row->only)) == 0 &&
+            !r->given[i][0][equals - row->only])
+            return strcmp(r->given[i][1], equals + 1) == 0;
+    return false;
+}
+
+/* The value under any of a row's names, and which. Two that differ are an error. */
+static tm_status find(const reader *r, const tm_hf_key *row, json_t **value, char name[160], tm_error *err)
+{
+    char other[160];
+    *value = NULL;
+    for (const char *names = row->key; names;) {
+        names = next_name(names, other);
+        json_t *here = member(r->root, other);
+        if (!here) continue;
+        if (*value && !json_equal(*value, here) &&
+            strcmp(text_of(r->arena, *value), text_of(r->arena, here)) != 0)
+            return tm_fail(err, TM_FORMAT, "'%s': '%s' is %s, but '%s' is %s; they mean the same and must be equal",
+                           r->path, name, text_of(r->arena, *value), other, text_of(r->arena, here));
+        if (*value) continue;
+        *value = here;
+        strcpy(name, other);
+    }
+    if (!*value) next_name(row->key, name);
+    return TM_OK;
+}
+
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
+static tm_status give(reader *r, const tm_hf_key *row, const char *name, const char *value, tm_error *err)
+{
+    TM_ASSERT(r->n_given < MAX_GIVEN);
+    r->given[r->n_given][0] = row->name;
+    r->given[r->n_given++][1] = value;
+    return tm_config_describe(r->config, row->name, value, tm_arena_format(r->arena, "file %s:%s", r->path, name), err);
+}
+
+static tm_status refuse(const reader *r, const tm_hf_key *row, const char *name, const char *value, tm_error *err)
+{
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "'%s': '%s' is %.80s; of %s models only %s is built, and loading it would compute something else",
+                   r->path, name, value, r->form->model_type, row->values);
+}
+
+/* "default=none|llama3=llama3": theirs to ours. */
+static tm_status choose(reader *r, const tm_hf_key *row, const char *name, const char *value, tm_error *err)
+{
+    size_t length = strlen(value);
+    for (const char *v = row->values; v;) {
+        size_t n = strcspn(v, "|"), theirs = strcspn(v, "=");
+        if (theirs == length && strncmp(v, value, length) == 0)
+            return give(r, row, name, tm_arena_text_n(r->arena, v + theirs + 1, n - theirs - 1), err);
+        v = v[n] ? v + n + 1 : NULL;
+    }
+    return refuse(r, row, name, value, err);
+}
+
+static tm_status cycle(const reader *r, const tm_hf_key *row, const char *name, const json_t *list, tm_error *err)
+{
+    char        wanted[160];
+    const char *values = row->values;
+    if (!json_is_array(list)) return tm_fail(err, TM_FORMAT, "'%s': '%s' is not a list", r->path, name);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        values = next_name(values ? values : row->values, wanted);
+        const char *value = text_of(r->arena, json_array_get(list, i));
+        if (strcmp(value, wanted) != 0)
+            return tm_fail(err, TM_UNSUPPORTED, "'%s': '%s'[%zu] is %.80s; of %s models only %s in turns is built", r->path,
+                           name, i, value, r->form->model_type, row->values);
+    }
+    return TM_OK;
+}
+
+static void note_training(const reader *r, const char *name, const char *value)
+{
+    size_t at = strlen(r->out->training), room = sizeof r->out->training - at;
+    snprintf(r->out->training + at, room, "%s%s %s", at ? ", " : "", name, value);
+}
+
+static bool number(const json_t *value)
+{
+    return json_is_number(value) || json_is_boolean(value) || json_is_string(value);
+}
+
+static tm_status apply(reader *r, const tm_hf_key *row, tm_error *err)
+{
+    json_t *value;
+    char    name[160];
+    if (row->kind == TM_HF_HARMLESS || !in_force(r, row)) return TM_OK;
+    TM_TRY(find(r, row, &value, name, err));
+    if (!value && !row->absent)
+        return tm_fail(err, TM_FORMAT, "'%s' has no '%s', which a config.json of model_type %s needs", r->path, name,
+                       r->form->model_type);
+    if (!value && !*row->absent) return TM_OK;
+    if (row->kind == TM_HF_CYCLE) return value ? cycle(r, row, name, value, err) : TM_OK;
+    if (value && row->kind == TM_HF_VALUE && !number(value))
+        return tm_fail(err, TM_FORMAT, "'%s': '%s' is %s, wanted a single value", r->path, name,
+                       text_of(r->arena, value));
+    const char *text = value ? text_of(r->arena, value) : row->absent;
+    if (row->kind == TM_HF_VALUE) return give(r, row, name, text, err);
+    if (row->kind == TM_HF_CHOICE) return choose(r, row, name, text, err);
+    if (one_of(row->values, text)) return TM_OK;
+    if (row->kind == TM_HF_MUST) return refuse(r, row, name, text, err);
+    note_training(r, name, text);
+    return TM_OK;
+}
+
+/* --- members that no row names ------------------------------------------------------------------------------------ */
+
+typedef enum { NOT_NAMED, NAMED, HAS_MEMBERS } naming;
+
+static naming named_by(const tm_hf_key *row, const char *name)
+{
+    char   own[160];
+    size_t length = strlen(name);
+    for (const char *names = row->key; names;) {
+        names = next_name(names, own);
+        size_t n = strlen(own);
+        if (strcmp(own, name) == 0 || (own[n - 1] == '*' && strncmp(own, name, n - 1) == 0)) return NAMED;
+        if (strncmp(own, name, length) == 0 && own[length] == '.') return HAS_MEMBERS;
+    }
+    return NOT_NAMED;
+}
+
+static naming look_up(const reader *r, const char *name)
+{
+    naming best = NOT_NAMED;
+    for (const tm_hf_key *row = r->form->keys; row->key; row++) {
+        naming now = in_force(r, row) ? named_by(row, name) : NOT_NAMED;
+        if (now == NAMED) return NAMED;
+        if (now != NOT_NAMED) best = now;
+    }
+    for (const tm_hf_key *row = tm_hf_common_keys; row->key; row++)
+        if (named_by(row, name) == NAMED) return NAMED;
+    return best;
+}
+
+static tm_status check_names(const reader *r, json_t *object, const char *prefix, tm_error *err)
+{
+    const char *key;
+    json_t     *value;
+    json_object_foreach(object, key, value)
+    {
+        char name[160];
+        if (json_is_null(value)) continue;
+        bool   whole = (size_t)snprintf(name, sizeof name, "%s%s", prefix, key) < sizeof name;
+        naming known = whole ? look_up(r, name) : NOT_NAMED;
+        if (known == NAMED) continue;
+        if (known == HAS_MEMBERS && json_is_object(value)) {
+            char below[162];
+            snprintf(below, sizeof below, "%s.", name);
+            TM_TRY(check_names(r, value, below, err));
+            continue;
+        }
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "'%s': '%.150s' (%.80s) is not known for model_type %s and might change what is computed; remove it "
+                       "if it does not",
+                       r->path, name, text_of(r->arena, value), r->form->model_type);
+    }
+    return TM_OK;
+}
+
+/* --- the file ----------------------------------------------------------------------------------------------------- */
+
+static tm_status find_form(reader *r, tm_error *err)
+{
+    const char *type = json_string_value(json_object_get(r->root, "model_type"));
+    if (!type) return tm_fail(err, TM_FORMAT, "'%s' has no 'model_type'; not the config.json of a model", r->path);
+    r->form = r->out->form = tm_hf_form_named(type);
+    if (!r->form) {
+        tm_text                  known = { 0 };
+        size_t                   n;
+        const tm_hf_form *const *forms = tm_hf_forms(&n);
+        for (size_t i = 0; i < n; i++) tm_text_printf(&known, "%s%s", i ? ", " : "", forms[i]->model_type);
+        tm_fail(err, TM_UNSUPPORTED, "'%s': model_type '%.80s' is not built; these are: %s", r->path, type, known.data);
+        tm_text_fini(&known);
+        return TM_UNSUPPORTED;
+    }
+    const json_t *classes = json_object_get(r->root, "architectures");
+    const char   *class = json_string_value(json_array_get(classes, 0));
+    if (classes && !json_is_null(classes) && (json_array_size(classes) != 1 || !class))
+        return tm_fail(err, TM_FORMAT, "'%s': 'architectures' is not a list of one name", r->path);
+    if (class && strcmp(class, r->form->architecture) != 0)
+        return tm_fail(err, TM_UNSUPPORTED, "'%s': architecture %.80s is not built; of model_type %s only %s is", r->path,
+                       class, type, r->form->architecture);
+    return TM_OK;
+}
+
+/* "model.family=llama" goes without saying in config.json. */
+static tm_status apply_pairs(reader *r, tm_error *err)
+{
+    for (const char *const *pair = r->form->pairs; *pair; pair++) {
+        const char *equals = strchr(*pair, '=');
+        TM_ASSERT(equals);
+        const tm_hf_key row = { .name = tm_arena_text_n(r->arena, *pair, (size_t)(equals - *pair)) };
+        TM_TRY(give(r, &row, "model_type", equals + 1, err));
+    }
+    return TM_OK;
+}
+
+static tm_status read_root(reader *r, tm_error *err)
+{
+    TM_TRY(find_form(r, err));
+    TM_TRY(apply_pairs(r, err));
+    for (const tm_hf_key *row = r->form->keys; row->key; row++) TM_TRY(apply(r, row, err));
+    for (const tm_hf_key *row = tm_hf_common_keys; row->key; row++) TM_TRY(apply(r, row, err));
+    return check_names(r, r->root, "", err);
+}
+
+tm_status tm_hf_config_parse(const char *path, const char *text, size_t bytes, tm_config *config,
+                             tm_hf_description *out, tm_error *err)
+{
+    json_error_t problem;
+    reader       r = { .path = path, .config = config, .out = out, .arena = tm_arena_create() };
+    tm_status    st;
+    *out = (tm_hf_description){ 0 };
+    r.root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    if (!r.root)
+        st = tm_fail(err, TM_FORMAT, "'%s':%d: not JSON: %s", path, problem.line, problem.text);
+    else if (!json_is_object(r.root))
+        st = tm_fail(err, TM_FORMAT, "'%s' is not a JSON object", path);
+    else
+        st = read_root(&r, err);
+    json_decref(r.root);
+    tm_arena_destroy(r.arena);
+    return st;
+}
+
+tm_status tm_hf_config_read(const char *path, tm_config *config, tm_hf_description *out, tm_error *err)
+{
+    tm_text   text = { 0 };
+    tm_status st = tm_file_read(path, MAX_CONFIG, &text, err);
+    if (st == TM_OK) st = tm_hf_config_parse(path, text.data, text.length, config, out, err);
+    tm_text_fini(&text);
+    return st;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf/layout.h - which tensors a Hugging Face file of a model has, and where each of their elements is in our parameters.
+ * Made of the pieces of a graph and the rows of a form. Private to hf/. */
+#ifndef TM_HF_LAYOUT_H
+#define TM_HF_LAYOUT_H
+
+#include "base/arena.h"
+#include "data/safetensors.h"
+#include "graph/graph.h"
+#include "model/hf.h"
+
+/* A piece as a part of one of their tensors: its element (r, c) is their element
+ *     start + r' row_step + c column_step,    r' = tm_hf_row(slice, r) */
+typedef struct {
+    tm_tensor_id parameter;
+    const char  *piece;
+    int64_t      first;         /* of its elements in the parameter */
+    int64_t      rows, columns; /* columns 1: a vector */
+    int64_t      expert, part;
+    int64_t      start, row_step, column_step;
+    int64_t      rotary; /* > 0: width D of a head whose rows are pairs (2i, 2i + 1) here, (i, i + D/2) there */
+} tm_hf_slice;
+
+typedef struct {
+    const char         *name; /* without prefix */
+    const tm_hf_tensor *row;
+    int                 rank;
+    int64_t             n[3], elements;
+    tm_hf_slice        *slices;
+    size_t              n_slices;
+} tm_hf_entry;
+
+typedef struct {
+    tm_arena    *arena;
+    tm_hf_entry *entries; /* in the order of our pieces */
+    size_t       n;
+} tm_hf_layout;
+
+/* TM_INTERNAL when a piece has no row, or rows do not fit together: a hole in the table of the family. */
+TM_MUST_USE tm_status tm_hf_layout_create(const tm_graph *graph, const tm_model_shape *shape, const tm_hf_form *form,
+                                          tm_hf_layout **out, tm_error *err);
+void                  tm_hf_layout_destroy(tm_hf_layout *layout); /* NULL is fine */
+
+/* Their row of our row r, within the slice. */
+static inline int64_t tm_hf_row(const tm_hf_slice *slice, int64_t r)
+{
+    if (slice->rotary == 0) return r;
+    int64_t k = r % slice->rotary;
+    return r - k + k % 2 * (slice->rotary / 2) + k / 2;
+}
+
+/* Does `name` have the form of `pattern`? {l} and {e} stand for numbers, which go to numbers[0] and numbers[1]. */
+bool tm_hf_matches(const char *pattern, const char *name, int64_t numbers[2]);
+/* Appends `pattern` with its numbers. */
+void tm_hf_name(const char *pattern, const int64_t numbers[2], tm_text *out);
+/* A tensor of a file under its name with or without the form's prefix. */
+const tm_stored_tensor *tm_hf_find(const tm_safetensors *set, const tm_hf_form *form, const char *name);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf/load.c - from the files of a folder into parameters. Everything is checked before the first value is written. */
+#include "base/cpu.h"
+#include "graph/value.h"
+#include "hf/folder.h"
+#include "hf/layout.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUFFER = 4 << 20, NAMED = 5 /* tensors that a message names */ };
+
+/* --- check -------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    tm_text text;
+    size_t  n;
+} name_list;
+
+static void add_name(name_list *list, const char *name)
+{
+    if (list->n < NAMED) tm_text_printf(&list->text, "%s%s", list->n ? ", " : "", name);
+    if (list->n == NAMED) tm_text_add(&list->text, ", ...");
+    list->n++;
+}
+
+static tm_status check_shape(const tm_hf_entry *entry, const tm_stored_tensor *stored, tm_error *err)
+{
+    bool same = entry->rank == stored->rank;
+    for (int i = 0; same && i < entry->rank; i++) same = entry->n[i] == stored->n[i];
+    if (!same) {
+        char             found[192], wanted[192];
+        tm_stored_tensor like = { .rank = entry->rank };
+        memcpy(like.n, entry->n, sizeof entry->n);
+        return tm_fail(err, TM_FORMAT, "'%s': tensor '%s' has the shape %s, the model needs %s", stored->file,
+                       stored->name, tm_stored_shape_text(found, stored), tm_stored_shape_text(wanted, &like));
+    }
+    if (stored->dtype == TM_DTYPE_COUNT || !tm_dtype_floating(stored->dtype))
+        return tm_fail(err, TM_UNSUPPORTED, "'%s': tensor '%s' holds %s, which is not a format of weights", stored->file,
+                       stored->name, stored->dtype_name);
+    return TM_OK;
+}
+
+static bool ignored(const tm_hf_form *form, const char *name)
+{
+    int64_t numbers[2];
+    size_t  n = form->prefix ? strlen(form->prefix) : 0;
+    for (const char *const *pattern = form->ignored; pattern && *pattern; pattern++)
+        if (tm_hf_matches(*pattern, name, numbers) ||
+            (n && strncmp(name, form->prefix, n) == 0 && tm_hf_matches(*pattern, name + n, numbers)))
+            return true;
+    return false;
+}
+
+/* A tied head that is in the files all the same is the table's copy. */
+static tm_status check_tied(const tm_hf_form *form, const tm_safetensors *weights, const tm_stored_tensor *head,
+                            bool *is, tm_error *err)
+{
+    *is = form->tied_head && strcmp(head->name, form->tied_head) == 0;
+    if (!*is) return TM_OK;
+    const tm_stored_tensor *table = tm_hf_find(weights, form, form->tied_to);
+    if (table && table->dtype == head->dtype && table->bytes == head->bytes &&
+        (head->bytes == 0 || memcmp(table->data, head->data, head->bytes) == 0))
+        return TM_OK;
+    return tm_fail(err, TM_FORMAT,
+                   "'%s' holds '%s', which differs from '%s', though tie_word_embeddings says that they are one; set it "
+                   "to false in config.json, or remove the tensor",
+                   head->file, head->name, form->tied_to);
+}
+
+static void note_format(tm_hf_report *report, const char *name)
+{
+    size_t at = strlen(report->formats), n = strlen(name);
+    for (const char *p = report->formats; (p = strstr(p, name)); p += n)
+        if ((p == report->formats || p[-1] == ' ') && (p[n] == ',' || !p[n])) return;
+    snprintf(report->formats + at, sizeof report->formats - at, "%s%s", at ? ", " : "", name);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const tm_stored_tensor *x = *(const tm_stored_tensor *const *)a, *y = *(const tm_stored_tensor *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* found[i]: the tensor of entries[i]. */
+static tm_status find_all(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
+                          const tm_stored_tensor **found, tm_hf_report *report, name_list *missing, tm_error *err)
+{
+    for (size_t i = 0; i < layout->n; i++) {
+        found[i] = tm_hf_find(weights, memory->form, layout->entries[i].name);
+        if (!found[i]) {
+            add_name(missing, layout->entries[i].name);
+            continue;
+        }
+        TM_TRY(check_shape(&layout->entries[i], found[i], err));
+        report->tensors++;
+        report->elements += layout->entries[i].elements;
+        report->bytes += (int64_t)found[i]->bytes;
+        note_format(report, found[i]->dtype_name);
+    }
+    return TM_OK;
+}
+
+/* What the files hold beside `used` (sorted by address). */
+static tm_status find_rest(const tm_hf_memory *memory, const tm_safetensors *weights,
+                           const tm_stored_tensor *const *used, size_t n_used, tm_hf_report *report,
+                           name_list *unexpected, tm_error *err)
+{
+    size_t                  n;
+    const tm_stored_tensor *all = tm_safetensors_list(weights, &n);
+    for (size_t i = 0; i < n; i++) {
+        const tm_stored_tensor *t = &all[i];
+        bool                    tied = false;
+        if (n_used && bsearch(&t, used, n_used, sizeof *used, by_address)) continue;
+        if (memory->shape->tied) TM_TRY(check_tied(memory->form, weights, t, &tied, err));
+        if (tied || ignored(memory->form, t->name))
+            report->ignored++;
+        else
+            add_name(unexpected, t->name);
+    }
+    return TM_OK;
+}
+
+static tm_status check_all(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
+                           const tm_stored_tensor **found, tm_hf_report *report, tm_error *err)
+{
+    name_list missing = { 0 }, unexpected = { 0 };
+    size_t    n = 0;
+    tm_status st = find_all(memory, layout, weights, found, report, &missing, err);
+    const tm_stored_tensor **used = tm_alloc((layout->n + 1) * sizeof *used);
+    for (size_t i = 0; i < layout->n; i++)
+        if (found[i]) used[n++] = found[i];
+    qsort(used, n, sizeof *used, by_address);
+    if (st == TM_OK) st = find_rest(memory, weights, used, n, report, &unexpected, err);
+    if (st == TM_OK && missing.n + unexpected.n > 0)
+        st = tm_fail(err, TM_FORMAT, "the weights do not fit the model: %zu missing%s%s%s, %zu unexpected%s%s%s",
+                     missing.n, missing.n ? " (" : "", missing.n ? missing.text.data : "", missing.n ? ")" : "",
+                     unexpected.n, unexpected.n ? " (" : "", unexpected.n ? unexpected.text.data : "",
+                     unexpected.n ? ")" : "");
+    tm_text_fini(&missing.text);
+    tm_text_fini(&unexpected.text);
+    free(used);
+    return st;
+}
+
+/* --- convert ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    const tm_stored_tensor *stored;
+    const tm_hf_slice      *slice;
+    tm_dtype                to;
+} conversion;
+
+/* Element i of a stored tensor, which is at any address. */
+static double stored_value(const tm_stored_tensor *t, int64_t i)
+{
+    uint64_t element;
+    size_t   size = (size_t)tm_dtype_bits(t->dtype) / 8;
+    if (size == 0) return tm_value_get(t->data, t->dtype, i); /* parts of bytes have no alignment */
+    memcpy(&element, t->data + (size_t)i * size, size);
+    return tm_value_get(&element, t->dtype, 0);
+}
+
+static void widen_bf16(const uint8_t *from, float *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t bits;
+        memcpy(&bits, from + 2 * i, sizeof bits);
+        to[i] = tm_bf16_value(bits);
+    }
+}
+
+/* Row r of the slice to element `at` of `out`. */
+static void convert_row(const conversion *c, int64_t r, void *out, int64_t at)
+{
+    const tm_stored_tensor *t = c->stored;
+    const tm_hf_slice      *s = c->slice;
+    int64_t                 first = s->start + tm_hf_row(s, r) * s->row_step, n = s->columns;
+    size_t                  bits = (size_t)tm_dtype_bits(c->to);
+    if (s->column_step == 1 && t->dtype == c->to && bits % 8 == 0)
+        memcpy((char *)out + (size_t)at * bits / 8, t->data + (size_t)first * bits / 8, (size_t)n * bits / 8);
+    else if (s->column_step == 1 && t->dtype == TM_BF16 && c->to == TM_F32)
+        widen_bf16(t->data + 2 * first, (float *)out + at, n);
+    else
+        for (int64_t k = 0; k < n; k++)
+            tm_value_set(out, c->to, at + k, stored_value(t, first + k * s->column_step));
+}
+
+static tm_status load_slice(const tm_hf_memory *memory, const conversion *c, int threads, void *buffer, tm_error *err)
+{
+    const tm_hf_slice *s = c->slice;
+    int64_t            bits = tm_dtype_bits(c->to), fit = (int64_t)BUFFER * 8 / (bits * s->columns);
+    if (fit < 1)
+        return tm_fail(err, TM_UNSUPPORTED, "a row of '%s' has %lld elements, more than fit a buffer of %d bytes",
+                       s->piece, (long long)s->columns, BUFFER);
+    if (fit > 2) fit = fit / 2 * 2; /* whole bytes of 4-bit elements */
+    for (int64_t row = 0; row < s->rows; row += fit) {
+        int64_t n = s->rows - row < fit ? s->rows - row : fit, from = (s->first + row * s->columns) * bits;
+        TM_ASSERT(from % 8 == 0);
+#pragma omp parallel for schedule(static) num_threads(bits < 8 ? 1 : threads)
+        for (int64_t r = 0; r < n; r++) convert_row(c, row + r, buffer, r * s->columns);
+        TM_TRY(memory->write(memory, s->parameter, (size_t)from / 8, buffer, (size_t)((n * s->columns * bits + 7) / 8),
+                             err));
+    }
+    return TM_OK;
+}
+
+static tm_status load_all(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_stored_tensor *const *found,
+                          int threads, tm_error *err)
+{
+    void     *buffer = tm_alloc(BUFFER);
+    tm_status st = TM_OK;
+    for (size_t i = 0; i < layout->n; i++)
+        for (size_t k = 0; k < layout->entries[i].n_slices && st == TM_OK; k++) {
+            const tm_hf_slice *slice = &layout->entries[i].slices[k];
+            conversion         c = { found[i], slice, tm_graph_at(memory->graph, slice->parameter)->dtype };
+            st = load_slice(memory, &c, threads, buffer, err);
+        }
+    free(buffer);
+    return st;
+}
+
+tm_status tm_hf_load(const tm_hf_memory *memory, const tm_safetensors *weights, int threads, tm_hf_report *report,
+                     tm_error *err)
+{
+    tm_hf_layout *layout;
+    *report = (tm_hf_report){ 0 };
+    TM_TRY(tm_hf_layout_create(memory->graph, memory->shape, memory->form, &layout, err));
+    const tm_stored_tensor **found = tm_alloc((layout->n + 1) * sizeof *found);
+    tm_status                st = check_all(memory, layout, weights, found, report, err);
+    if (st == TM_OK) st = tm_safetensors_check(weights, err);
+    if (st == TM_OK) st = load_all(memory, layout, found, threads > 0 ? threads : tm_cpu_threads_allowed(), err);
+    free(found);
+    tm_hf_layout_destroy(layout);
+    return st;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hf/numerics.h"
+
+#include "base/json.h"
+#include "graph/value.h"
+#include "hf/layout.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 20 /* bytes that are copied from the device at a time */ };
+
+tm_step_options tm_numerics_step(const tm_model_shape *shape, const tm_precision *precision, int64_t seq)
+{
+    return (tm_step_options){ .shape = *shape, .precision = precision, .micro_batch = 1, .seq = seq, .accumulation = 1,
+                              .recompute = { .cheap = true }, .optimizer = tm_optimizer_find("SGD"), .sample = true };
+}
+
+/* Calls of tm_trainer_read by elements: `n` values of a tensor from element `first` on, as doubles. */
+static tm_status read_values(const tm_trainer *trainer, tm_tensor_id id, int64_t first, int64_t n, double *out,
+                             tm_error *err)
+{
+    tm_dtype dtype = tm_graph_at(tm_trainer_step_of(trainer)->graph, id)->dtype;
+    size_t   size = tm_dtype_bytes(dtype);
+    void    *stored = tm_alloc((size_t)n * size);
+    tm_status st = tm_trainer_read(trainer, id, (size_t)first * size, stored, (size_t)n * size, err);
+    for (int64_t i = 0; st == TM_OK && i < n; i++) out[i] = tm_value_get(stored, dtype, i);
+    free(stored);
+    return st;
+}
+
+/* *sum += squares of elements [first, first + n). */
+static tm_status add_squares(const tm_trainer *trainer, tm_tensor_id id, int64_t first, int64_t n, double *sum,
+                             tm_error *err)
+{
+    enum { AT_ONCE = CHUNK / sizeof(double) };
+    double   *values = tm_alloc(CHUNK);
+    tm_status st = TM_OK;
+    for (int64_t i = 0; i < n && st == TM_OK; i += AT_ONCE) {
+        int64_t count = n - i < AT_ONCE ? n - i : AT_ONCE;
+        st = read_values(trainer, id, first + i, count, values, err);
+        for (int64_t k = 0; st == TM_OK && k < count; k++) *sum += values[k] * values[k];
+    }
+    free(values);
+    return st;
+}
+
+static const char *file_name(const tm_hf_entry *entry, const tm_hf_form *form, const tm_safetensors *weights,
+                             tm_arena *arena)
+{
+    const tm_stored_tensor *stored = weights ? tm_hf_find(weights, form, entry->name) : NULL;
+    if (stored) return tm_arena_text(arena, stored->name);
+    bool plain = !form->prefix || (form->plain && strcmp(form->plain, entry->name) == 0);
+    return tm_arena_format(arena, "%s%s", plain ? "" : form->prefix, entry->name);
+}
+
+static tm_status read_gradients(const tm_trainer *trainer, const tm_hf_layout *layout, const tm_hf_form *form,
+                                const tm_safetensors *weights, tm_numerics *out, tm_error *err)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    double          all = 0;
+    out->gradients = tm_alloc(layout->n * sizeof *out->gradients);
+    for (size_t i = 0; i < layout->n; i++) {
+        const tm_hf_entry *entry = &layout->entries[i];
+        double             sum = 0;
+        for (size_t k = 0; k < entry->n_slices; k++) {
+            const tm_hf_slice *slice = &entry->slices[k];
+            tm_tensor_id       gradient = tm_graph_at(graph, slice->parameter)->gradient;
+            TM_ASSERT(gradient != TM_NONE);
+            TM_TRY(add_squares(trainer, gradient, slice->first, slice->rows * slice->columns, &sum, err));
+        }
+        out->gradients[out->n_gradients++] = (tm_hf_gradient){ file_name(entry, form, weights, out->arena), sqrt(sum) };
+        out->parameters += entry->elements;
+        all += sum;
+    }
+    out->gradient_norm = sqrt(all);
+    return TM_OK;
+}
+
+/* out[v] = head[v] . state, in the format in which the loss multiplies. */
+static tm_status logits(const tm_trainer *trainer, const double *state, double *out, tm_error *err)
+{
+    const tm_step   *step = tm_trainer_step_of(trainer);
+    const tm_tensor *head = tm_graph_at(step->graph, step->model.head);
+    int64_t          vocab = head->shape.n[0], width = head->shape.n[1], part = CHUNK / (width * 8);
+    tm_dtype         computed = step->options.precision->compute;
+    if (part < 1) part = 1;
+    double   *rows = tm_alloc((size_t)(part * width) * sizeof *rows);
+    tm_status st = TM_OK;
+    for (int64_t v = 0; v < vocab && st == TM_OK; v += part) {
+        int64_t n = vocab - v < part ? vocab - v : part;
+        st = read_values(trainer, step->model.head, v * width, n * width, rows, err);
+        for (int64_t r = 0; st == TM_OK && r < n; r++) {
+            double dot = 0;
+            for (int64_t c = 0; c < width; c++) {
+                double rounded;
+                tm_value_set(&rounded, computed, 0, rows[r * width + c]);
+                dot += tm_value_get(&rounded, computed, 0) * state[c];
+            }
+            out[v + r] = dot;
+        }
+    }
+    free(rows);
+    return st;
+}
+
+static tm_status read_logits(tm_trainer *trainer, const int32_t *ids, tm_numerics *out, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(trainer);
+    int64_t        seq = step->options.seq, width = tm_graph_at(step->graph, step->sample_hidden)->shape.n[1];
+    out->vocab = step->options.shape.vocab_size;
+    out->first = tm_alloc((size_t)out->vocab * sizeof *out->first);
+    out->last = tm_alloc((size_t)out->vocab * sizeof *out->last);
+    TM_TRY(tm_trainer_write(trainer, step->sample_tokens, 0, ids, (size_t)seq * sizeof *ids, err));
+    for (size_t i = 0; i < step->sampling.n; i++) TM_TRY(tm_trainer_run(trainer, step->sampling.work[i].program, err));
+    double   *state = tm_alloc(2 * (size_t)width * sizeof *state);
+    tm_status st = read_values(trainer, step->sample_hidden, 0, width, state, err);
+    if (st == TM_OK) st = read_values(trainer, step->sample_hidden, (seq - 1) * width, width, state + width, err);
+    if (st == TM_OK) st = logits(trainer, state, out->first, err);
+    if (st == TM_OK) st = logits(trainer, state + width, out->last, err);
+    free(state);
+    return st;
+}
+
+tm_status tm_numerics_read(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
+                           const int32_t *ids, tm_numerics *out, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(trainer);
+    tm_micro_batch batch = { .field = { ids, ids + 1 }, .target_tokens = step->options.seq };
+    double         loss;
+    tm_hf_layout  *layout;
+    *out = (tm_numerics){ .tokens = step->options.seq, .arena = tm_arena_create() };
+    TM_TRY(read_logits(trainer, ids, out, err));
+    TM_TRY(tm_trainer_begin(trainer, 1, 0, 0, out->tokens, err));
+    TM_TRY(tm_trainer_accumulate(trainer, 0, &batch, NULL, err));
+    TM_TRY(tm_trainer_read(trainer, step->loss, 0, &loss, sizeof loss, err));
+    out->loss = loss / (double)out->tokens;
+    TM_TRY(tm_hf_layout_create(step->graph, &step->options.shape, form, &layout, err));
+    tm_status st = read_gradients(trainer, layout, form, weights, out, err);
+    tm_hf_layout_destroy(layout);
+    return st;
+}
+
+void tm_numerics_fini(tm_numerics *numerics)
+{
+    free(numerics->gradients);
+    free(numerics->first);
+    free(numerics->last);
+    tm_arena_destroy(numerics->arena);
+    *numerics = (tm_numerics){ 0 };
+}
+
+static void json_row(tm_json *json, const char *key, const double *values, int64_t n)
+{
+    tm_json_open(json, key, '[');
+    for (int64_t i = 0; i < n; i++) tm_json_f64(json, NULL, values[i]);
+    tm_json_close(json, ']');
+}
+
+void tm_numerics_json(const tm_numerics *numerics, tm_text *out)
+{
+    tm_json json = { .out = out };
+    tm_json_open(&json, NULL, '{');
+    tm_json_f64(&json, "loss", numerics->loss);
+    tm_json_i64(&json, "parameters", numerics->parameters);
+    tm_json_i64(&json, "tokens", numerics->tokens);
+    tm_json_f64(&json, "gradient_norm", numerics->gradient_norm);
+    tm_json_open(&json, "gradients", '{');
+    for (size_t i = 0; i < numerics->n_gradients; i++)
+        tm_json_f64(&json, numerics->gradients[i].name, numerics->gradients[i].norm);
+    tm_json_close(&json, '}');
+    json_row(&json, "first_logits", numerics->first, numerics->vocab);
+    json_row(&json, "last_logits", numerics->last, numerics->vocab);
+    tm_json_close(&json, '}');
+    tm_text_add(out, "\n");
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf/numerics.h - what a model computes for given tokens, by the names of its files: to compare implementations. */
+#ifndef TM_HF_NUMERICS_H
+#define TM_HF_NUMERICS_H
+
+#include "hf/folder.h"
+
+typedef struct {
+    const char *name; /* of the tensor in the files */
+    double      norm; /* L2, of the gradient of the mean loss */
+} tm_hf_gradient;
+
+typedef struct {
+    double          loss; /* mean over the targets, nats */
+    double          gradient_norm;
+    int64_t         parameters, tokens; /* tokens: targets */
+    tm_hf_gradient *gradients;          /* in the order of the model */
+    size_t          n_gradients;
+    double         *first, *last; /* (vocab) logits of the first and the last input */
+    int64_t         vocab;
+    tm_arena       *arena; /* of the names */
+} tm_numerics;
+
+/* The options of the step that tm_numerics_read wants: one sequence of `seq` tokens, nothing kept for an optimizer. */
+tm_step_options tm_numerics_step(const tm_model_shape *shape, const tm_precision *precision, int64_t seq);
+
+/* Forward and backward of ids[0 .. seq - 1] against ids[1 .. seq]; the weights stay as they are. `weights`: names are as
+ * they are there; NULL: as they would be written. The caller frees *out with tm_numerics_fini, also after a failure. */
+TM_MUST_USE tm_status tm_numerics_read(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
+                                       const int32_t *ids, tm_numerics *out, tm_error *err);
+void                  tm_numerics_fini(tm_numerics *numerics);
+
+/* As a JSON object: loss, parameters, tokens, gradient_norm, gradients {name: norm}, first_logits, last_logits. */
+void tm_numerics_json(const tm_numerics *numerics, tm_text *out);
+
+#endif

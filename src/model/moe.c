@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/moe.h"
+
+#include "model/blocks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- keys ---- */
+
+static tm_status bad(const tm_config *config, const char *key, tm_error *err, const char *why)
+{
+    return tm_fail(err, TM_INVALID, "%s (%s): %s", key, tm_config_place(config, key), why);
+}
+
+static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
+{
+    const tm_moe_shape *m = &s->moe;
+    if (m->top_k < 1 || m->top_k > m->experts)
+        return bad(config, "model.n_experts_per_token", err,
+                   "a token goes to one expert at least and to model.n_experts at most; change one of the two");
+    if (m->dense_layers > s->n_layers)
+        return bad(config, "model.n_dense_layers", err, "there are fewer layers (model.n_layers); make it smaller");
+    if (m->experts % m->groups)
+        return bad(config, "model.n_expert_groups", err, "model.n_experts is not a multiple of it; change one of the two");
+    if (m->top_groups > m->groups)
+        return bad(config, "model.n_limited_groups", err, "there are fewer groups (model.n_expert_groups)");
+    if (m->group_best > m->experts / m->groups)
+        return bad(config, "model.expert_group_best", err, "a group has fewer experts");
+    if (m->groups > 1 && m->top_groups * (m->experts / m->groups) < m->top_k)
+        return bad(config, "model.n_limited_groups", err,
+                   "the groups have fewer experts than model.n_experts_per_token; allow more groups");
+    if (m->bias_rate > 0 && !m->biased)
+        return bad(config, "model.moe_bias", err, "model.moe_bias_rate changes a bias; leave one of the two out");
+    return TM_OK;
+}
+
+tm_status tm_moe_read(const tm_config *config, tm_model_shape *s, tm_error *err)
+{
+    const char *score = tm_config_text(config, "model.moe_score");
+    if (!tm_config_text(config, "model.n_experts")) return TM_OK;
+    tm_moe_shape m = { .experts = tm_config_i64(config, "model.n_experts"), .ffn_dim = s->ffn_dim };
+    if (!tm_config_text(config, "model.n_experts_per_token"))
+        return bad(config, "model.n_experts_per_token", err, "is not given; a model with experts needs it");
+    m.top_k = tm_config_i64(config, "model.n_experts_per_token");
+    if (tm_config_text(config, "model.moe_ffn_dim")) m.ffn_dim = tm_config_i64(config, "model.moe_ffn_dim");
+    m.shared = tm_config_i64(config, "model.n_shared_experts");
+    m.dense_layers = tm_config_i64(config, "model.n_dense_layers");
+    m.sigmoid = score && strcmp(score, "sigmoid") == 0;
+    m.normalise = tm_config_bool(config, "model.moe_normalise");
+    m.scale = tm_config_f64(config, "model.moe_scale");
+    m.groups = tm_config_i64(config, "model.n_expert_groups");
+    m.top_groups = tm_config_i64(config, "model.n_limited_groups");
+    m.group_best = tm_config_i64(config, "model.expert_group_best");
+    m.aux_loss = tm_config_f64(config, "model.moe_aux_loss");
+    m.aux_per_sequence = tm_config_bool(config, "model.moe_aux_loss_per_sequence");
+    m.bias_rate = tm_config_f64(config, "model.moe_bias_rate");
+    m.biased = tm_config_text(config, "model.moe_bias") ? tm_config_bool(config, "model.moe_bias") : m.bias_rate > 0;
+    m.uniform = tm_config_bool(config, "debug.moe_force_load_balance");
+    s->moe = m;
+    return check(config, s, err);
+}
+
+bool tm_moe_in_layer(const tm_model_shape *shape, int layer)
+{
+    return shape->moe.experts > 0 && layer >= shape->moe.dense_layers;
+}
+
+/* ---- parameters ---- */
+
+/* "layers.3.moe.experts.7.w1.weight" and so on: `parts` pieces of `rows` rows for each expert. columns 0: a vector. */
+static tm_tensor_id declare_experts(tm_graph *graph, const tm_model_shape *s, int layer, const char *name,
+                                    const char *const *parts, const tm_init_place *places, int n, int64_t rows,
+                                    int64_t columns)
+{
+    int       experts = (int)s->moe.experts;
+    tm_piece *pieces = tm_arena_take(graph->arena, (size_t)(experts * n) * sizeof *pieces);
+    char      full[160];
+    for (int e = 0; e < experts; e++)
+        for (int p = 0; p < n; p++) {
+            int i = e * n + p;
+            pieces[i] = tm_init_piece(s, places[p], layer, i * rows, rows);
+            pieces[i].name = tm_arena_format(graph->arena, "layers.%d.moe.experts.%d.%s", layer, e, parts[p]);
+        }
+    snprintf(full, sizeof full, "layers.%d.moe.experts.%s", layer, name);
+    graph->layer = layer;
+    tm_shape shape = columns ? tm_shape_3(experts, n * rows, columns) : tm_shape_1(experts * n * rows);
+    return tm_graph_parameter(graph, full, shape, pieces, experts * n);
+}
+
+static tm_tensor_id declare_shared(tm_graph *graph, const tm_model_shape *s, int layer, int64_t width)
+{
+    tm_piece    pieces[2] = { tm_init_piece(s, TM_INIT_GATE, layer, 0, width),
+                              tm_init_piece(s, TM_INIT_UP, layer, width, width) };
+    const char *full = tm_arena_format(graph->arena, "layers.%d.moe.shared_experts.w13.weight", layer);
+    pieces[0].name = tm_arena_format(graph->arena, "layers.%d.moe.shared_experts.w1.weight", layer);
+    pieces[1].name = tm_arena_format(graph->arena, "layers.%d.moe.shared_experts.w3.weight", layer);
+    graph->layer = layer;
+    return tm_graph_parameter(graph, full, tm_shape_2(2 * width, s->dim), pieces, 2);
+}
+
+void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, tm_moe_weights *w)
+{
+    static const char *const   up[] = { "w1.weight", "w3.weight" }, *const up_b[] = { "w1.bias", "w3.bias" };
+    static const char *const   down[] = { "w2.weight" }, *const down_b[] = { "w2.bias" };
+    static const tm_init_place in[] = { TM_INIT_GATE, TM_INIT_UP }, out[] = { TM_INIT_OUT };
+    static const tm_init_place zero[] = { TM_INIT_ZERO, TM_INIT_ZERO };
+    const tm_moe_shape        *m = &s->moe;
+    bool                       all = s->bias == TM_BIAS_ALL;
+    *w = (tm_moe_weights){ TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE };
+    w->router_w = tm_declare(graph, s, TM_INIT_UP, layer, tm_shape_2(m->experts, s->dim),
+                             "layers.%d.moe.router.gate.weight", layer);
+    tm_graph_at(graph, w->router_w)->as_stored = true;
+    if (all) {
+        w->router_b = tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(m->experts),
+                                 "layers.%d.moe.router.gate.bias", layer);
+        tm_graph_at(graph, w->router_b)->as_stored = true;
+    }
+    w->up_w = declare_experts(graph, s, layer, "w13.weight", up, in, 2, m->ffn_dim, s->dim);
+    if (all) w->up_b = declare_experts(graph, s, layer, "w13.bias", up_b, zero, 2, m->ffn_dim, 0);
+    w->down_w = declare_experts(graph, s, layer, "w2.weight", down, out, 1, s->dim, m->ffn_dim);
+    if (all) w->down_b = declare_experts(graph, s, layer, "w2.bias", down_b, zero, 1, s->dim, 0);
+    if (m->shared > 0) {
+        int64_t width = m->shared * m->ffn_dim;
+        w->shared_up_w = declare_shared(graph, s, layer, width);
+        w->shared_down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, width),
+                                      "layers.%d.moe.shared_experts.w2.weight", layer);
+    }
+    if (m->biased)
+        w->bias = tm_graph_tensor(graph, tm_arena_format(graph->arena, "layers.%d.moe.expert_bias", layer),
+                                  TM_ROLE_STATE, tm_shape_1(m->experts));
+}
+
+void tm_moe_declare_model(tm_graph *graph, const tm_model_shape *s, tm_model *out)
+{
+    if (s->moe.experts == 0 || s->moe.dense_layers >= s->n_layers) return;
+    graph->layer = -1;
+    out->expert_counts = tm_graph_tensor(graph, "expert_counts", TM_ROLE_SCALAR,
+                                         tm_shape_2(s->n_layers - s->moe.dense_layers, s->moe.experts));
+    if (s->moe.aux_loss > 0)
+        out->balance_loss = tm_graph_tensor(graph, "balance_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+}
+
+/* ---- forward ---- */
+
+typedef struct {
+    tm_tensor_id weights, ids, scores, offsets, order, inverse;
+} routes;
+
+/* A tensor in float32 or better, whatever the activations are in. */
+static tm_tensor_id wide(tm_graph *graph, tm_role role, const char *name, int64_t rows, int64_t columns)
+{
+    return tm_graph_tensor_as(graph, tm_arena_format(graph->arena, "%s.%s", graph->module, name), role,
+                              tm_shape_2(rows, columns), graph->precision->wide);
+}
+
+static routes route(tm_graph *graph, const tm_model *model, const tm_moe_weights *w, tm_tensor_id b)
+{
+    const tm_moe_shape *m = &model->shape->moe;
+    int64_t             rows = tm_graph_at(graph, b)->shape.n[0];
+    tm_route_attr       attr = { .top_k = m->top_k, .score = m->sigmoid ? TM_SCORE_SIGMOID : TM_SCORE_SOFTMAX,
+                                 .normalise = m->normalise, .scale = m->scale, .groups = m->groups,
+                                 .top_groups = m->top_groups, .group_best = m->group_best, .uniform = m->uniform };
+    tm_dispatch_attr    dispatch = { .experts = m->experts };
+    tm_tensor_id        in[TM_MAX_IN] = { b, w->router_w, w->router_b, TM_NONE };
+    tm_tensor_id        logits[TM_MAX_OUT] = { wide(graph, TM_ROLE_STATISTIC, "logits", rows, m->experts) };
+    tm_graph_add(graph, TM_OP_linear, NULL, 0, in, logits, 0);
+    tm_tensor_id from[TM_MAX_IN] = { logits[0], w->bias };
+    tm_tensor_id chosen[TM_MAX_OUT] = { wide(graph, TM_ROLE_ACTIVATION, "weights", rows, m->top_k), TM_NONE,
+                                        wide(graph, TM_ROLE_ACTIVATION, "scores", rows, m->experts) };
+    tm_graph_add(graph, TM_OP_route, &attr, sizeof attr, from, chosen, 0);
+    tm_tensor_id places[TM_MAX_OUT] = { TM_NONE, TM_NONE, TM_NONE };
+    tm_graph_add(graph, TM_OP_dispatch, &dispatch, sizeof dispatch, (tm_tensor_id[TM_MAX_IN]){ chosen[1] }, places, 0);
+    return (routes){ chosen[0], chosen[1], chosen[2], places[0], places[1], places[2] };
+}
+
+/* Counts the rows of each expert; adds the balance loss. */
+static void account(tm_graph *graph, const tm_model *model, int layer, const routes *r)
+{
+    const tm_moe_shape *m = &model->shape->moe;
+    int64_t             mixture = layer - m->dense_layers;
+    unsigned            adds = model->account == TM_ACCOUNT_ADD;
+    tm_balance_attr     attr = { .seq = m->aux_per_sequence ? model->seq : 0, .top_k = m->top_k, .alpha = m->aux_loss };
+    if (model->account == TM_ACCOUNT_NONE) return;
+    tm_tensor_id counts[TM_MAX_OUT] = { tm_graph_row(
+        graph, tm_arena_format(graph->arena, "%s.counts", graph->module), model->expert_counts, mixture) };
+    tm_graph_add(graph, TM_OP_expert_counts, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ r->offsets }, counts, adds);
+    if (model->balance_loss == TM_NONE) return;
+    tm_graph_add(graph, TM_OP_balance_loss, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ r->scores, r->ids },
+                 (tm_tensor_id[TM_MAX_OUT]){ model->balance_loss }, adds || mixture > 0);
+}
+
+tm_tensor_id tm_moe_emit(tm_graph *graph, const tm_model *model, int layer, const tm_moe_weights *w, tm_tensor_id b,
+                         tm_tensor_id x)
+{
+    tm_slots_attr slots = { .top_k = model->shape->moe.top_k };
+    routes        r = route(graph, model, w, b);
+    account(graph, model, layer, &r);
+    tm_tensor_id rows = tm_emit(graph, TM_OP_gather_rows, &slots, sizeof slots, b, r.order, r.inverse, TM_NONE);
+    tm_tensor_id up = tm_emit(graph, TM_OP_grouped_linear, NULL, 0, rows, w->up_w, r.offsets, w->up_b);
+    tm_tensor_id y = tm_emit(graph, TM_OP_grouped_linear, NULL, 0, tm_activation(graph, model->shape, up), w->down_w,
+                             r.offsets, w->down_b);
+    if (w->shared_up_w != TM_NONE) {
+        up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->shared_up_w, TM_NONE, TM_NONE);
+        x = tm_emit(graph, TM_OP_linear, NULL, 0, tm_activation(graph, model->shape, up), w->shared_down_w, TM_NONE, x);
+    }
+    tm_tensor_id in[TM_MAX_IN] = { y, r.order, r.inverse, r.weights, x }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_graph_add(graph, TM_OP_combine, &slots, sizeof slots, in, out, 0);
+    return out[0];
+}
+
+void tm_moe_update(tm_graph *graph, const tm_model *model, const tm_moe_weights *weights, size_t stride)
+{
+    tm_expert_bias_attr attr = { .rate = model->shape->moe.bias_rate };
+    if (!(attr.rate > 0)) return;
+    for (int layer = 0; layer < model->shape->n_layers; layer++) {
+        const tm_moe_weights *w = (const tm_moe_weights *)(const void *)((const char *)weights + (size_t)layer * stride);
+        if (!tm_moe_in_layer(model->shape, layer)) continue;
+        graph->layer = layer;
+        graph->module = tm_arena_format(graph->arena, "layers.%d.moe.expert_bias", layer);
+        tm_tensor_id counts = tm_graph_row(graph, graph->module, model->expert_counts,
+                                           layer - model->shape->moe.dense_layers);
+        tm_graph_add(graph, TM_OP_expert_bias, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ counts, w->bias },
+                     (tm_tensor_id[TM_MAX_OUT]){ w->bias }, 0);
+    }
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/moe.h - a mixture of experts in the place of a block's FFN (private to model/).
+ *
+ *   logits = Wr b [+ br] in float32;  ids, w = route(logits);  x = x + shared(b) + sum_j w_j expert_ids(j)(b)
+ *   expert(b) = W2 act(W1 b, W3 b), act as in the FFN;  shared: one FFN of n_shared experts' width
+ *
+ * Names of parameters are torchtitan's, every expert's its own: "layers.3.moe.experts.7.w1.weight". The experts' w1 and
+ * w3 are rows of one tensor (E, 2 F, C).
+ */
+#ifndef TM_MODEL_MOE_H
+#define TM_MODEL_MOE_H
+
+#include "model/model.h"
+
+/* TM_NONE: has none. */
+typedef struct {
+    tm_tensor_id router_w, router_b, up_w, up_b, down_w, down_b, shared_up_w, shared_down_w;
+    tm_tensor_id bias; /* (E) STATE: moves the choice */
+} tm_moe_weights;
+
+/* Reads the keys about experts and checks them against each other. */
+TM_MUST_USE tm_status tm_moe_read(const tm_config *config, tm_model_shape *shape, tm_error *err);
+
+/* Is the FFN of this block a mixture? */
+bool tm_moe_in_layer(const tm_model_shape *shape, int layer);
+/* What all blocks share: the counts and the balance loss of `out`. Does nothing for a model without experts. */
+void tm_moe_declare_model(tm_graph *graph, const tm_model_shape *shape, tm_model *out);
+void tm_moe_declare(tm_graph *graph, const tm_model_shape *shape, int layer, tm_moe_weights *out);
+/* b (N, C), normed; x (N, C): the residual stream -> x with the mixture added. Also counts what model->account says. */
+tm_tensor_id tm_moe_emit(tm_graph *graph, const tm_model *model, int layer, const tm_moe_weights *w, tm_tensor_id b,
+                         tm_tensor_id x);
+/* Appends to the update: the bias of every mixture follows its counts. weights[layer], `stride` bytes apart. */
+void tm_moe_update(tm_graph *graph, const tm_model *model, const tm_moe_weights *weights, size_t stride);
+
+#endif

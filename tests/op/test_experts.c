@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ops of a mixture of experts, reference kernels: numbers worked out by hand, and what must hold for any routing. */
+#include "../support/execute.h"
+#include "base/random.h"
+#include "op/attrs.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void expect(const char *what, const double *have, const double *want, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!(fabs(have[i] - want[i]) <= 1e-14 * (1 + fabs(want[i]))))
+            fail_msg("%s: value %d is %.17g, wanted %.17g", what, i, have[i], want[i]);
+}
+#define EXPECT(have, ...) expect(#have, have, (const double[]){ __VA_ARGS__ }, (int)(sizeof(have) / sizeof((have)[0])))
+
+static void expect_whole(const char *what, const int32_t *have, const int32_t *want, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (have[i] != want[i]) fail_msg("%s: value %d is %d, wanted %d", what, i, have[i], want[i]);
+}
+#define EXPECT_WHOLE(have, ...)                                                                                        \
+    expect_whole(#have, have, (const int32_t[]){ __VA_ARGS__ }, (int)(sizeof(have) / sizeof((have)[0])))
+
+static tm_call call_of(const tm_op *op, const void *attr)
+{
+    tm_call call = { .op = op, .attr = attr, .threads = 1 };
+    for (int k = 0; k < TM_MAX_IN; k++) call.in[k] = tm_view_absent();
+    for (int k = 0; k < TM_MAX_OUT; k++) call.out[k] = tm_view_absent();
+    return call;
+}
+
+/* Routes rows of E logits; ids and weights are of size rows x k. */
+static void route(const tm_route_attr *attr, int rows, int experts, const double *logits, const double *bias,
+                  int32_t *ids, double *weights)
+{
+    double  scores[64];
+    tm_call call = call_of(&tm_op_route, attr);
+    call.in[0] = tm_view_f64(tm_shape_2(rows, experts), logits);
+    if (bias) call.in[1] = tm_view_f64(tm_shape_1(experts), bias);
+    call.out[0] = tm_view_f64(tm_shape_2(rows, attr->top_k), weights);
+    call.out[1] = tm_view_i32(tm_shape_2(rows, attr->top_k), ids);
+    call.out[2] = tm_view_f64(tm_shape_2(rows, experts), scores);
+    call.op->reference(&call);
+}
+
+static void largest_scores_are_chosen(void **state)
+{
+    (void)state;
+    const double  logits[] = { 0, log(2), log(3), log(2) }; /* softmax: 1/8, 2/8, 3/8, 2/8 */
+    int32_t       ids[2];
+    double        weights[2];
+    tm_route_attr attr = { .top_k = 2, .scale = 4 };
+    route(&attr, 1, 4, logits, NULL, ids, weights);
+    EXPECT_WHOLE(ids, 2, 1); /* falling; of equal ones the lowest */
+    EXPECT(weights, 1.5, 1);
+    attr.normalise = 1;
+    route(&attr, 1, 4, logits, NULL, ids, weights);
+    EXPECT(weights, 4 * 3 / 5., 4 * 2 / 5.);
+    attr = (tm_route_attr){ .top_k = 2, .scale = 1, .score = TM_SCORE_SIGMOID };
+    route(&attr, 1, 4, logits, NULL, ids, weights);
+    EXPECT(weights, 3 / 4., 2 / 3.);
+}
+
+/* The bias decides who is chosen and is no part of the weight. */
+static void bias_moves_the_choice_alone(void **state)
+{
+    (void)state;
+    const double  logits[] = { 0, log(2), log(3), log(2) }, bias[] = { 1, 0, 0, 0.01 };
+    int32_t       ids[2];
+    double        weights[2];
+    tm_route_attr attr = { .top_k = 2, .scale = 1 };
+    route(&attr, 1, 4, logits, bias, ids, weights);
+    EXPECT_WHOLE(ids, 0, 2);
+    EXPECT(weights, 1 / 8., 3 / 8.);
+}
+
+static void groups_limit_the_choice(void **state)
+{
+    (void)state;
+    /* sigmoid scores: 0.9 0.1 | 0.5 0.6 | 0.8 0.2 | 0.3 0.3 */
+    const double  s[] = { 0.9, 0.1, 0.5, 0.6, 0.8, 0.2, 0.3, 0.3 };
+    double        logits[8], weights[2];
+    int32_t       ids[2];
+    tm_route_attr attr = { .top_k = 2, .scale = 1, .score = TM_SCORE_SIGMOID, .groups = 4, .top_groups = 1,
+                           .group_best = 2 };
+    for (int e = 0; e < 8; e++) logits[e] = log(s[e] / (1 - s[e]));
+    route(&attr, 1, 8, logits, NULL, ids, weights);
+    EXPECT_WHOLE(ids, 3, 2); /* 1.1 is the largest sum of two */
+    attr.group_best = 1;
+    route(&attr, 1, 8, logits, NULL, ids, weights);
+    EXPECT_WHOLE(ids, 0, 1); /* 0.9 the largest single one */
+    attr.top_groups = 2;
+    route(&attr, 1, 8, logits, NULL, ids, weights);
+    EXPECT_WHOLE(ids, 0, 4);
+}
+
+static void uniform_goes_round(void **state)
+{
+    (void)state;
+    double        logits[15], weights[6];
+    int32_t       ids[6];
+    tm_route_attr attr = { .top_k = 2, .scale = 1, .uniform = 1 };
+    for (int i = 0; i < 15; i++) logits[i] = i % 5 == 4 ? log(4) : 0; /* the last expert: 1/2 */
+    route(&attr, 3, 5, logits, NULL, ids, weights);
+    EXPECT_WHOLE(ids, 0, 1, 2, 3, 4, 0);
+    EXPECT(weights, 0.125, 0.125, 0.125, 0.125, 0.5, 0.125); /* the true scores */
+}
+
+static void dispatch_is_stable(void **state)
+{
+    (void)state;
+    const int32_t    ids[] = { 2, 0, 2, 1, 0, 2 };
+    int32_t          offsets[5], order[6], inverse[6];
+    tm_dispatch_attr attr = { .experts = 4 };
+    tm_call          call = call_of(&tm_op_dispatch, &attr);
+    call.in[0] = tm_view_i32(tm_shape_2(3, 2), ids);
+    call.out[0] = tm_view_i32(tm_shape_1(5), offsets);
+    call.out[1] = tm_view_i32(tm_shape_1(6), order);
+    call.out[2] = tm_view_i32(tm_shape_1(6), inverse);
+    call.op->reference(&call);
+    EXPECT_WHOLE(offsets, 0, 2, 3, 6, 6); /* the last has none */
+    EXPECT_WHOLE(order, 1, 4, 3, 0, 2, 5);
+    EXPECT_WHOLE(inverse, 3, 0, 4, 2, 1, 5);
+    double  counts[4] = { 10, 10, 10, 10 };
+    tm_call count = call_of(&tm_op_expert_counts, NULL);
+    count.in[0] = tm_view_i32(tm_shape_1(5), offsets);
+    count.out[0] = tm_view_f64(tm_shape_1(4), counts);
+    count.accumulate = 1;
+    count.op->reference(&count);
+    EXPECT(counts, 12, 11, 13, 10);
+}
+
+/* Two rows of one channel, two places each. */
+static void rows_come_back(void **state)
+{
+    (void)state;
+    const int32_t order[] = { 2, 0, 3, 1 }, inverse[] = { 1, 3, 0, 2 };
+    const double  x[] = { 3, 5 }, w[] = { 0.5, 2, 1, 10 }, addend[] = { 100, 200 };
+    double        y[4], z[2], dw[4];
+    tm_slots_attr attr = { .top_k = 2 };
+    tm_call       gather = call_of(&tm_op_gather_rows, &attr), combine = call_of(&tm_op_combine, &attr);
+    gather.in[0] = tm_view_f64(tm_shape_2(2, 1), x);
+    gather.in[1] = combine.in[1] = tm_view_i32(tm_shape_1(4), order);
+    gather.in[2] = combine.in[2] = tm_view_i32(tm_shape_1(4), inverse);
+    gather.out[0] = combine.in[0] = tm_view_f64(tm_shape_2(4, 1), y);
+    gather.op->reference(&gather);
+    EXPECT(y, 5, 3, 5, 3);
+    combine.in[3] = gather.in[3] = tm_view_f64(tm_shape_2(2, 2), w);
+    combine.in[4] = tm_view_f64(tm_shape_2(2, 1), addend);
+    combine.out[0] = tm_view_f64(tm_shape_2(2, 1), z);
+    combine.op->reference(&combine);
+    EXPECT(z, 100 + 0.5 * 3 + 2 * 3, 200 + 5 + 10 * 5);
+    gather.op->reference(&gather);
+    EXPECT(y, 5, 1.5, 50, 6);
+    tm_call weights = call_of(&tm_op_combine_weights_grad, &attr);
+    weights.in[0] = gather.in[0];
+    weights.in[1] = gather.out[0];
+    weights.in[2] = gather.in[2];
+    weights.out[0] = tm_view_f64(tm_shape_2(2, 2), dw);
+    weights.op->reference(&weights);
+    EXPECT(dw, 3 * 1.5, 3 * 6, 5 * 5, 5 * 50);
+}
+
+static void bias_follows_the_load(void **state)
+{
+    (void)state;
+    const double        counts[] = { 1, 2, 9, 4 }, before[] = { 1, 1, 1, 1 };
+    double              bias[4];
+    tm_expert_bias_attr attr = { .rate = 0.5 };
+    tm_call             call = call_of(&tm_op_expert_bias, &attr);
+    call.in[0] = tm_view_f64(tm_shape_1(4), counts);
+    call.in[1] = tm_view_f64(tm_shape_1(4), before);
+    call.out[0] = tm_view_f64(tm_shape_1(4), bias);
+    call.op->reference(&call);
+    EXPECT(bias, 1.375, 1.375, 0.375, 0.875); /* mean 4: + + - 0, less their mean of a quarter */
+}
+
+/* Two sequences of two rows; all rows of the second go to expert 1. */
+static void balance_is_that_of_a_sequence(void **state)
+{
+    (void)state;
+    const int32_t   ids[] = { 0, 1, 1, 1 };
+    const double    scores[] = { 0.75, 0.25, 0.5, 0.5, 0.25, 0.75, 0, 1 };
+    double          loss[1], scalars[TM_SCALAR_COUNT] = { [TM_SCALAR_LOSS_SCALE] = 0.25 }, ds[8];
+    tm_balance_attr attr = { .seq = 2, .top_k = 1, .alpha = 0.1 };
+    tm_call         call = call_of(&tm_op_balance_loss, &attr), grad = call_of(&tm_op_balance_loss_grad, &attr);
+    call.in[0] = grad.in[0] = tm_view_f64(tm_shape_2(4, 2), scores);
+    call.in[1] = grad.in[1] = tm_view_i32(tm_shape_2(4, 1), ids);
+    call.out[0] = tm_view_f64((tm_shape){ .rank = 0 }, loss);
+    call.op->reference(&call);
+    EXPECT(loss, 0.1 * (2 * 1 + 2 * 2 * 0.875)); /* f = 1, 1 and 0, 2 */
+    grad.in[2] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
+    grad.out[0] = tm_view_f64(tm_shape_2(4, 2), ds);
+    grad.op->reference(&grad);
+    EXPECT(ds, 0.025, 0.025, 0.025, 0.025, 0, 0.05, 0, 0.05);
+    attr.seq = 0; /* f = 1/2, 3/2 */
+    call.op->reference(&call);
+    EXPECT(loss, 0.1 * (0.5 * 1.5 + 1.5 * 2.5));
+}
+
+/* Expert 1 alone has rows: y is linear's, the others' gradients are zero. */
+static void one_expert_may_have_all(void **state)
+{
+    (void)state;
+    enum { R = 3, K = 2, M = 2, E = 3 };
+    const int32_t offsets[] = { 0, 0, R, R };
+    double        x[R * K], w[E * M * K], y[R * M], plain[R * M], dw[E * M * K], plain_dw[M * K];
+    for (int i = 0; i < R * K; i++) x[i] = tm_random_normal(1, 0, (uint64_t)i);
+    for (int i = 0; i < E * M * K; i++) w[i] = tm_random_normal(1, 1, (uint64_t)i);
+    tm_call group = call_of(&tm_op_grouped_linear, NULL), linear = call_of(&tm_op_linear, NULL);
+    group.in[0] = linear.in[0] = tm_view_f64(tm_shape_2(R, K), x);
+    group.in[1] = tm_view_f64(tm_shape_3(E, M, K), w);
+    group.in[2] = tm_view_i32(tm_shape_1(E + 1), offsets);
+    linear.in[1] = tm_view_f64(tm_shape_2(M, K), w + M * K);
+    group.out[0] = tm_view_f64(tm_shape_2(R, M), y);
+    linear.out[0] = tm_view_f64(tm_shape_2(R, M), plain);
+    group.op->reference(&group);
+    linear.op->reference(&linear);
+    expect("y", y, plain, R * M);
+    tm_call wgrad = call_of(&tm_op_grouped_linear_wgrad, NULL), plain_wgrad = call_of(&tm_op_linear_wgrad, NULL);
+    wgrad.in[0] = plain_wgrad.in[0] = group.out[0];
+    wgrad.in[1] = plain_wgrad.in[1] = group.in[0];
+    wgrad.in[2] = group.in[2];
+    wgrad.out[0] = tm_view_f64(tm_shape_3(E, M, K), dw);
+    plain_wgrad.out[0] = tm_view_f64(tm_shape_2(M, K), plain_dw);
+    wgrad.op->reference(&wgrad);
+    plain_wgrad.op->reference(&plain_wgrad);
+    expect("dw", dw + M * K, plain_dw, M * K);
+    for (int i = 0; i < M * K; i++) assert_true(dw[i] == 0 && dw[2 * M * K + i] == 0);
+}
+
+static void attributes_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        tm_route_attr attr;
+        const char   *why;
+    } wrong[] = {
+        { { .top_k = 9 }, "at most to all" },
+        { { .top_k = 2, .groups = 3, .top_groups = 1, .group_best = 1 }, "multiple of the groups" },
+        { { .top_k = 2, .groups = 4, .top_groups = 1, .group_best = 3 }, "of all at most" },
+        { { .top_k = 2, .groups = 4, .top_groups = 5, .group_best = 1 }, "all at most" },
+        { { .top_k = 3, .groups = 4, .top_groups = 1, .group_best = 1 }, "fewer experts are left" },
+    };
+    tm_shape in[TM_MAX_IN] = { { 2, { 4, 8 } }, { -1, { 0 } } }, out[TM_MAX_OUT];
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        for (int k = 0; k < TM_MAX_OUT; k++) out[k].rank = -1;
+        const char *why = tm_op_route.infer(in, &wrong[i].attr, out);
+        if (!why || !strstr(why, wrong[i].why)) fail_msg("case %d: '%s'", (int)i, why ? why : "no reason");
+    }
+    in[0] = tm_shape_2(6, 4), in[1] = tm_shape_2(6, 2);
+    const char *why = tm_op_balance_loss.infer(in, &(tm_balance_attr){ .seq = 4, .top_k = 2 }, out);
+    assert_true(why && strstr(why, "multiple of the sequence"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(largest_scores_are_chosen), cmocka_unit_test(bias_moves_the_choice_alone),
+        cmocka_unit_test(groups_limit_the_choice),   cmocka_unit_test(uniform_goes_round),
+        cmocka_unit_test(dispatch_is_stable),        cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(bias_follows_the_load),     cmocka_unit_test(balance_is_that_of_a_sequence),
+        cmocka_unit_test(one_expert_may_have_all),   cmocka_unit_test(attributes_are_checked),
+    };
+    return cmocka_run_group_tests_name("op/experts", tests, NULL, NULL);
+}
