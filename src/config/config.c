@@ -118,11 +118,11 @@ void tm_config_add_keys(tm_config *config, const tm_key *keys, size_t n)
     }
 }
 
-void tm_config_add_preset(tm_config *config, const char *name, const char *const *pairs)
+void tm_config_add_preset(tm_config *config, const char *name, const char *alias, const char *const *pairs)
 {
-    TM_ASSERT(!tm_preset_find(config, name));
+    TM_ASSERT(!tm_preset_find(config, name) && !(alias && tm_preset_find(config, alias)));
     config->presets = tm_grow(config->presets, &config->presets_capacity, config->n_presets, sizeof *config->presets);
-    config->presets[config->n_presets++] = (tm_config_preset_row){ name, pairs };
+    config->presets[config->n_presets++] = (tm_config_preset_row){ name, alias, pairs };
 }
 
 void tm_config_add_rule(tm_config *config, tm_config_rule rule)

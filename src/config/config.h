@@ -61,7 +61,8 @@ tm_arena *tm_config_arena(const tm_config *config);
 
 /* Rows and presets are borrowed and must outlive the configuration. A name given twice is a bug. */
 void tm_config_add_keys(tm_config *config, const tm_key *keys, size_t n);
-void tm_config_add_preset(tm_config *config, const char *name, const char *const *pairs);
+/* `alias`: another name for it, or NULL. */
+void tm_config_add_preset(tm_config *config, const char *name, const char *alias, const char *const *pairs);
 void tm_config_add_rule(tm_config *config, tm_config_rule rule);
 /* Unknown keys of files and the command line are then noted instead of refused (--allow-unknown-keys). */
 void tm_config_allow_unknown(tm_config *config, bool allow);

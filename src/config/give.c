@@ -217,7 +217,9 @@ const tm_config_preset_row *tm_preset_find(const tm_config *config, const char *
     char stem[128];
     tm_stem_of(name, stem);
     for (size_t i = 0; i < config->n_presets; i++)
-        if (tm_names_equal(config->presets[i].name, stem)) return &config->presets[i];
+        if (tm_names_equal(config->presets[i].name, stem) ||
+            (config->presets[i].alias && tm_names_equal(config->presets[i].alias, stem)))
+            return &config->presets[i];
     return NULL;
 }
 

@@ -34,6 +34,7 @@ typedef struct tm_framework tm_framework;
 
 typedef struct {
     const char        *name;
+    const char        *alias; /* or NULL */
     const char *const *pairs; /* "model.dim=4096", NULL-terminated */
 } tm_config_preset_row;
 

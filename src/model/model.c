@@ -49,7 +49,8 @@ static tm_attention_attr attention_of(const tm_model *model)
                                 .dim_qk = s->head_dim,
                                 .dim_v = s->head_dim,
                                 .scale = 1 / sqrt((double)s->head_dim),
-                                .causal = 1 };
+                                .causal = 1,
+                                .window = s->window };
 }
 
 tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, tm_tensor_id qkv)
