@@ -185,9 +185,11 @@ static tm_status print_plan(job *j, tm_error *err)
     tm_status st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     if (st == TM_OK && !fits(&f))
-        st = tm_fail(err, TM_NOMEM, "the plan needs %s and %s are available (%s); lower "
-                     "training.local_batch_size or training.seq_len; --memory SIZE plans for another device",
-                     tm_format_bytes(need, (double)step->plan->arena_bytes), tm_format_bytes(have, (double)f.available), f.whose);
+        st = tm_fail(err, TM_NOMEM, "the plan needs %s and %s are available (%s); %s; --memory SIZE plans for another device",
+                     tm_format_bytes(need, (double)step->plan->arena_bytes), tm_format_bytes(have, (double)f.available), f.whose,
+                     step->plan->persistent_bytes > (size_t)f.available
+                         ? "weights, gradients and the optimizer's state alone are more: take a smaller model"
+                         : "lower training.local_batch_size or training.seq_len");
     tm_step_destroy(step);
     return st;
 }

@@ -228,7 +228,7 @@ check "with their reports" [ "$(grep -c '^  verdict ' kept.log)" -eq 2 ]
 check "and still on stdout" has "$out" "^step:  2  loss:"
 TRAIN_LOG=nowhere/kept.log
 trainmark run $tiny --training.steps 2 --out unlogged
-failed_with 1 "a log file that cannot be made" "cannot append to 'nowhere/kept.log' \(log.file, environment TRAIN_LOG\)"
+failed_with 4 "a log file that cannot be made" "cannot append to 'nowhere/kept.log' \(log.file, environment TRAIN_LOG\)"
 check_not "and the run leaves no trace" [ -e unlogged ]
 unset TRAIN_LOG
 
