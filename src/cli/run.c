@@ -137,7 +137,9 @@ static void print_plan_text(const job *j, const fit *f, tm_text *out)
         tm_text_printf(out, "#   %-12s %12s\n", f->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)f->plan->by_class[i].value));
     tm_plan_print_spaces(f->plan, "# ", out);
-    if (f->available > 0)
+    if (fits(f) && !j->cli.memory)
+        tm_text_add(out, "# fits into the memory of this machine\n"); /* how much is free differs from run to run */
+    else
         tm_text_printf(out, "# %s %s of %s\n", fits(f) ? "fits into the" : "does not fit into the",
                        tm_format_bytes(bytes, (double)f->available), f->whose);
     print_data(j, out);
