@@ -2,7 +2,6 @@
 #include "data/tokenize_output.h"
 
 #include "base/arena.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "data/output.h"
@@ -36,16 +35,18 @@ static void remove_part(tm_tokenize_output *out, const char *end)
     free(name);
 }
 
+typedef struct {
+    char              magic[8];
+    tm_tokenize_state state;
+    uint64_t          hash; /* of the state */
+} saved_state;
+
 /* The state of a killed call, if it is whole, has this key and its files are as long as it says. */
 static bool go_on(tm_tokenize_output *out, uint64_t key)
 {
-    struct {
-        char              magic[8];
-        tm_tokenize_state state;
-        uint64_t          hash;
-    } saved;
-    FILE *f = open_part(out, ".tokenize", "rbe");
-    bool  good = f && fread(&saved, sizeof saved, 1, f) == 1 && memcmp(saved.magic, magic, sizeof magic) == 0;
+    saved_state saved;
+    FILE       *f = open_part(out, ".tokenize", "rbe");
+    bool        good = f && fread(&saved, sizeof saved, 1, f) == 1 && memcmp(saved.magic, magic, sizeof magic) == 0;
     if (f) fclose(f);
     if (!good || saved.hash != tm_hash(&saved.state, sizeof saved.state) || saved.state.key != key) return false;
     out->bin = open_part(out, ".bin.part", "r+be");
@@ -126,18 +127,21 @@ static tm_status flush(tm_tokenize_output *out, tm_error *err)
                                        : strerror(out->cause));
 }
 
+/* By way of a file of always the same name, so that a kill leaves no litter. */
 tm_status tm_tokenize_output_save(tm_tokenize_output *out, tm_error *err)
 {
-    tm_text data = { 0 };
+    saved_state saved = { .state = out->state, .hash = tm_hash(&out->state, sizeof out->state) };
     TM_TRY(flush(out, err));
-    uint64_t hash = tm_hash(&out->state, sizeof out->state);
-    tm_text_add_n(&data, magic, sizeof magic);
-    tm_text_add_n(&data, (const char *)&out->state, sizeof out->state);
-    tm_text_add_n(&data, (const char *)&hash, sizeof hash);
-    char     *name = name_of(out, ".tokenize");
-    tm_status st = tm_file_write(name, data.data, data.length, err);
+    memcpy(saved.magic, magic, sizeof magic);
+    char *name = name_of(out, ".tokenize"), *new_name = name_of(out, ".tokenize.new");
+    FILE *f = fopen(new_name, "wbe");
+    bool  good = f && fwrite(&saved, sizeof saved, 1, f) == 1 && fflush(f) == 0 && fsync(fileno(f)) == 0;
+    int   cause = errno;
+    if (f) fclose(f);
+    if (good && rename(new_name, name) != 0) good = false, cause = errno;
+    tm_status st = good ? TM_OK : tm_fail(err, TM_IO, "cannot write '%s': %s", new_name, strerror(cause));
     free(name);
-    tm_text_fini(&data);
+    free(new_name);
     return st;
 }
 
@@ -186,6 +190,7 @@ tm_status tm_tokenize_output_finish(tm_tokenize_output *out, tm_error *err)
     if (st == TM_OK) {
         remove_part(out, ".lengths.part");
         remove_part(out, ".tokenize");
+        remove_part(out, ".tokenize.new");
     }
     free(part);
     free(bin);
