@@ -58,7 +58,7 @@ static const tm_key keys[] = {
       .help = "which elements of a head are rotated together" },
     { .name = "model.sliding_window", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24,
       .help = "a token sees itself and this many - 1 tokens before it; null: all before it" },
-    { .name = "model.qk_norm", .kind = TM_KEY_BOOL, .synonyms = "qk_layernorm",
+    { .name = "model.qk_norm", .kind = TM_KEY_BOOL,
       .help = "RMSNorm of each query and key head by itself (all but gpt); null: true for qwen3, else false" },
     { .name = "model.n_experts", .kind = TM_KEY_I64, .lo = 1, .hi = 1024,
       .synonyms = "num_experts,model.num_experts,model.num_local_experts,model.n_routed_experts",

@@ -30,6 +30,8 @@ static const struct {
     ROW(I64, rope_original_max_seq_len),
     ROW(FLAG, rope_interleaved),
     ROW(FLAG, tied),
+    ROW(I64, window),
+    ROW(FLAG, qk_norm),
     ROW(NUMBER, bias),
     ROW(I64, moe.experts),
     ROW(I64, moe.top_k),
