@@ -99,6 +99,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .steps = r->done,
         .samples = (r->first_step - 1 + r->done) * run_global_batch(r->options),
         .speed = &r->speed,
+        .image_tokens = tm_model_length(&r->options->step.shape),
         .loss_first = r->first_loss,
         .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
         .loss_validation = r->validation,
