@@ -74,6 +74,7 @@ fi
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
+: >"$work/counts"
 all=0 alone=
 for program; do
     if [ "$program" = -- ]; then alone=yes; continue; fi
@@ -88,7 +89,7 @@ done
 [ -s "$work/alone" ] && xargs -n 1 "$0" --one "$work" <"$work/alone"
 
 # shellcheck disable=SC2046
-set -- $(awk '{ p += $1; f += $2; s += $3; n++ } END { print p + 0, f + 0, s + 0, n + 0 }' "$work/counts" 2>/dev/null)
+set -- $(awk '{ p += $1; f += $2; s += $3; n++ } END { print p + 0, f + 0, s + 0, n + 0 }' "$work/counts")
 passed=$1 failed=$2 skipped=$3
 if [ "$4" -ne "$all" ]; then
     echo "$((all - $4)) of $all test programs did not say how they ended"

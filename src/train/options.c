@@ -59,6 +59,8 @@ static void read_schedule(const tm_config *config, tm_run_options *out)
                                    .decay_ratio = -1,
                                    .decay = TM_DECAY_LINEAR,
                                    .min_lr_factor = tm_config_f64(config, "lr_scheduler.min_lr_factor") };
+    if (tm_config_text(config, "lr_scheduler.total_steps"))
+        out->schedule.steps = tm_config_i64(config, "lr_scheduler.total_steps");
     if (is(config, "lr_scheduler.form", "nemo")) out->schedule.kind = TM_SCHEDULE_NEMO;
     if (tm_config_text(config, "lr_scheduler.decay_ratio"))
         out->schedule.decay_ratio = tm_config_f64(config, "lr_scheduler.decay_ratio");
