@@ -31,6 +31,8 @@ static const struct {
     ROW(FLAG, rope_interleaved),
     ROW(FLAG, tied),
     ROW(NUMBER, bias),
+    ROW(I64, window),
+    ROW(FLAG, qk_norm),
     ROW(I64, moe.experts),
     ROW(I64, moe.top_k),
     ROW(I64, moe.ffn_dim),
