@@ -81,10 +81,12 @@ system/environment.h
 system/thresholds.h
 system/validity.h
 train/checkpoint_view.h
+train/decode.h
 train/groups.h
 train/keys.h
 train/optimizer.h
 train/run.h
+train/sample.h
 train/schedule.h
 train/step.h
 train/trainer.h
