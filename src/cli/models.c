@@ -9,7 +9,7 @@
 static void row_text(const tm_preset *preset, const tm_model_shape *s, int64_t seq, tm_text *out)
 {
     char parameters[40];
-    tm_text_printf(out, "%-14s %-6s %18s %10.2f %7lld %6lld %6lld %4lld/%-4lld %6lld %7lld\n", preset->name,
+    tm_text_printf(out, "%-16s %-7s %18s %10.2f %7lld %6lld %6lld %4lld/%-4lld %6lld %7lld\n", preset->name,
                    tm_model_family_name(s), tm_format_grouped(parameters, tm_model_parameters(s)),
                    tm_model_flops_per_token(s, TM_FLOPS_TITAN, seq) * 1e-9, (long long)seq, (long long)s->n_layers,
                    (long long)s->dim, (long long)s->n_heads, (long long)s->n_kv_heads, (long long)s->ffn_dim,
@@ -20,6 +20,7 @@ static void row_json(const tm_preset *preset, const tm_model_shape *s, int64_t s
 {
     tm_json_open(json, NULL, '{');
     tm_json_string(json, "name", preset->name);
+    if (preset->alias) tm_json_string(json, "alias", preset->alias);
     tm_json_string(json, "family", tm_model_family_name(s));
     tm_json_i64(json, "parameters", tm_model_parameters(s));
     tm_json_i64(json, "parameters_embedding", tm_model_parameters_embedding(s));
@@ -36,6 +37,7 @@ static void row_json(const tm_preset *preset, const tm_model_shape *s, int64_t s
     tm_json_i64(json, "head_dim", s->head_dim);
     tm_json_i64(json, "ffn_dim", s->ffn_dim);
     tm_json_i64(json, "vocab_size", s->vocab_size);
+    if (s->window > 0) tm_json_i64(json, "sliding_window", s->window);
     tm_json_close(json, '}');
 }
 
@@ -47,7 +49,7 @@ static tm_status list(bool as_json, tm_text *out, tm_error *err)
     if (as_json)
         tm_json_open(&json, NULL, '[');
     else
-        tm_text_printf(out, "%-14s %-6s %18s %10s %7s %6s %6s %9s %6s %7s\n", "model", "family", "parameters",
+        tm_text_printf(out, "%-16s %-7s %18s %10s %7s %6s %6s %9s %6s %7s\n", "model", "family", "parameters",
                        "GFLOP/tok", "seq", "layers", "width", "heads/kv", "ffn", "vocab");
     for (size_t i = 0; i < n; i++) {
         tm_config     *config = tm_cli_config();

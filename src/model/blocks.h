@@ -7,10 +7,10 @@
 #include "model/moe.h"
 #include "op/attrs.h"
 
-/* Of the families of decoders: their tm_model.own is an array of these (n_layers). llama: up_w holds gate and up,
- * biases are TM_NONE. */
+/* Of the families of decoders: their tm_model.own is an array of these (n_layers); TM_NONE: has none. llama: up_w holds
+ * gate and up. */
 typedef struct tm_block_weights {
-    tm_tensor_id norm1_w, norm1_b, qkv_w, qkv_b, out_w, out_b, norm2_w, norm2_b, up_w, up_b, down_w, down_b;
+    tm_tensor_id norm1_w, norm1_b, qkv_w, qkv_b, qk_norm_w, out_w, out_b, norm2_w, norm2_b, up_w, up_b, down_w, down_b;
     tm_moe_weights moe; /* in the place of up and down */
 } tm_block_weights;
 
@@ -50,6 +50,17 @@ tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_pl
 void         tm_llama_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
 tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 void         tm_llama_update(tm_graph *graph, const tm_model *model);
+int64_t      tm_llama_ffn_dim(int64_t dim);
+tm_status    tm_llama_check(const tm_config *config, const tm_model_shape *shape, tm_error *err);
+int          tm_llama_products(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS]);
+/* For tm_hf_form.lacks of classes without a window. */
+const char  *tm_llama_lacks_window(const tm_model_shape *shape);
+/* What the row of a family holds that is built like Llama. Tied models begin as the public ones do: no token predicts
+ * itself. */
+#define TM_LLAMA_CALLS                                                                                                 \
+    .fields = tm_language_fields, .init = TM_INIT_TORCHTITAN, .init_tied = TM_INIT_HF, .ffn_dim = tm_llama_ffn_dim,    \
+    .check = tm_llama_check, .declare = tm_llama_declare, .hidden = tm_llama_hidden, .loss = tm_language_loss,         \
+    .update = tm_llama_update, .products = tm_llama_products
 void         tm_gpt_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
 tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 

@@ -58,6 +58,13 @@ const char *tm_flops_convention_name(tm_flops_convention convention)
     return names[convention];
 }
 
+/* Keys that a token sees, on average over a sequence: all before it and itself, or a window of them. */
+static double visible_keys(const tm_model_shape *s, double t)
+{
+    double w = s->window > 0 && (double)s->window < t ? (double)s->window : t;
+    return (w * (w + 1) / 2 + (t - w) * w) / t;
+}
+
 double tm_model_flops_per_token(const tm_model_shape *s, tm_flops_convention convention, int64_t seq)
 {
     counts  of = count(s);
@@ -70,7 +77,7 @@ double tm_model_flops_per_token(const tm_model_shape *s, tm_flops_convention con
     case TM_FLOPS_TITAN:
         return 6 * (n - (double)of.input) + attention * t;
     case TM_FLOPS_MATMUL:
-        return 6 * matmul + attention * t;
+        return 6 * matmul + attention * (s->window > 0 && s->window < seq ? (double)s->window : t);
     case TM_FLOPS_MEGATRON:
         return 6 * (matmul + padding) + attention * t / 2;
     case TM_FLOPS_6N:
@@ -80,7 +87,7 @@ double tm_model_flops_per_token(const tm_model_shape *s, tm_flops_convention con
     case TM_FLOPS_NANOGPT:
         return 6 * n + 12 * width;
     case TM_FLOPS_EXACT_CAUSAL:
-        return 6 * matmul + attention * (t + 1) / 2;
+        return 6 * matmul + attention * visible_keys(s, t);
     case TM_FLOPS_COUNT:
         break;
     }

@@ -80,6 +80,18 @@ static int64_t ffn_dim(int64_t dim)
     return 4 * dim;
 }
 
+static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
+{
+    if (s->qk_norm)
+        return tm_fail(err, TM_UNSUPPORTED, "model.qk_norm (%s) is not built for the gpt family; leave it out",
+                       tm_config_place(config, "model.qk_norm"));
+    if (s->bias == TM_BIAS_QKV)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "model.bias qkv (%s) is not built for the gpt family; set it to all, mi350x_table or none",
+                       tm_config_place(config, "model.bias"));
+    return TM_OK;
+}
+
 static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])
 {
     out[0] = (tm_model_product){ "qkv", (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, s->dim };
@@ -162,6 +174,7 @@ const tm_family tm_family_gpt = {
     .init_tied = TM_INIT_GPT2,
     .ffn_dim = ffn_dim,
     .ends = true,
+    .check = check,
     .declare = tm_gpt_declare,
     .hidden = tm_gpt_hidden,
     .loss = tm_language_loss,

@@ -36,7 +36,7 @@ static const tm_key keys[] = {
       .help = "width of a head; null: model.dim / model.n_heads" },
     { .name = "model.ffn_dim", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 22,
       .synonyms = "ffn_hidden_size,model.ffn_hidden_size,model.intermediate_size",
-      .help = "inner width of the FFN; null: 4 x dim (gpt), 8/3 x dim rounded up to a multiple of 256 (llama)" },
+      .help = "inner width of the FFN; null: 4 x dim (gpt), 8/3 x dim rounded up to a multiple of 256 (others)" },
     { .name = "model.max_seq_len", .kind = TM_KEY_I64, .fallback = "2048", .lo = 1, .hi = 1 << 24,
       .synonyms = "max_position_embeddings,model.max_position_embeddings",
       .help = "positions; the length of the learned table (gpt)" },
@@ -56,6 +56,10 @@ static const tm_key keys[] = {
       .help = "llama3 scaling: positions before scaling" },
     { .name = "model.rope_layout", .kind = TM_KEY_CHOICE, .fallback = "half", .choices = "half|interleaved",
       .help = "which elements of a head are rotated together" },
+    { .name = "model.sliding_window", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24,
+      .help = "a token sees itself and this many - 1 tokens before it; null: all before it" },
+    { .name = "model.qk_norm", .kind = TM_KEY_BOOL, .synonyms = "qk_layernorm",
+      .help = "RMSNorm of each query and key head by itself (all but gpt); null: true for qwen3, else false" },
     { .name = "model.n_experts", .kind = TM_KEY_I64, .lo = 1, .hi = 1024,
       .synonyms = "num_experts,model.num_experts,model.num_local_experts,model.n_routed_experts",
       .help = "experts of a block's FFN; null: a plain FFN" },
@@ -95,12 +99,12 @@ static const tm_key keys[] = {
       .synonyms = "moe_router_force_load_balancing",
       .help = "tokens go to experts in turn, whatever the router says: for measuring throughput" },
     { .name = "model.tied", .kind = TM_KEY_BOOL, .synonyms = "model.tie_word_embeddings,model.enable_weight_tying",
-      .help = "output head = embedding table; null: true for gpt, false for llama" },
-    { .name = "model.bias", .kind = TM_KEY_CHOICE, .choices = "none|all|mi350x_table",
-      .help = "biases of the linears (LayerNorms always have theirs): none, all, or the attention output only "
-          "(mi350x_table); null: all for gpt, none for llama" },
+      .help = "output head = embedding table; null: true for gpt, else false" },
+    { .name = "model.bias", .kind = TM_KEY_CHOICE, .choices = "none|all|qkv|mi350x_table",
+      .help = "biases of the linears (LayerNorms always have theirs): none, all, of query, key and value only (qkv), "
+          "or of the attention output only (mi350x_table); null: all for gpt, qkv for qwen2, else none" },
     { .name = "model.init", .kind = TM_KEY_CHOICE, .choices = "torchtitan|hf|gpt2",
-      .help = "initial weights; null: torchtitan for llama (hf if tied), gpt2 for gpt" },
+      .help = "initial weights; null: gpt2 for gpt, else torchtitan (hf if tied)" },
     { .name = "model.hf_assets_path", .kind = TM_KEY_TEXT, .quiet = true, .synonyms = "model.tokenizer_path",
       .help = "Hugging Face folder: its config.json decides family and shape, its safetensors are the initial weights; "
           "without a config.json: a tokenizer only" },
@@ -108,8 +112,8 @@ static const tm_key keys[] = {
       .feature = "dropout", .help = "0: train without, whatever model.hf_assets_path says; null: what it says must be 0" },
     { .name = "model.converters", .kind = TM_KEY_LIST, .fallback = "", .state = TM_KEY_UNBUILT,
       .feature = "conversion of linears (float8, MX)", .help = "quantize.linear.float8 turns FP8 on" },
-    { .name = "init_method_std", .kind = TM_KEY_F64, .lo = 0, .hi = 10, .choices = "0.02", .state = TM_KEY_UNBUILT,
-      .feature = "another standard deviation of the initial weights than 0.02", .help = "see model.init" },
+    { .name = "model.init_std", .kind = TM_KEY_F64, .fallback = "0.02", .lo = 1e-6, .hi = 10, .synonyms = "init_method_std",
+      .help = "model.init hf and gpt2: standard deviation of the initial weights" },
 };
 /* clang-format on */
 
@@ -124,5 +128,6 @@ void tm_model_configure(tm_config *config)
     size_t           n;
     const tm_preset *presets = tm_model_presets(&n);
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
-    for (size_t i = 0; i < n; i++) tm_config_add_preset(config, presets[i].name, presets[i].pairs);
+    for (size_t i = 0; i < n; i++)
+        tm_config_add_preset(config, presets[i].name, presets[i].alias, presets[i].pairs);
 }

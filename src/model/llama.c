@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/llama.c - Llama 2 and 3.
+/* model/llama.c - Llama 2 and 3, and the families that differ from them by an option: Mistral, Qwen2, Qwen3.
  *
  *   x = E[ids]
- *   per layer:  a = RMSNorm(x);  q, k, v = Wqkv a;  q, k = RoPE;  x = x + Wo attention(q, k, v)
+ *   per layer:  a = RMSNorm(x);  q, k, v = Wqkv a [+ bias];  [q, k = RMSNorm of each head];  q, k = RoPE
+ *               x = x + Wo attention(q, k, v)
  *               b = RMSNorm(x);  x = x + W2 (silu(W1 b) * (W3 b))
  *   z = W_out RMSNorm(x)
  *
- * wq, wk, wv are the rows of one matrix (so are w1 and w3): one product instead of three. Parameter names are
- * torchtitan's.
+ * wq, wk, wv are the rows of one matrix (so are w1 and w3): one product instead of three. So are their biases, and the
+ * weights of the two head norms. Parameter names are torchtitan's.
  */
 #include "model/blocks.h"
 #include "model/hf_rows.h"
@@ -37,41 +38,62 @@ static double rope_value(const void *context, int64_t i)
     return column < half ? cos(angle) : sin(angle);
 }
 
-static tm_tensor_id fused(tm_graph *graph, const tm_model_shape *shape, int layer, const char *name,
-                          const char *const *parts, const int64_t *rows, const tm_init_place *places, int n)
+typedef struct {
+    const char   *name; /* "attention.wq.weight" */
+    int64_t       rows;
+    tm_init_place place;
+} part;
+
+/* A parameter of several pieces one after the other: matrices of `columns` inputs, or vectors (0). */
+static tm_tensor_id fused(tm_graph *graph, const tm_model_shape *shape, int layer, const char *name, int64_t columns,
+                          const part *parts, int n)
 {
     tm_piece pieces[4];
     char     names[4][160], full[160];
     int64_t  row = 0;
     for (int i = 0; i < n; i++) {
-        snprintf(names[i], sizeof names[i], "layers.%d.%s.weight", layer, parts[i]);
-        pieces[i] = tm_init_piece(shape, places[i], layer, row, rows[i]);
+        snprintf(names[i], sizeof names[i], "layers.%d.%s", layer, parts[i].name);
+        pieces[i] = tm_init_piece(shape, parts[i].place, layer, row, parts[i].rows);
         pieces[i].name = names[i];
-        row += rows[i];
+        row += parts[i].rows;
     }
-    snprintf(full, sizeof full, "layers.%d.%s.weight", layer, name);
+    snprintf(full, sizeof full, "layers.%d.%s", layer, name);
     graph->layer = layer;
-    return tm_graph_parameter(graph, full, tm_shape_2(row, shape->dim), pieces, n);
+    return tm_graph_parameter(graph, full, columns ? tm_shape_2(row, columns) : tm_shape_1(row), pieces, n);
+}
+
+static void declare_qkv(tm_graph *graph, const tm_model_shape *s, int layer, tm_block_weights *w)
+{
+    int64_t    q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim, D = s->head_dim;
+    const part weights[] = { { "attention.wq.weight", q, TM_INIT_IN },
+                             { "attention.wk.weight", kv, TM_INIT_IN },
+                             { "attention.wv.weight", kv, TM_INIT_IN } };
+    const part biases[] = { { "attention.wq.bias", q, TM_INIT_ZERO },
+                            { "attention.wk.bias", kv, TM_INIT_ZERO },
+                            { "attention.wv.bias", kv, TM_INIT_ZERO } };
+    const part norms[] = { { "attention.q_norm.weight", D, TM_INIT_ONE }, { "attention.k_norm.weight", D, TM_INIT_ONE } };
+    w->qkv_w = fused(graph, s, layer, "attention.wqkv.weight", s->dim, weights, 3);
+    if (s->bias == TM_BIAS_QKV) w->qkv_b = fused(graph, s, layer, "attention.wqkv.bias", 0, biases, 3);
+    if (s->qk_norm) w->qk_norm_w = fused(graph, s, layer, "attention.qk_norm.weight", 0, norms, 2);
 }
 
 static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, tm_block_weights *w)
 {
-    static const char *const   qkv[] = { "attention.wq", "attention.wk", "attention.wv" };
-    static const char *const   gate_up[] = { "feed_forward.w1", "feed_forward.w3" };
-    static const tm_init_place in3[] = { TM_INIT_IN, TM_INIT_IN, TM_INIT_IN }, ffn[] = { TM_INIT_GATE, TM_INIT_UP };
-    int64_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
-    *w = (tm_block_weights){
-        .norm1_b = TM_NONE, .qkv_b = TM_NONE, .out_b = TM_NONE, .norm2_b = TM_NONE, .up_b = TM_NONE, .down_b = TM_NONE
-    };
+    const part gate_up[] = { { "feed_forward.w1.weight", s->ffn_dim, TM_INIT_GATE },
+                             { "feed_forward.w3.weight", s->ffn_dim, TM_INIT_UP } };
+    *w = (tm_block_weights){ .norm1_b = TM_NONE, .qkv_b = TM_NONE,   .qk_norm_w = TM_NONE, .out_b = TM_NONE,
+                             .norm2_b = TM_NONE, .up_b = TM_NONE, .down_b = TM_NONE };
     w->norm1_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.attention_norm.weight", layer);
-    w->qkv_w = fused(graph, s, layer, "attention.wqkv", qkv, (int64_t[]){ q, kv, kv }, in3, 3);
-    w->out_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, q), "layers.%d.attention.wo.weight", layer);
+    declare_qkv(graph, s, layer, w);
+    w->out_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->n_heads * s->head_dim),
+                          "layers.%d.attention.wo.weight", layer);
     w->norm2_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.ffn_norm.weight", layer);
     if (tm_moe_in_layer(s, layer)) {
+        w->up_w = w->down_w = TM_NONE;
         tm_moe_declare(graph, s, layer, &w->moe);
         return;
     }
-    w->up_w = fused(graph, s, layer, "feed_forward.w13", gate_up, (int64_t[]){ s->ffn_dim, s->ffn_dim }, ffn, 2);
+    w->up_w = fused(graph, s, layer, "feed_forward.w13.weight", s->dim, gate_up, 2);
     w->down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim),
                            "layers.%d.feed_forward.w2.weight", layer);
 }
@@ -96,10 +118,14 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     tm_norm_attr            norm = { .eps = s->norm_eps };
     tm_rope_attr            rope = { .seq = model->seq, .heads = s->n_heads + s->n_kv_heads, .head_dim = s->head_dim,
                                      .layout = s->rope_interleaved ? TM_ROPE_INTERLEAVED : TM_ROPE_HALF };
+    tm_head_norm_attr       head_norm = { .eps = s->norm_eps, .heads = s->n_heads + s->n_kv_heads,
+                                          .head_dim = s->head_dim, .second = s->n_heads };
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "layers.%d.attention", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm1_w, TM_NONE, TM_NONE);
-    tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, TM_NONE, TM_NONE);
+    tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, w->qkv_b, TM_NONE);
+    if (s->qk_norm)
+        qkv = tm_emit(graph, TM_OP_head_norm, &head_norm, sizeof head_norm, qkv, w->qk_norm_w, TM_NONE, TM_NONE);
     qkv = tm_emit(graph, TM_OP_rope, &rope, sizeof rope, qkv, model->rope_table, TM_NONE, TM_NONE);
     tm_tensor_id o = tm_attend(graph, model, qkv);
     x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, TM_NONE, x);
@@ -131,26 +157,26 @@ void tm_llama_update(tm_graph *graph, const tm_model *model)
     tm_moe_update(graph, model, &blocks->moe, sizeof *blocks);
 }
 
-static int64_t ffn_dim(int64_t dim)
+int64_t tm_llama_ffn_dim(int64_t dim)
 {
     return (8 * dim / 3 + 255) / 256 * 256;
 }
 
-static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
+tm_status tm_llama_check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
     if (s->head_dim % 2)
         return tm_fail(err, TM_INVALID,
                        "head width %lld (model.head_dim, or model.dim / model.n_heads) is odd; rotary "
                        "positions turn pairs: make it even",
                        (long long)s->head_dim);
-    if (s->bias != TM_BIAS_NONE)
+    if (s->bias != TM_BIAS_NONE && s->bias != TM_BIAS_QKV)
         return tm_fail(err, TM_UNSUPPORTED,
-                       "model.bias (%s): biases are not built for the llama family; set it to none",
-                       tm_config_place(config, "model.bias"));
+                       "model.bias (%s): the %s family has biases of query, key and value or none; set it to qkv or none",
+                       tm_config_place(config, "model.bias"), tm_model_family_name(s));
     return TM_OK;
 }
 
-static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])
+int tm_llama_products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])
 {
     out[0] = (tm_model_product){ "qkv", (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, s->dim };
     out[1] = (tm_model_product){ "out", s->dim, s->n_heads * s->head_dim };
@@ -158,6 +184,11 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
     out[3] = (tm_model_product){ "down", s->dim, s->ffn_dim };
     out[4] = (tm_model_product){ "vocab", s->vocab_size, s->dim };
     return 5;
+}
+
+const char *tm_llama_lacks_window(const tm_model_shape *s)
+{
+    return s->window > 0 ? "it has no window of keys (model.sliding_window); the mistral family has" : NULL;
 }
 
 /* --- Hugging Face ------------------------------------------------------------------------------------------------- */
@@ -177,7 +208,7 @@ static const tm_hf_key hf_keys[] = {
     { .key = NULL },
 };
 static const tm_hf_tensor hf_tensors[] = { TM_HF_LLAMA_ATTENTION, TM_HF_LLAMA_FFN, { .ours = NULL } };
-static const char *const  hf_pairs[] = { "model.family=llama", NULL };
+static const char *const  hf_pairs[] = { "model.family=llama", "model.qk_norm=false", "model.bias=none", NULL };
 static const char *const  hf_ignored[] = { "model.layers.{l}.self_attn.rotary_emb.inv_freq", NULL };
 static const tm_hf_form   hf_llama = {
     .model_type = "llama",
@@ -186,6 +217,7 @@ static const tm_hf_form   hf_llama = {
     .keys = hf_keys,
     .tensors = hf_tensors,
     .ignored = hf_ignored,
+    .lacks = tm_llama_lacks_window,
     .tied_head = "lm_head.weight",
     .tied_to = "model.embed_tokens.weight",
 };
@@ -193,17 +225,6 @@ static const tm_hf_form *const hf_forms[] = { &hf_llama, NULL };
 
 const tm_family tm_family_llama = {
     .name = "llama",
-    .fields = tm_language_fields,
-    .tied = false,
-    .bias = TM_BIAS_NONE,
-    .init = TM_INIT_TORCHTITAN,
-    .init_tied = TM_INIT_HF, /* as the public tied models; no token predicts itself */
-    .ffn_dim = ffn_dim,
-    .check = check,
-    .declare = tm_llama_declare,
-    .hidden = tm_llama_hidden,
-    .loss = tm_language_loss,
-    .update = tm_llama_update,
-    .products = products,
+    TM_LLAMA_CALLS,
     .hf = hf_forms,
 };

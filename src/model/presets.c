@@ -4,16 +4,20 @@
  * GPT: the size table of a published 8-GPU report: two-matrix FFN of the listed width, tied head, learned positions of
  * the table's length, vocabulary 50257, one bias vector per layer beside the LayerNorms'; batch and length are the
  * table's. gpt2-124M is the real GPT-2 with all its biases. Llama: dimensions of the published configurations; batch
- * and length are those of the usual throughput runs, learning rates those of the usual recipes.
+ * and length are those of the usual throughput runs, learning rates those of the usual recipes. llama3_8B is Llama 3 as
+ * it first came, 8192 positions without scaling; model.name llama3 with a flavor means the later ones, as in torchtitan.
+ * Qwen2 has the sizes of Qwen2.5.
  * tiny-llama is the model of the built-in job.
  */
 #include "model/presets.h"
 
 /* clang-format off */
-#define LLAMA(n, f, layers, width, heads, kv, ffn, vocabulary, positions)                                              \
-    "model.family=llama", "model.name=" n, "model.flavor=" f, "model.n_layers=" #layers, "model.dim=" #width,          \
+#define DECODER(family, n, f, layers, width, heads, kv, ffn, vocabulary, positions, eps)                               \
+    "model.family=" family, "model.name=" n, "model.flavor=" f, "model.n_layers=" #layers, "model.dim=" #width,        \
     "model.n_heads=" #heads, "model.n_kv_heads=" #kv, "model.ffn_dim=" #ffn, "model.vocab_size=" #vocabulary,          \
-    "model.max_seq_len=" #positions, "model.norm_eps=1e-5"
+    "model.max_seq_len=" #positions, "model.norm_eps=" #eps
+#define LLAMA(n, f, layers, width, heads, kv, ffn, vocabulary, positions)                                              \
+    DECODER("llama", n, f, layers, width, heads, kv, ffn, vocabulary, positions, 1e-5)
 #define LLAMA3_ROPE(factor)                                                                                            \
     "model.rope_theta=500000", "model.rope_scaling=llama3", "model.rope_scaling_factor=" #factor,                      \
     "model.rope_low_freq_factor=1", "model.rope_high_freq_factor=4", "model.rope_original_max_seq_len=8192"
@@ -79,6 +83,10 @@ static const char *const llama3_3_70b[] = {
     LLAMA("llama3", "70B", 80, 8192, 64, 8, 28672, 128256, 131072),
     LLAMA3_ROPE(8), "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
 };
+static const char *const llama3_debug[] = {
+    LLAMA("llama3", "debugmodel", 6, 256, 16, 16, 768, 2048, 131072),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(8, 2048, 8e-4), NULL
+};
 static const char *const llama3_2_1b[] = {
     LLAMA("llama3", "1B", 16, 2048, 32, 8, 8192, 128256, 131072),
     LLAMA3_ROPE(32), "model.tied=true", TRAIN(4, 8192, 3e-4), NULL
@@ -87,6 +95,61 @@ static const char *const llama3_2_3b[] = {
     LLAMA("llama3", "3B", 28, 3072, 24, 8, 8192, 128256, 131072),
     LLAMA3_ROPE(32), "model.tied=true", TRAIN(4, 8192, 3e-4), NULL
 };
+static const char *const llama3_8b[] = {
+    LLAMA("llama3.0", "8B", 32, 4096, 32, 8, 14336, 128256, 8192),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 3e-4), NULL
+};
+static const char *const llama3_70b[] = {
+    LLAMA("llama3.0", "70B", 80, 8192, 64, 8, 28672, 128256, 8192),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
+};
+static const char *const mistral_7b[] = {
+    DECODER("mistral", "mistral", "7B", 32, 4096, 32, 8, 14336, 32000, 32768, 1e-5),
+    "model.head_dim=128", "model.rope_theta=10000", "model.sliding_window=4096", "model.tied=false",
+    TRAIN(3, 8192, 3e-4), NULL
+};
+static const char *const mistral_7b_v3[] = {
+    DECODER("mistral", "mistral", "7B_v0.3", 32, 4096, 32, 8, 14336, 32768, 32768, 1e-5),
+    "model.head_dim=128", "model.rope_theta=1000000", "model.tied=false", TRAIN(3, 8192, 3e-4), NULL
+};
+#define QWEN2_5(f, layers, width, heads, kv, ffn, vocabulary, positions, eps, shared, rate)                            \
+    {                                                                                                                  \
+        DECODER("qwen2", "qwen2.5", f, layers, width, heads, kv, ffn, vocabulary, positions, eps),                     \
+            "model.rope_theta=1000000", "model.tied=" shared, TRAIN(4, 2048, rate), NULL                               \
+    }
+static const char *const qwen2_5_0_5b[] =
+    QWEN2_5("0.5B", 24, 896, 14, 2, 4864, 151936, 32768, 1e-6, "true", 3e-4);
+static const char *const qwen2_5_1_5b[] =
+    QWEN2_5("1.5B", 28, 1536, 12, 2, 8960, 151936, 131072, 1e-6, "true", 3e-4);
+static const char *const qwen2_5_3b[] =
+    QWEN2_5("3B", 36, 2048, 16, 2, 11008, 151936, 32768, 1e-6, "true", 3e-4);
+static const char *const qwen2_5_7b[] =
+    QWEN2_5("7B", 28, 3584, 28, 4, 18944, 152064, 131072, 1e-6, "false", 3e-4);
+static const char *const qwen2_5_14b[] =
+    QWEN2_5("14B", 48, 5120, 40, 8, 13824, 152064, 131072, 1e-5, "false", 3e-4);
+static const char *const qwen2_5_32b[] =
+    QWEN2_5("32B", 64, 5120, 40, 8, 27648, 152064, 131072, 1e-5, "false", 1.5e-4);
+static const char *const qwen2_5_72b[] =
+    QWEN2_5("72B", 80, 8192, 64, 8, 29568, 152064, 131072, 1e-5, "false", 1.5e-4);
+#define QWEN3(f, layers, width, heads, kv, ffn, vocabulary, positions, shared, length, rate)                           \
+    {                                                                                                                  \
+        DECODER("qwen3", "qwen3", f, layers, width, heads, kv, ffn, vocabulary, positions, 1e-6),                      \
+            "model.head_dim=128", "model.rope_theta=1000000", "model.tied=" shared, TRAIN(4, length, rate), NULL       \
+    }
+static const char *const qwen3_debug[] =
+    QWEN3("debugmodel", 8, 256, 16, 8, 3072, 2048, 4096, "true", 2048, 3e-4);
+static const char *const qwen3_0_6b[] =
+    QWEN3("0.6B", 28, 1024, 16, 8, 3072, 151936, 40960, "true", 4096, 3e-4);
+static const char *const qwen3_1_7b[] =
+    QWEN3("1.7B", 28, 2048, 16, 8, 6144, 151936, 40960, "true", 4096, 3e-4);
+static const char *const qwen3_4b[] =
+    QWEN3("4B", 36, 2560, 32, 8, 9728, 151936, 40960, "true", 4096, 3e-4);
+static const char *const qwen3_8b[] =
+    QWEN3("8B", 36, 4096, 32, 8, 12288, 151936, 40960, "false", 8192, 3e-4);
+static const char *const qwen3_14b[] =
+    QWEN3("14B", 40, 5120, 40, 8, 17408, 151936, 40960, "false", 8192, 3e-4);
+static const char *const qwen3_32b[] =
+    QWEN3("32B", 64, 5120, 64, 8, 25600, 151936, 40960, "false", 8192, 1.5e-4);
 static const char *const tiny_llama[] = {
     "model.family=llama", "model.name=tiny-llama", "model.n_layers=4", "model.dim=256", "model.n_heads=4",
     "model.n_kv_heads=2", "model.ffn_dim=768", "model.vocab_size=64", "model.max_seq_len=256", "model.norm_eps=1e-5",
@@ -96,25 +159,44 @@ static const char *const tiny_llama[] = {
 /* clang-format on */
 
 static const tm_preset presets[] = {
-    { "tiny-llama", tiny_llama },
-    { "gpt-small", gpt_small },
-    { "gpt-medium", gpt_medium },
-    { "gpt-large", gpt_large },
-    { "gpt-xl", gpt_xl },
-    { "gpt-1.5b", gpt_1_5b },
-    { "gpt-3b", gpt_3b },
-    { "gpt-7b", gpt_7b },
-    { "gpt-13b", gpt_13b },
-    { "gpt2-124M", gpt2_124m },
-    { "llama2_7B", llama2_7b },
-    { "llama2_13B", llama2_13b },
-    { "llama2_70B", llama2_70b },
-    { "llama3.1_8B", llama3_1_8b },
-    { "llama3.1_70B", llama3_1_70b },
-    { "llama3.1_405B", llama3_1_405b },
-    { "llama3.3_70B", llama3_3_70b },
-    { "llama3.2_1B", llama3_2_1b },
-    { "llama3.2_3B", llama3_2_3b },
+    { "tiny-llama", tiny_llama, NULL },
+    { "gpt-small", gpt_small, NULL },
+    { "gpt-medium", gpt_medium, NULL },
+    { "gpt-large", gpt_large, NULL },
+    { "gpt-xl", gpt_xl, NULL },
+    { "gpt-1.5b", gpt_1_5b, NULL },
+    { "gpt-3b", gpt_3b, NULL },
+    { "gpt-7b", gpt_7b, NULL },
+    { "gpt-13b", gpt_13b, NULL },
+    { "gpt2-124M", gpt2_124m, NULL },
+    { "llama2_7B", llama2_7b, NULL },
+    { "llama2_13B", llama2_13b, NULL },
+    { "llama2_70B", llama2_70b, NULL },
+    { "llama3.1_8B", llama3_1_8b, NULL },
+    { "llama3.1_70B", llama3_1_70b, NULL },
+    { "llama3.1_405B", llama3_1_405b, NULL },
+    { "llama3.3_70B", llama3_3_70b, NULL },
+    { "llama3.2_1B", llama3_2_1b, NULL },
+    { "llama3.2_3B", llama3_2_3b, NULL },
+    { "llama3_8B", llama3_8b, NULL },
+    { "llama3_70B", llama3_70b, NULL },
+    { "llama3_debugmodel", llama3_debug, NULL },
+    { "mistral_7B", mistral_7b, "mistral_7B_v0.1" },
+    { "mistral_7B_v0.3", mistral_7b_v3, NULL },
+    { "qwen2.5_0.5B", qwen2_5_0_5b, "qwen2_0.5B" },
+    { "qwen2.5_1.5B", qwen2_5_1_5b, "qwen2_1.5B" },
+    { "qwen2.5_3B", qwen2_5_3b, NULL },
+    { "qwen2.5_7B", qwen2_5_7b, "qwen2_7B" },
+    { "qwen2.5_14B", qwen2_5_14b, NULL },
+    { "qwen2.5_32B", qwen2_5_32b, NULL },
+    { "qwen2.5_72B", qwen2_5_72b, NULL },
+    { "qwen3_debugmodel", qwen3_debug, NULL },
+    { "qwen3_0.6B", qwen3_0_6b, NULL },
+    { "qwen3_1.7B", qwen3_1_7b, NULL },
+    { "qwen3_4B", qwen3_4b, NULL },
+    { "qwen3_8B", qwen3_8b, NULL },
+    { "qwen3_14B", qwen3_14b, NULL },
+    { "qwen3_32B", qwen3_32b, NULL },
 };
 
 const tm_preset *tm_model_presets(size_t *n)

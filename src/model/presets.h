@@ -8,6 +8,7 @@
 typedef struct {
     const char        *name;  /* file stem of the public name: "llama3.1_8B" */
     const char *const *pairs; /* "model.dim=4096", NULL-terminated */
+    const char        *alias; /* another name for it, or NULL */
 } tm_preset;
 
 /* The static table of *n presets. */

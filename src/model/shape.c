@@ -48,6 +48,11 @@ static int64_t i64_or(const tm_config *config, const char *key, int64_t fallback
     return tm_config_text(config, key) ? tm_config_i64(config, key) : fallback;
 }
 
+static bool bool_or(const tm_config *config, const char *key, bool fallback)
+{
+    return tm_config_text(config, key) ? tm_config_bool(config, key) : fallback;
+}
+
 static bool is(const tm_config *config, const char *key, const char *value)
 {
     const char *text = tm_config_text(config, key);
@@ -68,11 +73,15 @@ static void read_rope(const tm_config *config, tm_model_shape *s)
 static void read_choices(const tm_config *config, tm_model_shape *s)
 {
     const tm_family *family = tm_family_of(s);
-    s->tied = tm_config_text(config, "model.tied") ? tm_config_bool(config, "model.tied") : family->tied;
+    s->window = i64_or(config, "model.sliding_window", 0);
+    s->qk_norm = bool_or(config, "model.qk_norm", family->qk_norm);
+    s->tied = bool_or(config, "model.tied", family->tied);
     s->bias = is(config, "model.bias", "mi350x_table") ? TM_BIAS_MI350X_TABLE
+              : is(config, "model.bias", "qkv")        ? TM_BIAS_QKV
               : is(config, "model.bias", "all")        ? TM_BIAS_ALL
               : is(config, "model.bias", "none")       ? TM_BIAS_NONE
                                                        : family->bias;
+    s->init_std = tm_config_f64(config, "model.init_std");
     s->init = is(config, "model.init", "hf")           ? TM_INIT_HF
               : is(config, "model.init", "gpt2")       ? TM_INIT_GPT2
               : is(config, "model.init", "torchtitan") ? TM_INIT_TORCHTITAN

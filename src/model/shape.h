@@ -21,6 +21,7 @@ typedef enum {
 typedef enum {
     TM_BIAS_NONE,
     TM_BIAS_ALL,
+    TM_BIAS_QKV, /* of query, key and value only (Qwen2) */
     TM_BIAS_MI350X_TABLE
 } tm_model_bias; /* LayerNorms have weight and bias always */
 typedef enum { TM_INIT_TORCHTITAN, TM_INIT_HF, TM_INIT_GPT2 } tm_model_init;
@@ -47,9 +48,12 @@ typedef struct {
     double          rope_scaling_factor, rope_low_freq_factor, rope_high_freq_factor;
     int64_t         rope_original_max_seq_len;
     bool            rope_interleaved; /* else half-split */
+    int64_t         window;  /* > 0: a token sees itself and the window - 1 tokens before it; 0: all before it */
+    bool            qk_norm; /* RMSNorm of each query and key head by itself, before the rotation (Qwen3) */
     bool            tied;
     tm_model_bias   bias;
     tm_model_init   init;
+    double          init_std; /* of the initial weights; 0: 0.02. Counts for hf and gpt2 */
     tm_moe_shape    moe;
 } tm_model_shape;
 
@@ -72,12 +76,12 @@ int64_t tm_model_parameters_matmul(const tm_model_shape *shape);
 /* X(id, name): training FLOPs per token, 3 x forward, recomputation not counted. N parameters, N_mm of the linears. */
 #define TM_FLOPS_LIST(X)                                                                                               \
     X(TITAN, "titan")               /* F1: 6 (N - N_embedding) + 12 L H hd T */                                        \
-    X(MATMUL, "matmul")             /* F2: 6 N_mm + 12 L H hd T */                                                     \
+    X(MATMUL, "matmul")             /* F2: 6 N_mm + 12 L H hd min(T, window) */                                        \
     X(MEGATRON, "megatron")         /* F3: 6 N_mm (V padded to 128) + 6 L H hd T */                                    \
     X(6N, "6n")                     /* F4: 6 N, no attention */                                                        \
     X(LLMC, "llm.c")                /* F5: 6 N + 6 L d T */                                                            \
     X(NANOGPT, "nanogpt")           /* F5: 6 N + 12 L d T */                                                           \
-    X(EXACT_CAUSAL, "exact-causal") /* F8: 6 N_mm + 12 L H hd (T + 1) / 2 */
+    X(EXACT_CAUSAL, "exact-causal") /* F8: 6 N_mm + 12 L H hd K, K visible keys on average: (T + 1) / 2, window: less */
 
 typedef enum {
 #define X(id, name) TM_FLOPS_##id,

@@ -4,9 +4,9 @@
  *   r    = 1 / sqrt(mean_d(x_d^2) + eps),  y_d = x_d r w_d           over the D elements of a head
  *   dw_d = sum over rows and heads of dy_d x_d r,  dx_d = r (h_d - x_d r^2 mean_k(h_k x_k)),  h = dy w
  *
- * Head h begins at column first + h stride. w has one row for all heads, or two: heads from `second` on have the second
- * (keys behind queries). All other columns are copied.
- * x (N, W), w (D) or (2, D) -> y (N, W), rstd (N, heads)
+ * Head h begins at column first + h stride. All heads share the D values of w, or there are two times D: heads from
+ * `second` on have the second D (keys behind queries). All other columns are copied.
+ * x (N, W), w (D) or (2 D) -> y (N, W), rstd (N, heads)
  */
 #include "graph/gradient.h"
 #include "op/attrs.h"
@@ -23,13 +23,13 @@ static int64_t stride_of(const tm_head_norm_attr *attr)
 static const char *head_norm_check(tm_shape x, tm_shape w, const tm_head_norm_attr *attr)
 {
     if (attr->heads < 1 || attr->head_dim < 1) return "heads and head size must be positive";
-    if (attr->second < 0 || attr->second >= attr->heads) return "the second row of weights belongs to no head";
+    if (attr->second < 0 || attr->second >= attr->heads) return "the second half of the weights belongs to no head";
     if (attr->first < 0 || (attr->stride != 0 && attr->stride < attr->head_dim)) return "normalised heads overlap";
     if (x.rank != 2) return "x must have two axes (rows, heads)";
     if (x.n[1] < attr->first + (attr->heads - 1) * stride_of(attr) + attr->head_dim)
         return "a row of x is shorter than its normalised heads";
-    if (attr->second ? !tm_shape_is_matrix(w, 2, attr->head_dim) : !tm_shape_is_vector(w, attr->head_dim))
-        return "the weight must have one value per element of a head, or two rows of them";
+    if (!tm_shape_is_vector(w, (attr->second ? 2 : 1) * attr->head_dim))
+        return "the weight must have one value per element of a head, or two times as many";
     return NULL;
 }
 
@@ -121,7 +121,7 @@ static tm_shape x_shape(int k)
 static tm_shape w_shape(int k)
 {
     const tm_head_norm_attr *attr = &cases[k].attr;
-    return attr->second ? tm_shape_2(2, attr->head_dim) : tm_shape_1(attr->head_dim);
+    return tm_shape_1((attr->second ? 2 : 1) * attr->head_dim);
 }
 
 static bool head_norm_example(int k, tm_example *example)
@@ -147,7 +147,7 @@ const tm_op tm_op_head_norm = {
     .cheap = true,
     .example = head_norm_example,
     .rounding = head_norm_rounding,
-    .in_name = { "x (N, W)", "w (D) or (2, D)" },
+    .in_name = { "x (N, W)", "w (D) or (2 D)" },
     .out_name = { "y (N, W)", "rstd (N, heads)" },
     .attributes = "eps, heads, head_dim, first, stride, second",
 };
@@ -219,7 +219,7 @@ const tm_op tm_op_head_norm_grad = {
     .inplace = 1U << 0,
     .example = head_norm_grad_example,
     .rounding = head_norm_rounding,
-    .in_name = { "dy (N, W)", "x (N, W)", "w (D) or (2, D)", "rstd (N, heads)" },
-    .out_name = { "dx (N, W)", "[dw (D) or (2, D)]" },
+    .in_name = { "dy (N, W)", "x (N, W)", "w (D) or (2 D)", "rstd (N, heads)" },
+    .out_name = { "dx (N, W)", "[dw (D) or (2 D)]" },
     .attributes = "eps, heads, head_dim, first, stride, second",
 };

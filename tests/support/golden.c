@@ -87,11 +87,36 @@ tm_step_options golden_gpt2_options(const tm_precision *precision)
     return o;
 }
 
+tm_step_options golden_mistral_options(const tm_precision *precision)
+{
+    tm_step_options o = golden_llama_options(precision);
+    o.shape.family = TM_FAMILY_MISTRAL;
+    o.shape.rope_scaled = false;
+    o.shape.window = 4;
+    return o;
+}
+
+tm_step_options golden_qwen3_options(const tm_precision *precision)
+{
+    tm_step_options o = golden_mistral_options(precision);
+    o.shape.family = TM_FAMILY_QWEN3;
+    o.shape.window = 0;
+    o.shape.dim = 16;
+    o.shape.norm_eps = 1e-6;
+    o.shape.rope_theta = 1e6;
+    o.shape.qk_norm = true;
+    o.shape.tied = true;
+    return o;
+}
+
 const char *golden_public_name(const char *piece, char out[160])
 {
     static const char *const pairs[][2] = {
         { "attention.wq.weight", "self_attn.q_proj.weight" },  { "attention.wk.weight", "self_attn.k_proj.weight" },
         { "attention.wv.weight", "self_attn.v_proj.weight" },  { "attention.wo.weight", "self_attn.o_proj.weight" },
+        { "attention.wq.bias", "self_attn.q_proj.bias" },      { "attention.wk.bias", "self_attn.k_proj.bias" },
+        { "attention.wv.bias", "self_attn.v_proj.bias" },      { "attention.q_norm.weight", "self_attn.q_norm.weight" },
+        { "attention.k_norm.weight", "self_attn.k_norm.weight" },
         { "attention_norm.weight", "input_layernorm.weight" }, { "ffn_norm.weight", "post_attention_layernorm.weight" },
         { "feed_forward.w1.weight", "mlp.gate_proj.weight" },  { "feed_forward.w3.weight", "mlp.up_proj.weight" },
         { "feed_forward.w2.weight", "mlp.down_proj.weight" },
@@ -158,4 +183,56 @@ double golden_gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, con
     for (int64_t i = 0; i < piece->rows * row; i++) sum += g[i] * g[i];
     free(values);
     return sqrt(sum);
+}
+
+golden_numbers golden_read(const char *model)
+{
+    golden_numbers numbers = { 0 };
+    char           line[256], name[96];
+    bool           here = false;
+    FILE          *file = fopen("tests/golden/golden.txt", "r");
+    if (!file) fail_msg("cannot open tests/golden/golden.txt; run from the root of the repository");
+    while (fgets(line, sizeof line, file)) {
+        long long parameters;
+        double    loss, norm;
+        if (sscanf(line, "model %95s %lld %lf %lf", name, &parameters, &loss, &norm) == 4) {
+            here = strcmp(name, model) == 0;
+            if (here) numbers = (golden_numbers){ .parameters = parameters, .loss = loss, .norm = norm };
+        } else if (here && line[0] == ' ' && sscanf(line, "%95s %lf", name, &norm) == 2) {
+            assert_true((size_t)numbers.n < sizeof numbers.tensor / sizeof numbers.tensor[0]);
+            snprintf(numbers.tensor[numbers.n].name, sizeof name, "%s", name);
+            numbers.tensor[numbers.n++].norm = norm;
+        }
+    }
+    fclose(file);
+    if (numbers.n == 0) fail_msg("tests/golden/golden.txt has no model '%s'", model);
+    return numbers;
+}
+
+void golden_close(const char *what, double value, double wanted, double relative)
+{
+    double error = fabs(value - wanted) / fabs(wanted);
+    if (!(error <= relative))
+        fail_msg("%s: %.12g, wanted %.12g, relative error %.3g > %g", what, value, wanted, error, relative);
+}
+
+void golden_check_gradients(tm_trainer *trainer, const golden_numbers *wanted, double relative)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    double          squares[96] = { 0 }; /* the pieces of a tensor together */
+    for (size_t t = 0; t < graph->n_tensors; t++) {
+        const tm_tensor *tensor = &graph->tensors[t];
+        if (tensor->role != TM_ROLE_PARAMETER) continue;
+        for (int p = 0; p < tensor->n_pieces; p++) {
+            char        text[160];
+            const char *name = golden_public_name(tensor->pieces[p].name, text);
+            int         r = 0;
+            while (r < wanted->n && strcmp(wanted->tensor[r].name, name) != 0) r++;
+            if (r == wanted->n) fail_msg("the golden numbers have no '%s'", name);
+            double norm = golden_gradient_norm(trainer, tensor, &tensor->pieces[p]);
+            squares[r] += norm * norm;
+        }
+    }
+    for (int r = 0; r < wanted->n; r++)
+        golden_close(wanted->tensor[r].name, sqrt(squares[r]), wanted->tensor[r].norm, relative);
 }

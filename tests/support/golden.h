@@ -9,6 +9,8 @@
 
 tm_step_options golden_llama_options(const tm_precision *precision);
 tm_step_options golden_gpt2_options(const tm_precision *precision);
+tm_step_options golden_mistral_options(const tm_precision *precision);
+tm_step_options golden_qwen3_options(const tm_precision *precision);
 /* Multiple of 2^-15 in [-1, 1). */
 double golden_unit(const char *name, uint32_t i);
 /* T + 1 tokens below V. */
@@ -18,6 +20,21 @@ void golden_tokens(int32_t *tokens, int n, int vocab);
 const char *golden_public_name(const char *piece, char out[160]);
 /* Sets every weight: matrices and biases 0.25 unit, norm weights 1 + 0.25 unit. */
 void golden_fill(tm_trainer *trainer);
+/* What golden.txt says of a model; a name that it lacks ends the test. */
+typedef struct {
+    int64_t parameters;
+    double  loss, norm;
+    struct {
+        char   name[96];
+        double norm; /* of the gradient */
+    } tensor[96];
+    int n;
+} golden_numbers;
+golden_numbers golden_read(const char *model);
+/* Fails unless the relative error is small. */
+void golden_close(const char *what, double value, double wanted, double relative);
+/* Every tensor of the numbers is there, nothing else is, and its gradient has its norm. */
+void golden_check_gradients(tm_trainer *trainer, const golden_numbers *wanted, double relative);
 /* Norm of the gradient of rows [row, row + rows) of a parameter. */
 double golden_gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, const tm_piece *piece);
 double golden_get(const tm_trainer *trainer, tm_tensor_id id, int64_t i);

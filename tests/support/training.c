@@ -75,6 +75,20 @@ tm_step_options test_gpt_options(void)
     return o;
 }
 
+tm_step_options test_family_options(tm_model_family family)
+{
+    tm_step_options o = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
+    o.shape.family = family;
+    if (family == TM_FAMILY_MISTRAL) o.shape.window = 11;
+    if (family == TM_FAMILY_QWEN2) o.shape.bias = TM_BIAS_QKV;
+    if (family == TM_FAMILY_QWEN3) {
+        o.shape.qk_norm = o.shape.tied = true;
+        o.shape.head_dim = 24;
+        o.shape.init = TM_INIT_HF;
+    }
+    return o;
+}
+
 tm_device *test_device_open(const char *name, int threads)
 {
     tm_device *device = NULL;

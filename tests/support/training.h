@@ -13,6 +13,8 @@ tm_model_shape test_shape_preset(const char *preset, const char *more);
  * 96; batch 2 x 32, float32. */
 tm_step_options test_llama_options(void);
 tm_step_options test_gpt_options(void);
+/* Of any family, with what sets it apart: a window, biases, head norms with heads that are not dim / n_heads wide. */
+tm_step_options test_family_options(tm_model_family family);
 
 /* "cpu": the device that TM_TEST_DEVICE names, if it is set ("late": tests/train/test_late_suite.sh). */
 tm_device  *test_device_open(const char *name, int threads);

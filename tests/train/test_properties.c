@@ -16,11 +16,11 @@
 
 #include <cmocka.h>
 
-enum { FAMILIES = 2, STEPS = 20 };
+enum { FAMILIES = TM_FAMILY_COUNT, STEPS = 20 };
 
 static tm_step_options options_of(int family)
 {
-    return family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
+    return test_family_options((tm_model_family)family);
 }
 
 /* --- the same bits ------------------------------------------------------------------------------------------------ */
@@ -75,7 +75,10 @@ static void threads_change_no_bit(void **state)
     } cases[] = { { TM_FAMILY_LLAMA, &tm_precision_f32, 0 },
                   { TM_FAMILY_GPT, &tm_precision_f32, 2 },
                   { TM_FAMILY_LLAMA, &tm_precision_bf16, 1 },
-                  { TM_FAMILY_GPT, &tm_precision_bf16_pure, 0 } };
+                  { TM_FAMILY_GPT, &tm_precision_bf16_pure, 0 },
+                  { TM_FAMILY_MISTRAL, &tm_precision_f32, 1 },
+                  { TM_FAMILY_QWEN2, &tm_precision_bf16, 0 },
+                  { TM_FAMILY_QWEN3, &tm_precision_f32, 1 } };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_step_options options = options_of(cases[i].family);
@@ -270,7 +273,7 @@ static void future_tokens_change_no_past_output(void **state)
     (void)state;
     tm_device *device = test_device_open("cpu", 2);
     for (int family = 0; family < FAMILIES; family++)
-        for (int p = 0; p < 2; p++) {
+        for (int p = 0; p < (family <= TM_FAMILY_GPT ? 2 : 1); p++) {
             tm_step_options options = options_of(family);
             options.seq = 130;
             options.precision = precisions[p];

@@ -11,11 +11,11 @@
 
 #include <cmocka.h>
 
-enum { FAMILIES = 2 };
+enum { FAMILIES = TM_FAMILY_COUNT };
 
 static tm_step_options options_of(int family)
 {
-    return family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
+    return test_family_options((tm_model_family)family);
 }
 
 /* Logits of an untrained model are N(0, v), v = dim x variance of the head (the normed state has mean square 1), so the

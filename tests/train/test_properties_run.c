@@ -87,7 +87,7 @@ static tm_run_options options_of(int family, const char *folder)
                          .checkpoint_keep = 2,
                          .config_hash = 1,
                          .checkpoint_folder = folder };
-    o.step = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
+    o.step = test_family_options((tm_model_family)family);
     o.step.shape.vocab_size = 64;
     o.step.accumulation = family == TM_FAMILY_GPT ? 2 : 1;
     o.step.recompute.cheap = true;
@@ -167,7 +167,9 @@ static void check_stop(int family, int64_t k, const listener *straight, uint64_t
 static void stopped_and_resumed_is_never_stopped(void **state)
 {
     (void)state;
-    for (int family = 0; family < 2; family++) {
+    static const int families[] = { TM_FAMILY_LLAMA, TM_FAMILY_GPT, TM_FAMILY_QWEN3 };
+    for (int i = 0; i < 3; i++) {
+        int            family = families[i];
         char          *folder = test_tree_make();
         tm_run_options options = options_of(family, folder);
         listener       straight;
@@ -243,7 +245,9 @@ static void an_interruption_saves_even_when_checkpoints_are_off(void **state)
 static void a_target_loss_ends_the_run(void **state)
 {
     (void)state;
-    for (int family = 0; family < 2; family++) {
+    static const int families[] = { TM_FAMILY_LLAMA, TM_FAMILY_GPT, TM_FAMILY_QWEN3 };
+    for (int i = 0; i < 3; i++) {
+        int            family = families[i];
         tm_run_options options = options_of(family, NULL);
         listener       l;
         tm_error       err;
@@ -295,7 +299,9 @@ static void a_broken_weight_shows_in_loss_and_norm(void **state)
 {
     (void)state;
     tm_device *device = test_device_open("cpu", 2);
-    for (int family = 0; family < 2; family++) {
+    static const int families[] = { TM_FAMILY_LLAMA, TM_FAMILY_GPT, TM_FAMILY_QWEN3 };
+    for (int i = 0; i < 3; i++) {
+        int            family = families[i];
         tm_step_options options = options_of(family, NULL).step;
         options.accumulation = 1;
         tm_trainer     *trainer = test_trainer_open(device, &options, 3);
