@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "data/token_list.h"
 #include "hf/source.h"
+#include "token/token.h"
 #include "train/decode.h"
 #include "train/sample.h"
 
@@ -14,10 +15,13 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: trainmark generate FOLDER|RUN --prompt-ids FILE [--max_tokens N] [--temperature T] [--top_k K] [--top_p P]\n"
-    "                          [--seed S] [--json] [--device NAME] [--isa NAME] [--dtype NAME] [--threads N] [--step N]\n\n"
+    "usage: trainmark generate FOLDER|RUN --prompt TEXT | --prompt-ids FILE [--max_tokens N] [--temperature T]\n"
+    "                          [--top_k K] [--top_p P] [--seed S] [--tokenizer FILE] [--json] [--device NAME]\n"
+    "                          [--isa NAME] [--dtype NAME] [--threads N] [--step N]\n\n"
     "Continues a prompt with a Hugging Face folder or the newest checkpoint of a run; keys and values of earlier tokens\n"
     "are kept, not computed again.\n\n"
+    "  --prompt TEXT       by the tokenizer in FOLDER, with the tokens that it puts in front of a text\n"
+    "  --tokenizer FILE    another tokenizer file or folder\n"
     "  --prompt-ids FILE   token ids: a JSON array or a .npy\n"
     "  --max_tokens N      that are added (default 64); fewer where the model's positions or eos_token_id end it\n"
     "  --temperature T     0 (default): always the most likely token; else logits are divided by T\n"
@@ -28,7 +32,7 @@ static const char help[] =
     "  --json              one JSON object: prompt, tokens, tokens per second of prompt and of continuation\n";
 
 typedef struct {
-    const char  *path, *prompt, *device, *isa, *dtype;
+    const char  *path, *prompt, *text, *tokenizer_path, *device, *isa, *dtype;
     const char  *threads, *max_tokens, *temperature, *top_k, *top_p, *seed, *step; /* as given */
     bool         json;
     int64_t      most; /* tokens that are added */
@@ -39,6 +43,7 @@ typedef struct {
     int32_t     *ids; /* prompt and continuation */
     int64_t      n_prompt, n;
     double       prompt_seconds, seconds;
+    tm_tokenizer *tokenizer; /* NULL: ids in, ids out */
 } job;
 
 static tm_status number(const char *name, const char *text, double lo, double hi, double *out, tm_error *err)
@@ -66,17 +71,40 @@ static tm_status read_numbers(job *j, double *threads, double *step, tm_error *e
     return TM_OK;
 }
 
+/* The text's ids, with what stands in front of a text and without what stands behind it. */
+static tm_status encode(job *j, int32_t **ids, int64_t *n, tm_error *err)
+{
+    const char *path = j->tokenizer_path ? j->tokenizer_path : j->path;
+    TM_TRY(tm_tokenizer_open(path, NULL, &j->tokenizer, err));
+    tm_encoder *encoder = tm_encoder_create(j->tokenizer);
+    tm_ids      out = { 0 };
+    tm_status   st = tm_encoder_encode(encoder, j->text, strlen(j->text), TM_ENCODE_SPECIAL, &out, err);
+    int32_t     end = tm_tokenizer_describe(j->tokenizer)->eos;
+    tm_encoder_destroy(encoder);
+    if (out.count && end >= 0 && out.data[out.count - 1] == end) out.count--;
+    for (size_t i = 0; st == TM_OK && i < out.count; i++)
+        if (out.data[i] >= j->source.shape.vocab_size)
+            st = tm_fail(err, TM_INVALID, "the tokenizer '%s' gives the id %d, the model has %lld; give the model's own",
+                         path, (int)out.data[i], (long long)j->source.shape.vocab_size);
+    if (st != TM_OK) free(out.data);
+    *ids = out.data;
+    *n = (int64_t)out.count;
+    return st;
+}
+
 static tm_status read_prompt(job *j, tm_error *err)
 {
     const tm_model_shape *s = &j->source.shape;
-    int32_t              *prompt;
-    TM_TRY(tm_token_list_read(j->prompt, s->vocab_size, &prompt, &j->n_prompt, err));
+    int32_t              *prompt = NULL;
+    const char           *what = j->text ? "--prompt" : j->prompt;
+    TM_TRY(j->text ? encode(j, &prompt, &j->n_prompt, err)
+                   : tm_token_list_read(j->prompt, s->vocab_size, &prompt, &j->n_prompt, err));
     int64_t room = tm_model_max_length(s) - j->n_prompt;
     if (j->most > room) j->most = room;
     if (j->n_prompt < 1 || j->most < 1) {
         free(prompt);
         return tm_fail(err, TM_INVALID, "'%s' has %lld tokens; a prompt has one at least, and fewer than the model's %lld "
-                                        "positions", j->prompt, (long long)j->n_prompt, (long long)tm_model_max_length(s));
+                                        "positions", what, (long long)j->n_prompt, (long long)tm_model_max_length(s));
     }
     j->ids = tm_realloc(prompt, (size_t)(j->n_prompt + j->most) * sizeof *prompt);
     j->n = j->n_prompt;
@@ -149,6 +177,13 @@ static void print(const job *j, tm_text *out)
         tm_json_open(&json, NULL, '{');
         json_ids(&json, "prompt", j->ids, j->n_prompt);
         json_ids(&json, "tokens", j->ids + j->n_prompt, added);
+        if (j->tokenizer) {
+            tm_text text = { 0 };
+            tm_tokenizer_decode(j->tokenizer, j->ids + j->n_prompt, (size_t)added, false, &text);
+            tm_text_add(&text, "");
+            tm_json_string(&json, "text", text.data);
+            tm_text_fini(&text);
+        }
         tm_json_f64(&json, "prompt_tokens_per_second", prompt_rate);
         tm_json_f64(&json, "tokens_per_second", rate);
         tm_json_close(&json, '}');
@@ -156,8 +191,12 @@ static void print(const job *j, tm_text *out)
         return;
     }
     tm_text_add(out, "prompt      ");
-    for (int64_t i = 0; i < j->n; i++)
+    for (int64_t i = 0; i < j->n && !j->tokenizer; i++)
         tm_text_printf(out, "%s%d", i == j->n_prompt ? "\ncontinues   " : i ? " " : "", (int)j->ids[i]);
+    if (j->tokenizer) {
+        tm_text_printf(out, "%s\ncontinues   ", j->text);
+        tm_tokenizer_decode(j->tokenizer, j->ids + j->n_prompt, (size_t)added, false, out);
+    }
     tm_text_printf(out, "\n%lld tokens read at %.1f tokens/s, ", (long long)j->n_prompt, prompt_rate);
     if (added > 1)
         tm_text_printf(out, "%lld written at %.1f tokens/s\n", (long long)added, rate);
@@ -183,6 +222,7 @@ static void release(job *j)
     tm_decoder_close(j->decoder);
     tm_device_close(j->opened);
     tm_hf_source_close(&j->source);
+    tm_tokenizer_close(j->tokenizer);
     free(j->ids);
 }
 
@@ -191,7 +231,9 @@ tm_status tm_command_generate(int argc, char **argv, tm_error *err)
     job j = { .device = "cpu", .threads = "0", .max_tokens = "64", .temperature = "0", .top_k = "0", .top_p = "1",
               .seed = "0", .step = "-1" };
     tm_text             out = { 0 };
-    const tm_cli_option options[] = { { "--prompt-ids", &j.prompt, NULL },
+    const tm_cli_option options[] = { { "--prompt", &j.text, NULL },
+                                      { "--tokenizer", &j.tokenizer_path, NULL },
+                                      { "--prompt-ids", &j.prompt, NULL },
                                       { "--max_tokens", &j.max_tokens, NULL },
                                       { "--temperature", &j.temperature, NULL },
                                       { "--top_k", &j.top_k, NULL },
@@ -206,7 +248,8 @@ tm_status tm_command_generate(int argc, char **argv, tm_error *err)
                                       { NULL, NULL, NULL } };
     if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
     TM_TRY(tm_cli_arguments(argc, argv, argv[0], options, &j.path, err));
-    if (!j.prompt) return tm_fail(err, TM_USAGE, "--prompt-ids FILE is missing: a JSON array of token ids, or a .npy");
+    if (!j.prompt == !j.text)
+        return tm_fail(err, TM_USAGE, "give --prompt TEXT or --prompt-ids FILE (a JSON array of token ids, or a .npy)");
     tm_status st = generate(&j, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     release(&j);

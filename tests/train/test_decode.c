@@ -120,6 +120,17 @@ static void gpt_reads_token_by_token(void **state)
     check(&o.shape);
 }
 
+static void a_window_turns_its_table(void **state)
+{
+    (void)state;
+    tm_step_options o = test_llama_options();
+    o.shape.family = TM_FAMILY_MISTRAL;
+    o.shape.window = 11;
+    check(&o.shape);
+    o.shape.window = LENGTH;
+    check(&o.shape);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -127,6 +138,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_reads_token_by_token),
         cmocka_unit_test(gpt_reads_token_by_token),
+        cmocka_unit_test(a_window_turns_its_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
