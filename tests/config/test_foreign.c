@@ -205,7 +205,7 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         bool        plans; /* a plan may leave it out */
     } cases[] = {
         { "num_experts: 8\n      moe_router_topk: 2\n      moe_use_rings: true", "'moe_use_rings' = 'true' (x.yaml:14): not built yet: this form of experts", false },
-        { "qk_layernorm: true", "'qk_layernorm' = 'true' (x.yaml:12): not built yet: norms of query", false },
+        { "attention_output_gate: true", "'attention_output_gate' = 'true' (x.yaml:12): not built yet: gated attention", false },
         { "mamba_state_dim: 16", "state-space layers (Mamba)", false },
         { "spec: [a, b]", "layers by a Python specification", false },
         { "hidden_dropout: 0.1", "not built yet: dropout; set it to 0", true },

@@ -134,7 +134,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("group_query_attention", "true:|false:model.n_kv_heads=null"),
     MAPPED("num_query_groups", "model.n_kv_heads", .with = "group_query_attention"),
     MAPPED("kv_channels", "null:model.head_dim=null|*:model.head_dim"),
-    MODEL("qk_layernorm", "null|false", "norms of query and key", .with = "!multi_latent_attention"),
+    MAPPED("qk_layernorm", "false:|true:model.qk_norm=true", .with = "!multi_latent_attention"),
     MODEL("qk_l2_norm", "null|false", "norms of query and key"),
     MODEL("position_embedding_type", "rope|null", "positions other than rotary ones", .with = "!multi_latent_attention"),
     MODEL("add_position_embedding", "false|null", "a table of positions"),
