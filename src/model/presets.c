@@ -103,14 +103,6 @@ static const char *const llama3_2_3b[] = {
     LLAMA("llama3", "3B", 28, 3072, 24, 8, 8192, 128256, 131072),
     LLAMA3_ROPE(32), "model.tied=true", TRAIN(4, 8192, 3e-4), NULL
 };
-static const char *const llama3_8b[] = {
-    LLAMA("llama3.0", "8B", 32, 4096, 32, 8, 14336, 128256, 8192),
-    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 3e-4), NULL
-};
-static const char *const llama3_70b[] = {
-    LLAMA("llama3.0", "70B", 80, 8192, 64, 8, 28672, 128256, 8192),
-    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
-};
 static const char *const mistral_7b[] = {
     DECODER("mistral", "mistral", "7B", 32, 4096, 32, 8, 14336, 32000, 32768, 1e-5),
     "model.head_dim=128", "model.rope_theta=10000", "model.sliding_window=4096", "model.tied=false",
