@@ -29,6 +29,7 @@ data/pack.h
 data/safetensors.h
 data/source.h
 data/token_list.h
+data/tokenize.h
 data/verify.h
 device/ceilings.h
 device/cpu/gemm.h

@@ -31,7 +31,7 @@ CORPUS = ("The quick brown fox jumps over the lazy dog. She said: \"It's 12345 o
           "HTTPServer getElementById XMLHttpRequest /* comment */ // line\r\n\tif (x != NULL) { return -1; }\n")
 TEXTS = ["", " ", "a", "Hello world", " Hello  world ", "don't DON'T we'Ve I'll 'tis 's", "   leading", "trailing   ",
          "a\nb\n\nc\r\n d\n \n  e", "tabs\t\tand\u00a0nbsp\u3000wide", "1 12 123 1234 12345 ١٢٣ ½Ⅷ", "x=1;//y\n/* z */",
-         "camelCase HTTPServer ABCdef ÀÉî ДОМом ǅabc", "e\u0301 A\u030a \u0301x ﬁ ① İstanbul ẞ", "한글 각 한",
+         "camelCase HTTPServer ABCdef ÀÉî ДОМом ǅabc", "e\u0301 A\u030a \u0301x ﬁ ① İstanbul ẞ", "한글 각 한", "\uc058\u11a7 \u1112\u1161\u11ab x\u1df6\u0309 x\u0301\u0327",
          "你好，世界。", "こんにちは カタカナ", "नमस्ते क्षि", "สวัสดี", "שלום مرحبا", "😀👍🏽👩‍👩‍👧🇩🇪", "<s>a</s> <|end|>b<|end|>",
          "  <pad> x<pad>y  ", "\x00\x01\x7f\u0085\u180e\u2028\u200b\ufeff", "▁ ▁▁a", "\U0010ffff\ue000\U000134c1",
          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",

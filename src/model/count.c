@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/count.c - parameters, counted on the tensors that a family declares, and FLOPs by formula. */
-#include "model/model.h"
+#include "model/family.h"
 
 typedef struct {
     int64_t all, layer, input, matmul; /* layer: the first one; input: looked up only; matmul: factors of products */
@@ -68,6 +68,8 @@ static double visible_keys(const tm_model_shape *s, double t)
 double tm_model_flops_per_token(const tm_model_shape *s, tm_flops_convention convention, int64_t seq)
 {
     counts  of = count(s);
+    const tm_family *family = tm_family_of(s);
+    if (family->flops) return family->flops(s, (double)of.all, convention, seq);
     double  n = (double)of.all, matmul = (double)of.matmul, t = (double)seq;
     double  attention = 12.0 * (double)s->n_layers * (double)(s->n_heads * s->head_dim); /* x visible keys */
     double  width = (double)s->n_layers * (double)s->dim * t;

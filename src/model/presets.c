@@ -150,6 +150,26 @@ static const char *const qwen3_14b[] =
     QWEN3("14B", 40, 5120, 40, 8, 17408, 151936, 40960, "false", 8192, 3e-4);
 static const char *const qwen3_32b[] =
     QWEN3("32B", 64, 5120, 64, 8, 25600, 151936, 40960, "false", 8192, 1.5e-4);
+#define FLUX(f, doubles, singles, width, heads, size, text, guided, batch, rate)                                       \
+    {                                                                                                                  \
+        "model.family=flux", "model.name=flux", "model.flavor=" f, "model.n_layers=" #doubles,                         \
+            "model.n_single_layers=" #singles, "model.dim=" #width, "model.n_heads=" #heads, "model.head_dim=128",     \
+            "model.image_size=" #size, "model.text_len=" #text, "model.norm_eps=1e-6", "model.rope_theta=10000",       \
+            "model.guidance_embed=" guided, "data.source=gaussians", "training.local_batch_size=" #batch,              \
+            "optimizer.lr=" #rate, NULL                                                                                \
+    }
+static const char *const flux1_dev[] = FLUX("1_dev", 19, 38, 3072, 24, 512, 512, "true", 10, 1e-5);
+static const char *const flux_dev[] = FLUX("dev", 19, 38, 3072, 24, 256, 512, "false", 32, 1e-4);
+static const char *const flux_schnell[] = FLUX("schnell", 19, 38, 3072, 24, 256, 256, "false", 64, 2e-4);
+static const char *const flux_535m[] = FLUX("535m", 1, 1, 3072, 24, 256, 256, "false", 2, 1e-4);
+static const char *const tiny_flux[] = {
+    "model.family=flux", "model.name=tiny-flux", "model.n_layers=2", "model.n_single_layers=2", "model.dim=128",
+    "model.n_heads=4", "model.head_dim=32", "model.rope_axes=8,12,12", "model.image_size=64", "model.text_len=8",
+    "model.text_dim=64", "model.vector_dim=32", "model.channels=16", "model.time_dim=64", "model.norm_eps=1e-6",
+    "data.source=gaussians", "data.text_dropout=0", "training.local_batch_size=32", "optimizer.lr=2e-3",
+    "training.steps=400", "lr_scheduler.warmup_steps=20", "training.stop_at_target=true", "validation.freq=50",
+    "validation.steps=8", NULL
+};
 static const char *const tiny_llama[] = {
     "model.family=llama", "model.name=tiny-llama", "model.n_layers=4", "model.dim=256", "model.n_heads=4",
     "model.n_kv_heads=2", "model.ffn_dim=768", "model.vocab_size=64", "model.max_seq_len=256", "model.norm_eps=1e-5",
@@ -197,6 +217,11 @@ static const tm_preset presets[] = {
     { "qwen3_8B", qwen3_8b, NULL },
     { "qwen3_14B", qwen3_14b, NULL },
     { "qwen3_32B", qwen3_32b, NULL },
+    { "tiny-flux", tiny_flux, NULL },
+    { "flux.1_dev", flux1_dev, "FLUX.1-dev-guided" },
+    { "flux_dev", flux_dev, NULL },
+    { "flux_12b", flux_schnell, "flux_schnell" },
+    { "flux_535m", flux_535m, NULL },
 };
 
 const tm_preset *tm_model_presets(size_t *n)

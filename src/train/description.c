@@ -30,6 +30,8 @@ static const struct {
     ROW(I64, rope_original_max_seq_len),
     ROW(FLAG, rope_interleaved),
     ROW(FLAG, tied),
+    ROW(I64, window),
+    ROW(FLAG, qk_norm),
     ROW(NUMBER, bias),
     ROW(I64, window),
     ROW(FLAG, qk_norm),
@@ -46,6 +48,18 @@ static const struct {
     ROW(I64, moe.top_groups),
     ROW(I64, moe.group_best),
     ROW(FLAG, moe.biased),
+    ROW(I64, flux.n_single),
+    ROW(I64, flux.text_len),
+    ROW(I64, flux.rows),
+    ROW(I64, flux.columns),
+    ROW(I64, flux.text_dim),
+    ROW(I64, flux.vector_dim),
+    ROW(I64, flux.channels),
+    ROW(I64, flux.time_dim),
+    ROW(I64, flux.axes[0]),
+    ROW(I64, flux.axes[1]),
+    ROW(FLAG, flux.guidance),
+    ROW(F64, flux.guidance_scale),
 #undef ROW
 };
 

@@ -66,8 +66,9 @@ static void make_values(const filler *f, const tm_piece *piece, int64_t from, in
     for (int64_t b = from; b < from + n; b += BLOCK) {
         float normal[4] = { 0 };
         for (int64_t i = b; i < from + n && i < b + BLOCK; i++) {
-            if (random && i % 4 == 0) tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
+            if (random && !piece->uniform && i % 4 == 0) tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
             double value = piece->std * (double)normal[i % 4];
+            if (piece->uniform) value = piece->std * sqrt(3) * (2 * tm_random_uniform(f->seed, stream, (uint64_t)i) - 1);
             if (cuts && fabs(value) > piece->cut) value = redrawn(piece, f->seed, stream, i);
             tm_value_set(out, f->dtype, i - from, piece->mean + value);
         }

@@ -15,7 +15,8 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     tm_ledger_add(&r->ledger, "logging", (double)(begin - r->begin_ns) * 1e-9);
     tm_loader_next(r->loader, &batch);
     TM_TRY(run_check_batch(&batch, err));
-    *tokens = batch.target_tokens;
+    bool images = tm_source_traits_of(o->source.name)->images;
+    *tokens = images ? run_global_batch(o) * o->step.seq : batch.target_tokens;
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
     TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens, err));
     tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
