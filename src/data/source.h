@@ -51,6 +51,7 @@ typedef enum { TM_FLOW_TORCHTITAN, TM_FLOW_MLPERF, TM_FLOW_FLUXBENCHMARK } tm_fl
 
 /* What sources of images give. tokens 0: the model takes none. */
 typedef struct {
+    int64_t          rows; /* of image tokens */
     int64_t          tokens, channels, text_len, text_dim, vector_dim;
     tm_flow_protocol protocol;
     double           dropout; /* share of the training samples whose texts are left out; NAN: the protocol's */

@@ -123,7 +123,8 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
 static tm_flow_options flow_of(const tm_config *config, const tm_model_shape *shape)
 {
     const tm_flux_shape *image = &shape->flux;
-    return (tm_flow_options){ .tokens = image->rows * image->columns,
+    return (tm_flow_options){ .rows = image->rows,
+                              .tokens = image->rows * image->columns,
                               .channels = image->channels,
                               .text_len = image->text_len,
                               .text_dim = image->text_dim,

@@ -37,7 +37,7 @@ typedef struct {
     double        validation;   /* last validation loss */
     double        validation_error; /* standard error of it */
     double        floor, validation_floor, unigram_entropy, target_gap;
-    bool          images; /* the floor is the least mean square error, not an entropy */
+    bool          images; /* the floor is the least mean square error, not an entropy; validation_floor counts for them */
     bool          must_reach_target;
     double        step_variation; /* coefficient of variation of the step times */
     const tm_steady *steady;      /* of the step times; NULL: not looked at */
