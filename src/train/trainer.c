@@ -310,21 +310,36 @@ static tm_status hash_tensor(const tm_trainer *trainer, tm_tensor_id id, void *b
     return TM_OK;
 }
 
-tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
+tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_error *err)
 {
     tm_hasher *hasher = tm_hasher_create();
     void      *buffer = tm_alloc(CHUNK_BYTES);
     tm_status  st = TM_OK;
-    uint64_t   sum = 0;
     for (size_t i = 0; i < trainer->step->graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *tensor = &trainer->step->graph->tensors[i];
         if (tensor->role != TM_ROLE_PARAMETER) continue;
         st = hash_tensor(trainer, (tm_tensor_id)i, buffer, hasher, err);
         const uint64_t both[2] = { tm_hash(tensor->name, strlen(tensor->name)), tm_hasher_value(hasher) };
-        sum += tm_hash(both, sizeof both);
+        hashes[i] = tm_hash(both, sizeof both);
     }
     free(buffer);
     tm_hasher_destroy(hasher);
-    *out = sum;
+    return st;
+}
+
+uint64_t tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashes)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < trainer->step->graph->n_tensors; i++)
+        if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER) sum += hashes[i];
+    return sum;
+}
+
+tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
+{
+    uint64_t *hashes = tm_alloc((trainer->step->graph->n_tensors + 1) * sizeof *hashes);
+    tm_status st = tm_trainer_hashes(trainer, hashes, err);
+    if (st == TM_OK) *out = tm_trainer_weights_sum(trainer, hashes);
+    free(hashes);
     return st;
 }
