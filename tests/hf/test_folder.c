@@ -209,6 +209,26 @@ static void tensors_without_use_are_passed_over(void **state)
     test_folder_remove();
 }
 
+/* Files of a model that was not tied, under a config.json that says that it is. */
+static void a_tied_head_in_the_files_equals_the_table(void **state)
+{
+    test_hf_model model;
+    (void)state;
+    for (int same = 0; same < 2; same++) {
+        char     untied[1024];
+        tm_error err = { 0 };
+        snprintf(untied, sizeof untied, "{\"tie_word_embeddings\": false, %s", gpt2 + 1);
+        test_hf_write(test_folder(), untied, &(test_hf_options){ .same_head = same });
+        test_file_write(test_folder(), "config.json", gpt2);
+        tm_status st = test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, &err);
+        assert_int_equal(st, same ? TM_OK : TM_FORMAT);
+        if (same) assert_int_equal(model.report.ignored, 1);
+        if (!same) assert_non_null(strstr(err.text, "'lm_head.weight', which differs from 'wte.weight'"));
+        test_hf_close(&model);
+        test_folder_remove();
+    }
+}
+
 static void names_match_whole_numbers(void **state)
 {
     int64_t at[2] = { -1, -1 };
@@ -230,6 +250,7 @@ int main(void)
         cmocka_unit_test(absent_keys_mean_what_the_published_class_says),
         cmocka_unit_test(weights_that_do_not_fit_are_refused_by_name),
         cmocka_unit_test(tensors_without_use_are_passed_over),
+        cmocka_unit_test(a_tied_head_in_the_files_equals_the_table),
         cmocka_unit_test(names_match_whole_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
