@@ -28,8 +28,8 @@ tm_status tm_cli_arguments(int argc, char **argv, const char *command, const tm_
         TM_TRY(take_option(argc, argv, i, options, &used, err));
         if (used > 0) continue;
         if (argv[i][0] == '-' || *path)
-            return tm_fail(err, TM_USAGE, "unexpected '%.200s'; `trainmark %s --help` tells what it takes",
-                           argv[i], command);
+            return tm_fail(err, TM_USAGE, "unexpected '%.200s'; `trainmark %s --help` tells what it takes", argv[i],
+                           command);
         *path = argv[i];
         used = 1;
     }

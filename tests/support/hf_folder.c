@@ -72,7 +72,8 @@ static void write_file(const char *path, const tm_hf_layout *layout, const tm_hf
         if (o->leave_out && strcmp(o->leave_out, e->name) == 0) continue;
         tm_text written = { 0 };
         tm_hf_written_name(form, e->name, &written);
-        headings[n] = (tm_tensor_heading){ .name = tm_arena_text(arena, written.data), .dtype = dtype, .rank = e->rank };
+        headings[n] =
+            (tm_tensor_heading){ .name = tm_arena_text(arena, written.data), .dtype = dtype, .rank = e->rank };
         tm_text_fini(&written);
         memcpy(headings[n].n, e->n, sizeof e->n);
         if (o->narrow && strcmp(o->narrow, e->name) == 0) headings[n].n[e->rank - 1]--;
