@@ -84,9 +84,14 @@ double tm_flow_mean(tm_flow_protocol protocol, double (*f)(double time, const vo
     return sum;
 }
 
+double tm_flow_dropout(const tm_source_options *o)
+{
+    return isnan(o->flow.dropout) ? protocols[o->flow.protocol].dropout : o->flow.dropout;
+}
+
 void tm_flow_dropped(const tm_source_options *o, tm_split split, int64_t index, bool *text, bool *pooled)
 {
-    double   p = isnan(o->flow.dropout) ? protocols[o->flow.protocol].dropout : o->flow.dropout;
+    double   p = tm_flow_dropout(o);
     uint64_t stream = stream_of("flow.dropout", "flow.dropout", split, index);
     *text = split == TM_SPLIT_TRAIN && tm_random_uniform(o->seed, stream, 0) < p;
     *pooled = split == TM_SPLIT_TRAIN &&

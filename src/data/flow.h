@@ -25,6 +25,8 @@ double tm_flow_evaluation_time(tm_flow_protocol protocol, int i);
 /* The mean of f(time) over the times that training draws; `context` is handed to f. */
 double tm_flow_mean(tm_flow_protocol protocol, double (*f)(double time, const void *context), const void *context);
 
+/* The share of training samples whose texts are left out. */
+double tm_flow_dropout(const tm_source_options *options);
 /* Which texts of a training sample are left out; of the validation split none. */
 void tm_flow_dropped(const tm_source_options *options, tm_split split, int64_t index, bool *text, bool *pooled);
 

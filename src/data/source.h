@@ -51,6 +51,7 @@ typedef enum { TM_FLOW_TORCHTITAN, TM_FLOW_MLPERF, TM_FLOW_FLUXBENCHMARK } tm_fl
 
 /* What sources of images give. tokens 0: the model takes none. */
 typedef struct {
+    int64_t          rows; /* of image tokens */
     int64_t          tokens, channels, text_len, text_dim, vector_dim;
     tm_flow_protocol protocol;
     double           dropout; /* share of the training samples whose texts are left out; NAN: the protocol's */
@@ -147,6 +148,9 @@ void       tm_loader_close(tm_loader *loader); /* NULL is fine */
 
 /* The next batch, valid until the next call. One consumer thread. Allocates nothing. */
 void tm_loader_next(tm_loader *loader, tm_batch *out);
+
+/* Of the first 4096 samples that were read: how many, and how many of them are different ones. Any thread. */
+void tm_loader_unique(tm_loader *loader, int64_t *seen, int64_t *unique);
 
 /* For checkpoints: first_sample plus all samples handed out since, that is, the first_sample of a loader that goes on
  * here. */

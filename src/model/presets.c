@@ -83,6 +83,14 @@ static const char *const llama3_3_70b[] = {
     LLAMA("llama3", "70B", 80, 8192, 64, 8, 28672, 128256, 131072),
     LLAMA3_ROPE(8), "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
 };
+static const char *const llama3_8b[] = {
+    LLAMA("llama3", "8B", 32, 4096, 32, 8, 14336, 128256, 8192),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 3e-4), NULL
+};
+static const char *const llama3_70b[] = {
+    LLAMA("llama3", "70B", 80, 8192, 64, 8, 28672, 128256, 8192),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
+};
 static const char *const llama3_debug[] = {
     LLAMA("llama3", "debugmodel", 6, 256, 16, 16, 768, 2048, 131072),
     "model.rope_theta=500000", "model.tied=false", TRAIN(8, 2048, 8e-4), NULL
@@ -94,14 +102,6 @@ static const char *const llama3_2_1b[] = {
 static const char *const llama3_2_3b[] = {
     LLAMA("llama3", "3B", 28, 3072, 24, 8, 8192, 128256, 131072),
     LLAMA3_ROPE(32), "model.tied=true", TRAIN(4, 8192, 3e-4), NULL
-};
-static const char *const llama3_8b[] = {
-    LLAMA("llama3.0", "8B", 32, 4096, 32, 8, 14336, 128256, 8192),
-    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 3e-4), NULL
-};
-static const char *const llama3_70b[] = {
-    LLAMA("llama3.0", "70B", 80, 8192, 64, 8, 28672, 128256, 8192),
-    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
 };
 static const char *const mistral_7b[] = {
     DECODER("mistral", "mistral", "7B", 32, 4096, 32, 8, 14336, 32000, 32768, 1e-5),
@@ -218,7 +218,7 @@ static const tm_preset presets[] = {
     { "qwen3_14B", qwen3_14b, NULL },
     { "qwen3_32B", qwen3_32b, NULL },
     { "tiny-flux", tiny_flux, NULL },
-    { "flux.1_dev", flux1_dev, "FLUX.1-dev-guided" },
+    { "flux.1_dev", flux1_dev, NULL },
     { "flux_dev", flux_dev, NULL },
     { "flux_12b", flux_schnell, "flux_schnell" },
     { "flux_535m", flux_535m, NULL },
