@@ -41,7 +41,7 @@ static tm_cost time_embedding_cost(const tm_call *call)
 
 static bool time_embedding_example(int k, tm_example *example)
 {
-    static const int64_t cases[][2] = { { 1, 2 }, { 3, 8 }, { 5, 34 }, { 9, 256 } };
+    static const int64_t cases[][2] = { { 2, 2 }, { 3, 8 }, { 5, 34 }, { 9, 256 } };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_time_attr attr = { .dim = cases[k][1] };
     tm_example_begin(example, &attr, sizeof attr);
