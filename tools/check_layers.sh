@@ -83,10 +83,12 @@ system/thresholds.h
 system/validity.h
 train/checkpoint_view.h
 token/token.h
+train/decode.h
 train/groups.h
 train/keys.h
 train/optimizer.h
 train/run.h
+train/sample.h
 train/schedule.h
 train/step.h
 train/trainer.h

@@ -117,6 +117,20 @@ typedef struct {
     size_t              n_facts;
 } tm_machine_watch;
 
+/* What was looked at before the first step: are the gradients those of the loss (train/certificate.h)? */
+typedef struct {
+    bool   done;         /* else `reason` says why not; empty: nobody looked */
+    int    groups;       /* of tensors, all of them at once */
+    double expected, measured, band; /* the change of the loss along a direction: by the gradient; by two losses; what the
+                                        two may differ by */
+    bool   gradients;    /* they agree */
+    bool   looked_ahead; /* of a language: were tokens replaced that must not be seen? */
+    bool   rows;         /* other rows, too */
+    bool   causal;       /* and the loss kept its bits */
+    double seconds;
+    char   reason[256];  /* what does not hold */
+} tm_certificate;
+
 typedef struct {
     tm_verdict    verdict;
     const char   *reason;      /* never NULL */
@@ -136,6 +150,7 @@ typedef struct {
     double        seconds;
     const char   *sample; /* generated text, or NULL */
     tm_machine_watch machine;
+    tm_certificate   certificate;
 } tm_run_ended;
 
 typedef enum {

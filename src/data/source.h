@@ -149,6 +149,9 @@ void       tm_loader_close(tm_loader *loader); /* NULL is fine */
 /* The next batch, valid until the next call. One consumer thread. Allocates nothing. */
 void tm_loader_next(tm_loader *loader, tm_batch *out);
 
+/* Of the first 4096 samples that were read: how many, and how many of them are different ones. Any thread. */
+void tm_loader_unique(tm_loader *loader, int64_t *seen, int64_t *unique);
+
 /* For checkpoints: first_sample plus all samples handed out since, that is, the first_sample of a loader that goes on
  * here. */
 int64_t tm_loader_consumed(const tm_loader *loader);

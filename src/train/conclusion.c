@@ -79,6 +79,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .machine = r->machine.verdict,
                                         .machine_reason = r->machine.reason,
                                         .impossible = possible ? NULL : impossible.text,
+                                        .unreal = r->unreal[0] ? r->unreal : NULL,
                                         .head = r->head,
                                         .interrupted = interrupted,
                                         .slowdown_pct = r->options->slowdown_pct };
@@ -110,6 +111,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,
         .outside_arena_bytes = tm_resident_anonymous_bytes() - used,
         .weights_hash = weights_hash,
+        .certificate = r->certificate,
         .step_seconds = r->step_seconds,
         .first_step_seconds = r->first_step_seconds,
         .seconds = (double)tm_process_age_ns() * 1e-9,
@@ -131,7 +133,7 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     tm_run_ended ended;
     tm_text      sample = { 0 };
     tm_status    st = TM_OK;
-    TM_TRY(tm_trainer_weights_hash(r->trainer, &hash, err));
+    TM_TRY(run_check_proof(r, &hash, err));
     tm_verdict verdict = conclude(r, interrupted, hash, &ended, reason);
     if (o->step.sample && r->finite && !interrupted)
         st = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample, &decoded, err);

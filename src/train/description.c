@@ -33,6 +33,8 @@ static const struct {
     ROW(I64, window),
     ROW(FLAG, qk_norm),
     ROW(NUMBER, bias),
+    ROW(I64, window),
+    ROW(FLAG, qk_norm),
     ROW(I64, moe.experts),
     ROW(I64, moe.top_k),
     ROW(I64, moe.ffn_dim),

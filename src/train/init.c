@@ -111,14 +111,14 @@ static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
     return TM_OK;
 }
 
-tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
-                       tm_error *err)
+static tm_status fill_roles(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
+                            bool parameters, tm_error *err)
 {
     filler    f = { .device = device, .buffer = tm_alloc(BUFFER), .seed = seed, .threads = threads };
     tm_status st = TM_OK;
     for (size_t i = 0; i < plan->graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];
-        if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_CONSTANT) continue;
+        if (tensor->role != TM_ROLE_CONSTANT && !(parameters && tensor->role == TM_ROLE_PARAMETER)) continue;
         if (tensor->base != TM_NONE) continue;
         f.to = tm_plan_address(plan, memory, (tm_tensor_id)i);
         st = fill_tensor(&f, tensor, err);
@@ -126,4 +126,15 @@ tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *
     if (st == TM_OK) st = tm_device_wait(device, err);
     free(f.buffer);
     return st;
+}
+
+tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
+                       tm_error *err)
+{
+    return fill_roles(plan, device, memory, seed, threads, true, err);
+}
+
+tm_status tm_init_constants(const tm_plan *plan, tm_device *device, const tm_arenas *memory, int threads, tm_error *err)
+{
+    return fill_roles(plan, device, memory, 0, threads, false, err);
 }

@@ -75,6 +75,9 @@ static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error
     r->step_seconds[r->done] = seconds;
     r->step_end_ns[r->done] = end;
     r->losses[r->done] = result.loss;
+    r->last_norm = result.grad_norm;
+    r->all_seconds += seconds;
+    for (size_t i = 0; i < r->ledger.count; i++) r->accounted_seconds += r->ledger.lines[i].value;
     if (r->begun.n == step - 1 && r->begun.n < tm_loss_head_limit(r->options->steps))
         r->begun = tm_loss_head_add(r->begun, result.loss);
     r->done++;

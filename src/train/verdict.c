@@ -108,6 +108,12 @@ static tm_verdict judge_floor(const tm_evidence *e, char reason[256])
                  e->images ? what : "the entropy of the language", floor);
         return TM_VERDICT_INVALID;
     }
+    bool learnt = !(e->unigram_entropy > floor) || final < floor + 0.99 * (e->unigram_entropy - floor);
+    if (final <= floor + e->target_gap && !learnt) {
+        snprintf(reason, 256, "loss %.4f is within %g nat of the floor, but not below what single tokens give, %.4f", final,
+                 e->target_gap, e->unigram_entropy);
+        return not_passed(e, reason);
+    }
     if (final <= floor + e->target_gap) {
         snprintf(reason, 256, "loss %.4f is within %g%s of %s %.4f", final, e->target_gap, unit, what, floor);
         return TM_VERDICT_VALID;
@@ -224,6 +230,10 @@ static tm_verdict judge(const tm_evidence *e, char reason[256])
         snprintf(reason, 256, "%lld steps are too few to judge (%d are needed)", (long long)e->total_steps,
                  TM_JUDGED_STEPS);
         return TM_VERDICT_NOT_JUDGED;
+    }
+    if (e->unreal) {
+        snprintf(reason, 256, "%s", e->unreal);
+        return TM_VERDICT_INVALID;
     }
     tm_verdict verdict = judge_loss(e, reason);
     return verdict == TM_VERDICT_VALID ? judge_measurement(e, reason) : verdict;
