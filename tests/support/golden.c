@@ -127,7 +127,7 @@ tm_step_options golden_flux_options(const tm_precision *precision)
                                           .guidance = true, .guidance_scale = 3.5 } };
     static const tm_field fields[] = { { .name = "noisy", .dtype = TM_F32, .shape = { 2, { 6, 8 } } },
                                        { .name = "velocity", .dtype = TM_F32, .shape = { 2, { 6, 8 } } },
-                                       { .name = "time", .dtype = TM_F32, .shape = { .rank = 0 } },
+                                       { .name = "time", .dtype = TM_F32, .shape = { 2, { 1, 1 } } },
                                        { .name = "text", .dtype = TM_F32, .shape = { 2, { 3, 12 } } },
                                        { .name = "pooled", .dtype = TM_F32, .shape = { 2, { 1, 6 } } } };
     o.n_fields = 5;
