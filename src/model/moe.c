@@ -47,7 +47,8 @@ tm_status tm_moe_read(const tm_config *config, tm_model_shape *s, tm_error *err)
     m.shared = tm_config_i64(config, "model.n_shared_experts");
     m.dense_layers = tm_config_i64(config, "model.n_dense_layers");
     m.sigmoid = score && strcmp(score, "sigmoid") == 0;
-    m.normalise = tm_config_bool(config, "model.moe_normalise");
+    m.normalise = tm_config_text(config, "model.moe_normalise") ? tm_config_bool(config, "model.moe_normalise")
+                                                                 : tm_family_of(s)->moe_normalise;
     m.scale = tm_config_f64(config, "model.moe_scale");
     m.groups = tm_config_i64(config, "model.n_expert_groups");
     m.top_groups = tm_config_i64(config, "model.n_limited_groups");
@@ -59,6 +60,18 @@ tm_status tm_moe_read(const tm_config *config, tm_model_shape *s, tm_error *err)
     m.uniform = tm_config_bool(config, "debug.moe_force_load_balance");
     s->moe = m;
     return check(config, s, err);
+}
+
+const char *tm_moe_lacks_plain(const tm_model_shape *s)
+{
+    const tm_moe_shape *m = &s->moe;
+    if (m->experts == 0) return "a model with experts (model.n_experts)";
+    if (m->shared > 0) return "without model.n_shared_experts";
+    if (m->dense_layers > 0) return "without model.n_dense_layers";
+    if (m->sigmoid) return "scored by softmax (model.moe_score)";
+    if (m->groups > 1) return "without model.n_expert_groups";
+    if (m->biased) return "without model.moe_bias";
+    return m->scale == 1 ? NULL : "without model.moe_scale";
 }
 
 bool tm_moe_in_layer(const tm_model_shape *shape, int layer)

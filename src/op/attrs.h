@@ -66,6 +66,10 @@ typedef struct {
 } tm_adafactor_attr;
 
 typedef struct {
+    double limit, alpha;
+} tm_clamp_attr; /* swiglu_clamped and its gradient */
+
+typedef struct {
     int64_t heads;
     int64_t dim_nope, dim_rope; /* elements of a key: of its own; shared by all heads */
     int64_t dim_v;
