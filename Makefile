@@ -45,6 +45,9 @@ TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*'))
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh))
+# They measure: one at a time, after the others. The long ones of the others first.
+MEASURING := tests/cli/test_ab.sh tests/cli/test_bench.sh tests/cli/test_bench_models.sh tests/cli/test_measurement.sh \
+    $(filter $(BUILD)/tests/bench/%,$(TESTS))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 all: setup trainmark
@@ -113,7 +116,7 @@ bench: setup
 
 test: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) trainmark build-tests
-	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark tests/run.sh $(TESTS) $(TEST_SCRIPTS)
+	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark tests/run.sh $(filter-out $(MEASURING),$(TEST_SCRIPTS) $(TESTS)) -- $(MEASURING)
 
 build-tests: $(TESTS)
 

@@ -2,39 +2,39 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the test programs given as arguments and adds up what they say (TAP).
 #
-# One line per program; the output of those that failed; the reason of each skipped test. A crash, a program that runs
-# longer than TM_TEST_SECONDS (120), a plan that was not kept and a run in which no test was executed are failures.
-# Last line: "N passed, N failed, N skipped". Exit status 1 if something failed.
+#   tests/run.sh PROGRAM... [-- PROGRAM...]     those after -- one at a time: they measure, and want the machine for themselves
+#
+# The others run JOBS (the processors) at a time. One line per program; the output of those that failed; the reason of each
+# skipped test. A crash, a program that runs longer than TM_TEST_SECONDS (240), a plan that was not kept and a run in which no
+# test was executed are failures. Last line: "N passed, N failed, N skipped". Exit status 1 if something failed.
 set -u
 
-seconds=${TM_TEST_SECONDS:-120}
+seconds=${TM_TEST_SECONDS:-240}
 # Threads that wait sleep: on a busy machine spinning ones make the tests several times slower. No result depends on it.
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-passed=0
-failed=0
-skipped=0
 
 now_ms() { date +%s%3N; }
 
-for program; do
+# run FOLDER PROGRAM: its lines at once when it has ended, and "passed failed skipped" behind FOLDER/counts.
+run()
+{
+    program=$2
     name=${program#*/tests/}
+    mine=$(mktemp -d "$1/XXXXXX") || exit 1
     from=$(now_ms)
-    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$seconds" "$program" >"$work/out" 2>&1 </dev/null
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$seconds" "$program" >"$mine/out" 2>&1 </dev/null
     status=$?
     took=$(($(now_ms) - from))
     # "ok 1 - name", "not ok 2 - name", "ok 3 # SKIP name" ("not ok" in some versions of cmocka); "1..3" is the plan
     # (cmocka prints one per group).
     # shellcheck disable=SC2046
-    set -- $(awk '
+    set -- "$1" $(awk '
         /^(not )?ok [0-9]+ .*# *SKIP/ { skip++; next }
         /^ok [0-9]+/                  { pass++; next }
         /^not ok [0-9]+/              { fail++; next }
         /^1\.\.[0-9]+$/               { plan += substr($0, 4) }
-        END { print pass + 0, fail + 0, skip + 0, plan + 0 }' "$work/out")
-    pass=$1 fail=$2 skip=$3 plan=$4
+        END { print pass + 0, fail + 0, skip + 0, plan + 0 }' "$mine/out")
+    pass=$2 fail=$3 skip=$4 plan=$5
     why=
     if [ $status -eq 124 ] || [ $status -eq 137 ]; then
         why="ran longer than $seconds s"
@@ -49,21 +49,52 @@ for program; do
     fi
     # What killed the program counts as one failed test, also when others failed before.
     [ -n "$why" ] && fail=$((fail + 1))
-    passed=$((passed + pass))
-    failed=$((failed + fail))
-    skipped=$((skipped + skip))
     verdict=ok
     [ "$fail" -gt 0 ] && verdict=FAILED
-    printf '%-6s %-44s %3d passed, %d failed, %d skipped, %d.%02d s%s\n' "$verdict" "$name" "$pass" "$fail" "$skip" \
-        $((took / 1000)) $((took % 1000 / 10)) "${why:+: $why}"
-    if [ "$fail" -gt 0 ]; then
-        sed 's/^/    /' "$work/out"
-    elif [ "$skip" -gt 0 ]; then
-        # The reason is what the test printed before it; cmocka itself gives the name only.
-        grep -iE 'skip' "$work/out" | sed 's/^/    /'
+    {
+        printf '%-6s %-44s %3d passed, %d failed, %d skipped, %d.%02d s%s\n' "$verdict" "$name" "$pass" "$fail" "$skip" \
+            $((took / 1000)) $((took % 1000 / 10)) "${why:+: $why}"
+        if [ "$fail" -gt 0 ]; then
+            sed 's/^/    /' "$mine/out"
+        elif [ "$skip" -gt 0 ]; then
+            # The reason is what the test printed before it; cmocka itself gives the name only.
+            grep -iE 'skip' "$mine/out" | sed 's/^/    /'
+        fi
+    } >"$mine/said"
+    cat "$mine/said"
+    echo "$pass $fail $skip" >>"$1/counts"
+    rm -rf "$mine"
+}
+
+if [ "${1:-}" = --one ]; then
+    run "$2" "$3"
+    exit 0
+fi
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+: >"$work/counts"
+all=0 alone=
+for program; do
+    if [ "$program" = -- ]; then alone=yes; continue; fi
+    all=$((all + 1))
+    if [ -z "$alone" ]; then
+        echo "$program" >>"$work/together"
+    else
+        echo "$program" >>"$work/alone"
     fi
 done
+[ -s "$work/together" ] && xargs -n 1 -P "${JOBS:-$(nproc)}" "$0" --one "$work" <"$work/together"
+[ -s "$work/alone" ] && xargs -n 1 "$0" --one "$work" <"$work/alone"
 
+# shellcheck disable=SC2046
+set -- $(awk '{ p += $1; f += $2; s += $3; n++ } END { print p + 0, f + 0, s + 0, n + 0 }' "$work/counts")
+passed=$1 failed=$2 skipped=$3
+if [ "$4" -ne "$all" ]; then
+    echo "$((all - $4)) of $all test programs did not say how they ended"
+    failed=$((failed + all - $4))
+fi
 if [ $((passed + failed)) -eq 0 ]; then
     echo "no test was executed"
     failed=1

@@ -43,6 +43,7 @@ graph/value.h
 hf/config.h
 hf/folder.h
 hf/numerics.h
+hf/source.h
 mlperf/benchmark.h
 mlperf/breakdown.h
 mlperf/check.h
@@ -79,6 +80,7 @@ system/check_tune.h
 system/environment.h
 system/thresholds.h
 system/validity.h
+train/checkpoint_view.h
 train/groups.h
 train/keys.h
 train/optimizer.h

@@ -11,8 +11,7 @@
 static void value_of(const tm_config *config, const tm_model_shape *s, const char *key, tm_text *out)
 {
     static const char *const biases[] = { [TM_BIAS_NONE] = "none", [TM_BIAS_ALL] = "all",
-                                          [TM_BIAS_QKV] = "qkv",
-                                          [TM_BIAS_MI350X_TABLE] = "mi350x_table" };
+                                          [TM_BIAS_QKV] = "qkv", [TM_BIAS_MI350X_TABLE] = "mi350x_table" };
     const char *text = tm_config_text(config, key);
     out->length = 0;
     tm_text_add(out, "");
@@ -26,10 +25,10 @@ static void value_of(const tm_config *config, const tm_model_shape *s, const cha
         tm_text_printf(out, "%lld", (long long)s->ffn_dim);
     else if (strcmp(key, "model.tied") == 0)
         tm_text_add(out, s->tied ? "true" : "false");
-    else if (strcmp(key, "model.bias") == 0)
-        tm_text_add(out, biases[s->bias]);
     else if (strcmp(key, "model.qk_norm") == 0)
         tm_text_add(out, s->qk_norm ? "true" : "false");
+    else if (strcmp(key, "model.bias") == 0)
+        tm_text_add(out, biases[s->bias]);
     else if (strcmp(key, "model.moe_normalise") == 0)
         tm_text_add(out, s->moe.normalise ? "true" : "false");
     else if (strcmp(key, "model.moe_bias") == 0)

@@ -48,6 +48,12 @@ void tm_hf_name(const char *pattern, const int64_t numbers[2], tm_text *out)
     }
 }
 
+void tm_hf_written_name(const tm_hf_form *form, const char *name, tm_text *out)
+{
+    bool plain = !form->prefix || (form->plain && strcmp(form->plain, name) == 0);
+    tm_text_printf(out, "%s%s", plain ? "" : form->prefix, name);
+}
+
 const tm_stored_tensor *tm_hf_find(const tm_safetensors *set, const tm_hf_form *form, const char *name)
 {
     const tm_stored_tensor *found = tm_safetensors_find(set, name);

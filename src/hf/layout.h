@@ -6,8 +6,7 @@
 
 #include "base/arena.h"
 #include "data/safetensors.h"
-#include "graph/graph.h"
-#include "model/hf.h"
+#include "hf/folder.h"
 
 /* A piece as a part of one of their tensors: its element (r, c) is their element
  *     start + r' row_step + c column_step,    r' = tm_hf_row(slice, r) */
@@ -53,6 +52,12 @@ static inline int64_t tm_hf_row(const tm_hf_slice *slice, int64_t r)
 bool tm_hf_matches(const char *pattern, const char *name, int64_t numbers[2]);
 /* Appends `pattern` with its numbers. */
 void tm_hf_name(const char *pattern, const int64_t numbers[2], tm_text *out);
+/* Finds the tensor of every entry (found[i] of entries[i]) and checks that nothing is missing, left over, of another shape
+ * or of no floating format: see tm_hf_load. Fills *report. Of `memory` only graph, shape and form are used. */
+TM_MUST_USE tm_status tm_hf_check(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
+                                  const tm_stored_tensor **found, tm_hf_report *report, tm_error *err);
+/* A name as it is written: with the form's prefix. Appends. */
+void tm_hf_written_name(const tm_hf_form *form, const char *name, tm_text *out);
 /* A tensor of a file under its name with or without the form's prefix. */
 const tm_stored_tensor *tm_hf_find(const tm_safetensors *set, const tm_hf_form *form, const char *name);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/load.c - from the files of a folder into parameters. Everything is checked before the first value is written. */
 #include "base/cpu.h"
-#include "graph/value.h"
+#include "hf/convert.h"
 #include "hf/folder.h"
 #include "hf/layout.h"
 
@@ -122,11 +122,12 @@ static tm_status find_rest(const tm_hf_memory *memory, const tm_safetensors *wei
     return TM_OK;
 }
 
-static tm_status check_all(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
-                           const tm_stored_tensor **found, tm_hf_report *report, tm_error *err)
+tm_status tm_hf_check(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
+                      const tm_stored_tensor **found, tm_hf_report *report, tm_error *err)
 {
     name_list missing = { 0 }, unexpected = { 0 };
     size_t    n = 0;
+    *report = (tm_hf_report){ 0 };
     tm_status st = find_all(memory, layout, weights, found, report, &missing, err);
     const tm_stored_tensor **used = tm_alloc((layout->n + 1) * sizeof *used);
     for (size_t i = 0; i < layout->n; i++)
@@ -152,39 +153,11 @@ typedef struct {
     tm_dtype                to;
 } conversion;
 
-/* Element i of a stored tensor, which is at any address. */
-static double stored_value(const tm_stored_tensor *t, int64_t i)
-{
-    uint64_t element;
-    size_t   size = (size_t)tm_dtype_bits(t->dtype) / 8;
-    if (size == 0) return tm_value_get(t->data, t->dtype, i); /* parts of bytes have no alignment */
-    memcpy(&element, t->data + (size_t)i * size, size);
-    return tm_value_get(&element, t->dtype, 0);
-}
-
-static void widen_bf16(const uint8_t *from, float *to, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t bits;
-        memcpy(&bits, from + 2 * i, sizeof bits);
-        to[i] = tm_bf16_value(bits);
-    }
-}
-
 /* Row r of the slice to element `at` of `out`. */
 static void convert_row(const conversion *c, int64_t r, void *out, int64_t at)
 {
-    const tm_stored_tensor *t = c->stored;
-    const tm_hf_slice      *s = c->slice;
-    int64_t                 first = s->start + tm_hf_row(s, r) * s->row_step, n = s->columns;
-    size_t                  bits = (size_t)tm_dtype_bits(c->to);
-    if (s->column_step == 1 && t->dtype == c->to && bits % 8 == 0)
-        memcpy((char *)out + (size_t)at * bits / 8, t->data + (size_t)first * bits / 8, (size_t)n * bits / 8);
-    else if (s->column_step == 1 && t->dtype == TM_BF16 && c->to == TM_F32)
-        widen_bf16(t->data + 2 * first, (float *)out + at, n);
-    else
-        for (int64_t k = 0; k < n; k++)
-            tm_value_set(out, c->to, at + k, stored_value(t, first + k * s->column_step));
+    const tm_hf_slice *s = c->slice;
+    tm_stored_convert(c->stored, s->start + tm_hf_row(s, r) * s->row_step, s->column_step, s->columns, c->to, out, at);
 }
 
 static tm_status load_slice(const tm_hf_memory *memory, const conversion *c, int threads, void *buffer, tm_error *err)
@@ -225,10 +198,9 @@ tm_status tm_hf_load(const tm_hf_memory *memory, const tm_safetensors *weights, 
                      tm_error *err)
 {
     tm_hf_layout *layout;
-    *report = (tm_hf_report){ 0 };
     TM_TRY(tm_hf_layout_create(memory->graph, memory->shape, memory->form, &layout, err));
     const tm_stored_tensor **found = tm_alloc((layout->n + 1) * sizeof *found);
-    tm_status                st = check_all(memory, layout, weights, found, report, err);
+    tm_status                st = tm_hf_check(memory, layout, weights, found, report, err);
     if (st == TM_OK) st = tm_safetensors_check(weights, err);
     if (st == TM_OK) st = load_all(memory, layout, found, threads > 0 ? threads : tm_cpu_threads_allowed(), err);
     free(found);

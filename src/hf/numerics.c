@@ -51,8 +51,11 @@ static const char *file_name(const tm_hf_entry *entry, const tm_hf_form *form, c
 {
     const tm_stored_tensor *stored = weights ? tm_hf_find(weights, form, entry->name) : NULL;
     if (stored) return tm_arena_text(arena, stored->name);
-    bool plain = !form->prefix || (form->plain && strcmp(form->plain, entry->name) == 0);
-    return tm_arena_format(arena, "%s%s", plain ? "" : form->prefix, entry->name);
+    tm_text text = { 0 };
+    tm_hf_written_name(form, entry->name, &text);
+    const char *name = tm_arena_text(arena, text.data);
+    tm_text_fini(&text);
+    return name;
 }
 
 static tm_status read_gradients(const tm_trainer *trainer, const tm_hf_layout *layout, const tm_hf_form *form,

@@ -63,6 +63,8 @@ void         tm_llama_update(tm_graph *graph, const tm_model *model);
 int64_t      tm_llama_ffn_dim(int64_t dim);
 tm_status    tm_llama_check(const tm_config *config, const tm_model_shape *shape, tm_error *err);
 int          tm_llama_products(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS]);
+/* For tm_hf_form.lacks of classes without a window. */
+const char  *tm_llama_lacks_window(const tm_model_shape *shape);
 /* What the row of a family holds that is built like Llama. Tied models begin as the public ones do: no token predicts
  * itself. */
 #define TM_LLAMA_CALLS                                                                                                 \

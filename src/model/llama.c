@@ -177,6 +177,13 @@ int tm_llama_products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODU
     return n + 1;
 }
 
+const char *tm_llama_lacks_window(const tm_model_shape *s)
+{
+    if (s->moe.experts > 0) return "it has no experts (model.n_experts); mixtral and qwen3_moe have";
+    if (s->sinks || s->clamped) return "it has neither sinks nor a clamped activation (model.sinks, model.activation)";
+    return s->window > 0 ? "it has no window of keys (model.sliding_window); the mistral family has" : NULL;
+}
+
 /* --- Hugging Face ------------------------------------------------------------------------------------------------- */
 
 static const tm_hf_key hf_keys[] = {
@@ -194,7 +201,7 @@ static const tm_hf_key hf_keys[] = {
     { .key = NULL },
 };
 static const tm_hf_tensor hf_tensors[] = { TM_HF_LLAMA_ATTENTION, TM_HF_LLAMA_FFN, { .ours = NULL } };
-static const char *const  hf_pairs[] = { "model.family=llama", "model.bias=none", "model.qk_norm=false", NULL };
+static const char *const  hf_pairs[] = { "model.family=llama", "model.qk_norm=false", "model.bias=none", NULL };
 static const char *const  hf_ignored[] = { "model.layers.{l}.self_attn.rotary_emb.inv_freq", NULL };
 static const tm_hf_form   hf_llama = {
     .model_type = "llama",
@@ -203,6 +210,7 @@ static const tm_hf_form   hf_llama = {
     .keys = hf_keys,
     .tensors = hf_tensors,
     .ignored = hf_ignored,
+    .lacks = tm_llama_lacks_window,
     .tied_head = "lm_head.weight",
     .tied_to = "model.embed_tokens.weight",
 };

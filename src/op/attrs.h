@@ -12,6 +12,15 @@ typedef struct {
 
 typedef struct {
     double  eps;
+    int64_t seq; /* rows of a sample */
+} tm_modulate_attr;
+
+typedef struct {
+    int64_t seq; /* rows of a sample */
+} tm_gated_add_attr;
+
+typedef struct {
+    double  eps;
     int64_t heads, head_dim; /* that are normalised, D elements each */
     int64_t first, stride;   /* column of the first; columns from head to head, 0: D */
     int64_t second;          /* > 0: heads from here on have the second D weights (keys behind queries) */
@@ -68,6 +77,15 @@ typedef struct {
 typedef struct {
     double limit, alpha;
 } tm_clamp_attr; /* swiglu_clamped and its gradient */
+
+typedef struct {
+    int64_t samples; /* B: rows are joined sample by sample; 0: columns row by row */
+    int64_t first, second; /* rows of a sample, or columns, of the two parts */
+} tm_join_attr;      /* and split */
+
+typedef struct {
+    int64_t dim; /* D */
+} tm_time_attr;
 
 typedef struct {
     int64_t heads;

@@ -58,7 +58,7 @@ static int64_t elements_of(const tm_tensor_heading *heading)
 }
 
 /* Entries first, first + step, ... into one file. */
-static void write_file(const char *path, const tm_hf_layout *layout, const char *prefix, size_t first, size_t step,
+static void write_file(const char *path, const tm_hf_layout *layout, const tm_hf_form *form, size_t first, size_t step,
                        const test_hf_options *o, tm_text *map, const char *name)
 {
     static const char *const metadata[][2] = { { "format", "pt" }, { NULL, NULL } };
@@ -66,13 +66,14 @@ static void write_file(const char *path, const tm_hf_layout *layout, const char 
     const tm_hf_entry      **entries = tm_alloc((layout->n + 1) * sizeof *entries);
     size_t                   n = 0;
     tm_dtype                 dtype = o->dtype == TM_F64 ? TM_F32 : o->dtype;
-    char                     names[64][200];
+    tm_arena                *arena = tm_arena_create();
     for (size_t i = first; i < layout->n; i += step) {
         const tm_hf_entry *e = &layout->entries[i];
         if (o->leave_out && strcmp(o->leave_out, e->name) == 0) continue;
-        assert_true(n < 63);
-        snprintf(names[n], sizeof names[n], "%s%s", prefix, e->name);
-        headings[n] = (tm_tensor_heading){ .name = names[n], .dtype = dtype, .rank = e->rank };
+        tm_text written = { 0 };
+        tm_hf_written_name(form, e->name, &written);
+        headings[n] = (tm_tensor_heading){ .name = tm_arena_text(arena, written.data), .dtype = dtype, .rank = e->rank };
+        tm_text_fini(&written);
         memcpy(headings[n].n, e->n, sizeof e->n);
         if (o->narrow && strcmp(o->narrow, e->name) == 0) headings[n].n[e->rank - 1]--;
         entries[n++] = e;
@@ -92,6 +93,7 @@ static void write_file(const char *path, const tm_hf_layout *layout, const char 
     assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
     free(entries);
     free(headings);
+    tm_arena_destroy(arena);
 }
 
 void test_hf_write(const char *path, const char *config_json, const test_hf_options *options)
@@ -118,7 +120,7 @@ void test_hf_write(const char *path, const char *config_json, const test_hf_opti
         else
             snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", s + 1, shards);
         snprintf(file, sizeof file, "%s/%s", path, name);
-        write_file(file, layout, description.form->prefix ? description.form->prefix : "", s, shards, o, &map, name);
+        write_file(file, layout, description.form, s, shards, o, &map, name);
     }
     tm_text_printf(&index, "{\"metadata\": {}, \"weight_map\": {%s}}", map.data);
     if (shards > 1) test_file_write(path, "model.safetensors.index.json", index.data);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/pointwise.c - gelu, relu, swiglu, their gradients, add, cast, fill, rope and its gradient.
+/* device/cpu/simd/pointwise.c - gelu, relu, silu, swiglu, their gradients, add, cast, fill, rope and its gradient.
  *
  * With the sigmoid s(u) = 1 / (1 + e), e = exp(-u), and 1 - s = e s (no cancellation):
  *   gelu(x) = x s(2 q),  q = sqrt(2 / pi) (x + 0.044715 x^3)           (Hendrycks & Gimpel 2016; 1 + tanh q = 2 s(2 q))
  *   gelu'   = s (1 + 2 x q' (1 - s)),  q' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2)
+ *   silu    = x s(x);  silu' = s (1 + x (1 - s))                       (Elfwing et al. 2017)
  *   swiglu  = a s(a) u;  da = dy u s (1 + a (1 - s)),  du = dy a s     (Shazeer 2020)
  *   rope    : (y_a, y_b) = (x_a cos - x_b sin, x_b cos + x_a sin) of each pair; the gradient turns the other way
  *             (Su et al. 2021)
@@ -261,6 +262,33 @@ static void swiglu_grad_run(const tm_call *call)
     tm_parallel(call, swiglu_grad_part, tm_view_rows(&call->in[0]), 1, tm_view_elements(&call->in[0]));
 }
 
+/* ---- silu ---- */
+
+TM_INLINE void silu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        v16     x = v16_get(call->in[0].data, format, i, n);
+        v16_put(call->out[0].data, format, i, v16_div(x, v16_add(v16_set1(1.f), swiglu_exp(x))), n);
+    }
+}
+TM_PART(silu, in[0])
+
+TM_INLINE void silu_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    const v16 one = v16_set1(1.f);
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        v16     dy = v16_get(call->in[0].data, format, i, n), x = v16_get(call->in[1].data, format, i, n);
+        v16     e = swiglu_exp(x), s = v16_div(one, v16_add(one, e));
+        v16_put(call->out[0].data, format, i, v16_mul(dy, v16_mul(s, v16_fma(x, v16_mul(e, s), one))), n);
+    }
+}
+TM_PART(silu_grad, in[0])
+
+FLAT_RUN(silu)
+FLAT_RUN(silu_grad)
+
 /* ---- rope ---- */
 
 enum { WIDEST_HEAD = 512 }; /* Limit: a row of the table is spread on the stack for interleaved pairs */
@@ -371,6 +399,8 @@ const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     TM_KERNEL(gelu_grad, "gelu_grad/", binary_refuse, NULL, gelu_grad_run),
     TM_KERNEL(relu, "relu/", unary_refuse, NULL, relu_run),
     TM_KERNEL(relu_grad, "relu_grad/", binary_refuse, NULL, relu_grad_run),
+    TM_KERNEL(silu, "silu/", unary_refuse, NULL, silu_run),
+    TM_KERNEL(silu_grad, "silu_grad/", binary_refuse, NULL, silu_grad_run),
     TM_KERNEL(swiglu, "swiglu/", unary_refuse, NULL, swiglu_run),
     TM_KERNEL(swiglu_grad, "swiglu_grad/", binary_refuse, NULL, swiglu_grad_run),
     TM_KERNEL(add, "add/", binary_refuse, NULL, add_run),

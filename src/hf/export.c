@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf/export.c - a model into a Hugging Face folder: tensor by tensor, in the order of the model. */
+#include "base/file.h"
+#include "base/json.h"
+#include "graph/value.h"
+#include "hf/convert.h"
+#include "hf/layout.h"
+#include "hf/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COPIED = 64 << 20, MAX_SHARDS = 99999 };
+
+typedef struct {
+    const tm_hf_source         *source;
+    const tm_hf_export_options *options;
+    tm_hf_report               *report;
+    tm_graph                   *graph; /* parameters only */
+    tm_hf_layout               *layout;
+    const tm_stored_tensor    **found; /* of a folder: its tensors */
+    int                        *shard; /* of each entry, from 0 */
+    int                         shards;
+    int64_t                     total; /* bytes of all tensors */
+} exporter;
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+/* Rows of a piece from a checkpoint to their places. */
+static tm_status fill_slice(const exporter *x, const tm_hf_slice *s, void *out, tm_error *err)
+{
+    const tm_tensor *tensor = tm_graph_at(x->graph, s->parameter);
+    int64_t          bits = tm_dtype_bits(tensor->dtype), n = s->rows * s->columns;
+    TM_ASSERT(s->first * bits % 8 == 0);
+    size_t    bytes = (size_t)((n * bits + 7) / 8);
+    void     *values = tm_alloc(bytes);
+    tm_status st = tm_checkpoint_view_read(x->source->checkpoint, tensor->name, (size_t)(s->first * bits / 8), values,
+                                           bytes, err);
+    for (int64_t r = 0; st == TM_OK && r < s->rows; r++)
+        for (int64_t c = 0; c < s->columns; c++)
+            tm_value_set(out, x->options->dtype, s->start + tm_hf_row(s, r) * s->row_step + c * s->column_step,
+                         tm_value_get(values, tensor->dtype, r * s->columns + c));
+    free(values);
+    return st;
+}
+
+static tm_status fill(const exporter *x, size_t entry, void *out, tm_error *err)
+{
+    const tm_hf_entry *e = &x->layout->entries[entry];
+    if (x->found) tm_stored_convert(x->found[entry], 0, 1, e->elements, x->options->dtype, out, 0);
+    for (size_t k = 0; !x->found && k < e->n_slices; k++) TM_TRY(fill_slice(x, &e->slices[k], out, err));
+    return TM_OK;
+}
+
+/* The parameters have the formats of the checkpoint. */
+static tm_status check_checkpoint(exporter *x, tm_error *err)
+{
+    for (size_t i = 0; i < x->graph->n_tensors; i++) {
+        tm_tensor *tensor = &x->graph->tensors[i];
+        int        dtype;
+        size_t     bytes;
+        if (tensor->role != TM_ROLE_PARAMETER || tensor->base != TM_NONE) continue;
+        TM_TRY(tm_checkpoint_view_find(x->source->checkpoint, tensor->name, &dtype, &bytes, err));
+        if (dtype < 0 || dtype >= TM_DTYPE_COUNT || bytes != tm_tensor_bytes(tensor->shape, (tm_dtype)dtype))
+            return tm_fail(err, TM_FORMAT, "the checkpoint holds '%s' with %zu bytes, which is not what config.yaml says",
+                           tensor->name, bytes);
+        tensor->dtype = (tm_dtype)dtype;
+    }
+    return TM_OK;
+}
+
+static tm_status open_values(exporter *x, tm_error *err)
+{
+    const tm_hf_source *s = x->source;
+    tm_model            model;
+    x->graph = tm_graph_create(&tm_precision_f32);
+    tm_model_declare(x->graph, &s->shape, 1, &model);
+    TM_TRY(tm_hf_layout_create(x->graph, &s->shape, s->form, &x->layout, err));
+    if (s->checkpoint) return check_checkpoint(x, err);
+    tm_hf_memory memory = { .graph = x->graph, .shape = &s->shape, .form = s->form };
+    x->found = tm_alloc((x->layout->n + 1) * sizeof *x->found);
+    return tm_hf_check(&memory, x->layout, s->weights, x->found, x->report, err);
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static size_t bytes_of(const exporter *x, size_t entry)
+{
+    return (size_t)x->layout->entries[entry].elements * tm_dtype_bytes(x->options->dtype);
+}
+
+/* Fills files one after the other. */
+static void divide(exporter *x)
+{
+    int64_t used = 0;
+    x->shard = tm_alloc((x->layout->n + 1) * sizeof *x->shard);
+    x->shards = 1;
+    x->total = 0;
+    for (size_t i = 0; i < x->layout->n; i++) {
+        int64_t bytes = (int64_t)bytes_of(x, i);
+        if (used > 0 && used + bytes > x->options->shard_bytes) {
+            x->shards++;
+            used = 0;
+        }
+        used += bytes;
+        x->total += bytes;
+        x->shard[i] = x->shards - 1;
+    }
+}
+
+static void name_shard(const exporter *x, int shard, tm_text *out)
+{
+    if (x->shards == 1)
+        tm_text_add(out, "model.safetensors");
+    else
+        tm_text_printf(out, "model-%05d-of-%05d.safetensors", shard + 1, x->shards);
+}
+
+static tm_status write_values(const exporter *x, int shard, tm_safetensors_writer *writer, tm_error *err)
+{
+    for (size_t i = 0; i < x->layout->n; i++) {
+        if (x->shard[i] != shard) continue;
+        void     *values = tm_alloc(bytes_of(x, i));
+        tm_status st = fill(x, i, values, err);
+        if (st == TM_OK) tm_safetensors_write(writer, values, bytes_of(x, i));
+        free(values);
+        TM_TRY(st);
+    }
+    return TM_OK;
+}
+
+static tm_status write_shard(const exporter *x, int shard, tm_error *err)
+{
+    static const char *const metadata[][2] = { { "format", "pt" }, { NULL, NULL } };
+    tm_tensor_heading       *headings = tm_alloc((x->layout->n + 1) * sizeof *headings);
+    tm_arena                *arena = tm_arena_create();
+    size_t                   n = 0;
+    tm_text                  path = { 0 }, name = { 0 };
+    for (size_t i = 0; i < x->layout->n; i++) {
+        const tm_hf_entry *e = &x->layout->entries[i];
+        if (x->shard[i] != shard) continue;
+        name.length = 0;
+        tm_hf_written_name(x->source->form, e->name, &name);
+        headings[n] = (tm_tensor_heading){ .name = tm_arena_text(arena, name.data), .dtype = x->options->dtype,
+                                           .rank = e->rank };
+        memcpy(headings[n++].n, e->n, sizeof e->n);
+    }
+    tm_text_printf(&path, "%s/", x->options->folder);
+    name_shard(x, shard, &path);
+    tm_safetensors_writer *writer = NULL;
+    tm_status              st = tm_safetensors_create(path.data, headings, n, metadata, &writer, err);
+    if (st == TM_OK) {
+        st = write_values(x, shard, writer, err);
+        if (st == TM_OK)
+            st = tm_safetensors_finish(writer, err);
+        else
+            tm_safetensors_abandon(writer);
+    }
+    tm_text_fini(&name);
+    tm_text_fini(&path);
+    tm_arena_destroy(arena);
+    free(headings);
+    return st;
+}
+
+static tm_status write_named(const exporter *x, const char *name, const tm_text *text, tm_error *err)
+{
+    tm_text path = { 0 };
+    tm_text_printf(&path, "%s/%s", x->options->folder, name);
+    tm_status st = tm_file_write(path.data, text->data, text->length, err);
+    tm_text_fini(&path);
+    return st;
+}
+
+static tm_status write_index(const exporter *x, tm_error *err)
+{
+    tm_text text = { 0 }, name = { 0 }, file = { 0 };
+    tm_json json = { .out = &text, .indent = true };
+    if (x->shards == 1) return TM_OK;
+    tm_json_open(&json, NULL, '{');
+    tm_json_open(&json, "metadata", '{');
+    tm_json_i64(&json, "total_size", x->total);
+    tm_json_close(&json, '}');
+    tm_json_open(&json, "weight_map", '{');
+    for (size_t i = 0; i < x->layout->n; i++) {
+        name.length = file.length = 0;
+        tm_hf_written_name(x->source->form, x->layout->entries[i].name, &name);
+        name_shard(x, x->shard[i], &file);
+        tm_json_string(&json, name.data, file.data);
+    }
+    tm_json_close(&json, '}');
+    tm_json_close(&json, '}');
+    tm_text_add(&text, "\n");
+    tm_status st = write_named(x, "model.safetensors.index.json", &text, err);
+    tm_text_fini(&text);
+    tm_text_fini(&name);
+    tm_text_fini(&file);
+    return st;
+}
+
+/* Of a folder: what belongs to the model and is not its numbers. */
+static tm_status copy_files(const exporter *x, tm_error *err)
+{
+    static const char *const names[] = { "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                                         "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+                                         "vocab.json", "merges.txt", "tokenizer.model", "tekken.json" };
+    for (size_t i = 0; x->source->weights && i < sizeof names / sizeof names[0]; i++) {
+        tm_text path = { 0 }, text = { 0 };
+        tm_text_printf(&path, "%s/%s", x->source->path, names[i]);
+        tm_status st = TM_OK;
+        if (tm_file_exists(path.data)) {
+            st = tm_file_read(path.data, MAX_COPIED, &text, err);
+            if (st == TM_OK) st = write_named(x, names[i], &text, err);
+        }
+        tm_text_fini(&path);
+        tm_text_fini(&text);
+        TM_TRY(st);
+    }
+    return TM_OK;
+}
+
+static tm_status write_config(const exporter *x, tm_error *err)
+{
+    const tm_hf_source *s = x->source;
+    tm_text             text = { 0 }, path = { 0 }, ids = { 0 };
+    tm_status           st = TM_OK;
+    tm_text_printf(&path, "%s/config.json", s->path);
+    if (s->weights) st = tm_file_read(path.data, MAX_COPIED, &ids, err);
+    if (st == TM_OK) {
+        tm_hf_config_write(s->config, &s->shape, s->form, tm_dtype_name(x->options->dtype), ids.data, &text);
+        st = write_named(x, "config.json", &text, err);
+    }
+    tm_text_fini(&text);
+    tm_text_fini(&path);
+    tm_text_fini(&ids);
+    return st;
+}
+
+static tm_status check_target(const exporter *x, tm_error *err)
+{
+    static const char *const names[] = { "config.json", "model.safetensors", "model.safetensors.index.json" };
+    TM_TRY(tm_folder_make(x->options->folder, err));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        tm_text path = { 0 };
+        tm_text_printf(&path, "%s/%s", x->options->folder, names[i]);
+        bool there = tm_file_exists(path.data);
+        tm_text_fini(&path);
+        if (there)
+            return tm_fail(err, TM_INVALID, "'%s' already holds a model ('%s'); give a folder that does not",
+                           x->options->folder, names[i]);
+    }
+    return TM_OK;
+}
+
+static tm_status export_all(exporter *x, tm_error *err)
+{
+    TM_TRY(open_values(x, err));
+    TM_TRY(check_target(x, err));
+    divide(x);
+    if (x->shards > MAX_SHARDS)
+        return tm_fail(err, TM_INVALID, "%d files would be written; allow more bytes for each", x->shards);
+    for (int shard = 0; shard < x->shards; shard++) TM_TRY(write_shard(x, shard, err));
+    TM_TRY(write_index(x, err));
+    TM_TRY(copy_files(x, err));
+    *x->report = (tm_hf_report){ .tensors = x->layout->n, .bytes = x->total };
+    for (size_t i = 0; i < x->layout->n; i++) x->report->elements += x->layout->entries[i].elements;
+    return write_config(x, err);
+}
+
+tm_status tm_hf_export(const tm_hf_source *source, const tm_hf_export_options *options, tm_hf_report *report,
+                       tm_error *err)
+{
+    exporter  x = { .source = source, .options = options, .report = report };
+    tm_status st = export_all(&x, err);
+    free(x.found);
+    free(x.shard);
+    tm_hf_layout_destroy(x.layout);
+    tm_graph_destroy(x.graph);
+    return st;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hf/source.h"
+
+#include "base/file.h"
+#include "graph/value.h"
+#include "hf/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUFFER = 4 << 20 };
+
+/* A run keeps its checkpoints in checkpoint.folder, which may be anywhere. */
+static tm_status open_run(tm_hf_source *s, int64_t step, tm_error *err)
+{
+    tm_text path = { 0 };
+    tm_text_printf(&path, "%s/config.yaml", s->path);
+    tm_status st = tm_config_load_file(s->config, path.data, err);
+    if (st == TM_OK) tm_config_allow_unbuilt(s->config, true); /* of how it was trained, which is not done again */
+    if (st == TM_OK) st = tm_config_finish(s->config, err);
+    if (st == TM_OK) st = tm_model_shape_read(s->config, &s->shape, err);
+    if (st == TM_OK) st = tm_hf_form_of(s->config, &s->shape, &s->form, err);
+    if (st == TM_OK) {
+        const char *folder = tm_config_text(s->config, "checkpoint.folder");
+        path.length = 0;
+        tm_text_printf(&path, "%s%s%s", folder[0] == '/' ? "" : s->path, folder[0] == '/' ? "" : "/", folder);
+        st = tm_checkpoint_view_open(path.data, step, &s->checkpoint, err);
+    }
+    tm_text_fini(&path);
+    return st;
+}
+
+static tm_status open_folder(tm_hf_source *s, tm_error *err)
+{
+    tm_hf_description description;
+    TM_TRY(tm_hf_folder_shape(s->path, s->config, &description, &s->shape, err));
+    s->form = description.form;
+    TM_TRY(tm_hf_folder_weights(s->path, &s->weights, err));
+    return s->weights ? TM_OK : tm_fail(err, TM_INVALID, "'%.300s' holds no weights (model.safetensors)", s->path);
+}
+
+tm_status tm_hf_source_open(const char *path, int64_t step, tm_config *config, tm_hf_source *out, tm_error *err)
+{
+    tm_text name = { 0 };
+    *out = (tm_hf_source){ .path = path, .config = config };
+    tm_text_printf(&name, "%s/config.yaml", path);
+    bool run = tm_file_exists(name.data);
+    tm_text_fini(&name);
+    if (tm_hf_is_folder(path)) return open_folder(out, err);
+    if (run) return open_run(out, step, err);
+    return tm_fail(err, TM_INVALID,
+                   "'%.300s' is neither a Hugging Face folder (config.json) nor the directory of a run (config.yaml)",
+                   path);
+}
+
+void tm_hf_source_close(tm_hf_source *source)
+{
+    tm_safetensors_close(source->weights);
+    tm_checkpoint_view_close(source->checkpoint);
+    tm_config_destroy(source->config);
+    *source = (tm_hf_source){ 0 };
+}
+
+/* --- loading ------------------------------------------------------------------------------------------------------ */
+
+/* Bytes of `n` elements from element `first` on; 4-bit elements begin at whole bytes. */
+static size_t bytes_of(int64_t n, tm_dtype dtype)
+{
+    return (size_t)((n * tm_dtype_bits(dtype) + 7) / 8);
+}
+
+static tm_status copy_parameter(const tm_checkpoint_view *view, const tm_hf_memory *memory, tm_tensor_id id,
+                                unsigned char *from, unsigned char *to, tm_hf_report *report, tm_error *err)
+{
+    const tm_tensor *tensor = tm_graph_at(memory->graph, id);
+    int64_t          all = tm_shape_elements(tensor->shape), part = BUFFER / 8;
+    int              stored;
+    size_t           bytes;
+    TM_TRY(tm_checkpoint_view_find(view, tensor->name, &stored, &bytes, err));
+    tm_dtype dtype = (tm_dtype)stored;
+    if (stored < 0 || stored >= TM_DTYPE_COUNT || bytes != tm_tensor_bytes(tensor->shape, dtype))
+        return tm_fail(err, TM_FORMAT, "the checkpoint holds '%s' with %zu bytes, which is not what config.yaml says",
+                       tensor->name, bytes);
+    for (int64_t i = 0; i < all; i += part) {
+        int64_t n = all - i < part ? all - i : part;
+        TM_TRY(tm_checkpoint_view_read(view, tensor->name, bytes_of(i, dtype), from, bytes_of(n, dtype), err));
+        for (int64_t k = 0; k < n; k++) tm_value_set(to, tensor->dtype, k, tm_value_get(from, dtype, k));
+        TM_TRY(memory->write(memory, id, bytes_of(i, tensor->dtype), to, bytes_of(n, tensor->dtype), err));
+    }
+    report->tensors++;
+    report->elements += all;
+    report->bytes += (int64_t)bytes;
+    return TM_OK;
+}
+
+tm_status tm_hf_source_load(const tm_hf_source *source, const tm_hf_memory *memory, int threads, tm_hf_report *report,
+                            tm_error *err)
+{
+    if (source->weights) return tm_hf_load(memory, source->weights, threads, report, err);
+    unsigned char *from = tm_alloc(BUFFER), *to = tm_alloc(BUFFER);
+    tm_status      st = TM_OK;
+    *report = (tm_hf_report){ .formats = "checkpoint" };
+    for (size_t i = 0; i < memory->graph->n_tensors && st == TM_OK; i++) {
+        const tm_tensor *tensor = &memory->graph->tensors[i];
+        if (tensor->role == TM_ROLE_PARAMETER && tensor->base == TM_NONE)
+            st = copy_parameter(source->checkpoint, memory, (tm_tensor_id)i, from, to, report, err);
+    }
+    free(from);
+    free(to);
+    return st;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf/source.h - a model that is somewhere on disk: a Hugging Face folder (config.json), or the directory of a run of ours
+ * (config.yaml and a checkpoint). */
+#ifndef TM_HF_SOURCE_H
+#define TM_HF_SOURCE_H
+
+#include "hf/folder.h"
+#include "train/checkpoint_view.h"
+
+typedef struct {
+    const char         *path;
+    tm_config          *config;     /* finished */
+    tm_model_shape      shape;
+    const tm_hf_form   *form;
+    tm_safetensors     *weights;    /* of a folder; else NULL */
+    tm_checkpoint_view *checkpoint; /* of a run; else NULL */
+} tm_hf_source;
+
+/* `config`: with all rows and nothing given; belongs to the source from now on, also after a failure: close it. `step`: of a run's
+ * checkpoint; -1: the newest. TM_INVALID: neither a folder nor a run, or without weights; TM_UNSUPPORTED: a run of a model
+ * that no Hugging Face class computes, so that its tensors have no names. */
+TM_MUST_USE tm_status tm_hf_source_open(const char *path, int64_t step, tm_config *config, tm_hf_source *out,
+                                        tm_error *err);
+void                  tm_hf_source_close(tm_hf_source *source);
+
+/* Fills all parameters of a graph of the source's model: as tm_hf_load. */
+TM_MUST_USE tm_status tm_hf_source_load(const tm_hf_source *source, const tm_hf_memory *memory, int threads,
+                                        tm_hf_report *report, tm_error *err);
+
+typedef struct {
+    const char *folder;      /* is made; must not hold a model */
+    tm_dtype    dtype;       /* TM_F32, TM_BF16 */
+    int64_t     shard_bytes; /* a file's tensors take so many at most, unless one takes more */
+} tm_hf_export_options;
+
+/* Writes config.json, model.safetensors or shards with an index, and copies of the tokenizer's files and
+ * generation_config.json if the source is a folder that has them. config.json comes last: with it the folder is
+ * complete. */
+TM_MUST_USE tm_status tm_hf_export(const tm_hf_source *source, const tm_hf_export_options *options,
+                                   tm_hf_report *report, tm_error *err);
+
+#endif
