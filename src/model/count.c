@@ -2,6 +2,8 @@
 /* model/count.c - parameters, counted on the tensors that a family declares, and FLOPs by formula. */
 #include "model/model.h"
 
+#include "model/moe.h"
+
 typedef struct {
     int64_t all, layer, input; /* layer: the first one; input: looked up only */
     int64_t idle;              /* of experts: what a token does not use */
@@ -23,7 +25,7 @@ static counts count(const tm_model_shape *shape)
         n.all += elements;
         if (tensor->layer == 0) n.layer += elements;
         if (input) n.input += elements;
-        int64_t idle = tensor->shape.rank == 3 ? elements - elements / shape->moe.experts * shape->moe.top_k : 0;
+        int64_t idle = tm_moe_has_experts(tensor) ? elements - elements / shape->moe.experts * shape->moe.top_k : 0;
         n.idle += idle;
         if (!input && tensor->shape.rank >= 2) n.matmul += elements - idle;
     }

@@ -144,6 +144,11 @@ void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, tm_moe_
                                   TM_ROLE_STATE, tm_shape_1(m->experts));
 }
 
+bool tm_moe_has_experts(const tm_tensor *parameter)
+{
+    return strstr(parameter->name, ".moe.experts.") != NULL;
+}
+
 void tm_moe_declare_model(tm_graph *graph, const tm_model_shape *s, tm_model *out)
 {
     if (s->moe.experts == 0 || s->moe.dense_layers >= s->n_layers) return;
