@@ -5,7 +5,7 @@
 # (docs/architecture.md).
 set -eu
 cd "$(dirname "$0")/.."
-order="base stats config graph op device model data system train hf bench mlperf record cli"
+order="base stats config token graph op device model data system train hf bench mlperf record cli"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
 floor_of() {
     case $1 in op) room=graph ;; *) room=$1 ;; esac
@@ -81,6 +81,7 @@ system/environment.h
 system/thresholds.h
 system/validity.h
 train/checkpoint_view.h
+token/token.h
 train/groups.h
 train/keys.h
 train/optimizer.h

@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Appends a cell, quoted only if it holds a comma, a quote or a line break; `first` leaves out the comma before it. */
+/* Appends a cell, quoted only if it holds a comma, a quote or a line break; `first` leaves out the comma before it.
+ * What a terminal would obey is shown instead (base/plain.h); what a spreadsheet would take for a formula (=, +, - or @
+ * first, and not a number) gets a ' in front, which tm_csv_read takes away. */
 void tm_csv_add(tm_text *out, const char *cell, bool first);
 
 /* Splits one record that starts at *cursor into at most `max` cells, stored one after the other in `storage` (emptied

@@ -6,61 +6,192 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static tm_status write_all(int fd, const char *data, size_t bytes, const char *path, tm_error *err)
+/* --- writing ------------------------------------------------------------------------------------------------------ */
+
+/* The folder of `path` and the name in it. */
+static tm_status open_folder_of(const char *path, int *folder, const char **name, tm_error *err)
 {
-    while (bytes > 0) {
-        ssize_t n = write(fd, data, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return tm_fail(err, TM_IO, "cannot write '%s': %s", path, strerror(errno));
-        data += n;
-        bytes -= (size_t)n;
-    }
-    if (fsync(fd) != 0) return tm_fail(err, TM_IO, "cannot flush '%s' to disk: %s", path, strerror(errno));
+    char        text[4096];
+    const char *slash = strrchr(path, '/');
+    size_t      n = slash ? (size_t)(slash - path) : 0;
+    if (n >= sizeof text) return tm_fail(err, TM_INVALID, "path is too long: '%s'", path);
+    if (n > 0)
+        memcpy(text, path, n);
+    else
+        text[n++] = slash ? '/' : '.';
+    text[n] = '\0';
+    *name = slash ? slash + 1 : path;
+    *folder = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*folder < 0) return tm_fail(err, TM_IO, "cannot create '%s': folder '%s': %s", path, text, strerror(errno));
     return TM_OK;
 }
 
-tm_status tm_folder_sync_of(const char *path, tm_error *err)
+int tm_file_open_random(int folder, const char *name, mode_t mode, char *out, size_t size)
 {
-    char        folder[4096];
-    const char *slash = strrchr(path, '/');
-    size_t      n = slash ? (size_t)(slash - path) : 0;
-    if (n >= sizeof folder) return tm_fail(err, TM_INVALID, "path is too long: '%s'", path);
-    if (n > 0)
-        memcpy(folder, path, n);
-    else
-        folder[n++] = slash ? '/' : '.';
-    folder[n] = '\0';
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return tm_fail(err, TM_IO, "cannot open folder '%s': %s", folder, strerror(errno));
-    int failed = fsync(fd) != 0 && errno != EINVAL; /* some file systems cannot sync a folder */
-    int cause = errno;
-    close(fd);
-    return failed ? tm_fail(err, TM_IO, "cannot flush folder '%s': %s", folder, strerror(cause)) : TM_OK;
+    enum { TRIES = 16 };
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t number;
+        if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) return -1;
+        if ((size_t)snprintf(out, size, "%s.tmp.%016llx", name, (unsigned long long)number) >= size) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int fd = openat(folder, out, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        if (fd >= 0 || errno != EEXIST) return fd;
+    }
+    return -1;
+}
+
+tm_status tm_file_draft_open(const char *path, tm_file_draft *draft, tm_error *err)
+{
+    const char *name;
+    *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
+    TM_TRY(open_folder_of(path, &draft->folder, &name, err));
+    struct stat there;
+    if (fstatat(draft->folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode) &&
+        !S_ISLNK(there.st_mode)) { /* a device or fifo must not be replaced by a file; a link may */
+        close(draft->folder);
+        *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
+        return tm_fail(err, TM_IO, "cannot replace '%s': it is not a regular file; name another", path);
+    }
+    draft->fd = tm_file_open_random(draft->folder, name, 0666, draft->temporary, sizeof draft->temporary);
+    if (draft->fd < 0) {
+        int cause = errno;
+        close(draft->folder);
+        *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
+        return tm_fail(err, TM_IO, "cannot create '%s': %s", path, strerror(cause));
+    }
+    draft->path = tm_alloc(strlen(path) + 1);
+    strcpy(draft->path, path);
+    return TM_OK;
+}
+
+tm_status tm_file_draft_add(tm_file_draft *draft, const void *data, size_t bytes, tm_error *err)
+{
+    const char *from = data;
+    while (bytes > 0) {
+        ssize_t n = write(draft->fd, from, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return tm_fail(err, TM_IO, "cannot write '%s': %s", draft->path, strerror(n < 0 ? errno : ENOSPC));
+        from += n;
+        bytes -= (size_t)n;
+    }
+    return TM_OK;
+}
+
+static void forget(tm_file_draft *draft)
+{
+    if (draft->fd >= 0) close(draft->fd);
+    close(draft->folder);
+    free(draft->path);
+    *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
+}
+
+void tm_file_draft_discard(tm_file_draft *draft)
+{
+    if (!draft->path) return;
+    unlinkat(draft->folder, draft->temporary, 0);
+    forget(draft);
+}
+
+/* The steps of publishing; `cause` names the one that failed. */
+static const char *publish(tm_file_draft *draft, const char *name)
+{
+    if (fsync(draft->fd) != 0) return "flush";
+    if (renameat(draft->folder, draft->temporary, draft->folder, name) != 0) return "rename";
+    draft->temporary[0] = '\0';
+    if (fsync(draft->folder) != 0 && errno != EINVAL) return "flush the folder of"; /* some file systems cannot */
+    return NULL;
+}
+
+tm_status tm_file_draft_publish(tm_file_draft *draft, int *appends, tm_error *err)
+{
+    const char *slash = strrchr(draft->path, '/'), *failed = publish(draft, slash ? slash + 1 : draft->path);
+    tm_status   st = TM_OK;
+    if (!failed && appends && fcntl(draft->fd, F_SETFL, O_APPEND) != 0) failed = "add lines to";
+    if (failed) st = tm_fail(err, TM_IO, "cannot %s '%s': %s", failed, draft->path, strerror(errno));
+    if (st == TM_OK && appends) {
+        *appends = draft->fd;
+        draft->fd = -1;
+    } else if (close(draft->fd) != 0 && st == TM_OK) {
+        st = tm_fail(err, TM_IO, "cannot close '%s': %s", draft->path, strerror(errno));
+    }
+    draft->fd = -1;
+    if (st != TM_OK && draft->temporary[0]) unlinkat(draft->folder, draft->temporary, 0);
+    forget(draft);
+    return st;
 }
 
 tm_status tm_file_write(const char *path, const void *data, size_t bytes, tm_error *err)
 {
-    char temporary[4096];
-    if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid()) >= sizeof temporary)
-        return tm_fail(err, TM_INVALID, "path is too long: '%s'", path);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return tm_fail(err, TM_IO, "cannot create '%s': %s", temporary, strerror(errno));
-    tm_status st = write_all(fd, data, bytes, temporary, err);
-    if (close(fd) != 0 && st == TM_OK) st = tm_fail(err, TM_IO, "cannot close '%s': %s", temporary, strerror(errno));
-    if (st == TM_OK && rename(temporary, path) != 0)
-        st = tm_fail(err, TM_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno));
-    if (st != TM_OK) {
-        unlink(temporary);
-        return st;
-    }
-    return tm_folder_sync_of(path, err);
+    tm_file_draft draft;
+    TM_TRY(tm_file_draft_open(path, &draft, err));
+    tm_status st = tm_file_draft_add(&draft, data, bytes, err);
+    if (st == TM_OK) return tm_file_draft_publish(&draft, NULL, err);
+    tm_file_draft_discard(&draft);
+    return st;
 }
+
+tm_status tm_file_open_append(const char *path, int *fd, tm_error *err)
+{
+    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (*fd >= 0) return TM_OK;
+    if (errno == ELOOP)
+        return tm_fail(err, TM_IO,
+                       "cannot add to '%s': it is a symbolic link; name the file that it leads to, or remove it", path);
+    return tm_fail(err, TM_IO, "cannot open '%s': %s", path, strerror(errno));
+}
+
+int tm_file_open_new(const char *path)
+{
+    char        text[4096];
+    const char *slash = strrchr(path, '/');
+    size_t      n = slash ? (size_t)(slash - path) : 0;
+    if (n >= sizeof text) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(text, n > 0 ? path : slash ? "/" : ".", n > 0 ? n : 1);
+    text[n > 0 ? n : 1] = '\0';
+    int folder = open(text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0) return -1;
+    int fd = openat(folder, slash ? slash + 1 : path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int cause = errno;
+    close(folder);
+    errno = cause;
+    return fd;
+}
+
+int tm_file_open_lock(const char *path)
+{
+    return open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+}
+
+int tm_file_open_nameless(const char *folder)
+{
+    char name[64];
+    int  at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (at < 0) return -1;
+    int fd = tm_file_open_random(at, "trainmark-offload", 0600, name, sizeof name), cause = errno;
+    if (fd >= 0 && unlinkat(at, name, 0) != 0) {
+        cause = errno;
+        close(fd);
+        fd = -1;
+    }
+    close(at);
+    errno = cause;
+    return fd;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 tm_status tm_file_read(const char *path, size_t limit, tm_text *out, tm_error *err)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/plain.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -20,5 +22,9 @@ void tm_log(tm_log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fprintf(stderr, "trainmark: %s%s\n", prefix[level], line);
+    tm_text text = { 0 };
+    tm_text_printf(&text, "trainmark: %s", prefix[level]);
+    tm_plain_add(&text, line, TM_PLAIN_MESSAGE);
+    fprintf(stderr, "%s\n", text.data);
+    tm_text_fini(&text);
 }

@@ -37,7 +37,7 @@ typedef struct {
     tm_status   status;
     const char *file; /* source file of the tm_fail */
     int         line;
-    char        text[1024]; /* lower case, no full stop: what failed, value found, value wanted, way out */
+    char        text[4096]; /* lower case, no full stop: what failed, value found, value wanted, way out */
 } tm_error;
 
 const char *tm_status_text(tm_status status);

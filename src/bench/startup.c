@@ -4,11 +4,12 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/lock.h"
+#include "base/root.h"
 #include "bench/bench.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <jansson.h>
 #include <math.h>
 #include <spawn.h>
@@ -52,31 +53,21 @@ typedef struct {
 typedef struct {
     tm_bench *bench;
     char     *argv[64];
-    char      folder[256], out[288], result[320];
+    tm_scratch folder;
+    char      out[4200], result[4300];
     int64_t   n[KINDS];
     start    *starts[KINDS];
 } work;
 
 /* --- one start ------------------------------------------------------------------------------- */
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
-{
-    (void)info;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
 /* Executable, libraries and all else must come from the disk again. */
 static tm_status drop_page_cache(tm_error *err)
 {
     sync();
-    int  fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-    bool done = fd >= 0 && write(fd, "3", 1) == 1;
-    int  cause = errno;
-    if (fd >= 0) close(fd);
-    return done ? TM_OK
-                : tm_fail(err, TM_IO, "cannot drop the page cache (/proc/sys/vm/drop_caches): %s", strerror(cause));
+    return tm_root_write("", "/proc/sys/vm/drop_caches", "3")
+               ? TM_OK
+               : tm_fail(err, TM_IO, "cannot drop the page cache (/proc/sys/vm/drop_caches): %s", strerror(errno));
 }
 
 static tm_status spawn(const work *w, pid_t *pid, tm_error *err)
@@ -85,11 +76,13 @@ static tm_status spawn(const work *w, pid_t *pid, tm_error *err)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    char log[300];
-    snprintf(log, sizeof log, "%s/log", w->folder);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    char log[4200];
+    snprintf(log, sizeof log, "%s/log", w->folder.path);
+    int words = tm_file_open_lock(log); /* of one start after the other */
+    if (words >= 0 && ftruncate(words, 0) == 0) posix_spawn_file_actions_adddup2(&actions, words, STDERR_FILENO);
     int failed = posix_spawn(pid, "/proc/self/exe", &actions, NULL, w->argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    if (words >= 0) close(words);
     return failed ? tm_fail(err, TM_IO, "cannot start /proc/self/exe: %s", strerror(failed)) : TM_OK;
 }
 
@@ -103,7 +96,7 @@ static double io_field(const char *text, const char *name)
 /* Waits for the end; the accounts of an ended process can be read until it is reaped. */
 static tm_status reap(const work *w, pid_t pid, start *s, tm_error *err)
 {
-    char          path[64], log[300], words[400] = "";
+    char          path[64], log[4200], words[400] = "";
     siginfo_t     info;
     struct rusage usage;
     int           status;
@@ -121,7 +114,7 @@ static tm_status reap(const work *w, pid_t pid, start *s, tm_error *err)
     s->major = (double)usage.ru_majflt;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return TM_OK;
     if (w->bench->stop && *w->bench->stop) return tm_fail(err, TM_INTERRUPTED, "stopped while a run was starting");
-    snprintf(log, sizeof log, "%s/log", w->folder);
+    snprintf(log, sizeof log, "%s/log", w->folder.path);
     (void)tm_file_read_line(log, words, sizeof words);
     if (WIFEXITED(status))
         return tm_fail(err, TM_INVALID, "the started run ended with exit code %d: %s", WEXITSTATUS(status), words);
@@ -150,7 +143,7 @@ static tm_status start_once(work *w, int kind, tm_error *err)
     TM_TRY(reap(w, pid, &s, err));
     s.exit = (double)(tm_now_ns() - begin) * 1e-9;
     TM_TRY(read_result(w, &s, err));
-    nftw(w->out, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    tm_folder_remove(w->out);
     if (kind < KINDS) w->starts[kind][w->n[kind]++] = s;
     return TM_OK;
 }
@@ -300,12 +293,10 @@ static tm_status make_arguments(work *w, char *words, char threads[24], tm_error
 static tm_status run(tm_bench *bench, tm_error *err)
 {
     work        w = { .bench = bench };
-    const char *base = getenv("TMPDIR");
     char        threads[24];
     tm_text     words = { 0 };
-    snprintf(w.folder, sizeof w.folder, "%.200s/trainmark-startup-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(w.folder)) return tm_fail(err, TM_IO, "cannot make a folder '%s': %s", w.folder, strerror(errno));
-    snprintf(w.out, sizeof w.out, "%s/run", w.folder);
+    TM_TRY(tm_scratch_make("trainmark-startup", &w.folder, err));
+    snprintf(w.out, sizeof w.out, "%s/run", w.folder.path);
     snprintf(w.result, sizeof w.result, "%s/result.json", w.out);
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
@@ -313,7 +304,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     tm_status st = make_arguments(&w, words.data, threads, err);
     if (st == TM_OK) st = measure(&w, err);
     tm_text_fini(&words);
-    nftw(w.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    tm_scratch_remove(&w.folder);
     return st;
 }
 

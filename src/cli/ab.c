@@ -5,13 +5,13 @@
 #include "base/arena.h"
 #include "base/cpu.h"
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/words.h"
 #include "cli/cli.h"
 #include "train/turn.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ typedef struct {
     tm_arena     *arena;
     tm_ab_options options;
     tm_ab_session session;
-    char          temporary[4096]; /* folder of the runs without --out; "" = none */
+    tm_scratch    temporary; /* folder of the runs without --out */
 } job;
 
 /* --- command line ------------------------------------------------------------------------------------------------- */
@@ -240,30 +240,14 @@ static tm_status choose_turns(job *j, int64_t a_bytes, int64_t b_bytes, tm_error
 
 /* --- folders and results ------------------------------------------------------------------------------------------ */
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *walk)
-{
-    (void)info;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
 static tm_status make_folder(job *j, tm_error *err)
 {
     if (j->out) {
         j->options.folder = j->out;
         return tm_folder_make(j->out, err);
     }
-    const char *base = getenv("TMPDIR");
-    snprintf(j->temporary, sizeof j->temporary, "%s/trainmark-ab-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(j->temporary)) {
-        int       cause = errno;
-        tm_status st =
-            tm_fail(err, TM_IO, "cannot create folder '%s': %s; name one with --out", j->temporary, strerror(cause));
-        j->temporary[0] = '\0';
-        return st;
-    }
-    j->options.folder = j->temporary;
+    TM_TRY(tm_scratch_make("trainmark-ab", &j->temporary, err));
+    j->options.folder = j->temporary.path;
     return TM_OK;
 }
 
@@ -329,7 +313,7 @@ static tm_status play(job *j, tm_error *err)
     j->options.stop = &tm_cli_stop;
     j->options.progress = isatty(STDERR_FILENO) ? stderr : NULL;
     tm_status st = tm_ab_run(&j->options, &j->session, err);
-    if (j->temporary[0]) nftw(j->temporary, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    tm_scratch_remove(&j->temporary);
     if (j->out && (st == TM_OK || st == TM_INTERRUPTED)) {
         tm_status kept = keep(j, err);
         if (st == TM_OK) st = kept;

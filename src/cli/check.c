@@ -3,6 +3,7 @@
 #include "cli/check.h"
 
 #include "base/clock.h"
+#include "base/plain.h"
 #include "base/root.h"
 #include "cli/cli.h"
 #include "record/table.h"
@@ -174,7 +175,7 @@ static tm_status print_help(const tm_config *config, tm_error *err)
 /* Notes of the tuning are no results: standard error. */
 static void print_notes(tm_text *notes)
 {
-    if (notes->length) fputs(notes->data, stderr);
+    if (notes->length) tm_plain_put(stderr, notes->data, TM_PLAIN_LINES);
     tm_text_fini(notes);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/check_tuned.c - a command while the host is tuned. */
 #include "cli/check.h"
+#include "base/plain.h"
 #include "cli/cli.h"
 #include "system/check_tune.h"
 
@@ -70,7 +71,7 @@ tm_status check_run_tuned(const char *sysroot, char **command, tm_error *err)
     tm_text         notes = { 0 };
     tm_tune_options options = { .sysroot = sysroot };
     tm_status       st = tm_tune_begin(&options, &tuning, &notes, err);
-    if (notes.length) fputs(notes.data, stderr);
+    if (notes.length) tm_plain_put(stderr, notes.data, TM_PLAIN_LINES);
     notes.length = 0;
     if (st == TM_OK) {
         st = run_command(command, err);
@@ -79,7 +80,7 @@ tm_status check_run_tuned(const char *sysroot, char **command, tm_error *err)
             *err = own; /* worse than what the command did */
             st = own.status;
         }
-        if (notes.length) fputs(notes.data, stderr);
+        if (notes.length) tm_plain_put(stderr, notes.data, TM_PLAIN_LINES);
     }
     tm_text_fini(&notes);
     return st;

@@ -82,7 +82,7 @@ TM_MUST_USE tm_status tm_cli_print(const tm_text *text, tm_error *err);
  * quiet machine. `ab` decides for both of its sides. */
 void tm_cli_settle_waiting(char **argv);
 
-/* Set by the first SIGINT or SIGTERM; a second one ends the process at once. */
+/* Set by the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once. */
 extern volatile sig_atomic_t tm_cli_stop;
 
 #endif

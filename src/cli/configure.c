@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/plain.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "cli/cli.h"
@@ -54,7 +55,7 @@ void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines)
 
 tm_status tm_cli_print(const tm_text *text, tm_error *err)
 {
-    if (text->length && fwrite(text->data, 1, text->length, stdout) != text->length)
+    if (text->length && !tm_plain_put(stdout, text->data, TM_PLAIN_LINES))
         return tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
     return fflush(stdout) == 0 ? TM_OK : tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
+#include "base/plain.h"
 #include "base/secret.h"
 #include "cli/cli.h"
 
@@ -33,6 +34,9 @@ static void set_signals(void)
     struct sigaction action = { .sa_handler = on_signal };
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup stays nohup */
+        sigaction(SIGHUP, &action, NULL); /* the terminal is gone: saves like SIGTERM */
     signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not an end */
     signal(SIGPIPE, SIG_IGN);
 }
@@ -90,7 +94,9 @@ static void complain(tm_status st, const tm_error *err)
     tm_text text = { 0 };
     tm_text_add(&text, err->text);
     tm_secret_mask(&text);
-    fprintf(stderr, "trainmark: %s: %s\n", tm_status_text(st), text.data);
+    fprintf(stderr, "trainmark: %s: ", tm_status_text(st));
+    tm_plain_put(stderr, text.data, TM_PLAIN_MESSAGE);
+    fputc('\n', stderr);
     tm_text_fini(&text);
 }
 

@@ -4,7 +4,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/log.h"
+#include "base/plain.h"
 #include "cli/cli.h"
 #include "hf/folder.h"
 #include "record/outputs.h"
@@ -45,6 +47,7 @@ typedef struct {
     tm_text         folder, checkpoints, command;
     tm_safetensors *weights; /* of the folder that describes the model */
     int             turn_fd; /* 0: takes no turns */
+    tm_folder_lock  lock;    /* of the run directory */
 } job;
 
 /* --out, else the experiment's workspace/group/user/name, else output/MODEL. */
@@ -223,13 +226,20 @@ static tm_status train(job *j, tm_error *err)
 {
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
     TM_TRY(tm_folder_make(j->folder.data, err));
+    TM_TRY(tm_folder_lock_take(j->folder.data, &j->lock, err));
     j->environment = tm_environment_read("");
     TM_TRY(check_host(&j->checks, err));
     name_checkpoints(j);
     if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
     tm_status st = run(j, &began, err);
+    if (st == TM_OK) st = tm_folder_lock_check(&j->lock, err);
+    tm_folder_lock_release(&j->lock);
     if (st != TM_OK && !began && !folder_was_there) rmdir(j->folder.data);
-    if (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) fprintf(stderr, "results in %s\n", j->folder.data);
+    if (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) {
+        fputs("results in ", stderr);
+        tm_plain_put(stderr, j->folder.data, 0);
+        fputc('\n', stderr);
+    }
     if (st == TM_INTERRUPTED && !j->options.checkpoint)
         fprintf(stderr, "the same command with --checkpoint.enable true goes on from here\n");
     return st;
@@ -250,6 +260,7 @@ static void release(job *j)
     tm_environment_destroy(j->environment);
     tm_checks_fini(&j->checks);
     tm_config_destroy(j->config);
+    tm_folder_lock_release(&j->lock);
     tm_text_fini(&j->folder);
     tm_text_fini(&j->checkpoints);
     tm_text_fini(&j->command);

@@ -2,7 +2,7 @@
 /* config/config.c - rows, layers and the reading of values. */
 #include "config/config.h"
 
-#include "config/internal.h"
+#include "config/foreign.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -37,6 +37,10 @@ void tm_config_destroy(tm_config *config)
     free(config->entries);
     free(config->presets);
     free(config->rules);
+    free(config->foreign);
+    tm_text_fini(&config->accepted);
+    tm_text_fini(&config->model_keys);
+    tm_text_fini(&config->problems);
     tm_text_fini(&config->unknown);
     tm_text_fini(&config->notes);
     tm_text_fini(&config->unbuilt);
@@ -132,6 +136,42 @@ void tm_config_allow_unbuilt(tm_config *config, bool allow)
     config->allow_unbuilt = allow;
 }
 
+void tm_config_add_path(tm_config *config, const char *path)
+{
+    TM_ASSERT(config->n_paths < (int)(sizeof config->paths / sizeof config->paths[0]));
+    config->paths[config->n_paths++] = tm_arena_text(config->arena, path);
+}
+
+bool tm_config_plans(const tm_config *config)
+{
+    return config->allow_unbuilt;
+}
+
+void tm_config_leave_out(tm_config *config, const char *format, ...)
+{
+    char    line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    tm_text_printf(&config->unbuilt, "%s\n", line);
+}
+
+bool tm_config_failed(const tm_config *config)
+{
+    return config->n_problems > 0;
+}
+
+const char *tm_config_accepted(const tm_config *config)
+{
+    return config->accepted.data ? config->accepted.data : "";
+}
+
+const char *tm_config_framework(const tm_config *config)
+{
+    return config->framework ? config->framework->name : NULL;
+}
+
 void tm_config_use_environment(tm_config *config, char *const *environ_like)
 {
     config->environment = environ_like;
@@ -140,6 +180,7 @@ void tm_config_use_environment(tm_config *config, char *const *environ_like)
 void tm_config_clear_layer(tm_config *config, tm_layer layer)
 {
     for (size_t i = 0; i < config->n_entries; i++) config->entries[i].layers[layer] = (tm_value){ 0 };
+    tm_foreign_clear_layer(config, layer);
 }
 
 const tm_value *tm_entry_value(const tm_entry *entry)

@@ -71,7 +71,12 @@ void tm_config_use_environment(tm_config *config, char *const *environ_like);
 TM_MUST_USE tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *err);
 /* Is there such a compiled-in preset? Returns its name as registered, or NULL. */
 const char *tm_config_find_preset(const tm_config *config, const char *name);
-/* An experiment file (it has `modules`) or a nested or dotted file of keys; `extends` and ${VAR:default} in both. */
+/* A folder where experiments find their presets, as they do in primus/configs of a folder above them (--config-path); at
+ * most eight. */
+void tm_config_add_path(tm_config *config, const char *path);
+/* An experiment file (it has `modules`), a nested or dotted file of keys, a job file of TorchTitan (.toml), a recipe of
+ * torchtune (it has components) or a model file of pytorch-training-benchmark (.json); `extends` and ${VAR:default} in all
+ * of them. What is wrong with single keys is kept until tm_config_finish, which tells everything at once. */
 TM_MUST_USE tm_status tm_config_load_file(tm_config *config, const char *path, tm_error *err);
 /* Loads the file that EXP names if neither a file nor a preset was given before. */
 TM_MUST_USE tm_status tm_config_apply_environment(tm_config *config, char *const *environ_like, tm_error *err);
@@ -81,8 +86,8 @@ TM_MUST_USE tm_status tm_config_apply_arguments(tm_config *config, int argc, cha
 /* How many words of a command line the override `word` covers, `next` (may be NULL) being the one behind it: 2 if that
  * is its value, 1 if not, 0 if `word` is no override. */
 int tm_config_argument_words(const tm_config *config, const char *word, const char *next);
-/* model.name and model.flavor are turned into their preset, ranges and unbuilt features are checked, the rules are
- * called, and notes (keys accepted and ignored, one line) go to the log. Call once, last. */
+/* Foreign keys are translated, model.name and model.flavor turned into their preset, ranges and unbuilt features checked; all
+ * that is wrong is told at once. Then the rules are called, and notes (keys accepted and ignored, one line) go to the log. Call once, last. */
 TM_MUST_USE tm_status tm_config_finish(tm_config *config, tm_error *err);
 
 /* Asking for a key that has no row, or for a number where the row is text, is a bug. A null reads as false or NAN;
@@ -121,6 +126,18 @@ bool tm_config_from_file(const tm_config *config);
 void tm_config_note(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What tm_config_finish noted, one note per line, or "". */
 const char *tm_config_notes(const tm_config *config);
+/* Is this for a plan, which lists what is not built? */
+bool tm_config_plans(const tm_config *config);
+/* Adds a line to tm_config_unbuilt; for rules, in plans. */
+void tm_config_leave_out(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Has something gone wrong already? Then a rule need not look at what other rules derive. */
+bool tm_config_failed(const tm_config *config);
+/* Keys of another program that change no number of the run, a line each: what the key does, its value, its place; or "". */
+const char *tm_config_accepted(const tm_config *config);
+/* The program whose keys the loaded file has ("megatron"), NULL: ours. */
+const char *tm_config_framework(const tm_config *config);
+/* The rows of a framework as a table for a terminal. TM_USAGE names those that there are. */
+TM_MUST_USE tm_status tm_config_print_framework(const char *name, tm_text *out, tm_error *err);
 /* What tm_config_allow_unbuilt let pass, a line each: "feature (key = value, file x.yaml:12)"; or "". */
 const char *tm_config_unbuilt(const tm_config *config);
 /* Appends `text` with every value that came from a secret variable (4 characters or more) replaced by "***"; for

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/finish.c - what can be said only when everything was given. */
 #include "base/log.h"
-#include "config/internal.h"
+#include "config/foreign.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -56,6 +56,13 @@ static tm_status resolve_model(tm_config *config, tm_error *err)
     if (direct && f < &flavor->layers[LAYER_MODEL_FILE]) return put_below(config, direct, err);
     if (text_or_null(config, "model.dim") && text_or_null(config, "model.n_layers"))
         return TM_OK; /* a name of its own */
+    const char *family = tm_foreign_family(n->text ? n->text : f->text);
+    if (family)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "the model '%.100s%s%.100s' (%s) is of the family %s, which is not built yet; `trainmark models` "
+                       "lists the models",
+                       n->text ? n->text : "", f->text ? " " : "", f->text ? f->text : "",
+                       tm_place(f->text ? f->origin : n->origin), family);
     return tm_fail(
         err, TM_INVALID,
         "no model is known as model.name '%.100s' with model.flavor '%.100s' (%s); give a preset of `trainmark "
@@ -117,6 +124,11 @@ static void note_ignored(tm_config *config)
                        entry->key.name);
     }
     if (config->notes.length > before) tm_text_add(&config->notes, "\n");
+    size_t other = config->n_accepted[0], faster = config->n_accepted[1];
+    if (other + faster > 0)
+        tm_text_printf(&config->notes,
+                       "of the keys of %s %zu tune speed only and %zu change nothing here (--verbose lists them)\n",
+                       config->framework ? config->framework->name : "other programs", faster, other);
     if (config->unknown.length) tm_text_printf(&config->notes, "unknown keys skipped: %s\n", config->unknown.data);
 }
 
@@ -130,15 +142,57 @@ static tm_status check_experiment(const tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* The experiment file's own model, by name, is a name for the run, and a preset of ours of that name fills what it leaves
+ * open. */
+static tm_status take_named_model(tm_config *config, tm_error *err)
+{
+    const tm_entry *name = tm_entry_find(config, "model.name");
+    if (!config->model_named || !name || config->preset || tm_entry_value(name)->text) return TM_OK;
+    tm_given given = { .text = config->model_named, .origin = tm_arena_format(config->arena, "file %s", config->experiment) };
+    return tm_config_give_own(config, LAYER_TRAINER, "model.name", &given, err);
+}
+
+static void keep(tm_config *config, tm_status st, tm_error *err)
+{
+    if (st != TM_OK) tm_config_problem(config, err);
+    *err = (tm_error){ 0 };
+}
+
+/* Everything that is wrong, in one message. */
+static tm_status tell_problems(const tm_config *config, tm_error *err)
+{
+    const char *text = config->problems.data;
+    if (config->n_problems == 1)
+        return tm_fail(err, config->problem, "%.*s", (int)strcspn(text, "\n"), text);
+    tm_text list = { 0 };
+    for (int i = 0; i < config->n_problems; i++) {
+        size_t n = strcspn(text, "\n");
+        if (list.length + n + 80 > sizeof err->text) {
+            tm_text_printf(&list, "\n  ... and %d more", config->n_problems - i);
+            break;
+        }
+        tm_text_printf(&list, "\n  %.*s", (int)n, text);
+        text += n + 1;
+    }
+    tm_fail(err, config->problem, "%d problems%s", config->n_problems, list.data);
+    tm_text_fini(&list);
+    return config->problem;
+}
+
 static tm_status check_all(tm_config *config, tm_error *err)
 {
-    TM_TRY(check_experiment(config, err));
-    TM_TRY(resolve_model(config, err));
+    tm_error own = { 0 };
+    tm_foreign_settle(config);
+    keep(config, take_named_model(config, &own), &own);
+    keep(config, check_experiment(config, &own), &own);
+    if (config->n_problems == 0) keep(config, resolve_model(config, &own), &own);
     for (size_t i = 0; i < config->n_entries; i++)
-        TM_TRY(check_entry(&config->entries[i], config->allow_unbuilt, err));
-    for (size_t i = 0; i < config->n_rules; i++) TM_TRY(config->rules[i](config, err));
-    for (size_t i = 0; i < config->n_entries; i++)
-        TM_TRY(check_entry(&config->entries[i], config->allow_unbuilt, err)); /* what rules derived */
+        keep(config, check_entry(&config->entries[i], config->allow_unbuilt, &own), &own);
+    for (size_t i = 0; i < config->n_rules && config->n_problems == 0; i++)
+        keep(config, config->rules[i](config, &own), &own);
+    for (size_t i = 0; i < config->n_entries && config->n_problems == 0; i++)
+        keep(config, check_entry(&config->entries[i], config->allow_unbuilt, &own), &own); /* what rules derived */
+    if (config->n_problems > 0) return tell_problems(config, err);
     if (config->allow_unbuilt) list_unbuilt(config);
     return TM_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/give.c - a value finds its row; unknown keys; presets. */
-#include "config/internal.h"
+#include "config/foreign.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,35 +33,74 @@ const char *tm_nearest(const char *name, const char *const *names, size_t n)
     return near;
 }
 
+/* Is `name` in the same section as `path`? */
+static bool same_section(const char *path, const char *name)
+{
+    const char *a = strrchr(path, '.'), *b = strrchr(name, '.');
+    size_t      n = a ? (size_t)(a - path) : 0;
+    char        left[160], right[160];
+    if ((b ? (size_t)(b - name) : 0) != n || n >= sizeof left) return false;
+    snprintf(left, sizeof left, "%.*s", (int)n, path);
+    snprintf(right, sizeof right, "%.*s", (int)n, name);
+    return tm_names_equal(left, right);
+}
+
+/* The nearest key: of the same section first; one of another section only if it is hardly another word. */
+static const char *nearest_key(const tm_config *config, const char *path)
+{
+    size_t       foreign = config->framework ? config->framework->n : 0, n = 0, elsewhere = 0;
+    const char **names = tm_alloc((config->n_entries + foreign + 1) * 2 * sizeof *names);
+    const char **others = names + config->n_entries + foreign + 1;
+    for (size_t i = 0; i < config->n_entries + foreign; i++) {
+        const char *name = i < config->n_entries ? config->entries[i].key.name
+                                                 : config->framework->keys[i - config->n_entries].name;
+        if (strchr(name, '*')) continue;
+        if (same_section(path, name))
+            names[n++] = name;
+        else
+            others[elsewhere++] = name;
+    }
+    const char *near = tm_nearest(path, names, n), *other = near ? NULL : tm_nearest(path, others, elsewhere);
+    if (other && key_distance(path, other) <= 2) near = other;
+    free(names);
+    return near;
+}
+
 tm_status tm_config_unknown(tm_config *config, const char *path, const char *place, tm_error *err)
 {
     if (config->allow_unknown) {
         tm_text_printf(&config->unknown, "%s%s (%s)", config->unknown.length ? ", " : "", path, place);
         return TM_OK;
     }
-    const char **names = tm_alloc(config->n_entries * sizeof *names);
-    size_t       n = 0;
-    for (size_t i = 0; i < config->n_entries; i++)
-        if (!tm_entry_is_wildcard(&config->entries[i])) names[n++] = config->entries[i].key.name;
-    const char *near = tm_nearest(path, names, n);
-    if (near)
-        tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); did you mean '%s'?", path, place, near);
-    else if (config->help)
-        tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); `%s` lists them", path, place,
-                config->help);
-    else
-        tm_fail(err, TM_INVALID,
-                "unknown key '%.200s' (%s); docs/configuration.md lists the keys, --allow-unknown-keys skips it", path,
-                place);
-    free(names);
-    return TM_INVALID;
+    if (tm_config_is_section(config, path))
+        return tm_fail(err, TM_INVALID, "'%.200s' (%s) is a section of keys; give one of its keys, %.200s.NAME", path,
+                       place, path);
+    const char *near = nearest_key(config, path);
+    if (near) return tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); did you mean '%s'?", path, place, near);
+    if (config->help)
+        return tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); `%s` lists them", path, place, config->help);
+    if (config->framework)
+        return tm_fail(err, TM_INVALID,
+                       "unknown key '%.200s' (%s); `trainmark keys --framework %s` lists them, --allow-unknown-keys "
+                       "skips it",
+                       path, place, config->framework->name);
+    return tm_fail(err, TM_INVALID,
+                   "unknown key '%.200s' (%s); docs/configuration.md lists the keys, --allow-unknown-keys skips it", path,
+                   place);
+}
+
+static bool is_below(const char *name, const char *path, size_t n)
+{
+    return strncmp(name, path, n) == 0 && name[n] == '.';
 }
 
 bool tm_config_is_section(const tm_config *config, const char *path)
 {
     size_t n = strlen(path);
     for (size_t i = 0; i < config->n_entries; i++)
-        if (strncmp(config->entries[i].key.name, path, n) == 0 && config->entries[i].key.name[n] == '.') return true;
+        if (is_below(config->entries[i].key.name, path, n)) return true;
+    for (size_t i = 0; config->framework && i < config->framework->n; i++)
+        if (is_below(config->framework->keys[i].name, path, n)) return true;
     return false;
 }
 
@@ -98,7 +137,7 @@ static tm_status store_wildcard(tm_config *config, tm_layer layer, tm_entry *ent
     return TM_OK;
 }
 
-tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err)
+tm_status tm_config_give_own(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err)
 {
     if (tm_names_equal(path, "model") && !tm_entry_find(config, "model")) {
         if (!given->text || given->secret)
@@ -112,14 +151,57 @@ tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, co
     return store(config, layer, entry, path, given, err);
 }
 
-/* The stem of "dir/Llama3.1_8B.yaml" into out. */
-static void stem_of(const char *name, char out[128])
+/* The table that a key is looked up in: the one of the file; else, for what is no key of ours, all of them. */
+static const tm_foreign_key *find_foreign(const tm_config *config, const char *path, const tm_framework **framework)
+{
+    *framework = config->framework;
+    if (*framework) return tm_foreign_row(*framework, path);
+    if (config->help || tm_entry_find(config, path) || tm_names_equal(path, "model")) return NULL;
+    for (size_t i = 0; (*framework = tm_framework_at(i)); i++) {
+        const tm_foreign_key *row = tm_foreign_row(*framework, path);
+        const char           *star = row ? strchr(row->name, '*') : NULL;
+        bool                  broad = star && star > row->name && star[-1] != '.' && row->kind < TM_FOREIGN_EQUAL;
+        if (row && !broad) return row; /* a broad pattern would take what is only misspelt */
+    }
+    return NULL;
+}
+
+tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err)
+{
+    const tm_framework   *framework;
+    const tm_foreign_key *row = find_foreign(config, path, &framework);
+    if (!row) return tm_config_give_own(config, layer, path, given, err);
+    tm_foreign_give(config, layer, framework, row, path, given);
+    return TM_OK;
+}
+
+bool tm_config_translates(const tm_config *config, const char *path)
+{
+    const tm_framework *framework;
+    return find_foreign(config, path, &framework) != NULL;
+}
+
+bool tm_config_knows(const tm_config *config, const char *path)
+{
+    const tm_framework *framework;
+    return find_foreign(config, path, &framework) || tm_entry_find(config, path);
+}
+
+void tm_config_problem(tm_config *config, const tm_error *err)
+{
+    if (config->n_problems++ == 0) config->problem = err->status;
+    tm_text_printf(&config->problems, "%s\n", err->text);
+}
+
+void tm_stem_of(const char *name, char out[128])
 {
     const char *slash = strrchr(name, '/');
     snprintf(out, 128, "%s", slash ? slash + 1 : name);
     size_t n = strlen(out);
-    for (const char *suffix = ".yaml"; suffix; suffix = strcmp(suffix, ".yaml") == 0 ? ".yml" : NULL) {
-        size_t s = strlen(suffix);
+    static const char *const suffixes[] = { ".yaml", ".yml", ".toml", ".json" };
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        const char *suffix = suffixes[i];
+        size_t      s = strlen(suffix);
         if (n > s && strcmp(out + n - s, suffix) == 0) {
             out[n - s] = '\0';
             return;
@@ -130,7 +212,7 @@ static void stem_of(const char *name, char out[128])
 const tm_config_preset_row *tm_preset_find(const tm_config *config, const char *name)
 {
     char stem[128];
-    stem_of(name, stem);
+    tm_stem_of(name, stem);
     for (size_t i = 0; i < config->n_presets; i++)
         if (tm_names_equal(config->presets[i].name, stem) ||
             (config->presets[i].alias && tm_names_equal(config->presets[i].alias, stem)))
@@ -152,7 +234,7 @@ tm_status tm_preset_fill(tm_config *config, const tm_config_preset_row *preset, 
         TM_ASSERT(equals);
         char    *path = tm_arena_text_n(config->arena, *pair, (size_t)(equals - *pair));
         tm_given given = { .text = equals + 1, .origin = origin };
-        TM_TRY(tm_config_give(config, layer, path, &given, err));
+        TM_TRY(tm_config_give_own(config, layer, path, &given, err));
     }
     return TM_OK;
 }
@@ -164,7 +246,7 @@ tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *
         char         stem[128];
         const char **names = tm_alloc((config->n_presets + 1) * sizeof *names);
         for (size_t i = 0; i < config->n_presets; i++) names[i] = config->presets[i].name;
-        stem_of(name, stem);
+        tm_stem_of(name, stem);
         const char *near = tm_nearest(stem, names, config->n_presets);
         tm_fail(err, TM_INVALID, "unknown model '%.200s'%s%s%s`trainmark models` lists them", name,
                 near ? "; did you mean '" : "; ", near ? near : "", near ? "'? " : "");

@@ -30,11 +30,21 @@ typedef struct {
     tm_value layers[LAYER_COUNT];
 } tm_entry;
 
+typedef struct tm_framework tm_framework;
+
 typedef struct {
     const char        *name;
     const char        *alias; /* or NULL */
     const char *const *pairs; /* "model.dim=4096", NULL-terminated */
 } tm_config_preset_row;
+
+/* A key of another program: its values by layer (config/foreign.h). */
+typedef struct {
+    const tm_framework          *framework;
+    const struct tm_foreign_key *row;
+    const char                  *path;
+    tm_value                     layers[LAYER_COUNT];
+} tm_foreign_value;
 
 struct tm_config {
     tm_arena             *arena;
@@ -48,6 +58,19 @@ struct tm_config {
     const char           *preset; /* in force */
     const char           *help;   /* command that lists the rows; NULL: docs/configuration.md does */
     bool                  allow_unknown, allow_unbuilt, file_loaded;
+    const tm_framework   *framework;  /* of the file that was loaded; NULL: our own keys */
+    tm_foreign_value     *foreign;
+    size_t                n_foreign, foreign_capacity, n_accepted[2]; /* [1]: tune speed only */
+    tm_text               accepted;   /* a line for each */
+    bool                  family_told; /* that the model's family is not built is among the problems */
+    tm_text               model_keys; /* those that ask for a family that is not built */
+    const char           *model_named; /* the model that an experiment names, without folder and suffix */
+    const char           *paths[8];   /* --config-path */
+    int                   n_paths;
+    const struct tm_yaml *references; /* ${name} means this value of the file that is being read */
+    tm_text               problems;   /* a line for each */
+    int                   n_problems;
+    tm_status             problem;    /* the first one's */
     int                   loads;      /* files read so far */
     const char           *experiment; /* path of the experiment file that was loaded */
     tm_text               unknown;    /* keys that --allow-unknown-keys let through, ", " between */
@@ -66,8 +89,19 @@ const tm_value *tm_entry_value(const tm_entry *entry);
 bool            tm_entry_is_wildcard(const tm_entry *entry);
 const char     *tm_place(const char *origin); /* "file x.yaml:3" -> "x.yaml:3" */
 
-/* Finds the row of `path`, coerces and stores. Scalar "model" applies a preset. */
+/* Keeps a problem; tm_config_finish reports all of them. */
+void tm_config_problem(tm_config *config, const tm_error *err);
+/* Finds the row of `path`, coerces and stores. Scalar "model" applies a preset. Keys of the file's framework are kept for
+ * their translation. */
 tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err);
+/* The same for keys that are surely our own. */
+tm_status tm_config_give_own(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err);
+/* The stem of "dir/Llama3.1_8B.yaml" into out. */
+void tm_stem_of(const char *name, char out[128]);
+/* Is there a row for it, of ours or of the framework's? */
+bool tm_config_knows(const tm_config *config, const char *path);
+/* Is it a key that will be translated? */
+bool tm_config_translates(const tm_config *config, const char *path);
 /* Do rows stand below `path` ("training")? */
 bool      tm_config_is_section(const tm_config *config, const char *path);
 tm_status tm_config_unknown(tm_config *config, const char *path, const char *place, tm_error *err);

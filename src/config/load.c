@@ -5,13 +5,15 @@
  * later leaf of the same key wins. Maps thereby merge deeply, scalars and lists replace.
  */
 #include "base/file.h"
-#include "config/internal.h"
+#include "config/foreign.h"
+#include "config/toml.h"
 #include "config/yaml.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 enum { MAX_EXTENDS_DEPTH = 16, MAX_FILES = 64, MAX_LEAVES = 20000, MAX_TEXT_BYTES = 8 << 20, MAX_PATH_TEXT = 4096 };
@@ -29,6 +31,9 @@ typedef struct {
     leaf      *leaves;
     size_t     n, capacity, bytes;
     int        files;
+    bool       strict; /* what is wrong ends the load */
+    bool       preset; /* the file is one that an experiment names */
+    const char *file;  /* the first one */
     tm_error  *err;
 } loader;
 
@@ -124,7 +129,7 @@ static tm_status flatten(loader *l, const origin_file *file, const tm_yaml *node
 {
     if (node->kind == TM_YAML_MAP) {
         for (const tm_yaml_item *i = node->first; i; i = i->next) {
-            if (!*path && strcmp(i->key, "extends") == 0) continue;
+            if (!*path && (strcmp(i->key, "extends") == 0 || strcmp(i->key, "bases") == 0)) continue;
             const char *below = *path ? tm_arena_format(l->arena, "%s.%s", path, i->key) : i->key;
             TM_TRY(flatten(l, file, i->value, i->line, below));
         }
@@ -183,6 +188,7 @@ static tm_status extend_one(loader *l, const origin_file *file, const tm_yaml *n
 static tm_status extend(loader *l, const origin_file *file, const tm_yaml *root, const chain *here)
 {
     const tm_yaml *extends = tm_yaml_get(root, "extends");
+    if (!extends) extends = tm_yaml_get(root, "bases"); /* as it was called before */
     if (!extends) return TM_OK;
     if (extends->kind != TM_YAML_LIST) return extend_one(l, file, extends, here);
     for (const tm_yaml_item *i = extends->first; i; i = i->next) TM_TRY(extend_one(l, file, i->value, here));
@@ -209,6 +215,35 @@ static tm_status check_file(const char *path, const chain *above, chain *here, t
     return TM_OK;
 }
 
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), s = strlen(suffix);
+    return n >= s && strcasecmp(text + n - s, suffix) == 0;
+}
+
+static tm_status parse(loader *l, const char *path, const tm_text *bytes, const tm_yaml **root)
+{
+    const char *text = bytes->data ? bytes->data : "";
+    if (ends_with(path, ".toml")) return tm_toml_parse(l->arena, text, bytes->length, path, root, l->err);
+    return tm_yaml_parse(l->arena, text, bytes->length, path, root, l->err);
+}
+
+/* Recipes of torchtune name components, and their ${a.b} are values of the file itself. */
+static bool has_component(const tm_yaml *map)
+{
+    for (const tm_yaml_item *i = map->first; i; i = i->next)
+        if (tm_yaml_get(i->value, "_component_")) return true;
+    return false;
+}
+
+/* Which program's keys a file has that is no experiment; NULL: ours. */
+static const tm_framework *framework_of(const char *path, const tm_yaml *root)
+{
+    if (ends_with(path, ".toml")) return &tm_framework_torchtitan;
+    if (ends_with(path, ".json")) return &tm_framework_ptb;
+    return has_component(root) ? &tm_framework_torchtune : NULL;
+}
+
 /* Appends the leaves of a file, those of what it extends first. */
 static tm_status read_leaves(loader *l, const char *path, const chain *above)
 {
@@ -219,31 +254,47 @@ static tm_status read_leaves(loader *l, const char *path, const chain *above)
     if (++l->files > MAX_FILES)
         return tm_fail(l->err, TM_INVALID, "extends leads to more than %d files at '%.300s'", MAX_FILES, path);
     tm_status st = tm_file_read(path, TM_YAML_MAX_BYTES, &bytes, l->err);
-    if (st == TM_OK) st = tm_yaml_parse(l->arena, bytes.data, bytes.length, path, &root, l->err);
+    if (st == TM_OK) st = parse(l, path, &bytes, &root);
     tm_text_fini(&bytes);
     TM_TRY(st);
-    if (!root) return TM_OK;
+    if (!root) return above ? TM_OK : tm_fail(l->err, TM_FORMAT, "'%.300s' is empty; wanted keys and values", path);
     if (root->kind != TM_YAML_MAP)
         return tm_fail(l->err, TM_FORMAT, "%s:%d: a configuration must be a map of keys (key: value), found a %s", path,
                        root->line, root->kind == TM_YAML_LIST ? "list" : "single value");
     origin_file file = { path, tm_arena_format(l->arena, "%s#%d", path, ++l->config->loads), folder_of(l->arena, path),
                          NULL };
     TM_TRY(extend(l, &file, root, &here));
-    return flatten(l, &file, root, 1, "");
+    if (!above && !l->preset) l->config->framework = framework_of(path, root);
+    if (l->config->framework == &tm_framework_torchtune) l->config->references = root;
+    st = flatten(l, &file, root, 1, "");
+    l->config->references = NULL;
+    return st;
 }
 
-static tm_status give_leaf(loader *l, tm_layer layer, const leaf *value, const char *path)
+static tm_status check_kind(loader *l, const leaf *value, const char *path, tm_error *err)
 {
-    if (!value->text && tm_config_is_section(l->config, path)) return TM_OK;
     const tm_entry *entry = tm_entry_find(l->config, path);
     if (entry && value->has_maps && entry->key.kind != TM_KEY_MAPS && !tm_entry_is_wildcard(entry))
-        return tm_fail(l->err, TM_INVALID, "'%s' (%s) must be a list of plain values, found a map in it",
+        return tm_fail(err, TM_INVALID, "'%s' (%s) must be a list of plain values, found a map in it",
                        entry->key.name, tm_place(value->origin));
     if (entry && value->is_list && entry->key.kind < TM_KEY_LIST && !tm_entry_is_wildcard(entry))
-        return tm_fail(l->err, TM_INVALID, "'%s' (%s) must be a single value, found a list", entry->key.name,
+        return tm_fail(err, TM_INVALID, "'%s' (%s) must be a single value, found a list", entry->key.name,
                        tm_place(value->origin));
+    return TM_OK;
+}
+
+/* What is wrong with a value of a file is kept, and told with everything else. */
+static tm_status give_leaf(loader *l, tm_layer layer, const leaf *value, const char *path)
+{
     tm_given given = { value->text, value->secret, value->origin, value->source };
-    return tm_config_give(l->config, layer, path, &given, l->err);
+    tm_error err = { 0 };
+    if (!value->text && tm_config_is_section(l->config, path)) return TM_OK;
+    if (!tm_config_translates(l->config, path)) (void)check_kind(l, value, path, &err);
+    if (err.status == TM_OK) (void)tm_config_give(l->config, layer, path, &given, &err);
+    if (err.status == TM_OK) return TM_OK;
+    if (l->strict) return tm_fail(l->err, err.status, "%s", err.text);
+    tm_config_problem(l->config, &err);
+    return TM_OK;
 }
 
 /* The leaves of a file of keys. Presets come first: they clear what a former preset has left. */
@@ -260,7 +311,9 @@ static tm_status give_flat(loader *l, tm_layer layer)
 /* Gives a preset's file to a layer. */
 static tm_status load_preset_file(loader *l, const char *path, tm_layer layer)
 {
-    loader inner = { .config = l->config, .arena = l->arena, .files = l->files, .err = l->err };
+    loader inner = {
+        .config = l->config, .arena = l->arena, .files = l->files, .preset = true, .file = l->file, .err = l->err
+    };
     tm_config_clear_layer(l->config, layer);
     tm_status st = read_leaves(&inner, path, NULL);
     if (st == TM_OK) st = give_flat(&inner, layer);
@@ -268,28 +321,110 @@ static tm_status load_preset_file(loader *l, const char *path, tm_layer layer)
     return st;
 }
 
-/* A preset that an experiment names: a file beside it, or compiled in. */
+static const char *regular_file(loader *l, const char *folder, const char *name)
+{
+    struct stat info;
+    for (const char *suffix = ""; suffix; suffix = *suffix ? NULL : ".yaml") {
+        const char *path = tm_arena_format(l->arena, "%s%s%s%s", folder, *folder && folder[strlen(folder) - 1] != '/' ? "/" : "", name, suffix);
+        if (strlen(path) < MAX_PATH_TEXT && stat(path, &info) == 0 && S_ISREG(info.st_mode)) return path;
+    }
+    return NULL;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+/* `name` below primus/configs/KIND/FRAMEWORK of a folder above the experiment, the nearest first. */
+static const char *preset_above(loader *l, const char *name, const char *kind, const char *framework)
+{
+    char *folder = realpath(l->file, NULL), *slash;
+    while (folder && (slash = strrchr(folder, '/'))) {
+        *slash = '\0';
+        const char *below = tm_arena_format(l->arena, "%s/primus/configs/%s/%s", folder, kind, framework);
+        const char *path = regular_file(l, below, name);
+        if (!path) continue;
+        free(folder);
+        return path;
+    }
+    free(folder);
+    return NULL;
+}
+
+/* Where --config-path says: the folder itself, or a tree of presets in it. */
+static const char *preset_on_path(loader *l, const char *name, const char *kind, const char *framework)
+{
+    for (int i = 0; i < l->config->n_paths; i++) {
+        const char *top = l->config->paths[i];
+        for (size_t k = 0; k < 4; k++) {
+            const char *folder = k == 0   ? top
+                                 : k == 1 ? tm_arena_format(l->arena, "%s/%s/%s", top, kind, framework)
+                                 : k == 2 ? tm_arena_format(l->arena, "%s/configs/%s/%s", top, kind, framework)
+                                          : tm_arena_format(l->arena, "%s/primus/configs/%s/%s", top, kind, framework);
+            const char *path = regular_file(l, folder, name);
+            if (path) return path;
+        }
+    }
+    return NULL;
+}
+
+/* A model that no file describes: one of ours, by name. "-fp8" at its end means the same model with float8 products. */
+static tm_status our_model(loader *l, const leaf *name, tm_error *err)
+{
+    char stem[128];
+    tm_stem_of(name->text, stem);
+    size_t n = strlen(stem);
+    bool   float8 = n > 4 && strcasecmp(stem + n - 4, "-fp8") == 0 && !tm_preset_find(l->config, stem);
+    if (float8) stem[n - 4] = '\0';
+    tm_error inner = { 0 };
+    if (tm_preset_find(l->config, stem)) {
+        TM_TRY(tm_config_apply_preset(l->config, stem, err));
+        tm_given given = { .text = "quantize.linear.float8", .origin = name->origin };
+        return float8 ? tm_config_give(l->config, LAYER_MODEL_FILE, "model.converters", &given, err) : TM_OK;
+    }
+    const char *family = tm_foreign_family(stem);
+    l->config->family_told = family != NULL;
+    if (family)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "the model '%.100s' (%s) is of the family %s, which is not built yet; `trainmark models` lists "
+                       "the models",
+                       name->text, tm_place(name->origin), family);
+    tm_status st = tm_config_apply_preset(l->config, stem, &inner);
+    return tm_fail(err, st,
+                   "%.700s (%s); a file beside the experiment, in primus/configs/models or in --config-path would be "
+                   "used, too",
+                   inner.text, tm_place(name->origin));
+}
+
+/* A preset that an experiment names: a file where its own program finds it, or one of ours. */
 static tm_status named_preset(loader *l, const leaf *name, tm_layer layer)
 {
     if (name->secret || !name->text || !*name->text || name->is_list)
         return tm_fail(l->err, TM_INVALID, "'%s' (%s) must name a preset", name->path, tm_place(name->origin));
-    const char *path = beside(l->arena, name->folder, name->text);
-    const char *with_suffix = tm_arena_format(l->arena, "%s.yaml", path);
-    struct stat info;
-    if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) return load_preset_file(l, path, layer);
-    if (stat(with_suffix, &info) == 0 && S_ISREG(info.st_mode)) return load_preset_file(l, with_suffix, layer);
-    if (layer == LAYER_MODEL_FILE) {
-        if (tm_preset_find(l->config, name->text)) return tm_config_apply_preset(l->config, name->text, l->err);
-        tm_error inner = { 0 };
-        if (tm_config_apply_preset(l->config, name->text, &inner) != TM_OK)
-            return tm_fail(l->err, TM_INVALID, "%.700s (%s); a file beside the experiment would be used, too",
-                           inner.text, tm_place(name->origin));
+    bool        model = layer == LAYER_MODEL_FILE;
+    const char *kind = model ? "models" : "modules", *framework = l->config->framework ? l->config->framework->name : "torchtitan";
+    char        stem[128];
+    tm_stem_of(name->text, stem);
+    if (model) l->config->model_named = tm_arena_text(l->config->arena, stem);
+    const char *path = regular_file(l, name->text[0] == '/' ? "" : name->folder, name->text);
+    if (path && is_same_file(path, l->file)) path = NULL; /* called like its model */
+    if (!path) path = preset_above(l, name->text, kind, framework);
+    if (!path) path = preset_on_path(l, name->text, kind, framework);
+    if (path) return load_preset_file(l, path, layer);
+    tm_error err = { 0 };
+    if (model) {
+        if (our_model(l, name, &err) != TM_OK) tm_config_problem(l->config, &err);
+        return TM_OK;
     }
-    if (tm_names_equal(name->text, "pre_trainer.yaml") || tm_names_equal(name->text, "pre_trainer")) return TM_OK;
-    return tm_fail(
-        l->err, TM_INVALID,
-        "trainer preset '%.200s' (%s) is neither a file beside the experiment nor built in (pre_trainer.yaml)",
-        name->text, tm_place(name->origin));
+    if (tm_names_equal(stem, "pre_trainer")) return TM_OK; /* the defaults of the framework's table */
+    tm_fail(&err, TM_INVALID,
+            "trainer preset '%.200s' (%s) is neither a file where its program finds it nor built in "
+            "(pre_trainer.yaml)",
+            name->text, tm_place(name->origin));
+    tm_config_problem(l->config, &err);
+    return TM_OK;
 }
 
 typedef struct {
@@ -340,18 +475,19 @@ static tm_status read_module(loader *l, experiment *e, const leaf *value)
         e->config = value;
     else if (strcmp(name, "model") == 0)
         e->model = value;
-    else if (!starts_with(name, "overrides.") && !(strcmp(name, "overrides") == 0 && !value->text))
+    else if (!starts_with(name, "overrides.") && strcmp(name, "trainer_class") != 0 &&
+             !(strcmp(name, "overrides") == 0 && !value->text))
         return misplaced(l, value);
     return TM_OK;
 }
 
 static tm_status check_framework(loader *l, const leaf *framework)
 {
-    if (!framework || !framework->text || tm_names_equal(framework->text, "torchtitan") ||
-        tm_names_equal(framework->text, "megatron"))
-        return TM_OK;
+    const char *name = framework && framework->text ? framework->text : "torchtitan";
+    l->config->framework = tm_framework_find(name);
+    if (l->config->framework == &tm_framework_torchtitan || l->config->framework == &tm_framework_megatron) return TM_OK;
     return tm_fail(l->err, TM_UNSUPPORTED, "framework '%.100s' (%s) is not built yet; wanted torchtitan or megatron",
-                   framework->secret ? "***" : framework->text, tm_place(framework->origin));
+                   framework->secret ? "***" : name, tm_place(framework->origin));
 }
 
 static bool is_top_level(const char *path)
@@ -362,17 +498,24 @@ static bool is_top_level(const char *path)
     return starts_with(path, "platform");
 }
 
+/* A wrong key of an experiment is told with all the others. */
+static void keep(loader *l, tm_status st)
+{
+    if (st != TM_OK) tm_config_problem(l->config, l->err);
+    *l->err = (tm_error){ 0 };
+}
+
 static tm_status give_experiment(loader *l)
 {
     experiment e = { .module = "modules.pre_trainer." };
     for (size_t i = 0; i < l->n; i++) {
         const leaf *value = &l->leaves[i];
         if (starts_with(value->path, "modules.")) {
-            TM_TRY(read_module(l, &e, value));
+            keep(l, read_module(l, &e, value));
         } else if (is_top_level(value->path) || strcmp(value->path, "model") == 0) { /* model: from extends */
             TM_TRY(give_leaf(l, LAYER_FILE, value, value->path));
         } else if (strcmp(value->path, "modules") != 0) {
-            TM_TRY(misplaced(l, value));
+            keep(l, misplaced(l, value));
         }
     }
     TM_TRY(check_framework(l, e.framework));
@@ -385,16 +528,34 @@ static tm_status give_experiment(loader *l)
     return TM_OK;
 }
 
+/* Mock data is Primus's default; TorchTitan's own job files train on the data set that they name. */
+static void say_data_is_real(loader *l)
+{
+    tm_given given = { .text = "false", .origin = "default of torchtitan" };
+    tm_foreign_give(l->config, LAYER_TRAINER, l->config->framework,
+                    tm_foreign_row(l->config->framework, "training.mock_data"), "training.mock_data", &given);
+}
+
+static tm_status refuse_python(const char *path, tm_error *err)
+{
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "'%.300s' is a Python program; TorchTitan's registry of configurations is not read: give a job file "
+                   "(.toml), a Primus experiment (.yaml) or a model of `trainmark models` with --key value",
+                   path);
+}
+
 tm_status tm_config_load_file(tm_config *config, const char *path, tm_error *err)
 {
-    loader    l = { .config = config, .arena = tm_arena_create(), .err = err };
-    tm_status st = read_leaves(&l, path, NULL);
+    tm_error  own = { 0 };
+    loader    l = { .config = config, .arena = tm_arena_create(), .file = path, .err = err ? err : &own };
+    tm_status st = ends_with(path, ".py") ? refuse_python(path, err) : read_leaves(&l, path, NULL);
     if (st == TM_OK) {
         bool is_experiment = false;
         for (size_t i = 0; i < l.n; i++)
             is_experiment |= strcmp(l.leaves[i].path, "modules") == 0 || starts_with(l.leaves[i].path, "modules.");
         config->file_loaded = true;
         if (is_experiment) config->experiment = tm_arena_text(config->arena, path);
+        if (!is_experiment && config->framework == &tm_framework_torchtitan) say_data_is_real(&l);
         st = is_experiment ? give_experiment(&l) : give_flat(&l, LAYER_FILE);
     }
     free(l.leaves);
@@ -405,7 +566,7 @@ tm_status tm_config_load_file(tm_config *config, const char *path, tm_error *err
 tm_status tm_config_give_yaml(tm_config *config, tm_layer layer, const char *path, const char *yaml, const char *origin,
                               tm_error *err)
 {
-    loader         l = { .config = config, .arena = tm_arena_create(), .err = err };
+    loader         l = { .config = config, .arena = tm_arena_create(), .strict = true, .err = err };
     origin_file    file = { .name = origin, .folder = "", .fixed_origin = origin };
     const tm_yaml *root;
     tm_status      st = tm_yaml_parse(l.arena, yaml, strlen(yaml), origin, &root, err);

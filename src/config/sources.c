@@ -51,7 +51,7 @@ tm_status tm_config_apply_environment(tm_config *config, char *const *environ_li
         if (!value || !*value || !tm_entry_find(config, variables[i].key)) continue;
         tm_given given = { .text = value,
                            .origin = tm_arena_format(config->arena, "environment %s", variables[i].variable) };
-        TM_TRY(tm_config_give(config, LAYER_ENVIRONMENT, variables[i].key, &given, err));
+        TM_TRY(tm_config_give_own(config, LAYER_ENVIRONMENT, variables[i].key, &given, err));
     }
     return TM_OK;
 }
@@ -103,7 +103,7 @@ static const char *value_of(const tm_config *config, const char *key, const char
 /* A word with a dot, or a known name, is meant as a key; another one is wrong usage. */
 static tm_status check_name(tm_config *config, const char *key, const char *word, tm_error *err)
 {
-    if (tm_entry_find(config, key) || strchr(key, '.') || tm_config_is_section(config, key) || config->allow_unknown)
+    if (tm_config_knows(config, key) || strchr(key, '.') || tm_config_is_section(config, key) || config->allow_unknown)
         return TM_OK;
     tm_error inner = { 0 };
     if (tm_config_unknown(config, key, "command line", &inner) == TM_OK) return TM_OK;

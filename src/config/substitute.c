@@ -3,8 +3,10 @@
 #include "config/internal.h"
 
 #include "base/secret.h"
+#include "config/yaml.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_NESTING = 8, MAX_RESULT_BYTES = 1 << 16 };
@@ -15,6 +17,20 @@ const char *tm_environment_find(char *const *environment, const char *name)
     for (size_t i = 0; environment && environment[i]; i++)
         if (strncmp(environment[i], name, n) == 0 && environment[i][n] == '=') return environment[i] + n + 1;
     return NULL;
+}
+
+/* The plain value that "a.b" names in the file itself, or NULL. */
+static const char *referenced(const tm_config *config, const char *name)
+{
+    const tm_yaml *node = config->references;
+    while (node && *name) {
+        char   part[128];
+        size_t n = strcspn(name, ".");
+        snprintf(part, sizeof part, "%.*s", (int)n, name);
+        node = tm_yaml_get(node, part);
+        name += n + (name[n] == '.');
+    }
+    return node && node->kind == TM_YAML_SCALAR ? node->text : NULL;
 }
 
 static const char *closing_brace(const char *p, const char *end)
@@ -43,7 +59,8 @@ static tm_status expand_variable(const job *j, const char *p, const char *close,
     char        name[128];
     size_t      n = 0;
     const char *q = p;
-    while (q < close && (isalnum((unsigned char)*q) || *q == '_')) q++;
+    bool references = j->config->references != NULL;
+    while (q < close && (isalnum((unsigned char)*q) || *q == '_' || (references && *q == '.'))) q++;
     n = (size_t)(q - p);
     if (n == 0 || n >= sizeof name || (q < close && *q != ':') || isdigit((unsigned char)*p))
         return tm_fail(j->err, TM_INVALID,
@@ -51,6 +68,8 @@ static tm_status expand_variable(const job *j, const char *p, const char *close,
                        (int)(close - p > 80 ? 80 : close - p), p, j->place);
     memcpy(name, p, n);
     name[n] = '\0';
+    const char *inner = referenced(j->config, name);
+    if (inner) return expand(j, inner, inner + strlen(inner), nesting + 1);
     const char *value = tm_environment_find(j->config->environment, name);
     if (value) {
         if (tm_secret_name(name)) *j->secret = true;

@@ -127,6 +127,8 @@ static tm_status govreport_open(tm_source *source, tm_error *err)
     facts->validation_samples = g->splits[TM_SPLIT_VALIDATION].rows;
     facts->vocab_needed = (int64_t)largest + 1;
     facts->unigram_entropy = validation_entropy(source, &g->splits[TM_SPLIT_VALIDATION]);
+    for (int i = 0; i < 2; i++)
+        facts->content = tm_fingerprint(facts->content, g->splits[i].map.bytes, g->splits[i].map.size);
     source->state = g;
     return TM_OK;
 }

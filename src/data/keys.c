@@ -44,8 +44,8 @@ static const tm_key keys[] = {
       .help = "tokens generated at the end of a run on text; 0: none" },
     { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
       .help = "true means data.source mock; false wants data.path" },
-    { .name = "training.dataset", .kind = TM_KEY_TEXT, .fallback = "c4", .quiet = true, .state = TM_KEY_IGNORED,
-      .synonyms = "data.dataset", .help = "name of a public data set; nothing is downloaded" },
+    { .name = "training.dataset", .kind = TM_KEY_TEXT, .quiet = true, .synonyms = "data.dataset",
+      .help = "name of a public data set. Nothing is downloaded: wants data.path, training.mock_data or data.source" },
 };
 /* clang-format on */
 
@@ -79,23 +79,42 @@ static tm_status check_paths(const tm_config *config, bool given, tm_error *err)
     return TM_UNSUPPORTED;
 }
 
+/* Rank of a key that has a value, 0 otherwise. */
+static int rank_of(const tm_config *config, const char *key)
+{
+    return tm_config_text(config, key) ? tm_config_rank(config, key) : 0;
+}
+
+/* `key` asks for data that is not here. A plan says so and goes on with random tokens. */
+static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
+{
+    const char *name = tm_config_shown(config, "training.dataset");
+    if (tm_config_plans(config)) {
+        tm_config_leave_out(config, "the data set %.100s (%s = %.100s, %s)", name ? name : "that is not named", key,
+                            tm_config_shown(config, key), tm_config_place(config, key));
+        derive_source(config, "mock", key);
+        return TM_OK;
+    }
+    return tm_fail(err, TM_INVALID,
+                   "%s is %.100s (%s), but no local data is named%s%.100s%s: give data.path (training.dataset_path) a file "
+                   "or folder of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
+                   "built-in language)",
+                   key, tm_config_shown(config, key), tm_config_place(config, key), name ? " and the data set '" : "",
+                   name ? name : "", name ? "' is not downloaded" : "");
+}
+
 /* The key of the higher layer decides; in one layer data.source before training.mock_data before data.path. */
 static tm_status settle_source(tm_config *config, tm_error *err)
 {
     int  source = tm_config_rank(config, "data.source");
-    int  path = tm_config_text(config, "data.path") ? tm_config_rank(config, "data.path") : 0;
-    int  mock = tm_config_text(config, "training.mock_data") ? tm_config_rank(config, "training.mock_data") : 0;
+    int  path = rank_of(config, "data.path"), mock = rank_of(config, "training.mock_data");
     bool mocked = mock && tm_config_bool(config, "training.mock_data");
     if (mocked && mock >= path && mock > source)
         derive_source(config, "mock", "training.mock_data");
     else if (path > source)
         derive_source(config, "text", "data.path");
-    if (mock && !mocked && !path && mock > source)
-        return tm_fail(err, TM_INVALID,
-                       "training.mock_data is false (%s), but no local data is named: give data.path "
-                       "(training.dataset_path) a file or folder of text, or set training.mock_data: true or "
-                       "data.source: synthetic",
-                       tm_config_place(config, "training.mock_data"));
+    if (mock && !mocked && !path && mock > source) return miss_data(config, "training.mock_data", err);
+    if (!mocked && !path && rank_of(config, "training.dataset") > source) return miss_data(config, "training.dataset", err);
     return check_paths(config, path > 0, err);
 }
 

@@ -126,6 +126,7 @@ tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch
     pthread_cond_init(&loader->freed_more, NULL);
     sigset_t all, before; /* signals are the main thread's business */
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* but not a fault of this thread's own (base/mapped.h) */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&loader->thread, NULL, fill_ahead, loader);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

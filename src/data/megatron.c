@@ -128,6 +128,10 @@ static tm_status megatron_open(tm_source *source, tm_error *err)
     source->facts.validation_samples = held->tokens > 0 ? (held->tokens - 1) / o->seq : 0;
     source->facts.vocab_needed = 1; /* every row is checked when it is read */
     if (held->tokens > 0) source->facts.unigram_entropy = validation_entropy(o, held);
+    for (int i = 0; i < 2; i++) {
+        source->facts.content = tm_fingerprint(source->facts.content, m->splits[i].idx.bytes, m->splits[i].idx.size);
+        source->facts.content = tm_fingerprint(source->facts.content, m->splits[i].bin.bytes, m->splits[i].bin.size);
+    }
     source->state = m;
     return TM_OK;
 }

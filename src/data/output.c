@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/output.h"
 
-#include "base/arena.h"
-#include "base/file.h"
-
 #include <errno.h>
-#include <stdlib.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 tm_status tm_output_open(const char *path, tm_output *out, tm_error *err)
 {
-    size_t room = strlen(path) + 32;
-    *out = (tm_output){ .path = tm_alloc(room), .temporary = tm_alloc(room) };
-    strcpy(out->path, path);
-    snprintf(out->temporary, room, "%s.tmp.%ld", path, (long)getpid());
-    out->file = fopen(out->temporary, "wbe");
+    *out = (tm_output){ 0 };
+    TM_TRY(tm_file_draft_open(path, &out->draft, err));
+    int fd = fcntl(out->draft.fd, F_DUPFD_CLOEXEC, 0);
+    out->file = fd < 0 ? NULL : fdopen(fd, "wb");
     if (out->file) return TM_OK;
-    tm_status st = tm_fail(err, TM_IO, "cannot create '%s': %s", out->temporary, strerror(errno));
+    tm_status st = tm_fail(err, TM_IO, "cannot create '%s': %s", path, strerror(errno));
+    if (fd >= 0) close(fd);
     tm_output_abandon(out);
     return st;
 }
@@ -37,28 +34,18 @@ void tm_output_number(tm_output *out, uint64_t value, int bytes)
 
 void tm_output_abandon(tm_output *out)
 {
-    if (out->file) {
-        fclose(out->file);
-        unlink(out->temporary);
-    }
-    free(out->path);
-    free(out->temporary);
+    if (out->file) fclose(out->file);
+    tm_file_draft_discard(&out->draft);
     *out = (tm_output){ 0 };
 }
 
 tm_status tm_output_close(tm_output *out, tm_error *err)
 {
     errno = 0;
-    if ((fflush(out->file) != 0 || fsync(fileno(out->file)) != 0) && !out->cause) out->cause = errno ? errno : EIO;
-    if (!out->cause && rename(out->temporary, out->path) != 0) out->cause = errno;
-    if (out->cause) {
-        tm_status st = tm_fail(err, TM_IO, "cannot write '%s': %s", out->path, strerror(out->cause));
-        tm_output_abandon(out);
-        return st;
-    }
-    fclose(out->file);
+    if (fclose(out->file) != 0 && !out->cause) out->cause = errno ? errno : EIO;
     out->file = NULL;
-    tm_status st = tm_folder_sync_of(out->path, err);
+    if (!out->cause) return tm_file_draft_publish(&out->draft, NULL, err);
+    tm_status st = tm_fail(err, TM_IO, "cannot write '%s': %s", out->draft.path, strerror(out->cause));
     tm_output_abandon(out);
     return st;
 }

@@ -4,16 +4,16 @@
 #ifndef TM_DATA_OUTPUT_H
 #define TM_DATA_OUTPUT_H
 
-#include "base/status.h"
+#include "base/file.h"
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 typedef struct {
-    FILE *file;
-    char *path, *temporary;
-    int   cause; /* errno of the first failure */
+    FILE         *file; /* of a copy of the draft's descriptor */
+    tm_file_draft draft;
+    int           cause; /* errno of the first failure */
 } tm_output;
 
 TM_MUST_USE tm_status tm_output_open(const char *path, tm_output *out, tm_error *err);

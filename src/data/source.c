@@ -3,6 +3,7 @@
 #include "data/source.h"
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "data/source_kind.h"
 
 #include <math.h>
@@ -117,6 +118,8 @@ tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_e
         free(source);
         return st;
     }
+    const uint64_t content[2] = { tm_hash(kind->traits.name, strlen(kind->traits.name)), source->facts.content };
+    source->facts.content = tm_hash(content, sizeof content) | 1;
     *out = source;
     return TM_OK;
 }
@@ -153,6 +156,7 @@ tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, 
         TM_ASSERT(index >= 0 && (split == TM_SPLIT_TRAIN || index < source->facts.validation_samples));
         return source->kind->row(source, split, index, scratch, fields, weight, err);
     }
+    if (source->kind->check) TM_TRY(source->kind->check(source, split, index, err));
     tm_source_sample(source, split, index, scratch);
     memcpy(fields[0], scratch, bytes);
     memcpy(fields[1], scratch + 1, bytes);

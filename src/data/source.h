@@ -68,6 +68,8 @@ typedef struct {
     double  ngram3_entropy;     /* synthetic: exact cross entropy of the best order-3 predictor; else NAN */
     double  bytes_per_token;    /* text: of the validation split (of all text without one); else NAN */
     int32_t end_token;          /* text: the token after each document; else -1 */
+    uint64_t content;           /* what the samples are made of, as a number: other bytes of the files, other number (of
+                                   files above 64 MiB parts are looked at); never 0 */
 } tm_source_facts;
 
 /* The i-th source's name, NULL behind the last. */

@@ -10,10 +10,13 @@ typedef struct {
     tm_source_traits traits;
     /* Checks the options, fills source->facts and source->state; on failure leaves nothing behind. */
     tm_status (*open)(tm_source *source, tm_error *err);
-    void (*close)(tm_source *source); /* optional */
+    void (*close)(tm_source *source);                                             /* optional */
     int (*fields)(const tm_source_options *options, tm_field out[TM_MAX_FIELDS]); /* optional: tokens and targets */
     /* One of the two: tokens (T+1) that all count, or a row of its fields and its weight, see tm_source_row. */
     void (*sample)(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
+    tm_status (*check)(const tm_source *source, tm_split split, int64_t index,
+                       tm_error *err); /* optional, with `sample`:
+                         are the files as they were? */
     tm_status (*row)(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, void *const *fields,
                      int64_t *weight, tm_error *err);
     tm_status (*outline)(const tm_source_options *options, tm_text *out, tm_error *err); /* optional: nothing to say */

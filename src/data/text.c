@@ -31,6 +31,7 @@ typedef struct {
     const uint8_t *bytes;
     int64_t        size;  /* bytes; the end token follows them */
     int64_t        first; /* place in the stream */
+    const tm_text_file *file;
 } piece;
 
 typedef struct {
@@ -44,28 +45,34 @@ typedef struct {
     stream        splits[2]; /* by tm_split */
 } text;
 
-static void stream_add(stream *s, const uint8_t *bytes, int64_t size)
+static void stream_add(stream *s, const tm_text_file *file, const uint8_t *bytes, int64_t size)
 {
     if (size == 0) return;
     s->pieces = tm_grow(s->pieces, &s->capacity, s->count, sizeof *s->pieces);
-    s->pieces[s->count++] = (piece){ bytes, size, s->tokens };
+    s->pieces[s->count++] = (piece){ bytes, size, s->tokens, file };
     s->tokens += size + 1;
     s->bytes += size;
 }
 
-/* Tokens first .. first + n - 1; they must exist. */
-static void stream_read(const stream *s, int64_t first, int64_t n, int32_t *out)
+/* The last piece that starts at or before token `first`. */
+static const piece *piece_at(const stream *s, int64_t first)
 {
     size_t low = 0, high = s->count;
-    TM_ASSERT(first >= 0 && first + n <= s->tokens);
-    while (high - low > 1) { /* the last piece that starts at or before `first` */
+    while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         if (s->pieces[middle].first <= first)
             low = middle;
         else
             high = middle;
     }
-    const piece *p = &s->pieces[low];
+    return &s->pieces[low];
+}
+
+/* Tokens first .. first + n - 1; they must exist. */
+static void stream_read(const stream *s, int64_t first, int64_t n, int32_t *out)
+{
+    TM_ASSERT(first >= 0 && first + n <= s->tokens);
+    const piece *p = piece_at(s, first);
     int64_t      at = first - p->first;
     for (int64_t i = 0; i < n;) {
         int64_t part = p->size - at < n - i ? p->size - at : n - i;
@@ -91,8 +98,8 @@ static void split_documents(text *t, double fraction, int64_t seq)
         owed += fraction * (double)file->size;
         if (owed >= (double)(seq + 1)) held = owed < (double)file->size ? (int64_t)owed : file->size;
         owed -= (double)held;
-        stream_add(&t->splits[TM_SPLIT_TRAIN], file->bytes, file->size - held);
-        stream_add(&t->splits[TM_SPLIT_VALIDATION], file->bytes + file->size - held, held);
+        stream_add(&t->splits[TM_SPLIT_TRAIN], file, file->bytes, file->size - held);
+        stream_add(&t->splits[TM_SPLIT_VALIDATION], file, file->bytes + file->size - held, held);
     }
 }
 
@@ -174,6 +181,7 @@ static tm_status text_open(tm_source *source, tm_error *err)
     facts->validation_samples = windows_of(held, o->seq);
     facts->vocab_needed = VOCAB;
     facts->end_token = END_TOKEN;
+    facts->content = t->files.content;
     if (facts->validation_samples > 0)
         facts->unigram_entropy = unigram_entropy(held, facts->validation_samples, o->seq);
     const stream *measured = facts->validation_samples > 0 ? held : &t->splits[TM_SPLIT_TRAIN];
@@ -187,16 +195,32 @@ static void text_close(tm_source *source)
     text_free(source->state);
 }
 
+/* The window that a sample is. */
+static int64_t window_of(const tm_source *source, tm_split split, int64_t index)
+{
+    if (split != TM_SPLIT_TRAIN) return index;
+    uint64_t windows = (uint64_t)source->facts.train_samples, epoch = (uint64_t)index / windows;
+    return (int64_t)tm_random_permute(source->options.seed, tm_random_stream("text.order") + epoch,
+                                      (uint64_t)index % windows, windows);
+}
+
 static void text_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens)
 {
     const text *t = source->state;
-    int64_t     seq = source->options.seq, window = index;
-    if (split == TM_SPLIT_TRAIN) {
-        uint64_t windows = (uint64_t)source->facts.train_samples, epoch = (uint64_t)index / windows;
-        window = (int64_t)tm_random_permute(source->options.seed, tm_random_stream("text.order") + epoch,
-                                            (uint64_t)index % windows, windows);
-    }
-    stream_read(&t->splits[split], window * seq, seq + 1, tokens);
+    int64_t     seq = source->options.seq;
+    stream_read(&t->splits[split], window_of(source, split, index) * seq, seq + 1, tokens);
+}
+
+/* The files that the window touches. */
+static tm_status text_check(const tm_source *source, tm_split split, int64_t index, tm_error *err)
+{
+    const text   *t = source->state;
+    const stream *s = &t->splits[split];
+    int64_t       seq = source->options.seq, first = window_of(source, split, index) * seq;
+    if (t->files.copied == t->files.bytes) return TM_OK;
+    for (const piece *p = piece_at(s, first); p < s->pieces + s->count && p->first < first + seq + 1; p++)
+        TM_TRY(tm_text_file_check(p->file, err));
+    return TM_OK;
 }
 
 static void text_decode(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out)
@@ -218,5 +242,6 @@ const tm_source_kind tm_source_text = {
     .open = text_open,
     .close = text_close,
     .sample = text_sample,
+    .check = text_check,
     .decode = text_decode,
 };

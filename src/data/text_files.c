@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/text_files.c - walks a folder in a fixed order and maps its files.
+/* data/text_files.c - walks a folder in a fixed order and reads or maps its files.
  *
  * What a file is, is asked before it is opened (opening a device may act on it) and again after (it may have been
  * changed in between); it is opened non-blocking, so that nothing waits for a fifo's other end.
  */
 #include "data/text_files.h"
 
+#include "base/mapped.h"
 #include "base/text.h"
+#include "data/map.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -93,7 +95,64 @@ static tm_status cannot_reach(walk *w, const char *path, int cause)
                    strerror(cause));
 }
 
-static tm_status map_file(walk *w, const char *path)
+static int64_t changed_ns(const struct stat *info)
+{
+    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+}
+
+/* Bytes read; fewer than `size`: the file ends there. -1 and errno. */
+static int64_t read_all(int fd, uint8_t *to, int64_t size)
+{
+    int64_t done = 0;
+    while (done < size) {
+        ssize_t n = read(fd, to + done, (size_t)(size - done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -1;
+        if (n == 0) break;
+        done += n;
+    }
+    return done;
+}
+
+static tm_status copy_file(walk *w, const char *path, int fd, tm_text_file *file)
+{
+    uint8_t *bytes = tm_alloc((size_t)file->size);
+    int64_t  n = read_all(fd, bytes, file->size);
+    file->bytes = bytes;
+    if (n == file->size) return TM_OK;
+    free(bytes);
+    if (n < 0) return tm_fail(w->err, TM_INVALID, "cannot read '%s': %s", path, strerror(errno));
+    return tm_fail(w->err, TM_INVALID, "'%s' was cut short while it was read; keep data.path unchanged during a run",
+                   path);
+}
+
+static tm_status take_file(walk *w, const char *path, int fd, const struct stat *info)
+{
+    tm_text_files *out = w->out;
+    tm_text_file   file = { .size = info->st_size, .changed_ns = changed_ns(info) };
+    file.mapped = file.size > TM_TEXT_COPY_BYTES - out->copied;
+    if (file.mapped) {
+        void *bytes = mmap(NULL, (size_t)file.size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (bytes == MAP_FAILED)
+            return tm_fail(w->err, TM_INVALID,
+                           "cannot map '%s' (%lld bytes) into memory: %s; join small files or leave it out", path,
+                           (long long)file.size, strerror(errno));
+        file.bytes = bytes;
+    } else {
+        TM_TRY(copy_file(w, path, fd, &file));
+        out->copied += file.size;
+    }
+    file.path = tm_alloc(strlen(path) + 1);
+    strcpy(file.path, path);
+    if (file.mapped) tm_mapped_add(file.bytes, (size_t)file.size, file.path);
+    out->files = tm_grow(out->files, &out->capacity, out->count, sizeof *out->files);
+    out->files[out->count++] = file;
+    out->bytes += file.size;
+    out->content = tm_fingerprint(out->content, file.bytes, file.size);
+    return TM_OK;
+}
+
+static tm_status open_file(walk *w, const char *path)
 {
     tm_text_files *out = w->out;
     struct stat    info;
@@ -112,16 +171,7 @@ static tm_status map_file(walk *w, const char *path)
     } else if (info.st_size == 0) {
         out->empty++;
     } else {
-        void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (bytes == MAP_FAILED) {
-            st = tm_fail(w->err, TM_INVALID,
-                         "cannot map '%s' (%lld bytes) into memory: %s; join small files or leave it out", path,
-                         (long long)info.st_size, strerror(errno));
-        } else {
-            out->files = tm_grow(out->files, &out->capacity, out->count, sizeof *out->files);
-            out->files[out->count++] = (tm_text_file){ bytes, info.st_size };
-            out->bytes += info.st_size;
-        }
+        st = take_file(w, path, fd, &info);
     }
     close(fd);
     return st;
@@ -210,7 +260,7 @@ static tm_status visit(walk *w, const char *path, int depth)
         w->out->repeated++;
         return TM_OK;
     }
-    return map_file(w, path);
+    return open_file(w, path);
 }
 
 tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err)
@@ -223,9 +273,27 @@ tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err
     return st;
 }
 
+tm_status tm_text_file_check(const tm_text_file *file, tm_error *err)
+{
+    struct stat info;
+    if (!file->mapped) return TM_OK;
+    if (stat(file->path, &info) == 0 && info.st_size == file->size && changed_ns(&info) == file->changed_ns)
+        return TM_OK;
+    return tm_fail(err, TM_INVALID, "'%s' was changed during the run; keep data.path unchanged", file->path);
+}
+
 void tm_text_files_close(tm_text_files *files)
 {
-    for (size_t i = 0; i < files->count; i++) munmap((void *)files->files[i].bytes, (size_t)files->files[i].size);
+    for (size_t i = 0; i < files->count; i++) {
+        tm_text_file *file = &files->files[i];
+        if (file->mapped) {
+            tm_mapped_remove(file->bytes);
+            munmap((void *)file->bytes, (size_t)file->size);
+        } else {
+            free((void *)file->bytes);
+        }
+        free(file->path);
+    }
     free(files->files);
     *files = (tm_text_files){ 0 };
 }

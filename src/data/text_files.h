@@ -6,27 +6,37 @@
 #include "base/arena.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { TM_TEXT_MAX_FILES = 50000, TM_TEXT_MAX_DEPTH = 32 }; /* Linux allows a process 65530 mappings */
+enum { TM_TEXT_COPY_BYTES = 64 << 20 };                     /* of all files together */
 
 typedef struct {
     const uint8_t *bytes;
     int64_t        size; /* > 0 */
+    char          *path;
+    int64_t        changed_ns; /* time of the last change, since 1970 */
+    bool           mapped;     /* else a copy */
 } tm_text_file;
 
 typedef struct {
     tm_text_file *files;
     size_t        count, capacity;
     int64_t       bytes;                   /* of all files */
+    int64_t       copied;                  /* bytes of those that were read into memory */
+    uint64_t      content;                 /* of all of them, in their order (tm_fingerprint) */
     int64_t       hidden, empty, repeated; /* left out: names with a leading dot, empty files, files seen before */
 } tm_text_files;
 
-/* Maps `path`, or each file under it: names in byte order, folders depth first. A file or folder reached twice (links)
- * counts once. TM_INVALID with the cure for anything else than readable regular files and folders, for a link that
- * closes a loop, and beyond the limits above; *out is empty then. The files must not shrink while they are open. */
+/* Reads `path`, or each file under it: names in byte order, folders depth first. The first 64 MiB are copied, and so
+ * safe from whatever happens to the files; what does not fit is mapped. A file or folder reached twice (links) counts
+ * once. TM_INVALID with the cure for anything else than readable regular files and folders, for a link that closes a
+ * loop, and beyond the limits above; *out is empty then. Mapped files must not change while they are open. */
 TM_MUST_USE tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err);
+/* TM_INVALID if a mapped file is not as it was. One system call. */
+TM_MUST_USE tm_status tm_text_file_check(const tm_text_file *file, tm_error *err);
 void                  tm_text_files_close(tm_text_files *files);
 
 #endif

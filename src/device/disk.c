@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/disk.c - memory of the space disk: a file without a name, mapped. */
+#include "base/file.h"
 #include "device/backend.h"
 
 #include <errno.h>
@@ -9,21 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A file that is gone when it is closed, however the process ends; -1 and errno. */
-static int open_nameless(const char *folder)
-{
-    tm_text path = { 0 };
-    tm_text_printf(&path, "%s/trainmark-offload-XXXXXX", folder);
-    int fd = mkostemp(path.data, O_CLOEXEC);
-    if (fd >= 0) unlink(path.data);
-    tm_text_fini(&path);
-    return fd;
-}
-
 tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, tm_address *out, tm_error *err)
 {
     TM_TRY(tm_device_ready(device, err));
-    int fd = open_nameless(folder);
+    int fd = tm_file_open_nameless(folder);
     if (fd < 0)
         return tm_fail(err, TM_INVALID,
                        "cannot make the file for offloaded tensors in '%s': %s; name a folder that can be written with "

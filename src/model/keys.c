@@ -142,8 +142,8 @@ static const tm_key keys[] = {
       .feature = "dropout", .help = "0: train without, whatever model.hf_assets_path says; null: what it says must be 0" },
     { .name = "model.converters", .kind = TM_KEY_LIST, .fallback = "", .state = TM_KEY_UNBUILT,
       .feature = "conversion of linears (float8, MX)", .help = "quantize.linear.float8 turns FP8 on" },
-    { .name = "init_method_std", .kind = TM_KEY_F64, .lo = 0, .hi = 10, .choices = "0.02", .state = TM_KEY_UNBUILT,
-      .feature = "another standard deviation of the initial weights than 0.02", .help = "see model.init" },
+    { .name = "model.init_std", .kind = TM_KEY_F64, .fallback = "0.02", .lo = 1e-6, .hi = 10, .synonyms = "init_method_std",
+      .help = "model.init hf and gpt2: standard deviation of the initial weights" },
 };
 /* clang-format on */
 

@@ -22,20 +22,21 @@ tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr
  * too, keeps the head's values. */
 static double std_of(const tm_model_shape *shape, tm_init_place place, int layer)
 {
-    double depth_titan = 0.02 / sqrt(2.0 * (layer + 1)), depth_gpt2 = 0.02 / sqrt(2.0 * (double)shape->n_layers);
+    bool   titan = shape->init == TM_INIT_TORCHTITAN;
+    double std = titan || !(shape->init_std > 0) ? 0.02 : shape->init_std;
+    double depth_titan = std / sqrt(2.0 * (layer + 1)), depth_gpt2 = std / sqrt(2.0 * (double)shape->n_layers);
     switch (place) {
     case TM_INIT_ONE:
     case TM_INIT_ZERO: return 0;
-    case TM_INIT_EMBEDDING: return shape->init == TM_INIT_TORCHTITAN ? 1.0 : 0.02;
-    case TM_INIT_HEAD: return shape->init == TM_INIT_TORCHTITAN ? 1.0 / sqrt((double)shape->dim) : 0.02;
-    case TM_INIT_OUT:
-        return shape->init == TM_INIT_TORCHTITAN ? depth_titan : shape->init == TM_INIT_GPT2 ? depth_gpt2 : 0.02;
-    case TM_INIT_UP: return shape->init == TM_INIT_TORCHTITAN ? depth_titan : 0.02;
+    case TM_INIT_EMBEDDING: return titan ? 1.0 : std;
+    case TM_INIT_HEAD: return titan ? 1.0 / sqrt((double)shape->dim) : std;
+    case TM_INIT_OUT: return titan ? depth_titan : shape->init == TM_INIT_GPT2 ? depth_gpt2 : std;
+    case TM_INIT_UP: return titan ? depth_titan : std;
     case TM_INIT_POSITION:
     case TM_INIT_IN:
-    case TM_INIT_GATE: return 0.02;
+    case TM_INIT_GATE: return std;
     }
-    return 0.02;
+    return std;
 }
 
 static tm_attention_attr attention_of(const tm_model *model, int layer)

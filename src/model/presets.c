@@ -83,6 +83,10 @@ static const char *const llama3_3_70b[] = {
     LLAMA("llama3", "70B", 80, 8192, 64, 8, 28672, 128256, 131072),
     LLAMA3_ROPE(8), "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
 };
+static const char *const llama3_debug[] = {
+    LLAMA("llama3", "debugmodel", 6, 256, 16, 16, 768, 2048, 131072),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(8, 2048, 8e-4), NULL
+};
 static const char *const llama3_2_1b[] = {
     LLAMA("llama3", "1B", 16, 2048, 32, 8, 8192, 128256, 131072),
     LLAMA3_ROPE(32), "model.tied=true", TRAIN(4, 8192, 3e-4), NULL
@@ -228,6 +232,7 @@ static const tm_preset presets[] = {
     { "llama3.2_3B", llama3_2_3b, NULL },
     { "llama3_8B", llama3_8b, NULL },
     { "llama3_70B", llama3_70b, NULL },
+    { "llama3_debugmodel", llama3_debug, NULL },
     { "mistral_7B", mistral_7b, "mistral_7B_v0.1" },
     { "mistral_7B_v0.3", mistral_7b_v3, NULL },
     { "qwen2.5_0.5B", qwen2_5_0_5b, "qwen2_0.5B" },

@@ -102,6 +102,7 @@ static void read_choices(const tm_config *config, tm_model_shape *s)
               : is(config, "model.bias", "all")        ? TM_BIAS_ALL
               : is(config, "model.bias", "none")       ? TM_BIAS_NONE
                                                        : family->bias;
+    s->init_std = tm_config_f64(config, "model.init_std");
     s->init = is(config, "model.init", "hf")           ? TM_INIT_HF
               : is(config, "model.init", "gpt2")       ? TM_INIT_GPT2
               : is(config, "model.init", "torchtitan") ? TM_INIT_TORCHTITAN

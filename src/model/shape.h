@@ -65,6 +65,7 @@ typedef struct {
     bool            tied;
     tm_model_bias   bias;
     tm_model_init   init;
+    double          init_std; /* of the initial weights; 0: 0.02. Counts for hf and gpt2 */
     tm_moe_shape    moe;
     tm_mla_shape    mla;
     tm_yarn_shape   yarn;

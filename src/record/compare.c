@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/compare.c - published figures beside those of the run. */
 #include "bench/published.h"
+#include "base/plain.h"
 #include "record/record.h"
 #include "record/sink.h"
 #include "bench/bench.h"
@@ -65,7 +66,7 @@ static void compare(compare_sink *self, const tm_run_ended *end)
         tm_text_printf(&text, "no published figure for %s; `trainmark reference` lists all\n", self->run.start.model);
     else
         tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    if (fwrite(text.data, 1, text.length, self->out) != text.length || fflush(self->out) != 0)
+    if (!tm_plain_put(self->out, text.data, TM_PLAIN_LINES) || fflush(self->out) != 0)
         (void)tm_fail(&self->head.error, TM_IO, "cannot write the comparison: %s", strerror(errno));
     tm_text_fini(&text);
     tm_table_destroy(table);

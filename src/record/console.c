@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/console.c - the step lines, the progress bar, and the report at the end. */
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/plain.h"
 #include "base/text.h"
 #include "record/record.h"
 #include "record/report.h"
@@ -19,7 +21,7 @@ typedef struct {
     tm_sink            head;
     tm_console_options options;
     run_record         run;
-    tm_text            text;   /* reused */
+    tm_text            text, plain; /* reused: as put together, and as printed */
     double             tokens; /* since the last line */
     double             seconds;
     int64_t            steps;
@@ -79,7 +81,9 @@ static void draw_progress(console_sink *self)
 static void print_text(console_sink *self)
 {
     erase_progress(self);
-    bool failed = fwrite(self->text.data, 1, self->text.length, self->options.out) != self->text.length;
+    self->plain.length = 0;
+    tm_plain_add(&self->plain, self->text.data, TM_PLAIN_LINES | (self->options.colour ? TM_PLAIN_COLOURS : 0));
+    bool failed = fwrite(self->plain.data, 1, self->plain.length, self->options.out) != self->plain.length;
     if (fflush(self->options.out) != 0 || failed)
         (void)tm_fail(&self->head.error, TM_IO, "cannot write to the output: %s", strerror(errno));
     self->text.length = 0;
@@ -196,6 +200,7 @@ static void finish(tm_sink *head)
         (void)tm_fail(&self->head.error, TM_IO, "cannot write log.file: %s", strerror(errno));
     run_record_fini(&self->run);
     tm_text_fini(&self->text);
+    tm_text_fini(&self->plain);
 }
 
 tm_console_options tm_console_options_default(void)
@@ -216,6 +221,7 @@ tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out,
     if (!self->options.out) self->options.out = stdout;
     run_record_init(&self->run);
     record_text_reserve(&self->text, 16384);
+    record_text_reserve(&self->plain, 16384);
     *out = &self->head;
     return TM_OK;
 }
@@ -260,10 +266,11 @@ static tm_status open_log(const tm_output_options *o, const char *path, tm_arena
     console.progress = NULL;
     console.colour = false;
     console.closes = true;
-    console.out = fopen(name, "ae");
-    if (!console.out)
+    tm_error why = { 0 };
+    int      fd = -1;
+    if (tm_file_open_append(name, &fd, &why) != TM_OK || !(console.out = fdopen(fd, "a")))
         return tm_fail(err, TM_IO, "cannot append to '%s' (log.file, %s): %s; name another file", name,
-                       tm_config_place(o->config, "log.file"), strerror(errno));
+                       tm_config_place(o->config, "log.file"), why.text);
     return tm_console_sink_open(&console, out, err);
 }
 

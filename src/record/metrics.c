@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/metrics.c - metrics.jsonl: one JSON object per line. */
+/* record/metrics.c - metrics.jsonl: one JSON object per line. A line is in the file when its step ends, whatever
+ * becomes of the process; on the disk, a second later at most, and at once with a checkpoint, an evaluation and the end
+ * of the run. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "record/committer.h"
 #include "record/record.h"
 #include "record/sink.h"
 #include "record/sink_kind.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,9 @@ typedef struct {
     const char *path;
     int         fd;
     off_t       complete_bytes; /* up to the last whole line */
-    tm_text     line;           /* reused: no allocation in a steady run */
+    int (*sync)(int fd);
+    record_committer *committer;
+    tm_text           line; /* reused: no allocation in a steady run */
 } metrics_sink;
 
 static void fail(metrics_sink *self, const char *what)
@@ -29,10 +33,10 @@ static void fail(metrics_sink *self, const char *what)
 }
 
 /* Records of the steps before `first_step`, without a torn last line. */
-static void keep_earlier(metrics_sink *self, int64_t first_step)
+static void read_earlier(metrics_sink *self, int64_t first_step, tm_text *kept)
 {
     enum { LIMIT = 1 << 30 };
-    tm_text old = { 0 }, kept = { 0 };
+    tm_text old = { 0 };
     if (first_step > 1 && tm_file_read(self->path, LIMIT, &old, &self->head.error) == TM_OK) {
         char *next;
         for (char *line = old.data; line && *line; line = next) {
@@ -42,24 +46,31 @@ static void keep_earlier(metrics_sink *self, int64_t first_step)
             json_t *record = json_loadb(line, (size_t)(next - line), 0, NULL);
             json_t *step = json_object_get(record, "step");
             if (json_is_integer(step) && json_integer_value(step) < first_step)
-                tm_text_add_n(&kept, line, (size_t)(next - line));
+                tm_text_add_n(kept, line, (size_t)(next - line));
             json_decref(record);
         }
     }
-    if (self->head.error.status == TM_OK && kept.length > 0) record_sink_write(&self->head, self->path, &kept);
-    self->complete_bytes = (off_t)kept.length;
     tm_text_fini(&old);
-    tm_text_fini(&kept);
 }
 
 static void start(metrics_sink *self, int64_t first_step)
 {
-    keep_earlier(self, first_step);
-    if (self->head.error.status != TM_OK) return;
+    tm_text       kept = { 0 };
+    tm_file_draft draft = { .fd = -1 };
+    tm_error     *err = &self->head.error;
+    read_earlier(self, first_step, &kept);
     if (self->fd >= 0) close(self->fd);
-    int replace = self->complete_bytes == 0 ? O_TRUNC : 0;
-    self->fd = open(self->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | replace, 0666);
-    if (self->fd < 0) fail(self, "open");
+    self->fd = -1;
+    tm_status st = err->status;
+    if (st == TM_OK) st = tm_file_draft_open(self->path, &draft, err);
+    if (st == TM_OK) st = tm_file_draft_add(&draft, kept.data, kept.length, err);
+    if (st == TM_OK) st = tm_file_draft_publish(&draft, &self->fd, err);
+    tm_file_draft_discard(&draft);
+    self->complete_bytes = (off_t)kept.length;
+    tm_text_fini(&kept);
+    if (st != TM_OK) return;
+    self->committer = record_committer_start(self->fd, RECORD_COMMIT_MS, self->sync);
+    if (!self->committer) (void)tm_fail(err, TM_INTERNAL, "cannot start the thread that flushes '%s'", self->path);
 }
 
 static void print_step(tm_json *json, const tm_step_done *step)
@@ -97,6 +108,13 @@ static void print_checkpoint(tm_json *json, const tm_checkpoint_saved *checkpoin
     tm_json_f64(json, "seconds", checkpoint->seconds);
 }
 
+static void told(metrics_sink *self, int cause)
+{
+    if (cause)
+        (void)tm_fail(&self->head.error, TM_IO, "cannot keep '%s': %s; its records are lost", self->path,
+                      cause == ENOENT ? "it was removed during the run" : strerror(cause));
+}
+
 static void handle(tm_sink *sink, const tm_event *event)
 {
     metrics_sink *self = (metrics_sink *)sink;
@@ -111,23 +129,29 @@ static void handle(tm_sink *sink, const tm_event *event)
     if (event->kind == TM_EVENT_CHECKPOINT) print_checkpoint(&json, &event->checkpoint);
     tm_json_close(&json, '}');
     tm_text_add_n(&self->line, "\n", 1);
-    if (self->fd >= 0)
-        record_sink_append(&self->head, self->fd, self->path, &self->complete_bytes, &self->line);
+    if (!self->committer) return;
+    record_sink_append(&self->head, self->fd, self->path, &self->complete_bytes, &self->line);
+    record_committer_note(self->committer);
+    if (!step) told(self, record_committer_flush(self->committer));
 }
 
 static void finish(tm_sink *head)
 {
     metrics_sink *self = (metrics_sink *)head;
+    told(self, record_committer_stop(self->committer));
     if (self->fd >= 0 && close(self->fd) != 0) fail(self, "close");
     tm_text_fini(&self->line);
 }
 
 tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out, tm_error *err)
 {
-    int fd = open(options->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) return tm_fail(err, TM_IO, "cannot open '%s': %s", options->path, strerror(errno));
+    int fd;
+    TM_TRY(tm_file_open_append(options->path, &fd, err));
     metrics_sink *self = tm_alloc(sizeof *self);
-    *self = (metrics_sink){ .head = { .handle = handle, .close = finish }, .path = options->path, .fd = fd };
+    *self = (metrics_sink){ .head = { .handle = handle, .close = finish },
+                            .path = options->path,
+                            .fd = fd,
+                            .sync = options->sync ? options->sync : fdatasync };
     record_text_reserve(&self->line, 16384);
     *out = &self->head;
     return TM_OK;

@@ -3,6 +3,7 @@
  * benchmark prescribes it: that is for the compliance check to say. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/root.h"
 #include "mlperf/check.h"
 #include "mlperf/keys.h"
 #include "mlperf/writer.h"
@@ -12,7 +13,6 @@
 #include "record/sink_kind.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -149,9 +149,10 @@ static void foresee(mllog_sink *self)
 
 static void on_start(mllog_sink *self, const tm_run_started *run)
 {
-    self->fd = open(self->options.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_TRUNC, 0666);
-    if (self->fd < 0)
-        (void)tm_fail(&self->head.error, TM_IO, "cannot open '%s': %s", self->options.path, strerror(errno));
+    tm_file_draft draft;
+    tm_status     st = tm_file_draft_open(self->options.path, &draft, &self->head.error);
+    if (st == TM_OK) st = tm_file_draft_publish(&draft, &self->fd, &self->head.error);
+    TM_ASSERT(st == TM_OK || self->fd < 0);
     PUT_AT(self, self->init_ms, "init_start", tm_mllog_null(), NULL, 0);
     if (self->cleared_ms) PUT_AT(self, self->cleared_ms, "cache_clear", tm_mllog_bool(true), NULL, 0);
     put_submission(self);
@@ -228,18 +229,14 @@ static void handle(tm_sink *sink, const tm_event *event)
 static bool drop_caches(const char *path)
 {
     sync();
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    bool done = write(fd, "3\n", 2) == 2;
-    int  cause = errno;
-    close(fd);
-    errno = cause;
-    return done;
+    return tm_root_write("", path, "3\n");
 }
 
 static void finish(tm_sink *head)
 {
     mllog_sink *self = (mllog_sink *)head;
+    if (self->fd >= 0 && fsync(self->fd) != 0 && errno != EINVAL)
+        (void)tm_fail(&self->head.error, TM_IO, "cannot flush '%s' to disk: %s", self->options.path, strerror(errno));
     if (self->fd >= 0 && close(self->fd) != 0)
         (void)tm_fail(&self->head.error, TM_IO, "cannot close '%s': %s", self->options.path, strerror(errno));
     tm_text_fini(&self->line);

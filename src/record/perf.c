@@ -2,6 +2,7 @@
 /* record/perf.c - perf.csv, the result table that benchmark runners read. */
 #include "base/csv.h"
 #include "base/file.h"
+#include "base/secret.h"
 #include "base/text.h"
 #include "record/record.h"
 #include "record/sink.h"
@@ -9,7 +10,6 @@
 #include "stats/sampling.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,8 +180,8 @@ static void add_row(tm_text *out, char *const row[COLUMNS])
 
 static tm_status write_appended(const char *path, char *row[COLUMNS], tm_error *err)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) return tm_fail(err, TM_IO, "cannot open '%s': %s", path, strerror(errno));
+    int fd;
+    TM_TRY(tm_file_open_append(path, &fd, err));
     tm_text old = { 0 }, text = { 0 };
     (void)flock(fd, LOCK_EX); /* some file systems have no locks; then only parallel writers can collide */
     tm_status status = read_old(path, &old, err);
@@ -243,7 +243,19 @@ tm_status tm_perf_sink_open(const tm_perf_options *options, tm_sink **out, tm_er
     return TM_OK;
 }
 
-static tm_perf_options options_of(const tm_output_options *o)
+/* A variable of whoever started the run: it may hold anything. */
+static const char *variable(tm_arena *arena, const char *name)
+{
+    const char *value = getenv(name);
+    tm_text     masked = { 0 };
+    if (!value) return NULL;
+    tm_secret_value(&masked, value);
+    const char *text = tm_arena_text(arena, masked.data);
+    tm_text_fini(&masked);
+    return text;
+}
+
+static tm_perf_options options_of(const tm_output_options *o, tm_arena *arena)
 {
     return (tm_perf_options){ .args = o->command,
                               .launcher = "trainmark",
@@ -251,14 +263,13 @@ static tm_perf_options options_of(const tm_output_options *o)
                               .machine_name = tm_environment_text(o->environment, "os", NULL, "host"),
                               .git_commit = tm_environment_text(o->environment, "build", NULL, "commit"),
                               .architecture = tm_environment_text(o->environment, "cpu", NULL, "model"),
-                              .pipeline = getenv("pipeline"),
-                              .build_number = getenv("BUILD_NUMBER") };
+                              .pipeline = variable(arena, "pipeline"),
+                              .build_number = variable(arena, "BUILD_NUMBER") };
 }
 
 static tm_status open_perf(const tm_output_options *o, const char *path, tm_arena *arena, tm_sink **out, tm_error *err)
 {
-    (void)arena;
-    tm_perf_options options = options_of(o);
+    tm_perf_options options = options_of(o, arena);
     options.path = path;
     return tm_perf_sink_open(&options, out, err);
 }
@@ -275,8 +286,7 @@ static tm_status open_collected(const tm_output_options *o, const char *path, tm
                                 tm_error *err)
 {
     (void)path;
-    (void)arena;
-    tm_perf_options options = options_of(o);
+    tm_perf_options options = options_of(o, arena);
     options.path = o->perf_csv;
     options.append = true;
     return tm_perf_sink_open(&options, out, err);

@@ -53,6 +53,7 @@ TM_MUST_USE tm_status tm_console_sink_open(const tm_console_options *options, tm
  * 1 replaces the file; a resumed one keeps the records of the steps before its first. docs/result-json.md. */
 typedef struct {
     const char *path;
+    int (*sync)(int fd); /* NULL: fdatasync */
 } tm_metrics_options;
 TM_MUST_USE tm_status tm_metrics_sink_open(const tm_metrics_options *options, tm_sink **out, tm_error *err);
 

@@ -2,6 +2,7 @@
 #include "record/sink.h"
 
 #include "base/file.h"
+#include "base/plain.h"
 #include "record/record.h"
 
 #include <errno.h>
@@ -70,7 +71,11 @@ void run_record_fini(run_record *run)
 
 static const char *keep(run_record *run, const char *text)
 {
-    return tm_arena_text(run->arena, text ? text : "");
+    tm_text plain = { 0 }; /* of one line */
+    tm_plain_add(&plain, text ? text : "", 0);
+    const char *kept = tm_arena_text(run->arena, plain.data);
+    tm_text_fini(&plain);
+    return kept;
 }
 
 static void keep_start(run_record *run, const tm_run_started *start)

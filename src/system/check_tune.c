@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "system/check_tune.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/root.h"
 #include "system/check_context.h"
@@ -227,9 +228,7 @@ static tm_status no_state_file(const char *what, tm_error *err)
 static tm_status write_locked(int folder, const tm_text *text, int *lock, tm_error *err)
 {
     char temporary[96];
-    snprintf(temporary, sizeof temporary, TM_TUNE_STATE_NAME ".tmp.%ld", (long)getpid());
-    unlinkat(folder, temporary, 0); /* of a process of the same number that died */
-    int fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int  fd = tm_file_open_random(folder, TM_TUNE_STATE_NAME, 0644, temporary, sizeof temporary);
     if (fd < 0) return no_state_file("create", err);
     bool      good = write(fd, text->data, text->length) == (ssize_t)text->length && fsync(fd) == 0;
     tm_status st = good ? TM_OK : no_state_file("write", err);

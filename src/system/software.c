@@ -219,18 +219,24 @@ static bool recorded(const char *name)
 
 static void add_variables(tm_environment *e)
 {
+    double left_out = 0;
     fact_section(e, "variables");
     for (char **variable = environ; variable && *variable; variable++) {
         const char *equals = strchr(*variable, '=');
         if (!equals) continue;
         const char *name = tm_arena_text_n(e->arena, *variable, (size_t)(equals - *variable));
+        left_out += !recorded(name);
         if (!recorded(name)) continue;
         tm_text value = { 0 };
-        tm_text_add(&value, tm_secret_name(name) ? "***" : equals + 1);
-        tm_secret_mask(&value);
+        if (tm_secret_name(name))
+            tm_text_add(&value, "***");
+        else
+            tm_secret_value(&value, equals + 1);
         fact_text(e, name, value.data, "set to nothing");
         tm_text_fini(&value);
     }
+    fact_section(e, "variables_left_out"); /* not on the list above */
+    fact_number(e, "count", left_out);
 }
 
 static void add_process(tm_environment *e)

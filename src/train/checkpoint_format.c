@@ -113,7 +113,8 @@ tm_status tm_checkpoint_scalars(const tm_checkpoint_state *state, const char *co
 
 size_t tm_checkpoint_index_bytes(const tm_checkpoint_index *index)
 {
-    return HEADER_BYTES + index->count * RECORD_BYTES + index->state.n_scalars * SCALAR_BYTES + names_bytes(index);
+    return HEADER_BYTES + index->count * RECORD_BYTES + index->state.n_scalars * SCALAR_BYTES + names_bytes(index) +
+           strlen(index->state.description);
 }
 
 void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char *out)
@@ -130,6 +131,8 @@ void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char 
     put_u64(&w, state->seed);
     put_u64(&w, state->config_hash);
     put_u64(&w, state->n_scalars);
+    put_u64(&w, strlen(state->description));
+    put_u64(&w, state->content);
     w.to = out + MODEL_AT; /* the bytes between stay zero */
     put(&w, state->model, strnlen(state->model, sizeof state->model - 1)); /* the rest of the field stays zero */
     w.to = out + HEADER_BYTES;
@@ -159,6 +162,7 @@ void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char 
         put(&names, s->name, name_length + 1);
         name_offset += name_length + 1;
     }
+    put(&names, state->description, strlen(state->description));
 }
 
 /* Where the next record must point: tensors and names lie one behind the other, without gaps or overlaps. */
@@ -223,8 +227,30 @@ static tm_status decode_scalar(reader *r, size_t i, layout *at, tm_checkpoint_st
     return TM_OK;
 }
 
-/* The header behind the sizes. *n_scalars: how many follow the records. */
-static tm_status decode_state(reader *r, uint32_t version, tm_checkpoint_state *state, size_t *n_scalars, tm_error *err)
+/* Text of the header's end or of a field: printable. */
+static bool is_text(const unsigned char *bytes, size_t n, bool lines)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((bytes[i] < 0x20 && !(lines && bytes[i] == '\n')) || bytes[i] == 0x7f) return false;
+    return true;
+}
+
+static tm_status check_state(const tm_checkpoint_state *state, tm_error *err)
+{
+    const char *end = memchr(state->model, '\0', sizeof state->model);
+    if (state->step < 0 || state->step > TM_CHECKPOINT_MAX_COUNT)
+        return tm_fail(err, TM_FORMAT, "the index has an impossible step, %lld", (long long)state->step);
+    if (state->samples_consumed < 0 || state->samples_consumed > TM_CHECKPOINT_MAX_COUNT)
+        return tm_fail(err, TM_FORMAT, "the index has an impossible sample count, %lld",
+                       (long long)state->samples_consumed);
+    if (!end || !is_text((const unsigned char *)state->model, (size_t)(end - state->model), false))
+        return tm_fail(err, TM_FORMAT, "the index has an impossible model name");
+    return TM_OK;
+}
+
+/* The header behind the sizes. *n_scalars: how many follow the records; *n_text: bytes of the description. */
+static tm_status decode_state(reader *r, uint32_t version, tm_checkpoint_state *state, size_t *n_scalars,
+                              size_t *n_text, tm_error *err)
 {
     *state = (tm_checkpoint_state){ 0 };
     state->step = get_i64(r);
@@ -232,7 +258,8 @@ static tm_status decode_state(reader *r, uint32_t version, tm_checkpoint_state *
     state->seed = get_u64(r);
     state->config_hash = get_u64(r);
     const unsigned char *model = r->from + OLD_SCALARS * sizeof(double);
-    uint64_t             count = version == 1 ? 0 : get_u64(r);
+    uint64_t             count = version == 1 ? 0 : get_u64(r), text = version < 3 ? 0 : get_u64(r);
+    state->content = version < 3 ? 0 : get_u64(r);
     for (size_t i = 0; version == 1 && i < OLD_SCALARS; i++) {
         double value;
         get(r, &value, sizeof value);
@@ -241,12 +268,14 @@ static tm_status decode_state(reader *r, uint32_t version, tm_checkpoint_state *
     if (count > TM_CHECKPOINT_SCALARS)
         return tm_fail(err, TM_FORMAT, "the index has %llu scalars, at most %d wanted", (unsigned long long)count,
                        TM_CHECKPOINT_SCALARS);
+    if (text >= TM_CHECKPOINT_DESCRIPTION_BYTES)
+        return tm_fail(err, TM_FORMAT, "the index has a description of %llu bytes, less than %d wanted",
+                       (unsigned long long)text, TM_CHECKPOINT_DESCRIPTION_BYTES);
     *n_scalars = (size_t)count;
+    *n_text = (size_t)text;
     r->from = model;
     get(r, state->model, sizeof state->model);
-    if (state->step < 0 || state->samples_consumed < 0 || !memchr(state->model, '\0', sizeof state->model))
-        return tm_fail(err, TM_FORMAT, "the index has an impossible step, sample count or model name");
-    return TM_OK;
+    return check_state(state, err);
 }
 
 static tm_status check_magic(reader *r, const char magic[8], const char *what, uint32_t *version, tm_error *err)
@@ -268,12 +297,12 @@ tm_status tm_checkpoint_index_decode(const unsigned char *bytes, size_t length, 
     reader   r = { bytes };
     uint32_t version;
     TM_TRY(check_magic(&r, index_magic, "index", &version, err));
-    size_t count = get_u32(&r), n_scalars = 0, rest = length - HEADER_BYTES;
+    size_t count = get_u32(&r), n_scalars = 0, n_text = 0, rest = length - HEADER_BYTES;
     out->data_bytes = get_u64(&r);
     uint64_t name_bytes = get_u64(&r);
-    TM_TRY(decode_state(&r, version, &out->state, &n_scalars, err));
-    size_t tables = count * RECORD_BYTES + n_scalars * SCALAR_BYTES; /* both numbers are small: nothing overflows */
-    if (tables > rest || name_bytes != rest - tables)
+    TM_TRY(decode_state(&r, version, &out->state, &n_scalars, &n_text, err));
+    size_t tables = count * RECORD_BYTES + n_scalars * SCALAR_BYTES; /* all numbers are small: nothing overflows */
+    if (tables + n_text > rest || name_bytes != rest - tables - n_text)
         return tm_fail(err, TM_FORMAT,
                        "the index has %zu bytes, which is not enough or too much for %zu tensors and %zu scalars",
                        length, count, n_scalars);
@@ -284,6 +313,9 @@ tm_status tm_checkpoint_index_decode(const unsigned char *bytes, size_t length, 
                   .names = bytes + HEADER_BYTES + tables };
     for (size_t i = 0; i < count; i++) TM_TRY(decode_record(&r, i, &at, &out->records[i], err));
     for (size_t i = 0; i < n_scalars; i++) TM_TRY(decode_scalar(&r, i, &at, &out->state, err));
+    const unsigned char *text = bytes + length - n_text;
+    if (!is_text(text, n_text, true)) return tm_fail(err, TM_FORMAT, "the index has a broken description");
+    memcpy(out->state.description, text, n_text);
     if (at.data_end != at.data_bytes || at.name_end != at.name_bytes)
         return tm_fail(err, TM_FORMAT, "the index describes %llu of %llu data bytes and %zu of %zu name bytes",
                        (unsigned long long)at.data_end, (unsigned long long)at.data_bytes, at.name_end, at.name_bytes);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/checkpoint_io.h"
 
+#include "base/file.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +18,7 @@
 static int system_create(void *context, const char *path)
 {
     (void)context;
-    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return tm_file_open_new(path);
 }
 
 static ssize_t system_write(void *context, int fd, const void *data, size_t bytes)
@@ -61,10 +63,22 @@ static int system_rename(void *context, const char *from, const char *to)
     return rename(from, to);
 }
 
+/* Never through a link in the place of the checkpoint: it may lead to somebody else's files. */
 static int system_remove_file(void *context, const char *path)
 {
+    char        folder[4096 + 64];
+    const char *slash = strrchr(path, '/');
     (void)context;
-    return unlink(path);
+    if (!slash || (size_t)snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) >= sizeof folder) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return -1;
+    int failed = unlinkat(fd, slash + 1, 0), cause = errno;
+    close(fd);
+    errno = cause;
+    return failed;
 }
 
 static int system_remove_folder(void *context, const char *path)
@@ -182,7 +196,7 @@ int tm_checkpoint_lock(const char *folder, int wait_ms)
         errno = ENAMETOOLONG;
         return -1;
     }
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    int fd = tm_file_open_lock(path);
     if (fd < 0) return -1;
     for (;; wait_ms -= 20) {
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;

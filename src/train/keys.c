@@ -140,10 +140,10 @@ static const tm_key keys[] = {
       .synonyms = "lr_decay_style", .help = "form of the decay" },
     { .name = "lr_scheduler.min_lr_factor", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1,
       .help = "the decay ends at this part of the peak" },
+    { .name = "lr_scheduler.total_steps", .kind = TM_KEY_I64, .lo = 1, .hi = MANY, .synonyms = "lr_decay_iters",
+      .help = "steps over which the schedule goes, whether a run makes fewer or more; null: those of the run" },
     { .name = "min_lr", .kind = TM_KEY_F64, .lo = 0, .hi = 100,
       .help = "means lr_scheduler.min_lr_factor x optimizer.lr" },
-    { .name = "lr_decay_iters", .kind = TM_KEY_I64, .lo = 1, .hi = MANY,
-      .help = "accepted if equal to training.steps" },
     /* validation */
     { .name = "validation.enable", .kind = TM_KEY_BOOL, .fallback = "true", .help = "loss of held-out data" },
     { .name = "validation.freq", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = MANY,
@@ -171,6 +171,8 @@ static const tm_key keys[] = {
       .help = "older checkpoints are removed; 0: none is" },
     { .name = "checkpoint.load_step", .kind = TM_KEY_I64, .fallback = "-1", .lo = -1, .hi = MANY, .quiet = true,
       .help = "step to resume from; -1: the newest valid one" },
+    { .name = "checkpoint.allow_changed_data", .kind = TM_KEY_BOOL, .fallback = "false", .quiet = true,
+      .help = "go on from a checkpoint whose data was other than what data.source gives now; else that is an error" },
     { .name = "checkpoint.async_mode", .kind = TM_KEY_CHOICE, .fallback = "disabled",
       .choices = "disabled|async|async_with_pinned_mem", UNBUILT("saving in the background"), .quiet = true,
       .help = "save beside the training" },
@@ -276,12 +278,6 @@ static const tm_key keys[] = {
     { .name = "quantize.linear.mx.*", .kind = TM_KEY_TEXT, UNBUILT("MX training"), .help = "MXFP8 and MXFP4" },
     { .name = "quantize.grouped_mm.*", .kind = TM_KEY_TEXT, UNBUILT("quantized experts"),
       .help = "products of experts" },
-    /* what other programs need */
-    { .name = "compile.*", .kind = TM_KEY_TEXT, IGNORED, .help = "steps are always compiled into programs" },
-    { .name = "memory_estimation.*", .kind = TM_KEY_TEXT, IGNORED, .help = "memory is always planned" },
-    { .name = "fault_tolerance.*", .kind = TM_KEY_TEXT, IGNORED, .help = "replica groups" },
-    { .name = "experimental.*", .kind = TM_KEY_TEXT, IGNORED, .help = "hooks of another program" },
-    { .name = "primus_turbo.*", .kind = TM_KEY_TEXT, IGNORED, .help = "kernels of another program" },
 };
 /* clang-format on */
 

@@ -74,6 +74,8 @@ static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error
     r->step_seconds[r->done] = seconds;
     r->step_end_ns[r->done] = end;
     r->losses[r->done] = result.loss;
+    if (r->begun.n == step - 1 && r->begun.n < tm_loss_head_limit(r->options->steps))
+        r->begun = tm_loss_head_add(r->begun, result.loss);
     r->done++;
     r->finite = r->finite && isfinite(result.loss) && isfinite(result.grad_norm);
     report_step(r, step, &result, *tokens, seconds);

@@ -59,6 +59,8 @@ static void read_schedule(const tm_config *config, tm_run_options *out)
                                    .decay_ratio = -1,
                                    .decay = TM_DECAY_LINEAR,
                                    .min_lr_factor = tm_config_f64(config, "lr_scheduler.min_lr_factor") };
+    if (tm_config_text(config, "lr_scheduler.total_steps"))
+        out->schedule.steps = tm_config_i64(config, "lr_scheduler.total_steps");
     if (is(config, "lr_scheduler.form", "nemo")) out->schedule.kind = TM_SCHEDULE_NEMO;
     if (tm_config_text(config, "lr_scheduler.decay_ratio"))
         out->schedule.decay_ratio = tm_config_f64(config, "lr_scheduler.decay_ratio");
@@ -170,6 +172,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");
     out->checkpoint_keep = (int)tm_config_i64(config, "checkpoint.keep_latest_k");
+    out->allow_changed_data = tm_config_bool(config, "checkpoint.allow_changed_data");
     out->config_hash = tm_config_hash(config);
     out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
     out->sample_tokens = tm_config_i64(config, "data.sample_tokens");

@@ -5,15 +5,32 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/checkpoint.h"
+#include "train/description.h"
 
+#include <math.h>
 #include <string.h>
 
-/* What a run keeps beside its tensors (docs/checkpoints.md). */
+/* What a run keeps beside its tensors (docs/checkpoints.md), and the range of each: no run writes others, and nothing
+ * else is gone on with. */
 enum { FIRST_LOSS, HEAD_MEAN, HEAD_DEVIATION, HEAD_COUNT, SCALARS };
 static const char *const scalar_names[SCALARS] = { [FIRST_LOSS] = "first_loss",
                                                    [HEAD_MEAN] = "head_loss_mean",
                                                    [HEAD_DEVIATION] = "head_loss_deviation",
                                                    [HEAD_COUNT] = "head_loss_count" };
+static const double      largest_loss = 1e6;
+
+static tm_status check_scalars(const tm_checkpoint_state *state, const double values[SCALARS], tm_error *err)
+{
+    for (int i = 0; i < SCALARS; i++) {
+        double most = i == HEAD_COUNT ? (double)state->step : largest_loss;
+        if (!(values[i] >= 0 && values[i] <= most)) /* so that a NaN is none */
+            return tm_fail(err, TM_FORMAT, "scalar '%s' is %g, wanted 0 to %g", scalar_names[i], values[i], most);
+    }
+    if (floor(values[HEAD_COUNT]) < values[HEAD_COUNT])
+        return tm_fail(err, TM_FORMAT, "scalar '%s' is %g, wanted an integer", scalar_names[HEAD_COUNT],
+                       values[HEAD_COUNT]);
+    return TM_OK;
+}
 
 /* The loss of the first step, and those with which the run began. */
 static tm_status read_scalars(run *r, const tm_checkpoint_state *state, tm_error *err)
@@ -25,28 +42,78 @@ static tm_status read_scalars(run *r, const tm_checkpoint_state *state, tm_error
                        "the checkpoint of step %lld in '%s' was made by another version of this program: %s; go on "
                        "with that version, or give another checkpoint.folder",
                        (long long)state->step, r->options->checkpoint_folder, why.text);
+    if (check_scalars(state, values, &why) != TM_OK)
+        return tm_fail(err, why.status,
+                       "the checkpoint of step %lld in '%s' is not one that a run wrote: %s; give another "
+                       "checkpoint.folder or checkpoint.load_step",
+                       (long long)state->step, r->options->checkpoint_folder, why.text);
     r->first_loss = values[FIRST_LOSS];
-    r->head = (tm_loss_head){ .mean = values[HEAD_MEAN],
-                              .deviation = values[HEAD_DEVIATION],
-                              .n = (int64_t)values[HEAD_COUNT] };
+    r->begun = (tm_loss_head){ .mean = values[HEAD_MEAN],
+                               .deviation = values[HEAD_DEVIATION],
+                               .n = (int64_t)values[HEAD_COUNT] };
+    r->head = r->begun;
     return TM_OK;
+}
+
+static tm_status check_data(const run *r, const tm_checkpoint_state *state, tm_error *err)
+{
+    const tm_run_options *o = r->options;
+    if (state->content == 0 || state->content == tm_source_describe(r->source)->content) return TM_OK;
+    if (o->allow_changed_data) {
+        tm_warn(
+            "the data is not what the checkpoint was trained on: the run goes on (checkpoint.allow_changed_data), but "
+            "is not the same run");
+        return TM_OK;
+    }
+    return tm_fail(
+        err, TM_INVALID,
+        "the data (data.source %s%s%s) is not what the checkpoint in '%s' was trained on; give the same data, "
+        "another checkpoint.folder, or checkpoint.allow_changed_data true",
+        o->source.name, o->source.path ? ", " : "", o->source.path ? o->source.path : "", o->checkpoint_folder);
+}
+
+tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err)
+{
+    const tm_run_options *o = r->options;
+    tm_text               model = { 0 };
+    tm_error              why = { 0 };
+    if (state->seed != o->seed)
+        return tm_fail(err, TM_INVALID,
+                       "the checkpoint in '%s' was made with debug.seed %llu, this run has %llu; give the same seed or "
+                       "another checkpoint.folder",
+                       o->checkpoint_folder, (unsigned long long)state->seed, (unsigned long long)o->seed);
+    tm_description_print(&o->step.shape, &model);
+    tm_status st = tm_description_check(state->description, model.data, &why);
+    tm_text_fini(&model);
+    if (st != TM_OK)
+        return tm_fail(err, st,
+                       "the checkpoint in '%s' does not fit: %s; give the model that made it, or another "
+                       "checkpoint.folder",
+                       o->checkpoint_folder, why.text);
+    TM_TRY(check_data(r, state, err));
+    return read_scalars(r, state, err);
 }
 
 tm_status run_save(run *r, int64_t step, tm_error *err)
 {
     size_t                      n;
     const tm_checkpoint_tensor *tensors = tm_trainer_tensors(r->trainer, &n);
-    tm_loss_head                head = r->head.n > 0 ? r->head : tm_loss_head_of(r->losses, r->done);
+    tm_text                     model = { 0 };
     tm_checkpoint_state         state = { .step = step,
                                           .samples_consumed = tm_loader_consumed(r->loader),
                                           .seed = r->options->seed,
-                                          .config_hash = r->options->config_hash };
+                                          .config_hash = r->options->config_hash,
+                                          .content = tm_source_describe(r->source)->content };
     const double                values[SCALARS] = { [FIRST_LOSS] = r->first_loss,
-                                                    [HEAD_MEAN] = head.mean,
-                                                    [HEAD_DEVIATION] = head.deviation,
-                                                    [HEAD_COUNT] = (double)head.n };
+                                                    [HEAD_MEAN] = r->begun.mean,
+                                                    [HEAD_DEVIATION] = r->begun.deviation,
+                                                    [HEAD_COUNT] = (double)r->begun.n };
     for (int i = 0; i < SCALARS; i++) tm_checkpoint_add_scalar(&state, scalar_names[i], values[i]);
     strncpy(state.model, r->options->model_name, sizeof state.model - 1);
+    tm_description_print(&r->options->step.shape, &model);
+    TM_ASSERT(model.length < sizeof state.description);
+    memcpy(state.description, model.data, model.length);
+    tm_text_fini(&model);
     int64_t begin = tm_now_ns();
     TM_TRY(tm_checkpoint_save(r->options->checkpoint_folder, &state, tensors, n, r->options->checkpoint_keep, err));
     r->saved_step = step;
@@ -70,16 +137,11 @@ tm_status run_resume(run *r, int64_t *first_sample, tm_error *err)
     tm_checkpoint_report        report = { 0 };
     TM_TRY(tm_checkpoint_load_newest(o->checkpoint_folder, o->checkpoint_load_step, &state, tensors, n, &report, err));
     if (report.text[0]) tm_warn("%s", report.text);
-    if (state.seed != o->seed)
-        return tm_fail(err, TM_INVALID,
-                       "the checkpoint in '%s' was made with debug.seed %llu, this run has %llu; give the same seed or "
-                       "another checkpoint.folder",
-                       o->checkpoint_folder, (unsigned long long)state.seed, (unsigned long long)o->seed);
+    TM_TRY(run_take_state(r, &state, err));
     if (state.config_hash != o->config_hash)
         tm_note("the configuration differs from the one that made the checkpoint: the run continues, but is not the "
                 "same run");
     r->first_step = state.step + 1;
-    TM_TRY(read_scalars(r, &state, err));
     r->saved_step = state.step;
     *first_sample = state.samples_consumed;
     tm_note("resumed from step %lld in '%s'", (long long)state.step, o->checkpoint_folder);

@@ -150,13 +150,6 @@ static tm_status settle_schedule(tm_config *config, tm_error *err)
                        tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_type"),
                        tm_config_place(config, "lr_scheduler.decay_type"));
     if (nemo) derive(config, "lr_scheduler.decay_type", "cosine", "lr_scheduler.form");
-    if (tm_config_text(config, "lr_decay_iters") &&
-        tm_config_i64(config, "lr_decay_iters") != tm_config_i64(config, "training.steps"))
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "lr_decay_iters %s (%s) differs from training.steps %s: such a schedule is not "
-                       "built yet; leave it out or use lr_scheduler.decay_ratio",
-                       tm_config_text(config, "lr_decay_iters"), tm_config_place(config, "lr_decay_iters"),
-                       tm_config_text(config, "training.steps"));
     return TM_OK;
 }
 

@@ -46,6 +46,7 @@ typedef struct {
     const char       *checkpoint_folder; /* NULL: none, not even when interrupted */
     int64_t           checkpoint_interval, checkpoint_load_step;
     int               checkpoint_keep;
+    bool              allow_changed_data; /* goes on from a checkpoint that was trained on other data */
     uint64_t          config_hash;
     int64_t           sample_tokens; /* generated at the end of a run on text (step.sample) */
     double            slowdown_pct;  /* of a step's time, burnt on top of it: a planted slowdown; 0: none */

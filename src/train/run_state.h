@@ -5,6 +5,7 @@
 
 #include "stats/sampling.h"
 #include "system/validity.h"
+#include "train/checkpoint.h"
 #include "train/run.h"
 #include "train/trainer.h"
 #include "train/turn.h"
@@ -32,6 +33,7 @@ typedef struct {
     double                validation, validation_error, first_loss, first_step_seconds;
     int64_t               evaluated_step; /* of `validation` */
     tm_loss_head          head;           /* of the steps before this process */
+    tm_loss_head          begun;          /* of the whole run so far: what a checkpoint keeps */
     int64_t               saved_step;
     int64_t               begin_ns; /* of the step under way: the end of the one before */
     tm_turn              *turn;     /* NULL: the machine is this run's alone */
@@ -46,6 +48,9 @@ static inline int64_t run_global_batch(const tm_run_options *o)
 /* --- resume.c --- */
 
 TM_MUST_USE tm_status run_save(run *r, int64_t step, tm_error *err);
+/* What a checkpoint's state holds beside the tensors, checked: numbers that no run writes are TM_FORMAT, another seed,
+ * model or data TM_INVALID. */
+TM_MUST_USE tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err);
 /* Sets first_step and the loader's first sample from the newest valid checkpoint, if there is one. */
 TM_MUST_USE tm_status run_resume(run *r, int64_t *first_sample, tm_error *err);
 

@@ -23,14 +23,23 @@ static tm_loss_head summary_of(const double *losses, int64_t n)
     return (tm_loss_head){ .mean = tm_stats_mean(losses, n), .deviation = tm_stats_deviation(losses, n), .n = n };
 }
 
-tm_loss_head tm_loss_head_of(const double *losses, int64_t n)
+tm_loss_head tm_loss_head_add(tm_loss_head head, double loss)
 {
-    return n < FEWEST ? (tm_loss_head){ 0 } : summary_of(losses, tenth(n));
+    double n = (double)head.n, off = loss - head.mean, mean = head.mean + off / (n + 1);
+    double squares = n > 0 ? head.deviation * head.deviation * (n - 1) : 0;
+    squares += off * (loss - mean); /* Welford 1962; the deviation is worked out anew: it is all there is to keep */
+    return (tm_loss_head){ .mean = mean, .deviation = n > 0 ? sqrt(squares / n) : 0, .n = head.n + 1 };
+}
+
+int64_t tm_loss_head_limit(int64_t steps)
+{
+    enum { MOST = 100 };
+    return steps / 10 < FEWEST ? FEWEST : steps / 10 > MOST ? MOST : steps / 10;
 }
 
 static tm_loss_head head_of(const tm_evidence *e)
 {
-    return e->head.n > 0 ? e->head : summary_of(e->losses, tenth(e->n_losses));
+    return e->head.n >= FEWEST ? e->head : summary_of(e->losses, tenth(e->n_losses));
 }
 
 /* The last tenth. The scatter of very few losses is unknown: the head's is taken. */
@@ -38,7 +47,7 @@ static tm_loss_head tail_of(const tm_evidence *e)
 {
     int64_t      n = tenth(e->n_losses);
     tm_loss_head tail = summary_of(e->losses + e->n_losses - n, n);
-    if (n < FEWEST && e->head.n > 0) tail.deviation = e->head.deviation;
+    if (n < FEWEST && e->head.n >= FEWEST) tail.deviation = e->head.deviation;
     return tail;
 }
 
@@ -70,7 +79,7 @@ static tm_verdict not_passed(const tm_evidence *e, char reason[256])
 /* As not_passed, for a gate that looks at the last training losses: those of very few steps scatter too much. */
 static tm_verdict no_progress(const tm_evidence *e, char reason[256])
 {
-    if (e->head.n == 0 || e->n_losses >= FEWEST) return not_passed(e, reason);
+    if (e->head.n < FEWEST || e->n_losses >= FEWEST) return not_passed(e, reason);
     add(reason, "; %lld steps since the checkpoint are too few to judge", (long long)e->n_losses);
     return TM_VERDICT_NOT_JUDGED;
 }

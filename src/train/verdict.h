@@ -21,8 +21,8 @@
 
 enum { TM_JUDGED_STEPS = 50 };
 
-/* Mean, deviation and number of the losses that a run began with: its first tenth, at least 5. A checkpoint keeps them,
- * so that a run that goes on is judged by all of its progress. */
+/* Mean, deviation and number of the losses that a run began with. A checkpoint keeps them, so that a run that goes on
+ * is judged by all of its progress. */
 typedef struct {
     double  mean, deviation;
     int64_t n; /* 0: unknown */
@@ -48,8 +48,11 @@ typedef struct {
     double        slowdown_pct;   /* debug.slowdown_pct: burnt in every step on purpose */
 } tm_evidence;
 
-/* The head of a run, from its losses so far; n is 0 below 5. */
-tm_loss_head tm_loss_head_of(const double *losses, int64_t n);
+/* The head with one more loss. What comes out depends on the losses only, bit for bit, and not on how often the head
+ * was kept and read again between them. */
+tm_loss_head tm_loss_head_add(tm_loss_head head, double loss);
+/* Losses that the head of a run of `steps` steps takes in: a tenth, 5 to 100. */
+int64_t tm_loss_head_limit(int64_t steps);
 
 /* Fills `reason` (at most 256 bytes). */
 tm_verdict tm_verdict_of(const tm_evidence *evidence, char reason[256]);

@@ -131,7 +131,7 @@ check "with the way out" has "$out" "not precise enough: raise BUDGET"
 # --- what goes wrong ------------------------------------------------------------------------------------------------------
 
 trainmark ab --a-command "sh -c 'echo one; echo two; echo the reason >&2; exit 3'" --b-command "sh steps.sh 1000"
-failed_with 4 "a command that dies" "A( again)? \(sh -c .*\) ended after [0-9]+ steps: exit code 3" "^the reason$"
+failed_with 4 "a command that dies" "A( again)? \(sh -c .*\) ended after [0-9]+ steps: exit code 3" "^ *the reason$"
 trainmark ab --a "$args" --b-command "/no/such/program x"
 failed_with 4 "a program that is not there" "cannot execute '/no/such/program': No such file"
 trainmark ab --a "$args" --b-binary ./nowhere

@@ -14,8 +14,10 @@
  *     cc -DTM_FUZZ_STANDALONE -fsanitize=address,undefined ... tests/fuzz/fuzz_checkpoint.c
  */
 #include "base/hash.h"
+#include "base/log.h"
 #include "train/checkpoint_format.h"
 #include "train/checkpoint_io.h"
+#include "train/run_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -95,6 +97,49 @@ static void repair(uint8_t repairs, uint8_t *seal, uint8_t *index, size_t index_
     if (repairs & (REPAIR_INDEX | REPAIR_SEAL)) memcpy(seal + TM_CHECKPOINT_SEAL_BYTES - 8, &hash, 8);
 }
 
+static tm_status host_read(const tm_checkpoint_memory *memory, tm_address from, void *to, size_t bytes, tm_error *err)
+{
+    (void)memory;
+    (void)err;
+    memcpy(to, (const void *)from.at, bytes);
+    return TM_OK;
+}
+
+static tm_status host_write(const tm_checkpoint_memory *memory, tm_address to, const void *from, size_t bytes,
+                            tm_error *err)
+{
+    (void)memory;
+    (void)err;
+    memcpy((void *)to.at, from, bytes);
+    return TM_OK;
+}
+
+static const tm_checkpoint_memory host_memory = { host_read, host_write, NULL };
+
+static void *data_of(const tm_checkpoint_tensor *tensor)
+{
+    return (void *)tensor->at.at;
+}
+
+/* What a run takes from the state: no number that a run cannot have written gets through. */
+static void check_taken(const tm_checkpoint_state *state)
+{
+    tm_run_options    options = { .seed = state->seed, .source = { .name = "synthetic", .vocab = 64, .seq = 8 },
+                                  .checkpoint_folder = "", .allow_changed_data = true };
+    run               r = { .options = &options };
+    tm_error          err = { 0 };
+    tm_checkpoint_state plain = *state;
+    options.step.shape.family = TM_FAMILY_LLAMA;
+    plain.description[0] = '\0'; /* the model has a test of its own */
+    tm_log_set_level(TM_LOG_ERROR);
+    TM_ASSERT(tm_source_open(&options.source, (tm_source **)&r.source, &err) == TM_OK);
+    if (run_take_state(&r, &plain, &err) == TM_OK) {
+        TM_ASSERT(r.first_loss >= 0 && r.first_loss <= 1e6 && r.head.mean >= 0 && r.head.mean <= 1e6);
+        TM_ASSERT(r.head.deviation >= 0 && r.head.deviation <= 1e6 && r.head.n >= 0 && r.head.n <= state->step);
+    }
+    tm_source_close((tm_source *)(uintptr_t)r.source);
+}
+
 /* The tensors of the seeds, or those of the index; memory for each, filled with 0xEE. */
 static size_t ask(tm_arena *arena, bool wish, const uint8_t *index, size_t index_bytes, tm_checkpoint_tensor **out)
 {
@@ -123,9 +168,11 @@ static size_t ask(tm_arena *arena, bool wish, const uint8_t *index, size_t index
         } else {
             *t = usual[i];
         }
-        t->data = malloc(t->bytes ? t->bytes : 1); /* one by one: overruns are seen */
-        TM_ASSERT(t->data);
-        memset(t->data, 0xEE, t->bytes);
+        void *data = malloc(t->bytes ? t->bytes : 1); /* one by one: overruns are seen */
+        TM_ASSERT(data);
+        memset(data, 0xEE, t->bytes);
+        t->at = (tm_address){ (uintptr_t)data };
+        t->memory = &host_memory;
     }
     return n;
 }
@@ -147,9 +194,12 @@ static void check(tm_arena *arena, memory_files *files, tm_checkpoint_tensor *te
     if (st == TM_OK) {
         TM_ASSERT(tm_checkpoint_index_decode(files->data[1], files->size[1], arena, &index, NULL) == TM_OK);
         TM_ASSERT(index.count == n && state.step == STEP && memchr(state.model, 0, sizeof state.model));
+        TM_ASSERT(state.samples_consumed >= 0 && state.samples_consumed <= TM_CHECKPOINT_MAX_COUNT);
+        TM_ASSERT(memchr(state.description, 0, sizeof state.description));
+        check_taken(&state);
     }
     for (size_t i = 0; i < n; i++) {
-        const unsigned char *at = tensors[i].data;
+        const unsigned char *at = data_of(&tensors[i]);
         for (size_t k = 0; st != TM_OK && k < tensors[i].bytes; k++) TM_ASSERT(at[k] == 0xEE);
         for (size_t k = 0; st == TM_OK && k < n; k++)
             if (strcmp(index.records[k].name, tensors[i].name) == 0)
@@ -177,7 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_checkpoint_tensor *tensors;
     size_t                n = ask(arena, repairs & WISH_LIST, index, index_bytes, &tensors);
     check(arena, &files, tensors, n);
-    for (size_t i = 0; i < n; i++) free(tensors[i].data);
+    for (size_t i = 0; i < n; i++) free(data_of(&tensors[i]));
     tm_arena_destroy(arena);
     free(index);
     return 0;

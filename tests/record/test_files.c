@@ -33,7 +33,7 @@ static tm_sink *open_metrics(const char *path)
 {
     tm_error           err = { 0 };
     tm_sink           *sink = NULL;
-    tm_metrics_options options = { path };
+    tm_metrics_options options = { path, NULL };
     if (tm_metrics_sink_open(&options, &sink, &err) != TM_OK) fail_msg("%s", err.text);
     return sink;
 }
@@ -259,7 +259,7 @@ static void a_run_without_steps(void **state)
     tm_sink           *sinks[4] = { NULL };
     char              *data = NULL;
     size_t             bytes = 0;
-    tm_metrics_options metrics = { test_in_folder("metrics.jsonl") };
+    tm_metrics_options metrics = { test_in_folder("metrics.jsonl"), NULL };
     tm_result_options  result = { .path = test_in_folder("result.json") };
     tm_perf_options    perf = { .path = test_in_folder("perf.csv") };
     tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
@@ -295,7 +295,7 @@ static void steady_recording_allocates_nothing(void **state)
     tm_sink           *sinks[2] = { NULL };
     char              *data = NULL;
     size_t             bytes = 0;
-    tm_metrics_options metrics = { test_in_folder("metrics.jsonl") };
+    tm_metrics_options metrics = { test_in_folder("metrics.jsonl"), NULL };
     tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1 };
     assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
     assert_int_equal(tm_console_sink_open(&console, &sinks[1], &err), TM_OK);
@@ -347,7 +347,7 @@ typedef tm_status (*opener)(const char *path, tm_sink **out, tm_error *err);
 
 static tm_status metrics_opener(const char *path, tm_sink **out, tm_error *err)
 {
-    tm_metrics_options options = { path };
+    tm_metrics_options options = { path, NULL };
     return tm_metrics_sink_open(&options, out, err);
 }
 

@@ -87,13 +87,13 @@ enum {
 static void perf_header_and_quoting(void **state)
 {
     (void)state;
-    const char     *args = "--a \"x, y\", 'z'\r\n--b \"\"";
+    const char     *args = "--a \"x, y\", 'z'\n--b \"\"";
     tm_perf_options options = { .path = test_in_folder("perf.csv"), .entry = "trainmark_train", .args = args };
     run_perf(options, TM_VERDICT_VALID, 0);
     run_perf(options, TM_VERDICT_VALID, 0); /* replaced, not appended */
     tm_text text = fake_read(options.path);
     assert_memory_equal(text.data, header, strlen(header));
-    assert_non_null(strstr(text.data, ",\"--a \"\"x, y\"\", 'z'\r\n--b \"\"\"\"\","));
+    assert_non_null(strstr(text.data, ",\"'--a \"\"x, y\"\", 'z'\n--b \"\"\"\"\","));
     expect_cell(&text, 1, MODEL, "trainmark_train_llama-small");
     expect_cell(&text, 1, N_GPUS, "0");
     expect_cell(&text, 1, PRECISION, "float32");

@@ -254,7 +254,7 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         { 0, 1, 'x' }, /* magic */
         { 8, 4, 0 },
         { 8, 4, 1 },
-        { 8, 4, 3 }, /* version */
+        { 8, 4, 4 }, /* version */
         { 12, 4, 5 },
         { 12, 4, 3 }, /* count */
         { 12, 4, UINT32_MAX },
@@ -262,7 +262,10 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         { 24, 8, UINT64_MAX },
         { 24, 8, 1 }, /* name bytes */
         { 32, 8, 3 },
-        { 40, 8, UINT64_MAX }, /* step, samples */
+        { 40, 8, UINT64_MAX },
+        { 40, 8, INT64_MAX }, /* step, samples */
+        { 72, 8, 1 },
+        { 72, 8, UINT64_MAX }, /* description */
         { 64, 8, 3 },
         { 64, 8, 5 },
         { 64, 8, 33 },

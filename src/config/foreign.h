@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/foreign.h - keys of other programs, a table for each of them (private to config/).
+ *
+ * Values of a foreign file are merged under their own names first (layer over layer, as for our own keys) and translated
+ * when the configuration is finished: what a preset says and the experiment overrides is never judged. A row says what
+ * becomes of a key:
+ *
+ *     MAPPED    it is one of our keys, or several, perhaps by way of a conversion
+ *     HARMLESS  output, logging, profiling, launching, caching: no number of a run depends on it
+ *     SPEED     kernels, fusions, tuning of communication: the same numbers by other means; counted in a note
+ *     EQUAL     accepted with the values that say what trainmark does anyway
+ *     UNBUILT   any other value asks for what is not built; a plan may leave it out, a run may not
+ *     MODEL     any other value makes another model: refused by plans, too
+ *
+ * None of them is an unknown key: --allow-unknown-keys lets no row pass.
+ */
+#ifndef TM_CONFIG_FOREIGN_H
+#define TM_CONFIG_FOREIGN_H
+
+#include "config/internal.h"
+
+typedef enum {
+    TM_FOREIGN_MAPPED,
+    TM_FOREIGN_HARMLESS,
+    TM_FOREIGN_SPEED,
+    TM_FOREIGN_EQUAL,
+    TM_FOREIGN_UNBUILT,
+    TM_FOREIGN_MODEL,
+    TM_FOREIGN_KINDS
+} tm_foreign_kind;
+
+/* A row. `name` may end in "*": every key that begins so.
+ *
+ * values, MAPPED: one of our keys ("training.steps"), which gets the value as it is; or cases "value:what|value:what",
+ *     where value may be "*" (any other) and what is "key=value;key=value", "key=*" or "key" hands the value on, nothing
+ *     ignores it. A null that has no case means: not given. A value that has no case is refused.
+ * values, EQUAL, UNBUILT, MODEL: those that are accepted, "null|false|0". Numbers and booleans are compared as such.
+ * with: the row counts only while that key is on: "key", "!key" or "key=value/value". A key is on if its value is neither
+ *     null, false, 0 or none nor, in a row with accepted values, one of those.
+ * fallback: MAPPED: what the other program takes where nothing is given.
+ * convert: MAPPED: the value is converted first; NULL: it cannot be, refused with `words`. The text lives in the arena. */
+typedef struct tm_foreign_key {
+    tm_foreign_kind kind;
+    const char     *name, *values, *words, *with, *fallback;
+    const char *(*convert)(const tm_config *config, const char *value);
+} tm_foreign_key;
+
+struct tm_framework {
+    const char           *name, *what; /* what: whose keys these are */
+    const tm_foreign_key *keys;
+    size_t                n;
+};
+
+#define MAPPED(key, ...) { .kind = TM_FOREIGN_MAPPED, .name = key, .values = __VA_ARGS__ }
+#define HARMLESS(key, ...) { .kind = TM_FOREIGN_HARMLESS, .name = key, .words = __VA_ARGS__ }
+#define SPEED(key, ...) { .kind = TM_FOREIGN_SPEED, .name = key, .words = __VA_ARGS__ }
+#define EQUAL(key, accepted, ...) { .kind = TM_FOREIGN_EQUAL, .name = key, .values = accepted, .words = __VA_ARGS__ }
+#define UNBUILT(key, accepted, ...) { .kind = TM_FOREIGN_UNBUILT, .name = key, .values = accepted, .words = __VA_ARGS__ }
+#define MODEL(key, accepted, ...) { .kind = TM_FOREIGN_MODEL, .name = key, .values = accepted, .words = __VA_ARGS__ }
+
+#define TM_FRAMEWORK(id, name, what) extern const tm_framework tm_framework_##id;
+#include "config/frameworks.def"
+#undef TM_FRAMEWORK
+
+const tm_framework *tm_framework_find(const char *name);
+const tm_framework *tm_framework_at(size_t i); /* NULL behind the last */
+
+/* The row of `path`, or NULL. An exact name is before a longer pattern before a shorter one. */
+const tm_foreign_key *tm_foreign_row(const tm_framework *framework, const char *path);
+/* Keeps a value; the highest layer will count. */
+void tm_foreign_give(tm_config *config, tm_layer layer, const tm_framework *framework, const tm_foreign_key *row,
+                     const char *path, const tm_given *given);
+void tm_foreign_clear_layer(tm_config *config, tm_layer layer);
+/* The value that counts, or the row's fallback; NULL: neither, or null. For conversions. */
+const char *tm_foreign_text(const tm_config *config, const char *name);
+/* Translates everything that was given; what is wrong is added to the configuration's problems. */
+void tm_foreign_settle(tm_config *config);
+/* The family of a model that is known by name, but not built ("Mixtral"), or NULL. */
+const char *tm_foreign_family(const char *model);
+
+#endif

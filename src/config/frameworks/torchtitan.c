@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/frameworks/torchtitan.c - the keys of TorchTitan and of Primus experiments with framework torchtitan.
+ *
+ * Most of our own keys are called like them; the fallbacks are what they take where neither file nor preset says
+ * anything, wherever ours is another. Keys that only tune several devices count with their degree. */
+#include "config/foreign.h"
+
+#include <string.h>
+
+#define SAME(key) MAPPED(key, key)
+#define PIPELINE .with = "parallelism.pipeline_parallel_degree"
+#define FLOAT8 .with = "model.converters=quantize.linear.float8"
+
+/* "primus_turbo" among the converters chooses kernels; what else stands there changes the model. */
+static const char *without_turbo(const tm_config *config, const char *value)
+{
+    char *out = tm_arena_take(config->arena, strlen(value) + 1), *end = out;
+    while (*value) {
+        size_t n = strcspn(value, ",");
+        if (n != 12 || strncmp(value, "primus_turbo", n) != 0) {
+            if (end != out) *end++ = ',';
+            memcpy(end, value, n);
+            end += n;
+        }
+        value += n + (value[n] == ',');
+    }
+    return out;
+}
+
+/* clang-format off */
+static const tm_foreign_key keys[] = {
+    HARMLESS("trainable", "which module is trained"),
+    HARMLESS("sink_level", "log level"),
+    HARMLESS("file_sink_level", "log level"),
+    HARMLESS("stderr_sink_level", "log level"),
+    HARMLESS("job.config_file", "name of the file"),
+    HARMLESS("job.dump_folder", "the run directory is --out"),
+    SAME("job.description"),
+    HARMLESS("job.print_config", "see --dry-run"),
+    HARMLESS("job.print_args", "see --dry-run"),
+    HARMLESS("job.save_config_file", "config.yaml is always written"),
+    HARMLESS("job.use_for_integration_test", "tests of theirs"),
+    HARMLESS("job.custom_config_module", "Python classes of further keys"),
+    /* model */
+    SAME("model.name"),
+    SAME("model.flavor"),
+    SAME("model.n_layers"),
+    HARMLESS("model.hf_assets_path", "tokenizer; see data.tokenizer"),
+    HARMLESS("model.tokenizer_path", "tokenizer; see data.tokenizer"),
+    MAPPED("model.converters", "model.converters", .convert = without_turbo),
+    HARMLESS("model.print_after_conversion", "see trainmark explain"),
+    /* profiling, metrics */
+    HARMLESS("profiling.enable_profiling", "traces; the ledger of a step is always on"),
+    HARMLESS("profiling.save_traces_folder", "counts with profiling.enable_profiling"),
+    HARMLESS("profiling.profile_freq", "counts with profiling.enable_profiling"),
+    HARMLESS("profiling.profiler_active", "length of a trace"),
+    HARMLESS("profiling.profiler_warmup", "length of a trace"),
+    HARMLESS("profiling.enable_memory_snapshot", "memory by buffer; see trainmark explain"),
+    HARMLESS("profiling.save_memory_snapshot_folder", "counts with profiling.enable_memory_snapshot"),
+    SAME("metrics.log_freq"),
+    SAME("metrics.disable_color_printing"),
+    HARMLESS("metrics.enable_tensorboard", "metrics.jsonl holds every step"),
+    HARMLESS("metrics.save_tb_folder", "metrics.jsonl holds every step"),
+    HARMLESS("metrics.enable_wandb", "nothing is sent anywhere"),
+    HARMLESS("metrics.save_for_all_ranks", "metrics.jsonl holds every step"),
+    /* optimizer, schedule */
+    SAME("optimizer.name"),
+    MAPPED("optimizer.lr", "optimizer.lr", .fallback = "8e-4"),
+    MAPPED("optimizer.beta1", "optimizer.beta1", .with = "!optimizer.name=SGD"),
+    MAPPED("optimizer.beta2", "optimizer.beta2", .with = "!optimizer.name=SGD"),
+    MAPPED("optimizer.eps", "optimizer.eps", .with = "!optimizer.name=SGD"),
+    SAME("optimizer.weight_decay"),
+    SPEED("optimizer.implementation", "how the update is computed"),
+    UNBUILT("optimizer.early_step_in_backward", "false|null", "optimizer steps within the backward pass"),
+    MAPPED("lr_scheduler.warmup_steps", "lr_scheduler.warmup_steps", .fallback = "200"),
+    SAME("lr_scheduler.decay_ratio"),
+    SAME("lr_scheduler.decay_type"),
+    SAME("lr_scheduler.min_lr_factor"),
+    MAPPED("lr_scheduler.lr_min", "lr_scheduler.min_lr_factor"),
+    MAPPED("lr_scheduler.total_steps", "lr_scheduler.total_steps"),
+    /* training */
+    MAPPED("training.mock_data", "training.mock_data", .fallback = "true"),
+    MAPPED("training.dataset", "training.dataset", .fallback = "c4"),
+    SAME("training.dataset_path"),
+    MAPPED("training.local_batch_size", "training.local_batch_size", .fallback = "8"),
+    MAPPED("training.batch_size", "training.local_batch_size"),
+    SAME("training.global_batch_size"),
+    MAPPED("training.seq_len", "training.seq_len", .fallback = "2048"),
+    MAPPED("training.steps", "training.steps", .fallback = "10000"),
+    SAME("training.max_norm"),
+    MAPPED("training.mixed_precision_param", "training.mixed_precision_param", .fallback = "bfloat16"),
+    SAME("training.mixed_precision_reduce"),
+    MAPPED("training.dtype", "float32:|bfloat16:training.regime=pure;training.dtype=bfloat16", .words = "type of weights and moments"),
+    SAME("training.enable_cpu_offload"),
+    HARMLESS("training.gc_freq", "there is no garbage collector"),
+    HARMLESS("training.gc_debug", "there is no garbage collector"),
+    SPEED("training.compile", "steps are always compiled into programs"),
+    MAPPED("training.seed", "debug.seed"),
+    HARMLESS("training.deterministic", "runs are always deterministic"),
+    UNBUILT("training.classifier_free_guidance_prob", "null|0", "diffusion training"),
+    UNBUILT("training.img_size", "null", "diffusion training"),
+    UNBUILT("training.test_mode", "null|false", "diffusion training"),
+    SAME("debug.seed"),
+    HARMLESS("debug.deterministic", "runs are always deterministic"),
+    HARMLESS("debug.deterministic_warn_only", "runs are always deterministic"),
+    SAME("debug.moe_force_load_balance"),
+    HARMLESS("debug.print_config", "see --dry-run"),
+    HARMLESS("debug.save_config_file", "config.yaml is always written"),
+    UNBUILT("encoder.*", "", "diffusion training", .with = "model.name=flux"),
+    UNBUILT("inference.*", "", "generation of images"),
+    /* parallelism */
+    SAME("parallelism.data_parallel_shard_degree"),
+    SAME("parallelism.data_parallel_replicate_degree"),
+    SAME("parallelism.tensor_parallel_degree"),
+    SAME("parallelism.pipeline_parallel_degree"),
+    SAME("parallelism.context_parallel_degree"),
+    SAME("parallelism.expert_tensor_parallel_degree"),
+    MAPPED("parallelism.expert_parallel_degree", "parallelism.expert_parallel_degree"),
+    SPEED("parallelism.fsdp_reshard_after_forward", "communication of several devices"),
+    SPEED("parallelism.enable_async_tensor_parallel", "communication of several devices"),
+    SPEED("parallelism.enable_compiled_autograd", "how the backward pass is computed"),
+    SPEED("parallelism.disable_loss_parallel", "communication of several devices"),
+    SPEED("parallelism.context_parallel_rotate_method", "communication of several devices"),
+    SPEED("parallelism.context_parallel_load_balancer", "communication of several devices"),
+    SPEED("parallelism.expert_parallel_comm_backend", "communication of several devices"),
+    UNBUILT("parallelism.pipeline_parallel_*", "", "pipeline parallelism", PIPELINE),
+    UNBUILT("parallelism.module_fqns_per_model_part", "null|", "pipeline parallelism", PIPELINE),
+    /* checkpoint */
+    SAME("checkpoint.enable"),
+    MAPPED("checkpoint.enable_checkpoint", "checkpoint.enable"),
+    SAME("checkpoint.folder"),
+    SAME("checkpoint.interval"),
+    SAME("checkpoint.keep_latest_k"),
+    SAME("checkpoint.load_step"),
+    MAPPED("checkpoint.async_mode", "checkpoint.async_mode", .with = "checkpoint.enable"),
+    MAPPED("checkpoint.initial_load_path", "checkpoint.initial_load_path"),
+    HARMLESS("checkpoint.initial_load_model_only", "counts with checkpoint.initial_load_path"),
+    MAPPED("checkpoint.initial_load_in_hf", "checkpoint.initial_load_in_hf"),
+    UNBUILT("checkpoint.initial_load_in_hf_quantized", "false|null", "loading model folders"),
+    HARMLESS("checkpoint.last_save_model_only", "checkpoints are always complete"),
+    MAPPED("checkpoint.last_save_in_hf", "checkpoint.last_save_in_hf", .with = "checkpoint.enable"),
+    HARMLESS("checkpoint.export_dtype", "type of an exported model"),
+    MAPPED("checkpoint.exclude_from_loading", ":|*:checkpoint.exclude_from_loading", .with = "checkpoint.enable"),
+    MAPPED("checkpoint.enable_first_step_checkpoint", "checkpoint.enable_first_step_checkpoint", .with = "checkpoint.enable"),
+    MAPPED("checkpoint.create_seed_checkpoint", "checkpoint.create_seed_checkpoint"),
+    HARMLESS("checkpoint.load_only", "see checkpoint.load_step", .with = "!checkpoint.enable"),
+    /* recomputation */
+    SAME("activation_checkpoint.mode"),
+    SAME("activation_checkpoint.selective_ac_option"),
+    SPEED("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", "what is computed again"),
+    SPEED("activation_checkpoint.early_stop", "what is computed again"),
+    SPEED("activation_checkpoint.memory_budget", "what is computed again"),
+    HARMLESS("activation_checkpoint.visualize_memory_budget_pareto", "drawings"),
+    HARMLESS("activation_checkpoint.preserve_rng_state", "values are the same when computed again"),
+    HARMLESS("activation_checkpoint.determinism_check", "values are the same when computed again"),
+    HARMLESS("activation_checkpoint.debug", "drawings"),
+    SPEED("compile.*", "steps are always compiled into programs"),
+    /* quantized products: on by a converter */
+    MAPPED("quantize.linear.float8.recipe_name", "*:quantize.linear.float8.recipe_name", FLOAT8),
+    HARMLESS("quantize.linear.float8.filter_fqns", "counts with float8 products, which are not built"),
+    MAPPED("quantize.linear.float8.emulate", "quantize.linear.float8.emulate", FLOAT8),
+    SPEED("quantize.linear.float8.enable_fsdp_float8_all_gather", "communication of several devices"),
+    SPEED("quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp", "communication of several devices"),
+    UNBUILT("quantize.linear.float8.*", "null||false", "float8 training", FLOAT8),
+    UNBUILT("quantize.linear.mx.*", "", "MX training", .with = "model.converters=quantize.linear.mx"),
+    UNBUILT("quantize.grouped_mm.*", "", "quantized experts", .with = "model.converters=quantize.grouped_mm.float8/quantize.grouped_mm.mx"),
+    UNBUILT("float8.*", "null||false", "float8 training", FLOAT8),
+    UNBUILT("mx.*", "false", "MX training", .with = "model.converters=quantize.linear.mx"),
+    /* several devices, other services */
+    HARMLESS("comm.*", "deadlines of communication"),
+    HARMLESS("memory_estimation.*", "memory is always planned"),
+    UNBUILT("fault_tolerance.enable", "false|null", "groups of replicas"),
+    UNBUILT("fault_tolerance.*", "", "groups of replicas", .with = "fault_tolerance.enable"),
+    HARMLESS("experimental.custom_args_module", "Python classes of further keys"),
+    UNBUILT("experimental.custom_import", "null|", "a Python module that changes the program"),
+    UNBUILT("experimental.custom_model_path", "null|", "a Python module that changes the program"),
+    /* validation */
+    MAPPED("validation.enable", "validation.enable", .fallback = "false"),
+    HARMLESS("validation.dataset", "name of a public data set; see data.validation_path"),
+    MAPPED("validation.dataset_path", "data.validation_path", .with = "validation.enable"),
+    MAPPED("validation.local_batch_size", "validation.local_batch_size", .with = "validation.enable"),
+    MAPPED("validation.seq_len", "validation.seq_len", .with = "validation.enable"),
+    MAPPED("validation.freq", "validation.freq", .with = "validation.enable", .fallback = "10"),
+    MAPPED("validation.steps", "validation.steps", .with = "validation.enable"),
+    UNBUILT("validation.*", "", "evaluation of images", .with = "validation.enable"),
+    /* kernels of another program */
+    SPEED("primus_turbo.enable_primus_turbo", "kernels"),
+    SPEED("primus_turbo.use_turbo_attention", "kernels"),
+    SPEED("primus_turbo.use_classic_attention", "kernels"),
+    SPEED("primus_turbo.use_turbo_async_tp", "communication of several devices"),
+    SPEED("primus_turbo.use_turbo_grouped_mm", "kernels"),
+    SPEED("primus_turbo.use_turbo_float8_linear", "kernels; float8 is on by model.converters"),
+    SPEED("primus_turbo.use_turbo_mx_linear", "kernels; MX is on by model.converters"),
+    SPEED("primus_turbo.use_moe_fp8", "kernels; float8 is on by model.converters"),
+    SPEED("primus_turbo.enable_embedding_autocast", "the embedding's rows are cast once"),
+    UNBUILT("primus_turbo.enable_attention_float8", "false|null", "attention in float8"),
+};
+/* clang-format on */
+
+const tm_framework tm_framework_torchtitan = { "torchtitan", "TorchTitan, and Primus with framework torchtitan", keys,
+                                               sizeof keys / sizeof keys[0] };

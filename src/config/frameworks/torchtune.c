@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/frameworks/torchtune.c - recipes of torchtune.
+ *
+ * A component (model._component_, ...) is a Python function; those of models are our presets, by name. */
+#include "config/foreign.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* "torchtune.models.llama3_1.lora_llama3_1_70b" -> "llama3.1_70B": the preset of that name, NULL without one. */
+static const char *preset_of(const tm_config *config, const char *value)
+{
+    const char *dot = strrchr(value, '.'), *name = dot ? dot + 1 : value;
+    if (strncmp(name, "qlora_", 6) == 0) name += 6;
+    if (strncmp(name, "lora_", 5) == 0) name += 5;
+    char *text = tm_arena_text(config->arena, name);
+    for (char *p = text; *p; p++) /* llama3_1_70b: the first underscore between digits is a dot */
+        if (*p == '_' && p > text && isdigit((unsigned char)p[-1]) && isdigit((unsigned char)p[1]) &&
+            strchr(p + 1, '_')) {
+            *p = '.';
+            break;
+        }
+    return tm_config_find_preset(config, text);
+}
+
+#define PROFILE(key) HARMLESS(key, "profiling")
+#define LORA(key) UNBUILT(key, "", "LoRA fine-tuning", .with = "model.lora_rank")
+
+/* clang-format off */
+static const tm_foreign_key keys[] = {
+    HARMLESS("output_dir", "the run directory is --out"),
+    MAPPED("model._component_", "model", .convert = preset_of, .words = "this model"),
+    UNBUILT("model.lora_rank", "0", "LoRA fine-tuning"),
+    LORA("model.lora_attn_modules"), LORA("model.apply_lora_to_mlp"), LORA("model.apply_lora_to_output"),
+    LORA("model.lora_alpha"), LORA("model.lora_dropout"), LORA("model.quantize_base"), LORA("model.use_dora"),
+    HARMLESS("tokenizer._component_", "see data.tokenizer"),
+    HARMLESS("tokenizer.path", "see data.tokenizer"),
+    HARMLESS("tokenizer.merges_file", "see data.tokenizer"),
+    HARMLESS("tokenizer.prompt_template", "see data.tokenizer"),
+    MAPPED("tokenizer.max_seq_len", "training.seq_len"),
+    UNBUILT("checkpointer.checkpoint_dir", "", "starting from given weights (fine-tuning)"),
+    HARMLESS("checkpointer.*", "files of weights"),
+    UNBUILT("resume_from_checkpoint", "false", "going on from a checkpoint of another program"),
+    HARMLESS("save_adapter_weights_only", "how checkpoints are written"),
+    HARMLESS("keep_last_n_checkpoints", "how checkpoints are written"),
+    MAPPED("dataset._component_", "training.dataset"),
+    MAPPED("dataset.data_files", "data.path;data.source=text"),
+    HARMLESS("dataset.*", "the samples of a data set"),
+    HARMLESS("dataset_val.*", "counts with run_val_every_n_steps"),
+    MAPPED("run_val_every_n_steps", "validation.enable=true;validation.freq=*"),
+    MAPPED("batch_size_val", "validation.local_batch_size", .with = "run_val_every_n_steps"),
+    MAPPED("seed", "debug.seed"),
+    HARMLESS("shuffle", "the order of the samples of a data set"),
+    HARMLESS("epochs", "give max_steps_per_epoch"),
+    MAPPED("max_steps_per_epoch", "training.steps"),
+    MAPPED("batch_size", "training.local_batch_size"),
+    MAPPED("gradient_accumulation_steps", "training.grad_accumulation"),
+    MAPPED("optimizer._component_", "torch.optim.AdamW:optimizer.name=AdamW;optimizer.beta2=0.999|torch.optim.SGD:optimizer.name=SGD",
+           .words = "another optimizer"),
+    SPEED("optimizer.fused", "how the update is computed"),
+    SPEED("optimizer.foreach", "how the update is computed"),
+    MAPPED("optimizer.weight_decay", "optimizer.weight_decay", .fallback = "0.01"),
+    MAPPED("optimizer.lr", "optimizer.lr"),
+    MAPPED("lr_scheduler._component_", "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup:lr_scheduler.decay_type=cosine",
+           .words = "another schedule"),
+    MAPPED("lr_scheduler.num_warmup_steps", "lr_scheduler.warmup_steps"),
+    UNBUILT("lr_scheduler.num_cycles", "0.5", "several cycles of the schedule"),
+    MAPPED("loss._component_", "torchtune.modules.loss.LinearCrossEntropyLoss:|torchtune.modules.loss.CEWithChunkedOutputLoss:|torch.nn.CrossEntropyLoss:",
+           .words = "another loss"),
+    HARMLESS("loss.num_output_chunks", "see loss.chunk_tokens"),
+    MAPPED("clip_grad_norm", "training.max_norm", .fallback = "0"),
+    SPEED("compile", "steps are always compiled into programs"),
+    MAPPED("optimizer_in_bwd", "optimizer.early_step_in_backward"),
+    HARMLESS("metric_logger.*", "output and logging"),
+    MAPPED("log_every_n_steps", "metrics.log_freq"),
+    HARMLESS("log_peak_memory_stats", "always"),
+    HARMLESS("log_level", "output and logging"),
+    HARMLESS("device", "see --device"),
+    MAPPED("dtype", "bf16:training.dtype=bfloat16;training.regime=pure|fp32:training.dtype=float32", .words = "this number format"),
+    MAPPED("enable_activation_checkpointing", "true:activation_checkpoint.mode=full|false:activation_checkpoint.mode=none"),
+    MAPPED("enable_activation_offloading", "true:training.offload=activations|false:"),
+    MAPPED("tensor_parallel_dim", "parallelism.tensor_parallel_degree"),
+    HARMLESS("tensor_parallel_plan.*", "counts with tensor_parallel_dim"),
+    MAPPED("context_parallel_dim", "parallelism.context_parallel_degree"),
+    MAPPED("data_parallel_shard_dim", "parallelism.data_parallel_shard_degree"),
+    MAPPED("data_parallel_replicate_dim", "parallelism.data_parallel_replicate_degree"),
+    SPEED("custom_sharded_layers", "communication of several devices"),
+    SPEED("fsdp_reshard_after_forward", "communication of several devices"),
+    MAPPED("fsdp_cpu_offload", "training.enable_cpu_offload"),
+    SPEED("low_cpu_ram", "how weights are loaded"),
+    UNBUILT("enable_fp8_training", "false", "float8 training"),
+    UNBUILT("fp8_recipe_name", "", "float8 training", .with = "enable_fp8_training"),
+    PROFILE("profiler.*"),
+};
+/* clang-format on */
+
+const tm_framework tm_framework_torchtune = { "torchtune", "recipes of torchtune", keys, sizeof keys / sizeof keys[0] };

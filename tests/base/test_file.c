@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing into a folder that somebody else has prepared: links are replaced or refused, never written through. */
+#include "support/folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char treasure[] = "do not overwrite me";
+
+/* A file of the user, and links to it in the places that a run writes. */
+static const char *plant(void)
+{
+    const char *victim = test_in_folder("victim");
+    tm_error    err = { 0 };
+    assert_int_equal(tm_file_write(victim, treasure, sizeof treasure - 1, &err), TM_OK);
+    return victim;
+}
+
+static void expect_content(const char *path, const char *wanted)
+{
+    tm_text  text = { 0 };
+    tm_error err = { 0 };
+    if (tm_file_read(path, 1 << 20, &text, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_string_equal(text.data, wanted);
+    tm_text_fini(&text);
+}
+
+static size_t entries(const char *folder)
+{
+    size_t n = 0;
+    DIR   *dir = opendir(folder);
+    while (readdir(dir)) n++;
+    closedir(dir);
+    return n - 2;
+}
+
+static bool is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+static void a_link_is_replaced(void **state)
+{
+    (void)state;
+    const char *victim = plant(), *path = test_in_folder("result.json");
+    tm_error    err = { 0 };
+    assert_int_equal(symlink(victim, path), 0);
+    assert_int_equal(tm_file_write(path, "new", 3, &err), TM_OK);
+    assert_false(is_link(path));
+    expect_content(path, "new");
+    expect_content(victim, treasure);
+    assert_int_equal(entries(test_folder()), 2);
+}
+
+/* Two drafts of one file do not know of each other, and neither name could be known before. */
+static void drafts_have_random_names(void **state)
+{
+    (void)state;
+    tm_file_draft a, b;
+    tm_error      err = { 0 };
+    const char   *path = test_in_folder("data.bin");
+    assert_int_equal(tm_file_draft_open(path, &a, &err), TM_OK);
+    assert_int_equal(tm_file_draft_open(path, &b, &err), TM_OK);
+    assert_string_not_equal(a.temporary, b.temporary);
+    char pid[32];
+    snprintf(pid, sizeof pid, ".%ld", (long)getpid());
+    assert_null(strstr(a.temporary, pid));
+    assert_int_equal(tm_file_draft_add(&a, "a", 1, &err), TM_OK);
+    assert_int_equal(tm_file_draft_add(&b, "b", 1, &err), TM_OK);
+    assert_false(tm_file_exists(path));
+    int fd = -1;
+    assert_int_equal(tm_file_draft_publish(&a, &fd, &err), TM_OK);
+    assert_int_equal(write(fd, "+", 1), 1); /* lines behind what was published */
+    close(fd);
+    expect_content(path, "a+");
+    tm_file_draft_discard(&a); /* nothing */
+    tm_file_draft_discard(&b);
+    expect_content(path, "a+");
+    assert_int_equal(entries(test_folder()), 1);
+}
+
+static void a_failed_write_leaves_nothing(void **state)
+{
+    (void)state;
+    tm_error      err = { 0 };
+    const char   *path = test_in_folder("big");
+    struct rlimit before, small = { 100, 100 };
+    static char   bytes[4096];
+    assert_int_equal(tm_file_write(path, "old", 3, &err), TM_OK);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    tm_status st = tm_file_write(path, bytes, sizeof bytes, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(st, TM_IO);
+    assert_non_null(strstr(err.text, "cannot write '"));
+    expect_content(path, "old");
+    assert_int_equal(entries(test_folder()), 1);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_file_write("/nowhere/at/all", "x", 1, &err), TM_IO);
+    assert_non_null(strstr(err.text, "cannot create '/nowhere/at/all': folder '/nowhere/at'"));
+}
+
+static void devices_are_not_replaced(void **state)
+{
+    (void)state;
+    const char *path = test_in_folder("fifo");
+    tm_error    err = { 0 };
+    struct stat info;
+    assert_int_equal(mkfifo(path, 0666), 0);
+    assert_int_equal(tm_file_write(path, "x", 1, &err), TM_IO);
+    assert_non_null(strstr(err.text, "fifo': it is not a regular file"));
+    assert_true(lstat(path, &info) == 0 && S_ISFIFO(info.st_mode));
+    assert_int_equal(entries(test_folder()), 1);
+}
+
+static void lines_are_not_added_through_a_link(void **state)
+{
+    (void)state;
+    const char *victim = plant(), *path = test_in_folder("perf.csv");
+    tm_error    err = { 0 };
+    int         fd = -1;
+    assert_int_equal(symlink(victim, path), 0);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_IO);
+    assert_non_null(strstr(err.text, "it is a symbolic link"));
+    expect_content(victim, treasure);
+    unlink(path);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
+    assert_int_equal(write(fd, "1\n", 2), 2);
+    close(fd);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
+    assert_int_equal(write(fd, "2\n", 2), 2);
+    close(fd);
+    expect_content(path, "1\n2\n");
+}
+
+static void new_files_and_locks_follow_no_link(void **state)
+{
+    (void)state;
+    const char *victim = plant(), *link_path = test_in_folder("link"), *away = test_in_folder("away");
+    assert_int_equal(symlink(victim, link_path), 0);
+    assert_int_equal(tm_file_open_new(link_path), -1);
+    assert_int_equal(errno, EEXIST);
+    assert_int_equal(tm_file_open_lock(link_path), -1);
+    assert_int_equal(errno, ELOOP);
+    unlink(link_path);
+    assert_int_equal(symlink(test_in_folder("made"), link_path), 0); /* to nothing */
+    assert_int_equal(tm_file_open_lock(link_path), -1);
+    assert_false(tm_file_exists(test_in_folder("made")));
+    assert_int_equal(mkdir(away, 0777), 0);
+    assert_int_equal(symlink(away, test_in_folder("folder")), 0);
+    assert_int_equal(tm_file_open_new(test_in_folder("folder/file")), -1);
+    assert_int_equal(entries(away), 0);
+    int fd = tm_file_open_new(test_in_folder("away/file"));
+    assert_true(fd >= 0);
+    close(fd);
+    int nameless = tm_file_open_nameless(away);
+    assert_true(nameless >= 0);
+    assert_int_equal(entries(away), 1);
+    struct stat info;
+    assert_int_equal(fstat(nameless, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    close(nameless);
+}
+
+int main(void)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_link_is_replaced, test_folder_teardown),
+        cmocka_unit_test_teardown(drafts_have_random_names, test_folder_teardown),
+        cmocka_unit_test_teardown(a_failed_write_leaves_nothing, test_folder_teardown),
+        cmocka_unit_test_teardown(devices_are_not_replaced, test_folder_teardown),
+        cmocka_unit_test_teardown(lines_are_not_added_through_a_link, test_folder_teardown),
+        cmocka_unit_test_teardown(new_files_and_locks_follow_no_link, test_folder_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One process at a time in a folder, and folders that outlive nobody. */
+#include "support/folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/lock.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void expect_text(const tm_error *err, const char *words)
+{
+    if (!strstr(err->text, words)) fail_msg("'%s' lacks '%s'", err->text, words);
+}
+
+/* A child that holds the lock until it is killed. */
+static pid_t start_owner(const char *folder, const char *host, bool network)
+{
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        tm_folder_lock lock;
+        tm_status      st = tm_folder_lock_take_as(folder, host, network, &lock, NULL);
+        if (write(ready[1], &(char){ st == TM_OK }, 1) == 1) pause();
+        _exit(1);
+    }
+    char good = 0;
+    assert_int_equal(read(ready[0], &good, 1), 1);
+    assert_true(good);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+}
+
+static void end(pid_t child)
+{
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void a_folder_has_one_owner(void **state)
+{
+    (void)state;
+    tm_folder_lock lock;
+    tm_error       err = { 0 };
+    char           words[64];
+    pid_t          owner = start_owner(test_folder(), "box", false);
+    assert_int_equal(tm_folder_lock_take_as(test_folder(), "box", false, &lock, &err), TM_INVALID);
+    snprintf(words, sizeof words, "is in use by process %ld on host box since 20", (long)owner);
+    expect_text(&err, words);
+    expect_text(&err, "--out DIR");
+    end(owner); /* killed: its name is there, its lock is not */
+    err = (tm_error){ 0 };
+    if (tm_folder_lock_take_as(test_folder(), "box", false, &lock, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(tm_folder_lock_check(&lock, &err), TM_OK);
+    tm_folder_lock_release(&lock);
+    assert_false(tm_file_exists(test_in_folder("run.lock")));
+    tm_folder_lock_release(&lock); /* nothing */
+}
+
+/* There, locks may hold on one host only: a name of another one that was never taken away counts. */
+static void on_a_network_the_name_counts_too(void **state)
+{
+    (void)state;
+    tm_folder_lock lock;
+    tm_error       err = { 0 };
+    end(start_owner(test_folder(), "elsewhere", true));
+    assert_int_equal(tm_folder_lock_take_as(test_folder(), "else", true, &lock, &err), TM_INVALID);
+    expect_text(&err, "on host elsewhere");
+    expect_text(&err, "run.lock'");
+    assert_int_equal(tm_folder_lock_take_as(test_folder(), "elsewhere", true, &lock, &err), TM_OK); /* its own */
+    tm_folder_lock_release(&lock);
+    assert_int_equal(tm_folder_lock_take_as(test_folder(), "else", true, &lock, &err), TM_OK); /* ended well */
+    tm_folder_lock_release(&lock);
+    end(start_owner(test_folder(), "elsewhere", false));
+    assert_int_equal(tm_folder_lock_take_as(test_folder(), "else", false, &lock, &err),
+                     TM_OK); /* a disk of this host */
+    tm_folder_lock_release(&lock);
+}
+
+static void a_folder_that_is_removed_is_noticed(void **state)
+{
+    (void)state;
+    tm_folder_lock lock;
+    tm_error       err = { 0 };
+    const char    *folder = test_in_folder("run");
+    assert_int_equal(mkdir(folder, 0777), 0);
+    assert_int_equal(tm_folder_lock_take(folder, &lock, &err), TM_OK);
+    tm_folder_remove(folder);
+    assert_int_equal(tm_folder_lock_check(&lock, &err), TM_IO);
+    expect_text(&err, "was removed or replaced during the run");
+    assert_int_equal(mkdir(folder, 0777), 0); /* another of the same name, as saving a checkpoint makes it */
+    assert_int_equal(tm_folder_lock_check(&lock, NULL), TM_IO);
+    tm_folder_lock_release(&lock);
+}
+
+static size_t scratch_folders(void)
+{
+    size_t n = 0;
+    DIR   *dir = opendir(test_folder());
+    for (const struct dirent *d; (d = readdir(dir));) n += strncmp(d->d_name, "tm-ab-", 6) == 0;
+    closedir(dir);
+    return n;
+}
+
+static void what_the_dead_left_is_removed(void **state)
+{
+    (void)state;
+    tm_scratch mine;
+    tm_error   err = { 0 };
+    int        ready[2];
+    assert_int_equal(setenv("TMPDIR", test_folder(), 1), 0);
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        tm_scratch theirs;
+        char       path[4200];
+        if (tm_scratch_make("tm-ab", &theirs, NULL) != TM_OK) _exit(1);
+        snprintf(path, sizeof path, "%s/data", theirs.path);
+        if (tm_file_write(path, "x", 1, NULL) == TM_OK && symlink("/", strcat(path, ".link")) == 0 &&
+            write(ready[1], "", 1) == 1)
+            pause();
+        _exit(1);
+    }
+    assert_int_equal(read(ready[0], &(char){ 0 }, 1), 1);
+    assert_int_equal(mkdir(test_in_folder("tm-ab-fresh"), 0777), 0); /* just being made: no lock yet */
+    assert_int_equal(mkdir(test_in_folder("tm-abc-other"), 0777), 0);
+    assert_int_equal(tm_scratch_make("tm-ab", &mine, &err), TM_OK);
+    assert_int_equal(scratch_folders(), 3); /* the living keep theirs */
+    tm_scratch_remove(&mine);
+    assert_int_equal(scratch_folders(), 2);
+    end(child);
+    assert_int_equal(tm_scratch_make("tm-ab", &mine, &err), TM_OK);
+    assert_int_equal(scratch_folders(), 2); /* mine, and the fresh one */
+    tm_scratch_remove(&mine);
+    tm_scratch_remove(&mine); /* nothing */
+    assert_true(tm_file_exists(test_in_folder("tm-abc-other")));
+    close(ready[0]);
+    close(ready[1]);
+    unsetenv("TMPDIR");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_folder_has_one_owner, test_folder_teardown),
+        cmocka_unit_test_teardown(on_a_network_the_name_counts_too, test_folder_teardown),
+        cmocka_unit_test_teardown(a_folder_that_is_removed_is_noticed, test_folder_teardown),
+        cmocka_unit_test_teardown(what_the_dead_left_is_removed, test_folder_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A mapped file that is cut short ends the program with its name, not with a bare SIGBUS. */
+#include "support/folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/mapped.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BYTES = 1 << 16 };
+
+/* Reads the last byte of a mapping of 64 KiB whose file was cut; how the child ended, and what it said. */
+static int read_cut_file(bool known, char said[512])
+{
+    static const char zeros[BYTES];
+    const char       *path = test_in_folder("cor\033pus.txt");
+    tm_error          err = { 0 };
+    int               ends[2], status;
+    assert_int_equal(tm_file_write(path, zeros, sizeof zeros, &err), TM_OK);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+        dup2(ends[1], STDERR_FILENO);
+        int                  fd = open(path, O_RDONLY);
+        const volatile char *at = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE, fd, 0);
+        tm_mapped_add((const void *)at, BYTES, path);
+        if (!known) tm_mapped_remove((const void *)at);
+        tm_mapped_add(zeros, sizeof zeros, "another");
+        if (truncate(path, 10) != 0) _exit(50);
+        _exit(60 + at[BYTES - 1]);
+    }
+    close(ends[1]);
+    size_t used = 0;
+    for (ssize_t n; (n = read(ends[0], said + used, 511 - used)) > 0;) used += (size_t)n;
+    said[used] = '\0';
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static void the_file_is_named(void **state)
+{
+    (void)state;
+    char said[512];
+    int  status = read_cut_file(true, said);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 4);
+    assert_non_null(strstr(said, "cor?pus.txt' was cut short during the run"));
+}
+
+static void other_faults_stay_faults(void **state)
+{
+    (void)state;
+    char said[512];
+    int  status = read_cut_file(false, said);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGBUS);
+    assert_string_equal(said, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(the_file_is_named, test_folder_teardown),
+        cmocka_unit_test_teardown(other_faults_stay_faults, test_folder_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

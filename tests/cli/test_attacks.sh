@@ -1,0 +1,177 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Folders prepared by somebody else, names that command a terminal, secrets in variables, two runs at once, data that changes:
+# what an audit did to the program, again.
+# shellcheck disable=SC1091,SC2016,SC2059,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+esc=$(printf '\033')
+tiny_run() { trainmark run $tiny --training.steps 3 --out run "$@"; }
+
+# Starts a run of many steps in the background; waits until it has done some. Its output: $back.out, $back.err.
+back=$work/.back
+start_run()
+{
+    timeout 60 "$TRAINMARK" run $tiny --training.steps 1000000 --out run "$@" >"$back.out" 2>"$back.err" </dev/null &
+    started=$!
+    tries=0
+    until [ -s run/metrics.jsonl ] || [ $tries -ge 200 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+
+# The program below the `timeout` that was started.
+program() { pgrep -P "$started"; }
+
+# --- links in a prepared folder -------------------------------------------------------------------------------------------
+
+mkdir run
+echo treasure >victim
+for name in config.yaml environment.csv metrics.jsonl result.json perf.csv run.lock; do
+    rm -f run/*
+    ln -s "$work/victim" "run/$name"
+    tiny_run
+    check "a link named $name is not written through" [ "$(cat victim)" = treasure ]
+    if [ "$name" = metrics.jsonl ] || [ "$name" = run.lock ]; then
+        check "a link named $name is refused" [ "$code" -ne 0 ]
+    else
+        check "a link named $name is replaced" [ "$code" -eq 0 -a -f "run/$name" -a ! -L "run/$name" ]
+    fi
+done
+rm -rf run
+: >empty
+ln -s "$work/empty" all.csv
+tiny_run --perf-csv all.csv
+check_not "rows are not added through a link" [ -s empty ]
+check "and that is told" has "$err" "all.csv': it is a symbolic link"
+rm all.csv
+ln -s "$work/victim" all.csv
+tiny_run --log.file all.csv
+check "nor log lines" [ "$(cat victim)" = treasure ]
+rm -rf run all.csv
+mkdir -p run/checkpoint away
+for name in complete index.bin tensors.bin; do echo treasure >away/$name; done
+ln -s "$work/away" run/checkpoint/step-00000001
+ln -s "$work/away" run/checkpoint/step-00000002.tmp.1
+ln -s "$work/victim" run/checkpoint/lock
+tiny_run --checkpoint.enable true --checkpoint.keep_latest_k 1 --checkpoint.load_step -1
+check "a link named lock is not opened" [ "$(cat victim)" = treasure ]
+rm -f run/checkpoint/lock
+tiny_run --checkpoint.enable true --checkpoint.keep_latest_k 1
+check "checkpoints that are links lose no file" [ "$(cat away/* | sort -u)" = treasure -a "$(find away -type f | wc -l)" -eq 3 ]
+rm -rf run away
+
+# --- two runs, one folder; a folder that goes away ------------------------------------------------------------------------
+
+start_run
+check "the run in the background has begun" [ -s run/metrics.jsonl ]
+lines=$(wc -l <run/metrics.jsonl)
+tiny_run
+failed_with 4 "two runs into one folder" "'run' is in use by process [0-9]+ on host [^ ]+ since" "--out DIR"
+check "the first one goes on" [ "$(wc -l <run/metrics.jsonl)" -ge "$lines" ]
+kill -9 "$(program)"
+wait "$started"
+tiny_run
+check "after a kill the folder is free" [ "$code" -eq 0 ]
+check_not "and no lock stays behind" [ -e run/run.lock ]
+rm -rf run
+timeout 60 "$TRAINMARK" run $tiny --training.steps 3000 --checkpoint.enable true --checkpoint.interval 10 \
+    --checkpoint.keep_latest_k 1 --out run >"$back.out" 2>"$back.err" </dev/null &
+started=$!
+tries=0
+until [ -s run/metrics.jsonl ] || [ $tries -ge 400 ]; do sleep 0.02; tries=$((tries + 1)); done
+mv run moved
+wait "$started"
+code=$?
+cp "$back.err" "$err"
+check "records of a folder that went away are missed" [ "$code" -eq 1 ]
+check "and it is said" has "$err" "trainmark: input/output error: .*run.* (was removed|No such file)" # wherever it was just then
+rm -rf run moved
+
+# --- hanging up saves -----------------------------------------------------------------------------------------------------
+
+start_run --checkpoint.enable true
+kill -HUP "$(program)"
+wait "$started"
+check "SIGHUP: exit code 130" [ $? -eq 130 ]
+check "SIGHUP: a checkpoint" [ -n "$(ls run/checkpoint 2>/dev/null | grep step-)" ]
+rm -rf run
+
+# --- terminals and spreadsheets -------------------------------------------------------------------------------------------
+
+printf 'model:\n  name: "\\e]0;owned\\a\\e[2J"\n  vocab_size: 64\n' >c.yaml
+trainmark run c.yaml $tiny --training.steps 3 --out run
+check "a name with escapes trains" [ "$code" -eq 0 ]
+check_not "no escape from YAML on standard output" grep -q "$esc" "$out"
+check_not "nor on standard error" grep -q "$esc" "$err"
+check_not "nor in a record" grep -q "$esc" run/result.json run/perf.csv run/metrics.jsonl
+rm -rf run
+printf '"\\e[31mkey": 1\n' >c.yaml
+trainmark run c.yaml --out run
+check "an unknown key is shown" [ "$code" -eq 4 ]
+check_not "without its escapes" grep -q "$esc" "$err"
+trainmark run "no${esc}]0;x.yaml"
+check_not "file names, too" grep -q "$esc" "$err"
+trainmark run "$(printf 'no\ntrainmark: all is well.yaml')"
+check_not "no line of a name passes for ours" grep -q "^trainmark: all is well" "$err"
+rm -rf run
+pipeline='=HYPERLINK("http://x","y")' trainmark run $tiny --training.steps 3 --out run
+check_not "perf.csv holds no formula" grep -qE '(^|,)"?[=@]' run/perf.csv
+check "perf.csv keeps its text" grep -q "'=HYPERLINK" run/perf.csv
+rm -rf run
+
+# --- secrets --------------------------------------------------------------------------------------------------------------
+
+pipeline='https://ci:hunter2secret@host/x' AWS_CREDENTIAL=cred-value-1 MYSQL_PWD=pwd-value-22 PROXY_AUTH=auth-value-3 \
+    SENTRY_DSN=dsn-value-44 NCCL_DEBUG_FILE=postgres://u:pass-value-5@h/d TRAINMARK_X=wJalrXUtnFEMI7K3MDENGbPxRfiCY \
+    trainmark run $tiny --training.steps 3 --out run --metrics.log_freq=1
+check "a run with secrets in its variables" [ "$code" -eq 0 ]
+for secret in hunter2secret cred-value-1 pwd-value-22 auth-value-3 dsn-value-44 pass-value-5 wJalrXUtnFEMI7K3MDENGbPxRfiCY; do
+    check_not "no record has $secret" grep -rq "$secret" run
+done
+check "what was left out is counted" grep -qE '^variables_left_out' run/environment.csv
+rm -rf run
+
+# --- data and models that change ------------------------------------------------------------------------------------------
+
+mkdir text
+for i in $(seq 1 400); do echo "line $i of a text that is long enough for a window or two"; done >text/a.txt
+text="--data.path text --checkpoint.enable true"
+tiny_run $text
+check "training on text" [ "$code" -eq 0 ]
+sed -i 's/long/wide/' text/a.txt
+tiny_run $text --training.steps 5
+failed_with 4 "a changed corpus" "data.source text, text\) is not what the checkpoint" "checkpoint.allow_changed_data true"
+tiny_run $text --training.steps 5 --checkpoint.allow_changed_data true
+check "unless that is wanted" [ "$code" -eq 0 ]
+rm -rf run
+tiny_run --checkpoint.enable true
+tiny_run --checkpoint.enable true --training.steps 5 --model.n_heads 4 --model.n_kv_heads 2 --model.head_dim 8
+failed_with 4 "another head count of the same shapes" "its model has n_heads 2, this run's has 4"
+rm -rf run
+truncate -s 80M text/big.txt
+start_run --data.path text
+truncate -s 1K text/big.txt
+wait "$started"
+code=$?
+cp "$back.err" "$err"
+failed_with 4 "a text cut short during the run" "big.txt' was (changed|cut short) during the run"
+rm -rf run text
+
+# --- scratch folders ------------------------------------------------------------------------------------------------------
+
+TMPDIR=$work/tmp
+export TMPDIR
+mkdir "$TMPDIR"
+timeout 60 "$TRAINMARK" ab --a "$tiny" --b "" --budget 50 >/dev/null 2>&1 </dev/null &
+started=$!
+tries=0
+until [ -n "$(find "$TMPDIR" -name metrics.jsonl)" ] || [ $tries -ge 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+check "ab has a scratch folder" [ "$(find "$TMPDIR" -maxdepth 1 -name 'trainmark-ab-*' | wc -l)" -eq 1 ]
+kill -9 "$(program)"
+wait "$started"
+trainmark ab --a "$tiny" --b "$tiny" --budget 1 --min-pairs 6
+check "the next ab removes what a killed one left" [ "$(find "$TMPDIR" -maxdepth 1 -name 'trainmark-ab-*' | wc -l)" -eq 0 ]
+
+finish

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a power cut takes from metrics.jsonl: at most the lines of the last second, none from before a checkpoint. The
+ * disk here keeps what was in the file when it was last flushed, and nothing else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "record/committer.h"
+#include "record/record.h"
+#include "support/fake_run.h"
+#include "support/folder.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Atomic(int64_t) kept_bytes;
+static atomic_int       flushes, broken;
+
+static int flush_to_disk(int fd)
+{
+    struct stat info;
+    flushes++;
+    if (broken) return errno = EIO, -1;
+    if (fstat(fd, &info) != 0) return -1;
+    kept_bytes = (int64_t)info.st_size;
+    return 0;
+}
+
+static int reset(void **state)
+{
+    (void)state;
+    kept_bytes = 0;
+    flushes = broken = 0;
+    return 0;
+}
+
+static void wait_ms(long ms)
+{
+    nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+/* Lines of the file that the power cut left. */
+static int64_t lines_after_power_cut(const char *path)
+{
+    assert_int_equal(truncate(path, (off_t)kept_bytes), 0);
+    tm_text text = fake_read(path);
+    int64_t n = 0;
+    for (size_t i = 0; i < text.length; i++) n += text.data[i] == '\n';
+    assert_true(text.length == 0 || text.data[text.length - 1] == '\n');
+    tm_text_fini(&text);
+    return n;
+}
+
+/* Lines come for a while, then the power goes: what is older than the interval is there. */
+static void old_lines_survive(void **state)
+{
+    (void)state;
+    enum { INTERVAL_MS = 100, SLACK_MS = 400, LINES = 60 };
+    int64_t     written_ns[LINES];
+    const char *path = test_in_folder("lines");
+    int         fd;
+    tm_error    err = { 0 };
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
+    record_committer *c = record_committer_start(fd, INTERVAL_MS, flush_to_disk);
+    for (int i = 0; i < LINES; i++) {
+        assert_int_equal(write(fd, "line\n", 5), 5);
+        written_ns[i] = tm_now_ns();
+        record_committer_note(c);
+        wait_ms(15);
+    }
+    int64_t cut = tm_now_ns(), kept = kept_bytes / 5; /* before the end of the committer flushes the rest */
+    for (int i = 0; i < LINES; i++)
+        if (written_ns[i] < cut - (INTERVAL_MS + SLACK_MS) * 1000000ll) assert_true(kept > i);
+    assert_true(kept >= 20);
+    assert_in_range(flushes, 2, 12); /* in groups, not for each line */
+    int so_far = flushes;
+    wait_ms(3 * INTERVAL_MS); /* nothing new: one more at most */
+    assert_in_range(flushes, so_far, so_far + 1);
+    assert_int_equal(record_committer_stop(c), 0);
+    assert_int_equal(kept_bytes, 5 * LINES);
+    close(fd);
+}
+
+static void nothing_from_before_a_checkpoint_is_lost(void **state)
+{
+    (void)state;
+    const char        *path = test_in_folder("metrics.jsonl");
+    tm_error           err = { 0 };
+    tm_sink           *sink;
+    tm_metrics_options options = { path, flush_to_disk };
+    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, fake_started());
+    for (int step = 1; step <= 5; step++) fake_emit(sink, fake_step(step));
+    fake_emit(sink, fake_checkpoint(5));
+    int64_t at_checkpoint = kept_bytes;
+    fake_emit(sink, fake_step(6));
+    assert_true(kept_bytes == at_checkpoint); /* a step waits for no disk */
+    fake_emit(sink, fake_evaluation(6));
+    assert_true(kept_bytes > at_checkpoint);
+    kept_bytes = at_checkpoint;
+    assert_int_equal(lines_after_power_cut(path), 6);
+    fake_close(sink);
+}
+
+static void the_end_is_kept(void **state)
+{
+    (void)state;
+    const char        *path = test_in_folder("metrics.jsonl");
+    tm_error           err = { 0 };
+    tm_sink           *sink;
+    tm_metrics_options options = { path, flush_to_disk };
+    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, fake_started());
+    for (int step = 1; step <= 5; step++) fake_emit(sink, fake_step(step));
+    fake_close(sink);
+    assert_int_equal(lines_after_power_cut(path), 5);
+}
+
+static void a_disk_that_fails_is_told(void **state)
+{
+    (void)state;
+    tm_error           err = { 0 };
+    tm_sink           *sink;
+    tm_metrics_options options = { test_in_folder("metrics.jsonl"), flush_to_disk };
+    broken = 1;
+    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, fake_started());
+    fake_emit(sink, fake_step(1));
+    assert_int_equal(tm_sink_close(sink, &err), TM_IO);
+    assert_non_null(strstr(err.text, "cannot keep '"));
+}
+
+/* The name goes while the run still writes. */
+static void a_removed_file_is_told(void **state)
+{
+    (void)state;
+    tm_error           err = { 0 };
+    tm_sink           *sink;
+    tm_metrics_options options = { test_in_folder("metrics.jsonl"), NULL };
+    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, fake_started());
+    fake_emit(sink, fake_step(1));
+    unlink(options.path);
+    fake_emit(sink, fake_step(2));
+    assert_int_equal(tm_sink_close(sink, &err), TM_IO);
+    assert_non_null(strstr(err.text, "it was removed during the run"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(old_lines_survive, reset, test_folder_teardown),
+        cmocka_unit_test_setup_teardown(nothing_from_before_a_checkpoint_is_lost, reset, test_folder_teardown),
+        cmocka_unit_test_setup_teardown(the_end_is_kept, reset, test_folder_teardown),
+        cmocka_unit_test_setup_teardown(a_disk_that_fails_is_told, reset, test_folder_teardown),
+        cmocka_unit_test_setup_teardown(a_removed_file_is_told, reset, test_folder_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run takes from a checkpoint beside the tensors: numbers no run wrote, another model of the same shapes and
+ * other data are refused; a run that was stopped leaves the same bytes as one that was not. */
+#include "support/training.h"
+
+#include "checkpoint_fixture.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "train/description.h"
+#include "train/run_state.h"
+
+#include <fcntl.h>
+#include <math.h>
+
+static int64_t               stop_after;
+static volatile sig_atomic_t stopped;
+
+static void hear(tm_sink *sink, const tm_event *event)
+{
+    (void)sink;
+    if (event->kind == TM_EVENT_STEP_DONE && event->step_done.step == stop_after) stopped = 1;
+}
+
+static tm_run_options options_of(const char *folder, int64_t steps)
+{
+    tm_run_options o = { .model_name = "small",
+                         .steps = steps,
+                         .learning_rate = 3e-3,
+                         .max_norm = 1,
+                         .seed = 77,
+                         .prefetch = 2,
+                         .target_gap = 0.05,
+                         .checkpoint = true,
+                         .checkpoint_interval = 1000,
+                         .checkpoint_load_step = -1,
+                         .checkpoint_folder = folder,
+                         .step = test_llama_options() };
+    o.step.shape.vocab_size = 64;
+    o.step.recompute.cheap = true;
+    o.schedule =
+        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 8, .warmup_steps = 3, .decay_ratio = -1 };
+    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    return o;
+}
+
+static tm_status go(const tm_run_options *options, tm_error *err)
+{
+    tm_device *device = test_device_open("cpu", 1);
+    tm_source *source;
+    tm_sink    sink = { .handle = hear };
+    *err = (tm_error){ 0 };
+    stopped = 0;
+    if (tm_source_open(&options->source, &source, err) != TM_OK) fail_msg("%s", err->text);
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &sink }, .count = 1 };
+    tm_status    st = tm_run(options, device, source, &bus, &stopped, err);
+    tm_source_close(source);
+    tm_device_close(device);
+    return st;
+}
+
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
+
+static tm_status take(tm_checkpoint_state state, tm_error *err)
+{
+    tm_run_options options = options_of("folder", 6);
+    tm_source     *source;
+    assert_int_equal(tm_source_open(&options.source, &source, err), TM_OK);
+    run       r = { .options = &options, .source = source };
+    tm_status st = run_take_state(&r, &state, err);
+    tm_source_close(source);
+    return st;
+}
+
+static tm_checkpoint_state state_of(double first, double mean, double deviation, double count)
+{
+    tm_checkpoint_state s = { .step = 60, .samples_consumed = 480, .seed = 77 };
+    tm_checkpoint_add_scalar(&s, "first_loss", first);
+    tm_checkpoint_add_scalar(&s, "head_loss_mean", mean);
+    tm_checkpoint_add_scalar(&s, "head_loss_deviation", deviation);
+    tm_checkpoint_add_scalar(&s, "head_loss_count", count);
+    return s;
+}
+
+static void numbers_no_run_wrote_are_refused(void **unused)
+{
+    (void)unused;
+    const double nan_value = (double)NAN, infinite = (double)INFINITY;
+    const struct {
+        double      first, mean, deviation, count;
+        const char *words;
+    } bad[] = {
+        { nan_value, 4, 0.1, 6, "'first_loss' is nan" },
+        { -1, 4, 0.1, 6, "'first_loss' is -1, wanted 0 to 1e+06" },
+        { 1e308, 4, 0.1, 6, "'first_loss' is 1e+308" },
+        { 4, nan_value, 0.1, 6, "'head_loss_mean' is nan" },
+        { 4, -1, 0.1, 6, "'head_loss_mean' is -1" },
+        { 4, infinite, 0.1, 6, "'head_loss_mean' is inf" },
+        { 4, 1e308, 0.1, 6, "'head_loss_mean' is 1e+308" },
+        { 4, 4, -0.1, 6, "'head_loss_deviation' is -0.1" },
+        { 4, 4, nan_value, 6, "'head_loss_deviation' is nan" },
+        { 4, 4, 0.1, 61, "'head_loss_count' is 61, wanted 0 to 60" },
+        { 4, 4, 0.1, 5.5, "'head_loss_count' is 5.5, wanted an integer" },
+        { 4, 4, 0.1, -6, "'head_loss_count' is -6" },
+        { 4, 4, 0.1, nan_value, "'head_loss_count' is nan" },
+    };
+    tm_error err = { 0 };
+    if (take(state_of(4.5, 4, 0.1, 6), &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(take(state_of(0, 0, 0, 0), &err), TM_OK);
+    assert_int_equal(take(state_of(1e6, 4, 0.1, 60), &err), TM_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        err = (tm_error){ 0 };
+        assert_int_equal(take(state_of(bad[i].first, bad[i].mean, bad[i].deviation, bad[i].count), &err), TM_FORMAT);
+        assert_says(&err, bad[i].words);
+    }
+}
+
+/* Through the bytes, checksums and all: 2^63 - 1 samples once ended the program by an assertion. */
+static void counts_beyond_any_run_are_refused(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int64_t     step, samples;
+        const char *words;
+    } bad[] = {
+        { 1, INT64_MAX, "impossible sample count, 9223372036854775807" },
+        { 1, TM_CHECKPOINT_MAX_COUNT + 1, "impossible sample count" },
+        { 1, -1, "impossible sample count, -1" },
+        { INT64_MAX, 1, "impossible step" },
+        { -1, 1, "impossible step, -1" },
+    };
+    for (size_t i = 0; i <= sizeof bad / sizeof bad[0]; i++) {
+        tm_checkpoint_index index = { .state = { .step = 1, .samples_consumed = TM_CHECKPOINT_MAX_COUNT } }, out;
+        unsigned char       bytes[512] = { 0 };
+        tm_error            err = { 0 };
+        tm_arena           *arena = tm_arena_create();
+        bool                good = i == sizeof bad / sizeof bad[0];
+        if (!good) index.state.step = bad[i].step;
+        if (!good) index.state.samples_consumed = bad[i].samples;
+        strcpy(index.state.description, "family llama\nn_heads 2\n");
+        tm_checkpoint_index_encode(&index, bytes);
+        size_t length = tm_checkpoint_index_bytes(&index);
+        assert_int_equal(tm_checkpoint_index_decode(bytes, length, arena, &out, &err), good ? TM_OK : TM_FORMAT);
+        if (good) assert_string_equal(out.state.description, index.state.description);
+        if (!good) assert_says(&err, bad[i].words);
+        err = (tm_error){ 0 };
+        bytes[length - 3] = '\033';
+        assert_int_equal(tm_checkpoint_index_decode(bytes, length, arena, &out, &err), TM_FORMAT);
+        if (good) assert_says(&err, "a broken description");
+        tm_arena_destroy(arena);
+    }
+}
+
+/* --- model and data ----------------------------------------------------------------------------------------------- */
+
+static void another_model_of_the_same_shapes_is_refused(void **unused)
+{
+    (void)unused;
+    fixture        f = new_fixture();
+    tm_run_options o = options_of(f.folder, 6), other;
+    tm_error       err;
+    assert_int_equal(go(&o, &err), TM_OK);
+    o.steps = 8;
+    other = o;
+    other.step.shape.n_heads = 4; /* of 16 each: every tensor has the shape that it had */
+    other.step.shape.n_kv_heads = 2;
+    other.step.shape.head_dim = 16;
+    assert_int_equal(go(&other, &err), TM_INVALID);
+    assert_says(&err, "its model has n_heads 2, this run's has 4; give the model that made it");
+    other = o;
+    other.step.shape.rope_theta = 500000;
+    assert_int_equal(go(&other, &err), TM_INVALID);
+    assert_says(&err, "its model has rope_theta 10000, this run's has 500000");
+    other = o;
+    other.step.shape.rope_interleaved = !o.step.shape.rope_interleaved;
+    assert_int_equal(go(&other, &err), TM_INVALID);
+    assert_says(&err, "rope_interleaved");
+    assert_int_equal(go(&o, &err), TM_OK);
+    clear(f.folder);
+}
+
+static void descriptions_are_compared_both_ways(void **unused)
+{
+    (void)unused;
+    tm_error err = { 0 };
+    assert_int_equal(tm_description_check("", "family llama\n", &err), TM_OK); /* an old checkpoint */
+    assert_int_equal(tm_description_check("a 1\nab 2\n", "ab 2\na 1\n", &err), TM_OK);
+    assert_int_equal(tm_description_check("a 1\nb 2\n", "a 1\n", &err), TM_INVALID);
+    assert_says(&err, "its model has b 2, this run's has 0");
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_description_check("a 1\n", "a 1\nb 2\n", &err), TM_INVALID);
+    assert_says(&err, "its model has b 0, this run's has 2");
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_description_check("a 12\n", "a 1\n", &err), TM_INVALID);
+}
+
+static void write_text(const char *path, char letter)
+{
+    tm_text  text = { 0 };
+    tm_error err = { 0 };
+    for (int i = 0; i < 6000; i++) tm_text_add_n(&text, &(char){ (char)(i % 7 ? letter : ' ') }, 1);
+    assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
+    tm_text_fini(&text);
+}
+
+static void changed_data_is_refused(void **unused)
+{
+    (void)unused;
+    fixture        f = new_fixture();
+    char           corpus[600];
+    tm_error       err;
+    tm_run_options o = options_of(f.folder, 4);
+    snprintf(corpus, sizeof corpus, "%s/corpus.txt", f.folder);
+    write_text(corpus, 'a');
+    o.step.shape.vocab_size = 320;
+    o.source = (tm_source_options){
+        .name = "text", .vocab = 320, .seq = o.step.seq, .seed = o.seed, .path = corpus, .validation_fraction = 0.1
+    };
+    assert_int_equal(go(&o, &err), TM_OK);
+    o.steps = 6;
+    write_text(corpus, 'b'); /* as long as it was */
+    assert_int_equal(go(&o, &err), TM_INVALID);
+    assert_says(&err, "is not what the checkpoint in '");
+    assert_says(&err, "corpus.txt");
+    assert_says(&err, "checkpoint.allow_changed_data true");
+    write_text(corpus, 'a');
+    assert_int_equal(go(&o, &err), TM_OK);
+    o.steps = 8;
+    write_text(corpus, 'b');
+    o.allow_changed_data = true;
+    assert_int_equal(go(&o, &err), TM_OK);
+    o = options_of(f.folder, 10);
+    o.step.shape.vocab_size = o.source.vocab = 320; /* another source */
+    assert_int_equal(go(&o, &err), TM_INVALID);
+    clear(f.folder);
+}
+
+/* --- bits --------------------------------------------------------------------------------------------------------- */
+
+static tm_text index_of(const fixture *f, int step)
+{
+    char    path[600];
+    tm_text text = { 0 };
+    snprintf(path, sizeof path, "%s/step-%08d/" TM_CHECKPOINT_INDEX, f->folder, step);
+    int  fd = open(path, O_RDONLY);
+    char part[4096];
+    assert_true(fd >= 0);
+    for (ssize_t n; (n = read(fd, part, sizeof part)) > 0;) tm_text_add_n(&text, part, (size_t)n);
+    close(fd);
+    return text;
+}
+
+static double head_count(const fixture *f, int step)
+{
+    tm_text             text = index_of(f, step);
+    tm_arena           *arena = tm_arena_create();
+    tm_checkpoint_index index;
+    double              count = -1;
+    tm_error            err = { 0 };
+    if (tm_checkpoint_index_decode((const unsigned char *)text.data, text.length, arena, &index, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < index.state.n_scalars; i++)
+        if (strcmp(index.state.scalars[i].name, "head_loss_count") == 0) count = index.state.scalars[i].value;
+    tm_arena_destroy(arena);
+    tm_text_fini(&text);
+    return count;
+}
+
+/* Stopped while the head was still being taken in, and again after it. */
+static void a_stopped_run_leaves_the_same_index(void **unused)
+{
+    (void)unused;
+    enum { STEPS = 12 };
+    fixture        whole = new_fixture(), parts = new_fixture();
+    tm_run_options o = options_of(whole.folder, STEPS);
+    tm_error       err;
+    stop_after = -1;
+    assert_int_equal(go(&o, &err), TM_OK);
+    o = options_of(parts.folder, STEPS);
+    static const int64_t stops[] = { 2, 3, 8, -1 };
+    for (int i = 0; i < 4; i++) {
+        stop_after = stops[i];
+        assert_int_equal(go(&o, &err), stops[i] > 0 ? TM_INTERRUPTED : TM_OK);
+    }
+    tm_text a = index_of(&whole, STEPS), b = index_of(&parts, STEPS);
+    assert_int_equal(a.length, b.length);
+    assert_memory_equal(a.data, b.data, a.length);
+    tm_text_fini(&a);
+    tm_text_fini(&b);
+    assert_true(head_count(&whole, STEPS) == 5);
+    o.steps = 80; /* its head would be 8 losses, but some of them are gone */
+    stop_after = STEPS + 2;
+    assert_int_equal(go(&o, &err), TM_INTERRUPTED);
+    assert_true(head_count(&parts, STEPS + 2) == 5);
+    clear(whole.folder);
+    clear(parts.folder);
+}
+
+static void the_head_is_what_the_losses_say(void **unused)
+{
+    (void)unused;
+    static const double losses[] = { 4.5, 4.25, 4.75, 4.0, 3.5 };
+    tm_loss_head        head = { 0 };
+    for (int i = 0; i < 5; i++) head = tm_loss_head_add(head, losses[i]);
+    assert_int_equal(head.n, 5);
+    assert_true(fabs(head.mean - 4.2) < 1e-14);
+    assert_true(fabs(head.deviation - sqrt((0.09 + 0.0025 + 0.3025 + 0.04 + 0.49) / 4)) < 1e-14);
+    assert_true(tm_loss_head_limit(8) == 5 && tm_loss_head_limit(80) == 8 && tm_loss_head_limit(1000000) == 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_no_run_wrote_are_refused),
+        cmocka_unit_test(counts_beyond_any_run_are_refused),
+        cmocka_unit_test(another_model_of_the_same_shapes_is_refused),
+        cmocka_unit_test(descriptions_are_compared_both_ways),
+        cmocka_unit_test(changed_data_is_refused),
+        cmocka_unit_test(a_stopped_run_leaves_the_same_index),
+        cmocka_unit_test(the_head_is_what_the_losses_say),
+    };
+    tm_log_set_level(TM_LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
