@@ -100,7 +100,7 @@ FAMILIES.update({
     "mixtral": (T.MixtralConfig, T.MixtralForCausalLM, [
         dict(LLAMA, **EXPERTS, sequence=17),
         dict(LLAMA, num_local_experts=6, num_experts_per_tok=3, head_dim=12, num_key_value_heads=1, rope_theta=1e6),
-        dict(LLAMA, vocab_size=96, num_local_experts=3, num_experts_per_tok=1, num_hidden_layers=3,
+        dict(LLAMA, vocab_size=96, num_local_experts=3, num_experts_per_tok=2, num_hidden_layers=3,
              tie_word_embeddings=True, sequence=20),
     ]),
     "qwen3_moe": (T.Qwen3MoeConfig, T.Qwen3MoeForCausalLM, [

@@ -203,7 +203,8 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         TM_HF_IS_OR("tie_word_embeddings", "tied", "false"), TM_HF_WANTS("hidden_act", "silu", "silu"),                \
         TM_HF_WANTS("attention_bias", "false", "false"), TM_HF_WANTS("mlp_bias", "false", "false"),                    \
         TM_HF_WANTS("moe_layer_freq", "1", "1"), TM_HF_WANTS("ep_size", "1", "1"),                                     \
-        TM_HF_OF_TRAINING("attention_dropout", "0", "0"), TM_HF_IDLE("pretraining_tp"), TM_HF_IDLE("head_dim"),        \
+        TM_HF_OF_TRAINING("attention_dropout", "0", "0"), TM_HF_OF_TRAINING("output_router_logits", "false", "false"), \
+        TM_HF_IDLE("router_aux_loss_coef"), TM_HF_IDLE("pretraining_tp"), TM_HF_IDLE("head_dim"),        \
         TM_HF_IDLE("qk_head_dim"), TM_HF_IDLE("num_nextn_predict_layers"), /* its blocks are not computed with */      \
         TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", "10000"),                                   \
         { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",            \

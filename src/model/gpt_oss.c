@@ -29,6 +29,7 @@ static const tm_hf_key hf_keys[] = {
     YARN_OR("truncate", "rope_truncate", "true"),
     TM_HF_WANTS("hidden_act", "silu", "silu"),
     TM_HF_WANTS("swiglu_limit", "7", "7"),
+    TM_HF_WANTS("swiglu_alpha", "1.702", "1.702"),
     TM_HF_WANTS("attention_bias", "true", "true"),
     TM_HF_OF_TRAINING("attention_dropout", "0", "0"),
     TM_HF_OF_TRAINING("output_router_logits", "false", "false"), /* true: an auxiliary loss over all layers at once */

@@ -8,7 +8,7 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_DECODER_SIZES,
     TM_HF_IS("intermediate_size", "ffn_dim"),
     TM_HF_IS("moe_intermediate_size", "moe_ffn_dim"),
-    TM_HF_IS_OR("num_experts", "n_experts", "128"),
+    TM_HF_IS_OR("num_experts|num_local_experts", "n_experts", "128"),
     TM_HF_IS_OR("num_experts_per_tok", "n_experts_per_token", "8"),
     TM_HF_IS_OR("norm_topk_prob", "moe_normalise", "false"),
     TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "32768"),
