@@ -29,6 +29,7 @@ data/pack.h
 data/safetensors.h
 data/source.h
 data/token_list.h
+data/tokenize.h
 data/verify.h
 device/ceilings.h
 device/cpu/gemm.h
@@ -82,10 +83,12 @@ system/thresholds.h
 system/validity.h
 train/checkpoint_view.h
 token/token.h
+train/decode.h
 train/groups.h
 train/keys.h
 train/optimizer.h
 train/run.h
+train/sample.h
 train/schedule.h
 train/step.h
 train/trainer.h

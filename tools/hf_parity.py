@@ -5,7 +5,7 @@
     tools/hf_parity.py write [FAMILY ...]          writes tests/hf/fixtures/FAMILY-N.json, one for each configuration
     tools/hf_parity.py check TRAINMARK [FAMILY ...]
         random weights: `trainmark numerics` of a folder that transformers saved, and a folder that `trainmark export`
-        wrote loaded by transformers: no tensor missing or unexpected, the same logits
+        wrote loaded by transformers: no tensor missing or unexpected, the same logits; the tokens of `trainmark generate`
 
 Needs torch, transformers and safetensors of the Python registry. A family is a row of FAMILIES: the class of its
 configuration and of its model, and the arguments of at least three configurations.
@@ -211,7 +211,7 @@ def train(model, ids):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     return losses
 
 
@@ -223,7 +223,7 @@ def compute(model_class, folder, ids):
     with tempfile.TemporaryDirectory() as other:
         norms = gradients(model, other)
     return dict(parameters=sum(v.numel() for v in load_file(os.path.join(folder, "model.safetensors")).values()),
-                loss=float(loss), gradient_norm=float(np.sqrt(sum(v * v for v in norms.values()))), gradients=norms,
+                loss=loss.item(), gradient_norm=float(np.sqrt(sum(v * v for v in norms.values()))), gradients=norms,
                 first_logits=logits[0].tolist(), last_logits=logits[-1].tolist(), losses=losses)
 
 
@@ -293,6 +293,24 @@ def export(program, model_class, folder, ids):
             sys.exit("the exported config.json does not say float32")
 
 
+def generate(program, model_class, folder, ids):
+    """The most likely tokens, up to the longest sequence: one after the other with what is kept of the earlier ones."""
+    path, prompt = os.path.join(folder, "tokens.json"), ids[:5]
+    with open(path, "w") as f:
+        json.dump(prompt, f)
+    out = subprocess.run([program, "generate", folder, "--prompt-ids", path, "--max_tokens", "8", "--json"],
+                         capture_output=True, text=True)
+    if out.returncode:
+        sys.exit(out.stderr)
+    model, ours = load(model_class, folder, torch.float64).eval().requires_grad_(False), json.loads(out.stdout)["tokens"]
+    for token in ours:
+        logits = forward(model, prompt + [token])[1][-1]
+        if float(logits.max() - logits[token]) > 1e-5:
+            sys.exit(f"generate: token {token} behind {prompt}, wanted {int(logits.argmax())}")
+        prompt.append(token)
+    print(f"    generate                 {len(ours)} tokens")
+
+
 def check(program, families):
     for name in families:
         config_class, model_class, variants = FAMILIES[name]
@@ -307,6 +325,7 @@ def check(program, families):
                     vocab = json.load(f)["vocab_size"]
                 compare(program, model_class, folder, tokens(sequence, vocab))
                 export(program, model_class, folder, tokens(sequence, vocab))
+                generate(program, model_class, folder, tokens(sequence, vocab))
 
 
 def main():

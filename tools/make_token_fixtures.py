@@ -31,11 +31,11 @@ CORPUS = ("The quick brown fox jumps over the lazy dog. She said: \"It's 12345 o
           "HTTPServer getElementById XMLHttpRequest /* comment */ // line\r\n\tif (x != NULL) { return -1; }\n")
 TEXTS = ["", " ", "a", "Hello world", " Hello  world ", "don't DON'T we'Ve I'll 'tis 's", "   leading", "trailing   ",
          "a\nb\n\nc\r\n d\n \n  e", "tabs\t\tand\u00a0nbsp\u3000wide", "1 12 123 1234 12345 ١٢٣ ½Ⅷ", "x=1;//y\n/* z */",
-         "camelCase HTTPServer ABCdef ÀÉî ДОМом ǅabc", "e\u0301 A\u030a \u0301x ﬁ ① İstanbul ẞ", "한글 각 한",
+         "camelCase HTTPServer ABCdef ÀÉî ДОМом ǅabc", "e\u0301 A\u030a \u0301x ﬁ ① İstanbul ẞ", "한글 각 한", "\uc058\u11a7 \u1112\u1161\u11ab x\u1df6\u0309 x\u0301\u0327",
          "你好，世界。", "こんにちは カタカナ", "नमस्ते क्षि", "สวัสดี", "שלום مرحبا", "😀👍🏽👩‍👩‍👧🇩🇪", "<s>a</s> <|end|>b<|end|>",
          "  <pad> x<pad>y  ", "\x00\x01\x7f\u0085\u180e\u2028\u200b\ufeff", "▁ ▁▁a", "\U0010ffff\ue000\U000134c1",
          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-         CORPUS]
+         "thequickbrownfoxjumpsoverthelazydogprintrangereturncommentlineelementbrownquick" * 2, "日本abcd日x\u0416ж本", CORPUS]
 RULES = [("ﬁ", "fi"), ("①", "1"), ("\t", " "), ("\n", " "), ("\r", " "), ("\u00a0", " "), ("\u3000", " "), ("\ufffd", " "),
          ("\u200b", ""), ("\x01", ""), ("e\u0301", "é"), ("A\u030a", "Å"), ("½", "1⁄2"), ("Ⅷ", "VIII"), ("\u1112\u1161\u11ab", "한"),
          ("\u1100\u1161\u11a8", "각"), ("！", "!")]
@@ -137,6 +137,18 @@ def main():
         sp = sentencepiece.SentencePieceProcessor(str(OUT / name))
         extra = dict(add_bos=True) if special == 1 else dict(add_eos=True)
         cases += cases_of(name, lambda b: sp.encode(b, **extra), lambda ids: sp.decode(ids), True)
+    # Unknown characters: one token for each, or one for neighbours.
+    for name, fuse in (("unknown.json", False), ("fused.json", True)):
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=fuse))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        tokenizer.train_from_iterator([CORPUS[:150]] * 3, trainers.BpeTrainer(vocab_size=90, special_tokens=["<unk>"],
+                                                                              show_progress=False))
+        tokenizer.save(str(OUT / name), pretty=False)
+        cases += from_json(name)
+    name = sentencepiece_model("unknown.model", "bpe", 300, character_coverage=0.98,
+                               normalization_rule_name="identity").name
+    sp = sentencepiece.SentencePieceProcessor(str(OUT / name))
+    cases += cases_of(name, sp.encode, None)
     # tiktoken and tekken: the ranks of the first.
     letters = {c: b for b, c in compare.byte_letters().items()}
     vocab = json.loads((OUT / "gpt2.json").read_text())["model"]["vocab"]

@@ -12,7 +12,7 @@ unicodedata).
 import unicodedata
 
 import tiktoken
-from tokenizers.normalizers import Lowercase
+from tokenizers.normalizers import NFC, NFD, Lowercase
 
 GROUPS = {"U": ["Lu", "Lt"], "L": ["Ll"], "O": ["Lm", "Lo"], "M": ["Mn", "Mc", "Me"], "N": ["Nd", "Nl", "No"],
           "P": ["Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po"], "S": ["Sm", "Sc", "Sk", "So"]}
@@ -39,6 +39,16 @@ def runs(values):
     yield first, last, value
 
 
+def is_late(c):
+    """Younger than the normal forms of the tokenizers library, which leave it where it is: a mark that is not put into its
+    order, a letter that is not taken apart, or the mark that it would be made with."""
+    nfc, nfd, ch, order = NFC().normalize_str, NFD().normalize_str, chr(c), unicodedata.combining(chr(c))
+    before, behind = "x\u0301" + ch, "x" + ch + "\u0327"
+    if order and order != 202 and nfc(before) == before and nfc(behind) == behind:
+        return True
+    return unicodedata.normalize("NFD", ch) != nfd(ch)
+
+
 def main():
     assert unicodedata.unidata_version.split(".")[0] == "14", "Python 3.11 is needed, for the ages of code points"
     category = {c: name for names in GROUPS.values() for name in names for c in members(name)}
@@ -46,10 +56,14 @@ def main():
     new = {c: name for c, name in category.items() if unicodedata.category(chr(c)) == "Cn"}
     print("/* Made by tools/make_unicode_classes.py. TM_RUN(first, last, group) of general categories: U: Lu Lt, L: Ll, O: Lm Lo,\n"
           " * M, N, P, S. TM_NEW(first, last, category): assigned after Unicode 14. TM_LOWER(first, last, distance to the small letter):\n"
-          " * of those and of later ones, which the reference library lowers, too. */")
+          " * of those and of later ones, which the reference library lowers, too. TM_LATE(first, last, _):\n"
+          " * younger than its normal forms. */")
     small = {c: ord(Lowercase().normalize_str(chr(c))) - c for c in range(0x110000)
              if not 0xD800 <= c <= 0xDFFF and unicodedata.category(chr(c)) == "Cn"}
-    for macro, values in (("TM_RUN", group), ("TM_NEW", new), ("TM_LOWER", {c: d for c, d in small.items() if d})):
+    late = {c: "L" for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF and (c in new or is_late(c))}
+    late |= {ord(unicodedata.normalize("NFD", chr(c))[-1]): "L" for c in list(late) if c not in new}
+    for macro, values in (("TM_RUN", group), ("TM_NEW", new), ("TM_LOWER", {c: d for c, d in small.items() if d}),
+                          ("TM_LATE", late)):
         print(f"#ifdef {macro}")
         line = ""
         for first, last, value in runs(values):

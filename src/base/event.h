@@ -117,6 +117,20 @@ typedef struct {
     size_t              n_facts;
 } tm_machine_watch;
 
+/* What was looked at before the first step: are the gradients those of the loss (train/certificate.h)? */
+typedef struct {
+    bool   done;         /* else `reason` says why not; empty: nobody looked */
+    int    groups;       /* of tensors, all of them at once */
+    double expected, measured, band; /* the change of the loss along a direction: by the gradient; by two losses; what the
+                                        two may differ by */
+    bool   gradients;    /* they agree */
+    bool   looked_ahead; /* of a language: were tokens replaced that must not be seen? */
+    bool   rows;         /* other rows, too */
+    bool   causal;       /* and the loss kept its bits */
+    double seconds;
+    char   reason[256];  /* what does not hold */
+} tm_certificate;
+
 typedef struct {
     tm_verdict    verdict;
     const char   *reason;      /* never NULL */
@@ -125,6 +139,7 @@ typedef struct {
     int64_t       samples;     /* sequences trained on, in every process of the run */
     /* Step times and tokens per second, summed up once for every output (stats/sampling.h); never NULL. */
     const struct tm_sample_summary *speed;
+    int64_t       image_tokens; /* of a sample that is an image; 0: samples are of a language */
     double        loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
     double        bits_per_byte;
     int64_t       planned_bytes, used_bytes, outside_arena_bytes;
@@ -135,6 +150,7 @@ typedef struct {
     double        seconds;
     const char   *sample; /* generated text, or NULL */
     tm_machine_watch machine;
+    tm_certificate   certificate;
 } tm_run_ended;
 
 typedef enum {

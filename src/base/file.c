@@ -14,6 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A path that cannot be is wrong input; a disk that is full or broken is not. */
+static tm_status status_of(int cause)
+{
+    static const int of_paths[] = { EACCES, EPERM, EROFS, ENOENT, ENOTDIR, EISDIR, EEXIST, ELOOP, ENAMETOOLONG, ENXIO };
+    for (size_t i = 0; i < sizeof of_paths / sizeof of_paths[0]; i++)
+        if (cause == of_paths[i]) return TM_INVALID;
+    return TM_IO;
+}
+
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
 /* The folder of `path` and the name in it. */
@@ -30,7 +39,7 @@ static tm_status open_folder_of(const char *path, int *folder, const char **name
     text[n] = '\0';
     *name = slash ? slash + 1 : path;
     *folder = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*folder < 0) return tm_fail(err, TM_IO, "cannot create '%s': folder '%s': %s", path, text, strerror(errno));
+    if (*folder < 0) return tm_fail(err, status_of(errno), "cannot create '%s': folder '%s': %s", path, text, strerror(errno));
     return TM_OK;
 }
 
@@ -60,14 +69,14 @@ tm_status tm_file_draft_open(const char *path, tm_file_draft *draft, tm_error *e
         !S_ISLNK(there.st_mode)) { /* a device or fifo must not be replaced by a file; a link may */
         close(draft->folder);
         *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
-        return tm_fail(err, TM_IO, "cannot replace '%s': it is not a regular file; name another", path);
+        return tm_fail(err, TM_INVALID, "cannot replace '%s': it is not a regular file; name another", path);
     }
     draft->fd = tm_file_open_random(draft->folder, name, 0666, draft->temporary, sizeof draft->temporary);
     if (draft->fd < 0) {
         int cause = errno;
         close(draft->folder);
         *draft = (tm_file_draft){ .fd = -1, .folder = -1 };
-        return tm_fail(err, TM_IO, "cannot create '%s': %s", path, strerror(cause));
+        return tm_fail(err, status_of(cause), "cannot create '%s': %s", path, strerror(cause));
     }
     draft->path = tm_alloc(strlen(path) + 1);
     strcpy(draft->path, path);
@@ -145,9 +154,9 @@ tm_status tm_file_open_append(const char *path, int *fd, tm_error *err)
     *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (*fd >= 0) return TM_OK;
     if (errno == ELOOP)
-        return tm_fail(err, TM_IO,
+        return tm_fail(err, TM_INVALID,
                        "cannot add to '%s': it is a symbolic link; name the file that it leads to, or remove it", path);
-    return tm_fail(err, TM_IO, "cannot open '%s': %s", path, strerror(errno));
+    return tm_fail(err, status_of(errno), "cannot open '%s': %s", path, strerror(errno));
 }
 
 int tm_file_open_new(const char *path)
@@ -243,13 +252,13 @@ tm_status tm_folder_make(const char *path, tm_error *err)
         char was = *p;
         *p = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return tm_fail(err, TM_IO, "cannot create folder '%s': %s; name another one", part, strerror(errno));
+            return tm_fail(err, status_of(errno), "cannot create folder '%s': %s; name another one", part, strerror(errno));
         *p = was;
         if (!was) break;
     }
     struct stat info;
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
-        return tm_fail(err, TM_IO, "'%s' exists and is not a folder; name another one", path);
+        return tm_fail(err, TM_INVALID, "'%s' exists and is not a folder; name another one", path);
     return TM_OK;
 }
 
@@ -266,7 +275,7 @@ tm_status tm_file_check_writable(const char *path, const char *key, tm_error *er
     const char *place = tm_file_exists(path) ? path : folder.data;
     tm_status   st = TM_OK;
     if (access(place, W_OK) != 0)
-        st = tm_fail(err, TM_IO, "cannot write to '%s' (%s %s): %s; name another file", place, key, path,
+        st = tm_fail(err, status_of(errno), "cannot write to '%s' (%s %s): %s; name another file", place, key, path,
                      strerror(errno));
     tm_text_fini(&folder);
     return st;

@@ -273,6 +273,7 @@ static tm_status make_arguments(work *w, char *words, char threads[24], tm_error
                                   "--training.stop_at_target=false",
                                   "--validation.enable=false",
                                   "--checkpoint.enable=false",
+                                  "--debug.certificate=false",
                                   "--training.threads",
                                   threads,
                                   "--out",

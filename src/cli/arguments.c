@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* *used is the number of words of the option at argv[i], 0 if there is no such option. */
@@ -35,4 +36,23 @@ tm_status tm_cli_arguments(int argc, char **argv, const char *command, const tm_
     }
     if (*path && **path) return TM_OK;
     return tm_fail(err, TM_USAGE, "which file or folder? `trainmark %s --help` tells what it takes", command);
+}
+
+tm_status tm_cli_read_bytes(const char *text, const char *option, int64_t *bytes, tm_error *err)
+{
+    static const struct {
+        const char *name;
+        double      bytes;
+    } units[] = { { "", 1 },           { "B", 1 },      { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 },
+                  { "TiB", 0x1p40 },   { "KB", 1e3 },   { "MB", 1e6 },     { "GB", 1e9 },     { "TB", 1e12 } };
+    char  *unit;
+    double number = strtod(text, &unit);
+    while (unit > text && *unit == ' ') unit++;
+    for (size_t i = 0; unit > text && i < sizeof units / sizeof units[0]; i++) {
+        double all = number * units[i].bytes;
+        if (!tm_names_equal(unit, units[i].name) || !(all >= 1 && all < 9e18)) continue;
+        *bytes = (int64_t)all;
+        return TM_OK;
+    }
+    return tm_fail(err, TM_INVALID, "%s: '%.60s' is not a size; wanted a number and a unit, 192GiB", option, text);
 }

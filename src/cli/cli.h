@@ -25,7 +25,12 @@ typedef struct {
     const char *compare;  /* --compare reference|F.csv */
     const char *device;   /* --device NAME */
     const char *isa;      /* --isa base|avx2|avx512 */
-    bool        json, dry_run, help;
+    const char *memory;      /* --memory SIZE: a dry run fits if it needs no more */
+    int64_t     memory_bytes; /* 0: not given */
+    const char *config_path; /* the last --config-path */
+    const char *model_word;  /* the word behind a model file: CONFIG.json llama */
+    double      timeout_s;   /* --timeout, 0: none */
+    bool        json, dry_run, verbose, help;
     const char *subject; /* MODEL or FILE.yaml, NULL when none */
     tm_hf_description folder; /* what tm_cli_model_folder describes; form NULL: there is none */
 } tm_cli_options;
@@ -33,7 +38,7 @@ typedef struct {
 /* What a command takes: a bit for each of the options above; --help and --allow-unknown-keys always.
  * TM_CLI_PLANS: it runs nothing, so that values that ask for what is not built are listed instead of refused (as a dry run
  * does, too). */
-enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, TM_CLI_JSON = 16, TM_CLI_DRY_RUN = 32, TM_CLI_COMPARE = 64, TM_CLI_PLANS = 128 };
+enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, TM_CLI_JSON = 16, TM_CLI_DRY_RUN = 32, TM_CLI_COMPARE = 64, TM_CLI_PLANS = 128, TM_CLI_ANY = 256 };
 
 /* Reads options, subject and overrides, in any order, into a finished configuration: `fallback` is the preset when
  * nothing is named. The subject is the first word that is neither an option, nor an option's value, nor key=value.
@@ -69,6 +74,11 @@ typedef struct {
 TM_MUST_USE tm_status tm_cli_arguments(int argc, char **argv, const char *command, const tm_cli_option *options,
                                        const char **path, tm_error *err);
 
+/* "192GiB", "2 TB", "1048576": a number and a unit. TM_INVALID names `option`. */
+TM_MUST_USE tm_status tm_cli_read_bytes(const char *text, const char *option, int64_t *bytes, tm_error *err);
+
+/* Lines as an array of strings, a member of an open JSON object. */
+void tm_cli_json_lines(tm_json *json, const char *key, const char *lines);
 /* Appends every line of `lines` behind `prefix`. */
 void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines);
 

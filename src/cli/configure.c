@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/habits.h"
 #include "data/keys.h"
 #include "hf/folder.h"
 #include "mlperf/keys.h"
@@ -10,6 +11,7 @@
 #include "record/keys.h"
 #include "train/keys.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -31,6 +33,9 @@ static const struct {
     { "--isa", TM_CLI_ISA, true, offsetof(tm_cli_options, isa) },
     { "--json", TM_CLI_JSON, false, offsetof(tm_cli_options, json) },
     { "--dry-run", TM_CLI_DRY_RUN, false, offsetof(tm_cli_options, dry_run) },
+    { "--memory", TM_CLI_DRY_RUN, true, offsetof(tm_cli_options, memory) },
+    { "--config-path", TM_CLI_ANY, true, offsetof(tm_cli_options, config_path) },
+    { "--verbose", TM_CLI_ANY, false, offsetof(tm_cli_options, verbose) },
 };
 enum { OWN_OPTIONS = sizeof own_options / sizeof own_options[0] };
 
@@ -84,7 +89,7 @@ typedef struct {
     tm_cli_options *options;
     tm_config      *config;
     char          **rest; /* overrides */
-    int             n_rest;
+    int             n_rest, n_paths;
 } reader;
 
 static tm_status take_value(reader *r, int i, const char *flag, const char **field, int *used, tm_error *err)
@@ -98,6 +103,16 @@ static tm_status take_value(reader *r, int i, const char *flag, const char **fie
     return TM_OK;
 }
 
+/* A folder of presets; there may be several. */
+static tm_status add_path(reader *r, tm_error *err)
+{
+    if (++r->n_paths > 8) return tm_fail(err, TM_USAGE, "more than 8 --config-path");
+    if (!tm_file_exists(r->options->config_path))
+        return tm_fail(err, TM_INVALID, "--config-path: there is no folder '%.300s'; check the path", r->options->config_path);
+    tm_config_add_path(r->config, r->options->config_path);
+    return TM_OK;
+}
+
 /* Takes an option of the command itself; *used is the number of arguments it covers, 0 if it is none. */
 static tm_status take_own(reader *r, int i, int *used, tm_error *err)
 {
@@ -106,12 +121,13 @@ static tm_status take_own(reader *r, int i, int *used, tm_error *err)
         const char *flag = own_options[k].flag;
         size_t      n = strlen(flag);
         if (strncmp(word, flag, n) != 0 || (word[n] && word[n] != '=')) continue;
-        if (!(r->takes & own_options[k].bit))
+        if (!((r->takes | TM_CLI_ANY) & own_options[k].bit))
             return tm_fail(err, TM_USAGE,
                            "`trainmark %s` takes no option '%s'; `trainmark %s --help` tells those it takes",
                            r->argv[0], flag, r->argv[0]);
         void *field = (char *)r->options + own_options[k].at;
-        if (own_options[k].takes_value) return take_value(r, i, flag, field, used, err);
+        if (own_options[k].takes_value) TM_TRY(take_value(r, i, flag, field, used, err));
+        if (own_options[k].takes_value) return field == &r->options->config_path ? add_path(r, err) : TM_OK;
         if (word[n]) return tm_fail(err, TM_USAGE, "option '%s' takes no value; leave out '%s'", flag, word + n);
         *(bool *)field = true;
         *used = 1;
@@ -124,11 +140,18 @@ static tm_status take_own(reader *r, int i, int *used, tm_error *err)
     return TM_OK;
 }
 
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), s = strlen(suffix);
+    return n > s && strcmp(text + n - s, suffix) == 0;
+}
+
 static bool is_file_name(const char *subject)
 {
-    size_t n = strlen(subject);
-    return strchr(subject, '/') || (n > 5 && strcmp(subject + n - 5, ".yaml") == 0) ||
-           (n > 4 && strcmp(subject + n - 4, ".yml") == 0);
+    static const char *const suffixes[] = { ".yaml", ".yml", ".toml", ".json", ".py" };
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
+        if (ends_with(subject, suffixes[i])) return true;
+    return strchr(subject, '/') != NULL;
 }
 
 /* A boolean option may stand alone; the word behind it is then the subject or the next override, or it was meant as the
@@ -156,6 +179,12 @@ static tm_status sort_words(reader *r, tm_error *err)
         int         words = tm_config_argument_words(r->config, word, i + 1 < r->argc ? r->argv[i + 1] : NULL);
         if (words == 0 && !r->options->subject && word[0] != '-' && !strchr(word, '=')) {
             r->options->subject = word;
+            i++;
+            continue;
+        }
+        if (words == 0 && r->options->subject && ends_with(r->options->subject, ".json") && isalpha((unsigned char)word[0]) &&
+            !strchr(word, '=') && !r->options->model_word) { /* CONFIG.json llama */
+            r->options->model_word = word;
             i++;
             continue;
         }
@@ -221,12 +250,16 @@ static tm_status fill(reader *r, const char *fallback, tm_error *err)
     TM_TRY(sort_words(r, err));
     tm_config_allow_unbuilt(r->config, r->options->dry_run || r->takes & TM_CLI_PLANS);
     if (r->options->subject) TM_TRY(take_subject(r->config, r->options, err));
+    char *model[] = { "--model_name", (char *)r->options->model_word };
+    if (model[1]) TM_TRY(tm_config_apply_arguments(r->config, 2, model, err));
     TM_TRY(tm_config_apply_arguments(r->config, r->n_rest, r->rest, err));
     TM_TRY(tm_config_apply_environment(r->config, environ, err));
     bool named = r->options->subject || (experiment && *experiment) || tm_config_preset(r->config);
     if (!named && fallback && !tm_cli_model_folder(r->config)) TM_TRY(tm_config_apply_preset(r->config, fallback, err));
     TM_TRY(take_folder(r, err));
-    return tm_config_finish(r->config, err);
+    TM_TRY(tm_config_finish(r->config, err));
+    if (r->options->verbose) fputs(tm_config_accepted(r->config), stderr);
+    return TM_OK;
 }
 
 tm_status tm_cli_configure(int argc, char **argv, const char *fallback, unsigned takes, tm_cli_options *options,
@@ -235,9 +268,14 @@ tm_status tm_cli_configure(int argc, char **argv, const char *fallback, unsigned
     *options = (tm_cli_options){ .device = "cpu", .help = tm_cli_wants_help(argc, argv) };
     *out = tm_cli_config();
     if (options->help) return TM_OK;
+    tm_arena *arena = tm_config_arena(*out);
+    TM_TRY(tm_habits_translate(*out, arena, &argc, &argv, &options->timeout_s, err));
     reader r = { .argc = argc, .argv = argv, .takes = takes, .options = options, .config = *out };
-    r.rest = tm_alloc(((size_t)argc + 1) * sizeof *r.rest);
-    tm_status st = fill(&r, fallback, err);
-    free(r.rest);
-    return st;
+    r.rest = tm_arena_take(arena, ((size_t)argc + 1) * sizeof *r.rest);
+    TM_TRY(fill(&r, fallback, err));
+    if (options->json && takes & TM_CLI_DRY_RUN && !options->dry_run)
+        return tm_fail(err, TM_USAGE, "`trainmark %s` takes no option '--json' without --dry-run; `trainmark %s --help` tells those it takes",
+                       argv[0], argv[0]);
+    if (options->memory) TM_TRY(tm_cli_read_bytes(options->memory, "--memory", &options->memory_bytes, err));
+    return TM_OK;
 }

@@ -36,7 +36,7 @@ tm_status tm_command_data(int argc, char **argv, tm_error *err)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return print_help(err);
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1, err);
-    return tm_fail(err, TM_USAGE, "unknown command 'data %.200s'; wanted inspect, verify or pack", argv[1]);
+    return tm_fail(err, TM_USAGE, "unknown command 'data %.200s'; wanted inspect, verify, pack or tokenize", argv[1]);
 }
 
 tm_status tm_data_arguments(int argc, char **argv, const tm_cli_option *options, const char **path, tm_error *err)

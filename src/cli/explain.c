@@ -78,7 +78,7 @@ static void json_parameters(const tm_step *step, tm_json *json)
     tm_json_close(json, ']');
 }
 
-static void json_lines(tm_json *json, const char *key, const char *lines)
+void tm_cli_json_lines(tm_json *json, const char *key, const char *lines)
 {
     tm_json_open(json, key, '[');
     for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
@@ -101,7 +101,7 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
     tm_json_i64(&json, "parameters_active", tm_model_parameters_active(&o->step.shape));
     tm_json_string(&json, "precision", o->step.precision->name);
     tm_json_string(&json, "device", device);
-    json_lines(&json, "planned_without", without);
+    tm_cli_json_lines(&json, "planned_without", without);
     tm_json_i64(&json, "local_batch_size", o->step.micro_batch);
     tm_json_i64(&json, "seq_len", o->step.seq);
     tm_json_i64(&json, "micro_batches", o->step.accumulation);

@@ -59,6 +59,7 @@ static tm_status list(bool as_json, tm_text *out, tm_error *err)
         if (st == TM_OK) st = tm_config_finish(config, err);
         if (st == TM_OK) st = tm_model_shape_read(config, &shape, err);
         int64_t seq = st == TM_OK ? tm_config_i64(config, "training.seq_len") : 0;
+        if (st == TM_OK && tm_model_length(&shape) > 0) seq = tm_model_length(&shape);
         tm_config_destroy(config);
         TM_TRY(st);
         if (as_json)

@@ -3,7 +3,9 @@
 #include "train/run.h"
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/plain.h"
@@ -14,23 +16,31 @@
 #include "system/environment.h"
 #include "base/secret.h"
 
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 static const char help[] =
-    "usage: trainmark run [MODEL | FILE.yaml] [--key value ...]\n\n"
+    "usage: trainmark run [MODEL | FILE] [--key value ...]\n\n"
     "Without MODEL: trains the built-in tiny model until it has learnt the built-in language (the main job).\n"
-    "MODEL is a built-in name (`trainmark models`); FILE.yaml an experiment file. Any key (`trainmark keys`) can be "
-    "set.\n\n"
+    "MODEL is a built-in name (`trainmark models`); FILE an experiment of Primus (.yaml), a job file of\n"
+    "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then llama or mistral)\n"
+    "or a file of keys. Any key (`trainmark keys`, `trainmark keys --framework NAME`) can be set.\n\n"
     "  --model.hf_assets_path DIR   a Hugging Face folder: its config.json decides the model, its weights are the first\n"
     "  --data.path DIR    train on real text, any file or folder\n"
     "  --out DIR          run directory (default output/MODEL, or the experiment's own)\n"
     "  --perf-csv F       append the result to F as well\n"
     "  --compare F.csv    print the published figures of F beside the result; `--compare reference`: the built-in "
     "ones\n"
-    "  --dry-run          print the merged configuration, the memory plan and what is not built yet, then stop\n"
+    "  --dry-run          print the merged configuration, the memory plan and what is not built yet, then stop; --json as JSON\n"
+    "  --memory SIZE      of a dry run: does it fit into SIZE (192GiB)? Default: what this machine has\n"
+    "  --config-path DIR  where experiment files find their presets, besides the folders above them\n"
+    "  --timeout SECONDS  stop then, as if interrupted\n"
+    "  --verbose          list the keys of other programs that change nothing here\n"
     "  --device NAME      cpu (default), reference (float64, slow), null (computes nothing)\n"
     "  --isa NAME         base, avx2 or avx512 kernels\n"
     "  --allow-unknown-keys\n";
@@ -105,26 +115,84 @@ static void print_data(const job *j, tm_text *out)
     tm_text_fini(&text);
 }
 
+/* What a dry run finds out: what it needs on its device, and what there is. */
+typedef struct {
+    const tm_plan *plan;
+    int64_t        available; /* bytes; 0: not known */
+    const char    *whose;     /* memory that is */
+} fit;
+
+static bool fits(const fit *f)
+{
+    return f->available <= 0 || f->plan->arena_bytes <= (size_t)f->available;
+}
+
+static void print_plan_text(const job *j, const fit *f, tm_text *out)
+{
+    char bytes[32];
+    tm_config_print_yaml(j->config, out, true);
+    tm_text_printf(out, "\n# model: %s, %lld parameters\n# memory plan: %s\n", j->options.model_name,
+                   (long long)tm_model_parameters(&j->options.step.shape), tm_format_bytes(bytes, (double)f->plan->arena_bytes));
+    for (size_t i = 0; i < f->plan->n_classes; i++)
+        tm_text_printf(out, "#   %-12s %12s\n", f->plan->by_class[i].name,
+                       tm_format_bytes(bytes, (double)f->plan->by_class[i].value));
+    tm_plan_print_spaces(f->plan, "# ", out);
+    if (fits(f) && !j->cli.memory)
+        tm_text_add(out, "# fits into the memory of this machine\n"); /* how much is free differs from run to run */
+    else
+        tm_text_printf(out, "# %s %s of %s\n", fits(f) ? "fits into the" : "does not fit into the",
+                       tm_format_bytes(bytes, (double)f->available), f->whose);
+    print_data(j, out);
+    tm_cli_add_lines(out, "# planned without: ", tm_config_unbuilt(j->config));
+    tm_text_printf(out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
+}
+
+static void print_plan_json(const job *j, const fit *f, tm_text *out)
+{
+    tm_json json = { .out = out, .indent = true };
+    tm_json_open(&json, NULL, '{');
+    tm_json_string(&json, "model", j->options.model_name);
+    tm_json_i64(&json, "parameters", tm_model_parameters(&j->options.step.shape));
+    tm_json_open(&json, "memory", '{');
+    tm_json_i64(&json, "plan_bytes", (int64_t)f->plan->arena_bytes);
+    for (size_t i = 0; i < f->plan->n_classes; i++)
+        tm_json_i64(&json, f->plan->by_class[i].name, (int64_t)f->plan->by_class[i].value);
+    tm_json_close(&json, '}');
+    if (f->available > 0) tm_json_i64(&json, "available_bytes", f->available);
+    tm_json_bool(&json, "fits", fits(f));
+    tm_cli_json_lines(&json, "planned_without", tm_config_unbuilt(j->config));
+    tm_cli_json_lines(&json, "accepted", tm_config_accepted(j->config));
+    tm_json_string(&json, "run_directory", j->folder.data);
+    tm_json_open(&json, "configuration", '{');
+    tm_config_print_json(j->config, &json);
+    tm_json_close(&json, '}');
+    tm_json_close(&json, '}');
+    tm_text_add(out, "\n");
+}
+
 static tm_status print_plan(job *j, tm_error *err)
 {
     tm_text    out = { 0 };
-    char       bytes[32];
+    char       need[32], have[32];
     tm_chooser chooser = tm_device_chooser(j->device);
     tm_step   *step;
     TM_TRY(tm_step_create(&j->options.step, &chooser, &step, err));
-    tm_config_print_yaml(j->config, &out, true);
-    tm_text_printf(&out, "\n# memory plan: %s\n", tm_format_bytes(bytes, (double)step->plan->arena_bytes));
-    for (size_t i = 0; i < step->plan->n_classes; i++)
-        tm_text_printf(&out, "#   %-12s %12s\n", step->plan->by_class[i].name,
-                       tm_format_bytes(bytes, (double)step->plan->by_class[i].value));
-    tm_plan_print_spaces(step->plan, "# ", &out);
-    print_data(j, &out);
-    tm_cli_add_lines(&out, "# planned without: ", tm_config_unbuilt(j->config));
-    tm_text_printf(&out, "# run directory: %s\n# nothing was trained: --dry-run\n", j->folder.data);
-    tm_step_destroy(step);
+    fit f = { step->plan, j->cli.memory_bytes, "--memory" };
+    if (!j->cli.memory) f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine" };
+    if (j->cli.json)
+        print_plan_json(j, &f, &out);
+    else
+        print_plan_text(j, &f, &out);
     tm_secret_mask(&out);
     tm_status st = tm_cli_print(&out, err);
     tm_text_fini(&out);
+    if (st == TM_OK && !fits(&f))
+        st = tm_fail(err, TM_NOMEM, "the plan needs %s and %s are available (%s); %s; --memory SIZE plans for another device",
+                     tm_format_bytes(need, (double)step->plan->arena_bytes), tm_format_bytes(have, (double)f.available), f.whose,
+                     step->plan->persistent_bytes > (size_t)f.available
+                         ? "weights, gradients and the optimizer's state alone are more: take a smaller model"
+                         : "lower training.local_batch_size or training.seq_len");
+    tm_step_destroy(step);
     return st;
 }
 
@@ -222,6 +290,25 @@ static tm_status run(job *j, bool *began, tm_error *err)
     return tm_outputs_close(outputs, st, began, err);
 }
 
+static volatile sig_atomic_t timed_out;
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+    timed_out = tm_cli_stop = 1;
+}
+
+/* --timeout: the run stops as if it were interrupted. */
+static void set_timeout(double seconds)
+{
+    struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+    struct itimerval timer = { .it_value = { .tv_sec = (time_t)seconds,
+                                             .tv_usec = (suseconds_t)((seconds - floor(seconds)) * 1e6) } };
+    if (seconds <= 0) return;
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
 static tm_status train(job *j, tm_error *err)
 {
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
@@ -231,7 +318,9 @@ static tm_status train(job *j, tm_error *err)
     TM_TRY(check_host(&j->checks, err));
     name_checkpoints(j);
     if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
+    set_timeout(j->cli.timeout_s);
     tm_status st = run(j, &began, err);
+    if (st == TM_INTERRUPTED && timed_out) fprintf(stderr, "stopped by --timeout after %g s\n", j->cli.timeout_s);
     if (st == TM_OK) st = tm_folder_lock_check(&j->lock, err);
     tm_folder_lock_release(&j->lock);
     if (st != TM_OK && !began && !folder_was_there) rmdir(j->folder.data);
@@ -279,7 +368,8 @@ static void name_command(job *j, int argc, char **argv)
 tm_status tm_command_run(int argc, char **argv, tm_error *err)
 {
     job       j = { 0 };
-    unsigned  takes = TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN | TM_CLI_COMPARE;
+    unsigned  takes = TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN | TM_CLI_COMPARE |
+                         TM_CLI_JSON;
     tm_status st = tm_cli_configure(argc, argv, "tiny-llama", takes, &j.cli, &j.config, err);
     if (st == TM_OK && j.cli.help) {
         st = tm_cli_print_help(help, err);

@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/tokenizer_speed.h"
 #include "token/token.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 typedef struct {
-    const char *command, *tokenizer, *pattern, *file;
+    const char *command, *tokenizer, *pattern, *file, *threads, *rounds;
     bool        json, special;
 } arguments;
 
@@ -25,13 +26,14 @@ static tm_status print_help(tm_error *err)
 {
     tm_text text = { 0 };
     tm_text_add(&text,
-                "usage: trainmark tokenizer encode|decode|info --tokenizer FILE [--special] [--json] [FILE|-]\n\n"
+                "usage: trainmark tokenizer encode|decode|info|speed --tokenizer FILE [--special] [--json] [FILE|-]\n\n"
                 "Text to token ids and back, by a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, "
                 "tekken, or a\n"
                 "folder with one of them (docs/tokenizers.md).\n\n"
                 "  encode            the ids of the whole input as a JSON array; --json: with their texts\n"
                 "  decode            the text of ids: numbers with anything between them\n"
-                "  info              what is in the file\n\n"
+                "  info              what is in the file\n"
+                "  speed             how fast the input is encoded, as JSON: [--threads N] [--rounds N] (1 and 5)\n\n"
                 "  --special         encode: add the tokens that the file puts around a text (<s>, ...); decode: print "
                 "special\n"
                 "                    tokens, too\n"
@@ -47,9 +49,16 @@ static tm_status read_arguments(int argc, char **argv, arguments *out, tm_error 
 {
     *out = (arguments){ .command = argv[1] };
     for (int i = 2; i < argc; i++) {
-        const char **value = strcmp(argv[i], "--tokenizer") == 0 ? &out->tokenizer
-                             : strcmp(argv[i], "--pattern") == 0 ? &out->pattern
-                                                                 : NULL;
+        const struct {
+            const char  *name;
+            const char **value;
+        } options[] = { { "--tokenizer", &out->tokenizer },
+                        { "--pattern", &out->pattern },
+                        { "--threads", &out->threads },
+                        { "--rounds", &out->rounds } };
+        const char **value = NULL;
+        for (size_t k = 0; k < sizeof options / sizeof options[0]; k++)
+            if (strcmp(argv[i], options[k].name) == 0) value = options[k].value;
         if (value && i + 1 >= argc) return tm_fail(err, TM_USAGE, "option '%s' needs a value", argv[i]);
         if (value)
             *value = argv[++i];
@@ -176,6 +185,20 @@ static tm_status decode(const arguments *a, const tm_tokenizer *tokenizer, const
     return TM_OK;
 }
 
+static tm_status speed(const arguments *a, const tm_tokenizer *tokenizer, const tm_text *input, tm_text *out,
+                       tm_error *err)
+{
+    const char *texts[] = { a->threads ? a->threads : "1", a->rounds ? a->rounds : "5" };
+    long        numbers[2];
+    for (int i = 0; i < 2; i++) {
+        char *end;
+        numbers[i] = strtol(texts[i], &end, 10);
+        if (*end || end == texts[i] || numbers[i] < 1 || numbers[i] > 1024)
+            return tm_fail(err, TM_USAGE, "%s is '%.100s', wanted 1 to 1024", i ? "--rounds" : "--threads", texts[i]);
+    }
+    return tm_cli_tokenizer_speed(tokenizer, input, (int)numbers[0], (int)numbers[1], out, err);
+}
+
 static void info(const arguments *a, const tm_tokenizer *tokenizer, tm_text *out)
 {
     const tm_tokenizer_facts *f = tm_tokenizer_describe(tokenizer);
@@ -208,22 +231,24 @@ static void info(const arguments *a, const tm_tokenizer *tokenizer, tm_text *out
 
 tm_status tm_command_tokenizer(int argc, char **argv, tm_error *err)
 {
-    static const char *const commands[] = { "encode", "decode", "info" };
+    static const char *const commands[] = { "encode", "decode", "speed", "info" };
     arguments                a;
     tm_tokenizer            *tokenizer = NULL;
     tm_text                  input = { 0 }, out = { 0 };
     int                      command = 0;
     if (tm_cli_wants_help(argc, argv)) return print_help(err);
     if (argc < 2) return tm_fail(err, TM_USAGE, "which command? `trainmark tokenizer --help` lists them");
-    while (command < 3 && strcmp(argv[1], commands[command]) != 0) command++;
-    if (command == 3)
-        return tm_fail(err, TM_USAGE, "unknown command 'tokenizer %.200s'; wanted encode, decode or info", argv[1]);
+    while (command < 4 && strcmp(argv[1], commands[command]) != 0) command++;
+    if (command == 4)
+        return tm_fail(err, TM_USAGE, "unknown command 'tokenizer %.200s'; wanted encode, decode, info or speed",
+                       argv[1]);
     TM_TRY(read_arguments(argc, argv, &a, err));
     tm_status st = tm_tokenizer_open(a.tokenizer, a.pattern, &tokenizer, err);
-    if (st == TM_OK && command < 2) st = read_input(a.file, &input, err);
+    if (st == TM_OK && command < 3) st = read_input(a.file, &input, err);
     if (st == TM_OK && command == 0) st = encode(&a, tokenizer, &input, &out, err);
     if (st == TM_OK && command == 1) st = decode(&a, tokenizer, &input, &out, err);
-    if (st == TM_OK && command == 2) info(&a, tokenizer, &out);
+    if (st == TM_OK && command == 2) st = speed(&a, tokenizer, &input, &out, err);
+    if (st == TM_OK && command == 3) info(&a, tokenizer, &out);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_tokenizer_close(tokenizer);
     tm_text_fini(&input);

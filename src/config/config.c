@@ -30,6 +30,11 @@ tm_config *tm_config_create(void)
     return config;
 }
 
+tm_arena *tm_config_arena(const tm_config *config)
+{
+    return config->arena;
+}
+
 void tm_config_destroy(tm_config *config)
 {
     if (!config) return;

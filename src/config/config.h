@@ -12,6 +12,8 @@
 #ifndef TM_CONFIG_CONFIG_H
 #define TM_CONFIG_CONFIG_H
 
+#include "base/arena.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -53,6 +55,9 @@ tm_config *tm_config_create(void);               /* holds the rows of this room:
  * for messages ("trainmark bench gemm --help"); borrowed. */
 tm_config *tm_config_create_options(const char *help);
 void       tm_config_destroy(tm_config *config); /* NULL is fine */
+
+/* Small objects that live as long as the configuration. */
+tm_arena *tm_config_arena(const tm_config *config);
 
 /* Rows and presets are borrowed and must outlive the configuration. A name given twice is a bug. */
 void tm_config_add_keys(tm_config *config, const tm_key *keys, size_t n);
@@ -146,6 +151,8 @@ void tm_config_mask(const tm_config *config, const char *text, tm_text *out);
 
 /* The resolved configuration as YAML that loads again; secrets masked; origins as comments. */
 void tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origins);
+/* The same as members of an open JSON object, {"key": value}; secrets masked. */
+void tm_config_print_json(const tm_config *config, tm_json *json);
 /* Every row as markdown tables, one per section. */
 void tm_config_print_reference(const tm_config *config, tm_text *out);
 /* Rows as help text for a terminal; `section` ("training") or NULL for all. */

@@ -382,12 +382,16 @@ static void settle_value(tm_config *config, const tm_foreign_value *foreign, con
         if (!told_by_master(&t)) judge(&t);
     } else {
         config->n_accepted[t.row->kind == TM_FOREIGN_SPEED]++;
-        tm_text_printf(&config->accepted, "%s: %s = %.200s (%s): %s\n",
+        size_t from = config->accepted.length;
+        tm_text_printf(&config->accepted, "%s: %s = %.200s (%s): %s",
                        t.row->kind == TM_FOREIGN_SPEED ? "tunes speed only" : "changes nothing", path,
                        !t.value->text    ? "null"
                        : t.value->secret ? "***"
                                          : t.value->text,
                        tm_place(t.value->origin), t.row->words);
+        for (char *p = config->accepted.data + from; *p; p++)
+            if ((unsigned char)*p < 32) *p = '?'; /* a value is no line of its own */
+        tm_text_add(&config->accepted, "\n");
     }
 }
 
@@ -450,7 +454,7 @@ tm_status tm_config_print_framework(const char *name, tm_text *out, tm_error *er
         counted[row->kind]++;
         tm_text_printf(out, "%-44s %-16s ", row->name, kind_names[row->kind]);
         if (row->kind == TM_FOREIGN_MAPPED)
-            tm_text_printf(out, "%s%s", row->values, row->convert ? " (converted)" : "");
+            tm_text_printf(out, "%s%s", *row->values ? row->values : row->words, row->convert ? " (converted)" : "");
         else
             tm_text_add(out, row->words);
         if (row->kind >= TM_FOREIGN_EQUAL && *row->values) tm_text_printf(out, "; accepted: %s", row->values);

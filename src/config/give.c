@@ -170,6 +170,9 @@ tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, co
 {
     const tm_framework   *framework;
     const tm_foreign_key *row = find_foreign(config, path, &framework);
+    const tm_entry *own = row && layer == LAYER_COMMAND ? tm_entry_find(config, path) : NULL;
+    bool passes = row && (row->kind == TM_FOREIGN_HARMLESS || row->kind == TM_FOREIGN_SPEED);
+    if (passes && own && own->key.state == TM_KEY_USED) row = NULL; /* who types it means ours */
     if (!row) return tm_config_give_own(config, layer, path, given, err);
     tm_foreign_give(config, layer, framework, row, path, given);
     return TM_OK;

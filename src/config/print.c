@@ -123,6 +123,29 @@ void tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origi
     free(rows);
 }
 
+static void json_value(tm_json *json, const char *name, const tm_entry *entry, const tm_value *value)
+{
+    const char *text = value->text;
+    if (!text || value->secret)
+        tm_json_string(json, name, text ? "***" : NULL);
+    else if (entry->key.kind == TM_KEY_BOOL)
+        tm_json_bool(json, name, strcmp(text, "true") == 0);
+    else if (entry->key.kind == TM_KEY_I64)
+        tm_json_i64(json, name, strtoll(text, NULL, 10));
+    else if (entry->key.kind == TM_KEY_F64)
+        tm_json_f64(json, name, strtod(text, NULL));
+    else
+        tm_json_string(json, name, text);
+}
+
+void tm_config_print_json(const tm_config *config, tm_json *json)
+{
+    const tm_entry **rows = sorted(config);
+    for (size_t i = 0; i < config->n_entries; i++)
+        if (worth_printing(rows[i])) json_value(json, rows[i]->key.name, rows[i], tm_entry_value(rows[i]));
+    free(rows);
+}
+
 /* Length of the longest secret that `text` begins with, 0 if none does. */
 static size_t secret_at(const tm_config *config, const char *text)
 {

@@ -38,6 +38,14 @@ static const tm_key keys[] = {
       .help = "how text becomes tokens" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
       .help = "part of a text that is held out" },
+    { .name = "data.flow_protocol", .kind = TM_KEY_CHOICE, .fallback = "torchtitan",
+      .choices = "torchtitan|mlperf|fluxbenchmark",
+      .help = "images: times of training and evaluation, and which texts are left out" },
+    { .name = "data.text_dropout", .kind = TM_KEY_F64, .lo = 0, .hi = 1,
+      .synonyms = "training.classifier_free_guidance_prob,cfg_dropout_prob",
+      .help = "images: share of the training samples whose texts are left out; null: that of data.flow_protocol" },
+    { .name = "data.spread", .kind = TM_KEY_F64, .fallback = "0.5", .lo = 1e-3, .hi = 100,
+      .help = "gaussians: standard deviation of an image about the mean that its texts tell" },
     { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 1, .hi = 64, .quiet = true,
       .help = "batches that a thread prepares ahead" },
     { .name = "data.sample_tokens", .kind = TM_KEY_I64, .fallback = "256", .lo = 0, .hi = 1 << 20, .quiet = true,
@@ -92,7 +100,7 @@ static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
     if (tm_config_plans(config)) {
         tm_config_leave_out(config, "the data set %.100s (%s = %.100s, %s)", name ? name : "that is not named", key,
                             tm_config_shown(config, key), tm_config_place(config, key));
-        derive_source(config, "mock", key);
+        if (tm_config_rank(config, "data.source") == 0) derive_source(config, "mock", key); /* else a model's own stands in */
         return TM_OK;
     }
     return tm_fail(err, TM_INVALID,

@@ -7,6 +7,7 @@
 #include "data/source.h"
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "data/source_kind.h"
 #include "graph/value.h"
 
@@ -14,6 +15,8 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+
+enum { WATCHED = 4096 }; /* samples: a power of two */
 
 struct tm_loader {
     const tm_source *source;
@@ -31,6 +34,8 @@ struct tm_loader {
     bool             closing;       /* guarded by lock */
     tm_error         error;         /* the thread's own until the batch that shows it is handed out */
     int64_t          taken;         /* the consumer's own */
+    uint64_t         samples_seen[2 * WATCHED]; /* hashes; open addressing, 0: free; the thread's own */
+    int64_t          seen, unique;  /* guarded by lock */
 };
 
 /* A row that is not there. */
@@ -41,6 +46,23 @@ static void fill_empty(const tm_loader *loader, void *const *at)
         for (int64_t i = 0, n = tm_shape_elements(field->shape); i < n; i++)
             tm_value_set(at[f], field->dtype, i, field->empty);
     }
+}
+
+/* Is this sample one that was read before? */
+static void watch(tm_loader *loader, void *const *at)
+{
+    uint64_t hash = 0;
+    for (int f = 0; f < loader->source->n_fields; f++) {
+        const uint64_t both[2] = { hash, tm_hash(at[f], loader->bytes[f]) };
+        hash = tm_hash(both, sizeof both) | 1;
+    }
+    size_t i = (size_t)(hash >> 20) % (2 * WATCHED);
+    while (loader->samples_seen[i] && loader->samples_seen[i] != hash) i = (i + 1) % (2 * WATCHED);
+    pthread_mutex_lock(&loader->lock);
+    loader->seen++;
+    loader->unique += loader->samples_seen[i] == 0;
+    pthread_mutex_unlock(&loader->lock);
+    loader->samples_seen[i] = hash;
 }
 
 static void fill(tm_loader *loader, int64_t n)
@@ -56,6 +78,8 @@ static void fill(tm_loader *loader, int64_t n)
             tm_source_row(loader->source, loader->split, index, loader->sample, at, &weight, &loader->error)) {
             weight = 0;
             fill_empty(loader, at);
+        } else if (loader->seen < WATCHED) {
+            watch(loader, at);
         }
         out->target_tokens += weight;
     }
@@ -161,4 +185,12 @@ void tm_loader_next(tm_loader *loader, tm_batch *out)
 int64_t tm_loader_consumed(const tm_loader *loader)
 {
     return loader->first + loader->taken * loader->batch;
+}
+
+void tm_loader_unique(tm_loader *loader, int64_t *seen, int64_t *unique)
+{
+    pthread_mutex_lock(&loader->lock);
+    *seen = loader->seen;
+    *unique = loader->unique;
+    pthread_mutex_unlock(&loader->lock);
 }

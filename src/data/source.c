@@ -108,12 +108,14 @@ tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_e
     source->facts = (tm_source_facts){ .train_samples = INT64_MAX,
                                        .validation_samples = INT64_MAX,
                                        .floor = (double)NAN,
+                                       .validation_floor = (double)NAN,
                                        .unigram_entropy = (double)NAN,
                                        .ngram3_entropy = (double)NAN,
                                        .bytes_per_token = (double)NAN,
                                        .end_token = -1 };
     tm_status st = kind->open(source, err);
     source->options.path = source->options.validation_path = NULL;
+    if (isnan(source->facts.validation_floor)) source->facts.validation_floor = source->facts.floor;
     if (st != TM_OK) {
         free(source);
         return st;

@@ -40,10 +40,23 @@ typedef struct {
     bool           takes_validation_path; /* data.validation_path */
     bool           decides_vocabulary;    /* a model that names no vocabulary takes facts.vocab_needed */
     bool           decodes;               /* tokens stand for text (tm_source_decode): a model can write some */
+    bool           images;                /* a sample is an image, its loss a square error */
 } tm_source_traits;
 
 /* Letter case ignored; NULL: there is no such source. */
 const tm_source_traits *tm_source_traits_of(const char *name);
+
+/* How images are trained and evaluated: times, texts that are left out (docs/flux.md). */
+typedef enum { TM_FLOW_TORCHTITAN, TM_FLOW_MLPERF, TM_FLOW_FLUXBENCHMARK } tm_flow_protocol;
+
+/* What sources of images give. tokens 0: the model takes none. */
+typedef struct {
+    int64_t          rows; /* of image tokens */
+    int64_t          tokens, channels, text_len, text_dim, vector_dim;
+    tm_flow_protocol protocol;
+    double           dropout; /* share of the training samples whose texts are left out; NAN: the protocol's */
+    double           spread;  /* gaussians: standard deviation of an image about the mean that its texts tell */
+} tm_flow_options;
 
 typedef struct {
     const char *name; /* letter case ignored */
@@ -57,13 +70,16 @@ typedef struct {
     int64_t  samples;             /* megatron: training samples that the run wants; its order depends on them */
     tm_mask  mask;                /* govreport */
     int32_t  pad_token;           /* govreport: the input behind the last token */
+    tm_flow_options flow;         /* of images */
 } tm_source_options;
 
 typedef struct {
     int64_t train_samples;      /* samples of one epoch, each in a new order; INT64_MAX = never repeats */
     int64_t validation_samples; /* how many there are; INT64_MAX = endless; 0 = none held out */
     int64_t vocab_needed;       /* smallest vocabulary that holds every token id */
-    double  floor;              /* exact conditional entropy, nats per target token of samples of T; NAN = unknown */
+    double  floor;              /* exact conditional entropy, nats per target token of samples of T; of images the least
+                                 * mean square error; NAN = unknown */
+    double  validation_floor;   /* the same of the validation split, where it differs (times of images) */
     double  unigram_entropy;    /* nats per token; of files: of the validation split, NAN without one */
     double  ngram3_entropy;     /* synthetic: exact cross entropy of the best order-3 predictor; else NAN */
     double  bytes_per_token;    /* text: of the validation split (of all text without one); else NAN */
@@ -132,6 +148,9 @@ void       tm_loader_close(tm_loader *loader); /* NULL is fine */
 
 /* The next batch, valid until the next call. One consumer thread. Allocates nothing. */
 void tm_loader_next(tm_loader *loader, tm_batch *out);
+
+/* Of the first 4096 samples that were read: how many, and how many of them are different ones. Any thread. */
+void tm_loader_unique(tm_loader *loader, int64_t *seen, int64_t *unique);
 
 /* For checkpoints: first_sample plus all samples handed out since, that is, the first_sample of a loader that goes on
  * here. */

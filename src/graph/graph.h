@@ -22,6 +22,7 @@ typedef struct {
     int64_t     row, rows; /* rows of the last axis, counted through all others; of a vector elements */
     double      mean, std; /* initial value: mean + std * normal; std == 0: constant */
     double      cut;       /* > 0: redrawn beyond mean +- cut (truncated normal); 0: never */
+    bool        uniform;   /* evenly distributed with that mean and deviation, not normal */
 } tm_piece;
 
 /* Elements of a row as pieces count them. */

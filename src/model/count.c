@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model/count.c - parameters, counted on the tensors that a family declares, and FLOPs by formula. */
-#include "model/model.h"
+#include "model/family.h"
 
 #include "model/moe.h"
 
@@ -100,6 +100,8 @@ static double head_widths(const tm_model_shape *s)
 double tm_model_flops_per_token(const tm_model_shape *s, tm_flops_convention convention, int64_t seq)
 {
     counts  of = count(s);
+    const tm_family *family = tm_family_of(s);
+    if (family->flops) return family->flops(s, (double)of.all, convention, seq);
     double  n = (double)(of.all - of.idle), matmul = (double)of.matmul, t = (double)seq;
     double  attention = 6 * head_widths(s); /* x visible keys */
     double  width = (double)s->n_layers * (double)s->dim * t;

@@ -10,6 +10,7 @@
 typedef struct {
     const char        *name;
     const char *const *fields; /* parts of a sample that the loss reads, ended by NULL */
+    bool               images; /* samples are images: there is no vocabulary */
     /* what a key that is not given means */
     bool          tied;
     tm_model_bias bias;
@@ -17,6 +18,11 @@ typedef struct {
     tm_model_init init, init_tied;
     int64_t (*ffn_dim)(int64_t dim);
     bool ends; /* sequences are max_seq_len long at most: the positions are a table */
+    /* Keys that only this family reads; NULL: none. */
+    tm_status (*read)(const tm_config *config, tm_model_shape *shape, tm_error *err);
+    int64_t (*length)(const tm_model_shape *shape); /* see tm_model_length; NULL: any */
+    /* FLOPs of a token by a convention, where those of decoders do not count; NULL: they do. */
+    double (*flops)(const tm_model_shape *shape, double parameters, tm_flops_convention convention, int64_t seq);
     /* What this family cannot be; TM_INVALID or TM_UNSUPPORTED with the keys. NULL: nothing. */
     tm_status (*check)(const tm_config *config, const tm_model_shape *shape, tm_error *err);
     /* Declares parameters and constants. */

@@ -83,6 +83,14 @@ static const char *const llama3_3_70b[] = {
     LLAMA("llama3", "70B", 80, 8192, 64, 8, 28672, 128256, 131072),
     LLAMA3_ROPE(8), "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
 };
+static const char *const llama3_8b[] = {
+    LLAMA("llama3", "8B", 32, 4096, 32, 8, 14336, 128256, 8192),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 3e-4), NULL
+};
+static const char *const llama3_70b[] = {
+    LLAMA("llama3", "70B", 80, 8192, 64, 8, 28672, 128256, 8192),
+    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
+};
 static const char *const llama3_debug[] = {
     LLAMA("llama3", "debugmodel", 6, 256, 16, 16, 768, 2048, 131072),
     "model.rope_theta=500000", "model.tied=false", TRAIN(8, 2048, 8e-4), NULL
@@ -94,14 +102,6 @@ static const char *const llama3_2_1b[] = {
 static const char *const llama3_2_3b[] = {
     LLAMA("llama3", "3B", 28, 3072, 24, 8, 8192, 128256, 131072),
     LLAMA3_ROPE(32), "model.tied=true", TRAIN(4, 8192, 3e-4), NULL
-};
-static const char *const llama3_8b[] = {
-    LLAMA("llama3.0", "8B", 32, 4096, 32, 8, 14336, 128256, 8192),
-    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 3e-4), NULL
-};
-static const char *const llama3_70b[] = {
-    LLAMA("llama3.0", "70B", 80, 8192, 64, 8, 28672, 128256, 8192),
-    "model.rope_theta=500000", "model.tied=false", TRAIN(4, 8192, 1.5e-4), NULL
 };
 static const char *const mistral_7b[] = {
     DECODER("mistral", "mistral", "7B", 32, 4096, 32, 8, 14336, 32000, 32768, 1e-5),
@@ -202,6 +202,26 @@ static const char *const deepseek_v3_16b[] = {
     DEEPSEEK("deepseek_v3", "16B", 27, 2048, 16, 10944, 102400, 1e-5, 0.7), EXPERTS(64, 6, 1408), SHARED(2, 1),
     "model.moe_bias_rate=0.001", TRAIN(4, 4096, 2.2e-4), NULL
 };
+#define FLUX(f, doubles, singles, width, heads, size, text, guided, batch, rate)                                       \
+    {                                                                                                                  \
+        "model.family=flux", "model.name=flux", "model.flavor=" f, "model.n_layers=" #doubles,                         \
+            "model.n_single_layers=" #singles, "model.dim=" #width, "model.n_heads=" #heads, "model.head_dim=128",     \
+            "model.image_size=" #size, "model.text_len=" #text, "model.norm_eps=1e-6", "model.rope_theta=10000",       \
+            "model.guidance_embed=" guided, "data.source=gaussians", "training.local_batch_size=" #batch,              \
+            "optimizer.lr=" #rate, NULL                                                                                \
+    }
+static const char *const flux1_dev[] = FLUX("1_dev", 19, 38, 3072, 24, 512, 512, "true", 10, 1e-5);
+static const char *const flux_dev[] = FLUX("dev", 19, 38, 3072, 24, 256, 512, "false", 32, 1e-4);
+static const char *const flux_schnell[] = FLUX("schnell", 19, 38, 3072, 24, 256, 256, "false", 64, 2e-4);
+static const char *const flux_535m[] = FLUX("535m", 1, 1, 3072, 24, 256, 256, "false", 2, 1e-4);
+static const char *const tiny_flux[] = {
+    "model.family=flux", "model.name=tiny-flux", "model.n_layers=2", "model.n_single_layers=2", "model.dim=128",
+    "model.n_heads=4", "model.head_dim=32", "model.rope_axes=8,12,12", "model.image_size=64", "model.text_len=8",
+    "model.text_dim=64", "model.vector_dim=32", "model.channels=16", "model.time_dim=64", "model.norm_eps=1e-6",
+    "data.source=gaussians", "data.text_dropout=0", "training.local_batch_size=32", "optimizer.lr=2e-3",
+    "training.steps=400", "lr_scheduler.warmup_steps=20", "training.stop_at_target=true", "validation.freq=50",
+    "validation.steps=8", NULL
+};
 static const char *const tiny_llama[] = {
     "model.family=llama", "model.name=tiny-llama", "model.n_layers=4", "model.dim=256", "model.n_heads=4",
     "model.n_kv_heads=2", "model.ffn_dim=768", "model.vocab_size=64", "model.max_seq_len=256", "model.norm_eps=1e-5",
@@ -259,6 +279,11 @@ static const tm_preset presets[] = {
     { "deepseek_v3_16B", deepseek_v3_16b, NULL },
     { "gpt_oss_20B", gpt_oss_20b, "gpt-oss-20b" },
     { "gpt_oss_120B", gpt_oss_120b, "gpt-oss-120b" },
+    { "tiny-flux", tiny_flux, NULL },
+    { "flux.1_dev", flux1_dev, NULL },
+    { "flux_dev", flux_dev, NULL },
+    { "flux_12b", flux_schnell, "flux_schnell" },
+    { "flux_535m", flux_535m, NULL },
 };
 
 const tm_preset *tm_model_presets(size_t *n)

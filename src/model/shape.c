@@ -35,6 +35,17 @@ int64_t tm_model_max_length(const tm_model_shape *shape)
     return tm_family_of(shape)->ends ? shape->max_seq_len : INT64_MAX;
 }
 
+int64_t tm_model_length(const tm_model_shape *shape)
+{
+    const tm_family *family = tm_family_of(shape);
+    return family->length ? family->length(shape) : 0;
+}
+
+int64_t tm_model_blocks(const tm_model_shape *shape)
+{
+    return shape->n_layers + shape->flux.n_single;
+}
+
 static tm_status required(const tm_config *config, const char *key, int64_t *out, tm_error *err)
 {
     if (!tm_config_text(config, key))
@@ -139,7 +150,7 @@ tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *shape, tm
     TM_TRY(required(config, "model.dim", &s.dim, err));
     TM_TRY(required(config, "model.n_layers", &s.n_layers, err));
     TM_TRY(required(config, "model.n_heads", &s.n_heads, err));
-    TM_TRY(required(config, "model.vocab_size", &s.vocab_size, err));
+    if (!tm_family_of(&s)->images) TM_TRY(required(config, "model.vocab_size", &s.vocab_size, err));
     s.n_kv_heads = i64_or(config, "model.n_kv_heads", s.n_heads);
     TM_ASSERT(s.n_heads > 0 && s.n_kv_heads > 0); /* tm_config_finish has checked the ranges */
     s.head_dim = i64_or(config, "model.head_dim", s.dim / s.n_heads);
@@ -150,6 +161,7 @@ tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *shape, tm
     read_latent(config, &s);
     read_choices(config, &s);
     TM_TRY(tm_moe_read(config, &s, err));
+    if (tm_family_of(&s)->read) TM_TRY(tm_family_of(&s)->read(config, &s, err));
     TM_TRY(check(config, &s, err));
     *shape = s;
     return TM_OK;

@@ -51,6 +51,17 @@ typedef struct {
     double beta_fast, beta_slow, mscale, mscale_all_dim;
 } tm_yarn_shape;
 
+/* Images (flux): the tokens of a sample are those of its text, then those of its image, row by row. */
+typedef struct {
+    int64_t n_single;                       /* single blocks behind the n_layers double ones */
+    int64_t text_len, rows, columns;        /* tokens of the text, of the image; text_len + rows x columns together */
+    int64_t text_dim, vector_dim, channels; /* numbers of a token of the text, of the pooled text, of an image token */
+    int64_t time_dim;                       /* sinusoids of a time */
+    int64_t axes[3];                        /* shares of a head that stand for axis 0, row, column */
+    bool    guidance;                       /* with an embedder of the guidance, which is trained with one scale */
+    double  guidance_scale;
+} tm_flux_shape;
+
 typedef struct {
     tm_model_family family;
     int64_t         vocab_size, dim, n_layers, n_heads, n_kv_heads, head_dim, ffn_dim;
@@ -72,6 +83,7 @@ typedef struct {
     int64_t         window_every; /* layers 0, n, 2 n, ... have the window, the others none */
     bool            sinks;        /* every query head has a logit without a value */
     bool            clamped;      /* the FFN's gated unit is that of gpt-oss */
+    tm_flux_shape   flux;
 } tm_model_shape;
 
 /* Reads the model.* keys (finished configuration) and checks them against each other. TM_INVALID names key and cure. */
@@ -80,6 +92,11 @@ TM_MUST_USE tm_status tm_model_shape_read(const tm_config *config, tm_model_shap
 const char *tm_model_family_name(const tm_model_shape *shape); /* "llama" */
 /* Of a sequence: rows of a learned table of positions; INT64_MAX where positions go on. */
 int64_t     tm_model_max_length(const tm_model_shape *shape);
+
+/* Tokens of a sample where the shape decides them (images), else 0: any length. */
+int64_t     tm_model_length(const tm_model_shape *shape);
+/* Of all kinds. */
+int64_t     tm_model_blocks(const tm_model_shape *shape);
 
 /* Counted on the tensors that the family declares. All values; a tied head counts once. */
 int64_t tm_model_parameters(const tm_model_shape *shape);

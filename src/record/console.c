@@ -269,7 +269,7 @@ static tm_status open_log(const tm_output_options *o, const char *path, tm_arena
     tm_error why = { 0 };
     int      fd = -1;
     if (tm_file_open_append(name, &fd, &why) != TM_OK || !(console.out = fdopen(fd, "a")))
-        return tm_fail(err, TM_IO, "cannot append to '%s' (log.file, %s): %s; name another file", name,
+        return tm_fail(err, TM_INVALID, "cannot append to '%s' (log.file, %s): %s; name another file", name,
                        tm_config_place(o->config, "log.file"), why.text);
     return tm_console_sink_open(&console, out, err);
 }

@@ -106,10 +106,25 @@ static void verdict_line(tm_text *out, const char *label, tm_verdict verdict, co
     wrapped(out, reason, 26, WIDTH);
 }
 
+static void print_certificate(tm_text *out, const tm_certificate *c)
+{
+    char line[512];
+    if (!c->done && !c->reason[0]) return;
+    if (!c->done || c->reason[0])
+        snprintf(line, sizeof line, "%s", c->reason);
+    else
+        snprintf(line, sizeof line, "gradients of %d groups: %.6g by the gradient, %.6g by the loss, band %.1g%s%s; %.3g s", c->groups,
+                 c->expected, c->measured, c->band, c->causal ? "; no look-ahead" : "",
+                 c->causal && c->rows ? ", rows independent" : "", c->seconds);
+    tm_text_printf(out, "  %-12s%-12s", "certificate", !c->done ? "none" : c->reason[0] ? "failed" : "holds");
+    wrapped(out, line, 26, WIDTH);
+}
+
 static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
 {
     tm_text_add(out, "\n");
     verdict_line(out, "verdict", end->verdict, end->reason, colour);
+    print_certificate(out, &end->certificate);
     if (end->machine.reason) verdict_line(out, "machine", end->machine.verdict, end->machine.reason, colour);
 }
 
@@ -123,11 +138,11 @@ static void loss_row(tm_text *out, const char *label, double value)
 
 static void print_loss(tm_text *out, const tm_run_ended *end)
 {
-    heading(out, "loss", "nats per token", "", "");
+    heading(out, "loss", end->image_tokens > 0 ? "mean square error" : "nats per token", "", "");
     loss_row(out, "first step", end->loss_first);
     loss_row(out, "last step", end->loss_last);
     loss_row(out, "validation", end->loss_validation);
-    loss_row(out, "floor: the entropy of the data", end->loss_floor);
+    loss_row(out, end->image_tokens > 0 ? "floor: the least possible loss" : "floor: the entropy of the data", end->loss_floor);
     loss_row(out, "validation above the floor", end->loss_validation - end->loss_floor);
     loss_row(out, "validation, bits per byte", end->bits_per_byte);
 }
@@ -164,6 +179,10 @@ static void print_speed(tm_text *out, const tm_run_ended *end)
                  tm_format_grouped(n, rate->n));
     interval_row(out, "tokens/s, all tokens / all seconds", rate->rate, rate->rate_lo, rate->rate_hi,
                  tm_format_grouped(n, rate->n));
+    double image = (double)end->image_tokens;
+    if (image > 0)
+        interval_row(out, "images/s, median step", rate->median_rate / image, rate->median_rate_lo / image,
+                     rate->median_rate_hi / image, tm_format_grouped(n, rate->n));
     if (rate->n > 0) {
         row(out, "step time, median", seconds_text(a, rate->median), "", "");
         row(out, "step time, 5 and 95 % of steps", seconds_text(a, rate->p5), seconds_text(b, rate->p95), "");

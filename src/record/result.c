@@ -40,8 +40,34 @@ static void print_start(tm_json *json, const tm_run_started *start)
     tm_json_i64(json, "batch_tokens", start->batch_tokens);
 }
 
-static void print_rate(tm_json *json, const tm_sample_summary *rate)
+static void print_certificate(tm_json *json, const tm_certificate *c)
 {
+    tm_json_open(json, "certificate", '{');
+    tm_json_bool(json, "done", c->done);
+    tm_json_string(json, "reason", c->reason[0] ? c->reason : NULL);
+    tm_json_i64(json, "groups", c->groups);
+    tm_json_f64(json, "expected", c->done ? c->expected : (double)NAN);
+    tm_json_f64(json, "measured", c->done ? c->measured : (double)NAN);
+    tm_json_f64(json, "band", c->done ? c->band : (double)NAN);
+    tm_json_bool(json, "gradients", c->gradients);
+    tm_json_bool(json, "looked_ahead", c->looked_ahead);
+    tm_json_bool(json, "causal", c->causal);
+    tm_json_bool(json, "rows", c->rows);
+    tm_json_f64(json, "seconds", c->seconds);
+    tm_json_close(json, '}');
+}
+
+static void print_rate(tm_json *json, const tm_sample_summary *rate, int64_t image_tokens)
+{
+    double image = (double)image_tokens;
+    if (image > 0) {
+        tm_json_open(json, "images_per_second_per_device", '{');
+        tm_json_f64(json, "median", rate->median_rate / image);
+        tm_json_f64(json, "lo", rate->median_rate_lo / image);
+        tm_json_f64(json, "hi", rate->median_rate_hi / image);
+        tm_json_i64(json, "n", rate->n);
+        tm_json_close(json, '}');
+    }
     tm_json_open(json, "tokens_per_second_per_device", '{');
     tm_json_f64(json, "median", rate->median_rate);
     tm_json_f64(json, "lo", rate->median_rate_lo);
@@ -181,10 +207,11 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     tm_json_string(&json, "configuration_hash", self->options.configuration_hash);
     print_start(&json, start);
     print_steps(&json, &self->run, end);
-    print_rate(&json, end->speed);
+    print_rate(&json, end->speed, end->image_tokens);
     print_step_time(&json, start, end->speed);
     print_machine(&json, &end->machine);
     print_loss(&json, end);
+    print_certificate(&json, &end->certificate);
     print_hash(&json, "weights_hash", end->weights_hash);
     print_flops(&json, &self->run, end);
     print_memory(&json, &self->run, end);

@@ -6,6 +6,8 @@
 #include "record/sink.h"
 #include "record/sink_kind.h"
 
+#include <string.h>
+
 typedef struct {
     tm_sink                  head;
     const tm_output_options *options;
@@ -18,6 +20,8 @@ static void handle(tm_sink *sink, const tm_event *event)
     if (event->kind != TM_EVENT_RUN_STARTED) return;
     tm_text yaml = { 0 }, csv = { 0 };
     tm_config_print_yaml(self->options->config, &yaml, true);
+    for (const char *line = tm_config_accepted(self->options->config); *line; line += strcspn(line, "\n") + 1)
+        tm_text_printf(&yaml, "# %.*s\n", (int)strcspn(line, "\n"), line);
     tm_secret_mask(&yaml);
     tm_environment_print_csv(self->options->environment, &csv);
     record_sink_write(&self->head, self->yaml_path, &yaml);

@@ -121,13 +121,13 @@ tm_status tm_encoder_encode(tm_encoder *encoder, const char *text, size_t bytes,
         return tm_fail(err, TM_INVALID, "a text of %zu bytes is too long to be encoded at once; the limit is %d", bytes,
                        INT32_MAX / 2);
     if (!t->model.sentencepiece) text = as_utf8(encoder, text, &bytes); /* else its normalization does it */
-    for (int i = 0; special && i < t->n_before; i++) tm_ids_add(out, t->before[i]);
+    for (int i = 0; special && !continued && i < t->n_before; i++) tm_ids_add(out, t->before[i]);
     for (size_t at = 0, from, to; at < bytes; at = to) {
         int32_t id = tm_added_next(&t->raw, text, bytes, at, &from, &to);
         if (from > at) TM_TRY(encode_plain(&c, text + at, from - at, at == 0, continued));
         if (id >= 0) tm_ids_add(out, id);
     }
-    for (int i = 0; special && i < t->n_after; i++) tm_ids_add(out, t->after[i]);
+    for (int i = 0; special && !(flags & TM_ENCODE_UNFINISHED) && i < t->n_after; i++) tm_ids_add(out, t->after[i]);
     return TM_OK;
 }
 

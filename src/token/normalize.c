@@ -33,24 +33,48 @@ static tm_status normal_form(const char *text, size_t n, int options, tm_text *o
     return TM_OK;
 }
 
+/* Younger than the normal forms of the reference library, for which it is a character like any other; and U+11A7, which joins
+ * nothing, but which utf8proc 2.8 drops behind a Hangul syllable. */
+static bool is_late(uint32_t c)
+{
+    if (c == 0x11A7) return true;
+    static const struct {
+        uint32_t first, last;
+    } late[] = {
+#define TM_LATE(first, last, group) { first, last },
+#include "token/unicode.def"
+#undef TM_LATE
+    };
+    size_t low = 0, high = sizeof late / sizeof late[0];
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        if (late[mid].last < c)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < sizeof late / sizeof late[0] && late[low].first <= c;
+}
+
 /* Only what is between stable characters goes through the library, the stable one before it included. */
 static tm_status normalize_form(const char *text, size_t n, int options, bool composed, tm_text *out, tm_error *err)
 {
-    size_t kept = 0, last = 0; /* up to `kept` it is in *out; `last` is where the character before `at` begins */
+    size_t kept = 0, last = 0; /* up to `kept` it is in *out; what is normalized next may begin at `last` */
     for (size_t at = 0; at < n;) {
         size_t   length;
         uint32_t c = tm_utf8_at((const uint8_t *)text + at, &length);
-        if (is_stable(c, composed)) {
-            last = at;
+        bool     late = c > 0x7F0 && is_late(c);
+        if (late || is_stable(c, composed)) {
+            last = late ? at + length : at;
             at += length;
             continue;
         }
-        size_t from = at > 0 ? last : 0;
-        for (at += length; at < n && !is_stable(tm_utf8_at((const uint8_t *)text + at, &length), composed);
-             at += length) {
+        for (at += length; at < n; at += length) {
+            c = tm_utf8_at((const uint8_t *)text + at, &length);
+            if (is_stable(c, composed) || (c > 0x7F0 && is_late(c))) break;
         }
-        tm_text_add_n(out, text + kept, from - kept);
-        TM_TRY(normal_form(text + from, at - from, options, out, err));
+        tm_text_add_n(out, text + kept, last - kept);
+        TM_TRY(normal_form(text + last, at - last, options, out, err));
         kept = last = at;
     }
     tm_text_add_n(out, text + kept, n - kept);

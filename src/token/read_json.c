@@ -206,7 +206,9 @@ static tm_status read_unk(tm_reading *r, json_t *model)
 {
     const char *unk = json_string_value(json_object_get(model, "unk_token"));
     if (!unk) return TM_OK;
-    r->tokenizer->model.unk = id_of_text(r->tokenizer, unk, strlen(unk), &(tm_text){ 0 });
+    tm_text scratch = { 0 };
+    r->tokenizer->model.unk = id_of_text(r->tokenizer, unk, strlen(unk), &scratch);
+    tm_text_fini(&scratch);
     if (r->tokenizer->model.unk < 0) r->tokenizer->model.unk = tm_tokenizer_find(r->tokenizer, unk, strlen(unk));
     if (r->tokenizer->model.unk >= 0) return TM_OK;
     return tm_fail(r->err, TM_FORMAT, "'%s': model.unk_token '%.100s' is not in the vocabulary", r->name, unk);
@@ -301,14 +303,14 @@ static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder)
     }
     tm_text out = { 0 };
     bool    changed = false;
-    TM_TRY(tm_normalize(encoder, text, n, false, &out, &changed, r->err));
-    if (changed) {
+    tm_status st = tm_normalize(encoder, text, n, false, &out, &changed, r->err);
+    if (st == TM_OK && changed) {
         added.text = tm_arena_text_n(t->arena, out.data, out.length);
         added.length = (uint32_t)out.length;
     }
     tm_text_fini(&out);
-    if (added.length > 0) tm_added_put(&t->normalized, &added);
-    return TM_OK;
+    if (st == TM_OK && added.length > 0) tm_added_put(&t->normalized, &added);
+    return st;
 }
 
 static tm_status read_added(tm_reading *r, json_t *tokens)

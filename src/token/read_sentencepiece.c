@@ -161,8 +161,7 @@ static tm_status read_model(reading *s, const uint8_t *bytes, size_t size)
     message m = { .at = bytes, .end = bytes + size };
     while (next_field(&m)) {
         if (m.number <= 5 && m.kind != BYTES) return damaged(s, "a field has the wrong kind");
-        message part = inner(&m);
-        if (m.number == 1) TM_TRY(read_piece(s, part));
+        if (m.number == 1) TM_TRY(read_piece(s, inner(&m)));
         if (m.number == 2 || m.number == 3 || m.number == 5) TM_TRY(read_specs(s, &m));
     }
     if (m.at != m.end) return damaged(s, "it is cut short or another kind of file");

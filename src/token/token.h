@@ -60,8 +60,9 @@ typedef struct {
 } tm_ids;
 
 enum {
-    TM_ENCODE_SPECIAL = 1,   /* what the file adds to a text: <s> in front, </s> behind, ... */
-    TM_ENCODE_CONTINUED = 2, /* not the beginning of a text: no blank is put in front of it */
+    TM_ENCODE_SPECIAL = 1,    /* what the file adds to a text: <s> in front, </s> behind, ... */
+    TM_ENCODE_CONTINUED = 2,  /* not the beginning of a text: no blank, no token is put in front of it */
+    TM_ENCODE_UNFINISHED = 4, /* not its end: no token is put behind it */
 };
 
 tm_encoder *tm_encoder_create(const tm_tokenizer *tokenizer); /* never NULL; the tokenizer must outlive it */

@@ -53,7 +53,7 @@ void run_announce(run *r)
         .gpus = info->kind == TM_DEVICE_GPU ? 1 : 0,
         .threads = info->threads,
         .seed = o->seed,
-        .loss_floor = tm_source_describe(r->source)->floor,
+        .loss_floor = tm_source_describe(r->source)->validation_floor,
         .peak_flops = info->peak_flops,
         .flops_per_token = flops,
         .n_flops_per_token = TM_FLOPS_COUNT,

@@ -69,6 +69,8 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .validation = r->validation,
                                         .validation_error = r->validation_error,
                                         .floor = facts->floor,
+                                        .validation_floor = facts->validation_floor,
+                                        .images = tm_source_traits_of(r->options->source.name)->images,
                                         .unigram_entropy = facts->unigram_entropy,
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
@@ -77,6 +79,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .machine = r->machine.verdict,
                                         .machine_reason = r->machine.reason,
                                         .impossible = possible ? NULL : impossible.text,
+                                        .unreal = r->unreal[0] ? r->unreal : NULL,
                                         .head = r->head,
                                         .interrupted = interrupted,
                                         .slowdown_pct = r->options->slowdown_pct };
@@ -97,16 +100,18 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .steps = r->done,
         .samples = (r->first_step - 1 + r->done) * run_global_batch(r->options),
         .speed = &r->speed,
+        .image_tokens = tm_model_length(&r->options->step.shape),
         .loss_first = r->first_loss,
         .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
         .loss_validation = r->validation,
-        .loss_floor = facts->floor,
+        .loss_floor = facts->validation_floor,
         .bits_per_byte = r->validation / log(2) / facts->bytes_per_token,
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
         .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,
         .outside_arena_bytes = tm_resident_anonymous_bytes() - used,
         .weights_hash = weights_hash,
+        .certificate = r->certificate,
         .step_seconds = r->step_seconds,
         .first_step_seconds = r->first_step_seconds,
         .seconds = (double)tm_process_age_ns() * 1e-9,
@@ -128,7 +133,7 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     tm_run_ended ended;
     tm_text      sample = { 0 };
     tm_status    st = TM_OK;
-    TM_TRY(tm_trainer_weights_hash(r->trainer, &hash, err));
+    TM_TRY(run_check_proof(r, &hash, err));
     tm_verdict verdict = conclude(r, interrupted, hash, &ended, reason);
     if (o->step.sample && r->finite && !interrupted)
         st = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample, &decoded, err);

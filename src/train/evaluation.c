@@ -33,7 +33,7 @@ tm_status run_check_batch(const tm_batch *batch, tm_error *err)
 
 bool run_target_reached(const run *r)
 {
-    double floor = tm_source_describe(r->source)->floor;
+    double floor = tm_source_describe(r->source)->validation_floor;
     if (r->validation <= r->options->target_loss) return true; /* never with a NaN */
     return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
 }

@@ -66,8 +66,9 @@ static void make_values(const filler *f, const tm_piece *piece, int64_t from, in
     for (int64_t b = from; b < from + n; b += BLOCK) {
         float normal[4] = { 0 };
         for (int64_t i = b; i < from + n && i < b + BLOCK; i++) {
-            if (random && i % 4 == 0) tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
+            if (random && !piece->uniform && i % 4 == 0) tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
             double value = piece->std * (double)normal[i % 4];
+            if (piece->uniform) value = piece->std * sqrt(3) * (2 * tm_random_uniform(f->seed, stream, (uint64_t)i) - 1);
             if (cuts && fabs(value) > piece->cut) value = redrawn(piece, f->seed, stream, i);
             tm_value_set(out, f->dtype, i - from, piece->mean + value);
         }
@@ -110,14 +111,14 @@ static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
     return TM_OK;
 }
 
-tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
-                       tm_error *err)
+static tm_status fill_roles(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
+                            bool parameters, tm_error *err)
 {
     filler    f = { .device = device, .buffer = tm_alloc(BUFFER), .seed = seed, .threads = threads };
     tm_status st = TM_OK;
     for (size_t i = 0; i < plan->graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];
-        if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_CONSTANT) continue;
+        if (tensor->role != TM_ROLE_CONSTANT && !(parameters && tensor->role == TM_ROLE_PARAMETER)) continue;
         if (tensor->base != TM_NONE) continue;
         f.to = tm_plan_address(plan, memory, (tm_tensor_id)i);
         st = fill_tensor(&f, tensor, err);
@@ -125,4 +126,15 @@ tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *
     if (st == TM_OK) st = tm_device_wait(device, err);
     free(f.buffer);
     return st;
+}
+
+tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
+                       tm_error *err)
+{
+    return fill_roles(plan, device, memory, seed, threads, true, err);
+}
+
+tm_status tm_init_constants(const tm_plan *plan, tm_device *device, const tm_arenas *memory, int threads, tm_error *err)
+{
+    return fill_roles(plan, device, memory, 0, threads, false, err);
 }

@@ -9,5 +9,8 @@
  * they are. Done when it returns. */
 TM_MUST_USE tm_status tm_init_fill(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed,
                                    int threads, tm_error *err);
+/* The constants alone. */
+TM_MUST_USE tm_status tm_init_constants(const tm_plan *plan, tm_device *device, const tm_arenas *memory, int threads,
+                                        tm_error *err);
 
 #endif

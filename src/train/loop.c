@@ -15,7 +15,8 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     tm_ledger_add(&r->ledger, "logging", (double)(begin - r->begin_ns) * 1e-9);
     tm_loader_next(r->loader, &batch);
     TM_TRY(run_check_batch(&batch, err));
-    *tokens = batch.target_tokens;
+    bool images = tm_source_traits_of(o->source.name)->images;
+    *tokens = images ? run_global_batch(o) * o->step.seq : batch.target_tokens;
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
     TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens, err));
     tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
@@ -74,6 +75,9 @@ static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error
     r->step_seconds[r->done] = seconds;
     r->step_end_ns[r->done] = end;
     r->losses[r->done] = result.loss;
+    r->last_norm = result.grad_norm;
+    r->all_seconds += seconds;
+    for (size_t i = 0; i < r->ledger.count; i++) r->accounted_seconds += r->ledger.lines[i].value;
     if (r->begun.n == step - 1 && r->begun.n < tm_loss_head_limit(r->options->steps))
         r->begun = tm_loss_head_add(r->begun, result.loss);
     r->done++;

@@ -3,6 +3,7 @@
 #include "train/run.h"
 #include "train/save_list.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,13 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     step->precision = precision_of(config);
     step->micro_batch = tm_config_i64(config, "training.local_batch_size");
     step->seq = tm_config_i64(config, "training.seq_len");
+    int64_t own = tm_model_length(&step->shape);
+    if (own > 0 && own != step->seq && tm_config_is_set(config, "training.seq_len"))
+        return tm_fail(err, TM_INVALID,
+                       "training.seq_len is %lld (%s), but a sample of the model has %lld tokens, text and image; leave it "
+                       "out, or change model.image_size or model.text_len",
+                       (long long)step->seq, tm_config_place(config, "training.seq_len"), (long long)own);
+    if (own > 0) step->seq = own;
     step->accumulation = tm_config_i64(config, "training.grad_accumulation");
     step->loss_chunk = tm_config_i64(config, "loss.chunk_tokens");
     step->optimizer = tm_optimizer_find(tm_config_text(config, "optimizer.name"));
@@ -112,6 +120,24 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     return TM_OK;
 }
 
+static tm_flow_options flow_of(const tm_config *config, const tm_model_shape *shape)
+{
+    const tm_flux_shape *image = &shape->flux;
+    return (tm_flow_options){ .rows = image->rows,
+                              .tokens = image->rows * image->columns,
+                              .channels = image->channels,
+                              .text_len = image->text_len,
+                              .text_dim = image->text_dim,
+                              .vector_dim = image->vector_dim,
+                              .protocol = is(config, "data.flow_protocol", "mlperf")          ? TM_FLOW_MLPERF
+                                          : is(config, "data.flow_protocol", "fluxbenchmark") ? TM_FLOW_FLUXBENCHMARK
+                                                                                              : TM_FLOW_TORCHTITAN,
+                              .dropout = tm_config_text(config, "data.text_dropout")
+                                             ? tm_config_f64(config, "data.text_dropout")
+                                             : (double)NAN,
+                              .spread = tm_config_f64(config, "data.spread") };
+}
+
 static void read_source(const tm_config *config, tm_run_options *out)
 {
     int64_t samples;
@@ -126,7 +152,8 @@ static void read_source(const tm_config *config, tm_run_options *out)
                                        .validation_fraction = tm_config_f64(config, "data.validation_fraction"),
                                        .samples = samples,
                                        .mask = is(config, "data.loss_mask", "target") ? TM_MASK_TARGET : TM_MASK_INPUT,
-                                       .pad_token = (int32_t)tm_config_i64(config, "data.pad_token") };
+                                       .pad_token = (int32_t)tm_config_i64(config, "data.pad_token"),
+                                       .flow = flow_of(config, &out->step.shape) };
 }
 
 tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err)
@@ -174,6 +201,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->checkpoint_keep = (int)tm_config_i64(config, "checkpoint.keep_latest_k");
     out->allow_changed_data = tm_config_bool(config, "checkpoint.allow_changed_data");
     out->config_hash = tm_config_hash(config);
+    out->certify = tm_config_bool(config, "debug.certificate");
     out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
     out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
     out->step.sample = traits->decodes && out->sample_tokens > 0;

@@ -37,6 +37,7 @@ typedef struct {
     double            target_loss;      /* a validation loss at most this ends the run; 0 or NAN: none does */
     double            target_gap;       /* nats above the floor that pass */
     bool              stop_at_target;
+    bool              certify;          /* looks at the gradients before the first step (train/certificate.h) */
     double            target_half_width; /* stop when the rate is known to this part of itself; 0: do all steps */
     tm_peaks          peaks;             /* of the device, for guards; 0 = unknown */
     /* The first weights, unless a checkpoint has later ones: called once the trainer is open. NULL: by the seed. */

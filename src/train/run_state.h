@@ -34,6 +34,10 @@ typedef struct {
     int64_t               evaluated_step; /* of `validation` */
     tm_loss_head          head;           /* of the steps before this process */
     tm_loss_head          begun;          /* of the whole run so far: what a checkpoint keeps */
+    tm_certificate        certificate;
+    uint64_t             *before; /* hash of each weight before the first step; NULL: nobody looked */
+    char                  unreal[256]; /* why this was no training; "": it was */
+    double                accounted_seconds, all_seconds, last_norm;
     int64_t               saved_step;
     int64_t               begin_ns; /* of the step under way: the end of the one before */
     tm_turn              *turn;     /* NULL: the machine is this run's alone */
@@ -58,6 +62,13 @@ TM_MUST_USE tm_status run_resume(run *r, int64_t *first_sample, tm_error *err);
 
 /* Tells what the run is going to do (RUN_STARTED). */
 void run_announce(run *r);
+
+/* --- proof.c --- */
+
+/* Before the first step. `first_sample`: where the loader begins. */
+TM_MUST_USE tm_status run_certify(run *r, int64_t first_sample, tm_error *err);
+/* After the last one: sets `unreal`. *weights_hash: as tm_trainer_weights_hash. */
+TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err);
 
 /* --- evaluation.c --- */
 

@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 
 #include "base/arena.h"
+#include "base/cpu.h"
 #include "base/hash.h"
 #include "train/init.h"
 #include "train/load.h"
@@ -94,6 +95,18 @@ static void release_memory(tm_trainer *trainer)
     tm_device_unmap_file(trainer->device, trainer->memory.base[TM_SPACE_DISK], spaces[TM_SPACE_DISK].arena_bytes);
 }
 
+/* No smaller batch helps where what outlives a step does not fit. */
+static tm_status check_weights_fit(const tm_plan *plan, const tm_device_info *device, tm_error *err)
+{
+    char    need[32], have[32];
+    int64_t available = device->own_memory ? 0 : tm_memory_available_bytes("");
+    if (available <= 0 || plan->persistent_bytes <= (size_t)available) return TM_OK;
+    return tm_fail(err, TM_NOMEM,
+                   "weights, gradients and the optimizer's state alone need %s and %s are available; take a smaller model or "
+                   "fewer model.n_layers, or set training.offload: all",
+                   tm_format_bytes(need, (double)plan->persistent_bytes), tm_format_bytes(have, (double)available));
+}
+
 /* The file first: it fails at once, and is zero. */
 static tm_status take_memory(tm_trainer *trainer, tm_error *err)
 {
@@ -105,6 +118,7 @@ static tm_status take_memory(tm_trainer *trainer, tm_error *err)
     TM_ASSERT(plan->spaces[TM_SPACE_HOST].arena_bytes == 0);
     if (disk > 0 && !offload->folder)
         return tm_fail(err, TM_INVALID, "training.offload needs a folder for its file; set training.offload_path");
+    TM_TRY(check_weights_fit(plan, tm_device_describe(device), err));
     if (disk > 0) TM_TRY(tm_device_map_file(device, offload->folder, disk, &base[TM_SPACE_DISK], err));
     TM_TRY(tm_device_alloc(device, plan->arena_bytes, &base[TM_SPACE_DEVICE], err));
     return tm_device_fill(device, base[TM_SPACE_DEVICE], 0, plan->persistent_bytes, err);
@@ -296,21 +310,36 @@ static tm_status hash_tensor(const tm_trainer *trainer, tm_tensor_id id, void *b
     return TM_OK;
 }
 
-tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
+tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_error *err)
 {
     tm_hasher *hasher = tm_hasher_create();
     void      *buffer = tm_alloc(CHUNK_BYTES);
     tm_status  st = TM_OK;
-    uint64_t   sum = 0;
     for (size_t i = 0; i < trainer->step->graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *tensor = &trainer->step->graph->tensors[i];
         if (tensor->role != TM_ROLE_PARAMETER) continue;
         st = hash_tensor(trainer, (tm_tensor_id)i, buffer, hasher, err);
         const uint64_t both[2] = { tm_hash(tensor->name, strlen(tensor->name)), tm_hasher_value(hasher) };
-        sum += tm_hash(both, sizeof both);
+        hashes[i] = tm_hash(both, sizeof both);
     }
     free(buffer);
     tm_hasher_destroy(hasher);
-    *out = sum;
+    return st;
+}
+
+uint64_t tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashes)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < trainer->step->graph->n_tensors; i++)
+        if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER) sum += hashes[i];
+    return sum;
+}
+
+tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
+{
+    uint64_t *hashes = tm_alloc((trainer->step->graph->n_tensors + 1) * sizeof *hashes);
+    tm_status st = tm_trainer_hashes(trainer, hashes, err);
+    if (st == TM_OK) *out = tm_trainer_weights_sum(trainer, hashes);
+    free(hashes);
     return st;
 }

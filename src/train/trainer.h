@@ -67,6 +67,9 @@ const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t
 
 /* Of all weights: equal names and bits, equal number, whatever the order of the tensors and where they lie. The sum
  * (modulo 2^64) over the weights of XXH3-64 of the two numbers XXH3-64 of the name, XXH3-64 of the bytes. */
+/* The same in two steps: hashes[id] of each weight (others are left alone); their sum. */
+TM_MUST_USE tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_error *err);
+uint64_t              tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashes);
 TM_MUST_USE tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err);
 
 #endif

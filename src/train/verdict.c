@@ -89,24 +89,37 @@ static bool final_loss_known(const tm_evidence *e)
     return !isnan(e->validation);
 }
 
+/* Of the loss that is judged: held-out images have other times than those of training. */
+static double final_floor(const tm_evidence *e)
+{
+    return e->images && final_loss_known(e) ? e->validation_floor : e->floor;
+}
+
 /* The language's exact entropy is the floor: below it something leaks (a mask, a target), far above it nothing is
  * learnt. */
 static tm_verdict judge_floor(const tm_evidence *e, char reason[256])
 {
     double first = head_of(e).mean, last = tail_of(e).mean, final = final_loss_known(e) ? e->validation : last;
     double slack = 5 * (isnan(e->validation_error) ? 0.01 : e->validation_error);
-    if (final < e->floor - slack) {
-        snprintf(reason, 256, "loss %.4f is below the entropy of the language %.4f: something leaks", final, e->floor);
+    double floor = final_floor(e);
+    const char *what = e->images ? "the least possible loss" : "the language's entropy", *unit = e->images ? "" : " nat";
+    if (final < floor - slack) {
+        snprintf(reason, 256, "loss %.4f is below %s %.4f: something leaks", final,
+                 e->images ? what : "the entropy of the language", floor);
         return TM_VERDICT_INVALID;
     }
-    if (final <= e->floor + e->target_gap) {
-        snprintf(reason, 256, "loss %.4f is within %g nat of the language's entropy %.4f", final, e->target_gap,
-                 e->floor);
+    bool learnt = !(e->unigram_entropy > floor) || final < floor + 0.99 * (e->unigram_entropy - floor);
+    if (final <= floor + e->target_gap && !learnt) {
+        snprintf(reason, 256, "loss %.4f is within %g nat of the floor, but not below what single tokens give, %.4f", final,
+                 e->target_gap, e->unigram_entropy);
+        return not_passed(e, reason);
+    }
+    if (final <= floor + e->target_gap) {
+        snprintf(reason, 256, "loss %.4f is within %g%s of %s %.4f", final, e->target_gap, unit, what, floor);
         return TM_VERDICT_VALID;
     }
     if (e->must_reach_target) {
-        snprintf(reason, 256, "loss %.4f did not come within %g nat of the language's entropy %.4f", final,
-                 e->target_gap, e->floor);
+        snprintf(reason, 256, "loss %.4f did not come within %g%s of %s %.4f", final, e->target_gap, unit, what, floor);
         return not_passed(e, reason);
     }
     /* written so that a floor that is NaN does not pass */
@@ -136,6 +149,12 @@ static tm_verdict judge_uniform(const tm_evidence *e, char reason[256])
 static tm_verdict judge_held_out(const tm_evidence *e, char reason[256])
 {
     double final = final_loss_known(e) ? e->validation : tail_of(e).mean;
+    if (e->images && !isnan(e->unigram_entropy)) {
+        bool better = final < e->unigram_entropy;
+        snprintf(reason, 256, "held-out loss %.4f, without any prediction %.4f%s", final, e->unigram_entropy,
+                 better ? "" : ": nothing was learnt");
+        return better ? TM_VERDICT_VALID : not_passed(e, reason);
+    }
     if (isnan(e->unigram_entropy)) {
         snprintf(reason, 256, "no data is held out to compare with (data.validation_fraction, data.validation_path)");
         return TM_VERDICT_NOT_JUDGED;
@@ -206,11 +225,15 @@ static tm_verdict judge(const tm_evidence *e, char reason[256])
         snprintf(reason, 256, "%s", e->impossible);
         return TM_VERDICT_INVALID;
     }
-    bool reached = final_loss_known(e) && e->gate == TM_GATE_FLOOR && e->validation <= e->floor + e->target_gap;
+    bool reached = final_loss_known(e) && e->gate == TM_GATE_FLOOR && e->validation <= final_floor(e) + e->target_gap;
     if (e->total_steps < TM_JUDGED_STEPS && !reached) {
         snprintf(reason, 256, "%lld steps are too few to judge (%d are needed)", (long long)e->total_steps,
                  TM_JUDGED_STEPS);
         return TM_VERDICT_NOT_JUDGED;
+    }
+    if (e->unreal) {
+        snprintf(reason, 256, "%s", e->unreal);
+        return TM_VERDICT_INVALID;
     }
     tm_verdict verdict = judge_loss(e, reason);
     return verdict == TM_VERDICT_VALID ? judge_measurement(e, reason) : verdict;

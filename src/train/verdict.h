@@ -36,13 +36,15 @@ typedef struct {
     bool          finite;       /* every loss and gradient norm */
     double        validation;   /* last validation loss */
     double        validation_error; /* standard error of it */
-    double        floor, unigram_entropy, target_gap;
+    double        floor, validation_floor, unigram_entropy, target_gap;
+    bool          images; /* the floor is the least mean square error, not an entropy; validation_floor counts for them */
     bool          must_reach_target;
     double        step_variation; /* coefficient of variation of the step times */
     const tm_steady *steady;      /* of the step times; NULL: not looked at */
     tm_verdict    machine;        /* was it left alone? (system/validity.h) */
     const char   *machine_reason; /* NULL: not looked at */
     const char   *impossible;     /* the step is faster than the machine can be: how; NULL: it is not */
+    const char   *unreal;         /* nothing was trained, or not by the gradient: why; NULL: it was */
     tm_loss_head  head;           /* of the steps before this process; n 0: there were none */
     bool          interrupted;    /* a signal ended the run before its last step */
     double        slowdown_pct;   /* debug.slowdown_pct: burnt in every step on purpose */

@@ -73,7 +73,7 @@ failed_with 4 "empty number" "'training.steps' \(command line\) must be an integ
 tiny_run --training.steps 1.5
 failed_with 4 "fraction for an integer" "must be an integer, found '1.5'"
 tiny_run --training.steps 99999999999999999999
-failed_with 4 "number beyond 64 bits" "must be an integer, found '99999999999999999999'"
+failed_with 4 "number beyond 64 bits" "is out of range: found '99999999999999999999'"
 tiny_run --optimizer.lr nan
 failed_with 4 "nan" "'optimizer.lr' \(command line\) must be a number, found 'nan'"
 tiny_run --training.steps null
@@ -118,7 +118,8 @@ failed_with 4 "batch that cannot fit" "does not fit in memory" "the plan needs .
 check "the batch that cannot fit is refused at once" [ $(($(date +%s) - before)) -lt 20 ]
 check_not "the batch that cannot fit leaves no folder" [ -e run ]
 trainmark run llama3.1_405B --out run
-failed_with 4 "model that cannot fit" "does not fit in memory"
+failed_with 4 "model that cannot fit" "does not fit in memory: weights, gradients and the optimizer.s state alone need" "smaller model"
+check_not "no batch would help" has "$err" "local_batch_size"
 
 # --- what is not built ----------------------------------------------------------------------------------------------------
 
@@ -249,22 +250,22 @@ else
     failed_with 4 "unreadable file" "cannot read 'closed/a': Permission denied; give read permission"
     chmod 500 closed
     tiny_run --out closed/run
-    failed_with 1 "run directory that cannot be written" "cannot create folder 'closed/run': Permission denied"
+    failed_with 4 "run directory that cannot be written" "cannot create folder 'closed/run': Permission denied"
 fi
 check_not "no wrong configuration or data made a run directory" [ -e run ]
 
 # --- what is written ------------------------------------------------------------------------------------------------------
 
 tiny_run --out text.txt
-failed_with 1 "file for a run directory" "'text.txt' exists and is not a folder; name another"
+failed_with 4 "file for a run directory" "'text.txt' exists and is not a folder; name another"
 tiny_run --out text.txt/below
-failed_with 1 "run directory below a file" "cannot create folder 'text.txt/below': Not a directory"
+failed_with 4 "run directory below a file" "cannot create folder 'text.txt/below': Not a directory"
 tiny_run --perf-csv text.txt
 failed_with 4 "perf.csv with another header" "cannot append to 'text.txt': header is \"1\", wanted \"model,n_gpus" 
 tiny_run --perf-csv empty
 failed_with 4 "folder for perf.csv" "'empty' is not a regular file"
 tiny_run --perf-csv nowhere/perf.csv
-failed_with 1 "perf.csv in a missing folder" "cannot write to 'nowhere' \(--perf-csv nowhere/perf.csv\)" "name another file"
+failed_with 4 "perf.csv in a missing folder" "cannot write to 'nowhere' \(--perf-csv nowhere/perf.csv\)" "name another file"
 check_not "none of these made a run directory" [ -e run ]
 check "the file with another header is as it was" [ "$(wc -l <text.txt)" -eq 5000 ]
 

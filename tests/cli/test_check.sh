@@ -48,7 +48,7 @@ check "a report file" has r.md '^\| governor +\| cpu +\| WARN +\|'
 trainmark check --sysroot m --only cpu --report-file-name r.jsonl.gz
 check "in other formats" [ "$(gzip -dc r.jsonl.gz | grep -c '"id"')" -eq 5 ]
 trainmark check --sysroot m --only cpu --report-file-name /dev/full/r.md
-failed_with 1 "a report that cannot be written" "r.md"
+failed_with 4 "a report that cannot be written" "r.md"
 trainmark check --sysroot m --only gpu,net --expected-gpus 8 --expected-rdma-nics 2
 failed_with 5 "devices that must be there" "gpu_count, nic"
 mkdir -p none

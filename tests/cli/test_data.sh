@@ -44,7 +44,7 @@ failed_with 2 "packing as something else" "wanted megatron or govreport"
 trainmark data pack docs --out x.npy --format govreport --seq-len 3000
 failed_with 4 "less text than a row" "2373 tokens, that are 0 rows of 3000"
 trainmark data pack docs --out no/such/folder
-failed_with 1 "no such folder" "cannot create 'no/such/folder.bin"
+failed_with 4 "no such folder" "cannot create 'no/such/folder.bin"
 trainmark data
 failed_with 2 "no command" "trainmark data --help"
 trainmark data inspect

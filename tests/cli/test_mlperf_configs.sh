@@ -13,7 +13,7 @@ holds()
 {
     holds_file=$1
     shift
-    trainmark run "$configs/$holds_file" --dry-run
+    trainmark run "$configs/$holds_file" --dry-run --memory 100TiB
     check "$holds_file: a dry run" [ "$code" -eq 0 ]
     for holds_line; do check "$holds_file: $holds_line" has "$out" "$holds_line"; done
 }
@@ -46,7 +46,7 @@ trainmark explain "$configs/llama2_70b_lora-MI325X.yaml"
 all=$(sed -n 's/^  activations .* \([0-9]*\) B$/\1/p' "$out")
 check "21 blocks computed again keep less" [ "$kept" -lt "$all" ]
 for file in llama31_8b-MI350X llama2_70b_lora-MI300X; do
-    trainmark run "$configs/$file.yaml" --mlperf.enable true --mlperf.submission_org Example --dry-run
+    trainmark run "$configs/$file.yaml" --mlperf.enable true --mlperf.submission_org Example --dry-run --memory 100TiB
     check "$file: a dry run of a logged run" [ "$code" -eq 0 ]
 done
 trainmark run "$configs/llama31_8b-MI355X.yaml"

@@ -54,7 +54,7 @@ refused "a clock that pauses" "the clock of such a run may not pause" --checkpoi
 refused "no evaluations" "validation.enable is false" --validation.enable false
 refused "adapters" "adapters \(LoRA\), which are not built yet" --mlperf.benchmark llama2_70b_lora
 trainmark run $small --mlperf.submission_org me --out c --mlperf.log /nowhere/x.txt
-failed_with 1 "a folder that is not there" "cannot write to '.*' \(mlperf.log"
+failed_with 4 "a folder that is not there" "cannot write to '.*' \(mlperf.log"
 check_not "a folder that is not there: nothing is left" [ -e c ]
 trainmark run --mlperf.enable true --mlperf.submission_org me --out c
 failed_with 4 "no benchmark" "wants mlperf.benchmark"

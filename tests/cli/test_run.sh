@@ -135,13 +135,13 @@ modules:
       lr_scheduler: {warmup_steps: 10}
       activation_checkpoint: {mode: none}
 END
-trainmark run experiment.yaml --dry-run
+trainmark run experiment.yaml --dry-run --memory 1TiB
 check "the public example loads" [ "$code" -eq 0 ]
 check "its overrides" has "$out" "^  steps: 50  # file experiment.yaml:13$"
 check "its model" has "$out" "^  dim: 4096  # preset llama3.1_8B$"
 check "its data" has "$out" "^  source: mock "
 check "its run directory" has "$out" "^# run directory: ./output/amd/anyone/my-run$"
-trainmark run experiment.yaml --training.steps 20 --dry-run
+trainmark run experiment.yaml --training.steps 20 --dry-run --memory 1TiB
 check "the command line is above its overrides" has "$out" "^  steps: 20  # command line$"
 sed 's/steps: 50/stepz: 50/' experiment.yaml >wrong.yaml
 trainmark run wrong.yaml --dry-run
@@ -228,7 +228,7 @@ check "with their reports" [ "$(grep -c '^  verdict ' kept.log)" -eq 2 ]
 check "and still on stdout" has "$out" "^step:  2  loss:"
 TRAIN_LOG=nowhere/kept.log
 trainmark run $tiny --training.steps 2 --out unlogged
-failed_with 1 "a log file that cannot be made" "cannot append to 'nowhere/kept.log' \(log.file, environment TRAIN_LOG\)"
+failed_with 4 "a log file that cannot be made" "cannot append to 'nowhere/kept.log' \(log.file, environment TRAIN_LOG\)"
 check_not "and the run leaves no trace" [ -e unlogged ]
 unset TRAIN_LOG
 

@@ -15,6 +15,8 @@ trainmark tokenizer encode --json --special --tokenizer "$fixtures/llama2.model"
 check "with texts and special tokens" has "$out" '"ids": \[1,.*"tokens": \["<s>",'
 trainmark tokenizer info --json --tokenizer "$fixtures/o200k.json"
 check "what is in a file" has "$out" '"pattern": "o200k"'
+trainmark tokenizer speed --threads 2 --rounds 3 --tokenizer "$fixtures/gpt2.json" text
+check "seconds of each round" has "$out" '"seconds": \[[0-9.e-]+, [0-9.e-]+, [0-9.e-]+\], "ids": [1-9]'
 mkdir folder
 cp "$fixtures/t5.json" folder/tokenizer.json
 trainmark tokenizer info --tokenizer folder
@@ -25,7 +27,7 @@ failed_with 2 "no command" "trainmark tokenizer --help"
 trainmark tokenizer encode text
 failed_with 2 "no tokenizer" "--tokenizer FILE is missing"
 trainmark tokenizer split --tokenizer x
-failed_with 2 "no such command" "wanted encode, decode or info"
+failed_with 2 "no such command" "wanted encode, decode, info or speed"
 trainmark tokenizer encode --tokenizer nothing text
 failed_with 4 "no such file" "cannot open 'nothing'"
 trainmark tokenizer encode --tokenizer "$fixtures/ranks.tiktoken" text

@@ -41,6 +41,31 @@ static void expect_batch(const tm_source *source, tm_split split, const tm_batch
     }
 }
 
+/* An endless source, then one of the same batch again and again: how many samples are different ones? */
+static void different_samples_are_counted(void **state)
+{
+    int64_t    seen, unique;
+    tm_batch   batch;
+    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 1);
+    for (int i = 0; i < 100; i++) tm_loader_next(loader, &batch);
+    tm_loader_unique(loader, &seen, &unique);
+    assert_true(seen >= 100 * BATCH && unique == seen);
+    for (int i = 0; i < 1500; i++) tm_loader_next(loader, &batch);
+    tm_loader_unique(loader, &seen, &unique);
+    assert_true(seen == 4096 && unique == 4096);
+    tm_loader_close(loader);
+    tm_source_options options = { .name = "mock", .vocab = 2, .seq = 2, .seed = 8 }; /* eight samples there are */
+    tm_source        *source;
+    tm_error          err = { 0 };
+    assert_int_equal(tm_source_open(&options, &source, &err), TM_OK);
+    loader = tm_loader_open(source, TM_SPLIT_TRAIN, BATCH, 0, 1);
+    for (int i = 0; i < 100; i++) tm_loader_next(loader, &batch);
+    tm_loader_unique(loader, &seen, &unique);
+    assert_true(seen >= 100 * BATCH && unique == 8);
+    tm_loader_close(loader);
+    tm_source_close(source);
+}
+
 static void batches_hold_the_samples_in_order(void **state)
 {
     const int depths[] = { 1, 2, 7 };
@@ -192,7 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_source_declares_its_fields),
-        cmocka_unit_test(batches_hold_the_samples_in_order),
+        cmocka_unit_test(batches_hold_the_samples_in_order), cmocka_unit_test(different_samples_are_counted),
         cmocka_unit_test(a_batch_stays_until_the_next_call),
         cmocka_unit_test(resumed_is_never_stopped),
         cmocka_unit_test(handing_out_takes_no_memory),

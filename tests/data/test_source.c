@@ -66,10 +66,13 @@ static void sources_tell_what_they_are(void **state)
         assert_int_equal(traits->decodes, kinds[i]->decode != NULL);
         assert_true(traits->needs_path || !traits->takes_validation_path);
         if (traits->needs_path) continue;
+        tm_source_options options = { .name = names[i], .vocab = 64, .seq = 8 };
+        if (traits->images)
+            options.flow = (tm_flow_options){ .rows = 2, .tokens = 4, .channels = 4, .text_len = 1, .text_dim = 2,
+                                              .vector_dim = 3, .spread = 1 };
         tm_source *source;
         tm_error   err = { 0 };
-        assert_int_equal(tm_source_open(&(tm_source_options){ .name = names[i], .vocab = 64, .seq = 8 }, &source, &err),
-                         TM_OK);
+        assert_int_equal(tm_source_open(&options, &source, &err), TM_OK);
         assert_true(traits->gate != TM_GATE_FLOOR || tm_source_describe(source)->floor > 0);
         assert_true(traits->gate == TM_GATE_FLOOR || tm_source_describe(source)->unigram_entropy > 0);
         tm_source_close(source);
@@ -81,9 +84,9 @@ static void sources_tell_what_they_are(void **state)
 static void names_are_listed_and_found_in_any_case(void **state)
 {
     (void)state;
-    const char *const names[] = { "govreport", "megatron", "mock", "synthetic", "text" };
-    for (int i = 0; i < 5; i++) assert_string_equal(tm_source_name(i), names[i]);
-    assert_null(tm_source_name(5));
+    const char *const names[] = { "gaussians", "govreport", "latents", "megatron", "mock", "synthetic", "text" };
+    for (int i = 0; i < 7; i++) assert_string_equal(tm_source_name(i), names[i]);
+    assert_null(tm_source_name(7));
     assert_null(tm_source_name(-1));
     tm_source *source = NULL;
     tm_error   err = { 0 };

@@ -130,11 +130,49 @@ static void qwen3(void **state)
     run("qwen3-tiny", golden_qwen3_options, &single, cheap);
 }
 
+/* One image whose time, noise and texts are given. */
+static void run_flux(const arithmetic *in, tm_recompute recompute)
+{
+    golden_numbers  wanted = golden_read("flux-tiny");
+    tm_step_options options = golden_flux_options(in->precision);
+    tm_device      *device;
+    tm_error        err = { 0 };
+    float           noisy[48], velocity[48], time = 0.75f, text[36], pooled[6];
+    tm_step_result  result;
+    for (uint32_t i = 0; i < 48; i++) {
+        double x0 = golden_unit("x0", i), noise = 2 * golden_unit("noise", i); /* exact in float32, all of it */
+        noisy[i] = (float)(0.25 * x0 + 0.75 * noise);
+        velocity[i] = (float)(noise - x0);
+    }
+    for (uint32_t i = 0; i < 36; i++) text[i] = (float)golden_unit("txt", i);
+    for (uint32_t i = 0; i < 6; i++) pooled[i] = (float)golden_unit("pooled", i);
+    options.recompute = recompute;
+    assert_int_equal(tm_device_open(in->device, 2, &device, &err), TM_OK);
+    tm_trainer    *trainer = open_trainer(device, &options);
+    tm_micro_batch batch = { .field = { noisy, velocity, &time, text, pooled } };
+    assert_int_equal(tm_model_parameters(&options.shape), wanted.parameters);
+    test_begin(trainer, 1, 1e-2, 1.0, 48);
+    if (tm_trainer_step(trainer, &batch, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    golden_close("loss", result.loss, wanted.loss, in->loss_error);
+    golden_close("norm", result.grad_norm, wanted.norm, in->norm_error);
+    golden_check_gradients(trainer, &wanted, in->norm_error);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+static void flux(void **state)
+{
+    (void)state;
+    run_flux(&exact, keep_all);
+    run_flux(&exact, full);
+    run_flux(&single, cheap);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama),   cmocka_unit_test(llama_steps), cmocka_unit_test(gpt2),
-        cmocka_unit_test(mistral), cmocka_unit_test(qwen3),
+        cmocka_unit_test(mistral), cmocka_unit_test(qwen3),       cmocka_unit_test(flux),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,8 @@ static void parameter_counts_are_the_published_ones(void **state)
         { "qwen2.5_3B", 3085938688 },    { "qwen2.5_7B", 7615616512 },      { "qwen2.5_14B", 14770033664 },
         { "qwen2.5_32B", 32763876352 },  { "qwen2.5_72B", 72706203648 },    { "qwen3_0.6B", 596049920 },
         { "qwen3_1.7B", 1720574976 },    { "qwen3_4B", 4022468096 },        { "qwen3_8B", 8190735360 },
-        { "qwen3_14B", 14768307200 },    { "qwen3_32B", 32762123264 },
+        { "flux.1_dev", 11901408320 },   { "flux_12b", 11891178560 },
+        { "flux_535m", 535318336 },      { "qwen3_14B", 14768307200 },    { "qwen3_32B", 32762123264 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -222,6 +223,26 @@ static void a_window_counts_its_keys(void **state)
     assert_digits("matmul", tm_model_flops_per_token(&s, TM_FLOPS_MATMUL, 8192), 4.42730e10, 1e5);
 }
 
+/* TFLOP of an image, forward and backward. */
+static void images_have_their_printed_flops(void **state)
+{
+    static const struct {
+        const char *name, *more;
+        double      tera;
+    } table[] = { { "flux_12b", NULL, 20.420 },
+                  { "flux_dev", NULL, 31.043 },
+                  { "flux.1_dev", NULL, 64.508 },
+                  { "flux.1_dev", "model.image_size=1024", 223.154 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        tm_model_shape s = test_shape_preset(table[i].name, table[i].more);
+        double         tokens = (double)tm_model_length(&s);
+        /* the table counts a guidance embedder, 0.1 GFLOP, for all of them */
+        assert_digits(table[i].name, tokens * tm_model_flops_per_token(&s, TM_FLOPS_EXACT_CAUSAL, (int64_t)tokens) / 1e12,
+                      table[i].tera, 0.00061);
+    }
+}
+
 static void the_options_of_the_llama_families_are_read(void **state)
 {
     (void)state;
@@ -261,6 +282,7 @@ int main(void)
         cmocka_unit_test(gpt_table_has_its_tflops),
         cmocka_unit_test(every_dimension_is_a_key),
         cmocka_unit_test(a_window_counts_its_keys),
+        cmocka_unit_test(images_have_their_printed_flops),
         cmocka_unit_test(the_options_of_the_llama_families_are_read),
         cmocka_unit_test(every_preset_is_whole),
     };

@@ -109,6 +109,32 @@ tm_step_options golden_qwen3_options(const tm_precision *precision)
     return o;
 }
 
+tm_step_options golden_flux_options(const tm_precision *precision)
+{
+    tm_step_options o = golden_llama_options(precision);
+    o.seq = 9;
+    o.shape = (tm_model_shape){ .family = TM_FAMILY_FLUX,
+                                .dim = 16,
+                                .n_layers = 1,
+                                .n_heads = 2,
+                                .n_kv_heads = 2,
+                                .head_dim = 8,
+                                .ffn_dim = 64,
+                                .norm_eps = 1e-6,
+                                .rope_theta = 10000,
+                                .flux = { .n_single = 1, .text_len = 3, .rows = 2, .columns = 3, .text_dim = 12,
+                                          .vector_dim = 6, .channels = 8, .time_dim = 8, .axes = { 2, 2, 4 },
+                                          .guidance = true, .guidance_scale = 3.5 } };
+    static const tm_field fields[] = { { .name = "noisy", .dtype = TM_F32, .shape = { 2, { 6, 8 } } },
+                                       { .name = "velocity", .dtype = TM_F32, .shape = { 2, { 6, 8 } } },
+                                       { .name = "time", .dtype = TM_F32, .shape = { .rank = 0 } },
+                                       { .name = "text", .dtype = TM_F32, .shape = { 2, { 3, 12 } } },
+                                       { .name = "pooled", .dtype = TM_F32, .shape = { 2, { 1, 6 } } } };
+    o.n_fields = 5;
+    memcpy(o.fields, fields, sizeof fields);
+    return o;
+}
+
 const char *golden_public_name(const char *piece, char out[160])
 {
     static const char *const pairs[][2] = {
@@ -121,7 +147,18 @@ const char *golden_public_name(const char *piece, char out[160])
         { "feed_forward.w1.weight", "mlp.gate_proj.weight" },  { "feed_forward.w3.weight", "mlp.up_proj.weight" },
         { "feed_forward.w2.weight", "mlp.down_proj.weight" },
     };
-    int layer, used = 0;
+    int         layer, used = 0;
+    const char *at;
+    snprintf(out, 160, "%s", piece);
+    for (const char *const *part = (const char *const[]){ ".qkv.q", ".qkv.k", ".qkv.v", ".linear1.q", ".linear1.k",
+                                                           ".linear1.v", ".linear1.mlp", "_modulation.1.shift",
+                                                           "_modulation.1.scale", NULL };
+         *part; part++)
+        if ((at = strstr(piece, *part))) { /* fused in the first release of FLUX */
+            size_t keep = (size_t)(at - piece) + (size_t)(strrchr(*part, '.') - *part);
+            snprintf(out + keep, 160 - keep, "%s", at + strlen(*part));
+            return out;
+        }
     if (strcmp(piece, "tok_embeddings.weight") == 0) return strcpy(out, "model.embed_tokens.weight");
     if (strcmp(piece, "norm.weight") == 0) return strcpy(out, "model.norm.weight");
     if (strcmp(piece, "output.weight") == 0) return strcpy(out, "lm_head.weight");
@@ -157,7 +194,13 @@ void golden_set(tm_trainer *trainer, tm_tensor_id id, int64_t i, double to)
 
 void golden_fill(tm_trainer *trainer)
 {
+    enum { TENSORS = 128 };
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    struct {
+        char    name[160];
+        int64_t filled; /* elements: the parts of a tensor that is one elsewhere follow one another */
+    } *seen = calloc(TENSORS, sizeof *seen);
+    assert_non_null(seen);
     for (size_t t = 0; t < graph->n_tensors; t++) {
         const tm_tensor *tensor = &graph->tensors[t];
         if (tensor->role != TM_ROLE_PARAMETER) continue;
@@ -166,14 +209,20 @@ void golden_fill(tm_trainer *trainer)
         for (int p = 0; p < tensor->n_pieces; p++) {
             char        name[160];
             const char *public = golden_public_name(tensor->pieces[p].name, name);
-            bool        norm = (strstr(public, "norm") || strstr(public, "ln_")) && strstr(public, "weight");
+            bool norm = (strstr(public, "norm") || strstr(public, "ln_")) &&
+                        (strstr(public, "weight") || strstr(public, "_norm.scale"));
+            int  k = 0;
+            while (k < TENSORS - 1 && seen[k].name[0] && strcmp(seen[k].name, public) != 0) k++;
+            snprintf(seen[k].name, sizeof seen[k].name, "%s", public);
             for (int64_t i = 0; i < tensor->pieces[p].rows * row; i++)
                 tm_value_set(values, tensor->dtype, tensor->pieces[p].row * row + i,
-                             (norm ? 1 : 0) + 0.25 * golden_unit(public, (uint32_t)i));
+                             (norm ? 1 : 0) + 0.25 * golden_unit(public, (uint32_t)(seen[k].filled + i)));
+            seen[k].filled += tensor->pieces[p].rows * row;
         }
         test_tensor_write(trainer, (tm_tensor_id)t, values);
         free(values);
     }
+    free(seen);
 }
 
 double golden_gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, const tm_piece *piece)

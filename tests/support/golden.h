@@ -11,6 +11,7 @@ tm_step_options golden_llama_options(const tm_precision *precision);
 tm_step_options golden_gpt2_options(const tm_precision *precision);
 tm_step_options golden_mistral_options(const tm_precision *precision);
 tm_step_options golden_qwen3_options(const tm_precision *precision);
+tm_step_options golden_flux_options(const tm_precision *precision);
 /* Multiple of 2^-15 in [-1, 1). */
 double golden_unit(const char *name, uint32_t i);
 /* T + 1 tokens below V. */

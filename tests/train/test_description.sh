@@ -9,6 +9,8 @@ left_out="
 family: first line, by name
 max_seq_len: the table of learned positions has it in its shape; else it is no part of the model
 init: initial values do not matter when a run goes on
+flux.axes: its elements are rows
+init_std: of the initial values, too
 moe.aux_loss: of the recipe, as a learning rate is
 moe.aux_per_sequence: of the recipe
 moe.bias_rate: of the recipe

@@ -316,6 +316,41 @@ static void a_run_that_goes_on_is_judged_as_a_whole(void **state)
     }
 }
 
+/* What was no training is invalid, however the losses look; but few steps are not judged at all. */
+static void what_was_no_training_is_invalid(void **state)
+{
+    double losses[LOSSES];
+    (void)state;
+    tm_evidence e = evidence_of("synthetic", losses, 4, 2.01);
+    e.validation = 2.01;
+    expect(&e, TM_VERDICT_VALID, "within");
+    e.unreal = "no weight has moved";
+    expect(&e, TM_VERDICT_INVALID, "no weight has moved");
+    e.gate = TM_GATE_UNIFORM;
+    expect(&e, TM_VERDICT_INVALID, "no weight has moved");
+    e = evidence_of("synthetic", losses, 4, 3);
+    e.unreal = "no weight has moved";
+    e.total_steps = 20;
+    expect(&e, TM_VERDICT_NOT_JUDGED, "too few");
+    e.validation = 2.04; /* reached: judged after any number of steps */
+    expect(&e, TM_VERDICT_INVALID, "no weight has moved");
+}
+
+/* A gap so wide that nothing has to be learnt: the floor is 2, single tokens give 3. */
+static void a_gap_must_mean_something(void **state)
+{
+    double losses[LOSSES];
+    (void)state;
+    tm_evidence e = evidence_of("synthetic", losses, 4, 3.5);
+    e.target_gap = 10;
+    e.validation = 3.5;
+    expect(&e, TM_VERDICT_INVALID, "not below what single tokens give, 3.0000");
+    e.validation = 2.995;
+    expect(&e, TM_VERDICT_INVALID, "not below what single tokens give");
+    e.validation = 2.98;
+    expect(&e, TM_VERDICT_VALID, "within 10 nat");
+}
+
 /* A planted slowdown makes no result, whatever was learnt; what is wrong stays wrong. */
 static void slowed_down_on_purpose_is_not_judged(void **state)
 {
@@ -345,6 +380,8 @@ int main(void)
         cmocka_unit_test(numbers_that_cannot_be_compared_do_not_pass),
         cmocka_unit_test(an_interrupted_run_has_not_failed),
         cmocka_unit_test(a_run_that_goes_on_is_judged_as_a_whole),
+        cmocka_unit_test(what_was_no_training_is_invalid),
+        cmocka_unit_test(a_gap_must_mean_something),
         cmocka_unit_test(slowed_down_on_purpose_is_not_judged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,6 +108,7 @@ static const char *group_best(const tm_config *config, const char *value)
 #define TENSOR .with = "tensor_model_parallel_size"
 #define PIPELINE .with = "pipeline_model_parallel_size"
 #define DIFFUSION .with = "model_type=diffusion_model"
+#define NOT_DIFFUSION .with = "!model_type=diffusion_model"
 
 /* clang-format off */
 static const tm_foreign_key keys[] = {
@@ -118,14 +119,14 @@ static const tm_foreign_key keys[] = {
     UNBUILT("stage", "null|pretrain", "post-training"),
     HARMLESS("trainer_class", "Python class of the trainer"),
     MODEL("spec", "null|", "layers by a Python specification"),
-    MODEL("model_type", "null|gpt", "a model of this type"),
+    MAPPED("model_type", "gpt:|diffusion_model:model.family=flux;data.source=gaussians", .words = "a model of this type"),
     MODEL("use_legacy_models", "null|false", "legacy models"),
     HARMLESS("deprecated_use_mcore_models", "the only ones there are"),
     HARMLESS("enable_experimental", "what it permits has keys of its own"),
     UNBUILT("test_mode", "null|false", "test mode"),
 
     /* shape */
-    MAPPED("num_layers", "model.n_layers"),
+    MAPPED("num_layers", "model.n_layers", NOT_DIFFUSION),
     MODEL("encoder_num_layers", "null", "encoders"),
     MODEL("decoder_num_layers", "null", "encoders"),
     MAPPED("hidden_size", "model.dim"),
@@ -134,7 +135,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("group_query_attention", "true:|false:model.n_kv_heads=null"),
     MAPPED("num_query_groups", "model.n_kv_heads", .with = "group_query_attention"),
     MAPPED("kv_channels", "null:model.head_dim=null|*:model.head_dim"),
-    MODEL("qk_layernorm", "null|false", "norms of query and key", .with = "!multi_latent_attention"),
+    MAPPED("qk_layernorm", "model.qk_norm", NOT_DIFFUSION, .fallback = "false"),
     MODEL("qk_l2_norm", "null|false", "norms of query and key"),
     MODEL("position_embedding_type", "rope|null", "positions other than rotary ones", .with = "!multi_latent_attention"),
     MODEL("add_position_embedding", "false|null", "a table of positions"),
@@ -144,11 +145,11 @@ static const tm_foreign_key keys[] = {
     MODEL("rotary_percent", "1|null", "rotary positions of part of a head"),
     MAPPED("rotary_interleaved", "true:model.rope_layout=interleaved|false:model.rope_layout=half"),
     MODEL("rotary_seq_len_interpolation_factor", "null|1", "interpolated positions"),
-    MAPPED("use_rope_scaling", "true:model.rope_scaling=llama3|false:model.rope_scaling=none", .fallback = "false"),
+    MAPPED("use_rope_scaling", "true:model.rope_scaling=llama3|false:model.rope_scaling=none", NOT_DIFFUSION, .fallback = "false"),
     MAPPED("rope_scaling_factor", "model.rope_scaling_factor", .with = "use_rope_scaling"),
     MODEL("rope_type", "null|rope", "YaRN", .with = "!multi_latent_attention"),
     MLA("rotary_scaling_factor"), MLA("original_max_position_embeddings"), MLA("mscale"), MLA("mscale_all_dim"),
-    MAPPED("untie_embeddings_and_output_weights", "true:model.tied=false|false:model.tied=true", .fallback = "true"),
+    MAPPED("untie_embeddings_and_output_weights", "true:model.tied=false|false:model.tied=true", NOT_DIFFUSION, .fallback = "true"),
     MODEL("swiglu", "true|null", "a feed-forward part without gate"),
     MODEL("quick_geglu", "false|null", "quick GEGLU"),
     MODEL("openai_gelu", "false|null", "GELU in a gated model"),
@@ -157,7 +158,7 @@ static const tm_foreign_key keys[] = {
     MODEL("activation_func_clamp_value", "null", "clamped SwiGLU"),
     MODEL("activation_situ_*", "null", "clamped SwiGLU"),
     MODEL("add_bias_linear", "false|null", "biases of linears"),
-    MODEL("add_qkv_bias", "false|null", "biases of query, key and value"),
+    MAPPED("add_qkv_bias", "true:model.bias=qkv|false:model.bias=none", NOT_DIFFUSION, .fallback = "false"),
     MODEL("normalization", "RMSNorm|null", "LayerNorm in a gated model"),
     MODEL("apply_layernorm_1p", "false|null", "norm weights around 0"),
     MAPPED("norm_epsilon", "model.norm_eps"),
@@ -180,7 +181,7 @@ static const tm_foreign_key keys[] = {
     MODEL("mtp_num_layers", "null|0", "prediction of several tokens"),
     MODEL("mtp_*", "", "prediction of several tokens", .with = "mtp_num_layers"),
     MODEL("num_nextn_predict_layers", "null|0", "prediction of several tokens"),
-    MAPPED("init_method_std", "model.init_std;model.init=gpt2", .fallback = "0.02"),
+    MAPPED("init_method_std", "model.init_std;model.init=gpt2", NOT_DIFFUSION, .fallback = "0.02"),
     UNBUILT("init_method_xavier_uniform", "false|null", "Xavier's initial weights"),
     HARMLESS("perform_initialization", "always"),
     HARMLESS("use_cpu_initialization", "where initial weights are made"),
@@ -255,8 +256,8 @@ static const tm_foreign_key keys[] = {
     /* vocabulary */
     HARMLESS("tokenizer_type", "see tokenizer_model"),
     MAPPED("tokenizer_model", ":|*:model.vocab_size", .convert = rows_of_tokenizer, .with = "!vocab_size"),
-    MAPPED("vocab_size", "model.vocab_size", .convert = padded, .words = "too large"),
-    HARMLESS("make_vocab_size_divisible_by", "counts with vocab_size"),
+    MAPPED("vocab_size", "model.vocab_size", NOT_DIFFUSION, .convert = padded, .words = "too large"),
+    MAPPED("make_vocab_size_divisible_by", "", .words = "vocab_size is a multiple of it"),
     UNBUILT("vocab_extra_ids", "0|null", "further tokens"),
     HARMLESS("vocab_file", "tokenizer"), HARMLESS("merge_file", "tokenizer"), HARMLESS("tiktoken_*", "tokenizer"),
     HARMLESS("legacy_tokenizer", "tokenizer"), HARMLESS("trust_remote_code", "tokenizer"),
@@ -269,7 +270,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("global_batch_size", "training.global_batch_size", .fallback = "16"),
     UNBUILT("rampup_batch_size", "null", "a batch that grows"),
     UNBUILT("decrease_batch_size_if_needed", "false|null", "a batch that shrinks"),
-    MAPPED("seq_length", "training.seq_len", .fallback = "1024"),
+    MAPPED("seq_length", "training.seq_len", NOT_DIFFUSION, .fallback = "1024"),
     MODEL("encoder_seq_length", "null", "encoders"),
     MODEL("decoder_seq_length", "null", "encoders"),
     HARMLESS("create_attention_mask_in_dataloader", "where the causal mask is made"),
@@ -360,7 +361,8 @@ static const tm_foreign_key keys[] = {
 
     /* data */
     MAPPED("mock_data", "training.mock_data", .fallback = "false"),
-    HARMLESS("mock_dataset.*", "mock images of a diffusion model", .with = "!model_type=diffusion_model"),
+    MAPPED("mock_dataset.params.image_size", "model.image_size", DIFFUSION),
+    HARMLESS("mock_dataset.*", "mock images are those of data.source gaussians"),
     MAPPED("data_path", "*:data.path;data.source=megatron", .with = "!mock_data"),
     MAPPED("train_data_path", "*:data.path;data.source=megatron", .with = "!mock_data"),
     MAPPED("valid_data_path", "*:data.validation_path", .with = "!mock_data"),
@@ -516,13 +518,13 @@ static const tm_foreign_key keys[] = {
     HARMLESS("inference_*", "inference"), HARMLESS("max_tokens_to_oom", "inference"),
     MODEL("heterogeneous_layers_config_*", "null", "layers of different kinds"),
     /* diffusion */
-    MODEL("num_joint_layers", "null", "FLUX (diffusion)"), MODEL("num_single_layers", "null", "FLUX (diffusion)"),
-    MODEL("context_dim", "", "FLUX (diffusion)"), MODEL("vec_in_dim", "", "FLUX (diffusion)"),
-    MODEL("model_channels", "", "FLUX (diffusion)"), MODEL("in_channels", "", "FLUX (diffusion)"),
-    MODEL("out_channels", "", "FLUX (diffusion)"), MODEL("patch_size", "", "FLUX (diffusion)"),
-    MODEL("theta", "", "FLUX (diffusion)"), MODEL("axes_dim", "", "FLUX (diffusion)"),
-    MODEL("guidance_embed", "", "FLUX (diffusion)"), MODEL("vae.*", "", "FLUX (diffusion)"),
-    MODEL("t5.*", "", "FLUX (diffusion)"), MODEL("clip.*", "", "FLUX (diffusion)"),
+    MAPPED("num_joint_layers", "model.n_layers"), MAPPED("num_single_layers", "model.n_single_layers"),
+    MAPPED("context_dim", "model.text_dim"), MAPPED("vec_in_dim", "model.vector_dim"), MAPPED("model_channels", "model.time_dim"),
+    MAPPED("in_channels", "model.channels"), EQUAL("out_channels", "64", "as many numbers out as in"),
+    MODEL("patch_size", "1", "patches of several image tokens"), MAPPED("theta", "model.rope_theta"),
+    MAPPED("axes_dim", "model.rope_axes"), MAPPED("guidance_embed", "model.guidance_embed"),
+    UNBUILT("vae.*", "", "encoders of images and texts"), UNBUILT("t5.*", "", "encoders of images and texts"),
+    UNBUILT("clip.*", "", "encoders of images and texts"),
 };
 /* clang-format on */
 

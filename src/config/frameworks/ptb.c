@@ -18,7 +18,7 @@ static const char *updates(const tm_config *config, const char *value)
 
 /* clang-format off */
 static const tm_foreign_key keys[] = {
-    MAPPED("model_name", "llama:model.family=llama;model.rope_theta=500000;model.rope_layout=interleaved|mistral:model.family=llama;model.rope_theta=10000;model.rope_layout=interleaved",
+    MAPPED("model_name", "llama:model.family=llama;model.rope_theta=500000;model.rope_layout=interleaved|mistral:model.family=mistral;model.rope_theta=10000;model.rope_layout=interleaved",
            .fallback = "llama", .words = "another model (the word behind the file)"),
     MAPPED("arch_name", "llama:|mistral:", .words = "another architecture"),
     MAPPED("num_layers", "model.n_layers"),
@@ -30,7 +30,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("max_seq_len", "model.max_seq_len=*;training.seq_len=*"),
     MAPPED("eps", "model.norm_eps"),
     HARMLESS("rope_base", "its program takes 500000 for llama and 10000 for mistral, whatever stands here"),
-    UNBUILT("window_size", "0", "sliding windows"),
+    MAPPED("window_size", "0:|*:model.sliding_window"),
     MAPPED("batch_size", "training.local_batch_size", .fallback = "8"),
     MAPPED("num_iteration", "training.steps", .fallback = "64", .convert = updates,
            .words = "fewer iterations than grad_accumlate_pre_steps: no step would be made"),

@@ -90,11 +90,12 @@ static void info(tm_device *device, int threads)
     snprintf(device->info.text, sizeof device->info.text, "reference: float64, one thread");
 }
 
+/* Fields of a sample may have any format. */
 static const tm_kernel *choose_reference(const tm_device *device, const tm_call *call, tm_text *refusals)
 {
     (void)device;
     (void)refusals;
-    return tm_reference_kernel(tm_op_id_of(call->op), false);
+    return tm_reference_kernel(tm_op_id_of(call->op), workspace_converted(call) > 0);
 }
 
 const tm_backend tm_backend_reference = {

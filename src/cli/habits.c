@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/habits.h"
+
+#include "base/text.h"
+#include "model/presets.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Letters, digits and dots, in lower case. */
+static void squeeze(const char *name, char out[96])
+{
+    size_t n = 0;
+    for (; *name && n + 1 < 96; name++)
+        if (isalnum((unsigned char)*name) || *name == '.') out[n++] = (char)tolower((unsigned char)*name);
+    out[n] = '\0';
+}
+
+const char *tm_habit_model(const tm_config *config, const char *name)
+{
+    char           wanted[96], have[96];
+    size_t         n;
+    const tm_preset *presets = tm_model_presets(&n);
+    const char    *exact = tm_config_find_preset(config, name);
+    if (exact) return exact;
+    squeeze(name, wanted);
+    for (size_t i = 0; i < n; i++) {
+        squeeze(presets[i].name, have);
+        if (strcmp(have, wanted) == 0) return presets[i].name;
+    }
+    return NULL;
+}
+
+const char *tm_habit_tag(tm_arena *arena, const char *preset)
+{
+    tm_text text = { 0 };
+    tm_text_add(&text, "pyt_train_");
+    for (const char *p = preset; *p; p++) {
+        char lower = (char)(*p == '_' ? '-' : tolower((unsigned char)*p));
+        bool first_digit = p > preset && isdigit((unsigned char)*p) && isalpha((unsigned char)p[-1]) && !strchr(preset, '-');
+        if (first_digit && strcspn(preset, "0123456789") == (size_t)(p - preset)) tm_text_add(&text, "-");
+        tm_text_add_n(&text, &lower, 1);
+    }
+    const char *tag = tm_arena_text(arena, text.data);
+    tm_text_fini(&text);
+    return tag;
+}
+
+const char *tm_habit_preset(const tm_config *config, const char *tag)
+{
+    static const char *const schemes[] = { "pyt_train_", "primus_pyt_train_", "pyt_megatron_lm_train_", "jax_maxtext_train_" };
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+        size_t n = strlen(schemes[i]);
+        if (strncmp(tag, schemes[i], n) == 0) return tm_habit_model(config, tag + n);
+    }
+    return NULL;
+}
+
+/* Words on their way into a new command line. */
+typedef struct {
+    const tm_config *config;
+    tm_arena        *arena;
+    char           **made, **rest; /* in front, behind */
+    int              n_made, n_rest;
+    const char      *model, *task;
+    double           timeout_s;
+    bool             benchmark; /* words of a benchmark script were there */
+} rewriting;
+
+static void make(rewriting *r, const char *word, const char *value)
+{
+    r->made[r->n_made++] = tm_arena_text(r->arena, word);
+    r->made[r->n_made++] = tm_arena_text(r->arena, value);
+}
+
+static tm_status take_task(rewriting *r, const char *value, tm_error *err)
+{
+    r->task = value;
+    if (strcmp(value, "pretrain") == 0 || strcmp(value, "HF_pretrain") == 0) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED, "-t %.60s: fine-tuning is not built yet; wanted pretrain", value);
+}
+
+static tm_status take_model(rewriting *r, const char *value, tm_error *err)
+{
+    r->model = tm_habit_model(r->config, value);
+    if (r->model) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED, "-m %.100s: this model is not built; `trainmark models` lists those that are", value);
+}
+
+static tm_status take_precision(rewriting *r, const char *value, tm_error *err)
+{
+    if (tm_names_equal(value, "BF16"))
+        make(r, "--training.dtype", "bfloat16");
+    else if (tm_names_equal(value, "FP32"))
+        make(r, "--training.dtype", "float32");
+    else if (tm_names_equal(value, "FP8"))
+        make(r, "--fp8", "hybrid");
+    else
+        return tm_fail(err, TM_UNSUPPORTED, "-p %.60s: wanted BF16, FP8 or FP32", value);
+    return TM_OK;
+}
+
+static tm_status take_strategy(rewriting *r, const char *value, tm_error *err)
+{
+    (void)r;
+    if (tm_names_equal(value, "fsdp")) return TM_OK; /* on one device it is what there is */
+    return tm_fail(err, TM_UNSUPPORTED, "-f %.60s: wanted fsdp", value);
+}
+
+static tm_status take_flag(rewriting *r, char flag, const char *value, tm_error *err)
+{
+    r->benchmark = true;
+    switch (flag) {
+    case 't': return take_task(r, value, err);
+    case 'm': return take_model(r, value, err);
+    case 'p': return take_precision(r, value, err);
+    case 'f': return take_strategy(r, value, err);
+    case 's': make(r, "--training.seq_len", value); return TM_OK;
+    case 'n': make(r, "--launch.nnodes", value); return TM_OK;
+    case 'b': make(r, "--training.local_batch_size", value); return TM_OK;
+    default: make(r, "--model.n_layers", value); return TM_OK;
+    }
+}
+
+/* "pyt_train_llama-3.1-8b:batch_size=4": an entry of the catalogue and its parameters. */
+static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
+{
+    char *name = tm_arena_text(r->arena, tag), *parameters = strchr(name, ':');
+    if (parameters) *parameters++ = '\0';
+    const char *preset = tm_habit_preset(r->config, name);
+    if (!preset)
+        return tm_fail(err, TM_UNSUPPORTED, "--tags: no entry '%.120s'; `trainmark discover` lists them", name);
+    if (r->model && strcmp(r->model, preset) != 0)
+        return tm_fail(err, TM_UNSUPPORTED, "--tags: %.60s and %.60s are two models; a run is one: call it once for each", r->model,
+                       preset);
+    r->model = preset;
+    r->benchmark = true;
+    for (char *next; parameters; parameters = next) {
+        next = strchr(parameters, ':');
+        if (next) *next++ = '\0';
+        char *equals = strchr(parameters, '=');
+        if (!equals)
+            return tm_fail(err, TM_USAGE, "--tags: '%.100s' is no parameter; wanted NAME:key=value", parameters);
+        *equals = '\0';
+        make(r, tm_arena_format(r->arena, "--%s", parameters), equals + 1);
+    }
+    return TM_OK;
+}
+
+static tm_status take_tags(rewriting *r, int argc, char **argv, int *i, tm_error *err)
+{
+    int before = *i;
+    while (*i + 1 < argc && argv[*i + 1][0] != '-') {
+        char *list = tm_arena_text(r->arena, argv[++*i]);
+        for (char *tag = strtok(list, ","); tag; tag = strtok(NULL, ",")) TM_TRY(take_tag(r, tag, err));
+    }
+    return *i > before ? TM_OK : tm_fail(err, TM_USAGE, "option '--tags' needs a value: --tags NAME");
+}
+
+static tm_status take_timeout(rewriting *r, const char *value, tm_error *err)
+{
+    char *end;
+    r->timeout_s = value && *value ? strtod(value, &end) : -2;
+    if (r->timeout_s >= -1 && r->timeout_s <= 1e8 && !*end) return TM_OK;
+    return tm_fail(err, TM_USAGE, "--timeout wants seconds (-1 or 0: no limit), found '%.60s'", value ? value : "nothing");
+}
+
+static tm_status read_word(rewriting *r, int argc, char **argv, int *i, tm_error *err)
+{
+    const char *word = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+    if (word[0] == '-' && word[1] && !word[2] && strchr("tmpsnfbl", word[1])) {
+        if (!next || next[0] == '-') return tm_fail(err, TM_USAGE, "option '%s' needs a value: %s VALUE", word, word);
+        ++*i;
+        return take_flag(r, word[1], next, err);
+    }
+    if (strcmp(word, "--live-output") == 0) return TM_OK; /* what is printed is always printed at once */
+    if (strcmp(word, "--tags") == 0) return take_tags(r, argc, argv, i, err);
+    if (strncmp(word, "--timeout=", 10) == 0) return take_timeout(r, word + 10, err);
+    if (strcmp(word, "--timeout") == 0) {
+        ++*i;
+        return take_timeout(r, next, err);
+    }
+    r->rest[r->n_rest++] = argv[*i];
+    return TM_OK;
+}
+
+tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *argc, char ***argv, double *timeout_s,
+                              tm_error *err)
+{
+    size_t    room = 16, n = (size_t)*argc;
+    for (int i = 1; i < *argc; i++) room += 4 + 2 * strlen((*argv)[i]); /* a tag may hold many parameters */
+    rewriting r = { .config = config, .arena = arena };
+    r.made = tm_arena_take(arena, (room + n) * sizeof *r.made);
+    r.rest = tm_arena_take(arena, (n + 1) * sizeof *r.rest);
+    for (int i = 1; i < *argc; i++) TM_TRY(read_word(&r, *argc, *argv, &i, err));
+    *timeout_s = r.timeout_s > 0 ? r.timeout_s : 0;
+    if (r.benchmark && r.task && !r.model)
+        return tm_fail(err, TM_USAGE, "-t %.60s names no model; give -m NAME", r.task);
+    if (r.n_rest == *argc - 1) return TM_OK;
+    char **words = tm_arena_take(arena, ((size_t)(r.n_made + r.n_rest) + 12) * sizeof *words);
+    int    k = 0;
+    words[k++] = (*argv)[0];
+    if (r.model) words[k++] = tm_arena_text(arena, r.model);
+    if (r.benchmark) { /* as the scripts run it */
+        static const char *const usual[] = { "--training.steps", "50", "--metrics.log_freq", "1", "--data.source", "mock" };
+        for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) words[k++] = tm_arena_text(arena, usual[i]);
+    }
+    memcpy(words + k, r.made, (size_t)r.n_made * sizeof *words);
+    memcpy(words + k + r.n_made, r.rest, (size_t)r.n_rest * sizeof *words);
+    *argc = k + r.n_made + r.n_rest;
+    *argv = words;
+    return TM_OK;
+}

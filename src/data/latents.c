@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data/latents.c - images and texts that were encoded before: a folder of safetensors files (docs/flux.md).
+ *
+ * Every file holds some samples, along the first axis of its tensors:
+ *   latents (n, tokens, channels), packed; or mean and logvar (n, C, 2 rows, 2 columns) of the encoder's normal
+ *       distribution, 4 C = channels: then each use of a sample draws its latents anew,
+ *       latent = 0.3611 (mean + exp(logvar / 2) e - 0.1159), token (row, column) = (channel, y, x) of its 2 x 2
+ *   text (n, text_len, text_dim), pooled (n, vector_dim); or under MLPerf's names t5_encodings, clip_encodings
+ * empty.safetensors holds text and pooled of the empty text, with or without an axis of 1: what texts that are left out
+ * are replaced by.
+ */
+#include "base/arena.h"
+#include "base/random.h"
+#include "data/file_list.h"
+#include "data/flow.h"
+#include "data/map.h"
+#include "data/safetensors.h"
+#include "data/source_kind.h"
+#include "graph/value.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A file, and the tensors of its samples. */
+typedef struct {
+    tm_safetensors         *set;
+    const tm_stored_tensor *latents, *mean, *logvar, *text, *pooled;
+    int64_t                 first, samples; /* number of its first sample; how many */
+} shard;
+
+typedef struct {
+    shard  *shards;
+    size_t  n, capacity;
+    int64_t samples;
+} shards;
+
+typedef struct {
+    shards          splits[2]; /* by tm_split */
+    tm_safetensors *empty;
+    float          *empty_text, *empty_pooled; /* NULL: no text is left out */
+} cache;
+
+/* --- files --------------------------------------------------------------------------------------------------------- */
+
+static bool readable(tm_dtype dtype)
+{
+    return dtype == TM_F32 || dtype == TM_BF16 || dtype == TM_F16 || dtype == TM_F64;
+}
+
+static tm_status wrong_shape(const tm_stored_tensor *t, const char *wanted, tm_error *err)
+{
+    char shape[192];
+    return tm_fail(err, TM_INVALID, "'%s': tensor '%s' is %s %s, the model wants %s", t->file, t->name, t->dtype_name,
+                   tm_stored_shape_text(shape, t), wanted);
+}
+
+/* Has the tensor the axes n[1] .. n[rank - 1] behind that of the samples? */
+static tm_status check_tensor(const tm_stored_tensor *t, int64_t samples, int rank, const int64_t *n, tm_error *err)
+{
+    char wanted[128];
+    bool fits = readable(t->dtype) && t->rank == rank && t->n[0] == samples;
+    int  used = snprintf(wanted, sizeof wanted, "[%lld", (long long)samples);
+    for (int i = 1; i < rank; i++) {
+        fits = fits && t->n[i] == n[i];
+        used += snprintf(wanted + used, sizeof wanted - (size_t)used, ", %lld", (long long)n[i]);
+    }
+    snprintf(wanted + used, sizeof wanted - (size_t)used, "] of floating-point numbers");
+    return fits ? TM_OK : wrong_shape(t, wanted, err);
+}
+
+static const tm_stored_tensor *find_either(const tm_safetensors *set, const char *name, const char *other)
+{
+    const tm_stored_tensor *tensor = tm_safetensors_find(set, name);
+    return tensor ? tensor : tm_safetensors_find(set, other);
+}
+
+static tm_status check_shard(const tm_source_options *o, const char *path, shard *s, tm_error *err)
+{
+    const tm_flow_options *f = &o->flow;
+    s->latents = tm_safetensors_find(s->set, "latents");
+    s->mean = tm_safetensors_find(s->set, "mean");
+    s->logvar = tm_safetensors_find(s->set, "logvar");
+    s->text = find_either(s->set, "text", "t5_encodings");
+    s->pooled = find_either(s->set, "pooled", "clip_encodings");
+    const tm_stored_tensor *image = s->latents ? s->latents : s->mean;
+    if (!image || (!s->latents && !s->logvar) || !s->text || !s->pooled)
+        return tm_fail(err, TM_INVALID,
+                       "'%s' lacks %s; a file of data.source latents holds latents, or mean and logvar, and text and "
+                       "pooled",
+                       path, !s->text ? "text" : !s->pooled ? "pooled" : !image ? "latents" : "logvar");
+    s->samples = image->rank > 0 ? image->n[0] : 0;
+    if (s->samples < 1) return wrong_shape(image, "at least one sample", err);
+    if (s->latents)
+        TM_TRY(check_tensor(image, s->samples, 3, (int64_t[]){ 0, f->tokens, f->channels }, err));
+    else
+        for (int k = 0; k < 2; k++) {
+            int64_t n[] = { 0, f->channels / 4, 2 * f->rows, 2 * (f->tokens / f->rows) };
+            TM_TRY(check_tensor(k ? s->logvar : s->mean, s->samples, 4, n, err));
+        }
+    TM_TRY(check_tensor(s->text, s->samples, 3, (int64_t[]){ 0, f->text_len, f->text_dim }, err));
+    return check_tensor(s->pooled, s->samples, 2, (int64_t[]){ 0, f->vector_dim }, err);
+}
+
+static bool ends_in(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+static tm_status open_folder(tm_source *source, const char *folder, shards *out, tm_error *err)
+{
+    tm_file_list files = { 0 };
+    tm_status    st = tm_file_list_read(folder, &files, err);
+    for (size_t i = 0; i < files.count && st == TM_OK; i++) {
+        const char *path = files.paths[i];
+        if (!ends_in(path, ".safetensors") || strcmp(tm_file_name(path), "empty.safetensors") == 0) continue;
+        out->shards = tm_grow(out->shards, &out->capacity, out->n, sizeof *out->shards);
+        shard *s = &out->shards[out->n++];
+        *s = (shard){ .first = out->samples };
+        st = tm_safetensors_open(path, &s->set, err);
+        if (st == TM_OK) st = check_shard(&source->options, path, s, err);
+        if (st != TM_OK) break;
+        out->samples += s->samples;
+        size_t                  n;
+        const tm_stored_tensor *tensors = tm_safetensors_list(s->set, &n);
+        for (size_t k = 0; k < n; k++)
+            source->facts.content = tm_fingerprint(source->facts.content, tensors[k].data, (int64_t)tensors[k].bytes);
+    }
+    tm_file_list_free(&files);
+    if (st == TM_OK && out->samples == 0)
+        st = tm_fail(err, TM_INVALID, "'%s' has no *.safetensors file with samples", folder);
+    return st;
+}
+
+/* --- values -------------------------------------------------------------------------------------------------------- */
+
+/* Elements [from, from + n) of a tensor; it may lie at any address. */
+static void read_values(const tm_stored_tensor *t, int64_t from, int64_t n, float *out)
+{
+    size_t bytes = tm_dtype_bytes(t->dtype);
+    for (int64_t i = 0; i < n; i++) {
+        char value[8];
+        memcpy(value, t->data + (size_t)(from + i) * bytes, bytes);
+        out[i] = (float)tm_value_get(value, t->dtype, 0);
+    }
+}
+
+static tm_status read_empty(const tm_source_options *o, cache *c, tm_error *err)
+{
+    tm_text path = { 0 };
+    tm_text_printf(&path, "%s/empty.safetensors", o->path);
+    tm_status st = tm_safetensors_open(path.data, &c->empty, err);
+    for (int k = 0; k < 2 && st == TM_OK; k++) {
+        const tm_stored_tensor *t = k ? find_either(c->empty, "pooled", "clip_encodings")
+                                      : find_either(c->empty, "text", "t5_encodings");
+        int64_t wanted = k ? o->flow.vector_dim : o->flow.text_len * o->flow.text_dim, elements = 1;
+        for (int i = 0; t && i < t->rank; i++) elements *= t->n[i];
+        if (!t)
+            st = tm_fail(err, TM_INVALID, "'%s' lacks %s of the empty text", path.data, k ? "pooled" : "text");
+        else if (elements != wanted || !readable(t->dtype))
+            st = wrong_shape(t, "that of a sample", err);
+        if (st != TM_OK) break;
+        float **out = k ? &c->empty_pooled : &c->empty_text;
+        *out = tm_alloc((size_t)wanted * sizeof **out);
+        read_values(t, 0, wanted, *out);
+    }
+    tm_text_fini(&path);
+    return st;
+}
+
+static const shard *shard_of(const shards *of, int64_t sample)
+{
+    size_t low = 0, high = of->n;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (of->shards[middle].first <= sample)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &of->shards[low];
+}
+
+/* Draws the latents of one use of a sample and packs them; `scratch` has room for as many numbers. */
+static void sample_latents(const tm_source_options *o, const shard *s, int64_t row, uint64_t stream, float *out)
+{
+    int64_t rows = o->flow.rows, columns = o->flow.tokens / rows, channels = o->flow.channels / 4;
+    int64_t size = 4 * rows * columns, all = channels * size;
+    for (int64_t i = 0; i < all; i++) {
+        int64_t channel = i / size, y = i % size / (2 * columns), x = i % (2 * columns);
+        float   mean, logvar;
+        read_values(s->mean, row * all + i, 1, &mean);
+        read_values(s->logvar, row * all + i, 1, &logvar);
+        double drawn = (double)mean + exp((double)logvar / 2) * tm_random_normal(o->seed, stream, (uint64_t)i);
+        int64_t token = y / 2 * columns + x / 2, at = channel * 4 + y % 2 * 2 + x % 2;
+        out[token * o->flow.channels + at] = (float)(0.3611 * (drawn - 0.1159));
+    }
+}
+
+static void read_latents(const tm_source *source, tm_split split, int64_t index, const shard *s, int64_t row, float *out)
+{
+    const tm_source_options *o = &source->options;
+    int64_t                  elements = o->flow.tokens * o->flow.channels;
+    uint64_t stream = tm_random_stream(split == TM_SPLIT_TRAIN ? "latents.train" : "latents.validation");
+    if (s->latents)
+        read_values(s->latents, row * elements, elements, out);
+    else
+        sample_latents(o, s, row, stream + (uint64_t)index, out);
+}
+
+/* Each epoch has an order of its own. */
+static int64_t sample_at(const tm_source *source, tm_split split, int64_t index)
+{
+    const cache *c = source->state;
+    uint64_t     n = (uint64_t)c->splits[split].samples, epoch = (uint64_t)index / n;
+    if (split == TM_SPLIT_VALIDATION) return index;
+    return (int64_t)tm_random_permute(source->options.seed, tm_random_stream("latents.order") + epoch,
+                                      (uint64_t)index % n, n);
+}
+
+static tm_status latents_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
+                             void *const *fields, int64_t *weight, tm_error *err)
+{
+    const tm_source_options *o = &source->options;
+    const cache             *c = source->state;
+    int64_t                  sample = sample_at(source, split, index);
+    const shard             *s = shard_of(&c->splits[split], sample);
+    int64_t                  row = sample - s->first, text = o->flow.text_len * o->flow.text_dim;
+    bool                     no_text, no_pooled;
+    (void)scratch;
+    TM_TRY(tm_safetensors_check(s->set, err));
+    tm_flow_dropped(o, split, index, &no_text, &no_pooled);
+    read_latents(source, split, index, s, row, fields[1]);
+    tm_flow_mix(o, split, index, fields[0], fields[1], fields[2]);
+    if (no_text)
+        memcpy(fields[3], c->empty_text, (size_t)text * sizeof(float));
+    else
+        read_values(s->text, row * text, text, fields[3]);
+    if (no_pooled)
+        memcpy(fields[4], c->empty_pooled, (size_t)o->flow.vector_dim * sizeof(float));
+    else
+        read_values(s->pooled, row * o->flow.vector_dim, o->flow.vector_dim, fields[4]);
+    *weight = o->flow.tokens * o->flow.channels;
+    return TM_OK;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------- */
+
+static void latents_close(tm_source *source)
+{
+    cache *c = source->state;
+    for (int k = 0; k < 2; k++) {
+        for (size_t i = 0; i < c->splits[k].n; i++) tm_safetensors_close(c->splits[k].shards[i].set);
+        free(c->splits[k].shards);
+    }
+    tm_safetensors_close(c->empty);
+    free(c->empty_text);
+    free(c->empty_pooled);
+    free(c);
+}
+
+/* The loss of a model that always says zero: 1 + the mean square of the latents, of 64 held-out samples at most. */
+static double loss_of_zero(const tm_source *source)
+{
+    const tm_source_options *o = &source->options;
+    const cache             *c = source->state;
+    int64_t                  elements = o->flow.tokens * o->flow.channels, n = c->splits[TM_SPLIT_VALIDATION].samples;
+    float                   *x0 = tm_alloc((size_t)elements * sizeof *x0);
+    double                   sum = 0;
+    if (n > 64) n = 64;
+    for (int64_t i = 0; i < n; i++) {
+        const shard *s = shard_of(&c->splits[TM_SPLIT_VALIDATION], i);
+        read_latents(source, TM_SPLIT_VALIDATION, i, s, i - s->first, x0);
+        for (int64_t k = 0; k < elements; k++) sum += (double)x0[k] * (double)x0[k];
+    }
+    free(x0);
+    return n > 0 ? 1 + sum / (double)(n * elements) : (double)NAN;
+}
+
+static tm_status latents_open(tm_source *source, tm_error *err)
+{
+    const tm_source_options *o = &source->options;
+    TM_TRY(tm_flow_check(o, err));
+    if (!o->path || !*o->path)
+        return tm_fail(err, TM_INVALID, "data.source latents needs a folder of safetensors files; set data.path");
+    cache    *c = source->state = tm_alloc(sizeof *c);
+    tm_status st = open_folder(source, o->path, &c->splits[TM_SPLIT_TRAIN], err);
+    if (st == TM_OK && o->validation_path && *o->validation_path)
+        st = open_folder(source, o->validation_path, &c->splits[TM_SPLIT_VALIDATION], err);
+    if (st == TM_OK && tm_flow_dropout(o) > 0) st = read_empty(o, c, err);
+    if (st != TM_OK) {
+        latents_close(source);
+        return st;
+    }
+    source->facts.train_samples = c->splits[TM_SPLIT_TRAIN].samples;
+    source->facts.validation_samples = c->splits[TM_SPLIT_VALIDATION].samples;
+    source->facts.unigram_entropy = loss_of_zero(source);
+    return TM_OK;
+}
+
+const tm_source_kind tm_source_latents = {
+    .traits = { .name = "latents",
+                .gate = TM_GATE_HELD_OUT,
+                .needs_path = true,
+                .takes_validation_path = true,
+                .images = true },
+    .open = latents_open,
+    .close = latents_close,
+    .fields = tm_flow_fields,
+    .row = latents_row,
+};

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/tokenize_output.h"
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "data/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char magic[8] = "tmtoken1";
+
+static char *name_of(const tm_tokenize_output *out, const char *end)
+{
+    tm_text name = { 0 };
+    tm_text_printf(&name, "%s%s", out->prefix, end);
+    return name.data;
+}
+
+static FILE *open_part(tm_tokenize_output *out, const char *end, const char *mode)
+{
+    char *name = name_of(out, end);
+    FILE *f = fopen(name, mode);
+    free(name);
+    return f;
+}
+
+static void remove_part(tm_tokenize_output *out, const char *end)
+{
+    char *name = name_of(out, end);
+    unlink(name);
+    free(name);
+}
+
+typedef struct {
+    char              magic[8];
+    tm_tokenize_state state;
+    uint64_t          hash; /* of the state */
+} saved_state;
+
+/* The state of a killed call, if it is whole, has this key and its files are as long as it says. */
+static bool go_on(tm_tokenize_output *out, uint64_t key)
+{
+    saved_state saved;
+    FILE       *f = open_part(out, ".tokenize", "rbe");
+    bool        good = f && fread(&saved, sizeof saved, 1, f) == 1 && memcmp(saved.magic, magic, sizeof magic) == 0;
+    if (f) fclose(f);
+    if (!good || saved.hash != tm_hash(&saved.state, sizeof saved.state) || saved.state.key != key) return false;
+    out->bin = open_part(out, ".bin.part", "r+be");
+    out->lengths = open_part(out, ".lengths.part", "r+be");
+    off_t bin = (off_t)saved.state.tokens * (out->wide ? 4 : 2), lengths = (off_t)saved.state.documents * 4;
+    good = out->bin && out->lengths && fseeko(out->bin, 0, SEEK_END) == 0 && ftello(out->bin) >= bin &&
+           fseeko(out->lengths, 0, SEEK_END) == 0 && ftello(out->lengths) >= lengths &&
+           ftruncate(fileno(out->bin), bin) == 0 && ftruncate(fileno(out->lengths), lengths) == 0 &&
+           fseeko(out->bin, bin, SEEK_SET) == 0 && fseeko(out->lengths, lengths, SEEK_SET) == 0;
+    if (good) {
+        out->state = saved.state;
+        return true;
+    }
+    tm_tokenize_output rest = { .bin = out->bin, .lengths = out->lengths };
+    tm_tokenize_output_close(&rest);
+    out->bin = out->lengths = NULL;
+    return false;
+}
+
+tm_status tm_tokenize_output_open(const char *prefix, bool wide, uint64_t key, tm_tokenize_output *out, tm_error *err)
+{
+    *out = (tm_tokenize_output){ .prefix = tm_alloc(strlen(prefix) + 1), .wide = wide, .state = { .key = key } };
+    strcpy(out->prefix, prefix);
+    if (go_on(out, key)) return TM_OK;
+    remove_part(out, ".tokenize");
+    out->bin = open_part(out, ".bin.part", "wbe");
+    out->lengths = out->bin ? open_part(out, ".lengths.part", "wbe") : NULL;
+    if (out->lengths) return TM_OK;
+    tm_status st = tm_fail(err, TM_IO, "cannot create '%s.bin.part': %s", prefix, strerror(errno));
+    tm_tokenize_output_close(out);
+    return st;
+}
+
+static void put(tm_tokenize_output *out, FILE *f, const void *bytes, size_t n)
+{
+    errno = 0;
+    if (n > 0 && fwrite(bytes, 1, n, f) != n && !out->cause) out->cause = errno ? errno : EIO;
+}
+
+static size_t little(uint8_t *out, uint32_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) out[i] = (uint8_t)(value >> 8 * i);
+    return (size_t)bytes;
+}
+
+void tm_tokenize_output_add(tm_tokenize_output *out, const int32_t *ids, int64_t n)
+{
+    uint8_t part[4096];
+    for (int64_t i = 0; i < n;) {
+        size_t bytes = 0;
+        for (; i < n && bytes < sizeof part; i++) bytes += little(part + bytes, (uint32_t)ids[i], out->wide ? 4 : 2);
+        put(out, out->bin, part, bytes);
+    }
+    out->state.tokens += n;
+    out->state.open += n;
+}
+
+void tm_tokenize_output_end_document(tm_tokenize_output *out)
+{
+    uint8_t length[4];
+    if (out->state.open == 0) return;
+    if (out->state.open > INT32_MAX && !out->cause) out->cause = EFBIG;
+    put(out, out->lengths, length, little(length, (uint32_t)out->state.open, 4));
+    out->state.documents++;
+    out->state.open = 0;
+}
+
+static tm_status flush(tm_tokenize_output *out, tm_error *err)
+{
+    errno = 0;
+    if ((fflush(out->bin) != 0 || fflush(out->lengths) != 0 || fsync(fileno(out->bin)) != 0 ||
+         fsync(fileno(out->lengths)) != 0) &&
+        !out->cause)
+        out->cause = errno ? errno : EIO;
+    if (!out->cause) return TM_OK;
+    return tm_fail(err, TM_IO, "cannot write '%s.bin.part': %s", out->prefix,
+                   out->cause == EFBIG ? "a document of more than 2147483647 tokens, or a limit of the file system"
+                                       : strerror(out->cause));
+}
+
+/* By way of a file of always the same name, so that a kill leaves no litter. */
+tm_status tm_tokenize_output_save(tm_tokenize_output *out, tm_error *err)
+{
+    saved_state saved = { .state = out->state, .hash = tm_hash(&out->state, sizeof out->state) };
+    TM_TRY(flush(out, err));
+    memcpy(saved.magic, magic, sizeof magic);
+    char *name = name_of(out, ".tokenize"), *new_name = name_of(out, ".tokenize.new");
+    FILE *f = fopen(new_name, "wbe");
+    bool  good = f && fwrite(&saved, sizeof saved, 1, f) == 1 && fflush(f) == 0 && fsync(fileno(f)) == 0;
+    int   cause = errno;
+    if (f) fclose(f);
+    if (good && rename(new_name, name) != 0) good = false, cause = errno;
+    tm_status st = good ? TM_OK : tm_fail(err, TM_IO, "cannot write '%s': %s", new_name, strerror(cause));
+    free(name);
+    free(new_name);
+    return st;
+}
+
+/* One pass over the lengths for each array of the index. */
+static tm_status write_index(tm_tokenize_output *out, tm_error *err)
+{
+    tm_output idx;
+    char     *name = name_of(out, ".idx");
+    tm_status st = tm_output_open(name, &idx, err);
+    free(name);
+    if (st != TM_OK) return st;
+    tm_output_bytes(&idx, "MMIDIDX\0", 9);
+    tm_output_number(&idx, 1, 8);
+    tm_output_number(&idx, out->wide ? 4 : 8, 1);
+    tm_output_number(&idx, (uint64_t)out->state.documents, 8);
+    tm_output_number(&idx, (uint64_t)out->state.documents + 1, 8);
+    for (int array = 0; array < 2; array++) {
+        uint64_t offset = 0;
+        uint8_t  four[4];
+        rewind(out->lengths);
+        for (int64_t i = 0; i < out->state.documents; i++) {
+            if (fread(four, 1, 4, out->lengths) != 4 && !idx.cause) idx.cause = EIO;
+            uint32_t length =
+                (uint32_t)four[0] | (uint32_t)four[1] << 8 | (uint32_t)four[2] << 16 | (uint32_t)four[3] << 24;
+            tm_output_number(&idx, array ? offset : length, array ? 8 : 4);
+            offset += (uint64_t)length * (out->wide ? 4 : 2);
+        }
+    }
+    for (int64_t i = 0; i <= out->state.documents; i++) tm_output_number(&idx, (uint64_t)i, 8);
+    return tm_output_close(&idx, err);
+}
+
+/* The tokens get their name first: an index says that they are complete. */
+tm_status tm_tokenize_output_finish(tm_tokenize_output *out, tm_error *err)
+{
+    char *part = name_of(out, ".bin.part"), *bin = name_of(out, ".bin"), *lengths = name_of(out, ".lengths.part");
+    FILE *again = NULL;
+    remove_part(out, ".idx");
+    tm_status st = flush(out, err);
+    if (st == TM_OK && !(again = freopen(lengths, "rbe", out->lengths)))
+        st = tm_fail(err, TM_IO, "cannot read '%s': %s", lengths, strerror(errno));
+    out->lengths = again ? again : NULL;
+    if (st == TM_OK && rename(part, bin) != 0)
+        st = tm_fail(err, TM_IO, "cannot rename '%s': %s", part, strerror(errno));
+    if (st == TM_OK) st = write_index(out, err);
+    if (st == TM_OK) {
+        remove_part(out, ".lengths.part");
+        remove_part(out, ".tokenize");
+        remove_part(out, ".tokenize.new");
+    }
+    free(part);
+    free(bin);
+    free(lengths);
+    return st;
+}
+
+void tm_tokenize_output_close(tm_tokenize_output *out)
+{
+    if (out->bin) fclose(out->bin);
+    if (out->lengths) fclose(out->lengths);
+    free(out->prefix);
+    *out = (tm_tokenize_output){ 0 };
+}

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/certificate.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/random.h"
+#include "graph/value.h"
+#include "op/attrs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A trained tensor, with a copy of its values and of its gradient. */
+typedef struct {
+    tm_tensor_id id;
+    int          group;
+    tm_dtype     dtype, gradient_dtype, used; /* `used`: the format that products take it in */
+    int64_t      n;
+    char        *values, *gradient, *moved; /* `moved`: room for a piece */
+    double       rms, norm;                 /* root mean square of the values; length of the gradient */
+} member;
+
+typedef struct {
+    char   name[96];
+    double norm, size; /* length of the gradient; of the values */
+    double along;      /* the step along the gradient, in units of it, with its sign */
+} group;
+
+typedef struct {
+    tm_trainer           *trainer;
+    const tm_step        *step;
+    const tm_micro_batch *batch;
+    uint64_t              seed;
+    member               *members;
+    size_t                n_members, members_capacity;
+    group                *groups;
+    size_t                n_groups, groups_capacity;
+    char                **state;  /* copies of what kernels carry from step to step */
+    double                loss;   /* of the training program */
+    double                unit;   /* rounding of the compute format */
+    bool                  coarse; /* is that coarser than float32? */
+    double                apart;  /* how far tensors move at random */
+    double                small;  /* of the steps */
+} certifier;
+
+/* How far a tensor is moved at random, in units of its values' size, and what the loss is to change by along the
+ * gradient; as large as keeps the higher terms of the loss below the band, and rounding, too. */
+static const double random_part = 0x1p-8, shrink = 0x1p-3;
+
+/* --- what there is ------------------------------------------------------------------------------------------------ */
+
+/* Behind the number of a block, "layers.3." or "h.3."; the name itself, if it has none. */
+static const char *behind_block(const char *name)
+{
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        size_t digits = strspn(dot + 1, "0123456789");
+        if (digits > 0 && dot[1 + digits] == '.') return dot + digits + 2;
+    }
+    return name;
+}
+
+void tm_certificate_group(const char *tensor, char out[96])
+{
+    const char *rest = behind_block(tensor);
+    int         n = (int)strcspn(rest, "."), block = (int)(rest - tensor) - 1;
+    bool        norm = strncmp(rest, "ln_", 3) == 0 || (n >= 4 && strncmp(rest + n - 4, "norm", 4) == 0);
+    if (block < 0)
+        snprintf(out, 96, "%.*s", n < 90 ? n : 90, rest);
+    else
+        snprintf(out, 96, "%.*s %.*s", block < 40 ? block : 40, tensor,
+                 norm     ? 5
+                 : n < 50 ? n
+                          : 50,
+                 norm ? "norms" : rest);
+}
+
+static int group_of(certifier *c, const char *tensor)
+{
+    char name[96];
+    tm_certificate_group(tensor, name);
+    for (size_t i = c->n_groups; i-- > 0;)
+        if (strcmp(c->groups[i].name, name) == 0) return (int)i;
+    c->groups = tm_grow(c->groups, &c->groups_capacity, c->n_groups, sizeof *c->groups);
+    c->groups[c->n_groups] = (group){ 0 };
+    memcpy(c->groups[c->n_groups].name, name, sizeof name);
+    return (int)c->n_groups++;
+}
+
+/* The format of the copy that the products of this parameter take, its own if there is none. */
+static tm_dtype format_used(const tm_graph *graph, tm_tensor_id id)
+{
+    const tm_segment *segment = graph->segments[0];
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        if (segment->nodes[i].op == TM_OP_cast && segment->nodes[i].in[0] == id)
+            return tm_graph_at(graph, segment->nodes[i].out[0])->dtype;
+    return tm_graph_at(graph, id)->dtype;
+}
+
+static void list_members(certifier *c)
+{
+    const tm_graph *graph = c->step->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        if (t->role != TM_ROLE_PARAMETER || t->gradient == TM_NONE) continue;
+        c->members = tm_grow(c->members, &c->members_capacity, c->n_members, sizeof *c->members);
+        c->members[c->n_members++] = (member){ .id = (tm_tensor_id)i,
+                                               .group = group_of(c, t->name),
+                                               .dtype = t->dtype,
+                                               .gradient_dtype = tm_graph_at(graph, t->gradient)->dtype,
+                                               .used = format_used(graph, (tm_tensor_id)i),
+                                               .n = tm_shape_elements(t->shape) };
+    }
+}
+
+static size_t bytes_of(const certifier *c, tm_tensor_id id)
+{
+    return c->step->plan->places[id].bytes;
+}
+
+static tm_status read_whole(const certifier *c, tm_tensor_id id, char **out, tm_error *err)
+{
+    *out = tm_alloc(bytes_of(c, id) + 1);
+    return tm_trainer_read(c->trainer, id, 0, *out, bytes_of(c, id), err);
+}
+
+static tm_status keep_state(certifier *c, tm_error *err)
+{
+    const tm_graph *graph = c->step->graph;
+    c->state = tm_alloc(graph->n_tensors * sizeof *c->state);
+    memset(c->state, 0, graph->n_tensors * sizeof *c->state);
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        if (graph->tensors[i].role == TM_ROLE_STATE) TM_TRY(read_whole(c, (tm_tensor_id)i, &c->state[i], err));
+    return TM_OK;
+}
+
+static tm_status restore_state(certifier *c, tm_error *err)
+{
+    for (size_t i = 0; c->state && i < c->step->graph->n_tensors; i++)
+        if (c->state[i])
+            TM_TRY(tm_trainer_write(c->trainer, (tm_tensor_id)i, 0, c->state[i], bytes_of(c, (tm_tensor_id)i), err));
+    return TM_OK;
+}
+
+/* The gradient's two parts, where a table is looked up and a factor, too. */
+static tm_status read_gradient(certifier *c, member *m, tm_error *err)
+{
+    const tm_tensor *t = tm_graph_at(c->step->graph, m->id);
+    char            *lookup = NULL;
+    TM_TRY(read_whole(c, t->gradient, &m->gradient, err));
+    if (t->lookup_gradient == TM_NONE) return TM_OK;
+    tm_status st = read_whole(c, t->lookup_gradient, &lookup, err);
+    for (int64_t i = 0; st == TM_OK && i < m->n; i++)
+        tm_value_set(m->gradient, m->gradient_dtype, i,
+                     tm_value_get(m->gradient, m->gradient_dtype, i) + tm_value_get(lookup, m->gradient_dtype, i));
+    free(lookup);
+    return st;
+}
+
+static void measure_member(certifier *c, member *m)
+{
+    double values = 0, gradient = 0;
+    for (int64_t i = 0; i < m->n; i++) {
+        double w = tm_value_get(m->values, m->dtype, i), g = tm_value_get(m->gradient, m->gradient_dtype, i);
+        values += w * w;
+        gradient += g * g;
+    }
+    m->rms = sqrt(values / (double)m->n);
+    if (!(m->rms > 0)) m->rms = 0.02; /* all zeros, as biases begin: the size of usual weights */
+    m->norm = sqrt(gradient);
+    c->groups[m->group].norm += gradient;
+    c->groups[m->group].size += m->rms * m->rms * (double)m->n;
+}
+
+/* --- losses ------------------------------------------------------------------------------------------------------- */
+
+/* The training program: loss with what the model adds to it, and gradients. */
+static tm_status run_training(certifier *c, double *loss, tm_error *err)
+{
+    const tm_step *step = c->step;
+    tm_ledger      ledger = { 0 };
+    double         balance = 0, scale = 1 / (double)c->batch->target_tokens;
+    TM_TRY(tm_trainer_begin(c->trainer, 1, 0, 0, c->batch->target_tokens, err));
+    TM_TRY(tm_trainer_accumulate(c->trainer, 0, c->batch, &ledger, err));
+    TM_TRY(tm_trainer_read(c->trainer, step->loss, 0, loss, sizeof *loss, err));
+    if (step->model.balance_loss != TM_NONE)
+        TM_TRY(tm_trainer_read(c->trainer, step->model.balance_loss, 0, &balance, sizeof balance, err));
+    *loss = (*loss + balance) * scale;
+    return TM_OK;
+}
+
+/* With the weights as they are: a forward pass, unless the gradient is of more than what evaluation computes. */
+static tm_status loss_now(certifier *c, double *loss, tm_error *err)
+{
+    if (c->step->model.balance_loss != TM_NONE) return run_training(c, loss, err);
+    TM_TRY(tm_trainer_evaluate(c->trainer, c->batch, loss, err));
+    *loss /= (double)c->batch->target_tokens;
+    return TM_OK;
+}
+
+/* --- moved weights ------------------------------------------------------------------------------------------------ */
+
+enum { PIECE = 1 << 16 }; /* elements: a multiple of 64 */
+
+/* Moves elements [first, first + n) of a tensor by `side` times its direction. *change grows by sum g (w' - w), with
+ * what the products see of both. */
+static void move_piece(const certifier *c, member *m, int64_t first, int64_t n, double side, double *change)
+{
+    uint64_t stream = tm_random_stream(tm_graph_at(c->step->graph, m->id)->name), bits = 0;
+    double   along = side * c->groups[m->group].along, apart = side * c->apart * m->rms, sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = first + i;
+        double  w = tm_value_get(m->values, m->dtype, at), g = tm_value_get(m->gradient, m->gradient_dtype, at),
+               before = w, after;
+        if (at % 64 == 0) bits = tm_random_u64(c->seed, stream, (uint64_t)at / 64);
+        tm_value_set(m->moved, m->dtype, i, w + along * g + (bits >> (at % 64) & 1 ? apart : -apart));
+        after = tm_value_get(m->moved, m->dtype, i);
+        if (m->used == TM_BF16 && m->dtype != TM_BF16) {
+            before = (double)tm_bf16_value(tm_bf16_round((float)before));
+            after = (double)tm_bf16_value(tm_bf16_round((float)after));
+        }
+        sum += g * (after - before);
+    }
+    *change += sum;
+}
+
+/* Writes the tensors of groups [first, last), moved (side +1 or -1) or as they were (0). */
+static tm_status move(certifier *c, size_t first, size_t last, double side, double *change, tm_error *err)
+{
+    for (size_t k = 0; k < c->n_members; k++) {
+        member *m = &c->members[k];
+        size_t  element = tm_dtype_bytes(m->dtype);
+        if ((size_t)m->group < first || (size_t)m->group >= last) continue;
+        if (side > 0 || side < 0) m->moved = tm_alloc(PIECE * element);
+        tm_status st = TM_OK;
+        for (int64_t at = 0; at < m->n && st == TM_OK; at += PIECE) {
+            int64_t     n = m->n - at < PIECE ? m->n - at : PIECE;
+            const char *from = m->moved ? m->moved : m->values + (size_t)at * element;
+            if (m->moved) move_piece(c, m, at, n, side, change);
+            st = tm_trainer_write(c->trainer, m->id, (size_t)at * element, from, (size_t)n * element, err);
+        }
+        free(m->moved);
+        m->moved = NULL;
+        TM_TRY(st);
+    }
+    return TM_OK;
+}
+
+typedef struct {
+    double expected, measured, band, middle; /* middle: mean of the two losses */
+} comparison;
+
+static bool holds(const comparison *x)
+{
+    return fabs(x->measured - x->expected) <= x->band; /* so that a NaN does not */
+}
+
+/* What the two may differ by: the rounding of a loss, as rows round by themselves and blocks one after the other; what
+ * the third derivative of the loss makes of steps of this size, by what the second one makes of them. */
+static double band_of(const certifier *c, size_t first, size_t last, double middle)
+{
+    const tm_step_options *o = &c->step->options;
+    double                 squares = 0, rows = (double)c->batch->target_tokens, blocks = (double)o->shape.n_layers;
+    for (size_t i = first; i < last; i++) {
+        const group *g = &c->groups[i];
+        double       along = g->along * g->norm * g->norm, apart = c->apart * g->norm * 0.02;
+        squares += along * along + apart * apart;
+    }
+    double rounding = 3 * c->unit * (1 + fabs(c->loss)) * sqrt((1 + blocks) / rows);
+    return rounding + (c->coarse ? 0.06 : 0.02) * sqrt(squares) +
+           0.2 * fmin(fabs(middle - c->loss), 0.02 * (1 + fabs(c->loss)));
+}
+
+/* Compares along the direction, in groups [first, last) only. */
+static tm_status compare(certifier *c, size_t first, size_t last, comparison *out, tm_error *err)
+{
+    double plus = 0, minus = 0, up = 0, down = 0;
+    TM_TRY(move(c, first, last, 1, &up, err));
+    TM_TRY(loss_now(c, &plus, err));
+    TM_TRY(move(c, first, last, -1, &down, err));
+    TM_TRY(loss_now(c, &minus, err));
+    TM_TRY(move(c, first, last, 0, NULL, err));
+    *out = (comparison){ .expected = up - down, .measured = plus - minus, .middle = (plus + minus) / 2 };
+    out->band = band_of(c, first, last, out->middle);
+    return TM_OK;
+}
+
+/* Steps along the gradient that change the loss by the same in every group, but move none by more than a part of its
+ * size. */
+static void choose_steps(certifier *c)
+{
+    double wanted = (c->coarse ? 0x1p-7 : 0x1p-12) * fmax(fabs(c->loss), 0.1) / sqrt((double)c->n_groups);
+    for (size_t i = 0; i < c->n_groups; i++) {
+        group *g = &c->groups[i];
+        bool   down = tm_random_u64(c->seed, tm_random_stream(g->name), 0) & 1;
+        if (!(g->norm > 0)) continue;
+        g->along = c->small * fmin(wanted / (g->norm * g->norm), 0x1p-6 * g->size / g->norm) * (down ? -1 : 1);
+    }
+}
+
+/* Halves the groups until one is left that fails by itself. */
+static tm_status find_group(certifier *c, size_t *first, size_t *last, comparison *worst, tm_error *err)
+{
+    while (*last - *first > 1) {
+        size_t     middle = *first + (*last - *first) / 2;
+        comparison half[2];
+        TM_TRY(compare(c, *first, middle, &half[0], err));
+        TM_TRY(compare(c, middle, *last, &half[1], err));
+        bool low = !holds(&half[0]), high = !holds(&half[1]);
+        if (!low && !high) return TM_OK; /* only together */
+        *worst = half[low ? 0 : 1];
+        *first = low ? *first : middle;
+        *last = low ? middle : *last;
+    }
+    return TM_OK;
+}
+
+static tm_status check_gradients(certifier *c, tm_certificate *out, tm_error *err)
+{
+    const int  tries = c->step->options.shape.moe.experts > 0 ? 4 : 1;
+    comparison all;
+    for (int i = 0; i < tries && !out->gradients; i++, c->seed++) {
+        c->small = c->coarse ? 1 : pow(shrink, i);
+        c->apart = random_part * c->small;
+        choose_steps(c);
+        TM_TRY(compare(c, 0, c->n_groups, &all, err));
+        out->gradients = holds(&all);
+    }
+    out->expected = all.expected;
+    out->measured = all.measured;
+    out->band = all.band;
+    if (out->gradients) return TM_OK;
+    if (tries > 1) { /* where a token's experts change, the loss jumps, and no gradient says so */
+        out->done = false;
+        snprintf(out->reason, sizeof out->reason,
+                 "experts of tokens change too often for a comparison: %.4g by the loss, %.4g by the "
+                 "gradient",
+                 all.measured, all.expected);
+        return TM_OK;
+    }
+    size_t first = 0, last = c->n_groups;
+    TM_TRY(find_group(c, &first, &last, &all, err));
+    snprintf(out->reason, sizeof out->reason,
+             "the gradient of %s%s is not that of the loss: it changes by %.4g along a direction, %.4g by the gradient "
+             "(band %.2g)",
+             c->groups[first].name, last - first > 1 ? " and others" : "", all.measured, all.expected, all.band);
+    return TM_OK;
+}
+
+/* --- what must not matter ----------------------------------------------------------------------------------------- */
+
+/* Every second row of the batch counts up to a place of its own; what lies behind it, and the other rows, is replaced.
+ */
+static tm_status check_causality(certifier *c, tm_certificate *out, tm_error *err)
+{
+    const tm_step_options *o = &c->step->options;
+    int                    tokens = -1, targets = -1;
+    for (int f = 0; f < o->n_fields; f++) {
+        if (strcmp(o->fields[f].name, "tokens") == 0) tokens = f;
+        if (strcmp(o->fields[f].name, "targets") == 0) targets = f;
+    }
+    out->rows = o->micro_batch > 1;
+    if (tokens < 0 || targets < 0 || c->step->tokens == TM_NONE || o->seq < 2) return TM_OK;
+    size_t         bytes = (size_t)(o->micro_batch * o->seq) * sizeof(int32_t);
+    int32_t       *other = tm_alloc(bytes), *counted = tm_alloc(bytes);
+    tm_micro_batch batch = *c->batch;
+    double         before = 0, after = 0;
+    memcpy(other, batch.field[tokens], bytes);
+    memcpy(counted, batch.field[targets], bytes);
+    for (int64_t row = 0; row < o->micro_batch; row++) {
+        int64_t cut = (int64_t)tm_random_below(c->seed, 77, (uint64_t)row, (uint64_t)(o->seq - 1));
+        for (int64_t t = row % 2 ? 0 : cut + 1; t < o->seq; t++) {
+            int64_t at = row * o->seq + t;
+            other[at] = (int32_t)tm_random_below(c->seed, 78, (uint64_t)at, (uint64_t)o->shape.vocab_size);
+            counted[at] = TM_IGNORED_TARGET;
+        }
+    }
+    batch.field[targets] = counted;
+    tm_status st = tm_trainer_evaluate(c->trainer, &batch, &before, err);
+    batch.field[tokens] = other;
+    if (st == TM_OK) st = tm_trainer_evaluate(c->trainer, &batch, &after, err);
+    free(other);
+    free(counted);
+    TM_TRY(st);
+    out->looked_ahead = true;
+    out->causal = memcmp(&before, &after, sizeof before) == 0;
+    if (!out->causal && (!out->reason[0] || !out->done))
+        snprintf(out->reason, sizeof out->reason,
+                 "tokens that must not be seen change the loss, from %.9g to %.9g: later tokens%s leak", before, after,
+                 out->rows ? " or other rows" : "");
+    return TM_OK;
+}
+
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+/* No memory for the copies, or nothing that computes: said, not failed. */
+static bool possible(const certifier *c, tm_certificate *out)
+{
+    double need = 0, have = (double)tm_memory_available_bytes("");
+    for (size_t k = 0; k < c->n_members; k++) need += 2 * (double)bytes_of(c, c->members[k].id);
+    if (c->n_members == 0)
+        snprintf(out->reason, sizeof out->reason, "nothing is trained");
+    else if (c->batch->target_tokens < 1)
+        snprintf(out->reason, sizeof out->reason, "the first micro-batch has no targets");
+    else if (have > 0 && need > 0.5 * have)
+        snprintf(out->reason, sizeof out->reason, "copies of the weights would take %.1f GB", need * 1e-9);
+    for (size_t k = 0; k < c->n_members; k++)
+        if (tm_dtype_bits(c->members[k].dtype) % 8 != 0 && !out->reason[0])
+            snprintf(out->reason, sizeof out->reason, "weights of %s are trained", tm_dtype_name(c->members[k].dtype));
+    return !out->reason[0];
+}
+
+static tm_status certify(certifier *c, tm_certificate *out, tm_error *err)
+{
+    TM_TRY(keep_state(c, err));
+    TM_TRY(run_training(c, &c->loss, err));
+    for (size_t k = 0; k < c->n_members; k++) {
+        TM_TRY(read_whole(c, c->members[k].id, &c->members[k].values, err));
+        TM_TRY(read_gradient(c, &c->members[k], err));
+        measure_member(c, &c->members[k]);
+    }
+    for (size_t i = 0; i < c->n_groups; i++) {
+        c->groups[i].norm = sqrt(c->groups[i].norm);
+        c->groups[i].size = sqrt(c->groups[i].size);
+    }
+    out->done = true;
+    TM_TRY(check_gradients(c, out, err));
+    TM_TRY(check_causality(c, out, err));
+    out->groups = (int)c->n_groups;
+    return TM_OK;
+}
+
+static double unit_of(tm_dtype compute)
+{
+    return compute == TM_F64 ? 0x1p-53 : compute == TM_F32 ? 0x1p-24 : 0x1p-9;
+}
+
+tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t seed, tm_certificate *result,
+                     tm_error *err)
+{
+    certifier c = { .trainer = trainer, .step = tm_trainer_step_of(trainer), .batch = batch, .seed = seed };
+    int64_t   begin = tm_now_ns();
+    *result = (tm_certificate){ 0 };
+    c.unit = unit_of(c.step->options.precision->compute);
+    c.coarse = c.unit > 0x1p-20;
+    list_members(&c);
+    tm_status st = TM_OK;
+    if (possible(&c, result)) {
+        st = certify(&c, result, err);
+        if (st == TM_OK) st = restore_state(&c, err);
+    }
+    for (size_t k = 0; k < c.n_members; k++) {
+        free(c.members[k].values);
+        free(c.members[k].gradient);
+    }
+    for (size_t i = 0; c.state && i < c.step->graph->n_tensors; i++) free(c.state[i]);
+    free(c.state);
+    free(c.members);
+    free(c.groups);
+    result->seconds = (double)(tm_now_ns() - begin) * 1e-9;
+    return st;
+}

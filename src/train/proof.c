@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/proof.c - was it training? Before the steps: the certificate of the gradients, and what the weights are. After
+ * them: did what is trained move, and nothing else; did a gradient reach everything; were the samples different ones;
+ * do the times add up (docs/certificate.md). */
+#include "train/run_state.h"
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "graph/value.h"
+#include "train/certificate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- before ------------------------------------------------------------------------------------------------------- */
+
+/* The samples that the first micro-batch will have. */
+static tm_status read_batch(const run *r, int64_t first_sample, void *memory[TM_MAX_FIELDS], tm_micro_batch *out,
+                            tm_error *err)
+{
+    const tm_step_options *o = &r->options->step;
+    int32_t               *scratch = tm_alloc((size_t)(o->seq + 1) * sizeof *scratch);
+    tm_status              st = TM_OK;
+    for (int f = 0; f < o->n_fields; f++)
+        memory[f] = tm_alloc((size_t)o->micro_batch * tm_tensor_bytes(o->fields[f].shape, o->fields[f].dtype));
+    *out = (tm_micro_batch){ 0 };
+    for (int64_t row = 0; row < o->micro_batch && st == TM_OK; row++) {
+        void   *at[TM_MAX_FIELDS];
+        int64_t weight = 0;
+        for (int f = 0; f < o->n_fields; f++)
+            at[f] = (char *)memory[f] + (size_t)row * tm_tensor_bytes(o->fields[f].shape, o->fields[f].dtype);
+        st = tm_source_row(r->source, TM_SPLIT_TRAIN, first_sample + row, scratch, at, &weight, err);
+        out->target_tokens += weight;
+    }
+    for (int f = 0; f < o->n_fields; f++) out->field[f] = memory[f];
+    free(scratch);
+    return st;
+}
+
+/* Runs that nobody judges need none. */
+static bool wanted(const run *r)
+{
+    const tm_run_options *o = r->options;
+    return o->certify && !o->turn_fd && o->step.n_fields > 0 && tm_device_describe(r->device)->computes &&
+           (o->steps - r->first_step + 1 >= TM_JUDGED_STEPS || o->stop_at_target);
+}
+
+tm_status run_certify(run *r, int64_t first_sample, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(r->trainer);
+    void          *memory[TM_MAX_FIELDS] = { 0 };
+    tm_micro_batch batch;
+    tm_status      st = TM_OK;
+    if (wanted(r)) {
+        st = read_batch(r, first_sample, memory, &batch, err);
+        if (st == TM_OK) st = tm_certify(r->trainer, &batch, r->options->seed, &r->certificate, err);
+        for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
+        TM_TRY(st);
+    }
+    if (r->options->turn_fd) return TM_OK;
+    r->before = tm_alloc(step->graph->n_tensors * sizeof *r->before);
+    return tm_trainer_hashes(r->trainer, r->before, err);
+}
+
+/* --- after -------------------------------------------------------------------------------------------------------- */
+
+static tm_status is_zero(const run *r, tm_tensor_id id, int64_t first, int64_t n, bool *zero, tm_error *err)
+{
+    enum { PIECE = 1 << 18 };
+    const tm_dtype dtype = tm_graph_at(tm_trainer_step_of(r->trainer)->graph, id)->dtype;
+    const size_t   element = tm_dtype_bytes(dtype);
+    char          *part = tm_alloc(PIECE * element);
+    tm_status      st = TM_OK;
+    *zero = true;
+    for (int64_t at = 0; at < n && *zero && st == TM_OK; at += PIECE) {
+        int64_t count = n - at < PIECE ? n - at : PIECE;
+        st = tm_trainer_read(r->trainer, id, (size_t)(first + at) * element, part, (size_t)count * element, err);
+        for (int64_t i = 0; i < count && *zero && st == TM_OK; i++) {
+            double g = tm_value_get(part, dtype, i);
+            *zero = !(g < 0 || g > 0);
+        }
+    }
+    free(part);
+    return st;
+}
+
+/* The first named part of a trained matrix or vector that no gradient reached in the last step: nothing in the loss
+ * depends on it. (Experts have no rows now and then.) NULL: none. */
+static tm_status find_dead(const run *r, const char **name, tm_error *err)
+{
+    const tm_graph *graph = tm_trainer_step_of(r->trainer)->graph;
+    *name = NULL;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        if (t->role != TM_ROLE_PARAMETER || t->gradient == TM_NONE || t->shape.rank > 2) continue;
+        int64_t columns = tm_shape_elements(t->shape) / t->shape.n[0];
+        for (int p = 0; p < t->n_pieces; p++) {
+            bool zero;
+            TM_TRY(is_zero(r, t->gradient, t->pieces[p].row * columns, t->pieces[p].rows * columns, &zero, err));
+            if (zero) *name = t->pieces[p].name;
+            if (zero) return TM_OK;
+        }
+    }
+    return TM_OK;
+}
+
+/* Coarse formats round small updates away: of those no tensor needs to move, but one of all. */
+static void check_moved(run *r, const uint64_t *now)
+{
+    const tm_graph *graph = tm_trainer_step_of(r->trainer)->graph;
+    const char     *still = NULL, *stray = NULL;
+    bool            moved = false;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        if (t->role != TM_ROLE_PARAMETER) continue;
+        bool same = now[i] == r->before[i], trained = t->gradient != TM_NONE;
+        moved = moved || (trained && !same);
+        if (trained && same && t->shape.rank <= 2 && (t->dtype == TM_F32 || t->dtype == TM_F64)) still = t->name;
+        if (!trained && !same) stray = t->name;
+    }
+    if (!moved)
+        snprintf(r->unreal, sizeof r->unreal, "no weight has moved in the %lld steps of this run", (long long)r->done);
+    else if (stray)
+        snprintf(r->unreal, sizeof r->unreal, "%.120s is frozen, but has moved", stray);
+    else if (still)
+        snprintf(r->unreal, sizeof r->unreal, "%.120s is trained, but has not moved", still);
+}
+
+static void check_samples(run *r)
+{
+    int64_t seen, unique, epoch = tm_source_describe(r->source)->train_samples;
+    tm_loader_unique(r->loader, &seen, &unique);
+    int64_t different = seen < epoch ? seen : epoch;
+    if (seen >= TM_JUDGED_STEPS && 2 * unique < different)
+        snprintf(r->unreal, sizeof r->unreal, "of %lld samples only %lld are different ones", (long long)seen,
+                 (long long)unique);
+}
+
+/* Phases of a step are parts of it: together they cannot take longer. */
+static void check_times(run *r)
+{
+    static const double slack = 0.01, per_step = 5e-6;
+    if (r->accounted_seconds > r->all_seconds * (1 + slack) + per_step * (double)r->done)
+        snprintf(r->unreal, sizeof r->unreal, "the phases of the steps take %.4g s together, the steps %.4g s",
+                 r->accounted_seconds, r->all_seconds);
+}
+
+tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
+{
+    const tm_graph       *graph = tm_trainer_step_of(r->trainer)->graph;
+    const tm_certificate *c = &r->certificate;
+    uint64_t             *now = tm_alloc(graph->n_tensors * sizeof *now);
+    const char           *dead = NULL;
+    tm_status             st = tm_trainer_hashes(r->trainer, now, err);
+    *weights_hash = tm_trainer_weights_sum(r->trainer, now);
+    bool computes = tm_device_describe(r->device)->computes;
+    if (st == TM_OK && r->finite && r->done > 0 && computes && r->before) {
+        check_times(r);
+        if (!r->unreal[0]) check_samples(r);
+        if (!r->unreal[0]) check_moved(r, now);
+        if (!r->unreal[0] && c->done && r->last_norm > 0) {
+            st = find_dead(r, &dead, err);
+            if (dead) snprintf(r->unreal, sizeof r->unreal, "no gradient reaches %.120s", dead);
+        }
+        if ((c->done && !c->gradients) || (c->looked_ahead && !c->causal))
+            snprintf(r->unreal, sizeof r->unreal, "%.250s", c->reason);
+    }
+    free(now);
+    return st;
+}

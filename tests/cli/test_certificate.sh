@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs that look like training and are none.
+# shellcheck disable=SC1091,SC2016,SC2059,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+train() { trainmark run $tiny --training.steps 60 --out run "$@"; }
+invalid() { check "$1: exit code 3" [ "$code" -eq 3 ]; check "$1: $2" has "$err" "$2"; }
+
+train
+check "honest training is not invalid" [ "$code" -eq 0 ]
+check "the report has a line" has "$out" '^  certificate holds +gradients of [0-9]+ groups: .* by the gradient, '
+check "no look-ahead, rows independent" sh -c "tr -d '\n' <'$out' | grep -qE 'no +look-ahead, +rows +independent'"
+check "the result has a member" sh -c "tr -d '\n ' <run/result.json | grep -q '\"certificate\":{\"done\":true,\"reason\":null,'"
+trainmark run $tiny --training.steps 60 --training.local_batch_size 1 --out run --debug.certificate false
+check_not "it can be left out" has "$out" '^  certificate'
+train --training.dtype bfloat16
+check "in bfloat16, too" has "$out" '^  certificate holds'
+train --optimizer.lr 0
+invalid "learning rate 0" "no weight has moved in the 60 steps of this run"
+trainmark run $tiny --training.steps 1 --optimizer.lr 0 --training.target_loss_gap 10 --out run
+invalid "one step, nothing learnt, a wide gap" "no weight has moved|not below what single tokens give"
+rm -rf run
+train --checkpoint.enable true
+trainmark run $tiny --training.steps 120 --out run --checkpoint.enable true --optimizer.lr 0 --training.target_loss_gap 3
+invalid "going on with learning rate 0" "no weight has moved in the 60 steps of this run"
+rm -rf run
+for i in $(seq 1 4000); do echo "the same line"; done >same.txt
+head -c 14000 same.txt >same2.txt
+train --data.path same2.txt --training.local_batch_size 4
+invalid "a text that repeats" "of [0-9]+ samples only [0-9]+ are different ones"
+
+finish

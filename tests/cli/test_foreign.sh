@@ -1,0 +1,142 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Files and command lines of other programs: they load, run as they say, or fail aloud; a dry run says whether it fits.
+# shellcheck disable=SC1091,SC2016,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+# --- tables ---------------------------------------------------------------------------------------------------------------
+
+for framework in torchtitan megatron torchtune pytorch-training-benchmark; do
+    trainmark keys --framework $framework
+    check "the keys of $framework" [ "$code" -eq 0 ]
+    check "the keys of $framework: counted by kind" has "$out" "^[0-9]+ mapped, [0-9]+ harmless, .*not built, .*allow-unknown-keys"
+done
+trainmark keys --framework megatron
+check "a mapped key" has "$out" "^train_iters +mapped +training.steps; default 1000$"
+check "a key that must have a value" has "$out" "^hidden_dropout +not built +dropout; accepted: 0"
+trainmark keys --framework jax
+failed_with 2 "an unknown framework" "no keys of a framework 'jax'" "torchtitan, megatron, torchtune"
+
+# --- a model of pytorch-training-benchmark ---------------------------------------------------------------------------------
+
+cat >model.json <<'END'
+{
+  "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "embedding_dim": 32,
+  "max_seq_len": 32, "vocab_size": 64, "eps": 1e-05, "hidden_dim": 64
+}
+END
+trainmark run model.json llama --batch_size 3 --num_iteration 4 --grad_accumlate_pre_steps=2 --out json
+check "CONFIG.json llama --batch_size 3 runs" [ "$code" -eq 0 ]
+check "it makes two steps of two passes" has json/metrics.jsonl '"step": 2,'
+check "of three sequences each" has json/config.yaml '^  local_batch_size: 3 '
+trainmark run model.json bert --dry-run
+failed_with 4 "another model behind the file" "'model_name' = 'bert'" "wanted one of llama, mistral"
+trainmark run model.json llama 3
+failed_with 2 "a third word" "cannot use argument '3'"
+
+# --- experiments and job files --------------------------------------------------------------------------------------------
+
+mkdir -p tree/primus/configs/models/megatron elsewhere
+printf 'num_layers: 1\nhidden_size: 32\nffn_hidden_size: 64\nnum_attention_heads: 2\nvocab_size: 64\nnormalization: RMSNorm\n' \
+    >tree/primus/configs/models/megatron/mine.yaml
+cat >elsewhere/exp.yaml <<'END'
+work_group: ${TEAM:g}
+user_name: u
+exp_name: e
+workspace: ${PRIMUS_WORKSPACE:./output}
+modules:
+  pre_trainer:
+    framework: megatron
+    config: pre_trainer.yaml
+    model: mine.yaml
+    overrides:
+      train_iters: 2
+      micro_batch_size: 1
+      global_batch_size: 2
+      seq_length: 32
+      mock_data: true
+      make_vocab_size_divisible_by: 64
+      use_turbo_attention: true
+      wandb_project: x
+END
+trainmark run elsewhere/exp.yaml --out exp
+failed_with 4 "a preset that is not found" "unknown model 'mine'" "in --config-path would be used"
+trainmark run elsewhere/exp.yaml --config-path tree --out exp --verbose
+check "--config-path finds it, and it runs" [ "$code" -eq 0 ]
+check "it runs as many steps as the file says" has exp/config.yaml '^  steps: 2  # file elsewhere/exp.yaml:11 \(train_iters\)$'
+check "what tunes speed only is counted" has "$err" "of the keys of megatron 1 tune speed only and 1 change nothing here"
+check "--verbose lists it" has "$err" "^tunes speed only: use_turbo_attention = true"
+check "config.yaml holds it" has exp/config.yaml "^# tunes speed only: use_turbo_attention = true"
+trainmark run elsewhere/exp.yaml --config-path nowhere
+failed_with 4 "a path that is not there" "--config-path: there is no folder 'nowhere'"
+trainmark run elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1 --allow-unknown-keys
+failed_with 4 "what changes the computation is never skipped" "'hidden_dropout' = '0.1' \(command line\): not built yet: dropout"
+trainmark explain elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1
+check "explain lists it" has "$out" "^without +dropout \(hidden_dropout = 0.1, command line\)$"
+printf '[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nsteps = 2\nlocal_batch_size = 1\nseq_len = 32\ndataset = "c4_test"\n' >job.toml
+trainmark run job.toml --out toml
+failed_with 4 "a data set that is not there" "the data set 'c4_test' is not downloaded" "data.path" "mock_data: true" "data.source: synthetic"
+trainmark run job.toml --training.mock_data true --model.n_layers 1 --out toml
+check "a job file of TorchTitan runs" [ "$code" -eq 0 ]
+echo 'def job(): pass' >registry.py
+trainmark run registry.py
+failed_with 4 "a registry in Python" "is a Python program" "job file \(.toml\)"
+
+# --- report scripts and the catalogue ----------------------------------------------------------------------------------------
+
+trainmark run -t pretrain -m Llama-3.1-8B -p BF16 -s 2048 -b 2 -n 1 -f fsdp -l 1 --dry-run --memory 4TiB
+check "the flags of report scripts" [ "$code" -eq 0 ]
+check "-s" has "$out" "^  seq_len: 2048  # command line$"
+check "-b" has "$out" "^  local_batch_size: 2  # command line$"
+check "-l" has "$out" "^  n_layers: 1  # command line$"
+check "-p" has "$out" "^  dtype: bfloat16  # command line$"
+check "50 steps" has "$out" "^  steps: 50  # command line$"
+trainmark run -t finetune_lora -m Llama-2-70B
+failed_with 4 "-t finetune_lora" "fine-tuning is not built yet"
+trainmark run -t pretrain -m Llama-3.1-8B -p FP8
+failed_with 4 "-p FP8 is not measured as BF16" "float8 training is not built yet"
+trainmark run -t pretrain -m Llama-9
+failed_with 4 "-m of no model" "-m Llama-9: this model is not built"
+trainmark run -t pretrain -n 8 -m Llama-3.1-8B
+failed_with 4 "-n 8" "launch.nnodes.* not built yet"
+trainmark run -t pretrain
+failed_with 2 "no model" "names no model; give -m NAME"
+trainmark discover
+check "the catalogue" has "$out" "^pyt_train_llama-3.1-8b +llama3.1_8B$"
+trainmark discover --tags pyt_train_llama-3.1-8b --json
+check "one entry as JSON" [ "$(grep -c '"name"' "$out")" -eq 1 ]
+trainmark discover --tags nothing
+failed_with 4 "a tag that nothing has" "no entry has the tag 'nothing'"
+trainmark run --live-output --tags pyt_train_tiny-llama --training.steps 2 $tiny --out tags --timeout 600
+check "a run by tag" [ "$code" -eq 0 ]
+check "the command line is above the tag" has tags/config.yaml "^  steps: 2  # command line$"
+trainmark run --tags primus_pyt_train_llama-3.1-8b:model.n_layers=1 --dry-run --memory 1TB
+check "a tag with a parameter" has "$out" "^  n_layers: 1  # command line$"
+trainmark run --tags pyt_train_x
+failed_with 4 "a tag of no model" "no entry 'pyt_train_x'" "trainmark discover"
+trainmark run --tags pyt_train_llama-3.1-8b,pyt_train_llama-3.1-70b
+failed_with 4 "two models" "a run is one"
+trainmark run --timeout soon
+failed_with 2 "a timeout that is no number" "--timeout wants seconds"
+trainmark run $tiny --training.steps 100000000 --out late --timeout 1
+check "a run that takes too long is no success" [ "$code" -ne 0 ]
+check "and says so" has "$err" "stopped by --timeout after 1 s"
+
+# --- does it fit? -----------------------------------------------------------------------------------------------------------
+
+trainmark run llama3.1_8B --dry-run --memory 16GiB
+failed_with 4 "a plan that does not fit" "does not fit in memory: the plan needs .* and 16.00 GiB are available \(--memory\)"
+check "it is printed all the same" has "$out" "^# does not fit into the 16.00 GiB of --memory$"
+trainmark run llama3.1_8B --dry-run --memory 1TiB
+check "one that fits" [ "$code" -eq 0 ]
+check "says so" has "$out" "^# fits into the 1.00 TiB of --memory$"
+check "and counts the model" has "$out" "^# model: llama3.1_8B, 8030261248 parameters$"
+trainmark run $tiny --dry-run --json
+check "a dry run as JSON" has "$out" '"fits": true'
+check "with the configuration" has "$out" '"training.seq_len": 32'
+trainmark run --dry-run --memory lots
+failed_with 4 "a size that is none" "--memory: 'lots' is not a size"
+trainmark run $tiny --json
+failed_with 2 "--json without --dry-run" "takes no option '--json' without --dry-run"
+
+finish

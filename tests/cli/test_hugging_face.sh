@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A model goes out into a Hugging Face folder and comes back: run, export, numerics, generate.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/../cli/lib.sh"
+
+number_of() { sed -n "s/.*\"$1\": \([-0-9.e]*\)[,}].*/\1/p" "$2" | head -n 1; }
+small="--training.seq_len 32 --training.local_batch_size 2 --training.threads 1 --validation.enable false
+       --training.stop_at_target false"
+
+trainmark run $tiny --training.steps 4 --validation.enable false --checkpoint.enable true --checkpoint.interval 2 --out first
+check "a model is trained" [ "$code" -eq 0 ]
+trainmark export first -o folder --dtype float32
+check "and exported" has "$out" "LlamaForCausalLM, 12 tensors"
+check "with a config.json" has folder/config.json '"model_type": "llama"'
+check "that says its format" has folder/config.json '"torch_dtype": "float32"'
+trainmark export first -o folder
+check "a folder that holds a model is not written over" [ "$code" -eq 4 ]
+trainmark export first -o earlier --step 2 --dtype float32
+check "an earlier step is another model" [ "$code $(cmp -s folder/model.safetensors earlier/model.safetensors; echo $?)" = "0 1" ]
+trainmark export first -o never --step 3
+check "a step without checkpoint is refused" has "$err" "no checkpoint of step 3"
+trainmark export folder -o shards --dtype float32 --max_shard_size 0.00001
+check "a folder is exported into shards" [ "$code $(find shards -name 'model-*-of-*.safetensors' | wc -l)" = "0 7" ]
+check "with an index" has shards/model.safetensors.index.json '"total_size": '
+
+echo "[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]" >ids.json
+trainmark numerics folder --tokens ids.json --json
+check "numerics" [ "$code" -eq 0 ]
+loss=$(number_of loss "$out")
+check "names every tensor" has "$out" '"model.layers.0.self_attn.q_proj.weight": '
+trainmark numerics shards --tokens ids.json --json
+check "shards hold the same model" [ "$code $(number_of loss "$out")" = "0 $loss" ]
+trainmark numerics folder --tokens ids.json
+check "people get lines" has "$out" "^loss  *[0-9]"
+echo "[1, 64]" >beyond.json
+trainmark numerics folder --tokens beyond.json
+check "a token that the model lacks is refused" has "$err" "token 1 is 64, the model has the ids 0 to 63"
+echo "[1, 2.5]" >real.json
+trainmark numerics folder --tokens real.json
+check "so is one that is no id" has "$err" "element 1 is not a whole number"
+trainmark numerics folder --tokens ids.json --dtype float64
+check "float64 is the reference's" [ "$code" -eq 2 ]
+trainmark numerics first --tokens ids.json
+check "a run is no folder" has "$err" "not a Hugging Face folder"
+
+trainmark run $small --model.hf_assets_path folder --training.steps 2 --out second --checkpoint.enable true
+check "a folder is trained on" has "$err" "loaded 12 tensors"
+check "under its name" has second/result.json '"model": "folder"'
+trainmark run $small --model.hf_assets_path folder --training.steps 3 --out second --checkpoint.enable true
+check "a checkpoint has later weights than the folder" sh -c "! grep -q 'loaded 12' '$err' && grep -q 'resumed from step 2' '$err'"
+trainmark run $small --model.hf_assets_path folder --model.n_layers 2 --training.steps 1 --out never
+check "another depth lacks tensors, by name" has "$err" "9 missing .model.layers.1."
+trainmark run $small --model.hf_assets_path nowhere --training.steps 1 --out never
+check "a folder that is not there is refused" [ "$code" -eq 4 ]
+sed 's/"attention_dropout": 0[.0]*/"attention_dropout": 0.1/' folder/config.json >config.new && mv config.new folder/config.json
+trainmark run $small --model.hf_assets_path folder --training.steps 1 --out never
+check "dropout is refused" has "$err" "attention_dropout 0.1, which is not built; give --model.dropout 0"
+trainmark run $small --model.hf_assets_path folder --model.dropout 0 --training.steps 1 --out third
+check "unless it is to be left out" [ "$code" -eq 0 ]
+
+echo "[3, 1, 4]" >prompt.json
+trainmark generate folder --prompt-ids prompt.json --max_tokens 5 --json
+check "generate" has "$out" '"prompt": \[3, 1, 4\], "tokens": \[[0-9]+(, [0-9]+){4}\]'
+cut -d] -f2 "$out" >greedy
+trainmark generate first --prompt-ids prompt.json --max_tokens 5 --json
+check "a run and its export say the same" [ "$(cut -d] -f2 "$out")" = "$(cat greedy)" ]
+trainmark generate folder --prompt-ids prompt.json --max_tokens 5 --json --temperature 5 --seed 1
+check "another temperature does not" [ "$(cut -d] -f2 "$out")" != "$(cat greedy)" ]
+trainmark generate folder --prompt-ids prompt.json --max_tokens 5 --json --temperature 5 --seed 1 --top_k 1
+check "but of one token there is no choice" [ "$(cut -d] -f2 "$out")" = "$(cat greedy)" ]
+trainmark generate folder --prompt "text"
+check "a text needs a tokenizer" [ "$code" -eq 4 ]
+trainmark generate folder
+check "a prompt is needed" [ "$code" -eq 2 ]
+
+finish

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sources of images: the times and left-out texts of the protocols, the mixture whose least loss is known, and encoded
+ * images of files. */
+#include "data/flow.h"
+#include "data/safetensors.h"
+#include "support/folder.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+enum { TOKENS = 16, CHANNELS = 8, TEXT = 2, WIDTH = 6, VECTOR = 5 };
+
+typedef struct {
+    float   noisy[TOKENS * CHANNELS], velocity[TOKENS * CHANNELS], time, text[TEXT * WIDTH], pooled[VECTOR];
+    int64_t weight;
+} sample;
+
+static tm_source_options options_of(const char *name, tm_flow_protocol protocol)
+{
+    return (tm_source_options){ .name = name,
+                                .seq = TEXT + TOKENS,
+                                .seed = 7,
+                                .flow = { .rows = 4, .tokens = TOKENS, .channels = CHANNELS, .text_len = TEXT,
+                                          .text_dim = WIDTH, .vector_dim = VECTOR, .protocol = protocol,
+                                          .dropout = (double)NAN, .spread = 0.5 } };
+}
+
+static tm_source *open_source(const tm_source_options *options)
+{
+    tm_source *source = NULL;
+    tm_error   err = { 0 };
+    if (tm_source_open(options, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    return source;
+}
+
+static sample row_of(const tm_source *source, tm_split split, int64_t index)
+{
+    sample      s;
+    tm_error    err = { 0 };
+    void *const fields[] = { s.noisy, s.velocity, &s.time, s.text, s.pooled };
+    if (tm_source_row(source, split, index, NULL, fields, &s.weight, &err) != TM_OK) fail_msg("%s", err.text);
+    return s;
+}
+
+static double square(double x)
+{
+    return x * x;
+}
+
+static void evaluation_times_are_those_of_the_protocols(void **state)
+{
+    static const double first[] = { [TM_FLOW_TORCHTITAN] = 0.5, [TM_FLOW_MLPERF] = 0, [TM_FLOW_FLUXBENCHMARK] = 0.5 };
+    (void)state;
+    for (int p = 0; p < 3; p++) {
+        tm_source_options options = options_of("gaussians", (tm_flow_protocol)p);
+        tm_source        *source = open_source(&options);
+        for (int64_t i = 0; i < 20; i++)
+            assert_float_equal(row_of(source, TM_SPLIT_VALIDATION, i).time, ((double)(i % 8) + first[p]) / 8, 1e-7);
+        tm_source_close(source);
+    }
+}
+
+/* Uniform: mean 1/2, mean square 1/3. Shifted logit-normal: on the grid, half of the times above 0.75. */
+static void training_times_are_those_of_the_protocols(void **state)
+{
+    enum { N = 4000 };
+    (void)state;
+    for (int p = 0; p < 3; p++) {
+        tm_source_options options = options_of("gaussians", (tm_flow_protocol)p);
+        double            sum = 0, squares = 0;
+        int               above = 0;
+        for (int64_t i = 0; i < N; i++) {
+            double t = tm_flow_time(&options, TM_SPLIT_TRAIN, i);
+            sum += t / N;
+            squares += t * t / N;
+            above += t > 0.75;
+            assert_true(t >= 0 && t <= 1);
+            if (p != TM_FLOW_FLUXBENCHMARK) continue;
+            double s = t / (3 - 2 * t) * 1000; /* the grid without its shift: whole numbers from 1 to 1000 */
+            assert_true(fabs(s - nearbyint(s)) < 1e-6 && s > 0.5 && s < 1000.5);
+        }
+        if (p == TM_FLOW_FLUXBENCHMARK)
+            assert_true(abs(above - N / 2) < 150);
+        else
+            assert_true(fabs(sum - 0.5) < 0.02 && fabs(squares - 1.0 / 3) < 0.02);
+    }
+}
+
+static void texts_are_left_out_as_the_protocols_say(void **state)
+{
+    enum { N = 4000 };
+    static const double text[] = { 0.447, 0.1, 0 }, both[] = { 0.447 * 0.447, 0.1, 0 };
+    (void)state;
+    for (int p = 0; p < 3; p++) {
+        tm_source_options options = options_of("gaussians", (tm_flow_protocol)p);
+        double            no_text = 0, no_pooled = 0, neither = 0;
+        for (int64_t i = 0; i < N; i++) {
+            bool a, b;
+            tm_flow_dropped(&options, TM_SPLIT_TRAIN, i, &a, &b);
+            no_text += a, no_pooled += b, neither += a && b;
+            tm_flow_dropped(&options, TM_SPLIT_VALIDATION, i, &a, &b);
+            assert_true(!a && !b);
+        }
+        assert_true(fabs(no_text / N - text[p]) < 0.03 && fabs(no_pooled / N - text[p]) < 0.03);
+        assert_true(fabs(neither / N - both[p]) < 0.03);
+    }
+}
+
+/* The image is its mean, which all its tokens share, and noise of the spread; what is mixed in is normal. */
+static void the_mixture_is_what_its_least_loss_assumes(void **state)
+{
+    enum { N = 500 };
+    (void)state;
+    tm_source_options options = options_of("gaussians", TM_FLOW_TORCHTITAN);
+    tm_source        *source = open_source(&options);
+    double            within = 0, noise = 0, mean_square = 0, least = 0;
+    for (int64_t i = 0; i < N; i++) {
+        sample s = row_of(source, TM_SPLIT_TRAIN, i);
+        double t = (double)s.time, x0[TOKENS * CHANNELS];
+        assert_int_equal(s.weight, TOKENS * CHANNELS);
+        for (int k = 0; k < TOKENS * CHANNELS; k++) {
+            x0[k] = (double)s.noisy[k] - t * (double)s.velocity[k];
+            noise += square((double)s.noisy[k] + (1 - t) * (double)s.velocity[k]) / (N * TOKENS * CHANNELS);
+        }
+        for (int c = 0; c < CHANNELS; c++) {
+            double mean = 0;
+            for (int p = 0; p < TOKENS; p++) mean += x0[p * CHANNELS + c] / TOKENS;
+            for (int p = 0; p < TOKENS; p++) within += square(x0[p * CHANNELS + c] - mean) / (N * (TOKENS - 1) * CHANNELS);
+            mean_square += mean * mean / (N * CHANNELS);
+        }
+        least += 0.25 / (square(1 - t) * 0.25 + t * t) / N;
+    }
+    const tm_source_facts *facts = tm_source_describe(source);
+    assert_true(fabs(within - 0.25) < 0.01 && fabs(noise - 1) < 0.02 && mean_square > 0.5 && mean_square < 2);
+    assert_true(fabs(facts->floor - acos(-1) / 4) < 1e-9);
+    assert_true(fabs(least - facts->floor) < 0.05);
+    double eight = 0;
+    for (int i = 0; i < 8; i++) eight += 0.25 / (square(1 - (i + 0.5) / 8) * 0.25 + square((i + 0.5) / 8)) / 8;
+    assert_float_equal(facts->validation_floor, eight, 1e-6);
+    sample a = row_of(source, TM_SPLIT_TRAIN, 3), b = row_of(source, TM_SPLIT_TRAIN, 3);
+    assert_memory_equal(a.noisy, b.noisy, sizeof a.noisy);
+    tm_source_close(source);
+}
+
+/* --- files ---------------------------------------------------------------------------------------------------------- */
+
+/* Rows i of n samples hold the numbers 100 i, 100 i + 1, ...; of logvar -80 each, so that latents are the means. */
+static void write_file(const char *path, int64_t n, bool moments, int64_t text_width)
+{
+    tm_tensor_heading headings[] = {
+        { .name = "latents", .dtype = TM_F32, .rank = 3, .n = { n, TOKENS, CHANNELS } },
+        { .name = "logvar", .dtype = TM_F32, .rank = 4, .n = { n, CHANNELS / 4, 8, 8 } },
+        { .name = "pooled", .dtype = TM_F32, .rank = 2, .n = { n, VECTOR } },
+        { .name = "text", .dtype = TM_F32, .rank = 3, .n = { n, TEXT, text_width } },
+    };
+    tm_safetensors_writer *writer;
+    tm_error               err = { 0 };
+    if (moments) headings[0] = (tm_tensor_heading){ .name = "mean", .dtype = TM_F32, .rank = 4, .n = { n, CHANNELS / 4, 8, 8 } };
+    tm_tensor_heading plain[3] = { headings[0], headings[2], headings[3] };
+    if (tm_safetensors_create(path, moments ? headings : plain, moments ? 4 : 3, NULL, &writer, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    for (int h = 0; h < (moments ? 4 : 3); h++) {
+        const tm_tensor_heading *t = moments ? &headings[h] : &plain[h];
+        int64_t                  row = 1;
+        for (int k = 1; k < t->rank; k++) row *= t->n[k];
+        for (int64_t i = 0; i < n * row; i++) {
+            float value = strcmp(t->name, "logvar") == 0 ? -80 : (float)(1000 * (i / row) + i % row);
+            tm_safetensors_write(writer, &value, sizeof value);
+        }
+    }
+    if (tm_safetensors_finish(writer, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+static const char *at(const char *folder, const char *name)
+{
+    static char path[4][512];
+    static int  k;
+    char       *out = path[k++ % 4];
+    snprintf(out, sizeof path[0], "%s/%s", folder, name);
+    return out;
+}
+
+static void encoded_images_are_read_from_files(void **state)
+{
+    (void)state;
+    char *folder = test_tree_make();
+    assert_int_equal(mkdir(at(folder, "train"), 0700), 0);
+    assert_int_equal(mkdir(at(folder, "held"), 0700), 0);
+    write_file(at(folder, "train/a.safetensors"), 2, false, WIDTH);
+    write_file(at(folder, "train/b.safetensors"), 3, false, WIDTH);
+    write_file(at(folder, "held/a.safetensors"), 2, true, WIDTH);
+    tm_source_options options = options_of("latents", TM_FLOW_FLUXBENCHMARK);
+    char              train[512], held[512];
+    snprintf(train, sizeof train, "%s", at(folder, "train"));
+    snprintf(held, sizeof held, "%s", at(folder, "held"));
+    options.path = train;
+    options.validation_path = held;
+    tm_source *source = open_source(&options);
+    assert_true(tm_source_describe(source)->train_samples == 5 && tm_source_describe(source)->validation_samples == 2);
+    /* every sample once in an epoch */
+    double sum = 0;
+    for (int64_t i = 0; i < 5; i++) {
+        sample s = row_of(source, TM_SPLIT_TRAIN, i);
+        sum += (double)s.pooled[0];
+        double x0 = (double)s.noisy[9] - (double)s.time * (double)s.velocity[9];
+        assert_float_equal(x0, (double)s.pooled[0] + 9, 1e-2);
+        assert_float_equal(s.text[7], s.pooled[0] + 7.0F, 0);
+    }
+    assert_float_equal(sum, 1000 + 1000 + 2000, 0);
+    /* a token's numbers are a channel's 2 x 2 patch, then the next channel's */
+    sample s = row_of(source, TM_SPLIT_VALIDATION, 1);
+    for (int token = 0; token < TOKENS; token++)
+        for (int c = 0; c < CHANNELS; c++) {
+            int    y = token / 4 * 2 + c % 4 / 2, x = token % 4 * 2 + c % 2, k = token * CHANNELS + c;
+            double x0 = (double)s.noisy[k] - (double)s.time * (double)s.velocity[k];
+            assert_true(fabs(x0 - 0.3611 * (1000 + c / 4 * 64 + y * 8 + x - 0.1159)) < 1e-3);
+        }
+    tm_source_close(source);
+    test_tree_remove(folder);
+}
+
+static void refused(const tm_source_options *options, const char *words)
+{
+    tm_source *source = NULL;
+    tm_error   err = { 0 };
+    assert_int_not_equal(tm_source_open(options, &source, &err), TM_OK);
+    if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
+}
+
+static void what_is_wrong_with_files_is_said(void **state)
+{
+    (void)state;
+    char             *folder = test_tree_make();
+    tm_source_options options = options_of("latents", TM_FLOW_FLUXBENCHMARK);
+    options.path = folder;
+    refused(&options, "no *.safetensors file");
+    write_file(at(folder, "a.safetensors"), 2, false, WIDTH + 1);
+    refused(&options, "tensor 'text' is F32 [2, 2, 7], the model wants [2, 2, 6]");
+    write_file(at(folder, "a.safetensors"), 2, false, WIDTH);
+    options.flow.protocol = TM_FLOW_MLPERF;
+    refused(&options, "empty.safetensors");
+    write_file(at(folder, "empty.safetensors"), 1, false, WIDTH);
+    tm_source_close(open_source(&options));
+    options.flow.tokens = 0;
+    refused(&options, "gives images, which the model does not take");
+    test_tree_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(evaluation_times_are_those_of_the_protocols),
+        cmocka_unit_test(training_times_are_those_of_the_protocols),
+        cmocka_unit_test(texts_are_left_out_as_the_protocols_say),
+        cmocka_unit_test(the_mixture_is_what_its_least_loss_assumes),
+        cmocka_unit_test(encoded_images_are_read_from_files),
+        cmocka_unit_test(what_is_wrong_with_files_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

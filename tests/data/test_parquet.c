@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The texts of parquet files that another implementation wrote (tools/make_parquet_fixtures.py), in every codec,
+ * encoding and page version; and what is refused. */
+#include "base/arena.h"
+#include "base/file.h"
+#include "data/parquet.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FIXTURES "tests/data/parquet/"
+
+static tm_text read_whole(const char *name)
+{
+    char     path[256];
+    tm_text  text = { 0 };
+    tm_error err = { 0 };
+    snprintf(path, sizeof path, FIXTURES "%s", name);
+    if (tm_file_read(path, 1 << 20, &text, &err) != TM_OK) fail_msg("%s", err.text);
+    return text;
+}
+
+static void texts_of_every_form(void **state)
+{
+    static const char *const files[] = { "none-1", "none-2", "snappy-1", "snappy-2", "gzip-1",  "gzip-2",
+                                         "zstd-1", "zstd-2", "plain",    "delta",    "required" };
+    tm_text                  wanted = read_whole("texts.txt");
+    (void)state;
+    for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
+        char        path[256];
+        tm_text     got = { 0 };
+        tm_parquet *p;
+        tm_error    err = { 0 };
+        const char *text;
+        size_t      n;
+        bool        more = true;
+        snprintf(path, sizeof path, FIXTURES "%s.parquet", files[f]);
+        if (tm_parquet_open(path, "text", &p, &err) != TM_OK) fail_msg("%s", err.text);
+        while (more) {
+            if (tm_parquet_next(p, &text, &n, &more, &err) != TM_OK) fail_msg("%s", err.text);
+            if (!more) break;
+            tm_text_add_n(&got, text, n);
+            tm_text_add(&got, "\n");
+        }
+        assert_int_equal(got.length, wanted.length);
+        assert_memory_equal(got.data, wanted.data, wanted.length);
+        tm_parquet_close(p);
+        tm_text_fini(&got);
+    }
+    tm_text_fini(&wanted);
+}
+
+/* All texts of bytes that may be damaged: the first failure, or TM_OK. */
+static tm_status read_all(const uint8_t *bytes, size_t size, const char *column, tm_error *err)
+{
+    tm_parquet *p;
+    const char *text;
+    size_t      n;
+    bool        more = true;
+    tm_status   st = tm_parquet_parse("x.parquet", bytes, (int64_t)size, column, &p, err);
+    if (st != TM_OK) return st;
+    while (st == TM_OK && more) st = tm_parquet_next(p, &text, &n, &more, err);
+    tm_parquet_close(p);
+    return st;
+}
+
+static void what_is_refused_is_named(void **state)
+{
+    static const struct {
+        const char *file, *column, *named;
+        tm_status   status;
+    } bad[] = { { "brotli.parquet", "text", "codec 4", TM_UNSUPPORTED },
+                { "delta_byte.parquet", "text", "encoding 7", TM_UNSUPPORTED },
+                { "none-1.parquet", "words", "no column 'words'; it has id, text, meta, tags", TM_INVALID },
+                { "none-1.parquet", "id", "'id' holds no texts", TM_INVALID },
+                { "none-1.parquet", "meta", "'meta' holds no texts", TM_INVALID },
+                { "none-1.parquet", "a", "no column 'a'", TM_INVALID },
+                { "texts.txt", "text", "no PAR1", TM_FORMAT } };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tm_text  bytes = read_whole(bad[i].file);
+        tm_error err = { 0 };
+        assert_int_equal(read_all((const uint8_t *)bytes.data, bytes.length, bad[i].column, &err), bad[i].status);
+        if (!strstr(err.text, bad[i].named)) fail_msg("%s: %s", bad[i].file, err.text);
+        tm_text_fini(&bytes);
+    }
+}
+
+/* Cut anywhere, or with a byte changed in the footer or a page header: an error with the file's name, or all texts. */
+static void damage_is_an_error(void **state)
+{
+    static const char *const files[] = { "none-1.parquet", "zstd-2.parquet", "delta.parquet" };
+    (void)state;
+    for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
+        tm_text whole = read_whole(files[f]);
+        int     errors = 0;
+        for (size_t at = 0; at < whole.length; at++) {
+            tm_error err = { 0 };
+            uint8_t *cut = tm_alloc(at + 1);
+            memcpy(cut, whole.data, at);
+            assert_int_equal(read_all(cut, at, "text", &err), TM_FORMAT);
+            assert_non_null(strstr(err.text, "x.parquet"));
+            free(cut);
+            uint8_t *changed = tm_alloc(whole.length);
+            memcpy(changed, whole.data, whole.length);
+            changed[at] ^= (uint8_t)(1 + at % 255);
+            err = (tm_error){ 0 };
+            tm_status st = read_all(changed, whole.length, "text", &err);
+            errors += st != TM_OK;
+            assert_true(st == TM_OK || strstr(err.text, "x.parquet"));
+            free(changed);
+        }
+        assert_true(errors > 200);
+        tm_text_fini(&whole);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_of_every_form),
+        cmocka_unit_test(what_is_refused_is_named),
+        cmocka_unit_test(damage_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

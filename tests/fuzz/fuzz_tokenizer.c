@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fuzzes the readers of tokenizer files: whatever they accept encodes a text to ids below its vocabulary, and decodes
+ * them. */
+#include "base/status.h"
+#include "token/token.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char text[] =
+        "Hello  world, don't\n 1234 \xC3\x9C\xE4\xBD\xA0\xE2\x96\x81 \xF0\x9F\x98\x80 \xFF\xE2\x82 <s>e\xCC\x81</s>";
+    tm_tokenizer *t;
+    tm_error      err = { 0 };
+    tm_status     st = tm_tokenizer_parse("x.json", data, size, "llama3", &t, &err);
+    TM_ASSERT((st == TM_OK) == (err.status == TM_OK));
+    TM_ASSERT(st == TM_OK || strstr(err.text, "x.json"));
+    if (st != TM_OK) return 0;
+    int64_t     vocab = tm_tokenizer_describe(t)->vocab;
+    tm_encoder *e = tm_encoder_create(t);
+    tm_ids      ids = { 0 };
+    tm_text     out = { 0 };
+    for (unsigned flags = 0; flags < 4; flags++) {
+        ids.count = 0;
+        st = tm_encoder_encode(e, text, strlen(text), flags, &ids, &err);
+        TM_ASSERT(st == TM_OK || st == TM_INVALID);
+        for (size_t i = 0; i < ids.count; i++)
+            TM_ASSERT(ids.data[i] >= 0 && (ids.data[i] < vocab || flags & TM_ENCODE_SPECIAL));
+        tm_tokenizer_decode(t, ids.data, ids.count, flags & 1, &out);
+    }
+    TM_ASSERT(tm_tokenizer_cut(t, text, strlen(text)) <= strlen(text));
+    tm_text_fini(&out);
+    free(ids.data);
+    tm_encoder_destroy(e);
+    tm_tokenizer_close(t);
+    return 0;
+}
+
+#ifdef TM_FUZZ_STANDALONE
+static const char *const tokenizer_words[] = {
+    "\"type\":\"BPE\"",
+    "\"type\":\"Unigram\"",
+    "\"type\":\"Split\"",
+    "\"type\":\"Metaspace\"",
+    "\"type\":\"NFC\"",
+    "\"type\":\"ByteLevel\"",
+    "\"byte_fallback\":true",
+    "\"merges\":[",
+    "\"vocab\":{",
+    "\"normalized\":true",
+    "\"lstrip\":true",
+    "\"single_word\":true",
+    "\"unk_token\":\"a\"",
+    "\"fuse_unk\":true",
+    "null",
+    "\"ignore_merges\":true",
+    "\"end_of_word_suffix\":\"b\"",
+    "\\s+",
+    "\\p{L}",
+    "YQ== 0\n",
+    "\x0a\x05\x0a\x01"
+    "a\x18\x04",
+};
+#define FUZZ_WORDS tokenizer_words
+#include "standalone.h"
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The certificate of the gradients: it holds for honest training, and leaves no trace. That it does not for training
+ * that is not honest is shown by mutants.txt. */
+#include "support/training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "train/certificate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static tm_certificate certify(const tm_step_options *options, uint64_t seed, int warm)
+{
+    tm_device  *device = test_device_open("cpu", 1);
+    tm_trainer *trainer = test_trainer_open(device, options, seed);
+    test_batch  b =
+        test_batch_random(options->micro_batch * options->accumulation, options->seq, options->shape.vocab_size, seed);
+    tm_micro_batch batch = { .field = { b.tokens, b.targets },
+                             .target_tokens = b.target_tokens / options->accumulation };
+    tm_certificate result;
+    tm_error       err = { 0 };
+    for (int t = 1; t <= warm; t++) test_step(trainer, t, 1e-2, 1, &b);
+    uint64_t before = test_state_hash(trainer);
+    if (tm_certify(trainer, &batch, seed, &result, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_true(before == test_state_hash(trainer));
+    test_batch_fini(&b);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    return result;
+}
+
+/* 4 experts, two of them for each token, and a loss that balances them. */
+static tm_step_options mixture_options(void)
+{
+    tm_step_options o = test_llama_options();
+    o.shape.moe =
+        (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .normalise = true, .scale = 1, .aux_loss = 0.01 };
+    return o;
+}
+
+static tm_step_options options_of(int kind)
+{
+    tm_step_options o = kind == 0 ? test_llama_options() : kind == 1 ? test_gpt_options() : mixture_options();
+    if (kind == 3) {
+        o = test_llama_options();
+        o.shape.tied = true;
+        o.accumulation = 2;
+        o.recompute.every_n = 1;
+    }
+    return o;
+}
+
+/* Every family and format, fresh weights and trained ones: no false alarm. */
+static void honest_training_holds(void **state)
+{
+    (void)state;
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+    double                           nearest = 0;
+    int                              runs = 0, certified = 0;
+    for (int kind = 0; kind < 4; kind++)
+        for (int p = 0; p < 3; p++)
+            for (int warm = 0; warm <= 20; warm += 20)
+                for (uint64_t seed = 1; seed <= (getenv("TM_LONG") ? 9u : 2u); seed++) {
+                    tm_step_options o = options_of(kind);
+                    o.precision = precisions[p];
+                    tm_certificate c = certify(&o, seed, warm);
+                    runs++;
+                    certified += c.done;
+                    if (c.done) nearest = fmax(nearest, fabs(c.measured - c.expected) / c.band);
+                    if (getenv("TM_VERBOSE"))
+                        print_message("%d %s %d: %d groups, expected %.6g, off by %.2g, band %.2g, causal %d %s\n",
+                                      kind, o.precision->name, warm, c.groups, c.expected, c.measured - c.expected,
+                                      c.band, c.causal, c.reason);
+                    if (!getenv("TM_VERBOSE") &&
+                        (!(c.done ? c.gradients : kind == 2) || !c.looked_ahead || !c.causal || !c.rows))
+                        fail_msg("kind %d, %s, seed %d, %d steps: %s", kind, o.precision->name, (int)seed, warm,
+                                 c.reason);
+                }
+    assert_true(certified > runs * 9 / 10); /* experts may change too often */
+    print_message("%d honest runs, %d certified, the farthest at %.2f of its band\n", runs, certified, nearest);
+}
+
+static void groups_have_names(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = {
+        { "layers.3.attention.wo.weight", "layers.3 attention" },
+        { "layers.12.attention_norm.weight", "layers.12 norms" },
+        { "layers.12.ffn_norm.weight", "layers.12 norms" },
+        { "layers.0.feed_forward.w2.weight", "layers.0 feed_forward" },
+        { "h.7.attn.c_proj.bias", "h.7 attn" },
+        { "h.7.ln_1.weight", "h.7 norms" },
+        { "tok_embeddings.weight", "tok_embeddings" },
+        { "output.weight", "output" },
+        { "norm.weight", "norm" },
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char group[96];
+        tm_certificate_group(names[i][0], group);
+        assert_string_equal(group, names[i][1]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(honest_training_holds), cmocka_unit_test(groups_have_names) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sequence read token by token, with what was kept of the earlier ones, has the logits of the forward pass of training
+ * over all of it. */
+#include "graph/value.h"
+#include "support/folder.h"
+#include "support/golden.h"
+#include "support/hf_folder.h"
+#include "support/training.h"
+#include "train/decode.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { LENGTH = 70, VOCAB = 96 };
+
+static tm_trainer *open_trainer(tm_device *device, const tm_model_shape *shape)
+{
+    tm_step_options o = { .shape = *shape, .precision = &tm_precision_f32, .micro_batch = 1, .seq = LENGTH,
+                          .accumulation = 1, .optimizer = tm_optimizer_find("SGD"), .sample = true };
+    return test_trainer_open(device, &o, 7);
+}
+
+/* The weights of one into the other, by name. */
+static void copy_weights(const tm_trainer *from, tm_decoder *to)
+{
+    const tm_graph *a = tm_trainer_step_of(from)->graph, *b = tm_decoder_graph(to);
+    for (size_t i = 0; i < b->n_tensors; i++)
+        for (size_t k = 0; b->tensors[i].role == TM_ROLE_PARAMETER && k < a->n_tensors; k++) {
+            if (a->tensors[k].role != TM_ROLE_PARAMETER || strcmp(a->tensors[k].name, b->tensors[i].name) != 0) continue;
+            tm_error err = { 0 };
+            void    *values = test_tensor_read(from, (tm_tensor_id)k);
+            assert_int_equal(tm_decoder_write(to, (tm_tensor_id)i, 0, values,
+                                              tm_tensor_bytes(a->tensors[k].shape, a->tensors[k].dtype), &err), TM_OK);
+            free(values);
+        }
+}
+
+/* (LENGTH, VOCAB) logits of the forward pass of training; the caller frees them. */
+static double *forward(tm_trainer *trainer, const int32_t *tokens)
+{
+    const tm_step *step = tm_trainer_step_of(trainer);
+    tm_error       err = { 0 };
+    assert_int_equal(tm_trainer_write(trainer, step->sample_tokens, 0, tokens, LENGTH * sizeof *tokens, &err), TM_OK);
+    assert_int_equal(tm_trainer_run(trainer, step->sample, &err), TM_OK);
+    int64_t width = tm_graph_at(step->graph, step->sample_hidden)->shape.n[1];
+    double *hidden = test_values_read(trainer, step->sample_hidden), *head = test_values_read(trainer, step->model.head);
+    double *z = malloc((size_t)LENGTH * VOCAB * sizeof *z);
+    for (int64_t t = 0; t < LENGTH; t++)
+        for (int64_t v = 0; v < VOCAB; v++) {
+            z[t * VOCAB + v] = 0;
+            for (int64_t c = 0; c < width; c++) z[t * VOCAB + v] += hidden[t * width + c] * head[v * width + c];
+        }
+    free(hidden);
+    free(head);
+    return z;
+}
+
+/* Feeds the tokens in the given parts and compares the logits behind each. */
+static void feed(tm_decoder *decoder, const int32_t *tokens, const double *wanted, const int *parts)
+{
+    double   logits[VOCAB];
+    tm_error err = { 0 };
+    int64_t  at = 0;
+    tm_decoder_restart(decoder);
+    for (; *parts; parts++) {
+        assert_int_equal(tm_decoder_feed(decoder, tokens + at, *parts, logits, &err), TM_OK);
+        at += *parts;
+        assert_int_equal(tm_decoder_position(decoder), at);
+        for (int v = 0; v < VOCAB; v++)
+            if (!(fabs(logits[v] - wanted[(at - 1) * VOCAB + v]) <= 2e-5))
+                fail_msg("token %lld, logit %d: %.9g, wanted %.9g", (long long)at, v, logits[v],
+                         wanted[(at - 1) * VOCAB + v]);
+    }
+}
+
+static void check(const tm_model_shape *shape)
+{
+    tm_device  *device = test_device_open("cpu", 2);
+    tm_trainer *trainer = open_trainer(device, shape);
+    int32_t     tokens[LENGTH];
+    tm_decoder *decoder;
+    tm_error    err = { 0 };
+    golden_tokens(tokens, LENGTH, VOCAB);
+    double *wanted = forward(trainer, tokens);
+    size_t  n;
+    tm_trainer_tensors(trainer, &n);
+    if (tm_decoder_open(device, shape, &tm_precision_f32, LENGTH, &decoder, &err) != TM_OK) fail_msg("%s", err.text);
+    copy_weights(trainer, decoder);
+    feed(decoder, tokens, wanted, (const int[]){ 1, 1, 2, 30, 31, 5, 0 });
+    feed(decoder, tokens, wanted, (const int[]){ 40, 1, 1, 1, 27, 0 });  /* after another sequence, to the last place */
+    feed(decoder, tokens, wanted, (const int[]){ 70, 0 });
+    free(wanted);
+    tm_decoder_close(decoder);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+static void llama_reads_token_by_token(void **state)
+{
+    (void)state;
+    tm_step_options o = test_llama_options();
+    check(&o.shape);
+    o.shape.rope_interleaved = true;
+    o.shape.tied = true;
+    check(&o.shape);
+}
+
+static void gpt_reads_token_by_token(void **state)
+{
+    (void)state;
+    tm_step_options o = test_gpt_options();
+    check(&o.shape);
+}
+
+static void a_window_turns_its_table(void **state)
+{
+    (void)state;
+    tm_step_options o = test_llama_options();
+    o.shape.family = TM_FAMILY_MISTRAL;
+    o.shape.window = 11;
+    check(&o.shape);
+    o.shape.window = LENGTH;
+    check(&o.shape);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_reads_token_by_token),
+        cmocka_unit_test(gpt_reads_token_by_token),
+        cmocka_unit_test(a_window_turns_its_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

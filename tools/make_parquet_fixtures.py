@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes tests/data/parquet/: the same 60 texts (some null, some repeated) as parquet in every codec, encoding and page version
+that is read; needs pyarrow.
+
+    tools/make_parquet_fixtures.py
+"""
+import pathlib
+
+import pyarrow
+import pyarrow.parquet
+
+OUT = pathlib.Path(__file__).parent.parent / "tests/data/parquet"
+TEXTS = [None if i % 7 == 3 else f"text {i % 11} " + "äö€😀"[: i % 5] * (i % 4) for i in range(60)]
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    table = pyarrow.table({
+        "id": pyarrow.array(range(60), pyarrow.int64()), "text": pyarrow.array(TEXTS, pyarrow.string()),
+        "meta": pyarrow.array([{"a": i, "b": str(i)} for i in range(60)]), "tags": pyarrow.array([[str(i)] for i in range(60)])})
+    for codec in ("none", "snappy", "gzip", "zstd"):
+        for version in ("1.0", "2.0"):
+            pyarrow.parquet.write_table(table, OUT / f"{codec}-{version[0]}.parquet", compression=codec,
+                                        data_page_version=version, row_group_size=25, store_schema=False)
+    for name, options in (("plain", {"use_dictionary": False}),
+                          ("delta", {"use_dictionary": False, "column_encoding": {"text": "DELTA_LENGTH_BYTE_ARRAY"}}),
+                          ("brotli", {"compression": "brotli"}),
+                          ("delta_byte", {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}})):
+        pyarrow.parquet.write_table(table.select(["text"]), OUT / f"{name}.parquet", row_group_size=25, store_schema=False,
+                                    **{"compression": "none", **options})
+    required = pyarrow.schema([pyarrow.field("text", pyarrow.string(), nullable=False)])
+    pyarrow.parquet.write_table(pyarrow.table([[t for t in TEXTS if t is not None]], schema=required), OUT / "required.parquet",
+                                store_schema=False)
+    (OUT / "texts.txt").write_text("".join(t + "\n" for t in TEXTS if t is not None))
+
+
+main()
