@@ -74,7 +74,8 @@ const char *tm_flops_convention_name(tm_flops_convention convention)
 static double windowed(const tm_model_shape *s)
 {
     if (s->window <= 0) return 0;
-    return s->window_every > 1 ? (double)((s->n_layers + s->window_every - 1) / s->window_every) / (double)s->n_layers : 1;
+    if (s->window_every <= 1) return 1;
+    return (double)((s->n_layers + s->window_every - 1) / s->window_every) / (double)s->n_layers;
 }
 
 /* Keys of a sequence of t that a token can see at most, and sees on average: all before it and itself, or a window of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/deepseek.c - DeepSeek-V2 and V3: latent attention; first blocks with an FFN, the others with a mixture of experts
- * and shared ones.
+/* model/deepseek.c - DeepSeek-V2 and V3: latent attention; first blocks with an FFN, the others with a mixture of
+ * experts and shared ones.
  *
  *   a = RMSNorm(x);  q = Wq a, or Wq_b RMSNorm(Wq_a a);  [c, k_pe] = Wkv_a a;  kv = Wkv_b RMSNorm(c)
  *   q_h = [q_nope, RoPE(q_pe)],  k_h = [k_nope of kv_h, RoPE(k_pe), shared by all heads],  v_h = the rest of kv_h
@@ -23,7 +23,8 @@ static void declare_attention(tm_graph *graph, const tm_model_shape *s, int laye
 {
     const tm_mla_shape *m = &s->mla;
     int64_t             q = s->n_heads * (m->nope + m->rope);
-#define DECLARE(place, shape, name) tm_declare(graph, s, place, layer, shape, "layers.%d.attention." name ".weight", layer)
+#define DECLARE(place, shape, name)                                                                                    \
+    tm_declare(graph, s, place, layer, shape, "layers.%d.attention." name ".weight", layer)
     if (m->q_rank > 0) {
         w->q_a_w = DECLARE(TM_INIT_IN, tm_shape_2(m->q_rank, s->dim), "wq_a");
         w->q_norm_w = DECLARE(TM_INIT_ONE, tm_shape_1(m->q_rank), "q_norm");
@@ -74,21 +75,32 @@ static void declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
 static tm_tensor_id rotate(tm_graph *graph, const tm_model *model, tm_tensor_id x, int64_t heads, int64_t first,
                            int64_t stride)
 {
-    tm_rope_attr rope = { .seq = model->seq, .heads = heads, .head_dim = model->shape->mla.rope,
-                          .layout = TM_ROPE_INTERLEAVED, .first = first, .stride = stride };
+    tm_rope_attr rope = { .seq = model->seq,
+                          .heads = heads,
+                          .head_dim = model->shape->mla.rope,
+                          .layout = TM_ROPE_INTERLEAVED,
+                          .first = first,
+                          .stride = stride };
     return tm_emit(graph, TM_OP_rope, &rope, sizeof rope, x, model->rope_table, TM_NONE, TM_NONE);
 }
 
 /* a (N, C), normed; x (N, C) -> x with what the heads see added. */
-static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_weights *w, tm_tensor_id a, tm_tensor_id x)
+static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_weights *w, tm_tensor_id a,
+                           tm_tensor_id x)
 {
     const tm_model_shape *s = model->shape;
     const tm_mla_shape   *m = &s->mla;
     tm_norm_attr          norm = { .eps = s->norm_eps };
     tm_head_norm_attr     latent_norm = { .eps = s->norm_eps, .heads = 1, .head_dim = m->kv_rank };
     tm_latent_attr        latent = { .heads = s->n_heads, .dim_nope = m->nope, .dim_rope = m->rope, .dim_v = m->v };
-    tm_attention_attr     attr = { .seq_q = model->seq, .seq_k = model->seq, .heads = s->n_heads, .kv_heads = s->n_heads,
-                                   .dim_qk = m->nope + m->rope, .dim_v = m->v, .scale = tm_attention_scale(s), .causal = 1 };
+    tm_attention_attr     attr = { .seq_q = model->seq,
+                                   .seq_k = model->seq,
+                                   .heads = s->n_heads,
+                                   .kv_heads = s->n_heads,
+                                   .dim_qk = m->nope + m->rope,
+                                   .dim_v = m->v,
+                                   .scale = tm_attention_scale(s),
+                                   .causal = 1 };
     tm_tensor_id          q = a;
     if (m->q_rank > 0) {
         q = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->q_a_w, TM_NONE, TM_NONE);
@@ -100,7 +112,8 @@ static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_w
     c = tm_emit(graph, TM_OP_head_norm, &latent_norm, sizeof latent_norm, c, w->kv_norm_w, TM_NONE, TM_NONE);
     c = rotate(graph, model, c, 1, m->kv_rank, 0);
     tm_tensor_id own = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.c", graph->module), c, 0, m->kv_rank);
-    tm_tensor_id pe = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.pe", graph->module), c, m->kv_rank, m->rope);
+    tm_tensor_id pe =
+        tm_graph_view(graph, tm_arena_format(graph->arena, "%s.pe", graph->module), c, m->kv_rank, m->rope);
     tm_tensor_id kv = tm_emit(graph, TM_OP_linear, NULL, 0, own, w->kv_b_w, TM_NONE, TM_NONE);
     tm_tensor_id from[TM_MAX_IN] = { kv, pe }, keys[TM_MAX_OUT] = { TM_NONE, TM_NONE };
     tm_graph_add(graph, TM_OP_latent_keys, &latent, sizeof latent, from, keys, 0);
@@ -146,25 +159,27 @@ static void update(tm_graph *graph, const tm_model *model)
 
 static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
-    const char *key = s->window > 0              ? "model.sliding_window"
-                      : s->sinks                 ? "model.sinks"
-                      : s->qk_norm               ? "model.qk_norm"
-                      : s->bias != TM_BIAS_NONE  ? "model.bias"
+    const char *key = s->window > 0                 ? "model.sliding_window"
+                      : s->sinks                    ? "model.sinks"
+                      : s->qk_norm                  ? "model.qk_norm"
+                      : s->bias != TM_BIAS_NONE     ? "model.bias"
                       : s->n_kv_heads != s->n_heads ? "model.n_kv_heads"
-                                                 : NULL;
+                                                    : NULL;
     if (s->mla.kv_rank == 0)
         return tm_fail(err, TM_INVALID, "'model.kv_lora_rank' is not given; the deepseek family needs it (512)");
     if (s->mla.rope % 2)
-        return tm_fail(err, TM_INVALID, "model.qk_rope_head_dim %lld (%s) is odd; rotary positions turn pairs: make it even",
+        return tm_fail(err, TM_INVALID,
+                       "model.qk_rope_head_dim %lld (%s) is odd; rotary positions turn pairs: make it even",
                        (long long)s->mla.rope, tm_config_place(config, "model.qk_rope_head_dim"));
     if (key)
         return tm_fail(err, TM_UNSUPPORTED, "%s (%s) is not built for the deepseek family; leave it out", key,
                        tm_config_place(config, key));
     if (!s->moe.sigmoid && s->moe.normalise && s->moe.scale != 1)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "model.moe_scale (%s): the published DeepSeek-V2 does not scale normalised softmax scores; leave "
-                       "it out or set model.moe_normalise to false",
-                       tm_config_place(config, "model.moe_scale"));
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "model.moe_scale (%s): the published DeepSeek-V2 does not scale normalised softmax scores; leave "
+            "it out or set model.moe_normalise to false",
+            tm_config_place(config, "model.moe_scale"));
     return TM_OK;
 }
 
@@ -183,11 +198,14 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
     return n;
 }
 
-/* --- Hugging Face: deepseek_v2 (softmax, no bias) and deepseek_v3 (sigmoid, biased choice) ----------------------------- */
+/* --- Hugging Face: deepseek_v2 (softmax, no bias) and deepseek_v3 (sigmoid, biased choice)
+ * ----------------------------- */
 
 #define YARN_OR(theirs, ours, missing)                                                                                 \
-    { .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,            \
-      .absent = missing, .only = "model.rope_scaling=yarn" }
+    {                                                                                                                  \
+        .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,          \
+        .absent = missing, .only = "model.rope_scaling=yarn"                                                           \
+    }
 #define BOTH_VERSIONS                                                                                                  \
     TM_HF_IS("vocab_size", "vocab_size"), TM_HF_IS("hidden_size", "dim"), TM_HF_IS("num_hidden_layers", "n_layers"),   \
         TM_HF_IS("num_attention_heads", "n_heads"), TM_HF_IS_OR("num_key_value_heads", "n_kv_heads", ""),              \
@@ -199,16 +217,19 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         TM_HF_IS("v_head_dim", "v_head_dim"), TM_HF_IS("norm_topk_prob", "moe_normalise"),                             \
         TM_HF_IS("routed_scaling_factor", "moe_scale"), TM_HF_IS_OR("n_group", "n_expert_groups", "1"),                \
         TM_HF_IS_OR("topk_group", "n_limited_groups", "1"),                                                            \
-        TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"), TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"), \
-        TM_HF_IS_OR("tie_word_embeddings", "tied", "false"), TM_HF_WANTS("hidden_act", "silu", "silu"),                \
-        TM_HF_WANTS("attention_bias", "false", "false"), TM_HF_WANTS("mlp_bias", "false", "false"),                    \
-        TM_HF_WANTS("moe_layer_freq", "1", "1"), TM_HF_WANTS("ep_size", "1", "1"),                                     \
-        TM_HF_OF_TRAINING("attention_dropout", "0", "0"), TM_HF_OF_TRAINING("output_router_logits", "false", "false"), \
-        TM_HF_IDLE("router_aux_loss_coef"), TM_HF_IDLE("pretraining_tp"), TM_HF_IDLE("head_dim"),        \
-        TM_HF_IDLE("qk_head_dim"), TM_HF_IDLE("num_nextn_predict_layers"), /* its blocks are not computed with */      \
+        TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"),                                                 \
+        TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"), TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),          \
+        TM_HF_WANTS("hidden_act", "silu", "silu"), TM_HF_WANTS("attention_bias", "false", "false"),                    \
+        TM_HF_WANTS("mlp_bias", "false", "false"), TM_HF_WANTS("moe_layer_freq", "1", "1"),                            \
+        TM_HF_WANTS("ep_size", "1", "1"), TM_HF_OF_TRAINING("attention_dropout", "0", "0"),                            \
+        TM_HF_OF_TRAINING("output_router_logits", "false", "false"), TM_HF_IDLE("router_aux_loss_coef"),               \
+        TM_HF_IDLE("pretraining_tp"), TM_HF_IDLE("head_dim"), TM_HF_IDLE("qk_head_dim"),                               \
+        TM_HF_IDLE("num_nextn_predict_layers"), /* its blocks are not computed with */                                 \
         TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", "10000"),                                   \
         { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",            \
-          .kind = TM_HF_CHOICE, .name = "model.rope_scaling", .values = "default=none|yarn=yarn",                      \
+          .kind = TM_HF_CHOICE,                                                                                        \
+          .name = "model.rope_scaling",                                                                                \
+          .values = "default=none|yarn=yarn",                                                                          \
           .absent = "default" },                                                                                       \
         YARN_OR("factor", "rope_scaling_factor", NULL),                                                                \
         YARN_OR("original_max_position_embeddings", "rope_original_max_seq_len", NULL),                                \

@@ -4,11 +4,16 @@
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 
-#define YARN(theirs, ours) { .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours, \
-                             .only = "model.rope_scaling=yarn" }
+#define YARN(theirs, ours)                                                                                             \
+    {                                                                                                                  \
+        .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,          \
+        .only = "model.rope_scaling=yarn"                                                                              \
+    }
 #define YARN_OR(theirs, ours, missing)                                                                                 \
-    { .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,            \
-      .absent = missing, .only = "model.rope_scaling=yarn" }
+    {                                                                                                                  \
+        .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,          \
+        .absent = missing, .only = "model.rope_scaling=yarn"                                                           \
+    }
 static const tm_hf_key hf_keys[] = {
     TM_HF_DECODER_SIZES,
     TM_HF_IS("intermediate_size", "ffn_dim"),
@@ -21,7 +26,10 @@ static const tm_hf_key hf_keys[] = {
     { .key = "layer_types", .kind = TM_HF_CYCLE, .values = "sliding_attention|full_attention", .absent = "" },
     TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", "150000"),
     { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",
-      .kind = TM_HF_CHOICE, .name = "model.rope_scaling", .values = "default=none|yarn=yarn", .absent = "default" },
+      .kind = TM_HF_CHOICE,
+      .name = "model.rope_scaling",
+      .values = "default=none|yarn=yarn",
+      .absent = "default" },
     YARN("factor", "rope_scaling_factor"),
     YARN("original_max_position_embeddings", "rope_original_max_seq_len"),
     YARN_OR("beta_fast", "rope_beta_fast", "32"),
@@ -38,8 +46,10 @@ static const tm_hf_key hf_keys[] = {
     { .key = NULL },
 };
 #define EXPERTS(mine, yours, turned, at, of)                                                                           \
-    { .ours = "layers.{l}.moe.experts.{e}." mine, .theirs = "model.layers.{l}.mlp.experts." yours, .transposed = turned, \
-      .part = at, .parts = of, .interleaved = of > 1 }
+    {                                                                                                                  \
+        .ours = "layers.{l}.moe.experts.{e}." mine, .theirs = "model.layers.{l}.mlp.experts." yours,                   \
+        .transposed = turned, .part = at, .parts = of, .interleaved = of > 1                                           \
+    }
 static const tm_hf_tensor hf_tensors[] = {
     TM_HF_LLAMA_ATTENTION,
     TM_HF_LAYER_ROTARY("attention.wq.bias", "self_attn.q_proj.bias"),
@@ -58,17 +68,22 @@ static const tm_hf_tensor hf_tensors[] = {
     { .ours = NULL },
 };
 #undef EXPERTS
-static const char *const hf_pairs[] = { "model.family=gpt_oss",  "model.bias=all",       "model.sinks=true",
-                                        "model.sliding_window_every=2", "model.activation=swiglu_clamped",
-                                        "model.moe_normalise=true", "model.qk_norm=false", NULL };
-static const tm_hf_form  hf_gpt_oss = { .model_type = "gpt_oss",
-                                        .architecture = "GptOssForCausalLM",
-                                        .pairs = hf_pairs,
-                                        .keys = hf_keys,
-                                        .tensors = hf_tensors,
-                                        .tied_head = "lm_head.weight",
-                                        .tied_to = "model.embed_tokens.weight",
-                                        .lacks = tm_moe_lacks_plain };
+static const char *const       hf_pairs[] = { "model.family=gpt_oss",
+                                              "model.bias=all",
+                                              "model.sinks=true",
+                                              "model.sliding_window_every=2",
+                                              "model.activation=swiglu_clamped",
+                                              "model.moe_normalise=true",
+                                              "model.qk_norm=false",
+                                              NULL };
+static const tm_hf_form        hf_gpt_oss = { .model_type = "gpt_oss",
+                                              .architecture = "GptOssForCausalLM",
+                                              .pairs = hf_pairs,
+                                              .keys = hf_keys,
+                                              .tensors = hf_tensors,
+                                              .tied_head = "lm_head.weight",
+                                              .tied_to = "model.embed_tokens.weight",
+                                              .lacks = tm_moe_lacks_plain };
 static const tm_hf_form *const hf_forms[] = { &hf_gpt_oss, NULL };
 
 const tm_family tm_family_gpt_oss = {

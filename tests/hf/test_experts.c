@@ -20,7 +20,8 @@
     "\"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "           \
     "\"num_key_value_heads\": 2, \"kv_lora_rank\": 16, \"q_lora_rank\": null, \"qk_nope_head_dim\": 8, "               \
     "\"qk_rope_head_dim\": 4, \"v_head_dim\": 8, \"n_routed_experts\": 8, \"num_experts_per_tok\": 3, "                \
-    "\"moe_intermediate_size\": 12, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, \"norm_topk_prob\": false, " \
+    "\"moe_intermediate_size\": 12, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, \"norm_topk_prob\": "       \
+    "false, "                                                                                                          \
     "\"routed_scaling_factor\": 1.0, \"topk_method\": \"greedy\", \"scoring_func\": \"softmax\", \"n_group\": 1, "     \
     "\"topk_group\": 1, \"rms_norm_eps\": 1e-06, \"rope_theta\": 10000, \"rope_scaling\": {\"type\": \"yarn\", "       \
     "\"factor\": 40, \"original_max_position_embeddings\": 16, \"beta_fast\": 32, \"beta_slow\": 1, "                  \
@@ -31,7 +32,7 @@
     "\"num_key_value_heads\": 2, \"head_dim\": 8, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "              \
     "\"sliding_window\": 4, \"rms_norm_eps\": 1e-05, \"rope_theta\": 150000, \"rope_scaling\": {\"rope_type\": "       \
     "\"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 16, \"beta_fast\": 32.0, \"beta_slow\": 1.0, "  \
-    "\"truncate\": false}, \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"swiglu_limit\": 7.0, "       \
+    "\"truncate\": false}, \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"swiglu_limit\": 7.0, "      \
     "\"router_aux_loss_coef\": 0.9"
 
 static double gradient_of(const tm_numerics *n, const char *name)
