@@ -20,7 +20,7 @@ A fixture is a JSON object:
     losses           before each of the steps of AdamW on that sequence: see ADAMW; gradients clipped to norm 1
 
 Weights follow from the names of the tensors in the file and the index of an element, so no random number generator
-matters: 0.25 unit(name, i), norm weights 1 + 0.25 unit(name, i); a prefix "transformer." does not count.
+matters: 0.25 unit(name, i), sinks unit(name, i), norm weights 1 + 0.25 unit(name, i); a prefix "transformer." does not count.
 Everything is computed in float64 as far as the library lets it: some classes compute norms and angles in float32.
 """
 import json
@@ -84,6 +84,45 @@ FAMILIES.update({
     ]),
 })
 
+EXPERTS = dict(num_local_experts=4, num_experts_per_tok=2)
+QWEN3_MOE = dict(LLAMA, head_dim=8, moe_intermediate_size=24, num_experts=8, num_experts_per_tok=2)
+GPT_OSS = dict(LLAMA, head_dim=8, intermediate_size=16, rope_theta=150000.0, sliding_window=4, **EXPERTS,
+               rope_scaling=dict(rope_type="yarn", factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                                 original_max_position_embeddings=16))
+YARN = dict(rope_type="yarn", factor=40.0, beta_fast=32.0, beta_slow=1.0, mscale=0.707, mscale_all_dim=0.707,
+            original_max_position_embeddings=16)
+DEEPSEEK = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
+                num_key_value_heads=2, max_position_embeddings=640, rms_norm_eps=1e-6, q_lora_rank=None, kv_lora_rank=16,
+                qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=12, n_routed_experts=8, num_experts_per_tok=3,
+                moe_intermediate_size=12, n_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=False,
+                routed_scaling_factor=1.0, rope_scaling=YARN)
+FAMILIES.update({
+    "mixtral": (T.MixtralConfig, T.MixtralForCausalLM, [
+        dict(LLAMA, **EXPERTS, sequence=17),
+        dict(LLAMA, num_local_experts=6, num_experts_per_tok=3, head_dim=12, num_key_value_heads=1, rope_theta=1e6),
+        dict(LLAMA, vocab_size=96, num_local_experts=3, num_experts_per_tok=2, num_hidden_layers=3,
+             tie_word_embeddings=True, sequence=20),
+    ]),
+    "qwen3_moe": (T.Qwen3MoeConfig, T.Qwen3MoeForCausalLM, [
+        dict(QWEN3_MOE, norm_topk_prob=True, sequence=17),
+        dict(QWEN3_MOE, norm_topk_prob=False, num_experts=5, num_experts_per_tok=3, head_dim=12, rope_theta=1e6),
+        dict(QWEN3_MOE, norm_topk_prob=True, vocab_size=96, num_key_value_heads=1, num_hidden_layers=3,
+             tie_word_embeddings=True, sequence=20),
+    ]),
+    "gpt_oss": (T.GptOssConfig, T.GptOssForCausalLM, [
+        dict(GPT_OSS, sequence=17),
+        dict(GPT_OSS, num_local_experts=6, num_experts_per_tok=3, num_key_value_heads=4, head_dim=12, sliding_window=7),
+        dict(GPT_OSS, vocab_size=96, num_key_value_heads=1, num_hidden_layers=3, intermediate_size=24, sequence=20),
+    ]),
+    "deepseek_v2": (T.DeepseekV2Config, T.DeepseekV2ForCausalLM, [
+        dict(DEEPSEEK, sequence=17),
+        dict(DEEPSEEK, q_lora_rank=20, n_group=4, topk_group=2, topk_method="group_limited_greedy",
+             routed_scaling_factor=4.0, num_hidden_layers=3),
+        dict(DEEPSEEK, vocab_size=96, num_attention_heads=4, num_key_value_heads=4, n_shared_experts=1,
+             num_experts_per_tok=2, rope_scaling=None, sequence=20),
+    ]),
+})
+
 # --- weights ----------------------------------------------------------------------------------------------------------
 
 
@@ -111,7 +150,8 @@ def unit(name, n):
 def weight(name, shape):
     name = name.removeprefix("transformer.")
     norm = ("norm" in name or "ln_" in name) and "weight" in name
-    values = 0.25 * unit(name, int(np.prod(shape))) / 32768.0 + (1.0 if norm else 0.0)
+    scale = 1.0 if "sinks" in name else 0.25
+    values = scale * unit(name, int(np.prod(shape))) / 32768.0 + (1.0 if norm else 0.0)
     return torch.tensor(values.reshape(shape), dtype=torch.float32).contiguous()
 
 
@@ -128,7 +168,8 @@ def split(arguments):
 
 
 def load(model_class, folder, dtype):
-    model, info = model_class.from_pretrained(folder, dtype=dtype, attn_implementation="eager", output_loading_info=True)
+    model, info = model_class.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
+                                              experts_implementation="eager", output_loading_info=True)
     wrong = {k: sorted(v) for k, v in info.items() if v}
     if wrong:
         sys.exit(f"{folder}: {wrong}")

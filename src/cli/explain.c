@@ -98,6 +98,7 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
     tm_json_open(&json, NULL, '{');
     tm_json_string(&json, "model", o->model_name);
     tm_json_i64(&json, "parameters", tm_model_parameters(&o->step.shape));
+    tm_json_i64(&json, "parameters_active", tm_model_parameters_active(&o->step.shape));
     tm_json_string(&json, "precision", o->step.precision->name);
     tm_json_string(&json, "device", device);
     tm_cli_json_lines(&json, "planned_without", without);

@@ -23,6 +23,7 @@ static void row_json(const tm_preset *preset, const tm_model_shape *s, int64_t s
     if (preset->alias) tm_json_string(json, "alias", preset->alias);
     tm_json_string(json, "family", tm_model_family_name(s));
     tm_json_i64(json, "parameters", tm_model_parameters(s));
+    tm_json_i64(json, "parameters_active", tm_model_parameters_active(s));
     tm_json_i64(json, "parameters_embedding", tm_model_parameters_embedding(s));
     tm_json_i64(json, "seq_len", seq);
     tm_json_open(json, "gflop_per_token", '{');

@@ -30,6 +30,12 @@ static void value_of(const tm_config *config, const tm_model_shape *s, const cha
         tm_text_add(out, s->qk_norm ? "true" : "false");
     else if (strcmp(key, "model.bias") == 0)
         tm_text_add(out, biases[s->bias]);
+    else if (strcmp(key, "model.moe_normalise") == 0)
+        tm_text_add(out, s->moe.normalise ? "true" : "false");
+    else if (strcmp(key, "model.moe_bias") == 0)
+        tm_text_add(out, s->moe.biased ? "true" : "false");
+    else if (strcmp(key, "model.moe_ffn_dim") == 0)
+        tm_text_printf(out, "%lld", (long long)s->moe.ffn_dim);
 }
 
 /* Has the configuration the value of "model.family=llama"? */

@@ -10,7 +10,7 @@
 /* Of the families of decoders: their tm_model.own is an array of these (n_layers); TM_NONE: has none. llama: up_w holds
  * gate and up. */
 typedef struct tm_block_weights {
-    tm_tensor_id norm1_w, norm1_b, qkv_w, qkv_b, qk_norm_w, out_w, out_b, norm2_w, norm2_b, up_w, up_b, down_w, down_b;
+    tm_tensor_id norm1_w, norm1_b, qkv_w, qkv_b, qk_norm_w, sinks, out_w, out_b, norm2_w, norm2_b, up_w, up_b, down_w, down_b;
     tm_moe_weights moe; /* in the place of up and down */
 } tm_block_weights;
 
@@ -37,10 +37,20 @@ typedef enum {
 } tm_init_place;
 tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int layer, int64_t row, int64_t rows);
 
-/* Causal attention of the model's heads, scores scaled by D^-0.5. qkv (N, (H + 2J) D): the heads of q, k and v. */
-tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, tm_tensor_id qkv);
+/* Causal attention of the model's heads, in the layer's window. qkv (N, (H + 2J) D): the heads of q, k and v;
+ * [sinks (H)]. */
+tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id qkv, tm_tensor_id sinks);
 
-/* up (N, 2F) -> (N, F): SwiGLU. */
+/* Elements of a head that are rotated, D. */
+int64_t      tm_rope_dim(const tm_model_shape *shape);
+tm_tensor_id tm_declare_rope(tm_graph *graph, const tm_model_shape *shape, int64_t seq); /* (seq, D) */
+/* Of the scores: the size of a key^-0.5, more where yarn asks for it. */
+double       tm_attention_scale(const tm_model_shape *shape);
+
+/* The products of the FFN, or of one expert and the shared ones; returns how many. */
+int tm_ffn_products(const tm_model_shape *shape, tm_model_product *out);
+
+/* up (N, 2F) -> (N, F): SwiGLU, or that of gpt-oss. */
 tm_tensor_id tm_activation(tm_graph *graph, const tm_model_shape *shape, tm_tensor_id up);
 
 /* Declares a parameter of one piece whose name is the parameter's. */

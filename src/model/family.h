@@ -14,7 +14,7 @@ typedef struct {
     /* what a key that is not given means */
     bool          tied;
     tm_model_bias bias;
-    bool          qk_norm;
+    bool          qk_norm, moe_normalise, sinks, clamped;
     tm_model_init init, init_tied;
     int64_t (*ffn_dim)(int64_t dim);
     bool ends; /* sequences are max_seq_len long at most: the positions are a table */

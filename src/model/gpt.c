@@ -52,7 +52,7 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     graph->module = tm_arena_format(graph->arena, "h.%d.attn", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm1_w, w->norm1_b, TM_NONE);
     tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, w->qkv_b, TM_NONE);
-    tm_tensor_id o = tm_attend(graph, model, qkv);
+    tm_tensor_id o = tm_attend(graph, model, layer, qkv, TM_NONE);
     x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, w->out_b, x);
     graph->module = tm_arena_format(graph->arena, "h.%d.mlp", layer);
     tm_tensor_id b = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm2_w, w->norm2_b, TM_NONE);
@@ -85,6 +85,15 @@ static tm_status check(const tm_config *config, const tm_model_shape *s, tm_erro
     if (s->qk_norm)
         return tm_fail(err, TM_UNSUPPORTED, "model.qk_norm (%s) is not built for the gpt family; leave it out",
                        tm_config_place(config, "model.qk_norm"));
+    const char *key = s->moe.experts > 0   ? "model.n_experts"
+                      : s->mla.kv_rank > 0 ? "model.kv_lora_rank"
+                      : s->window > 0      ? "model.sliding_window"
+                      : s->sinks           ? "model.sinks"
+                      : s->clamped         ? "model.activation"
+                                           : NULL;
+    if (key)
+        return tm_fail(err, TM_UNSUPPORTED, "%s (%s) is not built for the gpt family; leave it out", key,
+                       tm_config_place(config, key));
     if (s->bias == TM_BIAS_QKV)
         return tm_fail(err, TM_UNSUPPORTED,
                        "model.bias qkv (%s) is not built for the gpt family; set it to all, mi350x_table or none",

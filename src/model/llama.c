@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/llama.c - Llama 2 and 3, and the families that differ from them by an option: Mistral, Qwen2, Qwen3.
+/* model/llama.c - Llama 2 and 3, and the families that differ from them by options: Mistral, Mixtral, Qwen2, Qwen3 (dense
+ * and with experts), gpt-oss.
  *
  *   x = E[ids]
  *   per layer:  a = RMSNorm(x);  q, k, v = Wqkv a [+ bias];  [q, k = RMSNorm of each head];  q, k = RoPE
- *               x = x + Wo attention(q, k, v)
- *               b = RMSNorm(x);  x = x + W2 (silu(W1 b) * (W3 b))
+ *               x = x + Wo attention(q, k, v) [+ bias], attention [in a window] [with sinks]
+ *               b = RMSNorm(x);  x = x + W2 (silu(W1 b) * (W3 b)), or the mixture of model/moe.h
  *   z = W_out RMSNorm(x)
  *
  * wq, wk, wv are the rows of one matrix (so are w1 and w3): one product instead of three. So are their biases, and the
@@ -13,30 +14,7 @@
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 
-#include <math.h>
 #include <stdio.h>
-
-double tm_model_rope_frequency(const tm_model_shape *shape, int64_t i)
-{
-    double f = pow(shape->rope_theta, -2.0 * (double)i / (double)shape->head_dim);
-    if (!shape->rope_scaled) return f;
-    /* Llama 3.1: long wavelengths are stretched, short ones kept, a linear blend between (as published with it) */
-    double wavelength = 2 * 3.14159265358979323846 / f, original = (double)shape->rope_original_max_seq_len;
-    if (wavelength < original / shape->rope_high_freq_factor) return f;
-    if (wavelength > original / shape->rope_low_freq_factor) return f / shape->rope_scaling_factor;
-    double s = (original / wavelength - shape->rope_low_freq_factor) /
-               (shape->rope_high_freq_factor - shape->rope_low_freq_factor);
-    return (1 - s) * f / shape->rope_scaling_factor + s * f;
-}
-
-/* Element i of the table (T, D): cos in the first D/2 columns, sin in the others. */
-static double rope_value(const void *context, int64_t i)
-{
-    const tm_model_shape *shape = context;
-    int64_t               half = shape->head_dim / 2, position = i / shape->head_dim, column = i % shape->head_dim;
-    double                angle = (double)position * tm_model_rope_frequency(shape, column % half);
-    return column < half ? cos(angle) : sin(angle);
-}
 
 typedef struct {
     const char   *name; /* "attention.wq.weight" */
@@ -73,7 +51,7 @@ static void declare_qkv(tm_graph *graph, const tm_model_shape *s, int layer, tm_
                             { "attention.wv.bias", kv, TM_INIT_ZERO } };
     const part norms[] = { { "attention.q_norm.weight", D, TM_INIT_ONE }, { "attention.k_norm.weight", D, TM_INIT_ONE } };
     w->qkv_w = fused(graph, s, layer, "attention.wqkv.weight", s->dim, weights, 3);
-    if (s->bias == TM_BIAS_QKV) w->qkv_b = fused(graph, s, layer, "attention.wqkv.bias", 0, biases, 3);
+    if (s->bias != TM_BIAS_NONE) w->qkv_b = fused(graph, s, layer, "attention.wqkv.bias", 0, biases, 3);
     if (s->qk_norm) w->qk_norm_w = fused(graph, s, layer, "attention.qk_norm.weight", 0, norms, 2);
 }
 
@@ -81,12 +59,18 @@ static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, t
 {
     const part gate_up[] = { { "feed_forward.w1.weight", s->ffn_dim, TM_INIT_GATE },
                              { "feed_forward.w3.weight", s->ffn_dim, TM_INIT_UP } };
-    *w = (tm_block_weights){ .norm1_b = TM_NONE, .qkv_b = TM_NONE,   .qk_norm_w = TM_NONE, .out_b = TM_NONE,
-                             .norm2_b = TM_NONE, .up_b = TM_NONE, .down_b = TM_NONE };
+    const part gate_up_b[] = { { "feed_forward.w1.bias", s->ffn_dim, TM_INIT_ZERO },
+                               { "feed_forward.w3.bias", s->ffn_dim, TM_INIT_ZERO } };
+    bool       all = s->bias == TM_BIAS_ALL;
+    *w = (tm_block_weights){ .norm1_b = TM_NONE, .qkv_b = TM_NONE, .qk_norm_w = TM_NONE, .out_b = TM_NONE,
+                             .norm2_b = TM_NONE, .up_b = TM_NONE,  .down_b = TM_NONE,    .sinks = TM_NONE };
     w->norm1_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.attention_norm.weight", layer);
     declare_qkv(graph, s, layer, w);
     w->out_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->n_heads * s->head_dim),
                           "layers.%d.attention.wo.weight", layer);
+    if (all) w->out_b = tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(s->dim), "layers.%d.attention.wo.bias", layer);
+    if (s->sinks)
+        w->sinks = tm_declare(graph, s, TM_INIT_IN, layer, tm_shape_1(s->n_heads), "layers.%d.attention.sinks", layer);
     w->norm2_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.ffn_norm.weight", layer);
     if (tm_moe_in_layer(s, layer)) {
         w->up_w = w->down_w = TM_NONE;
@@ -96,6 +80,9 @@ static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, t
     w->up_w = fused(graph, s, layer, "feed_forward.w13.weight", s->dim, gate_up, 2);
     w->down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim),
                            "layers.%d.feed_forward.w2.weight", layer);
+    if (!all) return;
+    w->up_b = fused(graph, s, layer, "feed_forward.w13.bias", 0, gate_up_b, 2);
+    w->down_b = tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(s->dim), "layers.%d.feed_forward.w2.bias", layer);
 }
 
 void tm_llama_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
@@ -108,7 +95,7 @@ void tm_llama_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_
     out->head = s->tied ? out->embedding
                         : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "output.weight");
     tm_moe_declare_model(graph, s, out);
-    out->rope_table = tm_graph_constant(graph, "rope_table", tm_shape_2(seq, s->head_dim), rope_value, s, sizeof *s);
+    out->rope_table = tm_declare_rope(graph, s, seq);
 }
 
 static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)
@@ -127,14 +114,14 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     if (s->qk_norm)
         qkv = tm_emit(graph, TM_OP_head_norm, &head_norm, sizeof head_norm, qkv, w->qk_norm_w, TM_NONE, TM_NONE);
     qkv = tm_emit(graph, TM_OP_rope, &rope, sizeof rope, qkv, model->rope_table, TM_NONE, TM_NONE);
-    tm_tensor_id o = tm_attend(graph, model, qkv);
-    x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, TM_NONE, x);
+    tm_tensor_id o = tm_attend(graph, model, layer, qkv, w->sinks);
+    x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, w->out_b, x);
     graph->module = tm_arena_format(graph->arena, "layers.%d.feed_forward", layer);
     tm_tensor_id b = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm2_w, TM_NONE, TM_NONE);
     if (tm_moe_in_layer(s, layer)) return tm_moe_emit(graph, model, layer, &w->moe, b, x);
-    tm_tensor_id gate_up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->up_w, TM_NONE, TM_NONE);
+    tm_tensor_id gate_up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->up_w, w->up_b, TM_NONE);
     tm_tensor_id h = tm_activation(graph, s, gate_up);
-    return tm_emit(graph, TM_OP_linear, NULL, 0, h, w->down_w, TM_NONE, x);
+    return tm_emit(graph, TM_OP_linear, NULL, 0, h, w->down_w, w->down_b, x);
 }
 
 tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
@@ -169,10 +156,15 @@ tm_status tm_llama_check(const tm_config *config, const tm_model_shape *s, tm_er
                        "head width %lld (model.head_dim, or model.dim / model.n_heads) is odd; rotary "
                        "positions turn pairs: make it even",
                        (long long)s->head_dim);
-    if (s->bias != TM_BIAS_NONE && s->bias != TM_BIAS_QKV)
+    if (s->bias == TM_BIAS_MI350X_TABLE)
         return tm_fail(err, TM_UNSUPPORTED,
-                       "model.bias (%s): the %s family has biases of query, key and value or none; set it to qkv or none",
+                       "model.bias (%s): mi350x_table is not built for the %s family; set it to all, qkv or none",
                        tm_config_place(config, "model.bias"), tm_model_family_name(s));
+    if (s->mla.kv_rank > 0)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "model.kv_lora_rank (%s): latent attention is not built for the %s family; take "
+                       "model.family deepseek",
+                       tm_config_place(config, "model.kv_lora_rank"), tm_model_family_name(s));
     return TM_OK;
 }
 
@@ -180,14 +172,15 @@ int tm_llama_products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODU
 {
     out[0] = (tm_model_product){ "qkv", (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, s->dim };
     out[1] = (tm_model_product){ "out", s->dim, s->n_heads * s->head_dim };
-    out[2] = (tm_model_product){ "gate+up", 2 * s->ffn_dim, s->dim };
-    out[3] = (tm_model_product){ "down", s->dim, s->ffn_dim };
-    out[4] = (tm_model_product){ "vocab", s->vocab_size, s->dim };
-    return 5;
+    int n = 2 + tm_ffn_products(s, out + 2);
+    out[n] = (tm_model_product){ "vocab", s->vocab_size, s->dim };
+    return n + 1;
 }
 
 const char *tm_llama_lacks_window(const tm_model_shape *s)
 {
+    if (s->moe.experts > 0) return "it has no experts (model.n_experts); mixtral and qwen3_moe have";
+    if (s->sinks || s->clamped) return "it has neither sinks nor a clamped activation (model.sinks, model.activation)";
     return s->window > 0 ? "it has no window of keys (model.sliding_window); the mistral family has" : NULL;
 }
 

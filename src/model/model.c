@@ -39,33 +39,38 @@ static double std_of(const tm_model_shape *shape, tm_init_place place, int layer
     return std;
 }
 
-static tm_attention_attr attention_of(const tm_model *model)
+static tm_attention_attr attention_of(const tm_model *model, int layer)
 {
     const tm_model_shape *s = model->shape;
+    bool                  windowed = s->window > 0 && (s->window_every <= 1 || layer % s->window_every == 0);
     return (tm_attention_attr){ .seq_q = model->seq,
                                 .seq_k = model->seq,
                                 .heads = s->n_heads,
                                 .kv_heads = s->n_kv_heads,
                                 .dim_qk = s->head_dim,
                                 .dim_v = s->head_dim,
-                                .scale = 1 / sqrt((double)s->head_dim),
+                                .scale = tm_attention_scale(s),
                                 .causal = 1,
-                                .window = s->window };
+                                .window = windowed ? s->window : 0 };
 }
 
-tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, tm_tensor_id qkv)
+tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id qkv, tm_tensor_id sinks)
 {
-    tm_attention_attr attr = attention_of(model);
+    tm_attention_attr attr = attention_of(model, layer);
     int64_t           q = attr.heads * attr.dim_qk, k = attr.kv_heads * attr.dim_qk, v = attr.kv_heads * attr.dim_v;
-    tm_tensor_id in[] = { tm_graph_view(graph, tm_arena_format(graph->arena, "%s.q", graph->module), qkv, 0, q),
-                          tm_graph_view(graph, tm_arena_format(graph->arena, "%s.k", graph->module), qkv, q, k),
-                          tm_graph_view(graph, tm_arena_format(graph->arena, "%s.v", graph->module), qkv, q + k, v) };
-    return tm_emit(graph, TM_OP_attention, &attr, sizeof attr, in[0], in[1], in[2], TM_NONE);
+    tm_tensor_id      in[TM_MAX_IN] = { TM_NONE, TM_NONE, TM_NONE, TM_NONE, sinks }, out[TM_MAX_OUT] = { TM_NONE, TM_NONE };
+    in[0] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.q", graph->module), qkv, 0, q);
+    in[1] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.k", graph->module), qkv, q, k);
+    in[2] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.v", graph->module), qkv, q + k, v);
+    tm_graph_add(graph, TM_OP_attention, &attr, sizeof attr, in, out, 0);
+    return out[0];
 }
 
 tm_tensor_id tm_activation(tm_graph *graph, const tm_model_shape *shape, tm_tensor_id up)
 {
-    (void)shape;
+    static const tm_clamp_attr clamp = { .limit = 7, .alpha = 1.702 };
+    if (shape->clamped)
+        return tm_emit(graph, TM_OP_swiglu_clamped, &clamp, sizeof clamp, up, TM_NONE, TM_NONE, TM_NONE);
     return tm_emit(graph, TM_OP_swiglu, NULL, 0, up, TM_NONE, TM_NONE, TM_NONE);
 }
 
@@ -137,6 +142,23 @@ void tm_model_update(tm_graph *graph, const tm_model *model)
     if (family->update) family->update(graph, model);
     graph->layer = -1;
     graph->module = "";
+}
+
+int tm_ffn_products(const tm_model_shape *s, tm_model_product *out)
+{
+    const tm_moe_shape *m = &s->moe;
+    int                 n = 0;
+    if (m->experts == 0 || m->dense_layers > 0) {
+        out[n++] = (tm_model_product){ "gate+up", 2 * s->ffn_dim, s->dim };
+        out[n++] = (tm_model_product){ "down", s->dim, s->ffn_dim };
+    }
+    if (m->experts == 0) return n;
+    out[n++] = (tm_model_product){ "expert gate+up", 2 * m->ffn_dim, s->dim };
+    out[n++] = (tm_model_product){ "expert down", s->dim, m->ffn_dim };
+    if (m->shared == 0) return n;
+    out[n++] = (tm_model_product){ "shared gate+up", 2 * m->shared * m->ffn_dim, s->dim };
+    out[n++] = (tm_model_product){ "shared down", s->dim, m->shared * m->ffn_dim };
+    return n;
 }
 
 int tm_model_products(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS])

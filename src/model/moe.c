@@ -22,7 +22,8 @@ static tm_status check(const tm_config *config, const tm_model_shape *s, tm_erro
     if (m->dense_layers > s->n_layers)
         return bad(config, "model.n_dense_layers", err, "there are fewer layers (model.n_layers); make it smaller");
     if (m->experts % m->groups)
-        return bad(config, "model.n_expert_groups", err, "model.n_experts is not a multiple of it; change one of the two");
+        return bad(config, "model.n_expert_groups", err,
+                   "model.n_experts is not a multiple of it; change one of the two");
     if (m->top_groups > m->groups)
         return bad(config, "model.n_limited_groups", err, "there are fewer groups (model.n_expert_groups)");
     if (m->group_best > m->experts / m->groups)
@@ -47,7 +48,8 @@ tm_status tm_moe_read(const tm_config *config, tm_model_shape *s, tm_error *err)
     m.shared = tm_config_i64(config, "model.n_shared_experts");
     m.dense_layers = tm_config_i64(config, "model.n_dense_layers");
     m.sigmoid = score && strcmp(score, "sigmoid") == 0;
-    m.normalise = tm_config_bool(config, "model.moe_normalise");
+    m.normalise = tm_config_text(config, "model.moe_normalise") ? tm_config_bool(config, "model.moe_normalise")
+                                                                : tm_family_of(s)->moe_normalise;
     m.scale = tm_config_f64(config, "model.moe_scale");
     m.groups = tm_config_i64(config, "model.n_expert_groups");
     m.top_groups = tm_config_i64(config, "model.n_limited_groups");
@@ -59,6 +61,18 @@ tm_status tm_moe_read(const tm_config *config, tm_model_shape *s, tm_error *err)
     m.uniform = tm_config_bool(config, "debug.moe_force_load_balance");
     s->moe = m;
     return check(config, s, err);
+}
+
+const char *tm_moe_lacks_plain(const tm_model_shape *s)
+{
+    const tm_moe_shape *m = &s->moe;
+    if (m->experts == 0) return "a model with experts (model.n_experts)";
+    if (m->shared > 0) return "without model.n_shared_experts";
+    if (m->dense_layers > 0) return "without model.n_dense_layers";
+    if (m->sigmoid) return "scored by softmax (model.moe_score)";
+    if (m->groups > 1) return "without model.n_expert_groups";
+    if (m->biased) return "without model.moe_bias";
+    return m->scale == 1 ? NULL : "without model.moe_scale";
 }
 
 bool tm_moe_in_layer(const tm_model_shape *shape, int layer)
@@ -101,8 +115,8 @@ static tm_tensor_id declare_shared(tm_graph *graph, const tm_model_shape *s, int
 
 void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, tm_moe_weights *w)
 {
-    static const char *const   up[] = { "w1.weight", "w3.weight" }, *const up_b[] = { "w1.bias", "w3.bias" };
-    static const char *const   down[] = { "w2.weight" }, *const down_b[] = { "w2.bias" };
+    static const char *const up[] = { "w1.weight", "w3.weight" }, *const up_b[] = { "w1.bias", "w3.bias" };
+    static const char *const down[] = { "w2.weight" }, *const down_b[] = { "w2.bias" };
     static const tm_init_place in[] = { TM_INIT_GATE, TM_INIT_UP }, out[] = { TM_INIT_OUT };
     static const tm_init_place zero[] = { TM_INIT_ZERO, TM_INIT_ZERO };
     const tm_moe_shape        *m = &s->moe;
@@ -112,8 +126,8 @@ void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, tm_moe_
                              "layers.%d.moe.router.gate.weight", layer);
     tm_graph_at(graph, w->router_w)->as_stored = true;
     if (all) {
-        w->router_b = tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(m->experts),
-                                 "layers.%d.moe.router.gate.bias", layer);
+        w->router_b =
+            tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(m->experts), "layers.%d.moe.router.gate.bias", layer);
         tm_graph_at(graph, w->router_b)->as_stored = true;
     }
     w->up_w = declare_experts(graph, s, layer, "w13.weight", up, in, 2, m->ffn_dim, s->dim);
@@ -129,6 +143,11 @@ void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, tm_moe_
     if (m->biased)
         w->bias = tm_graph_tensor(graph, tm_arena_format(graph->arena, "layers.%d.moe.expert_bias", layer),
                                   TM_ROLE_STATE, tm_shape_1(m->experts));
+}
+
+bool tm_moe_has_experts(const tm_tensor *parameter)
+{
+    return strstr(parameter->name, ".moe.experts.") != NULL;
 }
 
 void tm_moe_declare_model(tm_graph *graph, const tm_model_shape *s, tm_model *out)
@@ -158,9 +177,14 @@ static routes route(tm_graph *graph, const tm_model *model, const tm_moe_weights
 {
     const tm_moe_shape *m = &model->shape->moe;
     int64_t             rows = tm_graph_at(graph, b)->shape.n[0];
-    tm_route_attr       attr = { .top_k = m->top_k, .score = m->sigmoid ? TM_SCORE_SIGMOID : TM_SCORE_SOFTMAX,
-                                 .normalise = m->normalise, .scale = m->scale, .groups = m->groups,
-                                 .top_groups = m->top_groups, .group_best = m->group_best, .uniform = m->uniform };
+    tm_route_attr       attr = { .top_k = m->top_k,
+                                 .score = m->sigmoid ? TM_SCORE_SIGMOID : TM_SCORE_SOFTMAX,
+                                 .normalise = m->normalise,
+                                 .scale = m->scale,
+                                 .groups = m->groups,
+                                 .top_groups = m->top_groups,
+                                 .group_best = m->group_best,
+                                 .uniform = m->uniform };
     tm_dispatch_attr    dispatch = { .experts = m->experts };
     tm_tensor_id        in[TM_MAX_IN] = { b, w->router_w, w->router_b, TM_NONE };
     tm_tensor_id        logits[TM_MAX_OUT] = { wide(graph, TM_ROLE_STATISTIC, "logits", rows, m->experts) };
@@ -182,8 +206,8 @@ static void account(tm_graph *graph, const tm_model *model, int layer, const rou
     unsigned            adds = model->account == TM_ACCOUNT_ADD;
     tm_balance_attr     attr = { .seq = m->aux_per_sequence ? model->seq : 0, .top_k = m->top_k, .alpha = m->aux_loss };
     if (model->account == TM_ACCOUNT_NONE) return;
-    tm_tensor_id counts[TM_MAX_OUT] = { tm_graph_row(
-        graph, tm_arena_format(graph->arena, "%s.counts", graph->module), model->expert_counts, mixture) };
+    tm_tensor_id counts[TM_MAX_OUT] = { tm_graph_row(graph, tm_arena_format(graph->arena, "%s.counts", graph->module),
+                                                     model->expert_counts, mixture) };
     tm_graph_add(graph, TM_OP_expert_counts, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ r->offsets }, counts, adds);
     if (model->balance_loss == TM_NONE) return;
     tm_graph_add(graph, TM_OP_balance_loss, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ r->scores, r->ids },
@@ -214,12 +238,13 @@ void tm_moe_update(tm_graph *graph, const tm_model *model, const tm_moe_weights 
     tm_expert_bias_attr attr = { .rate = model->shape->moe.bias_rate };
     if (!(attr.rate > 0)) return;
     for (int layer = 0; layer < model->shape->n_layers; layer++) {
-        const tm_moe_weights *w = (const tm_moe_weights *)(const void *)((const char *)weights + (size_t)layer * stride);
+        const tm_moe_weights *w =
+            (const tm_moe_weights *)(const void *)((const char *)weights + (size_t)layer * stride);
         if (!tm_moe_in_layer(model->shape, layer)) continue;
         graph->layer = layer;
         graph->module = tm_arena_format(graph->arena, "layers.%d.moe.expert_bias", layer);
-        tm_tensor_id counts = tm_graph_row(graph, graph->module, model->expert_counts,
-                                           layer - model->shape->moe.dense_layers);
+        tm_tensor_id counts =
+            tm_graph_row(graph, graph->module, model->expert_counts, layer - model->shape->moe.dense_layers);
         tm_graph_add(graph, TM_OP_expert_bias, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ counts, w->bias },
                      (tm_tensor_id[TM_MAX_OUT]){ w->bias }, 0);
     }

@@ -21,8 +21,13 @@ typedef struct {
 /* Reads the keys about experts and checks them against each other. */
 TM_MUST_USE tm_status tm_moe_read(const tm_config *config, tm_model_shape *shape, tm_error *err);
 
+/* Why a shape is not one whose every block has experts, chosen by softmax alone: for tm_hf_form.lacks. NULL: it is. */
+const char *tm_moe_lacks_plain(const tm_model_shape *shape);
+
 /* Is the FFN of this block a mixture? */
 bool tm_moe_in_layer(const tm_model_shape *shape, int layer);
+/* Does the parameter hold what each expert has of its own? */
+bool tm_moe_has_experts(const tm_tensor *parameter);
 /* What all blocks share: the counts and the balance loss of `out`. Does nothing for a model without experts. */
 void tm_moe_declare_model(tm_graph *graph, const tm_model_shape *shape, tm_model *out);
 void tm_moe_declare(tm_graph *graph, const tm_model_shape *shape, int layer, tm_moe_weights *out);

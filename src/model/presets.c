@@ -150,6 +150,58 @@ static const char *const qwen3_14b[] =
     QWEN3("14B", 40, 5120, 40, 8, 17408, 151936, 40960, "false", 8192, 3e-4);
 static const char *const qwen3_32b[] =
     QWEN3("32B", 64, 5120, 64, 8, 25600, 151936, 40960, "false", 8192, 1.5e-4);
+#define EXPERTS(n, k, width)                                                                                           \
+    "model.n_experts=" #n, "model.n_experts_per_token=" #k, "model.moe_ffn_dim=" #width
+static const char *const mixtral_8x7b[] = {
+    DECODER("mixtral", "mixtral", "8x7B", 32, 4096, 32, 8, 14336, 32000, 32768, 1e-5), EXPERTS(8, 2, 14336),
+    "model.rope_theta=1000000", "model.tied=false", TRAIN(2, 4096, 1e-4), NULL
+};
+static const char *const mixtral_8x22b[] = {
+    DECODER("mixtral", "mixtral", "8x22B", 56, 6144, 48, 8, 16384, 32000, 65536, 1e-5), EXPERTS(8, 2, 16384),
+    "model.rope_theta=1000000", "model.tied=false", TRAIN(2, 8192, 1e-4), NULL
+};
+static const char *const qwen3_30b_a3b[] = {
+    DECODER("qwen3_moe", "qwen3", "30B-A3B", 48, 2048, 32, 4, 6144, 151936, 40960, 1e-6), EXPERTS(128, 8, 768),
+    "model.head_dim=128", "model.rope_theta=1000000", "model.tied=false", TRAIN(2, 4096, 3e-4), NULL
+};
+static const char *const qwen3_235b_a22b[] = {
+    DECODER("qwen3_moe", "qwen3", "235B-A22B", 94, 4096, 64, 4, 12288, 151936, 40960, 1e-6), EXPERTS(128, 8, 1536),
+    "model.head_dim=128", "model.rope_theta=1000000", "model.tied=false", TRAIN(1, 4096, 1.5e-4), NULL
+};
+#define GPT_OSS(f, layers, experts)                                                                                    \
+    DECODER("gpt_oss", "gpt_oss", f, layers, 2880, 64, 8, 2880, 201088, 131072, 1e-5), EXPERTS(experts, 4, 2880),      \
+        "model.head_dim=64", "model.rope_theta=150000", "model.rope_scaling=yarn", "model.rope_scaling_factor=32",     \
+        "model.rope_original_max_seq_len=4096", "model.rope_truncate=false", "model.sliding_window=128",               \
+        "model.sliding_window_every=2", "model.tied=false"
+static const char *const gpt_oss_20b[] = { GPT_OSS("20B", 24, 32), TRAIN(2, 8192, 4e-4), NULL };
+static const char *const gpt_oss_120b[] = { GPT_OSS("120B", 36, 128), TRAIN(1, 8192, 4e-4), NULL };
+#define DEEPSEEK(n, f, layers, width, heads, ffn, vocabulary, eps, mscale)                                             \
+    "model.family=deepseek", "model.name=" n, "model.flavor=" f, "model.n_layers=" #layers, "model.dim=" #width,       \
+        "model.n_heads=" #heads, "model.ffn_dim=" #ffn, "model.vocab_size=" #vocabulary, "model.max_seq_len=163840",   \
+        "model.norm_eps=" #eps, "model.rope_theta=10000", "model.rope_scaling=yarn", "model.rope_scaling_factor=40",   \
+        "model.rope_original_max_seq_len=4096", "model.rope_mscale=" #mscale, "model.rope_mscale_all_dim=" #mscale,    \
+        "model.kv_lora_rank=512", "model.qk_nope_head_dim=128", "model.qk_rope_head_dim=64", "model.v_head_dim=128",   \
+        "model.tied=false"
+#define SHARED(n, dense) "model.n_shared_experts=" #n, "model.n_dense_layers=" #dense
+static const char *const deepseek_v2_lite[] = {
+    DEEPSEEK("deepseek_v2", "lite", 27, 2048, 16, 10944, 102400, 1e-6, 0.707), EXPERTS(64, 6, 1408), SHARED(2, 1),
+    "model.moe_aux_loss=0.001", TRAIN(4, 4096, 2.2e-4), NULL
+};
+static const char *const deepseek_v2[] = {
+    DEEPSEEK("deepseek_v2", "236B", 60, 5120, 128, 12288, 102400, 1e-6, 0.707), EXPERTS(160, 6, 1536), SHARED(2, 1),
+    "model.q_lora_rank=1536", "model.n_expert_groups=8", "model.n_limited_groups=3", "model.moe_scale=16",
+    "model.moe_aux_loss=0.001", TRAIN(1, 4096, 2.4e-4), NULL
+};
+static const char *const deepseek_v3[] = {
+    DEEPSEEK("deepseek_v3", "671B", 61, 7168, 128, 18432, 129280, 1e-6, 1), EXPERTS(256, 8, 2048), SHARED(1, 3),
+    "model.q_lora_rank=1536", "model.n_expert_groups=8", "model.n_limited_groups=4", "model.expert_group_best=2",
+    "model.moe_score=sigmoid", "model.moe_normalise=true", "model.moe_scale=2.5", "model.moe_bias_rate=0.001",
+    TRAIN(1, 4096, 2.2e-4), NULL
+};
+static const char *const deepseek_v3_16b[] = {
+    DEEPSEEK("deepseek_v3", "16B", 27, 2048, 16, 10944, 102400, 1e-5, 0.7), EXPERTS(64, 6, 1408), SHARED(2, 1),
+    "model.moe_bias_rate=0.001", TRAIN(4, 4096, 2.2e-4), NULL
+};
 #define FLUX(f, doubles, singles, width, heads, size, text, guided, batch, rate)                                       \
     {                                                                                                                  \
         "model.family=flux", "model.name=flux", "model.flavor=" f, "model.n_layers=" #doubles,                         \
@@ -217,6 +269,16 @@ static const tm_preset presets[] = {
     { "qwen3_8B", qwen3_8b, NULL },
     { "qwen3_14B", qwen3_14b, NULL },
     { "qwen3_32B", qwen3_32b, NULL },
+    { "qwen3_30B-A3B", qwen3_30b_a3b, "qwen3_30B_A3B" },
+    { "qwen3_235B-A22B", qwen3_235b_a22b, "qwen3_235B_A22B" },
+    { "mixtral_8x7B", mixtral_8x7b, "mixtral_8x7B_v0.1" },
+    { "mixtral_8x22B", mixtral_8x22b, "mixtral_8x22B_v0.1" },
+    { "deepseek_v2_lite", deepseek_v2_lite, "deepseek_v2_16B" },
+    { "deepseek_v2", deepseek_v2, "deepseek_v2_236B" },
+    { "deepseek_v3", deepseek_v3, "deepseek_v3_671B" },
+    { "deepseek_v3_16B", deepseek_v3_16b, NULL },
+    { "gpt_oss_20B", gpt_oss_20b, "gpt-oss-20b" },
+    { "gpt_oss_120B", gpt_oss_120b, "gpt-oss-120b" },
     { "tiny-flux", tiny_flux, NULL },
     { "flux.1_dev", flux1_dev, NULL },
     { "flux_dev", flux_dev, NULL },

@@ -78,13 +78,34 @@ static void read_rope(const tm_config *config, tm_model_shape *s)
     s->rope_low_freq_factor = tm_config_f64(config, "model.rope_low_freq_factor");
     s->rope_high_freq_factor = tm_config_f64(config, "model.rope_high_freq_factor");
     s->rope_original_max_seq_len = tm_config_i64(config, "model.rope_original_max_seq_len");
+    s->yarn = (tm_yarn_shape){ .on = is(config, "model.rope_scaling", "yarn"),
+                               .truncate = tm_config_bool(config, "model.rope_truncate"),
+                               .beta_fast = tm_config_f64(config, "model.rope_beta_fast"),
+                               .beta_slow = tm_config_f64(config, "model.rope_beta_slow"),
+                               .mscale = tm_config_f64(config, "model.rope_mscale"),
+                               .mscale_all_dim = tm_config_f64(config, "model.rope_mscale_all_dim") };
     s->rope_interleaved = is(config, "model.rope_layout", "interleaved");
+}
+
+static void read_latent(const tm_config *config, tm_model_shape *s)
+{
+    if (!tm_config_text(config, "model.kv_lora_rank")) return;
+    s->mla = (tm_mla_shape){ .kv_rank = tm_config_i64(config, "model.kv_lora_rank"),
+                             .q_rank = i64_or(config, "model.q_lora_rank", 0),
+                             .nope = tm_config_i64(config, "model.qk_nope_head_dim"),
+                             .rope = tm_config_i64(config, "model.qk_rope_head_dim"),
+                             .v = tm_config_i64(config, "model.v_head_dim") };
+    s->head_dim = s->mla.nope + s->mla.rope;
 }
 
 static void read_choices(const tm_config *config, tm_model_shape *s)
 {
     const tm_family *family = tm_family_of(s);
     s->window = i64_or(config, "model.sliding_window", 0);
+    s->window_every = tm_config_i64(config, "model.sliding_window_every");
+    s->sinks = bool_or(config, "model.sinks", family->sinks);
+    s->clamped = tm_config_text(config, "model.activation") ? is(config, "model.activation", "swiglu_clamped")
+                                                            : family->clamped;
     s->qk_norm = bool_or(config, "model.qk_norm", family->qk_norm);
     s->tied = bool_or(config, "model.tied", family->tied);
     s->bias = is(config, "model.bias", "mi350x_table") ? TM_BIAS_MI350X_TABLE
@@ -102,7 +123,7 @@ static void read_choices(const tm_config *config, tm_model_shape *s)
 
 static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
-    if (!tm_config_text(config, "model.head_dim") && s->dim % s->n_heads)
+    if (!tm_config_text(config, "model.head_dim") && s->mla.kv_rank == 0 && s->dim % s->n_heads)
         return tm_fail(err, TM_INVALID,
                        "model.dim %lld (%s) is not a multiple of model.n_heads %lld (%s); change one or "
                        "give model.head_dim",
@@ -137,6 +158,7 @@ tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *shape, tm
     s.max_seq_len = tm_config_i64(config, "model.max_seq_len");
     s.norm_eps = tm_config_f64(config, "model.norm_eps");
     read_rope(config, &s);
+    read_latent(config, &s);
     read_choices(config, &s);
     TM_TRY(tm_moe_read(config, &s, err));
     if (tm_family_of(&s)->read) TM_TRY(tm_family_of(&s)->read(config, &s, err));

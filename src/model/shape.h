@@ -39,6 +39,18 @@ typedef struct {
     double  bias_rate;
 } tm_moe_shape;
 
+/* Latent attention (DeepSeek): keys and values are computed from kv_rank numbers per token. */
+typedef struct {
+    int64_t q_rank, kv_rank; /* q_rank 0: queries straight from the residual stream; kv_rank 0: plain attention */
+    int64_t nope, rope, v;   /* elements of a head: of queries and keys without position, rotated; of values */
+} tm_mla_shape;
+
+/* Scaling of the rotary frequencies that the factor and original length below belong to. */
+typedef struct {
+    bool   on, truncate; /* truncate: the ends of the ramp are whole pairs */
+    double beta_fast, beta_slow, mscale, mscale_all_dim;
+} tm_yarn_shape;
+
 /* Images (flux): the tokens of a sample are those of its text, then those of its image, row by row. */
 typedef struct {
     int64_t n_single;                       /* single blocks behind the n_layers double ones */
@@ -66,6 +78,11 @@ typedef struct {
     tm_model_init   init;
     double          init_std; /* of the initial weights; 0: 0.02. Counts for hf and gpt2 */
     tm_moe_shape    moe;
+    tm_mla_shape    mla;
+    tm_yarn_shape   yarn;
+    int64_t         window_every; /* layers 0, n, 2 n, ... have the window, the others none */
+    bool            sinks;        /* every query head has a logit without a value */
+    bool            clamped;      /* the FFN's gated unit is that of gpt-oss */
     tm_flux_shape   flux;
 } tm_model_shape;
 
@@ -83,22 +100,25 @@ int64_t     tm_model_blocks(const tm_model_shape *shape);
 
 /* Counted on the tensors that the family declares. All values; a tied head counts once. */
 int64_t tm_model_parameters(const tm_model_shape *shape);
+/* That a token uses: of experts' weights the share of those that it goes to. */
+int64_t tm_model_parameters_active(const tm_model_shape *shape);
 /* Of the first block. */
 int64_t tm_model_parameters_layer(const tm_model_shape *shape);
 /* Of the input side only: positions, and the token table unless it serves as the head, too. */
 int64_t tm_model_parameters_embedding(const tm_model_shape *shape);
-/* Elements of the weights that take part in a matrix product: all linears with the head; no norms, biases, look-ups. */
+/* Elements of the weights that a token's matrix products use: all linears with the head; no norms, biases, look-ups. */
 int64_t tm_model_parameters_matmul(const tm_model_shape *shape);
 
-/* X(id, name): training FLOPs per token, 3 x forward, recomputation not counted. N parameters, N_mm of the linears. */
+/* X(id, name): training FLOPs per token, 3 x forward, recomputation not counted. N parameters that a token uses, N_mm of
+ * them in the linears, A = L H (d_qk + d_v), widths of a head's keys and values: 2 L H hd where they are equal. */
 #define TM_FLOPS_LIST(X)                                                                                               \
-    X(TITAN, "titan")               /* F1: 6 (N - N_embedding) + 12 L H hd T */                                        \
-    X(MATMUL, "matmul")             /* F2: 6 N_mm + 12 L H hd min(T, window) */                                        \
-    X(MEGATRON, "megatron")         /* F3: 6 N_mm (V padded to 128) + 6 L H hd T */                                    \
+    X(TITAN, "titan")               /* F1: 6 (N - N_embedding) + 6 A T */                                              \
+    X(MATMUL, "matmul")             /* F2: 6 N_mm + 6 A min(T, window) */                                              \
+    X(MEGATRON, "megatron")         /* F3: 6 N_mm (V padded to 128, no routers) + 3 A T */                             \
     X(6N, "6n")                     /* F4: 6 N, no attention */                                                        \
     X(LLMC, "llm.c")                /* F5: 6 N + 6 L d T */                                                            \
     X(NANOGPT, "nanogpt")           /* F5: 6 N + 12 L d T */                                                           \
-    X(EXACT_CAUSAL, "exact-causal") /* F8: 6 N_mm + 12 L H hd K, K visible keys on average: (T + 1) / 2, window: less */
+    X(EXACT_CAUSAL, "exact-causal") /* F8: 6 N_mm + 6 A K, K visible keys on average: (T + 1) / 2, window: less */
 
 typedef enum {
 #define X(id, name) TM_FLOPS_##id,

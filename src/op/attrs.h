@@ -75,6 +75,10 @@ typedef struct {
 } tm_adafactor_attr;
 
 typedef struct {
+    double limit, alpha;
+} tm_clamp_attr; /* swiglu_clamped and its gradient */
+
+typedef struct {
     int64_t samples; /* B: rows are joined sample by sample; 0: columns row by row */
     int64_t first, second; /* rows of a sample, or columns, of the two parts */
 } tm_join_attr;      /* and split */

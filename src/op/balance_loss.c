@@ -24,8 +24,10 @@ static int64_t rows_of_sequence(const tm_balance_attr *attr, int64_t rows)
 
 static const char *balance_check(tm_shape ids, const tm_balance_attr *attr, int64_t rows)
 {
-    if (attr->top_k < 1 || !tm_shape_is_matrix(ids, rows, attr->top_k)) return "the ids must have the shape (rows, top_k)";
-    if (attr->seq < 0 || rows % rows_of_sequence(attr, rows) != 0) return "the rows must be a multiple of the sequence length";
+    if (attr->top_k < 1 || !tm_shape_is_matrix(ids, rows, attr->top_k))
+        return "the ids must have the shape (rows, top_k)";
+    if (attr->seq < 0 || rows % rows_of_sequence(attr, rows) != 0)
+        return "the rows must be a multiple of the sequence length";
     return NULL;
 }
 

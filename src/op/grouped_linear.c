@@ -103,9 +103,9 @@ static tm_rounding columns_rounding(const tm_call *call, int k)
 static const struct {
     int64_t rows, inputs, outputs, experts;
     bool    bias;
-} cases[] = { { 1, 1, 1, 1, false },  { 9, 7, 5, 4, true },     { 20, 33, 17, 3, false }, { 70, 8, 40, 8, true },
-              { 5, 600, 9, 2, true }, { 1500, 16, 9, 2, true }, { 300, 64, 96, 17, false }, { 3, 16, 16, 6, true },
-              { 1300, 70, 530, 3, true } };
+} cases[] = { { 1, 1, 1, 1, false },      { 9, 7, 5, 4, true },   { 20, 33, 17, 3, false },
+              { 70, 8, 40, 8, true },     { 5, 600, 9, 2, true }, { 1500, 16, 9, 2, true },
+              { 300, 64, 96, 17, false }, { 3, 16, 16, 6, true }, { 1300, 70, 530, 3, true } };
 
 static bool grouped_linear_example(int k, tm_example *example)
 {
@@ -115,7 +115,8 @@ static bool grouped_linear_example(int k, tm_example *example)
     tm_example_in(example, 1, TM_ROLE_PARAMETER, tm_shape_3(cases[k].experts, cases[k].outputs, cases[k].inputs), 0,
                   0.5);
     tm_example_offsets(example, 2, cases[k].experts, cases[k].rows);
-    if (cases[k].bias) tm_example_in(example, 3, TM_ROLE_PARAMETER, tm_shape_1(cases[k].experts * cases[k].outputs), 0, 1);
+    if (cases[k].bias)
+        tm_example_in(example, 3, TM_ROLE_PARAMETER, tm_shape_1(cases[k].experts * cases[k].outputs), 0, 1);
     return true;
 }
 
@@ -205,7 +206,7 @@ static const char *grouped_linear_wgrad_infer(const tm_shape *in, const void *at
 
 static void grouped_linear_wgrad_reference(const tm_call *call)
 {
-    int64_t        experts = call->out[0].shape.n[0], outputs = call->out[0].shape.n[1], inputs = call->out[0].shape.n[2];
+    int64_t experts = call->out[0].shape.n[0], outputs = call->out[0].shape.n[1], inputs = call->out[0].shape.n[2];
     const int32_t *offsets = offsets_of(&call->in[2], call->in[0].shape.n[0]);
     const double  *dy = call->in[0].data, *x = call->in[1].data;
     double        *dw = tm_call_sums(call, 0);

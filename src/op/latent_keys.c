@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op/latent_keys.c - keys and values of latent attention (DeepSeek-AI 2024, section 2.1): every head has keys of its own
- * that know no position, and all share one that was rotated.
+/* op/latent_keys.c - keys and values of latent attention (DeepSeek-AI 2024, section 2.1): every head has keys of its
+ * own that know no position, and all share one that was rotated.
  *
  *   k_h = [the first dim_nope columns of head h of kv, pe],  v_h = the other dim_v columns of head h of kv
  *   dkv_h = [the first columns of dk_h, dv_h],  dpe = sum over h of the last columns of dk_h

@@ -44,7 +44,8 @@ static const char *route_infer(const tm_shape *in, const void *attr_, tm_shape *
     const char          *why;
     if (in[0].rank != 2) return "the logits must have two axes (rows, experts)";
     if ((why = route_check(in[0].n[1], attr))) return why;
-    if (tm_shape_present(in[1]) && !tm_shape_is_vector(in[1], in[0].n[1])) return "the bias must have one value per expert";
+    if (tm_shape_present(in[1]) && !tm_shape_is_vector(in[1], in[0].n[1]))
+        return "the bias must have one value per expert";
     tm_shape chosen = tm_shape_2(in[0].n[0], attr->top_k);
     if ((why = tm_shape_fit(&out[0], chosen, "the weights must have the shape (rows, top_k)"))) return why;
     if ((why = tm_shape_fit(&out[1], chosen, "the ids must have the shape (rows, top_k)"))) return why;
@@ -162,7 +163,12 @@ static const struct {
     { 20,
       32,
       true,
-      { .top_k = 8, .score = TM_SCORE_SIGMOID, .scale = 2.5, .normalise = 1, .groups = 8, .top_groups = 4,
+      { .top_k = 8,
+        .score = TM_SCORE_SIGMOID,
+        .scale = 2.5,
+        .normalise = 1,
+        .groups = 8,
+        .top_groups = 4,
         .group_best = 2 } }, /* DeepSeek-V3 */
     { 13, 7, true, { .top_k = 2, .scale = 1 } },
     { 10, 17, false, { .top_k = 4, .score = TM_SCORE_SIGMOID, .scale = 1, .uniform = 1 } },
@@ -266,8 +272,9 @@ static bool route_grad_example(int k, tm_example *example)
 
 const tm_op tm_op_route_grad = {
     .name = "route_grad",
-    .formula = "ds = dscores, and of the chosen scale dw, or scale (dw - sum dw s / S) / S; dlogits = s (ds - sum ds s) "
-               "or ds s (1 - s)",
+    .formula =
+        "ds = dscores, and of the chosen scale dw, or scale (dw - sum dw s / S) / S; dlogits = s (ds - sum ds s) "
+        "or ds s (1 - s)",
     .group = "experts",
     .n_in = 4,
     .n_out = 1,

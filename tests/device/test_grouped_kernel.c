@@ -15,8 +15,8 @@ static void compare(int kind, tm_dtype format, int64_t rows, int64_t inputs, int
     static const tm_op_id ops[KINDS][2] = { { TM_OP_grouped_linear, TM_OP_linear },
                                             { TM_OP_grouped_linear_dgrad, TM_OP_linear_dgrad },
                                             { TM_OP_grouped_linear_wgrad, TM_OP_linear_wgrad } };
-    int64_t from = kind == X ? inputs : outputs, to = kind == X ? outputs : inputs;
-    job     all = job_new(ops[kind][0], NULL);
+    int64_t               from = kind == X ? inputs : outputs, to = kind == X ? outputs : inputs;
+    job                   all = job_new(ops[kind][0], NULL);
     all.call.op = tm_op_get(ops[kind][0]);
     job_in(&all, 0, format, tm_shape_2(rows, from), 0, 1);
     job_in(&all, 1, format, kind == DW ? tm_shape_2(rows, inputs) : tm_shape_3(experts, outputs, inputs), 0, 1);

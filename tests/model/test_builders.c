@@ -49,9 +49,10 @@ static void check_parameters(const char *model, const tm_graph *graph, const tm_
             pieces = tm_grow(pieces, &capacity, n_pieces, sizeof *pieces);
             pieces[n_pieces++] = tensor->pieces[p].name;
         }
-        if (rows != tensor->shape.n[0])
+        int64_t wanted = tm_shape_elements(tensor->shape) / tm_piece_row(tensor->shape);
+        if (rows != wanted)
             fail_msg("%s: the pieces of '%s' have %lld rows of %lld", model, tensor->name, (long long)rows,
-                     (long long)tensor->shape.n[0]);
+                     (long long)wanted);
     }
     if (total != tm_model_parameters(shape))
         fail_msg("%s: the graph has %lld parameters, the formula %lld", model, (long long)total,

@@ -51,6 +51,47 @@ static void parameter_counts_are_the_published_ones(void **state)
     assert_true(tm_model_parameters_embedding(&s) == 262144000 && tm_model_parameters_matmul(&s) == 68713185280);
 }
 
+/* All parameters, and those that a token uses. */
+static void experts_count_as_published(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t     parameters, active;
+    } table[] = {
+        { "mixtral_8x7B", 46702792704, 12879925248 },       { "mixtral_8x22B", 140620634112, 39152031744 },
+        { "qwen3_30B-A3B", 30532122624, 3353032704 },       { "qwen3_235B-A22B", 235093634560, 22190763520 },
+        { "gpt_oss_20B", 20914757184, 4187440704 },         { "gpt_oss_120B", 116829156672, 5711982912 },
+        { "deepseek_v2_lite", 15706484224, 2661150208 },    { "deepseek_v3_16B", 15706484224, 2661150208 },
+        { "deepseek_v2", 235741434880, 21375800320 },       { "deepseek_v3", 671026404352, 37552282624 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        tm_model_shape s = test_shape_preset(table[i].name, NULL);
+        if (tm_model_parameters(&s) != table[i].parameters || tm_model_parameters_active(&s) != table[i].active)
+            fail_msg("%s: %lld, %lld active", table[i].name, (long long)tm_model_parameters(&s),
+                     (long long)tm_model_parameters_active(&s));
+    }
+    tm_model_shape s = test_shape_preset("deepseek_v2_lite", NULL);
+    assert_true(tm_model_parameters_layer(&s) == 81007104);
+    assert_true(fabs(tm_model_flops_per_token(&s, TM_FLOPS_TITAN, 4096) - 1.81060e10) < 0.00001e10);
+    assert_true(fabs(tm_model_flops_per_token(&s, TM_FLOPS_MEGATRON, 4096) - 1.63861e10) < 0.00002e10);
+    assert_true(fabs(tm_model_flops_per_token(&s, TM_FLOPS_TITAN, 8192) - 2.15034e10) < 0.00001e10);
+}
+
+/* Frequencies, the factor of cosines and sines, and the scale of scores, as printed with the models. */
+static void yarn_stretches_as_published(void **state)
+{
+    (void)state;
+    tm_model_shape s = test_shape_preset("deepseek_v2_lite", NULL);
+    const double   lite[][2] = { { 8, 1e-1 }, { 12, 2.687936011e-02 }, { 16, 5.5e-3 }, { 31, 3.333803580e-06 } };
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs(tm_model_rope_frequency(&s, (int64_t)lite[i][0]) / lite[i][1] - 1) < 1e-9);
+    s = test_shape_preset("gpt_oss_20B", NULL);
+    const double oss[][2] = { { 8, 5.081327482e-02 }, { 12, 6.794959490e-03 }, { 31, 3.023511428e-07 } };
+    for (int i = 0; i < 3; i++)
+        assert_true(fabs(tm_model_rope_frequency(&s, (int64_t)oss[i][0]) / oss[i][1] - 1) < 1e-9);
+}
+
 /* Four significant digits, as printed in the table of reference models (in units of 1e9). */
 static void assert_digits(const char *name, double value, double wanted, double unit)
 {
@@ -234,6 +275,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameter_counts_are_the_published_ones),
+        cmocka_unit_test(experts_count_as_published),
+        cmocka_unit_test(yarn_stretches_as_published),
         cmocka_unit_test(reference_models_have_their_printed_values),
         cmocka_unit_test(conventions_give_the_printed_values),
         cmocka_unit_test(gpt_table_has_its_tflops),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ops of a mixture of experts, reference kernels: numbers worked out by hand, and what must hold for any routing. */
+/* The ops of a mixture of experts, reference kernels: numbers worked out by hand, and what must hold for any routing.
+ */
 #include "../support/execute.h"
 #include "base/random.h"
 #include "op/attrs.h"
@@ -88,8 +89,9 @@ static void groups_limit_the_choice(void **state)
     const double  s[] = { 0.9, 0.1, 0.5, 0.6, 0.8, 0.2, 0.3, 0.3 };
     double        logits[8], weights[2];
     int32_t       ids[2];
-    tm_route_attr attr = { .top_k = 2, .scale = 1, .score = TM_SCORE_SIGMOID, .groups = 4, .top_groups = 1,
-                           .group_best = 2 };
+    tm_route_attr attr = {
+        .top_k = 2, .scale = 1, .score = TM_SCORE_SIGMOID, .groups = 4, .top_groups = 1, .group_best = 2
+    };
     for (int e = 0; e < 8; e++) logits[e] = log(s[e] / (1 - s[e]));
     route(&attr, 1, 8, logits, NULL, ids, weights);
     EXPECT_WHOLE(ids, 3, 2); /* 1.1 is the largest sum of two */

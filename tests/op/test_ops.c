@@ -53,7 +53,8 @@ static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
 {
     (void)state;
     static const char *const cheap[] = { "rmsnorm", "layernorm", "head_norm", "gelu", "silu",        "swiglu",
-                                         "cast",    "add",       "modulate",  "join", "gather_rows", "latent_keys" };
+                                         "cast",    "add",       "modulate",  "join", "gather_rows", "latent_keys",
+                                         "swiglu_clamped" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         listed = false;
@@ -105,6 +106,7 @@ static bool is_free(const tm_op *op, bool output, int k, int axis, bool position
 {
     if (op == &tm_op_square_sum) return !output;
     if (op == &tm_op_fill) return axis < 2;
+    if (op == &tm_op_time_embedding) return !output && axis >= 1; /* (N) or (N, 1) */
     if (op == &tm_op_balance_loss) return !output && k == 0 && axis == 1;
     if (op == &tm_op_grouped_bias_grad) return !output && k == 0 && axis == 0;
     if (op == &tm_op_bias_grad) return !output && axis == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/experts.c - the way of rows to their experts and back: route, dispatch, gather_rows, combine and their
- * gradients, the balance of the load.
+/* device/cpu/simd/experts.c - the way of rows to their experts and back: route, dispatch, gather_rows, combine and
+ * their gradients, the balance of the load.
  *
  * A row (a sequence, of the balance) is computed by one thread; what crosses rows is counted in whole numbers or summed
  * in ascending order by one thread, so that no bit depends on their number.
@@ -185,8 +185,8 @@ static void dispatch_run(const tm_call *call)
     const tm_dispatch_attr *attr = call->attr;
     int64_t                 pairs = tm_view_elements(&call->in[0]);
     const int32_t          *ids = call->in[0].data;
-    int32_t *offsets = call->out[0].data, *order = call->out[1].data, *inverse = call->out[2].data;
-    int32_t  next[TM_MAX_EXPERTS] = { 0 };
+    int32_t                *offsets = call->out[0].data, *order = call->out[1].data, *inverse = call->out[2].data;
+    int32_t                 next[TM_MAX_EXPERTS] = { 0 };
     for (int64_t i = 0; i < pairs; i++) {
         TM_ASSERT(ids[i] >= 0 && ids[i] < attr->experts);
         next[ids[i]]++;

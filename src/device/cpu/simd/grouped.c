@@ -12,7 +12,7 @@
 #include "device/cpu/simd/kernels.h"
 
 enum {
-    TASK_ROWS = 512,       /* rows of a result that one thread computes at a time */
+    TASK_ROWS = 512,        /* rows of a result that one thread computes at a time */
     LARGE_FLOPS = 200000000 /* of an expert with its share of the rows: worth all threads */
 };
 
@@ -45,7 +45,10 @@ static TM_PLANNED size_t scratch_of(const tm_call *call)
 {
     extent  e = extent_of(call);
     bool    large = is_large(call);
-    tm_gemm g = { .m = large ? e.m : tm_min(e.m, TASK_ROWS), .n = e.n, .k = e.k, .c_dtype = call->out[0].dtype,
+    tm_gemm g = { .m = large ? e.m : tm_min(e.m, TASK_ROWS),
+                  .n = e.n,
+                  .k = e.k,
+                  .c_dtype = call->out[0].dtype,
                   .threads = large ? call->threads : 1 };
     return (TM_K(tm_gemm_workspace_most)(&g) + 63) / 64 * 64;
 }
@@ -65,7 +68,7 @@ static tm_gemm product_of(const tm_call *call, int64_t e, int64_t begin, int64_t
     const tm_view *a = &call->in[0], *b = &call->in[1], *c = &call->out[0], *bias = &call->in[3];
     extent         all = extent_of(call);
     int64_t        wa = a->shape.n[1], wb = b->shape.n[b->shape.rank - 1], per = call->in[1].shape.n[1] * wb;
-    tm_gemm        g = { .m = to - from, .n = all.n, .ldc = all.n, .c_dtype = c->dtype, .accumulate = call->accumulate & 1 };
+    tm_gemm g = { .m = to - from, .n = all.n, .ldc = all.n, .c_dtype = c->dtype, .accumulate = call->accumulate & 1 };
     if (all.gradient) {
         g.k = end - begin;
         g.a = (tm_gemm_matrix){ element(a, begin * wa + from), wa, true, a->dtype };
@@ -95,7 +98,8 @@ static void run_large(const tm_call *call, const int32_t *offsets, int64_t exper
 {
     extent all = extent_of(call);
     for (int64_t e = 0; e < experts; e++) {
-        tm_gemm g = product_of(call, e, offsets[e], offsets[e + 1], 0, all.gradient ? all.m : offsets[e + 1] - offsets[e]);
+        tm_gemm g =
+            product_of(call, e, offsets[e], offsets[e + 1], 0, all.gradient ? all.m : offsets[e + 1] - offsets[e]);
         g.threads = call->threads;
         g.workspace = call->workspace;
         TM_K(tm_gemm_run)(&g);

@@ -11,7 +11,7 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     graph->module = tm_arena_format(graph->arena, "h.%d", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm1_w, w->norm1_b, TM_NONE);
     tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, w->qkv_b, TM_NONE);
-    x = tm_emit(graph, TM_OP_linear, NULL, 0, tm_attend(graph, model, qkv), w->out_w, w->out_b, x);
+    x = tm_emit(graph, TM_OP_linear, NULL, 0, tm_attend(graph, model, layer, qkv, TM_NONE), w->out_w, w->out_b, x);
     tm_tensor_id b = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm2_w, w->norm2_b, TM_NONE);
     tm_tensor_id up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->up_w, w->up_b, TM_NONE);
     tm_tensor_id h = tm_emit(graph, TM_OP_relu2, NULL, 0, up, TM_NONE, TM_NONE, TM_NONE);

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/deepseek.c - DeepSeek-V2 and V3: latent attention; first blocks with an FFN, the others with a mixture of
+ * experts and shared ones.
+ *
+ *   a = RMSNorm(x);  q = Wq a, or Wq_b RMSNorm(Wq_a a);  [c, k_pe] = Wkv_a a;  kv = Wkv_b RMSNorm(c)
+ *   q_h = [q_nope, RoPE(q_pe)],  k_h = [k_nope of kv_h, RoPE(k_pe), shared by all heads],  v_h = the rest of kv_h
+ *   x = x + Wo attention(q, k, v);  then as in model/llama.c
+ *
+ * Rotary pairs are (2i, 2i + 1). Names of parameters are torchtitan's.
+ */
+#include "model/blocks.h"
+#include "model/hf_rows.h"
+
+#include <stdio.h>
+
+/* TM_NONE: has none. q_w: of the residual stream, or q_b's. */
+typedef struct {
+    tm_tensor_id   norm1_w, q_a_w, q_norm_w, q_w, kv_a_w, kv_norm_w, kv_b_w, out_w, norm2_w, up_w, down_w;
+    tm_moe_weights moe;
+} block_weights;
+
+static void declare_attention(tm_graph *graph, const tm_model_shape *s, int layer, block_weights *w)
+{
+    const tm_mla_shape *m = &s->mla;
+    int64_t             q = s->n_heads * (m->nope + m->rope);
+#define DECLARE(place, shape, name)                                                                                    \
+    tm_declare(graph, s, place, layer, shape, "layers.%d.attention." name ".weight", layer)
+    if (m->q_rank > 0) {
+        w->q_a_w = DECLARE(TM_INIT_IN, tm_shape_2(m->q_rank, s->dim), "wq_a");
+        w->q_norm_w = DECLARE(TM_INIT_ONE, tm_shape_1(m->q_rank), "q_norm");
+        w->q_w = DECLARE(TM_INIT_IN, tm_shape_2(q, m->q_rank), "wq_b");
+    } else {
+        w->q_w = DECLARE(TM_INIT_IN, tm_shape_2(q, s->dim), "wq");
+    }
+    w->kv_a_w = DECLARE(TM_INIT_IN, tm_shape_2(m->kv_rank + m->rope, s->dim), "wkv_a");
+    w->kv_norm_w = DECLARE(TM_INIT_ONE, tm_shape_1(m->kv_rank), "kv_norm");
+    w->kv_b_w = DECLARE(TM_INIT_IN, tm_shape_2(s->n_heads * (m->nope + m->v), m->kv_rank), "wkv_b");
+    w->out_w = DECLARE(TM_INIT_OUT, tm_shape_2(s->dim, s->n_heads * m->v), "wo");
+#undef DECLARE
+}
+
+static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, block_weights *w)
+{
+    *w = (block_weights){ .q_a_w = TM_NONE, .q_norm_w = TM_NONE, .up_w = TM_NONE, .down_w = TM_NONE };
+    w->norm1_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.attention_norm.weight", layer);
+    declare_attention(graph, s, layer, w);
+    w->norm2_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.ffn_norm.weight", layer);
+    if (tm_moe_in_layer(s, layer)) {
+        tm_moe_declare(graph, s, layer, &w->moe);
+        return;
+    }
+    tm_piece    pieces[2] = { tm_init_piece(s, TM_INIT_GATE, layer, 0, s->ffn_dim),
+                              tm_init_piece(s, TM_INIT_UP, layer, s->ffn_dim, s->ffn_dim) };
+    const char *full = tm_arena_format(graph->arena, "layers.%d.feed_forward.w13.weight", layer);
+    pieces[0].name = tm_arena_format(graph->arena, "layers.%d.feed_forward.w1.weight", layer);
+    pieces[1].name = tm_arena_format(graph->arena, "layers.%d.feed_forward.w3.weight", layer);
+    w->up_w = tm_graph_parameter(graph, full, tm_shape_2(2 * s->ffn_dim, s->dim), pieces, 2);
+    w->down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim),
+                           "layers.%d.feed_forward.w2.weight", layer);
+}
+
+static void declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
+{
+    tm_shape table = tm_shape_2(s->vocab_size, s->dim);
+    out->embedding = tm_declare(graph, s, TM_INIT_EMBEDDING, -1, table, "tok_embeddings.weight");
+    block_weights *blocks = out->own = tm_arena_take(graph->arena, (size_t)s->n_layers * sizeof *blocks);
+    for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &blocks[layer]);
+    out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
+    out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, table, "output.weight");
+    tm_moe_declare_model(graph, s, out);
+    out->rope_table = tm_declare_rope(graph, s, seq);
+}
+
+/* Rotates `heads` heads of D elements, the first at column `first`. */
+static tm_tensor_id rotate(tm_graph *graph, const tm_model *model, tm_tensor_id x, int64_t heads, int64_t first,
+                           int64_t stride)
+{
+    tm_rope_attr rope = { .seq = model->seq,
+                          .heads = heads,
+                          .head_dim = model->shape->mla.rope,
+                          .layout = TM_ROPE_INTERLEAVED,
+                          .first = first,
+                          .stride = stride };
+    return tm_emit(graph, TM_OP_rope, &rope, sizeof rope, x, model->rope_table, TM_NONE, TM_NONE);
+}
+
+/* a (N, C), normed; x (N, C) -> x with what the heads see added. */
+static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_weights *w, tm_tensor_id a,
+                           tm_tensor_id x)
+{
+    const tm_model_shape *s = model->shape;
+    const tm_mla_shape   *m = &s->mla;
+    tm_norm_attr          norm = { .eps = s->norm_eps };
+    tm_head_norm_attr     latent_norm = { .eps = s->norm_eps, .heads = 1, .head_dim = m->kv_rank };
+    tm_latent_attr        latent = { .heads = s->n_heads, .dim_nope = m->nope, .dim_rope = m->rope, .dim_v = m->v };
+    tm_attention_attr     attr = { .seq_q = model->seq,
+                                   .seq_k = model->seq,
+                                   .heads = s->n_heads,
+                                   .kv_heads = s->n_heads,
+                                   .dim_qk = m->nope + m->rope,
+                                   .dim_v = m->v,
+                                   .scale = tm_attention_scale(s),
+                                   .causal = 1 };
+    tm_tensor_id          q = a;
+    if (m->q_rank > 0) {
+        q = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->q_a_w, TM_NONE, TM_NONE);
+        q = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, q, w->q_norm_w, TM_NONE, TM_NONE);
+    }
+    q = tm_emit(graph, TM_OP_linear, NULL, 0, q, w->q_w, TM_NONE, TM_NONE);
+    q = rotate(graph, model, q, s->n_heads, m->nope, m->nope + m->rope);
+    tm_tensor_id c = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->kv_a_w, TM_NONE, TM_NONE);
+    c = tm_emit(graph, TM_OP_head_norm, &latent_norm, sizeof latent_norm, c, w->kv_norm_w, TM_NONE, TM_NONE);
+    c = rotate(graph, model, c, 1, m->kv_rank, 0);
+    tm_tensor_id own = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.c", graph->module), c, 0, m->kv_rank);
+    tm_tensor_id pe =
+        tm_graph_view(graph, tm_arena_format(graph->arena, "%s.pe", graph->module), c, m->kv_rank, m->rope);
+    tm_tensor_id kv = tm_emit(graph, TM_OP_linear, NULL, 0, own, w->kv_b_w, TM_NONE, TM_NONE);
+    tm_tensor_id from[TM_MAX_IN] = { kv, pe }, keys[TM_MAX_OUT] = { TM_NONE, TM_NONE };
+    tm_graph_add(graph, TM_OP_latent_keys, &latent, sizeof latent, from, keys, 0);
+    tm_tensor_id o = tm_emit(graph, TM_OP_attention, &attr, sizeof attr, q, keys[0], keys[1], TM_NONE);
+    return tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, TM_NONE, x);
+}
+
+static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)
+{
+    const tm_model_shape *s = model->shape;
+    const block_weights  *w = (const block_weights *)model->own + layer;
+    tm_norm_attr          norm = { .eps = s->norm_eps };
+    graph->layer = layer;
+    graph->module = tm_arena_format(graph->arena, "layers.%d.attention", layer);
+    tm_tensor_id a = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm1_w, TM_NONE, TM_NONE);
+    x = attend(graph, model, w, a, x);
+    graph->module = tm_arena_format(graph->arena, "layers.%d.feed_forward", layer);
+    tm_tensor_id b = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm2_w, TM_NONE, TM_NONE);
+    if (tm_moe_in_layer(s, layer)) return tm_moe_emit(graph, model, layer, &w->moe, b, x);
+    tm_tensor_id up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->up_w, TM_NONE, TM_NONE);
+    return tm_emit(graph, TM_OP_linear, NULL, 0, tm_activation(graph, s, up), w->down_w, TM_NONE, x);
+}
+
+static tm_tensor_id hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
+{
+    tm_norm_attr      norm = { .eps = model->shape->norm_eps };
+    tm_embedding_attr embedding = { .seq = model->seq };
+    graph->layer = -1;
+    graph->module = "tok_embeddings";
+    tm_tensor_id x =
+        tm_emit(graph, TM_OP_embedding, &embedding, sizeof embedding, tokens, model->embedding, TM_NONE, TM_NONE);
+    for (int layer = 0; layer < model->shape->n_layers; layer++) x = block(graph, model, layer, x);
+    graph->layer = -1;
+    graph->module = "norm";
+    return tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, model->norm_w, TM_NONE, TM_NONE);
+}
+
+static void update(tm_graph *graph, const tm_model *model)
+{
+    const block_weights *blocks = model->own;
+    tm_moe_update(graph, model, &blocks->moe, sizeof *blocks);
+}
+
+static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
+{
+    const char *key = s->window > 0                 ? "model.sliding_window"
+                      : s->sinks                    ? "model.sinks"
+                      : s->qk_norm                  ? "model.qk_norm"
+                      : s->bias != TM_BIAS_NONE     ? "model.bias"
+                      : s->n_kv_heads != s->n_heads ? "model.n_kv_heads"
+                                                    : NULL;
+    if (s->mla.kv_rank == 0)
+        return tm_fail(err, TM_INVALID, "'model.kv_lora_rank' is not given; the deepseek family needs it (512)");
+    if (s->mla.rope % 2)
+        return tm_fail(err, TM_INVALID,
+                       "model.qk_rope_head_dim %lld (%s) is odd; rotary positions turn pairs: make it even",
+                       (long long)s->mla.rope, tm_config_place(config, "model.qk_rope_head_dim"));
+    if (key)
+        return tm_fail(err, TM_UNSUPPORTED, "%s (%s) is not built for the deepseek family; leave it out", key,
+                       tm_config_place(config, key));
+    if (!s->moe.sigmoid && s->moe.normalise && s->moe.scale != 1)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "model.moe_scale (%s): the published DeepSeek-V2 does not scale normalised softmax scores; leave "
+            "it out or set model.moe_normalise to false",
+            tm_config_place(config, "model.moe_scale"));
+    return TM_OK;
+}
+
+static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])
+{
+    const tm_mla_shape *m = &s->mla;
+    int64_t             q = s->n_heads * (m->nope + m->rope);
+    int                 n = 0;
+    if (m->q_rank > 0) out[n++] = (tm_model_product){ "q down", m->q_rank, s->dim };
+    out[n++] = (tm_model_product){ "q", q, m->q_rank > 0 ? m->q_rank : s->dim };
+    out[n++] = (tm_model_product){ "kv down", m->kv_rank + m->rope, s->dim };
+    out[n++] = (tm_model_product){ "kv", s->n_heads * (m->nope + m->v), m->kv_rank };
+    out[n++] = (tm_model_product){ "out", s->dim, s->n_heads * m->v };
+    n += tm_ffn_products(s, out + n);
+    out[n++] = (tm_model_product){ "vocab", s->vocab_size, s->dim };
+    return n;
+}
+
+/* --- Hugging Face: deepseek_v2 (softmax, no bias) and deepseek_v3 (sigmoid, biased choice)
+ * ----------------------------- */
+
+#define YARN_OR(theirs, ours, missing)                                                                                 \
+    {                                                                                                                  \
+        .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,          \
+        .absent = missing, .only = "model.rope_scaling=yarn"                                                           \
+    }
+#define BOTH_VERSIONS                                                                                                  \
+    TM_HF_IS("vocab_size", "vocab_size"), TM_HF_IS("hidden_size", "dim"), TM_HF_IS("num_hidden_layers", "n_layers"),   \
+        TM_HF_IS("num_attention_heads", "n_heads"), TM_HF_IS_OR("num_key_value_heads", "n_kv_heads", ""),              \
+        TM_HF_IS("intermediate_size", "ffn_dim"), TM_HF_IS("moe_intermediate_size", "moe_ffn_dim"),                    \
+        TM_HF_IS("n_routed_experts", "n_experts"), TM_HF_IS("num_experts_per_tok", "n_experts_per_token"),             \
+        TM_HF_IS("n_shared_experts", "n_shared_experts"), TM_HF_IS("first_k_dense_replace", "n_dense_layers"),         \
+        TM_HF_IS_OR("q_lora_rank", "q_lora_rank", ""), TM_HF_IS("kv_lora_rank", "kv_lora_rank"),                       \
+        TM_HF_IS("qk_nope_head_dim", "qk_nope_head_dim"), TM_HF_IS("qk_rope_head_dim", "qk_rope_head_dim"),            \
+        TM_HF_IS("v_head_dim", "v_head_dim"), TM_HF_IS("norm_topk_prob", "moe_normalise"),                             \
+        TM_HF_IS("routed_scaling_factor", "moe_scale"), TM_HF_IS_OR("n_group", "n_expert_groups", "1"),                \
+        TM_HF_IS_OR("topk_group", "n_limited_groups", "1"),                                                            \
+        TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"),                                                 \
+        TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"), TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),          \
+        TM_HF_WANTS("hidden_act", "silu", "silu"), TM_HF_WANTS("attention_bias", "false", "false"),                    \
+        TM_HF_WANTS("mlp_bias", "false", "false"), TM_HF_WANTS("moe_layer_freq", "1", "1"),                            \
+        TM_HF_WANTS("ep_size", "1", "1"), TM_HF_OF_TRAINING("attention_dropout", "0", "0"),                            \
+        TM_HF_OF_TRAINING("output_router_logits", "false", "false"), TM_HF_IDLE("router_aux_loss_coef"),               \
+        TM_HF_IDLE("pretraining_tp"), TM_HF_IDLE("head_dim"), TM_HF_IDLE("qk_head_dim"),                               \
+        TM_HF_IDLE("num_nextn_predict_layers"), /* its blocks are not computed with */                                 \
+        TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", "10000"),                                   \
+        { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",            \
+          .kind = TM_HF_CHOICE,                                                                                        \
+          .name = "model.rope_scaling",                                                                                \
+          .values = "default=none|yarn=yarn",                                                                          \
+          .absent = "default" },                                                                                       \
+        YARN_OR("factor", "rope_scaling_factor", NULL),                                                                \
+        YARN_OR("original_max_position_embeddings", "rope_original_max_seq_len", NULL),                                \
+        YARN_OR("beta_fast", "rope_beta_fast", "32"), YARN_OR("beta_slow", "rope_beta_slow", "1"),                     \
+        YARN_OR("mscale", "rope_mscale", "0"), YARN_OR("mscale_all_dim", "rope_mscale_all_dim", "0")
+static const tm_hf_key v2_keys[] = {
+    BOTH_VERSIONS,
+    TM_HF_WANTS("scoring_func", "softmax", "softmax"),
+    TM_HF_WANTS("topk_method", "group_limited_greedy|greedy", "greedy"),
+    TM_HF_IS_OR("aux_loss_alpha", "moe_aux_loss", "0"),
+    TM_HF_IS_OR("seq_aux", "moe_aux_loss_per_sequence", "true"),
+    { .key = NULL },
+};
+static const tm_hf_key v3_keys[] = {
+    BOTH_VERSIONS,
+    TM_HF_WANTS("scoring_func", "sigmoid", "sigmoid"),
+    TM_HF_WANTS("topk_method", "noaux_tc", "noaux_tc"),
+    TM_HF_WANTS("rope_interleave", "true", "true"),
+    TM_HF_OF_TRAINING("aux_loss_alpha", "0", "0"),
+    TM_HF_IDLE("seq_aux"),
+    { .key = NULL },
+};
+#define ATTENTION(mine, yours) TM_HF_LAYER("attention." mine ".weight", "self_attn." yours ".weight")
+static const tm_hf_tensor hf_tensors[] = {
+    { .ours = "tok_embeddings.weight", .theirs = "model.embed_tokens.weight" },
+    { .ours = "norm.weight", .theirs = "model.norm.weight" },
+    { .ours = "output.weight", .theirs = "lm_head.weight" },
+    TM_HF_LAYER("attention_norm.weight", "input_layernorm.weight"),
+    TM_HF_LAYER("ffn_norm.weight", "post_attention_layernorm.weight"),
+    ATTENTION("wq", "q_proj"),
+    ATTENTION("wq_a", "q_a_proj"),
+    ATTENTION("q_norm", "q_a_layernorm"),
+    ATTENTION("wq_b", "q_b_proj"),
+    ATTENTION("wkv_a", "kv_a_proj_with_mqa"),
+    ATTENTION("kv_norm", "kv_a_layernorm"),
+    ATTENTION("wkv_b", "kv_b_proj"),
+    ATTENTION("wo", "o_proj"),
+    TM_HF_LLAMA_FFN,
+    TM_HF_LAYER("moe.router.gate.weight", "mlp.gate.weight"),
+    TM_HF_LAYER("moe.experts.{e}.w1.weight", "mlp.experts.{e}.gate_proj.weight"),
+    TM_HF_LAYER("moe.experts.{e}.w2.weight", "mlp.experts.{e}.down_proj.weight"),
+    TM_HF_LAYER("moe.experts.{e}.w3.weight", "mlp.experts.{e}.up_proj.weight"),
+    TM_HF_LAYER("moe.shared_experts.w1.weight", "mlp.shared_experts.gate_proj.weight"),
+    TM_HF_LAYER("moe.shared_experts.w2.weight", "mlp.shared_experts.down_proj.weight"),
+    TM_HF_LAYER("moe.shared_experts.w3.weight", "mlp.shared_experts.up_proj.weight"),
+    { .ours = NULL },
+};
+static const char *const v2_pairs[] = { "model.family=deepseek", "model.moe_score=softmax", "model.expert_group_best=1",
+                                        "model.moe_bias=false", NULL };
+static const char *const v3_pairs[] = { "model.family=deepseek", "model.moe_score=sigmoid", "model.expert_group_best=2",
+                                        "model.moe_bias=true", NULL };
+static const tm_hf_form  deepseek_v2 = { .model_type = "deepseek_v2",
+                                         .architecture = "DeepseekV2ForCausalLM",
+                                         .pairs = v2_pairs,
+                                         .keys = v2_keys,
+                                         .tensors = hf_tensors };
+static const tm_hf_form  deepseek_v3 = { .model_type = "deepseek_v3",
+                                         .architecture = "DeepseekV3ForCausalLM",
+                                         .pairs = v3_pairs,
+                                         .keys = v3_keys,
+                                         .tensors = hf_tensors };
+static const tm_hf_form *const hf_forms[] = { &deepseek_v2, &deepseek_v3, NULL };
+
+const tm_family tm_family_deepseek = {
+    .name = "deepseek",
+    .fields = tm_language_fields,
+    .init = TM_INIT_TORCHTITAN,
+    .init_tied = TM_INIT_HF,
+    .ffn_dim = tm_llama_ffn_dim,
+    .check = check,
+    .declare = declare,
+    .hidden = hidden,
+    .loss = tm_language_loss,
+    .update = update,
+    .products = products,
+    .hf = hf_forms,
+};

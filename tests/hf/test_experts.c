@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders of the tiny models with experts: loss and every gradient against their golden numbers; what is refused. */
+#include "hf/numerics.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/golden.h"
+#include "support/hf_folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define DEEPSEEK                                                                                                       \
+    "\"model_type\": \"deepseek_v2\", \"architectures\": [\"DeepseekV2ForCausalLM\"], \"vocab_size\": 64, "            \
+    "\"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "           \
+    "\"num_key_value_heads\": 2, \"kv_lora_rank\": 16, \"q_lora_rank\": null, \"qk_nope_head_dim\": 8, "               \
+    "\"qk_rope_head_dim\": 4, \"v_head_dim\": 8, \"n_routed_experts\": 8, \"num_experts_per_tok\": 3, "                \
+    "\"moe_intermediate_size\": 12, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, \"norm_topk_prob\": "       \
+    "false, "                                                                                                          \
+    "\"routed_scaling_factor\": 1.0, \"topk_method\": \"greedy\", \"scoring_func\": \"softmax\", \"n_group\": 1, "     \
+    "\"topk_group\": 1, \"rms_norm_eps\": 1e-06, \"rope_theta\": 10000, \"rope_scaling\": {\"type\": \"yarn\", "       \
+    "\"factor\": 40, \"original_max_position_embeddings\": 16, \"beta_fast\": 32, \"beta_slow\": 1, "                  \
+    "\"mscale\": 0.707, \"mscale_all_dim\": 0.707}, \"seq_aux\": true"
+#define GPT_OSS                                                                                                        \
+    "\"model_type\": \"gpt_oss\", \"architectures\": [\"GptOssForCausalLM\"], \"vocab_size\": 64, "                    \
+    "\"hidden_size\": 32, \"intermediate_size\": 16, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "           \
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "              \
+    "\"sliding_window\": 4, \"rms_norm_eps\": 1e-05, \"rope_theta\": 150000, \"rope_scaling\": {\"rope_type\": "       \
+    "\"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 16, \"beta_fast\": 32.0, \"beta_slow\": 1.0, "  \
+    "\"truncate\": false}, \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"swiglu_limit\": 7.0, "      \
+    "\"router_aux_loss_coef\": 0.9"
+
+static double gradient_of(const tm_numerics *n, const char *name)
+{
+    for (size_t i = 0; i < n->n_gradients; i++)
+        if (strcmp(n->gradients[i].name, name) == 0) return n->gradients[i].norm;
+    fail_msg("no gradient of %s", name);
+    return 0;
+}
+
+static tm_numerics compute(const char *device, const tm_precision *precision, test_hf_model *model)
+{
+    tm_numerics n;
+    tm_error    err = { 0 };
+    int32_t     tokens[13];
+    if (test_hf_open(test_folder(), device, precision, 12, model, &err) != TM_OK) fail_msg("%s", err.text);
+    golden_tokens(tokens, 13, 64);
+    if (tm_numerics_read(model->trainer, model->description.form, model->weights, tokens, &n, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    return n;
+}
+
+static void check(const char *name, const char *config, const char *device, const tm_precision *precision,
+                  double loss_error, double norm_error)
+{
+    test_hf_model  model;
+    golden_numbers wanted = golden_read(name);
+    test_hf_write(test_folder(), config, NULL);
+    tm_numerics n = compute(device, precision, &model);
+    assert_int_equal(n.parameters, wanted.parameters);
+    golden_close("loss", n.loss, wanted.loss, loss_error);
+    golden_close("norm", n.gradient_norm, wanted.norm, norm_error);
+    for (int i = 0; i < wanted.n; i++)
+        golden_close(wanted.tensor[i].name, gradient_of(&n, wanted.tensor[i].name), wanted.tensor[i].norm, norm_error);
+    assert_int_equal(n.n_gradients, wanted.n);
+    tm_numerics_fini(&n);
+    test_hf_close(&model);
+}
+
+static void deepseek(void **state)
+{
+    (void)state;
+    check("deepseek-tiny", "{" DEEPSEEK "}", "reference", &tm_precision_f64, 1e-9, 1e-8);
+    check("deepseek-tiny", "{" DEEPSEEK "}", "cpu", &tm_precision_f32, 1e-5, 1e-4);
+    test_folder_remove();
+}
+
+static void gpt_oss(void **state)
+{
+    (void)state;
+    check("gpt-oss-tiny", "{" GPT_OSS "}", "reference", &tm_precision_f64, 1e-9, 1e-8);
+    check("gpt-oss-tiny", "{" GPT_OSS "}", "cpu", &tm_precision_f32, 1e-5, 1e-4);
+    test_folder_remove();
+}
+
+/* The balance loss: in the gradients, not in the loss. */
+static void deepseek_balanced(void **state)
+{
+    (void)state;
+    test_hf_model model;
+    test_hf_write(test_folder(), "{" DEEPSEEK ", \"aux_loss_alpha\": 0.001}", NULL);
+    tm_numerics n = compute("reference", &tm_precision_f64, &model);
+    golden_close("loss", n.loss, 4.138958520562, 1e-9);
+    golden_close("norm", n.gradient_norm, 7.049707628537, 1e-9);
+    golden_close("router", gradient_of(&n, "model.layers.1.mlp.gate.weight"), 1.261663591e-01, 1e-8);
+    tm_numerics_fini(&n);
+    test_hf_close(&model);
+    test_folder_remove();
+}
+
+static void refuse(const char *text, const char *part)
+{
+    tm_config        *config = test_full_config();
+    tm_hf_description description;
+    tm_error          err = { 0 };
+    tm_status         st = tm_hf_config_parse("x/config.json", text, strlen(text), config, &description, &err);
+    if (st == TM_OK) fail_msg("%s is taken, wanted '%s'", text, part);
+    if (!strstr(err.text, part)) fail_msg("%s: '%s', wanted '%s'", text, err.text, part);
+    tm_config_destroy(config);
+}
+
+static void what_is_not_built_is_refused(void **state)
+{
+    (void)state;
+    refuse("{" DEEPSEEK ", \"moe_layer_freq\": 2}", "'moe_layer_freq' is 2");
+    refuse("{" DEEPSEEK ", \"attention_bias\": true}", "'attention_bias' is true");
+    refuse("{" GPT_OSS ", \"attention_bias\": false}", "'attention_bias' is false");
+    refuse("{\"model_type\": \"llama4\"}", "llama4");
+    refuse("{\"model_type\": \"llama4_text\"}", "llama4_text");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deepseek),
+        cmocka_unit_test(gpt_oss),
+        cmocka_unit_test(deepseek_balanced),
+        cmocka_unit_test(what_is_not_built_is_refused),
+    };
+    return cmocka_run_group_tests_name("hf: experts", tests, NULL, NULL);
+}
