@@ -94,8 +94,8 @@ void tm_flow_dropped(const tm_source_options *o, tm_split split, int64_t index, 
     double   p = tm_flow_dropout(o);
     uint64_t stream = stream_of("flow.dropout", "flow.dropout", split, index);
     *text = split == TM_SPLIT_TRAIN && tm_random_uniform(o->seed, stream, 0) < p;
-    *pooled = split == TM_SPLIT_TRAIN &&
-              tm_random_uniform(o->seed, stream, protocols[o->flow.protocol].together ? 0 : 1) < p;
+    *pooled =
+        split == TM_SPLIT_TRAIN && tm_random_uniform(o->seed, stream, protocols[o->flow.protocol].together ? 0 : 1) < p;
 }
 
 void tm_flow_mix(const tm_source_options *o, tm_split split, int64_t index, float *noisy, float *velocity, float *time)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/flow.h - what rectified flow adds to an encoded image: a time, noise, and texts that are left out. Private to this
- * room; every source of images fills its rows with it.
+/* data/flow.h - what rectified flow adds to an encoded image: a time, noise, and texts that are left out. Private to
+ * this room; every source of images fills its rows with it.
  *
  *   noisy = (1 - time) x0 + time noise,  velocity = noise - x0,  noise normal         (Liu et al. 2022, eq. 1)
  */
@@ -11,8 +11,8 @@
 
 enum { TM_FLOW_EVALUATION_TIMES = 8 };
 
-/* The fields of a sample: noisy, velocity (tokens, channels), time (1, 1), text (text_len, text_dim), pooled (1, vector_dim);
- * float32. */
+/* The fields of a sample: noisy, velocity (tokens, channels), time (1, 1), text (text_len, text_dim), pooled (1,
+ * vector_dim); float32. */
 int tm_flow_fields(const tm_source_options *options, tm_field out[TM_MAX_FIELDS]);
 
 /* TM_INVALID: the model is none of images. */

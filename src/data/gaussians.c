@@ -5,8 +5,8 @@
  *   mean_c = (a_k,c + sum_j b_(s_j),c / sqrt(J)) / sqrt(2),  x0_pc = mean_c + s z_pc          p tokens, c channels
  *   pooled = code of the class k;  text token j = code of the symbol s_j, J of them
  *
- * Given the texts, x0 is normal with variance s^2; of all that a model can know, x_t = (1 - t) x0 + t noise leaves of the
- * velocity noise - x0 the variance
+ * Given the texts, x0 is normal with variance s^2; of all that a model can know, x_t = (1 - t) x0 + t noise leaves of
+ * the velocity noise - x0 the variance
  *
  *   least(t) = 1 + s^2 - (t - (1 - t) s^2)^2 / v,  v = (1 - t)^2 s^2 + t^2,   which is s^2 / v
  *
@@ -99,8 +99,8 @@ static tm_status gaussians_row(const tm_source *source, tm_split split, int64_t 
     const tm_source_options *o = &source->options;
     float                   *noisy = fields[0], *x0 = fields[1], normal[4] = { 0 };
     int64_t                  elements = o->flow.tokens * o->flow.channels;
-    uint64_t                 stream = tm_random_stream(split == TM_SPLIT_TRAIN ? "gaussians.image.train"
-                                                                               : "gaussians.image.validation");
+    uint64_t                 stream =
+        tm_random_stream(split == TM_SPLIT_TRAIN ? "gaussians.image.train" : "gaussians.image.validation");
     (void)scratch;
     (void)err;
     tell(source, split, index, fields[3], fields[4], noisy); /* the means, for a moment */

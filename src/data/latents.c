@@ -42,7 +42,8 @@ typedef struct {
     float          *empty_text, *empty_pooled; /* NULL: no text is left out */
 } cache;
 
-/* --- files --------------------------------------------------------------------------------------------------------- */
+/* --- files ---------------------------------------------------------------------------------------------------------
+ */
 
 static bool readable(tm_dtype dtype)
 {
@@ -89,7 +90,11 @@ static tm_status check_shard(const tm_source_options *o, const char *path, shard
         return tm_fail(err, TM_INVALID,
                        "'%s' lacks %s; a file of data.source latents holds latents, or mean and logvar, and text and "
                        "pooled",
-                       path, !s->text ? "text" : !s->pooled ? "pooled" : !image ? "latents" : "logvar");
+                       path,
+                       !s->text     ? "text"
+                       : !s->pooled ? "pooled"
+                       : !image     ? "latents"
+                                    : "logvar");
     s->samples = image->rank > 0 ? image->n[0] : 0;
     if (s->samples < 1) return wrong_shape(image, "at least one sample", err);
     if (s->latents)
@@ -134,7 +139,8 @@ static tm_status open_folder(tm_source *source, const char *folder, shards *out,
     return st;
 }
 
-/* --- values -------------------------------------------------------------------------------------------------------- */
+/* --- values --------------------------------------------------------------------------------------------------------
+ */
 
 /* Elements [from, from + n) of a tensor; it may lie at any address. */
 static void read_values(const tm_stored_tensor *t, int64_t from, int64_t n, float *out)
@@ -153,8 +159,8 @@ static tm_status read_empty(const tm_source_options *o, cache *c, tm_error *err)
     tm_text_printf(&path, "%s/empty.safetensors", o->path);
     tm_status st = tm_safetensors_open(path.data, &c->empty, err);
     for (int k = 0; k < 2 && st == TM_OK; k++) {
-        const tm_stored_tensor *t = k ? find_either(c->empty, "pooled", "clip_encodings")
-                                      : find_either(c->empty, "text", "t5_encodings");
+        const tm_stored_tensor *t =
+            k ? find_either(c->empty, "pooled", "clip_encodings") : find_either(c->empty, "text", "t5_encodings");
         int64_t wanted = k ? o->flow.vector_dim : o->flow.text_len * o->flow.text_dim, elements = 1;
         for (int i = 0; t && i < t->rank; i++) elements *= t->n[i];
         if (!t)
@@ -193,13 +199,14 @@ static void sample_latents(const tm_source_options *o, const shard *s, int64_t r
         float   mean, logvar;
         read_values(s->mean, row * all + i, 1, &mean);
         read_values(s->logvar, row * all + i, 1, &logvar);
-        double drawn = (double)mean + exp((double)logvar / 2) * tm_random_normal(o->seed, stream, (uint64_t)i);
+        double  drawn = (double)mean + exp((double)logvar / 2) * tm_random_normal(o->seed, stream, (uint64_t)i);
         int64_t token = y / 2 * columns + x / 2, at = channel * 4 + y % 2 * 2 + x % 2;
         out[token * o->flow.channels + at] = (float)(0.3611 * (drawn - 0.1159));
     }
 }
 
-static void read_latents(const tm_source *source, tm_split split, int64_t index, const shard *s, int64_t row, float *out)
+static void read_latents(const tm_source *source, tm_split split, int64_t index, const shard *s, int64_t row,
+                         float *out)
 {
     const tm_source_options *o = &source->options;
     int64_t                  elements = o->flow.tokens * o->flow.channels;
@@ -246,7 +253,8 @@ static tm_status latents_row(const tm_source *source, tm_split split, int64_t in
     return TM_OK;
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------- */
+/* --- opening -------------------------------------------------------------------------------------------------------
+ */
 
 static void latents_close(tm_source *source)
 {

@@ -39,7 +39,8 @@ typedef struct {
     single_weights *singles;   /* (flux.n_single) */
 } flux_weights;
 
-/* --- parameters ----------------------------------------------------------------------------------------------------- */
+/* --- parameters -----------------------------------------------------------------------------------------------------
+ */
 
 /* How a matrix begins: Xavier's uniform distribution, 0.02, or zero (what is zero first is learnt from zero). */
 typedef enum { BEGIN_XAVIER, BEGIN_SMALL, BEGIN_ZERO } beginning;
@@ -88,10 +89,11 @@ static tm_tensor_id declare_norms(tm_graph *graph, const tm_model_shape *s, int 
 {
     tm_piece pieces[2];
     for (int i = 0; i < 2; i++)
-        pieces[i] = (tm_piece){ .name = tm_arena_format(graph->arena, "%snorm.%s_norm.scale", prefix, i ? "key" : "query"),
-                                .row = i * s->head_dim,
-                                .rows = s->head_dim,
-                                .mean = 1 };
+        pieces[i] =
+            (tm_piece){ .name = tm_arena_format(graph->arena, "%snorm.%s_norm.scale", prefix, i ? "key" : "query"),
+                        .row = i * s->head_dim,
+                        .rows = s->head_dim,
+                        .mean = 1 };
     graph->layer = layer;
     return tm_graph_parameter(graph, tm_arena_format(graph->arena, "%snorm.scale", prefix), tm_shape_1(2 * s->head_dim),
                               pieces, 2);
@@ -135,8 +137,8 @@ static void declare_embedder(tm_graph *graph, const tm_model_shape *s, const cha
 static double rope_value(const void *context, int64_t i)
 {
     const tm_model_shape *s = context;
-    int64_t half = s->head_dim / 2, token = i / s->head_dim - s->flux.text_len, column = i % s->head_dim;
-    int64_t pair = column % half, axis = 0;
+    int64_t               half = s->head_dim / 2, token = i / s->head_dim - s->flux.text_len, column = i % s->head_dim;
+    int64_t               pair = column % half, axis = 0;
     while (pair >= s->flux.axes[axis] / 2) pair -= s->flux.axes[axis++] / 2;
     int64_t position = token < 0 || axis == 0 ? 0 : axis == 1 ? token / s->flux.columns : token % s->flux.columns;
     double  angle = (double)position * pow(s->rope_theta, -2.0 * (double)pair / (double)s->flux.axes[axis]);
@@ -161,13 +163,15 @@ static void flux_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, 
     }
     for (int i = 0; i < x->n_single; i++) declare_single(graph, s, i, &w->singles[i]);
     static const char *const halves[] = { ".shift", ".scale" };
-    w->final_mod = declare_parts(graph, -1, BEGIN_ZERO, 2 * s->dim, s->dim, "final_layer.adaLN_modulation.1", halves, 2);
+    w->final_mod =
+        declare_parts(graph, -1, BEGIN_ZERO, 2 * s->dim, s->dim, "final_layer.adaLN_modulation.1", halves, 2);
     w->final = declare_layer(graph, -1, BEGIN_ZERO, x->channels, s->dim, "final_layer.linear");
     /* a part of a model is planned with fewer tokens: those that come first */
     out->rope_table = tm_graph_constant(graph, "rope_table", tm_shape_2(seq, s->head_dim), rope_value, s, sizeof *s);
 }
 
-/* --- forward -------------------------------------------------------------------------------------------------------- */
+/* --- forward --------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct {
     tm_graph             *graph;
@@ -210,8 +214,9 @@ static tm_tensor_id unary(const builder *b, tm_op_id op, tm_tensor_id x)
 /* Queries, keys and values (B tokens, 3 C) with their heads normed. */
 static tm_tensor_id queries(const builder *b, layer_weights qkv, tm_tensor_id norm, tm_tensor_id x)
 {
-    tm_head_norm_attr attr = { .eps = b->s->norm_eps, .heads = 2 * b->s->n_heads, .head_dim = b->s->head_dim,
-                               .second = b->s->n_heads };
+    tm_head_norm_attr attr = {
+        .eps = b->s->norm_eps, .heads = 2 * b->s->n_heads, .head_dim = b->s->head_dim, .second = b->s->n_heads
+    };
     return tm_emit(b->graph, TM_OP_head_norm, &attr, sizeof attr, apply(b, qkv, x, TM_NONE), norm, TM_NONE, TM_NONE);
 }
 
@@ -219,12 +224,17 @@ static tm_tensor_id queries(const builder *b, layer_weights qkv, tm_tensor_id no
 static tm_tensor_id attend(const builder *b, tm_tensor_id qkv)
 {
     const tm_model_shape *s = b->s;
-    tm_rope_attr          rope = { .seq = b->text + b->image, .heads = 2 * s->n_heads, .head_dim = s->head_dim,
-                                   .layout = TM_ROPE_INTERLEAVED };
-    tm_attention_attr     attr = { .seq_q = rope.seq, .seq_k = rope.seq, .heads = s->n_heads, .kv_heads = s->n_heads,
-                                   .dim_qk = s->head_dim, .dim_v = s->head_dim,
-                                   .scale = 1 / sqrt((double)s->head_dim) };
-    tm_tensor_id          part[3];
+    tm_rope_attr          rope = {
+                 .seq = b->text + b->image, .heads = 2 * s->n_heads, .head_dim = s->head_dim, .layout = TM_ROPE_INTERLEAVED
+    };
+    tm_attention_attr attr = { .seq_q = rope.seq,
+                               .seq_k = rope.seq,
+                               .heads = s->n_heads,
+                               .kv_heads = s->n_heads,
+                               .dim_qk = s->head_dim,
+                               .dim_v = s->head_dim,
+                               .scale = 1 / sqrt((double)s->head_dim) };
+    tm_tensor_id      part[3];
     qkv = tm_emit(b->graph, TM_OP_rope, &rope, sizeof rope, qkv, b->model->rope_table, TM_NONE, TM_NONE);
     for (int k = 0; k < 3; k++)
         part[k] = tm_graph_view(b->graph, tm_arena_format(b->graph->arena, "%s%s", b->graph->module, qkv_parts[k]), qkv,
@@ -308,9 +318,9 @@ static tm_tensor_id as_activation(const builder *b, const tm_inputs *inputs, con
 {
     tm_graph    *graph = b->graph;
     tm_tensor_id field = tm_inputs_find(inputs, name), in[TM_MAX_IN], out[TM_MAX_OUT];
-    tm_tensor_id made = tm_graph_tensor(graph, tm_arena_format(graph->arena, "%s.%s", name,
-                                                               tm_dtype_name(graph->precision->compute)),
-                                        TM_ROLE_ACTIVATION, tm_graph_at(graph, field)->shape);
+    tm_tensor_id made =
+        tm_graph_tensor(graph, tm_arena_format(graph->arena, "%s.%s", name, tm_dtype_name(graph->precision->compute)),
+                        TM_ROLE_ACTIVATION, tm_graph_at(graph, field)->shape);
     for (int i = 0; i < TM_MAX_IN; i++) in[i] = i == 0 ? field : TM_NONE;
     for (int k = 0; k < TM_MAX_OUT; k++) out[k] = k == 0 ? made : TM_NONE;
     tm_graph_add(graph, TM_OP_cast, NULL, 0, in, out, 0);
@@ -350,11 +360,15 @@ static tm_tensor_id condition(const builder *b, const tm_inputs *inputs)
     return unary(b, TM_OP_silu, vec);
 }
 
-static void flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk_,
-                      bool accumulate)
+static void flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
+                      int64_t chunk_, bool accumulate)
 {
     const tm_model_shape *s = model->shape;
-    builder               b = { .graph = graph, .model = model, .s = s, .w = model->own, .text = s->flux.text_len,
+    builder               b = { .graph = graph,
+                                .model = model,
+                                .s = s,
+                                .w = model->own,
+                                .text = s->flux.text_len,
                                 .image = s->flux.rows * s->flux.columns };
     (void)chunk_;
     b.samples = tm_graph_at(graph, tm_inputs_find(inputs, "time"))->shape.n[0];
@@ -381,7 +395,8 @@ static void flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     tm_graph_add(graph, TM_OP_square_error, NULL, 0, in, out, accumulate ? 1u : 0);
 }
 
-/* --- the family ----------------------------------------------------------------------------------------------------- */
+/* --- the family -----------------------------------------------------------------------------------------------------
+ */
 
 static int64_t ffn_dim(int64_t dim)
 {
@@ -399,7 +414,8 @@ static double flops(const tm_model_shape *s, double parameters, tm_flops_convent
     const tm_flux_shape *x = &s->flux;
     double h = (double)s->dim, f = (double)s->ffn_dim, S = (double)seq, text = (double)x->text_len, image = S - text;
     double embedders = 2 * h * ((x->guidance ? 2 : 1) * ((double)x->time_dim + h) + (double)x->vector_dim + h);
-    double in = 2 * h * (image * (double)x->channels + text * (double)x->text_dim), out = 2 * h * image * (double)x->channels;
+    double in = 2 * h * (image * (double)x->channels + text * (double)x->text_dim),
+           out = 2 * h * image * (double)x->channels;
     double doubles = (double)s->n_layers * (2 * S * (4 * h * h + 2 * h * f) + 2 * 2 * h * 6 * h + 4 * S * S * h);
     double singles = (double)x->n_single * (2 * S * (4 * h * h + 2 * h * f) + 2 * h * 3 * h + 4 * S * S * h);
     double exact = 3 * (embedders + in + doubles + singles + 2 * h * 2 * h + out) / S;

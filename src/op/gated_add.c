@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op/gated_add.c - a residual with one gate per sample and channel: y = x + gate u (adaLN-Zero: Peebles & Xie 2023, 3.2).
+/* op/gated_add.c - a residual with one gate per sample and channel: y = x + gate u (adaLN-Zero: Peebles & Xie
+ * 2023, 3.2).
  *
  *   dx = dy,  du = gate dy,  dgate = sum over the rows of the sample of dy u
  *
@@ -58,13 +59,13 @@ static tm_cost gated_add_cost(const tm_call *call)
 
 static const struct {
     int64_t samples, rows, channels; /* rows of a sample */
-} cases[] = { { 1, 1, 1 },  { 3, 2, 7 },   { 2, 9, 8 },  { 5, 1, 65 },  { 2, 65, 9 },   { 1, 130, 33 },
-              { 2, 3, 768 }, { 2, 64, 16 }, { 3, 70, 65 }, { 2, 100, 768 } };
+} cases[] = { { 1, 1, 1 },    { 3, 2, 7 },   { 2, 9, 8 },   { 5, 1, 65 },  { 2, 65, 9 },
+              { 1, 130, 33 }, { 2, 3, 768 }, { 2, 64, 16 }, { 3, 70, 65 }, { 2, 100, 768 } };
 
 static bool gated_add_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    tm_shape x = tm_shape_2(cases[k].samples * cases[k].rows, cases[k].channels);
+    tm_shape          x = tm_shape_2(cases[k].samples * cases[k].rows, cases[k].channels);
     tm_gated_add_attr attr = { .seq = cases[k].rows };
     tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, x, 0, 1);

@@ -79,10 +79,10 @@ static tm_cost join_cost(const tm_call *call)
 
 static const struct {
     tm_join_attr attr;
-    int64_t      other; /* of the axis that the parts share */
+    int64_t      other;  /* of the axis that the parts share */
     int          absent; /* join: this part, counted from 1 */
-} cases[] = { { { 1, 1, 1 }, 1, 0 },   { { 0, 1, 1 }, 1, 0 },    { { 3, 2, 5 }, 7, 0 },     { { 0, 3, 8 }, 9, 0 },
-              { { 2, 5, 3 }, 4, 2 },   { { 2, 64, 9 }, 65, 1 },  { { 0, 130, 17 }, 65, 0 }, { { 4, 33, 31 }, 48, 0 } };
+} cases[] = { { { 1, 1, 1 }, 1, 0 }, { { 0, 1, 1 }, 1, 0 },   { { 3, 2, 5 }, 7, 0 },     { { 0, 3, 8 }, 9, 0 },
+              { { 2, 5, 3 }, 4, 2 }, { { 2, 64, 9 }, 65, 1 }, { { 0, 130, 17 }, 65, 0 }, { { 4, 33, 31 }, 48, 0 } };
 
 static bool join_example(int k, tm_example *example)
 {
@@ -121,7 +121,8 @@ static const char *split_infer(const tm_shape *in, const void *attr_, tm_shape *
     if (!attributes_fit(attr)) return "samples must not be negative, and neither part empty";
     if (in[0].rank != 2) return "the whole must have two axes (rows, columns)";
     int64_t other = other_of(in[0], attr);
-    if (!tm_shape_equal(in[0], shape_of(attr, 2, other))) return "the whole must have the rows or columns of both parts";
+    if (!tm_shape_equal(in[0], shape_of(attr, 2, other)))
+        return "the whole must have the rows or columns of both parts";
     if ((why = tm_shape_fit(&out[0], shape_of(attr, 0, other), "a must have the first rows or columns"))) return why;
     return tm_shape_fit(&out[1], shape_of(attr, 1, other), "b must have the other rows or columns");
 }

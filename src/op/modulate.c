@@ -77,17 +77,18 @@ static tm_rounding modulate_rounding(const tm_call *call, int k)
 
 static const struct {
     int64_t samples, rows, channels; /* rows of a sample */
-    double  eps; /* large where there are too few channels for a gradient of x without it */
+    double  eps;                     /* large where there are too few channels for a gradient of x without it */
     bool    addend;
-} cases[] = { { 1, 1, 3, 0.1, false },   { 3, 2, 7, 1e-6, true },    { 2, 9, 8, 1e-6, false }, { 5, 1, 65, 1e-6, true },
-              { 2, 65, 9, 1e-6, true },  { 1, 130, 33, 1e-6, true }, { 4, 3, 2, 0.5, false },  { 2, 3, 768, 1e-6, true },
-              { 2, 64, 16, 1e-6, true }, { 3, 70, 65, 1e-6, false }, { 2, 100, 768, 1e-6, true } };
+} cases[] = { { 1, 1, 3, 0.1, false },    { 3, 2, 7, 1e-6, true },    { 2, 9, 8, 1e-6, false },
+              { 5, 1, 65, 1e-6, true },   { 2, 65, 9, 1e-6, true },   { 1, 130, 33, 1e-6, true },
+              { 4, 3, 2, 0.5, false },    { 2, 3, 768, 1e-6, true },  { 2, 64, 16, 1e-6, true },
+              { 3, 70, 65, 1e-6, false }, { 2, 100, 768, 1e-6, true } };
 
 static bool modulate_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    tm_shape per_sample = tm_shape_2(cases[k].samples, cases[k].channels);
-    tm_shape x = tm_shape_2(cases[k].samples * cases[k].rows, cases[k].channels);
+    tm_shape         per_sample = tm_shape_2(cases[k].samples, cases[k].channels);
+    tm_shape         x = tm_shape_2(cases[k].samples * cases[k].rows, cases[k].channels);
     tm_modulate_attr attr = { .eps = cases[k].eps, .seq = cases[k].rows };
     tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, x, 0.5, 2);
@@ -98,7 +99,8 @@ static bool modulate_example(int k, tm_example *example)
 
 const tm_op tm_op_modulate = {
     .name = "modulate",
-    .formula = "y = (x - mean) rstd (1 + scale) + shift, rstd = 1 / sqrt(mean((x - mean)^2) + eps), scale, shift per sample",
+    .formula =
+        "y = (x - mean) rstd (1 + scale) + shift, rstd = 1 / sqrt(mean((x - mean)^2) + eps), scale, shift per sample",
     .group = "norm",
     .n_in = 3,
     .n_out = 3,
@@ -166,8 +168,8 @@ static tm_rounding modulate_grad_rounding(const tm_call *call, int k)
 static bool modulate_grad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    int64_t  rows = cases[k].samples * cases[k].rows;
-    tm_shape x = tm_shape_2(rows, cases[k].channels);
+    int64_t          rows = cases[k].samples * cases[k].rows;
+    tm_shape         x = tm_shape_2(rows, cases[k].channels);
     tm_modulate_attr attr = { .eps = cases[k].eps, .seq = cases[k].rows };
     tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, x, 0, 1);

@@ -29,9 +29,15 @@ static tm_source_options options_of(const char *name, tm_flow_protocol protocol)
     return (tm_source_options){ .name = name,
                                 .seq = TEXT + TOKENS,
                                 .seed = 7,
-                                .flow = { .rows = 4, .tokens = TOKENS, .channels = CHANNELS, .text_len = TEXT,
-                                          .text_dim = WIDTH, .vector_dim = VECTOR, .protocol = protocol,
-                                          .dropout = (double)NAN, .spread = 0.5 } };
+                                .flow = { .rows = 4,
+                                          .tokens = TOKENS,
+                                          .channels = CHANNELS,
+                                          .text_len = TEXT,
+                                          .text_dim = WIDTH,
+                                          .vector_dim = VECTOR,
+                                          .protocol = protocol,
+                                          .dropout = (double)NAN,
+                                          .spread = 0.5 } };
 }
 
 static tm_source *open_source(const tm_source_options *options)
@@ -134,7 +140,8 @@ static void the_mixture_is_what_its_least_loss_assumes(void **state)
         for (int c = 0; c < CHANNELS; c++) {
             double mean = 0;
             for (int p = 0; p < TOKENS; p++) mean += x0[p * CHANNELS + c] / TOKENS;
-            for (int p = 0; p < TOKENS; p++) within += square(x0[p * CHANNELS + c] - mean) / (N * (TOKENS - 1) * CHANNELS);
+            for (int p = 0; p < TOKENS; p++)
+                within += square(x0[p * CHANNELS + c] - mean) / (N * (TOKENS - 1) * CHANNELS);
             mean_square += mean * mean / (N * CHANNELS);
         }
         least += 0.25 / (square(1 - t) * 0.25 + t * t) / N;
@@ -151,7 +158,8 @@ static void the_mixture_is_what_its_least_loss_assumes(void **state)
     tm_source_close(source);
 }
 
-/* --- files ---------------------------------------------------------------------------------------------------------- */
+/* --- files ----------------------------------------------------------------------------------------------------------
+ */
 
 /* Rows i of n samples hold the numbers 100 i, 100 i + 1, ...; of logvar -80 each, so that latents are the means. */
 static void write_file(const char *path, int64_t n, bool moments, int64_t text_width)
@@ -164,7 +172,8 @@ static void write_file(const char *path, int64_t n, bool moments, int64_t text_w
     };
     tm_safetensors_writer *writer;
     tm_error               err = { 0 };
-    if (moments) headings[0] = (tm_tensor_heading){ .name = "mean", .dtype = TM_F32, .rank = 4, .n = { n, CHANNELS / 4, 8, 8 } };
+    if (moments)
+        headings[0] = (tm_tensor_heading){ .name = "mean", .dtype = TM_F32, .rank = 4, .n = { n, CHANNELS / 4, 8, 8 } };
     tm_tensor_heading plain[3] = { headings[0], headings[2], headings[3] };
     if (tm_safetensors_create(path, moments ? headings : plain, moments ? 4 : 3, NULL, &writer, &err) != TM_OK)
         fail_msg("%s", err.text);

@@ -20,12 +20,46 @@ static const struct {
     tm_flux_shape flux;
     double        time;
 } models[] = {
-    { 1, 2, 8, { .n_single = 1, .axes = { 2, 2, 4 }, .channels = 8, .text_len = 3, .text_dim = 12, .vector_dim = 6,
-                 .rows = 2, .columns = 3, .guidance = true, .guidance_scale = 3.5 }, 0.75 },
-    { 2, 3, 8, { .n_single = 1, .axes = { 4, 2, 2 }, .channels = 4, .text_len = 5, .text_dim = 7, .vector_dim = 9,
-                 .rows = 3, .columns = 3 }, 0.5 },
-    { 1, 1, 16, { .n_single = 3, .axes = { 4, 6, 6 }, .channels = 12, .text_len = 2, .text_dim = 16, .vector_dim = 4,
-                  .rows = 1, .columns = 4, .guidance = true, .guidance_scale = 1 }, 0.125 },
+    { 1,
+      2,
+      8,
+      { .n_single = 1,
+        .axes = { 2, 2, 4 },
+        .channels = 8,
+        .text_len = 3,
+        .text_dim = 12,
+        .vector_dim = 6,
+        .rows = 2,
+        .columns = 3,
+        .guidance = true,
+        .guidance_scale = 3.5 },
+      0.75 },
+    { 2,
+      3,
+      8,
+      { .n_single = 1,
+        .axes = { 4, 2, 2 },
+        .channels = 4,
+        .text_len = 5,
+        .text_dim = 7,
+        .vector_dim = 9,
+        .rows = 3,
+        .columns = 3 },
+      0.5 },
+    { 1,
+      1,
+      16,
+      { .n_single = 3,
+        .axes = { 4, 6, 6 },
+        .channels = 12,
+        .text_len = 2,
+        .text_dim = 16,
+        .vector_dim = 4,
+        .rows = 1,
+        .columns = 4,
+        .guidance = true,
+        .guidance_scale = 1 },
+      0.125 },
 };
 
 static tm_step_options options_of(int k, const tm_precision *precision)
@@ -61,7 +95,8 @@ static void compare(int k, const char *device_name, const tm_precision *precisio
     tm_step_options o = options_of(k, precision);
     int64_t         n = o.fields[0].shape.n[0] * o.fields[0].shape.n[1];
     float          *noisy = units("x0", n), *velocity = units("noise", n), time = (float)models[k].time;
-    float *text = units("txt", o.shape.flux.text_len * o.shape.flux.text_dim), *pooled = units("pooled", o.shape.flux.vector_dim);
+    float          *text = units("txt", o.shape.flux.text_len * o.shape.flux.text_dim),
+          *pooled = units("pooled", o.shape.flux.vector_dim);
     tm_device     *device;
     tm_error       err = { 0 };
     tm_step_result result;
