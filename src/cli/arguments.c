@@ -29,8 +29,8 @@ tm_status tm_cli_arguments(int argc, char **argv, const char *command, const tm_
         TM_TRY(take_option(argc, argv, i, options, &used, err));
         if (used > 0) continue;
         if (argv[i][0] == '-' || *path)
-            return tm_fail(err, TM_USAGE, "unexpected '%.200s'; `trainmark %s --help` tells what it takes",
-                           argv[i], command);
+            return tm_fail(err, TM_USAGE, "unexpected '%.200s'; `trainmark %s --help` tells what it takes", argv[i],
+                           command);
         *path = argv[i];
         used = 1;
     }
@@ -43,8 +43,8 @@ tm_status tm_cli_read_bytes(const char *text, const char *option, int64_t *bytes
     static const struct {
         const char *name;
         double      bytes;
-    } units[] = { { "", 1 },           { "B", 1 },      { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 },
-                  { "TiB", 0x1p40 },   { "KB", 1e3 },   { "MB", 1e6 },     { "GB", 1e9 },     { "TB", 1e12 } };
+    } units[] = { { "", 1 },         { "B", 1 },    { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 },
+                  { "TiB", 0x1p40 }, { "KB", 1e3 }, { "MB", 1e6 },     { "GB", 1e9 },     { "TB", 1e12 } };
     char  *unit;
     double number = strtod(text, &unit);
     while (unit > text && *unit == ' ') unit++;

@@ -108,7 +108,8 @@ static tm_status add_path(reader *r, tm_error *err)
 {
     if (++r->n_paths > 8) return tm_fail(err, TM_USAGE, "more than 8 --config-path");
     if (!tm_file_exists(r->options->config_path))
-        return tm_fail(err, TM_INVALID, "--config-path: there is no folder '%.300s'; check the path", r->options->config_path);
+        return tm_fail(err, TM_INVALID, "--config-path: there is no folder '%.300s'; check the path",
+                       r->options->config_path);
     tm_config_add_path(r->config, r->options->config_path);
     return TM_OK;
 }
@@ -182,8 +183,8 @@ static tm_status sort_words(reader *r, tm_error *err)
             i++;
             continue;
         }
-        if (words == 0 && r->options->subject && ends_with(r->options->subject, ".json") && isalpha((unsigned char)word[0]) &&
-            !strchr(word, '=') && !r->options->model_word) { /* CONFIG.json llama */
+        if (words == 0 && r->options->subject && ends_with(r->options->subject, ".json") &&
+            isalpha((unsigned char)word[0]) && !strchr(word, '=') && !r->options->model_word) { /* CONFIG.json llama */
             r->options->model_word = word;
             i++;
             continue;
@@ -238,7 +239,8 @@ static tm_status take_folder(reader *r, tm_error *err)
         return TM_OK;
     }
     if (!folder)
-        return tm_fail(err, TM_INVALID, "%s: there is no folder '%.300s'; give one that holds a config.json", key, path);
+        return tm_fail(err, TM_INVALID, "%s: there is no folder '%.300s'; give one that holds a config.json", key,
+                       path);
     TM_TRY(tm_hf_folder_configure(folder, config, &r->options->folder, err));
     name_of(folder, name);
     return tm_config_describe(config, "model.name", name, "the name of its folder", err);
@@ -274,8 +276,10 @@ tm_status tm_cli_configure(int argc, char **argv, const char *fallback, unsigned
     r.rest = tm_arena_take(arena, ((size_t)argc + 1) * sizeof *r.rest);
     TM_TRY(fill(&r, fallback, err));
     if (options->json && takes & TM_CLI_DRY_RUN && !options->dry_run)
-        return tm_fail(err, TM_USAGE, "`trainmark %s` takes no option '--json' without --dry-run; `trainmark %s --help` tells those it takes",
-                       argv[0], argv[0]);
+        return tm_fail(
+            err, TM_USAGE,
+            "`trainmark %s` takes no option '--json' without --dry-run; `trainmark %s --help` tells those it takes",
+            argv[0], argv[0]);
     if (options->memory) TM_TRY(tm_cli_read_bytes(options->memory, "--memory", &options->memory_bytes, err));
     return TM_OK;
 }

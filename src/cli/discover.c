@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] = "usage: trainmark discover [--tags TAG ...] [--json]\n\n"
-                           "Lists the entries of the catalogue, one for each model that is built in: `trainmark run --tags NAME` measures\n"
-                           "it on random tokens. A TAG is the name of an entry, in any of the forms pyt_train_MODEL,\n"
-                           "primus_pyt_train_MODEL, pyt_megatron_lm_train_MODEL and jax_maxtext_train_MODEL, or the name of a family.\n";
+static const char help[] =
+    "usage: trainmark discover [--tags TAG ...] [--json]\n\n"
+    "Lists the entries of the catalogue, one for each model that is built in: `trainmark run --tags NAME` measures\n"
+    "it on random tokens. A TAG is the name of an entry, in any of the forms pyt_train_MODEL,\n"
+    "primus_pyt_train_MODEL, pyt_megatron_lm_train_MODEL and jax_maxtext_train_MODEL, or the name of a family.\n";
 
 typedef struct {
     bool         json;
@@ -55,7 +56,9 @@ static tm_status list(const selection *s, tm_text *out, tm_error *err)
     if (s->json) tm_text_add(out, "\n");
     tm_arena_destroy(arena);
     tm_config_destroy(config);
-    return found ? TM_OK : tm_fail(err, TM_INVALID, "no entry has the tag '%.100s'; `trainmark discover` lists all", s->tags[0]);
+    return found
+               ? TM_OK
+               : tm_fail(err, TM_INVALID, "no entry has the tag '%.100s'; `trainmark discover` lists all", s->tags[0]);
 }
 
 tm_status tm_command_discover(int argc, char **argv, tm_error *err)
@@ -73,7 +76,8 @@ tm_status tm_command_discover(int argc, char **argv, tm_error *err)
         else if (tags && argv[i][0] != '-')
             s.tags[s.n++] = argv[i];
         else
-            st = tm_fail(err, TM_USAGE, "unexpected '%.200s'; usage: trainmark discover [--tags TAG ...] [--json]", argv[i]);
+            st = tm_fail(err, TM_USAGE, "unexpected '%.200s'; usage: trainmark discover [--tags TAG ...] [--json]",
+                         argv[i]);
     }
     if (st == TM_OK && tags && s.n == 0) st = tm_fail(err, TM_USAGE, "option '--tags' needs a value: --tags NAME");
     if (st == TM_OK) st = list(&s, &out, err);

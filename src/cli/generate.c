@@ -18,7 +18,8 @@ static const char help[] =
     "usage: trainmark generate FOLDER|RUN --prompt TEXT | --prompt-ids FILE [--max_tokens N] [--temperature T]\n"
     "                          [--top_k K] [--top_p P] [--seed S] [--tokenizer FILE] [--json] [--device NAME]\n"
     "                          [--isa NAME] [--dtype NAME] [--threads N] [--step N]\n\n"
-    "Continues a prompt with a Hugging Face folder or the newest checkpoint of a run; keys and values of earlier tokens\n"
+    "Continues a prompt with a Hugging Face folder or the newest checkpoint of a run; keys and values of earlier "
+    "tokens\n"
     "are kept, not computed again.\n\n"
     "  --prompt TEXT       by the tokenizer in FOLDER, with the tokens that it puts in front of a text\n"
     "  --tokenizer FILE    another tokenizer file or folder\n"
@@ -32,17 +33,17 @@ static const char help[] =
     "  --json              one JSON object: prompt, tokens, tokens per second of prompt and of continuation\n";
 
 typedef struct {
-    const char  *path, *prompt, *text, *tokenizer_path, *device, *isa, *dtype;
-    const char  *threads, *max_tokens, *temperature, *top_k, *top_p, *seed, *step; /* as given */
-    bool         json;
-    int64_t      most; /* tokens that are added */
-    tm_sampler   sampler;
-    tm_hf_source source;
-    tm_device   *opened;
-    tm_decoder  *decoder;
-    int32_t     *ids; /* prompt and continuation */
-    int64_t      n_prompt, n;
-    double       prompt_seconds, seconds;
+    const char   *path, *prompt, *text, *tokenizer_path, *device, *isa, *dtype;
+    const char   *threads, *max_tokens, *temperature, *top_k, *top_p, *seed, *step; /* as given */
+    bool          json;
+    int64_t       most; /* tokens that are added */
+    tm_sampler    sampler;
+    tm_hf_source  source;
+    tm_device    *opened;
+    tm_decoder   *decoder;
+    int32_t      *ids; /* prompt and continuation */
+    int64_t       n_prompt, n;
+    double        prompt_seconds, seconds;
     tm_tokenizer *tokenizer; /* NULL: ids in, ids out */
 } job;
 
@@ -84,8 +85,9 @@ static tm_status encode(job *j, int32_t **ids, int64_t *n, tm_error *err)
     if (out.count && end >= 0 && out.data[out.count - 1] == end) out.count--;
     for (size_t i = 0; st == TM_OK && i < out.count; i++)
         if (out.data[i] >= j->source.shape.vocab_size)
-            st = tm_fail(err, TM_INVALID, "the tokenizer '%s' gives the id %d, the model has %lld; give the model's own",
-                         path, (int)out.data[i], (long long)j->source.shape.vocab_size);
+            st =
+                tm_fail(err, TM_INVALID, "the tokenizer '%s' gives the id %d, the model has %lld; give the model's own",
+                        path, (int)out.data[i], (long long)j->source.shape.vocab_size);
     if (st != TM_OK) free(out.data);
     *ids = out.data;
     *n = (int64_t)out.count;
@@ -103,8 +105,10 @@ static tm_status read_prompt(job *j, tm_error *err)
     if (j->most > room) j->most = room;
     if (j->n_prompt < 1 || j->most < 1) {
         free(prompt);
-        return tm_fail(err, TM_INVALID, "'%s' has %lld tokens; a prompt has one at least, and fewer than the model's %lld "
-                                        "positions", what, (long long)j->n_prompt, (long long)tm_model_max_length(s));
+        return tm_fail(err, TM_INVALID,
+                       "'%s' has %lld tokens; a prompt has one at least, and fewer than the model's %lld "
+                       "positions",
+                       what, (long long)j->n_prompt, (long long)tm_model_max_length(s));
     }
     j->ids = tm_realloc(prompt, (size_t)(j->n_prompt + j->most) * sizeof *prompt);
     j->n = j->n_prompt;
@@ -122,8 +126,10 @@ static tm_status open_decoder(job *j, int threads, tm_error *err)
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (strcmp(formats[i]->name, j->dtype) == 0) precision = formats[i];
     if (!precision || wide != (precision == &tm_precision_f64) || !tm_device_describe(j->opened)->computes)
-        return tm_fail(err, TM_USAGE, "--dtype %.100s is not computed on --device %.100s; wanted float32 or bfloat16 on cpu, "
-                                      "float64 on reference", j->dtype, j->device);
+        return tm_fail(err, TM_USAGE,
+                       "--dtype %.100s is not computed on --device %.100s; wanted float32 or bfloat16 on cpu, "
+                       "float64 on reference",
+                       j->dtype, j->device);
     int64_t length = j->n_prompt + j->most;
     return tm_decoder_open(j->opened, &j->source.shape, precision, length < 2 ? 2 : length, &j->decoder, err);
 }
@@ -137,8 +143,11 @@ static tm_status decoder_write(const tm_hf_memory *memory, tm_tensor_id id, size
 static tm_status load(job *j, tm_error *err)
 {
     tm_hf_report report;
-    tm_hf_memory memory = { .graph = tm_decoder_graph(j->decoder), .shape = &j->source.shape, .form = j->source.form,
-                            .context = j->decoder, .write = decoder_write };
+    tm_hf_memory memory = { .graph = tm_decoder_graph(j->decoder),
+                            .shape = &j->source.shape,
+                            .form = j->source.form,
+                            .context = j->decoder,
+                            .write = decoder_write };
     return tm_hf_source_load(&j->source, &memory, tm_device_describe(j->opened)->threads, &report, err);
 }
 
@@ -228,8 +237,14 @@ static void release(job *j)
 
 tm_status tm_command_generate(int argc, char **argv, tm_error *err)
 {
-    job j = { .device = "cpu", .threads = "0", .max_tokens = "64", .temperature = "0", .top_k = "0", .top_p = "1",
-              .seed = "0", .step = "-1" };
+    job                 j = { .device = "cpu",
+                              .threads = "0",
+                              .max_tokens = "64",
+                              .temperature = "0",
+                              .top_k = "0",
+                              .top_p = "1",
+                              .seed = "0",
+                              .step = "-1" };
     tm_text             out = { 0 };
     const tm_cli_option options[] = { { "--prompt", &j.text, NULL },
                                       { "--tokenizer", &j.tokenizer_path, NULL },

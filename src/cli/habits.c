@@ -19,10 +19,10 @@ static void squeeze(const char *name, char out[96])
 
 const char *tm_habit_model(const tm_config *config, const char *name)
 {
-    char           wanted[96], have[96];
-    size_t         n;
+    char             wanted[96], have[96];
+    size_t           n;
     const tm_preset *presets = tm_model_presets(&n);
-    const char    *exact = tm_config_find_preset(config, name);
+    const char      *exact = tm_config_find_preset(config, name);
     if (exact) return exact;
     squeeze(name, wanted);
     for (size_t i = 0; i < n; i++) {
@@ -38,7 +38,8 @@ const char *tm_habit_tag(tm_arena *arena, const char *preset)
     tm_text_add(&text, "pyt_train_");
     for (const char *p = preset; *p; p++) {
         char lower = (char)(*p == '_' ? '-' : tolower((unsigned char)*p));
-        bool first_digit = p > preset && isdigit((unsigned char)*p) && isalpha((unsigned char)p[-1]) && !strchr(preset, '-');
+        bool first_digit =
+            p > preset && isdigit((unsigned char)*p) && isalpha((unsigned char)p[-1]) && !strchr(preset, '-');
         if (first_digit && strcspn(preset, "0123456789") == (size_t)(p - preset)) tm_text_add(&text, "-");
         tm_text_add_n(&text, &lower, 1);
     }
@@ -49,7 +50,8 @@ const char *tm_habit_tag(tm_arena *arena, const char *preset)
 
 const char *tm_habit_preset(const tm_config *config, const char *tag)
 {
-    static const char *const schemes[] = { "pyt_train_", "primus_pyt_train_", "pyt_megatron_lm_train_", "jax_maxtext_train_" };
+    static const char *const schemes[] = { "pyt_train_", "primus_pyt_train_", "pyt_megatron_lm_train_",
+                                           "jax_maxtext_train_" };
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         size_t n = strlen(schemes[i]);
         if (strncmp(tag, schemes[i], n) == 0) return tm_habit_model(config, tag + n);
@@ -85,7 +87,8 @@ static tm_status take_model(rewriting *r, const char *value, tm_error *err)
 {
     r->model = tm_habit_model(r->config, value);
     if (r->model) return TM_OK;
-    return tm_fail(err, TM_UNSUPPORTED, "-m %.100s: this model is not built; `trainmark models` lists those that are", value);
+    return tm_fail(err, TM_UNSUPPORTED, "-m %.100s: this model is not built; `trainmark models` lists those that are",
+                   value);
 }
 
 static tm_status take_precision(rewriting *r, const char *value, tm_error *err)
@@ -112,14 +115,26 @@ static tm_status take_flag(rewriting *r, char flag, const char *value, tm_error 
 {
     r->benchmark = true;
     switch (flag) {
-    case 't': return take_task(r, value, err);
-    case 'm': return take_model(r, value, err);
-    case 'p': return take_precision(r, value, err);
-    case 'f': return take_strategy(r, value, err);
-    case 's': make(r, "--training.seq_len", value); return TM_OK;
-    case 'n': make(r, "--launch.nnodes", value); return TM_OK;
-    case 'b': make(r, "--training.local_batch_size", value); return TM_OK;
-    default: make(r, "--model.n_layers", value); return TM_OK;
+    case 't':
+        return take_task(r, value, err);
+    case 'm':
+        return take_model(r, value, err);
+    case 'p':
+        return take_precision(r, value, err);
+    case 'f':
+        return take_strategy(r, value, err);
+    case 's':
+        make(r, "--training.seq_len", value);
+        return TM_OK;
+    case 'n':
+        make(r, "--launch.nnodes", value);
+        return TM_OK;
+    case 'b':
+        make(r, "--training.local_batch_size", value);
+        return TM_OK;
+    default:
+        make(r, "--model.n_layers", value);
+        return TM_OK;
     }
 }
 
@@ -132,8 +147,8 @@ static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
     if (!preset)
         return tm_fail(err, TM_UNSUPPORTED, "--tags: no entry '%.120s'; `trainmark discover` lists them", name);
     if (r->model && strcmp(r->model, preset) != 0)
-        return tm_fail(err, TM_UNSUPPORTED, "--tags: %.60s and %.60s are two models; a run is one: call it once for each", r->model,
-                       preset);
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "--tags: %.60s and %.60s are two models; a run is one: call it once for each", r->model, preset);
     r->model = preset;
     r->benchmark = true;
     for (char *next; parameters; parameters = next) {
@@ -163,7 +178,8 @@ static tm_status take_timeout(rewriting *r, const char *value, tm_error *err)
     char *end;
     r->timeout_s = value && *value ? strtod(value, &end) : -2;
     if (r->timeout_s >= -1 && r->timeout_s <= 1e8 && !*end) return TM_OK;
-    return tm_fail(err, TM_USAGE, "--timeout wants seconds (-1 or 0: no limit), found '%.60s'", value ? value : "nothing");
+    return tm_fail(err, TM_USAGE, "--timeout wants seconds (-1 or 0: no limit), found '%.60s'",
+                   value ? value : "nothing");
 }
 
 static tm_status read_word(rewriting *r, int argc, char **argv, int *i, tm_error *err)
@@ -188,7 +204,7 @@ static tm_status read_word(rewriting *r, int argc, char **argv, int *i, tm_error
 tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *argc, char ***argv, double *timeout_s,
                               tm_error *err)
 {
-    size_t    room = 16, n = (size_t)*argc;
+    size_t room = 16, n = (size_t)*argc;
     for (int i = 1; i < *argc; i++) room += 4 + 2 * strlen((*argv)[i]); /* a tag may hold many parameters */
     rewriting r = { .config = config, .arena = arena };
     r.made = tm_arena_take(arena, (room + n) * sizeof *r.made);
@@ -203,7 +219,8 @@ tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *arg
     words[k++] = (*argv)[0];
     if (r.model) words[k++] = tm_arena_text(arena, r.model);
     if (r.benchmark) { /* as the scripts run it */
-        static const char *const usual[] = { "--training.steps", "50", "--metrics.log_freq", "1", "--data.source", "mock" };
+        static const char *const usual[] = { "--training.steps", "50",  "--metrics.log_freq", "1",
+                                             "--data.source",    "mock" };
         for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) words[k++] = tm_arena_text(arena, usual[i]);
     }
     memcpy(words + k, r.made, (size_t)r.n_made * sizeof *words);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/habits.h - words of other programs' command lines as ours: report scripts (-t -m -p -s -n -f -b -l), tags of the MAD
- * catalogue, and habits of its runner. What asks for something that cannot be done is an error, never skipped. */
+/* cli/habits.h - words of other programs' command lines as ours: report scripts (-t -m -p -s -n -f -b -l), tags of the
+ * MAD catalogue, and habits of its runner. What asks for something that cannot be done is an error, never skipped. */
 #ifndef TM_CLI_HABITS_H
 #define TM_CLI_HABITS_H
 
@@ -8,8 +8,8 @@
 #include "base/status.h"
 #include "config/config.h"
 
-/* The compiled-in preset that `name` means, whatever the case, '-', '_' and the suffix: "Llama-3.1-8B" and "llama3.1_8B".
- * NULL: none. */
+/* The compiled-in preset that `name` means, whatever the case, '-', '_' and the suffix: "Llama-3.1-8B" and
+ * "llama3.1_8B". NULL: none. */
 const char *tm_habit_model(const tm_config *config, const char *name);
 /* "pyt_train_llama-3.1-8b" for a preset; in `arena`. */
 const char *tm_habit_tag(tm_arena *arena, const char *preset);

@@ -9,7 +9,8 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: trainmark numerics FOLDER --tokens FILE [--json] [--device NAME] [--isa NAME] [--dtype NAME] [--threads N]\n\n"
+    "usage: trainmark numerics FOLDER --tokens FILE [--json] [--device NAME] [--isa NAME] [--dtype NAME] [--threads "
+    "N]\n\n"
     "Loads a Hugging Face folder and runs forward and backward on the tokens, to compare implementations: loss, norms\n"
     "of all gradients by the names of the tensors, logits of the first and the last input.\n\n"
     "  --tokens FILE   a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the\n"
@@ -19,17 +20,17 @@ static const char help[] =
     "  --json          one JSON object\n";
 
 typedef struct {
-    const char     *folder, *tokens, *device, *isa, *dtype, *threads;
-    bool            json;
-    tm_config      *config;
+    const char       *folder, *tokens, *device, *isa, *dtype, *threads;
+    bool              json;
+    tm_config        *config;
     tm_hf_description description;
-    tm_model_shape  shape;
-    tm_safetensors *weights;
-    int32_t        *ids;
-    int64_t         n;
-    tm_device      *opened;
-    tm_trainer     *trainer;
-    tm_numerics     numerics;
+    tm_model_shape    shape;
+    tm_safetensors   *weights;
+    int32_t          *ids;
+    int64_t           n;
+    tm_device        *opened;
+    tm_trainer       *trainer;
+    tm_numerics       numerics;
 } job;
 
 static tm_status describe(job *j, tm_error *err)
@@ -51,8 +52,8 @@ static tm_status describe(job *j, tm_error *err)
 static tm_status open_device(job *j, const tm_precision **precision, tm_error *err)
 {
     static const tm_precision *const formats[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_f64 };
-    char *end;
-    long  threads = strtol(j->threads, &end, 10);
+    char                            *end;
+    long                             threads = strtol(j->threads, &end, 10);
     if (*end || end == j->threads || threads < 0 || threads > 4096)
         return tm_fail(err, TM_USAGE, "--threads is '%.100s', wanted 0 (all) to 4096", j->threads);
     TM_TRY(tm_device_open(j->device, (int)threads, &j->opened, err));
@@ -62,7 +63,8 @@ static tm_status open_device(job *j, const tm_precision **precision, tm_error *e
     *precision = NULL;
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (strcmp(formats[i]->name, j->dtype) == 0) *precision = formats[i];
-    if (!*precision) return tm_fail(err, TM_USAGE, "--dtype is '%.100s', wanted float32, bfloat16 or float64", j->dtype);
+    if (!*precision)
+        return tm_fail(err, TM_USAGE, "--dtype is '%.100s', wanted float32, bfloat16 or float64", j->dtype);
     if (wide != (*precision == &tm_precision_f64))
         return tm_fail(err, TM_USAGE, "--dtype %s is not computed on --device %s; %s", j->dtype, j->device,
                        wide ? "it computes in float64" : "--device reference computes in float64");
@@ -115,12 +117,15 @@ static void release(job *j)
 
 tm_status tm_command_numerics(int argc, char **argv, tm_error *err)
 {
-    job                  j = { .device = "cpu", .threads = "0" };
-    tm_text              out = { 0 };
-    const tm_cli_option options[] = { { "--tokens", &j.tokens, NULL },   { "--device", &j.device, NULL },
-                                       { "--isa", &j.isa, NULL },         { "--dtype", &j.dtype, NULL },
-                                       { "--threads", &j.threads, NULL }, { "--json", NULL, &j.json },
-                                       { NULL, NULL, NULL } };
+    job                 j = { .device = "cpu", .threads = "0" };
+    tm_text             out = { 0 };
+    const tm_cli_option options[] = { { "--tokens", &j.tokens, NULL },
+                                      { "--device", &j.device, NULL },
+                                      { "--isa", &j.isa, NULL },
+                                      { "--dtype", &j.dtype, NULL },
+                                      { "--threads", &j.threads, NULL },
+                                      { "--json", NULL, &j.json },
+                                      { NULL, NULL, NULL } };
     if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
     TM_TRY(tm_cli_arguments(argc, argv, argv[0], options, &j.folder, err));
     if (!j.tokens) return tm_fail(err, TM_USAGE, "--tokens FILE is missing: a JSON array of ids, or a .npy");

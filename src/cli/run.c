@@ -28,15 +28,18 @@ static const char help[] =
     "usage: trainmark run [MODEL | FILE] [--key value ...]\n\n"
     "Without MODEL: trains the built-in tiny model until it has learnt the built-in language (the main job).\n"
     "MODEL is a built-in name (`trainmark models`); FILE an experiment of Primus (.yaml), a job file of\n"
-    "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then llama or mistral)\n"
+    "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then llama or "
+    "mistral)\n"
     "or a file of keys. Any key (`trainmark keys`, `trainmark keys --framework NAME`) can be set.\n\n"
-    "  --model.hf_assets_path DIR   a Hugging Face folder: its config.json decides the model, its weights are the first\n"
+    "  --model.hf_assets_path DIR   a Hugging Face folder: its config.json decides the model, its weights are the "
+    "first\n"
     "  --data.path DIR    train on real text, any file or folder\n"
     "  --out DIR          run directory (default output/MODEL, or the experiment's own)\n"
     "  --perf-csv F       append the result to F as well\n"
     "  --compare F.csv    print the published figures of F beside the result; `--compare reference`: the built-in "
     "ones\n"
-    "  --dry-run          print the merged configuration, the memory plan and what is not built yet, then stop; --json as JSON\n"
+    "  --dry-run          print the merged configuration, the memory plan and what is not built yet, then stop; --json "
+    "as JSON\n"
     "  --memory SIZE      of a dry run: does it fit into SIZE (192GiB)? Default: what this machine has\n"
     "  --config-path DIR  where experiment files find their presets, besides the folders above them\n"
     "  --timeout SECONDS  stop then, as if interrupted\n"
@@ -97,7 +100,7 @@ static tm_status open_data(job *j, tm_error *err)
 {
     tm_source_options options = j->options.source;
     bool              decides = tm_source_traits_of(options.name)->decides_vocabulary;
-    if (decides) options.vocab = 0; /* not decided yet */
+    if (decides) options.vocab = 0;                                          /* not decided yet */
     if (j->cli.dry_run && tm_source_has_outline(options.name)) return TM_OK; /* print_plan tells it */
     TM_TRY(tm_source_open(&options, &j->source, err));
     return decides ? fit_vocabulary(j, err) : TM_OK;
@@ -132,7 +135,8 @@ static void print_plan_text(const job *j, const fit *f, tm_text *out)
     char bytes[32];
     tm_config_print_yaml(j->config, out, true);
     tm_text_printf(out, "\n# model: %s, %lld parameters\n# memory plan: %s\n", j->options.model_name,
-                   (long long)tm_model_parameters(&j->options.step.shape), tm_format_bytes(bytes, (double)f->plan->arena_bytes));
+                   (long long)tm_model_parameters(&j->options.step.shape),
+                   tm_format_bytes(bytes, (double)f->plan->arena_bytes));
     for (size_t i = 0; i < f->plan->n_classes; i++)
         tm_text_printf(out, "#   %-12s %12s\n", f->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)f->plan->by_class[i].value));
@@ -187,11 +191,12 @@ static tm_status print_plan(job *j, tm_error *err)
     tm_status st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     if (st == TM_OK && !fits(&f))
-        st = tm_fail(err, TM_NOMEM, "the plan needs %s and %s are available (%s); %s; --memory SIZE plans for another device",
-                     tm_format_bytes(need, (double)step->plan->arena_bytes), tm_format_bytes(have, (double)f.available), f.whose,
-                     step->plan->persistent_bytes > (size_t)f.available
-                         ? "weights, gradients and the optimizer's state alone are more: take a smaller model"
-                         : "lower training.local_batch_size or training.seq_len");
+        st = tm_fail(
+            err, TM_NOMEM, "the plan needs %s and %s are available (%s); %s; --memory SIZE plans for another device",
+            tm_format_bytes(need, (double)step->plan->arena_bytes), tm_format_bytes(have, (double)f.available), f.whose,
+            step->plan->persistent_bytes > (size_t)f.available
+                ? "weights, gradients and the optimizer's state alone are more: take a smaller model"
+                : "lower training.local_batch_size or training.seq_len");
     tm_step_destroy(step);
     return st;
 }
@@ -199,14 +204,17 @@ static tm_status print_plan(job *j, tm_error *err)
 /* Another program gives this one its turns (train/turn.h). */
 static tm_status join_turns(job *j, tm_error *err)
 {
-    static const char *const endless[][2] = { { "training.steps", "1000000" }, { "training.stop_at_target", "false" },
-                                              { "validation.enable", "false" }, { "checkpoint.enable", "false" } };
-    const char *text = getenv(TM_TURN_VARIABLE);
-    char       *end;
+    static const char *const endless[][2] = { { "training.steps", "1000000" },
+                                              { "training.stop_at_target", "false" },
+                                              { "validation.enable", "false" },
+                                              { "checkpoint.enable", "false" } };
+    const char              *text = getenv(TM_TURN_VARIABLE);
+    char                    *end;
     if (!text || !*text) return TM_OK;
     long fd = strtol(text, &end, 10);
     if (*end || fd < 3 || fd > 1 << 20)
-        return tm_fail(err, TM_INVALID, TM_TURN_VARIABLE " must be the number of an open socket, found '%.100s'; unset it", text);
+        return tm_fail(err, TM_INVALID,
+                       TM_TURN_VARIABLE " must be the number of an open socket, found '%.100s'; unset it", text);
     j->turn_fd = (int)fd;
     for (size_t i = 0; getenv(TM_TURN_ENDLESS) && i < sizeof endless / sizeof endless[0]; i++)
         tm_config_set(j->config, endless[i][0], endless[i][1], TM_TURN_ENDLESS);
@@ -222,9 +230,9 @@ static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_erro
     char         size[32];
     int64_t      begin = tm_now_ns();
     TM_TRY(tm_hf_load(&memory, j->weights, j->options.threads, &report, err));
-    tm_note("loaded %zu tensors (%s, %s) of '%s' in %.1f s%s", report.tensors, tm_format_bytes(size, (double)report.bytes),
-            report.formats, tm_cli_model_folder(j->config), (double)(tm_now_ns() - begin) * 1e-9,
-            report.ignored ? "; tensors without use were passed over" : "");
+    tm_note("loaded %zu tensors (%s, %s) of '%s' in %.1f s%s", report.tensors,
+            tm_format_bytes(size, (double)report.bytes), report.formats, tm_cli_model_folder(j->config),
+            (double)(tm_now_ns() - begin) * 1e-9, report.ignored ? "; tensors without use were passed over" : "");
     return TM_OK;
 }
 
@@ -233,9 +241,10 @@ static tm_status open_weights(job *j, tm_error *err)
     const char *folder = tm_cli_model_folder(j->config), *training = j->cli.folder.training;
     if (!folder) return TM_OK;
     if (training[0] && !tm_config_text(j->config, "model.dropout"))
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "'%s/config.json' trains with %s, which is not built; give --model.dropout 0 to train without it",
-                       folder, training);
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "'%s/config.json' trains with %s, which is not built; give --model.dropout 0 to train without it", folder,
+            training);
     TM_TRY(tm_hf_folder_weights(folder, &j->weights, err));
     if (!j->weights) {
         tm_note("'%s' holds no weights: the first ones follow from debug.seed", folder);
@@ -367,9 +376,9 @@ static void name_command(job *j, int argc, char **argv)
 
 tm_status tm_command_run(int argc, char **argv, tm_error *err)
 {
-    job       j = { 0 };
-    unsigned  takes = TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN | TM_CLI_COMPARE |
-                         TM_CLI_JSON;
+    job      j = { 0 };
+    unsigned takes =
+        TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN | TM_CLI_COMPARE | TM_CLI_JSON;
     tm_status st = tm_cli_configure(argc, argv, "tiny-llama", takes, &j.cli, &j.config, err);
     if (st == TM_OK && j.cli.help) {
         st = tm_cli_print_help(help, err);

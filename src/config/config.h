@@ -50,7 +50,7 @@ typedef struct tm_config tm_config;
 /* A room's check and derivation over several keys, called by tm_config_finish in the order of registration. */
 typedef tm_status (*tm_config_rule)(tm_config *config, tm_error *err);
 
-tm_config *tm_config_create(void);               /* holds the rows of this room: work_group ..., launch.*, job.* */
+tm_config *tm_config_create(void); /* holds the rows of this room: work_group ..., launch.*, job.* */
 /* Holds no rows: the options of a command that reads no configuration file. `help` is the command line that lists them,
  * for messages ("trainmark bench gemm --help"); borrowed. */
 tm_config *tm_config_create_options(const char *help);
@@ -76,23 +76,25 @@ void tm_config_use_environment(tm_config *config, char *const *environ_like);
 TM_MUST_USE tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *err);
 /* Is there such a compiled-in preset? Returns its name as registered, or NULL. */
 const char *tm_config_find_preset(const tm_config *config, const char *name);
-/* A folder where experiments find their presets, as they do in primus/configs of a folder above them (--config-path); at
- * most eight. */
+/* A folder where experiments find their presets, as they do in primus/configs of a folder above them (--config-path);
+ * at most eight. */
 void tm_config_add_path(tm_config *config, const char *path);
 /* An experiment file (it has `modules`), a nested or dotted file of keys, a job file of TorchTitan (.toml), a recipe of
- * torchtune (it has components) or a model file of pytorch-training-benchmark (.json); `extends` and ${VAR:default} in all
- * of them. What is wrong with single keys is kept until tm_config_finish, which tells everything at once. */
+ * torchtune (it has components) or a model file of pytorch-training-benchmark (.json); `extends` and ${VAR:default} in
+ * all of them. What is wrong with single keys is kept until tm_config_finish, which tells everything at once. */
 TM_MUST_USE tm_status tm_config_load_file(tm_config *config, const char *path, tm_error *err);
 /* Loads the file that EXP names if neither a file nor a preset was given before. */
 TM_MUST_USE tm_status tm_config_apply_environment(tm_config *config, char *const *environ_like, tm_error *err);
 /* --a.b.c VALUE, --a.b.c=VALUE, a.b.c=VALUE; VALUE is a scalar, a flow list or a flow map. A boolean needs no VALUE.
- * `--model NAME` applies a preset, unless a row is called `model`. TM_USAGE for what is no override at all, TM_INVALID for a wrong key or value. */
+ * `--model NAME` applies a preset, unless a row is called `model`. TM_USAGE for what is no override at all, TM_INVALID
+ * for a wrong key or value. */
 TM_MUST_USE tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm_error *err);
 /* How many words of a command line the override `word` covers, `next` (may be NULL) being the one behind it: 2 if that
  * is its value, 1 if not, 0 if `word` is no override. */
 int tm_config_argument_words(const tm_config *config, const char *word, const char *next);
-/* Foreign keys are translated, model.name and model.flavor turned into their preset, ranges and unbuilt features checked; all
- * that is wrong is told at once. Then the rules are called, and notes (keys accepted and ignored, one line) go to the log. Call once, last. */
+/* Foreign keys are translated, model.name and model.flavor turned into their preset, ranges and unbuilt features
+ * checked; all that is wrong is told at once. Then the rules are called, and notes (keys accepted and ignored, one
+ * line) go to the log. Call once, last. */
 TM_MUST_USE tm_status tm_config_finish(tm_config *config, tm_error *err);
 
 /* Asking for a key that has no row, or for a number where the row is text, is a bug. A null reads as false or NAN;
@@ -137,7 +139,8 @@ bool tm_config_plans(const tm_config *config);
 void tm_config_leave_out(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Has something gone wrong already? Then a rule need not look at what other rules derive. */
 bool tm_config_failed(const tm_config *config);
-/* Keys of another program that change no number of the run, a line each: what the key does, its value, its place; or "". */
+/* Keys of another program that change no number of the run, a line each: what the key does, its value, its place; or
+ * "". */
 const char *tm_config_accepted(const tm_config *config);
 /* The program whose keys the loaded file has ("megatron"), NULL: ours. */
 const char *tm_config_framework(const tm_config *config);

@@ -58,11 +58,12 @@ static tm_status resolve_model(tm_config *config, tm_error *err)
         return TM_OK; /* a name of its own */
     const char *family = tm_foreign_family(n->text ? n->text : f->text);
     if (family)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "the model '%.100s%s%.100s' (%s) is of the family %s, which is not built yet; `trainmark models` "
-                       "lists the models",
-                       n->text ? n->text : "", f->text ? " " : "", f->text ? f->text : "",
-                       tm_place(f->text ? f->origin : n->origin), family);
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "the model '%.100s%s%.100s' (%s) is of the family %s, which is not built yet; `trainmark models` "
+            "lists the models",
+            n->text ? n->text : "", f->text ? " " : "", f->text ? f->text : "",
+            tm_place(f->text ? f->origin : n->origin), family);
     return tm_fail(
         err, TM_INVALID,
         "no model is known as model.name '%.100s' with model.flavor '%.100s' (%s); give a preset of `trainmark "
@@ -142,13 +143,14 @@ static tm_status check_experiment(const tm_config *config, tm_error *err)
     return TM_OK;
 }
 
-/* The experiment file's own model, by name, is a name for the run, and a preset of ours of that name fills what it leaves
- * open. */
+/* The experiment file's own model, by name, is a name for the run, and a preset of ours of that name fills what it
+ * leaves open. */
 static tm_status take_named_model(tm_config *config, tm_error *err)
 {
     const tm_entry *name = tm_entry_find(config, "model.name");
     if (!config->model_named || !name || config->preset || tm_entry_value(name)->text) return TM_OK;
-    tm_given given = { .text = config->model_named, .origin = tm_arena_format(config->arena, "file %s", config->experiment) };
+    tm_given given = { .text = config->model_named,
+                       .origin = tm_arena_format(config->arena, "file %s", config->experiment) };
     return tm_config_give_own(config, LAYER_TRAINER, "model.name", &given, err);
 }
 
@@ -162,8 +164,7 @@ static void keep(tm_config *config, tm_status st, tm_error *err)
 static tm_status tell_problems(const tm_config *config, tm_error *err)
 {
     const char *text = config->problems.data;
-    if (config->n_problems == 1)
-        return tm_fail(err, config->problem, "%.*s", (int)strcspn(text, "\n"), text);
+    if (config->n_problems == 1) return tm_fail(err, config->problem, "%.*s", (int)strcspn(text, "\n"), text);
     tm_text list = { 0 };
     for (int i = 0; i < config->n_problems; i++) {
         size_t n = strcspn(text, "\n");

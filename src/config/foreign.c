@@ -261,10 +261,10 @@ static void assign(const translation *t, const char *what, size_t n)
     const tm_entry *entry = tm_entry_find(t->config, key);
     if (entry && contradicts(t, entry, text)) return;
     bool        own_name = tm_names_equal(key, t->path);
-    const char *origin = own_name ? t->value->origin
-                                  : tm_arena_format(t->config->arena, "%s (%s)", t->value->origin, t->path);
-    tm_given    given = { .text = text, .secret = t->value->secret, .origin = origin };
-    tm_error    err = { 0 };
+    const char *origin =
+        own_name ? t->value->origin : tm_arena_format(t->config->arena, "%s (%s)", t->value->origin, t->path);
+    tm_given given = { .text = text, .secret = t->value->secret, .origin = origin };
+    tm_error err = { 0 };
     if (!text && entry && entry->key.fallback) return; /* null: our default */
     if (tm_config_give_own(t->config, t->layer, key, &given, &err) != TM_OK) tm_config_problem(t->config, &err);
 }
@@ -316,9 +316,9 @@ static void map(const translation *t)
         if (t->value->text) assign_all(t, cases, n); /* a null is not given */
         return;
     }
-    translation  converted = *t;
-    tm_value     value = *t->value;
-    const char  *text = t->value->text;
+    translation converted = *t;
+    tm_value    value = *t->value;
+    const char *text = t->value->text;
     if (t->row->convert && text) {
         value.text = text = t->row->convert(t->config, t->value->text);
         converted.value = &value;
@@ -349,8 +349,8 @@ static void judge(const translation *t)
     for (const char *p = row->values; *p; p += strcspn(p, "|") + (p[strcspn(p, "|")] == '|'))
         if (strncmp(p, "null", 4) != 0 && *p != '|')
             tm_text_printf(&accepts, "%s%.*s", accepts.length ? " or " : "", (int)strcspn(p, "|"), p);
-    const char *way_out = accepts.length ? tm_arena_format(t->config->arena, "set it to %.200s", accepts.data)
-                                         : "leave it out";
+    const char *way_out =
+        accepts.length ? tm_arena_format(t->config->arena, "set it to %.200s", accepts.data) : "leave it out";
     if (row->kind != TM_FOREIGN_MODEL && t->config->allow_unbuilt) {
         tm_text_printf(&t->config->unbuilt, "%s (%s = %.200s, %s)\n", row->words, t->path,
                        t->value->secret ? "***" : t->value->text, tm_place(t->value->origin));
@@ -420,9 +420,10 @@ static void tell_family(tm_config *config)
 {
     tm_error err = { 0 };
     if (!config->model_keys.length || config->family_told) return;
-    tm_fail(&err, TM_UNSUPPORTED,
-            "the model '%.100s' is of the family %s, which is not built yet (%.600s); `trainmark models` lists the models",
-            config->model_named, tm_foreign_family(config->model_named), config->model_keys.data);
+    tm_fail(
+        &err, TM_UNSUPPORTED,
+        "the model '%.100s' is of the family %s, which is not built yet (%.600s); `trainmark models` lists the models",
+        config->model_named, tm_foreign_family(config->model_named), config->model_keys.data);
     tm_config_problem(config, &err);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/foreign.h - keys of other programs, a table for each of them (private to config/).
  *
- * Values of a foreign file are merged under their own names first (layer over layer, as for our own keys) and translated
- * when the configuration is finished: what a preset says and the experiment overrides is never judged. A row says what
- * becomes of a key:
+ * Values of a foreign file are merged under their own names first (layer over layer, as for our own keys) and
+ * translated when the configuration is finished: what a preset says and the experiment overrides is never judged. A row
+ * says what becomes of a key:
  *
  *     MAPPED    it is one of our keys, or several, perhaps by way of a conversion
  *     HARMLESS  output, logging, profiling, launching, caching: no number of a run depends on it
@@ -32,13 +32,13 @@ typedef enum {
 /* A row. `name` may end in "*": every key that begins so.
  *
  * values, MAPPED: one of our keys ("training.steps"), which gets the value as it is; or cases "value:what|value:what",
- *     where value may be "*" (any other) and what is "key=value;key=value", "key=*" or "key" hands the value on, nothing
- *     ignores it. A null that has no case means: not given. A value that has no case is refused.
- * values, EQUAL, UNBUILT, MODEL: those that are accepted, "null|false|0". Numbers and booleans are compared as such.
- * with: the row counts only while that key is on: "key", "!key" or "key=value/value". A key is on if its value is neither
- *     null, false, 0 or none nor, in a row with accepted values, one of those.
- * fallback: MAPPED: what the other program takes where nothing is given.
- * convert: MAPPED: the value is converted first; NULL: it cannot be, refused with `words`. The text lives in the arena. */
+ *     where value may be "*" (any other) and what is "key=value;key=value", "key=*" or "key" hands the value on,
+ * nothing ignores it. A null that has no case means: not given. A value that has no case is refused. values, EQUAL,
+ * UNBUILT, MODEL: those that are accepted, "null|false|0". Numbers and booleans are compared as such. with: the row
+ * counts only while that key is on: "key", "!key" or "key=value/value". A key is on if its value is neither null,
+ * false, 0 or none nor, in a row with accepted values, one of those. fallback: MAPPED: what the other program takes
+ * where nothing is given. convert: MAPPED: the value is converted first; NULL: it cannot be, refused with `words`. The
+ * text lives in the arena. */
 typedef struct tm_foreign_key {
     tm_foreign_kind kind;
     const char     *name, *values, *words, *with, *fallback;
@@ -51,12 +51,30 @@ struct tm_framework {
     size_t                n;
 };
 
-#define MAPPED(key, ...) { .kind = TM_FOREIGN_MAPPED, .name = key, .values = __VA_ARGS__ }
-#define HARMLESS(key, ...) { .kind = TM_FOREIGN_HARMLESS, .name = key, .words = __VA_ARGS__ }
-#define SPEED(key, ...) { .kind = TM_FOREIGN_SPEED, .name = key, .words = __VA_ARGS__ }
-#define EQUAL(key, accepted, ...) { .kind = TM_FOREIGN_EQUAL, .name = key, .values = accepted, .words = __VA_ARGS__ }
-#define UNBUILT(key, accepted, ...) { .kind = TM_FOREIGN_UNBUILT, .name = key, .values = accepted, .words = __VA_ARGS__ }
-#define MODEL(key, accepted, ...) { .kind = TM_FOREIGN_MODEL, .name = key, .values = accepted, .words = __VA_ARGS__ }
+#define MAPPED(key, ...)                                                                                               \
+    {                                                                                                                  \
+        .kind = TM_FOREIGN_MAPPED, .name = key, .values = __VA_ARGS__                                                  \
+    }
+#define HARMLESS(key, ...)                                                                                             \
+    {                                                                                                                  \
+        .kind = TM_FOREIGN_HARMLESS, .name = key, .words = __VA_ARGS__                                                 \
+    }
+#define SPEED(key, ...)                                                                                                \
+    {                                                                                                                  \
+        .kind = TM_FOREIGN_SPEED, .name = key, .words = __VA_ARGS__                                                    \
+    }
+#define EQUAL(key, accepted, ...)                                                                                      \
+    {                                                                                                                  \
+        .kind = TM_FOREIGN_EQUAL, .name = key, .values = accepted, .words = __VA_ARGS__                                \
+    }
+#define UNBUILT(key, accepted, ...)                                                                                    \
+    {                                                                                                                  \
+        .kind = TM_FOREIGN_UNBUILT, .name = key, .values = accepted, .words = __VA_ARGS__                              \
+    }
+#define MODEL(key, accepted, ...)                                                                                      \
+    {                                                                                                                  \
+        .kind = TM_FOREIGN_MODEL, .name = key, .values = accepted, .words = __VA_ARGS__                                \
+    }
 
 #define TM_FRAMEWORK(id, name, what) extern const tm_framework tm_framework_##id;
 #include "config/frameworks.def"

@@ -52,8 +52,8 @@ static const char *nearest_key(const tm_config *config, const char *path)
     const char **names = tm_alloc((config->n_entries + foreign + 1) * 2 * sizeof *names);
     const char **others = names + config->n_entries + foreign + 1;
     for (size_t i = 0; i < config->n_entries + foreign; i++) {
-        const char *name = i < config->n_entries ? config->entries[i].key.name
-                                                 : config->framework->keys[i - config->n_entries].name;
+        const char *name =
+            i < config->n_entries ? config->entries[i].key.name : config->framework->keys[i - config->n_entries].name;
         if (strchr(name, '*')) continue;
         if (same_section(path, name))
             names[n++] = name;
@@ -85,8 +85,8 @@ tm_status tm_config_unknown(tm_config *config, const char *path, const char *pla
                        "skips it",
                        path, place, config->framework->name);
     return tm_fail(err, TM_INVALID,
-                   "unknown key '%.200s' (%s); docs/configuration.md lists the keys, --allow-unknown-keys skips it", path,
-                   place);
+                   "unknown key '%.200s' (%s); docs/configuration.md lists the keys, --allow-unknown-keys skips it",
+                   path, place);
 }
 
 static bool is_below(const char *name, const char *path, size_t n)
@@ -170,8 +170,8 @@ tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, co
 {
     const tm_framework   *framework;
     const tm_foreign_key *row = find_foreign(config, path, &framework);
-    const tm_entry *own = row && layer == LAYER_COMMAND ? tm_entry_find(config, path) : NULL;
-    bool passes = row && (row->kind == TM_FOREIGN_HARMLESS || row->kind == TM_FOREIGN_SPEED);
+    const tm_entry       *own = row && layer == LAYER_COMMAND ? tm_entry_find(config, path) : NULL;
+    bool                  passes = row && (row->kind == TM_FOREIGN_HARMLESS || row->kind == TM_FOREIGN_SPEED);
     if (passes && own && own->key.state == TM_KEY_USED) row = NULL; /* who types it means ours */
     if (!row) return tm_config_give_own(config, layer, path, given, err);
     tm_foreign_give(config, layer, framework, row, path, given);
@@ -200,7 +200,7 @@ void tm_stem_of(const char *name, char out[128])
 {
     const char *slash = strrchr(name, '/');
     snprintf(out, 128, "%s", slash ? slash + 1 : name);
-    size_t n = strlen(out);
+    size_t                   n = strlen(out);
     static const char *const suffixes[] = { ".yaml", ".yml", ".toml", ".json" };
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         const char *suffix = suffixes[i];

@@ -58,14 +58,14 @@ struct tm_config {
     const char           *preset; /* in force */
     const char           *help;   /* command that lists the rows; NULL: docs/configuration.md does */
     bool                  allow_unknown, allow_unbuilt, file_loaded;
-    const tm_framework   *framework;  /* of the file that was loaded; NULL: our own keys */
+    const tm_framework   *framework; /* of the file that was loaded; NULL: our own keys */
     tm_foreign_value     *foreign;
     size_t                n_foreign, foreign_capacity, n_accepted[2]; /* [1]: tune speed only */
-    tm_text               accepted;   /* a line for each */
+    tm_text               accepted;                                   /* a line for each */
     bool                  family_told; /* that the model's family is not built is among the problems */
-    tm_text               model_keys; /* those that ask for a family that is not built */
+    tm_text               model_keys;  /* those that ask for a family that is not built */
     const char           *model_named; /* the model that an experiment names, without folder and suffix */
-    const char           *paths[8];   /* --config-path */
+    const char           *paths[8];    /* --config-path */
     int                   n_paths;
     const struct tm_yaml *references; /* ${name} means this value of the file that is being read */
     tm_text               problems;   /* a line for each */
@@ -91,8 +91,8 @@ const char     *tm_place(const char *origin); /* "file x.yaml:3" -> "x.yaml:3" *
 
 /* Keeps a problem; tm_config_finish reports all of them. */
 void tm_config_problem(tm_config *config, const tm_error *err);
-/* Finds the row of `path`, coerces and stores. Scalar "model" applies a preset. Keys of the file's framework are kept for
- * their translation. */
+/* Finds the row of `path`, coerces and stores. Scalar "model" applies a preset. Keys of the file's framework are kept
+ * for their translation. */
 tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err);
 /* The same for keys that are surely our own. */
 tm_status tm_config_give_own(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err);

@@ -26,15 +26,15 @@ typedef struct {
 } leaf;
 
 typedef struct {
-    tm_config *config;
-    tm_arena  *arena; /* trees and leaves, until the load is done */
-    leaf      *leaves;
-    size_t     n, capacity, bytes;
-    int        files;
-    bool       strict; /* what is wrong ends the load */
-    bool       preset; /* the file is one that an experiment names */
-    const char *file;  /* the first one */
-    tm_error  *err;
+    tm_config  *config;
+    tm_arena   *arena; /* trees and leaves, until the load is done */
+    leaf       *leaves;
+    size_t      n, capacity, bytes;
+    int         files;
+    bool        strict; /* what is wrong ends the load */
+    bool        preset; /* the file is one that an experiment names */
+    const char *file;   /* the first one */
+    tm_error   *err;
 } loader;
 
 typedef struct chain {
@@ -275,8 +275,8 @@ static tm_status check_kind(loader *l, const leaf *value, const char *path, tm_e
 {
     const tm_entry *entry = tm_entry_find(l->config, path);
     if (entry && value->has_maps && entry->key.kind != TM_KEY_MAPS && !tm_entry_is_wildcard(entry))
-        return tm_fail(err, TM_INVALID, "'%s' (%s) must be a list of plain values, found a map in it",
-                       entry->key.name, tm_place(value->origin));
+        return tm_fail(err, TM_INVALID, "'%s' (%s) must be a list of plain values, found a map in it", entry->key.name,
+                       tm_place(value->origin));
     if (entry && value->is_list && entry->key.kind < TM_KEY_LIST && !tm_entry_is_wildcard(entry))
         return tm_fail(err, TM_INVALID, "'%s' (%s) must be a single value, found a list", entry->key.name,
                        tm_place(value->origin));
@@ -325,7 +325,8 @@ static const char *regular_file(loader *l, const char *folder, const char *name)
 {
     struct stat info;
     for (const char *suffix = ""; suffix; suffix = *suffix ? NULL : ".yaml") {
-        const char *path = tm_arena_format(l->arena, "%s%s%s%s", folder, *folder && folder[strlen(folder) - 1] != '/' ? "/" : "", name, suffix);
+        const char *path = tm_arena_format(l->arena, "%s%s%s%s", folder,
+                                           *folder && folder[strlen(folder) - 1] != '/' ? "/" : "", name, suffix);
         if (strlen(path) < MAX_PATH_TEXT && stat(path, &info) == 0 && S_ISREG(info.st_mode)) return path;
     }
     return NULL;
@@ -404,8 +405,9 @@ static tm_status named_preset(loader *l, const leaf *name, tm_layer layer)
     if (name->secret || !name->text || !*name->text || name->is_list)
         return tm_fail(l->err, TM_INVALID, "'%s' (%s) must name a preset", name->path, tm_place(name->origin));
     bool        model = layer == LAYER_MODEL_FILE;
-    const char *kind = model ? "models" : "modules", *framework = l->config->framework ? l->config->framework->name : "torchtitan";
-    char        stem[128];
+    const char *kind = model ? "models" : "modules",
+               *framework = l->config->framework ? l->config->framework->name : "torchtitan";
+    char stem[128];
     tm_stem_of(name->text, stem);
     if (model) l->config->model_named = tm_arena_text(l->config->arena, stem);
     const char *path = regular_file(l, name->text[0] == '/' ? "" : name->folder, name->text);
@@ -485,7 +487,8 @@ static tm_status check_framework(loader *l, const leaf *framework)
 {
     const char *name = framework && framework->text ? framework->text : "torchtitan";
     l->config->framework = tm_framework_find(name);
-    if (l->config->framework == &tm_framework_torchtitan || l->config->framework == &tm_framework_megatron) return TM_OK;
+    if (l->config->framework == &tm_framework_torchtitan || l->config->framework == &tm_framework_megatron)
+        return TM_OK;
     return tm_fail(l->err, TM_UNSUPPORTED, "framework '%.100s' (%s) is not built yet; wanted torchtitan or megatron",
                    framework->secret ? "***" : name, tm_place(framework->origin));
 }

@@ -59,7 +59,7 @@ static tm_status expand_variable(const job *j, const char *p, const char *close,
     char        name[128];
     size_t      n = 0;
     const char *q = p;
-    bool references = j->config->references != NULL;
+    bool        references = j->config->references != NULL;
     while (q < close && (isalnum((unsigned char)*q) || *q == '_' || (references && *q == '.'))) q++;
     n = (size_t)(q - p);
     if (n == 0 || n >= sizeof name || (q < close && *q != ':') || isdigit((unsigned char)*p))

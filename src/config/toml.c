@@ -301,7 +301,8 @@ static tm_status read_plain(reader *r, tm_yaml *node)
         return TM_OK;
     }
     bool word = strcmp(text, "true") == 0 || strcmp(text, "false") == 0 || strspn(text, "+-inaf") == n;
-    if (n == 0 || (!word && !(isdigit((unsigned char)text[0]) || (strchr("+-", text[0]) && isdigit((unsigned char)text[1])))))
+    if (n == 0 ||
+        (!word && !(isdigit((unsigned char)text[0]) || (strchr("+-", text[0]) && isdigit((unsigned char)text[1])))))
         return failure(r, "a value is expected; texts stand in quotes");
     node->text = tm_arena_text(r->arena, text);
     return TM_OK;
@@ -341,7 +342,8 @@ static tm_status read_header(reader *r, tm_yaml *root, tm_yaml **out)
         (*out)->height = BY_HEADER;
         return TM_OK;
     }
-    if (there && (there->value->kind != TM_YAML_LIST || there->value->height != BY_HEADER)) return given_twice(r, there);
+    if (there && (there->value->kind != TM_YAML_LIST || there->value->height != BY_HEADER))
+        return given_twice(r, there);
     tm_yaml *list = NULL;
     if (there) {
         list = (tm_yaml *)there->value;

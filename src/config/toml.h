@@ -8,8 +8,8 @@
 
 #include "config/yaml.h"
 
-/* As tm_yaml_parse: *root is NULL for an empty document. Tables are maps, arrays of tables lists of maps. TM_FORMAT with
- * file, line and cause. */
+/* As tm_yaml_parse: *root is NULL for an empty document. Tables are maps, arrays of tables lists of maps. TM_FORMAT
+ * with file, line and cause. */
 TM_MUST_USE tm_status tm_toml_parse(tm_arena *arena, const char *bytes, size_t length, const char *name,
                                     const tm_yaml **root, tm_error *err);
 

@@ -49,8 +49,8 @@ static tm_status coerce_i64(tm_arena *arena, const tm_key *key, const tm_given *
     bool      digits = *given->text && strspn(given->text, "0123456789+-") == strlen(given->text);
     long long value = strtoll(given->text, &end, 10);
     if (digits && !*end && errno == ERANGE)
-        return tm_fail(err, TM_INVALID, "'%s' (%s) is out of range: found '%.200s', wanted an integer of 64 bits", key->name,
-                       tm_place(given->origin), shown(given));
+        return tm_fail(err, TM_INVALID, "'%s' (%s) is out of range: found '%.200s', wanted an integer of 64 bits",
+                       key->name, tm_place(given->origin), shown(given));
     if (!digits || *end || end == given->text) {
         double number; /* 1e3 and 50.0 are integers, too */
         if (!parse_number(given->text, &number) || fabs(number) > 9007199254740992.0 ||

@@ -27,8 +27,6 @@ typedef struct {
     char           *path;
     int64_t         bytes;
     struct timespec changed;
-    dev_t           device;
-    ino_t           inode;
     uint64_t        hash;  /* of its content; 0: not known yet */
     bool            named; /* itself, not by way of its folder */
     bool            left_out;
@@ -74,9 +72,7 @@ static void add_file(tm_corpus *c, const char *path, const struct stat *info, bo
 {
     c->files = tm_grow(c->files, &c->capacity, c->count, sizeof *c->files);
     file *f = &c->files[c->count++];
-    *f = (file){
-        .bytes = info->st_size, .changed = info->st_mtim, .device = info->st_dev, .inode = info->st_ino, .named = named
-    };
+    *f = (file){ .bytes = info->st_size, .changed = info->st_mtim, .named = named };
     f->path = tm_alloc(strlen(path) + 1);
     strcpy(f->path, path);
     f->as = kind_of(c, path);
@@ -161,32 +157,35 @@ static tm_status hash_file(file *f, tm_error *err)
     return good ? TM_OK : tm_fail(err, TM_INVALID, "cannot read '%s': %s", f->path, strerror(errno));
 }
 
-static int by_size(const void *a, const void *b)
+static int by_content(const void *a, const void *b)
 {
     const file *x = *(file *const *)a, *y = *(file *const *)b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
     return (x > y) - (x < y);
 }
 
-/* Only files of the same size are read. */
+/* Only files of the same size are read; of equal ones the first in the order of the paths stays. */
 static void find_duplicates(tm_corpus *c)
 {
     file **order = tm_alloc((c->count + 1) * sizeof(file *));
     for (size_t i = 0; i < c->count; i++) order[i] = &c->files[i];
-    qsort(order, c->count, sizeof(file *), by_size);
-    for (size_t i = 1; i < c->count; i++) {
-        file *f = order[i];
-        for (size_t k = i; k-- > 0 && order[k]->bytes == f->bytes && f->bytes > 0 && !f->left_out;) {
-            file *other = order[k];
-            bool  same = other->device == f->device && other->inode == f->inode;
-            if (other->left_out) continue;
-            if (!same && !other->hash && hash_file(other, NULL) != TM_OK) continue;
-            if (!same && !f->hash && hash_file(f, NULL) != TM_OK) break;
-            if (!same && other->hash != f->hash) continue;
-            tm_warn("'%s' is the same as '%s': left out", f->path, other->path);
-            f->left_out = true;
-            c->result->duplicate++;
+    qsort(order, c->count, sizeof(file *), by_content);
+    for (size_t i = 0; i < c->count; i++) {
+        bool twin = (i > 0 && order[i - 1]->bytes == order[i]->bytes) ||
+                    (i + 1 < c->count && order[i + 1]->bytes == order[i]->bytes);
+        if (twin && order[i]->bytes > 0 && hash_file(order[i], NULL) != TM_OK) order[i]->hash = 0; /* said later */
+    }
+    qsort(order, c->count, sizeof(file *), by_content);
+    for (size_t i = 1, first = 0; i < c->count; i++) {
+        const file *kept = order[first];
+        if (!order[i]->hash || order[i]->bytes != kept->bytes || order[i]->hash != kept->hash) {
+            first = i;
+            continue;
         }
+        tm_warn("'%s' is the same as '%s': left out", order[i]->path, kept->path);
+        order[i]->left_out = true;
+        c->result->duplicate++;
     }
     free(order);
 }

@@ -22,7 +22,7 @@ int tm_flow_fields(const tm_source_options *o, tm_field out[TM_MAX_FIELDS])
     tm_shape image = tm_shape_2(o->flow.tokens, o->flow.channels);
     out[0] = (tm_field){ .name = "noisy", .dtype = TM_F32, .shape = image };
     out[1] = (tm_field){ .name = "velocity", .dtype = TM_F32, .shape = image };
-    out[2] = (tm_field){ .name = "time", .dtype = TM_F32, .shape = { .rank = 0 } };
+    out[2] = (tm_field){ .name = "time", .dtype = TM_F32, .shape = tm_shape_2(1, 1) };
     out[3] = (tm_field){ .name = "text", .dtype = TM_F32, .shape = tm_shape_2(o->flow.text_len, o->flow.text_dim) };
     out[4] = (tm_field){ .name = "pooled", .dtype = TM_F32, .shape = tm_shape_2(1, o->flow.vector_dim) };
     return 5;

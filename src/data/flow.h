@@ -11,7 +11,7 @@
 
 enum { TM_FLOW_EVALUATION_TIMES = 8 };
 
-/* The fields of a sample: noisy, velocity (tokens, channels), time (), text (text_len, text_dim), pooled (1, vector_dim);
+/* The fields of a sample: noisy, velocity (tokens, channels), time (1, 1), text (text_len, text_dim), pooled (1, vector_dim);
  * float32. */
 int tm_flow_fields(const tm_source_options *options, tm_field out[TM_MAX_FIELDS]);
 

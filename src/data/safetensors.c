@@ -122,10 +122,11 @@ static tm_status read_place(const shard *s, const json_t *row, int64_t wanted, t
         !count_of(json_array_get(place, 1), &end))
         return tm_fail(err, TM_FORMAT, "'%s': tensor '%.200s' has no data_offsets [begin, end]", s->name, t->name);
     if (begin > end || end > room)
-        return tm_fail(err, TM_FORMAT,
-                       "'%s': tensor '%.200s' is at bytes %lld to %lld of the data, which has %lld; the file is damaged "
-                       "or was cut short",
-                       s->name, t->name, (long long)begin, (long long)end, (long long)room);
+        return tm_fail(
+            err, TM_FORMAT,
+            "'%s': tensor '%.200s' is at bytes %lld to %lld of the data, which has %lld; the file is damaged "
+            "or was cut short",
+            s->name, t->name, (long long)begin, (long long)end, (long long)room);
     if (end - begin != wanted)
         return tm_fail(err, TM_FORMAT,
                        "'%s': tensor '%.200s' at offset %lld has %lld bytes, but %s of shape %s takes %lld", s->name,
@@ -161,9 +162,11 @@ static tm_status check_gaps(const shard *s, tm_stored_tensor *tensors, size_t n,
     qsort(tensors, n, sizeof *tensors, by_place);
     for (size_t i = 0; i < n; i++) {
         if (tensors[i].offset != at)
-            return tm_fail(err, TM_FORMAT, "'%s': tensor '%.200s' begins at byte %lld of the file, %s byte %lld where the one before it ends",
-                           s->name, tensors[i].name, (long long)tensors[i].offset,
-                           tensors[i].offset < at ? "within another: before" : "behind a gap: after", (long long)at);
+            return tm_fail(
+                err, TM_FORMAT,
+                "'%s': tensor '%.200s' begins at byte %lld of the file, %s byte %lld where the one before it ends",
+                s->name, tensors[i].name, (long long)tensors[i].offset,
+                tensors[i].offset < at ? "within another: before" : "behind a gap: after", (long long)at);
         at += (int64_t)tensors[i].bytes;
     }
     if ((size_t)at != s->size)
@@ -189,10 +192,11 @@ static tm_status read_header(tm_safetensors *set, shard *s, tm_error *err)
         return tm_fail(err, TM_FORMAT, "'%s' has %zu bytes, too few for a safetensors file", s->name, s->size);
     for (int i = 7; i >= 0; i--) length = length << 8 | s->bytes[i];
     if (length > MAX_HEADER || length > s->size - 8)
-        return tm_fail(err, TM_FORMAT,
-                       "'%s': the header should have %llu bytes, the file has %zu (100 MB are the most); it is damaged or "
-                       "not a safetensors file",
-                       s->name, (unsigned long long)length, s->size);
+        return tm_fail(
+            err, TM_FORMAT,
+            "'%s': the header should have %llu bytes, the file has %zu (100 MB are the most); it is damaged or "
+            "not a safetensors file",
+            s->name, (unsigned long long)length, s->size);
     if (length == 0 || s->bytes[8] != '{')
         return tm_fail(err, TM_FORMAT, "'%s': the header does not begin with '{'; not a safetensors file", s->name);
     json_error_t problem;
@@ -287,8 +291,7 @@ static tm_status open_named(tm_safetensors *set, const char *index, const char *
     char       *path = tm_arena_format(set->arena, "%.*s%s", slash ? (int)(slash - index + 1) : 0, index, file);
     for (size_t i = 0; i < set->n_shards; i++)
         if (strcmp(set->shards[i]->name, path) == 0) return TM_OK;
-    if (set->n_shards == MAX_SHARDS)
-        return tm_fail(err, TM_FORMAT, "'%s' names more than %d files", index, MAX_SHARDS);
+    if (set->n_shards == MAX_SHARDS) return tm_fail(err, TM_FORMAT, "'%s' names more than %d files", index, MAX_SHARDS);
     return open_shard(set, path, err);
 }
 
@@ -297,11 +300,12 @@ static tm_status check_index(const tm_safetensors *set, const char *index, json_
 {
     for (size_t i = 0; i < set->n; i++) {
         const tm_stored_tensor *t = &set->tensors[i];
-        const char             *file = json_string_value(json_object_get(files, t->name)), *slash = strrchr(t->file, '/');
-        if (!file) return tm_fail(err, TM_FORMAT, "'%s': tensor '%.200s' is not in the index '%s'", t->file, t->name, index);
+        const char *file = json_string_value(json_object_get(files, t->name)), *slash = strrchr(t->file, '/');
+        if (!file)
+            return tm_fail(err, TM_FORMAT, "'%s': tensor '%.200s' is not in the index '%s'", t->file, t->name, index);
         if (strcmp(file, slash ? slash + 1 : t->file) != 0)
-            return tm_fail(err, TM_FORMAT, "'%s' says that tensor '%.200s' is in '%.200s', it is in '%s'", index, t->name,
-                           file, t->file);
+            return tm_fail(err, TM_FORMAT, "'%s' says that tensor '%.200s' is in '%.200s', it is in '%s'", index,
+                           t->name, file, t->file);
     }
     const char *name;
     json_t     *file;

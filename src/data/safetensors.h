@@ -22,12 +22,13 @@
 
 /* X(name in a file, bits of an element, our format; TM_DTYPE_COUNT: none) */
 #define TM_SAFETENSORS_DTYPES(X)                                                                                       \
-    X("F64", 64, TM_F64) X("F32", 32, TM_F32) X("F16", 16, TM_F16) X("BF16", 16, TM_BF16) X("I64", 64, TM_I64)         \
-    X("I32", 32, TM_I32) X("I16", 16, TM_DTYPE_COUNT) X("I8", 8, TM_DTYPE_COUNT) X("U8", 8, TM_U8)                     \
-    X("U16", 16, TM_DTYPE_COUNT) X("U32", 32, TM_DTYPE_COUNT) X("U64", 64, TM_DTYPE_COUNT)                             \
-    X("BOOL", 8, TM_DTYPE_COUNT) X("F8_E4M3", 8, TM_E4M3) X("F8_E5M2", 8, TM_E5M2) X("F8_E8M0", 8, TM_E8M0)            \
-    X("F8_E4M3FNUZ", 8, TM_E4M3FNUZ) X("F8_E5M2FNUZ", 8, TM_E5M2FNUZ) X("F4", 4, TM_E2M1)                              \
-    X("F6_E2M3", 6, TM_DTYPE_COUNT) X("F6_E3M2", 6, TM_DTYPE_COUNT) X("C64", 64, TM_DTYPE_COUNT)
+    X("F64", 64, TM_F64)                                                                                               \
+    X("F32", 32, TM_F32) X("F16", 16, TM_F16) X("BF16", 16, TM_BF16) X("I64", 64, TM_I64) X("I32", 32, TM_I32)         \
+        X("I16", 16, TM_DTYPE_COUNT) X("I8", 8, TM_DTYPE_COUNT) X("U8", 8, TM_U8) X("U16", 16, TM_DTYPE_COUNT)         \
+            X("U32", 32, TM_DTYPE_COUNT) X("U64", 64, TM_DTYPE_COUNT) X("BOOL", 8, TM_DTYPE_COUNT)                     \
+                X("F8_E4M3", 8, TM_E4M3) X("F8_E5M2", 8, TM_E5M2) X("F8_E8M0", 8, TM_E8M0)                             \
+                    X("F8_E4M3FNUZ", 8, TM_E4M3FNUZ) X("F8_E5M2FNUZ", 8, TM_E5M2FNUZ) X("F4", 4, TM_E2M1)              \
+                        X("F6_E2M3", 6, TM_DTYPE_COUNT) X("F6_E3M2", 6, TM_DTYPE_COUNT) X("C64", 64, TM_DTYPE_COUNT)
 
 enum { TM_SAFETENSORS_MAX_RANK = 8 };
 
@@ -39,7 +40,7 @@ typedef struct {
     int64_t        n[TM_SAFETENSORS_MAX_RANK];
     const uint8_t *data; /* in the map, at any address: copy before reading elements; NULL when bytes is 0 */
     size_t         bytes;
-    const char    *file; /* path, for messages */
+    const char    *file;   /* path, for messages */
     int64_t        offset; /* of `data` in the file, for messages */
 } tm_stored_tensor;
 
@@ -75,13 +76,13 @@ typedef struct {
 typedef struct tm_safetensors_writer tm_safetensors_writer;
 
 /* Writes the header, padded with blanks so that data begins at a multiple of 64. metadata: pairs {"format", "pt"},
- * ended by NULL; may be NULL. The file replaces `path` when it is closed, complete. A format without a name in the table
- * is a bug. TM_IO. */
+ * ended by NULL; may be NULL. The file replaces `path` when it is closed, complete. A format without a name in the
+ * table is a bug. TM_IO. */
 TM_MUST_USE tm_status tm_safetensors_create(const char *path, const tm_tensor_heading *tensors, size_t n,
                                             const char *const (*metadata)[2], tm_safetensors_writer **out,
                                             tm_error *err);
 /* The bytes of all tensors in their order, in pieces of any length. A failure is remembered until the end. */
-void                  tm_safetensors_write(tm_safetensors_writer *writer, const void *bytes, size_t n);
+void tm_safetensors_write(tm_safetensors_writer *writer, const void *bytes, size_t n);
 /* Too few or too many bytes are a bug. TM_IO: nothing is left behind. */
 TM_MUST_USE tm_status tm_safetensors_finish(tm_safetensors_writer *writer, tm_error *err);
 void                  tm_safetensors_abandon(tm_safetensors_writer *writer); /* removes what was written */

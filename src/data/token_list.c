@@ -43,8 +43,8 @@ static tm_status from_json(list *l, const json_t *array, int64_t *n, tm_error *e
 static tm_status read_numpy_header(const char *name, const uint8_t *bytes, size_t size, int *width, int64_t *n,
                                    size_t *data, tm_error *err)
 {
-    size_t lead = bytes[6] == 1 ? 10 : 12, length = (size_t)bytes[8] | (size_t)bytes[9] << 8;
-    char   text[1024];
+    size_t    lead = bytes[6] == 1 ? 10 : 12, length = (size_t)bytes[8] | (size_t)bytes[9] << 8;
+    char      text[1024];
     long long a = 0, b = 0;
     int       used = 0;
     if (size < lead || bytes[6] < 1 || bytes[6] > 3)
@@ -60,8 +60,7 @@ static tm_status read_numpy_header(const char *name, const uint8_t *bytes, size_
         return tm_fail(err, TM_FORMAT, "'%s': the elements are not int32 or int64: '%.200s'", name, text);
     int rows = shape ? sscanf(shape + 10, "%lld,%n", &a, &used) : 0;
     if (rows == 1 && used > 0 && shape[10 + used] != ')' && sscanf(shape + 10 + used, "%lld)", &b) == 1) {
-        if (a != 1)
-            return tm_fail(err, TM_FORMAT, "'%s' has %lld rows of tokens, wanted one", name, a);
+        if (a != 1) return tm_fail(err, TM_FORMAT, "'%s' has %lld rows of tokens, wanted one", name, a);
         a = b;
     }
     *data = lead + length;

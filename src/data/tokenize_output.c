@@ -2,6 +2,7 @@
 #include "data/tokenize_output.h"
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "data/output.h"
@@ -20,10 +21,19 @@ static char *name_of(const tm_tokenize_output *out, const char *end)
     return name.data;
 }
 
+/* For writing: names that stay the same over calls, but never through a link. */
+static FILE *open_for_writing(const char *name, bool empty)
+{
+    int   fd = tm_file_open_lock(name);
+    FILE *f = fd >= 0 && (!empty || ftruncate(fd, 0) == 0) ? fdopen(fd, "r+b") : NULL;
+    if (!f && fd >= 0) close(fd);
+    return f;
+}
+
 static FILE *open_part(tm_tokenize_output *out, const char *end, const char *mode)
 {
     char *name = name_of(out, end);
-    FILE *f = fopen(name, mode);
+    FILE *f = strcmp(mode, "rbe") == 0 ? fopen(name, "rbe") : open_for_writing(name, mode[0] == 'w');
     free(name);
     return f;
 }
@@ -134,7 +144,7 @@ tm_status tm_tokenize_output_save(tm_tokenize_output *out, tm_error *err)
     TM_TRY(flush(out, err));
     memcpy(saved.magic, magic, sizeof magic);
     char *name = name_of(out, ".tokenize"), *new_name = name_of(out, ".tokenize.new");
-    FILE *f = fopen(new_name, "wbe");
+    FILE *f = open_for_writing(new_name, true);
     bool  good = f && fwrite(&saved, sizeof saved, 1, f) == 1 && fflush(f) == 0 && fsync(fileno(f)) == 0;
     int   cause = errno;
     if (f) fclose(f);

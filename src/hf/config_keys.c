@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf/config_keys.h"
 
-#define IDLE(name) { .key = name, .kind = TM_HF_HARMLESS }
-#define WANTS(name, value) { .key = name, .kind = TM_HF_MUST, .values = value, .absent = value }
+#define IDLE(name)                                                                                                     \
+    {                                                                                                                  \
+        .key = name, .kind = TM_HF_HARMLESS                                                                            \
+    }
+#define WANTS(name, value)                                                                                             \
+    {                                                                                                                  \
+        .key = name, .kind = TM_HF_MUST, .values = value, .absent = value                                              \
+    }
 
 /* clang-format off */
 const tm_hf_key tm_hf_common_keys[] = {

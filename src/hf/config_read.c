@@ -105,8 +105,7 @@ static tm_status find(const reader *r, const tm_hf_key *row, json_t **value, cha
         names = next_name(names, other);
         json_t *here = member(r->root, other);
         if (!here) continue;
-        if (*value && !json_equal(*value, here) &&
-            strcmp(text_of(r->arena, *value), text_of(r->arena, here)) != 0)
+        if (*value && !json_equal(*value, here) && strcmp(text_of(r->arena, *value), text_of(r->arena, here)) != 0)
             return tm_fail(err, TM_FORMAT, "'%s': '%s' is %s, but '%s' is %s; they mean the same and must be equal",
                            r->path, name, text_of(r->arena, *value), other, text_of(r->arena, here));
         if (*value) continue;
@@ -156,8 +155,8 @@ static tm_status cycle(const reader *r, const tm_hf_key *row, const char *name, 
         values = next_name(values ? values : row->values, wanted);
         const char *value = text_of(r->arena, json_array_get(list, i));
         if (strcmp(value, wanted) != 0)
-            return tm_fail(err, TM_UNSUPPORTED, "'%s': '%s'[%zu] is %.80s; of %s models only %s in turns is built", r->path,
-                           name, i, value, r->form->model_type, row->values);
+            return tm_fail(err, TM_UNSUPPORTED, "'%s': '%s'[%zu] is %.80s; of %s models only %s in turns is built",
+                           r->path, name, i, value, r->form->model_type, row->values);
     }
     return TM_OK;
 }
@@ -243,10 +242,11 @@ static tm_status check_names(const reader *r, json_t *object, const char *prefix
             TM_TRY(check_names(r, value, below, err));
             continue;
         }
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "'%s': '%.150s' (%.80s) is not known for model_type %s and might change what is computed; remove it "
-                       "if it does not",
-                       r->path, name, text_of(r->arena, value), r->form->model_type);
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "'%s': '%.150s' (%.80s) is not known for model_type %s and might change what is computed; remove it "
+            "if it does not",
+            r->path, name, text_of(r->arena, value), r->form->model_type);
     }
     return TM_OK;
 }
@@ -268,12 +268,12 @@ static tm_status find_form(reader *r, tm_error *err)
         return TM_UNSUPPORTED;
     }
     const json_t *classes = json_object_get(r->root, "architectures");
-    const char   *class = json_string_value(json_array_get(classes, 0));
+    const char *class = json_string_value(json_array_get(classes, 0));
     if (classes && !json_is_null(classes) && (json_array_size(classes) != 1 || !class))
         return tm_fail(err, TM_FORMAT, "'%s': 'architectures' is not a list of one name", r->path);
     if (class && strcmp(class, r->form->architecture) != 0)
-        return tm_fail(err, TM_UNSUPPORTED, "'%s': architecture %.80s is not built; of model_type %s only %s is", r->path,
-                       class, type, r->form->architecture);
+        return tm_fail(err, TM_UNSUPPORTED, "'%s': architecture %.80s is not built; of model_type %s only %s is",
+                       r->path, class, type, r->form->architecture);
     return TM_OK;
 }
 

@@ -10,8 +10,9 @@
 /* The value of one of our keys: given, or what follows from the others. */
 static void value_of(const tm_config *config, const tm_model_shape *s, const char *key, tm_text *out)
 {
-    static const char *const biases[] = { [TM_BIAS_NONE] = "none", [TM_BIAS_ALL] = "all",
-                                          [TM_BIAS_QKV] = "qkv", [TM_BIAS_MI350X_TABLE] = "mi350x_table" };
+    static const char *const biases[] = {
+        [TM_BIAS_NONE] = "none", [TM_BIAS_ALL] = "all", [TM_BIAS_QKV] = "qkv", [TM_BIAS_MI350X_TABLE] = "mi350x_table"
+    };
     const char *text = tm_config_text(config, key);
     out->length = 0;
     tm_text_add(out, "");

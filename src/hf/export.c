@@ -35,8 +35,8 @@ static tm_status fill_slice(const exporter *x, const tm_hf_slice *s, void *out, 
     TM_ASSERT(s->first * bits % 8 == 0);
     size_t    bytes = (size_t)((n * bits + 7) / 8);
     void     *values = tm_alloc(bytes);
-    tm_status st = tm_checkpoint_view_read(x->source->checkpoint, tensor->name, (size_t)(s->first * bits / 8), values,
-                                           bytes, err);
+    tm_status st =
+        tm_checkpoint_view_read(x->source->checkpoint, tensor->name, (size_t)(s->first * bits / 8), values, bytes, err);
     for (int64_t r = 0; st == TM_OK && r < s->rows; r++)
         for (int64_t c = 0; c < s->columns; c++)
             tm_value_set(out, x->options->dtype, s->start + tm_hf_row(s, r) * s->row_step + c * s->column_step,
@@ -63,8 +63,9 @@ static tm_status check_checkpoint(exporter *x, tm_error *err)
         if (tensor->role != TM_ROLE_PARAMETER || tensor->base != TM_NONE) continue;
         TM_TRY(tm_checkpoint_view_find(x->source->checkpoint, tensor->name, &dtype, &bytes, err));
         if (dtype < 0 || dtype >= TM_DTYPE_COUNT || bytes != tm_tensor_bytes(tensor->shape, (tm_dtype)dtype))
-            return tm_fail(err, TM_FORMAT, "the checkpoint holds '%s' with %zu bytes, which is not what config.yaml says",
-                           tensor->name, bytes);
+            return tm_fail(err, TM_FORMAT,
+                           "the checkpoint holds '%s' with %zu bytes, which is not what config.yaml says", tensor->name,
+                           bytes);
         tensor->dtype = (tm_dtype)dtype;
     }
     return TM_OK;
@@ -142,8 +143,8 @@ static tm_status write_shard(const exporter *x, int shard, tm_error *err)
         if (x->shard[i] != shard) continue;
         name.length = 0;
         tm_hf_written_name(x->source->form, e->name, &name);
-        headings[n] = (tm_tensor_heading){ .name = tm_arena_text(arena, name.data), .dtype = x->options->dtype,
-                                           .rank = e->rank };
+        headings[n] =
+            (tm_tensor_heading){ .name = tm_arena_text(arena, name.data), .dtype = x->options->dtype, .rank = e->rank };
         memcpy(headings[n++].n, e->n, sizeof e->n);
     }
     tm_text_printf(&path, "%s/", x->options->folder);
@@ -202,9 +203,16 @@ static tm_status write_index(const exporter *x, tm_error *err)
 /* Of a folder: what belongs to the model and is not its numbers. */
 static tm_status copy_files(const exporter *x, tm_error *err)
 {
-    static const char *const names[] = { "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-                                         "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-                                         "vocab.json", "merges.txt", "tokenizer.model", "tekken.json" };
+    static const char *const names[] = { "generation_config.json",
+                                         "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "chat_template.jinja",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "tokenizer.model",
+                                         "tekken.json" };
     for (size_t i = 0; x->source->weights && i < sizeof names / sizeof names[0]; i++) {
         tm_text path = { 0 }, text = { 0 };
         tm_text_printf(&path, "%s/%s", x->source->path, names[i]);

@@ -82,6 +82,10 @@ static tm_status trainer_read(const tm_hf_memory *memory, tm_tensor_id id, size_
 tm_hf_memory tm_hf_trainer_memory(tm_trainer *trainer, const tm_hf_form *form)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
-    return (tm_hf_memory){ .graph = step->graph, .shape = &step->options.shape, .form = form, .context = trainer,
-                           .write = trainer_write, .read = trainer_read };
+    return (tm_hf_memory){ .graph = step->graph,
+                           .shape = &step->options.shape,
+                           .form = form,
+                           .context = trainer,
+                           .write = trainer_write,
+                           .read = trainer_read };
 }

@@ -18,7 +18,8 @@ TM_MUST_USE tm_status tm_hf_folder_configure(const char *folder, tm_config *conf
 TM_MUST_USE tm_status tm_hf_folder_shape(const char *folder, tm_config *config, tm_hf_description *out,
                                          tm_model_shape *shape, tm_error *err);
 /* Opens the folder's weights: model.safetensors, or the shards of model.safetensors.index.json (of diffusers:
- * diffusion_pytorch_model.*). *out is NULL if there are no weights of any kind; TM_UNSUPPORTED for pickled ones only. */
+ * diffusion_pytorch_model.*). *out is NULL if there are no weights of any kind; TM_UNSUPPORTED for pickled ones only.
+ */
 TM_MUST_USE tm_status tm_hf_folder_weights(const char *folder, tm_safetensors **out, tm_error *err);
 
 /* The parameters of a graph, wherever they are. */
@@ -27,7 +28,8 @@ typedef struct tm_hf_memory {
     const tm_model_shape *shape;
     const tm_hf_form     *form;
     void                 *context;
-    /* Copies of at most a few MiB, done when the call returns; `offset` in bytes. Either may be NULL where it is not used. */
+    /* Copies of at most a few MiB, done when the call returns; `offset` in bytes. Either may be NULL where it is not
+     * used. */
     tm_status (*write)(const struct tm_hf_memory *memory, tm_tensor_id id, size_t offset, const void *from,
                        size_t bytes, tm_error *err);
     tm_status (*read)(const struct tm_hf_memory *memory, tm_tensor_id id, size_t offset, void *to, size_t bytes,

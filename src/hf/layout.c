@@ -104,8 +104,12 @@ static tm_status add_piece(builder *b, tm_tensor_id id, const tm_piece *piece, t
     b->pieces[b->n] = (found_piece){
         .name = tm_arena_text(b->arena, name.data),
         .row = row,
-        .slice = { .parameter = id, .piece = piece->name, .first = piece->row * columns, .rows = piece->rows,
-                   .columns = columns, .part = row->part,
+        .slice = { .parameter = id,
+                   .piece = piece->name,
+                   .first = piece->row * columns,
+                   .rows = piece->rows,
+                   .columns = columns,
+                   .part = row->part,
                    .expert = has(row->ours, "{e}") && !has(row->theirs, "{e}") ? numbers[1] : 0,
                    .rotary = row->rotary && b->shape->rope_interleaved ? b->shape->head_dim : 0 },
     };
@@ -171,8 +175,7 @@ static tm_status build(builder *b, tm_hf_layout *layout, tm_error *err)
     for (size_t t = 0; t < b->graph->n_tensors; t++) {
         const tm_tensor *tensor = &b->graph->tensors[t];
         if (tensor->role != TM_ROLE_PARAMETER || tensor->base != TM_NONE) continue;
-        for (int p = 0; p < tensor->n_pieces; p++)
-            TM_TRY(add_piece(b, (tm_tensor_id)t, &tensor->pieces[p], err));
+        for (int p = 0; p < tensor->n_pieces; p++) TM_TRY(add_piece(b, (tm_tensor_id)t, &tensor->pieces[p], err));
     }
     qsort(b->pieces, b->n, sizeof *b->pieces, by_name);
     layout->entries = tm_arena_take(b->arena, b->n * sizeof *layout->entries);

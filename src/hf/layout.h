@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf/layout.h - which tensors a Hugging Face file of a model has, and where each of their elements is in our parameters.
- * Made of the pieces of a graph and the rows of a form. Private to hf/. */
+/* hf/layout.h - which tensors a Hugging Face file of a model has, and where each of their elements is in our
+ * parameters. Made of the pieces of a graph and the rows of a form. Private to hf/. */
 #ifndef TM_HF_LAYOUT_H
 #define TM_HF_LAYOUT_H
 
@@ -52,8 +52,8 @@ static inline int64_t tm_hf_row(const tm_hf_slice *slice, int64_t r)
 bool tm_hf_matches(const char *pattern, const char *name, int64_t numbers[2]);
 /* Appends `pattern` with its numbers. */
 void tm_hf_name(const char *pattern, const int64_t numbers[2], tm_text *out);
-/* Finds the tensor of every entry (found[i] of entries[i]) and checks that nothing is missing, left over, of another shape
- * or of no floating format: see tm_hf_load. Fills *report. Of `memory` only graph, shape and form are used. */
+/* Finds the tensor of every entry (found[i] of entries[i]) and checks that nothing is missing, left over, of another
+ * shape or of no floating format: see tm_hf_load. Fills *report. Of `memory` only graph, shape and form are used. */
 TM_MUST_USE tm_status tm_hf_check(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
                                   const tm_stored_tensor **found, tm_hf_report *report, tm_error *err);
 /* A name as it is written: with the form's prefix. Appends. */

@@ -37,8 +37,8 @@ static tm_status check_shape(const tm_hf_entry *entry, const tm_stored_tensor *s
                        stored->name, tm_stored_shape_text(found, stored), tm_stored_shape_text(wanted, &like));
     }
     if (stored->dtype == TM_DTYPE_COUNT || !tm_dtype_floating(stored->dtype))
-        return tm_fail(err, TM_UNSUPPORTED, "'%s': tensor '%s' holds %s, which is not a format of weights", stored->file,
-                       stored->name, stored->dtype_name);
+        return tm_fail(err, TM_UNSUPPORTED, "'%s': tensor '%s' holds %s, which is not a format of weights",
+                       stored->file, stored->name, stored->dtype_name);
     return TM_OK;
 }
 
@@ -63,10 +63,11 @@ static tm_status check_tied(const tm_hf_form *form, const tm_safetensors *weight
     if (table && table->dtype == head->dtype && table->bytes == head->bytes &&
         (head->bytes == 0 || memcmp(table->data, head->data, head->bytes) == 0))
         return TM_OK;
-    return tm_fail(err, TM_FORMAT,
-                   "'%s' holds '%s', which differs from '%s', though tie_word_embeddings says that they are one; set it "
-                   "to false in config.json, or remove the tensor",
-                   head->file, head->name, form->tied_to);
+    return tm_fail(
+        err, TM_FORMAT,
+        "'%s' holds '%s', which differs from '%s', though tie_word_embeddings says that they are one; set it "
+        "to false in config.json, or remove the tensor",
+        head->file, head->name, form->tied_to);
 }
 
 static void note_format(tm_hf_report *report, const char *name)
@@ -128,7 +129,7 @@ tm_status tm_hf_check(const tm_hf_memory *memory, const tm_hf_layout *layout, co
     name_list missing = { 0 }, unexpected = { 0 };
     size_t    n = 0;
     *report = (tm_hf_report){ 0 };
-    tm_status st = find_all(memory, layout, weights, found, report, &missing, err);
+    tm_status                st = find_all(memory, layout, weights, found, report, &missing, err);
     const tm_stored_tensor **used = tm_alloc((layout->n + 1) * sizeof *used);
     for (size_t i = 0; i < layout->n; i++)
         if (found[i]) used[n++] = found[i];

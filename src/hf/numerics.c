@@ -13,17 +13,23 @@ enum { CHUNK = 1 << 20 /* bytes that are copied from the device at a time */ };
 
 tm_step_options tm_numerics_step(const tm_model_shape *shape, const tm_precision *precision, int64_t seq)
 {
-    return (tm_step_options){ .shape = *shape, .precision = precision, .micro_batch = 1, .seq = seq, .accumulation = 1,
-                              .recompute = { .cheap = true }, .optimizer = tm_optimizer_find("SGD"), .sample = true };
+    return (tm_step_options){ .shape = *shape,
+                              .precision = precision,
+                              .micro_batch = 1,
+                              .seq = seq,
+                              .accumulation = 1,
+                              .recompute = { .cheap = true },
+                              .optimizer = tm_optimizer_find("SGD"),
+                              .sample = true };
 }
 
 /* Calls of tm_trainer_read by elements: `n` values of a tensor from element `first` on, as doubles. */
 static tm_status read_values(const tm_trainer *trainer, tm_tensor_id id, int64_t first, int64_t n, double *out,
                              tm_error *err)
 {
-    tm_dtype dtype = tm_graph_at(tm_trainer_step_of(trainer)->graph, id)->dtype;
-    size_t   size = tm_dtype_bytes(dtype);
-    void    *stored = tm_alloc((size_t)n * size);
+    tm_dtype  dtype = tm_graph_at(tm_trainer_step_of(trainer)->graph, id)->dtype;
+    size_t    size = tm_dtype_bytes(dtype);
+    void     *stored = tm_alloc((size_t)n * size);
     tm_status st = tm_trainer_read(trainer, id, (size_t)first * size, stored, (size_t)n * size, err);
     for (int64_t i = 0; st == TM_OK && i < n; i++) out[i] = tm_value_get(stored, dtype, i);
     free(stored);

@@ -24,8 +24,9 @@ typedef struct {
 /* The options of the step that tm_numerics_read wants: one sequence of `seq` tokens, nothing kept for an optimizer. */
 tm_step_options tm_numerics_step(const tm_model_shape *shape, const tm_precision *precision, int64_t seq);
 
-/* Forward and backward of ids[0 .. seq - 1] against ids[1 .. seq]; the weights stay as they are. `weights`: names are as
- * they are there; NULL: as they would be written. The caller frees *out with tm_numerics_fini, also after a failure. */
+/* Forward and backward of ids[0 .. seq - 1] against ids[1 .. seq]; the weights stay as they are. `weights`: names are
+ * as they are there; NULL: as they would be written. The caller frees *out with tm_numerics_fini, also after a failure.
+ */
 TM_MUST_USE tm_status tm_numerics_read(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
                                        const int32_t *ids, tm_numerics *out, tm_error *err);
 void                  tm_numerics_fini(tm_numerics *numerics);

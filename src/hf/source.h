@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf/source.h - a model that is somewhere on disk: a Hugging Face folder (config.json), or the directory of a run of ours
- * (config.yaml and a checkpoint). */
+/* hf/source.h - a model that is somewhere on disk: a Hugging Face folder (config.json), or the directory of a run of
+ * ours (config.yaml and a checkpoint). */
 #ifndef TM_HF_SOURCE_H
 #define TM_HF_SOURCE_H
 
@@ -11,23 +11,23 @@ enum { TM_HF_MAX_ENDS = 8 };
 
 typedef struct {
     const char         *path;
-    tm_config          *config;     /* finished */
+    tm_config          *config; /* finished */
     tm_model_shape      shape;
     const tm_hf_form   *form;
-    tm_safetensors     *weights;    /* of a folder; else NULL */
-    tm_checkpoint_view *checkpoint; /* of a run; else NULL */
+    tm_safetensors     *weights;              /* of a folder; else NULL */
+    tm_checkpoint_view *checkpoint;           /* of a run; else NULL */
     int64_t             ends[TM_HF_MAX_ENDS]; /* eos_token_id of config.json */
     int                 n_ends;
 } tm_hf_source;
 
-/* `config`: with all rows and nothing given; belongs to the source from now on, also after a failure: close it. `step`: of a run's
- * checkpoint; -1: the newest. TM_INVALID: neither a folder nor a run, or without weights; TM_UNSUPPORTED: a run of a model
- * that no Hugging Face class computes, so that its tensors have no names. */
+/* `config`: with all rows and nothing given; belongs to the source from now on, also after a failure: close it. `step`:
+ * of a run's checkpoint; -1: the newest. TM_INVALID: neither a folder nor a run, or without weights; TM_UNSUPPORTED: a
+ * run of a model that no Hugging Face class computes, so that its tensors have no names. */
 TM_MUST_USE tm_status tm_hf_source_open(const char *path, int64_t step, tm_config *config, tm_hf_source *out,
                                         tm_error *err);
 void                  tm_hf_source_close(tm_hf_source *source);
 /* Does the token end a text of this model? */
-bool                  tm_hf_source_ends(const tm_hf_source *source, int32_t token);
+bool tm_hf_source_ends(const tm_hf_source *source, int32_t token);
 
 /* Fills all parameters of a graph of the source's model: as tm_hf_load. */
 TM_MUST_USE tm_status tm_hf_source_load(const tm_hf_source *source, const tm_hf_memory *memory, int threads,

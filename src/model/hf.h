@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/hf.h - the Hugging Face forms of a family: what the keys of its config.json mean and what its tensors are called.
+/* model/hf.h - the Hugging Face forms of a family: what the keys of its config.json mean and what its tensors are
+ * called.
  *
  * Data only, in the family's own file; src/hf/ reads and writes folders by it. A family has a form for every model_type
  * whose models it can be. A shape has the first form whose `pairs` it all has.
@@ -18,14 +19,15 @@ typedef enum {
     TM_HF_MUST,     /* one of `values`, "gelu_new|gelu_fast"; any other is refused. The first one is written */
     TM_HF_CYCLE,    /* a list that goes through `values`, "sliding_attention|full_attention", again and again */
     TM_HF_TRAINING, /* as TM_HF_MUST when the model is trained, of no effect otherwise: dropout */
-    TM_HF_HARMLESS  /* changes nothing that is computed; not written. A key that ends in '*' stands for all that begin so */
+    TM_HF_HARMLESS /* changes nothing that is computed; not written. A key that ends in '*' stands for all that begin so
+                    */
 } tm_hf_kind;
 
 /* A key of config.json. Rows are applied in their order; a member that no row names is refused by name, but for those
  * that every Hugging Face configuration may have and that compute nothing (hf/config_keys.c). */
 typedef struct {
-    const char *key;    /* "hidden_size"; "rope_scaling.factor": a member of an object; other names behind '|'; the first
-                         * one is written */
+    const char *key; /* "hidden_size"; "rope_scaling.factor": a member of an object; other names behind '|'; the first
+                      * one is written */
     tm_hf_kind  kind;
     const char *name;   /* VALUE, CHOICE: our key, "model.dim" */
     const char *values; /* see the kinds */

@@ -3,7 +3,7 @@
  *
  *   y_i = cos(1000 t w_i),  y_(D/2 + i) = sin(1000 t w_i),  w_i = 10000^(-2 i / D),  i < D/2
  *
- * t (B) or (B, 1), read in its stored format -> y (B, D)
+ * t (B, 1), read in its stored format -> y (B, D)
  */
 #include "op/attrs.h"
 #include "op/describe.h"
@@ -14,7 +14,7 @@ static const char *time_embedding_infer(const tm_shape *in, const void *attr_, t
 {
     const tm_time_attr *attr = attr_;
     if (attr->dim < 2 || attr->dim % 2 != 0) return "the width must be even and positive";
-    if (in[0].rank < 1 || in[0].n[0] != tm_shape_elements(in[0])) return "t must have one value per sample";
+    if (in[0].rank != 2 || in[0].n[1] != 1) return "t must have the shape (samples, 1)";
     return tm_shape_fit(&out[0], tm_shape_2(in[0].n[0], attr->dim), "y must have the width for each sample");
 }
 
@@ -45,8 +45,7 @@ static bool time_embedding_example(int k, tm_example *example)
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_time_attr attr = { .dim = cases[k][1] };
     tm_example_begin(example, &attr, sizeof attr);
-    tm_shape t = k % 2 ? tm_shape_2(cases[k][0], 1) : tm_shape_1(cases[k][0]);
-    tm_example_in(example, 0, TM_ROLE_STATISTIC, t, 0.5, 0.2);
+    tm_example_in(example, 0, TM_ROLE_STATISTIC, tm_shape_2(cases[k][0], 1), 0.5, 0.2);
     return true;
 }
 
@@ -63,7 +62,7 @@ const tm_op tm_op_time_embedding = {
     .any_dtype_in = 1U << 0,
     .example = time_embedding_example,
     .rounding = tm_rounding_f64,
-    .in_name = { "t (B) or (B, 1)" },
+    .in_name = { "t (B, 1)" },
     .out_name = { "y (B, D)" },
     .attributes = "dim",
 };

@@ -57,7 +57,8 @@ static tm_status open_newest(tm_checkpoint_view *view, const char *folder, int64
         view->fd = -1;
     }
     if (first.text[0]) return tm_fail(err, TM_FORMAT, "no checkpoint in '%s' is usable: %s", folder, first.text);
-    if (step >= 0) return tm_fail(err, TM_INVALID, "there is no checkpoint of step %lld in '%s'", (long long)step, folder);
+    if (step >= 0)
+        return tm_fail(err, TM_INVALID, "there is no checkpoint of step %lld in '%s'", (long long)step, folder);
     return tm_fail(err, TM_INVALID, "there is no checkpoint in '%s'", folder);
 }
 

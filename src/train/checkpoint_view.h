@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/checkpoint_view.h - the tensors of a checkpoint one at a time, without memory for all of them: for whoever wants
- * the weights of a run and no more. */
+/* train/checkpoint_view.h - the tensors of a checkpoint one at a time, without memory for all of them: for whoever
+ * wants the weights of a run and no more. */
 #ifndef TM_TRAIN_CHECKPOINT_VIEW_H
 #define TM_TRAIN_CHECKPOINT_VIEW_H
 

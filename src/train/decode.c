@@ -19,10 +19,10 @@ typedef struct {
 } table_inputs;
 
 typedef struct {
-    int64_t          n; /* tokens; 0: there is no such program */
-    tm_tensor_id     tokens, positions, logits; /* logits: of ONE */
-    table_inputs     tables[MAX_TABLES];
-    int              n_tables;
+    int64_t           n;                         /* tokens; 0: there is no such program */
+    tm_tensor_id      tokens, positions, logits; /* logits: of ONE */
+    table_inputs      tables[MAX_TABLES];
+    int               n_tables;
     const tm_program *program;
 } call;
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/decode.h - a model that reads a sequence once and remembers it: programs for a few tokens and for one, which keep
- * keys and values of all tokens so far. Any family: the forward pass of its builder, whose attention is led to a table.
+/* train/decode.h - a model that reads a sequence once and remembers it: programs for a few tokens and for one, which
+ * keep keys and values of all tokens so far. Any family: the forward pass of its builder, whose attention is led to a
+ * table.
  *
- * Of a token at position p the key is in row R - 1 - p % R of a table of R rows: those in use are at its end, so that what
- * a query sees is "all rows from first = max(R - 1 - p, 0) on". R is the longest sequence, or the window of the layer,
- * whose oldest row is then replaced. Rotary positions are in the keys; their order does not matter to attention.
+ * Of a token at position p the key is in row R - 1 - p % R of a table of R rows: those in use are at its end, so that
+ * what a query sees is "all rows from first = max(R - 1 - p, 0) on". R is the longest sequence, or the window of the
+ * layer, whose oldest row is then replaced. Rotary positions are in the keys; their order does not matter to attention.
  */
 #ifndef TM_TRAIN_DECODE_H
 #define TM_TRAIN_DECODE_H

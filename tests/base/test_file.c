@@ -114,7 +114,7 @@ static void a_failed_write_leaves_nothing(void **state)
     expect_content(path, "old");
     assert_int_equal(entries(test_folder()), 1);
     err = (tm_error){ 0 };
-    assert_int_equal(tm_file_write("/nowhere/at/all", "x", 1, &err), TM_IO);
+    assert_int_equal(tm_file_write("/nowhere/at/all", "x", 1, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "cannot create '/nowhere/at/all': folder '/nowhere/at'"));
 }
 
@@ -125,7 +125,7 @@ static void devices_are_not_replaced(void **state)
     tm_error    err = { 0 };
     struct stat info;
     assert_int_equal(mkfifo(path, 0666), 0);
-    assert_int_equal(tm_file_write(path, "x", 1, &err), TM_IO);
+    assert_int_equal(tm_file_write(path, "x", 1, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "fifo': it is not a regular file"));
     assert_true(lstat(path, &info) == 0 && S_ISFIFO(info.st_mode));
     assert_int_equal(entries(test_folder()), 1);
@@ -138,7 +138,7 @@ static void lines_are_not_added_through_a_link(void **state)
     tm_error    err = { 0 };
     int         fd = -1;
     assert_int_equal(symlink(victim, path), 0);
-    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_IO);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "it is a symbolic link"));
     expect_content(victim, treasure);
     unlink(path);

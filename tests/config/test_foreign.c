@@ -103,21 +103,24 @@ static const char *plant_tree(fixture *f)
         "extends:\n  - ../module_base.yaml\nmicro_batch_size: 2\nseed: 99\nclip_grad: 1.0\nload: null\nfinetune: true\n"
         "sequence_parallel: true\nlr_wsd_decay_style: exponential\nadam_eps: 1.0e-08\n");
     put(f, "primus/configs/modules/megatron/pre_trainer.yaml",
-        "extends:\n  - base.yaml\ntrain_iters: 1000\nlr: 2.0e-05\nadam_beta2: 0.999\neval_iters: 0\nglobal_batch_size: 16\n");
+        "extends:\n  - base.yaml\ntrain_iters: 1000\nlr: 2.0e-05\nadam_beta2: 0.999\neval_iters: 0\nglobal_batch_size: "
+        "16\n");
     put(f, "primus/configs/models/megatron/language.yaml",
         "hidden_dropout: 0.1\nnormalization: LayerNorm\nposition_embedding_type: learned_absolute\nswiglu: true\n"
-        "untie_embeddings_and_output_weights: true\ngroup_query_attention: false\nnum_query_groups: 2\nnum_experts: null\n"
+        "untie_embeddings_and_output_weights: true\ngroup_query_attention: false\nnum_query_groups: 2\nnum_experts: "
+        "null\n"
         "moe_router_topk: 2\nkv_channels: null\nvocab_size: null\nmake_vocab_size_divisible_by: 128\n");
     put(f, "primus/configs/models/megatron/small.yaml",
         "bases:\n  - language.yaml\nhidden_dropout: &zero 0.0\nattention_dropout: *zero\nnormalization: RMSNorm\n"
         "position_embedding_type: rope\nnum_layers: 2\nhidden_size: 64\nffn_hidden_size: 96\nnum_attention_heads: 4\n"
         "vocab_size: 130\nnorm_epsilon: 1.0e-6\nrotary_base: 500000\nmax_position_embeddings: 128\n");
     return put(f, "examples/megatron/configs/X/small.yaml",
-               MEGATRON "${PRIMUS_MODEL:small}.yaml\n    overrides:\n      train_iters: 50\n      seq_length: ${LEN:64}\n"
-                        "      global_batch_size: 8\n      mock_data: true\n      train_data_path: null\n      load: null\n"
-                        "      lr_decay_iters: 320000\n      lr_warmup_iters: 2\n      init_method_std: 0.008\n"
-                        "      save: null\n      auto_continue_train: ${CONTI:0}\n      sequence_parallel: 1\n"
-                        "      overlap_grad_reduce: true\n      wandb_project: x\n      eod_mask_loss: true\n");
+               MEGATRON
+               "${PRIMUS_MODEL:small}.yaml\n    overrides:\n      train_iters: 50\n      seq_length: ${LEN:64}\n"
+               "      global_batch_size: 8\n      mock_data: true\n      train_data_path: null\n      load: null\n"
+               "      lr_decay_iters: 320000\n      lr_warmup_iters: 2\n      init_method_std: 0.008\n"
+               "      save: null\n      auto_continue_train: ${CONTI:0}\n      sequence_parallel: 1\n"
+               "      overlap_grad_reduce: true\n      wandb_project: x\n      eod_mask_loss: true\n");
 }
 
 static void presets_are_found_above_the_file(void **state)
@@ -125,16 +128,35 @@ static void presets_are_found_above_the_file(void **state)
     fixture *f = *state;
     take(f, plant_tree(f));
     static const char *const wanted[][2] = {
-        { "model.dim", "64" },          { "model.ffn_dim", "96" },        { "model.n_layers", "2" },
-        { "model.n_heads", "4" },       { "model.n_kv_heads", NULL },     { "model.head_dim", NULL },
-        { "model.vocab_size", "256" },  { "model.norm_eps", "1e-06" },    { "model.rope_theta", "500000" },
-        { "model.tied", "false" },      { "model.init", "gpt2" },         { "model.init_std", "0.008" },
-        { "model.name", "small" },      { "training.steps", "50" },       { "training.seq_len", "64" },
-        { "debug.seed", "99" },         { "training.dtype", "bfloat16" }, { "training.grad_accumulation", "4" },
-        { "optimizer.lr", "2e-05" },    { "optimizer.beta2", "0.999" },   { "optimizer.decay", "matrices" },
-        { "data.source", "mock" },      { "validation.enable", "false" }, { "lr_scheduler.total_steps", "320000" },
-        { "work_group", "amd" },        { "checkpoint.enable", "false" }, { "lr_scheduler.decay_type", "cosine" },
-        { "optimizer.weight_decay", "0" }, { "model.rope_scaling", "none" },
+        { "model.dim", "64" },
+        { "model.ffn_dim", "96" },
+        { "model.n_layers", "2" },
+        { "model.n_heads", "4" },
+        { "model.n_kv_heads", NULL },
+        { "model.head_dim", NULL },
+        { "model.vocab_size", "256" },
+        { "model.norm_eps", "1e-06" },
+        { "model.rope_theta", "500000" },
+        { "model.tied", "false" },
+        { "model.init", "gpt2" },
+        { "model.init_std", "0.008" },
+        { "model.name", "small" },
+        { "training.steps", "50" },
+        { "training.seq_len", "64" },
+        { "debug.seed", "99" },
+        { "training.dtype", "bfloat16" },
+        { "training.grad_accumulation", "4" },
+        { "optimizer.lr", "2e-05" },
+        { "optimizer.beta2", "0.999" },
+        { "optimizer.decay", "matrices" },
+        { "data.source", "mock" },
+        { "validation.enable", "false" },
+        { "lr_scheduler.total_steps", "320000" },
+        { "work_group", "amd" },
+        { "checkpoint.enable", "false" },
+        { "lr_scheduler.decay_type", "cosine" },
+        { "optimizer.weight_decay", "0" },
+        { "model.rope_scaling", "none" },
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) assert_text(f, wanted[i][0], wanted[i][1]);
     assert_non_null(strstr(tm_config_origin(f->config, "training.steps"), "small.yaml:11 (train_iters)"));
@@ -205,16 +227,19 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         const char *line, *says;
         bool        plans; /* a plan may leave it out */
     } cases[] = {
-        { "num_experts: 8\n      moe_router_topk: 2\n      moe_use_rings: true", "'moe_use_rings' = 'true' (x.yaml:14): not built yet: this form of experts", false },
+        { "num_experts: 8\n      moe_router_topk: 2\n      moe_use_rings: true",
+          "'moe_use_rings' = 'true' (x.yaml:14): not built yet: this form of experts", false },
         { "qk_l2_norm: true", "'qk_l2_norm' = 'true' (x.yaml:12): not built yet: norms of query", false },
-        { "attention_output_gate: true", "'attention_output_gate' = 'true' (x.yaml:12): not built yet: gated attention", false },
+        { "attention_output_gate: true", "'attention_output_gate' = 'true' (x.yaml:12): not built yet: gated attention",
+          false },
         { "mamba_state_dim: 16", "state-space layers (Mamba)", false },
         { "spec: [a, b]", "layers by a Python specification", false },
         { "hidden_dropout: 0.1", "not built yet: dropout; set it to 0", true },
         { "exp_avg_dtype: fp8", "not built yet: moments in another format; set it to fp32", true },
         { "optimizer: dist_lamb", "not built: another optimizer; wanted one of adam, sgd", false },
         { "optimizer: muon", "'Muon'", false },
-        { "lr_decay_style: wsd", "not built: another form of the decay; wanted one of cosine, linear, constant", false },
+        { "lr_decay_style: wsd", "not built: another form of the decay; wanted one of cosine, linear, constant",
+          false },
         { "recompute_layer_ids: [1, 2]", "recomputation of chosen layers", true },
         { "fp8: hybrid", "float8 training", true },
         { "lora: {enabled: true, dim: 4}", "LoRA fine-tuning", true },
@@ -232,7 +257,8 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         tm_status   st = try(f, path, false, 0, NULL);
         snprintf(says, sizeof says, "%s", cases[i].says);
         snprintf(prefix, sizeof prefix, "%s/", f->folder);
-        for (char *p; (p = strstr(f->err.text, prefix));) memmove(p, p + strlen(prefix), strlen(p + strlen(prefix)) + 1);
+        for (char *p; (p = strstr(f->err.text, prefix));)
+            memmove(p, p + strlen(prefix), strlen(p + strlen(prefix)) + 1);
         if (tm_status_exit_code(st) != 4 || !strstr(f->err.text, says))
             fail_msg("%s: status %d: %s", cases[i].line, (int)st, f->err.text);
         st = try(f, path, true, 0, NULL);
@@ -244,9 +270,10 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
 static void families_are_refused_by_their_name(void **state)
 {
     static const char *const models[][2] = { { "mamba_370M.yaml", "Mamba" },
-                                             { "kimi_k2.yaml", "Kimi" },       { "zebra_llama_1B.yaml", "Zebra-Llama" },
+                                             { "kimi_k2.yaml", "Kimi" },
+                                             { "zebra_llama_1B.yaml", "Zebra-Llama" },
                                              { "llama4_17B16E.yaml", "Llama 4" } };
-    fixture *f = *state;
+    fixture                 *f = *state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char text[512], says[128];
         snprintf(text, sizeof text, "%s%s\n" MOCK, MEGATRON, models[i][0]);
@@ -263,7 +290,8 @@ static void everything_wrong_is_told_at_once(void **state)
     fixture *f = *state;
     refuse(f,
            put(f, "x.yaml",
-               MEGATRON "llama2_7B.yaml\n" MOCK "      train_itersz: 5\n      hidden_dropout: 0.5\n      seq_length: 0\n"
+               MEGATRON "llama2_7B.yaml\n" MOCK
+                        "      train_itersz: 5\n      hidden_dropout: 0.5\n      seq_length: 0\n"
                         "    overides: {a: 1}\n"),
            "4 problems\n");
     assert_non_null(strstr(f->err.text, "train_itersz"));
@@ -272,11 +300,12 @@ static void everything_wrong_is_told_at_once(void **state)
     assert_non_null(strstr(f->err.text, "overides"));
 }
 
-static const char job[] = "# a job\n[job]\ndump_folder = \"./outputs\"\ndescription = 'of \\ a \"kind\"'\n\n[model]\nname = \"llama3\"\n"
-                          "flavor = \"8B\"\nconverters = [\n  \"primus_turbo\", # kernels\n]\n[optimizer]\nname = \"AdamW\"\n"
-                          "lr = 3e-4\n[training]\nlocal_batch_size=2\nsteps = 1_000\ndataset = \"c4\"\n"
-                          "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = '2'\n[compile]\nenable=true\n"
-                          "components = [\"model\", \"loss\"]\n[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n";
+static const char job[] =
+    "# a job\n[job]\ndump_folder = \"./outputs\"\ndescription = 'of \\ a \"kind\"'\n\n[model]\nname = \"llama3\"\n"
+    "flavor = \"8B\"\nconverters = [\n  \"primus_turbo\", # kernels\n]\n[optimizer]\nname = \"AdamW\"\n"
+    "lr = 3e-4\n[training]\nlocal_batch_size=2\nsteps = 1_000\ndataset = \"c4\"\n"
+    "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = '2'\n[compile]\nenable=true\n"
+    "components = [\"model\", \"loss\"]\n[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n";
 
 static void job_files_of_torchtitan_load(void **state)
 {
@@ -327,11 +356,12 @@ static void wrong_toml_is_refused_with_its_line(void **state)
 
 static void every_form_of_toml_is_read(void **state)
 {
-    static const char text[] = "a.b = 0x1F\n'q u' = 1\n[[t]]\nx = -1_0\n[[t]]\nx = \"\"\"\nl1\\\n   l2\"\"\"\n[t.u]\nz = '''it's'''\n"
-                               "[e]\nm = { p = [1, 2.5e-3, true], q.r = \"\\u00e9\\t\" }\nd = 2026-01-02\nn = []\n";
-    const tm_yaml  *root;
-    tm_error        err = { 0 };
-    tm_arena       *arena = tm_arena_create();
+    static const char text[] =
+        "a.b = 0x1F\n'q u' = 1\n[[t]]\nx = -1_0\n[[t]]\nx = \"\"\"\nl1\\\n   l2\"\"\"\n[t.u]\nz = '''it's'''\n"
+        "[e]\nm = { p = [1, 2.5e-3, true], q.r = \"\\u00e9\\t\" }\nd = 2026-01-02\nn = []\n";
+    const tm_yaml *root = NULL;
+    tm_error       err = { 0 };
+    tm_arena      *arena = tm_arena_create();
     (void)state;
     if (tm_toml_parse(arena, text, strlen(text), "x", &root, &err) != TM_OK) fail_msg("%s", err.text);
     assert_string_equal(tm_yaml_get(tm_yaml_get(root, "a"), "b")->text, "31");
@@ -348,12 +378,13 @@ static void every_form_of_toml_is_read(void **state)
     tm_arena_destroy(arena);
 }
 
-static const char recipe[] = "output_dir: /tmp/x\nmodel:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
-                             "dataset:\n  _component_: torchtune.datasets.alpaca_cleaned_dataset\n  packed: False\nseed: null\n"
-                             "batch_size: 2\nbatch_size_val: ${batch_size}\nmetric_logger:\n  log_dir: ${output_dir}/logs\n"
-                             "optimizer:\n  _component_: torch.optim.AdamW\n  fused: True\n  lr: ${rates.peak}\nrates: {peak: 2e-5}\n"
-                             "epochs: 1\nmax_steps_per_epoch: 20\ngradient_accumulation_steps: 4\nclip_grad_norm: null\n"
-                             "dtype: bf16\nenable_activation_checkpointing: True\ndevice: cuda\n";
+static const char recipe[] =
+    "output_dir: /tmp/x\nmodel:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+    "dataset:\n  _component_: torchtune.datasets.alpaca_cleaned_dataset\n  packed: False\nseed: null\n"
+    "batch_size: 2\nbatch_size_val: ${batch_size}\nmetric_logger:\n  log_dir: ${output_dir}/logs\n"
+    "optimizer:\n  _component_: torch.optim.AdamW\n  fused: True\n  lr: ${rates.peak}\nrates: {peak: 2e-5}\n"
+    "epochs: 1\nmax_steps_per_epoch: 20\ngradient_accumulation_steps: 4\nclip_grad_norm: null\n"
+    "dtype: bf16\nenable_activation_checkpointing: True\ndevice: cuda\n";
 
 static void recipes_of_torchtune_load(void **state)
 {
@@ -386,13 +417,14 @@ static void models_of_pytorch_training_benchmark_load(void **state)
     const char *flags[] = { "--batch_size", "3", "--num_iteration=16", "--grad_accumlate_pre_steps=4" };
     if (try(f, put(f, "m.json", shape), false, 4, flags) != TM_OK) fail_msg("%s", f->err.text);
     static const char *const wanted[][2] = {
-        { "model.dim", "64" },        { "training.seq_len", "32" },          { "training.local_batch_size", "3" },
-        { "training.steps", "4" },    { "training.grad_accumulation", "4" }, { "data.source", "mock" },
-        { "optimizer.lr", "0.001" },  { "model.rope_theta", "500000" },      { "model.rope_layout", "interleaved" },
-        { "debug.seed", "1024" },     { "training.dtype", "bfloat16" },      { "model.norm_eps", "1e-05" },
+        { "model.dim", "64" },       { "training.seq_len", "32" },          { "training.local_batch_size", "3" },
+        { "training.steps", "4" },   { "training.grad_accumulation", "4" }, { "data.source", "mock" },
+        { "optimizer.lr", "0.001" }, { "model.rope_theta", "500000" },      { "model.rope_layout", "interleaved" },
+        { "debug.seed", "1024" },    { "training.dtype", "bfloat16" },      { "model.norm_eps", "1e-05" },
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) assert_text(f, wanted[i][0], wanted[i][1]);
-    const char *few[] = { "--num_iteration", "2" }, *other[] = { "--model_name", "bert" }, *fp8[] = { "--enable_fp8", "True" };
+    const char *few[] = { "--num_iteration", "2" }, *other[] = { "--model_name", "bert" },
+               *fp8[] = { "--enable_fp8", "True" };
     assert_int_equal(try(f, put(f, "m.json", shape), false, 2, few), TM_UNSUPPORTED);
     assert_non_null(strstr(f->err.text, "fewer iterations than"));
     assert_int_equal(try(f, put(f, "m.json", shape), false, 2, other), TM_UNSUPPORTED);
@@ -432,12 +464,14 @@ static void every_row_is_sound(void **state)
         const tm_framework *framework = tm_framework_at(k);
         for (size_t i = 0; i < framework->n; i++) {
             const tm_foreign_key *row = &framework->keys[i];
-            if (tm_foreign_row(framework, row->name) != row) fail_msg("%s: %s has two rows", framework->name, row->name);
+            if (tm_foreign_row(framework, row->name) != row)
+                fail_msg("%s: %s has two rows", framework->name, row->name);
             if (row->with) {
                 char name[160];
                 snprintf(name, sizeof name, "%s", row->with + (*row->with == '!'));
                 name[strcspn(name, "=")] = '\0';
-                if (!tm_foreign_row(framework, name)) fail_msg("%s counts with '%s', which has no row", row->name, name);
+                if (!tm_foreign_row(framework, name))
+                    fail_msg("%s counts with '%s', which has no row", row->name, name);
             }
             if (row->kind != TM_FOREIGN_MAPPED) {
                 if (!row->words || !*row->words) fail_msg("%s: no reason", row->name);
@@ -457,7 +491,8 @@ static void every_row_is_sound(void **state)
     }
 }
 
-/* --- files of other programs, where they are ------------------------------------------------------------------------------- */
+/* --- files of other programs, where they are
+ * ------------------------------------------------------------------------------- */
 
 static const char *outside(const char *name)
 {
@@ -494,7 +529,7 @@ static void count_keys(census *c, const tm_yaml *map, const char *above, const c
 static void count_file(census *c, const char *path)
 {
     tm_text        bytes = { 0 };
-    const tm_yaml *root;
+    const tm_yaml *root = NULL;
     tm_error       err = { 0 };
     tm_arena      *arena = tm_arena_create();
     if (tm_file_read(path, 1 << 20, &bytes, &err) != TM_OK ||
@@ -534,7 +569,8 @@ static void every_key_of_their_presets_has_a_row(void **state)
             snprintf(folder, sizeof folder, "%s/%s/%s", outside("primus/primus/configs"), m ? "models" : "modules",
                      c.framework->name);
             count_folder(&c, folder);
-            if (m == 0) count_file(&c, strcat(strcpy(folder, outside("primus/primus/configs")), "/modules/module_base.yaml"));
+            if (m == 0)
+                count_file(&c, strcat(strcpy(folder, outside("primus/primus/configs")), "/modules/module_base.yaml"));
         }
         print_message("%s: %d keys in %d files\n", c.framework->name, c.keys, c.files);
         models += c.files;
@@ -571,7 +607,8 @@ static void copy_file(const char *from, const char *to)
 {
     tm_text  bytes = { 0 };
     tm_error err = { 0 };
-    if (tm_file_read(from, 1 << 20, &bytes, &err) != TM_OK || tm_file_write(to, bytes.data, bytes.length, &err) != TM_OK)
+    if (tm_file_read(from, 1 << 20, &bytes, &err) != TM_OK ||
+        tm_file_write(to, bytes.data, bytes.length, &err) != TM_OK)
         fail_msg("%s", err.text);
     tm_text_fini(&bytes);
 }
@@ -593,7 +630,8 @@ static void their_examples_plan_or_name_their_family(void **state)
                 fail_msg("%s: %s", examples[i].file, f->err.text);
             if (st != TM_OK || !examples[i].parameters) continue;
             tm_model_shape planned;
-            if (tm_model_shape_read(f->config, &planned, &f->err) != TM_OK) fail_msg("%s: %s", examples[i].file, f->err.text);
+            if (tm_model_shape_read(f->config, &planned, &f->err) != TM_OK)
+                fail_msg("%s: %s", examples[i].file, f->err.text);
             if (tm_model_parameters(&planned) != examples[i].parameters)
                 fail_msg("%s: %lld parameters", single ? alone : in_tree, (long long)tm_model_parameters(&planned));
             assert_text(f, "training.dtype", "bfloat16");

@@ -54,7 +54,8 @@ static void files_that_lie_are_refused_by_file_tensor_and_offset(void **state)
     (void)state;
     refuse("{\"a\":" ROW("F32", "[2]", 0, 8) "}", 7, "'a' is at bytes 0 to 8 of the data, which has 7");
     refuse("{\"a\":" ROW("F32", "[2]", 0, 8) "}", 12, "its tensors end at byte");
-    refuse("{\"a\":" ROW("F32", "[2]", 4, 12) "}", 12, "'a' begins at byte 67 of the file, behind a gap: after byte 63");
+    refuse("{\"a\":" ROW("F32", "[2]", 4, 12) "}", 12,
+           "'a' begins at byte 67 of the file, behind a gap: after byte 63");
     refuse("{\"a\":" ROW("F32", "[2]", 0, 8) ",\"b\":" ROW("F32", "[2]", 4, 12) "}", 12, "within another");
     refuse("{\"a\":" ROW("F32", "[3]", 0, 8) "}", 8, "'a' at offset 0 has 8 bytes, but F32 of shape [3] takes 12");
     refuse("{\"a\":" ROW("F32", "[2]", 8, 0) "}", 8, "'a' is at bytes 8 to 0");
@@ -86,8 +87,8 @@ static void files_that_lie_are_refused_by_file_tensor_and_offset(void **state)
 static void what_is_allowed_is_read(void **state)
 {
     (void)state;
-    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},\"b\":" ROW("U16", "[2]", 2, 6) ",\"none\":"
-                                 ROW("F32", "[0,3]", 2, 2) ",\"a\":" ROW("BF16", "[]", 0, 2) "}   ";
+    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},\"b\":" ROW(
+        "U16", "[2]", 2, 6) ",\"none\":" ROW("F32", "[0,3]", 2, 2) ",\"a\":" ROW("BF16", "[]", 0, 2) "}   ";
     size_t          size, n;
     uint8_t        *bytes = file_of(header, 6, &size);
     tm_safetensors *set;
@@ -120,18 +121,18 @@ static void every_format_is_written_and_read_back(void **state)
 #undef X
     };
     enum { ROWS = sizeof table / sizeof table[0] };
-    tm_tensor_heading      headings[ROWS];
+    tm_tensor_heading        headings[ROWS];
     static const char *const metadata[][2] = { { "made by", "a \"test\"" }, { NULL, NULL } };
-    const char            *path = test_in_folder("all.safetensors");
-    tm_safetensors_writer *writer;
-    tm_safetensors        *set;
-    tm_error               err = { 0 };
-    size_t                 n = 0;
+    const char              *path = test_in_folder("all.safetensors");
+    tm_safetensors_writer   *writer;
+    tm_safetensors          *set;
+    tm_error                 err = { 0 };
+    size_t                   n = 0;
     (void)state;
     for (size_t i = 0; i < ROWS; i++)
         if (table[i].dtype != TM_DTYPE_COUNT)
-            headings[n++] = (tm_tensor_heading){ .name = table[i].name, .dtype = table[i].dtype, .rank = 2,
-                                                 .n = { 3, 4 } };
+            headings[n++] =
+                (tm_tensor_heading){ .name = table[i].name, .dtype = table[i].dtype, .rank = 2, .n = { 3, 4 } };
     assert_true(n > 10);
     assert_int_equal(tm_safetensors_create(path, headings, n, metadata, &writer, &err), TM_OK);
     for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes what files of other programs go through: TOML, recipes, experiments, their translation and the rules. The first
- * byte says how the file ends, the rest is the file. What loads is printed and must load again. */
+/* Fuzzes what files of other programs go through: TOML, recipes, experiments, their translation and the rules. The
+ * first byte says how the file ends, the rest is the file. What loads is printed and must load again. */
 #include "../support/full_config.h"
 
 #include "base/log.h"
@@ -67,10 +67,44 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifdef TM_FUZZ_STANDALONE
 static const char *const foreign_words[] = {
-    "[", "]", "[[", "]]", "{", "}", "\"\"\"", "'''", "\"", "'", " = ", "\n", "\\u00e9", "1_000", "0x1f", "true", "[model]\n",
-    "[training]\n", "name = \"llama3\"\n", "flavor = \"8B\"\n", "_component_: ", "${batch_size}", "${a.b}", "null", "num_experts: ",
-    "vocab_size: ", "make_vocab_size_divisible_by: ", "optimizer: ", "lr_decay_style: ", "train_iters: ", "\"num_layers\": ",
-    "model.converters = [", "moe_", "overrides:\n", "extends: x.yaml\n", "99999999999999999999", "-1", "\xc3",
+    "[",
+    "]",
+    "[[",
+    "]]",
+    "{",
+    "}",
+    "\"\"\"",
+    "'''",
+    "\"",
+    "'",
+    " = ",
+    "\n",
+    "\\u00e9",
+    "1_000",
+    "0x1f",
+    "true",
+    "[model]\n",
+    "[training]\n",
+    "name = \"llama3\"\n",
+    "flavor = \"8B\"\n",
+    "_component_: ",
+    "${batch_size}",
+    "${a.b}",
+    "null",
+    "num_experts: ",
+    "vocab_size: ",
+    "make_vocab_size_divisible_by: ",
+    "optimizer: ",
+    "lr_decay_style: ",
+    "train_iters: ",
+    "\"num_layers\": ",
+    "model.converters = [",
+    "moe_",
+    "overrides:\n",
+    "extends: x.yaml\n",
+    "99999999999999999999",
+    "-1",
+    "\xc3",
 };
 #define FUZZ_WORDS foreign_words
 #include "standalone.h"

@@ -36,10 +36,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef TM_FUZZ_STANDALONE
-static const char *const words[] = { "\"model_type\":\"llama\"", "\"model_type\":\"gpt2\"", "\"rope_scaling\":{",
-                                          "\"rope_parameters\":{", "\"rope_type\":\"llama3\"", "\"factor\":", "null",
-                                          "true", "1e400", "-1", "[]", "{}", "\"architectures\":[\"LlamaForCausalLM\"]",
-                                          "9223372036854775807", "\"head_dim\":", "," };
+static const char *const words[] = { "\"model_type\":\"llama\"",
+                                     "\"model_type\":\"gpt2\"",
+                                     "\"rope_scaling\":{",
+                                     "\"rope_parameters\":{",
+                                     "\"rope_type\":\"llama3\"",
+                                     "\"factor\":",
+                                     "null",
+                                     "true",
+                                     "1e400",
+                                     "-1",
+                                     "[]",
+                                     "{}",
+                                     "\"architectures\":[\"LlamaForCausalLM\"]",
+                                     "9223372036854775807",
+                                     "\"head_dim\":",
+                                     "," };
 #define FUZZ_WORDS words
 #include "standalone.h"
 #endif

@@ -31,8 +31,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef TM_FUZZ_STANDALONE
-static const char *const words[] = { "\"dtype\":\"F32\"", "\"shape\":[1]", "\"data_offsets\":[0,4]", "BF16", "F4",
-                                          "__metadata__", "9223372036854775807", "-1", "{}", "[]", "\"", ",", ":" };
+static const char *const words[] = { "\"dtype\":\"F32\"",
+                                     "\"shape\":[1]",
+                                     "\"data_offsets\":[0,4]",
+                                     "BF16",
+                                     "F4",
+                                     "__metadata__",
+                                     "9223372036854775807",
+                                     "-1",
+                                     "{}",
+                                     "[]",
+                                     "\"",
+                                     ",",
+                                     ":" };
 #define FUZZ_WORDS words
 #include "standalone.h"
 #endif

@@ -55,7 +55,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef TM_FUZZ_STANDALONE
-static const char *const words[] = { "\"weight_map\":", "{\"a\":\"one\"}", "\"one\"", "\"i.json\"", "../", "/", "{", "}", "\"" };
+static const char *const words[] = {
+    "\"weight_map\":", "{\"a\":\"one\"}", "\"one\"", "\"i.json\"", "../", "/", "{", "}", "\""
+};
 #define FUZZ_WORDS words
 #include "standalone.h"
 #endif

@@ -22,7 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef TM_FUZZ_STANDALONE
-static const char *const words[] = { "'descr': '<i4'", "'descr': '<i8'", "'shape': (2,)", "'shape': (1, 2)", "[", "]", "," };
+static const char *const words[] = {
+    "'descr': '<i4'", "'descr': '<i8'", "'shape': (2,)", "'shape': (1, 2)", "[", "]", ","
+};
 #define FUZZ_WORDS words
 #include "standalone.h"
 #endif

@@ -31,7 +31,8 @@ static const char llama_new[] = /* as transformers 5 writes it */
     "\"original_max_position_embeddings\": 32}}";
 static const char gpt2[] =
     "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], \"vocab_size\": 32, \"n_embd\": 16, "
-    "\"n_layer\": 2, \"n_head\": 2, \"n_positions\": 8, \"n_ctx\": 8, \"n_inner\": null, \"layer_norm_epsilon\": 1e-05, "
+    "\"n_layer\": 2, \"n_head\": 2, \"n_positions\": 8, \"n_ctx\": 8, \"n_inner\": null, \"layer_norm_epsilon\": "
+    "1e-05, "
     "\"activation_function\": \"gelu_new\", \"attn_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"resid_pdrop\": 0.1, "
     "\"summary_type\": \"cls_index\"}";
 
@@ -56,14 +57,22 @@ typedef struct {
     double      gradient;
 } golden;
 
-static const golden llama_golden = { 19616, 12, 4.177805733845, 6.567559164951,
+static const golden llama_golden = { 19616,
+                                     12,
+                                     4.177805733845,
+                                     6.567559164951,
                                      { 0.878288475, 2.549255589, 0.329849588 },
                                      { 1.247512855, 0.633825443, 0.831630431 },
-                                     "model.layers.0.self_attn.k_proj.weight", 1.247751422 };
-static const golden gpt2_golden = { 7232, 8, 3.588928801722, 3.468557124009,
+                                     "model.layers.0.self_attn.k_proj.weight",
+                                     1.247751422 };
+static const golden gpt2_golden = { 7232,
+                                    8,
+                                    3.588928801722,
+                                    3.468557124009,
                                     { -0.144434803, 0.554486762, 1.002958389 },
                                     { 0.413595696, 0.510917339, 0.472365647 },
-                                    "transformer.h.0.attn.c_attn.weight", 1.093753227 };
+                                    "transformer.h.0.attn.c_attn.weight",
+                                    1.093753227 };
 
 static void compute(const char *folder, const char *device, const tm_precision *precision, const golden *g,
                     double loss_error, double norm_error)
@@ -186,7 +195,8 @@ static void refuse_weights(const char *config, const test_hf_options *options, c
 static void weights_that_do_not_fit_are_refused_by_name(void **state)
 {
     (void)state;
-    refuse_weights(llama, &(test_hf_options){ .leave_out = "model.norm.weight" }, "1 missing (model.norm.weight), 0 unexp");
+    refuse_weights(llama, &(test_hf_options){ .leave_out = "model.norm.weight" },
+                   "1 missing (model.norm.weight), 0 unexp");
     refuse_weights(llama, &(test_hf_options){ .extra = "lm_head.bias" }, "0 missing, 1 unexpected (lm_head.bias)");
     refuse_weights(llama, &(test_hf_options){ .narrow = "model.layers.1.mlp.up_proj.weight" },
                    "'model.layers.1.mlp.up_proj.weight' has the shape [48, 31], the model needs [48, 32]");
@@ -199,7 +209,8 @@ static void tensors_without_use_are_passed_over(void **state)
     test_hf_model model;
     tm_error      err = { 0 };
     (void)state;
-    test_hf_write(test_folder(), gpt2, &(test_hf_options){ .extra = "transformer.h.1.attn.masked_bias", .dtype = TM_BF16 });
+    test_hf_write(test_folder(), gpt2,
+                  &(test_hf_options){ .extra = "transformer.h.1.attn.masked_bias", .dtype = TM_BF16 });
     assert_int_equal(test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, &err), TM_OK);
     assert_int_equal(model.report.ignored, 1);
     assert_int_equal(model.report.tensors, 28);
@@ -207,6 +218,26 @@ static void tensors_without_use_are_passed_over(void **state)
     assert_string_equal(model.report.formats, "BF16");
     test_hf_close(&model);
     test_folder_remove();
+}
+
+/* Files of a model that was not tied, under a config.json that says that it is. */
+static void a_tied_head_in_the_files_equals_the_table(void **state)
+{
+    test_hf_model model;
+    (void)state;
+    for (int same = 0; same < 2; same++) {
+        char     untied[1024];
+        tm_error err = { 0 };
+        snprintf(untied, sizeof untied, "{\"tie_word_embeddings\": false, %s", gpt2 + 1);
+        test_hf_write(test_folder(), untied, &(test_hf_options){ .same_head = same });
+        test_file_write(test_folder(), "config.json", gpt2);
+        tm_status st = test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, &err);
+        assert_int_equal(st, same ? TM_OK : TM_FORMAT);
+        if (same) assert_int_equal(model.report.ignored, 1);
+        if (!same) assert_non_null(strstr(err.text, "'lm_head.weight', which differs from 'wte.weight'"));
+        test_hf_close(&model);
+        test_folder_remove();
+    }
 }
 
 static void names_match_whole_numbers(void **state)
@@ -230,6 +261,7 @@ int main(void)
         cmocka_unit_test(absent_keys_mean_what_the_published_class_says),
         cmocka_unit_test(weights_that_do_not_fit_are_refused_by_name),
         cmocka_unit_test(tensors_without_use_are_passed_over),
+        cmocka_unit_test(a_tied_head_in_the_files_equals_the_table),
         cmocka_unit_test(names_match_whole_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,12 +79,14 @@ static void rows_close(const fixture *f, const char *what, const double *values,
     if (!(worst <= relative * largest)) fail_msg("%s: %s differ by %g of %g", f->name, what, worst, largest);
 }
 
-static void compare(const fixture *f, const char *device, const tm_precision *precision, double error, double norm_error)
+static void compare(const fixture *f, const char *device, const tm_precision *precision, double error,
+                    double norm_error)
 {
     test_hf_model model;
     tm_numerics   n;
     tm_error      err = { 0 };
-    if (test_hf_open(test_folder(), device, precision, f->seq, &model, &err) != TM_OK) fail_msg("%s: %s", f->name, err.text);
+    if (test_hf_open(test_folder(), device, precision, f->seq, &model, &err) != TM_OK)
+        fail_msg("%s: %s", f->name, err.text);
     if (tm_numerics_read(model.trainer, model.description.form, model.weights, f->tokens, &n, &err) != TM_OK)
         fail_msg("%s: %s", f->name, err.text);
     const json_t *gradients = json_object_get(f->root, "gradients");
@@ -105,9 +107,9 @@ static void compare(const fixture *f, const char *device, const tm_precision *pr
 
 static void train(const fixture *f)
 {
-    test_hf_model   model;
-    tm_error        err = { 0 };
-    const json_t   *losses = json_object_get(f->root, "losses");
+    test_hf_model model;
+    tm_error      err = { 0 };
+    const json_t *losses = json_object_get(f->root, "losses");
     if (test_hf_open(test_folder(), "cpu", &tm_precision_f32, f->seq, &model, &err) != TM_OK) fail_msg("%s", err.text);
     tm_step_options step = tm_numerics_step(&model.shape, &tm_precision_f32, f->seq);
     step.optimizer = &tm_optimizer_adamw;

@@ -339,7 +339,7 @@ static void failures_are_kept(void **unused)
         tm_run_started   start = started_8b();
         tm_error         err = { 0 };
         o.path = paths[i];
-        assert_int_equal(run(&o, &start, 3.2, &err), TM_IO);
+        assert_int_equal(run(&o, &start, 3.2, &err), TM_INVALID);
         assert_non_null(strstr(err.text, paths[i]));
     }
 }

@@ -127,7 +127,7 @@ tm_step_options golden_flux_options(const tm_precision *precision)
                                           .guidance = true, .guidance_scale = 3.5 } };
     static const tm_field fields[] = { { .name = "noisy", .dtype = TM_F32, .shape = { 2, { 6, 8 } } },
                                        { .name = "velocity", .dtype = TM_F32, .shape = { 2, { 6, 8 } } },
-                                       { .name = "time", .dtype = TM_F32, .shape = { .rank = 0 } },
+                                       { .name = "time", .dtype = TM_F32, .shape = { 2, { 1, 1 } } },
                                        { .name = "text", .dtype = TM_F32, .shape = { 2, { 3, 12 } } },
                                        { .name = "pooled", .dtype = TM_F32, .shape = { 2, { 1, 6 } } } };
     o.n_fields = 5;
@@ -234,13 +234,13 @@ double golden_gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, con
     return sqrt(sum);
 }
 
-golden_numbers golden_read(const char *model)
+golden_numbers golden_read_from(const char *path, const char *model, double *losses, int n)
 {
     golden_numbers numbers = { 0 };
-    char           line[256], name[96];
+    char           line[1024], name[96];
     bool           here = false;
-    FILE          *file = fopen("tests/golden/golden.txt", "r");
-    if (!file) fail_msg("cannot open tests/golden/golden.txt; run from the root of the repository");
+    FILE          *file = fopen(path, "r");
+    if (!file) fail_msg("cannot open %s; run from the root of the repository", path);
     while (fgets(line, sizeof line, file)) {
         long long parameters;
         double    loss, norm;
@@ -251,11 +251,22 @@ golden_numbers golden_read(const char *model)
             assert_true((size_t)numbers.n < sizeof numbers.tensor / sizeof numbers.tensor[0]);
             snprintf(numbers.tensor[numbers.n].name, sizeof name, "%s", name);
             numbers.tensor[numbers.n++].norm = norm;
+        } else if (here && losses && strncmp(line, "losses ", 7) == 0) {
+            char *at = line + 7, *end;
+            for (int i = 0; i < n; i++, at = end) {
+                losses[i] = strtod(at, &end);
+                if (at == end) fail_msg("%s: model '%s' has %d losses, wanted %d", path, model, i, n);
+            }
         }
     }
     fclose(file);
-    if (numbers.n == 0) fail_msg("tests/golden/golden.txt has no model '%s'", model);
+    if (numbers.n == 0) fail_msg("%s has no model '%s'", path, model);
     return numbers;
+}
+
+golden_numbers golden_read(const char *model)
+{
+    return golden_read_from("tests/golden/golden.txt", model, NULL, 0);
 }
 
 void golden_close(const char *what, double value, double wanted, double relative)

@@ -32,6 +32,8 @@ typedef struct {
     int n;
 } golden_numbers;
 golden_numbers golden_read(const char *model);
+/* The same of another file of that form; `losses` (n): the numbers of the model's line of that name, NULL: of none. */
+golden_numbers golden_read_from(const char *path, const char *model, double *losses, int n);
 /* Fails unless the relative error is small. */
 void golden_close(const char *what, double value, double wanted, double relative);
 /* Every tensor of the numbers is there, nothing else is, and its gradient has its norm. */

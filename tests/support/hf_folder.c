@@ -39,12 +39,13 @@ static int64_t *order_of(const tm_hf_entry *entry, bool ours)
 }
 
 static void write_entry(tm_safetensors_writer *writer, const tm_hf_entry *entry, int64_t elements, tm_dtype dtype,
-                        bool ours)
+                        const test_hf_options *o)
 {
-    int64_t *of = order_of(entry, ours);
+    int64_t    *of = order_of(entry, o->ours);
+    const char *name = o->same_head && strcmp(entry->name, "lm_head.weight") == 0 ? "wte.weight" : entry->name;
     for (int64_t i = 0; i < elements; i++) {
         uint64_t bits = 0;
-        tm_value_set(&bits, dtype, 0, test_hf_value(entry->name, of[i]));
+        tm_value_set(&bits, dtype, 0, test_hf_value(name, of[i]));
         tm_safetensors_write(writer, &bits, tm_dtype_bytes(dtype));
     }
     free(of);
@@ -72,7 +73,8 @@ static void write_file(const char *path, const tm_hf_layout *layout, const tm_hf
         if (o->leave_out && strcmp(o->leave_out, e->name) == 0) continue;
         tm_text written = { 0 };
         tm_hf_written_name(form, e->name, &written);
-        headings[n] = (tm_tensor_heading){ .name = tm_arena_text(arena, written.data), .dtype = dtype, .rank = e->rank };
+        headings[n] =
+            (tm_tensor_heading){ .name = tm_arena_text(arena, written.data), .dtype = dtype, .rank = e->rank };
         tm_text_fini(&written);
         memcpy(headings[n].n, e->n, sizeof e->n);
         if (o->narrow && strcmp(o->narrow, e->name) == 0) headings[n].n[e->rank - 1]--;
@@ -85,7 +87,7 @@ static void write_file(const char *path, const tm_hf_layout *layout, const tm_hf
     assert_int_equal(tm_safetensors_create(path, headings, n, metadata, &writer, &err), TM_OK);
     for (size_t i = 0; i < n; i++) {
         if (entries[i])
-            write_entry(writer, entries[i], elements_of(&headings[i]), dtype, o->ours);
+            write_entry(writer, entries[i], elements_of(&headings[i]), dtype, o);
         else
             tm_safetensors_write(writer, "\0\0\0\0\0\0\0\0", 2 * tm_dtype_bytes(dtype));
         tm_text_printf(map, "%s\"%s\": \"%s\"", map->length ? ", " : "", headings[i].name, name);

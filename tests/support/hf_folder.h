@@ -12,6 +12,7 @@ typedef struct {
     int         shards;    /* > 1: with an index */
     const char *leave_out; /* a tensor that is not written */
     const char *extra;     /* one that is, beside the model's */
+    bool        same_head; /* lm_head.weight has the values of wte.weight */
     const char *narrow;    /* one whose last axis is written one shorter */
 } test_hf_options;
 

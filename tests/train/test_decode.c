@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sequence read token by token, with what was kept of the earlier ones, has the logits of the forward pass of training
- * over all of it. */
+/* A sequence read token by token, with what was kept of the earlier ones, has the logits of the forward pass of
+ * training over all of it. */
 #include "graph/value.h"
 #include "support/folder.h"
 #include "support/golden.h"
@@ -23,8 +23,13 @@ enum { LENGTH = 70, VOCAB = 96 };
 
 static tm_trainer *open_trainer(tm_device *device, const tm_model_shape *shape)
 {
-    tm_step_options o = { .shape = *shape, .precision = &tm_precision_f32, .micro_batch = 1, .seq = LENGTH,
-                          .accumulation = 1, .optimizer = tm_optimizer_find("SGD"), .sample = true };
+    tm_step_options o = { .shape = *shape,
+                          .precision = &tm_precision_f32,
+                          .micro_batch = 1,
+                          .seq = LENGTH,
+                          .accumulation = 1,
+                          .optimizer = tm_optimizer_find("SGD"),
+                          .sample = true };
     return test_trainer_open(device, &o, 7);
 }
 
@@ -34,11 +39,13 @@ static void copy_weights(const tm_trainer *from, tm_decoder *to)
     const tm_graph *a = tm_trainer_step_of(from)->graph, *b = tm_decoder_graph(to);
     for (size_t i = 0; i < b->n_tensors; i++)
         for (size_t k = 0; b->tensors[i].role == TM_ROLE_PARAMETER && k < a->n_tensors; k++) {
-            if (a->tensors[k].role != TM_ROLE_PARAMETER || strcmp(a->tensors[k].name, b->tensors[i].name) != 0) continue;
+            if (a->tensors[k].role != TM_ROLE_PARAMETER || strcmp(a->tensors[k].name, b->tensors[i].name) != 0)
+                continue;
             tm_error err = { 0 };
             void    *values = test_tensor_read(from, (tm_tensor_id)k);
             assert_int_equal(tm_decoder_write(to, (tm_tensor_id)i, 0, values,
-                                              tm_tensor_bytes(a->tensors[k].shape, a->tensors[k].dtype), &err), TM_OK);
+                                              tm_tensor_bytes(a->tensors[k].shape, a->tensors[k].dtype), &err),
+                             TM_OK);
             free(values);
         }
 }
@@ -51,7 +58,8 @@ static double *forward(tm_trainer *trainer, const int32_t *tokens)
     assert_int_equal(tm_trainer_write(trainer, step->sample_tokens, 0, tokens, LENGTH * sizeof *tokens, &err), TM_OK);
     assert_int_equal(tm_trainer_run(trainer, step->sample, &err), TM_OK);
     int64_t width = tm_graph_at(step->graph, step->sample_hidden)->shape.n[1];
-    double *hidden = test_values_read(trainer, step->sample_hidden), *head = test_values_read(trainer, step->model.head);
+    double *hidden = test_values_read(trainer, step->sample_hidden),
+           *head = test_values_read(trainer, step->model.head);
     double *z = malloc((size_t)LENGTH * VOCAB * sizeof *z);
     for (int64_t t = 0; t < LENGTH; t++)
         for (int64_t v = 0; v < VOCAB; v++) {
@@ -95,7 +103,7 @@ static void check(const tm_model_shape *shape)
     if (tm_decoder_open(device, shape, &tm_precision_f32, LENGTH, &decoder, &err) != TM_OK) fail_msg("%s", err.text);
     copy_weights(trainer, decoder);
     feed(decoder, tokens, wanted, (const int[]){ 1, 1, 2, 30, 31, 5, 0 });
-    feed(decoder, tokens, wanted, (const int[]){ 40, 1, 1, 1, 27, 0 });  /* after another sequence, to the last place */
+    feed(decoder, tokens, wanted, (const int[]){ 40, 1, 1, 1, 27, 0 }); /* after another sequence, to the last place */
     feed(decoder, tokens, wanted, (const int[]){ 70, 0 });
     free(wanted);
     tm_decoder_close(decoder);

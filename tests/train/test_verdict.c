@@ -26,6 +26,7 @@ static tm_evidence evidence_of(const char *source, double *losses, double from, 
                           .validation = nothing,
                           .validation_error = nothing,
                           .floor = 2,
+                          .validation_floor = 2,
                           .unigram_entropy = 3,
                           .target_gap = 0.05,
                           .step_variation = 0.02 };
@@ -140,7 +141,7 @@ static void mock_data_teach_ln_v_only(void **state)
     double losses[LOSSES];
     (void)state;
     tm_evidence e = evidence_of("mock", losses, 3.6, 3.0);
-    e.floor = nothing;
+    e.floor = e.validation_floor = nothing;
     expect(&e, TM_VERDICT_VALID, "ln V");
     e = evidence_of("mock", losses, 3.6, 3.3); /* not there, but closer */
     expect(&e, TM_VERDICT_VALID, "ln V");
@@ -159,14 +160,14 @@ static void text_must_beat_its_single_tokens(void **state)
     double losses[LOSSES];
     (void)state;
     tm_evidence e = evidence_of("text", losses, 5, 2.5);
-    e.floor = nothing;
+    e.floor = e.validation_floor = nothing;
     expect(&e, TM_VERDICT_VALID, "held-out loss");
     e.validation = 3.01;
     expect(&e, TM_VERDICT_INVALID, "nothing was learnt");
     e.validation = 2.99;
     expect(&e, TM_VERDICT_VALID, "2.99");
     e = evidence_of("text", losses, 5, 3.5);
-    e.floor = nothing;
+    e.floor = e.validation_floor = nothing;
     expect(&e, TM_VERDICT_INVALID, "nothing was learnt");
 }
 
@@ -264,7 +265,7 @@ static void numbers_that_cannot_be_compared_do_not_pass(void **state)
     e.must_reach_target = true;
     expect(&e, TM_VERDICT_INVALID, "");
     e = evidence_of("synthetic", losses, 4, 3);
-    e.floor = nothing;
+    e.floor = e.validation_floor = nothing;
     expect(&e, TM_VERDICT_INVALID, "");
 }
 

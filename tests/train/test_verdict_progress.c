@@ -30,7 +30,7 @@ static tm_verdict judge(const double *losses, double validation, tm_evidence mor
     more.finite = true;
     more.validation = validation;
     more.validation_error = 0.01;
-    more.floor = 2;
+    more.floor = more.validation_floor = 2;
     more.target_gap = 0.05;
     if (!more.gate) more.gate = TM_GATE_FLOOR;
     tm_verdict verdict = tm_verdict_of(&more, reason);

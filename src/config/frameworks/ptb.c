@@ -18,7 +18,9 @@ static const char *updates(const tm_config *config, const char *value)
 
 /* clang-format off */
 static const tm_foreign_key keys[] = {
-    MAPPED("model_name", "llama:model.family=llama;model.rope_theta=500000;model.rope_layout=interleaved|mistral:model.family=mistral;model.rope_theta=10000;model.rope_layout=interleaved",
+    MAPPED("model_name",
+           "llama:model.family=llama;model.rope_theta=500000;model.rope_layout=interleaved|"
+           "mistral:model.family=mistral;model.rope_theta=10000;model.rope_layout=interleaved",
            .fallback = "llama", .words = "another model (the word behind the file)"),
     MAPPED("arch_name", "llama:|mistral:", .words = "another architecture"),
     MAPPED("num_layers", "model.n_layers"),
@@ -34,7 +36,11 @@ static const tm_foreign_key keys[] = {
     MAPPED("batch_size", "training.local_batch_size", .fallback = "8"),
     MAPPED("num_iteration", "training.steps", .fallback = "64", .convert = updates,
            .words = "fewer iterations than grad_accumlate_pre_steps: no step would be made"),
-    MAPPED("grad_accumlate_pre_steps", "training.grad_accumulation;training.mock_data=true;model.tied=false;optimizer.name=AdamW;optimizer.lr=1e-3;optimizer.beta1=0.9;optimizer.beta2=0.999;optimizer.eps=1e-8;optimizer.weight_decay=0.01;lr_scheduler.warmup_steps=0;lr_scheduler.decay_ratio=0;training.max_norm=1;training.dtype=bfloat16;validation.enable=false",
+    MAPPED("grad_accumlate_pre_steps",
+           "training.grad_accumulation;training.mock_data=true;model.tied=false;optimizer.name=AdamW;"
+           "optimizer.lr=1e-3;optimizer.beta1=0.9;optimizer.beta2=0.999;optimizer.eps=1e-8;"
+           "optimizer.weight_decay=0.01;lr_scheduler.warmup_steps=0;lr_scheduler.decay_ratio=0;training.max_norm=1;"
+           "training.dtype=bfloat16;validation.enable=false",
            .fallback = "8"),
     HARMLESS("reduce_pre_steps", "how often the mean loss is gathered"),
     MAPPED("enable_fp8", "true:fp8=hybrid|false:"),

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What diffusers computes for three tiny FLUX.1 models (flux.txt, by tools/flux_parity.py): loss, the norm of every
+ * gradient, losses of 20 steps of AdamW. Its sinusoids of the time are float32. */
+#include "support/golden.h"
+#include "support/training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 20 };
+
+static const struct {
+    int64_t       layers, heads, head_dim;
+    tm_flux_shape flux;
+    double        time;
+} models[] = {
+    { 1, 2, 8, { .n_single = 1, .axes = { 2, 2, 4 }, .channels = 8, .text_len = 3, .text_dim = 12, .vector_dim = 6,
+                 .rows = 2, .columns = 3, .guidance = true, .guidance_scale = 3.5 }, 0.75 },
+    { 2, 3, 8, { .n_single = 1, .axes = { 4, 2, 2 }, .channels = 4, .text_len = 5, .text_dim = 7, .vector_dim = 9,
+                 .rows = 3, .columns = 3 }, 0.5 },
+    { 1, 1, 16, { .n_single = 3, .axes = { 4, 6, 6 }, .channels = 12, .text_len = 2, .text_dim = 16, .vector_dim = 4,
+                  .rows = 1, .columns = 4, .guidance = true, .guidance_scale = 1 }, 0.125 },
+};
+
+static tm_step_options options_of(int k, const tm_precision *precision)
+{
+    tm_step_options o = golden_flux_options(precision);
+    tm_model_shape *s = &o.shape;
+    s->n_layers = models[k].layers;
+    s->n_heads = s->n_kv_heads = models[k].heads;
+    s->head_dim = models[k].head_dim;
+    s->dim = s->n_heads * s->head_dim;
+    s->ffn_dim = 4 * s->dim;
+    s->flux = models[k].flux;
+    s->flux.time_dim = 256;
+    o.seq = tm_model_length(s);
+    o.fields[0].shape = o.fields[1].shape = tm_shape_2(s->flux.rows * s->flux.columns, s->flux.channels);
+    o.fields[3].shape = tm_shape_2(s->flux.text_len, s->flux.text_dim);
+    o.fields[4].shape = tm_shape_2(1, s->flux.vector_dim);
+    return o;
+}
+
+static float *units(const char *name, int64_t n)
+{
+    float *values = malloc((size_t)n * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++) values[i] = (float)golden_unit(name, (uint32_t)i);
+    return values;
+}
+
+static void compare(int k, const char *device_name, const tm_precision *precision, double loss_error, double norm_error)
+{
+    char            name[16];
+    double          losses[STEPS];
+    tm_step_options o = options_of(k, precision);
+    int64_t         n = o.fields[0].shape.n[0] * o.fields[0].shape.n[1];
+    float          *noisy = units("x0", n), *velocity = units("noise", n), time = (float)models[k].time;
+    float *text = units("txt", o.shape.flux.text_len * o.shape.flux.text_dim), *pooled = units("pooled", o.shape.flux.vector_dim);
+    tm_device     *device;
+    tm_error       err = { 0 };
+    tm_step_result result;
+    snprintf(name, sizeof name, "flux-%d", k);
+    golden_numbers wanted = golden_read_from("tests/golden/flux.txt", name, losses, STEPS);
+    for (int64_t i = 0; i < n; i++) {
+        double x0 = (double)noisy[i], noise = 2 * (double)velocity[i];
+        noisy[i] = (float)((1 - models[k].time) * x0 + models[k].time * noise);
+        velocity[i] = (float)(noise - x0);
+    }
+    assert_int_equal(tm_device_open(device_name, 2, &device, &err), TM_OK);
+    tm_trainer    *trainer = test_trainer_open(device, &o, 1);
+    tm_micro_batch batch = { .field = { noisy, velocity, &time, text, pooled } };
+    golden_fill(trainer);
+    assert_int_equal(tm_model_parameters(&o.shape), wanted.parameters);
+    for (int t = 0; t < STEPS; t++) {
+        test_begin(trainer, t + 1, 1e-3, 1, n);
+        if (tm_trainer_step(trainer, &batch, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+        golden_close("loss of a step", result.loss, losses[t], 1e-4);
+        if (t > 0) continue;
+        golden_close("loss", result.loss, wanted.loss, loss_error);
+        golden_close("norm", result.grad_norm, wanted.norm, norm_error);
+        golden_check_gradients(trainer, &wanted, norm_error);
+    }
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    free(noisy);
+    free(velocity);
+    free(text);
+    free(pooled);
+}
+
+static void diffusers_computes_the_same(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        compare(k, "cpu", &tm_precision_f32, 1e-5, 1e-4);
+        compare(k, "reference", &tm_precision_f64, 1e-5, 1e-4);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(diffusers_computes_the_same) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

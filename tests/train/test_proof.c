@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole runs that look like training: the verdict says which of them were. */
+#include "support/training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "train/run.h"
+
+#include <math.h>
+#include <string.h>
+
+static tm_run_ended told;
+static char         reason[256];
+
+static void hear(tm_sink *sink, const tm_event *event)
+{
+    (void)sink;
+    if (event->kind != TM_EVENT_RUN_ENDED) return;
+    told = event->run_ended;
+    strncpy(reason, event->run_ended.reason, sizeof reason - 1);
+}
+
+static tm_run_options options_of(int64_t steps)
+{
+    tm_run_options o = { .model_name = "small",
+                         .steps = steps,
+                         .learning_rate = 1e-2,
+                         .max_norm = 1,
+                         .seed = 77,
+                         .prefetch = 2,
+                         .target_gap = 0.05,
+                         .certify = true,
+                         .step = test_llama_options() };
+    o.step.shape.vocab_size = 64;
+    o.schedule =
+        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = steps, .warmup_steps = 3, .decay_ratio = -1 };
+    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    tm_error err = { 0 };
+    assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
+    return o;
+}
+
+static tm_status go(const tm_run_options *options)
+{
+    tm_device            *device = test_device_open("cpu", 1);
+    tm_source            *source;
+    volatile sig_atomic_t stop = 0;
+    tm_sink               sink = { .handle = hear };
+    tm_error              err = { 0 };
+    if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &sink }, .count = 1 };
+    tm_status    st = tm_run(options, device, source, &bus, &stop, &err);
+    tm_source_close(source);
+    tm_device_close(device);
+    return st;
+}
+
+static void honest_training_is_certified(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of(60);
+    assert_int_equal(go(&o), TM_OK);
+    assert_true(told.certificate.done && told.certificate.gradients && told.certificate.causal &&
+                told.certificate.rows);
+    assert_int_equal(told.certificate.groups, 9);
+    uint64_t hash = told.weights_hash;
+    o.certify = false; /* it leaves no trace in the weights */
+    assert_int_equal(go(&o), TM_OK);
+    assert_false(told.certificate.done);
+    assert_true(told.weights_hash == hash);
+    o = options_of(20); /* nobody judges so few steps */
+    assert_int_equal(go(&o), TM_OK);
+    assert_false(told.certificate.done);
+}
+
+static void weights_that_do_not_move_are_no_training(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of(60);
+    o.learning_rate = 0;
+    assert_int_equal(go(&o), TM_NUMBERS);
+    assert_non_null(strstr(reason, "no weight has moved in the 60 steps of this run"));
+}
+
+/* What is frozen because the configuration says so may stay where it is; all else is looked at. */
+static void frozen_layers_stay(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of(60);
+    o.source.name = "mock";
+    o.step.groups[1] = (tm_group){ .place = "test",
+                                   .patterns = "layers.1.*",
+                                   .lr_scale = 1,
+                                   .frozen = true,
+                                   .hyper = o.step.hyper,
+                                   .format = TM_DTYPE_COUNT };
+    o.step.groups[0] = (tm_group){ .place = "test", .lr_scale = 1, .hyper = o.step.hyper, .format = TM_DTYPE_COUNT };
+    o.step.n_groups = 2;
+    if (go(&o) != TM_OK) fail_msg("%s", reason);
+    assert_true(told.certificate.done && told.certificate.groups == 6);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    tm_log_set_level(TM_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(honest_training_is_certified),
+        cmocka_unit_test(weights_that_do_not_move_are_no_training),
+        cmocka_unit_test(frozen_layers_stay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
