@@ -105,7 +105,7 @@ failed_with 4 "a token outside of the vocabulary" "set.bin': token [0-9]+ is no 
 trainmark run $tiny --data.source megatron --out d
 failed_with 4 "no path" "data.source is megatron .*, but data.path names no file or folder"
 trainmark run $tiny --data.path docs --data.validation_path set --out d
-failed_with 4 "held-out data of its own for text" "data.validation_path .* is for data.source govreport and megatron"
+failed_with 4 "held-out data of its own for text" "data.validation_path .* is for data.source govreport and latents and megatron"
 trainmark run $tiny --training.steps 100 --data.source megatron --data.path set --out d --model.vocab_size 257 --dry-run
 check "a dry run" [ "$code" -eq 0 ]
 check "a dry run tells what the order would take" has "$out" "# data: 'set': 200 samples take 3 epochs of 40 documents"

@@ -85,7 +85,7 @@ kills=0
 while [ $kills -lt 200 ]; do
     "$TRAINMARK" $command >"$out" 2>"$err" &
     pid=$!
-    sleep 0.1
+    until [ -f killed.tokenize ] || ! kill -0 $pid 2>/dev/null; do :; done
     kill -9 $pid 2>/dev/null || break
     wait $pid 2>/dev/null
     [ -f killed.tokenize ] && kills=$((kills + 1))

@@ -267,7 +267,7 @@ static void what_is_no_file_is_refused(void **state)
     err = (tm_error){ 0 };
     int32_t id = 1;
     uint8_t mask = 1;
-    assert_int_equal(tm_packed_write(test_in_folder("no/x.npy"), 1, 1, &id, &mask, &err), TM_IO);
+    assert_int_equal(tm_packed_write(test_in_folder("no/x.npy"), 1, 1, &id, &mask, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "cannot create"));
 }
 

@@ -17,7 +17,7 @@ for name in bench/test_mlp_net golden/test_golden train/test_fast_clock train/te
         skip "$name" "it is not built beside $TRAINMARK"
         continue
     fi
-    "$built/$name" >"$out" 2>&1
+    (cd "$root" && "$built/$name") >"$out" 2>&1
     check "$name on late" [ $? -eq 0 ]
 done
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { FAMILIES = TM_FAMILY_FLUX /* all languages */, STEPS = 20 };
+enum { FAMILIES = TM_FAMILY_MIXTRAL /* those without experts; with: tests/cli/test_experts.sh */, STEPS = 20 };
 
 static tm_step_options options_of(int family)
 {

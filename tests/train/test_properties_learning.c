@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { FAMILIES = TM_FAMILY_FLUX /* all languages */ };
+enum { FAMILIES = TM_FAMILY_MIXTRAL /* those without experts; with: tests/cli/test_experts.sh */ };
 
 static tm_step_options options_of(int family)
 {
