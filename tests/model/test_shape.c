@@ -199,12 +199,14 @@ static void every_dimension_is_a_key(void **state)
     s = test_shape_preset("llama3.2_1B", NULL);
     assert_true(s.tied && s.rope_scaled && s.rope_original_max_seq_len == 8192);
     assert_int_equal(s.init, TM_INIT_HF);
+    assert_true(tm_model_max_length(&s) == INT64_MAX); /* rotary positions do not end */
     assert_float_equal(s.rope_scaling_factor, 32, 0);
     assert_float_equal(s.rope_theta, 500000, 0);
     assert_true(tm_model_parameters_embedding(&s) == 0); /* the table is the head, too */
     s = test_shape_preset("gpt2-124M", NULL);
     assert_true(tm_model_parameters_embedding(&s) == 1024 * 768);
     assert_int_equal(s.init, TM_INIT_GPT2);
+    assert_true(tm_model_max_length(&s) == 1024); /* a table of positions does */
 }
 
 /* A window of keys: Mistral at its own, and at the 1024 that a published throughput table counts with. */
