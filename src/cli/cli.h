@@ -38,7 +38,7 @@ typedef struct {
 /* What a command takes: a bit for each of the options above; --help and --allow-unknown-keys always.
  * TM_CLI_PLANS: it runs nothing, so that values that ask for what is not built are listed instead of refused (as a dry run
  * does, too). */
-enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, TM_CLI_JSON = 16, TM_CLI_DRY_RUN = 32, TM_CLI_COMPARE = 64, TM_CLI_PLANS = 128, TM_CLI_ANY = 256 };
+enum { TM_CLI_OUT = 1, TM_CLI_PERF_CSV = 2, TM_CLI_DEVICE = 4, TM_CLI_ISA = 8, TM_CLI_JSON = 16, TM_CLI_DRY_RUN = 32, TM_CLI_COMPARE = 64, TM_CLI_PLANS = 128, TM_CLI_ANY = 256, TM_CLI_AXES = 512 };
 
 /* Reads options, subject and overrides, in any order, into a finished configuration: `fallback` is the preset when
  * nothing is named. The subject is the first word that is neither an option, nor an option's value, nor key=value.

@@ -250,6 +250,7 @@ static tm_status fill(reader *r, const char *fallback, tm_error *err)
 {
     const char *experiment = getenv("EXP");
     TM_TRY(sort_words(r, err));
+    tm_config_allow_axes(r->config, r->takes & TM_CLI_AXES);
     tm_config_allow_unbuilt(r->config, r->options->dry_run || r->takes & TM_CLI_PLANS);
     if (r->options->subject) TM_TRY(take_subject(r->config, r->options, err));
     char *model[] = { "--model_name", (char *)r->options->model_word };

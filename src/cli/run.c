@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/plain.h"
 #include "cli/cli.h"
+#include "cli/sweep.h"
 #include "hf/folder.h"
 #include "record/outputs.h"
 #include "train/turn.h"
@@ -374,12 +375,64 @@ static void name_command(job *j, int argc, char **argv)
     tm_text_fini(&words);
 }
 
+static tm_status configure(job *j, int argc, char **argv, tm_error *err)
+{
+    unsigned takes =
+        TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN | TM_CLI_COMPARE | TM_CLI_JSON | TM_CLI_AXES;
+    return tm_cli_configure(argc, argv, "tiny-llama", takes, &j->cli, &j->config, err);
+}
+
+/* The words behind `run` without --out: runs of a sweep have folders of their own. */
+static char **words_without_out(tm_arena *arena, int argc, char **argv, int *n)
+{
+    char **words = tm_arena_take(arena, (size_t)(argc + 1) * sizeof *words);
+    *n = 0;
+    for (int i = 1; i < argc; i++) {
+        bool apart = strcmp(argv[i], "--out") == 0 || strcmp(argv[i], "-o") == 0;
+        if (!apart && strncmp(argv[i], "--out=", 6) != 0) words[(*n)++] = argv[i];
+        i += apart;
+    }
+    return words;
+}
+
+/* Lists where single values belong: several runs; or a batch size to be found, with which this run goes on. */
+static tm_status sweep_or_find(job *j, int argc, char **argv, int64_t *batch, tm_error *err)
+{
+    tm_sweep_options sweep = { .config = j->config, .dry_run = j->cli.dry_run, .memory_bytes = j->cli.memory_bytes };
+    sweep.argv = words_without_out(tm_config_arena(j->config), argc, argv, &sweep.argc);
+    TM_TRY(tm_run_options_read(j->config, &j->options, err));
+    name_folder(j);
+    sweep.folder = j->folder.data;
+    return tm_cli_wants_batch(j->config) ? tm_cli_find_batch(&sweep, batch, err) : tm_cli_sweep(&sweep, err);
+}
+
+static tm_status run_job(job *j, int argc, char **argv, tm_error *err)
+{
+    size_t  n_axes;
+    int64_t batch = 0;
+    (void)tm_config_axes(j->config, &n_axes);
+    if (n_axes > 0) TM_TRY(sweep_or_find(j, argc, argv, &batch, err));
+    if (n_axes > 0 && batch == 0) return TM_OK;
+    if (batch > 0) { /* the same command with the batch that was found */
+        char **words = tm_arena_take(tm_config_arena(j->config), (size_t)(argc + 2) * sizeof *words);
+        char  *batch_word = tm_arena_format(tm_config_arena(j->config), "--training.local_batch_size=%lld", (long long)batch);
+        memcpy(words, argv, (size_t)argc * sizeof *words);
+        words[argc] = batch_word;
+        tm_config *searched = j->config;
+        tm_text_fini(&j->folder);
+        j->folder = (tm_text){ 0 };
+        tm_status st = configure(j, argc + 1, words, err);
+        tm_config_destroy(searched);
+        TM_TRY(st);
+    }
+    TM_TRY(prepare(j, err));
+    return j->cli.dry_run ? print_plan(j, err) : train(j, err);
+}
+
 tm_status tm_command_run(int argc, char **argv, tm_error *err)
 {
     job      j = { 0 };
-    unsigned takes =
-        TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN | TM_CLI_COMPARE | TM_CLI_JSON;
-    tm_status st = tm_cli_configure(argc, argv, "tiny-llama", takes, &j.cli, &j.config, err);
+    tm_status st = configure(&j, argc, argv, err);
     if (st == TM_OK && j.cli.help) {
         st = tm_cli_print_help(help, err);
         release(&j);
@@ -388,9 +441,8 @@ tm_status tm_command_run(int argc, char **argv, tm_error *err)
     name_command(&j, argc, argv);
     if (st == TM_OK) {
         set_log_level(j.config);
-        st = prepare(&j, err);
+        st = run_job(&j, argc, argv, err);
     }
-    if (st == TM_OK) st = j.cli.dry_run ? print_plan(&j, err) : train(&j, err);
     release(&j);
     return st;
 }
