@@ -56,17 +56,20 @@ static tm_log_level level_of(const tm_config *config)
 
 tm_status sweep_plan_bytes(const tm_sweep_options *o, char *const *more, int n, int64_t *bytes, tm_error *err)
 {
-    tm_cli_options cli;
+    tm_cli_options cli = { .axes = true };
     tm_config     *config = NULL;
     int            argc;
     char         **words = words_of(o, more, n, NULL, &argc);
-    unsigned       takes = TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN | TM_CLI_COMPARE |
-                     TM_CLI_JSON | TM_CLI_AXES;
+    tm_arena      *arena = tm_arena_create();
+    tm_cli_line    line = { .command = &tm_command_run, .name = "run", .argc = argc, .argv = words, .options = &cli,
+                            .arena = arena };
+    line.words = tm_arena_take(arena, ((size_t)argc + 1) * sizeof *line.words);
     tm_log_set_level(TM_LOG_WARN); /* the notes were told once */
-    tm_status st = tm_cli_configure(argc, words, "tiny-llama", takes, &cli, &config, err);
+    tm_status st = tm_cli_configure(&line, "tiny-llama", false, &config, err);
     if (st == TM_OK) st = plan(config, &cli, bytes, err);
     tm_log_set_level(level_of(o->config));
     tm_config_destroy(config);
+    tm_arena_destroy(arena);
     free(words);
     return st;
 }

@@ -5,6 +5,8 @@
 
 #include "cli/sweep.h"
 
+extern const tm_cli_command tm_command_run;
+
 /* Bytes of the plan with `more` (n words) behind the words of the command line. TM_NOMEM never: whether it fits is the
  * caller's question. */
 TM_MUST_USE tm_status sweep_plan_bytes(const tm_sweep_options *o, char *const *more, int n, int64_t *bytes,

@@ -102,6 +102,8 @@ TM_MUST_USE tm_status tm_config_apply_environment(tm_config *config, char *const
  * `--model NAME` applies a preset, unless a row is called `model`. TM_USAGE for what is no override at all, TM_INVALID
  * for a wrong key or value. */
 TM_MUST_USE tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm_error *err);
+/* Is `name` a key, of ours or of another program, or a section of keys? */
+bool tm_config_has(const tm_config *config, const char *name);
 /* How many words of a command line the override `word` covers, `next` (may be NULL) being the one behind it: 2 if that
  * is its value, 1 if not, 0 if `word` is no override. */
 int tm_config_argument_words(const tm_config *config, const char *word, const char *next);
@@ -173,6 +175,11 @@ void tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origi
 void tm_config_print_json(const tm_config *config, tm_json *json);
 /* Every row as markdown tables, one per section. */
 void tm_config_print_reference(const tm_config *config, tm_text *out);
+/* The rows in the order of their registration. */
+size_t        tm_config_n_keys(const tm_config *config);
+const tm_key *tm_config_key_at(const tm_config *config, size_t i);
+/* Appends "help (range; default X)". */
+void tm_config_describe_key(const tm_key *key, tm_text *out);
 /* Rows as help text for a terminal; `section` ("training") or NULL for all. */
 void tm_config_print_help(const tm_config *config, const char *section, tm_text *out);
 /* XXH64 of the resolved values that change results; the order of registration does not matter. */

@@ -218,6 +218,11 @@ bool tm_config_knows(const tm_config *config, const char *path)
     return find_foreign(config, path, &framework) || tm_entry_find(config, path);
 }
 
+bool tm_config_has(const tm_config *config, const char *name)
+{
+    return tm_config_knows(config, name) || tm_config_is_section(config, name) || tm_names_equal(name, "model");
+}
+
 void tm_config_problem(tm_config *config, const tm_error *err)
 {
     if (config->n_problems++ == 0) config->problem = err->status;

@@ -23,11 +23,11 @@ trainmark tokenizer info --tokenizer folder
 check "a folder" has "$out" '^model +Unigram$'
 
 trainmark tokenizer
-failed_with 2 "no command" "trainmark tokenizer --help"
+check "alone it lists its commands" has "$out" "^  encode +the ids"
 trainmark tokenizer encode text
-failed_with 2 "no tokenizer" "--tokenizer FILE is missing"
+failed_with 2 "no tokenizer" "missing --tokenizer FILE"
 trainmark tokenizer split --tokenizer x
-failed_with 2 "no such command" "wanted encode, decode, info or speed"
+failed_with 2 "no such command" "unknown command .tokenizer split.; .trainmark tokenizer. lists all"
 trainmark tokenizer encode --tokenizer nothing text
 failed_with 4 "no such file" "cannot open 'nothing'"
 trainmark tokenizer encode --tokenizer "$fixtures/ranks.tiktoken" text
