@@ -2,7 +2,7 @@
 /* config/frameworks/megatron.c - the arguments of Megatron-LM, and what Primus adds to them.
  *
  * The fallbacks are what a Primus experiment takes where neither file nor preset says anything. A model is described by
- * its arguments: what stands in a preset of the same name of ours is below them. */
+ * its arguments: a preset of ours of the same name only fills what they leave open where theirs is not found. */
 #include "config/foreign.h"
 
 #include <stdio.h>
