@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/tokenizer_speed.h"
+#include "cli/tokenizer_train.h"
 #include "token/token.h"
 
 #include <errno.h>
@@ -26,14 +27,21 @@ static tm_status print_help(tm_error *err)
 {
     tm_text text = { 0 };
     tm_text_add(&text,
-                "usage: trainmark tokenizer encode|decode|info|speed --tokenizer FILE [--special] [--json] [FILE|-]\n\n"
+                "usage: trainmark tokenizer encode|decode|info|speed --tokenizer FILE [--special] [--json] [FILE|-]\n"
+                "       trainmark tokenizer train FILE... -o tokenizer.json --vocab_size N [options]\n\n"
                 "Text to token ids and back, by a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, "
                 "tekken, or a\n"
                 "folder with one of them (docs/tokenizers.md).\n\n"
                 "  encode            the ids of the whole input as a JSON array; --json: with their texts\n"
                 "  decode            the text of ids: numbers with anything between them\n"
                 "  info              what is in the file\n"
-                "  speed             how fast the input is encoded, as JSON: [--threads N] [--rounds N] (1 and 5)\n\n"
+                "  speed             how fast the input is encoded, as JSON: [--threads N] [--rounds N] (1 and 5)\n"
+                "  train             learns a byte-level BPE of text: files, folders and patterns as `trainmark data "
+                "tokenize` takes\n"
+                "                    them, also [--input KIND] [--field NAME]; [--pattern NAME] cuts words (llama3); "
+                "[--special TEXT]\n"
+                "                    a special token, may be given often (<|endoftext|>); [--least N] times a pair must "
+                "occur (2)\n\n"
                 "  --special         encode: add the tokens that the file puts around a text (<s>, ...); decode: print "
                 "special\n"
                 "                    tokens, too\n"
@@ -238,9 +246,10 @@ tm_status tm_command_tokenizer(int argc, char **argv, tm_error *err)
     int                      command = 0;
     if (tm_cli_wants_help(argc, argv)) return print_help(err);
     if (argc < 2) return tm_fail(err, TM_USAGE, "which command? `trainmark tokenizer --help` lists them");
+    if (strcmp(argv[1], "train") == 0) return tm_cli_tokenizer_train(argc - 1, argv + 1, err);
     while (command < 4 && strcmp(argv[1], commands[command]) != 0) command++;
     if (command == 4)
-        return tm_fail(err, TM_USAGE, "unknown command 'tokenizer %.200s'; wanted encode, decode, info or speed",
+        return tm_fail(err, TM_USAGE, "unknown command 'tokenizer %.200s'; wanted encode, decode, info, speed or train",
                        argv[1]);
     TM_TRY(read_arguments(argc, argv, &a, err));
     tm_status st = tm_tokenizer_open(a.tokenizer, a.pattern, &tokenizer, err);
