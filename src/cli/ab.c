@@ -59,7 +59,7 @@ static const tm_option rows[] = {
     { "step-pattern", 0, TM_OPTION_TEXT, offsetof(ab_options, pattern), .value = "REGEX",
       .help = "lines of the commands that are steps (extended regular expression); default: all" },
     { "turn", 0, TM_OPTION_TEXT, offsetof(ab_options, turn), .value = "SECONDS|run",
-      .help = "length of a turn, 0.2 (default) to 1e6; `run`: a turn is a whole run" },
+      .help = "length of a turn, 0.05 to 1e6 (default 0.2); `run`: a turn is a whole run" },
     { "budget", 0, TM_OPTION_F64, offsetof(ab_options, budget), .value = "SECONDS", .fallback = "120", .lo = 1,
       .hi = 1e7, .help = "time for the whole session" },
     { "target", 0, TM_OPTION_F64, offsetof(ab_options, target), .value = "PERCENT", .fallback = "1", .lo = 0,
@@ -88,8 +88,8 @@ static tm_status read_turn(job *j, tm_error *err)
     o->whole_runs = text && strcmp(text, "run") == 0;
     if (!text || o->whole_runs) return TM_OK;
     o->turn_seconds = strtod(text, &end);
-    if (end != text && !*end && o->turn_seconds >= 0.2 && o->turn_seconds <= 1e6) return TM_OK;
-    return tm_fail(err, TM_USAGE, "option '--turn' must be a number from 0.2 to 1e6, or run; found '%.100s'", text);
+    if (end != text && !*end && o->turn_seconds >= 0.05 && o->turn_seconds <= 1e6) return TM_OK;
+    return tm_fail(err, TM_USAGE, "option '--turn' must be a number from 0.05 to 1e6, or run; found '%.100s'", text);
 }
 
 static tm_status read_options(job *j, tm_error *err)

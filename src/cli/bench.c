@@ -2,6 +2,8 @@
 /* cli/bench.c - `trainmark bench`: benchmarks of parts. */
 #include "bench/bench.h"
 #include "bench/published.h"
+#include "cli/bench_jobs.h"
+#include "cli/bench_store.h"
 #include "cli/cli.h"
 #include "record/table.h"
 
@@ -21,8 +23,10 @@ static void add_comparison(const tm_published *reference, const tm_table *table,
     tm_table_destroy(comparison);
 }
 
-/* The table goes to standard output and to --output-file, also when its numbers are invalid or it was cut short. */
-static tm_status give_out(const tm_config *config, const tm_table *table, const tm_published *reference, tm_error *err)
+/* The table goes to standard output, to --output-file and into the store, also when its numbers are invalid or it was
+ * cut short. */
+static tm_status give_out(const tm_config *config, const tm_table *table, const tm_published *reference, bool valid,
+                          tm_error *err)
 {
     tm_text     text = { 0 };
     const char *file = tm_config_text(config, "output-file");
@@ -31,6 +35,7 @@ static tm_status give_out(const tm_config *config, const tm_table *table, const 
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     if (st == TM_OK && file) st = tm_table_write(table, file, err);
+    if (st == TM_OK) st = tm_bench_store(config, table, valid, NULL, err);
     return st;
 }
 
@@ -50,7 +55,7 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     tm_status st = tm_bench_run(workload, config, &tm_cli_stop, table, err);
     tm_error  writing = { 0 };
     if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && tm_table_n_rows(table) > 0 &&
-        give_out(config, table, reference, &writing) != TM_OK) {
+        give_out(config, table, reference, st != TM_NUMBERS, &writing) != TM_OK) {
         *err = writing;
         st = writing.status;
     }
@@ -76,11 +81,31 @@ static tm_config *keys_of(const tm_cli_command *command)
     return tm_bench_configure(tm_workload_find(command->name), NULL);
 }
 
+/* `trainmark bench jobs FILE`: a list of benchmarks. */
+static tm_status run_jobs(tm_cli_line *line, tm_error *err)
+{
+    return tm_bench_jobs(line->words[0], line->n_words - 1, line->words + 1, err);
+}
+
+static const tm_cli_command jobs_command = {
+    .name = "jobs",
+    .summary = "run a list of benchmarks as one: a job file",
+    .words = "FILE.yaml [--option value ...]",
+    .least = 1,
+    .most = -1,
+    .passes = true,
+    .about = "FILE is a YAML list of benchmarks, {gemm: {M: 4096, ...}} or {workload: gemm, name: LABEL, M: 4096, ...}, or a "
+             "map with `jobs`, that list, and `global`, options of all that have them (docs/results.md). Options on the "
+             "command line are for all jobs.",
+    .run = run_jobs,
+};
+
 static const tm_cli_command *workload_command(size_t i, tm_cli_command *storage)
 {
     size_t                    n;
     const tm_workload *const *workloads = tm_workloads(&n);
-    if (i >= n) return NULL;
+    if (i == n) return &jobs_command;
+    if (i > n) return NULL;
     *storage = (tm_cli_command){ .name = workloads[i]->name,
                                  .summary = workloads[i]->summary,
                                  .keys = keys_of,

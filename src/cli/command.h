@@ -92,7 +92,7 @@ struct tm_cli_command {
     /* Commands below this one ("data pack"). */
     const tm_cli_command *const *commands;                              /* NULL-terminated, or NULL */
     const tm_cli_command *(*nested)(size_t i, tm_cli_command *storage); /* or made on demand: NULL at the end */
-    tm_status (*run)(tm_cli_line *line, tm_error *err);                 /* NULL: it only has commands */
+    tm_status (*run)(tm_cli_line *line, tm_error *err); /* NULL: it only has commands; with them: where none is named */
 };
 
 #define TM_CLI_OPTIONS(rows, type) .options = (rows), .n_options = sizeof(rows) / sizeof(rows)[0], .size = sizeof(type)

@@ -201,6 +201,7 @@ static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err
     tm_cli_set_loudness(r->line);
     TM_TRY(add_paths(r, err));
     tm_config_allow_unknown(r->config, r->options->allow_unknown);
+    tm_config_allow_axes(r->config, r->options->axes);
     tm_config_allow_unbuilt(r->config, r->options->dry_run || plans);
     if (r->options->subject) TM_TRY(take_subject(r->config, r->options, err));
     char *model[] = { "--model_name", (char *)r->options->model_word };

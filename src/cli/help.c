@@ -90,7 +90,7 @@ void tm_cli_synopsis(const tm_cli_command *c, tm_text *out)
 {
     size_t start = out->length;
     tm_text_add(out, "");
-    if (c->commands || c->nested) tm_text_add(out, c->words ? c->words : "COMMAND");
+    if (c->commands || c->nested) tm_text_add(out, c->words ? c->words : c->run ? "[COMMAND]" : "COMMAND");
     if (!c->commands && !c->nested && c->words) tm_text_add(out, c->words);
     for (size_t i = 0; i < c->n_options; i++) {
         const tm_option *o = &c->options[i];
@@ -163,7 +163,7 @@ void tm_cli_help(const tm_cli_command *c, const char *name, tm_text *out)
     add_commands(c, out);
     if (c->commands || c->nested) {
         tm_text_printf(out, "\n`trainmark %s COMMAND --help` describes a command and its options.\n", name);
-        return;
+        if (!c->run) return;
     }
     if (c->keys && c->first_keys) add_keys(c, out);
     tm_text_add(out, "\noptions:\n");

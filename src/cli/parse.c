@@ -431,7 +431,7 @@ static tm_status dispatch(const tm_cli_command *command, const char *name, int a
         tm_cli_join(name, below->name, whole);
         return dispatch(below, whole, argc - 1, argv + 1, err);
     }
-    if (wants_help(argc, argv) || (nests && argc == 1)) return print_help(command, name, err);
+    if (wants_help(argc, argv) || (nests && argc == 1 && !command->run)) return print_help(command, name, err);
     return tm_cli_call(command, name, argc, argv, err);
 }
 

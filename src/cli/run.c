@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/plain.h"
 #include "cli/cli.h"
+#include "cli/sweep.h"
 #include "hf/folder.h"
 #include "record/outputs.h"
 #include "train/turn.h"
@@ -389,9 +390,66 @@ static void name_command(job *j, int argc, char **argv)
     tm_text_fini(&words);
 }
 
+/* The words behind `run` without --out: runs of a sweep have folders of their own. */
+static char **words_without_out(tm_arena *arena, int argc, char **argv, int *n)
+{
+    char **words = tm_arena_take(arena, (size_t)(argc + 1) * sizeof *words);
+    *n = 0;
+    for (int i = 1; i < argc; i++) {
+        bool apart = strcmp(argv[i], "--out") == 0 || strcmp(argv[i], "-o") == 0;
+        if (!apart && strncmp(argv[i], "--out=", 6) != 0) words[(*n)++] = argv[i];
+        i += apart;
+    }
+    return words;
+}
+
+/* Lists where single values belong: several runs; or a batch size to be found, with which this run goes on. */
+static tm_status sweep_or_find(job *j, const tm_cli_line *line, int64_t *batch, tm_error *err)
+{
+    tm_sweep_options sweep = { .config = j->config, .dry_run = j->cli->dry_run, .memory_bytes = j->cli->memory_bytes };
+    sweep.argv = words_without_out(line->arena, line->argc, line->argv, &sweep.argc);
+    TM_TRY(tm_run_options_read(j->config, &j->options, err));
+    name_folder(j);
+    sweep.folder = j->folder.data;
+    return tm_cli_wants_batch(j->config) ? tm_cli_find_batch(&sweep, batch, err) : tm_cli_sweep(&sweep, err);
+}
+
+/* The same command with the batch that was found. */
+static tm_status configure_with(job *j, const tm_cli_line *line, int64_t batch, tm_error *err)
+{
+    tm_cli_line again = *line;
+    char      **words = tm_arena_take(line->arena, (size_t)(line->argc + 2) * sizeof *words);
+    memcpy(words, line->argv, (size_t)line->argc * sizeof *words);
+    words[again.argc++] = tm_arena_format(line->arena, "--training.local_batch_size=%lld", (long long)batch);
+    again.argv = words;
+    again.options = j->cli = tm_arena_take(line->arena, sizeof *j->cli);
+    j->cli->axes = true;
+    again.given = 0;
+    again.n_words = 0;
+    tm_text_fini(&j->folder);
+    j->folder = (tm_text){ 0 };
+    tm_config *searched = j->config;
+    tm_status  st = tm_cli_configure(&again, "tiny-llama", false, &j->config, err);
+    tm_config_destroy(searched);
+    return st;
+}
+
+static tm_status run_or_sweep(job *j, const tm_cli_line *line, tm_error *err)
+{
+    size_t  n_axes;
+    int64_t batch = 0;
+    (void)tm_config_axes(j->config, &n_axes);
+    if (n_axes > 0) TM_TRY(sweep_or_find(j, line, &batch, err));
+    if (n_axes > 0 && batch == 0) return TM_OK;
+    if (batch > 0) TM_TRY(configure_with(j, line, batch, err));
+    TM_TRY(prepare(j, err));
+    return j->cli->dry_run ? print_plan(j, err) : train(j, err);
+}
+
 static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
 {
-    job       j = { .cli = line->options };
+    job j = { .cli = line->options };
+    j.cli->axes = true;
     tm_status st = tm_cli_configure(line, "tiny-llama", false, &j.config, err);
     name_command(&j, line->argc, line->argv);
     j.quiet = line->quiet;
@@ -399,9 +457,8 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
         st = tm_fail(err, TM_USAGE, "--compare prints a table, for which --json has no place; leave one out");
     if (st == TM_OK) {
         if (!line->quiet && !line->verbose) set_log_level(j.config);
-        st = prepare(&j, err);
+        st = run_or_sweep(&j, line, err);
     }
-    if (st == TM_OK) st = j.cli->dry_run ? print_plan(&j, err) : train(&j, err);
     release(&j);
     return st;
 }

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/tokenizer_speed.h"
+#include "cli/tokenizer_train.h"
 #include "token/token.h"
 
 #include <errno.h>
@@ -262,11 +263,11 @@ static const tm_cli_command speed_command = {
 };
 
 static const tm_cli_command *const commands[] = { &encode_command, &decode_command, &info_command, &speed_command,
-                                                  NULL };
+                                                  &tm_tokenizer_command_train, NULL };
 
 const tm_cli_command tm_command_tokenizer = {
     .name = "tokenizer",
-    .summary = "text to token ids and back; what is in a tokenizer file",
+    .summary = "text to token ids and back; what is in a tokenizer file; learn one",
     .about = "Text to token ids and back, by a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, tekken, or "
              "a folder with one of them (docs/tokenizers.md). The input is FILE, or standard input without one.",
     .commands = commands,

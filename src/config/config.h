@@ -69,6 +69,19 @@ void tm_config_allow_unknown(tm_config *config, bool allow);
 /* Values that ask for what is not built are then listed by tm_config_unbuilt instead of refused; for plans, which say
  * what they leave out. */
 void tm_config_allow_unbuilt(tm_config *config, bool allow);
+/* A list given to a key that takes a single value is then an axis of a sweep, and the key has its first value; else it is
+ * refused. */
+void tm_config_allow_axes(tm_config *config, bool allow);
+/* An axis that is in force: no higher layer gives the key another value. In the order in which they were given. A single
+ * value "auto" is one, too, of a key whose row has it (choices "auto"): the caller searches. */
+typedef struct {
+    const char        *key; /* as it was given */
+    const char        *row; /* ours that it stands for */
+    const char *const *values;
+    size_t             n;
+    const char        *place;
+} tm_config_axis;
+const tm_config_axis *tm_config_axes(const tm_config *config, size_t *n);
 /* Where ${VAR} looks: NULL-terminated "NAME=value" strings, borrowed. Without this call: the process's environment. */
 void tm_config_use_environment(tm_config *config, char *const *environ_like);
 
@@ -106,6 +119,8 @@ int64_t     tm_config_i64(const tm_config *config, const char *key);
 double      tm_config_f64(const tm_config *config, const char *key);
 const char *tm_config_text(const tm_config *config,
                            const char      *key); /* any kind; lists as "a,b", maps as "k=a|b l=c"; NULL when null */
+/* Is there such a row? */
+bool tm_config_is_row(const tm_config *config, const char *key);
 /* Given by a file, the environment, the command line or the program? */
 bool tm_config_is_set(const tm_config *config, const char *key);
 /* Given as above, and not as what it would be anyway? A resolved configuration gives every key. */

@@ -41,6 +41,7 @@ typedef struct {
     bool           decides_vocabulary;    /* a model that names no vocabulary takes facts.vocab_needed */
     bool           decodes;               /* tokens stand for text (tm_source_decode): a model can write some */
     bool           images;                /* a sample is an image, its loss a square error */
+    bool           documents;             /* knows where documents begin (tm_source_options.separate) */
 } tm_source_traits;
 
 /* Letter case ignored; NULL: there is no such source. */
@@ -70,6 +71,7 @@ typedef struct {
     int64_t  samples;             /* megatron: training samples that the run wants; its order depends on them */
     tm_mask  mask;                /* govreport */
     int32_t  pad_token;           /* govreport: the input behind the last token */
+    bool     separate;            /* fields that keep the documents of a sample apart, see tm_source_fields */
     tm_flow_options flow;         /* of images */
 } tm_source_options;
 
@@ -91,8 +93,10 @@ typedef struct {
 /* The i-th source's name, NULL behind the last. */
 const char *tm_source_name(int i);
 
-/* The fields that a sample of such a source has, without opening it: of a language tokens (T) and targets (T), int32.
- * TM_INVALID: unknown name. */
+/* The fields that a sample of such a source has, without opening it: of a language tokens (T) and targets (T), int32;
+ * with `separate` also positions (T), each token's place in its document, counted from 0 at the sample's begin, and
+ * first_key (T), where in the sample its document begins; and the target of a document's last token, which the next
+ * one begins with, does not count. TM_INVALID: unknown name, or documents that are not known. */
 TM_MUST_USE tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX_FIELDS], int *n,
                                        tm_error *err);
 
