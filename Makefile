@@ -174,6 +174,10 @@ dist-bin: $(OBJ)
 	@tar -C build/dist --sort=name --owner=0 --group=0 --numeric-owner -czf build/$(DIST).tar.gz $(DIST)
 	@echo build/$(DIST).tar.gz
 
+# Are all sources as `make format` leaves them?
+check-format:
+	@tools/check_format.sh
+
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
@@ -183,7 +187,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers format tidy \
+.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)
