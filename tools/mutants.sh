@@ -30,7 +30,7 @@ if [ -n "$check" ]; then
     exit
 fi
 
-mkdir -p "$build/work" || exit 2
+mkdir -p "$build/work" "$build/green" || exit 2
 records=$build/records.$$
 if [ -n "${RANDOM_MUTANTS:-}" ]; then
     # shellcheck disable=SC2046
@@ -55,10 +55,13 @@ ${MAKE:-make} --no-print-directory -Bn VARIANT=mutants "$build/libtrainmark.so" 
 if [ "${MAP:-}" = new ] || [ -n "${RANDOM_MUTANTS:-}" ]; then tools/mutants/map.sh "$jobs" || exit 2; fi
 mkdir -p build/coverage
 touch "$build/kills" build/coverage/red build/coverage/seconds
-# Seconds of every test; those that were not mapped: 4.
+# Seconds of every test, as far as they are known; else 4.
+for green in "$build"/green/*; do
+    [ ! -f "$green" ] || echo "$(basename "$green" | tr % /) $(cat "$green") ms"
+done >"$build/green.all"
 find tests -name 'test_*.[cs]*' ! -path 'tests/house/*' ! -path 'tests/tools/*' | sort | sed 's/\.[a-z]*$//' |
-    awk 'FILENAME != "-" { seconds[$1] = $2; next } { print $1, ($1 in seconds) ? seconds[$1] : 4 }' build/coverage/seconds - \
-        >"$build/seconds"
+    awk 'FILENAME != "-" { seconds[$1] = $3 ? $2 / 1000 : $2; next } { print $1, ($1 in seconds) ? seconds[$1] : 4 }' \
+        build/coverage/seconds "$build/green.all" - >"$build/seconds"
 
 : >"$records.results"
 seq "$(wc -l <"$records")" | xargs -P "$jobs" -I '{}' tools/mutants/judge.sh "$records" '{}' || die "a mutant could not be judged"
