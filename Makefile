@@ -21,7 +21,7 @@ OPT_mutants  := -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 CFLAGS   := -std=c11 -D_GNU_SOURCE -g $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
             -ffunction-sections -fopenmp -pthread -Isrc -Itests -I$(BUILD)/generated -MMD -MP $(EXTRA_CFLAGS)
-LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lpcre2-8 -lutf8proc -lzstd -lsnappy -lm -ldl
+LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lpcre2-8 -lutf8proc -lzstd -lsnappy -lsqlite3 -lm -ldl
 STRIP_release := -Wl,--strip-debug -Wl,--gc-sections
 LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize% --coverage,$(OPT)) $(EXTRA_LDFLAGS)
 

@@ -31,7 +31,7 @@ static const char help[] =
     "nothing\n"
     "                              is expanded\n"
     "  --step-pattern RE           which lines of the commands are steps (extended regular expression; default: all)\n"
-    "  --turn SECONDS|run          length of a turn, at least 0.2 (default); run: a turn is a whole run\n"
+    "  --turn SECONDS|run          length of a turn, at least 0.05 (default 0.2); run: a turn is a whole run\n"
     "  --budget SECONDS            of the whole session (default 120)\n"
     "  --target PERCENT            end when the interval's half-width is that small (default 1; 0: use up the budget)\n"
     "  --min-pairs N               but not before N pairs (default 12)\n"
@@ -114,7 +114,7 @@ static tm_status read_numbers(job *j, tm_error *err)
     tm_ab_options *o = &j->options;
     double         percent, least_pairs, least, seed;
     o->whole_runs = j->turn && strcmp(j->turn, "run") == 0;
-    TM_TRY(number("--turn", o->whole_runs ? NULL : j->turn, 0.2, 1e6, 0.2, &o->turn_seconds, err));
+    TM_TRY(number("--turn", o->whole_runs ? NULL : j->turn, 0.05, 1e6, 0.2, &o->turn_seconds, err));
     TM_TRY(number("--budget", j->budget, 1, 1e7, 120, &o->budget_seconds, err));
     TM_TRY(number("--target", j->target, 0, 1000, 1, &percent, err));
     TM_TRY(number("--min-pairs", j->least_pairs, TM_PAIRED_UNITS, 1e6, 12, &least_pairs, err));

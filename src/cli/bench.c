@@ -2,6 +2,8 @@
 /* cli/bench.c - `trainmark bench`: benchmarks of parts. */
 #include "bench/bench.h"
 #include "bench/published.h"
+#include "cli/bench_jobs.h"
+#include "cli/bench_store.h"
 #include "cli/cli.h"
 #include "record/table.h"
 
@@ -13,9 +15,10 @@ static void usage(tm_text *out)
     size_t                    n;
     const tm_workload *const *workloads = tm_workloads(&n);
     tm_text_add(out, "usage: trainmark bench NAME [--option value ...] [--output-file F.md|csv|tsv|json|jsonl[.gz]] "
-                     "[--json]\n\nworkloads:\n");
+                     "[--json]\n       trainmark bench JOBS.yaml [--option value ...]\n\nworkloads:\n");
     for (size_t i = 0; i < n; i++) tm_text_printf(out, "  %-10s %s\n", workloads[i]->name, workloads[i]->summary);
-    tm_text_add(out, "\n`trainmark bench NAME --help` lists the options. How calls are timed: docs/timing.md.\n");
+    tm_text_add(out, "\n`trainmark bench NAME --help` lists the options. How calls are timed: docs/timing.md.\n"
+                     "A job file is a list of benchmarks that run as one: docs/results.md.\n");
 }
 
 static tm_status print_usage(tm_error *err)
@@ -67,8 +70,10 @@ static void add_comparison(const tm_published *reference, const tm_table *table,
     tm_table_destroy(comparison);
 }
 
-/* The table goes to standard output and to --output-file, also when its numbers are invalid or it was cut short. */
-static tm_status give_out(const tm_config *config, const tm_table *table, const tm_published *reference, tm_error *err)
+/* The table goes to standard output, to --output-file and into the store, also when its numbers are invalid or it was
+ * cut short. */
+static tm_status give_out(const tm_config *config, const tm_table *table, const tm_published *reference, bool valid,
+                          tm_error *err)
 {
     tm_text     text = { 0 };
     const char *file = tm_config_text(config, "output-file");
@@ -77,6 +82,7 @@ static tm_status give_out(const tm_config *config, const tm_table *table, const 
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     if (st == TM_OK && file) st = tm_table_write(table, file, err);
+    if (st == TM_OK) st = tm_bench_store(config, table, valid, NULL, err);
     return st;
 }
 
@@ -96,7 +102,7 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     tm_status st = tm_bench_run(workload, config, &tm_cli_stop, table, err);
     tm_error  writing = { 0 };
     if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && tm_table_n_rows(table) > 0 &&
-        give_out(config, table, reference, &writing) != TM_OK) {
+        give_out(config, table, reference, st != TM_NUMBERS, &writing) != TM_OK) {
         *err = writing;
         st = writing.status;
     }
@@ -105,9 +111,16 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     return st;
 }
 
+static bool is_job_file(const char *word)
+{
+    const char *dot = strrchr(word, '.');
+    return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
 tm_status tm_command_bench(int argc, char **argv, tm_error *err)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return print_usage(err);
+    if (is_job_file(argv[1])) return tm_bench_jobs(argv[1], argc - 2, argv + 2, err);
     const tm_workload *workload = tm_workload_find(argv[1]);
     if (!workload) return unknown(argv[1], err);
     char help[64];

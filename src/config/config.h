@@ -104,6 +104,8 @@ int64_t     tm_config_i64(const tm_config *config, const char *key);
 double      tm_config_f64(const tm_config *config, const char *key);
 const char *tm_config_text(const tm_config *config,
                            const char      *key); /* any kind; lists as "a,b", maps as "k=a|b l=c"; NULL when null */
+/* Is there such a row? */
+bool tm_config_has(const tm_config *config, const char *key);
 /* Given by a file, the environment, the command line or the program? */
 bool tm_config_is_set(const tm_config *config, const char *key);
 /* Given as above, and not as what it would be anyway? A resolved configuration gives every key. */

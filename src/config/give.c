@@ -184,6 +184,11 @@ bool tm_config_translates(const tm_config *config, const char *path)
     return find_foreign(config, path, &framework) != NULL;
 }
 
+bool tm_config_has(const tm_config *config, const char *key)
+{
+    return tm_entry_find(config, key) != NULL;
+}
+
 bool tm_config_knows(const tm_config *config, const char *path)
 {
     const tm_framework *framework;

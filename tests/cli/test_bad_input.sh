@@ -298,7 +298,7 @@ limited()
     : >"$out"
     (
         ulimit -f "$blocks"
-        timeout -k 5 "$seconds" "$TRAINMARK" run $tiny "$@" 2>&1 >/dev/null </dev/null
+        timeout -k 5 "$seconds" "$TRAINMARK" run $tiny --store.path none "$@" 2>&1 >/dev/null </dev/null
         echo "exit $?"
     ) | cat >"$err"
     code=$(sed -n 's/^exit \([0-9]*\)$/\1/p' "$err")

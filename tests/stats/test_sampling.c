@@ -143,7 +143,7 @@ static void budgets_end_it(void **state)
     run_until_stop((tm_sampling_options){ .half_width = 0.05, .max_samples = 200, .min_samples = 150 }, 0, 0.001, 5e-4,
                    1, &s);
     assert_int_equal(s.stop, TM_STOP_SAMPLES);
-    assert_true(s.half_width < 0.05 && !s.steady.reached);
+    assert_true(isnan(s.half_width) && !s.steady.reached);
 }
 
 static void wall_time_counts(void **state)
