@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who writes a file so that it outlives a power cut flushes it before it gets its name, and its folder after that. The calls
- * of the program are watched: this program's own fsync stands before the library's. */
+/* Who writes a file so that it outlives a power cut flushes it before it gets its name, and its folder after that. The
+ * calls of the program are watched: this program's own fsync stands before the library's. */
 #include "support/folder.h"
 
 #include "base/file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The values that training begins with, against the schemes as they are published: which standard deviation each weight has,
- * and that what lies in memory after tm_trainer_open has it. */
+/* The values that training begins with, against the schemes as they are published: which standard deviation each weight
+ * has, and that what lies in memory after tm_trainer_open has it. */
 #include "support/training.h"
 
 #include "model/model.h"
@@ -34,7 +34,8 @@ static void check_piece(const tm_tensor *tensor, const tm_piece *piece, const do
     }
     double mean = sum / (double)n, std = sqrt(squares / (double)n), error = 5 / sqrt((double)n);
     if (wanted->std == 0 && most != 0) fail_msg("%s: not all values are %g", piece->name, wanted->mean);
-    if (!(fabs(mean - wanted->mean) <= error * wanted->std + 1e-12) || !(fabs(std - wanted->std) <= error * wanted->std + 1e-12))
+    if (!(fabs(mean - wanted->mean) <= error * wanted->std + 1e-12) ||
+        !(fabs(std - wanted->std) <= error * wanted->std + 1e-12))
         fail_msg("%s: mean %g, deviation %g; wanted %g, %g", piece->name, mean, std, wanted->mean, wanted->std);
 }
 
@@ -72,22 +73,32 @@ static void every_scheme_has_its_deviations(void **state)
     (void)state;
     tm_step_options o = test_llama_options();
     double          base = 0.02, l0 = base / sqrt(2), l1 = base / sqrt(4), head = 1 / sqrt(64);
-    const row       titan[] = { { "tok_embeddings.weight", 0, 1 }, { "norm.weight", 1, 0 }, { "output.weight", 0, head },
-                                { "layers.0.attention_norm.weight", 1, 0 }, { "layers.1.attention_norm.weight", 1, 0 },
-                                { "layers.0.ffn_norm.weight", 1, 0 }, { "layers.1.ffn_norm.weight", 1, 0 },
-                                { "layers.0.attention.wq.weight", 0, base }, { "layers.1.attention.wq.weight", 0, base },
-                                { "layers.0.attention.wk.weight", 0, base }, { "layers.1.attention.wk.weight", 0, base },
-                                { "layers.0.attention.wv.weight", 0, base }, { "layers.1.attention.wv.weight", 0, base },
-                                { "layers.0.attention.wo.weight", 0, l0 }, { "layers.1.attention.wo.weight", 0, l1 },
-                                { "layers.0.feed_forward.w1.weight", 0, base }, { "layers.1.feed_forward.w1.weight", 0, base },
-                                { "layers.0.feed_forward.w3.weight", 0, l0 }, { "layers.1.feed_forward.w3.weight", 0, l1 },
-                                { "layers.0.feed_forward.w2.weight", 0, l0 }, { "layers.1.feed_forward.w2.weight", 0, l1 } };
+    const row       titan[] = { { "tok_embeddings.weight", 0, 1 },
+                                { "norm.weight", 1, 0 },
+                                { "output.weight", 0, head },
+                                { "layers.0.attention_norm.weight", 1, 0 },
+                                { "layers.1.attention_norm.weight", 1, 0 },
+                                { "layers.0.ffn_norm.weight", 1, 0 },
+                                { "layers.1.ffn_norm.weight", 1, 0 },
+                                { "layers.0.attention.wq.weight", 0, base },
+                                { "layers.1.attention.wq.weight", 0, base },
+                                { "layers.0.attention.wk.weight", 0, base },
+                                { "layers.1.attention.wk.weight", 0, base },
+                                { "layers.0.attention.wv.weight", 0, base },
+                                { "layers.1.attention.wv.weight", 0, base },
+                                { "layers.0.attention.wo.weight", 0, l0 },
+                                { "layers.1.attention.wo.weight", 0, l1 },
+                                { "layers.0.feed_forward.w1.weight", 0, base },
+                                { "layers.1.feed_forward.w1.weight", 0, base },
+                                { "layers.0.feed_forward.w3.weight", 0, l0 },
+                                { "layers.1.feed_forward.w3.weight", 0, l1 },
+                                { "layers.0.feed_forward.w2.weight", 0, l0 },
+                                { "layers.1.feed_forward.w2.weight", 0, l1 } };
     check(&o, titan, sizeof titan / sizeof titan[0]);
 
     row    hf[sizeof titan / sizeof titan[0]];
     size_t n = sizeof titan / sizeof titan[0];
-    for (size_t i = 0; i < n; i++)
-        hf[i] = (row){ titan[i].name, titan[i].mean, titan[i].std > 0 ? 0.05 : 0 };
+    for (size_t i = 0; i < n; i++) hf[i] = (row){ titan[i].name, titan[i].mean, titan[i].std > 0 ? 0.05 : 0 };
     o.shape.init = TM_INIT_HF;
     o.shape.init_std = 0.05;
     check(&o, hf, n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What result.json and the report say of a run with known step times, worked out anew, units included: parts are percent,
- * short times milliseconds. */
+/* What result.json and the report say of a run with known step times, worked out anew, units included: parts are
+ * percent, short times milliseconds. */
 #include "support/folder.h"
 #include "support/fake_run.h"
 

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-/* 1 2 3 4 5: mean 3, sum of squares 55, squared deviations 10; the deviation is sqrt(10 / 4), its error that / sqrt(5). */
+/* 1 2 3 4 5: mean 3, sum of squares 55, squared deviations 10; the deviation is sqrt(10 / 4), its error that / sqrt(5).
+ */
 static void the_error_of_a_mean(void **state)
 {
     (void)state;

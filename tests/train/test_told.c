@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run tells of its steps and evaluations is what happened: rates, times, counts and units, each worked out anew from
- * what the listener saw. */
+/* What a run tells of its steps and evaluations is what happened: rates, times, counts and units, each worked out anew
+ * from what the listener saw. */
 #include "support/folder.h"
 #include "support/training.h"
 
@@ -44,8 +44,8 @@ static void listen(tm_sink *sink, const tm_event *event)
         if (l->steps == l->slow_step) wait_for(0.2);
     }
     if (event->kind == TM_EVENT_EVALUATION_STARTED)
-        l->started[l->evaluations] = (tm_evaluation){ .step = event->evaluation_started.step,
-                                                      .samples = event->evaluation_started.samples };
+        l->started[l->evaluations] =
+            (tm_evaluation){ .step = event->evaluation_started.step, .samples = event->evaluation_started.samples };
     if (event->kind == TM_EVENT_EVALUATION) {
         l->evaluation[l->evaluations++] = event->evaluation;
         if (l->slow_evaluations > 0) wait_for(l->slow_evaluations);
@@ -88,8 +88,8 @@ static tm_status run(const tm_run_options *options, listener *l)
     return st;
 }
 
-/* Step s has the factor of step s - 1, counted from 0, and moves the weights by it: with the same rate all the time, one step
- * gives the same bits. */
+/* Step s has the factor of step s - 1, counted from 0, and moves the weights by it: with the same rate all the time,
+ * one step gives the same bits. */
 static void a_step_has_the_rate_that_it_tells(void **state)
 {
     (void)state;
@@ -118,7 +118,8 @@ static void a_step_has_the_rate_that_it_tells(void **state)
     assert_true(warming.end.weights_hash != constant.end.weights_hash);
 }
 
-/* The time between two steps counts for the second one; that of an evaluation for none. Physics looks at the fastest step. */
+/* The time between two steps counts for the second one; that of an evaluation for none. Physics looks at the fastest
+ * step. */
 static void times_are_those_of_the_steps(void **state)
 {
     (void)state;
@@ -177,8 +178,8 @@ static void samples_are_counted(void **state)
     }
 }
 
-/* A loss in nats per token is loss / ln 2 bits per token, and a token is so many bytes: of files with 10 bytes and an end
- * each, 10 / 11. */
+/* A loss in nats per token is loss / ln 2 bits per token, and a token is so many bytes: of files with 10 bytes and an
+ * end each, 10 / 11. */
 static void bits_per_byte_are_of_bytes(void **state)
 {
     (void)state;
