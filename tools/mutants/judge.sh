@@ -6,6 +6,8 @@
 #
 # Nothing is linked again: test programs load libmutant.so before libtrainmark.so. The one that lies beside them is empty; the
 # mutant's own is found by LD_LIBRARY_PATH and stands before the library for every name that it has.
+# dash and bash know -nt and ulimit.
+# shellcheck disable=SC3013,SC3045
 set -u
 
 build=build/mutants
@@ -16,8 +18,8 @@ record=$(sed -n "$2p" "$records")
 
 field() { printf '%s\n' "$record" | cut -f "$1"; }
 name=$(field 1) list=$(field 2) only=$(field 3) file=$(field 4) number=$(field 5) what=$(field 6) note=$(field 7)
-new=$(field 8-)
-old=$(sed -n "${number}p" "$file")
+old=$(field 8) new=$(field 9)
+[ "$(sed -n "${number}p" "$file")" = "$old" ] || { echo "mutants: $file has changed since" >&2; exit 2; }
 work=$build/work/$(basename "$records").$2
 rm -rf "$work"
 mkdir -p "$work/tmp"

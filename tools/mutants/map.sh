@@ -33,7 +33,7 @@ run_one()
     status=$?
     seconds=$(($(date +%s%3N) - from))
     [ $status -eq 0 ] || echo "$name (exit status $status)" >>"$map/red"
-    find "$work$PWD" -name '*.gcda' | xargs -r gcov -t 2>/dev/null | awk -v key="$key" -v ms="$seconds" -v sums="$map/sums" '
+    find "$work$PWD" -name '*.gcda' -print0 | xargs -0 -r gcov -t 2>/dev/null | awk -v key="$key" -v ms="$seconds" -v sums="$map/sums" '
         BEGIN {
             FS = ":"
             while ((getline line < sums) > 0) { split(line, part, " "); sum[part[3]] = part[1] }
@@ -73,6 +73,7 @@ ${MAKE:-make} --no-print-directory -j"${1:-$(nproc)}" VARIANT=coverage "$map/tra
     exit 2
 }
 find src -type f -exec cksum {} + >"$map/sums"
+# shellcheck disable=SC2086
 printf '%s\n' $tests $scripts | xargs -n 1 -P "${1:-$(nproc)}" "$0" --one
 # The other way round: per source.
 rm -rf "$map/by-source" && mkdir "$map/by-source"

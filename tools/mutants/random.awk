@@ -202,7 +202,7 @@ BEGIN {
         base = pool_file[p]
         sub(/.*\//, "", base)
         made++
-        printf "%s:%d\trandom\t-\t%s\t%d\t%s\t-\t%s\n", base, pool_line[p], pool_file[p], pool_line[p], kind, new
+        printf "%s:%d\trandom\t-\t%s\t%d\t%s\t-\t%s\t%s\n", base, pool_line[p], pool_file[p], pool_line[p], kind, text, new
     }
     exit made == count ? 0 : 1
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # tools/mutants/rows.awk LIST... - rows of lists of mutants (form: docs/testing.md) as records, one a line, fields between tabs:
-#   name, list, tests (or "-"), file, line number, what it breaks, why no test can notice (or "-"), the new line
+#   name, list, tests (or "-"), file, line number, what it breaks, why no test can notice (or "-"), the line, the new line
 # `-v only=PATTERN` (with *) takes some. What cannot be applied is said on standard error; exit 1 then.
 
 function complain(what) { print FILENAME ":" FNR ": " what | "cat >&2"; bad = 1 }
@@ -91,7 +91,7 @@ FNR == 1 { file = tests = "" }
     at = index(text[line_number], old)
     line = substr(text[line_number], 1, at - 1) new substr(text[line_number], at + length(old))
     if (line == text[line_number]) { complain(name ": nothing is changed"); next }
-    print name "\t" FILENAME "\t" tests "\t" file "\t" line_number "\t" what "\t" note "\t" line
+    print name "\t" FILENAME "\t" tests "\t" file "\t" line_number "\t" what "\t" note "\t" text[line_number] "\t" line
 }
 
 END { close("cat >&2"); exit bad }
