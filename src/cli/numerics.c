@@ -9,18 +9,20 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: trainmark numerics FOLDER --tokens FILE [--json] [--device NAME] [--isa NAME] [--dtype NAME] [--threads "
+    "usage: trainmark numerics FOLDER --tokens FILE | --inputs FILE [--json] [--device NAME] [--isa NAME] [--dtype NAME] [--threads "
     "N]\n\n"
     "Loads a Hugging Face folder and runs forward and backward on the tokens, to compare implementations: loss, norms\n"
     "of all gradients by the names of the tensors, logits of the first and the last input.\n\n"
     "  --tokens FILE   a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the\n"
     "                  first the targets\n"
     "  --dtype NAME    float32 (default), bfloat16 (weights and gradients float32), float64 (--device reference)\n"
+    "  --inputs FILE   of a FLUX folder (diffusers): safetensors with noisy, velocity (rows, columns, channels), time,\n"
+    "                  text (tokens, n), pooled (n) and guidance, if the model has it\n"
     "  --device NAME   cpu (default), reference (float64, slow)\n"
     "  --json          one JSON object\n";
 
 typedef struct {
-    const char       *folder, *tokens, *device, *isa, *dtype, *threads;
+    const char       *folder, *tokens, *inputs, *device, *isa, *dtype, *threads;
     bool              json;
     tm_config        *config;
     tm_hf_description description;
@@ -31,6 +33,7 @@ typedef struct {
     tm_device        *opened;
     tm_trainer       *trainer;
     tm_numerics       numerics;
+    tm_numerics_image image;
 } job;
 
 static tm_status describe(job *j, tm_error *err)
@@ -39,6 +42,10 @@ static tm_status describe(job *j, tm_error *err)
     TM_TRY(tm_hf_folder_shape(j->folder, j->config, &j->description, &j->shape, err));
     TM_TRY(tm_hf_folder_weights(j->folder, &j->weights, err));
     if (!j->weights) return tm_fail(err, TM_INVALID, "'%.300s' holds no weights (model.safetensors)", j->folder);
+    if (!tm_model_images(&j->shape) != !j->inputs)
+        return tm_fail(err, TM_USAGE, "'%.300s' is a model of %s", j->folder,
+                       j->inputs ? "a language: give --tokens FILE" : "images: give --inputs FILE");
+    if (j->inputs) return tm_numerics_image_read(j->inputs, &j->shape, &j->image, err);
     TM_TRY(tm_token_list_read(j->tokens, j->shape.vocab_size, &j->ids, &j->n, err));
     if (j->n < 2)
         return tm_fail(err, TM_INVALID, "'%s' has %lld tokens; two are the least: an input and a target", j->tokens,
@@ -80,9 +87,12 @@ static tm_status compute(job *j, tm_error *err)
     TM_TRY(describe(j, err));
     TM_TRY(open_device(j, &precision, err));
     tm_step_options step = tm_numerics_step(&j->shape, precision, j->n - 1);
+    if (j->inputs) tm_numerics_image_fields(&j->shape, &step);
     TM_TRY(tm_trainer_open(j->opened, &step, 0, &j->trainer, err));
     tm_hf_memory memory = tm_hf_trainer_memory(j->trainer, j->description.form);
     TM_TRY(tm_hf_load(&memory, j->weights, tm_device_describe(j->opened)->threads, &report, err));
+    if (j->inputs)
+        return tm_numerics_read_image(j->trainer, j->description.form, j->weights, &j->image, &j->numerics, err);
     return tm_numerics_read(j->trainer, j->description.form, j->weights, j->ids, &j->numerics, err);
 }
 
@@ -94,11 +104,11 @@ static void print(const job *j, tm_text *out)
         return;
     }
     tm_text_printf(out, "%-60s %lld\n", "parameters", (long long)n->parameters);
-    tm_text_printf(out, "%-60s %lld\n", "target tokens", (long long)n->tokens);
+    if (n->tokens) tm_text_printf(out, "%-60s %lld\n", "target tokens", (long long)n->tokens);
     tm_text_printf(out, "%-60s %.12g\n", "loss", n->loss);
-    tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the first token", n->first[0], n->first[1],
+    if (n->tokens) tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the first token", n->first[0], n->first[1],
                    n->first[n->vocab > 2 ? 2 : 1]);
-    tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the last token", n->last[0], n->last[1],
+    if (n->tokens) tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the last token", n->last[0], n->last[1],
                    n->last[n->vocab > 2 ? 2 : 1]);
     tm_text_printf(out, "%-60s %.12g\n", "gradient norm", n->gradient_norm);
     for (size_t i = 0; i < n->n_gradients; i++)
@@ -108,6 +118,7 @@ static void print(const job *j, tm_text *out)
 static void release(job *j)
 {
     tm_numerics_fini(&j->numerics);
+    tm_numerics_image_fini(&j->image);
     tm_trainer_close(j->trainer);
     tm_device_close(j->opened);
     tm_safetensors_close(j->weights);
@@ -120,6 +131,7 @@ tm_status tm_command_numerics(int argc, char **argv, tm_error *err)
     job                 j = { .device = "cpu", .threads = "0" };
     tm_text             out = { 0 };
     const tm_cli_option options[] = { { "--tokens", &j.tokens, NULL },
+                                      { "--inputs", &j.inputs, NULL },
                                       { "--device", &j.device, NULL },
                                       { "--isa", &j.isa, NULL },
                                       { "--dtype", &j.dtype, NULL },
@@ -128,7 +140,9 @@ tm_status tm_command_numerics(int argc, char **argv, tm_error *err)
                                       { NULL, NULL, NULL } };
     if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
     TM_TRY(tm_cli_arguments(argc, argv, argv[0], options, &j.folder, err));
-    if (!j.tokens) return tm_fail(err, TM_USAGE, "--tokens FILE is missing: a JSON array of ids, or a .npy");
+    if (!j.tokens == !j.inputs)
+        return tm_fail(err, TM_USAGE,
+                       "give --tokens FILE (a JSON array of ids, or a .npy) or, of an image model, --inputs FILE (safetensors)");
     tm_status st = compute(&j, err);
     if (st == TM_OK) print(&j, &out);
     if (st == TM_OK) st = tm_cli_print(&out, err);

@@ -30,10 +30,16 @@ static tm_status read_options(int argc, char **argv, train_options *o, tm_error 
     tm_vocabulary_options *v = &o->vocabulary;
     const char            *special = NULL;
     const tm_cli_option    options[] = {
-        { "-o", &v->out, NULL },           { "--out", &v->out, NULL },     { "--vocab_size", &o->size, NULL },
-        { "--pattern", &v->pattern, NULL }, { "--field", &v->field, NULL }, { "--input", &v->input, NULL },
-        { "--least", &o->least, NULL },    { "--special", &special, NULL }, { "--json", NULL, &o->json },
-        { NULL, NULL, NULL },
+           { "-o", &v->out, NULL },
+           { "--out", &v->out, NULL },
+           { "--vocab_size", &o->size, NULL },
+           { "--pattern", &v->pattern, NULL },
+           { "--field", &v->field, NULL },
+           { "--input", &v->input, NULL },
+           { "--least", &o->least, NULL },
+           { "--special", &special, NULL },
+           { "--json", NULL, &o->json },
+           { NULL, NULL, NULL },
     };
     for (int i = 1; i < argc; i++) {
         const tm_cli_option *option = options;
@@ -59,7 +65,8 @@ static tm_status read_options(int argc, char **argv, train_options *o, tm_error 
     for (int i = 0; i < v->goal.n_special; i++)
         for (int k = 0; k <= i; k++)
             if (!*o->special[i] || (k < i && strcmp(o->special[i], o->special[k]) == 0))
-                return tm_fail(err, TM_USAGE, "--special '%.100s' is %s", o->special[i], *o->special[i] ? "given twice" : "empty");
+                return tm_fail(err, TM_USAGE, "--special '%.100s' is %s", o->special[i],
+                               *o->special[i] ? "given twice" : "empty");
     TM_TRY(number("--vocab_size", o->size, 257, 1 << 24, &v->goal.vocab, err));
     v->goal.least = 2;
     return o->least ? number("--least", o->least, 1, INT64_MAX, &v->goal.least, err) : TM_OK;
@@ -88,9 +95,9 @@ static void print(const train_options *o, const tm_tokenize_result *files, const
 
 tm_status tm_cli_tokenizer_train(int argc, char **argv, tm_error *err)
 {
-    train_options o = { .paths = tm_alloc((size_t)argc * sizeof *o.paths),
-                        .special = tm_alloc(((size_t)argc + 1) * sizeof *o.special),
-                        .vocabulary = { .pattern = "llama3", .stop = &tm_cli_stop } };
+    train_options      o = { .paths = tm_alloc((size_t)argc * sizeof *o.paths),
+                             .special = tm_alloc(((size_t)argc + 1) * sizeof *o.special),
+                             .vocabulary = { .pattern = "llama3", .stop = &tm_cli_stop } };
     tm_tokenize_result files = { 0 };
     tm_bpe_result      result = { 0 };
     tm_text            text = { 0 };
