@@ -8,23 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark numerics FOLDER --tokens FILE | --inputs FILE [--json] [--device NAME] [--isa NAME] [--dtype NAME] [--threads "
-    "N]\n\n"
-    "Loads a Hugging Face folder and runs forward and backward on the tokens, to compare implementations: loss, norms\n"
-    "of all gradients by the names of the tensors, logits of the first and the last input.\n\n"
-    "  --tokens FILE   a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the\n"
-    "                  first the targets\n"
-    "  --dtype NAME    float32 (default), bfloat16 (weights and gradients float32), float64 (--device reference)\n"
-    "  --inputs FILE   of a FLUX folder (diffusers): safetensors with noisy, velocity (rows, columns, channels), time,\n"
-    "                  text (tokens, n), pooled (n) and guidance, if the model has it\n"
-    "  --device NAME   cpu (default), reference (float64, slow)\n"
-    "  --json          one JSON object\n";
+typedef struct {
+    const char *tokens, *inputs, *device, *isa, *dtype;
+    int64_t     threads;
+    bool        json;
+} numerics_options;
 
 typedef struct {
-    const char       *folder, *tokens, *inputs, *device, *isa, *dtype, *threads;
-    bool              json;
-    tm_config        *config;
+    const char             *folder, *dtype;
+    const numerics_options *o;
+    tm_config              *config;
     tm_hf_description description;
     tm_model_shape    shape;
     tm_safetensors   *weights;
@@ -42,16 +35,16 @@ static tm_status describe(job *j, tm_error *err)
     TM_TRY(tm_hf_folder_shape(j->folder, j->config, &j->description, &j->shape, err));
     TM_TRY(tm_hf_folder_weights(j->folder, &j->weights, err));
     if (!j->weights) return tm_fail(err, TM_INVALID, "'%.300s' holds no weights (model.safetensors)", j->folder);
-    if (!tm_model_images(&j->shape) != !j->inputs)
+    if (!tm_model_images(&j->shape) != !j->o->inputs)
         return tm_fail(err, TM_USAGE, "'%.300s' is a model of %s", j->folder,
-                       j->inputs ? "a language: give --tokens FILE" : "images: give --inputs FILE");
-    if (j->inputs) return tm_numerics_image_read(j->inputs, &j->shape, &j->image, err);
-    TM_TRY(tm_token_list_read(j->tokens, j->shape.vocab_size, &j->ids, &j->n, err));
+                       j->o->inputs ? "a language: give --tokens FILE" : "images: give --inputs FILE");
+    if (j->o->inputs) return tm_numerics_image_read(j->o->inputs, &j->shape, &j->image, err);
+    TM_TRY(tm_token_list_read(j->o->tokens, j->shape.vocab_size, &j->ids, &j->n, err));
     if (j->n < 2)
-        return tm_fail(err, TM_INVALID, "'%s' has %lld tokens; two are the least: an input and a target", j->tokens,
+        return tm_fail(err, TM_INVALID, "'%s' has %lld tokens; two are the least: an input and a target", j->o->tokens,
                        (long long)j->n);
     if (j->n - 1 > tm_model_max_length(&j->shape))
-        return tm_fail(err, TM_INVALID, "'%s' has %lld inputs, the model has %lld positions; give fewer", j->tokens,
+        return tm_fail(err, TM_INVALID, "'%s' has %lld inputs, the model has %lld positions; give fewer", j->o->tokens,
                        (long long)j->n - 1, (long long)tm_model_max_length(&j->shape));
     return TM_OK;
 }
@@ -59,24 +52,18 @@ static tm_status describe(job *j, tm_error *err)
 static tm_status open_device(job *j, const tm_precision **precision, tm_error *err)
 {
     static const tm_precision *const formats[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_f64 };
-    char                            *end;
-    long                             threads = strtol(j->threads, &end, 10);
-    if (*end || end == j->threads || threads < 0 || threads > 4096)
-        return tm_fail(err, TM_USAGE, "--threads is '%.100s', wanted 0 (all) to 4096", j->threads);
-    TM_TRY(tm_device_open(j->device, (int)threads, &j->opened, err));
-    if (j->isa) TM_TRY(tm_device_limit_isa(j->opened, j->isa, err));
+    TM_TRY(tm_device_open(j->o->device, (int)j->o->threads, &j->opened, err));
+    if (j->o->isa) TM_TRY(tm_device_limit_isa(j->opened, j->o->isa, err));
     bool wide = tm_device_describe(j->opened)->float64_only;
-    if (!j->dtype) j->dtype = wide ? "float64" : "float32";
+    j->dtype = j->o->dtype ? j->o->dtype : wide ? "float64" : "float32";
     *precision = NULL;
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (strcmp(formats[i]->name, j->dtype) == 0) *precision = formats[i];
-    if (!*precision)
-        return tm_fail(err, TM_USAGE, "--dtype is '%.100s', wanted float32, bfloat16 or float64", j->dtype);
     if (wide != (*precision == &tm_precision_f64))
-        return tm_fail(err, TM_USAGE, "--dtype %s is not computed on --device %s; %s", j->dtype, j->device,
+        return tm_fail(err, TM_USAGE, "--dtype %s is not computed on --device %s; %s", j->dtype, j->o->device,
                        wide ? "it computes in float64" : "--device reference computes in float64");
     if (!tm_device_describe(j->opened)->computes)
-        return tm_fail(err, TM_USAGE, "--device %s computes nothing", j->device);
+        return tm_fail(err, TM_USAGE, "--device %s computes nothing", j->o->device);
     return TM_OK;
 }
 
@@ -87,11 +74,11 @@ static tm_status compute(job *j, tm_error *err)
     TM_TRY(describe(j, err));
     TM_TRY(open_device(j, &precision, err));
     tm_step_options step = tm_numerics_step(&j->shape, precision, j->n - 1);
-    if (j->inputs) tm_numerics_image_fields(&j->shape, &step);
+    if (j->o->inputs) tm_numerics_image_fields(&j->shape, &step);
     TM_TRY(tm_trainer_open(j->opened, &step, 0, &j->trainer, err));
     tm_hf_memory memory = tm_hf_trainer_memory(j->trainer, j->description.form);
     TM_TRY(tm_hf_load(&memory, j->weights, tm_device_describe(j->opened)->threads, &report, err));
-    if (j->inputs)
+    if (j->o->inputs)
         return tm_numerics_read_image(j->trainer, j->description.form, j->weights, &j->image, &j->numerics, err);
     return tm_numerics_read(j->trainer, j->description.form, j->weights, j->ids, &j->numerics, err);
 }
@@ -99,16 +86,18 @@ static tm_status compute(job *j, tm_error *err)
 static void print(const job *j, tm_text *out)
 {
     const tm_numerics *n = &j->numerics;
-    if (j->json) {
+    if (j->o->json) {
         tm_numerics_json(n, out);
         return;
     }
     tm_text_printf(out, "%-60s %lld\n", "parameters", (long long)n->parameters);
     if (n->tokens) tm_text_printf(out, "%-60s %lld\n", "target tokens", (long long)n->tokens);
     tm_text_printf(out, "%-60s %.12g\n", "loss", n->loss);
-    if (n->tokens) tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the first token", n->first[0], n->first[1],
+    if (n->tokens)
+        tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the first token", n->first[0], n->first[1],
                    n->first[n->vocab > 2 ? 2 : 1]);
-    if (n->tokens) tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the last token", n->last[0], n->last[1],
+    if (n->tokens)
+        tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the last token", n->last[0], n->last[1],
                    n->last[n->vocab > 2 ? 2 : 1]);
     tm_text_printf(out, "%-60s %.12g\n", "gradient norm", n->gradient_norm);
     for (size_t i = 0; i < n->n_gradients; i++)
@@ -126,23 +115,14 @@ static void release(job *j)
     free(j->ids);
 }
 
-tm_status tm_command_numerics(int argc, char **argv, tm_error *err)
+static tm_status numerics(tm_cli_line *line, tm_error *err)
 {
-    job                 j = { .device = "cpu", .threads = "0" };
-    tm_text             out = { 0 };
-    const tm_cli_option options[] = { { "--tokens", &j.tokens, NULL },
-                                      { "--inputs", &j.inputs, NULL },
-                                      { "--device", &j.device, NULL },
-                                      { "--isa", &j.isa, NULL },
-                                      { "--dtype", &j.dtype, NULL },
-                                      { "--threads", &j.threads, NULL },
-                                      { "--json", NULL, &j.json },
-                                      { NULL, NULL, NULL } };
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    TM_TRY(tm_cli_arguments(argc, argv, argv[0], options, &j.folder, err));
-    if (!j.tokens == !j.inputs)
+    job       j = { .folder = line->words[0], .o = line->options };
+    tm_text   out = { 0 };
+    if (!j.o->tokens == !j.o->inputs)
         return tm_fail(err, TM_USAGE,
-                       "give --tokens FILE (a JSON array of ids, or a .npy) or, of an image model, --inputs FILE (safetensors)");
+                       "give --tokens FILE (a JSON array of ids, or a .npy) or, of an image model, --inputs FILE "
+                       "(safetensors)");
     tm_status st = compute(&j, err);
     if (st == TM_OK) print(&j, &out);
     if (st == TM_OK) st = tm_cli_print(&out, err);
@@ -150,3 +130,34 @@ tm_status tm_command_numerics(int argc, char **argv, tm_error *err)
     tm_text_fini(&out);
     return st;
 }
+
+static const tm_option rows[] = {
+    { "tokens", 0, TM_OPTION_TEXT, offsetof(numerics_options, tokens), .value = "FILE",
+      .help = "a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the first the "
+              "targets" },
+    { "inputs", 0, TM_OPTION_TEXT, offsetof(numerics_options, inputs), .value = "FILE",
+      .help = "of a FLUX folder (diffusers): safetensors with noisy and velocity (rows, columns, channels), time, text "
+              "(tokens, n), pooled (n) and guidance, if the model has it" },
+    { "dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, dtype), .value = "NAME",
+      .choices = "float32|bfloat16|float64",
+      .help = "format of products; bfloat16: weights and gradients are float32; float64: with --device reference" },
+    { "device", 0, TM_OPTION_TEXT, offsetof(numerics_options, device), .value = "NAME", .fallback = "cpu",
+      .help = "cpu, or reference (float64, slow)" },
+    { "isa", 0, TM_OPTION_TEXT, offsetof(numerics_options, isa), .value = "NAME",
+      .help = "instruction set of the kernels: base, avx2 or avx512; default: the best of this machine" },
+    { "threads", 0, TM_OPTION_I64, offsetof(numerics_options, threads), .value = "N", .fallback = "0", .lo = 0,
+      .hi = 4096, .help = "threads; 0: all that this process may use" },
+    TM_OPTION_JSON(numerics_options),
+};
+
+const tm_cli_command tm_command_numerics = {
+    .name = "numerics",
+    .summary = "what a Hugging Face folder computes for given inputs: loss, gradients, logits",
+    .words = "FOLDER",
+    .least = 1,
+    .most = 1,
+    .about = "Loads a Hugging Face folder and runs forward and backward on the tokens, to compare implementations: loss, "
+             "norms of all gradients by the names of the tensors, logits of the first and the last input.",
+    TM_CLI_OPTIONS(rows, numerics_options),
+    .run = numerics,
+};

@@ -3,9 +3,8 @@
 #ifndef TM_CLI_TOKENIZER_TRAIN_H
 #define TM_CLI_TOKENIZER_TRAIN_H
 
-#include "base/status.h"
+#include "cli/command.h"
 
-/* argv[0] is "train". */
-TM_MUST_USE tm_status tm_cli_tokenizer_train(int argc, char **argv, tm_error *err);
+extern const tm_cli_command tm_tokenizer_command_train;
 
 #endif
