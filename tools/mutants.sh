@@ -9,6 +9,8 @@
 # Exit 1 when a mutant of a list survives without a note or dies in spite of one.
 set -u
 
+# Whatever this was called from: the variants are those of the system's cc (gcov reads its counters).
+unset CC VARIANT MAKEFLAGS MFLAGS MAKELEVEL
 build=build/mutants
 jobs=${JOBS:-$(nproc)}
 export LC_ALL=C
