@@ -36,8 +36,8 @@ fi
 mkdir -p "$build/work" "$build/green" || exit 2
 records=$build/records.$$
 if [ -n "${RANDOM_MUTANTS:-}" ]; then
-    # shellcheck disable=SC2046
     case $1 in *.txt) set -- src ;; esac
+    # shellcheck disable=SC2046
     awk -v count="$RANDOM_MUTANTS" -v seed="${SEED:-1}" -f tools/mutants/random.awk $(find "$@" -name '*.c' | sort) >"$records" ||
         die "there are not so many different mutants"
 else
