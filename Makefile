@@ -46,8 +46,8 @@ LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
-TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*'))
-LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh))
+TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
+LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # They measure: one at a time, after the others. The long ones of the others first.
 MEASURING := tests/cli/test_ab.sh tests/cli/test_bench.sh tests/cli/test_bench_models.sh tests/cli/test_measurement.sh \
     $(filter $(BUILD)/tests/bench/%,$(TESTS))

@@ -32,6 +32,7 @@ data/source.h
 data/token_list.h
 data/tokenize.h
 data/verify.h
+data/vocabulary.h
 device/ceilings.h
 device/cpu/gemm.h
 device/backends.def
@@ -90,6 +91,7 @@ system/thresholds.h
 system/validity.h
 train/checkpoint_view.h
 token/token.h
+token/train.h
 train/decode.h
 train/groups.h
 train/keys.h

@@ -10,53 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void usage(tm_text *out)
-{
-    size_t                    n;
-    const tm_workload *const *workloads = tm_workloads(&n);
-    tm_text_add(out, "usage: trainmark bench NAME [--option value ...] [--output-file F.md|csv|tsv|json|jsonl[.gz]] "
-                     "[--json]\n       trainmark bench JOBS.yaml [--option value ...]\n\nworkloads:\n");
-    for (size_t i = 0; i < n; i++) tm_text_printf(out, "  %-10s %s\n", workloads[i]->name, workloads[i]->summary);
-    tm_text_add(out, "\n`trainmark bench NAME --help` lists the options. How calls are timed: docs/timing.md.\n"
-                     "A job file is a list of benchmarks that run as one: docs/results.md.\n");
-}
-
-static tm_status print_usage(tm_error *err)
-{
-    tm_text text = { 0 };
-    usage(&text);
-    tm_status st = tm_cli_print(&text, err);
-    tm_text_fini(&text);
-    return st;
-}
-
-static tm_status unknown(const char *name, tm_error *err)
-{
-    size_t                    n;
-    const tm_workload *const *workloads = tm_workloads(&n);
-    const char               *nearest = NULL;
-    int                       best = 3; /* farther is no help */
-    for (size_t i = 0; i < n; i++) {
-        int distance = tm_edit_distance(name, workloads[i]->name);
-        if (distance >= best) continue;
-        best = distance;
-        nearest = workloads[i]->name;
-    }
-    return tm_fail(err, TM_USAGE, "unknown workload '%.200s'; %s%s%s`trainmark bench` lists all", name,
-                   nearest ? "did you mean '" : "", nearest ? nearest : "", nearest ? "'? " : "");
-}
-
-static tm_status print_help(const tm_workload *workload, const tm_config *config, tm_error *err)
-{
-    tm_text text = { 0 };
-    tm_text_printf(&text, "usage: trainmark bench %s [--option value ...]\n\n%s\n\n", workload->name,
-                   workload->summary);
-    tm_config_print_help(config, NULL, &text);
-    tm_status st = tm_cli_print(&text, err);
-    tm_text_fini(&text);
-    return st;
-}
-
 /* The published figures of the same cases, under the table. */
 static void add_comparison(const tm_published *reference, const tm_table *table, tm_text *out)
 {
@@ -111,23 +64,60 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     return st;
 }
 
-static bool is_job_file(const char *word)
+static tm_status run_workload(tm_cli_line *line, tm_error *err)
 {
-    const char *dot = strrchr(word, '.');
-    return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
-}
-
-tm_status tm_command_bench(int argc, char **argv, tm_error *err)
-{
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return print_usage(err);
-    if (is_job_file(argv[1])) return tm_bench_jobs(argv[1], argc - 2, argv + 2, err);
-    const tm_workload *workload = tm_workload_find(argv[1]);
-    if (!workload) return unknown(argv[1], err);
-    char help[64];
+    char               help[64];
+    const tm_workload *workload = tm_workload_find(line->command->name);
     snprintf(help, sizeof help, "trainmark bench %s --help", workload->name);
     tm_config *config = tm_bench_configure(workload, help);
-    tm_status  st = tm_cli_wants_help(argc, argv) ? print_help(workload, config, err)
-                                                  : run(workload, config, argc - 2, argv + 2, err);
+    tm_status  st = tm_cli_take_common(line, err);
+    if (st == TM_OK) st = run(workload, config, line->n_words, line->words, err);
     tm_config_destroy(config);
     return st;
 }
+
+static tm_config *keys_of(const tm_cli_command *command)
+{
+    return tm_bench_configure(tm_workload_find(command->name), NULL);
+}
+
+/* `trainmark bench jobs FILE`: a list of benchmarks. */
+static tm_status run_jobs(tm_cli_line *line, tm_error *err)
+{
+    return tm_bench_jobs(line->words[0], line->n_words - 1, line->words + 1, err);
+}
+
+static const tm_cli_command jobs_command = {
+    .name = "jobs",
+    .summary = "run a list of benchmarks as one: a job file",
+    .words = "FILE.yaml [--option value ...]",
+    .least = 1,
+    .most = -1,
+    .passes = true,
+    .about = "FILE is a YAML list of benchmarks, {gemm: {M: 4096, ...}} or {workload: gemm, name: LABEL, M: 4096, ...}, or a "
+             "map with `jobs`, that list, and `global`, options of all that have them (docs/results.md). Options on the "
+             "command line are for all jobs.",
+    .run = run_jobs,
+};
+
+static const tm_cli_command *workload_command(size_t i, tm_cli_command *storage)
+{
+    size_t                    n;
+    const tm_workload *const *workloads = tm_workloads(&n);
+    if (i == n) return &jobs_command;
+    if (i > n) return NULL;
+    *storage = (tm_cli_command){ .name = workloads[i]->name,
+                                 .summary = workloads[i]->summary,
+                                 .keys = keys_of,
+                                 .reads = true,
+                                 .run = run_workload };
+    return storage;
+}
+
+const tm_cli_command tm_command_bench = {
+    .name = "bench",
+    .summary = "measure a part of training on this machine",
+    .about = "Measures parts of training. Each workload is a command with options of its own; how calls are timed: "
+             "docs/timing.md.",
+    .nested = workload_command,
+};

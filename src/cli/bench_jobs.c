@@ -90,7 +90,7 @@ static tm_status read_job(job_list *l, const tm_yaml_item *item, const tm_yaml *
     char         **words = tm_arena_take(l->arena, ((global ? global->count : 0) + own->count + 1) * sizeof *words);
     int            n = 0;
     for (const tm_yaml_item *i = global ? global->first : NULL; i; i = i->next)
-        if (tm_config_has(j->config, i->key)) words[n++] = (char *)argument(l->arena, i->key, i->value);
+        if (tm_config_is_row(j->config, i->key)) words[n++] = (char *)argument(l->arena, i->key, i->value);
     TM_TRY(add_options(l, own, words, &n, err));
     tm_error  cause = { 0 };
     tm_status st = tm_config_apply_arguments(j->config, n, words, &cause);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/compare.c - `trainmark compare`: two results, a result and published figures, a result and its limits. */
 #include "bench/published.h"
-#include "cli/words.h"
+#include "cli/cli.h"
 #include "record/table.h"
 #include "results/compare.h"
 
@@ -10,24 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark compare A B [--top N] [--json]\n"
-    "       trainmark compare A --baseline [B] [--max-slowdown PERCENT]\n"
-    "       trainmark compare A reference\n"
-    "       trainmark compare A --thresholds F.json [--cell KEY]\n\n"
-    "A and B are run directories, result.json files, tables of `bench --output-file F.json`, or stored results (a number,\n"
-    "last, last~N). Figures with the interval of their change, then what differs of configuration and environment, the\n"
-    "likeliest causes first (docs/results.md).\n\n"
-    "  --baseline         B is the newest earlier stored result of the same configuration, program apart, on the same\n"
-    "                     host; exit code 5 if A is slower than it by more than chance and PERCENT\n"
-    "  --max-slowdown P   default 5\n"
-    "  --thresholds F     gates of a file of limits (docs/check.md): exit code 5 if one does not pass\n"
-    "  --write-thresholds F   writes such a file from A\n"
-    "  --top N            so many differences (default 20; 0: all)\n"
-    "  --store FILE       another store\n";
-
 typedef struct {
-    const char *store, *thresholds, *write, *cell, *slowdown, *top;
+    const char *store, *thresholds, *write, *cell;
+    double      slowdown;
+    int64_t     top;
     bool        json, baseline;
     const char *path; /* of the store, or NULL */
 } compare_options;
@@ -62,9 +48,7 @@ static tm_table *head_of(tm_table *all, int64_t most)
 
 static tm_status compare_two(const compare_options *o, const tm_result *a, const tm_result *b, tm_error *err)
 {
-    int64_t most = 20;
-    TM_TRY(tm_cli_whole(o->top, "--top", 0, &most, err));
-    tm_table *figures = tm_results_compare(a, b), *differences = head_of(tm_results_differences(a, b), most);
+    tm_table *figures = tm_results_compare(a, b), *differences = head_of(tm_results_differences(a, b), o->top);
     tm_status st = TM_OK;
     if (tm_table_n_rows(figures) == 0)
         st = tm_fail(err, TM_INVALID, "'%s' and '%s' have no figure in common: a run and a benchmark, or other cases",
@@ -188,8 +172,7 @@ static tm_status find_baseline(const compare_options *o, const tm_result *a, tm_
 
 static tm_status gate_slowdown(const compare_options *o, const tm_result *base, const tm_result *now, tm_error *err)
 {
-    double limit = 5;
-    TM_TRY(tm_cli_positive(o->slowdown, "--max-slowdown", &limit, err));
+    double    limit = o->slowdown;
     tm_change c = tm_results_headline(base, now);
     if (!isfinite(c.change))
         return tm_fail(err, TM_INVALID, "'%s' has no rate to compare with its baseline", tm_result_name(now));
@@ -220,29 +203,45 @@ static tm_status compare(compare_options *o, char **words, int n, tm_arena *aren
     return st;
 }
 
-tm_status tm_command_compare(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    compare_options     o = { 0 };
-    const tm_cli_option options[] = { { "--store", &o.store, NULL },
-                                      { "--thresholds", &o.thresholds, NULL },
-                                      { "--write-thresholds", &o.write, NULL },
-                                      { "--cell", &o.cell, NULL },
-                                      { "--max-slowdown", &o.slowdown, NULL },
-                                      { "--top", &o.top, NULL },
-                                      { "--json", NULL, &o.json },
-                                      { "--baseline", NULL, &o.baseline },
-                                      { NULL, NULL, NULL } };
-    bool                chosen;
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena *arena = tm_arena_create();
-    char    **words = tm_arena_take(arena, (size_t)argc * sizeof *words);
-    int       n = 0;
-    tm_status st = tm_cli_words(argc, argv, "compare", options, words, &n, 1, 2, err);
-    o.path = tm_store_path(arena, o.store, &chosen);
-    if (st == TM_OK && n == 1 && !o.baseline && !o.thresholds && !o.write)
-        st = tm_fail(err, TM_USAGE, "compare '%.200s' with what? A second result, reference, --baseline or --thresholds",
-                     words[0]);
-    if (st == TM_OK) st = compare(&o, words, n, arena, err);
-    tm_arena_destroy(arena);
-    return st;
+    compare_options *o = line->options;
+    bool             chosen;
+    o->path = tm_store_path(line->arena, o->store, &chosen);
+    if (line->n_words == 1 && !o->baseline && !o->thresholds && !o->write)
+        return tm_fail(err, TM_USAGE, "compare '%.200s' with what? A second result, reference, --baseline or --thresholds",
+                       line->words[0]);
+    return compare(o, line->words, line->n_words, line->arena, err);
 }
+
+static const tm_option rows[] = {
+    { "baseline", 0, TM_OPTION_FLAG, offsetof(compare_options, baseline),
+      .help = "B, or the newest earlier stored result of the same configuration on the same host, is the baseline: exit "
+              "code 5 if A is slower by more than chance and --max-slowdown" },
+    { "max-slowdown", 0, TM_OPTION_F64, offsetof(compare_options, slowdown), .value = "PERCENT", .fallback = "5", .lo = 0,
+      .hi = 1e6, .help = "what --baseline lets pass" },
+    { "thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, thresholds), .value = "FILE",
+      .help = "hold A against a file of limits (docs/check.md): exit code 5 if one is not kept" },
+    { "write-thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, write), .value = "FILE",
+      .help = "write such a file from A" },
+    { "cell", 0, TM_OPTION_TEXT, offsetof(compare_options, cell), .value = "KEY",
+      .help = "the cell of the file of limits; default: that of the run" },
+    { "top", 0, TM_OPTION_I64, offsetof(compare_options, top), .value = "N", .fallback = "20", .lo = 0, .hi = 1e9,
+      .help = "differences that are listed; 0: all" },
+    { "store", 0, TM_OPTION_TEXT, offsetof(compare_options, store), .value = "FILE", .help = "another store of results" },
+    TM_OPTION_JSON(compare_options),
+};
+
+const tm_cli_command tm_command_compare = {
+    .name = "compare",
+    .summary = "compare two results: figures with intervals, what differs, limits",
+    .words = "A [B]",
+    .least = 1,
+    .most = 2,
+    .about = "A and B are run directories, result.json files, tables of `bench --output-file F.json`, or stored results (a "
+             "number, last, last~N). B may be `reference`, the published figures of the same case, or a CSV file of such. "
+             "Prints the figures with the interval of their change, then what differs of configuration and environment, "
+             "the likeliest causes first (docs/results.md).",
+    TM_CLI_OPTIONS(rows, compare_options),
+    .run = run,
+};

@@ -2,7 +2,7 @@
 /* cli/convert.c - `trainmark convert`: a published figure by every other way of counting. */
 #include "bench/bench.h"
 #include "bench/published.h"
-#include "cli/words.h"
+#include "cli/cli.h"
 #include "record/table.h"
 #include "results/convert.h"
 
@@ -12,39 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark convert VALUE UNIT --model MODEL [--from CONVENTION] [options]\n"
-    "       trainmark convert --published --model MODEL [--hardware NAME] [options]\n\n"
-    "Says one speed in every way in which speeds are published: tokens, samples, steps, FLOP/s by each convention\n"
-    "(docs/flops.md), and the days that a number of tokens takes. UNIT: TFLOP/s (of --from), tokens/s, samples/s,\n"
-    "images/s, s/step or ms/step (with --batch). --published converts the published figures of the model.\n\n"
-    "  --from CONVENTION  titan, matmul, megatron, 6n, llm.c, nanogpt, exact-causal, lora, lora-causal\n"
-    "  --seq N            tokens of a sequence (default: the model's)\n"
-    "  --window N         count with a window of N keys\n"
-    "  --devices N        default 1;  --all: VALUE is of all of them together (default: of one)\n"
-    "  --batch N          sequences of one step, all devices\n"
-    "  --tokens N         a budget: 15T, 300B, 1e12\n"
-    "  --peak TFLOPS      of a device: prints the utilisation\n"
-    "  --lora-parameters N   of adapters: prints the conventions of LoRA, too\n";
-
 typedef struct {
-    const char *model, *from, *seq, *window, *devices, *batch, *tokens, *peak, *lora, *hardware, *output;
+    const char *model, *from, *tokens, *hardware;
+    int64_t     seq, window, devices, batch;
+    double      peak, lora;
     bool        all, json, published;
 } convert_options;
 
 static tm_status read_basis(const convert_options *o, tm_speed_basis *b, double *tokens, tm_error *err)
 {
-    *b = (tm_speed_basis){ .devices = 1 };
-    if (!o->model) return tm_fail(err, TM_USAGE, "missing --model MODEL; `trainmark models` lists them");
+    *b = (tm_speed_basis){ .devices = o->devices,
+                           .batch = o->batch,
+                           .peak_flops = o->peak * 1e12,
+                           .lora_parameters = o->lora };
     TM_TRY(tm_bench_model(o->model, &b->shape, &b->seq, err));
-    TM_TRY(tm_cli_whole(o->seq, "--seq", 1, &b->seq, err));
-    TM_TRY(tm_cli_whole(o->window, "--window", 1, &b->shape.window, err));
+    if (o->seq) b->seq = o->seq;
+    if (o->window) b->shape.window = o->window;
     if (o->window) b->shape.window_every = 1;
-    TM_TRY(tm_cli_whole(o->devices, "--devices", 1, &b->devices, err));
-    TM_TRY(tm_cli_whole(o->batch, "--batch", 1, &b->batch, err));
-    TM_TRY(tm_cli_positive(o->peak, "--peak", &b->peak_flops, err));
-    TM_TRY(tm_cli_positive(o->lora, "--lora-parameters", &b->lora_parameters, err));
-    b->peak_flops *= 1e12;
     if (o->from && strncmp(o->from, "lora", 4) == 0 && b->lora_parameters <= 0) b->lora_parameters = 1e-9; /* shown */
     if (tm_model_length(&b->shape) > 0) b->seq = tm_model_length(&b->shape);
     *tokens = o->tokens ? tm_token_count(o->tokens) : 0;
@@ -163,31 +147,49 @@ static tm_status convert_published(const convert_options *o, tm_error *err)
     return st;
 }
 
-tm_status tm_command_convert(int argc, char **argv, tm_error *err)
+static tm_status convert(tm_cli_line *line, tm_error *err)
 {
-    convert_options     o = { 0 };
-    const tm_cli_option options[] = { { "--model", &o.model, NULL },
-                                      { "--from", &o.from, NULL },
-                                      { "--seq", &o.seq, NULL },
-                                      { "--window", &o.window, NULL },
-                                      { "--devices", &o.devices, NULL },
-                                      { "--batch", &o.batch, NULL },
-                                      { "--tokens", &o.tokens, NULL },
-                                      { "--peak", &o.peak, NULL },
-                                      { "--lora-parameters", &o.lora, NULL },
-                                      { "--hardware", &o.hardware, NULL },
-                                      { "--all", NULL, &o.all },
-                                      { "--json", NULL, &o.json },
-                                      { "--published", NULL, &o.published },
-                                      { NULL, NULL, NULL } };
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena *arena = tm_arena_create();
-    char    **words = tm_arena_take(arena, (size_t)argc * sizeof *words);
-    int       n = 0;
-    tm_status st = tm_cli_words(argc, argv, "convert", options, words, &n, 0, 2, err);
-    if (st == TM_OK && o.published != (n == 0))
-        st = tm_fail(err, TM_USAGE, "convert what? a VALUE and its UNIT, or --published; see `trainmark convert --help`");
-    if (st == TM_OK) st = o.published ? convert_published(&o, err) : convert_one(&o, words, n, err);
-    tm_arena_destroy(arena);
-    return st;
+    const convert_options *o = line->options;
+    if (o->published != (line->n_words == 0))
+        return tm_fail(err, TM_USAGE, "convert what? a VALUE and its UNIT, or --published; see `trainmark convert --help`");
+    return o->published ? convert_published(o, err) : convert_one(o, line->words, line->n_words, err);
 }
+
+static const tm_option rows[] = {
+    { "model", 0, TM_OPTION_TEXT, offsetof(convert_options, model), .value = "MODEL", .required = true,
+      .help = "what the figure is of: a model that is built in, or a file of model keys" },
+    { "from", 0, TM_OPTION_TEXT, offsetof(convert_options, from), .value = "CONVENTION",
+      .help = "of a figure in FLOP/s: titan, matmul, megatron, 6n, llm.c, nanogpt, exact-causal, lora or lora-causal" },
+    { "seq", 0, TM_OPTION_I64, offsetof(convert_options, seq), .value = "N", .lo = 1, .hi = 1 << 30,
+      .help = "tokens of a sequence; default: those of the model" },
+    { "window", 0, TM_OPTION_I64, offsetof(convert_options, window), .value = "N", .lo = 1, .hi = 1 << 30,
+      .help = "count with a window of N keys" },
+    { "devices", 0, TM_OPTION_I64, offsetof(convert_options, devices), .value = "N", .fallback = "1", .lo = 1,
+      .hi = 1e9, .help = "devices that share the work" },
+    { "all", 0, TM_OPTION_FLAG, offsetof(convert_options, all), .help = "VALUE is of all devices; else of one" },
+    { "batch", 0, TM_OPTION_I64, offsetof(convert_options, batch), .value = "N", .lo = 1, .hi = 1e12,
+      .help = "sequences of one step of all devices, for s/step" },
+    { "tokens", 0, TM_OPTION_TEXT, offsetof(convert_options, tokens), .value = "N",
+      .help = "a number of tokens, 15T, 300B or 1e12: how many days do they take?" },
+    { "peak", 0, TM_OPTION_F64, offsetof(convert_options, peak), .value = "TFLOPS", .lo = 1e-9, .hi = 1e9,
+      .help = "of a device: print the utilisation" },
+    { "lora-parameters", 0, TM_OPTION_F64, offsetof(convert_options, lora), .value = "N", .lo = 1, .hi = 1e15,
+      .help = "of adapters: print the conventions of LoRA, too" },
+    { "published", 0, TM_OPTION_FLAG, offsetof(convert_options, published),
+      .help = "convert the published figures of the model" },
+    { "hardware", 0, TM_OPTION_TEXT, offsetof(convert_options, hardware), .value = "NAME",
+      .help = "of --published: those of this device (MI300X)" },
+    TM_OPTION_JSON(convert_options),
+};
+
+const tm_cli_command tm_command_convert = {
+    .name = "convert",
+    .summary = "convert a published figure between conventions",
+    .words = "[VALUE [UNIT]]",
+    .most = 2,
+    .about = "Says one speed in every way in which speeds are published: tokens, samples, steps, FLOP/s by each convention "
+             "(docs/flops.md), and the days that a number of tokens takes. UNIT is TFLOP/s (with --from), tokens/s, "
+             "samples/s, images/s, s/step or ms/step (with --batch).",
+    TM_CLI_OPTIONS(rows, convert_options),
+    .run = convert,
+};

@@ -1,31 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/results.c - `trainmark results`: the store of results. */
-#include "base/file.h"
-#include "cli/words.h"
+#include "cli/cli.h"
 #include "record/table.h"
 #include "results/keep.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark results [filters] [--all] [--json] [--output-file F]\n"
-    "       trainmark results show RUN [--document result|metrics|configuration]\n"
-    "       trainmark results export RUN --out DIR\n"
-    "       trainmark results import PATH... [--label TEXT]\n"
-    "       trainmark results delete RUN...\n\n"
-    "Lists the runs and benchmarks of this user, the newest first; every run and benchmark adds one (docs/results.md).\n"
-    "RUN is a number of the list, last, or last~N. Patterns may hold * and ?.\n\n"
-    "  --kind run|bench, --name PATTERN, --label PATTERN, --device NAME, --precision NAME, --verdict NAME, --host NAME,\n"
-    "  --hash HASH      those that are so\n"
-    "  --since, --until DATE   2026-01-31 or 2026-01-31T12:00:00Z\n"
-    "  --last N         the newest N (default 50 on a terminal's list; 0: all)\n"
-    "  --all            every column\n"
-    "  --output-file F  md, csv, tsv, json or jsonl, each also with .gz\n"
-    "  --store FILE     another store\n";
-
 typedef struct {
-    const char     *store, *last, *output, *out, *label, *document;
+    const char     *store, *output, *out, *label, *document;
+    int64_t         last;
     bool            json, all;
     tm_store_filter filter;
 } results_options;
@@ -50,13 +34,15 @@ static tm_status print_table(const tm_table *table, bool json, const char *file,
     return st;
 }
 
+/* --- list --------------------------------------------------------------------------------------------------------- */
+
 static tm_status list(results_options *o, tm_store *store, tm_arena *arena, tm_error *err)
 {
     tm_stored      *rows;
     size_t          n;
     tm_table_format format;
-    o->filter.limit = o->json || o->output ? 0 : 50;
-    TM_TRY(tm_cli_whole(o->last, "--last", 0, &o->filter.limit, err));
+    bool            whole = o->json || o->output;
+    o->filter.limit = o->last >= 0 ? o->last : whole ? 0 : 50;
     if (o->output) TM_TRY(tm_table_format_of(o->output, &format, err));
     TM_TRY(tm_store_list(store, &o->filter, arena, &rows, &n, err));
     tm_table *table = tm_results_table(rows, n, o->all);
@@ -68,34 +54,119 @@ static tm_status list(results_options *o, tm_store *store, tm_arena *arena, tm_e
     return st;
 }
 
-static tm_status show(const results_options *o, tm_store *store, tm_arena *arena, const char *reference, tm_error *err)
+static tm_status run_list(tm_cli_line *line, tm_error *err)
+{
+    results_options *o = line->options;
+    tm_store        *store;
+    TM_TRY(open_store(o, true, line->arena, &store, err));
+    tm_status st = list(o, store, line->arena, err);
+    tm_store_close(store);
+    return st;
+}
+
+#define STORE_ROW                                                                                                      \
+    {                                                                                                                  \
+        "store", 0, TM_OPTION_TEXT, offsetof(results_options, store), .value = "FILE", .help = "another store of results" \
+    }
+#define FILTER(name, member, what, words)                                                                              \
+    {                                                                                                                  \
+        name, 0, TM_OPTION_TEXT, offsetof(results_options, filter.member), .value = what, .help = words                \
+    }
+
+static const tm_option list_rows[] = {
+    { "kind", 0, TM_OPTION_CHOICE, offsetof(results_options, filter.kind), .value = "KIND", .choices = "run|bench",
+      .help = "runs or benchmarks only" },
+    FILTER("name", name, "PATTERN", "of this model or workload; * and ? stand for anything"),
+    FILTER("label", label, "PATTERN", "of this label (store.label, sweeps, job files)"),
+    FILTER("device", device, "NAME", "of this device"),
+    FILTER("precision", precision, "NAME", "of this number format"),
+    FILTER("verdict", verdict, "NAME", "with this verdict"),
+    FILTER("host", host, "NAME", "of this host"),
+    FILTER("hash", hash, "HASH", "of this configuration"),
+    FILTER("since", since, "DATE", "finished then or later: 2026-01-31 or 2026-01-31T12:00:00Z"),
+    FILTER("until", until, "DATE", "finished then or earlier"),
+    { "last", 0, TM_OPTION_I64, offsetof(results_options, last), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
+      .help = "the newest N; 0: all; -1: 50, all with --json and --output-file" },
+    { "all", 0, TM_OPTION_FLAG, offsetof(results_options, all), .help = "every column" },
+    { "output-file", 'o', TM_OPTION_TEXT, offsetof(results_options, output), .value = "FILE",
+      .help = "write the table to FILE; its ending decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
+    STORE_ROW,
+    TM_OPTION_JSON(results_options),
+};
+
+/* --- show --------------------------------------------------------------------------------------------------------- */
+
+static tm_status show(tm_cli_line *line, tm_error *err)
 {
     static const char *const names[] = { "result", "metrics", "configuration" };
+    const results_options   *o = line->options;
+    tm_store                *store;
     tm_stored                row;
     tm_text                  text = { 0 };
     bool                     there = false;
-    size_t                   which = 0;
-    while (o->document && which < TM_DOCUMENT_COUNT && strcmp(o->document, names[which]) != 0) which++;
-    if (which == TM_DOCUMENT_COUNT)
-        return tm_fail(err, TM_USAGE, "--document must be one of result, metrics, configuration; found '%.60s'",
-                       o->document);
-    TM_TRY(tm_store_find(store, reference, arena, &row, err));
-    tm_status st = tm_store_document(store, row.id, (tm_document)which, &text, &there, err);
+    int                      which = 0;
+    while (strcmp(o->document, names[which]) != 0) which++;
+    TM_TRY(open_store(o, false, line->arena, &store, err));
+    tm_status st = tm_store_find(store, line->words[0], line->arena, &row, err);
+    if (st == TM_OK) st = tm_store_document(store, row.id, (tm_document)which, &text, &there, err);
     if (st == TM_OK && !there)
         st = tm_fail(err, TM_INVALID, "result %lld was stored without %s", (long long)row.id,
                      tm_document_file((tm_document)which));
     if (st == TM_OK) st = tm_cli_print(&text, err);
     tm_text_fini(&text);
+    tm_store_close(store);
     return st;
 }
 
-static tm_status export(const results_options *o, tm_store *store, tm_arena *arena, const char *reference, tm_error *err)
+static const tm_option show_rows[] = {
+    { "document", 0, TM_OPTION_CHOICE, offsetof(results_options, document), .value = "NAME", .fallback = "result",
+      .choices = "result|metrics|configuration", .help = "result.json, metrics.jsonl or config.yaml" },
+    STORE_ROW,
+};
+
+static const tm_cli_command show_command = {
+    .name = "show",
+    .summary = "print a document of a stored result",
+    .words = "RUN",
+    .least = 1,
+    .most = 1,
+    .about = "RUN is a number of `trainmark results`, last, or last~N (N before the last one).",
+    TM_CLI_OPTIONS(show_rows, results_options),
+    .run = show,
+};
+
+/* --- export ------------------------------------------------------------------------------------------------------- */
+
+static tm_status export(tm_cli_line *line, tm_error *err)
 {
-    tm_stored row;
-    if (!o->out) return tm_fail(err, TM_USAGE, "missing --out DIR");
-    TM_TRY(tm_store_find(store, reference, arena, &row, err));
-    return tm_results_export(store, row.id, o->out, err);
+    const results_options *o = line->options;
+    tm_store              *store;
+    tm_stored              row;
+    TM_TRY(open_store(o, false, line->arena, &store, err));
+    tm_status st = tm_store_find(store, line->words[0], line->arena, &row, err);
+    if (st == TM_OK) st = tm_results_export(store, row.id, o->out, err);
+    tm_store_close(store);
+    return st;
 }
+
+static const tm_option export_rows[] = {
+    { "out", 'o', TM_OPTION_TEXT, offsetof(results_options, out), .value = "DIR", .required = true,
+      .help = "where the documents are written; it is made" },
+    STORE_ROW,
+};
+
+static const tm_cli_command export_command = {
+    .name = "export",
+    .summary = "write the documents of a stored result: a run directory again",
+    .words = "RUN",
+    .least = 1,
+    .most = 1,
+    .about = "RUN is a number of `trainmark results`, last, or last~N (N before the last one).",
+    TM_CLI_OPTIONS(export_rows, results_options),
+    .run = export,
+};
+
+/* --- import ------------------------------------------------------------------------------------------------------- */
 
 static tm_status import_one(const results_options *o, tm_store *store, const char *path, tm_error *err)
 {
@@ -111,68 +182,74 @@ static tm_status import_one(const results_options *o, tm_store *store, const cha
     return st;
 }
 
-static tm_status delete(tm_store *store, tm_arena *arena, char **references, int n, tm_error *err)
+static tm_status import(tm_cli_line *line, tm_error *err)
 {
-    int64_t  *ids = tm_arena_take(arena, (size_t)n * sizeof *ids);
-    tm_stored row;
-    for (int i = 0; i < n; i++) {
-        TM_TRY(tm_store_find(store, references[i], arena, &row, err));
-        ids[i] = row.id;
-    }
-    return tm_store_delete(store, ids, (size_t)n, err);
-}
-
-static tm_status run(results_options *o, char **words, int n, tm_arena *arena, tm_error *err)
-{
-    static const char *const verbs[] = { "show", "export", "import", "delete" };
-    int                      verb = -1;
-    tm_store                *store = NULL;
-    for (int i = 0; n > 0 && i < 4; i++)
-        if (strcmp(words[0], verbs[i]) == 0) verb = i;
-    if (n > 0 && verb < 0)
-        return tm_fail(err, TM_USAGE, "unknown command 'results %.100s'; there are show, export, import and delete",
-                       words[0]);
-    if (n == 1 || (verb < 2 && n > 2))
-        return tm_fail(err, TM_USAGE, "`trainmark results %s` takes %s; see `trainmark results --help`", verbs[verb],
-                       verb == 2 ? "PATH..." : verb == 3 ? "RUN..." : "one RUN");
-    tm_status st = open_store(o, n == 0 || verb == 2, arena, &store, err);
-    if (st == TM_OK && n == 0) st = list(o, store, arena, err);
-    if (st == TM_OK && verb == 0) st = show(o, store, arena, words[1], err);
-    if (st == TM_OK && verb == 1) st = export(o, store, arena, words[1], err);
-    for (int i = 1; st == TM_OK && verb == 2 && i < n; i++) st = import_one(o, store, words[i], err);
-    if (st == TM_OK && verb == 3) st = delete(store, arena, words + 1, n - 1, err);
+    const results_options *o = line->options;
+    tm_store              *store;
+    TM_TRY(open_store(o, true, line->arena, &store, err));
+    tm_status st = TM_OK;
+    for (int i = 0; st == TM_OK && i < line->n_words; i++) st = import_one(o, store, line->words[i], err);
     tm_store_close(store);
     return st;
 }
 
-tm_status tm_command_results(int argc, char **argv, tm_error *err)
+static const tm_option import_rows[] = {
+    { "label", 0, TM_OPTION_TEXT, offsetof(results_options, label), .value = "TEXT", .help = "what they are called" },
+    STORE_ROW,
+};
+
+static const tm_cli_command import_command = {
+    .name = "import",
+    .summary = "add results of other machines to the store",
+    .words = "PATH...",
+    .least = 1,
+    .most = -1,
+    .about = "PATH is a run directory, a result.json, or a table of `bench --output-file F.json`.",
+    TM_CLI_OPTIONS(import_rows, results_options),
+    .run = import,
+};
+
+/* --- delete ------------------------------------------------------------------------------------------------------- */
+
+static tm_status delete(tm_cli_line *line, tm_error *err)
 {
-    results_options     o = { 0 };
-    const tm_cli_option options[] = { { "--store", &o.store, NULL },
-                                      { "--last", &o.last, NULL },
-                                      { "--output-file", &o.output, NULL },
-                                      { "--out", &o.out, NULL },
-                                      { "--label", &o.label, NULL },
-                                      { "--document", &o.document, NULL },
-                                      { "--kind", &o.filter.kind, NULL },
-                                      { "--name", &o.filter.name, NULL },
-                                      { "--device", &o.filter.device, NULL },
-                                      { "--precision", &o.filter.precision, NULL },
-                                      { "--verdict", &o.filter.verdict, NULL },
-                                      { "--host", &o.filter.host, NULL },
-                                      { "--hash", &o.filter.hash, NULL },
-                                      { "--since", &o.filter.since, NULL },
-                                      { "--until", &o.filter.until, NULL },
-                                      { "--json", NULL, &o.json },
-                                      { "--all", NULL, &o.all },
-                                      { NULL, NULL, NULL } };
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena *arena = tm_arena_create();
-    char    **words = tm_arena_take(arena, (size_t)argc * sizeof *words);
-    int       n;
-    tm_status st = tm_cli_words(argc, argv, "results", options, words, &n, 0, -1, err);
-    o.filter.label = o.label;
-    if (st == TM_OK) st = run(&o, words, n, arena, err);
-    tm_arena_destroy(arena);
+    int64_t  *ids = tm_arena_take(line->arena, (size_t)line->n_words * sizeof *ids);
+    tm_store *store;
+    tm_stored row;
+    TM_TRY(open_store(line->options, false, line->arena, &store, err));
+    tm_status st = TM_OK;
+    for (int i = 0; st == TM_OK && i < line->n_words; i++) {
+        st = tm_store_find(store, line->words[i], line->arena, &row, err);
+        ids[i] = st == TM_OK ? row.id : 0;
+    }
+    if (st == TM_OK) st = tm_store_delete(store, ids, (size_t)line->n_words, err);
+    tm_store_close(store);
     return st;
 }
+
+static const tm_option delete_rows[] = { STORE_ROW };
+
+static const tm_cli_command delete_command = {
+    .name = "delete",
+    .summary = "remove stored results, all or none",
+    .words = "RUN...",
+    .least = 1,
+    .most = -1,
+    .about = "RUN is a number of `trainmark results`, last, or last~N (N before the last one).",
+    TM_CLI_OPTIONS(delete_rows, results_options),
+    .run = delete,
+};
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+static const tm_cli_command *const commands[] = { &show_command, &export_command, &import_command, &delete_command, NULL };
+
+const tm_cli_command tm_command_results = {
+    .name = "results",
+    .summary = "list, show, export, import and delete stored runs and benchmarks",
+    .about = "Lists the runs and benchmarks of this user, the newest first; every run and benchmark adds one "
+             "(docs/results.md).",
+    .commands = commands,
+    TM_CLI_OPTIONS(list_rows, results_options),
+    .run = run_list,
+};

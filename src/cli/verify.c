@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/verify.c - `trainmark verify`: is a result what its raw samples say? */
-#include "cli/words.h"
+#include "cli/cli.h"
 #include "record/table.h"
 #include "results/verify.h"
 
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark verify RUN... [--all] [--json] [--store FILE]\n\n"
-    "Recomputes every derived figure of a run from its raw step times (and from metrics.jsonl beside it), and the digest\n"
-    "over the file. RUN is a run directory, a result.json, or a stored result. Exit code 5 if anything differs.\n\n"
-    "  --all    list the figures that agree, too\n";
+typedef struct {
+    const char *store;
+    bool        all, json;
+} verify_options;
 
 /* The rows that do not agree. */
 static tm_table *wrong_rows(const tm_table *all)
@@ -54,24 +53,32 @@ static tm_status verify_one(const char *reference, const char *store, bool every
     return st;
 }
 
-tm_status tm_command_verify(int argc, char **argv, tm_error *err)
+static tm_status verify(tm_cli_line *line, tm_error *err)
 {
-    const char         *store = NULL;
-    bool                every = false, json = false, chosen;
-    const tm_cli_option options[] = { { "--store", &store, NULL },
-                                      { "--all", NULL, &every },
-                                      { "--json", NULL, &json },
-                                      { NULL, NULL, NULL } };
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena *arena = tm_arena_create();
-    char    **words = tm_arena_take(arena, (size_t)argc * sizeof *words);
-    int       n = 0;
-    size_t    wrong = 0;
-    tm_status st = tm_cli_words(argc, argv, "verify", options, words, &n, 1, -1, err);
-    const char *path = tm_store_path(arena, store, &chosen);
-    for (int i = 0; st == TM_OK && i < n; i++) st = verify_one(words[i], path, every, json, &wrong, err);
-    tm_arena_destroy(arena);
-    if (st == TM_OK && wrong > 0)
-        st = tm_fail(err, TM_NEGATIVE, "%zu figure%s not what the raw samples say", wrong, wrong == 1 ? " is" : "s are");
-    return st;
+    const verify_options *o = line->options;
+    bool                  chosen;
+    size_t                wrong = 0;
+    const char           *path = tm_store_path(line->arena, o->store, &chosen);
+    for (int i = 0; i < line->n_words; i++) TM_TRY(verify_one(line->words[i], path, o->all, o->json, &wrong, err));
+    if (wrong == 0) return TM_OK;
+    return tm_fail(err, TM_NEGATIVE, "%zu figure%s not what the raw samples say", wrong, wrong == 1 ? " is" : "s are");
 }
+
+static const tm_option rows[] = {
+    { "all", 0, TM_OPTION_FLAG, offsetof(verify_options, all), .help = "list the figures that agree, too" },
+    { "store", 0, TM_OPTION_TEXT, offsetof(verify_options, store), .value = "FILE", .help = "another store of results" },
+    TM_OPTION_JSON(verify_options),
+};
+
+const tm_cli_command tm_command_verify = {
+    .name = "verify",
+    .summary = "recompute every derived figure of a result from its raw samples",
+    .words = "RUN...",
+    .least = 1,
+    .most = -1,
+    .about = "Recomputes every derived figure of a run from its raw step times (and from metrics.jsonl beside it), and the "
+             "digest over the file. RUN is a run directory, a result.json, or a stored result (a number, last, last~N). "
+             "Exit code 5 if anything differs.",
+    TM_CLI_OPTIONS(rows, verify_options),
+    .run = verify,
+};

@@ -12,7 +12,7 @@
 typedef struct {
     tm_sink     head;
     tm_store   *store;
-    const char *folder;
+    const char *folder, *label;
     bool        ended;
 } stored_sink;
 
@@ -27,7 +27,7 @@ static void finish(tm_sink *sink)
     tm_result   *result = NULL;
     int64_t      id;
     if (self->ended && tm_result_load(self->folder, NULL, &result, &self->head.error) == TM_OK &&
-        tm_results_keep(self->store, result, self->folder, NULL, &id, &self->head.error) == TM_OK)
+        tm_results_keep(self->store, result, self->folder, self->label, &id, &self->head.error) == TM_OK)
         tm_note("stored as result %lld", (long long)id);
     tm_result_destroy(result);
     tm_store_close(self->store);
@@ -58,7 +58,8 @@ static tm_status open_stored(const tm_output_options *o, const char *path, tm_ar
     bool         chosen;
     stored_sink *self = tm_alloc(sizeof *self);
     (void)path;
-    *self = (stored_sink){ .head = { .handle = handle, .close = finish }, .folder = o->folder };
+    *self = (stored_sink){ .head = { .handle = handle, .close = finish }, .folder = o->folder,
+                           .label = tm_config_text(o->config, "store.label") };
     tm_status st = tm_store_open(path_of(o, arena, &chosen), true, &self->store, err);
     if (st != TM_OK) {
         free(self);

@@ -16,19 +16,6 @@ static const char *precision_word(const char *precision)
     return precision ? precision : "unknown";
 }
 
-static double titan_flops(const tm_result *run)
-{
-    size_t  i;
-    json_t *one;
-    json_array_foreach(results_member(results_tree(run), "flops"), i, one)
-    {
-        const char *name = json_string_value(json_object_get(one, "convention"));
-        json_t     *value = json_object_get(one, "per_second_per_device");
-        if (name && strcmp(name, "titan") == 0 && json_is_number(value)) return json_number_value(value);
-    }
-    return (double)NAN;
-}
-
 /* Mean of the counted steps, from the raw times. */
 static double mean_seconds(const tm_result *run)
 {
@@ -74,7 +61,7 @@ tm_status tm_results_metrics(const tm_result *run, const tm_metric **metrics, si
     double       slope = tm_results_loss_slope(run);
     const double used = tm_result_number(run, "memory/used_bytes"), limit = tm_result_number(run, "memory/limit_bytes");
     const tm_metric all[] = {
-        { "training.tflops_per_sec_per_gpu", titan_flops(run) / 1e12 },
+        { "training.tflops_per_sec_per_gpu", tm_result_flops(run, "titan") * rate / 1e12 },
         { "training.tokens_per_sec_per_gpu", rate },
         { "training.tokens_per_sec_total", rate * tm_result_number(run, "devices") },
         { "training.tokens_per_gpu", rate },

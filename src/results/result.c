@@ -90,6 +90,18 @@ const double *tm_result_numbers(const tm_result *result, const char *path, size_
     return values;
 }
 
+double tm_result_flops(const tm_result *result, const char *convention)
+{
+    size_t  i;
+    json_t *one;
+    json_array_foreach(results_member(result->tree, "flops"), i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "convention"));
+        if (name && strcmp(name, convention) == 0) return value_of(json_object_get(one, "per_token"));
+    }
+    return (double)NAN;
+}
+
 const tm_result_member *tm_result_members(const tm_result *result, const char *path, size_t *n)
 {
     json_t           *object = results_member(result->tree, path), *value;

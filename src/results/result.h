@@ -50,6 +50,8 @@ const char *tm_result_shown(const tm_result *result, const char *path);
 
 /* The numbers of an array; *n = 0: there is none. Valid with the result. */
 const double *tm_result_numbers(const tm_result *result, const char *path, size_t *n);
+/* FLOPs of a token by a convention (docs/flops.md) as the run counted them; NAN: not by this one. */
+double tm_result_flops(const tm_result *result, const char *convention);
 /* The members of an object that are numbers, in the order of the file: name and value of each. */
 typedef struct {
     const char *name;

@@ -182,7 +182,7 @@ failed_with 4 "a pattern that is none" "not an extended regular expression"
 trainmark ab --from kept --least-difference 1
 failed_with 2 "a record is judged as it was made" "--from judges a recorded session"
 trainmark ab --a "$args" --least-difference -1
-failed_with 2 "a least difference below nothing" "'--least-difference' must be a number from 0 to 1000"
+failed_with 2 "a least difference below nothing" "'--least-difference' is out of range: found -1, wanted 0 to 1000"
 trainmark ab --from "$out"
 failed_with 4 "a record that is none" "line 0: the file is empty|the file is empty"
 trainmark ab --from kept/result.json

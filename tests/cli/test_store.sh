@@ -18,8 +18,8 @@ check "store.path none stores nothing" [ "$code" -eq 0 ]
 trainmark run $tiny --training.steps 60 --store.path own.db --out c
 trainmark results --store own.db
 check "a store of one's own" [ "$(grep -c tiny-llama "$out")" -eq 1 ]
-trainmark bench gemm --M 32 --N 32 --K 32 --budget 2 --output-file g.json
-trainmark bench gemm --M 32 --N 32 --K 32 --budget 2
+trainmark bench gemm --M 32 --N 32 --K 32 --budget 30 --rep-ms 20 --precision 0 --output-file g.json
+trainmark bench gemm --M 32 --N 32 --K 32 --budget 30 --rep-ms 20 --precision 0
 check "a benchmark is stored" has "$err" "stored as result 4$"
 
 # --- list, show, export, import, delete ---
@@ -53,7 +53,7 @@ failed_with 4 "deleting what is not there deletes nothing" "there is no result '
 trainmark results --label copy
 check "they are gone" has "$out" "^no result"
 trainmark results shwo 1
-failed_with 2 "an unknown word" "unknown command 'results shwo'; there are show"
+failed_with 2 "an unknown word" "unknown command 'results shwo'; did you mean 'show'"
 
 # --- compare ---
 
@@ -129,20 +129,20 @@ failed_with 4 "no result at all" "is not a result"
 
 # --- job files ---
 
-printf 'global: {budget: 1, M: 32, N: 32}\njobs:\n  - gemm: {K: 16}\n  - {workload: gemm, name: deep, K: 64, N: 16}\n' >jobs.yaml
-trainmark bench jobs.yaml --output-file jobs.md
+printf 'global: {budget: 30, rep-ms: 20, precision: 0, M: 32, N: 32}\njobs:\n  - gemm: {K: 16}\n  - {workload: gemm, name: deep, K: 64, N: 16}\n' >jobs.yaml
+trainmark bench jobs jobs.yaml --output-file jobs.md
 check "a job file: both tables" [ "$code$(grep -c '^## ' "$out")$(grep -c '32x16x64' "$out")" = 021 ]
 check "and in the file" cmp -s "$out" jobs.md
 trainmark results --label deep
 check "its name is the label in the store" [ "$(grep -c '| deep ' "$out")" -eq 1 ]
 printf -- '- gemm: {K: 16}\n- gemmm: {K: 64}\n' >jobs.yaml
-trainmark bench jobs.yaml
+trainmark bench jobs jobs.yaml
 failed_with 4 "an unknown workload: nothing runs" "jobs.yaml:2: unknown workload 'gemmm'"
 printf -- '- gemm: {K: 16}\n- gemm: {Q: 64}\n' >jobs.yaml
-trainmark bench jobs.yaml
+trainmark bench jobs jobs.yaml
 failed_with 4 "an unknown option: nothing runs" "jobs.yaml:2: .*unknown key 'Q'"
 printf 'a: 1\n' >jobs.yaml
-trainmark bench jobs.yaml
+trainmark bench jobs jobs.yaml
 failed_with 4 "no job file" "a job file is a list of jobs"
 
 # --- stores that cannot be used ---
