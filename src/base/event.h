@@ -152,6 +152,7 @@ typedef struct {
     tm_verdict    verdict;
     const char   *reason;      /* never NULL */
     const char   *stopped;     /* why no more steps were done: "all steps done"; never NULL */
+    bool          interrupted; /* by a signal or --timeout, before the last step: no success */
     int64_t       steps;       /* done in this process */
     int64_t       samples;     /* sequences trained on, in every process of the run */
     /* Step times and tokens per second, summed up once for every output (stats/sampling.h); never NULL. */

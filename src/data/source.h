@@ -120,6 +120,11 @@ int64_t                tm_source_seq(const tm_source *source); /* T */
  * synthetic, mock and text only: other sources have rows. */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
 
+/* Nats per target that a general compressor (zstd) needs for the first 2^18 targets of the validation split: what can be
+ * foreseen without training. Far less is not to be had, but by seeing the targets. NAN: nothing is held out, images, or
+ * a row cannot be read. Takes some 50 ms. */
+double tm_source_compressed(const tm_source *source);
+
 /* Sample `index` of any source as the row of a batch: a pointer per field, in the order of tm_source_fields, and what
  * it weighs in the loss, the targets that count (not TM_IGNORED_TARGET); `scratch` is room for T+1 tokens. TM_INVALID,
  * with the place, if the files changed since they were opened or hold a token outside of the vocabulary. */

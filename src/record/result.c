@@ -216,6 +216,7 @@ static void print_steps(tm_json *json, const run_record *run, const tm_run_ended
     tm_json_i64(json, "done", end->steps);
     tm_json_i64(json, "warmup", end->speed->warmup);
     tm_json_string(json, "stopped", end->stopped);
+    tm_json_bool(json, "interrupted", end->interrupted);
     tm_json_close(json, '}');
 }
 
