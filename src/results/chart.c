@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 760, HEIGHT = 300, LEFT = 76, RIGHT = 14, TOP = 34, BOTTOM = 44, COLOURS = 10, MOST_POINTS = 1000 };
+enum { WIDTH = 760, HEIGHT = 330, LEFT = 76, RIGHT = 14, TOP = 34, BOTTOM = 76, COLOURS = 10, MOST_POINTS = 1000 };
 
 const char *chart_style(void)
 {
@@ -108,14 +108,32 @@ static void add_tick_x(tm_text *out, double x, double value)
     tm_text_add(out, "</text>");
 }
 
+/* 1, 2, 5, 10, ...: of a range of less than two decades, else the powers of ten. */
+static void add_log_ticks(tm_text *out, const scale *s, bool vertical, double from, double to)
+{
+    bool   few = s->hi / s->lo < 100;
+    double power = pow(10, floor(log10(s->lo)));
+    for (int k = 0; k < 60 && power <= s->hi; k++, power *= 10)
+        for (int part = 1; part <= (few ? 5 : 1); part += part == 1 ? 1 : 3) {
+            double value = power * part;
+            if (value < s->lo || value > s->hi) continue;
+            if (vertical)
+                add_tick_y(out, place(s, value, from, to), value);
+            else
+                add_tick_x(out, place(s, value, from, to), value);
+        }
+}
+
 static void add_ticks(tm_text *out, const scale *s, bool vertical)
 {
     double from = vertical ? HEIGHT - BOTTOM : LEFT, to = vertical ? TOP : WIDTH - RIGHT;
-    double step = s->logarithmic ? 1 : step_of(s->hi > s->lo ? s->hi - s->lo : 1);
-    double first = s->logarithmic ? ceil(log10(s->lo) - 1e-9) : ceil(s->lo / step - 1e-9);
-    double last = s->logarithmic ? log10(s->hi) : s->hi / step;
-    for (double k = first; k <= last + 1e-9 && k < first + 20; k++) {
-        double value = s->logarithmic ? pow(10, k) : k * step, at = place(s, value, from, to);
+    if (s->logarithmic) {
+        add_log_ticks(out, s, vertical, from, to);
+        return;
+    }
+    double step = step_of(s->hi > s->lo ? s->hi - s->lo : 1), first = ceil(s->lo / step - 1e-9);
+    for (double k = first; k <= s->hi / step + 1e-9 && k < first + 20; k++) {
+        double value = k * step, at = place(s, value, from, to);
         if (vertical)
             add_tick_y(out, at, value);
         else
@@ -137,18 +155,20 @@ static void begin(tm_text *out, const char *id, const char *title, int height)
 
 static void name_axes(tm_text *out, const char *x, const char *y)
 {
-    tm_text_printf(out, "<text class=\"soft\" x=\"%d\" y=\"%d\" text-anchor=\"end\">", WIDTH - RIGHT, HEIGHT - 8);
+    tm_text_printf(out, "<text class=\"soft\" x=\"%d\" y=\"%d\" text-anchor=\"end\">", WIDTH - RIGHT,
+                   HEIGHT - BOTTOM + 32);
     chart_escape(out, x);
     tm_text_printf(out, "</text><text class=\"soft\" x=\"6\" y=\"%d\">", TOP - 4);
     chart_escape(out, y);
     tm_text_add(out, "</text>");
 }
 
-/* In a row below the chart, as many as there is room for. */
-static void add_key(tm_text *out, double *x, int y, int colour, const char *name)
+/* Names below the chart, row by row. */
+static void add_key(tm_text *out, double *x, int *row, int colour, const char *name)
 {
     double width = 7.0 * (double)tm_utf8_width(name) + 26;
-    if (*x + width > WIDTH - 60) return;
+    if (*x + width > WIDTH) *x = LEFT, *row += 16;
+    int y = *row;
     tm_text_printf(out, "<rect class=\"c%d\" x=\"%.0f\" y=\"%d\" width=\"10\" height=\"10\"/><text x=\"%.0f\" y=\"%d\">",
                    colour, *x, y - 9, *x + 14, y);
     chart_escape(out, name);
@@ -192,9 +212,12 @@ void chart_lines(tm_text *out, const chart_lines_options *o)
 {
     scale  x = { (double)NAN, (double)NAN, o->log_x }, y = { (double)NAN, (double)NAN, o->log_y };
     double key = LEFT;
+    int    row = HEIGHT - 24;
     for (size_t i = 0; i < o->n; i++)
         for (size_t k = 0; k < o->series[i].n; k++) widen(&x, o->series[i].x[k]), widen(&y, o->series[i].y[k]);
     if (o->from_zero) widen(&y, 0);
+    if (o->log_x) x.lo /= 1.5, x.hi *= 1.5;
+    if (o->log_y) y.lo /= 1.5, y.hi *= 1.5;
     begin(out, o->id, o->title, HEIGHT);
     if (isfinite(x.lo) && isfinite(y.lo)) {
         if (o->shade_to > o->shade_from) {
@@ -214,7 +237,7 @@ void chart_lines(tm_text *out, const chart_lines_options *o)
                 add_points(out, &x, &y, s);
                 tm_text_add(out, "\"/>");
             }
-            add_key(out, &key, HEIGHT - 8, s->colour, s->name);
+            add_key(out, &key, &row, s->colour, s->name);
         }
     }
     name_axes(out, o->x_name, o->y_name);
@@ -254,7 +277,8 @@ void chart_bars(tm_text *out, const chart_bars_options *o)
     }
     for (size_t c = 0; c < o->n_columns; c++) {
         double key = LEFT + (double)(c % 4) * 168;
-        add_key(out, &key, TOP + ROW * (int)o->n_rows + 18 * (int)(c / 4) + 14, (int)(c % COLOURS), o->columns[c]);
+        int    row = TOP + ROW * (int)o->n_rows + 18 * (int)(c / 4) + 14;
+        add_key(out, &key, &row, (int)(c % COLOURS), o->columns[c]);
     }
     tm_text_add(out, "</svg>\n");
 }
@@ -263,6 +287,7 @@ void chart_areas(tm_text *out, const chart_areas_options *o)
 {
     scale   x = { 0, (double)(o->n_points > 1 ? o->n_points - 1 : 1), false }, y = { 0, o->limit, false };
     double *below = tm_alloc((o->n_points + 1) * sizeof *below), key = LEFT;
+    int     row = HEIGHT - 24;
     memset(below, 0, (o->n_points + 1) * sizeof *below);
     for (size_t p = 0; p < o->n_points; p++) {
         double sum = 0;
@@ -281,7 +306,7 @@ void chart_areas(tm_text *out, const chart_areas_options *o)
         tm_text_add(out, "\"><title>");
         chart_escape(out, o->columns[c]);
         tm_text_add(out, "</title></polygon>");
-        add_key(out, &key, HEIGHT - 8, (int)(c % COLOURS), o->columns[c]);
+        add_key(out, &key, &row, (int)(c % COLOURS), o->columns[c]);
     }
     if (o->limit > 0) {
         double at = place(&y, o->limit, HEIGHT - BOTTOM, TOP);
