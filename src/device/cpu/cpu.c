@@ -35,6 +35,18 @@ static const tm_kernel *const avx512_families[] = {
     NULL
 };
 #undef TM_CPU_TABLE
+#define TM_CPU_TABLE(family) tm_cpu_##family##_avx512_bf16,
+static const tm_kernel *const avx512_bf16_families[] = {
+#include "device/cpu/product_tables.def"
+    NULL
+};
+#undef TM_CPU_TABLE
+#define TM_CPU_TABLE(family) tm_cpu_##family##_amx,
+static const tm_kernel *const amx_families[] = {
+#include "device/cpu/product_tables.def"
+    NULL
+};
+#undef TM_CPU_TABLE
 #endif
 
 static const isa_row isas[] = {
@@ -42,6 +54,8 @@ static const isa_row isas[] = {
 #if defined(__x86_64__)
     { "avx2", avx2_families, { "avx2", tm_gemm_workspace_avx2, tm_gemm_run_avx2 } },
     { "avx512", avx512_families, { "avx512", tm_gemm_workspace_avx512, tm_gemm_run_avx512 } },
+    { "avx512_bf16", avx512_bf16_families, { "avx512_bf16", tm_gemm_workspace_avx512_bf16, tm_gemm_run_avx512_bf16 } },
+    { "amx", amx_families, { "amx", tm_gemm_workspace_amx, tm_gemm_run_amx } },
 #endif
 };
 enum { ISAS = sizeof isas / sizeof isas[0] };
@@ -49,9 +63,17 @@ enum { ISAS = sizeof isas / sizeof isas[0] };
 static bool supported(const char *isa)
 {
     tm_cpu_isa have = tm_cpu_isa_probe();
+    if (strcmp(isa, "amx") == 0) return have.amx && have.avx512_bf16 && tm_cpu_allow_tiles();
+    if (strcmp(isa, "avx512_bf16") == 0) return have.avx512_bf16;
     if (strcmp(isa, "avx512") == 0) return have.avx512;
     if (strcmp(isa, "avx2") == 0) return have.avx2;
     return true;
+}
+
+/* Taken unless others are asked for: avx512_bf16 gives the bits of avx512, not everywhere faster. */
+static bool preferred(const char *isa)
+{
+    return supported(isa) && (strcmp(isa, "avx512_bf16") != 0 || tm_cpu_isa_probe().fast_bf16);
 }
 
 const tm_kernel *const *tm_cpu_kernel_tables(const char *isa)
@@ -75,7 +97,7 @@ void tm_cpu_info(tm_device *device, size_t bytes, int threads)
     tm_host_info(device, bytes, threads);
     tm_cpu *own = device->own;
     for (int i = 0; i < ISAS; i++)
-        if (supported(isas[i].name)) own->isa = i;
+        if (preferred(isas[i].name)) own->isa = i;
     describe(device);
 }
 
