@@ -20,17 +20,32 @@
 
 #include <omp.h>
 
+#if TM_PAIRS && defined(__AMX_BF16__)
+/* Tile registers are so fast that what comes from beyond the core's own cache decides: larger tiles, sums over 2048 k
+ * at once; a tile's part of B is at most NEAR_SLOTS, and A passes by. */
 enum {
-    PACK_FLOATS = 5 << 20,       /* most floats of packed operands: 20 MiB */
-    STRIP_PACK_FLOATS = 3 << 20, /* the same beside a strip */
+    PACK_FLOATS = 4 << 20,
+    BLOCK = 4 * TM_GEMM_BLOCK,
+    TILE_ROWS = 448,
+    NEAR_SLOTS = 1 << 18, /* 1 MiB */
+};
+#else
+enum {
+    PACK_FLOATS = 5 << 20, /* most floats of packed operands: 20 MiB */
+    BLOCK = TM_GEMM_BLOCK,
+    TILE_ROWS = 224, /* tile of one task: its part of A and B for one block, 458 KB + 512 KB, stays near the core */
+    NEAR_SLOTS = 0,
+};
+#endif
+enum {
+    STRIP_PACK_FLOATS = 3 << 20, /* beside a strip */
     STRIP_FLOATS = 5 << 19,      /* 10 MiB */
     STRIP_SIDE = 1536,
-    TILE_ROWS = 224,    /* tile of one task: its part of A and B for one block, 458 KB + 512 KB, stays near the core */
     TILE_COLUMNS = 256,
-    TILE_LD = TILE_COLUMNS + 16, /* an odd number of cache lines */
-    TILE_FLOATS = TILE_ROWS * TILE_LD,
-    MOST_TILES = 16,    /* threads with a tile of their own: 3.7 MiB */
-    BLOCK = TM_PAIRS && MR == 32 ? 2 * TM_GEMM_BLOCK : TM_GEMM_BLOCK, /* tile registers: any multiple of 32 will do */
+    MOST_COLUMNS = 1024,
+    TILE_GAP = 16, /* floats between rows of sums: an odd number of cache lines */
+    TILE_FLOATS = TILE_ROWS * (TILE_COLUMNS + TILE_GAP),
+    MOST_TILES = 16, /* threads with a tile of their own: 3.7 MiB, or 7.4 */
     PACK_GROUP = 4,     /* panels packed by one task */
     SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
 };
@@ -154,10 +169,13 @@ TM_PLANNED size_t TM_K(tm_gemm_workspace_most)(const tm_gemm *gemm)
     return bytes < TM_GEMM_WORKSPACE_MAX ? bytes : TM_GEMM_WORKSPACE_MAX;
 }
 
-/* Tasks of about TILE_ROWS x TILE_COLUMNS, smaller where that leaves a thread without work. */
+/* Tasks of about TILE_ROWS x TILE_COLUMNS, wider where few k leave room near the core, smaller where that leaves a
+ * thread without work. */
 static void choose_tiles(step *s, int threads)
 {
-    int64_t m = tm_min(s->panels_m, TILE_ROWS / MR), n = tm_min(s->panels_n, TILE_COLUMNS / NR);
+    int64_t near = NEAR_SLOTS / packed_columns(tm_max(1, tm_min(s->k, BLOCK)));
+    int64_t columns = s->k > BLOCK ? TILE_COLUMNS : tm_min(MOST_COLUMNS, tm_max(TILE_COLUMNS, near));
+    int64_t m = tm_min(s->panels_m, TILE_ROWS / MR), n = tm_min(s->panels_n, columns / NR);
     int64_t wanted = threads > 1 ? 4 * (int64_t)threads : 1;
     while (tm_ceil_div(s->panels_m, m) * tm_ceil_div(s->panels_n, n) < wanted && m * n > 1) {
         if (m > 1 && (m * MR >= n * NR || n == 1))
@@ -263,6 +281,7 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
 {
     int64_t blocks = tm_max(1, tm_ceil_div(s->k, BLOCK));
     bool    finish = s->last && (s->gemm->c_dtype == TM_BF16 || s->gemm->bias || s->gemm->residual);
+    int64_t ld_panel = s->tiles && blocks == 1 ? 0 : MR * ld; /* one block: a panel's sums are stored before the next's */
     for (int64_t block = 0; block < blocks; block++) {
         int64_t      first = block * BLOCK, from = packed_columns(first);
         int64_t      k = packed_columns(tm_min(BLOCK, s->k - first));
@@ -274,15 +293,17 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
             const float *ahead = a + tm_min(i + 1, i1 - 1) * k * MR; /* the next panel, fetched by and by */
             for (int64_t j = j0; j < j1; j++) {
                 int64_t n = tm_min(NR, s->n - j * NR);
-                float  *c = sums + (i - i0) * MR * ld + (j - j0) * NR;
-                if (m == MR && n == NR)
+                float  *c = sums + (i - i0) * ld_panel + (j - j0) * NR;
+                if (m == MR && n == NR && TM_PAIRS && i == i0) /* the next panel of B is not near yet, either */
+                    micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, b + tm_min(j + 1, j1 - 1) * k * NR, NR);
+                else if (m == MR && n == NR)
                     micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, ahead + (j - j0) * k * ahead_step, ahead_step);
                 else
                     micro_edge(k, a + i * k * MR, b + j * k * NR, c, ld, add, m, n);
             }
             if (!finish || block < blocks - 1) continue;
             for (int64_t r = i * MR; r < i * MR + m; r++)
-                finish_row(s->gemm, sums + (r - i0 * MR) * ld, s->row + r, s->column + j0 * NR,
+                finish_row(s->gemm, sums + (i - i0) * ld_panel + (r - i * MR) * ld, s->row + r, s->column + j0 * NR,
                            tm_min(s->n, j1 * NR) - j0 * NR);
         }
     }
@@ -297,7 +318,7 @@ static void compute(const step *s)
         int64_t i = t % tiles_m * s->tile_m, j = t / tiles_m * s->tile_n;
         float  *sums = s->tiles ? s->sums + omp_get_thread_num() * TILE_FLOATS : s->sums + i * MR * s->ld_sums + j * NR;
         compute_tile(s, i, tm_min(s->panels_m, i + s->tile_m), j, tm_min(s->panels_n, j + s->tile_n), sums,
-                     s->tiles ? TILE_LD : s->ld_sums);
+                     s->tiles ? s->tile_n * NR + TILE_GAP : s->ld_sums);
     }
 }
 

@@ -20,16 +20,17 @@ TM_INLINE void pack_tiles_typed(float *dst, const void *p, int64_t ld, tm_dtype 
     const size_t  size = dtype == TM_BF16 ? 2 : 4;
     const char   *from = (const char *)p + (size_t)(k0 * (along_k ? 1 : ld)) * size;
     int64_t       panel = MR * packed_columns(k);
-    if (along_k) {
+    if (along_k) { /* runs of four cache lines of a row at a time: few streams to write, and none too short to read */
         for (int64_t i = 0; i < panels; i++)
-            for (int64_t r = 0; r < MR; r++) {
-                int64_t row = r0 + i * MR + r;
-                float  *to = dst + i * panel + r * 16;
-                for (int64_t q = 0; q < k; q += 32, to += GROUP_SLOTS) {
-                    pack_ahead(from, (row + 2) * ld + q, dtype);
-                    put_slots(to, 0xffff, row < limit ? halves32(from, row * ld + q, dtype, k - q, none) : none);
+            for (int64_t run = 0; run < k; run += 128)
+                for (int64_t r = 0; r < MR; r++) {
+                    int64_t row = r0 + i * MR + r;
+                    float  *to = dst + i * panel + run / 32 * GROUP_SLOTS + r * 16;
+                    for (int64_t q = run; q < k && q < run + 128; q += 32, to += GROUP_SLOTS) {
+                        pack_ahead(from, (row + 4) * ld + q, dtype);
+                        put_slots(to, 0xffff, row < limit ? halves32(from, row * ld + q, dtype, k - q, none) : none);
+                    }
                 }
-            }
         return;
     }
     for (int64_t q = 0; q < k; q += 32)
