@@ -15,12 +15,15 @@ WARNINGS += -Werror
 endif
 OPT_release := -O3
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+# For tools/mutants.sh: which tests reach a line; and a library before which a changed object can be loaded.
+OPT_coverage := -O1 --coverage
+OPT_mutants  := -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 CFLAGS   := -std=c11 -D_GNU_SOURCE -g $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
             -ffunction-sections -fopenmp -pthread -Isrc -Itests -I$(BUILD)/generated -MMD -MP $(EXTRA_CFLAGS)
-LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lpcre2-8 -lutf8proc -lzstd -lsnappy -lm -ldl
+LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lpcre2-8 -lutf8proc -lzstd -lsnappy -lsqlite3 -lm -ldl
 STRIP_release := -Wl,--strip-debug -Wl,--gc-sections
-LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize%,$(OPT)) $(EXTRA_LDFLAGS)
+LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize% --coverage,$(OPT)) $(EXTRA_LDFLAGS)
 
 COMMIT   := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 # What decides about code and numbers; the kernels add the flags of their instruction set.
@@ -54,6 +57,17 @@ LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh))
 # They measure: one at a time, after the others. The long ones of the others first.
 MEASURING := tests/cli/test_ab.sh tests/cli/test_bench.sh tests/cli/test_bench_models.sh tests/cli/test_measurement.sh \
     $(filter $(BUILD)/tests/bench/%,$(TESTS))
+LIBRARY  := $(BUILD)/libtrainmark.a
+PROGRAM  := $(OBJ)
+ifeq ($(VARIANT),mutants)
+LIBRARY  := $(BUILD)/libmutant.so $(BUILD)/libtrainmark.so
+PROGRAM  := $(LIBRARY)
+LDFLAGS  += -Wl,--no-as-needed,--enable-new-dtags,-rpath,$(CURDIR)/$(BUILD)
+endif
+ifeq ($(VARIANT),coverage)
+# Counting would make the kernels many times slower.
+$(SIMD_OBJ): CFLAGS := $(filter-out --coverage,$(CFLAGS)) -O3
+endif
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 all: setup trainmark
@@ -62,12 +76,18 @@ all: setup trainmark
 trainmark: $(BUILD)/trainmark
 	@ln -sf $< $@
 
-$(BUILD)/trainmark: $(OBJ)
+$(BUILD)/trainmark: $(PROGRAM)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/libtrainmark.a: $(LIB_OBJ)
 	@rm -f $@
 	@ar rcs $@ $^
+
+$(BUILD)/libtrainmark.so: $(OBJ)
+	$(CC) -shared -Wl,-soname,$(@F) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/libmutant.so:
+	@mkdir -p $(@D)
+	echo | $(CC) -shared -Wl,-soname,$(@F) -o $@ -x c -
 
 $(BUILD)/%.base.o: %.c
 	@mkdir -p $(@D)
@@ -87,7 +107,7 @@ $(BUILD)/%.amx.o: %.c
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c -o $@ $<
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(BUILD)/libtrainmark.a
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(LIBRARY)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -152,9 +172,10 @@ fuzz:
 	@for t in $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%); do echo "fuzz $$t"; \
 	    build/asan/fuzz/fuzz_$$t -t $(FUZZ_SECONDS) tests/fuzz/corpus/$$t || exit 1; done
 
-# Breaks the code on purpose, one line at a time: tests that stay green are too weak.
+# Breaks the code on purpose, one line at a time: tests that stay green are too weak (docs/testing.md). All lists; with
+# RANDOM=N SEED=S: N random changes of all sources.
 mutants:
-	tools/mutants.sh
+	RANDOM_MUTANTS='$(RANDOM)' SEED='$(SEED)' tools/mutants.sh
 
 check-layers:
 	@tools/check_layers.sh

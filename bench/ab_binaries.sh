@@ -6,6 +6,7 @@
 #
 #   BUDGET=900       seconds of one comparison at most; it ends earlier when it is precise enough
 #   LEAST=1.5        percent: the least difference that four of five sessions must see
+#   TURN=0.2         seconds of a turn
 #   TARGET=0.5       percent: half-width at which a comparison ends early
 #   WORKLOADS="tiny-llama gpt-small block-8B"    block-8B: one layer as wide as llama3.1_8B, 1,024 words of vocabulary
 #   EXTRA="--training.threads 2"                 more arguments of `trainmark run` for both
@@ -14,7 +15,7 @@
 # Three processes of a workload live at a time: block-8B takes three times 2 GiB in bfloat16 as it is here.
 # Exit code 5 when one is slower, or when a comparison is not precise enough to say so.
 set -eu
-usage() { sed -n '3,16p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
+usage() { sed -n '3,17p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
 
 [ $# -eq 2 ] || [ $# -eq 3 ] || usage
 old=$1 new=$2 folder=${3:-output/ab-binaries}
@@ -53,7 +54,7 @@ mkdir -p "$folder"
 for workload in ${WORKLOADS:-tiny-llama gpt-small block-8B}; do
     words="$(arguments "$workload")${EXTRA:+ $EXTRA}"
     "$trainmark" ab --a "$words" --a-binary "$old" --b-binary "$new" --budget "${BUDGET:-900}" --target "${TARGET:-0.5}" \
-        --out "$folder/$workload"
+        --turn "${TURN:-0.2}"         --out "$folder/$workload"
     echo
     result=$folder/$workload/result.json
     said=$(value "$result" verdict)

@@ -24,7 +24,7 @@
 typedef struct {
     const tm_ab_session *session;
     int64_t             *first; /* turn with which each unit begins, and the end: units + 1 */
-    int64_t              units; /* rounds; blocks of a session that has only one round */
+    int64_t              units; /* rounds */
     double               factor;
     uint64_t             seed;
 } trials;
@@ -35,9 +35,7 @@ static void find_units(trials *t)
     int64_t           n = t->session->n_turns;
     t->first = tm_alloc((size_t)(n + 2) * sizeof *t->first);
     for (int64_t i = 0; i < n; i++) {
-        bool fresh = i == 0 || (t->session->one_round ? turns[i].block != turns[i - 1].block
-                                                      : turns[i].round != turns[i - 1].round);
-        if (fresh) t->first[t->units++] = i;
+        if (i == 0 || turns[i].round != turns[i - 1].round) t->first[t->units++] = i;
     }
     t->first[t->units] = n;
 }
@@ -50,18 +48,18 @@ static tm_paired_result one_trial(const trials *t, int64_t window, uint64_t tria
     uint64_t             stream = tm_random_stream("bench.ab_resample") + trial;
     int64_t              from = (int64_t)tm_random_below(t->seed, stream, 0, (uint64_t)(t->units - window + 1));
     tm_pair             *pairs = tm_alloc((size_t)(s->n_turns + 1) * sizeof *pairs);
-    tm_paired_result     r = tm_paired_judge(pairs, 0, 0, 1);
+    tm_paired_result     r = tm_paired_judge(pairs, 0, 0);
     int64_t              n = 0;
     for (int64_t u = from; u < from + window; u++) {
-        uint64_t draw = s->one_round ? 1 : (uint64_t)(u - from) + 1;
+        uint64_t draw = (uint64_t)(u - from) + 1;
         int64_t  more;
         tm_pair *these = tm_ab_pairs(s, t->first[u], t->first[u + 1], orders[tm_random_below(t->seed, stream, draw, 6)],
                                      t->factor, &more);
         if (more > 0) memcpy(pairs + n, these, (size_t)more * sizeof *pairs);
         free(these);
         n += more;
-        r = tm_paired_judge(pairs, n, s->least_difference, trial);
-        if (tm_paired_enough(&r, s->target > 0 ? s->target : 0.01, s->least_pairs, s->one_round)) break;
+        r = tm_paired_judge(pairs, n, s->least_difference);
+        if (tm_paired_enough(&r, s->target > 0 ? s->target : 0.01, s->least_pairs)) break;
     }
     free(pairs);
     return r;
@@ -73,7 +71,7 @@ static int run(const trials *t, long n, double seconds)
     int64_t seen[4] = { 0 }, held = 0;
     double  half = 0, floors = 0, pairs = 0;
     if (window < 1 || window > t->units) {
-        fprintf(stderr, "the session has %lld round(s) or blocks in %.0f s: too short for windows of %.0f s\n",
+        fprintf(stderr, "the session has %lld round(s) in %.0f s: too short for windows of %.0f s\n",
                 (long long)t->units, t->session->seconds, seconds);
         return 4;
     }
@@ -88,7 +86,7 @@ static int run(const trials *t, long n, double seconds)
     printf("trials %ld slower %lld faster %lld none %lld not_judged %lld held %lld half_width %.3f floor %.3f pairs "
            "%.1f\n",
            n, (long long)seen[TM_PAIRED_SLOWER], (long long)seen[TM_PAIRED_FASTER],
-           (long long)seen[TM_PAIRED_NO_DIFFERENCE], (long long)seen[TM_PAIRED_NOT_JUDGED], (long long)held,
+           (long long)seen[TM_PAIRED_NO_DIFFERENCE], (long long)seen[TM_PAIRED_TOO_SHORT], (long long)held,
            100 * half / (double)n, 100 * floors / (double)n, pairs / (double)n);
     return 0;
 }

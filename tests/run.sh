@@ -74,6 +74,7 @@ fi
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
+export TRAINMARK_STORE="$work/results.db" # never the user's
 : >"$work/counts"
 all=0 alone=
 for program; do

@@ -5,7 +5,7 @@
 # (docs/architecture.md).
 set -eu
 cd "$(dirname "$0")/.."
-order="base stats config token graph op device model data system train hf bench mlperf record cli"
+order="base stats config token graph op device model data system train hf bench mlperf results record cli"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
 floor_of() {
     case $1 in op) room=graph ;; *) room=$1 ;; esac
@@ -23,6 +23,7 @@ bench/ab.h
 bench/bench.h
 bench/published.h
 config/config.h
+config/yaml.h
 data/inspect.h
 data/keys.h
 data/pack.h
@@ -31,6 +32,7 @@ data/source.h
 data/token_list.h
 data/tokenize.h
 data/verify.h
+data/vocabulary.h
 device/ceilings.h
 device/cpu/gemm.h
 device/backends.def
@@ -75,6 +77,12 @@ record/keys.h
 record/outputs.h
 record/record.h
 record/table.h
+results/compare.h
+results/convert.h
+results/keep.h
+results/result.h
+results/store.h
+results/verify.h
 system/check.h
 system/check_report.h
 system/check_tune.h
@@ -83,6 +91,7 @@ system/thresholds.h
 system/validity.h
 train/checkpoint_view.h
 token/token.h
+token/train.h
 train/decode.h
 train/groups.h
 train/keys.h

@@ -96,6 +96,8 @@ DEEPSEEK = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_
                 qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=12, n_routed_experts=8, num_experts_per_tok=3,
                 moe_intermediate_size=12, n_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=False,
                 routed_scaling_factor=1.0, rope_scaling=YARN)
+DEEPSEEK_V3 = dict(DEEPSEEK, q_lora_rank=20, n_shared_experts=1, n_group=4, topk_group=2, norm_topk_prob=True,
+                   routed_scaling_factor=2.5, rope_scaling=dict(YARN, mscale=1.0, mscale_all_dim=1.0))
 FAMILIES.update({
     "mixtral": (T.MixtralConfig, T.MixtralForCausalLM, [
         dict(LLAMA, **EXPERTS, sequence=17),
@@ -120,6 +122,14 @@ FAMILIES.update({
              routed_scaling_factor=4.0, num_hidden_layers=3),
         dict(DEEPSEEK, vocab_size=96, num_attention_heads=4, num_key_value_heads=4, n_shared_experts=1,
              num_experts_per_tok=2, rope_scaling=None, sequence=20),
+    ]),
+    "deepseek_v3": (T.DeepseekV3Config, T.DeepseekV3ForCausalLM, [
+        dict(DEEPSEEK_V3, sequence=17),
+        dict(DEEPSEEK_V3, q_lora_rank=None, n_group=1, topk_group=1, norm_topk_prob=False, routed_scaling_factor=1.0,
+             num_hidden_layers=3),
+        dict(DEEPSEEK_V3, vocab_size=96, num_attention_heads=4, num_key_value_heads=4, n_shared_experts=2, n_group=2,
+             topk_group=1, num_experts_per_tok=2, num_hidden_layers=3, first_k_dense_replace=2, rope_scaling=None,
+             sequence=20),
     ]),
 })
 
@@ -196,11 +206,16 @@ def forward(model, ids):
     return torch.nn.functional.cross_entropy(logits, x[0, 1:]), logits
 
 
+def state(model):
+    """Names of what a file holds beside the parameters."""
+    return {name for name, _ in model.named_buffers()}
+
+
 def gradients(model, folder):
     """Gradients by the names of the file: saved as if they were weights."""
     for p in model.parameters():
         p.data = p.grad if p.grad is not None else torch.zeros_like(p)
-    return {k: float(v.double().norm()) for k, v in saved(model, folder).items()}
+    return {k: float(v.double().norm()) for k, v in saved(model, folder).items() if k not in state(model)}
 
 
 def train(model, ids):
@@ -222,7 +237,8 @@ def compute(model_class, folder, ids):
     loss.backward()
     with tempfile.TemporaryDirectory() as other:
         norms = gradients(model, other)
-    return dict(parameters=sum(v.numel() for v in load_file(os.path.join(folder, "model.safetensors")).values()),
+    file = load_file(os.path.join(folder, "model.safetensors"))
+    return dict(parameters=sum(v.numel() for k, v in file.items() if k not in state(model)),
                 loss=loss.item(), gradient_norm=float(np.sqrt(sum(v * v for v in norms.values()))), gradients=norms,
                 first_logits=logits[0].tolist(), last_logits=logits[-1].tolist(), losses=losses)
 
@@ -282,15 +298,33 @@ def compare(program, model_class, folder, ids):
     near("gradients", [ours["gradients"][n] for n in names], [theirs["gradients"][n] for n in names], 1e-4)
 
 
+def routes(model, ids):
+    """Logits, and the experts that every router chose: (layer, token, k), sorted; none where there are no routers."""
+    chosen = []
+    hooks = [m.register_forward_hook(lambda m, i, out: chosen.append(out[-1].sort(-1)[0].flatten(0, -2)))
+             for m in model.modules() if m.__class__.__name__.lower().endswith("topkrouter")]
+    logits = forward(model, ids)[1]
+    for hook in hooks:
+        hook.remove()
+    return logits.tolist(), chosen
+
+
 def export(program, model_class, folder, ids):
-    for dtype, relative in ("float32", 1e-5), ("bfloat16", 3e-2):
+    """The same logits as the library's own rounding of the weights gives, also where rounding changes a route."""
+    for dtype in "float32", "bfloat16":
         other = os.path.join(folder, dtype)
         subprocess.run([program, "export", folder, "-o", other, "--dtype", dtype, "--max_shard_size", "0.00002"],
                        check=True, stdout=subprocess.DEVNULL)
-        here, there = (load(model_class, f, torch.float64) for f in (folder, other))
-        near(f"export {dtype}", forward(there, ids)[1].tolist(), forward(here, ids)[1].tolist(), relative)
-        if dtype == "float32" and load(model_class, other, "auto").dtype != torch.float32:
-            sys.exit("the exported config.json does not say float32")
+        plain, rounded, there = (load(model_class, f, torch.float64) for f in (folder, folder, other))
+        for p in rounded.parameters():
+            p.data = p.data.to(getattr(torch, dtype)).double()
+        (_, before), (wanted, after) = routes(plain, ids), routes(rounded, ids)
+        near(f"export {dtype}", routes(there, ids)[0], wanted, 1e-5)
+        changed = sum(int((a != b).any(-1).sum()) for a, b in zip(before, after))
+        if changed:
+            print(f"    {changed} of {sum(len(a) for a in after)} routes are others than those of the unrounded weights")
+        if load(model_class, other, "auto").dtype != getattr(torch, dtype):
+            sys.exit(f"the exported config.json does not say {dtype}")
 
 
 def generate(program, model_class, folder, ids):

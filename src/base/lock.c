@@ -23,7 +23,7 @@
 
 /* --- a folder's owner --------------------------------------------------------------------------------------------- */
 
-static bool on_network(const char *folder)
+bool tm_folder_on_network(const char *folder)
 {
     /* nfs, smb, cifs, smb2, afs, ceph, lustre, gpfs, beegfs, panfs, ocfs2, gfs2, 9p, fuse (sshfs, glusterfs) */
     static const unsigned magic[] = { 0x6969,     0x517B,     0xFF534D42, 0xFE534D42, 0x5346414F,
@@ -126,7 +126,7 @@ tm_status tm_folder_lock_take(const char *folder, tm_folder_lock *out, tm_error 
 {
     char host[256] = "";
     if (gethostname(host, sizeof host - 1) != 0) strcpy(host, "unknown");
-    return tm_folder_lock_take_as(folder, host, on_network(folder), out, err);
+    return tm_folder_lock_take_as(folder, host, tm_folder_on_network(folder), out, err);
 }
 
 tm_status tm_folder_lock_check(const tm_folder_lock *lock, tm_error *err)

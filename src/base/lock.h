@@ -26,6 +26,9 @@ TM_MUST_USE tm_status tm_folder_lock_take_as(const char *folder, const char *hos
 TM_MUST_USE tm_status tm_folder_lock_check(const tm_folder_lock *lock, tm_error *err);
 void                  tm_folder_lock_release(tm_folder_lock *lock); /* zeroed or released: nothing */
 
+/* Does it lie on a network file system, as far as its kind tells? */
+bool tm_folder_on_network(const char *folder);
+
 /* A fresh folder below TMPDIR or /tmp, PREFIX-XXXXXX. First removes those of the same prefix and user whose processes
  * are gone: a process that is killed cannot do it itself. */
 typedef struct {

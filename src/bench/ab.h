@@ -43,7 +43,6 @@ typedef struct {
     double      turn_seconds, budget_seconds, target, least_difference;
     int64_t     least_pairs;
     uint64_t    seed;
-    bool        one_round; /* starting the programs takes too long to do it again and again */
     tm_ab_end   end;
     double      seconds; /* of the session */
     tm_ab_turn *turns;

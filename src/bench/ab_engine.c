@@ -15,8 +15,7 @@ enum {
     WARMUP_TURNS = 2,   /* of each process; the first holds page faults and cold caches */
     ROUNDS_WANTED = 12, /* in the budget, of at most ROUND_SECONDS: the fewer, the wider the interval */
     ROUND_SECONDS = 10,
-    ROUNDS_LEAST = TM_PAIRED_UNITS + 1, /* that the budget must have room for; else there is one long round */
-    BLOCKS_LEAST = 2                    /* of a round of live turns */
+    ROUNDS_LEAST = TM_PAIRED_UNITS + 1 /* for which rounds are made shorter */
 };
 
 typedef struct {
@@ -58,7 +57,7 @@ static void draw_progress(engine *e)
     int64_t now = tm_now_ns(), n;
     if (!e->options->progress || now - e->drawn_ns < 500000000) return;
     tm_pair         *pairs = tm_ab_pairs(e->session, 0, e->session->n_turns, NULL, 1, &n);
-    tm_paired_result r = tm_paired_judge(pairs, n, e->options->least_difference, e->options->seed);
+    tm_paired_result r = tm_paired_judge(pairs, n, e->options->least_difference);
     free(pairs);
     fprintf(e->options->progress, "\r\033[K%.0f of %.0f s, round %lld, %lld pairs", passed(e),
             e->options->budget_seconds, (long long)e->round + 1, (long long)n);
@@ -162,19 +161,14 @@ static tm_status open_round(engine *e, tm_error *err)
     return TM_OK;
 }
 
-/* After the first block: how long a round is. Long enough that starting takes less than half of it; and if then too few
- * fit into the budget, there is only one. */
+/* After the first block: how long a round is. Long enough that starting takes less than half of it, but only rounds are
+ * independent: if then too few fit into the budget, they are shorter. */
 static void plan_rounds(engine *e)
 {
-    double wanted = fmin(e->options->budget_seconds / ROUNDS_WANTED, ROUND_SECONDS);
-    double blocks = ceil(fmax((wanted - e->startup_seconds) / e->block_seconds, e->startup_seconds / e->block_seconds));
-    double most = fmax(blocks, BLOCKS_LEAST);
-    if (e->options->whole_runs) {
-        e->blocks_per_round = 1;
-        return;
-    }
-    e->session->one_round = e->options->budget_seconds < ROUNDS_LEAST * (e->startup_seconds + most * e->block_seconds);
-    e->blocks_per_round = e->session->one_round ? INT64_MAX : (int64_t)most;
+    double budget = e->options->budget_seconds, wanted = fmin(budget / ROUNDS_WANTED, ROUND_SECONDS);
+    double blocks = ceil(fmax(wanted - e->startup_seconds, e->startup_seconds) / e->block_seconds);
+    double room = floor((budget / ROUNDS_LEAST - e->startup_seconds) / e->block_seconds);
+    e->blocks_per_round = e->options->whole_runs ? 1 : (int64_t)fmax(1, fmin(fmax(blocks, 2), room));
 }
 
 static bool enough(const engine *e)
@@ -182,9 +176,9 @@ static bool enough(const engine *e)
     int64_t n;
     if (!(e->options->target > 0) || e->over) return false;
     tm_pair         *pairs = tm_ab_pairs(e->session, 0, e->session->n_turns, NULL, 1, &n);
-    tm_paired_result r = tm_paired_judge(pairs, n, e->options->least_difference, e->options->seed);
+    tm_paired_result r = tm_paired_judge(pairs, n, e->options->least_difference);
     free(pairs);
-    return tm_paired_enough(&r, e->options->target, e->options->least_pairs, e->session->one_round);
+    return tm_paired_enough(&r, e->options->target, e->options->least_pairs);
 }
 
 static void settle(engine *e, double next_seconds)
@@ -204,10 +198,7 @@ static tm_status play_round(engine *e, tm_error *err)
         TM_TRY(play_block(e, err));
         if (e->over) break;
         if (e->blocks_per_round == 0) plan_rounds(e);
-        if (e->session->one_round)
-            settle(e, e->block_seconds);
-        else if (k + 1 < e->blocks_per_round && left(e) < e->block_seconds)
-            e->over = true;
+        if (k + 1 < e->blocks_per_round && left(e) < e->block_seconds) e->over = true;
     }
     close_round(e);
     if (!e->over) settle(e, e->startup_seconds + e->block_seconds);

@@ -29,7 +29,7 @@ static void print_side(tm_text *out, const char *name, const char *text, const c
 static void print_ratio(tm_text *out, const char *name, const tm_paired_estimate *e, const char *remark)
 {
     if (isnan(e->lo))
-        tm_text_printf(out, "%-10s %12.4f   no interval: too few pairs\n", name, e->ratio);
+        tm_text_printf(out, "%-10s %12.4f   no interval: too few rounds\n", name, e->ratio);
     else
         tm_text_printf(out, "%-10s %12.4f   [%.4f, %.4f]   %s\n", name, e->ratio, e->lo, e->hi, remark);
 }
@@ -39,8 +39,9 @@ static void print_verdict(tm_text *out, const tm_ab_figures *f)
     const tm_paired_result *r = &f->paired;
     double                  percent = 100 * (r->b.ratio - 1);
     const char             *unit = f->tokens ? "time per token" : "time per step";
-    if (r->verdict == TM_PAIRED_NOT_JUDGED)
-        tm_text_printf(out, "verdict    not-judged: %lld pairs are too few; raise --budget\n", (long long)r->pairs);
+    if (r->verdict == TM_PAIRED_TOO_SHORT)
+        tm_text_printf(out, "verdict    too short to tell: %lld of the %d rounds that show what differs from one start to "
+                       "the next; raise --budget\n", (long long)r->rounds, TM_PAIRED_UNITS);
     else if (r->verdict == TM_PAIRED_NO_DIFFERENCE)
         tm_text_printf(out, "verdict    no difference seen (one of %.2f %% would have been)\n", 100 * r->detectable);
     else
@@ -54,8 +55,8 @@ void tm_ab_print_text(const tm_ab_session *session, tm_text *out)
     print_side(out, "A", session->a, session->a_build, f.step_seconds[0], f.tokens_per_second[0]);
     print_side(out, "B", session->b, session->b_build, f.step_seconds[1], f.tokens_per_second[1]);
     print_ratio(out, "B / A", &r->b,
-                f.tokens ? "time per token, median of the pairs, 95 % interval"
-                         : "time per step, median of the pairs, 95 % interval");
+                f.tokens ? "time per token, middle of the rounds, 95 % interval"
+                         : "time per step, middle of the rounds, 95 % interval");
     print_ratio(out, "A / A", &r->control, "the same of two copies of A");
     if (isfinite(r->floor))
         tm_text_printf(out,
@@ -67,11 +68,6 @@ void tm_ab_print_text(const tm_ab_session *session, tm_text *out)
                    (long long)r->pairs, (long long)r->rounds, (long long)f.turns,
                    session->whole_runs ? "a whole run" : "live processes", (long long)f.steps,
                    (long long)f.warmup_turns, (long long)f.warmup_steps, (long long)f.cut_steps);
-    if (!r->rounds_are_units && !isnan(r->b.lo))
-        tm_text_printf(out,
-                       "note       %lld round(s) only: the intervals do not cover what differs from one start of a "
-                       "program to the next\n",
-                       (long long)r->rounds);
     tm_text_printf(out, "ended      after %.1f s: %s\n", session->seconds, ends[session->end]);
     print_verdict(out, &f);
 }
@@ -115,8 +111,6 @@ void tm_ab_print_json(const tm_ab_session *session, tm_text *out)
     tm_json_f64(&json, "detectable", r->detectable);
     tm_json_i64(&json, "pairs", r->pairs);
     tm_json_i64(&json, "rounds", r->rounds);
-    tm_json_i64(&json, "independent_units", r->units);
-    tm_json_bool(&json, "covers_restarts", r->rounds_are_units);
     tm_json_i64(&json, "turns", f.turns);
     tm_json_i64(&json, "steps", f.steps);
     tm_json_i64(&json, "warmup_turns", f.warmup_turns);

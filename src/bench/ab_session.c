@@ -80,7 +80,6 @@ void tm_ab_session_print(const tm_ab_session *session, tm_text *out)
     json = (tm_json){ .out = out };
     tm_json_open(&json, NULL, '{');
     tm_json_string(&json, "end", end_names[session->end]);
-    tm_json_bool(&json, "one_round", session->one_round);
     tm_json_f64(&json, "seconds", session->seconds);
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");
@@ -207,8 +206,7 @@ static tm_status parse_turn(const reader *r, tm_ab_session *out)
 static tm_status parse_end(const reader *r, tm_ab_session *out)
 {
     int end;
-    if (!take_name(r, "end", end_names, TM_AB_ENDS, &end) || !take_bool(r, "one_round", &out->one_round) ||
-        !take_number(r, "seconds", 0, 1e9, &out->seconds))
+    if (!take_name(r, "end", end_names, TM_AB_ENDS, &end) || !take_number(r, "seconds", 0, 1e9, &out->seconds))
         return bad(r, "a member of the last line is missing or out of range");
     out->end = (tm_ab_end)end;
     return TM_OK;
@@ -309,7 +307,7 @@ tm_ab_figures tm_ab_figures_of(const tm_ab_session *session)
 {
     int64_t       n;
     tm_pair      *pairs = tm_ab_pairs(session, 0, session->n_turns, NULL, 1, &n);
-    tm_ab_figures f = { .paired = tm_paired_judge(pairs, n, session->least_difference, session->seed),
+    tm_ab_figures f = { .paired = tm_paired_judge(pairs, n, session->least_difference),
                         .tokens = counts_tokens(session) };
     free(pairs);
     double *step = tm_alloc(((size_t)session->n_turns + 1) * sizeof *step);

@@ -71,6 +71,9 @@ static const tm_key options[] = {
               ".gz" },
     { .name = "compare", .kind = TM_KEY_TEXT,
       .help = "print published figures beside the measured: reference (the built-in ones) or a CSV file like them" },
+    { .name = "store", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "file that the table is stored in; none: it is not; null: TRAINMARK_STORE, else the user's store "
+              "(docs/results.md)" },
     { .name = "json", .kind = TM_KEY_BOOL, .fallback = "false", .help = "print the table as JSON" },
 };
 /* clang-format on */

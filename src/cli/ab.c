@@ -18,42 +18,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char help[] =
-    "usage: trainmark ab --a \"ARGS\" --b \"ARGS\" [options]\n\n"
-    "Two programs take turns on this machine: is B slower than A? A third process runs A again and shows what the "
-    "machine\n"
-    "makes of two copies of the same thing. ARGS are arguments of `trainmark run`.\n\n"
-    "  --a ARGS, --b ARGS          arguments of `trainmark run` (\"\" trains the built-in model)\n"
-    "  --a-binary F, --b-binary F  another trainmark that runs them (what it must be able to do: docs/ab.md);\n"
-    "                              ARGS that are left out are the other side's\n"
-    "  --a-command C, --b-command C\n"
-    "                              any command that prints a line per step; quotes and backslashes as in a shell, "
-    "nothing\n"
-    "                              is expanded\n"
-    "  --step-pattern RE           which lines of the commands are steps (extended regular expression; default: all)\n"
-    "  --turn SECONDS|run          length of a turn, at least 0.2 (default); run: a turn is a whole run\n"
-    "  --budget SECONDS            of the whole session (default 120)\n"
-    "  --target PERCENT            end when the interval's half-width is that small (default 1; 0: use up the budget)\n"
-    "  --min-pairs N               but not before N pairs (default 12)\n"
-    "  --least-difference PERCENT  a smaller one is none, however sure (default 0.5)\n"
-    "  --seed N                    of the order of turns (default 1)\n"
-    "  --out DIR                   keep every step in DIR/session.jsonl, the result in DIR/result.json\n"
-    "  --from F                    judge a recorded session.jsonl again\n"
-    "  --fail-if-slower PERCENT    exit code 5 if B is slower by at least that much\n"
-    "  --json\n";
-
 typedef struct {
     const char *args, *binary, *command;
 } side_words;
 
-/* The command line, and what has to be given back. */
 typedef struct {
     side_words  side[2];
-    const char *pattern, *turn, *budget, *target, *least_pairs, *least, *seed, *out, *from, *gate;
+    const char *pattern, *turn, *out, *from;
+    double      budget, target, least, gate;
+    int64_t     least_pairs, seed;
     bool        json;
-    double      gate_percent;
+} ab_options;
 
-    tm_arena     *arena;
+/* The command line, and what has to be given back. */
+typedef struct {
+    const tm_cli_line *line;
+    const ab_options  *given;
+    tm_arena          *arena;
     tm_ab_options options;
     tm_ab_session session;
     tm_scratch    temporary; /* folder of the runs without --out */
@@ -61,70 +42,65 @@ typedef struct {
 
 /* --- command line ------------------------------------------------------------------------------------------------- */
 
-static tm_status read_words(job *j, int argc, char **argv, tm_error *err)
-{
-    const struct {
-        const char  *flag;
-        const char **field;
-    } rows[] = { { "--a", &j->side[0].args },
-                 { "--b", &j->side[1].args },
-                 { "--a-binary", &j->side[0].binary },
-                 { "--b-binary", &j->side[1].binary },
-                 { "--a-command", &j->side[0].command },
-                 { "--b-command", &j->side[1].command },
-                 { "--step-pattern", &j->pattern },
-                 { "--turn", &j->turn },
-                 { "--budget", &j->budget },
-                 { "--target", &j->target },
-                 { "--min-pairs", &j->least_pairs },
-                 { "--least-difference", &j->least },
-                 { "--seed", &j->seed },
-                 { "--out", &j->out },
-                 { "--from", &j->from },
-                 { "--fail-if-slower", &j->gate } };
-    for (int i = 1; i < argc; i++) {
-        size_t k = 0, n = strcspn(argv[i], "=");
-        if (strcmp(argv[i], "--json") == 0) {
-            j->json = true;
-            continue;
-        }
-        while (k < sizeof rows / sizeof rows[0] && (strncmp(argv[i], rows[k].flag, n) != 0 || rows[k].flag[n])) k++;
-        if (k == sizeof rows / sizeof rows[0])
-            return tm_fail(err, TM_USAGE, "unknown option '%.200s'; `trainmark ab --help` lists all", argv[i]);
-        if (!argv[i][n] && i + 1 == argc) return tm_fail(err, TM_USAGE, "option '%s' needs a value", rows[k].flag);
-        if (*rows[k].field) return tm_fail(err, TM_USAGE, "option '%s' is given twice", rows[k].flag);
-        *rows[k].field = argv[i][n] ? argv[i] + n + 1 : argv[++i];
-    }
-    return TM_OK;
-}
+#define SIDE(which, member) offsetof(ab_options, side) + (which) * sizeof(side_words) + offsetof(side_words, member)
 
-static tm_status number(const char *flag, const char *text, double lo, double hi, double fallback, double *out,
-                        tm_error *err)
-{
-    char *end;
-    *out = fallback;
-    if (!text) return TM_OK;
-    *out = strtod(text, &end);
-    if (end != text && !*end && *out >= lo && *out <= hi) return TM_OK;
-    return tm_fail(err, TM_USAGE, "option '%s' must be a number from %g to %g, found '%.100s'", flag, lo, hi, text);
-}
+static const tm_option rows[] = {
+    { "a", 0, TM_OPTION_TEXT, SIDE(0, args), .value = "ARGS", .may_be_empty = true,
+      .help = "arguments of `trainmark run` for A; \"\" trains the built-in model" },
+    { "b", 0, TM_OPTION_TEXT, SIDE(1, args), .value = "ARGS", .may_be_empty = true,
+      .help = "the same for B; ARGS that are left out are those of the other side" },
+    { "a-binary", 0, TM_OPTION_TEXT, SIDE(0, binary), .value = "FILE",
+      .help = "another trainmark that runs A (what it must be able to do: docs/ab.md)" },
+    { "b-binary", 0, TM_OPTION_TEXT, SIDE(1, binary), .value = "FILE", .help = "another trainmark that runs B" },
+    { "a-command", 0, TM_OPTION_TEXT, SIDE(0, command), .value = "COMMAND", .may_be_empty = true,
+      .help = "any command that prints a line per step; quotes and backslashes as in a shell, nothing is expanded" },
+    { "b-command", 0, TM_OPTION_TEXT, SIDE(1, command), .value = "COMMAND", .may_be_empty = true,
+      .help = "the same for B" },
+    { "step-pattern", 0, TM_OPTION_TEXT, offsetof(ab_options, pattern), .value = "REGEX",
+      .help = "lines of the commands that are steps (extended regular expression); default: all" },
+    { "turn", 0, TM_OPTION_TEXT, offsetof(ab_options, turn), .value = "SECONDS|run",
+      .help = "length of a turn, 0.05 to 1e6 (default 0.2); `run`: a turn is a whole run" },
+    { "budget", 0, TM_OPTION_F64, offsetof(ab_options, budget), .value = "SECONDS", .fallback = "120", .lo = 1,
+      .hi = 1e7, .help = "time for the whole session" },
+    { "target", 0, TM_OPTION_F64, offsetof(ab_options, target), .value = "PERCENT", .fallback = "1", .lo = 0,
+      .hi = 1000, .help = "end when half of the interval's width is at most this; 0: use the whole budget" },
+    { "min-pairs", 0, TM_OPTION_I64, offsetof(ab_options, least_pairs), .value = "N", .fallback = "12",
+      .lo = TM_PAIRED_UNITS, .hi = 1e6, .help = "pairs that are measured before --target may end the session" },
+    { "least-difference", 0, TM_OPTION_F64, offsetof(ab_options, least), .value = "PERCENT", .fallback = "0.5",
+      .lo = 0, .hi = 1000, .help = "a smaller difference counts as none, however certain it is" },
+    { "seed", 0, TM_OPTION_I64, offsetof(ab_options, seed), .value = "N", .fallback = "1", .lo = 0, .hi = 9e15,
+      .help = "of the order of turns" },
+    { "out", 'o', TM_OPTION_TEXT, offsetof(ab_options, out), .value = "DIR",
+      .help = "keep every step in DIR/session.jsonl and the result in DIR/result.json" },
+    { "from", 0, TM_OPTION_TEXT, offsetof(ab_options, from), .value = "FILE",
+      .help = "judge a recorded session.jsonl again" },
+    { "fail-if-slower", 0, TM_OPTION_F64, offsetof(ab_options, gate), .value = "PERCENT", .lo = 0, .hi = 1e6,
+      .help = "exit code 5 if B is slower by at least this" },
+    TM_OPTION_JSON(ab_options),
+};
 
-static tm_status read_numbers(job *j, tm_error *err)
+static tm_status read_turn(job *j, tm_error *err)
 {
     tm_ab_options *o = &j->options;
-    double         percent, least_pairs, least, seed;
-    o->whole_runs = j->turn && strcmp(j->turn, "run") == 0;
-    TM_TRY(number("--turn", o->whole_runs ? NULL : j->turn, 0.2, 1e6, 0.2, &o->turn_seconds, err));
-    TM_TRY(number("--budget", j->budget, 1, 1e7, 120, &o->budget_seconds, err));
-    TM_TRY(number("--target", j->target, 0, 1000, 1, &percent, err));
-    TM_TRY(number("--min-pairs", j->least_pairs, TM_PAIRED_UNITS, 1e6, 12, &least_pairs, err));
-    TM_TRY(number("--least-difference", j->least, 0, 1000, 0.5, &least, err));
-    TM_TRY(number("--seed", j->seed, 0, 9e15, 1, &seed, err));
-    TM_TRY(number("--fail-if-slower", j->gate, 0, 1e6, 0, &j->gate_percent, err));
-    o->target = percent / 100;
-    o->least_pairs = (int64_t)least_pairs;
-    o->least_difference = least / 100;
-    o->seed = (uint64_t)seed;
+    const char    *text = j->given->turn;
+    char          *end;
+    o->turn_seconds = 0.2;
+    o->whole_runs = text && strcmp(text, "run") == 0;
+    if (!text || o->whole_runs) return TM_OK;
+    o->turn_seconds = strtod(text, &end);
+    if (end != text && !*end && o->turn_seconds >= 0.05 && o->turn_seconds <= 1e6) return TM_OK;
+    return tm_fail(err, TM_USAGE, "option '--turn' must be a number from 0.05 to 1e6, or run; found '%.100s'", text);
+}
+
+static tm_status read_options(job *j, tm_error *err)
+{
+    tm_ab_options *o = &j->options;
+    TM_TRY(read_turn(j, err));
+    o->budget_seconds = j->given->budget;
+    o->target = j->given->target / 100;
+    o->least_pairs = j->given->least_pairs;
+    o->least_difference = j->given->least / 100;
+    o->seed = (uint64_t)j->given->seed;
     return TM_OK;
 }
 
@@ -151,13 +127,17 @@ static tm_status name_build(job *j, const char *binary, const char *flag, const 
 }
 
 /* Bytes that one process of these arguments plans, after all that can be wrong with them was told. */
-static tm_status plan_bytes(int argc, char **argv, int64_t *bytes, tm_error *err)
+static tm_status plan_bytes(job *j, int argc, char **argv, int64_t *bytes, tm_error *err)
 {
-    tm_cli_options options;
-    tm_config     *config;
-    tm_run_options run;
-    tm_device     *device = NULL;
-    tm_status      st = tm_cli_configure(argc, argv, "tiny-llama", TM_CLI_DEVICE | TM_CLI_ISA, &options, &config, err);
+    static const tm_option      side_rows[] = { TM_CLI_CONFIGURATION_ROWS };
+    static const tm_cli_command side = { .name = "run", .keys = tm_cli_keys, TM_CLI_OPTIONS(side_rows, tm_cli_options) };
+    tm_cli_options              options = { 0 };
+    tm_cli_line                 line = { .command = &side, .name = "run", .options = &options, .argc = argc,
+                                         .argv = argv, .arena = j->arena };
+    tm_config                  *config;
+    tm_run_options              run;
+    tm_device                  *device = NULL;
+    tm_status                   st = tm_cli_configure(&line, "tiny-llama", false, &config, err);
     if (st == TM_OK) st = tm_run_options_read(config, &run, err);
     if (st == TM_OK) st = tm_cli_open_device(&options, &run, false, &device, err);
     if (st == TM_OK) {
@@ -174,7 +154,7 @@ static tm_status plan_bytes(int argc, char **argv, int64_t *bytes, tm_error *err
 
 static tm_status own_program(job *j, int side, tm_ab_program *out, int64_t *bytes, tm_error *err)
 {
-    const side_words *words = &j->side[side], *other = &j->side[1 - side];
+    const side_words *words = &j->given->side[side], *other = &j->given->side[1 - side];
     const char       *text = words->args ? words->args : other->args, *build = NULL;
     char            **args, **argv, *path = NULL;
     int               n;
@@ -185,7 +165,7 @@ static tm_status own_program(job *j, int side, tm_ab_program *out, int64_t *byte
     memcpy(argv + 1, args, ((size_t)n + 1) * sizeof *args);
     *bytes = 0;
     if (!words->binary) {
-        TM_TRY(plan_bytes(n + 1, argv, bytes, err)); /* another binary may know other keys */
+        TM_TRY(plan_bytes(j, n + 1, argv, bytes, err)); /* another binary may know other keys */
         TM_TRY(own_path(j, &path, err));
     }
     memmove(argv + 2, argv + 1, ((size_t)n + 1) * sizeof *argv);
@@ -202,7 +182,7 @@ static tm_status own_program(job *j, int side, tm_ab_program *out, int64_t *byte
 
 static tm_status read_program(job *j, int side, tm_ab_program *out, int64_t *bytes, tm_error *err)
 {
-    const side_words *words = &j->side[side];
+    const side_words *words = &j->given->side[side];
     const char       *flag = side ? "--b-command" : "--a-command";
     char            **argv;
     int               n;
@@ -216,7 +196,7 @@ static tm_status read_program(job *j, int side, tm_ab_program *out, int64_t *byt
     TM_TRY(tm_words_split(words->command, flag, j->arena, &argv, &n, err));
     if (n == 0) return tm_fail(err, TM_USAGE, "%s is empty; give a program and its arguments", flag);
     *bytes = 0; /* unknown */
-    *out = (tm_ab_program){ .text = words->command, .argv = argv, .pattern = j->pattern };
+    *out = (tm_ab_program){ .text = words->command, .argv = argv, .pattern = j->given->pattern };
     return TM_OK;
 }
 
@@ -230,7 +210,7 @@ static tm_status choose_turns(job *j, int64_t a_bytes, int64_t b_bytes, tm_error
     if (j->options.whole_runs || have == 0 || need <= have) return TM_OK;
     tm_format_bytes(need_text, (double)need);
     tm_format_bytes(have_text, (double)have);
-    if (j->turn)
+    if (j->given->turn)
         return tm_fail(err, TM_NOMEM, "A, B and A again need %s at a time, %s are free; use --turn run", need_text,
                        have_text);
     tm_note("A, B and A again need %s at a time, %s are free: a turn is a whole run", need_text, have_text);
@@ -242,9 +222,9 @@ static tm_status choose_turns(job *j, int64_t a_bytes, int64_t b_bytes, tm_error
 
 static tm_status make_folder(job *j, tm_error *err)
 {
-    if (j->out) {
-        j->options.folder = j->out;
-        return tm_folder_make(j->out, err);
+    if (j->given->out) {
+        j->options.folder = j->given->out;
+        return tm_folder_make(j->given->out, err);
     }
     TM_TRY(tm_scratch_make("trainmark-ab", &j->temporary, err));
     j->options.folder = j->temporary.path;
@@ -254,7 +234,7 @@ static tm_status make_folder(job *j, tm_error *err)
 static tm_status write_file(const job *j, const char *name, const tm_text *text, tm_error *err)
 {
     tm_text path = { 0 };
-    tm_text_printf(&path, "%s/%s", j->out, name);
+    tm_text_printf(&path, "%s/%s", j->given->out, name);
     tm_status st = tm_file_write(path.data, text->data, text->length, err);
     tm_text_fini(&path);
     return st;
@@ -277,8 +257,8 @@ static tm_status load(job *j, tm_error *err)
     enum { LIMIT = 1 << 30 };
     struct stat info;
     tm_text     path = { 0 }, text = { 0 };
-    bool        folder = stat(j->from, &info) == 0 && S_ISDIR(info.st_mode);
-    tm_text_printf(&path, "%s%s", j->from, folder ? "/session.jsonl" : "");
+    bool        folder = stat(j->given->from, &info) == 0 && S_ISDIR(info.st_mode);
+    tm_text_printf(&path, "%s%s", j->given->from, folder ? "/session.jsonl" : "");
     tm_status st = tm_file_read(path.data, LIMIT, &text, err);
     if (st == TM_OK) st = tm_ab_session_parse(text.data, path.data, &j->session, err);
     tm_text_fini(&path);
@@ -289,15 +269,15 @@ static tm_status load(job *j, tm_error *err)
 static tm_status report(const job *j, tm_error *err)
 {
     tm_text out = { 0 };
-    (j->json ? tm_ab_print_json : tm_ab_print_text)(&j->session, &out);
+    (j->given->json ? tm_ab_print_json : tm_ab_print_text)(&j->session, &out);
     tm_status st = tm_cli_print(&out, err);
     tm_text_fini(&out);
-    if (st != TM_OK || !j->gate) return st;
+    if (st != TM_OK || !tm_cli_given(j->line, "fail-if-slower")) return st;
     tm_paired_result r = tm_ab_figures_of(&j->session).paired;
     double           slower = 100 * (r.b.ratio - 1);
-    if (r.verdict == TM_PAIRED_SLOWER && slower >= j->gate_percent)
+    if (r.verdict == TM_PAIRED_SLOWER && slower >= j->given->gate)
         return tm_fail(err, TM_NEGATIVE, "B is slower by %.2f %%, the limit (--fail-if-slower) is %g %%", slower,
-                       j->gate_percent);
+                       j->given->gate);
     return TM_OK;
 }
 
@@ -306,7 +286,7 @@ static tm_status play(job *j, tm_error *err)
     int64_t bytes[2] = { 0 };
     TM_TRY(read_program(j, 0, &j->options.a, &bytes[0], err));
     TM_TRY(read_program(j, 1, &j->options.b, &bytes[1], err));
-    if (j->pattern && j->options.a.turns && j->options.b.turns)
+    if (j->given->pattern && j->options.a.turns && j->options.b.turns)
         return tm_fail(err, TM_USAGE, "--step-pattern is for --a-command and --b-command");
     TM_TRY(choose_turns(j, bytes[0], bytes[1], err));
     TM_TRY(make_folder(j, err));
@@ -314,33 +294,42 @@ static tm_status play(job *j, tm_error *err)
     j->options.progress = isatty(STDERR_FILENO) ? stderr : NULL;
     tm_status st = tm_ab_run(&j->options, &j->session, err);
     tm_scratch_remove(&j->temporary);
-    if (j->out && (st == TM_OK || st == TM_INTERRUPTED)) {
+    if (j->given->out && (st == TM_OK || st == TM_INTERRUPTED)) {
         tm_status kept = keep(j, err);
         if (st == TM_OK) st = kept;
     }
     return st;
 }
 
-/* Is an option given that only a live session heeds? */
-static bool plays(const job *j)
+/* A recorded session is judged as it was measured. */
+static tm_status check_from(const job *j, tm_error *err)
 {
-    bool any = j->pattern || j->turn || j->budget || j->target || j->least_pairs || j->least || j->seed || j->out;
-    for (int side = 0; side < 2; side++)
-        any = any || j->side[side].args || j->side[side].binary || j->side[side].command;
-    return any;
+    uint64_t judging = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].name, "from") == 0 || strcmp(rows[i].name, "fail-if-slower") == 0 ||
+            strcmp(rows[i].name, "json") == 0)
+            judging |= (uint64_t)1 << i;
+    if (!j->given->from || !(j->line->given & ~judging)) return TM_OK;
+    return tm_fail(err, TM_USAGE, "--from judges a recorded session; it goes with --json and --fail-if-slower only");
 }
 
-tm_status tm_command_ab(int argc, char **argv, tm_error *err)
+static tm_status ab(tm_cli_line *line, tm_error *err)
 {
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    job       j = { .arena = tm_arena_create() };
-    tm_status st = read_words(&j, argc, argv, err);
-    if (st == TM_OK) st = read_numbers(&j, err);
-    if (st == TM_OK && j.from && plays(&j))
-        st = tm_fail(err, TM_USAGE, "--from judges a recorded session; it goes with --json and --fail-if-slower only");
-    if (st == TM_OK) st = j.from ? load(&j, err) : play(&j, err);
+    job       j = { .line = line, .given = line->options, .arena = line->arena };
+    tm_status st = read_options(&j, err);
+    if (st == TM_OK) st = check_from(&j, err);
+    if (st == TM_OK) st = j.given->from ? load(&j, err) : play(&j, err);
     if (st == TM_OK) st = report(&j, err);
     tm_ab_session_fini(&j.session);
-    tm_arena_destroy(j.arena);
     return st;
 }
+
+const tm_cli_command tm_command_ab = {
+    .name = "ab",
+    .summary = "is B slower than A? two configurations, binaries or commands take turns",
+    .about = "Two programs take turns on this machine: is B slower than A? A third process runs A again and shows what "
+             "the machine makes of two copies of the same program. A and B are given as arguments of `trainmark run`, as "
+             "other binaries of trainmark, or as commands (docs/ab.md).",
+    TM_CLI_OPTIONS(rows, ab_options),
+    .run = ab,
+};

@@ -2,57 +2,13 @@
 /* cli/bench.c - `trainmark bench`: benchmarks of parts. */
 #include "bench/bench.h"
 #include "bench/published.h"
+#include "cli/bench_jobs.h"
+#include "cli/bench_store.h"
 #include "cli/cli.h"
 #include "record/table.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static void usage(tm_text *out)
-{
-    size_t                    n;
-    const tm_workload *const *workloads = tm_workloads(&n);
-    tm_text_add(out, "usage: trainmark bench NAME [--option value ...] [--output-file F.md|csv|tsv|json|jsonl[.gz]] "
-                     "[--json]\n\nworkloads:\n");
-    for (size_t i = 0; i < n; i++) tm_text_printf(out, "  %-10s %s\n", workloads[i]->name, workloads[i]->summary);
-    tm_text_add(out, "\n`trainmark bench NAME --help` lists the options. How calls are timed: docs/timing.md.\n");
-}
-
-static tm_status print_usage(tm_error *err)
-{
-    tm_text text = { 0 };
-    usage(&text);
-    tm_status st = tm_cli_print(&text, err);
-    tm_text_fini(&text);
-    return st;
-}
-
-static tm_status unknown(const char *name, tm_error *err)
-{
-    size_t                    n;
-    const tm_workload *const *workloads = tm_workloads(&n);
-    const char               *nearest = NULL;
-    int                       best = 3; /* farther is no help */
-    for (size_t i = 0; i < n; i++) {
-        int distance = tm_edit_distance(name, workloads[i]->name);
-        if (distance >= best) continue;
-        best = distance;
-        nearest = workloads[i]->name;
-    }
-    return tm_fail(err, TM_USAGE, "unknown workload '%.200s'; %s%s%s`trainmark bench` lists all", name,
-                   nearest ? "did you mean '" : "", nearest ? nearest : "", nearest ? "'? " : "");
-}
-
-static tm_status print_help(const tm_workload *workload, const tm_config *config, tm_error *err)
-{
-    tm_text text = { 0 };
-    tm_text_printf(&text, "usage: trainmark bench %s [--option value ...]\n\n%s\n\n", workload->name,
-                   workload->summary);
-    tm_config_print_help(config, NULL, &text);
-    tm_status st = tm_cli_print(&text, err);
-    tm_text_fini(&text);
-    return st;
-}
 
 /* The published figures of the same cases, under the table. */
 static void add_comparison(const tm_published *reference, const tm_table *table, tm_text *out)
@@ -67,8 +23,10 @@ static void add_comparison(const tm_published *reference, const tm_table *table,
     tm_table_destroy(comparison);
 }
 
-/* The table goes to standard output and to --output-file, also when its numbers are invalid or it was cut short. */
-static tm_status give_out(const tm_config *config, const tm_table *table, const tm_published *reference, tm_error *err)
+/* The table goes to standard output, to --output-file and into the store, also when its numbers are invalid or it was
+ * cut short. */
+static tm_status give_out(const tm_config *config, const tm_table *table, const tm_published *reference, bool valid,
+                          tm_error *err)
 {
     tm_text     text = { 0 };
     const char *file = tm_config_text(config, "output-file");
@@ -77,6 +35,7 @@ static tm_status give_out(const tm_config *config, const tm_table *table, const 
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     if (st == TM_OK && file) st = tm_table_write(table, file, err);
+    if (st == TM_OK) st = tm_bench_store(config, table, valid, NULL, err);
     return st;
 }
 
@@ -96,7 +55,7 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     tm_status st = tm_bench_run(workload, config, &tm_cli_stop, table, err);
     tm_error  writing = { 0 };
     if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && tm_table_n_rows(table) > 0 &&
-        give_out(config, table, reference, &writing) != TM_OK) {
+        give_out(config, table, reference, st != TM_NUMBERS, &writing) != TM_OK) {
         *err = writing;
         st = writing.status;
     }
@@ -105,16 +64,60 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     return st;
 }
 
-tm_status tm_command_bench(int argc, char **argv, tm_error *err)
+static tm_status run_workload(tm_cli_line *line, tm_error *err)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return print_usage(err);
-    const tm_workload *workload = tm_workload_find(argv[1]);
-    if (!workload) return unknown(argv[1], err);
-    char help[64];
+    char               help[64];
+    const tm_workload *workload = tm_workload_find(line->command->name);
     snprintf(help, sizeof help, "trainmark bench %s --help", workload->name);
     tm_config *config = tm_bench_configure(workload, help);
-    tm_status  st = tm_cli_wants_help(argc, argv) ? print_help(workload, config, err)
-                                                  : run(workload, config, argc - 2, argv + 2, err);
+    tm_status  st = tm_cli_take_common(line, err);
+    if (st == TM_OK) st = run(workload, config, line->n_words, line->words, err);
     tm_config_destroy(config);
     return st;
 }
+
+static tm_config *keys_of(const tm_cli_command *command)
+{
+    return tm_bench_configure(tm_workload_find(command->name), NULL);
+}
+
+/* `trainmark bench jobs FILE`: a list of benchmarks. */
+static tm_status run_jobs(tm_cli_line *line, tm_error *err)
+{
+    return tm_bench_jobs(line->words[0], line->n_words - 1, line->words + 1, err);
+}
+
+static const tm_cli_command jobs_command = {
+    .name = "jobs",
+    .summary = "run a list of benchmarks as one: a job file",
+    .words = "FILE.yaml [--option value ...]",
+    .least = 1,
+    .most = -1,
+    .passes = true,
+    .about = "FILE is a YAML list of benchmarks, {gemm: {M: 4096, ...}} or {workload: gemm, name: LABEL, M: 4096, ...}, or a "
+             "map with `jobs`, that list, and `global`, options of all that have them (docs/results.md). Options on the "
+             "command line are for all jobs.",
+    .run = run_jobs,
+};
+
+static const tm_cli_command *workload_command(size_t i, tm_cli_command *storage)
+{
+    size_t                    n;
+    const tm_workload *const *workloads = tm_workloads(&n);
+    if (i == n) return &jobs_command;
+    if (i > n) return NULL;
+    *storage = (tm_cli_command){ .name = workloads[i]->name,
+                                 .summary = workloads[i]->summary,
+                                 .keys = keys_of,
+                                 .reads = true,
+                                 .run = run_workload };
+    return storage;
+}
+
+const tm_cli_command tm_command_bench = {
+    .name = "bench",
+    .summary = "measure a part of training on this machine",
+    .about = "Measures parts of training. Each workload is a command with options of its own; how calls are timed: "
+             "docs/timing.md.",
+    .nested = workload_command,
+};

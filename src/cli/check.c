@@ -119,13 +119,6 @@ static const tm_key keys[] = {
       .help = "root: put back what a killed --tune-host left, and stop" },
 };
 
-static const char usage[] =
-    "usage: trainmark check [--option value ...]\n"
-    "       trainmark check --tune-host -- COMMAND ...\n\n"
-    "Looks at what makes this machine slow, or its figures wander: kernel settings, processors, memory, bus, kernel\n"
-    "log, GPUs, network. PASS, WARN, FAIL, INFO or SKIP, what was seen and expected, where, and what puts it right.\n"
-    "Exit code 5 if a check fails. Nothing is changed without --tune-host. The checks: docs/check.md.\n\n";
-
 /* --- printing -------------------------------------------------------------------------------- */
 
 static tm_table *list_table(void)
@@ -159,16 +152,6 @@ static tm_status print_list(const tm_config *config, tm_error *err)
     if (st == TM_OK && file) st = tm_table_write(table, file, err);
     tm_text_fini(&text);
     tm_table_destroy(table);
-    return st;
-}
-
-static tm_status print_help(const tm_config *config, tm_error *err)
-{
-    tm_text text = { 0 };
-    tm_text_add(&text, usage);
-    tm_config_print_help(config, NULL, &text);
-    tm_status st = tm_cli_print(&text, err);
-    tm_text_fini(&text);
     return st;
 }
 
@@ -424,13 +407,33 @@ static tm_status run(tm_config *config, int argc, char **argv, tm_error *err)
     return command ? check_run_tuned(sysroot, command, err) : check_host(config, err);
 }
 
-tm_status tm_command_check(int argc, char **argv, tm_error *err)
+static tm_config *keys_of(const tm_cli_command *command)
 {
-    int        own = 1; /* --help behind "--" is the command's */
+    (void)command;
     tm_config *config = tm_config_create_options("trainmark check --help");
-    while (own < argc && strcmp(argv[own], "--") != 0) own++;
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
-    tm_status st = tm_cli_wants_help(own, argv) ? print_help(config, err) : run(config, argc - 1, argv + 1, err);
+    return config;
+}
+
+static tm_status check_command(tm_cli_line *line, tm_error *err)
+{
+    tm_config *config = keys_of(line->command);
+    tm_status  st = tm_cli_take_common(line, err);
+    if (st == TM_OK) st = run(config, line->n_words, line->words, err);
     tm_config_destroy(config);
     return st;
 }
+
+const tm_cli_command tm_command_check = {
+    .name = "check",
+    .summary = "check what makes this machine slow or its measurements noisy",
+    .words = "[-- COMMAND ...]",
+    .about = "Checks what makes this machine slow or its measurements noisy: kernel settings, processors, memory, bus, "
+             "kernel log, GPUs, network. Prints PASS, WARN, FAIL, INFO or SKIP, what was seen and expected, where, and "
+             "the remedy. The checks: docs/check.md.\n\n"
+             "  trainmark check --tune-host -- COMMAND ...    runs COMMAND with the host tuned, then restores it\n\n"
+             "Exit code 5 if a check fails. Nothing is changed without --tune-host.",
+    .keys = keys_of,
+    .reads = true,
+    .run = check_command,
+};

@@ -20,25 +20,6 @@
 
 extern char **environ;
 
-static const struct {
-    const char *flag;
-    unsigned    bit;
-    bool        takes_value;
-    size_t      at;
-} own_options[] = {
-    { "--out", TM_CLI_OUT, true, offsetof(tm_cli_options, out) },
-    { "--perf-csv", TM_CLI_PERF_CSV, true, offsetof(tm_cli_options, perf_csv) },
-    { "--compare", TM_CLI_COMPARE, true, offsetof(tm_cli_options, compare) },
-    { "--device", TM_CLI_DEVICE, true, offsetof(tm_cli_options, device) },
-    { "--isa", TM_CLI_ISA, true, offsetof(tm_cli_options, isa) },
-    { "--json", TM_CLI_JSON, false, offsetof(tm_cli_options, json) },
-    { "--dry-run", TM_CLI_DRY_RUN, false, offsetof(tm_cli_options, dry_run) },
-    { "--memory", TM_CLI_DRY_RUN, true, offsetof(tm_cli_options, memory) },
-    { "--config-path", TM_CLI_ANY, true, offsetof(tm_cli_options, config_path) },
-    { "--verbose", TM_CLI_ANY, false, offsetof(tm_cli_options, verbose) },
-};
-enum { OWN_OPTIONS = sizeof own_options / sizeof own_options[0] };
-
 tm_config *tm_cli_config(void)
 {
     tm_config *config = tm_config_create();
@@ -65,81 +46,22 @@ tm_status tm_cli_print(const tm_text *text, tm_error *err)
     return fflush(stdout) == 0 ? TM_OK : tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
 }
 
-bool tm_cli_wants_help(int argc, char **argv)
+tm_config *tm_cli_keys(const tm_cli_command *command)
 {
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
-    return false;
-}
-
-tm_status tm_cli_print_help(const char *help, tm_error *err)
-{
-    tm_text text = { 0 };
-    tm_text_add(&text, help);
-    tm_status st = tm_cli_print(&text, err);
-    tm_text_fini(&text);
-    return st;
+    (void)command;
+    return tm_cli_config();
 }
 
 /* A command line on its way into options, subject and overrides. */
 typedef struct {
+    tm_cli_line    *line;
     int             argc;
     char          **argv;
-    unsigned        takes;
     tm_cli_options *options;
     tm_config      *config;
     char          **rest; /* overrides */
-    int             n_rest, n_paths;
+    int             n_rest;
 } reader;
-
-static tm_status take_value(reader *r, int i, const char *flag, const char **field, int *used, tm_error *err)
-{
-    const char *equals = r->argv[i][strlen(flag)] ? r->argv[i] + strlen(flag) : NULL;
-    const char *value = equals ? equals + 1 : i + 1 < r->argc ? r->argv[i + 1] : NULL;
-    if (!value || !*value || (!equals && strncmp(value, "--", 2) == 0))
-        return tm_fail(err, TM_USAGE, "option '%s' needs a value: %s VALUE", flag, flag);
-    *field = value;
-    *used = equals ? 1 : 2;
-    return TM_OK;
-}
-
-/* A folder of presets; there may be several. */
-static tm_status add_path(reader *r, tm_error *err)
-{
-    if (++r->n_paths > 8) return tm_fail(err, TM_USAGE, "more than 8 --config-path");
-    if (!tm_file_exists(r->options->config_path))
-        return tm_fail(err, TM_INVALID, "--config-path: there is no folder '%.300s'; check the path",
-                       r->options->config_path);
-    tm_config_add_path(r->config, r->options->config_path);
-    return TM_OK;
-}
-
-/* Takes an option of the command itself; *used is the number of arguments it covers, 0 if it is none. */
-static tm_status take_own(reader *r, int i, int *used, tm_error *err)
-{
-    const char *word = r->argv[i];
-    for (int k = 0; k < OWN_OPTIONS; k++) {
-        const char *flag = own_options[k].flag;
-        size_t      n = strlen(flag);
-        if (strncmp(word, flag, n) != 0 || (word[n] && word[n] != '=')) continue;
-        if (!((r->takes | TM_CLI_ANY) & own_options[k].bit))
-            return tm_fail(err, TM_USAGE,
-                           "`trainmark %s` takes no option '%s'; `trainmark %s --help` tells those it takes",
-                           r->argv[0], flag, r->argv[0]);
-        void *field = (char *)r->options + own_options[k].at;
-        if (own_options[k].takes_value) TM_TRY(take_value(r, i, flag, field, used, err));
-        if (own_options[k].takes_value) return field == &r->options->config_path ? add_path(r, err) : TM_OK;
-        if (word[n]) return tm_fail(err, TM_USAGE, "option '%s' takes no value; leave out '%s'", flag, word + n);
-        *(bool *)field = true;
-        *used = 1;
-        return TM_OK;
-    }
-    if (strcmp(word, "--allow-unknown-keys") == 0) {
-        tm_config_allow_unknown(r->config, true);
-        *used = 1;
-    }
-    return TM_OK;
-}
 
 static bool ends_with(const char *text, const char *suffix)
 {
@@ -165,13 +87,21 @@ static tm_status check_boolean(const reader *r, int i, int words, tm_error *err)
     return tm_fail(err, TM_INVALID, "'%.200s' (command line) must be true or false, found '%.200s'", word + 2, next);
 }
 
+/* Is "--word" or "--word=value" a key or a section of keys? */
+static bool is_key(const tm_config *config, const char *word)
+{
+    char name[160];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+    return strchr(name, '.') || tm_config_has(config, name);
+}
+
 /* Sorts the words: own options, overrides with their values, the subject. What is none of them stays with the
  * overrides, where it is refused. */
 static tm_status sort_words(reader *r, tm_error *err)
 {
     for (int i = 1; i < r->argc;) {
-        int used = 0;
-        TM_TRY(take_own(r, i, &used, err));
+        int used;
+        TM_TRY(tm_cli_take(r->line, r->argc, r->argv, i, &used, err));
         if (used > 0) {
             i += used;
             continue;
@@ -189,6 +119,8 @@ static tm_status sort_words(reader *r, tm_error *err)
             i++;
             continue;
         }
+        if (tm_cli_resembles(r->line, word) && !is_key(r->config, word))
+            return tm_cli_unknown_option(r->line, word, err);
         TM_TRY(check_boolean(r, i, words, err));
         for (int k = 0; k < (words > 0 ? words : 1); k++) r->rest[r->n_rest++] = r->argv[i++];
     }
@@ -246,11 +178,31 @@ static tm_status take_folder(reader *r, tm_error *err)
     return tm_config_describe(config, "model.name", name, "the name of its folder", err);
 }
 
-static tm_status fill(reader *r, const char *fallback, tm_error *err)
+/* Folders of presets. */
+static tm_status add_paths(const reader *r, tm_error *err)
+{
+    const tm_cli_list *paths = &r->options->config_paths;
+    if (paths->n > 8) return tm_fail(err, TM_USAGE, "more than 8 '--config-path'");
+    for (int i = 0; i < paths->n; i++) {
+        if (!tm_file_exists(paths->item[i]))
+            return tm_fail(err, TM_INVALID, "--config-path: there is no directory '%.300s'; check the path",
+                           paths->item[i]);
+        tm_config_add_path(r->config, paths->item[i]);
+    }
+    return TM_OK;
+}
+
+static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err)
 {
     const char *experiment = getenv("EXP");
+    tm_cli_defaults(r->line);
     TM_TRY(sort_words(r, err));
-    tm_config_allow_unbuilt(r->config, r->options->dry_run || r->takes & TM_CLI_PLANS);
+    TM_TRY(tm_cli_complete(r->line, err));
+    tm_cli_set_loudness(r->line);
+    TM_TRY(add_paths(r, err));
+    tm_config_allow_unknown(r->config, r->options->allow_unknown);
+    tm_config_allow_axes(r->config, r->options->axes);
+    tm_config_allow_unbuilt(r->config, r->options->dry_run || plans);
     if (r->options->subject) TM_TRY(take_subject(r->config, r->options, err));
     char *model[] = { "--model_name", (char *)r->options->model_word };
     if (model[1]) TM_TRY(tm_config_apply_arguments(r->config, 2, model, err));
@@ -260,26 +212,19 @@ static tm_status fill(reader *r, const char *fallback, tm_error *err)
     if (!named && fallback && !tm_cli_model_folder(r->config)) TM_TRY(tm_config_apply_preset(r->config, fallback, err));
     TM_TRY(take_folder(r, err));
     TM_TRY(tm_config_finish(r->config, err));
-    if (r->options->verbose) fputs(tm_config_accepted(r->config), stderr);
+    if (r->line->verbose) fputs(tm_config_accepted(r->config), stderr);
     return TM_OK;
 }
 
-tm_status tm_cli_configure(int argc, char **argv, const char *fallback, unsigned takes, tm_cli_options *options,
-                           tm_config **out, tm_error *err)
+tm_status tm_cli_configure(tm_cli_line *line, const char *fallback, bool plans, tm_config **out, tm_error *err)
 {
-    *options = (tm_cli_options){ .device = "cpu", .help = tm_cli_wants_help(argc, argv) };
     *out = tm_cli_config();
-    if (options->help) return TM_OK;
+    int       argc = line->argc;
+    char    **argv = line->argv;
     tm_arena *arena = tm_config_arena(*out);
-    TM_TRY(tm_habits_translate(*out, arena, &argc, &argv, &options->timeout_s, err));
-    reader r = { .argc = argc, .argv = argv, .takes = takes, .options = options, .config = *out };
+    TM_ASSERT(line->command->size == sizeof(tm_cli_options));
+    TM_TRY(tm_habits_translate(*out, arena, &argc, &argv, err));
+    reader r = { .line = line, .argc = argc, .argv = argv, .options = line->options, .config = *out };
     r.rest = tm_arena_take(arena, ((size_t)argc + 1) * sizeof *r.rest);
-    TM_TRY(fill(&r, fallback, err));
-    if (options->json && takes & TM_CLI_DRY_RUN && !options->dry_run)
-        return tm_fail(
-            err, TM_USAGE,
-            "`trainmark %s` takes no option '--json' without --dry-run; `trainmark %s --help` tells those it takes",
-            argv[0], argv[0]);
-    if (options->memory) TM_TRY(tm_cli_read_bytes(options->memory, "--memory", &options->memory_bytes, err));
-    return TM_OK;
+    return fill(&r, fallback, plans, err);
 }

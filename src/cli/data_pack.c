@@ -1,48 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/pack.h"
 
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/data.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark data pack PATH --out FILE [--format megatron|govreport] [--seq-len N] [--answer-after TEXT]\n\n"
-    "Makes a token file of text: bytes are tokens, 256 ends each file.\n\n"
-    "  --format megatron    FILE.bin and FILE.idx, a document for each file (default)\n"
-    "  --format govreport   FILE (.npy): the files one after another, in rows of --seq-len tokens (default 8192)\n"
-    "  --answer-after TEXT  govreport: only what follows TEXT in a file counts (mask 1), without the end of the file\n";
+typedef struct {
+    const char *out, *format, *answer;
+    int64_t     seq;
+    bool        json;
+} pack_options;
 
-static tm_status pack(const tm_pack_options *options, tm_error *err)
+static tm_status pack(tm_cli_line *line, tm_error *err)
 {
-    int64_t rows = 0;
-    tm_text text = { 0 };
-    TM_TRY(tm_data_pack(options, &rows, err));
-    tm_text_printf(&text, "%s: %lld %s\n", options->out, (long long)rows,
-                   strcmp(options->format, "megatron") == 0 ? "documents" : "rows");
+    const pack_options   *given = line->options;
+    const tm_pack_options o = { .path = line->words[0],
+                                .out = given->out,
+                                .format = given->format,
+                                .seq = given->seq,
+                                .answer = given->answer };
+    const char           *what = strcmp(o.format, "megatron") == 0 ? "documents" : "rows";
+    int64_t               rows = 0;
+    tm_text               text = { 0 };
+    TM_TRY(tm_data_pack(&o, &rows, err));
+    if (given->json) {
+        tm_json json = { .out = &text, .indent = true };
+        tm_json_open(&json, NULL, '{');
+        tm_json_string(&json, "out", o.out);
+        tm_json_string(&json, "format", o.format);
+        tm_json_i64(&json, what, rows);
+        tm_json_close(&json, '}');
+        tm_text_add(&text, "\n");
+    } else {
+        tm_text_printf(&text, "%s: %lld %s\n", o.out, (long long)rows, what);
+    }
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;
 }
 
-tm_status tm_data_command_pack(int argc, char **argv, tm_error *err)
-{
-    tm_pack_options      o = { .format = "megatron" };
-    const char          *seq = "8192";
-    const tm_cli_option options[] = { { "--out", &o.out, NULL },
-                                       { "--format", &o.format, NULL },
-                                       { "--seq-len", &seq, NULL },
-                                       { "--answer-after", &o.answer, NULL },
-                                       { NULL, NULL, NULL } };
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    TM_TRY(tm_data_arguments(argc, argv, options, &o.path, err));
-    char *end;
-    o.seq = strtoll(seq, &end, 10);
-    if (*end || end == seq || o.seq < 2 || o.seq > 1 << 24)
-        return tm_fail(err, TM_USAGE, "--seq-len is '%.100s', wanted 2 to %d", seq, 1 << 24);
-    if (strcmp(o.format, "megatron") != 0 && strcmp(o.format, "govreport") != 0)
-        return tm_fail(err, TM_USAGE, "--format is '%.100s', wanted megatron or govreport", o.format);
-    if (!o.out || !*o.out) return tm_fail(err, TM_USAGE, "--out is missing: the name of what is written");
-    return pack(&o, err);
-}
+static const tm_option rows[] = {
+    { "out", 'o', TM_OPTION_TEXT, offsetof(pack_options, out), .value = "FILE", .required = true,
+      .help = "what is written: FILE.bin and FILE.idx, or FILE (.npy)" },
+    { "format", 0, TM_OPTION_CHOICE, offsetof(pack_options, format), .value = "NAME", .fallback = "megatron",
+      .choices = "megatron|govreport",
+      .help = "megatron: an indexed data set, a document for each file; govreport: the files one after another in rows "
+              "of --seq-len tokens" },
+    { "seq-len", 0, TM_OPTION_I64, offsetof(pack_options, seq), .value = "N", .fallback = "8192", .lo = 2,
+      .hi = 1 << 24, .help = "govreport: tokens in a row" },
+    { "answer-after", 0, TM_OPTION_TEXT, offsetof(pack_options, answer), .value = "TEXT",
+      .help = "govreport: only what follows TEXT in a file counts (mask 1), without the end of the file" },
+    TM_OPTION_JSON(pack_options),
+};
+
+const tm_cli_command tm_data_command_pack = {
+    .name = "pack",
+    .summary = "make a token file of text: bytes are tokens",
+    .words = "PATH",
+    .least = 1,
+    .most = 1,
+    .about = "Makes a token file of text: bytes are tokens, 256 ends each file. PATH is a file or a folder. "
+             "`trainmark data tokenize` does it with a tokenizer.",
+    TM_CLI_OPTIONS(rows, pack_options),
+    .run = pack,
+};

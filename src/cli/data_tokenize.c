@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/tokenize.h"
 
-#include "base/arena.h"
 #include "base/cpu.h"
 #include "base/json.h"
 #include "cli/cli.h"
@@ -10,33 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark data tokenize FILE... -o PREFIX --tokenizer FILE [options]\n\n"
-    "Makes PREFIX.bin and PREFIX.idx (data.source megatron) of text, by a tokenizer's file (docs/tokenizers.md). FILE: "
-    "a text\n"
-    "file, JSON lines (.jsonl), parquet, each also .gz or .zst but parquet, a folder of them, or a 'pattern*'. A text "
-    "file, a\n"
-    "line of JSON, a row of parquet is a document. Stopped or killed, the same command goes on where it was.\n\n"
-    "  -o PREFIX           what is written\n"
-    "  --tokenizer FILE    tokenizer.json, SentencePiece .model, tiktoken, tekken, or a folder with one\n"
-    "  --pattern NAME      how a tiktoken file of unknown size cuts words\n"
-    "  --field NAME        the field with the text, of JSON lines and parquet\n"
-    "  --input KIND        text, jsonl or parquet, whatever the names of the files say\n"
-    "  --end ID|none       token behind each document (default: the tokenizer's end of text)\n"
-    "  --special           what the tokenizer puts around a text (<s>, ...), around each document\n"
-    "  --threads N         that encode (default: those of this machine); the result is the same for any number\n"
-    "  --batch BYTES       text that is encoded at once (default 1048576)\n"
-    "  --save SECONDS      at most so much work is lost when the program is killed (default 5)\n"
-    "  --json              the counts as JSON\n";
-
-static tm_status number(const char *option, const char *text, long long low, long long high, long long *out,
-                        tm_error *err)
-{
-    char *end;
-    *out = strtoll(text, &end, 10);
-    if (*text && !*end && *out >= low && *out <= high) return TM_OK;
-    return tm_fail(err, TM_USAGE, "%s is '%.100s', wanted %lld to %lld", option, text, low, high);
-}
+typedef struct {
+    const char *out, *tokenizer, *pattern, *field, *input, *end;
+    int64_t     threads, batch;
+    double      save;
+    bool        special, json;
+} tokenize_options;
 
 static void print_json(const tm_tokenize_options *o, const tm_tokenize_result *r, tm_text *text)
 {
@@ -69,85 +47,77 @@ static void print_text(const tm_tokenize_options *o, const tm_tokenize_result *r
                        (long long)r->binary, (long long)r->duplicate, (long long)r->unreadable, (long long)r->empty);
 }
 
-typedef struct {
-    const char *end, *threads, *batch, *save;
-    bool        json;
-} words;
-
-static tm_status read_words(int argc, char **argv, tm_tokenize_options *o, const char **paths, words *w, tm_error *err)
+/* -1: the tokenizer's, -2: none. */
+static tm_status read_end(const char *text, int32_t *end, tm_error *err)
 {
-    const tm_cli_option options[] = {
-        { "-o", &o->out, NULL },
-        { "--out", &o->out, NULL },
-        { "--tokenizer", &o->tokenizer, NULL },
-        { "--pattern", &o->pattern, NULL },
-        { "--field", &o->field, NULL },
-        { "--input", &o->input, NULL },
-        { "--end", &w->end, NULL },
-        { "--threads", &w->threads, NULL },
-        { "--batch", &w->batch, NULL },
-        { "--save", &w->save, NULL },
-        { "--special", NULL, &o->special },
-        { "--json", NULL, &w->json },
-        { NULL, NULL, NULL },
-    };
-    for (int i = 1; i < argc; i++) {
-        const tm_cli_option *option = options;
-        while (option->name && strcmp(option->name, argv[i]) != 0) option++;
-        if (!option->name && argv[i][0] == '-')
-            return tm_fail(err, TM_USAGE, "unexpected '%.200s'; `trainmark data tokenize --help` tells what it takes",
-                           argv[i]);
-        if (!option->name) {
-            paths[o->n_paths++] = argv[i];
-        } else if (option->flag) {
-            *option->flag = true;
-        } else {
-            if (i + 1 >= argc) return tm_fail(err, TM_USAGE, "option '%s' needs a value", argv[i]);
-            *option->value = argv[++i];
-        }
-    }
-    if (o->n_paths == 0)
-        return tm_fail(err, TM_USAGE, "which files? `trainmark data tokenize --help` tells what it takes");
-    if (!o->out || !*o->out) return tm_fail(err, TM_USAGE, "-o PREFIX is missing: the name of what is written");
-    if (!o->tokenizer || !*o->tokenizer)
-        return tm_fail(err, TM_USAGE, "--tokenizer FILE is missing: the tokenizer's file");
-    if (o->input && strcmp(o->input, "text") != 0 && strcmp(o->input, "jsonl") != 0 && strcmp(o->input, "parquet") != 0)
-        return tm_fail(err, TM_USAGE, "--input is '%.100s', wanted text, jsonl or parquet", o->input);
-    return TM_OK;
+    char *rest;
+    *end = text ? -2 : -1;
+    if (!text || strcmp(text, "none") == 0) return TM_OK;
+    long id = strtol(text, &rest, 10);
+    *end = (int32_t)id;
+    if (rest != text && !*rest && id >= 0 && id <= 1 << 24) return TM_OK;
+    return tm_fail(err, TM_USAGE, "option '--end' must be an id from 0 to %d, or none; found '%.100s'", 1 << 24, text);
 }
 
-tm_status tm_data_command_tokenize(int argc, char **argv, tm_error *err)
+static tm_status tokenize(tm_cli_line *line, tm_error *err)
 {
-    const char        **paths = tm_alloc((size_t)argc * sizeof *paths);
-    tm_tokenize_options o = { .paths = paths, .end = -1, .stop = &tm_cli_stop };
-    tm_tokenize_result  r;
-    words               w = { 0 };
-    long long           threads = tm_cpu_threads_allowed(), end = -1, batch = 0;
-    tm_text             text = { 0 };
-    if (tm_cli_wants_help(argc, argv)) {
-        free(paths);
-        return tm_cli_print_help(help, err);
-    }
-    tm_status st = read_words(argc, argv, &o, paths, &w, err);
-    if (st == TM_OK && w.threads) st = number("--threads", w.threads, 1, 1024, &threads, err);
-    if (st == TM_OK && w.batch) st = number("--batch", w.batch, 1, 1 << 28, &batch, err);
-    if (st == TM_OK && w.save) {
-        char *rest;
-        o.save_seconds = strtod(w.save, &rest);
-        if (rest == w.save || *rest || !(o.save_seconds > 0))
-            st = tm_fail(err, TM_USAGE, "--save is '%.100s', wanted seconds above 0", w.save);
-    }
-    if (st == TM_OK && w.end && strcmp(w.end, "none") == 0) end = -2;
-    if (st == TM_OK && w.end && end == -1) st = number("--end", w.end, 0, 1 << 24, &end, err);
-    o.threads = (int)threads;
-    o.end = (int32_t)end;
-    o.batch_bytes = batch;
-    if (st == TM_OK) st = tm_data_tokenize(&o, &r, err);
-    if (st == TM_OK) {
-        (w.json ? print_json : print_text)(&o, &r, &text);
-        st = tm_cli_print(&text, err);
-    }
+    const tokenize_options *given = line->options;
+    tm_tokenize_options     o = { .paths = (const char *const *)line->words,
+                                  .n_paths = line->n_words,
+                                  .out = given->out,
+                                  .tokenizer = given->tokenizer,
+                                  .pattern = given->pattern,
+                                  .field = given->field,
+                                  .input = given->input,
+                                  .special = given->special,
+                                  .threads = given->threads ? (int)given->threads : tm_cpu_threads_allowed(),
+                                  .batch_bytes = given->batch,
+                                  .save_seconds = given->save,
+                                  .stop = &tm_cli_stop };
+    tm_tokenize_result      r;
+    tm_text                 text = { 0 };
+    TM_TRY(read_end(given->end, &o.end, err));
+    TM_TRY(tm_data_tokenize(&o, &r, err));
+    (given->json ? print_json : print_text)(&o, &r, &text);
+    tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
-    free(paths);
     return st;
 }
+
+static const tm_option rows[] = {
+    { "out", 'o', TM_OPTION_TEXT, offsetof(tokenize_options, out), .value = "PREFIX", .required = true,
+      .help = "what is written: PREFIX.bin and PREFIX.idx" },
+    { "tokenizer", 0, TM_OPTION_TEXT, offsetof(tokenize_options, tokenizer), .value = "FILE", .required = true,
+      .help = "tokenizer.json, SentencePiece .model, tiktoken, tekken, or a folder with one" },
+    { "pattern", 0, TM_OPTION_TEXT, offsetof(tokenize_options, pattern), .value = "NAME",
+      .help = "how a tiktoken file of unknown size cuts words" },
+    { "field", 0, TM_OPTION_TEXT, offsetof(tokenize_options, field), .value = "NAME",
+      .help = "the field with the text, of JSON lines and parquet" },
+    { "input", 0, TM_OPTION_CHOICE, offsetof(tokenize_options, input), .value = "KIND", .choices = "text|jsonl|parquet",
+      .help = "what the files are, whatever their names say" },
+    { "end", 0, TM_OPTION_TEXT, offsetof(tokenize_options, end), .value = "ID|none",
+      .help = "token behind each document; default: the tokenizer's end of text" },
+    { "special", 0, TM_OPTION_FLAG, offsetof(tokenize_options, special),
+      .help = "add what the tokenizer puts around a text (<s>, ...) around each document" },
+    { "threads", 0, TM_OPTION_I64, offsetof(tokenize_options, threads), .value = "N", .lo = 1, .hi = 1024,
+      .help = "threads that encode; default: all that this process may use; the result is the same for any number" },
+    { "batch", 0, TM_OPTION_I64, offsetof(tokenize_options, batch), .value = "BYTES", .fallback = "1048576", .lo = 1,
+      .hi = 1 << 28, .help = "text that is encoded at once" },
+    { "save", 0, TM_OPTION_F64, offsetof(tokenize_options, save), .value = "SECONDS", .fallback = "5", .lo = 1e-9,
+      .hi = 1e9, .help = "at most so much work is lost when the program is killed" },
+    TM_OPTION_JSON(tokenize_options),
+};
+
+const tm_cli_command tm_data_command_tokenize = {
+    .name = "tokenize",
+    .summary = "make a token file of text by a tokenizer",
+    .words = "FILE...",
+    .least = 1,
+    .most = -1,
+    .about = "Makes PREFIX.bin and PREFIX.idx (data.source megatron) of text, by a tokenizer file (docs/tokenizers.md). "
+             "FILE is a text file, JSON lines (.jsonl), parquet, each also .gz or .zst but parquet, a folder of them, or "
+             "a 'pattern*'. A text file, a line of JSON, a row of parquet is a document. If it was stopped or killed, the "
+             "same command continues where it was.",
+    TM_CLI_OPTIONS(rows, tokenize_options),
+    .run = tokenize,
+};

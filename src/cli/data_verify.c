@@ -7,13 +7,10 @@
 
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark data verify PATH [--expect MD5] [--json]\n\n"
-    "Compares a file, or everything below a folder, with what is known of it: lists of md5sum (PATH.md5, or all *.md5 "
-    "of\n"
-    "the folder), published sizes of the benchmarks' files (by name), and the published hash of a folder.\n\n"
-    "  --expect MD5   of the file; of a folder: the MD5 of the sorted MD5s of all its files\n\n"
-    "Exit code 5 when a comparison fails, 4 when a file cannot be read or nothing is known of it.\n";
+typedef struct {
+    const char *expected;
+    bool        json;
+} verify_options;
 
 static tm_status verify(const char *path, const char *expected, bool json, tm_error *err)
 {
@@ -26,16 +23,32 @@ static tm_status verify(const char *path, const char *expected, bool json, tm_er
     return st;
 }
 
-tm_status tm_data_command_verify(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    bool                 json = false;
-    const char          *path, *expected = NULL;
-    const tm_cli_option options[] = { { "--expect", &expected, NULL },
-                                       { "--json", NULL, &json },
-                                       { NULL, NULL, NULL } };
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    TM_TRY(tm_data_arguments(argc, argv, options, &path, err));
-    if (expected && (strlen(expected) != TM_MD5_HEX - 1 || strspn(expected, "0123456789abcdef") != TM_MD5_HEX - 1))
-        return tm_fail(err, TM_USAGE, "--expect wants 32 hexadecimal digits in lower case, found '%.100s'", expected);
-    return verify(path, expected, json, err);
+    const verify_options *o = line->options;
+    const char           *hex = o->expected;
+    if (hex && (strlen(hex) != TM_MD5_HEX - 1 || strspn(hex, "0123456789abcdef") != TM_MD5_HEX - 1))
+        return tm_fail(err, TM_USAGE, "option '--expect' must be 32 hexadecimal digits in lower case, found '%.100s'",
+                       hex);
+    return verify(line->words[0], hex, o->json, err);
 }
+
+static const tm_option rows[] = {
+    { "expect", 0, TM_OPTION_TEXT, offsetof(verify_options, expected), .value = "MD5",
+      .help = "of the file; of a folder: the MD5 of the sorted MD5s of all its files" },
+    TM_OPTION_JSON(verify_options),
+};
+
+const tm_cli_command tm_data_command_verify = {
+    .name = "verify",
+    .summary = "are files what was published: sizes and checksums",
+    .words = "PATH",
+    .least = 1,
+    .most = 1,
+    .about = "Compares a file, or everything below a folder, with what is known of it: lists of md5sum (PATH.md5, or all "
+             "*.md5 of the folder), published sizes of the benchmarks' files (by name), and the published hash of a "
+             "folder.\n\n"
+             "Exit code 5 when a comparison fails, 4 when a file cannot be read or nothing is known of it.",
+    TM_CLI_OPTIONS(rows, verify_options),
+    .run = run,
+};

@@ -10,11 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark discover [--tags TAG ...] [--json]\n\n"
-    "Lists the entries of the catalogue, one for each model that is built in: `trainmark run --tags NAME` measures\n"
-    "it on random tokens. A TAG is the name of an entry, in any of the forms pyt_train_MODEL,\n"
-    "primus_pyt_train_MODEL, pyt_megatron_lm_train_MODEL and jax_maxtext_train_MODEL, or the name of a family.\n";
+typedef struct {
+    tm_cli_list tags;
+    bool        json;
+} discover_options;
 
 typedef struct {
     bool         json;
@@ -61,28 +60,34 @@ static tm_status list(const selection *s, tm_text *out, tm_error *err)
                : tm_fail(err, TM_INVALID, "no entry has the tag '%.100s'; `trainmark discover` lists all", s->tags[0]);
 }
 
-tm_status tm_command_discover(int argc, char **argv, tm_error *err)
+static tm_status discover(tm_cli_line *line, tm_error *err)
 {
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    selection s = { .tags = tm_alloc((size_t)argc * sizeof *s.tags) };
-    tm_text   out = { 0 };
-    tm_status st = TM_OK;
-    bool      tags = false;
-    for (int i = 1; i < argc && st == TM_OK; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            s.json = true;
-        else if (strcmp(argv[i], "--tags") == 0)
-            tags = true;
-        else if (tags && argv[i][0] != '-')
-            s.tags[s.n++] = argv[i];
-        else
-            st = tm_fail(err, TM_USAGE, "unexpected '%.200s'; usage: trainmark discover [--tags TAG ...] [--json]",
-                         argv[i]);
-    }
-    if (st == TM_OK && tags && s.n == 0) st = tm_fail(err, TM_USAGE, "option '--tags' needs a value: --tags NAME");
-    if (st == TM_OK) st = list(&s, &out, err);
+    const discover_options *o = line->options;
+    selection               s = { .json = o->json };
+    tm_text                 out = { 0 };
+    s.tags = tm_arena_take(line->arena, (size_t)(o->tags.n + line->n_words + 1) * sizeof *s.tags);
+    for (int i = 0; i < o->tags.n; i++) s.tags[s.n++] = o->tags.item[i];
+    for (int i = 0; i < line->n_words; i++) s.tags[s.n++] = line->words[i];
+    tm_status st = list(&s, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
-    free(s.tags);
     return st;
 }
+
+static const tm_option rows[] = {
+    { "tags", 0, TM_OPTION_LIST, offsetof(discover_options, tags), .value = "TAG",
+      .help = "the name of an entry or of a family; more of them may follow" },
+    TM_OPTION_JSON(discover_options),
+};
+
+const tm_cli_command tm_command_discover = {
+    .name = "discover",
+    .summary = "list the models as a catalogue with tags, for `run --tags`",
+    .words = "[TAG...]",
+    .most = -1,
+    .about = "Lists the entries of the catalogue, one for each built-in model: `trainmark run --tags NAME` measures it "
+             "on random tokens. A TAG is the name of an entry, in any of the forms pyt_train_MODEL, "
+             "primus_pyt_train_MODEL, pyt_megatron_lm_train_MODEL and jax_maxtext_train_MODEL, or the name of a family.",
+    TM_CLI_OPTIONS(rows, discover_options),
+    .run = discover,
+};

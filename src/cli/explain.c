@@ -117,17 +117,17 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
     tm_text_add(out, "\n");
 }
 
-static tm_status explain(const tm_config *config, const tm_cli_options *options, tm_text *out, tm_error *err)
+static tm_status explain(const tm_config *config, const tm_cli_options *cli, tm_text *out, tm_error *err)
 {
     tm_run_options run;
     tm_device     *device;
     TM_TRY(tm_run_options_read(config, &run, err));
     tm_step       *step = NULL;
-    TM_TRY(tm_cli_open_device(options, &run, true, &device, err));
+    TM_TRY(tm_cli_open_device(cli, &run, true, &device, err));
     tm_chooser  chooser = tm_device_chooser(device);
     tm_status   st = tm_step_create(&run.step, &chooser, &step, err);
     const char *text = tm_device_describe(device)->text, *without = tm_config_unbuilt(config);
-    if (st == TM_OK && options->json) {
+    if (st == TM_OK && cli->json) {
         as_json(&run, step, &chooser, text, without, out);
     } else if (st == TM_OK) {
         summary(&run, step, text, without, out);
@@ -139,26 +139,34 @@ static tm_status explain(const tm_config *config, const tm_cli_options *options,
     return st;
 }
 
-static const char help[] =
-    "usage: trainmark explain [MODEL | FILE.yaml] [--key value ...] [--json] [--device NAME] [--isa "
-    "NAME]\n\n"
-    "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and kernel; every\n"
-    "tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size works. What the\n"
-    "configuration asks for and is not built yet is listed (\"without\") and the rest is planned; `run` refuses it.\n";
-
-tm_status tm_command_explain(int argc, char **argv, tm_error *err)
+static tm_status print(tm_cli_line *line, tm_error *err)
 {
-    tm_cli_options options;
-    tm_config     *config;
-    tm_text        out = { 0 };
-    unsigned       takes = TM_CLI_JSON | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_PLANS;
-    tm_status      st = tm_cli_configure(argc, argv, "tiny-llama", takes, &options, &config, err);
-    if (st == TM_OK && options.help)
-        st = tm_cli_print_help(help, err);
-    else if (st == TM_OK)
-        st = explain(config, &options, &out, err);
+    tm_config *config;
+    tm_text    out = { 0 };
+    tm_status  st = tm_cli_configure(line, "tiny-llama", true, &config, err);
+    if (st == TM_OK) st = explain(config, line->options, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     tm_config_destroy(config);
     return st;
 }
+
+static const tm_option rows[] = { TM_OPTION_JSON(tm_cli_options), TM_CLI_CONFIGURATION_ROWS };
+
+const tm_cli_command tm_command_explain = {
+    .name = "explain",
+    .summary = "print the program of a training step, instruction by instruction, and its memory",
+    .words = "[MODEL | FILE]",
+    .most = 1,
+    .about = "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and "
+             "kernel; every tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size "
+             "works. What the configuration asks for and is not built yet is listed (\"without\") and the rest is "
+             "planned; `run` refuses it.",
+    TM_CLI_OPTIONS(rows, tm_cli_options),
+    .keys = tm_cli_keys,
+    .first_keys = "training.local_batch_size,training.global_batch_size,training.seq_len,training.dtype,model.n_layers,"
+                  "activation_checkpoint.mode",
+    .keys_help = "`trainmark keys` lists all keys.",
+    .reads = true,
+    .run = print,
+};

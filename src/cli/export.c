@@ -6,24 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark export RUN|FOLDER -o DIR [--dtype bfloat16|float32] [--step N] [--max_shard_size GB]\n\n"
-    "Writes config.json and safetensors that transformers loads: of the newest checkpoint of a run's directory, or of "
-    "a\n"
-    "Hugging Face folder (whose tokenizer is copied).\n\n"
-    "  -o DIR                 is made; must not hold a model yet\n"
-    "  --dtype NAME           of the weights: bfloat16 (default) or float32\n"
-    "  --step N               the checkpoint of step N instead of the newest\n"
-    "  --max_shard_size GB    of one file, 10^9 bytes (default 5); more becomes several files and an index\n";
-
-static tm_status number(const char *name, const char *text, double lo, double hi, double *out, tm_error *err)
-{
-    char *end;
-    *out = strtod(text, &end);
-    if (*end || end == text || !(*out >= lo && *out <= hi))
-        return tm_fail(err, TM_USAGE, "%s is '%.100s', wanted a number from %g to %g", name, text, lo, hi);
-    return TM_OK;
-}
+typedef struct {
+    const char *out, *dtype;
+    double      gigabytes;
+    int64_t     step;
+} export_options;
 
 static tm_status export(const char *path, int64_t step, const tm_hf_export_options *options, tm_text *out,
                         tm_error *err)
@@ -41,27 +28,38 @@ static tm_status export(const char *path, int64_t step, const tm_hf_export_optio
     return st;
 }
 
-tm_status tm_command_export(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    tm_hf_export_options o = { .folder = NULL };
-    const char          *dtype = "bfloat16", *step = "-1", *shard = "5", *path;
-    double               gigabytes, at;
-    const tm_cli_option  options[] = {
-         { "-o", &o.folder, NULL }, { "--out", &o.folder, NULL },         { "--dtype", &dtype, NULL },
-         { "--step", &step, NULL }, { "--max_shard_size", &shard, NULL }, { NULL, NULL, NULL }
-    };
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    TM_TRY(tm_cli_arguments(argc, argv, argv[0], options, &path, err));
-    if (!o.folder || !*o.folder) return tm_fail(err, TM_USAGE, "-o DIR is missing: the folder that is written");
-    TM_TRY(number("--max_shard_size", shard, 1e-6, 1e6, &gigabytes, err));
-    TM_TRY(number("--step", step, -1, 1e15, &at, err));
-    o.shard_bytes = (int64_t)(gigabytes * 1e9);
-    if (strcmp(dtype, "bfloat16") != 0 && strcmp(dtype, "float32") != 0)
-        return tm_fail(err, TM_USAGE, "--dtype is '%.100s', wanted bfloat16 or float32", dtype);
-    o.dtype = strcmp(dtype, "bfloat16") == 0 ? TM_BF16 : TM_F32;
-    tm_text   out = { 0 };
-    tm_status st = export(path, (int64_t)at, &o, &out, err);
+    const export_options *given = line->options;
+    tm_hf_export_options  o = { .folder = given->out };
+    tm_text               out = { 0 };
+    o.shard_bytes = (int64_t)(given->gigabytes * 1e9);
+    o.dtype = strcmp(given->dtype, "bfloat16") == 0 ? TM_BF16 : TM_F32;
+    tm_status st = export(line->words[0], given->step, &o, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     return st;
 }
+
+static const tm_option rows[] = {
+    { "out", 'o', TM_OPTION_TEXT, offsetof(export_options, out), .value = "DIR", .required = true,
+      .help = "the folder that is written; must not hold a model yet" },
+    { "dtype", 0, TM_OPTION_CHOICE, offsetof(export_options, dtype), .value = "NAME", .fallback = "bfloat16",
+      .choices = "bfloat16|float32", .help = "format of the weights" },
+    { "step", 0, TM_OPTION_I64, offsetof(export_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
+      .help = "the checkpoint of step N; -1: the newest" },
+    { "max-shard-size", 0, TM_OPTION_F64, offsetof(export_options, gigabytes), .value = "GB", .fallback = "5",
+      .lo = 1e-6, .hi = 1e6, .help = "of one file, 10^9 bytes; a larger model becomes several files and an index" },
+};
+
+const tm_cli_command tm_command_export = {
+    .name = "export",
+    .summary = "write a model as a Hugging Face folder",
+    .words = "RUN|FOLDER",
+    .least = 1,
+    .most = 1,
+    .about = "Writes config.json and safetensors that transformers loads: of the newest checkpoint of a run directory, or "
+             "of a Hugging Face folder (whose tokenizer is copied).",
+    TM_CLI_OPTIONS(rows, export_options),
+    .run = run,
+};

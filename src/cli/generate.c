@@ -14,28 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark generate FOLDER|RUN --prompt TEXT | --prompt-ids FILE [--max_tokens N] [--temperature T]\n"
-    "                          [--top_k K] [--top_p P] [--seed S] [--tokenizer FILE] [--json] [--device NAME]\n"
-    "                          [--isa NAME] [--dtype NAME] [--threads N] [--step N]\n\n"
-    "Continues a prompt with a Hugging Face folder or the newest checkpoint of a run; keys and values of earlier "
-    "tokens\n"
-    "are kept, not computed again.\n\n"
-    "  --prompt TEXT       by the tokenizer in FOLDER, with the tokens that it puts in front of a text\n"
-    "  --tokenizer FILE    another tokenizer file or folder\n"
-    "  --prompt-ids FILE   token ids: a JSON array or a .npy\n"
-    "  --max_tokens N      that are added (default 64); fewer where the model's positions or eos_token_id end it\n"
-    "  --temperature T     0 (default): always the most likely token; else logits are divided by T\n"
-    "  --top_k K           draws from the K most likely tokens; 0 (default): from all\n"
-    "  --top_p P           draws from the most likely tokens that have the share P together (default 1)\n"
-    "  --seed S            of the draws (default 0)\n"
-    "  --dtype NAME        of weights and products: float32 (default), bfloat16, float64 (--device reference)\n"
-    "  --json              one JSON object: prompt, tokens, tokens per second of prompt and of continuation\n";
+typedef struct {
+    const char *prompt_ids, *prompt, *tokenizer, *device, *isa, *dtype;
+    int64_t     threads, max_tokens, top_k, seed, step;
+    double      temperature, top_p;
+    bool        json;
+} generate_options;
 
 typedef struct {
-    const char   *path, *prompt, *text, *tokenizer_path, *device, *isa, *dtype;
-    const char   *threads, *max_tokens, *temperature, *top_k, *top_p, *seed, *step; /* as given */
-    bool          json;
+    const char             *path, *dtype;
+    const generate_options *o;
     int64_t       most; /* tokens that are added */
     tm_sampler    sampler;
     tm_hf_source  source;
@@ -47,39 +35,14 @@ typedef struct {
     tm_tokenizer *tokenizer; /* NULL: ids in, ids out */
 } job;
 
-static tm_status number(const char *name, const char *text, double lo, double hi, double *out, tm_error *err)
-{
-    char *end;
-    *out = strtod(text, &end);
-    if (*end || end == text || !(*out >= lo && *out <= hi))
-        return tm_fail(err, TM_USAGE, "%s is '%.100s', wanted a number from %g to %g", name, text, lo, hi);
-    return TM_OK;
-}
-
-static tm_status read_numbers(job *j, double *threads, double *step, tm_error *err)
-{
-    double most, k, seed;
-    TM_TRY(number("--max_tokens", j->max_tokens, 1, 1e7, &most, err));
-    TM_TRY(number("--temperature", j->temperature, 0, 1e3, &j->sampler.temperature, err));
-    TM_TRY(number("--top_k", j->top_k, 0, 1e9, &k, err));
-    TM_TRY(number("--top_p", j->top_p, 1e-9, 1, &j->sampler.top_p, err));
-    TM_TRY(number("--seed", j->seed, 0, 9e15, &seed, err));
-    TM_TRY(number("--threads", j->threads, 0, 4096, threads, err));
-    TM_TRY(number("--step", j->step, -1, 1e15, step, err));
-    j->most = (int64_t)most;
-    j->sampler.top_k = (int64_t)k;
-    j->sampler.seed = (uint64_t)seed;
-    return TM_OK;
-}
-
 /* The text's ids, with what stands in front of a text and without what stands behind it. */
 static tm_status encode(job *j, int32_t **ids, int64_t *n, tm_error *err)
 {
-    const char *path = j->tokenizer_path ? j->tokenizer_path : j->path;
+    const char *path = j->o->tokenizer ? j->o->tokenizer : j->path;
     TM_TRY(tm_tokenizer_open(path, NULL, &j->tokenizer, err));
     tm_encoder *encoder = tm_encoder_create(j->tokenizer);
     tm_ids      out = { 0 };
-    tm_status   st = tm_encoder_encode(encoder, j->text, strlen(j->text), TM_ENCODE_SPECIAL, &out, err);
+    tm_status   st = tm_encoder_encode(encoder, j->o->prompt, strlen(j->o->prompt), TM_ENCODE_SPECIAL, &out, err);
     int32_t     end = tm_tokenizer_describe(j->tokenizer)->eos;
     tm_encoder_destroy(encoder);
     if (out.count && end >= 0 && out.data[out.count - 1] == end) out.count--;
@@ -98,9 +61,10 @@ static tm_status read_prompt(job *j, tm_error *err)
 {
     const tm_model_shape *s = &j->source.shape;
     int32_t              *prompt = NULL;
-    const char           *what = j->text ? "--prompt" : j->prompt;
-    TM_TRY(j->text ? encode(j, &prompt, &j->n_prompt, err)
-                   : tm_token_list_read(j->prompt, s->vocab_size, &prompt, &j->n_prompt, err));
+    const char           *what = j->o->prompt ? "--prompt" : j->o->prompt_ids;
+    TM_TRY(j->o->prompt ? encode(j, &prompt, &j->n_prompt, err)
+                        : tm_token_list_read(j->o->prompt_ids, s->vocab_size, &prompt, &j->n_prompt, err));
+    j->most = j->o->max_tokens;
     int64_t room = tm_model_max_length(s) - j->n_prompt;
     if (j->most > room) j->most = room;
     if (j->n_prompt < 1 || j->most < 1) {
@@ -119,17 +83,17 @@ static tm_status open_decoder(job *j, int threads, tm_error *err)
 {
     static const tm_precision *const formats[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_f64 };
     const tm_precision              *precision = NULL;
-    TM_TRY(tm_device_open(j->device, threads, &j->opened, err));
-    if (j->isa) TM_TRY(tm_device_limit_isa(j->opened, j->isa, err));
+    TM_TRY(tm_device_open(j->o->device, threads, &j->opened, err));
+    if (j->o->isa) TM_TRY(tm_device_limit_isa(j->opened, j->o->isa, err));
     bool wide = tm_device_describe(j->opened)->float64_only;
-    if (!j->dtype) j->dtype = wide ? "float64" : "float32";
+    j->dtype = j->o->dtype ? j->o->dtype : wide ? "float64" : "float32";
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (strcmp(formats[i]->name, j->dtype) == 0) precision = formats[i];
     if (!precision || wide != (precision == &tm_precision_f64) || !tm_device_describe(j->opened)->computes)
         return tm_fail(err, TM_USAGE,
                        "--dtype %.100s is not computed on --device %.100s; wanted float32 or bfloat16 on cpu, "
                        "float64 on reference",
-                       j->dtype, j->device);
+                       j->dtype, j->o->device);
     int64_t length = j->n_prompt + j->most;
     return tm_decoder_open(j->opened, &j->source.shape, precision, length < 2 ? 2 : length, &j->decoder, err);
 }
@@ -181,7 +145,7 @@ static void print(const job *j, tm_text *out)
     int64_t added = j->n - j->n_prompt;
     double  prompt_rate = (double)j->n_prompt / j->prompt_seconds; /* the first token needs no call of its own */
     double  rate = added > 1 ? (double)(added - 1) / j->seconds : (double)NAN;
-    if (j->json) {
+    if (j->o->json) {
         tm_json json = { .out = out };
         tm_json_open(&json, NULL, '{');
         json_ids(&json, "prompt", j->ids, j->n_prompt);
@@ -203,7 +167,7 @@ static void print(const job *j, tm_text *out)
     for (int64_t i = 0; i < j->n && !j->tokenizer; i++)
         tm_text_printf(out, "%s%d", i == j->n_prompt ? "\ncontinues   " : i ? " " : "", (int)j->ids[i]);
     if (j->tokenizer) {
-        tm_text_printf(out, "%s\ncontinues   ", j->text);
+        tm_text_printf(out, "%s\ncontinues   ", j->o->prompt);
         tm_tokenizer_decode(j->tokenizer, j->ids + j->n_prompt, (size_t)added, false, out);
     }
     tm_text_printf(out, "\n%lld tokens read at %.1f tokens/s, ", (long long)j->n_prompt, prompt_rate);
@@ -215,11 +179,13 @@ static void print(const job *j, tm_text *out)
 
 static tm_status generate(job *j, tm_text *out, tm_error *err)
 {
-    double threads, step;
-    TM_TRY(read_numbers(j, &threads, &step, err));
-    TM_TRY(tm_hf_source_open(j->path, (int64_t)step, tm_cli_config(), &j->source, err));
+    j->sampler = (tm_sampler){ .temperature = j->o->temperature,
+                               .top_k = j->o->top_k,
+                               .top_p = j->o->top_p,
+                               .seed = (uint64_t)j->o->seed };
+    TM_TRY(tm_hf_source_open(j->path, j->o->step, tm_cli_config(), &j->source, err));
     TM_TRY(read_prompt(j, err));
-    TM_TRY(open_decoder(j, (int)threads, err));
+    TM_TRY(open_decoder(j, (int)j->o->threads, err));
     TM_TRY(load(j, err));
     TM_TRY(go_on(j, err));
     print(j, out);
@@ -235,35 +201,11 @@ static void release(job *j)
     free(j->ids);
 }
 
-tm_status tm_command_generate(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    job                 j = { .device = "cpu",
-                              .threads = "0",
-                              .max_tokens = "64",
-                              .temperature = "0",
-                              .top_k = "0",
-                              .top_p = "1",
-                              .seed = "0",
-                              .step = "-1" };
-    tm_text             out = { 0 };
-    const tm_cli_option options[] = { { "--prompt", &j.text, NULL },
-                                      { "--tokenizer", &j.tokenizer_path, NULL },
-                                      { "--prompt-ids", &j.prompt, NULL },
-                                      { "--max_tokens", &j.max_tokens, NULL },
-                                      { "--temperature", &j.temperature, NULL },
-                                      { "--top_k", &j.top_k, NULL },
-                                      { "--top_p", &j.top_p, NULL },
-                                      { "--seed", &j.seed, NULL },
-                                      { "--device", &j.device, NULL },
-                                      { "--isa", &j.isa, NULL },
-                                      { "--dtype", &j.dtype, NULL },
-                                      { "--threads", &j.threads, NULL },
-                                      { "--step", &j.step, NULL },
-                                      { "--json", NULL, &j.json },
-                                      { NULL, NULL, NULL } };
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    TM_TRY(tm_cli_arguments(argc, argv, argv[0], options, &j.path, err));
-    if (!j.prompt == !j.text)
+    job     j = { .path = line->words[0], .o = line->options };
+    tm_text out = { 0 };
+    if (!j.o->prompt == !j.o->prompt_ids)
         return tm_fail(err, TM_USAGE, "give --prompt TEXT or --prompt-ids FILE (a JSON array of token ids, or a .npy)");
     tm_status st = generate(&j, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
@@ -271,3 +213,45 @@ tm_status tm_command_generate(int argc, char **argv, tm_error *err)
     tm_text_fini(&out);
     return st;
 }
+
+static const tm_option rows[] = {
+    { "prompt", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt), .value = "TEXT", .may_be_empty = true,
+      .help = "encoded by the tokenizer in FOLDER, with the tokens that it puts in front of a text" },
+    { "prompt-ids", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt_ids), .value = "FILE",
+      .help = "token ids: a JSON array or a .npy" },
+    { "tokenizer", 0, TM_OPTION_TEXT, offsetof(generate_options, tokenizer), .value = "FILE",
+      .help = "another tokenizer file or folder" },
+    { "max-tokens", 0, TM_OPTION_I64, offsetof(generate_options, max_tokens), .value = "N", .fallback = "64", .lo = 1,
+      .hi = 1e7, .help = "tokens that are added; fewer where the model's positions or eos_token_id end it" },
+    { "temperature", 0, TM_OPTION_F64, offsetof(generate_options, temperature), .value = "T", .fallback = "0", .lo = 0,
+      .hi = 1e3, .help = "0: always the most likely token; else logits are divided by T" },
+    { "top-k", 0, TM_OPTION_I64, offsetof(generate_options, top_k), .value = "K", .fallback = "0", .lo = 0, .hi = 1e9,
+      .help = "draw from the K most likely tokens; 0: from all" },
+    { "top-p", 0, TM_OPTION_F64, offsetof(generate_options, top_p), .value = "P", .fallback = "1", .lo = 1e-9, .hi = 1,
+      .help = "draw from the most likely tokens that have the share P together" },
+    { "seed", 0, TM_OPTION_I64, offsetof(generate_options, seed), .value = "S", .fallback = "0", .lo = 0, .hi = 9e15,
+      .help = "of the draws" },
+    { "dtype", 0, TM_OPTION_CHOICE, offsetof(generate_options, dtype), .value = "NAME",
+      .choices = "float32|bfloat16|float64", .help = "format of weights and products; float64: with --device reference" },
+    { "step", 0, TM_OPTION_I64, offsetof(generate_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
+      .help = "of a run: the checkpoint of step N; -1: the newest" },
+    { "device", 0, TM_OPTION_TEXT, offsetof(generate_options, device), .value = "NAME", .fallback = "cpu",
+      .help = "cpu, or reference (float64, slow)" },
+    { "isa", 0, TM_OPTION_TEXT, offsetof(generate_options, isa), .value = "NAME",
+      .help = "instruction set of the kernels: base, avx2 or avx512; default: the best of this machine" },
+    { "threads", 0, TM_OPTION_I64, offsetof(generate_options, threads), .value = "N", .fallback = "0", .lo = 0,
+      .hi = 4096, .help = "threads; 0: all that this process may use" },
+    TM_OPTION_JSON(generate_options),
+};
+
+const tm_cli_command tm_command_generate = {
+    .name = "generate",
+    .summary = "continue a prompt with a Hugging Face folder or a trained model",
+    .words = "FOLDER|RUN",
+    .least = 1,
+    .most = 1,
+    .about = "Continues a prompt with a Hugging Face folder or the newest checkpoint of a run; keys and values of earlier "
+             "tokens are kept, not computed again.",
+    TM_CLI_OPTIONS(rows, generate_options),
+    .run = run,
+};

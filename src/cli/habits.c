@@ -66,7 +66,6 @@ typedef struct {
     char           **made, **rest; /* in front, behind */
     int              n_made, n_rest;
     const char      *model, *task;
-    double           timeout_s;
     bool             benchmark; /* words of a benchmark script were there */
 } rewriting;
 
@@ -173,15 +172,6 @@ static tm_status take_tags(rewriting *r, int argc, char **argv, int *i, tm_error
     return *i > before ? TM_OK : tm_fail(err, TM_USAGE, "option '--tags' needs a value: --tags NAME");
 }
 
-static tm_status take_timeout(rewriting *r, const char *value, tm_error *err)
-{
-    char *end;
-    r->timeout_s = value && *value ? strtod(value, &end) : -2;
-    if (r->timeout_s >= -1 && r->timeout_s <= 1e8 && !*end) return TM_OK;
-    return tm_fail(err, TM_USAGE, "--timeout wants seconds (-1 or 0: no limit), found '%.60s'",
-                   value ? value : "nothing");
-}
-
 static tm_status read_word(rewriting *r, int argc, char **argv, int *i, tm_error *err)
 {
     const char *word = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL;
@@ -192,17 +182,11 @@ static tm_status read_word(rewriting *r, int argc, char **argv, int *i, tm_error
     }
     if (strcmp(word, "--live-output") == 0) return TM_OK; /* what is printed is always printed at once */
     if (strcmp(word, "--tags") == 0) return take_tags(r, argc, argv, i, err);
-    if (strncmp(word, "--timeout=", 10) == 0) return take_timeout(r, word + 10, err);
-    if (strcmp(word, "--timeout") == 0) {
-        ++*i;
-        return take_timeout(r, next, err);
-    }
     r->rest[r->n_rest++] = argv[*i];
     return TM_OK;
 }
 
-tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *argc, char ***argv, double *timeout_s,
-                              tm_error *err)
+tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *argc, char ***argv, tm_error *err)
 {
     size_t room = 16, n = (size_t)*argc;
     for (int i = 1; i < *argc; i++) room += 4 + 2 * strlen((*argv)[i]); /* a tag may hold many parameters */
@@ -210,7 +194,6 @@ tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *arg
     r.made = tm_arena_take(arena, (room + n) * sizeof *r.made);
     r.rest = tm_arena_take(arena, (n + 1) * sizeof *r.rest);
     for (int i = 1; i < *argc; i++) TM_TRY(read_word(&r, *argc, *argv, &i, err));
-    *timeout_s = r.timeout_s > 0 ? r.timeout_s : 0;
     if (r.benchmark && r.task && !r.model)
         return tm_fail(err, TM_USAGE, "-t %.60s names no model; give -m NAME", r.task);
     if (r.n_rest == *argc - 1) return TM_OK;

@@ -18,8 +18,8 @@ const char *tm_habit_preset(const tm_config *config, const char *tag);
 
 /* Rewrites a command line (argv[0] is the command): words of others become the subject and --key value, in front of the
  * rest, which therefore wins. *argc and *argv are replaced when there are any, else left; the words live in `arena`.
- * *timeout_s: what --timeout says, 0: no limit. TM_USAGE, TM_INVALID, TM_UNSUPPORTED. */
+ * TM_USAGE, TM_INVALID, TM_UNSUPPORTED. */
 TM_MUST_USE tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *argc, char ***argv,
-                                          double *timeout_s, tm_error *err);
+                                          tm_error *err);
 
 #endif

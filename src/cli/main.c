@@ -12,16 +12,6 @@
 
 volatile sig_atomic_t tm_cli_stop;
 
-static const struct {
-    const char *name, *summary;
-    tm_status (*run)(int argc, char **argv, tm_error *err);
-} commands[] = {
-#define TM_COMMAND(name, summary) { #name, summary, tm_command_##name },
-#include "cli/commands.def"
-#undef TM_COMMAND
-};
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
-
 static void on_signal(int signal_number)
 {
     (void)signal_number;
@@ -41,35 +31,26 @@ static void set_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static void usage(FILE *out)
+static void add_usage(tm_text *out)
 {
-    fprintf(out, "usage: trainmark COMMAND [options]\n\ncommands:\n");
-    for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "\n`trainmark run` alone trains the built-in model until it has learnt the built-in language.\n"
-                 "`trainmark COMMAND --help` tells more. Exit codes: 0 done, 1 internal error, 2 wrong usage, 3 "
-                 "invalid numbers,\n"
-                 "4 invalid configuration or input, 5 negative verdict, 130 interrupted.\n");
+    tm_cli_command        storage;
+    const tm_cli_command *command;
+    tm_text_add(out, "usage: trainmark COMMAND [options]\n\ncommands:\n");
+    for (size_t i = 0; (command = tm_cli_nested(NULL, i, &storage)); i++)
+        tm_text_printf(out, "  %-11s %s\n", command->name, command->summary);
+    tm_text_add(out, "\n`trainmark run` alone trains the built-in model until it has learned the built-in language.\n"
+                     "`trainmark COMMAND --help` describes a command. Exit codes: 0 done, 1 internal error, 2 wrong "
+                     "usage,\n"
+                     "3 invalid numbers, 4 invalid configuration or input, 5 negative verdict, 130 interrupted.\n");
 }
 
-static tm_status unknown(const char *name, tm_error *err)
+static tm_status print_usage(tm_error *err)
 {
-    const char *nearest = NULL;
-    int         best = 3; /* farther is no help */
-    for (int i = 0; i < COMMANDS; i++) {
-        int distance = tm_edit_distance(name, commands[i].name);
-        if (distance >= best) continue;
-        best = distance;
-        nearest = commands[i].name;
-    }
-    return tm_fail(err, TM_USAGE, "unknown command '%.200s'; %s%s%s`trainmark help` lists all", name,
-                   nearest ? "did you mean '" : "", nearest ? nearest : "", nearest ? "'? " : "");
-}
-
-static tm_status run_command(int argc, char **argv, tm_error *err)
-{
-    for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(argv[0], commands[i].name) == 0) return commands[i].run(argc, argv, err);
-    return unknown(argv[0], err);
+    tm_text text = { 0 };
+    add_usage(&text);
+    tm_status st = tm_cli_print(&text, err);
+    tm_text_fini(&text);
+    return st;
 }
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
@@ -77,15 +58,21 @@ static bool is_one_of(const char *word, const char *a, const char *b, const char
     return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
 }
 
+/* `help COMMAND [COMMAND]` is `COMMAND [COMMAND] --help`. */
+static tm_status help(int argc, char **argv, tm_error *err)
+{
+    char *words[] = { argv[0], argv[2], argc > 3 ? argv[3] : (char *)"--help", argc > 3 ? (char *)"--help" : NULL, NULL };
+    if (argc == 2) return print_usage(err);
+    return tm_cli_dispatch(argc > 3 ? 4 : 3, words, err);
+}
+
 /* `help`, `help COMMAND`, `--version`, or a command. */
 static tm_status dispatch(int argc, char **argv, tm_error *err)
 {
-    char *help_of[] = { argc > 2 ? argv[2] : NULL, "--help", NULL }, *version[] = { "version", NULL };
-    if (is_one_of(argv[1], "--version", "-V", "version") && argc == 2) return run_command(1, version, err);
-    if (!is_one_of(argv[1], "help", "--help", "-h")) return run_command(argc - 1, argv + 1, err);
-    if (argc > 2) return run_command(2, help_of, err);
-    usage(stdout);
-    return TM_OK;
+    char *version[] = { argv[0], (char *)"version", NULL };
+    if (is_one_of(argv[1], "--version", "-V", "version") && argc == 2) return tm_cli_dispatch(2, version, err);
+    if (is_one_of(argv[1], "help", "--help", "-h")) return help(argc, argv, err);
+    return tm_cli_dispatch(argc, argv, err);
 }
 
 /* What came from a secret variable through ${VAR} does not show up in a message either. */
@@ -105,7 +92,10 @@ int main(int argc, char **argv)
     tm_cpu_flush_denormals(); /* first: threads made later inherit it */
     set_signals();
     if (argc < 2) {
-        usage(stderr);
+        tm_text text = { 0 };
+        add_usage(&text);
+        fputs(text.data, stderr);
+        tm_text_fini(&text);
         return tm_status_exit_code(TM_USAGE);
     }
     tm_cli_settle_waiting(argv);

@@ -5,37 +5,37 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "cli/command.h"
 #include "mlperf/check.h"
 #include "mlperf/reference.h"
 #include "mlperf/score.h"
 #include "mlperf/seeds.h"
 
-/* argv[0] is the command's name ("check"). Results go to stdout; the status becomes the exit code. */
-#define TM_MLPERF_COMMAND(name, summary) tm_status tm_mlperf_command_##name(int argc, char **argv, tm_error *err);
+#define TM_MLPERF_COMMAND(name) extern const tm_cli_command tm_mlperf_command_##name;
 #include "cli/mlperf.def"
 #undef TM_MLPERF_COMMAND
 
-/* What the commands that judge results share. */
-enum {
-    TM_MLPERF_FULL = 1,      /* --full */
-    TM_MLPERF_REFERENCE = 2, /* --reference FILE */
-    TM_MLPERF_NO_WRITE = 4,  /* --no-write */
-    TM_MLPERF_MANY = 8,      /* more than one folder */
-    TM_MLPERF_WERROR = 16,   /* --werror */
-};
-
+/* What the commands that judge results share: the members that a command has rows for. */
 typedef struct {
+    const char *ruleset_name, *reference_path;
+    bool        json, full, no_write, werror;
+
     char              **folders; /* (n) */
     size_t              n;
     tm_ruleset          ruleset;
     const tm_reference *reference; /* NULL: those built in */
-    bool                json, full, no_write, werror;
 } tm_mlperf_options;
 
-/* Reads a command line: --json and --ruleset always, the others if `takes` has their bit. TM_USAGE for anything else
- * and without a folder; the errors of tm_reference_read. The reference lives in `arena`. */
-TM_MUST_USE tm_status tm_mlperf_read_options(int argc, char **argv, unsigned takes, tm_arena *arena,
-                                             tm_mlperf_options *out, tm_error *err);
+#define TM_MLPERF_RULESET(type)                                                                                        \
+    { "ruleset", 0, TM_OPTION_CHOICE, offsetof(type, ruleset_name), .value = "R", .fallback = "5.1.0",                 \
+      .choices = "5.1.0|6.0.0|6.1.0", .help = "rules of MLPerf Training" }
+#define TM_MLPERF_REFERENCE(type)                                                                                      \
+    { "reference", 0, TM_OPTION_TEXT, offsetof(type, reference_path), .value = "FILE",                                 \
+      .help = "reference records of your own, in the public format (docs/mlperf-score.md)" }
+
+/* Fills the lower half of line->options, a tm_mlperf_options. The errors of tm_reference_read; the reference lives as long
+ * as the line. */
+TM_MUST_USE tm_status tm_mlperf_read_options(tm_cli_line *line, const tm_mlperf_options **out, tm_error *err);
 
 /* tm_cli_print of what holds names from other people's files: control characters become '?'. */
 TM_MUST_USE tm_status tm_mlperf_print(tm_text *text, tm_error *err);

@@ -6,15 +6,6 @@
 
 #include <sys/stat.h>
 
-static const char help[] =
-    "usage: trainmark mlperf check FILE|DIR [--ruleset R] [--werror] [--json]\n\n"
-    "Checks an MLPerf-style log, or the result_*.txt[.gz] of a folder, against the compliance rules of MLPerf "
-    "Training.\n"
-    "Says what is wrong with the line of the file. Exit code 0: every log complies; 5: not every one.\n\n"
-    "  --ruleset R   5.1.0 (default), 6.0.0 or 6.1.0\n"
-    "  --werror      a warning (a key repeated with the same value) is an error\n"
-    "  --json        the report as JSON\n";
-
 typedef struct {
     const tm_mlperf_options *o;
     tm_text                  out;
@@ -87,13 +78,29 @@ static tm_status check(const tm_mlperf_options *o, tm_error *err)
     return st;
 }
 
-tm_status tm_mlperf_command_check(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    tm_mlperf_options o;
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena *arena = tm_arena_create();
-    tm_status st = tm_mlperf_read_options(argc, argv, TM_MLPERF_WERROR, arena, &o, err);
-    if (st == TM_OK) st = check(&o, err);
-    tm_arena_destroy(arena);
-    return st;
+    const tm_mlperf_options *o;
+    TM_TRY(tm_mlperf_read_options(line, &o, err));
+    return check(o, err);
 }
+
+static const tm_option rows[] = {
+    TM_MLPERF_RULESET(tm_mlperf_options),
+    { "werror", 0, TM_OPTION_FLAG, offsetof(tm_mlperf_options, werror),
+      .help = "a warning (a key repeated with the same value) is an error" },
+    TM_OPTION_JSON(tm_mlperf_options),
+};
+
+const tm_cli_command tm_mlperf_command_check = {
+    .name = "check",
+    .summary = "do logs comply with the rules?",
+    .words = "FILE|DIR",
+    .least = 1,
+    .most = 1,
+    .about = "Checks an MLPerf-style log, or the result_*.txt[.gz] of a folder, against the compliance rules of MLPerf "
+             "Training, and prints what is wrong with the line of the file.\n\n"
+             "Exit code 0: every log complies; 5: not every one.",
+    TM_CLI_OPTIONS(rows, tm_mlperf_options),
+    .run = run,
+};

@@ -9,17 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark mlperf explain DIR... [--reference FILE] [--ruleset R] [--json]\n\n"
-    "Takes the time to train of results (result_*.txt[.gz]) apart: samples per second and samples to the target, each "
-    "with\n"
-    "its spread over the runs, time in evaluation, initialisation, what the evaluation interval costs; a column per "
-    "result,\n"
-    "and how the scores of two results of one benchmark relate. Formulas: docs/mlperf-explain.md.\n\n"
-    "  --reference FILE   reference records of your own (docs/mlperf-score.md)\n"
-    "  --ruleset R        5.1.0 (default), 6.0.0 or 6.1.0\n"
-    "  --json             the report as JSON, with every run\n";
-
 enum { MAX_RESULTS = 16, CELL = 32 };
 
 typedef struct {
@@ -318,16 +307,32 @@ static tm_status explain(explaining *e, tm_error *err)
     return TM_OK;
 }
 
-tm_status tm_mlperf_command_explain(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    tm_mlperf_options o;
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena  *arena = tm_arena_create();
-    explaining e = { .o = &o };
-    tm_status  st = tm_mlperf_read_options(argc, argv, TM_MLPERF_MANY | TM_MLPERF_REFERENCE, arena, &o, err);
-    if (st == TM_OK) st = explain(&e, err);
+    const tm_mlperf_options *o;
+    TM_TRY(tm_mlperf_read_options(line, &o, err));
+    explaining e = { .o = o };
+    tm_status  st = explain(&e, err);
     for (size_t i = 0; i < e.n; i++) tm_submission_close(e.results[i].submission);
     tm_text_fini(&e.out);
-    tm_arena_destroy(arena);
     return st;
 }
+
+static const tm_option options[] = {
+    TM_MLPERF_REFERENCE(tm_mlperf_options),
+    TM_MLPERF_RULESET(tm_mlperf_options),
+    TM_OPTION_JSON(tm_mlperf_options),
+};
+
+const tm_cli_command tm_mlperf_command_explain = {
+    .name = "explain",
+    .summary = "where the time to train comes from: rate, samples, evaluation; results side by side",
+    .words = "DIR...",
+    .least = 1,
+    .most = -1,
+    .about = "Takes the time to train of results (result_*.txt[.gz]) apart: samples per second and samples to the target, "
+             "each with its spread over the runs, time in evaluation, initialisation, what the evaluation interval costs; a "
+             "column per result, and how the scores of two results of one benchmark relate (docs/mlperf-explain.md).",
+    TM_CLI_OPTIONS(options, tm_mlperf_options),
+    .run = run,
+};

@@ -9,17 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark mlperf package DIR [--no-write] [--reference FILE] [--ruleset R] [--json]\n\n"
-    "Checks the folder of one submitter in three steps: the package (systems/*.json, number of logs, compliance, "
-    "seeds,\n"
-    "convergence), the summary of scores, the repository (names, sizes, links). Writes nothing but\n"
-    "results/SYSTEM/BENCHMARK/scaling.json, follows no link out of DIR. Exit code 0: no errors, 5: errors.\n\n"
-    "  --no-write         scaling.json is neither written nor removed\n"
-    "  --reference FILE   reference records of your own (docs/mlperf-score.md)\n"
-    "  --ruleset R        5.1.0 (default), 6.0.0 or 6.1.0\n"
-    "  --json             the report as JSON\n";
-
 static const char *scaling_text(const tm_package_result *r, bool wrote)
 {
     if (r->scaling == TM_SCALING_WRITE) return wrote ? "scaling.json written" : "scaling.json would be written";
@@ -174,13 +163,31 @@ static tm_status check(const tm_mlperf_options *o, tm_error *err)
     return st;
 }
 
-tm_status tm_mlperf_command_package(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    tm_mlperf_options o;
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena *arena = tm_arena_create();
-    tm_status st = tm_mlperf_read_options(argc, argv, TM_MLPERF_NO_WRITE | TM_MLPERF_REFERENCE, arena, &o, err);
-    if (st == TM_OK) st = check(&o, err);
-    tm_arena_destroy(arena);
-    return st;
+    const tm_mlperf_options *o;
+    TM_TRY(tm_mlperf_read_options(line, &o, err));
+    return check(o, err);
 }
+
+static const tm_option rows[] = {
+    { "no-write", 0, TM_OPTION_FLAG, offsetof(tm_mlperf_options, no_write),
+      .help = "scaling.json is neither written nor removed" },
+    TM_MLPERF_REFERENCE(tm_mlperf_options),
+    TM_MLPERF_RULESET(tm_mlperf_options),
+    TM_OPTION_JSON(tm_mlperf_options),
+};
+
+const tm_cli_command tm_mlperf_command_package = {
+    .name = "package",
+    .summary = "check a whole submission: layout, systems, logs, seeds, convergence, scores, repository",
+    .words = "DIR",
+    .least = 1,
+    .most = 1,
+    .about = "Checks the folder of one submitter in three steps: the package (systems/*.json, number of logs, compliance, "
+             "seeds, convergence), the summary of scores, the repository (names, sizes, links). Writes nothing but "
+             "results/SYSTEM/BENCHMARK/scaling.json, follows no link out of DIR.\n\n"
+             "Exit code 0: no errors, 5: errors.",
+    TM_CLI_OPTIONS(rows, tm_mlperf_options),
+    .run = run,
+};

@@ -6,16 +6,6 @@
 
 #include <math.h>
 
-static const char help[] =
-    "usage: trainmark mlperf rcp DIR [--full] [--reference FILE] [--ruleset R] [--json]\n\n"
-    "Compares the samples that the runs of a result (result_*.txt[.gz]) needed with the reference's. Prints the "
-    "reference\n"
-    "record, the mean and, where the score has to be scaled, the factor. Exit code 0: PASSED, 5: FAILED.\n\n"
-    "  --full             with all reference records, also those that lie above the line between their neighbours\n"
-    "  --reference FILE   records of your own, in the public format (docs/mlperf-score.md)\n"
-    "  --ruleset R        5.1.0 (default), 6.0.0 or 6.1.0: the records are the same\n"
-    "  --json             the report as JSON\n";
-
 static void print_runs(const tm_submission *s, tm_text *out)
 {
     char number[32];
@@ -101,13 +91,30 @@ static tm_status test(const tm_mlperf_options *o, tm_error *err)
     return st;
 }
 
-tm_status tm_mlperf_command_rcp(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    tm_mlperf_options o;
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena *arena = tm_arena_create();
-    tm_status st = tm_mlperf_read_options(argc, argv, TM_MLPERF_FULL | TM_MLPERF_REFERENCE, arena, &o, err);
-    if (st == TM_OK) st = test(&o, err);
-    tm_arena_destroy(arena);
-    return st;
+    const tm_mlperf_options *o;
+    TM_TRY(tm_mlperf_read_options(line, &o, err));
+    return test(o, err);
 }
+
+static const tm_option rows[] = {
+    { "full", 0, TM_OPTION_FLAG, offsetof(tm_mlperf_options, full),
+      .help = "use all reference records, also those that lie above the line between their neighbours" },
+    TM_MLPERF_REFERENCE(tm_mlperf_options),
+    TM_MLPERF_RULESET(tm_mlperf_options),
+    TM_OPTION_JSON(tm_mlperf_options),
+};
+
+const tm_cli_command tm_mlperf_command_rcp = {
+    .name = "rcp",
+    .summary = "the convergence test: did the runs need as many samples as the reference?",
+    .words = "DIR",
+    .least = 1,
+    .most = 1,
+    .about = "Compares the samples that the runs of a result (result_*.txt[.gz]) needed with those of the reference. Prints "
+             "the reference record, the mean and, where the score has to be scaled, the factor.\n\n"
+             "Exit code 0: PASSED, 5: FAILED.",
+    TM_CLI_OPTIONS(rows, tm_mlperf_options),
+    .run = run,
+};

@@ -11,13 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-static const char help[] =
-    "usage: trainmark mlperf reference FILE.yaml --mlperf.submission_org NAME --out DIR --output F.json [--runs N]\n\n"
-    "Trains N times (20) with N seeds, as `trainmark mlperf run` does, and writes a reference record for the "
-    "convergence\n"
-    "test in the public format: the samples that each run needed. `mlperf rcp`, `score` and `run` take it with\n"
-    "--reference F.json. Every run has to reach the target.\n";
-
 /* What the record is known by: the first value of a key in the first log. */
 static void add_hyper(tm_json *json, const tm_mllog *log, const char *key)
 {
@@ -104,18 +97,32 @@ static tm_status reference(const tm_repeat *r, tm_arena *arena, tm_error *err)
     return st == TM_OK ? print_summary(r->output, arena, err) : st;
 }
 
-tm_status tm_mlperf_command_reference(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_repeat r;
-    tm_arena *arena = tm_arena_create();
-    tm_status st = tm_repeat_read(argc, argv, 20, false, true, arena, &r, err);
-    if (st == TM_OK && !r.output) st = tm_fail(err, TM_USAGE, "where shall the record go? --output F.json");
-    if (st == TM_OK && r.runs < TM_REFERENCE_MIN_VALUES)
-        st = tm_fail(err, TM_USAGE,
-                     "--runs %lld: a reference wants at least %d, and twice those of a result are customary",
-                     (long long)r.runs, (int)TM_REFERENCE_MIN_VALUES);
-    if (st == TM_OK) st = reference(&r, arena, err);
-    tm_arena_destroy(arena);
-    return st;
+    tm_repeat *r;
+    TM_TRY(tm_repeat_read(line, &r, err));
+    if (r->runs < TM_REFERENCE_MIN_VALUES)
+        return tm_fail(err, TM_USAGE,
+                       "option '--runs' is %lld: a reference needs at least %d, and twice those of a result are usual",
+                       (long long)r->runs, (int)TM_REFERENCE_MIN_VALUES);
+    return reference(r, line->arena, err);
 }
+
+static const tm_option rows[] = {
+    TM_REPEAT_ROWS("20"),
+    { "output", 0, TM_OPTION_TEXT, offsetof(tm_repeat, output), .value = "FILE", .required = true,
+      .help = "the record that is written (JSON)" },
+};
+
+const tm_cli_command tm_mlperf_command_reference = {
+    .name = "reference",
+    .summary = "make a reference record for the convergence test from your own runs",
+    .words = "FILE.yaml --mlperf.submission_org NAME",
+    .most = -1,
+    .about = "Trains N times with N seeds, as `trainmark mlperf run` does, and writes a reference record for the "
+             "convergence test in the public format: the samples that each run needed. `mlperf rcp`, `score` and `run` "
+             "read it with --reference. Every run has to reach the target.",
+    TM_CLI_OPTIONS(rows, tm_repeat),
+    .passes = true,
+    .run = run,
+};

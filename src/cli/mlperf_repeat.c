@@ -32,27 +32,17 @@ static tm_status read_number(const char *name, const char *text, int64_t least, 
     return TM_OK;
 }
 
-static tm_status read_variables(tm_repeat *r, tm_error *err)
+static tm_status read_variables(const tm_cli_line *line, tm_repeat *r, tm_error *err)
 {
     const char *runs = getenv("NEXP"), *seed = getenv("SEED"), *folder = getenv("LOGDIR");
-    if (runs && *runs) TM_TRY(read_number("NEXP", runs, 1, MOST_RUNS, &r->runs, err));
-    if (seed && *seed) {
+    r->seeded = tm_cli_given(line, "seed");
+    if (runs && *runs && !tm_cli_given(line, "runs")) TM_TRY(read_number("NEXP", runs, 1, MOST_RUNS, &r->runs, err));
+    if (seed && *seed && !r->seeded) {
         TM_TRY(read_number("SEED", seed, 0, INT32_MAX, &r->seed, err));
         r->seeded = true;
     }
-    if (folder && *folder) r->folder = folder;
+    if (folder && *folder && !r->folder) r->folder = folder;
     return TM_OK;
-}
-
-/* Takes an option of our own; *used is the number of words it covers, 0 if it is none. */
-static tm_status take_own(int argc, char **argv, int i, const char *name, const char **value, int *used, tm_error *err)
-{
-    size_t n = strlen(name);
-    *used = 0;
-    if (strncmp(argv[i], name, n) != 0 || (argv[i][n] && argv[i][n] != '=')) return TM_OK;
-    *value = argv[i][n] == '=' ? argv[i] + n + 1 : i + 1 < argc ? argv[i + 1] : NULL;
-    *used = argv[i][n] == '=' ? 1 : 2;
-    return *value && **value ? TM_OK : tm_fail(err, TM_USAGE, "option '%s' needs a value", name);
 }
 
 /* What the runs are told by this command, and may not be told otherwise. */
@@ -64,37 +54,21 @@ static bool is_ours(const char *word)
     return false;
 }
 
-tm_status tm_repeat_read(int argc, char **argv, int64_t runs, bool with_reference, bool with_output, tm_arena *arena,
-                         tm_repeat *out, tm_error *err)
+tm_status tm_repeat_read(tm_cli_line *line, tm_repeat **out, tm_error *err)
 {
-    *out = (tm_repeat){ .runs = runs, .ruleset = TM_RULESET_5_1_0 };
-    out->words = tm_arena_take(arena, (size_t)(argc + 1) * sizeof *out->words);
-    TM_TRY(read_variables(out, err));
-    for (int i = 1; i < argc;) {
-        static const char *const names[] = { "--runs", "--seed", "--out", "--ruleset", "--reference", "--output" };
-        int                      used = 0, which = 0;
-        const char              *value = NULL;
-        for (; which < 6 && used == 0; which++)
-            if ((which != 4 || with_reference) && (which != 5 || with_output))
-                TM_TRY(take_own(argc, argv, i, names[which], &value, &used, err));
-        if (used == 0 && is_ours(argv[i]))
-            return tm_fail(err, TM_USAGE, "'%.80s' is what `mlperf %s` says to its runs itself; leave it out", argv[i],
-                           argv[0]);
-        if (used == 0) out->words[out->n++] = argv[i++];
-        if (used == 0) continue;
-        i += used;
-        if (which == 1) TM_TRY(read_number("--runs", value, 1, MOST_RUNS, &out->runs, err));
-        if (which == 2) TM_TRY(read_number("--seed", value, 0, INT32_MAX, &out->seed, err));
-        if (which == 2) out->seeded = true;
-        if (which == 3) out->folder = value;
-        if (which == 4) TM_TRY(tm_ruleset_find(value, &out->ruleset, err));
-        if (which == 5) out->reference = value;
-        if (which == 6) out->output = value;
-    }
-    if (!out->folder)
-        return tm_fail(err, TM_USAGE, "where shall the logs go? `mlperf %s FILE.yaml --out DIR`, or LOGDIR", argv[0]);
-    return out->n > 0 ? TM_OK
-                      : tm_fail(err, TM_USAGE, "train what? `trainmark mlperf %s FILE.yaml --out DIR`", argv[0]);
+    tm_repeat *r = *out = line->options;
+    r->words = line->words;
+    r->n = line->n_words;
+    TM_TRY(tm_ruleset_find(r->ruleset_name, &r->ruleset, err));
+    TM_TRY(read_variables(line, r, err));
+    for (int i = 0; i < r->n; i++)
+        if (is_ours(r->words[i]))
+            return tm_fail(err, TM_USAGE, "'%.80s' is what `%s` tells its runs itself; leave it out", r->words[i],
+                           line->name);
+    if (!r->folder) return tm_fail(err, TM_USAGE, "missing --out DIR (or the variable LOGDIR): where the logs go");
+    return r->n > 0 ? TM_OK
+                    : tm_fail(err, TM_USAGE, "missing FILE: what is trained; `trainmark %s FILE.yaml --out DIR`",
+                              line->name);
 }
 
 /* --- one run --------------------------------------------------------------------------------- */

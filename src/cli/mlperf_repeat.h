@@ -6,6 +6,8 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "cli/command.h"
+#include "cli/mlperf.h"
 #include "mlperf/check.h"
 
 #include <stdbool.h>
@@ -14,19 +16,29 @@
 typedef struct {
     int64_t     runs;
     const char *folder;    /* of result_0.txt ... */
-    bool        seeded;    /* seeds are seed, seed + 1, ...; else from the system's entropy */
     int64_t     seed;
-    tm_ruleset  ruleset;   /* 5.1.0 by default */
-    const char *reference; /* --reference F, or NULL */
-    const char *output;    /* --output F, or NULL */
-    char      **words;     /* arguments of `trainmark run`; (n) */
-    int         n;
+    const char *ruleset_name;
+    const char *reference_path; /* --reference F, or NULL */
+    const char *output;         /* --output F, or NULL */
+
+    bool       seeded; /* seeds are seed, seed + 1, ...; else from the system's entropy */
+    tm_ruleset ruleset;
+    char     **words; /* arguments of `trainmark run`; (n) */
+    int        n;
 } tm_repeat;
 
-/* Reads a command line: own options, the rest is for `trainmark run`. `runs` when neither --runs nor NEXP says; LOGDIR
- * and SEED are honoured. Strings live in `arena` or argv. TM_USAGE. */
-TM_MUST_USE tm_status tm_repeat_read(int argc, char **argv, int64_t runs, bool with_reference, bool with_output,
-                                     tm_arena *arena, tm_repeat *out, tm_error *err);
+#define TM_REPEAT_ROWS(usual_runs)                                                                                     \
+    { "out", 'o', TM_OPTION_TEXT, offsetof(tm_repeat, folder), .value = "DIR",                                         \
+      .help = "where the logs go; or the variable LOGDIR" },                                                           \
+    { "runs", 0, TM_OPTION_I64, offsetof(tm_repeat, runs), .value = "N", .fallback = usual_runs, .lo = 1, .hi = 10000, \
+      .help = "number of runs; or the variable NEXP" },                                                                \
+    { "seed", 0, TM_OPTION_I64, offsetof(tm_repeat, seed), .value = "S", .lo = 0, .hi = INT32_MAX,                     \
+      .help = "seeds S, S + 1, ... (or the variable SEED) instead of the system's entropy" },                          \
+    TM_MLPERF_RULESET(tm_repeat)
+
+/* Fills line->options, a tm_repeat whose rows are read; the other words are for `trainmark run`. The variables NEXP,
+ * LOGDIR and SEED count where the command line does not say. TM_USAGE. */
+TM_MUST_USE tm_status tm_repeat_read(tm_cli_line *line, tm_repeat **out, tm_error *err);
 
 /* Trains what is not there yet: each run is a process of its own with caches and clock of its own; its log becomes
  * result_I.txt when it is whole, so that a command that was cut short goes on where it stopped. TM_INVALID if the folder

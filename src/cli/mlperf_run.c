@@ -6,36 +6,23 @@
 
 #include <stdio.h>
 
-static const char help[] =
-    "usage: trainmark mlperf run FILE.yaml --mlperf.submission_org NAME --out DIR [--runs N] [--key value ...]\n\n"
-    "Trains N times (10; or the variable NEXP), each time as a process of its own with another seed, into\n"
-    "DIR/result_0.txt ...; then checks the logs, their seeds and convergence, and computes the score. A command that "
-    "was\n"
-    "interrupted goes on where it stopped. Exit code 0: a valid score, 5: none.\n\n"
-    "  --out DIR          where the logs go (or LOGDIR)\n"
-    "  --runs N           runs of the result\n"
-    "  --seed S           seeds S, S + 1, ... (or SEED) instead of the system's entropy\n"
-    "  --reference FILE   reference records of your own (docs/mlperf-score.md)\n"
-    "  --ruleset R        5.1.0 (default), 6.0.0 or 6.1.0\n";
-
-typedef tm_status (*command)(int argc, char **argv, tm_error *err);
-
 /* One of the commands that judge, as if it were typed; *judged is the first negative verdict. */
-static tm_status judge(const char *name, command run, const tm_repeat *r, bool with_reference, tm_status *judged,
+static tm_status judge(const tm_cli_command *command, const tm_repeat *r, bool with_reference, tm_status *judged,
                        tm_error *verdict, tm_error *err)
 {
-    char    *argv[8];
+    char    *argv[8], name[32];
     int      n = 0;
     tm_error own = { 0 };
-    argv[n++] = (char *)name;
+    argv[n++] = (char *)command->name;
     argv[n++] = (char *)r->folder;
     argv[n++] = (char *)"--ruleset";
     argv[n++] = (char *)tm_ruleset_name(r->ruleset);
-    if (with_reference && r->reference) argv[n++] = (char *)"--reference";
-    if (with_reference && r->reference) argv[n++] = (char *)r->reference;
+    if (with_reference && r->reference_path) argv[n++] = (char *)"--reference";
+    if (with_reference && r->reference_path) argv[n++] = (char *)r->reference_path;
     argv[n] = NULL;
-    printf("\n--- mlperf %s\n", name);
-    tm_status st = run(n, argv, &own);
+    snprintf(name, sizeof name, "mlperf %s", command->name);
+    printf("\n--- %s\n", name);
+    tm_status st = tm_cli_call(command, name, n, argv, &own);
     if (st == TM_NEGATIVE && *judged == TM_OK) {
         *judged = st;
         *verdict = own;
@@ -45,22 +32,33 @@ static tm_status judge(const char *name, command run, const tm_repeat *r, bool w
     return st;
 }
 
-tm_status tm_mlperf_command_run(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_repeat r;
-    tm_arena *arena = tm_arena_create();
-    tm_status judged = TM_OK, st = tm_repeat_read(argc, argv, 10, true, false, arena, &r, err);
-    tm_error  verdict = { 0 };
-    if (st == TM_OK) st = tm_repeat_run(&r, err);
-    if (st == TM_OK) st = judge("check", tm_mlperf_command_check, &r, false, &judged, &verdict, err);
-    if (st == TM_OK) st = judge("seeds", tm_mlperf_command_seeds, &r, false, &judged, &verdict, err);
-    if (st == TM_OK) st = judge("rcp", tm_mlperf_command_rcp, &r, true, &judged, &verdict, err);
-    if (st == TM_OK) st = judge("score", tm_mlperf_command_score, &r, true, &judged, &verdict, err);
-    if (st == TM_OK && judged != TM_OK) {
-        *err = verdict;
-        st = judged;
-    }
-    tm_arena_destroy(arena);
-    return st;
+    tm_repeat *r;
+    tm_status  judged = TM_OK;
+    tm_error   verdict = { 0 };
+    TM_TRY(tm_repeat_read(line, &r, err));
+    TM_TRY(tm_repeat_run(r, err));
+    TM_TRY(judge(&tm_mlperf_command_check, r, false, &judged, &verdict, err));
+    TM_TRY(judge(&tm_mlperf_command_seeds, r, false, &judged, &verdict, err));
+    TM_TRY(judge(&tm_mlperf_command_rcp, r, true, &judged, &verdict, err));
+    TM_TRY(judge(&tm_mlperf_command_score, r, true, &judged, &verdict, err));
+    if (judged != TM_OK) *err = verdict;
+    return judged;
 }
+
+static const tm_option rows[] = { TM_REPEAT_ROWS("10"), TM_MLPERF_REFERENCE(tm_repeat) };
+
+const tm_cli_command tm_mlperf_command_run = {
+    .name = "run",
+    .summary = "train N times with N seeds, then check the logs and compute the score",
+    .words = "FILE.yaml --mlperf.submission_org NAME",
+    .most = -1,
+    .about = "Trains N times, each time as a process of its own with another seed, into DIR/result_0.txt ...; then checks "
+             "the logs, their seeds and convergence, and computes the score. If it was interrupted, the same command "
+             "continues where it stopped.\n\n"
+             "Exit code 0: a valid score, 5: none.",
+    TM_CLI_OPTIONS(rows, tm_repeat),
+    .passes = true,
+    .run = run,
+};

@@ -7,16 +7,6 @@
 
 #include <math.h>
 
-static const char help[] = "usage: trainmark mlperf score DIR [--reference FILE] [--ruleset R] [--json]\n\n"
-                           "The MLPerf-style score of a result (result_*.txt[.gz]) in scaled minutes: mean time to "
-                           "train of the compliant runs\n"
-                           "without the fastest and the slowest, times the factor of the convergence test. Nothing is "
-                           "written and no scaling.json\n"
-                           "is read: the factor is computed. Exit code 0: a valid score, 5: none.\n\n"
-                           "  --reference FILE   reference records of your own (docs/mlperf-score.md)\n"
-                           "  --ruleset R        5.1.0 (default), 6.0.0 or 6.1.0\n"
-                           "  --json             the report as JSON\n";
-
 /* Why a score is not valid: one line each. */
 static void print_reasons(const tm_score *s, tm_text *out)
 {
@@ -104,13 +94,29 @@ static tm_status score(const tm_mlperf_options *o, tm_error *err)
     return st;
 }
 
-tm_status tm_mlperf_command_score(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    tm_mlperf_options o;
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena *arena = tm_arena_create();
-    tm_status st = tm_mlperf_read_options(argc, argv, TM_MLPERF_REFERENCE, arena, &o, err);
-    if (st == TM_OK) st = score(&o, err);
-    tm_arena_destroy(arena);
-    return st;
+    const tm_mlperf_options *o;
+    TM_TRY(tm_mlperf_read_options(line, &o, err));
+    return score(o, err);
 }
+
+static const tm_option rows[] = {
+    TM_MLPERF_REFERENCE(tm_mlperf_options),
+    TM_MLPERF_RULESET(tm_mlperf_options),
+    TM_OPTION_JSON(tm_mlperf_options),
+};
+
+const tm_cli_command tm_mlperf_command_score = {
+    .name = "score",
+    .summary = "the MLPerf-style score of a result, in scaled minutes",
+    .words = "DIR",
+    .least = 1,
+    .most = 1,
+    .about = "The MLPerf-style score of a result (result_*.txt[.gz]) in scaled minutes: mean time to train of the compliant "
+             "runs without the fastest and the slowest, times the factor of the convergence test. Nothing is written and no "
+             "scaling.json is read: the factor is computed.\n\n"
+             "Exit code 0: a valid score, 5: none.",
+    TM_CLI_OPTIONS(rows, tm_mlperf_options),
+    .run = run,
+};

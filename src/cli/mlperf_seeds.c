@@ -4,11 +4,6 @@
 #include "cli/mlperf.h"
 #include "mlperf/seeds.h"
 
-static const char help[] = "usage: trainmark mlperf seeds DIR [--ruleset R] [--json]\n\n"
-                           "Checks the seeds of a result's runs (result_*.txt[.gz]): every log has one, and no two "
-                           "logs have the same from the\n"
-                           "same source line. Exit code 0: PASSED, 5: FAILED.\n";
-
 void tm_mlperf_notes_json(const char *key, const tm_notes *notes, tm_json *json)
 {
     tm_json_open(json, key, '[');
@@ -55,13 +50,27 @@ static tm_status check(const tm_mlperf_options *o, tm_error *err)
     return st;
 }
 
-tm_status tm_mlperf_command_seeds(int argc, char **argv, tm_error *err)
+static tm_status run(tm_cli_line *line, tm_error *err)
 {
-    tm_mlperf_options o;
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    tm_arena *arena = tm_arena_create();
-    tm_status st = tm_mlperf_read_options(argc, argv, 0, arena, &o, err);
-    if (st == TM_OK) st = check(&o, err);
-    tm_arena_destroy(arena);
-    return st;
+    const tm_mlperf_options *o;
+    TM_TRY(tm_mlperf_read_options(line, &o, err));
+    return check(o, err);
 }
+
+static const tm_option rows[] = {
+    TM_MLPERF_RULESET(tm_mlperf_options),
+    TM_OPTION_JSON(tm_mlperf_options),
+};
+
+const tm_cli_command tm_mlperf_command_seeds = {
+    .name = "seeds",
+    .summary = "has every run a seed of its own?",
+    .words = "DIR",
+    .least = 1,
+    .most = 1,
+    .about = "Checks the seeds of the runs of a result (result_*.txt[.gz]): every log has one, and no two logs have the same "
+             "from the same source line.\n\n"
+             "Exit code 0: PASSED, 5: FAILED.",
+    TM_CLI_OPTIONS(rows, tm_mlperf_options),
+    .run = run,
+};

@@ -77,22 +77,26 @@ static tm_status list(bool as_json, tm_text *out, tm_error *err)
     return TM_OK;
 }
 
-static const char help[] =
-    "usage: trainmark models [--json]\n\n"
-    "Lists the models that are built in: parameters, GFLOP per token, sequence length, layers, widths.\n";
+typedef struct {
+    bool json;
+} models_options;
 
-tm_status tm_command_models(int argc, char **argv, tm_error *err)
+static tm_status models(tm_cli_line *line, tm_error *err)
 {
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    bool as_json = false;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") != 0)
-            return tm_fail(err, TM_USAGE, "unknown option '%s'; usage: trainmark models [--json]", argv[i]);
-        as_json = true;
-    }
-    tm_text   out = { 0 };
-    tm_status st = list(as_json, &out, err);
+    const models_options *o = line->options;
+    tm_text               out = { 0 };
+    tm_status             st = list(o->json, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     return st;
 }
+
+static const tm_option rows[] = { TM_OPTION_JSON(models_options) };
+
+const tm_cli_command tm_command_models = {
+    .name = "models",
+    .summary = "list the built-in models",
+    .about = "Lists the built-in models: parameters, GFLOP per token, sequence length, layers, widths.",
+    TM_CLI_OPTIONS(rows, models_options),
+    .run = models,
+};

@@ -8,21 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: trainmark numerics FOLDER --tokens FILE [--json] [--device NAME] [--isa NAME] [--dtype NAME] [--threads "
-    "N]\n\n"
-    "Loads a Hugging Face folder and runs forward and backward on the tokens, to compare implementations: loss, norms\n"
-    "of all gradients by the names of the tensors, logits of the first and the last input.\n\n"
-    "  --tokens FILE   a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the\n"
-    "                  first the targets\n"
-    "  --dtype NAME    float32 (default), bfloat16 (weights and gradients float32), float64 (--device reference)\n"
-    "  --device NAME   cpu (default), reference (float64, slow)\n"
-    "  --json          one JSON object\n";
+typedef struct {
+    const char *tokens, *device, *isa, *dtype;
+    int64_t     threads;
+    bool        json;
+} numerics_options;
 
 typedef struct {
-    const char       *folder, *tokens, *device, *isa, *dtype, *threads;
-    bool              json;
-    tm_config        *config;
+    const char             *folder, *dtype;
+    const numerics_options *o;
+    tm_config              *config;
     tm_hf_description description;
     tm_model_shape    shape;
     tm_safetensors   *weights;
@@ -39,12 +34,12 @@ static tm_status describe(job *j, tm_error *err)
     TM_TRY(tm_hf_folder_shape(j->folder, j->config, &j->description, &j->shape, err));
     TM_TRY(tm_hf_folder_weights(j->folder, &j->weights, err));
     if (!j->weights) return tm_fail(err, TM_INVALID, "'%.300s' holds no weights (model.safetensors)", j->folder);
-    TM_TRY(tm_token_list_read(j->tokens, j->shape.vocab_size, &j->ids, &j->n, err));
+    TM_TRY(tm_token_list_read(j->o->tokens, j->shape.vocab_size, &j->ids, &j->n, err));
     if (j->n < 2)
-        return tm_fail(err, TM_INVALID, "'%s' has %lld tokens; two are the least: an input and a target", j->tokens,
+        return tm_fail(err, TM_INVALID, "'%s' has %lld tokens; two are the least: an input and a target", j->o->tokens,
                        (long long)j->n);
     if (j->n - 1 > tm_model_max_length(&j->shape))
-        return tm_fail(err, TM_INVALID, "'%s' has %lld inputs, the model has %lld positions; give fewer", j->tokens,
+        return tm_fail(err, TM_INVALID, "'%s' has %lld inputs, the model has %lld positions; give fewer", j->o->tokens,
                        (long long)j->n - 1, (long long)tm_model_max_length(&j->shape));
     return TM_OK;
 }
@@ -52,24 +47,18 @@ static tm_status describe(job *j, tm_error *err)
 static tm_status open_device(job *j, const tm_precision **precision, tm_error *err)
 {
     static const tm_precision *const formats[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_f64 };
-    char                            *end;
-    long                             threads = strtol(j->threads, &end, 10);
-    if (*end || end == j->threads || threads < 0 || threads > 4096)
-        return tm_fail(err, TM_USAGE, "--threads is '%.100s', wanted 0 (all) to 4096", j->threads);
-    TM_TRY(tm_device_open(j->device, (int)threads, &j->opened, err));
-    if (j->isa) TM_TRY(tm_device_limit_isa(j->opened, j->isa, err));
+    TM_TRY(tm_device_open(j->o->device, (int)j->o->threads, &j->opened, err));
+    if (j->o->isa) TM_TRY(tm_device_limit_isa(j->opened, j->o->isa, err));
     bool wide = tm_device_describe(j->opened)->float64_only;
-    if (!j->dtype) j->dtype = wide ? "float64" : "float32";
+    j->dtype = j->o->dtype ? j->o->dtype : wide ? "float64" : "float32";
     *precision = NULL;
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (strcmp(formats[i]->name, j->dtype) == 0) *precision = formats[i];
-    if (!*precision)
-        return tm_fail(err, TM_USAGE, "--dtype is '%.100s', wanted float32, bfloat16 or float64", j->dtype);
     if (wide != (*precision == &tm_precision_f64))
-        return tm_fail(err, TM_USAGE, "--dtype %s is not computed on --device %s; %s", j->dtype, j->device,
+        return tm_fail(err, TM_USAGE, "--dtype %s is not computed on --device %s; %s", j->dtype, j->o->device,
                        wide ? "it computes in float64" : "--device reference computes in float64");
     if (!tm_device_describe(j->opened)->computes)
-        return tm_fail(err, TM_USAGE, "--device %s computes nothing", j->device);
+        return tm_fail(err, TM_USAGE, "--device %s computes nothing", j->o->device);
     return TM_OK;
 }
 
@@ -89,7 +78,7 @@ static tm_status compute(job *j, tm_error *err)
 static void print(const job *j, tm_text *out)
 {
     const tm_numerics *n = &j->numerics;
-    if (j->json) {
+    if (j->o->json) {
         tm_numerics_json(n, out);
         return;
     }
@@ -115,20 +104,10 @@ static void release(job *j)
     free(j->ids);
 }
 
-tm_status tm_command_numerics(int argc, char **argv, tm_error *err)
+static tm_status numerics(tm_cli_line *line, tm_error *err)
 {
-    job                 j = { .device = "cpu", .threads = "0" };
-    tm_text             out = { 0 };
-    const tm_cli_option options[] = { { "--tokens", &j.tokens, NULL },
-                                      { "--device", &j.device, NULL },
-                                      { "--isa", &j.isa, NULL },
-                                      { "--dtype", &j.dtype, NULL },
-                                      { "--threads", &j.threads, NULL },
-                                      { "--json", NULL, &j.json },
-                                      { NULL, NULL, NULL } };
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    TM_TRY(tm_cli_arguments(argc, argv, argv[0], options, &j.folder, err));
-    if (!j.tokens) return tm_fail(err, TM_USAGE, "--tokens FILE is missing: a JSON array of ids, or a .npy");
+    job       j = { .folder = line->words[0], .o = line->options };
+    tm_text   out = { 0 };
     tm_status st = compute(&j, err);
     if (st == TM_OK) print(&j, &out);
     if (st == TM_OK) st = tm_cli_print(&out, err);
@@ -136,3 +115,31 @@ tm_status tm_command_numerics(int argc, char **argv, tm_error *err)
     tm_text_fini(&out);
     return st;
 }
+
+static const tm_option rows[] = {
+    { "tokens", 0, TM_OPTION_TEXT, offsetof(numerics_options, tokens), .value = "FILE", .required = true,
+      .help = "a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the first the "
+              "targets" },
+    { "dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, dtype), .value = "NAME",
+      .choices = "float32|bfloat16|float64",
+      .help = "format of products; bfloat16: weights and gradients are float32; float64: with --device reference" },
+    { "device", 0, TM_OPTION_TEXT, offsetof(numerics_options, device), .value = "NAME", .fallback = "cpu",
+      .help = "cpu, or reference (float64, slow)" },
+    { "isa", 0, TM_OPTION_TEXT, offsetof(numerics_options, isa), .value = "NAME",
+      .help = "instruction set of the kernels: base, avx2 or avx512; default: the best of this machine" },
+    { "threads", 0, TM_OPTION_I64, offsetof(numerics_options, threads), .value = "N", .fallback = "0", .lo = 0,
+      .hi = 4096, .help = "threads; 0: all that this process may use" },
+    TM_OPTION_JSON(numerics_options),
+};
+
+const tm_cli_command tm_command_numerics = {
+    .name = "numerics",
+    .summary = "what a Hugging Face folder computes for given tokens: loss, gradients, logits",
+    .words = "FOLDER",
+    .least = 1,
+    .most = 1,
+    .about = "Loads a Hugging Face folder and runs forward and backward on the tokens, to compare implementations: loss, "
+             "norms of all gradients by the names of the tensors, logits of the first and the last input.",
+    TM_CLI_OPTIONS(rows, numerics_options),
+    .run = numerics,
+};

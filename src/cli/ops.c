@@ -116,27 +116,40 @@ static tm_status describe(const char *name, tm_text *out, tm_error *err)
     return add_kernels(op, out, err);
 }
 
-static const char help[] =
-    "usage: trainmark ops [NAME | --markdown]\n\n"
-    "Lists the operations that training steps are made of, with their formulas. NAME: one of them with inputs, "
-    "outputs\n"
-    "and shapes, and the kernels that this machine runs it with. --markdown: the table of docs/ops.md.\n";
+typedef struct {
+    bool markdown;
+} ops_options;
 
-tm_status tm_command_ops(int argc, char **argv, tm_error *err)
+static tm_status ops(tm_cli_line *line, tm_error *err)
 {
-    if (tm_cli_wants_help(argc, argv)) return tm_cli_print_help(help, err);
-    if (argc > 2 || (argc == 2 && argv[1][0] == '-' && strcmp(argv[1], "--markdown") != 0))
-        return tm_fail(err, TM_USAGE, "cannot use argument '%.100s'; usage: trainmark ops [NAME | --markdown]",
-                       argv[argc - 1]);
-    tm_text   out = { 0 };
-    tm_status st = TM_OK;
-    if (argc == 1)
-        list(&out);
-    else if (strcmp(argv[1], "--markdown") == 0)
+    const ops_options *o = line->options;
+    tm_text            out = { 0 };
+    tm_status          st = TM_OK;
+    if (o->markdown && line->n_words)
+        return tm_fail(err, TM_USAGE, "--markdown prints the table of all operations; leave out '%.100s'",
+                       line->words[0]);
+    if (o->markdown)
         markdown(&out);
+    else if (line->n_words)
+        st = describe(line->words[0], &out, err);
     else
-        st = describe(argv[1], &out, err);
+        list(&out);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     return st;
 }
+
+static const tm_option rows[] = {
+    { "markdown", 0, TM_OPTION_FLAG, offsetof(ops_options, markdown), .help = "print the table of docs/ops.md" },
+};
+
+const tm_cli_command tm_command_ops = {
+    .name = "ops",
+    .summary = "list the operations of a training step: formulas, shapes, kernels",
+    .words = "[NAME]",
+    .most = 1,
+    .about = "Lists the operations that training steps are made of, with their formulas. With NAME: its inputs, outputs "
+             "and shapes, and the kernels that this machine runs it with.",
+    TM_CLI_OPTIONS(rows, ops_options),
+    .run = ops,
+};

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/plain.h"
 #include "cli/cli.h"
+#include "cli/sweep.h"
 #include "hf/folder.h"
 #include "record/outputs.h"
 #include "train/turn.h"
@@ -24,33 +25,26 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-static const char help[] =
-    "usage: trainmark run [MODEL | FILE] [--key value ...]\n\n"
-    "Without MODEL: trains the built-in tiny model until it has learnt the built-in language (the main job).\n"
-    "MODEL is a built-in name (`trainmark models`); FILE an experiment of Primus (.yaml), a job file of\n"
-    "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then llama or "
-    "mistral)\n"
-    "or a file of keys. Any key (`trainmark keys`, `trainmark keys --framework NAME`) can be set.\n\n"
-    "  --model.hf_assets_path DIR   a Hugging Face folder: its config.json decides the model, its weights are the "
-    "first\n"
-    "  --data.path DIR    train on real text, any file or folder\n"
-    "  --out DIR          run directory (default output/MODEL, or the experiment's own)\n"
-    "  --perf-csv F       append the result to F as well\n"
-    "  --compare F.csv    print the published figures of F beside the result; `--compare reference`: the built-in "
-    "ones\n"
-    "  --dry-run          print the merged configuration, the memory plan and what is not built yet, then stop; --json "
-    "as JSON\n"
-    "  --memory SIZE      of a dry run: does it fit into SIZE (192GiB)? Default: what this machine has\n"
-    "  --config-path DIR  where experiment files find their presets, besides the folders above them\n"
-    "  --timeout SECONDS  stop then, as if interrupted\n"
-    "  --verbose          list the keys of other programs that change nothing here\n"
-    "  --device NAME      cpu (default), reference (float64, slow), null (computes nothing)\n"
-    "  --isa NAME         base, avx2 or avx512 kernels\n"
-    "  --allow-unknown-keys\n";
+static const tm_option rows[] = {
+    { "out", 'o', TM_OPTION_TEXT, offsetof(tm_cli_options, out), .value = "DIR",
+      .help = "run directory; default output/MODEL, or the experiment's own" },
+    { "dry-run", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, dry_run),
+      .help = "print the merged configuration, the memory plan and what is not built yet, then stop" },
+    { "memory", 0, TM_OPTION_BYTES, offsetof(tm_cli_options, memory_bytes), .value = "SIZE",
+      .help = "of a dry run: does it fit into SIZE (192GiB)? default: what this machine has" },
+    { "json", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, json), .help = "of a dry run: print it as JSON" },
+    { "compare", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, compare), .value = "FILE",
+      .help = "print published figures beside the result: those of a CSV file, or `reference`, the built-in ones" },
+    { "perf-csv", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, perf_csv), .value = "FILE",
+      .help = "append the result to this CSV file" },
+    { "timeout", 0, TM_OPTION_F64, offsetof(tm_cli_options, timeout_s), .value = "SECONDS", .lo = -1, .hi = 1e8,
+      .help = "stop then, as if interrupted; 0 or -1: never" },
+    TM_CLI_CONFIGURATION_ROWS,
+};
 
 /* Everything of one `run` that has to be given back. */
 typedef struct {
-    tm_cli_options  cli;
+    tm_cli_options *cli;
     tm_config      *config;
     tm_run_options  options;
     tm_device      *device;
@@ -68,8 +62,8 @@ static void name_folder(job *j)
 {
     const char *workspace = tm_config_text(j->config, "workspace"), *experiment = tm_config_text(j->config, "exp_name");
     const char *group = tm_config_text(j->config, "work_group"), *user = tm_config_text(j->config, "user_name");
-    if (j->cli.out)
-        tm_text_add(&j->folder, j->cli.out);
+    if (j->cli->out)
+        tm_text_add(&j->folder, j->cli->out);
     else if (workspace && experiment && group && user)
         tm_text_printf(&j->folder, "%s/%s/%s/%s", workspace, group, user, experiment);
     else
@@ -101,7 +95,7 @@ static tm_status open_data(job *j, tm_error *err)
     tm_source_options options = j->options.source;
     bool              decides = tm_source_traits_of(options.name)->decides_vocabulary;
     if (decides) options.vocab = 0;                                          /* not decided yet */
-    if (j->cli.dry_run && tm_source_has_outline(options.name)) return TM_OK; /* print_plan tells it */
+    if (j->cli->dry_run && tm_source_has_outline(options.name)) return TM_OK; /* print_plan tells it */
     TM_TRY(tm_source_open(&options, &j->source, err));
     return decides ? fit_vocabulary(j, err) : TM_OK;
 }
@@ -141,7 +135,7 @@ static void print_plan_text(const job *j, const fit *f, tm_text *out)
         tm_text_printf(out, "#   %-12s %12s\n", f->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)f->plan->by_class[i].value));
     tm_plan_print_spaces(f->plan, "# ", out);
-    if (fits(f) && !j->cli.memory)
+    if (fits(f) && !j->cli->memory_bytes)
         tm_text_add(out, "# fits into the memory of this machine\n"); /* how much is free differs from run to run */
     else
         tm_text_printf(out, "# %s %s of %s\n", fits(f) ? "fits into the" : "does not fit into the",
@@ -181,9 +175,9 @@ static tm_status print_plan(job *j, tm_error *err)
     tm_chooser chooser = tm_device_chooser(j->device);
     tm_step   *step;
     TM_TRY(tm_step_create(&j->options.step, &chooser, &step, err));
-    fit f = { step->plan, j->cli.memory_bytes, "--memory" };
-    if (!j->cli.memory) f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine" };
-    if (j->cli.json)
+    fit f = { step->plan, j->cli->memory_bytes, "--memory" };
+    if (!j->cli->memory_bytes) f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine" };
+    if (j->cli->json)
         print_plan_json(j, &f, &out);
     else
         print_plan_text(j, &f, &out);
@@ -225,7 +219,7 @@ static tm_status join_turns(job *j, tm_error *err)
 static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_error *err)
 {
     job         *j = context;
-    tm_hf_memory memory = tm_hf_trainer_memory(trainer, j->cli.folder.form);
+    tm_hf_memory memory = tm_hf_trainer_memory(trainer, j->cli->folder.form);
     tm_hf_report report;
     char         size[32];
     int64_t      begin = tm_now_ns();
@@ -238,7 +232,7 @@ static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_erro
 
 static tm_status open_weights(job *j, tm_error *err)
 {
-    const char *folder = tm_cli_model_folder(j->config), *training = j->cli.folder.training;
+    const char *folder = tm_cli_model_folder(j->config), *training = j->cli->folder.training;
     if (!folder) return TM_OK;
     if (training[0] && !tm_config_text(j->config, "model.dropout"))
         return tm_fail(
@@ -257,12 +251,12 @@ static tm_status open_weights(job *j, tm_error *err)
 
 static tm_status prepare(job *j, tm_error *err)
 {
-    if (j->cli.perf_csv) TM_TRY(tm_file_check_writable(j->cli.perf_csv, "--perf-csv", err));
+    if (j->cli->perf_csv) TM_TRY(tm_file_check_writable(j->cli->perf_csv, "--perf-csv", err));
     TM_TRY(join_turns(j, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;
     TM_TRY(open_weights(j, err));
-    TM_TRY(tm_cli_open_device(&j->cli, &j->options, j->cli.dry_run, &j->device, err));
+    TM_TRY(tm_cli_open_device(j->cli, &j->options, j->cli->dry_run, &j->device, err));
     name_folder(j);
     return open_data(j, err);
 }
@@ -292,8 +286,8 @@ static tm_status run(job *j, bool *began, tm_error *err)
                                  .environment = j->environment,
                                  .checks = &j->checks,
                                  .command = j->command.data,
-                                 .perf_csv = j->cli.perf_csv,
-                                 .compare = j->cli.compare };
+                                 .perf_csv = j->cli->perf_csv,
+                                 .compare = j->cli->compare };
     TM_TRY(tm_outputs_open(&wanted, &outputs, err));
     tm_status st = tm_run(&j->options, j->device, j->source, tm_outputs_bus(outputs), &tm_cli_stop, err);
     return tm_outputs_close(outputs, st, began, err);
@@ -327,9 +321,9 @@ static tm_status train(job *j, tm_error *err)
     TM_TRY(check_host(&j->checks, err));
     name_checkpoints(j);
     if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
-    set_timeout(j->cli.timeout_s);
+    set_timeout(j->cli->timeout_s);
     tm_status st = run(j, &began, err);
-    if (st == TM_INTERRUPTED && timed_out) fprintf(stderr, "stopped by --timeout after %g s\n", j->cli.timeout_s);
+    if (st == TM_INTERRUPTED && timed_out) fprintf(stderr, "stopped by --timeout after %g s\n", j->cli->timeout_s);
     if (st == TM_OK) st = tm_folder_lock_check(&j->lock, err);
     tm_folder_lock_release(&j->lock);
     if (st != TM_OK && !began && !folder_was_there) rmdir(j->folder.data);
@@ -374,23 +368,95 @@ static void name_command(job *j, int argc, char **argv)
     tm_text_fini(&words);
 }
 
-tm_status tm_command_run(int argc, char **argv, tm_error *err)
+/* The words behind `run` without --out: runs of a sweep have folders of their own. */
+static char **words_without_out(tm_arena *arena, int argc, char **argv, int *n)
 {
-    job      j = { 0 };
-    unsigned takes =
-        TM_CLI_OUT | TM_CLI_PERF_CSV | TM_CLI_DEVICE | TM_CLI_ISA | TM_CLI_DRY_RUN | TM_CLI_COMPARE | TM_CLI_JSON;
-    tm_status st = tm_cli_configure(argc, argv, "tiny-llama", takes, &j.cli, &j.config, err);
-    if (st == TM_OK && j.cli.help) {
-        st = tm_cli_print_help(help, err);
-        release(&j);
-        return st;
+    char **words = tm_arena_take(arena, (size_t)(argc + 1) * sizeof *words);
+    *n = 0;
+    for (int i = 1; i < argc; i++) {
+        bool apart = strcmp(argv[i], "--out") == 0 || strcmp(argv[i], "-o") == 0;
+        if (!apart && strncmp(argv[i], "--out=", 6) != 0) words[(*n)++] = argv[i];
+        i += apart;
     }
-    name_command(&j, argc, argv);
+    return words;
+}
+
+/* Lists where single values belong: several runs; or a batch size to be found, with which this run goes on. */
+static tm_status sweep_or_find(job *j, const tm_cli_line *line, int64_t *batch, tm_error *err)
+{
+    tm_sweep_options sweep = { .config = j->config, .dry_run = j->cli->dry_run, .memory_bytes = j->cli->memory_bytes };
+    sweep.argv = words_without_out(line->arena, line->argc, line->argv, &sweep.argc);
+    TM_TRY(tm_run_options_read(j->config, &j->options, err));
+    name_folder(j);
+    sweep.folder = j->folder.data;
+    return tm_cli_wants_batch(j->config) ? tm_cli_find_batch(&sweep, batch, err) : tm_cli_sweep(&sweep, err);
+}
+
+/* The same command with the batch that was found. */
+static tm_status configure_with(job *j, const tm_cli_line *line, int64_t batch, tm_error *err)
+{
+    tm_cli_line again = *line;
+    char      **words = tm_arena_take(line->arena, (size_t)(line->argc + 2) * sizeof *words);
+    memcpy(words, line->argv, (size_t)line->argc * sizeof *words);
+    words[again.argc++] = tm_arena_format(line->arena, "--training.local_batch_size=%lld", (long long)batch);
+    again.argv = words;
+    again.options = j->cli = tm_arena_take(line->arena, sizeof *j->cli);
+    j->cli->axes = true;
+    again.given = 0;
+    again.n_words = 0;
+    tm_text_fini(&j->folder);
+    j->folder = (tm_text){ 0 };
+    tm_config *searched = j->config;
+    tm_status  st = tm_cli_configure(&again, "tiny-llama", false, &j->config, err);
+    tm_config_destroy(searched);
+    return st;
+}
+
+static tm_status run_or_sweep(job *j, const tm_cli_line *line, tm_error *err)
+{
+    size_t  n_axes;
+    int64_t batch = 0;
+    (void)tm_config_axes(j->config, &n_axes);
+    if (n_axes > 0) TM_TRY(sweep_or_find(j, line, &batch, err));
+    if (n_axes > 0 && batch == 0) return TM_OK;
+    if (batch > 0) TM_TRY(configure_with(j, line, batch, err));
+    TM_TRY(prepare(j, err));
+    return j->cli->dry_run ? print_plan(j, err) : train(j, err);
+}
+
+static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
+{
+    job j = { .cli = line->options };
+    j.cli->axes = true;
+    tm_status st = tm_cli_configure(line, "tiny-llama", false, &j.config, err);
+    name_command(&j, line->argc, line->argv);
+    if (st == TM_OK && j.cli->json && !j.cli->dry_run)
+        st = tm_fail(err, TM_USAGE, "option '--json' goes with --dry-run; the result of a run is in its result.json");
     if (st == TM_OK) {
-        set_log_level(j.config);
-        st = prepare(&j, err);
+        if (!line->quiet && !line->verbose) set_log_level(j.config);
+        st = run_or_sweep(&j, line, err);
     }
-    if (st == TM_OK) st = j.cli.dry_run ? print_plan(&j, err) : train(&j, err);
     release(&j);
     return st;
 }
+
+const tm_cli_command tm_command_run = {
+    .name = "run",
+    .summary = "train a model, measure it, judge the run",
+    .words = "[MODEL | FILE]",
+    .most = 1,
+    .about = "Trains a model and prints throughput, memory, loss and a verdict; the results are files in the run "
+             "directory. Without MODEL: the built-in tiny model, until it has learned the built-in language (the main "
+             "job).\n\n"
+             "MODEL is a built-in name (`trainmark models`). FILE is an experiment of Primus (.yaml), a job file of "
+             "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then "
+             "llama or mistral), or a file of keys. Options of report scripts (-t -m -p -s -n -f -b -l) and tags of the "
+             "MAD catalogue (--tags) are accepted, too (docs/other-programs.md).",
+    TM_CLI_OPTIONS(rows, tm_cli_options),
+    .keys = tm_cli_keys,
+    .first_keys = "model.hf_assets_path,data.source,data.path,training.steps,training.local_batch_size,"
+                  "training.global_batch_size,training.seq_len,training.dtype,optimizer.lr,checkpoint.enable",
+    .keys_help = "`trainmark keys` lists all keys, `trainmark keys --framework NAME` those of other programs' files.",
+    .reads = true,
+    .run = train_or_plan,
+};

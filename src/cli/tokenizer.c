@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/tokenizer_speed.h"
+#include "cli/tokenizer_train.h"
 #include "token/token.h"
 
 #include <errno.h>
@@ -13,69 +14,10 @@
 #include <unistd.h>
 
 typedef struct {
-    const char *command, *tokenizer, *pattern, *file, *threads, *rounds;
+    const char *tokenizer, *pattern;
+    int64_t     threads, rounds;
     bool        json, special;
 } arguments;
-
-static void add_patterns(tm_text *text)
-{
-    for (int i = 0; tm_tokenizer_pattern(i); i++) tm_text_printf(text, "%s%s", i ? ", " : "", tm_tokenizer_pattern(i));
-}
-
-static tm_status print_help(tm_error *err)
-{
-    tm_text text = { 0 };
-    tm_text_add(&text,
-                "usage: trainmark tokenizer encode|decode|info|speed --tokenizer FILE [--special] [--json] [FILE|-]\n\n"
-                "Text to token ids and back, by a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, "
-                "tekken, or a\n"
-                "folder with one of them (docs/tokenizers.md).\n\n"
-                "  encode            the ids of the whole input as a JSON array; --json: with their texts\n"
-                "  decode            the text of ids: numbers with anything between them\n"
-                "  info              what is in the file\n"
-                "  speed             how fast the input is encoded, as JSON: [--threads N] [--rounds N] (1 and 5)\n\n"
-                "  --special         encode: add the tokens that the file puts around a text (<s>, ...); decode: print "
-                "special\n"
-                "                    tokens, too\n"
-                "  --pattern NAME    how a tiktoken file of unknown size cuts words: ");
-    add_patterns(&text);
-    tm_text_add(&text, "\n\nThe input is FILE, or standard input without one.\n");
-    tm_status st = tm_cli_print(&text, err);
-    tm_text_fini(&text);
-    return st;
-}
-
-static tm_status read_arguments(int argc, char **argv, arguments *out, tm_error *err)
-{
-    *out = (arguments){ .command = argv[1] };
-    for (int i = 2; i < argc; i++) {
-        const struct {
-            const char  *name;
-            const char **value;
-        } options[] = { { "--tokenizer", &out->tokenizer },
-                        { "--pattern", &out->pattern },
-                        { "--threads", &out->threads },
-                        { "--rounds", &out->rounds } };
-        const char **value = NULL;
-        for (size_t k = 0; k < sizeof options / sizeof options[0]; k++)
-            if (strcmp(argv[i], options[k].name) == 0) value = options[k].value;
-        if (value && i + 1 >= argc) return tm_fail(err, TM_USAGE, "option '%s' needs a value", argv[i]);
-        if (value)
-            *value = argv[++i];
-        else if (strcmp(argv[i], "--json") == 0)
-            out->json = true;
-        else if (strcmp(argv[i], "--special") == 0)
-            out->special = true;
-        else if ((argv[i][0] == '-' && argv[i][1]) || out->file)
-            return tm_fail(err, TM_USAGE, "unexpected '%.200s'; `trainmark tokenizer --help` tells what it takes",
-                           argv[i]);
-        else
-            out->file = argv[i];
-    }
-    if (!out->tokenizer || !*out->tokenizer)
-        return tm_fail(err, TM_USAGE, "--tokenizer FILE is missing: the tokenizer's file");
-    return TM_OK;
-}
 
 /* The whole of a file, or of standard input. */
 static tm_status read_input(const char *path, tm_text *out, tm_error *err)
@@ -188,19 +130,14 @@ static tm_status decode(const arguments *a, const tm_tokenizer *tokenizer, const
 static tm_status speed(const arguments *a, const tm_tokenizer *tokenizer, const tm_text *input, tm_text *out,
                        tm_error *err)
 {
-    const char *texts[] = { a->threads ? a->threads : "1", a->rounds ? a->rounds : "5" };
-    long        numbers[2];
-    for (int i = 0; i < 2; i++) {
-        char *end;
-        numbers[i] = strtol(texts[i], &end, 10);
-        if (*end || end == texts[i] || numbers[i] < 1 || numbers[i] > 1024)
-            return tm_fail(err, TM_USAGE, "%s is '%.100s', wanted 1 to 1024", i ? "--rounds" : "--threads", texts[i]);
-    }
-    return tm_cli_tokenizer_speed(tokenizer, input, (int)numbers[0], (int)numbers[1], out, err);
+    return tm_cli_tokenizer_speed(tokenizer, input, (int)a->threads, (int)a->rounds, out, err);
 }
 
-static void info(const arguments *a, const tm_tokenizer *tokenizer, tm_text *out)
+static tm_status info(const arguments *a, const tm_tokenizer *tokenizer, const tm_text *input, tm_text *out,
+                      tm_error *err)
 {
+    (void)input;
+    (void)err;
     const tm_tokenizer_facts *f = tm_tokenizer_describe(tokenizer);
     const struct {
         const char *name;
@@ -219,7 +156,7 @@ static void info(const arguments *a, const tm_tokenizer *tokenizer, tm_text *out
         for (int i = 0; i < 4; i++) tm_json_i64(&j, ids[i].name, ids[i].id);
         tm_json_close(&j, '}');
         tm_text_add(out, "\n");
-        return;
+        return TM_OK;
     }
     tm_text_printf(out, "format   %s\nmodel    %s\npattern  %s\nvocab    %lld\n", f->format, f->model,
                    f->pattern ? f->pattern : "-", (long long)f->vocab);
@@ -227,31 +164,111 @@ static void info(const arguments *a, const tm_tokenizer *tokenizer, tm_text *out
     for (int i = 0; i < 4; i++)
         if (ids[i].id >= 0)
             tm_text_printf(out, "%-8s %d  %s\n", ids[i].name, ids[i].id, tm_tokenizer_text(tokenizer, ids[i].id, &n));
+    return TM_OK;
 }
 
-tm_status tm_command_tokenizer(int argc, char **argv, tm_error *err)
+typedef tm_status (*work)(const arguments *a, const tm_tokenizer *tokenizer, const tm_text *input, tm_text *out,
+                          tm_error *err);
+
+/* With the tokenizer open; all but `info` read the input. */
+static tm_status with_tokenizer(const tm_cli_line *line, work function, tm_error *err)
 {
-    static const char *const commands[] = { "encode", "decode", "speed", "info" };
-    arguments                a;
-    tm_tokenizer            *tokenizer = NULL;
-    tm_text                  input = { 0 }, out = { 0 };
-    int                      command = 0;
-    if (tm_cli_wants_help(argc, argv)) return print_help(err);
-    if (argc < 2) return tm_fail(err, TM_USAGE, "which command? `trainmark tokenizer --help` lists them");
-    while (command < 4 && strcmp(argv[1], commands[command]) != 0) command++;
-    if (command == 4)
-        return tm_fail(err, TM_USAGE, "unknown command 'tokenizer %.200s'; wanted encode, decode, info or speed",
-                       argv[1]);
-    TM_TRY(read_arguments(argc, argv, &a, err));
-    tm_status st = tm_tokenizer_open(a.tokenizer, a.pattern, &tokenizer, err);
-    if (st == TM_OK && command < 3) st = read_input(a.file, &input, err);
-    if (st == TM_OK && command == 0) st = encode(&a, tokenizer, &input, &out, err);
-    if (st == TM_OK && command == 1) st = decode(&a, tokenizer, &input, &out, err);
-    if (st == TM_OK && command == 2) st = speed(&a, tokenizer, &input, &out, err);
-    if (st == TM_OK && command == 3) info(&a, tokenizer, &out);
+    const arguments *a = line->options;
+    tm_tokenizer    *tokenizer = NULL;
+    tm_text          input = { 0 }, out = { 0 };
+    tm_status        st = tm_tokenizer_open(a->tokenizer, a->pattern, &tokenizer, err);
+    if (st == TM_OK && function != info) st = read_input(line->n_words ? line->words[0] : NULL, &input, err);
+    if (st == TM_OK) st = function(a, tokenizer, &input, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_tokenizer_close(tokenizer);
     tm_text_fini(&input);
     tm_text_fini(&out);
     return st;
 }
+
+static tm_status run_encode(tm_cli_line *line, tm_error *err)
+{
+    return with_tokenizer(line, encode, err);
+}
+
+static tm_status run_decode(tm_cli_line *line, tm_error *err)
+{
+    return with_tokenizer(line, decode, err);
+}
+
+static tm_status run_info(tm_cli_line *line, tm_error *err)
+{
+    return with_tokenizer(line, info, err);
+}
+
+static tm_status run_speed(tm_cli_line *line, tm_error *err)
+{
+    return with_tokenizer(line, speed, err);
+}
+
+#define FILE_ROWS                                                                                                      \
+    { "tokenizer", 0, TM_OPTION_TEXT, offsetof(arguments, tokenizer), .value = "FILE", .required = true,               \
+      .help = "tokenizer.json, SentencePiece .model, tiktoken, tekken, or a folder with one (docs/tokenizers.md)" },   \
+    { "pattern", 0, TM_OPTION_TEXT, offsetof(arguments, pattern), .value = "NAME",                                     \
+      .help = "how a tiktoken file of unknown size cuts words; a wrong name lists those that there are" },             \
+    TM_OPTION_JSON(arguments)
+
+static const tm_option encode_rows[] = {
+    FILE_ROWS,
+    { "special", 0, TM_OPTION_FLAG, offsetof(arguments, special),
+      .help = "add the tokens that the file puts around a text (<s>, ...)" },
+};
+static const tm_option decode_rows[] = {
+    FILE_ROWS,
+    { "special", 0, TM_OPTION_FLAG, offsetof(arguments, special), .help = "print special tokens, too" },
+};
+static const tm_option info_rows[] = { FILE_ROWS };
+static const tm_option speed_rows[] = {
+    FILE_ROWS,
+    { "threads", 0, TM_OPTION_I64, offsetof(arguments, threads), .value = "N", .fallback = "1", .lo = 1, .hi = 1024,
+      .help = "threads that encode" },
+    { "rounds", 0, TM_OPTION_I64, offsetof(arguments, rounds), .value = "N", .fallback = "5", .lo = 1, .hi = 1024,
+      .help = "how often the input is encoded" },
+};
+
+static const tm_cli_command encode_command = {
+    .name = "encode",
+    .summary = "the ids of the whole input as a JSON array; with --json: their texts, too",
+    .words = "[FILE|-]",
+    .most = 1,
+    TM_CLI_OPTIONS(encode_rows, arguments),
+    .run = run_encode,
+};
+static const tm_cli_command decode_command = {
+    .name = "decode",
+    .summary = "the text of ids: numbers with anything between them",
+    .words = "[FILE|-]",
+    .most = 1,
+    TM_CLI_OPTIONS(decode_rows, arguments),
+    .run = run_decode,
+};
+static const tm_cli_command info_command = {
+    .name = "info",
+    .summary = "what is in a tokenizer file",
+    TM_CLI_OPTIONS(info_rows, arguments),
+    .run = run_info,
+};
+static const tm_cli_command speed_command = {
+    .name = "speed",
+    .summary = "how fast the input is encoded, as JSON",
+    .words = "[FILE|-]",
+    .most = 1,
+    TM_CLI_OPTIONS(speed_rows, arguments),
+    .run = run_speed,
+};
+
+static const tm_cli_command *const commands[] = { &encode_command, &decode_command, &info_command, &speed_command,
+                                                  &tm_tokenizer_command_train, NULL };
+
+const tm_cli_command tm_command_tokenizer = {
+    .name = "tokenizer",
+    .summary = "text to token ids and back; what is in a tokenizer file; learn one",
+    .about = "Text to token ids and back, by a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, tekken, or "
+             "a folder with one of them (docs/tokenizers.md). The input is FILE, or standard input without one.",
+    .commands = commands,
+};

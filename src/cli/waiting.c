@@ -27,6 +27,8 @@ void tm_cli_settle_waiting(char **argv)
     static const char *const computing[] = { "run", "bench", "ab" };
     bool                     computes = false;
     for (int i = 0; i < 3; i++) computes = computes || strcmp(argv[1], computing[i]) == 0;
+    for (int i = 2; argv[1] && argv[i]; i++)
+        computes = computes && strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0;
     if (!computes || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
     char    self[PATH_MAX];
     ssize_t n;

@@ -43,6 +43,8 @@ void tm_config_destroy(tm_config *config)
     free(config->presets);
     free(config->rules);
     free(config->foreign);
+    free(config->axes);
+    free(config->axis_layers);
     tm_text_fini(&config->accepted);
     tm_text_fini(&config->model_keys);
     tm_text_fini(&config->problems);

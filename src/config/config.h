@@ -69,6 +69,19 @@ void tm_config_allow_unknown(tm_config *config, bool allow);
 /* Values that ask for what is not built are then listed by tm_config_unbuilt instead of refused; for plans, which say
  * what they leave out. */
 void tm_config_allow_unbuilt(tm_config *config, bool allow);
+/* A list given to a key that takes a single value is then an axis of a sweep, and the key has its first value; else it is
+ * refused. */
+void tm_config_allow_axes(tm_config *config, bool allow);
+/* An axis that is in force: no higher layer gives the key another value. In the order in which they were given. A single
+ * value "auto" is one, too, of a key whose row has it (choices "auto"): the caller searches. */
+typedef struct {
+    const char        *key; /* as it was given */
+    const char        *row; /* ours that it stands for */
+    const char *const *values;
+    size_t             n;
+    const char        *place;
+} tm_config_axis;
+const tm_config_axis *tm_config_axes(const tm_config *config, size_t *n);
 /* Where ${VAR} looks: NULL-terminated "NAME=value" strings, borrowed. Without this call: the process's environment. */
 void tm_config_use_environment(tm_config *config, char *const *environ_like);
 
@@ -89,6 +102,8 @@ TM_MUST_USE tm_status tm_config_apply_environment(tm_config *config, char *const
  * `--model NAME` applies a preset, unless a row is called `model`. TM_USAGE for what is no override at all, TM_INVALID
  * for a wrong key or value. */
 TM_MUST_USE tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm_error *err);
+/* Is `name` a key, of ours or of another program, or a section of keys? */
+bool tm_config_has(const tm_config *config, const char *name);
 /* How many words of a command line the override `word` covers, `next` (may be NULL) being the one behind it: 2 if that
  * is its value, 1 if not, 0 if `word` is no override. */
 int tm_config_argument_words(const tm_config *config, const char *word, const char *next);
@@ -104,6 +119,8 @@ int64_t     tm_config_i64(const tm_config *config, const char *key);
 double      tm_config_f64(const tm_config *config, const char *key);
 const char *tm_config_text(const tm_config *config,
                            const char      *key); /* any kind; lists as "a,b", maps as "k=a|b l=c"; NULL when null */
+/* Is there such a row? */
+bool tm_config_is_row(const tm_config *config, const char *key);
 /* Given by a file, the environment, the command line or the program? */
 bool tm_config_is_set(const tm_config *config, const char *key);
 /* Given as above, and not as what it would be anyway? A resolved configuration gives every key. */
@@ -158,6 +175,11 @@ void tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origi
 void tm_config_print_json(const tm_config *config, tm_json *json);
 /* Every row as markdown tables, one per section. */
 void tm_config_print_reference(const tm_config *config, tm_text *out);
+/* The rows in the order of their registration. */
+size_t        tm_config_n_keys(const tm_config *config);
+const tm_key *tm_config_key_at(const tm_config *config, size_t i);
+/* Appends "help (range; default X)". */
+void tm_config_describe_key(const tm_key *key, tm_text *out);
 /* Rows as help text for a terminal; `section` ("training") or NULL for all. */
 void tm_config_print_help(const tm_config *config, const char *section, tm_text *out);
 /* XXH64 of the resolved values that change results; the order of registration does not matter. */

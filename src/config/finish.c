@@ -34,6 +34,17 @@ static tm_status put_below(tm_config *config, const tm_config_preset_row *preset
     return tm_preset_fill(config, preset, LAYER_PRESET, err);
 }
 
+/* Does the file of a preset of another program say what its model is? Then a preset of ours of the same name adds nothing. */
+static bool describes_itself(const tm_config *config)
+{
+    static const char *const sizes[] = { "model.dim", "model.n_layers" };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const tm_entry *entry = tm_entry_find(config, sizes[i]);
+        if (!entry || !entry->layers[LAYER_MODEL_FILE].present) return false;
+    }
+    return config->model_named != NULL;
+}
+
 /* model.name and model.flavor, as the public files of keys have them, choose a preset. */
 static tm_status resolve_model(tm_config *config, tm_error *err)
 {
@@ -53,6 +64,7 @@ static tm_status resolve_model(tm_config *config, tm_error *err)
             return put_below(config, p, err);
     }
     const tm_config_preset_row *direct = n->text ? tm_preset_find(config, n->text) : NULL;
+    if (direct && describes_itself(config)) return TM_OK;
     if (direct && f < &flavor->layers[LAYER_MODEL_FILE]) return put_below(config, direct, err);
     if (text_or_null(config, "model.dim") && text_or_null(config, "model.n_layers"))
         return TM_OK; /* a name of its own */
@@ -144,7 +156,7 @@ static tm_status check_experiment(const tm_config *config, tm_error *err)
 }
 
 /* The experiment file's own model, by name, is a name for the run, and a preset of ours of that name fills what it
- * leaves open. */
+ * leaves open, unless its own program's preset was found and says it all. */
 static tm_status take_named_model(tm_config *config, tm_error *err)
 {
     const tm_entry *name = tm_entry_find(config, "model.name");

@@ -136,6 +136,18 @@ static const char *plain(const char *text)
     return text;
 }
 
+const char *tm_foreign_given(const tm_config *config, const char *name)
+{
+    tm_layer layer;
+    for (size_t i = 0; i < config->n_foreign; i++) {
+        const tm_foreign_value *value = &config->foreign[i];
+        if (value->framework != config->framework || !tm_names_equal(value->path, name)) continue;
+        const tm_value *given = highest(value, &layer);
+        if (given && given->text) return plain(given->text);
+    }
+    return NULL;
+}
+
 static bool same(const char *a, const char *b)
 {
     char *end_a, *end_b;

@@ -91,6 +91,8 @@ void tm_foreign_give(tm_config *config, tm_layer layer, const tm_framework *fram
 void tm_foreign_clear_layer(tm_config *config, tm_layer layer);
 /* The value that counts, or the row's fallback; NULL: neither, or null. For conversions. */
 const char *tm_foreign_text(const tm_config *config, const char *name);
+/* The value that was given, booleans as true and false, or NULL. */
+const char *tm_foreign_given(const tm_config *config, const char *name);
 /* Translates everything that was given; what is wrong is added to the configuration's problems. */
 void tm_foreign_settle(tm_config *config);
 /* The family of a model that is known by name, but not built ("Mixtral"), or NULL. */

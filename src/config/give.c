@@ -166,8 +166,31 @@ static const tm_foreign_key *find_foreign(const tm_config *config, const char *p
     return NULL;
 }
 
+tm_entry *tm_config_target(const tm_config *config, const char *path)
+{
+    const tm_framework   *framework;
+    const tm_foreign_key *row = find_foreign(config, path, &framework);
+    if (!row) return tm_entry_find(config, path);
+    return row->kind == TM_FOREIGN_MAPPED && row->values && !row->convert ? tm_entry_find(config, row->values) : NULL;
+}
+
+/* "auto" for a key that can be searched for: in a sweep. */
+static bool is_searched(const tm_config *config, const char *path, const tm_given *given)
+{
+    if (!config->allow_axes || !given->text || !tm_names_equal(given->text, "auto")) return false;
+    const tm_entry *entry = tm_config_target(config, path);
+    return entry && entry->key.kind == TM_KEY_I64 && entry->key.choices && strcmp(entry->key.choices, "auto") == 0;
+}
+
 tm_status tm_config_give(tm_config *config, tm_layer layer, const char *path, const tm_given *given, tm_error *err)
 {
+    tm_axes_drop(config, layer, path);
+    if (is_searched(config, path, given)) {
+        const tm_given first = { .text = "1", .origin = given->origin, .source = given->source };
+        TM_TRY(tm_config_give(config, layer, path, &first, err));
+        tm_axes_add(config, layer, path, "auto", given->origin);
+        return TM_OK;
+    }
     const tm_framework   *framework;
     const tm_foreign_key *row = find_foreign(config, path, &framework);
     const tm_entry       *own = row && layer == LAYER_COMMAND ? tm_entry_find(config, path) : NULL;
@@ -184,10 +207,20 @@ bool tm_config_translates(const tm_config *config, const char *path)
     return find_foreign(config, path, &framework) != NULL;
 }
 
+bool tm_config_is_row(const tm_config *config, const char *key)
+{
+    return tm_entry_find(config, key) != NULL;
+}
+
 bool tm_config_knows(const tm_config *config, const char *path)
 {
     const tm_framework *framework;
     return find_foreign(config, path, &framework) || tm_entry_find(config, path);
+}
+
+bool tm_config_has(const tm_config *config, const char *name)
+{
+    return tm_config_knows(config, name) || tm_config_is_section(config, name) || tm_names_equal(name, "model");
 }
 
 void tm_config_problem(tm_config *config, const tm_error *err)

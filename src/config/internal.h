@@ -61,6 +61,10 @@ struct tm_config {
     const tm_framework   *framework; /* of the file that was loaded; NULL: our own keys */
     tm_foreign_value     *foreign;
     size_t                n_foreign, foreign_capacity, n_accepted[2]; /* [1]: tune speed only */
+    bool                  allow_axes;
+    tm_config_axis       *axes;
+    tm_layer             *axis_layers; /* (n_axes) */
+    size_t                n_axes, axes_capacity;
     tm_text               accepted;                                   /* a line for each */
     bool                  family_told; /* that the model's family is not built is among the problems */
     tm_text               model_keys;  /* those that ask for a family that is not built */
@@ -100,6 +104,13 @@ tm_status tm_config_give_own(tm_config *config, tm_layer layer, const char *path
 void tm_stem_of(const char *name, char out[128]);
 /* Is there a row for it, of ours or of the framework's? */
 bool tm_config_knows(const tm_config *config, const char *path);
+/* The row of ours that `path` stands for: by itself, or as a key of another program that is mapped to it without a
+ * conversion. NULL: none. */
+tm_entry *tm_config_target(const tm_config *config, const char *path);
+/* A higher or later value of `path`: it is no axis any more. */
+void tm_axes_drop(tm_config *config, tm_layer layer, const char *path);
+/* `list`: "a,b,c". */
+void tm_axes_add(tm_config *config, tm_layer layer, const char *path, const char *list, const char *origin);
 /* Is it a key that will be translated? */
 bool tm_config_translates(const tm_config *config, const char *path);
 /* Do rows stand below `path` ("training")? */

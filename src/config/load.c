@@ -283,14 +283,27 @@ static tm_status check_kind(loader *l, const leaf *value, const char *path, tm_e
     return TM_OK;
 }
 
+/* A list where one value belongs, in a sweep. */
+static bool is_axis(const loader *l, const leaf *value, const char *path)
+{
+    const tm_entry *entry = l->config->allow_axes && value->is_list && !value->secret && !value->has_maps &&
+                                    value->text && *value->text && !l->preset
+                                ? tm_config_target(l->config, path)
+                                : NULL;
+    return entry && entry->key.kind < TM_KEY_LIST && !tm_entry_is_wildcard(entry);
+}
+
 /* What is wrong with a value of a file is kept, and told with everything else. */
 static tm_status give_leaf(loader *l, tm_layer layer, const leaf *value, const char *path)
 {
     tm_given given = { value->text, value->secret, value->origin, value->source };
     tm_error err = { 0 };
+    bool     axis = is_axis(l, value, path);
     if (!value->text && tm_config_is_section(l->config, path)) return TM_OK;
-    if (!tm_config_translates(l->config, path)) (void)check_kind(l, value, path, &err);
+    if (axis) given.text = tm_arena_text_n(l->arena, value->text, strcspn(value->text, ","));
+    if (!axis && !tm_config_translates(l->config, path)) (void)check_kind(l, value, path, &err);
     if (err.status == TM_OK) (void)tm_config_give(l->config, layer, path, &given, &err);
+    if (axis && err.status == TM_OK) tm_axes_add(l->config, layer, path, value->text, value->origin);
     if (err.status == TM_OK) return TM_OK;
     if (l->strict) return tm_fail(l->err, err.status, "%s", err.text);
     tm_config_problem(l->config, &err);

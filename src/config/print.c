@@ -267,6 +267,23 @@ void tm_config_print_reference(const tm_config *config, tm_text *out)
     free(rows);
 }
 
+size_t tm_config_n_keys(const tm_config *config)
+{
+    return config->n_entries;
+}
+
+const tm_key *tm_config_key_at(const tm_config *config, size_t i)
+{
+    return &config->entries[i].key;
+}
+
+void tm_config_describe_key(const tm_key *key, tm_text *out)
+{
+    tm_text_printf(out, "%s (", key->help);
+    describe_range(key, out);
+    tm_text_printf(out, "; default %s)", default_text(key));
+}
+
 void tm_config_print_help(const tm_config *config, const char *section, tm_text *out)
 {
     const tm_entry **rows = sorted(config);
@@ -276,10 +293,9 @@ void tm_config_print_help(const tm_config *config, const char *section, tm_text 
         const tm_key *key = &rows[i]->key;
         if (section && (strncmp(key->name, section, n) != 0 || key->name[n] != '.')) continue;
         if (key->state != TM_KEY_USED) continue;
-        tm_text range = { 0 };
-        describe_range(key, &range);
-        tm_text_printf(out, "  --%-40s %s (%s; default %s)\n", key->name, key->help, range.data, default_text(key));
-        tm_text_fini(&range);
+        tm_text_printf(out, "  --%-40s ", key->name);
+        tm_config_describe_key(key, out);
+        tm_text_add(out, "\n");
     }
     free(rows);
 }

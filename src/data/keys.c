@@ -34,6 +34,9 @@ static const tm_key keys[] = {
           "says so" },
     { .name = "data.pad_token", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 2147483647,
       .help = "govreport: the last input of a row, whose prediction never counts" },
+    { .name = "data.separate_documents", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "text and megatron: a token sees its own document only, positions begin anew with each, and no document "
+          "predicts the next one's first token" },
     { .name = "data.tokenizer", .kind = TM_KEY_CHOICE, .fallback = "byte", .choices = "byte",
       .help = "how text becomes tokens" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,

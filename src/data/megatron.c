@@ -3,7 +3,7 @@
  * order of Megatron-LM's GPT data set (data/order.h), validation samples in the order of the file.
  *
  * Sample w of validation is the tokens w T .. w T + T of the set of data.validation_path. Attention is not cut at the
- * ends of documents and every target counts.
+ * ends of documents and every target counts, unless documents are kept apart (data.separate_documents).
  */
 #include "base/arena.h"
 #include "base/log.h"
@@ -154,8 +154,8 @@ static tm_status read_tokens(const tm_source *source, const tm_indexed *set, int
     return TM_OK;
 }
 
-/* T + 1 tokens from where the sample begins, through the documents in the order of the run. */
-static tm_status read_sample(const tm_source *source, int64_t index, int32_t *out, tm_error *err)
+/* T + 1 tokens from where the sample begins, through the documents in the order of the run; each is told `part`. */
+static tm_status read_sample(const tm_source *source, int64_t index, int32_t *out, tm_documents *part, tm_error *err)
 {
     const megatron   *m = source->state;
     const tm_indexed *set = &m->splits[TM_SPLIT_TRAIN];
@@ -165,9 +165,29 @@ static tm_status read_sample(const tm_source *source, int64_t index, int32_t *ou
         int64_t document = m->order.documents[position], n = tm_indexed_length(set, document) - offset;
         if (n > wanted - done) n = wanted - done;
         TM_TRY(read_tokens(source, set, tm_indexed_first_token(set, document) + offset, n, out + done, err));
+        if (part) tm_documents_add(part, n);
         done += n;
     }
     return TM_OK;
+}
+
+/* The documents of T + 1 tokens in the order of the file. */
+static void divide(const tm_source *source, const tm_indexed *set, int64_t first, tm_documents *part)
+{
+    int64_t low = 0, high = set->sequences, end = first + source->options.seq + 1;
+    while (high - low > 1) { /* the last document that begins at or before the first token */
+        int64_t middle = low + (high - low) / 2;
+        if (tm_indexed_first_token(set, middle) <= first)
+            low = middle;
+        else
+            high = middle;
+    }
+    for (int64_t document = low; first < end; document++) {
+        int64_t to = tm_indexed_first_token(set, document) + tm_indexed_length(set, document);
+        if (to > end) to = end;
+        if (to > first) tm_documents_add(part, to - first);
+        first = to > first ? to : first;
+    }
 }
 
 static tm_status megatron_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
@@ -175,20 +195,23 @@ static tm_status megatron_row(const tm_source *source, tm_split split, int64_t i
 {
     const tm_indexed *set = &((const megatron *)source->state)->splits[split];
     int64_t           seq = source->options.seq;
+    tm_documents      part = { 0 }, *separate = source->options.separate ? &part : NULL;
+    if (separate) part = tm_documents_of(fields, seq);
     TM_TRY(tm_map_check(&set->bin, err));
     TM_TRY(tm_map_check(&set->idx, err));
     if (split == TM_SPLIT_TRAIN)
-        TM_TRY(read_sample(source, index, scratch, err));
+        TM_TRY(read_sample(source, index, scratch, separate, err));
     else
         TM_TRY(read_tokens(source, set, index * seq, seq + 1, scratch, err));
+    if (separate && split != TM_SPLIT_TRAIN) divide(source, set, index * seq, separate);
     memcpy(fields[0], scratch, (size_t)seq * sizeof *scratch);
     memcpy(fields[1], scratch + 1, (size_t)seq * sizeof *scratch);
-    *weight = seq;
+    *weight = separate ? tm_documents_end(&part) : seq;
     return TM_OK;
 }
 
 const tm_source_kind tm_source_megatron = {
-    .traits = { .name = "megatron", .gate = TM_GATE_HELD_OUT, .needs_path = true, .takes_validation_path = true },
+    .traits = { .name = "megatron", .gate = TM_GATE_HELD_OUT, .needs_path = true, .takes_validation_path = true, .documents = true },
     .open = megatron_open,
     .close = megatron_close,
     .row = megatron_row,

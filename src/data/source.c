@@ -69,13 +69,31 @@ static int fields_of(const tm_source_kind *kind, const tm_source_options *option
     out[0] = (tm_field){ .name = "tokens", .dtype = TM_I32, .shape = tm_shape_1(options->seq) };
     out[1] =
         (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(options->seq), .empty = TM_IGNORED_TARGET };
-    return 2;
+    if (!options->separate) return 2;
+    out[2] = (tm_field){ .name = "positions", .dtype = TM_I32, .shape = tm_shape_1(options->seq) };
+    out[3] = (tm_field){ .name = "first_key", .dtype = TM_I32, .shape = tm_shape_1(options->seq) };
+    return 4;
+}
+
+static tm_status check_documents(const tm_source_kind *kind, const tm_source_options *options, tm_error *err)
+{
+    tm_text names = { 0 };
+    if (!options->separate || kind->traits.documents) return TM_OK;
+    for (int i = 0; i < N_KINDS; i++)
+        if (kinds[i]->traits.documents) tm_text_printf(&names, "%s%s", names.length ? " and " : "", kinds[i]->traits.name);
+    tm_fail(err, TM_UNSUPPORTED,
+            "data.separate_documents is for sources that know where documents begin, %s, found data.source %s; leave it "
+            "out or take one of them",
+            names.data, kind->traits.name);
+    tm_text_fini(&names);
+    return TM_UNSUPPORTED;
 }
 
 tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX_FIELDS], int *n, tm_error *err)
 {
     const tm_source_kind *kind = NULL;
     TM_TRY(find_kind(options->name ? options->name : "", &kind, err));
+    TM_TRY(check_documents(kind, options, err));
     *n = fields_of(kind, options, out);
     return TM_OK;
 }
@@ -100,6 +118,7 @@ tm_status tm_source_open(const tm_source_options *options, tm_source **out, tm_e
     *out = NULL;
     TM_TRY(find_kind(options->name ? options->name : "", &kind, err));
     TM_TRY(check_options(options, err));
+    TM_TRY(check_documents(kind, options, err));
     tm_source *source = tm_alloc(sizeof *source);
     source->kind = kind;
     source->options = *options;
@@ -150,6 +169,47 @@ void tm_source_sample(const tm_source *source, tm_split split, int64_t index, in
     source->kind->sample(source, split, index, tokens);
 }
 
+tm_documents tm_documents_of(void *const *fields, int64_t seq)
+{
+    return (tm_documents){ .targets = fields[1], .positions = fields[2], .first_key = fields[3], .seq = seq };
+}
+
+void tm_documents_add(tm_documents *d, int64_t n)
+{
+    int64_t first = d->at;
+    if (n < 1) return;
+    d->at += n;
+    if (first == d->seq) d->cut = true;
+    for (int64_t t = first; t < d->at && t < d->seq; t++) {
+        d->positions[t] = (int32_t)(t - first);
+        d->first_key[t] = (int32_t)first;
+    }
+}
+
+int64_t tm_documents_end(const tm_documents *d)
+{
+    int64_t counts = d->seq;
+    for (int64_t t = 1; t <= d->seq; t++)
+        if (t < d->seq ? d->first_key[t] == t : d->cut) {
+            d->targets[t - 1] = TM_IGNORED_TARGET;
+            counts--;
+        }
+    return counts;
+}
+
+/* Documents end with a token of their own. */
+static int64_t separate(const tm_source *source, const int32_t *tokens, void *const *fields)
+{
+    int64_t      seq = source->options.seq, first = 0;
+    tm_documents d = tm_documents_of(fields, seq);
+    for (int64_t t = 0; t <= seq; t++) {
+        if (t < seq && tokens[t] != source->facts.end_token) continue;
+        tm_documents_add(&d, t + 1 - first);
+        first = t + 1;
+    }
+    return tm_documents_end(&d);
+}
+
 tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, void *const *fields,
                         int64_t *weight, tm_error *err)
 {
@@ -162,7 +222,7 @@ tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, 
     tm_source_sample(source, split, index, scratch);
     memcpy(fields[0], scratch, bytes);
     memcpy(fields[1], scratch + 1, bytes);
-    *weight = source->options.seq;
+    *weight = source->options.separate ? separate(source, scratch, fields) : source->options.seq;
     return TM_OK;
 }
 

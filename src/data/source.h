@@ -41,6 +41,7 @@ typedef struct {
     bool           decides_vocabulary;    /* a model that names no vocabulary takes facts.vocab_needed */
     bool           decodes;               /* tokens stand for text (tm_source_decode): a model can write some */
     bool           images;                /* a sample is an image, its loss a square error */
+    bool           documents;             /* knows where documents begin (tm_source_options.separate) */
 } tm_source_traits;
 
 /* Letter case ignored; NULL: there is no such source. */
@@ -70,6 +71,7 @@ typedef struct {
     int64_t  samples;             /* megatron: training samples that the run wants; its order depends on them */
     tm_mask  mask;                /* govreport */
     int32_t  pad_token;           /* govreport: the input behind the last token */
+    bool     separate;            /* fields that keep the documents of a sample apart, see tm_source_fields */
     tm_flow_options flow;         /* of images */
 } tm_source_options;
 
@@ -91,8 +93,10 @@ typedef struct {
 /* The i-th source's name, NULL behind the last. */
 const char *tm_source_name(int i);
 
-/* The fields that a sample of such a source has, without opening it: of a language tokens (T) and targets (T), int32.
- * TM_INVALID: unknown name. */
+/* The fields that a sample of such a source has, without opening it: of a language tokens (T) and targets (T), int32;
+ * with `separate` also positions (T), each token's place in its document, counted from 0 at the sample's begin, and
+ * first_key (T), where in the sample its document begins; and the target of a document's last token, which the next
+ * one begins with, does not count. TM_INVALID: unknown name, or documents that are not known. */
 TM_MUST_USE tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX_FIELDS], int *n,
                                        tm_error *err);
 
@@ -115,6 +119,11 @@ int64_t                tm_source_seq(const tm_source *source); /* T */
  * one epoch goes on in the next epoch's order; a validation index must be below validation_samples. Takes no memory.
  * synthetic, mock and text only: other sources have rows. */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
+
+/* Nats per target that a general compressor (zstd) needs for the first 2^18 targets of the validation split: what can be
+ * foreseen without training. Far less is not to be had, but by seeing the targets. NAN: nothing is held out, images, or
+ * a row cannot be read. Takes some 50 ms. */
+double tm_source_compressed(const tm_source *source);
 
 /* Sample `index` of any source as the row of a batch: a pointer per field, in the order of tm_source_fields, and what
  * it weighs in the loss, the targets that count (not TM_IGNORED_TARGET); `scratch` is room for T+1 tokens. TM_INVALID,

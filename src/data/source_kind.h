@@ -33,6 +33,18 @@ struct tm_source {
     void                 *state;
 };
 
+/* The documents of a sample that are kept apart, told one after the other. */
+typedef struct {
+    int32_t *targets, *positions, *first_key; /* (seq) */
+    int64_t  seq, at;                         /* at: tokens so far */
+    bool     cut;                             /* one begins with the last target */
+} tm_documents;
+tm_documents tm_documents_of(void *const *fields, int64_t seq);
+/* The next document has n of the seq + 1 tokens: fills positions and first_key. */
+void tm_documents_add(tm_documents *documents, int64_t n);
+/* Takes the targets out of the loss that a document begins with; returns how many count. */
+int64_t tm_documents_end(const tm_documents *documents);
+
 /* -sum p ln p over counts (n); NAN if all are 0. */
 double tm_unigram_entropy(const int64_t *counts, int64_t n);
 

@@ -237,6 +237,7 @@ const tm_source_kind tm_source_text = {
     .traits = { .name = "text",
                 .gate = TM_GATE_HELD_OUT,
                 .needs_path = true,
+                .documents = true,
                 .decides_vocabulary = true,
                 .decodes = true },
     .open = text_open,

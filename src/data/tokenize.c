@@ -13,7 +13,6 @@
 #include "data/corpus.h"
 #include "data/tokenize_output.h"
 
-#include <jansson.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,54 +45,26 @@ typedef struct {
 /* --- encoding
  * --------------------------------------------------------------------------------------------------------- */
 
-static tm_status encode_document(line *l, tm_encoder *e, const char *text, size_t n, bool begins, bool ends, slot *s)
+typedef struct {
+    line       *l;
+    tm_encoder *encoder;
+    slot       *slot;
+} encoding;
+
+static tm_status encode_document(void *context, const char *text, size_t n, bool begins, bool ends, tm_error *err)
 {
-    unsigned flags = (begins ? 0 : TM_ENCODE_CONTINUED) | (ends ? 0 : TM_ENCODE_UNFINISHED);
+    encoding *c = context;
+    line     *l = c->l;
+    slot     *s = c->slot;
+    unsigned  flags = (begins ? 0 : TM_ENCODE_CONTINUED) | (ends ? 0 : TM_ENCODE_UNFINISHED);
     if (l->options->special) flags |= TM_ENCODE_SPECIAL;
-    TM_TRY(tm_encoder_encode(e, text, n, flags, &s->ids, &s->error));
+    TM_TRY(tm_encoder_encode(c->encoder, text, n, flags, &s->ids, err));
     if (!ends) return TM_OK;
     const int32_t after[] = { l->end, END_OF_DOCUMENT };
     for (int i = l->end < 0; i < 2; i++) {
         if (s->ids.count == s->ids.capacity)
             s->ids.data = tm_grow(s->ids.data, &s->ids.capacity, s->ids.count, sizeof *s->ids.data);
         s->ids.data[s->ids.count++] = after[i];
-    }
-    return TM_OK;
-}
-
-static bool is_blank(const char *text, size_t n)
-{
-    while (n > 0 && strchr(" \t\r", *text) && *text) text++, n--;
-    return n == 0;
-}
-
-static tm_status encode_line(line *l, tm_encoder *e, const tm_part *part, const char *text, size_t n, int64_t number,
-                             slot *s)
-{
-    json_error_t error;
-    if (is_blank(text, n)) return TM_OK;
-    json_t   *object = json_loadb(text, n, JSON_ALLOW_NUL, &error), *value = json_object_get(object, l->options->field);
-    tm_status st;
-    if (!object)
-        st = tm_fail(&s->error, TM_FORMAT, "'%s', line %lld: %s", part->file, (long long)number, error.text);
-    else if (!json_is_string(value))
-        st = tm_fail(&s->error, TM_INVALID, "'%s', line %lld: no text in field '%s'; name another one with --field",
-                     part->file, (long long)number, l->options->field);
-    else
-        st = encode_document(l, e, json_string_value(value), json_string_length(value), true, true, s);
-    json_decref(object);
-    return st;
-}
-
-static tm_status encode_part(line *l, tm_encoder *e, const tm_part *part, slot *s)
-{
-    const char *text = s->text.text.data + part->at, *end = text + part->length;
-    int64_t     number = part->line;
-    if (!part->lines) return encode_document(l, e, text, part->length, part->begins, part->ends, s);
-    while (text < end) {
-        const char *stop = memchr(text, '\n', (size_t)(end - text));
-        TM_TRY(encode_line(l, e, part, text, (size_t)((stop ? stop : end) - text), number++, s));
-        text = stop ? stop + 1 : end;
     }
     return TM_OK;
 }
@@ -111,7 +82,8 @@ static void *encode_batches(void *arg)
         pthread_mutex_unlock(&l->lock);
         s->ids.count = 0;
         for (size_t i = 0; i < s->text.count && s->status == TM_OK && !s->skip; i++)
-            s->status = encode_part(l, e, &s->text.parts[i], s);
+            s->status = tm_part_documents(&s->text, &s->text.parts[i], l->options->field, encode_document,
+                                          &(encoding){ l, e, s }, &s->error);
         pthread_mutex_lock(&l->lock);
         s->state = ENCODED;
         pthread_cond_broadcast(&l->changed);

@@ -2,6 +2,7 @@
 /* hf/config_write.c - keys into config.json. */
 #include "base/json.h"
 #include "hf/config.h"
+#include "model/keys.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -98,6 +99,22 @@ static json_t *json_of(const char *text, size_t n)
     return value ? value : json_stringn(text, n);
 }
 
+/* Of one of our keys: whole numbers of keys that take any number, too, are written with a point, which transformers
+ * asks for. */
+static json_t *json_of_key(const char *key, const tm_text *value)
+{
+    size_t        n;
+    const tm_key *keys = tm_model_keys(&n);
+    json_t       *json = json_of(value->data, value->length);
+    for (size_t i = 0; i < n && json_is_integer(json); i++) {
+        if (keys[i].kind != TM_KEY_F64 || strcmp(keys[i].name, key) != 0) continue;
+        json_t *real = json_real((double)json_integer_value(json));
+        json_decref(json);
+        json = real;
+    }
+    return json;
+}
+
 /* Puts a value under the first of a row's names. */
 static void put(json_t *root, const char *names, json_t *value)
 {
@@ -122,7 +139,8 @@ static void write_row(json_t *root, const tm_config *config, const tm_model_shap
     if (row->kind == TM_HF_HARMLESS || (row->only && !has_pair(config, shape, row->only, value))) return;
     if (row->kind == TM_HF_VALUE) {
         value_of(config, shape, row->name, value);
-        if (value->length) put(root, row->key, json_of(value->data, value->length));
+        /* null, not absent: the class may have a default of its own */
+        put(root, row->key, value->length ? json_of_key(row->name, value) : json_null());
     } else if (row->kind == TM_HF_CHOICE) {
         value_of(config, shape, row->name, value);
         json_t *theirs = theirs_of(row->values, value->data);

@@ -27,8 +27,13 @@ typedef struct {
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
+static tm_dtype dtype_of(const exporter *x, const tm_hf_entry *entry)
+{
+    return entry->row->wide ? TM_F32 : x->options->dtype;
+}
+
 /* Rows of a piece from a checkpoint to their places. */
-static tm_status fill_slice(const exporter *x, const tm_hf_slice *s, void *out, tm_error *err)
+static tm_status fill_slice(const exporter *x, const tm_hf_slice *s, tm_dtype dtype, void *out, tm_error *err)
 {
     const tm_tensor *tensor = tm_graph_at(x->graph, s->parameter);
     int64_t          bits = tm_dtype_bits(tensor->dtype), n = s->rows * s->columns;
@@ -39,7 +44,7 @@ static tm_status fill_slice(const exporter *x, const tm_hf_slice *s, void *out, 
         tm_checkpoint_view_read(x->source->checkpoint, tensor->name, (size_t)(s->first * bits / 8), values, bytes, err);
     for (int64_t r = 0; st == TM_OK && r < s->rows; r++)
         for (int64_t c = 0; c < s->columns; c++)
-            tm_value_set(out, x->options->dtype, s->start + tm_hf_row(s, r) * s->row_step + c * s->column_step,
+            tm_value_set(out, dtype, s->start + tm_hf_row(s, r) * s->row_step + c * s->column_step,
                          tm_value_get(values, tensor->dtype, r * s->columns + c));
     free(values);
     return st;
@@ -48,8 +53,9 @@ static tm_status fill_slice(const exporter *x, const tm_hf_slice *s, void *out, 
 static tm_status fill(const exporter *x, size_t entry, void *out, tm_error *err)
 {
     const tm_hf_entry *e = &x->layout->entries[entry];
-    if (x->found) tm_stored_convert(x->found[entry], 0, 1, e->elements, x->options->dtype, out, 0);
-    for (size_t k = 0; !x->found && k < e->n_slices; k++) TM_TRY(fill_slice(x, &e->slices[k], out, err));
+    if (x->found) tm_stored_convert(x->found[entry], 0, 1, e->elements, dtype_of(x, e), out, 0);
+    for (size_t k = 0; !x->found && k < e->n_slices; k++)
+        TM_TRY(fill_slice(x, &e->slices[k], dtype_of(x, e), out, err));
     return TM_OK;
 }
 
@@ -60,7 +66,7 @@ static tm_status check_checkpoint(exporter *x, tm_error *err)
         tm_tensor *tensor = &x->graph->tensors[i];
         int        dtype;
         size_t     bytes;
-        if (tensor->role != TM_ROLE_PARAMETER || tensor->base != TM_NONE) continue;
+        if (!tm_hf_holds(x->source->form, tensor)) continue;
         TM_TRY(tm_checkpoint_view_find(x->source->checkpoint, tensor->name, &dtype, &bytes, err));
         if (dtype < 0 || dtype >= TM_DTYPE_COUNT || bytes != tm_tensor_bytes(tensor->shape, (tm_dtype)dtype))
             return tm_fail(err, TM_FORMAT,
@@ -88,7 +94,8 @@ static tm_status open_values(exporter *x, tm_error *err)
 
 static size_t bytes_of(const exporter *x, size_t entry)
 {
-    return (size_t)x->layout->entries[entry].elements * tm_dtype_bytes(x->options->dtype);
+    const tm_hf_entry *e = &x->layout->entries[entry];
+    return (size_t)e->elements * tm_dtype_bytes(dtype_of(x, e));
 }
 
 /* Fills files one after the other. */
@@ -144,7 +151,7 @@ static tm_status write_shard(const exporter *x, int shard, tm_error *err)
         name.length = 0;
         tm_hf_written_name(x->source->form, e->name, &name);
         headings[n] =
-            (tm_tensor_heading){ .name = tm_arena_text(arena, name.data), .dtype = x->options->dtype, .rank = e->rank };
+            (tm_tensor_heading){ .name = tm_arena_text(arena, name.data), .dtype = dtype_of(x, e), .rank = e->rank };
         memcpy(headings[n++].n, e->n, sizeof e->n);
     }
     tm_text_printf(&path, "%s/", x->options->folder);

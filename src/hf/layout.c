@@ -88,13 +88,27 @@ static bool has(const char *pattern, const char *what)
     return strstr(pattern, what) != NULL;
 }
 
+const tm_hf_tensor *tm_hf_row_of(const tm_hf_form *form, const char *ours, int64_t numbers[2])
+{
+    const tm_hf_tensor *row = form->tensors;
+    while (row->ours && !tm_hf_matches(row->ours, ours, numbers)) row++;
+    return row->ours ? row : NULL;
+}
+
+bool tm_hf_holds(const tm_hf_form *form, const tm_tensor *tensor)
+{
+    int64_t numbers[2];
+    if (tensor->base != TM_NONE) return false;
+    return tensor->role == TM_ROLE_PARAMETER ||
+           (tensor->role == TM_ROLE_STATE && tm_hf_row_of(form, tensor->name, numbers));
+}
+
 static tm_status add_piece(builder *b, tm_tensor_id id, const tm_piece *piece, tm_error *err)
 {
     const tm_tensor    *tensor = tm_graph_at(b->graph, id);
     int64_t             numbers[2] = { -1, -1 };
-    const tm_hf_tensor *row = b->form->tensors;
-    while (row->ours && !tm_hf_matches(row->ours, piece->name, numbers)) row++;
-    if (!row->ours)
+    const tm_hf_tensor *row = tm_hf_row_of(b->form, piece->name, numbers);
+    if (!row)
         return tm_fail(err, TM_INTERNAL, "the piece '%s' of the %s family has no name in the table of model_type %s",
                        piece->name, tm_model_family_name(b->shape), b->form->model_type);
     tm_text name = { 0 };
@@ -174,7 +188,9 @@ static tm_status build(builder *b, tm_hf_layout *layout, tm_error *err)
 {
     for (size_t t = 0; t < b->graph->n_tensors; t++) {
         const tm_tensor *tensor = &b->graph->tensors[t];
-        if (tensor->role != TM_ROLE_PARAMETER || tensor->base != TM_NONE) continue;
+        if (!tm_hf_holds(b->form, tensor)) continue;
+        const tm_piece state = { .name = tensor->name, .rows = tensor->shape.n[0] };
+        if (tensor->role == TM_ROLE_STATE) TM_TRY(add_piece(b, (tm_tensor_id)t, &state, err));
         for (int p = 0; p < tensor->n_pieces; p++) TM_TRY(add_piece(b, (tm_tensor_id)t, &tensor->pieces[p], err));
     }
     qsort(b->pieces, b->n, sizeof *b->pieces, by_name);

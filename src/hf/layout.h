@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/layout.h - which tensors a Hugging Face file of a model has, and where each of their elements is in our
- * parameters. Made of the pieces of a graph and the rows of a form. Private to hf/. */
+ * parameters and state. Made of the pieces of a graph and the rows of a form. Private to hf/. */
 #ifndef TM_HF_LAYOUT_H
 #define TM_HF_LAYOUT_H
 
@@ -31,7 +31,7 @@ typedef struct {
 
 typedef struct {
     tm_arena    *arena;
-    tm_hf_entry *entries; /* in the order of our pieces */
+    tm_hf_entry *entries; /* in the order of our tensors */
     size_t       n;
 } tm_hf_layout;
 
@@ -48,6 +48,10 @@ static inline int64_t tm_hf_row(const tm_hf_slice *slice, int64_t r)
     return r - k + k % 2 * (slice->rotary / 2) + k / 2;
 }
 
+/* The row of a piece or state of ours, NULL if the form has none; the numbers of its name go to numbers[]. */
+const tm_hf_tensor *tm_hf_row_of(const tm_hf_form *form, const char *ours, int64_t numbers[2]);
+/* Is the tensor in the files? Parameters are, and state that has a row. */
+bool tm_hf_holds(const tm_hf_form *form, const tm_tensor *tensor);
 /* Does `name` have the form of `pattern`? {l} and {e} stand for numbers, which go to numbers[0] and numbers[1]. */
 bool tm_hf_matches(const char *pattern, const char *name, int64_t numbers[2]);
 /* Appends `pattern` with its numbers. */

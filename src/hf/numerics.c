@@ -73,6 +73,7 @@ static tm_status read_gradients(const tm_trainer *trainer, const tm_hf_layout *l
     for (size_t i = 0; i < layout->n; i++) {
         const tm_hf_entry *entry = &layout->entries[i];
         double             sum = 0;
+        if (tm_graph_at(graph, entry->slices[0].parameter)->role != TM_ROLE_PARAMETER) continue;
         for (size_t k = 0; k < entry->n_slices; k++) {
             const tm_hf_slice *slice = &entry->slices[k];
             tm_tensor_id       gradient = tm_graph_at(graph, slice->parameter)->gradient;

@@ -124,7 +124,7 @@ tm_status tm_hf_source_load(const tm_hf_source *source, const tm_hf_memory *memo
     *report = (tm_hf_report){ .formats = "checkpoint" };
     for (size_t i = 0; i < memory->graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *tensor = &memory->graph->tensors[i];
-        if (tensor->role == TM_ROLE_PARAMETER && tensor->base == TM_NONE)
+        if (tm_hf_holds(source->form, tensor))
             st = copy_parameter(source->checkpoint, memory, (tm_tensor_id)i, from, to, report, err);
     }
     free(from);

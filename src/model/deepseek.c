@@ -81,7 +81,7 @@ static tm_tensor_id rotate(tm_graph *graph, const tm_model *model, tm_tensor_id 
                           .layout = TM_ROPE_INTERLEAVED,
                           .first = first,
                           .stride = stride };
-    return tm_emit(graph, TM_OP_rope, &rope, sizeof rope, x, model->rope_table, TM_NONE, TM_NONE);
+    return tm_emit(graph, TM_OP_rope, &rope, sizeof rope, x, model->rope_table, model->places, TM_NONE);
 }
 
 /* a (N, C), normed; x (N, C) -> x with what the heads see added. */
@@ -117,7 +117,7 @@ static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_w
     tm_tensor_id kv = tm_emit(graph, TM_OP_linear, NULL, 0, own, w->kv_b_w, TM_NONE, TM_NONE);
     tm_tensor_id from[TM_MAX_IN] = { kv, pe }, keys[TM_MAX_OUT] = { TM_NONE, TM_NONE };
     tm_graph_add(graph, TM_OP_latent_keys, &latent, sizeof latent, from, keys, 0);
-    tm_tensor_id o = tm_emit(graph, TM_OP_attention, &attr, sizeof attr, q, keys[0], keys[1], TM_NONE);
+    tm_tensor_id o = tm_emit(graph, TM_OP_attention, &attr, sizeof attr, q, keys[0], keys[1], model->first_key);
     return tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, TM_NONE, x);
 }
 
@@ -215,16 +215,14 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         TM_HF_IS_OR("q_lora_rank", "q_lora_rank", ""), TM_HF_IS("kv_lora_rank", "kv_lora_rank"),                       \
         TM_HF_IS("qk_nope_head_dim", "qk_nope_head_dim"), TM_HF_IS("qk_rope_head_dim", "qk_rope_head_dim"),            \
         TM_HF_IS("v_head_dim", "v_head_dim"), TM_HF_IS("norm_topk_prob", "moe_normalise"),                             \
-        TM_HF_IS("routed_scaling_factor", "moe_scale"), TM_HF_IS_OR("n_group", "n_expert_groups", "1"),                \
-        TM_HF_IS_OR("topk_group", "n_limited_groups", "1"),                                                            \
-        TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"),                                                 \
+        TM_HF_IS("routed_scaling_factor", "moe_scale"),                                                                \
         TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"), TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),          \
         TM_HF_WANTS("hidden_act", "silu", "silu"), TM_HF_WANTS("attention_bias", "false", "false"),                    \
         TM_HF_WANTS("mlp_bias", "false", "false"), TM_HF_WANTS("moe_layer_freq", "1", "1"),                            \
-        TM_HF_WANTS("ep_size", "1", "1"), TM_HF_OF_TRAINING("attention_dropout", "0", "0"),                            \
+        TM_HF_WANTS("ep_size", "1", "1"), TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),                            \
         TM_HF_OF_TRAINING("output_router_logits", "false", "false"), TM_HF_IDLE("router_aux_loss_coef"),               \
         TM_HF_IDLE("pretraining_tp"), TM_HF_IDLE("head_dim"), TM_HF_IDLE("qk_head_dim"),                               \
-        TM_HF_IDLE("num_nextn_predict_layers"), /* its blocks are not computed with */                                 \
+        TM_HF_IDLE("num_nextn_predict_layers|num_mtp_layers"), /* their blocks are not computed with */                               \
         TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", "10000"),                                   \
         { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",            \
           .kind = TM_HF_CHOICE,                                                                                        \
@@ -237,6 +235,9 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         YARN_OR("mscale", "rope_mscale", "0"), YARN_OR("mscale_all_dim", "rope_mscale_all_dim", "0")
 static const tm_hf_key v2_keys[] = {
     BOTH_VERSIONS,
+    TM_HF_IS_OR("n_group", "n_expert_groups", "1"),
+    TM_HF_IS_OR("topk_group", "n_limited_groups", "1"),
+    TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "2048"),
     TM_HF_WANTS("scoring_func", "softmax", "softmax"),
     TM_HF_WANTS("topk_method", "group_limited_greedy|greedy", "greedy"),
     TM_HF_IS_OR("aux_loss_alpha", "moe_aux_loss", "0"),
@@ -245,10 +246,13 @@ static const tm_hf_key v2_keys[] = {
 };
 static const tm_hf_key v3_keys[] = {
     BOTH_VERSIONS,
+    TM_HF_IS_OR("n_group", "n_expert_groups", "8"),
+    TM_HF_IS_OR("topk_group", "n_limited_groups", "4"),
+    TM_HF_IS_OR("max_position_embeddings", "max_seq_len", "4096"),
     TM_HF_WANTS("scoring_func", "sigmoid", "sigmoid"),
     TM_HF_WANTS("topk_method", "noaux_tc", "noaux_tc"),
     TM_HF_WANTS("rope_interleave", "true", "true"),
-    TM_HF_OF_TRAINING("aux_loss_alpha", "0", "0"),
+    TM_HF_OF_TRAINING("aux_loss_alpha", "0.0|0", "0"),
     TM_HF_IDLE("seq_aux"),
     { .key = NULL },
 };
@@ -269,6 +273,9 @@ static const tm_hf_tensor hf_tensors[] = {
     ATTENTION("wo", "o_proj"),
     TM_HF_LLAMA_FFN,
     TM_HF_LAYER("moe.router.gate.weight", "mlp.gate.weight"),
+    { .ours = "layers.{l}.moe.expert_bias",
+      .theirs = "model.layers.{l}.mlp.gate.e_score_correction_bias",
+      .wide = true },
     TM_HF_LAYER("moe.experts.{e}.w1.weight", "mlp.experts.{e}.gate_proj.weight"),
     TM_HF_LAYER("moe.experts.{e}.w2.weight", "mlp.experts.{e}.down_proj.weight"),
     TM_HF_LAYER("moe.experts.{e}.w3.weight", "mlp.experts.{e}.up_proj.weight"),

@@ -68,7 +68,7 @@ tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id 
     graph->layer = -1;
     graph->module = "wte";
     tm_tensor_id x = tm_emit(graph, TM_OP_embedding, &embedding, sizeof embedding, tokens, model->embedding,
-                             model->positions, TM_NONE);
+                             model->positions, model->places);
     for (int layer = 0; layer < model->shape->n_layers; layer++) x = block(graph, model, layer, x);
     graph->layer = -1;
     graph->module = "ln_f";
@@ -125,9 +125,9 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_WANTS("activation_function", "gelu_new|gelu_pytorch_tanh|gelu_fast", "gelu_new"),
     TM_HF_WANTS("scale_attn_weights", "true", "true"),
     TM_HF_WANTS("scale_attn_by_inverse_layer_idx", "false", "false"),
-    TM_HF_OF_TRAINING("resid_pdrop", "0", "0.1"),
-    TM_HF_OF_TRAINING("embd_pdrop", "0", "0.1"),
-    TM_HF_OF_TRAINING("attn_pdrop", "0", "0.1"),
+    TM_HF_OF_TRAINING("resid_pdrop", "0.0|0", "0.1"),
+    TM_HF_OF_TRAINING("embd_pdrop", "0.0|0", "0.1"),
+    TM_HF_OF_TRAINING("attn_pdrop", "0.0|0", "0.1"),
     TM_HF_IDLE("reorder_and_upcast_attn"), /* where numbers are rounded, not what is computed */
     TM_HF_IDLE("n_ctx"),                   /* of old files: n_positions once more */
     TM_HF_IDLE("summary_*"),               /* of a head for classification */

@@ -36,10 +36,10 @@ static const tm_hf_key hf_keys[] = {
     YARN_OR("beta_slow", "rope_beta_slow", "1"),
     YARN_OR("truncate", "rope_truncate", "true"),
     TM_HF_WANTS("hidden_act", "silu", "silu"),
-    TM_HF_WANTS("swiglu_limit", "7", "7"),
+    TM_HF_WANTS("swiglu_limit", "7.0|7", "7"),
     TM_HF_WANTS("swiglu_alpha", "1.702", "1.702"),
     TM_HF_WANTS("attention_bias", "true", "true"),
-    TM_HF_OF_TRAINING("attention_dropout", "0", "0"),
+    TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     TM_HF_OF_TRAINING("output_router_logits", "false", "false"), /* true: an auxiliary loss over all layers at once */
     TM_HF_IDLE("router_aux_loss_coef"),
     TM_HF_IDLE("initial_context_length"),

@@ -36,7 +36,8 @@ typedef struct {
     const char *only;   /* "model.rope_scaling=llama3": the row is there only when our key has that value */
 } tm_hf_key;
 
-/* A tensor. {l} is the number of a layer, {e} of an expert; ours is the name of a piece (tm_piece).
+/* A tensor. {l} is the number of a layer, {e} of an expert; ours is the name of a piece (tm_piece), or of a vector of
+ * state (TM_ROLE_STATE), which a file holds if its form has a row for it.
  *
  * By default theirs has the rows of our piece. `ours` with {e} and `theirs` without: theirs has a leading axis of
  * experts. With `parts` > 1 theirs has the rows of so many of our pieces, equally many of each. Rotary rows: files hold
@@ -47,6 +48,7 @@ typedef struct {
     bool        rotary;
     int         part, parts; /* number `part` of `parts` pieces; parts 0: one */
     bool        interleaved; /* parts: row r of ours is row r parts + part of theirs; else one piece behind the other */
+    bool        wide;        /* float32 in files of any format */
 } tm_hf_tensor;
 
 typedef struct {

@@ -113,7 +113,7 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, w->qkv_b, TM_NONE);
     if (s->qk_norm)
         qkv = tm_emit(graph, TM_OP_head_norm, &head_norm, sizeof head_norm, qkv, w->qk_norm_w, TM_NONE, TM_NONE);
-    qkv = tm_emit(graph, TM_OP_rope, &rope, sizeof rope, qkv, model->rope_table, TM_NONE, TM_NONE);
+    qkv = tm_emit(graph, TM_OP_rope, &rope, sizeof rope, qkv, model->rope_table, model->places, TM_NONE);
     tm_tensor_id o = tm_attend(graph, model, layer, qkv, w->sinks);
     x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, w->out_b, x);
     graph->module = tm_arena_format(graph->arena, "layers.%d.feed_forward", layer);
@@ -196,7 +196,7 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_WANTS("hidden_act", "silu", "silu"),
     TM_HF_WANTS("attention_bias", "false", "false"),
     TM_HF_WANTS("mlp_bias", "false", "false"),
-    TM_HF_OF_TRAINING("attention_dropout", "0", "0"),
+    TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     TM_HF_IDLE("pretraining_tp"),
     { .key = NULL },
 };

@@ -58,7 +58,7 @@ tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_ten
 {
     tm_attention_attr attr = attention_of(model, layer);
     int64_t           q = attr.heads * attr.dim_qk, k = attr.kv_heads * attr.dim_qk, v = attr.kv_heads * attr.dim_v;
-    tm_tensor_id      in[TM_MAX_IN] = { TM_NONE, TM_NONE, TM_NONE, TM_NONE, sinks }, out[TM_MAX_OUT] = { TM_NONE, TM_NONE };
+    tm_tensor_id      in[TM_MAX_IN] = { TM_NONE, TM_NONE, TM_NONE, model->first_key, sinks }, out[TM_MAX_OUT] = { TM_NONE, TM_NONE };
     in[0] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.q", graph->module), qkv, 0, q);
     in[1] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.k", graph->module), qkv, q, k);
     in[2] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.v", graph->module), qkv, q + k, v);
@@ -102,7 +102,7 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
 {
     *out = (tm_model){ .shape = shape, .seq = seq, .embedding = TM_NONE, .positions = TM_NONE, .norm_w = TM_NONE,
                        .norm_b = TM_NONE, .head = TM_NONE, .rope_table = TM_NONE,
-                       .expert_counts = TM_NONE, .balance_loss = TM_NONE };
+                       .expert_counts = TM_NONE, .balance_loss = TM_NONE, .places = TM_NONE, .first_key = TM_NONE };
     tm_family_of(shape)->declare(graph, shape, seq, out);
     graph->layer = -1;
     graph->module = "";
@@ -124,6 +124,12 @@ tm_tensor_id tm_inputs_find(const tm_inputs *inputs, const char *name)
 const char *const *tm_model_fields(const tm_model_shape *shape)
 {
     return tm_family_of(shape)->fields;
+}
+
+const char *const *tm_model_optional_fields(const tm_model_shape *shape)
+{
+    static const char *const documents[] = { "positions", "first_key", NULL }, *const none[] = { NULL };
+    return tm_family_of(shape)->fields == tm_language_fields ? documents : none;
 }
 
 void tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
@@ -171,7 +177,10 @@ const char *const tm_language_fields[] = { "tokens", "targets", NULL };
 void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
                       bool accumulate)
 {
-    tm_tensor_id hidden = tm_model_hidden(graph, model, tm_inputs_find(inputs, "tokens"));
+    tm_model     packed = *model;
+    packed.places = tm_inputs_find(inputs, "positions");
+    packed.first_key = tm_inputs_find(inputs, "first_key");
+    tm_tensor_id hidden = tm_model_hidden(graph, &packed, tm_inputs_find(inputs, "tokens"));
     tm_loss_attr attr = { .chunk = chunk };
     tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, tm_inputs_find(inputs, "targets") };
     tm_tensor_id out[TM_MAX_OUT] = { loss, TM_NONE };

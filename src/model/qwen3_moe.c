@@ -22,7 +22,7 @@ static const tm_hf_key hf_keys[] = {
     TM_HF_IDLE("max_window_layers"),
     TM_HF_WANTS("decoder_sparse_step", "1", "1"),
     TM_HF_WANTS("mlp_only_layers", "[]", "[]"),
-    TM_HF_OF_TRAINING("attention_dropout", "0", "0"),
+    TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),
     TM_HF_OF_TRAINING("output_router_logits", "false", "false"), /* true: an auxiliary loss over all layers at once */
     TM_HF_IDLE("router_aux_loss_coef"),
     { .key = NULL },

@@ -30,6 +30,11 @@ static const tm_key keys[] = {
       .help = "false: as metrics.disable_color_printing" },
     { .name = "log.file", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "step lines and report are appended to this file, too" },
+    { .name = "store.path", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "file that the result is stored in; none: it is not; null: TRAINMARK_STORE, else "
+              "trainmark/results.db in XDG_DATA_HOME or ~/.local/share (docs/results.md)" },
+    { .name = "store.label", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "what the result is called in the store" },
     { .name = "profiling.enable_profiling", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_UNBUILT,
       .feature = PROFILER, .quiet = true, .help = "traces; the step ledger is always on" },
     { .name = "profiling.profile_freq", .kind = TM_KEY_I64, .fallback = "10", .state = TM_KEY_IGNORED, .quiet = true,

@@ -13,6 +13,7 @@
 
 #include "base/event.h"
 #include "base/status.h"
+#include "config/config.h"
 #include "mlperf/benchmark.h"
 #include "system/check.h"
 #include "system/environment.h"
@@ -78,6 +79,8 @@ typedef struct {
     const char           *configuration_hash; /* NULL = unknown */
     const tm_environment *environment;        /* NULL = not recorded; must outlive the sink */
     const tm_checks      *checks;             /* of the host, when the run began; the same */
+    const tm_config      *config;             /* NULL = not recorded; must outlive the sink */
+    const char           *metrics;            /* metrics.jsonl of this run, for its digest; NULL = none */
 } tm_result_options;
 TM_MUST_USE tm_status tm_result_sink_open(const tm_result_options *options, tm_sink **out, tm_error *err);
 

@@ -2,7 +2,9 @@
 /* record/result.c - result.json, the typed record of one run. Every derived figure in it can be worked out again from
  * the raw step times and the start figures, which are in it too. */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json.h"
+#include "base/secret.h"
 #include "record/record.h"
 #include "record/sink.h"
 #include "record/sink_kind.h"
@@ -194,6 +196,40 @@ static void print_steps(tm_json *json, const run_record *run, const tm_run_ended
     tm_json_close(json, '}');
 }
 
+/* What was run, by key; secrets masked, also those that only look like it. */
+static void print_configuration(tm_json *json, const tm_config *config)
+{
+    if (!config) {
+        tm_json_string(json, "configuration", NULL);
+        return;
+    }
+    tm_text *out = json->out, tail = { 0 };
+    size_t   begin = out->length;
+    tm_json_open(json, "configuration", '{');
+    tm_config_print_json(config, json);
+    tm_json_close(json, '}');
+    tm_text_add_n(&tail, out->data + begin, out->length - begin);
+    tm_secret_mask(&tail);
+    out->length = begin;
+    tm_text_add(out, tail.data);
+    tm_text_fini(&tail);
+}
+
+/* The records of the steps are in their file when this is written (sinks.def has metrics before result). */
+static void print_metrics_digest(tm_json *json, const char *path)
+{
+    char       part[65536];
+    FILE      *file = path ? fopen(path, "re") : NULL;
+    tm_hasher *hasher = tm_hasher_create();
+    for (size_t n; file && (n = fread(part, 1, sizeof part, file)) > 0;) tm_hasher_add(hasher, part, n);
+    if (file && !ferror(file))
+        print_hash(json, "metrics_digest", tm_hasher_value(hasher));
+    else
+        tm_json_string(json, "metrics_digest", NULL);
+    if (file) fclose(file);
+    tm_hasher_destroy(hasher);
+}
+
 static void print_result(tm_text *out, const result_sink *self, const tm_run_ended *end)
 {
     char                  now[32];
@@ -232,6 +268,9 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
         tm_environment_print_json(self->options.environment, &json, "environment");
     else
         tm_json_string(&json, "environment", NULL);
+    print_configuration(&json, self->options.config);
+    print_metrics_digest(&json, self->options.metrics);
+    print_hash(&json, "digest", tm_hash(out->data, out->length)); /* of all before it; the last member */
     tm_json_close(&json, '}');
     tm_text_add_n(out, "\n", 1);
 }
@@ -271,7 +310,9 @@ static tm_status open_result(const tm_output_options *o, const char *path, tm_ar
                                   .configuration_hash = tm_arena_format(arena, "%016llx",
                                                                         (unsigned long long)o->run->config_hash),
                                   .environment = o->environment,
-                                  .checks = o->checks };
+                                  .checks = o->checks,
+                                  .config = o->config,
+                                  .metrics = record_path(o, arena, "metrics.jsonl") };
     return tm_result_sink_open(&options, out, err);
 }
 

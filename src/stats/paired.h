@@ -26,22 +26,19 @@ typedef enum {
     TM_PAIRED_FASTER,
     TM_PAIRED_SLOWER,
     TM_PAIRED_NO_DIFFERENCE,
-    TM_PAIRED_NOT_JUDGED /* fewer than TM_PAIRED_UNITS independent units: there is no interval */
+    TM_PAIRED_TOO_SHORT /* fewer than TM_PAIRED_UNITS rounds: what differs from one start to the next is not known */
 } tm_paired_verdict;
-const char *tm_paired_verdict_name(tm_paired_verdict verdict); /* "slower", "no difference seen" */
+const char *tm_paired_verdict_name(tm_paired_verdict verdict); /* "slower", "too short to tell" */
 
 enum { TM_PAIRED_UNITS = 6 };
 
 typedef struct {
-    double ratio;  /* median of the pair ratios; NAN without pairs */
-    double lo, hi; /* its 95 % interval; NAN where there are too few units */
+    double ratio;  /* pseudomedian of the rounds' medians; NAN without pairs */
+    double lo, hi; /* its 95 % interval; NAN where there are too few rounds */
 } tm_paired_estimate;
 
 typedef struct {
-    int64_t pairs, rounds;
-    int64_t units;            /* independent ones: rounds, or stretches of neighbouring pairs */
-    bool    rounds_are_units; /* false: fewer than TM_PAIRED_UNITS rounds; the intervals do not cover what differs
-                               * from one start of a program to the next */
+    int64_t            pairs, rounds;
     tm_paired_estimate b, control;
     double             half_width; /* of b's interval, relative */
     double             floor;      /* the largest |control - 1| that this session cannot exclude, at least `least` */
@@ -49,16 +46,17 @@ typedef struct {
     tm_paired_verdict  verdict;    /* of B: 1 lies outside of its interval, and |ratio - 1| is above the floor */
 } tm_paired_result;
 
-/* Judges n >= 0 pairs in the order in which they were made. Intervals by bootstrap, 1,000 resamples of whole rounds (of
- * stretches of round(n^(1/3)) neighbouring pairs if there are fewer than TM_PAIRED_UNITS rounds), percentiles moved
- * away from the median by the ratio of the quantiles of Student's t and the normal, sqrt(u / (u - 1)) t(u - 1) / 1.96
- * for u units. least >= 0: a relative difference below which no session is believed, however long. The same seed gives
- * the same result. */
-tm_paired_result tm_paired_judge(const tm_pair *pairs, int64_t n, double least, uint64_t seed);
+/* Judges n >= 0 pairs in the order in which they were made. A round counts once, with the median of its log ratios.
+ * The estimate is the median of the means of any two rounds (each with itself, too): Hodges & Lehmann 1963; the interval
+ * lies between two of these means, by the exact distribution of Wilcoxon's signed-rank statistic (Hollander, Wolfe &
+ * Chicken 2014, 3.3; normal approximation from 100 rounds on). Assumes rounds that are independent and scatter
+ * symmetrically about the truth, nothing else; one round out of ten may be far off. least >= 0: a relative difference
+ * below which no session is believed, however long. O(rounds^2 log rounds). */
+tm_paired_result tm_paired_judge(const tm_pair *pairs, int64_t n, double least);
 
 /* May the session end before its budget does? The half-width is at most `target` (0: never) and there are `least`
- * pairs. To be asked when a round has ended; in a session of only one round (`one_round`), after any pair. The rule
- * looks at the width alone, never at the ratio: stopping does not favour a verdict (docs/ab.md). */
-bool tm_paired_enough(const tm_paired_result *result, double target, int64_t least, bool one_round);
+ * pairs. To be asked when a round has ended. The rule looks at the width alone, never at the ratio: stopping does not
+ * favour a verdict (docs/ab.md). */
+bool tm_paired_enough(const tm_paired_result *result, double target, int64_t least);
 
 #endif

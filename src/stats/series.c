@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { FEWEST = 6, MOST_LAGS = 1000, BATCH_TIMES = 5 };
+enum { FEWEST = 6, MOST_LAGS = 1000, BATCH_TIMES = 5, LEAST_WORTH = 12 };
 
 /* Deviations smaller than this part of the values are rounding. */
 static const double rounding = 1e-12;
@@ -76,7 +76,8 @@ tm_serial tm_stats_serial_of(const double *x, int64_t n, double size)
     double batches = (double)n / (double)s.batch;
     double freedom = s.batch == 1 ? (double)(n - 1) : 1.5 * (batches - 1);
     if (n < 2) s.error = (double)NAN;
-    s.half_width = n < FEWEST ? (double)NAN : tm_stats_student(freedom) * s.error;
+    s.too_alike = s.time > 2 && s.effective_n < LEAST_WORTH;
+    s.half_width = n < FEWEST || s.too_alike ? (double)NAN : tm_stats_student(freedom) * s.error;
     free(deviation);
     return s;
 }
@@ -111,9 +112,10 @@ tm_interval tm_stats_median_interval_serial(const double *x, int64_t n)
     double  median = tm_stats_median(x, n);
     double *above = tm_alloc((size_t)n * sizeof *above);
     for (int64_t i = 0; i < n; i++) above[i] = x[i] > median;
-    double worth = floor(tm_stats_serial(above, n).effective_n);
+    tm_serial signs = tm_stats_serial(above, n);
+    double    worth = floor(signs.effective_n);
     free(above);
-    double rank = (double)tm_stats_median_rank((int64_t)worth);
+    double rank = signs.too_alike ? 0 : (double)tm_stats_median_rank((int64_t)worth);
     if (rank < 1) return (tm_interval){ (double)NAN, (double)NAN };
     /* Rank k of m is position k / (m + 1) of the distribution; outwards to whole ranks of n. */
     double position = floor(rank / (worth + 1) * (double)(n + 1) + 1e-9);

@@ -20,7 +20,9 @@ typedef struct {
     double  effective_n; /* n / time */
     int64_t batch;       /* length of a batch: 5 x time, at most n / 3; 1 for independent values */
     double  error;       /* standard error of the mean; NAN for n < 2 */
-    double  half_width;  /* of the mean's 95 % interval; NAN for n < 6 */
+    double  half_width;  /* of the mean's 95 % interval; NAN for n < 6 and where too_alike */
+    bool    too_alike;   /* neighbours so alike that n samples cannot tell how far the mean goes astray: worth less than
+                            12 independent ones, and time > 2 (docs/statistics.md has what that prevents) */
 } tm_serial;
 
 /* n >= 1. The autocorrelation time is Geyer's initial monotone sequence (1992), never below 1; the error is that of
@@ -31,11 +33,11 @@ tm_serial tm_stats_serial(const double *x, int64_t n);
 tm_serial tm_stats_serial_of(const double *residual, int64_t n, double size);
 
 /* 95 % interval of sum(y) / sum(x), pairs in time order: the mean of the residuals y - R x, as above (delta method).
- * NAN below 6 pairs. x > 0. *effective_n (NULL is fine) is that of the residuals. */
+ * NAN below 6 pairs and where the residuals are too alike. x > 0. *effective_n (NULL is fine) is that of the residuals. */
 tm_interval tm_stats_ratio_interval(const double *y, const double *x, int64_t n, double *effective_n);
 
 /* 95 % interval of the median of values in time order: the ranks that tm_stats_median_interval takes for as many values
- * as the series is worth, where the series is the signs "above the median or not". NAN where that is less than 6. */
+ * as the series is worth, where the series is the signs "above the median or not". NAN where that is less than 6 or the signs are too alike. */
 tm_interval tm_stats_median_interval_serial(const double *x, int64_t n);
 
 typedef struct {

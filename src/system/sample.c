@@ -6,6 +6,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,12 +197,36 @@ static void find_processors(sampler *s)
     if (read_file(s, s->stat)) s->processors = sample_parse_stat(s->text, s->allowed, &busy, &iowait, &steal);
 }
 
+/* Ticks per second of the time stamp counter as the processor tells them: by its crystal (leaf 15H), by the hypervisor
+ * (leaf 40000010H, in kHz), or by the register that is there for it. Most virtual machines tell nothing. */
+static double counter_rate(void)
+{
+#if defined(__x86_64__)
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__get_cpuid_count(0x15, 0, &a, &b, &c, &d) && a && b && c) return (double)c * b / a;
+    __cpuid(1, a, b, c, d);
+    if (!(c >> 31)) return unknown; /* no hypervisor */
+    __cpuid(0x40000000, a, b, c, d);
+    if (a < 0x40000010) return unknown;
+    __cpuid(0x40000010, a, b, c, d);
+    return a ? 1e3 * a : unknown;
+#elif defined(__aarch64__)
+    uint64_t rate;
+    __asm__ volatile("mrs %0, cntfrq_el0" : "=r"(rate));
+    return rate ? (double)rate : unknown;
+#else
+    return unknown;
+#endif
+}
+
 void sampler_open(sampler *s, const char *sysroot)
 {
     *s = (sampler){ .text = tm_alloc(TEXT_BYTES) };
     snprintf(s->sysroot, sizeof s->sysroot, "%s", sysroot);
     s->stat = open_file(s, "/proc/stat");
     s->sched = open_file(s, "/proc/self/sched");
+    s->uptime = open_file(s, "/proc/uptime");
+    s->counter_rate = counter_rate();
     s->cpu_pressure = open_file(s, "/proc/pressure/cpu");
     s->memory_pressure = open_file(s, "/proc/pressure/memory");
     s->io_pressure = open_file(s, "/proc/pressure/io");
@@ -209,7 +236,7 @@ void sampler_open(sampler *s, const char *sysroot)
 
 void sampler_close(sampler *s)
 {
-    const int files[] = { s->stat, s->sched, s->cpu_pressure, s->memory_pressure, s->io_pressure };
+    const int files[] = { s->stat, s->sched, s->uptime, s->cpu_pressure, s->memory_pressure, s->io_pressure };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (files[i] >= 0) close(files[i]);
     for (int i = 0; i < s->n_groups; i++) close(s->group[i]);
@@ -240,19 +267,21 @@ static double cycles_now(void)
 }
 
 /* All clocks at the same moment: of five tries the one that took the shortest; unknown if that was interrupted, too. */
-static void read_clocks(sample *out)
+static void read_clocks(double rate, sample *out)
 {
     double shortest = 20e-6;
     out->at = seconds_of(CLOCK_MONOTONIC);
-    out->raw = out->cycles = unknown;
+    out->raw = out->wall = out->cycles = out->counter = unknown;
     for (int i = 0; i < 5; i++) {
         double before = seconds_of(CLOCK_MONOTONIC), raw = seconds_of(CLOCK_MONOTONIC_RAW), cycles = cycles_now();
-        double after = seconds_of(CLOCK_MONOTONIC);
+        double wall = seconds_of(CLOCK_REALTIME), after = seconds_of(CLOCK_MONOTONIC);
         if (!(after - before < shortest)) continue;
         shortest = after - before;
         out->at = (before + after) / 2;
         out->raw = raw;
+        out->wall = wall;
         out->cycles = cycles;
+        out->counter = cycles / rate;
     }
 }
 
@@ -331,5 +360,6 @@ void sampler_take(sampler *s, bool ends, sample *out)
     out->stalled_io = read_file(s, s->io_pressure) ? sample_parse_pressure(s->text) : unknown;
     out->thermal = ends ? thermal_events(s) : unknown;
     out->spin_ns = spin_ns();
-    read_clocks(out);
+    out->uptime = read_file(s, s->uptime) ? strtod(s->text, NULL) : unknown;
+    read_clocks(s->counter_rate, out);
 }

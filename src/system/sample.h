@@ -11,7 +11,9 @@
 /* Sums since some past moment but for spin_ns; NAN = unknown. Processors: those that the process may use. */
 typedef struct {
     double at;                         /* CLOCK_MONOTONIC, seconds */
-    double raw, cycles;                /* CLOCK_MONOTONIC_RAW, seconds; time stamp counter, ticks */
+    double raw, wall;                  /* CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, seconds */
+    double cycles, counter;            /* time stamp counter: ticks, and seconds where the processor tells their rate */
+    double uptime;                     /* /proc/uptime, seconds in hundredths */
     double busy, iowait, steal;        /* seconds of the processors: working for anybody, waiting, stolen */
     double own;                        /* processor seconds of this process */
     double throttled;                  /* processor seconds that the control groups refused */
@@ -27,7 +29,8 @@ enum { SAMPLE_CPUS = 4096, SAMPLE_GROUPS = 8 };
 /* Where samples come from: files are opened once. */
 typedef struct {
     char    sysroot[512];
-    int     stat, sched, cpu_pressure, memory_pressure, io_pressure; /* -1: cannot be read */
+    int     stat, sched, uptime, cpu_pressure, memory_pressure, io_pressure; /* -1: cannot be read */
+    double  counter_rate;                                                    /* ticks per second; NAN: not told */
     int     group[SAMPLE_GROUPS];                                    /* cpu.stat of the control group and its parents */
     int     n_groups;
     int     processors; /* that the process may use and /proc/stat shows; 0: unknown */

@@ -28,13 +28,28 @@ static double counter_change(const sample *s, int n)
     return 100 * fabs(after - before) / ((last->cycles - first->cycles) / (one + two));
 }
 
-/* How far CLOCK_MONOTONIC, by which everything is timed, runs from the raw clock, or from the processor's counter: the
- * worse of what is known. */
+/* How far the wall clock runs from CLOCK_MONOTONIC, in percent: the median of the stretches between samples, so that a
+ * clock that is set (once) does not count, but one that runs at another speed does. NAN below three stretches. */
+static double wall_error(const sample *s, int n)
+{
+    double ratio[VALIDITY_ROOM];
+    int    found = 0;
+    for (int i = 1; i < n; i++)
+        if (s[i].at - s[i - 1].at >= 0.05) ratio[found++] = (s[i].wall - s[i - 1].wall) / (s[i].at - s[i - 1].at);
+    return found < 3 ? (double)NAN : 100 * fabs(tm_stats_median(ratio, found) - 1);
+}
+
+/* How far CLOCK_MONOTONIC, by which everything is timed, runs from the raw clock, the wall clock, the kernel's uptime as
+ * a file tells it, or the processor's counter (by its own rate, and in its two halves): the worst of what is known. */
 static double clock_error(const sample *s, int n)
 {
-    double seconds = s[n - 1].at - s[0].at;
-    double raw = seconds < 1 ? (double)NAN : 100 * fabs((s[n - 1].raw - s[0].raw) / seconds - 1);
-    return fmax(raw, counter_change(s, n)); /* fmax ignores a NAN */
+    const sample *a = &s[0], *b = &s[n - 1];
+    double        seconds = b->at - a->at, none = (double)NAN;
+    double        raw = seconds < 1 ? none : 100 * fabs((b->raw - a->raw) / seconds - 1);
+    double        counter = seconds < 1 ? none : 100 * fabs((b->counter - a->counter) / seconds - 1);
+    double        off = fmax(0, fabs(b->uptime - a->uptime - seconds) - 0.02); /* hundredths, rounded down */
+    double        uptime = seconds < 1 || isnan(a->uptime + b->uptime) ? none : 100 * off / seconds;
+    return fmax(fmax(fmax(raw, counter), fmax(uptime, wall_error(s, n))), counter_change(s, n)); /* ignores a NAN */
 }
 
 /* Slow against fast, 95 against 5 % of the samples. */

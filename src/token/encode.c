@@ -65,8 +65,7 @@ static size_t broken_bytes(const char *text, size_t n, size_t at)
     return i;
 }
 
-/* The text if it is UTF-8, else a copy in the encoder that is. */
-static const char *as_utf8(tm_encoder *e, const char *text, size_t *n)
+const char *tm_as_utf8(tm_encoder *e, const char *text, size_t *n)
 {
     size_t bad = invalid_at(text, *n, 0), kept = 0;
     if (bad == *n) return text;
@@ -120,7 +119,7 @@ tm_status tm_encoder_encode(tm_encoder *encoder, const char *text, size_t bytes,
     if (bytes > INT32_MAX / 2)
         return tm_fail(err, TM_INVALID, "a text of %zu bytes is too long to be encoded at once; the limit is %d", bytes,
                        INT32_MAX / 2);
-    if (!t->model.sentencepiece) text = as_utf8(encoder, text, &bytes); /* else its normalization does it */
+    if (!t->model.sentencepiece) text = tm_as_utf8(encoder, text, &bytes); /* else its normalization does it */
     for (int i = 0; special && !continued && i < t->n_before; i++) tm_ids_add(out, t->before[i]);
     for (size_t at = 0, from, to; at < bytes; at = to) {
         int32_t id = tm_added_next(&t->raw, text, bytes, at, &from, &to);

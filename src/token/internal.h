@@ -221,6 +221,8 @@ struct tm_encoder {
     size_t              best_room;
 };
 
+/* The text if it is UTF-8, else a copy in the encoder that is. */
+const char *tm_as_utf8(tm_encoder *e, const char *text, size_t *n);
 /* Normalizes text[0..n) into *out (cleared first); false if the text stays as it is. */
 TM_MUST_USE tm_status tm_normalize(tm_encoder *e, const char *text, size_t n, bool continued, tm_text *out,
                                    bool *changed, tm_error *err);

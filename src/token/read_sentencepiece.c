@@ -215,19 +215,16 @@ static void finish_bpe(reading *s)
 static void finish_unigram(reading *s)
 {
     tm_tokenizer *t = s->r->tokenizer;
-    float         least = INFINITY, most = -INFINITY;
+    float         least = INFINITY;
     t->model.unigram = true;
     t->model.scores = tm_alloc(s->count * sizeof *t->model.scores);
-    for (size_t i = 0; i < s->count; i++) {
-        if (s->pieces[i].type != NORMAL) continue;
-        least = s->pieces[i].score < least ? s->pieces[i].score : least;
-        most = s->pieces[i].score > most ? s->pieces[i].score : most;
-    }
+    for (size_t i = 0; i < s->count; i++)
+        if (s->pieces[i].type == NORMAL && s->pieces[i].score < least) least = s->pieces[i].score;
     for (size_t i = 0; i < s->count; i++) {
         const tm_token *token = &t->tokens[i];
         t->model.scores[i] = (double)s->pieces[i].score;
         if (s->pieces[i].type != USER_DEFINED) continue;
-        t->model.scores[i] = (double)(float)((double)((float)token->length * most) - 0.1);
+        t->model.scores[i] = (double)(float)(0.1 * ((double)token->length - 1)); /* above all others */
         tm_added symbol = { .text = token->text, .length = token->length, .id = (int32_t)i };
         tm_added_put(&t->model.user, &symbol);
     }

@@ -2,11 +2,15 @@
 /* token/unigram.c - the most likely pieces of a text under a unigram model (Kudo 2018): Viterbi over all pieces that
  * begin at each character; a character without a piece of its own may be the unknown token at a price.
  *
- * tokenizer.json adds scores in double, SentencePiece keeps them in float: in long texts other pieces can win. */
+ * tokenizer.json's library adds scores in double. SentencePiece adds them in float, and where the sum gets large begins
+ * anew, by the difference to the best way so far, before its steps are coarser than those between pieces: so the same
+ * text has other pieces here and there, and which ones depends on where the resets are. */
 #include "token/internal.h"
 
-#include <float.h>
+#include <math.h>
 #include <stdlib.h>
+
+static const double reset_above = 100000;
 
 typedef struct tm_best {
     double  score;
@@ -14,31 +18,38 @@ typedef struct tm_best {
     int32_t id;
 } tm_best;
 
-/* SentencePiece keeps floats and compares them with a sum in double, for pieces that it knows. */
 static void offer(const tm_model *m, tm_best *best, size_t from, size_t to, int32_t id, double score)
 {
     score += best[from].score;
-    double kept = m->sentencepiece ? (double)(float)score : score;
-    if (id == m->unk) score = kept;
-    if (best[to].from >= 0 && !(score > best[to].score)) return;
-    best[to] = (tm_best){ kept, (int64_t)from, id };
+    if (m->sentencepiece) score = (double)(float)score;
+    if (best[to].from < 0 || score > best[to].score) best[to] = (tm_best){ score, (int64_t)from, id };
+}
+
+/* Makes the score of the way to `at` 0, and others up to the farthest place less by as much. */
+static void reset(tm_best *best, size_t at, size_t farthest)
+{
+    double offset = best[at].score;
+    for (size_t i = at; i <= farthest; i++)
+        if (i == at || best[i].from >= 0) best[i].score = (double)(float)(best[i].score - offset);
 }
 
 static void best_ways(const tm_model *m, tm_best *best, const char *text, size_t n)
 {
     for (size_t i = 0; i <= n; i++) best[i] = (tm_best){ 0, -1, -1 };
-    for (size_t at = 0, length; at < n; at += length) {
+    for (size_t at = 0, length, farthest = 0; at < n; at += length) {
         bool    alone = false;
         int32_t node = 0;
         length = tm_char_bytes(text + at);
+        if (m->sentencepiece && fabs(best[at].score) > reset_above) reset(best, at, farthest);
+        if (farthest < at + length) farthest = at + length;
         for (size_t to = at; to < n;) {
             const tm_pair *step = tm_pairs_get(&m->trie, node, (uint8_t)text[to]);
             if (!step) break;
             node = step->id;
             to++;
             if (step->rank == TM_NO_RANK) continue;
-            double score = m->scores[step->rank];
-            offer(m, best, at, to, (int32_t)step->rank, score);
+            if (farthest < to) farthest = to;
+            offer(m, best, at, to, (int32_t)step->rank, m->scores[step->rank]);
             if (to - at == length) alone = true;
         }
         if (!alone) offer(m, best, at, at + length, m->unk, m->unk_score);

@@ -72,6 +72,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .validation_floor = facts->validation_floor,
                                         .images = tm_source_traits_of(r->options->source.name)->images,
                                         .unigram_entropy = facts->unigram_entropy,
+                                        .compressed = tm_source_compressed(r->source),
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
                                         .step_variation = r->speed.variation,

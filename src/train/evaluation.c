@@ -38,6 +38,12 @@ bool run_target_reached(const run *r)
     return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
 }
 
+double run_mean_error(double mean, double squares, int64_t n)
+{
+    double spread = squares / (double)n - mean * mean;
+    return n > 1 && spread > 0 ? sqrt(spread / (double)(n - 1)) : (double)NAN;
+}
+
 tm_status run_evaluate(run *r, int64_t step, tm_error *err)
 {
     int64_t batches = r->options->validate ? run_validation_batches(r) : 0;
@@ -71,8 +77,7 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     tm_loader_close(loader);
     TM_TRY(st);
     r->validation = r->options->average_sequences ? means / (double)counted : sum / (double)tokens;
-    double spread = squares / (double)counted - r->validation * r->validation;
-    r->validation_error = counted > 1 && spread > 0 ? sqrt(spread / (double)(counted - 1)) : (double)NAN;
+    r->validation_error = run_mean_error(r->validation, squares, counted);
     double   bytes_per_token = tm_source_describe(r->source)->bytes_per_token;
     tm_event event = { .kind = TM_EVENT_EVALUATION };
     r->evaluated_step = step;

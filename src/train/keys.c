@@ -22,10 +22,10 @@ static const tm_key keys[] = {
       .help = "optimizer steps" },
     { .name = "training.seq_len", .kind = TM_KEY_I64, .fallback = "2048", .lo = 1, .hi = 1 << 24,
       .synonyms = "seq_len,seq_length,training.seq_length", .help = "tokens of a sequence" },
-    { .name = "training.local_batch_size", .kind = TM_KEY_I64, .fallback = "8", .lo = 1, .hi = 1 << 24,
+    { .name = "training.local_batch_size", .kind = TM_KEY_I64, .fallback = "8", .lo = 1, .hi = 1 << 24, .choices = "auto",
       .synonyms = "local_batch_size,micro_batch_size,training.micro_batch_size,train_batch_size,training.batch_size,"
           "per_device_batch_size,training.train_batch_size,training.per_device_batch_size",
-      .help = "sequences of one pass" },
+      .help = "sequences of one pass; auto: of `run`, as many as fit (docs/sweeps.md)" },
     { .name = "training.global_batch_size", .kind = TM_KEY_I64, .fallback = "-1", .lo = -1, .hi = MANY,
       .synonyms = "global_batch_size", .help = "sequences of one optimizer step; -1: one pass" },
     { .name = "training.grad_accumulation", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24,

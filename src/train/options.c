@@ -152,6 +152,7 @@ static void read_source(const tm_config *config, tm_run_options *out)
                                        .validation_fraction = tm_config_f64(config, "data.validation_fraction"),
                                        .samples = samples,
                                        .mask = is(config, "data.loss_mask", "target") ? TM_MASK_TARGET : TM_MASK_INPUT,
+                                       .separate = tm_config_bool(config, "data.separate_documents"),
                                        .pad_token = (int32_t)tm_config_i64(config, "data.pad_token"),
                                        .flow = flow_of(config, &out->step.shape) };
 }

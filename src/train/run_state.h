@@ -76,6 +76,9 @@ TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *
  * endless source. */
 int64_t run_validation_batches(const run *r);
 /* Evaluates after `step`, unless nothing is held out or evaluation is off. */
+/* Standard error of the mean of n values with that mean and that sum of squares: their deviation (divisor n - 1) over the
+ * root of n. NAN for one value, or for none that differ. */
+double run_mean_error(double mean, double squares, int64_t n);
 TM_MUST_USE tm_status run_evaluate(run *r, int64_t step, tm_error *err);
 /* By the last evaluation; never while there was none. */
 bool run_target_reached(const run *r);

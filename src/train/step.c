@@ -127,7 +127,21 @@ static tm_status lacks_field(const tm_step_options *o, const char *name, tm_erro
     return TM_INVALID;
 }
 
-/* An input for every field that the model reads: those of all samples of a micro-batch along the first axis. */
+/* The values of all samples of a micro-batch along the first axis; false: samples do not have the field. */
+static bool declare_input(tm_step *step, const char *name)
+{
+    const tm_step_options *o = &step->options;
+    int                    f = 0;
+    while (f < o->n_fields && strcmp(name, o->fields[f].name) != 0) f++;
+    if (f == o->n_fields) return false;
+    tm_shape shape = o->fields[f].shape;
+    if (shape.rank == 0) shape = tm_shape_1(1);
+    shape.n[0] *= o->micro_batch;
+    step->inputs[f] = tm_graph_tensor_as(step->graph, name, TM_ROLE_INPUT, shape, o->fields[f].dtype);
+    return true;
+}
+
+/* An input for every field that the model reads. */
 static tm_status declare_inputs(tm_step *step, tm_error *err)
 {
     tm_step_options *o = &step->options;
@@ -137,15 +151,9 @@ static tm_status declare_inputs(tm_step *step, tm_error *err)
         o->n_fields = 2;
     }
     for (int f = 0; f < o->n_fields; f++) step->inputs[f] = TM_NONE;
-    for (const char *const *wanted = tm_model_fields(&o->shape); *wanted; wanted++) {
-        int f = 0;
-        while (f < o->n_fields && strcmp(*wanted, o->fields[f].name) != 0) f++;
-        if (f == o->n_fields) return lacks_field(o, *wanted, err);
-        tm_shape shape = o->fields[f].shape;
-        if (shape.rank == 0) shape = tm_shape_1(1);
-        shape.n[0] *= o->micro_batch;
-        step->inputs[f] = tm_graph_tensor_as(step->graph, *wanted, TM_ROLE_INPUT, shape, o->fields[f].dtype);
-    }
+    for (const char *const *wanted = tm_model_fields(&o->shape); *wanted; wanted++)
+        if (!declare_input(step, *wanted)) return lacks_field(o, *wanted, err);
+    for (const char *const *wanted = tm_model_optional_fields(&o->shape); *wanted; wanted++) declare_input(step, *wanted);
     tm_inputs inputs = inputs_of(step);
     step->tokens = tm_inputs_find(&inputs, "tokens");
     step->targets = tm_inputs_find(&inputs, "targets");

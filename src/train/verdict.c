@@ -10,6 +10,9 @@
 
 static const double noisy_variation = 0.10;
 
+/* Of what a compressor needs: the best models of text need a third to a quarter, where nothing leaks. */
+static const double least_of_compressed = 0.2;
+
 enum { FEWEST = 5 };
 
 static int64_t tenth(int64_t n)
@@ -52,10 +55,17 @@ static tm_loss_head tail_of(const tm_evidence *e)
 }
 
 /* Standard error of the difference of the two means: small batches scatter, and that is no progress. */
-static double ends_error(const tm_evidence *e)
+static double ends_error(tm_loss_head head, tm_loss_head tail)
 {
-    tm_loss_head head = head_of(e), tail = tail_of(e);
     return sqrt(head.deviation * head.deviation / (double)head.n + tail.deviation * tail.deviation / (double)tail.n);
+}
+
+/* Progress before a checkpoint does not excuse steps after it that undo it. */
+static bool rose_since_checkpoint(const tm_evidence *e, tm_loss_head *from)
+{
+    tm_loss_head tail = tail_of(e);
+    *from = summary_of(e->losses, tenth(e->n_losses));
+    return e->head.n >= FEWEST && e->n_losses >= TM_JUDGED_STEPS && tail.mean > from->mean + 3 * ends_error(*from, tail);
 }
 
 static void add(char reason[256], const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -123,9 +133,14 @@ static tm_verdict judge_floor(const tm_evidence *e, char reason[256])
         return not_passed(e, reason);
     }
     /* written so that a floor that is NaN does not pass */
-    if (!(last < first - 0.01 * (first - e->floor)) || !(last < first - 3 * ends_error(e))) {
+    if (!(last < first - 0.01 * (first - e->floor)) || !(last < first - 3 * ends_error(head_of(e), tail_of(e)))) {
         snprintf(reason, 256, "no progress: the mean loss went from %.4f to %.4f, the floor is %.4f", first, last,
                  e->floor);
+        return no_progress(e, reason);
+    }
+    tm_loss_head own;
+    if (rose_since_checkpoint(e, &own)) {
+        snprintf(reason, 256, "the mean loss rose from %.4f to %.4f since the checkpoint", own.mean, last);
         return no_progress(e, reason);
     }
     snprintf(reason, 256, "loss fell from %.4f to %.4f towards the floor %.4f", first, last, e->floor);
@@ -158,6 +173,13 @@ static tm_verdict judge_held_out(const tm_evidence *e, char reason[256])
     if (isnan(e->unigram_entropy)) {
         snprintf(reason, 256, "no data is held out to compare with (data.validation_fraction, data.validation_path)");
         return TM_VERDICT_NOT_JUDGED;
+    }
+    if (final < least_of_compressed * e->compressed) { /* false where it is NAN */
+        snprintf(reason, 256,
+                 "held-out loss %.4f is less than a fifth of what a compressor needs, %.4f: targets are seen, or the "
+                 "held-out text is in the training text",
+                 final, e->compressed);
+        return TM_VERDICT_INVALID;
     }
     bool passed = final < e->unigram_entropy;
     snprintf(reason, 256, "held-out loss %.4f, entropy of single tokens %.4f%s", final, e->unigram_entropy,

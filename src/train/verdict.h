@@ -37,6 +37,7 @@ typedef struct {
     double        validation;   /* last validation loss */
     double        validation_error; /* standard error of it */
     double        floor, validation_floor, unigram_entropy, target_gap;
+    double        compressed; /* of held-out text: what a compressor needs (tm_source_compressed); NAN: unknown */
     bool          images; /* the floor is the least mean square error, not an entropy; validation_floor counts for them */
     bool          must_reach_target;
     double        step_variation; /* coefficient of variation of the step times */

@@ -40,15 +40,16 @@ failed_with 4 "an index that was cut" "cut.idx' has 100 bytes.*it is cut short o
 trainmark data pack nothing --out x
 failed_with 4 "packing nothing" "cannot reach 'nothing'"
 trainmark data pack docs --out x --format zip
-failed_with 2 "packing as something else" "wanted megatron or govreport"
+failed_with 2 "packing as something else" "must be one of megatron, govreport; found .zip."
 trainmark data pack docs --out x.npy --format govreport --seq-len 3000
 failed_with 4 "less text than a row" "2373 tokens, that are 0 rows of 3000"
 trainmark data pack docs --out no/such/folder
 failed_with 4 "no such folder" "cannot create 'no/such/folder.bin"
 trainmark data
-failed_with 2 "no command" "trainmark data --help"
+check "alone it lists its commands: exit code 0" [ "$code" -eq 0 ]
+check "alone it lists its commands" has "$out" "^  verify +are files what was published"
 trainmark data inspect
-failed_with 2 "no path" "which file or folder"
+failed_with 2 "no path" "missing PATH"
 
 # --- verify ---------------------------------------------------------------------------------------------------------------
 

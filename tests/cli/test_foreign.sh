@@ -68,7 +68,7 @@ check "what tunes speed only is counted" has "$err" "of the keys of megatron 1 t
 check "--verbose lists it" has "$err" "^tunes speed only: use_turbo_attention = true"
 check "config.yaml holds it" has exp/config.yaml "^# tunes speed only: use_turbo_attention = true"
 trainmark run elsewhere/exp.yaml --config-path nowhere
-failed_with 4 "a path that is not there" "--config-path: there is no folder 'nowhere'"
+failed_with 4 "a path that is not there" "--config-path: there is no directory 'nowhere'"
 trainmark run elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1 --allow-unknown-keys
 failed_with 4 "what changes the computation is never skipped" "'hidden_dropout' = '0.1' \(command line\): not built yet: dropout"
 trainmark explain elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1
@@ -117,7 +117,7 @@ failed_with 4 "a tag of no model" "no entry 'pyt_train_x'" "trainmark discover"
 trainmark run --tags pyt_train_llama-3.1-8b,pyt_train_llama-3.1-70b
 failed_with 4 "two models" "a run is one"
 trainmark run --timeout soon
-failed_with 2 "a timeout that is no number" "--timeout wants seconds"
+failed_with 2 "a timeout that is no number" "'--timeout' must be a number"
 trainmark run $tiny --training.steps 100000000 --out late --timeout 1
 check "a run that takes too long is no success" [ "$code" -ne 0 ]
 check "and says so" has "$err" "stopped by --timeout after 1 s"
@@ -135,8 +135,8 @@ trainmark run $tiny --dry-run --json
 check "a dry run as JSON" has "$out" '"fits": true'
 check "with the configuration" has "$out" '"training.seq_len": 32'
 trainmark run --dry-run --memory lots
-failed_with 4 "a size that is none" "--memory: 'lots' is not a size"
+failed_with 2 "a size that is none" "'--memory' must be a size, .*; found 'lots'"
 trainmark run $tiny --json
-failed_with 2 "--json without --dry-run" "takes no option '--json' without --dry-run"
+failed_with 2 "--json without --dry-run" "'--json' goes with --dry-run"
 
 finish

@@ -74,4 +74,23 @@ check "a text needs a tokenizer" [ "$code" -eq 4 ]
 trainmark generate folder
 check "a prompt is needed" [ "$code" -eq 2 ]
 
+# With a tokenizer: text in, text out. Exports of a folder take it along.
+cp "$root/tests/token/fixtures/llama2.json" tokenizer.json
+trainmark run $tiny --training.steps 1 --validation.enable false --checkpoint.enable true --model.vocab_size 560 --out spoken
+trainmark export spoken -o talks --dtype float32
+cp tokenizer.json talks/tokenizer.json
+trainmark generate talks --prompt "Hello world" --max_tokens 5 --json
+check "a prompt of text" [ "$code" -eq 0 ]
+prompt=$(sed 's/.*"prompt": \(\[[0-9, ]*\]\).*/\1/' "$out")
+check "and the text of what follows" has "$out" '"text": "'
+printf 'Hello world' >hello
+trainmark tokenizer encode --special --tokenizer tokenizer.json hello
+check "the prompt's ids are the tokenizer's, with what stands in front of a text" [ "$prompt" = "$(cat "$out")" ]
+trainmark generate talks --prompt "Hello world" --max_tokens 5
+check "people read the prompt" has "$out" '^prompt  *Hello world$'
+trainmark export talks -o again --dtype float32
+check "an exported folder has its tokenizer" cmp -s again/tokenizer.json tokenizer.json
+trainmark generate folder --tokenizer tokenizer.json --prompt "Hello world"
+check "a tokenizer of another model is refused" has "$err" "the model has 64; give the model's own"
+
 finish

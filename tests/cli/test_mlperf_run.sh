@@ -11,13 +11,13 @@ config=$root/configs/experiments/mlperf/trainmark_tiny.yaml
 short="--mlperf.submission_org Us --mlperf.clear_caches false --training.steps 2 --mlperf.eval_interval_samples 16 --validation.steps 1"
 
 trainmark mlperf run "$config"
-failed_with 2 "no folder" "where shall the logs go"
+failed_with 2 "no folder" "missing --out DIR"
 trainmark mlperf run --out x
-failed_with 2 "no configuration" "train what"
+failed_with 2 "no configuration" "missing FILE"
 trainmark mlperf run "$config" --out x --runs 0
-failed_with 2 "no runs" "--runs wants a whole number from 1 to 10000, found '0'"
+failed_with 2 "no runs" "'--runs' is out of range: found 0, wanted 1 to 10000"
 trainmark mlperf run "$config" --out x --debug.seed 3
-failed_with 2 "a seed for all runs" "'--debug.seed' is what .mlperf run. says to its runs itself"
+failed_with 2 "a seed for all runs" "'--debug.seed' is what .mlperf run. tells its runs itself"
 trainmark mlperf run "$config" --out x --runs
 failed_with 2 "an option without its value" "option '--runs' needs a value"
 trainmark mlperf run "$config" --out nobody --runs 1
@@ -59,7 +59,7 @@ check "an interrupted run leaves no result" [ ! -e cut/result_0.txt ]
 check "and no process" sh -c '! pgrep -f "[c]ut/runs/run_0" >/dev/null'
 
 trainmark mlperf reference "$config" --out ref
-failed_with 2 "a reference without a file" "where shall the record go"
+failed_with 2 "a reference without a file" "missing --output FILE"
 # shellcheck disable=SC2086
 trainmark mlperf reference "$config" --out ref --output ref.json --runs 4 $short
 failed_with 5 "a reference of runs that missed the target" "did not reach the target; a reference wants every run to reach the target"

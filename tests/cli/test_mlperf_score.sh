@@ -129,9 +129,9 @@ failed_with 5 "rcp: mixed batches" 'Batch sizes in files do not match'
 
 # Wrong usage and unreadable input.
 trainmark mlperf score
-failed_with 2 "no folder" 'nothing to judge is named'
+failed_with 2 "no folder" 'missing DIR'
 trainmark mlperf score a b
-failed_with 2 "two folders" 'one at a time'
+failed_with 2 "two folders" 'unexpected '
 trainmark mlperf score --fast a
 failed_with 2 "unknown option" "unknown option '--fast'"
 trainmark mlperf seeds --full a
@@ -139,7 +139,7 @@ failed_with 2 "option of another command" "unknown option '--full'"
 trainmark mlperf score a --ruleset 4.0.0
 failed_with 2 "unknown ruleset" '4\.0\.0'
 trainmark mlperf score a --reference
-failed_with 2 "option without its value" '--reference wants'
+failed_with 2 "option without its value" "'--reference' needs a value"
 trainmark mlperf score nowhere
 failed_with 4 "no such folder" 'nowhere'
 mkdir empty

@@ -124,9 +124,9 @@ failed_with 4 "no end is known" "--end ID, or --end none"
 trainmark data tokenize docs -o no/such/folder $with
 failed_with 1 "no such folder" "cannot create 'no/such/folder.bin.part'"
 trainmark data tokenize docs $with
-failed_with 2 "no output" "-o PREFIX is missing"
+failed_with 2 "no output" "missing -o or --out PREFIX"
 trainmark data tokenize docs -o x
-failed_with 2 "no tokenizer" "--tokenizer FILE is missing"
+failed_with 2 "no tokenizer" "missing --tokenizer FILE"
 trainmark data tokenize "$parquet/brotli.parquet" --field text -o x $with
 failed_with 4 "a codec that is not read" "codec 4 of parquet is not supported"
 head -c 700 "$parquet/zstd-1.parquet" >cut.parquet

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `trainmark tokenizer`: encode, decode, info; hostile tokenizer files give clear errors.
+# `trainmark tokenizer`: encode, decode, info, train; hostile tokenizer files give clear errors.
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/lib.sh"
 
@@ -23,11 +23,11 @@ trainmark tokenizer info --tokenizer folder
 check "a folder" has "$out" '^model +Unigram$'
 
 trainmark tokenizer
-failed_with 2 "no command" "trainmark tokenizer --help"
+check "alone it lists its commands" has "$out" "^  encode +the ids"
 trainmark tokenizer encode text
-failed_with 2 "no tokenizer" "--tokenizer FILE is missing"
+failed_with 2 "no tokenizer" "missing --tokenizer FILE"
 trainmark tokenizer split --tokenizer x
-failed_with 2 "no such command" "wanted encode, decode, info or speed"
+failed_with 2 "no such command" "unknown command .tokenizer split.; .trainmark tokenizer. lists all"
 trainmark tokenizer encode --tokenizer nothing text
 failed_with 4 "no such file" "cannot open 'nothing'"
 trainmark tokenizer encode --tokenizer "$fixtures/ranks.tiktoken" text
@@ -78,5 +78,18 @@ hostile "a rank that is no number" "line 2: not 'base64 rank'" 'YQ== 0\nYg== x\n
 printf 'YQ== 0\n' >bad.tiktoken
 trainmark tokenizer info --pattern gpt2 --tokenizer bad.tiktoken
 failed_with 4 "bytes that are missing" "byte 0x00 is not a token"
+
+# --- learning one
+printf '{"text": "a b a b"}\n{"text": "a b c"}\n' >lines.jsonl
+trainmark tokenizer train text lines.jsonl -o learned.json --vocab_size 300 --field text --special '<end>' --json
+check "a tokenizer is learned" has "$out" '"vocab": [0-9]+'
+trainmark tokenizer info --tokenizer learned.json
+check "and is one" has "$out" 'byte-level BPE'
+trainmark tokenizer train lines.jsonl --input text -o learned.json --vocab_size 300
+failed_with 4 "JSON lines given as text" "trainmark tokenizer train lines.jsonl --input jsonl --field text --vocab_size N"
+trainmark tokenizer train text -o learned.json
+failed_with 2 "no size" "missing --vocab-size N"
+trainmark tokenizer train text -o learned.json --vocab_size 300 --pattern cl100k
+failed_with 4 "a pattern that means another thing" "take llama3"
 
 finish

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text: windows, splits, order, decoding, and every kind of thing that can lie in a folder. */
 #include "base/text.h"
+#include "base/random.h"
 #include "data/source.h"
 
 #include <fcntl.h>
@@ -212,6 +213,30 @@ static void splits_share_no_byte(void **state)
     tm_source_close(source);
 }
 
+/* Random bytes cannot be compressed; what repeats itself can, but for its first time; nothing held out: unknown. */
+static void what_a_compressor_needs(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    char *bytes = malloc(N);
+    for (int i = 0; i < N; i++) bytes[i] = (char)tm_random_below(5, 1, (uint64_t)i, 256);
+    write_file("f", bytes, N);
+    tm_source *source = open_text(root, 100, 0.5);
+    double     nats = tm_source_compressed(source);
+    if (!(fabs(nats - log(256)) < 0.01)) fail_msg("random bytes: %.4f nats", nats);
+    tm_source_close(source);
+    for (int i = 1000; i < N; i++) bytes[i] = bytes[i - 1000];
+    write_file("f", bytes, N);
+    source = open_text(root, 100, 0.5);
+    nats = tm_source_compressed(source);
+    if (!(nats > 0.02 * log(256) && nats < 0.03 * log(256))) fail_msg("a thousand random bytes, again and again: %.4f nats", nats);
+    tm_source_close(source);
+    source = open_text(root, 100, 0);
+    assert_true(isnan(tm_source_compressed(source)));
+    tm_source_close(source);
+    free(bytes);
+}
+
 static void unigram_entropy_is_of_the_validation_split(void **state)
 {
     (void)state;
@@ -383,6 +408,7 @@ int main(void)
         IN_FOLDER(each_epoch_is_another_permutation_of_all_windows),
         IN_FOLDER(splits_share_no_byte),
         IN_FOLDER(unigram_entropy_is_of_the_validation_split),
+        IN_FOLDER(what_a_compressor_needs),
         IN_FOLDER(binary_bytes_come_back),
         IN_FOLDER(missing_and_empty_paths),
         IN_FOLDER(fifos_sockets_and_devices_are_refused_without_waiting),

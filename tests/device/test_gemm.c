@@ -275,6 +275,8 @@ static void test_blocked(void **state)
         { .m = 1700, .n = 1800, .k = 600, .ta = true, .c = TM_BF16, .accumulate = true },
         { .m = 70, .n = 64, .k = 20000, .ta = true, .accumulate = true },
         { .m = 70, .n = 64, .k = 20000, .ta = true, .c = TM_BF16, .accumulate = true },
+        { .m = 5, .n = 7, .k = 28672, .tb = true }, /* as deep as the widest feed-forward layers */
+        { .m = 5, .n = 7, .k = 53248, .c = TM_BF16 },
     };
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);

@@ -172,6 +172,36 @@ static void views_pass_their_gradient_to_their_base(void **state)
     tm_graph_destroy(g);
 }
 
+/* y = w[1..4] + x, w a parameter of five columns: what its view contributes reaches its gradient, with a zero for the column
+ * that nobody reads. */
+static void views_of_parameters_pass_their_gradient_on(void **state)
+{
+    (void)state;
+    twice     t = { .graph = tm_graph_create(&tm_precision_f64) };
+    tm_memory memory;
+    tm_graph *g = t.graph;
+    t.x = tm_graph_tensor(g, "x", TM_ROLE_ACTIVATION, tm_shape_2(ROWS, WIDTH));
+    t.dy = tm_graph_tensor(g, "dy", TM_ROLE_ACTIVATION, tm_shape_2(ROWS, WIDTH));
+    t.w = parameter(g, "w", tm_shape_2(ROWS, WIDTH + 1));
+    tm_graph_segment(g, "first");
+    t.y = emit(g, TM_OP_add, NULL, 0, tm_graph_view(g, "w.1", t.w, 1, WIDTH), t.x, TM_NONE, TM_NONE);
+    size_t  n_forward = g->segment->n_nodes;
+    tm_seed seed = { .result = t.y, .cotangent = t.dy };
+    tm_gradient_pass(g, false, &seed, 1, NULL, NULL, 0);
+    t.forward = *g->segment;
+    t.forward.n_nodes = n_forward;
+    tm_tensor_id dw = tm_graph_at(g, t.w)->gradient;
+    assert_int_not_equal(dw, TM_NONE);
+    tm_memory_init(&memory, g);
+    tm_memory_random(&memory, t.x, 1, 0, 1);
+    tm_memory_random(&memory, t.w, 2, 0, 0.5);
+    tm_memory_random(&memory, t.dy, 4, 0, 1);
+    tm_segment_execute(&memory, g->segment);
+    check_slopes(&t, &memory, t.w, dw, 1, 0);
+    tm_memory_fini(&memory);
+    tm_graph_destroy(g);
+}
+
 /* --- weights that are computed --------------------------------------------------------------------------------------
  */
 
@@ -398,6 +428,7 @@ int main(void)
         cmocka_unit_test(tensors_used_twice_get_both_contributions),
         cmocka_unit_test(accumulation_adds_to_what_is_there),
         cmocka_unit_test(views_pass_their_gradient_to_their_base),
+        cmocka_unit_test(views_of_parameters_pass_their_gradient_on),
         cmocka_unit_test(computed_weights_pass_their_gradient_on),
         cmocka_unit_test(frozen_parameters_have_no_gradient_and_stop_the_pass),
         cmocka_unit_test(nothing_is_computed_for_nobody),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folders of the tiny models with experts: loss and every gradient against their golden numbers; what is refused. */
 #include "hf/numerics.h"
+#include "hf/source.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/golden.h"
@@ -103,6 +104,48 @@ static void deepseek_balanced(void **state)
     test_folder_remove();
 }
 
+/* The bias that moves the choice of experts is state, not a parameter: it is read, written in float32, and part of a run. */
+static void routing_bias_goes_in_and_out(void **state)
+{
+    static const char config[] =
+        "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 64, \"hidden_size\": 16, \"intermediate_size\": 24, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"kv_lora_rank\": 8, \"q_lora_rank\": null, "
+        "\"qk_nope_head_dim\": 4, \"qk_rope_head_dim\": 4, \"v_head_dim\": 4, \"n_routed_experts\": 4, "
+        "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, \"n_shared_experts\": 1, "
+        "\"first_k_dense_replace\": 1, \"norm_topk_prob\": true, \"routed_scaling_factor\": 2.5, \"n_group\": 1, "
+        "\"topk_group\": 1}";
+    static const char name[] = "model.layers.1.mlp.gate.e_score_correction_bias";
+    (void)state;
+    char                 out[600];
+    tm_hf_source         source;
+    tm_hf_report         report;
+    tm_safetensors      *written;
+    tm_error             err = { 0 };
+    snprintf(out, sizeof out, "%s/out", test_folder());
+    tm_hf_export_options options = { .folder = out, .dtype = TM_BF16, .shard_bytes = 1 << 20 };
+    test_hf_write(test_folder(), config, NULL);
+    if (tm_hf_source_open(test_folder(), -1, test_full_config(), &source, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_hf_export(&source, &options, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_hf_folder_weights(out, &written, &err) != TM_OK) fail_msg("%s", err.text);
+    const tm_stored_tensor *bias = tm_safetensors_find(written, name);
+    assert_non_null(bias);
+    assert_int_equal(bias->dtype, TM_F32);
+    assert_int_equal(bias->n[0], 4);
+    for (int64_t i = 0; i < 4; i++) {
+        float value;
+        memcpy(&value, bias->data + 4 * i, 4);
+        assert_true(value == (float)test_hf_value(name, i));
+    }
+    tm_safetensors_close(written);
+    tm_hf_source_close(&source);
+    test_hf_write(test_folder(), config, &(test_hf_options){ .leave_out = name });
+    test_hf_model model;
+    assert_int_equal(test_hf_open(test_folder(), "cpu", &tm_precision_f32, 4, &model, &err), TM_FORMAT);
+    assert_non_null(strstr(err.text, name));
+    test_hf_close(&model);
+    test_folder_remove();
+}
+
 static void refuse(const char *text, const char *part)
 {
     tm_config        *config = test_full_config();
@@ -130,6 +173,7 @@ int main(void)
         cmocka_unit_test(deepseek),
         cmocka_unit_test(gpt_oss),
         cmocka_unit_test(deepseek_balanced),
+        cmocka_unit_test(routing_bias_goes_in_and_out),
         cmocka_unit_test(what_is_not_built_is_refused),
     };
     return cmocka_run_group_tests_name("hf: experts", tests, NULL, NULL);

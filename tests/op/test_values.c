@@ -596,6 +596,33 @@ static void attention_sees_its_window(void **state)
     EXPECT(dqkv, 0, 0, 0, 0, 0, 0, 0, -1, 0.5, 0, 1, 0.5);
 }
 
+/* The last token begins a document: it sees itself; the third one sees two tokens because of the window. */
+static void attention_sees_its_document(void **state)
+{
+    (void)state;
+    double            o[4], lse[4], dqkv[12];
+    int32_t           first_key[4] = { 0, 0, 0, 3 };
+    tm_attention_attr attr = tm_self_attention(4, 1, 1, 1, 1);
+    tm_call           call = call_of(&tm_op_attention, &attr);
+    attr.window = 2;
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(4, 3), (double[]){ 1, 0, 8, 1, 0, 4, 1, 0, 2, 1, 0, 6 }), call.in);
+    call.in[3] = tm_view_i32(tm_shape_1(4), first_key);
+    call.out[0] = tm_view_f64(tm_shape_2(4, 1), o);
+    call.out[1] = tm_view_f64(tm_shape_3(1, 1, 4), lse);
+    call.op->reference(&call);
+    EXPECT(o, 8, 6, 3, 6);
+    EXPECT(lse, 0, log(2.0), log(2.0), 0);
+    tm_call grad = call_of(&tm_op_attention_grad, &attr);
+    grad.in[0] = tm_view_f64(tm_shape_2(4, 1), (double[]){ 0, 0, 0, 1 });
+    memcpy(&grad.in[1], call.in, 3 * sizeof call.in[0]);
+    grad.in[4] = call.out[0];
+    grad.in[5] = call.out[1];
+    grad.in[6] = call.in[3];
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(4, 3), dqkv), grad.out);
+    grad.op->reference(&grad);
+    EXPECT(dqkv, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
+}
+
 /* Sequences are rows of their own: two of them give what each gives alone, statistics included. */
 static void sequences_do_not_see_each_other(void **state)
 {
@@ -686,6 +713,7 @@ int main(void)
         cmocka_unit_test(a_future_token_changes_no_past_output),
         cmocka_unit_test(query_heads_read_the_head_of_their_group),
         cmocka_unit_test(attention_sees_its_window),
+        cmocka_unit_test(attention_sees_its_document),
         cmocka_unit_test(square_error_and_its_gradient),
         cmocka_unit_test(sequences_do_not_see_each_other),
         cmocka_unit_test(softmax_is_safe),

@@ -136,6 +136,10 @@ static void megatron_lines(void **state)
         "iteration[[:space:]]+[0-9]+[[:space:]]*/[[:space:]]*[0-9]+[^\n]*lm loss:[[:space:]]*([0-9.eE+-]+)";
     assert_true(fabs(matched(pattern, text.data) - 6.25) < 1e-9);
     assert_true(fabs(matched("iteration[[:space:]]+([0-9]+)[[:space:]]*/", text.data) - 12) < 1e-9);
+    text.length = 0;
+    f.step = 1000;
+    line_megatron(&text, &f);
+    assert_true(fabs(matched("consumed samples:[[:space:]]*([0-9]+)", text.data) - 8000) < 1e-9);
     tm_text_fini(&text);
 }
 

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -318,6 +319,37 @@ static void an_interrupted_run_is_aborted(void **unused)
     tm_mllog_free(w.log);
 }
 
+static int64_t wall_clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Times are milliseconds of the wall clock, throughput is samples per second of them. */
+static void times_are_milliseconds(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("trainmark_tiny");
+    tm_run_started   start = started_8b();
+    tm_error         err = { 0 };
+    tm_sink         *sink;
+    int64_t          began = wall_clock_ms();
+    assert_int_equal(tm_mllog_sink_open(&o, &sink, &err), TM_OK);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = start });
+    usleep(50000);
+    say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 96 } });
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    int64_t ended = wall_clock_ms();
+    written w = read_log(&o);
+    double  from = find(&w, "block_start")->time_ms, to = find(&w, "block_stop")->time_ms;
+    assert_true(from >= (double)began - 1 && to >= from + 49 && to <= (double)ended + 1);
+    double stop = find(&w, "tracked_stats")->time_ms;
+    double rate = tm_json_member(find(&w, "tracked_stats")->value, "throughput")->number;
+    assert_true(fabs(rate * (stop - from) / 1000 / 96 - 1) < 1e-9);
+    tm_mllog_free(w.log);
+}
+
 static void nothing_is_written_before_the_run_starts(void **unused)
 {
     (void)unused;
@@ -362,6 +394,7 @@ int main(void)
         cmocka_unit_test(a_missed_target_is_no_success),
         cmocka_unit_test(caches_that_were_not_dropped_are_not_logged),
         cmocka_unit_test(an_interrupted_run_is_aborted),
+        cmocka_unit_test(times_are_milliseconds),
         cmocka_unit_test(nothing_is_written_before_the_run_starts),
         cmocka_unit_test(failures_are_kept),
     };

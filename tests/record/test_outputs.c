@@ -184,6 +184,7 @@ static void whose_failure_counts(void **state)
 
 int main(void)
 {
+    setenv("TRAINMARK_STORE", "none", 1); /* never the user's */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bus_of_many),
         cmocka_unit_test_teardown(the_files_of_a_run, clean),

@@ -39,23 +39,24 @@ static void result_by_hand(void **state)
     tm_pair pairs[12];
     for (int i = 0; i < 12; i++)
         pairs[i] = (tm_pair){ .ratio = 1.02 + 0.001 * (i % 4), .control = i % 2 ? 1.001 : 0.999, .round = i / 2 };
-    tm_paired_result r = tm_paired_judge(pairs, 12, 0, 1);
-    near(r.b.ratio, sqrt(1.021 * 1.022), 1e-9);
-    near(r.control.ratio, 1, 1e-6);
+    tm_paired_result r = tm_paired_judge(pairs, 12, 0);
+    /* Of the 21 means of two rounds six are of two low ones, nine mixed, six of two high ones; of six rounds only the
+     * outermost means enclose 95 %. */
+    near(r.b.ratio, sqrt(sqrt(1.02 * 1.021 * 1.022 * 1.023)), 1e-12);
+    near(r.b.lo, sqrt(1.02 * 1.021), 1e-12);
+    near(r.b.hi, sqrt(1.022 * 1.023), 1e-12);
+    near(r.control.ratio, sqrt(1.001 * 0.999), 1e-12);
     assert_int_equal(r.pairs, 12);
     assert_int_equal(r.rounds, 6);
-    assert_int_equal(r.units, 6);
-    assert_true(r.rounds_are_units);
-    assert_true(r.b.lo < r.b.ratio && r.b.ratio < r.b.hi && r.b.lo > 1.01 && r.b.hi < 1.03);
     near(r.floor, fmax(fabs(r.control.lo - 1), fabs(r.control.hi - 1)), 1e-15);
     near(r.half_width, (r.b.hi - r.b.lo) / 2 / r.b.ratio, 1e-15);
     assert_true(r.detectable > r.floor && r.detectable > r.half_width);
     assert_int_equal(r.verdict, TM_PAIRED_SLOWER);
-    tm_paired_result again = tm_paired_judge(pairs, 12, 0, 1);
+    tm_paired_result again = tm_paired_judge(pairs, 12, 0);
     assert_memory_equal(&again.b, &r.b, sizeof r.b);
-    /* B and A in each other's place: the inverse, to the bit of the resamples drawn. */
+    /* B and A in each other's place: the inverse. */
     for (int i = 0; i < 12; i++) pairs[i].ratio = 1 / pairs[i].ratio;
-    again = tm_paired_judge(pairs, 12, 0, 1);
+    again = tm_paired_judge(pairs, 12, 0);
     near(again.b.ratio * r.b.ratio, 1, 1e-12);
     assert_int_equal(again.verdict, TM_PAIRED_FASTER);
 }
@@ -65,12 +66,12 @@ static void floor_decides(void **state)
     (void)state;
     tm_pair pairs[24]; /* B is 2 % slower without any doubt, but so is another copy of A */
     for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1.02, .control = 1.025, .round = i / 3 };
-    tm_paired_result r = tm_paired_judge(pairs, 24, 0, 1);
+    tm_paired_result r = tm_paired_judge(pairs, 24, 0);
     assert_true(r.b.lo > 1);
     near(r.floor, 0.025, 1e-9);
     assert_int_equal(r.verdict, TM_PAIRED_NO_DIFFERENCE);
     for (int i = 0; i < 24; i++) pairs[i].control = 1 / 1.015;
-    assert_int_equal(tm_paired_judge(pairs, 24, 0, 1).verdict, TM_PAIRED_SLOWER);
+    assert_int_equal(tm_paired_judge(pairs, 24, 0).verdict, TM_PAIRED_SLOWER);
 }
 
 /* The floor is the far end of the control's interval, on whichever side. */
@@ -79,11 +80,11 @@ static void floor_has_two_ends(void **state)
     (void)state;
     tm_pair pairs[24];
     for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1, .control = 1 + 0.01 * (i / 3 % 4), .round = i / 3 };
-    tm_paired_result r = tm_paired_judge(pairs, 24, 0, 1);
+    tm_paired_result r = tm_paired_judge(pairs, 24, 0);
     assert_true(r.control.hi - 1 > fabs(r.control.lo - 1));
     near(r.floor, r.control.hi - 1, 1e-15);
     for (int i = 0; i < 24; i++) pairs[i].control = 1 / pairs[i].control;
-    r = tm_paired_judge(pairs, 24, 0, 1);
+    r = tm_paired_judge(pairs, 24, 0);
     near(r.floor, 1 - r.control.lo, 1e-15);
 }
 
@@ -93,13 +94,13 @@ static void least_difference(void **state)
     (void)state;
     tm_pair pairs[24];
     for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1.003, .control = 1.0001, .round = i / 3 };
-    tm_paired_result r = tm_paired_judge(pairs, 24, 0.005, 1);
+    tm_paired_result r = tm_paired_judge(pairs, 24, 0.005);
     near(r.floor, 0.005, 1e-15);
     near(r.detectable, 0.005, 1e-9); /* no scatter at all here */
     assert_int_equal(r.verdict, TM_PAIRED_NO_DIFFERENCE);
-    assert_int_equal(tm_paired_judge(pairs, 24, 0.002, 1).verdict, TM_PAIRED_SLOWER);
+    assert_int_equal(tm_paired_judge(pairs, 24, 0.002).verdict, TM_PAIRED_SLOWER);
     for (int i = 0; i < 24; i++) pairs[i].control = 1.02;
-    near(tm_paired_judge(pairs, 24, 0.005, 1).floor, 0.02, 1e-9);
+    near(tm_paired_judge(pairs, 24, 0.005).floor, 0.02, 1e-9);
 }
 
 /* Two perfect copies of A, and a B that is 1 % slower on average but now so, now so. */
@@ -109,48 +110,107 @@ static void an_interval_that_holds_1_is_no_difference(void **state)
     tm_pair pairs[24];
     for (int i = 0; i < 24; i++)
         pairs[i] = (tm_pair){ .ratio = 1.01 + 0.05 * (i / 3 % 3 - 1), .control = 1, .round = i / 3 };
-    tm_paired_result r = tm_paired_judge(pairs, 24, 0, 1);
+    tm_paired_result r = tm_paired_judge(pairs, 24, 0);
     assert_true(r.b.lo < 1 && r.b.hi > 1 && r.b.ratio - 1 > r.floor);
     assert_int_equal(r.verdict, TM_PAIRED_NO_DIFFERENCE);
     for (int i = 0; i < 24; i++) pairs[i].ratio = 1 / pairs[i].ratio;
-    assert_int_equal(tm_paired_judge(pairs, 24, 0, 1).verdict, TM_PAIRED_NO_DIFFERENCE);
+    assert_int_equal(tm_paired_judge(pairs, 24, 0).verdict, TM_PAIRED_NO_DIFFERENCE);
 }
 
-/* Six starts that differ by 1 % each, 200 pairs of each that agree: there are six values to judge by, not 1,200. */
-static void rounds_are_what_is_independent(void **state)
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* How many of the 2^u ways to choose among the ranks 1 .. u have a sum of at most `most`, by trying all. */
+static int64_t sets_with_sum(int u, int most)
+{
+    int64_t found = 0;
+    for (int64_t set = 0; set < (int64_t)1 << u; set++) {
+        int sum = 0;
+        for (int i = 0; i < u; i++) sum += set >> i & 1 ? i + 1 : 0;
+        found += sum <= most;
+    }
+    return found;
+}
+
+/* The ends of the interval are the k-th of the means from either side; k from all sign patterns of the rounds. */
+static void interval_is_the_signed_rank_one(void **state)
+{
+    (void)state;
+    for (int u = TM_PAIRED_UNITS; u <= 17; u++) {
+        tm_pair pairs[17];
+        double  mean[17 * 9];
+        int     n = 0, k = 0;
+        for (int i = 0; i < u; i++)
+            pairs[i] = (tm_pair){ .ratio = exp(0.001 * pow(1.37, i)), .control = 1, .round = i };
+        for (int i = 0; i < u; i++)
+            for (int j = i; j < u; j++) mean[n++] = 0.0005 * (pow(1.37, i) + pow(1.37, j));
+        qsort(mean, (size_t)n, sizeof *mean, compare_doubles);
+        while ((double)sets_with_sum(u, k) / (double)((int64_t)1 << u) <= 0.0165) k++;
+        tm_paired_result r = tm_paired_judge(pairs, u, 0);
+        near(log(r.b.lo), mean[k - 1], 1e-12);
+        near(log(r.b.hi), mean[n - k], 1e-12);
+        near(log(r.b.ratio), (mean[(n - 1) / 2] + mean[n / 2]) / 2, 1e-12);
+    }
+}
+
+/* From 100 rounds on by the normal approximation: no step where one takes the other's place. */
+static void interval_of_many_rounds(void **state)
+{
+    (void)state;
+    double width[2];
+    for (int k = 0; k < 2; k++) {
+        tm_pair pairs[101];
+        for (int i = 0; i < 100 + k; i++)
+            pairs[i] = (tm_pair){ .ratio = 1 + 0.01 * tm_random_normal(7, 1, (uint64_t)i), .control = 1, .round = i };
+        tm_paired_result r = tm_paired_judge(pairs, 100 + k, 0);
+        width[k] = r.half_width;
+        assert_true(r.b.lo < 1 && r.b.hi > 1);
+        near(r.half_width, 2.13 * 0.01 / 10, 0.0005);
+    }
+    near(width[0], width[1], 0.00005);
+}
+
+/* A round counts once, however many pairs it has, and with its median. */
+static void a_round_counts_once(void **state)
 {
     (void)state;
     enum { N = 1200 };
     tm_pair *pairs = malloc(N * sizeof *pairs);
     for (int i = 0; i < N; i++)
         pairs[i] = (tm_pair){ .ratio = 1 + 0.01 * (i / 200 - 2) + 1e-5 * (i % 7), .control = 1, .round = i / 200 };
-    tm_paired_result r = tm_paired_judge(pairs, N, 0, 1);
-    assert_int_equal(r.units, 6);
+    tm_paired_result r = tm_paired_judge(pairs, N, 0);
+    assert_int_equal(r.rounds, 6);
     if (!(r.half_width > 0.02)) fail_msg("half-width %.4f", r.half_width);
     for (int i = 0; i < N; i++) pairs[i].round = 0;
-    r = tm_paired_judge(pairs, N, 0, 1);
-    assert_true(!r.rounds_are_units && r.units == N / 11);
+    r = tm_paired_judge(pairs, N, 0);
+    assert_int_equal(r.rounds, 1);
+    assert_int_equal(r.verdict, TM_PAIRED_TOO_SHORT);
+    assert_true(isnan(r.b.lo) && isnan(r.floor) && isfinite(r.b.ratio));
     free(pairs);
+    tm_pair outlier[24];
+    for (int i = 0; i < 24; i++) outlier[i] = (tm_pair){ .ratio = i % 3 ? 1.01 : 5, .control = 1, .round = i / 3 };
+    near(tm_paired_judge(outlier, 24, 0).b.hi, 1.01, 1e-12);
 }
 
 static void too_few(void **state)
 {
     (void)state;
     tm_pair pairs[TM_PAIRED_UNITS];
-    for (int i = 0; i < TM_PAIRED_UNITS; i++) pairs[i] = (tm_pair){ .ratio = 2, .control = 1, .round = 0 };
+    for (int i = 0; i < TM_PAIRED_UNITS; i++) pairs[i] = (tm_pair){ .ratio = 2, .control = 1, .round = i };
     for (int n = 0; n < TM_PAIRED_UNITS; n++) {
-        tm_paired_result r = tm_paired_judge(pairs, n, 0, 1);
-        assert_int_equal(r.verdict, TM_PAIRED_NOT_JUDGED);
+        tm_paired_result r = tm_paired_judge(pairs, n, 0);
+        assert_int_equal(r.verdict, TM_PAIRED_TOO_SHORT);
         assert_true(isnan(r.b.lo) && isnan(r.floor) && isnan(r.half_width) && isnan(r.b.ratio) == (n == 0));
-        assert_false(tm_paired_enough(&r, 1, 0, true));
+        assert_false(tm_paired_enough(&r, 1, 0));
     }
-    tm_paired_result r = tm_paired_judge(pairs, TM_PAIRED_UNITS, 0, 1);
+    tm_paired_result r = tm_paired_judge(pairs, TM_PAIRED_UNITS, 0);
     assert_int_equal(r.verdict, TM_PAIRED_SLOWER);
-    assert_false(r.rounds_are_units);
-    assert_true(tm_paired_enough(&r, 0.01, TM_PAIRED_UNITS, true));
-    assert_false(tm_paired_enough(&r, 0.01, TM_PAIRED_UNITS, false)); /* rounds are wanted */
-    assert_false(tm_paired_enough(&r, 0.01, TM_PAIRED_UNITS + 1, true));
-    assert_false(tm_paired_enough(&r, 0, TM_PAIRED_UNITS, true)); /* 0: never */
+    assert_true(tm_paired_enough(&r, 0.01, TM_PAIRED_UNITS));
+    assert_false(tm_paired_enough(&r, 0.01, TM_PAIRED_UNITS + 1));
+    assert_false(tm_paired_enough(&r, 0, TM_PAIRED_UNITS)); /* 0: never */
 }
 
 /* --- synthetic sessions ------------------------------------------------------------------------------------------- */
@@ -195,7 +255,7 @@ static double turn_of(weather *w, const scenario *s, double drift)
     return s->white * draw(w) + w->slow + drift * w->turn++ + (w->burst ? s->strength * uniform(w) : 0);
 }
 
-/* A session as `trainmark ab` holds it: judged after every round (with only one, after every block), ended early. */
+/* A session as `trainmark ab` holds it: judged after every round, ended early. */
 static tm_paired_result session(const scenario *s, uint64_t seed, double planted)
 {
     static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
@@ -204,7 +264,7 @@ static tm_paired_result session(const scenario *s, uint64_t seed, double planted
     tm_pair         *pairs = malloc((size_t)(s->rounds * s->blocks) * sizeof *pairs);
     double           drift = s->drift * draw(&w) / turns;
     w.slow = s->slow * draw(&w);
-    tm_paired_result r = tm_paired_judge(pairs, 0, 0, seed);
+    tm_paired_result r = tm_paired_judge(pairs, 0, 0);
     for (int round = 0; round < s->rounds; round++) {
         double process[3] = { s->process * draw(&w), s->process * draw(&w) + log(1 + planted), s->process * draw(&w) };
         for (int block = 0; block < s->blocks; block++) {
@@ -216,13 +276,9 @@ static tm_paired_result session(const scenario *s, uint64_t seed, double planted
                 seconds[side][had[side]++] = exp(process[side] + turn_of(&w, s, drift));
             }
             pairs[n++] = tm_pair_of(seconds[0], seconds[1], seconds[2], round);
-            if (s->rounds > 1 && block + 1 < s->blocks) continue;
-            r = tm_paired_judge(pairs, n, 0, seed);
-            if (tm_paired_enough(&r, 0.01, 12, s->rounds == 1)) {
-                free(pairs);
-                return r;
-            }
         }
+        r = tm_paired_judge(pairs, n, 0);
+        if (tm_paired_enough(&r, 0.01, 12)) break;
     }
     free(pairs);
     return r;
@@ -234,19 +290,22 @@ static const scenario scenarios[] = {
     { "slow waves", 0, .01, .03, .9, 0, 0, 0, 12, 6, 4, 95 },
     { "very slow waves", 0, .01, .06, .99, 0, 0, 0, 12, 6, 4, 95 },
     { "drift of 30 %", 0, .01, 0, 0, .3, 0, 0, 12, 6, 4, 99 },
-    { "bursts", 0, .01, 0, 0, 0, .05, .5, 12, 8, 4, 90 },
-    { "starts differ by 0.7 %", .005, .01, 0, 0, 0, 0, 0, 12, 6, 4, 95 },
+    { "bursts", 0, .01, 0, 0, 0, .05, .5, 12, 8, 4, 85 },
+    { "starts differ by 0.5 %", .005, .01, 0, 0, 0, 0, 0, 12, 6, 4, 95 },
+    { "starts differ by 1 %", .01, .01, 0, 0, 0, 0, 0, 12, 6, 4, 70 },
+    { "ten minutes", .005, .03, .03, .9, .1, .02, .3, 60, 6, 4, 88 },
     { "all at once", .007, .015, .03, .9, .1, .02, .3, 12, 8, 4, 85 },
     { "whole runs", .005, .01, .01, .8, .05, 0, 0, 14, 1, 4, 90 },
-    { "one round", 0, .01, .03, .9, .1, .01, .3, 1, 60, 4, 85 },
+    { "six rounds", .005, .01, .01, .8, .05, 0, 0, 6, 6, 4, 80 },
 };
 
-/* Alarms without a difference, and eyes for one of 3 %: bounds far enough from what was counted that only a real change
- * of the method crosses them, near enough that they are worth something (docs/ab.md has the counts of 1,000). */
+/* Alarms without a difference, eyes for one of 3 %, and intervals that hold the truth in at least 94 of 100 sessions,
+ * also in those that ended early (docs/ab.md has the counts). */
 static void promises(void **state)
 {
     (void)state;
-    enum { TRIALS = 100 };
+    enum { TRIALS = 1000 };
+    bool kept = true;
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
         const scenario *s = &scenarios[i];
         int             alarms = 0, slower = 0, faster = 0, covered = 0;
@@ -257,12 +316,19 @@ static void promises(void **state)
             slower += some.verdict == TM_PAIRED_SLOWER;
             faster += some.verdict == TM_PAIRED_FASTER;
         }
-        print_message("# %-24s %3d alarms, 3 %% seen %3d times, interval holds the truth %3d times\n", s->name, alarms,
+        print_message("# %-24s %3d alarms, 3 %% seen %4d times, interval holds the truth %4d times\n", s->name, alarms,
                       slower, covered);
-        if (alarms > s->alarms || slower < s->seen || faster > 0 || covered < 84)
-            fail_msg("%s: %d alarms (at most %d), %d seen (at least %d), %d faster, %d covered (at least 84)", s->name,
-                     alarms, s->alarms, slower, s->seen, faster, covered);
+        kept &= alarms <= 10 * s->alarms && slower >= 10 * s->seen && faster == 0 && covered >= 940;
     }
+    assert_true(kept);
+}
+
+/* One round, starts that differ: nothing can be told, and nothing is. */
+static void one_round_tells_nothing(void **state)
+{
+    (void)state;
+    const scenario s = { .process = .01, .white = .01, .rounds = 1, .blocks = 60 };
+    for (uint64_t t = 0; t < 100; t++) assert_int_equal(session(&s, t, 0.1).verdict, TM_PAIRED_TOO_SHORT);
 }
 
 /* What `detectable` says: of sessions with such a difference about four in five see it. */
@@ -288,9 +354,12 @@ int main(void)
         cmocka_unit_test(floor_has_two_ends),
         cmocka_unit_test(least_difference),
         cmocka_unit_test(an_interval_that_holds_1_is_no_difference),
-        cmocka_unit_test(rounds_are_what_is_independent),
+        cmocka_unit_test(interval_is_the_signed_rank_one),
+        cmocka_unit_test(interval_of_many_rounds),
+        cmocka_unit_test(a_round_counts_once),
         cmocka_unit_test(too_few),
         cmocka_unit_test(promises),
+        cmocka_unit_test(one_round_tells_nothing),
         cmocka_unit_test(detectable_is_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@ tm_model_shape test_shape_preset(const char *preset, const char *more)
     tm_config     *config = test_full_config();
     tm_error       err = { 0 };
     tm_model_shape shape = { 0 };
-    char           copy[256];
+    char           copy[1024];
     tm_status      st = tm_config_apply_preset(config, preset, &err);
     snprintf(copy, sizeof copy, "%s", more ? more : "");
     for (char *word = strtok(copy, " "); st == TM_OK && word; word = strtok(NULL, " "))

@@ -87,7 +87,10 @@ static void calm(sample s[SAMPLES])
         double t = SECONDS * (double)i / (SAMPLES - 1);
         s[i] = (sample){ .at = 100 + t,
                          .raw = 50 + t,
+                         .wall = 1.7e9 + t,
                          .cycles = 2e9 * t,
+                         .counter = 7 + t,
+                         .uptime = 90 + t,
                          .busy = 7 + PROCESSORS * t,
                          .own = 2 + PROCESSORS * t,
                          .iowait = 1,
@@ -165,6 +168,10 @@ static void thresholds(void **state)
         { FIELD(raw), 0.009, TM_MACHINE_CLOCK, 0.09, TM_VERDICT_VALID, "" },
         { FIELD(raw), 0.02, TM_MACHINE_CLOCK, 0.2, TM_VERDICT_NOISY, "clocks disagree by 0.2 %" },
         { FIELD(raw), -0.2, TM_MACHINE_CLOCK, 2, TM_VERDICT_INVALID, "clocks disagree by 2 %" },
+        { FIELD(counter), 0.2, TM_MACHINE_CLOCK, 2, TM_VERDICT_INVALID, "clocks disagree by 2 %" },
+        { FIELD(uptime), -0.22, TM_MACHINE_CLOCK, 2, TM_VERDICT_INVALID, "clocks disagree by 2 %" },
+        { FIELD(uptime), 0.02, TM_MACHINE_CLOCK, 0, TM_VERDICT_VALID, "" }, /* it comes in hundredths */
+        { FIELD(wall), 3600, TM_MACHINE_CLOCK, 0, TM_VERDICT_VALID, "" },   /* set by an hour */
         { FIELD(cycles), 2e8, TM_MACHINE_CLOCK, 100 * 2e8 / 5 / (2.02e10 / 10), TM_VERDICT_INVALID, "clocks disagree" },
         { FIELD(major_faults), 990, TM_MACHINE_MAJOR, 99, TM_VERDICT_VALID, "" },
         { FIELD(major_faults), 1010, TM_MACHINE_MAJOR, 101, TM_VERDICT_NOISY, "101 pages per second" },
@@ -180,6 +187,25 @@ static void thresholds(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         expect(disturbed(rows[i].field, rows[i].amount), rows[i].fact, rows[i].value, rows[i].verdict, rows[i].words);
+}
+
+/* The clocks that measure run at half speed, as a library in front of the program could have them. */
+static void clocks_at_half_speed(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        sample s[SAMPLES];
+        calm(s);
+        for (int i = 0; i < SAMPLES; i++) {
+            double t = s[i].at - 100;
+            s[i].raw = s[i].at = 100 + t / 2;
+            if (which != 0) s[i].wall = 1.7e9 + t / 2;
+            if (which != 1) s[i].counter = 7 + t / 2;
+            if (which != 2) s[i].uptime = 90 + t / 2;
+        }
+        expect(judged(s, 0), TM_MACHINE_CLOCK, which == 2 ? 100 * 4.98 / 5 : 100, TM_VERDICT_INVALID,
+               "clocks disagree by");
+    }
 }
 
 static void heat_and_frequency(void **state)
@@ -201,7 +227,7 @@ static void the_worst_second(void **state)
     sample s[21];
     for (int i = 0; i < 21; i++) {
         double t = i / 2.0, burst = t < 4 ? 0 : t < 5.5 ? t - 4 : 1.5;
-        s[i] = (sample){ .at = t, .raw = t, .cycles = t, .busy = 3 * t + 1.6 * burst, .own = 3 * t, .spin_ns = 1 };
+        s[i] = (sample){ .at = t, .raw = t, .wall = t, .cycles = t, .counter = t, .uptime = t, .busy = 3 * t + 1.6 * burst, .own = 3 * t, .spin_ns = 1 };
     }
     tm_validity_report r;
     judge_samples(s, 21, PROCESSORS, none, &r);
@@ -417,6 +443,7 @@ int main(void)
         cmocka_unit_test(other_kernel_files),
         cmocka_unit_test(a_calm_machine),
         cmocka_unit_test(thresholds),
+        cmocka_unit_test(clocks_at_half_speed),
         cmocka_unit_test(heat_and_frequency),
         cmocka_unit_test(the_worst_second),
         cmocka_unit_test(several_reasons),

@@ -62,11 +62,25 @@ static void scatter_is_no_progress(void **state)
     assert_int_equal(judge(losses, 4.6, (tm_evidence){ 0 }), TM_VERDICT_INVALID);
 }
 
+/* Resumed with a loss of 4 behind it, a run that spoils what was learnt does not live on that progress. */
+static void undone_progress_is_none(void **state)
+{
+    (void)state;
+    double       losses[STEPS];
+    tm_loss_head head = { .mean = 4.6, .deviation = 0.05, .n = 50 };
+    line(losses, 3.0, 3.3, 0.1);
+    assert_int_equal(judge(losses, 3.3, (tm_evidence){ .head = head }), TM_VERDICT_INVALID);
+    assert_int_equal(judge(losses, 3.3, (tm_evidence){ .head = head, .n_losses = 49 }), TM_VERDICT_NOT_JUDGED);
+    line(losses, 3.0, 3.0, 0.1);
+    assert_int_equal(judge(losses, 3.0, (tm_evidence){ .head = head }), TM_VERDICT_VALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_towards_the_floor_passes),
         cmocka_unit_test(scatter_is_no_progress),
+        cmocka_unit_test(undone_progress_is_none),
     };
     return cmocka_run_group_tests_name("verdict", tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /* config/frameworks/megatron.c - the arguments of Megatron-LM, and what Primus adds to them.
  *
  * The fallbacks are what a Primus experiment takes where neither file nor preset says anything. A model is described by
- * its arguments: what stands in a preset of the same name of ours is below them. */
+ * its arguments: a preset of ours of the same name only fills what they leave open where theirs is not found. */
 #include "config/foreign.h"
 
 #include <stdio.h>
@@ -97,6 +97,75 @@ static const char *group_best(const tm_config *config, const char *value)
     return best < 1 ? NULL : tm_arena_format(config->arena, "%lld", (long long)best);
 }
 
+/* Positions, attention and loss by document: all three or none. */
+static const char *documents(const tm_config *config, const char *value)
+{
+    static const char *const keys[] = { "reset_position_ids", "reset_attention_mask", "eod_mask_loss" };
+    int                      on = 0;
+    for (int i = 0; i < 3; i++) {
+        const char *given = tm_foreign_given(config, keys[i]);
+        on += given && strcmp(given, "true") == 0;
+    }
+    return on == 0 || on == 3 ? value : NULL;
+}
+
+static bool family_is_latent(const tm_config *config)
+{
+    const char *family = tm_config_text(config, "model.family");
+    return family && strcmp(family, "deepseek") == 0;
+}
+
+/* Said by the file; else a preset of ours has it or not. */
+static bool latent_attention(const tm_config *config)
+{
+    const char *given = tm_foreign_given(config, "multi_latent_attention");
+    return given ? strcmp(given, "true") == 0 : family_is_latent(config);
+}
+
+/* A preset of ours with latent attention loses it. */
+static const char *latent(const tm_config *config, const char *value)
+{
+    const char *given = tm_foreign_given(config, "multi_latent_attention");
+    return given && strcmp(given, "false") == 0 && family_is_latent(config) ? "lost" : value;
+}
+
+/* GPT-OSS, a preset of ours that these arguments cannot describe, has all biases unless the file says something. */
+static const char *biases(const tm_config *config, const char *value)
+{
+    const char *family = tm_config_text(config, "model.family");
+    bool        own = family && strcmp(family, "gpt_oss") == 0;
+    return own && !tm_foreign_given(config, "add_qkv_bias") ? "own" : value;
+}
+
+/* What counts with latent attention only, or without it only: cases "plain" and "latent". */
+static const char *if_latent(const tm_config *config, const char *value)
+{
+    return latent_attention(config) ? value : "plain";
+}
+
+static const char *unless_latent(const tm_config *config, const char *value)
+{
+    return latent_attention(config) ? "latent" : value;
+}
+
+/* Norms of query and key: of heads; or of what both are computed from, which our latent attention always has. */
+static const char *norms(const tm_config *config, const char *value)
+{
+    const char *given = tm_foreign_given(config, "qk_layernorm");
+    if (!latent_attention(config)) return value;
+    return !given || strcmp(given, "true") == 0 ? "latent" : NULL;
+}
+
+/* Latent attention has YaRN's positions, others the plain ones. */
+static const char *positions(const tm_config *config, const char *value)
+{
+    return strcmp(value, latent_attention(config) ? "yarn" : "rope") == 0 ? value : NULL;
+}
+
+#define DOCUMENTS(key)                                                                                                 \
+    MAPPED(key, "true:data.separate_documents=true|false:", .with = "!mock_data", .convert = documents,                \
+           .words = "documents apart in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "   \
+                    "are one")
 #define LOG(key) HARMLESS(key, "output and logging")
 #define PROFILE(key) HARMLESS(key, "profiling")
 #define FILES(key) HARMLESS(key, "how checkpoints are written")
@@ -104,7 +173,7 @@ static const char *group_best(const tm_config *config, const char *value)
 #define KERNEL(key) SPEED(key, "kernels")
 #define MOE(key) MODEL(key, "", "this form of experts", .with = "num_experts")
 #define MOE_SPEED(key) SPEED(key, "kernels of experts")
-#define MLA(key) MODEL(key, "", "multi-head latent attention", .with = "multi_latent_attention")
+#define MLA(key, ours) MAPPED(key, "plain:|*:" ours, .convert = if_latent)
 #define STATE_SPACE(key) MODEL(key, "", "state-space layers (Mamba)", .with = "is_hybrid_model")
 #define MUON(key) UNBUILT(key, "", "the Muon optimizer", .with = "optimizer=muon/dist_muon")
 #define FP8(key) UNBUILT(key, "", "float8 training", .with = "fp8")
@@ -139,8 +208,9 @@ static const tm_foreign_key keys[] = {
     MAPPED("num_attention_heads", "model.n_heads"),
     MAPPED("group_query_attention", "true:|false:model.n_kv_heads=null"),
     MAPPED("num_query_groups", "model.n_kv_heads", .with = "group_query_attention"),
-    MAPPED("kv_channels", "null:model.head_dim=null|*:model.head_dim"),
-    MAPPED("qk_layernorm", "model.qk_norm", NOT_DIFFUSION, .fallback = "false"),
+    MAPPED("kv_channels", "null:model.head_dim=null|latent:|*:model.head_dim", .convert = unless_latent),
+    MAPPED("qk_layernorm", "true:model.qk_norm=true|false:model.qk_norm=false|latent:", NOT_DIFFUSION,
+           .convert = norms, .fallback = "false", .words = "latent attention without its norms"),
     MODEL("qk_l2_norm", "null|false", "norms of query and key"),
     MODEL("position_embedding_type", "rope|null", "positions other than rotary ones",
            .with = "!multi_latent_attention"),
@@ -151,11 +221,13 @@ static const tm_foreign_key keys[] = {
     MODEL("rotary_percent", "1|null", "rotary positions of part of a head"),
     MAPPED("rotary_interleaved", "true:model.rope_layout=interleaved|false:model.rope_layout=half"),
     MODEL("rotary_seq_len_interpolation_factor", "null|1", "interpolated positions"),
-    MAPPED("use_rope_scaling", "true:model.rope_scaling=llama3|false:model.rope_scaling=none", NOT_DIFFUSION,
-           .fallback = "false"),
+    MAPPED("use_rope_scaling", "true:model.rope_scaling=llama3|false:model.rope_scaling=none|latent:", NOT_DIFFUSION,
+           .convert = unless_latent, .fallback = "false"),
     MAPPED("rope_scaling_factor", "model.rope_scaling_factor", .with = "use_rope_scaling"),
-    MODEL("rope_type", "null|rope", "YaRN", .with = "!multi_latent_attention"),
-    MLA("rotary_scaling_factor"), MLA("original_max_position_embeddings"), MLA("mscale"), MLA("mscale_all_dim"),
+    MAPPED("rope_type", "rope:|yarn:", .convert = positions, .words = "YaRN without latent attention, or latent without"),
+    MLA("rotary_scaling_factor", "model.rope_scaling_factor"),
+    MLA("original_max_position_embeddings", "model.rope_original_max_seq_len"),
+    MLA("mscale", "model.rope_mscale"), MLA("mscale_all_dim", "model.rope_mscale_all_dim"),
     MAPPED("untie_embeddings_and_output_weights", "true:model.tied=false|false:model.tied=true", NOT_DIFFUSION,
            .fallback = "true"),
     MODEL("swiglu", "true|null", "a feed-forward part without gate"),
@@ -166,7 +238,8 @@ static const tm_foreign_key keys[] = {
     MODEL("activation_func_clamp_value", "null", "clamped SwiGLU"),
     MODEL("activation_situ_*", "null", "clamped SwiGLU"),
     MODEL("add_bias_linear", "false|null", "biases of linears"),
-    MAPPED("add_qkv_bias", "true:model.bias=qkv|false:model.bias=none", NOT_DIFFUSION, .fallback = "false"),
+    MAPPED("add_qkv_bias", "true:model.bias=qkv|false:model.bias=none|own:", NOT_DIFFUSION, .convert = biases,
+           .fallback = "false"),
     MODEL("normalization", "RMSNorm|null", "LayerNorm in a gated model"),
     MODEL("apply_layernorm_1p", "false|null", "norm weights around 0"),
     MAPPED("norm_epsilon", "model.norm_eps"),
@@ -196,10 +269,15 @@ static const tm_foreign_key keys[] = {
     HARMLESS("data_parallel_random_init", "one copy of the weights"),
     HARMLESS("init_model_with_meta_device", "where initial weights are made"),
 
-    /* latent attention, state space: parts of models that are not built */
-    MODEL("multi_latent_attention", "false|null", "multi-head latent attention"),
-    MLA("q_lora_rank"), MLA("kv_lora_rank"), MLA("qk_head_dim"), MLA("qk_pos_emb_head_dim"), MLA("v_head_dim"),
-    MODEL("mla_*", "", "multi-head latent attention"),
+    /* latent attention; state space, which is not built */
+    MAPPED("multi_latent_attention",
+           "true:model.family=deepseek;model.rope_scaling=yarn|false:|"
+           "lost:model.family=llama;model.kv_lora_rank=null;model.q_lora_rank=null",
+           .convert = latent),
+    MAPPED("q_lora_rank", "null:model.q_lora_rank=null|plain:|*:model.q_lora_rank", .convert = if_latent),
+    MLA("kv_lora_rank", "model.kv_lora_rank"), MLA("qk_head_dim", "model.qk_nope_head_dim"),
+    MLA("qk_pos_emb_head_dim", "model.qk_rope_head_dim"), MLA("v_head_dim", "model.v_head_dim"),
+    MODEL("mla_*", "", "another form of latent attention"),
     SPEED("fused_padded_mla_attention", "kernels"),
     /* experts: a router that works in float32, on all tokens */
     MAPPED("num_experts", "0:|*:model.n_experts"),
@@ -398,9 +476,7 @@ static const tm_foreign_key keys[] = {
     HARMLESS("num_workers", "see data.prefetch"), HARMLESS("dataloader_mp_context", "how files are read"),
     HARMLESS("num_dataset_builder_threads", "how files are read"), HARMLESS("data_sharding", "several devices"),
     UNBUILT("dataloader_type", "null|single|cyclic|external", "another order of the samples", .with = "!mock_data"),
-    UNBUILT("reset_position_ids", "false|null", "positions by document", .with = "!mock_data"),
-    UNBUILT("reset_attention_mask", "false|null", "attention by document", .with = "!mock_data"),
-    UNBUILT("eod_mask_loss", "false|null", "a loss without ends of documents", .with = "!mock_data"),
+    DOCUMENTS("reset_position_ids"), DOCUMENTS("reset_attention_mask"), DOCUMENTS("eod_mask_loss"),
     HARMLESS("sample_rate", "counts with retro_project_dir"), HARMLESS("mask_prob", "models of masked words"),
     HARMLESS("short_seq_prob", "models of masked words"), HARMLESS("retriever_seq_length", "retrieval"),
 

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/batch.c - training.local_batch_size auto: the largest batch whose plan fits, proven by two steps of it. */
+#include "base/lock.h"
+#include "base/log.h"
+#include "cli/sweep_plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char key[] = "training.local_batch_size";
+enum { MOST = 1 << 16 };
+
+bool tm_cli_wants_batch(const tm_config *config)
+{
+    size_t                n;
+    const tm_config_axis *axes = tm_config_axes(config, &n);
+    return n == 1 && axes[0].n == 1 && strcmp(axes[0].row, key) == 0 && strcmp(axes[0].values[0], "auto") == 0;
+}
+
+typedef struct {
+    const tm_sweep_options *options;
+    int64_t                 memory;
+    int64_t                 global; /* sequences of a step; 0: as many as the batch */
+    tm_error                why;    /* the last plan that could not be made */
+} search;
+
+static void name_word(const search *s, int64_t batch, char word[200])
+{
+    size_t                n;
+    const tm_config_axis *axes = tm_config_axes(s->options->config, &n);
+    snprintf(word, 200, "--%.150s=%lld", axes[0].key, (long long)batch);
+}
+
+/* Does its plan fit? */
+static bool fits(search *s, int64_t batch)
+{
+    char    word[200], *more[] = { word };
+    int64_t bytes = 0;
+    if (s->global > 0 && s->global % batch != 0) return false;
+    name_word(s, batch, word);
+    s->why = (tm_error){ 0 };
+    return sweep_plan_bytes(s->options, more, 1, &bytes, &s->why) == TM_OK && (s->memory <= 0 || bytes <= s->memory);
+}
+
+/* The largest divisor of the global batch that fits: they are few. */
+static int64_t largest_divisor(search *s, int64_t below)
+{
+    int64_t most = below < s->global ? below : s->global;
+    for (int64_t batch = most; batch >= 1; batch--)
+        if (s->global % batch == 0 && fits(s, batch)) return batch;
+    return 0;
+}
+
+/* Doubles until it does not fit, then halves the gap: the plan grows with the batch. */
+static int64_t largest(search *s, int64_t below)
+{
+    int64_t good = 0, bad = below + 1;
+    for (int64_t batch = 1; batch < bad; batch *= 2) {
+        if (!fits(s, batch)) {
+            bad = batch;
+            break;
+        }
+        good = batch;
+    }
+    while (bad - good > 1) {
+        int64_t middle = good + (bad - good) / 2;
+        if (fits(s, middle))
+            good = middle;
+        else
+            bad = middle;
+    }
+    return good;
+}
+
+/* Two steps of it in a process of its own, which may die of it. */
+static tm_status prove(const search *s, int64_t batch, bool *runs, tm_error *err)
+{
+    char word[200], *more[] = { word, (char *)"--training.steps=2", (char *)"--checkpoint.enable=false",
+                                (char *)"--validation.enable=false", (char *)"--debug.certificate=false",
+                                (char *)"--store.path=none" };
+    tm_scratch scratch;
+    sweep_end  end;
+    name_word(s, batch, word);
+    TM_TRY(tm_scratch_make("trainmark-batch", &scratch, err));
+    tm_text folder = { 0 };
+    tm_text_printf(&folder, "%s/run", scratch.path);
+    tm_status st = sweep_start(s->options, more, sizeof more / sizeof more[0], folder.data, NULL, &end, err);
+    tm_text_fini(&folder);
+    tm_scratch_remove(&scratch);
+    TM_TRY(st);
+    *runs = end.code == 0;
+    if (*runs || end.nomem) return TM_OK;
+    return tm_fail(err, end.code == 4 ? TM_INVALID : end.code == 3 ? TM_NUMBERS : TM_INTERNAL,
+                   "%s auto: two steps with a batch of %lld ended with exit code %d:\n%s", key, (long long)batch, end.code,
+                   end.words);
+}
+
+tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_error *err)
+{
+    search s = { .options = options, .memory = sweep_memory(options) };
+    if (tm_config_is_set(options->config, "training.global_batch_size"))
+        s.global = tm_config_i64(options->config, "training.global_batch_size");
+    bool runs = false;
+    for (int64_t below = MOST; !runs; below = *batch - (*batch + 15) / 16) {
+        *batch = below < 1 ? 0 : s.global > 0 ? largest_divisor(&s, below) : largest(&s, below);
+        if (*batch == 0 && s.why.status != TM_OK) return tm_fail(err, s.why.status, "%s", s.why.text);
+        if (*batch == 0) {
+            char have[32];
+            return tm_fail(err, TM_NOMEM, "%s auto: not even one sequence fits into %s; take a smaller model or a shorter "
+                                          "training.seq_len", key, tm_format_bytes(have, (double)s.memory));
+        }
+        if (options->dry_run) break;
+        TM_TRY(prove(&s, *batch, &runs, err));
+        if (!runs) tm_note("a batch of %lld is planned to fit, but did not run: trying fewer", (long long)*batch);
+    }
+    tm_note("%s auto: %lld", key, (long long)*batch);
+    return TM_OK;
+}

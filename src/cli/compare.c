@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/compare.c - `trainmark compare`: two results, a result and published figures, a result and its limits. */
+#include "bench/published.h"
+#include "cli/cli.h"
+#include "record/table.h"
+#include "results/compare.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const char *store, *thresholds, *write, *cell;
+    double      slowdown;
+    int64_t     top;
+    bool        json, baseline;
+    const char *path; /* of the store, or NULL */
+} compare_options;
+
+static tm_status print(const tm_table *table, bool json, tm_error *err)
+{
+    tm_text text = { 0 };
+    tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, &text);
+    tm_text_add(&text, json ? "" : "\n");
+    tm_status st = tm_cli_print(&text, err);
+    tm_text_fini(&text);
+    return st;
+}
+
+/* The first `most` rows; 0: all. */
+static tm_table *head_of(tm_table *all, int64_t most)
+{
+    tm_table *table = tm_table_create(tm_table_name(all));
+    for (size_t c = 0; c < tm_table_n_columns(all); c++) tm_table_columns(table, tm_table_column_at(all, c), 1);
+    for (size_t r = 0; r < tm_table_n_rows(all) && (most == 0 || (int64_t)r < most); r++) {
+        tm_table_row(table);
+        tm_table_i64(table, "rank", tm_table_cell(all, r, 0)->i64);
+        for (size_t c = 1; c < tm_table_n_columns(all); c++)
+            tm_table_text(table, tm_table_column_at(all, c)->name, tm_table_cell(all, r, c)->text);
+    }
+    if (tm_table_n_rows(all) == 0) tm_table_note(table, "nothing else differs that was recorded");
+    if (tm_table_n_rows(all) > tm_table_n_rows(table))
+        tm_table_note(table, "%zu more; --top 0 lists all", tm_table_n_rows(all) - tm_table_n_rows(table));
+    tm_table_destroy(all);
+    return table;
+}
+
+static tm_status compare_two(const compare_options *o, const tm_result *a, const tm_result *b, tm_error *err)
+{
+    tm_table *figures = tm_results_compare(a, b), *differences = head_of(tm_results_differences(a, b), o->top);
+    tm_status st = TM_OK;
+    if (tm_table_n_rows(figures) == 0)
+        st = tm_fail(err, TM_INVALID, "'%s' and '%s' have no figure in common: a run and a benchmark, or other cases",
+                     tm_result_name(a), tm_result_name(b));
+    tm_table_note(figures, "a: %s, b: %s; intervals cover what varies within a run, not from one start to the next: "
+                           "`trainmark ab` does", tm_result_name(a), tm_result_name(b));
+    if (o->json) {
+        tm_text text = { 0 };
+        tm_text_add(&text, "[\n");
+        tm_table_print(figures, TM_TABLE_JSON, &text);
+        tm_text_add(&text, ",\n");
+        tm_table_print(differences, TM_TABLE_JSON, &text);
+        tm_text_add(&text, "]\n");
+        if (st == TM_OK) st = tm_cli_print(&text, err);
+        tm_text_fini(&text);
+    } else {
+        if (st == TM_OK) st = print(figures, false, err);
+        if (st == TM_OK) st = print(differences, false, err);
+    }
+    tm_table_destroy(figures);
+    tm_table_destroy(differences);
+    return st;
+}
+
+static tm_status compare_published(const compare_options *o, const tm_result *a, const char *path, tm_error *err)
+{
+    tm_published *published;
+    TM_TRY(tm_published_read(path, &published, err));
+    tm_table *measured = tm_results_measured(a), *table = tm_published_compare(published, measured);
+    tm_status st = TM_OK;
+    if (tm_table_n_rows(table) == 0)
+        st = tm_fail(err, TM_INVALID, "no published figure belongs to '%s'; `trainmark reference` lists all",
+                     tm_result_name(a));
+    if (st == TM_OK) st = print(table, o->json, err);
+    tm_table_destroy(table);
+    tm_table_destroy(measured);
+    tm_published_destroy(published);
+    return st;
+}
+
+/* --- gates -------------------------------------------------------------------------------------------------------- */
+
+static tm_status print_gates(const tm_gate *gates, size_t n, const char *cell, bool json, tm_error *err)
+{
+    static const tm_column columns[] = { { "metric", 0 }, { "kind", 0 }, { "limit", 6 }, { "measured", 6 }, { "verdict", 0 } };
+    tm_table              *table = tm_table_create("gates");
+    size_t                 failed = 0;
+    tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < n; i++) {
+        tm_table_row(table);
+        tm_table_text(table, "metric", gates[i].metric);
+        tm_table_text(table, "kind", tm_gate_kind_name(gates[i].kind));
+        tm_table_f64(table, "limit", gates[i].limit);
+        tm_table_f64(table, "measured", gates[i].measured);
+        tm_table_text(table, "verdict", gates[i].kind == TM_GATE_INFO ? "RECORD" : gates[i].passed ? "PASS" : "FAIL");
+        failed += !gates[i].passed;
+    }
+    tm_table_note(table, "cell %s: %zu of %zu pass", cell, n - failed, n);
+    tm_status st = print(table, json, err);
+    tm_table_destroy(table);
+    if (st == TM_OK && failed)
+        st = tm_fail(err, TM_NEGATIVE, "%zu of %zu limits are not kept", failed, n);
+    return st;
+}
+
+static tm_status judge(const compare_options *o, const tm_result *a, tm_error *err)
+{
+    const tm_metric *metrics;
+    const tm_gate   *gates;
+    const char      *cells[2], *cell = o->cell;
+    size_t           n, n_gates;
+    tm_thresholds   *limits;
+    tm_error         ignored = { 0 };
+    TM_TRY(tm_results_metrics(a, &metrics, &n, cells, err));
+    TM_TRY(tm_thresholds_read(o->thresholds, &limits, err));
+    if (!cell) cell = tm_thresholds_has(limits, cells[1], &ignored) == TM_OK ? cells[1] : cells[0];
+    tm_status st = tm_thresholds_judge(limits, cell, metrics, n, &gates, &n_gates, err);
+    if (st == TM_OK) st = print_gates(gates, n_gates, cell, o->json, err);
+    tm_thresholds_destroy(limits);
+    return st;
+}
+
+static tm_status write_limits(const compare_options *o, const tm_result *a, tm_error *err)
+{
+    const tm_metric *metrics;
+    const char      *cells[2];
+    size_t           n;
+    TM_TRY(tm_results_metrics(a, &metrics, &n, cells, err));
+    return tm_thresholds_write(o->write, o->cell ? o->cell : cells[0], metrics, n, err);
+}
+
+/* --- baseline ----------------------------------------------------------------------------------------------------- */
+
+/* The newest stored result of the same host and configuration that is valid and older than `a`. */
+static tm_status find_baseline(const compare_options *o, const tm_result *a, tm_arena *arena, char number[32],
+                               tm_error *err)
+{
+    tm_store  *store;
+    tm_stored  own, *rows, row;
+    size_t     n;
+    tm_error   ignored = { 0 };
+    tm_result_describe(a, &own);
+    if (!o->path) return tm_fail(err, TM_INVALID, "--baseline looks into the store, and there is none; name B");
+    TM_TRY(tm_store_open(o->path, false, &store, err));
+    tm_store_filter filter = { .kind = own.kind, .hash = own.hash, .host = own.host, .device = own.device,
+                               .name = own.name, .until = own.finished };
+    if (tm_store_find(store, tm_result_name(a), arena, &row, &ignored) == TM_OK) filter.before = row.id;
+    tm_status st = tm_store_list(store, &filter, arena, &rows, &n, err);
+    tm_store_close(store);
+    TM_TRY(st);
+    for (size_t i = 0; i < n; i++) {
+        bool itself = own.finished && strcmp(rows[i].finished, own.finished) == 0 && rows[i].rate == own.rate;
+        bool bad = rows[i].verdict && strcmp(rows[i].verdict, "invalid") == 0;
+        if (itself || bad) continue;
+        snprintf(number, 32, "%lld", (long long)rows[i].id);
+        return TM_OK;
+    }
+    return tm_fail(err, TM_INVALID, "the store has no earlier result of this configuration (%s) on this host (%s)",
+                   own.hash ? own.hash : "no hash", own.host ? own.host : "unknown");
+}
+
+static tm_status gate_slowdown(const compare_options *o, const tm_result *base, const tm_result *now, tm_error *err)
+{
+    double    limit = o->slowdown;
+    tm_change c = tm_results_headline(base, now);
+    if (!isfinite(c.change))
+        return tm_fail(err, TM_INVALID, "'%s' has no rate to compare with its baseline", tm_result_name(now));
+    bool slower = c.change < -limit && !(c.hi >= 0);
+    return slower ? tm_fail(err, TM_NEGATIVE, "%.2f %% slower than the baseline (%.2f to %.2f); at most %g %% are allowed",
+                            -c.change, -c.hi, -c.lo, limit)
+                  : TM_OK;
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+static tm_status compare(compare_options *o, char **words, int n, tm_arena *arena, tm_error *err)
+{
+    tm_result *a = NULL, *b = NULL;
+    char       number[32];
+    tm_status  st = tm_result_load(words[0], o->path, &a, err);
+    if (st == TM_OK && o->baseline && n == 1) st = find_baseline(o, a, arena, number, err);
+    const char *other = n > 1 ? words[1] : o->baseline ? number : NULL;
+    bool        published = other && (strcmp(other, "reference") == 0 || strstr(other, ".csv"));
+    if (st == TM_OK && published) st = compare_published(o, a, other, err);
+    if (st == TM_OK && other && !published) st = tm_result_load(other, o->path, &b, err);
+    if (st == TM_OK && b) st = o->baseline ? compare_two(o, b, a, err) : compare_two(o, a, b, err);
+    if (st == TM_OK && o->write) st = write_limits(o, a, err);
+    if (st == TM_OK && o->thresholds) st = judge(o, a, err);
+    if (st == TM_OK && o->baseline && b) st = gate_slowdown(o, b, a, err);
+    tm_result_destroy(a);
+    tm_result_destroy(b);
+    return st;
+}
+
+static tm_status run(tm_cli_line *line, tm_error *err)
+{
+    compare_options *o = line->options;
+    bool             chosen;
+    o->path = tm_store_path(line->arena, o->store, &chosen);
+    if (line->n_words == 1 && !o->baseline && !o->thresholds && !o->write)
+        return tm_fail(err, TM_USAGE, "compare '%.200s' with what? A second result, reference, --baseline or --thresholds",
+                       line->words[0]);
+    return compare(o, line->words, line->n_words, line->arena, err);
+}
+
+static const tm_option rows[] = {
+    { "baseline", 0, TM_OPTION_FLAG, offsetof(compare_options, baseline),
+      .help = "B, or the newest earlier stored result of the same configuration on the same host, is the baseline: exit "
+              "code 5 if A is slower by more than chance and --max-slowdown" },
+    { "max-slowdown", 0, TM_OPTION_F64, offsetof(compare_options, slowdown), .value = "PERCENT", .fallback = "5", .lo = 0,
+      .hi = 1e6, .help = "what --baseline lets pass" },
+    { "thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, thresholds), .value = "FILE",
+      .help = "hold A against a file of limits (docs/check.md): exit code 5 if one is not kept" },
+    { "write-thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, write), .value = "FILE",
+      .help = "write such a file from A" },
+    { "cell", 0, TM_OPTION_TEXT, offsetof(compare_options, cell), .value = "KEY",
+      .help = "the cell of the file of limits; default: that of the run" },
+    { "top", 0, TM_OPTION_I64, offsetof(compare_options, top), .value = "N", .fallback = "20", .lo = 0, .hi = 1e9,
+      .help = "differences that are listed; 0: all" },
+    { "store", 0, TM_OPTION_TEXT, offsetof(compare_options, store), .value = "FILE", .help = "another store of results" },
+    TM_OPTION_JSON(compare_options),
+};
+
+const tm_cli_command tm_command_compare = {
+    .name = "compare",
+    .summary = "compare two results: figures with intervals, what differs, limits",
+    .words = "A [B]",
+    .least = 1,
+    .most = 2,
+    .about = "A and B are run directories, result.json files, tables of `bench --output-file F.json`, or stored results (a "
+             "number, last, last~N). B may be `reference`, the published figures of the same case, or a CSV file of such. "
+             "Prints the figures with the interval of their change, then what differs of configuration and environment, "
+             "the likeliest causes first (docs/results.md).",
+    TM_CLI_OPTIONS(rows, compare_options),
+    .run = run,
+};

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/sweep_plan.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/process.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int64_t sweep_memory(const tm_sweep_options *o)
+{
+    return o->memory_bytes > 0 ? o->memory_bytes : tm_memory_available_bytes("") / 20 * 19;
+}
+
+static char **words_of(const tm_sweep_options *o, char *const *more, int n, char *first, int *argc)
+{
+    char **words = tm_alloc((size_t)(o->argc + n + 6) * sizeof *words);
+    *argc = 0;
+    if (first) words[(*argc)++] = first;
+    words[(*argc)++] = (char *)"run";
+    for (int i = 0; i < o->argc; i++) words[(*argc)++] = o->argv[i];
+    for (int i = 0; i < n; i++) words[(*argc)++] = more[i];
+    words[*argc] = NULL;
+    return words;
+}
+
+static tm_status plan(tm_config *config, const tm_cli_options *cli, int64_t *bytes, tm_error *err)
+{
+    tm_run_options run;
+    tm_device     *device;
+    tm_step       *step;
+    TM_TRY(tm_run_options_read(config, &run, err));
+    TM_TRY(tm_cli_open_device(cli, &run, true, &device, err));
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_status  st = tm_step_create(&run.step, &chooser, &step, err);
+    if (st == TM_OK) *bytes = (int64_t)step->plan->arena_bytes;
+    if (st == TM_OK) tm_step_destroy(step);
+    tm_device_close(device);
+    return st;
+}
+
+static tm_log_level level_of(const tm_config *config)
+{
+    static const char *const names[] = { "debug", "info", "warn", "error" };
+    for (int i = 0; i < 4; i++)
+        if (strcmp(tm_config_text(config, "log.level"), names[i]) == 0) return (tm_log_level)i;
+    return TM_LOG_INFO;
+}
+
+tm_status sweep_plan_bytes(const tm_sweep_options *o, char *const *more, int n, int64_t *bytes, tm_error *err)
+{
+    tm_cli_options cli = { .axes = true };
+    tm_config     *config = NULL;
+    int            argc;
+    char         **words = words_of(o, more, n, NULL, &argc);
+    tm_arena      *arena = tm_arena_create();
+    tm_cli_line    line = { .command = &tm_command_run, .name = "run", .argc = argc, .argv = words, .options = &cli,
+                            .arena = arena };
+    line.words = tm_arena_take(arena, ((size_t)argc + 1) * sizeof *line.words);
+    tm_log_set_level(TM_LOG_WARN); /* the notes were told once */
+    tm_status st = tm_cli_configure(&line, "tiny-llama", false, &config, err);
+    if (st == TM_OK) st = plan(config, &cli, bytes, err);
+    tm_log_set_level(level_of(o->config));
+    tm_config_destroy(config);
+    tm_arena_destroy(arena);
+    free(words);
+    return st;
+}
+
+/* --- a run -------------------------------------------------------------------------------------------------------- */
+
+/* Takes in what the child prints until it has ended. */
+static tm_status follow(tm_process *process, int *status, tm_text *output, tm_error *err)
+{
+    const long long look_ns = 20000000;
+    enum { LOG_LIMIT = 64 << 20 };
+    bool open = true;
+    while (open || !tm_process_ended(process, status)) {
+        char part[16384];
+        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command goes on from here");
+        if (!tm_process_wait(&process, 1, open ? tm_process_output(process) : -1, look_ns, &tm_cli_stop) || !open) continue;
+        ssize_t got = read(tm_process_output(process), part, sizeof part);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) open = false;
+        if (got > 0 && output->length < LOG_LIMIT) tm_text_add_n(output, part, (size_t)got);
+    }
+    return TM_OK;
+}
+
+static void judge(tm_process *process, int status, sweep_end *end)
+{
+    const char *words = tm_process_last_words(process);
+    snprintf(end->words, sizeof end->words, "%s", words);
+    end->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; /* by the kernel, which had no memory left */
+    end->nomem = killed || (end->code == 4 && strstr(words, tm_status_text(TM_NOMEM)));
+}
+
+tm_status sweep_start(const tm_sweep_options *o, char *const *more, int n, const char *folder, const char *log,
+                      sweep_end *end, tm_error *err)
+{
+    char        self[4096];
+    ssize_t     length = readlink("/proc/self/exe", self, sizeof self - 1);
+    tm_process *process;
+    tm_text     output = { 0 };
+    int         argc, status = 0;
+    if (length < 0) return tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
+    self[length] = '\0';
+    char **words = words_of(o, more, n, self, &argc);
+    words[argc++] = (char *)"--out";
+    words[argc++] = (char *)folder;
+    words[argc] = NULL;
+    *end = (sweep_end){ .code = -1 };
+    int64_t   begin = tm_now_ns();
+    tm_status st = tm_process_start(&(tm_process_options){ .argv = words, .output = true }, &process, err);
+    free(words);
+    TM_TRY(st);
+    st = follow(process, &status, &output, err);
+    end->seconds = (double)(tm_now_ns() - begin) * 1e-9;
+    if (st == TM_OK) judge(process, status, end);
+    tm_process_close(process, 10);
+    tm_text_add(&output, end->words);
+    if (log && output.length) {
+        tm_status written = tm_file_write(log, output.data, output.length, err);
+        if (st == TM_OK) st = written;
+    }
+    tm_text_fini(&output);
+    return st;
+}

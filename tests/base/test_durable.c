@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who writes a file so that it outlives a power cut flushes it before it gets its name, and its folder after that. The
+ * calls of the program are watched: this program's own fsync stands before the library's. */
+#include "support/folder.h"
+
+#include "base/file.h"
+#include "train/checkpoint_io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct {
+    ino_t inode;
+    bool  folder, published; /* was the name there by then? */
+} calls[8];
+static int         n_calls;
+static const char *watched; /* the final name */
+
+int fsync(int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) == 0 && n_calls < 8) {
+        calls[n_calls].inode = info.st_ino;
+        calls[n_calls].folder = S_ISDIR(info.st_mode);
+        calls[n_calls++].published = watched && access(watched, F_OK) == 0;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static ino_t inode_of(const char *path)
+{
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    return info.st_ino;
+}
+
+static void a_file_is_flushed_then_named_then_its_folder_flushed(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    watched = test_in_folder("file");
+    n_calls = 0;
+    assert_int_equal(tm_file_write(watched, "abc", 3, &err), TM_OK);
+    assert_int_equal(n_calls, 2);
+    assert_true(!calls[0].folder && !calls[0].published && calls[0].inode == inode_of(watched));
+    assert_true(calls[1].folder && calls[1].published && calls[1].inode == inode_of(test_folder()));
+}
+
+/* tests/train/test_checkpoint_crash.c shows that a save asks for each of them at the right time. */
+static void a_checkpoint_reaches_the_disk_by_fsync(void **state)
+{
+    (void)state;
+    const tm_checkpoint_io *io = &tm_checkpoint_system_io;
+    const char             *path = test_in_folder("part");
+    int                     fd = io->create(io->context, path);
+    assert_true(fd >= 0);
+    n_calls = 0;
+    assert_int_equal(io->sync(io->context, fd), 0);
+    assert_int_equal(n_calls, 1);
+    assert_true(calls[0].inode == inode_of(path));
+    assert_int_equal(io->sync_folder(io->context, test_folder()), 0);
+    assert_int_equal(n_calls, 2);
+    assert_true(calls[1].inode == inode_of(test_folder()));
+    assert_int_equal(io->close(io->context, fd), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_is_flushed_then_named_then_its_folder_flushed),
+        cmocka_unit_test(a_checkpoint_reaches_the_disk_by_fsync),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}

@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Lists where single values belong make a sweep; `auto` finds the batch that fits.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+cat >experiment.yaml <<'END'
+model: {vocab_size: 256, n_layers: 1, dim: 32, n_heads: 2, n_kv_heads: 1, ffn_dim: 64}
+training: {seq_len: 32, local_batch_size: [2, 4, 8], threads: 1, stop_at_target: false, steps: 8}
+optimizer: {lr: [0.001, 1.0e-4]}
+validation: {steps: 1}
+END
+# column NAME FILE: of every row of a CSV file without quotes.
+column() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { print $at }' "$2" | tr '\n' ' '; }
+
+trainmark run experiment.yaml --out sweep --dry-run
+check "a dry run lists the runs" [ "$code$(grep -c '| yes ' "$out")" = 06 ]
+check "and trains none" [ ! -e sweep ]
+trainmark run experiment.yaml --out sweep
+check "every combination is a run" [ "$code" -eq 0 ]
+check "the last axis is the fastest" [ "$(column run_name sweep/runs_summary.csv)" = "local_batch_size=2_lr=0.001 \
+local_batch_size=2_lr=0.0001 local_batch_size=4_lr=0.001 local_batch_size=4_lr=0.0001 local_batch_size=8_lr=0.001 \
+local_batch_size=8_lr=0.0001 " ]
+check "all succeed" [ "$(column status sweep/runs_summary.csv)" = "success success success success success success " ]
+check "the parameters are columns" [ "$(column training.local_batch_size sweep/runs_summary.csv)" = "2 2 4 4 8 8 " ]
+check "the steps after five count" [ "$(column num_samples sweep/runs_summary.csv)" = "3 3 3 3 3 3 " ]
+check "each has its configuration" has "sweep/0003_config_local_batch_size=4_lr=0.001.yaml" "^  local_batch_size: 4 "
+check "its log" has "sweep/0003_logs_local_batch_size=4_lr=0.001.txt" "^performance:"
+check "its folder" has "sweep/0003_local_batch_size=4_lr=0.001/result.json" '"training.local_batch_size": 4'
+trainmark results --label 'sweep/*'
+check "and its place in the store" [ "$(grep -c '| sweep/000' "$out")" -eq 6 ]
+cp sweep/0003_config_local_batch_size=4_lr=0.001.yaml one.yaml
+trainmark run one.yaml --out again
+check "a configuration of the sweep is no sweep" [ "$code" -eq 0 ]
+check "and trains to the same weights" [ "$(grep weights_hash again/result.json)" = \
+    "$(grep weights_hash sweep/0003_local_batch_size=4_lr=0.001/result.json)" ]
+
+# --- going on ---
+
+cp sweep/runs_summary.csv before.csv
+trainmark run experiment.yaml --out sweep
+check "what is done is not done again" [ "$(grep -c 'there already' "$out")" -eq 6 ]
+check "the summary stays" cmp -s before.csv sweep/runs_summary.csv
+grep -v '^0002' before.csv | sed 's/^\(0005.*\),success,/\1,error,/' >sweep/runs_summary.csv
+trainmark run experiment.yaml --out sweep
+check "what is missing or failed is done" [ "$(grep -c 'there already' "$out")$(grep -c ': success$' "$out")" = 42 ]
+check "all are there" [ "$(column status sweep/runs_summary.csv)" = "success success success success success success " ]
+trainmark run experiment.yaml --training.seq_len 16 --out sweep
+failed_with 4 "the folder belongs to one command" "holds runs of another command"
+
+# --- what does not fit ---
+
+(
+    ulimit -v 700000
+    timeout 60 "$TRAINMARK" run experiment.yaml '--training.local_batch_size=[2, 30000, 60000]' --out large >"$out" 2>"$err" </dev/null
+    echo $? >code
+)
+check "what does not fit is no error of the sweep" [ "$(cat code)" -eq 0 ]
+check "a larger batch is not tried, another rate is" [ "$(column status large/runs_summary.csv)" = \
+    "success oom oom-skipped success oom oom-skipped " ]
+trainmark run experiment.yaml --training.local_batch_size 2 '--optimizer.lr=[0.001, 1e300]' --out error
+check "a run that fails does not stop the others" [ "$(wc -l <error/runs_summary.csv)" -eq 3 ]
+check_not "but the sweep has failed" [ "$code" -eq 0 ]
+
+# --- lists and single values ---
+
+trainmark run experiment.yaml --training.local_batch_size 2 --optimizer.lr 1e-3 --out single
+check "single values on the command line replace the lists" [ "$code" -eq 0 ]
+check "that is one run" [ -s single/result.json ]
+trainmark run $tiny '--training.steps=[2, 3]' --out words
+check "a list on the command line" [ "$(column training.steps words/runs_summary.csv)" = "2 3 " ]
+trainmark run $tiny '--training.steps=[2, x]' --out words2
+check_not "a wrong value in a list" [ "$code" -eq 0 ]
+trainmark explain experiment.yaml
+failed_with 4 "other commands take single values" "must be a single value, found a list"
+
+# --- the batch that fits ---
+
+fit="--training.local_batch_size auto --optimizer.lr 1e-3"
+trainmark run experiment.yaml $fit --memory 2MiB --dry-run
+check "auto: the plan fits" has "$out" "^# fits into the 2.00 MiB"
+size=$(sed -n 's/^  local_batch_size: \([0-9]*\)  # command line$/\1/p' "$out")
+trainmark run experiment.yaml $fit --training.local_batch_size $((size + 1)) --memory 2MiB --dry-run
+failed_with 4 "auto: one more would not ($size)" "the plan needs"
+trainmark run experiment.yaml $fit --memory 1MiB --training.global_batch_size 12 --out auto
+check "auto: it is proven, then trained" [ "$code" -eq 0 ]
+check "auto: a divisor of the global batch" has auto/config.yaml "^  local_batch_size: (1|2|3|4|6|12) "
+check "auto: it says what was found" has "$err" "local_batch_size auto: "
+trainmark run experiment.yaml $fit --memory 10KiB --out none
+failed_with 4 "auto: nothing fits" "not even one sequence fits"
+trainmark explain tiny-llama --training.local_batch_size auto
+failed_with 4 "auto is for run" "must be an integer, found 'auto'"
+
+finish

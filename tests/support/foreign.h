@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests/support/foreign.h - configurations from files of other programs: a folder for such files, and loading one. */
+#ifndef TM_TESTS_FOREIGN_H
+#define TM_TESTS_FOREIGN_H
+
+#include "config/config.h"
+
+typedef struct {
+    tm_config *config; /* of the file that was loaded last */
+    char      *folder;
+    tm_error   err;
+} test_foreign;
+
+/* Of cmocka. */
+int test_foreign_set_up(void **state);
+int test_foreign_tear_down(void **state);
+
+/* Loads a file, then arguments of the command line. `plan`: what is not built may be left out. */
+tm_status test_foreign_load(test_foreign *f, const char *path, bool plan, int argc, const char *const *argv);
+/* Fails unless a key of ours has the value; NULL: null. */
+void test_foreign_has(test_foreign *f, const char *key, const char *wanted);
+
+#endif

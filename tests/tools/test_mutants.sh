@@ -1,0 +1,129 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The tool that tests the tests: rows of lists that can no longer be applied, random changes, and verdicts on a tiny project.
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/../cli/lib.sh"
+
+# --- every row of every list can be applied -----------------------------------------------------------------------------
+
+if (cd "$root" && tools/mutants.sh --check) >"$out" 2>"$err"; then
+    pass "every row of tests/*/mutants.txt and tests/equivalent.txt fits the sources"
+else
+    fail "every row of tests/*/mutants.txt and tests/equivalent.txt fits the sources"
+fi
+
+# --- a project of one source and one test -------------------------------------------------------------------------------
+
+mkdir -p src/base src/cli tests/base tests/support configs/reference src/device/cpu/simd
+cp -r "$root/tools" "$root/Makefile" .
+: >configs/reference/none.csv
+: >tests/equivalent.txt
+cat >src/base/clamp.c <<'END'
+int clamp(int x, int low, int high)
+{
+    if (x < low) return low; /* x < low stands in this comment, too */
+    return x > high ? high : x;
+}
+
+int thrice(int x)
+{
+    return 3 * x;
+}
+
+int count_down(int n)
+{
+    while (n > 0) n = n - 1;
+    return n;
+}
+END
+cat >src/cli/main.c <<'END'
+int main(void)
+{
+    return 0;
+}
+END
+cat >tests/base/test_clamp.c <<'END'
+#include <stdio.h>
+int clamp(int x, int low, int high);
+int count_down(int n);
+int main(void)
+{
+    int good = clamp(0, 1, 5) == 1 && clamp(9, 1, 5) == 5 && clamp(3, 1, 5) == 3 && count_down(4) == 0;
+    puts(good ? "1..1\nok 1 - clamp" : "1..1\nnot ok 1 - clamp");
+    return !good;
+}
+END
+# A row as it is written in a list.
+row() { printf '%s\n' "$1" >>tests/base/mutants.txt; }
+rows() { awk -f tools/mutants/rows.awk tests/base/mutants.txt >"$out" 2>"$err"; }
+
+echo '[src/base/clamp.c]' >tests/base/mutants.txt
+row 'high ~ int clamp(int x, int low, int high)$ ~ x > high => x < high ~ never found: the first line has no $'
+if rows; then fail "a block that is not there is said"; else check "a block that is not there is said" has "$err" 'no line of src/base/clamp.c'; fi
+
+echo '[src/base/clamp.c]' >tests/base/mutants.txt
+row 'twice ~ if (x ~ x < low => x > low ~ also in the comment'
+if rows; then fail "text that is there twice is said"; else check "text that is there twice is said" has "$err" 'mutants.txt:2: twice: .* is there 2 times'; fi
+
+echo '[src/base/clamp.c]' >tests/base/mutants.txt
+row 'gone ~ return x ~ x >= high => x > high ~ not there'
+if rows; then fail "text that is gone is said"; else check "text that is gone is said" has "$err" 'is there 0 times'; fi
+
+printf '[src/base/clamp.c test_lamp.c]\n[src/base/no.c]\n' >tests/base/mutants.txt
+if rows; then fail "missing files are said"; else
+    check "a missing test is said" has "$err" "no test 'tests/base/test_lamp.c'"
+    check "a missing source is said" has "$err" "no file 'src/base/no.c'"
+fi
+
+echo '[src/base/clamp.c]' >tests/base/mutants.txt
+row 'high ~ return x ~ x > high => x < high ~ the wrong bound'
+row 'edge ~ while ( ~ n > 0 => n != 0 ~ negative numbers do not end ~ equivalent: there are none'
+row 'wrong ~ int thrice ~ 3 * x => x * 3 ~ nothing ~ equivalent: the same product'
+row 'thrice ~ 3 * x ~ 3 * x => 4 * x ~ nobody calls it'
+row 'endless ~ while ( ~ n - 1 => n + 0 ~ does not end'
+row 'noted ~ if (x ~ return low; => return high; ~ the wrong bound ~ equivalent: not at all'
+rows
+check "a row becomes a record of its line" has "$out" "^high	tests/base/mutants.txt	-	src/base/clamp.c	4	the wrong bound	-	    return x > high.*;	    return x < high"
+
+# The verdicts: with the real Makefile, whose variants these are.
+unset MAKEFLAGS MFLAGS MAKELEVEL VARIANT RANDOM_MUTANTS ONLY
+mkdir -p build/coverage
+echo 'tests/base/test_clamp 0.1' >build/coverage/seconds
+GRACE=1 JOBS=2 tools/mutants.sh >"$out" 2>"$err"
+code=$?
+check "a survivor is exit 1" test "$code" -eq 1
+check "a red test kills" has "$out" '^killed +high +base/test_clamp'
+check "a note is believed when all is green" has "$out" '^equivalent +edge +there are none'
+check "the same code is seen" has "$out" '^equivalent +wrong +the compiled code is the same'
+check "green tests are a survivor" has "$out" '^SURVIVED +thrice +1 tests \(nobody calls it: src/base/clamp.c:9\)'
+check "killed by time is told apart" has "$out" '^time +endless'
+check "a note that is wrong is a survivor" has "$out" '^NOTE-WRONG +noted'
+check "the table counts them" has "$out" '^all +4 +1 +1 +2 +2 +0 +0 +50.0 %'
+check_not "nothing is left in src" grep -q 'x < high' src/base/clamp.c
+
+# --- random changes -----------------------------------------------------------------------------------------------------
+
+draw() { awk -v count="$1" -v seed="$2" -f "$root/tools/mutants/random.awk" src/base/clamp.c; }
+draw 12 7 >first
+draw 12 7 >again
+draw 12 8 >other
+check "the same seed draws the same" cmp -s first again
+check_not "another seed draws others" cmp -s first other
+check "twelve different ones" test "$(cut -f 4- first | sort -u | wc -l)" -eq 12
+check_not "comments stay" grep -q 'x [<>=]* low stands.*in this.*too' <<END
+$(cut -f 9 first | grep -v 'x < low stands in this comment, too' | grep stands)
+END
+awk -F '\t' 'NR == FNR { line[FNR] = $0; next } line[$5] != $8 || $8 == $9 { bad = 1 } END { exit bad }' \
+    src/base/clamp.c first
+check "each changes its line" test $? -eq 0
+draw 1000 1 >"$out"
+check "a small source has few" test $? -eq 1
+check "all kinds that it allows are among them" test "$(cut -f 6 "$out" | sort -u | tr '\n' ' ')" = \
+    "bound condition constant operator statement "
+
+GRACE=1 JOBS=2 RANDOM_MUTANTS=6 SEED=7 tools/mutants.sh >"$out" 2>"$err"
+check "a random run ends" test $? -eq 0
+check "lines that no test reaches are known" has build/coverage/by-source/src%base%clamp.c \
+    '^tests/base/test_clamp [0-9.]+ [0-9]+ \+.* 3 4 .*- .*9'
+check "all are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 + $8 }' "$out")" -eq 6
+finish

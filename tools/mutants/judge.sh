@@ -1,0 +1,151 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# tools/mutants/judge.sh RECORDS NUMBER - builds one mutant (line NUMBER of RECORDS, form: rows.awk), runs the tests that can
+# notice it until one does, appends the verdict to RECORDS.results (verdict, room, name, tests, place, the line as it is, the
+# new one) and prints it.
+#
+# Nothing is linked again: test programs load libmutant.so before libtrainmark.so. The one that lies beside them is empty; the
+# mutant's own is found by LD_LIBRARY_PATH and stands before the library for every name that it has.
+# dash and bash know -nt and ulimit.
+# shellcheck disable=SC3013,SC3045
+set -u
+
+build=build/mutants
+map=build/coverage
+records=$1
+tab=$(printf '\t')
+record=$(sed -n "$2p" "$records")
+
+field() { printf '%s\n' "$record" | cut -f "$1"; }
+name=$(field 1) list=$(field 2) only=$(field 3) file=$(field 4) number=$(field 5) what=$(field 6) note=$(field 7)
+old=$(field 8) new=$(field 9)
+[ "$(sed -n "${number}p" "$file")" = "$old" ] || { echo "mutants: $file has changed since" >&2; exit 2; }
+work=$build/work/$(basename "$records").$2
+rm -rf "$work"
+mkdir -p "$work/tmp"
+trap 'rm -rf "$work"' EXIT
+
+verdict() # what, tests
+{
+    room=${file#src/}
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "${room%%/*}" "$name" "$2" "$file:$number" "$old" "$new" >>"$records.results"
+    case $1 in
+    survived) printf '%-12s %-44s %s (%s: %s)\n' SURVIVED "$name" "$2" "$what" "$file:$number" ;;
+    note-wrong) printf '%-12s %-44s %s (noted as equivalent: %s)\n' NOTE-WRONG "$name" "$2" "$note" ;;
+    equivalent) printf '%-12s %-44s %s\n' "$1" "$name" "$note" ;;
+    *) printf '%-12s %-44s %s\n' "$1" "$name" "$2" ;;
+    esac
+    exit 0
+}
+
+# compile OBJECT OUTPUT [FOLDER]: by the command of make, without debug information, the source from standard input. With
+# FOLDER, the source that make takes, and headers from there.
+compile()
+{
+    line=$(sed -n "s,^$1$tab,,p" "$build/commands")
+    [ -n "$line" ] || { echo "mutants: make has no command for $1" >&2; exit 2; }
+    source='-x c -'
+    [ $# -lt 3 ] || source="-iquote $3 ${line##* }"
+    eval "${line%% -c -o *} -g0 -w -Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration" \
+        "-c -o $2 $source" 2>>"$work/errors"
+}
+
+mkdir -p "$work/include/$(dirname "${file#src/}")"
+copy=$work/include/${file#src/}
+{
+    printf '#line 1 "%s"\n' "$file"
+    L=$number NEW=$new awk 'NR == ENVIRON["L"] { print ENVIRON["NEW"]; next } { print }' "$file"
+} >"$copy"
+
+objects=''
+case $file in
+*/simd/*.c) for isa in base avx2 avx512; do objects="$objects $build/${file%.c}.$isa.o"; done ;;
+*.c) objects=$build/${file%.c}.o ;;
+*)  # A header or a table: whoever includes it.
+    objects=$(grep -rlE --include='*.d' "[ /]${file}( |\$)" "$build/src" | sed 's/\.d$/.o/') ;;
+esac
+same=yes mutated='' k=0
+for object in $objects; do
+    k=$((k + 1))
+    if [ "${file%.c}" != "$file" ]; then
+        original=$build/same/$object
+        if [ ! -f "$original" ] || [ "$file" -nt "$original" ]; then
+            mkdir -p "$(dirname "$original")"
+            { printf '#line 1 "%s"\n' "$file"; cat "$file"; } | compile "$object" "$work/original.o" && mv "$work/original.o" "$original"
+        fi
+        compile "$object" "$work/$k.o" <"$copy" || verdict uncompiled "$(grep -m 1 error "$work/errors" | cut -c 1-90)"
+        cmp -s "$work/$k.o" "$original" || same=
+    else
+        compile "$object" "$work/$k.o" "$work/include" </dev/null || verdict uncompiled "$(grep -m 1 error "$work/errors" | cut -c 1-90)"
+        same=
+    fi
+    mutated="$mutated $work/$k.o"
+done
+# The compiler makes the same of both: nothing could notice.
+if [ -n "$same" ]; then
+    [ "$list" = random ] || [ "$note" != - ] || verdict survived "same code"
+    note="the compiled code is the same"
+    verdict "$([ "$list" = random ] && echo same || echo equivalent)" "same code"
+fi
+if [ "$list" = random ]; then
+    # shellcheck disable=SC2016
+    reason=$(O=$(echo "$old" | sed 's/^ *//') N=$(echo "$new" | sed 's/^ *//') F=$file awk -F ' ~ ' '
+        $1 == ENVIRON["F"] && $2 == ENVIRON["O"] && $3 == ENVIRON["N"] { print $4; exit }' tests/equivalent.txt)
+    [ -z "$reason" ] || { note=$reason; verdict equivalent ""; }
+fi
+# shellcheck disable=SC2086
+${CC:-cc} -shared -fopenmp -o "$work/libmutant.so" $mutated || exit 2
+
+# run LIBRARIES TEST LIMIT: its exit status; 124: longer than so many seconds.
+run()
+{
+    program=$build/$2
+    [ -f "$2.sh" ] && program=$2.sh
+    ( # its shell would tell of each abort
+        exec 2>/dev/null
+        ulimit -c 0
+        ulimit -v 12000000
+        ulimit -f 4000000
+        LD_LIBRARY_PATH=$1 TMPDIR=$PWD/$work/tmp TRAINMARK=$PWD/$build/trainmark OMP_WAIT_POLICY=passive CMOCKA_TEST_ABORT=1 \
+            timeout -k 5 "$3" "$program" >"$work/log" 2>&1 </dev/null
+    )
+}
+
+# limit_of TEST: ten times the seconds that it takes without a mutant, and GRACE (20). Fails if it is red without one.
+limit_of()
+{
+    green=$build/green/$(echo "$1" | tr / %)
+    if [ ! -f "$green" ] || [ "$build/libtrainmark.so" -nt "$green" ]; then
+        from=$(date +%s%3N)
+        run "" "$1" 1800 || return 1
+        echo $(($(date +%s%3N) - from)) >"$work/green" && mv "$work/green" "$green"
+    fi
+    awk -v grace="${GRACE:-20}" '{ printf "%d", $1 / 100 + grace }' "$green"
+}
+
+sum=$(cksum "$file" | cut -d ' ' -f 1)
+rows=$map/by-source/$(echo "$file" | tr / %)
+[ -f "$rows" ] || rows=
+# shellcheck disable=SC2086
+awk -v file="$file" -v line="$number" -v sum="$sum" -v list="$list" -v only="$only" -f tools/mutants/select.awk \
+    "$map/red" "$build/kills" "$build/seconds" $rows >"$work/tests"
+tried=0 unreached=
+while read -r test _; do
+    if [ "$test" = none ]; then unreached=", no test reaches the line"; continue; fi
+    limit=$(limit_of "$test") || { echo "mutants: $test fails without a mutant, too" >&2; continue; }
+    tried=$((tried + 1))
+    run "$PWD/$work" "$test" "$limit" && continue
+    status=$?
+    # Its fault, or the day's? Who takes long and was green before is believed.
+    if [ "$limit" -lt 50 ] || [ $status -eq 124 ] || [ $status -eq 137 ]; then
+        run "" "$test" "$limit" || { echo "mutants: $test fails without a mutant, too" >&2; continue; }
+    fi
+    echo "$file $test" >>"$build/kills"
+    [ "$note" = - ] || verdict note-wrong "${test#tests/}"
+    case $status in
+    124 | 137) verdict time "${test#tests/}" ;;
+    *) verdict killed "${test#tests/}" ;;
+    esac
+done <"$work/tests"
+[ "$note" = - ] || verdict equivalent ""
+verdict survived "$tried tests$unreached"

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# tools/mutants/select.awk -v file=F -v line=L -v sum=CKSUM -v list=LIST -v only=TESTS build/coverage/... - the tests that can
+# notice a change in line L of file F, the likeliest killers first: "test seconds", or "none" in front when the map shows that
+# no test reaches the line (the tests behind it reach the file at least).
+#
+# Input: red, kills, seconds, the rows of the file (made by map.sh). For a row of a list the tests beside it count, the named
+# ones alone if there are any; for a random mutant (list "random") all tests.
+
+function candidate(test)
+{
+    if (test in red) return 0
+    if (list == "random") return 1
+    if (only != "-") return index(" " only " ", " " base(test) ".c ") > 0 && folder(test) == folder(list)
+    return folder(test) == folder(list)
+}
+function base(path) { sub(/.*\//, "", path); return path }
+function folder(path) { sub(/\/[^\/]*$/, "", path); return path }
+
+BEGIN {
+    # What the line belongs to: with its own count, or that of the nearest line before it in the same function.
+    while ((getline text < file) > 0) {
+        n++
+        if (n <= line && text ~ /^\{/) { inside = 1; start = n }
+        if (n < line && text ~ /^}/) inside = 0
+    }
+    close(file)
+    room = file ~ /^src\// ? "tests/" substr(file, 5, index(substr(file, 5), "/") - 1) : ""
+    stem = base(file)
+    sub(/\..*/, "", stem)
+    # The map knows nothing about them.
+    kernels = file ~ /\/simd\// ? "^tests/(device|golden|train)/" : "^$"
+    order = "sort -n | cut -d' ' -f2-"
+}
+
+FILENAME ~ /\/red$/ { red[$1] = 1; next }
+FILENAME ~ /\/kills$/ { if ($1 == file) killer[$2]++; next }
+FILENAME ~ /\/seconds$/ { seconds[$1] = $2; next }
+
+{
+    test = $1
+    reaches[test] = 1
+    if ($3 != sum) { stale = 1; next }
+    reached = 1
+    for (i = 5; i <= NF; i++) {
+        if ($i == "-") { reached = 0; continue }
+        if ($i > line || $i < start) continue
+        known[$i] = 1
+        if (reached) hit[test, $i] = 1
+    }
+}
+
+END {
+    if (inside && !stale) for (l = line; l >= start && !nearest; l--) if (l in known) nearest = l
+    for (test in reaches) if (candidate(test) && (!nearest || ((test, nearest) in hit))) { take[test] = 1; taken++ }
+    if (!taken) {
+        # Table, kernel or a line that no test reaches.
+        if (nearest) print "-1 none" | order
+        for (test in reaches)
+            if (candidate(test) && (folder(test) == room || list != "random")) { take[test] = 1; taken++ }
+    }
+    if (!taken && !nearest)
+        for (test in seconds)
+            if (candidate(test) && (list != "random" || folder(test) == room || test ~ kernels)) take[test] = 1
+    for (test in take) {
+        name = base(test)
+        sub(/^test_/, "", name)
+        score = seconds[test] + 0.05
+        if (folder(test) == room) score *= 0.3
+        if (index(name, stem) || index(stem, name)) score *= 0.2
+        if (test in killer) score *= 0.3
+        printf "%.6f %s %s\n", score, test, seconds[test] | order
+    }
+    close(order)
+}
