@@ -5,8 +5,8 @@
  *   gemm_probe [--isa base|avx2|avx512|avx512_bf16|amx] [--dtype float32|bfloat16] [--threads n] [--seconds s]
  *              [--cpu-time] [MxNxK[:nt|nn|tn] ...]
  *
- * bfloat16: of bfloat16 operands, the own C in bfloat16 (tn: float32, accumulating), oneDNN's in float32; the probe stays
- * the float32 one.
+ * bfloat16: of bfloat16 operands, the own C in bfloat16 (tn: float32, accumulating), oneDNN's in float32; the probe
+ * stays the float32 one.
  * --cpu-time: one thread, timed by the processor time it got; for machines shared with others.
  * Layouts: nt (forward), nn (gradient of the input), tn (gradient of the weight, accumulating). Medians in GFLOP/s.
  */
@@ -74,7 +74,7 @@ static double median(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-static bool cpu_time;
+static bool    cpu_time;
 static int64_t now_ns(void)
 {
     struct timespec t;
@@ -93,8 +93,7 @@ __attribute__((target("avx512f"))) static float fma_512(int64_t rounds)
 {
     __m512 r[24], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
     UNROLL for (int i = 0; i < 24; i++) r[i] = _mm512_set1_ps((float)i);
-    for (int64_t k = 0; k < rounds; k++)
-        UNROLL for (int i = 0; i < 24; i++) r[i] = _mm512_fmadd_ps(r[i], x, y);
+    for (int64_t k = 0; k < rounds; k++) UNROLL for (int i = 0; i < 24; i++) r[i] = _mm512_fmadd_ps(r[i], x, y);
     UNROLL for (int i = 1; i < 24; i++) r[0] = _mm512_add_ps(r[0], r[i]);
     return _mm512_cvtss_f32(r[0]);
 }
@@ -102,8 +101,7 @@ __attribute__((target("avx2,fma"))) static float fma_256(int64_t rounds)
 {
     __m256 r[12], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
     UNROLL for (int i = 0; i < 12; i++) r[i] = _mm256_set1_ps((float)i);
-    for (int64_t k = 0; k < rounds; k++)
-        UNROLL for (int i = 0; i < 12; i++) r[i] = _mm256_fmadd_ps(r[i], x, y);
+    for (int64_t k = 0; k < rounds; k++) UNROLL for (int i = 0; i < 12; i++) r[i] = _mm256_fmadd_ps(r[i], x, y);
     UNROLL for (int i = 1; i < 12; i++) r[0] = _mm256_add_ps(r[0], r[i]);
     return _mm256_cvtss_f32(r[0]);
 }
@@ -111,8 +109,8 @@ __attribute__((target("avx2,fma"))) static float fma_256(int64_t rounds)
 static double probe(int threads)
 {
     enum { ROUNDS = 400000 };
-    bool    wide = __builtin_cpu_supports("avx512f");
-    float   sink = 0;
+    bool  wide = __builtin_cpu_supports("avx512f");
+    float sink = 0;
     if (!wide && !__builtin_cpu_supports("fma")) return 0;
     int64_t start = now_ns();
 #pragma omp parallel num_threads(threads)
@@ -165,10 +163,17 @@ static void measure(const engine *own, const peer *peers, shape s, tm_dtype dtyp
     bool     dnnl = dtype == TM_BF16 ? peers->bf16 != NULL : peers->f32 != NULL;
     tm_dtype c_dtype = ta ? TM_F32 : dtype;
     void    *a = matrix(s.m * s.k, dtype, 1), *b = matrix(s.k * s.n, dtype, 2), *c = matrix(s.m * s.n, TM_F32, 3);
-    tm_gemm  g = { .m = s.m, .n = s.n, .k = s.k, .a = { a, ta ? s.m : s.k, ta, dtype },
-                   .b = { b, tb ? s.k : s.n, tb, dtype }, .c = c, .ldc = s.n, .c_dtype = c_dtype, .accumulate = ta,
+    tm_gemm  g = { .m = s.m,
+                   .n = s.n,
+                   .k = s.k,
+                   .a = { a, ta ? s.m : s.k, ta, dtype },
+                   .b = { b, tb ? s.k : s.n, tb, dtype },
+                   .c = c,
+                   .ldc = s.n,
+                   .c_dtype = c_dtype,
+                   .accumulate = ta,
                    .threads = threads };
-    size_t  bytes = own->workspace(&g);
+    size_t   bytes = own->workspace(&g);
     g.workspace = tm_alloc(bytes);
     double rates[3][MAX_SAMPLES], flops = 2. * (double)s.m * (double)s.n * (double)s.k;
     int    n = -1; /* the first round warms up */

@@ -14,6 +14,7 @@ typedef struct {
     const char             *name;
     const tm_kernel *const *families; /* ends with NULL */
     tm_gemm_kernel          gemm;
+    const char             *sums[2]; /* as in tm_device_info */
 } isa_row;
 
 #define TM_CPU_TABLE(family) tm_cpu_##family##_base,
@@ -49,13 +50,20 @@ static const tm_kernel *const amx_families[] = {
 #undef TM_CPU_TABLE
 #endif
 
+/* Orders of summation (gemm.h): chains of multiply-adds in blocks of 512 k, fused or rounded twice; groups of 32 k. */
 static const isa_row isas[] = {
-    { "base", base_families, { "base", tm_gemm_workspace_base, tm_gemm_run_base } },
+    { "base",
+      base_families,
+      { "base", tm_gemm_workspace_base, tm_gemm_run_base },
+      { "rounded-twice", "rounded-twice" } },
 #if defined(__x86_64__)
-    { "avx2", avx2_families, { "avx2", tm_gemm_workspace_avx2, tm_gemm_run_avx2 } },
-    { "avx512", avx512_families, { "avx512", tm_gemm_workspace_avx512, tm_gemm_run_avx512 } },
-    { "avx512_bf16", avx512_bf16_families, { "avx512_bf16", tm_gemm_workspace_avx512_bf16, tm_gemm_run_avx512_bf16 } },
-    { "amx", amx_families, { "amx", tm_gemm_workspace_amx, tm_gemm_run_amx } },
+    { "avx2", avx2_families, { "avx2", tm_gemm_workspace_avx2, tm_gemm_run_avx2 }, { "fused", "fused" } },
+    { "avx512", avx512_families, { "avx512", tm_gemm_workspace_avx512, tm_gemm_run_avx512 }, { "fused", "fused" } },
+    { "avx512_bf16",
+      avx512_bf16_families,
+      { "avx512_bf16", tm_gemm_workspace_avx512_bf16, tm_gemm_run_avx512_bf16 },
+      { "fused", "fused" } },
+    { "amx", amx_families, { "amx", tm_gemm_workspace_amx, tm_gemm_run_amx }, { "fused", "groups-of-32" } },
 #endif
 };
 enum { ISAS = sizeof isas / sizeof isas[0] };
@@ -86,6 +94,8 @@ const tm_kernel *const *tm_cpu_kernel_tables(const char *isa)
 static void describe(tm_device *device)
 {
     const tm_cpu *own = device->own;
+    device->info.kernels = isas[own->isa].name;
+    memcpy(device->info.sums, isas[own->isa].sums, sizeof device->info.sums);
     snprintf(device->info.text, sizeof device->info.text, "%s: %s kernels%s, %d thread%s", device->info.name,
              isas[own->isa].name, supported(isas[own->isa].name) ? "" : " (not on this machine)", device->info.threads,
              device->info.threads == 1 ? "" : "s");

@@ -5,8 +5,8 @@
  * step packs what it needs of A and B, unless the step before left it there, and computes one block of C for one stage;
  * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block
  * sums in ascending order, whoever adds them.
- * A bfloat16 C is summed in float32 scratch: in a strip, one block of C large, with the stages as the innermost loop; or,
- * where there is one stage only, in a tile of each thread, which stays near its core.
+ * A bfloat16 C is summed in float32 scratch: in a strip, one block of C large, with the stages as the innermost loop;
+ * or, where there is one stage only, in a tile of each thread, which stays near its core.
  */
 #include "device/cpu/gemm.h"
 
@@ -45,8 +45,8 @@ enum {
     MOST_COLUMNS = 1024,
     TILE_GAP = 16, /* floats between rows of sums: an odd number of cache lines */
     TILE_FLOATS = TILE_ROWS * (TILE_COLUMNS + TILE_GAP),
-    MOST_TILES = 16, /* threads with a tile of their own: 3.7 MiB, or 7.4 */
-    PACK_GROUP = 4,     /* panels packed by one task */
+    MOST_TILES = 16,      /* threads with a tile of their own: 3.7 MiB, or 7.4 */
+    PACK_GROUP = 4,       /* panels packed by one task */
     SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
 };
 
@@ -55,7 +55,7 @@ typedef struct {
     int64_t panels_m, panels_n; /* of all of A and B */
     int64_t mc, nc;             /* panels of a block */
     int64_t blocks_m, blocks_n;
-    bool    a_outer; /* blocks of A change least often, otherwise those of B */
+    bool    a_outer;      /* blocks of A change least often, otherwise those of B */
     bool    strip, tiles; /* tiles: scratch of the threads instead of a strip */
     int64_t a_floats, b_floats, strip_floats;
 } plan;
@@ -70,7 +70,7 @@ typedef struct {
     int64_t        row, column, m, n; /* the block of C, in elements */
     int64_t        panels_m, panels_n;
     int64_t        k0, k;
-    bool           add, last; /* sums hold something already; this stage completes them */
+    bool           add, last;      /* sums hold something already; this stage completes them */
     int64_t        tile_m, tile_n; /* panels */
 } step;
 
@@ -249,7 +249,8 @@ static void store_row(uint16_t *c, const float *sums, int64_t n)
 {
     int64_t i = 0;
     for (; i + 32 <= n; i += 32)
-        _mm512_storeu_si512(c + i, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + i + 16), _mm512_loadu_ps(sums + i)));
+        _mm512_storeu_si512(c + i,
+                            (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + i + 16), _mm512_loadu_ps(sums + i)));
     for (; i < n; i += 16)
         _mm256_mask_storeu_epi16(c + i, first_lanes(n - i),
                                  (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(first_lanes(n - i), sums + i)));
@@ -281,7 +282,8 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
 {
     int64_t blocks = tm_max(1, tm_ceil_div(s->k, BLOCK));
     bool    finish = s->last && (s->gemm->c_dtype == TM_BF16 || s->gemm->bias || s->gemm->residual);
-    int64_t ld_panel = s->tiles && blocks == 1 ? 0 : MR * ld; /* one block: a panel's sums are stored before the next's */
+    int64_t ld_panel =
+        s->tiles && blocks == 1 ? 0 : MR * ld; /* one block: a panel's sums are stored before the next's */
     for (int64_t block = 0; block < blocks; block++) {
         int64_t      first = block * BLOCK, from = packed_columns(first);
         int64_t      k = packed_columns(tm_min(BLOCK, s->k - first));

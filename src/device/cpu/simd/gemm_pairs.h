@@ -6,8 +6,9 @@
  * [pair][width]; an odd last k has 0 beside it in A and -0 in B, whose product adds nothing, not even to -0.
  *
  * vdpbf16ps gives each float32 lane  fma(low, low', fma(high, high', c)): two fused multiply-adds, the high halves
- * first, each rounded to nearest even, denormals counted as zero. The earlier k lies in the high half: so the sum is the
- * ascending chain that gemm_micro.h computes from widened operands, bit for bit (with denormals flushed there, too).
+ * first, each rounded to nearest even, denormals counted as zero. The earlier k lies in the high half: so the sum is
+ * the ascending chain that gemm_micro.h computes from widened operands, bit for bit (with denormals flushed there,
+ * too).
  *
  * float32 operands are rounded to bfloat16 on the way where the product allows it (tm_gemm.narrow).
  */
@@ -99,8 +100,8 @@ TM_INLINE void pack_along_k(float *dst, const void *p, int64_t ld, tm_dtype dtyp
                 if (!TILES) t[i] = _mm512_rol_epi32(t[i], 16);
             }
             transpose_slots(t);
-            TM_UNROLL for (int i = 0; i < 16; i++)
-                if (q / 2 + i < columns) put_slots(dst + place_of(q / 2 + i, v, width), lanes, t[i]);
+            TM_UNROLL for (int i = 0; i < 16; i++) if (q / 2 + i < columns)
+                put_slots(dst + place_of(q / 2 + i, v, width), lanes, t[i]);
         }
     }
 }
@@ -145,25 +146,25 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
         _mm_prefetch((const char *)(c + i * ldc), _MM_HINT_T0);
         _mm_prefetch((const char *)(c + i * ldc + NR - 1), _MM_HINT_T0);
     }
-    TM_UNROLL for (int i = 0; i < MR; i++)
-        TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm512_setzero_ps();
+    TM_UNROLL for (int i = 0; i < MR; i++) TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm512_setzero_ps();
     for (; k > 0; k--, a += MR, b += NR, ahead += ahead_step) {
         __m512bh bv[NV];
         TM_UNROLL for (int v = 0; v < NV; v++) bv[v] = (__m512bh)_mm512_loadu_ps(b + 16 * v);
         _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         _mm_prefetch((const char *)(b + 12 * NR), _MM_HINT_T0);
         _mm_prefetch((const char *)(b + 12 * NR + 16), _MM_HINT_T0);
-        TM_UNROLL for (int i = 0; i < MR; i++) {
+        TM_UNROLL for (int i = 0; i < MR; i++)
+        {
             __m512bh av = (__m512bh)_mm512_set1_ps(a[i]);
             TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm512_dpbf16_ps(r[i][v], av, bv[v]);
         }
     }
-    TM_UNROLL for (int i = 0; i < MR; i++)
-        TM_UNROLL for (int v = 0; v < NV; v++) {
-            float *p = c + i * ldc + 16 * v;
-            if (add) r[i][v] = _mm512_add_ps(r[i][v], _mm512_loadu_ps(p));
-            _mm512_storeu_ps(p, r[i][v]);
-        }
+    TM_UNROLL for (int i = 0; i < MR; i++) TM_UNROLL for (int v = 0; v < NV; v++)
+    {
+        float *p = c + i * ldc + 16 * v;
+        if (add) r[i][v] = _mm512_add_ps(r[i][v], _mm512_loadu_ps(p));
+        _mm512_storeu_ps(p, r[i][v]);
+    }
 }
 
 /* The same for the first m rows and n columns of a tile at the edge of C. */
@@ -172,8 +173,7 @@ static void micro_edge(int64_t k, const float *a, const float *b, float *c, int6
     float tile[MR * NR];
     micro(k, a, b, tile, NR, false, a, 0);
     for (int64_t r = 0; r < m; r++)
-        for (int64_t s = 0; s < n; s++)
-            c[r * ldc + s] = add ? tile[r * NR + s] + c[r * ldc + s] : tile[r * NR + s];
+        for (int64_t s = 0; s < n; s++) c[r * ldc + s] = add ? tile[r * NR + s] + c[r * ldc + s] : tile[r * NR + s];
 }
 #endif
 

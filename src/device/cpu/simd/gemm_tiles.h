@@ -3,9 +3,9 @@
  * of the eight, two panels of 16 rows of A and two of 16 columns of B in the others. Part of gemm_pairs.h.
  *
  * tdpbf16ps adds to each float32 sum 16 pairs at once: two chains of fused multiply-adds from 0, over the even and over
- * the odd k, each rounded to nearest even, then (even + odd), then the old sum plus that; denormals count as zero. So an
- * element is  (((c + g0) + g1) + g2) ...  over groups of 32 k, from 0 or from the old C: other bits than a chain over k,
- * fixed by K alone, and the same when K is split at multiples of 32. K is filled up with zeros.
+ * the odd k, each rounded to nearest even, then (even + odd), then the old sum plus that; denormals count as zero. So
+ * an element is  (((c + g0) + g1) + g2) ...  over groups of 32 k, from 0 or from the old C: other bits than a chain
+ * over k, fixed by K alone, and the same when K is split at multiples of 32. K is filled up with zeros.
  */
 #ifndef TM_DEVICE_CPU_GEMM_TILES_H
 #define TM_DEVICE_CPU_GEMM_TILES_H

@@ -6,7 +6,7 @@
 
 #include "op/kernel.h"
 
-/* kernel_tables.def is made by make of the files of this folder: TM_CPU_TABLE(linear) for linear.c's table, and so on. */
+/* kernel_tables.def is made by make of the files of this folder: TM_CPU_TABLE(linear) for the table of linear.c, ... */
 #define TM_CPU_TABLE(family)                                                                                           \
     extern const tm_kernel tm_cpu_##family##_base[], tm_cpu_##family##_avx2[], tm_cpu_##family##_avx512[];
 #include "device/cpu/kernel_tables.def"
