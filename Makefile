@@ -52,8 +52,8 @@ LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
-TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*'))
-LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh))
+TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
+LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # They measure: one at a time, after the others. The long ones of the others first.
 MEASURING := tests/cli/test_ab.sh tests/cli/test_bench.sh tests/cli/test_bench_models.sh tests/cli/test_measurement.sh \
     $(filter $(BUILD)/tests/bench/%,$(TESTS))
@@ -185,6 +185,35 @@ check-headers:
 	@for h in $$(find src -name '*.h' ! -path '*/simd/*' ! -name version.h); do \
 	    $(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -fopenmp -Isrc -fsyntax-only -x c $$h || exit 1; done
 
+# --- installing -------------------------------------------------------------------------------------------------------------
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+VERSION := $(shell sed -n 's/.*TM_VERSION "\(.*\)"/\1/p' src/base/version.h)
+DIST    := trainmark-$(VERSION)-linux-$(ARCH)
+
+install: $(BUILD)/trainmark
+	@tools/install.sh install $< "$(DESTDIR)" "$(PREFIX)"
+
+uninstall:
+	@tools/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
+
+# build/trainmark_VERSION_ARCH.deb, looked at by lintian if it is there.
+deb: $(BUILD)/trainmark
+	@tools/make_deb.sh $< $(VERSION) build
+
+# Libraries of which there is an archive are inside, all but those of glibc as a rule.
+dist-bin: $(OBJ)
+	@mkdir -p $(BUILD)/static
+	@tools/link_static.sh $(BUILD)/static/trainmark '$(CC) $(LDFLAGS)' '$(LDLIBS)' $(OBJ)
+	@rm -rf build/dist && tools/install.sh install $(BUILD)/static/trainmark build/dist/$(DIST) ""
+	@tar -C build/dist --sort=name --owner=0 --group=0 --numeric-owner -czf build/$(DIST).tar.gz $(DIST)
+	@echo build/$(DIST).tar.gz
+
+# Are all sources as `make format` leaves them?
+check-format:
+	@tools/check_format.sh
+
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
@@ -194,6 +223,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers format tidy clean
+.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers check-format format tidy \
+    install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)
