@@ -51,7 +51,7 @@ static const tm_key options[] = {
     { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = devices + 1,
       .help = "where it runs" },
     { .name = "isa", .kind = TM_KEY_TEXT,
-      .help = "instruction set of our kernels: base, avx2, avx512; null: the best" },
+      .help = "instruction set of our kernels: base, avx2, avx512, avx512_bf16, amx; null: the best" },
     { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,
       .help = "threads; 0: as many as cpuset and control group allow" },
     { .name = "budget", .kind = TM_KEY_F64, .fallback = "60", .lo = 0.01, .hi = 1e6,
