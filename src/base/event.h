@@ -64,6 +64,8 @@ typedef struct {
     const char         *model;      /* "llama3.1_8B" */
     const char         *precision;  /* "float32", "bfloat16" */
     const char         *device;     /* "cpu" */
+    const char         *kernels;    /* "avx512", NULL: one set only */
+    const char         *sums;       /* order of summation in products, tm_device_info; NULL as above */
     const char         *data_source;
     int64_t             parameters;
     int64_t             steps, first_step; /* planned total; first step of this process (resumed: > 1) */

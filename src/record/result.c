@@ -27,6 +27,8 @@ static void print_start(tm_json *json, const tm_run_started *start)
     tm_json_string(json, "model", start->model);
     tm_json_string(json, "precision", start->precision);
     tm_json_string(json, "device", start->device);
+    if (start->kernels) tm_json_string(json, "kernels", start->kernels);
+    if (start->sums) tm_json_string(json, "sums", start->sums);
     tm_json_i64(json, "devices", start->devices);
     tm_json_i64(json, "threads", start->threads);
     tm_json_string(json, "data_source", start->data_source);
