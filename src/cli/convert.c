@@ -92,7 +92,7 @@ static void adapt(tm_speed_basis *b, const tm_table *rows, size_t r)
 static void add_published(tm_table *out, const tm_speed_basis *b, const tm_table *rows, size_t r, double rate,
                           double tokens)
 {
-    static const char *const copied[] = { "device", "dtype", "batch", "seq", "unit", "convention", "source", "date" };
+    static const char *const copied[] = { "device", "dtype", "batch", "seq", "unit", "convention", "source", "date", "note" };
     tm_table_row(out);
     for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
         tm_table_text(out, copied[i], *cell(rows, r, copied[i]) ? cell(rows, r, copied[i]) : NULL);
@@ -111,7 +111,8 @@ static tm_table *create_published(bool days)
                                          { "seq", 0 },             { "published", 6 },       { "unit", 0 },
                                          { "convention", 0 },      { "tokens_per_second", 6 }, { "tflops_titan", 5 },
                                          { "tflops_matmul", 5 },   { "tflops_megatron", 5 }, { "tflops_exact_causal", 5 },
-                                         { "source", 0 },          { "date", 0 } };
+                                         { "source", 0 },          { "date", 0 },
+                                         { "note", 0 } };
     tm_table              *table = tm_table_create("convert");
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     if (days) tm_table_column(table, "days", 4);

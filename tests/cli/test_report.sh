@@ -54,6 +54,29 @@ trainmark report long -o long.html
 check "the page of 10,000 steps" [ "$code" -eq 0 ]
 check "is below 2 MB, and below 300 kB in fact" [ "$(wc -c <long.html)" -lt 300000 ]
 
+# --- watch ---
+
+trainmark watch a --once
+check "watch: the last step and the verdict" has "$out" "^step 60  loss [0-9.]+  validation [0-9.]+  [0-9,]+ tokens/s$"
+check "watch: it has ended" has "$out" "^ended: (valid|noisy|invalid): "
+mkdir going
+head -n 5 a/metrics.jsonl >going/metrics.jsonl
+printf '{"step": 6, "lo' >>going/metrics.jsonl
+trainmark watch going --once
+check "watch: a torn line waits for its end" has "$out" "^step 5 "
+check_not "watch: it has not ended" has "$out" "ended"
+(sleep 0.3; tail -n +6 a/metrics.jsonl >rest; head -n 5 a/metrics.jsonl >going/metrics.jsonl; cat rest >>going/metrics.jsonl
+ sleep 0.3; cp a/result.json going/result.json) &
+trainmark watch going --interval 0.05
+wait
+check "watch: follows until the run has ended" has "$out" "^step 60 "
+check "watch: and then ends" has "$out" "^ended: "
+mkdir empty
+trainmark watch empty --once --json
+check "watch: no step yet" has "$out" "^{}$"
+trainmark watch nothing
+failed_with 4 "watch: no such folder" "there is no folder 'nothing'"
+
 # --- in a browser ---
 
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
