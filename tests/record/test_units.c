@@ -126,7 +126,9 @@ static void step_lines_have_two_times(void **state)
     tm_sink           *sink = NULL;
     char              *text = NULL;
     size_t             bytes = 0;
-    tm_console_options console = { .out = open_memstream(&text, &bytes), .log_freq = 4, .style = TM_LOG_STYLE_MEGATRON };
+    tm_console_options console = { .out = open_memstream(&text, &bytes),
+                                   .log_freq = 4,
+                                   .style = TM_LOG_STYLE_MEGATRON };
     assert_int_equal(tm_console_sink_open(&console, &sink, &err), TM_OK);
     fake_emit(sink, fake_started());
     for (int64_t step = 1; step <= 4; step++) {
