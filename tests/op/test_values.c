@@ -174,6 +174,22 @@ static void rotations(void **state)
     expect_twice(dx, (const double[]){ 7, 8, 9, 10, 11, 1, 2, 3, 4, 5 }); /* turned back */
 }
 
+/* Positions that are given choose the row of the table; columns before the first head stay. */
+static void rotations_by_position(void **state)
+{
+    (void)state;
+    double       x[6] = { 5, 1, 2, 5, 1, 2 }, y[6];
+    int32_t      positions[2] = { 1, 0 };
+    tm_rope_attr attr = { .seq = 2, .heads = 1, .head_dim = 2, .first = 1, .layout = TM_ROPE_HALF };
+    tm_call      call = call_of(&tm_op_rope, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(2, 3), x);
+    call.in[1] = tm_view_f64(tm_shape_2(2, 2), (double[]){ 1, 0, 0, 1 }); /* no turn; a quarter */
+    call.in[2] = tm_view_i32(tm_shape_1(2), positions);
+    call.out[0] = tm_view_f64(tm_shape_2(2, 3), y);
+    call.op->reference(&call);
+    EXPECT(y, 5, -2, 1, 5, 1, 2);
+}
+
 static void elementwise(void **state)
 {
     (void)state;
@@ -747,6 +763,7 @@ int main(void)
         cmocka_unit_test(linear_and_its_gradients),
         cmocka_unit_test(embeddings),
         cmocka_unit_test(rotations),
+        cmocka_unit_test(rotations_by_position),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(attention_of_two_tokens),
         cmocka_unit_test(loss_of_three_rows),
