@@ -145,6 +145,17 @@ static void note_validity(tm_bench *bench, tm_validity *validity)
         tm_bench_note(bench, "machine: %s (%s)", tm_verdict_name(report.verdict), reason);
 }
 
+/* A table without a single number is no result. */
+static void check_rows(tm_bench *bench)
+{
+    int    column = tm_table_find(bench->table, "skipped");
+    size_t n = tm_table_n_rows(bench->table);
+    if (column < 0 || n == 0) return;
+    for (size_t row = 0; row < n; row++)
+        if (tm_table_cell(bench->table, row, (size_t)column)->kind == TM_CELL_EMPTY) return;
+    tm_bench_invalid(bench, "every row was skipped; the first: %.300s", tm_table_cell(bench->table, 0, (size_t)column)->text);
+}
+
 tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, const volatile sig_atomic_t *stop,
                        tm_table *table, tm_error *err)
 {
@@ -169,6 +180,7 @@ tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, con
     if (!known) tm_bench_note(&bench, "size of the last-level cache unknown, 64 MiB assumed");
     tm_validity *validity = tm_validity_start("");
     tm_status    st = workload->run(&bench, err);
+    if (st == TM_OK) check_rows(&bench);
     note_validity(&bench, validity);
     tm_device_close(bench.device);
     if (st == TM_OK && bench.invalid.status != TM_OK) st = tm_fail(err, TM_NUMBERS, "%s", bench.invalid.text);
