@@ -43,8 +43,7 @@ enum {
     STRIP_SIDE = 1536,
     TILE_COLUMNS = 256,
     MOST_COLUMNS = 1024,
-    TILE_GAP = 16, /* floats between rows of sums: an odd number of cache lines */
-    TILE_FLOATS = TILE_ROWS * (TILE_COLUMNS + TILE_GAP),
+    TILE_GAP = 16,        /* floats between rows of sums: an odd number of cache lines */
     MOST_TILES = 16,      /* threads with a tile of their own: 3.7 MiB, or 7.4 */
     PACK_GROUP = 4,       /* panels packed by one task */
     SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
@@ -55,9 +54,9 @@ typedef struct {
     int64_t panels_m, panels_n; /* of all of A and B */
     int64_t mc, nc;             /* panels of a block */
     int64_t blocks_m, blocks_n;
-    bool    a_outer;      /* blocks of A change least often, otherwise those of B */
-    bool    strip, tiles; /* tiles: scratch of the threads instead of a strip */
-    int64_t a_floats, b_floats, strip_floats;
+    bool    a_outer;                                       /* blocks of A change least often, otherwise those of B */
+    bool    strip, tiles;                                  /* tiles: scratch of the threads instead of a strip */
+    int64_t a_floats, b_floats, strip_floats, tile_floats; /* tile_floats: of one thread */
 } plan;
 
 /* One step: a block of C, a stage of K. */
@@ -66,6 +65,7 @@ typedef struct {
     float         *a, *b; /* packed: [block of K][panel][k][MR or NR], or as gemm_pairs.h says */
     float         *sums;  /* float32 sums of the block: C itself, or the strip; or the tiles of the threads */
     bool           tiles;
+    int64_t        tile_floats;
     int64_t        ld_sums;
     int64_t        row, column, m, n; /* the block of C, in elements */
     int64_t        panels_m, panels_n;
@@ -97,6 +97,13 @@ static TM_PLANNED double plan_cost(const plan *p, const tm_gemm *g)
     return 12 * k * packed + 8 * m * n * (double)p->stages + 1e5 * steps;
 }
 
+/* Most columns of a task, for sums over k. */
+static TM_PLANNED int64_t most_columns(int64_t k)
+{
+    int64_t near = NEAR_SLOTS / packed_columns(tm_max(1, tm_min(k, BLOCK)));
+    return k > BLOCK ? TILE_COLUMNS : tm_min(MOST_COLUMNS, tm_max(TILE_COLUMNS, near));
+}
+
 static TM_PLANNED plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
 {
     plan p = { .depth = depth, .a_outer = a_outer, .strip = g->c_dtype == TM_BF16 };
@@ -122,8 +129,10 @@ static TM_PLANNED plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
     p.a_floats = tm_ceil_div(p.mc * MR * columns, 16) * 16;
     p.b_floats = tm_ceil_div(p.nc * NR * columns, 16) * 16;
     p.strip_floats = p.strip ? p.mc * MR * p.nc * NR : 0;
-    p.tiles = p.tiles && g->threads * TILE_FLOATS < p.strip_floats;
-    if (p.tiles) p.strip_floats = g->threads * TILE_FLOATS;
+    int64_t rows_at_once = g->k > BLOCK ? tm_min(TILE_ROWS / MR, p.mc) * MR : MR;
+    p.tile_floats = rows_at_once * (tm_min(most_columns(g->k), p.nc * NR) + TILE_GAP);
+    p.tiles = p.tiles && g->threads * p.tile_floats < p.strip_floats;
+    if (p.tiles) p.strip_floats = g->threads * p.tile_floats;
     return p;
 }
 
@@ -173,9 +182,7 @@ TM_PLANNED size_t TM_K(tm_gemm_workspace_most)(const tm_gemm *gemm)
  * thread without work. */
 static void choose_tiles(step *s, int threads)
 {
-    int64_t near = NEAR_SLOTS / packed_columns(tm_max(1, tm_min(s->k, BLOCK)));
-    int64_t columns = s->k > BLOCK ? TILE_COLUMNS : tm_min(MOST_COLUMNS, tm_max(TILE_COLUMNS, near));
-    int64_t m = tm_min(s->panels_m, TILE_ROWS / MR), n = tm_min(s->panels_n, columns / NR);
+    int64_t m = tm_min(s->panels_m, TILE_ROWS / MR), n = tm_min(s->panels_n, most_columns(s->k) / NR);
     int64_t wanted = threads > 1 ? 4 * (int64_t)threads : 1;
     while (tm_ceil_div(s->panels_m, m) * tm_ceil_div(s->panels_n, n) < wanted && m * n > 1) {
         if (m > 1 && (m * MR >= n * NR || n == 1))
@@ -213,6 +220,7 @@ static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t
     s.sums = p->strip ? s.b + p->b_floats : (float *)g->c + s.row * g->ldc + s.column;
     s.ld_sums = p->strip ? p->nc * NR : g->ldc;
     s.tiles = p->tiles;
+    s.tile_floats = p->tile_floats;
     s.add = stage > 0 || (g->accumulate && !p->strip);
     s.last = stage == p->stages - 1;
     choose_tiles(&s, threads);
@@ -318,7 +326,8 @@ static void compute(const step *s)
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t t = 0; t < tiles_m * tiles_n; t++) {
         int64_t i = t % tiles_m * s->tile_m, j = t / tiles_m * s->tile_n;
-        float  *sums = s->tiles ? s->sums + omp_get_thread_num() * TILE_FLOATS : s->sums + i * MR * s->ld_sums + j * NR;
+        float  *sums =
+            s->tiles ? s->sums + omp_get_thread_num() * s->tile_floats : s->sums + i * MR * s->ld_sums + j * NR;
         compute_tile(s, i, tm_min(s->panels_m, i + s->tile_m), j, tm_min(s->panels_n, j + s->tile_n), sums,
                      s->tiles ? s->tile_n * NR + TILE_GAP : s->ld_sums);
     }
