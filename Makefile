@@ -37,17 +37,23 @@ SRC      := $(sort $(filter-out $(SIMD_SRC),$(shell find src -name '*.c')))
 ISA_base   :=
 ISA_avx2   := -mavx2 -mfma -mf16c
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mprefer-vector-width=512
+# Products of bfloat16: with vdpbf16ps, and in tile registers.
+ISA_avx512_bf16 := $(ISA_avx512) -mavx512bf16
+ISA_amx    := $(ISA_avx512_bf16) -mamx-tile -mamx-bf16
+PRODUCT_SRC := $(addprefix src/device/cpu/simd/,gemm.c grouped.c linear.c loss.c)
 ARCH     := $(shell uname -m)
 ISAS     := base $(if $(filter x86_64,$(ARCH)),avx2 avx512)
-SIMD_OBJ := $(foreach isa,$(ISAS),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o))
+PRODUCT_ISAS := $(if $(filter x86_64,$(ARCH)),avx512_bf16 amx)
+SIMD_OBJ := $(foreach isa,$(ISAS),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
+    $(foreach isa,$(PRODUCT_ISAS),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o
 LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
-TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*'))
-LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh))
+TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
+LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # They measure: one at a time, after the others. The long ones of the others first.
 MEASURING := tests/cli/test_ab.sh tests/cli/test_bench.sh tests/cli/test_bench_models.sh tests/cli/test_measurement.sh \
     $(filter $(BUILD)/tests/bench/%,$(TESTS))
@@ -92,6 +98,12 @@ $(BUILD)/%.avx2.o: %.c
 $(BUILD)/%.avx512.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(ISA_avx512) -DTM_ISA=avx512 -c -o $@ $<
+$(BUILD)/%.avx512_bf16.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(ISA_avx512_bf16) -DTM_ISA=avx512_bf16 -c -o $@ $<
+$(BUILD)/%.amx.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(ISA_amx) -DTM_ISA=amx -c -o $@ $<
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c -o $@ $<
@@ -117,11 +129,14 @@ $(BUILD)/published_lines.o: $(BUILD)/published_lines.c
 	$(CC) $(CFLAGS) -c -o $@ $<
 
 # The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes.
+TABLES := $(addprefix $(BUILD)/generated/device/cpu/,kernel_tables.def product_tables.def)
 $(BUILD)/generated/device/cpu/kernel_tables.def: $(SIMD_SRC)
+$(BUILD)/generated/device/cpu/product_tables.def: $(PRODUCT_SRC)
+$(TABLES):
 	@mkdir -p $(@D)
 	@sed -n 's/^const tm_kernel TM_K(tm_cpu_\([a-z0-9_]*\))\[\].*/TM_CPU_TABLE(\1)/p' $^ >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-$(OBJ) $(SUPPORT) $(TEST_SRC:%.c=$(BUILD)/%.o): | $(BUILD)/generated/device/cpu/kernel_tables.def
+$(OBJ) $(SUPPORT) $(TEST_SRC:%.c=$(BUILD)/%.o): | $(TABLES)
 
 # --- what people call ---------------------------------------------------------------------------------------------------
 
@@ -170,6 +185,35 @@ check-headers:
 	@for h in $$(find src -name '*.h' ! -path '*/simd/*' ! -name version.h); do \
 	    $(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -fopenmp -Isrc -fsyntax-only -x c $$h || exit 1; done
 
+# --- installing -------------------------------------------------------------------------------------------------------------
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+VERSION := $(shell sed -n 's/.*TM_VERSION "\(.*\)"/\1/p' src/base/version.h)
+DIST    := trainmark-$(VERSION)-linux-$(ARCH)
+
+install: $(BUILD)/trainmark
+	@tools/install.sh install $< "$(DESTDIR)" "$(PREFIX)"
+
+uninstall:
+	@tools/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
+
+# build/trainmark_VERSION_ARCH.deb, looked at by lintian if it is there.
+deb: $(BUILD)/trainmark
+	@tools/make_deb.sh $< $(VERSION) build
+
+# Libraries of which there is an archive are inside, all but those of glibc as a rule.
+dist-bin: $(OBJ)
+	@mkdir -p $(BUILD)/static
+	@tools/link_static.sh $(BUILD)/static/trainmark '$(CC) $(LDFLAGS)' '$(LDLIBS)' $(OBJ)
+	@rm -rf build/dist && tools/install.sh install $(BUILD)/static/trainmark build/dist/$(DIST) ""
+	@tar -C build/dist --sort=name --owner=0 --group=0 --numeric-owner -czf build/$(DIST).tar.gz $(DIST)
+	@echo build/$(DIST).tar.gz
+
+# Are all sources as `make format` leaves them?
+check-format:
+	@tools/check_format.sh
+
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
@@ -179,6 +223,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers format tidy clean
+.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers check-format format tidy \
+    install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)

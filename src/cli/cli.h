@@ -36,7 +36,7 @@ typedef struct {
     { "device", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, device), .value = "NAME", .fallback = "cpu",               \
       .help = "cpu, reference (float64, slow) or null (computes nothing)" },                                           \
     { "isa", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, isa), .value = "NAME",                                        \
-      .help = "instruction set of the kernels: base, avx2 or avx512; default: the best of this machine" },             \
+      .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },        \
     { "config-path", 0, TM_OPTION_LIST, offsetof(tm_cli_options, config_paths), .value = "DIR",                        \
       .help = "where experiment files find their presets, besides the folders above them" },                           \
     { "allow-unknown-keys", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, allow_unknown),                                \

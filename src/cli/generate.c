@@ -240,7 +240,7 @@ static const tm_option rows[] = {
     { "device", 0, TM_OPTION_TEXT, offsetof(generate_options, device), .value = "NAME", .fallback = "cpu",
       .help = "cpu, or reference (float64, slow)" },
     { "isa", 0, TM_OPTION_TEXT, offsetof(generate_options, isa), .value = "NAME",
-      .help = "instruction set of the kernels: base, avx2 or avx512; default: the best of this machine" },
+      .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },
     { "threads", 0, TM_OPTION_I64, offsetof(generate_options, threads), .value = "N", .fallback = "0", .lo = 0,
       .hi = 4096, .help = "threads; 0: all that this process may use" },
     TM_OPTION_JSON(generate_options),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/keys.h"
 
+#include "base/file.h"
+#include "base/text.h"
 #include "data/source.h"
 
 #include <stdio.h>
@@ -24,7 +26,7 @@ static const tm_key keys[] = {
       .help = meanings + 2 },
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
-      .help = "the files of data.source, which says what is wanted; means data.source text unless that is given" },
+      .help = "the files of data.source, which says what is wanted; without data.source: megatron for PREFIX of PREFIX.idx, govreport for .npy, else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
       .synonyms = "validation.dataset_path,valid_data_path",
       .help = "held-out data of sources of token files; null: validation.npy beside train.npy (govreport, when "
@@ -114,6 +116,18 @@ static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
                    name ? name : "", name ? "' is not downloaded" : "");
 }
 
+/* The source of what `data pack` and `data tokenize` write, else text. */
+static const char *source_of(const char *path)
+{
+    size_t  n = strlen(path);
+    tm_text idx = { 0 };
+    tm_text_printf(&idx, "%s.idx", path);
+    bool indexed = n > 4 && (strcmp(path + n - 4, ".idx") == 0 || strcmp(path + n - 4, ".bin") == 0);
+    indexed = indexed ? tm_file_exists(path) : !tm_file_exists(path) && tm_file_exists(idx.data);
+    tm_text_fini(&idx);
+    return indexed ? "megatron" : n > 4 && strcmp(path + n - 4, ".npy") == 0 ? "govreport" : "text";
+}
+
 /* The key of the higher layer decides; in one layer data.source before training.mock_data before data.path. */
 static tm_status settle_source(tm_config *config, tm_error *err)
 {
@@ -123,7 +137,7 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     if (mocked && mock >= path && mock > source)
         derive_source(config, "mock", "training.mock_data");
     else if (path > source)
-        derive_source(config, "text", "data.path");
+        derive_source(config, source_of(tm_config_text(config, "data.path")), "data.path");
     if (mock && !mocked && !path && mock > source) return miss_data(config, "training.mock_data", err);
     if (!mocked && !path && rank_of(config, "training.dataset") > source) return miss_data(config, "training.dataset", err);
     return check_paths(config, path > 0, err);

@@ -68,6 +68,7 @@ typedef struct {
     int64_t  seq;                /* T, target tokens of a sample, >= 1 */
     uint64_t seed;
     double   validation_fraction; /* text: share of the bytes held out, in [0, 0.9] */
+    bool        plain_text; /* text: refuse binary files, JSON lines and packed files; else any bytes are tokens */
     int64_t  samples;             /* megatron: training samples that the run wants; its order depends on them */
     tm_mask  mask;                /* govreport */
     int32_t  pad_token;           /* govreport: the input behind the last token */

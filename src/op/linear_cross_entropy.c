@@ -109,7 +109,8 @@ static tm_rounding linear_cross_entropy_rounding(const tm_call *call, int k)
     int64_t rows = call->in[0].shape.n[0], channels = call->in[0].shape.n[1], vocabulary = call->in[1].shape.n[0];
     int64_t chunk = ((const tm_loss_attr *)call->attr)->chunk;
     return (tm_rounding){ .terms = (double)(channels + 2 * vocabulary + rows),
-                          .stores = k == 2 ? (double)((rows + chunk - 1) / chunk) : 1 };
+                          .stores = k == 2 ? (double)((rows + chunk - 1) / chunk) : 1,
+                          .narrow = k > 0 };
 }
 
 static const struct {

@@ -63,6 +63,7 @@ typedef struct {
     double terms;  /* the most terms that are added one after the other in float32; 0: the value is formed in float64 or
                     * by one operation */
     double stores; /* times that a value is rounded to the format it is stored in: 1, or once per chunk */
+    bool   narrow; /* factors that the kernel itself makes may be rounded to bfloat16 where its inputs are bfloat16 */
 } tm_rounding;
 
 typedef struct tm_op {

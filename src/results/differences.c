@@ -153,7 +153,7 @@ static void sort(differences *d)
 
 tm_table *tm_results_differences(const tm_result *a, const tm_result *b)
 {
-    static const char *const parts[] = { "workload",    "model",   "precision", "device",     "devices",      "threads",
+    static const char *const parts[] = { "workload",    "model",   "precision", "device",     "kernels",    "sums", "devices", "threads",
                                          "data_source", "seed",    "parameters", "batch_tokens", "options",
                                          "configuration", "environment" };
     static const tm_column   columns[] = { { "rank", 0 }, { "member", 0 }, { "a", 0 }, { "b", 0 } };

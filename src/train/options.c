@@ -150,6 +150,7 @@ static void read_source(const tm_config *config, tm_run_options *out)
                                        .seq = out->step.seq,
                                        .seed = out->seed,
                                        .validation_fraction = tm_config_f64(config, "data.validation_fraction"),
+                                       .plain_text = true,
                                        .samples = samples,
                                        .mask = is(config, "data.loss_mask", "target") ? TM_MASK_TARGET : TM_MASK_INPUT,
                                        .separate = tm_config_bool(config, "data.separate_documents"),

@@ -136,13 +136,25 @@ TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype,
         }
     }
 }
-TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, int width,
+TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, bool of_b,
                            int64_t panels, int64_t r0, int64_t limit, int64_t k0, int64_t k)
 {
     if (dtype == TM_BF16)
-        pack_typed(dst, p, ld, TM_BF16, along_k, width, panels, r0, limit, k0, k);
+        pack_typed(dst, p, ld, TM_BF16, along_k, of_b ? NR : MR, panels, r0, limit, k0, k);
     else
-        pack_typed(dst, p, ld, TM_F32, along_k, width, panels, r0, limit, k0, k);
+        pack_typed(dst, p, ld, TM_F32, along_k, of_b ? NR : MR, panels, r0, limit, k0, k);
+}
+
+/* Slots of a row of k elements; see gemm_pairs.h. */
+TM_INLINE TM_PLANNED int64_t packed_columns(int64_t k)
+{
+    return k;
+}
+TM_INLINE void gemm_begin(void)
+{
+}
+TM_INLINE void gemm_end(void)
+{
 }
 
 #endif

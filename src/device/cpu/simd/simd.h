@@ -21,6 +21,14 @@
 #define TM_TEXT(a) TM_TEXT2(a)
 #define TM_ISA_NAME TM_TEXT(TM_ISA) /* "avx512" */
 
+/* The kernels of products are compiled twice more, for operands of pairs of bfloat16 (gemm_pairs.h): with vdpbf16ps and
+ * with tile registers. They take products of bfloat16 only. */
+#if defined(__AVX512BF16__)
+#define TM_PAIRS 1
+#else
+#define TM_PAIRS 0
+#endif
+
 /* A row of a kernel table: "linear/" becomes "linear/avx512"; these kernels have nothing to prepare. */
 #define TM_KERNEL(op_name, prefix, refuse_it, workspace_of, run_it)                                                    \
     { .op = TM_OP_##op_name, .name = prefix TM_ISA_NAME, .refuse = refuse_it, .workspace = workspace_of, .run = run_it }
@@ -77,6 +85,10 @@ TM_INLINE v16 v16_load_bf16(const uint16_t *p)
 /* round to nearest even; NaN stays NaN */
 TM_INLINE void v16_store_bf16(uint16_t *p, v16 x)
 {
+#if TM_PAIRS /* what is stored there was computed: no denormals, which this instruction takes for zero */
+    _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(x));
+    return;
+#endif
     __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     __m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
