@@ -51,8 +51,8 @@ tm_cgroup_limits tm_cgroup_limits_read(const char *sysroot);
  * rounded up. At least 1. */
 int tm_cpu_threads_allowed(void);
 
-/* Tasks that run, or could run if there were a processor, at this moment on the whole machine, the caller among them; and
- * the processors of the machine. 0 = unknown. */
+/* Tasks that run, or could run if there were a processor, at this moment on the whole machine, the caller among them;
+ * and the processors of the machine. 0 = unknown. */
 int tm_cpu_running_tasks(const char *sysroot);
 int tm_cpu_online(const char *sysroot);
 

@@ -42,12 +42,14 @@ static tm_status report(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(report_options, out), .value = "FILE",
-      .help = "report.html: one file with charts that loads nothing; .md or .csv: the figures; default: as .md on standard "
-              "output" },
+      .help =
+          "report.html: one file with charts that loads nothing; .md or .csv: the figures; default: as .md on standard "
+          "output" },
     { "plot", 0, TM_OPTION_TEXT, offsetof(report_options, plot), .value = "FILE", .help = "write one chart as SVG" },
     { "chart", 0, TM_OPTION_CHOICE, offsetof(report_options, chart), .value = "NAME", .fallback = "loss",
       .choices = "loss|speed|ledger|memory|roofline", .help = "which one" },
-    { "store", 0, TM_OPTION_TEXT, offsetof(report_options, store), .value = "FILE", .help = "another store of results" },
+    { "store", 0, TM_OPTION_TEXT, offsetof(report_options, store), .value = "FILE",
+      .help = "another store of results" },
 };
 
 const tm_cli_command tm_command_report = {

@@ -23,8 +23,8 @@ typedef struct {
 typedef struct {
     const char *folder;
     char       *path;
-    off_t       read;      /* bytes taken in so far: whole lines */
-    int64_t     step;      /* the last one */
+    off_t       read;                              /* bytes taken in so far: whole lines */
+    int64_t     step;                              /* the last one */
     double      loss, validation, tokens, seconds; /* of it; `validation` NAN: there was none */
 } watched;
 
@@ -61,7 +61,8 @@ static void print_step(const watched *w, bool json, tm_text *out)
     }
     tm_text_printf(out, "step %lld  loss %.5f", (long long)w->step, w->loss);
     if (isfinite(w->validation)) tm_text_printf(out, "  validation %.5f", w->validation);
-    if (w->seconds > 0) tm_text_printf(out, "  %s tokens/s", tm_format_grouped(rate, (int64_t)(w->tokens / w->seconds)));
+    if (w->seconds > 0)
+        tm_text_printf(out, "  %s tokens/s", tm_format_grouped(rate, (int64_t)(w->tokens / w->seconds)));
     tm_text_add(out, "\n");
 }
 
@@ -72,7 +73,8 @@ static tm_status take_new(watched *w, bool *fresh, tm_error *err)
     int64_t before = w->step;
     int     fd = open(w->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     *fresh = false;
-    if (fd < 0) return errno == ENOENT ? TM_OK : tm_fail(err, TM_INVALID, "cannot open '%s': %s", w->path, strerror(errno));
+    if (fd < 0)
+        return errno == ENOENT ? TM_OK : tm_fail(err, TM_INVALID, "cannot open '%s': %s", w->path, strerror(errno));
     tm_text text = { 0 };
     if (lseek(fd, 0, SEEK_END) < w->read) w->read = 0;
     ssize_t n;
@@ -147,8 +149,9 @@ const tm_cli_command tm_command_watch = {
     .words = "DIR",
     .least = 1,
     .most = 1,
-    .about = "Prints the newest step of the run that writes into DIR whenever there is one, and its verdict when it has "
-             "ended; reads metrics.jsonl, and does not touch the run.",
+    .about =
+        "Prints the newest step of the run that writes into DIR whenever there is one, and its verdict when it has "
+        "ended; reads metrics.jsonl, and does not touch the run.",
     TM_CLI_OPTIONS(rows, watch_options),
     .run = watch,
 };

@@ -205,10 +205,10 @@ static tm_status refuse_json(const tm_corpus *c, const file *f, const char *byte
     json_object_foreach(line, key, value) if (json_is_string(value) && (!field || strcmp(key, "text") == 0)) field =
         key;
     const char *tokenizer = c->options->tokenizer; /* NULL: one is made */
-    tm_status   st = tm_fail(err, TM_INVALID,
-                             "'%s' is JSON lines, not text: trainmark %s %s --input jsonl --field %s %s%s -o %s", f->path,
-                             tokenizer ? "data tokenize" : "tokenizer train", f->path, field ? field : "NAME",
-                             tokenizer ? "--tokenizer " : "--vocab_size N", tokenizer ? tokenizer : "", c->options->out);
+    tm_status   st =
+        tm_fail(err, TM_INVALID, "'%s' is JSON lines, not text: trainmark %s %s --input jsonl --field %s %s%s -o %s",
+                f->path, tokenizer ? "data tokenize" : "tokenizer train", f->path, field ? field : "NAME",
+                tokenizer ? "--tokenizer " : "--vocab_size N", tokenizer ? tokenizer : "", c->options->out);
     json_decref(line);
     return st;
 }

@@ -105,15 +105,17 @@ static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
     if (tm_config_plans(config)) {
         tm_config_leave_out(config, "the data set %.100s (%s = %.100s, %s)", name ? name : "that is not named", key,
                             tm_config_shown(config, key), tm_config_place(config, key));
-        if (tm_config_rank(config, "data.source") == 0) derive_source(config, "mock", key); /* else a model's own stands in */
+        if (tm_config_rank(config, "data.source") == 0)
+            derive_source(config, "mock", key); /* else a model's own stands in */
         return TM_OK;
     }
-    return tm_fail(err, TM_INVALID,
-                   "%s is %.100s (%s), but no local data is named%s%.100s%s: give data.path (training.dataset_path) a file "
-                   "or folder of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
-                   "built-in language)",
-                   key, tm_config_shown(config, key), tm_config_place(config, key), name ? " and the data set '" : "",
-                   name ? name : "", name ? "' is not downloaded" : "");
+    return tm_fail(
+        err, TM_INVALID,
+        "%s is %.100s (%s), but no local data is named%s%.100s%s: give data.path (training.dataset_path) a file "
+        "or folder of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
+        "built-in language)",
+        key, tm_config_shown(config, key), tm_config_place(config, key), name ? " and the data set '" : "",
+        name ? name : "", name ? "' is not downloaded" : "");
 }
 
 /* The source of what `data pack` and `data tokenize` write, else text. */
@@ -139,7 +141,8 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     else if (path > source)
         derive_source(config, source_of(tm_config_text(config, "data.path")), "data.path");
     if (mock && !mocked && !path && mock > source) return miss_data(config, "training.mock_data", err);
-    if (!mocked && !path && rank_of(config, "training.dataset") > source) return miss_data(config, "training.dataset", err);
+    if (!mocked && !path && rank_of(config, "training.dataset") > source)
+        return miss_data(config, "training.dataset", err);
     return check_paths(config, path > 0, err);
 }
 

@@ -28,9 +28,9 @@ enum { BYTE_VALUES = 256, END_TOKEN = 256, VOCAB = 257, UNKNOWN = '?' };
 static const int64_t count_limit_tokens = (int64_t)1 << 27;
 
 typedef struct {
-    const uint8_t *bytes;
-    int64_t        size;  /* bytes; the end token follows them */
-    int64_t        first; /* place in the stream */
+    const uint8_t      *bytes;
+    int64_t             size;  /* bytes; the end token follows them */
+    int64_t             first; /* place in the stream */
     const tm_text_file *file;
 } piece;
 
@@ -164,10 +164,11 @@ static tm_status check_kinds(const text *t, tm_error *err)
                                "--tokenizer FILE, then data.source megatron, data.path PREFIX",
                                f->path, packed[k], f->path);
         if (tm_is_binary((const char *)f->bytes, look))
-            return tm_fail(err, TM_INVALID,
-                           "'%s' is a binary file, wanted text; move it elsewhere, or leave it out with `trainmark data "
-                           "tokenize`; token files are for data.source megatron and govreport",
-                           f->path);
+            return tm_fail(
+                err, TM_INVALID,
+                "'%s' is a binary file, wanted text; move it elsewhere, or leave it out with `trainmark data "
+                "tokenize`; token files are for data.source megatron and govreport",
+                f->path);
     }
     return TM_OK;
 }

@@ -38,7 +38,7 @@ TM_MUST_USE tm_status tm_text_files_open(const char *path, tm_text_files *out, t
 /* TM_INVALID if a mapped file is not as it was. One system call. */
 TM_MUST_USE tm_status tm_text_file_check(const tm_text_file *file, tm_error *err);
 /* The beginning of a file: does it hold a zero, or a tenth of bytes that are not UTF-8? */
-bool                  tm_is_binary(const char *bytes, size_t n);
-void                  tm_text_files_close(tm_text_files *files);
+bool tm_is_binary(const char *bytes, size_t n);
+void tm_text_files_close(tm_text_files *files);
 
 #endif

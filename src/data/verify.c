@@ -189,7 +189,8 @@ static tm_status verify_pair(verification *v, const char *prefix, const char *ex
 {
     static const char *const endings[] = { ".idx", ".bin" };
     if (expected)
-        return tm_fail(v->err, TM_USAGE, "--expect is for one file or a folder; '%s' is two: name %s.bin", prefix, prefix);
+        return tm_fail(v->err, TM_USAGE, "--expect is for one file or a folder; '%s' is two: name %s.bin", prefix,
+                       prefix);
     for (int i = 0; i < 2; i++) {
         tm_text path = { 0 };
         tm_text_printf(&path, "%s%s", prefix, endings[i]);

@@ -116,8 +116,7 @@ static void print_machine(tm_json *json, const tm_machine_watch *machine)
     tm_json_f64(json, "seconds", machine->seconds);
     tm_json_i64(json, "samples", machine->samples);
     tm_json_f64(json, "processors", machine->processors > 0 ? machine->processors : (double)NAN);
-    for (size_t i = 0; i < machine->n_facts; i++)
-        tm_json_f64(json, machine->facts[i].name, machine->facts[i].value);
+    for (size_t i = 0; i < machine->n_facts; i++) tm_json_f64(json, machine->facts[i].name, machine->facts[i].value);
     tm_json_close(json, '}');
 }
 
@@ -334,8 +333,8 @@ static tm_status open_result(const tm_output_options *o, const char *path, tm_ar
                              tm_error *err)
 {
     tm_result_options options = { .path = path,
-                                  .configuration_hash = tm_arena_format(arena, "%016llx",
-                                                                        (unsigned long long)o->run->config_hash),
+                                  .configuration_hash =
+                                      tm_arena_format(arena, "%016llx", (unsigned long long)o->run->config_hash),
                                   .environment = o->environment,
                                   .checks = o->checks,
                                   .config = o->config,

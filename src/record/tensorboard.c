@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record/tensorboard.c - an event file for TensorBoard: loss, gradient norm, learning rate and speed by step, as scalars
- * with the names that torchtitan gives them.
+/* record/tensorboard.c - an event file for TensorBoard: loss, gradient norm, learning rate and speed by step, as
+ * scalars with the names that torchtitan gives them.
  *
- * The file is a list of TFRecords: length (uint64), masked CRC of the length, bytes, masked CRC of the bytes; all little
- * endian, the CRC is CRC-32C (Castagnoli), masked as ((c >> 15) | (c << 17)) + 0xa282ead8. The bytes are an Event in the
- * wire format of protocol buffers: 1 wall_time (double), 2 step (varint), 3 file_version (text) or 5 summary, which holds
- * 1 value with 1 tag (text) and 2 simple_value (float).
+ * The file is a list of TFRecords: length (uint64), masked CRC of the length, bytes, masked CRC of the bytes; all
+ * little endian, the CRC is CRC-32C (Castagnoli), masked as ((c >> 15) | (c << 17)) + 0xa282ead8. The bytes are an
+ * Event in the wire format of protocol buffers: 1 wall_time (double), 2 step (varint), 3 file_version (text) or 5
+ * summary, which holds 1 value with 1 tag (text) and 2 simple_value (float).
  */
 #include "base/clock.h"
 #include "base/file.h"

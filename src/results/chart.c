@@ -21,7 +21,8 @@ const char *chart_style(void)
            "--card:#151b23;--shade:#4493f826;--c0:#4493f8;--c1:#f0883e;--c2:#3fb950;--c3:#ab7df8;--c4:#f778ba;"
            "--c5:#d29922;--c6:#2dd4bf;--c7:#f85149;--c8:#8b949e;--c9:#79c0ff}}\n"
            "svg.chart{max-width:100%;height:auto;background:var(--page);font:12px system-ui,sans-serif}"
-           "svg.chart text{fill:var(--ink)}svg.chart .soft{fill:var(--soft)}svg.chart .title{font-weight:600;font-size:14px}"
+           "svg.chart text{fill:var(--ink)}svg.chart .soft{fill:var(--soft)}svg.chart "
+           ".title{font-weight:600;font-size:14px}"
            "svg.chart .grid{stroke:var(--line);stroke-width:1}svg.chart .shade{fill:var(--shade)}"
            "svg.chart polyline{fill:none;stroke-width:1.6}svg.chart .dashed{stroke-dasharray:6 4}"
            ".s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}.s4{stroke:var(--c4)}"
@@ -95,7 +96,8 @@ static void add_number(tm_text *out, double value)
 
 static void add_tick_y(tm_text *out, double y, double value)
 {
-    tm_text_printf(out, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - RIGHT, y, y);
+    tm_text_printf(out, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - RIGHT, y,
+                   y);
     tm_text_printf(out, "<text class=\"soft\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 6, y + 4);
     add_number(out, value);
     tm_text_add(out, "</text>");
@@ -143,10 +145,11 @@ static void add_ticks(tm_text *out, const scale *s, bool vertical)
 
 static void begin(tm_text *out, const char *id, const char *title, int height)
 {
-    tm_text_printf(out,
-                   "<svg class=\"chart\" id=\"%s\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">"
-                   "<title>",
-                   id, WIDTH, height);
+    tm_text_printf(
+        out,
+        "<svg class=\"chart\" id=\"%s\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">"
+        "<title>",
+        id, WIDTH, height);
     chart_escape(out, title);
     tm_text_printf(out, "</title><text class=\"title\" x=\"%d\" y=\"18\">", LEFT);
     chart_escape(out, title);
@@ -169,7 +172,8 @@ static void add_key(tm_text *out, double *x, int *row, int colour, const char *n
     double width = 7.0 * (double)tm_utf8_width(name) + 26;
     if (*x + width > WIDTH) *x = LEFT, *row += 16;
     int y = *row;
-    tm_text_printf(out, "<rect class=\"c%d\" x=\"%.0f\" y=\"%d\" width=\"10\" height=\"10\"/><text x=\"%.0f\" y=\"%d\">",
+    tm_text_printf(out,
+                   "<rect class=\"c%d\" x=\"%.0f\" y=\"%d\" width=\"10\" height=\"10\"/><text x=\"%.0f\" y=\"%d\">",
                    colour, *x, y - 9, *x + 14, y);
     chart_escape(out, name);
     tm_text_add(out, "</text>");
@@ -267,8 +271,8 @@ void chart_bars(tm_text *out, const chart_bars_options *o)
             double value = fmax(0, o->values[r * o->n_columns + c]), width = value / most * (WIDTH - LEFT - RIGHT - 70);
             sum += value;
             if (width < 0.05) continue;
-            tm_text_printf(out, "<rect class=\"c%zu\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"24\"><title>", c % COLOURS, x,
-                           y, width);
+            tm_text_printf(out, "<rect class=\"c%zu\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"24\"><title>",
+                           c % COLOURS, x, y, width);
             chart_escape(out, o->columns[c]);
             tm_text_printf(out, ": %.4g %s</title></rect>", value, o->unit);
             x += width;
@@ -310,8 +314,11 @@ void chart_areas(tm_text *out, const chart_areas_options *o)
     }
     if (o->limit > 0) {
         double at = place(&y, o->limit, HEIGHT - BOTTOM, TOP);
-        tm_text_printf(out, "<polyline class=\"s7 dashed\" points=\"%d,%.1f %d,%.1f\"/><text class=\"soft\" x=\"%d\" y=\"%.1f\" "
-                            "text-anchor=\"end\">", LEFT, at, WIDTH - RIGHT, at, WIDTH - RIGHT, at - 4);
+        tm_text_printf(
+            out,
+            "<polyline class=\"s7 dashed\" points=\"%d,%.1f %d,%.1f\"/><text class=\"soft\" x=\"%d\" y=\"%.1f\" "
+            "text-anchor=\"end\">",
+            LEFT, at, WIDTH - RIGHT, at, WIDTH - RIGHT, at - 4);
         chart_escape(out, o->limit_name);
         tm_text_add(out, "</text>");
     }

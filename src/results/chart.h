@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* results/chart.h - private to the room: charts as SVG. Colours are classes (c0 .. c9), their values the style sheet's, so
- * that a page may have a light and a dark form. Text from outside is escaped here. */
+/* results/chart.h - private to the room: charts as SVG. Colours are classes (c0 .. c9), their values the style sheet's,
+ * so that a page may have a light and a dark form. Text from outside is escaped here. */
 #ifndef TM_RESULTS_CHART_H
 #define TM_RESULTS_CHART_H
 
@@ -35,8 +35,8 @@ void chart_lines(tm_text *out, const chart_lines_options *options);
 typedef struct {
     const char        *id, *title, *unit;
     const char *const *rows, *const *columns;
-    size_t             n_rows, n_columns;
-    const double      *values;
+    size_t        n_rows, n_columns;
+    const double *values;
 } chart_bars_options;
 void chart_bars(tm_text *out, const chart_bars_options *options);
 

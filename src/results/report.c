@@ -61,7 +61,8 @@ tm_status tm_report_format_of(const char *path, tm_report_format *format, tm_err
         *format = (tm_report_format)i;
         if (strcmp(dot, ends[i]) == 0) return TM_OK;
     }
-    return tm_fail(err, TM_USAGE, "'%s': the end of the name decides the form of the report; wanted .html, .md or .csv", path);
+    return tm_fail(err, TM_USAGE, "'%s': the end of the name decides the form of the report; wanted .html, .md or .csv",
+                   path);
 }
 
 static tm_status prepare(const tm_result *const *runs, size_t n, report_runs *r, tm_error *err)
@@ -85,10 +86,12 @@ static tm_status prepare(const tm_result *const *runs, size_t n, report_runs *r,
 static const char page_style[] =
     "body{background:var(--page);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:24px auto;"
     "padding:0 16px}h1{font-size:24px}h2{font-size:18px;margin-top:32px}table{border-collapse:collapse;width:100%}"
-    "td,th{border-bottom:1px solid var(--line);padding:4px 8px;text-align:left;vertical-align:top;overflow-wrap:anywhere}"
+    "td,th{border-bottom:1px solid var(--line);padding:4px "
+    "8px;text-align:left;vertical-align:top;overflow-wrap:anywhere}"
     "th{font-weight:600}.verdict{display:inline-block;padding:2px 10px;border-radius:12px;border:1px solid var(--line)}"
     ".valid{color:var(--c2)}.noisy{color:var(--c5)}.invalid{color:var(--c7)}.charts{display:grid;gap:16px;"
-    "grid-template-columns:repeat(auto-fit,minmax(460px,1fr))}.charts div{border:1px solid var(--line);border-radius:8px;"
+    "grid-template-columns:repeat(auto-fit,minmax(460px,1fr))}.charts div{border:1px solid "
+    "var(--line);border-radius:8px;"
     "padding:8px}details{margin:8px 0}code,.number{font-family:ui-monospace,monospace;font-size:13px}\n";
 
 static void add_cell(tm_text *out, const char *tag, const char *class_name, const char *text)
@@ -169,7 +172,8 @@ static void print_html(const report_runs *r, tm_text *out)
                      "<meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" "
                      "content=\"light dark\"><title>trainmark: ");
     for (size_t i = 0; i < r->n; i++) tm_text_add(out, i ? ", " : ""), chart_escape(out, r->names[i]);
-    tm_text_printf(out, "</title><style>%s%s</style></head><body>\n<h1>Training report</h1>\n", chart_style(), page_style);
+    tm_text_printf(out, "</title><style>%s%s</style></head><body>\n<h1>Training report</h1>\n", chart_style(),
+                   page_style);
     for (size_t i = 0; i < r->n; i++) {
         const char *verdict = tm_result_shown(r->runs[i], "verdict");
         tm_text_add(out, "<p><b>");
@@ -243,7 +247,8 @@ static void print_csv(const report_runs *r, tm_text *out)
     }
 }
 
-tm_status tm_results_report(const tm_result *const *runs, size_t n, tm_report_format format, tm_text *out, tm_error *err)
+tm_status tm_results_report(const tm_result *const *runs, size_t n, tm_report_format format, tm_text *out,
+                            tm_error *err)
 {
     report_runs r;
     TM_TRY(prepare(runs, n, &r, err));
@@ -268,14 +273,16 @@ tm_status tm_results_plot(const tm_result *const *runs, size_t n, const char *ch
     tm_text             svg = { 0 };
     while (c->name && strcmp(c->name, chart) != 0) c++;
     if (!c->name)
-        return tm_fail(err, TM_USAGE, "unknown chart '%.60s'; there are loss, speed, ledger, memory and roofline", chart);
+        return tm_fail(err, TM_USAGE, "unknown chart '%.60s'; there are loss, speed, ledger, memory and roofline",
+                       chart);
     TM_TRY(prepare(runs, n, &r, err));
     c->draw(&r, &svg);
     tm_arena_destroy(r.arena);
     const char *body = svg.data ? strstr(svg.data, "><title>") : NULL;
-    tm_status   st = body ? TM_OK
-                          : tm_fail(err, TM_INVALID, "'%s' holds nothing for the chart %s: it was written by an older version",
-                                    tm_result_name(runs[0]), chart);
+    tm_status   st =
+        body ? TM_OK
+               : tm_fail(err, TM_INVALID, "'%s' holds nothing for the chart %s: it was written by an older version",
+                         tm_result_name(runs[0]), chart);
     if (body) {
         tm_text_add_n(out, svg.data, (size_t)(body - svg.data) + 1);
         tm_text_printf(out, "<style>%s</style>", chart_style());

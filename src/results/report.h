@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* results/report.h - runs as one page for people: HTML with charts (nothing is loaded from elsewhere), markdown, CSV, or a
- * single chart as SVG (docs/report.md). */
+/* results/report.h - runs as one page for people: HTML with charts (nothing is loaded from elsewhere), markdown, CSV,
+ * or a single chart as SVG (docs/report.md). */
 #ifndef TM_RESULTS_REPORT_H
 #define TM_RESULTS_REPORT_H
 

@@ -54,8 +54,9 @@ static void draw_loss(const report_runs *r, tm_text *out)
         ((double *)all[n].y)[0] = ((double *)all[n].y)[1] = floor;
         n++;
     }
-    chart_lines(out, &(chart_lines_options){ .id = "loss", .title = "Loss", .x_name = "step", .y_name = "nats per token",
-                                             .series = all, .n = n });
+    chart_lines(
+        out, &(chart_lines_options){
+                 .id = "loss", .title = "Loss", .x_name = "step", .y_name = "nats per token", .series = all, .n = n });
 }
 
 static void draw_speed(const report_runs *r, tm_text *out)
@@ -65,7 +66,8 @@ static void draw_speed(const report_runs *r, tm_text *out)
     for (size_t i = 0; i < r->n; i++) {
         size_t        count;
         const double *seconds = tm_result_numbers(r->runs[i], "step_seconds", &count);
-        double        tokens = tm_result_number(r->runs[i], "batch_tokens"), first = tm_result_number(r->runs[i], "steps/first");
+        double        tokens = tm_result_number(r->runs[i], "batch_tokens"),
+               first = tm_result_number(r->runs[i], "steps/first");
         all[i] = series_of(r, i, count);
         for (size_t k = 0; k < count; k++) {
             ((double *)all[i].x)[k] = first + (double)k;
@@ -73,9 +75,14 @@ static void draw_speed(const report_runs *r, tm_text *out)
         }
         if (i == 0) from = first + tm_result_number(r->runs[i], "steps/warmup"), to = first + (double)count;
     }
-    chart_lines(out, &(chart_lines_options){ .id = "speed", .title = "Tokens per second and device (shaded: the steps that count)",
-                                             .x_name = "step", .y_name = "tokens/s", .series = all, .n = r->n,
-                                             .from_zero = true, .shade_from = r->n == 1 ? from : 0,
+    chart_lines(out, &(chart_lines_options){ .id = "speed",
+                                             .title = "Tokens per second and device (shaded: the steps that count)",
+                                             .x_name = "step",
+                                             .y_name = "tokens/s",
+                                             .series = all,
+                                             .n = r->n,
+                                             .from_zero = true,
+                                             .shade_from = r->n == 1 ? from : 0,
                                              .shade_to = r->n == 1 ? to : 0 });
 }
 
@@ -103,11 +110,18 @@ static void draw_ledger(const report_runs *r, tm_text *out)
     double     *values = take(r, n * r->n);
     for (size_t i = 0; i < r->n; i++)
         for (size_t c = 0; c < n; c++) {
-            json_t *member = json_object_get(results_member(results_tree(r->runs[i]), "phases/mean_seconds"), columns[c]);
+            json_t *member =
+                json_object_get(results_member(results_tree(r->runs[i]), "phases/mean_seconds"), columns[c]);
             values[i * n + c] = json_is_number(member) ? 1e3 * json_number_value(member) : 0;
         }
-    chart_bars(out, &(chart_bars_options){ .id = "ledger", .title = "Where a step's time goes", .unit = "ms", .rows = r->names,
-                                           .columns = columns, .n_rows = r->n, .n_columns = n, .values = values });
+    chart_bars(out, &(chart_bars_options){ .id = "ledger",
+                                           .title = "Where a step's time goes",
+                                           .unit = "ms",
+                                           .rows = r->names,
+                                           .columns = columns,
+                                           .n_rows = r->n,
+                                           .n_columns = n,
+                                           .values = values });
 }
 
 /* Of the first run. */
@@ -126,10 +140,16 @@ static void draw_memory(const report_runs *r, tm_text *out)
     }
     if (n == 0) return;
     double planned = tm_result_number(r->runs[0], "memory/planned_bytes") / 0x1p20;
-    chart_areas(out, &(chart_areas_options){ .id = "memory", .title = "Memory along a step, by class",
+    chart_areas(out, &(chart_areas_options){ .id = "memory",
+                                             .title = "Memory along a step, by class",
                                              .x_name = "from the first instruction of the step to its last",
-                                             .y_name = "MiB", .columns = columns, .n_columns = n, .n_points = points,
-                                             .values = values, .limit = planned, .limit_name = "planned" });
+                                             .y_name = "MiB",
+                                             .columns = columns,
+                                             .n_columns = n,
+                                             .n_points = points,
+                                             .values = values,
+                                             .limit = planned,
+                                             .limit_name = "planned" });
 }
 
 /* The highest rate that the run's machine is known for; else that of its best line, which is no roof but a mark. */
@@ -167,10 +187,16 @@ static void draw_roofline(const report_runs *r, tm_text *out)
         ((double *)all[n].y)[0] = ((double *)all[n].y)[1] = peak / 1e9;
         n++;
     }
-    chart_lines(out, &(chart_lines_options){ .id = "roofline", .title = "Roofline: what the step's lines reach",
-                                             .x_name = "FLOP per byte of its operands", .y_name = "GFLOP/s", .series = all,
-                                             .n = n, .log_x = true, .log_y = true });
+    chart_lines(out, &(chart_lines_options){ .id = "roofline",
+                                             .title = "Roofline: what the step's lines reach",
+                                             .x_name = "FLOP per byte of its operands",
+                                             .y_name = "GFLOP/s",
+                                             .series = all,
+                                             .n = n,
+                                             .log_x = true,
+                                             .log_y = true });
 }
 
-const report_chart report_charts[] = { { "loss", draw_loss },     { "speed", draw_speed },       { "ledger", draw_ledger },
-                                       { "memory", draw_memory }, { "roofline", draw_roofline }, { NULL, NULL } };
+const report_chart report_charts[] = { { "loss", draw_loss },         { "speed", draw_speed },
+                                       { "ledger", draw_ledger },     { "memory", draw_memory },
+                                       { "roofline", draw_roofline }, { NULL, NULL } };

@@ -541,9 +541,8 @@ static void expect_fast(const tm_op *op, const tm_example *example, int number, 
         const tm_kernel *kernel = chooser.choose(chooser.context, &call, &refusals);
         bool             fast = kernel && kernel != tm_reference_kernel(tm_op_id_of(op), true);
         if (!fast && !op->no_fast_kernel)
-            fail_msg("%s, example %d, %s: no fast kernel on %s\n%s", op->name, number,
-                     precisions[v % 3]->name, tm_device_describe(device)->text,
-                     refusals.data ? refusals.data : "no kernel at all");
+            fail_msg("%s, example %d, %s: no fast kernel on %s\n%s", op->name, number, precisions[v % 3]->name,
+                     tm_device_describe(device)->text, refusals.data ? refusals.data : "no kernel at all");
         if (fast && op->no_fast_kernel)
             fail_msg("%s: .no_fast_kernel says '%s', but there is %s", op->name, op->no_fast_kernel, kernel->name);
         tm_text_fini(&refusals);

@@ -60,9 +60,9 @@ static void every_set_of_kernels_can_be_planned(void **state)
         assert_non_null(strstr(tm_device_describe(device)->text, isas[i]));
         tm_step_options options = test_llama_options();
         options.precision = &tm_precision_bf16; /* some have products of bfloat16 only */
-        tm_chooser      chooser = tm_device_chooser(device);
-        tm_step        *step = test_step_plan(&options, &chooser);
-        bool            own = false;
+        tm_chooser chooser = tm_device_chooser(device);
+        tm_step   *step = test_step_plan(&options, &chooser);
+        bool       own = false;
         for (size_t x = 0; x < step->first->count; x++)
             own = own || strstr(step->first->instructions[x].kernel->name, isas[i]);
         assert_true(own);

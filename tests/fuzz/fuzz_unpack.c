@@ -68,8 +68,10 @@ static void read_lines(const tm_text *text)
     size_t        sum = 0;
     tm_error      err = { 0 };
     tm_text_batch batch = { .text = *text };
-    const tm_part part = { .length = text->length, .begins = true, .ends = true, .lines = true, .line = 1, .file = "x" };
-    tm_status     st = tm_part_documents(&batch, &part, "text", take, &sum, &err);
+    const tm_part part = {
+        .length = text->length, .begins = true, .ends = true, .lines = true, .line = 1, .file = "x"
+    };
+    tm_status st = tm_part_documents(&batch, &part, "text", take, &sum, &err);
     TM_ASSERT((st == TM_OK) == (err.status == TM_OK));
     if (st != TM_OK) TM_ASSERT(strstr(err.text, "'x', line "));
 }
@@ -84,7 +86,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_status a = unpack(file, 1 << 16, &whole), b = unpack(file, 7, &parts);
     if (whole.length < MOST) TM_ASSERT(a == b);
     if (a == TM_OK && whole.length < MOST)
-        TM_ASSERT(whole.length == parts.length && (whole.length == 0 || memcmp(whole.data, parts.data, whole.length) == 0));
+        TM_ASSERT(whole.length == parts.length &&
+                  (whole.length == 0 || memcmp(whole.data, parts.data, whole.length) == 0));
     if (a == TM_OK) read_lines(&whole);
     tm_text_fini(&whole);
     tm_text_fini(&parts);
@@ -92,8 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef TM_FUZZ_STANDALONE
-static const char *const words[] = { "{\"text\": \"", "\"}", "\n", "\\u0000", "\\ud800", "text", "\x1f\x8b\x08",
-                                     "\x28\xb5\x2f\xfd" };
+static const char *const words[] = { "{\"text\": \"", "\"}",  "\n",           "\\u0000",
+                                     "\\ud800",       "text", "\x1f\x8b\x08", "\x28\xb5\x2f\xfd" };
 #define FUZZ_WORDS words
 #include "standalone.h"
 #endif

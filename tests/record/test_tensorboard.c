@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event file for TensorBoard, decoded here: frames with their sums, events with steps and values. The format was held
- * against TensorBoard's own reader by tools/check_tensorboard.py. */
+/* The event file for TensorBoard, decoded here: frames with their sums, events with steps and values. The format was
+ * held against TensorBoard's own reader by tools/check_tensorboard.py. */
 #include "support/fake_run.h"
 #include "support/folder.h"
 #include "support/full_config.h"

@@ -82,7 +82,7 @@ static outcome run(const char *name, const char *checkpoints, int64_t load_step,
 {
     char                  where[600];
     outcome               result = { .sink = { listen } };
-    tm_event_bus bus = { 0 };
+    tm_event_bus          bus = { 0 };
     tm_error              err = { 0 };
     tm_device            *device;
     tm_source            *source;
@@ -188,7 +188,8 @@ static float *hidden_of(tm_trainer *trainer, const int32_t *window, int64_t toke
     return all;
 }
 
-/* A head made so that after the true beginning of the text '!' is certain, '#' one token earlier, and '?' after four zeros. */
+/* A head made so that after the true beginning of the text '!' is certain, '#' one token earlier, and '?' after four
+ * zeros. */
 static void text_is_drawn_from_what_the_model_says(void **state)
 {
     (void)state;

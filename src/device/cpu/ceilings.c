@@ -208,8 +208,7 @@ void tm_device_arithmetic(const tm_device *device, int threads, double seconds, 
     if (threads == 0) threads = device->info.threads;
     *out = (tm_ceilings){ 0 };
     out->flops = arithmetic_peak(probe->multiply_add, threads, seconds * (bf16 ? 0.5 : 1), &out->flops_spread);
-    if (bf16)
-        out->flops_bf16 = arithmetic_peak(bf16, threads, seconds * 0.5, &out->flops_bf16_spread);
+    if (bf16) out->flops_bf16 = arithmetic_peak(bf16, threads, seconds * 0.5, &out->flops_bf16_spread);
     if (out->flops_bf16 < out->flops) { /* widened, then multiplied */
         out->flops_bf16 = out->flops;
         out->flops_bf16_spread = out->flops_spread;

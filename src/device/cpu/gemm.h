@@ -8,8 +8,8 @@
  * bfloat16 operands are widened while they are packed; avx512_bf16 multiplies them as they are, with the same bits. A
  * bfloat16 C is summed in float32 and rounded once.
  *
- * amx: the same, but products of two bfloat16 operands have an order of their own, fixed by K alone, too. Groups of 32 k
- * are added to C in ascending order, each the sum of two chains of fused multiply-adds from 0, over its even and over
+ * amx: the same, but products of two bfloat16 operands have an order of their own, fixed by K alone, too. Groups of 32
+ * k are added to C in ascending order, each the sum of two chains of fused multiply-adds from 0, over its even and over
  * its odd k. K may be split at multiples of 32.
  */
 #ifndef TM_DEVICE_CPU_GEMM_H
@@ -35,14 +35,14 @@ typedef struct {
     tm_dtype       c_dtype; /* TM_F32 or TM_BF16 */
     bool           accumulate;
     /* Added to the finished float32 sum in this order, before the one rounding to c_dtype. NULL: none. */
-    const void    *bias; /* (N) */
-    tm_dtype       bias_dtype;
-    const void    *residual; /* (M, N) */
-    int64_t        ld_residual;
-    tm_dtype       residual_dtype;
-    bool           narrow; /* float32 operands may be rounded to bfloat16 on the way, to nearest even (amx does) */
-    int            threads;
-    void          *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */
+    const void *bias; /* (N) */
+    tm_dtype    bias_dtype;
+    const void *residual; /* (M, N) */
+    int64_t     ld_residual;
+    tm_dtype    residual_dtype;
+    bool        narrow; /* float32 operands may be rounded to bfloat16 on the way, to nearest even (amx does) */
+    int         threads;
+    void       *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */
 } tm_gemm;
 
 enum { TM_GEMM_WORKSPACE_MAX = 24 << 20 };
