@@ -170,6 +170,35 @@ check-headers:
 	@for h in $$(find src -name '*.h' ! -path '*/simd/*' ! -name version.h); do \
 	    $(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -fopenmp -Isrc -fsyntax-only -x c $$h || exit 1; done
 
+# --- installing -------------------------------------------------------------------------------------------------------------
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+VERSION := $(shell sed -n 's/.*TM_VERSION "\(.*\)"/\1/p' src/base/version.h)
+DIST    := trainmark-$(VERSION)-linux-$(ARCH)
+
+install: $(BUILD)/trainmark
+	@tools/install.sh install $< "$(DESTDIR)" "$(PREFIX)"
+
+uninstall:
+	@tools/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
+
+# build/trainmark_VERSION_ARCH.deb, looked at by lintian if it is there.
+deb: $(BUILD)/trainmark
+	@tools/make_deb.sh $< $(VERSION) build
+
+# Libraries of which there is an archive are inside, all but those of glibc as a rule.
+dist-bin: $(OBJ)
+	@mkdir -p $(BUILD)/static
+	@tools/link_static.sh $(BUILD)/static/trainmark '$(CC) $(LDFLAGS)' '$(LDLIBS)' $(OBJ)
+	@rm -rf build/dist && tools/install.sh install $(BUILD)/static/trainmark build/dist/$(DIST) ""
+	@tar -C build/dist --sort=name --owner=0 --group=0 --numeric-owner -czf build/$(DIST).tar.gz $(DIST)
+	@echo build/$(DIST).tar.gz
+
+# Are all sources as `make format` leaves them?
+check-format:
+	@tools/check_format.sh
+
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
@@ -179,6 +208,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers format tidy clean
+.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers check-format format tidy \
+    install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)

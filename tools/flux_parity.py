@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What diffusers computes for tiny FLUX.1 models: writes tests/golden/flux.txt.
+"""What diffusers computes for tiny FLUX.1 models: writes tests/golden/flux.txt, compares folders.
 
     tools/flux_parity.py > tests/golden/flux.txt
+    tools/flux_parity.py write
+        tests/hf/flux.json, a folder: weights by the names of diffusers as in tools/hf_parity.py, inputs unit("noisy") and so on
+    tools/flux_parity.py check TRAINMARK
+        random weights: `trainmark numerics` of a folder that diffusers saved (loss, every gradient), and a folder that
+        `trainmark export` wrote loaded by diffusers: no tensor missing or unexpected, the same outputs
 
 Needs torch and diffusers of the Python registry. The form is that of tests/golden/golden.txt, with a line `losses` per
 model: before each of 20 steps of AdamW (lr 1e-3, betas 0.9 and 0.95, eps 1e-8, weight decay 0.1, gradients clipped to
@@ -10,11 +15,17 @@ norm 1). Names are those of the first release, whose fused tensors (qkv, linear1
 put together from diffusers' parts; values follow from name and index as in golden.txt, and so do the image, the noise and
 the texts. The configurations are those of tests/golden/test_flux_parity.c.
 """
+import json
+import os
 import re
+import subprocess
+import sys
+import tempfile
 
 import numpy as np
 import torch
 from diffusers import FluxTransformer2DModel
+from safetensors.torch import save_file
 
 STEPS = 20
 # layers, single layers, heads, axes, channels, text tokens, width, pooled, rows, columns, guidance or None, time
@@ -118,7 +129,110 @@ def build(layers, singles, heads, axes, channels, nt, width, vector, guidance):
     return model
 
 
+def run(model, inputs):
+    """The velocity of one image."""
+    rows, columns, channels = inputs["noisy"].shape
+    ids = torch.tensor([[0, r, c] for r in range(rows) for c in range(columns)], dtype=torch.float64)
+    return model(hidden_states=inputs["noisy"].double().reshape(1, -1, channels), encoder_hidden_states=inputs["text"][None].double(),
+                 pooled_projections=inputs["pooled"][None].double(), timestep=inputs["time"].double(),
+                 guidance=inputs["guidance"].double() if model.config.guidance_embeds else None, img_ids=ids,
+                 txt_ids=torch.zeros(len(inputs["text"]), 3, dtype=torch.float64)).sample[0]
+
+
+def near(what, found, wanted, relative):
+    error = np.linalg.norm(np.subtract(found, wanted)) / np.linalg.norm(wanted)
+    print(f"    {what:<24} {error:.2e}")
+    if not error <= relative:
+        sys.exit(f"{what}: relative error {error:.3g} > {relative:g}")
+
+
+def load(folder):
+    model, info = FluxTransformer2DModel.from_pretrained(folder, output_loading_info=True)
+    wrong = {k: v for k, v in info.items() if v}
+    if wrong:
+        sys.exit(f"{folder}: {wrong}")
+    return model.double()
+
+
+def loss_and_gradients(model, inputs, velocity):
+    loss = ((velocity - inputs["velocity"].double().reshape(velocity.shape)) ** 2).mean()
+    loss.backward()
+    return float(loss.detach()), {n: float(p.grad.norm()) for n, p in model.named_parameters()}
+
+
+def write():
+    layers, singles, heads, axes, channels, nt, width, vector, rows, columns, _, _ = MODELS[0]
+    guidance, t = 0.0625, 0.03125  # small angles: their sinusoids are float32
+    model = FluxTransformer2DModel(patch_size=1, in_channels=channels, num_layers=layers, num_single_layers=singles,
+                                   attention_head_dim=sum(axes), num_attention_heads=heads, joint_attention_dim=width,
+                                   pooled_projection_dim=vector, guidance_embeds=True, axes_dims_rope=axes).double()
+    for name, p in model.named_parameters():
+        p.data = 0.25 * unit(name, *p.shape) + (1 if "norm" in name and "weight" in name else 0)
+    inputs = dict(noisy=unit("noisy", rows, columns, channels), velocity=unit("velocity", rows, columns, channels),
+                  time=torch.tensor([t]), text=unit("text", nt, width), pooled=unit("pooled", vector),
+                  guidance=torch.tensor([guidance]))
+    loss, norms = loss_and_gradients(model, inputs, run(model, inputs))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_config(folder)
+        with open(os.path.join(folder, "config.json")) as f:
+            config = json.load(f)
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "hf", "flux.json"), "w") as f:
+        json.dump(dict(config=config, rows=rows, columns=columns, text=nt, time=t, guidance=guidance, loss=loss,
+                       parameters=sum(p.numel() for p in model.parameters()), gradients=norms), f, indent=1)
+        f.write("\n")
+
+
+def check(program):
+    for k, (layers, singles, heads, axes, channels, nt, width, vector, rows, columns, guidance, t) in enumerate(MODELS):
+        print(f"flux-{k}")
+        torch.manual_seed(k)
+        model = FluxTransformer2DModel(patch_size=1, in_channels=channels, num_layers=layers, num_single_layers=singles,
+                                       attention_head_dim=sum(axes), num_attention_heads=heads, joint_attention_dim=width,
+                                       pooled_projection_dim=vector, guidance_embeds=guidance is not None,
+                                       axes_dims_rope=axes)
+        with torch.no_grad():
+            for p in model.parameters():
+                p += 0.1 * torch.randn(p.shape)
+        inputs = dict(noisy=torch.randn(rows, columns, channels), velocity=torch.randn(rows, columns, channels),
+                      time=torch.tensor([t]), text=torch.randn(nt, width), pooled=torch.randn(vector),
+                      guidance=torch.tensor([guidance or 1.0]))
+        with tempfile.TemporaryDirectory() as pipeline:
+            folder, file = os.path.join(pipeline, "transformer"), os.path.join(pipeline, "inputs.safetensors")
+            model.save_pretrained(folder)
+            save_file(inputs, file)
+            out = subprocess.run([program, "numerics", pipeline, "--inputs", file, "--json"], capture_output=True, text=True)
+            if out.returncode:
+                sys.exit(out.stderr)
+            ours = json.loads(out.stdout)
+            model = load(folder)
+            velocity = run(model, inputs)
+            loss, theirs = loss_and_gradients(model, inputs, velocity)
+            if sorted(theirs) != sorted(ours["gradients"]):
+                sys.exit(f"tensors differ: {sorted(set(theirs) ^ set(ours['gradients']))}")
+            if ours["parameters"] != sum(p.numel() for p in model.parameters()):
+                sys.exit(f"{ours['parameters']} parameters")
+            near("loss", ours["loss"], loss, 1e-5)
+            near("gradient_norm", ours["gradient_norm"], np.linalg.norm(list(theirs.values())), 1e-4)
+            for n in theirs:
+                if not abs(ours["gradients"][n] - theirs[n]) <= 1e-4 * theirs[n] + 1e-9:
+                    sys.exit(f"gradient of {n}: {ours['gradients'][n]}, wanted {theirs[n]}")
+            for dtype in "float32", "bfloat16":
+                other = os.path.join(pipeline, dtype)
+                subprocess.run([program, "export", pipeline, "-o", other, "--dtype", dtype, "--max_shard_size", "0.00002"],
+                               check=True, stdout=subprocess.DEVNULL)
+                with torch.no_grad():
+                    for p in model.parameters():
+                        p.data = p.data.to(getattr(torch, dtype)).double()
+                    near(f"export {dtype}", run(load(other), inputs).numpy(), run(model, inputs).numpy(), 1e-5)
+
+
 def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "check":
+        return check(os.path.abspath(sys.argv[2]))
+    if sys.argv[1:] == ["write"]:
+        return write()
+    if len(sys.argv) > 1:
+        sys.exit(__doc__)
     print("# What diffusers computes for tiny FLUX.1 models (tools/flux_parity.py), in the form of golden.txt.")
     for k, (layers, singles, heads, axes, channels, nt, width, vector, rows, columns, guidance, t) in enumerate(MODELS):
         model = build(layers, singles, heads, axes, channels, nt, width, vector, guidance)

@@ -3,12 +3,15 @@
 # tools/mutants.sh [--check] [LIST...] - tests the tests: breaks one line at a time on purpose and expects red (docs/testing.md).
 #
 # LIST (default: every tests/*/mutants.txt) lies beside the tests that must notice. --check: only whether every row can be
-# applied. RANDOM=N SEED=S: N random changes of all sources instead, judged by every test that reaches them.
+# applied. RANDOM_MUTANTS=N SEED=S: N random changes of all sources (or of the folders given) instead, judged by every test
+# that reaches them (make mutants RANDOM=N SEED=S).
 # ONLY=pattern runs some rows, JOBS=n at once (default: the processors). MAP=new maps first which tests reach which lines, as
-# RANDOM does; without a map all tests beside a list count.
+# random changes do (MAP=none: not even they; without a map the tests of the room count).
 # Exit 1 when a mutant of a list survives without a note or dies in spite of one.
 set -u
 
+# Whatever this was called from: the variants are those of the system's cc (gcov reads its counters).
+unset CC VARIANT MAKEFLAGS MFLAGS MAKELEVEL
 build=build/mutants
 jobs=${JOBS:-$(nproc)}
 export LC_ALL=C
@@ -33,8 +36,9 @@ fi
 mkdir -p "$build/work" "$build/green" || exit 2
 records=$build/records.$$
 if [ -n "${RANDOM_MUTANTS:-}" ]; then
+    case $1 in *.txt) set -- src ;; esac
     # shellcheck disable=SC2046
-    awk -v count="$RANDOM_MUTANTS" -v seed="${SEED:-1}" -f tools/mutants/random.awk $(find src -name '*.c' | sort) >"$records" ||
+    awk -v count="$RANDOM_MUTANTS" -v seed="${SEED:-1}" -f tools/mutants/random.awk $(find "$@" -name '*.c' | sort) >"$records" ||
         die "there are not so many different mutants"
 else
     awk -v only="${ONLY:-}" -f tools/mutants/rows.awk "$@" >"$records" || die "these rows cannot be applied"
@@ -52,7 +56,7 @@ ${MAKE:-make} --no-print-directory -j"$jobs" VARIANT=mutants "$build/trainmark" 
 # The commands of make, the objects in front.
 ${MAKE:-make} --no-print-directory -Bn VARIANT=mutants "$build/libtrainmark.so" |
     sed -n 's/^\(.* -c -o \([^ ]*\.o\) .*\)$/\2\t\1/p' >"$build/commands"
-if [ "${MAP:-}" = new ] || [ -n "${RANDOM_MUTANTS:-}" ]; then tools/mutants/map.sh "$jobs" || exit 2; fi
+if [ "${MAP:-}" = new ] || { [ -n "${RANDOM_MUTANTS:-}" ] && [ "${MAP:-}" != none ]; }; then tools/mutants/map.sh "$jobs" || exit 2; fi
 mkdir -p build/coverage
 touch "$build/kills" build/coverage/red build/coverage/seconds
 # Seconds of every test, as far as they are known; else 4.

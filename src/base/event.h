@@ -24,6 +24,19 @@ typedef struct {
     int64_t     value;
 } tm_named_i64;
 
+/* What a line of the step ledger computes and moves in a step, as the plan counts it: FLOPs of matrix products, and the
+ * least bytes that its operands are. */
+typedef struct {
+    const char *name;
+    double      flops, bytes;
+} tm_line_work;
+
+/* Live bytes of a memory class along a step. */
+typedef struct {
+    const char    *name;
+    const int64_t *bytes;
+} tm_class_bytes;
+
 typedef enum { TM_VERDICT_VALID, TM_VERDICT_NOISY, TM_VERDICT_INVALID, TM_VERDICT_NOT_JUDGED } tm_verdict;
 static inline const char *tm_verdict_name(tm_verdict verdict)
 {
@@ -65,6 +78,10 @@ typedef struct {
     const tm_named_i64 *memory;            /* planned bytes by class */
     size_t              n_memory;
     int64_t             planned_bytes;     /* the arena */
+    const tm_line_work *work;              /* of a step, by line of the ledger */
+    size_t              n_work;
+    const tm_class_bytes *memory_along;    /* n_points from its first instruction to its last */
+    size_t              n_memory_along, n_points;
     int64_t             memory_limit_bytes;
     tm_recipe           recipe;
 } tm_run_started;
@@ -135,6 +152,7 @@ typedef struct {
     tm_verdict    verdict;
     const char   *reason;      /* never NULL */
     const char   *stopped;     /* why no more steps were done: "all steps done"; never NULL */
+    bool          interrupted; /* by a signal or --timeout, before the last step: no success */
     int64_t       steps;       /* done in this process */
     int64_t       samples;     /* sequences trained on, in every process of the run */
     /* Step times and tokens per second, summed up once for every output (stats/sampling.h); never NULL. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/export.c - `trainmark export`: a model into a Hugging Face folder. */
+#include "base/json.h"
 #include "cli/cli.h"
 #include "hf/source.h"
 
@@ -10,9 +11,25 @@ typedef struct {
     const char *out, *dtype;
     double      gigabytes;
     int64_t     step;
+    bool        json;
 } export_options;
 
-static tm_status export(const char *path, int64_t step, const tm_hf_export_options *options, tm_text *out,
+static void print_json(const tm_hf_export_options *o, const tm_hf_source *source, const tm_hf_report *report,
+                       tm_text *out)
+{
+    tm_json json = { .out = out, .indent = true };
+    tm_json_open(&json, NULL, '{');
+    tm_json_string(&json, "folder", o->folder);
+    tm_json_string(&json, "architecture", source->form->architecture);
+    tm_json_i64(&json, "tensors", (int64_t)report->tensors);
+    tm_json_i64(&json, "parameters", report->elements);
+    tm_json_string(&json, "dtype", tm_dtype_name(o->dtype));
+    tm_json_i64(&json, "bytes", (int64_t)report->bytes);
+    tm_json_close(&json, '}');
+    tm_text_add(out, "\n");
+}
+
+static tm_status export(const char *path, int64_t step, const tm_hf_export_options *options, bool as_json, tm_text *out,
                         tm_error *err)
 {
     tm_hf_source source;
@@ -20,7 +37,9 @@ static tm_status export(const char *path, int64_t step, const tm_hf_export_optio
     char         bytes[32], parameters[40];
     tm_status    st = tm_hf_source_open(path, step, tm_cli_config(), &source, err);
     if (st == TM_OK) st = tm_hf_export(&source, options, &report, err);
-    if (st == TM_OK)
+    if (st == TM_OK && as_json)
+        print_json(options, &source, &report, out);
+    else if (st == TM_OK)
         tm_text_printf(out, "%s: %s, %zu tensors, %s parameters in %s, %s\n", options->folder,
                        source.form->architecture, report.tensors, tm_format_grouped(parameters, report.elements),
                        tm_dtype_name(options->dtype), tm_format_bytes(bytes, (double)report.bytes));
@@ -35,7 +54,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     tm_text               out = { 0 };
     o.shard_bytes = (int64_t)(given->gigabytes * 1e9);
     o.dtype = strcmp(given->dtype, "bfloat16") == 0 ? TM_BF16 : TM_F32;
-    tm_status st = export(line->words[0], given->step, &o, &out, err);
+    tm_status st = export(line->words[0], given->step, &o, given->json, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     return st;
@@ -50,6 +69,7 @@ static const tm_option rows[] = {
       .help = "the checkpoint of step N; -1: the newest" },
     { "max-shard-size", 0, TM_OPTION_F64, offsetof(export_options, gigabytes), .value = "GB", .fallback = "5",
       .lo = 1e-6, .hi = 1e6, .help = "of one file, 10^9 bytes; a larger model becomes several files and an index" },
+    TM_OPTION_JSON(export_options),
 };
 
 const tm_cli_command tm_command_export = {

@@ -184,6 +184,8 @@ static tm_status generate(job *j, tm_text *out, tm_error *err)
                                .top_p = j->o->top_p,
                                .seed = (uint64_t)j->o->seed };
     TM_TRY(tm_hf_source_open(j->path, j->o->step, tm_cli_config(), &j->source, err));
+    if (tm_model_images(&j->source.shape))
+        return tm_fail(err, TM_UNSUPPORTED, "'%.300s' is a model of images; only texts are continued", j->path);
     TM_TRY(read_prompt(j, err));
     TM_TRY(open_decoder(j, (int)j->o->threads, err));
     TM_TRY(load(j, err));

@@ -1,10 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/json.h"
+
+#include <string.h>
+
 typedef struct {
     const char *framework;
-    bool        markdown;
+    bool        markdown, json;
 } keys_options;
+
+static void print_json(const tm_config *config, const char *section, tm_text *out)
+{
+    static const char *const states[] = { "used", "ignored", "not built" };
+    tm_json                  json = { .out = out, .indent = true };
+    size_t                   n = section ? strlen(section) : 0;
+    for (size_t i = 0; i < tm_config_n_keys(config); i++) {
+        const tm_key *key = tm_config_key_at(config, i);
+        bool          inside = !section || (strncmp(key->name, section, n) == 0 && key->name[n] == '.');
+        if (!inside) continue;
+        if (!out->length) tm_json_open(&json, NULL, '[');
+        tm_json_open(&json, NULL, '{');
+        tm_json_string(&json, "name", key->name);
+        tm_json_string(&json, "state", states[key->state]);
+        tm_json_string(&json, "default", key->fallback);
+        tm_json_string(&json, "help", key->help);
+        tm_json_close(&json, '}');
+    }
+    if (!out->length) return; /* no such section */
+    tm_json_close(&json, ']');
+    tm_text_add(out, "\n");
+}
 
 static tm_status keys(tm_cli_line *line, tm_error *err)
 {
@@ -13,7 +39,12 @@ static tm_status keys(tm_cli_line *line, tm_error *err)
     tm_config          *config = tm_cli_config();
     tm_text             out = { 0 };
     tm_status           st = o->framework ? tm_config_print_framework(o->framework, &out, err) : TM_OK;
-    if (st == TM_OK && !o->framework && o->markdown)
+    if (st == TM_OK && o->json && (o->framework || o->markdown))
+        st = tm_fail(err, TM_USAGE, "--json is for trainmark's own keys; leave out --%s",
+                     o->framework ? "framework" : "markdown");
+    if (st == TM_OK && o->json)
+        print_json(config, section, &out);
+    else if (st == TM_OK && !o->framework && o->markdown)
         tm_config_print_reference(config, &out);
     else if (st == TM_OK && !o->framework)
         tm_config_print_help(config, section, &out);
@@ -31,6 +62,7 @@ static const tm_option rows[] = {
               "must equal, not built; torchtitan, megatron, torchtune or pytorch-training-benchmark" },
     { "markdown", 0, TM_OPTION_FLAG, offsetof(keys_options, markdown),
       .help = "print the tables of docs/configuration.md" },
+    TM_OPTION_JSON(keys_options),
 };
 
 const tm_cli_command tm_command_keys = {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct {
-    const char *tokens, *device, *isa, *dtype;
+    const char *tokens, *inputs, *device, *isa, *dtype;
     int64_t     threads;
     bool        json;
 } numerics_options;
@@ -26,6 +26,7 @@ typedef struct {
     tm_device        *opened;
     tm_trainer       *trainer;
     tm_numerics       numerics;
+    tm_numerics_image image;
 } job;
 
 static tm_status describe(job *j, tm_error *err)
@@ -34,6 +35,10 @@ static tm_status describe(job *j, tm_error *err)
     TM_TRY(tm_hf_folder_shape(j->folder, j->config, &j->description, &j->shape, err));
     TM_TRY(tm_hf_folder_weights(j->folder, &j->weights, err));
     if (!j->weights) return tm_fail(err, TM_INVALID, "'%.300s' holds no weights (model.safetensors)", j->folder);
+    if (!tm_model_images(&j->shape) != !j->o->inputs)
+        return tm_fail(err, TM_USAGE, "'%.300s' is a model of %s", j->folder,
+                       j->o->inputs ? "a language: give --tokens FILE" : "images: give --inputs FILE");
+    if (j->o->inputs) return tm_numerics_image_read(j->o->inputs, &j->shape, &j->image, err);
     TM_TRY(tm_token_list_read(j->o->tokens, j->shape.vocab_size, &j->ids, &j->n, err));
     if (j->n < 2)
         return tm_fail(err, TM_INVALID, "'%s' has %lld tokens; two are the least: an input and a target", j->o->tokens,
@@ -69,9 +74,12 @@ static tm_status compute(job *j, tm_error *err)
     TM_TRY(describe(j, err));
     TM_TRY(open_device(j, &precision, err));
     tm_step_options step = tm_numerics_step(&j->shape, precision, j->n - 1);
+    if (j->o->inputs) tm_numerics_image_fields(&j->shape, &step);
     TM_TRY(tm_trainer_open(j->opened, &step, 0, &j->trainer, err));
     tm_hf_memory memory = tm_hf_trainer_memory(j->trainer, j->description.form);
     TM_TRY(tm_hf_load(&memory, j->weights, tm_device_describe(j->opened)->threads, &report, err));
+    if (j->o->inputs)
+        return tm_numerics_read_image(j->trainer, j->description.form, j->weights, &j->image, &j->numerics, err);
     return tm_numerics_read(j->trainer, j->description.form, j->weights, j->ids, &j->numerics, err);
 }
 
@@ -83,11 +91,13 @@ static void print(const job *j, tm_text *out)
         return;
     }
     tm_text_printf(out, "%-60s %lld\n", "parameters", (long long)n->parameters);
-    tm_text_printf(out, "%-60s %lld\n", "target tokens", (long long)n->tokens);
+    if (n->tokens) tm_text_printf(out, "%-60s %lld\n", "target tokens", (long long)n->tokens);
     tm_text_printf(out, "%-60s %.12g\n", "loss", n->loss);
-    tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the first token", n->first[0], n->first[1],
+    if (n->tokens)
+        tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the first token", n->first[0], n->first[1],
                    n->first[n->vocab > 2 ? 2 : 1]);
-    tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the last token", n->last[0], n->last[1],
+    if (n->tokens)
+        tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the last token", n->last[0], n->last[1],
                    n->last[n->vocab > 2 ? 2 : 1]);
     tm_text_printf(out, "%-60s %.12g\n", "gradient norm", n->gradient_norm);
     for (size_t i = 0; i < n->n_gradients; i++)
@@ -97,6 +107,7 @@ static void print(const job *j, tm_text *out)
 static void release(job *j)
 {
     tm_numerics_fini(&j->numerics);
+    tm_numerics_image_fini(&j->image);
     tm_trainer_close(j->trainer);
     tm_device_close(j->opened);
     tm_safetensors_close(j->weights);
@@ -108,6 +119,10 @@ static tm_status numerics(tm_cli_line *line, tm_error *err)
 {
     job       j = { .folder = line->words[0], .o = line->options };
     tm_text   out = { 0 };
+    if (!j.o->tokens == !j.o->inputs)
+        return tm_fail(err, TM_USAGE,
+                       "give --tokens FILE (a JSON array of ids, or a .npy) or, of an image model, --inputs FILE "
+                       "(safetensors)");
     tm_status st = compute(&j, err);
     if (st == TM_OK) print(&j, &out);
     if (st == TM_OK) st = tm_cli_print(&out, err);
@@ -117,9 +132,12 @@ static tm_status numerics(tm_cli_line *line, tm_error *err)
 }
 
 static const tm_option rows[] = {
-    { "tokens", 0, TM_OPTION_TEXT, offsetof(numerics_options, tokens), .value = "FILE", .required = true,
+    { "tokens", 0, TM_OPTION_TEXT, offsetof(numerics_options, tokens), .value = "FILE",
       .help = "a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the first the "
               "targets" },
+    { "inputs", 0, TM_OPTION_TEXT, offsetof(numerics_options, inputs), .value = "FILE",
+      .help = "of a FLUX folder (diffusers): safetensors with noisy and velocity (rows, columns, channels), time, text "
+              "(tokens, n), pooled (n) and guidance, if the model has it" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, dtype), .value = "NAME",
       .choices = "float32|bfloat16|float64",
       .help = "format of products; bfloat16: weights and gradients are float32; float64: with --device reference" },
@@ -134,7 +152,7 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_command_numerics = {
     .name = "numerics",
-    .summary = "what a Hugging Face folder computes for given tokens: loss, gradients, logits",
+    .summary = "what a Hugging Face folder computes for given inputs: loss, gradients, logits",
     .words = "FOLDER",
     .least = 1,
     .most = 1,

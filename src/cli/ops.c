@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ops of a training step, as their rows describe them. */
+#include "base/json.h"
 #include "cli/cli.h"
 #include "device/device.h"
 #include "op/kernel.h"
@@ -116,8 +117,42 @@ static tm_status describe(const char *name, tm_text *out, tm_error *err)
     return add_kernels(op, out, err);
 }
 
+static void add_names(tm_json *json, const char *key, const char *const *names, int n)
+{
+    tm_json_open(json, key, '[');
+    for (int k = 0; k < n; k++) tm_json_string(json, NULL, names[k]);
+    tm_json_close(json, ']');
+}
+
+/* All ops, or the one that is named. */
+static tm_status print_json(const char *name, tm_text *out, tm_error *err)
+{
+    tm_json json = { .out = out, .indent = true };
+    int     found = 0;
+    tm_json_open(&json, NULL, '[');
+    for (int id = 0; id < TM_OP_COUNT; id++) {
+        const tm_op *op = tm_op_get((tm_op_id)id);
+        if (name && strcmp(op->name, name) != 0) continue;
+        found++;
+        tm_json_open(&json, NULL, '{');
+        tm_json_string(&json, "name", op->name);
+        tm_json_string(&json, "group", op->group);
+        tm_json_string(&json, "formula", op->formula);
+        add_names(&json, "inputs", op->in_name, op->n_in);
+        add_names(&json, "outputs", op->out_name, op->n_out);
+        tm_json_string(&json, "attributes", op->attributes);
+        tm_json_bool(&json, "gradient", op->gradient != NULL);
+        tm_json_bool(&json, "cheap", op->cheap);
+        tm_json_string(&json, "no_fast_kernel", op->no_fast_kernel);
+        tm_json_close(&json, '}');
+    }
+    tm_json_close(&json, ']');
+    tm_text_add(out, "\n");
+    return found ? TM_OK : tm_fail(err, TM_INVALID, "unknown op '%.100s'; `trainmark ops` lists them", name);
+}
+
 typedef struct {
-    bool markdown;
+    bool markdown, json;
 } ops_options;
 
 static tm_status ops(tm_cli_line *line, tm_error *err)
@@ -128,7 +163,9 @@ static tm_status ops(tm_cli_line *line, tm_error *err)
     if (o->markdown && line->n_words)
         return tm_fail(err, TM_USAGE, "--markdown prints the table of all operations; leave out '%.100s'",
                        line->words[0]);
-    if (o->markdown)
+    if (o->json)
+        st = print_json(line->n_words ? line->words[0] : NULL, &out, err);
+    else if (o->markdown)
         markdown(&out);
     else if (line->n_words)
         st = describe(line->words[0], &out, err);
@@ -141,6 +178,7 @@ static tm_status ops(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "markdown", 0, TM_OPTION_FLAG, offsetof(ops_options, markdown), .help = "print the table of docs/ops.md" },
+    TM_OPTION_JSON(ops_options),
 };
 
 const tm_cli_command tm_command_ops = {

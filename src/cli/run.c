@@ -32,7 +32,7 @@ static const tm_option rows[] = {
       .help = "print the merged configuration, the memory plan and what is not built yet, then stop" },
     { "memory", 0, TM_OPTION_BYTES, offsetof(tm_cli_options, memory_bytes), .value = "SIZE",
       .help = "of a dry run: does it fit into SIZE (192GiB)? default: what this machine has" },
-    { "json", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, json), .help = "of a dry run: print it as JSON" },
+    { "json", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, json), .help = "print the result (result.json) or the dry run as JSON" },
     { "compare", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, compare), .value = "FILE",
       .help = "print published figures beside the result: those of a CSV file, or `reference`, the built-in ones" },
     { "perf-csv", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, perf_csv), .value = "FILE",
@@ -53,6 +53,7 @@ typedef struct {
     tm_checks       checks; /* of the host, some milliseconds' worth */
     tm_text         folder, checkpoints, command;
     tm_safetensors *weights; /* of the folder that describes the model */
+    bool            quiet;
     int             turn_fd; /* 0: takes no turns */
     tm_folder_lock  lock;    /* of the run directory */
 } job;
@@ -287,7 +288,9 @@ static tm_status run(job *j, bool *began, tm_error *err)
                                  .checks = &j->checks,
                                  .command = j->command.data,
                                  .perf_csv = j->cli->perf_csv,
-                                 .compare = j->cli->compare };
+                                 .compare = j->cli->compare,
+                                 .quiet = j->quiet,
+                                 .json = j->cli->json };
     TM_TRY(tm_outputs_open(&wanted, &outputs, err));
     tm_status st = tm_run(&j->options, j->device, j->source, tm_outputs_bus(outputs), &tm_cli_stop, err);
     return tm_outputs_close(outputs, st, began, err);
@@ -312,6 +315,19 @@ static void set_timeout(double seconds)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
+/* --json: what result.json says. */
+static tm_status print_result(const job *j, tm_error *err)
+{
+    enum { LIMIT = 1 << 28 };
+    tm_text path = { 0 }, text = { 0 };
+    tm_text_printf(&path, "%s/result.json", j->folder.data);
+    tm_status st = tm_file_read(path.data, LIMIT, &text, err);
+    if (st == TM_OK) st = tm_cli_print(&text, err);
+    tm_text_fini(&path);
+    tm_text_fini(&text);
+    return st;
+}
+
 static tm_status train(job *j, tm_error *err)
 {
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
@@ -325,9 +341,15 @@ static tm_status train(job *j, tm_error *err)
     tm_status st = run(j, &began, err);
     if (st == TM_INTERRUPTED && timed_out) fprintf(stderr, "stopped by --timeout after %g s\n", j->cli->timeout_s);
     if (st == TM_OK) st = tm_folder_lock_check(&j->lock, err);
+    if (j->cli->json && began && (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED)) {
+        tm_error   own = { 0 };
+        tm_status printed = print_result(j, &own);
+        if (st == TM_OK && printed != TM_OK) *err = own;
+        if (st == TM_OK) st = printed;
+    }
     tm_folder_lock_release(&j->lock);
     if (st != TM_OK && !began && !folder_was_there) rmdir(j->folder.data);
-    if (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) {
+    if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && !j->quiet) {
         fputs("results in ", stderr);
         tm_plain_put(stderr, j->folder.data, 0);
         fputc('\n', stderr);
@@ -430,8 +452,9 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     j.cli->axes = true;
     tm_status st = tm_cli_configure(line, "tiny-llama", false, &j.config, err);
     name_command(&j, line->argc, line->argv);
-    if (st == TM_OK && j.cli->json && !j.cli->dry_run)
-        st = tm_fail(err, TM_USAGE, "option '--json' goes with --dry-run; the result of a run is in its result.json");
+    j.quiet = line->quiet;
+    if (st == TM_OK && j.cli->json && j.cli->compare)
+        st = tm_fail(err, TM_USAGE, "--compare prints a table, for which --json has no place; leave one out");
     if (st == TM_OK) {
         if (!line->quiet && !line->verbose) set_log_level(j.config);
         st = run_or_sweep(&j, line, err);

@@ -34,7 +34,8 @@ static tm_status put_below(tm_config *config, const tm_config_preset_row *preset
     return tm_preset_fill(config, preset, LAYER_PRESET, err);
 }
 
-/* Does the file of a preset of another program say what its model is? Then a preset of ours of the same name adds nothing. */
+/* Does the file of a preset of another program say what its model is? Then a preset of ours of the same name adds
+ * nothing. */
 static bool describes_itself(const tm_config *config)
 {
     static const char *const sizes[] = { "model.dim", "model.n_layers" };

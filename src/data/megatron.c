@@ -211,7 +211,11 @@ static tm_status megatron_row(const tm_source *source, tm_split split, int64_t i
 }
 
 const tm_source_kind tm_source_megatron = {
-    .traits = { .name = "megatron", .gate = TM_GATE_HELD_OUT, .needs_path = true, .takes_validation_path = true, .documents = true },
+    .traits = { .name = "megatron",
+                .gate = TM_GATE_HELD_OUT,
+                .needs_path = true,
+                .takes_validation_path = true,
+                .documents = true },
     .open = megatron_open,
     .close = megatron_close,
     .row = megatron_row,

@@ -80,11 +80,13 @@ static tm_status check_documents(const tm_source_kind *kind, const tm_source_opt
     tm_text names = { 0 };
     if (!options->separate || kind->traits.documents) return TM_OK;
     for (int i = 0; i < N_KINDS; i++)
-        if (kinds[i]->traits.documents) tm_text_printf(&names, "%s%s", names.length ? " and " : "", kinds[i]->traits.name);
-    tm_fail(err, TM_UNSUPPORTED,
-            "data.separate_documents is for sources that know where documents begin, %s, found data.source %s; leave it "
-            "out or take one of them",
-            names.data, kind->traits.name);
+        if (kinds[i]->traits.documents)
+            tm_text_printf(&names, "%s%s", names.length ? " and " : "", kinds[i]->traits.name);
+    tm_fail(
+        err, TM_UNSUPPORTED,
+        "data.separate_documents is for sources that know where documents begin, %s, found data.source %s; leave it "
+        "out or take one of them",
+        names.data, kind->traits.name);
     tm_text_fini(&names);
     return TM_UNSUPPORTED;
 }

@@ -31,7 +31,9 @@ static tm_status read_all(const tm_vocabulary_options *o, tm_corpus *corpus, tm_
 static tm_status learn(const tm_vocabulary_options *o, tm_bpe_trainer *trainer, tm_tokenize_result *files,
                        tm_bpe_result *result, tm_error *err)
 {
-    const tm_tokenize_options reading = { .paths = o->paths, .n_paths = o->n_paths, .out = o->out, .input = o->input, .field = o->field };
+    const tm_tokenize_options reading = {
+        .paths = o->paths, .n_paths = o->n_paths, .out = o->out, .input = o->input, .field = o->field
+    };
     tm_corpus *corpus;
     tm_text    text = { 0 };
     TM_TRY(tm_corpus_open(&reading, tm_bpe_trainer_tokenizer(trainer), files, &corpus, err));

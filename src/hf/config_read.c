@@ -161,6 +161,38 @@ static tm_status cycle(const reader *r, const tm_hf_key *row, const char *name, 
     return TM_OK;
 }
 
+/* [16, 56, 56] as "16,56,56". */
+static tm_status give_list(reader *r, const tm_hf_key *row, const char *name, const json_t *list, tm_error *err)
+{
+    tm_text text = { 0 };
+    bool    plain = json_is_array(list);
+    tm_text_add(&text, "");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        plain &= json_is_number(json_array_get(list, i));
+        tm_text_printf(&text, "%s%s", i ? "," : "", text_of(r->arena, json_array_get(list, i)));
+    }
+    tm_status st = plain ? give(r, row, name, tm_arena_text(r->arena, text.data), err)
+                         : tm_fail(err, TM_FORMAT, "'%s': '%s' is not a list of numbers", r->path, name);
+    tm_text_fini(&text);
+    return st;
+}
+
+static tm_status give_product(reader *r, const tm_hf_key *row, tm_error *err)
+{
+    char      name[160];
+    long long product = 1;
+    for (const char *names = row->values; names;) {
+        long long factor = 0;
+        names = next_name(names, name);
+        for (int i = 0; i < r->n_given; i++)
+            if (strcmp(r->given[i][0], name) == 0) factor = strtoll(r->given[i][1], NULL, 10);
+        if (factor < 1 || factor > 1 << 24)
+            return tm_fail(err, TM_FORMAT, "'%s': what makes '%s' is no number of 1 to %d", r->path, name, 1 << 24);
+        product *= factor;
+    }
+    return give(r, row, row->name, tm_arena_format(r->arena, "%lld", product), err);
+}
+
 static void note_training(const reader *r, const char *name, const char *value)
 {
     size_t at = strlen(r->out->training), room = sizeof r->out->training - at;
@@ -177,17 +209,19 @@ static tm_status apply(reader *r, const tm_hf_key *row, tm_error *err)
     json_t *value;
     char    name[160];
     if (row->kind == TM_HF_HARMLESS || !in_force(r, row)) return TM_OK;
+    if (row->kind == TM_HF_PRODUCT) return give_product(r, row, err);
     TM_TRY(find(r, row, &value, name, err));
     if (!value && !row->absent)
         return tm_fail(err, TM_FORMAT, "'%s' has no '%s', which a config.json of model_type %s needs", r->path, name,
                        r->form->model_type);
     if (!value && !*row->absent) return TM_OK;
+    if (row->kind == TM_HF_LIST && value) return give_list(r, row, name, value, err);
     if (row->kind == TM_HF_CYCLE) return value ? cycle(r, row, name, value, err) : TM_OK;
     if (value && row->kind == TM_HF_VALUE && !number(value))
         return tm_fail(err, TM_FORMAT, "'%s': '%s' is %s, wanted a single value", r->path, name,
                        text_of(r->arena, value));
     const char *text = value ? text_of(r->arena, value) : row->absent;
-    if (row->kind == TM_HF_VALUE) return give(r, row, name, text, err);
+    if (row->kind == TM_HF_VALUE || row->kind == TM_HF_LIST) return give(r, row, name, text, err);
     if (row->kind == TM_HF_CHOICE) return choose(r, row, name, text, err);
     if (one_of(row->values, text)) return TM_OK;
     if (row->kind == TM_HF_MUST) return refuse(r, row, name, text, err);
@@ -206,7 +240,7 @@ static naming named_by(const tm_hf_key *row, const char *name)
     for (const char *names = row->key; names;) {
         names = next_name(names, own);
         size_t n = strlen(own);
-        if (strcmp(own, name) == 0 || (own[n - 1] == '*' && strncmp(own, name, n - 1) == 0)) return NAMED;
+        if (strcmp(own, name) == 0 || (n > 0 && own[n - 1] == '*' && strncmp(own, name, n - 1) == 0)) return NAMED;
         if (strncmp(own, name, length) == 0 && own[length] == '.') return HAS_MEMBERS;
     }
     return NOT_NAMED;
@@ -256,9 +290,12 @@ static tm_status check_names(const reader *r, json_t *object, const char *prefix
 static tm_status find_form(reader *r, tm_error *err)
 {
     const char *type = json_string_value(json_object_get(r->root, "model_type"));
+    const char *diffusers = json_string_value(json_object_get(r->root, "_class_name"));
+    bool        of_diffusers = !type && diffusers;
+    if (of_diffusers) type = diffusers;
     if (!type) return tm_fail(err, TM_FORMAT, "'%s' has no 'model_type'; not the config.json of a model", r->path);
     r->form = r->out->form = tm_hf_form_named(type);
-    if (!r->form) {
+    if (!r->form || r->form->diffusers != of_diffusers) {
         tm_text                  known = { 0 };
         size_t                   n;
         const tm_hf_form *const *forms = tm_hf_forms(&n);

@@ -133,6 +133,18 @@ static void put(json_t *root, const char *names, json_t *value)
     json_object_set_new(json_object_get(root, name), dot + 1, value);
 }
 
+/* "16,56,56" as [16, 56, 56]. */
+static json_t *list_of(const char *text)
+{
+    json_t *list = json_array();
+    while (*text) {
+        size_t n = strcspn(text, ",");
+        json_array_append_new(list, json_of(text, n));
+        text += n + (text[n] == ',');
+    }
+    return list;
+}
+
 static void write_row(json_t *root, const tm_config *config, const tm_model_shape *shape, const tm_hf_key *row,
                       tm_text *value)
 {
@@ -141,6 +153,9 @@ static void write_row(json_t *root, const tm_config *config, const tm_model_shap
         value_of(config, shape, row->name, value);
         /* null, not absent: the class may have a default of its own */
         put(root, row->key, value->length ? json_of_key(row->name, value) : json_null());
+    } else if (row->kind == TM_HF_LIST) {
+        value_of(config, shape, row->name, value);
+        put(root, row->key, list_of(value->data));
     } else if (row->kind == TM_HF_CHOICE) {
         value_of(config, shape, row->name, value);
         json_t *theirs = theirs_of(row->values, value->data);
@@ -183,11 +198,15 @@ void tm_hf_config_write(const tm_config *config, const tm_model_shape *shape, co
                         const char *ids, tm_text *out)
 {
     tm_text value = { 0 };
-    json_t *root = json_pack("{s:s, s:[s]}", "model_type", form->model_type, "architectures", form->architecture);
+    json_t *root = form->diffusers
+                       ? json_pack("{s:s}", "_class_name", form->model_type)
+                       : json_pack("{s:s, s:[s]}", "model_type", form->model_type, "architectures", form->architecture);
     TM_ASSERT(root);
     for (const tm_hf_key *row = form->keys; row->key; row++) write_row(root, config, shape, row, &value);
-    take_ids(root, ids);
-    json_object_set_new(root, "torch_dtype", json_string(dtype));
+    if (!form->diffusers) {
+        take_ids(root, ids);
+        json_object_set_new(root, "torch_dtype", json_string(dtype));
+    }
     char *text = dump(root);
     tm_text_printf(out, "%s\n", text);
     free(text);

@@ -117,12 +117,17 @@ static void divide(exporter *x)
     }
 }
 
+/* How names of files begin. */
+static const char *stem_of(const exporter *x)
+{
+    return x->source->form->diffusers ? "diffusion_pytorch_model" : "model";
+}
+
 static void name_shard(const exporter *x, int shard, tm_text *out)
 {
-    if (x->shards == 1)
-        tm_text_add(out, "model.safetensors");
-    else
-        tm_text_printf(out, "model-%05d-of-%05d.safetensors", shard + 1, x->shards);
+    tm_text_add(out, stem_of(x));
+    if (x->shards > 1) tm_text_printf(out, "-%05d-of-%05d", shard + 1, x->shards);
+    tm_text_add(out, ".safetensors");
 }
 
 static tm_status write_values(const exporter *x, int shard, tm_safetensors_writer *writer, tm_error *err)
@@ -200,7 +205,9 @@ static tm_status write_index(const exporter *x, tm_error *err)
     tm_json_close(&json, '}');
     tm_json_close(&json, '}');
     tm_text_add(&text, "\n");
-    tm_status st = write_named(x, "model.safetensors.index.json", &text, err);
+    name.length = 0;
+    tm_text_printf(&name, "%s.safetensors.index.json", stem_of(x));
+    tm_status st = write_named(x, name.data, &text, err);
     tm_text_fini(&text);
     tm_text_fini(&name);
     tm_text_fini(&file);
@@ -241,7 +248,7 @@ static tm_status write_config(const exporter *x, tm_error *err)
     tm_text             text = { 0 }, path = { 0 }, ids = { 0 };
     tm_status           st = TM_OK;
     tm_text_printf(&path, "%s/config.json", s->path);
-    if (s->weights) st = tm_file_read(path.data, MAX_COPIED, &ids, err);
+    if (s->weights && !s->form->diffusers) st = tm_file_read(path.data, MAX_COPIED, &ids, err);
     if (st == TM_OK) {
         tm_hf_config_write(s->config, &s->shape, s->form, tm_dtype_name(x->options->dtype), ids.data, &text);
         st = write_named(x, "config.json", &text, err);
@@ -254,7 +261,9 @@ static tm_status write_config(const exporter *x, tm_error *err)
 
 static tm_status check_target(const exporter *x, tm_error *err)
 {
-    static const char *const names[] = { "config.json", "model.safetensors", "model.safetensors.index.json" };
+    static const char *const names[] = { "config.json", "model.safetensors", "model.safetensors.index.json",
+                                         "diffusion_pytorch_model.safetensors",
+                                         "diffusion_pytorch_model.safetensors.index.json" };
     TM_TRY(tm_folder_make(x->options->folder, err));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         tm_text path = { 0 };

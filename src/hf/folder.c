@@ -6,12 +6,20 @@
 
 #include <string.h>
 
-static char *in(const char *folder, const char *name, tm_text *path)
+static char *join(const char *folder, const char *below, const char *name, tm_text *path)
 {
     size_t n = strlen(folder);
     path->length = 0;
-    tm_text_printf(path, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name);
+    tm_text_printf(path, "%s%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", below, name);
     return path->data;
+}
+
+/* The model of a pipeline of diffusers is in its folder "transformer". */
+static char *in(const char *folder, const char *name, tm_text *path)
+{
+    bool pipeline = !tm_file_exists(join(folder, "", "config.json", path)) &&
+                    tm_file_exists(join(folder, "transformer/", "config.json", path));
+    return join(folder, pipeline ? "transformer/" : "", name, path);
 }
 
 bool tm_hf_is_folder(const char *folder)

@@ -133,23 +133,40 @@ static tm_status read_logits(tm_trainer *trainer, const int32_t *ids, tm_numeric
     return st;
 }
 
+/* Loss and gradients of a micro-batch. */
+static tm_status compute(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
+                         const tm_micro_batch *batch, tm_numerics *out, tm_error *err)
+{
+    const tm_step *step = tm_trainer_step_of(trainer);
+    double         loss;
+    tm_hf_layout  *layout;
+    TM_TRY(tm_trainer_begin(trainer, 1, 0, 0, batch->target_tokens, err));
+    TM_TRY(tm_trainer_accumulate(trainer, 0, batch, NULL, err));
+    TM_TRY(tm_trainer_read(trainer, step->loss, 0, &loss, sizeof loss, err));
+    out->loss = loss / (double)batch->target_tokens;
+    TM_TRY(tm_hf_layout_create(step->graph, &step->options.shape, form, &layout, err));
+    tm_status st = read_gradients(trainer, layout, form, weights, out, err);
+    tm_hf_layout_destroy(layout);
+    return st;
+}
+
 tm_status tm_numerics_read(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
                            const int32_t *ids, tm_numerics *out, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
     tm_micro_batch batch = { .field = { ids, ids + 1 }, .target_tokens = step->options.seq };
-    double         loss;
-    tm_hf_layout  *layout;
     *out = (tm_numerics){ .tokens = step->options.seq, .arena = tm_arena_create() };
     TM_TRY(read_logits(trainer, ids, out, err));
-    TM_TRY(tm_trainer_begin(trainer, 1, 0, 0, out->tokens, err));
-    TM_TRY(tm_trainer_accumulate(trainer, 0, &batch, NULL, err));
-    TM_TRY(tm_trainer_read(trainer, step->loss, 0, &loss, sizeof loss, err));
-    out->loss = loss / (double)out->tokens;
-    TM_TRY(tm_hf_layout_create(step->graph, &step->options.shape, form, &layout, err));
-    tm_status st = read_gradients(trainer, layout, form, weights, out, err);
-    tm_hf_layout_destroy(layout);
-    return st;
+    return compute(trainer, form, weights, &batch, out, err);
+}
+
+tm_status tm_numerics_read_image(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
+                                 const tm_numerics_image *image, tm_numerics *out, tm_error *err)
+{
+    tm_micro_batch batch = { .target_tokens = image->elements };
+    *out = (tm_numerics){ .arena = tm_arena_create() };
+    for (int f = 0; f < TM_NUMERICS_FIELDS; f++) batch.field[f] = image->field[f];
+    return compute(trainer, form, weights, &batch, out, err);
 }
 
 void tm_numerics_fini(tm_numerics *numerics)
@@ -174,14 +191,16 @@ void tm_numerics_json(const tm_numerics *numerics, tm_text *out)
     tm_json_open(&json, NULL, '{');
     tm_json_f64(&json, "loss", numerics->loss);
     tm_json_i64(&json, "parameters", numerics->parameters);
-    tm_json_i64(&json, "tokens", numerics->tokens);
+    if (numerics->tokens) tm_json_i64(&json, "tokens", numerics->tokens);
     tm_json_f64(&json, "gradient_norm", numerics->gradient_norm);
     tm_json_open(&json, "gradients", '{');
     for (size_t i = 0; i < numerics->n_gradients; i++)
         tm_json_f64(&json, numerics->gradients[i].name, numerics->gradients[i].norm);
     tm_json_close(&json, '}');
-    json_row(&json, "first_logits", numerics->first, numerics->vocab);
-    json_row(&json, "last_logits", numerics->last, numerics->vocab);
+    if (numerics->tokens) {
+        json_row(&json, "first_logits", numerics->first, numerics->vocab);
+        json_row(&json, "last_logits", numerics->last, numerics->vocab);
+    }
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");
 }

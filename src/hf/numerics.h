@@ -11,15 +11,31 @@ typedef struct {
 } tm_hf_gradient;
 
 typedef struct {
-    double          loss; /* mean over the targets, nats */
+    double          loss; /* mean over the targets, nats; of an image over its elements */
     double          gradient_norm;
-    int64_t         parameters, tokens; /* tokens: targets */
+    int64_t         parameters, tokens; /* tokens: targets; of an image 0 */
     tm_hf_gradient *gradients;          /* in the order of the model */
     size_t          n_gradients;
     double         *first, *last; /* (vocab) logits of the first and the last input */
     int64_t         vocab;
     tm_arena       *arena; /* of the names */
 } tm_numerics;
+
+/* The inputs of an image model: noisy, velocity, time, text, pooled. */
+enum { TM_NUMERICS_FIELDS = 5 };
+typedef struct {
+    float  *field[TM_NUMERICS_FIELDS];
+    int64_t elements; /* of the image */
+} tm_numerics_image;
+
+/* Reads a safetensors file with noisy and velocity (rows, columns, channels), time, text (tokens, text_dim), pooled
+ * (vector_dim) and, for a model with guidance, guidance; gives the shape its rows, columns, text tokens and guidance.
+ * TM_FORMAT, TM_INVALID. The caller frees *out with tm_numerics_image_fini, also after a failure. */
+TM_MUST_USE tm_status tm_numerics_image_read(const char *path, tm_model_shape *shape, tm_numerics_image *out,
+                                             tm_error *err);
+void                  tm_numerics_image_fini(tm_numerics_image *image);
+/* What an image changes in the options of tm_numerics_step. */
+void tm_numerics_image_fields(const tm_model_shape *shape, tm_step_options *step);
 
 /* The options of the step that tm_numerics_read wants: one sequence of `seq` tokens, nothing kept for an optimizer. */
 tm_step_options tm_numerics_step(const tm_model_shape *shape, const tm_precision *precision, int64_t seq);
@@ -29,9 +45,13 @@ tm_step_options tm_numerics_step(const tm_model_shape *shape, const tm_precision
  */
 TM_MUST_USE tm_status tm_numerics_read(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
                                        const int32_t *ids, tm_numerics *out, tm_error *err);
+/* The same of an image. */
+TM_MUST_USE tm_status tm_numerics_read_image(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
+                                             const tm_numerics_image *image, tm_numerics *out, tm_error *err);
 void                  tm_numerics_fini(tm_numerics *numerics);
 
-/* As a JSON object: loss, parameters, tokens, gradient_norm, gradients {name: norm}, first_logits, last_logits. */
+/* As a JSON object: loss, parameters, tokens, gradient_norm, gradients {name: norm}, first_logits, last_logits; of an
+ * image without tokens and logits. */
 void tm_numerics_json(const tm_numerics *numerics, tm_text *out);
 
 #endif

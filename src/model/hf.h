@@ -17,6 +17,8 @@ typedef enum {
     TM_HF_VALUE,    /* the value of our key `name` */
     TM_HF_CHOICE,   /* one of `values`, "default=none|llama3=llama3": theirs = the value of our key `name` */
     TM_HF_MUST,     /* one of `values`, "gelu_new|gelu_fast"; any other is refused. The first one is written */
+    TM_HF_LIST,     /* a list of numbers: the value of our key `name`, with commas */
+    TM_HF_PRODUCT,  /* no member of its own: our key `name` is the product of our keys `values`, "model.a|model.b" */
     TM_HF_CYCLE,    /* a list that goes through `values`, "sliding_attention|full_attention", again and again */
     TM_HF_TRAINING, /* as TM_HF_MUST when the model is trained, of no effect otherwise: dropout */
     TM_HF_HARMLESS /* changes nothing that is computed; not written. A key that ends in '*' stands for all that begin so
@@ -29,7 +31,7 @@ typedef struct {
     const char *key; /* "hidden_size"; "rope_scaling.factor": a member of an object; other names behind '|'; the first
                       * one is written */
     tm_hf_kind  kind;
-    const char *name;   /* VALUE, CHOICE: our key, "model.dim" */
+    const char *name;   /* VALUE, CHOICE, LIST, PRODUCT: our key, "model.dim" */
     const char *values; /* see the kinds */
     const char *absent; /* what a file means that lacks the key, as the Hugging Face class has it. NULL: it may not lack
                          * it (TM_HF_HARMLESS: may). "": what our key says by itself */
@@ -52,8 +54,9 @@ typedef struct {
 } tm_hf_tensor;
 
 typedef struct {
-    const char         *model_type;   /* "llama" */
+    const char         *model_type;   /* "llama"; of diffusers, whose files have no such member, the _class_name */
     const char         *architecture; /* "LlamaForCausalLM" */
+    bool                diffusers;    /* a folder of that library: other names of files */
     const char *const  *pairs;        /* "model.family=llama": what this form is of; ended by NULL */
     const tm_hf_key    *keys;         /* ended by a row without key */
     const tm_hf_tensor *tensors;      /* ended by a row without name; the order does not matter */

@@ -114,6 +114,11 @@ tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_i
     return tm_family_of(model->shape)->hidden(graph, model, tokens);
 }
 
+bool tm_model_images(const tm_model_shape *shape)
+{
+    return tm_family_of(shape)->images;
+}
+
 tm_tensor_id tm_inputs_find(const tm_inputs *inputs, const char *name)
 {
     for (int i = 0; i < inputs->n; i++)

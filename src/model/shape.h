@@ -93,6 +93,8 @@ const char *tm_model_family_name(const tm_model_shape *shape); /* "llama" */
 /* Of a sequence: rows of a learned table of positions; INT64_MAX where positions go on. */
 int64_t     tm_model_max_length(const tm_model_shape *shape);
 
+/* Are samples images? */
+bool tm_model_images(const tm_model_shape *shape);
 /* Tokens of a sample where the shape decides them (images), else 0: any length. */
 int64_t     tm_model_length(const tm_model_shape *shape);
 /* Of all kinds. */

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -121,6 +122,7 @@ static line_figures figures_of(const console_sink *self, const tm_step_done *ste
 static void on_start(console_sink *self)
 {
     self->started_ns = tm_now_ns();
+    if (self->options.quiet) return;
     line_peak(&self->text, self->run.start.peak_flops);
     print_text(self);
 }
@@ -137,7 +139,8 @@ static void on_step(console_sink *self, const tm_step_done *step)
         self->later_seconds += step->seconds;
         self->later_steps++;
     }
-    if (self->run.steps == 1 || step->step % self->options.log_freq == 0 || step->step == self->run.start.steps) {
+    bool told = self->run.steps == 1 || step->step % self->options.log_freq == 0 || step->step == self->run.start.steps;
+    if (told && !self->options.quiet) {
         line_figures figures = figures_of(self, step);
         if (self->options.style == TM_LOG_STYLE_MEGATRON)
             line_megatron(&self->text, &figures);
@@ -152,6 +155,7 @@ static void on_step(console_sink *self, const tm_step_done *step)
 
 static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
 {
+    if (self->options.quiet) return;
     line_figures figures = figures_of(self, &self->run.last);
     figures.step = evaluation->step;
     figures.loss = evaluation->loss;
@@ -164,7 +168,7 @@ static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
 static void on_end(console_sink *self, const tm_run_ended *end)
 {
     report_print(&self->text, &self->run, end, self->options.colour);
-    if (end->verdict != TM_VERDICT_INVALID && isfinite(end->speed->median_rate))
+    if (end->verdict != TM_VERDICT_INVALID && !end->interrupted && isfinite(end->speed->median_rate))
         line_performance(&self->text, end->speed->median_rate * self->run.start.devices, "tokens_per_second");
     print_text(self);
 }
@@ -205,9 +209,10 @@ static void finish(tm_sink *head)
 
 tm_console_options tm_console_options_default(void)
 {
+    const char *no_colour = getenv("NO_COLOR");
     return (tm_console_options){ .out = stdout,
                                  .progress = isatty(STDERR_FILENO) ? stderr : NULL,
-                                 .colour = isatty(STDOUT_FILENO),
+                                 .colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour),
                                  .log_freq = 10 };
 }
 
@@ -245,10 +250,18 @@ static tm_status open_console(const tm_output_options *o, const char *path, tm_a
     (void)path;
     (void)arena;
     tm_console_options console = options_of(o);
+    console.quiet = o->quiet;
+    if (o->quiet) console.progress = NULL;
     return tm_console_sink_open(&console, out, err);
 }
 
-const record_sink_kind record_console_kind = { .open = open_console };
+/* With --json standard output holds result.json and nothing else. */
+static bool talks(const tm_output_options *o)
+{
+    return !o->json;
+}
+
+const record_sink_kind record_console_kind = { .wanted = talks, .open = open_console };
 
 static bool logged(const tm_output_options *o)
 {

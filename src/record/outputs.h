@@ -20,6 +20,8 @@ typedef struct {
     const char           *command;  /* arguments, secrets masked */
     const char           *perf_csv; /* --perf-csv: a file that the result is appended to; NULL: none */
     const char           *compare;  /* --compare: published figures; NULL: none */
+    bool                  quiet;    /* -q: the console tells the result only */
+    bool                  json;     /* --json: the console tells nothing */
 } tm_output_options;
 
 typedef struct tm_outputs tm_outputs;

@@ -38,14 +38,16 @@ typedef struct {
     FILE        *progress; /* a progress bar with the time left is drawn here; NULL = none. Not closed. */
     tm_log_style style;
     bool         colour;
+    bool         quiet;    /* the report and the `performance:` line only */
     int64_t      log_freq;           /* a step line for the first step, every log_freq-th and the last; >= 1 */
     int64_t      sequences_per_step; /* global batch, for the Megatron style */
 } tm_console_options;
 
-/* stdout, TorchTitan style, log_freq 10; colour only if stdout is a terminal, progress only if stderr is one. */
+/* stdout, TorchTitan style, log_freq 10; colour only if stdout is a terminal and NO_COLOR is not set, progress only if
+ * stderr is one. */
 tm_console_options tm_console_options_default(void);
 /* See docs/step-line.md. The report and the `performance:` line follow the last step; the latter is left out if the
- * verdict is invalid. */
+ * verdict is invalid or the run was interrupted. */
 TM_MUST_USE tm_status tm_console_sink_open(const tm_console_options *options, tm_sink **out, tm_error *err);
 
 /* --- files ----------------------------------------------------------------------------------- */
@@ -84,7 +86,7 @@ typedef struct {
 } tm_result_options;
 TM_MUST_USE tm_status tm_result_sink_open(const tm_result_options *options, tm_sink **out, tm_error *err);
 
-/* perf.csv: one row when the run ends; status FAILURE if it ended as invalid or never reported an end. Not appending
+/* perf.csv: one row when the run ends; status FAILURE if it ended as invalid, was interrupted or never reported an end. Not appending
  * replaces the file. Appending needs the very same header (else TM_INVALID, when opened) and fills relative_change.
  * docs/perf-csv.md. NULL strings are empty cells. */
 typedef struct {

@@ -172,6 +172,29 @@ static void print_memory(tm_json *json, const run_record *run, const tm_run_ende
     tm_json_close(json, '}');
 }
 
+/* What the step computes and takes, by its plan. */
+static void print_outline(tm_json *json, const tm_run_started *start)
+{
+    tm_json_open(json, "work", '[');
+    for (size_t i = 0; i < start->n_work; i++) {
+        tm_json_open(json, NULL, '{');
+        tm_json_string(json, "line", start->work[i].name);
+        tm_json_f64(json, "flops", start->work[i].flops);
+        tm_json_f64(json, "bytes", start->work[i].bytes);
+        tm_json_close(json, '}');
+    }
+    tm_json_close(json, ']');
+    tm_json_open(json, "memory_along_step", '{');
+    for (size_t c = 0; c < start->n_memory_along; c++) {
+        tm_json_open(json, start->memory_along[c].name, '[');
+        json->indent = false; /* all on one line */
+        for (size_t i = 0; i < start->n_points; i++) tm_json_i64(json, NULL, start->memory_along[c].bytes[i]);
+        tm_json_close(json, ']');
+        json->indent = true;
+    }
+    tm_json_close(json, '}');
+}
+
 static void print_ledger(tm_json *json, const run_ledger *ledger)
 {
     tm_json_open(json, "phases", '{');
@@ -193,6 +216,7 @@ static void print_steps(tm_json *json, const run_record *run, const tm_run_ended
     tm_json_i64(json, "done", end->steps);
     tm_json_i64(json, "warmup", end->speed->warmup);
     tm_json_string(json, "stopped", end->stopped);
+    tm_json_bool(json, "interrupted", end->interrupted);
     tm_json_close(json, '}');
 }
 
@@ -251,6 +275,7 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     print_hash(&json, "weights_hash", end->weights_hash);
     print_flops(&json, &self->run, end);
     print_memory(&json, &self->run, end);
+    print_outline(&json, start);
     print_ledger(&json, &self->run.ledger);
     tm_json_f64(&json, "first_step_seconds", end->first_step_seconds);
     tm_json_f64(&json, "seconds", end->seconds);

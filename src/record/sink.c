@@ -78,6 +78,23 @@ static const char *keep(run_record *run, const char *text)
     return kept;
 }
 
+static void keep_outline(run_record *run, const tm_run_started *start)
+{
+    tm_line_work   *work = tm_arena_take(run->arena, (start->n_work + 1) * sizeof *work);
+    tm_class_bytes *along = tm_arena_take(run->arena, (start->n_memory_along + 1) * sizeof *along);
+    for (size_t i = 0; i < start->n_work; i++) {
+        work[i] = start->work[i];
+        work[i].name = keep(run, start->work[i].name);
+    }
+    for (size_t i = 0; i < start->n_memory_along; i++) {
+        int64_t *bytes = tm_arena_take(run->arena, (start->n_points + 1) * sizeof *bytes);
+        memcpy(bytes, start->memory_along[i].bytes, start->n_points * sizeof *bytes);
+        along[i] = (tm_class_bytes){ keep(run, start->memory_along[i].name), bytes };
+    }
+    run->start.work = work;
+    run->start.memory_along = along;
+}
+
 static void keep_start(run_record *run, const tm_run_started *start)
 {
     run->start = *start;
@@ -91,6 +108,7 @@ static void keep_start(run_record *run, const tm_run_started *start)
     tm_named_i64 *memory = tm_arena_take(run->arena, (start->n_memory + 1) * sizeof *memory);
     for (size_t i = 0; i < start->n_memory; i++)
         memory[i] = (tm_named_i64){ keep(run, start->memory[i].name), start->memory[i].value };
+    keep_outline(run, start);
     run->start.recipe.optimizer = keep(run, start->recipe.optimizer);
     run->start.recipe.schedule = keep(run, start->recipe.schedule);
     run->start.flops_per_token = flops;

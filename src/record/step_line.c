@@ -15,6 +15,15 @@ static const char *grouped(char out[40], double value)
     return tm_format_grouped(out, llround(value));
 }
 
+/* TFLOP/s with `decimals`, or as many more as three significant digits take; no exponent. */
+static const char *teraflops(char out[32], double flops, int decimals)
+{
+    double value = flops / 1e12;
+    while (value > 0 && decimals < 15 && value * pow(10, decimals) < 99.5) decimals++;
+    snprintf(out, 32, "%.*f", decimals, value);
+    return out;
+}
+
 static void memory_text(char out[64], const line_figures *f)
 {
     double percent = f->limit_bytes > 0 ? 100.0 * (double)f->used_bytes / (double)f->limit_bytes : 0.0;
@@ -40,7 +49,7 @@ void line_torchtitan(tm_text *out, const line_figures *f, bool colour)
     tm_text_printf(out, "%sgrad_norm: %7.4f  ", colour ? yellow : "", f->grad_norm);
     tm_text_printf(out, "%s%s  ", colour ? cyan : "", memory);
     tm_text_printf(out, "%stps: %s  ", colour ? blue : "", grouped(number, f->tokens_per_second));
-    tm_text_printf(out, "%stflops: %.2f  ", colour ? cyan : "", flops / 1e12);
+    tm_text_printf(out, "%stflops: %s  ", colour ? cyan : "", teraflops(number, flops, 2));
     tm_text_printf(out, "%s%s%s\n", colour ? magenta : "", mfu, colour ? plain : "");
 }
 
@@ -57,14 +66,15 @@ void line_validation(tm_text *out, const line_figures *f, bool colour)
 
 void line_megatron(tm_text *out, const line_figures *f)
 {
-    double  now = f->flops_per_token * f->tokens_per_second / 1e12;
-    double  average = f->flops_per_token * f->tokens_per_second_average / 1e12;
+    char    now[32], average[32];
+    teraflops(now, f->flops_per_token * f->tokens_per_second, 1);
+    teraflops(average, f->flops_per_token * f->tokens_per_second_average, 1);
     int64_t samples = f->step * f->sequences;
     tm_text_printf(out, " [%s] iteration %8lld/%8lld | consumed samples: %12lld |", f->date, (long long)f->step,
                    (long long)f->steps, (long long)samples);
     tm_text_printf(out, " elapsed time per iteration (ms): %.1f/%.1f |", f->step_seconds * 1e3,
                    f->step_seconds_average * 1e3);
-    tm_text_printf(out, " throughput per GPU (TFLOP/s/GPU): %.1f/%.1f |", now, average);
+    tm_text_printf(out, " throughput per GPU (TFLOP/s/GPU): %s/%s |", now, average);
     tm_text_printf(out, " tokens per GPU (tokens/s/GPU): %.1f/%.1f |", f->tokens_per_second,
                    f->tokens_per_second_average);
     tm_text_printf(out, " learning rate: %.6E | global batch size: %5lld |", f->learning_rate, (long long)f->sequences);

@@ -30,14 +30,14 @@ typedef struct {
 } candidate;
 
 struct tm_bpe_trainer {
-    tm_tokenizer  *bytes;
-    tm_encoder    *encoder; /* its scratch memory */
-    const char    *pattern;
-    tm_arena      *arena;
-    tm_strings     found; /* word to its number */
-    word          *words;
-    size_t         n_words, words_room;
-    tm_bpe_result  result;
+    tm_tokenizer *bytes;
+    tm_encoder   *encoder; /* its scratch memory */
+    const char   *pattern;
+    tm_arena     *arena;
+    tm_strings    found; /* word to its number */
+    word         *words;
+    size_t        n_words, words_room;
+    tm_bpe_result result;
     /* while pairs are joined */
     tm_pairs   index; /* (left, right) to the number of the pair */
     pair      *pairs;
@@ -182,7 +182,8 @@ tm_status tm_bpe_trainer_create(const char *pattern, tm_bpe_trainer **out, tm_er
     tm_text            file = { 0 };
     tm_bpe_goal        nothing = { 0 };
     if (!splitter)
-        return tm_fail(err, TM_INVALID, "no pattern is named '%.100s'; `trainmark tokenizer --help` lists them", pattern);
+        return tm_fail(err, TM_INVALID, "no pattern is named '%.100s'; `trainmark tokenizer --help` lists them",
+                       pattern);
     if (strstr(splitter->pattern, "++"))
         return tm_fail(err, TM_UNSUPPORTED,
                        "the pattern %s means another thing in a tokenizer.json than in a tiktoken file; take llama3, "
@@ -398,8 +399,9 @@ tm_status tm_bpe_trainer_finish(tm_bpe_trainer *t, const tm_bpe_goal *goal, tm_t
     int64_t wanted = goal->vocab - goal->n_special;
     TM_ASSERT(t->n_merges == 0 && goal->least >= 1);
     if (wanted < 256 || goal->vocab > TM_MAX_IDS)
-        return tm_fail(err, TM_INVALID, "a vocabulary of %lld has no room for 256 bytes and %d special tokens, or too much; "
-                                        "wanted %d to %d",
+        return tm_fail(err, TM_INVALID,
+                       "a vocabulary of %lld has no room for 256 bytes and %d special tokens, or too much; "
+                       "wanted %d to %d",
                        (long long)goal->vocab, goal->n_special, 256 + goal->n_special, TM_MAX_IDS);
     if (t->n_words == 0) return tm_fail(err, TM_INVALID, "there is no text to learn a vocabulary from");
     for (size_t i = 0; i < t->n_words; i++) account(t, (int32_t)i, 1, -1);

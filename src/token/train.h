@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* token/train.h - a byte-level BPE tokenizer from text (Sennrich et al. 2016; bytes: Radford et al. 2019).
  *
- * Begins with the 256 bytes; the pair of neighbours that is most frequent within words becomes a token, again and again.
- * Of equally frequent pairs the one of the lower ids is first, so the result depends on the text only. */
+ * Begins with the 256 bytes; the pair of neighbours that is most frequent within words becomes a token, again and
+ * again. Of equally frequent pairs the one of the lower ids is first, so the result depends on the text only. */
 #ifndef TM_TOKEN_TRAIN_H
 #define TM_TOKEN_TRAIN_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/announcement.c - what a run is going to do. */
+#include "train/outline.h"
 #include "train/run_state.h"
 
 #include "base/cpu.h"
@@ -39,6 +40,9 @@ void run_announce(run *r)
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         flops[i] = (tm_named_f64){ tm_flops_convention_name((tm_flops_convention)i),
                                    tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) };
+    tm_arena    *arena = tm_arena_create();
+    step_outline outline;
+    step_outline_make(tm_trainer_step_of(r->trainer), arena, &outline);
     tm_event event = { .kind = TM_EVENT_RUN_STARTED };
     event.run_started = (tm_run_started){
         .model = o->model_name,
@@ -61,7 +65,13 @@ void run_announce(run *r)
         .n_memory = plan->n_classes,
         .planned_bytes = (int64_t)plan->arena_bytes,
         .memory_limit_bytes = tm_memory_total_bytes(""),
+        .work = outline.work,
+        .n_work = outline.n_work,
+        .memory_along = outline.classes,
+        .n_memory_along = outline.n_classes,
+        .n_points = outline.n_points,
         .recipe = recipe_of(r),
     };
     tm_event_emit(r->bus, &event);
+    tm_arena_destroy(arena);
 }

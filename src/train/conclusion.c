@@ -91,6 +91,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .verdict = verdict,
         .reason = reason,
         .stopped = r->stopped,
+        .interrupted = interrupted,
         .machine = { .verdict = r->machine.verdict,
                      .reason = r->machine.reason,
                      .seconds = r->machine.seconds,

@@ -41,8 +41,6 @@ trainmark run --out=
 failed_with 2 "option with an empty value" "'--out' needs a value"
 trainmark run --dry-run=yes
 failed_with 2 "option that takes no value" "'--dry-run' takes no value"
-trainmark run --json
-failed_with 2 "option of a dry run" "'--json' goes with --dry-run"
 trainmark explain --out x
 failed_with 2 "explain writes nothing" "unknown option '--out'"
 tiny_run tiny-llama gpt-small

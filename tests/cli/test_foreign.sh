@@ -136,7 +136,7 @@ check "a dry run as JSON" has "$out" '"fits": true'
 check "with the configuration" has "$out" '"training.seq_len": 32'
 trainmark run --dry-run --memory lots
 failed_with 2 "a size that is none" "'--memory' must be a size, .*; found 'lots'"
-trainmark run $tiny --json
-failed_with 2 "--json without --dry-run" "'--json' goes with --dry-run"
+trainmark run $tiny --training.steps 2 --out as_json --json
+check "the result as JSON, and nothing else" cmp -s "$out" as_json/result.json
 
 finish

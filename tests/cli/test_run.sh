@@ -24,7 +24,7 @@ check "it says where the results are" has "$err" "^results in first$"
 check "the peak comes first" has "$out" "^Peak FLOPS used for computing MFU: (N/A|[0-9.]+e\+[0-9]+)$"
 number='-?[0-9]+\.[0-9]+'
 step="^step: +[0-9]+  loss: +$number  grad_norm: +$number  memory: +$number""GiB\($number%\)  "
-step="${step}tps: [0-9]{1,3}(,[0-9]{3})*  tflops: [0-9]+\.[0-9]{2}  mfu: (N/A|$number%)$"
+step="${step}tps: [0-9]{1,3}(,[0-9]{3})*  tflops: [0-9]+\.[0-9]{2,}  mfu: (N/A|$number%)$"
 check "five step lines of the public form" [ "$(grep -cE "$step" "$out")" -eq 5 ]
 check "validation line" has "$out" "^validate step: +5  loss: +$number  memory: +$number""GiB\($number%\)  tps: [0-9,]+$"
 check "result line" has "$out" "^performance: +[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)? tokens_per_second$"
@@ -292,7 +292,9 @@ for signal in INT TERM; do
     stopped=$(losses "by_$signal" | wc -l)
     failed_with 130 "SIG$signal ends the run after the step" "interrupted: stopped after step $stopped of 300"
     check "SIG$signal: before its end" [ "$stopped" -lt 300 ]
-    check "SIG$signal: there is a result" [ -s "by_$signal/result.json" ]
+    check "SIG$signal: there is a result" has "by_$signal/result.json" '"interrupted": true'
+    check_not "SIG$signal: it is no success" has "by_$signal/perf.csv" SUCCESS
+    check_not "SIG$signal: and has no result line" has "$out" "^performance:"
     check "SIG$signal: there is a checkpoint" [ -s "by_$signal/checkpoint/step-$(printf %08d "$stopped")/complete" ]
     check "SIG$signal: it says how to go on" has "$err" "checkpoint.enable true"
     trainmark run $slow --checkpoint.enable true --out "by_$signal"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the trees of other programs lie beside the repository (../shared/data, or TRAINMARK_FOREIGN_FILES): every key of
- * their presets has a row, their examples plan. */
+/* Where the trees of other programs lie beside the repository (../shared/data, or TRAINMARK_FOREIGN_FILES): every key
+ * of their presets has a row, their examples plan. */
 #include "base/file.h"
 #include "config/foreign.h"
 #include "config/yaml.h"
@@ -107,8 +107,8 @@ static void every_key_of_their_presets_has_a_row(void **state)
     assert_true(models >= 112);
 }
 
-/* What each example plans to: in its tree, where its arguments say all, and alone, where presets of ours do; or the family
- * that it is refused by. */
+/* What each example plans to: in its tree, where its arguments say all, and alone, where presets of ours do; or the
+ * family that it is refused by. */
 static const struct {
     const char *file, *family;
     int64_t     in_tree, alone;
@@ -121,8 +121,10 @@ static const struct {
     { "megatron/configs/MI300X/llama3.1_8B-BF16-pretrain.yaml", NULL, 8030261248, 8030261248 },
     { "megatron/configs/MI300X/mamba_370M-pretrain.yaml", "Mamba", 0, 0 },
     { "megatron/configs/MI300X/mixtral_8x7B_v0.1-BF16-pretrain.yaml", NULL, 46702792704, 46702792704 },
-    { "megatron/configs/MI300X/qwen2.5_7B-BF16-pretrain.yaml", NULL, 7615487488, 7615487488 }, /* it has no biases there */
-    { "megatron/configs/MI300X/qwen3_8B-BF16-pretrain.yaml", NULL, 8190726144, 8190726144 }, /* nor norms of query and key */
+    { "megatron/configs/MI300X/qwen2.5_7B-BF16-pretrain.yaml", NULL, 7615487488,
+      7615487488 }, /* it has no biases there */
+    { "megatron/configs/MI300X/qwen3_8B-BF16-pretrain.yaml", NULL, 8190726144,
+      8190726144 }, /* nor norms of query and key */
     { "megatron/configs/MI355X/diffusion/flux_535m_pretrain.yaml", NULL, 535318336, 535318336 },
     { "megatron/configs/MI355X/llama2_70B-FP8-pretrain.yaml", NULL, 68976648192, 68976648192 },
     { "torchtitan/configs/MI300X/deepseek_v3_16b-BF16-pretrain.yaml", NULL, 15706484224, 15706484224 },
@@ -178,8 +180,11 @@ static void their_experts_have_the_published_sizes(void **state)
     static const struct {
         const char *model;
         int64_t     parameters;
-    } models[] = { { "deepseek_v2_lite", 15706484224 }, { "deepseek_v2", 235741434880 }, { "mixtral_8x22B_v0.1", 140620634112 },
-                   { "qwen3_30B_A3B", 30532122624 }, { "qwen3_235B_A22B", 235093634560 } };
+    } models[] = { { "deepseek_v2_lite", 15706484224 },
+                   { "deepseek_v2", 235741434880 },
+                   { "mixtral_8x22B_v0.1", 140620634112 },
+                   { "qwen3_30B_A3B", 30532122624 },
+                   { "qwen3_235B_A22B", 235093634560 } };
     test_foreign *f = *state;
     char          top[1400], text[600], path[1400];
     if (!outside("primus/examples")) skip();

@@ -104,7 +104,8 @@ static void deepseek_balanced(void **state)
     test_folder_remove();
 }
 
-/* The bias that moves the choice of experts is state, not a parameter: it is read, written in float32, and part of a run. */
+/* The bias that moves the choice of experts is state, not a parameter: it is read, written in float32, and part of a
+ * run. */
 static void routing_bias_goes_in_and_out(void **state)
 {
     static const char config[] =
@@ -116,11 +117,11 @@ static void routing_bias_goes_in_and_out(void **state)
         "\"topk_group\": 1}";
     static const char name[] = "model.layers.1.mlp.gate.e_score_correction_bias";
     (void)state;
-    char                 out[600];
-    tm_hf_source         source;
-    tm_hf_report         report;
-    tm_safetensors      *written;
-    tm_error             err = { 0 };
+    char            out[600];
+    tm_hf_source    source;
+    tm_hf_report    report;
+    tm_safetensors *written;
+    tm_error        err = { 0 };
     snprintf(out, sizeof out, "%s/out", test_folder());
     tm_hf_export_options options = { .folder = out, .dtype = TM_BF16, .shard_bytes = 1 << 20 };
     test_hf_write(test_folder(), config, NULL);

@@ -623,6 +623,54 @@ static void attention_sees_its_document(void **state)
     EXPECT(dqkv, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
 }
 
+/* The statistic of sequence b, head h and query i is element (b, h, i). Keys are 1, the first query of a head is what tells it:
+ * lse of query i is its number and ln of the keys that it sees. */
+static void statistics_stand_by_head(void **state)
+{
+    (void)state;
+    enum { B = 2, H = 2, T = 2, W = H + 2 };
+    tm_attention_attr attr = tm_self_attention(T, H, 1, 1, 1);
+    tm_call           call = call_of(&tm_op_attention, &attr);
+    double            qkv[B * T * W], o[B * T * H], lse[B * H * T];
+    for (int row = 0; row < B * T; row++) {
+        for (int h = 0; h < H; h++) qkv[row * W + h] = 10 * row + h; /* the query */
+        qkv[row * W + H] = 1;
+        qkv[row * W + H + 1] = 0;
+    }
+    tm_fused_qkv(&attr, tm_view_f64(tm_shape_2(B * T, W), qkv), call.in);
+    call.out[0] = tm_view_f64(tm_shape_2(B * T, H), o);
+    call.out[1] = tm_view_f64(tm_shape_3(B, H, T), lse);
+    call.op->reference(&call);
+    EXPECT(lse, 0, 10 + log(2.0), 1, 11 + log(2.0), 20, 30 + log(2.0), 21, 31 + log(2.0));
+}
+
+/* Two heads of two with weights of their own: the second two weights belong to heads from `second` on. */
+static void keys_have_their_own_norm_weights(void **state)
+{
+    (void)state;
+    double            y[4], rstd[2];
+    tm_head_norm_attr attr = { .heads = 2, .head_dim = 2, .second = 1 };
+    tm_call           call = call_of(&tm_op_head_norm, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(1, 4), (double[]){ 1, 1, 2, 2 });
+    call.in[1] = tm_view_f64(tm_shape_1(4), (double[]){ 3, 5, 7, 11 });
+    call.out[0] = tm_view_f64(tm_shape_2(1, 4), y);
+    call.out[1] = tm_view_f64(tm_shape_2(1, 2), rstd);
+    call.op->reference(&call);
+    EXPECT(rstd, 1, 0.5);
+    EXPECT(y, 3, 5, 7, 11);
+}
+
+static void fill_has_its_value(void **state)
+{
+    (void)state;
+    double       y[6] = { 9, 9, 9, 9, 9, 9 };
+    tm_fill_attr attr = { .value = 1.5 };
+    tm_call      call = call_of(&tm_op_fill, &attr);
+    call.out[0] = tm_view_f64(tm_shape_2(2, 3), y);
+    call.op->reference(&call);
+    EXPECT(y, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5);
+}
+
 /* Sequences are rows of their own: two of them give what each gives alone, statistics included. */
 static void sequences_do_not_see_each_other(void **state)
 {
@@ -714,6 +762,9 @@ int main(void)
         cmocka_unit_test(query_heads_read_the_head_of_their_group),
         cmocka_unit_test(attention_sees_its_window),
         cmocka_unit_test(attention_sees_its_document),
+        cmocka_unit_test(statistics_stand_by_head),
+        cmocka_unit_test(keys_have_their_own_norm_weights),
+        cmocka_unit_test(fill_has_its_value),
         cmocka_unit_test(square_error_and_its_gradient),
         cmocka_unit_test(sequences_do_not_see_each_other),
         cmocka_unit_test(softmax_is_safe),

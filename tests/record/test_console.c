@@ -203,6 +203,49 @@ static void golden_output(void **state)
     tm_text_fini(&golden);
 }
 
+/* Three significant digits at any size, without an exponent. */
+static void small_teraflops(void **state)
+{
+    (void)state;
+    const double      flops[] = { 4.1234e7, 3.958e11, 9.99e12, 9.999e12, 9.996e14 };
+    const char *const texts[] = { "tflops: 0.0000412 ", "tflops: 0.396 ", "tflops: 9.99 ", "tflops: 10.00 ", "tflops: 999.60 " };
+    for (size_t i = 0; i < 5; i++) {
+        line_figures f = { .step = 1, .loss = 1, .tokens_per_second = 1, .flops_per_token = flops[i] };
+        tm_text      text = { 0 };
+        line_torchtitan(&text, &f, false);
+        if (!strstr(text.data, texts[i])) fail_msg("%s: wanted %s", text.data, texts[i]);
+        tm_text_fini(&text);
+    }
+}
+
+/* -q leaves the report and the result line; a run that was interrupted has no result. */
+static void quiet_and_interrupted(void **state)
+{
+    (void)state;
+    tm_text text = console_output((tm_console_options){ .log_freq = 1, .quiet = true }, TM_VERDICT_VALID, valid_reason);
+    assert_int_equal(count(text.data, "step:"), 0);
+    assert_int_equal(count(text.data, "Peak FLOPS"), 0);
+    assert_int_equal(count(text.data, "  verdict     valid"), 1);
+    assert_int_equal(count(text.data, "\nperformance: "), 1);
+    tm_text_fini(&text);
+    char              *data = NULL;
+    size_t             bytes = 0;
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    tm_console_options options = { .log_freq = 1, .out = open_memstream(&data, &bytes) };
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    tm_event started = fake_started(), step = fake_step(1), ended = fake_ended(1, TM_VERDICT_NOT_JUDGED, "few");
+    ended.run_ended.interrupted = true;
+    sink->handle(sink, &started);
+    sink->handle(sink, &step);
+    sink->handle(sink, &ended);
+    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
+    fclose(options.out);
+    assert_non_null(strstr(data, "  verdict     not-judged"));
+    assert_null(strstr(data, "performance:"));
+    free(data);
+}
+
 /* Bytes of a model that has learnt little: none of them may command the terminal. */
 static void samples_are_harmless(void **state)
 {
@@ -359,6 +402,8 @@ int main(void)
         cmocka_unit_test(megatron_lines),
         cmocka_unit_test(performance_line),
         cmocka_unit_test(golden_output),
+        cmocka_unit_test(small_teraflops),
+        cmocka_unit_test(quiet_and_interrupted),
         cmocka_unit_test(no_failure_words),
         cmocka_unit_test(log_freq_and_verdict),
         cmocka_unit_test(rate_is_since_the_last_line),

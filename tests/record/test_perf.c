@@ -207,6 +207,16 @@ static void perf_of_a_run_that_dies(void **state)
     tm_text text = fake_read(options.path);
     expect_cell(&text, 1, STATUS, "FAILURE");
     tm_text_fini(&text);
+    tm_event ended = fake_ended(FAKE_STEPS, TM_VERDICT_NOT_JUDGED, "few");
+    ended.run_ended.interrupted = true;
+    assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, fake_started());
+    fake_emit(sink, ended);
+    fake_close(sink);
+    text = fake_read(options.path);
+    expect_cell(&text, 1, STATUS, "FAILURE");
+    expect_cell(&text, 1, PERFORMANCE, "");
+    tm_text_fini(&text);
 }
 
 static void perf_refuses_another_header(void **state)

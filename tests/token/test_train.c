@@ -20,7 +20,8 @@ static tm_tokenizer *learn(const char *text, size_t n, const tm_bpe_goal *goal, 
     tm_bpe_trainer_add(trainer, text, n);
     if (tm_bpe_trainer_finish(trainer, goal, file, result, &err) != TM_OK) fail_msg("%s", err.text);
     tm_bpe_trainer_destroy(trainer);
-    if (tm_tokenizer_parse("learned", file->data, file->length, NULL, &tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_tokenizer_parse("learned", file->data, file->length, NULL, &tokenizer, &err) != TM_OK)
+        fail_msg("%s", err.text);
     return tokenizer;
 }
 
@@ -67,7 +68,7 @@ static void every_text_comes_back(void **state)
     for (size_t i = 0; i < sizeof text; i++) text[i] = (char)("aab ab\nba"[i * i / 7 % 9] + (i % 97 == 0 ? 100 : 0));
     tm_tokenizer *t = learn(text, sizeof text, &goal, &result, &file);
     assert_in_range(result.vocab, 270, 4999);
-    tm_encoder *e = tm_encoder_create(t);
+    tm_encoder       *e = tm_encoder_create(t);
     static const char other[] = "abba aab \xF0\x9F\x98\x80 \xC3\xA9 zzz\n";
     assert_int_equal(tm_encoder_encode(e, other, strlen(other), 0, &ids, &err), TM_OK);
     tm_tokenizer_decode(t, ids.data, ids.count, false, &back);

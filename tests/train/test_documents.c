@@ -78,15 +78,14 @@ static tm_tensor_id find(const tm_graph *graph, const char *name)
 static void compare(const char *what, tm_device *device, tm_step_options o)
 {
     static const char *const names[] = { "tokens", "targets", "positions", "first_key" };
-    sample  rows[DOCUMENTS + 1];
-    int64_t counts = make_rows(rows);
+    sample                   rows[DOCUMENTS + 1];
+    int64_t                  counts = make_rows(rows);
     o.micro_batch = 1;
     o.seq = SEQ;
     o.accumulation = DOCUMENTS;
     tm_trainer *alone = test_trainer_open(device, &o, 3);
     o.accumulation = 1;
-    for (int f = 0; f < 4; f++)
-        o.fields[f] = (tm_field){ .name = names[f], .dtype = TM_I32, .shape = tm_shape_1(SEQ) };
+    for (int f = 0; f < 4; f++) o.fields[f] = (tm_field){ .name = names[f], .dtype = TM_I32, .shape = tm_shape_1(SEQ) };
     o.n_fields = 4;
     tm_trainer *packed = test_trainer_open(device, &o, 3);
     train(alone, rows + 1, DOCUMENTS, counts);
@@ -124,8 +123,10 @@ static void packed_is_as_alone(void **state)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         char            more[600];
         tm_step_options o = test_llama_options();
-        snprintf(more, sizeof more, "%s --model.dim=32 --model.n_layers=2 --model.n_heads=2 --model.ffn_dim=48 "
-                                    "--model.moe_ffn_dim=24 --model.vocab_size=96", others[i].more);
+        snprintf(more, sizeof more,
+                 "%s --model.dim=32 --model.n_layers=2 --model.n_heads=2 --model.ffn_dim=48 "
+                 "--model.moe_ffn_dim=24 --model.vocab_size=96",
+                 others[i].more);
         o.shape = test_shape_preset("tiny-llama", more);
         compare(others[i].what, device, o);
     }
@@ -137,14 +138,14 @@ static void packed_is_as_alone(void **state)
 static void text_is_separated(void **state)
 {
     (void)state;
-    tm_field          fields[TM_MAX_FIELDS];
-    tm_source        *source;
-    tm_error          err = { 0 };
-    int               n;
-    sample            s;
-    int32_t           scratch[SEQ + 1];
-    int64_t           weight;
-    void             *at[] = { s.tokens, s.targets, s.positions, s.first_key };
+    tm_field   fields[TM_MAX_FIELDS];
+    tm_source *source;
+    tm_error   err = { 0 };
+    int        n;
+    sample     s;
+    int32_t    scratch[SEQ + 1];
+    int64_t    weight;
+    void      *at[] = { s.tokens, s.targets, s.positions, s.first_key };
     test_file_write(test_folder(), "a.txt", "abcdefg");
     test_file_write(test_folder(), "b.txt", "0123456789");
     test_file_write(test_folder(), "c.txt", "the rest of it, longer");

@@ -101,13 +101,13 @@ run()
 {
     program=$build/$2
     [ -f "$2.sh" ] && program=$2.sh
-    ( # its shell would tell of each abort
+    ( # the shell above would tell of each abort
         exec 2>/dev/null
         ulimit -c 0
         ulimit -v 12000000
         ulimit -f 4000000
         LD_LIBRARY_PATH=$1 TMPDIR=$PWD/$work/tmp TRAINMARK=$PWD/$build/trainmark OMP_WAIT_POLICY=passive CMOCKA_TEST_ABORT=1 \
-            timeout -k 5 "$3" "$program" >"$work/log" 2>&1 </dev/null
+            timeout -k 5 "$3" "$program" >"$work/log" 2>&1 </dev/null || exit $?
     )
 }
 

@@ -3,167 +3,10 @@
  *
  * The fallbacks are what a Primus experiment takes where neither file nor preset says anything. A model is described by
  * its arguments: a preset of ours of the same name only fills what they leave open where theirs is not found. */
-#include "config/foreign.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Embedding rows of published models, by the end of their tokenizer's name. */
-static const struct {
-    const char *name, *rows;
-} vocabularies[] = {
-    { "Llama-2-", "32000" },
-    { "Llama-3", "128256" },
-    { "Llama-4", "202048" },
-    { "Mixtral-8x", "32000" },
-    { "Mistral-7B", "32000" },
-    { "Qwen2.5-0.5B", "151936" },
-    { "Qwen2.5-1.5B", "151936" },
-    { "Qwen2.5-3B", "151936" },
-    { "Qwen2.5-", "152064" },
-    { "Qwen3-", "151936" },
-    { "DeepSeek-R1-Distill-Qwen-1.5B", "151936" },
-    { "DeepSeek-V2", "102400" },
-    { "DeepSeek-V3", "129280" },
-    { "gpt-oss-", "201088" },
-    { "gpt-neox-20b", "50432" },
-};
-
-static const char *rows_of_tokenizer(const tm_config *config, const char *value)
-{
-    const char *best = "";
-    size_t      longest = 0;
-    (void)config;
-    for (size_t i = 0; i < sizeof vocabularies / sizeof vocabularies[0]; i++) {
-        size_t n = strlen(vocabularies[i].name);
-        if (!strstr(value, vocabularies[i].name) || n <= longest) continue;
-        longest = n;
-        best = vocabularies[i].rows;
-    }
-    return best;
-}
-
-static int64_t number_of(const tm_config *config, const char *name, int64_t fallback)
-{
-    const char *text = tm_foreign_text(config, name);
-    int64_t     n = text ? strtoll(text, NULL, 10) : fallback;
-    return n > 0 ? n : fallback;
-}
-
-/* Rows are added until several devices can share them. */
-static const char *padded(const tm_config *config, const char *value)
-{
-    char   *end;
-    int64_t rows = strtoll(value, &end, 10), step;
-    if (*end || rows < 1 || rows > 1 << 24) return value; /* refused as a vocabulary */
-    if (__builtin_mul_overflow(number_of(config, "make_vocab_size_divisible_by", 128),
-                               number_of(config, "tensor_model_parallel_size", 1), &step))
-        return NULL;
-    if (step > 1 << 24) return NULL;
-    return tm_arena_format(config->arena, "%lld", (long long)((rows + step - 1) / step * step));
-}
-
-/* Shared experts are one FFN: so many times as wide as an expert. */
-static const char *shared_experts(const tm_config *config, const char *value)
-{
-    const char *of_one = tm_foreign_text(config, "moe_ffn_hidden_size"),
-               *dense = tm_foreign_text(config, "ffn_hidden_size");
-    int64_t width = of_one  ? number_of(config, "moe_ffn_hidden_size", 1)
-                    : dense ? number_of(config, "ffn_hidden_size", 1)
-                            : 0;
-    char   *end;
-    int64_t all = strtoll(value, &end, 10);
-    if (*end) return value; /* refused as a number */
-    if (width < 1 || all < 0 || all % width) return NULL;
-    return tm_arena_format(config->arena, "%lld", (long long)(all / width));
-}
-
-/* 1, or "([0]*3+[1]*58)": the first three have no experts. */
-static const char *dense_layers(const tm_config *config, const char *value)
-{
-    long long dense, rest;
-    int       used = 0;
-    if (strcmp(value, "1") == 0) return "0";
-    if (sscanf(value, "([0]*%9lld+[1]*%9lld)%n", &dense, &rest, &used) != 2 || value[used] || dense < 0 || rest < 1)
-        return NULL;
-    return tm_arena_format(config->arena, "%lld", dense);
-}
-
-/* A group is judged by so many of its best. */
-static const char *group_best(const tm_config *config, const char *value)
-{
-    int64_t groups = strtoll(value, NULL, 10), best = groups > 0 ? number_of(config, "moe_router_topk", 2) / groups : 0;
-    return best < 1 ? NULL : tm_arena_format(config->arena, "%lld", (long long)best);
-}
-
-/* Positions, attention and loss by document: all three or none. */
-static const char *documents(const tm_config *config, const char *value)
-{
-    static const char *const keys[] = { "reset_position_ids", "reset_attention_mask", "eod_mask_loss" };
-    int                      on = 0;
-    for (int i = 0; i < 3; i++) {
-        const char *given = tm_foreign_given(config, keys[i]);
-        on += given && strcmp(given, "true") == 0;
-    }
-    return on == 0 || on == 3 ? value : NULL;
-}
-
-static bool family_is_latent(const tm_config *config)
-{
-    const char *family = tm_config_text(config, "model.family");
-    return family && strcmp(family, "deepseek") == 0;
-}
-
-/* Said by the file; else a preset of ours has it or not. */
-static bool latent_attention(const tm_config *config)
-{
-    const char *given = tm_foreign_given(config, "multi_latent_attention");
-    return given ? strcmp(given, "true") == 0 : family_is_latent(config);
-}
-
-/* A preset of ours with latent attention loses it. */
-static const char *latent(const tm_config *config, const char *value)
-{
-    const char *given = tm_foreign_given(config, "multi_latent_attention");
-    return given && strcmp(given, "false") == 0 && family_is_latent(config) ? "lost" : value;
-}
-
-/* GPT-OSS, a preset of ours that these arguments cannot describe, has all biases unless the file says something. */
-static const char *biases(const tm_config *config, const char *value)
-{
-    const char *family = tm_config_text(config, "model.family");
-    bool        own = family && strcmp(family, "gpt_oss") == 0;
-    return own && !tm_foreign_given(config, "add_qkv_bias") ? "own" : value;
-}
-
-/* What counts with latent attention only, or without it only: cases "plain" and "latent". */
-static const char *if_latent(const tm_config *config, const char *value)
-{
-    return latent_attention(config) ? value : "plain";
-}
-
-static const char *unless_latent(const tm_config *config, const char *value)
-{
-    return latent_attention(config) ? "latent" : value;
-}
-
-/* Norms of query and key: of heads; or of what both are computed from, which our latent attention always has. */
-static const char *norms(const tm_config *config, const char *value)
-{
-    const char *given = tm_foreign_given(config, "qk_layernorm");
-    if (!latent_attention(config)) return value;
-    return !given || strcmp(given, "true") == 0 ? "latent" : NULL;
-}
-
-/* Latent attention has YaRN's positions, others the plain ones. */
-static const char *positions(const tm_config *config, const char *value)
-{
-    return strcmp(value, latent_attention(config) ? "yarn" : "rope") == 0 ? value : NULL;
-}
+#include "config/frameworks/megatron_values.h"
 
 #define DOCUMENTS(key)                                                                                                 \
-    MAPPED(key, "true:data.separate_documents=true|false:", .with = "!mock_data", .convert = documents,                \
+    MAPPED(key, "true:data.separate_documents=true|false:", .with = "!mock_data", .convert = tm_megatron_documents,    \
            .words = "documents apart in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "   \
                     "are one")
 #define LOG(key) HARMLESS(key, "output and logging")
@@ -173,7 +16,7 @@ static const char *positions(const tm_config *config, const char *value)
 #define KERNEL(key) SPEED(key, "kernels")
 #define MOE(key) MODEL(key, "", "this form of experts", .with = "num_experts")
 #define MOE_SPEED(key) SPEED(key, "kernels of experts")
-#define MLA(key, ours) MAPPED(key, "plain:|*:" ours, .convert = if_latent)
+#define MLA(key, ours) MAPPED(key, "plain:|*:" ours, .convert = tm_megatron_if_latent)
 #define STATE_SPACE(key) MODEL(key, "", "state-space layers (Mamba)", .with = "is_hybrid_model")
 #define MUON(key) UNBUILT(key, "", "the Muon optimizer", .with = "optimizer=muon/dist_muon")
 #define FP8(key) UNBUILT(key, "", "float8 training", .with = "fp8")
@@ -208,9 +51,9 @@ static const tm_foreign_key keys[] = {
     MAPPED("num_attention_heads", "model.n_heads"),
     MAPPED("group_query_attention", "true:|false:model.n_kv_heads=null"),
     MAPPED("num_query_groups", "model.n_kv_heads", .with = "group_query_attention"),
-    MAPPED("kv_channels", "null:model.head_dim=null|latent:|*:model.head_dim", .convert = unless_latent),
+    MAPPED("kv_channels", "null:model.head_dim=null|latent:|*:model.head_dim", .convert = tm_megatron_unless_latent),
     MAPPED("qk_layernorm", "true:model.qk_norm=true|false:model.qk_norm=false|latent:", NOT_DIFFUSION,
-           .convert = norms, .fallback = "false", .words = "latent attention without its norms"),
+           .convert = tm_megatron_norms, .fallback = "false", .words = "latent attention without its norms"),
     MODEL("qk_l2_norm", "null|false", "norms of query and key"),
     MODEL("position_embedding_type", "rope|null", "positions other than rotary ones",
            .with = "!multi_latent_attention"),
@@ -222,9 +65,10 @@ static const tm_foreign_key keys[] = {
     MAPPED("rotary_interleaved", "true:model.rope_layout=interleaved|false:model.rope_layout=half"),
     MODEL("rotary_seq_len_interpolation_factor", "null|1", "interpolated positions"),
     MAPPED("use_rope_scaling", "true:model.rope_scaling=llama3|false:model.rope_scaling=none|latent:", NOT_DIFFUSION,
-           .convert = unless_latent, .fallback = "false"),
+           .convert = tm_megatron_unless_latent, .fallback = "false"),
     MAPPED("rope_scaling_factor", "model.rope_scaling_factor", .with = "use_rope_scaling"),
-    MAPPED("rope_type", "rope:|yarn:", .convert = positions, .words = "YaRN without latent attention, or latent without"),
+    MAPPED("rope_type", "rope:|yarn:", .convert = tm_megatron_positions,
+           .words = "YaRN without latent attention, or latent without"),
     MLA("rotary_scaling_factor", "model.rope_scaling_factor"),
     MLA("original_max_position_embeddings", "model.rope_original_max_seq_len"),
     MLA("mscale", "model.rope_mscale"), MLA("mscale_all_dim", "model.rope_mscale_all_dim"),
@@ -238,8 +82,8 @@ static const tm_foreign_key keys[] = {
     MODEL("activation_func_clamp_value", "null", "clamped SwiGLU"),
     MODEL("activation_situ_*", "null", "clamped SwiGLU"),
     MODEL("add_bias_linear", "false|null", "biases of linears"),
-    MAPPED("add_qkv_bias", "true:model.bias=qkv|false:model.bias=none|own:", NOT_DIFFUSION, .convert = biases,
-           .fallback = "false"),
+    MAPPED("add_qkv_bias", "true:model.bias=qkv|false:model.bias=none|own:", NOT_DIFFUSION,
+           .convert = tm_megatron_biases, .fallback = "false"),
     MODEL("normalization", "RMSNorm|null", "LayerNorm in a gated model"),
     MODEL("apply_layernorm_1p", "false|null", "norm weights around 0"),
     MAPPED("norm_epsilon", "model.norm_eps"),
@@ -273,8 +117,8 @@ static const tm_foreign_key keys[] = {
     MAPPED("multi_latent_attention",
            "true:model.family=deepseek;model.rope_scaling=yarn|false:|"
            "lost:model.family=llama;model.kv_lora_rank=null;model.q_lora_rank=null",
-           .convert = latent),
-    MAPPED("q_lora_rank", "null:model.q_lora_rank=null|plain:|*:model.q_lora_rank", .convert = if_latent),
+           .convert = tm_megatron_latent),
+    MAPPED("q_lora_rank", "null:model.q_lora_rank=null|plain:|*:model.q_lora_rank", .convert = tm_megatron_if_latent),
     MLA("kv_lora_rank", "model.kv_lora_rank"), MLA("qk_head_dim", "model.qk_nope_head_dim"),
     MLA("qk_pos_emb_head_dim", "model.qk_rope_head_dim"), MLA("v_head_dim", "model.v_head_dim"),
     MODEL("mla_*", "", "another form of latent attention"),
@@ -284,9 +128,9 @@ static const tm_foreign_key keys[] = {
     MAPPED("moe_router_topk", "model.n_experts_per_token", .with = "num_experts"),
     MAPPED("moe_ffn_hidden_size", "model.moe_ffn_dim", .with = "num_experts"),
     MAPPED("moe_shared_expert_intermediate_size", "model.n_shared_experts", .with = "num_experts",
-           .convert = shared_experts,
+           .convert = tm_megatron_shared_experts,
            .words = "shared experts that are not a multiple of an expert"),
-    MAPPED("moe_layer_freq", "model.n_dense_layers", .with = "num_experts", .convert = dense_layers,
+    MAPPED("moe_layer_freq", "model.n_dense_layers", .with = "num_experts", .convert = tm_megatron_dense_layers,
            .words = "layers with and without experts in another order than [0]*dense+[1]*rest"),
     MAPPED("moe_router_score_function",
            "softmax:model.moe_score=softmax|sigmoid:model.moe_score=sigmoid;model.moe_normalise=true",
@@ -296,7 +140,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("moe_router_topk_scaling_factor", "model.moe_scale", .with = "num_experts"),
     MAPPED("moe_router_num_groups", "model.n_expert_groups", .with = "num_experts"),
     MAPPED("moe_router_group_topk", "model.n_limited_groups=*;model.expert_group_best", .with = "num_experts",
-           .convert = group_best,
+           .convert = tm_megatron_group_best,
            .words = "more groups than experts of a token"),
     MAPPED("moe_router_load_balancing_type",
            "aux_loss:model.moe_aux_loss_per_sequence=false|seq_aux_loss:model.moe_aux_loss_per_sequence=true|"
@@ -350,8 +194,8 @@ static const tm_foreign_key keys[] = {
 
     /* vocabulary */
     HARMLESS("tokenizer_type", "see tokenizer_model"),
-    MAPPED("tokenizer_model", ":|*:model.vocab_size", .convert = rows_of_tokenizer, .with = "!vocab_size"),
-    MAPPED("vocab_size", "model.vocab_size", NOT_DIFFUSION, .convert = padded, .words = "too large"),
+    MAPPED("tokenizer_model", ":|*:model.vocab_size", .convert = tm_megatron_rows_of_tokenizer, .with = "!vocab_size"),
+    MAPPED("vocab_size", "model.vocab_size", NOT_DIFFUSION, .convert = tm_megatron_padded, .words = "too large"),
     MAPPED("make_vocab_size_divisible_by", "", .words = "vocab_size is a multiple of it"),
     UNBUILT("vocab_extra_ids", "0|null", "further tokens"),
     HARMLESS("vocab_file", "tokenizer"), HARMLESS("merge_file", "tokenizer"), HARMLESS("tiktoken_*", "tokenizer"),

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/frameworks/megatron_values.c - what values of Megatron-LM's arguments are in ours. */
+#include "config/frameworks/megatron_values.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Embedding rows of published models, by the end of their tokenizer's name. */
+static const struct {
+    const char *name, *rows;
+} vocabularies[] = {
+    { "Llama-2-", "32000" },
+    { "Llama-3", "128256" },
+    { "Llama-4", "202048" },
+    { "Mixtral-8x", "32000" },
+    { "Mistral-7B", "32000" },
+    { "Qwen2.5-0.5B", "151936" },
+    { "Qwen2.5-1.5B", "151936" },
+    { "Qwen2.5-3B", "151936" },
+    { "Qwen2.5-", "152064" },
+    { "Qwen3-", "151936" },
+    { "DeepSeek-R1-Distill-Qwen-1.5B", "151936" },
+    { "DeepSeek-V2", "102400" },
+    { "DeepSeek-V3", "129280" },
+    { "gpt-oss-", "201088" },
+    { "gpt-neox-20b", "50432" },
+};
+
+const char *tm_megatron_rows_of_tokenizer(const tm_config *config, const char *value)
+{
+    const char *best = "";
+    size_t      longest = 0;
+    (void)config;
+    for (size_t i = 0; i < sizeof vocabularies / sizeof vocabularies[0]; i++) {
+        size_t n = strlen(vocabularies[i].name);
+        if (!strstr(value, vocabularies[i].name) || n <= longest) continue;
+        longest = n;
+        best = vocabularies[i].rows;
+    }
+    return best;
+}
+
+static int64_t number_of(const tm_config *config, const char *name, int64_t fallback)
+{
+    const char *text = tm_foreign_text(config, name);
+    int64_t     n = text ? strtoll(text, NULL, 10) : fallback;
+    return n > 0 ? n : fallback;
+}
+
+/* Rows are added until several devices can share them. */
+const char *tm_megatron_padded(const tm_config *config, const char *value)
+{
+    char   *end;
+    int64_t rows = strtoll(value, &end, 10), step;
+    if (*end || rows < 1 || rows > 1 << 24) return value; /* refused as a vocabulary */
+    if (__builtin_mul_overflow(number_of(config, "make_vocab_size_divisible_by", 128),
+                               number_of(config, "tensor_model_parallel_size", 1), &step))
+        return NULL;
+    if (step > 1 << 24) return NULL;
+    return tm_arena_format(config->arena, "%lld", (long long)((rows + step - 1) / step * step));
+}
+
+/* Shared experts are one FFN: so many times as wide as an expert. */
+const char *tm_megatron_shared_experts(const tm_config *config, const char *value)
+{
+    const char *of_one = tm_foreign_text(config, "moe_ffn_hidden_size"),
+               *dense = tm_foreign_text(config, "ffn_hidden_size");
+    int64_t width = of_one  ? number_of(config, "moe_ffn_hidden_size", 1)
+                    : dense ? number_of(config, "ffn_hidden_size", 1)
+                            : 0;
+    char   *end;
+    int64_t all = strtoll(value, &end, 10);
+    if (*end) return value; /* refused as a number */
+    if (width < 1 || all < 0 || all % width) return NULL;
+    return tm_arena_format(config->arena, "%lld", (long long)(all / width));
+}
+
+/* 1, or "([0]*3+[1]*58)": the first three have no experts. */
+const char *tm_megatron_dense_layers(const tm_config *config, const char *value)
+{
+    long long dense, rest;
+    int       used = 0;
+    if (strcmp(value, "1") == 0) return "0";
+    if (sscanf(value, "([0]*%9lld+[1]*%9lld)%n", &dense, &rest, &used) != 2 || value[used] || dense < 0 || rest < 1)
+        return NULL;
+    return tm_arena_format(config->arena, "%lld", dense);
+}
+
+/* A group is judged by so many of its best. */
+const char *tm_megatron_group_best(const tm_config *config, const char *value)
+{
+    int64_t groups = strtoll(value, NULL, 10), best = groups > 0 ? number_of(config, "moe_router_topk", 2) / groups : 0;
+    return best < 1 ? NULL : tm_arena_format(config->arena, "%lld", (long long)best);
+}
+
+/* Positions, attention and loss by document: all three or none. */
+const char *tm_megatron_documents(const tm_config *config, const char *value)
+{
+    static const char *const keys[] = { "reset_position_ids", "reset_attention_mask", "eod_mask_loss" };
+    int                      on = 0;
+    for (int i = 0; i < 3; i++) {
+        const char *given = tm_foreign_given(config, keys[i]);
+        on += given && strcmp(given, "true") == 0;
+    }
+    return on == 0 || on == 3 ? value : NULL;
+}
+
+static bool family_is_latent(const tm_config *config)
+{
+    const char *family = tm_config_text(config, "model.family");
+    return family && strcmp(family, "deepseek") == 0;
+}
+
+/* Said by the file; else a preset of ours has it or not. */
+static bool latent_attention(const tm_config *config)
+{
+    const char *given = tm_foreign_given(config, "multi_latent_attention");
+    return given ? strcmp(given, "true") == 0 : family_is_latent(config);
+}
+
+/* A preset of ours with latent attention loses it. */
+const char *tm_megatron_latent(const tm_config *config, const char *value)
+{
+    const char *given = tm_foreign_given(config, "multi_latent_attention");
+    return given && strcmp(given, "false") == 0 && family_is_latent(config) ? "lost" : value;
+}
+
+/* GPT-OSS, a preset of ours that these arguments cannot describe, has all biases unless the file says something. */
+const char *tm_megatron_biases(const tm_config *config, const char *value)
+{
+    const char *family = tm_config_text(config, "model.family");
+    bool        own = family && strcmp(family, "gpt_oss") == 0;
+    return own && !tm_foreign_given(config, "add_qkv_bias") ? "own" : value;
+}
+
+/* What counts with latent attention only, or without it only: cases "plain" and "latent". */
+const char *tm_megatron_if_latent(const tm_config *config, const char *value)
+{
+    return latent_attention(config) ? value : "plain";
+}
+
+const char *tm_megatron_unless_latent(const tm_config *config, const char *value)
+{
+    return latent_attention(config) ? "latent" : value;
+}
+
+/* Norms of query and key: of heads; or of what both are computed from, which our latent attention always has. */
+const char *tm_megatron_norms(const tm_config *config, const char *value)
+{
+    const char *given = tm_foreign_given(config, "qk_layernorm");
+    if (!latent_attention(config)) return value;
+    return !given || strcmp(given, "true") == 0 ? "latent" : NULL;
+}
+
+/* Latent attention has YaRN's positions, others the plain ones. */
+const char *tm_megatron_positions(const tm_config *config, const char *value)
+{
+    return strcmp(value, latent_attention(config) ? "yarn" : "rope") == 0 ? value : NULL;
+}
+

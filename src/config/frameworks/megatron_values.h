@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config/frameworks/megatron_values.h - conversions of rows of megatron.c (tm_foreign_key.convert). Private to it. */
+#ifndef TM_CONFIG_MEGATRON_VALUES_H
+#define TM_CONFIG_MEGATRON_VALUES_H
+
+#include "config/foreign.h"
+
+const char *tm_megatron_rows_of_tokenizer(const tm_config *config, const char *value);
+const char *tm_megatron_padded(const tm_config *config, const char *value);
+const char *tm_megatron_shared_experts(const tm_config *config, const char *value);
+const char *tm_megatron_dense_layers(const tm_config *config, const char *value);
+const char *tm_megatron_group_best(const tm_config *config, const char *value);
+const char *tm_megatron_documents(const tm_config *config, const char *value);
+const char *tm_megatron_latent(const tm_config *config, const char *value);
+const char *tm_megatron_biases(const tm_config *config, const char *value);
+const char *tm_megatron_if_latent(const tm_config *config, const char *value);
+const char *tm_megatron_unless_latent(const tm_config *config, const char *value);
+const char *tm_megatron_norms(const tm_config *config, const char *value);
+const char *tm_megatron_positions(const tm_config *config, const char *value);
+
+#endif

@@ -1,0 +1,93 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What `make install` puts where, and `make uninstall` takes away; man pages without complaints; completion in bash and zsh.
+# shellcheck disable=SC1091,SC2016,SC2154
+. "$(dirname "$0")/lib.sh"
+
+# --- install and uninstall ------------------------------------------------------------------------------------------------
+
+mkdir -p root/usr/share/man/man1 root/usr/bin
+echo theirs >root/usr/share/man/man1/other.1
+"$root/tools/install.sh" install "$TRAINMARK" "$work/root" /usr >"$out" 2>"$err"
+check "it installs" [ "$?$(wc -c <"$err")" = 00 ]
+"$work/root/usr/bin/trainmark" models >"$out"
+check "the program runs from there" has "$out" "^llama3.1_8B "
+for file in share/man/man1/trainmark.1 share/man/man1/trainmark-mlperf-check.1 share/man/man1/trainmark-bench-gemm.1 \
+    share/bash-completion/completions/trainmark share/zsh/site-functions/_trainmark share/doc/trainmark/LICENSE \
+    share/doc/trainmark/docs/architecture.md share/trainmark/configs/experiments/llama3.1_8B-mock.yaml; do
+    check "$file" [ -s "root/usr/$file" ]
+done
+check_not "nothing but the owner writes" [ -n "$(find root/usr -type f ! -name other.1 -perm /022)" ]
+"$root/tools/install.sh" install "$TRAINMARK" "$work/root" /usr
+"$root/tools/install.sh" uninstall "$work/root" /usr
+check "uninstalled, nothing of it is left" [ "$(find root -type f)" = root/usr/share/man/man1/other.1 ]
+check "nor folders of its own" [ -z "$(find root -name '*trainmark*')" ]
+"$root/tools/install.sh" uninstall "$work/root" /usr >"$out" 2>"$err"
+check "twice is an error" [ $? -eq 4 ]
+
+# --- man pages ------------------------------------------------------------------------------------------------------------
+
+SOURCE_DATE_EPOCH=0
+export SOURCE_DATE_EPOCH
+trainmark manual man
+check "a page for each command, and those below" [ "$(find man -name '*.1' | wc -l)" -gt 40 ]
+check "the date is SOURCE_DATE_EPOCH" has man/trainmark-run.1 '^.TH TRAINMARK-RUN 1 "1970-01-01"'
+check "an option with its range and default" has man/trainmark-data-tokenize.1 '^bytes|^text that is encoded at once \(.*default 1048576\)$'
+cp -r man first
+trainmark manual man
+check "made again, they are the same" diff -r man first
+if command -v mandoc >/dev/null; then
+    check "mandoc has no complaint" mandoc -T lint -W warning man/*.1
+else
+    skip "mandoc has no complaint" "mandoc is not installed"
+fi
+if command -v man >/dev/null && command -v groff >/dev/null; then
+    for page in man/trainmark.1 man/trainmark-run.1 man/trainmark-check.1; do man --warnings -l "$page" 2>&1 >/dev/null; done >complaints
+    check_not "groff has no warning" [ -s complaints ]
+else
+    skip "groff has no warning" "man is not installed"
+fi
+
+# --- completion -----------------------------------------------------------------------------------------------------------
+
+trainmark completion bash
+cp "$out" completion.bash
+# completes WANTED WORD...: what bash offers for the last word.
+completes()
+{
+    wanted=$1
+    shift
+    found=$(bash -c '. ./completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _trainmark; echo "${COMPREPLY[*]}"' - "$@")
+    if [ "$found" = "$wanted" ]; then pass "bash: $*"; else fail "bash: $*" "found: $found" "wanted: $wanted"; fi
+}
+if command -v bash >/dev/null; then
+    touch here.yaml
+    completes "data" trainmark da
+    completes "inspect verify pack tokenize --help --quiet --verbose" trainmark data ""
+    completes "--format" trainmark data pack --f
+    completes "megatron govreport" trainmark data pack --format ""
+    completes "megatron govreport" trainmark data pack --format = ""
+    completes "--training.steps --training.stop_at_target" trainmark run --training.st
+    completes "float32 bfloat16" trainmark run --training.dtype ""
+    completes "tiny-llama tiny-flux" trainmark run tiny
+    completes "here.yaml" trainmark run here
+    completes "here.yaml" trainmark data pack x -o her
+    completes "5.1.0 6.0.0 6.1.0" trainmark mlperf check x --ruleset ""
+    completes "gemm" trainmark bench ge
+    completes "--rep-ms" trainmark bench gemm --re
+    completes "--aggregate" trainmark check --agg
+else
+    skip "completion in bash" "bash is not installed"
+fi
+if command -v zsh >/dev/null; then
+    trainmark completion zsh
+    cp "$out" _trainmark
+    check "zsh reads its own" zsh -n _trainmark
+else
+    skip "zsh reads its own" "zsh is not installed"
+fi
+trainmark completion zsh
+check "zsh: commands with what they are" has "$out" "'models:list the built-in models'"
+check "zsh: options with what they are" has "$out" "'--seq-len:govreport: tokens in a row'"
+
+finish

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* result.json and metrics.jsonl are what docs/schemas/ says of them. */
+#include "support/fake_run.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/schema.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "record/record.h"
+#include "system/environment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *schema_of(const char *path)
+{
+    json_error_t cause;
+    json_t      *schema = json_load_file(path, 0, &cause);
+    if (!schema) fail_msg("%s:%d: %s", path, cause.line, cause.text);
+    return schema;
+}
+
+static void expect(const json_t *schema, const json_t *value)
+{
+    tm_text why = { 0 };
+    if (!schema_check(schema, value, "", &why)) fail_msg("%s", why.data);
+    tm_text_fini(&why);
+}
+
+static void expect_not(const json_t *schema, const json_t *value, const char *words)
+{
+    tm_text why = { 0 };
+    assert_false(schema_check(schema, value, "", &why));
+    if (!strstr(why.data, words)) fail_msg("'%s' lacks '%s'", why.data, words);
+    tm_text_fini(&why);
+}
+
+/* With all that a run hands to it. */
+static json_t *written_result(void)
+{
+    tm_sink          *sink;
+    tm_error          err = { 0 };
+    tm_checks         checks = { 0 };
+    tm_environment   *environment = tm_environment_read("");
+    tm_config        *config = test_full_config();
+    tm_result_options options = { .path = test_in_folder("result.json"),
+                                  .configuration_hash = "0123456789abcdef",
+                                  .checks = &checks,
+                                  .environment = environment,
+                                  .config = config };
+    assert_int_equal(tm_config_apply_preset(config, "tiny-llama", &err), TM_OK);
+    assert_int_equal(tm_config_finish(config, &err), TM_OK);
+    assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
+    fake_run(sink, TM_VERDICT_VALID, "");
+    fake_close(sink);
+    json_t *result = json_load_file(options.path, 0, NULL);
+    assert_non_null(result);
+    tm_config_destroy(config);
+    tm_environment_destroy(environment);
+    return result;
+}
+
+static void results_follow_their_schema(void **state)
+{
+    (void)state;
+    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result();
+    expect(schema, result);
+    /* and the schema holds: each of these is wrong */
+    json_object_set_new(result, "verdict", json_string("good"));
+    expect_not(schema, result, "/verdict: is none of the words");
+    json_object_set_new(result, "verdict", json_string("valid"));
+    json_object_set_new(result, "more", json_true());
+    expect_not(schema, result, "has the unknown member more");
+    json_object_del(result, "more");
+    json_object_del(json_object_get(result, "memory"), "used_bytes");
+    expect_not(schema, result, "/memory: lacks used_bytes");
+    json_object_set_new(json_object_get(result, "memory"), "used_bytes", json_string("1"));
+    expect_not(schema, result, "/memory/used_bytes: is of another type");
+    json_decref(result);
+    json_decref(schema);
+}
+
+static void records_of_steps_follow_theirs(void **state)
+{
+    (void)state;
+    tm_sink           *sink;
+    tm_metrics_options options = { .path = test_in_folder("metrics.jsonl") };
+    json_t            *schema = schema_of("docs/schemas/metrics.schema.json");
+    size_t             lines = 0;
+    assert_int_equal(tm_metrics_sink_open(&options, &sink, NULL), TM_OK);
+    fake_emit(sink, fake_started());
+    fake_emit(sink, fake_step(1));
+    fake_emit(sink, fake_evaluation(1));
+    fake_emit(sink, fake_checkpoint(1));
+    fake_emit(sink, fake_step(2));
+    fake_close(sink);
+    tm_text text = fake_read(options.path);
+    for (char *line = strtok(text.data, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        json_t *record = json_loads(line, 0, NULL);
+        expect(schema, record);
+        json_object_del(record, "step");
+        expect_not(schema, record, "lacks step");
+        json_decref(record);
+    }
+    assert_int_equal(lines, 4);
+    json_decref(schema);
+    tm_text_fini(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_follow_their_schema),
+        cmocka_unit_test(records_of_steps_follow_theirs),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}
