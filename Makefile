@@ -37,9 +37,15 @@ SRC      := $(sort $(filter-out $(SIMD_SRC),$(shell find src -name '*.c')))
 ISA_base   :=
 ISA_avx2   := -mavx2 -mfma -mf16c
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mprefer-vector-width=512
+# Products of bfloat16: with vdpbf16ps, and in tile registers.
+ISA_avx512_bf16 := $(ISA_avx512) -mavx512bf16
+ISA_amx    := $(ISA_avx512_bf16) -mamx-tile -mamx-bf16
+PRODUCT_SRC := $(addprefix src/device/cpu/simd/,gemm.c grouped.c linear.c loss.c)
 ARCH     := $(shell uname -m)
 ISAS     := base $(if $(filter x86_64,$(ARCH)),avx2 avx512)
-SIMD_OBJ := $(foreach isa,$(ISAS),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o))
+PRODUCT_ISAS := $(if $(filter x86_64,$(ARCH)),avx512_bf16 amx)
+SIMD_OBJ := $(foreach isa,$(ISAS),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
+    $(foreach isa,$(PRODUCT_ISAS),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o
 LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
@@ -92,6 +98,12 @@ $(BUILD)/%.avx2.o: %.c
 $(BUILD)/%.avx512.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(ISA_avx512) -DTM_ISA=avx512 -c -o $@ $<
+$(BUILD)/%.avx512_bf16.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(ISA_avx512_bf16) -DTM_ISA=avx512_bf16 -c -o $@ $<
+$(BUILD)/%.amx.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(ISA_amx) -DTM_ISA=amx -c -o $@ $<
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c -o $@ $<
@@ -117,11 +129,14 @@ $(BUILD)/published_lines.o: $(BUILD)/published_lines.c
 	$(CC) $(CFLAGS) -c -o $@ $<
 
 # The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes.
+TABLES := $(addprefix $(BUILD)/generated/device/cpu/,kernel_tables.def product_tables.def)
 $(BUILD)/generated/device/cpu/kernel_tables.def: $(SIMD_SRC)
+$(BUILD)/generated/device/cpu/product_tables.def: $(PRODUCT_SRC)
+$(TABLES):
 	@mkdir -p $(@D)
 	@sed -n 's/^const tm_kernel TM_K(tm_cpu_\([a-z0-9_]*\))\[\].*/TM_CPU_TABLE(\1)/p' $^ >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-$(OBJ) $(SUPPORT) $(TEST_SRC:%.c=$(BUILD)/%.o): | $(BUILD)/generated/device/cpu/kernel_tables.def
+$(OBJ) $(SUPPORT) $(TEST_SRC:%.c=$(BUILD)/%.o): | $(TABLES)
 
 # --- what people call ---------------------------------------------------------------------------------------------------
 

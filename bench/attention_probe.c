@@ -100,8 +100,14 @@ static double timed(const tm_kernel *kernel, const tm_call *call)
 static void measure(const tm_kernel *table, const sizes *s, tm_dtype dtype, int threads, int rounds)
 {
     int64_t           N = s->B * s->T, W = (s->H + 2 * s->J) * s->D, C = s->H * s->D;
-    tm_attention_attr attr = { .seq_q = s->T, .seq_k = s->T, .heads = s->H, .kv_heads = s->J, .dim_qk = s->D, .dim_v = s->D,
-                               .scale = 1 / sqrt((double)s->D), .causal = 1 };
+    tm_attention_attr attr = { .seq_q = s->T,
+                               .seq_k = s->T,
+                               .heads = s->H,
+                               .kv_heads = s->J,
+                               .dim_qk = s->D,
+                               .dim_v = s->D,
+                               .scale = 1 / sqrt((double)s->D),
+                               .causal = 1 };
     tm_view           qkv = { dtype, tm_shape_2(N, W), filled(N * W, dtype, 1), 0 },
             o = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 2), 0 };
     tm_view dout = { dtype, tm_shape_2(N, C), filled(N * C, dtype, 3), 0 };
@@ -115,9 +121,9 @@ static void measure(const tm_kernel *table, const sizes *s, tm_dtype dtype, int 
     for (int k = 3; k < TM_MAX_IN; k++) forward.in[k].shape.rank = -1;
     for (int k = 6; k < TM_MAX_IN; k++) backward.in[k].shape.rank = -1;
     for (int k = 3; k < TM_MAX_OUT; k++) backward.out[k].shape.rank = -1;
-    double  work = 4.0 * (double)(s->B * s->H * s->T) * (double)(s->T * s->D) / 2;
-    double  forward_ns[ROUNDS_MAX], backward_ns[ROUNDS_MAX], probe[ROUNDS_MAX];
-    size_t  bytes[2] = { table[0].workspace(&forward), table[1].workspace(&backward) };
+    double work = 4.0 * (double)(s->B * s->H * s->T) * (double)(s->T * s->D) / 2;
+    double forward_ns[ROUNDS_MAX], backward_ns[ROUNDS_MAX], probe[ROUNDS_MAX];
+    size_t bytes[2] = { table[0].workspace(&forward), table[1].workspace(&backward) };
     forward.workspace = filled((int64_t)bytes[0] / 4 + 1, TM_F32, 6);
     backward.workspace = filled((int64_t)bytes[1] / 4 + 1, TM_F32, 7);
     table[0].run(&forward);
@@ -145,18 +151,25 @@ static void measure_masks(const tm_kernel *table, int threads, int rounds)
     static const char *const names[CASES] = { "full", "window 1024", "16 documents" };
     int32_t                 *first = filled(T, TM_F32, 8);
     double                   best[CASES][2];
-    tm_view                  qkv = { TM_F32, tm_shape_2(T, 3 * H * D), filled(3 * T * H * D, TM_F32, 1), 0 }, dqkv = qkv;
-    tm_view                  o = { TM_F32, tm_shape_2(T, H * D), filled(T * H * D, TM_F32, 2), 0 }, dout = o;
-    tm_view                  lse = { TM_F32, tm_shape_3(1, H, T), filled(T * H, TM_F32, 5), 0 };
+    tm_view qkv = { TM_F32, tm_shape_2(T, 3 * H * D), filled(3 * T * H * D, TM_F32, 1), 0 }, dqkv = qkv;
+    tm_view o = { TM_F32, tm_shape_2(T, H * D), filled(T * H * D, TM_F32, 2), 0 }, dout = o;
+    tm_view lse = { TM_F32, tm_shape_3(1, H, T), filled(T * H, TM_F32, 5), 0 };
     dqkv.data = filled(3 * T * H * D, TM_F32, 4), dout.data = filled(T * H * D, TM_F32, 3);
     for (int i = 0; i < T; i++) first[i] = i / 512 * 512;
     for (int i = 0; i < CASES; i++) best[i][0] = best[i][1] = HUGE_VAL;
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < CASES; i++) {
-            tm_attention_attr attr = { .seq_q = T, .seq_k = T, .heads = H, .kv_heads = H, .dim_qk = D, .dim_v = D,
-                                       .scale = 0.125, .causal = 1, .window = i == 1 ? 1024 : 0 };
-            tm_call call[2] = { { .attr = &attr, .out = { o, lse }, .threads = threads },
-                                { .attr = &attr, .in = { dout, [4] = o, lse }, .threads = threads } };
+            tm_attention_attr attr = { .seq_q = T,
+                                       .seq_k = T,
+                                       .heads = H,
+                                       .kv_heads = H,
+                                       .dim_qk = D,
+                                       .dim_v = D,
+                                       .scale = 0.125,
+                                       .causal = 1,
+                                       .window = i == 1 ? 1024 : 0 };
+            tm_call           call[2] = { { .attr = &attr, .out = { o, lse }, .threads = threads },
+                                          { .attr = &attr, .in = { dout, [4] = o, lse }, .threads = threads } };
             tm_fused_qkv(&attr, qkv, call[0].in);
             tm_fused_qkv(&attr, qkv, &call[1].in[1]);
             tm_fused_qkv(&attr, dqkv, call[1].out);

@@ -6,6 +6,7 @@
 #   CASES="gpt-small gpt-medium llama-8b-block"   which (default: all; bench/cases.sh)
 #   ROUNDS=3   times that every side runs          STEPS=8    steps of one process    WARMUP=2   first steps left out
 #   MODES="eager compile"   PyTorch's ways         THREADS=n  (default: all cores)    PYTHON=    with torch (python3)
+#   DTYPE=float32|bfloat16  bfloat16: float32 weights, bfloat16 compute, PyTorch by autocast   ISA= kernels (--isa)
 #   TRAINMARK=./trainmark                          DRY_RUN=1  print the commands only
 #   RECORDS=F  keep the raw records in F.CASE
 #   DIM LAYERS HEADS KV_HEADS FFN VOCAB BATCH SEQ  other dimensions, for a quick try
@@ -20,7 +21,7 @@ rounds=${ROUNDS:-3} steps=${STEPS:-8} warmup=${WARMUP:-2} modes=${MODES:-eager c
 [ "$steps" -gt "$warmup" ] || { echo "STEPS $steps must be more than WARMUP $warmup" >&2; exit 2; }
 [ "${DRY_RUN:-}" ] || "$python" -c 'import torch' 2>"$work/why" ||
     { tail -n 1 "$work/why"; echo "$python has no torch; name one that has: PYTHON=venv/bin/python"; exit 2; } >&2
-records=${RECORDS:-$work/records}
+records=${RECORDS:-$work/records} dtype=${DTYPE:-float32} isa=${ISA:+--isa $ISA}
 
 measure() # case side round command...
 {
@@ -42,17 +43,17 @@ for case in ${CASES:-$case_names}; do
     while [ "$round" -le "$rounds" ]; do
         # shellcheck disable=SC2086
         measure "$case" trainmark "$round" "$trainmark" run $TRAINMARK_MODEL --training.steps "$steps" \
-            --out "$work/out"
+            --training.dtype "$dtype" $isa --out "$work/out"
         for mode in $modes; do
             flag=
             [ "$mode" = compile ] && flag=--compile
             # shellcheck disable=SC2086
             measure "$case" "PyTorch $mode" "$round" "$python" "$here/peers/torch_train.py" $PEER_MODEL \
-                --steps "$steps" --warmup "$warmup" $flag
+                --steps "$steps" --warmup "$warmup" --dtype "$dtype" $flag
         done
         round=$((round + 1))
     done
     [ "${DRY_RUN:-}" ] || "$python" "$here/report.py" compare "$records" \
-        "$case: $(case_title), float32"
+        "$case: $(case_title), $dtype"
     records=$all
 done

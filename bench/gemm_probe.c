@@ -2,16 +2,21 @@
 /* bench/gemm_probe.c - the rate of the own matrix product beside oneDNN's, call by call in turn, and beside a loop of
  * multiply-adds that touches no memory (the probe: what the cores give at this moment).
  *
- *   gemm_probe [--isa base|avx2|avx512] [--threads n] [--seconds s] [--cpu-time] [MxNxK[:nt|nn|tn] ...]
+ *   gemm_probe [--isa base|avx2|avx512|avx512_bf16|amx] [--dtype float32|bfloat16] [--threads n] [--seconds s]
+ *              [--cpu-time] [MxNxK[:nt|nn|tn] ...]
  *
+ * bfloat16: of bfloat16 operands, the own C in bfloat16 (tn: float32, accumulating), oneDNN's in float32; the probe
+ * stays the float32 one.
  * --cpu-time: one thread, timed by the processor time it got; for machines shared with others.
  * Layouts: nt (forward), nn (gradient of the input), tn (gradient of the weight, accumulating). Medians in GFLOP/s.
  */
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "device/cpu/gemm.h"
+#include "graph/value.h"
 
 #include <dlfcn.h>
 #include <omp.h>
@@ -25,6 +30,8 @@
 
 typedef int dnnl_sgemm_fn(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                           const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+typedef int dnnl_bf16_fn(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a, int64_t lda,
+                         const uint16_t *b, int64_t ldb, float beta, float *c, int64_t ldc);
 typedef struct {
     const char *isa;
     void (*run)(const tm_gemm *gemm);
@@ -32,6 +39,8 @@ typedef struct {
 } engine;
 static const engine engines[] = {
 #ifdef __x86_64__
+    { "amx", tm_gemm_run_amx, tm_gemm_workspace_amx },
+    { "avx512_bf16", tm_gemm_run_avx512_bf16, tm_gemm_workspace_avx512_bf16 },
     { "avx512", tm_gemm_run_avx512, tm_gemm_workspace_avx512 },
     { "avx2", tm_gemm_run_avx2, tm_gemm_workspace_avx2 },
 #endif
@@ -43,6 +52,8 @@ static const engine *engine_named(const char *isa)
 {
     for (int i = 0; i < ENGINES; i++) {
 #ifdef __x86_64__
+        if (!strcmp(engines[i].isa, "amx") && !(tm_cpu_isa_probe().amx && tm_cpu_allow_tiles())) continue;
+        if (!strcmp(engines[i].isa, "avx512_bf16") && !tm_cpu_isa_probe().avx512_bf16) continue;
         if (!strcmp(engines[i].isa, "avx512") && !__builtin_cpu_supports("avx512dq")) continue;
         if (!strcmp(engines[i].isa, "avx2") && !__builtin_cpu_supports("fma")) continue;
 #endif
@@ -63,7 +74,7 @@ static double median(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-static bool cpu_time;
+static bool    cpu_time;
 static int64_t now_ns(void)
 {
     struct timespec t;
@@ -82,8 +93,7 @@ __attribute__((target("avx512f"))) static float fma_512(int64_t rounds)
 {
     __m512 r[24], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
     UNROLL for (int i = 0; i < 24; i++) r[i] = _mm512_set1_ps((float)i);
-    for (int64_t k = 0; k < rounds; k++)
-        UNROLL for (int i = 0; i < 24; i++) r[i] = _mm512_fmadd_ps(r[i], x, y);
+    for (int64_t k = 0; k < rounds; k++) UNROLL for (int i = 0; i < 24; i++) r[i] = _mm512_fmadd_ps(r[i], x, y);
     UNROLL for (int i = 1; i < 24; i++) r[0] = _mm512_add_ps(r[0], r[i]);
     return _mm512_cvtss_f32(r[0]);
 }
@@ -91,8 +101,7 @@ __attribute__((target("avx2,fma"))) static float fma_256(int64_t rounds)
 {
     __m256 r[12], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
     UNROLL for (int i = 0; i < 12; i++) r[i] = _mm256_set1_ps((float)i);
-    for (int64_t k = 0; k < rounds; k++)
-        UNROLL for (int i = 0; i < 12; i++) r[i] = _mm256_fmadd_ps(r[i], x, y);
+    for (int64_t k = 0; k < rounds; k++) UNROLL for (int i = 0; i < 12; i++) r[i] = _mm256_fmadd_ps(r[i], x, y);
     UNROLL for (int i = 1; i < 12; i++) r[0] = _mm256_add_ps(r[0], r[i]);
     return _mm256_cvtss_f32(r[0]);
 }
@@ -100,8 +109,8 @@ __attribute__((target("avx2,fma"))) static float fma_256(int64_t rounds)
 static double probe(int threads)
 {
     enum { ROUNDS = 400000 };
-    bool    wide = __builtin_cpu_supports("avx512f");
-    float   sink = 0;
+    bool  wide = __builtin_cpu_supports("avx512f");
+    float sink = 0;
     if (!wide && !__builtin_cpu_supports("fma")) return 0;
     int64_t start = now_ns();
 #pragma omp parallel num_threads(threads)
@@ -126,21 +135,45 @@ typedef struct {
     char    layout[3];
 } shape;
 
-static float *matrix(int64_t elements, uint64_t stream)
+static void *matrix(int64_t elements, tm_dtype dtype, uint64_t stream)
 {
-    float *p = tm_alloc((size_t)elements * sizeof *p);
-    for (int64_t i = 0; i < elements; i++) p[i] = (float)tm_random_uniform(1, stream, (uint64_t)i % 65536) - 0.5f;
+    void *p = tm_alloc((size_t)elements * tm_dtype_bytes(dtype));
+    for (int64_t i = 0; i < elements; i++)
+        tm_value_set(p, dtype, i, tm_random_uniform(1, stream, (uint64_t)i % 65536) - 0.5);
     return p;
 }
 
-static void measure(const engine *own, dnnl_sgemm_fn *dnnl, shape s, int threads, double seconds)
+typedef struct {
+    dnnl_sgemm_fn *f32;
+    dnnl_bf16_fn  *bf16;
+} peer;
+
+static void run_peer(const peer *dnnl, const tm_gemm *g, float *c)
 {
-    bool    ta = s.layout[0] == 't', tb = s.layout[1] == 't';
-    float  *a = matrix(s.m * s.k, 1), *b = matrix(s.k * s.n, 2), *c = matrix(s.m * s.n, 3);
-    tm_gemm g = { .m = s.m, .n = s.n, .k = s.k, .a = { a, ta ? s.m : s.k, ta, TM_F32 },
-                  .b = { b, tb ? s.k : s.n, tb, TM_F32 }, .c = c, .ldc = s.n, .c_dtype = TM_F32, .accumulate = ta,
-                  .threads = threads };
-    size_t  bytes = own->workspace(&g);
+    char ta = g->a.transposed ? 'T' : 'N', tb = g->b.transposed ? 'T' : 'N';
+    if (g->a.dtype == TM_BF16)
+        dnnl->bf16(ta, tb, g->m, g->n, g->k, 1, g->a.data, g->a.ld, g->b.data, g->b.ld, g->accumulate, c, g->n);
+    else
+        dnnl->f32(ta, tb, g->m, g->n, g->k, 1, g->a.data, g->a.ld, g->b.data, g->b.ld, g->accumulate, c, g->n);
+}
+
+static void measure(const engine *own, const peer *peers, shape s, tm_dtype dtype, int threads, double seconds)
+{
+    bool     ta = s.layout[0] == 't', tb = s.layout[1] == 't';
+    bool     dnnl = dtype == TM_BF16 ? peers->bf16 != NULL : peers->f32 != NULL;
+    tm_dtype c_dtype = ta ? TM_F32 : dtype;
+    void    *a = matrix(s.m * s.k, dtype, 1), *b = matrix(s.k * s.n, dtype, 2), *c = matrix(s.m * s.n, TM_F32, 3);
+    tm_gemm  g = { .m = s.m,
+                   .n = s.n,
+                   .k = s.k,
+                   .a = { a, ta ? s.m : s.k, ta, dtype },
+                   .b = { b, tb ? s.k : s.n, tb, dtype },
+                   .c = c,
+                   .ldc = s.n,
+                   .c_dtype = c_dtype,
+                   .accumulate = ta,
+                   .threads = threads };
+    size_t   bytes = own->workspace(&g);
     g.workspace = tm_alloc(bytes);
     double rates[3][MAX_SAMPLES], flops = 2. * (double)s.m * (double)s.n * (double)s.k;
     int    n = -1; /* the first round warms up */
@@ -150,8 +183,7 @@ static void measure(const engine *own, dnnl_sgemm_fn *dnnl, shape s, int threads
         double took = (double)(now_ns() - start);
         if (n >= 0) rates[0][n] = flops / took;
         start = now_ns();
-        if (dnnl)
-            dnnl(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1, a, g.a.ld, b, g.b.ld, ta ? 1 : 0, c, s.n);
+        if (dnnl) run_peer(peers, &g, c);
         took = (double)(now_ns() - start);
         if (n >= 0) rates[1][n] = dnnl ? flops / took : 0, rates[2][n] = n < 20 ? probe(threads) : rates[2][n % 20];
     }
@@ -182,6 +214,7 @@ int main(int argc, char **argv)
     const char *isa = NULL;
     int         threads = omp_get_max_threads(), shapes = 0;
     double      seconds = 1;
+    tm_dtype    dtype = TM_F32;
     shape       list[64];
 #ifdef __x86_64__
     _mm_setcsr(_mm_getcsr() | 0x8040); /* flush denormals, as the trainer does */
@@ -189,6 +222,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--isa") && i + 1 < argc)
             isa = argv[++i];
+        else if (!strcmp(argv[i], "--dtype") && i + 1 < argc)
+            dtype = !strcmp(argv[++i], "bfloat16") ? TM_BF16 : TM_F32;
         else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
             threads = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
@@ -208,9 +243,11 @@ int main(int argc, char **argv)
     const engine *own = engine_named(isa);
     void         *library = dlopen("libdnnl.so.3", RTLD_NOW | RTLD_LOCAL);
     if (!library) library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
-    dnnl_sgemm_fn *dnnl = NULL;
-    if (library) *(void **)&dnnl = dlsym(library, "dnnl_sgemm");
-    printf("isa %s, %d threads, oneDNN %s\n", own->isa, threads, dnnl ? "found" : "not found");
-    for (int i = 0; i < shapes; i++) measure(own, dnnl, list[i], threads, seconds);
+    peer dnnl = { NULL, NULL };
+    if (library) *(void **)&dnnl.f32 = dlsym(library, "dnnl_sgemm");
+    if (library) *(void **)&dnnl.bf16 = dlsym(library, "dnnl_gemm_bf16bf16f32");
+    printf("isa %s, %s, %d threads, oneDNN %s\n", own->isa, tm_dtype_name(dtype), threads,
+           library ? "found" : "not found");
+    for (int i = 0; i < shapes; i++) measure(own, &dnnl, list[i], dtype, threads, seconds);
     return 0;
 }

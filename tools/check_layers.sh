@@ -80,6 +80,7 @@ record/table.h
 results/compare.h
 results/convert.h
 results/keep.h
+results/report.h
 results/result.h
 results/store.h
 results/verify.h

@@ -45,9 +45,12 @@ else
 fi
 [ -s "$records" ] || die "no mutant matches"
 
-# A list is judged by the tests beside it.
-folders=tests
-[ -n "${RANDOM_MUTANTS:-}" ] || folders=$(for list; do dirname "$list"; done)
+# A list is judged by the tests beside it, and without a map a room by its own.
+case ${RANDOM_MUTANTS:+random}${MAP:-} in
+random | randomnew) folders=tests ;;
+random*) folders=$(for folder; do echo "$folder" | sed 's,^src/*,tests/,'; done) ;;
+*) folders=$(for list; do dirname "$list"; done) ;;
+esac
 # shellcheck disable=SC2086
 tests=$(find $folders -name 'test_*.c' | sort | sed "s,^,$build/,; s,\.c\$,,")
 # shellcheck disable=SC2086

@@ -28,7 +28,7 @@ int64_t tm_process_age_ns(void)
     size_t n = fread(line, 1, sizeof line - 1, f);
     fclose(f);
     line[n] = '\0';
-    const char *after_name = strrchr(line, ')'); /* the name may hold blanks */
+    const char        *after_name = strrchr(line, ')'); /* the name may hold blanks */
     unsigned long long ticks = 0;
     if (!after_name ||
         sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -39,7 +40,15 @@ tm_cpu_isa tm_cpu_isa_probe(void)
                  (b7 & bit_AVX512DQ);
     isa.amx = isa.avx512 && (saved & TILES) == TILES && (d7 & 1u << 24) && (d7 & 1u << 22); /* AMX-TILE, AMX-BF16 */
     if (a >= 1 && __get_cpuid_count(7, 1, &a71, &b, &c, &d71)) isa.avx512_bf16 = isa.avx512 && (a71 & 1u << 5);
+    __get_cpuid(0, &a, &b, &c, &d);
+    isa.fast_bf16 = isa.avx512_bf16 && b == signature_AMD_ebx;
     return isa;
+}
+
+bool tm_cpu_allow_tiles(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM of asm/prctl.h, XFEATURE_XTILEDATA */
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
 void tm_cpu_flush_denormals(void)
@@ -50,6 +59,11 @@ void tm_cpu_flush_denormals(void)
 tm_cpu_isa tm_cpu_isa_probe(void)
 {
     return (tm_cpu_isa){ 0 };
+}
+
+bool tm_cpu_allow_tiles(void)
+{
+    return false;
 }
 
 void tm_cpu_flush_denormals(void)

@@ -15,11 +15,16 @@ typedef struct {
     bool avx2;        /* AVX2, FMA and F16C, and the system saves the wide registers */
     bool avx512;      /* F, BW, VL, DQ */
     bool avx512_bf16; /* besides avx512 */
+    bool fast_bf16;   /* and its products of bfloat16 have twice the rate of float32's: on processors of AMD. Intel's
+                         Sapphire Rapids was found to give 0.5 of it. */
     bool amx;         /* tiles with BF16 products (the process must still ask the kernel for leave to use them) */
 } tm_cpu_isa;
 
 /* All false on processors other than x86-64. */
 tm_cpu_isa tm_cpu_isa_probe(void);
+
+/* Asks the kernel for leave to use tile registers, in this process from now on; false: refused, or a system without. */
+bool tm_cpu_allow_tiles(void);
 
 typedef struct {
     int64_t l1d_bytes, l2_bytes, l3_bytes; /* one instance of each, as processor 0 sees them; 0 = none or unknown */
@@ -46,8 +51,8 @@ tm_cgroup_limits tm_cgroup_limits_read(const char *sysroot);
  * rounded up. At least 1. */
 int tm_cpu_threads_allowed(void);
 
-/* Tasks that run, or could run if there were a processor, at this moment on the whole machine, the caller among them; and
- * the processors of the machine. 0 = unknown. */
+/* Tasks that run, or could run if there were a processor, at this moment on the whole machine, the caller among them;
+ * and the processors of the machine. 0 = unknown. */
 int tm_cpu_running_tasks(const char *sysroot);
 int tm_cpu_online(const char *sysroot);
 

@@ -21,8 +21,7 @@ tm_status tm_event_failure(const tm_event_bus *bus, tm_error *err)
 {
     for (size_t i = 0; i < bus->count; i++) {
         const tm_sink *sink = bus->sinks[i];
-        if (sink->vital && sink->error.status != TM_OK)
-            return tm_fail(err, sink->error.status, "%s", sink->error.text);
+        if (sink->vital && sink->error.status != TM_OK) return tm_fail(err, sink->error.status, "%s", sink->error.text);
     }
     return TM_OK;
 }

@@ -46,49 +46,51 @@ static inline const char *tm_verdict_name(tm_verdict verdict)
 
 /* What decides how a run converges. */
 typedef struct {
-    const char *optimizer;     /* "adamw" */
-    const char *schedule;      /* of the learning rate, in words: "cosine with linear warmup" */
-    int64_t     global_batch;  /* sequences of one optimizer step */
-    int64_t     accumulation;  /* micro-batches of one */
+    const char *optimizer;    /* "adamw" */
+    const char *schedule;     /* of the learning rate, in words: "cosine with linear warmup" */
+    int64_t     global_batch; /* sequences of one optimizer step */
+    int64_t     accumulation; /* micro-batches of one */
     int64_t     sequence_length;
-    int64_t     eval_samples;  /* sequences of one evaluation; 0: it is never evaluated */
+    int64_t     eval_samples; /* sequences of one evaluation; 0: it is never evaluated */
     int64_t     warmup_steps, decay_steps;
     double      learning_rate, end_learning_rate; /* peak, and where the decay ends */
     double      beta1, beta2, eps, weight_decay;
-    double      max_norm;      /* of the gradients; INFINITY: they are not clipped */
-    int64_t     lora_rank;     /* 0: no adapters, then the next means nothing */
+    double      max_norm;  /* of the gradients; INFINITY: they are not clipped */
+    int64_t     lora_rank; /* 0: no adapters, then the next means nothing */
     double      lora_alpha;
 } tm_recipe;
 
 typedef struct {
-    const char         *model;      /* "llama3.1_8B" */
-    const char         *precision;  /* "float32", "bfloat16" */
-    const char         *device;     /* "cpu" */
-    const char         *data_source;
-    int64_t             parameters;
-    int64_t             steps, first_step; /* planned total; first step of this process (resumed: > 1) */
-    int64_t             batch_tokens;      /* target tokens of one optimizer step on this device */
-    int                 devices, gpus;     /* of this run; how many of them are GPUs */
-    int                 threads;
-    uint64_t            seed;
-    double              loss_floor;        /* nats; NAN where the data has no known entropy */
-    double              peak_flops;        /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
-    const tm_named_f64 *flops_per_token;   /* by convention name; [0] is the one of the step line */
-    size_t              n_flops_per_token;
-    const tm_named_i64 *memory;            /* planned bytes by class */
-    size_t              n_memory;
-    int64_t             planned_bytes;     /* the arena */
-    const tm_line_work *work;              /* of a step, by line of the ledger */
-    size_t              n_work;
-    const tm_class_bytes *memory_along;    /* n_points from its first instruction to its last */
-    size_t              n_memory_along, n_points;
-    int64_t             memory_limit_bytes;
-    tm_recipe           recipe;
+    const char           *model;     /* "llama3.1_8B" */
+    const char           *precision; /* "float32", "bfloat16" */
+    const char           *device;    /* "cpu" */
+    const char           *kernels;   /* "avx512", NULL: one set only */
+    const char           *sums;      /* order of summation in products, tm_device_info; NULL as above */
+    const char           *data_source;
+    int64_t               parameters;
+    int64_t               steps, first_step; /* planned total; first step of this process (resumed: > 1) */
+    int64_t               batch_tokens;      /* target tokens of one optimizer step on this device */
+    int                   devices, gpus;     /* of this run; how many of them are GPUs */
+    int                   threads;
+    uint64_t              seed;
+    double                loss_floor;      /* nats; NAN where the data has no known entropy */
+    double                peak_flops;      /* FLOP/s for MFU; 0 = unknown, then MFU is N/A */
+    const tm_named_f64   *flops_per_token; /* by convention name; [0] is the one of the step line */
+    size_t                n_flops_per_token;
+    const tm_named_i64   *memory; /* planned bytes by class */
+    size_t                n_memory;
+    int64_t               planned_bytes; /* the arena */
+    const tm_line_work   *work;          /* of a step, by line of the ledger */
+    size_t                n_work;
+    const tm_class_bytes *memory_along; /* n_points from its first instruction to its last */
+    size_t                n_memory_along, n_points;
+    int64_t               memory_limit_bytes;
+    tm_recipe             recipe;
 } tm_run_started;
 
 typedef struct {
-    int64_t             step; /* from 1 */
-    double              loss; /* nats per target token of the global batch, before the update */
+    int64_t             step;      /* from 1 */
+    double              loss;      /* nats per target token of the global batch, before the update */
     double              grad_norm; /* before clipping */
     double              learning_rate;
     int64_t             tokens;  /* target tokens of this step, this device */
@@ -108,8 +110,8 @@ typedef struct {
 
 typedef struct {
     int64_t step;
-    int64_t samples; /* sequences trained on so far, in every process of the run */
-    double  loss; /* nats per token */
+    int64_t samples;       /* sequences trained on so far, in every process of the run */
+    double  loss;          /* nats per token */
     double  bits_per_byte; /* NAN unless the data is text */
     int64_t tokens;
     double  seconds;
@@ -136,39 +138,39 @@ typedef struct {
 
 /* What was looked at before the first step: are the gradients those of the loss (train/certificate.h)? */
 typedef struct {
-    bool   done;         /* else `reason` says why not; empty: nobody looked */
-    int    groups;       /* of tensors, all of them at once */
-    double expected, measured, band; /* the change of the loss along a direction: by the gradient; by two losses; what the
-                                        two may differ by */
-    bool   gradients;    /* they agree */
-    bool   looked_ahead; /* of a language: were tokens replaced that must not be seen? */
-    bool   rows;         /* other rows, too */
-    bool   causal;       /* and the loss kept its bits */
+    bool   done;                     /* else `reason` says why not; empty: nobody looked */
+    int    groups;                   /* of tensors, all of them at once */
+    double expected, measured, band; /* the change of the loss along a direction: by the gradient; by two losses; what
+                                        the two may differ by */
+    bool   gradients;                /* they agree */
+    bool   looked_ahead;             /* of a language: were tokens replaced that must not be seen? */
+    bool   rows;                     /* other rows, too */
+    bool   causal;                   /* and the loss kept its bits */
     double seconds;
-    char   reason[256];  /* what does not hold */
+    char   reason[256]; /* what does not hold */
 } tm_certificate;
 
 typedef struct {
-    tm_verdict    verdict;
-    const char   *reason;      /* never NULL */
-    const char   *stopped;     /* why no more steps were done: "all steps done"; never NULL */
-    bool          interrupted; /* by a signal or --timeout, before the last step: no success */
-    int64_t       steps;       /* done in this process */
-    int64_t       samples;     /* sequences trained on, in every process of the run */
+    tm_verdict  verdict;
+    const char *reason;      /* never NULL */
+    const char *stopped;     /* why no more steps were done: "all steps done"; never NULL */
+    bool        interrupted; /* by a signal or --timeout, before the last step: no success */
+    int64_t     steps;       /* done in this process */
+    int64_t     samples;     /* sequences trained on, in every process of the run */
     /* Step times and tokens per second, summed up once for every output (stats/sampling.h); never NULL. */
     const struct tm_sample_summary *speed;
-    int64_t       image_tokens; /* of a sample that is an image; 0: samples are of a language */
-    double        loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
-    double        bits_per_byte;
-    int64_t       planned_bytes, used_bytes, outside_arena_bytes;
-    int64_t       disk_bytes; /* planned in the file of training.offload */
-    uint64_t      weights_hash; /* after the last step; equal bits, equal number */
-    const double *step_seconds; /* every raw step time, `steps` of them */
-    double        first_step_seconds; /* from exec to the end of the first step */
-    double        seconds;
-    const char   *sample; /* generated text, or NULL */
-    tm_machine_watch machine;
-    tm_certificate   certificate;
+    int64_t                         image_tokens; /* of a sample that is an image; 0: samples are of a language */
+    double                          loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
+    double                          bits_per_byte;
+    int64_t                         planned_bytes, used_bytes, outside_arena_bytes;
+    int64_t                         disk_bytes;         /* planned in the file of training.offload */
+    uint64_t                        weights_hash;       /* after the last step; equal bits, equal number */
+    const double                   *step_seconds;       /* every raw step time, `steps` of them */
+    double                          first_step_seconds; /* from exec to the end of the first step */
+    double                          seconds;
+    const char                     *sample; /* generated text, or NULL */
+    tm_machine_watch                machine;
+    tm_certificate                  certificate;
 } tm_run_ended;
 
 typedef enum {

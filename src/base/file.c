@@ -39,7 +39,8 @@ static tm_status open_folder_of(const char *path, int *folder, const char **name
     text[n] = '\0';
     *name = slash ? slash + 1 : path;
     *folder = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*folder < 0) return tm_fail(err, status_of(errno), "cannot create '%s': folder '%s': %s", path, text, strerror(errno));
+    if (*folder < 0)
+        return tm_fail(err, status_of(errno), "cannot create '%s': folder '%s': %s", path, text, strerror(errno));
     return TM_OK;
 }
 
@@ -252,7 +253,8 @@ tm_status tm_folder_make(const char *path, tm_error *err)
         char was = *p;
         *p = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return tm_fail(err, status_of(errno), "cannot create folder '%s': %s; name another one", part, strerror(errno));
+            return tm_fail(err, status_of(errno), "cannot create folder '%s': %s; name another one", part,
+                           strerror(errno));
         *p = was;
         if (!was) break;
     }

@@ -15,7 +15,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Replaces `path`. TM_INVALID for a path that cannot be written, TM_IO with the cause (disk full, file-size limit, permission); nothing is left behind then. */
+/* Replaces `path`. TM_INVALID for a path that cannot be written, TM_IO with the cause (disk full, file-size limit,
+ * permission); nothing is left behind then. */
 TM_MUST_USE tm_status tm_file_write(const char *path, const void *data, size_t bytes, tm_error *err);
 
 /* A file that is written in pieces and gets its name when it is complete. */

@@ -13,7 +13,7 @@ uint64_t tm_hash(const void *data, size_t bytes); /* data may be NULL when bytes
 /* The same value, piece by piece. A hasher can be used again after tm_hasher_restart. One thread per hasher. */
 typedef struct tm_hasher tm_hasher;
 
-tm_hasher *tm_hasher_create(void); /* never NULL */
+tm_hasher *tm_hasher_create(void);               /* never NULL */
 void       tm_hasher_destroy(tm_hasher *hasher); /* NULL is fine */
 void       tm_hasher_restart(tm_hasher *hasher);
 void       tm_hasher_add(tm_hasher *hasher, const void *data, size_t bytes);

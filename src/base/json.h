@@ -25,8 +25,8 @@ typedef struct {
 } tm_json;
 
 /* `key` is NULL inside an array and at the top. */
-void tm_json_open(tm_json *json, const char *key, char bracket);  /* '{' or '[' */
-void tm_json_close(tm_json *json, char bracket);                  /* '}' or ']' */
+void tm_json_open(tm_json *json, const char *key, char bracket);        /* '{' or '[' */
+void tm_json_close(tm_json *json, char bracket);                        /* '}' or ']' */
 void tm_json_string(tm_json *json, const char *key, const char *value); /* NULL value becomes null */
 void tm_json_i64(tm_json *json, const char *key, int64_t value);
 void tm_json_f64(tm_json *json, const char *key, double value);

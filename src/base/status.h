@@ -11,18 +11,18 @@
 
 /* X(id, exit code, text): exit codes are the project's table (0 done, 1 internal, 2 usage, 3 invalid numbers,
  * 4 invalid configuration or input, 5 negative verdict, 130 interrupted). */
-#define TM_STATUS_LIST(X)                                                                          \
-    X(OK, 0, "ok")                                                                                 \
-    X(USAGE, 2, "wrong usage")                                                                     \
-    X(INVALID, 4, "invalid configuration or input")                                                \
-    X(FORMAT, 4, "malformed file")                                                                 \
-    X(UNSUPPORTED, 4, "unsupported combination")                                                   \
-    X(NOMEM, 4, "does not fit in memory")                                                          \
-    X(IO, 1, "input/output error")                                                                 \
-    X(DEVICE, 1, "device failure")                                                                 \
-    X(INTERNAL, 1, "internal error")                                                               \
-    X(NUMBERS, 3, "the numbers of this run are invalid")                                           \
-    X(NEGATIVE, 5, "negative verdict")                                                             \
+#define TM_STATUS_LIST(X)                                                                                              \
+    X(OK, 0, "ok")                                                                                                     \
+    X(USAGE, 2, "wrong usage")                                                                                         \
+    X(INVALID, 4, "invalid configuration or input")                                                                    \
+    X(FORMAT, 4, "malformed file")                                                                                     \
+    X(UNSUPPORTED, 4, "unsupported combination")                                                                       \
+    X(NOMEM, 4, "does not fit in memory")                                                                              \
+    X(IO, 1, "input/output error")                                                                                     \
+    X(DEVICE, 1, "device failure")                                                                                     \
+    X(INTERNAL, 1, "internal error")                                                                                   \
+    X(NUMBERS, 3, "the numbers of this run are invalid")                                                               \
+    X(NEGATIVE, 5, "negative verdict")                                                                                 \
     X(INTERRUPTED, 130, "interrupted")
 
 typedef enum {
@@ -49,16 +49,15 @@ tm_status tm_fail_at(tm_error *err, tm_status status, const char *file, int line
 #define tm_fail(err, status, ...) tm_fail_at((err), (status), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Passes a failure up when there is nothing to undo. */
-#define TM_TRY(call)                                                                               \
-    do {                                                                                           \
-        tm_status tm_try_status_ = (call);                                                         \
-        if (tm_try_status_ != TM_OK) return tm_try_status_;                                        \
+#define TM_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        tm_status tm_try_status_ = (call);                                                                             \
+        if (tm_try_status_ != TM_OK) return tm_try_status_;                                                            \
     } while (0)
 
 #define TM_MUST_USE __attribute__((warn_unused_result))
 
 _Noreturn void tm_assert_failed(const char *expression, const char *file, int line);
-#define TM_ASSERT(expression)                                                                      \
-    ((expression) ? (void)0 : tm_assert_failed(#expression, __FILE__, __LINE__))
+#define TM_ASSERT(expression) ((expression) ? (void)0 : tm_assert_failed(#expression, __FILE__, __LINE__))
 
 #endif

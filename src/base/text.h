@@ -32,7 +32,7 @@ char *tm_format_grouped(char out[40], int64_t value);
 char *tm_format_bytes(char out[32], double bytes);
 
 /* Edit distance of two short strings, letter case ignored; for "did you mean". */
-int  tm_edit_distance(const char *a, const char *b);
+int tm_edit_distance(const char *a, const char *b);
 /* Equal when letter case and the difference between '-' and '_' are ignored? Dots count as themselves. */
 bool tm_names_equal(const char *a, const char *b);
 

@@ -40,8 +40,10 @@ static void print_verdict(tm_text *out, const tm_ab_figures *f)
     double                  percent = 100 * (r->b.ratio - 1);
     const char             *unit = f->tokens ? "time per token" : "time per step";
     if (r->verdict == TM_PAIRED_TOO_SHORT)
-        tm_text_printf(out, "verdict    too short to tell: %lld of the %d rounds that show what differs from one start to "
-                       "the next; raise --budget\n", (long long)r->rounds, TM_PAIRED_UNITS);
+        tm_text_printf(out,
+                       "verdict    too short to tell: %lld of the %d rounds that show what differs from one start to "
+                       "the next; raise --budget\n",
+                       (long long)r->rounds, TM_PAIRED_UNITS);
     else if (r->verdict == TM_PAIRED_NO_DIFFERENCE)
         tm_text_printf(out, "verdict    no difference seen (one of %.2f %% would have been)\n", 100 * r->detectable);
     else

@@ -51,7 +51,7 @@ static const tm_key options[] = {
     { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = devices + 1,
       .help = "where it runs" },
     { .name = "isa", .kind = TM_KEY_TEXT,
-      .help = "instruction set of our kernels: base, avx2, avx512; null: the best" },
+      .help = "instruction set of our kernels: base, avx2, avx512, avx512_bf16, amx; null: the best" },
     { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,
       .help = "threads; 0: as many as cpuset and control group allow" },
     { .name = "budget", .kind = TM_KEY_F64, .fallback = "60", .lo = 0.01, .hi = 1e6,
@@ -145,6 +145,18 @@ static void note_validity(tm_bench *bench, tm_validity *validity)
         tm_bench_note(bench, "machine: %s (%s)", tm_verdict_name(report.verdict), reason);
 }
 
+/* A table without a single number is no result. */
+static void check_rows(tm_bench *bench)
+{
+    int    column = tm_table_find(bench->table, "skipped");
+    size_t n = tm_table_n_rows(bench->table);
+    if (column < 0 || n == 0) return;
+    for (size_t row = 0; row < n; row++)
+        if (tm_table_cell(bench->table, row, (size_t)column)->kind == TM_CELL_EMPTY) return;
+    tm_bench_invalid(bench, "every row was skipped; the first: %.300s",
+                     tm_table_cell(bench->table, 0, (size_t)column)->text);
+}
+
 tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, const volatile sig_atomic_t *stop,
                        tm_table *table, tm_error *err)
 {
@@ -169,6 +181,7 @@ tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, con
     if (!known) tm_bench_note(&bench, "size of the last-level cache unknown, 64 MiB assumed");
     tm_validity *validity = tm_validity_start("");
     tm_status    st = workload->run(&bench, err);
+    if (st == TM_OK) check_rows(&bench);
     note_validity(&bench, validity);
     tm_device_close(bench.device);
     if (st == TM_OK && bench.invalid.status != TM_OK) st = tm_fail(err, TM_NUMBERS, "%s", bench.invalid.text);

@@ -191,8 +191,7 @@ static tm_status measure(work *w, tm_error *err)
     w->sampling = tm_sampling_create(&limits);
     tm_status st = take_steps(w, err);
     if (st == TM_OK) start_row(w);
-    if (st == TM_OK && w->counted == 0)
-        tm_table_text(w->bench->table, "skipped", "stopped before the first iteration");
+    if (st == TM_OK && w->counted == 0) tm_table_text(w->bench->table, "skipped", "stopped before the first iteration");
     if (st == TM_OK && w->counted > 0) {
         st = put_row(w, err);
         tm_status checked = check(w, err);

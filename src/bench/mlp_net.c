@@ -44,8 +44,8 @@ static void declare(tm_mlp *m)
         m->bias[k] = o->bias ? tm_graph_parameter(g, name, tm_shape_1(o->width[k + 1]), &piece, 1) : TM_NONE;
     }
     m->x = tm_graph_tensor_as(g, "x", TM_ROLE_INPUT, tm_shape_2(o->batch, o->width[0]), g->precision->wide);
-    m->targets = tm_graph_tensor_as(g, "targets", TM_ROLE_INPUT, tm_shape_2(o->batch, o->width[o->layers]),
-                                    g->precision->wide);
+    m->targets =
+        tm_graph_tensor_as(g, "targets", TM_ROLE_INPUT, tm_shape_2(o->batch, o->width[o->layers]), g->precision->wide);
     m->scalars = tm_graph_tensor(g, "scalars", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT));
     m->clip = tm_graph_tensor(g, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
     m->loss = tm_graph_tensor(g, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
@@ -125,7 +125,7 @@ tm_status tm_mlp_create(const tm_mlp_options *options, tm_device *device, tm_mlp
     m->evaluation_y = add_forward(m, m->evaluation_loss);
     tm_precision_pass(m->graph);
     tm_chooser chooser = tm_device_chooser(device);
-    tm_status st = tm_plan_create(m->graph, &chooser, &m->plan, err);
+    tm_status  st = tm_plan_create(m->graph, &chooser, &m->plan, err);
     if (st != TM_OK) {
         tm_mlp_destroy(m);
         return st;
@@ -256,7 +256,7 @@ static void output_of(const tm_mlp *m, int layer, const rows_of_layer *rows, int
     int64_t      n = m->options.width[layer];
     double       k = (double)(n + 1), growth = fmin(k * u / (1 - k * u), exp(8 * sqrt(k) * u + k * u * u) - 1);
     double       bias = rows->bias ? as_computed(m, tm_value_get(rows->bias, rows->bias_dtype, row)) : 0;
-    double sum = bias, size = fabs(bias), error = 0;
+    double       sum = bias, size = fabs(bias), error = 0;
     for (int64_t i = 0; i < n; i++) {
         double weight = as_computed(m, tm_value_get(rows->weight, rows->weight_dtype, row * n + i));
         sum += weight * in->value[i];

@@ -51,12 +51,12 @@ typedef struct {
 } start;
 
 typedef struct {
-    tm_bench *bench;
-    char     *argv[64];
+    tm_bench  *bench;
+    char      *argv[64];
     tm_scratch folder;
-    char      out[4200], result[4300];
-    int64_t   n[KINDS];
-    start    *starts[KINDS];
+    char       out[4200], result[4300];
+    int64_t    n[KINDS];
+    start     *starts[KINDS];
 } work;
 
 /* --- one start ------------------------------------------------------------------------------- */
@@ -293,9 +293,9 @@ static tm_status make_arguments(work *w, char *words, char threads[24], tm_error
 
 static tm_status run(tm_bench *bench, tm_error *err)
 {
-    work        w = { .bench = bench };
-    char        threads[24];
-    tm_text     words = { 0 };
+    work    w = { .bench = bench };
+    char    threads[24];
+    tm_text words = { 0 };
     TM_TRY(tm_scratch_make("trainmark-startup", &w.folder, err));
     snprintf(w.out, sizeof w.out, "%s/run", w.folder.path);
     snprintf(w.result, sizeof w.result, "%s/result.json", w.out);

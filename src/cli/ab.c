@@ -35,9 +35,9 @@ typedef struct {
     const tm_cli_line *line;
     const ab_options  *given;
     tm_arena          *arena;
-    tm_ab_options options;
-    tm_ab_session session;
-    tm_scratch    temporary; /* folder of the runs without --out */
+    tm_ab_options      options;
+    tm_ab_session      session;
+    tm_scratch         temporary; /* folder of the runs without --out */
 } job;
 
 /* --- command line ------------------------------------------------------------------------------------------------- */
@@ -66,8 +66,8 @@ static const tm_option rows[] = {
       .hi = 1000, .help = "end when half of the interval's width is at most this; 0: use the whole budget" },
     { "min-pairs", 0, TM_OPTION_I64, offsetof(ab_options, least_pairs), .value = "N", .fallback = "12",
       .lo = TM_PAIRED_UNITS, .hi = 1e6, .help = "pairs that are measured before --target may end the session" },
-    { "least-difference", 0, TM_OPTION_F64, offsetof(ab_options, least), .value = "PERCENT", .fallback = "0.5",
-      .lo = 0, .hi = 1000, .help = "a smaller difference counts as none, however certain it is" },
+    { "least-difference", 0, TM_OPTION_F64, offsetof(ab_options, least), .value = "PERCENT", .fallback = "0.5", .lo = 0,
+      .hi = 1000, .help = "a smaller difference counts as none, however certain it is" },
     { "seed", 0, TM_OPTION_I64, offsetof(ab_options, seed), .value = "N", .fallback = "1", .lo = 0, .hi = 9e15,
       .help = "of the order of turns" },
     { "out", 'o', TM_OPTION_TEXT, offsetof(ab_options, out), .value = "DIR",
@@ -130,14 +130,17 @@ static tm_status name_build(job *j, const char *binary, const char *flag, const 
 static tm_status plan_bytes(job *j, int argc, char **argv, int64_t *bytes, tm_error *err)
 {
     static const tm_option      side_rows[] = { TM_CLI_CONFIGURATION_ROWS };
-    static const tm_cli_command side = { .name = "run", .keys = tm_cli_keys, TM_CLI_OPTIONS(side_rows, tm_cli_options) };
+    static const tm_cli_command side = { .name = "run",
+                                         .keys = tm_cli_keys,
+                                         TM_CLI_OPTIONS(side_rows, tm_cli_options) };
     tm_cli_options              options = { 0 };
-    tm_cli_line                 line = { .command = &side, .name = "run", .options = &options, .argc = argc,
-                                         .argv = argv, .arena = j->arena };
-    tm_config                  *config;
-    tm_run_options              run;
-    tm_device                  *device = NULL;
-    tm_status                   st = tm_cli_configure(&line, "tiny-llama", false, &config, err);
+    tm_cli_line                 line = {
+                        .command = &side, .name = "run", .options = &options, .argc = argc, .argv = argv, .arena = j->arena
+    };
+    tm_config     *config;
+    tm_run_options run;
+    tm_device     *device = NULL;
+    tm_status      st = tm_cli_configure(&line, "tiny-llama", false, &config, err);
     if (st == TM_OK) st = tm_run_options_read(config, &run, err);
     if (st == TM_OK) st = tm_cli_open_device(&options, &run, false, &device, err);
     if (st == TM_OK) {
@@ -327,9 +330,10 @@ static tm_status ab(tm_cli_line *line, tm_error *err)
 const tm_cli_command tm_command_ab = {
     .name = "ab",
     .summary = "is B slower than A? two configurations, binaries or commands take turns",
-    .about = "Two programs take turns on this machine: is B slower than A? A third process runs A again and shows what "
-             "the machine makes of two copies of the same program. A and B are given as arguments of `trainmark run`, as "
-             "other binaries of trainmark, or as commands (docs/ab.md).",
+    .about =
+        "Two programs take turns on this machine: is B slower than A? A third process runs A again and shows what "
+        "the machine makes of two copies of the same program. A and B are given as arguments of `trainmark run`, as "
+        "other binaries of trainmark, or as commands (docs/ab.md).",
     TM_CLI_OPTIONS(rows, ab_options),
     .run = ab,
 };

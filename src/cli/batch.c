@@ -75,9 +75,12 @@ static int64_t largest(search *s, int64_t below)
 /* Two steps of it in a process of its own, which may die of it. */
 static tm_status prove(const search *s, int64_t batch, bool *runs, tm_error *err)
 {
-    char word[200], *more[] = { word, (char *)"--training.steps=2", (char *)"--checkpoint.enable=false",
-                                (char *)"--validation.enable=false", (char *)"--debug.certificate=false",
-                                (char *)"--store.path=none" };
+    char       word[200], *more[] = { word,
+                                      (char *)"--training.steps=2",
+                                      (char *)"--checkpoint.enable=false",
+                                      (char *)"--validation.enable=false",
+                                      (char *)"--debug.certificate=false",
+                                      (char *)"--store.path=none" };
     tm_scratch scratch;
     sweep_end  end;
     name_word(s, batch, word);
@@ -90,9 +93,12 @@ static tm_status prove(const search *s, int64_t batch, bool *runs, tm_error *err
     TM_TRY(st);
     *runs = end.code == 0;
     if (*runs || end.nomem) return TM_OK;
-    return tm_fail(err, end.code == 4 ? TM_INVALID : end.code == 3 ? TM_NUMBERS : TM_INTERNAL,
-                   "%s auto: two steps with a batch of %lld ended with exit code %d:\n%s", key, (long long)batch, end.code,
-                   end.words);
+    return tm_fail(err,
+                   end.code == 4   ? TM_INVALID
+                   : end.code == 3 ? TM_NUMBERS
+                                   : TM_INTERNAL,
+                   "%s auto: two steps with a batch of %lld ended with exit code %d:\n%s", key, (long long)batch,
+                   end.code, end.words);
 }
 
 tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_error *err)
@@ -106,8 +112,10 @@ tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_
         if (*batch == 0 && s.why.status != TM_OK) return tm_fail(err, s.why.status, "%s", s.why.text);
         if (*batch == 0) {
             char have[32];
-            return tm_fail(err, TM_NOMEM, "%s auto: not even one sequence fits into %s; take a smaller model or a shorter "
-                                          "training.seq_len", key, tm_format_bytes(have, (double)s.memory));
+            return tm_fail(err, TM_NOMEM,
+                           "%s auto: not even one sequence fits into %s; take a smaller model or a shorter "
+                           "training.seq_len",
+                           key, tm_format_bytes(have, (double)s.memory));
         }
         if (options->dry_run) break;
         TM_TRY(prove(&s, *batch, &runs, err));

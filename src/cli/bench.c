@@ -94,9 +94,11 @@ static const tm_cli_command jobs_command = {
     .least = 1,
     .most = -1,
     .passes = true,
-    .about = "FILE is a YAML list of benchmarks, {gemm: {M: 4096, ...}} or {workload: gemm, name: LABEL, M: 4096, ...}, or a "
-             "map with `jobs`, that list, and `global`, options of all that have them (docs/results.md). Options on the "
-             "command line are for all jobs.",
+    .about =
+        "FILE is a YAML list of benchmarks, {gemm: {M: 4096, ...}} or {workload: gemm, name: LABEL, M: 4096, ...}, or "
+        "a "
+        "map with `jobs`, that list, and `global`, options of all that have them (docs/results.md). Options on the "
+        "command line are for all jobs.",
     .run = run_jobs,
 };
 

@@ -96,7 +96,8 @@ static tm_status read_job(job_list *l, const tm_yaml_item *item, const tm_yaml *
     tm_status st = tm_config_apply_arguments(j->config, n, words, &cause);
     if (st == TM_OK) st = tm_config_apply_arguments(j->config, argc, argv, &cause);
     if (st == TM_OK) st = tm_config_finish(j->config, &cause);
-    return st == TM_OK ? st : tm_fail(err, st == TM_USAGE ? TM_INVALID : st, "%s:%d: %s", l->path, item->line, cause.text);
+    return st == TM_OK ? st
+                       : tm_fail(err, st == TM_USAGE ? TM_INVALID : st, "%s:%d: %s", l->path, item->line, cause.text);
 }
 
 static tm_status read_jobs(job_list *l, const tm_text *text, int argc, char **argv, tm_error *err)
@@ -156,14 +157,15 @@ static tm_status run_jobs(const job_list *l, tm_error *err)
     bool            json = tm_config_bool(l->jobs[0].config, "json");
     if (path) TM_TRY(tm_table_format_of(path, &format, err));
     if (path && (format != (json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN) || strstr(path, ".gz")))
-        return tm_fail(err, TM_USAGE, "--output-file of a job file: .md, or .json with --json; its tables have different "
-                                      "columns");
+        return tm_fail(err, TM_USAGE,
+                       "--output-file of a job file: .md, or .json with --json; its tables have different "
+                       "columns");
     for (int i = 0; i < l->n && first != TM_INTERRUPTED; i++) {
         tm_error  own = { 0 };
         tm_status st = run_job(&l->jobs[i], i, json, &file, &own);
         if (st == TM_OK || first != TM_OK) continue;
-        first = tm_fail(err, st, "job %d (%s): %s", i + 1, l->jobs[i].name ? l->jobs[i].name : l->jobs[i].workload->name,
-                        own.text);
+        first = tm_fail(err, st, "job %d (%s): %s", i + 1,
+                        l->jobs[i].name ? l->jobs[i].name : l->jobs[i].workload->name, own.text);
     }
     if (json) tm_text_add(&file, "]\n");
     tm_text end = { 0 };

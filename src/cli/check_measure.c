@@ -204,7 +204,7 @@ static tm_status measure_training(FILE *to, double seconds, tm_error *err)
 
 static _Noreturn void child_main(int fd, double seconds)
 {
-    static tm_status (*const parts[TM_PERF_PARTS])(FILE *to, double seconds, tm_error *err) = {
+    static tm_status (*const parts[TM_PERF_PARTS])(FILE * to, double seconds, tm_error *err) = {
         [TM_PERF_TRAINING] = measure_training, [TM_PERF_GEMM] = measure_gemm, [TM_PERF_STREAM] = measure_stream
     };
     FILE *to = fdopen(fd, "w");

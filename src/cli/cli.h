@@ -14,39 +14,52 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* Options of the commands that read a configuration and are not its keys; a command has rows for those that it takes. */
+/* Options of the commands that read a configuration and are not its keys; a command has rows for those that it takes.
+ */
 typedef struct {
-    const char *out;          /* --out DIR */
-    const char *perf_csv;     /* --perf-csv F: append */
-    const char *compare;      /* --compare reference|F.csv */
-    const char *device;       /* --device NAME */
-    const char *isa;          /* --isa base|avx2|avx512 */
-    int64_t     memory_bytes; /* --memory: a dry run fits if it needs no more; 0: not given */
-    tm_cli_list config_paths; /* --config-path, several */
-    const char *model_word;   /* the word behind a model file: CONFIG.json llama */
-    double      timeout_s;    /* --timeout, 0: none */
-    bool        json, dry_run, allow_unknown;
-    bool        axes; /* set by a command that runs: lists where single values belong are axes of a sweep */
-    const char *subject; /* MODEL or FILE.yaml, NULL when none */
-    tm_hf_description folder; /* what tm_cli_model_folder describes; form NULL: there is none */
+    const char       *out;          /* --out DIR */
+    const char       *perf_csv;     /* --perf-csv F: append */
+    const char       *compare;      /* --compare reference|F.csv */
+    const char       *device;       /* --device NAME */
+    const char       *isa;          /* --isa base|avx2|avx512 */
+    int64_t           memory_bytes; /* --memory: a dry run fits if it needs no more; 0: not given */
+    tm_cli_list       config_paths; /* --config-path, several */
+    const char       *model_word;   /* the word behind a model file: CONFIG.json llama */
+    double            timeout_s;    /* --timeout, 0: none */
+    bool              json, dry_run, allow_unknown;
+    bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */
+    const char       *subject; /* MODEL or FILE.yaml, NULL when none */
+    tm_hf_description folder;  /* what tm_cli_model_folder describes; form NULL: there is none */
 } tm_cli_options;
 
 /* Rows that every command has whose struct is tm_cli_options. */
 #define TM_CLI_CONFIGURATION_ROWS                                                                                      \
-    { "device", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, device), .value = "NAME", .fallback = "cpu",               \
+    { "device",                                                                                                        \
+      0,                                                                                                               \
+      TM_OPTION_TEXT,                                                                                                  \
+      offsetof(tm_cli_options, device),                                                                                \
+      .value = "NAME",                                                                                                 \
+      .fallback = "cpu",                                                                                               \
       .help = "cpu, reference (float64, slow) or null (computes nothing)" },                                           \
-    { "isa", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, isa), .value = "NAME",                                        \
-      .help = "instruction set of the kernels: base, avx2 or avx512; default: the best of this machine" },             \
-    { "config-path", 0, TM_OPTION_LIST, offsetof(tm_cli_options, config_paths), .value = "DIR",                        \
-      .help = "where experiment files find their presets, besides the folders above them" },                           \
-    { "allow-unknown-keys", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, allow_unknown),                                \
-      .help = "list unknown keys instead of refusing them" }
+        { "isa",                                                                                                       \
+          0,                                                                                                           \
+          TM_OPTION_TEXT,                                                                                              \
+          offsetof(tm_cli_options, isa),                                                                               \
+          .value = "NAME",                                                                                             \
+          .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },    \
+        { "config-path",  0,                                                                                           \
+          TM_OPTION_LIST, offsetof(tm_cli_options, config_paths),                                                      \
+          .value = "DIR", .help = "where experiment files find their presets, besides the folders above them" },       \
+    {                                                                                                                  \
+        "allow-unknown-keys", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, allow_unknown),                              \
+            .help = "list unknown keys instead of refusing them"                                                       \
+    }
 
 /* Reads options (into line->options, a tm_cli_options), subject and overrides, in any order, into a finished
- * configuration: `fallback` is the preset when nothing is named. The subject is the first word that is neither an option,
- * nor an option's value, nor key=value. plans: nothing is run, so that values that ask for what is not built are listed
- * instead of refused (as a dry run does, too). The configuration is made here and is the caller's, also on failure (it
- * holds strings of the error). */
+ * configuration: `fallback` is the preset when nothing is named. The subject is the first word that is neither an
+ * option, nor an option's value, nor key=value. plans: nothing is run, so that values that ask for what is not built
+ * are listed instead of refused (as a dry run does, too). The configuration is made here and is the caller's, also on
+ * failure (it holds strings of the error). */
 TM_MUST_USE tm_status tm_cli_configure(tm_cli_line *line, const char *fallback, bool plans, tm_config **config,
                                        tm_error *err);
 
@@ -76,11 +89,11 @@ void tm_cli_add_lines(tm_text *out, const char *prefix, const char *lines);
 /* stdout with an error check: a full disk or a closed pipe is TM_IO. */
 TM_MUST_USE tm_status tm_cli_print(const tm_text *text, tm_error *err);
 
-/* Threads that wait for each other spin, which is fastest on a quiet machine and several times slower on a busy one, where
- * they take the time that the others wait for. If other tasks are running that need the processors of our threads, this
- * starts the program again with OMP_WAIT_POLICY=passive (the OpenMP library reads it once, at the start). For commands
- * that compute, before they do anything; does nothing where the environment says how to wait, and returns at once on a
- * quiet machine. `ab` decides for both of its sides. */
+/* Threads that wait for each other spin, which is fastest on a quiet machine and several times slower on a busy one,
+ * where they take the time that the others wait for. If other tasks are running that need the processors of our
+ * threads, this starts the program again with OMP_WAIT_POLICY=passive (the OpenMP library reads it once, at the start).
+ * For commands that compute, before they do anything; does nothing where the environment says how to wait, and returns
+ * at once on a quiet machine. `ab` decides for both of its sides. */
 void tm_cli_settle_waiting(char **argv);
 
 /* Set by the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once. */

@@ -53,8 +53,10 @@ static tm_status compare_two(const compare_options *o, const tm_result *a, const
     if (tm_table_n_rows(figures) == 0)
         st = tm_fail(err, TM_INVALID, "'%s' and '%s' have no figure in common: a run and a benchmark, or other cases",
                      tm_result_name(a), tm_result_name(b));
-    tm_table_note(figures, "a: %s, b: %s; intervals cover what varies within a run, not from one start to the next: "
-                           "`trainmark ab` does", tm_result_name(a), tm_result_name(b));
+    tm_table_note(figures,
+                  "a: %s, b: %s; intervals cover what varies within a run, not from one start to the next: "
+                  "`trainmark ab` does",
+                  tm_result_name(a), tm_result_name(b));
     if (o->json) {
         tm_text text = { 0 };
         tm_text_add(&text, "[\n");
@@ -93,9 +95,11 @@ static tm_status compare_published(const compare_options *o, const tm_result *a,
 
 static tm_status print_gates(const tm_gate *gates, size_t n, const char *cell, bool json, tm_error *err)
 {
-    static const tm_column columns[] = { { "metric", 0 }, { "kind", 0 }, { "limit", 6 }, { "measured", 6 }, { "verdict", 0 } };
-    tm_table              *table = tm_table_create("gates");
-    size_t                 failed = 0;
+    static const tm_column columns[] = {
+        { "metric", 0 }, { "kind", 0 }, { "limit", 6 }, { "measured", 6 }, { "verdict", 0 }
+    };
+    tm_table *table = tm_table_create("gates");
+    size_t    failed = 0;
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < n; i++) {
         tm_table_row(table);
@@ -109,8 +113,7 @@ static tm_status print_gates(const tm_gate *gates, size_t n, const char *cell, b
     tm_table_note(table, "cell %s: %zu of %zu pass", cell, n - failed, n);
     tm_status st = print(table, json, err);
     tm_table_destroy(table);
-    if (st == TM_OK && failed)
-        st = tm_fail(err, TM_NEGATIVE, "%zu of %zu limits are not kept", failed, n);
+    if (st == TM_OK && failed) st = tm_fail(err, TM_NEGATIVE, "%zu of %zu limits are not kept", failed, n);
     return st;
 }
 
@@ -146,15 +149,19 @@ static tm_status write_limits(const compare_options *o, const tm_result *a, tm_e
 static tm_status find_baseline(const compare_options *o, const tm_result *a, tm_arena *arena, char number[32],
                                tm_error *err)
 {
-    tm_store  *store;
-    tm_stored  own, *rows, row;
-    size_t     n;
-    tm_error   ignored = { 0 };
+    tm_store *store;
+    tm_stored own, *rows, row;
+    size_t    n;
+    tm_error  ignored = { 0 };
     tm_result_describe(a, &own);
     if (!o->path) return tm_fail(err, TM_INVALID, "--baseline looks into the store, and there is none; name B");
     TM_TRY(tm_store_open(o->path, false, &store, err));
-    tm_store_filter filter = { .kind = own.kind, .hash = own.hash, .host = own.host, .device = own.device,
-                               .name = own.name, .until = own.finished };
+    tm_store_filter filter = { .kind = own.kind,
+                               .hash = own.hash,
+                               .host = own.host,
+                               .device = own.device,
+                               .name = own.name,
+                               .until = own.finished };
     if (tm_store_find(store, tm_result_name(a), arena, &row, &ignored) == TM_OK) filter.before = row.id;
     tm_status st = tm_store_list(store, &filter, arena, &rows, &n, err);
     tm_store_close(store);
@@ -177,9 +184,10 @@ static tm_status gate_slowdown(const compare_options *o, const tm_result *base, 
     if (!isfinite(c.change))
         return tm_fail(err, TM_INVALID, "'%s' has no rate to compare with its baseline", tm_result_name(now));
     bool slower = c.change < -limit && !(c.hi >= 0);
-    return slower ? tm_fail(err, TM_NEGATIVE, "%.2f %% slower than the baseline (%.2f to %.2f); at most %g %% are allowed",
-                            -c.change, -c.hi, -c.lo, limit)
-                  : TM_OK;
+    return slower
+               ? tm_fail(err, TM_NEGATIVE, "%.2f %% slower than the baseline (%.2f to %.2f); at most %g %% are allowed",
+                         -c.change, -c.hi, -c.lo, limit)
+               : TM_OK;
 }
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
@@ -209,17 +217,19 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     bool             chosen;
     o->path = tm_store_path(line->arena, o->store, &chosen);
     if (line->n_words == 1 && !o->baseline && !o->thresholds && !o->write)
-        return tm_fail(err, TM_USAGE, "compare '%.200s' with what? A second result, reference, --baseline or --thresholds",
+        return tm_fail(err, TM_USAGE,
+                       "compare '%.200s' with what? A second result, reference, --baseline or --thresholds",
                        line->words[0]);
     return compare(o, line->words, line->n_words, line->arena, err);
 }
 
 static const tm_option rows[] = {
     { "baseline", 0, TM_OPTION_FLAG, offsetof(compare_options, baseline),
-      .help = "B, or the newest earlier stored result of the same configuration on the same host, is the baseline: exit "
-              "code 5 if A is slower by more than chance and --max-slowdown" },
-    { "max-slowdown", 0, TM_OPTION_F64, offsetof(compare_options, slowdown), .value = "PERCENT", .fallback = "5", .lo = 0,
-      .hi = 1e6, .help = "what --baseline lets pass" },
+      .help =
+          "B, or the newest earlier stored result of the same configuration on the same host, is the baseline: exit "
+          "code 5 if A is slower by more than chance and --max-slowdown" },
+    { "max-slowdown", 0, TM_OPTION_F64, offsetof(compare_options, slowdown), .value = "PERCENT", .fallback = "5",
+      .lo = 0, .hi = 1e6, .help = "what --baseline lets pass" },
     { "thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, thresholds), .value = "FILE",
       .help = "hold A against a file of limits (docs/check.md): exit code 5 if one is not kept" },
     { "write-thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, write), .value = "FILE",
@@ -228,7 +238,8 @@ static const tm_option rows[] = {
       .help = "the cell of the file of limits; default: that of the run" },
     { "top", 0, TM_OPTION_I64, offsetof(compare_options, top), .value = "N", .fallback = "20", .lo = 0, .hi = 1e9,
       .help = "differences that are listed; 0: all" },
-    { "store", 0, TM_OPTION_TEXT, offsetof(compare_options, store), .value = "FILE", .help = "another store of results" },
+    { "store", 0, TM_OPTION_TEXT, offsetof(compare_options, store), .value = "FILE",
+      .help = "another store of results" },
     TM_OPTION_JSON(compare_options),
 };
 
@@ -238,10 +249,11 @@ const tm_cli_command tm_command_compare = {
     .words = "A [B]",
     .least = 1,
     .most = 2,
-    .about = "A and B are run directories, result.json files, tables of `bench --output-file F.json`, or stored results (a "
-             "number, last, last~N). B may be `reference`, the published figures of the same case, or a CSV file of such. "
-             "Prints the figures with the interval of their change, then what differs of configuration and environment, "
-             "the likeliest causes first (docs/results.md).",
+    .about =
+        "A and B are run directories, result.json files, tables of `bench --output-file F.json`, or stored results (a "
+        "number, last, last~N). B may be `reference`, the published figures of the same case, or a CSV file of such. "
+        "Prints the figures with the interval of their change, then what differs of configuration and environment, "
+        "the likeliest causes first (docs/results.md).",
     TM_CLI_OPTIONS(rows, compare_options),
     .run = run,
 };

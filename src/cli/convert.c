@@ -21,10 +21,9 @@ typedef struct {
 
 static tm_status read_basis(const convert_options *o, tm_speed_basis *b, double *tokens, tm_error *err)
 {
-    *b = (tm_speed_basis){ .devices = o->devices,
-                           .batch = o->batch,
-                           .peak_flops = o->peak * 1e12,
-                           .lora_parameters = o->lora };
+    *b = (tm_speed_basis){
+        .devices = o->devices, .batch = o->batch, .peak_flops = o->peak * 1e12, .lora_parameters = o->lora
+    };
     TM_TRY(tm_bench_model(o->model, &b->shape, &b->seq, err));
     if (o->seq) b->seq = o->seq;
     if (o->window) b->shape.window = o->window;
@@ -32,8 +31,8 @@ static tm_status read_basis(const convert_options *o, tm_speed_basis *b, double 
     if (o->from && strncmp(o->from, "lora", 4) == 0 && b->lora_parameters <= 0) b->lora_parameters = 1e-9; /* shown */
     if (tm_model_length(&b->shape) > 0) b->seq = tm_model_length(&b->shape);
     *tokens = o->tokens ? tm_token_count(o->tokens) : 0;
-    return isnan(*tokens) ? tm_fail(err, TM_USAGE, "--tokens '%.40s' is not a number of tokens; wanted 15T, 300B or 1e12",
-                                    o->tokens)
+    return isnan(*tokens) ? tm_fail(err, TM_USAGE,
+                                    "--tokens '%.40s' is not a number of tokens; wanted 15T, 300B or 1e12", o->tokens)
                           : TM_OK;
 }
 
@@ -59,11 +58,14 @@ static tm_status convert_one(const convert_options *o, char **words, int n, tm_e
         return tm_fail(err, TM_USAGE, "'%.60s' is not a figure; wanted a number above 0 and its unit", words[0]);
     if (n == 2 && *unit) return tm_fail(err, TM_USAGE, "two units, '%.40s' and '%.40s'; leave one out", unit, words[1]);
     if (n == 1 && !*unit && o->from) unit = "TFLOP/s";
-    if (n == 1 && !*unit) return tm_fail(err, TM_USAGE, "%g of what? tokens/s, samples/s, s/step, or TFLOP/s with --from", value);
+    if (n == 1 && !*unit)
+        return tm_fail(err, TM_USAGE, "%g of what? tokens/s, samples/s, s/step, or TFLOP/s with --from", value);
     TM_TRY(tm_speed_of(&b, value, n == 2 ? words[1] : unit, o->from, o->all, &rate, err));
     tm_table *table = tm_speed_table(&b, rate, tokens);
-    tm_table_note(table, "%s, sequences of %lld tokens, %lld device%s; FLOP/s are tokens/s x FLOPs of a token by the "
-                         "convention", o->model, (long long)b.seq, (long long)b.devices, b.devices == 1 ? "" : "s");
+    tm_table_note(table,
+                  "%s, sequences of %lld tokens, %lld device%s; FLOP/s are tokens/s x FLOPs of a token by the "
+                  "convention",
+                  o->model, (long long)b.seq, (long long)b.devices, b.devices == 1 ? "" : "s");
     tm_status st = print(table, o->json, err);
     tm_table_destroy(table);
     return st;
@@ -92,7 +94,8 @@ static void adapt(tm_speed_basis *b, const tm_table *rows, size_t r)
 static void add_published(tm_table *out, const tm_speed_basis *b, const tm_table *rows, size_t r, double rate,
                           double tokens)
 {
-    static const char *const copied[] = { "device", "dtype", "batch", "seq", "unit", "convention", "source", "date" };
+    static const char *const copied[] = { "device",     "dtype",  "batch", "seq", "unit",
+                                          "convention", "source", "date",  "note" };
     tm_table_row(out);
     for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
         tm_table_text(out, copied[i], *cell(rows, r, copied[i]) ? cell(rows, r, copied[i]) : NULL);
@@ -107,11 +110,21 @@ static void add_published(tm_table *out, const tm_speed_basis *b, const tm_table
 
 static tm_table *create_published(bool days)
 {
-    static const tm_column columns[] = { { "device", 0 },          { "dtype", 0 },           { "batch", 0 },
-                                         { "seq", 0 },             { "published", 6 },       { "unit", 0 },
-                                         { "convention", 0 },      { "tokens_per_second", 6 }, { "tflops_titan", 5 },
-                                         { "tflops_matmul", 5 },   { "tflops_megatron", 5 }, { "tflops_exact_causal", 5 },
-                                         { "source", 0 },          { "date", 0 } };
+    static const tm_column columns[] = { { "device", 0 },
+                                         { "dtype", 0 },
+                                         { "batch", 0 },
+                                         { "seq", 0 },
+                                         { "published", 6 },
+                                         { "unit", 0 },
+                                         { "convention", 0 },
+                                         { "tokens_per_second", 6 },
+                                         { "tflops_titan", 5 },
+                                         { "tflops_matmul", 5 },
+                                         { "tflops_megatron", 5 },
+                                         { "tflops_exact_causal", 5 },
+                                         { "source", 0 },
+                                         { "date", 0 },
+                                         { "note", 0 } };
     tm_table              *table = tm_table_create("convert");
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     if (days) tm_table_column(table, "days", 4);
@@ -135,11 +148,13 @@ static tm_status convert_published(const convert_options *o, tm_error *err)
         if (!tm_names_equal(cell(rows, r, "row"), o->model) || !device) continue;
         adapt(&b, rows, r);
         if (tm_speed_of(&b, tm_table_cell(rows, r, (size_t)tm_table_find(rows, "value"))->f64, cell(rows, r, "unit"),
-                        *convention ? convention : NULL, strcmp(cell(rows, r, "scope"), "all") == 0, &rate, &own) == TM_OK)
+                        *convention ? convention : NULL, strcmp(cell(rows, r, "scope"), "all") == 0, &rate,
+                        &own) == TM_OK)
             add_published(out, &b, rows, r, rate, tokens);
     }
     if (tm_table_n_rows(out) == 0)
-        st = tm_fail(err, TM_INVALID, "no published speed of '%.100s'; `trainmark reference` lists all figures", o->model);
+        st = tm_fail(err, TM_INVALID, "no published speed of '%.100s'; `trainmark reference` lists all figures",
+                     o->model);
     if (st == TM_OK) st = print(out, o->json, err);
     tm_table_destroy(out);
     tm_table_destroy(rows);
@@ -151,7 +166,8 @@ static tm_status convert(tm_cli_line *line, tm_error *err)
 {
     const convert_options *o = line->options;
     if (o->published != (line->n_words == 0))
-        return tm_fail(err, TM_USAGE, "convert what? a VALUE and its UNIT, or --published; see `trainmark convert --help`");
+        return tm_fail(err, TM_USAGE,
+                       "convert what? a VALUE and its UNIT, or --published; see `trainmark convert --help`");
     return o->published ? convert_published(o, err) : convert_one(o, line->words, line->n_words, err);
 }
 
@@ -187,9 +203,10 @@ const tm_cli_command tm_command_convert = {
     .summary = "convert a published figure between conventions",
     .words = "[VALUE [UNIT]]",
     .most = 2,
-    .about = "Says one speed in every way in which speeds are published: tokens, samples, steps, FLOP/s by each convention "
-             "(docs/flops.md), and the days that a number of tokens takes. UNIT is TFLOP/s (with --from), tokens/s, "
-             "samples/s, images/s, s/step or ms/step (with --batch).",
+    .about =
+        "Says one speed in every way in which speeds are published: tokens, samples, steps, FLOP/s by each convention "
+        "(docs/flops.md), and the days that a number of tokens takes. UNIT is TFLOP/s (with --from), tokens/s, "
+        "samples/s, images/s, s/step or ms/step (with --batch).",
     TM_CLI_OPTIONS(rows, convert_options),
     .run = convert,
 };

@@ -16,14 +16,12 @@ typedef struct {
 static tm_status pack(tm_cli_line *line, tm_error *err)
 {
     const pack_options   *given = line->options;
-    const tm_pack_options o = { .path = line->words[0],
-                                .out = given->out,
-                                .format = given->format,
-                                .seq = given->seq,
-                                .answer = given->answer };
-    const char           *what = strcmp(o.format, "megatron") == 0 ? "documents" : "rows";
-    int64_t               rows = 0;
-    tm_text               text = { 0 };
+    const tm_pack_options o = {
+        .path = line->words[0], .out = given->out, .format = given->format, .seq = given->seq, .answer = given->answer
+    };
+    const char *what = strcmp(o.format, "megatron") == 0 ? "documents" : "rows";
+    int64_t     rows = 0;
+    tm_text     text = { 0 };
     TM_TRY(tm_data_pack(&o, &rows, err));
     if (given->json) {
         tm_json json = { .out = &text, .indent = true };

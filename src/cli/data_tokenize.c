@@ -114,10 +114,11 @@ const tm_cli_command tm_data_command_tokenize = {
     .words = "FILE...",
     .least = 1,
     .most = -1,
-    .about = "Makes PREFIX.bin and PREFIX.idx (data.source megatron) of text, by a tokenizer file (docs/tokenizers.md). "
-             "FILE is a text file, JSON lines (.jsonl), parquet, each also .gz or .zst but parquet, a folder of them, or "
-             "a 'pattern*'. A text file, a line of JSON, a row of parquet is a document. If it was stopped or killed, the "
-             "same command continues where it was.",
+    .about =
+        "Makes PREFIX.bin and PREFIX.idx (data.source megatron) of text, by a tokenizer file (docs/tokenizers.md). "
+        "FILE is a text file, JSON lines (.jsonl), parquet, each also .gz or .zst but parquet, a folder of them, or "
+        "a 'pattern*'. A text file, a line of JSON, a row of parquet is a document. If it was stopped or killed, the "
+        "same command continues where it was.",
     TM_CLI_OPTIONS(rows, tokenize_options),
     .run = tokenize,
 };

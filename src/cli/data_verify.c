@@ -45,7 +45,8 @@ const tm_cli_command tm_data_command_verify = {
     .words = "PATH",
     .least = 1,
     .most = 1,
-    .about = "Compares a file, or everything below a folder, with what is known of it: lists of md5sum (PATH.md5, or all "
+    .about = "Compares a file, an indexed data set (PREFIX of PREFIX.idx and PREFIX.bin), or everything below a "
+             "folder, with what is known of it: lists of md5sum (PATH.md5, or all "
              "*.md5 of the folder), published sizes of the benchmarks' files (by name), and the published hash of a "
              "folder.\n\n"
              "Exit code 5 when a comparison fails, 4 when a file cannot be read or nothing is known of it.",

@@ -85,9 +85,10 @@ const tm_cli_command tm_command_discover = {
     .summary = "list the models as a catalogue with tags, for `run --tags`",
     .words = "[TAG...]",
     .most = -1,
-    .about = "Lists the entries of the catalogue, one for each built-in model: `trainmark run --tags NAME` measures it "
-             "on random tokens. A TAG is the name of an entry, in any of the forms pyt_train_MODEL, "
-             "primus_pyt_train_MODEL, pyt_megatron_lm_train_MODEL and jax_maxtext_train_MODEL, or the name of a family.",
+    .about =
+        "Lists the entries of the catalogue, one for each built-in model: `trainmark run --tags NAME` measures it "
+        "on random tokens. A TAG is the name of an entry, in any of the forms pyt_train_MODEL, "
+        "primus_pyt_train_MODEL, pyt_megatron_lm_train_MODEL and jax_maxtext_train_MODEL, or the name of a family.",
     TM_CLI_OPTIONS(rows, discover_options),
     .run = discover,
 };

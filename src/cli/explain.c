@@ -122,7 +122,7 @@ static tm_status explain(const tm_config *config, const tm_cli_options *cli, tm_
     tm_run_options run;
     tm_device     *device;
     TM_TRY(tm_run_options_read(config, &run, err));
-    tm_step       *step = NULL;
+    tm_step *step = NULL;
     TM_TRY(tm_cli_open_device(cli, &run, true, &device, err));
     tm_chooser  chooser = tm_device_chooser(device);
     tm_status   st = tm_step_create(&run.step, &chooser, &step, err);
@@ -158,10 +158,11 @@ const tm_cli_command tm_command_explain = {
     .summary = "print the program of a training step, instruction by instruction, and its memory",
     .words = "[MODEL | FILE]",
     .most = 1,
-    .about = "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and "
-             "kernel; every tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size "
-             "works. What the configuration asks for and is not built yet is listed (\"without\") and the rest is "
-             "planned; `run` refuses it.",
+    .about =
+        "Prints the programs of a training step: every instruction with op, module, phase, FLOPs, bytes and "
+        "kernel; every tensor with format, shape, offset, bytes and lifetime. Nothing is allocated: any model size "
+        "works. What the configuration asks for and is not built yet is listed (\"without\") and the rest is "
+        "planned; `run` refuses it.",
     TM_CLI_OPTIONS(rows, tm_cli_options),
     .keys = tm_cli_keys,
     .first_keys = "training.local_batch_size,training.global_batch_size,training.seq_len,training.dtype,model.n_layers,"

@@ -78,8 +78,9 @@ const tm_cli_command tm_command_export = {
     .words = "RUN|FOLDER",
     .least = 1,
     .most = 1,
-    .about = "Writes config.json and safetensors that transformers loads: of the newest checkpoint of a run directory, or "
-             "of a Hugging Face folder (whose tokenizer is copied).",
+    .about =
+        "Writes config.json and safetensors that transformers loads: of the newest checkpoint of a run directory, or "
+        "of a Hugging Face folder (whose tokenizer is copied).",
     TM_CLI_OPTIONS(rows, export_options),
     .run = run,
 };

@@ -24,15 +24,15 @@ typedef struct {
 typedef struct {
     const char             *path, *dtype;
     const generate_options *o;
-    int64_t       most; /* tokens that are added */
-    tm_sampler    sampler;
-    tm_hf_source  source;
-    tm_device    *opened;
-    tm_decoder   *decoder;
-    int32_t      *ids; /* prompt and continuation */
-    int64_t       n_prompt, n;
-    double        prompt_seconds, seconds;
-    tm_tokenizer *tokenizer; /* NULL: ids in, ids out */
+    int64_t                 most; /* tokens that are added */
+    tm_sampler              sampler;
+    tm_hf_source            source;
+    tm_device              *opened;
+    tm_decoder             *decoder;
+    int32_t                *ids; /* prompt and continuation */
+    int64_t                 n_prompt, n;
+    double                  prompt_seconds, seconds;
+    tm_tokenizer           *tokenizer; /* NULL: ids in, ids out */
 } job;
 
 /* The text's ids, with what stands in front of a text and without what stands behind it. */
@@ -179,10 +179,9 @@ static void print(const job *j, tm_text *out)
 
 static tm_status generate(job *j, tm_text *out, tm_error *err)
 {
-    j->sampler = (tm_sampler){ .temperature = j->o->temperature,
-                               .top_k = j->o->top_k,
-                               .top_p = j->o->top_p,
-                               .seed = (uint64_t)j->o->seed };
+    j->sampler = (tm_sampler){
+        .temperature = j->o->temperature, .top_k = j->o->top_k, .top_p = j->o->top_p, .seed = (uint64_t)j->o->seed
+    };
     TM_TRY(tm_hf_source_open(j->path, j->o->step, tm_cli_config(), &j->source, err));
     if (tm_model_images(&j->source.shape))
         return tm_fail(err, TM_UNSUPPORTED, "'%.300s' is a model of images; only texts are continued", j->path);
@@ -234,13 +233,14 @@ static const tm_option rows[] = {
     { "seed", 0, TM_OPTION_I64, offsetof(generate_options, seed), .value = "S", .fallback = "0", .lo = 0, .hi = 9e15,
       .help = "of the draws" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(generate_options, dtype), .value = "NAME",
-      .choices = "float32|bfloat16|float64", .help = "format of weights and products; float64: with --device reference" },
+      .choices = "float32|bfloat16|float64",
+      .help = "format of weights and products; float64: with --device reference" },
     { "step", 0, TM_OPTION_I64, offsetof(generate_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
       .help = "of a run: the checkpoint of step N; -1: the newest" },
     { "device", 0, TM_OPTION_TEXT, offsetof(generate_options, device), .value = "NAME", .fallback = "cpu",
       .help = "cpu, or reference (float64, slow)" },
     { "isa", 0, TM_OPTION_TEXT, offsetof(generate_options, isa), .value = "NAME",
-      .help = "instruction set of the kernels: base, avx2 or avx512; default: the best of this machine" },
+      .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },
     { "threads", 0, TM_OPTION_I64, offsetof(generate_options, threads), .value = "N", .fallback = "0", .lo = 0,
       .hi = 4096, .help = "threads; 0: all that this process may use" },
     TM_OPTION_JSON(generate_options),
@@ -252,8 +252,9 @@ const tm_cli_command tm_command_generate = {
     .words = "FOLDER|RUN",
     .least = 1,
     .most = 1,
-    .about = "Continues a prompt with a Hugging Face folder or the newest checkpoint of a run; keys and values of earlier "
-             "tokens are kept, not computed again.",
+    .about =
+        "Continues a prompt with a Hugging Face folder or the newest checkpoint of a run; keys and values of earlier "
+        "tokens are kept, not computed again.",
     TM_CLI_OPTIONS(rows, generate_options),
     .run = run,
 };

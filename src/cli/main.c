@@ -27,7 +27,7 @@ static void set_signals(void)
     struct sigaction before;
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup stays nohup */
         sigaction(SIGHUP, &action, NULL); /* the terminal is gone: saves like SIGTERM */
-    signal(SIGXFSZ, SIG_IGN); /* a file-size limit is an error of write(), not an end */
+    signal(SIGXFSZ, SIG_IGN);             /* a file-size limit is an error of write(), not an end */
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -61,7 +61,8 @@ static bool is_one_of(const char *word, const char *a, const char *b, const char
 /* `help COMMAND [COMMAND]` is `COMMAND [COMMAND] --help`. */
 static tm_status help(int argc, char **argv, tm_error *err)
 {
-    char *words[] = { argv[0], argv[2], argc > 3 ? argv[3] : (char *)"--help", argc > 3 ? (char *)"--help" : NULL, NULL };
+    char *words[] = { argv[0], argv[2], argc > 3 ? argv[3] : (char *)"--help", argc > 3 ? (char *)"--help" : NULL,
+                      NULL };
     if (argc == 2) return print_usage(err);
     return tm_cli_dispatch(argc > 3 ? 4 : 3, words, err);
 }

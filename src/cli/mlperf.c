@@ -12,7 +12,8 @@ static const tm_cli_command *const commands[] = {
 const tm_cli_command tm_command_mlperf = {
     .name = "mlperf",
     .summary = "MLPerf-style logs: check, convergence, score",
-    .about = "MLPerf-style logs, rules, convergence and score (docs/mlperf.md). What these commands print is not verified "
-             "by MLCommons Association.",
+    .about =
+        "MLPerf-style logs, rules, convergence and score (docs/mlperf.md). What these commands print is not verified "
+        "by MLCommons Association.",
     .commands = commands,
 };

@@ -27,14 +27,18 @@ typedef struct {
 } tm_mlperf_options;
 
 #define TM_MLPERF_RULESET(type)                                                                                        \
-    { "ruleset", 0, TM_OPTION_CHOICE, offsetof(type, ruleset_name), .value = "R", .fallback = "5.1.0",                 \
-      .choices = "5.1.0|6.0.0|6.1.0", .help = "rules of MLPerf Training" }
+    {                                                                                                                  \
+        "ruleset", 0, TM_OPTION_CHOICE, offsetof(type, ruleset_name),                                                  \
+            .value = "R", .fallback = "5.1.0", .choices = "5.1.0|6.0.0|6.1.0", .help = "rules of MLPerf Training"      \
+    }
 #define TM_MLPERF_REFERENCE(type)                                                                                      \
-    { "reference", 0, TM_OPTION_TEXT, offsetof(type, reference_path), .value = "FILE",                                 \
-      .help = "reference records of your own, in the public format (docs/mlperf-score.md)" }
+    {                                                                                                                  \
+        "reference", 0, TM_OPTION_TEXT, offsetof(type, reference_path),                                                \
+            .value = "FILE", .help = "reference records of your own, in the public format (docs/mlperf-score.md)"      \
+    }
 
-/* Fills the lower half of line->options, a tm_mlperf_options. The errors of tm_reference_read; the reference lives as long
- * as the line. */
+/* Fills the lower half of line->options, a tm_mlperf_options. The errors of tm_reference_read; the reference lives as
+ * long as the line. */
 TM_MUST_USE tm_status tm_mlperf_read_options(tm_cli_line *line, const tm_mlperf_options **out, tm_error *err);
 
 /* tm_cli_print of what holds names from other people's files: control characters become '?'. */

@@ -330,9 +330,10 @@ const tm_cli_command tm_mlperf_command_explain = {
     .words = "DIR...",
     .least = 1,
     .most = -1,
-    .about = "Takes the time to train of results (result_*.txt[.gz]) apart: samples per second and samples to the target, "
-             "each with its spread over the runs, time in evaluation, initialisation, what the evaluation interval costs; a "
-             "column per result, and how the scores of two results of one benchmark relate (docs/mlperf-explain.md).",
+    .about =
+        "Takes the time to train of results (result_*.txt[.gz]) apart: samples per second and samples to the target, "
+        "each with its spread over the runs, time in evaluation, initialisation, what the evaluation interval costs; a "
+        "column per result, and how the scores of two results of one benchmark relate (docs/mlperf-explain.md).",
     TM_CLI_OPTIONS(options, tm_mlperf_options),
     .run = run,
 };

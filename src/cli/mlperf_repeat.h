@@ -15,7 +15,7 @@
 
 typedef struct {
     int64_t     runs;
-    const char *folder;    /* of result_0.txt ... */
+    const char *folder; /* of result_0.txt ... */
     int64_t     seed;
     const char *ruleset_name;
     const char *reference_path; /* --reference F, or NULL */
@@ -28,22 +28,32 @@ typedef struct {
 } tm_repeat;
 
 #define TM_REPEAT_ROWS(usual_runs)                                                                                     \
-    { "out", 'o', TM_OPTION_TEXT, offsetof(tm_repeat, folder), .value = "DIR",                                         \
-      .help = "where the logs go; or the variable LOGDIR" },                                                           \
-    { "runs", 0, TM_OPTION_I64, offsetof(tm_repeat, runs), .value = "N", .fallback = usual_runs, .lo = 1, .hi = 10000, \
-      .help = "number of runs; or the variable NEXP" },                                                                \
-    { "seed", 0, TM_OPTION_I64, offsetof(tm_repeat, seed), .value = "S", .lo = 0, .hi = INT32_MAX,                     \
-      .help = "seeds S, S + 1, ... (or the variable SEED) instead of the system's entropy" },                          \
-    TM_MLPERF_RULESET(tm_repeat)
+    { "out",          'o',                                                                                             \
+      TM_OPTION_TEXT, offsetof(tm_repeat, folder),                                                                     \
+      .value = "DIR", .help = "where the logs go; or the variable LOGDIR" },                                           \
+        { "runs",                                                                                                      \
+          0,                                                                                                           \
+          TM_OPTION_I64,                                                                                               \
+          offsetof(tm_repeat, runs),                                                                                   \
+          .value = "N",                                                                                                \
+          .fallback = usual_runs,                                                                                      \
+          .lo = 1,                                                                                                     \
+          .hi = 10000,                                                                                                 \
+          .help = "number of runs; or the variable NEXP" },                                                            \
+        { "seed",          0,                                                                                          \
+          TM_OPTION_I64,   offsetof(tm_repeat, seed),                                                                  \
+          .value = "S",    .lo = 0,                                                                                    \
+          .hi = INT32_MAX, .help = "seeds S, S + 1, ... (or the variable SEED) instead of the system's entropy" },     \
+        TM_MLPERF_RULESET(tm_repeat)
 
 /* Fills line->options, a tm_repeat whose rows are read; the other words are for `trainmark run`. The variables NEXP,
  * LOGDIR and SEED count where the command line does not say. TM_USAGE. */
 TM_MUST_USE tm_status tm_repeat_read(tm_cli_line *line, tm_repeat **out, tm_error *err);
 
 /* Trains what is not there yet: each run is a process of its own with caches and clock of its own; its log becomes
- * result_I.txt when it is whole, so that a command that was cut short goes on where it stopped. TM_INVALID if the folder
- * holds runs of another command. A run that missed its target is a result, a run that fails is not: its exit code is
- * passed on. TM_INTERRUPTED when stopped. */
+ * result_I.txt when it is whole, so that a command that was cut short goes on where it stopped. TM_INVALID if the
+ * folder holds runs of another command. A run that missed its target is a result, a run that fails is not: its exit
+ * code is passed on. TM_INTERRUPTED when stopped. */
 TM_MUST_USE tm_status tm_repeat_run(const tm_repeat *repeat, tm_error *err);
 
 #endif

@@ -54,10 +54,11 @@ const tm_cli_command tm_mlperf_command_run = {
     .summary = "train N times with N seeds, then check the logs and compute the score",
     .words = "FILE.yaml --mlperf.submission_org NAME",
     .most = -1,
-    .about = "Trains N times, each time as a process of its own with another seed, into DIR/result_0.txt ...; then checks "
-             "the logs, their seeds and convergence, and computes the score. If it was interrupted, the same command "
-             "continues where it stopped.\n\n"
-             "Exit code 0: a valid score, 5: none.",
+    .about =
+        "Trains N times, each time as a process of its own with another seed, into DIR/result_0.txt ...; then checks "
+        "the logs, their seeds and convergence, and computes the score. If it was interrupted, the same command "
+        "continues where it stopped.\n\n"
+        "Exit code 0: a valid score, 5: none.",
     TM_CLI_OPTIONS(rows, tm_repeat),
     .passes = true,
     .run = run,

@@ -68,7 +68,8 @@ const tm_cli_command tm_mlperf_command_seeds = {
     .words = "DIR",
     .least = 1,
     .most = 1,
-    .about = "Checks the seeds of the runs of a result (result_*.txt[.gz]): every log has one, and no two logs have the same "
+    .about = "Checks the seeds of the runs of a result (result_*.txt[.gz]): every log has one, and no two logs have "
+             "the same "
              "from the same source line.\n\n"
              "Exit code 0: PASSED, 5: FAILED.",
     TM_CLI_OPTIONS(rows, tm_mlperf_options),

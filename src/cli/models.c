@@ -77,21 +77,56 @@ static tm_status list(bool as_json, tm_text *out, tm_error *err)
     return TM_OK;
 }
 
+static const char *yes(bool is)
+{
+    return is ? "yes" : "";
+}
+
+/* The table of docs/models.md: what is built in, and which Hugging Face architecture each family reads and writes. */
+static tm_status add_markdown(tm_text *out, tm_error *err)
+{
+    size_t           n;
+    const tm_preset *presets = tm_model_presets(&n);
+    tm_text_add(out, "| model | also | family | parameters | active | seq_len | layers | width | tied |\n"
+                     "|---|---|---|---:|---:|---:|---:|---:|---|\n");
+    for (size_t i = 0; i < n; i++) {
+        tm_config     *config = tm_cli_config();
+        tm_model_shape shape = { 0 };
+        char           all[40], active[40];
+        tm_status      st = tm_config_apply_preset(config, presets[i].name, err);
+        if (st == TM_OK) st = tm_config_finish(config, err);
+        if (st == TM_OK) st = tm_model_shape_read(config, &shape, err);
+        int64_t seq = st == TM_OK ? tm_config_i64(config, "training.seq_len") : 0;
+        if (st == TM_OK && tm_model_length(&shape) > 0) seq = tm_model_length(&shape);
+        tm_config_destroy(config);
+        TM_TRY(st);
+        tm_text_printf(out, "| `%s` | %s | %s | %s | %s | %lld | %lld | %lld | %s |\n", presets[i].name,
+                       presets[i].alias ? presets[i].alias : "", tm_model_family_name(&shape),
+                       tm_format_grouped(all, tm_model_parameters(&shape)),
+                       tm_format_grouped(active, tm_model_parameters_active(&shape)), (long long)seq,
+                       (long long)shape.n_layers, (long long)shape.dim, yes(shape.tied));
+    }
+    return TM_OK;
+}
+
 typedef struct {
-    bool json;
+    bool json, markdown;
 } models_options;
 
 static tm_status models(tm_cli_line *line, tm_error *err)
 {
     const models_options *o = line->options;
     tm_text               out = { 0 };
-    tm_status             st = list(o->json, &out, err);
+    tm_status             st = o->markdown ? add_markdown(&out, err) : list(o->json, &out, err);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     return st;
 }
 
-static const tm_option rows[] = { TM_OPTION_JSON(models_options) };
+static const tm_option rows[] = {
+    TM_OPTION_JSON(models_options),
+    { "markdown", 0, TM_OPTION_FLAG, offsetof(models_options, markdown), .help = "print the table of docs/models.md" },
+};
 
 const tm_cli_command tm_command_models = {
     .name = "models",

@@ -18,15 +18,15 @@ typedef struct {
     const char             *folder, *dtype;
     const numerics_options *o;
     tm_config              *config;
-    tm_hf_description description;
-    tm_model_shape    shape;
-    tm_safetensors   *weights;
-    int32_t          *ids;
-    int64_t           n;
-    tm_device        *opened;
-    tm_trainer       *trainer;
-    tm_numerics       numerics;
-    tm_numerics_image image;
+    tm_hf_description       description;
+    tm_model_shape          shape;
+    tm_safetensors         *weights;
+    int32_t                *ids;
+    int64_t                 n;
+    tm_device              *opened;
+    tm_trainer             *trainer;
+    tm_numerics             numerics;
+    tm_numerics_image       image;
 } job;
 
 static tm_status describe(job *j, tm_error *err)
@@ -95,10 +95,10 @@ static void print(const job *j, tm_text *out)
     tm_text_printf(out, "%-60s %.12g\n", "loss", n->loss);
     if (n->tokens)
         tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the first token", n->first[0], n->first[1],
-                   n->first[n->vocab > 2 ? 2 : 1]);
+                       n->first[n->vocab > 2 ? 2 : 1]);
     if (n->tokens)
         tm_text_printf(out, "%-60s %.12g %.12g %.12g ...\n", "logits of the last token", n->last[0], n->last[1],
-                   n->last[n->vocab > 2 ? 2 : 1]);
+                       n->last[n->vocab > 2 ? 2 : 1]);
     tm_text_printf(out, "%-60s %.12g\n", "gradient norm", n->gradient_norm);
     for (size_t i = 0; i < n->n_gradients; i++)
         tm_text_printf(out, "%-60s %.12g\n", n->gradients[i].name, n->gradients[i].norm);
@@ -117,8 +117,8 @@ static void release(job *j)
 
 static tm_status numerics(tm_cli_line *line, tm_error *err)
 {
-    job       j = { .folder = line->words[0], .o = line->options };
-    tm_text   out = { 0 };
+    job     j = { .folder = line->words[0], .o = line->options };
+    tm_text out = { 0 };
     if (!j.o->tokens == !j.o->inputs)
         return tm_fail(err, TM_USAGE,
                        "give --tokens FILE (a JSON array of ids, or a .npy) or, of an image model, --inputs FILE "
@@ -133,8 +133,9 @@ static tm_status numerics(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "tokens", 0, TM_OPTION_TEXT, offsetof(numerics_options, tokens), .value = "FILE",
-      .help = "a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the first the "
-              "targets" },
+      .help =
+          "a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the first the "
+          "targets" },
     { "inputs", 0, TM_OPTION_TEXT, offsetof(numerics_options, inputs), .value = "FILE",
       .help = "of a FLUX folder (diffusers): safetensors with noisy and velocity (rows, columns, channels), time, text "
               "(tokens, n), pooled (n) and guidance, if the model has it" },
@@ -144,7 +145,7 @@ static const tm_option rows[] = {
     { "device", 0, TM_OPTION_TEXT, offsetof(numerics_options, device), .value = "NAME", .fallback = "cpu",
       .help = "cpu, or reference (float64, slow)" },
     { "isa", 0, TM_OPTION_TEXT, offsetof(numerics_options, isa), .value = "NAME",
-      .help = "instruction set of the kernels: base, avx2 or avx512; default: the best of this machine" },
+      .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },
     { "threads", 0, TM_OPTION_I64, offsetof(numerics_options, threads), .value = "N", .fallback = "0", .lo = 0,
       .hi = 4096, .help = "threads; 0: all that this process may use" },
     TM_OPTION_JSON(numerics_options),
@@ -156,8 +157,9 @@ const tm_cli_command tm_command_numerics = {
     .words = "FOLDER",
     .least = 1,
     .most = 1,
-    .about = "Loads a Hugging Face folder and runs forward and backward on the tokens, to compare implementations: loss, "
-             "norms of all gradients by the names of the tensors, logits of the first and the last input.",
+    .about =
+        "Loads a Hugging Face folder and runs forward and backward on the tokens, to compare implementations: loss, "
+        "norms of all gradients by the names of the tensors, logits of the first and the last input.",
     TM_CLI_OPTIONS(rows, numerics_options),
     .run = numerics,
 };

@@ -11,22 +11,38 @@
 static const char *role_text(tm_role role)
 {
     switch (role) {
-    case TM_ROLE_ACTIVATION: return "activation";
-    case TM_ROLE_STATISTIC: return "statistic";
-    case TM_ROLE_GRADIENT: return "gradient +=";
-    case TM_ROLE_SCALAR: return "scalar";
-    case TM_ROLE_LOGITS: return "scratch";
-    case TM_ROLE_WEIGHT_COPY: return "weight copy";
-    case TM_ROLE_PARAMETER: return "parameter";
-    case TM_ROLE_MOMENT: return "moment";
-    case TM_ROLE_INDEX: return "index";
-    case TM_ROLE_STATE: return "state";
-    case TM_ROLE_PARTIAL: return "partial gradient";
-    case TM_ROLE_CONSTANT: return "constant";
-    case TM_ROLE_INPUT: return "input";
-    case TM_ROLE_WORKSPACE: return "workspace";
-    case TM_ROLE_STAGED: return "staged";
-    case TM_ROLE_COUNT: break;
+    case TM_ROLE_ACTIVATION:
+        return "activation";
+    case TM_ROLE_STATISTIC:
+        return "statistic";
+    case TM_ROLE_GRADIENT:
+        return "gradient +=";
+    case TM_ROLE_SCALAR:
+        return "scalar";
+    case TM_ROLE_LOGITS:
+        return "scratch";
+    case TM_ROLE_WEIGHT_COPY:
+        return "weight copy";
+    case TM_ROLE_PARAMETER:
+        return "parameter";
+    case TM_ROLE_MOMENT:
+        return "moment";
+    case TM_ROLE_INDEX:
+        return "index";
+    case TM_ROLE_STATE:
+        return "state";
+    case TM_ROLE_PARTIAL:
+        return "partial gradient";
+    case TM_ROLE_CONSTANT:
+        return "constant";
+    case TM_ROLE_INPUT:
+        return "input";
+    case TM_ROLE_WORKSPACE:
+        return "workspace";
+    case TM_ROLE_STAGED:
+        return "staged";
+    case TM_ROLE_COUNT:
+        break;
     }
     TM_ASSERT(!"unknown role");
     return "";
@@ -186,8 +202,9 @@ const tm_cli_command tm_command_ops = {
     .summary = "list the operations of a training step: formulas, shapes, kernels",
     .words = "[NAME]",
     .most = 1,
-    .about = "Lists the operations that training steps are made of, with their formulas. With NAME: its inputs, outputs "
-             "and shapes, and the kernels that this machine runs it with.",
+    .about =
+        "Lists the operations that training steps are made of, with their formulas. With NAME: its inputs, outputs "
+        "and shapes, and the kernels that this machine runs it with.",
     TM_CLI_OPTIONS(rows, ops_options),
     .run = ops,
 };

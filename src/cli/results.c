@@ -66,7 +66,8 @@ static tm_status run_list(tm_cli_line *line, tm_error *err)
 
 #define STORE_ROW                                                                                                      \
     {                                                                                                                  \
-        "store", 0, TM_OPTION_TEXT, offsetof(results_options, store), .value = "FILE", .help = "another store of results" \
+        "store", 0, TM_OPTION_TEXT, offsetof(results_options, store), .value = "FILE",                                 \
+                                                                      .help = "another store of results"               \
     }
 #define FILTER(name, member, what, words)                                                                              \
     {                                                                                                                  \
@@ -211,7 +212,7 @@ static const tm_cli_command import_command = {
 
 /* --- delete ------------------------------------------------------------------------------------------------------- */
 
-static tm_status delete(tm_cli_line *line, tm_error *err)
+static tm_status delete (tm_cli_line *line, tm_error *err)
 {
     int64_t  *ids = tm_arena_take(line->arena, (size_t)line->n_words * sizeof *ids);
     tm_store *store;
@@ -242,7 +243,8 @@ static const tm_cli_command delete_command = {
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
-static const tm_cli_command *const commands[] = { &show_command, &export_command, &import_command, &delete_command, NULL };
+static const tm_cli_command *const commands[] = { &show_command, &export_command, &import_command, &delete_command,
+                                                  NULL };
 
 const tm_cli_command tm_command_results = {
     .name = "results",

@@ -32,7 +32,8 @@ static const tm_option rows[] = {
       .help = "print the merged configuration, the memory plan and what is not built yet, then stop" },
     { "memory", 0, TM_OPTION_BYTES, offsetof(tm_cli_options, memory_bytes), .value = "SIZE",
       .help = "of a dry run: does it fit into SIZE (192GiB)? default: what this machine has" },
-    { "json", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, json), .help = "print the result (result.json) or the dry run as JSON" },
+    { "json", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, json),
+      .help = "print the result (result.json) or the dry run as JSON" },
     { "compare", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, compare), .value = "FILE",
       .help = "print published figures beside the result: those of a CSV file, or `reference`, the built-in ones" },
     { "perf-csv", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, perf_csv), .value = "FILE",
@@ -95,7 +96,7 @@ static tm_status open_data(job *j, tm_error *err)
 {
     tm_source_options options = j->options.source;
     bool              decides = tm_source_traits_of(options.name)->decides_vocabulary;
-    if (decides) options.vocab = 0;                                          /* not decided yet */
+    if (decides) options.vocab = 0;                                           /* not decided yet */
     if (j->cli->dry_run && tm_source_has_outline(options.name)) return TM_OK; /* print_plan tells it */
     TM_TRY(tm_source_open(&options, &j->source, err));
     return decides ? fit_vocabulary(j, err) : TM_OK;
@@ -342,7 +343,7 @@ static tm_status train(job *j, tm_error *err)
     if (st == TM_INTERRUPTED && timed_out) fprintf(stderr, "stopped by --timeout after %g s\n", j->cli->timeout_s);
     if (st == TM_OK) st = tm_folder_lock_check(&j->lock, err);
     if (j->cli->json && began && (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED)) {
-        tm_error   own = { 0 };
+        tm_error  own = { 0 };
         tm_status printed = print_result(j, &own);
         if (st == TM_OK && printed != TM_OK) *err = own;
         if (st == TM_OK) st = printed;
@@ -468,13 +469,14 @@ const tm_cli_command tm_command_run = {
     .summary = "train a model, measure it, judge the run",
     .words = "[MODEL | FILE]",
     .most = 1,
-    .about = "Trains a model and prints throughput, memory, loss and a verdict; the results are files in the run "
-             "directory. Without MODEL: the built-in tiny model, until it has learned the built-in language (the main "
-             "job).\n\n"
-             "MODEL is a built-in name (`trainmark models`). FILE is an experiment of Primus (.yaml), a job file of "
-             "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then "
-             "llama or mistral), or a file of keys. Options of report scripts (-t -m -p -s -n -f -b -l) and tags of the "
-             "MAD catalogue (--tags) are accepted, too (docs/other-programs.md).",
+    .about =
+        "Trains a model and prints throughput, memory, loss and a verdict; the results are files in the run "
+        "directory. Without MODEL: the built-in tiny model, until it has learned the built-in language (the main "
+        "job).\n\n"
+        "MODEL is a built-in name (`trainmark models`). FILE is an experiment of Primus (.yaml), a job file of "
+        "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then "
+        "llama or mistral), or a file of keys. Options of report scripts (-t -m -p -s -n -f -b -l) and tags of the "
+        "MAD catalogue (--tags) are accepted, too (docs/other-programs.md).",
     TM_CLI_OPTIONS(rows, tm_cli_options),
     .keys = tm_cli_keys,
     .first_keys = "model.hf_assets_path,data.source,data.path,training.steps,training.local_batch_size,"

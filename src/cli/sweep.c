@@ -67,8 +67,8 @@ static tm_status make_runs(sweep *s, tm_error *err)
     int64_t n = 1;
     for (size_t i = 0; i < s->n_axes; i++) n = n > MOST_RUNS ? n : n * (int64_t)s->axes[i].n;
     if (n > MOST_RUNS || s->n_axes > MOST_AXES)
-        return tm_fail(err, TM_INVALID, "the lists of this experiment (%s: '%s', ...) make more than %d runs", s->axes[0].place,
-                       s->axes[0].key, MOST_RUNS);
+        return tm_fail(err, TM_INVALID, "the lists of this experiment (%s: '%s', ...) make more than %d runs",
+                       s->axes[0].place, s->axes[0].key, MOST_RUNS);
     s->n = (int)n;
     s->runs = tm_arena_take(s->arena, (size_t)n * sizeof *s->runs);
     for (int r = 0; r < s->n; r++) {
@@ -104,12 +104,26 @@ static bool is_hopeless(const sweep *s, const sweep_run *run)
 
 static void add_header(const sweep *s, tm_text *out)
 {
-    static const char *const before[] = { "run_id", "run_name", "timestamp" },
-                            *const after[] = { "total_elapsed_time", "avg_loss", "std_loss", "avg_loss_tail", "std_loss_tail",
-                                               "avg_step_time_total", "std_step_time_total", "avg_step_time_gpu",
-                                               "std_step_time_gpu", "avg_fps_gpu", "std_fps_gpu", "avg_tflops", "std_tflops",
-                                               "num_samples", "status", "git_hash", "git_user", "tokens_per_second",
-                                               "verdict", "exit_code" };
+    static const char *const before[] = { "run_id", "run_name", "timestamp" }, *const after[] = { "total_elapsed_time",
+                                                                                                  "avg_loss",
+                                                                                                  "std_loss",
+                                                                                                  "avg_loss_tail",
+                                                                                                  "std_loss_tail",
+                                                                                                  "avg_step_time_total",
+                                                                                                  "std_step_time_total",
+                                                                                                  "avg_step_time_gpu",
+                                                                                                  "std_step_time_gpu",
+                                                                                                  "avg_fps_gpu",
+                                                                                                  "std_fps_gpu",
+                                                                                                  "avg_tflops",
+                                                                                                  "std_tflops",
+                                                                                                  "num_samples",
+                                                                                                  "status",
+                                                                                                  "git_hash",
+                                                                                                  "git_user",
+                                                                                                  "tokens_per_second",
+                                                                                                  "verdict",
+                                                                                                  "exit_code" };
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) tm_csv_add(out, before[i], i == 0);
     for (size_t i = 0; i < s->n_axes; i++) tm_csv_add(out, s->axes[i].key, false);
     for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) tm_csv_add(out, after[i], false);
@@ -210,9 +224,9 @@ static tm_status write_summary(const sweep *s, tm_error *err)
 static tm_status read_summary(sweep *s, tm_error *err)
 {
     enum { COLUMNS = MOST_AXES + 32 };
-    tm_text     text = { 0 }, storage = { 0 }, header = { 0 };
-    size_t      offsets[COLUMNS], n, status = 3 + s->n_axes + 14;
-    tm_status   st = TM_OK;
+    tm_text   text = { 0 }, storage = { 0 }, header = { 0 };
+    size_t    offsets[COLUMNS], n, status = 3 + s->n_axes + 14;
+    tm_status st = TM_OK;
     if (!tm_file_exists(summary_path(s))) return TM_OK;
     TM_TRY(tm_file_read(summary_path(s), SUMMARY_LIMIT, &text, err));
     add_header(s, &header);
@@ -220,7 +234,8 @@ static tm_status read_summary(sweep *s, tm_error *err)
     if (strncmp(cursor, header.data, header.length) != 0)
         st = tm_fail(err, TM_INVALID, "'%s' is of another sweep; name another folder with --out", summary_path(s));
     (void)tm_csv_read(&cursor, &storage, offsets, COLUMNS);
-    for (const char *line = cursor; st == TM_OK && (n = tm_csv_read(&cursor, &storage, offsets, COLUMNS)) > 0; line = cursor) {
+    for (const char *line = cursor; st == TM_OK && (n = tm_csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;
+         line = cursor) {
         int number = n > status ? atoi(storage.data) : 0;
         if (number < 1 || number > s->n) continue;
         sweep_run *run = &s->runs[number - 1];
@@ -298,8 +313,9 @@ static tm_status copy_config(const sweep *s, const sweep_run *run, const char *f
     if (tm_file_exists(from)) {
         st = tm_file_read(from, SUMMARY_LIMIT, &text, err);
         if (st == TM_OK)
-            st = tm_file_write(tm_arena_format(s->arena, "%s/%04d_config_%s.yaml", s->options->folder, run->number, run->name),
-                               text.data, text.length, err);
+            st = tm_file_write(
+                tm_arena_format(s->arena, "%s/%04d_config_%s.yaml", s->options->folder, run->number, run->name),
+                text.data, text.length, err);
     }
     tm_text_fini(&text);
     return st;
@@ -321,7 +337,10 @@ static tm_status train(sweep *s, sweep_run *run, tm_error *failure, tm_error *er
     add_line(s, run, &end, result);
     tm_result_destroy(result);
     if (run->state == ERROR)
-        (void)tm_fail(failure, end.code == 3 ? TM_NUMBERS : end.code == 4 ? TM_INVALID : TM_INTERNAL,
+        (void)tm_fail(failure,
+                      end.code == 3   ? TM_NUMBERS
+                      : end.code == 4 ? TM_INVALID
+                                      : TM_INTERNAL,
                       "run %d (%s) ended with exit code %d; see %s", run->number, run->name, end.code, log);
     TM_TRY(copy_config(s, run, folder, err));
     TM_TRY(write_summary(s, err));

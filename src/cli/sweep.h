@@ -8,11 +8,11 @@
 #include "cli/cli.h"
 
 typedef struct {
-    const tm_config *config;  /* finished, with its axes */
-    int              argc;    /* the words of the command line behind `run`, --out left out */
+    const tm_config *config; /* finished, with its axes */
+    int              argc;   /* the words of the command line behind `run`, --out left out */
     char           **argv;
-    const char      *folder;  /* for all of it */
-    bool             dry_run; /* lists the runs and what they need */
+    const char      *folder;       /* for all of it */
+    bool             dry_run;      /* lists the runs and what they need */
     int64_t          memory_bytes; /* --memory; 0: what this machine has */
 } tm_sweep_options;
 

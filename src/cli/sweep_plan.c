@@ -61,8 +61,9 @@ tm_status sweep_plan_bytes(const tm_sweep_options *o, char *const *more, int n, 
     int            argc;
     char         **words = words_of(o, more, n, NULL, &argc);
     tm_arena      *arena = tm_arena_create();
-    tm_cli_line    line = { .command = &tm_command_run, .name = "run", .argc = argc, .argv = words, .options = &cli,
-                            .arena = arena };
+    tm_cli_line    line = {
+           .command = &tm_command_run, .name = "run", .argc = argc, .argv = words, .options = &cli, .arena = arena
+    };
     line.words = tm_arena_take(arena, ((size_t)argc + 1) * sizeof *line.words);
     tm_log_set_level(TM_LOG_WARN); /* the notes were told once */
     tm_status st = tm_cli_configure(&line, "tiny-llama", false, &config, err);
@@ -85,7 +86,8 @@ static tm_status follow(tm_process *process, int *status, tm_text *output, tm_er
     while (open || !tm_process_ended(process, status)) {
         char part[16384];
         if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command goes on from here");
-        if (!tm_process_wait(&process, 1, open ? tm_process_output(process) : -1, look_ns, &tm_cli_stop) || !open) continue;
+        if (!tm_process_wait(&process, 1, open ? tm_process_output(process) : -1, look_ns, &tm_cli_stop) || !open)
+            continue;
         ssize_t got = read(tm_process_output(process), part, sizeof part);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) open = false;
         if (got > 0 && output->length < LOG_LIMIT) tm_text_add_n(output, part, (size_t)got);

@@ -16,8 +16,8 @@ int64_t sweep_memory(const tm_sweep_options *o);
 
 /* How a run ended. */
 typedef struct {
-    int    code;   /* exit code; -1: killed by a signal */
-    bool   nomem;  /* it did not fit: the plan, the allocation, or killed for memory */
+    int    code;       /* exit code; -1: killed by a signal */
+    bool   nomem;      /* it did not fit: the plan, the allocation, or killed for memory */
     char   words[700]; /* the last on standard error */
     double seconds;
 } sweep_end;

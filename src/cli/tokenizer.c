@@ -207,11 +207,20 @@ static tm_status run_speed(tm_cli_line *line, tm_error *err)
 }
 
 #define FILE_ROWS                                                                                                      \
-    { "tokenizer", 0, TM_OPTION_TEXT, offsetof(arguments, tokenizer), .value = "FILE", .required = true,               \
+    { "tokenizer",                                                                                                     \
+      0,                                                                                                               \
+      TM_OPTION_TEXT,                                                                                                  \
+      offsetof(arguments, tokenizer),                                                                                  \
+      .value = "FILE",                                                                                                 \
+      .required = true,                                                                                                \
       .help = "tokenizer.json, SentencePiece .model, tiktoken, tekken, or a folder with one (docs/tokenizers.md)" },   \
-    { "pattern", 0, TM_OPTION_TEXT, offsetof(arguments, pattern), .value = "NAME",                                     \
-      .help = "how a tiktoken file of unknown size cuts words; a wrong name lists those that there are" },             \
-    TM_OPTION_JSON(arguments)
+        { "pattern",                                                                                                   \
+          0,                                                                                                           \
+          TM_OPTION_TEXT,                                                                                              \
+          offsetof(arguments, pattern),                                                                                \
+          .value = "NAME",                                                                                             \
+          .help = "how a tiktoken file of unknown size cuts words; a wrong name lists those that there are" },         \
+        TM_OPTION_JSON(arguments)
 
 static const tm_option encode_rows[] = {
     FILE_ROWS,
@@ -262,13 +271,15 @@ static const tm_cli_command speed_command = {
     .run = run_speed,
 };
 
-static const tm_cli_command *const commands[] = { &encode_command, &decode_command, &info_command, &speed_command,
-                                                  &tm_tokenizer_command_train, NULL };
+static const tm_cli_command *const commands[] = {
+    &encode_command, &decode_command, &info_command, &speed_command, &tm_tokenizer_command_train, NULL
+};
 
 const tm_cli_command tm_command_tokenizer = {
     .name = "tokenizer",
     .summary = "text to token ids and back; what is in a tokenizer file; learn one",
-    .about = "Text to token ids and back, by a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, tekken, or "
-             "a folder with one of them (docs/tokenizers.md). The input is FILE, or standard input without one.",
+    .about =
+        "Text to token ids and back, by a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, tekken, or "
+        "a folder with one of them (docs/tokenizers.md). The input is FILE, or standard input without one.",
     .commands = commands,
 };

@@ -66,7 +66,8 @@ static tm_status verify(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "all", 0, TM_OPTION_FLAG, offsetof(verify_options, all), .help = "list the figures that agree, too" },
-    { "store", 0, TM_OPTION_TEXT, offsetof(verify_options, store), .value = "FILE", .help = "another store of results" },
+    { "store", 0, TM_OPTION_TEXT, offsetof(verify_options, store), .value = "FILE",
+      .help = "another store of results" },
     TM_OPTION_JSON(verify_options),
 };
 
@@ -76,9 +77,10 @@ const tm_cli_command tm_command_verify = {
     .words = "RUN...",
     .least = 1,
     .most = -1,
-    .about = "Recomputes every derived figure of a run from its raw step times (and from metrics.jsonl beside it), and the "
-             "digest over the file. RUN is a run directory, a result.json, or a stored result (a number, last, last~N). "
-             "Exit code 5 if anything differs.",
+    .about =
+        "Recomputes every derived figure of a run from its raw step times (and from metrics.jsonl beside it), and the "
+        "digest over the file. RUN is a run directory, a result.json, or a stored result (a number, last, last~N). "
+        "Exit code 5 if anything differs.",
     TM_CLI_OPTIONS(rows, verify_options),
     .run = verify,
 };

@@ -69,11 +69,11 @@ void tm_config_allow_unknown(tm_config *config, bool allow);
 /* Values that ask for what is not built are then listed by tm_config_unbuilt instead of refused; for plans, which say
  * what they leave out. */
 void tm_config_allow_unbuilt(tm_config *config, bool allow);
-/* A list given to a key that takes a single value is then an axis of a sweep, and the key has its first value; else it is
- * refused. */
+/* A list given to a key that takes a single value is then an axis of a sweep, and the key has its first value; else it
+ * is refused. */
 void tm_config_allow_axes(tm_config *config, bool allow);
-/* An axis that is in force: no higher layer gives the key another value. In the order in which they were given. A single
- * value "auto" is one, too, of a key whose row has it (choices "auto"): the caller searches. */
+/* An axis that is in force: no higher layer gives the key another value. In the order in which they were given. A
+ * single value "auto" is one, too, of a key whose row has it (choices "auto"): the caller searches. */
 typedef struct {
     const char        *key; /* as it was given */
     const char        *row; /* ours that it stands for */

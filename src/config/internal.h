@@ -65,7 +65,7 @@ struct tm_config {
     tm_config_axis       *axes;
     tm_layer             *axis_layers; /* (n_axes) */
     size_t                n_axes, axes_capacity;
-    tm_text               accepted;                                   /* a line for each */
+    tm_text               accepted;    /* a line for each */
     bool                  family_told; /* that the model's family is not built is among the problems */
     tm_text               model_keys;  /* those that ask for a family that is not built */
     const char           *model_named; /* the model that an experiment names, without folder and suffix */

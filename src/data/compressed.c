@@ -10,8 +10,8 @@
 
 enum { MOST_TOKENS = 1 << 18, LEVEL = 12 };
 
-/* One to four bytes per token, by the largest: repetitions are seen at any width, but narrow tokens cost less. (256, the
- * end of a document, may look like 0.) */
+/* One to four bytes per token, by the largest: repetitions are seen at any width, but narrow tokens cost less. (256,
+ * the end of a document, may look like 0.) */
 static size_t pack(const int32_t *tokens, int64_t n, uint8_t *out)
 {
     int32_t largest = 0;
@@ -28,7 +28,8 @@ double tm_source_compressed(const tm_source *source)
     if (source->kind->traits.images || rows <= 0) return (double)NAN;
     if (rows > MOST_TOKENS / seq + 1) rows = MOST_TOKENS / seq + 1;
     void    *fields[TM_MAX_FIELDS];
-    int32_t *ids = tm_alloc((size_t)(rows * seq) * sizeof *ids), *scratch = tm_alloc((size_t)(seq + 1) * sizeof *scratch);
+    int32_t *ids = tm_alloc((size_t)(rows * seq) * sizeof *ids),
+            *scratch = tm_alloc((size_t)(seq + 1) * sizeof *scratch);
     int64_t  n = 0;
     tm_error err = { 0 };
     for (int f = 0; f < TM_MAX_FIELDS; f++) fields[f] = tm_alloc((size_t)seq * sizeof(int32_t));

@@ -5,6 +5,8 @@
  * who encodes them reads the JSON. A row of parquet is a document. */
 #include "data/corpus.h"
 
+#include "data/text_files.h"
+
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -190,17 +192,6 @@ static void find_duplicates(tm_corpus *c)
     free(order);
 }
 
-static bool is_binary(const char *bytes, size_t n)
-{
-    size_t bad = 0;
-    if (memchr(bytes, 0, n)) return true;
-    for (size_t i = 0, length; i + 4 < n; i += length ? length : 1) {
-        length = tm_utf8_length((const unsigned char *)bytes + i);
-        bad += length == 0;
-    }
-    return bad > n / 10;
-}
-
 /* The first line of a text file that is a JSON object: the user wants its fields, not its quotes. */
 static tm_status refuse_json(const tm_corpus *c, const file *f, const char *bytes, size_t n, tm_error *err)
 {
@@ -214,10 +205,10 @@ static tm_status refuse_json(const tm_corpus *c, const file *f, const char *byte
     json_object_foreach(line, key, value) if (json_is_string(value) && (!field || strcmp(key, "text") == 0)) field =
         key;
     const char *tokenizer = c->options->tokenizer; /* NULL: one is made */
-    tm_status   st = tm_fail(err, TM_INVALID,
-                             "'%s' is JSON lines, not text: trainmark %s %s --input jsonl --field %s %s%s -o %s", f->path,
-                             tokenizer ? "data tokenize" : "tokenizer train", f->path, field ? field : "NAME",
-                             tokenizer ? "--tokenizer " : "--vocab_size N", tokenizer ? tokenizer : "", c->options->out);
+    tm_status   st =
+        tm_fail(err, TM_INVALID, "'%s' is JSON lines, not text: trainmark %s %s --input jsonl --field %s %s%s -o %s",
+                f->path, tokenizer ? "data tokenize" : "tokenizer train", f->path, field ? field : "NAME",
+                tokenizer ? "--tokenizer " : "--vocab_size N", tokenizer ? tokenizer : "", c->options->out);
     json_decref(line);
     return st;
 }
@@ -235,7 +226,7 @@ static tm_status look_at(tm_corpus *c, file *f, char *bytes, tm_error *err)
         n += got;
     }
     tm_unpack_close(unpack);
-    bool binary = st == TM_OK && is_binary(bytes, n);
+    bool binary = st == TM_OK && tm_is_binary(bytes, n);
     if (st != TM_OK && f->named) return tm_fail(err, st, "%s", why.text);
     if (binary && f->named) return tm_fail(err, TM_INVALID, "'%s' is a binary file, wanted text", f->path);
     if (st != TM_OK) tm_warn("%s: left out", why.text);

@@ -27,8 +27,8 @@ typedef struct {
 void tm_text_batch_clear(tm_text_batch *batch);
 void tm_text_batch_fini(tm_text_batch *batch);
 
-/* The documents of a part, or the piece of one that it is; of lines of JSON the texts in `field`. TM_FORMAT, TM_INVALID: a
- * line, with its number. */
+/* The documents of a part, or the piece of one that it is; of lines of JSON the texts in `field`. TM_FORMAT,
+ * TM_INVALID: a line, with its number. */
 typedef tm_status (*tm_document_sink)(void *context, const char *text, size_t bytes, bool begins, bool ends,
                                       tm_error *err);
 TM_MUST_USE tm_status tm_part_documents(const tm_text_batch *batch, const tm_part *part, const char *field,

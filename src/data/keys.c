@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/keys.h"
 
+#include "base/file.h"
+#include "base/text.h"
 #include "data/source.h"
 
 #include <stdio.h>
@@ -24,7 +26,7 @@ static const tm_key keys[] = {
       .help = meanings + 2 },
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
-      .help = "the files of data.source, which says what is wanted; means data.source text unless that is given" },
+      .help = "the files of data.source, which says what is wanted; without data.source: megatron for PREFIX of PREFIX.idx, govreport for .npy, else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
       .synonyms = "validation.dataset_path,valid_data_path",
       .help = "held-out data of sources of token files; null: validation.npy beside train.npy (govreport, when "
@@ -103,15 +105,29 @@ static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
     if (tm_config_plans(config)) {
         tm_config_leave_out(config, "the data set %.100s (%s = %.100s, %s)", name ? name : "that is not named", key,
                             tm_config_shown(config, key), tm_config_place(config, key));
-        if (tm_config_rank(config, "data.source") == 0) derive_source(config, "mock", key); /* else a model's own stands in */
+        if (tm_config_rank(config, "data.source") == 0)
+            derive_source(config, "mock", key); /* else a model's own stands in */
         return TM_OK;
     }
-    return tm_fail(err, TM_INVALID,
-                   "%s is %.100s (%s), but no local data is named%s%.100s%s: give data.path (training.dataset_path) a file "
-                   "or folder of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
-                   "built-in language)",
-                   key, tm_config_shown(config, key), tm_config_place(config, key), name ? " and the data set '" : "",
-                   name ? name : "", name ? "' is not downloaded" : "");
+    return tm_fail(
+        err, TM_INVALID,
+        "%s is %.100s (%s), but no local data is named%s%.100s%s: give data.path (training.dataset_path) a file "
+        "or folder of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
+        "built-in language)",
+        key, tm_config_shown(config, key), tm_config_place(config, key), name ? " and the data set '" : "",
+        name ? name : "", name ? "' is not downloaded" : "");
+}
+
+/* The source of what `data pack` and `data tokenize` write, else text. */
+static const char *source_of(const char *path)
+{
+    size_t  n = strlen(path);
+    tm_text idx = { 0 };
+    tm_text_printf(&idx, "%s.idx", path);
+    bool indexed = n > 4 && (strcmp(path + n - 4, ".idx") == 0 || strcmp(path + n - 4, ".bin") == 0);
+    indexed = indexed ? tm_file_exists(path) : !tm_file_exists(path) && tm_file_exists(idx.data);
+    tm_text_fini(&idx);
+    return indexed ? "megatron" : n > 4 && strcmp(path + n - 4, ".npy") == 0 ? "govreport" : "text";
 }
 
 /* The key of the higher layer decides; in one layer data.source before training.mock_data before data.path. */
@@ -123,9 +139,10 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     if (mocked && mock >= path && mock > source)
         derive_source(config, "mock", "training.mock_data");
     else if (path > source)
-        derive_source(config, "text", "data.path");
+        derive_source(config, source_of(tm_config_text(config, "data.path")), "data.path");
     if (mock && !mocked && !path && mock > source) return miss_data(config, "training.mock_data", err);
-    if (!mocked && !path && rank_of(config, "training.dataset") > source) return miss_data(config, "training.dataset", err);
+    if (!mocked && !path && rank_of(config, "training.dataset") > source)
+        return miss_data(config, "training.dataset", err);
     return check_paths(config, path > 0, err);
 }
 

@@ -25,17 +25,17 @@ struct tm_loader {
     int64_t          slots;
     tm_batch        *slot;
     size_t           bytes[TM_MAX_FIELDS]; /* of a field of a sample */
-    char            *memory; /* of all slots */
-    int32_t         *sample; /* (T+1) the thread's own */
+    char            *memory;               /* of all slots */
+    int32_t         *sample;               /* (T+1) the thread's own */
     pthread_t        thread;
     pthread_mutex_t  lock;
     pthread_cond_t   filled_more, freed_more;
-    int64_t          filled, freed; /* batches since open; guarded by lock */
-    bool             closing;       /* guarded by lock */
-    tm_error         error;         /* the thread's own until the batch that shows it is handed out */
-    int64_t          taken;         /* the consumer's own */
+    int64_t          filled, freed;             /* batches since open; guarded by lock */
+    bool             closing;                   /* guarded by lock */
+    tm_error         error;                     /* the thread's own until the batch that shows it is handed out */
+    int64_t          taken;                     /* the consumer's own */
     uint64_t         samples_seen[2 * WATCHED]; /* hashes; open addressing, 0: free; the thread's own */
-    int64_t          seen, unique;  /* guarded by lock */
+    int64_t          seen, unique;              /* guarded by lock */
 };
 
 /* A row that is not there. */

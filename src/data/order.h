@@ -59,9 +59,9 @@ typedef struct {
     uint32_t        *shuffle;   /* (samples) */
 } tm_order;
 
-/* Builds the tables in place, each once: nothing is held twice. `lengths` are the tokens of each document as in an index:
- * int32, little-endian, at any address; they must add up to plan->tokens. TM_NOMEM when the memory that is available is
- * less than the plan's. */
+/* Builds the tables in place, each once: nothing is held twice. `lengths` are the tokens of each document as in an
+ * index: int32, little-endian, at any address; they must add up to plan->tokens. TM_NOMEM when the memory that is
+ * available is less than the plan's. */
 TM_MUST_USE tm_status tm_order_build(const tm_order_plan *plan, const uint8_t *lengths, uint32_t seed, tm_order *out,
                                      tm_error *err);
 void                  tm_order_free(tm_order *order); /* a zeroed one is fine */

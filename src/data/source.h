@@ -64,15 +64,16 @@ typedef struct {
     const char *path; /* text: a file or folder; govreport: train.npy or its folder; megatron: PREFIX; NULL elsewhere */
     const char *validation_path; /* govreport, megatron: of the held-out data; NULL: validation.npy of the folder, or
                                     none */
-    int64_t  vocab;              /* model.vocab_size; text: 0 = not decided yet, see vocab_needed */
-    int64_t  seq;                /* T, target tokens of a sample, >= 1 */
-    uint64_t seed;
-    double   validation_fraction; /* text: share of the bytes held out, in [0, 0.9] */
-    int64_t  samples;             /* megatron: training samples that the run wants; its order depends on them */
-    tm_mask  mask;                /* govreport */
-    int32_t  pad_token;           /* govreport: the input behind the last token */
-    bool     separate;            /* fields that keep the documents of a sample apart, see tm_source_fields */
-    tm_flow_options flow;         /* of images */
+    int64_t         vocab;       /* model.vocab_size; text: 0 = not decided yet, see vocab_needed */
+    int64_t         seq;         /* T, target tokens of a sample, >= 1 */
+    uint64_t        seed;
+    double          validation_fraction; /* text: share of the bytes held out, in [0, 0.9] */
+    bool            plain_text; /* text: refuse binary files, JSON lines and packed files; else any bytes are tokens */
+    int64_t         samples;    /* megatron: training samples that the run wants; its order depends on them */
+    tm_mask         mask;       /* govreport */
+    int32_t         pad_token;  /* govreport: the input behind the last token */
+    bool            separate;   /* fields that keep the documents of a sample apart, see tm_source_fields */
+    tm_flow_options flow;       /* of images */
 } tm_source_options;
 
 typedef struct {
@@ -81,11 +82,11 @@ typedef struct {
     int64_t vocab_needed;       /* smallest vocabulary that holds every token id */
     double  floor;              /* exact conditional entropy, nats per target token of samples of T; of images the least
                                  * mean square error; NAN = unknown */
-    double  validation_floor;   /* the same of the validation split, where it differs (times of images) */
-    double  unigram_entropy;    /* nats per token; of files: of the validation split, NAN without one */
-    double  ngram3_entropy;     /* synthetic: exact cross entropy of the best order-3 predictor; else NAN */
-    double  bytes_per_token;    /* text: of the validation split (of all text without one); else NAN */
-    int32_t end_token;          /* text: the token after each document; else -1 */
+    double   validation_floor;  /* the same of the validation split, where it differs (times of images) */
+    double   unigram_entropy;   /* nats per token; of files: of the validation split, NAN without one */
+    double   ngram3_entropy;    /* synthetic: exact cross entropy of the best order-3 predictor; else NAN */
+    double   bytes_per_token;   /* text: of the validation split (of all text without one); else NAN */
+    int32_t  end_token;         /* text: the token after each document; else -1 */
     uint64_t content;           /* what the samples are made of, as a number: other bytes of the files, other number (of
                                    files above 64 MiB parts are looked at); never 0 */
 } tm_source_facts;
@@ -120,9 +121,9 @@ int64_t                tm_source_seq(const tm_source *source); /* T */
  * synthetic, mock and text only: other sources have rows. */
 void tm_source_sample(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
 
-/* Nats per target that a general compressor (zstd) needs for the first 2^18 targets of the validation split: what can be
- * foreseen without training. Far less is not to be had, but by seeing the targets. NAN: nothing is held out, images, or
- * a row cannot be read. Takes some 50 ms. */
+/* Nats per target that a general compressor (zstd) needs for the first 2^18 targets of the validation split: what can
+ * be foreseen without training. Far less is not to be had, but by seeing the targets. NAN: nothing is held out, images,
+ * or a row cannot be read. Takes some 50 ms. */
 double tm_source_compressed(const tm_source *source);
 
 /* Sample `index` of any source as the row of a batch: a pointer per field, in the order of tm_source_fields, and what

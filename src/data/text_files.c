@@ -297,3 +297,14 @@ void tm_text_files_close(tm_text_files *files)
     free(files->files);
     *files = (tm_text_files){ 0 };
 }
+
+bool tm_is_binary(const char *bytes, size_t n)
+{
+    size_t bad = 0;
+    if (memchr(bytes, 0, n)) return true;
+    for (size_t i = 0, length; i + 4 < n; i += length ? length : 1) {
+        length = tm_utf8_length((const unsigned char *)bytes + i);
+        bad += length == 0;
+    }
+    return bad > n / 10;
+}

@@ -37,6 +37,8 @@ typedef struct {
 TM_MUST_USE tm_status tm_text_files_open(const char *path, tm_text_files *out, tm_error *err);
 /* TM_INVALID if a mapped file is not as it was. One system call. */
 TM_MUST_USE tm_status tm_text_file_check(const tm_text_file *file, tm_error *err);
-void                  tm_text_files_close(tm_text_files *files);
+/* The beginning of a file: does it hold a zero, or a tenth of bytes that are not UTF-8? */
+bool tm_is_binary(const char *bytes, size_t n);
+void tm_text_files_close(tm_text_files *files);
 
 #endif

@@ -9,6 +9,7 @@
 #include "data/md5_list.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -183,10 +184,42 @@ tm_table *tm_data_verify_table(void)
     return table;
 }
 
+/* PREFIX of PREFIX.idx and PREFIX.bin, an indexed data set. */
+static tm_status verify_pair(verification *v, const char *prefix, const char *expected)
+{
+    static const char *const endings[] = { ".idx", ".bin" };
+    if (expected)
+        return tm_fail(v->err, TM_USAGE, "--expect is for one file or a folder; '%s' is two: name %s.bin", prefix,
+                       prefix);
+    for (int i = 0; i < 2; i++) {
+        tm_text path = { 0 };
+        tm_text_printf(&path, "%s%s", prefix, endings[i]);
+        tm_status st = verify_file(v, path.data, NULL);
+        tm_text_fini(&path);
+        TM_TRY(st);
+    }
+    return TM_OK;
+}
+
+static bool is_prefix(const char *path)
+{
+    tm_text idx = { 0 };
+    tm_text_printf(&idx, "%s.idx", path);
+    bool found = !tm_file_exists(path) && tm_file_exists(idx.data);
+    tm_text_fini(&idx);
+    return found;
+}
+
+static tm_status verify_any(verification *v, const char *path, const char *expected)
+{
+    if (tm_is_folder(path)) return verify_folder(v, path, expected);
+    return is_prefix(path) ? verify_pair(v, path, expected) : verify_file(v, path, expected);
+}
+
 tm_status tm_data_verify(const char *path, const char *expected, tm_table *out, bool *passed, tm_error *err)
 {
     verification v = { .out = out, .passed = true, .err = err };
-    TM_TRY(tm_is_folder(path) ? verify_folder(&v, path, expected) : verify_file(&v, path, expected));
+    TM_TRY(verify_any(&v, path, expected));
     *passed = v.passed;
     if (v.rows > 0) return TM_OK;
     return tm_fail(err, TM_INVALID,

@@ -37,6 +37,9 @@ typedef struct {
     bool           float64_only; /* its kernels take float64 whatever training.dtype says */
     bool           own_memory;   /* an arena is not in the memory of the host */
     double         peak_flops;   /* 0: unknown */
+    const char    *kernels;      /* "avx512": by instruction set; NULL where there is one set only */
+    const char    *sums[2];      /* a word for the order of summation in products: of float32, of bfloat16 operands.
+                                    Kernels with the same words leave the same bits. NULL as above */
 } tm_device_info;
 
 /* threads: 0 = as many as cpuset and cgroup quota allow. Unknown name: TM_INVALID with the list. */
@@ -47,7 +50,7 @@ TM_MUST_USE tm_status tm_device_open_planning(const char *name, int threads, tm_
 /* NULL is fine. All memory was released, all plans were unloaded. */
 void                  tm_device_close(tm_device *device);
 const tm_device_info *tm_device_describe(const tm_device *device);
-/* The instruction set of kernels; for tests and plans: "base", "avx2", "avx512". TM_UNSUPPORTED if this CPU lacks it
+/* The instruction set of kernels: "base", "avx2", "avx512", "avx512_bf16", "amx". TM_UNSUPPORTED if this CPU lacks it
  * and the device is to run. */
 TM_MUST_USE tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm_error *err);
 

@@ -96,8 +96,7 @@ tm_status tm_device_load(tm_device *device, tm_plan *plan, const tm_arenas *memo
     tm_error   own = { 0 };
     loaded->device = device;
     tm_plan_bind(plan, memory);
-    for (size_t p = 0; p < plan->n_programs && st == TM_OK; p++)
-        st = load_program(loaded, &plan->programs[p], &own);
+    for (size_t p = 0; p < plan->n_programs && st == TM_OK; p++) st = load_program(loaded, &plan->programs[p], &own);
     for (size_t k = 0; plan->in_slot && k < (size_t)plan->graph->slots * plan->n_programs && st == TM_OK; k++)
         st = load_program(loaded, &plan->in_slot[k], &own);
     if (st != TM_OK) {

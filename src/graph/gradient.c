@@ -17,14 +17,14 @@
 struct tm_gradient {
     tm_graph     *graph;
     bool          accumulate;
-    size_t        n;         /* tensors known when the pass began */
-    bool         *wanted;    /* (n) */
-    tm_tensor_id *pending;   /* (n) sum of the contributions so far */
-    tm_tensor_id *whole;     /* (n) of the base of views: what they contributed so far, or TM_NONE */
-    bool        **columns;   /* (n) which of its columns are written */
-    bool         *written;   /* (n) parameters: the gradient holds something in this segment */
+    size_t        n;       /* tensors known when the pass began */
+    bool         *wanted;  /* (n) */
+    tm_tensor_id *pending; /* (n) sum of the contributions so far */
+    tm_tensor_id *whole;   /* (n) of the base of views: what they contributed so far, or TM_NONE */
+    bool        **columns; /* (n) which of its columns are written */
+    bool         *written; /* (n) parameters: the gradient holds something in this segment */
     tm_arena     *scratch;
-    bool          drop;      /* the forward node under differentiation is replaced */
+    bool          drop;                /* the forward node under differentiation is replaced */
     tm_tensor_id  owed[TM_MAX_OUT][2]; /* computed weights and their new gradients, until the next node is emitted */
     int           n_owed;
 };

@@ -163,10 +163,12 @@ tm_node *tm_graph_add(tm_graph *graph, tm_op_id id, const void *attr, size_t att
     const tm_op *op = tm_op_get(id);
     tm_segment  *segment = graph->segment;
     TM_ASSERT(segment);
-    tm_node node = {
-        .op = id, .attr_bytes = attr_bytes, .accumulate = accumulate, .phase = graph->phase, .layer = graph->layer,
-        .stream = op->stream
-    };
+    tm_node  node = { .op = id,
+                      .attr_bytes = attr_bytes,
+                      .accumulate = accumulate,
+                      .phase = graph->phase,
+                      .layer = graph->layer,
+                      .stream = op->stream };
     tm_shape in_shape[TM_MAX_IN], out_shape[TM_MAX_OUT];
     for (int i = 0; i < TM_MAX_IN; i++) {
         node.in[i] = i < op->n_in ? in[i] : TM_NONE;

@@ -39,14 +39,14 @@ typedef struct {
     tm_role           role;
     tm_dtype          dtype;
     tm_shape          shape;
-    int               layer; /* -1: outside the blocks */
+    int               layer;  /* -1: outside the blocks */
     const tm_piece   *pieces; /* parameters only */
     int               n_pieces;
-    bool              trained; /* parameters: has a gradient and is updated */
-    bool              as_stored; /* parameters: read in the format they are stored in: routers */
-    tm_tensor_id      gradient; /* parameters: TM_NONE until the gradient pass makes it */
+    bool              trained;         /* parameters: has a gradient and is updated */
+    bool              as_stored;       /* parameters: read in the format they are stored in: routers */
+    tm_tensor_id      gradient;        /* parameters: TM_NONE until the gradient pass makes it */
     tm_tensor_id      lookup_gradient; /* parameters: of look-ups alone, see tm_lookup_pass; TM_NONE: not apart */
-    tm_constant_fill *fill; /* constants only */
+    tm_constant_fill *fill;            /* constants only */
     const void       *fill_context;
     tm_tensor_id      base;   /* a view of columns of another tensor; TM_NONE: has memory of its own */
     int64_t           offset; /* views: elements from the base's first element to the view's */
@@ -83,12 +83,12 @@ typedef struct tm_graph {
     tm_segment        **segments; /* each keeps its address */
     size_t              n_segments, segments_capacity;
     /* where tm_graph_add appends and what it notes down */
-    tm_segment         *segment;
-    tm_phase            phase;
-    int                 layer;
-    const char         *module;
-    int                 slots; /* micro-batches between two of their segments at a time: so many places have the
-                                * transient tensors that cross segments; 0: none may */
+    tm_segment *segment;
+    tm_phase    phase;
+    int         layer;
+    const char *module;
+    int         slots; /* micro-batches between two of their segments at a time: so many places have the
+                        * transient tensors that cross segments; 0: none may */
 } tm_graph;
 
 /* The caller destroys it; everything that hangs on a graph lives in its arena. `precision` must outlive it. */

@@ -20,12 +20,12 @@ typedef struct tm_occupancy tm_occupancy;
 tm_occupancy *tm_occupancy_create(int32_t n_instructions);
 void          tm_occupancy_destroy(tm_occupancy *occupancy);
 /* Frees all bytes again, and keeps the memory of the lists. */
-void          tm_occupancy_clear(tm_occupancy *occupancy);
+void tm_occupancy_clear(tm_occupancy *occupancy);
 
 /* Lowest offset from which on `bytes` bytes count as free during the instructions first .. last. */
 size_t tm_occupancy_lowest(tm_occupancy *occupancy, int32_t first, int32_t last, size_t bytes);
 /* From now on the bytes from `from` up to `to` are taken during the instructions first .. last. */
-void   tm_occupancy_take(tm_occupancy *occupancy, int32_t first, int32_t last, size_t from, size_t to);
+void tm_occupancy_take(tm_occupancy *occupancy, int32_t first, int32_t last, size_t from, size_t to);
 
 /* What was done since creation, in blocks looked at (about 5 ns each): a measure of time that repeats. */
 uint64_t tm_occupancy_work(const tm_occupancy *occupancy);

@@ -71,11 +71,16 @@ static double order_key(const tm_interval *item, int order)
 {
     double bytes = (double)item->bytes, life = (double)(item->last - item->first + 1);
     switch (order) {
-    case 0: return life;
-    case 1: return bytes;
-    case 2: return bytes * life;
-    case 3: return -(double)item->first;
-    default: return (double)item->last;
+    case 0:
+        return life;
+    case 1:
+        return bytes;
+    case 2:
+        return bytes * life;
+    case 3:
+        return -(double)item->first;
+    default:
+        return (double)item->last;
     }
 }
 
@@ -100,13 +105,16 @@ static bool goes_on(const tm_occupancy *occupancy, size_t best, size_t good)
 size_t tm_place_intervals(tm_interval *items, size_t n, int32_t n_instructions)
 {
     if (n == 0) return 0;
-    size_t  bound = tm_place_lower_bound(items, n, n_instructions), good = bound + bound / 100, best = SIZE_MAX;
-    entry  *entries = tm_alloc(n * sizeof *entries), *best_order = tm_alloc(n * sizeof *entries);
+    size_t        bound = tm_place_lower_bound(items, n, n_instructions), good = bound + bound / 100, best = SIZE_MAX;
+    entry        *entries = tm_alloc(n * sizeof *entries), *best_order = tm_alloc(n * sizeof *entries);
     tm_occupancy *occupancy = tm_occupancy_create(n_instructions);
     for (int order = 0; order < ORDERS && goes_on(occupancy, best, good); order++) {
         for (size_t i = 0; i < n; i++)
-            entries[i] = (entry){ .bytes = items[i].bytes, .first = items[i].first, .last = items[i].last,
-                                  .item = (int32_t)i, .key = order_key(&items[i], order) };
+            entries[i] = (entry){ .bytes = items[i].bytes,
+                                  .first = items[i].first,
+                                  .last = items[i].last,
+                                  .item = (int32_t)i,
+                                  .key = order_key(&items[i], order) };
         qsort(entries, n, sizeof *entries, by_key);
         size_t top = first_fit(occupancy, entries, n, best - 1);
         if (top >= best) continue;

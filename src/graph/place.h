@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 typedef struct {
-    size_t  bytes; /* a multiple of the alignment */
+    size_t  bytes;       /* a multiple of the alignment */
     int32_t first, last; /* instruction numbers, both included */
-    size_t  offset; /* out */
+    size_t  offset;      /* out */
 } tm_interval;
 
 /* Largest sum of bytes alive at one instruction: the lower bound of any placement. */

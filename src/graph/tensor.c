@@ -114,22 +114,31 @@ char *tm_shape_text(char out[96], tm_shape shape)
 tm_dtype tm_precision_of(const tm_precision *precision, tm_role role)
 {
     switch (role) {
-    case TM_ROLE_PARAMETER: return precision->parameter;
+    case TM_ROLE_PARAMETER:
+        return precision->parameter;
     case TM_ROLE_GRADIENT:
-    case TM_ROLE_PARTIAL: return precision->gradient;
-    case TM_ROLE_MOMENT: return precision->moment;
+    case TM_ROLE_PARTIAL:
+        return precision->gradient;
+    case TM_ROLE_MOMENT:
+        return precision->moment;
     case TM_ROLE_INPUT:
-    case TM_ROLE_INDEX: return TM_I32;
-    case TM_ROLE_SCALAR: return TM_F64;
+    case TM_ROLE_INDEX:
+        return TM_I32;
+    case TM_ROLE_SCALAR:
+        return TM_F64;
     case TM_ROLE_CONSTANT:
     case TM_ROLE_STATE:
     case TM_ROLE_STATISTIC:
-    case TM_ROLE_LOGITS: return precision->wide;
+    case TM_ROLE_LOGITS:
+        return precision->wide;
     case TM_ROLE_STAGED: /* made with the format of what it stands for */
     case TM_ROLE_WEIGHT_COPY:
-    case TM_ROLE_ACTIVATION: return precision->compute;
-    case TM_ROLE_WORKSPACE: return TM_F32;
-    case TM_ROLE_COUNT: break;
+    case TM_ROLE_ACTIVATION:
+        return precision->compute;
+    case TM_ROLE_WORKSPACE:
+        return TM_F32;
+    case TM_ROLE_COUNT:
+        break;
     }
     TM_ASSERT(!"unknown role");
     return TM_F32;

@@ -15,16 +15,16 @@
 /* X(id, name, bits of an element, kind). Checkpoints store the number of a format: appended to, never renumbered.
  * FLOAT: graph/value.h reads and writes it. INT: whole numbers. */
 #define TM_DTYPE_LIST(X)                                                                                               \
-    X(F64, "float64", 64, FLOAT) X(F32, "float32", 32, FLOAT) X(BF16, "bfloat16", 16, FLOAT) X(I32, "int32", 32, INT)  \
-    X(F16, "float16", 16, FLOAT)                                                                                       \
-    X(E4M3, "float8_e4m3", 8, FLOAT)         /* OCP: no infinity, largest 448 */                                       \
-    X(E5M2, "float8_e5m2", 8, FLOAT)         /* OCP: as IEEE */                                                        \
-    X(E4M3FNUZ, "float8_e4m3fnuz", 8, FLOAT) /* bias one higher, no infinity, no -0: 0x80 is NaN; largest 240 */       \
-    X(E5M2FNUZ, "float8_e5m2fnuz", 8, FLOAT)                                                                           \
-    X(E8M0, "float8_e8m0", 8, FLOAT)         /* powers of two, 2^-127 .. 2^127: scales of MX blocks */                 \
-    X(E2M1, "float4_e2m1", 4, FLOAT)         /* 0, 0.5, 1, 1.5, 2, 3, 4, 6: MXFP4, NVFP4 */                            \
-    X(NF4, "nf4", 4, FLOAT)                  /* sixteen quantiles of a normal distribution in [-1, 1] */               \
-    X(I64, "int64", 64, INT) X(U8, "uint8", 8, INT)
+    X(F64, "float64", 64, FLOAT)                                                                                       \
+    X(F32, "float32", 32, FLOAT) X(BF16, "bfloat16", 16, FLOAT) X(I32, "int32", 32, INT) X(F16, "float16", 16, FLOAT)  \
+        X(E4M3, "float8_e4m3", 8, FLOAT)         /* OCP: no infinity, largest 448 */                                   \
+        X(E5M2, "float8_e5m2", 8, FLOAT)         /* OCP: as IEEE */                                                    \
+        X(E4M3FNUZ, "float8_e4m3fnuz", 8, FLOAT) /* bias one higher, no infinity, no -0: 0x80 is NaN; largest 240 */   \
+        X(E5M2FNUZ, "float8_e5m2fnuz", 8, FLOAT)                                                                       \
+            X(E8M0, "float8_e8m0", 8, FLOAT) /* powers of two, 2^-127 .. 2^127: scales of MX blocks */                 \
+        X(E2M1, "float4_e2m1", 4, FLOAT)     /* 0, 0.5, 1, 1.5, 2, 3, 4, 6: MXFP4, NVFP4 */                            \
+        X(NF4, "nf4", 4, FLOAT)              /* sixteen quantiles of a normal distribution in [-1, 1] */               \
+        X(I64, "int64", 64, INT) X(U8, "uint8", 8, INT)
 typedef enum { TM_KIND_FLOAT, TM_KIND_INT } tm_dtype_kind;
 typedef enum {
 #define X(id, name, bits, kind) TM_##id,
@@ -82,18 +82,18 @@ enum { TM_MAX_FIELDS = 8 };
     X(WEIGHT_COPY, "weights", false) /* a parameter cast to the compute format, for a moment */                        \
     X(GRADIENT, "gradients", true)   /* of a parameter; accumulates over micro-batches */                              \
     X(MOMENT, "optimizer", true)                                                                                       \
-    X(CONSTANT, "constants", true)   /* filled once: rotary tables */                                                  \
-    X(INPUT, "inputs", true)         /* fields of a batch, in the format that its source declares; default int32 */    \
-    X(SCALAR, "scalars", true)       /* changing scalars and accumulators, float64 */                                  \
+    X(CONSTANT, "constants", true)      /* filled once: rotary tables */                                               \
+    X(INPUT, "inputs", true)            /* fields of a batch, in the format that its source declares; default int32 */ \
+    X(SCALAR, "scalars", true)          /* changing scalars and accumulators, float64 */                               \
     X(ACTIVATION, "activations", false) /* and gradients of activations */                                             \
     X(STATISTIC, "activations", false)  /* row statistics of norms and softmax: float32 or better */                   \
     X(LOGITS, "logits", false)          /* one chunk, float32 or better */                                             \
     X(WORKSPACE, "workspace", false)                                                                                   \
-    X(INDEX, "activations", false)   /* int32 that an op computes: routes, orders, offsets; has no gradient */         \
-    X(STATE, "state", true)          /* what ops marked `state` carry from step to step: amax history, counters; in    \
-                                      * checkpoints, never made twice by a pass, not written by evaluation */          \
-    X(PARTIAL, "gradients", false)   /* a whole gradient for a moment, before it is reduced into its shard */        \
-    X(STAGED, "staging", false)      /* on the device for a moment: what has its place in another space */
+    X(INDEX, "activations", false) /* int32 that an op computes: routes, orders, offsets; has no gradient */           \
+    X(STATE, "state", true)        /* what ops marked `state` carry from step to step: amax history, counters; in      \
+                                    * checkpoints, never made twice by a pass, not written by evaluation */            \
+    X(PARTIAL, "gradients", false) /* a whole gradient for a moment, before it is reduced into its shard */            \
+    X(STAGED, "staging", false)    /* on the device for a moment: what has its place in another space */
 typedef enum {
 #define X(id, memory, persistent) TM_ROLE_##id,
     TM_ROLE_LIST(X)
@@ -122,7 +122,7 @@ typedef struct {
     tm_dtype    parameter, compute, gradient, moment, wide; /* wide: statistics and logits */
 } tm_precision;
 
-extern const tm_precision tm_precision_f64;       /* the reference device */
+extern const tm_precision tm_precision_f64; /* the reference device */
 extern const tm_precision tm_precision_f32;
 extern const tm_precision tm_precision_bf16;      /* regime A: float32 master, bfloat16 compute, float32 gradient */
 extern const tm_precision tm_precision_bf16_pure; /* regime C: everything bfloat16 */

@@ -25,13 +25,20 @@ static const small_float *small_of(tm_dtype dtype)
     static const small_float e5m2fnuz = { 5, 2, 16, 57344, false, false, 0x80 };
     static const small_float e2m1 = { 2, 1, 1, 6, false, true, 0 };
     switch (dtype) {
-    case TM_F16: return &f16;
-    case TM_E4M3: return &e4m3;
-    case TM_E5M2: return &e5m2;
-    case TM_E4M3FNUZ: return &e4m3fnuz;
-    case TM_E5M2FNUZ: return &e5m2fnuz;
-    case TM_E2M1: return &e2m1;
-    default: return NULL;
+    case TM_F16:
+        return &f16;
+    case TM_E4M3:
+        return &e4m3;
+    case TM_E5M2:
+        return &e5m2;
+    case TM_E4M3FNUZ:
+        return &e4m3fnuz;
+    case TM_E5M2FNUZ:
+        return &e5m2fnuz;
+    case TM_E2M1:
+        return &e2m1;
+    default:
+        return NULL;
     }
 }
 
@@ -66,15 +73,28 @@ static unsigned encode(const small_float *f, double value)
     if (exponent < 1 - f->bias)
         code = (unsigned)ldexp(rounded, f->bias - 1 + f->mantissa);
     else
-        code = (unsigned)(exponent + f->bias) << f->mantissa |
-               (unsigned)ldexp(ldexp(rounded, -exponent) - 1, f->mantissa);
+        code =
+            (unsigned)(exponent + f->bias) << f->mantissa | (unsigned)ldexp(ldexp(rounded, -exponent) - 1, f->mantissa);
     return sign | code;
 }
 
 static const double nf4_values[16] = {
-    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
-    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+    -1.0,
+    -0.6961928009986877,
+    -0.5250730514526367,
+    -0.39491748809814453,
+    -0.28444138169288635,
+    -0.18477343022823334,
+    -0.09105003625154495,
+    0.0,
+    0.07958029955625534,
+    0.16093020141124725,
+    0.24611230194568634,
+    0.33791524171829224,
+    0.44070982933044434,
+    0.5626170039176941,
+    0.7229568362236023,
+    1.0,
 };
 
 static unsigned nf4_code(double value)
@@ -105,13 +125,21 @@ double tm_value_get_small(const void *data, tm_dtype dtype, int64_t i)
     unsigned             nibble = 0;
     if (tm_dtype_bits(dtype) == 4) nibble = bytes[i / 2] >> nibble_shift(dtype, i) & 0xfu;
     switch (dtype) {
-    case TM_F16: return decode(f, ((const uint16_t *)data)[i]);
-    case TM_E2M1: return decode(f, nibble);
-    case TM_NF4: return nf4_values[nibble];
-    case TM_E8M0: return bytes[i] == 0xff ? (double)NAN : ldexp(1, (int)bytes[i] - 127);
-    case TM_I64: return (double)((const int64_t *)data)[i];
-    case TM_U8: return (double)bytes[i];
-    default: TM_ASSERT(f); return decode(f, bytes[i]);
+    case TM_F16:
+        return decode(f, ((const uint16_t *)data)[i]);
+    case TM_E2M1:
+        return decode(f, nibble);
+    case TM_NF4:
+        return nf4_values[nibble];
+    case TM_E8M0:
+        return bytes[i] == 0xff ? (double)NAN : ldexp(1, (int)bytes[i] - 127);
+    case TM_I64:
+        return (double)((const int64_t *)data)[i];
+    case TM_U8:
+        return (double)bytes[i];
+    default:
+        TM_ASSERT(f);
+        return decode(f, bytes[i]);
     }
 }
 
@@ -120,16 +148,26 @@ void tm_value_set_small(void *data, tm_dtype dtype, int64_t i, double value)
     unsigned char     *bytes = data;
     const small_float *f = small_of(dtype);
     switch (dtype) {
-    case TM_F16: ((uint16_t *)data)[i] = (uint16_t)encode(f, value); return;
-    case TM_I64: ((int64_t *)data)[i] = (int64_t)value; return;
-    case TM_U8: bytes[i] = (unsigned char)value; return;
-    case TM_E8M0: bytes[i] = (unsigned char)e8m0_code(value); return;
+    case TM_F16:
+        ((uint16_t *)data)[i] = (uint16_t)encode(f, value);
+        return;
+    case TM_I64:
+        ((int64_t *)data)[i] = (int64_t)value;
+        return;
+    case TM_U8:
+        bytes[i] = (unsigned char)value;
+        return;
+    case TM_E8M0:
+        bytes[i] = (unsigned char)e8m0_code(value);
+        return;
     case TM_E2M1:
     case TM_NF4: {
         unsigned code = dtype == TM_NF4 ? nf4_code(value) : encode(f, value), shift = nibble_shift(dtype, i);
         bytes[i / 2] = (unsigned char)((bytes[i / 2] & ~(0xfu << shift)) | code << shift);
         return;
     }
-    default: TM_ASSERT(f); bytes[i] = (unsigned char)encode(f, value);
+    default:
+        TM_ASSERT(f);
+        bytes[i] = (unsigned char)encode(f, value);
     }
 }

@@ -37,11 +37,16 @@ void   tm_value_set_small(void *data, tm_dtype dtype, int64_t i, double value);
 static inline double tm_value_get(const void *data, tm_dtype dtype, int64_t i)
 {
     switch (dtype) {
-    case TM_F64: return ((const double *)data)[i];
-    case TM_F32: return (double)((const float *)data)[i];
-    case TM_BF16: return (double)tm_bf16_value(((const uint16_t *)data)[i]);
-    case TM_I32: return (double)((const int32_t *)data)[i];
-    default: return tm_value_get_small(data, dtype, i);
+    case TM_F64:
+        return ((const double *)data)[i];
+    case TM_F32:
+        return (double)((const float *)data)[i];
+    case TM_BF16:
+        return (double)tm_bf16_value(((const uint16_t *)data)[i]);
+    case TM_I32:
+        return (double)((const int32_t *)data)[i];
+    default:
+        return tm_value_get_small(data, dtype, i);
     }
 }
 
@@ -51,11 +56,20 @@ static inline double tm_value_get(const void *data, tm_dtype dtype, int64_t i)
 static inline void tm_value_set(void *data, tm_dtype dtype, int64_t i, double value)
 {
     switch (dtype) {
-    case TM_F64: ((double *)data)[i] = value; return;
-    case TM_F32: ((float *)data)[i] = (float)value; return;
-    case TM_BF16: ((uint16_t *)data)[i] = tm_bf16_round((float)value); return;
-    case TM_I32: ((int32_t *)data)[i] = (int32_t)value; return;
-    default: tm_value_set_small(data, dtype, i, value);
+    case TM_F64:
+        ((double *)data)[i] = value;
+        return;
+    case TM_F32:
+        ((float *)data)[i] = (float)value;
+        return;
+    case TM_BF16:
+        ((uint16_t *)data)[i] = tm_bf16_round((float)value);
+        return;
+    case TM_I32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        return;
+    default:
+        tm_value_set_small(data, dtype, i, value);
     }
 }
 

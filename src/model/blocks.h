@@ -10,7 +10,8 @@
 /* Of the families of decoders: their tm_model.own is an array of these (n_layers); TM_NONE: has none. llama: up_w holds
  * gate and up. */
 typedef struct tm_block_weights {
-    tm_tensor_id norm1_w, norm1_b, qkv_w, qkv_b, qk_norm_w, sinks, out_w, out_b, norm2_w, norm2_b, up_w, up_b, down_w, down_b;
+    tm_tensor_id norm1_w, norm1_b, qkv_w, qkv_b, qk_norm_w, sinks, out_w, out_b, norm2_w, norm2_b, up_w, up_b, down_w,
+        down_b;
     tm_moe_weights moe; /* in the place of up and down */
 } tm_block_weights;
 
@@ -45,7 +46,7 @@ tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_ten
 int64_t      tm_rope_dim(const tm_model_shape *shape);
 tm_tensor_id tm_declare_rope(tm_graph *graph, const tm_model_shape *shape, int64_t seq); /* (seq, D) */
 /* Of the scores: the size of a key^-0.5, more where yarn asks for it. */
-double       tm_attention_scale(const tm_model_shape *shape);
+double tm_attention_scale(const tm_model_shape *shape);
 
 /* The products of the FFN, or of one expert and the shared ones; returns how many. */
 int tm_ffn_products(const tm_model_shape *shape, tm_model_product *out);
@@ -64,7 +65,7 @@ int64_t      tm_llama_ffn_dim(int64_t dim);
 tm_status    tm_llama_check(const tm_config *config, const tm_model_shape *shape, tm_error *err);
 int          tm_llama_products(const tm_model_shape *shape, tm_model_product out[TM_MAX_PRODUCTS]);
 /* For tm_hf_form.lacks of classes without a window. */
-const char  *tm_llama_lacks_window(const tm_model_shape *shape);
+const char *tm_llama_lacks_window(const tm_model_shape *shape);
 /* What the row of a family holds that is built like Llama. Tied models begin as the public ones do: no token predicts
  * itself. */
 #define TM_LLAMA_CALLS                                                                                                 \

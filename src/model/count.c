@@ -100,7 +100,7 @@ static double head_widths(const tm_model_shape *s)
 
 double tm_model_flops_per_token(const tm_model_shape *s, tm_flops_convention convention, int64_t seq)
 {
-    counts  of = count(s);
+    counts           of = count(s);
     const tm_family *family = tm_family_of(s);
     if (family->flops) return family->flops(s, (double)of.all, convention, seq);
     double  n = (double)(of.all - of.idle), matmul = (double)of.matmul, t = (double)seq;

@@ -215,14 +215,14 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
         TM_HF_IS_OR("q_lora_rank", "q_lora_rank", ""), TM_HF_IS("kv_lora_rank", "kv_lora_rank"),                       \
         TM_HF_IS("qk_nope_head_dim", "qk_nope_head_dim"), TM_HF_IS("qk_rope_head_dim", "qk_rope_head_dim"),            \
         TM_HF_IS("v_head_dim", "v_head_dim"), TM_HF_IS("norm_topk_prob", "moe_normalise"),                             \
-        TM_HF_IS("routed_scaling_factor", "moe_scale"),                                                                \
-        TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"), TM_HF_IS_OR("tie_word_embeddings", "tied", "false"),          \
-        TM_HF_WANTS("hidden_act", "silu", "silu"), TM_HF_WANTS("attention_bias", "false", "false"),                    \
-        TM_HF_WANTS("mlp_bias", "false", "false"), TM_HF_WANTS("moe_layer_freq", "1", "1"),                            \
-        TM_HF_WANTS("ep_size", "1", "1"), TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),                            \
+        TM_HF_IS("routed_scaling_factor", "moe_scale"), TM_HF_IS_OR("rms_norm_eps", "norm_eps", "1e-6"),               \
+        TM_HF_IS_OR("tie_word_embeddings", "tied", "false"), TM_HF_WANTS("hidden_act", "silu", "silu"),                \
+        TM_HF_WANTS("attention_bias", "false", "false"), TM_HF_WANTS("mlp_bias", "false", "false"),                    \
+        TM_HF_WANTS("moe_layer_freq", "1", "1"), TM_HF_WANTS("ep_size", "1", "1"),                                     \
+        TM_HF_OF_TRAINING("attention_dropout", "0.0|0", "0"),                                                          \
         TM_HF_OF_TRAINING("output_router_logits", "false", "false"), TM_HF_IDLE("router_aux_loss_coef"),               \
         TM_HF_IDLE("pretraining_tp"), TM_HF_IDLE("head_dim"), TM_HF_IDLE("qk_head_dim"),                               \
-        TM_HF_IDLE("num_nextn_predict_layers|num_mtp_layers"), /* their blocks are not computed with */                               \
+        TM_HF_IDLE("num_nextn_predict_layers|num_mtp_layers"), /* their blocks are not computed with */                \
         TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", "10000"),                                   \
         { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",            \
           .kind = TM_HF_CHOICE,                                                                                        \

@@ -226,9 +226,7 @@ static tm_tensor_id attend(const builder *b, tm_tensor_id qkv)
 {
     const tm_model_shape *s = b->s;
     tm_rope_attr          rope = {
-                 .seq = b->text + b->image,
-                 .heads = 2 * s->n_heads,
-                 .head_dim = s->head_dim, .layout = TM_ROPE_INTERLEAVED
+                 .seq = b->text + b->image, .heads = 2 * s->n_heads, .head_dim = s->head_dim, .layout = TM_ROPE_INTERLEAVED
     };
     tm_attention_attr attr = { .seq_q = rope.seq,
                                .seq_k = rope.seq,

@@ -111,7 +111,8 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
     return 5;
 }
 
-/* --- Hugging Face: GPT-2 ------------------------------------------------------------------------------------------- */
+/* --- Hugging Face: GPT-2 -------------------------------------------------------------------------------------------
+ */
 
 static const tm_hf_key hf_keys[] = {
     TM_HF_IS("vocab_size", "vocab_size"),
@@ -135,7 +136,9 @@ static const tm_hf_key hf_keys[] = {
 };
 #define WEIGHT_AND_BIAS(name, across)                                                                                  \
     { .ours = "h.{l}." name ".weight", .theirs = "h.{l}." name ".weight", .transposed = across },                      \
-        { .ours = "h.{l}." name ".bias", .theirs = "h.{l}." name ".bias" }
+    {                                                                                                                  \
+        .ours = "h.{l}." name ".bias", .theirs = "h.{l}." name ".bias"                                                 \
+    }
 static const tm_hf_tensor hf_tensors[] = {
     { .ours = "wte.weight", .theirs = "wte.weight" },
     { .ours = "wpe.weight", .theirs = "wpe.weight" },
@@ -156,7 +159,8 @@ static const char *const hf_ignored[] = { "h.{l}.attn.bias", "h.{l}.attn.masked_
 static const char *hf_lacks(const tm_model_shape *s)
 {
     if (s->n_kv_heads != s->n_heads) return "GPT-2 has as many key/value heads as query heads (model.n_kv_heads)";
-    return s->head_dim * s->n_heads == s->dim ? NULL : "GPT-2's heads are model.dim / model.n_heads wide (model.head_dim)";
+    return s->head_dim * s->n_heads == s->dim ? NULL
+                                              : "GPT-2's heads are model.dim / model.n_heads wide (model.head_dim)";
 }
 
 static const tm_hf_form hf_gpt2 = {

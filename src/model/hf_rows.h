@@ -6,14 +6,27 @@
 #include "model/hf.h"
 
 /* Rows of a key whose value is that of one of ours. */
-#define TM_HF_IS(theirs, ours) { .key = theirs, .kind = TM_HF_VALUE, .name = "model." ours }
+#define TM_HF_IS(theirs, ours)                                                                                         \
+    {                                                                                                                  \
+        .key = theirs, .kind = TM_HF_VALUE, .name = "model." ours                                                      \
+    }
 #define TM_HF_IS_OR(theirs, ours, missing)                                                                             \
-    { .key = theirs, .kind = TM_HF_VALUE, .name = "model." ours, .absent = missing }
+    {                                                                                                                  \
+        .key = theirs, .kind = TM_HF_VALUE, .name = "model." ours, .absent = missing                                   \
+    }
 /* Rows of a key that must have one of some values, the first of which it has where it is absent. */
-#define TM_HF_WANTS(theirs, list, missing) { .key = theirs, .kind = TM_HF_MUST, .values = list, .absent = missing }
+#define TM_HF_WANTS(theirs, list, missing)                                                                             \
+    {                                                                                                                  \
+        .key = theirs, .kind = TM_HF_MUST, .values = list, .absent = missing                                           \
+    }
 #define TM_HF_OF_TRAINING(theirs, list, missing)                                                                       \
-    { .key = theirs, .kind = TM_HF_TRAINING, .values = list, .absent = missing }
-#define TM_HF_IDLE(theirs) { .key = theirs, .kind = TM_HF_HARMLESS }
+    {                                                                                                                  \
+        .key = theirs, .kind = TM_HF_TRAINING, .values = list, .absent = missing                                       \
+    }
+#define TM_HF_IDLE(theirs)                                                                                             \
+    {                                                                                                                  \
+        .key = theirs, .kind = TM_HF_HARMLESS                                                                          \
+    }
 
 /* Sizes of a decoder with grouped attention. */
 #define TM_HF_DECODER_SIZES                                                                                            \
@@ -23,13 +36,17 @@
 
 /* Rotary positions of whole heads, plain or scaled as Llama 3.1's; transformers 5 keeps them in one object. */
 #define TM_HF_ROPE_SCALED(theirs, ours)                                                                                \
-    { .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,            \
-      .only = "model.rope_scaling=llama3" }
+    {                                                                                                                  \
+        .key = "rope_scaling." theirs "|rope_parameters." theirs, .kind = TM_HF_VALUE, .name = "model." ours,          \
+        .only = "model.rope_scaling=llama3"                                                                            \
+    }
 #define TM_HF_ROPE(theta)                                                                                              \
     TM_HF_IS_OR("rope_theta|rope_parameters.rope_theta", "rope_theta", theta),                                         \
         TM_HF_WANTS("partial_rotary_factor|rope_parameters.partial_rotary_factor", "1", "1"),                          \
         { .key = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",            \
-          .kind = TM_HF_CHOICE, .name = "model.rope_scaling", .values = "default=none|llama3=llama3",                  \
+          .kind = TM_HF_CHOICE,                                                                                        \
+          .name = "model.rope_scaling",                                                                                \
+          .values = "default=none|llama3=llama3",                                                                      \
           .absent = "default" },                                                                                       \
         TM_HF_ROPE_SCALED("factor", "rope_scaling_factor"),                                                            \
         TM_HF_ROPE_SCALED("low_freq_factor", "rope_low_freq_factor"),                                                  \
@@ -37,11 +54,18 @@
         TM_HF_ROPE_SCALED("original_max_position_embeddings", "rope_original_max_seq_len")
 
 /* Tensors of the llama family's pieces outside of the FFN, which have these names in nearly every form. */
-#define TM_HF_LAYER(mine, yours) { .ours = "layers.{l}." mine, .theirs = "model.layers.{l}." yours }
-#define TM_HF_LAYER_ROTARY(mine, yours) { .ours = "layers.{l}." mine, .theirs = "model.layers.{l}." yours, .rotary = true }
+#define TM_HF_LAYER(mine, yours)                                                                                       \
+    {                                                                                                                  \
+        .ours = "layers.{l}." mine, .theirs = "model.layers.{l}." yours                                                \
+    }
+#define TM_HF_LAYER_ROTARY(mine, yours)                                                                                \
+    {                                                                                                                  \
+        .ours = "layers.{l}." mine, .theirs = "model.layers.{l}." yours, .rotary = true                                \
+    }
 #define TM_HF_LLAMA_ATTENTION                                                                                          \
     { .ours = "tok_embeddings.weight", .theirs = "model.embed_tokens.weight" },                                        \
-        { .ours = "norm.weight", .theirs = "model.norm.weight" }, { .ours = "output.weight", .theirs = "lm_head.weight" }, \
+        { .ours = "norm.weight", .theirs = "model.norm.weight" },                                                      \
+        { .ours = "output.weight", .theirs = "lm_head.weight" },                                                       \
         TM_HF_LAYER("attention_norm.weight", "input_layernorm.weight"),                                                \
         TM_HF_LAYER_ROTARY("attention.wq.weight", "self_attn.q_proj.weight"),                                          \
         TM_HF_LAYER_ROTARY("attention.wk.weight", "self_attn.k_proj.weight"),                                          \

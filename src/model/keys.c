@@ -178,6 +178,5 @@ void tm_model_configure(tm_config *config)
     size_t           n;
     const tm_preset *presets = tm_model_presets(&n);
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
-    for (size_t i = 0; i < n; i++)
-        tm_config_add_preset(config, presets[i].name, presets[i].alias, presets[i].pairs);
+    for (size_t i = 0; i < n; i++) tm_config_add_preset(config, presets[i].name, presets[i].alias, presets[i].pairs);
 }

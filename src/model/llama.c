@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model/llama.c - Llama 2 and 3, and the families that differ from them by options: Mistral, Mixtral, Qwen2, Qwen3 (dense
- * and with experts), gpt-oss.
+/* model/llama.c - Llama 2 and 3, and the families that differ from them by options: Mistral, Mixtral, Qwen2, Qwen3
+ * (dense and with experts), gpt-oss.
  *
  *   x = E[ids]
  *   per layer:  a = RMSNorm(x);  q, k, v = Wqkv a [+ bias];  [q, k = RMSNorm of each head];  q, k = RoPE
@@ -49,7 +49,8 @@ static void declare_qkv(tm_graph *graph, const tm_model_shape *s, int layer, tm_
     const part biases[] = { { "attention.wq.bias", q, TM_INIT_ZERO },
                             { "attention.wk.bias", kv, TM_INIT_ZERO },
                             { "attention.wv.bias", kv, TM_INIT_ZERO } };
-    const part norms[] = { { "attention.q_norm.weight", D, TM_INIT_ONE }, { "attention.k_norm.weight", D, TM_INIT_ONE } };
+    const part norms[] = { { "attention.q_norm.weight", D, TM_INIT_ONE },
+                           { "attention.k_norm.weight", D, TM_INIT_ONE } };
     w->qkv_w = fused(graph, s, layer, "attention.wqkv.weight", s->dim, weights, 3);
     if (s->bias != TM_BIAS_NONE) w->qkv_b = fused(graph, s, layer, "attention.wqkv.bias", 0, biases, 3);
     if (s->qk_norm) w->qk_norm_w = fused(graph, s, layer, "attention.qk_norm.weight", 0, norms, 2);
@@ -62,13 +63,20 @@ static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, t
     const part gate_up_b[] = { { "feed_forward.w1.bias", s->ffn_dim, TM_INIT_ZERO },
                                { "feed_forward.w3.bias", s->ffn_dim, TM_INIT_ZERO } };
     bool       all = s->bias == TM_BIAS_ALL;
-    *w = (tm_block_weights){ .norm1_b = TM_NONE, .qkv_b = TM_NONE, .qk_norm_w = TM_NONE, .out_b = TM_NONE,
-                             .norm2_b = TM_NONE, .up_b = TM_NONE,  .down_b = TM_NONE,    .sinks = TM_NONE };
+    *w = (tm_block_weights){ .norm1_b = TM_NONE,
+                             .qkv_b = TM_NONE,
+                             .qk_norm_w = TM_NONE,
+                             .out_b = TM_NONE,
+                             .norm2_b = TM_NONE,
+                             .up_b = TM_NONE,
+                             .down_b = TM_NONE,
+                             .sinks = TM_NONE };
     w->norm1_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.attention_norm.weight", layer);
     declare_qkv(graph, s, layer, w);
     w->out_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->n_heads * s->head_dim),
                           "layers.%d.attention.wo.weight", layer);
-    if (all) w->out_b = tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(s->dim), "layers.%d.attention.wo.bias", layer);
+    if (all)
+        w->out_b = tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(s->dim), "layers.%d.attention.wo.bias", layer);
     if (s->sinks)
         w->sinks = tm_declare(graph, s, TM_INIT_IN, layer, tm_shape_1(s->n_heads), "layers.%d.attention.sinks", layer);
     w->norm2_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.ffn_norm.weight", layer);
@@ -103,10 +111,13 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     const tm_model_shape   *s = model->shape;
     const tm_block_weights *w = (const tm_block_weights *)model->own + layer;
     tm_norm_attr            norm = { .eps = s->norm_eps };
-    tm_rope_attr            rope = { .seq = model->seq, .heads = s->n_heads + s->n_kv_heads, .head_dim = s->head_dim,
+    tm_rope_attr            rope = { .seq = model->seq,
+                                     .heads = s->n_heads + s->n_kv_heads,
+                                     .head_dim = s->head_dim,
                                      .layout = s->rope_interleaved ? TM_ROPE_INTERLEAVED : TM_ROPE_HALF };
-    tm_head_norm_attr       head_norm = { .eps = s->norm_eps, .heads = s->n_heads + s->n_kv_heads,
-                                          .head_dim = s->head_dim, .second = s->n_heads };
+    tm_head_norm_attr       head_norm = {
+              .eps = s->norm_eps, .heads = s->n_heads + s->n_kv_heads, .head_dim = s->head_dim, .second = s->n_heads
+    };
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "layers.%d.attention", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm1_w, TM_NONE, TM_NONE);
@@ -204,15 +215,15 @@ static const tm_hf_tensor hf_tensors[] = { TM_HF_LLAMA_ATTENTION, TM_HF_LLAMA_FF
 static const char *const  hf_pairs[] = { "model.family=llama", "model.qk_norm=false", "model.bias=none", NULL };
 static const char *const  hf_ignored[] = { "model.layers.{l}.self_attn.rotary_emb.inv_freq", NULL };
 static const tm_hf_form   hf_llama = {
-    .model_type = "llama",
-    .architecture = "LlamaForCausalLM",
-    .pairs = hf_pairs,
-    .keys = hf_keys,
-    .tensors = hf_tensors,
-    .ignored = hf_ignored,
-    .lacks = tm_llama_lacks_window,
-    .tied_head = "lm_head.weight",
-    .tied_to = "model.embed_tokens.weight",
+      .model_type = "llama",
+      .architecture = "LlamaForCausalLM",
+      .pairs = hf_pairs,
+      .keys = hf_keys,
+      .tensors = hf_tensors,
+      .ignored = hf_ignored,
+      .lacks = tm_llama_lacks_window,
+      .tied_head = "lm_head.weight",
+      .tied_to = "model.embed_tokens.weight",
 };
 static const tm_hf_form *const hf_forms[] = { &hf_llama, NULL };
 

@@ -20,15 +20,15 @@ static const tm_hf_tensor hf_tensors[] = {
     TM_HF_LLAMA_FFN,
     { .ours = NULL },
 };
-static const char *const  hf_pairs[] = { "model.family=mistral", "model.qk_norm=false", "model.bias=none", NULL };
-static const tm_hf_form   hf_mistral = {
-    .model_type = "mistral",
-    .architecture = "MistralForCausalLM",
-    .pairs = hf_pairs,
-    .keys = hf_keys,
-    .tensors = hf_tensors,
-    .tied_head = "lm_head.weight",
-    .tied_to = "model.embed_tokens.weight",
+static const char *const hf_pairs[] = { "model.family=mistral", "model.qk_norm=false", "model.bias=none", NULL };
+static const tm_hf_form  hf_mistral = {
+     .model_type = "mistral",
+     .architecture = "MistralForCausalLM",
+     .pairs = hf_pairs,
+     .keys = hf_keys,
+     .tensors = hf_tensors,
+     .tied_head = "lm_head.weight",
+     .tied_to = "model.embed_tokens.weight",
 };
 static const tm_hf_form *const hf_forms[] = { &hf_mistral, NULL };
 

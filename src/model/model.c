@@ -18,8 +18,8 @@ tm_tensor_id tm_emit(tm_graph *graph, tm_op_id op, const void *attr, size_t attr
     return out[0];
 }
 
-/* Standard deviation by initialisation scheme. torchtitan writes the output head last, so that a table that is the head,
- * too, keeps the head's values. */
+/* Standard deviation by initialisation scheme. torchtitan writes the output head last, so that a table that is the
+ * head, too, keeps the head's values. */
 static double std_of(const tm_model_shape *shape, tm_init_place place, int layer)
 {
     bool   titan = shape->init == TM_INIT_TORCHTITAN;
@@ -27,14 +27,20 @@ static double std_of(const tm_model_shape *shape, tm_init_place place, int layer
     double depth_titan = std / sqrt(2.0 * (layer + 1)), depth_gpt2 = std / sqrt(2.0 * (double)shape->n_layers);
     switch (place) {
     case TM_INIT_ONE:
-    case TM_INIT_ZERO: return 0;
-    case TM_INIT_EMBEDDING: return titan ? 1.0 : std;
-    case TM_INIT_HEAD: return titan ? 1.0 / sqrt((double)shape->dim) : std;
-    case TM_INIT_OUT: return titan ? depth_titan : shape->init == TM_INIT_GPT2 ? depth_gpt2 : std;
-    case TM_INIT_UP: return titan ? depth_titan : std;
+    case TM_INIT_ZERO:
+        return 0;
+    case TM_INIT_EMBEDDING:
+        return titan ? 1.0 : std;
+    case TM_INIT_HEAD:
+        return titan ? 1.0 / sqrt((double)shape->dim) : std;
+    case TM_INIT_OUT:
+        return titan ? depth_titan : shape->init == TM_INIT_GPT2 ? depth_gpt2 : std;
+    case TM_INIT_UP:
+        return titan ? depth_titan : std;
     case TM_INIT_POSITION:
     case TM_INIT_IN:
-    case TM_INIT_GATE: return std;
+    case TM_INIT_GATE:
+        return std;
     }
     return std;
 }
@@ -58,7 +64,8 @@ tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_ten
 {
     tm_attention_attr attr = attention_of(model, layer);
     int64_t           q = attr.heads * attr.dim_qk, k = attr.kv_heads * attr.dim_qk, v = attr.kv_heads * attr.dim_v;
-    tm_tensor_id      in[TM_MAX_IN] = { TM_NONE, TM_NONE, TM_NONE, model->first_key, sinks }, out[TM_MAX_OUT] = { TM_NONE, TM_NONE };
+    tm_tensor_id      in[TM_MAX_IN] = { TM_NONE, TM_NONE, TM_NONE, model->first_key, sinks },
+                 out[TM_MAX_OUT] = { TM_NONE, TM_NONE };
     in[0] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.q", graph->module), qkv, 0, q);
     in[1] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.k", graph->module), qkv, q, k);
     in[2] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.v", graph->module), qkv, q + k, v);
@@ -100,9 +107,18 @@ tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_pl
 
 void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out)
 {
-    *out = (tm_model){ .shape = shape, .seq = seq, .embedding = TM_NONE, .positions = TM_NONE, .norm_w = TM_NONE,
-                       .norm_b = TM_NONE, .head = TM_NONE, .rope_table = TM_NONE,
-                       .expert_counts = TM_NONE, .balance_loss = TM_NONE, .places = TM_NONE, .first_key = TM_NONE };
+    *out = (tm_model){ .shape = shape,
+                       .seq = seq,
+                       .embedding = TM_NONE,
+                       .positions = TM_NONE,
+                       .norm_w = TM_NONE,
+                       .norm_b = TM_NONE,
+                       .head = TM_NONE,
+                       .rope_table = TM_NONE,
+                       .expert_counts = TM_NONE,
+                       .balance_loss = TM_NONE,
+                       .places = TM_NONE,
+                       .first_key = TM_NONE };
     tm_family_of(shape)->declare(graph, shape, seq, out);
     graph->layer = -1;
     graph->module = "";
@@ -182,7 +198,7 @@ const char *const tm_language_fields[] = { "tokens", "targets", NULL };
 void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
                       bool accumulate)
 {
-    tm_model     packed = *model;
+    tm_model packed = *model;
     packed.places = tm_inputs_find(inputs, "positions");
     packed.first_key = tm_inputs_find(inputs, "first_key");
     tm_tensor_id hidden = tm_model_hidden(graph, &packed, tm_inputs_find(inputs, "tokens"));

@@ -11,7 +11,8 @@
 
 enum { TM_MAX_LAYERS = 1024 };
 
-/* What is counted about experts while the blocks are built: nothing; afresh; on top of the step's micro-batches before. */
+/* What is counted about experts while the blocks are built: nothing; afresh; on top of the step's micro-batches before.
+ */
 typedef enum { TM_ACCOUNT_NONE, TM_ACCOUNT_FRESH, TM_ACCOUNT_ADD } tm_account;
 
 /* The parameters and constants of a model inside a graph; made once, used by every segment. */
@@ -19,14 +20,14 @@ typedef struct {
     const tm_model_shape *shape;
     int64_t               seq;
     tm_tensor_id embedding, positions, norm_w, norm_b, head; /* head == embedding when tied; TM_NONE: has none */
-    tm_tensor_id          rope_table; /* llama */
+    tm_tensor_id rope_table;                                 /* llama */
     tm_tensor_id expert_counts; /* (mixtures, E) SCALAR: rows that each expert had in the step; TM_NONE: no experts */
     tm_tensor_id balance_loss;  /* () SCALAR: scaled like the loss, with gradients of its own; TM_NONE: has none */
     tm_account   account;       /* set before tm_model_loss */
-    /* (N) of the micro-batch at hand: each token's place in its document, and the first token of its sample that it sees.
-     * TM_NONE: a sample is one document. Set by tm_model_loss from the inputs "positions" and "first_key". */
-    tm_tensor_id          places, first_key;
-    void                 *own;        /* what else the family knows of its tensors, in the graph's arena */
+    /* (N) of the micro-batch at hand: each token's place in its document, and the first token of its sample that it
+     * sees. TM_NONE: a sample is one document. Set by tm_model_loss from the inputs "positions" and "first_key". */
+    tm_tensor_id places, first_key;
+    void        *own; /* what else the family knows of its tensors, in the graph's arena */
 } tm_model;
 
 /* Declares the parameters with their initial values, and the constants, for sequences of `seq` tokens. */

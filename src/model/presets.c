@@ -5,9 +5,8 @@
  * the table's length, vocabulary 50257, one bias vector per layer beside the LayerNorms'; batch and length are the
  * table's. gpt2-124M is the real GPT-2 with all its biases. Llama: dimensions of the published configurations; batch
  * and length are those of the usual throughput runs, learning rates those of the usual recipes. llama3_8B is Llama 3 as
- * it first came, 8192 positions without scaling; model.name llama3 with a flavor means the later ones, as in torchtitan.
- * Qwen2 has the sizes of Qwen2.5.
- * tiny-llama is the model of the built-in job.
+ * it first came, 8192 positions without scaling; model.name llama3 with a flavor means the later ones, as in
+ * torchtitan. Qwen2 has the sizes of Qwen2.5. tiny-llama is the model of the built-in job.
  */
 #include "model/presets.h"
 

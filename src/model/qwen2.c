@@ -26,16 +26,16 @@ static const tm_hf_tensor hf_tensors[] = {
     TM_HF_LAYER("attention.wv.bias", "self_attn.v_proj.bias"),
     { .ours = NULL },
 };
-static const char *const  hf_pairs[] = { "model.family=qwen2", "model.bias=qkv", "model.qk_norm=false", NULL };
-static const tm_hf_form   hf_qwen2 = {
-    .model_type = "qwen2",
-    .architecture = "Qwen2ForCausalLM",
-    .pairs = hf_pairs,
-    .keys = hf_keys,
-    .tensors = hf_tensors,
-    .tied_head = "lm_head.weight",
-    .tied_to = "model.embed_tokens.weight",
-    .lacks = tm_llama_lacks_window,
+static const char *const hf_pairs[] = { "model.family=qwen2", "model.bias=qkv", "model.qk_norm=false", NULL };
+static const tm_hf_form  hf_qwen2 = {
+     .model_type = "qwen2",
+     .architecture = "Qwen2ForCausalLM",
+     .pairs = hf_pairs,
+     .keys = hf_keys,
+     .tensors = hf_tensors,
+     .tied_head = "lm_head.weight",
+     .tied_to = "model.embed_tokens.weight",
+     .lacks = tm_llama_lacks_window,
 };
 static const tm_hf_form *const hf_forms[] = { &hf_qwen2, NULL };
 

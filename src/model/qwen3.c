@@ -26,16 +26,16 @@ static const tm_hf_tensor hf_tensors[] = {
     TM_HF_LAYER("attention.k_norm.weight", "self_attn.k_norm.weight"),
     { .ours = NULL },
 };
-static const char *const  hf_pairs[] = { "model.family=qwen3", "model.qk_norm=true", "model.bias=none", NULL };
-static const tm_hf_form   hf_qwen3 = {
-    .model_type = "qwen3",
-    .architecture = "Qwen3ForCausalLM",
-    .pairs = hf_pairs,
-    .keys = hf_keys,
-    .tensors = hf_tensors,
-    .tied_head = "lm_head.weight",
-    .tied_to = "model.embed_tokens.weight",
-    .lacks = tm_llama_lacks_window,
+static const char *const hf_pairs[] = { "model.family=qwen3", "model.qk_norm=true", "model.bias=none", NULL };
+static const tm_hf_form  hf_qwen3 = {
+     .model_type = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .pairs = hf_pairs,
+     .keys = hf_keys,
+     .tensors = hf_tensors,
+     .tied_head = "lm_head.weight",
+     .tied_to = "model.embed_tokens.weight",
+     .lacks = tm_llama_lacks_window,
 };
 static const tm_hf_form *const hf_forms[] = { &hf_qwen3, NULL };
 

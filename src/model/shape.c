@@ -104,8 +104,8 @@ static void read_choices(const tm_config *config, tm_model_shape *s)
     s->window = i64_or(config, "model.sliding_window", 0);
     s->window_every = tm_config_i64(config, "model.sliding_window_every");
     s->sinks = bool_or(config, "model.sinks", family->sinks);
-    s->clamped = tm_config_text(config, "model.activation") ? is(config, "model.activation", "swiglu_clamped")
-                                                            : family->clamped;
+    s->clamped =
+        tm_config_text(config, "model.activation") ? is(config, "model.activation", "swiglu_clamped") : family->clamped;
     s->qk_norm = bool_or(config, "model.qk_norm", family->qk_norm);
     s->tied = bool_or(config, "model.tied", family->tied);
     s->bias = is(config, "model.bias", "mi350x_table") ? TM_BIAS_MI350X_TABLE

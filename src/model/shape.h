@@ -91,14 +91,14 @@ TM_MUST_USE tm_status tm_model_shape_read(const tm_config *config, tm_model_shap
 
 const char *tm_model_family_name(const tm_model_shape *shape); /* "llama" */
 /* Of a sequence: rows of a learned table of positions; INT64_MAX where positions go on. */
-int64_t     tm_model_max_length(const tm_model_shape *shape);
+int64_t tm_model_max_length(const tm_model_shape *shape);
 
 /* Are samples images? */
 bool tm_model_images(const tm_model_shape *shape);
 /* Tokens of a sample where the shape decides them (images), else 0: any length. */
-int64_t     tm_model_length(const tm_model_shape *shape);
+int64_t tm_model_length(const tm_model_shape *shape);
 /* Of all kinds. */
-int64_t     tm_model_blocks(const tm_model_shape *shape);
+int64_t tm_model_blocks(const tm_model_shape *shape);
 
 /* Counted on the tensors that the family declares. All values; a tied head counts once. */
 int64_t tm_model_parameters(const tm_model_shape *shape);
@@ -111,8 +111,8 @@ int64_t tm_model_parameters_embedding(const tm_model_shape *shape);
 /* Elements of the weights that a token's matrix products use: all linears with the head; no norms, biases, look-ups. */
 int64_t tm_model_parameters_matmul(const tm_model_shape *shape);
 
-/* X(id, name): training FLOPs per token, 3 x forward, recomputation not counted. N parameters that a token uses, N_mm of
- * them in the linears, A = L H (d_qk + d_v), widths of a head's keys and values: 2 L H hd where they are equal. */
+/* X(id, name): training FLOPs per token, 3 x forward, recomputation not counted. N parameters that a token uses, N_mm
+ * of them in the linears, A = L H (d_qk + d_v), widths of a head's keys and values: 2 L H hd where they are equal. */
 #define TM_FLOPS_LIST(X)                                                                                               \
     X(TITAN, "titan")               /* F1: 6 (N - N_embedding) + 6 A T */                                              \
     X(MATMUL, "matmul")             /* F2: 6 N_mm + 6 A min(T, window) */                                              \
@@ -131,6 +131,6 @@ typedef enum {
 
 const char *tm_flops_convention_name(tm_flops_convention convention); /* the name in the list; static text */
 /* FLOPs of one trained token, forward and backward, in sequences of `seq` tokens (docs/flops.md). */
-double      tm_model_flops_per_token(const tm_model_shape *shape, tm_flops_convention convention, int64_t seq);
+double tm_model_flops_per_token(const tm_model_shape *shape, tm_flops_convention convention, int64_t seq);
 
 #endif

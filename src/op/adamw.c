@@ -53,8 +53,9 @@ static tm_cost adamw_cost(const tm_call *call)
 /* The scalars (rate, corrections) are all near 0.5, second moments positive. */
 static bool adamw_example(int k, tm_example *example)
 {
-    static const tm_shape cases[] = { { 1, { 1 } }, { 2, { 3, 7 } }, { 1, { 9 } }, { 2, { 65, 17 } }, { 1, { 1030 } },
-                                      { 1, { 15 } }, { 1, { 16 } },   { 1, { 16384 } }, { 1, { 40001 } } };
+    static const tm_shape      cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },  { 1, { 9 } },
+                                           { 2, { 65, 17 } }, { 1, { 1030 } },  { 1, { 15 } },
+                                           { 1, { 16 } },     { 1, { 16384 } }, { 1, { 40001 } } };
     static const tm_adamw_attr attrs[] = { { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 },
                                            { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-3, .weight_decay = 0 } };
     if (k >= TM_COUNT_OF(cases)) return false;

@@ -35,10 +35,9 @@ static tm_cost add_cost(const tm_call *call)
 
 static bool add_example(int k, tm_example *example)
 {
-    static const tm_shape cases[] = {
-        { 1, { 1 } }, { 2, { 3, 7 } }, { 3, { 2, 3, 9 } }, { 2, { 65, 8 } }, { 1, { 1030 } },
-        { 1, { 16 } }, { 2, { 2, 15 } }, { 2, { 63, 17 } },    { 2, { 1, 768 } }, { 2, { 200, 768 } }
-    };
+    static const tm_shape cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },    { 3, { 2, 3, 9 } }, { 2, { 65, 8 } },
+                                      { 1, { 1030 } },   { 1, { 16 } },      { 2, { 2, 15 } },   { 2, { 63, 17 } },
+                                      { 2, { 1, 768 } }, { 2, { 200, 768 } } };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, NULL, 0);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, cases[k], 0, 1);

@@ -88,10 +88,10 @@ static double dot(const double *a, const double *b, int64_t n)
 typedef struct {
     const tm_attention_attr *attr;
     const tm_view           *k, *v;
-    int64_t                  query, row0;   /* row of q; row of key 0 */
-    int64_t                  k_at, v_at;    /* columns of its key/value head */
-    int64_t                  first, end;    /* keys that it sees */
-    int64_t                  statistic;     /* of lse */
+    int64_t                  query, row0; /* row of q; row of key 0 */
+    int64_t                  k_at, v_at;  /* columns of its key/value head */
+    int64_t                  first, end;  /* keys that it sees */
+    int64_t                  statistic;   /* of lse */
 } place;
 
 /* `in`: q, k, v, first_key, sinks. */
@@ -151,7 +151,7 @@ static void attention_reference(const tm_call *call)
 
 static void attention_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id d_o = tm_gradient_of(gradient, node->out[0]);
+    tm_tensor_id        d_o = tm_gradient_of(gradient, node->out[0]);
     const tm_tensor_id *in = node->in;
     bool                wanted = false;
     unsigned            accumulate = 0;
@@ -336,8 +336,8 @@ static void attend_grad(const tm_call *call, const place *at, int64_t h)
     const double            *q = tm_view_row(&call->in[1], at->query) + h * attr->dim_qk, *sinks = call->in[7].data;
     const double            *d_o = tm_view_row(&call->in[0], at->query) + h * attr->dim_v;
     const double            *o = tm_view_row(&call->in[4], at->query) + h * attr->dim_v;
-    double *dq = tm_view_row(&call->out[0], at->query) + h * attr->dim_qk, *dsinks = call->out[3].data;
-    double  delta = dot(d_o, o, attr->dim_v), lse = ((const double *)call->in[5].data)[at->statistic];
+    double                  *dq = tm_view_row(&call->out[0], at->query) + h * attr->dim_qk, *dsinks = call->out[3].data;
+    double                   delta = dot(d_o, o, attr->dim_v), lse = ((const double *)call->in[5].data)[at->statistic];
     for (int64_t j = at->first; j < at->end; j++) {
         const double *k = key_of(at, j), *v = value_of(at, j);
         double       *dk = tm_view_row(&call->out[1], at->row0 + j) + at->k_at;

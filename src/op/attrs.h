@@ -32,7 +32,7 @@ typedef struct {
 
 typedef struct {
     int64_t seq_q, seq_k; /* rows of a sequence: of queries; of keys and values, which stand at positions 0, 1, ... */
-    int64_t q_offset;        /* the first query's position: > 0 behind keys of earlier calls, < 0 before them */
+    int64_t q_offset;     /* the first query's position: > 0 behind keys of earlier calls, < 0 before them */
     int64_t heads, kv_heads; /* H, J; query head h reads key/value head h / (H / J) */
     int64_t dim_qk, dim_v;   /* elements of a head: of queries and keys; of values and results */
     double  scale;           /* of the scores; dim_qk^-0.5 */
@@ -79,9 +79,9 @@ typedef struct {
 } tm_clamp_attr; /* swiglu_clamped and its gradient */
 
 typedef struct {
-    int64_t samples; /* B: rows are joined sample by sample; 0: columns row by row */
+    int64_t samples;       /* B: rows are joined sample by sample; 0: columns row by row */
     int64_t first, second; /* rows of a sample, or columns, of the two parts */
-} tm_join_attr;      /* and split */
+} tm_join_attr;            /* and split */
 
 typedef struct {
     int64_t dim; /* D */
@@ -134,11 +134,11 @@ enum { TM_IGNORED_TARGET = -100 };
 
 /* Places in the tensor of changing scalars (float64, one per step, written by the host before a program runs). */
 typedef enum {
-    TM_SCALAR_LOSS_SCALE,    /* 1 / target tokens of the global batch: the cotangent of the summed loss */
+    TM_SCALAR_LOSS_SCALE, /* 1 / target tokens of the global batch: the cotangent of the summed loss */
     TM_SCALAR_LEARNING_RATE,
-    TM_SCALAR_CORRECTION1,   /* AdamW: 1 - beta1^t */
-    TM_SCALAR_CORRECTION2,   /* AdamW: 1 - beta2^t */
-    TM_SCALAR_MAX_NORM,      /* <= 0: no clipping */
+    TM_SCALAR_CORRECTION1, /* AdamW: 1 - beta1^t */
+    TM_SCALAR_CORRECTION2, /* AdamW: 1 - beta2^t */
+    TM_SCALAR_MAX_NORM,    /* <= 0: no clipping */
     TM_SCALAR_COUNT = 8,
     TM_SCALAR_SHARE = TM_SCALAR_CORRECTION1,        /* Adafactor: t^beta2_decay */
     TM_SCALAR_RELATIVE_STEP = TM_SCALAR_CORRECTION2 /* Adafactor: min(learning rate, 1 / sqrt(t)) */

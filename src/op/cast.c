@@ -24,10 +24,9 @@ static tm_cost cast_cost(const tm_call *call)
 
 static bool cast_example(int k, tm_example *example)
 {
-    static const tm_shape cases[] = {
-        { 1, { 1 } }, { 2, { 3, 7 } }, { 2, { 9, 8 } }, { 3, { 2, 5, 13 } }, { 1, { 1030 } },
-        { 1, { 16 } }, { 2, { 2, 15 } }, { 2, { 63, 17 } }, { 2, { 1, 768 } },     { 2, { 200, 768 } }
-    };
+    static const tm_shape cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },    { 2, { 9, 8 } },  { 3, { 2, 5, 13 } },
+                                      { 1, { 1030 } },   { 1, { 16 } },      { 2, { 2, 15 } }, { 2, { 63, 17 } },
+                                      { 2, { 1, 768 } }, { 2, { 200, 768 } } };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, NULL, 0);
     tm_example_in(example, 0, TM_ROLE_PARAMETER, cases[k], 0, 1);

@@ -24,7 +24,7 @@ static inline bool tm_shape_present(tm_shape shape)
 }
 
 /* Rows of a view (all axes but the last), and where row r of a float64 view begins. */
-int64_t              tm_view_rows_of(const tm_view *view);
+int64_t               tm_view_rows_of(const tm_view *view);
 static inline double *tm_view_row(const tm_view *view, int64_t r)
 {
     return (double *)view->data + r * tm_view_ld(view);
@@ -41,7 +41,7 @@ static inline bool tm_call_adds(const tm_call *call, int k)
     return (call->accumulate >> k & 1U) != 0;
 }
 /* Roundings of an output that is formed in float64 or by one operation; of a sum of `terms` terms in float32. */
-tm_rounding tm_rounding_f64(const tm_call *call, int k);
+tm_rounding               tm_rounding_f64(const tm_call *call, int k);
 static inline tm_rounding tm_rounding_sum(int64_t terms)
 {
     return (tm_rounding){ .terms = (double)terms, .stores = 1 };

@@ -88,12 +88,12 @@ static tm_cost embedding_cost(const tm_call *call)
 static const struct {
     int64_t batch, seq, vocabulary, channels, positions; /* positions 0: none */
     bool    dtable, places;
-} cases[] = { { 1, 1, 1, 1, 0, true, false },    { 2, 3, 7, 9, 3, true, false },
+} cases[] = { { 1, 1, 1, 1, 0, true, false },      { 2, 3, 7, 9, 3, true, false },
               { 3, 9, 5, 8, 12, true, false }, /* duplicates for sure */
-              { 2, 9, 5, 20, 4, true, true },    { 1, 30, 6, 17, 40, false, true },
-              { 1, 65, 300, 7, 0, true, false }, { 5, 7, 11, 3, 8, false, false },
-              { 2, 70, 3, 33, 70, true, false },  { 1, 63, 37, 16, 0, true, false },
-              { 13, 5, 29, 65, 7, true, false }, { 1, 64, 29, 17, 66, false, false },
+              { 2, 9, 5, 20, 4, true, true },      { 1, 30, 6, 17, 40, false, true },
+              { 1, 65, 300, 7, 0, true, false },   { 5, 7, 11, 3, 8, false, false },
+              { 2, 70, 3, 33, 70, true, false },   { 1, 63, 37, 16, 0, true, false },
+              { 13, 5, 29, 65, 7, true, false },   { 1, 64, 29, 17, 66, false, false },
               { 5, 40, 37, 768, 42, true, false }, { 100, 5, 2, 200, 5, true, false } };
 
 static bool embedding_example(int k, tm_example *example)
@@ -104,8 +104,7 @@ static bool embedding_example(int k, tm_example *example)
     tm_example_in(example, 1, TM_ROLE_PARAMETER, tm_shape_2(cases[k].vocabulary, cases[k].channels), 0, 1);
     if (cases[k].positions)
         tm_example_in(example, 2, TM_ROLE_PARAMETER, tm_shape_2(cases[k].positions, cases[k].channels), 0, 1);
-    if (cases[k].places)
-        tm_example_int(example, 3, tm_shape_1(cases[k].batch * cases[k].seq), cases[k].positions);
+    if (cases[k].places) tm_example_int(example, 3, tm_shape_1(cases[k].batch * cases[k].seq), cases[k].positions);
     return true;
 }
 

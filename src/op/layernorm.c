@@ -69,11 +69,11 @@ static const struct {
     int64_t rows, channels;
     double  eps; /* large where there are too few channels for a gradient of x without it */
     bool    bias, addend, dw, db;
-} cases[] = { { 1, 3, 0.1, true, false, true, true },   { 3, 7, 1e-5, true, true, true, true },
-              { 9, 8, 1e-6, false, true, true, false }, { 2, 65, 1e-5, true, false, false, true },
-              { 65, 9, 1e-6, true, false, true, true }, { 130, 33, 1e-5, true, true, true, true },
-              { 8, 2, 0.5, false, true, false, false }, { 3, 768, 1e-5, true, true, true, true },
-              { 63, 16, 1e-5, true, false, true, true }, { 64, 17, 1e-5, false, true, true, true },
+} cases[] = { { 1, 3, 0.1, true, false, true, true },     { 3, 7, 1e-5, true, true, true, true },
+              { 9, 8, 1e-6, false, true, true, false },   { 2, 65, 1e-5, true, false, false, true },
+              { 65, 9, 1e-6, true, false, true, true },   { 130, 33, 1e-5, true, true, true, true },
+              { 8, 2, 0.5, false, true, false, false },   { 3, 768, 1e-5, true, true, true, true },
+              { 63, 16, 1e-5, true, false, true, true },  { 64, 17, 1e-5, false, true, true, true },
               { 200, 65, 1e-5, true, true, true, false }, { 200, 768, 1e-5, true, true, true, true },
               { 33000, 1, 0.5, true, true, true, true } };
 

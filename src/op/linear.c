@@ -80,12 +80,12 @@ static tm_rounding linear_rounding(const tm_call *call, int k)
 static const struct {
     int64_t n, k, m;
     bool    bias, residual;
-} cases[] = { { 1, 1, 1, false, false },   { 3, 7, 9, true, false },    { 8, 9, 7, false, true },
-              { 7, 65, 3, true, true },    { 65, 8, 33, false, false }, { 70, 20, 40, true, true },
-              { 130, 3, 8, true, false },  { 5, 600, 18, true, true },  { 600, 2, 3, true, false },
-              { 2, 1030, 3, false, false },
-              { 31, 33, 65, true, true },  { 64, 64, 16, false, true },  { 200, 17, 1, true, true },
-              { 37, 513, 70, true, true }, { 1, 65, 768, true, false },  { 600, 530, 300, true, true } };
+} cases[] = { { 1, 1, 1, false, false },    { 3, 7, 9, true, false },    { 8, 9, 7, false, true },
+              { 7, 65, 3, true, true },     { 65, 8, 33, false, false }, { 70, 20, 40, true, true },
+              { 130, 3, 8, true, false },   { 5, 600, 18, true, true },  { 600, 2, 3, true, false },
+              { 2, 1030, 3, false, false }, { 31, 33, 65, true, true },  { 64, 64, 16, false, true },
+              { 200, 17, 1, true, true },   { 37, 513, 70, true, true }, { 1, 65, 768, true, false },
+              { 600, 530, 300, true, true } };
 
 static bool linear_example(int k, tm_example *example)
 {

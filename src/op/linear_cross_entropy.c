@@ -109,19 +109,19 @@ static tm_rounding linear_cross_entropy_rounding(const tm_call *call, int k)
     int64_t rows = call->in[0].shape.n[0], channels = call->in[0].shape.n[1], vocabulary = call->in[1].shape.n[0];
     int64_t chunk = ((const tm_loss_attr *)call->attr)->chunk;
     return (tm_rounding){ .terms = (double)(channels + 2 * vocabulary + rows),
-                          .stores = k == 2 ? (double)((rows + chunk - 1) / chunk) : 1 };
+                          .stores = k == 2 ? (double)((rows + chunk - 1) / chunk) : 1,
+                          .narrow = k > 0 };
 }
 
 static const struct {
     int64_t rows, channels, vocabulary, chunk, ignored_every;
     bool    dw;
-} cases[] = { { 1, 1, 2, 1, 0, true },    { 3, 7, 9, 2, 0, true },    { 9, 8, 7, 3, 4, true },
-              { 8, 3, 65, 8, 2, false },  { 65, 9, 33, 16, 7, true }, { 7, 33, 130, 5, 3, true },
-              { 70, 5, 11, 64, 0, true }, { 5, 600, 17, 4, 5, true }, { 3, 4, 5, 2, 1, true }, /* no row counts */
-              { 9, 8, 16, 100, 5, true }, { 13, 9, 1025, 6, 5, true }, { 6, 5, 2063, 4, 5, false },
-              { 5, 3, 1024, 5, 0, true }, { 40, 16, 64, 16, 5, true }, { 100, 20, 31, 1000, 5, true },
-              { 150, 70, 517, 64, 5, true },
-              { 6, 5, 7, 4, 0, true } /* no dx: the last */ };
+} cases[] = { { 1, 1, 2, 1, 0, true },       { 3, 7, 9, 2, 0, true },     { 9, 8, 7, 3, 4, true },
+              { 8, 3, 65, 8, 2, false },     { 65, 9, 33, 16, 7, true },  { 7, 33, 130, 5, 3, true },
+              { 70, 5, 11, 64, 0, true },    { 5, 600, 17, 4, 5, true },  { 3, 4, 5, 2, 1, true }, /* no row counts */
+              { 9, 8, 16, 100, 5, true },    { 13, 9, 1025, 6, 5, true }, { 6, 5, 2063, 4, 5, false },
+              { 5, 3, 1024, 5, 0, true },    { 40, 16, 64, 16, 5, true }, { 100, 20, 31, 1000, 5, true },
+              { 150, 70, 517, 64, 5, true }, { 6, 5, 7, 4, 0, true } /* no dx: the last */ };
 
 static bool linear_cross_entropy_example(int k, tm_example *example)
 {

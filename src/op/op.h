@@ -38,7 +38,7 @@ struct tm_node;     /* graph/graph.h */
 /* One execution of an op: everything a kernel needs and nothing else. At plan time data pointers are NULL. */
 typedef struct {
     const struct tm_op *op;
-    const void         *attr; /* the op's struct of op/attrs.h, or NULL */
+    const void         *attr;            /* the op's struct of op/attrs.h, or NULL */
     tm_view             in[TM_MAX_IN];   /* absent optional inputs: shape.rank == -1, data NULL */
     tm_view             out[TM_MAX_OUT]; /* absent optional outputs likewise */
     unsigned            accumulate;      /* bit k: out[k] += result, else out[k] = result */
@@ -50,9 +50,9 @@ typedef struct {
 } tm_call;
 
 typedef struct {
-    double flops; /* 2 per multiply-add of matrix products that the op executes (causal attention: the visible half);
-                   * other arithmetic is not counted, as everywhere in this field */
-    double bytes; /* read + written, each operand once: the least traffic the op can have */
+    double flops;  /* 2 per multiply-add of matrix products that the op executes (causal attention: the visible half);
+                    * other arithmetic is not counted, as everywhere in this field */
+    double bytes;  /* read + written, each operand once: the least traffic the op can have */
     double vector; /* additions, multiplications, comparisons and function values outside of matrix products: what a
                     * vector unit has to do; never part of FLOPs */
     double wire;   /* bytes that leave this rank; 0: no collective */
@@ -63,6 +63,7 @@ typedef struct {
     double terms;  /* the most terms that are added one after the other in float32; 0: the value is formed in float64 or
                     * by one operation */
     double stores; /* times that a value is rounded to the format it is stored in: 1, or once per chunk */
+    bool   narrow; /* factors that the kernel itself makes may be rounded to bfloat16 where its inputs are bfloat16 */
 } tm_rounding;
 
 typedef struct tm_op {
@@ -70,10 +71,10 @@ typedef struct tm_op {
     const char *formula; /* for the docs page and explain */
     const char *group;   /* of the ledger: linear, attention, norm, elementwise, embedding, loss, optimizer, clip,
                           * copies, experts */
-    tm_stream   stream;  /* where its nodes run, unless a pass says otherwise */
-    int         n_in, n_out;
-    unsigned    optional_in, optional_out; /* bit masks */
-    tm_role     out_role[TM_MAX_OUT];
+    tm_stream stream;    /* where its nodes run, unless a pass says otherwise */
+    int       n_in, n_out;
+    unsigned  optional_in, optional_out; /* bit masks */
+    tm_role   out_role[TM_MAX_OUT];
     /* Shapes of the outputs from those of the inputs, or why they do not fit (static text, lower case).
      * Absent optional inputs have rank -1; an optional output that this call does not have gets rank -1. */
     const char *(*infer)(const tm_shape *in, const void *attr, tm_shape *out);
@@ -84,10 +85,10 @@ typedef struct tm_op {
     void (*gradient)(struct tm_gradient *gradient, const struct tm_node *node);
     tm_cost (*cost)(const tm_call *call);
     double vector; /* tm_cost.vector per element of in[0], counted in the formula; ops that differ fill in their cost */
-    unsigned inplace; /* bit k: out[0] may share the memory of in[k] when in[k] dies here (same shape and dtype) */
+    unsigned inplace;      /* bit k: out[0] may share the memory of in[k] when in[k] dies here (same shape and dtype) */
     unsigned any_dtype_in; /* bit k: in[k] is read in its stored format: no cast is inserted for it */
-    bool     cheap;   /* recomputing costs far less than a matrix product: never kept for the backward pass */
-    bool     state;   /* writes STATE tensors: no pass makes it twice, evaluation leaves it out */
+    bool     cheap;        /* recomputing costs far less than a matrix product: never kept for the backward pass */
+    bool     state;        /* writes STATE tensors: no pass makes it twice, evaluation leaves it out */
     unsigned strided_in, strided_out; /* bit k: that operand may be a view with a leading dimension of its own */
     /* Fills case `k` that tests and benches sweep; returns false past the last one. Ugly shapes included. */
     bool (*example)(int k, struct tm_example *example);
@@ -108,16 +109,16 @@ typedef enum {
 } tm_whole;
 
 typedef struct tm_example {
-    tm_shape    in[TM_MAX_IN];      /* rank -1: absent */
-    tm_shape    out[TM_MAX_OUT];    /* outputs that the caller gives; rank -1: `infer` says (or absent, if optional) */
-    tm_role     role[TM_MAX_IN];    /* PARAMETER for weights, ACTIVATION, STATISTIC, INPUT (int32), SCALAR, ... */
-    int64_t     limit[TM_MAX_IN];   /* INPUT, INDEX: values are in [0, limit) */
-    double      scale[TM_MAX_IN];   /* standard deviation of random values; 0 means 1 */
-    double      offset[TM_MAX_IN];  /* mean of random values */
-    tm_whole    whole[TM_MAX_IN];   /* INPUT, INDEX: which numbers */
-    int64_t     ignored_every;      /* > 0: every such INPUT value (the last of each run) is TM_IGNORED_TARGET */
-    char        attr[TM_MAX_ATTR];  /* the op's attributes */
-    size_t      attr_bytes;
+    tm_shape in[TM_MAX_IN];     /* rank -1: absent */
+    tm_shape out[TM_MAX_OUT];   /* outputs that the caller gives; rank -1: `infer` says (or absent, if optional) */
+    tm_role  role[TM_MAX_IN];   /* PARAMETER for weights, ACTIVATION, STATISTIC, INPUT (int32), SCALAR, ... */
+    int64_t  limit[TM_MAX_IN];  /* INPUT, INDEX: values are in [0, limit) */
+    double   scale[TM_MAX_IN];  /* standard deviation of random values; 0 means 1 */
+    double   offset[TM_MAX_IN]; /* mean of random values */
+    tm_whole whole[TM_MAX_IN];  /* INPUT, INDEX: which numbers */
+    int64_t  ignored_every;     /* > 0: every such INPUT value (the last of each run) is TM_IGNORED_TARGET */
+    char     attr[TM_MAX_ATTR]; /* the op's attributes */
+    size_t   attr_bytes;
 } tm_example;
 
 #define TM_OP(name) extern const tm_op tm_op_##name;

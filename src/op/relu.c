@@ -35,10 +35,9 @@ static tm_cost relu_cost(const tm_call *call)
     return tm_call_cost(call, 0);
 }
 
-static const tm_shape cases[] = { { 2, { 1, 2 } },  { 2, { 3, 7 } },   { 2, { 8, 9 } },
-                                  { 2, { 1, 65 } }, { 2, { 9, 130 } }, { 2, { 65, 33 } },
-                                  { 1, { 16 } },    { 2, { 2, 15 } },  { 2, { 63, 17 } },
-                                  { 2, { 1, 768 } }, { 2, { 200, 768 } } };
+static const tm_shape cases[] = { { 2, { 1, 2 } },   { 2, { 3, 7 } },   { 2, { 8, 9 } },    { 2, { 1, 65 } },
+                                  { 2, { 9, 130 } }, { 2, { 65, 33 } }, { 1, { 16 } },      { 2, { 2, 15 } },
+                                  { 2, { 63, 17 } }, { 2, { 1, 768 } }, { 2, { 200, 768 } } };
 
 static bool relu_example(int k, tm_example *example)
 {

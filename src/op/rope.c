@@ -112,8 +112,7 @@ static bool rope_example(int k, tm_example *example)
     tm_rope_attr attr = cases[k].attr;
     int64_t last = attr.first + (attr.heads - 1) * stride_of(&attr) + attr.head_dim, positions = cases[k].positions;
     tm_example_begin(example, &attr, sizeof attr);
-    tm_example_in(example, 0, TM_ROLE_ACTIVATION,
-                  tm_shape_2(cases[k].batch * attr.seq, last + cases[k].copied), 0, 1);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].batch * attr.seq, last + cases[k].copied), 0, 1);
     tm_example_in(example, 1, TM_ROLE_CONSTANT, tm_shape_2(positions ? positions : attr.seq, attr.head_dim), 0, 1);
     if (positions) tm_example_int(example, 2, tm_shape_1(cases[k].batch * attr.seq), positions);
     return true;

@@ -49,8 +49,8 @@ static tm_cost sgd_cost(const tm_call *call)
 
 static bool sgd_example(int k, tm_example *example)
 {
-    static const tm_shape cases[] = { { 1, { 1 } }, { 2, { 3, 7 } }, { 1, { 9 } }, { 2, { 65, 17 } }, { 1, { 1030 } },
-                                      { 1, { 16 } }, { 1, { 40001 } }, { 1, { 16384 } } };
+    static const tm_shape    cases[] = { { 1, { 1 } },    { 2, { 3, 7 } }, { 1, { 9 } },     { 2, { 65, 17 } },
+                                         { 1, { 1030 } }, { 1, { 16 } },   { 1, { 40001 } }, { 1, { 16384 } } };
     static const tm_sgd_attr attrs[] = { { .momentum = 0.9, .weight_decay = 0.1 },
                                          { .momentum = 0.8, .weight_decay = 0.01, .nesterov = 1 },
                                          { .momentum = 0, .weight_decay = 0 } };

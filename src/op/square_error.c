@@ -37,10 +37,9 @@ static tm_cost square_error_cost(const tm_call *call)
     return tm_call_cost(call, 0);
 }
 
-static const tm_shape cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },   { 2, { 1, 65 } },
-                                  { 2, { 9, 130 } }, { 2, { 65, 33 } }, { 1, { 1030 } },
-                                  { 1, { 15 } },     { 1, { 16 } },     { 1, { 33 } },
-                                  { 1, { 16384 } },  { 1, { 16385 } },  { 1, { 100003 } } };
+static const tm_shape cases[] = { { 1, { 1 } },      { 2, { 3, 7 } },  { 2, { 1, 65 } }, { 2, { 9, 130 } },
+                                  { 2, { 65, 33 } }, { 1, { 1030 } },  { 1, { 15 } },    { 1, { 16 } },
+                                  { 1, { 33 } },     { 1, { 16384 } }, { 1, { 16385 } }, { 1, { 100003 } } };
 
 static bool square_error_example(int k, tm_example *example)
 {

@@ -24,10 +24,9 @@ static tm_cost square_sum_cost(const tm_call *call)
 
 static bool square_sum_example(int k, tm_example *example)
 {
-    static const tm_shape cases[] = {
-        { 1, { 1 } }, { 2, { 3, 7 } }, { 2, { 9, 8 } }, { 1, { 1030 } }, { 2, { 65, 129 } }, { 1, { 15 } },
-        { 1, { 16 } }, { 1, { 33 } },   { 1, { 16384 } }, { 1, { 16385 } }, { 1, { 100003 } }
-    };
+    static const tm_shape cases[] = { { 1, { 1 } },       { 2, { 3, 7 } },  { 2, { 9, 8 } },  { 1, { 1030 } },
+                                      { 2, { 65, 129 } }, { 1, { 15 } },    { 1, { 16 } },    { 1, { 33 } },
+                                      { 1, { 16384 } },   { 1, { 16385 } }, { 1, { 100003 } } };
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, NULL, 0);
     tm_example_in(example, 0, TM_ROLE_GRADIENT, cases[k], 0, 1);

@@ -44,7 +44,7 @@ static tm_cost swiglu_cost(const tm_call *call)
 
 static const struct {
     int64_t rows, width;
-} cases[] = { { 1, 1 }, { 3, 7 },   { 8, 9 },   { 1, 65 },  { 9, 130 },   { 65, 33 },
+} cases[] = { { 1, 1 }, { 3, 7 },   { 8, 9 },   { 1, 65 },  { 9, 130 },  { 65, 33 },
               { 2, 3 }, { 63, 16 }, { 64, 17 }, { 1, 768 }, { 200, 768 } };
 
 static bool swiglu_example(int k, tm_example *example)

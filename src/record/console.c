@@ -23,7 +23,7 @@ typedef struct {
     tm_console_options options;
     run_record         run;
     tm_text            text, plain; /* reused: as put together, and as printed */
-    double             tokens; /* since the last line */
+    double             tokens;      /* since the last line */
     double             seconds;
     int64_t            steps;
     double             later_tokens, later_seconds; /* from the third step of this process on */

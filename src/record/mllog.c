@@ -65,7 +65,7 @@ static void put_event(mllog_sink *self, tm_mllog_event event)
 static const struct {
     const char   *key;
     tm_mllog_kind kind;
-    size_t        at;       /* in tm_run_started */
+    size_t        at;                      /* in tm_run_started */
     enum { ALWAYS, ADAPTERS, ADAMW } only; /* where there are adapters; where that is the optimizer */
 } rows[] = {
 #define ROW(key, kind, member)                                                                                         \

@@ -137,8 +137,7 @@ static void fill_row(char *row[COLUMNS], const perf_sink *self, const tm_run_end
     const tm_run_started  *start = &self->run.start;
     tm_text                model = { 0 };
     int                    nodes = o->nodes > 0 ? o->nodes : 1;
-    bool                   good = end && end->verdict != TM_VERDICT_INVALID && !end->interrupted &&
-                isfinite(end->speed->median_rate);
+    bool good = end && end->verdict != TM_VERDICT_INVALID && !end->interrupted && isfinite(end->speed->median_rate);
     for (int i = 0; i < COLUMNS; i++) set(row, i, "");
     tm_text_printf(&model, o->entry ? "%s_%s" : "%s%s", o->entry ? o->entry : "", start->model);
     set(row, COLUMN_model, model.data);

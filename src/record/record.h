@@ -38,7 +38,7 @@ typedef struct {
     FILE        *progress; /* a progress bar with the time left is drawn here; NULL = none. Not closed. */
     tm_log_style style;
     bool         colour;
-    bool         quiet;    /* the report and the `performance:` line only */
+    bool         quiet;              /* the report and the `performance:` line only */
     int64_t      log_freq;           /* a step line for the first step, every log_freq-th and the last; >= 1 */
     int64_t      sequences_per_step; /* global batch, for the Megatron style */
 } tm_console_options;
@@ -86,9 +86,9 @@ typedef struct {
 } tm_result_options;
 TM_MUST_USE tm_status tm_result_sink_open(const tm_result_options *options, tm_sink **out, tm_error *err);
 
-/* perf.csv: one row when the run ends; status FAILURE if it ended as invalid, was interrupted or never reported an end. Not appending
- * replaces the file. Appending needs the very same header (else TM_INVALID, when opened) and fills relative_change.
- * docs/perf-csv.md. NULL strings are empty cells. */
+/* perf.csv: one row when the run ends; status FAILURE if it ended as invalid, was interrupted or never reported an end.
+ * Not appending replaces the file. Appending needs the very same header (else TM_INVALID, when opened) and fills
+ * relative_change. docs/perf-csv.md. NULL strings are empty cells. */
 typedef struct {
     const char *path;
     bool        append;
@@ -105,7 +105,7 @@ TM_MUST_USE tm_status tm_perf_sink_open(const tm_perf_options *options, tm_sink 
 typedef struct {
     const char *path;  /* of a file of published figures; "reference" = the compiled-in ones */
     const char *model; /* the published name of exactly this model; NULL = it is none, and nothing is compared */
-    FILE       *out;  /* NULL = stdout. Not closed. */
+    FILE       *out;   /* NULL = stdout. Not closed. */
 } tm_compare_options;
 TM_MUST_USE tm_status tm_compare_sink_open(const tm_compare_options *options, tm_sink **out, tm_error *err);
 

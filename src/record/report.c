@@ -113,7 +113,8 @@ static void print_certificate(tm_text *out, const tm_certificate *c)
     if (!c->done || c->reason[0])
         snprintf(line, sizeof line, "%s", c->reason);
     else
-        snprintf(line, sizeof line, "gradients of %d groups: %.6g by the gradient, %.6g by the loss, band %.1g%s%s; %.3g s", c->groups,
+        snprintf(line, sizeof line,
+                 "gradients of %d groups: %.6g by the gradient, %.6g by the loss, band %.1g%s%s; %.3g s", c->groups,
                  c->expected, c->measured, c->band, c->causal ? "; no look-ahead" : "",
                  c->causal && c->rows ? ", rows independent" : "", c->seconds);
     tm_text_printf(out, "  %-12s%-12s", "certificate", !c->done ? "none" : c->reason[0] ? "failed" : "holds");
@@ -142,7 +143,8 @@ static void print_loss(tm_text *out, const tm_run_ended *end)
     loss_row(out, "first step", end->loss_first);
     loss_row(out, "last step", end->loss_last);
     loss_row(out, "validation", end->loss_validation);
-    loss_row(out, end->image_tokens > 0 ? "floor: the least possible loss" : "floor: the entropy of the data", end->loss_floor);
+    loss_row(out, end->image_tokens > 0 ? "floor: the least possible loss" : "floor: the entropy of the data",
+             end->loss_floor);
     loss_row(out, "validation above the floor", end->loss_validation - end->loss_floor);
     loss_row(out, "validation, bits per byte", end->bits_per_byte);
 }
@@ -163,8 +165,9 @@ static void print_steady(tm_text *out, const tm_sample_summary *rate)
     snprintf(a, sizeof a, "%.0f of %s", rate->effective_n, tm_format_grouped(steps, rate->n));
     row(out, "independent steps that they are worth", a, "", "");
     if (rate->n > 1 && isnan(rate->rate_lo))
-        tm_text_printf(out, "    %s\n", rate->n < 6 ? "no interval: fewer than 6 steps"
-                                                  : "no interval: neighbouring steps too alike to tell; run longer");
+        tm_text_printf(out, "    %s\n",
+                       rate->n < 6 ? "no interval: fewer than 6 steps"
+                                   : "no interval: neighbouring steps too alike to tell; run longer");
     if (isnan(rate->steady.drift)) return;
     snprintf(both, sizeof both, "%+.1f .. %+.1f %%", rate->steady.drift_lo, rate->steady.drift_hi);
     snprintf(a, sizeof a, "%+.1f %%", rate->steady.drift);

@@ -27,6 +27,8 @@ static void print_start(tm_json *json, const tm_run_started *start)
     tm_json_string(json, "model", start->model);
     tm_json_string(json, "precision", start->precision);
     tm_json_string(json, "device", start->device);
+    if (start->kernels) tm_json_string(json, "kernels", start->kernels);
+    if (start->sums) tm_json_string(json, "sums", start->sums);
     tm_json_i64(json, "devices", start->devices);
     tm_json_i64(json, "threads", start->threads);
     tm_json_string(json, "data_source", start->data_source);
@@ -114,8 +116,7 @@ static void print_machine(tm_json *json, const tm_machine_watch *machine)
     tm_json_f64(json, "seconds", machine->seconds);
     tm_json_i64(json, "samples", machine->samples);
     tm_json_f64(json, "processors", machine->processors > 0 ? machine->processors : (double)NAN);
-    for (size_t i = 0; i < machine->n_facts; i++)
-        tm_json_f64(json, machine->facts[i].name, machine->facts[i].value);
+    for (size_t i = 0; i < machine->n_facts; i++) tm_json_f64(json, machine->facts[i].name, machine->facts[i].value);
     tm_json_close(json, '}');
 }
 
@@ -332,8 +333,8 @@ static tm_status open_result(const tm_output_options *o, const char *path, tm_ar
                              tm_error *err)
 {
     tm_result_options options = { .path = path,
-                                  .configuration_hash = tm_arena_format(arena, "%016llx",
-                                                                        (unsigned long long)o->run->config_hash),
+                                  .configuration_hash =
+                                      tm_arena_format(arena, "%016llx", (unsigned long long)o->run->config_hash),
                                   .environment = o->environment,
                                   .checks = o->checks,
                                   .config = o->config,

@@ -101,6 +101,8 @@ static void keep_start(run_record *run, const tm_run_started *start)
     run->start.model = keep(run, start->model);
     run->start.precision = keep(run, start->precision);
     run->start.device = keep(run, start->device);
+    run->start.kernels = start->kernels ? keep(run, start->kernels) : NULL;
+    run->start.sums = start->sums ? keep(run, start->sums) : NULL;
     run->start.data_source = keep(run, start->data_source);
     tm_named_f64 *flops = tm_arena_take(run->arena, (start->n_flops_per_token + 1) * sizeof *flops);
     for (size_t i = 0; i < start->n_flops_per_token; i++)

@@ -13,8 +13,8 @@
 
 /* Room for `bytes`, so that lines put together later take no memory. */
 void record_text_reserve(tm_text *text, size_t bytes);
-/* Appends a line to the file `fd`, whole: where that fails, the file is cut back to *complete_bytes, the failure is kept in
- * the sink and nothing is written after it. *complete_bytes grows by the line. */
+/* Appends a line to the file `fd`, whole: where that fails, the file is cut back to *complete_bytes, the failure is
+ * kept in the sink and nothing is written after it. *complete_bytes grows by the line. */
 void record_sink_append(tm_sink *sink, int fd, const char *path, off_t *complete_bytes, const tm_text *line);
 /* tm_file_write with the failure kept in the sink. */
 void record_sink_write(tm_sink *sink, const char *path, const tm_text *text);

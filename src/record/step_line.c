@@ -66,7 +66,7 @@ void line_validation(tm_text *out, const line_figures *f, bool colour)
 
 void line_megatron(tm_text *out, const line_figures *f)
 {
-    char    now[32], average[32];
+    char now[32], average[32];
     teraflops(now, f->flops_per_token * f->tokens_per_second, 1);
     teraflops(average, f->flops_per_token * f->tokens_per_second_average, 1);
     int64_t samples = f->step * f->sequences;

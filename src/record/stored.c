@@ -58,7 +58,8 @@ static tm_status open_stored(const tm_output_options *o, const char *path, tm_ar
     bool         chosen;
     stored_sink *self = tm_alloc(sizeof *self);
     (void)path;
-    *self = (stored_sink){ .head = { .handle = handle, .close = finish }, .folder = o->folder,
+    *self = (stored_sink){ .head = { .handle = handle, .close = finish },
+                           .folder = o->folder,
                            .label = tm_config_text(o->config, "store.label") };
     tm_status st = tm_store_open(path_of(o, arena, &chosen), true, &self->store, err);
     if (st != TM_OK) {

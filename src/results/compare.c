@@ -68,9 +68,10 @@ static const char *verdict_of(const tm_change *c, int sense)
 
 static tm_table *create_table(void)
 {
-    static const tm_column columns[] = { { "figure", 0 },    { "unit", 0 },      { "a", 6 },
-                                         { "b", 6 },         { "relative_change_percent", 4 },
-                                         { "change_lo", 4 }, { "change_hi", 4 }, { "verdict", 0 } };
+    static const tm_column columns[] = {
+        { "figure", 0 },    { "unit", 0 },      { "a", 6 },      { "b", 6 }, { "relative_change_percent", 4 },
+        { "change_lo", 4 }, { "change_hi", 4 }, { "verdict", 0 }
+    };
     tm_table *table = tm_table_create("compare");
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     return table;
@@ -106,7 +107,8 @@ static int sense_of(const char *column)
     if (strstr(column, "tflops") || strstr(column, "per_second") || strstr(column, "_gbps") || strstr(column, "mb_s") ||
         strstr(column, "gb_s"))
         return BETTER_IF_MORE;
-    if (ends_with(column, "_ms") || ends_with(column, "_seconds") || ends_with(column, "_us") || ends_with(column, "_s"))
+    if (ends_with(column, "_ms") || ends_with(column, "_seconds") || ends_with(column, "_us") ||
+        ends_with(column, "_s"))
         return WORSE_IF_MORE;
     return NEITHER;
 }
@@ -152,9 +154,9 @@ static json_t *find_case(const tm_result *r, const char *wanted)
 static figure cell_figure(json_t *row, const char *column)
 {
     bool    rate = sense_of(column) > 0 || strcmp(column, "avg_time_ms") == 0;
-    double value = json_number_value(json_object_get(row, column));
+    double  value = json_number_value(json_object_get(row, column));
     json_t *width = json_object_get(row, "half_width_pct");
-    double half = rate && json_is_number(width) ? value * json_number_value(width) / 100 : (double)NAN;
+    double  half = rate && json_is_number(width) ? value * json_number_value(width) / 100 : (double)NAN;
     return (figure){ value, value - half, value + half };
 }
 
@@ -210,10 +212,10 @@ tm_change tm_results_headline(const tm_result *a, const tm_result *b)
 
 static tm_table *measured_run(const tm_result *r)
 {
-    json_t *flops = results_member(results_tree(r), "flops"), *one;
-    size_t  i;
-    char    name[96];
-    double  rate = tm_result_number(r, "tokens_per_second_per_device/median");
+    json_t   *flops = results_member(results_tree(r), "flops"), *one;
+    size_t    i;
+    char      name[96];
+    double    rate = tm_result_number(r, "tokens_per_second_per_device/median");
     tm_table *table = tm_table_create("run");
     tm_table_column(table, "case", 0);
     tm_table_column(table, "tokens_per_second", 0);

@@ -2,8 +2,8 @@
 /* results/compare.h - two results side by side: figures with their intervals, what changed between them, and limits.
  *
  * The interval of a change is made of those of the two figures: 1 + change = b / a, between (b / a) / f and (b / a) f,
- * f = exp(sqrt(h_a^2 + h_b^2)), h the relative half-widths of a and b. They cover what varies within each run; what differs from
- * one start of a program to the next they do not know: `trainmark ab` measures that.
+ * f = exp(sqrt(h_a^2 + h_b^2)), h the relative half-widths of a and b. They cover what varies within each run; what
+ * differs from one start of a program to the next they do not know: `trainmark ab` measures that.
  */
 #ifndef TM_RESULTS_COMPARE_H
 #define TM_RESULTS_COMPARE_H
@@ -31,8 +31,8 @@ tm_change tm_results_headline(const tm_result *a, const tm_result *b);
  * published. */
 tm_table *tm_results_measured(const tm_result *result);
 
-/* The metrics of a run that files of limits know (system/thresholds.h), *n of them; and the names of its cell, the brief
- * and the full one. Strings and array live with the result. TM_INVALID: it is not a run. */
+/* The metrics of a run that files of limits know (system/thresholds.h), *n of them; and the names of its cell, the
+ * brief and the full one. Strings and array live with the result. TM_INVALID: it is not a run. */
 TM_MUST_USE tm_status tm_results_metrics(const tm_result *run, const tm_metric **metrics, size_t *n,
                                          const char *cells[2], tm_error *err);
 

@@ -61,8 +61,9 @@ static tm_status rate_of(const tm_speed_basis *b, double value, const char *unit
     if (factor > 0) {
         double flops = convention ? tm_convention_flops(b, convention) : (double)NAN;
         if (!convention)
-            return tm_fail(err, TM_USAGE, "%g %s by which convention? --from titan, matmul, megatron, 6n, ... (docs/flops.md)",
-                           value, unit);
+            return tm_fail(err, TM_USAGE,
+                           "%g %s by which convention? --from titan, matmul, megatron, 6n, ... (docs/flops.md)", value,
+                           unit);
         if (isnan(flops))
             return tm_fail(err, TM_USAGE, "unknown convention '%.60s'; docs/flops.md lists them, and lora, lora-causal",
                            convention);
@@ -78,15 +79,17 @@ static tm_status rate_of(const tm_speed_basis *b, double value, const char *unit
         return TM_OK;
     }
     if (step > 0 && b->batch <= 0)
-        return tm_fail(err, TM_INVALID, "%g %s is the time of how many sequences? --batch N, of all devices", value, unit);
+        return tm_fail(err, TM_INVALID, "%g %s is the time of how many sequences? --batch N, of all devices", value,
+                       unit);
     if (step > 0) {
         *tokens_per_second = (double)(b->batch * b->seq) / (value * step) / (double)b->devices;
         return TM_OK;
     }
-    return tm_fail(err, TM_USAGE,
-                   "unknown unit '%.60s'; there are TFLOP/s (and other prefixes), tokens/s, samples/s, images/s, s/step, "
-                   "ms/step",
-                   unit);
+    return tm_fail(
+        err, TM_USAGE,
+        "unknown unit '%.60s'; there are TFLOP/s (and other prefixes), tokens/s, samples/s, images/s, s/step, "
+        "ms/step",
+        unit);
 }
 
 tm_status tm_speed_of(const tm_speed_basis *b, double value, const char *unit, const char *convention, bool all,
@@ -124,8 +127,9 @@ static void add_flops(tm_table *table, const tm_speed_basis *b, double rate)
 
 tm_table *tm_speed_table(const tm_speed_basis *b, double rate, double tokens)
 {
-    static const tm_column columns[] = { { "quantity", 0 },    { "unit", 0 },           { "per_device", 6 },
-                                         { "all_devices", 6 }, { "flops_per_token", 6 } };
+    static const tm_column columns[] = {
+        { "quantity", 0 }, { "unit", 0 }, { "per_device", 6 }, { "all_devices", 6 }, { "flops_per_token", 6 }
+    };
     tm_table *table = tm_table_create("convert");
     double    all = rate * (double)b->devices, none = (double)NAN;
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
@@ -145,9 +149,9 @@ tm_table *tm_speed_table(const tm_speed_basis *b, double rate, double tokens)
 
 double tm_token_count(const char *text)
 {
-    static const char   letters[] = "KMBT";
-    char                plain[64], *end;
-    size_t              n = 0;
+    static const char letters[] = "KMBT";
+    char              plain[64], *end;
+    size_t            n = 0;
     for (; *text && n + 1 < sizeof plain; text++)
         if (*text != ',' && *text != '_') plain[n++] = *text;
     plain[n] = '\0';

@@ -85,7 +85,8 @@ static int weight_of(const char *member)
     int    weight = 0;
     for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
         size_t n = strlen(weights[i].prefix);
-        bool   whole = member[n > 0 ? n - 1 : 0] == '/' || weights[i].prefix[n - 1] == '.' || !member[n] || member[n] == '/';
+        bool   whole =
+            member[n > 0 ? n - 1 : 0] == '/' || weights[i].prefix[n - 1] == '.' || !member[n] || member[n] == '/';
         if (n < longest || strncmp(member, weights[i].prefix, n) != 0 || !whole) continue;
         longest = n;
         weight = weights[i].weight;
@@ -117,8 +118,7 @@ static void add(differences *d, const char *member, const json_t *a, const json_
         return;
     }
     d->rows = tm_grow(d->rows, &d->capacity, d->n, sizeof *d->rows);
-    d->rows[d->n++] =
-        (difference){ tm_arena_text(d->arena, member), shown(d->arena, a), shown(d->arena, b), weight };
+    d->rows[d->n++] = (difference){ tm_arena_text(d->arena, member), shown(d->arena, a), shown(d->arena, b), weight };
 }
 
 /* Every leaf below `path` that is not equal in both, or in one only. */
@@ -153,9 +153,9 @@ static void sort(differences *d)
 
 tm_table *tm_results_differences(const tm_result *a, const tm_result *b)
 {
-    static const char *const parts[] = { "workload",    "model",   "precision", "device",     "devices",      "threads",
-                                         "data_source", "seed",    "parameters", "batch_tokens", "options",
-                                         "configuration", "environment" };
+    static const char *const parts[] = { "workload",   "model",        "precision", "device",        "kernels",
+                                         "sums",       "devices",      "threads",   "data_source",   "seed",
+                                         "parameters", "batch_tokens", "options",   "configuration", "environment" };
     static const tm_column   columns[] = { { "rank", 0 }, { "member", 0 }, { "a", 0 }, { "b", 0 } };
     tm_table                *table = tm_table_create("differences");
     differences              d = { .arena = tm_arena_create() };

@@ -123,8 +123,7 @@ static tm_status parse_tree(tm_result *r, tm_error *err)
     tm_text     *text = &r->documents[TM_DOCUMENT_RESULT];
     const char  *format;
     r->tree = json_loadb(text->data, text->length, JSON_REJECT_DUPLICATES, &cause);
-    if (!r->tree)
-        return tm_fail(err, TM_FORMAT, "'%s' is not JSON: line %d: %s", r->name, cause.line, cause.text);
+    if (!r->tree) return tm_fail(err, TM_FORMAT, "'%s' is not JSON: line %d: %s", r->name, cause.line, cause.text);
     format = json_string_value(json_object_get(r->tree, "format"));
     if (format && strcmp(format, "trainmark.result/1") == 0) {
         r->kind = TM_RESULT_RUN;
@@ -137,10 +136,11 @@ static tm_status parse_tree(tm_result *r, tm_error *err)
         r->tree = whole;
         return TM_OK;
     }
-    return tm_fail(err, TM_FORMAT,
-                   "'%s' is not a result: member \"format\" is '%.60s'; wanted trainmark.result/1 (result.json of a run), "
-                   "trainmark.bench/1, or a table of `trainmark bench --output-file F.json`",
-                   r->name, format ? format : "");
+    return tm_fail(
+        err, TM_FORMAT,
+        "'%s' is not a result: member \"format\" is '%.60s'; wanted trainmark.result/1 (result.json of a run), "
+        "trainmark.bench/1, or a table of `trainmark bench --output-file F.json`",
+        r->name, format ? format : "");
 }
 
 static double member_number(const json_t *record, const char *name)
@@ -154,12 +154,12 @@ static void take_record(tm_result *r, const json_t *record)
     json_int_t  step = json_integer_value(json_object_get(record, "step"));
     if (event && strcmp(event, "evaluation") == 0) {
         r->evaluations = tm_grow(r->evaluations, &r->evaluations_room, r->n_evaluations, sizeof *r->evaluations);
-        r->evaluations[r->n_evaluations++] = (tm_result_evaluation){ .step = step,
-                                                                     .loss = member_number(record, "loss"),
-                                                                     .tokens = member_number(record, "tokens"),
-                                                                     .seconds = member_number(record, "seconds"),
-                                                                     .bits_per_byte =
-                                                                         member_number(record, "bits_per_byte") };
+        r->evaluations[r->n_evaluations++] =
+            (tm_result_evaluation){ .step = step,
+                                    .loss = member_number(record, "loss"),
+                                    .tokens = member_number(record, "tokens"),
+                                    .seconds = member_number(record, "seconds"),
+                                    .bits_per_byte = member_number(record, "bits_per_byte") };
     }
     if (event) return;
     r->steps = tm_grow(r->steps, &r->steps_room, r->n_steps, sizeof *r->steps);
@@ -251,10 +251,11 @@ static tm_status read_files(tm_result *r, bool folder, tm_error *err)
 {
     r->path = folder ? tm_arena_format(r->arena, "%s/result.json", r->name) : r->name;
     if (folder && !tm_file_exists(r->path))
-        return tm_fail(err, TM_INVALID,
-                       "'%s' holds no result.json: no run that ended has written there; `trainmark watch` shows one that "
-                       "is running",
-                       r->name);
+        return tm_fail(
+            err, TM_INVALID,
+            "'%s' holds no result.json: no run that ended has written there; `trainmark watch` shows one that "
+            "is running",
+            r->name);
     TM_TRY(tm_file_read(r->path, RESULT_LIMIT, &r->documents[TM_DOCUMENT_RESULT], err));
     r->has[TM_DOCUMENT_RESULT] = true;
     const char *slash = strrchr(r->path, '/');
@@ -280,8 +281,8 @@ tm_status tm_result_load(const char *reference, const char *store, tm_result **o
 {
     tm_result  *r = create(reference);
     struct stat info;
-    bool        there = stat(reference, &info) == 0, stored = reference[0] == '#' || strspn(reference, "0123456789") > 0 ||
-                                                      strncmp(reference, "last", 4) == 0;
+    bool        there = stat(reference, &info) == 0,
+         stored = reference[0] == '#' || strspn(reference, "0123456789") > 0 || strncmp(reference, "last", 4) == 0;
     tm_status st;
     if (there)
         st = read_files(r, S_ISDIR(info.st_mode), err);

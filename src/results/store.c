@@ -85,8 +85,8 @@ static tm_status failed(tm_store *s, const char *what, tm_error *err)
         return tm_fail(err, TM_IO, "cannot %s '%s': another process has kept it locked for %d s; try again", what,
                        s->path, BUSY_MS / 1000);
     default:
-        return tm_fail(err, TM_IO, "cannot %s the store of results '%s': %s; name another one with TRAINMARK_STORE", what,
-                       s->path, cause);
+        return tm_fail(err, TM_IO, "cannot %s the store of results '%s': %s; name another one with TRAINMARK_STORE",
+                       what, s->path, cause);
     }
 }
 
@@ -98,8 +98,8 @@ static tm_status execute(tm_store *s, const char *sql, const char *what, tm_erro
 static tm_status read_number(tm_store *s, const char *sql, int64_t *out, tm_error *err)
 {
     sqlite3_stmt *statement = NULL;
-    bool          done = sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL) == SQLITE_OK &&
-                sqlite3_step(statement) == SQLITE_ROW;
+    bool          done =
+        sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW;
     if (done) *out = sqlite3_column_int64(statement, 0);
     tm_status st = done ? TM_OK : failed(s, "read", err);
     sqlite3_finalize(statement);
@@ -147,8 +147,9 @@ static tm_status check_format(tm_store *s, tm_error *err)
 static tm_status set_journal(tm_store *s, bool network, tm_error *err)
 {
     TM_TRY(check_format(s, err));
-    return execute(s, network ? "PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL"
-                              : "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL",
+    return execute(s,
+                   network ? "PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL"
+                           : "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL",
                    "open", err);
 }
 
@@ -196,8 +197,8 @@ tm_status tm_store_open(const char *path, bool make, tm_store **out, tm_error *e
 {
     if (make) TM_TRY(make_folder(path, err));
     if (!make && !tm_file_exists(path))
-        return tm_fail(err, TM_INVALID, "there is no store of results '%s' yet; a run or `trainmark results import` makes it",
-                       path);
+        return tm_fail(err, TM_INVALID,
+                       "there is no store of results '%s' yet; a run or `trainmark results import` makes it", path);
     char     *folder, *whole = resolve(path, &folder);
     tm_store *s = tm_alloc(sizeof *s);
     *s = (tm_store){ .path = path };
@@ -253,10 +254,10 @@ static void bind_row(sqlite3_stmt *statement, const tm_stored *row)
 
 static tm_status add_row(tm_store *s, const tm_stored *row, int64_t *id, tm_error *err)
 {
-    static const char sql[] = "INSERT INTO results (" COLUMNS "id) VALUES (" TEXT_COLUMNS(MARK_)
-        NUMBER_COLUMNS(MARK_) "NULL)";
-    sqlite3_stmt     *statement = NULL;
-    tm_status         st = TM_OK;
+    static const char sql[] =
+        "INSERT INTO results (" COLUMNS "id) VALUES (" TEXT_COLUMNS(MARK_) NUMBER_COLUMNS(MARK_) "NULL)";
+    sqlite3_stmt *statement = NULL;
+    tm_status     st = TM_OK;
     if (sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL) != SQLITE_OK) return failed(s, "write", err);
     bind_row(statement, row);
     if (sqlite3_step(statement) != SQLITE_DONE) st = failed(s, "write", err);
@@ -376,8 +377,7 @@ tm_status tm_store_list(tm_store *s, const tm_store_filter *filter, tm_arena *ar
     add_conditions(filter, &sql, values, &n_values);
     tm_status st = TM_OK;
     if (sqlite3_prepare_v2(s->db, sql.data, -1, &statement, NULL) != SQLITE_OK) st = failed(s, "read", err);
-    for (int i = 0; st == TM_OK && i < n_values; i++)
-        sqlite3_bind_text(statement, i + 1, values[i], -1, SQLITE_STATIC);
+    for (int i = 0; st == TM_OK && i < n_values; i++) sqlite3_bind_text(statement, i + 1, values[i], -1, SQLITE_STATIC);
     while (st == TM_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
         all = tm_grow(all, &capacity, *n, sizeof *all);
         take_row(arena, statement, &all[(*n)++]);
@@ -439,13 +439,15 @@ static tm_status unpack(tm_store *s, sqlite3_stmt *statement, tm_text *out, tm_e
 tm_status tm_store_document(tm_store *s, int64_t id, tm_document document, tm_text *out, bool *there, tm_error *err)
 {
     sqlite3_stmt *statement = NULL;
-    if (sqlite3_prepare_v2(s->db, "SELECT bytes, data FROM documents WHERE id = ? AND kind = ?", -1, &statement, NULL) !=
-        SQLITE_OK)
+    if (sqlite3_prepare_v2(s->db, "SELECT bytes, data FROM documents WHERE id = ? AND kind = ?", -1, &statement,
+                           NULL) != SQLITE_OK)
         return failed(s, "read", err);
     sqlite3_bind_int64(statement, 1, id);
     sqlite3_bind_int(statement, 2, (int)document);
     int       code = sqlite3_step(statement);
-    tm_status st = code == SQLITE_ROW ? unpack(s, statement, out, err) : code == SQLITE_DONE ? TM_OK : failed(s, "read", err);
+    tm_status st = code == SQLITE_ROW    ? unpack(s, statement, out, err)
+                   : code == SQLITE_DONE ? TM_OK
+                                         : failed(s, "read", err);
     *there = code == SQLITE_ROW;
     sqlite3_finalize(statement);
     return st;

@@ -20,16 +20,16 @@ typedef struct tm_store tm_store;
 
 /* The columns of a result: what is listed and filtered. Strings may be NULL, numbers NAN, where there is none. */
 typedef struct {
-    int64_t     id;   /* given by the store, from 1, never used twice */
-    const char *kind; /* "run" or "bench" */
-    const char *name; /* of the model or the workload */
+    int64_t     id;       /* given by the store, from 1, never used twice */
+    const char *kind;     /* "run" or "bench" */
+    const char *name;     /* of the model or the workload */
     const char *finished; /* "2026-01-31T12:00:00Z" */
     const char *host, *device, *precision, *verdict;
-    const char *hash;    /* of the configuration */
-    const char *build;   /* commit of the program */
-    const char *folder;  /* run directory, absolute */
-    const char *command; /* arguments, secrets masked */
-    const char *label;   /* --label, or what a sweep or a job file calls it */
+    const char *hash;         /* of the configuration */
+    const char *build;        /* commit of the program */
+    const char *folder;       /* run directory, absolute */
+    const char *command;      /* arguments, secrets masked */
+    const char *label;        /* --label, or what a sweep or a job file calls it */
     double      rate, lo, hi; /* tokens per second and device: median and its 95 % interval; runs only */
     double      loss;         /* of the last step */
     double      steps, seconds;

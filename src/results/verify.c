@@ -96,13 +96,14 @@ static void look_flops(check *c, double rate)
     json_array_foreach(results_member(results_tree(c->run), "flops"), i, one)
     {
         static const char *const members[] = { "per_second_per_device", "mfu_percent" };
-        double per_token = json_number_value(json_object_get(one, "per_token"));
+        double                   per_token = json_number_value(json_object_get(one, "per_token"));
         for (int k = 0; k < 2; k++) {
             char    name[120], written[32], text[32];
             json_t *member = json_object_get(one, members[k]);
             double  was = json_is_number(member) ? json_number_value(member) : (double)NAN;
             double  again = k == 0 ? per_token * rate : 100 * (per_token * rate) / peak;
-            snprintf(name, sizeof name, "flops/%.60s/%s", json_string_value(json_object_get(one, "convention")), members[k]);
+            snprintf(name, sizeof name, "flops/%.60s/%s", json_string_value(json_object_get(one, "convention")),
+                     members[k]);
             add_row(c, name, isfinite(was) ? tm_format_double(written, was) : "null",
                     isfinite(again) ? tm_format_double(text, again) : "null", agree(was, again));
         }
@@ -197,7 +198,8 @@ static void look_digests(check *c)
     const char *at = NULL, *written = tm_result_string(c->run, "digest");
     char        again[24] = "";
     for (const char *next = text->data; (next = strstr(next, mark)); next++) at = next;
-    if (at) snprintf(again, sizeof again, "%016llx", (unsigned long long)tm_hash(text->data, (size_t)(at - text->data)));
+    if (at)
+        snprintf(again, sizeof again, "%016llx", (unsigned long long)tm_hash(text->data, (size_t)(at - text->data)));
     bool last = at && strlen(at) == strlen(mark) + 16 + strlen("\"\n}\n");
     add_row(c, "digest", written ? written : "missing", again, written && last && strcmp(written, again) == 0);
     written = tm_result_string(c->run, "metrics_digest");
@@ -215,8 +217,7 @@ tm_status tm_results_verify(const tm_result *run, tm_table **out, size_t *wrong,
         return tm_fail(err, TM_INVALID, "'%s' is a table of a benchmark, which keeps no raw samples; verify takes runs",
                        tm_result_name(run));
     check             c = { .run = run, .table = tm_table_create("verify") };
-    tm_sample_summary summary =
-        tm_stats_summarize(seconds, NULL, tm_result_number(run, "batch_tokens"), (int64_t)n);
+    tm_sample_summary summary = tm_stats_summarize(seconds, NULL, tm_result_number(run, "batch_tokens"), (int64_t)n);
     tm_table_columns(c.table, columns, sizeof columns / sizeof columns[0]);
     look_digests(&c);
     look_rates(&c, &summary);

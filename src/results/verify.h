@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* results/verify.h - is a result what its raw samples say? Every derived figure of a result.json is worked out again from
- * the step times, and from metrics.jsonl where that is there; the digest over the file finds any changed digit of the rest.
+/* results/verify.h - is a result what its raw samples say? Every derived figure of a result.json is worked out again
+ * from the step times, and from metrics.jsonl where that is there; the digest over the file finds any changed digit of
+ * the rest.
  */
 #ifndef TM_RESULTS_VERIFY_H
 #define TM_RESULTS_VERIFY_H

@@ -47,9 +47,9 @@ typedef struct {
 } tm_paired_result;
 
 /* Judges n >= 0 pairs in the order in which they were made. A round counts once, with the median of its log ratios.
- * The estimate is the median of the means of any two rounds (each with itself, too): Hodges & Lehmann 1963; the interval
- * lies between two of these means, by the exact distribution of Wilcoxon's signed-rank statistic (Hollander, Wolfe &
- * Chicken 2014, 3.3; normal approximation from 100 rounds on). Assumes rounds that are independent and scatter
+ * The estimate is the median of the means of any two rounds (each with itself, too): Hodges & Lehmann 1963; the
+ * interval lies between two of these means, by the exact distribution of Wilcoxon's signed-rank statistic (Hollander,
+ * Wolfe & Chicken 2014, 3.3; normal approximation from 100 rounds on). Assumes rounds that are independent and scatter
  * symmetrically about the truth, nothing else; one round out of ten may be far off. least >= 0: a relative difference
  * below which no session is believed, however long. O(rounds^2 log rounds). */
 tm_paired_result tm_paired_judge(const tm_pair *pairs, int64_t n, double least);

@@ -33,11 +33,13 @@ tm_serial tm_stats_serial(const double *x, int64_t n);
 tm_serial tm_stats_serial_of(const double *residual, int64_t n, double size);
 
 /* 95 % interval of sum(y) / sum(x), pairs in time order: the mean of the residuals y - R x, as above (delta method).
- * NAN below 6 pairs and where the residuals are too alike. x > 0. *effective_n (NULL is fine) is that of the residuals. */
+ * NAN below 6 pairs and where the residuals are too alike. x > 0. *effective_n (NULL is fine) is that of the residuals.
+ */
 tm_interval tm_stats_ratio_interval(const double *y, const double *x, int64_t n, double *effective_n);
 
 /* 95 % interval of the median of values in time order: the ranks that tm_stats_median_interval takes for as many values
- * as the series is worth, where the series is the signs "above the median or not". NAN where that is less than 6 or the signs are too alike. */
+ * as the series is worth, where the series is the signs "above the median or not". NAN where that is less than 6 or the
+ * signs are too alike. */
 tm_interval tm_stats_median_interval_serial(const double *x, int64_t n);
 
 typedef struct {

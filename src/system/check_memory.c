@@ -68,6 +68,14 @@ void check_memlock(check *c)
         check_say(c, TM_CHECK_SKIP, "/proc/self/limits: '%.40s' is no number", line);
         return;
     }
+    size_t gpus, cards;
+    (void)check_gpus(c, &gpus);
+    (void)check_list(c, "/sys/class/infiniband", "", false, &cards);
+    if (soft < wanted && gpus == 0 && cards == 0) { /* only they lock memory for their transfers */
+        check_say(c, TM_CHECK_SKIP, "%s; no GPU or RDMA card is here that would need more",
+                  tm_format_bytes(text, soft));
+        return;
+    }
     check_expect(c, "at least %g GiB (--ulimit-l-min-gb)", c->options->memlock_min_gib);
     check_say(c, soft >= wanted ? TM_CHECK_PASS : TM_CHECK_FAIL, "%s",
               isinf(soft) ? "unlimited" : tm_format_bytes(text, soft));

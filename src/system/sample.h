@@ -31,7 +31,7 @@ typedef struct {
     char    sysroot[512];
     int     stat, sched, uptime, cpu_pressure, memory_pressure, io_pressure; /* -1: cannot be read */
     double  counter_rate;                                                    /* ticks per second; NAN: not told */
-    int     group[SAMPLE_GROUPS];                                    /* cpu.stat of the control group and its parents */
+    int     group[SAMPLE_GROUPS]; /* cpu.stat of the control group and its parents */
     int     n_groups;
     int     processors; /* that the process may use and /proc/stat shows; 0: unknown */
     uint8_t allowed[SAMPLE_CPUS / 8];

@@ -39,8 +39,9 @@ static double wall_error(const sample *s, int n)
     return found < 3 ? (double)NAN : 100 * fabs(tm_stats_median(ratio, found) - 1);
 }
 
-/* How far CLOCK_MONOTONIC, by which everything is timed, runs from the raw clock, the wall clock, the kernel's uptime as
- * a file tells it, or the processor's counter (by its own rate, and in its two halves): the worst of what is known. */
+/* How far CLOCK_MONOTONIC, by which everything is timed, runs from the raw clock, the wall clock, the kernel's uptime
+ * as a file tells it, or the processor's counter (by its own rate, and in its two halves): the worst of what is known.
+ */
 static double clock_error(const sample *s, int n)
 {
     const sample *a = &s[0], *b = &s[n - 1];

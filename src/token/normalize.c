@@ -33,8 +33,8 @@ static tm_status normal_form(const char *text, size_t n, int options, tm_text *o
     return TM_OK;
 }
 
-/* Younger than the normal forms of the reference library, for which it is a character like any other; and U+11A7, which joins
- * nothing, but which utf8proc 2.8 drops behind a Hangul syllable. */
+/* Younger than the normal forms of the reference library, for which it is a character like any other; and U+11A7, which
+ * joins nothing, but which utf8proc 2.8 drops behind a Hangul syllable. */
 static bool is_late(uint32_t c)
 {
     if (c == 0x11A7) return true;

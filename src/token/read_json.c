@@ -301,8 +301,8 @@ static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder)
         tm_added_put(&t->raw, &added);
         return TM_OK;
     }
-    tm_text out = { 0 };
-    bool    changed = false;
+    tm_text   out = { 0 };
+    bool      changed = false;
     tm_status st = tm_normalize(encoder, text, n, false, &out, &changed, r->err);
     if (st == TM_OK && changed) {
         added.text = tm_arena_text_n(t->arena, out.data, out.length);

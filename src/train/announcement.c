@@ -48,6 +48,8 @@ void run_announce(run *r)
         .model = o->model_name,
         .precision = o->step.precision->name,
         .device = info->name,
+        .kernels = info->kernels,
+        .sums = info->sums[o->step.precision->compute == TM_BF16],
         .data_source = o->source.name,
         .parameters = tm_model_parameters(&o->step.shape),
         .steps = o->steps,

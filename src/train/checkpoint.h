@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum { TM_CHECKPOINT_MAX_RANK = 4, TM_CHECKPOINT_MODEL_BYTES = 64, TM_CHECKPOINT_DESCRIPTION_BYTES = 8192 };
-#define TM_CHECKPOINT_MAX_COUNT ((int64_t)1 << 53) /* of steps and samples */
+#define TM_CHECKPOINT_MAX_COUNT ((int64_t)1 << 53)                    /* of steps and samples */
 enum { TM_CHECKPOINT_SCALARS = 32, TM_CHECKPOINT_SCALAR_BYTES = 40 }; /* at most; of a name, its NUL included */
 
 /* How tensors are reached, wherever they are: copies of at most 1 MiB, done when the call returns. A failure ends the
@@ -34,12 +34,12 @@ typedef struct tm_checkpoint_memory {
 /* The bytes are read when saving and written when loading; how many belong to shape and dtype only the caller can
  * check. Names are unique within a checkpoint. Axes beyond `rank` are ignored. */
 typedef struct {
-    const char *name;
-    int         dtype; /* 0 .. 65535 */
-    int         rank;  /* 0 .. 4 */
-    int64_t     n[TM_CHECKPOINT_MAX_RANK];
-    size_t      bytes;
-    tm_address  at;
+    const char                 *name;
+    int                         dtype; /* 0 .. 65535 */
+    int                         rank;  /* 0 .. 4 */
+    int64_t                     n[TM_CHECKPOINT_MAX_RANK];
+    size_t                      bytes;
+    tm_address                  at;
     const tm_checkpoint_memory *memory; /* may be NULL when bytes is 0 */
 } tm_checkpoint_tensor;
 
@@ -53,11 +53,11 @@ typedef struct {
     int64_t  step;             /* finished optimizer steps, 0 .. TM_CHECKPOINT_MAX_COUNT; names the folder */
     int64_t  samples_consumed; /* 0 .. TM_CHECKPOINT_MAX_COUNT */
     uint64_t seed, config_hash;
-    uint64_t content; /* of the data (tm_source_facts); 0: not known */
-    char     model[TM_CHECKPOINT_MODEL_BYTES]; /* NUL-terminated */
+    uint64_t content;                                      /* of the data (tm_source_facts); 0: not known */
+    char     model[TM_CHECKPOINT_MODEL_BYTES];             /* NUL-terminated */
     char     description[TM_CHECKPOINT_DESCRIPTION_BYTES]; /* of the model, printable lines "name value",
                                                               NUL-terminated; "": not known */
-    size_t   n_scalars;
+    size_t               n_scalars;
     tm_checkpoint_scalar scalars[TM_CHECKPOINT_SCALARS]; /* names are unique */
 } tm_checkpoint_state;
 

@@ -133,7 +133,7 @@ void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char 
     put_u64(&w, state->n_scalars);
     put_u64(&w, strlen(state->description));
     put_u64(&w, state->content);
-    w.to = out + MODEL_AT; /* the bytes between stay zero */
+    w.to = out + MODEL_AT;                                                 /* the bytes between stay zero */
     put(&w, state->model, strnlen(state->model, sizeof state->model - 1)); /* the rest of the field stays zero */
     w.to = out + HEADER_BYTES;
     writer names = { out + HEADER_BYTES + index->count * RECORD_BYTES + state->n_scalars * SCALAR_BYTES };
@@ -340,7 +340,7 @@ tm_status tm_checkpoint_seal_decode(const unsigned char *bytes, size_t length, t
     if (length != TM_CHECKPOINT_SEAL_BYTES)
         return tm_fail(err, TM_FORMAT, "the completeness record has %zu bytes, %d wanted", length,
                        TM_CHECKPOINT_SEAL_BYTES);
-    reader r = { bytes };
+    reader   r = { bytes };
     uint32_t version;
     TM_TRY(check_magic(&r, seal_magic, "completeness record", &version, err));
     get_u32(&r);

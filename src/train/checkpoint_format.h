@@ -10,10 +10,10 @@
 #include "train/checkpoint.h"
 
 enum {
-    TM_CHECKPOINT_VERSION = 3,       /* written; 1 (scalars have places instead of names) and 2 (neither content nor
-                                        description) are read, too */
-    TM_CHECKPOINT_ALIGN = 64,        /* of each tensor in the data file */
-    TM_CHECKPOINT_SEAL_BYTES = 56,   /* size of the completeness record */
+    TM_CHECKPOINT_VERSION = 3,     /* written; 1 (scalars have places instead of names) and 2 (neither content nor
+                                      description) are read, too */
+    TM_CHECKPOINT_ALIGN = 64,      /* of each tensor in the data file */
+    TM_CHECKPOINT_SEAL_BYTES = 56, /* size of the completeness record */
     TM_CHECKPOINT_MAX_INDEX_BYTES = 64 << 20,
 };
 

@@ -11,9 +11,9 @@
 
 #include <sys/types.h>
 
-#define TM_CHECKPOINT_DATA  "tensors.bin"
+#define TM_CHECKPOINT_DATA "tensors.bin"
 #define TM_CHECKPOINT_INDEX "index.bin"
-#define TM_CHECKPOINT_SEAL  "complete"
+#define TM_CHECKPOINT_SEAL "complete"
 
 /* All as in POSIX: -1 and errno when they fail. Descriptors belong to the table that gave them. */
 typedef struct {

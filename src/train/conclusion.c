@@ -86,7 +86,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .slowdown_pct = r->options->slowdown_pct };
     tm_verdict             verdict = tm_verdict_of(&evidence, reason);
     const tm_plan         *plan = tm_trainer_step_of(r->trainer)->plan;
-    int64_t        used = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer), plan->arena_bytes);
+    int64_t                used = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer), plan->arena_bytes);
     *ended = (tm_run_ended){
         .verdict = verdict,
         .reason = reason,

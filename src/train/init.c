@@ -68,7 +68,8 @@ static void make_values(const filler *f, const tm_piece *piece, int64_t from, in
         for (int64_t i = b; i < from + n && i < b + BLOCK; i++) {
             if (random && !piece->uniform && i % 4 == 0) tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
             double value = piece->std * (double)normal[i % 4];
-            if (piece->uniform) value = piece->std * sqrt(3) * (2 * tm_random_uniform(f->seed, stream, (uint64_t)i) - 1);
+            if (piece->uniform)
+                value = piece->std * sqrt(3) * (2 * tm_random_uniform(f->seed, stream, (uint64_t)i) - 1);
             if (cuts && fabs(value) > piece->cut) value = redrawn(piece, f->seed, stream, i);
             tm_value_set(out, f->dtype, i - from, piece->mean + value);
         }
@@ -96,8 +97,7 @@ static tm_status fill_constant(filler *f, const tm_tensor *tensor, tm_error *err
         int64_t n = all - from < most ? all - from : most;
         void   *values;
         TM_TRY(take(f, n, &values, err));
-        for (int64_t k = 0; k < n; k++)
-            tm_value_set(values, f->dtype, k, tensor->fill(tensor->fill_context, from + k));
+        for (int64_t k = 0; k < n; k++) tm_value_set(values, f->dtype, k, tensor->fill(tensor->fill_context, from + k));
         TM_TRY(send(f, from, n, values, err));
     }
     return TM_OK;

@@ -33,7 +33,7 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
         out->every_n = 1;
         return tm_save_list_read(config, out, err);
     }
-    long long   n = option ? strtoll(option, &end, 10) : 0;
+    long long n = option ? strtoll(option, &end, 10) : 0;
     if (n < 1 || *end)
         return tm_fail(err, TM_INVALID,
                        "activation_checkpoint.selective_ac_option is '%s' (%s); give a whole number n >= 1 for every "
@@ -94,10 +94,11 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     step->seq = tm_config_i64(config, "training.seq_len");
     int64_t own = tm_model_length(&step->shape);
     if (own > 0 && own != step->seq && tm_config_is_set(config, "training.seq_len"))
-        return tm_fail(err, TM_INVALID,
-                       "training.seq_len is %lld (%s), but a sample of the model has %lld tokens, text and image; leave it "
-                       "out, or change model.image_size or model.text_len",
-                       (long long)step->seq, tm_config_place(config, "training.seq_len"), (long long)own);
+        return tm_fail(
+            err, TM_INVALID,
+            "training.seq_len is %lld (%s), but a sample of the model has %lld tokens, text and image; leave it "
+            "out, or change model.image_size or model.text_len",
+            (long long)step->seq, tm_config_place(config, "training.seq_len"), (long long)own);
     if (own > 0) step->seq = own;
     step->accumulation = tm_config_i64(config, "training.grad_accumulation");
     step->loss_chunk = tm_config_i64(config, "loss.chunk_tokens");
@@ -150,6 +151,7 @@ static void read_source(const tm_config *config, tm_run_options *out)
                                        .seq = out->step.seq,
                                        .seed = out->seed,
                                        .validation_fraction = tm_config_f64(config, "data.validation_fraction"),
+                                       .plain_text = true,
                                        .samples = samples,
                                        .mask = is(config, "data.loss_mask", "target") ? TM_MASK_TARGET : TM_MASK_INPUT,
                                        .separate = tm_config_bool(config, "data.separate_documents"),
@@ -191,11 +193,11 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->stop_at_target = tm_config_bool(config, "training.stop_at_target") && traits->gate == TM_GATE_FLOOR;
     out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
     if (out->target_half_width > 0 && out->stop_at_target)
-        return tm_fail(err, TM_INVALID,
-                       "metrics.target_half_width (%s) ends a run when its speed is known, training.stop_at_target (%s) "
-                       "makes it train until the target; set training.stop_at_target: false or leave the other out",
-                       tm_config_place(config, "metrics.target_half_width"),
-                       tm_config_place(config, "training.stop_at_target"));
+        return tm_fail(
+            err, TM_INVALID,
+            "metrics.target_half_width (%s) ends a run when its speed is known, training.stop_at_target (%s) "
+            "makes it train until the target; set training.stop_at_target: false or leave the other out",
+            tm_config_place(config, "metrics.target_half_width"), tm_config_place(config, "training.stop_at_target"));
     out->checkpoint = tm_config_bool(config, "checkpoint.enable");
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");

@@ -72,6 +72,31 @@ static tm_status check_data(const run *r, const tm_checkpoint_state *state, tm_e
         o->source.name, o->source.path ? ", " : "", o->source.path ? o->source.path : "", o->checkpoint_folder);
 }
 
+/* The line of a description that says in which order its products were summed; "" if there is none. */
+static const char  sums_line[] = "sums ";
+static const char *sums_of(const char *description)
+{
+    const char *at = strstr(description, sums_line);
+    return at && (at == description || at[-1] == '\n') ? at : "";
+}
+static const char *own_sums(const run *r)
+{
+    return tm_device_describe(r->device)->sums[r->options->step.precision->compute == TM_BF16];
+}
+
+/* Another machine may have other kernels: the run goes on, and says so. */
+static void check_sums(const run *r, const char *line)
+{
+    size_t      length = strcspn(line, "\n"), prefix = sizeof sums_line - 1;
+    const char *own = own_sums(r);
+    if (length <= prefix || !own) return;
+    if (length - prefix == strlen(own) && memcmp(line + prefix, own, length - prefix) == 0) return;
+    tm_warn("the checkpoint in '%s' was trained with products summed in the order '%.*s', this run's (%s kernels) is "
+            "'%s': it goes on, without the bits of a run that never stopped; --isa names other kernels",
+            r->options->checkpoint_folder, (int)(length - prefix), line + prefix,
+            tm_device_describe(r->device)->kernels, own);
+}
+
 tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err)
 {
     const tm_run_options *o = r->options;
@@ -82,7 +107,9 @@ tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err
                        "the checkpoint in '%s' was made with debug.seed %llu, this run has %llu; give the same seed or "
                        "another checkpoint.folder",
                        o->checkpoint_folder, (unsigned long long)state->seed, (unsigned long long)o->seed);
+    const char *line = sums_of(state->description);
     tm_description_print(&o->step.shape, &model);
+    tm_text_printf(&model, "%s", line);
     tm_status st = tm_description_check(state->description, model.data, &why);
     tm_text_fini(&model);
     if (st != TM_OK)
@@ -90,6 +117,7 @@ tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err
                        "the checkpoint in '%s' does not fit: %s; give the model that made it, or another "
                        "checkpoint.folder",
                        o->checkpoint_folder, why.text);
+    check_sums(r, line);
     TM_TRY(check_data(r, state, err));
     return read_scalars(r, state, err);
 }
@@ -111,6 +139,7 @@ tm_status run_save(run *r, int64_t step, tm_error *err)
     for (int i = 0; i < SCALARS; i++) tm_checkpoint_add_scalar(&state, scalar_names[i], values[i]);
     strncpy(state.model, r->options->model_name, sizeof state.model - 1);
     tm_description_print(&r->options->step.shape, &model);
+    if (own_sums(r)) tm_text_printf(&model, "%s%s\n", sums_line, own_sums(r));
     TM_ASSERT(model.length < sizeof state.description);
     memcpy(state.description, model.data, model.length);
     tm_text_fini(&model);

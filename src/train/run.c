@@ -24,8 +24,8 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     r->losses = tm_alloc(room * sizeof *r->losses);
     r->step_end_ns = tm_alloc(room * sizeof *r->step_end_ns);
     if (r->options->target_half_width > 0)
-        r->sampling = tm_sampling_create(&(tm_sampling_options){ .half_width = r->options->target_half_width,
-                                                                 .min_samples = TM_JUDGED_STEPS });
+        r->sampling = tm_sampling_create(
+            &(tm_sampling_options){ .half_width = r->options->target_half_width, .min_samples = TM_JUDGED_STEPS });
     if (r->options->slowdown_pct > 0)
         tm_warn("every step is slowed down by %g %% on purpose (debug.slowdown_pct): its times are no result",
                 r->options->slowdown_pct);
@@ -45,8 +45,16 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
 tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus,
                  const volatile sig_atomic_t *stop, tm_error *err)
 {
-    run r = { .options = options, .device = device, .source = source, .bus = bus, .first_step = 1, .finite = true,
-              .validation = (double)NAN, .validation_error = (double)NAN, .first_loss = (double)NAN, .saved_step = -1 };
+    run r = { .options = options,
+              .device = device,
+              .source = source,
+              .bus = bus,
+              .first_step = 1,
+              .finite = true,
+              .validation = (double)NAN,
+              .validation_error = (double)NAN,
+              .first_loss = (double)NAN,
+              .saved_step = -1 };
     TM_TRY(tm_trainer_open(device, &options->step, options->seed, &r.trainer, err));
     tm_status st = run_with_trainer(&r, stop, err);
     tm_turn_close(r.turn);

@@ -25,33 +25,33 @@ typedef struct {
     double            learning_rate, max_norm;
     tm_schedule       schedule;
     uint64_t          seed;
-    int               threads; /* 0: all allowed */
+    int               threads;           /* 0: all allowed */
     bool              reference_kernels; /* may compute what no fast kernel takes */
     tm_source_options source;
     int               prefetch; /* batches */
     bool              validate;
     int64_t           validation_freq;  /* 0: at the end only */
     int64_t           validation_first; /* no evaluation before this step, but at the end */
-    int64_t validation_steps; /* batches; -1: all of a text (64 at most), 32,768 tokens of an endless source */
-    bool              average_sequences; /* the validation loss is the mean of the sequences' means */
-    double            target_loss;      /* a validation loss at most this ends the run; 0 or NAN: none does */
-    double            target_gap;       /* nats above the floor that pass */
-    bool              stop_at_target;
-    bool              certify;          /* looks at the gradients before the first step (train/certificate.h) */
-    double            target_half_width; /* stop when the rate is known to this part of itself; 0: do all steps */
-    tm_peaks          peaks;             /* of the device, for guards; 0 = unknown */
+    int64_t  validation_steps;  /* batches; -1: all of a text (64 at most), 32,768 tokens of an endless source */
+    bool     average_sequences; /* the validation loss is the mean of the sequences' means */
+    double   target_loss;       /* a validation loss at most this ends the run; 0 or NAN: none does */
+    double   target_gap;        /* nats above the floor that pass */
+    bool     stop_at_target;
+    bool     certify;           /* looks at the gradients before the first step (train/certificate.h) */
+    double   target_half_width; /* stop when the rate is known to this part of itself; 0: do all steps */
+    tm_peaks peaks;             /* of the device, for guards; 0 = unknown */
     /* The first weights, unless a checkpoint has later ones: called once the trainer is open. NULL: by the seed. */
     tm_status (*load_weights)(void *context, struct tm_trainer *trainer, tm_error *err);
-    void             *load_context;
-    bool              checkpoint;
-    const char       *checkpoint_folder; /* NULL: none, not even when interrupted */
-    int64_t           checkpoint_interval, checkpoint_load_step;
-    int               checkpoint_keep;
-    bool              allow_changed_data; /* goes on from a checkpoint that was trained on other data */
-    uint64_t          config_hash;
-    int64_t           sample_tokens; /* generated at the end of a run on text (step.sample) */
-    double            slowdown_pct;  /* of a step's time, burnt on top of it: a planted slowdown; 0: none */
-    int               turn_fd;       /* takes turns by way of this socket (train/turn.h); 0: does not */
+    void       *load_context;
+    bool        checkpoint;
+    const char *checkpoint_folder; /* NULL: none, not even when interrupted */
+    int64_t     checkpoint_interval, checkpoint_load_step;
+    int         checkpoint_keep;
+    bool        allow_changed_data; /* goes on from a checkpoint that was trained on other data */
+    uint64_t    config_hash;
+    int64_t     sample_tokens; /* generated at the end of a run on text (step.sample) */
+    double      slowdown_pct;  /* of a step's time, burnt on top of it: a planted slowdown; 0: none */
+    int         turn_fd;       /* takes turns by way of this socket (train/turn.h); 0: does not */
 } tm_run_options;
 
 /* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with

@@ -22,10 +22,10 @@ typedef struct {
     tm_named_f64          phases[TM_LEDGER_LINES + 1];
     double               *step_seconds, *losses;
     int64_t              *step_end_ns;
-    tm_validity          *validity;   /* samples of the machine, once the steps begin */
-    tm_sampling          *sampling;   /* of step times; NULL: all steps are done */
-    const char           *stopped;    /* why no more steps were done */
-    tm_sample_summary     speed;      /* of all steps, and what disturbed the machine in them: once they are done */
+    tm_validity          *validity; /* samples of the machine, once the steps begin */
+    tm_sampling          *sampling; /* of step times; NULL: all steps are done */
+    const char           *stopped;  /* why no more steps were done */
+    tm_sample_summary     speed;    /* of all steps, and what disturbed the machine in them: once they are done */
     tm_validity_report    machine;
     int64_t               done;       /* steps of this process */
     int64_t               first_step; /* number of the first one */
@@ -35,7 +35,7 @@ typedef struct {
     tm_loss_head          head;           /* of the steps before this process */
     tm_loss_head          begun;          /* of the whole run so far: what a checkpoint keeps */
     tm_certificate        certificate;
-    uint64_t             *before; /* hash of each weight before the first step; NULL: nobody looked */
+    uint64_t             *before;      /* hash of each weight before the first step; NULL: nobody looked */
     char                  unreal[256]; /* why this was no training; "": it was */
     double                accounted_seconds, all_seconds, last_norm;
     int64_t               saved_step;
@@ -76,9 +76,9 @@ TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *
  * endless source. */
 int64_t run_validation_batches(const run *r);
 /* Evaluates after `step`, unless nothing is held out or evaluation is off. */
-/* Standard error of the mean of n values with that mean and that sum of squares: their deviation (divisor n - 1) over the
- * root of n. NAN for one value, or for none that differ. */
-double run_mean_error(double mean, double squares, int64_t n);
+/* Standard error of the mean of n values with that mean and that sum of squares: their deviation (divisor n - 1) over
+ * the root of n. NAN for one value, or for none that differ. */
+double                run_mean_error(double mean, double squares, int64_t n);
 TM_MUST_USE tm_status run_evaluate(run *r, int64_t step, tm_error *err);
 /* By the last evaluation; never while there was none. */
 bool run_target_reached(const run *r);

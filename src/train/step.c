@@ -11,7 +11,7 @@ int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
 {
     const int64_t unit = 512, limit_bytes = 32 << 20;
     if (vocab < 1) return rows; /* there are no logits */
-    int64_t       fits = limit_bytes / (vocab * 4) / unit * unit;
+    int64_t fits = limit_bytes / (vocab * 4) / unit * unit;
     if (fits < unit) fits = unit;
     return fits < rows ? fits : rows;
 }
@@ -70,8 +70,10 @@ static void add_update_segment(tm_step *step)
         if (graph->tensors[i].gradient == TM_NONE) continue;
         tm_tensor_id p = (tm_tensor_id)i;
         int          group = step->group_of[i];
-        tm_update    update = { .parameter = p, .gradient = graph->tensors[i].gradient,
-                                .scalars = step->group_scalars[group], .clip = step->clip };
+        tm_update    update = { .parameter = p,
+                                .gradient = graph->tensors[i].gradient,
+                                .scalars = step->group_scalars[group],
+                                .clip = step->clip };
         tm_optimizer_add(graph, o->optimizer, &o->groups[group].hyper, update);
     }
     tm_offload_pass(graph, &step->options.offload);
@@ -153,7 +155,8 @@ static tm_status declare_inputs(tm_step *step, tm_error *err)
     for (int f = 0; f < o->n_fields; f++) step->inputs[f] = TM_NONE;
     for (const char *const *wanted = tm_model_fields(&o->shape); *wanted; wanted++)
         if (!declare_input(step, *wanted)) return lacks_field(o, *wanted, err);
-    for (const char *const *wanted = tm_model_optional_fields(&o->shape); *wanted; wanted++) declare_input(step, *wanted);
+    for (const char *const *wanted = tm_model_optional_fields(&o->shape); *wanted; wanted++)
+        declare_input(step, *wanted);
     tm_inputs inputs = inputs_of(step);
     step->tokens = tm_inputs_find(&inputs, "tokens");
     step->targets = tm_inputs_find(&inputs, "targets");

@@ -23,8 +23,8 @@
 typedef struct {
     tm_model_shape      shape;
     const tm_precision *precision;
-    int64_t             micro_batch, seq; /* B, T: rows of a program are N = B T */
-    int64_t             accumulation;     /* micro-batches of a step, >= 1 */
+    int64_t             micro_batch, seq;      /* B, T: rows of a program are N = B T */
+    int64_t             accumulation;          /* micro-batches of a step, >= 1 */
     tm_field            fields[TM_MAX_FIELDS]; /* that the source of data gives */
     int                 n_fields;              /* 0: tokens and targets (T), int32 */
     tm_recompute        recompute;
@@ -34,7 +34,7 @@ typedef struct {
     tm_hyper            hyper;
     tm_group            groups[TM_MAX_GROUPS]; /* of tm_groups_read */
     int                 n_groups;              /* 0: one, of all parameters, with `hyper` */
-    bool                sample; /* with the program "sample" */
+    bool                sample;                /* with the program "sample" */
 } tm_step_options;
 
 /* Programs in the order in which they run: one piece of work is a program and the micro-batches that it works on. */
@@ -54,16 +54,16 @@ typedef struct {
     tm_graph       *graph;
     tm_model        model;
     tm_tensor_id    inputs[TM_MAX_FIELDS]; /* of the fields; TM_NONE: the model has no use for it */
-    tm_tensor_id    tokens, targets; /* of a language two of them, (N) int32; else TM_NONE */
+    tm_tensor_id    tokens, targets;       /* of a language two of them, (N) int32; else TM_NONE */
     tm_tensor_id    loss, evaluation_loss; /* () float64, summed over target tokens */
-    tm_tensor_id    scalars;  /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
+    tm_tensor_id    scalars;               /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
     tm_tensor_id
-        group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
-    int            *group_of;  /* (parameters, by tensor) its group */
-    tm_tensor_id    clip;     /* (2) float64: gradient norm, coefficient */
-    tm_tensor_id    sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
-    tm_plan        *plan;
-    tm_step_schedule training, evaluation, sampling; /* sampling: empty when it was not asked for */
+         group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
+    int *group_of;                     /* (parameters, by tensor) its group */
+    tm_tensor_id      clip;            /* (2) float64: gradient norm, coefficient */
+    tm_tensor_id      sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
+    tm_plan          *plan;
+    tm_step_schedule  training, evaluation, sampling;               /* sampling: empty when it was not asked for */
     const tm_program *first, *further, *update, *evaluate, *sample; /* further, sample: NULL when absent */
 } tm_step;
 

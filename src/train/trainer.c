@@ -20,8 +20,8 @@ struct tm_trainer {
     tm_checkpoint_memory  copies; /* how a checkpoint reaches the tensors */
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
-    double scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
-    double *expert_counts; /* as read from the device */
+    double  scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
+    double *expert_counts;                           /* as read from the device */
 };
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -81,9 +81,12 @@ static void list_tensors(tm_trainer *trainer)
             continue;
         size_t                bytes = trainer->step->plan->places[i].bytes;
         tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
-        *row = (tm_checkpoint_tensor){ .name = tensor->name, .dtype = (int)tensor->dtype, .rank = tensor->shape.rank,
+        *row = (tm_checkpoint_tensor){ .name = tensor->name,
+                                       .dtype = (int)tensor->dtype,
+                                       .rank = tensor->shape.rank,
                                        .memory = &trainer->copies,
-                                       .at = address_at(trainer, (tm_tensor_id)i, 0, bytes), .bytes = bytes };
+                                       .at = address_at(trainer, (tm_tensor_id)i, 0, bytes),
+                                       .bytes = bytes };
         for (int k = 0; k < tensor->shape.rank; k++) row->n[k] = tensor->shape.n[k];
     }
 }
@@ -101,10 +104,11 @@ static tm_status check_weights_fit(const tm_plan *plan, const tm_device_info *de
     char    need[32], have[32];
     int64_t available = device->own_memory ? 0 : tm_memory_available_bytes("");
     if (available <= 0 || plan->persistent_bytes <= (size_t)available) return TM_OK;
-    return tm_fail(err, TM_NOMEM,
-                   "weights, gradients and the optimizer's state alone need %s and %s are available; take a smaller model or "
-                   "fewer model.n_layers, or set training.offload: all",
-                   tm_format_bytes(need, (double)plan->persistent_bytes), tm_format_bytes(have, (double)available));
+    return tm_fail(
+        err, TM_NOMEM,
+        "weights, gradients and the optimizer's state alone need %s and %s are available; take a smaller model or "
+        "fewer model.n_layers, or set training.offload: all",
+        tm_format_bytes(need, (double)plan->persistent_bytes), tm_format_bytes(have, (double)available));
 }
 
 /* The file first: it fails at once, and is zero. */
@@ -225,9 +229,9 @@ static tm_status read_load(tm_trainer *trainer, tm_step_result *result, tm_error
     tm_tensor_id        counts = step->model.expert_counts, balance = step->model.balance_loss;
     result->n_measures = 0;
     if (counts == TM_NONE) return TM_OK;
-    int64_t   mixtures = tm_graph_at(step->graph, counts)->shape.n[0];
-    double    pairs = (double)(step->options.micro_batch * step->options.seq * step->options.accumulation * moe->top_k);
-    double   *values = trainer->expert_counts, loss = 0;
+    int64_t mixtures = tm_graph_at(step->graph, counts)->shape.n[0];
+    double  pairs = (double)(step->options.micro_batch * step->options.seq * step->options.accumulation * moe->top_k);
+    double *values = trainer->expert_counts, loss = 0;
     TM_TRY(tm_trainer_read(trainer, counts, 0, values, (size_t)(mixtures * moe->experts) * sizeof *values, err));
     tm_load_measure(values, mixtures, moe->experts, pairs, result->measures);
     result->n_measures = TM_LOAD_MEASURES;

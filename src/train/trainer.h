@@ -13,8 +13,8 @@ typedef struct tm_trainer tm_trainer;
 
 enum { TM_MAX_MEASURES = 8 };
 typedef struct {
-    double loss;      /* mean over the target tokens of the global batch; may be NaN: the caller judges */
-    double grad_norm; /* before clipping */
+    double       loss;      /* mean over the target tokens of the global batch; may be NaN: the caller judges */
+    double       grad_norm; /* before clipping */
     tm_named_f64 measures[TM_MAX_MEASURES]; /* what else the model tells: the load of experts (train/load.h) */
     size_t       n_measures;
 } tm_step_result;
@@ -39,8 +39,8 @@ const tm_step *tm_trainer_step_of(const tm_trainer *trainer);
 tm_address     tm_trainer_arena(const tm_trainer *trainer);
 /* Copies `bytes` bytes from byte `offset` of a tensor on; done when they return. A transient tensor holds what it did
  * at the end of its program until the next program. */
-TM_MUST_USE tm_status tm_trainer_read(const tm_trainer *trainer, tm_tensor_id id, size_t offset, void *to,
-                                      size_t bytes, tm_error *err);
+TM_MUST_USE tm_status tm_trainer_read(const tm_trainer *trainer, tm_tensor_id id, size_t offset, void *to, size_t bytes,
+                                      tm_error *err);
 TM_MUST_USE tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, const void *from,
                                        size_t bytes, tm_error *err);
 

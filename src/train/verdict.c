@@ -65,7 +65,8 @@ static bool rose_since_checkpoint(const tm_evidence *e, tm_loss_head *from)
 {
     tm_loss_head tail = tail_of(e);
     *from = summary_of(e->losses, tenth(e->n_losses));
-    return e->head.n >= FEWEST && e->n_losses >= TM_JUDGED_STEPS && tail.mean > from->mean + 3 * ends_error(*from, tail);
+    return e->head.n >= FEWEST && e->n_losses >= TM_JUDGED_STEPS &&
+           tail.mean > from->mean + 3 * ends_error(*from, tail);
 }
 
 static void add(char reason[256], const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -109,10 +110,11 @@ static double final_floor(const tm_evidence *e)
  * learnt. */
 static tm_verdict judge_floor(const tm_evidence *e, char reason[256])
 {
-    double first = head_of(e).mean, last = tail_of(e).mean, final = final_loss_known(e) ? e->validation : last;
-    double slack = 5 * (isnan(e->validation_error) ? 0.01 : e->validation_error);
-    double floor = final_floor(e);
-    const char *what = e->images ? "the least possible loss" : "the language's entropy", *unit = e->images ? "" : " nat";
+    double      first = head_of(e).mean, last = tail_of(e).mean, final = final_loss_known(e) ? e->validation : last;
+    double      slack = 5 * (isnan(e->validation_error) ? 0.01 : e->validation_error);
+    double      floor = final_floor(e);
+    const char *what = e->images ? "the least possible loss" : "the language's entropy",
+               *unit = e->images ? "" : " nat";
     if (final < floor - slack) {
         snprintf(reason, 256, "loss %.4f is below %s %.4f: something leaks", final,
                  e->images ? what : "the entropy of the language", floor);
@@ -120,8 +122,8 @@ static tm_verdict judge_floor(const tm_evidence *e, char reason[256])
     }
     bool learnt = !(e->unigram_entropy > floor) || final < floor + 0.99 * (e->unigram_entropy - floor);
     if (final <= floor + e->target_gap && !learnt) {
-        snprintf(reason, 256, "loss %.4f is within %g nat of the floor, but not below what single tokens give, %.4f", final,
-                 e->target_gap, e->unigram_entropy);
+        snprintf(reason, 256, "loss %.4f is within %g nat of the floor, but not below what single tokens give, %.4f",
+                 final, e->target_gap, e->unigram_entropy);
         return not_passed(e, reason);
     }
     if (final <= floor + e->target_gap) {

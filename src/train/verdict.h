@@ -30,25 +30,25 @@ typedef struct {
 
 /* What the judge needs to know of a run; NAN where there is no such number. */
 typedef struct {
-    tm_source_gate gate;        /* of the data source */
-    const double *losses;       /* of every step since the start of the run, or of this process */
-    int64_t       n_losses, total_steps;
-    bool          finite;       /* every loss and gradient norm */
-    double        validation;   /* last validation loss */
-    double        validation_error; /* standard error of it */
-    double        floor, validation_floor, unigram_entropy, target_gap;
-    double        compressed; /* of held-out text: what a compressor needs (tm_source_compressed); NAN: unknown */
-    bool          images; /* the floor is the least mean square error, not an entropy; validation_floor counts for them */
-    bool          must_reach_target;
-    double        step_variation; /* coefficient of variation of the step times */
-    const tm_steady *steady;      /* of the step times; NULL: not looked at */
-    tm_verdict    machine;        /* was it left alone? (system/validity.h) */
-    const char   *machine_reason; /* NULL: not looked at */
-    const char   *impossible;     /* the step is faster than the machine can be: how; NULL: it is not */
-    const char   *unreal;         /* nothing was trained, or not by the gradient: why; NULL: it was */
-    tm_loss_head  head;           /* of the steps before this process; n 0: there were none */
-    bool          interrupted;    /* a signal ended the run before its last step */
-    double        slowdown_pct;   /* debug.slowdown_pct: burnt in every step on purpose */
+    tm_source_gate gate;   /* of the data source */
+    const double  *losses; /* of every step since the start of the run, or of this process */
+    int64_t        n_losses, total_steps;
+    bool           finite;           /* every loss and gradient norm */
+    double         validation;       /* last validation loss */
+    double         validation_error; /* standard error of it */
+    double         floor, validation_floor, unigram_entropy, target_gap;
+    double         compressed; /* of held-out text: what a compressor needs (tm_source_compressed); NAN: unknown */
+    bool   images; /* the floor is the least mean square error, not an entropy; validation_floor counts for them */
+    bool   must_reach_target;
+    double step_variation;           /* coefficient of variation of the step times */
+    const tm_steady *steady;         /* of the step times; NULL: not looked at */
+    tm_verdict       machine;        /* was it left alone? (system/validity.h) */
+    const char      *machine_reason; /* NULL: not looked at */
+    const char      *impossible;     /* the step is faster than the machine can be: how; NULL: it is not */
+    const char      *unreal;         /* nothing was trained, or not by the gradient: why; NULL: it was */
+    tm_loss_head     head;           /* of the steps before this process; n 0: there were none */
+    bool             interrupted;    /* a signal ended the run before its last step */
+    double           slowdown_pct;   /* debug.slowdown_pct: burnt in every step on purpose */
 } tm_evidence;
 
 /* The head with one more loss. What comes out depends on the losses only, bit for bit, and not on how often the head

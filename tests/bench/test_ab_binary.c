@@ -38,11 +38,20 @@ static void nothing_else_is(void **state)
 {
     (void)state;
     static const char *const cases[] = {
-        "", "\n", "trainmark", "trainmark \n{\"build\": {}}", "trainmark 0.1.0", "trainmark 0.1.0\n",
-        "trainmark 0.1.0\n{\"build\": {}", "trainmark 0.1.0\n{\"built\": {}}", "trainmark 0.1.0\n[]",
-        "trainmark 0.1.0\n{\"build\": \"x\"}", "trainmark is not here\n{\"build\": {}}",
+        "",
+        "\n",
+        "trainmark",
+        "trainmark \n{\"build\": {}}",
+        "trainmark 0.1.0",
+        "trainmark 0.1.0\n",
+        "trainmark 0.1.0\n{\"build\": {}",
+        "trainmark 0.1.0\n{\"built\": {}}",
+        "trainmark 0.1.0\n[]",
+        "trainmark 0.1.0\n{\"build\": \"x\"}",
+        "trainmark is not here\n{\"build\": {}}",
         "Trainmark 0.1.0\n{\"build\": {}}",
-        "python 3.11\n{\"build\": {}}", " trainmark 0.1.0\n{\"build\": {}}",
+        "python 3.11\n{\"build\": {}}",
+        " trainmark 0.1.0\n{\"build\": {}}",
         "trainmark 01234567890123456789012345678901234567890123456789012345678901234\n{\"build\": {}}",
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -87,7 +96,10 @@ static void programs_are_asked(void **state)
     assert_string_equal(out.data, "trainmark 3.2.1, commit abc");
     tm_text_fini(&out);
     static const char *const strangers[] = {
-        "exit 0", "echo trainmark 3.2.1; echo '{\"build\": {}}'; exit 3", "kill -9 $$", "echo usage: version; exit 0",
+        "exit 0",
+        "echo trainmark 3.2.1; echo '{\"build\": {}}'; exit 3",
+        "kill -9 $$",
+        "echo usage: version; exit 0",
         "echo trainmark 3.2.1; yes trainmark",
     };
     for (size_t i = 0; i < sizeof strangers / sizeof strangers[0]; i++) {

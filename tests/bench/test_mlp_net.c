@@ -50,7 +50,7 @@ static void counts(void **state)
     tm_mlp        *net;
     tm_error       err = { 0 };
     assert_int_equal(tm_mlp_create(&o, device, &net, &err), TM_OK);
-    int64_t        weights = 24 * 40 + 40 * 56 + 56 * 17;
+    int64_t weights = 24 * 40 + 40 * 56 + 56 * 17;
     assert_int_equal(tm_mlp_parameters(net), weights + 40 + 56 + 17);
     /* forward, weight gradients, and input gradients of all layers but the first */
     assert_true(tm_mlp_flops(net) == 2. * 13 * (double)(3 * weights - 24 * 40));
@@ -69,7 +69,9 @@ static void learns_and_checks(void **state)
     static const struct {
         const char         *device;
         const tm_precision *precision;
-    } kinds[] = { { "cpu", &tm_precision_f32 }, { "cpu", &tm_precision_bf16 }, { "reference", &tm_precision_f64 },
+    } kinds[] = { { "cpu", &tm_precision_f32 },
+                  { "cpu", &tm_precision_bf16 },
+                  { "reference", &tm_precision_f64 },
                   { "late", &tm_precision_f32 } };
     for (int k = 0; k < 4; k++)
         for (int a = 0; a < 4; a++) {

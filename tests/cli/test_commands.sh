@@ -6,7 +6,7 @@
 export OMP_WAIT_POLICY=passive
 
 # Commands without a result of their own: files are what they make, or they call other commands.
-no_json=" completion_bash completion_zsh manual mlperf_run mlperf_reference bench_jobs results_show "
+no_json=" completion_bash completion_zsh manual mlperf_run mlperf_reference bench_jobs results_show results_export results_import results_delete report "
 
 trainmark help
 sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p' "$out" >commands

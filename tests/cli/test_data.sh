@@ -111,4 +111,22 @@ trainmark run $tiny --training.steps 100 --data.source megatron --data.path set 
 check "a dry run" [ "$code" -eq 0 ]
 check "a dry run tells what the order would take" has "$out" "# data: 'set': 200 samples take 3 epochs of 40 documents"
 
+# --- what is written trains as it is -----------------------------------------------------------------------------------------
+
+seq 1 3000 >numbers.txt
+trainmark data pack numbers.txt --out packed
+for path in packed packed.idx; do
+    trainmark run $tiny --training.steps 2 --data.path $path --out of_packed --json
+    check "--data.path $path is a data set of tokens, which decides the vocabulary" [ "$code$(grep -c '"data_source": "megatron"' "$out")" = 01 ]
+done
+trainmark data pack numbers.txt --out packed.npy --format govreport --seq-len 32
+trainmark run $tiny --training.steps 2 --data.path packed.npy --out of_npy --json
+check "--data.path packed.npy is a packed file" [ "$code$(grep -c '"data_source": "govreport"' "$out")" = 01 ]
+md5sum packed.idx packed.bin >packed.bin.md5
+trainmark data verify packed
+check "verify takes the PREFIX that inspect takes" [ "$code$(grep -c '| ok ' "$out")" = 02 ]
+echo >>packed.bin
+trainmark data verify packed
+failed_with 5 "verify: one of the two is damaged" "'packed' is not what was published"
+
 finish

@@ -8,6 +8,8 @@
 #     make bench                       # test: skip REASON            it is not executed, and listed with the reason
 #     trainmark run --out old          # test: exit 130               the exit code that is wanted (0 otherwise)
 #
+# Where readers should not see that, an HTML comment above the block says it for the block's Nth line: <!-- test N: ... -->
+#
 # Of a pipe the last command counts.
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/lib.sh"
@@ -16,12 +18,20 @@
 commands()
 {
     awk '
+        /^<!-- test [0-9]+: .* -->$/ {
+            said = $0
+            sub(/^<!-- test [0-9]+: /, "", said)
+            sub(/ -->$/, "", said)
+            directive[$3 + 0] = said
+            next
+        }
         /^ *```/ {
             fence = $0
             sub(/^ *```/, "", fence)
-            if (inside) { inside = 0; next }
+            if (inside) { inside = 0; split("", directive); next }
             split(fence, words, /[ \t{]/)
             inside = 1
+            opened = FNR
             wanted = words[1] == "sh" || words[1] == "console"
             console = words[1] == "console"
             next
@@ -39,7 +49,8 @@ commands()
             }
             if (line ~ /\\$/) { continued = substr(line, 1, length(line) - 1); next }
             continued = ""
-            if (line ~ /^([A-Z_][A-Z_0-9]*=[^ ]* )*(\.\/)?(trainmark|make)( |$)/) print number "\t" line
+            if (line ~ /^([A-Z_][A-Z_0-9]*=[^ ]* )*(\.\/)?(trainmark|make)( |$)/)
+                print number "\t" line (number - opened in directive ? " # test: " directive[number - opened] : "")
         }' "$1"
 }
 
@@ -108,6 +119,11 @@ PRIMUS_SEQ_LENGTH=64 trainmark run --out x  # test: --dry-run
 trainmark runn  # test: exit 2
 make bench  # test: skip too long
 ```
+<!-- test 2: exit 2 -->
+```sh
+trainmark models
+trainmark modelz
+```
 ```
 trainmark not-marked
 ```
@@ -116,7 +132,9 @@ $ trainmark version
 trainmark 0.0.0
 ```
 END
-check "the commands of a page are found" [ "$(commands "$work/rules.md" | cut -f 1 | tr '\n' ' ')" = "2 3 4 7 8 9 15 " ]
+check "the commands of a page are found" [ "$(commands "$work/rules.md" | cut -f 1 | tr '\n' ' ')" = "2 3 4 7 8 9 13 14 20 " ]
+check "a comment above a block is for one of its lines" [ "$(commands "$work/rules.md" | sed -n '7,8p' | cut -f 2 | tr '\n' ,)" = \
+    "trainmark models,trainmark modelz # test: exit 2," ]
 check "continued lines are joined" [ "$(commands "$work/rules.md" | sed -n 3p | tr -s ' ' | cut -f 2)" = \
     "trainmark run gpt-small --dry-run --training.steps 7" ]
 check "arguments are added before a pipe" [ "$(echo './trainmark run a | tail' | add_arguments '--b 1')" = \

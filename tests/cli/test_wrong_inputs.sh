@@ -11,6 +11,10 @@ echo "some text" >docs/a.txt
 echo "some text" >text.txt
 : >empty.yaml
 head -c 300 /dev/zero | tr '\0' '\377' >binary.yaml
+head -c 300 /dev/zero >zeros
+mkdir mixed lines
+cp docs/a.txt zeros mixed
+printf '{"text": "some text"}\n' >lines/a.jsonl
 before=$(ls)
 
 # wrong CODE ARGUMENTS WORDS...: one line of the table.

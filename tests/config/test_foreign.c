@@ -120,8 +120,8 @@ static void presets_are_found_above_the_file(void **state)
 
 static void the_command_line_speaks_their_language(void **state)
 {
-    test_foreign    *f = *state;
-    const char *words[] = { "--train_iters", "7", "--group_query_attention", "true", "--model.init_std", "0.5" };
+    test_foreign *f = *state;
+    const char   *words[] = { "--train_iters", "7", "--group_query_attention", "true", "--model.init_std", "0.5" };
     assert_int_equal(test_foreign_load(f, plant_tree(f), false, 4, words), TM_OK);
     test_foreign_has(f, "training.steps", "7");
     assert_string_equal(tm_config_origin(f->config, "training.steps"), "command line (train_iters)");
@@ -153,7 +153,7 @@ static void a_single_file_works(void **state)
 static void a_path_of_presets_can_be_given(void **state)
 {
     test_foreign *f = *state;
-    char     path[1024];
+    char          path[1024];
     plant_tree(f);
     char *elsewhere = test_tree_make();
     snprintf(path, sizeof path, "%s", test_file_write(elsewhere, "x.yaml", MEGATRON "small.yaml\n" MOCK));
@@ -225,7 +225,7 @@ static void families_are_refused_by_their_name(void **state)
                                              { "kimi_k2.yaml", "Kimi" },
                                              { "zebra_llama_1B.yaml", "Zebra-Llama" },
                                              { "llama4_17B16E.yaml", "Llama 4" } };
-    test_foreign                 *f = *state;
+    test_foreign            *f = *state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char text[512], says[128];
         snprintf(text, sizeof text, "%s%s\n" MOCK, MEGATRON, models[i][0]);
@@ -261,8 +261,8 @@ static const char job[] =
 
 static void job_files_of_torchtitan_load(void **state)
 {
-    test_foreign    *f = *state;
-    const char *mock[] = { "--training.mock_data", "true" };
+    test_foreign *f = *state;
+    const char   *mock[] = { "--training.mock_data", "true" };
     refuse(f, put(f, "j.toml", job), "the data set 'c4' is not downloaded: give data.path");
     if (test_foreign_load(f, put(f, "j.toml", job), false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
     test_foreign_has(f, "training.steps", "1000");
@@ -340,8 +340,8 @@ static const char recipe[] =
 
 static void recipes_of_torchtune_load(void **state)
 {
-    test_foreign    *f = *state;
-    const char *mock[] = { "--training.mock_data", "true" };
+    test_foreign *f = *state;
+    const char   *mock[] = { "--training.mock_data", "true" };
     refuse(f, put(f, "r.yaml", recipe), "unknown key 'rates.peak'");
     char text[2048];
     snprintf(text, sizeof text, "%s", recipe);
@@ -365,8 +365,8 @@ static const char shape[] = "{\n  \"num_layers\": 2, \"num_heads\": 4, \"num_kv_
 
 static void models_of_pytorch_training_benchmark_load(void **state)
 {
-    test_foreign    *f = *state;
-    const char *flags[] = { "--batch_size", "3", "--num_iteration=16", "--grad_accumlate_pre_steps=4" };
+    test_foreign *f = *state;
+    const char   *flags[] = { "--batch_size", "3", "--num_iteration=16", "--grad_accumlate_pre_steps=4" };
     if (test_foreign_load(f, put(f, "m.json", shape), false, 4, flags) != TM_OK) fail_msg("%s", f->err.text);
     static const char *const wanted[][2] = {
         { "model.dim", "64" },       { "training.seq_len", "32" },          { "training.local_batch_size", "3" },

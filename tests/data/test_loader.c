@@ -217,7 +217,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_source_declares_its_fields),
-        cmocka_unit_test(batches_hold_the_samples_in_order), cmocka_unit_test(different_samples_are_counted),
+        cmocka_unit_test(batches_hold_the_samples_in_order),
+        cmocka_unit_test(different_samples_are_counted),
         cmocka_unit_test(a_batch_stays_until_the_next_call),
         cmocka_unit_test(resumed_is_never_stopped),
         cmocka_unit_test(handing_out_takes_no_memory),

@@ -68,8 +68,9 @@ static void sources_tell_what_they_are(void **state)
         if (traits->needs_path) continue;
         tm_source_options options = { .name = names[i], .vocab = 64, .seq = 8 };
         if (traits->images)
-            options.flow = (tm_flow_options){ .rows = 2, .tokens = 4, .channels = 4, .text_len = 1, .text_dim = 2,
-                                              .vector_dim = 3, .spread = 1 };
+            options.flow = (tm_flow_options){
+                .rows = 2, .tokens = 4, .channels = 4, .text_len = 1, .text_dim = 2, .vector_dim = 3, .spread = 1
+            };
         tm_source *source;
         tm_error   err = { 0 };
         assert_int_equal(tm_source_open(&options, &source, &err), TM_OK);

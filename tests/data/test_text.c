@@ -229,7 +229,8 @@ static void what_a_compressor_needs(void **state)
     write_file("f", bytes, N);
     source = open_text(root, 100, 0.5);
     nats = tm_source_compressed(source);
-    if (!(nats > 0.02 * log(256) && nats < 0.03 * log(256))) fail_msg("a thousand random bytes, again and again: %.4f nats", nats);
+    if (!(nats > 0.02 * log(256) && nats < 0.03 * log(256)))
+        fail_msg("a thousand random bytes, again and again: %.4f nats", nats);
     tm_source_close(source);
     source = open_text(root, 100, 0);
     assert_true(isnan(tm_source_compressed(source)));

@@ -120,8 +120,8 @@ KT void tensor_fill(tensor *t, uint64_t stream, double offset, double scale)
 {
     for (int64_t i = 0, n = tm_shape_elements(t->shape); i < n; i++)
         tm_value_set(t->initial, t->dtype, i,
-                  t->dtype == TM_I32 ? (double)tm_random_below(7, stream, (uint64_t)i, (uint64_t)scale)
-                                     : offset + scale * tm_random_normal(7, stream, (uint64_t)i));
+                     t->dtype == TM_I32 ? (double)tm_random_below(7, stream, (uint64_t)i, (uint64_t)scale)
+                                        : offset + scale * tm_random_normal(7, stream, (uint64_t)i));
 }
 KT tensor *job_in(job *j, int k, tm_dtype dtype, tm_shape shape, double offset, double scale)
 {

@@ -233,7 +233,7 @@ static void check_against_reference(const family *f, const sizes *s, const tenso
     double           *dqkv = widened(NULL, nq);
     tm_shape          wide = tm_shape_2(rows, (s->H + 2 * s->J) * s->D), narrow = tm_shape_2(rows, s->H * s->D);
     tm_shape          stats = tm_shape_3(s->B, s->H, s->T);
-    tm_call ahead = empty_call(&attr, 1), back = empty_call(&attr, 1);
+    tm_call           ahead = empty_call(&attr, 1), back = empty_call(&attr, 1);
     ahead.op = &tm_op_attention;
     tm_fused_qkv(&attr, (tm_view){ TM_F64, wide, qkv, 0 }, ahead.in);
     ahead.out[0] = (tm_view){ TM_F64, narrow, o, 0 };
@@ -308,9 +308,9 @@ static void test_window_bits(void **state)
 }
 
 /* More than the examples of the op have: 1 MB of scratch and above. */
-static const sizes shapes_for_bits[] = {
-    { 2, 600, 4, 2, 128, 1, 0 }, { 1, 1100, 4, 1, 256, 1, 0 }, { 1, 900, 4, 1, 128, 1, 300 }
-};
+static const sizes shapes_for_bits[] = { { 2, 600, 4, 2, 128, 1, 0 },
+                                         { 1, 1100, 4, 1, 256, 1, 0 },
+                                         { 1, 900, 4, 1, 128, 1, 300 } };
 enum { N_BITS = sizeof shapes_for_bits / sizeof *shapes_for_bits };
 
 /* The number of threads also decides whether the backward kernel goes over the scores once or twice. */
@@ -412,10 +412,10 @@ static void test_future_token(void **state)
 static void test_bfloat16(void **state)
 {
     (void)state;
-    static const sizes all[] = {
-        { 2, 700, 2, 1, 24, 1, 0 }, { 2, 520, 4, 1, 128, 0, 0 }, { 2, 520, 8, 1, 128, 1, 0 },
-        { 2, 700, 8, 1, 128, 1, 300 }
-    };
+    static const sizes all[] = { { 2, 700, 2, 1, 24, 1, 0 },
+                                 { 2, 520, 4, 1, 128, 0, 0 },
+                                 { 2, 520, 8, 1, 128, 1, 0 },
+                                 { 2, 700, 8, 1, 128, 1, 300 } };
     family             f[3];
     int                n = families(f);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -455,10 +455,10 @@ static void test_workspace_and_refusals(void **state)
             sizes             s = { 2, T, 32, 8, 128, 1, 0 };
             tm_attention_attr attr = attr_of(&s);
             tm_dtype          dtype = bf16 ? TM_BF16 : TM_F32;
-            tm_view qkv = { dtype, tm_shape_2(2 * T, 48 * 128), NULL, 0 };
-            tm_view o = { dtype, tm_shape_2(2 * T, 4096), NULL, 0 };
-            tm_view lse = { TM_F32, tm_shape_3(2, 32, T), NULL, 0 };
-            tm_call a = empty_call(&attr, 4), g = a;
+            tm_view           qkv = { dtype, tm_shape_2(2 * T, 48 * 128), NULL, 0 };
+            tm_view           o = { dtype, tm_shape_2(2 * T, 4096), NULL, 0 };
+            tm_view           lse = { TM_F32, tm_shape_3(2, 32, T), NULL, 0 };
+            tm_call           a = empty_call(&attr, 4), g = a;
             tm_fused_qkv(&attr, qkv, a.in), tm_fused_qkv(&attr, qkv, &g.in[1]), tm_fused_qkv(&attr, qkv, g.out);
             a.out[0] = g.in[0] = g.in[4] = o, a.out[1] = g.in[5] = lse;
             assert_true(f[0].forward->workspace(&a) <= (size_t)4 * 2 * 1024 * 1024);

@@ -162,7 +162,7 @@ static double most_in(const tm_view *view)
 /* Largest sum |a b| of a head of a and one of b, any rows of all: heads are `dim` wide. */
 static double most_dot(const tm_view *a, const tm_view *b, int64_t dim)
 {
-    double most = 0, norm[2] = { 0, 0 };
+    double         most = 0, norm[2] = { 0, 0 };
     const tm_view *both[] = { a, b };
     for (int x = 0; x < 2; x++)
         for (int64_t i = 0; i < tm_shape_elements(both[x]->shape); i += dim) {
@@ -251,7 +251,7 @@ static void check_bits(setup *s, int number)
 /* bfloat16 of the same values: the float32 result, rounded once. */
 static void check_rounding(setup *s, const isa_table *table, int number)
 {
-    setup narrow = { .op = s->op, .call = s->call, .dtype = TM_BF16, .gap = s->gap };
+    setup   narrow = { .op = s->op, .call = s->call, .dtype = TM_BF16, .gap = s->gap };
     tm_call wide_call = kernel_call(s), call = kernel_call(&narrow);
     run_kernel(table, &wide_call, 2);
     run_kernel(table, &call, 2);
@@ -364,9 +364,14 @@ static void documents_with_windows_and_sinks(void **state)
     for (int i = 0; i < COUNT(packed); i++) {
         int32_t  *first = documents(packed[i].batch, packed[i].T, packed[i].lengths, packed[i].n);
         mask_case c = { .batch = packed[i].batch, .first_key = first, .sinks = packed[i].sinks };
-        c.attr = (tm_attention_attr){ .seq_q = packed[i].T, .seq_k = packed[i].T, .heads = packed[i].H,
-                                      .kv_heads = packed[i].J, .dim_qk = packed[i].dim_qk, .dim_v = packed[i].dim_v,
-                                      .scale = 1 / sqrt((double)packed[i].dim_qk), .causal = 1,
+        c.attr = (tm_attention_attr){ .seq_q = packed[i].T,
+                                      .seq_k = packed[i].T,
+                                      .heads = packed[i].H,
+                                      .kv_heads = packed[i].J,
+                                      .dim_qk = packed[i].dim_qk,
+                                      .dim_v = packed[i].dim_v,
+                                      .scale = 1 / sqrt((double)packed[i].dim_qk),
+                                      .causal = 1,
                                       .window = packed[i].window };
         check_case(&c, 100 + i);
         free(first);
@@ -381,8 +386,15 @@ static void queries_that_see_nothing(void **state)
         int32_t *first = documents(1, 80, (int64_t[]){ 20 }, 1);
         for (int i = 30; i < 75; i++) first[i] = 79; /* beyond what they see: alone in their block, and beside others */
         mask_case c = { .batch = 1, .first_key = first, .sinks = sinks };
-        c.attr = (tm_attention_attr){ .seq_q = 80, .seq_k = 100, .q_offset = -40, .heads = 2, .kv_heads = 1,
-                                      .dim_qk = 16, .dim_v = 16, .scale = 0.25, .causal = 1 };
+        c.attr = (tm_attention_attr){ .seq_q = 80,
+                                      .seq_k = 100,
+                                      .q_offset = -40,
+                                      .heads = 2,
+                                      .kv_heads = 1,
+                                      .dim_qk = 16,
+                                      .dim_v = 16,
+                                      .scale = 0.25,
+                                      .causal = 1 };
         check_case(&c, 200 + sinks);
         c.first_key = NULL;
         check_case(&c, 202 + sinks);
@@ -399,9 +411,14 @@ static void what_is_hidden_may_be_anything(void **state)
             int64_t   T = packed[i].T, extra = 40, poisoned = -1;
             int32_t  *first = documents(1, T, packed[i].lengths, packed[i].n);
             mask_case c = { .batch = 1, .first_key = first, .sinks = packed[i].sinks };
-            c.attr = (tm_attention_attr){ .seq_q = T, .seq_k = T + extra, .heads = packed[i].H,
-                                          .kv_heads = packed[i].J, .dim_qk = packed[i].dim_qk,
-                                          .dim_v = packed[i].dim_v, .scale = 0.2, .causal = 1 };
+            c.attr = (tm_attention_attr){ .seq_q = T,
+                                          .seq_k = T + extra,
+                                          .heads = packed[i].H,
+                                          .kv_heads = packed[i].J,
+                                          .dim_qk = packed[i].dim_qk,
+                                          .dim_v = packed[i].dim_v,
+                                          .scale = 0.2,
+                                          .causal = 1 };
             for (int64_t r = T - 1; r >= 0 && poisoned < 0; r--)
                 if (first[r] != first[T - 1]) poisoned = first[r]; /* the document before the last */
             assert_true(poisoned >= 0);
@@ -443,8 +460,15 @@ static void a_window_can_be_said_as_first_keys(void **state)
     for (int i = 0; i < T; i++) first[i] = i >= W ? i - W + 1 : 0;
     mask_case c[2] = { { .batch = 1 }, { .batch = 1, .first_key = first } };
     for (int i = 0; i < 2; i++)
-        c[i].attr = (tm_attention_attr){ .seq_q = T, .seq_k = T, .heads = 2, .kv_heads = 1, .dim_qk = 32, .dim_v = 32,
-                                         .scale = 0.2, .causal = 1, .window = i ? 0 : W };
+        c[i].attr = (tm_attention_attr){ .seq_q = T,
+                                         .seq_k = T,
+                                         .heads = 2,
+                                         .kv_heads = 1,
+                                         .dim_qk = 32,
+                                         .dim_v = 32,
+                                         .scale = 0.2,
+                                         .causal = 1,
+                                         .window = i ? 0 : W };
     setup s[2] = { setup_of(&tm_op_attention, &c[0]), setup_of(&tm_op_attention, &c[1]) };
     for (int t = 0; t < COUNT(tables); t++) {
         if (!isa_available(tables[t].isa)) continue;
@@ -464,8 +488,10 @@ static void a_window_can_be_said_as_first_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_example_of_the_op),         cmocka_unit_test(documents_with_windows_and_sinks),
-        cmocka_unit_test(queries_that_see_nothing),        cmocka_unit_test(what_is_hidden_may_be_anything),
+        cmocka_unit_test(every_example_of_the_op),
+        cmocka_unit_test(documents_with_windows_and_sinks),
+        cmocka_unit_test(queries_that_see_nothing),
+        cmocka_unit_test(what_is_hidden_may_be_anything),
         cmocka_unit_test(a_window_can_be_said_as_first_keys),
     };
     return cmocka_run_group_tests_name("device: masks of attention", tests, NULL, NULL);

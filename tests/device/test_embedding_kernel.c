@@ -49,12 +49,12 @@ static job grad_job(int64_t n, int64_t c, const tm_embedding_attr *attr, int wit
 static void test_embedding_grad(void **state)
 {
     (void)state;
-    static const int with[] = { TABLE | POSITIONS,
-                                TABLE | FEW_TOKENS | ACCUMULATE,
-                                POSITIONS | ACCUMULATE,
-                                TABLE | POSITIONS | ROUNDED_DY | ACCUMULATE,
-                                TABLE | POSITIONS | ROUNDED_DY | ROUNDED_TABLE | FEW_TOKENS,
-                                TABLE | POSITIONS | ROUNDED_DY | ROUNDED_TABLE | ACCUMULATE };
+    static const int     with[] = { TABLE | POSITIONS,
+                                    TABLE | FEW_TOKENS | ACCUMULATE,
+                                    POSITIONS | ACCUMULATE,
+                                    TABLE | POSITIONS | ROUNDED_DY | ACCUMULATE,
+                                    TABLE | POSITIONS | ROUNDED_DY | ROUNDED_TABLE | FEW_TOKENS,
+                                    TABLE | POSITIONS | ROUNDED_DY | ROUNDED_TABLE | ACCUMULATE };
     static const int64_t rows[] = { 1, 65, 200 };
     for (int a = 0; a < COUNT(rows); a++)
         for (int w = 0; w < COUNT(with); w++) {

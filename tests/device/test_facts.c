@@ -10,7 +10,6 @@
 
 #include "support/training.h"
 
-
 static void devices_tell_their_facts(void **state)
 {
     (void)state;

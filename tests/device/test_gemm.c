@@ -25,10 +25,12 @@ typedef struct {
     void (*run)(const tm_gemm *gemm);
     size_t (*workspace)(const tm_gemm *gemm);
     const tm_kernel *linear;
-    bool             fused;
+    bool             fused, groups; /* groups: products of bfloat16 have the order of tile registers */
 } engine;
-enum { MAX_ENGINES = 3, GUARD = 64 };
-static const engine base_engine = { "base", tm_gemm_run_base, tm_gemm_workspace_base, tm_cpu_linear_base, false };
+enum { MAX_ENGINES = 5, GUARD = 64 };
+static const engine base_engine = {
+    "base", tm_gemm_run_base, tm_gemm_workspace_base, tm_cpu_linear_base, false, false
+};
 
 static int list_engines(engine out[MAX_ENGINES])
 {
@@ -36,9 +38,17 @@ static int list_engines(engine out[MAX_ENGINES])
     out[n++] = base_engine;
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        out[n++] = (engine){ "avx2", tm_gemm_run_avx2, tm_gemm_workspace_avx2, tm_cpu_linear_avx2, true };
+        out[n++] = (engine){ "avx2", tm_gemm_run_avx2, tm_gemm_workspace_avx2, tm_cpu_linear_avx2, true, false };
     if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        out[n++] = (engine){ "avx512", tm_gemm_run_avx512, tm_gemm_workspace_avx512, tm_cpu_linear_avx512, true };
+        out[n++] =
+            (engine){ "avx512", tm_gemm_run_avx512, tm_gemm_workspace_avx512, tm_cpu_linear_avx512, true, false };
+    if (tm_cpu_kernel_tables("avx512_bf16"))
+        out[n++] = (engine){
+            "avx512_bf16", tm_gemm_run_avx512_bf16, tm_gemm_workspace_avx512_bf16, tm_cpu_linear_avx512_bf16, true,
+            false
+        };
+    if (tm_cpu_kernel_tables("amx"))
+        out[n++] = (engine){ "amx", tm_gemm_run_amx, tm_gemm_workspace_amx, tm_cpu_linear_amx, true, true };
 #endif
     return n;
 }
@@ -89,9 +99,16 @@ static problem problem_make(setup s)
     p.residual = numbers(s.m * ldc, s.extra, 4, s.kind);
     p.before = numbers((int64_t)p.c_elements, s.c, 5, s.kind);
     p.memory = tm_alloc((p.c_elements + 2 * GUARD) * tm_dtype_bytes(s.c));
-    p.g = (tm_gemm){ .m = s.m, .n = s.n, .k = s.k, .a = { p.a, lda, s.ta, s.a }, .b = { p.b, ldb, s.tb, s.b },
-                     .c = (char *)p.memory + GUARD * tm_dtype_bytes(s.c), .ldc = ldc, .c_dtype = s.c,
-                     .accumulate = s.accumulate, .threads = 1 };
+    p.g = (tm_gemm){ .m = s.m,
+                     .n = s.n,
+                     .k = s.k,
+                     .a = { p.a, lda, s.ta, s.a },
+                     .b = { p.b, ldb, s.tb, s.b },
+                     .c = (char *)p.memory + GUARD * tm_dtype_bytes(s.c),
+                     .ldc = ldc,
+                     .c_dtype = s.c,
+                     .accumulate = s.accumulate,
+                     .threads = 1 };
     if (s.bias) p.g.bias = p.bias, p.g.bias_dtype = s.extra;
     if (s.residual) p.g.residual = p.residual, p.g.residual_dtype = s.extra, p.g.ld_residual = ldc;
     return p;
@@ -142,12 +159,28 @@ static float b_at(const problem *p, int64_t q, int64_t j)
     return get(p->b, p->s.b, p->s.tb ? j * p->g.b.ld + q : q * p->g.b.ld + j);
 }
 
+/* Products of bfloat16 in tile registers. */
+static bool in_groups(const engine *e, const setup *s)
+{
+    return e->groups && s->a == TM_BF16 && s->b == TM_BF16;
+}
+/* The sum so far and the next 32 k: even and odd ones are chains of their own. */
+static float add_group(const problem *p, int64_t i, int64_t j, int64_t from, float sum)
+{
+    float chain[2] = { 0, 0 };
+    for (int64_t q = from; q < p->s.k && q < from + 32; q++)
+        chain[q % 2] = fmaf(a_at(p, i, q), b_at(p, q, j), chain[q % 2]);
+    return sum + (chain[0] + chain[1]);
+}
+
 /* The documented order, one element at a time. */
-static float in_order(const problem *p, int64_t i, int64_t j, bool fused)
+static float in_order(const problem *p, int64_t i, int64_t j, const engine *e)
 {
     int64_t at = i * p->g.ldc + j;
+    bool    fused = e->fused, groups = in_groups(e, &p->s);
     float   old = get(p->before, p->s.c, at), sum = p->s.accumulate && p->s.c == TM_F32 ? old : 0;
-    for (int64_t from = 0; from < p->s.k; from += TM_GEMM_BLOCK) {
+    for (int64_t from = 0; from < p->s.k && groups; from += 32) sum = add_group(p, i, j, from, sum);
+    for (int64_t from = 0; from < p->s.k && !groups; from += TM_GEMM_BLOCK) {
         float block = 0;
         for (int64_t q = from; q < p->s.k && q < from + TM_GEMM_BLOCK; q++) {
             float a = a_at(p, i, q), b = b_at(p, q, j);
@@ -172,7 +205,7 @@ static void check_element(const problem *p, const engine *e, int64_t i, int64_t 
                         p->s.bias ? (double)get(p->bias, p->s.extra, j) : 0,
                         p->s.residual ? (double)get(p->residual, p->s.extra, at) : 0 };
     for (int x = 0; x < 3; x++) ref += extra[x], size += fabs(extra[x]);
-    float  found = get(p->g.c, p->s.c, at), wanted = in_order(p, i, j, e->fused);
+    float  found = get(p->g.c, p->s.c, at), wanted = in_order(p, i, j, e);
     double u_out = p->s.c == TM_BF16 ? 0x1p-8 : 0x1p-24;
     double tolerance = 6 * sqrt((double)p->s.k + 3) * 0x1p-24 * size + u_out * fabs(ref);
     if (fabs((double)found - ref) <= tolerance && found == wanted) return;
@@ -207,9 +240,18 @@ static void *result_of(const problem *p, const engine *e, int threads)
 static setup setup_number(uint64_t number, int64_t m, int64_t n, int64_t k)
 {
     uint64_t bits = tm_random_u64(11, 0, number);
-    return (setup){ .m = m, .n = n, .k = k, .ta = bits & 1, .tb = bits & 2, .a = bits & 4 ? TM_BF16 : TM_F32,
-                    .b = bits & 8 ? TM_BF16 : TM_F32, .c = bits & 16 ? TM_BF16 : TM_F32, .accumulate = bits & 32,
-                    .bias = bits & 64, .residual = bits & 128, .extra = bits & 256 ? TM_BF16 : TM_F32,
+    return (setup){ .m = m,
+                    .n = n,
+                    .k = k,
+                    .ta = bits & 1,
+                    .tb = bits & 2,
+                    .a = bits & 4 ? TM_BF16 : TM_F32,
+                    .b = bits & 8 ? TM_BF16 : TM_F32,
+                    .c = bits & 16 ? TM_BF16 : TM_F32,
+                    .accumulate = bits & 32,
+                    .bias = bits & 64,
+                    .residual = bits & 128,
+                    .extra = bits & 256 ? TM_BF16 : TM_F32,
                     .pad = bits & 512 ? 3 : 0 };
 }
 static void test_ugly_shapes(void **state)
@@ -234,9 +276,19 @@ static void test_all_options(void **state)
     int    n_engines = list_engines(engines);
     (void)state;
     for (unsigned bits = 0; bits < 512; bits++) {
-        setup   s = { .m = 29, .n = 35, .k = 530, .ta = bits & 1, .tb = bits & 2, .a = bits & 4 ? TM_BF16 : TM_F32,
-                      .b = bits & 8 ? TM_BF16 : TM_F32, .c = bits & 16 ? TM_BF16 : TM_F32, .accumulate = bits & 32,
-                      .bias = bits & 64, .residual = bits & 128, .extra = bits & 256 ? TM_BF16 : TM_F32, .pad = 5 };
+        setup   s = { .m = 29,
+                      .n = 35,
+                      .k = 530,
+                      .ta = bits & 1,
+                      .tb = bits & 2,
+                      .a = bits & 4 ? TM_BF16 : TM_F32,
+                      .b = bits & 8 ? TM_BF16 : TM_F32,
+                      .c = bits & 16 ? TM_BF16 : TM_F32,
+                      .accumulate = bits & 32,
+                      .bias = bits & 64,
+                      .residual = bits & 128,
+                      .extra = bits & 256 ? TM_BF16 : TM_F32,
+                      .pad = 5 };
         problem p = problem_make(s);
         for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 2, 7);
         problem_free(&p);
@@ -278,9 +330,19 @@ static void test_exact(void **state)
     int    n_engines = list_engines(engines);
     (void)state;
     for (unsigned bits = 0; bits < 16; bits++) {
-        setup   s = { .m = 45, .n = 67, .k = 1030, .ta = bits & 1, .tb = bits & 2, .a = bits & 4 ? TM_BF16 : TM_F32,
-                      .b = bits & 8 ? TM_BF16 : TM_F32, .c = TM_F32, .accumulate = true, .bias = true,
-                      .residual = true, .extra = TM_F32, .kind = WHOLE };
+        setup   s = { .m = 45,
+                      .n = 67,
+                      .k = 1030,
+                      .ta = bits & 1,
+                      .tb = bits & 2,
+                      .a = bits & 4 ? TM_BF16 : TM_F32,
+                      .b = bits & 8 ? TM_BF16 : TM_F32,
+                      .c = TM_F32,
+                      .accumulate = true,
+                      .bias = true,
+                      .residual = true,
+                      .extra = TM_F32,
+                      .kind = WHOLE };
         problem p = problem_make(s);
         for (int e = 0; e < n_engines; e++) {
             problem_reset(&p);
@@ -304,8 +366,10 @@ static void test_threads_same_bits(void **state)
     (void)state;
     for (uint64_t number = 0; number < 24; number++) {
         const int64_t *n = shapes[number % 4];
-        problem        p = problem_make(setup_number(100 + number, n[0], n[1], n[2]));
-        void          *previous = NULL;
+        setup          s = setup_number(100 + number, n[0], n[1], n[2]);
+        if (number % 2) s.a = s.b = TM_BF16;
+        problem p = problem_make(s);
+        void   *previous = NULL;
         for (int e = 0; e < n_engines; e++) {
             void *one = result_of(&p, &engines[e], 1);
             for (int threads = 2; threads <= 4; threads++) {
@@ -313,7 +377,7 @@ static void test_threads_same_bits(void **state)
                 assert_memory_equal(one, more, p.c_elements * tm_dtype_bytes(p.s.c));
                 free(more);
             }
-            if (previous && engines[e].fused && engines[e - 1].fused)
+            if (previous && engines[e].fused && engines[e - 1].fused && !in_groups(&engines[e], &p.s))
                 assert_memory_equal(one, previous, p.c_elements * tm_dtype_bytes(p.s.c));
             free(previous);
             previous = one;
@@ -328,10 +392,19 @@ static void test_splits_same_bits(void **state)
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
     (void)state;
-    for (unsigned layout = 0; layout < 4; layout++) {
-        setup   s = { .m = 100, .n = 90, .k = 1600, .ta = layout & 1, .tb = layout & 2, .a = TM_F32, .b = TM_F32,
-                      .c = TM_F32, .extra = TM_F32, .pad = 2 };
-        problem p = problem_make(s);
+    for (unsigned layout = 0; layout < 8; layout++) {
+        tm_dtype format = layout & 4 ? TM_BF16 : TM_F32;
+        setup    s = { .m = 100,
+                       .n = 90,
+                       .k = 1600,
+                       .ta = layout & 1,
+                       .tb = layout & 2,
+                       .a = format,
+                       .b = format,
+                       .c = TM_F32,
+                       .extra = TM_F32,
+                       .pad = 2 };
+        problem  p = problem_make(s);
         for (int e = 0; e < n_engines; e++) {
             void *whole = result_of(&p, &engines[e], 1);
             problem_reset(&p);
@@ -341,8 +414,9 @@ static void test_splits_same_bits(void **state)
                 g.m = part & 4 ? s.m - 37 : 37;
                 g.n = part & 2 ? s.n - 53 : 53;
                 g.k = part & 1 ? s.k - 1024 : 1024;
-                g.a.data = (const float *)p.a + (s.ta ? k * g.a.ld + m : m * g.a.ld + k);
-                g.b.data = (const float *)p.b + (s.tb ? n * g.b.ld + k : k * g.b.ld + n);
+                int64_t a = s.ta ? k * g.a.ld + m : m * g.a.ld + k, b = s.tb ? n * g.b.ld + k : k * g.b.ld + n;
+                g.a.data = (const char *)p.a + (size_t)a * tm_dtype_bytes(format);
+                g.b.data = (const char *)p.b + (size_t)b * tm_dtype_bytes(format);
                 g.c = (float *)p.g.c + m * g.ldc + n;
                 g.accumulate = part & 1;
                 run_with(&engines[e], g, 1 + part % 3);
@@ -379,9 +453,31 @@ static void test_denormals(void **state)
     for (int i = 0; i < 64; i++) a[i] = 0x1p-140f, b[i] = 1;
     for (int e = 0; e < n_engines; e++) {
         run_with(&engines[e],
-                 (tm_gemm){ .m = 1, .n = 1, .k = 64, .a = { a, 64, false, TM_F32 }, .b = { b, 1, false, TM_F32 },
-                            .c = &c, .ldc = 1, .c_dtype = TM_F32 }, 1);
+                 (tm_gemm){ .m = 1,
+                            .n = 1,
+                            .k = 64,
+                            .a = { a, 64, false, TM_F32 },
+                            .b = { b, 1, false, TM_F32 },
+                            .c = &c,
+                            .ldc = 1,
+                            .c_dtype = TM_F32 },
+                 1);
         assert_true(c == 0 || c == 0x1p-134f);
+    }
+    uint16_t low[64], one[64];
+    for (int i = 0; i < 64; i++) low[i] = 8, one[i] = tm_bf16_round(1); /* 2^-130 */
+    for (int e = 0; e < n_engines; e++) {
+        run_with(&engines[e],
+                 (tm_gemm){ .m = 1,
+                            .n = 1,
+                            .k = 64,
+                            .a = { low, 64, false, TM_BF16 },
+                            .b = { one, 1, false, TM_BF16 },
+                            .c = &c,
+                            .ldc = 1,
+                            .c_dtype = TM_F32 },
+                 1);
+        assert_true(c == 0 || c == 0x1p-124f);
     }
 }
 static void test_workspace_bounded(void **state)
@@ -391,10 +487,16 @@ static void test_workspace_bounded(void **state)
     int                  n_engines = list_engines(engines);
     (void)state;
     for (int e = 0; e < n_engines; e++)
-        for (int t = 0; t < 8 * 8 * 8 * 2; t++) {
-            tm_gemm g = { .m = extents[t % 8], .n = extents[t / 8 % 8], .k = extents[t / 64 % 8],
-                          .c_dtype = t / 512 ? TM_BF16 : TM_F32, .threads = 64 };
-            size_t  bytes = engines[e].workspace(&g);
+        for (int t = 0; t < 8 * 8 * 8 * 4; t++) {
+            tm_dtype format = t / 1024 ? TM_BF16 : TM_F32;
+            tm_gemm  g = { .m = extents[t % 8],
+                           .n = extents[t / 8 % 8],
+                           .k = extents[t / 64 % 8],
+                           .a.dtype = format,
+                           .b.dtype = format,
+                           .c_dtype = t / 512 % 2 ? TM_BF16 : TM_F32,
+                           .threads = 64 };
+            size_t   bytes = engines[e].workspace(&g);
             assert_true(bytes > 0 && bytes <= TM_GEMM_WORKSPACE_MAX);
         }
 }
@@ -402,10 +504,14 @@ static void test_workspace_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ugly_shapes),       cmocka_unit_test(test_all_options),
-        cmocka_unit_test(test_blocked),           cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_threads_same_bits), cmocka_unit_test(test_splits_same_bits),
-        cmocka_unit_test(test_empty),             cmocka_unit_test(test_denormals),
+        cmocka_unit_test(test_ugly_shapes),
+        cmocka_unit_test(test_all_options),
+        cmocka_unit_test(test_blocked),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_threads_same_bits),
+        cmocka_unit_test(test_splits_same_bits),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_denormals),
         cmocka_unit_test(test_workspace_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,8 +72,8 @@ static problem problem_make(setup s)
     p.logits = tm_alloc((size_t)(s.chunk * s.classes) * sizeof(float) + GUARD);
     p.targets = tm_alloc((size_t)s.rows * sizeof(int32_t));
     for (int64_t r = 0; r < s.rows; r++)
-        p.targets[r] = r % 5 == 3 ? TM_IGNORED_TARGET
-                                  : (int32_t)tm_random_below(5, 4, (uint64_t)r, (uint64_t)s.classes);
+        p.targets[r] =
+            r % 5 == 3 ? TM_IGNORED_TARGET : (int32_t)tm_random_below(5, 4, (uint64_t)r, (uint64_t)s.classes);
     p.scalars[TM_SCALAR_LOSS_SCALE] = s.scale;
     return p;
 }
@@ -168,8 +168,19 @@ static void test_splits_same_bits(void **state)
 {
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
-    setup  s = { .rows = 1536, .width = 24, .classes = 37, .chunk = 1536, .x = TM_F32, .w = TM_F32, .dx = TM_F32,
-                 .dw = TM_F32, .grad = true, .want_dw = true, .accumulate = true, .scale = 1. / 1536, .spread = 2 };
+    setup  s = { .rows = 1536,
+                 .width = 24,
+                 .classes = 37,
+                 .chunk = 1536,
+                 .x = TM_F32,
+                 .w = TM_F32,
+                 .dx = TM_F32,
+                 .dw = TM_F32,
+                 .grad = true,
+                 .want_dw = true,
+                 .accumulate = true,
+                 .scale = 1. / 1536,
+                 .spread = 2 };
     (void)state;
     problem p = problem_make(s);
     for (int e = 0; e < n_engines; e++) {
@@ -195,10 +206,20 @@ static void test_splits_same_bits(void **state)
 /* A logit far above the others: no loss, no gradient. Far below: the loss is the distance. Ignored rows: nothing. */
 static void test_extremes(void **state)
 {
-    engine   engines[MAX_ENGINES];
-    int      n_engines = list_engines(engines);
-    setup    s = { .rows = 3, .width = 1, .classes = 20, .chunk = 3, .x = TM_F32, .w = TM_F32, .dx = TM_F32,
-                   .dw = TM_F32, .grad = true, .want_dw = true, .scale = 1, .spread = 1 };
+    engine engines[MAX_ENGINES];
+    int    n_engines = list_engines(engines);
+    setup  s = { .rows = 3,
+                 .width = 1,
+                 .classes = 20,
+                 .chunk = 3,
+                 .x = TM_F32,
+                 .w = TM_F32,
+                 .dx = TM_F32,
+                 .dw = TM_F32,
+                 .grad = true,
+                 .want_dw = true,
+                 .scale = 1,
+                 .spread = 1 };
     (void)state;
     problem p = problem_make(s);
     float  *x = p.x, *w = p.w;

@@ -55,7 +55,7 @@ static void test_exact_sums(void **state)
     for (int k = 0; k < 5; k++)
         for (int64_t i = 0, n = tm_shape_elements(j.in[k].shape); i < n; i++)
             tm_value_set(j.in[k].initial, TM_F32, i,
-                      k == 4 ? .5 : (double)tm_random_below(3, (uint64_t)k, (uint64_t)i, 9) - 4.);
+                         k == 4 ? .5 : (double)tm_random_below(3, (uint64_t)k, (uint64_t)i, 9) - 4.);
     job_check(&j, tables, COUNT(tables), exact_judge);
 }
 

@@ -150,11 +150,8 @@ static void test_sgd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw_f32),
-        cmocka_unit_test(test_adamw_bf16),
-        cmocka_unit_test(test_check_value),
-        cmocka_unit_test(test_zero_gradient),
-        cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_adamw_f32),     cmocka_unit_test(test_adamw_bf16), cmocka_unit_test(test_check_value),
+        cmocka_unit_test(test_zero_gradient), cmocka_unit_test(test_sgd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

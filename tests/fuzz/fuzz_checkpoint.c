@@ -124,10 +124,12 @@ static void *data_of(const tm_checkpoint_tensor *tensor)
 /* What a run takes from the state: no number that a run cannot have written gets through. */
 static void check_taken(const tm_checkpoint_state *state)
 {
-    tm_run_options    options = { .seed = state->seed, .source = { .name = "synthetic", .vocab = 64, .seq = 8 },
-                                  .checkpoint_folder = "", .allow_changed_data = true };
-    run               r = { .options = &options };
-    tm_error          err = { 0 };
+    tm_run_options      options = { .seed = state->seed,
+                                    .source = { .name = "synthetic", .vocab = 64, .seq = 8 },
+                                    .checkpoint_folder = "",
+                                    .allow_changed_data = true };
+    run                 r = { .options = &options };
+    tm_error            err = { 0 };
     tm_checkpoint_state plain = *state;
     options.step.shape.family = TM_FAMILY_LLAMA;
     plain.description[0] = '\0'; /* the model has a test of its own */

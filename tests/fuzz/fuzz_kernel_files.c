@@ -40,8 +40,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifdef TM_FUZZ_STANDALONE
 static const char *const kernel_words[] = {
-    "cpu0 ", "cpu", "\ncpu4095 ", " 0", " 18446744073709551615", "-1", "nan", "inf", "0x1p9", "throttled_usec ", "\n",
-    "throttled_time ", "se.nr_migrations : ", "some ", "total=", "0-4095", ",", "-",
+    "cpu0 ",
+    "cpu",
+    "\ncpu4095 ",
+    " 0",
+    " 18446744073709551615",
+    "-1",
+    "nan",
+    "inf",
+    "0x1p9",
+    "throttled_usec ",
+    "\n",
+    "throttled_time ",
+    "se.nr_migrations : ",
+    "some ",
+    "total=",
+    "0-4095",
+    ",",
+    "-",
 };
 #define FUZZ_WORDS kernel_words
 #include "standalone.h"

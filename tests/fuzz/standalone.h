@@ -112,7 +112,8 @@ static size_t fuzz_change(fuzzer *f, size_t size)
     case 4: /* insert */
         n = 1 + fuzz_below(f, 16);
 #ifdef FUZZ_WORDS
-        const char *word = fuzz_below(f, 2) ? FUZZ_WORDS[fuzz_below(f, sizeof FUZZ_WORDS / sizeof FUZZ_WORDS[0])] : NULL;
+        const char *word =
+            fuzz_below(f, 2) ? FUZZ_WORDS[fuzz_below(f, sizeof FUZZ_WORDS / sizeof FUZZ_WORDS[0])] : NULL;
         if (word) n = strlen(word);
 #endif
         if (size + n > sizeof f->room) return size;

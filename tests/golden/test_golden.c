@@ -49,8 +49,8 @@ static const arithmetic single = { "cpu", &tm_precision_f32, 1e-5, 1e-4 };
 static const arithmetic half = { "cpu", &tm_precision_bf16, 1e-2, 5e-2 };
 
 /* One step of a language against its numbers. */
-static void run(const char *name, tm_step_options (*options_of)(const tm_precision *precision),
-                const arithmetic *in, tm_recompute recompute)
+static void run(const char *name, tm_step_options (*options_of)(const tm_precision *precision), const arithmetic *in,
+                tm_recompute recompute)
 {
     golden_numbers  wanted = golden_read(name);
     tm_device      *device;
@@ -71,10 +71,12 @@ static void run(const char *name, tm_step_options (*options_of)(const tm_precisi
 /* Four steps: the optimizer, too. */
 static void run_steps(const char *device_name, const tm_precision *precision, double error)
 {
-    static const double steps[4][2] = { { 4.1778057338, 6.5675591650 }, { 3.1618970081, 3.3406200461 },
-                                        { 2.3078850218, 4.0255799563 }, { 1.6095063559, 2.6568186705 } };
-    tm_device *device;
-    tm_error   err = { 0 };
+    static const double steps[4][2] = { { 4.1778057338, 6.5675591650 },
+                                        { 3.1618970081, 3.3406200461 },
+                                        { 2.3078850218, 4.0255799563 },
+                                        { 1.6095063559, 2.6568186705 } };
+    tm_device          *device;
+    tm_error            err = { 0 };
     assert_int_equal(tm_device_open(device_name, 2, &device, &err), TM_OK);
     tm_step_options options = golden_llama_options(precision);
     options.recompute = cheap;

@@ -20,7 +20,7 @@
 typedef struct {
     char         name[64];
     uint32_t     rows, columns;
-    double       norm;             /* of the gradient */
+    double       norm;              /* of the gradient */
     const float *weight, *gradient; /* (rows, columns), the library's layout */
 } fixture_tensor;
 
@@ -93,15 +93,28 @@ static void unload(fixture *f)
 static tm_step_options options_of(const fixture_header *h, const tm_precision *precision, tm_recompute recompute)
 {
     bool            gpt = h->family == 1;
-    tm_step_options o = { .precision = precision, .micro_batch = h->batch, .seq = h->seq, .accumulation = 1,
-                          .recompute = recompute, .optimizer = &tm_optimizer_adamw,
-                          .hyper = { .beta1 = h->beta1, .beta2 = h->beta2, .eps = h->eps,
-                                     .weight_decay = h->weight_decay } };
-    o.shape = (tm_model_shape){ .family = gpt ? TM_FAMILY_GPT : TM_FAMILY_LLAMA, .vocab_size = h->vocab, .dim = h->dim,
-                                .n_layers = h->layers, .n_heads = h->heads, .n_kv_heads = h->kv_heads,
-                                .head_dim = h->head_dim, .ffn_dim = h->ffn, .max_seq_len = h->positions,
-                                .norm_eps = h->norm_eps, .rope_theta = h->rope_theta, .tied = gpt,
-                                .bias = gpt ? TM_BIAS_ALL : TM_BIAS_NONE, .init = gpt ? TM_INIT_GPT2 : TM_INIT_HF };
+    tm_step_options o = { .precision = precision,
+                          .micro_batch = h->batch,
+                          .seq = h->seq,
+                          .accumulation = 1,
+                          .recompute = recompute,
+                          .optimizer = &tm_optimizer_adamw,
+                          .hyper = {
+                              .beta1 = h->beta1, .beta2 = h->beta2, .eps = h->eps, .weight_decay = h->weight_decay } };
+    o.shape = (tm_model_shape){ .family = gpt ? TM_FAMILY_GPT : TM_FAMILY_LLAMA,
+                                .vocab_size = h->vocab,
+                                .dim = h->dim,
+                                .n_layers = h->layers,
+                                .n_heads = h->heads,
+                                .n_kv_heads = h->kv_heads,
+                                .head_dim = h->head_dim,
+                                .ffn_dim = h->ffn,
+                                .max_seq_len = h->positions,
+                                .norm_eps = h->norm_eps,
+                                .rope_theta = h->rope_theta,
+                                .tied = gpt,
+                                .bias = gpt ? TM_BIAS_ALL : TM_BIAS_NONE,
+                                .init = gpt ? TM_INIT_GPT2 : TM_INIT_HF };
     return o;
 }
 
@@ -128,12 +141,14 @@ static int matches_of(const tm_trainer *trainer, const fixture *f, match *out, i
         if (tensor->role != TM_ROLE_PARAMETER) continue;
         int64_t row = tm_shape_elements(tensor->shape) / tensor->shape.n[0];
         for (int p = 0; p < tensor->n_pieces; p++) {
-            char           text[160];
+            char            text[160];
             const tm_piece *piece = &tensor->pieces[p];
-            const char    *name = golden_public_name(piece->name, text);
+            const char     *name = golden_public_name(piece->name, text);
             assert_true(n < limit);
             match *m = &out[n++];
-            *m = (match){ .parameter = (tm_tensor_id)t, .gradient = tensor->gradient, .first = piece->row * row,
+            *m = (match){ .parameter = (tm_tensor_id)t,
+                          .gradient = tensor->gradient,
+                          .first = piece->row * row,
                           .elements = piece->rows * row };
             for (uint32_t i = 0; i < f->head.n_tensors; i++) {
                 const char *wanted = f->tensors[i].name;
@@ -239,12 +254,8 @@ static void run(const char *name, const char *device_name, const tm_precision *p
 
 /* Gradients are stored as float32: no closer than 6e-8. The double device is compared with the double numbers, the cpu
  * with those and with the library's own float32 losses. */
-static const limits in_double = {
-    .loss = 1e-12, .norm = 1e-12, .gradient = 6e-8, .step = 1e-12, .step_norm = 1e-11
-};
-static const limits in_float32 = {
-    .loss = 1e-6, .norm = 1e-5, .gradient = 1e-5, .step = 1e-4, .step_norm = 3e-4
-};
+static const limits in_double = { .loss = 1e-12, .norm = 1e-12, .gradient = 6e-8, .step = 1e-12, .step_norm = 1e-11 };
+static const limits in_float32 = { .loss = 1e-6, .norm = 1e-5, .gradient = 1e-5, .step = 1e-4, .step_norm = 3e-4 };
 static const tm_recompute keep_all = { 0 }, cheap = { .cheap = true }, full = { .cheap = true, .every_n = 1 };
 
 static void test_llama_double(void **state)

@@ -61,7 +61,7 @@ static void build_twice(twice *t, bool accumulate)
     tm_tensor_id d = emit(g, TM_OP_add, NULL, 0, c, t->x, TM_NONE, TM_NONE);
     d = emit(g, TM_OP_rmsnorm, &norm, sizeof norm, d, t->v, TM_NONE, TM_NONE);
     t->y = emit(g, TM_OP_linear, NULL, 0, d, t->w, TM_NONE, b);
-    size_t n_forward = g->segment->n_nodes;
+    size_t  n_forward = g->segment->n_nodes;
     tm_seed seed = { .result = t->y, .cotangent = t->dy };
     tm_gradient_pass(g, accumulate, &seed, 1, &t->x, &t->dx, 1);
     t->forward = *g->segment;
@@ -172,8 +172,8 @@ static void views_pass_their_gradient_to_their_base(void **state)
     tm_graph_destroy(g);
 }
 
-/* y = w[1..4] + x, w a parameter of five columns: what its view contributes reaches its gradient, with a zero for the column
- * that nobody reads. */
+/* y = w[1..4] + x, w a parameter of five columns: what its view contributes reaches its gradient, with a zero for the
+ * column that nobody reads. */
 static void views_of_parameters_pass_their_gradient_on(void **state)
 {
     (void)state;
@@ -328,7 +328,7 @@ static void check_structure(const network *net, int from)
         if (tensor->trained != (tensor->gradient != TM_NONE))
             fail_msg("'%s': trained %d, gradient %d", tensor->name, tensor->trained, tensor->gradient);
     }
-    size_t backward = 0;
+    size_t         backward = 0;
     const tm_node *last = NULL;
     for (size_t x = 0; x < net->graph->segment->n_nodes; x++) {
         const tm_node *node = &net->graph->segment->nodes[x];

@@ -65,7 +65,9 @@ static size_t random_set(uint64_t set, tm_interval *items, int32_t *instructions
                 b = (int32_t)tm_random_below(3, set, i, (uint64_t)*instructions);
         if (shape == 2) b = a + b % 3 < *instructions ? a + b % 3 : a;
         items[i] = (tm_interval){ .bytes = 64 * (1 + tm_random_below(4, set, i, 1u << tm_random_below(5, set, i, 16))),
-                                  .first = a < b ? a : b, .last = a < b ? b : a, .offset = SIZE_MAX / 4 };
+                                  .first = a < b ? a : b,
+                                  .last = a < b ? b : a,
+                                  .offset = SIZE_MAX / 4 };
         if (shape == 1) items[i].first = (int32_t)i, items[i].last = *instructions - 1 - (int32_t)i;
         if (shape == 3) items[i].first = 0, items[i].last = *instructions - 1;
         if (shape == 4) items[i].first = items[i].last = (int32_t)i;
@@ -253,7 +255,8 @@ static void lifetimes_without_structure_are_placed_in_bounded_time(void **state)
     for (uint64_t i = 0; i < N; i++) {
         int32_t a = (int32_t)tm_random_below(6, 0, i, N), b = (int32_t)tm_random_below(7, 0, i, N);
         items[i] = (tm_interval){ .bytes = 64 * (1 + tm_random_below(8, 0, i, 1u << tm_random_below(9, 0, i, 16))),
-                                  .first = a < b ? a : b, .last = a < b ? b : a };
+                                  .first = a < b ? a : b,
+                                  .last = a < b ? b : a };
     }
     check_large(items, N, N, 20, 1.15, "random lifetimes");
     free(items);

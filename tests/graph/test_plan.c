@@ -178,8 +178,8 @@ typedef struct {
     const tm_plan *plan;
     int32_t       *owner; /* of each cell of 64 bytes */
     size_t         cells;
-    bool **written; /* (tensors) of a tensor that is written through views: which of its columns hold something */
-    char           problem[200]; /* the first one; "" */
+    bool **written;      /* (tensors) of a tensor that is written through views: which of its columns hold something */
+    char   problem[200]; /* the first one; "" */
 } books;
 
 static void complain(books *b, const char *program, size_t x, const char *what, tm_tensor_id id)
@@ -436,12 +436,13 @@ static void check_apart(const configuration *c)
     const tm_step  *step = tm_trainer_step_of(trainer);
     test_batch      batch =
         test_batch_random(options.micro_batch * options.accumulation, options.seq, options.shape.vocab_size, 6);
-    int64_t         rows = options.micro_batch * options.seq;
-    tm_address      transient = tm_address_add(tm_trainer_arena(trainer), step->plan->persistent_bytes);
-    void          **data = copy_apart(trainer);
-    tm_error        err = { 0 };
-    assert_int_equal(tm_device_fill(device, transient, 0xff, step->plan->arena_bytes - step->plan->persistent_bytes,
-                                    &err), TM_OK); /* NaN in every format */
+    int64_t    rows = options.micro_batch * options.seq;
+    tm_address transient = tm_address_add(tm_trainer_arena(trainer), step->plan->persistent_bytes);
+    void     **data = copy_apart(trainer);
+    tm_error   err = { 0 };
+    assert_int_equal(
+        tm_device_fill(device, transient, 0xff, step->plan->arena_bytes - step->plan->persistent_bytes, &err),
+        TM_OK); /* NaN in every format */
     test_begin(trainer, 1, 1e-3, 1, batch.target_tokens);
     void *scalars = test_tensor_read(trainer, step->scalars);
     memcpy(data[step->scalars], scalars, step->plan->places[step->scalars].bytes);

@@ -12,8 +12,8 @@
 
 static tm_step *step_of(tm_model_family family, const tm_precision *precision, tm_recompute recompute)
 {
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
     tm_device_allow_reference(device, precision == &tm_precision_f64);
     tm_step_options options = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
     options.shape.n_layers = 3;

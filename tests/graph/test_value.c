@@ -72,16 +72,16 @@ static void small_formats_have_their_bit_patterns(void **state)
         double   value;
         unsigned bits;
     } known[] = {
-        { TM_F16, 1, 0x3c00 },         { TM_F16, -65504, 0xfbff },     { TM_F16, 65520, 0x7c00 },
-        { TM_F16, 0x1p-24, 0x0001 },   { TM_F16, 0x1p-25, 0x0000 },    { TM_F16, 0x1.8p-24, 0x0002 },
-        { TM_F16, 0x1.ff8p-15, 0x03ff }, { TM_F16, 0x1p-14, 0x0400 },  { TM_F16, -0.0, 0x8000 },
-        { TM_E4M3, 448, 0x7e },        { TM_E4M3, 1000, 0x7e },        { TM_E4M3, -INFINITY, 0xfe },
-        { TM_E4M3, 0x1p-6, 0x08 },     { TM_E4M3, 0x1p-9, 0x01 },      { TM_E4M3, 0x1.cp-7, 0x07 },
-        { TM_E4M3, 1.0625, 0x38 },     { TM_E4M3, 1.1875, 0x3a },      { TM_E5M2, 57344, 0x7b },
-        { TM_E5M2, 61440, 0x7c },      { TM_E5M2, 0x1p-16, 0x01 },     { TM_E5M2, -INFINITY, 0xfc },
-        { TM_E4M3FNUZ, 240, 0x7f },    { TM_E4M3FNUZ, 1, 0x40 },       { TM_E4M3FNUZ, -0.0, 0x00 },
-        { TM_E5M2FNUZ, 1, 0x40 },      { TM_E8M0, 1, 127 },            { TM_E8M0, 0x1p-127, 0 },
-        { TM_E8M0, 0x1p127, 254 },     { TM_U8, 200, 200 },
+        { TM_F16, 1, 0x3c00 },           { TM_F16, -65504, 0xfbff },  { TM_F16, 65520, 0x7c00 },
+        { TM_F16, 0x1p-24, 0x0001 },     { TM_F16, 0x1p-25, 0x0000 }, { TM_F16, 0x1.8p-24, 0x0002 },
+        { TM_F16, 0x1.ff8p-15, 0x03ff }, { TM_F16, 0x1p-14, 0x0400 }, { TM_F16, -0.0, 0x8000 },
+        { TM_E4M3, 448, 0x7e },          { TM_E4M3, 1000, 0x7e },     { TM_E4M3, -INFINITY, 0xfe },
+        { TM_E4M3, 0x1p-6, 0x08 },       { TM_E4M3, 0x1p-9, 0x01 },   { TM_E4M3, 0x1.cp-7, 0x07 },
+        { TM_E4M3, 1.0625, 0x38 },       { TM_E4M3, 1.1875, 0x3a },   { TM_E5M2, 57344, 0x7b },
+        { TM_E5M2, 61440, 0x7c },        { TM_E5M2, 0x1p-16, 0x01 },  { TM_E5M2, -INFINITY, 0xfc },
+        { TM_E4M3FNUZ, 240, 0x7f },      { TM_E4M3FNUZ, 1, 0x40 },    { TM_E4M3FNUZ, -0.0, 0x00 },
+        { TM_E5M2FNUZ, 1, 0x40 },        { TM_E8M0, 1, 127 },         { TM_E8M0, 0x1p-127, 0 },
+        { TM_E8M0, 0x1p127, 254 },       { TM_U8, 200, 200 },
     };
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
         uint16_t data[8] = { 0xffff };
@@ -96,8 +96,7 @@ static void small_formats_have_their_bit_patterns(void **state)
 static void small_formats_keep_every_code(void **state)
 {
     (void)state;
-    static const tm_dtype formats[] = { TM_F16,      TM_E4M3, TM_E5M2, TM_E4M3FNUZ,
-                                        TM_E5M2FNUZ, TM_E8M0, TM_E2M1, TM_NF4 };
+    static const tm_dtype formats[] = { TM_F16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E8M0, TM_E2M1, TM_NF4 };
     for (size_t k = 0; k < sizeof formats / sizeof formats[0]; k++) {
         int bits = tm_dtype_bits(formats[k]);
         for (uint32_t code = 0; code < 1u << bits; code++) {

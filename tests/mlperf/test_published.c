@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logs and what the public tools say of them (expected.json beside the logs): everything has to agree to the last digit. Those
- * of example/ were made for this repository (tools/make_mllog_expected.py asked the public tools); two published submissions
- * are not part of it: TRAINMARK_MLPERF_LOGS names their folder. */
+/* Logs and what the public tools say of them (expected.json beside the logs): everything has to agree to the last
+ * digit. Those of example/ were made for this repository (tools/make_mllog_expected.py asked the public tools); two
+ * published submissions are not part of it: TRAINMARK_MLPERF_LOGS names their folder. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -137,7 +137,8 @@ static void published_results(void **state)
     const char *given = getenv("TRAINMARK_MLPERF_LOGS"), *root = given ? given : "../shared/data/mlperf";
     json_t     *expected = read_expected(root);
     if (!expected) {
-        print_message("# %s has no expected.json; TRAINMARK_MLPERF_LOGS names the folder of the published logs\n", root);
+        print_message("# %s has no expected.json; TRAINMARK_MLPERF_LOGS names the folder of the published logs\n",
+                      root);
         skip();
     }
     assert_true(json_array_size(expected) >= 2);

@@ -42,7 +42,8 @@ static void check_parameters(const char *model, const tm_graph *graph, const tm_
         if (tensor->role != TM_ROLE_PARAMETER) continue;
         total += tm_shape_elements(tensor->shape);
         names[n++] = tensor->name;
-        assert_true(tensor->n_pieces >= 1 && tensor->trained && tensor->layer >= -1 && tensor->layer < tm_model_blocks(shape));
+        assert_true(tensor->n_pieces >= 1 && tensor->trained && tensor->layer >= -1 &&
+                    tensor->layer < tm_model_blocks(shape));
         for (int p = 0; p < tensor->n_pieces; p++) {
             assert_true(tensor->pieces[p].row == rows && tensor->pieces[p].rows > 0);
             rows += tensor->pieces[p].rows;
@@ -128,11 +129,11 @@ static void tied_models_share_one_table(void **state)
     for (int tied = 0; tied < 2; tied++) {
         tm_model_shape shape = test_gpt_options().shape;
         shape.tied = tied;
-        tm_step_options  options = options_of(&shape, 2, 16);
-        tm_step         *step = test_step_plan(&options, &chooser);
-        tm_tensor_id     table = step->model.embedding, gradient = tm_graph_at(step->graph, table)->gradient;
-        const tm_node   *loss = NULL, *lookup = NULL, *lookup_grad = NULL;
-        size_t           updates = 0;
+        tm_step_options options = options_of(&shape, 2, 16);
+        tm_step        *step = test_step_plan(&options, &chooser);
+        tm_tensor_id    table = step->model.embedding, gradient = tm_graph_at(step->graph, table)->gradient;
+        const tm_node  *loss = NULL, *lookup = NULL, *lookup_grad = NULL;
+        size_t          updates = 0;
         for (size_t x = 0; x < step->first->count; x++) {
             const tm_node *node = step->first->instructions[x].node;
             if (node->op == TM_OP_linear_cross_entropy_grad) loss = node;
@@ -151,8 +152,8 @@ static void tied_models_share_one_table(void **state)
     tm_device_close(device);
 }
 
-/* torchtitan writes the head last: a shared table has the head's values, or an untrained loss would be of the order of the
- * width. */
+/* torchtitan writes the head last: a shared table has the head's values, or an untrained loss would be of the order of
+ * the width. */
 static void a_tied_torchtitan_table_begins_as_the_head(void **state)
 {
     (void)state;
@@ -174,8 +175,8 @@ static void a_tied_torchtitan_table_begins_as_the_head(void **state)
     tm_device_close(device);
 }
 
-/* 6 FLOPs per weight of a matrix product and token; attention 2 products forward and 5 backward (the scores are computed
- * again), 2 T (T + 1) / 2 x head width multiply-adds x 2 for each head and sequence. */
+/* 6 FLOPs per weight of a matrix product and token; attention 2 products forward and 5 backward (the scores are
+ * computed again), 2 T (T + 1) / 2 x head width multiply-adds x 2 for each head and sequence. */
 static void executed_flops_are_the_formula(void **state)
 {
     static const struct {
@@ -193,8 +194,8 @@ static void executed_flops_are_the_formula(void **state)
         tm_step        *step = test_step_plan(&options, &chooser);
         double          tokens = (double)(cases[i].batch * cases[i].seq), t = (double)cases[i].seq;
         double product = 2 * (double)cases[i].batch * t * (t + 1) / 2 * (double)(s.n_layers * s.n_heads * s.head_dim);
-        double          wanted = 6 * (double)tm_model_parameters_matmul(&s) * tokens + 7 * product;
-        double          forward = 2 * (double)tm_model_parameters_matmul(&s) * tokens + 2 * product;
+        double wanted = 6 * (double)tm_model_parameters_matmul(&s) * tokens + 7 * product;
+        double forward = 2 * (double)tm_model_parameters_matmul(&s) * tokens + 2 * product;
         if (!(fabs(step->first->cost.flops - wanted) <= 1e-12 * wanted))
             fail_msg("%s: %.15g FLOPs, by hand %.15g", cases[i].preset, step->first->cost.flops, wanted);
         if (!(fabs(step->evaluate->cost.flops - forward) <= 1e-12 * forward))
@@ -216,8 +217,10 @@ static void images_execute_their_formula(void **state)
     tm_model_shape    s = test_shape_preset("tiny-flux", "model.guidance_embed=true");
     tm_step_options   options = options_of(&s, 3, tm_model_length(&s));
     tm_source_options source = { .name = "gaussians",
-                                 .flow = { .tokens = s.flux.rows * s.flux.columns, .channels = s.flux.channels,
-                                           .text_len = s.flux.text_len, .text_dim = s.flux.text_dim,
+                                 .flow = { .tokens = s.flux.rows * s.flux.columns,
+                                           .channels = s.flux.channels,
+                                           .text_len = s.flux.text_len,
+                                           .text_dim = s.flux.text_dim,
                                            .vector_dim = s.flux.vector_dim } };
     tm_error          err = { 0 };
     assert_int_equal(tm_source_fields(&source, options.fields, &options.n_fields, &err), TM_OK);
@@ -245,7 +248,8 @@ static void every_node_knows_its_layer_and_module(void **state)
             char           prefix[32];
             snprintf(prefix, sizeof prefix, "%s.%d.", s.family == TM_FAMILY_GPT ? "h" : "layers", node->layer);
             assert_true(*node->module);
-            if (node->layer < 0) assert_true(strchr(node->module, '.') == NULL);
+            if (node->layer < 0)
+                assert_true(strchr(node->module, '.') == NULL);
             else if (strncmp(node->module, prefix, strlen(prefix)) != 0)
                 fail_msg("module '%s' in layer %d", node->module, node->layer);
             in_blocks += node->layer >= 0;

@@ -24,14 +24,14 @@ static void parameter_counts_are_the_published_ones(void **state)
         { "gpt-xl", 773006080 },         { "gpt-1.5b", 1437307392 },        { "gpt-3b", 2646965760 },
         { "gpt-7b", 5243875328 },        { "gpt-13b", 10120207360 },        { "gpt2-124M", 124439808 },
         { "llama2_70B", 68976648192 },   { "llama3.1_8B", 8030261248 },     { "llama3.1_70B", 70553706496 },
-        { "llama3.3_70B", 70553706496 }, { "llama3.1_405B", 405853388800 },
-        { "llama3_8B", 8030261248 },     { "llama3_70B", 70553706496 },     { "mistral_7B", 7241732096 },
-        { "mistral_7B_v0.3", 7248023552 }, { "qwen2.5_0.5B", 494032768 },   { "qwen2.5_1.5B", 1543714304 },
-        { "qwen2.5_3B", 3085938688 },    { "qwen2.5_7B", 7615616512 },      { "qwen2.5_14B", 14770033664 },
-        { "qwen2.5_32B", 32763876352 },  { "qwen2.5_72B", 72706203648 },    { "qwen3_0.6B", 596049920 },
-        { "qwen3_1.7B", 1720574976 },    { "qwen3_4B", 4022468096 },        { "qwen3_8B", 8190735360 },
-        { "flux.1_dev", 11901408320 },   { "flux_12b", 11891178560 },
-        { "flux_535m", 535318336 },      { "qwen3_14B", 14768307200 },    { "qwen3_32B", 32762123264 },
+        { "llama3.3_70B", 70553706496 }, { "llama3.1_405B", 405853388800 }, { "llama3_8B", 8030261248 },
+        { "llama3_70B", 70553706496 },   { "mistral_7B", 7241732096 },      { "mistral_7B_v0.3", 7248023552 },
+        { "qwen2.5_0.5B", 494032768 },   { "qwen2.5_1.5B", 1543714304 },    { "qwen2.5_3B", 3085938688 },
+        { "qwen2.5_7B", 7615616512 },    { "qwen2.5_14B", 14770033664 },    { "qwen2.5_32B", 32763876352 },
+        { "qwen2.5_72B", 72706203648 },  { "qwen3_0.6B", 596049920 },       { "qwen3_1.7B", 1720574976 },
+        { "qwen3_4B", 4022468096 },      { "qwen3_8B", 8190735360 },        { "flux.1_dev", 11901408320 },
+        { "flux_12b", 11891178560 },     { "flux_535m", 535318336 },        { "qwen3_14B", 14768307200 },
+        { "qwen3_32B", 32762123264 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -58,11 +58,11 @@ static void experts_count_as_published(void **state)
         const char *name;
         int64_t     parameters, active;
     } table[] = {
-        { "mixtral_8x7B", 46702792704, 12879925248 },       { "mixtral_8x22B", 140620634112, 39152031744 },
-        { "qwen3_30B-A3B", 30532122624, 3353032704 },       { "qwen3_235B-A22B", 235093634560, 22190763520 },
-        { "gpt_oss_20B", 20914757184, 4187440704 },         { "gpt_oss_120B", 116829156672, 5711982912 },
-        { "deepseek_v2_lite", 15706484224, 2661150208 },    { "deepseek_v3_16B", 15706484224, 2661150208 },
-        { "deepseek_v2", 235741434880, 21375800320 },       { "deepseek_v3", 671026404352, 37552282624 },
+        { "mixtral_8x7B", 46702792704, 12879925248 },    { "mixtral_8x22B", 140620634112, 39152031744 },
+        { "qwen3_30B-A3B", 30532122624, 3353032704 },    { "qwen3_235B-A22B", 235093634560, 22190763520 },
+        { "gpt_oss_20B", 20914757184, 4187440704 },      { "gpt_oss_120B", 116829156672, 5711982912 },
+        { "deepseek_v2_lite", 15706484224, 2661150208 }, { "deepseek_v3_16B", 15706484224, 2661150208 },
+        { "deepseek_v2", 235741434880, 21375800320 },    { "deepseek_v3", 671026404352, 37552282624 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -106,13 +106,12 @@ static void reference_models_have_their_printed_values(void **state)
         int64_t     seq;
         double      gflop; /* per token, titan */
     } table[] = {
-        { "llama3.2_1B", 1.236, 8192, 10.64 },       { "llama3.2_3B", 3.213, 8192, 27.73 },
-        { "llama2_7B", 6.738, 4096, 46.09 },         { "llama2_13B", 13.016, 4096, 87.18 },
-        { "llama2_70B", 68.977, 4096, 444.50 },      { "llama3.1_8B", 8.030, 8192, 57.91 },
-        { "llama3.1_8B", 8.030, 4096, 51.47 },       { "llama3.1_70B", 70.554, 8192, 481.44 },
-        { "qwen2.5_7B", 7.6156, 2048, 44.89 },        { "qwen3_8B", 8.191, 8192, 59.91 },
-        { "qwen3_32B", 32.762, 8192, 243.44 },
-        { "llama3.1_405B", 405.853, 8192, 2625.45 },
+        { "llama3.2_1B", 1.236, 8192, 10.64 },  { "llama3.2_3B", 3.213, 8192, 27.73 },
+        { "llama2_7B", 6.738, 4096, 46.09 },    { "llama2_13B", 13.016, 4096, 87.18 },
+        { "llama2_70B", 68.977, 4096, 444.50 }, { "llama3.1_8B", 8.030, 8192, 57.91 },
+        { "llama3.1_8B", 8.030, 4096, 51.47 },  { "llama3.1_70B", 70.554, 8192, 481.44 },
+        { "qwen2.5_7B", 7.6156, 2048, 44.89 },  { "qwen3_8B", 8.191, 8192, 59.91 },
+        { "qwen3_32B", 32.762, 8192, 243.44 },  { "llama3.1_405B", 405.853, 8192, 2625.45 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -186,12 +185,12 @@ static void every_dimension_is_a_key(void **state)
     (void)state;
     tm_model_shape s =
         test_shape_preset("gpt-medium", "model.vocab_size=50304 model.bias=all num_layers=3 model.tied=false "
-                               "model.n_kv_heads=4 model.head_dim=32 model.ffn_dim=100 model.max_seq_len=600");
+                                        "model.n_kv_heads=4 model.head_dim=32 model.ffn_dim=100 model.max_seq_len=600");
     assert_true(s.n_layers == 3 && s.vocab_size == 50304 && s.n_kv_heads == 4 && s.head_dim == 32 && !s.tied);
     int64_t attention = 768 * 32 * (12 + 12 + 4 + 4) + 32 * (12 + 4 + 4) + 768, ffn = 2 * 768 * 100 + 100 + 768;
     assert_true(tm_model_parameters(&s) == 3 * (attention + ffn + 4 * 768) + 2 * 50304 * 768 + 600 * 768 + 2 * 768);
     s = test_shape_preset("tiny-llama",
-                 "model.ffn_dim=null model.n_kv_heads=null model.norm_eps=1e-6 model.rope_layout=interleaved");
+                          "model.ffn_dim=null model.n_kv_heads=null model.norm_eps=1e-6 model.rope_layout=interleaved");
     assert_true(s.ffn_dim == 768 && s.n_kv_heads == 4 && s.rope_interleaved && !s.rope_scaled &&
                 s.bias == TM_BIAS_NONE);
     assert_int_equal(s.init, TM_INIT_TORCHTITAN);
@@ -240,7 +239,8 @@ static void images_have_their_printed_flops(void **state)
         tm_model_shape s = test_shape_preset(table[i].name, table[i].more);
         double         tokens = (double)tm_model_length(&s);
         /* the table counts a guidance embedder, 0.1 GFLOP, for all of them */
-        assert_digits(table[i].name, tokens * tm_model_flops_per_token(&s, TM_FLOPS_EXACT_CAUSAL, (int64_t)tokens) / 1e12,
+        assert_digits(table[i].name,
+                      tokens * tm_model_flops_per_token(&s, TM_FLOPS_EXACT_CAUSAL, (int64_t)tokens) / 1e12,
                       table[i].tera, 0.00061);
     }
 }

@@ -25,9 +25,8 @@ static const void *attr_of(const tm_example *example)
 static void table_is_complete_and_sorted(void **state)
 {
     (void)state;
-    static const char *const groups[] = { "linear",    "attention", "norm",      "elementwise",
-                                          "embedding", "loss",      "optimizer", "clip",
-                                          "copies",    "experts" };
+    static const char *const groups[] = { "linear", "attention", "norm", "elementwise", "embedding",
+                                          "loss",   "optimizer", "clip", "copies",      "experts" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         known = false;
@@ -52,9 +51,9 @@ static void table_is_complete_and_sorted(void **state)
 static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
 {
     (void)state;
-    static const char *const cheap[] = { "rmsnorm", "layernorm", "head_norm", "gelu", "silu",        "swiglu",
-                                         "cast",    "add",       "modulate",  "join", "gather_rows", "latent_keys",
-                                         "swiglu_clamped" };
+    static const char *const cheap[] = { "rmsnorm",     "layernorm",   "head_norm",     "gelu",     "silu",
+                                         "swiglu",      "cast",        "add",           "modulate", "join",
+                                         "gather_rows", "latent_keys", "swiglu_clamped" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         listed = false;
@@ -165,11 +164,10 @@ static void outputs_not_given_are_inferred_or_absent(void **state)
 static void attributes_are_checked(void **state)
 {
     (void)state;
-    tm_shape          out[TM_MAX_OUT] = { { .rank = -1 }, { .rank = -1 } };
+    tm_shape                out[TM_MAX_OUT] = { { .rank = -1 }, { .rank = -1 } };
     const tm_attention_attr good = tm_self_attention(3, 4, 2, 2, 1);
     tm_attention_attr       attention = good;
-    tm_shape                qkv[TM_MAX_IN] = { { 2, { 6, 8 } }, { 2, { 6, 4 } }, { 2, { 6, 4 } }, { -1, { 0 } },
-                                               { -1, { 0 } } };
+    tm_shape qkv[TM_MAX_IN] = { { 2, { 6, 8 } }, { 2, { 6, 4 } }, { 2, { 6, 4 } }, { -1, { 0 } }, { -1, { 0 } } };
     assert_null(tm_op_attention.infer(qkv, &attention, (tm_shape[TM_MAX_OUT]){ { -1, { 0 } }, { -1, { 0 } } }));
     attention.kv_heads = 3;
     assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the key/value heads"));

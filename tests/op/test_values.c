@@ -174,6 +174,22 @@ static void rotations(void **state)
     expect_twice(dx, (const double[]){ 7, 8, 9, 10, 11, 1, 2, 3, 4, 5 }); /* turned back */
 }
 
+/* Positions that are given choose the row of the table; columns before the first head stay. */
+static void rotations_by_position(void **state)
+{
+    (void)state;
+    double       x[6] = { 5, 1, 2, 5, 1, 2 }, y[6];
+    int32_t      positions[2] = { 1, 0 };
+    tm_rope_attr attr = { .seq = 2, .heads = 1, .head_dim = 2, .first = 1, .layout = TM_ROPE_HALF };
+    tm_call      call = call_of(&tm_op_rope, &attr);
+    call.in[0] = tm_view_f64(tm_shape_2(2, 3), x);
+    call.in[1] = tm_view_f64(tm_shape_2(2, 2), (double[]){ 1, 0, 0, 1 }); /* no turn; a quarter */
+    call.in[2] = tm_view_i32(tm_shape_1(2), positions);
+    call.out[0] = tm_view_f64(tm_shape_2(2, 3), y);
+    call.op->reference(&call);
+    EXPECT(y, 5, -2, 1, 5, 1, 2);
+}
+
 static void elementwise(void **state)
 {
     (void)state;
@@ -357,7 +373,7 @@ static void sgd_takes_two_steps(void **state)
         call.in[3] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
         call.in[4] = tm_view_f64(tm_shape_1(2), (double[]){ 77, 0.5 });
         call.op->reference(&call);
-        EXPECT(b, 0.7);                                       /* 0.2 + 0.5 */
+        EXPECT(b, 0.7); /* 0.2 + 0.5 */
         EXPECT(p, nesterov ? 1 - 0.1 * (0.7 + 0.63) : 0.93);
         double decay = 0.5 * p[0], wanted = 0.63 - 0.1 + decay, before = p[0];
         g[0] = -0.2;
@@ -380,7 +396,7 @@ static void adafactor_of_a_product_moves_by_signs(void **state)
         tm_adafactor_attr attr = {
             .eps1 = 1e-12, .eps2 = 1e-3, .clip_threshold = k < 2 ? 1 : 0.5, .weight_decay = 0.1
         };
-        tm_call           call = call_of(&tm_op_adafactor, &attr);
+        tm_call call = call_of(&tm_op_adafactor, &attr);
         for (int i = 0; i < R * C; i++) p[i] = i % 2 ? 2 : -2, g[i] = 2 * a[i / C] * b[i % C];
         scalars[TM_SCALAR_LEARNING_RATE] = 0.01;
         scalars[TM_SCALAR_SHARE] = 1;
@@ -394,7 +410,7 @@ static void adafactor_of_a_product_moves_by_signs(void **state)
         call.op->reference(&call);
         if (matrix) {
             expect(r, (const double[]){ 41. / 12, 41. / 3 }, R); /* a^2 times the mean of b^2, which is 41 / 12 */
-            EXPECT(q, 0.625, 2.5, 22.5);  /* b^2 times the mean of a^2, which is 5 / 2 */
+            EXPECT(q, 0.625, 2.5, 22.5);                         /* b^2 times the mean of a^2, which is 5 / 2 */
         }
         for (int i = 0; i < R * C; i++) {
             double before = i % 2 ? 2 : -2, sign = g[i] > 0 ? 1 : -1, step = 2 * 0.001 * (k < 2 ? 1 : 0.5);
@@ -420,8 +436,8 @@ static void adafactor_remembers_means(void **state)
     call.in[4] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
     call.in[5] = tm_view_f64(tm_shape_1(2), (double[]){ 77, 1 });
     call.op->reference(&call);
-    EXPECT(r, 7, 4);      /* row means 5, 4 */
-    EXPECT(q, 2.5, 8.5);  /* column means 2.5, 6.5 */
+    EXPECT(r, 7, 4);     /* row means 5, 4 */
+    EXPECT(q, 2.5, 8.5); /* column means 2.5, 6.5 */
     double mean = 5.5, u[4] = { 1 / sqrt(7 * 2.5 / mean), 3 / sqrt(7 * 8.5 / mean), 2 / sqrt(4 * 2.5 / mean),
                                 2 / sqrt(4 * 8.5 / mean) };
     double rms = sqrt((u[0] * u[0] + u[1] * u[1] + u[2] * u[2] + u[3] * u[3]) / 4), step = rms > 1 ? 1 / rms : 1;
@@ -623,8 +639,8 @@ static void attention_sees_its_document(void **state)
     EXPECT(dqkv, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
 }
 
-/* The statistic of sequence b, head h and query i is element (b, h, i). Keys are 1, the first query of a head is what tells it:
- * lse of query i is its number and ln of the keys that it sees. */
+/* The statistic of sequence b, head h and query i is element (b, h, i). Keys are 1, the first query of a head is what
+ * tells it: lse of query i is its number and ln of the keys that it sees. */
 static void statistics_stand_by_head(void **state)
 {
     (void)state;
@@ -747,6 +763,7 @@ int main(void)
         cmocka_unit_test(linear_and_its_gradients),
         cmocka_unit_test(embeddings),
         cmocka_unit_test(rotations),
+        cmocka_unit_test(rotations_by_position),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(attention_of_two_tokens),
         cmocka_unit_test(loss_of_three_rows),

@@ -208,7 +208,8 @@ static void small_teraflops(void **state)
 {
     (void)state;
     const double      flops[] = { 4.1234e7, 3.958e11, 9.99e12, 9.999e12, 9.996e14 };
-    const char *const texts[] = { "tflops: 0.0000412 ", "tflops: 0.396 ", "tflops: 9.99 ", "tflops: 10.00 ", "tflops: 999.60 " };
+    const char *const texts[] = { "tflops: 0.0000412 ", "tflops: 0.396 ", "tflops: 9.99 ", "tflops: 10.00 ",
+                                  "tflops: 999.60 " };
     for (size_t i = 0; i < 5; i++) {
         line_figures f = { .step = 1, .loss = 1, .tokens_per_second = 1, .flops_per_token = flops[i] };
         tm_text      text = { 0 };
@@ -250,16 +251,17 @@ static void quiet_and_interrupted(void **state)
 static void samples_are_harmless(void **state)
 {
     (void)state;
-    tm_text  text = { 0 };
-    tm_sink *sink = NULL;
-    tm_error err = { 0 };
-    char    *data = NULL;
-    size_t   bytes = 0;
+    tm_text            text = { 0 };
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    char              *data = NULL;
+    size_t             bytes = 0;
     tm_console_options options = { .log_freq = 20, .out = open_memstream(&data, &bytes) };
     assert_non_null(options.out);
     assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
     tm_event started = fake_started(), step = fake_step(1), ended = fake_ended(1, TM_VERDICT_NOT_JUDGED, "few");
-    ended.run_ended.sample = "a\033[2Jb\rc\177d\xc2\x9b" "e\xffg h\tj\nk \xc3\xa4\xe2\x82\xac";
+    ended.run_ended.sample = "a\033[2Jb\rc\177d\xc2\x9b"
+                             "e\xffg h\tj\nk \xc3\xa4\xe2\x82\xac";
     sink->handle(sink, &started);
     sink->handle(sink, &step);
     sink->handle(sink, &ended);
@@ -408,7 +410,8 @@ int main(void)
         cmocka_unit_test(log_freq_and_verdict),
         cmocka_unit_test(rate_is_since_the_last_line),
         cmocka_unit_test(progress_bar),
-        cmocka_unit_test(a_full_output_is_reported),       cmocka_unit_test(samples_are_harmless),
+        cmocka_unit_test(a_full_output_is_reported),
+        cmocka_unit_test(samples_are_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

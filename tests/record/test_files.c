@@ -193,7 +193,8 @@ static void result_read_back(void **state)
     assert_string_equal(json_string_value(json_object_get(machine, "verdict")), "valid");
     assert_true(real_of(machine, "steal_percent") == 0.25 && real_of(machine, "samples") == 55);
     assert_true(json_is_null(json_object_get(machine, "throttled_percent"))); /* unknown is not 0 */
-    assert_string_equal(json_string_value(json_object_get(json_object_get(result, "steps"), "stopped")), "all steps done");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(result, "steps"), "stopped")),
+                        "all steps done");
     json_t *memory = json_object_get(result, "memory"), *times = json_object_get(result, "step_seconds");
     assert_true(real_of(memory, "planned_bytes") == 49048576 && real_of(memory, "used_bytes") == 49048576 &&
                 real_of(memory, "outside_arena_bytes") == 3000000);
@@ -320,7 +321,7 @@ static void every_member_is_documented(void **state)
     assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
     fake_run(sink, TM_VERDICT_VALID, "");
     fake_close(sink);
-    tm_text     page = fake_read("docs/result-json.md"), facts = fake_read("docs/statistics.md");
+    tm_text page = fake_read("docs/result-json.md"), facts = fake_read("docs/statistics.md");
     tm_text_add(&page, facts.data); /* the facts of the machine */
     tm_text_fini(&facts);
     json_t     *result = json_load_file(options.path, 0, NULL), *member, *part;

@@ -258,7 +258,7 @@ static void a_run_that_will_not_comply_is_warned_of(void **unused)
         assert_int_equal(st, TM_OK);
         tm_text said = fake_read(path);
         bool    warned = said.data && strstr(said.data, "this run will not comply: CHECK for 'eval_samples' failed: "
-                                                        "wanted value == 1024; value is 1026");
+                                                           "wanted value == 1024; value is 1026");
         assert_true(warned == (i == 1) && (said.length > 0) == (i == 1));
         tm_text_fini(&said);
         start.recipe.eval_samples = 1026;

@@ -102,10 +102,10 @@ static void the_files_of_a_run(void **state)
     (void)state;
     static const char *const files[] = { "config.yaml", "environment.csv", "metrics.jsonl",
                                          "result.json", "perf.csv",        "lines.txt" };
-    fixture     f;
-    tm_error    err = { 0 };
-    tm_outputs *outputs;
-    bool        began;
+    fixture                  f;
+    tm_error                 err = { 0 };
+    tm_outputs              *outputs;
+    bool                     began;
     begin(&f);
     f.options.perf_csv = test_in_folder("all.csv");
     for (int i = 0; i < 2; i++) {

@@ -43,7 +43,7 @@ static void run_perf(tm_perf_options options, tm_verdict verdict, int64_t slower
     tm_sink *sink = NULL;
     if (tm_perf_sink_open(&options, &sink, &err) != TM_OK) fail_msg("%s", err.text);
     fake_emit(sink, fake_started());
-    tm_event end = fake_ended(FAKE_STEPS, verdict, "");
+    tm_event          end = fake_ended(FAKE_STEPS, verdict, "");
     tm_sample_summary speed = *end.run_ended.speed;
     speed.median_rate = 1000.0 - (double)slower;
     end.run_ended.speed = &speed;

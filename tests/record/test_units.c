@@ -118,11 +118,37 @@ static void the_report_has_percents_and_milliseconds(void **state)
     free(text);
 }
 
+/* Megatron's line tells two times: of the steps since the last line, and of all steps from the third on. */
+static void step_lines_have_two_times(void **state)
+{
+    (void)state;
+    tm_error           err = { 0 };
+    tm_sink           *sink = NULL;
+    char              *text = NULL;
+    size_t             bytes = 0;
+    tm_console_options console = { .out = open_memstream(&text, &bytes),
+                                   .log_freq = 4,
+                                   .style = TM_LOG_STYLE_MEGATRON };
+    assert_int_equal(tm_console_sink_open(&console, &sink, &err), TM_OK);
+    fake_emit(sink, fake_started());
+    for (int64_t step = 1; step <= 4; step++) {
+        tm_event event = fake_step(step);
+        event.step_done.seconds = (double)step;
+        fake_emit(sink, event);
+    }
+    fake_emit(sink, fake_ended(4, TM_VERDICT_VALID, ""));
+    fake_close(sink);
+    fclose(console.out);
+    line_has(text, "iteration        4/", "per iteration (ms): 3000.0/3500.0 |");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(result_has_percents_and_seconds),
         cmocka_unit_test(the_report_has_percents_and_milliseconds),
+        cmocka_unit_test(step_lines_have_two_times),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
 }

@@ -143,9 +143,9 @@ static void what_is_not_known_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_figures_convert),  cmocka_unit_test(lora_counts_frozen_weights),
-        cmocka_unit_test(mistral_with_its_window),    cmocka_unit_test(images_have_a_length),
-        cmocka_unit_test(the_days_of_a_budget),       cmocka_unit_test(what_is_not_known_is_refused),
+        cmocka_unit_test(published_figures_convert), cmocka_unit_test(lora_counts_frozen_weights),
+        cmocka_unit_test(mistral_with_its_window),   cmocka_unit_test(images_have_a_length),
+        cmocka_unit_test(the_days_of_a_budget),      cmocka_unit_test(what_is_not_known_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

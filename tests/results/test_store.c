@@ -104,11 +104,11 @@ static void what_is_added_comes_back(void **state)
 static void filters_and_words_find(void **state)
 {
     (void)state;
-    tm_store   *store = open_store("filter.db");
-    tm_arena   *arena = tm_arena_create();
-    tm_stored   rows[4] = { row_named("llama3.1_8B"), row_named("gpt-small"), row_named("gemm"), row_named("LLAMA-70b") };
-    tm_stored   found;
-    tm_error    err = { 0 };
+    tm_store *store = open_store("filter.db");
+    tm_arena *arena = tm_arena_create();
+    tm_stored rows[4] = { row_named("llama3.1_8B"), row_named("gpt-small"), row_named("gemm"), row_named("LLAMA-70b") };
+    tm_stored found;
+    tm_error  err = { 0 };
     rows[2].kind = "bench";
     rows[1].finished = "2026-02-01T00:00:00Z";
     rows[3].verdict = "invalid";
@@ -167,12 +167,12 @@ static pid_t start_writer(const char *path, int pipe_end, int writes)
 static void a_killed_writer_loses_nothing_that_was_done(void **state)
 {
     (void)state;
-    int         channel[2];
-    char        path[512];
-    int64_t     ids[WRITES];
-    size_t      n = 0;
-    bool        there;
-    tm_text     out = { 0 };
+    int     channel[2];
+    char    path[512];
+    int64_t ids[WRITES];
+    size_t  n = 0;
+    bool    there;
+    tm_text out = { 0 };
     snprintf(path, sizeof path, "%s", test_in_folder("killed.db"));
     assert_int_equal(pipe(channel), 0);
     pid_t child = start_writer(path, channel[1], WRITES);
@@ -186,7 +186,7 @@ static void a_killed_writer_loses_nothing_that_was_done(void **state)
     tm_store *store = open_store("killed.db");
     size_t    kept = count(store, &(tm_store_filter){ 0 });
     assert_true(kept == n || kept == n + 1); /* one may be done and not told */
-    for (size_t i = 0; i < kept; i++) { /* whole ones only */
+    for (size_t i = 0; i < kept; i++) {      /* whole ones only */
         assert_int_equal(tm_store_document(store, (int64_t)i + 1, TM_DOCUMENT_RESULT, &out, &there, NULL), TM_OK);
         assert_true(there);
         if (i < n) assert_int_equal(ids[i], (int64_t)i + 1);
@@ -328,10 +328,11 @@ static void ten_thousand_are_listed_at_once(void **state)
     tm_arena *arena = tm_arena_create();
     tm_stored row;
     tm_store_close(store);
-    change("many.db", "INSERT INTO results (kind, name, finished, host, device, precision, verdict, hash, rate, lo, hi, loss)"
-                      " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)"
-                      " SELECT 'run', 'model-' || (i % 50), '2026-01-31T12:00:00Z', 'box', 'cpu', 'float32', 'valid',"
-                      " printf('%016x', i % 100), i, i, i, 2.5 FROM n");
+    change("many.db",
+           "INSERT INTO results (kind, name, finished, host, device, precision, verdict, hash, rate, lo, hi, loss)"
+           " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)"
+           " SELECT 'run', 'model-' || (i % 50), '2026-01-31T12:00:00Z', 'box', 'cpu', 'float32', 'valid',"
+           " printf('%016x', i % 100), i, i, i, 2.5 FROM n");
     store = open_store("many.db");
     int64_t begin = tm_now_ns();
     assert_int_equal(count(store, &(tm_store_filter){ 0 }), MANY);

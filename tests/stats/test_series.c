@@ -129,16 +129,17 @@ static void coverage_with_autocorrelation(void **state)
     assert_true(short_series > 0.93 && short_series < 0.99);
 }
 
-/* Where neighbours are so alike that a short series does not show how alike, there is no interval rather than one that is
- * too narrow: of all such series no more than 8 in 100 get one that misses the truth; and little alike is told. */
+/* Where neighbours are so alike that a short series does not show how alike, there is no interval rather than one that
+ * is too narrow: of all such series no more than 8 in 100 get one that misses the truth; and little alike is told. */
 static void too_alike_to_tell(void **state)
 {
     (void)state;
     const struct {
         int    n;
         double rho, told_at_least, told_at_most;
-    } cases[] = { { 20, 0, 0.92, 1 },  { 50, 0, 1, 1 },      { 50, 0.3, 0.97, 1 }, { 50, 0.5, 0.9, 1 }, { 200, 0.7, 0.99, 1 },
-                  { 20, 0.95, 0, .3 }, { 50, 0.95, 0, 0.2 }, { 100, 0.95, 0, .3 }, { 200, 0.98, 0, 0.3 } };
+    } cases[] = { { 20, 0, 0.92, 1 },   { 50, 0, 1, 1 },       { 50, 0.3, 0.97, 1 },
+                  { 50, 0.5, 0.9, 1 },  { 200, 0.7, 0.99, 1 }, { 20, 0.95, 0, .3 },
+                  { 50, 0.95, 0, 0.2 }, { 100, 0.95, 0, .3 },  { 200, 0.98, 0, 0.3 } };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         double x[200];
         int    told = 0, missed = 0;

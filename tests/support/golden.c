@@ -44,7 +44,11 @@ void golden_tokens(int32_t *tokens, int n, int vocab)
 
 tm_step_options golden_llama_options(const tm_precision *precision)
 {
-    tm_step_options o = { .precision = precision, .micro_batch = 1, .seq = 12, .accumulation = 1, .loss_chunk = 12,
+    tm_step_options o = { .precision = precision,
+                          .micro_batch = 1,
+                          .seq = 12,
+                          .accumulation = 1,
+                          .loss_chunk = 12,
                           .optimizer = &tm_optimizer_adamw,
                           .hyper = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 } };
     o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA,
@@ -122,9 +126,17 @@ tm_step_options golden_flux_options(const tm_precision *precision)
                                 .ffn_dim = 64,
                                 .norm_eps = 1e-6,
                                 .rope_theta = 10000,
-                                .flux = { .n_single = 1, .text_len = 3, .rows = 2, .columns = 3, .text_dim = 12,
-                                          .vector_dim = 6, .channels = 8, .time_dim = 8, .axes = { 2, 2, 4 },
-                                          .guidance = true, .guidance_scale = 3.5 } };
+                                .flux = { .n_single = 1,
+                                          .text_len = 3,
+                                          .rows = 2,
+                                          .columns = 3,
+                                          .text_dim = 12,
+                                          .vector_dim = 6,
+                                          .channels = 8,
+                                          .time_dim = 8,
+                                          .axes = { 2, 2, 4 },
+                                          .guidance = true,
+                                          .guidance_scale = 3.5 } };
     static const tm_field fields[] = { { .name = "noisy", .dtype = TM_F32, .shape = { 2, { 6, 8 } } },
                                        { .name = "velocity", .dtype = TM_F32, .shape = { 2, { 6, 8 } } },
                                        { .name = "time", .dtype = TM_F32, .shape = { 2, { 1, 1 } } },
@@ -138,21 +150,27 @@ tm_step_options golden_flux_options(const tm_precision *precision)
 const char *golden_public_name(const char *piece, char out[160])
 {
     static const char *const pairs[][2] = {
-        { "attention.wq.weight", "self_attn.q_proj.weight" },  { "attention.wk.weight", "self_attn.k_proj.weight" },
-        { "attention.wv.weight", "self_attn.v_proj.weight" },  { "attention.wo.weight", "self_attn.o_proj.weight" },
-        { "attention.wq.bias", "self_attn.q_proj.bias" },      { "attention.wk.bias", "self_attn.k_proj.bias" },
-        { "attention.wv.bias", "self_attn.v_proj.bias" },      { "attention.q_norm.weight", "self_attn.q_norm.weight" },
+        { "attention.wq.weight", "self_attn.q_proj.weight" },
+        { "attention.wk.weight", "self_attn.k_proj.weight" },
+        { "attention.wv.weight", "self_attn.v_proj.weight" },
+        { "attention.wo.weight", "self_attn.o_proj.weight" },
+        { "attention.wq.bias", "self_attn.q_proj.bias" },
+        { "attention.wk.bias", "self_attn.k_proj.bias" },
+        { "attention.wv.bias", "self_attn.v_proj.bias" },
+        { "attention.q_norm.weight", "self_attn.q_norm.weight" },
         { "attention.k_norm.weight", "self_attn.k_norm.weight" },
-        { "attention_norm.weight", "input_layernorm.weight" }, { "ffn_norm.weight", "post_attention_layernorm.weight" },
-        { "feed_forward.w1.weight", "mlp.gate_proj.weight" },  { "feed_forward.w3.weight", "mlp.up_proj.weight" },
+        { "attention_norm.weight", "input_layernorm.weight" },
+        { "ffn_norm.weight", "post_attention_layernorm.weight" },
+        { "feed_forward.w1.weight", "mlp.gate_proj.weight" },
+        { "feed_forward.w3.weight", "mlp.up_proj.weight" },
         { "feed_forward.w2.weight", "mlp.down_proj.weight" },
     };
     int         layer, used = 0;
     const char *at;
     snprintf(out, 160, "%s", piece);
-    for (const char *const *part = (const char *const[]){ ".qkv.q", ".qkv.k", ".qkv.v", ".linear1.q", ".linear1.k",
-                                                           ".linear1.v", ".linear1.mlp", "_modulation.1.shift",
-                                                           "_modulation.1.scale", NULL };
+    for (const char *const *part =
+             (const char *const[]){ ".qkv.q", ".qkv.k", ".qkv.v", ".linear1.q", ".linear1.k", ".linear1.v",
+                                    ".linear1.mlp", "_modulation.1.shift", "_modulation.1.scale", NULL };
          *part; part++)
         if ((at = strstr(piece, *part))) { /* fused in the first release of FLUX */
             size_t keep = (size_t)(at - piece) + (size_t)(strrchr(*part, '.') - *part);
@@ -207,11 +225,11 @@ void golden_fill(tm_trainer *trainer)
         int64_t row = tm_shape_elements(tensor->shape) / tensor->shape.n[0];
         void   *values = test_tensor_read(trainer, (tm_tensor_id)t);
         for (int p = 0; p < tensor->n_pieces; p++) {
-            char        name[160];
+            char name[160];
             const char *public = golden_public_name(tensor->pieces[p].name, name);
             bool norm = (strstr(public, "norm") || strstr(public, "ln_")) &&
                         (strstr(public, "weight") || strstr(public, "_norm.scale"));
-            int  k = 0;
+            int k = 0;
             while (k < TENSORS - 1 && seen[k].name[0] && strcmp(seen[k].name, public) != 0) k++;
             snprintf(seen[k].name, sizeof seen[k].name, "%s", public);
             for (int64_t i = 0; i < tensor->pieces[p].rows * row; i++)

@@ -19,7 +19,7 @@
 
 double test_hf_value(const char *name, int64_t i)
 {
-    bool norm = (strstr(name, "norm") || strstr(name, "ln_")) && strstr(name, "weight");
+    bool   norm = (strstr(name, "norm") || strstr(name, "ln_")) && strstr(name, "weight");
     double scale = strstr(name, "sinks") ? 1 : 0.25;
     return (norm ? 1 : 0) + scale * golden_unit(name, (uint32_t)i);
 }

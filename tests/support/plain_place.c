@@ -58,11 +58,16 @@ static double order_key(const tm_interval *item, int order)
 {
     double bytes = (double)item->bytes, life = (double)(item->last - item->first + 1);
     switch (order) {
-    case 0: return life;
-    case 1: return bytes;
-    case 2: return bytes * life;
-    case 3: return -(double)item->first;
-    default: return (double)item->last;
+    case 0:
+        return life;
+    case 1:
+        return bytes;
+    case 2:
+        return bytes * life;
+    case 3:
+        return -(double)item->first;
+    default:
+        return (double)item->last;
     }
 }
 
@@ -88,8 +93,11 @@ size_t plain_place(tm_interval *items, size_t n, int32_t n_instructions)
     assert(entries && best_order && placed);
     for (int order = 0; order < ORDERS && best > good; order++) {
         for (size_t i = 0; i < n; i++)
-            entries[i] = (entry){ .bytes = items[i].bytes, .first = items[i].first, .last = items[i].last,
-                                  .item = (int32_t)i, .key = order_key(&items[i], order) };
+            entries[i] = (entry){ .bytes = items[i].bytes,
+                                  .first = items[i].first,
+                                  .last = items[i].last,
+                                  .item = (int32_t)i,
+                                  .key = order_key(&items[i], order) };
         qsort(entries, n, sizeof *entries, by_key);
         size_t top = first_fit(entries, n, placed, best - 1);
         if (top >= best) continue;

@@ -31,8 +31,8 @@ static bool check_type(const json_t *types, const json_t *value)
 
 static bool check_object(const json_t *schema, const json_t *value, const char *path, tm_text *why)
 {
-    json_t     *properties = json_object_get(schema, "properties"), *more = json_object_get(schema, "additionalProperties");
-    json_t     *required = json_object_get(schema, "required"), *member;
+    json_t *properties = json_object_get(schema, "properties"), *more = json_object_get(schema, "additionalProperties");
+    json_t *required = json_object_get(schema, "required"), *member;
     const char *name;
     for (size_t i = 0; i < json_array_size(required); i++)
         if (!json_object_get(value, json_string_value(json_array_get(required, i))))
@@ -42,9 +42,10 @@ static bool check_object(const json_t *schema, const json_t *value, const char *
         json_t *own = json_object_get(properties, name);
         tm_text below = { 0 };
         tm_text_printf(&below, "%s/%s", path, name);
-        bool good = own ? schema_check(own, member, below.data, why)
-                    : json_is_false(more) ? wrong(why, path, "has the unknown member", name)
-                    : json_is_object(more) ? schema_check(more, member, below.data, why) : true;
+        bool good = own                    ? schema_check(own, member, below.data, why)
+                    : json_is_false(more)  ? wrong(why, path, "has the unknown member", name)
+                    : json_is_object(more) ? schema_check(more, member, below.data, why)
+                                           : true;
         tm_text_fini(&below);
         if (!good) return false;
     }
@@ -68,11 +69,11 @@ static bool check_any(const json_t *any, const json_t *value, const char *path, 
 
 static bool knows_all(const json_t *schema, const char *path, tm_text *why)
 {
-    static const char *const known[] = { "$schema", "title", "description", "type", "const", "enum", "properties",
-                                         "required", "additionalProperties", "items", "anyOf", "minimum", "minLength",
-                                         "maxLength" };
-    const char *keyword;
-    json_t     *ignored;
+    static const char *const known[] = { "$schema",    "title",    "description",          "type",  "const", "enum",
+                                         "properties", "required", "additionalProperties", "items", "anyOf", "minimum",
+                                         "minLength",  "maxLength" };
+    const char              *keyword;
+    json_t                  *ignored;
     json_object_foreach((json_t *)schema, keyword, ignored)
     {
         bool found = false;

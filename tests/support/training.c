@@ -38,7 +38,10 @@ tm_model_shape test_shape_preset(const char *preset, const char *more)
 
 tm_step_options test_llama_options(void)
 {
-    tm_step_options o = { .precision = &tm_precision_f32, .micro_batch = 2, .seq = 32, .accumulation = 1,
+    tm_step_options o = { .precision = &tm_precision_f32,
+                          .micro_batch = 2,
+                          .seq = 32,
+                          .accumulation = 1,
                           .optimizer = &tm_optimizer_adamw,
                           .hyper = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 } };
     o.shape = (tm_model_shape){ .family = TM_FAMILY_LLAMA,
@@ -91,8 +94,8 @@ tm_step_options test_family_options(tm_model_family family)
 
 tm_device *test_device_open(const char *name, int threads)
 {
-    tm_device *device = NULL;
-    tm_error   err = { 0 };
+    tm_device  *device = NULL;
+    tm_error    err = { 0 };
     const char *instead = getenv("TM_TEST_DEVICE");
     if (instead && strcmp(name, "cpu") == 0) name = instead;
     if (tm_device_open(name, threads, &device, &err) != TM_OK) fail_msg("%s", err.text);

@@ -60,5 +60,4 @@ double test_relative_difference(const tm_trainer *a, const tm_trainer *b, tm_ten
  * slices. */
 void test_threads_sleep(char **argv);
 
-
 #endif

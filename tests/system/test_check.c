@@ -356,6 +356,7 @@ static void printed_forms(void **state)
     new_root();
     put("/proc/sys/kernel/hostname=node7.example.org\n");
     put("/proc/self/limits=Max locked memory         8388608              8388608              bytes\n");
+    put("/sys/class/infiniband/mlx5_0/");
     put("/proc/sys/kernel/numa_balancing=1\n");
     put("/proc/sys/kernel/nmi_watchdog=0\n");
     run("numa_balancing,nmi_watchdog,memlock,kernel", NULL, false, &checks);

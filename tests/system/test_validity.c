@@ -227,7 +227,15 @@ static void the_worst_second(void **state)
     sample s[21];
     for (int i = 0; i < 21; i++) {
         double t = i / 2.0, burst = t < 4 ? 0 : t < 5.5 ? t - 4 : 1.5;
-        s[i] = (sample){ .at = t, .raw = t, .wall = t, .cycles = t, .counter = t, .uptime = t, .busy = 3 * t + 1.6 * burst, .own = 3 * t, .spin_ns = 1 };
+        s[i] = (sample){ .at = t,
+                         .raw = t,
+                         .wall = t,
+                         .cycles = t,
+                         .counter = t,
+                         .uptime = t,
+                         .busy = 3 * t + 1.6 * burst,
+                         .own = 3 * t,
+                         .spin_ns = 1 };
     }
     tm_validity_report r;
     judge_samples(s, 21, PROCESSORS, none, &r);

@@ -186,11 +186,13 @@ static int close_all(void **state)
     return 0;
 }
 
-/* --- long texts under a SentencePiece Unigram model ----------------------------------------------------------------- */
+/* --- long texts under a SentencePiece Unigram model -----------------------------------------------------------------
+ */
 
 static void add_piece(tm_text *model, const char *text, float score, char type)
 {
-    char head[] = { 0x0A, (char)(strlen(text) + 9), 0x0A, (char)strlen(text) }, four[5] = { 0x15 }, last[] = { 0x18, type };
+    char head[] = { 0x0A, (char)(strlen(text) + 9), 0x0A, (char)strlen(text) }, four[5] = { 0x15 },
+         last[] = { 0x18, type };
     memcpy(four + 1, &score, 4);
     tm_text_add_n(model, head, sizeof head);
     tm_text_add(model, text);
@@ -212,7 +214,8 @@ static void long_ways_begin_anew(void **state)
     add_piece(&model, "b", -1, 1);
     add_piece(&model, "ab", -2.001f, 1);
     tm_text_add_n(&model, "\x12\2\x18\1\x1A\6\x18\0 \0(\0", 12); /* unigram; no prefix, blanks as they are */
-    if (tm_tokenizer_parse("model", model.data, model.length, NULL, &tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_tokenizer_parse("model", model.data, model.length, NULL, &tokenizer, &err) != TM_OK)
+        fail_msg("%s", err.text);
     tm_encoder *encoder = tm_encoder_create(tokenizer);
     static const struct {
         const char *text;

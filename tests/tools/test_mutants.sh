@@ -14,10 +14,31 @@ fi
 
 # --- a project of one source and one test -------------------------------------------------------------------------------
 
-mkdir -p src/base src/cli tests/base tests/support configs/reference src/device/cpu/simd
-cp -r "$root/tools" "$root/Makefile" .
-: >configs/reference/none.csv
+mkdir -p src/base src/cli tests/base
+cp -r "$root/tools" .
 : >tests/equivalent.txt
+# As the variants of the real one, and their names.
+cat >Makefile <<'END'
+BUILD := build/$(VARIANT)
+FLAGS_coverage := -O1 --coverage
+FLAGS_mutants := -O2 -fPIC
+OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c))
+LIBRARY_coverage := $(OBJ)
+LIBRARY_mutants := $(BUILD)/libmutant.so $(BUILD)/libtrainmark.so
+LINK := $(CC) $(FLAGS_$(VARIANT)) -Wl,--no-as-needed,--enable-new-dtags,-rpath,$(CURDIR)/$(BUILD)
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS_$(VARIANT)) -MMD -MP -c -o $@ $<
+$(BUILD)/libtrainmark.so: $(OBJ)
+	$(LINK) -shared -Wl,-soname,$(@F) -o $@ $^
+$(BUILD)/libmutant.so:
+	@mkdir -p $(@D)
+	echo | $(CC) -shared -Wl,-soname,$(@F) -o $@ -x c -
+$(BUILD)/trainmark: $(LIBRARY_$(VARIANT))
+	$(LINK) -o $@ $^
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(filter-out $(BUILD)/src/cli/main.o,$(LIBRARY_$(VARIANT)))
+	$(LINK) -o $@ $^
+END
 cat >src/base/clamp.c <<'END'
 int clamp(int x, int low, int high)
 {
@@ -85,7 +106,6 @@ row 'noted ~ if (x ~ return low; => return high; ~ the wrong bound ~ equivalent:
 rows
 check "a row becomes a record of its line" has "$out" "^high	tests/base/mutants.txt	-	src/base/clamp.c	4	the wrong bound	-	    return x > high.*;	    return x < high"
 
-# The verdicts: with the real Makefile, whose variants these are.
 unset RANDOM_MUTANTS ONLY MAP
 mkdir -p build/coverage
 echo 'tests/base/test_clamp 0.1' >build/coverage/seconds

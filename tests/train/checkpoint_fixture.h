@@ -72,8 +72,8 @@ static inline void place(tm_checkpoint_tensor *tensor, void *data)
 
 static inline void set_tensors(fixture *f)
 {
-    static const char *const names[N_TENSORS] = { "layers.0.wq.weight", "loss_scale", "nothing", "bytes" };
-    static const size_t      bytes[N_TENSORS] = { 60, 4, 0, 130 };
+    static const char *const   names[N_TENSORS] = { "layers.0.wq.weight", "loss_scale", "nothing", "bytes" };
+    static const size_t        bytes[N_TENSORS] = { 60, 4, 0, 130 };
     const tm_checkpoint_tensor shapes[N_TENSORS] = {
         { .dtype = 1, .rank = 2, .n = { 3, 5 } },
         { .dtype = 1, .rank = 0 },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate of the synthetic language needs attention and positions: the same model, samples and steps pass it whole, and fail
- * it when attention is zeroed or positions are removed (docs/synthetic-language.md). */
+/* The gate of the synthetic language needs attention and positions: the same model, samples and steps pass it whole,
+ * and fail it when attention is zeroed or positions are removed (docs/synthetic-language.md). */
 #include "data/source.h"
 #include "model/blocks.h"
 #include "support/training.h"
@@ -21,7 +21,8 @@ enum { VOCAB = 16, SEQ = 64, BATCH = 16, STEPS = 400, WARMUP = 20, VALIDATION_BA
 
 static const double gate_nats = 0.05; /* training.target_loss_gap */
 
-/* With output weights of zero, attention adds nothing to the residual stream: done before the first step and after each. */
+/* With output weights of zero, attention adds nothing to the residual stream: done before the first step and after
+ * each. */
 static void zero_attention(tm_trainer *trainer)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
@@ -96,8 +97,8 @@ static void the_gate_needs_attention_and_positions(void **state)
     double     floor = tm_source_describe(source)->floor;
     tm_device *device = test_device_open("cpu", 2);
     for (int what = 0; what < ABLATIONS; what++) gap[what] = trained(device, source, (ablation)what) - floor;
-    print_message("# nats above the floor of %.4f: whole %.4f, attention zeroed %.4f, positions removed %.4f\n", floor, gap[WHOLE],
-                  gap[ATTENTION_ZEROED], gap[POSITIONS_REMOVED]);
+    print_message("# nats above the floor of %.4f: whole %.4f, attention zeroed %.4f, positions removed %.4f\n", floor,
+                  gap[WHOLE], gap[ATTENTION_ZEROED], gap[POSITIONS_REMOVED]);
     assert_true(gap[WHOLE] <= gate_nats);
     assert_true(gap[ATTENTION_ZEROED] > 0.5);
     assert_true(gap[POSITIONS_REMOVED] > 0.5);

@@ -326,11 +326,11 @@ static void version_1_is_read(void **unused)
 {
     (void)unused;
     static const char *const names[] = { "head_loss_count", "first_loss", "head_loss_mean", "head_loss_deviation" };
-    fixture  f = new_fixture();
-    tm_text  seed = { 0 };
-    uint32_t index_bytes, version;
-    FILE    *file = fopen("tests/fuzz/corpus/checkpoint/usual", "rb");
-    char     bytes[4096];
+    fixture                  f = new_fixture();
+    tm_text                  seed = { 0 };
+    uint32_t                 index_bytes, version;
+    FILE                    *file = fopen("tests/fuzz/corpus/checkpoint/usual", "rb");
+    char                     bytes[4096];
     assert_non_null(file);
     tm_text_add_n(&seed, bytes, fread(bytes, 1, sizeof bytes, file));
     fclose(file);

@@ -29,9 +29,8 @@ static tm_run_options options_of(const char *folder, int64_t steps)
                          .step = test_llama_options() };
     o.step.shape.vocab_size = 64;
     o.step.recompute.cheap = true;
-    o.schedule = (tm_schedule){
-        .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 8, .warmup_steps = 3, .decay_ratio = -1
-    };
+    o.schedule =
+        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 8, .warmup_steps = 3, .decay_ratio = -1 };
     o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
     return o;
 }
@@ -79,9 +78,9 @@ static void names_decide(void **unused)
                                           { "head_loss_mean", 4.25 },
                                           { "first_loss", 4.3125 },
                                           { "head_loss_deviation", 0.01 } };
-    fixture        f = new_fixture();
-    tm_run_options o = options_of(f.folder, 6);
-    tm_error       err;
+    fixture                    f = new_fixture();
+    tm_run_options             o = options_of(f.folder, 6);
+    tm_error                   err;
     assert_int_equal(run(&o, &err), TM_OK);
     o.steps = 8;
     save_with(&o, kept, 5);

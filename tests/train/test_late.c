@@ -82,7 +82,7 @@ static outcome run(const char *name, const char *checkpoints, int64_t load_step,
 {
     char                  where[600];
     outcome               result = { .sink = { listen } };
-    tm_event_bus bus = { 0 };
+    tm_event_bus          bus = { 0 };
     tm_error              err = { 0 };
     tm_device            *device;
     tm_source            *source;
@@ -175,8 +175,8 @@ static void what_is_fed_arrives(void **state)
     }
 }
 
-/* What comes out of the last layer for the last of four tokens. */
-static float *hidden_of(tm_trainer *trainer, const int32_t *window)
+/* What comes out of the last layer for a token of the window, counted from 0. */
+static float *hidden_of(tm_trainer *trainer, const int32_t *window, int64_t token)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
     int64_t        dim = step->options.shape.dim;
@@ -184,11 +184,12 @@ static float *hidden_of(tm_trainer *trainer, const int32_t *window)
     test_tensor_write(trainer, step->sample_tokens, window);
     assert_int_equal(tm_trainer_run(trainer, step->sample, &err), TM_OK);
     float *all = test_tensor_read(trainer, step->sample_hidden);
-    memmove(all, all + 3 * dim, (size_t)dim * sizeof *all);
+    memmove(all, all + token * dim, (size_t)dim * sizeof *all);
     return all;
 }
 
-/* A head made so that after the true beginning of the text '!' is certain, and '?' after four zeros. */
+/* A head made so that after the true beginning of the text '!' is certain, '#' one token earlier, and '?' after four
+ * zeros. */
 static void text_is_drawn_from_what_the_model_says(void **state)
 {
     (void)state;
@@ -204,10 +205,15 @@ static void text_is_drawn_from_what_the_model_says(void **state)
         if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
         tm_source_sample(source, TM_SPLIT_VALIDATION, 0, window);
         memset(window + PROMPT, 0, sizeof window - PROMPT * sizeof *window);
-        float *is = hidden_of(trainer, window), *other = hidden_of(trainer, zeros);
+        float *is = hidden_of(trainer, window, PROMPT - 1), *before = hidden_of(trainer, window, PROMPT - 2);
+        float *other = hidden_of(trainer, zeros, PROMPT - 1);
         float *head = calloc(VOCAB * (size_t)dim, sizeof *head);
         assert_non_null(head);
-        for (int64_t c = 0; c < dim; c++) head['!' * dim + c] = 2 * is[c], head['?' * dim + c] = 2 * other[c];
+        for (int64_t c = 0; c < dim; c++) {
+            head['!' * dim + c] = 2 * is[c];
+            head['#' * dim + c] = 2 * before[c];
+            head['?' * dim + c] = 2 * other[c];
+        }
         test_tensor_write(trainer, tm_trainer_step_of(trainer)->model.head, head);
         tm_text text = { 0 };
         char   *decoded = NULL;
@@ -216,6 +222,7 @@ static void text_is_drawn_from_what_the_model_says(void **state)
         assert_int_equal(text.data[text.length - 1], '!');
         tm_text_fini(&text);
         free(is);
+        free(before);
         free(other);
         free(head);
         tm_source_close(source);

@@ -167,7 +167,7 @@ static void a_vital_output_that_fails_ends_the_run(void **state)
         tm_error       err;
         listener       l = { .sink = { .handle = listen } };
         failing_sink f = { .sink = { .handle = fail_at_a_step, .vital = rows[i].vital }, .fails_at = rows[i].fails_at };
-        tm_event_bus   bus = { 0 };
+        tm_event_bus bus = { 0 };
         tm_event_bus_add(&bus, &l.sink);
         tm_event_bus_add(&bus, &f.sink);
         assert_int_equal(run_with(&o, &bus, &err), rows[i].status);

@@ -74,8 +74,7 @@ static void run_step(tm_device *device, const tm_step *step, const tm_arenas *me
     scalars[TM_SCALAR_LEARNING_RATE] = 1e-3;
     o->optimizer->scalars(&o->hyper, 1, 1e-3, scalars);
     scalars[TM_SCALAR_MAX_NORM] = 1;
-    tm_status st =
-        tm_device_write(device, tm_plan_address(plan, memory, step->scalars), scalars, sizeof scalars, &err);
+    tm_status st = tm_device_write(device, tm_plan_address(plan, memory, step->scalars), scalars, sizeof scalars, &err);
     for (int64_t i = 0; i < o->accumulation && st == TM_OK; i++) {
         st =
             tm_device_write(device, tm_plan_address(plan, memory, step->tokens), batch->tokens + i * rows, bytes, &err);

@@ -72,12 +72,9 @@ static void threads_change_no_bit(void **state)
         tm_model_family     family;
         const tm_precision *precision;
         int                 shape;
-    } cases[] = { { TM_FAMILY_LLAMA, &tm_precision_f32, 0 },
-                  { TM_FAMILY_GPT, &tm_precision_f32, 2 },
-                  { TM_FAMILY_LLAMA, &tm_precision_bf16, 1 },
-                  { TM_FAMILY_GPT, &tm_precision_bf16_pure, 0 },
-                  { TM_FAMILY_MISTRAL, &tm_precision_f32, 1 },
-                  { TM_FAMILY_QWEN2, &tm_precision_bf16, 0 },
+    } cases[] = { { TM_FAMILY_LLAMA, &tm_precision_f32, 0 },   { TM_FAMILY_GPT, &tm_precision_f32, 2 },
+                  { TM_FAMILY_LLAMA, &tm_precision_bf16, 1 },  { TM_FAMILY_GPT, &tm_precision_bf16_pure, 0 },
+                  { TM_FAMILY_MISTRAL, &tm_precision_f32, 1 }, { TM_FAMILY_QWEN2, &tm_precision_bf16, 0 },
                   { TM_FAMILY_QWEN3, &tm_precision_f32, 1 } };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -150,7 +147,7 @@ static void same_gradients(const tm_trainer *a, const tm_trainer *b, const char 
     for (size_t t = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].role != TM_ROLE_PARAMETER) continue;
         tm_tensor_id p = g->tensors[t].gradient, q = h->tensors[t].gradient;
-        void *x = test_tensor_read(a, p), *y = test_tensor_read(b, q);
+        void        *x = test_tensor_read(a, p), *y = test_tensor_read(b, q);
         if (memcmp(x, y, tm_trainer_step_of(a)->plan->places[p].bytes) != 0)
             fail_msg("%s: '%s' differs by %.3g", what, g->tensors[p].name, test_relative_difference(a, b, p, q));
         free(x);

@@ -51,8 +51,7 @@ static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
         o.seq = 256;
         tm_trainer *trainer = test_trainer_open(device, &o, 31 + i);
         test_batch  batch = test_batch_random(o.micro_batch, o.seq, cases[i].vocab, 32);
-        double      loss = test_evaluate(trainer, batch.tokens, batch.targets) /
-                      (double)batch.rows;
+        double      loss = test_evaluate(trainer, batch.tokens, batch.targets) / (double)batch.rows;
         double      wanted = log((double)cases[i].vocab) + (double)cases[i].dim * cases[i].head_variance / 2;
         if (!(fabs(loss - wanted) <= 0.05))
             fail_msg("case %zu: the untrained loss is %.4f, wanted %.4f", i, loss, wanted);
@@ -76,9 +75,7 @@ static void one_batch_is_learnt_by_heart(void **state)
             test_batch     batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 42);
             tm_step_result first = test_step(trainer, 1, 5e-3, 1, &batch), last = first;
             for (int t = 2; t <= 100; t++) last = test_step(trainer, t, 5e-3, 1, &batch);
-            double evaluated =
-                test_evaluate(trainer, batch.tokens, batch.targets) /
-                (double)batch.rows;
+            double evaluated = test_evaluate(trainer, batch.tokens, batch.targets) / (double)batch.rows;
             if (!(first.loss > 4 && last.loss < 0.1 && evaluated < 0.1))
                 fail_msg("family %d, %s: the loss of one batch went from %.3f to %.3f", family, precisions[p]->name,
                          first.loss, last.loss);
@@ -129,10 +126,10 @@ static void clipping_limits_the_norm(void **state)
             tm_step_options options = options_of(family);
             tm_trainer     *trainer = test_trainer_open(device, &options, 51);
             test_batch      batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 52);
-            tm_step_result r = test_step(trainer, 1, 1e-3, limits[i], &batch);
+            tm_step_result  r = test_step(trainer, 1, 1e-3, limits[i], &batch);
             double norm = gradients_norm(trainer); /* clipping scales what the optimizer reads, not what is stored */
-            bool           clips = limits[i] > 0 && limits[i] < norm;
-            double         wanted = clips ? norm * limits[i] / (norm + 1e-6) : norm,
+            bool   clips = limits[i] > 0 && limits[i] < norm;
+            double wanted = clips ? norm * limits[i] / (norm + 1e-6) : norm,
                    used = moments_norm(trainer, options.hyper.beta1);
             assert_true(norm > 0.5);
             if (!(fabs(r.grad_norm - norm) <= 1e-5 * norm))

@@ -28,10 +28,10 @@ typedef struct {
     int64_t               stop_after;
     double                losses[STEPS + 1], norms[STEPS + 1], validation;
     int64_t               first_step, last_step, evaluations, saved, started, ended;
-    int64_t               announced, last_evaluations, samples; /* evaluations begun, those that end the run; at its end */
-    tm_recipe             recipe;
-    tm_verdict            verdict;
-    char                  reason[256];
+    int64_t    announced, last_evaluations, samples; /* evaluations begun, those that end the run; at its end */
+    tm_recipe  recipe;
+    tm_verdict verdict;
+    char       reason[256];
 } listener;
 
 static void listen(tm_sink *sink, const tm_event *event)
@@ -60,7 +60,9 @@ static void listen(tm_sink *sink, const tm_event *event)
         l->last_evaluations += event->evaluation.last;
         l->validation = event->evaluation.loss;
         break;
-    case TM_EVENT_CHECKPOINT: l->saved = event->checkpoint.step; break;
+    case TM_EVENT_CHECKPOINT:
+        l->saved = event->checkpoint.step;
+        break;
     case TM_EVENT_RUN_ENDED:
         l->ended++;
         l->samples = event->run_ended.samples;
@@ -298,10 +300,10 @@ static void broken_numbers_end_the_run_with_a_verdict(void **state)
 static void a_broken_weight_shows_in_loss_and_norm(void **state)
 {
     (void)state;
-    tm_device *device = test_device_open("cpu", 2);
+    tm_device       *device = test_device_open("cpu", 2);
     static const int families[] = { TM_FAMILY_LLAMA, TM_FAMILY_GPT, TM_FAMILY_QWEN3 };
     for (int i = 0; i < 3; i++) {
-        int            family = families[i];
+        int             family = families[i];
         tm_step_options options = options_of(family, NULL).step;
         options.accumulation = 1;
         tm_trainer     *trainer = test_trainer_open(device, &options, 3);

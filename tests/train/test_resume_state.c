@@ -63,11 +63,13 @@ static tm_status go(const tm_run_options *options, tm_error *err)
 static tm_status take(tm_checkpoint_state state, tm_error *err)
 {
     tm_run_options options = options_of("folder", 6);
+    tm_device     *device = test_device_open("cpu", 1);
     tm_source     *source;
     assert_int_equal(tm_source_open(&options.source, &source, err), TM_OK);
-    run       r = { .options = &options, .source = source };
+    run       r = { .options = &options, .source = source, .device = device };
     tm_status st = run_take_state(&r, &state, err);
     tm_source_close(source);
+    tm_device_close(device);
     return st;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accumulation is normalised by the target tokens of the whole global batch, also when some are ignored; optimizer.decay says
- * which weights decay. */
+/* Accumulation is normalised by the target tokens of the whole global batch, also when some are ignored;
+ * optimizer.decay says which weights decay. */
 #include "op/attrs.h"
 #include "support/training.h"
 
@@ -43,18 +43,23 @@ static void ignored_targets_do_not_count_in_any_split(void **state)
         tm_trainer *whole = test_trainer_open(device, &options, 62);
         double      wanted = test_gradients(whole, &batch);
         double      mean = test_evaluate(whole, batch.tokens, batch.targets) / (double)batch.target_tokens;
-        if (!(fabs(mean - wanted) <= 1e-6 * wanted)) fail_msg("the loss is %.9g, the mean over the targets that count %.9g", wanted, mean);
+        if (!(fabs(mean - wanted) <= 1e-6 * wanted))
+            fail_msg("the loss is %.9g, the mean over the targets that count %.9g", wanted, mean);
         for (int i = 0; i < 3; i++) {
             options.micro_batch = SEQUENCES / parts[i];
             options.accumulation = parts[i];
             tm_trainer     *part = test_trainer_open(device, &options, 62);
             const tm_graph *g = tm_trainer_step_of(part)->graph, *h = tm_trainer_step_of(whole)->graph;
             double          loss = test_gradients(part, &batch);
-            if (!(fabs(loss - wanted) <= 1e-6 * wanted)) fail_msg("%lld parts: loss %.9g, wanted %.9g", (long long)parts[i], loss, wanted);
+            if (!(fabs(loss - wanted) <= 1e-6 * wanted))
+                fail_msg("%lld parts: loss %.9g, wanted %.9g", (long long)parts[i], loss, wanted);
             for (size_t t = 0; t < g->n_tensors; t++) {
                 if (g->tensors[t].role != TM_ROLE_PARAMETER) continue;
-                double difference = test_relative_difference(part, whole, g->tensors[t].gradient, h->tensors[t].gradient);
-                if (!(difference <= 1e-6)) fail_msg("%lld parts, '%s': relative difference %.3g", (long long)parts[i], g->tensors[t].name, difference);
+                double difference =
+                    test_relative_difference(part, whole, g->tensors[t].gradient, h->tensors[t].gradient);
+                if (!(difference <= 1e-6))
+                    fail_msg("%lld parts, '%s': relative difference %.3g", (long long)parts[i], g->tensors[t].name,
+                             difference);
             }
             tm_trainer_close(part);
         }
@@ -93,7 +98,8 @@ static void only_matrices_decay_when_asked(void **state)
                 double wanted = tensor->shape.rank < 2 ? rate * options.hyper.weight_decay * was[i] : 0;
                 double found = without[i] - with[i];
                 if (!(fabs(found - wanted) <= (tensor->shape.rank < 2 ? 1e-6 : 0)))
-                    fail_msg("'%s' element %lld: decay of vectors changes it by %.9g, wanted %.9g", tensor->name, (long long)i, found, wanted);
+                    fail_msg("'%s' element %lld: decay of vectors changes it by %.9g, wanted %.9g", tensor->name,
+                             (long long)i, found, wanted);
             }
             free(was);
             free(without);
@@ -116,8 +122,8 @@ static void a_step_walks_its_schedule(void **state)
     for (int gpt = 0; gpt < 2; gpt++) {
         tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
         options.accumulation = 3;
-        test_batch  batch = test_batch_random(3 * options.micro_batch, options.seq, options.shape.vocab_size, 65);
-        tm_trainer *a = test_trainer_open(device, &options, 66), *b = test_trainer_open(device, &options, 66);
+        test_batch     batch = test_batch_random(3 * options.micro_batch, options.seq, options.shape.vocab_size, 65);
+        tm_trainer    *a = test_trainer_open(device, &options, 66), *b = test_trainer_open(device, &options, 66);
         const tm_step *step = tm_trainer_step_of(b);
         for (int64_t t = 1; t <= 2; t++) {
             tm_step_result x = test_step(a, t, 1e-2, 1, &batch), y;

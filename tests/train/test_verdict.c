@@ -35,7 +35,7 @@ static tm_evidence evidence_of(const char *source, double *losses, double from, 
 
 static void expect(const tm_evidence *e, tm_verdict wanted, const char *word)
 {
-    char       reason[256];
+    char reason[256];
     memset(reason, 'x', sizeof reason);
     tm_verdict got = tm_verdict_of(e, reason);
     assert_non_null(memchr(reason, 0, sizeof reason));
@@ -297,7 +297,8 @@ static void an_interrupted_run_has_not_failed(void **state)
         for (int interrupted = 0; interrupted < 2; interrupted++) {
             tm_evidence e = evidence_of(sources[i], losses, 4, 4);
             e.interrupted = interrupted;
-            expect(&e, interrupted ? TM_VERDICT_NOT_JUDGED : TM_VERDICT_INVALID, interrupted ? "interrupted after step 100" : "");
+            expect(&e, interrupted ? TM_VERDICT_NOT_JUDGED : TM_VERDICT_INVALID,
+                   interrupted ? "interrupted after step 100" : "");
             e.finite = false;
             expect(&e, TM_VERDICT_INVALID, "not finite");
         }
@@ -324,7 +325,8 @@ static void a_run_that_goes_on_is_judged_as_a_whole(void **state)
         tm_evidence e = whole;
         e.losses = losses + LOSSES - n;
         e.n_losses = n;
-        if (n < 6) expect(&e, TM_VERDICT_INVALID, "no progress"); /* without the head: first and last are the same losses */
+        if (n < 6)
+            expect(&e, TM_VERDICT_INVALID, "no progress"); /* without the head: first and last are the same losses */
         e.head = head;
         expect(&e, TM_VERDICT_VALID, "fell");
         e.head.n = 4; /* too few to say anything */

@@ -68,8 +68,8 @@ static void every_weight_counts_and_no_moment(void **state)
     const tm_checkpoint_tensor *tensors = tm_trainer_tensors(f.trainer, &n);
     uint64_t                    before = test_weights_hash(f.trainer);
     for (size_t i = 0; i < n; i++) {
-        bool           weight = is_weight(f.trainer, tensors[i].name);
-        size_t         ends[2] = { 0, tensors[i].bytes - 1 };
+        bool   weight = is_weight(f.trainer, tensors[i].name);
+        size_t ends[2] = { 0, tensors[i].bytes - 1 };
         weights += weight;
         for (int k = 0; k < 2; k++) {
             flip(&tensors[i], ends[k]);

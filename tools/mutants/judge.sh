@@ -59,8 +59,7 @@ copy=$work/include/${file#src/}
 
 objects=''
 case $file in
-*/simd/*.c) for isa in base avx2 avx512; do objects="$objects $build/${file%.c}.$isa.o"; done ;;
-*.c) objects=$build/${file%.c}.o ;;
+*.c) objects=$(cut -f 1 "$build/commands" | grep -E "^$build/${file%.c}(\.[a-z0-9_]+)?\.o\$") ;; # kernels: one per instruction set
 *)  # A header or a table: whoever includes it.
     objects=$(grep -rlE --include='*.d' "[ /]${file}( |\$)" "$build/src" | sed 's/\.d$/.o/') ;;
 esac

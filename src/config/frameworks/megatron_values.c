@@ -158,4 +158,3 @@ const char *tm_megatron_positions(const tm_config *config, const char *value)
 {
     return strcmp(value, latent_attention(config) ? "yarn" : "rope") == 0 ? value : NULL;
 }
-

@@ -59,9 +59,9 @@ static const tm_foreign_key keys[] = {
     HARMLESS("profiling.save_memory_snapshot_folder", "counts with profiling.enable_memory_snapshot"),
     SAME("metrics.log_freq"),
     SAME("metrics.disable_color_printing"),
-    HARMLESS("metrics.enable_tensorboard", "metrics.jsonl holds every step"),
-    HARMLESS("metrics.save_tb_folder", "metrics.jsonl holds every step"),
-    HARMLESS("metrics.enable_wandb", "nothing is sent anywhere"),
+    SAME("metrics.enable_tensorboard"),
+    SAME("metrics.save_tb_folder"),
+    HARMLESS("metrics.enable_wandb", "not used: nothing is sent anywhere"),
     HARMLESS("metrics.save_for_all_ranks", "metrics.jsonl holds every step"),
     /* optimizer, schedule */
     SAME("optimizer.name"),

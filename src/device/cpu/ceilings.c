@@ -203,17 +203,16 @@ void tm_device_arithmetic(const tm_device *device, int threads, double seconds, 
 {
     const tm_cpu_probe *probe = best_probe();
     tm_cpu_isa          isa = tm_cpu_isa_probe();
-    bool                bf16 = probe->multiply_add_bf16 && isa.avx512_bf16;
+    double (*bf16)(int64_t) = isa.avx512_bf16 ? probe->multiply_add_bf16 : NULL;
+    if (isa.amx && probe->multiply_add_tiles && tm_cpu_allow_tiles()) bf16 = probe->multiply_add_tiles;
     if (threads == 0) threads = device->info.threads;
     *out = (tm_ceilings){ 0 };
     out->flops = arithmetic_peak(probe->multiply_add, threads, seconds * (bf16 ? 0.5 : 1), &out->flops_spread);
-    if (bf16)
-        out->flops_bf16 = arithmetic_peak(probe->multiply_add_bf16, threads, seconds * 0.5, &out->flops_bf16_spread);
-    if (!isa.amx && out->flops_bf16 < out->flops) { /* widened, then multiplied */
+    if (bf16) out->flops_bf16 = arithmetic_peak(bf16, threads, seconds * 0.5, &out->flops_bf16_spread);
+    if (out->flops_bf16 < out->flops) { /* widened, then multiplied */
         out->flops_bf16 = out->flops;
         out->flops_bf16_spread = out->flops_spread;
     }
-    if (isa.amx) out->flops_bf16 = 0; /* tile units: not measured here */
     snprintf(out->flops_how, sizeof out->flops_how, "%s: %d chains of %d lanes, %s, %d thread%s", probe->isa,
              probe->chains, probe->lanes, probe->fused ? "fused multiply-add" : "multiply and add apart", threads,
              threads == 1 ? "" : "s");

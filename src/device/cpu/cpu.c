@@ -14,6 +14,7 @@ typedef struct {
     const char             *name;
     const tm_kernel *const *families; /* ends with NULL */
     tm_gemm_kernel          gemm;
+    const char             *sums[2]; /* as in tm_device_info */
 } isa_row;
 
 #define TM_CPU_TABLE(family) tm_cpu_##family##_base,
@@ -35,13 +36,34 @@ static const tm_kernel *const avx512_families[] = {
     NULL
 };
 #undef TM_CPU_TABLE
+#define TM_CPU_TABLE(family) tm_cpu_##family##_avx512_bf16,
+static const tm_kernel *const avx512_bf16_families[] = {
+#include "device/cpu/product_tables.def"
+    NULL
+};
+#undef TM_CPU_TABLE
+#define TM_CPU_TABLE(family) tm_cpu_##family##_amx,
+static const tm_kernel *const amx_families[] = {
+#include "device/cpu/product_tables.def"
+    NULL
+};
+#undef TM_CPU_TABLE
 #endif
 
+/* Orders of summation (gemm.h): chains of multiply-adds in blocks of 512 k, fused or rounded twice; groups of 32 k. */
 static const isa_row isas[] = {
-    { "base", base_families, { "base", tm_gemm_workspace_base, tm_gemm_run_base } },
+    { "base",
+      base_families,
+      { "base", tm_gemm_workspace_base, tm_gemm_run_base },
+      { "rounded-twice", "rounded-twice" } },
 #if defined(__x86_64__)
-    { "avx2", avx2_families, { "avx2", tm_gemm_workspace_avx2, tm_gemm_run_avx2 } },
-    { "avx512", avx512_families, { "avx512", tm_gemm_workspace_avx512, tm_gemm_run_avx512 } },
+    { "avx2", avx2_families, { "avx2", tm_gemm_workspace_avx2, tm_gemm_run_avx2 }, { "fused", "fused" } },
+    { "avx512", avx512_families, { "avx512", tm_gemm_workspace_avx512, tm_gemm_run_avx512 }, { "fused", "fused" } },
+    { "avx512_bf16",
+      avx512_bf16_families,
+      { "avx512_bf16", tm_gemm_workspace_avx512_bf16, tm_gemm_run_avx512_bf16 },
+      { "fused", "fused" } },
+    { "amx", amx_families, { "amx", tm_gemm_workspace_amx, tm_gemm_run_amx }, { "fused", "groups-of-32" } },
 #endif
 };
 enum { ISAS = sizeof isas / sizeof isas[0] };
@@ -49,9 +71,17 @@ enum { ISAS = sizeof isas / sizeof isas[0] };
 static bool supported(const char *isa)
 {
     tm_cpu_isa have = tm_cpu_isa_probe();
+    if (strcmp(isa, "amx") == 0) return have.amx && have.avx512_bf16 && tm_cpu_allow_tiles();
+    if (strcmp(isa, "avx512_bf16") == 0) return have.avx512_bf16;
     if (strcmp(isa, "avx512") == 0) return have.avx512;
     if (strcmp(isa, "avx2") == 0) return have.avx2;
     return true;
+}
+
+/* Taken unless others are asked for: avx512_bf16 gives the bits of avx512, not everywhere faster. */
+static bool preferred(const char *isa)
+{
+    return supported(isa) && (strcmp(isa, "avx512_bf16") != 0 || tm_cpu_isa_probe().fast_bf16);
 }
 
 const tm_kernel *const *tm_cpu_kernel_tables(const char *isa)
@@ -64,6 +94,8 @@ const tm_kernel *const *tm_cpu_kernel_tables(const char *isa)
 static void describe(tm_device *device)
 {
     const tm_cpu *own = device->own;
+    device->info.kernels = isas[own->isa].name;
+    memcpy(device->info.sums, isas[own->isa].sums, sizeof device->info.sums);
     snprintf(device->info.text, sizeof device->info.text, "%s: %s kernels%s, %d thread%s", device->info.name,
              isas[own->isa].name, supported(isas[own->isa].name) ? "" : " (not on this machine)", device->info.threads,
              device->info.threads == 1 ? "" : "s");
@@ -75,7 +107,7 @@ void tm_cpu_info(tm_device *device, size_t bytes, int threads)
     tm_host_info(device, bytes, threads);
     tm_cpu *own = device->own;
     for (int i = 0; i < ISAS; i++)
-        if (supported(isas[i].name)) own->isa = i;
+        if (preferred(isas[i].name)) own->isa = i;
     describe(device);
 }
 

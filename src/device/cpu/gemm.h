@@ -4,8 +4,13 @@
  * The order of summation is fixed and depends on K alone: k ascends inside blocks of TM_GEMM_BLOCK with one fused
  * multiply-add per term (the base build multiplies and adds), block sums are added to C in ascending order. So the bits
  * do not depend on threads, tiles, or on how M and N are split; K may be split at multiples of TM_GEMM_BLOCK with
- * `accumulate` when C is float32. avx2 and avx512 agree bit for bit with a scalar fmaf loop.
- * bfloat16 operands are widened while they are packed. A bfloat16 C is summed in float32 and rounded once.
+ * `accumulate` when C is float32. avx2, avx512 and avx512_bf16 agree bit for bit with a scalar fmaf loop.
+ * bfloat16 operands are widened while they are packed; avx512_bf16 multiplies them as they are, with the same bits. A
+ * bfloat16 C is summed in float32 and rounded once.
+ *
+ * amx: the same, but products of two bfloat16 operands have an order of their own, fixed by K alone, too. Groups of 32
+ * k are added to C in ascending order, each the sum of two chains of fused multiply-adds from 0, over its even and over
+ * its odd k. K may be split at multiples of 32.
  */
 #ifndef TM_DEVICE_CPU_GEMM_H
 #define TM_DEVICE_CPU_GEMM_H
@@ -30,30 +35,31 @@ typedef struct {
     tm_dtype       c_dtype; /* TM_F32 or TM_BF16 */
     bool           accumulate;
     /* Added to the finished float32 sum in this order, before the one rounding to c_dtype. NULL: none. */
-    const void    *bias; /* (N) */
-    tm_dtype       bias_dtype;
-    const void    *residual; /* (M, N) */
-    int64_t        ld_residual;
-    tm_dtype       residual_dtype;
-    int            threads;
-    void          *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */
+    const void *bias; /* (N) */
+    tm_dtype    bias_dtype;
+    const void *residual; /* (M, N) */
+    int64_t     ld_residual;
+    tm_dtype    residual_dtype;
+    bool        narrow; /* float32 operands may be rounded to bfloat16 on the way, to nearest even (amx does) */
+    int         threads;
+    void       *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */
 } tm_gemm;
 
-/* Bytes of scratch; sees m, n, k, c_dtype and threads only. At most TM_GEMM_WORKSPACE_MAX, whatever the shape. */
 enum { TM_GEMM_WORKSPACE_MAX = 24 << 20 };
-size_t tm_gemm_workspace_base(const tm_gemm *gemm);
-size_t tm_gemm_workspace_avx2(const tm_gemm *gemm);
-size_t tm_gemm_workspace_avx512(const tm_gemm *gemm);
-/* Enough for every product of at most these m, n and k. */
-size_t tm_gemm_workspace_most_base(const tm_gemm *gemm);
-size_t tm_gemm_workspace_most_avx2(const tm_gemm *gemm);
-size_t tm_gemm_workspace_most_avx512(const tm_gemm *gemm);
 
-/* One OpenMP region of gemm->threads threads (one thread for a very small product); allocates nothing. M or N == 0 does
- * nothing, K == 0 gives an empty sum. */
-void tm_gemm_run_base(const tm_gemm *gemm);
-void tm_gemm_run_avx2(const tm_gemm *gemm);
-void tm_gemm_run_avx512(const tm_gemm *gemm);
+/* workspace: bytes of scratch; sees m, n, k, the formats and threads only. At most TM_GEMM_WORKSPACE_MAX, whatever the
+ * shape. workspace_most: enough for every product of these formats and at most these m, n and k.
+ * run: one OpenMP region of gemm->threads threads (one thread for a very small product); allocates nothing. M or N == 0
+ * does nothing, K == 0 gives an empty sum. */
+#define TM_GEMM_DECLARE(isa)                                                                                           \
+    size_t tm_gemm_workspace_##isa(const tm_gemm *gemm);                                                               \
+    size_t tm_gemm_workspace_most_##isa(const tm_gemm *gemm);                                                          \
+    void   tm_gemm_run_##isa(const tm_gemm *gemm)
+TM_GEMM_DECLARE(base);
+TM_GEMM_DECLARE(avx2);
+TM_GEMM_DECLARE(avx512);
+TM_GEMM_DECLARE(avx512_bf16);
+TM_GEMM_DECLARE(amx);
 
 /* The product for the instruction set of a CPU device; NULL for other devices. Static. */
 typedef struct {

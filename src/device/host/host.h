@@ -45,10 +45,10 @@ tm_status tm_host_time(const tm_instant *a, const tm_instant *b, double *seconds
 
 #define TM_HOST_CALLS TM_HOST_CALLS_BUT_OPEN, .open = tm_host_open
 #define TM_HOST_CALLS_BUT_OPEN                                                                                         \
-    .probe = tm_host_probe, .close = tm_host_close, .alloc = tm_host_alloc,                      \
-    .free = tm_host_free, .used = tm_host_used, .queue_open = tm_host_queue_open,                                      \
-    .queue_close = tm_host_queue_close, .write = tm_host_write, .read = tm_host_read, .copy = tm_host_copy,            \
-    .fill = tm_host_fill, .launch = tm_host_launch, .wait = tm_host_wait, .instant_open = tm_host_instant_open,        \
+    .probe = tm_host_probe, .close = tm_host_close, .alloc = tm_host_alloc, .free = tm_host_free,                      \
+    .used = tm_host_used, .queue_open = tm_host_queue_open, .queue_close = tm_host_queue_close,                        \
+    .write = tm_host_write, .read = tm_host_read, .copy = tm_host_copy, .fill = tm_host_fill,                          \
+    .launch = tm_host_launch, .wait = tm_host_wait, .instant_open = tm_host_instant_open,                              \
     .instant_close = tm_host_instant_close, .record = tm_host_record, .wait_for = tm_host_wait_for,                    \
     .time = tm_host_time
 

@@ -74,7 +74,7 @@ const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted)
 #undef TM_OP
     };
     static const tm_kernel through_double[TM_OP_COUNT] = {
-#define TM_OP(id)                                                                                                    \
+#define TM_OP(id)                                                                                                      \
     { .op = TM_OP_##id, .name = #id "/reference-converted", .workspace = workspace_converted, .run = run_converted },
 #include "op/ops.def"
 #undef TM_OP

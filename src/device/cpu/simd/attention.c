@@ -170,8 +170,8 @@ static void forward_ahead(const tm_call *call, const attention_sizes *s, int64_t
     next->first = 0;
     next->list[0] = rows_ahead_of(s, call->in[0].data, (row0 + after.q0) * s->q_row + after.head * s->qk.dim, s->q_row,
                                   s->qk.dim, pair + 1 < end ? after.n : 0);
-    next->list[1] = rows_ahead_of(s, call->out[0].data, (row0 + q.q0) * s->o_row + q.head * s->v.dim, s->o_row,
-                                  s->v.dim, q.n);
+    next->list[1] =
+        rows_ahead_of(s, call->out[0].data, (row0 + q.q0) * s->o_row + q.head * s->v.dim, s->o_row, s->v.dim, q.n);
 }
 
 /* A task: the pairs of one chunk of a head of keys and values (counted through the batch). */

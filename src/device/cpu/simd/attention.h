@@ -43,15 +43,15 @@ typedef struct {
 typedef struct {
     int64_t   batch, seq_q, seq_k, heads, kv_heads, group; /* B, queries and keys of a sequence, H, J, H / J */
     head_size qk, v;
-    int64_t   block; /* keys and values copied at a time: a multiple of QUERIES that depends on the head sizes only */
-    int64_t   blocks;                     /* of keys */
-    int64_t   block_rows;                 /* rows of scratch: `block`, or all keys, rounded up, where that is less */
-    int64_t   pairs; /* (query block, head) pairs of a key/value head: query blocks ascending, then heads */
-    int64_t   chunks;                     /* of CHUNK pairs */
+    int64_t   block;  /* keys and values copied at a time: a multiple of QUERIES that depends on the head sizes only */
+    int64_t   blocks; /* of keys */
+    int64_t   block_rows; /* rows of scratch: `block`, or all keys, rounded up, where that is less */
+    int64_t   pairs;      /* (query block, head) pairs of a key/value head: query blocks ascending, then heads */
+    int64_t   chunks;     /* of CHUNK pairs */
     int64_t   q_row, k_row, v_row, o_row; /* elements between rows of the tensors; of gradients: see there */
     bool      causal;
-    int64_t   offset; /* position of the first query */
-    int64_t   window; /* keys that a query sees, its own and those before it; huge: all */
+    int64_t   offset;         /* position of the first query */
+    int64_t   window;         /* keys that a query sees, its own and those before it; huge: all */
     const int32_t *first_key; /* (B, queries), or NULL */
     float          scale;
     tm_dtype       dtype;
@@ -230,10 +230,10 @@ static __attribute__((noinline, unused)) void product_scores(int64_t keys, int64
 
 /* Where the lanes' first keys lie, counted from some row of scratch: what a window or documents hide. */
 typedef struct {
-    float   from[QUERIES];           /* rows before it are hidden from the lane */
-    int64_t cut;                     /* rows from here on are hidden from none */
-    int64_t start[QUERIES / STEP];   /* rows before it are hidden from all lanes of a step */
-    bool    apart[QUERIES / STEP];   /* lanes of the step belong to several documents */
+    float   from[QUERIES];         /* rows before it are hidden from the lane */
+    int64_t cut;                   /* rows from here on are hidden from none */
+    int64_t start[QUERIES / STEP]; /* rows before it are hidden from all lanes of a step */
+    bool    apart[QUERIES / STEP]; /* lanes of the step belong to several documents */
 } lane_edges;
 
 TM_INLINE lane_edges lane_edges_of(const attention_sizes *s, int64_t sequence, const query_block *q, int64_t row)
@@ -397,7 +397,7 @@ TM_INLINE int64_t causal_mask_place(int64_t r, int vector)
 
 /* Why neither kernel takes the call, or NULL. `qkv`: q, k, v. */
 TM_INLINE TM_PLANNED const char *attention_refuse(const tm_attention_attr *attr, const tm_view *qkv, const tm_view *o,
-                                       const tm_view *lse, const tm_view *first_key, const tm_view *sinks)
+                                                  const tm_view *lse, const tm_view *first_key, const tm_view *sinks)
 {
     if (!tm_is_float(o)) return "needs float32 or bfloat16 activations";
     for (int k = 0; k < 3; k++)

@@ -26,7 +26,7 @@ enum {
 typedef struct {
     attention_sizes s;
     bool            two_passes;
-    int64_t         low_floats;          /* scratch for lower halves */
+    int64_t         low_floats;             /* scratch for lower halves */
     int64_t         dq_row, dk_row, dv_row; /* elements between rows */
 } backward_plan;
 

@@ -42,23 +42,27 @@ TM_INLINE TM_PLANNED bool tm_is_float(const tm_view *view)
 TM_INLINE void tm_transpose16(v16 r[16])
 {
     v16 t[16];
-    TM_UNROLL for (int i = 0; i < 8; i++) {
+    TM_UNROLL for (int i = 0; i < 8; i++)
+    {
         t[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
         t[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
     }
-    TM_UNROLL for (int i = 0; i < 4; i++) {
+    TM_UNROLL for (int i = 0; i < 4; i++)
+    {
         r[4 * i] = AS_PS(_mm512_unpacklo_pd(AS_PD(t[4 * i]), AS_PD(t[4 * i + 2])));
         r[4 * i + 1] = AS_PS(_mm512_unpackhi_pd(AS_PD(t[4 * i]), AS_PD(t[4 * i + 2])));
         r[4 * i + 2] = AS_PS(_mm512_unpacklo_pd(AS_PD(t[4 * i + 1]), AS_PD(t[4 * i + 3])));
         r[4 * i + 3] = AS_PS(_mm512_unpackhi_pd(AS_PD(t[4 * i + 1]), AS_PD(t[4 * i + 3])));
     }
-    TM_UNROLL for (int i = 0; i < 4; i++) {
+    TM_UNROLL for (int i = 0; i < 4; i++)
+    {
         t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
         t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
         t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
         t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
     }
-    TM_UNROLL for (int i = 0; i < 4; i++) {
+    TM_UNROLL for (int i = 0; i < 4; i++)
+    {
         r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
         r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
         r[i + 4] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0x88);
@@ -71,17 +75,20 @@ TM_INLINE void tm_transpose16(v16 r[16])
 TM_INLINE void tm_transpose8(__m256 r[8])
 {
     __m256 t[8];
-    TM_UNROLL for (int i = 0; i < 4; i++) {
+    TM_UNROLL for (int i = 0; i < 4; i++)
+    {
         t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
         t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
     }
-    TM_UNROLL for (int i = 0; i < 2; i++) {
+    TM_UNROLL for (int i = 0; i < 2; i++)
+    {
         r[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
         r[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
         r[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
         r[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
     }
-    TM_UNROLL for (int i = 0; i < 4; i++) {
+    TM_UNROLL for (int i = 0; i < 4; i++)
+    {
         t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
         t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
     }

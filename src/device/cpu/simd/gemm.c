@@ -5,21 +5,47 @@
  * step packs what it needs of A and B, unless the step before left it there, and computes one block of C for one stage;
  * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block
  * sums in ascending order, whoever adds them.
- * A bfloat16 C is summed in a float32 strip, one block of C large; then the stages are the innermost loop.
+ * A bfloat16 C is summed in float32 scratch: in a strip, one block of C large, with the stages as the innermost loop;
+ * or, where there is one stage only, in a tile of each thread, which stays near its core.
  */
 #include "device/cpu/gemm.h"
 
 #include "base/status.h"
+#include "device/cpu/simd/simd.h"
+#if TM_PAIRS
+#include "device/cpu/simd/gemm_pairs.h"
+#else
 #include "device/cpu/simd/gemm_pack.h"
+#endif
 
+#include <omp.h>
+
+#if TM_PAIRS && defined(__AMX_BF16__)
+/* Tile registers are so fast that what comes from beyond the core's own cache decides: larger tiles, sums over 2048 k
+ * at once; a tile's part of B is at most NEAR_SLOTS, and A passes by. */
 enum {
-    PACK_FLOATS = 5 << 20,       /* most floats of packed operands: 20 MiB */
-    STRIP_PACK_FLOATS = 3 << 20, /* the same beside a strip */
+    PACK_FLOATS = 4 << 20,
+    BLOCK = 4 * TM_GEMM_BLOCK,
+    TILE_ROWS = 448,
+    NEAR_SLOTS = 1 << 18, /* 1 MiB */
+};
+#else
+enum {
+    PACK_FLOATS = 5 << 20, /* most floats of packed operands: 20 MiB */
+    BLOCK = TM_GEMM_BLOCK,
+    TILE_ROWS = 224, /* tile of one task: its part of A and B for one block, 458 KB + 512 KB, stays near the core */
+    NEAR_SLOTS = 0,
+};
+#endif
+enum {
+    STRIP_PACK_FLOATS = 3 << 20, /* beside a strip */
     STRIP_FLOATS = 5 << 19,      /* 10 MiB */
     STRIP_SIDE = 1536,
-    TILE_ROWS = 224,    /* tile of one task: its part of A and B for one block, 458 KB + 512 KB, stays near the core */
     TILE_COLUMNS = 256,
-    PACK_GROUP = 4,     /* panels packed by one task */
+    MOST_COLUMNS = 1024,
+    TILE_GAP = 16,        /* floats between rows of sums: an odd number of cache lines */
+    MOST_TILES = 16,      /* threads with a tile of their own: 3.7 MiB, or 7.4 */
+    PACK_GROUP = 4,       /* panels packed by one task */
     SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
 };
 
@@ -28,23 +54,34 @@ typedef struct {
     int64_t panels_m, panels_n; /* of all of A and B */
     int64_t mc, nc;             /* panels of a block */
     int64_t blocks_m, blocks_n;
-    bool    a_outer; /* blocks of A change least often, otherwise those of B */
-    bool    strip;
-    int64_t a_floats, b_floats, strip_floats;
+    bool    a_outer;                                       /* blocks of A change least often, otherwise those of B */
+    bool    strip, tiles;                                  /* tiles: scratch of the threads instead of a strip */
+    int64_t a_floats, b_floats, strip_floats, tile_floats; /* tile_floats: of one thread */
 } plan;
 
 /* One step: a block of C, a stage of K. */
 typedef struct {
     const tm_gemm *gemm;
-    float         *a, *b; /* packed: [block of K][panel][k][MR or NR] */
-    float         *sums;  /* float32 sums of the block: C itself, or the strip */
+    float         *a, *b; /* packed: [block of K][panel][k][MR or NR], or as gemm_pairs.h says */
+    float         *sums;  /* float32 sums of the block: C itself, or the strip; or the tiles of the threads */
+    bool           tiles;
+    int64_t        tile_floats;
     int64_t        ld_sums;
     int64_t        row, column, m, n; /* the block of C, in elements */
     int64_t        panels_m, panels_n;
     int64_t        k0, k;
-    bool           add, last; /* sums hold something already; this stage completes them */
+    bool           add, last;      /* sums hold something already; this stage completes them */
     int64_t        tile_m, tile_n; /* panels */
 } step;
+
+#if TM_PAIRS
+/* Products of other operands are left to the kernels of avx512. */
+static TM_PLANNED bool is_own(const tm_gemm *g)
+{
+    bool narrow = TILES && g->narrow;
+    return (narrow || g->a.dtype == TM_BF16) && (narrow || g->b.dtype == TM_BF16);
+}
+#endif
 
 /* Bytes moved beside the products themselves, roughly: packing (read, write-allocate, write), sums of C between stages,
  * and two barriers per step at the price of 100 KB. */
@@ -60,17 +97,26 @@ static TM_PLANNED double plan_cost(const plan *p, const tm_gemm *g)
     return 12 * k * packed + 8 * m * n * (double)p->stages + 1e5 * steps;
 }
 
+/* Most columns of a task, for sums over k. */
+static TM_PLANNED int64_t most_columns(int64_t k)
+{
+    int64_t near = NEAR_SLOTS / packed_columns(tm_max(1, tm_min(k, BLOCK)));
+    return k > BLOCK ? TILE_COLUMNS : tm_min(MOST_COLUMNS, tm_max(TILE_COLUMNS, near));
+}
+
 static TM_PLANNED plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
 {
     plan p = { .depth = depth, .a_outer = a_outer, .strip = g->c_dtype == TM_BF16 };
     p.stages = tm_max(1, tm_ceil_div(g->k, depth));
     p.panels_m = tm_ceil_div(g->m, MR);
     p.panels_n = tm_ceil_div(g->n, NR);
-    int64_t rows = (p.strip ? STRIP_PACK_FLOATS : PACK_FLOATS) / depth;
+    p.tiles = p.strip && p.stages == 1 && g->threads <= MOST_TILES;
+    int64_t columns = packed_columns(depth);
+    int64_t rows = (p.strip && !p.tiles ? STRIP_PACK_FLOATS : PACK_FLOATS) / columns;
     int64_t keep = a_outer ? p.panels_m * MR : p.panels_n * NR, stream = a_outer ? p.panels_n * NR : p.panels_m * MR;
     stream = tm_min(stream, tm_max(rows / 4, rows - keep));
     keep = tm_min(keep, rows - stream);
-    if (p.strip) {
+    if (p.strip && !p.tiles) {
         keep = tm_min(keep, tm_max(STRIP_SIDE, STRIP_FLOATS / stream));
         stream = tm_min(stream, STRIP_FLOATS / keep);
     }
@@ -80,9 +126,13 @@ static TM_PLANNED plan plan_with(const tm_gemm *g, int64_t depth, bool a_outer)
     p.blocks_n = tm_ceil_div(p.panels_n, p.nc);
     p.mc = tm_ceil_div(p.panels_m, p.blocks_m); /* blocks of equal size */
     p.nc = tm_ceil_div(p.panels_n, p.blocks_n);
-    p.a_floats = tm_ceil_div(p.mc * MR * depth, 16) * 16;
-    p.b_floats = tm_ceil_div(p.nc * NR * depth, 16) * 16;
+    p.a_floats = tm_ceil_div(p.mc * MR * columns, 16) * 16;
+    p.b_floats = tm_ceil_div(p.nc * NR * columns, 16) * 16;
     p.strip_floats = p.strip ? p.mc * MR * p.nc * NR : 0;
+    int64_t rows_at_once = g->k > BLOCK ? tm_min(TILE_ROWS / MR, p.mc) * MR : MR;
+    p.tile_floats = rows_at_once * (tm_min(most_columns(g->k), p.nc * NR) + TILE_GAP);
+    p.tiles = p.tiles && g->threads * p.tile_floats < p.strip_floats;
+    if (p.tiles) p.strip_floats = g->threads * p.tile_floats;
     return p;
 }
 
@@ -92,7 +142,7 @@ static TM_PLANNED plan plan_make(const tm_gemm *g)
     plan   best = { 0 };
     double best_cost = 0;
     for (int64_t blocks = 1; blocks <= 16; blocks *= 2) {
-        int64_t depth = tm_max(1, tm_min(g->k, blocks * TM_GEMM_BLOCK));
+        int64_t depth = tm_max(1, tm_min(g->k, blocks * BLOCK));
         for (int a_outer = 0; a_outer < 2; a_outer++) {
             plan   p = plan_with(g, depth, a_outer);
             double cost = plan_cost(&p, g);
@@ -105,6 +155,9 @@ static TM_PLANNED plan plan_make(const tm_gemm *g)
 
 TM_PLANNED size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
 {
+#if TM_PAIRS
+    if (!is_own(gemm)) return tm_gemm_workspace_avx512(gemm);
+#endif
     if (gemm->m == 0 || gemm->n == 0) return 0;
     plan   p = plan_make(gemm);
     size_t bytes = (size_t)(p.a_floats + p.b_floats + p.strip_floats) * sizeof(float) + 64;
@@ -115,17 +168,21 @@ TM_PLANNED size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
 /* Blocks are no larger than the operands, stages no deeper than 16 blocks of K. */
 TM_PLANNED size_t TM_K(tm_gemm_workspace_most)(const tm_gemm *gemm)
 {
+#if TM_PAIRS
+    if (!is_own(gemm)) return tm_gemm_workspace_most_avx512(gemm);
+#endif
     int64_t rows = tm_round_up(gemm->m, MR), columns = tm_round_up(gemm->n, NR);
-    int64_t floats = (rows + columns) * tm_max(1, tm_min(gemm->k, 16 * TM_GEMM_BLOCK)) + 32;
+    int64_t floats = (rows + columns) * packed_columns(tm_max(1, tm_min(gemm->k, 16 * BLOCK))) + 32;
     if (gemm->c_dtype == TM_BF16) floats += rows * columns;
     size_t bytes = (size_t)floats * sizeof(float) + 64;
     return bytes < TM_GEMM_WORKSPACE_MAX ? bytes : TM_GEMM_WORKSPACE_MAX;
 }
 
-/* Tasks of about TILE_ROWS x TILE_COLUMNS, smaller where that leaves a thread without work. */
+/* Tasks of about TILE_ROWS x TILE_COLUMNS, wider where few k leave room near the core, smaller where that leaves a
+ * thread without work. */
 static void choose_tiles(step *s, int threads)
 {
-    int64_t m = tm_min(s->panels_m, TILE_ROWS / MR), n = tm_min(s->panels_n, TILE_COLUMNS / NR);
+    int64_t m = tm_min(s->panels_m, TILE_ROWS / MR), n = tm_min(s->panels_n, most_columns(s->k) / NR);
     int64_t wanted = threads > 1 ? 4 * (int64_t)threads : 1;
     while (tm_ceil_div(s->panels_m, m) * tm_ceil_div(s->panels_n, n) < wanted && m * n > 1) {
         if (m > 1 && (m * MR >= n * NR || n == 1))
@@ -162,6 +219,8 @@ static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t
     s.k = tm_min(p->depth, g->k - s.k0);
     s.sums = p->strip ? s.b + p->b_floats : (float *)g->c + s.row * g->ldc + s.column;
     s.ld_sums = p->strip ? p->nc * NR : g->ldc;
+    s.tiles = p->tiles;
+    s.tile_floats = p->tile_floats;
     s.add = stage > 0 || (g->accumulate && !p->strip);
     s.last = stage == p->stages - 1;
     choose_tiles(&s, threads);
@@ -171,31 +230,51 @@ static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t
 /* Packs the step's blocks of A and of B; shared among the threads of the region. */
 static void pack(const step *s, bool pack_a, bool pack_b, int threads)
 {
-    int64_t blocks = tm_ceil_div(s->k, TM_GEMM_BLOCK), pa = pack_a ? s->panels_m : 0, pb = pack_b ? s->panels_n : 0;
+    int64_t blocks = tm_ceil_div(s->k, BLOCK), pa = pack_a ? s->panels_m : 0, pb = pack_b ? s->panels_n : 0;
     int64_t group = blocks * (pa + pb) >= 4 * PACK_GROUP * (int64_t)threads ? PACK_GROUP : 1;
     int64_t ga = tm_ceil_div(pa, group), gb = tm_ceil_div(pb, group);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t t = 0; t < blocks * (ga + gb); t++) {
-        int64_t block = t / (ga + gb), q = t % (ga + gb), from = block * TM_GEMM_BLOCK;
-        int64_t k = tm_min(TM_GEMM_BLOCK, s->k - from);
+        int64_t block = t / (ga + gb), q = t % (ga + gb), from = block * BLOCK;
+        int64_t k = tm_min(BLOCK, s->k - from);
         if (q < ga) {
             const tm_gemm_matrix *a = &s->gemm->a;
             int64_t               first = q * group, panels = tm_min(group, pa - first);
-            pack_panels(s->a + (from * pa + first * k) * MR, a->data, a->ld, a->dtype, !a->transposed, MR, panels,
-                        s->row + first * MR, s->row + s->m, s->k0 + from, k);
+            pack_panels(s->a + (packed_columns(from) * pa + first * packed_columns(k)) * MR, a->data, a->ld, a->dtype,
+                        !a->transposed, false, panels, s->row + first * MR, s->row + s->m, s->k0 + from, k);
         } else {
             const tm_gemm_matrix *b = &s->gemm->b;
             int64_t               first = (q - ga) * group, panels = tm_min(group, pb - first);
-            pack_panels(s->b + (from * pb + first * k) * NR, b->data, b->ld, b->dtype, b->transposed, NR, panels,
-                        s->column + first * NR, s->column + s->n, s->k0 + from, k);
+            pack_panels(s->b + (packed_columns(from) * pb + first * packed_columns(k)) * NR, b->data, b->ld, b->dtype,
+                        b->transposed, true, panels, s->column + first * NR, s->column + s->n, s->k0 + from, k);
         }
     }
 }
+
+#if TM_PAIRS
+/* n sums -> bfloat16, nothing added. */
+static void store_row(uint16_t *c, const float *sums, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        _mm512_storeu_si512(c + i,
+                            (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + i + 16), _mm512_loadu_ps(sums + i)));
+    for (; i < n; i += 16)
+        _mm256_mask_storeu_epi16(c + i, first_lanes(n - i),
+                                 (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(first_lanes(n - i), sums + i)));
+}
+#endif
 
 /* n finished sums of row `row` from column `column` on: old value, bias and residual are added, the result
  * is stored. */
 static void finish_row(const tm_gemm *g, const float *sums, int64_t row, int64_t column, int64_t n)
 {
+#if TM_PAIRS
+    if (!g->accumulate && !g->bias && !g->residual) {
+        store_row((uint16_t *)g->c + row * g->ldc + column, sums, n);
+        return;
+    }
+#endif
     for (int64_t i = 0; i < n; i += TM_LANES) {
         int64_t left = n - i, at = column + i;
         v16     x = v16_get(sums, TM_F32, i, left);
@@ -206,13 +285,16 @@ static void finish_row(const tm_gemm *g, const float *sums, int64_t row, int64_t
     }
 }
 
-/* The tile of panels [i0, i1) x [j0, j1) of the step's block. */
-static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+/* The tile of panels [i0, i1) x [j0, j1) of the step's block; its sums are those at `sums`. */
+static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int64_t j1, float *sums, int64_t ld)
 {
-    int64_t blocks = tm_max(1, tm_ceil_div(s->k, TM_GEMM_BLOCK));
+    int64_t blocks = tm_max(1, tm_ceil_div(s->k, BLOCK));
     bool    finish = s->last && (s->gemm->c_dtype == TM_BF16 || s->gemm->bias || s->gemm->residual);
+    int64_t ld_panel =
+        s->tiles && blocks == 1 ? 0 : MR * ld; /* one block: a panel's sums are stored before the next's */
     for (int64_t block = 0; block < blocks; block++) {
-        int64_t      from = block * TM_GEMM_BLOCK, k = tm_min(TM_GEMM_BLOCK, s->k - from);
+        int64_t      first = block * BLOCK, from = packed_columns(first);
+        int64_t      k = packed_columns(tm_min(BLOCK, s->k - first));
         const float *a = s->a + from * s->panels_m * MR, *b = s->b + from * s->panels_n * NR;
         bool         add = s->add || block > 0;
         int64_t      ahead_step = tm_ceil_div(MR, j1 - j0);
@@ -221,16 +303,17 @@ static void compute_tile(const step *s, int64_t i0, int64_t i1, int64_t j0, int6
             const float *ahead = a + tm_min(i + 1, i1 - 1) * k * MR; /* the next panel, fetched by and by */
             for (int64_t j = j0; j < j1; j++) {
                 int64_t n = tm_min(NR, s->n - j * NR);
-                float  *c = s->sums + i * MR * s->ld_sums + j * NR;
-                if (m == MR && n == NR)
-                    micro(k, a + i * k * MR, b + j * k * NR, c, s->ld_sums, add, ahead + (j - j0) * k * ahead_step,
-                          ahead_step);
+                float  *c = sums + (i - i0) * ld_panel + (j - j0) * NR;
+                if (m == MR && n == NR && TM_PAIRS && i == i0) /* the next panel of B is not near yet, either */
+                    micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, b + tm_min(j + 1, j1 - 1) * k * NR, NR);
+                else if (m == MR && n == NR)
+                    micro(k, a + i * k * MR, b + j * k * NR, c, ld, add, ahead + (j - j0) * k * ahead_step, ahead_step);
                 else
-                    micro_edge(k, a + i * k * MR, b + j * k * NR, c, s->ld_sums, add, m, n);
+                    micro_edge(k, a + i * k * MR, b + j * k * NR, c, ld, add, m, n);
             }
             if (!finish || block < blocks - 1) continue;
             for (int64_t r = i * MR; r < i * MR + m; r++)
-                finish_row(s->gemm, s->sums + r * s->ld_sums + j0 * NR, s->row + r, s->column + j0 * NR,
+                finish_row(s->gemm, sums + (i - i0) * ld_panel + (r - i * MR) * ld, s->row + r, s->column + j0 * NR,
                            tm_min(s->n, j1 * NR) - j0 * NR);
         }
     }
@@ -243,7 +326,10 @@ static void compute(const step *s)
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t t = 0; t < tiles_m * tiles_n; t++) {
         int64_t i = t % tiles_m * s->tile_m, j = t / tiles_m * s->tile_n;
-        compute_tile(s, i, tm_min(s->panels_m, i + s->tile_m), j, tm_min(s->panels_n, j + s->tile_n));
+        float  *sums =
+            s->tiles ? s->sums + omp_get_thread_num() * s->tile_floats : s->sums + i * MR * s->ld_sums + j * NR;
+        compute_tile(s, i, tm_min(s->panels_m, i + s->tile_m), j, tm_min(s->panels_n, j + s->tile_n), sums,
+                     s->tiles ? s->tile_n * NR + TILE_GAP : s->ld_sums);
     }
 }
 
@@ -262,6 +348,12 @@ static void check(const tm_gemm *g)
 
 void TM_K(tm_gemm_run)(const tm_gemm *gemm)
 {
+#if TM_PAIRS
+    if (!is_own(gemm)) {
+        tm_gemm_run_avx512(gemm);
+        return;
+    }
+#endif
     if (gemm->m == 0 || gemm->n == 0) return;
     check(gemm);
     plan    p = plan_make(gemm);
@@ -271,6 +363,7 @@ void TM_K(tm_gemm_run)(const tm_gemm *gemm)
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         step before = { .row = -1, .column = -1 };
+        gemm_begin();
         for (int64_t t = 0; t < steps; t++) {
             step s = step_at(gemm, &p, workspace, t, threads);
             bool pack_a = s.row != before.row || s.k0 != before.k0;
@@ -281,5 +374,6 @@ void TM_K(tm_gemm_run)(const tm_gemm *gemm)
             if (t + 1 == steps) break; /* the end of the region is the last barrier */
 #pragma omp barrier
         }
+        gemm_end();
     }
 }

@@ -21,25 +21,25 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
         _mm_prefetch((const char *)(c + i * ldc), _MM_HINT_T0);
         _mm_prefetch((const char *)(c + i * ldc + NR - 1), _MM_HINT_T0);
     }
-    TM_UNROLL for (int i = 0; i < MR; i++)
-        TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm512_setzero_ps();
+    TM_UNROLL for (int i = 0; i < MR; i++) TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm512_setzero_ps();
     for (; k > 0; k--, a += MR, b += NR, ahead += ahead_step) {
         __m512 bv[NV];
         TM_UNROLL for (int v = 0; v < NV; v++) bv[v] = _mm512_loadu_ps(b + 16 * v);
         _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         _mm_prefetch((const char *)(b + 12 * NR), _MM_HINT_T0);
         _mm_prefetch((const char *)(b + 12 * NR + 16), _MM_HINT_T0);
-        TM_UNROLL for (int i = 0; i < MR; i++) {
+        TM_UNROLL for (int i = 0; i < MR; i++)
+        {
             __m512 av = _mm512_set1_ps(a[i]);
             TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm512_fmadd_ps(av, bv[v], r[i][v]);
         }
     }
-    TM_UNROLL for (int i = 0; i < MR; i++)
-        TM_UNROLL for (int v = 0; v < NV; v++) {
-            float *p = c + i * ldc + 16 * v;
-            if (add) r[i][v] = _mm512_add_ps(r[i][v], _mm512_loadu_ps(p));
-            _mm512_storeu_ps(p, r[i][v]);
-        }
+    TM_UNROLL for (int i = 0; i < MR; i++) TM_UNROLL for (int v = 0; v < NV; v++)
+    {
+        float *p = c + i * ldc + 16 * v;
+        if (add) r[i][v] = _mm512_add_ps(r[i][v], _mm512_loadu_ps(p));
+        _mm512_storeu_ps(p, r[i][v]);
+    }
 }
 #elif defined(__AVX2__)
 enum { MR = 6, NR = 16, NV = NR / 8 };
@@ -51,24 +51,24 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
         _mm_prefetch((const char *)(c + i * ldc), _MM_HINT_T0);
         _mm_prefetch((const char *)(c + i * ldc + NR - 1), _MM_HINT_T0);
     }
-    TM_UNROLL for (int i = 0; i < MR; i++)
-        TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm256_setzero_ps();
+    TM_UNROLL for (int i = 0; i < MR; i++) TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm256_setzero_ps();
     for (; k > 0; k--, a += MR, b += NR, ahead += ahead_step) {
         __m256 bv[NV];
         TM_UNROLL for (int v = 0; v < NV; v++) bv[v] = _mm256_loadu_ps(b + 8 * v);
         _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         _mm_prefetch((const char *)(b + 24 * NR), _MM_HINT_T0);
-        TM_UNROLL for (int i = 0; i < MR; i++) {
+        TM_UNROLL for (int i = 0; i < MR; i++)
+        {
             __m256 av = _mm256_broadcast_ss(a + i);
             TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] = _mm256_fmadd_ps(av, bv[v], r[i][v]);
         }
     }
-    TM_UNROLL for (int i = 0; i < MR; i++)
-        TM_UNROLL for (int v = 0; v < NV; v++) {
-            float *p = c + i * ldc + 8 * v;
-            if (add) r[i][v] = _mm256_add_ps(r[i][v], _mm256_loadu_ps(p));
-            _mm256_storeu_ps(p, r[i][v]);
-        }
+    TM_UNROLL for (int i = 0; i < MR; i++) TM_UNROLL for (int v = 0; v < NV; v++)
+    {
+        float *p = c + i * ldc + 8 * v;
+        if (add) r[i][v] = _mm256_add_ps(r[i][v], _mm256_loadu_ps(p));
+        _mm256_storeu_ps(p, r[i][v]);
+    }
 }
 #else
 enum { MR = 4, NR = 8, NV = NR / 4 };
@@ -82,7 +82,8 @@ static void micro(int64_t k, const float *restrict a, const float *restrict b, f
     for (; k > 0; k--, a += MR, b += NR) {
         v4 bv[NV];
         memcpy(bv, b, sizeof bv);
-        TM_UNROLL for (int i = 0; i < MR; i++) {
+        TM_UNROLL for (int i = 0; i < MR; i++)
+        {
             v4 av = { a[i], a[i], a[i], a[i] };
             TM_UNROLL for (int v = 0; v < NV; v++) r[i][v] += av * bv[v];
         }

@@ -54,11 +54,11 @@ TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype d
             __mmask16 mask = first_lanes(k - q);
             __m512    t[16];
             for (int64_t i = 0; i < rows; i++) pack_ahead(p, (v + i) * ld + q + 96, dtype);
-            TM_UNROLL for (int i = 0; i < 16; i++)
-                t[i] = i < rows ? load16(p, (v + i) * ld + q, dtype, mask) : _mm512_setzero_ps();
+            TM_UNROLL for (int i = 0; i < 16; i++) t[i] =
+                i < rows ? load16(p, (v + i) * ld + q, dtype, mask) : _mm512_setzero_ps();
             tm_transpose16(t);
-            TM_UNROLL for (int i = 0; i < 16; i++)
-                if (q + i < k) _mm512_mask_storeu_ps(dst + (q + i) * width + v, lanes, t[i]);
+            TM_UNROLL for (int i = 0; i < 16; i++) if (q + i < k)
+                _mm512_mask_storeu_ps(dst + (q + i) * width + v, lanes, t[i]);
         }
     }
 }
@@ -100,8 +100,8 @@ TM_INLINE void pack_transposed(float *dst, const void *p, int64_t ld, tm_dtype d
     for (int v = 0; v < width && valid >= width; v += 8)
         for (done = 0; done + 8 <= k; done += 8) {
             __m256 t[8];
-            TM_UNROLL for (int i = 0; i < 8; i++)
-                t[i] = v + i < width ? load8(p, (v + i) * ld + done, dtype) : _mm256_setzero_ps();
+            TM_UNROLL for (int i = 0; i < 8; i++) t[i] =
+                v + i < width ? load8(p, (v + i) * ld + done, dtype) : _mm256_setzero_ps();
             tm_transpose8(t);
             TM_UNROLL for (int i = 0; i < 8; i++) store_lanes(dst + (done + i) * width + v, t[i], width - v);
         }
@@ -119,7 +119,7 @@ TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype,
     size_t size = dtype == TM_BF16 ? 2 : 4;
     if (along_k) {
         for (int64_t i = 0; i < panels; i++) {
-            int64_t row = r0 + i * width, valid = limit - row < width ? limit - row : width;
+            int64_t     row = r0 + i * width, valid = limit - row < width ? limit - row : width;
             const char *from = (const char *)p + (size_t)(row * ld + k0) * size;
             pack_transposed(dst + i * width * k, from, ld, dtype, width, valid, k);
         }
@@ -136,13 +136,25 @@ TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype,
         }
     }
 }
-TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, int width,
+TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, bool of_b,
                            int64_t panels, int64_t r0, int64_t limit, int64_t k0, int64_t k)
 {
     if (dtype == TM_BF16)
-        pack_typed(dst, p, ld, TM_BF16, along_k, width, panels, r0, limit, k0, k);
+        pack_typed(dst, p, ld, TM_BF16, along_k, of_b ? NR : MR, panels, r0, limit, k0, k);
     else
-        pack_typed(dst, p, ld, TM_F32, along_k, width, panels, r0, limit, k0, k);
+        pack_typed(dst, p, ld, TM_F32, along_k, of_b ? NR : MR, panels, r0, limit, k0, k);
+}
+
+/* Slots of a row of k elements; see gemm_pairs.h. */
+TM_INLINE TM_PLANNED int64_t packed_columns(int64_t k)
+{
+    return k;
+}
+TM_INLINE void gemm_begin(void)
+{
+}
+TM_INLINE void gemm_end(void)
+{
 }
 
 #endif

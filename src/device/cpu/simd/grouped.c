@@ -48,6 +48,8 @@ static TM_PLANNED size_t scratch_of(const tm_call *call)
     tm_gemm g = { .m = large ? e.m : tm_min(e.m, TASK_ROWS),
                   .n = e.n,
                   .k = e.k,
+                  .a.dtype = call->in[0].dtype,
+                  .b.dtype = call->in[1].dtype,
                   .c_dtype = call->out[0].dtype,
                   .threads = large ? call->threads : 1 };
     return (TM_K(tm_gemm_workspace_most)(&g) + 63) / 64 * 64;
@@ -139,12 +141,14 @@ static void product_run(const tm_call *call)
 
 static TM_PLANNED const char *product_refuse(const tm_call *call)
 {
+    if (TM_PAIRS && !(call->in[0].dtype == TM_BF16 && call->in[1].dtype == TM_BF16)) return "needs bfloat16 inputs";
     if (!tm_is_float(&call->in[0]) || !tm_is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
     if (call->in[2].dtype != TM_I32) return "needs int32 offsets";
     if (call->op == &tm_op_grouped_linear && tm_refuse_format(&call->in[3])) return "needs a float32 or bfloat16 bias";
     return tm_is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
 }
 
+#if !TM_PAIRS
 /* ---- grouped_bias_grad: the rows of an expert are added one after the other, then to what is there ---- */
 
 TM_INLINE void bias_columns(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
@@ -174,11 +178,14 @@ static TM_PLANNED const char *bias_refuse(const tm_call *call)
     if (!why && call->in[1].dtype != TM_I32) why = "needs int32 offsets";
     return why ? why : tm_refuse_format(&call->out[0]);
 }
+#endif
 
 const tm_kernel TM_K(tm_cpu_grouped)[] = {
     TM_KERNEL(grouped_linear, "grouped_linear/own-", product_refuse, product_workspace, product_run),
     TM_KERNEL(grouped_linear_dgrad, "grouped_linear_dgrad/own-", product_refuse, product_workspace, product_run),
     TM_KERNEL(grouped_linear_wgrad, "grouped_linear_wgrad/own-", product_refuse, product_workspace, product_run),
+#if !TM_PAIRS
     TM_KERNEL(grouped_bias_grad, "grouped_bias_grad/", bias_refuse, NULL, bias_run),
+#endif
     { .run = NULL },
 };

@@ -12,6 +12,7 @@
 
 static TM_PLANNED const char *refuse(const tm_call *call)
 {
+    if (TM_PAIRS && !(call->in[0].dtype == TM_BF16 && call->in[1].dtype == TM_BF16)) return "needs bfloat16 inputs";
     if (!tm_is_float(&call->in[0]) || !tm_is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
     return tm_is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
 }
@@ -33,10 +34,17 @@ static TM_PLANNED tm_gemm product(const tm_call *call, int64_t k, bool transpose
 {
     const tm_view *c = &call->out[0];
     return (tm_gemm){
-        .m = c->shape.n[0], .n = c->shape.n[1], .k = k,
-        .a = matrix(&call->in[0], transposed_a), .b = matrix(&call->in[1], transposed_b),
-        .c = c->data, .ldc = tm_view_ld(c), .c_dtype = c->dtype, .accumulate = call->accumulate & 1,
-        .threads = call->threads, .workspace = call->workspace,
+        .m = c->shape.n[0],
+        .n = c->shape.n[1],
+        .k = k,
+        .a = matrix(&call->in[0], transposed_a),
+        .b = matrix(&call->in[1], transposed_b),
+        .c = c->data,
+        .ldc = tm_view_ld(c),
+        .c_dtype = c->dtype,
+        .accumulate = call->accumulate & 1,
+        .threads = call->threads,
+        .workspace = call->workspace,
     };
 }
 static TM_PLANNED tm_gemm forward(const tm_call *call)

@@ -9,7 +9,8 @@
  * A row whose target is TM_IGNORED_TARGET has no loss and no gradient. Exponentials are summed in 16 lanes over runs of
  * SUM_RUN logits, the runs in double; rows are added to the loss in ascending order in double. dw is the product of the
  * chunks in ascending order: with chunks that are multiples of TM_GEMM_BLOCK a float32 dw has the bits of one product
- * over all rows. A bfloat16 dw is rounded once per chunk.
+ * over all rows. A bfloat16 dw is rounded once per chunk. With bfloat16 x and w, kernels with tile registers round dz
+ * to bfloat16 for its two products.
  */
 #include "base/status.h"
 #include "device/cpu/gemm.h"
@@ -50,6 +51,7 @@ static TM_PLANNED operands operands_of(const tm_call *call, bool gradients)
 
 static TM_PLANNED const char *refuse(const operands *o)
 {
+    if (TM_PAIRS && !(o->x->dtype == TM_BF16 && o->w->dtype == TM_BF16)) return "needs bfloat16 inputs";
     if (!tm_is_float(o->x) || !tm_is_float(o->w)) return "needs float32 or bfloat16 inputs";
     if (o->targets->dtype != TM_I32) return "needs int32 targets";
     if (o->scalars && o->scalars->dtype != TM_F64) return "needs float64 scalars";
@@ -70,28 +72,43 @@ static const void *rows_of(const tm_view *view, int64_t from)
 static TM_PLANNED tm_gemm logits_product(const operands *o, int64_t from, int64_t n)
 {
     return (tm_gemm){
-        .m = n, .n = o->classes, .k = o->width,
+        .m = n,
+        .n = o->classes,
+        .k = o->width,
         .a = { rows_of(o->x, from), o->width, false, o->x->dtype },
         .b = { o->w->data, o->width, true, o->w->dtype },
-        .c = o->logits->data, .ldc = o->classes, .c_dtype = TM_F32,
+        .c = o->logits->data,
+        .ldc = o->classes,
+        .c_dtype = TM_F32,
     };
 }
 static TM_PLANNED tm_gemm dx_product(const operands *o, int64_t from, int64_t n)
 {
     return (tm_gemm){
-        .m = n, .n = o->width, .k = o->classes,
+        .m = n,
+        .n = o->width,
+        .k = o->classes,
         .a = { o->logits->data, o->classes, false, TM_F32 },
         .b = { o->w->data, o->width, false, o->w->dtype },
-        .c = (void *)(uintptr_t)rows_of(o->dx, from), .ldc = o->width, .c_dtype = o->dx->dtype,
+        .c = (void *)(uintptr_t)rows_of(o->dx, from),
+        .ldc = o->width,
+        .c_dtype = o->dx->dtype,
+        .narrow = TM_PAIRS,
     };
 }
 static TM_PLANNED tm_gemm dw_product(const operands *o, int64_t from, int64_t n)
 {
     return (tm_gemm){
-        .m = o->classes, .n = o->width, .k = n,
+        .m = o->classes,
+        .n = o->width,
+        .k = n,
         .a = { o->logits->data, o->classes, true, TM_F32 },
         .b = { rows_of(o->x, from), o->width, false, o->x->dtype },
-        .c = o->dw->data, .ldc = o->width, .c_dtype = o->dw->dtype, .accumulate = o->add_dw || from > 0,
+        .c = o->dw->data,
+        .ldc = o->width,
+        .c_dtype = o->dw->dtype,
+        .accumulate = o->add_dw || from > 0,
+        .narrow = TM_PAIRS,
     };
 }
 static void run_product(tm_gemm g, const tm_call *call, void *workspace)
@@ -192,9 +209,9 @@ static TM_PLANNED size_t largest_product(const operands *o, int threads)
 
 static void run(const tm_call *call, const operands *o)
 {
-    double  *losses = call->workspace, *loss = o->loss->data;
-    void    *scratch = losses + o->chunk;
-    double   sum = o->add_loss ? *loss : 0;
+    double *losses = call->workspace, *loss = o->loss->data;
+    void   *scratch = losses + o->chunk;
+    double  sum = o->add_loss ? *loss : 0;
     for (int64_t from = 0; from < o->rows; from += o->chunk) {
         int64_t n = o->rows - from < o->chunk ? o->rows - from : o->chunk;
         run_product(logits_product(o, from, n), call, scratch);
@@ -210,7 +227,7 @@ static void run(const tm_call *call, const operands *o)
     static TM_PLANNED const char *name##_refuse(const tm_call *call)                                                   \
     {                                                                                                                  \
         operands o = operands_of(call, gradients);                                                                     \
-        return refuse(&o);                                                                                            \
+        return refuse(&o);                                                                                             \
     }                                                                                                                  \
     static TM_PLANNED size_t name##_workspace(const tm_call *call)                                                     \
     {                                                                                                                  \

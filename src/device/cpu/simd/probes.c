@@ -106,8 +106,41 @@ __attribute__((target("avx512bf16"))) static double multiply_add_bf16(int64_t ro
     return (double)rounds * STEPS * CHAINS * LANES * 4;
 }
 #define BF16 multiply_add_bf16
+
+/* tdpbf16ps adds 16 pairs of products to each of 16 x 16 sums; six chains in tile registers. */
+__attribute__((target("amx-tile,amx-bf16"))) static double multiply_add_tiles(int64_t rounds)
+{
+    struct {
+        uint8_t  palette, start_row, reserved[14];
+        uint16_t bytes[16];
+        uint8_t  rows[16];
+    } shape = { .palette = 1 };
+    for (int i = 0; i < 8; i++) shape.bytes[i] = 64, shape.rows[i] = 16;
+    __asm__ volatile("" : : "r"(&shape) : "memory");
+    _tile_loadconfig(&shape);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_zero(4);
+    _tile_zero(5);
+    _tile_zero(6);
+    _tile_zero(7);
+    for (int64_t r = 0; r < rounds; r++) {
+        _tile_dpbf16ps(0, 6, 7);
+        _tile_dpbf16ps(1, 6, 7);
+        _tile_dpbf16ps(2, 6, 7);
+        _tile_dpbf16ps(3, 6, 7);
+        _tile_dpbf16ps(4, 6, 7);
+        _tile_dpbf16ps(5, 6, 7);
+    }
+    _tile_release();
+    return (double)rounds * 6 * 16 * 16 * 32 * 2;
+}
+#define TILES multiply_add_tiles
 #else
 #define BF16 NULL
+#define TILES NULL
 #endif
 
 /* --- stream ---------------------------------------------------------------------------------- */
@@ -216,5 +249,6 @@ const tm_cpu_probe TM_K(tm_cpu_probe) = {
     .streams = STREAMS,
     .multiply_add = multiply_add,
     .multiply_add_bf16 = BF16,
+    .multiply_add_tiles = TILES,
     .stream = stream,
 };

@@ -13,6 +13,8 @@ typedef struct {
     double (*multiply_add)(int64_t rounds);
     /* The same with bfloat16 products; NULL: no such instructions in this build. */
     double (*multiply_add_bf16)(int64_t rounds);
+    /* The same in tile registers; the caller has leave to use them. */
+    double (*multiply_add_tiles)(int64_t rounds);
     /* One part of the arrays; n is a multiple of 8 unless it is the end of the arrays. */
     double (*stream)(tm_stream_kernel kernel, bool streaming_stores, double scalar, double *a, double *b, double *c,
                      int64_t n);

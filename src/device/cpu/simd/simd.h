@@ -21,9 +21,20 @@
 #define TM_TEXT(a) TM_TEXT2(a)
 #define TM_ISA_NAME TM_TEXT(TM_ISA) /* "avx512" */
 
+/* The kernels of products are compiled twice more, for operands of pairs of bfloat16 (gemm_pairs.h): with vdpbf16ps and
+ * with tile registers. They take products of bfloat16 only. */
+#if defined(__AVX512BF16__)
+#define TM_PAIRS 1
+#else
+#define TM_PAIRS 0
+#endif
+
 /* A row of a kernel table: "linear/" becomes "linear/avx512"; these kernels have nothing to prepare. */
 #define TM_KERNEL(op_name, prefix, refuse_it, workspace_of, run_it)                                                    \
-    { .op = TM_OP_##op_name, .name = prefix TM_ISA_NAME, .refuse = refuse_it, .workspace = workspace_of, .run = run_it }
+    {                                                                                                                  \
+        .op = TM_OP_##op_name, .name = prefix TM_ISA_NAME, .refuse = refuse_it, .workspace = workspace_of,             \
+        .run = run_it                                                                                                  \
+    }
 /* Functions that choose kernels and count their scratch (refuse, workspace, and what these call): they run where the
  * program is planned, on machines without these instructions too, so they must not use them
  * (tests/device/test_planning.c executes them step by step). */
@@ -42,21 +53,60 @@ enum { TM_LANES = 16 };
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
-typedef __m512 v16;
+typedef __m512  v16;
 typedef __m512i v16i;
-TM_INLINE v16 v16_set1(float x) { return _mm512_set1_ps(x); }
-TM_INLINE v16 v16_load(const float *p) { return _mm512_loadu_ps(p); }
-TM_INLINE void v16_store(float *p, v16 x) { _mm512_storeu_ps(p, x); }
-TM_INLINE v16 v16_add(v16 a, v16 b) { return _mm512_add_ps(a, b); }
-TM_INLINE v16 v16_sub(v16 a, v16 b) { return _mm512_sub_ps(a, b); }
-TM_INLINE v16 v16_mul(v16 a, v16 b) { return _mm512_mul_ps(a, b); }
-TM_INLINE v16 v16_div(v16 a, v16 b) { return _mm512_div_ps(a, b); }
-TM_INLINE v16 v16_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); } /* a b + c */
-TM_INLINE v16 v16_max(v16 a, v16 b) { return _mm512_max_ps(a, b); }
-TM_INLINE v16 v16_min(v16 a, v16 b) { return _mm512_min_ps(a, b); }
-TM_INLINE v16 v16_sqrt(v16 a) { return _mm512_sqrt_ps(a); }
-TM_INLINE v16 v16_round(v16 a) { return _mm512_roundscale_ps(a, 8); } /* to nearest even integer */
-TM_INLINE v16 v16_scale2(v16 a, v16 n) { return _mm512_scalef_ps(a, n); } /* a 2^n, n whole, -126 <= n <= 127 */
+TM_INLINE v16   v16_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+TM_INLINE v16 v16_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+TM_INLINE void v16_store(float *p, v16 x)
+{
+    _mm512_storeu_ps(p, x);
+}
+TM_INLINE v16 v16_add(v16 a, v16 b)
+{
+    return _mm512_add_ps(a, b);
+}
+TM_INLINE v16 v16_sub(v16 a, v16 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+TM_INLINE v16 v16_mul(v16 a, v16 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+TM_INLINE v16 v16_div(v16 a, v16 b)
+{
+    return _mm512_div_ps(a, b);
+}
+TM_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+} /* a b + c */
+TM_INLINE v16 v16_max(v16 a, v16 b)
+{
+    return _mm512_max_ps(a, b);
+}
+TM_INLINE v16 v16_min(v16 a, v16 b)
+{
+    return _mm512_min_ps(a, b);
+}
+TM_INLINE v16 v16_sqrt(v16 a)
+{
+    return _mm512_sqrt_ps(a);
+}
+TM_INLINE v16 v16_round(v16 a)
+{
+    return _mm512_roundscale_ps(a, 8);
+} /* to nearest even integer */
+TM_INLINE v16 v16_scale2(v16 a, v16 n)
+{
+    return _mm512_scalef_ps(a, n);
+} /* a 2^n, n whole, -126 <= n <= 127 */
 TM_INLINE v16 v16_where(v16 condition, v16 x) /* x where the condition is > 0 or no number, else 0 */
 {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(condition, _mm512_setzero_ps(), _CMP_NLE_UQ), x);
@@ -77,8 +127,12 @@ TM_INLINE v16 v16_load_bf16(const uint16_t *p)
 /* round to nearest even; NaN stays NaN */
 TM_INLINE void v16_store_bf16(uint16_t *p, v16 x)
 {
-    __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    __m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+#if TM_PAIRS /* what is stored there was computed: no denormals, which this instruction takes for zero */
+    _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(x));
+    return;
+#endif
+    __m512i   u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i   r = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     r = _mm512_mask_or_epi32(r, nan, _mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x40));
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(r));
@@ -88,33 +142,76 @@ TM_INLINE void v16_store_bf16(uint16_t *p, v16 x)
 typedef struct {
     __m256 lo, hi;
 } v16;
-#define TM_BOTH(f) return (v16){ f(a.lo, b.lo), f(a.hi, b.hi) }
-TM_INLINE v16 v16_set1(float x) { return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(x) }; }
-TM_INLINE v16 v16_load(const float *p) { return (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) }; }
-TM_INLINE void v16_store(float *p, v16 x) { _mm256_storeu_ps(p, x.lo), _mm256_storeu_ps(p + 8, x.hi); }
-TM_INLINE v16 v16_add(v16 a, v16 b) { TM_BOTH(_mm256_add_ps); }
-TM_INLINE v16 v16_sub(v16 a, v16 b) { TM_BOTH(_mm256_sub_ps); }
-TM_INLINE v16 v16_mul(v16 a, v16 b) { TM_BOTH(_mm256_mul_ps); }
-TM_INLINE v16 v16_div(v16 a, v16 b) { TM_BOTH(_mm256_div_ps); }
-TM_INLINE v16 v16_max(v16 a, v16 b) { TM_BOTH(_mm256_max_ps); }
-TM_INLINE v16 v16_min(v16 a, v16 b) { TM_BOTH(_mm256_min_ps); }
+#define TM_BOTH(f)                                                                                                     \
+    return (v16)                                                                                                       \
+    {                                                                                                                  \
+        f(a.lo, b.lo), f(a.hi, b.hi)                                                                                   \
+    }
+TM_INLINE v16 v16_set1(float x)
+{
+    return (v16){ _mm256_set1_ps(x), _mm256_set1_ps(x) };
+}
+TM_INLINE v16 v16_load(const float *p)
+{
+    return (v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) };
+}
+TM_INLINE void v16_store(float *p, v16 x)
+{
+    _mm256_storeu_ps(p, x.lo), _mm256_storeu_ps(p + 8, x.hi);
+}
+TM_INLINE v16 v16_add(v16 a, v16 b)
+{
+    TM_BOTH(_mm256_add_ps);
+}
+TM_INLINE v16 v16_sub(v16 a, v16 b)
+{
+    TM_BOTH(_mm256_sub_ps);
+}
+TM_INLINE v16 v16_mul(v16 a, v16 b)
+{
+    TM_BOTH(_mm256_mul_ps);
+}
+TM_INLINE v16 v16_div(v16 a, v16 b)
+{
+    TM_BOTH(_mm256_div_ps);
+}
+TM_INLINE v16 v16_max(v16 a, v16 b)
+{
+    TM_BOTH(_mm256_max_ps);
+}
+TM_INLINE v16 v16_min(v16 a, v16 b)
+{
+    TM_BOTH(_mm256_min_ps);
+}
 TM_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
 {
     return (v16){ _mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi) };
 }
-TM_INLINE v16 v16_sqrt(v16 a) { return (v16){ _mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi) }; }
-TM_INLINE v16 v16_round(v16 a) { return (v16){ _mm256_round_ps(a.lo, 8), _mm256_round_ps(a.hi, 8) }; }
+TM_INLINE v16 v16_sqrt(v16 a)
+{
+    return (v16){ _mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi) };
+}
+TM_INLINE v16 v16_round(v16 a)
+{
+    return (v16){ _mm256_round_ps(a.lo, 8), _mm256_round_ps(a.hi, 8) };
+}
 TM_INLINE __m256 tm_scale2_half(__m256 a, __m256 n)
 {
     __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_mul_ps(a, _mm256_castsi256_ps(e));
 }
-TM_INLINE v16 v16_scale2(v16 a, v16 n) { return (v16){ tm_scale2_half(a.lo, n.lo), tm_scale2_half(a.hi, n.hi) }; }
+TM_INLINE v16 v16_scale2(v16 a, v16 n)
+{
+    return (v16){ tm_scale2_half(a.lo, n.lo), tm_scale2_half(a.hi, n.hi) };
+}
 TM_INLINE __m256 tm_where_half(__m256 condition, __m256 x)
 {
     return _mm256_and_ps(_mm256_cmp_ps(condition, _mm256_setzero_ps(), _CMP_NLE_UQ), x);
 }
-TM_INLINE v16 v16_where(v16 a, v16 b) { TM_BOTH(tm_where_half); }
+TM_INLINE v16 v16_where(v16 a, v16 b)
+{
+    TM_BOTH(tm_where_half);
+}
 TM_INLINE v16 v16_load_bf16(const uint16_t *p)
 {
     __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -139,26 +236,58 @@ typedef uint16_t tm_q4h __attribute__((vector_size(8)));
 typedef struct {
     tm_q4 q0, q1, q2, q3;
 } v16;
-#define TM_ONE(f) return (v16){ f(a.q0), f(a.q1), f(a.q2), f(a.q3) }
-#define TM_TWO(f) return (v16){ f(a.q0, b.q0), f(a.q1, b.q1), f(a.q2, b.q2), f(a.q3, b.q3) }
+#define TM_ONE(f)                                                                                                      \
+    return (v16)                                                                                                       \
+    {                                                                                                                  \
+        f(a.q0), f(a.q1), f(a.q2), f(a.q3)                                                                             \
+    }
+#define TM_TWO(f)                                                                                                      \
+    return (v16)                                                                                                       \
+    {                                                                                                                  \
+        f(a.q0, b.q0), f(a.q1, b.q1), f(a.q2, b.q2), f(a.q3, b.q3)                                                     \
+    }
 TM_INLINE tm_q4 tm_q4_load(const float *p)
 {
     tm_q4 r;
     memcpy(&r, p, sizeof r);
     return r;
 }
-TM_INLINE tm_q4 tm_q4_add(tm_q4 a, tm_q4 b) { return a + b; }
-TM_INLINE tm_q4 tm_q4_sub(tm_q4 a, tm_q4 b) { return a - b; }
-TM_INLINE tm_q4 tm_q4_mul(tm_q4 a, tm_q4 b) { return a * b; }
-TM_INLINE tm_q4 tm_q4_div(tm_q4 a, tm_q4 b) { return a / b; }
+TM_INLINE tm_q4 tm_q4_add(tm_q4 a, tm_q4 b)
+{
+    return a + b;
+}
+TM_INLINE tm_q4 tm_q4_sub(tm_q4 a, tm_q4 b)
+{
+    return a - b;
+}
+TM_INLINE tm_q4 tm_q4_mul(tm_q4 a, tm_q4 b)
+{
+    return a * b;
+}
+TM_INLINE tm_q4 tm_q4_div(tm_q4 a, tm_q4 b)
+{
+    return a / b;
+}
 TM_INLINE tm_q4 tm_q4_select(tm_q4i mask, tm_q4 a, tm_q4 b)
 {
     return (tm_q4)((mask & (tm_q4i)a) | (~mask & (tm_q4i)b));
 }
-TM_INLINE tm_q4 tm_q4_max(tm_q4 a, tm_q4 b) { return tm_q4_select(a > b, a, b); }
-TM_INLINE tm_q4 tm_q4_min(tm_q4 a, tm_q4 b) { return tm_q4_select(a < b, a, b); }
-TM_INLINE tm_q4 tm_q4_where(tm_q4 a, tm_q4 b) { return tm_q4_select(a <= (tm_q4){ 0 }, (tm_q4){ 0 }, b); }
-TM_INLINE tm_q4 tm_q4_sqrt(tm_q4 a) { return (tm_q4){ sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3]) }; }
+TM_INLINE tm_q4 tm_q4_max(tm_q4 a, tm_q4 b)
+{
+    return tm_q4_select(a > b, a, b);
+}
+TM_INLINE tm_q4 tm_q4_min(tm_q4 a, tm_q4 b)
+{
+    return tm_q4_select(a < b, a, b);
+}
+TM_INLINE tm_q4 tm_q4_where(tm_q4 a, tm_q4 b)
+{
+    return tm_q4_select(a <= (tm_q4){ 0 }, (tm_q4){ 0 }, b);
+}
+TM_INLINE tm_q4 tm_q4_sqrt(tm_q4 a)
+{
+    return (tm_q4){ sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3]) };
+}
 /* Adding 2^23 leaves no room for a fraction; from there on every float is whole. The sign stays, also of zero. */
 TM_INLINE tm_q4 tm_q4_round(tm_q4 a)
 {
@@ -194,18 +323,54 @@ TM_INLINE v16 v16_load(const float *p)
 {
     return (v16){ tm_q4_load(p), tm_q4_load(p + 4), tm_q4_load(p + 8), tm_q4_load(p + 12) };
 }
-TM_INLINE void v16_store(float *p, v16 x) { memcpy(p, &x, sizeof x); }
-TM_INLINE v16 v16_add(v16 a, v16 b) { TM_TWO(tm_q4_add); }
-TM_INLINE v16 v16_sub(v16 a, v16 b) { TM_TWO(tm_q4_sub); }
-TM_INLINE v16 v16_mul(v16 a, v16 b) { TM_TWO(tm_q4_mul); }
-TM_INLINE v16 v16_div(v16 a, v16 b) { TM_TWO(tm_q4_div); }
-TM_INLINE v16 v16_fma(v16 a, v16 b, v16 c) { return v16_add(v16_mul(a, b), c); }
-TM_INLINE v16 v16_max(v16 a, v16 b) { TM_TWO(tm_q4_max); }
-TM_INLINE v16 v16_min(v16 a, v16 b) { TM_TWO(tm_q4_min); }
-TM_INLINE v16 v16_where(v16 a, v16 b) { TM_TWO(tm_q4_where); }
-TM_INLINE v16 v16_sqrt(v16 a) { TM_ONE(tm_q4_sqrt); }
-TM_INLINE v16 v16_round(v16 a) { TM_ONE(tm_q4_round); }
-TM_INLINE v16 v16_scale2(v16 a, v16 b) { TM_TWO(tm_q4_scale2); }
+TM_INLINE void v16_store(float *p, v16 x)
+{
+    memcpy(p, &x, sizeof x);
+}
+TM_INLINE v16 v16_add(v16 a, v16 b)
+{
+    TM_TWO(tm_q4_add);
+}
+TM_INLINE v16 v16_sub(v16 a, v16 b)
+{
+    TM_TWO(tm_q4_sub);
+}
+TM_INLINE v16 v16_mul(v16 a, v16 b)
+{
+    TM_TWO(tm_q4_mul);
+}
+TM_INLINE v16 v16_div(v16 a, v16 b)
+{
+    TM_TWO(tm_q4_div);
+}
+TM_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return v16_add(v16_mul(a, b), c);
+}
+TM_INLINE v16 v16_max(v16 a, v16 b)
+{
+    TM_TWO(tm_q4_max);
+}
+TM_INLINE v16 v16_min(v16 a, v16 b)
+{
+    TM_TWO(tm_q4_min);
+}
+TM_INLINE v16 v16_where(v16 a, v16 b)
+{
+    TM_TWO(tm_q4_where);
+}
+TM_INLINE v16 v16_sqrt(v16 a)
+{
+    TM_ONE(tm_q4_sqrt);
+}
+TM_INLINE v16 v16_round(v16 a)
+{
+    TM_ONE(tm_q4_round);
+}
+TM_INLINE v16 v16_scale2(v16 a, v16 b)
+{
+    TM_TWO(tm_q4_scale2);
+}
 TM_INLINE v16 v16_load_bf16(const uint16_t *p)
 {
     return (v16){ tm_q4_load_bf16(p), tm_q4_load_bf16(p + 4), tm_q4_load_bf16(p + 8), tm_q4_load_bf16(p + 12) };
@@ -232,7 +397,10 @@ TM_INLINE void v16_store_n(float *p, v16 x, int64_t n)
 }
 #endif
 
-TM_INLINE v16 v16_zero(void) { return v16_set1(0.f); }
+TM_INLINE v16 v16_zero(void)
+{
+    return v16_set1(0.f);
+}
 TM_INLINE v16 v16_load_bf16_n(const uint16_t *p, int64_t n)
 {
     uint16_t h[16] = { 0 };

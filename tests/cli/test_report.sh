@@ -1,0 +1,93 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The page of one or several runs: its figures are those of result.json, it loads nothing, and nothing in it is obeyed.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+trainmark run $tiny --training.steps 60 --out a
+trainmark run $tiny --training.steps 60 --training.local_batch_size 4 --out b
+trainmark report a b -o page.html
+check "a page of two runs" [ "$code" -eq 0 ]
+check "five charts" [ "$(grep -c '<svg class="chart"' page.html)" -eq 5 ]
+# figure PATH: the cells of a row of the page.
+figure() { sed -n "s|^<tr data-path=\"$1\">||p" page.html | sed 's|<th>[^<]*</th>||; s|</td><td class="number">| |g; s|<[^>]*>||g'; }
+# member FILE NAME: the first `"NAME": value`.
+member() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
+for path in verdict weights_hash steps/done tokens_per_second_per_device/median memory/planned_bytes first_step_seconds; do
+    name=${path##*/}
+    check "the page has $path of result.json" [ "$(figure $path)" = "$(member a/result.json $name) $(member b/result.json $name)" ]
+done
+check_not "nothing is loaded from elsewhere" sh -c "sed 's|http://www.w3.org/2000/svg||g' page.html | grep -qE '(src|href|url|import)[=(]|https?://'"
+check_not "no script" grep -qi '<script' page.html
+check "light and dark" grep -q 'prefers-color-scheme:dark' page.html
+trainmark report a b -o table.csv
+check "as CSV: a row for each run" [ "$(wc -l <table.csv)" -eq 3 ]
+check "with all digits" grep -q "$(member a/result.json median)" table.csv
+trainmark report a
+check "as markdown" has "$out" "^\| weights \| $(member a/result.json weights_hash) \|$"
+for chart in loss speed ledger memory roofline; do
+    trainmark report a --plot $chart.svg --chart $chart
+    check "the chart $chart as SVG" [ "$(head -c 18 $chart.svg)$(tail -c 7 $chart.svg)" = '<svg class="chart"</svg>' ]
+done
+trainmark report a -o page.pdf
+failed_with 2 "an unknown form" "wanted .html, .md or .csv"
+trainmark report nothing
+failed_with 4 "no such run" "there is no file or folder 'nothing'"
+
+# --- strings from outside ---
+
+mkdir evil
+sed 's|"model": "[^"]*"|"model": "<script>alert(1)</script>\\u001b]8;;http://x\\u0007"|' a/result.json >evil/result.json
+cp a/metrics.jsonl evil
+trainmark report evil -o evil.html
+check_not "a name that is a script is text" grep -qi '<script' evil.html
+check_not "and no escape reaches the file" grep -q "$(printf '\033')" evil.html
+trainmark report evil
+check_not "nor the terminal" grep -q "$(printf '\033')" "$out"
+
+# --- 10,000 steps ---
+
+mkdir long
+awk 'BEGIN { for (i = 1; i <= 10000; i++) printf "{\"step\": %d, \"loss\": %.15f, \"grad_norm\": 1, \"learning_rate\": 0.001, \"tokens\": 64, \"seconds\": %.9f, \"phases\": {}, \"used_bytes\": 1, \"resident_bytes\": 1}\n", i, 2 + 3 / i + (i % 7) / 100, 0.01 + (i % 13) / 1e4 }' >long/metrics.jsonl
+awk '/^ *"step_seconds": \[/ { printf "  \"step_seconds\": ["; for (i = 1; i <= 10000; i++) printf "%s%.9f", (i > 1 ? ", " : ""), 0.01 + (i % 13) / 1e4; print "],"; next } { print }' a/result.json >long/result.json
+trainmark report long -o long.html
+check "the page of 10,000 steps" [ "$code" -eq 0 ]
+check "is below 2 MB, and below 300 kB in fact" [ "$(wc -c <long.html)" -lt 300000 ]
+
+# --- watch ---
+
+trainmark watch a --once
+check "watch: the last step and the verdict" has "$out" "^step 60  loss [0-9.]+  validation [0-9.]+  [0-9,]+ tokens/s$"
+check "watch: it has ended" has "$out" "^ended: (valid|noisy|invalid): "
+mkdir going
+head -n 5 a/metrics.jsonl >going/metrics.jsonl
+printf '{"step": 6, "lo' >>going/metrics.jsonl
+trainmark watch going --once
+check "watch: a torn line waits for its end" has "$out" "^step 5 "
+check_not "watch: it has not ended" has "$out" "ended"
+(sleep 0.3; tail -n +6 a/metrics.jsonl >rest; head -n 5 a/metrics.jsonl >going/metrics.jsonl; cat rest >>going/metrics.jsonl
+ sleep 0.3; cp a/result.json going/result.json) &
+trainmark watch going --interval 0.05
+wait
+check "watch: follows until the run has ended" has "$out" "^step 60 "
+check "watch: and then ends" has "$out" "^ended: "
+mkdir empty
+trainmark watch empty --once --json
+check "watch: no step yet" has "$out" "^{}$"
+trainmark watch nothing
+failed_with 4 "watch: no such folder" "there is no folder 'nothing'"
+
+# --- in a browser ---
+
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+if [ -n "$browser" ]; then
+    HOME=$work timeout 60 nice "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr --v=0 --dump-dom \
+        "file://$work/page.html" >dom.html 2>browser.log
+    check "headless Chromium shows the page" grep -q 'id="figures"' dom.html
+    check "five charts are in it" [ "$(grep -o '<svg class="chart"' dom.html | wc -l)" -eq 5 ]
+    check_not "no console error" grep -q 'CONSOLE' browser.log
+else
+    skip "in headless Chromium" "chromium is not installed"
+fi
+
+finish

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The event file for TensorBoard, decoded here: frames with their sums, events with steps and values. The format was
+ * held against TensorBoard's own reader by tools/check_tensorboard.py. */
+#include "support/fake_run.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "record/record.h"
+#include "record/sink_kind.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* CRC-32C bit by bit from the highest: the mirrored form of what the sink does. */
+static uint32_t crc_of(const unsigned char *data, size_t n)
+{
+    uint32_t crc = 0xffffffffu, out = 0;
+    for (size_t i = 0; i < 8 * n; i++) {
+        uint32_t bit = data[i / 8] >> i % 8 & 1, top = crc >> 31;
+        crc = crc << 1 ^ (top ^ bit ? 0x1edc6f41u : 0);
+    }
+    for (int i = 0; i < 32; i++) out |= (crc >> i & 1) << (31 - i);
+    return ~out;
+}
+
+static uint64_t little(const unsigned char *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
+
+static void expect_crc(const unsigned char *data, size_t n, const unsigned char *at)
+{
+    uint32_t crc = crc_of(data, n);
+    assert_int_equal(little(at, 4), (uint32_t)((crc >> 15 | crc << 17) + 0xa282ead8u));
+}
+
+/* The last value of a tag, and how many there are; steps below 128 are one byte. */
+static int find(const unsigned char *file, size_t n, const char *tag, int *step, float *value)
+{
+    int count = 0;
+    for (size_t at = 0; at < n;) {
+        size_t               length = (size_t)little(file + at, 8);
+        const unsigned char *event = file + at + 12;
+        expect_crc(file + at, 8, file + at + 8);
+        expect_crc(event, length, event + length);
+        assert_int_equal(event[0], 9);  /* wall_time */
+        assert_int_equal(event[9], 16); /* step */
+        const unsigned char *text = event + 11;
+        if (text[0] == 42 && text[2] == 10 && text[4] == 10 && text[5] == strlen(tag) &&
+            memcmp(text + 6, tag, strlen(tag)) == 0) {
+            uint32_t bits = (uint32_t)little(text + 6 + strlen(tag) + 1, 4);
+            assert_int_equal(text[6 + strlen(tag)], 21); /* simple_value */
+            memcpy(value, &bits, sizeof *value);
+            *step = event[10];
+            count++;
+        }
+        at += 12 + length + 4;
+    }
+    return count;
+}
+
+static void the_file_holds_every_step(void **state)
+{
+    (void)state;
+    assert_int_equal(crc_of((const unsigned char *)"123456789", 9), 0xe3069283u); /* the check value of CRC-32C */
+    tm_config        *config = test_full_config();
+    tm_arena         *arena = tm_arena_create();
+    char             *words[] = { (char *)"--metrics.enable_tensorboard", (char *)"true" };
+    tm_output_options o = { .folder = test_folder(), .config = config };
+    tm_sink          *sink;
+    tm_error          err = { 0 };
+    char              path[600];
+    assert_false(record_tensorboard_kind.wanted(&o));
+    assert_int_equal(tm_config_apply_arguments(config, 2, words, &err), TM_OK);
+    assert_true(record_tensorboard_kind.wanted(&o));
+    assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
+    fake_run(sink, TM_VERDICT_VALID, "");
+    fake_close(sink);
+    DIR *folder = opendir(test_in_folder("tb"));
+    assert_non_null(folder);
+    path[0] = '\0';
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (strncmp(entry->d_name, "events.out.tfevents.", 20) == 0)
+            snprintf(path, sizeof path, "%s/%.255s", test_in_folder("tb"), entry->d_name);
+    closedir(folder);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    unsigned char *bytes = malloc(1 << 20);
+    size_t         n = fread(bytes, 1, 1 << 20, file);
+    fclose(file);
+    int   step;
+    float value;
+    assert_int_equal(find(bytes, n, "loss_metrics/global_avg_loss", &step, &value), FAKE_STEPS);
+    assert_int_equal(step, FAKE_STEPS);
+    assert_true(value == (float)fake_step(FAKE_STEPS).step_done.loss);
+    assert_int_equal(find(bytes, n, "lr", &step, &value), FAKE_STEPS);
+    assert_int_equal(find(bytes, n, "validation_metrics/loss", &step, &value), 1);
+    assert_int_equal(find(bytes, n, "nothing", &step, &value), 0);
+    free(bytes);
+    tm_config_destroy(config);
+    tm_arena_destroy(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(the_file_holds_every_step) };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}
