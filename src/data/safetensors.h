@@ -21,15 +21,31 @@
 #include <stdint.h>
 
 /* X(name in a file, bits of an element, our format; TM_DTYPE_COUNT: none) */
+/* clang-format off: it does not come to rest here */
 #define TM_SAFETENSORS_DTYPES(X)                                                                                       \
     X("F64", 64, TM_F64)                                                                                               \
     X("F32", 32, TM_F32)                                                                                               \
-    X("F16", 16, TM_F16) X("BF16", 16, TM_BF16) X("I64", 64, TM_I64) X("I32", 32, TM_I32) X("I16", 16, TM_DTYPE_COUNT) \
-        X("I8", 8, TM_DTYPE_COUNT) X("U8", 8, TM_U8) X("U16", 16, TM_DTYPE_COUNT) X("U32", 32, TM_DTYPE_COUNT)         \
-            X("U64", 64, TM_DTYPE_COUNT) X("BOOL", 8, TM_DTYPE_COUNT) X("F8_E4M3", 8, TM_E4M3)                         \
-                X("F8_E5M2", 8, TM_E5M2) X("F8_E8M0", 8, TM_E8M0) X("F8_E4M3FNUZ", 8, TM_E4M3FNUZ)                     \
-                    X("F8_E5M2FNUZ", 8, TM_E5M2FNUZ) X("F4", 4, TM_E2M1) X("F6_E2M3", 6, TM_DTYPE_COUNT)               \
-                        X("F6_E3M2", 6, TM_DTYPE_COUNT) X("C64", 64, TM_DTYPE_COUNT)
+    X("F16", 16, TM_F16)                                                                                               \
+    X("BF16", 16, TM_BF16)                                                                                             \
+    X("I64", 64, TM_I64)                                                                                               \
+    X("I32", 32, TM_I32)                                                                                               \
+    X("I16", 16, TM_DTYPE_COUNT)                                                                                       \
+    X("I8", 8, TM_DTYPE_COUNT)                                                                                         \
+    X("U8", 8, TM_U8)                                                                                                  \
+    X("U16", 16, TM_DTYPE_COUNT)                                                                                       \
+    X("U32", 32, TM_DTYPE_COUNT)                                                                                       \
+    X("U64", 64, TM_DTYPE_COUNT)                                                                                       \
+    X("BOOL", 8, TM_DTYPE_COUNT)                                                                                       \
+    X("F8_E4M3", 8, TM_E4M3)                                                                                           \
+    X("F8_E5M2", 8, TM_E5M2)                                                                                           \
+    X("F8_E8M0", 8, TM_E8M0)                                                                                           \
+    X("F8_E4M3FNUZ", 8, TM_E4M3FNUZ)                                                                                   \
+    X("F8_E5M2FNUZ", 8, TM_E5M2FNUZ)                                                                                   \
+    X("F4", 4, TM_E2M1)                                                                                                \
+    X("F6_E2M3", 6, TM_DTYPE_COUNT)                                                                                    \
+    X("F6_E3M2", 6, TM_DTYPE_COUNT)                                                                                    \
+    X("C64", 64, TM_DTYPE_COUNT)
+/* clang-format on */
 
 enum { TM_SAFETENSORS_MAX_RANK = 8 };
 

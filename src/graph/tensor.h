@@ -14,17 +14,23 @@
 
 /* X(id, name, bits of an element, kind). Checkpoints store the number of a format: appended to, never renumbered.
  * FLOAT: graph/value.h reads and writes it. INT: whole numbers. */
+/* clang-format off: it does not come to rest here */
 #define TM_DTYPE_LIST(X)                                                                                               \
     X(F64, "float64", 64, FLOAT)                                                                                       \
-    X(F32, "float32", 32, FLOAT) X(BF16, "bfloat16", 16, FLOAT) X(I32, "int32", 32, INT) X(F16, "float16", 16, FLOAT)  \
-        X(E4M3, "float8_e4m3", 8, FLOAT)         /* OCP: no infinity, largest 448 */                                   \
-        X(E5M2, "float8_e5m2", 8, FLOAT)         /* OCP: as IEEE */                                                    \
-        X(E4M3FNUZ, "float8_e4m3fnuz", 8, FLOAT) /* bias one higher, no infinity, no -0: 0x80 is NaN; largest 240 */   \
-        X(E5M2FNUZ, "float8_e5m2fnuz", 8, FLOAT)                                                                       \
-            X(E8M0, "float8_e8m0", 8, FLOAT) /* powers of two, 2^-127 .. 2^127: scales of MX blocks */                 \
-        X(E2M1, "float4_e2m1", 4, FLOAT)     /* 0, 0.5, 1, 1.5, 2, 3, 4, 6: MXFP4, NVFP4 */                            \
-        X(NF4, "nf4", 4, FLOAT)              /* sixteen quantiles of a normal distribution in [-1, 1] */               \
-        X(I64, "int64", 64, INT) X(U8, "uint8", 8, INT)
+    X(F32, "float32", 32, FLOAT)                                                                                       \
+    X(BF16, "bfloat16", 16, FLOAT)                                                                                     \
+    X(I32, "int32", 32, INT)                                                                                           \
+    X(F16, "float16", 16, FLOAT)                                                                                       \
+    X(E4M3, "float8_e4m3", 8, FLOAT)         /* OCP: no infinity, largest 448 */                                       \
+    X(E5M2, "float8_e5m2", 8, FLOAT)         /* OCP: as IEEE */                                                        \
+    X(E4M3FNUZ, "float8_e4m3fnuz", 8, FLOAT) /* bias one higher, no infinity, no -0: 0x80 is NaN; largest 240 */       \
+    X(E5M2FNUZ, "float8_e5m2fnuz", 8, FLOAT)                                                                           \
+    X(E8M0, "float8_e8m0", 8, FLOAT) /* powers of two, 2^-127 .. 2^127: scales of MX blocks */                         \
+    X(E2M1, "float4_e2m1", 4, FLOAT) /* 0, 0.5, 1, 1.5, 2, 3, 4, 6: MXFP4, NVFP4 */                                    \
+    X(NF4, "nf4", 4, FLOAT)          /* sixteen quantiles of a normal distribution in [-1, 1] */                       \
+    X(I64, "int64", 64, INT)                                                                                           \
+    X(U8, "uint8", 8, INT)
+/* clang-format on */
 typedef enum { TM_KIND_FLOAT, TM_KIND_INT } tm_dtype_kind;
 typedef enum {
 #define X(id, name, bits, kind) TM_##id,

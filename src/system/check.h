@@ -35,8 +35,8 @@ tm_check_status tm_check_status_find(const char *name);
 #define TM_CHECK_GROUP_LIST(X)                                                                                         \
     X(KERNEL, "settings")                                                                                              \
     X(CPU, "cpu")                                                                                                      \
-    X(MEMORY, "mem") X(OS, "system") X(PCI, "pci") X(LOG, "log") X(GPU, "gpu") X(NET, "net") X(JOB, "job")             \
-        X(PERF, "perf")
+    X(MEMORY, "mem")                                                                                                   \
+    X(OS, "system") X(PCI, "pci") X(LOG, "log") X(GPU, "gpu") X(NET, "net") X(JOB, "job") X(PERF, "perf")
 typedef enum {
 #define X(id, name) TM_CHECK_GROUP_##id,
     TM_CHECK_GROUP_LIST(X)

@@ -150,7 +150,7 @@ tiny_run --checkpoint.enable true
 tiny_run --checkpoint.enable true --training.steps 5 --model.n_heads 4 --model.n_kv_heads 2 --model.head_dim 8
 failed_with 4 "another head count of the same shapes" "its model has n_heads 2, this run's has 4"
 rm -rf run
-truncate -s 80M text/big.txt
+yes "a line of the text" | head -c 80000000 >text/big.txt
 start_run --data.path text
 truncate -s 1K text/big.txt
 wait "$started"

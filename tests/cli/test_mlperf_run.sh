@@ -56,6 +56,10 @@ check "NEXP counts" [ ! -e three/result_1.txt ]
 # shellcheck disable=SC2086
 timeout -s INT 1 "$TRAINMARK" mlperf run "$config" --out cut --runs 2 --mlperf.submission_org Us >"$out" 2>"$err"
 check "an interrupted run leaves no result" [ ! -e cut/result_0.txt ]
+for _ in $(seq 100); do
+    pgrep -f "[c]ut/runs/run_0" >/dev/null || break
+    sleep 0.1
+done
 check "and no process" sh -c '! pgrep -f "[c]ut/runs/run_0" >/dev/null'
 
 trainmark mlperf reference "$config" --out ref
