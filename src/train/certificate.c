@@ -323,7 +323,7 @@ static tm_status check_gradients(certifier *c, tm_certificate *out, tm_error *er
 {
     const int  tries = c->step->options.shape.moe.experts > 0 ? 4 : 1;
     comparison all;
-    double     least = (double)INFINITY, most = -(double)INFINITY; /* part of the change that the gradient does not tell */
+    double least = (double)INFINITY, most = -(double)INFINITY; /* part of the change that the gradient does not tell */
     for (int i = 0; i < tries && !out->gradients; i++, c->seed++) {
         c->small = c->coarse ? 1 : pow(shrink, i);
         c->apart = random_part * c->small;
@@ -339,8 +339,8 @@ static tm_status check_gradients(certifier *c, tm_certificate *out, tm_error *er
     out->measured = all.measured;
     out->band = all.band;
     if (out->gradients) return TM_OK;
-    /* Where a token's experts change, the loss jumps, and no gradient says so. A jump does not shrink with the step; what
-     * is the same part of steps of any length is a wrong gradient. */
+    /* Where a token's experts change, the loss jumps, and no gradient says so. A jump does not shrink with the step;
+     * what is the same part of steps of any length is a wrong gradient. */
     bool same_part = least * most > 0 && fmin(fabs(least), fabs(most)) > 0.4 * fmax(fabs(least), fabs(most));
     if (tries > 1 && !same_part) {
         out->done = false;
