@@ -160,7 +160,7 @@ static void draw_roofline(const report_runs *r, tm_text *out)
     json_t          *seconds = results_member(results_tree(run), "phases/mean_seconds");
     size_t           i, n = 0, lines = json_array_size(work);
     chart_series    *all = tm_arena_take(r->arena, (lines + 1) * sizeof *all);
-    double           peak = tm_result_number(run, "peak_flops_per_second"), least = INFINITY, most = 0;
+    double           peak = tm_result_number(run, "peak_flops_per_second"), least = (double)INFINITY, most = 0;
     json_array_foreach(work, i, one)
     {
         const char *name = json_string_value(json_object_get(one, "line"));
