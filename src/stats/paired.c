@@ -56,7 +56,7 @@ static int64_t signed_rank(int64_t u, double outside)
     return k;
 }
 
-/* From EXACT_UNITS on the normal approximation, which then is within one rank. */
+/* From EXACT_UNITS on the normal approximation, two or three of some 2,000 ranks wider there. */
 static int64_t walsh_rank(int64_t u)
 {
     double n = (double)u;
