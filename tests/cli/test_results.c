@@ -7,7 +7,6 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-
 #include <jansson.h>
 #include <math.h>
 #include <sqlite3.h>

@@ -512,7 +512,8 @@ static void what_counts_nowhere_is_refused(void **state)
     refused(LLAMA "--model.rope_beta_fast 2", "model.rope_beta_fast", "model.rope_scaling yarn");
     refused(GPT "--model.rope_theta 2", "model.rope_theta", "model.family other than gpt, and model.family is gpt");
     refused(LLAMA "--model.image_size 64", "model.image_size", "model.family flux");
-    refused(LLAMA "--model.init_std 0.1", "model.init_std", "model.init hf or gpt2 or with model.family gpt or with model.tied");
+    refused(LLAMA "--model.init_std 0.1", "model.init_std",
+            "model.init hf or gpt2 or with model.family gpt or with model.tied");
     refused(LLAMA "--data.pad_token 3", "data.pad_token", "data.source govreport");
     refused(LLAMA "--data.path text.txt", "data.path", "and data.source is mock (command line)");
     refused(LLAMA "--checkpoint.interval 3", "checkpoint.interval", "checkpoint.enable");
@@ -550,7 +551,8 @@ static void what_a_higher_layer_switches_off_is_noted(void **state)
     tm_config_destroy(again);
     tm_config_destroy(config);
     tm_text_fini(&printed);
-    config = configured("validation: {freq: 7, enable: false}\nmodel: {rope_beta_fast: 4, rope_scaling: none}\n", "", TM_INVALID, &err);
+    config = configured("validation: {freq: 7, enable: false}\nmodel: {rope_beta_fast: 4, rope_scaling: none}\n", "",
+                        TM_INVALID, &err);
     assert_non_null(strstr(err.text, "'model.rope_beta_fast' = '4' (./keys.yaml:2) has no effect"));
     tm_config_destroy(config);
 }
