@@ -182,9 +182,11 @@ static size_t line_width(const print_as *columns, size_t n)
     return all;
 }
 
+/* Of one row: is it empty? */
 static bool is_constant(const tm_table *table, size_t column)
 {
     char first[64], other[64];
+    if (tm_table_n_rows(table) == 1) return !*people_text(table, 0, column, first);
     for (size_t row = 1; row < tm_table_n_rows(table); row++)
         if (strcmp(people_text(table, 0, column, first), people_text(table, row, column, other)) != 0) return false;
     return tm_table_n_rows(table) > 1;
