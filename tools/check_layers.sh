@@ -69,8 +69,10 @@ model/model.h
 model/presets.h
 model/shape.h
 op/attrs.h
+op/dynamic.h
 op/fused.h
 op/kernel.h
+op/muon.h
 op/op.h
 op/ops.def
 record/keys.h

@@ -7,11 +7,11 @@
 #define IGNORED .state = TM_KEY_IGNORED, .quiet = true
 #define UNBUILT(words) .state = TM_KEY_UNBUILT, .feature = words
 
-/* "AdamW|SGD|Adafactor|" */
+/* "AdamW|AdamW8bit|SGD|Adafactor|Muon|" */
 #define TM_OPTIMIZER(id, name) name "|"
 static const char optimizers[] =
 #include "train/optimizers.def"
-    "Adam|Muon";
+    "Adam";
 #undef TM_OPTIMIZER
 
 /* clang-format off */
@@ -102,7 +102,7 @@ static const tm_key keys[] = {
     /* optimizer and schedule */
     { .name = "optimizer.name", .kind = TM_KEY_CHOICE, .fallback = "AdamW",
       .choices = optimizers,
-      .help = "update rule; Adam and Muon are known, but not built yet" },
+      .help = "update rule; Adam is known, but not built yet. Muon: of the matrices of blocks, AdamW of the rest" },
     { .name = "optimizer.lr", .kind = TM_KEY_F64, .fallback = "8e-4", .lo = 0, .hi = 100,
       .synonyms = "lr,training.lr,learning_rate,optimizer.learning_rate", .help = "peak learning rate" },
     { .name = "optimizer.beta1", .kind = TM_KEY_F64, .fallback = "0.9", .lo = 0, .hi = 0.9999999,
@@ -112,10 +112,10 @@ static const tm_key keys[] = {
     { .name = "optimizer.eps", .kind = TM_KEY_F64, .fallback = "1e-8", .lo = 0, .hi = 1, .synonyms = "adam_eps",
       .help = "AdamW: added to the root of the second moment" },
     { .name = "optimizer.momentum", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 0.9999999,
-      .help = "SGD: share of the last direction that stays; 0: no buffer" },
+      .help = "SGD: share of the last direction that stays; 0: no buffer. Muon: of the old momentum; 0.95 (megatron 0.9) unless given" },
     { .name = "optimizer.nesterov", .kind = TM_KEY_BOOL, .fallback = "false",
-      .when = "optimizer.momentum|optimizer.groups",
-      .help = "SGD: Nesterov's form of the momentum" },
+      .when = "optimizer.momentum|optimizer.groups|optimizer.name=Muon",
+      .help = "SGD, Muon: Nesterov's form of the momentum; Muon: true (megatron false) unless given" },
     { .name = "optimizer.beta2_decay", .kind = TM_KEY_F64, .fallback = "-0.8", .lo = -10, .hi = 0,
       .help = "Adafactor: the share of the new in the second moment is step^beta2_decay" },
     { .name = "optimizer.eps1", .kind = TM_KEY_F64, .lo = 0, .hi = 1,
@@ -134,8 +134,20 @@ static const tm_key keys[] = {
     { .name = "optimizer.groups", .kind = TM_KEY_MAPS, .fallback = "",
       .help = "what is different for some parameters: maps of params (patterns of names) with lr or lr_scale, weight_decay, "
           "beta1, beta2, eps, momentum, trained, format; the first that matches counts (parameter-groups.md)" },
-    { .name = "optimizer.implementation", .kind = TM_KEY_TEXT, .fallback = "fused", IGNORED,
-      .help = "always fused" },
+    { .name = "optimizer.implementation", .kind = TM_KEY_CHOICE, .fallback = "fused",
+      .choices = "fused|foreach|for-loop|fused_opt_states_bf16",
+      .help = "the first three are the same here: always fused; fused_opt_states_bf16: AdamW with both moments in bfloat16" },
+    { .name = "optimizer.definition", .kind = TM_KEY_CHOICE, .choices = "torchao|bitsandbytes|torch|megatron",
+      .help = "whose rule where there are several; the first unless given. AdamW8bit: torchao, bitsandbytes; Muon: torch, "
+              "megatron" },
+    { .name = "optimizer.adjust_lr_fn", .kind = TM_KEY_CHOICE,
+      .choices = "original|match_rms_adamw|spectral|shape_scaling|unit_rms_norm=spectral_unclamped", .synonyms = "muon_scale_mode",
+      .help = "Muon: factor of the learning rate of a matrix; null: original (torch), spectral (megatron)" },
+    { .name = "optimizer.bf16_stochastic_round", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "weights and moments that are stored in bfloat16 are rounded by chance, f(seed, tensor, step, index), not to the "
+              "nearest" },
+    { .name = "optimizer.kahan_sum", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "AdamW, training.regime pure: what rounding takes from a weight is kept in another bfloat16 beside it" },
     { .name = "optimizer.early_step_in_backward", .kind = TM_KEY_BOOL, .fallback = "false",
       UNBUILT("optimizer steps within the backward pass"),
       .help = "update each weight as soon as its gradient is known" },

@@ -69,6 +69,18 @@ static void read_schedule(const tm_config *config, tm_run_options *out)
     if (is(config, "lr_scheduler.decay_type", "sqrt")) out->schedule.decay = TM_DECAY_SQRT;
 }
 
+static tm_muon_scale scale_of(const tm_config *config)
+{
+    static const char *const names[TM_MUON_SCALE_COUNT] = {
+#define X(id, name, factor) [TM_MUON_##id] = name,
+        TM_MUON_SCALES(X)
+#undef X
+    };
+    int i = 0;
+    while (i < TM_MUON_SCALE_COUNT && !is(config, "optimizer.adjust_lr_fn", names[i])) i++;
+    return i < TM_MUON_SCALE_COUNT ? (tm_muon_scale)i : TM_MUON_ORIGINAL;
+}
+
 static tm_hyper read_hyper(const tm_config *config)
 {
     return (tm_hyper){ .weight_decay = tm_config_f64(config, "optimizer.weight_decay"),
@@ -81,7 +93,12 @@ static tm_hyper read_hyper(const tm_config *config)
                        .beta2_decay = tm_config_f64(config, "optimizer.beta2_decay"),
                        .eps1 = tm_config_f64(config, "optimizer.eps1"),
                        .eps2 = tm_config_f64(config, "optimizer.eps2"),
-                       .clip_threshold = tm_config_f64(config, "optimizer.clip_threshold") };
+                       .clip_threshold = tm_config_f64(config, "optimizer.clip_threshold"),
+                       .stochastic = tm_config_bool(config, "optimizer.bf16_stochastic_round"),
+                       .kahan = tm_config_bool(config, "optimizer.kahan_sum"),
+                       .bf16_moments = is(config, "optimizer.implementation", "fused_opt_states_bf16"),
+                       .definition = tm_definition_find(tm_config_text(config, "optimizer.definition")),
+                       .scale = scale_of(config) };
 }
 
 static tm_status read_step(const tm_config *config, tm_step_options *step, tm_error *err)

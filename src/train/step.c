@@ -31,7 +31,7 @@ static tm_inputs inputs_of(const tm_step *step)
     return named(step, step->inputs);
 }
 
-static void add_training_segment(tm_step *step, const char *name, bool accumulate)
+static void add_training_segment(tm_step *step, const tm_chooser *chooser, const char *name, bool accumulate)
 {
     tm_graph *graph = step->graph;
     tm_graph_segment(graph, name);
@@ -45,6 +45,7 @@ static void add_training_segment(tm_step *step, const char *name, bool accumulat
     tm_lookup_pass(graph, step->options.accumulation > 1, accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     tm_precision_pass(graph);
+    tm_uncast_pass(graph, chooser);
     tm_offload_pass(graph, &step->options.offload);
 }
 
@@ -86,16 +87,17 @@ static void add_update_segment(tm_step *step)
     graph->layer = -1;
 }
 
-static void add_evaluate_segment(tm_step *step)
+static void add_evaluate_segment(tm_step *step, const tm_chooser *chooser)
 {
     tm_graph_segment(step->graph, "evaluate");
     tm_inputs inputs = inputs_of(step);
     tm_model_loss(step->graph, &step->model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     tm_precision_pass(step->graph);
+    tm_uncast_pass(step->graph, chooser);
 }
 
 /* The same for held-out samples, where they come in other batches or lengths. */
-static void add_validate_segment(tm_step *step)
+static void add_validate_segment(tm_step *step, const tm_chooser *chooser)
 {
     const tm_step_options *o = &step->options;
     tm_model               model = step->model;
@@ -106,6 +108,7 @@ static void add_validate_segment(tm_step *step)
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
     tm_precision_pass(step->graph);
+    tm_uncast_pass(step->graph, chooser);
 }
 
 static void add_sample_segment(tm_step *step)
@@ -191,13 +194,13 @@ static tm_status declare_inputs(tm_step *step, tm_error *err)
     return TM_OK;
 }
 
-static void add_segments(tm_step *step)
+static void add_segments(tm_step *step, const tm_chooser *chooser)
 {
-    add_training_segment(step, "first", false);
-    if (step->options.accumulation > 1) add_training_segment(step, "further", true);
+    add_training_segment(step, chooser, "first", false);
+    if (step->options.accumulation > 1) add_training_segment(step, chooser, "further", true);
     add_update_segment(step);
-    add_evaluate_segment(step);
-    if (step->options.validation_batch > 0) add_validate_segment(step);
+    add_evaluate_segment(step, chooser);
+    if (step->options.validation_batch > 0) add_validate_segment(step, chooser);
     step->sample_tokens = step->sample_hidden = TM_NONE;
     if (step->options.sample) add_sample_segment(step);
 }
@@ -233,12 +236,23 @@ double tm_schedule_flops(const tm_step_schedule *schedule)
     return flops;
 }
 
+/* As many rows at a time as tm_step_loss_chunk says, in half the place where the kernel can do with it. */
+static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_chooser *chooser)
+{
+    int64_t    chunk = tm_step_loss_chunk(rows, o->shape.vocab_size);
+    tm_example example;
+    TM_ASSERT(tm_op_linear_cross_entropy_grad.example(0, &example));
+    tm_call          call = tm_example_call(&tm_op_linear_cross_entropy_grad, &example, o->precision);
+    const tm_kernel *kernel = o->shape.vocab_size > 0 ? chooser->choose(chooser->context, &call, NULL) : NULL;
+    return kernel && kernel->two_rows ? (chunk + 1) / 2 : chunk;
+}
+
 tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
 {
     tm_step *step = tm_alloc(sizeof *step);
     step->options = *options;
     int64_t rows = options->micro_batch * options->seq;
-    if (step->options.loss_chunk <= 0) step->options.loss_chunk = tm_step_loss_chunk(rows, options->shape.vocab_size);
+    if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
     TM_ASSERT(options->validation_batch == 0 || options->n_fields > 0);
     tm_graph *graph = step->graph = tm_graph_create(options->precision);
@@ -251,7 +265,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     if (st == TM_OK) declare(step);
     step->group_of = tm_arena_take(graph->arena, graph->n_tensors * sizeof *step->group_of);
     if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);
-    if (st == TM_OK) add_segments(step);
+    if (st == TM_OK) add_segments(step, chooser);
     if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
     if (st != TM_OK) {
         tm_step_destroy(step);

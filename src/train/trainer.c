@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/cpu.h"
 #include "base/hash.h"
+#include "base/random.h"
 #include "train/init.h"
 #include "train/load.h"
 
@@ -20,6 +21,7 @@ struct tm_trainer {
     tm_checkpoint_memory  copies; /* how a checkpoint reaches the tensors */
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
+    uint64_t              seed;
     double  scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
     double *expert_counts;                           /* as read from the device */
 };
@@ -141,6 +143,7 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
     tm_chooser  chooser = tm_device_chooser(device);
     tm_trainer *trainer = tm_alloc(sizeof *trainer);
     trainer->device = device;
+    trainer->seed = seed;
     tm_status st = tm_step_create(options, &chooser, &trainer->step, err);
     if (st == TM_OK) st = open_memory(trainer, seed, chooser.threads, err);
     if (st != TM_OK) {
@@ -182,6 +185,7 @@ tm_address tm_trainer_arena(const tm_trainer *trainer)
 tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets,
                            tm_error *err)
 {
+    const uint64_t         rounding = tm_random_stream("rounding");
     const tm_step_options *o = &trainer->step->options;
     for (int g = 0; g < o->n_groups; g++) {
         double    *s = trainer->scalars[g], rate = learning_rate * o->groups[g].lr_scale;
@@ -189,6 +193,7 @@ tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate,
         s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
         s[TM_SCALAR_LEARNING_RATE] = rate;
         s[TM_SCALAR_MAX_NORM] = max_norm;
+        s[TM_SCALAR_ROUNDING] = (double)(tm_random_u64(trainer->seed, rounding, (uint64_t)t) >> 11);
         o->optimizer->scalars(&o->groups[g].hyper, t, rate, s);
         TM_TRY(tm_device_write(trainer->device, to, s, sizeof trainer->scalars[g], err));
     }

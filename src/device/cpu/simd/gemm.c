@@ -84,7 +84,7 @@ typedef struct {
 static TM_PLANNED bool is_own(const tm_gemm *g)
 {
     bool narrow = TILES && g->narrow;
-    return (narrow || g->a.dtype == TM_BF16) && (narrow || g->b.dtype == TM_BF16);
+    return (narrow || g->a.dtype == TM_BF16) && (narrow || g->narrow_b || g->b.dtype == TM_BF16);
 }
 #endif
 
