@@ -7,11 +7,11 @@
 #define IGNORED .state = TM_KEY_IGNORED, .quiet = true
 #define UNBUILT(words) .state = TM_KEY_UNBUILT, .feature = words
 
-/* "AdamW|SGD|Adafactor|" */
+/* "AdamW|AdamW8bit|SGD|Adafactor|Muon|" */
 #define TM_OPTIMIZER(id, name) name "|"
 static const char optimizers[] =
 #include "train/optimizers.def"
-    "Adam|Muon";
+    "Adam";
 #undef TM_OPTIMIZER
 
 /* clang-format off */
@@ -50,14 +50,24 @@ static const tm_key keys[] = {
     { .name = "fp8_amax_history_len", .kind = TM_KEY_I64, IGNORED, .help = "counts only with fp8" },
     { .name = "fp8_amax_compute_algo", .kind = TM_KEY_TEXT, IGNORED, .help = "counts only with fp8" },
     { .name = "fp8_param", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED, .help = "counts only with fp8" },
-    { .name = "lora.rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 65536, UNBUILT("LoRA fine-tuning"),
-      .synonyms = "lora_rank,lora_r", .help = "rank of adapters beside frozen weights; 0: all weights are trained" },
-    { .name = "lora.alpha", .kind = TM_KEY_F64, .lo = 0, .hi = 1e6, IGNORED, .synonyms = "lora_alpha",
-      .help = "counts only with lora.rank" },
-    { .name = "lora.dropout", .kind = TM_KEY_F64, .lo = 0, .hi = 1, IGNORED, .synonyms = "lora_dropout",
-      .help = "counts only with lora.rank" },
-    { .name = "lora.targets", .kind = TM_KEY_LIST, IGNORED, .synonyms = "lora_target_modules",
-      .help = "counts only with lora.rank" },
+    { .name = "lora.rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 65536, .synonyms = "lora_rank,lora_r",
+      .help = "rank of adapters beside frozen weights; 0: all weights are trained" },
+    { .name = "lora.alpha", .kind = TM_KEY_F64, .lo = 0, .hi = 1e6, .synonyms = "lora_alpha",
+      .help = "adapters are scaled by this / lora.rank; null: by 1" },
+    { .name = "lora.dropout", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 0.999, .synonyms = "lora_dropout",
+      .help = "share of an adapter's inputs that is left out while training" },
+    { .name = "lora.targets", .kind = TM_KEY_LIST, .fallback = "", .synonyms = "lora_target_modules,lora.target_modules",
+      .help = "modules with an adapter: names (q_proj, wq; wqkv: one of the fused matrix), patterns; empty: all-linear, "
+          "every linear of a block but experts and routers" },
+    { .name = "lora.rslora", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "use_rslora,lora.use_rslora",
+      .help = "adapters are scaled by lora.alpha / sqrt(lora.rank)" },
+    { .name = "lora.init", .kind = TM_KEY_CHOICE, .fallback = "uniform", .choices = "uniform|gaussian",
+      .help = "first values of A: even in +-1/sqrt(inputs), or normal with deviation 1/lora.rank; B begins with 0" },
+    { .name = "lora.adapter_path", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "adapter folder (PEFT) whose values the adapters begin with; rank, alpha and targets must be its own" },
+    { .name = "lora.base_format", .kind = TM_KEY_CHOICE, .choices = "float32|bfloat16|nf4",
+      .help = "of the frozen weights; nf4: the matrices of blocks in 4 bits (QLoRA), all others bfloat16; null: as "
+          "training.regime has it" },
     { .name = "training.threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1024, .quiet = true,
       .synonyms = "threads",
       .help = "0: every core that the process may use. Results have the same bits for any number" },
@@ -102,7 +112,7 @@ static const tm_key keys[] = {
     /* optimizer and schedule */
     { .name = "optimizer.name", .kind = TM_KEY_CHOICE, .fallback = "AdamW",
       .choices = optimizers,
-      .help = "update rule; Adam and Muon are known, but not built yet" },
+      .help = "update rule; Adam is known, but not built yet. Muon: of the matrices of blocks, AdamW of the rest" },
     { .name = "optimizer.lr", .kind = TM_KEY_F64, .fallback = "8e-4", .lo = 0, .hi = 100,
       .synonyms = "lr,training.lr,learning_rate,optimizer.learning_rate", .help = "peak learning rate" },
     { .name = "optimizer.beta1", .kind = TM_KEY_F64, .fallback = "0.9", .lo = 0, .hi = 0.9999999,
@@ -112,10 +122,10 @@ static const tm_key keys[] = {
     { .name = "optimizer.eps", .kind = TM_KEY_F64, .fallback = "1e-8", .lo = 0, .hi = 1, .synonyms = "adam_eps",
       .help = "AdamW: added to the root of the second moment" },
     { .name = "optimizer.momentum", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 0.9999999,
-      .help = "SGD: share of the last direction that stays; 0: no buffer" },
+      .help = "SGD: share of the last direction that stays; 0: no buffer. Muon: of the old momentum; 0.95 (megatron 0.9) unless given" },
     { .name = "optimizer.nesterov", .kind = TM_KEY_BOOL, .fallback = "false",
-      .when = "optimizer.momentum|optimizer.groups",
-      .help = "SGD: Nesterov's form of the momentum" },
+      .when = "optimizer.momentum|optimizer.groups|optimizer.name=Muon",
+      .help = "SGD, Muon: Nesterov's form of the momentum; Muon: true (megatron false) unless given" },
     { .name = "optimizer.beta2_decay", .kind = TM_KEY_F64, .fallback = "-0.8", .lo = -10, .hi = 0,
       .help = "Adafactor: the share of the new in the second moment is step^beta2_decay" },
     { .name = "optimizer.eps1", .kind = TM_KEY_F64, .lo = 0, .hi = 1,
@@ -134,8 +144,20 @@ static const tm_key keys[] = {
     { .name = "optimizer.groups", .kind = TM_KEY_MAPS, .fallback = "",
       .help = "what is different for some parameters: maps of params (patterns of names) with lr or lr_scale, weight_decay, "
           "beta1, beta2, eps, momentum, trained, format; the first that matches counts (parameter-groups.md)" },
-    { .name = "optimizer.implementation", .kind = TM_KEY_TEXT, .fallback = "fused", IGNORED,
-      .help = "always fused" },
+    { .name = "optimizer.implementation", .kind = TM_KEY_CHOICE, .fallback = "fused",
+      .choices = "fused|foreach|for-loop|fused_opt_states_bf16",
+      .help = "the first three are the same here: always fused; fused_opt_states_bf16: AdamW with both moments in bfloat16" },
+    { .name = "optimizer.definition", .kind = TM_KEY_CHOICE, .choices = "torchao|bitsandbytes|torch|megatron",
+      .help = "whose rule where there are several; the first unless given. AdamW8bit: torchao, bitsandbytes; Muon: torch, "
+              "megatron" },
+    { .name = "optimizer.adjust_lr_fn", .kind = TM_KEY_CHOICE,
+      .choices = "original|match_rms_adamw|spectral|shape_scaling|unit_rms_norm=spectral_unclamped", .synonyms = "muon_scale_mode",
+      .help = "Muon: factor of the learning rate of a matrix; null: original (torch), spectral (megatron)" },
+    { .name = "optimizer.bf16_stochastic_round", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "weights and moments that are stored in bfloat16 are rounded by chance, f(seed, tensor, step, index), not to the "
+              "nearest" },
+    { .name = "optimizer.kahan_sum", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "AdamW, training.regime pure: what rounding takes from a weight is kept in another bfloat16 beside it" },
     { .name = "optimizer.early_step_in_backward", .kind = TM_KEY_BOOL, .fallback = "false",
       UNBUILT("optimizer steps within the backward pass"),
       .help = "update each weight as soon as its gradient is known" },

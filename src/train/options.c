@@ -69,6 +69,18 @@ static void read_schedule(const tm_config *config, tm_run_options *out)
     if (is(config, "lr_scheduler.decay_type", "sqrt")) out->schedule.decay = TM_DECAY_SQRT;
 }
 
+static tm_muon_scale scale_of(const tm_config *config)
+{
+    static const char *const names[TM_MUON_SCALE_COUNT] = {
+#define X(id, name, factor) [TM_MUON_##id] = name,
+        TM_MUON_SCALES(X)
+#undef X
+    };
+    int i = 0;
+    while (i < TM_MUON_SCALE_COUNT && !is(config, "optimizer.adjust_lr_fn", names[i])) i++;
+    return i < TM_MUON_SCALE_COUNT ? (tm_muon_scale)i : TM_MUON_ORIGINAL;
+}
+
 static tm_hyper read_hyper(const tm_config *config)
 {
     return (tm_hyper){ .weight_decay = tm_config_f64(config, "optimizer.weight_decay"),
@@ -81,7 +93,12 @@ static tm_hyper read_hyper(const tm_config *config)
                        .beta2_decay = tm_config_f64(config, "optimizer.beta2_decay"),
                        .eps1 = tm_config_f64(config, "optimizer.eps1"),
                        .eps2 = tm_config_f64(config, "optimizer.eps2"),
-                       .clip_threshold = tm_config_f64(config, "optimizer.clip_threshold") };
+                       .clip_threshold = tm_config_f64(config, "optimizer.clip_threshold"),
+                       .stochastic = tm_config_bool(config, "optimizer.bf16_stochastic_round"),
+                       .kahan = tm_config_bool(config, "optimizer.kahan_sum"),
+                       .bf16_moments = is(config, "optimizer.implementation", "fused_opt_states_bf16"),
+                       .definition = tm_definition_find(tm_config_text(config, "optimizer.definition")),
+                       .scale = scale_of(config) };
 }
 
 static tm_status read_step(const tm_config *config, tm_step_options *step, tm_error *err)
@@ -106,6 +123,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     TM_ASSERT(step->optimizer); /* tm_train_rules has refused what is not built */
     step->hyper = read_hyper(config);
     TM_TRY(tm_groups_read(config, step->optimizer, &step->hyper, step->groups, &step->n_groups, err));
+    TM_TRY(tm_adapters_read(config, (uint64_t)tm_config_i64(config, "debug.seed"), &step->adapters, err));
     int64_t rows, largest = (int64_t)1 << 31;
     if (__builtin_mul_overflow(step->micro_batch, step->seq, &rows) || rows > largest)
         return tm_fail(

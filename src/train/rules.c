@@ -111,6 +111,59 @@ static tm_status settle_optimizer(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* What is said of the formats of weights and moments must be of some use, and of whose rule one that there is. */
+static tm_status settle_formats(tm_config *config, tm_error *err)
+{
+    const char         *name = tm_config_text(config, "optimizer.name");
+    const tm_optimizer *optimizer = tm_optimizer_find(name);
+    const char         *regime = tm_config_text(config, "training.regime");
+    bool pure = strcmp(regime, "pure") == 0 && strcmp(tm_config_text(config, "training.dtype"), "bfloat16") == 0;
+    bool moments = strcmp(tm_config_text(config, "optimizer.implementation"), "fused_opt_states_bf16") == 0;
+    bool chance = tm_config_bool(config, "optimizer.bf16_stochastic_round"),
+         kahan = tm_config_bool(config, "optimizer.kahan_sum");
+    if (moments && optimizer != &tm_optimizer_adamw)
+        return tm_fail(err, TM_INVALID,
+                       "optimizer.implementation fused_opt_states_bf16 (%s) is of optimizer.name AdamW, this run has "
+                       "%s; leave one "
+                       "of the two out",
+                       tm_config_place(config, "optimizer.implementation"), name);
+    if (chance && !pure && !moments)
+        return tm_fail(err, TM_INVALID,
+                       "optimizer.bf16_stochastic_round (%s) rounds what is stored in bfloat16, and nothing is; set "
+                       "training.dtype: "
+                       "bfloat16 and training.regime: pure, or leave it out",
+                       tm_config_place(config, "optimizer.bf16_stochastic_round"));
+    if (kahan && !pure)
+        return tm_fail(
+            err, TM_INVALID,
+            "optimizer.kahan_sum (%s) keeps what rounding to bfloat16 takes from weights, and they are float32; set "
+            "training.dtype: bfloat16 and training.regime: pure, or leave it out",
+            tm_config_place(config, "optimizer.kahan_sum"));
+    if (kahan && chance)
+        return tm_fail(err, TM_INVALID,
+                       "optimizer.kahan_sum (%s) keeps what rounding takes, optimizer.bf16_stochastic_round (%s) makes "
+                       "it right on "
+                       "average; leave one of the two out",
+                       tm_config_place(config, "optimizer.kahan_sum"),
+                       tm_config_place(config, "optimizer.bf16_stochastic_round"));
+    const char *whose = tm_config_text(config, "optimizer.definition");
+    if (whose && optimizer->definitions && !tm_optimizer_defines(optimizer, whose))
+        return tm_fail(err, TM_INVALID, "optimizer.definition is %s (%s), optimizer.name %s has %s; take one of these",
+                       whose, tm_config_place(config, "optimizer.definition"), name, optimizer->definitions);
+    if (!whose && optimizer->definitions) {
+        char first[32];
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(optimizer->definitions, "|"), optimizer->definitions);
+        tm_config_set(config, "optimizer.definition", first, "default");
+    }
+    if (optimizer == &tm_optimizer_muon) {
+        bool megatron = strcmp(tm_config_text(config, "optimizer.definition"), "megatron") == 0;
+        tm_config_set(config, "optimizer.momentum", megatron ? "0.9" : "0.95", "default");
+        tm_config_set(config, "optimizer.nesterov", megatron ? "false" : "true", "default");
+        tm_config_set(config, "optimizer.adjust_lr_fn", megatron ? "spectral" : "original", "default");
+    }
+    return TM_OK;
+}
+
 static tm_status settle_schedule(tm_config *config, tm_error *err)
 {
     double rate = tm_config_f64(config, "optimizer.lr");
@@ -196,6 +249,7 @@ tm_status tm_train_rules(tm_config *config, tm_error *err)
     TM_TRY(settle_dtype(config, err));
     TM_TRY(settle_batch(config, err));
     TM_TRY(settle_optimizer(config, err));
+    TM_TRY(settle_formats(config, err));
     TM_TRY(settle_schedule(config, err));
     TM_TRY(settle_recompute(config, err));
     return check_length(config, err);
