@@ -88,6 +88,10 @@ shows training.offload_path
 run --training.offload optimizer --training.offload_path "$work/nowhere"
 effect grep -q nowhere "$err"
 
+shows lora.adapter_path
+run --lora.rank 4 --lora.adapter_path nowhere
+effect grep -q "lora.adapter_path .command line. needs" "$err"
+
 # Checkpoints.
 saving="--checkpoint.enable true --checkpoint.interval 1"
 shows checkpoint.folder

@@ -42,6 +42,9 @@
 #define SYNTHETIC SHORT SMALL "--data.source synthetic "
 #define TEXT SHORT SMALL "--model.vocab_size 320 --data.path texts "
 #define PACKED SHORT SMALL "--data.path train.npy "
+#define MUON LLAMA "--optimizer.name Muon "
+#define PURE LLAMA "--training.dtype bfloat16 --training.regime pure "
+#define LORA LLAMA "--lora.rank 4 "
 #define BLOCKS LLAMA "--activation_checkpoint.mode full --recompute_method block --recompute_num_layers 1 "
 #define SAVING LLAMA "--checkpoint.enable true "
 #define DECAYING LLAMA "--lr_scheduler.decay_ratio 0.7 "
@@ -86,6 +89,18 @@ static const row rows[] = {
     { "optimizer.clip_threshold", LLAMA "--optimizer.name Adafactor", "0.1" },
     { "optimizer.weight_decay", LLAMA, "1" },
     { "optimizer.decay", LLAMA, "matrices" },
+    { "optimizer.implementation", LLAMA, "fused_opt_states_bf16" },
+    { "optimizer.definition", MUON, "megatron" },
+    { "optimizer.adjust_lr_fn", MUON, "match_rms_adamw" },
+    { "optimizer.bf16_stochastic_round", PURE, "true" },
+    { "optimizer.kahan_sum", PURE, "true" },
+    { "lora.rank", LORA, "2" },
+    { "lora.alpha", LORA, "8" },
+    { "lora.dropout", LORA, "0.5" },
+    { "lora.targets", LORA, "q_proj" },
+    { "lora.rslora", LORA "--lora.alpha 8", "true" },
+    { "lora.init", LORA, "gaussian" },
+    { "lora.base_format", LORA, "bfloat16" },
     { "optimizer.groups", LLAMA, "params=norm* lr_scale=0.5" },
     { "lr_scheduler.warmup_steps", LLAMA, "2" },
     { "lr_scheduler.form", LLAMA, "nemo" },
