@@ -40,6 +40,7 @@ device/device.h
 graph/gradient.h
 graph/graph.h
 graph/passes/passes.h
+graph/passes/quantize.h
 graph/plan.h
 graph/tensor.h
 graph/value.h
@@ -73,6 +74,7 @@ op/fused.h
 op/kernel.h
 op/op.h
 op/ops.def
+op/quantize.h
 record/keys.h
 record/outputs.h
 record/record.h

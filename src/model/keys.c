@@ -160,8 +160,8 @@ static const tm_key keys[] = {
           "without a config.json: a tokenizer only" },
     { .name = "model.dropout", .kind = TM_KEY_F64, .lo = 0, .hi = 1, .choices = "0", .state = TM_KEY_UNBUILT,
       .feature = "dropout", .help = "0: train without, whatever model.hf_assets_path says; null: what it says must be 0" },
-    { .name = "model.converters", .kind = TM_KEY_LIST, .fallback = "", .state = TM_KEY_UNBUILT,
-      .feature = "conversion of linears (float8, MX)", .help = "quantize.linear.float8 turns FP8 on" },
+    { .name = "model.converters", .kind = TM_KEY_LIST, .fallback = "",
+      .help = "quantize.linear.float8 or quantize.linear.mx: products in low precision, emulated; see quantize.recipe" },
     { .name = "model.init_std", .kind = TM_KEY_F64, .fallback = "0.02", .lo = 1e-6, .hi = 10, .synonyms = "init_method_std",
       .help = "model.init hf and gpt2: standard deviation of the initial weights" },
 };
