@@ -91,6 +91,12 @@ static tm_status check_switch(const tm_config *config, tm_error *err)
 tm_status train_quantize_settle(tm_config *config, tm_error *err)
 {
     TM_TRY(check_converters(config, err));
+    if (tm_config_text(config, "quantize.linear.float8.recipe_name") &&
+        !lists(tm_config_text(config, "model.converters"), "quantize.linear.float8"))
+        return tm_fail(err, TM_INVALID,
+                       "quantize.linear.float8.recipe_name (%s) counts only with model.converters: "
+                       "[quantize.linear.float8]; give that, too, or set quantize.recipe",
+                       tm_config_place(config, "quantize.linear.float8.recipe_name"));
     TM_TRY(derive(config, "model.converters", of_converters(config), err));
     TM_TRY(derive(config, "fp8", of_fp8(config), err));
     TM_TRY(derive(config, "fp4", of_fp4(config), err));
