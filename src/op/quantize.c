@@ -23,13 +23,13 @@ const char *tm_quantize_misfit(const tm_quantizer *z, tm_quantize_part part)
     if (z->scaled == TM_SCALED_NOT) return NULL;
     if (z->rotation != TM_ROTATE_NOT && part.length % TM_ROTATED != 0)
         return "a rotation needs a length that is a multiple of 16";
-    if (z->rule >= TM_RULE_FLOOR && part.length % z->block != 0)
-        return "the length must be a multiple of the block's";
+    if (z->rule >= TM_RULE_FLOOR && part.length % z->block != 0) return "the length must be a multiple of the block's";
     return NULL;
 }
 
 /* A delayed scale of 0 is none yet and counts as 1. */
-/* --- quantize: x (N, C), [ticks (2)], [scale (R)] -> y (N, C), [record (R, 4)] ------------------------------------- */
+/* --- quantize: x (N, C), [ticks (2)], [scale (R)] -> y (N, C), [record (R, 4)] -------------------------------------
+ */
 
 static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shape *out)
 {
@@ -45,8 +45,8 @@ static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shap
     if (tm_shape_present(in[1]) && !tm_shape_is_vector(in[1], TM_QUANTIZE_TICKS)) return "there must be two counters";
     if (tm_shape_present(in[2]) && (in[2].rank != 1 || in[2].n[0] < attr->row + attr->n_parts))
         return "there must be a scale of each factor";
-    if (tm_shape_present(out[1]) && (out[1].rank != 2 || out[1].n[0] < attr->row + attr->n_parts ||
-                                     out[1].n[1] != TM_QUANTIZE_RECORD))
+    if (tm_shape_present(out[1]) &&
+        (out[1].rank != 2 || out[1].n[0] < attr->row + attr->n_parts || out[1].n[1] != TM_QUANTIZE_RECORD))
         return "the record must have four columns and a row of each factor";
     return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
 }
@@ -140,7 +140,7 @@ static void write_record(const reference *r, int p)
     double *row = (double *)out->data + (r->attr->row + p) * TM_QUANTIZE_RECORD;
     double  elements = (double)(r->part.lines * r->part.length);
     double  fresh[TM_QUANTIZE_RECORD] = { r->amax, (double)(float)r->scale, (double)(float)(r->saturated / elements),
-                                         (double)(float)(r->flushed / elements) };
+                                          (double)(float)(r->flushed / elements) };
     bool    adds = tm_call_adds(r->call, 1);
     for (int i = 0; i < TM_QUANTIZE_RECORD; i++) {
         bool keep = adds && (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]);
@@ -181,7 +181,10 @@ static tm_cost quantize_cost(const tm_call *call)
     return cost;
 }
 
-#define QUANTIZER(dtype, what, how, size) { .format = TM_##dtype, .scaled = TM_SCALED_##what, .rule = TM_RULE_##how, .block = size }
+#define QUANTIZER(dtype, what, how, size)                                                                              \
+    {                                                                                                                  \
+        .format = TM_##dtype, .scaled = TM_SCALED_##what, .rule = TM_RULE_##how, .block = size                         \
+    }
 
 static const struct {
     int64_t          rows, columns;
@@ -189,15 +192,58 @@ static const struct {
     tm_quantize_attr attr;
 } cases[] = {
     { 3, 7, false, true, { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) }, .n_parts = 1, .end = { 3 } } },
-    { 65, 40, false, true, { .recipe = { QUANTIZER(E5M2, TENSOR, RATIO, 0) }, .cut_columns = 1, .n_parts = 3, .end = { 8, 24, 40 } } },
-    { 40, 33, false, false, { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0) }, .down = 1, .n_parts = 2, .end = { 7, 40 } } },
+    { 65,
+      40,
+      false,
+      true,
+      { .recipe = { QUANTIZER(E5M2, TENSOR, RATIO, 0) }, .cut_columns = 1, .n_parts = 3, .end = { 8, 24, 40 } } },
+    { 40,
+      33,
+      false,
+      false,
+      { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0) }, .down = 1, .n_parts = 2, .end = { 7, 40 } } },
     { 70, 300, false, true, { .recipe = { QUANTIZER(E4M3, SQUARE, RATIO, 128) }, .n_parts = 1, .end = { 70 } } },
     { 64, 96, false, true, { .recipe = { QUANTIZER(E4M3, BLOCK, UP, 32) }, .n_parts = 1, .end = { 64 } } },
-    { 96, 70, false, true, { .recipe = { QUANTIZER(E5M2, BLOCK, CEIL, 32) }, .down = 1, .n_parts = 2, .end = { 32, 96 } } },
-    { 33, 64, false, true, { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_EVEN, TM_ROTATE_16, .block = 32 } }, .n_parts = 1, .end = { 33 } } },
-    { 64, 130, true, true, { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_TWO_LEVEL, TM_ROTATE_16_SIGNED, .stochastic = 1, .block = 16 } }, .seed = 5, .down = 1, .switch_step = -1, .n_parts = 1, .end = { 64 } } },
-    { 65, 64, true, true, { .recipe = { QUANTIZER(E2M1, SQUARE, TWO_LEVEL, 16), QUANTIZER(E4M3FNUZ, DELAYED, RATIO, 0) }, .switch_step = 100, .n_parts = 2, .end = { 33, 65 } } },
-    { 130, 192, true, true, { .recipe = { QUANTIZER(E5M2FNUZ, SQUARE, FLOOR, 32), QUANTIZER(E4M3, NOT, RATIO, 0) }, .switch_step = 100, .cut_columns = 1, .n_parts = 1, .end = { 192 } } },
+    { 96,
+      70,
+      false,
+      true,
+      { .recipe = { QUANTIZER(E5M2, BLOCK, CEIL, 32) }, .down = 1, .n_parts = 2, .end = { 32, 96 } } },
+    { 33,
+      64,
+      false,
+      true,
+      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_EVEN, TM_ROTATE_16, .block = 32 } },
+        .n_parts = 1,
+        .end = { 33 } } },
+    { 64,
+      130,
+      true,
+      true,
+      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_TWO_LEVEL, TM_ROTATE_16_SIGNED, .stochastic = 1,
+                      .block = 16 } },
+        .seed = 5,
+        .down = 1,
+        .switch_step = -1,
+        .n_parts = 1,
+        .end = { 64 } } },
+    { 65,
+      64,
+      true,
+      true,
+      { .recipe = { QUANTIZER(E2M1, SQUARE, TWO_LEVEL, 16), QUANTIZER(E4M3FNUZ, DELAYED, RATIO, 0) },
+        .switch_step = 100,
+        .n_parts = 2,
+        .end = { 33, 65 } } },
+    { 130,
+      192,
+      true,
+      true,
+      { .recipe = { QUANTIZER(E5M2FNUZ, SQUARE, FLOOR, 32), QUANTIZER(E4M3, NOT, RATIO, 0) },
+        .switch_step = 100,
+        .cut_columns = 1,
+        .n_parts = 1,
+        .end = { 192 } } },
 };
 
 static bool quantize_example(int k, tm_example *example)
@@ -216,8 +262,9 @@ static bool quantize_example(int k, tm_example *example)
 
 const tm_op tm_op_quantize = {
     .name = "quantize",
-    .formula = "y = decode(round(x scale)) / scale in a narrow format, the scale of a tensor, a line, a block or a square; "
-               "record = largest magnitude, least scale, shares that saturate and that become 0",
+    .formula =
+        "y = decode(round(x scale)) / scale in a narrow format, the scale of a tensor, a line, a block or a square; "
+        "record = largest magnitude, least scale, shares that saturate and that become 0",
     .group = "elementwise",
     .n_in = 3,
     .n_out = 2,
@@ -236,7 +283,8 @@ const tm_op tm_op_quantize = {
     .attributes = "recipe, switch_step, seed, down, row, cut_columns, n_parts, end",
 };
 
-/* --- scale_history: ticks (2), record (R, 4), history (R, H), scale (R) -> history, scale: the tensors that came in -- */
+/* --- scale_history: ticks (2), record (R, 4), history (R, H), scale (R) -> history, scale: the tensors that came in --
+ */
 
 static const char *history_infer(const tm_shape *in, const void *attr, tm_shape *out)
 {
@@ -270,8 +318,8 @@ void tm_scale_history(const tm_call *call)
     const tm_view               *history = &call->out[0], *scales = &call->out[1];
     double                       steps = number(&call->in[0], 0);
     bool                         waits = !attr->before && attr->switch_step >= 0 && steps < (double)attr->switch_step;
-    bool    begins = waits || (attr->switch_step >= 0 && steps == (double)attr->switch_step);
-    int64_t rows = history->shape.n[0], n = history->shape.n[1];
+    bool                         begins = waits || (attr->switch_step >= 0 && steps == (double)attr->switch_step);
+    int64_t                      rows = history->shape.n[0], n = history->shape.n[1];
     for (int64_t r = 0; r < rows; r++) {
         double amax = number(&call->in[1], r * TM_QUANTIZE_RECORD), most = amax, old = number(&call->in[4], r);
         for (int64_t i = n - 1; i > 0; i--) {
@@ -329,7 +377,8 @@ const tm_op tm_op_scale_history = {
     .attributes = "switch_step, before, recent, margin, frozen",
 };
 
-/* --- tick: ticks (2) -> ticks, the tensor that came in -------------------------------------------------------------- */
+/* --- tick: ticks (2) -> ticks, the tensor that came in --------------------------------------------------------------
+ */
 
 static const char *tick_infer(const tm_shape *in, const void *attr, tm_shape *out)
 {

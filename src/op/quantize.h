@@ -20,8 +20,8 @@
 
 /* What shares a scale. */
 typedef enum {
-    TM_SCALED_NOT,    /* stays as it is */
-    TM_SCALED_TENSOR, /* the largest number of this tensor, now */
+    TM_SCALED_NOT,     /* stays as it is */
+    TM_SCALED_TENSOR,  /* the largest number of this tensor, now */
     TM_SCALED_DELAYED, /* that of earlier steps: an input */
     TM_SCALED_LINE,
     TM_SCALED_BLOCK, /* of `block` elements of a line */
@@ -58,13 +58,13 @@ typedef struct {
 
 enum { TM_QUANTIZE_PARTS = 8, TM_QUANTIZE_RECORD = 4, TM_ROTATED = 16, TM_QUANTIZE_TICKS = 2 };
 typedef struct {
-    tm_quantizer recipe[2];   /* before and from `switch_step` on */
-    int64_t      switch_step; /* steps done; < 0: never */
-    uint64_t     seed;        /* of stochastic rounding */
-    int32_t      down;        /* 0: lines are rows; 1: columns */
-    int32_t      row;         /* first row of this factor in the tables of records and of scales */
-    int32_t      cut_columns; /* parts are runs of 0: rows, 1: columns */
-    int32_t      n_parts;     /* quantized by themselves: fused weights */
+    tm_quantizer recipe[2];              /* before and from `switch_step` on */
+    int64_t      switch_step;            /* steps done; < 0: never */
+    uint64_t     seed;                   /* of stochastic rounding */
+    int32_t      down;                   /* 0: lines are rows; 1: columns */
+    int32_t      row;                    /* first row of this factor in the tables of records and of scales */
+    int32_t      cut_columns;            /* parts are runs of 0: rows, 1: columns */
+    int32_t      n_parts;                /* quantized by themselves: fused weights */
     int32_t      end[TM_QUANTIZE_PARTS]; /* where each part ends */
 } tm_quantize_attr;
 
@@ -92,8 +92,9 @@ typedef struct {
 /* Of TM_E4M3, TM_E5M2, their FNUZ forms, TM_E2M1. */
 static inline tm_narrow tm_narrow_of(int format)
 {
-    static const tm_narrow rows[] = { { 448, 3, -6, 8 }, { 57344, 2, -14, 15 }, { 240, 3, -7, 7 },
-                                      { 57344, 2, -15, 15 }, { 6, 1, 0, 2 } };
+    static const tm_narrow rows[] = {
+        { 448, 3, -6, 8 }, { 57344, 2, -14, 15 }, { 240, 3, -7, 7 }, { 57344, 2, -15, 15 }, { 6, 1, 0, 2 }
+    };
     switch (format) {
     case TM_E4M3:
         return rows[0];
@@ -131,7 +132,7 @@ static inline float tm_narrow_nearest(float x, tm_narrow f)
     float    size = fabsf(x), most = size > f.largest ? f.largest : size;
     uint32_t e = tm_float_bits(most) >> 23, least = (uint32_t)(127 + f.least), m = (uint32_t)f.mantissa;
     if (e < least) e = least;
-    if (e > 160) e = 160; /* NaN */
+    if (e > 160) e = 160;                                  /* NaN */
     float units = most * tm_float_of((254 - e + m) << 23); /* below 2^(m + 1) */
     float whole = (units + 0x1p23f) - 0x1p23f;
     return copysignf(whole * tm_float_of((e - m) << 23), x);

@@ -40,7 +40,7 @@ void run_announce(run *r)
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         flops[i] = (tm_named_f64){ tm_flops_convention_name((tm_flops_convention)i),
                                    tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) };
-    tm_arena    *arena = tm_arena_create();
+    tm_arena          *arena = tm_arena_create();
     const tm_quantize *quantize = &o->step.quantize;
     const char        *precision = o->step.precision->name;
     if (quantize->on)

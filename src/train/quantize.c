@@ -228,10 +228,11 @@ tm_status train_quantize_read(const tm_config *config, int64_t layers, tm_quanti
         out->first_layer = tm_config_i64(config, "num_layers_at_start_in_bf16");
         out->end_layer = layers - tm_config_i64(config, "num_layers_at_end_in_bf16");
         if (out->end_layer <= out->first_layer)
-            return tm_fail(err, TM_INVALID,
-                           "num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16 (%s) leave none of %lld layers to "
-                           "be quantized",
-                           tm_config_place(config, "first_last_layers_bf16"), (long long)layers);
+            return tm_fail(
+                err, TM_INVALID,
+                "num_layers_at_start_in_bf16 and num_layers_at_end_in_bf16 (%s) leave none of %lld layers to "
+                "be quantized",
+                tm_config_place(config, "first_last_layers_bf16"), (long long)layers);
     }
     out->history = tm_config_i64(config, "fp8_amax_history_len");
     out->recent = is(config, "fp8_amax_compute_algo", "most_recent");

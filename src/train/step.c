@@ -214,8 +214,8 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
 {
     tm_step *step = tm_alloc(sizeof *step);
     step->options = *options;
-    step->quantized = (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE,
-                                      .scale = TM_NONE };
+    step->quantized =
+        (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
     int64_t rows = options->micro_batch * options->seq;
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = tm_step_loss_chunk(rows, options->shape.vocab_size);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;

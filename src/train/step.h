@@ -30,7 +30,7 @@ typedef struct {
     int                 n_fields;              /* 0: tokens and targets (T), int32 */
     tm_recompute        recompute;
     tm_offload          offload;
-    tm_quantize         quantize; /* products in low precision */
+    tm_quantize         quantize;   /* products in low precision */
     int64_t             loss_chunk; /* rows; 0: chosen by tm_step_loss_chunk */
     const tm_optimizer *optimizer;
     tm_hyper            hyper;
@@ -64,7 +64,7 @@ typedef struct {
     int *group_of;                     /* (parameters, by tensor) its group */
     tm_tensor_id      clip;            /* (2) float64: gradient norm, coefficient */
     tm_tensor_id      sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
-    tm_quantized      quantized; /* what the pass for products in low precision made */
+    tm_quantized      quantized;                    /* what the pass for products in low precision made */
     tm_plan          *plan;
     tm_step_schedule  training, evaluation, sampling;               /* sampling: empty when it was not asked for */
     const tm_program *first, *further, *update, *evaluate, *sample; /* further, sample: NULL when absent */

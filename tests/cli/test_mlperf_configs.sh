@@ -36,7 +36,7 @@ for platform in MI300X MI325X MI350X MI355X; do
 done
 
 trainmark explain "$configs/llama31_8b-MI355X.yaml" --json
-check "explain says the same as JSON" has "$out" '"training with more than one process
+check "explain says the same as JSON" has "$out" '"training with more than one process'
 check "the model of the rules: 8,030,261,248 parameters" has "$out" '"parameters": 8030261248,'
 trainmark explain "$configs/llama2_70b_lora-MI300X.yaml"
 check "the model of the rules: 68,976,648,192 parameters" has "$out" "llama2_70B: 68,976,648,192 parameters"

@@ -104,10 +104,9 @@ static void ratios(void **state)
         float    amax;
         tm_dtype format;
         float    ratio, pow2;
-    } known[] = { { 5, TM_E4M3, 89.6f, 64 },          { 5, TM_E5M2, 11468.8f, 8192 },
-                  { 5, TM_E4M3FNUZ, 48, 32 },         { 3, TM_E4M3, 149.33333f, 128 },
-                  { 3, TM_E5M2, 19114.666f, 16384 },  { 3, TM_E4M3FNUZ, 80, 64 },
-                  { 0, TM_E4M3, 4.48e14f, 0x1p48f },  { 1e-20f, TM_E4M3, 4.48e14f, 0x1p48f } };
+    } known[] = { { 5, TM_E4M3, 89.6f, 64 },         { 5, TM_E5M2, 11468.8f, 8192 },        { 5, TM_E4M3FNUZ, 48, 32 },
+                  { 3, TM_E4M3, 149.33333f, 128 },   { 3, TM_E5M2, 19114.666f, 16384 },     { 3, TM_E4M3FNUZ, 80, 64 },
+                  { 0, TM_E4M3, 4.48e14f, 0x1p48f }, { 1e-20f, TM_E4M3, 4.48e14f, 0x1p48f } };
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
         tm_narrow f = tm_narrow_of(known[k].format);
         assert_true(tm_scale_ratio(known[k].amax, TM_RULE_RATIO, f, 1e-12f) == known[k].ratio);
@@ -230,10 +229,9 @@ static void scales_are_shared_as_the_recipe_says(void **state)
     (void)state;
     /* 1 and 1.4 in e2m1 under amax 6, 3, 1.5: the scale decides what 1.4 becomes. */
     double x[16] = { 6, 1.4, 1.4, 1.4, 1.4, 1.4, 1.4, 1.4, 1.4, 1.4, 3, 1.4, 1.4, 1.4, 1.4, 1.4 }, y[16], record[8];
-    tm_quantize_attr attr = { .recipe = { { .format = TM_E2M1, .scaled = TM_SCALED_TENSOR } },
-                              .switch_step = -1,
-                              .n_parts = 1,
-                              .end = { 4 } };
+    tm_quantize_attr attr = {
+        .recipe = { { .format = TM_E2M1, .scaled = TM_SCALED_TENSOR } }, .switch_step = -1, .n_parts = 1, .end = { 4 }
+    };
     quantize(&attr, 4, 4, x, y, record);
     for (int i = 0; i < 16; i++) assert_true(y[i] == (x[i] == 1.4 ? 1.5 : x[i]));
     assert_true(record[0] == 6 && record[1] == 1 && record[2] == 0 && record[3] == 0);
@@ -252,10 +250,9 @@ static void scales_are_shared_as_the_recipe_says(void **state)
     quantize(&attr, 4, 4, x, y, record);
     assert_true(record[0] == 6 && record[4] == 3 && record[5] == 2 && y[15] == 1.5);
     double huge[4] = { 1000, 1, 0.0001, -1000 };
-    attr = (tm_quantize_attr){ .recipe = { { .format = TM_E4M3, .scaled = TM_SCALED_DELAYED } },
-                               .switch_step = -1,
-                               .n_parts = 1,
-                               .end = { 1 } };
+    attr = (tm_quantize_attr){
+        .recipe = { { .format = TM_E4M3, .scaled = TM_SCALED_DELAYED } }, .switch_step = -1, .n_parts = 1, .end = { 1 }
+    };
     quantize(&attr, 1, 4, huge, y, record); /* no scale yet: 1 */
     assert_true(y[0] == 448 && y[3] == -448 && y[2] == 0 && record[2] == 0.5 && record[3] == 0.25);
 }

@@ -139,8 +139,8 @@ static void products_are_scalar_loops_over_quantized_factors(void **state)
                 for (int m = 0; m < M; m++) {
                     float sum = 0;
                     for (int k = 0; k < K; k++) sum = fmaf(qx[n * K + k], qw[m * K + k], sum);
-                    if (sum != y[n * M + m]) fail_msg("%s: (%d, %d) is %g, not %g", recipes[r], n, m,
-                                                      (double)y[n * M + m], (double)sum);
+                    if (sum != y[n * M + m])
+                        fail_msg("%s: (%d, %d) is %g, not %g", recipes[r], n, m, (double)y[n * M + m], (double)sum);
                     moved |= qx[n * K] != x[n * K];
                 }
             assert_true(moved);

@@ -59,21 +59,22 @@ static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, tm_error *err
     if (weight->layer >= 0 && weight->layer < policy->first_layer) return TM_OK;
     if (weight->layer >= 0 && policy->end_layer > 0 && weight->layer >= policy->end_layer) return TM_OK;
     for (int i = 0; i < n; i++) {
-        const char   *name = linear_name(p->graph, weight->n_pieces > 0 ? weight->pieces[i].name : weight->name);
-        int64_t       outputs = weight->n_pieces > 0 ? weight->pieces[i].rows : weight->shape.n[0];
-        int64_t       inputs = weight->shape.n[1], multiple = policy->recipe[0].multiple;
-        bool          fits = multiple == 0 || (inputs % multiple == 0 && outputs % multiple == 0);
-        bool          small = policy->skip_small && is_small(&policy->recipe[0], inputs, outputs);
+        const char *name = linear_name(p->graph, weight->n_pieces > 0 ? weight->pieces[i].name : weight->name);
+        int64_t     outputs = weight->n_pieces > 0 ? weight->pieces[i].rows : weight->shape.n[0];
+        int64_t     inputs = weight->shape.n[1], multiple = policy->recipe[0].multiple;
+        bool        fits = multiple == 0 || (inputs % multiple == 0 && outputs % multiple == 0);
+        bool        small = policy->skip_small && is_small(&policy->recipe[0], inputs, outputs);
         if (named(policy, name) && fits && !small) taken++;
     }
     if (taken > 0 && taken < n)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "'%s' is one product of %d linears, and only %d of them are to be quantized; name all of them in "
-                       "the filter, or none",
-                       weight->name, n, taken);
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "'%s' is one product of %d linears, and only %d of them are to be quantized; name all of them in "
+            "the filter, or none",
+            weight->name, n, taken);
     if (n > TM_QUANTIZE_PARTS)
-        return tm_fail(err, TM_UNSUPPORTED, "'%s' is one product of %d linears; at most %d can be quantized", weight->name,
-                       n, TM_QUANTIZE_PARTS);
+        return tm_fail(err, TM_UNSUPPORTED, "'%s' is one product of %d linears; at most %d can be quantized",
+                       weight->name, n, TM_QUANTIZE_PARTS);
     *yes = taken > 0;
     return TM_OK;
 }
@@ -141,11 +142,12 @@ static tm_status check_fit(const pass *p, tm_tensor_id weight, tm_factor factor,
             tm_quantize_part of = tm_quantize_part_of(attr, shape, part);
             const char      *why = tm_quantize_misfit(&attr->recipe[r], of);
             if (why)
-                return tm_fail(err, TM_UNSUPPORTED,
-                               "recipe %s does not fit '%s': its factor %s is summed over %lld elements, and %s; leave it "
-                               "out (quantize.filter_fqns) or change the size of the model or of the micro-batch",
-                               p->policy->recipe[r].name, tm_graph_at(p->graph, weight)->name, tm_factor_name(factor),
-                               (long long)of.length, why);
+                return tm_fail(
+                    err, TM_UNSUPPORTED,
+                    "recipe %s does not fit '%s': its factor %s is summed over %lld elements, and %s; leave it "
+                    "out (quantize.filter_fqns) or change the size of the model or of the micro-batch",
+                    p->policy->recipe[r].name, tm_graph_at(p->graph, weight)->name, tm_factor_name(factor),
+                    (long long)of.length, why);
         }
     return TM_OK;
 }
@@ -166,8 +168,7 @@ static void add_rows(const pass *p, tm_tensor_id weight_id, tm_factor factor, in
         const char      *name = n > 1 ? weight->pieces[part].name : weight->name;
         if (n == 1 && weight->n_pieces == 1) name = weight->pieces[0].name;
         made->rows = tm_grow(made->rows, &made->rows_capacity, made->n_rows, sizeof *made->rows);
-        made->rows[made->n_rows++] =
-            (tm_quantized_row){ weight_id, linear_name(p->graph, name), factor, part };
+        made->rows[made->n_rows++] = (tm_quantized_row){ weight_id, linear_name(p->graph, name), factor, part };
     }
 }
 
@@ -198,8 +199,7 @@ static void make_tables(const pass *p)
     if (n == 0) return;
     made->record = tm_graph_tensor(graph, "quantize.record", TM_ROLE_STATE, tm_shape_2(n, TM_QUANTIZE_RECORD));
     if (delayed || p->policy->switch_step >= 0 || uses(p->policy, false))
-        made->ticks =
-            tm_graph_tensor_as(graph, "quantize.ticks", TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), TM_F64);
+        made->ticks = tm_graph_tensor_as(graph, "quantize.ticks", TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), TM_F64);
     if (!delayed) return;
     double *largest = tm_alloc((size_t)n * sizeof *largest);
     for (int64_t i = 0; i < n; i++) {
@@ -211,8 +211,8 @@ static void make_tables(const pass *p)
     }
     made->history = tm_graph_tensor(graph, "quantize.history", TM_ROLE_STATE, tm_shape_2(n, p->policy->history));
     made->scale = tm_graph_tensor(graph, "quantize.scale", TM_ROLE_STATE, tm_shape_1(n));
-    made->largest = tm_graph_constant(graph, "quantize.largest", tm_shape_1(n), largest_of, largest,
-                                      (size_t)n * sizeof *largest);
+    made->largest =
+        tm_graph_constant(graph, "quantize.largest", tm_shape_1(n), largest_of, largest, (size_t)n * sizeof *largest);
     free(largest);
 }
 

@@ -39,20 +39,20 @@ void tm_quantize_recipe_names(tm_text *out);
 enum { TM_MAX_FILTERS = 32 };
 
 typedef struct {
-    bool        on;
-    tm_quantize_recipe   recipe[2]; /* the second from switch_step on */
-    int64_t     switch_step; /* steps done; < 0: never */
-    const char *left_out[TM_MAX_FILTERS]; /* linears whose name has one of these in it stay as they are */
-    int         n_left_out;
-    const char *only[TM_MAX_FILTERS]; /* not empty: all others do */
-    int         n_only;
-    bool        skip_small; /* and those that torchao's auto_filter_small_kn takes out */
-    int64_t     first_layer, end_layer; /* layers before and from these on do; end_layer 0: none */
-    int64_t     history;                /* steps that a delayed scale looks back */
-    bool        recent;                 /* at the last of them only */
-    int64_t     margin;
-    bool        frozen; /* a planted defect: scales stay what the first step made them */
-    uint64_t    seed;   /* of stochastic rounding */
+    bool               on;
+    tm_quantize_recipe recipe[2];                /* the second from switch_step on */
+    int64_t            switch_step;              /* steps done; < 0: never */
+    const char        *left_out[TM_MAX_FILTERS]; /* linears whose name has one of these in it stay as they are */
+    int                n_left_out;
+    const char        *only[TM_MAX_FILTERS]; /* not empty: all others do */
+    int                n_only;
+    bool               skip_small;             /* and those that torchao's auto_filter_small_kn takes out */
+    int64_t            first_layer, end_layer; /* layers before and from these on do; end_layer 0: none */
+    int64_t            history;                /* steps that a delayed scale looks back */
+    bool               recent;                 /* at the last of them only */
+    int64_t            margin;
+    bool               frozen; /* a planted defect: scales stay what the first step made them */
+    uint64_t           seed;   /* of stochastic rounding */
 } tm_quantize;
 
 /* A row of the tables of records and scales: one factor of one linear, or of one part of a fused one. */

@@ -6,16 +6,38 @@
 
 #include <string.h>
 
-#define AS_IS { .scaled = TM_SCALED_NOT }
-#define TENSOR(dtype, how, eps) { .format = TM_##dtype, .scaled = TM_SCALED_TENSOR, .rule = TM_RULE_##how, .least = eps }
-#define DELAYED(dtype) { .format = TM_##dtype, .scaled = TM_SCALED_DELAYED, .rule = TM_RULE_RATIO }
-#define LINE(dtype, how, eps) { .format = TM_##dtype, .scaled = TM_SCALED_LINE, .rule = TM_RULE_##how, .least = eps }
-#define BLOCK(dtype, how, size) { .format = TM_##dtype, .scaled = TM_SCALED_BLOCK, .rule = TM_RULE_##how, .block = size }
-#define SQUARE(dtype, how, size) { .format = TM_##dtype, .scaled = TM_SCALED_SQUARE, .rule = TM_RULE_##how, .block = size }
-#define BLOCK_WITH(dtype, how, size, ...)                                                                                   \
-    { .format = TM_##dtype, .scaled = TM_SCALED_BLOCK, .rule = TM_RULE_##how, .block = size, __VA_ARGS__ }
-#define SQUARE_WITH(dtype, how, size, ...)                                                                                  \
-    { .format = TM_##dtype, .scaled = TM_SCALED_SQUARE, .rule = TM_RULE_##how, .block = size, __VA_ARGS__ }
+#define AS_IS                                                                                                          \
+    {                                                                                                                  \
+        .scaled = TM_SCALED_NOT                                                                                        \
+    }
+#define TENSOR(dtype, how, eps)                                                                                        \
+    {                                                                                                                  \
+        .format = TM_##dtype, .scaled = TM_SCALED_TENSOR, .rule = TM_RULE_##how, .least = eps                          \
+    }
+#define DELAYED(dtype)                                                                                                 \
+    {                                                                                                                  \
+        .format = TM_##dtype, .scaled = TM_SCALED_DELAYED, .rule = TM_RULE_RATIO                                       \
+    }
+#define LINE(dtype, how, eps)                                                                                          \
+    {                                                                                                                  \
+        .format = TM_##dtype, .scaled = TM_SCALED_LINE, .rule = TM_RULE_##how, .least = eps                            \
+    }
+#define BLOCK(dtype, how, size)                                                                                        \
+    {                                                                                                                  \
+        .format = TM_##dtype, .scaled = TM_SCALED_BLOCK, .rule = TM_RULE_##how, .block = size                          \
+    }
+#define SQUARE(dtype, how, size)                                                                                       \
+    {                                                                                                                  \
+        .format = TM_##dtype, .scaled = TM_SCALED_SQUARE, .rule = TM_RULE_##how, .block = size                         \
+    }
+#define BLOCK_WITH(dtype, how, size, ...)                                                                              \
+    {                                                                                                                  \
+        .format = TM_##dtype, .scaled = TM_SCALED_BLOCK, .rule = TM_RULE_##how, .block = size, __VA_ARGS__             \
+    }
+#define SQUARE_WITH(dtype, how, size, ...)                                                                             \
+    {                                                                                                                  \
+        .format = TM_##dtype, .scaled = TM_SCALED_SQUARE, .rule = TM_RULE_##how, .block = size, __VA_ARGS__            \
+    }
 #define EMPTY_ONE .empty_one = 1
 #define H16 .rotation = TM_ROTATE_16
 #define SIGNED_H16 .rotation = TM_ROTATE_16_SIGNED
@@ -75,10 +97,12 @@ static const tm_quantize_recipe recipes[] = {
       .factor = { BLOCK(E2M1, EVEN, 32), SQUARE(E2M1, EVEN, 32), BLOCK(E2M1, EVEN, 32), SQUARE(E2M1, EVEN, 32),
                   BLOCK_WITH(E2M1, EVEN, 32, H16), BLOCK_WITH(E2M1, EVEN, 32, H16) } },
     { .name = "nvfp4",
-      .about = "NVFP4: e2m1, e4m3 scales of 1 x 16 (w 16 x 16) and one of the tensor, factors of dw rotated with signs, "
-               "dy rounded stochastically",
-      .factor = { BLOCK(E2M1, TWO_LEVEL, 16), SQUARE(E2M1, TWO_LEVEL, 16), BLOCK_WITH(E2M1, TWO_LEVEL, 16, .stochastic = 1),
-                  SQUARE(E2M1, TWO_LEVEL, 16), BLOCK_WITH(E2M1, TWO_LEVEL, 16, .stochastic = 1, SIGNED_H16),
+      .about =
+          "NVFP4: e2m1, e4m3 scales of 1 x 16 (w 16 x 16) and one of the tensor, factors of dw rotated with signs, "
+          "dy rounded stochastically",
+      .factor = { BLOCK(E2M1, TWO_LEVEL, 16), SQUARE(E2M1, TWO_LEVEL, 16),
+                  BLOCK_WITH(E2M1, TWO_LEVEL, 16, .stochastic = 1), SQUARE(E2M1, TWO_LEVEL, 16),
+                  BLOCK_WITH(E2M1, TWO_LEVEL, 16, .stochastic = 1, SIGNED_H16),
                   BLOCK_WITH(E2M1, TWO_LEVEL, 16, SIGNED_H16) } },
 };
 enum { RECIPES = sizeof recipes / sizeof recipes[0] };

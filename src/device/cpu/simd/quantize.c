@@ -30,8 +30,7 @@ TM_INLINE const tm_quantizer *recipe_of(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     bool                    switched = false;
-    if (attr->switch_step >= 0 && call->in[1].data)
-        switched = number(&call->in[1], 0) >= (double)attr->switch_step;
+    if (attr->switch_step >= 0 && call->in[1].data) switched = number(&call->in[1], 0) >= (double)attr->switch_step;
     return &attr->recipe[switched];
 }
 
@@ -102,8 +101,7 @@ TM_INLINE float element(const void *data, tm_dtype format, int64_t i)
 }
 
 /* Elements k .. k + n - 1 of the tile's lines, rotated: x[line][element]. */
-static void gather(const tm_call *call, const tile *t, const tm_quantizer *z, int64_t k, int64_t n,
-                   float x[][CHUNK])
+static void gather(const tm_call *call, const tile *t, const tm_quantizer *z, int64_t k, int64_t n, float x[][CHUNK])
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_view          *in = &call->in[0];
@@ -128,8 +126,8 @@ static void scatter(const tm_call *call, const tile *t, int64_t k, int64_t n, fl
     const tm_view          *out = &call->out[0];
     int64_t                 columns = tm_view_columns(out), row = t->part.row, column = t->part.column;
     for (int64_t a = 0; a < (attr->down ? n : t->lines); a++) {
-        int64_t at = attr->down ? (row + k + a) * columns + column + t->line
-                                : (row + t->line + a) * columns + column + k;
+        int64_t at =
+            attr->down ? (row + k + a) * columns + column + t->line : (row + t->line + a) * columns + column + k;
         for (int64_t b = 0; b < (attr->down ? t->lines : n); b++) {
             float y = attr->down ? x[b][a] : x[a][b];
             if (out->dtype == TM_BF16)
@@ -167,8 +165,8 @@ static void find_largest(const tm_call *call, int64_t begin, int64_t end)
 }
 
 /* n elements of a line, `index`: of the first in the tensor, and how far apart they are there. */
-static void quantize_run(const tm_call *call, const tm_quantizer *z, tm_scale scale, float *x, int64_t n,
-                         int64_t index, int64_t apart, line_record *record)
+static void quantize_run(const tm_call *call, const tm_quantizer *z, tm_scale scale, float *x, int64_t n, int64_t index,
+                         int64_t apart, line_record *record)
 {
     const tm_quantize_attr *attr = call->attr;
     tm_narrow               f = tm_narrow_of(z->format);
