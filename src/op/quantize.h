@@ -214,11 +214,13 @@ static inline void tm_rotate_16(float x[TM_ROTATED], int rotation)
     static const float signs[TM_ROTATED] = { 1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1 };
     if (rotation == TM_ROTATE_16_SIGNED)
         for (int i = 0; i < TM_ROTATED; i++) x[i] *= signs[i];
-    for (int half = 1; half < TM_ROTATED; half *= 2) {
-        float y[TM_ROTATED];
-        for (int i = 0; i < TM_ROTATED; i++) y[i] = i & half ? x[i ^ half] - x[i] : x[i] + x[i ^ half];
-        memcpy(x, y, sizeof y);
-    }
+    for (int half = 1; half < TM_ROTATED; half *= 2)
+        for (int i = 0; i < TM_ROTATED; i += 2 * half)
+            for (int j = i; j < i + half; j++) {
+                float low = x[j], high = x[j + half];
+                x[j] = low + high;
+                x[j + half] = low - high;
+            }
     for (int i = 0; i < TM_ROTATED; i++) x[i] *= 0.25f;
 }
 

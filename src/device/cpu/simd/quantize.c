@@ -13,7 +13,11 @@
 #include "device/cpu/simd/kernels.h"
 #include "graph/value.h"
 
-enum { TILE = 32, CHUNK = 128 };
+enum {
+    TILE = 32,
+    CHUNK = 128,
+    PITCH = CHUNK + 16 /* of a tile's lines: not all in the same sets of the cache */
+};
 
 /* Of one line: what was found. */
 typedef struct {
@@ -94,6 +98,13 @@ TM_INLINE int64_t count_tiles(const tm_call *call, const tm_quantizer *z)
     return n;
 }
 
+/* Do scales need what is beyond a tile? */
+TM_INLINE bool two_passes(const tm_quantizer *z)
+{
+    bool blocks = z->scaled == TM_SCALED_SQUARE || z->scaled == TM_SCALED_BLOCK;
+    return !blocks || z->rule == TM_RULE_TWO_LEVEL;
+}
+
 TM_INLINE float element(const void *data, tm_dtype format, int64_t i)
 {
     if (format != TM_BF16) return ((const float *)data)[i];
@@ -101,7 +112,7 @@ TM_INLINE float element(const void *data, tm_dtype format, int64_t i)
 }
 
 /* Elements k .. k + n - 1 of the tile's lines, rotated: x[line][element]. */
-static void gather(const tm_call *call, const tile *t, const tm_quantizer *z, int64_t k, int64_t n, float x[][CHUNK])
+static void gather(const tm_call *call, const tile *t, const tm_quantizer *z, int64_t k, int64_t n, float x[][PITCH])
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_view          *in = &call->in[0];
@@ -120,7 +131,7 @@ static void gather(const tm_call *call, const tile *t, const tm_quantizer *z, in
         for (int64_t i = 0; i < n; i += TM_ROTATED) tm_rotate_16(x[l] + i, z->rotation);
 }
 
-static void scatter(const tm_call *call, const tile *t, int64_t k, int64_t n, float x[][CHUNK])
+static void scatter(const tm_call *call, const tile *t, int64_t k, int64_t n, float x[][PITCH])
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_view          *out = &call->out[0];
@@ -138,13 +149,17 @@ static void scatter(const tm_call *call, const tile *t, int64_t k, int64_t n, fl
     }
 }
 
+/* Of the magnitudes, whose bits are ordered like themselves; not of what is no number. */
 TM_INLINE float largest_in(const float *x, int64_t n)
 {
-    float amax = 0;
+    uint32_t most = 0;
+    float    amax = 0;
     for (int64_t i = 0; i < n; i++) {
-        float size = fabsf(x[i]);
-        amax = size > amax ? size : amax;
+        uint32_t size = tm_float_bits(x[i]) & 0x7fffffffu;
+        most = size > most ? size : most;
     }
+    if (most <= 0x7f800000u) return tm_float_of(most);
+    for (int64_t i = 0; i < n; i++) amax = fmaxf(amax, fabsf(x[i]));
     return amax;
 }
 
@@ -152,7 +167,7 @@ TM_INLINE float largest_in(const float *x, int64_t n)
 static void find_largest(const tm_call *call, int64_t begin, int64_t end)
 {
     const tm_quantizer *z = recipe_of(call);
-    float               x[CHUNK][CHUNK];
+    float               x[CHUNK][PITCH];
     for (int64_t number = begin; number < end; number++) {
         tile t = tile_at(call, z, number);
         for (int64_t l = 0; l < t.lines; l++) t.records[l] = (line_record){ .amax = 0 };
@@ -218,10 +233,11 @@ static void quantize_tiles(const tm_call *call, int64_t begin, int64_t end)
     const tm_quantizer     *z = recipe_of(call);
     int64_t                 chunk = chunk_of(z), columns = tm_view_columns(&call->out[0]);
     bool                    square = z->scaled == TM_SCALED_SQUARE, block = square || z->scaled == TM_SCALED_BLOCK;
-    float                   x[CHUNK][CHUNK];
+    float                   x[CHUNK][PITCH];
     for (int64_t number = begin; number < end; number++) {
         tile  t = tile_at(call, z, number);
-        float whole = largest_of_parts(call)[t.p];
+        float whole = two_passes(z) ? largest_of_parts(call)[t.p] : 0;
+        for (int64_t l = 0; l < t.lines && !two_passes(z); l++) t.records[l] = (line_record){ .amax = 0 };
         for (int64_t k = 0; k < t.part.length; k += chunk) {
             int64_t n = tm_min(chunk, t.part.length - k);
             float   found = 0;
@@ -229,6 +245,7 @@ static void quantize_tiles(const tm_call *call, int64_t begin, int64_t end)
             for (int64_t l = 0; square && l < t.lines; l++) found = fmaxf(found, largest_in(x[l], n));
             for (int64_t l = 0; l < t.lines && z->scaled != TM_SCALED_NOT; l++) {
                 if (!square) found = block ? largest_in(x[l], n) : t.records[l].amax;
+                if (block && !two_passes(z)) t.records[l].amax = fmaxf(t.records[l].amax, found);
                 int64_t line = t.line + l, row = t.part.row + (attr->down ? k : line);
                 int64_t column = t.part.column + (attr->down ? line : k);
                 quantize_run(call, z, scale_of(call, z, &t, found, whole), x[l], n, row * columns + column,
@@ -259,22 +276,32 @@ static void write_record(const tm_call *call, const tm_quantizer *z, int p, cons
     }
 }
 
-static void quantize_run_all(const tm_call *call)
+/* The largest of each part from those of its lines. */
+static void gather_largest(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
-    const tm_quantizer     *z = recipe_of(call);
-    int64_t                 tiles = count_tiles(call, z), elements = tm_view_elements(&call->in[0]);
-    tm_parallel(call, find_largest, tiles, 1, elements);
-    const line_record *lines = call->workspace;
-    float             *largest = largest_of_parts(call);
+    const line_record      *lines = call->workspace;
+    float                  *largest = largest_of_parts(call);
     for (int p = 0; p < attr->n_parts; p++) {
         int64_t n = tm_quantize_part_of(attr, call->in[0].shape, p).lines;
         largest[p] = 0;
         for (int64_t l = 0; l < n; l++) largest[p] = fmaxf(largest[p], lines[l].amax);
         lines += n;
     }
+}
+
+static void quantize_run_all(const tm_call *call)
+{
+    const tm_quantize_attr *attr = call->attr;
+    const tm_quantizer     *z = recipe_of(call);
+    int64_t                 tiles = count_tiles(call, z), elements = tm_view_elements(&call->in[0]);
+    if (two_passes(z)) {
+        tm_parallel(call, find_largest, tiles, 1, elements);
+        gather_largest(call);
+    }
     tm_parallel(call, quantize_tiles, tiles, 1, elements);
-    lines = call->workspace;
+    if (!two_passes(z)) gather_largest(call);
+    const line_record *lines = call->workspace;
     for (int p = 0; p < attr->n_parts && call->out[1].data; p++) {
         write_record(call, z, p, lines);
         lines += tm_quantize_part_of(attr, call->in[0].shape, p).lines;
