@@ -92,6 +92,8 @@ static const tm_key keys[] = {
       .help = "let float64 references, many times slower, compute what no fast kernel takes" },
     { .name = "debug.certificate", .kind = TM_KEY_BOOL, .fallback = "true", .quiet = true,
       .help = "compare the gradients with differences of the loss before the first step of a run that will be judged" },
+    { .name = "debug.certificate_after", .kind = TM_KEY_BOOL, .fallback = "false", .quiet = true,
+      .help = "and again after the last one, with the trained weights" },
     { .name = "debug.slowdown_pct", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1000,
       .help = "percent of each step's time that are burnt on top of it, to try out comparisons; such a run is not judged" },
     /* optimizer and schedule */

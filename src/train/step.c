@@ -85,7 +85,9 @@ static void add_evaluate_segment(tm_step *step)
 {
     tm_graph_segment(step->graph, "evaluate");
     tm_inputs inputs = inputs_of(step);
+    step->model.account = TM_ACCOUNT_FRESH; /* for the certificate; a step begins anew */
     tm_model_loss(step->graph, &step->model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
+    step->model.account = TM_ACCOUNT_NONE;
     tm_precision_pass(step->graph);
 }
 
