@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clipping and optimizers by hand. */
+#include "values.h"
+
+static void clipping(void **state)
+{
+    (void)state;
+    double  sum[1] = { 25 }, result[2], scalars[TM_SCALAR_COUNT] = { 0 };
+    tm_call call = call_of(&tm_op_clip, NULL);
+    call.in[0] = tm_view_f64(scalar, sum);
+    call.in[1] = scalars_with(scalars, TM_SCALAR_MAX_NORM, 1);
+    call.out[0] = tm_view_f64(tm_shape_1(2), result);
+    call.op->reference(&call);
+    EXPECT(result, 5, 1 / (5 + 1e-6));
+    sum[0] = 0.25;
+    call.op->reference(&call);
+    EXPECT(result, 0.5, 1);
+    sum[0] = 25;
+    for (double off = 0; off >= -1; off--) {
+        call.in[1] = scalars_with(scalars, TM_SCALAR_MAX_NORM, off);
+        call.op->reference(&call);
+        EXPECT(result, 5, 1);
+    }
+    call.in[1] = scalars_with(scalars, TM_SCALAR_MAX_NORM, 1);
+    sum[0] = (double)NAN;
+    call.op->reference(&call);
+    assert_true(isnan(result[0]) && isnan(result[1]));
+
+    call = call_of(&tm_op_square_sum, NULL);
+    call.in[0] = tm_view_f64(tm_shape_1(3), (double[]){ 1, -2, 3 });
+    call.out[0] = tm_view_f64(scalar, sum);
+    call.op->reference(&call);
+    EXPECT(sum, 14);
+}
+
+/* Two steps, computed with 40 digits. The gradient is twice what is meant, the clip halves it. */
+static void adamw_takes_two_steps(void **state)
+{
+    (void)state;
+    double        p[1] = { 1 }, m[1] = { 0 }, v[1] = { 0 }, g[1] = { 0.2 }, scalars[TM_SCALAR_COUNT] = { 0 };
+    tm_adamw_attr attr = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
+    tm_call       call = call_of(&tm_op_adamw, &attr);
+    scalars[TM_SCALAR_LEARNING_RATE] = 1e-3;
+    scalars[TM_SCALAR_CORRECTION1] = 0.1;
+    scalars[TM_SCALAR_CORRECTION2] = 0.05;
+    call.in[0] = call.out[0] = tm_view_f64(tm_shape_1(1), p);
+    call.in[1] = tm_view_f64(tm_shape_1(1), g);
+    call.in[2] = call.out[1] = tm_view_f64(tm_shape_1(1), m);
+    call.in[3] = call.out[2] = tm_view_f64(tm_shape_1(1), v);
+    call.in[4] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
+    call.in[5] = tm_view_f64(tm_shape_1(2), (double[]){ 77, 0.5 });
+    call.op->reference(&call);
+    EXPECT(p, 0.99890000009999999);
+    EXPECT(m, 0.01);
+    EXPECT(v, 0.0005);
+    g[0] = -0.6;
+    scalars[TM_SCALAR_CORRECTION1] = 0.19;
+    scalars[TM_SCALAR_CORRECTION2] = 0.0975;
+    call.op->reference(&call);
+    EXPECT(p, 0.99928940584587624);
+    EXPECT(m, -0.021);
+    EXPECT(v, 0.004975);
+}
+
+/* torch.optim.SGD with dampening 0, by hand: two steps with momentum, plain and Nesterov's. */
+static void sgd_takes_two_steps(void **state)
+{
+    (void)state;
+    for (int nesterov = 0; nesterov < 2; nesterov++) {
+        double      p[1] = { 1 }, b[1] = { 0 }, g[1] = { 0.4 }, scalars[TM_SCALAR_COUNT] = { 0 };
+        tm_sgd_attr attr = { .momentum = 0.9, .weight_decay = 0.5, .nesterov = nesterov };
+        tm_call     call = call_of(&tm_op_sgd, &attr);
+        scalars[TM_SCALAR_LEARNING_RATE] = 0.1;
+        call.in[0] = call.out[0] = tm_view_f64(tm_shape_1(1), p);
+        call.in[1] = tm_view_f64(tm_shape_1(1), g);
+        call.in[2] = call.out[1] = tm_view_f64(tm_shape_1(1), b);
+        call.in[3] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
+        call.in[4] = tm_view_f64(tm_shape_1(2), (double[]){ 77, 0.5 });
+        call.op->reference(&call);
+        EXPECT(b, 0.7); /* 0.2 + 0.5 */
+        EXPECT(p, nesterov ? 1 - 0.1 * (0.7 + 0.63) : 0.93);
+        double decay = 0.5 * p[0], wanted = 0.63 - 0.1 + decay, before = p[0];
+        g[0] = -0.2;
+        call.op->reference(&call);
+        EXPECT(b, wanted);
+        EXPECT(p, before - 0.1 * (nesterov ? -0.1 + decay + 0.9 * wanted : wanted));
+    }
+}
+
+/* A matrix of rank one in squares has its own variances: from zero means and s = 1 the update is the gradient's sign,
+ * of size max(eps2, rms(p)) rho; half of it when d is 0.5. A vector gives the same. */
+static void adafactor_of_a_product_moves_by_signs(void **state)
+{
+    (void)state;
+    enum { R = 2, C = 3 };
+    static const double a[R] = { 1, -2 }, b[C] = { 0.5, -1, 3 };
+    for (int k = 0; k < 4; k++) {
+        bool              matrix = k & 1;
+        double            p[R * C], g[R * C], r[R * C] = { 0 }, q[C] = { 0 }, scalars[TM_SCALAR_COUNT] = { 0 };
+        tm_adafactor_attr attr = {
+            .eps1 = 1e-12, .eps2 = 1e-3, .clip_threshold = k < 2 ? 1 : 0.5, .weight_decay = 0.1
+        };
+        tm_call call = call_of(&tm_op_adafactor, &attr);
+        for (int i = 0; i < R * C; i++) p[i] = i % 2 ? 2 : -2, g[i] = 2 * a[i / C] * b[i % C];
+        scalars[TM_SCALAR_LEARNING_RATE] = 0.01;
+        scalars[TM_SCALAR_SHARE] = 1;
+        scalars[TM_SCALAR_RELATIVE_STEP] = 0.001;
+        call.in[0] = call.out[0] = tm_view_f64(matrix ? tm_shape_2(R, C) : tm_shape_1(R * C), p);
+        call.in[1] = tm_view_f64(call.in[0].shape, g);
+        call.in[2] = call.out[1] = tm_view_f64(matrix ? tm_shape_1(R) : tm_shape_1(R * C), r);
+        if (matrix) call.in[3] = call.out[2] = tm_view_f64(tm_shape_1(C), q);
+        call.in[4] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
+        call.in[5] = tm_view_f64(tm_shape_1(2), (double[]){ 77, 0.5 });
+        call.op->reference(&call);
+        if (matrix) {
+            expect(r, (const double[]){ 41. / 12, 41. / 3 }, R); /* a^2 times the mean of b^2, which is 41 / 12 */
+            EXPECT(q, 0.625, 2.5, 22.5);                         /* b^2 times the mean of a^2, which is 5 / 2 */
+        }
+        for (int i = 0; i < R * C; i++) {
+            double before = i % 2 ? 2 : -2, sign = g[i] > 0 ? 1 : -1, step = 2 * 0.001 * (k < 2 ? 1 : 0.5);
+            expect(p + i, (const double[]){ before * (1 - 0.001) - step * sign }, 1);
+        }
+    }
+}
+
+/* The second of two steps with s = 0.5: means halfway between the old and the new; rms(u) below 1 is not enlarged. */
+static void adafactor_remembers_means(void **state)
+{
+    (void)state;
+    double            p[4] = { 1, 1, 1, 1 }, g[4] = { 1, 3, 2, 2 }, r[2] = { 9, 4 }, q[2] = { 2.5, 10.5 };
+    double            scalars[TM_SCALAR_COUNT] = { 0 };
+    tm_adafactor_attr attr = { .eps1 = 1e-12, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0 };
+    tm_call           call = call_of(&tm_op_adafactor, &attr);
+    scalars[TM_SCALAR_SHARE] = 0.5;
+    scalars[TM_SCALAR_RELATIVE_STEP] = 1;
+    call.in[0] = call.out[0] = tm_view_f64(tm_shape_2(2, 2), p);
+    call.in[1] = tm_view_f64(tm_shape_2(2, 2), g);
+    call.in[2] = call.out[1] = tm_view_f64(tm_shape_1(2), r);
+    call.in[3] = call.out[2] = tm_view_f64(tm_shape_1(2), q);
+    call.in[4] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
+    call.in[5] = tm_view_f64(tm_shape_1(2), (double[]){ 77, 1 });
+    call.op->reference(&call);
+    EXPECT(r, 7, 4);     /* row means 5, 4 */
+    EXPECT(q, 2.5, 8.5); /* column means 2.5, 6.5 */
+    double mean = 5.5, u[4] = { 1 / sqrt(7 * 2.5 / mean), 3 / sqrt(7 * 8.5 / mean), 2 / sqrt(4 * 2.5 / mean),
+                                2 / sqrt(4 * 8.5 / mean) };
+    double rms = sqrt((u[0] * u[0] + u[1] * u[1] + u[2] * u[2] + u[3] * u[3]) / 4), step = rms > 1 ? 1 / rms : 1;
+    EXPECT(p, 1 - step * u[0], 1 - step * u[1], 1 - step * u[2], 1 - step * u[3]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clipping),
+        cmocka_unit_test(adamw_takes_two_steps),
+        cmocka_unit_test(sgd_takes_two_steps),
+        cmocka_unit_test(adafactor_of_a_product_moves_by_signs),
+        cmocka_unit_test(adafactor_remembers_means),
+    };
+    return cmocka_run_group_tests_name("op/values_optimizer", tests, NULL, NULL);
+}
