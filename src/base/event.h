@@ -139,7 +139,8 @@ typedef struct {
 /* Room for why a run is what it is, said in words, with its end. */
 enum { TM_REASON_BYTES = 1024 };
 
-/* What was looked at before the first step, or after the last one: are the gradients those of the loss (train/certificate.h)? */
+/* What was looked at before the first step, or after the last one: are the gradients those of the loss
+ * (train/certificate.h)? */
 typedef struct {
     bool   done;                     /* else `reason` says why not; empty: nobody looked */
     int    groups;                   /* of tensors, all of them at once */

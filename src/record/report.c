@@ -128,8 +128,8 @@ static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
     print_certificate(out, "certificate", &end->certificate);
     print_certificate(out, "and after", &end->certificate_after);
     if (end->curve.steps > 0)
-        tm_text_printf(out, "  %-12s%-12s%lld steps of the main job\n", "losses", end->curve.equal ? "as stored" : "in the band",
-                       (long long)end->curve.steps);
+        tm_text_printf(out, "  %-12s%-12s%lld steps of the main job\n", "losses",
+                       end->curve.equal ? "as stored" : "in the band", (long long)end->curve.steps);
     if (end->machine.reason) verdict_line(out, "machine", end->machine.verdict, end->machine.reason, colour);
 }
 

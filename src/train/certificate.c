@@ -49,7 +49,7 @@ typedef struct {
     double                small;  /* of the steps */
     double               *counts; /* rows of each expert of each block, with the weights as they are; NULL: none */
     size_t                n_counts;
-    const char           *lost;  /* a parameter that is to be trained and has no gradient */
+    const char           *lost; /* a parameter that is to be trained and has no gradient */
     tm_probe              probe;
     bool                  probed;
     double                sum;       /* of the batch that was evaluated last */
@@ -76,7 +76,7 @@ void tm_certificate_group(const char *tensor, char out[96])
     const char *rest = behind_block(tensor);
     int         n = (int)strcspn(rest, "."), block = (int)(rest - tensor) - 1;
     if (strncmp(rest, "moe.", 4) == 0) n += 1 + (int)strcspn(rest + 4, "."); /* router, experts, shared_experts */
-    bool        norm = strncmp(rest, "ln_", 3) == 0 || (n >= 4 && strncmp(rest + n - 4, "norm", 4) == 0);
+    bool norm = strncmp(rest, "ln_", 3) == 0 || (n >= 4 && strncmp(rest + n - 4, "norm", 4) == 0);
     if (block < 0)
         snprintf(out, 96, "%.*s", n < 90 ? n : 90, rest);
     else
@@ -257,7 +257,7 @@ static tm_status measure_gradients(certifier *c, tm_error *err)
 /* Has a token changed its experts since the weights were moved? Two that swap theirs are not seen. */
 static tm_status see_jump(const certifier *c, bool *jumped, tm_error *err)
 {
-    double *now = tm_alloc((c->n_counts + 1) * sizeof *now);
+    double   *now = tm_alloc((c->n_counts + 1) * sizeof *now);
     tm_status st = read_counts(c, now, err);
     if (st == TM_OK && c->n_counts > 0) *jumped = *jumped || memcmp(now, c->counts, c->n_counts * sizeof *now) != 0;
     free(now);
@@ -352,9 +352,8 @@ static tm_status compare(certifier *c, size_t first, size_t last, comparison *ou
     TM_TRY(loss_now(c, &minus, err));
     TM_TRY(see_jump(c, &jumped, err));
     TM_TRY(move(c, first, last, 0, NULL, err));
-    *out = (comparison){
-        .expected = up - down, .measured = plus - minus, .middle = (plus + minus) / 2, .jumped = jumped
-    };
+    *out =
+        (comparison){ .expected = up - down, .measured = plus - minus, .middle = (plus + minus) / 2, .jumped = jumped };
     out->band = band_of(c, first, last, out->middle, &out->reach);
     return TM_OK;
 }
@@ -519,8 +518,7 @@ static tm_status certify(certifier *c, tm_certificate *out, tm_error *err)
         c->n_counts = (size_t)tm_shape_elements(tm_graph_at(c->step->graph, counts)->shape);
         c->counts = tm_alloc(c->n_counts * sizeof *c->counts);
     }
-    for (size_t k = 0; k < c->n_members; k++)
-        TM_TRY(read_whole(c, c->members[k].id, &c->members[k].values, err));
+    for (size_t k = 0; k < c->n_members; k++) TM_TRY(read_whole(c, c->members[k].id, &c->members[k].values, err));
     TM_TRY(measure_gradients(c, err));
     c->scale = 1 + fabs(c->loss);
     out->done = true;

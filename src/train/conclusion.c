@@ -56,7 +56,8 @@ static void stop_watching(run *r)
     tm_validity_stop(r->validity, r->speed.warmup > 0 ? r->step_end_ns[r->speed.warmup - 1] : 0, &r->machine);
 }
 
-static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended, char reason[TM_REASON_BYTES])
+static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended,
+                           char reason[TM_REASON_BYTES])
 {
     const tm_source_facts *facts = tm_source_describe(r->source);
     tm_error               impossible = { 0 };

@@ -48,7 +48,8 @@ void tm_probe_make(const tm_step_options *o, const tm_micro_batch *batch, uint64
             int64_t at = row * o->seq + t;
             int32_t token = ((const int32_t *)batch->field[tokens])[at];
             /* another one for certain */
-            token = (int32_t)((token + 1 + (int64_t)tm_random_below(seed, 78, (uint64_t)at, (uint64_t)(o->shape.vocab_size - 1))) %
+            token = (int32_t)((token + 1 +
+                               (int64_t)tm_random_below(seed, 78, (uint64_t)at, (uint64_t)(o->shape.vocab_size - 1))) %
                               o->shape.vocab_size);
             if (t >= to) out->memory[1][at] = token;
             if (t < from) out->memory[2][at] = token;

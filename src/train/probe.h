@@ -9,11 +9,11 @@
 #include "train/trainer.h"
 
 typedef struct {
-    bool           possible; /* there are tokens, and rows long enough; else `counted` is the batch itself */
-    bool           context;  /* a counted target may look back at a replaced token of `earlier`: documents begin anywhere */
-    tm_micro_batch counted;  /* the batch with fewer targets */
-    tm_micro_batch later;    /* and other tokens behind them: the same loss, to the bit */
-    tm_micro_batch earlier;  /* or before them: another loss */
+    bool possible; /* there are tokens, and rows long enough; else `counted` is the batch itself */
+    bool context;  /* a counted target may look back at a replaced token of `earlier`: documents begin anywhere */
+    tm_micro_batch counted; /* the batch with fewer targets */
+    tm_micro_batch later;   /* and other tokens behind them: the same loss, to the bit */
+    tm_micro_batch earlier; /* or before them: another loss */
     int32_t       *memory[3];
 } tm_probe;
 

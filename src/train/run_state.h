@@ -37,7 +37,7 @@ typedef struct {
     tm_certificate        certificate, certificate_after;
     int64_t               first_sample; /* of this process */
     tm_curve              curve;
-    uint64_t             *before;      /* hash of each weight before the first step; NULL: nobody looked */
+    uint64_t             *before;                  /* hash of each weight before the first step; NULL: nobody looked */
     char                  unreal[TM_REASON_BYTES]; /* why this was no training; "": it was */
     double                accounted_seconds, all_seconds, last_norm;
     int64_t               saved_step;

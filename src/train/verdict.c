@@ -122,22 +122,25 @@ static tm_verdict judge_floor(const tm_evidence *e, char reason[TM_REASON_BYTES]
     }
     bool learnt = !(e->unigram_entropy > floor) || final < floor + 0.99 * (e->unigram_entropy - floor);
     if (final <= floor + e->target_gap && !learnt) {
-        snprintf(reason, TM_REASON_BYTES, "loss %.4f is within %g nat of the floor, but not below what single tokens give, %.4f",
-                 final, e->target_gap, e->unigram_entropy);
+        snprintf(reason, TM_REASON_BYTES,
+                 "loss %.4f is within %g nat of the floor, but not below what single tokens give, %.4f", final,
+                 e->target_gap, e->unigram_entropy);
         return not_passed(e, reason);
     }
     if (final <= floor + e->target_gap) {
-        snprintf(reason, TM_REASON_BYTES, "loss %.4f is within %g%s of %s %.4f", final, e->target_gap, unit, what, floor);
+        snprintf(reason, TM_REASON_BYTES, "loss %.4f is within %g%s of %s %.4f", final, e->target_gap, unit, what,
+                 floor);
         return TM_VERDICT_VALID;
     }
     if (e->must_reach_target) {
-        snprintf(reason, TM_REASON_BYTES, "loss %.4f did not come within %g%s of %s %.4f", final, e->target_gap, unit, what, floor);
+        snprintf(reason, TM_REASON_BYTES, "loss %.4f did not come within %g%s of %s %.4f", final, e->target_gap, unit,
+                 what, floor);
         return not_passed(e, reason);
     }
     /* written so that a floor that is NaN does not pass */
     if (!(last < first - 0.01 * (first - e->floor)) || !(last < first - 3 * ends_error(head_of(e), tail_of(e)))) {
-        snprintf(reason, TM_REASON_BYTES, "no progress: the mean loss went from %.4f to %.4f, the floor is %.4f", first, last,
-                 e->floor);
+        snprintf(reason, TM_REASON_BYTES, "no progress: the mean loss went from %.4f to %.4f, the floor is %.4f", first,
+                 last, e->floor);
         return no_progress(e, reason);
     }
     tm_loss_head own;
@@ -155,7 +158,8 @@ static tm_verdict judge_uniform(const tm_evidence *e, char reason[TM_REASON_BYTE
     double first = head_of(e).mean, last = tail_of(e).mean, target = e->unigram_entropy;
     bool   near = fabs(last - target) < 0.05 * target, closer = fabs(last - target) < fabs(first - target);
     if (last < target && !near) {
-        snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f is below ln V, %.4f: something leaks", last, target);
+        snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f is below ln V, %.4f: something leaks", last,
+                 target);
         return TM_VERDICT_INVALID;
     }
     snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f, ln V is %.4f%s", last, target,
@@ -168,12 +172,13 @@ static tm_verdict judge_held_out(const tm_evidence *e, char reason[TM_REASON_BYT
     double final = final_loss_known(e) ? e->validation : tail_of(e).mean;
     if (e->images && !isnan(e->unigram_entropy)) {
         bool better = final < e->unigram_entropy;
-        snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f, without any prediction %.4f%s", final, e->unigram_entropy,
-                 better ? "" : ": nothing was learnt");
+        snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f, without any prediction %.4f%s", final,
+                 e->unigram_entropy, better ? "" : ": nothing was learnt");
         return better ? TM_VERDICT_VALID : not_passed(e, reason);
     }
     if (isnan(e->unigram_entropy)) {
-        snprintf(reason, TM_REASON_BYTES, "no data is held out to compare with (data.validation_fraction, data.validation_path)");
+        snprintf(reason, TM_REASON_BYTES,
+                 "no data is held out to compare with (data.validation_fraction, data.validation_path)");
         return TM_VERDICT_NOT_JUDGED;
     }
     if (final < least_of_compressed * e->compressed) { /* false where it is NAN */
@@ -269,6 +274,7 @@ tm_verdict tm_verdict_of(const tm_evidence *e, char reason[TM_REASON_BYTES])
     if (!(e->slowdown_pct > 0)) return verdict;
     char plain[TM_REASON_BYTES];
     memcpy(plain, reason, sizeof plain);
-    snprintf(reason, TM_REASON_BYTES, "slowed down by %g %% on purpose (debug.slowdown_pct); %.900s", e->slowdown_pct, plain);
+    snprintf(reason, TM_REASON_BYTES, "slowed down by %g %% on purpose (debug.slowdown_pct); %.900s", e->slowdown_pct,
+             plain);
     return verdict == TM_VERDICT_INVALID ? verdict : TM_VERDICT_NOT_JUDGED;
 }

@@ -299,8 +299,9 @@ static void one_step_short(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = { TEST(parts_of_known_runs), TEST(two_results),
-                                        TEST(runs_without_score_are_left_out), TEST(logs_with_fewer_lines),
-                                        TEST(one_step_short), TEST(warnings_are_no_failures) };
+    const struct CMUnitTest tests[] = {
+        TEST(parts_of_known_runs),   TEST(two_results),    TEST(runs_without_score_are_left_out),
+        TEST(logs_with_fewer_lines), TEST(one_step_short), TEST(warnings_are_no_failures)
+    };
     return cmocka_run_group_tests_name("mlperf/breakdown", tests, NULL, NULL);
 }

@@ -46,7 +46,8 @@ static void records_of_a_file(void **state)
     int                 fd = mkstemp(path);
     assert_true(fd >= 0);
     FILE *f = fdopen(fd, "w");
-    fputs("{\"own_24\": {\"Benchmark\": \"llama31_8b\", \"BS\": 24, \"Hyperparams\": {}, \"samples to converge\": [", f);
+    fputs("{\"own_24\": {\"Benchmark\": \"llama31_8b\", \"BS\": 24, \"Hyperparams\": {}, \"samples to converge\": [",
+          f);
     for (int i = 0; i < 20; i++) fprintf(f, "%s%d", i ? ", " : "", 150000 + 384 * (i % 10));
     fputs("]}}", f);
     assert_int_equal(fclose(f), 0);

@@ -84,7 +84,7 @@ static void many_rounds(void **state)
     for (int i = 0; i < N; i++)
         for (int j = i; j < N; j++) mean[n++] = (x[i] + x[j]) / 2;
     qsort(mean, WALSH, sizeof *mean, ascending);
-    int k = (int)floor(N * (N + 1) / 4. - 2.13208329 * sqrt(N * (N + 1) * (2 * N + 1) / 24.));
+    int              k = (int)floor(N * (N + 1) / 4. - 2.13208329 * sqrt(N * (N + 1) * (2 * N + 1) / 24.));
     tm_paired_result r = tm_paired_judge(pairs, N, 0);
     assert_int_equal(r.rounds, N);
     if (!(fabs(log(r.b.lo) - mean[k - 1]) < 1e-12 || fabs(log(r.b.lo) - mean[k]) < 1e-12))

@@ -78,8 +78,8 @@ static void honest_training_holds(void **state)
                         print_message("%d %s %d: %d groups, expected %.6g, off by %.2g, band %.2g, causal %d %s\n",
                                       kind, o.precision->name, warm, c.groups, c.expected, c.measured - c.expected,
                                       c.band, c.causal, c.reason);
-                    if (!getenv("TM_VERBOSE") && (!c.done || !c.gradients || !c.looked_ahead || !c.causal || !c.context ||
-                                                   !c.rows))
+                    if (!getenv("TM_VERBOSE") &&
+                        (!c.done || !c.gradients || !c.looked_ahead || !c.causal || !c.context || !c.rows))
                         fail_msg("kind %d, %s, seed %d, %d steps: %s", kind, o.precision->name, (int)seed, warm,
                                  c.reason);
                 }

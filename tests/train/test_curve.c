@@ -46,11 +46,20 @@ static void the_main_job_is_known(void **state)
 {
     (void)state;
     static const char *const other[][2] = {
-        { "debug.seed", "2" },          { "optimizer.lr", "0.002" },     { "training.dtype", "bfloat16" },
-        { "training.steps", "240" },    { "model.n_layers", "3" },       { "training.local_batch_size", "8" },
-        { "training.max_norm", "2" },   { "training.seq_len", "128" },   { "optimizer.beta1", "0.8" },
-        { "model.vocab_size", "128" },  { "data.source", "mock" },       { "model.sliding_window", "7" },
-        { "model.tied", "true" },       { "lr_scheduler.warmup_steps", "19" },
+        { "debug.seed", "2" },
+        { "optimizer.lr", "0.002" },
+        { "training.dtype", "bfloat16" },
+        { "training.steps", "240" },
+        { "model.n_layers", "3" },
+        { "training.local_batch_size", "8" },
+        { "training.max_norm", "2" },
+        { "training.seq_len", "128" },
+        { "optimizer.beta1", "0.8" },
+        { "model.vocab_size", "128" },
+        { "data.source", "mock" },
+        { "model.sliding_window", "7" },
+        { "model.tied", "true" },
+        { "lr_scheduler.warmup_steps", "19" },
     };
     assert_true(is_main(NULL, NULL));
     assert_true(is_main("training.threads", "1")); /* which changes no bit */

@@ -30,7 +30,19 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-enum { STEPS = 60, SEQ = 32, ROWS = 2, PASSES = 3, VOCAB = 64, DIM = 64, LAYERS = 2, HEADS = 2, KV = 1, HEAD = 32, FFN = 96 };
+enum {
+    STEPS = 60,
+    SEQ = 32,
+    ROWS = 2,
+    PASSES = 3,
+    VOCAB = 64,
+    DIM = 64,
+    LAYERS = 2,
+    HEADS = 2,
+    KV = 1,
+    HEAD = 32,
+    FFN = 96
+};
 static const double wall_begin = 1.7e9, age_at_begin = 5, evaluation_seconds = 0.75, rate = 3e-3;
 static const int    warmup_steps = 4;
 
@@ -44,7 +56,8 @@ static double seconds_of(int step)
 
 /* --- the clock and the machine ------------------------------------------------------------------------------------ */
 
-/* A look at the clock takes a millisecond in the first step, 0.75 s in the evaluation (which looks twice), else nothing. */
+/* A look at the clock takes a millisecond in the first step, 0.75 s in the evaluation (which looks twice), else
+ * nothing. */
 static atomic_llong shown = 1000000000, each_call = 1000000;
 
 static void pass(double seconds)
@@ -609,7 +622,8 @@ static void the_log_of_mlperf(void **state)
 {
     (void)state;
     char  *log = whole("log.txt");
-    double all = first_seconds, begin = number(line_with(log, "block_start"), "time_ms"), samples = STEPS * ROWS * PASSES;
+    double all = first_seconds, begin = number(line_with(log, "block_start"), "time_ms"),
+           samples = STEPS * ROWS * PASSES;
     for (int step = 2; step <= STEPS; step++) all += step_seconds(step);
     static const struct {
         const char *key;
@@ -652,9 +666,9 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(metrics_has_every_step),      cmocka_unit_test(speed_and_times),
-        cmocka_unit_test(counts_and_losses),           cmocka_unit_test(the_records_belong_together),
-        cmocka_unit_test(the_table_of_runners),        cmocka_unit_test(the_log_of_mlperf),
+        cmocka_unit_test(metrics_has_every_step), cmocka_unit_test(speed_and_times),
+        cmocka_unit_test(counts_and_losses),      cmocka_unit_test(the_records_belong_together),
+        cmocka_unit_test(the_table_of_runners),   cmocka_unit_test(the_log_of_mlperf),
     };
     return cmocka_run_group_tests(tests, run_once, clean);
 }
