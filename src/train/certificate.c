@@ -335,7 +335,7 @@ static double band_of(const certifier *c, size_t first, size_t last, double midd
         squares += along * along + apart * apart;
     }
     *reach = sqrt(squares);
-    double rounding = 3 * c->unit * c->scale * sqrt((1 + blocks) / rows);
+    double rounding = 4 * c->unit * c->scale * sqrt((1 + blocks) / rows);
     return rounding + (c->coarse ? 0.06 : 0.02) * *reach + 0.2 * fmin(fabs(middle - c->loss), 0.02 * c->scale);
 }
 
@@ -362,7 +362,8 @@ static tm_status compare(certifier *c, size_t first, size_t last, comparison *ou
  * a part of its size. A group whose gradient is too small for what the loss does shows when it moves far. */
 static void choose_steps(certifier *c)
 {
-    double wanted = (c->coarse ? 0x1p-7 : 0x1p-12) * c->scale / sqrt((double)c->n_groups);
+    double loss = fabs(c->loss) < c->scale ? fmax(fabs(c->loss), 0.1) : c->scale;
+    double wanted = (c->coarse ? 0x1p-7 : 0x1p-12) * loss / sqrt((double)c->n_groups);
     double part = c->coarse ? coarse_part : fine_part;
     for (size_t i = 0; i < c->n_groups; i++) {
         group *g = &c->groups[i];
@@ -445,14 +446,15 @@ static tm_status check_gradients(certifier *c, tm_certificate *out, tm_error *er
     return TM_OK;
 }
 
-/* What the model adds to the loss, without the targets: of its gradient little may be left in that of the whole. */
+/* What the model adds to the loss, without the targets: of its gradient little may be left in that of the whole. (In
+ * coarse formats some token always changes its experts.) */
 static tm_status check_balance(certifier *c, tm_certificate *out, tm_error *err)
 {
     const tm_step_options *o = &c->step->options;
     const tm_micro_batch  *whole = c->batch;
     tm_micro_batch         empty = *whole;
     int                    targets = 0;
-    if (c->step->model.balance_loss == TM_NONE || !out->gradients) return TM_OK;
+    if (c->step->model.balance_loss == TM_NONE || !out->gradients || c->coarse) return TM_OK;
     while (targets < o->n_fields && strcmp(o->fields[targets].name, "targets") != 0) targets++;
     if (targets == o->n_fields) return TM_OK;
     size_t   n = (size_t)(o->micro_batch * o->seq);
