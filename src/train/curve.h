@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/curve.h - the losses of every step of the main job, as this program computed them when they were stored. A run
- * of the same job must repeat them: to the bit where its products are summed in the same order, in any case within a band.
- * Private to the room. */
+ * of the same job must repeat them: to the bit where its products are summed in the same order, in any case within a
+ * band. Private to the room. */
 #ifndef TM_TRAIN_CURVE_H
 #define TM_TRAIN_CURVE_H
 
