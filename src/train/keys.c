@@ -128,6 +128,8 @@ static const tm_key keys[] = {
       .help = "let float64 references, many times slower, compute what no fast kernel takes" },
     { .name = "debug.certificate", .kind = TM_KEY_BOOL, .fallback = "true", .quiet = true,
       .help = "compare the gradients with differences of the loss before the first step of a run that will be judged" },
+    { .name = "debug.certificate_after", .kind = TM_KEY_BOOL, .fallback = "false", .quiet = true,
+      .help = "and again after the last one, with the trained weights" },
     { .name = "debug.quantize_defect", .kind = TM_KEY_CHOICE, .fallback = "none",
       .choices = "none|no_rotation|stale_scale|swapped_formats",
       .help = "a planted mistake in quantize.recipe, to see what it does: no rotation, delayed scales of the first step, "

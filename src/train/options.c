@@ -254,6 +254,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->allow_changed_data = tm_config_bool(config, "checkpoint.allow_changed_data");
     out->config_hash = tm_config_hash(config);
     out->certify = tm_config_bool(config, "debug.certificate");
+    out->certify_after = tm_config_bool(config, "debug.certificate_after");
     out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
     out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
     out->step.sample = traits->decodes && out->sample_tokens > 0;

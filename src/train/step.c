@@ -106,7 +106,9 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
 {
     tm_graph_segment(step->graph, "evaluate");
     tm_inputs inputs = inputs_of(step);
+    step->model.account = TM_ACCOUNT_FRESH; /* for the certificate; a step begins anew */
     tm_model_loss(step->graph, &step->model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
+    step->model.account = TM_ACCOUNT_NONE;
     return forward_only(step, chooser, err);
 }
 
@@ -124,15 +126,12 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
     return forward_only(step, chooser, err);
 }
 
-static tm_status add_sample_segment(tm_step *step, tm_error *err)
+static tm_status add_sample_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
     tm_graph_segment(step->graph, "sample");
     step->sample_hidden = tm_model_hidden(step->graph, &step->model, step->sample_tokens);
-    tm_adapt_pass(step->graph, TM_NONE);
-    TM_TRY(tm_quantize_pass(step->graph, &step->options.quantize, &step->quantized, false, false, err));
-    tm_precision_pass(step->graph);
-    return TM_OK;
+    return forward_only(step, chooser, err);
 }
 
 /* The tensors that a program reads and writes beside the inputs and the model's. */
@@ -223,7 +222,7 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     TM_TRY(add_evaluate_segment(step, chooser, err));
     if (step->options.validation_batch > 0) TM_TRY(add_validate_segment(step, chooser, err));
     step->sample_tokens = step->sample_hidden = TM_NONE;
-    return step->options.sample ? add_sample_segment(step, err) : TM_OK;
+    return step->options.sample ? add_sample_segment(step, chooser, err) : TM_OK;
 }
 
 /* An adapter beside a matrix that nothing multiplies with would train nothing. */
