@@ -81,6 +81,7 @@ record/record.h
 record/table.h
 results/compare.h
 results/convert.h
+results/fleet.h
 results/keep.h
 results/report.h
 results/result.h

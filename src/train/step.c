@@ -16,14 +16,19 @@ int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
     return fits < rows ? fits : rows;
 }
 
-static tm_inputs inputs_of(const tm_step *step)
+static tm_inputs named(const tm_step *step, const tm_tensor_id *tensors)
 {
     tm_inputs inputs = { .n = step->options.n_fields };
     for (int f = 0; f < inputs.n; f++) {
         inputs.name[f] = step->options.fields[f].name;
-        inputs.tensor[f] = step->inputs[f];
+        inputs.tensor[f] = tensors[f];
     }
     return inputs;
+}
+
+static tm_inputs inputs_of(const tm_step *step)
+{
+    return named(step, step->inputs);
 }
 
 static void add_training_segment(tm_step *step, const tm_chooser *chooser, const char *name, bool accumulate)
@@ -91,6 +96,21 @@ static void add_evaluate_segment(tm_step *step, const tm_chooser *chooser)
     tm_uncast_pass(step->graph, chooser);
 }
 
+/* The same for held-out samples, where they come in other batches or lengths. */
+static void add_validate_segment(tm_step *step, const tm_chooser *chooser)
+{
+    const tm_step_options *o = &step->options;
+    tm_model               model = step->model;
+    tm_inputs              inputs = named(step, step->validation_inputs);
+    int64_t                rows = o->validation_batch * o->validation_seq;
+    tm_model_resize(step->graph, &model, o->validation_seq);
+    tm_graph_segment(step->graph, "validate");
+    tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
+                  false);
+    tm_precision_pass(step->graph);
+    tm_uncast_pass(step->graph, chooser);
+}
+
 static void add_sample_segment(tm_step *step)
 {
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
@@ -131,17 +151,26 @@ static tm_status lacks_field(const tm_step_options *o, const char *name, tm_erro
     return TM_INVALID;
 }
 
-/* The values of all samples of a micro-batch along the first axis; false: samples do not have the field. */
+/* The values of all samples of a batch along the first axis. */
+static tm_tensor_id input_of(tm_graph *graph, const char *name, const tm_field *field, int64_t batch)
+{
+    tm_shape shape = field->shape;
+    if (shape.rank == 0) shape = tm_shape_1(1);
+    shape.n[0] *= batch;
+    return tm_graph_tensor_as(graph, name, TM_ROLE_INPUT, shape, field->dtype);
+}
+
+/* false: samples do not have the field. */
 static bool declare_input(tm_step *step, const char *name)
 {
     const tm_step_options *o = &step->options;
     int                    f = 0;
     while (f < o->n_fields && strcmp(name, o->fields[f].name) != 0) f++;
     if (f == o->n_fields) return false;
-    tm_shape shape = o->fields[f].shape;
-    if (shape.rank == 0) shape = tm_shape_1(1);
-    shape.n[0] *= o->micro_batch;
-    step->inputs[f] = tm_graph_tensor_as(step->graph, name, TM_ROLE_INPUT, shape, o->fields[f].dtype);
+    step->inputs[f] = input_of(step->graph, name, &o->fields[f], o->micro_batch);
+    if (o->validation_batch > 0)
+        step->validation_inputs[f] = input_of(step->graph, tm_arena_format(step->graph->arena, "validation.%s", name),
+                                              &o->validation_fields[f], o->validation_batch);
     return true;
 }
 
@@ -154,7 +183,7 @@ static tm_status declare_inputs(tm_step *step, tm_error *err)
         o->fields[1] = (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(o->seq) };
         o->n_fields = 2;
     }
-    for (int f = 0; f < o->n_fields; f++) step->inputs[f] = TM_NONE;
+    for (int f = 0; f < o->n_fields; f++) step->inputs[f] = step->validation_inputs[f] = TM_NONE;
     for (const char *const *wanted = tm_model_fields(&o->shape); *wanted; wanted++)
         if (!declare_input(step, *wanted)) return lacks_field(o, *wanted, err);
     for (const char *const *wanted = tm_model_optional_fields(&o->shape); *wanted; wanted++)
@@ -171,6 +200,7 @@ static void add_segments(tm_step *step, const tm_chooser *chooser)
     if (step->options.accumulation > 1) add_training_segment(step, chooser, "further", true);
     add_update_segment(step);
     add_evaluate_segment(step, chooser);
+    if (step->options.validation_batch > 0) add_validate_segment(step, chooser);
     step->sample_tokens = step->sample_hidden = TM_NONE;
     if (step->options.sample) add_sample_segment(step);
 }
@@ -194,6 +224,7 @@ static void schedule(tm_step *step)
     if (n > 1) add_work(&step->training, step->further, 1, n - 1);
     add_work(&step->training, step->update, TM_NO_MICRO_BATCH, 1);
     add_work(&step->evaluation, step->evaluate, 0, 1);
+    if (step->options.validation_batch > 0) add_work(&step->validation, tm_plan_program(plan, "validate"), 0, 1);
     if (step->sample) add_work(&step->sampling, step->sample, TM_NO_MICRO_BATCH, 1);
 }
 
@@ -223,6 +254,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     int64_t rows = options->micro_batch * options->seq;
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
+    TM_ASSERT(options->validation_batch == 0 || options->n_fields > 0);
     tm_graph *graph = step->graph = tm_graph_create(options->precision);
     if (options->n_groups == 0) {
         step->options.groups[0] =

@@ -200,17 +200,23 @@ tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate,
     return TM_OK;
 }
 
-/* Queues micro-batch `index` of `batch` into the inputs. */
-static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, tm_error *err)
+/* Queues batch `index` of `batch` into inputs. */
+static tm_status feed_into(tm_trainer *trainer, const tm_tensor_id *inputs, const tm_micro_batch *batch, int64_t index,
+                           tm_error *err)
 {
     const tm_step *step = trainer->step;
     for (int f = 0; f < step->options.n_fields; f++) {
-        if (step->inputs[f] == TM_NONE) continue;
-        size_t      bytes = step->plan->places[step->inputs[f]].bytes;
+        if (inputs[f] == TM_NONE) continue;
+        size_t      bytes = step->plan->places[inputs[f]].bytes;
         const char *from = (const char *)batch->field[f] + (size_t)index * bytes;
-        TM_TRY(tm_device_write(trainer->device, address_at(trainer, step->inputs[f], 0, bytes), from, bytes, err));
+        TM_TRY(tm_device_write(trainer->device, address_at(trainer, inputs[f], 0, bytes), from, bytes, err));
     }
     return TM_OK;
+}
+
+static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, tm_error *err)
+{
+    return feed_into(trainer, trainer->step->inputs, batch, index, err);
 }
 
 tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger,
@@ -292,6 +298,17 @@ tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, 
     for (size_t i = 0; i < schedule->n; i++)
         TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
     return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
+}
+
+tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)
+{
+    const tm_step          *step = trainer->step;
+    const tm_step_schedule *schedule = &step->validation;
+    if (schedule->n == 0) return tm_trainer_evaluate(trainer, batch, loss, err);
+    TM_TRY(feed_into(trainer, step->validation_inputs, batch, 0, err));
+    for (size_t i = 0; i < schedule->n; i++)
+        TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
+    return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
 tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err)
