@@ -11,6 +11,7 @@
 #include "base/plain.h"
 #include "cli/cli.h"
 #include "cli/sweep.h"
+#include "hf/adapter.h"
 #include "hf/folder.h"
 #include "record/outputs.h"
 #include "train/turn.h"
@@ -54,6 +55,7 @@ typedef struct {
     tm_checks       checks; /* of the host, some milliseconds' worth */
     tm_text         folder, checkpoints, command;
     tm_safetensors *weights; /* of the folder that describes the model */
+    tm_hf_adapter   adapter; /* of lora.adapter_path */
     bool            quiet;
     int             turn_fd; /* 0: takes no turns */
     tm_folder_lock  lock;    /* of the run directory */
@@ -226,6 +228,11 @@ static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_erro
     char         size[32];
     int64_t      begin = tm_now_ns();
     TM_TRY(tm_hf_load(&memory, j->weights, j->options.threads, &report, err));
+    if (j->adapter.folder) {
+        tm_hf_report own;
+        TM_TRY(tm_hf_adapter_load(&memory, &j->adapter, j->options.threads, &own, err));
+        tm_note("loaded %zu tensors of the adapter '%s'", own.tensors, j->adapter.folder);
+    }
     tm_note("loaded %zu tensors (%s, %s) of '%s' in %.1f s%s", report.tensors,
             tm_format_bytes(size, (double)report.bytes), report.formats, tm_cli_model_folder(j->config),
             (double)(tm_now_ns() - begin) * 1e-9, report.ignored ? "; tensors without use were passed over" : "");
@@ -251,6 +258,24 @@ static tm_status open_weights(job *j, tm_error *err)
     return TM_OK;
 }
 
+/* The adapters that a run begins with are those of the run: rank, factor and modules. */
+static tm_status open_adapter(job *j, tm_error *err)
+{
+    const char        *path = tm_config_text(j->config, "lora.adapter_path");
+    const tm_adapters *own = &j->options.step.adapters, *given = &j->adapter.adapters;
+    if (!path) return TM_OK;
+    if (own->rank == 0 || !j->weights)
+        return tm_fail(err, TM_INVALID, "lora.adapter_path (%s) needs %s",
+                       tm_config_place(j->config, "lora.adapter_path"),
+                       own->rank == 0 ? "lora.rank" : "a model with weights: model.hf_assets_path");
+    TM_TRY(tm_hf_adapter_open(path, &j->adapter, err));
+    double apart = tm_adapters_scale(own) - tm_adapters_scale(given);
+    if (own->rank == given->rank && !(apart < 0) && !(apart > 0)) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "'%s' has rank %lld and alpha %g, lora.rank is %lld and lora.alpha %g; give the same", path,
+                   (long long)given->rank, given->alpha, (long long)own->rank, own->alpha);
+}
+
 static tm_status prepare(job *j, tm_error *err)
 {
     if (j->cli->perf_csv) TM_TRY(tm_file_check_writable(j->cli->perf_csv, "--perf-csv", err));
@@ -258,6 +283,7 @@ static tm_status prepare(job *j, tm_error *err)
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;
     TM_TRY(open_weights(j, err));
+    TM_TRY(open_adapter(j, err));
     TM_TRY(tm_cli_open_device(j->cli, &j->options, j->cli->dry_run, &j->device, err));
     name_folder(j);
     return open_data(j, err);
@@ -382,6 +408,7 @@ static void release(job *j)
 {
     tm_source_close(j->source);
     tm_safetensors_close(j->weights);
+    tm_hf_adapter_close(&j->adapter);
     if (j->device) tm_device_close(j->device);
     tm_environment_destroy(j->environment);
     tm_checks_fini(&j->checks);

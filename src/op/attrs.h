@@ -10,6 +10,22 @@ typedef struct {
     double eps;
 } tm_norm_attr; /* rmsnorm, layernorm and their gradients */
 
+/* A product with a matrix of low rank beside one of full rank: the adapters of a fused matrix, each with `rank` columns
+ * of u and the rows of b of its own, one behind the other. */
+enum { TM_MAX_ADAPTED = 6 };
+typedef struct {
+    double  scale;
+    int64_t rank, parts;
+    struct {
+        int64_t column, rows; /* of y: columns column .. column + rows - 1; parts ascend and share none */
+    } part[TM_MAX_ADAPTED];
+} tm_low_rank_attr; /* and its gradients */
+
+typedef struct {
+    double   rate; /* share of the elements that become 0, in [0, 1) */
+    uint64_t seed, stream;
+} tm_dropout_attr;
+
 typedef struct {
     double  eps;
     int64_t seq; /* rows of a sample */

@@ -194,7 +194,7 @@ static tm_status run_training(certifier *c, double *loss, tm_error *err)
 /* With the weights as they are: a forward pass, unless the gradient is of more than what evaluation computes. */
 static tm_status loss_now(certifier *c, double *loss, tm_error *err)
 {
-    if (c->step->model.balance_loss != TM_NONE) return run_training(c, loss, err);
+    if (c->step->model.balance_loss != TM_NONE || c->step->first_row != TM_NONE) return run_training(c, loss, err);
     TM_TRY(tm_trainer_evaluate(c->trainer, c->batch, loss, err));
     *loss /= (double)c->batch->target_tokens;
     return TM_OK;

@@ -123,6 +123,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     TM_ASSERT(step->optimizer); /* tm_train_rules has refused what is not built */
     step->hyper = read_hyper(config);
     TM_TRY(tm_groups_read(config, step->optimizer, &step->hyper, step->groups, &step->n_groups, err));
+    TM_TRY(tm_adapters_read(config, (uint64_t)tm_config_i64(config, "debug.seed"), &step->adapters, err));
     int64_t rows, largest = (int64_t)1 << 31;
     if (__builtin_mul_overflow(step->micro_batch, step->seq, &rows) || rows > largest)
         return tm_fail(

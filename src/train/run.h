@@ -40,7 +40,8 @@ typedef struct {
     bool     certify;           /* looks at the gradients before the first step (train/certificate.h) */
     double   target_half_width; /* stop when the rate is known to this part of itself; 0: do all steps */
     tm_peaks peaks;             /* of the device, for guards; 0 = unknown */
-    /* The first weights, unless a checkpoint has later ones: called once the trainer is open. NULL: by the seed. */
+    /* The first weights, unless a checkpoint has later ones of all: called once the trainer is open. NULL: by the seed.
+     */
     tm_status (*load_weights)(void *context, struct tm_trainer *trainer, tm_error *err);
     void       *load_context;
     bool        checkpoint;

@@ -36,6 +36,7 @@ typedef struct {
     tm_loss_head          head;           /* of the steps before this process */
     tm_loss_head          begun;          /* of the whole run so far: what a checkpoint keeps */
     tm_certificate        certificate;
+    uint64_t              base;        /* with adapters: hash of the weights that they stand beside */
     uint64_t             *before;      /* hash of each weight before the first step; NULL: nobody looked */
     char                  unreal[256]; /* why this was no training; "": it was */
     double                accounted_seconds, all_seconds, last_norm;

@@ -39,6 +39,7 @@ static void add_training_segment(tm_step *step, const tm_chooser *chooser, const
     step->model.account = accumulate ? TM_ACCOUNT_ADD : TM_ACCOUNT_FRESH;
     tm_model_loss(graph, &step->model, &inputs, step->loss, step->options.loss_chunk, accumulate);
     step->model.account = TM_ACCOUNT_NONE;
+    tm_adapt_pass(graph, step->first_row);
     tm_tensor_id balance = step->model.balance_loss;
     tm_seed      seeds[] = { { step->loss, step->scalars }, { balance, step->scalars } };
     tm_gradient_pass(graph, accumulate, seeds, balance == TM_NONE ? 1 : 2, NULL, NULL, 0);
@@ -92,6 +93,7 @@ static void add_evaluate_segment(tm_step *step, const tm_chooser *chooser)
     tm_graph_segment(step->graph, "evaluate");
     tm_inputs inputs = inputs_of(step);
     tm_model_loss(step->graph, &step->model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
+    tm_adapt_pass(step->graph, TM_NONE);
     tm_precision_pass(step->graph);
     tm_uncast_pass(step->graph, chooser);
 }
@@ -107,6 +109,7 @@ static void add_validate_segment(tm_step *step, const tm_chooser *chooser)
     tm_graph_segment(step->graph, "validate");
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
+    tm_adapt_pass(step->graph, TM_NONE);
     tm_precision_pass(step->graph);
     tm_uncast_pass(step->graph, chooser);
 }
@@ -116,13 +119,15 @@ static void add_sample_segment(tm_step *step)
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
     tm_graph_segment(step->graph, "sample");
     step->sample_hidden = tm_model_hidden(step->graph, &step->model, step->sample_tokens);
+    tm_adapt_pass(step->graph, TM_NONE);
     tm_precision_pass(step->graph);
 }
 
 /* The tensors that a program reads and writes beside the inputs and the model's. */
-static void declare(tm_step *step)
+static tm_status declare(tm_step *step, tm_error *err)
 {
-    tm_graph *graph = step->graph;
+    tm_graph          *graph = step->graph;
+    const tm_adapters *adapters = &step->options.adapters;
     if (step->options.n_groups == 1) {
         step->scalars = tm_graph_tensor(graph, "scalars", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT));
         step->group_scalars[0] = step->scalars;
@@ -137,6 +142,10 @@ static void declare(tm_step *step)
     step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
     tm_model_declare(graph, &step->options.shape, step->options.seq, &step->model);
+    step->first_row = TM_NONE;
+    if (adapters->rank > 0 && adapters->dropout > 0)
+        step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    return tm_adapters_declare(graph, &step->options.shape, adapters, err);
 }
 
 /* The model needs a field that the source does not give. */
@@ -205,6 +214,20 @@ static void add_segments(tm_step *step, const tm_chooser *chooser)
     if (step->options.sample) add_sample_segment(step);
 }
 
+/* An adapter beside a matrix that nothing multiplies with would train nothing. */
+static tm_status check_adapters(const tm_graph *graph, tm_error *err)
+{
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_adapter *adapter = graph->tensors[i].adapter;
+        if (adapter && tm_graph_at(graph, adapter->b)->trained && tm_graph_at(graph, adapter->b)->gradient == TM_NONE)
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "'%s' is not the weight of a linear: no adapter can stand beside it; take its name out of "
+                           "lora.targets",
+                           graph->tensors[i].name);
+    }
+    return TM_OK;
+}
+
 static void add_work(tm_step_schedule *to, const tm_program *program, int64_t micro_batch, int64_t count)
 {
     TM_ASSERT(program && to->n < TM_MAX_WORK);
@@ -262,10 +285,11 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
         step->options.n_groups = 1;
     }
     tm_status st = declare_inputs(step, err);
-    if (st == TM_OK) declare(step);
+    if (st == TM_OK) st = declare(step, err);
     step->group_of = tm_arena_take(graph->arena, graph->n_tensors * sizeof *step->group_of);
     if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);
     if (st == TM_OK) add_segments(step, chooser);
+    if (st == TM_OK) st = check_adapters(graph, err);
     if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
     if (st != TM_OK) {
         tm_step_destroy(step);

@@ -18,6 +18,7 @@
 #include "graph/plan.h"
 #include "model/model.h"
 #include "op/attrs.h"
+#include "train/adapters.h"
 #include "train/groups.h"
 #include "train/optimizer.h"
 
@@ -39,6 +40,7 @@ typedef struct {
     tm_hyper            hyper;
     tm_group            groups[TM_MAX_GROUPS]; /* of tm_groups_read */
     int                 n_groups;              /* 0: one, of all parameters, with `hyper` */
+    tm_adapters         adapters;              /* rank 0: all parameters are trained */
     bool                sample;                /* with the program "sample" */
 } tm_step_options;
 
@@ -66,6 +68,7 @@ typedef struct {
     tm_tensor_id
          group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
     int *group_of;                     /* (parameters, by tensor) its group */
+    tm_tensor_id      first_row;       /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
     tm_tensor_id      clip;            /* (2) float64: gradient norm, coefficient */
     tm_tensor_id      sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
     tm_plan          *plan;

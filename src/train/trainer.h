@@ -65,7 +65,8 @@ TM_MUST_USE tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_ba
 /* Runs another program of the step; may return before it is done. */
 TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err);
 
-/* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. */
+/* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. Of a step with adapters
+ * without the frozen weights. */
 const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count);
 
 /* Of all weights: equal names and bits, equal number, whatever the order of the tensors and where they lie. The sum
@@ -73,6 +74,8 @@ const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t
 /* The same in two steps: hashes[id] of each weight (others are left alone); their sum. */
 TM_MUST_USE tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_error *err);
 uint64_t              tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashes);
+/* The same of the frozen weights that adapters stand beside. */
+TM_MUST_USE tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err);
 TM_MUST_USE tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err);
 
 #endif

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), gradient, lookup,
+/* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, gradient, lookup,
  * recompute, precision, offload; then graph/plan.h places the buffers. A builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
 
 #include "graph/graph.h"
 #include "graph/plan.h"
+
+/* Puts the adapters of matrices (tm_tensor.adapter) beside their products: y = x w^T becomes
+ *     base = x w^T,  u = drop(x) a^T,  y = base + scale u b^T
+ * `first_row`: () float64, the number of the program's first row among all rows of the run, which dropout depends on;
+ * TM_NONE: nothing is dropped (evaluation, samples). */
+void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row);
 
 /* What the backward pass recomputes instead of keeping. */
 typedef struct {
