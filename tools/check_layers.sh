@@ -71,9 +71,11 @@ model/model.h
 model/presets.h
 model/shape.h
 op/attrs.h
-op/keeps.h
+op/dynamic.h
 op/fused.h
+op/keeps.h
 op/kernel.h
+op/muon.h
 op/op.h
 op/ops.def
 record/keys.h
@@ -82,6 +84,7 @@ record/record.h
 record/table.h
 results/compare.h
 results/convert.h
+results/fleet.h
 results/keep.h
 results/report.h
 results/result.h

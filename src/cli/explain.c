@@ -6,6 +6,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What each parameter takes from step to step. */
+typedef struct {
+    double weights, gradients, optimizer;
+} bytes_per_parameter;
+static bytes_per_parameter per_parameter(const tm_step *step)
+{
+    bytes_per_parameter sum = { 0 };
+    double              parameters = (double)tm_model_parameters(&step->options.shape);
+    for (size_t i = 0; i < step->graph->n_tensors; i++) {
+        const tm_tensor *tensor = &step->graph->tensors[i];
+        double           bytes = (double)tm_tensor_bytes(tensor->shape, tensor->dtype) / parameters;
+        if (tensor->base != TM_NONE) continue;
+        if (tensor->role == TM_ROLE_PARAMETER) sum.weights += bytes;
+        if (tensor->role == TM_ROLE_GRADIENT) sum.gradients += bytes;
+        if (tensor->role == TM_ROLE_MOMENT) sum.optimizer += bytes;
+    }
+    return sum;
+}
+
 static void summary(const tm_run_options *o, const tm_step *step, const char *device, const char *without, tm_text *out)
 {
     char parameters[40], bytes[32], live[32];
@@ -25,6 +44,10 @@ static void summary(const tm_run_options *o, const tm_step *step, const char *de
     tm_text_printf(out, "memory      %s planned, %s is the least that any placement needs\n",
                    tm_format_bytes(bytes, (double)step->plan->arena_bytes),
                    tm_format_bytes(live, (double)step->plan->live_peak));
+    bytes_per_parameter each = per_parameter(step);
+    tm_text_printf(out, "  per parameter %.4g B: weights %.4g, gradients %.4g, optimizer %.4g (%s)\n",
+                   each.weights + each.gradients + each.optimizer, each.weights, each.gradients, each.optimizer,
+                   o->step.optimizer->name);
     for (size_t i = 0; i < step->plan->n_classes; i++)
         tm_text_printf(out, "  %-12s %12s %20lld B\n", step->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)step->plan->by_class[i].value),
@@ -137,6 +160,12 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
     tm_json_i64(&json, "seq_len", o->step.seq);
     tm_json_i64(&json, "micro_batches", o->step.accumulation);
     tm_json_i64(&json, "loss_chunk_tokens", step->options.loss_chunk);
+    bytes_per_parameter each = per_parameter(step);
+    tm_json_open(&json, "bytes_per_parameter", '{');
+    tm_json_f64(&json, "weights", each.weights);
+    tm_json_f64(&json, "gradients", each.gradients);
+    tm_json_f64(&json, "optimizer", each.optimizer);
+    tm_json_close(&json, '}');
     tm_json_open(&json, "flops_per_token", '{');
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         tm_json_f64(&json, tm_flops_convention_name((tm_flops_convention)i),

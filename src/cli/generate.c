@@ -240,12 +240,7 @@ static const tm_option rows[] = {
       .help = "format of weights and products; float64: with --device reference" },
     { "step", 0, TM_OPTION_I64, offsetof(generate_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
       .help = "of a run: the checkpoint of step N; -1: the newest" },
-    { "device", 0, TM_OPTION_TEXT, offsetof(generate_options, device), .value = "NAME", .fallback = "cpu",
-      .help = "cpu, or reference (float64, slow)" },
-    { "isa", 0, TM_OPTION_TEXT, offsetof(generate_options, isa), .value = "NAME",
-      .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },
-    { "threads", 0, TM_OPTION_I64, offsetof(generate_options, threads), .value = "N", .fallback = "0", .lo = 0,
-      .hi = 4096, .help = "threads; 0: all that this process may use" },
+    TM_OPTION_DEVICE(generate_options),
     TM_OPTION_JSON(generate_options),
 };
 

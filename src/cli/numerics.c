@@ -152,12 +152,7 @@ static const tm_option rows[] = {
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, dtype), .value = "NAME",
       .choices = "float32|bfloat16|float64",
       .help = "format of products; bfloat16: weights and gradients are float32; float64: with --device reference" },
-    { "device", 0, TM_OPTION_TEXT, offsetof(numerics_options, device), .value = "NAME", .fallback = "cpu",
-      .help = "cpu, or reference (float64, slow)" },
-    { "isa", 0, TM_OPTION_TEXT, offsetof(numerics_options, isa), .value = "NAME",
-      .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },
-    { "threads", 0, TM_OPTION_I64, offsetof(numerics_options, threads), .value = "N", .fallback = "0", .lo = 0,
-      .hi = 4096, .help = "threads; 0: all that this process may use" },
+    TM_OPTION_DEVICE(numerics_options),
     TM_OPTION_JSON(numerics_options),
 };
 

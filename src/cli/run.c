@@ -61,7 +61,7 @@ typedef struct {
     tm_folder_lock  lock;    /* of the run directory */
 } job;
 
-/* --out, else the experiment's workspace/group/user/name, else output/MODEL. */
+/* --out, else the experiment's workspace/group/user/name, else output/NAME of the experiment or the model. */
 static void name_folder(job *j)
 {
     const char *workspace = tm_config_text(j->config, "workspace"), *experiment = tm_config_text(j->config, "exp_name");
@@ -71,7 +71,7 @@ static void name_folder(job *j)
     else if (workspace && experiment && group && user)
         tm_text_printf(&j->folder, "%s/%s/%s/%s", workspace, group, user, experiment);
     else
-        tm_text_printf(&j->folder, "output/%s", j->options.model_name);
+        tm_text_printf(&j->folder, "output/%s", experiment ? experiment : j->options.model_name);
 }
 
 /* A model that names no vocabulary of its own grows to what the data needs; any other is told. */
@@ -304,6 +304,16 @@ static void name_checkpoints(job *j)
     j->options.checkpoint_folder = j->checkpoints.data;
 }
 
+/* Is there the result of a run that came to its end? One that begins removes the one before. */
+static bool has_result(const job *j)
+{
+    tm_text path = { 0 };
+    tm_text_printf(&path, "%s/result.json", j->folder.data);
+    bool there = tm_file_exists(path.data);
+    tm_text_fini(&path);
+    return there;
+}
+
 /* With its outputs open and closed. *began: did it ever start? */
 static tm_status run(job *j, bool *began, tm_error *err)
 {
@@ -319,6 +329,7 @@ static tm_status run(job *j, bool *began, tm_error *err)
                                  .quiet = j->quiet,
                                  .json = j->cli->json };
     TM_TRY(tm_outputs_open(&wanted, &outputs, err));
+    j->options.concluded = has_result(j);
     tm_status st = tm_run(&j->options, j->device, j->source, tm_outputs_bus(outputs), &tm_cli_stop, err);
     return tm_outputs_close(outputs, st, began, err);
 }

@@ -223,7 +223,11 @@ static tm_view view_of(const tm_graph *graph, tm_tensor_id id)
 
 void tm_node_call(const tm_graph *graph, const tm_node *node, tm_call *call)
 {
-    *call = (tm_call){ .op = tm_op_get(node->op), .attr = node->attr, .accumulate = node->accumulate, .threads = 1 };
+    *call = (tm_call){ .op = tm_op_get(node->op),
+                       .attr = node->attr,
+                       .accumulate = node->accumulate,
+                       .rounded = node->rounded,
+                       .threads = 1 };
     for (int i = 0; i < TM_MAX_IN; i++) call->in[i] = view_of(graph, node->in[i]);
     for (int k = 0; k < TM_MAX_OUT; k++) call->out[k] = view_of(graph, node->out[k]);
 }

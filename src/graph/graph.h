@@ -72,6 +72,7 @@ typedef struct tm_node {
     size_t       attr_bytes;
     tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT]; /* TM_NONE: absent */
     unsigned     accumulate;
+    unsigned     rounded; /* bit i: in[i] counts as rounded to the compute format (tm_call.rounded) */
     tm_phase     phase;
     int          layer;
     const char  *module;     /* "layers.3.attention" */

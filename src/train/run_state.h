@@ -15,6 +15,7 @@ typedef struct {
     const tm_run_options *options;
     tm_device            *device;
     const tm_source      *source;
+    const tm_source      *held_out; /* `source`, unless held-out sequences have another length */
     const tm_event_bus   *bus;
     tm_trainer           *trainer;
     tm_loader            *loader;
@@ -48,6 +49,12 @@ typedef struct {
 static inline int64_t run_global_batch(const tm_run_options *o)
 {
     return o->step.micro_batch * o->step.accumulation;
+}
+
+/* Samples of a batch of an evaluation. */
+static inline int64_t run_validation_rows(const tm_run_options *o)
+{
+    return o->step.validation_batch > 0 ? o->step.validation_batch : o->step.micro_batch;
 }
 
 /* --- resume.c --- */

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/cpu.h"
 #include "base/hash.h"
+#include "base/random.h"
 #include "train/init.h"
 #include "train/load.h"
 
@@ -20,6 +21,7 @@ struct tm_trainer {
     tm_checkpoint_memory  copies; /* how a checkpoint reaches the tensors */
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
+    uint64_t              seed;
     double  scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
     double *expert_counts;                           /* as read from the device */
     double *first_rows; /* of each micro-batch of the step (tm_step.first_row): they stay until the update, too */
@@ -149,6 +151,7 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
     tm_chooser  chooser = tm_device_chooser(device);
     tm_trainer *trainer = tm_alloc(sizeof *trainer);
     trainer->device = device;
+    trainer->seed = seed;
     tm_status st = tm_step_create(options, &chooser, &trainer->step, err);
     if (st == TM_OK) st = open_memory(trainer, seed, chooser.threads, err);
     if (st != TM_OK) {
@@ -192,6 +195,7 @@ tm_address tm_trainer_arena(const tm_trainer *trainer)
 tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets,
                            tm_error *err)
 {
+    const uint64_t         rounding = tm_random_stream("rounding");
     const tm_step_options *o = &trainer->step->options;
     for (int64_t m = 0; m < o->accumulation; m++)
         trainer->first_rows[m] = (double)((t - 1) * o->accumulation + m) * (double)(o->micro_batch * o->seq);
@@ -201,23 +205,30 @@ tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate,
         s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
         s[TM_SCALAR_LEARNING_RATE] = rate;
         s[TM_SCALAR_MAX_NORM] = max_norm;
+        s[TM_SCALAR_ROUNDING] = (double)(tm_random_u64(trainer->seed, rounding, (uint64_t)t) >> 11);
         o->optimizer->scalars(&o->groups[g].hyper, t, rate, s);
         TM_TRY(tm_device_write(trainer->device, to, s, sizeof trainer->scalars[g], err));
     }
     return TM_OK;
 }
 
-/* Queues micro-batch `index` of `batch` into the inputs. */
-static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, tm_error *err)
+/* Queues batch `index` of `batch` into inputs. */
+static tm_status feed_into(tm_trainer *trainer, const tm_tensor_id *inputs, const tm_micro_batch *batch, int64_t index,
+                           tm_error *err)
 {
     const tm_step *step = trainer->step;
     for (int f = 0; f < step->options.n_fields; f++) {
-        if (step->inputs[f] == TM_NONE) continue;
-        size_t      bytes = step->plan->places[step->inputs[f]].bytes;
+        if (inputs[f] == TM_NONE) continue;
+        size_t      bytes = step->plan->places[inputs[f]].bytes;
         const char *from = (const char *)batch->field[f] + (size_t)index * bytes;
-        TM_TRY(tm_device_write(trainer->device, address_at(trainer, step->inputs[f], 0, bytes), from, bytes, err));
+        TM_TRY(tm_device_write(trainer->device, address_at(trainer, inputs[f], 0, bytes), from, bytes, err));
     }
     return TM_OK;
+}
+
+static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, tm_error *err)
+{
+    return feed_into(trainer, trainer->step->inputs, batch, index, err);
 }
 
 /* What dropout depends on: micro-batch `index` of the step begins with that row of the run. */
@@ -310,6 +321,17 @@ tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, 
     for (size_t i = 0; i < schedule->n; i++)
         TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
     return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
+}
+
+tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)
+{
+    const tm_step          *step = trainer->step;
+    const tm_step_schedule *schedule = &step->validation;
+    if (schedule->n == 0) return tm_trainer_evaluate(trainer, batch, loss, err);
+    TM_TRY(feed_into(trainer, step->validation_inputs, batch, 0, err));
+    for (size_t i = 0; i < schedule->n; i++)
+        TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
+    return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
 tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err)

@@ -55,8 +55,11 @@ TM_MUST_USE tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *res
 /* A whole step behind tm_trainer_begin: walks its schedule. `batch`: all micro-batches one after the other. */
 TM_MUST_USE tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result,
                                       tm_ledger *ledger, tm_error *err);
-/* *loss: the summed loss of a batch of the evaluation split. */
+/* *loss: the summed loss of a micro-batch, without training on it. */
 TM_MUST_USE tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
+                                          tm_error *err);
+/* The same of a batch of held-out samples: (validation_batch, validation_seq) where the step's options say so. */
+TM_MUST_USE tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
                                           tm_error *err);
 
 /* Runs another program of the step; may return before it is done. */

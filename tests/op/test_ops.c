@@ -66,7 +66,7 @@ static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
     assert_int_equal(tm_op_swiglu_grad.inplace, 0x2);
     assert_int_equal(tm_op_attention.inplace, 0);
     assert_int_equal(tm_op_embedding.any_dtype_in, 0x6);
-    assert_int_equal(tm_op_adamw.any_dtype_in, 0xf);
+    assert_int_equal(tm_op_adamw.any_dtype_in, 0x4f);
 }
 
 /* Runs `function` for every op and example. */

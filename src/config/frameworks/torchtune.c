@@ -69,10 +69,14 @@ static const tm_foreign_key keys[] = {
     MAPPED("batch_size", "training.local_batch_size"),
     MAPPED("gradient_accumulation_steps", "training.grad_accumulation"),
     MAPPED("optimizer._component_",
-           "torch.optim.AdamW:optimizer.name=AdamW;optimizer.beta2=0.999|torch.optim.SGD:optimizer.name=SGD",
+           "torch.optim.AdamW:optimizer.name=AdamW;optimizer.beta2=0.999|torch.optim.SGD:optimizer.name=SGD|"
+           "torchao.optim.AdamW8bit:optimizer.name=AdamW8bit;optimizer.beta2=0.999|"
+           "bitsandbytes.optim.AdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes;optimizer.beta2=0.999|"
+           "bitsandbytes.optim.PagedAdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes;optimizer.beta2=0.999",
            .words = "another optimizer"),
     SPEED("optimizer.fused", "how the update is computed"),
     SPEED("optimizer.foreach", "how the update is computed"),
+    MAPPED("optimizer.bf16_stochastic_round", "optimizer.bf16_stochastic_round"),
     MAPPED("optimizer.weight_decay", "optimizer.weight_decay", .fallback = "0.01"),
     MAPPED("optimizer.lr", "optimizer.lr"),
     MAPPED("lr_scheduler._component_",

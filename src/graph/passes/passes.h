@@ -5,6 +5,7 @@
 #define TM_GRAPH_PASSES_H
 
 #include "graph/graph.h"
+#include "graph/plan.h"
 
 /* Puts the adapters of matrices (tm_tensor.adapter) beside their products: y = x w^T becomes
  *     base = x w^T,  u = drop(x) a^T,  y = base + scale u b^T
@@ -37,6 +38,11 @@ void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);
  * backward, so that copies live for a layer only. Parameters that are stored in the compute format need none, nor do
  * those that an op reads in their own format, unless it is smaller than bfloat16's. */
 void tm_precision_pass(tm_graph *graph);
+
+/* Takes casts of float32 weights out again where every kernel that would read the copy rounds to the same bits on its
+ * way (tm_kernel.rounds): no memory, less traffic. Behind the precision pass; `chooser`: who will choose the kernels.
+ */
+void tm_uncast_pass(tm_graph *graph, const tm_chooser *chooser);
 
 /* What lies in another space while it is not used. */
 typedef struct {
