@@ -100,6 +100,8 @@ system/thresholds.h
 system/validity.h
 train/adapters.h
 train/checkpoint_view.h
+token/chat.h
+token/template.h
 token/token.h
 token/train.h
 train/decode.h
