@@ -15,6 +15,7 @@ WARNINGS += -Werror
 endif
 OPT_release := -O3
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+OPT_tsan    := -O1 -fsanitize=thread -fno-omit-frame-pointer
 # For tools/mutants.sh: which tests reach a line; and a library before which a changed object can be loaded.
 OPT_coverage := -O1 --coverage
 OPT_mutants  := -O2 -fPIC
@@ -165,8 +166,17 @@ asan:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=asan build-tests build/asan/trainmark
 	@TRAINMARK=$(CURDIR)/build/asan/trainmark TM_TEST_SECONDS=900 tests/run.sh $(TEST_SRC:%.c=build/asan/%)
 
-# Every parser of outside files, $(FUZZ_SECONDS) seconds each, under the sanitizers; a finding is a failure.
-FUZZ_SECONDS ?= 60
+# Threads of our own (the loader, the committer of records, tokenizers) under ThreadSanitizer. It knows nothing of OpenMP's
+# waits: devices have one thread.
+TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_told train/test_proof)
+TSAN_SCRIPTS := tests/cli/test_tokenize.sh tests/cli/test_tokenizer.sh
+tsan:
+	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=tsan $(TSAN_TESTS:%=build/tsan/%) build/tsan/trainmark
+	@TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=1 TRAINMARK=$(CURDIR)/build/tsan/trainmark TM_TEST_SECONDS=900 \
+	    tests/run.sh $(TSAN_TESTS:%=build/tsan/%) $(TSAN_SCRIPTS)
+
+# Every parser of outside files under the sanitizers, $(FUZZ_SECONDS) seconds each or SECONDS in all; a finding is a failure.
+FUZZ_SECONDS ?= $(if $(SECONDS),$(shell expr $(SECONDS) / $(words $(FUZZ_SRC))),60)
 fuzz:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=asan $(FUZZ_SRC:tests/fuzz/%.c=build/asan/fuzz/%)
 	@for t in $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%); do echo "fuzz $$t"; \
@@ -223,7 +233,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test build-tests test-long asan fuzz mutants check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test build-tests test-long asan tsan fuzz mutants check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TESTS:=.d) $(SUPPORT:.o=.d)

@@ -136,7 +136,11 @@ typedef struct {
     size_t              n_facts;
 } tm_machine_watch;
 
-/* What was looked at before the first step: are the gradients those of the loss (train/certificate.h)? */
+/* Room for why a run is what it is, said in words, with its end. */
+enum { TM_REASON_BYTES = 1024 };
+
+/* What was looked at before the first step, or after the last one: are the gradients those of the loss
+ * (train/certificate.h)? */
 typedef struct {
     bool   done;                     /* else `reason` says why not; empty: nobody looked */
     int    groups;                   /* of tensors, all of them at once */
@@ -146,9 +150,16 @@ typedef struct {
     bool   looked_ahead;             /* of a language: were tokens replaced that must not be seen? */
     bool   rows;                     /* other rows, too */
     bool   causal;                   /* and the loss kept its bits */
+    bool   context;                  /* tokens were replaced that must be seen, and the loss changed */
     double seconds;
-    char   reason[256]; /* what does not hold */
+    char   reason[TM_REASON_BYTES]; /* what does not hold */
 } tm_certificate;
+
+/* The losses of a run of the main job beside those that are stored (train/curve.h). */
+typedef struct {
+    int64_t steps; /* compared; 0: the run is another job */
+    bool    equal; /* all of them to the bit */
+} tm_curve;
 
 typedef struct {
     tm_verdict  verdict;
@@ -170,7 +181,8 @@ typedef struct {
     double                          seconds;
     const char                     *sample; /* generated text, or NULL */
     tm_machine_watch                machine;
-    tm_certificate                  certificate;
+    tm_certificate                  certificate, certificate_after; /* before the first step; after the last one */
+    tm_curve                        curve;
 } tm_run_ended;
 
 typedef enum {

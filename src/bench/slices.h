@@ -40,7 +40,7 @@ typedef struct {
     tm_stop    stop;
     tm_verdict verdict[TM_SLICES_MOST]; /* of the machine while a part's steps ran: the worst of its turns; not-judged:
                                          * none took a second */
-    char reason[TM_SLICES_MOST][256];
+    char reason[TM_SLICES_MOST][TM_REASON_BYTES];
 } tm_slices;
 
 /* Measures `slices` parts (2 .. TM_LINE_POINTS) of ascending layers, and the part `whole` (NULL: not) in every round.

@@ -44,7 +44,7 @@ typedef struct {
     int64_t    n, warmup, loops; /* samples; calls before them; calls in a sample */
     double     estimate;         /* seconds per call, from the calls before the samples */
     tm_verdict verdict; /* was the machine left alone while the samples were taken; not-judged below a second */
-    char       reason[256];
+    char       reason[TM_REASON_BYTES];
     tm_stop    stop; /* why sampling ended; TM_STOP_NO: the budget was over, or the user stopped it */
 } tm_samples;
 

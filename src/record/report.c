@@ -106,18 +106,18 @@ static void verdict_line(tm_text *out, const char *label, tm_verdict verdict, co
     wrapped(out, reason, 26, WIDTH);
 }
 
-static void print_certificate(tm_text *out, const tm_certificate *c)
+static void print_certificate(tm_text *out, const char *label, const tm_certificate *c)
 {
-    char line[512];
+    char line[TM_REASON_BYTES];
     if (!c->done && !c->reason[0]) return;
     if (!c->done || c->reason[0])
         snprintf(line, sizeof line, "%s", c->reason);
     else
         snprintf(line, sizeof line,
-                 "gradients of %d groups: %.6g by the gradient, %.6g by the loss, band %.1g%s%s; %.3g s", c->groups,
+                 "gradients of %d groups: %.6g by the gradient, %.6g by the loss, band %.1g%s%s%s; %.3g s", c->groups,
                  c->expected, c->measured, c->band, c->causal ? "; no look-ahead" : "",
-                 c->causal && c->rows ? ", rows independent" : "", c->seconds);
-    tm_text_printf(out, "  %-12s%-12s", "certificate", !c->done ? "none" : c->reason[0] ? "failed" : "holds");
+                 c->causal && c->rows ? ", rows independent" : "", c->context ? ", context counts" : "", c->seconds);
+    tm_text_printf(out, "  %-12s%-12s", label, !c->done ? "none" : c->reason[0] ? "failed" : "holds");
     wrapped(out, line, 26, WIDTH);
 }
 
@@ -125,7 +125,11 @@ static void print_verdict(tm_text *out, const tm_run_ended *end, bool colour)
 {
     tm_text_add(out, "\n");
     verdict_line(out, "verdict", end->verdict, end->reason, colour);
-    print_certificate(out, &end->certificate);
+    print_certificate(out, "certificate", &end->certificate);
+    print_certificate(out, "and after", &end->certificate_after);
+    if (end->curve.steps > 0)
+        tm_text_printf(out, "  %-12s%-12s%lld steps of the main job\n", "losses",
+                       end->curve.equal ? "as stored" : "in the band", (long long)end->curve.steps);
     if (end->machine.reason) verdict_line(out, "machine", end->machine.verdict, end->machine.reason, colour);
 }
 

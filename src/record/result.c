@@ -44,9 +44,9 @@ static void print_start(tm_json *json, const tm_run_started *start)
     tm_json_i64(json, "batch_tokens", start->batch_tokens);
 }
 
-static void print_certificate(tm_json *json, const tm_certificate *c)
+static void print_certificate(tm_json *json, const char *name, const tm_certificate *c)
 {
-    tm_json_open(json, "certificate", '{');
+    tm_json_open(json, name, '{');
     tm_json_bool(json, "done", c->done);
     tm_json_string(json, "reason", c->reason[0] ? c->reason : NULL);
     tm_json_i64(json, "groups", c->groups);
@@ -56,6 +56,7 @@ static void print_certificate(tm_json *json, const tm_certificate *c)
     tm_json_bool(json, "gradients", c->gradients);
     tm_json_bool(json, "looked_ahead", c->looked_ahead);
     tm_json_bool(json, "causal", c->causal);
+    tm_json_bool(json, "context", c->context);
     tm_json_bool(json, "rows", c->rows);
     tm_json_f64(json, "seconds", c->seconds);
     tm_json_close(json, '}');
@@ -272,7 +273,12 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     print_step_time(&json, start, end->speed);
     print_machine(&json, &end->machine);
     print_loss(&json, end);
-    print_certificate(&json, &end->certificate);
+    print_certificate(&json, "certificate", &end->certificate);
+    print_certificate(&json, "certificate_after", &end->certificate_after);
+    tm_json_open(&json, "curve", '{');
+    tm_json_i64(&json, "steps", end->curve.steps);
+    tm_json_bool(&json, "equal", end->curve.equal);
+    tm_json_close(&json, '}');
     print_hash(&json, "weights_hash", end->weights_hash);
     print_flops(&json, &self->run, end);
     print_memory(&json, &self->run, end);

@@ -37,7 +37,7 @@ typedef enum {
 
 typedef struct {
     tm_verdict   verdict; /* not-judged: less than a second, or nothing known */
-    char         reason[256];
+    char         reason[TM_REASON_BYTES];
     double       seconds;                 /* between the samples that count */
     int          samples;                 /* that count */
     int          processors;              /* that the process may use; 0 = unknown */

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "graph/value.h"
 #include "op/attrs.h"
+#include "train/probe.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +27,9 @@ typedef struct {
 typedef struct {
     char   name[96];
     double norm, size; /* length of the gradient; of the values */
+    double spread;     /* of the change of the loss by the gradient, for random moves of a tensor's size */
     double along;      /* the step along the gradient, in units of it, with its sign */
+    double apart;      /* how far its elements move at random, in units of their tensor's size */
 } group;
 
 typedef struct {
@@ -40,15 +43,21 @@ typedef struct {
     size_t                n_groups, groups_capacity;
     char                **state;  /* copies of what kernels carry from step to step */
     double                loss;   /* of the training program */
+    double                scale;  /* of what is added up in it: logits, too, where they are */
     double                unit;   /* rounding of the compute format */
     bool                  coarse; /* is that coarser than float32? */
-    double                apart;  /* how far tensors move at random */
     double                small;  /* of the steps */
+    double               *counts; /* rows of each expert of each block, with the weights as they are; NULL: none */
+    size_t                n_counts;
+    const char           *lost; /* a parameter that is to be trained and has no gradient */
+    tm_probe              probe;
+    bool                  probed;
+    double                sum;       /* of the batch that was evaluated last */
+    double                losses[3]; /* sums: of the probe's targets, with other tokens behind them, before them */
 } certifier;
 
-/* How far a tensor is moved at random, in units of its values' size, and what the loss is to change by along the
- * gradient; as large as keeps the higher terms of the loss below the band, and rounding, too. */
-static const double random_part = 0x1p-8, shrink = 0x1p-3;
+/* How far elements are moved at random at most, in units of their tensor's size; by how much steps become shorter. */
+static const double fine_part = 0x1p-5, coarse_part = 0x1p-8, shrink = 0x1p-3;
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
@@ -66,7 +75,8 @@ void tm_certificate_group(const char *tensor, char out[96])
 {
     const char *rest = behind_block(tensor);
     int         n = (int)strcspn(rest, "."), block = (int)(rest - tensor) - 1;
-    bool        norm = strncmp(rest, "ln_", 3) == 0 || (n >= 4 && strncmp(rest + n - 4, "norm", 4) == 0);
+    if (strncmp(rest, "moe.", 4) == 0) n += 1 + (int)strcspn(rest + 4, "."); /* router, experts, shared_experts */
+    bool norm = strncmp(rest, "ln_", 3) == 0 || (n >= 4 && strncmp(rest + n - 4, "norm", 4) == 0);
     if (block < 0)
         snprintf(out, 96, "%.*s", n < 90 ? n : 90, rest);
     else
@@ -104,6 +114,7 @@ static void list_members(certifier *c)
     const tm_graph *graph = c->step->graph;
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *t = &graph->tensors[i];
+        if (t->role == TM_ROLE_PARAMETER && t->trained && t->gradient == TM_NONE) c->lost = t->name;
         if (t->role != TM_ROLE_PARAMETER || t->gradient == TM_NONE) continue;
         c->members = tm_grow(c->members, &c->members_capacity, c->n_members, sizeof *c->members);
         c->members[c->n_members++] = (member){ .id = (tm_tensor_id)i,
@@ -172,32 +183,87 @@ static void measure_member(certifier *c, member *m)
     m->norm = sqrt(gradient);
     c->groups[m->group].norm += gradient;
     c->groups[m->group].size += m->rms * m->rms * (double)m->n;
+    c->groups[m->group].spread += gradient * m->rms * m->rms;
 }
 
 /* --- losses ------------------------------------------------------------------------------------------------------- */
 
-/* The training program: loss with what the model adds to it, and gradients. */
-static tm_status run_training(certifier *c, double *loss, tm_error *err)
+/* Loss with what the model adds to it, of the program that has just run. */
+static tm_status add_balance(certifier *c, double *loss, tm_error *err)
 {
-    const tm_step *step = c->step;
-    tm_ledger      ledger = { 0 };
-    double         balance = 0, scale = 1 / (double)c->batch->target_tokens;
-    TM_TRY(tm_trainer_begin(c->trainer, 1, 0, 0, c->batch->target_tokens, err));
-    TM_TRY(tm_trainer_accumulate(c->trainer, 0, c->batch, &ledger, err));
-    TM_TRY(tm_trainer_read(c->trainer, step->loss, 0, loss, sizeof *loss, err));
-    if (step->model.balance_loss != TM_NONE)
-        TM_TRY(tm_trainer_read(c->trainer, step->model.balance_loss, 0, &balance, sizeof balance, err));
-    *loss = (*loss + balance) * scale;
+    double balance = 0;
+    if (c->step->model.balance_loss != TM_NONE)
+        TM_TRY(tm_trainer_read(c->trainer, c->step->model.balance_loss, 0, &balance, sizeof balance, err));
+    *loss = (*loss + balance) / (double)c->batch->target_tokens;
     return TM_OK;
 }
 
-/* With the weights as they are: a forward pass, unless the gradient is of more than what evaluation computes. */
+/* The training program: loss and gradients. */
+static tm_status run_training(certifier *c, double *loss, tm_error *err)
+{
+    tm_ledger ledger = { 0 };
+    TM_TRY(tm_trainer_begin(c->trainer, 1, 0, 0, c->batch->target_tokens, err));
+    TM_TRY(tm_trainer_accumulate(c->trainer, 0, c->batch, &ledger, err));
+    TM_TRY(tm_trainer_read(c->trainer, c->step->loss, 0, loss, sizeof *loss, err));
+    return add_balance(c, loss, err);
+}
+
+/* A forward pass with the weights as they are. */
 static tm_status loss_now(certifier *c, double *loss, tm_error *err)
 {
-    if (c->step->model.balance_loss != TM_NONE || c->step->first_row != TM_NONE) return run_training(c, loss, err);
-    TM_TRY(tm_trainer_evaluate(c->trainer, c->batch, loss, err));
-    *loss /= (double)c->batch->target_tokens;
+    if (c->step->first_row != TM_NONE) return run_training(c, loss, err); /* of these rows, what is dropped is dropped */
+    TM_TRY(tm_trainer_evaluate(c->trainer, c->batch, &c->sum, err));
+    *loss = c->sum;
+    return add_balance(c, loss, err);
+}
+
+/* The other versions of the batch that was evaluated last, once. */
+static tm_status run_probe(certifier *c, tm_error *err)
+{
+    if (c->probed || !c->probe.possible) return TM_OK;
+    if (c->step->first_row != TM_NONE) TM_TRY(tm_trainer_evaluate(c->trainer, c->batch, &c->sum, err));
+    c->losses[0] = c->sum;
+    TM_TRY(tm_trainer_evaluate(c->trainer, &c->probe.later, &c->losses[1], err));
+    TM_TRY(tm_trainer_evaluate(c->trainer, &c->probe.earlier, &c->losses[2], err));
+    c->probed = true;
     return TM_OK;
+}
+
+/* Rows of each expert in the program that has just run. */
+static tm_status read_counts(const certifier *c, double *counts, tm_error *err)
+{
+    if (c->n_counts == 0) return TM_OK;
+    return tm_trainer_read(c->trainer, c->step->model.expert_counts, 0, counts, c->n_counts * sizeof *counts, err);
+}
+
+/* Loss, gradients and counts of the batch, and what the groups make of them. */
+static tm_status measure_gradients(certifier *c, tm_error *err)
+{
+    for (size_t i = 0; i < c->n_groups; i++) c->groups[i].norm = c->groups[i].size = c->groups[i].spread = 0;
+    TM_TRY(run_training(c, &c->loss, err));
+    TM_TRY(read_counts(c, c->counts, err));
+    for (size_t k = 0; k < c->n_members; k++) {
+        free(c->members[k].gradient);
+        c->members[k].gradient = NULL;
+        TM_TRY(read_gradient(c, &c->members[k], err));
+        measure_member(c, &c->members[k]);
+    }
+    for (size_t i = 0; i < c->n_groups; i++) {
+        c->groups[i].norm = sqrt(c->groups[i].norm);
+        c->groups[i].size = sqrt(c->groups[i].size);
+        c->groups[i].spread = sqrt(c->groups[i].spread);
+    }
+    return TM_OK;
+}
+
+/* Has a token changed its experts since the weights were moved? Two that swap theirs are not seen. */
+static tm_status see_jump(const certifier *c, bool *jumped, tm_error *err)
+{
+    double   *now = tm_alloc((c->n_counts + 1) * sizeof *now);
+    tm_status st = read_counts(c, now, err);
+    if (st == TM_OK && c->n_counts > 0) *jumped = *jumped || memcmp(now, c->counts, c->n_counts * sizeof *now) != 0;
+    free(now);
+    return st;
 }
 
 /* --- moved weights ------------------------------------------------------------------------------------------------ */
@@ -209,7 +275,7 @@ enum { PIECE = 1 << 16 }; /* elements: a multiple of 64 */
 static void move_piece(const certifier *c, member *m, int64_t first, int64_t n, double side, double *change)
 {
     uint64_t stream = tm_random_stream(tm_graph_at(c->step->graph, m->id)->name), bits = 0;
-    double   along = side * c->groups[m->group].along, apart = side * c->apart * m->rms, sum = 0;
+    double   along = side * c->groups[m->group].along, apart = side * c->groups[m->group].apart * m->rms, sum = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = first + i;
         double  w = tm_value_get(m->values, m->dtype, at), g = tm_value_get(m->gradient, m->gradient_dtype, at),
@@ -251,6 +317,7 @@ static tm_status move(certifier *c, size_t first, size_t last, double side, doub
 typedef struct {
     double expected, measured, band;
     double middle, reach; /* mean of the two losses; how far the gradient alone moves the loss */
+    bool   jumped;        /* tokens went to other experts on the way */
 } comparison;
 
 static bool holds(const comparison *x)
@@ -266,37 +333,46 @@ static double band_of(const certifier *c, size_t first, size_t last, double midd
     double                 squares = 0, rows = (double)c->batch->target_tokens, blocks = (double)o->shape.n_layers;
     for (size_t i = first; i < last; i++) {
         const group *g = &c->groups[i];
-        double       along = g->along * g->norm * g->norm, apart = c->apart * g->norm * 0.02;
+        double       along = g->along * g->norm * g->norm, apart = g->apart * g->spread;
         squares += along * along + apart * apart;
     }
     *reach = sqrt(squares);
-    double rounding = 3 * c->unit * (1 + fabs(c->loss)) * sqrt((1 + blocks) / rows);
-    return rounding + (c->coarse ? 0.06 : 0.02) * *reach +
-           0.2 * fmin(fabs(middle - c->loss), 0.02 * (1 + fabs(c->loss)));
+    double rounding = 4 * c->unit * c->scale * sqrt((1 + blocks) / rows);
+    return rounding + (c->coarse ? 0.06 : 0.02) * *reach + 0.2 * fmin(fabs(middle - c->loss), 0.02 * c->scale);
 }
 
 /* Compares along the direction, in groups [first, last) only. */
 static tm_status compare(certifier *c, size_t first, size_t last, comparison *out, tm_error *err)
 {
     double plus = 0, minus = 0, up = 0, down = 0;
+    bool   jumped = false;
     TM_TRY(move(c, first, last, 1, &up, err));
     TM_TRY(loss_now(c, &plus, err));
+    TM_TRY(see_jump(c, &jumped, err));
+    TM_TRY(run_probe(c, err));
     TM_TRY(move(c, first, last, -1, &down, err));
     TM_TRY(loss_now(c, &minus, err));
+    TM_TRY(see_jump(c, &jumped, err));
     TM_TRY(move(c, first, last, 0, NULL, err));
-    *out = (comparison){ .expected = up - down, .measured = plus - minus, .middle = (plus + minus) / 2 };
+    *out =
+        (comparison){ .expected = up - down, .measured = plus - minus, .middle = (plus + minus) / 2, .jumped = jumped };
     out->band = band_of(c, first, last, out->middle, &out->reach);
     return TM_OK;
 }
 
-/* Steps along the gradient that change the loss by the same in every group, but move none by more than a part of its
- * size. */
+/* Steps along the gradient, and at random, that change the loss by the same in every group, but move none by more than
+ * a part of its size. A group whose gradient is too small for what the loss does shows when it moves far. */
 static void choose_steps(certifier *c)
 {
-    double wanted = (c->coarse ? 0x1p-7 : 0x1p-12) * fmax(fabs(c->loss), 0.1) / sqrt((double)c->n_groups);
+    double loss = fabs(c->loss) < c->scale ? fmax(fabs(c->loss), 0.1) : c->scale;
+    double wanted = (c->coarse ? 0x1p-7 : 0x1p-12) * loss / sqrt((double)c->n_groups);
+    double part = c->coarse ? coarse_part : fine_part;
     for (size_t i = 0; i < c->n_groups; i++) {
         group *g = &c->groups[i];
         bool   down = tm_random_u64(c->seed, tm_random_stream(g->name), 0) & 1;
+        bool   far = !c->coarse && g->spread * part > wanted;
+        g->along = 0;
+        g->apart = c->small * (far ? wanted / g->spread : part);
         if (!(g->norm > 0)) continue;
         g->along = c->small * fmin(wanted / (g->norm * g->norm), 0x1p-6 * g->size / g->norm) * (down ? -1 : 1);
     }
@@ -319,30 +395,43 @@ static tm_status find_group(certifier *c, size_t *first, size_t *last, compariso
     return TM_OK;
 }
 
+/* Directions, shorter ones where a token changes its experts, until one decides: all steps of dense models do. Of two
+ * tokens that swap their experts nobody is told: with experts it takes two directions to say that a gradient is wrong.
+ * *same_part: what the gradient does not tell is the same part of steps of any length. */
+static tm_status try_directions(certifier *c, comparison *all, bool *decided, bool *same_part, tm_error *err)
+{
+    const int tries = c->n_counts > 0 ? 5 : 1;
+    int       failed = 0;
+    double least = (double)INFINITY, most = -(double)INFINITY; /* part of the change that the gradient does not tell */
+    *decided = false;
+    for (int i = 0; i < tries && !*decided; i++, c->seed++) {
+        c->small = c->coarse ? 1 : pow(shrink, i);
+        choose_steps(c);
+        TM_TRY(compare(c, 0, c->n_groups, all, err));
+        /* A jump widens the band, too, until anything fits: then the comparison says nothing. */
+        bool sharp = tries == 1 || c->coarse || all->band <= 0.3 * all->reach;
+        failed += !holds(all) && !all->jumped;
+        *decided = holds(all) ? sharp : tries == 1 || failed == 2;
+        least = fmin(least, all->measured / all->expected - 1);
+        most = fmax(most, all->measured / all->expected - 1);
+    }
+    /* Where a token's experts change, the loss jumps, and no gradient says so. A jump does not shrink with the step;
+     * what is the same part of steps of any length is a wrong gradient. */
+    *same_part = least * most > 0 && fmin(fabs(least), fabs(most)) > 0.4 * fmax(fabs(least), fabs(most));
+    return TM_OK;
+}
+
 static tm_status check_gradients(certifier *c, tm_certificate *out, tm_error *err)
 {
-    const int  tries = c->step->options.shape.moe.experts > 0 ? 4 : 1;
     comparison all;
-    double least = (double)INFINITY, most = -(double)INFINITY; /* part of the change that the gradient does not tell */
-    for (int i = 0; i < tries && !out->gradients; i++, c->seed++) {
-        c->small = c->coarse ? 1 : pow(shrink, i);
-        c->apart = random_part * c->small;
-        choose_steps(c);
-        TM_TRY(compare(c, 0, c->n_groups, &all, err));
-        /* A jump widens the band, too, until anything fits: then the comparison says nothing. */
-        bool sharp = tries == 1 || c->coarse || all.band <= 0.3 * all.reach;
-        out->gradients = holds(&all) && sharp;
-        least = fmin(least, all.measured / all.expected - 1);
-        most = fmax(most, all.measured / all.expected - 1);
-    }
+    bool       decided, same_part;
+    TM_TRY(try_directions(c, &all, &decided, &same_part, err));
+    out->gradients = decided && holds(&all);
     out->expected = all.expected;
     out->measured = all.measured;
     out->band = all.band;
     if (out->gradients) return TM_OK;
-    /* Where a token's experts change, the loss jumps, and no gradient says so. A jump does not shrink with the step;
-     * what is the same part of steps of any length is a wrong gradient. */
-    bool same_part = least * most > 0 && fmin(fabs(least), fabs(most)) > 0.4 * fmax(fabs(least), fabs(most));
-    if (tries > 1 && !same_part) {
+    if (!decided && !same_part) {
         out->done = false;
         snprintf(out->reason, sizeof out->reason,
                  "experts of tokens change too often for a comparison: %.4g by the loss, %.4g by the "
@@ -359,48 +448,51 @@ static tm_status check_gradients(certifier *c, tm_certificate *out, tm_error *er
     return TM_OK;
 }
 
-/* --- what must not matter ----------------------------------------------------------------------------------------- */
-
-/* Every second row of the batch counts up to a place of its own; what lies behind it, and the other rows, is replaced.
- */
-static tm_status check_causality(certifier *c, tm_certificate *out, tm_error *err)
+/* What the model adds to the loss, without the targets: of its gradient little may be left in that of the whole. (In
+ * coarse formats some token always changes its experts.) */
+static tm_status check_balance(certifier *c, tm_certificate *out, tm_error *err)
 {
     const tm_step_options *o = &c->step->options;
-    int                    tokens = -1, targets = -1;
-    for (int f = 0; f < o->n_fields; f++) {
-        if (strcmp(o->fields[f].name, "tokens") == 0) tokens = f;
-        if (strcmp(o->fields[f].name, "targets") == 0) targets = f;
-    }
-    out->rows = o->micro_batch > 1;
-    if (tokens < 0 || targets < 0 || c->step->tokens == TM_NONE || o->seq < 2) return TM_OK;
-    size_t         bytes = (size_t)(o->micro_batch * o->seq) * sizeof(int32_t);
-    int32_t       *other = tm_alloc(bytes), *counted = tm_alloc(bytes);
-    tm_micro_batch batch = *c->batch;
-    double         before = 0, after = 0;
-    memcpy(other, batch.field[tokens], bytes);
-    memcpy(counted, batch.field[targets], bytes);
-    for (int64_t row = 0; row < o->micro_batch; row++) {
-        int64_t cut = (int64_t)tm_random_below(c->seed, 77, (uint64_t)row, (uint64_t)(o->seq - 1));
-        for (int64_t t = row % 2 ? 0 : cut + 1; t < o->seq; t++) {
-            int64_t at = row * o->seq + t;
-            other[at] = (int32_t)tm_random_below(c->seed, 78, (uint64_t)at, (uint64_t)o->shape.vocab_size);
-            counted[at] = TM_IGNORED_TARGET;
-        }
-    }
-    batch.field[targets] = counted;
-    tm_status st = tm_trainer_evaluate(c->trainer, &batch, &before, err);
-    batch.field[tokens] = other;
-    if (st == TM_OK) st = tm_trainer_evaluate(c->trainer, &batch, &after, err);
-    free(other);
-    free(counted);
-    TM_TRY(st);
-    out->looked_ahead = true;
-    out->causal = memcmp(&before, &after, sizeof before) == 0;
-    if (!out->causal && (!out->reason[0] || !out->done))
-        snprintf(out->reason, sizeof out->reason,
-                 "tokens that must not be seen change the loss, from %.9g to %.9g: later tokens%s leak", before, after,
-                 out->rows ? " or other rows" : "");
+    const tm_micro_batch  *whole = c->batch;
+    tm_micro_batch         empty = *whole;
+    int                    targets = 0;
+    if (c->step->model.balance_loss == TM_NONE || !out->gradients || c->coarse) return TM_OK;
+    while (targets < o->n_fields && strcmp(o->fields[targets].name, "targets") != 0) targets++;
+    if (targets == o->n_fields) return TM_OK;
+    size_t   n = (size_t)(o->micro_batch * o->seq);
+    int32_t *none = tm_alloc(n * sizeof *none);
+    for (size_t i = 0; i < n; i++) none[i] = TM_IGNORED_TARGET;
+    empty.field[targets] = none;
+    c->batch = &empty;
+    tm_certificate alone = { .done = true };
+    tm_status      st = measure_gradients(c, err);
+    c->scale = fabs(c->loss);
+    if (st == TM_OK) st = check_gradients(c, &alone, err);
+    c->batch = whole;
+    free(none);
+    if (st != TM_OK || !alone.done || alone.gradients) return st;
+    out->gradients = false;
+    snprintf(out->reason, sizeof out->reason, "of the loss that balances experts, alone: %.900s", alone.reason);
     return TM_OK;
+}
+
+/* What the loss of moved weights depends on. */
+static void judge_probe(const certifier *c, tm_certificate *out)
+{
+    const tm_step_options *o = &c->step->options;
+    out->rows = o->micro_batch > 1;
+    if (!c->probed) return;
+    bool silent = out->reason[0] && out->done;
+    out->looked_ahead = true;
+    out->causal = memcmp(&c->losses[0], &c->losses[1], sizeof c->losses[0]) == 0;
+    out->context = !c->probe.context || memcmp(&c->losses[0], &c->losses[2], sizeof c->losses[0]) != 0;
+    if (!out->causal && !silent)
+        snprintf(out->reason, sizeof out->reason,
+                 "tokens that must not be seen change the loss, from %.9g to %.9g: later tokens%s leak", c->losses[0],
+                 c->losses[1], out->rows ? " or other rows" : "");
+    else if (!out->context && !silent)
+        snprintf(out->reason, sizeof out->reason,
+                 "no token changes what is predicted behind it: the loss stays %.9g, nothing looks back", c->losses[0]);
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
@@ -412,6 +504,9 @@ static bool possible(const certifier *c, tm_certificate *out)
     for (size_t k = 0; k < c->n_members; k++) need += 2 * (double)bytes_of(c, c->members[k].id);
     if (c->n_members == 0)
         snprintf(out->reason, sizeof out->reason, "nothing is trained");
+    else if (c->step->options.quantize.on)
+        snprintf(out->reason, sizeof out->reason,
+                 "factors are quantized: gradients are straight through, no derivatives of the loss");
     else if (c->batch->target_tokens < 1)
         snprintf(out->reason, sizeof out->reason, "the first micro-batch has no targets");
     else if (have > 0 && need > 0.5 * have)
@@ -424,21 +519,24 @@ static bool possible(const certifier *c, tm_certificate *out)
 
 static tm_status certify(certifier *c, tm_certificate *out, tm_error *err)
 {
+    tm_tensor_id counts = c->step->model.expert_counts;
     TM_TRY(keep_state(c, err));
-    TM_TRY(run_training(c, &c->loss, err));
-    for (size_t k = 0; k < c->n_members; k++) {
-        TM_TRY(read_whole(c, c->members[k].id, &c->members[k].values, err));
-        TM_TRY(read_gradient(c, &c->members[k], err));
-        measure_member(c, &c->members[k]);
+    if (counts != TM_NONE) {
+        c->n_counts = (size_t)tm_shape_elements(tm_graph_at(c->step->graph, counts)->shape);
+        c->counts = tm_alloc(c->n_counts * sizeof *c->counts);
     }
-    for (size_t i = 0; i < c->n_groups; i++) {
-        c->groups[i].norm = sqrt(c->groups[i].norm);
-        c->groups[i].size = sqrt(c->groups[i].size);
-    }
+    for (size_t k = 0; k < c->n_members; k++) TM_TRY(read_whole(c, c->members[k].id, &c->members[k].values, err));
+    TM_TRY(measure_gradients(c, err));
+    c->scale = 1 + fabs(c->loss);
     out->done = true;
-    TM_TRY(check_gradients(c, out, err));
-    TM_TRY(check_causality(c, out, err));
     out->groups = (int)c->n_groups;
+    TM_TRY(check_gradients(c, out, err));
+    TM_TRY(check_balance(c, out, err));
+    if (c->lost && out->gradients) {
+        out->gradients = false;
+        snprintf(out->reason, sizeof out->reason, "%.120s is trained, but nothing computes its gradient", c->lost);
+    }
+    judge_probe(c, out);
     return TM_OK;
 }
 
@@ -450,12 +548,14 @@ static double unit_of(tm_dtype compute)
 tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t seed, tm_certificate *result,
                      tm_error *err)
 {
-    certifier c = { .trainer = trainer, .step = tm_trainer_step_of(trainer), .batch = batch, .seed = seed };
+    certifier c = { .trainer = trainer, .step = tm_trainer_step_of(trainer), .seed = seed };
     int64_t   begin = tm_now_ns();
     *result = (tm_certificate){ 0 };
     c.unit = unit_of(c.step->options.precision->compute);
     c.coarse = c.unit > 0x1p-20;
     list_members(&c);
+    tm_probe_make(&c.step->options, batch, seed, &c.probe);
+    c.batch = &c.probe.counted;
     tm_status st = TM_OK;
     if (possible(&c, result)) {
         st = certify(&c, result, err);
@@ -467,6 +567,8 @@ tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t 
     }
     for (size_t i = 0; c.state && i < c.step->graph->n_tensors; i++) free(c.state[i]);
     free(c.state);
+    free(c.counts);
+    tm_probe_fini(&c.probe);
     free(c.members);
     free(c.groups);
     result->seconds = (double)(tm_now_ns() - begin) * 1e-9;

@@ -5,11 +5,12 @@
  *   gradients    L(w + d) - L(w - d) against sum g (w+ - w-), g from the step's own backward pass: d goes along the
  * gradient in every group of tensors (a layer's attention, its feed-forward, its norms, the embedding, the head) with a
  *                random sign for each, and has a small random part besides, which finds what the gradient lacks
- *   causality    tokens that a target must not see are replaced: the loss keeps its bits
- *   rows         so it does when other rows of the batch are replaced
+ *   causality    tokens that a target must not see, of its row and of others, are replaced: the loss keeps its bits
+ *   context      tokens that it must see are replaced: the loss changes
  *
- * Weights and state are put back to the bit. Two passes and four evaluations, or five where the first of them fails;
- * only a failure is bisected to name the group. */
+ * Weights and state are put back to the bit. A forward and backward pass and four evaluations; only a failure is
+ * bisected to name the group. Where tokens choose experts, up to five directions are tried, and a loss that balances
+ * them is looked at alone, too. */
 #ifndef TM_TRAIN_CERTIFICATE_H
 #define TM_TRAIN_CERTIFICATE_H
 

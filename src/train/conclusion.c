@@ -57,7 +57,8 @@ static void stop_watching(run *r)
     tm_validity_stop(r->validity, r->speed.warmup > 0 ? r->step_end_ns[r->speed.warmup - 1] : 0, &r->machine);
 }
 
-static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended, char reason[256])
+static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended,
+                           char reason[TM_REASON_BYTES])
 {
     const tm_source_facts *facts = tm_source_describe(r->source), *held_out = tm_source_describe(r->held_out);
     tm_error               impossible = { 0 };
@@ -115,6 +116,8 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .outside_arena_bytes = tm_resident_anonymous_bytes() - used,
         .weights_hash = weights_hash,
         .certificate = r->certificate,
+        .certificate_after = r->certificate_after,
+        .curve = r->curve,
         .step_seconds = r->step_seconds,
         .first_step_seconds = r->first_step_seconds,
         .seconds = (double)tm_process_age_ns() * 1e-9,
@@ -131,7 +134,7 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(run_evaluate(r, step, err));
     if (r->finite && o->checkpoint_folder && (o->checkpoint || interrupted) && r->saved_step != step && r->done > 0)
         TM_TRY(run_save(r, step, err));
-    char         reason[256], *decoded = NULL;
+    char         reason[TM_REASON_BYTES], *decoded = NULL;
     uint64_t     hash;
     tm_run_ended ended;
     tm_text      sample = { 0 };

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "graph/value.h"
 #include "train/certificate.h"
+#include "train/curve.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,26 +39,33 @@ static tm_status read_batch(const run *r, int64_t first_sample, void *memory[TM_
     return st;
 }
 
+static bool possible(const run *r)
+{
+    return !r->options->turn_fd && r->options->step.n_fields > 0 && tm_device_describe(r->device)->computes;
+}
+
 /* Runs that nobody judges need none. */
 static bool wanted(const run *r)
 {
     const tm_run_options *o = r->options;
-    return o->certify && !o->turn_fd && o->step.n_fields > 0 && tm_device_describe(r->device)->computes &&
-           (o->steps - r->first_step + 1 >= TM_JUDGED_STEPS || o->stop_at_target);
+    return o->certify && possible(r) && (o->steps - r->first_step + 1 >= TM_JUDGED_STEPS || o->stop_at_target);
+}
+
+static tm_status certify_at(run *r, int64_t first_sample, tm_certificate *out, tm_error *err)
+{
+    void          *memory[TM_MAX_FIELDS] = { 0 };
+    tm_micro_batch batch;
+    tm_status      st = read_batch(r, first_sample, memory, &batch, err);
+    if (st == TM_OK) st = tm_certify(r->trainer, &batch, r->options->seed, out, err);
+    for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
+    return st;
 }
 
 tm_status run_certify(run *r, int64_t first_sample, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
-    void          *memory[TM_MAX_FIELDS] = { 0 };
-    tm_micro_batch batch;
-    tm_status      st = TM_OK;
-    if (wanted(r)) {
-        st = read_batch(r, first_sample, memory, &batch, err);
-        if (st == TM_OK) st = tm_certify(r->trainer, &batch, r->options->seed, &r->certificate, err);
-        for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
-        TM_TRY(st);
-    }
+    r->first_sample = first_sample;
+    if (wanted(r)) TM_TRY(certify_at(r, first_sample, &r->certificate, err));
     if (r->options->turn_fd) return TM_OK;
     r->before = tm_alloc(step->graph->n_tensors * sizeof *r->before);
     return tm_trainer_hashes(r->trainer, r->before, err);
@@ -132,7 +140,7 @@ static void check_samples(run *r)
     int64_t seen, unique, epoch = tm_source_describe(r->source)->train_samples;
     tm_loader_unique(r->loader, &seen, &unique);
     int64_t different = seen < epoch ? seen : epoch;
-    if (seen >= TM_JUDGED_STEPS && 2 * unique < different)
+    if (seen >= TM_JUDGED_STEPS && 4 * unique < 3 * different)
         snprintf(r->unreal, sizeof r->unreal, "of %lld samples only %lld are different ones", (long long)seen,
                  (long long)unique);
 }
@@ -146,6 +154,31 @@ static void check_times(run *r)
                  r->accounted_seconds, r->all_seconds);
 }
 
+/* Losses that are known: another job's, or none of it, if they differ. */
+static void check_curve(run *r)
+{
+    const char *sums = tm_device_describe(r->device)->sums[r->options->step.precision->compute == TM_BF16];
+    char        why[TM_REASON_BYTES];
+    if (!tm_curve_is_main(r->options)) return;
+    tm_curve_compare(sums, r->losses, r->first_step, r->done, &r->curve, why);
+    if (why[0]) snprintf(r->unreal, sizeof r->unreal, "%s", why);
+}
+
+static bool fails(const tm_certificate *c)
+{
+    return (c->done && !c->gradients) || (c->looked_ahead && !(c->causal && c->context));
+}
+
+/* With the weights as they are now, on the samples that would come next: the gradients of the last step are gone. */
+static tm_status certify_again(run *r, tm_error *err)
+{
+    tm_certificate *c = &r->certificate_after;
+    if (!r->options->certify_after || !possible(r) || r->unreal[0]) return TM_OK;
+    TM_TRY(certify_at(r, r->first_sample + r->done * run_global_batch(r->options), c, err));
+    if (fails(c)) snprintf(r->unreal, sizeof r->unreal, "after the last step: %.900s", c->reason);
+    return TM_OK;
+}
+
 tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
 {
     const tm_graph       *graph = tm_trainer_step_of(r->trainer)->graph;
@@ -157,14 +190,15 @@ tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
     bool computes = tm_device_describe(r->device)->computes;
     if (st == TM_OK && r->finite && r->done > 0 && computes && r->before) {
         check_times(r);
+        if (!r->unreal[0]) check_curve(r);
         if (!r->unreal[0]) check_samples(r);
         if (!r->unreal[0]) check_moved(r, now);
         if (!r->unreal[0] && c->done && r->last_norm > 0) {
             st = find_dead(r, &dead, err);
             if (dead) snprintf(r->unreal, sizeof r->unreal, "no gradient reaches %.120s", dead);
         }
-        if ((c->done && !c->gradients) || (c->looked_ahead && !c->causal))
-            snprintf(r->unreal, sizeof r->unreal, "%.250s", c->reason);
+        if (fails(c)) snprintf(r->unreal, sizeof r->unreal, "%s", c->reason);
+        if (st == TM_OK) st = certify_again(r, err);
     }
     free(now);
     return st;

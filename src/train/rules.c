@@ -4,6 +4,7 @@
 #include "model/shape.h"
 #include "train/keys.h"
 #include "train/optimizer.h"
+#include "train/quantize.h"
 #include "train/save_list.h"
 
 #include <stdio.h>
@@ -252,5 +253,6 @@ tm_status tm_train_rules(tm_config *config, tm_error *err)
     TM_TRY(settle_formats(config, err));
     TM_TRY(settle_schedule(config, err));
     TM_TRY(settle_recompute(config, err));
+    TM_TRY(train_quantize_settle(config, err));
     return check_length(config, err);
 }

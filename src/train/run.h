@@ -38,6 +38,7 @@ typedef struct {
     double   target_gap;        /* nats above the floor that pass */
     bool     stop_at_target;
     bool     certify;           /* looks at the gradients before the first step (train/certificate.h) */
+    bool     certify_after;     /* and after the last one */
     double   target_half_width; /* stop when the rate is known to this part of itself; 0: do all steps */
     tm_peaks peaks;             /* of the device, for guards; 0 = unknown */
     /* The first weights, unless a checkpoint has later ones of all: called once the trainer is open. NULL: by the seed.

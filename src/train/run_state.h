@@ -35,10 +35,12 @@ typedef struct {
     int64_t               evaluated_step; /* of `validation` */
     tm_loss_head          head;           /* of the steps before this process */
     tm_loss_head          begun;          /* of the whole run so far: what a checkpoint keeps */
-    tm_certificate        certificate;
-    uint64_t              base;        /* with adapters: hash of the weights that they stand beside */
-    uint64_t             *before;      /* hash of each weight before the first step; NULL: nobody looked */
-    char                  unreal[256]; /* why this was no training; "": it was */
+    tm_certificate        certificate, certificate_after;
+    int64_t               first_sample; /* of this process */
+    tm_curve              curve;
+    uint64_t              base;                    /* with adapters: hash of the weights that they stand beside */
+    uint64_t             *before;                  /* hash of each weight before the first step; NULL: nobody looked */
+    char                  unreal[TM_REASON_BYTES]; /* why this was no training; "": it was */
     double                accounted_seconds, all_seconds, last_norm;
     int64_t               saved_step;
     int64_t               begin_ns; /* of the step under way: the end of the one before */

@@ -69,18 +69,18 @@ static bool rose_since_checkpoint(const tm_evidence *e, tm_loss_head *from)
            tail.mean > from->mean + 3 * ends_error(*from, tail);
 }
 
-static void add(char reason[256], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(char reason[256], const char *format, ...)
+static void add(char reason[TM_REASON_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(char reason[TM_REASON_BYTES], const char *format, ...)
 {
     size_t  used = strlen(reason);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason + used, 256 - used, format, arguments);
+    vsnprintf(reason + used, TM_REASON_BYTES - used, format, arguments);
     va_end(arguments);
 }
 
 /* The gate is not passed (reason says how): whoever was stopped on the way there has not failed. */
-static tm_verdict not_passed(const tm_evidence *e, char reason[256])
+static tm_verdict not_passed(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     if (!e->interrupted) return TM_VERDICT_INVALID;
     add(reason, "; interrupted after step %lld", (long long)e->total_steps);
@@ -88,7 +88,7 @@ static tm_verdict not_passed(const tm_evidence *e, char reason[256])
 }
 
 /* As not_passed, for a gate that looks at the last training losses: those of very few steps scatter too much. */
-static tm_verdict no_progress(const tm_evidence *e, char reason[256])
+static tm_verdict no_progress(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     if (e->head.n < FEWEST || e->n_losses >= FEWEST) return not_passed(e, reason);
     add(reason, "; %lld steps since the checkpoint are too few to judge", (long long)e->n_losses);
@@ -109,7 +109,7 @@ static double final_floor(const tm_evidence *e)
 
 /* The language's exact entropy is the floor: below it something leaks (a mask, a target), far above it nothing is
  * learnt. */
-static tm_verdict judge_floor(const tm_evidence *e, char reason[256])
+static tm_verdict judge_floor(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     double      first = head_of(e).mean, last = tail_of(e).mean, final = final_loss_known(e) ? e->validation : last;
     double      slack = 5 * (isnan(e->validation_error) ? 0.01 : e->validation_error);
@@ -117,81 +117,86 @@ static tm_verdict judge_floor(const tm_evidence *e, char reason[256])
     const char *what = e->images ? "the least possible loss" : "the language's entropy",
                *unit = e->images ? "" : " nat";
     if (final < floor - slack) {
-        snprintf(reason, 256, "loss %.4f is below %s %.4f: something leaks", final,
+        snprintf(reason, TM_REASON_BYTES, "loss %.4f is below %s %.4f: something leaks", final,
                  e->images ? what : "the entropy of the language", floor);
         return TM_VERDICT_INVALID;
     }
     bool learnt = !(e->unigram_entropy > floor) || final < floor + 0.99 * (e->unigram_entropy - floor);
     if (final <= floor + e->target_gap && !learnt) {
-        snprintf(reason, 256, "loss %.4f is within %g nat of the floor, but not below what single tokens give, %.4f",
-                 final, e->target_gap, e->unigram_entropy);
+        snprintf(reason, TM_REASON_BYTES,
+                 "loss %.4f is within %g nat of the floor, but not below what single tokens give, %.4f", final,
+                 e->target_gap, e->unigram_entropy);
         return not_passed(e, reason);
     }
     if (final <= floor + e->target_gap) {
-        snprintf(reason, 256, "loss %.4f is within %g%s of %s %.4f", final, e->target_gap, unit, what, floor);
+        snprintf(reason, TM_REASON_BYTES, "loss %.4f is within %g%s of %s %.4f", final, e->target_gap, unit, what,
+                 floor);
         return TM_VERDICT_VALID;
     }
     if (e->must_reach_target) {
-        snprintf(reason, 256, "loss %.4f did not come within %g%s of %s %.4f", final, e->target_gap, unit, what, floor);
+        snprintf(reason, TM_REASON_BYTES, "loss %.4f did not come within %g%s of %s %.4f", final, e->target_gap, unit,
+                 what, floor);
         return not_passed(e, reason);
     }
     /* written so that a floor that is NaN does not pass */
     if (!(last < first - 0.01 * (first - e->floor)) || !(last < first - 3 * ends_error(head_of(e), tail_of(e)))) {
-        snprintf(reason, 256, "no progress: the mean loss went from %.4f to %.4f, the floor is %.4f", first, last,
-                 e->floor);
+        snprintf(reason, TM_REASON_BYTES, "no progress: the mean loss went from %.4f to %.4f, the floor is %.4f", first,
+                 last, e->floor);
         return no_progress(e, reason);
     }
     tm_loss_head own;
     if (rose_since_checkpoint(e, &own)) {
-        snprintf(reason, 256, "the mean loss rose from %.4f to %.4f since the checkpoint", own.mean, last);
+        snprintf(reason, TM_REASON_BYTES, "the mean loss rose from %.4f to %.4f since the checkpoint", own.mean, last);
         return no_progress(e, reason);
     }
-    snprintf(reason, 256, "loss fell from %.4f to %.4f towards the floor %.4f", first, last, e->floor);
+    snprintf(reason, TM_REASON_BYTES, "loss fell from %.4f to %.4f towards the floor %.4f", first, last, e->floor);
     return TM_VERDICT_VALID;
 }
 
 /* Uniform tokens: all a model can learn is to say nothing, loss ln V; a model that does better sees its targets. */
-static tm_verdict judge_uniform(const tm_evidence *e, char reason[256])
+static tm_verdict judge_uniform(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     double first = head_of(e).mean, last = tail_of(e).mean, target = e->unigram_entropy;
     bool   near = fabs(last - target) < 0.05 * target, closer = fabs(last - target) < fabs(first - target);
     if (last < target && !near) {
-        snprintf(reason, 256, "random tokens: loss %.4f is below ln V, %.4f: something leaks", last, target);
+        snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f is below ln V, %.4f: something leaks", last,
+                 target);
         return TM_VERDICT_INVALID;
     }
-    snprintf(reason, 256, "random tokens: loss %.4f, ln V is %.4f%s", last, target,
+    snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f, ln V is %.4f%s", last, target,
              near || closer ? "" : ", and it does not come closer");
     return near || closer ? TM_VERDICT_VALID : no_progress(e, reason);
 }
 
-static tm_verdict judge_held_out(const tm_evidence *e, char reason[256])
+static tm_verdict judge_held_out(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     double final = final_loss_known(e) ? e->validation : tail_of(e).mean;
     if (e->images && !isnan(e->unigram_entropy)) {
         bool better = final < e->unigram_entropy;
-        snprintf(reason, 256, "held-out loss %.4f, without any prediction %.4f%s", final, e->unigram_entropy,
-                 better ? "" : ": nothing was learnt");
+        snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f, without any prediction %.4f%s", final,
+                 e->unigram_entropy, better ? "" : ": nothing was learnt");
         return better ? TM_VERDICT_VALID : not_passed(e, reason);
     }
     if (isnan(e->unigram_entropy)) {
-        snprintf(reason, 256, "no data is held out to compare with (data.validation_fraction, data.validation_path)");
+        snprintf(reason, TM_REASON_BYTES,
+                 "no data is held out to compare with (data.validation_fraction, data.validation_path)");
         return TM_VERDICT_NOT_JUDGED;
     }
     if (final < least_of_compressed * e->compressed) { /* false where it is NAN */
-        snprintf(reason, 256,
+        snprintf(reason, TM_REASON_BYTES,
                  "held-out loss %.4f is less than a fifth of what a compressor needs, %.4f: targets are seen, or the "
                  "held-out text is in the training text",
                  final, e->compressed);
         return TM_VERDICT_INVALID;
     }
     bool passed = final < e->unigram_entropy;
-    snprintf(reason, 256, "held-out loss %.4f, entropy of single tokens %.4f%s", final, e->unigram_entropy,
+    snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f, entropy of single tokens %.4f%s", final, e->unigram_entropy,
              passed ? "" : ": nothing was learnt beyond their frequencies");
     return passed ? TM_VERDICT_VALID : not_passed(e, reason);
 }
 
 /* Fewer than 10 steps show no drift: then it is NAN. */
-static bool unsteady(const tm_evidence *e, char reason[256])
+static bool unsteady(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     const tm_steady *s = e->steady;
     if (!s || s->reached || isnan(s->drift)) return false;
@@ -206,7 +211,7 @@ static bool unsteady(const tm_evidence *e, char reason[256])
 }
 
 /* Training that passed its gate: is its speed to be trusted? */
-static tm_verdict judge_measurement(const tm_evidence *e, char reason[256])
+static tm_verdict judge_measurement(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     tm_verdict verdict = TM_VERDICT_VALID;
     if (e->machine_reason && e->machine == TM_VERDICT_INVALID) {
@@ -225,7 +230,7 @@ static tm_verdict judge_measurement(const tm_evidence *e, char reason[256])
     return verdict;
 }
 
-static tm_verdict judge_loss(const tm_evidence *e, char reason[256])
+static tm_verdict judge_loss(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     switch (e->gate) {
     case TM_GATE_FLOOR:
@@ -240,41 +245,42 @@ static tm_verdict judge_loss(const tm_evidence *e, char reason[256])
 }
 
 /* What a run without an injected slowdown is. */
-static tm_verdict judge(const tm_evidence *e, char reason[256])
+static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     if (!e->finite) {
-        snprintf(reason, 256, "a loss or gradient norm is not finite");
+        snprintf(reason, TM_REASON_BYTES, "a loss or gradient norm is not finite");
         return TM_VERDICT_INVALID;
     }
     if (e->impossible) {
-        snprintf(reason, 256, "%s", e->impossible);
+        snprintf(reason, TM_REASON_BYTES, "%s", e->impossible);
         return TM_VERDICT_INVALID;
     }
     if (e->n_losses == 0 && e->total_steps > 0) {
-        snprintf(reason, 256, "all %lld steps were done before this process, which knows nothing of their times",
+        snprintf(reason, TM_REASON_BYTES, "all %lld steps were done before this process, which knows nothing of their times",
                  (long long)e->total_steps);
         return TM_VERDICT_NOT_JUDGED;
     }
     bool reached = final_loss_known(e) && e->gate == TM_GATE_FLOOR && e->validation <= final_floor(e) + e->target_gap;
     if (e->total_steps < TM_JUDGED_STEPS && !reached) {
-        snprintf(reason, 256, "%lld steps are too few to judge (%d are needed)", (long long)e->total_steps,
+        snprintf(reason, TM_REASON_BYTES, "%lld steps are too few to judge (%d are needed)", (long long)e->total_steps,
                  TM_JUDGED_STEPS);
         return TM_VERDICT_NOT_JUDGED;
     }
     if (e->unreal) {
-        snprintf(reason, 256, "%s", e->unreal);
+        snprintf(reason, TM_REASON_BYTES, "%s", e->unreal);
         return TM_VERDICT_INVALID;
     }
     tm_verdict verdict = judge_loss(e, reason);
     return verdict == TM_VERDICT_VALID ? judge_measurement(e, reason) : verdict;
 }
 
-tm_verdict tm_verdict_of(const tm_evidence *e, char reason[256])
+tm_verdict tm_verdict_of(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     tm_verdict verdict = judge(e, reason);
     if (!(e->slowdown_pct > 0)) return verdict;
-    char plain[256];
+    char plain[TM_REASON_BYTES];
     memcpy(plain, reason, sizeof plain);
-    snprintf(reason, 256, "slowed down by %g %% on purpose (debug.slowdown_pct); %.180s", e->slowdown_pct, plain);
+    snprintf(reason, TM_REASON_BYTES, "slowed down by %g %% on purpose (debug.slowdown_pct); %.900s", e->slowdown_pct,
+             plain);
     return verdict == TM_VERDICT_INVALID ? verdict : TM_VERDICT_NOT_JUDGED;
 }

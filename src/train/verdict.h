@@ -58,6 +58,6 @@ tm_loss_head tm_loss_head_add(tm_loss_head head, double loss);
 int64_t tm_loss_head_limit(int64_t steps);
 
 /* Fills `reason` (at most 256 bytes). */
-tm_verdict tm_verdict_of(const tm_evidence *evidence, char reason[256]);
+tm_verdict tm_verdict_of(const tm_evidence *evidence, char reason[TM_REASON_BYTES]);
 
 #endif

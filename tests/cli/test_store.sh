@@ -62,6 +62,8 @@ check "compare: figures with intervals" has "$out" "^\| tokens_per_second_per_de
 check "the same run twice: nothing differs" [ "$code" -eq 0 ]
 check "what differs, the likeliest cause first" has "$out" "^\| *1 \| batch_tokens "
 check "a seed differs" has "$out" "\| seed  *\| 1 *\| 2 "
+trainmark compare 1 2 --json
+check "compare --json: figures, and what differs" [ "$(grep -c '"relative_change_percent"' "$out")" -ge 3 -a "$(grep -c '"batch_tokens"' "$out")" -ge 1 ]
 trainmark compare a 1
 check "a folder and a stored run" has "$out" "^nothing else differs that was recorded$"
 trainmark compare g.json 4
@@ -79,6 +81,10 @@ trainmark compare last --baseline 1
 check "as fast as itself" [ "$code" -eq 0 ]
 # A baseline that was ten times as fast: step times and rates of another machine.
 sed 's/"median": \([0-9]\)/"median": 1\1/; s/"lo": \([0-9]\)/"lo": 1\1/; s/"hi": \([0-9]\)/"hi": 1\1/' a/result.json >fast.json
+trainmark compare a fast.json
+check "more tokens per second are better" has "$out" '^\| tokens_per_second_per_device .*\| better '
+trainmark compare fast.json a
+check "fewer are worse" has "$out" '^\| tokens_per_second_per_device .*\| worse '
 trainmark compare a --baseline fast.json --max-slowdown 3
 failed_with 5 "slower than the baseline" "slower than the baseline \("
 

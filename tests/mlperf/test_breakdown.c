@@ -225,6 +225,36 @@ static void logs_with_fewer_lines(void **state)
     }
 }
 
+/* What the checker only warns of, a line that is there twice, is no failure of a submission. */
+static void warnings_are_no_failures(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char       path[600];
+        tm_text    text = { 0 }, out = { 0 };
+        test_mllog log = run_of(3072, 500, i);
+        test_mllog_print(&log, &text);
+        char *line = strstr(text.data, "\"global_batch_size\""), *end = strchr(line, '\n') + 1;
+        while (line[-1] != '\n') line--;
+        tm_text_add_n(&out, text.data, (size_t)(end - text.data));
+        tm_text_add_n(&out, line, (size_t)(end - line));
+        tm_text_add(&out, end);
+        snprintf(path, sizeof path, "%s/result_%d.txt", folders[0], i);
+        FILE *f = fopen(path, "w");
+        assert_true(f && fputs(out.data, f) >= 0 && fclose(f) == 0);
+        tm_text_fini(&text);
+        tm_text_fini(&out);
+    }
+    tm_breakdown   b;
+    tm_submission *s = explain(0, &b);
+    assert_int_equal(b.used, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_true(s->runs[i].report.passed);
+        assert_int_equal(s->runs[i].report.warnings.n, 1);
+    }
+    tm_submission_close(s);
+}
+
 /* The samples of a block_stop count, not those of an eval_accuracy that is one step short; throughput is averaged. */
 static void one_step_short(void **state)
 {
@@ -269,8 +299,9 @@ static void one_step_short(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = { TEST(parts_of_known_runs), TEST(two_results),
-                                        TEST(runs_without_score_are_left_out), TEST(logs_with_fewer_lines),
-                                        TEST(one_step_short) };
+    const struct CMUnitTest tests[] = {
+        TEST(parts_of_known_runs),   TEST(two_results),    TEST(runs_without_score_are_left_out),
+        TEST(logs_with_fewer_lines), TEST(one_step_short), TEST(warnings_are_no_failures)
+    };
     return cmocka_run_group_tests_name("mlperf/breakdown", tests, NULL, NULL);
 }

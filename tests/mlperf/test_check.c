@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
@@ -24,6 +25,24 @@ typedef struct {
     size_t  warnings;
     tm_text text; /* the printed report */
 } outcome;
+
+/* The report as JSON says the same. */
+static void json_is_the_report(const char *text, const tm_check_report *report)
+{
+    json_t *json = json_loads(text, 0, NULL);
+    if (!json) fail_msg("no JSON: %s", text);
+    assert_string_equal(json_string_value(json_object_get(json, "file")), "x");
+    assert_string_equal(json_string_value(json_object_get(json, "verdict")), report->passed ? "SUCCESS" : "FAILED");
+    assert_int_equal(json_array_size(json_object_get(json, "warnings")), report->warnings.n);
+    const json_t *list = json_object_get(json, "messages");
+    assert_int_equal(json_array_size(list), report->messages.n);
+    for (size_t i = 0; i < report->messages.n; i++) {
+        const json_t *message = json_array_get(list, i);
+        assert_string_equal(json_string_value(json_object_get(message, "text")), report->messages.messages[i].text);
+        assert_int_equal(json_integer_value(json_object_get(message, "line")), report->messages.messages[i].line);
+    }
+    json_decref(json);
+}
 
 static outcome check_text(const tm_text *text, tm_ruleset ruleset, bool werror)
 {
@@ -41,6 +60,7 @@ static outcome check_text(const tm_text *text, tm_ruleset ruleset, bool werror)
     tm_text json = { 0 };
     tm_json_open(&(tm_json){ .out = &json }, NULL, '[');
     tm_check_json(&report, "x", &(tm_json){ .out = &json });
+    json_is_the_report(json.data + 1, &report);
     tm_text_fini(&json);
     tm_check_report_fini(&report);
     tm_mllog_free(log);

@@ -11,6 +11,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static tm_arena *arena;
 
@@ -31,6 +33,35 @@ static int tear_down(void **state)
 static void exactly(double value, double wanted, const char *what)
 {
     if (!(value >= wanted && value <= wanted)) fail_msg("%s: %.17g is not %.17g", what, value, wanted);
+}
+
+/* Records of a file; what is wrong with it is said with its name. */
+static void records_of_a_file(void **state)
+{
+    (void)state;
+    const tm_reference *reference = NULL;
+    tm_reference_record r;
+    tm_error            err = { 0 };
+    char                path[] = "/tmp/trainmark-reference-XXXXXX";
+    int                 fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *f = fdopen(fd, "w");
+    fputs("{\"own_24\": {\"Benchmark\": \"llama31_8b\", \"BS\": 24, \"Hyperparams\": {}, \"samples to converge\": [",
+          f);
+    for (int i = 0; i < 20; i++) fprintf(f, "%s%d", i ? ", " : "", 150000 + 384 * (i % 10));
+    fputs("]}}", f);
+    assert_int_equal(fclose(f), 0);
+    if (tm_reference_read(path, arena, &reference, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_non_null(reference);
+    assert_int_equal(tm_reference_choose(reference, 24, true, &r), TM_REFERENCE_FOUND);
+    exactly(r.mean, 150000 + 384 * 4.5, "mean");
+    assert_int_equal(truncate(path, 40), 0);
+    assert_int_equal(tm_reference_read(path, arena, &reference, &err), TM_FORMAT);
+    assert_non_null(strstr(err.text, path));
+    assert_int_equal(remove(path), 0);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_status_exit_code(tm_reference_read(path, arena, &reference, &err)), 4);
+    assert_non_null(strstr(err.text, path));
 }
 
 static void published_statistics(void **state)
@@ -234,6 +265,7 @@ static void relief_and_few_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_of_a_file),
         cmocka_unit_test(published_statistics),
         cmocka_unit_test(published_interpolations),
         cmocka_unit_test(choice_at_the_ends),

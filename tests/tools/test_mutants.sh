@@ -121,6 +121,19 @@ check "a note that is wrong is a survivor" has "$out" '^NOTE-WRONG +noted'
 check "the table counts them" has "$out" '^all +4 +1 +1 +2 +2 +0 +0 +50.0 %'
 check_not "nothing is left in src" grep -q 'x < high' src/base/clamp.c
 
+# --- tests that are red anyway --------------------------------------------------------------------------------------------
+
+cp tests/base/mutants.txt kept.txt
+printf 'int main(void)\n{\n    return 1;\n}\n' >tests/base/test_red.c
+printf '[src/base/clamp.c test_red.c]\nred ~ return x ~ x > high => x < high ~ the wrong bound\n' >tests/base/mutants.txt
+GRACE=1 JOBS=1 tools/mutants.sh >"$out" 2>"$err"
+code=$?
+check "a mutant that no green test looks at is no survivor" has "$out" '^UNJUDGED +red +no test is green'
+check "and exit 1" test "$code" -eq 1
+check "it does not count" has "$out" '^all +0 +0 '
+rm tests/base/test_red.c
+mv kept.txt tests/base/mutants.txt
+
 # --- random changes -----------------------------------------------------------------------------------------------------
 
 draw() { awk -v count="$1" -v seed="$2" -f "$root/tools/mutants/random.awk" src/base/clamp.c; }

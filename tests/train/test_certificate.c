@@ -78,7 +78,8 @@ static void honest_training_holds(void **state)
                         print_message("%d %s %d: %d groups, expected %.6g, off by %.2g, band %.2g, causal %d %s\n",
                                       kind, o.precision->name, warm, c.groups, c.expected, c.measured - c.expected,
                                       c.band, c.causal, c.reason);
-                    if (!getenv("TM_VERBOSE") && (!c.done || !c.gradients || !c.looked_ahead || !c.causal || !c.rows))
+                    if (!getenv("TM_VERBOSE") &&
+                        (!c.done || !c.gradients || !c.looked_ahead || !c.causal || !c.context || !c.rows))
                         fail_msg("kind %d, %s, seed %d, %d steps: %s", kind, o.precision->name, (int)seed, warm,
                                  c.reason);
                 }
@@ -95,6 +96,8 @@ static void groups_have_names(void **state)
         { "layers.12.ffn_norm.weight", "layers.12 norms" },
         { "layers.0.feed_forward.w2.weight", "layers.0 feed_forward" },
         { "h.7.attn.c_proj.bias", "h.7 attn" },
+        { "layers.0.moe.router.gate.weight", "layers.0 moe.router" },
+        { "layers.0.moe.experts.w13.weight", "layers.0 moe.experts" },
         { "h.7.ln_1.weight", "h.7 norms" },
         { "tok_embeddings.weight", "tok_embeddings" },
         { "output.weight", "output" },

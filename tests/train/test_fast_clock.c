@@ -63,7 +63,7 @@ typedef struct {
     tm_sink    sink;
     int64_t    planted;
     tm_verdict verdict;
-    char       reason[256];
+    char       reason[TM_REASON_BYTES];
 } listener;
 
 static void listen(tm_sink *sink, const tm_event *event)

@@ -20,7 +20,7 @@ typedef struct {
     tm_sink          sink;
     int64_t          steps;
     tm_verdict       verdict;
-    char             reason[256], stopped[64];
+    char             reason[TM_REASON_BYTES], stopped[64];
     tm_machine_watch machine;
     int              facts_known;
 } listener;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole runs that look like training: the verdict says which of them were. */
+#include "support/folder.h"
 #include "support/training.h"
 
 #include <setjmp.h>
@@ -13,10 +14,11 @@
 #include "train/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static tm_run_ended told;
-static char         reason[256];
+static char         reason[TM_REASON_BYTES];
 
 static void hear(tm_sink *sink, const tm_event *event)
 {
@@ -69,11 +71,15 @@ static void honest_training_is_certified(void **state)
     assert_true(told.certificate.done && told.certificate.gradients && told.certificate.causal &&
                 told.certificate.rows);
     assert_int_equal(told.certificate.groups, 9);
+    assert_false(told.certificate_after.done);
     uint64_t hash = told.weights_hash;
     o.certify = false; /* it leaves no trace in the weights */
+    o.certify_after = true;
     assert_int_equal(go(&o), TM_OK);
     assert_false(told.certificate.done);
+    assert_true(told.certificate_after.done && told.certificate_after.gradients && told.certificate_after.causal);
     assert_true(told.weights_hash == hash);
+    o.certify_after = false;
     o = options_of(20); /* nobody judges so few steps */
     assert_int_equal(go(&o), TM_OK);
     assert_false(told.certificate.done);
@@ -106,6 +112,62 @@ static void frozen_layers_stay(void **state)
     assert_true(told.certificate.done && told.certificate.groups == 6);
 }
 
+/* Everything but `patterns` learns; the configuration does not say so. */
+static void one_part_stays(const char *patterns, const char *word)
+{
+    tm_run_options o = options_of(60);
+    o.step.groups[0] = (tm_group){ .place = "test", .lr_scale = 1, .hyper = o.step.hyper, .format = TM_DTYPE_COUNT };
+    o.step.groups[1] = o.step.groups[0];
+    snprintf(o.step.groups[1].patterns, sizeof o.step.groups[1].patterns, "%s", patterns);
+    o.step.groups[1].lr_scale = 0;
+    o.step.n_groups = 2;
+    assert_int_equal(go(&o), TM_NUMBERS);
+    if (!strstr(reason, word)) fail_msg("%s", reason);
+}
+
+static void layers_that_stay_are_no_training(void **state)
+{
+    (void)state;
+    one_part_stays("layers.1.*", "layers.1.");
+    assert_non_null(strstr(reason, "is trained, but has not moved"));
+    one_part_stays("layers.*", "is trained, but has not moved"); /* all blocks */
+}
+
+/* With one token to look at a model can learn which tokens follow which, and on random tokens nobody could tell. */
+static void attention_must_look_back(void **state)
+{
+    (void)state;
+    static const char *const sources[] = { "synthetic", "mock" };
+    for (int i = 0; i < 2; i++) {
+        tm_run_options o = options_of(60);
+        o.source.name = sources[i];
+        o.step.shape.window = 1;
+        assert_int_equal(go(&o), TM_NUMBERS);
+        assert_non_null(strstr(reason, "nothing looks back"));
+        o.step.shape.window = 2; /* this one does */
+        o.source.name = "mock";
+        if (go(&o) != TM_OK) fail_msg("%s", reason);
+        assert_true(told.certificate.context);
+    }
+}
+
+/* Every row is there more than once. */
+static void rows_must_be_different(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of(60);
+    FILE          *f = fopen(test_in_folder("twice.txt"), "w");
+    assert_non_null(f);
+    for (int row = 0; row < 130; row++) fprintf(f, "x%030d.", row % 65 * 7919);
+    assert_int_equal(fclose(f), 0);
+    o.step.shape.vocab_size = 257;
+    o.source = (tm_source_options){ .name = "text", .path = test_in_folder("twice.txt"), .vocab = 257, .seq = 32 };
+    tm_error err = { 0 };
+    assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
+    assert_int_equal(go(&o), TM_NUMBERS);
+    if (!strstr(reason, "are different ones")) fail_msg("%s", reason);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -115,6 +177,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(honest_training_is_certified),
         cmocka_unit_test(weights_that_do_not_move_are_no_training),
         cmocka_unit_test(frozen_layers_stay),
+        cmocka_unit_test(layers_that_stay_are_no_training),
+        cmocka_unit_test(attention_must_look_back),
+        cmocka_unit_test_teardown(rows_must_be_different, test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ typedef struct {
     int64_t    announced, last_evaluations, samples; /* evaluations begun, those that end the run; at its end */
     tm_recipe  recipe;
     tm_verdict verdict;
-    char       reason[256];
+    char       reason[TM_REASON_BYTES];
 } listener;
 
 static void listen(tm_sink *sink, const tm_event *event)

@@ -25,7 +25,7 @@ typedef struct {
     tm_evaluation evaluation[MOST], started[MOST];
     int           steps, evaluations;
     tm_run_ended  end;
-    char          reason[256];
+    char          reason[TM_REASON_BYTES];
     int           slow_step;        /* telling of this step takes 0.2 s, which count for the next one */
     double        slow_evaluations; /* telling of one takes so many seconds, which count for nobody */
 } listener;

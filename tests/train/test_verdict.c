@@ -35,7 +35,7 @@ static tm_evidence evidence_of(const char *source, double *losses, double from, 
 
 static void expect(const tm_evidence *e, tm_verdict wanted, const char *word)
 {
-    char reason[256];
+    char reason[TM_REASON_BYTES];
     memset(reason, 'x', sizeof reason);
     tm_verdict got = tm_verdict_of(e, reason);
     assert_non_null(memchr(reason, 0, sizeof reason));
@@ -69,7 +69,7 @@ static void few_steps_are_not_judged(void **state)
         e.n_losses = e.total_steps = TM_JUDGED_STEPS - 1;
         expect(&e, TM_VERDICT_NOT_JUDGED, "49");
         e.total_steps = TM_JUDGED_STEPS; /* a resumed run counts the steps before */
-        char reason[256];
+        char reason[TM_REASON_BYTES];
         assert_true(tm_verdict_of(&e, reason) != TM_VERDICT_NOT_JUDGED);
     }
     tm_evidence e = evidence_of("synthetic", losses, 4, 2.5);
@@ -218,6 +218,26 @@ static void the_machine_must_have_been_there(void **state)
     e.machine = TM_VERDICT_NOISY;
     e.machine_reason = "other work";
     expect(&e, TM_VERDICT_INVALID, "no progress"); /* noise excuses nothing */
+}
+
+/* What is said is said to its end, however much there is. */
+static void reasons_have_room(void **state)
+{
+    double losses[LOSSES];
+    char   machine[600];
+    (void)state;
+    memset(machine, 'm', sizeof machine);
+    strcpy(machine + sizeof machine - 9, " the end");
+    tm_evidence e = evidence_of("synthetic", losses, 3.5, 2.9);
+    e.machine = TM_VERDICT_NOISY;
+    e.machine_reason = machine;
+    e.step_variation = 0.2;
+    expect(&e, TM_VERDICT_NOISY, "m the end");
+    e.slowdown_pct = 3;
+    expect(&e, TM_VERDICT_NOT_JUDGED, "m the end");
+    e = evidence_of("synthetic", losses, 3.5, 2.9);
+    e.unreal = machine;
+    expect(&e, TM_VERDICT_INVALID, "m the end");
 }
 
 static void steps_must_be_steady(void **state)
@@ -396,6 +416,7 @@ int main(void)
         cmocka_unit_test(text_must_beat_its_single_tokens),
         cmocka_unit_test(uneven_step_times_are_noisy),
         cmocka_unit_test(the_machine_must_have_been_there),
+        cmocka_unit_test(reasons_have_room),
         cmocka_unit_test(steps_must_be_steady),
         cmocka_unit_test(too_good_to_be_true),
         cmocka_unit_test(nothing_is_faster_than_physics),

@@ -23,7 +23,7 @@ static void line(double losses[STEPS], double from, double to, double scatter)
 
 static tm_verdict judge(const double *losses, double validation, tm_evidence more)
 {
-    char reason[256] = "";
+    char reason[TM_REASON_BYTES] = "";
     more.losses = losses;
     more.n_losses = more.n_losses ? more.n_losses : STEPS;
     more.total_steps = more.n_losses;

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # tools/mutants/report.awk RESULTS - what judge.sh found: survivors, then a table by room. Exit 1 when one survived.
-# Counted are mutants that compile to other code and that nobody called equivalent.
+# Counted are mutants that compile to other code, that nobody called equivalent and that a test looked at: exit 1, too, when
+# one has none.
 BEGIN { FS = "\t" }
 
 {
     n[$2, $1]++
     rooms[$2] = 1
     all[$1]++
-    if ($1 == "survived" || $1 == "note-wrong") {
+    if ($1 == "survived" || $1 == "note-wrong" || $1 == "unjudged") {
         sub(/^ +/, "", $6)
         sub(/^ +/, "", $7)
         printf "%s: %s (%s)\n  - %s\n  + %s\n", $1, $5, $4, $6, $7
@@ -33,5 +34,5 @@ END {
             n[room, "uncompiled"], n[room, "note-wrong"])
     }
     row("all", all["killed"], all["time"], all["survived"], all["equivalent"], all["same"], all["uncompiled"], all["note-wrong"])
-    exit all["survived"] + all["note-wrong"] > 0
+    exit all["survived"] + all["note-wrong"] + all["unjudged"] > 0
 }

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --compare: published figures of the model that was run, or why there are none. */
+#include "support/fake_run.h"
+
+#include "record/record.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* What a run of `model` prints; published: it has that model's dimensions. */
+static char *printed(const char *model, bool published)
+{
+    char              *text = NULL;
+    size_t             bytes = 0;
+    tm_sink           *sink;
+    tm_error           err = { 0 };
+    tm_compare_options options = { .path = "reference",
+                                   .model = published ? model : NULL,
+                                   .out = open_memstream(&text, &bytes) };
+    tm_event           start = fake_started();
+    start.run_started.model = model;
+    if (tm_compare_sink_open(&options, &sink, &err) != TM_OK) fail_msg("%s", err.text);
+    fake_emit(sink, start);
+    for (int64_t step = 1; step <= FAKE_STEPS; step++) fake_emit(sink, fake_step(step));
+    fake_emit(sink, fake_ended(FAKE_STEPS, TM_VERDICT_VALID, ""));
+    fake_close(sink);
+    fclose(options.out);
+    return text;
+}
+
+static void published_figures_stand_beside(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        bool        published;
+        const char *wanted;
+    } rows[] = { { "llama3.1_8B", true, "| MI300X " },
+                 { "nobody_7B", true, "no published figure for nobody_7B" },
+                 { "llama3.1_8B", false, "nothing to compare: dimensions of llama3.1_8B were changed" } };
+    for (size_t i = 0; i < 3; i++) {
+        char *text = printed(rows[i].model, rows[i].published);
+        if (!strstr(text, rows[i].wanted)) fail_msg("no '%s' in: %s", rows[i].wanted, text);
+        assert_true((strchr(text, '|') != NULL) == (i == 0)); /* a table, or a sentence */
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(published_figures_stand_beside) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

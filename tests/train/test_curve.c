@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stored losses of the main job: whose they are, and what passes for them. */
+#include "support/full_config.h"
+
+#include "base/hash.h"
+#include "train/curve.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const double stored[] = {
+#define LOSS(value) value,
+#include "train/curve.def"
+#undef LOSS
+};
+enum { STEPS = sizeof stored / sizeof stored[0] };
+
+static bool is_main(const char *key, const char *value)
+{
+    tm_config     *config = test_full_config();
+    tm_run_options options;
+    tm_error       err = { 0 };
+    if (tm_config_apply_preset(config, "tiny-llama", &err) != TM_OK || tm_config_finish(config, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    if (key) tm_config_set(config, key, value, "test");
+    if (tm_run_options_read(config, &options, &err) != TM_OK) fail_msg("%s", err.text);
+    bool is = tm_curve_is_main(&options);
+    if (!is && !key) {
+        tm_text text = { 0 };
+        tm_curve_describe(&options, &text);
+        print_message("%s0x%016llx\n", text.data, (unsigned long long)tm_hash(text.data, text.length));
+        tm_text_fini(&text);
+    }
+    tm_config_destroy(config);
+    return is;
+}
+
+/* Whoever changes the main job sees it here, and stores its losses anew. */
+static void the_main_job_is_known(void **state)
+{
+    (void)state;
+    static const char *const other[][2] = {
+        { "debug.seed", "2" },
+        { "optimizer.lr", "0.002" },
+        { "training.dtype", "bfloat16" },
+        { "training.steps", "240" },
+        { "model.n_layers", "3" },
+        { "training.local_batch_size", "8" },
+        { "training.max_norm", "2" },
+        { "training.seq_len", "128" },
+        { "optimizer.beta1", "0.8" },
+        { "model.vocab_size", "128" },
+        { "data.source", "mock" },
+        { "model.sliding_window", "7" },
+        { "model.tied", "true" },
+        { "lr_scheduler.warmup_steps", "19" },
+    };
+    assert_true(is_main(NULL, NULL));
+    assert_true(is_main("training.threads", "1")); /* which changes no bit */
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
+        if (is_main(other[i][0], other[i][1])) fail_msg("%s counts for nothing", other[i][0]);
+}
+
+static void the_same_bits_are_equal(void **state)
+{
+    (void)state;
+    double   losses[STEPS];
+    char     why[TM_REASON_BYTES];
+    tm_curve curve;
+    for (int i = 0; i < STEPS; i++) losses[i] = stored[i];
+    tm_curve_compare("fused", losses, 1, STEPS, &curve, why);
+    assert_true(curve.equal && curve.steps == STEPS && !why[0]);
+    tm_curve_compare("fused", losses + 99, 100, STEPS - 99, &curve, why); /* goes on */
+    assert_true(curve.equal && curve.steps == STEPS - 99 && !why[0]);
+    tm_curve_compare("rounded-twice", losses, 1, STEPS, &curve, why); /* another order: in the band */
+    assert_true(!curve.equal && curve.steps == STEPS && !why[0]);
+    tm_curve_compare(NULL, losses, 1, STEPS, &curve, why);
+    assert_true(!curve.equal && !why[0]);
+    losses[17] = nextafter(losses[17], 9);
+    tm_curve_compare("fused", losses, 1, STEPS, &curve, why);
+    assert_true(!curve.equal && !why[0]);
+    tm_curve_compare("fused", losses, 1, 17, &curve, why);
+    assert_true(curve.equal && curve.steps == 17);
+    tm_curve_compare("fused", losses, STEPS + 1, 5, &curve, why);
+    assert_true(!curve.equal && curve.steps == 0 && !why[0]);
+}
+
+/* The audit's curves: one token of context (never below ln V), a look ahead (far too good), nothing learnt. */
+static void other_curves_are_refused(void **state)
+{
+    (void)state;
+    double   losses[STEPS];
+    char     why[TM_REASON_BYTES];
+    tm_curve curve;
+    for (int k = 0; k < 4; k++) {
+        for (int i = 0; i < STEPS; i++)
+            losses[i] = k == 0   ? fmax(stored[i], log(64))
+                        : k == 1 ? fmin(stored[i], 0.14)
+                        : k == 2 ? stored[0]
+                                 : (double)NAN;
+        tm_curve_compare("fused", losses, 1, STEPS, &curve, why);
+        assert_false(curve.equal);
+        if (!strstr(why, "in the main job it lies between")) fail_msg("curve %d passes", k);
+    }
+    for (int sign = -1; sign <= 1; sign += 2)
+        for (int at = 0; at < STEPS; at += STEPS - 1) {
+            for (int i = 0; i < STEPS; i++) losses[i] = stored[i];
+            losses[at] += 3 * sign;
+            tm_curve_compare("fused", losses, 1, STEPS, &curve, why);
+            char step[40];
+            snprintf(step, sizeof step, "the loss of step %d is", at + 1);
+            assert_non_null(strstr(why, step));
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_main_job_is_known),
+        cmocka_unit_test(the_same_bits_are_equal),
+        cmocka_unit_test(other_curves_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
