@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the scripts of this folder: the shapes they measure. case_shape NAME sets arch, dim, layers, heads,
 # kv_heads, ffn, vocab, batch and seq; the same word in capitals in the environment wins, for a quick try with a smaller
-# shape. case_arguments sets TRAINMARK_MODEL (words for `trainmark run`) and PEER_MODEL (words for
-# peers/torch_train.py).
+# shape. case_arguments sets TRAINMARK_MODEL (words for `trainmark run`), PEER, the script that runs the other side, and
+# PEER_MODEL (its words).
 # shellcheck shell=sh disable=SC2034
 
 case_names="gpt-small gpt-medium llama-8b-block"
+family_names="qwen3-0.6b deepseek-v2-lite flux-535m" # slices of full width, beside the Hugging Face implementation
 
 case_shape()
 {
@@ -15,7 +16,10 @@ case_shape()
     gpt-small)      set -- gpt    384  6  6  6  1536 50304 8  512 ;;
     gpt-medium)     set -- gpt    768 12 12 12  3072 50304 4  512 ;;
     llama-8b-block) set -- llama 4096  1 32  8 14336 32000 1 1024 ;;
-    *) echo "unknown case '$1'; one of: $case_names" >&2; return 2 ;;
+    qwen3-0.6b)       set -- qwen3    1024 2 16 8  3072  151936 2 512 ;;
+    deepseek-v2-lite) set -- deepseek 2048 2 16 16 10944 32000  2 512 ;; # a block with a plain FFN, one with 64 experts
+    flux-535m)        set -- flux     3072 1 24 24 12288 0      2 512 ;; # 256 pixels, 256 text tokens; a double, a single block
+    *) echo "unknown case '$1'; one of: $case_names $family_names" >&2; return 2 ;;
     esac
     arch=$1
     dim=${DIM:-$2} layers=${LAYERS:-$3} heads=${HEADS:-$4} kv_heads=${KV_HEADS:-$5} ffn=${FFN:-$6}
@@ -32,6 +36,10 @@ case_title()
 
 case_arguments()
 {
+    PEER=peers/torch_train.py
+    case $arch in
+    qwen3 | deepseek | flux) family_arguments; return ;;
+    esac
     common="--model.n_layers $layers --model.dim $dim --model.n_heads $heads --model.n_kv_heads $kv_heads
         --model.ffn_dim $ffn --model.vocab_size $vocab --training.local_batch_size $batch --training.seq_len $seq
         --training.threads $threads --data.source mock --validation.enable false"
@@ -44,6 +52,20 @@ case_arguments()
     fi
     PEER_MODEL="--arch $arch --dim $dim --layers $layers --heads $heads --ffn $ffn --vocab $vocab --batch $batch
         --seq $seq --threads $threads --device cpu $PEER_MODEL"
+}
+
+# Only batch, seq and (decoders) layers and vocab can be changed: all else is the published width.
+family_arguments()
+{
+    PEER=peers/hf_train.py
+    PEER_MODEL="--case $preset --layers $layers --vocab $vocab --batch $batch --seq $seq --threads $threads"
+    common="--training.local_batch_size $batch --training.threads $threads --validation.enable false"
+    decoder="$common --model.n_layers $layers --model.vocab_size $vocab --training.seq_len $seq --data.source mock"
+    case $arch in
+    qwen3) TRAINMARK_MODEL="qwen3_0.6B $decoder" ;;
+    deepseek) TRAINMARK_MODEL="deepseek_v2_lite --model.moe_aux_loss 0 $decoder" ;;
+    flux) TRAINMARK_MODEL="flux_535m $common" ;;
+    esac
 }
 
 # The program, the interpreter and the number of threads, the same for both sides.

@@ -3,7 +3,8 @@
 # trainmark beside PyTorch: the same shapes, threads and kind of data, process by process in turn, so that both see the
 # same weather. Prints a markdown section per case.
 #
-#   CASES="gpt-small gpt-medium llama-8b-block"   which (default: all; bench/cases.sh)
+#   CASES="gpt-small gpt-medium llama-8b-block"   which (these; bench/cases.sh). Slices of other families beside transformers
+#                                                 and diffusers: qwen3-0.6b deepseek-v2-lite flux-535m
 #   ROUNDS=3   times that every side runs          STEPS=8    steps of one process    WARMUP=2   first steps left out
 #   MODES="eager compile"   PyTorch's ways         THREADS=n  (default: all cores)    PYTHON=    with torch (python3)
 #   DTYPE=float32|bfloat16  bfloat16: float32 weights, bfloat16 compute, PyTorch by autocast   ISA= kernels (--isa)
@@ -48,7 +49,7 @@ for case in ${CASES:-$case_names}; do
             flag=
             [ "$mode" = compile ] && flag=--compile
             # shellcheck disable=SC2086
-            measure "$case" "PyTorch $mode" "$round" "$python" "$here/peers/torch_train.py" $PEER_MODEL \
+            measure "$case" "PyTorch $mode" "$round" "$python" "$here/$PEER" $PEER_MODEL \
                 --steps "$steps" --warmup "$warmup" --dtype "$dtype" $flag
         done
         round=$((round + 1))

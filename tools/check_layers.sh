@@ -39,10 +39,12 @@ device/backends.def
 device/device.h
 graph/gradient.h
 graph/graph.h
+graph/nf4.h
 graph/passes/passes.h
 graph/plan.h
 graph/tensor.h
 graph/value.h
+hf/adapter.h
 hf/config.h
 hf/folder.h
 hf/numerics.h
@@ -69,8 +71,11 @@ model/model.h
 model/presets.h
 model/shape.h
 op/attrs.h
+op/dynamic.h
 op/fused.h
+op/keeps.h
 op/kernel.h
+op/muon.h
 op/op.h
 op/ops.def
 record/keys.h
@@ -79,6 +84,7 @@ record/record.h
 record/table.h
 results/compare.h
 results/convert.h
+results/fleet.h
 results/keep.h
 results/report.h
 results/result.h
@@ -90,6 +96,7 @@ system/check_tune.h
 system/environment.h
 system/thresholds.h
 system/validity.h
+train/adapters.h
 train/checkpoint_view.h
 token/token.h
 token/train.h

@@ -78,7 +78,7 @@ static tm_status add_row(tm_published *reference, const char *storage, const siz
     figure row;
     for (int i = 0; i < COLUMNS; i++) row.text[i] = tm_arena_text(reference->arena, storage + offsets[i]);
     if (!read_value(row.text[COLUMN_value], &row.value))
-        return tm_fail(err, TM_FORMAT, "%s: record %zu: value '%.60s' is no number", place, line,
+        return tm_fail(err, TM_FORMAT, "%s: record %zu: value '%.60s' is not a number", place, line,
                        row.text[COLUMN_value]);
     if (!read_devices(row.text[COLUMN_devices], &row.devices))
         return tm_fail(err, TM_FORMAT, "%s: record %zu: devices '%.60s' is no count from 1", place, line,

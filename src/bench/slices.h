@@ -21,7 +21,7 @@ typedef struct {
     bool       together; /* all parts stay open; else one at a time: opened for its turn, whose first step, the first to
                           * touch the memory, does not count */
     double  turn_seconds; /* steps are added to a turn until it has taken that long, at least one */
-    double  half_width;   /* stop when the interval of the foretold time is that narrow: part of it; 0: never */
+    double  half_width;   /* stop when the interval of the predicted time is that narrow: part of it; 0: never */
     int64_t max_rounds;
     int64_t end_ns; /* no round is begun that would end later, by the last one's time */
     const volatile sig_atomic_t *stop;

@@ -16,7 +16,7 @@ static void add_comparison(const tm_published *reference, const tm_table *table,
     tm_table *comparison = tm_published_compare(reference, table);
     tm_text_add(out, "\n");
     if (tm_table_n_rows(comparison) > 0)
-        tm_table_print(comparison, TM_TABLE_MARKDOWN, out);
+        tm_table_print(comparison, TM_TABLE_TERMINAL, out);
     else
         tm_text_printf(out, "no published figure for these cases; `trainmark reference %s` lists those there are\n",
                        tm_table_name(table));
@@ -30,7 +30,7 @@ static tm_status give_out(const tm_config *config, const tm_table *table, const 
 {
     tm_text     text = { 0 };
     const char *file = tm_config_text(config, "output-file");
-    tm_table_print(table, tm_config_bool(config, "json") ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, &text);
+    tm_table_print(table, tm_config_bool(config, "json") ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
     if (reference) add_comparison(reference, table, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);

@@ -120,13 +120,13 @@ static tm_status read_jobs(job_list *l, const tm_text *text, int argc, char **ar
 }
 
 /* One after the other in one text: of JSON an array, else tables under headings. */
-static void add_table(const job *j, const tm_table *table, bool json, int number, tm_text *out)
+static void add_table(const job *j, const tm_table *table, tm_table_format format, int number, tm_text *out)
 {
-    if (json)
+    if (format == TM_TABLE_JSON)
         tm_text_add(out, number == 0 ? "[\n" : ",\n");
     else
         tm_text_printf(out, "%s## %s\n\n", number == 0 ? "" : "\n", j->name ? j->name : j->workload->name);
-    tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, out);
+    tm_table_print(table, format, out);
 }
 
 static tm_status run_job(const job *j, int number, bool json, tm_text *file, tm_error *err)
@@ -137,8 +137,8 @@ static tm_status run_job(const job *j, int number, bool json, tm_text *file, tm_
     tm_status st = tm_bench_run(j->workload, j->config, &tm_cli_stop, table, err), own = TM_OK;
     bool      done = st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED;
     if (done && tm_table_n_rows(table) > 0) {
-        add_table(j, table, json, number, &text);
-        tm_text_add(file, text.data);
+        add_table(j, table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, number, &text);
+        add_table(j, table, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, number, file);
         own = tm_cli_print(&text, &writing);
         if (own == TM_OK) own = tm_bench_store(j->config, table, st != TM_NUMBERS, j->name, &writing);
     }

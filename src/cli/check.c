@@ -402,7 +402,8 @@ static tm_status run(tm_config *config, int argc, char **argv, tm_error *err)
     if (folder) return aggregate(folder, tm_config_text(config, "expected-nodes"), err);
     if (*sysroot && !tm_root_exists(sysroot, "/"))
         return tm_fail(err, TM_INVALID,
-                       "--sysroot '%s' is no folder that can be read; wanted: a copy of /proc, /sys and /etc", sysroot);
+                       "--sysroot '%s' is not a folder that can be read; wanted: a copy of /proc, /sys and /etc",
+                       sysroot);
     if (tm_config_bool(config, "restore-host")) return restore(sysroot, err);
     return command ? check_run_tuned(sysroot, command, err) : check_host(config, err);
 }

@@ -103,6 +103,26 @@ struct tm_cli_command {
         "json", 0, TM_OPTION_FLAG, offsetof(type, json), .help = "print the result as JSON"                            \
     }
 
+/* Of commands that compute a folder's model; members device, isa (text), threads (int64_t). */
+#define TM_OPTION_DEVICE(type)                                                                                         \
+    { "device",                                                                                                        \
+      0,                                                                                                               \
+      TM_OPTION_TEXT,                                                                                                  \
+      offsetof(type, device),                                                                                          \
+      .value = "NAME",                                                                                                 \
+      .fallback = "cpu",                                                                                               \
+      .help = "cpu, or reference (float64, slow)" },                                                                   \
+        { "isa",                                                                                                       \
+          0,                                                                                                           \
+          TM_OPTION_TEXT,                                                                                              \
+          offsetof(type, isa),                                                                                         \
+          .value = "NAME",                                                                                             \
+          .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },    \
+    {                                                                                                                  \
+        "threads", 0, TM_OPTION_I64, offsetof(type, threads), .value = "N", .fallback = "0", .lo = 0, .hi = 4096,      \
+                                                              .help = "threads; 0: all that this process may use"      \
+    }
+
 /* The i-th command below `parent` (NULL: of the program), or NULL. */
 const tm_cli_command *tm_cli_nested(const tm_cli_command *parent, size_t i, tm_cli_command *storage);
 /* The command `name` below `parent`; TM_USAGE names the nearest. `path` ("data", "") is for the message. */

@@ -77,27 +77,43 @@ static void bash_values(const tm_cli_command *c, const char *name, tm_text *out)
     tm_config_destroy(config);
 }
 
-static void bash_words(const tm_cli_command *c, const char *name, tm_text *out)
+/* A word and what it is. */
+typedef void (*word_adder)(const char *dashes, const char *word, const char *help, tm_text *out);
+
+/* Every word that may come behind a command: commands below it, options, keys, models. */
+static void add_words(const tm_cli_command *c, word_adder add, tm_text *out)
 {
     tm_cli_command        storage;
     const tm_cli_command *below;
     size_t                n;
     const tm_option      *common = tm_cli_common(&n);
     tm_config            *config = c && c->keys ? c->keys(c) : NULL;
-    tm_text_printf(out, "    \"%s\") words=\"", name);
     for (size_t i = 0; nests(c) && (below = tm_cli_nested(c, i, &storage)); i++)
-        tm_text_printf(out, "%s ", below->name);
-    for (size_t i = 0; c && i < c->n_options; i++) tm_text_printf(out, "--%s ", c->options[i].name);
-    for (size_t i = 0; config && i < tm_config_n_keys(config); i++)
-        if (tm_config_key_at(config, i)->state == TM_KEY_USED)
-            tm_text_printf(out, "--%s ", tm_config_key_at(config, i)->name);
-    for (size_t i = 0; i < n; i++) tm_text_printf(out, "--%s ", common[i].name);
+        add("", below->name, below->summary, out);
+    for (size_t i = 0; c && i < c->n_options; i++) add("--", c->options[i].name, c->options[i].help, out);
+    for (size_t i = 0; config && i < tm_config_n_keys(config); i++) {
+        const tm_key *key = tm_config_key_at(config, i);
+        if (key->state == TM_KEY_USED) add("--", key->name, key->help, out);
+    }
+    for (size_t i = 0; i < n; i++) add("--", common[i].name, common[i].help, out);
     const tm_preset *presets = tm_model_presets(&n);
     for (size_t i = 0; c && c->words && strstr(c->words, "MODEL") && i < n; i++)
-        tm_text_printf(out, "%s ", presets[i].name);
+        add("", presets[i].name, "built-in model", out);
+    tm_config_destroy(config);
+}
+
+static void bash_word(const char *dashes, const char *word, const char *help, tm_text *out)
+{
+    (void)help;
+    tm_text_printf(out, "%s%s ", dashes, word);
+}
+
+static void bash_words(const tm_cli_command *c, const char *name, tm_text *out)
+{
+    tm_text_printf(out, "    \"%s\") words=\"", name);
+    add_words(c, bash_word, out);
     out->data[--out->length] = '\0';
     tm_text_add(out, nests(c) ? "\" ;;\n" : "\" others=1 ;;\n");
-    tm_config_destroy(config);
 }
 
 static void print_bash(tm_text *out)
@@ -149,25 +165,9 @@ static void zsh_word(const char *dashes, const char *word, const char *help, tm_
 
 static void zsh_words(const tm_cli_command *c, const char *name, tm_text *out)
 {
-    tm_cli_command        storage;
-    const tm_cli_command *below;
-    size_t                n;
-    const tm_option      *common = tm_cli_common(&n);
-    tm_config            *config = c && c->keys ? c->keys(c) : NULL;
     tm_text_printf(out, "    \"%s\") rows=(", name);
-    for (size_t i = 0; nests(c) && (below = tm_cli_nested(c, i, &storage)); i++)
-        zsh_word("", below->name, below->summary, out);
-    for (size_t i = 0; c && i < c->n_options; i++) zsh_word("--", c->options[i].name, c->options[i].help, out);
-    for (size_t i = 0; config && i < tm_config_n_keys(config); i++) {
-        const tm_key *key = tm_config_key_at(config, i);
-        if (key->state == TM_KEY_USED) zsh_word("--", key->name, key->help, out);
-    }
-    for (size_t i = 0; i < n; i++) zsh_word("--", common[i].name, common[i].help, out);
-    const tm_preset *presets = tm_model_presets(&n);
-    for (size_t i = 0; c && c->words && strstr(c->words, "MODEL") && i < n; i++)
-        zsh_word("", presets[i].name, "built-in model", out);
+    add_words(c, zsh_word, out);
     tm_text_add(out, nests(c) ? ") ;;\n" : ") others=1 ;;\n");
-    tm_config_destroy(config);
 }
 
 static void print_zsh(tm_text *out)

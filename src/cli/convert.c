@@ -39,7 +39,7 @@ static tm_status read_basis(const convert_options *o, tm_speed_basis *b, double 
 static tm_status print(const tm_table *table, bool json, tm_error *err)
 {
     tm_text text = { 0 };
-    tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, &text);
+    tm_table_print(table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
     tm_status st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     return st;

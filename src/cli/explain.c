@@ -6,6 +6,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What each parameter takes from step to step. */
+typedef struct {
+    double weights, gradients, optimizer;
+} bytes_per_parameter;
+static bytes_per_parameter per_parameter(const tm_step *step)
+{
+    bytes_per_parameter sum = { 0 };
+    double              parameters = (double)tm_model_parameters(&step->options.shape);
+    for (size_t i = 0; i < step->graph->n_tensors; i++) {
+        const tm_tensor *tensor = &step->graph->tensors[i];
+        double           bytes = (double)tm_tensor_bytes(tensor->shape, tensor->dtype) / parameters;
+        if (tensor->base != TM_NONE) continue;
+        if (tensor->role == TM_ROLE_PARAMETER) sum.weights += bytes;
+        if (tensor->role == TM_ROLE_GRADIENT) sum.gradients += bytes;
+        if (tensor->role == TM_ROLE_MOMENT) sum.optimizer += bytes;
+    }
+    return sum;
+}
+
 static void summary(const tm_run_options *o, const tm_step *step, const char *device, const char *without, tm_text *out)
 {
     char parameters[40], bytes[32], live[32];
@@ -25,6 +44,10 @@ static void summary(const tm_run_options *o, const tm_step *step, const char *de
     tm_text_printf(out, "memory      %s planned, %s is the least that any placement needs\n",
                    tm_format_bytes(bytes, (double)step->plan->arena_bytes),
                    tm_format_bytes(live, (double)step->plan->live_peak));
+    bytes_per_parameter each = per_parameter(step);
+    tm_text_printf(out, "  per parameter %.4g B: weights %.4g, gradients %.4g, optimizer %.4g (%s)\n",
+                   each.weights + each.gradients + each.optimizer, each.weights, each.gradients, each.optimizer,
+                   o->step.optimizer->name);
     for (size_t i = 0; i < step->plan->n_classes; i++)
         tm_text_printf(out, "  %-12s %12s %20lld B\n", step->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)step->plan->by_class[i].value),
@@ -58,6 +81,37 @@ static void parameters(const tm_step *step, tm_text *out)
         tm_text_add(out, "\n");
     }
     tm_text_add(out, "\n");
+}
+
+/* A or B, a copy of it in the compute format, or its gradient: by name, as all are called after the parameter. */
+static bool of_adapter(const tm_graph *graph, tm_tensor_id id)
+{
+    return strstr(tm_graph_at(graph, id)->name, ".lora_") != NULL;
+}
+
+/* What LoRA costs: parameters, memory that is theirs, FLOPs of the products beside the model's. */
+static void adapters(const tm_step *step, tm_text *out)
+{
+    tm_adapters_facts  facts = tm_adapters_describe(step->graph);
+    const tm_adapters *a = &step->options.adapters;
+    char               trained[40], frozen[40], bytes[32];
+    double             flops = 0;
+    for (size_t i = 0; i < step->first->count; i++) {
+        const tm_instruction *x = &step->first->instructions[i];
+        bool                  own = strncmp(x->call.op->name, "low_rank", 8) == 0;
+        for (int k = 0; k < TM_MAX_IN; k++)
+            if (x->node->in[k] != TM_NONE) own = own || of_adapter(step->graph, x->node->in[k]);
+        for (int k = 0; k < TM_MAX_OUT; k++)
+            if (x->node->out[k] != TM_NONE) own = own || of_adapter(step->graph, x->node->out[k]);
+        flops += own ? x->cost.flops : 0;
+    }
+    tm_text_printf(out, "adapters    rank %lld, scale %g, %lld modules: %s parameters are trained, %s frozen in %s\n",
+                   (long long)a->rank, tm_adapters_scale(a), (long long)facts.modules,
+                   tm_format_grouped(trained, facts.trained), tm_format_grouped(frozen, facts.frozen),
+                   tm_format_bytes(bytes, (double)facts.frozen_bytes));
+    tm_text_printf(
+        out, "            %.6g GFLOP per micro-batch are theirs, %.3g %% of all; %.4g bits per frozen weight\n",
+        flops * 1e-9, 100 * flops / step->first->cost.flops, 8 * (double)facts.frozen_bytes / (double)facts.frozen);
 }
 
 static void json_parameters(const tm_step *step, tm_json *json)
@@ -106,12 +160,18 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
     tm_json_i64(&json, "seq_len", o->step.seq);
     tm_json_i64(&json, "micro_batches", o->step.accumulation);
     tm_json_i64(&json, "loss_chunk_tokens", step->options.loss_chunk);
+    bytes_per_parameter each = per_parameter(step);
+    tm_json_open(&json, "bytes_per_parameter", '{');
+    tm_json_f64(&json, "weights", each.weights);
+    tm_json_f64(&json, "gradients", each.gradients);
+    tm_json_f64(&json, "optimizer", each.optimizer);
+    tm_json_close(&json, '}');
     tm_json_open(&json, "flops_per_token", '{');
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         tm_json_f64(&json, tm_flops_convention_name((tm_flops_convention)i),
                     tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq));
     tm_json_close(&json, '}');
-    if (step->options.n_groups > 1) json_parameters(step, &json);
+    if (step->options.n_groups > 1 || o->step.adapters.rank > 0) json_parameters(step, &json);
     tm_plan_json(step->plan, chooser, &json);
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");
@@ -131,7 +191,8 @@ static tm_status explain(const tm_config *config, const tm_cli_options *cli, tm_
         as_json(&run, step, &chooser, text, without, out);
     } else if (st == TM_OK) {
         summary(&run, step, text, without, out);
-        if (step->options.n_groups > 1) parameters(step, out);
+        if (run.step.adapters.rank > 0) adapters(step, out);
+        if (step->options.n_groups > 1 || run.step.adapters.rank > 0) parameters(step, out);
         tm_plan_print(step->plan, &chooser, out);
     }
     tm_step_destroy(step);

@@ -21,9 +21,10 @@ static void print_json(const tm_hf_export_options *o, const tm_hf_source *source
     tm_json_open(&json, NULL, '{');
     tm_json_string(&json, "folder", o->folder);
     tm_json_string(&json, "architecture", source->form->architecture);
+    tm_json_bool(&json, "adapter", tm_hf_source_of_adapters(source));
     tm_json_i64(&json, "tensors", (int64_t)report->tensors);
     tm_json_i64(&json, "parameters", report->elements);
-    tm_json_string(&json, "dtype", tm_dtype_name(o->dtype));
+    tm_json_string(&json, "dtype", tm_dtype_name(tm_hf_source_of_adapters(source) ? TM_F32 : o->dtype));
     tm_json_i64(&json, "bytes", (int64_t)report->bytes);
     tm_json_close(&json, '}');
     tm_text_add(out, "\n");
@@ -39,6 +40,10 @@ static tm_status export(const char *path, int64_t step, const tm_hf_export_optio
     if (st == TM_OK) st = tm_hf_export(&source, options, &report, err);
     if (st == TM_OK && as_json)
         print_json(options, &source, &report, out);
+    else if (st == TM_OK && tm_hf_source_of_adapters(&source))
+        tm_text_printf(out, "%s: adapter of %s, %zu tensors, %s parameters in float32, %s\n", options->folder,
+                       source.form->architecture, report.tensors, tm_format_grouped(parameters, report.elements),
+                       tm_format_bytes(bytes, (double)report.bytes));
     else if (st == TM_OK)
         tm_text_printf(out, "%s: %s, %zu tensors, %s parameters in %s, %s\n", options->folder,
                        source.form->architecture, report.tensors, tm_format_grouped(parameters, report.elements),
@@ -80,7 +85,8 @@ const tm_cli_command tm_command_export = {
     .most = 1,
     .about =
         "Writes config.json and safetensors that transformers loads: of the newest checkpoint of a run directory, or "
-        "of a Hugging Face folder (whose tokenizer is copied).",
+        "of a Hugging Face folder (whose tokenizer is copied). Of a run of adapters (lora.rank): the adapter as PEFT "
+        "loads it.",
     TM_CLI_OPTIONS(rows, export_options),
     .run = run,
 };

@@ -15,7 +15,7 @@
 #include <string.h>
 
 typedef struct {
-    const char *prompt_ids, *prompt, *tokenizer, *device, *isa, *dtype;
+    const char *prompt_ids, *prompt, *tokenizer, *device, *isa, *dtype, *adapter;
     int64_t     threads, max_tokens, top_k, seed, step;
     double      temperature, top_p;
     bool        json;
@@ -183,6 +183,7 @@ static tm_status generate(job *j, tm_text *out, tm_error *err)
         .temperature = j->o->temperature, .top_k = j->o->top_k, .top_p = j->o->top_p, .seed = (uint64_t)j->o->seed
     };
     TM_TRY(tm_hf_source_open(j->path, j->o->step, tm_cli_config(), &j->source, err));
+    if (j->o->adapter) TM_TRY(tm_hf_source_adapt(&j->source, j->o->adapter, err));
     if (tm_model_images(&j->source.shape))
         return tm_fail(err, TM_UNSUPPORTED, "'%.300s' is a model of images; only texts are continued", j->path);
     TM_TRY(read_prompt(j, err));
@@ -222,6 +223,8 @@ static const tm_option rows[] = {
       .help = "token ids: a JSON array or a .npy" },
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(generate_options, tokenizer), .value = "FILE",
       .help = "another tokenizer file or folder" },
+    { "adapter", 0, TM_OPTION_TEXT, offsetof(generate_options, adapter), .value = "DIR",
+      .help = "with the adapter of this folder (PEFT) added to the weights" },
     { "max-tokens", 0, TM_OPTION_I64, offsetof(generate_options, max_tokens), .value = "N", .fallback = "64", .lo = 1,
       .hi = 1e7, .help = "tokens that are added; fewer where the model's positions or eos_token_id end it" },
     { "temperature", 0, TM_OPTION_F64, offsetof(generate_options, temperature), .value = "T", .fallback = "0", .lo = 0,
@@ -237,12 +240,7 @@ static const tm_option rows[] = {
       .help = "format of weights and products; float64: with --device reference" },
     { "step", 0, TM_OPTION_I64, offsetof(generate_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
       .help = "of a run: the checkpoint of step N; -1: the newest" },
-    { "device", 0, TM_OPTION_TEXT, offsetof(generate_options, device), .value = "NAME", .fallback = "cpu",
-      .help = "cpu, or reference (float64, slow)" },
-    { "isa", 0, TM_OPTION_TEXT, offsetof(generate_options, isa), .value = "NAME",
-      .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },
-    { "threads", 0, TM_OPTION_I64, offsetof(generate_options, threads), .value = "N", .fallback = "0", .lo = 0,
-      .hi = 4096, .help = "threads; 0: all that this process may use" },
+    TM_OPTION_DEVICE(generate_options),
     TM_OPTION_JSON(generate_options),
 };
 

@@ -92,9 +92,10 @@ static tm_status reference(const tm_repeat *r, tm_arena *arena, tm_error *err)
     tm_status st = check_runs(s, err);
     if (st == TM_OK) print_record(s, &out);
     if (st == TM_OK) st = tm_file_write(r->output, out.data, out.length, err);
+    if (st == TM_OK) st = r->json ? tm_cli_print(&out, err) : print_summary(r->output, arena, err);
     tm_text_fini(&out);
     tm_submission_close(s);
-    return st == TM_OK ? print_summary(r->output, arena, err) : st;
+    return st;
 }
 
 static tm_status run(tm_cli_line *line, tm_error *err)

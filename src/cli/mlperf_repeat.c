@@ -111,6 +111,14 @@ static tm_status start(const tm_repeat *r, int64_t seed, const char *folder, con
     return tm_process_start(&(tm_process_options){ .argv = argv }, out, err);
 }
 
+/* What is said on the way: with --json standard output holds nothing but the result. */
+static tm_status tell(const tm_repeat *r, const tm_text *line, tm_error *err)
+{
+    if (!r->json) return tm_cli_print(line, err);
+    fputs(line->data, stderr);
+    return TM_OK;
+}
+
 static tm_status wait_for(tm_process *process, int *status, tm_error *err)
 {
     const long long look_ns = 20000000;
@@ -168,7 +176,7 @@ static tm_status train(const tm_repeat *r, int64_t run, const char *result, tm_a
     }
     tm_text_printf(&line, ", %.1f s in all\n", (double)(tm_now_ns() - begin) * 1e-9);
     tm_process_close(process, 10);
-    if (st == TM_OK) st = tm_cli_print(&line, err);
+    if (st == TM_OK) st = tell(r, &line, err);
     tm_text_fini(&line);
     return st;
 }
@@ -213,7 +221,10 @@ tm_status tm_repeat_run(const tm_repeat *r, tm_error *err)
         bool done = st == TM_OK && is_done(&folder, run);
         tm_mllog_folder_fini(&folder);
         if (done) {
-            printf("run %lld of %lld: there already\n", (long long)run + 1, (long long)r->runs);
+            tm_text line = { 0 };
+            tm_text_printf(&line, "run %lld of %lld: there already\n", (long long)run + 1, (long long)r->runs);
+            st = tell(r, &line, err);
+            tm_text_fini(&line);
             continue;
         }
         if (st == TM_OK)

@@ -20,6 +20,7 @@ typedef struct {
     const char *ruleset_name;
     const char *reference_path; /* --reference F, or NULL */
     const char *output;         /* --output F, or NULL */
+    bool        json;           /* results as JSON; what is said on the way goes to standard error */
 
     bool       seeded; /* seeds are seed, seed + 1, ...; else from the system's entropy */
     tm_ruleset ruleset;
@@ -44,7 +45,7 @@ typedef struct {
           TM_OPTION_I64,   offsetof(tm_repeat, seed),                                                                  \
           .value = "S",    .lo = 0,                                                                                    \
           .hi = INT32_MAX, .help = "seeds S, S + 1, ... (or the variable SEED) instead of the system's entropy" },     \
-        TM_MLPERF_RULESET(tm_repeat)
+        TM_MLPERF_RULESET(tm_repeat), TM_OPTION_JSON(tm_repeat)
 
 /* Fills line->options, a tm_repeat whose rows are read; the other words are for `trainmark run`. The variables NEXP,
  * LOGDIR and SEED count where the command line does not say. TM_USAGE. */

@@ -6,11 +6,12 @@
 
 #include <stdio.h>
 
-/* One of the commands that judge, as if it were typed; *judged is the first negative verdict. */
+/* One of the commands that judge, as if it were typed; *judged is the first negative verdict. With --json what they
+ * print are the elements of an array. */
 static tm_status judge(const tm_cli_command *command, const tm_repeat *r, bool with_reference, tm_status *judged,
                        tm_error *verdict, tm_error *err)
 {
-    char    *argv[8], name[32];
+    char    *argv[9], name[32];
     int      n = 0;
     tm_error own = { 0 };
     argv[n++] = (char *)command->name;
@@ -19,9 +20,13 @@ static tm_status judge(const tm_cli_command *command, const tm_repeat *r, bool w
     argv[n++] = (char *)tm_ruleset_name(r->ruleset);
     if (with_reference && r->reference_path) argv[n++] = (char *)"--reference";
     if (with_reference && r->reference_path) argv[n++] = (char *)r->reference_path;
+    if (r->json) argv[n++] = (char *)"--json";
     argv[n] = NULL;
     snprintf(name, sizeof name, "mlperf %s", command->name);
-    printf("\n--- %s\n", name);
+    if (r->json)
+        printf("%s", command == &tm_mlperf_command_check ? "[\n" : ",\n");
+    else
+        printf("\n--- %s\n", name);
     tm_status st = tm_cli_call(command, name, n, argv, &own);
     if (st == TM_NEGATIVE && *judged == TM_OK) {
         *judged = st;
@@ -43,6 +48,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     TM_TRY(judge(&tm_mlperf_command_seeds, r, false, &judged, &verdict, err));
     TM_TRY(judge(&tm_mlperf_command_rcp, r, true, &judged, &verdict, err));
     TM_TRY(judge(&tm_mlperf_command_score, r, true, &judged, &verdict, err));
+    if (r->json) printf("]\n");
     if (judged != TM_OK) *err = verdict;
     return judged;
 }

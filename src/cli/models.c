@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 #include "base/json.h"
+#include "model/hf.h"
 #include "model/presets.h"
 #include "model/shape.h"
 
@@ -109,6 +110,30 @@ static tm_status add_markdown(tm_text *out, tm_error *err)
     return TM_OK;
 }
 
+/* The forms that are read and written: of models, of data, of other programs' files. */
+static void add_formats(tm_text *out)
+{
+    size_t                   n;
+    const tm_hf_form *const *forms = tm_hf_forms(&n);
+    const char              *name, *what;
+    tm_text_add(out, "\n| Hugging Face architecture | `model_type` | kind of folder |\n|---|---|---|\n");
+    for (size_t i = 0; i < n; i++)
+        tm_text_printf(out, "| %s | `%s` | %s |\n", forms[i]->architecture, forms[i]->model_type,
+                       forms[i]->diffusers ? "diffusers" : "transformers");
+    tm_config    *config = tm_cli_config();
+    const tm_key *source = tm_cli_key(config, "data.source", strlen("data.source"));
+    tm_text_add(out, "\n| `data.source` | what it reads |\n|---|---|\n");
+    for (const char *p = source->help; *p;) { /* "name: what; name: what" */
+        size_t length = strcspn(p, ";"), colon = strcspn(p, ":");
+        tm_text_printf(out, "| `%.*s` | %.*s |\n", (int)colon, p, (int)(length - colon - 2), p + colon + 2);
+        p += length + strspn(p + length, "; ");
+    }
+    tm_config_destroy(config);
+    tm_text_add(out, "\n| files of other programs | which |\n|---|---|\n");
+    for (size_t i = 0; (name = tm_config_framework_at(i, &what)); i++)
+        tm_text_printf(out, "| `%s` | %s |\n", name, what);
+}
+
 typedef struct {
     bool json, markdown;
 } models_options;
@@ -118,6 +143,7 @@ static tm_status models(tm_cli_line *line, tm_error *err)
     const models_options *o = line->options;
     tm_text               out = { 0 };
     tm_status             st = o->markdown ? add_markdown(&out, err) : list(o->json, &out, err);
+    if (st == TM_OK && o->markdown) add_formats(&out);
     if (st == TM_OK) st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     return st;
@@ -125,7 +151,8 @@ static tm_status models(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     TM_OPTION_JSON(models_options),
-    { "markdown", 0, TM_OPTION_FLAG, offsetof(models_options, markdown), .help = "print the table of docs/models.md" },
+    { "markdown", 0, TM_OPTION_FLAG, offsetof(models_options, markdown),
+      .help = "print the tables of docs/models.md: models and formats" },
 };
 
 const tm_cli_command tm_command_models = {

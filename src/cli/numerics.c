@@ -2,6 +2,7 @@
 /* cli/numerics.c - `trainmark numerics`: what a Hugging Face folder computes for given tokens. */
 #include "cli/cli.h"
 #include "data/token_list.h"
+#include "hf/adapter.h"
 #include "hf/folder.h"
 #include "hf/numerics.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 
 typedef struct {
-    const char *tokens, *inputs, *device, *isa, *dtype;
+    const char *tokens, *inputs, *device, *isa, *dtype, *adapter;
     int64_t     threads;
     bool        json;
 } numerics_options;
@@ -27,6 +28,7 @@ typedef struct {
     tm_trainer             *trainer;
     tm_numerics             numerics;
     tm_numerics_image       image;
+    tm_hf_adapter           adapter;
 } job;
 
 static tm_status describe(job *j, tm_error *err)
@@ -75,9 +77,14 @@ static tm_status compute(job *j, tm_error *err)
     TM_TRY(open_device(j, &precision, err));
     tm_step_options step = tm_numerics_step(&j->shape, precision, j->n - 1);
     if (j->o->inputs) tm_numerics_image_fields(&j->shape, &step);
+    if (j->o->adapter) TM_TRY(tm_hf_adapter_open(j->o->adapter, &j->adapter, err));
+    step.adapters = j->adapter.adapters;
+    step.adapters.dropout = 0;
     TM_TRY(tm_trainer_open(j->opened, &step, 0, &j->trainer, err));
     tm_hf_memory memory = tm_hf_trainer_memory(j->trainer, j->description.form);
     TM_TRY(tm_hf_load(&memory, j->weights, tm_device_describe(j->opened)->threads, &report, err));
+    if (j->o->adapter)
+        TM_TRY(tm_hf_adapter_load(&memory, &j->adapter, tm_device_describe(j->opened)->threads, &report, err));
     if (j->o->inputs)
         return tm_numerics_read_image(j->trainer, j->description.form, j->weights, &j->image, &j->numerics, err);
     return tm_numerics_read(j->trainer, j->description.form, j->weights, j->ids, &j->numerics, err);
@@ -111,6 +118,7 @@ static void release(job *j)
     tm_trainer_close(j->trainer);
     tm_device_close(j->opened);
     tm_safetensors_close(j->weights);
+    tm_hf_adapter_close(&j->adapter);
     tm_config_destroy(j->config);
     free(j->ids);
 }
@@ -139,15 +147,12 @@ static const tm_option rows[] = {
     { "inputs", 0, TM_OPTION_TEXT, offsetof(numerics_options, inputs), .value = "FILE",
       .help = "of a FLUX folder (diffusers): safetensors with noisy and velocity (rows, columns, channels), time, text "
               "(tokens, n), pooled (n) and guidance, if the model has it" },
+    { "adapter", 0, TM_OPTION_TEXT, offsetof(numerics_options, adapter), .value = "DIR",
+      .help = "with the adapter of this folder (PEFT): gradients are those of its tensors, the model is frozen" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, dtype), .value = "NAME",
       .choices = "float32|bfloat16|float64",
       .help = "format of products; bfloat16: weights and gradients are float32; float64: with --device reference" },
-    { "device", 0, TM_OPTION_TEXT, offsetof(numerics_options, device), .value = "NAME", .fallback = "cpu",
-      .help = "cpu, or reference (float64, slow)" },
-    { "isa", 0, TM_OPTION_TEXT, offsetof(numerics_options, isa), .value = "NAME",
-      .help = "instruction set of the kernels: base, avx2, avx512, avx512_bf16, amx; default: the best here" },
-    { "threads", 0, TM_OPTION_I64, offsetof(numerics_options, threads), .value = "N", .fallback = "0", .lo = 0,
-      .hi = 4096, .help = "threads; 0: all that this process may use" },
+    TM_OPTION_DEVICE(numerics_options),
     TM_OPTION_JSON(numerics_options),
 };
 

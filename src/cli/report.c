@@ -4,11 +4,15 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "record/table.h"
+#include "results/fleet.h"
 
 #include <string.h>
 
 typedef struct {
-    const char *out, *chart, *plot, *store;
+    const char *out, *chart, *plot, *store, *thresholds, *cell;
+    double      tolerance;
+    bool        fleet, json;
 } report_options;
 
 static tm_status write_files(const report_options *o, const tm_result *const *runs, size_t n, tm_error *err)
@@ -27,15 +31,64 @@ static tm_status write_files(const report_options *o, const tm_result *const *ru
     return st;
 }
 
+/* --- many hosts --------------------------------------------------------------------------------------------------- */
+
+static tm_status write_page(const char *path, const tm_result *const *runs, size_t n, const tm_table *table,
+                            tm_error *err)
+{
+    tm_text   text = { 0 };
+    tm_status st = tm_results_fleet_page(runs, n, table, &text, err);
+    if (st == TM_OK) st = tm_file_write(path, text.data, text.length, err);
+    tm_text_fini(&text);
+    return st;
+}
+
+static tm_status write_fleet(const report_options *o, const tm_result *const *runs, size_t n, tm_error *err)
+{
+    tm_fleet_options fleet = { .tolerance = o->tolerance, .cell = o->cell };
+    tm_report_format format = TM_REPORT_MARKDOWN;
+    tm_text          text = { 0 };
+    tm_table        *table = NULL;
+    size_t           failed;
+    if (o->out) TM_TRY(tm_report_format_of(o->out, &format, err));
+    if (o->thresholds) TM_TRY(tm_thresholds_read(o->thresholds, &fleet.limits, err));
+    tm_status st = tm_results_fleet(runs, n, &fleet, &table, &failed, err);
+    if (st == TM_OK && o->out)
+        st = format == TM_REPORT_HTML ? write_page(o->out, runs, n, table, err) : tm_table_write(table, o->out, err);
+    if (st == TM_OK && (o->json || !o->out)) {
+        tm_table_print(table, o->json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
+        st = tm_cli_print(&text, err);
+    }
+    if (st == TM_OK && failed) st = tm_fail(err, TM_NEGATIVE, "%zu of %zu runs do not pass", failed, n);
+    tm_text_fini(&text);
+    tm_table_destroy(table);
+    tm_thresholds_destroy(fleet.limits);
+    return st;
+}
+
+static tm_status check_options(const report_options *o, tm_error *err)
+{
+    if (!o->fleet && (o->thresholds || o->cell || o->json))
+        return tm_fail(err, TM_USAGE,
+                       "--thresholds, --cell and --json are of --fleet; a single run is held against limits "
+                       "by `trainmark compare RUN --thresholds FILE`");
+    if (o->fleet && o->plot) return tm_fail(err, TM_USAGE, "--plot draws one chart, --fleet a page; leave one out");
+    size_t n = o->plot ? strlen(o->plot) : 0;
+    if (o->plot && (n < 5 || strcmp(o->plot + n - 4, ".svg") != 0))
+        return tm_fail(err, TM_USAGE, "--plot %s: a chart is written as SVG; give a name that ends in .svg", o->plot);
+    return TM_OK;
+}
+
 static tm_status report(tm_cli_line *line, tm_error *err)
 {
     const report_options *o = line->options;
     bool                  chosen;
     const char           *store = tm_store_path(line->arena, o->store, &chosen);
     tm_result           **runs = tm_arena_take(line->arena, (size_t)line->n_words * sizeof *runs);
-    tm_status             st = TM_OK;
+    tm_status             st = check_options(o, err);
     for (int i = 0; st == TM_OK && i < line->n_words; i++) st = tm_result_load(line->words[i], store, &runs[i], err);
-    if (st == TM_OK) st = write_files(o, (const tm_result *const *)runs, (size_t)line->n_words, err);
+    if (st == TM_OK)
+        st = (o->fleet ? write_fleet : write_files)(o, (const tm_result *const *)runs, (size_t)line->n_words, err);
     for (int i = 0; i < line->n_words; i++) tm_result_destroy(runs[i]);
     return st;
 }
@@ -45,9 +98,19 @@ static const tm_option rows[] = {
       .help =
           "report.html: one file with charts that loads nothing; .md or .csv: the figures; default: as .md on standard "
           "output" },
-    { "plot", 0, TM_OPTION_TEXT, offsetof(report_options, plot), .value = "FILE", .help = "write one chart as SVG" },
+    { "plot", 0, TM_OPTION_TEXT, offsetof(report_options, plot), .value = "FILE",
+      .help = "write one chart as SVG; the name ends in .svg" },
     { "chart", 0, TM_OPTION_CHOICE, offsetof(report_options, chart), .value = "NAME", .fallback = "loss",
       .choices = "loss|speed|ledger|memory|roofline", .help = "which one" },
+    { "fleet", 0, TM_OPTION_FLAG, offsetof(report_options, fleet),
+      .help = "do the runs of many hosts pass? One page with the gates of each; exit code 5 if one fails" },
+    { "tolerance", 0, TM_OPTION_F64, offsetof(report_options, tolerance), .value = "PERCENT", .fallback = "5", .lo = 0,
+      .hi = 100, .help = "with --fleet: how much slower than the median of all a run may be" },
+    { "thresholds", 0, TM_OPTION_TEXT, offsetof(report_options, thresholds), .value = "FILE",
+      .help = "with --fleet: limits that every run is held against" },
+    { "cell", 0, TM_OPTION_TEXT, offsetof(report_options, cell), .value = "NAME",
+      .help = "with --fleet: of the limits; default: the one that each run belongs to" },
+    { "json", 0, TM_OPTION_FLAG, offsetof(report_options, json), .help = "with --fleet: print the gates as JSON" },
     { "store", 0, TM_OPTION_TEXT, offsetof(report_options, store), .value = "FILE",
       .help = "another store of results" },
 };

@@ -11,6 +11,7 @@
 #include "base/plain.h"
 #include "cli/cli.h"
 #include "cli/sweep.h"
+#include "hf/adapter.h"
 #include "hf/folder.h"
 #include "record/outputs.h"
 #include "train/turn.h"
@@ -54,12 +55,13 @@ typedef struct {
     tm_checks       checks; /* of the host, some milliseconds' worth */
     tm_text         folder, checkpoints, command;
     tm_safetensors *weights; /* of the folder that describes the model */
+    tm_hf_adapter   adapter; /* of lora.adapter_path */
     bool            quiet;
     int             turn_fd; /* 0: takes no turns */
     tm_folder_lock  lock;    /* of the run directory */
 } job;
 
-/* --out, else the experiment's workspace/group/user/name, else output/MODEL. */
+/* --out, else the experiment's workspace/group/user/name, else output/NAME of the experiment or the model. */
 static void name_folder(job *j)
 {
     const char *workspace = tm_config_text(j->config, "workspace"), *experiment = tm_config_text(j->config, "exp_name");
@@ -69,7 +71,7 @@ static void name_folder(job *j)
     else if (workspace && experiment && group && user)
         tm_text_printf(&j->folder, "%s/%s/%s/%s", workspace, group, user, experiment);
     else
-        tm_text_printf(&j->folder, "output/%s", j->options.model_name);
+        tm_text_printf(&j->folder, "output/%s", experiment ? experiment : j->options.model_name);
 }
 
 /* A model that names no vocabulary of its own grows to what the data needs; any other is told. */
@@ -226,6 +228,11 @@ static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_erro
     char         size[32];
     int64_t      begin = tm_now_ns();
     TM_TRY(tm_hf_load(&memory, j->weights, j->options.threads, &report, err));
+    if (j->adapter.folder) {
+        tm_hf_report own;
+        TM_TRY(tm_hf_adapter_load(&memory, &j->adapter, j->options.threads, &own, err));
+        tm_note("loaded %zu tensors of the adapter '%s'", own.tensors, j->adapter.folder);
+    }
     tm_note("loaded %zu tensors (%s, %s) of '%s' in %.1f s%s", report.tensors,
             tm_format_bytes(size, (double)report.bytes), report.formats, tm_cli_model_folder(j->config),
             (double)(tm_now_ns() - begin) * 1e-9, report.ignored ? "; tensors without use were passed over" : "");
@@ -251,6 +258,24 @@ static tm_status open_weights(job *j, tm_error *err)
     return TM_OK;
 }
 
+/* The adapters that a run begins with are those of the run: rank, factor and modules. */
+static tm_status open_adapter(job *j, tm_error *err)
+{
+    const char        *path = tm_config_text(j->config, "lora.adapter_path");
+    const tm_adapters *own = &j->options.step.adapters, *given = &j->adapter.adapters;
+    if (!path) return TM_OK;
+    if (own->rank == 0 || !j->weights)
+        return tm_fail(err, TM_INVALID, "lora.adapter_path (%s) needs %s",
+                       tm_config_place(j->config, "lora.adapter_path"),
+                       own->rank == 0 ? "lora.rank" : "a model with weights: model.hf_assets_path");
+    TM_TRY(tm_hf_adapter_open(path, &j->adapter, err));
+    double apart = tm_adapters_scale(own) - tm_adapters_scale(given);
+    if (own->rank == given->rank && !(apart < 0) && !(apart > 0)) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "'%s' has rank %lld and alpha %g, lora.rank is %lld and lora.alpha %g; give the same", path,
+                   (long long)given->rank, given->alpha, (long long)own->rank, own->alpha);
+}
+
 static tm_status prepare(job *j, tm_error *err)
 {
     if (j->cli->perf_csv) TM_TRY(tm_file_check_writable(j->cli->perf_csv, "--perf-csv", err));
@@ -258,6 +283,7 @@ static tm_status prepare(job *j, tm_error *err)
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;
     TM_TRY(open_weights(j, err));
+    TM_TRY(open_adapter(j, err));
     TM_TRY(tm_cli_open_device(j->cli, &j->options, j->cli->dry_run, &j->device, err));
     name_folder(j);
     return open_data(j, err);
@@ -278,6 +304,16 @@ static void name_checkpoints(job *j)
     j->options.checkpoint_folder = j->checkpoints.data;
 }
 
+/* Is there the result of a run that came to its end? One that begins removes the one before. */
+static bool has_result(const job *j)
+{
+    tm_text path = { 0 };
+    tm_text_printf(&path, "%s/result.json", j->folder.data);
+    bool there = tm_file_exists(path.data);
+    tm_text_fini(&path);
+    return there;
+}
+
 /* With its outputs open and closed. *began: did it ever start? */
 static tm_status run(job *j, bool *began, tm_error *err)
 {
@@ -293,6 +329,7 @@ static tm_status run(job *j, bool *began, tm_error *err)
                                  .quiet = j->quiet,
                                  .json = j->cli->json };
     TM_TRY(tm_outputs_open(&wanted, &outputs, err));
+    j->options.concluded = has_result(j);
     tm_status st = tm_run(&j->options, j->device, j->source, tm_outputs_bus(outputs), &tm_cli_stop, err);
     return tm_outputs_close(outputs, st, began, err);
 }
@@ -371,6 +408,7 @@ static void release(job *j)
 {
     tm_source_close(j->source);
     tm_safetensors_close(j->weights);
+    tm_hf_adapter_close(&j->adapter);
     if (j->device) tm_device_close(j->device);
     tm_environment_destroy(j->environment);
     tm_checks_fini(&j->checks);

@@ -42,7 +42,7 @@ static tm_status verify_one(const char *reference, const char *store, bool every
     tm_table_note(shown, "%s: %zu of %zu figures agree with the raw samples%s", reference, rows - differ, rows,
                   differ ? "" : ", and the digest with the file");
     if (json || every || differ)
-        tm_table_print(shown, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, &text);
+        tm_table_print(shown, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, &text);
     else
         tm_text_printf(&text, "%s\n", tm_table_note_at(shown, 0));
     st = tm_cli_print(&text, err);

@@ -289,8 +289,18 @@ void tm_config_set(tm_config *config, const char *key, const char *value, const 
     bool        lowest = strncmp(origin, "default", 7) == 0;
     if (value && tm_value_coerce(config->arena, &entry->key, &given, &text, &err) != TM_OK)
         tm_assert_failed(err.text, "value set by the program", 0);
-    entry->layers[lowest ? LAYER_DEFAULT : LAYER_PROGRAM] =
-        (tm_value){ .text = text, .origin = tm_arena_text(config->arena, origin), .present = true };
+    entry->layers[lowest ? LAYER_DEFAULT : LAYER_PROGRAM] = (tm_value){
+        .text = text, .origin = tm_arena_text(config->arena, origin), .present = true, .follows = LAYER_PROGRAM
+    };
+}
+
+void tm_config_derive(tm_config *config, const char *key, const char *value, const char *from)
+{
+    tm_layer follows = tm_entry_decider(entry_of(config, from));
+    char     origin[320];
+    snprintf(origin, sizeof origin, "derived from %s (%.200s)", from, tm_config_place(config, from));
+    tm_config_set(config, key, value, origin);
+    ((tm_entry *)entry_of(config, key))->layers[LAYER_PROGRAM].follows = follows;
 }
 
 const char *tm_config_preset(const tm_config *config)

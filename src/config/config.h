@@ -43,6 +43,9 @@ typedef struct {
     tm_key_state state;
     const char  *feature; /* TM_KEY_UNBUILT: what is not built yet, in words */
     bool         quiet;   /* changes no number of a run (names, folders, log settings): not part of the hash */
+    /* With which other keys it counts; NULL: always. "a,b=x/y|c": a is on (neither null, false, none nor 0), and b is x
+     * or y or c is on; "!a": it is not on; "a!=x": another value. Given where it would change nothing it is refused. */
+    const char *when;
 } tm_key;
 
 typedef struct tm_config tm_config;
@@ -136,6 +139,8 @@ const char *tm_config_shown(const tm_config *config, const char *key);
 /* Sets from the program, above all else; a wrong value is a bug. NULL value: null. An origin that begins with "derived"
  * does not count as set; one that begins with "default" fills the default instead and loses to all that was given. */
 void tm_config_set(tm_config *config, const char *key, const char *value, const char *origin);
+/* Sets what follows from another key, which has a value: "derived from training.mock_data (x.yaml:3)". */
+void tm_config_derive(tm_config *config, const char *key, const char *value, const char *from);
 
 /* What a file says that describes a model and is not one of ours (config.json): above the preset, below everything else
  * that was given. TM_INVALID for a value that the key cannot have, naming `origin`. */
@@ -161,6 +166,8 @@ bool tm_config_failed(const tm_config *config);
 const char *tm_config_accepted(const tm_config *config);
 /* The program whose keys the loaded file has ("megatron"), NULL: ours. */
 const char *tm_config_framework(const tm_config *config);
+/* The i-th program whose files are read: its name, and what they are in *what. NULL behind the last. */
+const char *tm_config_framework_at(size_t i, const char **what);
 /* The rows of a framework as a table for a terminal. TM_USAGE names those that there are. */
 TM_MUST_USE tm_status tm_config_print_framework(const char *name, tm_text *out, tm_error *err);
 /* What tm_config_allow_unbuilt let pass, a line each: "feature (key = value, file x.yaml:12)"; or "". */

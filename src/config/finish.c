@@ -206,6 +206,7 @@ static tm_status check_all(tm_config *config, tm_error *err)
         keep(config, config->rules[i](config, &own), &own);
     for (size_t i = 0; i < config->n_entries && config->n_problems == 0; i++)
         keep(config, check_entry(&config->entries[i], config->allow_unbuilt, &own), &own); /* what rules derived */
+    if (config->n_problems == 0) tm_config_check_effects(config);
     if (config->n_problems > 0) return tell_problems(config, err);
     if (config->allow_unbuilt) list_unbuilt(config);
     return TM_OK;

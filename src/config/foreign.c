@@ -18,6 +18,13 @@ const tm_framework *tm_framework_at(size_t i)
     return i < FRAMEWORKS ? frameworks[i] : NULL;
 }
 
+const char *tm_config_framework_at(size_t i, const char **what)
+{
+    const tm_framework *framework = tm_framework_at(i);
+    *what = framework ? framework->what : NULL;
+    return framework ? framework->name : NULL;
+}
+
 const tm_framework *tm_framework_find(const char *name)
 {
     for (size_t i = 0; i < FRAMEWORKS; i++)

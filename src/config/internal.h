@@ -23,6 +23,7 @@ typedef struct {
     const char *text, *origin;
     const char *source; /* file it came from, to tell a duplicate from an override; compared by content */
     bool        present, secret;
+    tm_layer    follows; /* in LAYER_PROGRAM: the layer of the key that a derived value follows from */
 } tm_value;
 
 typedef struct {
@@ -92,6 +93,17 @@ tm_entry       *tm_entry_find(const tm_config *config, const char *name); /* exa
 const tm_value *tm_entry_value(const tm_entry *entry);
 bool            tm_entry_is_wildcard(const tm_entry *entry);
 const char     *tm_place(const char *origin); /* "file x.yaml:3" -> "x.yaml:3" */
+
+/* Does the row count, by its condition? Is it given, and counts nowhere? */
+bool tm_entry_counts(const tm_config *config, const tm_entry *entry);
+bool tm_entry_is_idle(const tm_config *config, const tm_entry *entry);
+/* The layer that decides its value; of a derived one that of the key from which it follows. */
+tm_layer tm_entry_decider(const tm_entry *entry);
+/* What was given and counts nowhere is refused; a note says so where what it belongs to was switched off (a true or
+ * false key of the same layer, any key of a higher one), or where it stands in another program's file, which it did no
+ * harm. */
+void tm_config_check_effects(tm_config *config);
+void tm_config_say_when(const tm_key *key, tm_text *out); /* "applies only with ..."; nothing without a condition */
 
 /* Keeps a problem; tm_config_finish reports all of them. */
 void tm_config_problem(tm_config *config, const tm_error *err);

@@ -7,10 +7,14 @@
 /* clang-format off */
 static const tm_key keys[] = {
     { .name = "work_group", .kind = TM_KEY_TEXT, .quiet = true,
+      .when = "user_name,exp_name,workspace",
       .help = "first part of the output path of an experiment file" },
-    { .name = "user_name", .kind = TM_KEY_TEXT, .quiet = true, .help = "second part of the output path" },
-    { .name = "exp_name", .kind = TM_KEY_TEXT, .quiet = true, .help = "third part of the output path" },
-    { .name = "workspace", .kind = TM_KEY_TEXT, .quiet = true, .help = "root of the output path" },
+    { .name = "user_name", .kind = TM_KEY_TEXT, .quiet = true, .when = "work_group,exp_name,workspace",
+      .help = "second part of the output path" },
+    { .name = "exp_name", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "third part of the output path; alone: output/NAME" },
+    { .name = "workspace", .kind = TM_KEY_TEXT, .quiet = true, .when = "work_group,user_name,exp_name",
+      .help = "root of the output path" },
     { .name = "platform.*", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED,
       .help = "cluster descriptions" },
     { .name = "job.dump_folder", .kind = TM_KEY_TEXT, .quiet = true, .state = TM_KEY_IGNORED,

@@ -97,9 +97,9 @@ static void print_key(tm_text *out, const char *name, const char *before)
     }
 }
 
-static bool worth_printing(const tm_entry *entry)
+static bool worth_printing(const tm_config *config, const tm_entry *entry)
 {
-    if (tm_entry_is_wildcard(entry)) return false;
+    if (tm_entry_is_wildcard(entry) || tm_entry_is_idle(config, entry)) return false;
     return entry->key.state == TM_KEY_USED || tm_entry_value(entry) != &entry->layers[LAYER_DEFAULT];
 }
 
@@ -108,7 +108,7 @@ void tm_config_print_yaml(const tm_config *config, tm_text *out, bool with_origi
     const tm_entry **rows = sorted(config);
     const char      *before = "";
     for (size_t i = 0; i < config->n_entries; i++) {
-        if (!worth_printing(rows[i])) continue;
+        if (!worth_printing(config, rows[i])) continue;
         const tm_value *value = tm_entry_value(rows[i]);
         print_key(out, rows[i]->key.name, before);
         before = rows[i]->key.name;
@@ -142,7 +142,7 @@ void tm_config_print_json(const tm_config *config, tm_json *json)
 {
     const tm_entry **rows = sorted(config);
     for (size_t i = 0; i < config->n_entries; i++)
-        if (worth_printing(rows[i])) json_value(json, rows[i]->key.name, rows[i], tm_entry_value(rows[i]));
+        if (worth_printing(config, rows[i])) json_value(json, rows[i]->key.name, rows[i], tm_entry_value(rows[i]));
     free(rows);
 }
 
@@ -177,7 +177,8 @@ uint64_t tm_config_hash(const tm_config *config)
     tm_text_add(&text, "");
     for (size_t i = 0; i < config->n_entries; i++) {
         if (rows[i]->key.state != TM_KEY_USED || rows[i]->key.quiet) continue;
-        const char *value = tm_entry_value(rows[i])->text;
+        const tm_value *fallback = &rows[i]->layers[LAYER_DEFAULT];
+        const char     *value = (tm_entry_is_idle(config, rows[i]) ? fallback : tm_entry_value(rows[i]))->text;
         tm_text_printf(&text, "%s=%s%s\n", rows[i]->key.name, value ? "" : "~", value ? value : "");
     }
     uint64_t hash = XXH64(text.data, text.length, 0);
@@ -227,6 +228,9 @@ static void reference_row(const tm_entry *entry, tm_text *out)
     describe_range(key, &range);
     tm_text_printf(out, "| `%s` | `%s` | %s | ", key->name, default_text(key), range.data);
     add_cell(out, key->help);
+    if (key->when) tm_text_add(out, "; *");
+    tm_config_say_when(key, out);
+    if (key->when) tm_text_add(out, "*");
     if (key->state == TM_KEY_IGNORED) tm_text_add(out, " *(accepted and ignored)*");
     if (key->state == TM_KEY_UNBUILT) tm_text_printf(out, " *(not built yet: %s)*", key->feature);
     tm_text_add(out, " | ");
@@ -281,7 +285,10 @@ void tm_config_describe_key(const tm_key *key, tm_text *out)
 {
     tm_text_printf(out, "%s (", key->help);
     describe_range(key, out);
-    tm_text_printf(out, "; default %s)", default_text(key));
+    tm_text_printf(out, "; default %s", default_text(key));
+    if (key->when) tm_text_add(out, "; ");
+    tm_config_say_when(key, out);
+    tm_text_add(out, ")");
 }
 
 void tm_config_print_help(const tm_config *config, const char *section, tm_text *out)

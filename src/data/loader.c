@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/loader.c - a thread fills batches ahead of the trainer.
+/* data/loader.c - a thread fills batches ahead of the trainer; with depth 0 the trainer does it itself.
  *
  * A ring of depth + 1 slots: the consumer holds one, up to `depth` are ready or being filled. Batch n lies in slot
  * n mod (depth + 1); counts only grow, and only they are shared: a slot belongs to one side at a time.
@@ -135,9 +135,20 @@ static void take_memory(tm_loader *loader)
             loader->slot[i].field[f] = loader->memory + (size_t)i * slot + at[f];
 }
 
+static bool start_thread(tm_loader *loader)
+{
+    sigset_t all, before; /* signals are the main thread's business */
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* but not a fault of this thread's own (base/mapped.h) */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&loader->thread, NULL, fill_ahead, loader);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return !failed;
+}
+
 tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch, int64_t first_sample, int depth)
 {
-    TM_ASSERT(source && batch >= 1 && first_sample >= 0 && depth >= 1);
+    TM_ASSERT(source && batch >= 1 && first_sample >= 0 && depth >= 0);
     int64_t    slots = depth + 1;
     tm_loader *loader = tm_alloc(sizeof *loader);
     *loader = (tm_loader){ .source = source, .split = split, .batch = batch, .first = first_sample, .slots = slots };
@@ -148,13 +159,7 @@ tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->filled_more, NULL);
     pthread_cond_init(&loader->freed_more, NULL);
-    sigset_t all, before; /* signals are the main thread's business */
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* but not a fault of this thread's own (base/mapped.h) */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&loader->thread, NULL, fill_ahead, loader);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) {
+    if (depth > 0 && !start_thread(loader)) {
         release(loader);
         return NULL;
     }
@@ -168,12 +173,17 @@ void tm_loader_close(tm_loader *loader)
     loader->closing = true;
     pthread_cond_signal(&loader->freed_more);
     pthread_mutex_unlock(&loader->lock);
-    pthread_join(loader->thread, NULL);
+    if (loader->slots > 1) pthread_join(loader->thread, NULL);
     release(loader);
 }
 
 void tm_loader_next(tm_loader *loader, tm_batch *out)
 {
+    if (loader->slots == 1) { /* no thread */
+        fill(loader, loader->taken++);
+        *out = loader->slot[0];
+        return;
+    }
     pthread_mutex_lock(&loader->lock);
     loader->freed = loader->taken; /* what was handed out before is no longer used */
     pthread_cond_signal(&loader->freed_more);

@@ -148,7 +148,7 @@ static tm_status read_tokens(const tm_source *source, const tm_indexed *set, int
     for (int64_t i = 0; i < n; i++)
         if (!tm_indexed_token(set, first + i, &out[i]) || out[i] < 0 || out[i] >= source->options.vocab)
             return tm_fail(err, TM_INVALID,
-                           "'%s': token %lld is no number of the vocabulary, 0 to %lld; the data set was made with "
+                           "'%s': token %lld is not in the vocabulary, 0 to %lld; the data set was made with "
                            "another tokenizer than model.vocab_size is for",
                            set->bin.path, (long long)(first + i), (long long)source->options.vocab - 1);
     return TM_OK;

@@ -141,7 +141,8 @@ double tm_source_nats(const tm_source *source, const int32_t *tokens);
  * Ids beyond the tokenizer's (a model with a larger vocabulary can produce them) become '?'. */
 char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out);
 
-/* A thread that keeps up to `depth` >= 1 batches ready. Batch i holds samples first + i batch ... first + (i+1) batch
+/* A thread that keeps up to `depth` batches ready; depth 0: no thread, a batch is read when it is asked for. Batch i
+ * holds samples first + i batch ... first + (i+1) batch
  * - 1. */
 typedef struct tm_loader tm_loader;
 

@@ -77,7 +77,7 @@ TM_MUST_USE tm_status tm_device_map_file(tm_device *device, const char *folder, 
                                          tm_error *err);
 void                  tm_device_unmap_file(tm_device *device, tm_address memory, size_t bytes); /* {0} is fine */
 
-/* Bytes of an arena that are in memory: what was touched, by the system's own books. -1: unknown. */
+/* Bytes of an arena that are in memory: what was touched, as the kernel reports it. -1: unknown. */
 int64_t tm_device_used_bytes(tm_device *device, tm_address memory, size_t bytes);
 
 /* --- the queue ---------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/graph.h"
 
+#include "graph/nf4.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +59,7 @@ tm_tensor_id tm_graph_tensor_as(tm_graph *graph, const char *name, tm_role role,
                                                     .layer = graph->layer,
                                                     .gradient = TM_NONE,
                                                     .lookup_gradient = TM_NONE,
+                                                    .adapts = TM_NONE,
                                                     .base = TM_NONE };
     return (tm_tensor_id)graph->n_tensors++;
 }
@@ -132,6 +135,16 @@ tm_tensor_id tm_graph_constant(tm_graph *graph, const char *name, tm_shape shape
     tm_graph_at(graph, id)->fill = fill;
     tm_graph_at(graph, id)->fill_context = copy;
     return id;
+}
+
+int64_t tm_nf4_run_end(const tm_tensor *tensor, int64_t begin)
+{
+    int64_t row = tm_piece_row(tensor->shape), all = tm_shape_elements(tensor->shape);
+    for (int p = 0; p < tensor->n_pieces; p++) {
+        int64_t end = (tensor->pieces[p].row + tensor->pieces[p].rows) * row;
+        if (end > begin && end % TM_NF4_GROUP == 0) return end;
+    }
+    return all;
 }
 
 static const tm_shape absent = { .rank = -1 };
@@ -210,7 +223,11 @@ static tm_view view_of(const tm_graph *graph, tm_tensor_id id)
 
 void tm_node_call(const tm_graph *graph, const tm_node *node, tm_call *call)
 {
-    *call = (tm_call){ .op = tm_op_get(node->op), .attr = node->attr, .accumulate = node->accumulate, .threads = 1 };
+    *call = (tm_call){ .op = tm_op_get(node->op),
+                       .attr = node->attr,
+                       .accumulate = node->accumulate,
+                       .rounded = node->rounded,
+                       .threads = 1 };
     for (int i = 0; i < TM_MAX_IN; i++) call->in[i] = view_of(graph, node->in[i]);
     for (int k = 0; k < TM_MAX_OUT; k++) call->out[k] = view_of(graph, node->out[k]);
 }

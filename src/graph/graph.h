@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "op/attrs.h"
 #include "op/op.h"
 
 typedef int32_t tm_tensor_id;
@@ -34,6 +35,13 @@ static inline int64_t tm_piece_row(tm_shape shape)
 /* Value of element i of a constant tensor (rotary tables). */
 typedef double tm_constant_fill(const void *context, int64_t i);
 
+/* What stands beside a frozen matrix w (M, K) and is trained in its place (graph/passes/passes.h, tm_adapt_pass). */
+typedef struct {
+    tm_tensor_id a, b; /* (P r, K), (R, r): for each of the P adapted runs of rows of w r rows of a; its rows of b */
+    tm_low_rank_attr attr;    /* which runs, rank, scale */
+    tm_dropout_attr  dropout; /* of what a is multiplied with, while training; rate 0: none */
+} tm_adapter;
+
 typedef struct {
     const char       *name;
     tm_role           role;
@@ -44,6 +52,8 @@ typedef struct {
     int               n_pieces;
     bool              trained;         /* parameters: has a gradient and is updated */
     bool              as_stored;       /* parameters: read in the format they are stored in: routers */
+    const tm_adapter *adapter;         /* parameters: trained beside it; NULL: none */
+    tm_tensor_id      adapts;          /* parameters of an adapter: the matrix that it stands beside; else TM_NONE */
     tm_tensor_id      gradient;        /* parameters: TM_NONE until the gradient pass makes it */
     tm_tensor_id      lookup_gradient; /* parameters: of look-ups alone, see tm_lookup_pass; TM_NONE: not apart */
     tm_constant_fill *fill;            /* constants only */
@@ -62,6 +72,7 @@ typedef struct tm_node {
     size_t       attr_bytes;
     tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT]; /* TM_NONE: absent */
     unsigned     accumulate;
+    unsigned     rounded; /* bit i: in[i] counts as rounded to the compute format (tm_call.rounded) */
     tm_phase     phase;
     int          layer;
     const char  *module;     /* "layers.3.attention" */
@@ -113,6 +124,10 @@ tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shap
 tm_tensor_id tm_graph_constant(tm_graph *graph, const char *name, tm_shape shape, tm_constant_fill *fill,
                                const void *context, size_t context_bytes);
 tm_tensor   *tm_graph_at(const tm_graph *graph, tm_tensor_id id);
+
+/* Blocks of NF4 (graph/nf4.h): what begins at element `begin` of a parameter, at a whole group, is quantized by itself
+ * up to the element that is returned: pieces that are whole groups are, as if they were matrices of their own. */
+int64_t tm_nf4_run_end(const tm_tensor *tensor, int64_t begin);
 
 /* Appends a node. in[0 .. op.n_in-1]; TM_NONE for an absent optional input. out[0 .. op.n_out-1]: a tensor given by the
  * caller, or TM_NONE: then a tensor of the inferred shape is made and its id stored. A shape that does not fit is a bug

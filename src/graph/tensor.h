@@ -29,7 +29,8 @@
     X(E2M1, "float4_e2m1", 4, FLOAT) /* 0, 0.5, 1, 1.5, 2, 3, 4, 6: MXFP4, NVFP4 */                                    \
     X(NF4, "nf4", 4, FLOAT)          /* sixteen quantiles of a normal distribution in [-1, 1] */                       \
     X(I64, "int64", 64, INT)                                                                                           \
-    X(U8, "uint8", 8, INT)
+    X(U8, "uint8", 8, INT)                                                                                             \
+    X(NF4_BLOCKS, "nf4_blocks", 4, FLOAT) /* NF4 with the scales of its blocks (graph/nf4.h), read only */
 /* clang-format on */
 typedef enum { TM_KIND_FLOAT, TM_KIND_INT } tm_dtype_kind;
 typedef enum {

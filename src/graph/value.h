@@ -29,7 +29,8 @@ static inline uint16_t tm_bf16_round(float value)
 
 /* Element i of a dense array of one of the small formats, integers of 1 and 8 bytes included. Two 4-bit elements share
  * a byte: of E2M1 the first lies in its low half (as OCP MX files have it), of NF4 in its high half (as bitsandbytes
- * has it). Values of scaled formats (E8M0, E2M1, NF4) are those of the code alone. */
+ * has it). Values of scaled formats (E8M0, E2M1, NF4) are those of the code alone. NF4_BLOCKS is read here and written
+ * as a whole (graph/nf4.h). */
 double tm_value_get_small(const void *data, tm_dtype dtype, int64_t i);
 void   tm_value_set_small(void *data, tm_dtype dtype, int64_t i, double value);
 

@@ -187,7 +187,8 @@ static tm_status give_product(reader *r, const tm_hf_key *row, tm_error *err)
         for (int i = 0; i < r->n_given; i++)
             if (strcmp(r->given[i][0], name) == 0) factor = strtoll(r->given[i][1], NULL, 10);
         if (factor < 1 || factor > 1 << 24)
-            return tm_fail(err, TM_FORMAT, "'%s': what makes '%s' is no number of 1 to %d", r->path, name, 1 << 24);
+            return tm_fail(err, TM_FORMAT, "'%s': what makes '%s' is not a number from 1 to %d", r->path, name,
+                           1 << 24);
         product *= factor;
     }
     return give(r, row, row->name, tm_arena_format(r->arena, "%lld", product), err);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/export.c - a model into a Hugging Face folder: tensor by tensor, in the order of the model. */
+#include "base/cpu.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "graph/value.h"
 #include "hf/convert.h"
+#include "hf/merge.h"
 #include "hf/layout.h"
 #include "hf/source.h"
 
@@ -52,7 +54,17 @@ static tm_status fill_slice(const exporter *x, const tm_hf_slice *s, tm_dtype dt
 
 static tm_status fill(const exporter *x, size_t entry, void *out, tm_error *err)
 {
-    const tm_hf_entry *e = &x->layout->entries[entry];
+    const tm_hf_entry      *e = &x->layout->entries[entry];
+    const tm_hf_adapter    *adapter = &x->source->adapter;
+    const tm_stored_tensor *parts[2] = { NULL, NULL };
+    if (adapter->weights) TM_TRY(tm_hf_merge_finds(adapter, x->source->form, e, parts, err));
+    if (parts[0]) {
+        float *merged = tm_alloc((size_t)e->elements * sizeof *merged);
+        tm_hf_merge(adapter, e, x->found[entry], parts, tm_cpu_threads_allowed(), merged);
+        for (int64_t i = 0; i < e->elements; i++) tm_value_set(out, dtype_of(x, e), i, (double)merged[i]);
+        free(merged);
+        return TM_OK;
+    }
     if (x->found) tm_stored_convert(x->found[entry], 0, 1, e->elements, dtype_of(x, e), out, 0);
     for (size_t k = 0; !x->found && k < e->n_slices; k++)
         TM_TRY(fill_slice(x, &e->slices[k], dtype_of(x, e), out, err));
@@ -292,10 +304,56 @@ static tm_status export_all(exporter *x, tm_error *err)
     return write_config(x, err);
 }
 
+/* --- adapters of a run -------------------------------------------------------------------------------------------- */
+
+static tm_status read_checkpoint(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, void *to, size_t bytes,
+                                 tm_error *err)
+{
+    const tm_hf_source *s = memory->context;
+    return tm_checkpoint_view_read(s->checkpoint, tm_graph_at(memory->graph, id)->name, offset, to, bytes, err);
+}
+
+/* The adapters' tensors have the formats of the checkpoint. */
+static tm_status take_formats(const tm_hf_source *s, tm_graph *graph, tm_error *err)
+{
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        tm_tensor *tensor = &graph->tensors[i];
+        int        dtype;
+        size_t     bytes;
+        if (tensor->adapts == TM_NONE) continue;
+        TM_TRY(tm_checkpoint_view_find(s->checkpoint, tensor->name, &dtype, &bytes, err));
+        if (dtype < 0 || dtype >= TM_DTYPE_COUNT || bytes != tm_tensor_bytes(tensor->shape, (tm_dtype)dtype))
+            return tm_fail(err, TM_FORMAT,
+                           "the checkpoint holds '%s' with %zu bytes, which is not what config.yaml says", tensor->name,
+                           bytes);
+        tensor->dtype = (tm_dtype)dtype;
+    }
+    return TM_OK;
+}
+
+static tm_status export_adapter(const tm_hf_source *s, const char *folder, tm_hf_report *report, tm_error *err)
+{
+    tm_adapters adapters;
+    tm_model    model;
+    const char *base = tm_config_text(s->config, "model.hf_assets_path");
+    TM_TRY(tm_adapters_read(s->config, 0, &adapters, err));
+    adapters.base = TM_DTYPE_COUNT;
+    tm_graph *graph = tm_graph_create(&tm_precision_f32);
+    tm_model_declare(graph, &s->shape, 1, &model);
+    tm_status st = tm_adapters_declare(graph, &s->shape, &adapters, err);
+    if (st == TM_OK) st = take_formats(s, graph, err);
+    tm_hf_memory memory = { .graph = graph, .shape = &s->shape, .form = s->form, .read = read_checkpoint };
+    memory.context = (void *)(uintptr_t)s;
+    if (st == TM_OK) st = tm_hf_adapter_write(&memory, &adapters, base ? base : "", folder, report, err);
+    tm_graph_destroy(graph);
+    return st;
+}
+
 tm_status tm_hf_export(const tm_hf_source *source, const tm_hf_export_options *options, tm_hf_report *report,
                        tm_error *err)
 {
-    exporter  x = { .source = source, .options = options, .report = report };
+    exporter x = { .source = source, .options = options, .report = report };
+    if (tm_hf_source_of_adapters(source)) return export_adapter(source, options->folder, report, err);
     tm_status st = export_all(&x, err);
     free(x.found);
     free(x.shard);

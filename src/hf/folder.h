@@ -28,6 +28,8 @@ typedef struct tm_hf_memory {
     const tm_model_shape *shape;
     const tm_hf_form     *form;
     void                 *context;
+    /* Added to the weights while they are loaded; NULL: none. No parameter may be in blocks of NF4 then. */
+    const struct tm_hf_adapter *adapter;
     /* Copies of at most a few MiB, done when the call returns; `offset` in bytes. Either may be NULL where it is not
      * used. */
     tm_status (*write)(const struct tm_hf_memory *memory, tm_tensor_id id, size_t offset, const void *from,

@@ -8,46 +8,6 @@
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-static const char placeholders[] = "le";
-
-/* The number of the placeholder at p ("{l}"), or -1. */
-static int placeholder(const char *p)
-{
-    if (p[0] != '{' || !p[1] || p[2] != '}') return -1;
-    const char *which = strchr(placeholders, p[1]);
-    return which ? (int)(which - placeholders) : -1;
-}
-
-bool tm_hf_matches(const char *pattern, const char *name, int64_t numbers[2])
-{
-    while (*pattern) {
-        int which = placeholder(pattern);
-        if (which < 0) {
-            if (*pattern++ != *name++) return false;
-            continue;
-        }
-        size_t digits = strspn(name, "0123456789");
-        if (digits == 0 || digits > 9 || (digits > 1 && *name == '0')) return false;
-        numbers[which] = strtoll(name, NULL, 10);
-        name += digits;
-        pattern += 3;
-    }
-    return *name == '\0';
-}
-
-void tm_hf_name(const char *pattern, const int64_t numbers[2], tm_text *out)
-{
-    while (*pattern) {
-        int which = placeholder(pattern);
-        if (which < 0) {
-            tm_text_add_n(out, pattern++, 1);
-            continue;
-        }
-        tm_text_printf(out, "%lld", (long long)numbers[which]);
-        pattern += 3;
-    }
-}
-
 void tm_hf_written_name(const tm_hf_form *form, const char *name, tm_text *out)
 {
     bool plain = !form->prefix || (form->plain && strcmp(form->plain, name) == 0);
@@ -88,17 +48,10 @@ static bool has(const char *pattern, const char *what)
     return strstr(pattern, what) != NULL;
 }
 
-const tm_hf_tensor *tm_hf_row_of(const tm_hf_form *form, const char *ours, int64_t numbers[2])
-{
-    const tm_hf_tensor *row = form->tensors;
-    while (row->ours && !tm_hf_matches(row->ours, ours, numbers)) row++;
-    return row->ours ? row : NULL;
-}
-
 bool tm_hf_holds(const tm_hf_form *form, const tm_tensor *tensor)
 {
     int64_t numbers[2];
-    if (tensor->base != TM_NONE) return false;
+    if (tensor->base != TM_NONE || tensor->adapts != TM_NONE) return false;
     return tensor->role == TM_ROLE_PARAMETER ||
            (tensor->role == TM_ROLE_STATE && tm_hf_row_of(form, tensor->name, numbers));
 }

@@ -40,6 +40,13 @@ TM_MUST_USE tm_status tm_hf_layout_create(const tm_graph *graph, const tm_model_
                                           tm_hf_layout **out, tm_error *err);
 void                  tm_hf_layout_destroy(tm_hf_layout *layout); /* NULL is fine */
 
+/* The same of the adapters of a graph, whose tensors are named as PEFT has them. TM_UNSUPPORTED: an adapter that has no
+ * such tensors. */
+TM_MUST_USE tm_status tm_hf_adapter_layout_create(const tm_graph *graph, const tm_model_shape *shape,
+                                                  const tm_hf_form *form, tm_hf_layout **out, tm_error *err);
+/* Has any row of the matrix an adapter? */
+bool tm_hf_adapted(const tm_graph *graph, const tm_hf_entry *entry);
+
 /* Their row of our row r, within the slice. */
 static inline int64_t tm_hf_row(const tm_hf_slice *slice, int64_t r)
 {
@@ -48,18 +55,17 @@ static inline int64_t tm_hf_row(const tm_hf_slice *slice, int64_t r)
     return r - k + k % 2 * (slice->rotary / 2) + k / 2;
 }
 
-/* The row of a piece or state of ours, NULL if the form has none; the numbers of its name go to numbers[]. */
-const tm_hf_tensor *tm_hf_row_of(const tm_hf_form *form, const char *ours, int64_t numbers[2]);
-/* Is the tensor in the files? Parameters are, and state that has a row. */
+/* Is the tensor in the files? Parameters are, but for adapters', and state that has a row. */
 bool tm_hf_holds(const tm_hf_form *form, const tm_tensor *tensor);
-/* Does `name` have the form of `pattern`? {l} and {e} stand for numbers, which go to numbers[0] and numbers[1]. */
-bool tm_hf_matches(const char *pattern, const char *name, int64_t numbers[2]);
-/* Appends `pattern` with its numbers. */
-void tm_hf_name(const char *pattern, const int64_t numbers[2], tm_text *out);
 /* Finds the tensor of every entry (found[i] of entries[i]) and checks that nothing is missing, left over, of another
  * shape or of no floating format: see tm_hf_load. Fills *report. Of `memory` only graph, shape and form are used. */
 TM_MUST_USE tm_status tm_hf_check(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_safetensors *weights,
                                   const tm_stored_tensor **found, tm_hf_report *report, tm_error *err);
+/* TM_FORMAT: not the shape of the entry; TM_UNSUPPORTED: no format of weights. */
+TM_MUST_USE tm_status tm_hf_check_shape(const tm_hf_entry *entry, const tm_stored_tensor *stored, tm_error *err);
+/* Converts the tensors found[i] of entries[i] into the parameters. */
+TM_MUST_USE tm_status tm_hf_fill(const tm_hf_memory *memory, const tm_hf_layout *layout,
+                                 const tm_stored_tensor *const *found, int threads, tm_error *err);
 /* A name as it is written: with the form's prefix. Appends. */
 void tm_hf_written_name(const tm_hf_form *form, const char *name, tm_text *out);
 /* A tensor of a file under its name with or without the form's prefix. */

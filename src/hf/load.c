@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/load.c - from the files of a folder into parameters. Everything is checked before the first value is written. */
 #include "base/cpu.h"
+#include "graph/nf4.h"
 #include "hf/convert.h"
 #include "hf/folder.h"
 #include "hf/layout.h"
+#include "hf/merge.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +27,7 @@ static void add_name(name_list *list, const char *name)
     list->n++;
 }
 
-static tm_status check_shape(const tm_hf_entry *entry, const tm_stored_tensor *stored, tm_error *err)
+tm_status tm_hf_check_shape(const tm_hf_entry *entry, const tm_stored_tensor *stored, tm_error *err)
 {
     bool same = entry->rank == stored->rank;
     for (int i = 0; same && i < entry->rank; i++) same = entry->n[i] == stored->n[i];
@@ -94,7 +96,7 @@ static tm_status find_all(const tm_hf_memory *memory, const tm_hf_layout *layout
             add_name(missing, layout->entries[i].name);
             continue;
         }
-        TM_TRY(check_shape(&layout->entries[i], found[i], err));
+        TM_TRY(tm_hf_check_shape(&layout->entries[i], found[i], err));
         report->tensors++;
         report->elements += layout->entries[i].elements;
         report->bytes += (int64_t)found[i]->bytes;
@@ -180,18 +182,107 @@ static tm_status load_slice(const tm_hf_memory *memory, const conversion *c, int
     return TM_OK;
 }
 
-static tm_status load_all(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_stored_tensor *const *found,
-                          int threads, tm_error *err)
+/* --- blocks of NF4: whole parameters ------------------------------------------------------------------------------ */
+
+typedef struct {
+    const tm_hf_memory *memory;
+    conversion         *slices; /* of the parameter, in the order of its elements */
+    size_t              n;
+    int64_t             begin; /* of the run that is quantized */
+    int                 threads;
+} nf4_run;
+
+/* Elements [first, first + n) of the run; rows of a file need not lie as ours do. */
+static void nf4_values(void *context, int64_t first, int64_t n, float *out)
+{
+    const nf4_run *run = context;
+    int64_t        begin = run->begin + first, end = begin + n;
+    for (size_t i = 0; i < run->n; i++) {
+        const tm_hf_slice *s = run->slices[i].slice;
+        int64_t            from = s->first > begin ? s->first : begin, to = s->first + s->rows * s->columns;
+        if (to > end) to = end;
+        if (from >= to) continue;
+        int64_t row = (from - s->first) / s->columns, last = (to - 1 - s->first) / s->columns;
+#pragma omp parallel for schedule(static) num_threads(run->threads)
+        for (int64_t r = row; r <= last; r++) {
+            int64_t at = s->first + r * s->columns, a = at > from ? at : from;
+            int64_t b = at + s->columns < to ? at + s->columns : to;
+            tm_stored_convert(run->slices[i].stored,
+                              s->start + tm_hf_row(s, r) * s->row_step + (a - at) * s->column_step, s->column_step,
+                              b - a, TM_F32, out, a - begin);
+        }
+    }
+}
+
+static tm_status nf4_write(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
+{
+    const nf4_run *run = context;
+    return run->memory->write(run->memory, run->slices[0].slice->parameter, tm_nf4_bytes(run->begin) + offset, bytes, n,
+                              err);
+}
+
+static tm_status load_nf4(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_stored_tensor *const *found,
+                          tm_tensor_id id, int threads, tm_error *err)
+{
+    const tm_tensor *tensor = tm_graph_at(memory->graph, id);
+    nf4_run          run = { .memory = memory, .threads = threads };
+    size_t           capacity = 0;
+    tm_status        st = TM_OK;
+    for (size_t i = 0; i < layout->n; i++)
+        for (size_t k = 0; k < layout->entries[i].n_slices; k++) {
+            const tm_hf_slice *slice = &layout->entries[i].slices[k];
+            if (slice->parameter != id) continue;
+            run.slices = tm_grow(run.slices, &capacity, run.n, sizeof *run.slices);
+            run.slices[run.n++] = (conversion){ found[i], slice, TM_F32 };
+        }
+    for (int64_t all = tm_shape_elements(tensor->shape); st == TM_OK && run.n > 0 && run.begin < all;) {
+        int64_t   end = tm_nf4_run_end(tensor, run.begin);
+        tm_nf4_io io = { nf4_values, nf4_write, &run, threads };
+        st = tm_nf4_store(&io, end - run.begin, err);
+        run.begin = end;
+    }
+    free(run.slices);
+    return st;
+}
+
+/* All slices of an entry, from its tensor, or from that with an adapter added. */
+static tm_status load_entry(const tm_hf_memory *memory, const tm_hf_entry *entry, const tm_stored_tensor *stored,
+                            int threads, void *buffer, tm_error *err)
+{
+    const tm_stored_tensor *adapter[2] = { NULL, NULL };
+    tm_stored_tensor        merged = *stored;
+    float                  *values = NULL;
+    tm_status               st = TM_OK;
+    if (memory->adapter) TM_TRY(tm_hf_merge_finds(memory->adapter, memory->form, entry, adapter, err));
+    if (adapter[0]) {
+        values = tm_alloc((size_t)entry->elements * sizeof *values);
+        tm_hf_merge(memory->adapter, entry, stored, adapter, threads, values);
+        merged.dtype = TM_F32;
+        merged.data = (const uint8_t *)values;
+        merged.bytes = (size_t)entry->elements * sizeof *values;
+    }
+    for (size_t k = 0; k < entry->n_slices && st == TM_OK; k++) {
+        const tm_hf_slice *slice = &entry->slices[k];
+        conversion         c = { &merged, slice, tm_graph_at(memory->graph, slice->parameter)->dtype };
+        if (c.to != TM_NF4_BLOCKS) st = load_slice(memory, &c, threads, buffer, err);
+    }
+    free(values);
+    return st;
+}
+
+tm_status tm_hf_fill(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_stored_tensor *const *found,
+                     int threads, tm_error *err)
 {
     void     *buffer = tm_alloc(BUFFER);
     tm_status st = TM_OK;
-    for (size_t i = 0; i < layout->n; i++)
-        for (size_t k = 0; k < layout->entries[i].n_slices && st == TM_OK; k++) {
-            const tm_hf_slice *slice = &layout->entries[i].slices[k];
-            conversion         c = { found[i], slice, tm_graph_at(memory->graph, slice->parameter)->dtype };
-            st = load_slice(memory, &c, threads, buffer, err);
-        }
+    for (size_t i = 0; i < layout->n && st == TM_OK; i++)
+        st = load_entry(memory, &layout->entries[i], found[i], threads, buffer, err);
     free(buffer);
+    for (size_t id = 0; id < memory->graph->n_tensors && st == TM_OK; id++) {
+        const tm_tensor *tensor = &memory->graph->tensors[id];
+        if (tensor->dtype == TM_NF4_BLOCKS && tm_hf_holds(memory->form, tensor))
+            st = load_nf4(memory, layout, found, (tm_tensor_id)id, threads, err);
+    }
     return st;
 }
 
@@ -203,7 +294,7 @@ tm_status tm_hf_load(const tm_hf_memory *memory, const tm_safetensors *weights, 
     const tm_stored_tensor **found = tm_alloc((layout->n + 1) * sizeof *found);
     tm_status                st = tm_hf_check(memory, layout, weights, found, report, err);
     if (st == TM_OK) st = tm_safetensors_check(weights, err);
-    if (st == TM_OK) st = load_all(memory, layout, found, threads > 0 ? threads : tm_cpu_threads_allowed(), err);
+    if (st == TM_OK) st = tm_hf_fill(memory, layout, found, threads > 0 ? threads : tm_cpu_threads_allowed(), err);
     free(found);
     tm_hf_layout_destroy(layout);
     return st;

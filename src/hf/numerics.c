@@ -68,6 +68,7 @@ static tm_status read_gradients(const tm_trainer *trainer, const tm_hf_layout *l
                                 const tm_safetensors *weights, tm_numerics *out, tm_error *err)
 {
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    bool            adapters = tm_trainer_step_of(trainer)->options.adapters.rank > 0;
     double          all = 0;
     out->gradients = tm_alloc(layout->n * sizeof *out->gradients);
     for (size_t i = 0; i < layout->n; i++) {
@@ -80,7 +81,9 @@ static tm_status read_gradients(const tm_trainer *trainer, const tm_hf_layout *l
             TM_ASSERT(gradient != TM_NONE);
             TM_TRY(add_squares(trainer, gradient, slice->first, slice->rows * slice->columns, &sum, err));
         }
-        out->gradients[out->n_gradients++] = (tm_hf_gradient){ file_name(entry, form, weights, out->arena), sqrt(sum) };
+        const char *name =
+            adapters ? tm_arena_text(out->arena, entry->name) : file_name(entry, form, weights, out->arena);
+        out->gradients[out->n_gradients++] = (tm_hf_gradient){ name, sqrt(sum) };
         out->parameters += entry->elements;
         all += sum;
     }
@@ -144,7 +147,8 @@ static tm_status compute(tm_trainer *trainer, const tm_hf_form *form, const tm_s
     TM_TRY(tm_trainer_accumulate(trainer, 0, batch, NULL, err));
     TM_TRY(tm_trainer_read(trainer, step->loss, 0, &loss, sizeof loss, err));
     out->loss = loss / (double)batch->target_tokens;
-    TM_TRY(tm_hf_layout_create(step->graph, &step->options.shape, form, &layout, err));
+    TM_TRY((step->options.adapters.rank > 0 ? tm_hf_adapter_layout_create : tm_hf_layout_create)(
+        step->graph, &step->options.shape, form, &layout, err));
     tm_status st = read_gradients(trainer, layout, form, weights, out, err);
     tm_hf_layout_destroy(layout);
     return st;

@@ -79,8 +79,30 @@ void tm_hf_source_close(tm_hf_source *source)
 {
     tm_safetensors_close(source->weights);
     tm_checkpoint_view_close(source->checkpoint);
+    tm_hf_adapter_close(&source->adapter);
     tm_config_destroy(source->config);
     *source = (tm_hf_source){ 0 };
+}
+
+bool tm_hf_source_of_adapters(const tm_hf_source *source)
+{
+    return source->checkpoint && tm_config_i64(source->config, "lora.rank") > 0;
+}
+
+tm_status tm_hf_source_adapt(tm_hf_source *source, const char *folder, tm_error *err)
+{
+    tm_model model;
+    if (!source->weights)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "an adapter is added to a Hugging Face folder, '%.200s' is a run; export it first",
+                       source->path);
+    TM_TRY(tm_hf_adapter_open(folder, &source->adapter, err));
+    tm_graph *graph = tm_graph_create(&tm_precision_f32);
+    tm_model_declare(graph, &source->shape, 1, &model);
+    tm_hf_memory memory = { .graph = graph, .shape = &source->shape, .form = source->form };
+    tm_status    st = tm_hf_adapter_check(&memory, &source->adapter, err);
+    tm_graph_destroy(graph);
+    return st;
 }
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
@@ -103,6 +125,11 @@ static tm_status copy_parameter(const tm_checkpoint_view *view, const tm_hf_memo
     if (stored < 0 || stored >= TM_DTYPE_COUNT || bytes != tm_tensor_bytes(tensor->shape, dtype))
         return tm_fail(err, TM_FORMAT, "the checkpoint holds '%s' with %zu bytes, which is not what config.yaml says",
                        tensor->name, bytes);
+    if (tensor->dtype == TM_NF4_BLOCKS || dtype == TM_NF4_BLOCKS)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "'%s' of a run's checkpoint is not converted to or from blocks of NF4; "
+                       "export the run to a folder first",
+                       tensor->name);
     for (int64_t i = 0; i < all; i += part) {
         int64_t n = all - i < part ? all - i : part;
         TM_TRY(tm_checkpoint_view_read(view, tensor->name, bytes_of(i, dtype), from, bytes_of(n, dtype), err));
@@ -118,7 +145,14 @@ static tm_status copy_parameter(const tm_checkpoint_view *view, const tm_hf_memo
 tm_status tm_hf_source_load(const tm_hf_source *source, const tm_hf_memory *memory, int threads, tm_hf_report *report,
                             tm_error *err)
 {
-    if (source->weights) return tm_hf_load(memory, source->weights, threads, report, err);
+    tm_hf_memory with = *memory;
+    with.adapter = source->adapter.weights ? &source->adapter : NULL;
+    if (source->weights) return tm_hf_load(&with, source->weights, threads, report, err);
+    if (tm_hf_source_of_adapters(source))
+        return tm_fail(err, TM_INVALID,
+                       "'%.200s' is a run of adapters: its checkpoints hold these and not the model; `trainmark export "
+                       "%.200s -o DIR` writes them, then give the model and --adapter DIR",
+                       source->path, source->path);
     unsigned char *from = tm_alloc(BUFFER), *to = tm_alloc(BUFFER);
     tm_status      st = TM_OK;
     *report = (tm_hf_report){ .formats = "checkpoint" };

@@ -4,7 +4,7 @@
 #ifndef TM_HF_SOURCE_H
 #define TM_HF_SOURCE_H
 
-#include "hf/folder.h"
+#include "hf/adapter.h"
 #include "train/checkpoint_view.h"
 
 enum { TM_HF_MAX_ENDS = 8 };
@@ -16,6 +16,7 @@ typedef struct {
     const tm_hf_form   *form;
     tm_safetensors     *weights;              /* of a folder; else NULL */
     tm_checkpoint_view *checkpoint;           /* of a run; else NULL */
+    tm_hf_adapter       adapter;              /* see tm_hf_source_adapt */
     int64_t             ends[TM_HF_MAX_ENDS]; /* eos_token_id of config.json */
     int                 n_ends;
 } tm_hf_source;
@@ -26,6 +27,11 @@ typedef struct {
 TM_MUST_USE tm_status tm_hf_source_open(const char *path, int64_t step, tm_config *config, tm_hf_source *out,
                                         tm_error *err);
 void                  tm_hf_source_close(tm_hf_source *source);
+/* Adds the adapter of a folder to the model's weights, wherever they go. TM_UNSUPPORTED: the model is that of a run;
+ * else as tm_hf_adapter_open and tm_hf_adapter_check. */
+TM_MUST_USE tm_status tm_hf_source_adapt(tm_hf_source *source, const char *folder, tm_error *err);
+/* Was the run one of adapters, so that its checkpoint holds them and not the model? */
+bool tm_hf_source_of_adapters(const tm_hf_source *source);
 /* Does the token end a text of this model? */
 bool tm_hf_source_ends(const tm_hf_source *source, int32_t token);
 
@@ -39,7 +45,8 @@ typedef struct {
     int64_t     shard_bytes; /* a file's tensors take so many at most, unless one takes more */
 } tm_hf_export_options;
 
-/* Writes config.json, model.safetensors or shards with an index, and copies of the tokenizer's files and
+/* Of a run of adapters: writes these (tm_hf_adapter_write; always float32). Of anything else:
+ * writes config.json, model.safetensors or shards with an index, and copies of the tokenizer's files and
  * generation_config.json if the source is a folder that has them. config.json comes last: with it the folder is
  * complete. */
 TM_MUST_USE tm_status tm_hf_export(const tm_hf_source *source, const tm_hf_export_options *options,

@@ -13,20 +13,29 @@ static const tm_key keys[] = {
     { .name = "mlperf.benchmark", .kind = TM_KEY_CHOICE, .choices = "llama31_8b|llama2_70b_lora|trainmark_tiny",
       .help = "decides the target loss and how often it is looked for" },
     { .name = "mlperf.log", .kind = TM_KEY_TEXT, .fallback = "result_0.txt", .quiet = true,
+      .when = "mlperf.enable",
       .help = "file of the log, below the run directory unless it begins with /" },
     { .name = "mlperf.eval_interval_samples", .kind = TM_KEY_I64, .lo = 1, .hi = (double)(1LL << 40),
+      .when = "mlperf.enable",
       .help = "sequences from one evaluation to the next, rounded up to whole steps; null: the benchmark's" },
     { .name = "mlperf.clear_caches", .kind = TM_KEY_BOOL, .fallback = "true", .quiet = true,
+      .when = "mlperf.enable",
       .help = "drop the file system's caches before the run, as root; without it the log does not comply" },
-    { .name = "mlperf.submission_org", .kind = TM_KEY_TEXT, .quiet = true, .help = "who ran it; there is no default" },
+    { .name = "mlperf.submission_org", .kind = TM_KEY_TEXT, .quiet = true, .when = "mlperf.enable",
+      .help = "who ran it; there is no default" },
     { .name = "mlperf.submission_platform", .kind = TM_KEY_TEXT, .quiet = true,
+      .when = "mlperf.enable",
       .help = "what it ran on; null: the name of the processor" },
     { .name = "mlperf.submission_division", .kind = TM_KEY_CHOICE, .fallback = "closed", .choices = "closed|open",
-      .quiet = true, .help = "closed: the rules fix model, data and most of the recipe" },
-    { .name = "mlperf.submission_status", .kind = TM_KEY_TEXT, .fallback = "onprem", .quiet = true,
+      .quiet = true, .when = "mlperf.enable", .help = "closed: the rules fix model, data and most of the recipe" },
+    { .name = "mlperf.submission_status", .kind = TM_KEY_CHOICE, .fallback = "onprem",
+      .choices = "onprem|cloud|preview|research", .quiet = true,
+      .when = "mlperf.enable",
       .help = "onprem, cloud, research or preview" },
-    { .name = "mlperf.submission_poc_name", .kind = TM_KEY_TEXT, .quiet = true, .help = "whom to ask; null: not logged" },
-    { .name = "mlperf.submission_poc_email", .kind = TM_KEY_TEXT, .quiet = true, .help = "null: not logged" },
+    { .name = "mlperf.submission_poc_name", .kind = TM_KEY_TEXT, .quiet = true, .when = "mlperf.enable",
+      .help = "whom to ask; null: not logged" },
+    { .name = "mlperf.submission_poc_email", .kind = TM_KEY_TEXT, .quiet = true, .when = "mlperf.enable",
+      .help = "null: not logged" },
 };
 /* clang-format on */
 
@@ -92,7 +101,7 @@ static tm_status check_run(const tm_config *config, const tm_mlperf_benchmark *b
 /* Fills a key that nobody gave. */
 static void settle(tm_config *config, const char *key, const char *value)
 {
-    if (!tm_config_is_set(config, key)) tm_config_set(config, key, value, "derived from mlperf.benchmark");
+    if (!tm_config_is_set(config, key)) tm_config_derive(config, key, value, "mlperf.benchmark");
 }
 
 static void settle_i64(tm_config *config, const char *key, int64_t value)
@@ -112,8 +121,10 @@ static tm_status rule(tm_config *config, tm_error *err)
     tm_mlperf_benchmark b = *tm_mlperf_benchmark_find(tm_config_text(config, "mlperf.benchmark"));
     TM_TRY(check_run(config, &b, err));
     int64_t batch = tm_config_i64(config, "training.global_batch_size");
-    int64_t rows = tm_config_i64(config, "training.local_batch_size");
-    char    target[32];
+    int64_t rows =
+        tm_config_i64(config, tm_config_text(config, "validation.local_batch_size") ? "validation.local_batch_size"
+                                                                                    : "training.local_batch_size");
+    char target[32];
     if (tm_config_text(config, "mlperf.eval_interval_samples"))
         b.interval_samples = tm_config_i64(config, "mlperf.eval_interval_samples");
     settle_i64(config, "validation.freq", tm_mlperf_eval_steps(&b, batch));

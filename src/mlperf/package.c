@@ -335,7 +335,7 @@ tm_status tm_package_check(const char *path, tm_ruleset ruleset, const tm_refere
     tm_status st = TM_OK;
     free(root);
     if (!package_list(c.root, c.root, arena, &n))
-        st = tm_fail(err, TM_INVALID, "'%s' is no folder that can be read", path);
+        st = tm_fail(err, TM_INVALID, "'%s' is not a folder that can be read", path);
     if (st == TM_OK) {
         check_systems(&c);
         st = check_results(&c, err);

@@ -44,7 +44,8 @@ tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_ten
 
 /* Elements of a head that are rotated, D. */
 int64_t      tm_rope_dim(const tm_model_shape *shape);
-tm_tensor_id tm_declare_rope(tm_graph *graph, const tm_model_shape *shape, int64_t seq); /* (seq, D) */
+tm_tensor_id tm_declare_rope(tm_graph *graph, const char *name, const tm_model_shape *shape,
+                             int64_t seq); /* (seq, D) */
 /* Of the scores: the size of a key^-0.5, more where yarn asks for it. */
 double tm_attention_scale(const tm_model_shape *shape);
 

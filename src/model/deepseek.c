@@ -68,7 +68,7 @@ static void declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
     out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
     out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, table, "output.weight");
     tm_moe_declare_model(graph, s, out);
-    out->rope_table = tm_declare_rope(graph, s, seq);
+    out->rope_table = tm_declare_rope(graph, "rope_table", s, seq);
 }
 
 /* Rotates `heads` heads of D elements, the first at column `first`. */

@@ -11,6 +11,7 @@
 #ifndef TM_MODEL_HF_H
 #define TM_MODEL_HF_H
 
+#include "base/text.h"
 #include "model/shape.h"
 
 typedef enum {
@@ -73,5 +74,14 @@ typedef struct {
 const tm_hf_form *tm_hf_form_named(const char *model_type);
 /* All of them; *n is their number. Static. */
 const tm_hf_form *const *tm_hf_forms(size_t *n);
+
+/* Does `name` have the form of `pattern`? {l} and {e} stand for numbers, which go to numbers[0] and numbers[1]. */
+bool tm_hf_matches(const char *pattern, const char *name, int64_t numbers[2]);
+/* Appends `pattern` with its numbers. */
+void tm_hf_name(const char *pattern, const int64_t numbers[2], tm_text *out);
+/* The row of a piece or state of ours, NULL if the form has none; the numbers of its name go to numbers[]. */
+const tm_hf_tensor *tm_hf_row_of(const tm_hf_form *form, const char *ours, int64_t numbers[2]);
+/* Appends what a piece of ours is called in the first form of its family that has a row for it; false: in none. */
+bool tm_hf_name_of(const tm_model_shape *shape, const char *ours, tm_text *out);
 
 #endif

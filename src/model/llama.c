@@ -103,7 +103,7 @@ void tm_llama_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_
     out->head = s->tied ? out->embedding
                         : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "output.weight");
     tm_moe_declare_model(graph, s, out);
-    out->rope_table = tm_declare_rope(graph, s, seq);
+    out->rope_table = tm_declare_rope(graph, "rope_table", s, seq);
 }
 
 static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)

@@ -124,6 +124,16 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
     graph->module = "";
 }
 
+void tm_model_resize(tm_graph *graph, tm_model *model, int64_t seq)
+{
+    if (model->seq == seq) return;
+    TM_ASSERT(!tm_family_of(model->shape)->length);
+    model->seq = seq;
+    if (model->rope_table != TM_NONE)
+        model->rope_table =
+            tm_declare_rope(graph, tm_arena_format(graph->arena, "rope_table.%lld", (long long)seq), model->shape, seq);
+}
+
 tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
 {
     graph->phase = TM_PHASE_FORWARD;

@@ -33,6 +33,9 @@ typedef struct {
 /* Declares the parameters with their initial values, and the constants, for sequences of `seq` tokens. */
 void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
 
+/* From now on for sequences of `seq` tokens, in segments to come. Not for a model whose shape decides the length. */
+void tm_model_resize(tm_graph *graph, tm_model *model, int64_t seq);
+
 /* Appends the blocks: tokens (N) -> final normed hidden state (N, C). */
 tm_tensor_id tm_model_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 

@@ -76,7 +76,7 @@ static double rope_value(const void *context, int64_t i)
     return amplitude(shape) * (column < half ? cos(angle) : sin(angle));
 }
 
-tm_tensor_id tm_declare_rope(tm_graph *graph, const tm_model_shape *s, int64_t seq)
+tm_tensor_id tm_declare_rope(tm_graph *graph, const char *name, const tm_model_shape *s, int64_t seq)
 {
-    return tm_graph_constant(graph, "rope_table", tm_shape_2(seq, tm_rope_dim(s)), rope_value, s, sizeof *s);
+    return tm_graph_constant(graph, name, tm_shape_2(seq, tm_rope_dim(s)), rope_value, s, sizeof *s);
 }

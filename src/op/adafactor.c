@@ -173,5 +173,5 @@ const tm_op tm_op_adafactor = {
     .rounding = adafactor_rounding,
     .in_name = { "p (...)", "g (...)", "r (...)", "[q (...)]", "scalars (8)", "clip (2)" },
     .out_name = { "p (...)", "r (...)", "[q (...)]" },
-    .attributes = "eps1, eps2, clip_threshold, weight_decay",
+    .attributes = "eps1, eps2, clip_threshold, weight_decay, rounding",
 };

@@ -7,7 +7,11 @@
  *   v  = beta2 v + (1 - beta2) g^2
  *   p -= (lr / (1 - beta1^t)) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
  *
- * p, g, m, v (one shape), scalars (8), clip (2) -> p, m, v: the tensors that came in, changed in place
+ * With c, Kahan's compensation (what rounding took from p; Kahan 1965), the weight is p + c:
+ *
+ *   w  = p + c, updated like p above;  p = w rounded to its format, c = w - p
+ *
+ * p, g, m, v (one shape), scalars (8), clip (2), [c (as p)] -> p, m, v, [c]: the tensors that came in, changed in place
  */
 #include "op/attrs.h"
 #include "op/describe.h"
@@ -22,9 +26,12 @@ static const char *adamw_infer(const tm_shape *in, const void *attr, tm_shape *o
         if (!tm_shape_equal(in[k], in[0])) return "gradient and moments must have the shape of the parameter";
     if (!tm_shape_is_vector(in[4], TM_SCALAR_COUNT)) return "there must be eight scalars";
     if (!tm_shape_is_vector(in[5], 2)) return "the clip must have two values";
+    if (tm_shape_present(in[6]) && !tm_shape_equal(in[6], in[0]))
+        return "the compensation must have the parameter's shape";
     for (int k = 0; k < 3; k++)
         if ((why = tm_shape_fit(&out[k], in[0], "an output must have the shape of the parameter"))) return why;
-    return NULL;
+    if (tm_shape_present(in[6])) return tm_shape_fit(&out[3], in[0], "an output must have the shape of the parameter");
+    return tm_shape_present(out[3]) ? "a compensation must come in to go out" : NULL;
 }
 
 static void adamw_reference(const tm_call *call)
@@ -36,12 +43,15 @@ static void adamw_reference(const tm_call *call)
     double              *new_p = call->out[0].data, *new_m = call->out[1].data, *new_v = call->out[2].data;
     double               rate = scalars[TM_SCALAR_LEARNING_RATE], coefficient = clip[1];
     double               step = rate / scalars[TM_SCALAR_CORRECTION1], root = sqrt(scalars[TM_SCALAR_CORRECTION2]);
+    const double        *rest = call->in[6].data; /* in float64 nothing is lost: no rest remains */
+    double              *new_rest = call->out[3].data;
     for (int64_t i = 0; i < count; i++) {
-        double gradient = g[i] * coefficient;
-        double decayed = p[i] - rate * attr->weight_decay * p[i];
+        double gradient = g[i] * coefficient, weight = rest ? p[i] + rest[i] : p[i];
+        double decayed = weight - rate * attr->weight_decay * weight;
         new_m[i] = m[i] + (1 - attr->beta1) * (gradient - m[i]);
         new_v[i] = attr->beta2 * v[i] + (1 - attr->beta2) * gradient * gradient;
         new_p[i] = decayed - step * new_m[i] / (sqrt(new_v[i]) / root + attr->eps);
+        if (new_rest) new_rest[i] = 0;
     }
 }
 
@@ -75,17 +85,19 @@ const tm_op tm_op_adamw = {
     .formula = "p -= lr wd p; m += (1 - beta1) (c g - m); v = beta2 v + (1 - beta2) (c g)^2; "
                "p -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)",
     .group = "optimizer",
-    .n_in = 6,
-    .n_out = 3,
-    .out_role = { TM_ROLE_PARAMETER, TM_ROLE_MOMENT, TM_ROLE_MOMENT },
+    .n_in = 7,
+    .n_out = 4,
+    .optional_in = 1U << 6,
+    .optional_out = 1U << 3,
+    .out_role = { TM_ROLE_PARAMETER, TM_ROLE_MOMENT, TM_ROLE_MOMENT, TM_ROLE_MOMENT },
     .infer = adamw_infer,
     .reference = adamw_reference,
     .cost = adamw_cost,
     .vector = 14,
     .inplace = 1U << 0,
-    .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3,
+    .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3 | 1U << 6,
     .example = adamw_example,
-    .in_name = { "p (...)", "g (...)", "m (...)", "v (...)", "scalars (8)", "clip (2)" },
-    .out_name = { "p (...)", "m (...)", "v (...)" },
-    .attributes = "beta1, beta2, eps, weight_decay",
+    .in_name = { "p (...)", "g (...)", "m (...)", "v (...)", "scalars (8)", "clip (2)", "[c (...)]" },
+    .out_name = { "p (...)", "m (...)", "v (...)", "[c (...)]" },
+    .attributes = "beta1, beta2, eps, weight_decay, rounding",
 };

@@ -10,6 +10,22 @@ typedef struct {
     double eps;
 } tm_norm_attr; /* rmsnorm, layernorm and their gradients */
 
+/* A product with a matrix of low rank beside one of full rank: the adapters of a fused matrix, each with `rank` columns
+ * of u and the rows of b of its own, one behind the other. */
+enum { TM_MAX_ADAPTED = 6 };
+typedef struct {
+    double  scale;
+    int64_t rank, parts;
+    struct {
+        int64_t column, rows; /* of y: columns column .. column + rows - 1; parts ascend and share none */
+    } part[TM_MAX_ADAPTED];
+} tm_low_rank_attr; /* and its gradients */
+
+typedef struct {
+    double   rate; /* share of the elements that become 0, in [0, 1) */
+    uint64_t seed, stream;
+} tm_dropout_attr;
+
 typedef struct {
     double  eps;
     int64_t seq; /* rows of a sample */
@@ -61,18 +77,62 @@ typedef struct {
     int64_t no_dx; /* linear_cross_entropy_grad: 1: nothing below is trained, there is no dx */
 } tm_loss_attr;
 
-typedef struct {
-    double beta1, beta2, eps, weight_decay;
-} tm_adamw_attr;
+/* How updates are stored in bfloat16. 0: to nearest, ties to even. Else stochastically: a number between two neighbours
+ * becomes one of them, the nearer the likelier, by random bits that are a function of this stream (of the tensor), of
+ * TM_SCALAR_ROUNDING (of seed and step) and of the element's index. */
+typedef int64_t tm_rounding_stream;
 
 typedef struct {
-    double  momentum, weight_decay; /* momentum 0: no buffer */
-    int64_t nesterov;
+    double             beta1, beta2, eps, weight_decay;
+    tm_rounding_stream rounding;
+} tm_adamw_attr;
+
+enum { TM_DYNAMIC_BLOCK = 256 };                                                 /* elements under one scale */
+typedef enum { TM_ADAMW8_TORCHAO, TM_ADAMW8_BITSANDBYTES } tm_adamw8_definition; /* op/adamw8.c */
+typedef struct {
+    double             beta1, beta2, eps, weight_decay;
+    tm_rounding_stream rounding;
+    int64_t            definition; /* tm_adamw8_definition */
+} tm_adamw8_attr;
+
+typedef struct {
+    double             momentum, weight_decay; /* momentum 0: no buffer */
+    int64_t            nesterov;
+    tm_rounding_stream rounding;
 } tm_sgd_attr;
 
 typedef struct {
-    double eps1, eps2, clip_threshold, weight_decay;
+    double             eps1, eps2, clip_threshold, weight_decay;
+    tm_rounding_stream rounding;
 } tm_adafactor_attr;
+
+/* Which polynomial the iterations of Newton and Schulz apply: a x + b x^3 + c x^5 to every singular value. */
+typedef enum {
+    TM_MUON_SIMPLE, /* (3.4445, -4.775, 2.0315) each time: Jordan 2024 */
+    TM_MUON_QUINTIC /* five triples, the first ones steeper, the last ones flatter */
+} tm_muon_coefficients;
+/* What the learning rate of an R x C matrix is multiplied with. X(id, name, factor) */
+#define TM_MUON_SCALES(X)                                                                                              \
+    X(ORIGINAL, "original", sqrt(fmax(1, R / C)))                                                                      \
+    X(MATCH_RMS, "match_rms_adamw", 0.2 * sqrt(fmax(R, C)))                                                            \
+    X(SPECTRAL, "spectral", sqrt(fmax(R, C)))                                                                          \
+    X(SHAPE, "shape_scaling", sqrt(fmax(1, R / C)))                                                                    \
+    X(UNIT_RMS, "unit_rms_norm", sqrt(R / C))
+typedef enum {
+#define X(id, name, factor) TM_MUON_##id,
+    TM_MUON_SCALES(X)
+#undef X
+        TM_MUON_SCALE_COUNT
+} tm_muon_scale;
+enum { TM_MUON_PARTS = 4, TM_MUON_STEPS = 5 };
+typedef struct {
+    double             momentum, weight_decay, eps;
+    tm_rounding_stream rounding;
+    int64_t            nesterov;
+    int64_t            coefficients; /* tm_muon_coefficients */
+    int64_t            scale;        /* tm_muon_scale */
+    int64_t rows[TM_MUON_PARTS];     /* matrices one below the other, of so many rows, again and again; 0: no more */
+} tm_muon_attr;
 
 typedef struct {
     double limit, alpha;
@@ -139,6 +199,7 @@ typedef enum {
     TM_SCALAR_CORRECTION1, /* AdamW: 1 - beta1^t */
     TM_SCALAR_CORRECTION2, /* AdamW: 1 - beta2^t */
     TM_SCALAR_MAX_NORM,    /* <= 0: no clipping */
+    TM_SCALAR_ROUNDING,    /* a whole number below 2^53, another one in every step: key of stochastic rounding */
     TM_SCALAR_COUNT = 8,
     TM_SCALAR_SHARE = TM_SCALAR_CORRECTION1,        /* Adafactor: t^beta2_decay */
     TM_SCALAR_RELATIVE_STEP = TM_SCALAR_CORRECTION2 /* Adafactor: min(learning rate, 1 / sqrt(t)) */

@@ -24,6 +24,9 @@ typedef struct {
      * prepare. `context`: the device's own (tm_chooser.context). */
     tm_status (*prepare)(const void *context, const tm_call *call, void **state, tm_error *err);
     void (*release)(void *state); /* ends what prepare made */
+    unsigned
+         rounds;   /* bit k: takes a float32 in[k] that counts as rounded (tm_call.rounded) and rounds it on the way */
+    bool two_rows; /* losses: keeps two rows of logits in the place of one, so half a chunk does for as many rows */
 } tm_kernel;
 
 #endif

@@ -81,10 +81,12 @@ tm_call tm_example_call(const tm_op *op, const tm_example *example, const tm_pre
     for (int k = 0; k < TM_MAX_IN; k++) {
         bool    copied = example->role[k] == TM_ROLE_PARAMETER && !(op->any_dtype_in >> k & 1U);
         tm_role role = copied ? TM_ROLE_WEIGHT_COPY : example->role[k];
-        call.in[k] = (tm_view){ .dtype = tm_precision_of(precision, role), .shape = example->in[k] };
+        call.in[k] = (tm_view){ .dtype = op->byte_in >> k & 1U ? TM_U8 : tm_precision_of(precision, role),
+                                .shape = example->in[k] };
     }
     for (int k = 0; k < TM_MAX_OUT; k++) {
         call.out[k] = (tm_view){ .dtype = tm_precision_of(precision, op->out_role[k]), .shape = out[k] };
+        if (op->byte_out >> k & 1U) call.out[k].dtype = TM_U8;
         if (k >= op->n_out) call.out[k].shape.rank = -1;
     }
     return call;

@@ -42,6 +42,7 @@ typedef struct {
     tm_view             in[TM_MAX_IN];   /* absent optional inputs: shape.rank == -1, data NULL */
     tm_view             out[TM_MAX_OUT]; /* absent optional outputs likewise */
     unsigned            accumulate;      /* bit k: out[k] += result, else out[k] = result */
+    unsigned            rounded; /* bit k: in[k], a float32 weight, counts as rounded to bfloat16, to nearest even */
     void               *workspace;
     size_t              workspace_bytes;
     int                 threads;
@@ -90,6 +91,7 @@ typedef struct tm_op {
     bool     cheap;        /* recomputing costs far less than a matrix product: never kept for the backward pass */
     bool     state;        /* writes STATE tensors: no pass makes it twice, evaluation leaves it out */
     unsigned strided_in, strided_out; /* bit k: that operand may be a view with a leading dimension of its own */
+    unsigned byte_in, byte_out;       /* bit k: that operand is uint8, whatever the precision */
     /* Fills case `k` that tests and benches sweep; returns false past the last one. Ugly shapes included. */
     bool (*example)(int k, struct tm_example *example);
     /* How output k is rounded; NULL: few operations per element, none of them a sum. */

@@ -14,6 +14,7 @@ static const tm_key keys[] = {
     { .name = "metrics.enable_wandb", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_IGNORED,
       .quiet = true, .help = "not used: nothing is sent anywhere" },
     { .name = "metrics.save_tb_folder", .kind = TM_KEY_TEXT, .fallback = "tb", .quiet = true,
+      .when = "metrics.enable_tensorboard",
       .help = "folder of metrics.enable_tensorboard, in the run directory unless it is a whole path" },
     { .name = "metrics.disable_color_printing", .kind = TM_KEY_BOOL, .fallback = "false", .quiet = true,
       .help = "no colours on a terminal; elsewhere there are none" },
@@ -34,6 +35,7 @@ static const tm_key keys[] = {
       .help = "file that the result is stored in; none: it is not; null: TRAINMARK_STORE, else "
               "trainmark/results.db in XDG_DATA_HOME or ~/.local/share (docs/results.md)" },
     { .name = "store.label", .kind = TM_KEY_TEXT, .quiet = true,
+      .when = "store.path!=none",
       .help = "what the result is called in the store" },
     { .name = "profiling.enable_profiling", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_UNBUILT,
       .feature = PROFILER, .quiet = true, .help = "traces; the step ledger is always on" },

@@ -113,33 +113,145 @@ static bool is_numeric(const tm_table *table, size_t column)
     return true;
 }
 
-static void print_markdown(const tm_table *table, tm_text *out)
+static const char *people_text(const tm_table *table, size_t row, size_t column, char buffer[64])
 {
-    size_t  columns = tm_table_n_columns(table);
-    size_t *widths = tm_alloc((columns + 1) * sizeof *widths);
-    for (size_t c = 0; c < columns; c++) widths[c] = width_of(table, c);
+    return cell_text(tm_table_cell(table, row, column), tm_table_column_at(table, column)->digits, buffer);
+}
+
+/* How a column is printed. */
+typedef struct {
+    size_t index, width; /* index: of the table */
+    bool   right;
+} print_as;
+
+/* These n columns. */
+static void print_columns(const tm_table *table, const print_as *columns, size_t n, tm_text *out)
+{
     tm_text_add(out, "|");
-    for (size_t c = 0; c < columns; c++)
-        add_padded(out, tm_table_column_at(table, c)->name, widths[c], is_numeric(table, c));
+    for (size_t i = 0; i < n; i++)
+        add_padded(out, tm_table_column_at(table, columns[i].index)->name, columns[i].width, columns[i].right);
     tm_text_add(out, "\n|");
-    for (size_t c = 0; c < columns; c++) {
-        bool right = is_numeric(table, c);
-        for (size_t i = 0; i < widths[c] + (right ? 1 : 2); i++) tm_text_add(out, "-");
-        tm_text_add(out, right ? ":|" : "|");
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < columns[i].width + (columns[i].right ? 1 : 2); k++) tm_text_add(out, "-");
+        tm_text_add(out, columns[i].right ? ":|" : "|");
     }
     tm_text_add(out, "\n");
     for (size_t row = 0; row < tm_table_n_rows(table); row++) {
         tm_text_add(out, "|");
-        for (size_t c = 0; c < columns; c++) {
-            char        buffer[64];
-            const char *text = cell_text(tm_table_cell(table, row, c), tm_table_column_at(table, c)->digits, buffer);
-            add_padded(out, text, widths[c], is_numeric(table, c));
+        for (size_t i = 0; i < n; i++) {
+            char buffer[64];
+            add_padded(out, people_text(table, row, columns[i].index, buffer), columns[i].width, columns[i].right);
         }
         tm_text_add(out, "\n");
     }
-    free(widths);
+}
+
+static void print_notes(const tm_table *table, tm_text *out)
+{
     if (tm_table_n_notes(table)) tm_text_add(out, "\n");
     for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(out, "%s\n", tm_table_note_at(table, i));
+}
+
+/* All columns of a table; the caller frees. */
+static print_as *measure(const tm_table *table)
+{
+    size_t    n = tm_table_n_columns(table);
+    print_as *columns = tm_alloc((n + 1) * sizeof *columns);
+    for (size_t c = 0; c < n; c++)
+        columns[c] = (print_as){ .index = c, .width = width_of(table, c), .right = is_numeric(table, c) };
+    return columns;
+}
+
+static void print_markdown(const tm_table *table, tm_text *out)
+{
+    print_as *columns = measure(table);
+    print_columns(table, columns, tm_table_n_columns(table), out);
+    free(columns);
+    print_notes(table, out);
+}
+
+/* --- for a terminal ----------------------------------------------------------------------------------------------- */
+
+enum { TERMINAL_WIDTH = 120 };
+
+/* Characters of a line of these columns. */
+static size_t line_width(const print_as *columns, size_t n)
+{
+    size_t all = 1;
+    for (size_t i = 0; i < n; i++) all += columns[i].width + 3;
+    return all;
+}
+
+/* Of one row: is it empty? */
+static bool is_constant(const tm_table *table, size_t column)
+{
+    char first[64], other[64];
+    if (tm_table_n_rows(table) == 1) return !*people_text(table, 0, column, first);
+    for (size_t row = 1; row < tm_table_n_rows(table); row++)
+        if (strcmp(people_text(table, 0, column, first), people_text(table, row, column, other)) != 0) return false;
+    return tm_table_n_rows(table) > 1;
+}
+
+/* Takes the columns out that say the same in every row, and says it once. Returns how many are left. */
+static size_t drop_constants(const tm_table *table, print_as *columns, size_t n, tm_text *said)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        char buffer[64];
+        if (i == 0 || !is_constant(table, columns[i].index)) {
+            columns[kept++] = columns[i];
+            continue;
+        }
+        const char *text = people_text(table, 0, columns[i].index, buffer);
+        if (*text)
+            tm_text_printf(said, "%s%s %s",
+                           said->length ? ", " : "in all rows: ", tm_table_column_at(table, columns[i].index)->name,
+                           text);
+    }
+    return kept;
+}
+
+/* Breaks a line of words at `width` characters. */
+static void add_wrapped(tm_text *out, const char *text, size_t width)
+{
+    size_t column = 0;
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (column > 0 && column + 1 + n > width) {
+            tm_text_add(out, "\n");
+            column = 0;
+        }
+        tm_text_printf(out, "%s%.*s", column ? " " : "", (int)n, text);
+        column += n + (column > 0);
+        text += n + (text[n] == ' ');
+    }
+    tm_text_add(out, "\n");
+}
+
+static void print_terminal(const tm_table *table, tm_text *out)
+{
+    print_as *columns = measure(table);
+    size_t    n = tm_table_n_columns(table);
+    tm_text   said = { 0 };
+    if (line_width(columns, n) > TERMINAL_WIDTH) n = drop_constants(table, columns, n, &said);
+    for (size_t at = 0; at < n;) {
+        const print_as first = columns[0];
+        print_as      *line = columns + at;
+        size_t         taken = 1;
+        if (at > 0) { /* beside the first column again, in the place of one that was printed */
+            *--line = first;
+            taken = 2;
+            tm_text_add(out, "\n");
+        }
+        while (line + taken < columns + n && line_width(line, taken + 1) <= TERMINAL_WIDTH) taken++;
+        print_columns(table, line, taken, out);
+        at = (size_t)(line - columns) + taken;
+    }
+    if (said.length) tm_text_add(out, "\n");
+    if (said.length) add_wrapped(out, said.data, TERMINAL_WIDTH);
+    print_notes(table, out);
+    tm_text_fini(&said);
+    free(columns);
 }
 
 static void print_separated(const tm_table *table, bool tabs, tm_text *out)
@@ -216,6 +328,9 @@ void tm_table_print(const tm_table *table, tm_table_format format, tm_text *out)
     switch (format) {
     case TM_TABLE_MARKDOWN:
         print_markdown(table, out);
+        break;
+    case TM_TABLE_TERMINAL:
+        print_terminal(table, out);
         break;
     case TM_TABLE_CSV:
         print_separated(table, false, out);

@@ -12,7 +12,17 @@
 #include "base/table.h"
 #include "base/text.h"
 
-typedef enum { TM_TABLE_MARKDOWN, TM_TABLE_CSV, TM_TABLE_TSV, TM_TABLE_JSON, TM_TABLE_JSONL } tm_table_format;
+/* TERMINAL: markdown whose lines have 120 characters at most, as far as single columns do. Columns that say the same in
+ * all rows are left out of a wider table and told below it; what does not fit beside the first column stands below,
+ * beside it again. */
+typedef enum {
+    TM_TABLE_MARKDOWN,
+    TM_TABLE_CSV,
+    TM_TABLE_TSV,
+    TM_TABLE_JSON,
+    TM_TABLE_JSONL,
+    TM_TABLE_TERMINAL
+} tm_table_format;
 
 /* The format that a file name's extension (.md .csv .tsv .json .jsonl, each also with .gz behind it) asks for;
  * TM_USAGE, naming the known ones, for any other. For a check before the measurement. */

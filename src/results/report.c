@@ -65,7 +65,7 @@ tm_status tm_report_format_of(const char *path, tm_report_format *format, tm_err
                    path);
 }
 
-static tm_status prepare(const tm_result *const *runs, size_t n, report_runs *r, tm_error *err)
+tm_status report_prepare(const tm_result *const *runs, size_t n, report_runs *r, tm_error *err)
 {
     for (size_t i = 0; i < n; i++)
         if (tm_result_kind_of(runs[i]) != TM_RESULT_RUN)
@@ -166,14 +166,18 @@ static void add_checks(const report_runs *r, tm_text *out)
     tm_text_add(out, "</table>\n");
 }
 
-static void print_html(const report_runs *r, tm_text *out)
+void report_page_begin(const report_runs *r, const char *title, tm_text *out)
 {
     tm_text_add(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                      "<meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" "
                      "content=\"light dark\"><title>trainmark: ");
     for (size_t i = 0; i < r->n; i++) tm_text_add(out, i ? ", " : ""), chart_escape(out, r->names[i]);
-    tm_text_printf(out, "</title><style>%s%s</style></head><body>\n<h1>Training report</h1>\n", chart_style(),
-                   page_style);
+    tm_text_printf(out, "</title><style>%s%s</style></head><body>\n<h1>%s</h1>\n", chart_style(), page_style, title);
+}
+
+static void print_html(const report_runs *r, tm_text *out)
+{
+    report_page_begin(r, "Training report", out);
     for (size_t i = 0; i < r->n; i++) {
         const char *verdict = tm_result_shown(r->runs[i], "verdict");
         tm_text_add(out, "<p><b>");
@@ -251,7 +255,7 @@ tm_status tm_results_report(const tm_result *const *runs, size_t n, tm_report_fo
                             tm_error *err)
 {
     report_runs r;
-    TM_TRY(prepare(runs, n, &r, err));
+    TM_TRY(report_prepare(runs, n, &r, err));
     if (format == TM_REPORT_HTML) print_html(&r, out);
     if (format == TM_REPORT_MARKDOWN) print_markdown(&r, out);
     if (format == TM_REPORT_CSV) print_csv(&r, out);
@@ -275,7 +279,7 @@ tm_status tm_results_plot(const tm_result *const *runs, size_t n, const char *ch
     if (!c->name)
         return tm_fail(err, TM_USAGE, "unknown chart '%.60s'; there are loss, speed, ledger, memory and roofline",
                        chart);
-    TM_TRY(prepare(runs, n, &r, err));
+    TM_TRY(report_prepare(runs, n, &r, err));
     c->draw(&r, &svg);
     tm_arena_destroy(r.arena);
     const char *body = svg.data ? strstr(svg.data, "><title>") : NULL;

@@ -152,21 +152,23 @@ static void draw_memory(const report_runs *r, tm_text *out)
                                              .limit_name = "planned" });
 }
 
-/* The highest rate that the run's machine is known for; else that of its best line, which is no roof but a mark. */
+/* The roofs: arithmetic where the device's peak is known; memory as fast as the step's fastest line moves its operands,
+ * those without products included, which is the least that the memory can do. */
 static void draw_roofline(const report_runs *r, tm_text *out)
 {
     const tm_result *run = r->runs[0];
     json_t          *work = results_member(results_tree(run), "work"), *one;
     json_t          *seconds = results_member(results_tree(run), "phases/mean_seconds");
     size_t           i, n = 0, lines = json_array_size(work);
-    chart_series    *all = tm_arena_take(r->arena, (lines + 1) * sizeof *all);
-    double           peak = tm_result_number(run, "peak_flops_per_second"), least = (double)INFINITY, most = 0;
+    chart_series    *all = tm_arena_take(r->arena, (lines + 2) * sizeof *all);
+    double peak = tm_result_number(run, "peak_flops_per_second"), least = (double)INFINITY, most = 0, memory = 0;
     json_array_foreach(work, i, one)
     {
         const char *name = json_string_value(json_object_get(one, "line"));
         double      flops = json_number_value(json_object_get(one, "flops"));
         double      bytes = json_number_value(json_object_get(one, "bytes"));
         double      time = name ? json_number_value(json_object_get(seconds, name)) : 0;
+        if (time > 0 && bytes > 0) memory = fmax(memory, bytes / time);
         if (!(time > 0) || !(bytes > 0) || !(flops > LEAST_WORK)) continue;
         all[n] = series_of(r, n, 1);
         all[n].name = name;
@@ -178,6 +180,14 @@ static void draw_roofline(const report_runs *r, tm_text *out)
         n++;
     }
     if (n == 0) return;
+    all[n] = series_of(r, 8, 2);
+    all[n].name = tm_arena_format(r->arena, "memory, as fast as any line moves it: %.3g GB/s", memory / 1e9);
+    all[n].dashed = true;
+    ((double *)all[n].x)[0] = least;
+    ((double *)all[n].x)[1] = most;
+    ((double *)all[n].y)[0] = memory * least / 1e9;
+    ((double *)all[n].y)[1] = memory * most / 1e9;
+    n++;
     if (isfinite(peak)) {
         all[n] = series_of(r, 7, 2);
         all[n].name = "peak";

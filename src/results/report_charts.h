@@ -21,4 +21,9 @@ typedef struct {
 /* The list, ended by a NULL name. */
 extern const report_chart report_charts[];
 
+/* TM_INVALID: one of them is no run. The caller destroys r->arena. */
+TM_MUST_USE tm_status report_prepare(const tm_result *const *runs, size_t n, report_runs *r, tm_error *err);
+/* A page up to its heading. */
+void report_page_begin(const report_runs *r, const char *title, tm_text *out);
+
 #endif

@@ -22,7 +22,7 @@ void check_memory(check *c)
     double      total = info ? (double)check_field(info, "MemTotal") * kib : -1;
     double      available = info ? (double)check_field(info, "MemAvailable") * kib : -1;
     if (total <= 0 || available < 0) {
-        check_say(c, TM_CHECK_SKIP, "/proc/meminfo tells no MemTotal or no MemAvailable");
+        check_say(c, TM_CHECK_SKIP, "/proc/meminfo has no MemTotal or no MemAvailable");
         return;
     }
     const check_gpu *gpus = check_gpus(c, &n);
@@ -45,7 +45,7 @@ void check_hugepages(check *c)
     const char *info = check_content(c, "/proc/meminfo");
     int64_t     total = info ? check_field(info, "HugePages_Total") : -1;
     if (total < 0)
-        check_say(c, TM_CHECK_SKIP, "/proc/meminfo tells no HugePages_Total");
+        check_say(c, TM_CHECK_SKIP, "/proc/meminfo has no HugePages_Total");
     else
         check_say(c, TM_CHECK_INFO, "%lld pages of %lld KiB, %lld free", (long long)total,
                   (long long)check_field(info, "Hugepagesize"), (long long)check_field(info, "HugePages_Free"));
@@ -58,14 +58,14 @@ void check_memlock(check *c)
     const char       *limits = check_content(c, "/proc/self/limits"), *line = limits ? strstr(limits, row) : NULL;
     double            wanted = c->options->memlock_min_gib * gib;
     if (!line) {
-        check_say(c, TM_CHECK_SKIP, "/proc/self/limits tells no '%s'", row);
+        check_say(c, TM_CHECK_SKIP, "/proc/self/limits has no '%s'", row);
         return;
     }
     line += strlen(row);
     line += strspn(line, " ");
     double soft = strncmp(line, "unlimited", 9) == 0 ? (double)INFINITY : strtod(line, &end);
     if (!isinf(soft) && end == line) {
-        check_say(c, TM_CHECK_SKIP, "/proc/self/limits: '%.40s' is no number", line);
+        check_say(c, TM_CHECK_SKIP, "/proc/self/limits: '%.40s' is not a number", line);
         return;
     }
     size_t gpus, cards;

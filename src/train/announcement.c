@@ -10,8 +10,8 @@
 static tm_recipe recipe_of(const run *r)
 {
     const tm_run_options *o = r->options;
-    int64_t               held_out = tm_source_describe(r->source)->validation_samples;
-    int64_t               evaluated = o->validate ? run_validation_batches(r) * o->step.micro_batch : 0;
+    int64_t               held_out = tm_source_describe(r->held_out)->validation_samples;
+    int64_t               evaluated = o->validate ? run_validation_batches(r) * run_validation_rows(o) : 0;
     return (tm_recipe){
         .optimizer = o->step.optimizer->log_name,
         .schedule = tm_schedule_words(&o->schedule),
@@ -59,7 +59,7 @@ void run_announce(run *r)
         .gpus = info->kind == TM_DEVICE_GPU ? 1 : 0,
         .threads = info->threads,
         .seed = o->seed,
-        .loss_floor = tm_source_describe(r->source)->validation_floor,
+        .loss_floor = tm_source_describe(r->held_out)->validation_floor,
         .peak_flops = info->peak_flops,
         .flops_per_token = flops,
         .n_flops_per_token = TM_FLOPS_COUNT,

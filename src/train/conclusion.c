@@ -44,6 +44,7 @@ static tm_status check_physics(const run *r, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
     double         flops = tm_schedule_flops(&step->training), least = r->step_seconds[0];
+    if (r->done == 0) return TM_OK;
     for (int64_t i = 1; i < r->done; i++) least = fmin(least, r->step_seconds[i]);
     return check_step(r, flops, least, err);
 }
@@ -59,7 +60,7 @@ static void stop_watching(run *r)
 static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended,
                            char reason[TM_REASON_BYTES])
 {
-    const tm_source_facts *facts = tm_source_describe(r->source);
+    const tm_source_facts *facts = tm_source_describe(r->source), *held_out = tm_source_describe(r->held_out);
     tm_error               impossible = { 0 };
     bool                   possible = check_physics(r, &impossible) == TM_OK;
     tm_evidence            evidence = { .gate = tm_source_traits_of(r->options->source.name)->gate,
@@ -70,10 +71,10 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .validation = r->validation,
                                         .validation_error = r->validation_error,
                                         .floor = facts->floor,
-                                        .validation_floor = facts->validation_floor,
+                                        .validation_floor = held_out->validation_floor,
                                         .images = tm_source_traits_of(r->options->source.name)->images,
-                                        .unigram_entropy = facts->unigram_entropy,
-                                        .compressed = tm_source_compressed(r->source),
+                                        .unigram_entropy = held_out->unigram_entropy,
+                                        .compressed = tm_source_compressed(r->held_out),
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
                                         .step_variation = r->speed.variation,
@@ -107,8 +108,8 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .loss_first = r->first_loss,
         .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
         .loss_validation = r->validation,
-        .loss_floor = facts->validation_floor,
-        .bits_per_byte = r->validation / log(2) / facts->bytes_per_token,
+        .loss_floor = held_out->validation_floor,
+        .bits_per_byte = r->validation / log(2) / held_out->bytes_per_token,
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
         .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,

@@ -8,14 +8,11 @@
 
 int64_t run_validation_batches(const run *r)
 {
-    const tm_source_facts *facts = tm_source_describe(r->source);
-    int64_t                rows = r->options->step.micro_batch, most = INT64_MAX;
+    const tm_source_facts *facts = tm_source_describe(r->held_out);
+    int64_t                rows = run_validation_rows(r->options), seq = tm_source_seq(r->held_out), most = INT64_MAX;
     if (facts->validation_samples != INT64_MAX) most = (facts->validation_samples + rows - 1) / rows;
     int64_t batches = r->options->validation_steps;
-    if (batches < 0)
-        batches = facts->validation_samples != INT64_MAX
-                      ? 64
-                      : (32768 + rows * r->options->step.seq - 1) / (rows * r->options->step.seq);
+    if (batches < 0) batches = facts->validation_samples != INT64_MAX ? 64 : (32768 + rows * seq - 1) / (rows * seq);
     return batches < most ? batches : most;
 }
 
@@ -33,7 +30,7 @@ tm_status run_check_batch(const tm_batch *batch, tm_error *err)
 
 bool run_target_reached(const run *r)
 {
-    double floor = tm_source_describe(r->source)->validation_floor;
+    double floor = tm_source_describe(r->held_out)->validation_floor;
     if (r->validation <= r->options->target_loss) return true; /* never with a NaN */
     return r->options->stop_at_target && !isnan(floor) && r->validation <= floor + r->options->target_gap;
 }
@@ -53,8 +50,9 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
         (tm_evaluation_started){ .step = step, .samples = step * run_global_batch(r->options) };
     tm_event_emit(r->bus, &started);
     int64_t    begin = tm_now_ns();
-    tm_loader *loader = tm_loader_open(r->source, TM_SPLIT_VALIDATION, r->options->step.micro_batch, 0, 2);
-    TM_ASSERT(loader);
+    tm_loader *loader =
+        tm_loader_open(r->held_out, TM_SPLIT_VALIDATION, run_validation_rows(r->options), 0, r->options->prefetch);
+    if (!loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches held-out data");
     double    sum = 0, means = 0, squares = 0;
     int64_t   tokens = 0, counted = 0;
     tm_status st = TM_OK;
@@ -65,7 +63,7 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
         if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
         double         nats;
         tm_micro_batch fed = run_micro_batch(&batch);
-        st = tm_trainer_evaluate(r->trainer, &fed, &nats, err);
+        st = tm_trainer_validate(r->trainer, &fed, &nats, err);
         if (st != TM_OK) continue;
         double mean = nats / (double)batch.target_tokens;
         sum += nats;
@@ -78,7 +76,7 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     TM_TRY(st);
     r->validation = r->options->average_sequences ? means / (double)counted : sum / (double)tokens;
     r->validation_error = run_mean_error(r->validation, squares, counted);
-    double   bytes_per_token = tm_source_describe(r->source)->bytes_per_token;
+    double   bytes_per_token = tm_source_describe(r->held_out)->bytes_per_token;
     tm_event event = { .kind = TM_EVENT_EVALUATION };
     r->evaluated_step = step;
     event.evaluation = (tm_evaluation){ .step = step,

@@ -57,7 +57,7 @@ static void slow_down(run *r)
     int64_t until = begin + (int64_t)((double)(begin - r->begin_ns) * r->options->slowdown_pct / 100);
     while (tm_now_ns() < until) {
     }
-    tm_ledger_add(&r->ledger, "planted slowdown", (double)(tm_now_ns() - begin) * 1e-9);
+    tm_ledger_add(&r->ledger, "injected slowdown", (double)(tm_now_ns() - begin) * 1e-9);
 }
 
 /* A step's time runs from the end of the step before, so that reporting that one (the line "logging") is in it. */
@@ -120,6 +120,7 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     const tm_run_options *o = r->options;
     if (r->turn) TM_TRY(tm_turn_begin(r->turn, stop, err));
     r->begin_ns = tm_now_ns();
+    if (r->first_step > o->steps) r->stopped = "all steps done";
     for (int64_t step = r->first_step; step <= o->steps; step++) {
         int64_t tokens;
         TM_TRY(step_and_report(r, step, &tokens, err));

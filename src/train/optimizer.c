@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/optimizer.h"
 
+#include "base/random.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -25,15 +26,38 @@ const tm_optimizer *tm_optimizer_find(const char *name)
     return NULL;
 }
 
-bool tm_optimizer_reads(const tm_optimizer *optimizer, const char *key)
+/* Is `word` one of those of a list? */
+static bool lists(const char *list, char between, const char *word)
 {
-    size_t length = strlen(key);
-    for (const char *p = optimizer->keys; *p;) {
-        size_t n = strcspn(p, ",");
-        if (n == length && strncmp(p, key, n) == 0) return true;
-        p += n + (p[n] == ',');
+    size_t length = strlen(word);
+    char   ends[2] = { between, 0 };
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ends);
+        if (n == length && strncmp(p, word, n) == 0) return true;
+        p += n + (p[n] == between);
     }
     return false;
+}
+
+bool tm_optimizer_reads(const tm_optimizer *optimizer, const char *key)
+{
+    return lists(optimizer->keys, ',', key);
+}
+
+bool tm_optimizer_defines(const tm_optimizer *optimizer, const char *whose)
+{
+    return optimizer->definitions && lists(optimizer->definitions, '|', whose);
+}
+
+tm_definition tm_definition_find(const char *whose)
+{
+    static const char *const names[] = { [TM_DEFINED_TORCHAO] = "torchao",
+                                         [TM_DEFINED_BITSANDBYTES] = "bitsandbytes",
+                                         [TM_DEFINED_TORCH] = "torch",
+                                         [TM_DEFINED_MEGATRON] = "megatron" };
+    for (int i = 0; whose && i < (int)(sizeof names / sizeof names[0]); i++)
+        if (strcmp(names[i], whose) == 0) return (tm_definition)i;
+    return TM_DEFINED_TORCHAO;
 }
 
 double tm_hyper_decay(const tm_hyper *hyper, tm_shape parameter)
@@ -41,20 +65,40 @@ double tm_hyper_decay(const tm_hyper *hyper, tm_shape parameter)
     return hyper->decay_matrices_only && parameter.rank < 2 ? 0 : hyper->weight_decay;
 }
 
+static tm_dtype format_of(const tm_graph *graph, const tm_tensor *parameter, tm_state_format format)
+{
+    switch (format) {
+    case TM_STATE_WIDE:
+        return graph->precision->wide;
+    case TM_STATE_BF16:
+        return TM_BF16;
+    case TM_STATE_BYTE:
+        return TM_U8;
+    case TM_STATE_PARAMETER:
+        return parameter->dtype;
+    case TM_STATE_MOMENT:
+        break;
+    }
+    return graph->precision->moment;
+}
+
 void tm_optimizer_add(tm_graph *graph, const tm_optimizer *optimizer, const tm_hyper *hyper, tm_update update)
 {
     tm_tensor          of = *tm_graph_at(graph, update.parameter);
     tm_hyper           own = *hyper;
     tm_optimizer_state states[TM_MAX_STATES];
-    int                n = optimizer->states(hyper, of.shape, states);
     char               name[200];
+    own.in_block = of.layer >= 0;
+    int n = optimizer->states(&own, of.shape, states);
     graph->layer = of.layer;
     for (int k = 0; k < TM_MAX_STATES; k++) update.states[k] = TM_NONE;
     for (int k = 0; k < n; k++) {
-        tm_dtype dtype = states[k].wide ? graph->precision->wide : graph->precision->moment;
         snprintf(name, sizeof name, "%s.%s", of.name, states[k].name);
-        update.states[k] = tm_graph_tensor_as(graph, name, TM_ROLE_MOMENT, states[k].shape, dtype);
+        update.states[k] =
+            tm_graph_tensor_as(graph, name, TM_ROLE_MOMENT, states[k].shape, format_of(graph, &of, states[k].format));
     }
+    /* never 0, which is rounding to nearest */
+    update.rounding = hyper->stochastic ? (int64_t)(tm_random_stream(of.name) >> 1 | 1) : 0;
     own.weight_decay = tm_hyper_decay(hyper, of.shape);
     optimizer->emit(graph, &own, &update);
 }

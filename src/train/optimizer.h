@@ -9,6 +9,9 @@
 #include "graph/graph.h"
 #include "op/attrs.h"
 
+/* Who wrote down the rule, where there are several. */
+typedef enum { TM_DEFINED_TORCHAO, TM_DEFINED_BITSANDBYTES, TM_DEFINED_TORCH, TM_DEFINED_MEGATRON } tm_definition;
+
 /* The numbers of an optimizer, constant over a run; each row of the table says which of them it reads (`keys`). */
 typedef struct {
     double weight_decay;
@@ -18,15 +21,24 @@ typedef struct {
     bool   nesterov;
     double beta2_decay, eps1, eps2, clip_threshold; /* Adafactor; eps1 NAN: the weight format's distance from 1 to the
                                                      * next number */
+    bool          stochastic;                       /* what is stored in bfloat16 is rounded by chance */
+    bool          kahan;        /* AdamW: what rounding takes from a weight is kept, in the weight's format */
+    bool          bf16_moments; /* AdamW: moments in bfloat16 whatever the precision says */
+    tm_definition definition;   /* of AdamW8bit and Muon */
+    tm_muon_scale scale;        /* Muon */
+    bool          in_block;     /* filled in for each parameter: it is one of a block, not embedding or head */
 } tm_hyper;
 
-enum { TM_MAX_STATES = 3 };
+enum { TM_MAX_STATES = 4 };
+
+/* MOMENT: as the precision says; WIDE: of statistics; PARAMETER: as the parameter is stored. */
+typedef enum { TM_STATE_MOMENT, TM_STATE_WIDE, TM_STATE_BF16, TM_STATE_BYTE, TM_STATE_PARAMETER } tm_state_format;
 
 /* A tensor that an optimizer keeps for a parameter; role MOMENT, named after the parameter: "norm.weight.exp_avg". */
 typedef struct {
-    const char *name; /* "exp_avg": the name in checkpoints */
-    tm_shape    shape;
-    bool        wide; /* in the format of statistics, not of moments */
+    const char     *name; /* "exp_avg": the name in checkpoints */
+    tm_shape        shape;
+    tm_state_format format;
 } tm_optimizer_state;
 
 /* What an update works on. */
@@ -35,12 +47,15 @@ typedef struct {
     tm_tensor_id states[TM_MAX_STATES]; /* in the order of the row's `states`; TM_NONE beyond them */
     tm_tensor_id scalars;               /* (TM_SCALAR_COUNT) of the parameter's group */
     tm_tensor_id clip;                  /* (2) */
+    int64_t      rounding;              /* of op/attrs.h: 0, or the parameter's stream; tm_optimizer_add fills it in */
 } tm_update;
 
 typedef struct {
     const char *name;     /* "AdamW": the value of optimizer.name */
     const char *log_name; /* "adamw": in logs and results */
     const char *keys;     /* "beta1,beta2": members of the section optimizer.* that only some rows read, of this one */
+    const char *definitions;  /* "torchao|bitsandbytes": values of optimizer.definition, the first is the default; NULL:
+                                 no such */
     const char *weight_decay; /* default of optimizer.weight_decay */
     /* Fills out[] with what is kept for a parameter of this shape and returns how many there are. */
     int (*states)(const tm_hyper *hyper, tm_shape parameter, tm_optimizer_state out[TM_MAX_STATES]);
@@ -60,6 +75,9 @@ const tm_optimizer *tm_optimizer_at(int i);
 const tm_optimizer *tm_optimizer_find(const char *name);
 /* Does the row read optimizer.KEY, a key that not all rows read? */
 bool tm_optimizer_reads(const tm_optimizer *optimizer, const char *key);
+/* Is there optimizer.definition WHOSE? Its number; NULL and unknown ones: the first. */
+bool          tm_optimizer_defines(const tm_optimizer *optimizer, const char *whose);
+tm_definition tm_definition_find(const char *whose);
 
 /* What a parameter of this shape decays by. */
 double tm_hyper_decay(const tm_hyper *hyper, tm_shape parameter);

@@ -69,6 +69,18 @@ static void read_schedule(const tm_config *config, tm_run_options *out)
     if (is(config, "lr_scheduler.decay_type", "sqrt")) out->schedule.decay = TM_DECAY_SQRT;
 }
 
+static tm_muon_scale scale_of(const tm_config *config)
+{
+    static const char *const names[TM_MUON_SCALE_COUNT] = {
+#define X(id, name, factor) [TM_MUON_##id] = name,
+        TM_MUON_SCALES(X)
+#undef X
+    };
+    int i = 0;
+    while (i < TM_MUON_SCALE_COUNT && !is(config, "optimizer.adjust_lr_fn", names[i])) i++;
+    return i < TM_MUON_SCALE_COUNT ? (tm_muon_scale)i : TM_MUON_ORIGINAL;
+}
+
 static tm_hyper read_hyper(const tm_config *config)
 {
     return (tm_hyper){ .weight_decay = tm_config_f64(config, "optimizer.weight_decay"),
@@ -81,7 +93,12 @@ static tm_hyper read_hyper(const tm_config *config)
                        .beta2_decay = tm_config_f64(config, "optimizer.beta2_decay"),
                        .eps1 = tm_config_f64(config, "optimizer.eps1"),
                        .eps2 = tm_config_f64(config, "optimizer.eps2"),
-                       .clip_threshold = tm_config_f64(config, "optimizer.clip_threshold") };
+                       .clip_threshold = tm_config_f64(config, "optimizer.clip_threshold"),
+                       .stochastic = tm_config_bool(config, "optimizer.bf16_stochastic_round"),
+                       .kahan = tm_config_bool(config, "optimizer.kahan_sum"),
+                       .bf16_moments = is(config, "optimizer.implementation", "fused_opt_states_bf16"),
+                       .definition = tm_definition_find(tm_config_text(config, "optimizer.definition")),
+                       .scale = scale_of(config) };
 }
 
 static tm_status read_step(const tm_config *config, tm_step_options *step, tm_error *err)
@@ -106,6 +123,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     TM_ASSERT(step->optimizer); /* tm_train_rules has refused what is not built */
     step->hyper = read_hyper(config);
     TM_TRY(tm_groups_read(config, step->optimizer, &step->hyper, step->groups, &step->n_groups, err));
+    TM_TRY(tm_adapters_read(config, (uint64_t)tm_config_i64(config, "debug.seed"), &step->adapters, err));
     int64_t rows, largest = (int64_t)1 << 31;
     if (__builtin_mul_overflow(step->micro_batch, step->seq, &rows) || rows > largest)
         return tm_fail(
@@ -118,6 +136,33 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
             err, TM_INVALID,
             "training.seq_len is %lld, but the model has %lld learned positions; lower it or raise model.max_seq_len",
             (long long)step->seq, (long long)step->shape.max_seq_len);
+    return TM_OK;
+}
+
+/* Batches and lengths of held-out samples, where they are others than those of training. */
+static tm_status read_validation(const tm_config *config, const tm_source_options *source, tm_step_options *step,
+                                 tm_error *err)
+{
+    const char *const batch_key = "validation.local_batch_size", *const seq_key = "validation.seq_len";
+    int64_t batch = step->micro_batch, seq = step->seq, rows, largest = (int64_t)1 << 31;
+    int     n;
+    if (!tm_config_bool(config, "validation.enable")) return TM_OK;
+    if (tm_config_text(config, batch_key)) batch = tm_config_i64(config, batch_key);
+    if (tm_config_text(config, seq_key)) seq = tm_config_i64(config, seq_key);
+    if (batch == step->micro_batch && seq == step->seq) return TM_OK;
+    if (seq != step->seq && tm_model_length(&step->shape) > 0)
+        return tm_fail(err, TM_INVALID,
+                       "%s is %lld (%s), but a sample of the model has %lld tokens, text and image; leave it out",
+                       seq_key, (long long)seq, tm_config_place(config, seq_key), (long long)step->seq);
+    if (__builtin_mul_overflow(batch, seq, &rows) || rows > largest)
+        return tm_fail(err, TM_INVALID, "%s %lld x %s %lld is more than %lld tokens; lower one of them", batch_key,
+                       (long long)batch, seq_key, (long long)seq, (long long)largest);
+    tm_source_options own = *source;
+    own.seq = seq;
+    step->validation_batch = batch;
+    step->validation_seq = seq;
+    TM_TRY(tm_source_fields(&own, step->validation_fields, &n, err));
+    TM_ASSERT(n == step->n_fields);
     return TM_OK;
 }
 
@@ -175,6 +220,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->reference_kernels = tm_config_bool(config, "debug.allow_reference_kernels");
     read_source(config, out);
     TM_TRY(tm_source_fields(&out->source, out->step.fields, &out->step.n_fields, err));
+    TM_TRY(read_validation(config, &out->source, &out->step, err));
     const tm_source_traits *traits = tm_source_traits_of(out->source.name);
     TM_ASSERT(traits); /* the key takes no other */
     out->prefetch = (int)tm_config_i64(config, "data.prefetch");
@@ -183,11 +229,12 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->validation_first = tm_config_i64(config, "validation.first");
     out->validation_steps = tm_config_i64(config, "validation.steps");
     out->average_sequences = is(config, "validation.average", "sequences");
-    if (out->average_sequences && out->step.micro_batch != 1)
+    int64_t at_a_time = out->step.validation_batch ? out->step.validation_batch : out->step.micro_batch;
+    if (out->average_sequences && at_a_time != 1)
         return tm_fail(err, TM_UNSUPPORTED,
-                       "validation.average sequences (%s) is built for one sequence at a time, found "
-                       "training.local_batch_size %lld; set it to 1",
-                       tm_config_place(config, "validation.average"), (long long)out->step.micro_batch);
+                       "validation.average sequences (%s) is built for one sequence at a time, found %lld; set "
+                       "validation.local_batch_size to 1",
+                       tm_config_place(config, "validation.average"), (long long)at_a_time);
     out->target_loss = tm_config_f64(config, "training.target_loss");
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
     out->stop_at_target = tm_config_bool(config, "training.stop_at_target") && traits->gate == TM_GATE_FLOOR;

@@ -97,6 +97,19 @@ static void check_sums(const run *r, const char *line)
             tm_device_describe(r->device)->kernels, own);
 }
 
+/* The model, and with adapters what they are and what they stand beside. */
+static void describe(const run *r, tm_text *out)
+{
+    const tm_adapters *a = &r->options->step.adapters;
+    char               scale[32], dropout[32];
+    tm_description_print(&r->options->step.shape, out);
+    if (a->rank == 0) return;
+    tm_text_printf(out, "lora.rank %lld\nlora.scale %s\n", (long long)a->rank,
+                   tm_format_double(scale, tm_adapters_scale(a)));
+    if (a->dropout > 0) tm_text_printf(out, "lora.dropout %s\n", tm_format_double(dropout, a->dropout));
+    tm_text_printf(out, "lora.base %016llx\n", (unsigned long long)r->base);
+}
+
 tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err)
 {
     const tm_run_options *o = r->options;
@@ -108,7 +121,7 @@ tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err
                        "another checkpoint.folder",
                        o->checkpoint_folder, (unsigned long long)state->seed, (unsigned long long)o->seed);
     const char *line = sums_of(state->description);
-    tm_description_print(&o->step.shape, &model);
+    describe(r, &model);
     tm_text_printf(&model, "%s", line);
     tm_status st = tm_description_check(state->description, model.data, &why);
     tm_text_fini(&model);
@@ -138,7 +151,7 @@ tm_status run_save(run *r, int64_t step, tm_error *err)
                                                     [HEAD_COUNT] = (double)r->begun.n };
     for (int i = 0; i < SCALARS; i++) tm_checkpoint_add_scalar(&state, scalar_names[i], values[i]);
     strncpy(state.model, r->options->model_name, sizeof state.model - 1);
-    tm_description_print(&r->options->step.shape, &model);
+    describe(r, &model);
     if (own_sums(r)) tm_text_printf(&model, "%s%s\n", sums_line, own_sums(r));
     TM_ASSERT(model.length < sizeof state.description);
     memcpy(state.description, model.data, model.length);

@@ -16,13 +16,6 @@ static int rank_of(const tm_config *config, const char *key)
     return tm_config_text(config, key) ? tm_config_rank(config, key) : 0;
 }
 
-static void derive(tm_config *config, const char *key, const char *value, const char *from)
-{
-    char origin[320];
-    snprintf(origin, sizeof origin, "derived from %s (%.200s)", from, tm_config_place(config, from));
-    tm_config_set(config, key, value, origin);
-}
-
 /* training.dtype, training.mixed_precision_param, bf16: the highest layer decides. */
 static tm_status settle_dtype(tm_config *config, tm_error *err)
 {
@@ -45,18 +38,14 @@ static tm_status settle_dtype(tm_config *config, tm_error *err)
         return tm_fail(err, TM_INVALID, "bf16 (%s) means %s, %s is %s (%s); give one", tm_config_place(config, "bf16"),
                        flagged, rival, tm_config_text(config, rival), tm_config_place(config, rival));
     if (flag > mixed && flag > dtype) {
-        derive(config, "training.dtype", flagged, "bf16");
+        tm_config_derive(config, "training.dtype", flagged, "bf16");
     } else if (mixed > dtype) {
-        derive(config, "training.dtype", param, "training.mixed_precision_param");
+        tm_config_derive(config, "training.dtype", param, "training.mixed_precision_param");
     } else if (!dtype) {
         tm_config_set(config, "training.dtype", "float32", "default (a CPU run)");
         if (tm_config_from_file(config))
             tm_config_note(config, "training.mixed_precision_param is not given: a CPU run is float32");
     }
-    if (strcmp(tm_config_text(config, "training.dtype"), "float32") == 0 &&
-        tm_config_is_set(config, "training.regime") && strcmp(tm_config_text(config, "training.regime"), "pure") == 0)
-        return tm_fail(err, TM_INVALID, "training.regime pure (%s) is for bfloat16; set training.dtype: bfloat16",
-                       tm_config_place(config, "training.regime"));
     return TM_OK;
 }
 
@@ -90,8 +79,8 @@ static tm_status settle_batch(tm_config *config, tm_error *err)
     }
     if (global < 0) {
         snprintf(text, sizeof text, "%lld", (long long)(passes ? local * passes : local));
-        derive(config, "training.global_batch_size", text,
-               passes ? "training.grad_accumulation" : "training.local_batch_size");
+        tm_config_derive(config, "training.global_batch_size", text,
+                         passes ? "training.grad_accumulation" : "training.local_batch_size");
     }
     return TM_OK;
 }
@@ -122,6 +111,59 @@ static tm_status settle_optimizer(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* What is said of the formats of weights and moments must be of some use, and of whose rule one that there is. */
+static tm_status settle_formats(tm_config *config, tm_error *err)
+{
+    const char         *name = tm_config_text(config, "optimizer.name");
+    const tm_optimizer *optimizer = tm_optimizer_find(name);
+    const char         *regime = tm_config_text(config, "training.regime");
+    bool pure = strcmp(regime, "pure") == 0 && strcmp(tm_config_text(config, "training.dtype"), "bfloat16") == 0;
+    bool moments = strcmp(tm_config_text(config, "optimizer.implementation"), "fused_opt_states_bf16") == 0;
+    bool chance = tm_config_bool(config, "optimizer.bf16_stochastic_round"),
+         kahan = tm_config_bool(config, "optimizer.kahan_sum");
+    if (moments && optimizer != &tm_optimizer_adamw)
+        return tm_fail(err, TM_INVALID,
+                       "optimizer.implementation fused_opt_states_bf16 (%s) is of optimizer.name AdamW, this run has "
+                       "%s; leave one "
+                       "of the two out",
+                       tm_config_place(config, "optimizer.implementation"), name);
+    if (chance && !pure && !moments)
+        return tm_fail(err, TM_INVALID,
+                       "optimizer.bf16_stochastic_round (%s) rounds what is stored in bfloat16, and nothing is; set "
+                       "training.dtype: "
+                       "bfloat16 and training.regime: pure, or leave it out",
+                       tm_config_place(config, "optimizer.bf16_stochastic_round"));
+    if (kahan && !pure)
+        return tm_fail(
+            err, TM_INVALID,
+            "optimizer.kahan_sum (%s) keeps what rounding to bfloat16 takes from weights, and they are float32; set "
+            "training.dtype: bfloat16 and training.regime: pure, or leave it out",
+            tm_config_place(config, "optimizer.kahan_sum"));
+    if (kahan && chance)
+        return tm_fail(err, TM_INVALID,
+                       "optimizer.kahan_sum (%s) keeps what rounding takes, optimizer.bf16_stochastic_round (%s) makes "
+                       "it right on "
+                       "average; leave one of the two out",
+                       tm_config_place(config, "optimizer.kahan_sum"),
+                       tm_config_place(config, "optimizer.bf16_stochastic_round"));
+    const char *whose = tm_config_text(config, "optimizer.definition");
+    if (whose && optimizer->definitions && !tm_optimizer_defines(optimizer, whose))
+        return tm_fail(err, TM_INVALID, "optimizer.definition is %s (%s), optimizer.name %s has %s; take one of these",
+                       whose, tm_config_place(config, "optimizer.definition"), name, optimizer->definitions);
+    if (!whose && optimizer->definitions) {
+        char first[32];
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(optimizer->definitions, "|"), optimizer->definitions);
+        tm_config_set(config, "optimizer.definition", first, "default");
+    }
+    if (optimizer == &tm_optimizer_muon) {
+        bool megatron = strcmp(tm_config_text(config, "optimizer.definition"), "megatron") == 0;
+        tm_config_set(config, "optimizer.momentum", megatron ? "0.9" : "0.95", "default");
+        tm_config_set(config, "optimizer.nesterov", megatron ? "false" : "true", "default");
+        tm_config_set(config, "optimizer.adjust_lr_fn", megatron ? "spectral" : "original", "default");
+    }
+    return TM_OK;
+}
+
 static tm_status settle_schedule(tm_config *config, tm_error *err)
 {
     double rate = tm_config_f64(config, "optimizer.lr");
@@ -133,7 +175,7 @@ static tm_status settle_schedule(tm_config *config, tm_error *err)
             return tm_fail(err, TM_INVALID, "min_lr %g (%s) must be from 0 to optimizer.lr %g (%s)",
                            tm_config_f64(config, "min_lr"), tm_config_place(config, "min_lr"), rate,
                            tm_config_place(config, "optimizer.lr"));
-        derive(config, "lr_scheduler.min_lr_factor", tm_format_double(text, factor), "min_lr");
+        tm_config_derive(config, "lr_scheduler.min_lr_factor", tm_format_double(text, factor), "min_lr");
     }
     bool nemo = strcmp(tm_config_text(config, "lr_scheduler.form"), "nemo") == 0;
     if (nemo && tm_config_text(config, "lr_scheduler.decay_ratio"))
@@ -149,7 +191,7 @@ static tm_status settle_schedule(tm_config *config, tm_error *err)
                        "lr_scheduler.form nemo (%s) is a cosine, but lr_scheduler.decay_type is %s (%s); leave one out",
                        tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_type"),
                        tm_config_place(config, "lr_scheduler.decay_type"));
-    if (nemo) derive(config, "lr_scheduler.decay_type", "cosine", "lr_scheduler.form");
+    if (nemo) tm_config_derive(config, "lr_scheduler.decay_type", "cosine", "lr_scheduler.form");
     return TM_OK;
 }
 
@@ -157,11 +199,11 @@ static tm_status settle_recompute(tm_config *config, tm_error *err)
 {
     const char *granularity = tm_config_text(config, "recompute_granularity");
     if (granularity && strcmp(granularity, "selective") == 0) { /* the core of attention: products are kept */
-        derive(config, "activation_checkpoint.mode", "selective", "recompute_granularity");
-        derive(config, "activation_checkpoint.selective_ac_option", "op", "recompute_granularity");
-        derive(config, "activation_checkpoint.save_ops", "linear", "recompute_granularity");
+        tm_config_derive(config, "activation_checkpoint.mode", "selective", "recompute_granularity");
+        tm_config_derive(config, "activation_checkpoint.selective_ac_option", "op", "recompute_granularity");
+        tm_config_derive(config, "activation_checkpoint.save_ops", "linear", "recompute_granularity");
     } else if (granularity && rank_of(config, "recompute_granularity") > rank_of(config, "activation_checkpoint.mode"))
-        derive(config, "activation_checkpoint.mode", "full", "recompute_granularity");
+        tm_config_derive(config, "activation_checkpoint.mode", "full", "recompute_granularity");
     const char *mode = tm_config_text(config, "activation_checkpoint.mode");
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
     if (strcmp(mode, "selective") != 0) return TM_OK;
@@ -196,31 +238,13 @@ static tm_status check_length(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
-/* Evaluations have the micro-batch of training: what asks for another is told, not ignored. */
-static tm_status check_evaluation(const tm_config *config, tm_error *err)
-{
-    static const char *const keys[][2] = { { "validation.seq_len", "training.seq_len" },
-                                           { "validation.local_batch_size", "training.local_batch_size" } };
-    for (size_t i = 0; i < 2; i++) {
-        const char *own = keys[i][0], *trained = keys[i][1];
-        if (!tm_config_text(config, own) || tm_config_i64(config, own) == tm_config_i64(config, trained)) continue;
-        return tm_fail(
-            err, TM_UNSUPPORTED,
-            "%s is %s (%s), %s is %s (%s): evaluations of another size than training are not built yet; leave "
-            "it out or give the same",
-            own, tm_config_text(config, own), tm_config_place(config, own), trained, tm_config_text(config, trained),
-            tm_config_place(config, trained));
-    }
-    return TM_OK;
-}
-
 tm_status tm_train_rules(tm_config *config, tm_error *err)
 {
     TM_TRY(settle_dtype(config, err));
     TM_TRY(settle_batch(config, err));
     TM_TRY(settle_optimizer(config, err));
+    TM_TRY(settle_formats(config, err));
     TM_TRY(settle_schedule(config, err));
     TM_TRY(settle_recompute(config, err));
-    TM_TRY(check_evaluation(config, err));
     return check_length(config, err);
 }

@@ -10,16 +10,21 @@
 static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     int64_t first_sample = 0;
+    bool    adapters = r->options->step.adapters.rank > 0; /* checkpoints lack what they stand beside */
+    if (r->options->load_weights && adapters)
+        TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
+    if (adapters) TM_TRY(tm_trainer_base_hash(r->trainer, &r->base, err));
     TM_TRY(run_resume(r, &first_sample, err));
     bool resumed = r->saved_step >= 0;
-    if (r->options->load_weights && !resumed)
+    if (r->options->load_weights && !resumed && !adapters)
         TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
-    if (r->first_step > r->options->steps) {
-        tm_note("nothing to do: the checkpoint is at step %lld, training.steps is %lld", (long long)r->first_step - 1,
-                (long long)r->options->steps);
-        return TM_OK;
-    }
-    size_t room = (size_t)(r->options->steps - r->first_step + 1);
+    bool trained = r->first_step > r->options->steps;
+    if (trained)
+        tm_note("%s: the checkpoint is at step %lld, training.steps is %lld",
+                r->options->concluded ? "nothing to do" : "all steps were done before, only the result is missing",
+                (long long)r->first_step - 1, (long long)r->options->steps);
+    if (trained && r->options->concluded) return TM_OK;
+    size_t room = trained ? 1 : (size_t)(r->options->steps - r->first_step + 1);
     r->step_seconds = tm_alloc(room * sizeof *r->step_seconds);
     r->losses = tm_alloc(room * sizeof *r->losses);
     r->step_end_ns = tm_alloc(room * sizeof *r->step_end_ns);
@@ -35,28 +40,43 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     r->loader =
         tm_loader_open(r->source, TM_SPLIT_TRAIN, run_global_batch(r->options), first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
-    TM_TRY(run_certify(r, first_sample, err));
+    if (!trained) TM_TRY(run_certify(r, first_sample, err));
     r->validity = tm_validity_start("");
     tm_status st = run_train(r, stop, err);
     if (st == TM_OK) st = run_finish(r, stop, err);
     return st;
 }
 
+/* The held-out sequences, where they have another length. */
+static tm_status open_held_out(run *r, tm_source **own, tm_error *err)
+{
+    const tm_step_options *step = &r->options->step;
+    tm_source_options      options = r->options->source;
+    r->held_out = r->source;
+    if (step->validation_batch == 0 || step->validation_seq == step->seq) return TM_OK;
+    options.seq = step->validation_seq;
+    TM_TRY(tm_source_open(&options, own, err));
+    r->held_out = *own;
+    return TM_OK;
+}
+
 tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus,
                  const volatile sig_atomic_t *stop, tm_error *err)
 {
-    run r = { .options = options,
-              .device = device,
-              .source = source,
-              .bus = bus,
-              .first_step = 1,
-              .finite = true,
-              .validation = (double)NAN,
-              .validation_error = (double)NAN,
-              .first_loss = (double)NAN,
-              .saved_step = -1 };
-    TM_TRY(tm_trainer_open(device, &options->step, options->seed, &r.trainer, err));
-    tm_status st = run_with_trainer(&r, stop, err);
+    run        r = { .options = options,
+                     .device = device,
+                     .source = source,
+                     .bus = bus,
+                     .first_step = 1,
+                     .finite = true,
+                     .validation = (double)NAN,
+                     .validation_error = (double)NAN,
+                     .first_loss = (double)NAN,
+                     .saved_step = -1 };
+    tm_source *own = NULL;
+    TM_TRY(open_held_out(&r, &own, err));
+    tm_status st = tm_trainer_open(device, &options->step, options->seed, &r.trainer, err);
+    if (st == TM_OK) st = run_with_trainer(&r, stop, err);
     tm_turn_close(r.turn);
     tm_loader_close(r.loader);
     tm_trainer_close(r.trainer);
@@ -66,5 +86,6 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     free(r.before);
     tm_validity_destroy(r.validity);
     tm_sampling_destroy(r.sampling);
+    tm_source_close(own);
     return st;
 }

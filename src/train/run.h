@@ -41,18 +41,20 @@ typedef struct {
     bool     certify_after;     /* and after the last one */
     double   target_half_width; /* stop when the rate is known to this part of itself; 0: do all steps */
     tm_peaks peaks;             /* of the device, for guards; 0 = unknown */
-    /* The first weights, unless a checkpoint has later ones: called once the trainer is open. NULL: by the seed. */
+    /* The first weights, unless a checkpoint has later ones of all: called once the trainer is open. NULL: by the seed.
+     */
     tm_status (*load_weights)(void *context, struct tm_trainer *trainer, tm_error *err);
     void       *load_context;
     bool        checkpoint;
     const char *checkpoint_folder; /* NULL: none, not even when interrupted */
     int64_t     checkpoint_interval, checkpoint_load_step;
     int         checkpoint_keep;
-    bool        allow_changed_data; /* goes on from a checkpoint that was trained on other data */
-    uint64_t    config_hash;
-    int64_t     sample_tokens; /* generated at the end of a run on text (step.sample) */
-    double      slowdown_pct;  /* of a step's time, burnt on top of it: a planted slowdown; 0: none */
-    int         turn_fd;       /* takes turns by way of this socket (train/turn.h); 0: does not */
+    bool concluded; /* the result of an earlier process is there: a run whose steps are all done has nothing to do */
+    bool allow_changed_data; /* goes on from a checkpoint that was trained on other data */
+    uint64_t config_hash;
+    int64_t  sample_tokens; /* generated at the end of a run on text (step.sample) */
+    double   slowdown_pct;  /* of a step's time, burnt on top of it: an injected slowdown; 0: none */
+    int      turn_fd;       /* takes turns by way of this socket (train/turn.h); 0: does not */
 } tm_run_options;
 
 /* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with

@@ -15,6 +15,7 @@ typedef struct {
     const tm_run_options *options;
     tm_device            *device;
     const tm_source      *source;
+    const tm_source      *held_out; /* `source`, unless held-out sequences have another length */
     const tm_event_bus   *bus;
     tm_trainer           *trainer;
     tm_loader            *loader;
@@ -37,6 +38,7 @@ typedef struct {
     tm_certificate        certificate, certificate_after;
     int64_t               first_sample; /* of this process */
     tm_curve              curve;
+    uint64_t              base;                    /* with adapters: hash of the weights that they stand beside */
     uint64_t             *before;                  /* hash of each weight before the first step; NULL: nobody looked */
     char                  unreal[TM_REASON_BYTES]; /* why this was no training; "": it was */
     double                accounted_seconds, all_seconds, last_norm;
@@ -49,6 +51,12 @@ typedef struct {
 static inline int64_t run_global_batch(const tm_run_options *o)
 {
     return o->step.micro_batch * o->step.accumulation;
+}
+
+/* Samples of a batch of an evaluation. */
+static inline int64_t run_validation_rows(const tm_run_options *o)
+{
+    return o->step.validation_batch > 0 ? o->step.validation_batch : o->step.micro_batch;
 }
 
 /* --- resume.c --- */

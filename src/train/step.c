@@ -16,17 +16,22 @@ int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
     return fits < rows ? fits : rows;
 }
 
-static tm_inputs inputs_of(const tm_step *step)
+static tm_inputs named(const tm_step *step, const tm_tensor_id *tensors)
 {
     tm_inputs inputs = { .n = step->options.n_fields };
     for (int f = 0; f < inputs.n; f++) {
         inputs.name[f] = step->options.fields[f].name;
-        inputs.tensor[f] = step->inputs[f];
+        inputs.tensor[f] = tensors[f];
     }
     return inputs;
 }
 
-static void add_training_segment(tm_step *step, const char *name, bool accumulate)
+static tm_inputs inputs_of(const tm_step *step)
+{
+    return named(step, step->inputs);
+}
+
+static void add_training_segment(tm_step *step, const tm_chooser *chooser, const char *name, bool accumulate)
 {
     tm_graph *graph = step->graph;
     tm_graph_segment(graph, name);
@@ -34,12 +39,14 @@ static void add_training_segment(tm_step *step, const char *name, bool accumulat
     step->model.account = accumulate ? TM_ACCOUNT_ADD : TM_ACCOUNT_FRESH;
     tm_model_loss(graph, &step->model, &inputs, step->loss, step->options.loss_chunk, accumulate);
     step->model.account = TM_ACCOUNT_NONE;
+    tm_adapt_pass(graph, step->first_row);
     tm_tensor_id balance = step->model.balance_loss;
     tm_seed      seeds[] = { { step->loss, step->scalars }, { balance, step->scalars } };
     tm_gradient_pass(graph, accumulate, seeds, balance == TM_NONE ? 1 : 2, NULL, NULL, 0);
     tm_lookup_pass(graph, step->options.accumulation > 1, accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     tm_precision_pass(graph);
+    tm_uncast_pass(graph, chooser);
     tm_offload_pass(graph, &step->options.offload);
 }
 
@@ -81,14 +88,32 @@ static void add_update_segment(tm_step *step)
     graph->layer = -1;
 }
 
-static void add_evaluate_segment(tm_step *step)
+static void add_evaluate_segment(tm_step *step, const tm_chooser *chooser)
 {
     tm_graph_segment(step->graph, "evaluate");
     tm_inputs inputs = inputs_of(step);
     step->model.account = TM_ACCOUNT_FRESH; /* for the certificate; a step begins anew */
     tm_model_loss(step->graph, &step->model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     step->model.account = TM_ACCOUNT_NONE;
+    tm_adapt_pass(step->graph, TM_NONE);
     tm_precision_pass(step->graph);
+    tm_uncast_pass(step->graph, chooser);
+}
+
+/* The same for held-out samples, where they come in other batches or lengths. */
+static void add_validate_segment(tm_step *step, const tm_chooser *chooser)
+{
+    const tm_step_options *o = &step->options;
+    tm_model               model = step->model;
+    tm_inputs              inputs = named(step, step->validation_inputs);
+    int64_t                rows = o->validation_batch * o->validation_seq;
+    tm_model_resize(step->graph, &model, o->validation_seq);
+    tm_graph_segment(step->graph, "validate");
+    tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
+                  false);
+    tm_adapt_pass(step->graph, TM_NONE);
+    tm_precision_pass(step->graph);
+    tm_uncast_pass(step->graph, chooser);
 }
 
 static void add_sample_segment(tm_step *step)
@@ -96,13 +121,15 @@ static void add_sample_segment(tm_step *step)
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
     tm_graph_segment(step->graph, "sample");
     step->sample_hidden = tm_model_hidden(step->graph, &step->model, step->sample_tokens);
+    tm_adapt_pass(step->graph, TM_NONE);
     tm_precision_pass(step->graph);
 }
 
 /* The tensors that a program reads and writes beside the inputs and the model's. */
-static void declare(tm_step *step)
+static tm_status declare(tm_step *step, tm_error *err)
 {
-    tm_graph *graph = step->graph;
+    tm_graph          *graph = step->graph;
+    const tm_adapters *adapters = &step->options.adapters;
     if (step->options.n_groups == 1) {
         step->scalars = tm_graph_tensor(graph, "scalars", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT));
         step->group_scalars[0] = step->scalars;
@@ -117,6 +144,10 @@ static void declare(tm_step *step)
     step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
     tm_model_declare(graph, &step->options.shape, step->options.seq, &step->model);
+    step->first_row = TM_NONE;
+    if (adapters->rank > 0 && adapters->dropout > 0)
+        step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    return tm_adapters_declare(graph, &step->options.shape, adapters, err);
 }
 
 /* The model needs a field that the source does not give. */
@@ -131,17 +162,26 @@ static tm_status lacks_field(const tm_step_options *o, const char *name, tm_erro
     return TM_INVALID;
 }
 
-/* The values of all samples of a micro-batch along the first axis; false: samples do not have the field. */
+/* The values of all samples of a batch along the first axis. */
+static tm_tensor_id input_of(tm_graph *graph, const char *name, const tm_field *field, int64_t batch)
+{
+    tm_shape shape = field->shape;
+    if (shape.rank == 0) shape = tm_shape_1(1);
+    shape.n[0] *= batch;
+    return tm_graph_tensor_as(graph, name, TM_ROLE_INPUT, shape, field->dtype);
+}
+
+/* false: samples do not have the field. */
 static bool declare_input(tm_step *step, const char *name)
 {
     const tm_step_options *o = &step->options;
     int                    f = 0;
     while (f < o->n_fields && strcmp(name, o->fields[f].name) != 0) f++;
     if (f == o->n_fields) return false;
-    tm_shape shape = o->fields[f].shape;
-    if (shape.rank == 0) shape = tm_shape_1(1);
-    shape.n[0] *= o->micro_batch;
-    step->inputs[f] = tm_graph_tensor_as(step->graph, name, TM_ROLE_INPUT, shape, o->fields[f].dtype);
+    step->inputs[f] = input_of(step->graph, name, &o->fields[f], o->micro_batch);
+    if (o->validation_batch > 0)
+        step->validation_inputs[f] = input_of(step->graph, tm_arena_format(step->graph->arena, "validation.%s", name),
+                                              &o->validation_fields[f], o->validation_batch);
     return true;
 }
 
@@ -154,7 +194,7 @@ static tm_status declare_inputs(tm_step *step, tm_error *err)
         o->fields[1] = (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(o->seq) };
         o->n_fields = 2;
     }
-    for (int f = 0; f < o->n_fields; f++) step->inputs[f] = TM_NONE;
+    for (int f = 0; f < o->n_fields; f++) step->inputs[f] = step->validation_inputs[f] = TM_NONE;
     for (const char *const *wanted = tm_model_fields(&o->shape); *wanted; wanted++)
         if (!declare_input(step, *wanted)) return lacks_field(o, *wanted, err);
     for (const char *const *wanted = tm_model_optional_fields(&o->shape); *wanted; wanted++)
@@ -165,14 +205,29 @@ static tm_status declare_inputs(tm_step *step, tm_error *err)
     return TM_OK;
 }
 
-static void add_segments(tm_step *step)
+static void add_segments(tm_step *step, const tm_chooser *chooser)
 {
-    add_training_segment(step, "first", false);
-    if (step->options.accumulation > 1) add_training_segment(step, "further", true);
+    add_training_segment(step, chooser, "first", false);
+    if (step->options.accumulation > 1) add_training_segment(step, chooser, "further", true);
     add_update_segment(step);
-    add_evaluate_segment(step);
+    add_evaluate_segment(step, chooser);
+    if (step->options.validation_batch > 0) add_validate_segment(step, chooser);
     step->sample_tokens = step->sample_hidden = TM_NONE;
     if (step->options.sample) add_sample_segment(step);
+}
+
+/* An adapter beside a matrix that nothing multiplies with would train nothing. */
+static tm_status check_adapters(const tm_graph *graph, tm_error *err)
+{
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_adapter *adapter = graph->tensors[i].adapter;
+        if (adapter && tm_graph_at(graph, adapter->b)->trained && tm_graph_at(graph, adapter->b)->gradient == TM_NONE)
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "'%s' is not the weight of a linear: no adapter can stand beside it; take its name out of "
+                           "lora.targets",
+                           graph->tensors[i].name);
+    }
+    return TM_OK;
 }
 
 static void add_work(tm_step_schedule *to, const tm_program *program, int64_t micro_batch, int64_t count)
@@ -194,6 +249,7 @@ static void schedule(tm_step *step)
     if (n > 1) add_work(&step->training, step->further, 1, n - 1);
     add_work(&step->training, step->update, TM_NO_MICRO_BATCH, 1);
     add_work(&step->evaluation, step->evaluate, 0, 1);
+    if (step->options.validation_batch > 0) add_work(&step->validation, tm_plan_program(plan, "validate"), 0, 1);
     if (step->sample) add_work(&step->sampling, step->sample, TM_NO_MICRO_BATCH, 1);
 }
 
@@ -205,13 +261,25 @@ double tm_schedule_flops(const tm_step_schedule *schedule)
     return flops;
 }
 
+/* As many rows at a time as tm_step_loss_chunk says, in half the place where the kernel can do with it. */
+static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_chooser *chooser)
+{
+    int64_t    chunk = tm_step_loss_chunk(rows, o->shape.vocab_size);
+    tm_example example;
+    TM_ASSERT(tm_op_linear_cross_entropy_grad.example(0, &example));
+    tm_call          call = tm_example_call(&tm_op_linear_cross_entropy_grad, &example, o->precision);
+    const tm_kernel *kernel = o->shape.vocab_size > 0 ? chooser->choose(chooser->context, &call, NULL) : NULL;
+    return kernel && kernel->two_rows ? (chunk + 1) / 2 : chunk;
+}
+
 tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
 {
     tm_step *step = tm_alloc(sizeof *step);
     step->options = *options;
     int64_t rows = options->micro_batch * options->seq;
-    if (step->options.loss_chunk <= 0) step->options.loss_chunk = tm_step_loss_chunk(rows, options->shape.vocab_size);
+    if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
+    TM_ASSERT(options->validation_batch == 0 || options->n_fields > 0);
     tm_graph *graph = step->graph = tm_graph_create(options->precision);
     if (options->n_groups == 0) {
         step->options.groups[0] =
@@ -219,10 +287,11 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
         step->options.n_groups = 1;
     }
     tm_status st = declare_inputs(step, err);
-    if (st == TM_OK) declare(step);
+    if (st == TM_OK) st = declare(step, err);
     step->group_of = tm_arena_take(graph->arena, graph->n_tensors * sizeof *step->group_of);
     if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);
-    if (st == TM_OK) add_segments(step);
+    if (st == TM_OK) add_segments(step, chooser);
+    if (st == TM_OK) st = check_adapters(graph, err);
     if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
     if (st != TM_OK) {
         tm_step_destroy(step);

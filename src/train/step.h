@@ -5,6 +5,7 @@
  *   further    of every further micro-batch: gradients and loss are added to (absent without accumulation)
  *   update     gradient norm, clipping, the optimizer
  *   evaluate   forward and loss only
+ *   validate   the same for held-out samples that come in other batches or lengths (only then)
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
  *
  * A step is its schedule: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and
@@ -17,6 +18,7 @@
 #include "graph/plan.h"
 #include "model/model.h"
 #include "op/attrs.h"
+#include "train/adapters.h"
 #include "train/groups.h"
 #include "train/optimizer.h"
 
@@ -27,6 +29,10 @@ typedef struct {
     int64_t             accumulation;          /* micro-batches of a step, >= 1 */
     tm_field            fields[TM_MAX_FIELDS]; /* that the source of data gives */
     int                 n_fields;              /* 0: tokens and targets (T), int32 */
+    /* Held-out samples in other batches or of another length than training's: both, and the fields of such a sample in
+     * the same order. validation_batch 0: the same. */
+    int64_t             validation_batch, validation_seq;
+    tm_field            validation_fields[TM_MAX_FIELDS];
     tm_recompute        recompute;
     tm_offload          offload;
     int64_t             loss_chunk; /* rows; 0: chosen by tm_step_loss_chunk */
@@ -34,6 +40,7 @@ typedef struct {
     tm_hyper            hyper;
     tm_group            groups[TM_MAX_GROUPS]; /* of tm_groups_read */
     int                 n_groups;              /* 0: one, of all parameters, with `hyper` */
+    tm_adapters         adapters;              /* rank 0: all parameters are trained */
     bool                sample;                /* with the program "sample" */
 } tm_step_options;
 
@@ -53,17 +60,19 @@ typedef struct {
     tm_step_options options; /* as given, chunk and groups filled in: n_groups >= 1 */
     tm_graph       *graph;
     tm_model        model;
-    tm_tensor_id    inputs[TM_MAX_FIELDS]; /* of the fields; TM_NONE: the model has no use for it */
-    tm_tensor_id    tokens, targets;       /* of a language two of them, (N) int32; else TM_NONE */
-    tm_tensor_id    loss, evaluation_loss; /* () float64, summed over target tokens */
-    tm_tensor_id    scalars;               /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
+    tm_tensor_id    inputs[TM_MAX_FIELDS];            /* of the fields; TM_NONE: the model has no use for it */
+    tm_tensor_id    validation_inputs[TM_MAX_FIELDS]; /* of the program "validate" */
+    tm_tensor_id    tokens, targets;                  /* of a language two of them, (N) int32; else TM_NONE */
+    tm_tensor_id    loss, evaluation_loss;            /* () float64, summed over target tokens */
+    tm_tensor_id    scalars; /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
     tm_tensor_id
          group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
     int *group_of;                     /* (parameters, by tensor) its group */
+    tm_tensor_id      first_row;       /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
     tm_tensor_id      clip;            /* (2) float64: gradient norm, coefficient */
     tm_tensor_id      sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
     tm_plan          *plan;
-    tm_step_schedule  training, evaluation, sampling;               /* sampling: empty when it was not asked for */
+    tm_step_schedule  training, evaluation, validation, sampling;   /* validation, sampling: empty unless asked for */
     const tm_program *first, *further, *update, *evaluate, *sample; /* further, sample: NULL when absent */
 } tm_step;
 

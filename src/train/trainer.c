@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/cpu.h"
 #include "base/hash.h"
+#include "base/random.h"
 #include "train/init.h"
 #include "train/load.h"
 
@@ -20,8 +21,10 @@ struct tm_trainer {
     tm_checkpoint_memory  copies; /* how a checkpoint reaches the tensors */
     tm_checkpoint_tensor *tensors;
     size_t                n_tensors;
+    uint64_t              seed;
     double  scalars[TM_MAX_GROUPS][TM_SCALAR_COUNT]; /* as written to the device: they stay until the update */
     double *expert_counts;                           /* as read from the device */
+    double *first_rows; /* of each micro-batch of the step (tm_step.first_row): they stay until the update, too */
 };
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -70,6 +73,12 @@ tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, 
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
+/* A weight of the model that adapters stand beside. */
+static bool is_base(const tm_trainer *trainer, const tm_tensor *tensor)
+{
+    return tensor->role == TM_ROLE_PARAMETER && !tensor->trained && trainer->step->options.adapters.rank > 0;
+}
+
 static void list_tensors(tm_trainer *trainer)
 {
     const tm_graph *graph = trainer->step->graph;
@@ -79,6 +88,7 @@ static void list_tensors(tm_trainer *trainer)
         const tm_tensor *tensor = &graph->tensors[i];
         if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_MOMENT && tensor->role != TM_ROLE_STATE)
             continue;
+        if (is_base(trainer, tensor)) continue; /* the model that the run began with: its hash is kept */
         size_t                bytes = trainer->step->plan->places[i].bytes;
         tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
         *row = (tm_checkpoint_tensor){ .name = tensor->name,
@@ -141,6 +151,7 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
     tm_chooser  chooser = tm_device_chooser(device);
     tm_trainer *trainer = tm_alloc(sizeof *trainer);
     trainer->device = device;
+    trainer->seed = seed;
     tm_status st = tm_step_create(options, &chooser, &trainer->step, err);
     if (st == TM_OK) st = open_memory(trainer, seed, chooser.threads, err);
     if (st != TM_OK) {
@@ -152,6 +163,7 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
     if (counts != TM_NONE)
         trainer->expert_counts =
             tm_alloc((size_t)tm_shape_elements(tm_graph_at(trainer->step->graph, counts)->shape) * sizeof(double));
+    trainer->first_rows = tm_alloc((size_t)options->accumulation * sizeof *trainer->first_rows);
     *out = trainer;
     return TM_OK;
 }
@@ -164,6 +176,7 @@ void tm_trainer_close(tm_trainer *trainer)
     tm_step_destroy(trainer->step);
     free(trainer->tensors);
     free(trainer->expert_counts);
+    free(trainer->first_rows);
     free(trainer);
 }
 
@@ -182,30 +195,49 @@ tm_address tm_trainer_arena(const tm_trainer *trainer)
 tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm, int64_t total_targets,
                            tm_error *err)
 {
+    const uint64_t         rounding = tm_random_stream("rounding");
     const tm_step_options *o = &trainer->step->options;
+    for (int64_t m = 0; m < o->accumulation; m++)
+        trainer->first_rows[m] = (double)((t - 1) * o->accumulation + m) * (double)(o->micro_batch * o->seq);
     for (int g = 0; g < o->n_groups; g++) {
         double    *s = trainer->scalars[g], rate = learning_rate * o->groups[g].lr_scale;
         tm_address to = address_at(trainer, trainer->step->group_scalars[g], 0, sizeof trainer->scalars[g]);
         s[TM_SCALAR_LOSS_SCALE] = total_targets > 0 ? 1 / (double)total_targets : 0;
         s[TM_SCALAR_LEARNING_RATE] = rate;
         s[TM_SCALAR_MAX_NORM] = max_norm;
+        s[TM_SCALAR_ROUNDING] = (double)(tm_random_u64(trainer->seed, rounding, (uint64_t)t) >> 11);
         o->optimizer->scalars(&o->groups[g].hyper, t, rate, s);
         TM_TRY(tm_device_write(trainer->device, to, s, sizeof trainer->scalars[g], err));
     }
     return TM_OK;
 }
 
-/* Queues micro-batch `index` of `batch` into the inputs. */
-static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, tm_error *err)
+/* Queues batch `index` of `batch` into inputs. */
+static tm_status feed_into(tm_trainer *trainer, const tm_tensor_id *inputs, const tm_micro_batch *batch, int64_t index,
+                           tm_error *err)
 {
     const tm_step *step = trainer->step;
     for (int f = 0; f < step->options.n_fields; f++) {
-        if (step->inputs[f] == TM_NONE) continue;
-        size_t      bytes = step->plan->places[step->inputs[f]].bytes;
+        if (inputs[f] == TM_NONE) continue;
+        size_t      bytes = step->plan->places[inputs[f]].bytes;
         const char *from = (const char *)batch->field[f] + (size_t)index * bytes;
-        TM_TRY(tm_device_write(trainer->device, address_at(trainer, step->inputs[f], 0, bytes), from, bytes, err));
+        TM_TRY(tm_device_write(trainer->device, address_at(trainer, inputs[f], 0, bytes), from, bytes, err));
     }
     return TM_OK;
+}
+
+static tm_status feed(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, tm_error *err)
+{
+    return feed_into(trainer, trainer->step->inputs, batch, index, err);
+}
+
+/* What dropout depends on: micro-batch `index` of the step begins with that row of the run. */
+static tm_status number_rows(tm_trainer *trainer, int64_t index, tm_error *err)
+{
+    tm_tensor_id id = trainer->step->first_row;
+    size_t       bytes = sizeof *trainer->first_rows;
+    if (id == TM_NONE) return TM_OK;
+    return tm_device_write(trainer->device, address_at(trainer, id, 0, bytes), &trainer->first_rows[index], bytes, err);
 }
 
 tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch, tm_ledger *ledger,
@@ -213,6 +245,7 @@ tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_mic
 {
     const tm_step_schedule *schedule = &trainer->step->training;
     TM_TRY(feed(trainer, batch, 0, err));
+    TM_TRY(number_rows(trainer, index, err));
     for (size_t i = 0; i < schedule->n; i++) {
         const tm_work *work = &schedule->work[i];
         if (work->micro_batch < 0 || index < work->micro_batch || index >= work->micro_batch + work->count) continue;
@@ -265,6 +298,7 @@ tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_s
         const tm_work *work = &schedule->work[i];
         for (int64_t k = 0; k < work->count; k++) {
             if (work->micro_batch >= 0) TM_TRY(feed(trainer, batch, work->micro_batch + k, err));
+            if (work->micro_batch >= 0) TM_TRY(number_rows(trainer, work->micro_batch + k, err));
             TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
         }
     }
@@ -287,6 +321,17 @@ tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, 
     for (size_t i = 0; i < schedule->n; i++)
         TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
     return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
+}
+
+tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)
+{
+    const tm_step          *step = trainer->step;
+    const tm_step_schedule *schedule = &step->validation;
+    if (schedule->n == 0) return tm_trainer_evaluate(trainer, batch, loss, err);
+    TM_TRY(feed_into(trainer, step->validation_inputs, batch, 0, err));
+    for (size_t i = 0; i < schedule->n; i++)
+        TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
+    return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
 tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err)
@@ -337,6 +382,18 @@ uint64_t tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashe
     for (size_t i = 0; i < trainer->step->graph->n_tensors; i++)
         if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER) sum += hashes[i];
     return sum;
+}
+
+tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
+{
+    size_t    n = trainer->step->graph->n_tensors;
+    uint64_t *hashes = tm_alloc((n + 1) * sizeof *hashes);
+    tm_status st = tm_trainer_hashes(trainer, hashes, err);
+    *out = 0;
+    for (size_t i = 0; i < n && st == TM_OK; i++)
+        if (is_base(trainer, &trainer->step->graph->tensors[i])) *out += hashes[i];
+    free(hashes);
+    return st;
 }
 
 tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)

@@ -55,14 +55,18 @@ TM_MUST_USE tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *res
 /* A whole step behind tm_trainer_begin: walks its schedule. `batch`: all micro-batches one after the other. */
 TM_MUST_USE tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result,
                                       tm_ledger *ledger, tm_error *err);
-/* *loss: the summed loss of a batch of the evaluation split. */
+/* *loss: the summed loss of a micro-batch, without training on it. */
 TM_MUST_USE tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
+                                          tm_error *err);
+/* The same of a batch of held-out samples: (validation_batch, validation_seq) where the step's options say so. */
+TM_MUST_USE tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
                                           tm_error *err);
 
 /* Runs another program of the step; may return before it is done. */
 TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err);
 
-/* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. */
+/* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. Of a step with adapters
+ * without the frozen weights. */
 const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count);
 
 /* Of all weights: equal names and bits, equal number, whatever the order of the tensors and where they lie. The sum
@@ -70,6 +74,8 @@ const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t
 /* The same in two steps: hashes[id] of each weight (others are left alone); their sum. */
 TM_MUST_USE tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_error *err);
 uint64_t              tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashes);
+/* The same of the frozen weights that adapters stand beside. */
+TM_MUST_USE tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err);
 TM_MUST_USE tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err);
 
 #endif

@@ -100,10 +100,11 @@ static bool final_loss_known(const tm_evidence *e)
     return !isnan(e->validation);
 }
 
-/* Of the loss that is judged: held-out images have other times than those of training. */
+/* Of the loss that is judged: held-out images have other times than those of training, held-out sequences may have
+ * another length. */
 static double final_floor(const tm_evidence *e)
 {
-    return e->images && final_loss_known(e) ? e->validation_floor : e->floor;
+    return final_loss_known(e) ? e->validation_floor : e->floor;
 }
 
 /* The language's exact entropy is the floor: below it something leaks (a mask, a target), far above it nothing is
@@ -243,7 +244,7 @@ static tm_verdict judge_loss(const tm_evidence *e, char reason[TM_REASON_BYTES])
     return TM_VERDICT_INVALID;
 }
 
-/* What a run without a planted slowdown is. */
+/* What a run without an injected slowdown is. */
 static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
     if (!e->finite) {
@@ -253,6 +254,12 @@ static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
     if (e->impossible) {
         snprintf(reason, TM_REASON_BYTES, "%s", e->impossible);
         return TM_VERDICT_INVALID;
+    }
+    if (e->n_losses == 0 && e->total_steps > 0) {
+        snprintf(reason, TM_REASON_BYTES,
+                 "all %lld steps were done before this process, which knows nothing of their times",
+                 (long long)e->total_steps);
+        return TM_VERDICT_NOT_JUDGED;
     }
     bool reached = final_loss_known(e) && e->gate == TM_GATE_FLOOR && e->validation <= final_floor(e) + e->target_gap;
     if (e->total_steps < TM_JUDGED_STEPS && !reached) {

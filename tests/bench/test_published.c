@@ -175,8 +175,8 @@ static void wrong_files_are_refused(void **state)
     } wrong[] = { { "", "no published figure" },
                   { "a,b,c\n", "header" },
                   { HEADER, "no published figure" },
-                  { HEADER "gemm,x,d,1,device,,,,tflops,fast,,,,,\n", "'fast' is no number" },
-                  { HEADER "gemm,x,d,1,device,,,,tflops,inf,,,,,\n", "'inf' is no number" },
+                  { HEADER "gemm,x,d,1,device,,,,tflops,fast,,,,,\n", "'fast' is not a number" },
+                  { HEADER "gemm,x,d,1,device,,,,tflops,inf,,,,,\n", "'inf' is not a number" },
                   { HEADER "gemm,x,d,0,device,,,,tflops,1,,,,,\n", "devices '0'" },
                   { HEADER "gemm,x,d,1,node,,,,tflops,1,,,,,\n", "scope 'node'" },
                   { HEADER "gemm,x,d,1,device\n", "5 cells" } };

@@ -44,7 +44,7 @@ END
 trainmark ab --a "$args" --b "$args --debug.slowdown_pct 900" --turn 0.05 --budget 14 --target 0 --out kept
 cp "$out" live.txt
 check "a session ends with 0, whatever it says" [ "$code" -eq 0 ]
-check "a planted slowdown is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
+check "an injected slowdown is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
 check "the machine's own difference stands beside it" has "$out" "^A / A +[0-9.]+ +\[[0-9.]+, [0-9.]+\]"
 check "the smallest difference that would be seen" has "$out" "^floor .* seen in about 4 of 5 sessions: +[0-9.]+ %$"
 check "warm-up turns are counted, not used" has "$out" "left out: (3[6-9]|[4-9][0-9]) warm-up turns with [0-9]+ steps, 0 cut steps"
@@ -82,7 +82,7 @@ trainmark run $args --training.steps 3 --debug.slowdown_pct 50 --out slow
 check "a slowdown is told on standard error" has "$err" "warning: every step is slowed down by 50 % on purpose"
 check "a slowed run is not judged" [ "$(value slow/result.json verdict)" = not-judged ]
 check "and says why" has slow/result.json '"reason": "slowed down by 50 % on purpose \(debug.slowdown_pct\)'
-check "its time is in the ledger" has slow/metrics.jsonl '"planted slowdown": 0\.'
+check "its time is in the ledger" has slow/metrics.jsonl '"injected slowdown": 0\.'
 
 # --- any command ----------------------------------------------------------------------------------------------------------
 

@@ -180,7 +180,7 @@ failed_with 2 "no command" "no command behind '--'"
 trainmark check --perf --sysroot m
 failed_with 2 "measuring another machine" "leave one of them out"
 trainmark check --sysroot nowhere
-failed_with 4 "no such root" "--sysroot 'nowhere' is no folder"
+failed_with 4 "no such root" "--sysroot 'nowhere' is not a folder"
 trainmark check --report-file-name r.txt
 failed_with 2 "an unknown format" "r.txt"
 finish

@@ -24,7 +24,8 @@ check "text becomes packed rows" has "$out" "gov/train.npy: 74 rows"
 trainmark data pack docs --out gov/validation.npy --format govreport --seq-len 32 --answer-after 'Answer: '
 check "only answers count" [ "$code" -eq 0 ]
 trainmark data inspect gov
-check "a folder of packed rows is looked at" has "$out" "gov/train.npy +\| govreport +\| int32 +\| +74 .*\| +1 \| 81 117"
+check "a folder of packed rows is looked at" has "$out" "gov/train.npy +\| +1 \|"
+check "what all files have in common" has "$out" "in all rows: format govreport, type int32, rows 74"
 check "the share of what counts is told" has "$out" "gov/validation.npy .*\| +0.3965 "
 trainmark data inspect docs --json
 check "text is looked at, as JSON" has "$out" '"tokens": 2373'
@@ -94,7 +95,7 @@ check "training on packed rows" [ "$code" -eq 0 ]
 check "each step has 31 targets of 32" [ "$(grep -c '"tokens": 31,' a/metrics.jsonl)" -eq 4 ]
 trainmark run $tiny --training.steps 4 --training.local_batch_size 2 --model.vocab_size 257 --data.source govreport --data.path gov --out b \
     --validation.average sequences
-failed_with 4 "the mean of sequences in batches of two" "validation.average sequences .*set it to 1"
+failed_with 4 "the mean of sequences in batches of two" "validation.average sequences .*set validation.local_batch_size to 1"
 trainmark run $tiny --training.steps 4 --model.vocab_size 257 --data.source govreport --data.path gov --out b --training.seq_len 64
 failed_with 4 "rows of another length" "training.seq_len 64; set it to 32"
 trainmark run $tiny --training.steps 4 --data.source megatron --data.path set --data.validation_path set --out c \
@@ -102,7 +103,7 @@ trainmark run $tiny --training.steps 4 --data.source megatron --data.path set --
 check "training on an indexed data set" [ "$code" -eq 0 ]
 check "what the order takes is said before" has "$err" "8 samples take 1 epochs of 40 documents; their order takes"
 trainmark run $tiny --training.steps 4 --data.source megatron --data.path set --out d --model.vocab_size 256
-failed_with 4 "a token outside of the vocabulary" "set.bin': token [0-9]+ is no number of the vocabulary, 0 to 255"
+failed_with 4 "a token outside of the vocabulary" "set.bin': token [0-9]+ is not in the vocabulary, 0 to 255"
 trainmark run $tiny --data.source megatron --out d
 failed_with 4 "no path" "data.source is megatron .*, but data.path names no file or folder"
 trainmark run $tiny --data.path docs --data.validation_path set --out d

@@ -54,6 +54,46 @@ trainmark report long -o long.html
 check "the page of 10,000 steps" [ "$code" -eq 0 ]
 check "is below 2 MB, and below 300 kB in fact" [ "$(wc -c <long.html)" -lt 300000 ]
 
+# --- many hosts ---
+
+for host in one two three slow; do
+    mkdir -p fleet/$host
+    sed "s/\"host\": \"[^\"]*\"/\"host\": \"$host\"/; s/\"verdict\": \"[a-z-]*\"/\"verdict\": \"valid\"/" a/result.json >fleet/$host/result.json
+    cp a/metrics.jsonl fleet/$host
+    echo "all is well" >fleet/$host/run.log
+done
+speed=$(member a/result.json median)
+trainmark report fleet/one fleet/two fleet/three --fleet
+check "a fleet that passes" [ "$code" -eq 0 ]
+check "says so" has "$out" "^3 of 3 runs pass$"
+awk -v s="$speed" '/"tokens_per_second_per_device": \{/ { inside = 1 } inside && /"median":/ { printf "    \"median\": %.6f,\n", s * 0.8; inside = 0; next } { print }' \
+    fleet/slow/result.json >t && mv t fleet/slow/result.json
+trainmark report fleet/one fleet/two fleet/three fleet/slow --fleet -o fleet.html --json
+failed_with 5 "a host that is too slow fails" "1 of 4 runs do not pass"
+check "the gate and the host are named" sh -c "grep -A5 '\"host\": \"slow\"' '$out' | grep -A4 '\"gate\": \"speed\"' | grep -q FAIL"
+check "on the page" [ "$(grep -c '<td class="invalid">FAIL</td>' fleet.html)" -eq 1 ]
+check "with two charts" [ "$(grep -c '<svg class="chart"' fleet.html)" -eq 2 ]
+trainmark report fleet/one fleet/two fleet/three fleet/slow --fleet --tolerance 30
+check "unless so much is allowed" [ "$code" -eq 0 ]
+echo "kernel: amdgpu: GPU Hang" >>fleet/two/run.log
+trainmark report fleet/one fleet/two fleet/three --fleet -o fleet.csv
+failed_with 5 "a log with a failure" "1 of 3 runs do not pass"
+check "its line is named" grep -q 'two,log,0,1,logs with a failure,FAIL,run.log:2: the device hung' fleet.csv
+awk '/^\{"step"/ { n++; sub(/"loss": [0-9.e+-]*/, "\"loss\": " (2 + n / 100)) } { print }' a/metrics.jsonl >fleet/three/metrics.jsonl
+sed 's/"loss": [0-9.e+-]*/"loss": null/' a/metrics.jsonl >fleet/one/metrics.jsonl
+trainmark report fleet/one fleet/three --fleet -o fleet.csv
+failed_with 5 "a loss that rises, a loss that is none" "2 of 2 runs do not pass"
+check "rises" grep -q '^three,loss trend,<= 0,.*FAIL' fleet.csv
+check "is none" grep -q '^one,numbers,0,60,.*FAIL' fleet.csv
+check "two runs have no median" grep -q '^three,speed,.*RECORD' fleet.csv
+trainmark compare a --write-thresholds limits.json
+trainmark report a --fleet --thresholds limits.json -o fleet.csv
+check "limits of a file are gates" grep -q 'training.tokens_per_sec_per_gpu,>= .*PASS' fleet.csv
+trainmark report a --thresholds limits.json
+failed_with 2 "limits are of --fleet" "are of --fleet"
+trainmark report a --plot loss.png
+failed_with 2 "a chart is SVG" "a chart is written as SVG; give a name that ends in .svg"
+
 # --- watch ---
 
 trainmark watch a --once

@@ -9,9 +9,11 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,8 +39,13 @@ static int start(const char *arguments, const char *output)
 
 static int open_folder(void **state)
 {
+    char store[LINE];
     (void)state;
-    return getenv("TRAINMARK") && (!mkdtemp(folder) || start(run_arguments, "stdout.txt") != 0) ? -1 : 0;
+    if (!getenv("TRAINMARK")) return 0;
+    if (!mkdtemp(folder)) return -1;
+    snprintf(store, sizeof store, "%s/store.db", folder);
+    setenv("TRAINMARK_STORE", store, 1); /* never the user's */
+    return start(run_arguments, "stdout.txt") == 0 ? 0 : -1;
 }
 
 static int remove_folder(void **state)
@@ -169,6 +176,62 @@ static void metrics_have_a_record_per_step(void **state)
     json_decref(result);
 }
 
+static double children_seconds(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_CHILDREN, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* Processor seconds of the whole process, which other programs do not stretch: the least of three. */
+static double seconds_of(const char *arguments, const char *output)
+{
+    double least = 1e9;
+    for (int i = 0; i < 3; i++) {
+        double before = children_seconds();
+        assert_int_equal(start(arguments, output), 0);
+        least = fmin(least, children_seconds() - before);
+    }
+    return least;
+}
+
+/* Ten thousand stored runs are listed, filtered and compared at once. */
+static void ten_thousand_stored_runs(void **state)
+{
+    static const char copies[] =
+        "INSERT INTO results (kind, name, finished, host, device, precision, verdict, hash, rate, lo, hi, loss)"
+        " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)"
+        " SELECT 'run', 'model-' || (i % 50), '2026-01-31T12:00:00Z', 'box', 'cpu', 'float32', 'valid',"
+        " printf('%016x', i % 100), i, i, i, 2.5 FROM n";
+#ifdef __SANITIZE_ADDRESS__
+    const double limit = 2;
+#else
+    const double limit = 0.2;
+#endif
+    sqlite3 *store;
+    (void)state;
+    need_program();
+    assert_int_equal(sqlite3_open(getenv("TRAINMARK_STORE"), &store), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(store, copies, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(store);
+    assert_int_equal(start("results import output/tiny-llama", "import.txt"), 0);
+    static const char *const commands[] = { "results",
+                                            "results --last 0",
+                                            "results --json",
+                                            "results --name MODEL-7 --json",
+                                            "results --verdict valid --last 20",
+                                            "compare 1 last --json",
+                                            "results show 1" };
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        double seconds = seconds_of(commands[i], "many.json");
+        if (!(seconds < limit)) fail_msg("trainmark %s: %.3f s", commands[i], seconds);
+    }
+    assert_int_equal(start("results --json", "many.json"), 0);
+    json_t *all = load("many.json");
+    assert_int_equal(json_array_size(member(all, "rows")), 10001);
+    json_decref(all);
+}
+
 static void models_parse(void **state)
 {
     (void)state;
@@ -212,6 +275,7 @@ int main(void)
         cmocka_unit_test(metrics_have_a_record_per_step),
         cmocka_unit_test(models_parse),
         cmocka_unit_test(explain_agrees_with_the_run),
+        cmocka_unit_test(ten_thousand_stored_runs),
     };
     return cmocka_run_group_tests_name("results", tests, open_folder, remove_folder);
 }

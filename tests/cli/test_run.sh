@@ -328,4 +328,22 @@ check "at once ($took ms)" [ "$took" -lt 1500 ]
 check_not "without a result" [ -e twice/result.json ]
 check "no half-written file is left then, either" [ -z "$(torn_files)" ]
 
+# --- all steps done, but no result: killed between the last checkpoint and the result ---
+
+done_run="$tiny --training.steps 4 --checkpoint.enable true --out done"
+line_of() { grep -m 1 "\"$1\"" "$2"; }
+trainmark run $done_run
+cp done/result.json first.json
+rm done/result.json
+trainmark run $done_run
+check "a run without its result is concluded: exit code 0" [ "$code" -eq 0 ]
+check "it says why" has "$err" "all steps were done before, only the result is missing: the checkpoint is at step 4"
+for member in weights_hash validation parameters floor; do
+    check "the result has the same $member" [ "$(line_of $member done/result.json)" = "$(line_of $member first.json)" ]
+done
+check "it knows no times" has done/result.json '"reason": "all 4 steps were done before this process, which knows nothing of their times"'
+check_not "and tells no speed" grep -q "^performance:" "$out"
+trainmark run $done_run
+check "then there is nothing to do" has "$err" "nothing to do: the checkpoint is at step 4"
+
 finish

@@ -28,7 +28,7 @@ trainmark results --json
 check "four results, none of the others" [ "$(grep -c '"id"' "$out")" -eq 4 ]
 check "the newest first" [ "$(sed -n 's/.*"id": \([0-9]*\),.*/\1/p' "$out" | tr '\n' ' ')" = "4 3 2 1 " ]
 trainmark results --kind run --name 'TINY*' --last 1
-check "filters" [ "$(grep -c '^|  *[0-9]' "$out")$(grep -c '^|  *2 ' "$out")" = 11 ]
+check "filters" [ "$(grep -o '^|  *[0-9][0-9]*' "$out" | sort -u)" = "|  2" ]
 trainmark results --kind run --verdict none
 check "a filter that nothing passes" has "$out" "^no result"
 trainmark results show 1
@@ -138,7 +138,7 @@ failed_with 4 "no result at all" "is not a result"
 printf 'global: {budget: 30, rep-ms: 20, precision: 0, M: 32, N: 32}\njobs:\n  - gemm: {K: 16}\n  - {workload: gemm, name: deep, K: 64, N: 16}\n' >jobs.yaml
 trainmark bench jobs jobs.yaml --output-file jobs.md
 check "a job file: both tables" [ "$code$(grep -c '^## ' "$out")$(grep -c '32x16x64' "$out")" = 021 ]
-check "and in the file" cmp -s "$out" jobs.md
+check "and in the file" [ "$(grep -c '^## ' jobs.md)$(grep -c '32x16x64' jobs.md)" = 21 ]
 trainmark results --label deep
 check "its name is the label in the store" [ "$(grep -c '| deep ' "$out")" -eq 1 ]
 printf -- '- gemm: {K: 16}\n- gemmm: {K: 64}\n' >jobs.yaml

@@ -452,12 +452,12 @@ static void a_plan_lists_what_is_not_built(void **state)
     fixture *f = *state;
     tm_config_allow_unbuilt(f->config, true);
     load(f, "x.yaml",
-         "model: gpt-small\nfp8: hybrid\nlora.rank: 16\nquantize.linear.mx.recipe: a\ntraining.dtype: bf16\n"
+         "model: gpt-small\nfp8: hybrid\nfinetune: true\nquantize.linear.mx.recipe: a\ntraining.dtype: bf16\n"
          "parallelism.tensor_parallel_degree: 1\n");
     finish(f);
     const char *lines = tm_config_unbuilt(f->config);
     assert_non_null(strstr(lines, "float8 training (fp8 = hybrid, "));
-    assert_non_null(strstr(lines, "LoRA fine-tuning (lora.rank = 16, "));
+    assert_non_null(strstr(lines, "fine-tuning (finetune = true, "));
     assert_non_null(strstr(lines, "x.yaml:3)\n"));
     assert_non_null(strstr(lines, "MX training ("));
     assert_null(strstr(lines, "tensor parallelism")); /* 1 asks for nothing */
@@ -471,7 +471,9 @@ static void help_names_default_and_range(void **state)
     fixture *f = *state;
     tm_text  out = { 0 };
     tm_config_print_help(f->config, "lr_scheduler", &out);
-    assert_non_null(strstr(out.data, "form of the decay (linear, cosine, sqrt; default linear)\n"));
+    assert_non_null(strstr(
+        out.data, "form of the decay (linear, cosine, sqrt; default linear; applies only with lr_scheduler.decay_ratio "
+                  "other than 0)\n"));
     assert_non_null(strstr(out.data, "  --lr_scheduler.warmup_steps "));
     assert_null(strstr(out.data, "training."));
     tm_text_fini(&out);

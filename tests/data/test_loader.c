@@ -4,6 +4,7 @@
 #include "data/source.h"
 #include "data/source_kind.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -115,6 +116,34 @@ static void resumed_is_never_stopped(void **state)
     tm_loader_close(resumed);
 }
 
+static int threads_of_process(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int  n = 0;
+    assert_non_null(tasks);
+    for (struct dirent *entry; (entry = readdir(tasks));) n += entry->d_name[0] != '.';
+    closedir(tasks);
+    return n;
+}
+
+/* Depth 0: the same batches, read when they are asked for, by whoever asks. */
+static void without_a_thread(void **state)
+{
+    tm_batch   batch;
+    int        before = threads_of_process();
+    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 6, 0);
+    assert_int_equal(threads_of_process(), before);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(tm_loader_consumed(loader), 6 + i * BATCH);
+        tm_loader_next(loader, &batch);
+        expect_batch(*state, TM_SPLIT_TRAIN, &batch, 6 + i * BATCH);
+    }
+    tm_loader_close(loader);
+    loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 6, 1);
+    assert_int_equal(threads_of_process(), before + 1);
+    tm_loader_close(loader);
+}
+
 static void handing_out_takes_no_memory(void **state)
 {
     tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 3);
@@ -216,13 +245,10 @@ static void a_source_declares_its_fields(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_source_declares_its_fields),
-        cmocka_unit_test(batches_hold_the_samples_in_order),
-        cmocka_unit_test(different_samples_are_counted),
-        cmocka_unit_test(a_batch_stays_until_the_next_call),
-        cmocka_unit_test(resumed_is_never_stopped),
-        cmocka_unit_test(handing_out_takes_no_memory),
-        cmocka_unit_test(closing_works_while_full_empty_or_unused),
+        cmocka_unit_test(a_source_declares_its_fields),    cmocka_unit_test(batches_hold_the_samples_in_order),
+        cmocka_unit_test(different_samples_are_counted),   cmocka_unit_test(a_batch_stays_until_the_next_call),
+        cmocka_unit_test(resumed_is_never_stopped),        cmocka_unit_test(without_a_thread),
+        cmocka_unit_test(handing_out_takes_no_memory),     cmocka_unit_test(closing_works_while_full_empty_or_unused),
         cmocka_unit_test(rows_beyond_the_end_are_ignored),
     };
     return cmocka_run_group_tests(tests, open_source, close_source);

@@ -292,7 +292,7 @@ static void indexed_data_that_does_not_fit_is_refused(void **state)
                      TM_OK);
     assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 5, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err),
                      TM_INVALID);
-    assert_non_null(strstr(err.text, "token 24 is no number of the vocabulary, 0 to 23"));
+    assert_non_null(strstr(err.text, "token 24 is not in the vocabulary, 0 to 23"));
     err = (tm_error){ 0 };
     assert_int_equal(truncate(test_in_folder("set.bin"), 48), 0);
     assert_int_equal(tm_source_row(source, TM_SPLIT_TRAIN, 0, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err),

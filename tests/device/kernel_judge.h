@@ -141,6 +141,10 @@ static double bound_at(const judge *j, int k, int64_t i, bool adds, tm_dtype dty
         *wanted = (double)((const int32_t *)j->call.out[k].data)[i];
         return 0;
     }
+    if (dtype == TM_U8) { /* a code of what was computed: its neighbour where that lies between the two */
+        *wanted = ((const double *)j->call.out[k].data)[i];
+        return 1;
+    }
     double value = ((const double *)j->call.out[k].data)[i], spread = j->spread[k][i], terms = j->rounding[k].terms;
     double store = dtype == TM_BF16 ? 0x1p-8 : dtype == TM_F32 ? unit : 0x1p-53;
     if (adds) value += j->old[k][i], spread += fabs(j->old[k][i]) * unit;

@@ -56,7 +56,9 @@ static void check_inputs(const tm_step *step, const tm_program *program)
             if (node->in[i] == TM_NONE || node->op == TM_OP_cast) continue;
             const tm_tensor *tensor = tm_graph_at(step->graph, node->in[i]);
             bool             any = op->any_dtype_in >> i & 1;
-            if (tensor->role == TM_ROLE_PARAMETER && !any)
+            bool             rounds = node->rounded >> i & program->instructions[x].kernel->rounds >> i & 1;
+            if (rounds) assert_true(tensor->role == TM_ROLE_PARAMETER && tensor->dtype == TM_F32);
+            if (tensor->role == TM_ROLE_PARAMETER && !any && !rounds)
                 fail_msg("%s %zu: %s reads '%s' without a cast", program->name, x, op->name, tensor->name);
             if (tensor->role == TM_ROLE_WEIGHT_COPY && any)
                 fail_msg("%s %zu: %s has a cast of '%s' that it does not need", program->name, x, op->name,

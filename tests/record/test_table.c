@@ -63,6 +63,49 @@ static void every_format_to_the_letter(void **state)
           "{\"name\": \"µ\\t2\", \"M\": null, \"time_ms\": null, \"ok\": null}\n");
 }
 
+/* Lines of 120 characters at most; what all rows have in common is told once, and nothing is lost. */
+static void wide_tables_fit_a_terminal(void **state)
+{
+    (void)state;
+    tm_table *table = tm_table_create("t");
+    tm_text   text = { 0 };
+    char      name[40];
+    for (int c = 0; c < 12; c++) {
+        snprintf(name, sizeof name, "column_number_%d", c);
+        tm_table_column(table, name, 4);
+    }
+    for (int row = 0; row < 3; row++) {
+        tm_table_row(table);
+        for (int c = 0; c < 12; c++) {
+            snprintf(name, sizeof name, "column_number_%d", c);
+            if (c != 7) tm_table_i64(table, name, c == 4 ? 77 : 1000 * c + row); /* 4: the same, 7: empty */
+        }
+    }
+    tm_table_print(table, TM_TABLE_TERMINAL, &text);
+    for (const char *line = text.data; *line;) {
+        size_t n = strcspn(line, "\n");
+        assert_true(n <= 120);
+        line += n + 1;
+    }
+    for (int c = 0; c < 12; c++)
+        for (int row = 0; row < 3; row++) {
+            snprintf(name, sizeof name, " %d |", 1000 * c + row);
+            if (c != 4 && c != 7) assert_non_null(strstr(text.data, name));
+        }
+    assert_non_null(strstr(text.data, "\n\nin all rows: column_number_4 77\n"));
+    assert_null(strstr(text.data, "column_number_7"));
+    const char *second = strstr(strstr(text.data, "column_number_0") + 1, "column_number_0");
+    assert_non_null(second); /* the first column again, beside those that did not fit */
+    assert_null(strstr(second + 1, "column_number_0"));
+    tm_text_fini(&text);
+    tm_table_destroy(table);
+    check(TM_TABLE_TERMINAL, "| name      |    M | time_ms |   ok |\n"
+                             "|-----------|-----:|--------:|-----:|\n"
+                             "| a\\|b, \"c\" | 4096 |     0.3 | true |\n"
+                             "| µ\t2       |      |         |      |\n"
+                             "\nn = 2\n");
+}
+
 static void people_see_no_exponents(void **state)
 {
     (void)state;
@@ -118,9 +161,8 @@ static void a_compressed_file_reads_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_to_the_letter),
-        cmocka_unit_test(people_see_no_exponents),
-        cmocka_unit_test(the_extension_decides),
+        cmocka_unit_test(every_format_to_the_letter),   cmocka_unit_test(people_see_no_exponents),
+        cmocka_unit_test(wide_tables_fit_a_terminal),   cmocka_unit_test(the_extension_decides),
         cmocka_unit_test(a_compressed_file_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

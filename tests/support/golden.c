@@ -147,8 +147,22 @@ tm_step_options golden_flux_options(const tm_precision *precision)
     return o;
 }
 
+/* "layers.0.attention.wq.lora_A.weight" is called after the module's weight. */
+static bool adapter_name(const char *piece, char out[160])
+{
+    char        weight[160];
+    const char *at = strstr(piece, ".lora_");
+    if (!at) return false;
+    snprintf(weight, sizeof weight, "%.*s.weight", (int)(at - piece), piece);
+    golden_public_name(weight, out);
+    size_t keep = strlen(out) - strlen(".weight");
+    snprintf(out + keep, 160 - keep, "%s", at);
+    return true;
+}
+
 const char *golden_public_name(const char *piece, char out[160])
 {
+    if (adapter_name(piece, out)) return out;
     static const char *const pairs[][2] = {
         { "attention.wq.weight", "self_attn.q_proj.weight" },
         { "attention.wk.weight", "self_attn.k_proj.weight" },
@@ -300,7 +314,7 @@ void golden_check_gradients(tm_trainer *trainer, const golden_numbers *wanted, d
     double          squares[96] = { 0 }; /* the pieces of a tensor together */
     for (size_t t = 0; t < graph->n_tensors; t++) {
         const tm_tensor *tensor = &graph->tensors[t];
-        if (tensor->role != TM_ROLE_PARAMETER) continue;
+        if (tensor->role != TM_ROLE_PARAMETER || !tensor->trained) continue;
         for (int p = 0; p < tensor->n_pieces; p++) {
             char        text[160];
             const char *name = golden_public_name(tensor->pieces[p].name, text);

@@ -184,8 +184,14 @@ static void stopped_and_resumed_is_never_stopped(void **state)
         for (int64_t k = 1; k < STEPS; k++) check_stop(family, k, &straight, wanted);
         /* nothing is left to do: no step, no event, no error */
         listener again;
+        options.concluded = true;
         assert_int_equal(run(&options, 1, NEVER, &again, &err), TM_OK);
         assert_true(again.last_step == 0 && again.started == 0);
+        /* but a result that was never written: no step, the same held-out loss */
+        options.concluded = false;
+        assert_int_equal(run(&options, 1, NEVER, &again, &err), TM_OK);
+        assert_true(again.last_step == 0 && again.started == 1 && again.ended == 1 && again.evaluations == 1);
+        assert_true(again.validation == straight.validation && again.verdict == TM_VERDICT_NOT_JUDGED);
         test_tree_remove(folder);
     }
 }

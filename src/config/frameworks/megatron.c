@@ -18,7 +18,7 @@
 #define MOE_SPEED(key) SPEED(key, "kernels of experts")
 #define MLA(key, ours) MAPPED(key, "plain:|*:" ours, .convert = tm_megatron_if_latent)
 #define STATE_SPACE(key) MODEL(key, "", "state-space layers (Mamba)", .with = "is_hybrid_model")
-#define MUON(key) UNBUILT(key, "", "the Muon optimizer", .with = "optimizer=muon/dist_muon")
+#define MUON .with = "optimizer=muon/dist_muon"
 #define FP8(key) UNBUILT(key, "", "float8 training", .with = "fp8")
 #define LOADS(key, words) UNBUILT(key, "null|false", words, .with = "load")
 #define TENSOR .with = "tensor_model_parallel_size"
@@ -223,8 +223,9 @@ static const tm_foreign_key keys[] = {
 
     /* optimizer */
     MAPPED("optimizer",
-           "adam:optimizer.name=AdamW;optimizer.decay=matrices|sgd:optimizer.name=SGD|muon:optimizer.name=Muon|"
-           "dist_muon:optimizer.name=Muon",
+           "adam:optimizer.name=AdamW;optimizer.decay=matrices|sgd:optimizer.name=SGD|"
+           "muon:optimizer.name=Muon;optimizer.definition=megatron;optimizer.decay=matrices|"
+           "dist_muon:optimizer.name=Muon;optimizer.definition=megatron;optimizer.decay=matrices",
            .fallback = "adam", .words = "another optimizer"),
     MAPPED("lr", "optimizer.lr", .fallback = "2e-5"),
     MAPPED("min_lr", "min_lr", .fallback = "0"),
@@ -248,11 +249,20 @@ static const tm_foreign_key keys[] = {
     UNBUILT("decoupled_lr", "null", "another learning rate of embedding and head"),
     UNBUILT("decoupled_min_lr", "null", "another learning rate of embedding and head"),
     MAPPED("clip_grad", "training.max_norm", .fallback = "1"),
-    MAPPED("adam_beta1", "optimizer.beta1", .with = "optimizer=adam", .fallback = "0.9"),
-    MAPPED("adam_beta2", "optimizer.beta2", .with = "optimizer=adam", .fallback = "0.999"),
-    MAPPED("adam_eps", "optimizer.eps", .with = "optimizer=adam", .fallback = "1e-8"),
+    MAPPED("adam_beta1", "optimizer.beta1", .with = "optimizer=adam/muon/dist_muon", .fallback = "0.9"),
+    MAPPED("adam_beta2", "optimizer.beta2", .with = "optimizer=adam/muon/dist_muon", .fallback = "0.999"),
+    MAPPED("adam_eps", "optimizer.eps", .with = "optimizer=adam/muon/dist_muon", .fallback = "1e-8"),
     MAPPED("sgd_momentum", "optimizer.momentum", .with = "optimizer=sgd", .fallback = "0.9"),
-    MUON("muon_*"),
+    MAPPED("muon_momentum", "optimizer.momentum", MUON),
+    MAPPED("muon_use_nesterov", "optimizer.nesterov", MUON),
+    MAPPED("muon_scale_mode", "optimizer.adjust_lr_fn", MUON),
+    EQUAL("muon_split_qkv", "true|null", "queries, keys and values as one matrix", MUON),
+    EQUAL("muon_extra_scale_factor", "1|1.0|null", "another factor of the learning rate", MUON),
+    EQUAL("muon_num_ns_steps", "5|null", "another number of iterations", MUON),
+    EQUAL("muon_coefficient_type", "quintic|null", "other coefficients", MUON),
+    SPEED("muon_fp32_matmul_prec", "precision of products; float32 here"),
+    COMM("muon_tp_mode"),
+    UNBUILT("muon_*", "", "this key of Muon", MUON),
     HARMLESS("override_opt_param_scheduler", "which of two schedules counts after loading"),
     LOADS("use_checkpoint_opt_param_scheduler", "the schedule of a checkpoint"),
     MAPPED("optimizer_cpu_offload", "training.enable_cpu_offload"),

@@ -70,7 +70,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("optimizer.beta2", "optimizer.beta2", .with = "!optimizer.name=SGD"),
     MAPPED("optimizer.eps", "optimizer.eps", .with = "!optimizer.name=SGD"),
     SAME("optimizer.weight_decay"),
-    SPEED("optimizer.implementation", "how the update is computed"),
+    SAME("optimizer.implementation"),
     UNBUILT("optimizer.early_step_in_backward", "false|null", "optimizer steps within the backward pass"),
     MAPPED("lr_scheduler.warmup_steps", "lr_scheduler.warmup_steps", .fallback = "200"),
     SAME("lr_scheduler.decay_ratio"),

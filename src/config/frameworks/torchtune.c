@@ -23,16 +23,29 @@ static const char *preset_of(const tm_config *config, const char *value)
     return tm_config_find_preset(config, text);
 }
 
+/* The modules of the attention, and those of the FFN with model.apply_lora_to_mlp. */
+static const char *targets_of(const tm_config *config, const char *value)
+{
+    const char *mlp = tm_foreign_given(config, "model.apply_lora_to_mlp");
+    bool        all = mlp && strcmp(mlp, "true") == 0;
+    return all ? tm_arena_format(config->arena, "%s,gate_proj,up_proj,down_proj", value) : value;
+}
+
 #define PROFILE(key) HARMLESS(key, "profiling")
-#define LORA(key) UNBUILT(key, "", "LoRA fine-tuning", .with = "model.lora_rank")
+#define LORA(key, words) UNBUILT(key, "false", words, .with = "model.lora_rank")
 
 /* clang-format off */
 static const tm_foreign_key keys[] = {
     HARMLESS("output_dir", "the run directory is --out"),
     MAPPED("model._component_", "model", .convert = preset_of, .words = "this model"),
-    UNBUILT("model.lora_rank", "0", "LoRA fine-tuning"),
-    LORA("model.lora_attn_modules"), LORA("model.apply_lora_to_mlp"), LORA("model.apply_lora_to_output"),
-    LORA("model.lora_alpha"), LORA("model.lora_dropout"), LORA("model.quantize_base"), LORA("model.use_dora"),
+    MAPPED("model.lora_rank", "lora.rank"),
+    MAPPED("model.lora_alpha", "lora.alpha"),
+    MAPPED("model.lora_dropout", "lora.dropout"),
+    MAPPED("model.lora_attn_modules", "lora.targets", .convert = targets_of),
+    HARMLESS("model.apply_lora_to_mlp", "see model.lora_attn_modules"),
+    LORA("model.apply_lora_to_output", "an adapter of the output head"),
+    MAPPED("model.quantize_base", "true:lora.base_format=nf4|false:"),
+    LORA("model.use_dora", "DoRA"),
     HARMLESS("tokenizer._component_", "see data.tokenizer"),
     HARMLESS("tokenizer.path", "see data.tokenizer"),
     HARMLESS("tokenizer.merges_file", "see data.tokenizer"),
@@ -56,10 +69,14 @@ static const tm_foreign_key keys[] = {
     MAPPED("batch_size", "training.local_batch_size"),
     MAPPED("gradient_accumulation_steps", "training.grad_accumulation"),
     MAPPED("optimizer._component_",
-           "torch.optim.AdamW:optimizer.name=AdamW;optimizer.beta2=0.999|torch.optim.SGD:optimizer.name=SGD",
+           "torch.optim.AdamW:optimizer.name=AdamW;optimizer.beta2=0.999|torch.optim.SGD:optimizer.name=SGD|"
+           "torchao.optim.AdamW8bit:optimizer.name=AdamW8bit;optimizer.beta2=0.999|"
+           "bitsandbytes.optim.AdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes;optimizer.beta2=0.999|"
+           "bitsandbytes.optim.PagedAdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes;optimizer.beta2=0.999",
            .words = "another optimizer"),
     SPEED("optimizer.fused", "how the update is computed"),
     SPEED("optimizer.foreach", "how the update is computed"),
+    MAPPED("optimizer.bf16_stochastic_round", "optimizer.bf16_stochastic_round"),
     MAPPED("optimizer.weight_decay", "optimizer.weight_decay", .fallback = "0.01"),
     MAPPED("optimizer.lr", "optimizer.lr"),
     MAPPED("lr_scheduler._component_",

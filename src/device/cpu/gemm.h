@@ -40,7 +40,8 @@ typedef struct {
     const void *residual; /* (M, N) */
     int64_t     ld_residual;
     tm_dtype    residual_dtype;
-    bool        narrow; /* float32 operands may be rounded to bfloat16 on the way, to nearest even (amx does) */
+    bool        narrow;   /* float32 operands may be rounded to bfloat16 on the way, to nearest even (amx does) */
+    bool        narrow_b; /* a float32 B is rounded to bfloat16 on the way where A is bfloat16 (kernels of pairs do) */
     int         threads;
     void       *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */
 } tm_gemm;

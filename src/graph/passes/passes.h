@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), gradient, lookup,
+/* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, gradient, lookup,
  * recompute, precision, offload; then graph/plan.h places the buffers. A builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
 
 #include "graph/graph.h"
+#include "graph/plan.h"
+
+/* Puts the adapters of matrices (tm_tensor.adapter) beside their products: y = x w^T becomes
+ *     base = x w^T,  u = drop(x) a^T,  y = base + scale u b^T
+ * `first_row`: () float64, the number of the program's first row among all rows of the run, which dropout depends on;
+ * TM_NONE: nothing is dropped (evaluation, samples). */
+void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row);
 
 /* What the backward pass recomputes instead of keeping. */
 typedef struct {
@@ -31,6 +38,11 @@ void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);
  * backward, so that copies live for a layer only. Parameters that are stored in the compute format need none, nor do
  * those that an op reads in their own format, unless it is smaller than bfloat16's. */
 void tm_precision_pass(tm_graph *graph);
+
+/* Takes casts of float32 weights out again where every kernel that would read the copy rounds to the same bits on its
+ * way (tm_kernel.rounds): no memory, less traffic. Behind the precision pass; `chooser`: who will choose the kernels.
+ */
+void tm_uncast_pass(tm_graph *graph, const tm_chooser *chooser);
 
 /* What lies in another space while it is not used. */
 typedef struct {

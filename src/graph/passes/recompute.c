@@ -103,18 +103,32 @@ static int parts_of(const tm_graph *graph, const tm_node *node)
     return parts;
 }
 
-/* Counts each op's nodes through a layer. */
+static const tm_tensor *weight_of(const tm_graph *graph, const tm_node *node)
+{
+    return node->op == TM_OP_linear ? tm_graph_at(graph, node->in[1]) : NULL;
+}
+
+/* Counts each op's nodes through a layer. Of a product with an adapter beside it the sum of both is its result, which
+ * is kept or not; the adapter's own narrow product is kept, and counts for nothing. */
 static void apply_save_list(pass *p, const tm_segment *segment)
 {
-    int seen[TM_OP_COUNT] = { 0 }, layer = -1;
+    int  seen[TM_OP_COUNT] = { 0 }, layer = -1;
+    bool adapted = false;
     for (size_t x = 0; x < segment->n_nodes; x++) {
         const tm_node *node = &segment->nodes[x];
         if (node->phase != TM_PHASE_FORWARD) break;
         if (node->layer != layer) memset(seen, 0, sizeof seen);
         layer = node->layer;
-        int every = p->policy->save[node->op];
+        int              every = p->policy->save[node->op];
+        const tm_tensor *weight = weight_of(p->graph, node);
+        if (node->op == TM_OP_low_rank) p->saved[x] = adapted;
+        if (weight && weight->adapts != TM_NONE) p->saved[x] = every > 0;
+        if (node->op == TM_OP_low_rank || (weight && weight->adapts != TM_NONE)) continue;
         p->saved[x] = every > 0 && seen[node->op] % every == 0;
         seen[node->op] += parts_of(p->graph, node);
+        if (!weight || !weight->adapter) continue;
+        adapted = p->saved[x];
+        p->saved[x] = false;
     }
 }
 

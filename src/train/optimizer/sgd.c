@@ -12,7 +12,9 @@ static int states(const tm_hyper *hyper, tm_shape parameter, tm_optimizer_state 
 
 static void emit(tm_graph *graph, const tm_hyper *h, const tm_update *u)
 {
-    tm_sgd_attr  attr = { .momentum = h->momentum, .weight_decay = h->weight_decay, .nesterov = h->nesterov };
+    tm_sgd_attr attr = {
+        .momentum = h->momentum, .weight_decay = h->weight_decay, .nesterov = h->nesterov, .rounding = u->rounding
+    };
     tm_tensor_id in[TM_MAX_IN] = { u->parameter, u->gradient, u->states[0], u->scalars, u->clip };
     tm_tensor_id out[TM_MAX_OUT] = { u->parameter, u->states[0] };
     tm_graph_add(graph, TM_OP_sgd, &attr, sizeof attr, in, out, 0);
@@ -26,7 +28,7 @@ static void scalars(const tm_hyper *hyper, int64_t t, double rate, double row[TM
 const tm_optimizer tm_optimizer_sgd = {
     .name = "SGD",
     .log_name = "sgd",
-    .keys = "momentum,nesterov",
+    .keys = "momentum,nesterov,bf16_stochastic_round",
     .weight_decay = "0",
     .states = states,
     .emit = emit,

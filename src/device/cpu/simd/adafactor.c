@@ -12,6 +12,7 @@
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
+#include "device/cpu/simd/rounding.h"
 #include "op/attrs.h"
 
 #include <float.h>
@@ -169,8 +170,9 @@ TM_INLINE void square_updates(const tm_call *call, tm_dtype format, int64_t begi
 TM_PART(square_updates, in[0])
 TM_INLINE void move(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
-    const plan *p = call->workspace;
-    const v16   least = v16_set1(least_variance(call)), decay = v16_set1((float)p->decay),
+    const plan     *p = call->workspace;
+    const tm_chance chance = tm_chance_of(((const tm_adafactor_attr *)call->attr)->rounding, call->in[4].data);
+    const v16       least = v16_set1(least_variance(call)), decay = v16_set1((float)p->decay),
               step = v16_set1((float)p->step);
     for (int64_t r = begin; r < end; r++) {
         int64_t last = row_end(call, p, r);
@@ -178,7 +180,14 @@ TM_INLINE void move(const tm_call *call, tm_dtype format, int64_t begin, int64_t
             int64_t n = tm_lanes(i, last);
             v16     g = gradient_at(call, format, i, n), w = v16_get(call->in[0].data, format, i, n);
             v16     u = v16_div(g, v16_sqrt(v16_max(least, variance_at(call, p, r, i, n))));
-            v16_put(call->out[0].data, format, i, v16_sub(v16_sub(w, v16_mul(decay, w)), v16_mul(step, u)), n);
+            w = v16_sub(v16_sub(w, v16_mul(decay, w)), v16_mul(step, u));
+            if (chance.on) {
+                uint32_t words[TM_LANES];
+                tm_chance_lanes(&chance, 0, i, words);
+                tm_put_by_chance(call->out[0].data, format, i, w, n, words, 0);
+            } else {
+                v16_put(call->out[0].data, format, i, w, n);
+            }
         }
     }
 }

@@ -5,6 +5,8 @@
  * step packs what it needs of A and B, unless the step before left it there, and computes one block of C for one stage;
  * its tiles are handed out dynamically. None of this is visible in the result: every element of C gets its block
  * sums in ascending order, whoever adds them.
+ * A product with few rows (or few columns) reads its large operand once: there is nothing to share, and every thread
+ * packs what it multiplies, a few panels of one block of K at a time, which stay in its cache.
  * A bfloat16 C is summed in float32 scratch: in a strip, one block of C large, with the stages as the innermost loop;
  * or, where there is one stage only, in a tile of each thread, which stays near its core.
  */
@@ -43,10 +45,13 @@ enum {
     STRIP_SIDE = 1536,
     TILE_COLUMNS = 256,
     MOST_COLUMNS = 1024,
-    TILE_GAP = 16,        /* floats between rows of sums: an odd number of cache lines */
-    MOST_TILES = 16,      /* threads with a tile of their own: 3.7 MiB, or 7.4 */
-    PACK_GROUP = 4,       /* panels packed by one task */
-    SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
+    TILE_GAP = 16,         /* floats between rows of sums: an odd number of cache lines */
+    MOST_TILES = 16,       /* threads with a tile of their own: 3.7 MiB, or 7.4 */
+    PACK_GROUP = 4,        /* panels packed by one task */
+    FEW = 288,             /* most rows (or columns) of a product that packs as it goes */
+    FEW_FLOATS = 1 << 21,  /* of that operand, packed: 8 MiB */
+    NEAR_FLOATS = 1 << 16, /* of the other one at a time, in each thread: 256 KiB */
+    SMALL_FLOPS = 1000000  /* below: one thread, about 10 us of work */
 };
 
 typedef struct {
@@ -79,7 +84,7 @@ typedef struct {
 static TM_PLANNED bool is_own(const tm_gemm *g)
 {
     bool narrow = TILES && g->narrow;
-    return (narrow || g->a.dtype == TM_BF16) && (narrow || g->b.dtype == TM_BF16);
+    return (narrow || g->a.dtype == TM_BF16) && (narrow || g->narrow_b || g->b.dtype == TM_BF16);
 }
 #endif
 
@@ -153,12 +158,55 @@ static TM_PLANNED plan plan_make(const tm_gemm *g)
     return best;
 }
 
+/* Packing as it goes: the small operand is packed once for all, tasks are `group` panels of the large one. */
+typedef struct {
+    bool    use, few_rows;             /* the small operand is A, otherwise B */
+    int64_t panels, large, group;      /* panels of the small operand, of the large one, of a task */
+    int64_t small_floats, near_floats; /* packed: the small operand; the large one in a thread at a time */
+    int64_t ld_sums, thread_floats;    /* sums of a bfloat16 C; all of a thread */
+} passing;
+
+static TM_PLANNED size_t most_bytes(const tm_gemm *gemm)
+{
+    int64_t rows = tm_round_up(gemm->m, MR), columns = tm_round_up(gemm->n, NR);
+    int64_t floats = (rows + columns) * packed_columns(tm_max(1, tm_min(gemm->k, 16 * BLOCK))) + 32;
+    if (gemm->c_dtype == TM_BF16) floats += rows * columns;
+    size_t bytes = (size_t)floats * sizeof(float) + 64;
+    return bytes < TM_GEMM_WORKSPACE_MAX ? bytes : TM_GEMM_WORKSPACE_MAX;
+}
+
+static TM_PLANNED size_t passing_bytes(const passing *p, int threads)
+{
+    return (size_t)(p->small_floats + threads * p->thread_floats) * sizeof(float) + 64;
+}
+
+static TM_PLANNED passing passing_make(const tm_gemm *g)
+{
+    passing p = { .few_rows = g->m <= g->n };
+    int64_t pm = tm_ceil_div(g->m, MR), pn = tm_ceil_div(g->n, NR),
+            block = packed_columns(tm_max(1, tm_min(g->k, BLOCK)));
+    int64_t width = p.few_rows ? NR : MR, few = p.few_rows ? pm * MR : pn * NR;
+    p.panels = p.few_rows ? pm : pn;
+    p.large = p.few_rows ? pn : pm;
+    p.small_floats = tm_round_up(few * packed_columns(tm_max(1, g->k)), 16);
+    p.group = tm_max(1, tm_min(NEAR_FLOATS / (width * block), p.large / (4 * (int64_t)g->threads)));
+    p.near_floats = tm_round_up(p.group * width * block, 16);
+    p.ld_sums = (p.few_rows ? p.group * NR : few) + TILE_GAP;
+    p.thread_floats = p.near_floats;
+    if (g->c_dtype == TM_BF16) p.thread_floats += (p.few_rows ? few : p.group * MR) * p.ld_sums;
+    p.use = few <= FEW && p.small_floats <= FEW_FLOATS && p.large * width >= 2 * few &&
+            passing_bytes(&p, g->threads) <= most_bytes(g);
+    return p;
+}
+
 TM_PLANNED size_t TM_K(tm_gemm_workspace)(const tm_gemm *gemm)
 {
 #if TM_PAIRS
     if (!is_own(gemm)) return tm_gemm_workspace_avx512(gemm);
 #endif
     if (gemm->m == 0 || gemm->n == 0) return 0;
+    passing few = passing_make(gemm);
+    if (few.use) return passing_bytes(&few, gemm->threads);
     plan   p = plan_make(gemm);
     size_t bytes = (size_t)(p.a_floats + p.b_floats + p.strip_floats) * sizeof(float) + 64;
     TM_ASSERT(bytes <= TM_GEMM_WORKSPACE_MAX);
@@ -171,11 +219,7 @@ TM_PLANNED size_t TM_K(tm_gemm_workspace_most)(const tm_gemm *gemm)
 #if TM_PAIRS
     if (!is_own(gemm)) return tm_gemm_workspace_most_avx512(gemm);
 #endif
-    int64_t rows = tm_round_up(gemm->m, MR), columns = tm_round_up(gemm->n, NR);
-    int64_t floats = (rows + columns) * packed_columns(tm_max(1, tm_min(gemm->k, 16 * BLOCK))) + 32;
-    if (gemm->c_dtype == TM_BF16) floats += rows * columns;
-    size_t bytes = (size_t)floats * sizeof(float) + 64;
-    return bytes < TM_GEMM_WORKSPACE_MAX ? bytes : TM_GEMM_WORKSPACE_MAX;
+    return most_bytes(gemm);
 }
 
 /* Tasks of about TILE_ROWS x TILE_COLUMNS, wider where few k leave room near the core, smaller where that leaves a
@@ -333,6 +377,56 @@ static void compute(const step *s)
     }
 }
 
+/* Panels `first` ... of the large operand by all of the small one. */
+static void pass(const step *all, const passing *p, int64_t first, float *near)
+{
+    const tm_gemm *g = all->gemm;
+    step           s = *all;
+    int64_t        panels = tm_min(p->group, p->large - first), blocks = tm_max(1, tm_ceil_div(g->k, BLOCK));
+    if (p->few_rows) {
+        s.b = near, s.panels_n = panels, s.column = first * NR;
+        s.n = tm_min(panels * NR, g->n - s.column);
+    } else {
+        s.a = near, s.panels_m = panels, s.row = first * MR;
+        s.m = tm_min(panels * MR, g->m - s.row);
+    }
+    bool    wide = g->c_dtype == TM_F32;
+    float  *sums = wide ? (float *)g->c + s.row * g->ldc + s.column : near + p->near_floats;
+    int64_t ld = wide ? g->ldc : p->ld_sums;
+    for (int64_t block = 0; block < blocks; block++) {
+        s.k0 = block * BLOCK;
+        s.k = tm_min(BLOCK, g->k - s.k0);
+        s.add = block > 0 || (g->accumulate && wide);
+        s.last = block == blocks - 1;
+        if (p->few_rows) {
+            s.a = all->a + packed_columns(s.k0) * p->panels * MR;
+            pack_panels(near, g->b.data, g->b.ld, g->b.dtype, g->b.transposed, true, panels, s.column, s.column + s.n,
+                        s.k0, s.k);
+        } else {
+            s.b = all->b + packed_columns(s.k0) * p->panels * NR;
+            pack_panels(near, g->a.data, g->a.ld, g->a.dtype, !g->a.transposed, false, panels, s.row, s.row + s.m, s.k0,
+                        s.k);
+        }
+        compute_tile(&s, 0, s.panels_m, 0, s.panels_n, sums, ld);
+    }
+}
+
+static void pass_all(const tm_gemm *g, const passing *p, float *workspace, int threads)
+{
+    step all = { .gemm = g, .a = workspace, .b = workspace, .m = g->m, .n = g->n, .k = g->k };
+    all.panels_m = tm_ceil_div(g->m, MR);
+    all.panels_n = tm_ceil_div(g->n, NR);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        float *near = workspace + p->small_floats + omp_get_thread_num() * p->thread_floats;
+        gemm_begin();
+        pack(&all, p->few_rows, !p->few_rows, threads);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t first = 0; first < p->large; first += p->group) pass(&all, p, first, near);
+        gemm_end();
+    }
+}
+
 static void check(const tm_gemm *g)
 {
     TM_ASSERT(g->m >= 0 && g->n >= 0 && g->k >= 0 && g->threads >= 1);
@@ -356,10 +450,15 @@ void TM_K(tm_gemm_run)(const tm_gemm *gemm)
 #endif
     if (gemm->m == 0 || gemm->n == 0) return;
     check(gemm);
-    plan    p = plan_make(gemm);
     float  *workspace = (float *)(((uintptr_t)gemm->workspace + 63) / 64 * 64);
-    int64_t steps = p.blocks_m * p.blocks_n * p.stages;
     int     threads = 2. * (double)gemm->m * (double)gemm->n * (double)gemm->k < SMALL_FLOPS ? 1 : gemm->threads;
+    passing few = passing_make(gemm);
+    if (few.use) {
+        pass_all(gemm, &few, workspace, threads);
+        return;
+    }
+    plan    p = plan_make(gemm);
+    int64_t steps = p.blocks_m * p.blocks_n * p.stages;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         step before = { .row = -1, .column = -1 };

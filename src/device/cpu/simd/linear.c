@@ -10,9 +10,16 @@
 #include "device/cpu/simd/common.h"
 #include "device/cpu/simd/kernels.h"
 
+/* A float32 weight is rounded while it is packed. */
+static TM_PLANNED bool is_rounded(const tm_call *call)
+{
+    return call->rounded == 1u << 1 && call->in[1].dtype == TM_F32;
+}
 static TM_PLANNED const char *refuse(const tm_call *call)
 {
-    if (TM_PAIRS && !(call->in[0].dtype == TM_BF16 && call->in[1].dtype == TM_BF16)) return "needs bfloat16 inputs";
+    if (TM_PAIRS && !(call->in[0].dtype == TM_BF16 && (call->in[1].dtype == TM_BF16 || is_rounded(call))))
+        return "needs bfloat16 inputs";
+    if (!TM_PAIRS && call->rounded) return "does not round weights on the way";
     if (!tm_is_float(&call->in[0]) || !tm_is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
     return tm_is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
 }
@@ -43,6 +50,7 @@ static TM_PLANNED tm_gemm product(const tm_call *call, int64_t k, bool transpose
         .ldc = tm_view_ld(c),
         .c_dtype = c->dtype,
         .accumulate = call->accumulate & 1,
+        .narrow_b = TM_PAIRS && is_rounded(call),
         .threads = call->threads,
         .workspace = call->workspace,
     };
@@ -84,9 +92,14 @@ KERNEL(dgrad)
 KERNEL(wgrad)
 #undef KERNEL
 
+#define PRODUCT(op_name, refuse_it, which, rounds_it)                                                                  \
+    {                                                                                                                  \
+        .op = TM_OP_##op_name, .name = #op_name "/own-" TM_ISA_NAME, .refuse = refuse_it,                              \
+        .workspace = which##_workspace, .run = which##_run, .rounds = TM_PAIRS ? rounds_it : 0                         \
+    }
 const tm_kernel TM_K(tm_cpu_linear)[] = {
-    TM_KERNEL(linear, "linear/own-", forward_refuse, forward_workspace, forward_run),
-    TM_KERNEL(linear_dgrad, "linear_dgrad/own-", refuse, dgrad_workspace, dgrad_run),
-    TM_KERNEL(linear_wgrad, "linear_wgrad/own-", refuse, wgrad_workspace, wgrad_run),
+    PRODUCT(linear, forward_refuse, forward, 1u << 1),
+    PRODUCT(linear_dgrad, refuse, dgrad, 1u << 1),
+    PRODUCT(linear_wgrad, refuse, wgrad, 0),
     { .run = NULL },
 };

@@ -20,6 +20,11 @@
 
 #include <math.h>
 
+#if TM_PAIRS && defined(__AMX_BF16__)
+enum { ROUNDS = 1 };
+#else
+enum { ROUNDS = 0 };
+#endif
 enum { SUM_RUN = 1024, TASK_LOGITS = 1 << 14 }; /* logits of a task: about 10 us */
 
 /* The operands of both ops by name. */
@@ -27,6 +32,7 @@ typedef struct {
     const tm_view *x, *w, *targets, *scalars; /* scalars NULL: no gradients */
     const tm_view *loss, *dx, *dw, *logits;   /* dx and dw NULL where they are not wanted */
     bool           add_loss, add_dw;
+    bool           rounded;                     /* a float32 w counts as rounded to bfloat16 */
     int64_t        rows, width, classes, chunk; /* N, C, V */
 } operands;
 
@@ -35,6 +41,7 @@ static TM_PLANNED operands operands_of(const tm_call *call, bool gradients)
     operands o = { .x = &call->in[0], .w = &call->in[1], .targets = &call->in[2], .loss = &call->out[0] };
     o.logits = &call->out[gradients ? 3 : 1];
     o.add_loss = call->accumulate & 1;
+    o.rounded = call->rounded != 0;
     if (gradients) {
         o.scalars = &call->in[3];
         if (tm_view_present(&call->out[1])) o.dx = &call->out[1];
@@ -51,7 +58,8 @@ static TM_PLANNED operands operands_of(const tm_call *call, bool gradients)
 
 static TM_PLANNED const char *refuse(const operands *o)
 {
-    if (TM_PAIRS && !(o->x->dtype == TM_BF16 && o->w->dtype == TM_BF16)) return "needs bfloat16 inputs";
+    if (TM_PAIRS && !(o->x->dtype == TM_BF16 && (o->w->dtype == TM_BF16 || o->rounded))) return "needs bfloat16 inputs";
+    if (!ROUNDS && o->rounded) return "does not round weights on the way";
     if (!tm_is_float(o->x) || !tm_is_float(o->w)) return "needs float32 or bfloat16 inputs";
     if (o->targets->dtype != TM_I32) return "needs int32 targets";
     if (o->scalars && o->scalars->dtype != TM_F64) return "needs float64 scalars";
@@ -80,6 +88,7 @@ static TM_PLANNED tm_gemm logits_product(const operands *o, int64_t from, int64_
         .c = o->logits->data,
         .ldc = o->classes,
         .c_dtype = TM_F32,
+        .narrow_b = ROUNDS && o->rounded,
     };
 }
 static TM_PLANNED tm_gemm dx_product(const operands *o, int64_t from, int64_t n)
@@ -94,6 +103,7 @@ static TM_PLANNED tm_gemm dx_product(const operands *o, int64_t from, int64_t n)
         .ldc = o->width,
         .c_dtype = o->dx->dtype,
         .narrow = TM_PAIRS,
+        .narrow_b = ROUNDS && o->rounded,
     };
 }
 static TM_PLANNED tm_gemm dw_product(const operands *o, int64_t from, int64_t n)
@@ -142,6 +152,162 @@ TM_INLINE v16 exponentials(float *z, v16 most, int64_t n, bool keep)
     v16_store_n(lanes, e, n);
     return v16_load(lanes);
 }
+
+#if TM_PAIRS && defined(__AMX_BF16__)
+/* ---- in slices of the vocabulary: what tile registers leave to memory decides ----
+ *
+ * The logits of a slice are float32, lie near the core, and go at once: into the row's loss as they are, and as
+ * e^(z - m) with the slice's maximum m, rounded to bfloat16, into the place of the logits tensor, which so holds two
+ * rows in the place of one. When all slices have been there, a row's maximum and sum are known, and
+ * dz = e^(z - m) (e^(m - M) scale / sum) is formed in place.
+ */
+enum { SLICE_FLOATS = 1 << 20, SLICE_STEP = 512 };
+
+typedef struct {
+    int64_t   rows, columns, slices; /* rows at a time, logits of a slice, slices of a row */
+    double   *losses, *sums;         /* (rows), (rows, slices): of the exponentials of a slice */
+    float    *maxima, *aims, *z;     /* (rows, slices), (rows): logits of the targets, (rows, columns) */
+    uint16_t *e;                     /* (rows, V) */
+    void     *scratch;
+} slicing;
+
+static TM_PLANNED slicing slicing_of(const operands *o)
+{
+    slicing s = { .rows = tm_min(o->rows, 2 * o->chunk) };
+    s.columns = tm_max(SLICE_STEP, SLICE_FLOATS / tm_max(1, s.rows) / SLICE_STEP * SLICE_STEP);
+    s.columns = tm_min(s.columns, o->classes);
+    s.slices = tm_ceil_div(o->classes, s.columns);
+    return s;
+}
+static TM_PLANNED size_t slicing_bytes(const slicing *s)
+{
+    return (size_t)(s->rows * (1 + s->slices)) * sizeof(double) +
+           (size_t)(s->rows * (s->slices + 1 + s->columns)) * sizeof(float) + 64;
+}
+static void slicing_open(slicing *s, const operands *o, void *workspace)
+{
+    s->losses = workspace;
+    s->sums = s->losses + s->rows;
+    s->maxima = (float *)(s->sums + s->rows * s->slices);
+    s->aims = s->maxima + s->rows * s->slices;
+    s->z = (float *)(((uintptr_t)(s->aims + s->rows) + 63) / 64 * 64);
+    s->scratch = s->z + s->rows * s->columns;
+    s->e = o->logits->data;
+}
+
+/* The product of `n` rows with the slice that begins at class `v`. */
+static TM_PLANNED tm_gemm slice_product(const operands *o, const slicing *s, int64_t from, int64_t n, int64_t v)
+{
+    tm_gemm g = logits_product(o, from, n);
+    g.n = g.ldc = tm_min(s->columns, o->classes - v);
+    g.b.data = rows_of(o->w, v);
+    g.c = s->z;
+    return g;
+}
+
+static void slice_row(const operands *o, const slicing *s, int64_t r, int64_t slice, int32_t target)
+{
+    int64_t v = slice * s->columns, n = tm_min(s->columns, o->classes - v);
+    float  *z = s->z + r * n, most = row_max(z, n);
+    v16     top = v16_set1(most);
+    double  sum = 0;
+    if (target >= v && target < v + n) s->aims[r] = z[target - v];
+    for (int64_t run = 0; run < n; run += SUM_RUN) {
+        int64_t end = tm_min(run + SUM_RUN, n);
+        v16     lanes = v16_zero();
+        for (int64_t i = run; i < end; i += TM_LANES) {
+            v16 e = exponentials(z + i, top, end - i, false);
+            lanes = v16_add(lanes, e);
+            if (o->scalars) v16_put(s->e + r * o->classes, TM_BF16, v + i, e, tm_min(TM_LANES, end - i));
+        }
+        sum += (double)v16_sum(lanes);
+    }
+    s->maxima[r * s->slices + slice] = most;
+    s->sums[r * s->slices + slice] = sum;
+}
+
+static double finish_row(const operands *o, const slicing *s, int64_t r, int32_t target, double scale)
+{
+    uint16_t     *e = s->e + r * o->classes;
+    const float  *maxima = s->maxima + r * s->slices;
+    const double *sums = s->sums + r * s->slices;
+    if (target == TM_IGNORED_TARGET) {
+        if (o->scalars) memset(e, 0, (size_t)o->classes * sizeof *e);
+        return 0;
+    }
+    TM_ASSERT(target >= 0 && target < o->classes);
+    double sum = 0, most = (double)maxima[0], aim;
+    for (int64_t i = 1; i < s->slices; i++) most = (double)maxima[i] > most ? (double)maxima[i] : most;
+    for (int64_t i = 0; i < s->slices; i++) sum += sums[i] * exp((double)maxima[i] - most);
+    aim = (double)s->aims[r] - most;
+    for (int64_t i = 0; o->scalars && i < s->slices; i++) {
+        int64_t v = i * s->columns, end = tm_min(v + s->columns, o->classes);
+        v16     factor = v16_set1((float)(scale * exp((double)maxima[i] - most) / sum));
+        for (int64_t j = v; j < end; j += TM_LANES) {
+            int64_t n = tm_min(TM_LANES, end - j);
+            v16_put(e, TM_BF16, j, v16_mul(v16_get(e, TM_BF16, j, n), factor), n);
+        }
+    }
+    if (o->scalars) v16_put(e, TM_BF16, target, v16_set1((float)((exp(aim) / sum - 1) * scale)), 1);
+    return log(sum) - aim;
+}
+
+/* Rows from .. from + n - 1: their losses, and dz in s->e. */
+static void slice_rows(const tm_call *call, const operands *o, const slicing *s, int64_t from, int64_t n)
+{
+    const int32_t *targets = (const int32_t *)o->targets->data + from;
+    double         scale = o->scalars ? ((const double *)o->scalars->data)[TM_SCALAR_LOSS_SCALE] : 0;
+    for (int64_t slice = 0; slice < s->slices; slice++) {
+        run_product(slice_product(o, s, from, n, slice * s->columns), call, s->scratch);
+        int64_t group = TASK_LOGITS / s->columns + 1;
+#pragma omp parallel for schedule(dynamic, group) num_threads(call->threads) if (call->threads > 1 && n > group)
+        for (int64_t r = 0; r < n; r++) slice_row(o, s, r, slice, targets[r]);
+    }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(call->threads) if (call->threads > 1 && n > 1)
+    for (int64_t r = 0; r < n; r++) s->losses[r] = finish_row(o, s, r, targets[r], scale);
+}
+
+static TM_PLANNED tm_gemm from_codes(tm_gemm g, const slicing *s)
+{
+    g.a.data = s->e;
+    g.a.dtype = TM_BF16;
+    return g;
+}
+
+static TM_PLANNED size_t loss_workspace(const operands *o, int threads)
+{
+    slicing s = slicing_of(o);
+    size_t  most = 0;
+    int64_t n[2] = { s.rows, s.rows > 0 ? o->rows % s.rows : 0 };
+    for (int i = 0; i < 2; i++) {
+        tm_gemm g[4] = { slice_product(o, &s, 0, n[i], 0), slice_product(o, &s, 0, n[i], (s.slices - 1) * s.columns) };
+        int     count = 2;
+        if (o->dx) g[count++] = from_codes(dx_product(o, 0, n[i]), &s);
+        if (o->dw) g[count++] = from_codes(dw_product(o, 0, n[i]), &s);
+        for (int j = 0; j < count; j++) {
+            g[j].threads = threads;
+            size_t bytes = n[i] > 0 ? TM_K(tm_gemm_workspace)(&g[j]) : 0;
+            if (bytes > most) most = bytes;
+        }
+    }
+    return slicing_bytes(&s) + most;
+}
+
+static void run(const tm_call *call, const operands *o)
+{
+    slicing s = slicing_of(o);
+    double *loss = o->loss->data, sum = o->add_loss ? *loss : 0;
+    slicing_open(&s, o, call->workspace);
+    for (int64_t from = 0; from < o->rows; from += s.rows) {
+        int64_t n = tm_min(s.rows, o->rows - from);
+        slice_rows(call, o, &s, from, n);
+        for (int64_t r = 0; r < n; r++) sum += s.losses[r];
+        if (o->dx) run_product(from_codes(dx_product(o, from, n), &s), call, s.scratch);
+        if (o->dw) run_product(from_codes(dw_product(o, from, n), &s), call, s.scratch);
+    }
+    *loss = sum;
+}
+#else
 TM_INLINE double sum_exponentials(float *z, int64_t n, float most, bool keep)
 {
     double sum = 0;
@@ -187,8 +353,6 @@ static void loss_rows(const operands *o, int64_t from, int64_t n, double *losses
             losses[r] = loss_row(logits + r * o->classes, o->classes, targets[r], o->scalars != NULL, scale);
 }
 
-/* ---- kernels ---- */
-
 static TM_PLANNED size_t largest_product(const operands *o, int threads)
 {
     size_t  most = 0;
@@ -207,6 +371,11 @@ static TM_PLANNED size_t largest_product(const operands *o, int threads)
     return most;
 }
 
+static TM_PLANNED size_t loss_workspace(const operands *o, int threads)
+{
+    return (size_t)o->chunk * sizeof(double) + largest_product(o, threads);
+}
+
 static void run(const tm_call *call, const operands *o)
 {
     double *losses = call->workspace, *loss = o->loss->data;
@@ -223,6 +392,10 @@ static void run(const tm_call *call, const operands *o)
     *loss = sum;
 }
 
+#endif
+
+/* ---- kernels ---- */
+
 #define KERNEL(name, gradients)                                                                                        \
     static TM_PLANNED const char *name##_refuse(const tm_call *call)                                                   \
     {                                                                                                                  \
@@ -232,7 +405,7 @@ static void run(const tm_call *call, const operands *o)
     static TM_PLANNED size_t name##_workspace(const tm_call *call)                                                     \
     {                                                                                                                  \
         operands o = operands_of(call, gradients);                                                                     \
-        return (size_t)o.chunk * sizeof(double) + largest_product(&o, call->threads);                                  \
+        return loss_workspace(&o, call->threads);                                                                      \
     }                                                                                                                  \
     static void name##_run(const tm_call *call)                                                                        \
     {                                                                                                                  \
@@ -243,8 +416,17 @@ KERNEL(forward, false)
 KERNEL(grad, true)
 #undef KERNEL
 
+#if TM_PAIRS && defined(__AMX_BF16__)
+#define LOSS(op_name, which)                                                                                           \
+    {                                                                                                                  \
+        .op = TM_OP_##op_name, .name = #op_name "/own-" TM_ISA_NAME, .refuse = which##_refuse,                         \
+        .workspace = which##_workspace, .run = which##_run, .two_rows = true, .rounds = 1u << 1                        \
+    }
+#else
+#define LOSS(op_name, which) TM_KERNEL(op_name, #op_name "/own-", which##_refuse, which##_workspace, which##_run)
+#endif
 const tm_kernel TM_K(tm_cpu_loss)[] = {
-    TM_KERNEL(linear_cross_entropy, "linear_cross_entropy/own-", forward_refuse, forward_workspace, forward_run),
-    TM_KERNEL(linear_cross_entropy_grad, "linear_cross_entropy_grad/own-", grad_refuse, grad_workspace, grad_run),
+    LOSS(linear_cross_entropy, forward),
+    LOSS(linear_cross_entropy_grad, grad),
     { .run = NULL },
 };

@@ -13,16 +13,20 @@
  *   p = p - lr b, Nesterov's: p - lr (g + momentum b); without momentum: p - lr g
  *
  * Scalars of the step are formed in double and rounded once. Every operation rounds once (no fused multiply-add), so
- * that all instruction sets agree bit for bit. bfloat16 tensors are updated in float32 and rounded to nearest even.
+ * that all instruction sets agree bit for bit. bfloat16 tensors are updated in float32 and rounded to nearest even,
+ * or by chance (rounding.h). Moments may have another format than weights. With a compensation c the weight is p + c:
+ * what rounding takes from p is kept in c.
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
+#include "device/cpu/simd/rounding.h"
 #include "op/attrs.h"
 
 #include <math.h>
 
 typedef struct {
-    v16 clip, decay, blend1, beta2, blend2, step, root, eps;
+    v16       clip, decay, blend1, beta2, blend2, step, root, eps;
+    tm_chance chance;
 } adamw_scalars;
 
 TM_INLINE adamw_scalars adamw_prepare(const tm_call *call)
@@ -39,32 +43,48 @@ TM_INLINE adamw_scalars adamw_prepare(const tm_call *call)
         .step = v16_set1((float)(rate / scalars[TM_SCALAR_CORRECTION1])),
         .root = v16_set1((float)sqrt(scalars[TM_SCALAR_CORRECTION2])),
         .eps = v16_set1((float)attr->eps),
+        .chance = tm_chance_of(attr->rounding, scalars),
     };
 }
 
-TM_INLINE void adamw_lanes(const tm_call *call, tm_dtype format, const adamw_scalars *s, int64_t i, int64_t n)
+TM_INLINE void adamw_lanes(const tm_call *call, tm_dtype format, tm_dtype moments, const adamw_scalars *s, int64_t i,
+                           int64_t n)
 {
     v16 p = v16_get(call->in[0].data, format, i, n), g = v16_get(call->in[1].data, format, i, n);
-    v16 m = v16_get(call->in[2].data, format, i, n), v = v16_get(call->in[3].data, format, i, n);
+    v16 m = v16_get(call->in[2].data, moments, i, n), v = v16_get(call->in[3].data, moments, i, n);
+    if (call->in[6].data) p = v16_add(p, v16_get(call->in[6].data, format, i, n));
     g = v16_mul(g, s->clip);
     p = v16_sub(p, v16_mul(s->decay, p));
     m = v16_add(m, v16_mul(s->blend1, v16_sub(g, m)));
     v = v16_add(v16_mul(s->beta2, v), v16_mul(v16_mul(s->blend2, g), g));
     v16 denominator = v16_add(v16_div(v16_sqrt(v), s->root), s->eps);
     p = v16_sub(p, v16_div(v16_mul(s->step, m), denominator));
+    if (s->chance.on) {
+        uint32_t first[TM_LANES], second[TM_LANES];
+        tm_chance_lanes(&s->chance, 0, i, first);
+        tm_put_by_chance(call->out[0].data, format, i, p, n, first, 0);
+        tm_put_by_chance(call->out[1].data, moments, i, m, n, first, 16);
+        tm_chance_lanes(&s->chance, 1, i, second);
+        tm_put_by_chance(call->out[2].data, moments, i, v, n, second, 0);
+        return;
+    }
     v16_put(call->out[0].data, format, i, p, n);
-    v16_put(call->out[1].data, format, i, m, n);
-    v16_put(call->out[2].data, format, i, v, n);
+    v16_put(call->out[1].data, moments, i, m, n);
+    v16_put(call->out[2].data, moments, i, v, n);
+    if (call->in[6].data) { /* the weight is p and what rounding took from it */
+        v16 kept = v16_get(call->out[0].data, format, i, n);
+        v16_put(call->out[3].data, format, i, v16_sub(p, kept), n);
+    }
 }
 
-TM_INLINE void adamw(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+TM_INLINE void adamw(const tm_call *call, tm_dtype format, tm_dtype moments, int64_t begin, int64_t end)
 {
     adamw_scalars scalars = adamw_prepare(call);
     int64_t       i = begin;
-    for (; i + TM_LANES <= end; i += TM_LANES) adamw_lanes(call, format, &scalars, i, TM_LANES);
-    if (i < end) adamw_lanes(call, format, &scalars, i, end - i);
+    for (; i + TM_LANES <= end; i += TM_LANES) adamw_lanes(call, format, moments, &scalars, i, TM_LANES);
+    if (i < end) adamw_lanes(call, format, moments, &scalars, i, end - i);
 }
-TM_PART(adamw, in[0])
+TM_PART_2(adamw, in[0], in[2])
 
 static void adamw_run(const tm_call *call)
 {
@@ -74,8 +94,11 @@ static void adamw_run(const tm_call *call)
 static TM_PLANNED const char *adamw_refuse(const tm_call *call)
 {
     const char *why = tm_refuse_format(&call->in[0]);
-    for (int k = 1; k < 4 && !why; k++) why = tm_refuse_mixed(&call->in[0], &call->in[k]);
-    for (int k = 0; k < 3 && !why; k++) why = tm_refuse_mixed(&call->in[0], &call->out[k]);
+    if (!why) why = tm_refuse_format(&call->in[2]);
+    const tm_view *weights[] = { &call->in[1], &call->in[6], &call->out[0], &call->out[3] };
+    const tm_view *moments[] = { &call->in[3], &call->out[1], &call->out[2] };
+    for (int k = 0; k < 4 && !why; k++) why = tm_refuse_mixed(&call->in[0], weights[k]);
+    for (int k = 0; k < 3 && !why; k++) why = tm_refuse_mixed(&call->in[2], moments[k]);
     for (int k = 4; k < 6 && !why; k++) why = tm_refuse_scalar(&call->in[k]);
     return why;
 }
@@ -83,7 +106,8 @@ static TM_PLANNED const char *adamw_refuse(const tm_call *call)
 /* ---- sgd ---- */
 
 typedef struct {
-    v16 clip, decay, momentum, rate;
+    v16       clip, decay, momentum, rate;
+    tm_chance chance;
 } sgd_scalars;
 
 TM_INLINE void sgd_lanes(const tm_call *call, tm_dtype format, const sgd_scalars *s, int64_t i, int64_t n)
@@ -92,13 +116,22 @@ TM_INLINE void sgd_lanes(const tm_call *call, tm_dtype format, const sgd_scalars
     v16                p = v16_get(call->in[0].data, format, i, n);
     v16                g = v16_mul(v16_get(call->in[1].data, format, i, n), s->clip);
     g = v16_add(g, v16_mul(s->decay, p));
-    v16 move = g;
+    v16      move = g;
+    uint32_t words[TM_LANES] = { 0 };
+    if (s->chance.on) tm_chance_lanes(&s->chance, 0, i, words);
     if (call->in[2].data) {
         v16 b = v16_add(v16_mul(s->momentum, v16_get(call->in[2].data, format, i, n)), g);
-        v16_put(call->out[1].data, format, i, b, n);
+        if (s->chance.on)
+            tm_put_by_chance(call->out[1].data, format, i, b, n, words, 16);
+        else
+            v16_put(call->out[1].data, format, i, b, n);
         move = attr->nesterov ? v16_add(g, v16_mul(s->momentum, b)) : b;
     }
-    v16_put(call->out[0].data, format, i, v16_sub(p, v16_mul(s->rate, move)), n);
+    p = v16_sub(p, v16_mul(s->rate, move));
+    if (s->chance.on)
+        tm_put_by_chance(call->out[0].data, format, i, p, n, words, 0);
+    else
+        v16_put(call->out[0].data, format, i, p, n);
 }
 TM_INLINE void sgd(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
@@ -107,7 +140,8 @@ TM_INLINE void sgd(const tm_call *call, tm_dtype format, int64_t begin, int64_t 
     sgd_scalars        s = { .clip = v16_set1((float)clip[1]),
                              .decay = v16_set1((float)attr->weight_decay),
                              .momentum = v16_set1((float)attr->momentum),
-                             .rate = v16_set1((float)scalars[TM_SCALAR_LEARNING_RATE]) };
+                             .rate = v16_set1((float)scalars[TM_SCALAR_LEARNING_RATE]),
+                             .chance = tm_chance_of(attr->rounding, scalars) };
     for (int64_t i = begin; i < end; i += TM_LANES) sgd_lanes(call, format, &s, i, tm_lanes(i, end));
 }
 TM_PART(sgd, in[0])

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
+#include "graph/nf4.h"
 #include "graph/value.h"
 #include "op/attrs.h"
 
@@ -154,6 +155,30 @@ TM_INLINE void widen(const tm_call *call, tm_dtype to, int64_t begin, int64_t en
 }
 TM_PART(widen, out[0])
 
+/* Weights in blocks of NF4 (graph/nf4.h): a byte is two values of a table, a block has one factor. begin is a multiple
+ * of TM_ELEMENT_GRAIN, and so of a block. */
+TM_INLINE void decode_nf4(const tm_call *call, tm_dtype to, int64_t begin, int64_t end)
+{
+    float code[16], map[256], pairs[256][2], values[TM_NF4_BLOCK];
+    tm_nf4_codes(code);
+    tm_nf4_map(map);
+    for (int byte = 0; byte < 256; byte++) pairs[byte][0] = code[byte >> 4], pairs[byte][1] = code[byte & 15];
+    for (int64_t i = begin; i < end; i += TM_NF4_BLOCK) {
+        const uint8_t *group = (const uint8_t *)call->in[0].data + i / TM_NF4_GROUP * TM_NF4_GROUP_BYTES;
+        const uint8_t *codes = group + TM_NF4_HEAD + i % TM_NF4_GROUP / 2;
+        int64_t        n = tm_min(TM_NF4_BLOCK, end - i);
+        float          mean, scale;
+        memcpy(&mean, group, sizeof mean);
+        memcpy(&scale, group + 4, sizeof scale);
+        float factor = map[group[8 + i % TM_NF4_GROUP / TM_NF4_BLOCK]] * scale;
+        factor += mean;
+        for (int64_t k = 0; k < (n + 1) / 2; k++) memcpy(values + 2 * k, pairs[codes[k]], sizeof pairs[0]);
+        for (int64_t k = 0; k < n; k += TM_LANES)
+            v16_put(call->out[0].data, to, i + k, v16_mul(v16_set1(factor), v16_load(values + k)), tm_lanes(k, n));
+    }
+}
+TM_PART(decode_nf4, out[0])
+
 #define FLAT_RUN(name)                                                                                                 \
     static void name##_run(const tm_call *call)                                                                        \
     {                                                                                                                  \
@@ -169,7 +194,9 @@ FLAT_RUN(add_flat)
 static void cast_run(const tm_call *call)
 {
     int64_t n = tm_view_elements(&call->in[0]);
-    tm_parallel(call, tm_dtype_small(call->in[0].dtype) ? widen_part : cast_part, n, TM_ELEMENT_GRAIN, n);
+    tm_part part = tm_dtype_small(call->in[0].dtype) ? widen_part : cast_part;
+    if (call->in[0].dtype == TM_NF4_BLOCKS) part = decode_nf4_part;
+    tm_parallel(call, part, n, TM_ELEMENT_GRAIN, n);
 }
 
 static void add_run(const tm_call *call)
@@ -202,8 +229,8 @@ static TM_PLANNED const char *cast_refuse(const tm_call *call)
 {
     tm_dtype from = call->in[0].dtype;
     bool     held = tm_dtype_small(from) && tm_dtype_bits(from) >= 8 && from != TM_E8M0; /* without scales */
-    if (!held && !tm_is_float(&call->in[0]))
-        return "needs float32, bfloat16, float16 or a float8 format without scales";
+    if (!held && from != TM_NF4_BLOCKS && !tm_is_float(&call->in[0]))
+        return "needs float32, bfloat16, float16, a float8 format without scales, or blocks of NF4";
     return tm_refuse_format(&call->out[0]);
 }
 

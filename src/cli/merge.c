@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/merge.c - `trainmark merge`: a model and its adapter into one Hugging Face folder. */
+#include "base/json.h"
+#include "cli/cli.h"
+#include "hf/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const char *out, *dtype;
+    double      gigabytes;
+    bool        json;
+} merge_options;
+
+/* That of the model's files, unless one is asked for: float32 stays float32. */
+static tm_dtype format_of(const tm_hf_source *source, const char *asked)
+{
+    size_t                  n;
+    const tm_stored_tensor *all = tm_safetensors_list(source->weights, &n);
+    if (asked) return strcmp(asked, "float32") == 0 ? TM_F32 : TM_BF16;
+    for (size_t i = 0; i < n; i++)
+        if (all[i].dtype == TM_F32) return TM_F32;
+    return TM_BF16;
+}
+
+static void print(const tm_hf_export_options *o, const char *adapter, const tm_hf_report *report, bool as_json,
+                  tm_text *out)
+{
+    char bytes[32], parameters[40];
+    if (!as_json) {
+        tm_text_printf(out, "%s: merged with '%s', %zu tensors, %s parameters in %s, %s\n", o->folder, adapter,
+                       report->tensors, tm_format_grouped(parameters, report->elements), tm_dtype_name(o->dtype),
+                       tm_format_bytes(bytes, (double)report->bytes));
+        return;
+    }
+    tm_json json = { .out = out, .indent = true };
+    tm_json_open(&json, NULL, '{');
+    tm_json_string(&json, "folder", o->folder);
+    tm_json_i64(&json, "tensors", (int64_t)report->tensors);
+    tm_json_i64(&json, "parameters", report->elements);
+    tm_json_string(&json, "dtype", tm_dtype_name(o->dtype));
+    tm_json_i64(&json, "bytes", (int64_t)report->bytes);
+    tm_json_close(&json, '}');
+    tm_text_add(out, "\n");
+}
+
+static tm_status run(tm_cli_line *line, tm_error *err)
+{
+    const merge_options *given = line->options;
+    tm_hf_export_options o = { .folder = given->out, .shard_bytes = (int64_t)(given->gigabytes * 1e9) };
+    tm_hf_source         source;
+    tm_hf_report         report;
+    tm_text              out = { 0 };
+    tm_status            st = tm_hf_source_open(line->words[0], -1, tm_cli_config(), &source, err);
+    if (st == TM_OK) st = tm_hf_source_adapt(&source, line->words[1], err);
+    if (st == TM_OK) {
+        o.dtype = format_of(&source, given->dtype);
+        st = tm_hf_export(&source, &o, &report, err);
+    }
+    if (st == TM_OK) print(&o, line->words[1], &report, given->json, &out);
+    if (st == TM_OK) st = tm_cli_print(&out, err);
+    tm_hf_source_close(&source);
+    tm_text_fini(&out);
+    return st;
+}
+
+static const tm_option rows[] = {
+    { "out", 'o', TM_OPTION_TEXT, offsetof(merge_options, out), .value = "DIR", .required = true,
+      .help = "the folder that is written; must not hold a model yet" },
+    { "dtype", 0, TM_OPTION_CHOICE, offsetof(merge_options, dtype), .value = "NAME", .choices = "bfloat16|float32",
+      .help = "format of the weights; default: that of the model" },
+    { "max-shard-size", 0, TM_OPTION_F64, offsetof(merge_options, gigabytes), .value = "GB", .fallback = "5",
+      .lo = 1e-6, .hi = 1e6, .help = "of one file, 10^9 bytes; a larger model becomes several files and an index" },
+    TM_OPTION_JSON(merge_options),
+};
+
+const tm_cli_command tm_command_merge = {
+    .name = "merge",
+    .summary = "add an adapter to its model",
+    .words = "BASE ADAPTER",
+    .least = 2,
+    .most = 2,
+    .about = "Writes the Hugging Face folder BASE with the adapter of the folder ADAPTER (PEFT: adapter_config.json, "
+             "adapter_model.safetensors) added to its matrices: W + scale B A, rounded once.",
+    TM_CLI_OPTIONS(rows, merge_options),
+    .run = run,
+};

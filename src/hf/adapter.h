@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf/adapter.h - adapters as PEFT keeps them: a folder with adapter_config.json and adapter_model.safetensors, whose
+ * tensors are called base_model.model.MODULE.lora_A.weight (r, in) and .lora_B.weight (out, r).
+ *
+ * Read, they are parameters of a graph (tm_hf_adapter_load), or are added to the weights of the model while these are
+ * loaded or exported: W + scale B A, summed in float64 and rounded once. */
+#ifndef TM_HF_ADAPTER_H
+#define TM_HF_ADAPTER_H
+
+#include "hf/folder.h"
+#include "train/adapters.h"
+
+/* Does the folder have an adapter_config.json? */
+bool tm_hf_is_adapter(const char *folder);
+
+typedef struct tm_hf_adapter {
+    tm_adapters     adapters; /* rank, alpha, targets, ... */
+    tm_safetensors *weights;
+    tm_arena       *arena;
+    const char     *folder;
+} tm_hf_adapter;
+
+/* TM_INVALID, TM_FORMAT: no such folder, damaged; TM_UNSUPPORTED, naming the member: a configuration that computes what
+ * is not built (DoRA, ranks by pattern, ...). The caller closes *out, also after a failure. */
+TM_MUST_USE tm_status tm_hf_adapter_open(const char *folder, tm_hf_adapter *out, tm_error *err);
+void                  tm_hf_adapter_close(tm_hf_adapter *adapter); /* a zeroed one is fine */
+
+/* Fills the adapters of a graph that was made with `adapter->adapters`. TM_FORMAT: tensors missing, unexpected or of
+ * another shape, by name. */
+TM_MUST_USE tm_status tm_hf_adapter_load(const tm_hf_memory *memory, const tm_hf_adapter *adapter, int threads,
+                                         tm_hf_report *report, tm_error *err);
+
+/* TM_FORMAT unless every tensor of the adapter belongs to a matrix of the model. Of `memory` graph (without adapters),
+ * shape and form are used. */
+TM_MUST_USE tm_status tm_hf_adapter_check(const tm_hf_memory *memory, const tm_hf_adapter *adapter, tm_error *err);
+
+/* Writes adapter_config.json and adapter_model.safetensors (float32) from the adapters of a graph, by memory->read.
+ * `base`: path of the model, for PEFT. The folder is made; must not hold an adapter. */
+TM_MUST_USE tm_status tm_hf_adapter_write(const tm_hf_memory *memory, const tm_adapters *adapters, const char *base,
+                                          const char *folder, tm_hf_report *report, tm_error *err);
+
+#endif

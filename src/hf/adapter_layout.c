@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf/adapter_layout.c - the tensors of an adapter's file, made from those of the model: every matrix of the model's
+ * files whose rows are adapted has an A and a B. Several of them share an A where our fused matrix has one adapter. */
+#include "hf/layout.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Which adapted part of its matrix a slice's rows are in, or -1; *row: of its first one in the part. */
+static int part_of(const tm_adapter *adapter, int64_t first_row, int64_t rows, int64_t *row)
+{
+    for (int p = 0; p < adapter->attr.parts; p++) {
+        int64_t begin = adapter->attr.part[p].column, end = begin + adapter->attr.part[p].rows;
+        *row = first_row - begin;
+        if (first_row >= begin && first_row + rows <= end) return p;
+    }
+    return -1;
+}
+
+/* Row of b that a part begins with. */
+static int64_t row_of_part(const tm_adapter *adapter, int part)
+{
+    int64_t row = 0;
+    for (int p = 0; p < part; p++) row += adapter->attr.part[p].rows;
+    return row;
+}
+
+static const char *name_of(tm_arena *arena, const tm_hf_form *form, const char *base, const char *what)
+{
+    static const char suffix[] = ".weight";
+    tm_text           name = { 0 };
+    tm_text_add(&name, "base_model.model.");
+    tm_hf_written_name(form, base, &name);
+    size_t n = sizeof suffix - 1;
+    if (name.length > n && strcmp(name.data + name.length - n, suffix) == 0) name.data[name.length -= n] = '\0';
+    tm_text_printf(&name, ".%s.weight", what);
+    const char *copy = tm_arena_text(arena, name.data);
+    tm_text_fini(&name);
+    return copy;
+}
+
+static tm_status add_matrix(const tm_graph *graph, const tm_hf_form *form, const tm_hf_entry *of, tm_hf_layout *out,
+                            tm_error *err)
+{
+    const tm_tensor  *matrix = tm_graph_at(graph, of->slices[0].parameter);
+    const tm_adapter *adapter = matrix->adapter;
+    int64_t           rank = adapter->attr.rank, width = matrix->shape.n[1], outputs = of->elements / width, row = 0;
+    int               part = part_of(adapter, of->slices[0].first / width, of->slices[0].rows, &row);
+    bool              across = of->row->transposed;
+    tm_hf_slice      *a = tm_arena_take(out->arena, sizeof *a);
+    tm_hf_slice      *b = tm_arena_take(out->arena, of->n_slices * sizeof *b);
+    *a = (tm_hf_slice){ .parameter = adapter->a,
+                        .piece = of->slices[0].piece,
+                        .first = part * rank * width,
+                        .rows = rank,
+                        .columns = width,
+                        .row_step = width,
+                        .column_step = 1 };
+    for (size_t i = 0; i < of->n_slices; i++) {
+        const tm_hf_slice *s = &of->slices[i];
+        if (s->parameter != of->slices[0].parameter || part_of(adapter, s->first / width, s->rows, &row) != part)
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "'%s' is one matrix in files, of which '%s' has an adapter of its own; "
+                           "name the whole in lora.targets",
+                           of->name, s->piece);
+        b[i] = *s;
+        b[i].parameter = adapter->b;
+        b[i].first = (row_of_part(adapter, part) + row) * rank;
+        b[i].columns = rank;
+        b[i].start = (across ? s->start : s->start / width) * rank;
+        b[i].row_step = (across ? s->row_step : s->row_step / width) * rank;
+        b[i].column_step = 1;
+    }
+    static const tm_hf_tensor plain = { .ours = "" };
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_A"),
+                                            .row = &plain,
+                                            .rank = 2,
+                                            .n = { rank, width },
+                                            .elements = rank * width,
+                                            .slices = a,
+                                            .n_slices = 1 };
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_B"),
+                                            .row = &plain,
+                                            .rank = 2,
+                                            .n = { outputs, rank },
+                                            .elements = outputs * rank,
+                                            .slices = b,
+                                            .n_slices = of->n_slices };
+    return TM_OK;
+}
+
+bool tm_hf_adapted(const tm_graph *graph, const tm_hf_entry *entry)
+{
+    int64_t           row;
+    const tm_tensor  *tensor = tm_graph_at(graph, entry->slices[0].parameter);
+    const tm_adapter *adapter = tensor->adapter;
+    if (!adapter) return false;
+    for (size_t i = 0; i < entry->n_slices; i++)
+        if (part_of(adapter, entry->slices[i].first / tensor->shape.n[1], entry->slices[i].rows, &row) >= 0)
+            return true;
+    return false;
+}
+
+tm_status tm_hf_adapter_layout_create(const tm_graph *graph, const tm_model_shape *shape, const tm_hf_form *form,
+                                      tm_hf_layout **out, tm_error *err)
+{
+    tm_hf_layout *base;
+    TM_TRY(tm_hf_layout_create(graph, shape, form, &base, err));
+    tm_hf_layout *layout = tm_alloc(sizeof *layout);
+    tm_status     st = TM_OK;
+    *layout = (tm_hf_layout){ .arena = tm_arena_create() };
+    layout->entries = tm_arena_take(layout->arena, (2 * base->n + 1) * sizeof *layout->entries);
+    for (size_t i = 0; i < base->n && st == TM_OK; i++)
+        if (tm_hf_adapted(graph, &base->entries[i])) st = add_matrix(graph, form, &base->entries[i], layout, err);
+    tm_hf_layout_destroy(base);
+    if (st == TM_OK) *out = layout;
+    if (st != TM_OK) tm_hf_layout_destroy(layout);
+    return st;
+}

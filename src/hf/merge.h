@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf/merge.h - a model's matrix with its adapter added (private to hf/). */
+#ifndef TM_HF_MERGE_H
+#define TM_HF_MERGE_H
+
+#include "hf/adapter.h"
+#include "hf/layout.h"
+
+/* Has the adapter tensors for this matrix? TM_FORMAT: an A without its B, another shape. */
+TM_MUST_USE tm_status tm_hf_merge_finds(const tm_hf_adapter *adapter, const tm_hf_form *form, const tm_hf_entry *entry,
+                                        const tm_stored_tensor *found[2], tm_error *err);
+/* out[i] = stored[i] + scale (B A)[i] as float32, for all elements of the matrix as it is stored. */
+void tm_hf_merge(const tm_hf_adapter *adapter, const tm_hf_entry *entry, const tm_stored_tensor *stored,
+                 const tm_stored_tensor *const found[2], int threads, float *out);
+
+#endif

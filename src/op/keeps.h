@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/keeps.h - which elements dropout keeps: the same for its reference and for every kernel. */
+#ifndef TM_OP_KEEPS_H
+#define TM_OP_KEEPS_H
+
+#include "base/random.h"
+#include "op/attrs.h"
+
+#include <stdbool.h>
+
+/* Two elements share 64 random bits. */
+static inline bool tm_dropout_keeps(const tm_dropout_attr *attr, uint64_t element)
+{
+    uint64_t bits = tm_random_u64(attr->seed, attr->stream, element / 2);
+    uint32_t own = (uint32_t)(element % 2 ? bits >> 32 : bits);
+    return (double)own * 0x1p-32 >= attr->rate;
+}
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/adapters.h"
+
+#include "base/text.h"
+#include "model/hf.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TARGETS = 32 };
+static const char all_linear[] = "all-linear";
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+static bool is(const tm_config *config, const char *key, const char *value)
+{
+    const char *text = tm_config_text(config, key);
+    return text && strcmp(text, value) == 0;
+}
+
+tm_status tm_adapters_read(const tm_config *config, uint64_t seed, tm_adapters *out, tm_error *err)
+{
+    const char *targets = tm_config_text(config, "lora.targets");
+    *out = (tm_adapters){ .rank = tm_config_i64(config, "lora.rank"), .base = TM_DTYPE_COUNT, .seed = seed };
+    if (out->rank == 0) return TM_OK;
+    out->alpha = tm_config_text(config, "lora.alpha") ? tm_config_f64(config, "lora.alpha") : (double)out->rank;
+    out->dropout = tm_config_f64(config, "lora.dropout");
+    out->rslora = tm_config_bool(config, "lora.rslora");
+    out->gaussian = is(config, "lora.init", "gaussian");
+    out->place = tm_config_place(config, tm_config_is_set(config, "lora.targets") ? "lora.targets" : "lora.rank");
+    if (is(config, "lora.base_format", "float32")) out->base = TM_F32;
+    if (is(config, "lora.base_format", "bfloat16")) out->base = TM_BF16;
+    if (is(config, "lora.base_format", "nf4")) out->base = TM_NF4_BLOCKS;
+    if (!targets || !*targets) targets = all_linear;
+    if (strlen(targets) >= sizeof out->targets)
+        return tm_fail(err, TM_INVALID, "lora.targets (%s) has %zu characters, at most %zu are read; use patterns",
+                       out->place, strlen(targets), sizeof out->targets - 1);
+    snprintf(out->targets, sizeof out->targets, "%s", targets);
+    return TM_OK;
+}
+
+double tm_adapters_scale(const tm_adapters *adapters)
+{
+    double rank = (double)adapters->rank;
+    return adapters->alpha / (adapters->rslora ? sqrt(rank) : rank);
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+/* What other programs call a module that has another name here. */
+static const char *const aliases[][2] = { { "output_proj", "o_proj" },
+                                          { "linear_qkv", "wqkv" },
+                                          { "linear_proj", "wo" },
+                                          { "linear_fc1", "w13" },
+                                          { "linear_fc2", "w2" } };
+
+typedef struct {
+    tm_graph             *graph;
+    const tm_model_shape *shape;
+    const tm_adapters    *adapters;
+    char                  text[TM_MAX_TARGETS_TEXT];
+    const char           *target[MAX_TARGETS];
+    bool                  used[MAX_TARGETS];
+    int                   n;
+    bool                  all;
+    tm_text               nearest; /* to a target that nothing is called */
+    int                   distance;
+} declarer;
+
+static tm_status split_targets(declarer *d, tm_error *err)
+{
+    char *rest = d->text;
+    snprintf(d->text, sizeof d->text, "%s", d->adapters->targets);
+    for (char *target; (target = strsep(&rest, ", |"));) {
+        if (!*target) continue;
+        if (strcmp(target, all_linear) == 0) {
+            d->all = true;
+            continue;
+        }
+        if (d->n == MAX_TARGETS)
+            return tm_fail(err, TM_INVALID, "lora.targets (%s) has more than %d names; use patterns",
+                           d->adapters->place, MAX_TARGETS);
+        for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
+            if (strcmp(target, aliases[i][0]) == 0) target = strcpy(target, aliases[i][1]);
+        d->target[d->n++] = target;
+    }
+    return TM_OK;
+}
+
+/* Without ".weight". */
+static void cut_weight(tm_text *name)
+{
+    static const char suffix[] = ".weight";
+    size_t            n = sizeof suffix - 1;
+    if (name->length > n && strcmp(name->data + name->length - n, suffix) == 0) name->data[name->length -= n] = '\0';
+}
+
+/* The last part of a name, or all of it, is a target. */
+static bool is_target(declarer *d, const char *module)
+{
+    bool any = false;
+    for (int i = 0; i < d->n; i++) {
+        char pattern[TM_MAX_TARGETS_TEXT + 4];
+        snprintf(pattern, sizeof pattern, "*.%s", d->target[i]);
+        if (fnmatch(d->target[i], module, 0) == 0 || fnmatch(pattern, module, 0) == 0) any = d->used[i] = true;
+        const char *last = strrchr(module, '.');
+        int         distance = tm_edit_distance(d->target[i], last ? last + 1 : module);
+        if (!d->used[i] && distance < d->distance) {
+            d->distance = distance;
+            d->nearest.length = 0;
+            tm_text_add(&d->nearest, last ? last + 1 : module);
+        }
+    }
+    return any;
+}
+
+/* A piece by our name or theirs. */
+static bool is_target_piece(declarer *d, const char *piece)
+{
+    tm_text ours = { 0 }, theirs = { 0 };
+    tm_text_add(&ours, piece);
+    cut_weight(&ours);
+    bool any = is_target(d, ours.data);
+    if (tm_hf_name_of(d->shape, piece, &theirs)) {
+        cut_weight(&theirs);
+        any = is_target(d, theirs.data) || any;
+    }
+    tm_text_fini(&ours);
+    tm_text_fini(&theirs);
+    return any;
+}
+
+/* Do both have one name in files, as query, key and value of GPT-2? */
+static bool same_module(const declarer *d, const char *a, const char *b)
+{
+    tm_text x = { 0 }, y = { 0 };
+    bool    same = tm_hf_name_of(d->shape, a, &x) && tm_hf_name_of(d->shape, b, &y) && strcmp(x.data, y.data) == 0;
+    tm_text_fini(&x);
+    tm_text_fini(&y);
+    return same;
+}
+
+/* --- declaring ---------------------------------------------------------------------------------------------------- */
+
+/* A matrix that a block multiplies with: no router, no norm of heads, no expert. */
+static bool is_matrix(const tm_tensor *tensor, int rank)
+{
+    size_t            n = strlen(tensor->name);
+    static const char suffix[] = ".weight";
+    bool              weight = n >= sizeof suffix && strcmp(tensor->name + n + 1 - sizeof suffix, suffix) == 0;
+    return tensor->role == TM_ROLE_PARAMETER && tensor->base == TM_NONE && tensor->adapts == TM_NONE &&
+           tensor->shape.rank == rank && tensor->layer >= 0 && !tensor->as_stored && weight &&
+           !strstr(tensor->name, "norm");
+}
+
+typedef struct {
+    char    name[160]; /* of the module, without ".weight" */
+    int64_t row, rows; /* of the matrix */
+} adapted;
+
+/* The adapted modules of a matrix, in the order of its rows; the first `at most` of them. */
+static int find_modules(declarer *d, const tm_tensor *of, adapted *out, int most)
+{
+    int     n = 0;
+    tm_text whole = { 0 };
+    tm_text_add(&whole, of->name);
+    cut_weight(&whole);
+    if (is_target(d, whole.data) && of->n_pieces > 1) {
+        out[n] = (adapted){ .rows = of->shape.n[0] };
+        snprintf(out[n++].name, sizeof out->name, "%s", whole.data);
+    }
+    tm_text_fini(&whole);
+    if (n) return n;
+    for (int p = 0; p < of->n_pieces; p++) {
+        const tm_piece *piece = &of->pieces[p];
+        if (!is_target_piece(d, piece->name) && !d->all) continue;
+        bool joined = n > 0 && p > 0 && out[n - 1].row + out[n - 1].rows == piece->row &&
+                      same_module(d, of->pieces[p - 1].name, piece->name);
+        if (joined) {
+            out[n - 1].rows += piece->rows;
+            continue;
+        }
+        if (n == most) return most + 1;
+        size_t length = strlen(piece->name);
+        out[n] = (adapted){ .row = piece->row, .rows = piece->rows };
+        snprintf(out[n++].name, sizeof out->name, "%.*s", (int)(length > 7 ? length - 7 : length), piece->name);
+    }
+    return n;
+}
+
+/* Rows of a for each module one behind the other, and rows of b. */
+static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *modules, int n, bool is_a)
+{
+    const tm_tensor matrix = *tm_graph_at(d->graph, of);
+    int64_t         rank = d->adapters->rank, rows = 0, width = matrix.shape.n[1];
+    tm_piece        pieces[TM_MAX_ADAPTED];
+    char            names[TM_MAX_ADAPTED][192], name[192];
+    double          bound = 1 / sqrt((double)width);
+    for (int i = 0; i < n; i++) {
+        snprintf(names[i], sizeof names[i], "%s.lora_%c.weight", modules[i].name, is_a ? 'A' : 'B');
+        pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = is_a ? rank : modules[i].rows };
+        if (is_a) pieces[i].std = d->adapters->gaussian ? 1 / (double)rank : bound / sqrt(3);
+        pieces[i].uniform = is_a && !d->adapters->gaussian;
+        rows += pieces[i].rows;
+    }
+    size_t length = strlen(matrix.name);
+    snprintf(name, sizeof name, "%.*s.lora_%c.weight", (int)(length > 7 ? length - 7 : length), matrix.name,
+             is_a ? 'A' : 'B');
+    tm_tensor_id id =
+        tm_graph_parameter(d->graph, n == 1 ? names[0] : name, tm_shape_2(rows, is_a ? width : rank), pieces, n);
+    tm_graph_at(d->graph, id)->layer = matrix.layer;
+    tm_graph_at(d->graph, id)->adapts = of;
+    return id;
+}
+
+static void declare_adapter(declarer *d, tm_tensor_id of, const adapted *modules, int n)
+{
+    tm_adapter *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
+    *adapter = (tm_adapter){ .a = declare_part(d, of, modules, n, true), .b = declare_part(d, of, modules, n, false) };
+    adapter->attr =
+        (tm_low_rank_attr){ .scale = tm_adapters_scale(d->adapters), .rank = d->adapters->rank, .parts = n };
+    for (int i = 0; i < n; i++) {
+        adapter->attr.part[i].column = modules[i].row;
+        adapter->attr.part[i].rows = modules[i].rows;
+    }
+    adapter->dropout =
+        (tm_dropout_attr){ .rate = d->adapters->dropout, .seed = d->adapters->seed, .stream = (uint64_t)of };
+    tm_graph_at(d->graph, of)->adapter = adapter;
+}
+
+static tm_status adapt_tensor(declarer *d, tm_tensor_id id, tm_error *err)
+{
+    adapted         modules[TM_MAX_ADAPTED];
+    const tm_tensor of = *tm_graph_at(d->graph, id);
+    int             n = find_modules(d, &of, modules, TM_MAX_ADAPTED);
+    if (n > TM_MAX_ADAPTED)
+        return tm_fail(err, TM_UNSUPPORTED, "'%s' has more than %d modules with an adapter each; name the matrix",
+                       of.name, TM_MAX_ADAPTED);
+    int64_t least = of.shape.n[1];
+    for (int i = 0; i < n; i++)
+        if (modules[i].rows < least) least = modules[i].rows;
+    if (n > 0 && d->adapters->rank > least)
+        return tm_fail(err, TM_INVALID, "lora.rank is %lld, but '%s' has %lld rows or columns; lower it",
+                       (long long)d->adapters->rank, modules[0].name, (long long)least);
+    if (n > 0) declare_adapter(d, id, modules, n);
+    return TM_OK;
+}
+
+/* Experts that a target names are not passed over in silence. */
+static tm_status refuse_experts(declarer *d, const tm_tensor *tensor, tm_error *err)
+{
+    if (!is_matrix(tensor, 3) || d->n == 0) return TM_OK;
+    for (int p = 0; p < tensor->n_pieces && p < 8; p++)
+        if (is_target_piece(d, tensor->pieces[p].name))
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "lora.targets (%s) names '%s', which is of an expert: adapters of experts are not built; "
+                           "give names of other modules, or all-linear, which leaves experts out",
+                           d->adapters->place, tensor->pieces[p].name);
+    return TM_OK;
+}
+
+static void freeze(tm_graph *graph, const tm_adapters *adapters, tm_tensor *tensor)
+{
+    (void)graph;
+    tensor->trained = false;
+    if (adapters->base == TM_DTYPE_COUNT || tensor->as_stored) return;
+    bool matrix = is_matrix(tensor, 2) || is_matrix(tensor, 3);
+    tensor->dtype = adapters->base == TM_NF4_BLOCKS && !matrix ? TM_BF16 : adapters->base;
+}
+
+tm_status tm_adapters_declare(tm_graph *graph, const tm_model_shape *shape, const tm_adapters *adapters, tm_error *err)
+{
+    declarer  d = { .graph = graph, .shape = shape, .adapters = adapters, .distance = 1 << 20 };
+    size_t    n = graph->n_tensors;
+    tm_status st = TM_OK;
+    if (adapters->rank == 0) return TM_OK;
+    st = split_targets(&d, err);
+    for (size_t i = 0; i < n && st == TM_OK; i++) {
+        if (graph->tensors[i].role != TM_ROLE_PARAMETER) continue;
+        freeze(graph, adapters, &graph->tensors[i]);
+        st = refuse_experts(&d, &graph->tensors[i], err);
+        if (st == TM_OK && is_matrix(&graph->tensors[i], 2)) st = adapt_tensor(&d, (tm_tensor_id)i, err);
+    }
+    for (int i = 0; i < d.n && st == TM_OK; i++)
+        if (!d.used[i])
+            st = tm_fail(err, TM_INVALID,
+                         "lora.targets (%s): no linear of a block is called '%s'; the nearest name is '%s' "
+                         "(`trainmark explain` lists all parameters)",
+                         adapters->place, d.target[i], d.nearest.data ? d.nearest.data : "none");
+    tm_text_fini(&d.nearest);
+    return st;
+}
+
+tm_adapters_facts tm_adapters_describe(const tm_graph *graph)
+{
+    tm_adapters_facts facts = { 0 };
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *tensor = &graph->tensors[i];
+        if (tensor->role != TM_ROLE_PARAMETER || tensor->base != TM_NONE) continue;
+        int64_t elements = tm_shape_elements(tensor->shape);
+        if (tensor->adapter) facts.modules += tensor->adapter->attr.parts;
+        if (tensor->trained)
+            facts.trained += elements;
+        else
+            facts.frozen += elements, facts.frozen_bytes += tm_tensor_bytes(tensor->shape, tensor->dtype);
+    }
+    return facts;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adapter folders: what PEFT computes for tiny models (tools/peft_parity.py), files written and read again, the merged
+ * model, and folders that are refused. */
+#include "base/arena.h"
+#include "base/file.h"
+#include "hf/adapter.h"
+#include "hf/numerics.h"
+#include "hf/source.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/golden.h"
+#include "support/hf_folder.h"
+#include "support/training.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+static const char fixtures[] = "tests/hf/adapters";
+static const int  threads = 2;
+
+typedef struct {
+    char    name[64], base[300], adapter[300];
+    json_t *root;
+    int64_t seq;
+    int32_t tokens[64];
+} fixture;
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fail_msg("no number '%s'", key);
+    return json_number_value(value);
+}
+
+/* adapter_model.safetensors with element i of a tensor 0.25 unit(name, i). */
+static void write_adapter_weights(const char *folder, const json_t *shapes)
+{
+    tm_tensor_heading headings[128];
+    size_t            n = 0;
+    char              path[400];
+    const char       *name;
+    json_t           *shape;
+    tm_error          err = { 0 };
+    json_object_foreach((json_t *)(uintptr_t)shapes, name, shape)
+    {
+        assert_true(n < 128);
+        headings[n] = (tm_tensor_heading){ .name = name, .dtype = TM_F32, .rank = 2 };
+        for (size_t k = 0; k < 2; k++) headings[n].n[k] = (int64_t)json_integer_value(json_array_get(shape, k));
+        n++;
+    }
+    tm_safetensors_writer *writer;
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    assert_int_equal(tm_safetensors_create(path, headings, n, NULL, &writer, &err), TM_OK);
+    for (size_t i = 0; i < n; i++) {
+        int64_t count = headings[i].n[0] * headings[i].n[1];
+        float  *values = malloc((size_t)count * sizeof *values);
+        for (int64_t k = 0; k < count; k++) values[k] = (float)(0.25 * golden_unit(headings[i].name, (uint32_t)k));
+        tm_safetensors_write(writer, values, (size_t)count * sizeof *values);
+        free(values);
+    }
+    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
+}
+
+static void write_config(const fixture *f, const json_t *config)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/adapter_config.json", f->adapter);
+    assert_int_equal(json_dump_file(config, path, 0), 0);
+}
+
+/* The model in `base`, its adapter in `adapter`, below the test's folder. */
+static fixture load(const char *file)
+{
+    char         path[512];
+    json_error_t problem;
+    fixture      f = { .name = "" };
+    snprintf(f.name, sizeof f.name, "%s", file);
+    snprintf(path, sizeof path, "%s/%s", fixtures, file);
+    f.root = json_load_file(path, 0, &problem);
+    if (!f.root) fail_msg("%s: %s", path, problem.text);
+    snprintf(f.base, sizeof f.base, "%s/base", test_folder());
+    snprintf(f.adapter, sizeof f.adapter, "%s/adapter", test_folder());
+    mkdir(f.base, 0700), mkdir(f.adapter, 0700);
+    char *config = json_dumps(json_object_get(f.root, "config"), 0);
+    test_hf_write(f.base, config, NULL);
+    free(config);
+    write_config(&f, json_object_get(f.root, "adapter"));
+    write_adapter_weights(f.adapter, json_object_get(f.root, "shapes"));
+    f.seq = (int64_t)number(f.root, "sequence") - 1;
+    golden_tokens(f.tokens, (int)f.seq + 1, (int)number(json_object_get(f.root, "config"), "vocab_size"));
+    return f;
+}
+
+static void unload(fixture *f)
+{
+    json_decref(f->root);
+    test_folder_remove();
+}
+
+static void close_to(const fixture *f, const char *what, double value, double wanted, double relative)
+{
+    if (!(fabs(value - wanted) <= relative * fabs(wanted)))
+        fail_msg("%s: %s is %.10g, wanted %.10g", f->name, what, value, wanted);
+}
+
+static void rows_close(const fixture *f, const char *what, const double *values, int64_t n, double relative)
+{
+    const json_t *row = json_object_get(f->root, what);
+    double        largest = 0, worst = 0;
+    assert_int_equal(json_array_size(row), n);
+    for (int64_t i = 0; i < n; i++) {
+        double wanted = json_number_value(json_array_get(row, (size_t)i));
+        largest = fmax(largest, fabs(wanted));
+        worst = fmax(worst, fabs(values[i] - wanted));
+    }
+    if (!(worst <= relative * largest)) fail_msg("%s: %s differ by %g of %g", f->name, what, worst, largest);
+}
+
+/* A model with its adapter on a device. */
+typedef struct {
+    test_hf_model model;
+    tm_hf_adapter adapter;
+} adapted;
+
+static tm_status open_adapted(const fixture *f, const char *device, const tm_precision *precision, tm_step_options step,
+                              adapted *out, tm_error *err)
+{
+    tm_hf_report report;
+    *out = (adapted){ .model = { 0 } };
+    if (test_hf_open(f->base, device, precision, f->seq, &out->model, err) != TM_OK) fail_msg("%s", err->text);
+    TM_TRY(tm_hf_adapter_open(f->adapter, &out->adapter, err));
+    step.shape = out->model.shape;
+    step.adapters = out->adapter.adapters;
+    tm_trainer_close(out->model.trainer);
+    out->model.trainer = NULL;
+    TM_TRY(tm_trainer_open(out->model.device, &step, 1, &out->model.trainer, err));
+    tm_hf_memory memory = tm_hf_trainer_memory(out->model.trainer, out->model.description.form);
+    TM_TRY(tm_hf_load(&memory, out->model.weights, threads, &report, err));
+    return tm_hf_adapter_load(&memory, &out->adapter, threads, &report, err);
+}
+
+static void close_adapted(adapted *a)
+{
+    tm_hf_adapter_close(&a->adapter);
+    test_hf_close(&a->model);
+}
+
+static void compare(const fixture *f, const char *device, const tm_precision *precision, double error,
+                    double norm_error)
+{
+    adapted        a;
+    tm_numerics    n;
+    tm_error       err = { 0 };
+    tm_model_shape none = { 0 };
+    if (open_adapted(f, device, precision, tm_numerics_step(&none, precision, f->seq), &a, &err) != TM_OK)
+        fail_msg("%s: %s", f->name, err.text);
+    if (tm_numerics_read(a.model.trainer, a.model.description.form, a.model.weights, f->tokens, &n, &err) != TM_OK)
+        fail_msg("%s: %s", f->name, err.text);
+    const json_t *gradients = json_object_get(f->root, "gradients");
+    assert_int_equal(n.n_gradients, json_object_size(gradients));
+    close_to(f, "loss", n.loss, number(f->root, "loss"), error);
+    close_to(f, "gradient_norm", n.gradient_norm, number(f->root, "gradient_norm"), norm_error);
+    for (size_t i = 0; i < n.n_gradients; i++)
+        close_to(f, n.gradients[i].name, n.gradients[i].norm, number(gradients, n.gradients[i].name), norm_error);
+    rows_close(f, "first_logits", n.first, n.vocab, error);
+    rows_close(f, "last_logits", n.last, n.vocab, error);
+    tm_numerics_fini(&n);
+    close_adapted(&a);
+}
+
+/* 50 losses; then written, read again and merged: the same loss, and the model's bytes are what they were. */
+static void train(const fixture *f)
+{
+    adapted         a;
+    tm_error        err = { 0 };
+    uint64_t        before, after;
+    tm_hf_report    report;
+    tm_model_shape  none = { 0 };
+    char            written[300];
+    const json_t   *losses = json_object_get(f->root, "losses");
+    tm_step_options step = tm_numerics_step(&none, &tm_precision_f32, f->seq);
+    step.optimizer = &tm_optimizer_adamw;
+    step.hyper = (tm_hyper){ .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
+    if (open_adapted(f, "cpu", &tm_precision_f32, step, &a, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(tm_trainer_base_hash(a.model.trainer, &before, &err), TM_OK);
+    assert_int_equal(json_array_size(losses), 50);
+    for (size_t t = 0; t < 50; t++) {
+        char what[48];
+        test_begin(a.model.trainer, (int64_t)t + 1, 3e-3, 1.0, f->seq);
+        test_accumulate(a.model.trainer, 0, f->tokens, f->tokens + 1);
+        snprintf(what, sizeof what, "loss of step %zu", t + 1);
+        close_to(f, what, test_update(a.model.trainer).loss, json_number_value(json_array_get(losses, t)), 1e-4);
+    }
+    assert_int_equal(tm_trainer_base_hash(a.model.trainer, &after, &err), TM_OK);
+    assert_true(before == after);
+    double       trained = test_evaluate(a.model.trainer, f->tokens, f->tokens + 1) / (double)f->seq;
+    tm_hf_memory memory = tm_hf_trainer_memory(a.model.trainer, a.model.description.form);
+    snprintf(written, sizeof written, "%s/written", test_folder());
+    if (tm_hf_adapter_write(&memory, &a.adapter.adapters, "base", written, &report, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    close_adapted(&a);
+
+    fixture again = *f;
+    snprintf(again.adapter, sizeof again.adapter, "%s", written);
+    if (open_adapted(&again, "cpu", &tm_precision_f32, step, &a, &err) != TM_OK) fail_msg("%s", err.text);
+    close_to(f, "loss of what was written", test_evaluate(a.model.trainer, f->tokens, f->tokens + 1) / (double)f->seq,
+             trained, 0);
+    close_adapted(&a);
+
+    tm_hf_source         source;
+    tm_hf_export_options o = { .folder = "", .dtype = TM_F32, .shard_bytes = 1 << 30 };
+    char                 merged[300];
+    test_hf_model        model;
+    snprintf(merged, sizeof merged, "%s/merged", test_folder());
+    o.folder = merged;
+    tm_status st = tm_hf_source_open(f->base, -1, test_full_config(), &source, &err);
+    if (st == TM_OK) st = tm_hf_source_adapt(&source, written, &err);
+    if (st == TM_OK) st = tm_hf_export(&source, &o, &report, &err);
+    if (st != TM_OK) fail_msg("%s", err.text);
+    tm_hf_source_close(&source);
+    if (test_hf_open(merged, "cpu", &tm_precision_f32, f->seq, &model, &err) != TM_OK) fail_msg("%s", err.text);
+    close_to(f, "loss of the merged model", test_evaluate(model.trainer, f->tokens, f->tokens + 1) / (double)f->seq,
+             trained, 1e-5);
+    test_hf_close(&model);
+}
+
+static void every_fixture_is_met(void **state)
+{
+    struct dirent **entries;
+    int             n = scandir(fixtures, &entries, NULL, alphasort), met = 0;
+    (void)state;
+    assert_true(n > 0);
+    for (int i = 0; i < n; i++) {
+        if (strstr(entries[i]->d_name, ".json")) {
+            fixture f = load(entries[i]->d_name);
+            compare(&f, "cpu", &tm_precision_f32, 1e-5, 1e-4);
+            compare(&f, "reference", &tm_precision_f64, 1e-6, 1e-5);
+            train(&f);
+            unload(&f);
+            met++;
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    assert_true(met >= 4);
+}
+
+/* --- folders that are refused ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *change; /* merged into adapter_config.json */
+    tm_status   status;
+    const char *words;
+} bad_config;
+
+static void bad_configurations_are_refused(void **state)
+{
+    static const bad_config cases[] = {
+        { "{\"peft_type\": \"LOHA\"}", TM_UNSUPPORTED, "'peft_type' is \"LOHA\"" },
+        { "{\"use_dora\": true}", TM_UNSUPPORTED, "'use_dora'" },
+        { "{\"bias\": \"all\"}", TM_UNSUPPORTED, "'bias'" },
+        { "{\"rank_pattern\": {\"q_proj\": 2}}", TM_UNSUPPORTED, "'rank_pattern'" },
+        { "{\"alpha_pattern\": {\"q_proj\": 2}}", TM_UNSUPPORTED, "'alpha_pattern'" },
+        { "{\"modules_to_save\": [\"lm_head\"]}", TM_UNSUPPORTED, "'modules_to_save'" },
+        { "{\"layers_to_transform\": [1]}", TM_UNSUPPORTED, "'layers_to_transform'" },
+        { "{\"init_lora_weights\": \"pissa\"}", TM_UNSUPPORTED, "'init_lora_weights'" },
+        { "{\"target_parameters\": [\"w\"]}", TM_UNSUPPORTED, "'target_parameters'" },
+        { "{\"something_new\": 7}", TM_UNSUPPORTED, "'something_new' is 7" },
+        { "{\"r\": 0}", TM_FORMAT, "'r'" },
+        { "{\"r\": \"4\"}", TM_FORMAT, "'r'" },
+        { "{\"r\": 8}", TM_FORMAT, "[4, " },
+        { "{\"lora_alpha\": \"x\"}", TM_FORMAT, "'lora_alpha'" },
+        { "{\"lora_dropout\": 1.5}", TM_FORMAT, "'lora_dropout'" },
+        { "{\"use_rslora\": 1}", TM_FORMAT, "'use_rslora'" },
+    };
+    (void)state;
+    fixture f = load("llama.json");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        adapted        a;
+        tm_error       err = { 0 };
+        tm_model_shape none = { 0 };
+        json_t *config = json_copy(json_object_get(f.root, "adapter")), *change = json_loads(cases[i].change, 0, NULL);
+        json_object_update(config, change);
+        write_config(&f, config);
+        tm_status st =
+            open_adapted(&f, "cpu", &tm_precision_f32, tm_numerics_step(&none, &tm_precision_f32, f.seq), &a, &err);
+        if (st != cases[i].status || !strstr(err.text, cases[i].words))
+            fail_msg("%s: status %d, %s", cases[i].change, (int)st, err.text);
+        close_adapted(&a);
+        json_decref(config), json_decref(change);
+    }
+    unload(&f);
+}
+
+static void bad_files_are_refused(void **state)
+{
+    static const struct {
+        const char *remove, *add;
+        tm_status   status;
+        const char *words;
+    } cases[] = {
+        { "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight", NULL, TM_FORMAT, "lacks" },
+        { NULL, "base_model.model.model.layers.7.self_attn.q_proj.lora_A.weight", TM_FORMAT, "no such linear" },
+        { NULL, "base_model.model.model.layers.0.self_attn.q_proj.weight", TM_FORMAT, "not a tensor of a LoRA" },
+        { NULL, "q_proj.lora_A.weight", TM_FORMAT, "not a tensor of a LoRA" },
+    };
+    (void)state;
+    fixture f = load("llama.json");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        adapted        a;
+        tm_error       err = { 0 };
+        tm_model_shape none = { 0 };
+        json_t        *shapes = json_copy(json_object_get(f.root, "shapes"));
+        if (cases[i].remove) assert_int_equal(json_object_del(shapes, cases[i].remove), 0);
+        if (cases[i].add) json_object_set_new(shapes, cases[i].add, json_pack("[i,i]", 4, 32));
+        write_adapter_weights(f.adapter, shapes);
+        tm_status st =
+            open_adapted(&f, "cpu", &tm_precision_f32, tm_numerics_step(&none, &tm_precision_f32, f.seq), &a, &err);
+        if (st != cases[i].status || !strstr(err.text, cases[i].words))
+            fail_msg("%zu: status %d, %s", i, (int)st, err.text);
+        close_adapted(&a);
+        json_decref(shapes);
+    }
+    tm_hf_adapter none;
+    tm_error      err = { 0 };
+    assert_int_equal(tm_hf_adapter_open(f.base, &none, &err), TM_INVALID);
+    tm_hf_adapter_close(&none);
+    unload(&f);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_fixture_is_met),
+        cmocka_unit_test(bad_configurations_are_refused),
+        cmocka_unit_test(bad_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

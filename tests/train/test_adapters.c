@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adapters: what they compute and train, that everything else stays as it is and costs nothing, and what is refused. */
+#include "base/text.h"
+#include "graph/nf4.h"
+#include "graph/value.h"
+#include "support/golden.h"
+#include "support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tm_adapters lora(int64_t rank, double alpha, const char *targets)
+{
+    tm_adapters a = { .rank = rank, .alpha = alpha, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
+    snprintf(a.targets, sizeof a.targets, "%s", targets);
+    return a;
+}
+
+/* --- golden numbers ----------------------------------------------------------------------------------------------- */
+
+static void golden(const char *device_name, const tm_precision *precision, tm_recompute recompute, double loss_error,
+                   double norm_error)
+{
+    golden_numbers  wanted = golden_read("llama-tiny-lora");
+    tm_step_options o = golden_llama_options(precision);
+    tm_error        err = { 0 };
+    tm_device      *device;
+    tm_trainer     *trainer;
+    int32_t         tokens[64];
+    o.adapters = lora(2, 4, "q_proj,v_proj");
+    o.recompute = recompute;
+    assert_int_equal(tm_device_open(device_name, 2, &device, &err), TM_OK);
+    if (tm_trainer_open(device, &o, 1, &trainer, &err) != TM_OK) fail_msg("%s", err.text);
+    golden_fill(trainer);
+    golden_tokens(tokens, 13, 64);
+    test_begin(trainer, 1, 1e-2, 1.0, 12);
+    test_accumulate(trainer, 0, tokens, tokens + 1);
+    tm_step_result result = test_update(trainer);
+    golden_close("loss", result.loss, wanted.loss, loss_error);
+    golden_close("norm", result.grad_norm, wanted.norm, norm_error);
+    golden_check_gradients(trainer, &wanted, norm_error);
+    assert_int_equal(tm_adapters_describe(tm_trainer_step_of(trainer)->graph).trained, wanted.parameters);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+static void golden_numbers_of_lora(void **state)
+{
+    (void)state;
+    static const tm_recompute keep = { 0 }, full = { .cheap = true, .every_n = 1 }, second = { .every_n = 2 };
+    tm_recompute              some = { .every_n = 1 };
+    some.save[TM_OP_attention] = 1;
+    some.save[TM_OP_linear] = 2;
+    golden("reference", &tm_precision_f64, keep, 1e-9, 1e-9);
+    golden("reference", &tm_precision_f64, full, 1e-9, 1e-9);
+    golden("reference", &tm_precision_f64, second, 1e-9, 1e-9);
+    golden("reference", &tm_precision_f64, some, 1e-9, 1e-9);
+    golden("cpu", &tm_precision_f32, keep, 1e-5, 1e-4);
+    golden("cpu", &tm_precision_bf16, full, 1e-2, 5e-2);
+}
+
+/* --- every family: adapter = merged model ------------------------------------------------------------------------- */
+
+/* Same model without adapters: every weight copied, W + scale B A where there is one. */
+static void merge_into(tm_trainer *to, const tm_trainer *from)
+{
+    const tm_graph *graph = tm_trainer_step_of(from)->graph, *plain = tm_trainer_step_of(to)->graph;
+    for (size_t i = 0, p = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *w = &graph->tensors[i];
+        if (w->role != TM_ROLE_PARAMETER || w->adapts != TM_NONE) continue;
+        while (plain->tensors[p].role != TM_ROLE_PARAMETER) p++;
+        assert_string_equal(plain->tensors[p].name, w->name);
+        double *values = test_values_read(from, (tm_tensor_id)i);
+        if (w->adapter) {
+            const tm_low_rank_attr *attr = &w->adapter->attr;
+            double *a = test_values_read(from, w->adapter->a), *b = test_values_read(from, w->adapter->b);
+            int64_t width = w->shape.n[1], row = 0;
+            for (int64_t part = 0; part < attr->parts; part++)
+                for (int64_t m = 0; m < attr->part[part].rows; m++, row++)
+                    for (int64_t c = 0; c < width; c++) {
+                        double sum = 0;
+                        for (int64_t r = 0; r < attr->rank; r++)
+                            sum += b[row * attr->rank + r] * a[(part * attr->rank + r) * width + c];
+                        values[(attr->part[part].column + m) * width + c] += attr->scale * sum;
+                    }
+            free(a), free(b);
+        }
+        test_values_write(to, (tm_tensor_id)p++, values);
+        free(values);
+    }
+}
+
+static void set_b(tm_trainer *trainer)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        if (!graph->tensors[i].adapter) continue;
+        tm_tensor_id b = graph->tensors[i].adapter->b;
+        double      *values = test_values_read(trainer, b);
+        for (int64_t k = 0; k < tm_shape_elements(tm_graph_at(graph, b)->shape); k++)
+            values[k] = 0.5 * golden_unit("b", (uint32_t)k);
+        test_values_write(trainer, b, values);
+        free(values);
+    }
+}
+
+static tm_step_options options_of(tm_model_family family)
+{
+    tm_step_options o = test_family_options(family);
+    if (family == TM_FAMILY_MIXTRAL)
+        o.shape.moe =
+            (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 32, .normalise = true, .scale = 1, .groups = 1 };
+    return o;
+}
+
+static void family(tm_model_family which, const char *targets, int64_t least)
+{
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options o = options_of(which), adapted = o;
+    adapted.adapters = lora(3, 4.5, targets);
+    test_batch  batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 7);
+    tm_trainer *plain = test_trainer_open(device, &o, 5), *with = test_trainer_open(device, &adapted, 5);
+    assert_true(tm_adapters_describe(tm_trainer_step_of(with)->graph).modules >= least);
+    double before = test_evaluate(plain, batch.tokens, batch.targets);
+    assert_true(!(test_evaluate(with, batch.tokens, batch.targets) != before)); /* b is 0: not a bit */
+    set_b(with);
+    merge_into(plain, with);
+    double merged = test_evaluate(plain, batch.tokens, batch.targets);
+    double result = test_evaluate(with, batch.tokens, batch.targets);
+    if (!(fabs(merged - result) <= 1e-5 * fabs(merged) && fabs(merged - before) > 1e-4 * fabs(before)))
+        fail_msg("family %d: %.10g, merged %.10g, before %.10g", (int)which, result, merged, before);
+    test_batch_fini(&batch);
+    tm_trainer_close(plain);
+    tm_trainer_close(with);
+    tm_device_close(device);
+}
+
+static void an_adapter_is_its_merged_model(void **state)
+{
+    (void)state;
+    family(TM_FAMILY_LLAMA, "all-linear", 14);
+    family(TM_FAMILY_LLAMA, "wqkv,o_proj", 4); /* one adapter of the fused matrix */
+    family(TM_FAMILY_QWEN3, "q_proj,k_proj,down_proj", 6);
+    family(TM_FAMILY_GPT, "all-linear", 8);
+    family(TM_FAMILY_MIXTRAL, "all-linear", 8);
+}
+
+/* --- training ----------------------------------------------------------------------------------------------------- */
+
+static size_t class_bytes(const tm_plan *plan, const char *name)
+{
+    for (size_t i = 0; i < plan->n_classes; i++)
+        if (strcmp(plan->by_class[i].name, name) == 0) return (size_t)plan->by_class[i].value;
+    return 0;
+}
+
+static void only_adapters_are_trained(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options o = test_llama_options();
+    o.adapters = lora(4, 8, "all-linear");
+    test_batch      batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 3);
+    tm_trainer     *trainer = test_trainer_open(device, &o, 9);
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    uint64_t base, after, *was = malloc(graph->n_tensors * sizeof *was), *is = malloc(graph->n_tensors * sizeof *is);
+    tm_error err = { 0 };
+    assert_int_equal(tm_trainer_base_hash(trainer, &base, &err), TM_OK);
+    assert_int_equal(tm_trainer_hashes(trainer, was, &err), TM_OK);
+    double first = test_step(trainer, 1, 1e-2, 1, &batch).loss, last = first;
+    for (int t = 2; t <= 12; t++) last = test_step(trainer, t, 1e-2, 1, &batch).loss;
+    assert_true(last < first - 0.1);
+    assert_int_equal(tm_trainer_base_hash(trainer, &after, &err), TM_OK);
+    assert_int_equal(tm_trainer_hashes(trainer, is, &err), TM_OK);
+    assert_true(base == after);
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        if (t->role != TM_ROLE_PARAMETER) continue;
+        assert_int_equal(t->trained, t->adapts != TM_NONE);
+        assert_int_equal(t->gradient != TM_NONE, t->trained);
+        assert_int_equal(was[i] != is[i], t->trained);
+    }
+    /* Gradients and moments of adapters only; no product for a frozen weight. */
+    tm_adapters_facts facts = tm_adapters_describe(graph);
+    const tm_plan    *plan = tm_trainer_step_of(trainer)->plan;
+    assert_true(class_bytes(plan, "gradients") < (size_t)facts.trained * 4 + 64 * 64);
+    assert_true(class_bytes(plan, "optimizer") < (size_t)facts.trained * 8 + 128 * 64);
+    size_t                      n, listed = 0;
+    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(trainer, &n);
+    for (size_t i = 0; i < n; i++) listed += strstr(tensors[i].name, ".lora_") != NULL;
+    assert_true(n > 0 && listed == n);
+    for (size_t i = 0; i < graph->segments[0]->n_nodes; i++) {
+        const tm_node *node = &graph->segments[0]->nodes[i];
+        if (node->op == TM_OP_linear_wgrad) assert_non_null(strstr(tm_graph_at(graph, node->out[0])->name, ".lora_A"));
+    }
+    free(was), free(is);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+/* Micro-batches, recomputation and evaluation see what they should of dropout. */
+static uint64_t dropped(int64_t accumulation, tm_recompute recompute, double rate, double *evaluated)
+{
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options o = test_llama_options();
+    o.micro_batch = 2 / accumulation;
+    o.accumulation = accumulation;
+    o.seq = 512; /* sums of whole blocks of rows do not depend on micro-batches */
+    o.recompute = recompute;
+    o.adapters = lora(4, 8, "all-linear");
+    o.adapters.dropout = rate;
+    test_batch  batch = test_batch_random(2, o.seq, o.shape.vocab_size, 3);
+    tm_trainer *trainer = test_trainer_open(device, &o, 9);
+    set_b(trainer);
+    *evaluated = test_evaluate(trainer, batch.tokens, batch.targets);
+    test_step(trainer, 1, 1e-2, 1, &batch);
+    test_step(trainer, 2, 1e-2, 1, &batch);
+    uint64_t hash = test_weights_hash(trainer);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    return hash;
+}
+
+static void dropout_is_a_function_of_row_and_step(void **state)
+{
+    (void)state;
+    tm_recompute cheap = { .cheap = true }, full = { .cheap = true, .every_n = 1 }, none = { 0 };
+    double       whole, half, other;
+    uint64_t     hash = dropped(1, cheap, 0.25, &whole);
+    assert_true(dropped(1, full, 0.25, &other) == hash && dropped(1, none, 0.25, &other) == hash);
+    assert_true(dropped(2, cheap, 0.25, &half) == hash);
+    assert_true(dropped(1, cheap, 0, &other) != hash);
+    assert_true(!(other != whole)); /* nothing is dropped when evaluating */
+}
+
+/* --- what the base is held in ------------------------------------------------------------------------------------- */
+
+static void a_base_in_nf4_computes_with_its_decoded_values(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options o = test_llama_options(), q = o;
+    o.adapters = q.adapters = lora(4, 8, "all-linear");
+    q.adapters.base = TM_NF4_BLOCKS;
+    test_batch      batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 3);
+    tm_trainer     *plain = test_trainer_open(device, &o, 9), *small = test_trainer_open(device, &q, 9);
+    const tm_graph *graph = tm_trainer_step_of(small)->graph;
+    int             coded = 0;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *t = &graph->tensors[i];
+        if (t->role != TM_ROLE_PARAMETER || t->trained) continue;
+        double *values = test_values_read(small, (tm_tensor_id)i), *was = test_values_read(plain, (tm_tensor_id)i);
+        double  apart = 0, size = 0;
+        for (int64_t k = 0; k < tm_shape_elements(t->shape); k++)
+            apart += (values[k] - was[k]) * (values[k] - was[k]), size += was[k] * was[k];
+        coded += t->dtype == TM_NF4_BLOCKS;
+        if (t->dtype == TM_NF4_BLOCKS) assert_true(apart > 0 && sqrt(apart / size) < 0.12); /* 4 bits: about 9 % */
+        test_values_write(plain, (tm_tensor_id)i, values);
+        free(values), free(was);
+    }
+    assert_int_equal(coded, 8);
+    for (int t = 1; t <= 3; t++) {
+        tm_step_result a = test_step(plain, t, 1e-2, 1, &batch), b = test_step(small, t, 1e-2, 1, &batch);
+        assert_true(!(a.loss != b.loss) && !(a.grad_norm != b.grad_norm));
+    }
+    test_batch_fini(&batch);
+    tm_trainer_close(plain);
+    tm_trainer_close(small);
+    tm_device_close(device);
+}
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+static void refused(tm_model_family which, int64_t rank, const char *targets, tm_status status, const char *words)
+{
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_step_options o = options_of(which);
+    tm_chooser      chooser = tm_device_chooser(device);
+    tm_step        *step = NULL;
+    tm_error        err = { 0 };
+    o.adapters = lora(rank, 8, targets);
+    tm_status st = tm_step_create(&o, &chooser, &step, &err);
+    if (st != status || !strstr(err.text, words)) fail_msg("'%s': status %d, %s", targets, (int)st, err.text);
+    tm_device_close(device);
+}
+
+static void bad_targets_are_refused(void **state)
+{
+    (void)state;
+    refused(TM_FAMILY_LLAMA, 4, "q_prj", TM_INVALID, "the nearest name is 'q_proj'");
+    refused(TM_FAMILY_LLAMA, 4, "q_proj,nothing", TM_INVALID, "nothing");
+    refused(TM_FAMILY_LLAMA, 4096, "q_proj", TM_INVALID, "lora.rank is 4096");
+    refused(TM_FAMILY_LLAMA, 4, "lm_head", TM_INVALID, "lm_head");
+    refused(TM_FAMILY_MIXTRAL, 4, "q_proj,w2", TM_UNSUPPORTED, "expert");
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_numbers_of_lora),
+        cmocka_unit_test(an_adapter_is_its_merged_model),
+        cmocka_unit_test(only_adapters_are_trained),
+        cmocka_unit_test(dropout_is_a_function_of_row_and_step),
+        cmocka_unit_test(a_base_in_nf4_computes_with_its_decoded_values),
+        cmocka_unit_test(bad_targets_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Regimes: in which formats weights, gradients and moments are kept, and how they are rounded. In each of them threads
+ * do not show, a stop and a resumption do not, and a parameter takes the bytes that are said. */
+#include "support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+typedef struct {
+    const char         *name;
+    const tm_precision *precision;
+    const tm_optimizer *optimizer;
+    tm_hyper            hyper;
+    double              bytes; /* of a parameter: weight, gradient and moments */
+} regime;
+
+#define ADAM .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1
+static const regime regimes[] = {
+    { "float32", &tm_precision_f32, &tm_optimizer_adamw, { ADAM }, 16 },
+    { "master", &tm_precision_bf16, &tm_optimizer_adamw, { ADAM }, 16 },
+    { "moments", &tm_precision_bf16, &tm_optimizer_adamw, { ADAM, .bf16_moments = true }, 12 },
+    { "moments by chance",
+      &tm_precision_f32,
+      &tm_optimizer_adamw,
+      { ADAM, .bf16_moments = true, .stochastic = true },
+      12 },
+    { "pure", &tm_precision_bf16_pure, &tm_optimizer_adamw, { ADAM }, 8 },
+    { "pure by chance", &tm_precision_bf16_pure, &tm_optimizer_adamw, { ADAM, .stochastic = true }, 8 },
+    { "pure, compensated", &tm_precision_bf16_pure, &tm_optimizer_adamw, { ADAM, .kahan = true }, 10 },
+    { "8 bits", &tm_precision_bf16, &tm_optimizer_adamw8bit, { ADAM }, 10 },
+    { "pure, 8 bits", &tm_precision_bf16_pure, &tm_optimizer_adamw8bit, { ADAM, .stochastic = true }, 6 },
+    { "pure, 8 bits, bitsandbytes",
+      &tm_precision_bf16_pure,
+      &tm_optimizer_adamw8bit,
+      { ADAM, .definition = TM_DEFINED_BITSANDBYTES },
+      6 },
+    { "SGD by chance", &tm_precision_bf16_pure, &tm_optimizer_sgd, { .stochastic = true }, 4 },
+    { "momentum by chance", &tm_precision_bf16_pure, &tm_optimizer_sgd, { .momentum = 0.9, .stochastic = true }, 6 },
+    { "Muon",
+      &tm_precision_f32,
+      &tm_optimizer_muon,
+      { ADAM, .momentum = 0.95, .nesterov = true, .definition = TM_DEFINED_TORCH },
+      13.2 },
+    { "Muon, Megatron's, by chance",
+      &tm_precision_bf16_pure,
+      &tm_optimizer_muon,
+      { ADAM, .momentum = 0.9, .definition = TM_DEFINED_MEGATRON, .scale = TM_MUON_SPECTRAL, .stochastic = true },
+      6.6 },
+    { "Adafactor by chance",
+      &tm_precision_bf16_pure,
+      &tm_optimizer_adafactor,
+      { .beta2_decay = -0.8, .eps1 = 1e-7, .eps2 = 1e-3, .clip_threshold = 1, .stochastic = true },
+      4 },
+};
+enum { REGIMES = sizeof regimes / sizeof regimes[0], STEPS = 4 };
+
+static tm_step_options options_of(const regime *r)
+{
+    tm_step_options o = test_gpt_options();
+    o.shape.vocab_size = 320; /* embeddings of 80 blocks of 256 */
+    o.precision = r->precision;
+    o.optimizer = r->optimizer;
+    o.hyper = r->hyper;
+    return o;
+}
+
+static void train(tm_trainer *trainer, const test_batch *batch, int from, int to)
+{
+    for (int t = from; t <= to; t++) {
+        tm_step_result result = test_step(trainer, t, 1e-2, 1, batch);
+        assert_true(result.loss > 0 && result.grad_norm > 0);
+    }
+}
+
+static void threads_do_not_show(void **state)
+{
+    (void)state;
+    test_batch batch = test_batch_random(2, 32, 320, 5);
+    uint64_t   seen[REGIMES];
+    for (int r = 0; r < REGIMES; r++) {
+        tm_step_options o = options_of(&regimes[r]);
+        for (int threads = 1; threads <= 3; threads++) {
+            tm_device  *device = test_device_open("cpu", threads);
+            tm_trainer *trainer = test_trainer_open(device, &o, 21);
+            train(trainer, &batch, 1, STEPS);
+            uint64_t hash = test_state_hash(trainer);
+            if (threads > 1 && hash != seen[r]) fail_msg("%s: other bits with %d threads", regimes[r].name, threads);
+            seen[r] = hash;
+            tm_trainer_close(trainer);
+            tm_device_close(device);
+        }
+        for (int other = 0; other < r; other++)
+            if (seen[r] == seen[other]) fail_msg("%s is the same as %s", regimes[r].name, regimes[other].name);
+    }
+    test_batch_fini(&batch);
+}
+
+/* What rounds by chance depends on seed and step, and on nothing that a checkpoint does not hold. */
+static void a_resumption_does_not_show(void **state)
+{
+    (void)state;
+    test_batch batch = test_batch_random(2, 32, 320, 6);
+    for (int r = 0; r < REGIMES; r++) {
+        tm_step_options o = options_of(&regimes[r]);
+        tm_device      *device = test_device_open("cpu", 2);
+        tm_trainer     *whole = test_trainer_open(device, &o, 22), *again = test_trainer_open(device, &o, 22);
+        tm_trainer     *other = test_trainer_open(device, &o, 23);
+        const tm_graph *graph = tm_trainer_step_of(whole)->graph;
+        train(whole, &batch, 1, STEPS / 2);
+        for (size_t i = 0; i < graph->n_tensors; i++) { /* what a checkpoint holds */
+            if (graph->tensors[i].role != TM_ROLE_PARAMETER && graph->tensors[i].role != TM_ROLE_MOMENT) continue;
+            void *values = test_tensor_read(whole, (tm_tensor_id)i);
+            test_tensor_write(again, (tm_tensor_id)i, values);
+            test_tensor_write(other, (tm_tensor_id)i, values);
+            free(values);
+        }
+        size_t held, tensors = 0;
+        tm_trainer_tensors(whole, &held);
+        for (size_t i = 0; i < graph->n_tensors; i++)
+            tensors += graph->tensors[i].role == TM_ROLE_PARAMETER || graph->tensors[i].role == TM_ROLE_MOMENT;
+        assert_int_equal(held, tensors);
+        train(whole, &batch, STEPS / 2 + 1, STEPS);
+        train(again, &batch, STEPS / 2 + 1, STEPS);
+        train(other, &batch, STEPS / 2 + 1, STEPS);
+        if (test_state_hash(whole) != test_state_hash(again)) fail_msg("%s: a resumption shows", regimes[r].name);
+        if ((test_state_hash(whole) != test_state_hash(other)) != regimes[r].hyper.stochastic)
+            fail_msg("%s: the seed decides the rounding if, and only if, it is by chance", regimes[r].name);
+        tm_trainer_close(whole);
+        tm_trainer_close(again);
+        tm_trainer_close(other);
+        tm_device_close(device);
+    }
+    test_batch_fini(&batch);
+}
+
+/* Vectors below 4096 elements keep their moments whole; scales are 4 bytes for 256. */
+static void a_parameter_takes_what_is_said(void **state)
+{
+    (void)state;
+    for (int r = 0; r < REGIMES; r++) {
+        tm_step_options o = options_of(&regimes[r]);
+        tm_device      *device = test_device_open("cpu", 2);
+        tm_chooser      chooser = tm_device_chooser(device);
+        tm_step        *step = test_step_plan(&o, &chooser);
+        double          bytes = 0, parameters = (double)tm_model_parameters(&o.shape);
+        for (size_t i = 0; i < step->graph->n_tensors; i++) {
+            const tm_tensor *t = &step->graph->tensors[i];
+            if (t->role == TM_ROLE_PARAMETER || t->role == TM_ROLE_GRADIENT || t->role == TM_ROLE_MOMENT)
+                bytes += (double)tm_tensor_bytes(t->shape, t->dtype);
+        }
+        if (!(fabs(bytes / parameters / regimes[r].bytes - 1) < 0.08))
+            fail_msg("%s: %.3f bytes per parameter, not %g", regimes[r].name, bytes / parameters, regimes[r].bytes);
+        tm_step_destroy(step);
+        tm_device_close(device);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_do_not_show),
+        cmocka_unit_test(a_resumption_does_not_show),
+        cmocka_unit_test(a_parameter_takes_what_is_said),
+    };
+    return cmocka_run_group_tests_name("train: regimes", tests, NULL, NULL);
+}
