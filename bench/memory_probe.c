@@ -86,7 +86,7 @@ static tm_view view(tm_dtype dtype, tm_shape shape, void *data)
 static tm_call prepare(const probe *p, const memory *m)
 {
     static const tm_norm_attr  norm = { 1e-5 };
-    static const tm_adamw_attr adamw = { .9, .95, 1e-8, .1 };
+    static const tm_adamw_attr adamw = { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .weight_decay = .1 };
     static double              scalars[TM_SCALAR_COUNT] = { 1., 1e-3, .5, .5, 1. }, clip[2] = { 1., 1. }, sum;
     const tm_view              absent = { .shape = { .rank = -1 } };
     tm_call                    call = { .threads = m->threads };

@@ -41,6 +41,7 @@ graph/gradient.h
 graph/graph.h
 graph/nf4.h
 graph/passes/passes.h
+graph/passes/quantize.h
 graph/plan.h
 graph/tensor.h
 graph/value.h
@@ -78,6 +79,7 @@ op/kernel.h
 op/muon.h
 op/op.h
 op/ops.def
+op/quantize.h
 record/keys.h
 record/outputs.h
 record/record.h
@@ -98,6 +100,8 @@ system/thresholds.h
 system/validity.h
 train/adapters.h
 train/checkpoint_view.h
+token/chat.h
+token/template.h
 token/token.h
 token/train.h
 train/decode.h

@@ -8,13 +8,18 @@ void tm_json_quote(tm_text *out, const char *string)
 {
     tm_text_add_n(out, "\"", 1);
     for (const unsigned char *s = (const unsigned char *)string; *s;) {
+        size_t plain = 0;
+        while (s[plain] >= 0x20 && s[plain] < 0x7f && s[plain] != '"' && s[plain] != '\\') plain++;
+        tm_text_add_n(out, (const char *)s, plain);
+        s += plain;
+        if (!*s) break;
         size_t n = tm_utf8_length(s);
         if (n == 0) {
             tm_text_add(out, "\\ufffd");
             n = 1;
         } else if (n == 2 && *s == 0xc2 && s[1] < 0xa0) { /* control characters, too: who prints the file obeys them */
             tm_text_printf(out, "\\u00%02x", s[1]);
-        } else if (n > 1 || (*s >= 0x20 && *s != '"' && *s != '\\' && *s != 0x7f)) {
+        } else if (n > 1) {
             tm_text_add_n(out, (const char *)s, n);
         } else if (*s == '"' || *s == '\\') {
             tm_text_printf(out, "\\%c", *s);

@@ -79,8 +79,12 @@ char *tm_format_double(char out[32], double value)
 {
     if (isnan(value)) return strcpy(out, "nan");
     if (isinf(value)) return strcpy(out, value > 0 ? "inf" : "-inf");
-    int    digits = digits_of(value);
     double size = fabs(value);
+    if (size >= 1 && size < 1e15 && !(trunc(size) < size)) { /* most numbers are whole, and need no search for digits */
+        snprintf(out, 32, "%lld", (long long)value);
+        return out;
+    }
+    int digits = digits_of(value);
     if (size >= 1e-4 && size < 1e17) {
         char scientific[32];
         snprintf(scientific, sizeof scientific, "%.*e", digits - 1, value);

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/tokenizer_speed.h"
+#include "cli/tokenizer_chat.h"
 #include "cli/tokenizer_train.h"
 #include "token/token.h"
 
@@ -271,9 +272,13 @@ static const tm_cli_command speed_command = {
     .run = run_speed,
 };
 
-static const tm_cli_command *const commands[] = {
-    &encode_command, &decode_command, &info_command, &speed_command, &tm_tokenizer_command_train, NULL
-};
+static const tm_cli_command *const commands[] = { &encode_command,
+                                                  &decode_command,
+                                                  &info_command,
+                                                  &speed_command,
+                                                  &tm_tokenizer_command_train,
+                                                  &tm_tokenizer_command_chat,
+                                                  NULL };
 
 const tm_cli_command tm_command_tokenizer = {
     .name = "tokenizer",

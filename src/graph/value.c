@@ -56,28 +56,77 @@ static double decode(const small_float *f, unsigned code)
     return sign ? -value : value;
 }
 
-static unsigned encode(const small_float *f, double value)
+/* A magnitude in units of the last place. */
+static double round_units(double units, tm_round how, double chance)
 {
-    unsigned sign = signbit(value) ? 1u << (f->exponent + f->mantissa) : 0, code;
+    double below = floor(units), rest = units - below;
+    switch (how) {
+    case TM_ROUND_EVEN:
+        return nearbyint(units);
+    case TM_ROUND_AWAY:
+        return below + (rest >= 0.5);
+    case TM_ROUND_STOCHASTIC:
+        return below + (chance < rest);
+    case TM_ROUND_ZERO:
+        break;
+    }
+    return below;
+}
+
+/* The code above the largest number, without sign: of infinity, of NaN, or of the largest number itself. */
+static unsigned beyond(const small_float *f, bool saturate, unsigned largest)
+{
+    if (saturate || (!f->infinity && !f->nan)) return largest;
+    return f->infinity ? ((1u << f->exponent) - 1) << f->mantissa : f->nan;
+}
+
+/* The code of a number of the format, without sign. */
+static unsigned code_of(const small_float *f, double magnitude)
+{
+    if (magnitude == 0) return 0;
+    int exponent = ilogb(magnitude);
+    if (exponent < 1 - f->bias) return (unsigned)ldexp(magnitude, f->bias - 1 + f->mantissa);
+    return (unsigned)(exponent + f->bias) << f->mantissa |
+           (unsigned)ldexp(ldexp(magnitude, -exponent) - 1, f->mantissa);
+}
+
+static unsigned encode(const small_float *f, double value, tm_round how, bool saturate, double chance)
+{
+    unsigned sign = signbit(value) ? 1u << (f->exponent + f->mantissa) : 0;
     if (isnan(value) && f->nan) return f->negative_zero ? sign | f->nan : f->nan;
     double magnitude = isnan(value) ? f->largest : fabs(value), rounded = magnitude;
     int    exponent = 1 - f->bias;
     if (isfinite(magnitude)) {
         if (magnitude > 0 && ilogb(magnitude) > exponent) exponent = ilogb(magnitude);
-        rounded = ldexp(nearbyint(ldexp(magnitude, f->mantissa - exponent)), exponent - f->mantissa);
+        double units = round_units(ldexp(magnitude, f->mantissa - exponent), how, chance);
+        rounded = ldexp(units, exponent - f->mantissa);
     }
     if (rounded > f->largest) {
-        if (f->infinity) return sign | ((1u << f->exponent) - 1) << f->mantissa;
-        rounded = f->largest;
+        unsigned code = beyond(f, saturate, code_of(f, f->largest));
+        return !saturate && code == f->nan && !f->negative_zero ? code : sign | code; /* one NaN has no sign */
     }
     if (rounded == 0) return f->negative_zero ? sign : 0;
-    exponent = ilogb(rounded);
-    if (exponent < 1 - f->bias)
-        code = (unsigned)ldexp(rounded, f->bias - 1 + f->mantissa);
-    else
-        code =
-            (unsigned)(exponent + f->bias) << f->mantissa | (unsigned)ldexp(ldexp(rounded, -exponent) - 1, f->mantissa);
-    return sign | code;
+    return sign | code_of(f, rounded);
+}
+
+unsigned tm_value_encode(tm_dtype dtype, double value, tm_round how, bool saturate, double chance)
+{
+    const small_float *f = small_of(dtype);
+    TM_ASSERT(f);
+    return encode(f, value, how, saturate, chance);
+}
+
+double tm_value_decode(tm_dtype dtype, unsigned code)
+{
+    const small_float *f = small_of(dtype);
+    TM_ASSERT(f);
+    return decode(f, code);
+}
+
+/* As tm_value_set has it: infinity where there is one, else the largest number. */
+static unsigned encode_kept(const small_float *f, double value)
+{
+    return encode(f, value, TM_ROUND_EVEN, !f->infinity, 0);
 }
 
 static const double nf4_values[16] = {
@@ -152,7 +201,7 @@ void tm_value_set_small(void *data, tm_dtype dtype, int64_t i, double value)
     const small_float *f = small_of(dtype);
     switch (dtype) {
     case TM_F16:
-        ((uint16_t *)data)[i] = (uint16_t)encode(f, value);
+        ((uint16_t *)data)[i] = (uint16_t)encode_kept(f, value);
         return;
     case TM_I64:
         ((int64_t *)data)[i] = (int64_t)value;
@@ -165,12 +214,12 @@ void tm_value_set_small(void *data, tm_dtype dtype, int64_t i, double value)
         return;
     case TM_E2M1:
     case TM_NF4: {
-        unsigned code = dtype == TM_NF4 ? nf4_code(value) : encode(f, value), shift = nibble_shift(dtype, i);
+        unsigned code = dtype == TM_NF4 ? nf4_code(value) : encode_kept(f, value), shift = nibble_shift(dtype, i);
         bytes[i / 2] = (unsigned char)((bytes[i / 2] & ~(0xfu << shift)) | code << shift);
         return;
     }
     default:
         TM_ASSERT(f);
-        bytes[i] = (unsigned char)encode(f, value);
+        bytes[i] = (unsigned char)encode_kept(f, value);
     }
 }

@@ -40,13 +40,19 @@ void run_announce(run *r)
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         flops[i] = (tm_named_f64){ tm_flops_convention_name((tm_flops_convention)i),
                                    tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) };
-    tm_arena    *arena = tm_arena_create();
+    tm_arena          *arena = tm_arena_create();
+    const tm_quantize *quantize = &o->step.quantize;
+    const char        *precision = o->step.precision->name;
+    if (quantize->on)
+        precision = tm_arena_format(arena, "%s+%s%s%s (emulated)", precision, quantize->recipe[0].name,
+                                    quantize->switch_step < 0 ? "" : "+", /* the second from a step on */
+                                    quantize->switch_step < 0 ? "" : quantize->recipe[1].name);
     step_outline outline;
     step_outline_make(tm_trainer_step_of(r->trainer), arena, &outline);
     tm_event event = { .kind = TM_EVENT_RUN_STARTED };
     event.run_started = (tm_run_started){
         .model = o->model_name,
-        .precision = o->step.precision->name,
+        .precision = precision,
         .device = info->name,
         .kernels = info->kernels,
         .sums = info->sums[o->step.precision->compute == TM_BF16],

@@ -514,6 +514,9 @@ static bool possible(const certifier *c, tm_certificate *out)
     for (size_t k = 0; k < c->n_members; k++) need += 2 * (double)bytes_of(c, c->members[k].id);
     if (c->n_members == 0)
         snprintf(out->reason, sizeof out->reason, "nothing is trained");
+    else if (c->step->options.quantize.on)
+        snprintf(out->reason, sizeof out->reason,
+                 "factors are quantized: gradients are straight through, no derivatives of the loss");
     else if (c->batch->target_tokens < 1)
         snprintf(out->reason, sizeof out->reason, "the first micro-batch has no targets");
     else if (have > 0 && need > 0.5 * have)

@@ -3,7 +3,6 @@
 
 #define MANY (double)(1LL << 40)
 #define RANKS "training on more than one device"
-#define FLOAT8 "float8 training"
 #define IGNORED .state = TM_KEY_IGNORED, .quiet = true
 #define UNBUILT(words) .state = TM_KEY_UNBUILT, .feature = words
 
@@ -13,6 +12,10 @@ static const char optimizers[] =
 #include "train/optimizers.def"
     "Adam";
 #undef TM_OPTIMIZER
+
+/* The table of graph/passes/recipes.c, and none of them first. */
+static const char recipes[] = "none|fp8_tensorwise|fp8_rowwise|fp8_rowwise_with_gw_hp|fp8_delayed|fp8_current|"
+                              "fp8_blockwise|fp8_blockwise_turbo|mxfp8|mxfp8_turbo|mxfp4|mxfp4_turbo|nvfp4";
 
 /* clang-format off */
 static const tm_key keys[] = {
@@ -45,10 +48,28 @@ static const tm_key keys[] = {
       .help = "type in which gradients are added up" },
     { .name = "bf16", .kind = TM_KEY_BOOL, .help = "true means training.dtype bfloat16" },
     { .name = "fp16", .kind = TM_KEY_BOOL, .fallback = "false", UNBUILT("float16 training"), .help = "float16" },
-    { .name = "fp8", .kind = TM_KEY_TEXT, UNBUILT(FLOAT8), .help = "e4m3 or hybrid" },
-    { .name = "fp8_recipe", .kind = TM_KEY_TEXT, IGNORED, .help = "counts only with fp8" },
-    { .name = "fp8_amax_history_len", .kind = TM_KEY_I64, IGNORED, .help = "counts only with fp8" },
-    { .name = "fp8_amax_compute_algo", .kind = TM_KEY_TEXT, IGNORED, .help = "counts only with fp8" },
+    { .name = "fp8", .kind = TM_KEY_CHOICE, .choices = "e4m3|hybrid",
+      .help = "products in float8 by fp8_recipe, emulated; hybrid: gradients in e5m2; null: by quantize.recipe" },
+    { .name = "fp8_recipe", .kind = TM_KEY_CHOICE, .fallback = "delayed", .choices = "delayed|tensorwise|blockwise|mxfp8",
+      .help = "with fp8: quantize.recipe fp8_delayed, fp8_current, fp8_blockwise or mxfp8" },
+    { .name = "fp8_margin", .kind = TM_KEY_I64, .fallback = "0", .lo = -30, .hi = 30,
+      .help = "recipe fp8_delayed: scales are 2^margin smaller" },
+    { .name = "fp8_amax_history_len", .kind = TM_KEY_I64, .fallback = "1024", .lo = 1, .hi = 65536,
+      .help = "recipe fp8_delayed: steps whose largest numbers are remembered" },
+    { .name = "fp8_amax_compute_algo", .kind = TM_KEY_CHOICE, .fallback = "max", .choices = "max|most_recent",
+      .help = "recipe fp8_delayed: the largest of them counts, or the newest" },
+    { .name = "fp8_wgrad", .kind = TM_KEY_BOOL, .fallback = "true", .choices = "true", UNBUILT("float8 without its gradients of weights"),
+      .help = "gradients of weights by float8 products, too" },
+    { .name = "fp4", .kind = TM_KEY_CHOICE, .choices = "e2m1=true|mxfp4|nvfp4|false",
+      .help = "products in 4 bits by fp4_recipe, emulated; mxfp4: that one; null: by quantize.recipe" },
+    { .name = "fp4_recipe", .kind = TM_KEY_CHOICE, .fallback = "nvfp4", .choices = "nvfp4|mxfp4|mxfp4_turbo",
+      .help = "with fp4: quantize.recipe" },
+    { .name = "first_last_layers_bf16", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "quantize.recipe leaves the first and the last layers out" },
+    { .name = "num_layers_at_start_in_bf16", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 4096,
+      .help = "with first_last_layers_bf16: so many" },
+    { .name = "num_layers_at_end_in_bf16", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 4096,
+      .help = "with first_last_layers_bf16: so many" },
     { .name = "fp8_param", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED, .help = "counts only with fp8" },
     { .name = "lora.rank", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 65536, .synonyms = "lora_rank,lora_r",
       .help = "rank of adapters beside frozen weights; 0: all weights are trained" },
@@ -109,6 +130,10 @@ static const tm_key keys[] = {
       .help = "compare the gradients with differences of the loss before the first step of a run that will be judged" },
     { .name = "debug.certificate_after", .kind = TM_KEY_BOOL, .fallback = "false", .quiet = true,
       .help = "and again after the last one, with the trained weights" },
+    { .name = "debug.quantize_defect", .kind = TM_KEY_CHOICE, .fallback = "none",
+      .choices = "none|no_rotation|stale_scale|swapped_formats",
+      .help = "a planted mistake in quantize.recipe, to see what it does: no rotation, delayed scales of the first step, "
+              "formats of gradients and of the rest swapped" },
     { .name = "debug.slowdown_pct", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1000,
       .help = "percent of each step's time that are burnt on top of it, to try out comparisons; such a run is not judged" },
     /* optimizer and schedule */
@@ -313,17 +338,41 @@ static const tm_key keys[] = {
       .help = "minutes" },
     { .name = "exit_signal_handler", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED, .help = "always on" },
     /* quantized */
-    { .name = "quantize.linear.float8.recipe_name", .kind = TM_KEY_TEXT, UNBUILT(FLOAT8),
-      .help = "tensorwise, rowwise or rowwise_with_gw_hp" },
-    { .name = "quantize.linear.float8.filter_fqns", .kind = TM_KEY_LIST, .fallback = "", IGNORED,
-      .help = "layers kept in bfloat16; counts only with a recipe" },
+    { .name = "quantize.recipe", .kind = TM_KEY_CHOICE, .fallback = "none", .choices = recipes,
+      .help = "how the factors of the products of linear layers are quantized, emulated (docs/low-precision.md)" },
+    { .name = "quantize.filter_fqns", .kind = TM_KEY_LIST, .fallback = "",
+      .help = "linears with one of these in their name are left out; auto_filter_small_kn: and the small ones" },
+    { .name = "quantize.fqns", .kind = TM_KEY_LIST, .fallback = "",
+      .help = "not empty: only linears with one of these in their name are quantized" },
+    { .name = "quantize.switch_step", .kind = TM_KEY_I64, .lo = 0, .hi = MANY,
+      .help = "quantize.switch_recipe from then on: so many steps are done with the first recipe" },
+    { .name = "quantize.switch_recipe", .kind = TM_KEY_CHOICE, .choices = recipes + 5,
+      .help = "the recipe from quantize.switch_step on; its delayed scales begin anew" },
+    { .name = "quantize.scale_rule", .kind = TM_KEY_CHOICE, .choices = "floor|ceil|even|up",
+      .help = "MX recipes: how the exponent of a block follows from its largest number; null: as the recipe says" },
+    { .name = "quantize.rotation", .kind = TM_KEY_BOOL,
+      .help = "factors in blocks are rotated by a Hadamard matrix of 16 first; null: as the recipe says" },
+    { .name = "quantize.stochastic_gradients", .kind = TM_KEY_BOOL, .synonyms = "mxfp4_gradient_stochastic_rounding",
+      .help = "gradients are rounded stochastically; null: as the recipe says" },
+    { .name = "quantize.fnuz", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "8-bit formats without infinity and -0 (MI300X), not those of OCP" },
+    { .name = "quantize.linear.float8.recipe_name", .kind = TM_KEY_CHOICE, .choices = "tensorwise|rowwise|rowwise_with_gw_hp",
+      .help = "of model.converters quantize.linear.float8; null: tensorwise" },
+    { .name = "quantize.linear.float8.filter_fqns", .kind = TM_KEY_LIST, .fallback = "",
+      .help = "of model.converters quantize.linear.float8: as quantize.filter_fqns" },
     { .name = "quantize.linear.float8.enable_fsdp_float8_all_gather", .kind = TM_KEY_BOOL, .fallback = "false",
       IGNORED, .help = "counts only with a recipe and several devices" },
     { .name = "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp", .kind = TM_KEY_BOOL,
       .fallback = "false", IGNORED, .help = "counts only with a recipe and several devices" },
-    { .name = "quantize.linear.float8.emulate", .kind = TM_KEY_BOOL, .fallback = "false", UNBUILT(FLOAT8),
-      .help = "float8 by way of wider types" },
-    { .name = "quantize.linear.mx.*", .kind = TM_KEY_TEXT, UNBUILT("MX training"), .help = "MXFP8 and MXFP4" },
+    { .name = "quantize.linear.float8.emulate", .kind = TM_KEY_BOOL, .fallback = "true", IGNORED,
+      .help = "products in low precision are always emulated" },
+    { .name = "quantize.linear.mx.recipe_name", .kind = TM_KEY_TEXT, .fallback = "mxfp8", .choices = "mxfp8|mxfp8_cublas|mxfp8_emulated",
+      UNBUILT("this recipe of MX training"), .help = "of model.converters quantize.linear.mx" },
+    { .name = "quantize.linear.mx.filter_fqns", .kind = TM_KEY_LIST, .fallback = "",
+      .help = "of model.converters quantize.linear.mx: as quantize.filter_fqns" },
+    { .name = "quantize.linear.mx.fqns", .kind = TM_KEY_LIST, .fallback = "",
+      .help = "of model.converters quantize.linear.mx: as quantize.fqns" },
+    { .name = "quantize.linear.mx.mxfp8_dim1_cast_kernel_choice", .kind = TM_KEY_TEXT, IGNORED, .help = "a kernel of theirs" },
     { .name = "quantize.grouped_mm.*", .kind = TM_KEY_TEXT, UNBUILT("quantized experts"),
       .help = "products of experts" },
 };

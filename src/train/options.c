@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/options.c - from the finished configuration to the plain values of a run. */
+#include "train/quantize.h"
 #include "train/run.h"
 #include "train/save_list.h"
 
@@ -106,6 +107,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     TM_TRY(tm_model_shape_read(config, &step->shape, err));
     TM_TRY(read_recompute(config, &step->recompute, err));
     read_offload(config, &step->offload);
+    TM_TRY(train_quantize_read(config, step->shape.n_layers, &step->quantize, err));
     step->precision = precision_of(config);
     step->micro_batch = tm_config_i64(config, "training.local_batch_size");
     step->seq = tm_config_i64(config, "training.seq_len");

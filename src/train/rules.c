@@ -4,6 +4,7 @@
 #include "model/shape.h"
 #include "train/keys.h"
 #include "train/optimizer.h"
+#include "train/quantize.h"
 #include "train/save_list.h"
 
 #include <stdio.h>
@@ -198,13 +199,19 @@ static tm_status settle_schedule(tm_config *config, tm_error *err)
 static tm_status settle_recompute(tm_config *config, tm_error *err)
 {
     const char *granularity = tm_config_text(config, "recompute_granularity");
-    if (granularity && strcmp(granularity, "selective") == 0) { /* the core of attention: products are kept */
-        tm_config_derive(config, "activation_checkpoint.mode", "selective", "recompute_granularity");
+    const char *mode = tm_config_text(config, "activation_checkpoint.mode");
+    int         own = rank_of(config, "activation_checkpoint.mode"), theirs = rank_of(config, "recompute_granularity");
+    if (theirs && theirs == own && strcmp(mode, granularity) != 0)
+        return tm_fail(err, TM_INVALID,
+                       "recompute_granularity is %s (%s), activation_checkpoint.mode is %s (%s); give one of the two",
+                       granularity, tm_config_place(config, "recompute_granularity"), mode,
+                       tm_config_place(config, "activation_checkpoint.mode"));
+    if (theirs > own) tm_config_derive(config, "activation_checkpoint.mode", granularity, "recompute_granularity");
+    if (theirs > own && strcmp(granularity, "selective") == 0) { /* the core of attention: products are kept */
         tm_config_derive(config, "activation_checkpoint.selective_ac_option", "op", "recompute_granularity");
         tm_config_derive(config, "activation_checkpoint.save_ops", "linear", "recompute_granularity");
-    } else if (granularity && rank_of(config, "recompute_granularity") > rank_of(config, "activation_checkpoint.mode"))
-        tm_config_derive(config, "activation_checkpoint.mode", "full", "recompute_granularity");
-    const char *mode = tm_config_text(config, "activation_checkpoint.mode");
+    }
+    mode = tm_config_text(config, "activation_checkpoint.mode");
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
     if (strcmp(mode, "selective") != 0) return TM_OK;
     if (strcmp(option, "op") == 0) return tm_save_list_read(config, &(tm_recompute){ 0 }, err);
@@ -246,5 +253,6 @@ tm_status tm_train_rules(tm_config *config, tm_error *err)
     TM_TRY(settle_formats(config, err));
     TM_TRY(settle_schedule(config, err));
     TM_TRY(settle_recompute(config, err));
+    TM_TRY(train_quantize_settle(config, err));
     return check_length(config, err);
 }

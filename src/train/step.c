@@ -31,7 +31,18 @@ static tm_inputs inputs_of(const tm_step *step)
     return named(step, step->inputs);
 }
 
-static void add_training_segment(tm_step *step, const tm_chooser *chooser, const char *name, bool accumulate)
+/* The passes of a program that only goes forward. */
+static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_error *err)
+{
+    tm_adapt_pass(step->graph, TM_NONE);
+    TM_TRY(tm_quantize_pass(step->graph, &step->options.quantize, &step->quantized, false, false, err));
+    tm_precision_pass(step->graph);
+    tm_uncast_pass(step->graph, chooser);
+    return TM_OK;
+}
+
+static tm_status add_training_segment(tm_step *step, const tm_chooser *chooser, const char *name, bool accumulate,
+                                      tm_error *err)
 {
     tm_graph *graph = step->graph;
     tm_graph_segment(graph, name);
@@ -45,9 +56,11 @@ static void add_training_segment(tm_step *step, const tm_chooser *chooser, const
     tm_gradient_pass(graph, accumulate, seeds, balance == TM_NONE ? 1 : 2, NULL, NULL, 0);
     tm_lookup_pass(graph, step->options.accumulation > 1, accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
+    TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, true, accumulate, err));
     tm_precision_pass(graph);
     tm_uncast_pass(graph, chooser);
     tm_offload_pass(graph, &step->options.offload);
+    return TM_OK;
 }
 
 static void add_update_segment(tm_step *step)
@@ -83,25 +96,24 @@ static void add_update_segment(tm_step *step)
                                 .clip = step->clip };
         tm_optimizer_add(graph, o->optimizer, &o->groups[group].hyper, update);
     }
+    tm_quantize_update(graph, &o->quantize, &step->quantized);
     tm_offload_pass(graph, &step->options.offload);
     graph->module = "";
     graph->layer = -1;
 }
 
-static void add_evaluate_segment(tm_step *step, const tm_chooser *chooser)
+static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
     tm_graph_segment(step->graph, "evaluate");
     tm_inputs inputs = inputs_of(step);
     step->model.account = TM_ACCOUNT_FRESH; /* for the certificate; a step begins anew */
     tm_model_loss(step->graph, &step->model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     step->model.account = TM_ACCOUNT_NONE;
-    tm_adapt_pass(step->graph, TM_NONE);
-    tm_precision_pass(step->graph);
-    tm_uncast_pass(step->graph, chooser);
+    return forward_only(step, chooser, err);
 }
 
 /* The same for held-out samples, where they come in other batches or lengths. */
-static void add_validate_segment(tm_step *step, const tm_chooser *chooser)
+static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
     const tm_step_options *o = &step->options;
     tm_model               model = step->model;
@@ -111,18 +123,15 @@ static void add_validate_segment(tm_step *step, const tm_chooser *chooser)
     tm_graph_segment(step->graph, "validate");
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
-    tm_adapt_pass(step->graph, TM_NONE);
-    tm_precision_pass(step->graph);
-    tm_uncast_pass(step->graph, chooser);
+    return forward_only(step, chooser, err);
 }
 
-static void add_sample_segment(tm_step *step)
+static tm_status add_sample_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
     tm_graph_segment(step->graph, "sample");
     step->sample_hidden = tm_model_hidden(step->graph, &step->model, step->sample_tokens);
-    tm_adapt_pass(step->graph, TM_NONE);
-    tm_precision_pass(step->graph);
+    return forward_only(step, chooser, err);
 }
 
 /* The tensors that a program reads and writes beside the inputs and the model's. */
@@ -205,15 +214,15 @@ static tm_status declare_inputs(tm_step *step, tm_error *err)
     return TM_OK;
 }
 
-static void add_segments(tm_step *step, const tm_chooser *chooser)
+static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
-    add_training_segment(step, chooser, "first", false);
-    if (step->options.accumulation > 1) add_training_segment(step, chooser, "further", true);
+    TM_TRY(add_training_segment(step, chooser, "first", false, err));
+    if (step->options.accumulation > 1) TM_TRY(add_training_segment(step, chooser, "further", true, err));
     add_update_segment(step);
-    add_evaluate_segment(step, chooser);
-    if (step->options.validation_batch > 0) add_validate_segment(step, chooser);
+    TM_TRY(add_evaluate_segment(step, chooser, err));
+    if (step->options.validation_batch > 0) TM_TRY(add_validate_segment(step, chooser, err));
     step->sample_tokens = step->sample_hidden = TM_NONE;
-    if (step->options.sample) add_sample_segment(step);
+    return step->options.sample ? add_sample_segment(step, chooser, err) : TM_OK;
 }
 
 /* An adapter beside a matrix that nothing multiplies with would train nothing. */
@@ -276,6 +285,8 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
 {
     tm_step *step = tm_alloc(sizeof *step);
     step->options = *options;
+    step->quantized =
+        (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
     int64_t rows = options->micro_batch * options->seq;
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
@@ -290,7 +301,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     if (st == TM_OK) st = declare(step, err);
     step->group_of = tm_arena_take(graph->arena, graph->n_tensors * sizeof *step->group_of);
     if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);
-    if (st == TM_OK) add_segments(step, chooser);
+    if (st == TM_OK) st = add_segments(step, chooser, err);
     if (st == TM_OK) st = check_adapters(graph, err);
     if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
     if (st != TM_OK) {
@@ -306,6 +317,7 @@ void tm_step_destroy(tm_step *step)
 {
     if (!step) return;
     tm_plan_destroy(step->plan);
+    tm_quantized_fini(&step->quantized);
     tm_graph_destroy(step->graph);
     free(step);
 }

@@ -15,6 +15,7 @@
 #define TM_TRAIN_STEP_H
 
 #include "graph/passes/passes.h"
+#include "graph/passes/quantize.h"
 #include "graph/plan.h"
 #include "model/model.h"
 #include "op/attrs.h"
@@ -35,6 +36,7 @@ typedef struct {
     tm_field            validation_fields[TM_MAX_FIELDS];
     tm_recompute        recompute;
     tm_offload          offload;
+    tm_quantize         quantize;   /* products in low precision */
     int64_t             loss_chunk; /* rows; 0: chosen by tm_step_loss_chunk */
     const tm_optimizer *optimizer;
     tm_hyper            hyper;
@@ -71,6 +73,7 @@ typedef struct {
     tm_tensor_id      first_row;       /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
     tm_tensor_id      clip;            /* (2) float64: gradient norm, coefficient */
     tm_tensor_id      sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
+    tm_quantized      quantized;                    /* what the pass for products in low precision made */
     tm_plan          *plan;
     tm_step_schedule  training, evaluation, validation, sampling;   /* validation, sampling: empty unless asked for */
     const tm_program *first, *further, *update, *evaluate, *sample; /* further, sample: NULL when absent */

@@ -121,10 +121,14 @@ check_not "no batch would help" has "$err" "local_batch_size"
 
 # --- what is not built ----------------------------------------------------------------------------------------------------
 
-tiny_run --model.converters quantize.linear.float8
-failed_with 4 "float8 by converters" "'model.converters'" "float8.* is not built yet" "leave it out"
-tiny_run --fp8 e4m3
-failed_with 4 "float8" "'fp8' = 'e4m3' .*float8 training is not built yet"
+tiny_run --model.converters quantize.grouped_mm.float8
+failed_with 4 "float8 experts by converters" "'model.converters'" "float8.* is not built yet" "there are quantize.linear.float8"
+tiny_run --fp8_wgrad false
+failed_with 4 "float8 of some products" "'fp8_wgrad' = 'false' .*float8 without its gradients of weights is not built yet"
+tiny_run --quantize.recipe mxfp4 --training.seq_len 20 --training.local_batch_size 1
+failed_with 4 "blocks that do not fit" "recipe mxfp4 does not fit" "summed over 20 elements" "quantize.filter_fqns"
+tiny_run --quantize.recipe fp8_rowwise --quantize.filter_fqns attention.wk
+failed_with 4 "a part of a fused product" "is one product of 3 linears, and only 2 of them"
 tiny_run --parallelism.tensor_parallel_degree 2
 failed_with 4 "tensor parallelism" "tensor parallelism is not built yet; set it to 1"
 tiny_run --optimizer.name Muon
@@ -137,7 +141,7 @@ tiny_run
 unset WORLD_SIZE
 failed_with 4 "eight processes" "environment WORLD_SIZE" "not built yet" "unset the variable"
 tiny_run --quantize.linear.float8.recipe_name rowwise
-failed_with 4 "float8 recipe" "quantize.linear.float8" "not built yet"
+failed_with 4 "float8 recipe" "quantize.linear.float8" "counts only with model.converters"
 
 # --- configuration files --------------------------------------------------------------------------------------------------
 

@@ -93,8 +93,8 @@ check "-p" has "$out" "^  dtype: bfloat16  # command line$"
 check "50 steps" has "$out" "^  steps: 50  # command line$"
 trainmark run -t finetune_lora -m Llama-2-70B
 failed_with 4 "-t finetune_lora" "fine-tuning is not built yet"
-trainmark run -t pretrain -m Llama-3.1-8B -p FP8
-failed_with 4 "-p FP8 is not measured as BF16" "float8 training is not built yet"
+trainmark run -t pretrain -m Llama-3.1-8B -p FP8 --dry-run --memory 100TiB
+check "-p FP8 is not measured as BF16" has "$out" "^  recipe: fp8_delayed  # derived from fp8 "
 trainmark run -t pretrain -m Llama-9
 failed_with 4 "-m of no model" "-m Llama-9: this model is not built"
 trainmark run -t pretrain -n 8 -m Llama-3.1-8B

@@ -25,18 +25,18 @@ for platform in MI350X MI355X; do
         '^  beta2: 0.95 ' '^  eps: 1(\.0)?e-0?5 ' '^  decay: matrices ' '^  form: nemo ' '^  min_lr_factor: 0.1 ' \
         "^  lr: $rate " '^  warmup_steps: 128 ' '^  global_batch_size: 32 ' '^  grad_accumulation: 16 ' '^  freq: 384 ' \
         '^  rope_scaling: llama3 ' '^  vocab_size: 128256 ' '^  init: gpt2 ' \
-        '^# planned without: float8 training' '^# planned without: training with more than one process' \
+        '^  recipe: fp8_delayed ' '^# planned without: training with more than one process' \
         '^# planned without: reduction of gradients in bfloat16' '^# data: not read: cannot open .*c4-train'
 done
 for platform in MI300X MI325X MI350X MI355X; do
     holds "llama2_70b_lora-$platform.yaml" '^  seq_len: 8192 ' '^  steps: 1024 ' '^  max_norm: 0.3 ' '^  target_loss: 0.925 ' \
         '^  lr: 0.0004 ' '^  weight_decay: 0.0001 ' '^  beta2: 0.999 ' '^  warmup_steps: 0 ' '^  global_batch_size: 8 ' \
         '^  average: sequences ' '^  first: 192 ' '^  freq: 48 ' '^  steps: 173 ' \
-        '^# planned without: LoRA fine-tuning \(lora.rank = 16' '^# planned without: float8 training'
+        '^# planned without: LoRA fine-tuning \(lora.rank = 16' '^  recipe: fp8_delayed '
 done
 
 trainmark explain "$configs/llama31_8b-MI355X.yaml" --json
-check "explain says the same as JSON" has "$out" '"float8 training \(fp8 = hybrid'
+check "explain says the same as JSON" has "$out" '"training with more than one process'
 check "the model of the rules: 8,030,261,248 parameters" has "$out" '"parameters": 8030261248,'
 trainmark explain "$configs/llama2_70b_lora-MI300X.yaml"
 check "the model of the rules: 68,976,648,192 parameters" has "$out" "llama2_70B: 68,976,648,192 parameters"

@@ -92,4 +92,28 @@ failed_with 2 "no size" "missing --vocab-size N"
 trainmark tokenizer train text -o learned.json --vocab_size 300 --pattern cl100k
 failed_with 4 "a pattern that means another thing" "take llama3"
 
+# Chat templates.
+mkdir chat
+cp "$fixtures/gpt2.json" chat/tokenizer.json
+cat >chat/tokenizer_config.json <<'END'
+{"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": [{"name": "default", "template":
+"{{ bos_token }}{% for m in messages %}{{ m.role }}: {% generation %}{{ m.content|trim }}{% endgeneration %}{{ eos_token }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"},
+{"name": "other", "template": "{% include 'x' %}"}]}
+END
+echo '[{"role": "user", "content": " hello "}, {"role": "assistant", "content": "so"}]' >talk.json
+trainmark tokenizer chat chat --messages talk.json --add-generation-prompt
+check "a conversation becomes a text" test "$(head -n 1 "$out")/$(sed -n 3p "$out")" = "<s>user: hello</s>/assistant:"
+trainmark tokenizer chat chat --messages talk.json --ids --json
+check "with its ids, and what is generated" has "$out" '"generated": \[\[9, 14\], .*"ids": \[[0-9]'
+trainmark tokenizer chat chat --messages talk.json --template other
+failed_with 4 "a template with more than is built" "line 1: the tag 'include' is not built"
+trainmark tokenizer chat chat --messages talk.json --template third
+failed_with 4 "a template that is not there" "no chat template called third"
+echo '[{"content": "x"}]' >talk.json
+trainmark tokenizer chat chat --messages talk.json
+failed_with 4 "a message without a role" "message 1 has no 'role'"
+echo '{"a": 1}' >talk.json
+trainmark tokenizer chat chat --messages talk.json
+failed_with 4 "no messages" "wanted a JSON array of messages"
+
 finish

@@ -368,7 +368,7 @@ static void keys_without_effect_are_noted_once(void **state)
     fixture *f = *state;
     load(f, "n.yaml",
          "compile: {enable: true, mode: x}\ntraining.gc_freq: 9\nprimus_turbo: {use_turbo_attention: true}\n"
-         "quantize.linear.mx.recipe: ''\n");
+         "quantize.grouped_mm.mx: ''\n");
     finish(f);
     assert_string_equal(
         tm_config_notes(f->config),
@@ -452,14 +452,14 @@ static void a_plan_lists_what_is_not_built(void **state)
     fixture *f = *state;
     tm_config_allow_unbuilt(f->config, true);
     load(f, "x.yaml",
-         "model: gpt-small\nfp8: hybrid\nfinetune: true\nquantize.linear.mx.recipe: a\ntraining.dtype: bf16\n"
+         "model: gpt-small\nfp8_wgrad: false\nfinetune: true\nquantize.grouped_mm.mx: a\ntraining.dtype: bf16\n"
          "parallelism.tensor_parallel_degree: 1\n");
     finish(f);
     const char *lines = tm_config_unbuilt(f->config);
-    assert_non_null(strstr(lines, "float8 training (fp8 = hybrid, "));
+    assert_non_null(strstr(lines, "float8 without its gradients of weights (fp8_wgrad = false, "));
     assert_non_null(strstr(lines, "fine-tuning (finetune = true, "));
     assert_non_null(strstr(lines, "x.yaml:3)\n"));
-    assert_non_null(strstr(lines, "MX training ("));
+    assert_non_null(strstr(lines, "quantized experts ("));
     assert_null(strstr(lines, "tensor parallelism")); /* 1 asks for nothing */
     int n = 0;
     for (const char *p = lines; *p; p++) n += *p == '\n';

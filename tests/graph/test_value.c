@@ -10,6 +10,7 @@
 #include "graph/value.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static void bf16_rounds_to_nearest_even(void **state)
 {
@@ -127,6 +128,74 @@ static void four_bits_share_a_byte(void **state)
     assert_int_equal(tm_tensor_bytes(tm_shape_2(3, 3), TM_BF16), 18);
 }
 
+/* Saturating to nearest even: a published table. */
+static void codes_of_a_table(void **state)
+{
+    (void)state;
+    static const struct {
+        double   value;
+        unsigned e4m3, e5m2, e4m3fnuz, e5m2fnuz;
+    } known[] = { { 0.0, 0x00, 0x00, 0x00, 0x00 },          { 1.0, 0x38, 0x3C, 0x40, 0x40 },
+                  { 0.1, 0x1D, 0x2E, 0x25, 0x32 },          { -0.3, 0xAA, 0xB5, 0xB2, 0xB9 },
+                  { 448.0, 0x7E, 0x5F, 0x7F, 0x63 },        { 464.0, 0x7E, 0x5F, 0x7F, 0x63 },
+                  { 480.0, 0x7E, 0x60, 0x7F, 0x64 },        { 1000.0, 0x7E, 0x64, 0x7F, 0x68 },
+                  { 0.015625, 0x08, 0x24, 0x10, 0x28 },     { 0.001953125, 0x01, 0x18, 0x02, 0x1C },
+                  { 0.0009765625, 0x00, 0x14, 0x01, 0x18 }, { 0.00146484375, 0x01, 0x16, 0x02, 0x1A },
+                  { 17.0, 0x58, 0x4C, 0x60, 0x50 },         { 19.0, 0x5A, 0x4D, 0x62, 0x51 },
+                  { 240.0, 0x77, 0x5C, 0x7F, 0x60 },        { 250.0, 0x78, 0x5C, 0x7F, 0x60 },
+                  { 57344.0, 0x7E, 0x7B, 0x7F, 0x7F },      { 3.1415926, 0x45, 0x42, 0x4D, 0x46 } };
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
+        double x = known[k].value;
+        assert_int_equal(tm_value_encode(TM_E4M3, x, TM_ROUND_EVEN, true, 0), known[k].e4m3);
+        assert_int_equal(tm_value_encode(TM_E5M2, x, TM_ROUND_EVEN, true, 0), known[k].e5m2);
+        assert_int_equal(tm_value_encode(TM_E4M3FNUZ, x, TM_ROUND_EVEN, true, 0), known[k].e4m3fnuz);
+        assert_int_equal(tm_value_encode(TM_E5M2FNUZ, x, TM_ROUND_EVEN, true, 0), known[k].e5m2fnuz);
+    }
+    assert_int_equal(tm_value_encode(TM_E4M3, 1000, TM_ROUND_EVEN, false, 0), 0x7f);
+    assert_int_equal(tm_value_encode(TM_E4M3, -1000, TM_ROUND_EVEN, false, 0), 0xff);
+    assert_int_equal(tm_value_encode(TM_E5M2, -1e6, TM_ROUND_EVEN, false, 0), 0xfc);
+    assert_int_equal(tm_value_encode(TM_E4M3FNUZ, -1000, TM_ROUND_EVEN, false, 0), 0x80);
+    assert_int_equal(tm_value_encode(TM_E2M1, 1.2, TM_ROUND_STOCHASTIC, true, 0.39), 3);
+    assert_int_equal(tm_value_encode(TM_E2M1, 1.2, TM_ROUND_STOCHASTIC, true, 0.41), 2);
+}
+
+static tm_dtype format_named(const char *name)
+{
+    for (int d = 0; d < TM_DTYPE_COUNT; d++)
+        if (strcmp(tm_dtype_name((tm_dtype)d), name) == 0) return (tm_dtype)d;
+    fail_msg("no format '%s'", name);
+    return TM_F64;
+}
+
+/* Sums of the codes of 2^21 patterns that stand for every float32, as ml_dtypes, torch and numpy have them
+ * (tools/make_format_fixtures.py): to nearest with ties to even, saturating or not; toward zero; ties away from zero.
+ */
+static void every_float32_becomes_what_others_make_of_it(void **state)
+{
+    (void)state;
+    FILE *file = fopen("tests/graph/formats.txt", "r");
+    char  name[32], rounding[16];
+    int   saturate, lines = 0;
+    assert_non_null(file);
+    for (unsigned long long wanted; fscanf(file, "%31s %d %15s %llx", name, &saturate, rounding, &wanted) == 4;
+         lines++) {
+        tm_dtype format = format_named(name);
+        tm_round how = rounding[0] == 'e' ? TM_ROUND_EVEN : rounding[0] == 'z' ? TM_ROUND_ZERO : TM_ROUND_AWAY;
+        uint64_t sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+        for (uint64_t i = 0; i < 1u << 21; i++) {
+            uint32_t bits = (uint32_t)((i >> 1) << 12 | (i & 1));
+            float    x;
+            memcpy(&x, &bits, sizeof x);
+            uint64_t weight = (i * 0x9E3779B97F4A7C15u) | 1;
+            if (!isnan(x)) sum += weight * tm_value_encode(format, (double)x, how, saturate != 0, 0);
+        }
+        if (sum != wanted) fail_msg("%s, saturating %d, %s: other codes", name, saturate, rounding);
+    }
+    fclose(file);
+    assert_int_equal(lines, 24);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +205,8 @@ int main(void)
         cmocka_unit_test(small_formats_have_their_bit_patterns),
         cmocka_unit_test(small_formats_keep_every_code),
         cmocka_unit_test(four_bits_share_a_byte),
+        cmocka_unit_test(codes_of_a_table),
+        cmocka_unit_test(every_float32_becomes_what_others_make_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@
     "--validation.freq 2 --validation.steps 1 --training.threads 1 "
 #define SMALL "--model.n_layers 2 --model.dim 32 --model.n_heads 4 --model.ffn_dim 64 --model.vocab_size 64 "
 #define LLAMA SHORT SMALL "--data.source mock "
+#define PURE LLAMA "--training.dtype bfloat16 --training.regime pure "
 #define YARN LLAMA "--model.rope_scaling yarn --model.rope_scaling_factor 4 --model.rope_original_max_seq_len 1024 "
 #define GPT LLAMA "--model.family gpt --model.max_seq_len 16 "
 #define MOE LLAMA "--model.n_experts 4 --model.n_experts_per_token 2 --model.moe_aux_loss 0.01 "
@@ -87,6 +88,11 @@ static const row rows[] = {
     { "optimizer.weight_decay", LLAMA, "1" },
     { "optimizer.decay", LLAMA, "matrices" },
     { "optimizer.groups", LLAMA, "params=norm* lr_scale=0.5" },
+    { "optimizer.implementation", LLAMA, "fused_opt_states_bf16" },
+    { "optimizer.definition", PURE "--optimizer.name AdamW8bit", "bitsandbytes" },
+    { "optimizer.adjust_lr_fn", LLAMA "--optimizer.name Muon", "match_rms_adamw" },
+    { "optimizer.bf16_stochastic_round", PURE, "true" },
+    { "optimizer.kahan_sum", PURE, "true" },
     { "lr_scheduler.warmup_steps", LLAMA, "2" },
     { "lr_scheduler.form", LLAMA, "nemo" },
     { "lr_scheduler.decay_ratio", LLAMA, "0.3" },

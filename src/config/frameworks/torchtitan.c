@@ -10,6 +10,7 @@
 #define SAME(key) MAPPED(key, key)
 #define PIPELINE .with = "parallelism.pipeline_parallel_degree"
 #define FLOAT8 .with = "model.converters=quantize.linear.float8"
+#define MX .with = "model.converters=quantize.linear.mx"
 
 /* "primus_turbo" among the converters chooses kernels; what else stands there changes the model. */
 static const char *without_turbo(const tm_config *config, const char *value)
@@ -160,16 +161,20 @@ static const tm_foreign_key keys[] = {
     SPEED("compile.*", "steps are always compiled into programs"),
     /* quantized products: on by a converter */
     MAPPED("quantize.linear.float8.recipe_name", "*:quantize.linear.float8.recipe_name", FLOAT8),
-    HARMLESS("quantize.linear.float8.filter_fqns", "counts with float8 products, which are not built"),
-    MAPPED("quantize.linear.float8.emulate", "quantize.linear.float8.emulate", FLOAT8),
+    MAPPED("quantize.linear.float8.filter_fqns", "quantize.linear.float8.filter_fqns", FLOAT8),
+    SPEED("quantize.linear.float8.emulate", "always emulated"),
     SPEED("quantize.linear.float8.enable_fsdp_float8_all_gather", "communication of several devices"),
     SPEED("quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp", "communication of several devices"),
     UNBUILT("quantize.linear.float8.*", "null||false", "float8 training", FLOAT8),
-    UNBUILT("quantize.linear.mx.*", "", "MX training", .with = "model.converters=quantize.linear.mx"),
+    MAPPED("quantize.linear.mx.recipe_name", "*:quantize.linear.mx.recipe_name", MX),
+    MAPPED("quantize.linear.mx.filter_fqns", "quantize.linear.mx.filter_fqns", MX),
+    MAPPED("quantize.linear.mx.fqns", "quantize.linear.mx.fqns", MX),
+    SPEED("quantize.linear.mx.mxfp8_dim1_cast_kernel_choice", "kernels"),
+    UNBUILT("quantize.linear.mx.*", "", "MX training", MX),
     UNBUILT("quantize.grouped_mm.*", "", "quantized experts",
            .with = "model.converters=quantize.grouped_mm.float8/quantize.grouped_mm.mx"),
     UNBUILT("float8.*", "null||false", "float8 training", FLOAT8),
-    UNBUILT("mx.*", "false", "MX training", .with = "model.converters=quantize.linear.mx"),
+    UNBUILT("mx.*", "false", "MX training", MX),
     /* several devices, other services */
     HARMLESS("comm.*", "deadlines of communication"),
     HARMLESS("memory_estimation.*", "memory is always planned"),

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What recipes of low precision do to learning: a small model learns the built-in language, whose entropy is known.
+
+    bench/low_precision.py [--trainmark PATH] [--seeds N] [--steps N] [--jobs N] [--only "NAME;NAME"] [--out FOLDER]
+
+Every row is trained with the same seeds, so with the same weights and samples; its loss in the validation set minus the
+entropy of the language is the excess, in nats. A table in markdown on stdout: the mean of the excess over seeds, and of
+the difference to float32 seed by seed, each with its 95 % interval (Student's t). The last rows are planted mistakes.
+With --out results that are there already are not made again."""
+import argparse
+import concurrent.futures
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+MODEL = ["tiny-llama", "--model.n_layers", "2", "--model.dim", "64", "--model.n_heads", "2", "--model.n_kv_heads", "2",
+         "--model.ffn_dim", "192", "--model.vocab_size", "16", "--training.seq_len", "64", "--training.local_batch_size",
+         "16", "--optimizer.lr", "3e-3", "--lr_scheduler.warmup_steps", "20", "--training.stop_at_target", "false",
+         "--validation.steps", "64", "--training.threads", "1", "--store.path", "none", "--debug.certificate", "false"]
+BF16 = ["--training.dtype", "bfloat16"]
+
+
+def recipe(name, *more):
+    return BF16 + ["--quantize.recipe", name, *more]
+
+
+def defect(name):
+    return ["--debug.quantize_defect", name]
+
+
+ROWS = [
+    ("float32", []),
+    ("bfloat16", BF16),
+    ("fp8_tensorwise", recipe("fp8_tensorwise")),
+    ("fp8_rowwise", recipe("fp8_rowwise")),
+    ("fp8_delayed", recipe("fp8_delayed", "--fp8_amax_history_len", "16")),
+    ("fp8_blockwise", recipe("fp8_blockwise")),
+    ("mxfp8", recipe("mxfp8")),
+    ("mxfp4", recipe("mxfp4")),
+    ("mxfp4_turbo", recipe("mxfp4_turbo")),
+    ("nvfp4", recipe("nvfp4")),
+    ("mxfp4, then fp8_delayed", recipe("mxfp4", "--quantize.switch_recipe", "fp8_delayed", "--quantize.switch_step", "{late}")),
+    ("mxfp4, no rotation", recipe("mxfp4", *defect("no_rotation"))),
+    ("mxfp4_turbo, no rotation", recipe("mxfp4_turbo", *defect("no_rotation"))),
+    ("fp8_delayed, scales of the first step", recipe("fp8_delayed", *defect("stale_scale"))),
+    ("fp8_tensorwise, formats swapped", recipe("fp8_tensorwise", *defect("swapped_formats"))),
+]
+
+# Two-sided 95 %, by degrees of freedom.
+STUDENT = [0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
+
+
+def excess(options, folder, keys, seed):
+    out = os.path.join(folder, f"seed-{seed}")
+    path = os.path.join(out, "result.json")
+    if not os.path.exists(path):
+        late = str(options.steps * 3 // 4)
+        command = [options.trainmark, "run", *MODEL, *[key.format(late=late) for key in keys], "--training.steps",
+                   str(options.steps), "--debug.seed", str(seed), "--out", out, "-q"]
+        done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+        if done.returncode not in (0, 3) or not os.path.exists(path):
+            return math.nan, (done.stderr.strip().splitlines() or ["no message"])[-1]
+    with open(path) as file:
+        loss = json.load(file)["loss"]
+    value = loss["validation"] if loss["validation"] is not None else math.nan
+    return value - loss["floor"], None
+
+
+def interval(values):
+    if len(values) < 2:
+        return math.nan
+    return STUDENT[min(len(values) - 1, len(STUDENT) - 1)] * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trainmark", default="./trainmark")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", default="", help="rows whose name is one of these, besides float32")
+    parser.add_argument("--out", default="")
+    options = parser.parse_args()
+    wanted = [name.strip() for name in options.only.split(";")] if options.only else None
+    rows = [row for row in ROWS if wanted is None or row[0] in wanted or row[0] == "float32"]
+    with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        base = options.out or temporary
+        work = {(name, seed): pool.submit(excess, options, os.path.join(base, name.replace(" ", "-").replace(",", "")), keys, seed)
+                for name, keys in rows for seed in range(1, options.seeds + 1)}
+        found = {name: [] for name, _ in rows}
+        for (name, seed), job in work.items():
+            value, why = job.result()
+            if why:
+                sys.exit(f"{name}, seed {seed}: {why}")
+            found[name].append(value)
+    print(f"{options.seeds} seeds, {options.steps} steps\n")
+    print("| recipe | excess loss, nats | more than float32, seed by seed |")
+    print("|---|---|---|")
+    for name, _ in rows:
+        values, apart = found[name], [a - b for a, b in zip(found[name], found["float32"])]
+        if not all(math.isfinite(v) for v in values):
+            print(f"| {name} | no number | |")
+            continue
+        print(f"| {name} | {statistics.mean(values):.4f} +- {interval(values):.4f} | "
+              f"{statistics.mean(apart):+.4f} +- {interval(apart):.4f} |")
+
+
+main()

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/passes/quantize.h"
+
+#include "base/random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    tm_graph          *graph;
+    const tm_quantize *policy;
+    tm_quantized      *made;
+    tm_tensor_id      *weight_of; /* (tensors) the parameter of which this is the gradient, or TM_NONE */
+    bool               record, accumulate;
+} pass;
+
+/* --- which linears ------------------------------------------------------------------------------------------------ */
+
+/* "layers.0.attention.wq" of "layers.0.attention.wq.weight". */
+static const char *linear_name(const tm_graph *graph, const char *weight)
+{
+    size_t n = strlen(weight), tail = strlen(".weight");
+    if (n <= tail || strcmp(weight + n - tail, ".weight") != 0) return weight;
+    char *name = tm_arena_text(graph->arena, weight);
+    name[n - tail] = '\0';
+    return name;
+}
+
+static bool has_one_of(const char *name, const char *const *list, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strstr(name, list[i])) return true;
+    return false;
+}
+
+/* torchao's auto_filter_small_kn: too small to gain from float8 on its devices. */
+static bool is_small(const tm_quantize_recipe *recipe, int64_t inputs, int64_t outputs)
+{
+    bool lines = recipe->factor[TM_FACTOR_X].scaled == TM_SCALED_LINE;
+    if (lines) return outputs <= 2048 || inputs <= 1024 || (outputs <= 4096 && inputs <= 2048);
+    return inputs <= 4096 && outputs <= 1024;
+}
+
+static bool named(const tm_quantize *policy, const char *name)
+{
+    if (has_one_of(name, policy->left_out, policy->n_left_out)) return false;
+    return policy->n_only == 0 || has_one_of(name, policy->only, policy->n_only);
+}
+
+/* Is the linear with this weight quantized? */
+static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, tm_error *err)
+{
+    const tm_tensor   *weight = tm_graph_at(p->graph, id);
+    const tm_quantize *policy = p->policy;
+    int                taken = 0, n = weight->n_pieces > 0 ? weight->n_pieces : 1;
+    *yes = false;
+    if (weight->role != TM_ROLE_PARAMETER || weight->base != TM_NONE || weight->shape.rank != 2) return TM_OK;
+    if (weight->layer >= 0 && weight->layer < policy->first_layer) return TM_OK;
+    if (weight->layer >= 0 && policy->end_layer > 0 && weight->layer >= policy->end_layer) return TM_OK;
+    for (int i = 0; i < n; i++) {
+        const char *name = linear_name(p->graph, weight->n_pieces > 0 ? weight->pieces[i].name : weight->name);
+        int64_t     outputs = weight->n_pieces > 0 ? weight->pieces[i].rows : weight->shape.n[0];
+        int64_t     inputs = weight->shape.n[1], multiple = policy->recipe[0].multiple;
+        bool        fits = multiple == 0 || (inputs % multiple == 0 && outputs % multiple == 0);
+        bool        small = policy->skip_small && is_small(&policy->recipe[0], inputs, outputs);
+        if (named(policy, name) && fits && !small) taken++;
+    }
+    if (taken > 0 && taken < n)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "'%s' is one product of %d linears, and only %d of them are to be quantized; name all of them in "
+            "the filter, or none",
+            weight->name, n, taken);
+    if (n > TM_QUANTIZE_PARTS)
+        return tm_fail(err, TM_UNSUPPORTED, "'%s' is one product of %d linears; at most %d can be quantized",
+                       weight->name, n, TM_QUANTIZE_PARTS);
+    *yes = taken > 0;
+    return TM_OK;
+}
+
+/* The factors of a node, and the weight that they belong to; false: no product of a linear. */
+static bool factors_of(const pass *p, const tm_node *node, tm_factor factor[2], tm_tensor_id *weight)
+{
+    switch (node->op) {
+    case TM_OP_linear:
+        factor[0] = TM_FACTOR_X, factor[1] = TM_FACTOR_W;
+        *weight = node->in[1];
+        return true;
+    case TM_OP_linear_dgrad:
+        factor[0] = TM_FACTOR_DY, factor[1] = TM_FACTOR_W_DX;
+        *weight = node->in[1];
+        return true;
+    case TM_OP_linear_wgrad:
+        factor[0] = TM_FACTOR_DY_DW, factor[1] = TM_FACTOR_X_DW;
+        *weight = p->weight_of[node->out[0]];
+        return *weight != TM_NONE;
+    default:
+        return false;
+    }
+}
+
+/* --- one factor --------------------------------------------------------------------------------------------------- */
+
+static bool is_weight(tm_factor factor)
+{
+    return factor == TM_FACTOR_W || factor == TM_FACTOR_W_DX;
+}
+
+/* Recipe, lines and parts; `rows` of the table are given later. */
+static tm_quantize_attr describe(const pass *p, tm_tensor_id weight_id, tm_factor factor, tm_shape shape)
+{
+    const tm_tensor   *weight = tm_graph_at(p->graph, weight_id);
+    const tm_quantize *policy = p->policy;
+    bool               of_x = factor == TM_FACTOR_X || factor == TM_FACTOR_X_DW;
+    tm_quantize_attr   attr;
+    memset(&attr, 0, sizeof attr);
+    attr.recipe[0] = policy->recipe[0].factor[factor];
+    attr.recipe[1] = policy->switch_step >= 0 ? policy->recipe[1].factor[factor] : attr.recipe[0];
+    attr.switch_step = policy->switch_step;
+    attr.down = factor == TM_FACTOR_W_DX || factor == TM_FACTOR_DY_DW || factor == TM_FACTOR_X_DW;
+    attr.cut_columns = factor == TM_FACTOR_DY || factor == TM_FACTOR_DY_DW;
+    attr.n_parts = 1;
+    attr.end[0] = (int32_t)shape.n[attr.cut_columns];
+    for (int i = 0; !of_x && i < weight->n_pieces; i++) {
+        attr.end[i] = (int32_t)(weight->pieces[i].row + weight->pieces[i].rows);
+        attr.n_parts = i + 1;
+    }
+    return attr;
+}
+
+static bool does_something(const tm_quantize_attr *attr)
+{
+    return attr->recipe[0].scaled != TM_SCALED_NOT || attr->recipe[1].scaled != TM_SCALED_NOT;
+}
+
+static tm_status check_fit(const pass *p, tm_tensor_id weight, tm_factor factor, const tm_quantize_attr *attr,
+                           tm_shape shape, tm_error *err)
+{
+    for (int part = 0; part < attr->n_parts; part++)
+        for (int r = 0; r < (attr->switch_step < 0 ? 1 : 2); r++) {
+            tm_quantize_part of = tm_quantize_part_of(attr, shape, part);
+            const char      *why = tm_quantize_misfit(&attr->recipe[r], of);
+            if (why)
+                return tm_fail(
+                    err, TM_UNSUPPORTED,
+                    "recipe %s does not fit '%s': its factor %s is summed over %lld elements, and %s; leave it "
+                    "out (quantize.filter_fqns) or change the size of the model or of the micro-batch",
+                    p->policy->recipe[r].name, tm_graph_at(p->graph, weight)->name, tm_factor_name(factor),
+                    (long long)of.length, why);
+        }
+    return TM_OK;
+}
+
+/* The first row of a factor in the tables, or -1. */
+static int32_t find_row(const tm_quantized *made, tm_tensor_id weight, tm_factor factor)
+{
+    for (size_t i = 0; i < made->n_rows; i++)
+        if (made->rows[i].weight == weight && made->rows[i].factor == factor) return (int32_t)i;
+    return -1;
+}
+
+static void add_rows(const pass *p, tm_tensor_id weight_id, tm_factor factor, int n)
+{
+    tm_quantized *made = p->made;
+    for (int part = 0; part < n; part++) {
+        const tm_tensor *weight = tm_graph_at(p->graph, weight_id);
+        const char      *name = n > 1 ? weight->pieces[part].name : weight->name;
+        if (n == 1 && weight->n_pieces == 1) name = weight->pieces[0].name;
+        made->rows = tm_grow(made->rows, &made->rows_capacity, made->n_rows, sizeof *made->rows);
+        made->rows[made->n_rows++] = (tm_quantized_row){ weight_id, linear_name(p->graph, name), factor, part };
+    }
+}
+
+/* --- tables ------------------------------------------------------------------------------------------------------- */
+
+static bool uses(const tm_quantize *policy, bool delayed)
+{
+    for (int r = 0; r < (policy->switch_step < 0 ? 1 : 2); r++)
+        for (int f = 0; f < TM_FACTORS; f++) {
+            const tm_quantizer *z = &policy->recipe[r].factor[f];
+            if (delayed ? z->scaled == TM_SCALED_DELAYED : z->stochastic) return true;
+        }
+    return false;
+}
+
+/* The largest number of each row's delayed format; 1 where there is none. */
+static double largest_of(const void *context, int64_t i)
+{
+    return ((const double *)context)[i];
+}
+
+static void make_tables(const pass *p)
+{
+    tm_quantized *made = p->made;
+    tm_graph     *graph = p->graph;
+    int64_t       n = (int64_t)made->n_rows;
+    bool          delayed = uses(p->policy, true);
+    if (n == 0) return;
+    made->record = tm_graph_tensor(graph, "quantize.record", TM_ROLE_STATE, tm_shape_2(n, TM_QUANTIZE_RECORD));
+    if (delayed || p->policy->switch_step >= 0 || uses(p->policy, false))
+        made->ticks = tm_graph_tensor_as(graph, "quantize.ticks", TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), TM_F64);
+    if (!delayed) return;
+    double *largest = tm_alloc((size_t)n * sizeof *largest);
+    for (int64_t i = 0; i < n; i++) {
+        largest[i] = 1;
+        for (int r = 0; r < (p->policy->switch_step < 0 ? 1 : 2); r++) {
+            const tm_quantizer *z = &p->policy->recipe[r].factor[made->rows[i].factor];
+            if (z->scaled == TM_SCALED_DELAYED) largest[i] = (double)tm_narrow_of(z->format).largest;
+        }
+    }
+    made->history = tm_graph_tensor(graph, "quantize.history", TM_ROLE_STATE, tm_shape_2(n, p->policy->history));
+    made->scale = tm_graph_tensor(graph, "quantize.scale", TM_ROLE_STATE, tm_shape_1(n));
+    made->largest =
+        tm_graph_constant(graph, "quantize.largest", tm_shape_1(n), largest_of, largest, (size_t)n * sizeof *largest);
+    free(largest);
+}
+
+/* Rows of all factors of this segment, in the order of their first use; the fit of each. */
+static tm_status list_rows(pass *p, tm_error *err)
+{
+    const tm_segment *segment = p->graph->segment;
+    for (size_t x = 0; x < segment->n_nodes; x++) {
+        const tm_node *node = &segment->nodes[x];
+        tm_factor      factor[2];
+        tm_tensor_id   weight;
+        bool           yes;
+        if (!factors_of(p, node, factor, &weight)) continue;
+        TM_TRY(decide(p, weight, &yes, err));
+        if (node->op == TM_OP_linear && !node->recomputed && p->made->record == TM_NONE)
+            *(yes ? &p->made->n_linears : &p->made->n_left) += 1;
+        for (int i = 0; yes && i < 2; i++) {
+            tm_shape         shape = tm_graph_at(p->graph, node->in[i])->shape;
+            tm_quantize_attr attr = describe(p, weight, factor[i], shape);
+            if (!does_something(&attr)) continue;
+            TM_TRY(check_fit(p, weight, factor[i], &attr, shape, err));
+            if (find_row(p->made, weight, factor[i]) >= 0) continue;
+            TM_ASSERT(p->made->record == TM_NONE); /* training segments come first */
+            add_rows(p, weight, factor[i], attr.n_parts);
+        }
+    }
+    if (p->made->record == TM_NONE) make_tables(p);
+    return TM_OK;
+}
+
+/* --- rewriting ---------------------------------------------------------------------------------------------------- */
+
+/* Do the codes times their scales fit into bfloat16? Powers of two change no digit of a code. */
+static bool fits_bf16(const tm_quantize_attr *attr)
+{
+    for (int r = 0; r < (attr->switch_step < 0 ? 1 : 2); r++) {
+        const tm_quantizer *z = &attr->recipe[r];
+        if (z->scaled != TM_SCALED_NOT && (z->rule == TM_RULE_RATIO || z->rule == TM_RULE_TWO_LEVEL)) return false;
+    }
+    return true;
+}
+
+static tm_dtype format_of(const tm_graph *graph, const tm_quantize_attr *attr)
+{
+    tm_dtype compute = graph->precision->compute;
+    return compute == TM_BF16 && !fits_bf16(attr) ? TM_F32 : compute;
+}
+
+static tm_tensor_id quantized(const pass *p, tm_tensor_id factor_id, tm_tensor_id weight, tm_factor factor)
+{
+    tm_graph        *graph = p->graph;
+    tm_quantized    *made = p->made;
+    tm_tensor        of = *tm_graph_at(graph, factor_id);
+    tm_quantize_attr attr = describe(p, weight, factor, of.shape);
+    if (!does_something(&attr)) return factor_id;
+    char name[240];
+    attr.row = find_row(made, weight, factor);
+    TM_ASSERT(attr.row >= 0);
+    snprintf(name, sizeof name, "%.200s.%s", made->rows[attr.row].name, tm_factor_name(factor));
+    attr.seed = tm_random_u64(p->policy->seed, tm_random_stream(name), 0);
+    snprintf(name, sizeof name, "%.200s.quantized", of.name);
+    tm_role      role = is_weight(factor) ? TM_ROLE_WEIGHT_COPY : TM_ROLE_ACTIVATION;
+    tm_tensor_id out[TM_MAX_OUT] = { tm_graph_tensor_as(graph, name, role, of.shape, format_of(graph, &attr)),
+                                     p->record ? made->record : TM_NONE };
+    tm_tensor_id in[TM_MAX_IN] = { factor_id, made->ticks, made->scale };
+    tm_graph_add(graph, TM_OP_quantize, &attr, sizeof attr, in, out, p->accumulate ? 1u << 1 : 0);
+    return out[0];
+}
+
+static void append(tm_segment *segment, const tm_node *node)
+{
+    segment->nodes = tm_grow(segment->nodes, &segment->capacity, segment->n_nodes, sizeof *segment->nodes);
+    segment->nodes[segment->n_nodes++] = *node;
+}
+
+static void add_tick(tm_graph *graph, const tm_quantized *made, tm_tick_attr attr)
+{
+    if (made->ticks == TM_NONE) return;
+    graph->module = "quantize";
+    graph->layer = -1;
+    tm_graph_add(graph, TM_OP_tick, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ made->ticks },
+                 (tm_tensor_id[TM_MAX_OUT]){ made->ticks }, 0);
+}
+
+static void rewrite(pass *p)
+{
+    tm_graph   *graph = p->graph;
+    tm_segment *segment = graph->segment, source = *segment;
+    tm_phase    phase = graph->phase;
+    int         layer = graph->layer;
+    const char *module = graph->module;
+    segment->nodes = NULL;
+    segment->n_nodes = segment->capacity = 0;
+    graph->phase = TM_PHASE_FORWARD;
+    if (p->record) add_tick(graph, p->made, (tm_tick_attr){ .passes = 1 });
+    for (size_t x = 0; x < source.n_nodes; x++) {
+        tm_node      node = source.nodes[x];
+        tm_factor    factor[2];
+        tm_tensor_id weight;
+        if (factors_of(p, &node, factor, &weight)) {
+            graph->phase = node.phase, graph->layer = node.layer, graph->module = node.module;
+            bool known = find_row(p->made, weight, factor[0]) >= 0 || find_row(p->made, weight, factor[1]) >= 0;
+            for (int i = 0; known && i < 2; i++) node.in[i] = quantized(p, node.in[i], weight, factor[i]);
+        }
+        append(segment, &node);
+    }
+    free(source.nodes);
+    graph->phase = phase, graph->layer = layer, graph->module = module;
+}
+
+tm_status tm_quantize_pass(tm_graph *graph, const tm_quantize *policy, tm_quantized *made, bool training,
+                           bool accumulate, tm_error *err)
+{
+    if (!policy->on) return TM_OK;
+    pass   p = { .graph = graph, .policy = policy, .made = made, .record = training, .accumulate = accumulate };
+    size_t n = graph->n_tensors;
+    p.weight_of = tm_alloc(n * sizeof *p.weight_of);
+    for (size_t i = 0; i < n; i++) p.weight_of[i] = TM_NONE;
+    for (size_t i = 0; i < n; i++)
+        if (graph->tensors[i].gradient != TM_NONE) p.weight_of[graph->tensors[i].gradient] = (tm_tensor_id)i;
+    tm_status st = list_rows(&p, err);
+    if (st == TM_OK && made->record != TM_NONE) rewrite(&p);
+    free(p.weight_of);
+    return st;
+}
+
+void tm_quantize_update(tm_graph *graph, const tm_quantize *policy, tm_quantized *made)
+{
+    if (!policy->on || made->record == TM_NONE) return;
+    add_tick(graph, made, (tm_tick_attr){ .steps = 1 });
+    if (made->scale == TM_NONE) return;
+    bool before = false;
+    for (int f = 0; f < TM_FACTORS; f++) before |= policy->recipe[0].factor[f].scaled == TM_SCALED_DELAYED;
+    tm_scale_history_attr attr = { .switch_step = policy->switch_step,
+                                   .before = before,
+                                   .recent = policy->recent,
+                                   .margin = policy->margin,
+                                   .frozen = policy->frozen };
+    graph->module = "quantize";
+    tm_graph_add(graph, TM_OP_scale_history, &attr, sizeof attr,
+                 (tm_tensor_id[TM_MAX_IN]){ made->ticks, made->record, made->history, made->largest, made->scale },
+                 (tm_tensor_id[TM_MAX_OUT]){ made->history, made->scale }, 0);
+}
+
+void tm_quantized_fini(tm_quantized *made)
+{
+    free(made->rows);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph/passes/quantize.h - products in low precision, emulated: a pass puts `quantize` in front of the factors of
+ * linear layers, so that they hold only what the codes of a narrow format can say; the products themselves stay as they
+ * are, exact and in float32. Gradients are those of the unquantized products (straight through).
+ */
+#ifndef TM_GRAPH_PASSES_QUANTIZE_H
+#define TM_GRAPH_PASSES_QUANTIZE_H
+
+#include "base/text.h"
+#include "graph/graph.h"
+#include "op/quantize.h"
+
+/* The factors of y = x w^T, dx = dy w and dw = dy^T x. */
+typedef enum {
+    TM_FACTOR_X,
+    TM_FACTOR_W,
+    TM_FACTOR_DY, /* of dx */
+    TM_FACTOR_W_DX,
+    TM_FACTOR_DY_DW,
+    TM_FACTOR_X_DW,
+    TM_FACTORS
+} tm_factor;
+const char *tm_factor_name(tm_factor factor); /* "x", "w", "dy", "w.dx", "dy.dw", "x.dw" */
+
+/* How each factor is quantized. */
+typedef struct {
+    const char  *name, *about;
+    tm_quantizer factor[TM_FACTORS];
+    int64_t      multiple; /* linears whose inputs or outputs are not multiples of this are left out; 0: refused if they
+                            * do not fit */
+} tm_quantize_recipe;
+
+/* The table (graph/passes/recipes.c); NULL: there is none of that name, or number. */
+const tm_quantize_recipe *tm_quantize_recipe_find(const char *name);
+const tm_quantize_recipe *tm_quantize_recipe_at(int i);
+/* "fp8_tensorwise, fp8_rowwise, ..." */
+void tm_quantize_recipe_names(tm_text *out);
+
+enum { TM_MAX_FILTERS = 32 };
+
+typedef struct {
+    bool               on;
+    tm_quantize_recipe recipe[2];                /* the second from switch_step on */
+    int64_t            switch_step;              /* steps done; < 0: never */
+    const char        *left_out[TM_MAX_FILTERS]; /* linears whose name has one of these in it stay as they are */
+    int                n_left_out;
+    const char        *only[TM_MAX_FILTERS]; /* not empty: all others do */
+    int                n_only;
+    bool               skip_small;             /* and those that torchao's auto_filter_small_kn takes out */
+    int64_t            first_layer, end_layer; /* layers before and from these on do; end_layer 0: none */
+    int64_t            history;                /* steps that a delayed scale looks back */
+    bool               recent;                 /* at the last of them only */
+    int64_t            margin;
+    bool               frozen; /* a planted defect: scales stay what the first step made them */
+    uint64_t           seed;   /* of stochastic rounding */
+} tm_quantize;
+
+/* A row of the tables of records and scales: one factor of one linear, or of one part of a fused one. */
+typedef struct {
+    tm_tensor_id weight;
+    const char  *name; /* "layers.0.attention.wq" */
+    tm_factor    factor;
+    int          part;
+} tm_quantized_row;
+
+typedef struct {
+    tm_tensor_id      ticks;   /* (2) steps and passes done; TM_NONE: nothing depends on them */
+    tm_tensor_id      record;  /* (R, 4) of the last step; TM_NONE: nothing is quantized */
+    tm_tensor_id      history; /* (R, H) */
+    tm_tensor_id      largest; /* (R) of the formats */
+    tm_tensor_id      scale;   /* (R) delayed scales; with history and largest TM_NONE: there are none */
+    tm_quantized_row *rows;
+    size_t            n_rows, rows_capacity;
+    size_t            n_linears, n_left; /* weights that are quantized, and that are left */
+} tm_quantized;
+
+/* On the current segment, before the precision pass. The first call makes the tables, later ones use them: training
+ * segments come first. training: it records. accumulate: on top of what micro-batches before it found. TM_UNSUPPORTED
+ * for a linear that the recipe does not fit, or a filter that takes only some parts of a fused weight. */
+TM_MUST_USE tm_status tm_quantize_pass(tm_graph *graph, const tm_quantize *policy, tm_quantized *made, bool training,
+                                       bool accumulate, tm_error *err);
+/* At the end of the update: counters, histories, delayed scales. */
+void tm_quantize_update(tm_graph *graph, const tm_quantize *policy, tm_quantized *made);
+void tm_quantized_fini(tm_quantized *made);
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/quantize.h - numbers of narrow formats with scales: what a recipe of low precision does to the factors of a
+ * product. The arithmetic of the op `quantize`, for its reference and every kernel; all of it float32, rounded as IEEE
+ * 754 says, so that every machine gives the same bits.
+ *
+ * A factor is read as lines along the dimension that the product sums over. A scale s belongs to a tensor, a line, a
+ * block of a line or a square of lines: x becomes q = round(x s) in the format, saturated, and stands for q / s.
+ *
+ * Sources: OCP 8-bit floating point (OFP8) 1.0; OCP microscaling formats (MX) 1.0, 6.3; torchao 0.18 float8 and
+ * mx_formats; TransformerEngine's recipes; the published MXFP4 and NVFP4 recipes (docs/low-precision.md).
+ */
+#ifndef TM_OP_QUANTIZE_H
+#define TM_OP_QUANTIZE_H
+
+#include "op/op.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* What shares a scale. */
+typedef enum {
+    TM_SCALED_NOT,     /* stays as it is */
+    TM_SCALED_TENSOR,  /* the largest number of this tensor, now */
+    TM_SCALED_DELAYED, /* that of earlier steps: an input */
+    TM_SCALED_LINE,
+    TM_SCALED_BLOCK, /* of `block` elements of a line */
+    TM_SCALED_SQUARE /* of `block` lines by `block` elements */
+} tm_scaled;
+
+/* How a scale follows from the largest magnitude `amax`. e: exponent of the power of two that the codes are multiplied
+ * by, emax: that of the format's largest number. */
+typedef enum {
+    TM_RULE_RATIO,      /* s = largest / amax */
+    TM_RULE_RATIO_POW2, /* the power of two at or below it */
+    TM_RULE_FLOOR,      /* e = floor(log2 amax) - emax: as MX says; the largest may saturate */
+    TM_RULE_CEIL,       /* e = ceil(log2 amax) - emax */
+    TM_RULE_EVEN,       /* amax rounded to the format's mantissa, half up, then floor */
+    TM_RULE_UP,         /* e = ceil(log2(amax / largest)): nothing saturates */
+    TM_RULE_TWO_LEVEL   /* NVFP4: an e4m3 scale of each block, times a float32 scale of the tensor */
+} tm_rule;
+
+typedef enum {
+    TM_ROTATE_NOT,
+    TM_ROTATE_16,       /* each 16 elements of a line times the Hadamard matrix of Sylvester / 4 */
+    TM_ROTATE_16_SIGNED /* with the fixed signs of the NVFP4 recipe first */
+} tm_quantize_rotation;
+
+/* How one factor is quantized. */
+typedef struct {
+    uint8_t  format; /* tm_dtype */
+    uint8_t  scaled, rule, rotation;
+    uint8_t  stochastic; /* rounding up with the probability of the remainder; else to nearest, ties to even */
+    uint8_t  empty_one;  /* a block of zeros has the scale 1; else the least there is */
+    uint16_t block;
+    float    least; /* amax counts as this at least; 0: the scale of zeros is 1 */
+} tm_quantizer;
+
+enum { TM_QUANTIZE_PARTS = 8, TM_QUANTIZE_RECORD = 4, TM_ROTATED = 16, TM_QUANTIZE_TICKS = 2 };
+typedef struct {
+    tm_quantizer recipe[2];              /* before and from `switch_step` on */
+    int64_t      switch_step;            /* steps done; < 0: never */
+    uint64_t     seed;                   /* of stochastic rounding */
+    int32_t      down;                   /* 0: lines are rows; 1: columns */
+    int32_t      row;                    /* first row of this factor in the tables of records and of scales */
+    int32_t      cut_columns;            /* parts are runs of 0: rows, 1: columns */
+    int32_t      n_parts;                /* quantized by themselves: fused weights */
+    int32_t      end[TM_QUANTIZE_PARTS]; /* where each part ends */
+} tm_quantize_attr;
+
+typedef struct {
+    int64_t steps, passes;
+} tm_tick_attr; /* added to the counters */
+
+typedef struct {
+    double  largest;     /* not used by rows without a delayed scale */
+    int64_t switch_step; /* < 0: never; history and scales begin anew when so many steps are done */
+    int64_t before;      /* 1: in use before the switch, too */
+    int64_t recent;      /* 1: the newest of the history counts, else the largest */
+    int64_t margin;      /* scales are 2^margin smaller */
+    int64_t frozen;      /* 1: scales stay what the first step made them: a planted defect */
+} tm_scale_history_attr;
+
+/* --- formats ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    float largest;
+    int   mantissa, least; /* bits behind the point; exponent of the least normal number */
+    int   top;             /* exponent of the largest */
+} tm_narrow;
+
+/* Of TM_E4M3, TM_E5M2, their FNUZ forms, TM_E2M1. */
+static inline tm_narrow tm_narrow_of(int format)
+{
+    static const tm_narrow rows[] = {
+        { 448, 3, -6, 8 }, { 57344, 2, -14, 15 }, { 240, 3, -7, 7 }, { 57344, 2, -15, 15 }, { 6, 1, 0, 2 }
+    };
+    switch (format) {
+    case TM_E4M3:
+        return rows[0];
+    case TM_E5M2:
+        return rows[1];
+    case TM_E4M3FNUZ:
+        return rows[2];
+    case TM_E5M2FNUZ:
+        return rows[3];
+    default:
+        return rows[4];
+    }
+}
+
+static inline uint32_t tm_float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline float tm_float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline float tm_power(int e) /* 2^e, -126 <= e <= 127 */
+{
+    return tm_float_of((uint32_t)(e + 127) << 23);
+}
+
+/* The number of the format nearest to x, ties to even, saturated; NaN stays NaN. */
+static inline float tm_narrow_nearest(float x, tm_narrow f)
+{
+    float    size = fabsf(x), most = size > f.largest ? f.largest : size;
+    uint32_t e = tm_float_bits(most) >> 23, least = (uint32_t)(127 + f.least), m = (uint32_t)f.mantissa;
+    if (e < least) e = least;
+    if (e > 160) e = 160;                                  /* NaN */
+    float units = most * tm_float_of((254 - e + m) << 23); /* below 2^(m + 1) */
+    float whole = (units + 0x1p23f) - 0x1p23f;
+    return copysignf(whole * tm_float_of((e - m) << 23), x);
+}
+
+/* One of the two numbers around x, the upper one if `chance`, in [0, 1), is below the remainder; saturated. */
+static inline float tm_narrow_stochastic(float x, tm_narrow f, float chance)
+{
+    float    size = fabsf(x), most = size > f.largest ? f.largest : size;
+    uint32_t e = tm_float_bits(most) >> 23, least = (uint32_t)(127 + f.least), m = (uint32_t)f.mantissa;
+    if (!(size <= FLT_MAX)) return tm_narrow_nearest(x, f);
+    if (e < least) e = least;
+    float units = most * tm_float_of((254 - e + m) << 23), whole = (float)(int32_t)units;
+    if (chance < units - whole) whole += 1;
+    return copysignf(whole * tm_float_of((e - m) << 23), x);
+}
+
+/* --- scales ------------------------------------------------------------------------------------------------------- */
+
+/* Rules FLOOR .. UP: e, from -127 to 127; of NaN or infinity 127. */
+static inline int tm_scale_exponent(float amax, int rule, tm_narrow f, bool empty_one)
+{
+    if (amax == 0) return empty_one ? 0 : -127;
+    float    of = rule == TM_RULE_UP ? amax / f.largest : amax;
+    uint32_t bits = tm_float_bits(of);
+    if (rule == TM_RULE_EVEN) bits += 1u << (22 - f.mantissa);
+    int e = (int)(bits >> 23) - 127;
+    if ((rule == TM_RULE_CEIL || rule == TM_RULE_UP) && (bits & 0x7fffff)) e++;
+    if (rule != TM_RULE_UP) e -= f.top;
+    return e < -127 ? -127 : e > 127 ? 127 : e;
+}
+
+/* Rules RATIO, RATIO_POW2: s. */
+static inline float tm_scale_ratio(float amax, int rule, tm_narrow f, float least)
+{
+    if (least > 0 && amax < least) amax = least;
+    if (amax == 0 || !(amax <= FLT_MAX)) return 1;
+    double ratio = (double)f.largest / (double)amax;
+    float  s = ratio > (double)FLT_MAX ? FLT_MAX : (float)ratio;
+    return rule == TM_RULE_RATIO_POW2 ? tm_float_of(tm_float_bits(s) & 0xff800000u) : s;
+}
+
+/* x becomes round(x * encode); a code q stands for q / divide, or for q * first * second where divide is 0. */
+typedef struct {
+    float encode, divide, first, second;
+} tm_scale;
+
+/* `whole`: amax of the tensor, for TM_RULE_TWO_LEVEL only. */
+static inline tm_scale tm_scale_of(float amax, float whole, const tm_quantizer *z, tm_narrow f)
+{
+    if (z->rule == TM_RULE_RATIO || z->rule == TM_RULE_RATIO_POW2) {
+        float s = tm_scale_ratio(amax, z->rule, f, z->least);
+        return (tm_scale){ .encode = s, .divide = s };
+    }
+    if (z->rule == TM_RULE_TWO_LEVEL) {
+        float most = 448 * f.largest, global = whole > 0 ? most / whole : 1;
+        if (global > FLT_MAX) global = FLT_MAX;
+        float block = tm_narrow_nearest(amax / f.largest * global, tm_narrow_of(TM_E4M3));
+        float encode = block > 0 ? 1 / (block * (1 / global)) : 0;
+        if (encode > FLT_MAX) encode = FLT_MAX;
+        return (tm_scale){ .encode = encode, .first = block, .second = whole > 0 ? whole / most : 1 };
+    }
+    int e = tm_scale_exponent(amax, z->rule, f, z->empty_one), half = e / 2;
+    return (tm_scale){ .encode = -e < -126 ? tm_power(-126) : tm_power(-e),
+                       .first = tm_power(half),
+                       .second = tm_power(e - half) };
+}
+
+static inline float tm_scale_decode(float q, tm_scale s)
+{
+    return s.divide != 0 ? q / s.divide : q * s.first * s.second;
+}
+
+/* --- rotation ----------------------------------------------------------------------------------------------------- */
+
+/* 16 elements in place. Signed, the matrix is diag(signs) H; unsigned it is its own inverse. */
+static inline void tm_rotate_16(float x[TM_ROTATED], int rotation)
+{
+    static const float signs[TM_ROTATED] = { 1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1 };
+    if (rotation == TM_ROTATE_16_SIGNED)
+        for (int i = 0; i < TM_ROTATED; i++) x[i] *= signs[i];
+    for (int half = 1; half < TM_ROTATED; half *= 2)
+        for (int i = 0; i < TM_ROTATED; i += 2 * half)
+            for (int j = i; j < i + half; j++) {
+                float low = x[j], high = x[j + half];
+                x[j] = low + high;
+                x[j + half] = low - high;
+            }
+    for (int i = 0; i < TM_ROTATED; i++) x[i] *= 0.25f;
+}
+
+/* --- parts -------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t row, rows, column, columns;
+    int64_t lines, length; /* rows and columns, or the other way round */
+} tm_quantize_part;
+
+static inline tm_quantize_part tm_quantize_part_of(const tm_quantize_attr *attr, tm_shape x, int p)
+{
+    int64_t          begin = p > 0 ? attr->end[p - 1] : 0, n = attr->end[p] - begin;
+    tm_quantize_part part = { .rows = x.n[0], .columns = x.n[1] };
+    if (attr->cut_columns)
+        part.column = begin, part.columns = n;
+    else
+        part.row = begin, part.rows = n;
+    part.lines = attr->down ? part.columns : part.rows;
+    part.length = attr->down ? part.rows : part.columns;
+    return part;
+}
+
+/* The op scale_history, on views of any floating-point formats: a few numbers. */
+void tm_scale_history(const tm_call *call);
+
+/* Why this factor cannot be quantized so, or NULL. */
+const char *tm_quantize_misfit(const tm_quantizer *z, tm_quantize_part part);
+
+#endif

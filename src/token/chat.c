@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "token/chat.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct tm_chat {
+    tm_template *tmpl;
+    json_t      *tokens; /* name: text */
+};
+
+enum { MAX_BYTES = 16 << 20 };
+
+static const char *path_of(const char *folder, const char *name, tm_text *path)
+{
+    path->length = 0;
+    tm_text_printf(path, "%s/%s", folder, name);
+    return path->data;
+}
+
+/* Every member whose name ends in "_token": a text, or a map that has it as content. */
+static json_t *tokens_of(json_t *config)
+{
+    json_t     *tokens = json_object(), *value;
+    const char *key;
+    json_object_foreach(config, key, value)
+    {
+        size_t  n = strlen(key);
+        json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
+        if (n > 6 && strcmp(key + n - 6, "_token") == 0 && json_is_string(text)) json_object_set(tokens, key, text);
+    }
+    return tokens;
+}
+
+/* The text of `chat_template`, or NULL. */
+static const json_t *template_of(json_t *config, const char *name)
+{
+    json_t *given = json_object_get(config, "chat_template"), *one;
+    size_t  i;
+    if (json_is_string(given)) return given;
+    json_array_foreach(given, i, one)
+    {
+        const char *called = json_string_value(json_object_get(one, "name"));
+        if (called && strcmp(called, name ? name : "default") == 0) return json_object_get(one, "template");
+    }
+    return NULL;
+}
+
+static tm_status read_template(tm_chat *chat, const char *folder, const char *name, json_t *config, tm_error *err)
+{
+    tm_text       path = { 0 }, text = { 0 };
+    const json_t *given = template_of(config, name);
+    tm_status     st = TM_OK;
+    if (tm_file_exists(path_of(folder, "chat_template.jinja", &path))) {
+        st = tm_file_read(path.data, MAX_BYTES, &text, err);
+        if (st == TM_OK) st = tm_template_parse(path.data, text.data ? text.data : "", text.length, &chat->tmpl, err);
+    } else if (json_is_string(given)) {
+        path_of(folder, "tokenizer_config.json", &path);
+        st = tm_template_parse(path.data, json_string_value(given), json_string_length(given), &chat->tmpl, err);
+    } else {
+        st = tm_fail(err, TM_INVALID,
+                     "'%.300s' has no chat template%s%s: neither chat_template.jinja nor chat_template in "
+                     "tokenizer_config.json",
+                     folder, name ? " called " : "", name ? name : "");
+    }
+    tm_text_fini(&path);
+    tm_text_fini(&text);
+    return st;
+}
+
+tm_status tm_chat_open(const char *folder, const char *name, tm_chat **out, tm_error *err)
+{
+    tm_text      path = { 0 };
+    json_error_t problem;
+    json_t      *config = NULL;
+    tm_status    st = TM_OK;
+    tm_chat     *chat = tm_alloc(sizeof *chat);
+    *out = NULL;
+    *chat = (tm_chat){ .tokens = NULL };
+    if (tm_file_exists(path_of(folder, "tokenizer_config.json", &path))) {
+        config = json_load_file(path.data, 0, &problem);
+        if (!json_is_object(config))
+            st = tm_fail(err, TM_FORMAT, "'%.300s', line %d: %s", path.data, problem.line,
+                         config ? "wanted an object" : problem.text);
+    }
+    chat->tokens = tokens_of(config);
+    if (st == TM_OK) st = read_template(chat, folder, name, config, err);
+    json_decref(config);
+    tm_text_fini(&path);
+    if (st == TM_OK)
+        *out = chat;
+    else
+        tm_chat_close(chat);
+    return st;
+}
+
+void tm_chat_close(tm_chat *chat)
+{
+    if (!chat) return;
+    tm_template_free(chat->tmpl);
+    json_decref(chat->tokens);
+    free(chat);
+}
+
+tm_status tm_chat_render(const tm_chat *chat, const json_t *messages, const json_t *more, bool prompt, tm_text *out,
+                         tm_template_spans *spans, tm_error *err)
+{
+    json_t *variables = json_copy(chat->tokens);
+    if (more) json_object_update(variables, (json_t *)(uintptr_t)more);
+    json_object_set(variables, "messages", (json_t *)(uintptr_t)messages);
+    json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt));
+    tm_status st = tm_template_render(chat->tmpl, variables, (int64_t)time(NULL), out, spans, err);
+    json_decref(variables);
+    return st;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* token/template_value.c - values of a template while it is rendered: made, compared, printed. */
+#include "token/template_ast.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- making ------------------------------------------------------------------------------------------------------- */
+
+tm_v tm_v_string(tm_render *r, const char *text, size_t n)
+{
+    return (tm_v){ .kind = TM_V_STRING, .text = tm_arena_text_n(r->arena, text ? text : "", n), .length = n };
+}
+
+static tm_v with_box(tm_render *r, tm_v_kind kind)
+{
+    return (tm_v){ .kind = kind, .box = tm_arena_take(r->arena, sizeof(tm_box)) };
+}
+
+tm_v tm_v_list(tm_render *r)
+{
+    return with_box(r, TM_V_LIST);
+}
+
+tm_v tm_v_dict(tm_render *r)
+{
+    return with_box(r, TM_V_DICT);
+}
+
+void tm_v_append(tm_render *r, const tm_v *list, tm_v item)
+{
+    tm_box *box = list->box;
+    if (box->n == box->capacity) {
+        size_t more = box->capacity ? 2 * box->capacity : 8;
+        tm_v  *grown = tm_arena_take(r->arena, more * sizeof *grown);
+        if (box->n) memcpy(grown, box->item, box->n * sizeof *grown);
+        box->item = grown;
+        box->capacity = more;
+    }
+    box->item[box->n++] = item;
+}
+
+const tm_v *tm_v_get(const tm_v *dict, const char *key, size_t n)
+{
+    for (size_t i = 0; i + 1 < dict->box->n; i += 2) {
+        const tm_v *k = &dict->box->item[i];
+        if (k->kind == TM_V_STRING && k->length == n && memcmp(k->text, key, n) == 0) return k + 1;
+    }
+    return NULL;
+}
+
+void tm_v_put(tm_render *r, const tm_v *dict, tm_v key, tm_v value)
+{
+    for (size_t i = 0; i + 1 < dict->box->n; i += 2)
+        if (tm_v_equal(&dict->box->item[i], &key)) {
+            dict->box->item[i + 1] = value;
+            return;
+        }
+    tm_v_append(r, dict, key);
+    tm_v_append(r, dict, value);
+}
+
+tm_v tm_v_from_json(tm_render *r, const json_t *json)
+{
+    const char *key;
+    json_t     *value;
+    size_t      i;
+    tm_v        v;
+    switch (json_typeof(json)) {
+    case JSON_STRING:
+        return (tm_v){ .kind = TM_V_STRING, .text = json_string_value(json), .length = json_string_length(json) };
+    case JSON_INTEGER:
+        return (tm_v){ .kind = TM_V_INT, .integer = (int64_t)json_integer_value(json) };
+    case JSON_REAL:
+        return (tm_v){ .kind = TM_V_FLOAT, .real = json_real_value(json) };
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return (tm_v){ .kind = TM_V_BOOL, .integer = json_is_true(json) };
+    case JSON_ARRAY:
+        v = tm_v_list(r);
+        json_array_foreach(json, i, value) tm_v_append(r, &v, tm_v_from_json(r, value));
+        return v;
+    case JSON_OBJECT:
+        v = tm_v_dict(r);
+        json_object_foreach((json_t *)(uintptr_t)json, key, value)
+        {
+            tm_v_append(r, &v, tm_v_string(r, key, strlen(key)));
+            tm_v_append(r, &v, tm_v_from_json(r, value));
+        }
+        return v;
+    default:
+        return (tm_v){ .kind = TM_V_NONE };
+    }
+}
+
+/* --- asking ------------------------------------------------------------------------------------------------------- */
+
+static bool is_number(const tm_v *v)
+{
+    return v->kind == TM_V_INT || v->kind == TM_V_FLOAT || v->kind == TM_V_BOOL;
+}
+
+static double number(const tm_v *v)
+{
+    return v->kind == TM_V_FLOAT ? v->real : (double)v->integer;
+}
+
+bool tm_v_true(const tm_v *v)
+{
+    switch (v->kind) {
+    case TM_V_UNDEFINED:
+    case TM_V_NONE:
+        return false;
+    case TM_V_BOOL:
+    case TM_V_INT:
+        return v->integer != 0;
+    case TM_V_FLOAT:
+        return v->real < 0 || v->real > 0;
+    case TM_V_STRING:
+        return v->length > 0;
+    case TM_V_LIST:
+    case TM_V_DICT:
+        return v->box->n > 0;
+    default:
+        return true;
+    }
+}
+
+bool tm_v_equal(const tm_v *a, const tm_v *b)
+{
+    if (is_number(a) && is_number(b)) {
+        if (a->kind != TM_V_FLOAT && b->kind != TM_V_FLOAT) return a->integer == b->integer;
+        return !(number(a) < number(b)) && !(number(a) > number(b));
+    }
+    if (a->kind != b->kind) return false;
+    if (a->kind == TM_V_STRING) return a->length == b->length && memcmp(a->text, b->text, a->length) == 0;
+    if (a->kind == TM_V_NONE || a->kind == TM_V_UNDEFINED) return true;
+    if (a->kind != TM_V_LIST && a->kind != TM_V_DICT) return a->box == b->box && a->macro == b->macro;
+    if (a->box->n != b->box->n) return false;
+    for (size_t i = 0; a->kind == TM_V_LIST && i < a->box->n; i++)
+        if (!tm_v_equal(&a->box->item[i], &b->box->item[i])) return false;
+    for (size_t i = 0; a->kind == TM_V_DICT && i < a->box->n; i += 2) {
+        bool same = false;
+        for (size_t k = 0; k < b->box->n; k += 2)
+            same = same || (tm_v_equal(&a->box->item[i], &b->box->item[k]) &&
+                            tm_v_equal(&a->box->item[i + 1], &b->box->item[k + 1]));
+        if (!same) return false;
+    }
+    return true;
+}
+
+bool tm_v_compare(const tm_v *a, const tm_v *b, int *order)
+{
+    if (is_number(a) && is_number(b)) {
+        *order = number(a) < number(b) ? -1 : number(a) > number(b);
+        return true;
+    }
+    if (a->kind != TM_V_STRING || b->kind != TM_V_STRING) return false;
+    size_t n = a->length < b->length ? a->length : b->length;
+    int    way = memcmp(a->text, b->text, n);
+    *order = way ? (way < 0 ? -1 : 1) : a->length < b->length ? -1 : a->length > b->length;
+    return true;
+}
+
+tm_v tm_v_items(tm_render *r, const tm_v *v)
+{
+    if (v->kind == TM_V_LIST) return *v;
+    tm_v all = tm_v_list(r);
+    if (v->kind == TM_V_UNDEFINED) return all;
+    if (v->kind == TM_V_DICT) {
+        for (size_t i = 0; i < v->box->n; i += 2) tm_v_append(r, &all, v->box->item[i]);
+        return all;
+    }
+    if (v->kind != TM_V_STRING) return tm_render_fail(r, TM_INVALID, "only lists, maps and texts can be gone through");
+    for (size_t i = 0; i < v->length;) {
+        size_t n = tm_utf8_length((const unsigned char *)v->text + i);
+        n = n ? n : 1;
+        tm_v_append(r, &all, tm_v_string(r, v->text + i, n));
+        i += n;
+    }
+    return all;
+}
+
+/* --- printing ----------------------------------------------------------------------------------------------------- */
+
+/* As Python's repr: the shortest digits, with a point or an exponent. */
+static void print_real(double value, tm_text *out)
+{
+    char text[40];
+    if (isnan(value) || isinf(value)) {
+        tm_text_add(out, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (!(strtod(text, NULL) < value) && !(strtod(text, NULL) > value)) break;
+    }
+    char *e = strchr(text, 'e');
+    int   exponent = e ? (int)strtol(e + 1, NULL, 10) : 0;
+    if (e && exponent > 0 && exponent < 16) { /* %g changes to exponents earlier than Python */
+        snprintf(text, sizeof text, "%.1f", value);
+        e = NULL;
+    }
+    tm_text_add(out, text);
+    if (!e && !strchr(text, '.')) tm_text_add(out, ".0");
+}
+
+static void show_string(const tm_v *v, tm_text *out)
+{
+    bool        doubled = memchr(v->text, '\'', v->length) && !memchr(v->text, '"', v->length);
+    const char *quote = doubled ? "\"" : "'";
+    tm_text_add(out, quote);
+    for (size_t i = 0; i < v->length; i++) {
+        char c = v->text[i];
+        if (c == '\n')
+            tm_text_add(out, "\\n");
+        else if (c == '\r')
+            tm_text_add(out, "\\r");
+        else if (c == '\t')
+            tm_text_add(out, "\\t");
+        else if (c == '\\')
+            tm_text_add(out, "\\\\");
+        else if (c == *quote)
+            tm_text_printf(out, "\\%c", c);
+        else if ((unsigned char)c < 32 || c == 127)
+            tm_text_printf(out, "\\x%02x", (unsigned)c);
+        else
+            tm_text_add_n(out, &c, 1);
+    }
+    tm_text_add(out, quote);
+}
+
+void tm_v_show(const tm_v *v, tm_text *out)
+{
+    bool dict = v->kind == TM_V_DICT;
+    if (v->kind == TM_V_STRING) {
+        show_string(v, out);
+    } else if (v->kind == TM_V_LIST || dict) {
+        tm_text_add(out, dict ? "{" : "[");
+        for (size_t i = 0; i < v->box->n; i++) {
+            if (i) tm_text_add(out, dict && i % 2 ? ": " : ", ");
+            tm_v_show(&v->box->item[i], out);
+        }
+        tm_text_add(out, dict ? "}" : "]");
+    } else {
+        tm_v_print(v, out);
+    }
+}
+
+void tm_v_print(const tm_v *v, tm_text *out)
+{
+    switch (v->kind) {
+    case TM_V_UNDEFINED:
+        break;
+    case TM_V_NONE:
+        tm_text_add(out, "None");
+        break;
+    case TM_V_BOOL:
+        tm_text_add(out, v->integer ? "True" : "False");
+        break;
+    case TM_V_INT:
+        tm_text_printf(out, "%lld", (long long)v->integer);
+        break;
+    case TM_V_FLOAT:
+        print_real(v->real, out);
+        break;
+    case TM_V_STRING:
+        tm_text_add_n(out, v->text, v->length);
+        break;
+    default:
+        tm_v_show(v, out);
+    }
+}
+
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
+
+static void quote_json(const tm_v *v, tm_text *out)
+{
+    static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
+    tm_text_add(out, "\"");
+    for (size_t i = 0; i < v->length; i++) {
+        char        c = v->text[i];
+        const char *known = c ? strchr(from, c) : NULL;
+        if (known)
+            tm_text_printf(out, "\\%c", to[known - from]);
+        else if ((unsigned char)c < 32)
+            tm_text_printf(out, "\\u%04x", (unsigned)c);
+        else
+            tm_text_add_n(out, &c, 1);
+    }
+    tm_text_add(out, "\"");
+}
+
+static void new_line(int indent, int depth, tm_text *out)
+{
+    if (indent < 0) return;
+    tm_text_add(out, "\n");
+    for (int i = 0; i < indent * depth; i++) tm_text_add(out, " ");
+}
+
+static void write_json(tm_render *r, const tm_v *v, int indent, int depth, tm_text *out)
+{
+    bool dict = v->kind == TM_V_DICT;
+    if (v->kind == TM_V_STRING) {
+        quote_json(v, out);
+    } else if (v->kind == TM_V_NONE) {
+        tm_text_add(out, "null");
+    } else if (v->kind == TM_V_BOOL) {
+        tm_text_add(out, v->integer ? "true" : "false");
+    } else if (v->kind == TM_V_INT || v->kind == TM_V_FLOAT) {
+        tm_v_print(v, out);
+    } else if (v->kind != TM_V_LIST && !dict) {
+        tm_render_fail(r, TM_INVALID, "tojson takes what JSON has: no functions, nothing undefined");
+    } else {
+        tm_text_add(out, dict ? "{" : "[");
+        for (size_t i = 0; i < v->box->n; i++) {
+            if (i && !(dict && i % 2)) tm_text_add(out, indent < 0 ? ", " : ",");
+            if (dict && i % 2)
+                tm_text_add(out, ": ");
+            else
+                new_line(indent, depth + 1, out);
+            write_json(r, &v->box->item[i], indent, depth + 1, out);
+        }
+        if (v->box->n) new_line(indent, depth, out);
+        tm_text_add(out, dict ? "}" : "]");
+    }
+}
+
+void tm_v_json(tm_render *r, const tm_v *v, int indent, tm_text *out)
+{
+    write_json(r, v, indent, 0, out);
+}
