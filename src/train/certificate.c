@@ -198,33 +198,43 @@ static tm_status add_balance(certifier *c, double *loss, tm_error *err)
     return TM_OK;
 }
 
-/* The training program: loss and gradients. */
-static tm_status run_training(certifier *c, double *loss, tm_error *err)
+/* The training program: the sum of the losses, and gradients. */
+static tm_status train_on(certifier *c, const tm_micro_batch *batch, double *sum, tm_error *err)
 {
     tm_ledger ledger = { 0 };
-    TM_TRY(tm_trainer_begin(c->trainer, 1, 0, 0, c->batch->target_tokens, err));
-    TM_TRY(tm_trainer_accumulate(c->trainer, 0, c->batch, &ledger, err));
-    TM_TRY(tm_trainer_read(c->trainer, c->step->loss, 0, loss, sizeof *loss, err));
+    TM_TRY(tm_trainer_begin(c->trainer, 1, 0, 0, batch->target_tokens, err));
+    TM_TRY(tm_trainer_accumulate(c->trainer, 0, batch, &ledger, err));
+    return tm_trainer_read(c->trainer, c->step->loss, 0, sum, sizeof *sum, err);
+}
+
+static tm_status run_training(certifier *c, double *loss, tm_error *err)
+{
+    TM_TRY(train_on(c, c->batch, loss, err));
     return add_balance(c, loss, err);
 }
 
-/* A forward pass with the weights as they are. */
+/* A forward pass; where something is dropped, which evaluation does not do, the training program. */
+static tm_status sum_of(certifier *c, const tm_micro_batch *batch, double *sum, tm_error *err)
+{
+    if (c->step->first_row != TM_NONE) return train_on(c, batch, sum, err);
+    return tm_trainer_evaluate(c->trainer, batch, sum, err);
+}
+
+/* With the weights as they are. */
 static tm_status loss_now(certifier *c, double *loss, tm_error *err)
 {
-    if (c->step->first_row != TM_NONE) return run_training(c, loss, err); /* of these rows, what is dropped is dropped */
-    TM_TRY(tm_trainer_evaluate(c->trainer, c->batch, &c->sum, err));
+    TM_TRY(sum_of(c, c->batch, &c->sum, err));
     *loss = c->sum;
     return add_balance(c, loss, err);
 }
 
-/* The other versions of the batch that was evaluated last, once. */
+/* The other versions of the batch that was looked at last, once. */
 static tm_status run_probe(certifier *c, tm_error *err)
 {
     if (c->probed || !c->probe.possible) return TM_OK;
-    if (c->step->first_row != TM_NONE) TM_TRY(tm_trainer_evaluate(c->trainer, c->batch, &c->sum, err));
     c->losses[0] = c->sum;
-    TM_TRY(tm_trainer_evaluate(c->trainer, &c->probe.later, &c->losses[1], err));
-    TM_TRY(tm_trainer_evaluate(c->trainer, &c->probe.earlier, &c->losses[2], err));
+    TM_TRY(sum_of(c, &c->probe.later, &c->losses[1], err));
+    TM_TRY(sum_of(c, &c->probe.earlier, &c->losses[2], err));
     c->probed = true;
     return TM_OK;
 }

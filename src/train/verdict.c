@@ -256,7 +256,8 @@ static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
         return TM_VERDICT_INVALID;
     }
     if (e->n_losses == 0 && e->total_steps > 0) {
-        snprintf(reason, TM_REASON_BYTES, "all %lld steps were done before this process, which knows nothing of their times",
+        snprintf(reason, TM_REASON_BYTES,
+                 "all %lld steps were done before this process, which knows nothing of their times",
                  (long long)e->total_steps);
         return TM_VERDICT_NOT_JUDGED;
     }

@@ -129,9 +129,10 @@ rows=$map/by-source/$(echo "$file" | tr / %)
 # shellcheck disable=SC2086
 awk -v file="$file" -v line="$number" -v sum="$sum" -v list="$list" -v only="$only" -f tools/mutants/select.awk \
     "$map/red" "$build/kills" "$build/seconds" $rows >"$work/tests"
-tried=0 unreached=
+tried=0 known=0 unreached=
 while read -r test _; do
     if [ "$test" = none ]; then unreached=", no test reaches the line"; continue; fi
+    known=$((known + 1))
     limit=$(limit_of "$test") || { echo "mutants: $test fails without a mutant, too" >&2; continue; }
     tried=$((tried + 1))
     run "$PWD/$work" "$test" "$limit" && continue
@@ -148,6 +149,6 @@ while read -r test _; do
     esac
 done <"$work/tests"
 # Nobody has looked at it: that is no survivor, and nothing that counts.
-[ "$tried" -gt 0 ] || verdict unjudged "no test is green without it"
+[ "$tried" -gt 0 ] || [ "$known" -eq 0 ] || verdict unjudged "no test is green without it"
 [ "$note" = - ] || verdict equivalent ""
 verdict survived "$tried tests$unreached"
