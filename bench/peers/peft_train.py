@@ -58,6 +58,7 @@ def build(o):
     config = LlamaConfig(vocab_size=o.vocab, hidden_size=o.dim, intermediate_size=o.ffn, num_hidden_layers=o.layers,
                          num_attention_heads=o.heads, num_key_value_heads=o.kv_heads, rms_norm_eps=1e-5, max_position_embeddings=o.seq)
     model = LlamaForCausalLM._from_config(config, attn_implementation="sdpa")
+    params = sum(p.numel() for p in model.parameters())
     if o.dtype == "bfloat16" or o.nf4:
         model = model.to(torch.bfloat16)
     if o.nf4:
@@ -66,7 +67,7 @@ def build(o):
     for p in model.parameters():
         if p.requires_grad:
             p.data = p.data.float()
-    return model
+    return model, params
 
 
 def main():
@@ -74,7 +75,7 @@ def main():
     if o.threads:
         torch.set_num_threads(o.threads)
     imported = resident_mib()
-    model = build(o)
+    model, params = build(o)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-4, fused=True)
     run = torch.compile(model) if o.compile else model
@@ -93,7 +94,7 @@ def main():
         first = first or time.perf_counter() - T_START
         print(f"step {step + 1} loss {loss.item():.4f} {seconds[-1]:.4f} s", flush=True)
     kept = seconds[o.warmup:]
-    print(json.dumps(dict(options=vars(o), params=sum(p.numel() for p in model.parameters()), trained=sum(p.numel() for p in trained),
+    print(json.dumps(dict(options=vars(o), params=params, trained=sum(p.numel() for p in trained),
                           tokens_per_second=o.batch * o.seq * len(kept) / sum(kept), step_seconds=seconds,
                           median_step_seconds=statistics.median(kept), first_step_seconds=first, peak_rss_mib=resident_mib(),
                           imported_rss_mib=imported, threads=torch.get_num_threads(), torch=torch.__version__)))
