@@ -131,8 +131,8 @@ tiny_run --quantize.recipe fp8_rowwise --quantize.filter_fqns attention.wk
 failed_with 4 "a part of a fused product" "is one product of 3 linears, and only 2 of them"
 tiny_run --parallelism.tensor_parallel_degree 2
 failed_with 4 "tensor parallelism" "tensor parallelism is not built yet; set it to 1"
-tiny_run --optimizer.name Muon
-failed_with 4 "another optimizer" "'optimizer.name' = 'Muon'" "not built yet; set it to AdamW"
+tiny_run --optimizer.name Adam
+failed_with 4 "another optimizer" "'optimizer.name' = 'Adam'" "not built yet; set it to AdamW"
 tiny_run --optimizer.momentum 0.9
 failed_with 4 "a number of another optimizer" "'optimizer.momentum' \(command line\) is of optimizer.name SGD, this run has AdamW"
 WORLD_SIZE=8

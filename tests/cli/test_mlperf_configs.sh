@@ -32,7 +32,7 @@ for platform in MI300X MI325X MI350X MI355X; do
     holds "llama2_70b_lora-$platform.yaml" '^  seq_len: 8192 ' '^  steps: 1024 ' '^  max_norm: 0.3 ' '^  target_loss: 0.925 ' \
         '^  lr: 0.0004 ' '^  weight_decay: 0.0001 ' '^  beta2: 0.999 ' '^  warmup_steps: 0 ' '^  global_batch_size: 8 ' \
         '^  average: sequences ' '^  first: 192 ' '^  freq: 48 ' '^  steps: 173 ' \
-        '^# planned without: LoRA fine-tuning \(lora.rank = 16' '^  recipe: fp8_delayed '
+        "^# planned without: starting from another run's weights" '^  rank: 16 ' '^  recipe: fp8_delayed '
 done
 
 trainmark explain "$configs/llama31_8b-MI355X.yaml" --json
@@ -40,7 +40,7 @@ check "explain says the same as JSON" has "$out" '"training with more than one p
 check "the model of the rules: 8,030,261,248 parameters" has "$out" '"parameters": 8030261248,'
 trainmark explain "$configs/llama2_70b_lora-MI300X.yaml"
 check "the model of the rules: 68,976,648,192 parameters" has "$out" "llama2_70B: 68,976,648,192 parameters"
-check "explain names what is left out" has "$out" "^without +LoRA fine-tuning"
+check "explain names what is left out" has "$out" "^without +starting from another run's weights"
 kept=$(sed -n 's/^  activations .* \([0-9]*\) B$/\1/p' "$out")
 trainmark explain "$configs/llama2_70b_lora-MI325X.yaml"
 all=$(sed -n 's/^  activations .* \([0-9]*\) B$/\1/p' "$out")

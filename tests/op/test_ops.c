@@ -51,9 +51,10 @@ static void table_is_complete_and_sorted(void **state)
 static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
 {
     (void)state;
-    static const char *const cheap[] = { "rmsnorm",     "layernorm",   "head_norm",     "gelu",     "silu",
-                                         "swiglu",      "cast",        "add",           "modulate", "join",
-                                         "gather_rows", "latent_keys", "swiglu_clamped", "dropout" };
+    static const char *const cheap[] = { "rmsnorm",        "layernorm", "head_norm",   "gelu",
+                                         "silu",           "swiglu",    "cast",        "add",
+                                         "modulate",       "join",      "gather_rows", "latent_keys",
+                                         "swiglu_clamped", "dropout" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         listed = false;

@@ -39,6 +39,13 @@ static uint64_t train(const tm_step_options *options, int threads, int steps)
     return hash;
 }
 
+/* Which recipes may give the same bits in this small model: TransformerEngine's current is torchao's tensorwise, and
+ * scales that are powers of two make a difference only where something underflows. */
+static bool may_agree(const char *a, const char *b)
+{
+    return !strcmp(a, "fp8_current") || (!strcmp(a, "fp8_blockwise") && !strcmp(b, "fp8_rowwise"));
+}
+
 static void every_recipe_trains_with_the_same_bits_for_any_threads(void **state)
 {
     (void)state;
@@ -49,7 +56,8 @@ static void every_recipe_trains_with_the_same_bits_for_any_threads(void **state)
         seen[i] = train(&o, 1, 2);
         if (train(&o, 3, 2) != seen[i]) fail_msg("%s: other bits with three threads", o.quantize.recipe[0].name);
         for (int k = 0; k < i; k++)
-            if (seen[k] == seen[i] && (i % 2) == (k % 2) && i != 4) /* current is tensorwise here */
+            if (seen[k] == seen[i] && (i % 2) == (k % 2) &&
+                !may_agree(o.quantize.recipe[0].name, tm_quantize_recipe_at(k)->name))
                 fail_msg("%s computes what %s does", o.quantize.recipe[0].name, tm_quantize_recipe_at(k)->name);
     }
 }
