@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/results.c - `trainmark results`: the store of results. */
+#include "base/json.h"
 #include "cli/cli.h"
 #include "record/table.h"
 #include "results/keep.h"
@@ -136,6 +137,25 @@ static const tm_cli_command show_command = {
     .run = show,
 };
 
+/* What a command did to one result, as a line of JSON, or in words where there is something to know. */
+static tm_status tell(const results_options *o, const char *did, int64_t id, const char *path, tm_error *err)
+{
+    tm_text out = { 0 };
+    if (o->json) {
+        tm_json json = { .out = &out };
+        tm_json_open(&json, NULL, '{');
+        tm_json_i64(&json, did, id);
+        if (path) tm_json_string(&json, "path", path);
+        tm_json_close(&json, '}');
+        tm_text_add(&out, "\n");
+    } else if (path) {
+        tm_text_printf(&out, "%lld %s\n", (long long)id, path);
+    }
+    tm_status st = tm_cli_print(&out, err);
+    tm_text_fini(&out);
+    return st;
+}
+
 /* --- export ------------------------------------------------------------------------------------------------------- */
 
 static tm_status export(tm_cli_line *line, tm_error *err)
@@ -146,6 +166,7 @@ static tm_status export(tm_cli_line *line, tm_error *err)
     TM_TRY(open_store(o, false, line->arena, &store, err));
     tm_status st = tm_store_find(store, line->words[0], line->arena, &row, err);
     if (st == TM_OK) st = tm_results_export(store, row.id, o->out, err);
+    if (st == TM_OK && o->json) st = tell(o, "exported", row.id, o->out, err);
     tm_store_close(store);
     return st;
 }
@@ -154,6 +175,7 @@ static const tm_option export_rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(results_options, out), .value = "DIR", .required = true,
       .help = "where the documents are written; it is made" },
     STORE_ROW,
+    TM_OPTION_JSON(results_options),
 };
 
 static const tm_cli_command export_command = {
@@ -172,13 +194,10 @@ static const tm_cli_command export_command = {
 static tm_status import_one(const results_options *o, tm_store *store, const char *path, tm_error *err)
 {
     tm_result *result;
-    tm_text    line = { 0 };
     int64_t    id;
     TM_TRY(tm_result_load(path, NULL, &result, err));
     tm_status st = tm_results_keep(store, result, NULL, o->label, &id, err);
-    tm_text_printf(&line, "%lld %s\n", (long long)id, path);
-    if (st == TM_OK) st = tm_cli_print(&line, err);
-    tm_text_fini(&line);
+    if (st == TM_OK) st = tell(o, "imported", id, path, err);
     tm_result_destroy(result);
     return st;
 }
@@ -197,6 +216,7 @@ static tm_status import(tm_cli_line *line, tm_error *err)
 static const tm_option import_rows[] = {
     { "label", 0, TM_OPTION_TEXT, offsetof(results_options, label), .value = "TEXT", .help = "what they are called" },
     STORE_ROW,
+    TM_OPTION_JSON(results_options),
 };
 
 static const tm_cli_command import_command = {
@@ -224,11 +244,12 @@ static tm_status delete (tm_cli_line *line, tm_error *err)
         ids[i] = st == TM_OK ? row.id : 0;
     }
     if (st == TM_OK) st = tm_store_delete(store, ids, (size_t)line->n_words, err);
+    for (int i = 0; st == TM_OK && i < line->n_words; i++) st = tell(line->options, "deleted", ids[i], NULL, err);
     tm_store_close(store);
     return st;
 }
 
-static const tm_option delete_rows[] = { STORE_ROW };
+static const tm_option delete_rows[] = { STORE_ROW, TM_OPTION_JSON(results_options) };
 
 static const tm_cli_command delete_command = {
     .name = "delete",

@@ -50,6 +50,12 @@ trainmark results delete 5 last
 check "delete" [ "$code" -eq 0 ]
 trainmark results delete 1 77
 failed_with 4 "deleting what is not there deletes nothing" "there is no result '77'"
+trainmark results import a --label copy --json
+check "import as JSON" has "$out" '^{"imported": ?[0-9]+, ?"path": ?"a"}$'
+trainmark results export last --out again --json
+check "export as JSON" has "$out" '^{"exported": ?[0-9]+, ?"path": ?"again"}$'
+trainmark results delete last --json
+check "delete as JSON" has "$out" '^{"deleted": ?[0-9]+}$'
 trainmark results --label copy
 check "they are gone" has "$out" "^no result"
 trainmark results shwo 1
