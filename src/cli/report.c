@@ -15,19 +15,35 @@ typedef struct {
     bool        fleet, json;
 } report_options;
 
+static bool ends_in(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+static tm_status write_chart(const report_options *o, const tm_result *const *runs, size_t n, tm_error *err)
+{
+    tm_text   svg = { 0 }, png = { 0 };
+    bool      raster = ends_in(o->plot, ".png");
+    tm_status st = tm_results_plot(runs, n, o->chart, &svg, err);
+    if (st == TM_OK && raster) st = tm_results_raster(&svg, &png, err);
+    const tm_text *file = raster ? &png : &svg;
+    if (st == TM_OK) st = tm_file_write(o->plot, file->data, file->length, err);
+    tm_text_fini(&svg);
+    tm_text_fini(&png);
+    return st;
+}
+
 static tm_status write_files(const report_options *o, const tm_result *const *runs, size_t n, tm_error *err)
 {
     tm_report_format format = TM_REPORT_MARKDOWN;
-    tm_text          text = { 0 }, svg = { 0 };
+    tm_text          text = { 0 };
     if (o->out) TM_TRY(tm_report_format_of(o->out, &format, err));
-    tm_status st = TM_OK;
-    if (o->plot) st = tm_results_plot(runs, n, o->chart, &svg, err);
-    if (st == TM_OK && o->plot) st = tm_file_write(o->plot, svg.data, svg.length, err);
+    tm_status st = o->plot ? write_chart(o, runs, n, err) : TM_OK;
     if (st == TM_OK && (o->out || !o->plot)) st = tm_results_report(runs, n, format, &text, err);
     if (st == TM_OK && text.length)
         st = o->out ? tm_file_write(o->out, text.data, text.length, err) : tm_cli_print(&text, err);
     tm_text_fini(&text);
-    tm_text_fini(&svg);
     return st;
 }
 
@@ -73,9 +89,9 @@ static tm_status check_options(const report_options *o, tm_error *err)
                        "--thresholds, --cell and --json are of --fleet; a single run is held against limits "
                        "by `trainmark compare RUN --thresholds FILE`");
     if (o->fleet && o->plot) return tm_fail(err, TM_USAGE, "--plot draws one chart, --fleet a page; leave one out");
-    size_t n = o->plot ? strlen(o->plot) : 0;
-    if (o->plot && (n < 5 || strcmp(o->plot + n - 4, ".svg") != 0))
-        return tm_fail(err, TM_USAGE, "--plot %s: a chart is written as SVG; give a name that ends in .svg", o->plot);
+    if (o->plot && !ends_in(o->plot, ".svg") && !ends_in(o->plot, ".png"))
+        return tm_fail(err, TM_USAGE, "--plot %s: a chart is SVG or PNG; give a name that ends in .svg or .png",
+                       o->plot);
     return TM_OK;
 }
 
@@ -99,7 +115,7 @@ static const tm_option rows[] = {
           "report.html: one file with charts that loads nothing; .md or .csv: the figures; default: as .md on standard "
           "output" },
     { "plot", 0, TM_OPTION_TEXT, offsetof(report_options, plot), .value = "FILE",
-      .help = "write one chart as SVG; the name ends in .svg" },
+      .help = "write one chart; FILE ends in .svg, or in .png where librsvg is installed" },
     { "chart", 0, TM_OPTION_CHOICE, offsetof(report_options, chart), .value = "NAME", .fallback = "loss",
       .choices = "loss|speed|ledger|memory|roofline", .help = "which one" },
     { "fleet", 0, TM_OPTION_FLAG, offsetof(report_options, fleet),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* results/report.h - runs as one page for people: HTML with charts (nothing is loaded from elsewhere), markdown, CSV,
- * or a single chart as SVG (docs/report.md). */
+ * or a single chart as SVG or PNG (docs/report.md). */
 #ifndef TM_RESULTS_REPORT_H
 #define TM_RESULTS_REPORT_H
 
@@ -23,5 +23,8 @@ const char *tm_report_chart(size_t i);
 /* Appends one chart as an SVG file. TM_USAGE: there is no such chart; TM_INVALID: as above. */
 TM_MUST_USE tm_status tm_results_plot(const tm_result *const *runs, size_t n, const char *chart, tm_text *out,
                                       tm_error *err);
+/* Appends the PNG of an SVG file of tm_results_plot, two pixels to a unit, in the colours of the light page. Loads
+ * librsvg and cairo; TM_UNSUPPORTED without them. */
+TM_MUST_USE tm_status tm_results_raster(const tm_text *svg, tm_text *png, tm_error *err);
 
 #endif

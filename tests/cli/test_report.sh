@@ -91,8 +91,20 @@ trainmark report a --fleet --thresholds limits.json -o fleet.csv
 check "limits of a file are gates" grep -q 'training.tokens_per_sec_per_gpu,>= .*PASS' fleet.csv
 trainmark report a --thresholds limits.json
 failed_with 2 "limits are of --fleet" "are of --fleet"
+trainmark report a --plot loss.jpg
+failed_with 2 "a chart is SVG or PNG" "a chart is SVG or PNG; give a name that ends in .svg or .png"
 trainmark report a --plot loss.png
-failed_with 2 "a chart is SVG" "a chart is written as SVG; give a name that ends in .svg"
+if [ "$code" -eq 4 ]; then
+    failed_with 4 "a PNG needs librsvg" "librsvg 2.46 or newer, which is not here; install librsvg2-2"
+    skip "a chart as PNG" "librsvg2-2 is not installed"
+else
+    trainmark report a --plot loss.svg
+    box=$(sed -n 's/.*viewBox="0 0 \([0-9]* [0-9]*\)".*/\1/p' loss.svg | head -n 1)
+    header=$(od -An -tx1 -N 24 loss.png | tr -d ' \n')
+    check "a chart as PNG, two pixels to a unit" [ "$header" = \
+        "89504e470d0a1a0a0000000d49484452$(printf '%08x%08x' $((2 * ${box% *})) $((2 * ${box#* })))" ]
+    check "with something on it" [ "$(wc -c <loss.png)" -gt 5000 ]
+fi
 
 # --- watch ---
 
