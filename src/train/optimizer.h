@@ -86,4 +86,7 @@ void tm_optimizer_add(tm_graph *graph, const tm_optimizer *optimizer, const tm_h
 /* The state tensor of a parameter by name ("exp_avg"), TM_NONE if it has none. */
 tm_tensor_id tm_optimizer_state_of(const tm_graph *graph, tm_tensor_id parameter, const char *name);
 
+/* The scalars of AdamW: rate and corrections of both moments; for rows that share its form. */
+void tm_adamw_scalars(const tm_hyper *hyper, int64_t t, double rate, double row[TM_SCALAR_COUNT]);
+
 #endif

@@ -24,7 +24,7 @@ static void emit(tm_graph *graph, const tm_hyper *h, const tm_update *u)
     tm_graph_add(graph, TM_OP_adamw, &attr, sizeof attr, in, out, 0);
 }
 
-static void scalars(const tm_hyper *hyper, int64_t t, double rate, double row[TM_SCALAR_COUNT])
+void tm_adamw_scalars(const tm_hyper *hyper, int64_t t, double rate, double row[TM_SCALAR_COUNT])
 {
     (void)rate;
     row[TM_SCALAR_CORRECTION1] = 1 - pow(hyper->beta1, (double)t);
@@ -38,5 +38,5 @@ const tm_optimizer tm_optimizer_adamw = {
     .weight_decay = "0.1",
     .states = states,
     .emit = emit,
-    .scalars = scalars,
+    .scalars = tm_adamw_scalars,
 };

@@ -47,11 +47,6 @@ static void emit(tm_graph *graph, const tm_hyper *h, const tm_update *u)
     tm_graph_add(graph, TM_OP_adamw8, &attr, sizeof attr, in, out, 0);
 }
 
-static void scalars(const tm_hyper *hyper, int64_t t, double rate, double row[TM_SCALAR_COUNT])
-{
-    tm_optimizer_adamw.scalars(hyper, t, rate, row);
-}
-
 const tm_optimizer tm_optimizer_adamw8bit = {
     .name = "AdamW8bit",
     .log_name = "adamw8bit",
@@ -60,5 +55,5 @@ const tm_optimizer tm_optimizer_adamw8bit = {
     .weight_decay = "0.1",
     .states = states,
     .emit = emit,
-    .scalars = scalars,
+    .scalars = tm_adamw_scalars,
 };

@@ -51,11 +51,6 @@ static void emit(tm_graph *graph, const tm_hyper *h, const tm_update *u)
     tm_graph_add(graph, TM_OP_muon, &attr, sizeof attr, in, out, 0);
 }
 
-static void scalars(const tm_hyper *hyper, int64_t t, double rate, double row[TM_SCALAR_COUNT])
-{
-    tm_optimizer_adamw.scalars(hyper, t, rate, row);
-}
-
 const tm_optimizer tm_optimizer_muon = {
     .name = "Muon",
     .log_name = "muon",
@@ -64,5 +59,5 @@ const tm_optimizer tm_optimizer_muon = {
     .weight_decay = "0.1",
     .states = states,
     .emit = emit,
-    .scalars = scalars,
+    .scalars = tm_adamw_scalars,
 };

@@ -181,13 +181,7 @@ TM_INLINE void move(const tm_call *call, tm_dtype format, int64_t begin, int64_t
             v16     g = gradient_at(call, format, i, n), w = v16_get(call->in[0].data, format, i, n);
             v16     u = v16_div(g, v16_sqrt(v16_max(least, variance_at(call, p, r, i, n))));
             w = v16_sub(v16_sub(w, v16_mul(decay, w)), v16_mul(step, u));
-            if (chance.on) {
-                uint32_t words[TM_LANES];
-                tm_chance_lanes(&chance, 0, i, words);
-                tm_put_by_chance(call->out[0].data, format, i, w, n, words, 0);
-            } else {
-                v16_put(call->out[0].data, format, i, w, n);
-            }
+            tm_put_rounded(&chance, call->out[0].data, format, i, w, n, 0);
         }
     }
 }

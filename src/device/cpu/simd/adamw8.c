@@ -108,13 +108,7 @@ TM_INLINE void update_lanes(const tm_call *call, tm_dtype format, const tables *
     v16 denominator = v16_add(v16_div(v16_sqrt(v), v16_set1(t->root)), v16_set1(t->eps));
     p = v16_sub(p, v16_div(v16_mul(v16_set1(t->step), m), denominator));
     v16_store(m_at, m), v16_store(v_at, v);
-    if (t->chance.on) {
-        uint32_t words[TM_LANES];
-        tm_chance_lanes(&t->chance, 0, i, words);
-        tm_put_by_chance(call->out[0].data, format, i, p, n, words, 0);
-    } else {
-        v16_put(call->out[0].data, format, i, p, n);
-    }
+    tm_put_rounded(&t->chance, call->out[0].data, format, i, p, n, 0);
 }
 
 static float largest_of(const float x[BLOCK])

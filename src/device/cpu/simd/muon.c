@@ -112,13 +112,7 @@ TM_INLINE void take_rows(const tm_call *call, tm_dtype format, tm_dtype moment, 
             b = v16_add(b, v16_mul(blend, v16_sub(g, b)));
             v16 u = attr->nesterov ? v16_add(g, v16_mul(mu, v16_sub(b, g))) : b;
             sum = v16_add(sum, v16_mul(u, u));
-            if (chance.on) {
-                uint32_t words[TM_LANES];
-                tm_chance_lanes(&chance, 0, i, words);
-                tm_put_by_chance(call->out[1].data, moment, i, b, n, words, 16);
-            } else {
-                v16_put(call->out[1].data, moment, i, b, n);
-            }
+            tm_put_rounded(&chance, call->out[1].data, moment, i, b, n, 16);
             if (!m->high) {
                 v16_put(m->x, TM_F32, row * m->c + j, u, n);
                 continue;
@@ -150,13 +144,7 @@ TM_INLINE void move_rows(const tm_call *call, tm_dtype format, int64_t begin, in
                 x = v16_get(m->x, TM_F32, row * m->c + j, n);
             }
             p = v16_sub(v16_sub(p, v16_mul(decay, p)), v16_mul(step, x));
-            if (chance.on) {
-                uint32_t words[TM_LANES];
-                tm_chance_lanes(&chance, 0, i, words);
-                tm_put_by_chance(call->out[0].data, format, i, p, n, words, 0);
-            } else {
-                v16_put(call->out[0].data, format, i, p, n);
-            }
+            tm_put_rounded(&chance, call->out[0].data, format, i, p, n, 0);
         }
 }
 TM_PART(move_rows, in[0])

@@ -65,4 +65,17 @@ TM_INLINE void tm_put_by_chance(void *p, tm_dtype dtype, int64_t i, v16 x, int64
     v16_put(p, dtype, i, v16_load(f), n); /* exact */
 }
 
+/* n elements from i on, by chance if that is on, with the words of stream 0 from bit `shift` on, otherwise to the
+ * nearest. */
+TM_INLINE void tm_put_rounded(const tm_chance *chance, void *p, tm_dtype dtype, int64_t i, v16 x, int64_t n, int shift)
+{
+    uint32_t words[TM_LANES];
+    if (!chance->on) {
+        v16_put(p, dtype, i, x, n);
+        return;
+    }
+    tm_chance_lanes(chance, 0, i, words);
+    tm_put_by_chance(p, dtype, i, x, n, words, shift);
+}
+
 #endif
