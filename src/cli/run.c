@@ -93,16 +93,19 @@ static tm_status fit_vocabulary(job *j, tm_error *err)
     snprintf(origin, sizeof origin, "what data.source %s needs", j->options.source.name);
     tm_config_set(j->config, "model.vocab_size", size, origin); /* config.yaml tells the truth */
     j->options.config_hash = tm_config_hash(j->config);
-    tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)have,
-            (long long)j->options.source.vocab, j->options.source.name);
     return TM_OK;
 }
 
 static tm_status open_data(job *j, tm_error *err)
 {
+    int64_t before = j->options.step.shape.vocab_size, now;
     TM_TRY(fit_vocabulary(j, err));
-    if (j->cli->dry_run && tm_source_has_outline(j->options.source.name)) return TM_OK; /* print_plan tells it */
-    return tm_source_open(&j->options.source, &j->source, err);
+    if (!j->cli->dry_run || !tm_source_has_outline(j->options.source.name)) /* else print_plan tells it */
+        TM_TRY(tm_source_open(&j->options.source, &j->source, err));
+    if ((now = j->options.step.shape.vocab_size) != before)
+        tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)before, (long long)now,
+                j->options.source.name);
+    return TM_OK;
 }
 
 /* What opening the data would take; data that is not here does not stop a plan. */
