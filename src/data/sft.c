@@ -362,10 +362,7 @@ static tm_status sft_row(const tm_source *source, tm_split which, int64_t index,
 }
 
 const tm_source_kind tm_source_sft = {
-    .traits = { .name = "sft",
-                .gate = TM_GATE_HELD_OUT,
-                .needs_path = true,
-                .takes_validation_path = true },
+    .traits = { .name = "sft", .gate = TM_GATE_HELD_OUT, .needs_path = true, .takes_validation_path = true },
     .vocabulary = sft_vocabulary,
     .open = sft_open,
     .close = sft_close,

@@ -84,9 +84,10 @@ typedef struct {
 
 typedef struct {
     const char *name; /* letter case ignored */
-    const char *path; /* text: a file or folder; sft: the same, or a pattern; govreport: train.npy or its folder; megatron: PREFIX; NULL elsewhere */
-    const char *validation_path; /* govreport, megatron, sft: of the held-out data; NULL: validation.npy of the folder, or
-                                    none */
+    const char *path; /* text: a file or folder; sft: the same, or a pattern; govreport: train.npy or its folder;
+                         megatron: PREFIX; NULL elsewhere */
+    const char *validation_path; /* govreport, megatron, sft: of the held-out data; NULL: validation.npy of the folder,
+                                    or none */
     int64_t         vocab;       /* model.vocab_size; text: 0 = not looked at */
     int64_t         seq;         /* T, target tokens of a sample, >= 1 */
     uint64_t        seed;

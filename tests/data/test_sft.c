@@ -263,8 +263,8 @@ static void first_fit_is_first_fit(void **state)
     tm_first_fit_free(&got);
 }
 
-/* Reports of government with their summaries: log-normal, 9,000 tokens in the middle. In sequences of 8192 longer ones are
- * split, as the benchmark does; in sequences of 16384 they may be cut as well. */
+/* Reports of government with their summaries: log-normal, 9,000 tokens in the middle. In sequences of 8192 longer ones
+ * are split, as the benchmark does; in sequences of 16384 they may be cut as well. */
 static double fill_like_govreport(int64_t width, bool split)
 {
     enum { N = 17457, PARTS = 4 };
@@ -545,7 +545,8 @@ static void what_is_wrong_is_named(void **state)
     static const struct {
         const char *content, *words;
     } cases[] = {
-        { "{\"prompt\": \"a\", \"completion\": \"b\"}\n[1]\n", "line 2: a row is an object of columns, found an array" },
+        { "{\"prompt\": \"a\", \"completion\": \"b\"}\n[1]\n",
+          "line 2: a row is an object of columns, found an array" },
         { "{\"prompt\": \"a\", \"completion\": \"b\"}\n\n{\"prompt\": \"a\"\n", "line 3: " },
         { "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\", \"completion\": \"\xff\"}\n", "line 2: " },
         { "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\"}\n",
@@ -559,19 +560,21 @@ static void what_is_wrong_is_named(void **state)
         { "[{\"prompt\": \"a\", \"completion\": \"b\"}, 4]", "row 2: a row is an object of columns, found a number" },
         { "[{\"prompt\": \"a\",", "line 1: " },
         { "{\n \"prompt\": \"a\"\n}\n", "line 1: " },
-        { "{\"title\": \"a\", \"body\": \"b\"}\n", "line 1: the columns are title, body; data.format auto wants messages" },
+        { "{\"title\": \"a\", \"body\": \"b\"}\n",
+          "line 1: the columns are title, body; data.format auto wants messages" },
         { "{\"messages\": \"hello\"}\n", "line 1: column 'messages' is a text, wanted an array of messages" },
         { "{\"messages\": []}\n", "line 1: column 'messages' is empty" },
         { "{\"messages\": [{\"role\": \"user\"}]}\n", "line 1, turn 1: 'content' is missing" },
         { "{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}\n",
           "line 1, turn 1: unknown role 'bot'; wanted system, developer, user, assistant or tool" },
-        { "{\"conversations\": [{\"from\": \"robot\", \"value\": \"a\"}]}\n", "turn 1: unknown role 'robot'; wanted human" },
+        { "{\"conversations\": [{\"from\": \"robot\", \"value\": \"a\"}]}\n",
+          "turn 1: unknown role 'robot'; wanted human" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"}]}\n",
           "line 1, turn 2: the answer is empty" },
         { "{\"messages\": [\"hello\"]}\n", "line 1, turn 1: a text, wanted an object with 'role' and 'content'" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": [1]}]}\n", "turn 1: 'content' is an array, wanted a text" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"refuse\"}]}\n",
-          "refuses this conversation: no" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [1]}]}\n",
+          "turn 1: 'content' is an array, wanted a text" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"refuse\"}]}\n", "refuses this conversation: no" },
         { "{\"text\": \"\"}\n{\"text\": \"  \"}\n", "nothing to train on" },
         { "", "nothing to train on" },
     };

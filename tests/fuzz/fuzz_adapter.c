@@ -32,9 +32,10 @@ static const char *folder(void)
     if (!mkdtemp(name) || atexit(remove_folder) != 0) abort();
     char path[128];
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", name);
-    static const char header[] = "{\"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight\":{\"dtype\":\"F32\","
-                                 "\"shape\":[2,2],\"data_offsets\":[0,16]}}   ";
-    char              bytes[8 + sizeof header - 1 + 16] = { 0 };
+    static const char header[] =
+        "{\"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight\":{\"dtype\":\"F32\","
+        "\"shape\":[2,2],\"data_offsets\":[0,16]}}   ";
+    char bytes[8 + sizeof header - 1 + 16] = { 0 };
     bytes[0] = (char)(sizeof header - 1);
     memcpy(bytes + 8, header, sizeof header - 1);
     if (tm_file_write(path, bytes, sizeof bytes, NULL) != TM_OK) abort();
@@ -58,11 +59,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef TM_FUZZ_STANDALONE
-static const char *const adapter_words[] = { "\"peft_type\":\"LORA\"",  "\"r\":",          "\"lora_alpha\":",
-                                             "\"target_modules\":[",    "\"bias\":\"none\"", "\"use_dora\":true",
-                                             "\"rank_pattern\":{}",     "\"lora_dropout\":", "\"use_rslora\":true",
-                                             "null",                    "true",             "-1",
-                                             "1e400",                   "\"all-linear\"",   "{",
+static const char *const adapter_words[] = { "\"peft_type\":\"LORA\"",
+                                             "\"r\":",
+                                             "\"lora_alpha\":",
+                                             "\"target_modules\":[",
+                                             "\"bias\":\"none\"",
+                                             "\"use_dora\":true",
+                                             "\"rank_pattern\":{}",
+                                             "\"lora_dropout\":",
+                                             "\"use_rslora\":true",
+                                             "null",
+                                             "true",
+                                             "-1",
+                                             "1e400",
+                                             "\"all-linear\"",
+                                             "{",
                                              "}" };
 #define FUZZ_WORDS adapter_words
 #include "standalone.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes rows of data for fine-tuning: a file in every format, with and without a map of columns. Rows become tokens, or an
- * error that names the place.
+/* Fuzzes rows of data for fine-tuning: a file in every format, with and without a map of columns. Rows become tokens,
+ * or an error that names the place.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
  */

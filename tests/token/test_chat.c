@@ -128,9 +128,9 @@ static void check_answers(const char *name, const tm_chat *chat, const char *end
 
 static void answers_are_found_with_every_template(void **state)
 {
-    static const char *const templates[][2] = { { "llama2", "</s>" },    { "llama3", "<|eot_id|>" },
-                                                { "mistral", "</s>" },   { "qwen3", "<|im_end|>" },
-                                                { "deepseek", "</s>" },  { "gpt-oss", "<|" } };
+    static const char *const templates[][2] = { { "llama2", "</s>" },   { "llama3", "<|eot_id|>" },
+                                                { "mistral", "</s>" },  { "qwen3", "<|im_end|>" },
+                                                { "deepseek", "</s>" }, { "gpt-oss", "<|" } };
     (void)state;
     for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++) {
         tm_chat *chat = open_chat(templates[i][0]);

@@ -632,10 +632,12 @@ static void write_rows(void)
     tm_text lines = { 0 }, talk = { 0 }, tokenizer = { 0 };
     char    path[4200];
     for (int i = 0; i < 60; i++) {
-        tm_text_printf(&lines, "{\"prompt\": \"question %.*s %d\", \"completion\": \"is %d\", \"text\": \"said %d\"}\n", i % 13,
-                       "of these days", i, i * i % 31, i);
-        tm_text_printf(&talk, "{\"messages\": [{\"role\": \"user\", \"content\": \"a %d\"}, {\"role\": \"assistant\", "
-                       "\"content\": \"b %d\"}]}\n", i, i * 7 % 31);
+        tm_text_printf(&lines, "{\"prompt\": \"question %.*s %d\", \"completion\": \"is %d\", \"text\": \"said %d\"}\n",
+                       i % 13, "of these days", i, i * i % 31, i);
+        tm_text_printf(&talk,
+                       "{\"messages\": [{\"role\": \"user\", \"content\": \"a %d\"}, {\"role\": \"assistant\", "
+                       "\"content\": \"b %d\"}]}\n",
+                       i, i * 7 % 31);
     }
     snprintf(path, sizeof path, "%s/tests/token/fixtures/gpt2.json", start_folder);
     if (tm_file_read(path, 1 << 20, &tokenizer, NULL) != TM_OK) fail_msg("no %s", path);

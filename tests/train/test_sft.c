@@ -122,7 +122,8 @@ static void packed_samples_have_their_own_loss(void **state)
             }
             assert_int_equal(alone.weight, one.weight);
             double a = loss_of(together, &one), b = loss_of(apart, &alone);
-            if (!(fabs(a - b) <= 1e-5 * b)) fail_msg("sample at %d of row %d: %.9g, alone %.9g", (int)first, (int)i, a, b);
+            if (!(fabs(a - b) <= 1e-5 * b))
+                fail_msg("sample at %d of row %d: %.9g, alone %.9g", (int)first, (int)i, a, b);
             sum += a;
             met++;
         }

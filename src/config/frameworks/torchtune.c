@@ -35,8 +35,8 @@ static const char *targets_of(const tm_config *config, const char *value)
 static const char *columns_of(const tm_config *config, const char *value)
 {
     static const char *const names[] = { "conversations", "messages", "instruction", "input", "output" };
-    const char *component = tm_foreign_given(config, "dataset._component_"), *out = "";
-    bool        prompts = component && strstr(component, "instruct_dataset");
+    const char              *component = tm_foreign_given(config, "dataset._component_"), *out = "";
+    bool                     prompts = component && strstr(component, "instruct_dataset");
     (void)value;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *key = tm_arena_format(config->arena, "dataset.column_map.%s", names[i]);
