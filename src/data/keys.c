@@ -27,26 +27,28 @@ static const tm_key keys[] = {
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
       .when = "data.source=govreport/latents/megatron/text",
-      .help = "the files of data.source, which says what is wanted; without data.source: megatron for PREFIX of PREFIX.idx, govreport for .npy, else text" },
+      .help = "the files of data.source; without data.source: PREFIX of PREFIX.idx means megatron, .npy means "
+              "govreport, all else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
       .synonyms = "validation.dataset_path,valid_data_path",
-      .help = "held-out data of sources of token files; null: validation.npy beside train.npy (govreport, when "
-          "data.path is a folder), else none" },
+      .help = "held-out data, for sources that read token files; null: validation.npy beside train.npy (govreport, "
+              "when "
+          "data.path is a directory), else none" },
     { .name = "data.loss_mask", .kind = TM_KEY_CHOICE, .fallback = "input", .choices = "input|target",
       .when = "data.source=govreport",
-      .help = "govreport: a prediction counts if the mask of the token read (input) or of the token predicted (target) "
-          "says so" },
+      .help = "govreport: whether a prediction counts is decided by the mask of the token read (input) or predicted "
+              "(target)" },
     { .name = "data.pad_token", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 2147483647,
       .when = "data.source=govreport",
       .help = "govreport: the last input of a row, whose prediction never counts" },
     { .name = "data.separate_documents", .kind = TM_KEY_BOOL, .fallback = "false",
-      .help = "text and megatron: a token sees its own document only, positions begin anew with each, and no document "
-          "predicts the next one's first token" },
+      .help = "text and megatron: a token sees its own document only, positions start at 0 in each, and no document "
+          "predicts the first token of the next" },
     { .name = "data.tokenizer", .kind = TM_KEY_CHOICE, .fallback = "byte", .choices = "byte",
       .help = "how text becomes tokens" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
       .when = "data.source=text",
-      .help = "part of a text that is held out" },
+      .help = "fraction of a text that is held out" },
     { .name = "data.flow_protocol", .kind = TM_KEY_CHOICE, .fallback = "torchtitan",
       .choices = "torchtitan|mlperf|fluxbenchmark",
       .when = "data.source=gaussians/latents",
@@ -57,16 +59,16 @@ static const tm_key keys[] = {
       .help = "images: share of the training samples whose texts are left out; null: that of data.flow_protocol" },
     { .name = "data.spread", .kind = TM_KEY_F64, .fallback = "0.5", .lo = 1e-3, .hi = 100,
       .when = "data.source=gaussians",
-      .help = "gaussians: standard deviation of an image about the mean that its texts tell" },
+      .help = "gaussians: standard deviation of an image around the mean that its texts determine" },
     { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 64, .quiet = true,
       .help = "batches that a thread prepares ahead; 0: no thread, a step waits for its data" },
     { .name = "data.sample_tokens", .kind = TM_KEY_I64, .fallback = "256", .lo = 0, .hi = 1 << 20, .quiet = true,
       .when = "data.source=text",
       .help = "tokens generated at the end of a run on text; 0: none" },
     { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
-      .help = "true means data.source mock; false wants data.path" },
+      .help = "true means data.source mock; false needs data.path" },
     { .name = "training.dataset", .kind = TM_KEY_TEXT, .quiet = true, .synonyms = "data.dataset",
-      .help = "name of a public data set. Nothing is downloaded: wants data.path, training.mock_data or data.source" },
+      .help = "name of a public data set. Nothing is downloaded: needs data.path, training.mock_data or data.source" },
 };
 /* clang-format on */
 
