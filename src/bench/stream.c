@@ -13,7 +13,7 @@ static const tm_key options[] = {
     { .name = "elements", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1e12,
       .help = "float64 elements of each of the three arrays; 0: four times the last-level cache" },
     { .name = "repetitions", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 100000,
-      .help = "samples of each kernel; 0: what rep-ms or duration gives, at least three" },
+      .help = "samples of each kernel; 0: as many as rep-ms or duration gives, at least three" },
 };
 /* clang-format on */
 

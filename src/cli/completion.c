@@ -227,7 +227,7 @@ static const tm_cli_command bash_command = { .name = "bash",
                                              .summary = "for bash: eval \"$(trainmark completion bash)\"",
                                              .run = run_bash };
 static const tm_cli_command zsh_command = { .name = "zsh",
-                                            .summary = "for zsh: a file _trainmark in a folder of $fpath",
+                                            .summary = "for zsh: a file _trainmark in a directory of $fpath",
                                             .run = run_zsh };
 
 static const tm_cli_command *const commands[] = { &bash_command, &zsh_command, NULL };

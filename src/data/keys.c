@@ -85,7 +85,7 @@ static tm_status check_paths(const tm_config *config, bool given, tm_error *err)
     TM_ASSERT(traits); /* the key takes no other */
     if (traits->needs_path && !given)
         return tm_fail(err, TM_INVALID,
-                       "data.source is %s (%s), but data.path names no file or folder; give --data.path", name,
+                       "data.source is %s (%s), but data.path names no file or directory; give --data.path", name,
                        tm_config_place(config, "data.source"));
     if (traits->takes_validation_path || !tm_config_text(config, "data.validation_path")) return TM_OK;
     tm_text takers = { 0 };
@@ -120,7 +120,7 @@ static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
     return tm_fail(
         err, TM_INVALID,
         "%s is %.100s (%s), but no local data is named%s%.100s%s: give data.path (training.dataset_path) a file "
-        "or folder of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
+        "or directory of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
         "built-in language)",
         key, tm_config_shown(config, key), tm_config_place(config, key), name ? " and the data set '" : "",
         name ? name : "", name ? "' is not downloaded" : "");

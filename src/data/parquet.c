@@ -171,7 +171,7 @@ static tm_status read_chunk(tm_parquet *p, tm_thrift *t, tm_error *err)
     }
     leave(t, &in);
     c.begin = dictionary > 0 && dictionary < first ? dictionary : first;
-    if (t->bad) return damaged(p, "a column is cut short", err);
+    if (t->bad) return damaged(p, "a column is truncated", err);
     if (c.begin < 4 || c.bytes < 0 || c.bytes > p->size - c.begin || c.values < 0)
         return damaged(p, "a column lies outside of it", err);
     if (c.codec != UNCOMPRESSED && c.codec != SNAPPY && c.codec != GZIP && c.codec != ZSTD)
@@ -232,7 +232,7 @@ static tm_status read_footer(tm_parquet *p, const char *column, tm_error *err)
             tm_thrift_skip(&t);
         }
     }
-    if (st == TM_OK && t.bad) st = damaged(p, "its footer is cut short", err);
+    if (st == TM_OK && t.bad) st = damaged(p, "its footer is truncated", err);
     if (st == TM_OK && found < 0)
         st = tm_fail(err, TM_INVALID, "'%s' has no column '%s'; it has %.300s", p->name, column,
                      names.data ? names.data : "none");
@@ -412,7 +412,7 @@ static tm_status read_dictionary(tm_parquet *p, const chunk *c, const page_heade
     const uint8_t *end = at + h->unpacked;
     p->dictionary = tm_realloc(p->dictionary, (size_t)h->values * sizeof *p->dictionary);
     for (p->n_dictionary = 0; p->n_dictionary < (size_t)h->values; p->n_dictionary++)
-        if (!next_plain(&at, end, &p->dictionary[p->n_dictionary])) return damaged(p, "a dictionary is cut short", err);
+        if (!next_plain(&at, end, &p->dictionary[p->n_dictionary])) return damaged(p, "a dictionary is truncated", err);
     return TM_OK;
 }
 
@@ -463,7 +463,7 @@ static tm_status read_data(tm_parquet *p, const chunk *c, const page_header *h, 
     p->left -= h->values;
     p->page_left = h->type == 3 ? h->values - h->nulls : p->optional ? 0 : h->values;
     if (h->type == 0 && p->optional && !count_present(&at, end, h->values, &p->page_left))
-        return damaged(p, "levels are cut short", err);
+        return damaged(p, "levels are truncated", err);
     return begin_values(p, at, end, h->encoding, err);
 }
 
@@ -471,7 +471,7 @@ static tm_status next_page(tm_parquet *p, tm_error *err)
 {
     const chunk *c = &p->chunks[p->next_chunk - 1];
     page_header  h;
-    if (p->at >= p->end || !read_header(p, &h)) return damaged(p, "a page is cut short", err);
+    if (p->at >= p->end || !read_header(p, &h)) return damaged(p, "a page is truncated", err);
     tm_status st = TM_OK;
     if (h.type == 2)
         st = read_dictionary(p, c, &h, err);
@@ -531,7 +531,7 @@ tm_status tm_parquet_next(tm_parquet *p, const char **text, size_t *bytes, bool 
             next_chunk(p);
     }
     p->page_left--;
-    if (!next_value(p, &found)) return damaged(p, "a text is cut short", err);
+    if (!next_value(p, &found)) return damaged(p, "a string is truncated", err);
     *text = (const char *)found.bytes;
     *bytes = found.length;
     *more = true;

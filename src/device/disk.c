@@ -16,7 +16,7 @@ tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes
     int fd = tm_file_open_nameless(folder);
     if (fd < 0)
         return tm_fail(err, TM_INVALID,
-                       "cannot make the file for offloaded tensors in '%s': %s; name a folder that can be written with "
+                       "cannot make the file for offloaded tensors in '%s': %s; name a directory that can be written with "
                        "training.offload_path",
                        folder, strerror(errno));
     char want[32];
@@ -25,7 +25,7 @@ tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes
     if (problem != 0) {
         close(fd);
         return tm_fail(err, TM_IO,
-                       "cannot reserve %s for offloaded tensors in '%s': %s; make room, or name another folder with "
+                       "cannot reserve %s for offloaded tensors in '%s': %s; make room, or name another directory with "
                        "training.offload_path",
                        want, folder, strerror(problem));
     }

@@ -91,7 +91,7 @@ static void walk(const char *root, const char *path, const char *shown, int dept
         check_entry(&entries[i], name, errors, arena);
         if (entries[i].kind != ENTRY_FOLDER || entries[i].link) continue;
         if (depth == PACKAGE_DEPTH)
-            tm_notes_add(errors, arena, "%s: folders more than %d deep", name, PACKAGE_DEPTH);
+            tm_notes_add(errors, arena, "%s: directories more than %d deep", name, PACKAGE_DEPTH);
         else
             walk(root, entries[i].path, name, depth + 1, budget, errors, arena);
     }

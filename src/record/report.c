@@ -171,7 +171,7 @@ static void print_steady(tm_text *out, const tm_sample_summary *rate)
     if (rate->n > 1 && isnan(rate->rate_lo))
         tm_text_printf(out, "    %s\n",
                        rate->n < 6 ? "no interval: fewer than 6 steps"
-                                   : "no interval: neighbouring steps too alike to tell; run longer");
+                                   : "no interval: steps too correlated; run longer");
     if (isnan(rate->steady.drift)) return;
     snprintf(both, sizeof both, "%+.1f .. %+.1f %%", rate->steady.drift_lo, rate->steady.drift_hi);
     snprintf(a, sizeof a, "%+.1f %%", rate->steady.drift);

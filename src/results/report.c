@@ -39,7 +39,7 @@ static const struct {
     { "loss, entropy of the data", "loss/floor" },
     { "memory planned, bytes", "memory/planned_bytes" },
     { "memory used, bytes", "memory/used_bytes" },
-    { "machine left alone", "machine/verdict" },
+    { "machine undisturbed", "machine/verdict" },
     { "machine", "machine/reason" },
     { "gradients certified", "certificate/gradients" },
     { "first step after, s", "first_step_seconds" },

@@ -290,7 +290,7 @@ tm_status tm_result_load(const char *reference, const char *store, tm_result **o
         st = read_stored(r, store, err);
     else
         st = tm_fail(err, TM_INVALID,
-                     "there is no file or folder '%.300s'; name a run directory, a result.json, or a stored result "
+                     "there is no file or directory '%.300s'; name a run directory, a result.json, or a stored result "
                      "(`trainmark results` lists them)",
                      reference);
     if (st == TM_OK) st = parse(r, err);

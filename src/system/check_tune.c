@@ -239,7 +239,7 @@ static tm_status write_locked(int folder, const tm_text *text, int *lock, tm_err
                  : no_state_file("name", err);
     unlinkat(folder, temporary, 0);
     if (st == TM_OK && fsync(folder) != 0 && errno != EINVAL) {
-        st = no_state_file("flush the folder of", err);
+        st = no_state_file("flush the directory of", err);
         unlinkat(folder, TM_TUNE_STATE_NAME, 0);
     }
     if (st == TM_OK)
@@ -254,7 +254,7 @@ static tm_status write_state(tm_tuning *t, tm_error *err)
     char    boot[64];
     tm_text text = { 0 };
     int     folder = tm_root_open(t->sysroot, TM_TUNE_STATE_FOLDER, O_RDONLY | O_DIRECTORY);
-    if (folder < 0) return no_state_file("open the folder of", err);
+    if (folder < 0) return no_state_file("open the directory of", err);
     read_boot(t->sysroot, boot);
     print_state(&t->settings, boot, &text);
     tm_status st = write_locked(folder, &text, &t->lock, err);
@@ -301,7 +301,7 @@ static tm_status put_back(const char *sysroot, const settings *s, tm_text *notes
                      strerror(errno), state_path);
         failed++;
     }
-    tm_text_printf(notes, "%zu host settings put back%s", done, failed ? "" : "\n");
+    tm_text_printf(notes, "%zu host settings restored%s", done, failed ? "" : "\n");
     if (failed) tm_text_printf(notes, ", %zu could not be\n", failed);
     return st;
 }
@@ -329,7 +329,7 @@ tm_status tm_tune_restore(const char *sysroot, tm_text *notes, tm_error *err)
     if (state == TM_TUNE_LIVE)
         return tm_fail(err, TM_INVALID, "another process is tuning this host ('%s'); wait for its end", state_path);
     if (state == TM_TUNE_NONE) {
-        tm_text_add(notes, "no host settings to put back\n");
+        tm_text_add(notes, "no host settings to restore\n");
         return TM_OK;
     }
     tm_status st =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* system/validity.h - was the machine left alone while something was measured? Samples of the kernel's counters and of
+/* system/validity.h - was the machine undisturbed while something was measured? Samples of the kernel's counters and of
  * the clocks before, through and after a measurement, and a verdict on them (docs/statistics.md).
  */
 #ifndef TM_SYSTEM_VALIDITY_H

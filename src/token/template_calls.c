@@ -68,7 +68,7 @@ static bool contains(tm_render *r, const tm_v *all, const tm_v *what)
     if (all->kind == TM_V_DICT || all->kind == TM_V_NAMESPACE)
         return what->kind == TM_V_STRING && tm_v_get(all, what->text, what->length);
     if (all->kind != TM_V_LIST) {
-        if (all->kind != TM_V_UNDEFINED) wants(r, "in", "a list, a map or a text behind it");
+        if (all->kind != TM_V_UNDEFINED) wants(r, "in", "a list, a map or a string after it");
         return false;
     }
     for (size_t i = 0; i < all->box->n; i++)

@@ -174,7 +174,7 @@ static tm_verdict judge_held_out(const tm_evidence *e, char reason[TM_REASON_BYT
     if (e->images && !isnan(e->unigram_entropy)) {
         bool better = final < e->unigram_entropy;
         snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f, without any prediction %.4f%s", final,
-                 e->unigram_entropy, better ? "" : ": nothing was learnt");
+                 e->unigram_entropy, better ? "" : ": nothing was learned");
         return better ? TM_VERDICT_VALID : not_passed(e, reason);
     }
     if (isnan(e->unigram_entropy)) {
@@ -184,14 +184,14 @@ static tm_verdict judge_held_out(const tm_evidence *e, char reason[TM_REASON_BYT
     }
     if (final < least_of_compressed * e->compressed) { /* false where it is NAN */
         snprintf(reason, TM_REASON_BYTES,
-                 "held-out loss %.4f is less than a fifth of what a compressor needs, %.4f: targets are seen, or the "
+                 "held-out loss %.4f is less than a fifth of what a compressor needs, %.4f: the model sees the targets, or the "
                  "held-out text is in the training text",
                  final, e->compressed);
         return TM_VERDICT_INVALID;
     }
     bool passed = final < e->unigram_entropy;
     snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f, entropy of single tokens %.4f%s", final, e->unigram_entropy,
-             passed ? "" : ": nothing was learnt beyond their frequencies");
+             passed ? "" : ": nothing was learned beyond their frequencies");
     return passed ? TM_VERDICT_VALID : not_passed(e, reason);
 }
 

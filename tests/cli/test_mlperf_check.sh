@@ -72,6 +72,6 @@ failed_with 4 "packed and not" "both result_4.txt and result_4.txt.gz"
 rm ten/result_4.txt
 head -c 100 ten/result_4.txt.gz >cut && mv cut ten/result_4.txt.gz
 trainmark mlperf check ten
-failed_with 4 "cut short" "result_4.txt.gz' is not a whole gzip file"
+failed_with 4 "cut short" "result_4.txt.gz' is not a complete gzip file"
 
 finish

@@ -40,7 +40,7 @@ cp two/result_0.txt kept
 rm two/result_1.txt
 # shellcheck disable=SC2086
 trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short
-check "what is there is not run again" has "$out" "run 1 of 2: there already"
+check "what is there is not run again" has "$out" "run 1 of 2: done already"
 check "what is there is not touched" cmp -s kept two/result_0.txt
 check "what is missing is run" has "$out" "run 2 of 2: seed 8, aborted, 32 samples"
 

@@ -206,7 +206,7 @@ static const wrong cases[] = {
     { .name = "extends itself",
       .file = "extends: x.yaml\n",
       .status = TM_INVALID,
-      .says = { "extends goes in a circle" } },
+      .says = { "extends is circular" } },
     { .name = "extends nothing",
       .file = "extends: [gone.yaml]\n",
       .status = TM_INVALID,
@@ -469,7 +469,7 @@ static void what_is_no_file_is_refused(void **state)
     char path[600];
     (void)state;
     char *folder = test_tree_make();
-    assert_refused(folder, "is a folder; name a YAML file in it");
+    assert_refused(folder, "is a directory; name a YAML file in it");
     snprintf(path, sizeof path, "%s/none.yaml", folder);
     assert_refused(path, "check the path");
     snprintf(path, sizeof path, "%s/fifo", folder);
@@ -507,7 +507,7 @@ static void long_circles_and_towers_of_extends_are_refused(void **state)
     }
     snprintf(name, sizeof name, "%s", "c.yaml");
     test_file_write(folder, "c2.yaml", "extends: ./c.yaml\n");
-    assert_refused(test_file_write(folder, "c.yaml", "extends: [c2.yaml]\n"), "extends goes in a circle");
+    assert_refused(test_file_write(folder, "c.yaml", "extends: [c2.yaml]\n"), "extends is circular");
     assert_refused(test_file_write(folder, "x.yaml", "extends: t0.yaml\n"), "nested deeper than 16 files");
     assert_refused(test_file_write(folder, "x.yaml", "extends: d0.yaml\n"), "more than 64 files");
     test_tree_remove(folder);

@@ -292,7 +292,7 @@ static void seeds(void **state)
         { { SEED("1"), SEED("2"), SEED("3") SEED("3") }, "result file result_2.txt already logs", 1, 1, 3 },
         { { SEED("1"), SEED("2"), SEED("\"5.5\"") }, "seed \"5.5\" is no integer", 1, 0, 2 },
         { { SEED("1"), SEED("2"), SEED("null") }, "seed null is no integer", 1, 0, 2 },
-        { { SEED("1"), SEED("2"), SEED("NaN") }, "is no integer", 1, 0, 2 },
+        { { SEED("1"), SEED("2"), SEED("NaN") }, "is not an integer", 1, 0, 2 },
         { { SEED("1"), SEED("2"), SEED_AT("3", "{\"file\": \"a.py\"}") }, "lacks 'file' or 'lineno'", 1, 0, 2 },
         { { SEED("1"), SEED("2"), SEED("3") ":::MLLOG {broken\n" }, "result_2.txt cannot be parsed", 1, 0, 3 },
         { { SEED("98765432109876543210987654321"), SEED("98765432109876543210987654320"), SEED("3") }, NULL, 0, 0, 3 },

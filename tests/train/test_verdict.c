@@ -164,12 +164,12 @@ static void text_must_beat_its_single_tokens(void **state)
     e.floor = e.validation_floor = nothing;
     expect(&e, TM_VERDICT_VALID, "held-out loss");
     e.validation = 3.01;
-    expect(&e, TM_VERDICT_INVALID, "nothing was learnt");
+    expect(&e, TM_VERDICT_INVALID, "nothing was learned");
     e.validation = 2.99;
     expect(&e, TM_VERDICT_VALID, "2.99");
     e = evidence_of("text", losses, 5, 3.5);
     e.floor = e.validation_floor = nothing;
-    expect(&e, TM_VERDICT_INVALID, "nothing was learnt");
+    expect(&e, TM_VERDICT_INVALID, "nothing was learned");
 }
 
 static void uneven_step_times_are_noisy(void **state)

@@ -7,7 +7,7 @@
 
 #define DOCUMENTS(key)                                                                                                 \
     MAPPED(key, "true:data.separate_documents=true|false:", .with = "!mock_data", .convert = tm_megatron_documents,    \
-           .words = "documents apart in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "   \
+           .words = "documents separated in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "   \
                     "are one")
 #define LOG(key) HARMLESS(key, "output and logging")
 #define PROFILE(key) HARMLESS(key, "profiling")
@@ -88,7 +88,7 @@ static const tm_foreign_key keys[] = {
     MODEL("apply_layernorm_1p", "false|null", "norm weights around 0"),
     MAPPED("norm_epsilon", "model.norm_eps"),
     MAPPED("layernorm_epsilon", "model.norm_eps"),
-    MODEL("apply_residual_connection_post_layernorm", "false|null", "residuals behind the norm"),
+    MODEL("apply_residual_connection_post_layernorm", "false|null", "residuals after the norm"),
     UNBUILT("fp32_residual_connection", "false|null", "a residual stream in float32"),
     UNBUILT("hidden_dropout", "0|null", "dropout"),
     UNBUILT("attention_dropout", "0|null", "dropout"),
@@ -363,7 +363,7 @@ static const tm_foreign_key keys[] = {
     FILES("non_persistent_*"), FILES("dist_ckpt_*"), FILES("ckpt_*"), FILES("use_dist_ckpt_deprecated"),
     FILES("use_persistent_ckpt_worker"), FILES("auto_detect_ckpt_format"), FILES("async_save"),
     FILES("fully_parallel_save"), LOADS("ckpt_step", "a named step"),
-    FILES("disable_last_saving"), HARMLESS("auto_continue_train", "checkpoint.enable goes on where the run stopped"),
+    FILES("disable_last_saving"), HARMLESS("auto_continue_train", "checkpoint.enable resumes where the run stopped"),
 
     /* several devices */
     MAPPED("tensor_model_parallel_size", "parallelism.tensor_parallel_degree"),

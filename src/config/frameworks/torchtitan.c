@@ -40,7 +40,7 @@ static const tm_foreign_key keys[] = {
     HARMLESS("job.print_config", "see --dry-run"),
     HARMLESS("job.print_args", "see --dry-run"),
     HARMLESS("job.save_config_file", "config.yaml is always written"),
-    HARMLESS("job.use_for_integration_test", "tests of theirs"),
+    HARMLESS("job.use_for_integration_test", "torchtitan's own tests"),
     HARMLESS("job.custom_config_module", "Python classes of further keys"),
     /* model */
     SAME("model.name"),
@@ -139,7 +139,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("checkpoint.initial_load_path", "checkpoint.initial_load_path"),
     HARMLESS("checkpoint.initial_load_model_only", "counts with checkpoint.initial_load_path"),
     MAPPED("checkpoint.initial_load_in_hf", "checkpoint.initial_load_in_hf"),
-    UNBUILT("checkpoint.initial_load_in_hf_quantized", "false|null", "loading model folders"),
+    UNBUILT("checkpoint.initial_load_in_hf_quantized", "false|null", "loading model directories"),
     HARMLESS("checkpoint.last_save_model_only", "checkpoints are always complete"),
     MAPPED("checkpoint.last_save_in_hf", "checkpoint.last_save_in_hf", .with = "checkpoint.enable"),
     HARMLESS("checkpoint.export_dtype", "type of an exported model"),
