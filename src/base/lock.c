@@ -113,7 +113,7 @@ tm_status tm_folder_lock_take_as(const char *folder, const char *host, bool netw
             folder, owner, path);
     }
     if (locked == 0)
-        tm_warn("'%s' is on a file system without locks (%s): nothing keeps another run out of it", folder,
+        tm_warn("'%s' is on a file system without locks (%s): another run could write there at the same time", folder,
                 strerror(cause));
     write_owner(out->fd, host);
     out->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -133,7 +133,7 @@ tm_status tm_folder_lock_check(const tm_folder_lock *lock, tm_error *err)
 {
     if (lock->folder < 0 || same_file(lock->folder, lock->path)) return TM_OK;
     return tm_fail(err, TM_IO,
-                   "'%s' was removed or replaced during the run: its records are lost; keep the directory of a run",
+                   "'%s' was removed or replaced during the run: its records are lost; do not remove the directory of a run",
                    lock->path);
 }
 

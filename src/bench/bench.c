@@ -67,7 +67,7 @@ static const tm_key options[] = {
       .help = "seconds of samples per row, instead of rep-ms and precision; 0: use those" },
     { .name = "seed", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 9e15, .help = "seed of random inputs" },
     { .name = "output-file", .kind = TM_KEY_TEXT,
-      .help = "write the table to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with "
+      .help = "write the table to this file; its extension decides the format: md, csv, tsv, json, jsonl, or these with "
               ".gz" },
     { .name = "compare", .kind = TM_KEY_TEXT,
       .help = "also print published figures: reference (the built-in ones) or a CSV file in the same format" },

@@ -29,7 +29,7 @@ static const tm_key keys[] = {
     { .name = "json", .kind = TM_KEY_BOOL, .fallback = "false", .help = "print the report as JSON" },
     { .name = "report-file-name",
       .kind = TM_KEY_TEXT,
-      .help = "write the report to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with "
+      .help = "write the report to this file; its extension decides the format: md, csv, tsv, json, jsonl, or these with "
               ".gz" },
     { .name = "dump-path",
       .kind = TM_KEY_TEXT,

@@ -228,7 +228,7 @@ static tm_status read_pair(reader *r, tm_yaml *map, int depth)
     key      name;
     tm_yaml *value;
     TM_TRY(read_key(r, &name));
-    if (!at(r, "=")) return failure(r, "'=' is expected behind a key");
+    if (!at(r, "=")) return failure(r, "'=' is expected after a key");
     r->p++;
     for (int i = 0; i + 1 < name.n; i++) TM_TRY(enter(r, map, name.parts[i], &map));
     tm_yaml_item *there = find(map, name.parts[name.n - 1]);

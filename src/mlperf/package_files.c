@@ -101,5 +101,5 @@ void package_check_repository(const char *root, tm_notes *errors, tm_arena *aren
 {
     size_t budget = 1000000;
     walk(root, root, "", 0, &budget, errors, arena);
-    if (budget == 0) tm_notes_add(errors, arena, "more than a million files: the rest was not looked at");
+    if (budget == 0) tm_notes_add(errors, arena, "more than a million files: the rest was not checked");
 }

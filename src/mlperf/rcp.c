@@ -173,7 +173,7 @@ tm_status tm_rcp_judge(const tm_rcp_run *runs, size_t n, const tm_reference *giv
     const tm_reference  none = { 0 };
     evaluate(runs, n, reference ? reference : &none, arena, out);
     if (!reference)
-        out->remark = "no reference records of this benchmark are built in; --reference FILE brings your own";
+        out->remark = "no reference records of this benchmark are built in; --reference FILE reads your own";
     return TM_OK;
 }
 

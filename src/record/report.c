@@ -167,7 +167,7 @@ static void print_steady(tm_text *out, const tm_sample_summary *rate)
     char a[40], both[40] = "-", steps[40];
     row(out, "steps far from the median, counted", tm_format_grouped(a, rate->outliers), "", "");
     snprintf(a, sizeof a, "%.0f of %s", rate->effective_n, tm_format_grouped(steps, rate->n));
-    row(out, "independent steps that they are worth", a, "", "");
+    row(out, "equivalent number of independent steps", a, "", "");
     if (rate->n > 1 && isnan(rate->rate_lo))
         tm_text_printf(out, "    %s\n",
                        rate->n < 6 ? "no interval: fewer than 6 steps"

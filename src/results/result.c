@@ -253,7 +253,7 @@ static tm_status read_files(tm_result *r, bool folder, tm_error *err)
     if (folder && !tm_file_exists(r->path))
         return tm_fail(
             err, TM_INVALID,
-            "'%s' holds no result.json: no run that ended has written there; `trainmark watch` shows one that "
+            "'%s' holds no result.json: no run has finished there; `trainmark watch` shows one that "
             "is running",
             r->name);
     TM_TRY(tm_file_read(r->path, RESULT_LIMIT, &r->documents[TM_DOCUMENT_RESULT], err));

@@ -132,7 +132,7 @@ tm_v tm_render_binary(tm_render *r, int which, const tm_v *a, const tm_v *b)
     if (which == O_MUL && a->kind == TM_V_STRING && b->kind == TM_V_INT) {
         tm_v all = tm_v_string(r, "", 0);
         if (b->integer > 0 && a->length && b->integer > (int64_t)(1 << 20) / (int64_t)a->length)
-            return tm_render_fail(r, TM_INVALID, "a text becomes too long");
+            return tm_render_fail(r, TM_INVALID, "a string becomes too long");
         for (int64_t i = 0; i < b->integer; i++) all = two_texts(r, &all, a);
         return all;
     }
@@ -213,7 +213,7 @@ static tm_v split(tm_render *r, const tm_v *v, const tm_v *by, int64_t most)
     tm_v        all = tm_v_list(r);
     const char *at = v->text, *end = v->text + v->length, *next;
     if (!by || by->kind == TM_V_NONE) return split_blanks(r, v);
-    if (by->kind != TM_V_STRING || by->length == 0) return wants(r, "split", "a text that is not empty");
+    if (by->kind != TM_V_STRING || by->length == 0) return wants(r, "split", "a non-empty string");
     while (most != 0 && (next = find_text(at, (size_t)(end - at), by->text, by->length))) {
         tm_v_append(r, &all, tm_v_string(r, at, (size_t)(next - at)));
         at = next + by->length;

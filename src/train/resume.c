@@ -39,7 +39,7 @@ static tm_status read_scalars(run *r, const tm_checkpoint_state *state, tm_error
     tm_error why = { 0 };
     if (tm_checkpoint_scalars(state, scalar_names, values, SCALARS, &why) != TM_OK)
         return tm_fail(err, why.status,
-                       "the checkpoint of step %lld in '%s' was made by another version of this program: %s; go on "
+                       "the checkpoint of step %lld in '%s' was made by another version of this program: %s; continue "
                        "with that version, or give another checkpoint.folder",
                        (long long)state->step, r->options->checkpoint_folder, why.text);
     if (check_scalars(state, values, &why) != TM_OK)

@@ -159,7 +159,7 @@ static tm_verdict judge_uniform(const tm_evidence *e, char reason[TM_REASON_BYTE
     double first = head_of(e).mean, last = tail_of(e).mean, target = e->unigram_entropy;
     bool   near = fabs(last - target) < 0.05 * target, closer = fabs(last - target) < fabs(first - target);
     if (last < target && !near) {
-        snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f is below ln V, %.4f: something leaks", last,
+        snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f is below ln V, %.4f: information leaks", last,
                  target);
         return TM_VERDICT_INVALID;
     }
@@ -215,7 +215,7 @@ static tm_verdict judge_measurement(const tm_evidence *e, char reason[TM_REASON_
 {
     tm_verdict verdict = TM_VERDICT_VALID;
     if (e->machine_reason && e->machine == TM_VERDICT_INVALID) {
-        add(reason, "; but no measurement of this machine: %s", e->machine_reason);
+        add(reason, "; but the figures do not measure this machine: %s", e->machine_reason);
         return TM_VERDICT_INVALID;
     }
     if (e->step_variation > noisy_variation) {
@@ -257,7 +257,7 @@ static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
     }
     if (e->n_losses == 0 && e->total_steps > 0) {
         snprintf(reason, TM_REASON_BYTES,
-                 "all %lld steps were done before this process, which knows nothing of their times",
+                 "all %lld steps were done before this process, so their times are not known",
                  (long long)e->total_steps);
         return TM_VERDICT_NOT_JUDGED;
     }

@@ -128,7 +128,7 @@ failed_with 4 "float8 of some products" "'fp8_wgrad' = 'false' .*float8 without 
 tiny_run --quantize.recipe mxfp4 --training.seq_len 20 --training.local_batch_size 1
 failed_with 4 "blocks that do not fit" "recipe mxfp4 does not fit" "summed over 20 elements" "quantize.filter_fqns"
 tiny_run --quantize.recipe fp8_rowwise --quantize.filter_fqns attention.wk
-failed_with 4 "a part of a fused product" "is one product of 3 linears, and only 2 of them"
+failed_with 4 "a part of a fused product" "is one product of 3 linear layers, and only 2 of them"
 tiny_run --parallelism.tensor_parallel_degree 2
 failed_with 4 "tensor parallelism" "tensor parallelism is not built yet; set it to 1"
 tiny_run --optimizer.name Adam
@@ -141,7 +141,7 @@ tiny_run
 unset WORLD_SIZE
 failed_with 4 "eight processes" "environment WORLD_SIZE" "not built yet" "unset the variable"
 tiny_run --quantize.linear.float8.recipe_name rowwise
-failed_with 4 "float8 recipe" "quantize.linear.float8" "counts only with model.converters"
+failed_with 4 "float8 recipe" "quantize.linear.float8" "has an effect only with model.converters"
 
 # --- configuration files --------------------------------------------------------------------------------------------------
 

@@ -119,7 +119,7 @@ check "put back after them" [ "$(cat $balancing)" = 1 ]
 trainmark check --sysroot m --tune-host -- sh -c 'kill -9 $PPID'
 check "killed" [ "$code" -eq 137 ]
 trainmark check --sysroot m --only tuned
-check "the next start says so" has "$out" 'WARN  tuned .*without putting'
+check "the next start says so" has "$out" 'WARN  tuned .*without restoring'
 check "and how to mend it" has "$out" 'remedy: +trainmark check --restore-host'
 trainmark check --sysroot m --restore-host
 check "restored" [ "$code" -eq 0 ]
