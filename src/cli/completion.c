@@ -47,7 +47,7 @@ static void add_choices(const char *choices, tm_text *out)
 
 static bool is_path(const char *value)
 {
-    static const char *const paths[] = { "FILE", "DIR", "PATH", "PREFIX", "RUN", "FOLDER" };
+    static const char *const paths[] = { "FILE", "DIR", "PATH", "PREFIX", "RUN" };
     for (size_t i = 0; value && i < sizeof paths / sizeof paths[0]; i++)
         if (strstr(value, paths[i])) return true;
     return false;

@@ -218,7 +218,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "prompt", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt), .value = "TEXT", .may_be_empty = true,
-      .help = "text to continue, encoded by the tokenizer in FOLDER, with the tokens that it puts in front of a text" },
+      .help = "text to continue, encoded by the tokenizer in DIR, with the tokens that it puts in front of a text" },
     { "prompt-ids", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt_ids), .value = "FILE",
       .help = "token ids: a JSON array or a .npy" },
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(generate_options, tokenizer), .value = "FILE",
@@ -247,7 +247,7 @@ static const tm_option rows[] = {
 const tm_cli_command tm_command_generate = {
     .name = "generate",
     .summary = "continue a prompt with a Hugging Face directory or a trained model",
-    .words = "FOLDER|RUN",
+    .words = "DIR|RUN",
     .least = 1,
     .most = 1,
     .about =

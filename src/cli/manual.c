@@ -154,7 +154,7 @@ static void add_end(tm_text *out)
 {
     tm_text_add(out, ".SH EXIT STATUS\n0 done, 1 internal error, 2 wrong usage, 3 the numbers are invalid, 4 invalid "
                      "configuration or input, 5 negative verdict, 130 interrupted.\n"
-                     ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nIf it is set and not empty, nothing is printed in colour.\n");
+                     ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nIf it is set and not empty, nothing is printed in color.\n");
 }
 
 /* The page of the command `c`, NULL: of the program. */

@@ -110,7 +110,7 @@ static const struct {
     { "  time in training", cell_training },
     { "  time in evaluation", cell_evaluation },
     { "  time in neither", cell_other },
-    { "initialisation (not in it), s", cell_init },
+    { "initialization (not included), s", cell_init },
     { "one evaluation, s", cell_one },
     { "samples/s of the first block", cell_first },
     { "spread of blocks within a run", cell_within },
@@ -332,7 +332,7 @@ const tm_cli_command tm_mlperf_command_explain = {
     .most = -1,
     .about =
         "Analyzes the time to train of results (result_*.txt[.gz]): samples per second and samples to the target, "
-        "each with its spread over the runs, time in evaluation, initialisation, what the evaluation interval costs; a "
+        "each with its spread over the runs, time in evaluation, initialization, what the evaluation interval costs; a "
         "column per result, and how the scores of two results of one benchmark relate (docs/mlperf-explain.md).",
     TM_CLI_OPTIONS(options, tm_mlperf_options),
     .run = run,

@@ -118,7 +118,7 @@ static const tm_option rows[] = {
 const tm_cli_command tm_tokenizer_command_chat = {
     .name = "chat",
     .summary = "render a conversation with the chat template of a model directory",
-    .words = "FOLDER",
+    .words = "DIR",
     .least = 1,
     .most = 1,
     TM_CLI_OPTIONS(rows, chat_options),
