@@ -349,7 +349,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_attention = {
     .name = "attention",
-    .summary = "attention, forward and backward: causal or not, grouped heads, window",
+    .summary = "measure attention, forward and backward: causal or not, grouped heads, window",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

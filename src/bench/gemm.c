@@ -354,7 +354,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_gemm = {
     .name = "gemm",
-    .summary = "matrix products: any shape, a model's own, our kernel and the machine's libraries",
+    .summary = "measure matrix products: any shape or those of a model, with our kernel or a library",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

@@ -565,7 +565,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_gpt = {
     .name = "gpt",
-    .summary = "GPT training steps, Small to 13B, whole or predicted from slices; budget 600 s unless given",
+    .summary = "measure GPT training steps, Small to 13B, whole or by slices; budget 600 s unless given",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

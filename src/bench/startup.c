@@ -311,7 +311,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_startup = {
     .name = "startup",
-    .summary = "from exec to the end of the first training step: time, bytes read, resident size",
+    .summary = "measure the time from exec to the end of the first training step, bytes read, resident size",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

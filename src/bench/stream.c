@@ -131,7 +131,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_stream = {
     .name = "stream",
-    .summary = "bandwidth of main memory: copy, mul, add, triad, dot",
+    .summary = "measure the bandwidth of main memory: copy, mul, add, triad, dot",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

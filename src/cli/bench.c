@@ -49,7 +49,7 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     const char   *compare = tm_config_text(config, "compare");
     tm_published *reference = NULL;
     if (compare && tm_config_bool(config, "json"))
-        return tm_fail(err, TM_USAGE, "--compare prints a second table, which --json has no place for; leave one out");
+        return tm_fail(err, TM_USAGE, "--compare prints a second table and cannot be given with --json; leave one out");
     if (compare) TM_TRY(tm_published_read(compare, &reference, err));
     tm_table *table = tm_table_create(workload->name);
     tm_status st = tm_bench_run(workload, config, &tm_cli_stop, table, err);

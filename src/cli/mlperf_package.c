@@ -180,7 +180,7 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_mlperf_command_package = {
     .name = "package",
-    .summary = "check a whole submission: layout, systems, logs, seeds, convergence, scores, repository",
+    .summary = "check a submission: layout, systems, logs, seeds, convergence, scores, repository",
     .words = "DIR",
     .least = 1,
     .most = 1,

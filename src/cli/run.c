@@ -493,7 +493,7 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     name_command(&j, line->argc, line->argv);
     j.quiet = line->quiet;
     if (st == TM_OK && j.cli->json && j.cli->compare)
-        st = tm_fail(err, TM_USAGE, "--compare prints a table, for which --json has no place; leave one out");
+        st = tm_fail(err, TM_USAGE, "--compare prints a table and cannot be given with --json; leave one out");
     if (st == TM_OK) {
         if (!line->quiet && !line->verbose) set_log_level(j.config);
         st = run_or_sweep(&j, line, err);
