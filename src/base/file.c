@@ -246,7 +246,8 @@ bool tm_file_read_line(const char *path, char *out, size_t size)
 tm_status tm_folder_make(const char *path, tm_error *err)
 {
     char part[4096];
-    if (strlen(path) >= sizeof part || !*path) return tm_fail(err, TM_INVALID, "not a usable directory name: '%s'", path);
+    if (strlen(path) >= sizeof part || !*path)
+        return tm_fail(err, TM_INVALID, "not a usable directory name: '%s'", path);
     strcpy(part, path);
     for (char *p = part + 1;; p++) {
         if (*p != '/' && *p != '\0') continue;

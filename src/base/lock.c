@@ -132,9 +132,10 @@ tm_status tm_folder_lock_take(const char *folder, tm_folder_lock *out, tm_error 
 tm_status tm_folder_lock_check(const tm_folder_lock *lock, tm_error *err)
 {
     if (lock->folder < 0 || same_file(lock->folder, lock->path)) return TM_OK;
-    return tm_fail(err, TM_IO,
-                   "'%s' was removed or replaced during the run: its records are lost; do not remove the directory of a run",
-                   lock->path);
+    return tm_fail(
+        err, TM_IO,
+        "'%s' was removed or replaced during the run: its records are lost; do not remove the directory of a run",
+        lock->path);
 }
 
 void tm_folder_lock_release(tm_folder_lock *lock)

@@ -183,7 +183,8 @@ static tm_status told_turn(ab_player *p, double seconds, const ab_table *table, 
     if (paused) return tm_process_stop(p->process, err);
     if (!p->greeted) {
         return ended_badly(p,
-                           "does not know the turn protocol (" TM_TURN_VARIABLE "; name an older version with --a-command or "
+                           "does not know the turn protocol (" TM_TURN_VARIABLE
+                           "; name an older version with --a-command or "
                            "--b-command) or ended",
                            err);
     }

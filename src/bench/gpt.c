@@ -236,8 +236,9 @@ static tm_status put_prediction(const size *z, const tm_slices *s, double measur
     tm_bench_note(z->of->bench, "%s: predicted step = %.4g ms + %.4g ms x %lld layers", z->name, 1e3 * line->a,
                   1e3 * line->b, (long long)z->whole.layers);
     if (!(line->b > 0) || !(line->value > 0)) {
-        tm_bench_invalid(z->of->bench, "%s: a layer seems to take %.4g ms: the measurements of the slices are too noisy",
-                         z->name, 1e3 * line->b);
+        tm_bench_invalid(z->of->bench,
+                         "%s: a layer seems to take %.4g ms: the measurements of the slices are too noisy", z->name,
+                         1e3 * line->b);
         return TM_OK;
     }
     return put_rate(z, &z->whole, tokens / line->value, tokens / line->interval.hi, tokens / line->interval.lo, err);

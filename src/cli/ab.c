@@ -51,7 +51,8 @@ static const tm_option rows[] = {
       .help = "the same for B; if left out, those of the other side" },
     { "a-binary", 0, TM_OPTION_TEXT, SIDE(0, binary), .value = "FILE",
       .help = "another build of trainmark that runs A (requirements: docs/ab.md)" },
-    { "b-binary", 0, TM_OPTION_TEXT, SIDE(1, binary), .value = "FILE", .help = "another build of trainmark that runs B" },
+    { "b-binary", 0, TM_OPTION_TEXT, SIDE(1, binary), .value = "FILE",
+      .help = "another build of trainmark that runs B" },
     { "a-command", 0, TM_OPTION_TEXT, SIDE(0, command), .value = "COMMAND", .may_be_empty = true,
       .help = "any command that prints a line per step; quotes and backslashes as in a shell, nothing is expanded" },
     { "b-command", 0, TM_OPTION_TEXT, SIDE(1, command), .value = "COMMAND", .may_be_empty = true,
@@ -313,7 +314,8 @@ static tm_status check_from(const job *j, tm_error *err)
             strcmp(rows[i].name, "json") == 0)
             judging |= (uint64_t)1 << i;
     if (!j->given->from || !(j->line->given & ~judging)) return TM_OK;
-    return tm_fail(err, TM_USAGE, "--from evaluates a recorded session; only --json and --fail-if-slower may be given with it");
+    return tm_fail(err, TM_USAGE,
+                   "--from evaluates a recorded session; only --json and --fail-if-slower may be given with it");
 }
 
 static tm_status ab(tm_cli_line *line, tm_error *err)
@@ -332,7 +334,8 @@ const tm_cli_command tm_command_ab = {
     .summary = "is B slower than A? compares two configurations, binaries or commands in turns",
     .about =
         "Runs two programs in turn on this machine: is B slower than A? A third process runs A again and shows what "
-        "difference the machine makes between two copies of the same program. A and B are given as arguments of `trainmark run`, as "
+        "difference the machine makes between two copies of the same program. A and B are given as arguments of "
+        "`trainmark run`, as "
         "other binaries of trainmark, or as commands (docs/ab.md).",
     TM_CLI_OPTIONS(rows, ab_options),
     .run = ab,

@@ -119,7 +119,8 @@ tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_
         }
         if (options->dry_run) break;
         TM_TRY(prove(&s, *batch, &runs, err));
-        if (!runs) tm_note("a batch of %lld should fit by the plan, but did not run: trying a smaller one", (long long)*batch);
+        if (!runs)
+            tm_note("a batch of %lld should fit by the plan, but did not run: trying a smaller one", (long long)*batch);
     }
     tm_note("%s auto: %lld", key, (long long)*batch);
     return TM_OK;

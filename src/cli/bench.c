@@ -119,7 +119,8 @@ static const tm_cli_command *workload_command(size_t i, tm_cli_command *storage)
 const tm_cli_command tm_command_bench = {
     .name = "bench",
     .summary = "measure a component of training on this machine",
-    .about = "Measures components of training. Each workload is a command with options of its own; how calls are timed: "
-             "docs/timing.md.",
+    .about =
+        "Measures components of training. Each workload is a command with options of its own; how calls are timed: "
+        "docs/timing.md.",
     .nested = workload_command,
 };

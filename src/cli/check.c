@@ -29,8 +29,9 @@ static const tm_key keys[] = {
     { .name = "json", .kind = TM_KEY_BOOL, .fallback = "false", .help = "print the report as JSON" },
     { .name = "report-file-name",
       .kind = TM_KEY_TEXT,
-      .help = "write the report to this file; its extension decides the format: md, csv, tsv, json, jsonl, or these with "
-              ".gz" },
+      .help =
+          "write the report to this file; its extension decides the format: md, csv, tsv, json, jsonl, or these with "
+          ".gz" },
     { .name = "dump-path",
       .kind = TM_KEY_TEXT,
       .help = "directory for smoke/HOST.json and the lists of nodes; output/preflight is usual" },
@@ -93,9 +94,7 @@ static const tm_key keys[] = {
       .lo = 0.01,
       .hi = 3600,
       .help = "seconds after which a measurement is killed, per device" },
-    { .name = "thresholds",
-      .kind = TM_KEY_TEXT,
-      .help = "with --perf: file of limits for the figures" },
+    { .name = "thresholds", .kind = TM_KEY_TEXT, .help = "with --perf: file of limits for the figures" },
     { .name = "write-thresholds",
       .kind = TM_KEY_TEXT,
       .help = "with --perf: write such a file from the figures (x 0.90 for min, x 1.10 for max)" },
@@ -112,7 +111,8 @@ static const tm_key keys[] = {
     { .name = "tune-host",
       .kind = TM_KEY_BOOL,
       .fallback = "false",
-      .help = "as root: apply settings for record runs while the checks or the COMMAND after -- run, then restore them" },
+      .help =
+          "as root: apply settings for record runs while the checks or the COMMAND after -- run, then restore them" },
     { .name = "restore-host",
       .kind = TM_KEY_BOOL,
       .fallback = "false",
@@ -429,11 +429,12 @@ const tm_cli_command tm_command_check = {
     .name = "check",
     .summary = "check what makes this machine slow or its measurements noisy",
     .words = "[-- COMMAND ...]",
-    .about = "Checks what makes this machine slow or its measurements noisy: kernel settings, processors, memory, bus, "
-             "kernel log, GPUs, network. Prints PASS, WARN, FAIL, INFO or SKIP, what was found and expected, where, and "
-             "the remedy. The checks: docs/check.md.\n\n"
-             "  trainmark check --tune-host -- COMMAND ...    runs COMMAND with the host tuned, then restores it\n\n"
-             "Exit code 5 if a check fails. Nothing is changed without --tune-host.",
+    .about =
+        "Checks what makes this machine slow or its measurements noisy: kernel settings, processors, memory, bus, "
+        "kernel log, GPUs, network. Prints PASS, WARN, FAIL, INFO or SKIP, what was found and expected, where, and "
+        "the remedy. The checks: docs/check.md.\n\n"
+        "  trainmark check --tune-host -- COMMAND ...    runs COMMAND with the host tuned, then restores it\n\n"
+        "Exit code 5 if a check fails. Nothing is changed without --tune-host.",
     .keys = keys_of,
     .reads = true,
     .run = check_command,

@@ -166,8 +166,8 @@ static tm_status take_folder(reader *r, tm_error *err)
     }
     bool hub = path[0] != '/' && path[0] != '.';
     if (!folder && hub && strncmp(tm_config_origin(config, key), "file ", 5) == 0) {
-        tm_config_note(config, "%s (%s): no directory '%.200s' here: the model is that of the file, with new weights", key,
-                       tm_config_place(config, key), path);
+        tm_config_note(config, "%s (%s): no directory '%.200s' here: the model is that of the file, with new weights",
+                       key, tm_config_place(config, key), path);
         return TM_OK;
     }
     if (!folder)

@@ -175,14 +175,16 @@ static const tm_option rows[] = {
     { "model", 0, TM_OPTION_TEXT, offsetof(convert_options, model), .value = "MODEL", .required = true,
       .help = "model of the figure: a built-in model, or a file of model keys" },
     { "from", 0, TM_OPTION_TEXT, offsetof(convert_options, from), .value = "CONVENTION",
-      .help = "convention of a figure in FLOP/s: titan, matmul, megatron, 6n, llm.c, nanogpt, exact-causal, lora or lora-causal" },
+      .help = "convention of a figure in FLOP/s: titan, matmul, megatron, 6n, llm.c, nanogpt, exact-causal, lora or "
+              "lora-causal" },
     { "seq", 0, TM_OPTION_I64, offsetof(convert_options, seq), .value = "N", .lo = 1, .hi = 1 << 30,
       .help = "tokens of a sequence; default: those of the model" },
     { "window", 0, TM_OPTION_I64, offsetof(convert_options, window), .value = "N", .lo = 1, .hi = 1 << 30,
       .help = "count with a window of N keys" },
     { "devices", 0, TM_OPTION_I64, offsetof(convert_options, devices), .value = "N", .fallback = "1", .lo = 1,
       .hi = 1e9, .help = "devices that share the work" },
-    { "all", 0, TM_OPTION_FLAG, offsetof(convert_options, all), .help = "VALUE is for all devices together; default: for one" },
+    { "all", 0, TM_OPTION_FLAG, offsetof(convert_options, all),
+      .help = "VALUE is for all devices together; default: for one" },
     { "batch", 0, TM_OPTION_I64, offsetof(convert_options, batch), .value = "N", .lo = 1, .hi = 1e12,
       .help = "sequences of one step of all devices, for s/step" },
     { "tokens", 0, TM_OPTION_TEXT, offsetof(convert_options, tokens), .value = "N",
@@ -203,10 +205,10 @@ const tm_cli_command tm_command_convert = {
     .summary = "convert a published figure between conventions",
     .words = "[VALUE [UNIT]]",
     .most = 2,
-    .about =
-        "Converts a speed into all units in which speeds are published: tokens, samples, steps, FLOP/s by each convention "
-        "(docs/flops.md), and the days that a number of tokens takes. UNIT is TFLOP/s (with --from), tokens/s, "
-        "samples/s, images/s, s/step or ms/step (with --batch).",
+    .about = "Converts a speed into all units in which speeds are published: tokens, samples, steps, FLOP/s by each "
+             "convention "
+             "(docs/flops.md), and the days that a number of tokens takes. UNIT is TFLOP/s (with --from), tokens/s, "
+             "samples/s, images/s, s/step or ms/step (with --batch).",
     TM_CLI_OPTIONS(rows, convert_options),
     .run = convert,
 };

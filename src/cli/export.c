@@ -73,7 +73,8 @@ static const tm_option rows[] = {
     { "step", 0, TM_OPTION_I64, offsetof(export_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
       .help = "the checkpoint of step N; -1: the newest" },
     { "max-shard-size", 0, TM_OPTION_F64, offsetof(export_options, gigabytes), .value = "GB", .fallback = "5",
-      .lo = 1e-6, .hi = 1e6, .help = "largest size of a file, in 10^9 bytes; a larger model is written as several files and an index" },
+      .lo = 1e-6, .hi = 1e6,
+      .help = "largest size of a file, in 10^9 bytes; a larger model is written as several files and an index" },
     TM_OPTION_JSON(export_options),
 };
 
@@ -85,7 +86,8 @@ const tm_cli_command tm_command_export = {
     .most = 1,
     .about =
         "Writes config.json and safetensors that transformers loads: of the newest checkpoint of a run directory, or "
-        "of a Hugging Face directory (whose tokenizer is copied). Of a run of adapters (lora.rank): the adapter as PEFT "
+        "of a Hugging Face directory (whose tokenizer is copied). Of a run of adapters (lora.rank): the adapter as "
+        "PEFT "
         "loads it.",
     TM_CLI_OPTIONS(rows, export_options),
     .run = run,

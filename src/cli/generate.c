@@ -250,9 +250,9 @@ const tm_cli_command tm_command_generate = {
     .words = "DIR|RUN",
     .least = 1,
     .most = 1,
-    .about =
-        "Continues a prompt with a Hugging Face directory or the newest checkpoint of a run; keys and values of earlier "
-        "tokens are cached.",
+    .about = "Continues a prompt with a Hugging Face directory or the newest checkpoint of a run; keys and values of "
+             "earlier "
+             "tokens are cached.",
     TM_CLI_OPTIONS(rows, generate_options),
     .run = run,
 };

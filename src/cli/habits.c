@@ -79,7 +79,10 @@ static tm_status take_task(rewriting *r, const char *value, tm_error *err)
 {
     r->task = value;
     if (strcmp(value, "pretrain") == 0 || strcmp(value, "HF_pretrain") == 0) return TM_OK;
-    return tm_fail(err, TM_UNSUPPORTED, "-t %.60s: the report script's fine-tuning tasks are not built yet; wanted pretrain, or `trainmark run` with --lora.rank", value);
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "-t %.60s: the report script's fine-tuning tasks are not built yet; wanted pretrain, or `trainmark "
+                   "run` with --lora.rank",
+                   value);
 }
 
 static tm_status take_model(rewriting *r, const char *value, tm_error *err)

@@ -98,9 +98,10 @@ const tm_cli_command tm_mlperf_command_check = {
     .words = "FILE|DIR",
     .least = 1,
     .most = 1,
-    .about = "Checks an MLPerf-style log, or the result_*.txt[.gz] of a directory, against the compliance rules of MLPerf "
-             "Training, and prints each violation with the line of the file.\n\n"
-             "Exit code 0: every log complies; 5: not every one.",
+    .about =
+        "Checks an MLPerf-style log, or the result_*.txt[.gz] of a directory, against the compliance rules of MLPerf "
+        "Training, and prints each violation with the line of the file.\n\n"
+        "Exit code 0: every log complies; 5: not every one.",
     TM_CLI_OPTIONS(rows, tm_mlperf_options),
     .run = run,
 };

@@ -289,7 +289,8 @@ static void print_json(const explaining *e, tm_text *out)
 
 static tm_status explain(explaining *e, tm_error *err)
 {
-    if (e->o->n > MAX_RESULTS) return tm_fail(err, TM_USAGE, "%zu directories; at most %d at a time", e->o->n, MAX_RESULTS);
+    if (e->o->n > MAX_RESULTS)
+        return tm_fail(err, TM_USAGE, "%zu directories; at most %d at a time", e->o->n, MAX_RESULTS);
     for (size_t i = 0; i < e->o->n; i++) {
         result *r = &e->results[i];
         TM_TRY(tm_submission_open(e->o->folders[i], e->o->ruleset, &r->submission, err));

@@ -184,11 +184,11 @@ const tm_cli_command tm_mlperf_command_package = {
     .words = "DIR",
     .least = 1,
     .most = 1,
-    .about =
-        "Checks the directory of one submitter in three steps: the package (systems/*.json, number of logs, compliance, "
-        "seeds, convergence), the summary of scores, the repository (names, sizes, links). Writes nothing but "
-        "results/SYSTEM/BENCHMARK/scaling.json, follows no link out of DIR.\n\n"
-        "Exit code 0: no errors, 5: errors.",
+    .about = "Checks the directory of one submitter in three steps: the package (systems/*.json, number of logs, "
+             "compliance, "
+             "seeds, convergence), the summary of scores, the repository (names, sizes, links). Writes nothing but "
+             "results/SYSTEM/BENCHMARK/scaling.json, follows no link out of DIR.\n\n"
+             "Exit code 0: no errors, 5: errors.",
     TM_CLI_OPTIONS(rows, tm_mlperf_options),
     .run = run,
 };

@@ -112,10 +112,10 @@ const tm_cli_command tm_mlperf_command_rcp = {
     .words = "DIR",
     .least = 1,
     .most = 1,
-    .about =
-        "Compares the samples that the runs of a result (result_*.txt[.gz]) needed with the reference convergence point. Prints "
-        "the reference record, the mean and, where the score has to be scaled, the factor.\n\n"
-        "Exit code 0: PASSED, 5: FAILED.",
+    .about = "Compares the samples that the runs of a result (result_*.txt[.gz]) needed with the reference convergence "
+             "point. Prints "
+             "the reference record, the mean and, where the score has to be scaled, the factor.\n\n"
+             "Exit code 0: PASSED, 5: FAILED.",
     TM_CLI_OPTIONS(rows, tm_mlperf_options),
     .run = run,
 };

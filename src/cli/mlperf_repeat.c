@@ -63,12 +63,13 @@ tm_status tm_repeat_read(tm_cli_line *line, tm_repeat **out, tm_error *err)
     TM_TRY(read_variables(line, r, err));
     for (int i = 0; i < r->n; i++)
         if (is_ours(r->words[i]))
-            return tm_fail(err, TM_USAGE, "'%.80s' is set by `%s` itself; leave it out", r->words[i],
-                           line->name);
-    if (!r->folder) return tm_fail(err, TM_USAGE, "missing --out DIR (or the variable LOGDIR), the directory for the logs");
-    return r->n > 0 ? TM_OK
-                    : tm_fail(err, TM_USAGE, "missing FILE, the configuration to train; `trainmark %s FILE.yaml --out DIR`",
-                              line->name);
+            return tm_fail(err, TM_USAGE, "'%.80s' is set by `%s` itself; leave it out", r->words[i], line->name);
+    if (!r->folder)
+        return tm_fail(err, TM_USAGE, "missing --out DIR (or the variable LOGDIR), the directory for the logs");
+    return r->n > 0
+               ? TM_OK
+               : tm_fail(err, TM_USAGE, "missing FILE, the configuration to train; `trainmark %s FILE.yaml --out DIR`",
+                         line->name);
 }
 
 /* --- one run --------------------------------------------------------------------------------- */

@@ -145,8 +145,9 @@ static const tm_option rows[] = {
           "a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the first the "
           "targets" },
     { "inputs", 0, TM_OPTION_TEXT, offsetof(numerics_options, inputs), .value = "FILE",
-      .help = "of a FLUX directory (diffusers): safetensors with noisy and velocity (rows, columns, channels), time, text "
-              "(tokens, n), pooled (n) and guidance, if the model has it" },
+      .help =
+          "of a FLUX directory (diffusers): safetensors with noisy and velocity (rows, columns, channels), time, text "
+          "(tokens, n), pooled (n) and guidance, if the model has it" },
     { "adapter", 0, TM_OPTION_TEXT, offsetof(numerics_options, adapter), .value = "DIR",
       .help = "use the PEFT adapter in this directory: gradients are those of its tensors, the model is frozen" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, dtype), .value = "NAME",

@@ -137,9 +137,10 @@ const tm_cli_command tm_command_report = {
     .words = "RUN...",
     .least = 1,
     .most = -1,
-    .about = "Writes a page with verdict, loss, speed, time and memory of a step, roofline, figures, checks, system and "
-             "configuration; several runs side by side. RUN is a run directory, a result.json, or a stored result "
-             "(docs/report.md).",
+    .about =
+        "Writes a page with verdict, loss, speed, time and memory of a step, roofline, figures, checks, system and "
+        "configuration; several runs side by side. RUN is a run directory, a result.json, or a stored result "
+        "(docs/report.md).",
     TM_CLI_OPTIONS(rows, report_options),
     .run = report,
 };

@@ -232,7 +232,8 @@ static tm_status read_summary(sweep *s, tm_error *err)
     add_header(s, &header);
     const char *cursor = text.data;
     if (strncmp(cursor, header.data, header.length) != 0)
-        st = tm_fail(err, TM_INVALID, "'%s' belongs to another sweep; name another directory with --out", summary_path(s));
+        st = tm_fail(err, TM_INVALID, "'%s' belongs to another sweep; name another directory with --out",
+                     summary_path(s));
     (void)tm_csv_read(&cursor, &storage, offsets, COLUMNS);
     for (const char *line = cursor; st == TM_OK && (n = tm_csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;
          line = cursor) {

@@ -149,9 +149,8 @@ const tm_cli_command tm_command_watch = {
     .words = "DIR",
     .least = 1,
     .most = 1,
-    .about =
-        "Prints each new step of the run that writes into DIR, and its verdict when it has "
-        "ended; reads metrics.jsonl, and does not touch the run.",
+    .about = "Prints each new step of the run that writes into DIR, and its verdict when it has "
+             "ended; reads metrics.jsonl, and does not touch the run.",
     TM_CLI_OPTIONS(rows, watch_options),
     .run = watch,
 };

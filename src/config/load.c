@@ -208,8 +208,8 @@ static tm_status check_file(const char *path, const chain *above, chain *here, t
     *here = (chain){ info.st_dev, info.st_ino, path, above, above ? above->depth + 1 : 1 };
     for (const chain *c = above; c; c = c->above)
         if (c->device == here->device && c->inode == here->inode)
-            return tm_fail(err, TM_INVALID, "extends is circular: '%.300s' extends '%.300s', which is being read",
-                           by, path);
+            return tm_fail(err, TM_INVALID, "extends is circular: '%.300s' extends '%.300s', which is being read", by,
+                           path);
     if (here->depth > MAX_EXTENDS_DEPTH)
         return tm_fail(err, TM_INVALID, "extends is nested deeper than %d files at '%.300s'", MAX_EXTENDS_DEPTH, path);
     return TM_OK;

@@ -103,9 +103,8 @@ static tm_status check_lengths(const char *name, tm_indexed *set, tm_error *err)
     for (int64_t i = 0; i < set->sequences; i++) {
         int64_t length = tm_indexed_length(set, i);
         if (length < 0 || set->tokens > max_tokens)
-            return tm_fail(err, TM_FORMAT,
-                           "'%s': sequence %" PRId64 " has length %" PRId64 " after %" PRId64 " tokens", name, i,
-                           length, set->tokens);
+            return tm_fail(err, TM_FORMAT, "'%s': sequence %" PRId64 " has length %" PRId64 " after %" PRId64 " tokens",
+                           name, i, length, set->tokens);
         set->tokens += length;
     }
     return TM_OK;

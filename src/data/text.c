@@ -126,8 +126,8 @@ static tm_status judge_splits(const tm_source_options *o, const text *t, tm_erro
     if (t->files.count == 0)
         return tm_fail(
             err, TM_INVALID,
-            "no text in '%s': %lld empty files and %lld hidden names; give data.path a file or directory of text", o->path,
-            (long long)t->files.empty, (long long)t->files.hidden);
+            "no text in '%s': %lld empty files and %lld hidden names; give data.path a file or directory of text",
+            o->path, (long long)t->files.empty, (long long)t->files.hidden);
     if (windows_of(train, o->seq) == 0)
         return tm_fail(
             err, TM_INVALID,

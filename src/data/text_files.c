@@ -221,11 +221,12 @@ static tm_status visit_folder(walk *w, const char *path, const struct stat *info
 {
     for (int i = 0; i < depth; i++)
         if (same(&w->stack[i], info))
-            return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link to a directory that it lies in: a loop; remove it",
-                           path);
+            return tm_fail(w->err, TM_INVALID,
+                           "'%s' is a symbolic link to a directory that it lies in: a loop; remove it", path);
     if (depth > TM_TEXT_MAX_DEPTH)
-        return tm_fail(w->err, TM_INVALID, "directory '%s' is more than %d levels deep; give a directory closer to the text",
-                       path, TM_TEXT_MAX_DEPTH);
+        return tm_fail(w->err, TM_INVALID,
+                       "directory '%s' is more than %d levels deep; give a directory closer to the text", path,
+                       TM_TEXT_MAX_DEPTH);
     if (seen_before(w, info)) {
         w->out->repeated++;
         return TM_OK;

@@ -230,8 +230,8 @@ static tm_status find_all(const tm_hf_layout *layout, const tm_hf_adapter *a, co
     }
     for (size_t i = 0; i < n; i++)
         if (!in_layout(layout, all[i].name))
-            return tm_fail(err, TM_FORMAT, "'%s' holds '%s', and the model has no such linear layer in a block", all[i].file,
-                           all[i].name);
+            return tm_fail(err, TM_FORMAT, "'%s' holds '%s', and the model has no such linear layer in a block",
+                           all[i].file, all[i].name);
     return TM_OK;
 }
 

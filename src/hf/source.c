@@ -70,9 +70,9 @@ tm_status tm_hf_source_open(const char *path, int64_t step, tm_config *config, t
     tm_text_fini(&name);
     if (tm_hf_is_folder(path)) return open_folder(out, err);
     if (run) return open_run(out, step, err);
-    return tm_fail(err, TM_INVALID,
-                   "'%.300s' is neither a Hugging Face directory (config.json) nor the directory of a run (config.yaml)",
-                   path);
+    return tm_fail(
+        err, TM_INVALID,
+        "'%.300s' is neither a Hugging Face directory (config.json) nor the directory of a run (config.yaml)", path);
 }
 
 void tm_hf_source_close(tm_hf_source *source)

@@ -146,7 +146,8 @@ static bool count_files(const checking *c, const char *folder, tm_package_result
     }
     if (!entries) tm_notes_add(&r->errors, arena, "the directory cannot be read");
     if (n_packed > 0)
-        tm_notes_add(&r->warnings, arena, "%zu logs are compressed, and the public checker does not see those", n_packed);
+        tm_notes_add(&r->warnings, arena, "%zu logs are compressed, and the public checker does not see those",
+                     n_packed);
     if (others > 0)
         tm_notes_add(&r->warnings, arena, "%zu other files or directories; logs are called result_*.txt", others);
     return fine && entries;

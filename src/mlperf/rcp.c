@@ -110,8 +110,8 @@ static bool agree(const tm_rcp_run *runs, size_t n, tm_arena *arena, tm_rcp_verd
     if (batch < 0) return v->message = "Could not detect global_batch_size", false;
     if (!(batch >= 1 && batch <= 1e15) || floor(batch) < batch) {
         char number[32];
-        v->message =
-            tm_arena_format(arena, "global_batch_size is %s, not a whole number above 0", tm_python_float(number, batch));
+        v->message = tm_arena_format(arena, "global_batch_size is %s, not a whole number above 0",
+                                     tm_python_float(number, batch));
         return false;
     }
     v->batch = (int64_t)batch;

@@ -251,11 +251,10 @@ static tm_status read_files(tm_result *r, bool folder, tm_error *err)
 {
     r->path = folder ? tm_arena_format(r->arena, "%s/result.json", r->name) : r->name;
     if (folder && !tm_file_exists(r->path))
-        return tm_fail(
-            err, TM_INVALID,
-            "'%s' holds no result.json: no run has finished there; `trainmark watch` shows one that "
-            "is running",
-            r->name);
+        return tm_fail(err, TM_INVALID,
+                       "'%s' holds no result.json: no run has finished there; `trainmark watch` shows one that "
+                       "is running",
+                       r->name);
     TM_TRY(tm_file_read(r->path, RESULT_LIMIT, &r->documents[TM_DOCUMENT_RESULT], err));
     r->has[TM_DOCUMENT_RESULT] = true;
     const char *slash = strrchr(r->path, '/');

@@ -60,7 +60,8 @@ void check_cstate(check *c)
         }
     }
     if (read == 0)
-        check_say(c, TM_CHECK_SKIP, "the system shows no cpuidle states (a virtual machine, or the firmware controls them)");
+        check_say(c, TM_CHECK_SKIP,
+                  "the system shows no cpuidle states (a virtual machine, or the firmware controls them)");
     else if (enabled == 0)
         check_say(c, TM_CHECK_PASS, states ? "all disabled" : "there is no C2 or deeper");
     else

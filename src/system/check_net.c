@@ -170,7 +170,8 @@ void check_ifname(check *c)
         check_say(c, TM_CHECK_WARN, "%s", problem);
     else
         check_say(c, TM_CHECK_PASS, "%s%s%s%s%s", list ? list : "not set", route ? ", route over " : "",
-                  route ? route : "", master && !known ? ", no route looked up: MASTER_ADDR is not an IPv4 address" : "",
+                  route ? route : "",
+                  master && !known ? ", no route looked up: MASTER_ADDR is not an IPv4 address" : "",
                   loopback ? ", MASTER_ADDR is this machine" : "");
 }
 

@@ -234,9 +234,9 @@ static tm_status write_locked(int folder, const tm_text *text, int *lock, tm_err
     tm_status st = good ? TM_OK : no_state_file("write", err);
     if (st == TM_OK && flock(fd, LOCK_EX | LOCK_NB) != 0) st = no_state_file("lock", err);
     if (st == TM_OK && linkat(folder, temporary, folder, TM_TUNE_STATE_NAME, 0) != 0)
-        st = errno == EEXIST
-                 ? tm_fail(err, TM_INVALID, "another process is tuning this host ('%s'); wait until it ends", state_path)
-                 : no_state_file("name", err);
+        st = errno == EEXIST ? tm_fail(err, TM_INVALID,
+                                       "another process is tuning this host ('%s'); wait until it ends", state_path)
+                             : no_state_file("name", err);
     unlinkat(folder, temporary, 0);
     if (st == TM_OK && fsync(folder) != 0 && errno != EINVAL) {
         st = no_state_file("flush the directory of", err);
@@ -314,7 +314,8 @@ static tm_status restore_left(const char *sysroot, const tm_text *text, tm_text 
     tm_status st = parse_state(text, &s, then, err);
     read_boot(sysroot, now);
     if (st == TM_OK && strcmp(then, now) != 0)
-        tm_text_add(notes, "host settings were recorded before the system was restarted: the restart has restored them\n");
+        tm_text_add(notes,
+                    "host settings were recorded before the system was restarted: the restart has restored them\n");
     else if (st == TM_OK)
         st = put_back(sysroot, &s, notes, err);
     if (st == TM_OK) st = remove_state(sysroot, err);

@@ -498,11 +498,12 @@ static void judge_probe(const certifier *c, tm_certificate *out)
     out->context = !c->probe.context || memcmp(&c->losses[0], &c->losses[2], sizeof c->losses[0]) != 0;
     if (!out->causal && !silent)
         snprintf(out->reason, sizeof out->reason,
-                 "tokens that the model must not see change the loss, from %.9g to %.9g: later tokens%s leak", c->losses[0],
-                 c->losses[1], out->rows ? " or other rows" : "");
+                 "tokens that the model must not see change the loss, from %.9g to %.9g: later tokens%s leak",
+                 c->losses[0], c->losses[1], out->rows ? " or other rows" : "");
     else if (!out->context && !silent)
         snprintf(out->reason, sizeof out->reason,
-                 "no token changes the predictions after it: the loss stays %.9g, the model uses no context", c->losses[0]);
+                 "no token changes the predictions after it: the loss stays %.9g, the model uses no context",
+                 c->losses[0]);
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */

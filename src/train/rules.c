@@ -129,11 +129,12 @@ static tm_status settle_formats(tm_config *config, tm_error *err)
                        "of the two out",
                        tm_config_place(config, "optimizer.implementation"), name);
     if (chance && !pure && !moments)
-        return tm_fail(err, TM_INVALID,
-                       "optimizer.bf16_stochastic_round (%s) rounds tensors stored in bfloat16, and there are none; set "
-                       "training.dtype: "
-                       "bfloat16 and training.regime: pure, or leave it out",
-                       tm_config_place(config, "optimizer.bf16_stochastic_round"));
+        return tm_fail(
+            err, TM_INVALID,
+            "optimizer.bf16_stochastic_round (%s) rounds tensors stored in bfloat16, and there are none; set "
+            "training.dtype: "
+            "bfloat16 and training.regime: pure, or leave it out",
+            tm_config_place(config, "optimizer.bf16_stochastic_round"));
     if (kahan && !pure)
         return tm_fail(
             err, TM_INVALID,

@@ -184,7 +184,8 @@ static tm_verdict judge_held_out(const tm_evidence *e, char reason[TM_REASON_BYT
     }
     if (final < least_of_compressed * e->compressed) { /* false where it is NAN */
         snprintf(reason, TM_REASON_BYTES,
-                 "held-out loss %.4f is less than a fifth of what a compressor needs, %.4f: the model sees the targets, or the "
+                 "held-out loss %.4f is less than a fifth of what a compressor needs, %.4f: the model sees the "
+                 "targets, or the "
                  "held-out text is in the training text",
                  final, e->compressed);
         return TM_VERDICT_INVALID;
@@ -256,8 +257,7 @@ static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
         return TM_VERDICT_INVALID;
     }
     if (e->n_losses == 0 && e->total_steps > 0) {
-        snprintf(reason, TM_REASON_BYTES,
-                 "all %lld steps were done before this process, so their times are not known",
+        snprintf(reason, TM_REASON_BYTES, "all %lld steps were done before this process, so their times are not known",
                  (long long)e->total_steps);
         return TM_VERDICT_NOT_JUDGED;
     }

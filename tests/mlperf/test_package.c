@@ -291,7 +291,8 @@ static void benchmarks(void **state)
         test_mllog_write(&log, at("pkg/results/BOX/llama31_8b"), i);
     }
     p = check(true);
-    assert_true(says(&p->results[1].errors, "the logs are of benchmark 'llama2_70b_lora', the directory is 'llama31_8b'"));
+    assert_true(
+        says(&p->results[1].errors, "the logs are of benchmark 'llama2_70b_lora', the directory is 'llama31_8b'"));
     tm_package_free(p);
 }
 

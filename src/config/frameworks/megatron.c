@@ -7,8 +7,9 @@
 
 #define DOCUMENTS(key)                                                                                                 \
     MAPPED(key, "true:data.separate_documents=true|false:", .with = "!mock_data", .convert = tm_megatron_documents,    \
-           .words = "documents separated in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "   \
-                    "are one")
+           .words =                                                                                                    \
+               "documents separated in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "    \
+               "are one")
 #define LOG(key) HARMLESS(key, "output and logging")
 #define PROFILE(key) HARMLESS(key, "profiling")
 #define FILES(key) HARMLESS(key, "how checkpoints are written")
