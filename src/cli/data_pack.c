@@ -41,7 +41,7 @@ static tm_status pack(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(pack_options, out), .value = "FILE", .required = true,
-      .help = "output: FILE.bin and FILE.idx, or FILE (.npy)" },
+      .help = "files to write: FILE.bin and FILE.idx, or FILE (.npy)" },
     { "format", 0, TM_OPTION_CHOICE, offsetof(pack_options, format), .value = "NAME", .fallback = "megatron",
       .choices = "megatron|govreport",
       .help = "megatron: an indexed data set, a document for each file; govreport: the files one after another in rows "

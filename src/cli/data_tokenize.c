@@ -86,7 +86,7 @@ static tm_status tokenize(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(tokenize_options, out), .value = "PREFIX", .required = true,
-      .help = "output: PREFIX.bin and PREFIX.idx" },
+      .help = "files to write: PREFIX.bin and PREFIX.idx" },
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(tokenize_options, tokenizer), .value = "FILE", .required = true,
       .help = "tokenizer.json, SentencePiece .model, tiktoken, tekken, or a directory with one" },
     { "pattern", 0, TM_OPTION_TEXT, offsetof(tokenize_options, pattern), .value = "NAME",

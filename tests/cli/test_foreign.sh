@@ -65,8 +65,8 @@ trainmark run elsewhere/exp.yaml --config-path tree --out exp --verbose
 check "--config-path finds it, and it runs" [ "$code" -eq 0 ]
 check "it runs as many steps as the file says" has exp/config.yaml '^  steps: 2  # file elsewhere/exp.yaml:11 \(train_iters\)$'
 check "what tunes speed only is counted" has "$err" "of the keys of megatron, 1 affect speed only and 1 have no effect here"
-check "--verbose lists it" has "$err" "^tunes speed only: use_turbo_attention = true"
-check "config.yaml holds it" has exp/config.yaml "^# tunes speed only: use_turbo_attention = true"
+check "--verbose lists it" has "$err" "^affects speed only: use_turbo_attention = true"
+check "config.yaml holds it" has exp/config.yaml "^# affects speed only: use_turbo_attention = true"
 trainmark run elsewhere/exp.yaml --config-path nowhere
 failed_with 4 "a path that is not there" "--config-path: there is no directory 'nowhere'"
 trainmark run elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1 --allow-unknown-keys

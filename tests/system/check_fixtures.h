@@ -176,7 +176,7 @@ static const fixture fixtures[] = {
     { "clocksource", TM_CHECK_SKIP, "", 0, { 0 } },
     { "tuned", TM_CHECK_PASS, "none", 0, { 0 } },
     { "tuned", TM_CHECK_WARN, "without restoring", 0, { "/run/trainmark-tuned.json={}" } },
-    { "tuned", TM_CHECK_INFO, "at work", 0, { "/run/trainmark-tuned.json=%locked" } },
+    { "tuned", TM_CHECK_INFO, "running process", 0, { "/run/trainmark-tuned.json=%locked" } },
     { "governor",
       TM_CHECK_PASS,
       "all 2",

@@ -252,7 +252,7 @@ static void several_reasons(void **state)
     s[SAMPLES - 1].busy += 4;
     tm_validity_report r = judged(s, 0);
     assert_int_equal(r.verdict, TM_VERDICT_NOISY);
-    assert_string_equal(r.reason, "the hypervisor gave 5 % of the processors' time to others; "
+    assert_string_equal(r.reason, "the hypervisor gave 5 % of the processors' time to other machines; "
                                   "other work took 10 % of the processors' time");
     s[SAMPLES - 1].throttled += 30; /* what makes it invalid stands alone */
     r = judged(s, 0);

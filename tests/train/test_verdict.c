@@ -211,7 +211,7 @@ static void the_machine_must_have_been_there(void **state)
     expect(&e, TM_VERDICT_NOISY, "; step times vary by 20 %; other work took 90 %");
     e.machine = TM_VERDICT_INVALID;
     e.machine_reason = "the hypervisor gave 60 % away";
-    expect(&e, TM_VERDICT_INVALID, "; but no measurement of this machine: the hypervisor gave 60 % away");
+    expect(&e, TM_VERDICT_INVALID, "; but the figures do not measure this machine: the hypervisor gave 60 % away");
     e.n_losses = e.total_steps = 10; /* no result anyway */
     expect(&e, TM_VERDICT_NOT_JUDGED, "10 steps");
     e = evidence_of("synthetic", losses, 4, 4);
