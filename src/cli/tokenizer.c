@@ -285,7 +285,7 @@ const tm_cli_command tm_command_tokenizer = {
     .name = "tokenizer",
     .summary = "encode, decode, train and describe tokenizers",
     .about =
-        "Text to token ids and back, by a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, tekken, or "
-        "a directory with one of them (docs/tokenizers.md). The input is FILE, or standard input without one.",
+        "Converts text to token ids and back, with a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, "
+        "tekken, or a directory with one of them (docs/tokenizers.md). The input is FILE, or standard input without one.",
     .commands = commands,
 };

@@ -154,7 +154,7 @@ failed_with 4 "a binary that takes no turns" "A( again)? .*does not know the tur
 trainmark ab --a "$args --no.such_key 3" --a-binary ./old --b-binary ./old
 failed_with 4 "arguments that a binary does not know" "A( again)? \(\./old run " "unknown key 'no.such_key'"
 trainmark ab --a "$args" --b-binary ./old --b-command x
-failed_with 2 "a binary and a command" "--b-command goes with neither --b nor --b-binary"
+failed_with 2 "a binary and a command" "--b-command cannot be given with --b or --b-binary"
 trainmark ab --a-command "sh short.sh 3 0.01" --b-command "sh -c 'exit 7'" --turn run
 failed_with 4 "a whole run that fails" "B \(.*\) failed after 0 steps: exit code 7"
 trainmark ab --a-command "sleep 100" --b-command "sleep 100" --budget 1
@@ -170,7 +170,7 @@ failed_with 4 "a quote without end" "--a: a quote is not closed"
 trainmark ab
 failed_with 2 "no program" "give A: --a, --a-binary or --a-command"
 trainmark ab --a "" --a-command x --b ""
-failed_with 2 "two programs" "--a-command goes with neither"
+failed_with 2 "two programs" "--a-command cannot be given with"
 trainmark ab --a "" --b "" --turn 0.01
 failed_with 2 "a turn that is too short" "'--turn' must be a number from 0.05"
 trainmark ab --a "" --b "" --budgett 1

@@ -69,7 +69,7 @@ check "gpt: memory is the plan's" positive gpt.tsv 1 memory_gb
 
 # shellcheck disable=SC2086
 calm bench gpt --sizes tiny.yaml --memory-gib 0.005 $slices
-check "gpt: what does not fit is foretold" [ "$code" -eq 0 ]
+check "gpt: what does not fit is predicted" [ "$code" -eq 0 ]
 check "gpt: from the slices that fit" rows gpt.tsv 4
 check "gpt: the last row is the prediction" is gpt.tsv 4 tag predicted
 check "gpt: without a measured model there is no error" [ -z "$(field gpt.tsv 4 error_pct)" ]
@@ -84,7 +84,7 @@ check "gpt: with the reason in bytes" has gpt.tsv "needs [0-9.]+ MiB, and no sli
 check "gpt: a table of nothing but skipped rows is no result" [ "$code" -eq 3 ]
 
 trainmark bench gpt --sizes 13b --budget 2 --batch 1 --threads 1
-check "gpt: no time for two steps of the smallest slice" has "$out" "(two steps of its smallest part|no slice fits)"
+check "gpt: no time for two steps of the smallest slice" has "$out" "(two steps of its smallest slice|no slice fits)"
 trainmark bench gpt --sizes nosuch
 failed_with 4 "gpt: an unknown size" "nosuch"
 trainmark bench gpt --sizes small,,large

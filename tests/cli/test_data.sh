@@ -48,7 +48,7 @@ trainmark data pack docs --out no/such/folder
 failed_with 4 "no such folder" "cannot create 'no/such/folder.bin"
 trainmark data
 check "alone it lists its commands: exit code 0" [ "$code" -eq 0 ]
-check "alone it lists its commands" has "$out" "^  verify +are files what was published"
+check "alone it lists its commands" has "$out" "^  verify +compare files with published sizes"
 trainmark data inspect
 failed_with 2 "no path" "missing PATH"
 
