@@ -286,6 +286,7 @@ const tm_cli_command tm_command_tokenizer = {
     .summary = "encode, decode, train and describe tokenizers",
     .about =
         "Converts text to token ids and back, with a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, "
-        "tekken, or a directory with one of them (docs/tokenizers.md). The input is FILE, or standard input without one.",
+        "tekken, or a directory with one of them (docs/tokenizers.md). The input is FILE, or standard input without "
+        "one.",
     .commands = commands,
 };

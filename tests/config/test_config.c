@@ -457,7 +457,8 @@ static void a_plan_lists_what_is_not_built(void **state)
     finish(f);
     const char *lines = tm_config_unbuilt(f->config);
     assert_non_null(strstr(lines, "float8 without its gradients of weights (fp8_wgrad = false, "));
-    assert_non_null(strstr(lines, "starting from the weights of a checkpoint (see model.hf_assets_path, lora.rank) (finetune = true, "));
+    assert_non_null(strstr(
+        lines, "starting from the weights of a checkpoint (see model.hf_assets_path, lora.rank) (finetune = true, "));
     assert_non_null(strstr(lines, "x.yaml:3)\n"));
     assert_non_null(strstr(lines, "quantized experts ("));
     assert_null(strstr(lines, "tensor parallelism")); /* 1 asks for nothing */
