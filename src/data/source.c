@@ -100,6 +100,14 @@ tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX
     return TM_OK;
 }
 
+tm_status tm_source_vocabulary(const tm_source_options *options, int64_t *size, tm_error *err)
+{
+    const tm_source_kind *kind = NULL;
+    *size = 0;
+    TM_TRY(find_kind(options->name ? options->name : "", &kind, err));
+    return kind->vocabulary ? kind->vocabulary(options, size, err) : TM_OK;
+}
+
 bool tm_source_has_outline(const char *name)
 {
     const tm_source_kind *kind = kind_of(name);

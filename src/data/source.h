@@ -38,7 +38,6 @@ typedef struct {
     tm_source_gate gate;
     bool           needs_path;            /* data.path */
     bool           takes_validation_path; /* data.validation_path */
-    bool           decides_vocabulary;    /* a model that names no vocabulary takes facts.vocab_needed */
     bool           decodes;               /* tokens stand for text (tm_source_decode): a model can write some */
     bool           images;                /* a sample is an image, its loss a square error */
     bool           documents;             /* knows where documents begin (tm_source_options.separate) */
@@ -64,7 +63,7 @@ typedef struct {
     const char *path; /* text: a file or folder; govreport: train.npy or its folder; megatron: PREFIX; NULL elsewhere */
     const char *validation_path; /* govreport, megatron: of the held-out data; NULL: validation.npy of the folder, or
                                     none */
-    int64_t         vocab;       /* model.vocab_size; text: 0 = not decided yet, see vocab_needed */
+    int64_t         vocab;       /* model.vocab_size; text: 0 = not looked at */
     int64_t         seq;         /* T, target tokens of a sample, >= 1 */
     uint64_t        seed;
     double          validation_fraction; /* text: share of the bytes held out, in [0, 0.9] */
@@ -100,6 +99,10 @@ const char *tm_source_name(int i);
  * one begins with, does not count. TM_INVALID: unknown name, or documents that are not known. */
 TM_MUST_USE tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX_FIELDS], int *n,
                                        tm_error *err);
+
+/* How many ids the data has been made with: *size, 0 where that is not known. A model that names no vocabulary takes
+ * it. Looks at the files if need be; TM_INVALID, TM_FORMAT as tm_source_open. */
+TM_MUST_USE tm_status tm_source_vocabulary(const tm_source_options *options, int64_t *size, tm_error *err);
 
 /* Opens a source. TM_INVALID for anything a user can mend: unknown name, vocabulary too small, T < 1, no text, text
  * shorter than a window, and for text whatever in the folder is not a readable regular file (nothing hangs on a fifo).

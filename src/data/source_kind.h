@@ -12,6 +12,7 @@ typedef struct {
     tm_status (*open)(tm_source *source, tm_error *err);
     void (*close)(tm_source *source);                                             /* optional */
     int (*fields)(const tm_source_options *options, tm_field out[TM_MAX_FIELDS]); /* optional: tokens and targets */
+    tm_status (*vocabulary)(const tm_source_options *options, int64_t *size, tm_error *err); /* optional: not known */
     /* One of the two: tokens (T+1) that all count, or a row of its fields and its weight, see tm_source_row. */
     void (*sample)(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
     tm_status (*check)(const tm_source *source, tm_split split, int64_t index,

@@ -221,6 +221,14 @@ static tm_status text_open(tm_source *source, tm_error *err)
     return TM_OK;
 }
 
+static tm_status text_vocabulary(const tm_source_options *options, int64_t *size, tm_error *err)
+{
+    (void)options;
+    (void)err;
+    *size = VOCAB;
+    return TM_OK;
+}
+
 static void text_close(tm_source *source)
 {
     text_free(source->state);
@@ -265,13 +273,9 @@ static void text_decode(const tm_source *source, const int32_t *tokens, int64_t 
 }
 
 const tm_source_kind tm_source_text = {
-    .traits = { .name = "text",
-                .gate = TM_GATE_HELD_OUT,
-                .needs_path = true,
-                .documents = true,
-                .decides_vocabulary = true,
-                .decodes = true },
+    .traits = { .name = "text", .gate = TM_GATE_HELD_OUT, .needs_path = true, .documents = true, .decodes = true },
     .open = text_open,
+    .vocabulary = text_vocabulary,
     .close = text_close,
     .sample = text_sample,
     .check = text_check,
