@@ -72,7 +72,7 @@ tm_v tm_v_letters(tm_render *r, const tm_v *v, tm_v_case how)
     bool  begins = true;
     for (size_t i = 0; i < v->length; i++) {
         unsigned char c = (unsigned char)text[i];
-        bool          up = how == TM_CASE_UPPER || (how == TM_CASE_CAPITAL && i == 0) || (how == TM_CASE_TITLE && begins);
+        bool up = how == TM_CASE_UPPER || (how == TM_CASE_CAPITAL && i == 0) || (how == TM_CASE_TITLE && begins);
         if (c < 128) text[i] = (char)(up ? toupper(c) : tolower(c));
         begins = c < 128 && !isalpha(c);
     }
