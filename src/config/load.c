@@ -204,12 +204,12 @@ static tm_status check_file(const char *path, const chain *above, chain *here, t
         return tm_fail(err, TM_INVALID, "cannot open configuration '%.300s', named by %.200s: %s; check the path", path,
                        by, strlen(path) >= MAX_PATH_TEXT ? "path too long" : strerror(errno));
     if (S_ISDIR(info.st_mode))
-        return tm_fail(err, TM_INVALID, "configuration '%.300s' is a folder; name a YAML file in it", path);
+        return tm_fail(err, TM_INVALID, "configuration '%.300s' is a directory; name a YAML file in it", path);
     *here = (chain){ info.st_dev, info.st_ino, path, above, above ? above->depth + 1 : 1 };
     for (const chain *c = above; c; c = c->above)
         if (c->device == here->device && c->inode == here->inode)
-            return tm_fail(err, TM_INVALID, "extends goes in a circle: '%.300s' extends '%.300s', which is being read",
-                           by, path);
+            return tm_fail(err, TM_INVALID, "extends is circular: '%.300s' extends '%.300s', which is being read", by,
+                           path);
     if (here->depth > MAX_EXTENDS_DEPTH)
         return tm_fail(err, TM_INVALID, "extends is nested deeper than %d files at '%.300s'", MAX_EXTENDS_DEPTH, path);
     return TM_OK;
@@ -467,7 +467,7 @@ static tm_status misplaced(loader *l, const leaf *value)
                                              "modules.pre_trainer.overrides" };
     if (tm_entry_find(l->config, value->path))
         return tm_fail(l->err, TM_INVALID,
-                       "key '%.200s' (%s) stands outside of the module; move it under "
+                       "key '%.200s' (%s) is outside of the module; move it under "
                        "modules.pre_trainer.overrides",
                        value->path, tm_place(value->origin));
     const char *near = tm_nearest(value->path, structure, sizeof structure / sizeof structure[0]);

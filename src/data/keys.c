@@ -30,12 +30,13 @@ static const tm_key keys[] = {
       .help = "the files of data.source, which says what is wanted; without data.source: megatron for PREFIX of PREFIX.idx, govreport for .npy, else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
       .synonyms = "validation.dataset_path,valid_data_path",
-      .help = "held-out data of sources of token files; null: validation.npy beside train.npy (govreport, when "
-          "data.path is a folder), else none" },
+      .help = "held-out data, for sources that read token files; null: validation.npy beside train.npy (govreport, "
+              "when "
+          "data.path is a directory), else none" },
     { .name = "data.loss_mask", .kind = TM_KEY_CHOICE, .fallback = "input", .choices = "input|target",
       .when = "data.source=govreport",
-      .help = "govreport: a prediction counts if the mask of the token read (input) or of the token predicted (target) "
-          "says so" },
+      .help = "govreport: whether a prediction counts is decided by the mask of the token read (input) or predicted "
+              "(target)" },
     { .name = "data.pad_token", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 2147483647,
       .when = "data.source=govreport",
       .help = "govreport: the last input of a row, whose prediction never counts" },
@@ -74,16 +75,16 @@ static const tm_key keys[] = {
       .help = "images: share of the training samples whose texts are left out; null: that of data.flow_protocol" },
     { .name = "data.spread", .kind = TM_KEY_F64, .fallback = "0.5", .lo = 1e-3, .hi = 100,
       .when = "data.source=gaussians",
-      .help = "gaussians: standard deviation of an image about the mean that its texts tell" },
+      .help = "gaussians: standard deviation of an image around the mean that its texts determine" },
     { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 64, .quiet = true,
       .help = "batches that a thread prepares ahead; 0: no thread, a step waits for its data" },
     { .name = "data.sample_tokens", .kind = TM_KEY_I64, .fallback = "256", .lo = 0, .hi = 1 << 20, .quiet = true,
       .when = "data.source=text",
       .help = "tokens generated at the end of a run on text; 0: none" },
     { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
-      .help = "true means data.source mock; false wants data.path" },
+      .help = "true means data.source mock; false needs data.path" },
     { .name = "training.dataset", .kind = TM_KEY_TEXT, .quiet = true, .synonyms = "data.dataset",
-      .help = "name of a public data set. Nothing is downloaded: wants data.path, training.mock_data or data.source" },
+      .help = "name of a public data set. Nothing is downloaded: needs data.path, training.mock_data or data.source" },
 };
 /* clang-format on */
 
@@ -100,7 +101,7 @@ static tm_status check_paths(const tm_config *config, bool given, tm_error *err)
     TM_ASSERT(traits); /* the key takes no other */
     if (traits->needs_path && !given)
         return tm_fail(err, TM_INVALID,
-                       "data.source is %s (%s), but data.path names no file or folder; give --data.path", name,
+                       "data.source is %s (%s), but data.path names no file or directory; give --data.path", name,
                        tm_config_place(config, "data.source"));
     if (traits->takes_validation_path || !tm_config_text(config, "data.validation_path")) return TM_OK;
     tm_text takers = { 0 };
@@ -135,7 +136,7 @@ static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
     return tm_fail(
         err, TM_INVALID,
         "%s is %.100s (%s), but no local data is named%s%.100s%s: give data.path (training.dataset_path) a file "
-        "or folder of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
+        "or directory of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
         "built-in language)",
         key, tm_config_shown(config, key), tm_config_place(config, key), name ? " and the data set '" : "",
         name ? name : "", name ? "' is not downloaded" : "");

@@ -151,7 +151,7 @@ static tm_status read_dictionary(tm_parquet *p, const tm_parquet_chunk *c, const
     const uint8_t *end = at + h->unpacked;
     p->dictionary = tm_realloc(p->dictionary, (size_t)h->values * sizeof *p->dictionary);
     for (p->n_dictionary = 0; p->n_dictionary < (size_t)h->values; p->n_dictionary++)
-        if (!next_plain(&at, end, &p->dictionary[p->n_dictionary])) return damaged(p, "a dictionary is cut short", err);
+        if (!next_plain(&at, end, &p->dictionary[p->n_dictionary])) return damaged(p, "a dictionary is truncated", err);
     return TM_OK;
 }
 
