@@ -160,6 +160,11 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     int  source = tm_config_rank(config, "data.source");
     int  path = rank_of(config, "data.path"), mock = rank_of(config, "training.mock_data");
     bool mocked = mock && tm_config_bool(config, "training.mock_data");
+    if (mocked && mock == source && !tm_names_equal(tm_config_text(config, "data.source"), "mock") &&
+        !tm_source_traits_of(tm_config_text(config, "data.source"))->images)
+        tm_config_note(config, "training.mock_data is true (%s), but data.source counts, which is %s (%s)",
+                       tm_config_place(config, "training.mock_data"), tm_config_text(config, "data.source"),
+                       tm_config_place(config, "data.source"));
     if (mocked && mock >= path && mock > source)
         derive_source(config, "mock", "training.mock_data");
     else if (path > source)

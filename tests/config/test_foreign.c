@@ -196,7 +196,7 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         { "lora: {enabled: true, dim: 4}", "LoRA fine-tuning", true },
         { "train_iters: many", "'training.steps' (x.yaml:12 (train_iters)) must be an integer, found 'many'", false },
         { "train_itersz: 5", "unknown key 'train_itersz' (x.yaml:12); did you mean 'train_iters'?", false },
-        { "layernorm_epsilon: 1.0e-5\n      norm_epsilon: 1.0e-6", "give one of the two", false },
+        { "recompute_activations: true\n      recompute_granularity: full", "give one of the two", false },
         { "tensor_model_parallel_size: 8", "tensor parallelism is not built yet", true },
         { "lora: 5", "'lora' (x.yaml:12) is a section of keys", false },
     };
