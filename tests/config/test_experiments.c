@@ -122,7 +122,7 @@ static void the_environment_of_a_launcher_changes_nothing(void **state)
 {
     test_foreign *f = *state;
     run(f, put(f, "x.yaml", "env:\n  GPU_MAX_HW_QUEUES: \"4\"\n" MEGATRON "llama2_7B.yaml\n" MOCK));
-    assert_non_null(strstr(tm_config_accepted(f->config), "changes nothing: env.GPU_MAX_HW_QUEUES = 4"));
+    assert_non_null(strstr(tm_config_accepted(f->config), "has no effect: env.GPU_MAX_HW_QUEUES = 4"));
     run(f, put(f, "x.yaml", "env: null\n" TITAN "llama3_8B.yaml\n" OVERRIDES "      training: {mock_data: true}\n"));
     refuse_always(f, "enf:\n  A: 1\n" MEGATRON "llama2_7B.yaml\n" MOCK, "unknown key 'enf.A'", NULL);
 }
