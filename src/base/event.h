@@ -167,7 +167,7 @@ typedef struct {
     size_t                     n_factors;
 } tm_quantized_step;
 
-/* Was the machine left alone during the steps that count (system/validity.h)? */
+/* Was the machine undisturbed during the steps that count (system/validity.h)? */
 typedef struct {
     tm_verdict          verdict;
     const char         *reason;     /* NULL: nobody looked */

@@ -126,8 +126,8 @@ static tm_status judge_splits(const tm_source_options *o, const text *t, tm_erro
     if (t->files.count == 0)
         return tm_fail(
             err, TM_INVALID,
-            "no text in '%s': %lld empty files and %lld hidden names; give data.path a file or folder of text", o->path,
-            (long long)t->files.empty, (long long)t->files.hidden);
+            "no text in '%s': %lld empty files and %lld hidden names; give data.path a file or directory of text",
+            o->path, (long long)t->files.empty, (long long)t->files.hidden);
     if (windows_of(train, o->seq) == 0)
         return tm_fail(
             err, TM_INVALID,
@@ -161,7 +161,8 @@ static tm_status check_kinds(const text *t, tm_error *err)
             if (ends_in(f->path, packed[k]))
                 return tm_fail(err, TM_INVALID,
                                "'%s' is not plain text (%s); make tokens of it: trainmark data tokenize %s -o PREFIX "
-                               "--tokenizer FILE, then data.source megatron, data.path PREFIX",
+                               "--tokenizer FILE, then data.source megatron, data.path PREFIX; rows for fine-tuning: "
+                               "data.source sft",
                                f->path, packed[k], f->path);
         if (tm_is_binary((const char *)f->bytes, look))
             return tm_fail(
@@ -184,7 +185,7 @@ static tm_status text_open(tm_source *source, tm_error *err)
 {
     const tm_source_options *o = &source->options;
     if (!o->path || !*o->path)
-        return tm_fail(err, TM_INVALID, "data.source text needs a file or folder; set data.path");
+        return tm_fail(err, TM_INVALID, "data.source text needs a file or directory; set data.path");
     if (!(o->validation_fraction >= 0 && o->validation_fraction <= 0.9))
         return tm_fail(err, TM_INVALID, "data.validation_fraction is %g, wanted 0 to 0.9", o->validation_fraction);
     if (o->vocab > 0 && o->vocab < VOCAB)
@@ -204,7 +205,7 @@ static tm_status text_open(tm_source *source, tm_error *err)
         return st;
     }
     if (t->files.hidden + t->files.empty + t->files.repeated > 0)
-        tm_note("'%s': left out %lld hidden names, %lld empty files, %lld files or folders reached a second time",
+        tm_note("'%s': left out %lld hidden names, %lld empty files, %lld files or directories reached a second time",
                 o->path, (long long)t->files.hidden, (long long)t->files.empty, (long long)t->files.repeated);
     const stream    *held = &t->splits[TM_SPLIT_VALIDATION];
     tm_source_facts *facts = &source->facts;
@@ -218,6 +219,14 @@ static tm_status text_open(tm_source *source, tm_error *err)
     const stream *measured = facts->validation_samples > 0 ? held : &t->splits[TM_SPLIT_TRAIN];
     facts->bytes_per_token = (double)measured->bytes / (double)measured->tokens;
     source->state = t;
+    return TM_OK;
+}
+
+static tm_status text_vocabulary(const tm_source_options *options, int64_t *size, tm_error *err)
+{
+    (void)options;
+    (void)err;
+    *size = VOCAB;
     return TM_OK;
 }
 
@@ -265,13 +274,9 @@ static void text_decode(const tm_source *source, const int32_t *tokens, int64_t 
 }
 
 const tm_source_kind tm_source_text = {
-    .traits = { .name = "text",
-                .gate = TM_GATE_HELD_OUT,
-                .needs_path = true,
-                .documents = true,
-                .decides_vocabulary = true,
-                .decodes = true },
+    .traits = { .name = "text", .gate = TM_GATE_HELD_OUT, .needs_path = true, .documents = true, .decodes = true },
     .open = text_open,
+    .vocabulary = text_vocabulary,
     .close = text_close,
     .sample = text_sample,
     .check = text_check,
