@@ -21,13 +21,10 @@ typedef struct {
     int          n;
 } selection;
 
-/* "llama3.1_8B" is of the family "llama". */
 static bool is_selected(const tm_config *config, const selection *s, const char *preset)
 {
-    for (int i = 0; i < s->n; i++) {
-        const char *named = tm_habit_preset(config, s->tags[i]);
-        if ((named && strcmp(named, preset) == 0) || strncmp(preset, s->tags[i], strlen(s->tags[i])) == 0) return true;
-    }
+    for (int i = 0; i < s->n; i++)
+        if (tm_habit_selects(config, s->tags[i], preset)) return true;
     return s->n == 0;
 }
 

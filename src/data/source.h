@@ -46,6 +46,30 @@ typedef struct {
 /* Letter case ignored; NULL: there is no such source. */
 const tm_source_traits *tm_source_traits_of(const char *name);
 
+/* What rows of data for fine-tuning are (docs/fine-tuning.md). */
+typedef enum {
+    TM_SFT_AUTO, /* by the columns of the first row */
+    TM_SFT_MESSAGES,
+    TM_SFT_CONVERSATIONS,
+    TM_SFT_INSTRUCTION,
+    TM_SFT_COMPLETION,
+    TM_SFT_TEXT
+} tm_sft_format;
+const char *tm_sft_format_name(tm_sft_format format); /* "messages" */
+
+/* What happens to a sample of more tokens than fit. */
+typedef enum { TM_OVERLONG_TRUNCATE, TM_OVERLONG_DROP, TM_OVERLONG_SPLIT, TM_OVERLONG_ERROR } tm_overlong;
+
+typedef struct {
+    tm_sft_format format;
+    const char   *column_map;     /* "prompt=QUESTION,completion=ANSWER", or NULL */
+    const char   *tokenizer;      /* a file or a folder; NULL or "byte": bytes, 256 ends a text */
+    const char   *chat_template;  /* a file, or the name of one in the folder; NULL: the folder's */
+    bool          train_on_input; /* else targets of prompts do not count */
+    bool          packed;         /* several samples in a row of a batch, kept apart */
+    tm_overlong   overlong;
+} tm_sft_options;
+
 /* How images are trained and evaluated: times, texts that are left out (docs/flux.md). */
 typedef enum { TM_FLOW_TORCHTITAN, TM_FLOW_MLPERF, TM_FLOW_FLUXBENCHMARK } tm_flow_protocol;
 
@@ -60,19 +84,21 @@ typedef struct {
 
 typedef struct {
     const char *name; /* letter case ignored */
-    const char *path; /* text: a file or folder; govreport: train.npy or its folder; megatron: PREFIX; NULL elsewhere */
-    const char *validation_path; /* govreport, megatron: of the held-out data; NULL: validation.npy of the folder, or
-                                    none */
+    const char *path; /* text: a file or folder; sft: the same, or a pattern; govreport: train.npy or its folder;
+                         megatron: PREFIX; NULL elsewhere */
+    const char *validation_path; /* govreport, megatron, sft: of the held-out data; NULL: validation.npy of the folder,
+                                    or none */
     int64_t         vocab;       /* model.vocab_size; text: 0 = not looked at */
     int64_t         seq;         /* T, target tokens of a sample, >= 1 */
     uint64_t        seed;
-    double          validation_fraction; /* text: share of the bytes held out, in [0, 0.9] */
+    double          validation_fraction; /* text: share of the bytes held out, in [0, 0.9]; sft: of the rows */
     bool            plain_text; /* text: refuse binary files, JSON lines and packed files; else any bytes are tokens */
     int64_t         samples;    /* megatron: training samples that the run wants; its order depends on them */
     tm_mask         mask;       /* govreport */
     int32_t         pad_token;  /* govreport: the input behind the last token */
     bool            separate;   /* fields that keep the documents of a sample apart, see tm_source_fields */
     tm_flow_options flow;       /* of images */
+    tm_sft_options  sft;
 } tm_source_options;
 
 typedef struct {

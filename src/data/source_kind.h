@@ -40,6 +40,8 @@ typedef struct {
     int64_t  seq, at;                         /* at: tokens so far */
     bool     cut;                             /* one begins with the last target */
 } tm_documents;
+/* tokens and targets (seq), and for documents that are kept apart positions and first_key; how many there are. */
+int          tm_documents_fields(int64_t seq, bool separate, tm_field out[TM_MAX_FIELDS]);
 tm_documents tm_documents_of(void *const *fields, int64_t seq);
 /* The next document has n of the seq + 1 tokens: fills positions and first_key. */
 void tm_documents_add(tm_documents *documents, int64_t n);

@@ -161,7 +161,8 @@ static tm_status check_kinds(const text *t, tm_error *err)
             if (ends_in(f->path, packed[k]))
                 return tm_fail(err, TM_INVALID,
                                "'%s' is not plain text (%s); make tokens of it: trainmark data tokenize %s -o PREFIX "
-                               "--tokenizer FILE, then data.source megatron, data.path PREFIX",
+                               "--tokenizer FILE, then data.source megatron, data.path PREFIX; rows for fine-tuning: "
+                               "data.source sft",
                                f->path, packed[k], f->path);
         if (tm_is_binary((const char *)f->bytes, look))
             return tm_fail(

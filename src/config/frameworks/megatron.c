@@ -6,10 +6,13 @@
 #include "config/frameworks/megatron_values.h"
 
 #define DOCUMENTS(key)                                                                                                 \
-    MAPPED(key, "true:data.separate_documents=true|false:", .with = "!mock_data", .convert = tm_megatron_documents,    \
-           .words =                                                                                                    \
-               "documents separated in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "    \
-               "are one")
+    MAPPED(key, "true:data.separate_documents=true|false:", .with = "!mock_data", .plans = true,                       \
+           .convert = tm_megatron_documents,                                                                           \
+           .words = "documents apart in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "   \
+                    "are one")
+#define DATA(key, ours)                                                                                                \
+    MAPPED(key, ours, .with = "!mock_data", .plans = true, .convert = tm_megatron_data,                                \
+           .words = "an Energon set of images, or several sets with weights; give one to --data.path")
 #define LOG(key) HARMLESS(key, "output and logging")
 #define PROFILE(key) HARMLESS(key, "profiling")
 #define FILES(key) HARMLESS(key, "how checkpoints are written")
@@ -20,12 +23,13 @@
 #define MLA(key, ours) MAPPED(key, "plain:|*:" ours, .convert = tm_megatron_if_latent)
 #define STATE_SPACE(key) MODEL(key, "", "state-space layers (Mamba)", .with = "is_hybrid_model")
 #define MUON .with = "optimizer=muon/dist_muon"
-#define FP8(key) UNBUILT(key, "", "float8 training", .with = "fp8")
+#define FP8(key) UNBUILT(key, "false|null", "float8 training", .with = "fp8")
 #define LOADS(key, words) UNBUILT(key, "null|false", words, .with = "load")
 #define TENSOR .with = "tensor_model_parallel_size"
 #define PIPELINE .with = "pipeline_model_parallel_size"
-#define DIFFUSION .with = "model_type=diffusion_model"
-#define NOT_DIFFUSION .with = "!model_type=diffusion_model"
+#define FLUX_MODEL "model.family=flux;data.source=gaussians;data.flow_protocol=mlperf"
+#define DIFFUSION .with = "model_type=diffusion_model/flux/flux_schnell/flux_dev"
+#define NOT_DIFFUSION .with = "!model_type=diffusion_model/flux/flux_schnell/flux_dev"
 
 /* clang-format off */
 static const tm_foreign_key keys[] = {
@@ -33,10 +37,15 @@ static const tm_foreign_key keys[] = {
     HARMLESS("trainable", "which module is trained"),
     LOG("sink_level"), LOG("file_sink_level"), LOG("stderr_sink_level"),
     HARMLESS("yaml_cfg", "another way to give arguments"),
-    UNBUILT("stage", "null|pretrain", "post-training"),
+    UNBUILT("is_instruction_dataset", "false|null", "post-training"),
+    UNBUILT("finetune_lr", "null", "the learning rate of post-training; give lr"),
+    UNBUILT("stage", "null|pretrain",
+            "another stage than pretraining (post-training has keys of ours: docs/fine-tuning.md)"),
+    HARMLESS("env.*", "environment variables of its launcher and libraries"),
     HARMLESS("trainer_class", "Python class of the trainer"),
     MODEL("spec", "null|", "layers by a Python specification"),
-    MAPPED("model_type", "gpt:|diffusion_model:model.family=flux;data.source=gaussians",
+    MAPPED("model_type",
+           "gpt:|diffusion_model:" FLUX_MODEL "|flux:" FLUX_MODEL "|flux_schnell:" FLUX_MODEL "|flux_dev:" FLUX_MODEL,
            .words = "a model of this type"),
     MODEL("use_legacy_models", "null|false", "legacy models"),
     HARMLESS("deprecated_use_mcore_models", "the only choice"),
@@ -53,7 +62,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("group_query_attention", "true:|false:model.n_kv_heads=null"),
     MAPPED("num_query_groups", "model.n_kv_heads", .with = "group_query_attention"),
     MAPPED("kv_channels", "null:model.head_dim=null|latent:|*:model.head_dim", .convert = tm_megatron_unless_latent),
-    MAPPED("qk_layernorm", "true:model.qk_norm=true|false:model.qk_norm=false|latent:", NOT_DIFFUSION,
+    MAPPED("qk_layernorm", "true:model.qk_norm=true|false:model.qk_norm=false|latent:|own:", NOT_DIFFUSION,
            .convert = tm_megatron_norms, .fallback = "false", .words = "latent attention without its norms"),
     MODEL("qk_l2_norm", "null|false", "norms of query and key"),
     MODEL("position_embedding_type", "rope|null", "positions other than rotary ones",
@@ -88,8 +97,8 @@ static const tm_foreign_key keys[] = {
     MODEL("normalization", "RMSNorm|null", "LayerNorm in a gated model"),
     MODEL("apply_layernorm_1p", "false|null", "norm weights around 0"),
     MAPPED("norm_epsilon", "model.norm_eps"),
-    MAPPED("layernorm_epsilon", "model.norm_eps"),
-    MODEL("apply_residual_connection_post_layernorm", "false|null", "residuals after the norm"),
+    MAPPED("layernorm_epsilon", "model.norm_eps", DIFFUSION), /* others take norm_epsilon */
+    MODEL("apply_residual_connection_post_layernorm", "false|null", "residuals behind the norm"),
     UNBUILT("fp32_residual_connection", "false|null", "a residual stream in float32"),
     UNBUILT("hidden_dropout", "0|null", "dropout"),
     UNBUILT("attention_dropout", "0|null", "dropout"),
@@ -99,7 +108,11 @@ static const tm_foreign_key keys[] = {
     MODEL("attn_logit_softcapping", "null", "soft capping"),
     MODEL("router_logit_softcapping", "null", "soft capping"),
     MODEL("attn_sliding_window", "null|0", "sliding windows"),
-    MODEL("window_size", "null", "sliding windows"),
+    MAPPED("window_size", "none:model.sliding_window=null|*:model.sliding_window", .convert = tm_megatron_window,
+           .words = "windows that look ahead"),
+    MAPPED("window_attn_skip_freq", "all:model.sliding_window_every=1|*:model.sliding_window_every",
+           .with = "window_size", .convert = tm_megatron_window_blocks, .fallback = "all",
+           .words = "windows in other blocks than every n-th"),
     MODEL("attn_sink", "false|null", "attention sinks"),
     MODEL("attention_output_gate", "false|null", "gated attention"),
     MODEL("experimental_attention_variant", "null", "another attention"),
@@ -117,7 +130,7 @@ static const tm_foreign_key keys[] = {
     /* latent attention; state space, which is not built */
     MAPPED("multi_latent_attention",
            "true:model.family=deepseek;model.rope_scaling=yarn|false:|"
-           "lost:model.family=llama;model.kv_lora_rank=null;model.q_lora_rank=null",
+           "lost:model.family=llama;model.kv_lora_rank=null;model.q_lora_rank=null;model.head_dim=128",
            .convert = tm_megatron_latent),
     MAPPED("q_lora_rank", "null:model.q_lora_rank=null|plain:|*:model.q_lora_rank", .convert = tm_megatron_if_latent),
     MLA("kv_lora_rank", "model.kv_lora_rank"), MLA("qk_head_dim", "model.qk_nope_head_dim"),
@@ -164,6 +177,10 @@ static const tm_foreign_key keys[] = {
     UNBUILT("moe_router_bias_update_rule", "sign", "another rule of the routing bias",
            .with = "moe_router_enable_expert_bias"),
     MODEL("moe_*", "false|0", "this form of experts", .with = "num_experts"),
+    HARMLESS("moe_flex_dispatcher_backend", "communication of several devices"),
+    COMM("moe_deepep_num_sms"), COMM("moe_hybridep_num_sms"), COMM("moe_fsep_sharding_degree"),
+    MOE_SPEED("moe_router_fusion"), MOE_SPEED("moe_router_padding_for_fp8"),
+    MOE_SPEED("moe_router_padding_for_quantization"), LOG("moe_log_expert_load"),
     MOE_SPEED("moe_shared_expert_overlap"), MOE_SPEED("moe_grouped_gemm"), MOE_SPEED("moe_use_legacy_grouped_gemm"),
     MOE_SPEED("moe_permute_fusion"), MOE_SPEED("moe_enable_deepep"), MOE_SPEED("moe_token_dispatcher_type"),
     MOE_SPEED("moe_use_fused_router_with_aux_score"), MOE_SPEED("moe_layer_recompute"), MOE_SPEED("moe_extended_tp"),
@@ -179,6 +196,7 @@ static const tm_foreign_key keys[] = {
     MODEL("linear_attention_freq", "null", "linear attention"),
     MODEL("linear_*", "", "linear attention"),
     MODEL("kda_*", "", "linear attention"),
+    MODEL("use_kimi_k3_*", "", "Kimi K3"), MODEL("glm5_*", "null", "GLM"), MODEL("dsa_*", "", "indexed attention"),
     MODEL("attn_res_block_size", "null", "attention over blocks"),
     MODEL("lfm_layer_types", "null", "convolutions between layers"),
     MODEL("conv_*", "", "convolutions between layers", .with = "lfm_layer_types"),
@@ -189,7 +207,8 @@ static const tm_foreign_key keys[] = {
     MODEL("o_lora_rank", "null", "grouped output projections"),
     MODEL("use_v4_*", "", "DeepSeek-V4", .with = "model_type=deepseek_v4"),
     MODEL("v4_*", "", "DeepSeek-V4", .with = "model_type=deepseek_v4"),
-    KERNEL("use_fla_fused_*"), KERNEL("use_fla_short_conv"), HARMLESS("use_fla_data", "caching"),
+    KERNEL("use_fla_fused_*"), KERNEL("use_fla_short_conv"), KERNEL("use_fla_triton_kda"),
+    HARMLESS("use_fla_data", "caching"),
     HARMLESS("fla_cache_dir", "caching"), KERNEL("fused_ce_mode"), KERNEL("fused_ce_chunks"), KERNEL("fla_mla_attn"),
     MODEL("apply_wd_to_qk_layernorm", "false|null", "norms of query and key", .with = "qk_layernorm"),
 
@@ -303,9 +322,17 @@ static const tm_foreign_key keys[] = {
     HARMLESS("fp8_param_gather", "communication of several devices"), HARMLESS("fp8_param", "how weights are kept"),
     FP8("fp8_*"),
     SPEED("no_fp8_weight_transpose_cache", "kernels"),
+    UNBUILT("fp6", "null", "training in 6 bits"),
+    HARMLESS("mxfp6_*", "counts with fp6", .with = "!fp6"),
+    UNBUILT("mxfp4_backward_precision", "mxfp4|null", "a backward pass in another format", .with = "fp4"),
+    UNBUILT("mxfp4_scale_rounding_mode", "0|null", "another rounding of the scales", .with = "fp4"),
+    UNBUILT("mxfp4_to_fp8_switch_iter", "null|0", "a change of format on the way"),
+    HARMLESS("mxfp4_to_fp8_*", "counts with mxfp4_to_fp8_switch_iter"),
+    SPEED("fp4_use_native_te_autocast", "kernels"),
+    UNBUILT("te_precision_config_file", "null", "formats of single modules in a file"),
     MAPPED("fp4", "*:fp4"),
     MAPPED("fp4_recipe", "mxfp4:fp4_recipe=mxfp4_turbo|*:fp4_recipe", .with = "fp4"),
-    UNBUILT("fp4_*", "", "training in 4 bits", .with = "fp4"),
+    UNBUILT("fp4_*", "false|null", "training in 4 bits", .with = "fp4"),
     MAPPED("mxfp4_gradient_stochastic_rounding", "*:quantize.stochastic_gradients", .with = "fp4"),
     MAPPED("first_last_layers_bf16", "*:first_last_layers_bf16"),
     MAPPED("num_layers_at_start_in_bf16", "*:num_layers_at_start_in_bf16", .with = "first_last_layers_bf16"),
@@ -328,15 +355,16 @@ static const tm_foreign_key keys[] = {
     MAPPED("mock_data", "training.mock_data", .fallback = "false"),
     MAPPED("mock_dataset.params.image_size", "model.image_size", DIFFUSION),
     HARMLESS("mock_dataset.*", "mock images are those of data.source gaussians"),
-    MAPPED("data_path", "*:data.path;data.source=megatron", .with = "!mock_data"),
-    MAPPED("train_data_path", "*:data.path;data.source=megatron", .with = "!mock_data"),
-    MAPPED("valid_data_path", "*:data.validation_path", .with = "!mock_data"),
+    DATA("data_path", "*:data.path=*;data.source=megatron"),
+    DATA("train_data_path", "*:data.path=*;data.source=megatron"),
+    DATA("valid_data_path", "*:data.validation_path=*"),
     HARMLESS("test_data_path", "nothing is tested"),
     UNBUILT("data_args_path", "null", "data named in a file", .with = "!mock_data"),
     UNBUILT("per_split_data_args_path", "null", "data named in a file", .with = "!mock_data"),
     HARMLESS("split", "has an effect with data_path"),
     HARMLESS("data_cache_path", "caching"), HARMLESS("mmap_bin_files", "how files are read"),
     HARMLESS("num_workers", "see data.prefetch"), HARMLESS("dataloader_mp_context", "how files are read"),
+    HARMLESS("multiprocessing_context", "how files are read"),
     HARMLESS("num_dataset_builder_threads", "how files are read"), HARMLESS("data_sharding", "several devices"),
     UNBUILT("dataloader_type", "null|single|cyclic|external", "another order of the samples", .with = "!mock_data"),
     DOCUMENTS("reset_position_ids"), DOCUMENTS("reset_attention_mask"), DOCUMENTS("eod_mask_loss"),
@@ -372,6 +400,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("context_parallel_size", "parallelism.context_parallel_degree"),
     MAPPED("expert_model_parallel_size", "parallelism.expert_parallel_degree", .with = "num_experts"),
     MAPPED("expert_tensor_parallel_size", "*:parallelism.expert_tensor_parallel_degree", .with = "num_experts"),
+    HARMLESS("export_tensor_parallel_size", "nothing reads it"),
     UNBUILT("model_parallel_size", "null",
            "model_parallel_size (deprecated by its program); give tensor_model_parallel_size"),
     UNBUILT("encoder_tensor_model_parallel_size", "0|null", "encoders"),
@@ -434,12 +463,15 @@ static const tm_foreign_key keys[] = {
     KERNEL("external_cuda_graph"),
     KERNEL("enable_primus_turbo"), KERNEL("use_turbo_*"), KERNEL("turbo_gemm_backend"),
     KERNEL("turbo_grouped_gemm_*"),
-    KERNEL("turbo_deepep_*"), KERNEL("turbo_sync_free_moe_stage"), KERNEL("turbo_mega_moe_precision"),
-    MODEL("use_sink_attention", "false|null", "attention sinks"),
-    MODEL("sink_*", "", "attention sinks", .with = "use_sink_attention"),
+    KERNEL("turbo_deepep_*"), KERNEL("turbo_fused_grouped_gemm"), KERNEL("turbo_sync_free_moe_stage"),
+    KERNEL("turbo_mega_moe_precision"),
+    MAPPED("use_sink_attention", "true:model.sinks=true|false:", .with = "use_turbo_attention"),
+    MAPPED("sink_sliding_window", "0:|off:|*:model.sliding_window", .convert = tm_megatron_sink_window),
+    MAPPED("sink_window_even_layers_only", "off:|true:model.sliding_window_every=2|false:model.sliding_window_every=1",
+           .with = "sink_sliding_window", .convert = tm_megatron_if_sinks, .fallback = "true"),
     UNBUILT("enable_turbo_attention_float8", "false|null", "attention in float8", .with = "enable_primus_turbo"),
     HARMLESS("manual_gc*", "there is no garbage collector"), HARMLESS("onnx_safe", "export"),
-    KERNEL("flash_decode"),
+    KERNEL("flash_decode"), KERNEL("fused_single_qkv_rope"), KERNEL("empty_cache_interval"),
 
     /* logging, profiling, services */
     MAPPED("log_interval", "metrics.log_freq", .fallback = "1"),
@@ -457,7 +489,8 @@ static const tm_foreign_key keys[] = {
     LOG("result_rejected_tracker_filename"),
     PROFILE("profile"), PROFILE("use_pytorch_profiler"), PROFILE("profile_ranks"),
     PROFILE("profile_step_start"), PROFILE("profile_step_end"), PROFILE("torch_profiler_*"),
-    PROFILE("disable_profiler_activity_cpu"), PROFILE("record_memory_history"), PROFILE("memory_snapshot_path"),
+    PROFILE("disable_profiler_activity_cpu"), PROFILE("pytorch_profiler_*"), PROFILE("use_nsys_profiler"),
+    PROFILE("record_shapes"), PROFILE("nvtx_ranges"), PROFILE("record_memory_history"), PROFILE("memory_snapshot_path"),
     HARMLESS("adlr_autoresume*", "the cluster's restarts"), HARMLESS("disable_straggler_on_startup", "checks"),
     HARMLESS("straggler_*", "checks"), HARMLESS("rerun_mode", "checks"), HARMLESS("error_injection_type", "checks"),
     UNBUILT("error_injection_rate", "0|null", "errors on purpose"),
@@ -466,9 +499,18 @@ static const tm_foreign_key keys[] = {
     HARMLESS("inprocess_restart", "the cluster's restarts"),
 
     /* other kinds of training */
-    UNBUILT("lora.enabled", "false|null", "LoRA fine-tuning"),
-    UNBUILT("lora.*", "", "LoRA fine-tuning", .with = "lora.enabled"),
-    HARMLESS("sft_*", "has an effect with stage", .with = "!stage=sft"),
+    UNBUILT("lora.enabled", "false|null", "LoRA fine-tuning without stage: sft", .with = "!stage=sft"),
+    MAPPED("lora.dim", "lora.rank", .with = "lora.enabled", .fallback = "32"), MAPPED("lora.alpha", "lora.alpha"),
+    MAPPED("lora.dropout", "lora.dropout"),
+    MAPPED("lora.target_modules", "*:lora.targets", .with = "lora.enabled", .convert = tm_megatron_adapted,
+           .words = "adapters of other modules than linear_qkv, linear_proj, linear_fc1 and linear_fc2"),
+    UNBUILT("lora.dropout_position", "pre|null", "adapters whose dropout comes last", .with = "lora.dropout"),
+    UNBUILT("lora.lora_A_init_method", "uniform|kaiming|null", "other initial weights of adapters",
+            .with = "lora.enabled"),
+    UNBUILT("lora.lora_B_init_method", "zero|null", "other initial weights of adapters", .with = "lora.enabled"),
+    UNBUILT("lora.exclude_modules", "null|", "adapters of all modules but some", .with = "lora.enabled"),
+    HARMLESS("hf_path", "the model that weights are converted from; see checkpoint.initial_load_path"),
+    HARMLESS("sft_*", "counts with stage", .with = "!stage=sft"),
     UNBUILT("enable_packed_sequences", "false|null", "packed samples"),
     UNBUILT("use_packed_attention", "false|null", "packed samples"),
     UNBUILT("perform_rl_step", "false|null", "reinforcement learning"),
@@ -504,9 +546,51 @@ static const tm_foreign_key keys[] = {
     MAPPED("num_joint_layers", "model.n_layers"), MAPPED("num_single_layers", "model.n_single_layers"),
     MAPPED("context_dim", "model.text_dim"), MAPPED("vec_in_dim", "model.vector_dim"),
     MAPPED("model_channels", "model.time_dim"),
-    MAPPED("in_channels", "model.channels"), EQUAL("out_channels", "64", "as many numbers out as in"),
+    MAPPED("in_channels", "model.channels"), MODEL("out_channels", "64", "as many numbers out as in"),
     MODEL("patch_size", "1", "patches of several image tokens"), MAPPED("theta", "model.rope_theta"),
     MAPPED("axes_dim", "model.rope_axes"), MAPPED("guidance_embed", "model.guidance_embed"),
+    MAPPED("guidance_scale", "model.guidance", .with = "guidance_embed"),
+    EQUAL("activation_func", "swiglu|silu|openai_gelu|openai_gelu_no_jit|null", "another activation"),
+    UNBUILT("timestep_sampling_strategy", "direct_uniform", "times that are not uniform", DIFFUSION,
+            .fallback = "logit_normal"),
+    MAPPED("cfg_dropout_prob", "data.text_dropout", DIFFUSION, .fallback = "0"),
+    EQUAL("vae_scale", "0.3611|null", "another scale of encoded images"),
+    EQUAL("vae_shift", "0.1159|null", "another scale of encoded images"),
+    UNBUILT("vae_latent_mode", "null|mean", "images drawn anew from mean and variance", .with = "!mock_data"),
+    UNBUILT("nemo_aligned_lr_warmup", "false|null", "a warm-up that is one step off"),
+    UNBUILT("reference_lr_warmup", "false|null", "a warm-up that is one step off"),
+    UNBUILT("reference_weight_decay", "false|null", "weight decay of chosen weights"),
+    UNBUILT("single_block_reference_init", "false|null", "other initial weights"),
+    UNBUILT("nemo_chimera_init", "false|null", "other initial weights"),
+    UNBUILT("mlperf_mode", "false|null", "MLPerf's rules; see trainmark mlperf run"),
+    HARMLESS("warmup_train_steps", "steps before the clock starts"),
+    HARMLESS("warmup_validation_steps", "steps before the clock starts"),
+    HARMLESS("target_val_loss", "counts with mlperf_mode"), HARMLESS("per_step_rng_reseed", "random numbers"),
+    HARMLESS("max_samples_per_sequence", "how files are read"), HARMLESS("shuffle_buffer_size", "how files are read"),
+    HARMLESS("shuffle_over_epochs_multiplier", "how files are read"),
+    HARMLESS("parallel_shard_iters", "how files are read"), HARMLESS("prefetch_factor", "see data.prefetch"),
+    HARMLESS("cuda_data_prefetch", "see data.prefetch"), HARMLESS("val_num_workers", "see data.prefetch"),
+    UNBUILT("eval_samples", "null", "an evaluation counted in samples; give eval_iters"),
+    UNBUILT("eval_timestep_source", "null|index", "times of the evaluation that stand in the data",
+            .with = "eval_samples"),
+    HARMLESS("params_dtype", "see bf16"),
+    UNBUILT("use_fsdp2_bf16_master_weight_optimizer", "false|null", "weights in bfloat16 only"),
+    UNBUILT("use_fsdp2_fp8_all_gather", "false|null", "weights sent in float8"),
+    HARMLESS("fp8_all_gather_*", "counts with use_fsdp2_fp8_all_gather"), COMM("use_fsdp2_fp32_param_optimizer"),
+    COMM("torch_fsdp2_reshard_after_forward"), COMM("fsdp_prefetch_depth"), COMM("fp8_precompute_data_cache"),
+    COMM("defer_grad_buffer_zero"), KERNEL("optimizer_foreach"), KERNEL("use_cpp_fp8_quantize"),
+    KERNEL("use_triton_ops"), KERNEL("flat_grad_clip"), KERNEL("adaln_plain_ops"), KERNEL("adaln_always_jit_fuser"),
+    LOG("light_log_sync"),
+    UNBUILT("use_dual_fp8_output_projection", "false|null", "float8 training"),
+    UNBUILT("scheduler_shift", "null|1", "shifted times"), UNBUILT("loss_weighting", "null|uniform", "a weighted loss"),
+    UNBUILT("sensitive_layers_enabled", "false|null", "layers in another format"),
+    MODEL("num_dit_layers", "null", "video"), MODEL("patch_size_3d", "null", "video"),
+    MODEL("num_transformers", "null", "video"), MODEL("text_embed_dim", "null", "video"),
+    MODEL("text_seq_len", "null", "video"), MODEL("freq_dim", "null", "video"),
+    MODEL("boundary_ratio", "null", "video"),
+    MODEL("layernorm_across_heads", "null", "video"), MODEL("num_train_timesteps", "null", "video"),
+    MODEL("timestep_window_*", "null", "video"), MODEL("backbone_*", "null", "video"), KERNEL("attn_atomic_fp32"),
+    HARMLESS("sensitive_*", "counts with sensitive_layers_enabled"),
     UNBUILT("vae.*", "", "encoders of images and texts"), UNBUILT("t5.*", "", "encoders of images and texts"),
     UNBUILT("clip.*", "", "encoders of images and texts"),
 };
