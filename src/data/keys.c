@@ -27,7 +27,8 @@ static const tm_key keys[] = {
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
       .when = "data.source=govreport/latents/megatron/sft/text",
-      .help = "the files of data.source, which says what is wanted; without data.source: megatron for PREFIX of PREFIX.idx, govreport for .npy, else text" },
+      .help = "the files of data.source; without data.source: PREFIX of PREFIX.idx means megatron, .npy means "
+              "govreport, all else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
       .synonyms = "validation.dataset_path,valid_data_path",
       .help = "held-out data, for sources that read token files; null: validation.npy beside train.npy (govreport, "
@@ -41,30 +42,32 @@ static const tm_key keys[] = {
       .when = "data.source=govreport",
       .help = "govreport: the last input of a row, whose prediction never counts" },
     { .name = "data.separate_documents", .kind = TM_KEY_BOOL, .fallback = "false",
-      .help = "text and megatron: a token sees its own document only, positions begin anew with each, and no document "
-          "predicts the next one's first token" },
+      .help = "text and megatron: a token sees its own document only, positions start at 0 in each, and no document "
+          "predicts the first token of the next" },
     { .name = "data.tokenizer", .kind = TM_KEY_TEXT, .fallback = "byte", .when = "data.source=sft",
-      .help = "sft: a tokenizer file or a model's folder, which may have a chat template, too; byte: bytes are tokens, as "
-          "in data.source text; without it: the folder of model.hf_assets_path" },
+      .help = "sft: a tokenizer file or a model's directory, which may have a chat template, too; byte: bytes are "
+              "tokens, as "
+          "in data.source text; without it: the directory of model.hf_assets_path" },
     { .name = "data.format", .kind = TM_KEY_CHOICE, .fallback = "auto",
       .choices = "auto|messages|conversations|instruction|completion|text", .when = "data.source=sft",
-      .help = "sft: what a row is (docs/fine-tuning.md); auto: by the columns of the first one" },
+      .help = "sft: layout of the rows (docs/fine-tuning.md); auto: by the columns of the first row" },
     { .name = "data.column_map", .kind = TM_KEY_TEXT, .when = "data.source=sft",
-      .help = "sft: the columns of data.format, where they have other names: prompt=QUESTION,completion=ANSWER" },
+      .help = "sft: names of the columns of data.format in the file: prompt=QUESTION,completion=ANSWER" },
     { .name = "data.chat_template", .kind = TM_KEY_TEXT, .when = "data.source=sft",
-      .help = "sft: a file with a chat template, or the name of one of several of the folder data.tokenizer; null: the "
-          "folder's" },
+      .help = "sft: a file with a chat template, or the name of one in the directory data.tokenizer; null: the "
+          "default one there" },
     { .name = "data.train_on_input", .kind = TM_KEY_BOOL, .fallback = "false", .when = "data.source=sft",
-      .help = "sft: prompts are learnt, too; false: only answers count in the loss" },
+      .help = "sft: prompts also count in the loss; false: only answers do" },
     { .name = "data.packed", .kind = TM_KEY_BOOL, .fallback = "true", .when = "data.source=sft",
       .help = "sft: several samples in a sequence (first-fit, longest first), which do not see each other and whose "
           "positions begin at 0; false: one" },
     { .name = "data.overlong", .kind = TM_KEY_CHOICE, .fallback = "truncate", .choices = "truncate|drop|split|error",
       .when = "data.source=sft",
-      .help = "sft: what is done with a sample of more than training.seq_len + 1 tokens; split: into samples of that length" },
+      .help = "sft: what is done with a sample of more than training.seq_len + 1 tokens; split: into samples of that "
+              "length" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
       .when = "data.source=sft/text",
-      .help = "part of a text, or of the rows of sft without data.validation_path, that is held out" },
+      .help = "fraction of a text, or of the rows of sft without data.validation_path, that is held out" },
     { .name = "data.flow_protocol", .kind = TM_KEY_CHOICE, .fallback = "torchtitan",
       .choices = "torchtitan|mlperf|fluxbenchmark",
       .when = "data.source=gaussians/latents",

@@ -301,7 +301,7 @@ static void real_data_is_planned_without(void **state)
                MEGATRON "llama2_7B.yaml\n" OVERRIDES "      mock_data: false\n      eod_mask_loss: true\n"
                         "      train_data_path: \"0.5 /a 0.5 /b\"\n",
                "several sets with weights", "several sets with weights");
-    assert_non_null(strstr(tm_config_unbuilt(f->config), "documents apart in some ways only"));
+    assert_non_null(strstr(tm_config_unbuilt(f->config), "documents separated in some ways only"));
     assert_null(strstr(tm_config_unbuilt(f->config), "reset_position_ids ="));
     plan(f,
          put(f, "x.yaml",

@@ -8,8 +8,9 @@
 #define DOCUMENTS(key)                                                                                                 \
     MAPPED(key, "true:data.separate_documents=true|false:", .with = "!mock_data", .plans = true,                       \
            .convert = tm_megatron_documents,                                                                           \
-           .words = "documents apart in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "   \
-                    "are one")
+           .words =                                                                                                    \
+               "documents separated in some ways only: reset_position_ids, reset_attention_mask and eod_mask_loss "    \
+               "are one")
 #define DATA(key, ours)                                                                                                \
     MAPPED(key, ours, .with = "!mock_data", .plans = true, .convert = tm_megatron_data,                                \
            .words = "an Energon set of images, or several sets with weights; give one to --data.path")
@@ -98,7 +99,7 @@ static const tm_foreign_key keys[] = {
     MODEL("apply_layernorm_1p", "false|null", "norm weights around 0"),
     MAPPED("norm_epsilon", "model.norm_eps"),
     MAPPED("layernorm_epsilon", "model.norm_eps", DIFFUSION), /* others take norm_epsilon */
-    MODEL("apply_residual_connection_post_layernorm", "false|null", "residuals behind the norm"),
+    MODEL("apply_residual_connection_post_layernorm", "false|null", "residuals after the norm"),
     UNBUILT("fp32_residual_connection", "false|null", "a residual stream in float32"),
     UNBUILT("hidden_dropout", "0|null", "dropout"),
     UNBUILT("attention_dropout", "0|null", "dropout"),
@@ -306,9 +307,9 @@ static const tm_foreign_key keys[] = {
     HARMLESS("accumulate_allreduce_grads_in_fp32", "always"),
     UNBUILT("calculate_per_token_loss", "false|null", "a loss by tokens over micro-batches of different lengths",
            .with = "!mock_data"),
-    HARMLESS("loss_scale", "has an effect with fp16"), HARMLESS("initial_loss_scale", "counts with fp16"),
-    HARMLESS("min_loss_scale", "has an effect with fp16"), HARMLESS("loss_scale_window", "counts with fp16"),
-    HARMLESS("hysteresis", "has an effect with fp16"), HARMLESS("fp16_lm_cross_entropy", "counts with fp16"),
+    HARMLESS("loss_scale", "has an effect with fp16"), HARMLESS("initial_loss_scale", "has an effect with fp16"),
+    HARMLESS("min_loss_scale", "has an effect with fp16"), HARMLESS("loss_scale_window", "has an effect with fp16"),
+    HARMLESS("hysteresis", "has an effect with fp16"), HARMLESS("fp16_lm_cross_entropy", "has an effect with fp16"),
     HARMLESS("check_for_nan_in_loss_and_grad", "always"), HARMLESS("check_for_spiky_loss", "checks"),
     HARMLESS("check_for_large_grads", "checks"), HARMLESS("check_weight_hash_across_dp_replicas_interval", "checks"),
     UNBUILT("sft_sanitize_nan_grads", "false|null", "gradients with NaN taken for 0"),
@@ -323,11 +324,11 @@ static const tm_foreign_key keys[] = {
     FP8("fp8_*"),
     SPEED("no_fp8_weight_transpose_cache", "kernels"),
     UNBUILT("fp6", "null", "training in 6 bits"),
-    HARMLESS("mxfp6_*", "counts with fp6", .with = "!fp6"),
+    HARMLESS("mxfp6_*", "has an effect with fp6", .with = "!fp6"),
     UNBUILT("mxfp4_backward_precision", "mxfp4|null", "a backward pass in another format", .with = "fp4"),
     UNBUILT("mxfp4_scale_rounding_mode", "0|null", "another rounding of the scales", .with = "fp4"),
     UNBUILT("mxfp4_to_fp8_switch_iter", "null|0", "a change of format on the way"),
-    HARMLESS("mxfp4_to_fp8_*", "counts with mxfp4_to_fp8_switch_iter"),
+    HARMLESS("mxfp4_to_fp8_*", "has an effect with mxfp4_to_fp8_switch_iter"),
     SPEED("fp4_use_native_te_autocast", "kernels"),
     UNBUILT("te_precision_config_file", "null", "formats of single modules in a file"),
     MAPPED("fp4", "*:fp4"),
@@ -510,17 +511,17 @@ static const tm_foreign_key keys[] = {
     UNBUILT("lora.lora_B_init_method", "zero|null", "other initial weights of adapters", .with = "lora.enabled"),
     UNBUILT("lora.exclude_modules", "null|", "adapters of all modules but some", .with = "lora.enabled"),
     HARMLESS("hf_path", "the model that weights are converted from; see checkpoint.initial_load_path"),
-    HARMLESS("sft_*", "counts with stage", .with = "!stage=sft"),
+    HARMLESS("sft_*", "has an effect with stage", .with = "!stage=sft"),
     UNBUILT("enable_packed_sequences", "false|null", "packed samples"),
     UNBUILT("use_packed_attention", "false|null", "packed samples"),
     UNBUILT("perform_rl_step", "false|null", "reinforcement learning"),
-    HARMLESS("rl_*", "has an effect with perform_rl_step"), HARMLESS("grpo_*", "counts with perform_rl_step"),
+    HARMLESS("rl_*", "has an effect with perform_rl_step"), HARMLESS("grpo_*", "has an effect with perform_rl_step"),
     HARMLESS("langrl_*", "has an effect with perform_rl_step"),
     MODEL("vision_pretraining", "false|null", "training on images"),
     HARMLESS("vision_*", "has an effect with vision_pretraining"),
     HARMLESS("swin_backbone_type", "has an effect with vision_pretraining"),
-    HARMLESS("num_classes", "has an effect with vision_pretraining"), HARMLESS("img_h", "counts with vision_pretraining"),
-    HARMLESS("img_w", "has an effect with vision_pretraining"), HARMLESS("num_channels", "counts with vision_pretraining"),
+    HARMLESS("num_classes", "has an effect with vision_pretraining"), HARMLESS("img_h", "has an effect with vision_pretraining"),
+    HARMLESS("img_w", "has an effect with vision_pretraining"), HARMLESS("num_channels", "has an effect with vision_pretraining"),
     HARMLESS("patch_dim", "has an effect with vision_pretraining"),
     HARMLESS("classes_fraction", "has an effect with vision_pretraining"),
     HARMLESS("data_per_class_fraction", "has an effect with vision_pretraining"),
@@ -565,7 +566,7 @@ static const tm_foreign_key keys[] = {
     UNBUILT("mlperf_mode", "false|null", "MLPerf's rules; see trainmark mlperf run"),
     HARMLESS("warmup_train_steps", "steps before the clock starts"),
     HARMLESS("warmup_validation_steps", "steps before the clock starts"),
-    HARMLESS("target_val_loss", "counts with mlperf_mode"), HARMLESS("per_step_rng_reseed", "random numbers"),
+    HARMLESS("target_val_loss", "has an effect with mlperf_mode"), HARMLESS("per_step_rng_reseed", "random numbers"),
     HARMLESS("max_samples_per_sequence", "how files are read"), HARMLESS("shuffle_buffer_size", "how files are read"),
     HARMLESS("shuffle_over_epochs_multiplier", "how files are read"),
     HARMLESS("parallel_shard_iters", "how files are read"), HARMLESS("prefetch_factor", "see data.prefetch"),
@@ -576,7 +577,7 @@ static const tm_foreign_key keys[] = {
     HARMLESS("params_dtype", "see bf16"),
     UNBUILT("use_fsdp2_bf16_master_weight_optimizer", "false|null", "weights in bfloat16 only"),
     UNBUILT("use_fsdp2_fp8_all_gather", "false|null", "weights sent in float8"),
-    HARMLESS("fp8_all_gather_*", "counts with use_fsdp2_fp8_all_gather"), COMM("use_fsdp2_fp32_param_optimizer"),
+    HARMLESS("fp8_all_gather_*", "has an effect with use_fsdp2_fp8_all_gather"), COMM("use_fsdp2_fp32_param_optimizer"),
     COMM("torch_fsdp2_reshard_after_forward"), COMM("fsdp_prefetch_depth"), COMM("fp8_precompute_data_cache"),
     COMM("defer_grad_buffer_zero"), KERNEL("optimizer_foreach"), KERNEL("use_cpp_fp8_quantize"),
     KERNEL("use_triton_ops"), KERNEL("flat_grad_clip"), KERNEL("adaln_plain_ops"), KERNEL("adaln_always_jit_fuser"),
@@ -590,7 +591,7 @@ static const tm_foreign_key keys[] = {
     MODEL("boundary_ratio", "null", "video"),
     MODEL("layernorm_across_heads", "null", "video"), MODEL("num_train_timesteps", "null", "video"),
     MODEL("timestep_window_*", "null", "video"), MODEL("backbone_*", "null", "video"), KERNEL("attn_atomic_fp32"),
-    HARMLESS("sensitive_*", "counts with sensitive_layers_enabled"),
+    HARMLESS("sensitive_*", "has an effect with sensitive_layers_enabled"),
     UNBUILT("vae.*", "", "encoders of images and texts"), UNBUILT("t5.*", "", "encoders of images and texts"),
     UNBUILT("clip.*", "", "encoders of images and texts"),
 };

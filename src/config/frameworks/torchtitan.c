@@ -214,7 +214,7 @@ static const tm_foreign_key keys[] = {
            .with = "model.converters=quantize.grouped_mm.float8/quantize.grouped_mm.mx"),
     SPEED("float8.enable_fsdp_float8_all_gather", "communication of several devices"),
     SPEED("float8.precompute_float8_dynamic_scale_for_fsdp", "communication of several devices"),
-    SPEED("float8.force_recompute_fp8_weight_in_bwd", "what is computed again"),
+    SPEED("float8.force_recompute_fp8_weight_in_bwd", "what is recomputed"),
     MAPPED("float8.recipe_name", "*:quantize.linear.float8.recipe_name", FLOAT8),
     MAPPED("float8.filter_fqns", "quantize.linear.float8.filter_fqns", FLOAT8),
     UNBUILT("float8.*", "null||false", "float8 training", FLOAT8),

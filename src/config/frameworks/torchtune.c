@@ -95,7 +95,7 @@ static const tm_foreign_key keys[] = {
     ROWS("dataset.column_map.output", "data.column_map", .convert = columns_of),
     HARMLESS("dataset.*", "the samples of a data set"),
     ROWS("dataset_val.data_files", "data.validation_path"),
-    HARMLESS("dataset_val.*", "counts with run_val_every_n_steps"),
+    HARMLESS("dataset_val.*", "has an effect with run_val_every_n_steps"),
     MAPPED("run_val_every_n_steps", "validation.enable=true;validation.freq=*"),
     MAPPED("batch_size_val", "validation.local_batch_size", .with = "run_val_every_n_steps"),
     MAPPED("seed", "debug.seed"),
