@@ -73,7 +73,7 @@ static tm_status discover(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "tags", 0, TM_OPTION_LIST, offsetof(discover_options, tags), .value = "TAG",
-      .help = "the name of an entry or of a family; more of them may follow" },
+      .help = "the name of an entry or of a family; may be followed by more" },
     TM_OPTION_JSON(discover_options),
 };
 

@@ -116,7 +116,10 @@ static tm_status take_task(rewriting *r, const char *value, tm_error *err)
 {
     r->task = value;
     if (strcmp(value, "pretrain") == 0 || strcmp(value, "HF_pretrain") == 0) return TM_OK;
-    return tm_fail(err, TM_UNSUPPORTED, "-t %.60s: fine-tuning is not built yet; wanted pretrain", value);
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "-t %.60s: the report script's fine-tuning tasks are not built yet; wanted pretrain, or `trainmark "
+                   "run` with --lora.rank",
+                   value);
 }
 
 static tm_status take_model(rewriting *r, const char *value, tm_error *err)
@@ -194,7 +197,7 @@ static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
         if (next) *next++ = '\0';
         char *equals = strchr(parameters, '=');
         if (!equals)
-            return tm_fail(err, TM_USAGE, "--tags: '%.100s' is no parameter; wanted NAME:key=value", parameters);
+            return tm_fail(err, TM_USAGE, "--tags: '%.100s' is not a parameter; wanted NAME:key=value", parameters);
         *equals = '\0';
         make(r, tm_arena_format(r->arena, "--%s", parameters), equals + 1);
     }

@@ -152,7 +152,7 @@ static tm_status misplaced(tm_loader *l, const tm_leaf *value)
                                              "modules.pre_trainer.overrides" };
     if (tm_entry_find(l->config, value->path))
         return tm_fail(l->err, TM_INVALID,
-                       "key '%.200s' (%s) stands outside of the module; move it under "
+                       "key '%.200s' (%s) is outside of the module; move it under "
                        "modules.pre_trainer.overrides",
                        value->path, tm_place(value->origin));
     const char *near = tm_nearest(value->path, structure, sizeof structure / sizeof structure[0]);

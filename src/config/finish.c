@@ -152,7 +152,7 @@ static void note_ignored(tm_config *config)
     size_t other = config->n_accepted[0], faster = config->n_accepted[1];
     if (other + faster > 0)
         tm_text_printf(&config->notes,
-                       "of the keys of %s %zu tune speed only and %zu change nothing here (--verbose lists them)\n",
+                       "of the keys of %s, %zu affect speed only and %zu have no effect here (--verbose lists them)\n",
                        config->framework ? config->framework->name : "other programs", faster, other);
     if (config->unknown.length) tm_text_printf(&config->notes, "unknown keys skipped: %s\n", config->unknown.data);
 }

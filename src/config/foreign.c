@@ -435,7 +435,7 @@ static void settle_value(tm_config *config, const tm_foreign_value *foreign, con
         config->n_accepted[t.row->kind == TM_FOREIGN_SPEED]++;
         size_t from = config->accepted.length;
         tm_text_printf(&config->accepted, "%s: %s = %.200s (%s): %s",
-                       t.row->kind == TM_FOREIGN_SPEED ? "tunes speed only" : "changes nothing", path,
+                       t.row->kind == TM_FOREIGN_SPEED ? "affects speed only" : "has no effect", path,
                        !t.value->text    ? "null"
                        : t.value->secret ? "***"
                                          : t.value->text,
@@ -518,12 +518,12 @@ tm_status tm_config_print_framework(const char *name, tm_text *out, tm_error *er
             tm_text_add(out, row->words);
         if (row->kind >= TM_FOREIGN_EQUAL && *row->values) tm_text_printf(out, "; accepted: %s", row->values);
         if (row->fallback) tm_text_printf(out, "; default %s", row->fallback);
-        if (row->with) tm_text_printf(out, "; counts with %s", row->with);
+        if (row->with) tm_text_printf(out, "; has an effect with %s", row->with);
         tm_text_add(out, "\n");
     }
     tm_text_add(out, "\n");
     for (int k = 0; k < TM_FOREIGN_KINDS; k++)
         tm_text_printf(out, "%s%zu %s", k ? ", " : "", counted[k], kind_names[k]);
-    tm_text_printf(out, "; none of them is let through by --allow-unknown-keys\n");
+    tm_text_printf(out, "; --allow-unknown-keys applies to none of them\n");
     return TM_OK;
 }

@@ -194,12 +194,12 @@ static tm_status check_file(const char *path, const chain *above, chain *here, t
         return tm_fail(err, TM_INVALID, "cannot open configuration '%.300s', named by %.200s: %s; check the path", path,
                        by, strlen(path) >= TM_LOAD_PATH_MAX ? "path too long" : strerror(errno));
     if (S_ISDIR(info.st_mode))
-        return tm_fail(err, TM_INVALID, "configuration '%.300s' is a folder; name a YAML file in it", path);
+        return tm_fail(err, TM_INVALID, "configuration '%.300s' is a directory; name a YAML file in it", path);
     *here = (chain){ info.st_dev, info.st_ino, path, above, above ? above->depth + 1 : 1 };
     for (const chain *c = above; c; c = c->above)
         if (c->device == here->device && c->inode == here->inode)
-            return tm_fail(err, TM_INVALID, "extends goes in a circle: '%.300s' extends '%.300s', which is being read",
-                           by, path);
+            return tm_fail(err, TM_INVALID, "extends is circular: '%.300s' extends '%.300s', which is being read", by,
+                           path);
     if (here->depth > MAX_EXTENDS_DEPTH)
         return tm_fail(err, TM_INVALID, "extends is nested deeper than %d files at '%.300s'", MAX_EXTENDS_DEPTH, path);
     return TM_OK;

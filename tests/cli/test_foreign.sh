@@ -64,9 +64,9 @@ failed_with 4 "a preset that is not found" "unknown model 'mine'" "in --config-p
 trainmark run elsewhere/exp.yaml --config-path tree --out exp --verbose
 check "--config-path finds it, and it runs" [ "$code" -eq 0 ]
 check "it runs as many steps as the file says" has exp/config.yaml '^  steps: 2  # file elsewhere/exp.yaml:11 \(train_iters\)$'
-check "what tunes speed only is counted" has "$err" "of the keys of megatron 1 tune speed only and 1 change nothing here"
-check "--verbose lists it" has "$err" "^tunes speed only: use_turbo_attention = true"
-check "config.yaml holds it" has exp/config.yaml "^# tunes speed only: use_turbo_attention = true"
+check "what tunes speed only is counted" has "$err" "of the keys of megatron, 1 affect speed only and 1 have no effect here"
+check "--verbose lists it" has "$err" "^affects speed only: use_turbo_attention = true"
+check "config.yaml holds it" has exp/config.yaml "^# affects speed only: use_turbo_attention = true"
 trainmark run elsewhere/exp.yaml --config-path nowhere
 failed_with 4 "a path that is not there" "--config-path: there is no directory 'nowhere'"
 trainmark run elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1 --allow-unknown-keys
@@ -92,7 +92,7 @@ check "-l" has "$out" "^  n_layers: 1  # command line$"
 check "-p" has "$out" "^  dtype: bfloat16  # command line$"
 check "50 steps" has "$out" "^  steps: 50  # command line$"
 trainmark run -t finetune_lora -m Llama-2-70B
-failed_with 4 "-t finetune_lora" "fine-tuning is not built yet"
+failed_with 4 "-t finetune_lora" "fine-tuning tasks are not built yet"
 trainmark run -t pretrain -m Llama-3.1-8B -p FP8 --dry-run --memory 100TiB
 check "-p FP8 is not measured as BF16" has "$out" "^  recipe: fp8_delayed  # derived from fp8 "
 trainmark run -t pretrain -m Llama-9

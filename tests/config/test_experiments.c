@@ -122,7 +122,7 @@ static void the_environment_of_a_launcher_changes_nothing(void **state)
 {
     test_foreign *f = *state;
     run(f, put(f, "x.yaml", "env:\n  GPU_MAX_HW_QUEUES: \"4\"\n" MEGATRON "llama2_7B.yaml\n" MOCK));
-    assert_non_null(strstr(tm_config_accepted(f->config), "changes nothing: env.GPU_MAX_HW_QUEUES = 4"));
+    assert_non_null(strstr(tm_config_accepted(f->config), "has no effect: env.GPU_MAX_HW_QUEUES = 4"));
     run(f, put(f, "x.yaml", "env: null\n" TITAN "llama3_8B.yaml\n" OVERRIDES "      training: {mock_data: true}\n"));
     refuse_always(f, "enf:\n  A: 1\n" MEGATRON "llama2_7B.yaml\n" MOCK, "unknown key 'enf.A'", NULL);
 }
@@ -315,7 +315,7 @@ static void real_data_is_planned_without(void **state)
                MEGATRON "llama2_7B.yaml\n" OVERRIDES "      mock_data: false\n      eod_mask_loss: true\n"
                         "      train_data_path: \"0.5 /a 0.5 /b\"\n",
                "several sets with weights", "several sets with weights");
-    assert_non_null(strstr(tm_config_unbuilt(f->config), "documents apart in some ways only"));
+    assert_non_null(strstr(tm_config_unbuilt(f->config), "documents separated in some ways only"));
     assert_null(strstr(tm_config_unbuilt(f->config), "reset_position_ids ="));
     plan(f,
          put(f, "x.yaml",

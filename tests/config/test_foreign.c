@@ -112,10 +112,10 @@ static void presets_are_found_above_the_file(void **state)
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) test_foreign_has(f, wanted[i][0], wanted[i][1]);
     assert_non_null(strstr(tm_config_origin(f->config, "training.steps"), "small.yaml:11 (train_iters)"));
-    assert_non_null(strstr(tm_config_accepted(f->config), "tunes speed only: overlap_grad_reduce = true"));
-    assert_non_null(strstr(tm_config_accepted(f->config), "changes nothing: wandb_project = x"));
+    assert_non_null(strstr(tm_config_accepted(f->config), "affects speed only: overlap_grad_reduce = true"));
+    assert_non_null(strstr(tm_config_accepted(f->config), "has no effect: wandb_project = x"));
     assert_null(strstr(tm_config_accepted(f->config), "moe_router_topk")); /* counts with num_experts only */
-    assert_non_null(strstr(tm_config_notes(f->config), "tune speed only"));
+    assert_non_null(strstr(tm_config_notes(f->config), "affect speed only"));
 }
 
 static void the_command_line_speaks_their_language(void **state)
@@ -188,7 +188,7 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         { "hidden_dropout: 0.1", "not built yet: dropout; set it to 0", true },
         { "exp_avg_dtype: fp8", "not built yet: moments in another format; set it to fp32", true },
         { "optimizer: dist_lamb", "not built: another optimizer; wanted one of adam, sgd", false },
-        { "lr_decay_style: wsd", "not built: another form of the decay; wanted one of cosine, linear, constant",
+        { "lr_decay_style: wsd", "not built: another shape of the decay; wanted one of cosine, linear, constant",
           false },
         { "recompute_layer_ids: [1, 2]", "recomputation of chosen layers", true },
         { "fp8: hybrid\n      fp8_wgrad: false", "float8 without its gradients", true },
@@ -282,12 +282,12 @@ static void wrong_toml_is_refused_with_its_line(void **state)
         { "a = 1\na = 2\n", "x.toml:2: duplicate key 'a', first given in line 1" },
         { "[a]\n[b]\n[a]\n", "x.toml:3: duplicate key 'a'" },
         { "a = {b = 1}\n[a.c]\n", "x.toml:2: duplicate key 'a'" },
-        { "a = hello\n", "x.toml:1: not valid TOML: a value is expected; texts stand in quotes" },
+        { "a = hello\n", "x.toml:1: not valid TOML: a value is expected; strings need quotes" },
         { "a = \"b\n", "no closing quote" },
         { "a = \"\\q\"\n", "unknown escape" },
         { "a = \"\\ud800\"\n", "unknown character" },
         { "\n\na 1\n", "x.toml:3: not valid TOML: '=' is expected" },
-        { "a = 1 2\n", "something stands behind the value" },
+        { "a = 1 2\n", "there is more text after the value" },
         { "[a\n", "']' is expected" },
         { "a = [1, 2\n", "',' or ']' is expected" },
         { "a = {b = 1\n", "',' or '}' is expected" },

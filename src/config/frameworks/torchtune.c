@@ -62,7 +62,7 @@ static const char *text_column(const tm_config *config, const char *value)
 
 /* clang-format off */
 static const tm_foreign_key keys[] = {
-    HARMLESS("output_dir", "the run directory is --out"),
+    HARMLESS("output_dir", "use --out for the run directory"),
     MAPPED("model._component_", "model", .convert = preset_of, .words = "this model"),
     MAPPED("model.lora_rank", "lora.rank"),
     MAPPED("model.lora_alpha", "lora.alpha"),
@@ -77,9 +77,9 @@ static const tm_foreign_key keys[] = {
     HARMLESS("tokenizer.merges_file", "see data.tokenizer"),
     HARMLESS("tokenizer.prompt_template", "see data.tokenizer"),
     MAPPED("tokenizer.max_seq_len", "training.seq_len"),
-    UNBUILT("checkpointer.checkpoint_dir", "", "starting from given weights (fine-tuning)"),
+    UNBUILT("checkpointer.checkpoint_dir", "", "starting from given weights; see model.hf_assets_path"),
     HARMLESS("checkpointer.*", "files of weights"),
-    UNBUILT("resume_from_checkpoint", "false", "going on from a checkpoint of another program"),
+    UNBUILT("resume_from_checkpoint", "false", "resuming from a checkpoint of another program"),
     HARMLESS("save_adapter_weights_only", "how checkpoints are written"),
     HARMLESS("keep_last_n_checkpoints", "how checkpoints are written"),
     MAPPED("dataset._component_", "training.dataset"),
@@ -95,7 +95,7 @@ static const tm_foreign_key keys[] = {
     ROWS("dataset.column_map.output", "data.column_map", .convert = columns_of),
     HARMLESS("dataset.*", "the samples of a data set"),
     ROWS("dataset_val.data_files", "data.validation_path"),
-    HARMLESS("dataset_val.*", "counts with run_val_every_n_steps"),
+    HARMLESS("dataset_val.*", "has an effect with run_val_every_n_steps"),
     MAPPED("run_val_every_n_steps", "validation.enable=true;validation.freq=*"),
     MAPPED("batch_size_val", "validation.local_batch_size", .with = "run_val_every_n_steps"),
     MAPPED("seed", "debug.seed"),
@@ -139,7 +139,7 @@ static const tm_foreign_key keys[] = {
            "true:activation_checkpoint.mode=full|false:activation_checkpoint.mode=none"),
     MAPPED("enable_activation_offloading", "true:training.offload=activations|false:"),
     MAPPED("tensor_parallel_dim", "parallelism.tensor_parallel_degree"),
-    HARMLESS("tensor_parallel_plan.*", "counts with tensor_parallel_dim"),
+    HARMLESS("tensor_parallel_plan.*", "has an effect with tensor_parallel_dim"),
     MAPPED("context_parallel_dim", "parallelism.context_parallel_degree"),
     MAPPED("data_parallel_shard_dim", "parallelism.data_parallel_shard_degree"),
     MAPPED("data_parallel_replicate_dim", "parallelism.data_parallel_replicate_degree"),
