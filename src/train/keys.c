@@ -14,8 +14,9 @@ static const char optimizers[] =
 #undef TM_OPTIMIZER
 
 /* The table of graph/passes/recipes.c, and none of them first. */
-static const char recipes[] = "none|fp8_tensorwise|fp8_rowwise|fp8_rowwise_with_gw_hp|fp8_delayed|fp8_current|"
-                              "fp8_blockwise|fp8_blockwise_turbo|mxfp8|mxfp8_turbo|mxfp6_e3m2|mxfp6_e2m3|mxfp4|mxfp4_turbo|nvfp4";
+static const char recipes[] =
+    "none|fp8_tensorwise|fp8_rowwise|fp8_rowwise_with_gw_hp|fp8_delayed|fp8_current|"
+    "fp8_blockwise|fp8_blockwise_turbo|mxfp8|mxfp8_turbo|mxfp6_e3m2|mxfp6_e2m3|mxfp4|mxfp4_turbo|nvfp4";
 
 /* clang-format off */
 static const tm_key keys[] = {
