@@ -433,10 +433,12 @@ static tm_status named_preset(loader *l, const leaf *name, tm_layer layer)
         if (our_model(l, name, &err) != TM_OK) tm_config_problem(l->config, &err);
         return TM_OK;
     }
-    if (tm_names_equal(stem, "pre_trainer")) return TM_OK; /* the defaults of the framework's table */
+    if (tm_names_equal(stem, "pre_trainer") || tm_names_equal(stem, "sft_trainer") ||
+        tm_names_equal(stem, "post_trainer"))
+        return TM_OK; /* the defaults of the framework's table */
     tm_fail(&err, TM_INVALID,
             "trainer preset '%.200s' (%s) is neither a file where its program finds it nor built in "
-            "(pre_trainer.yaml)",
+            "(pre_trainer.yaml, sft_trainer.yaml, post_trainer.yaml)",
             name->text, tm_place(name->origin));
     tm_config_problem(l->config, &err);
     return TM_OK;
@@ -444,7 +446,7 @@ static tm_status named_preset(loader *l, const leaf *name, tm_layer layer)
 
 typedef struct {
     const leaf *model, *config, *framework;
-    const char *module; /* "modules.pre_trainer." */
+    const char *module; /* "modules.pre_trainer."; NULL: none yet */
 } experiment;
 
 static bool starts_with(const char *text, const char *prefix)
@@ -476,13 +478,26 @@ static tm_status misplaced(loader *l, const leaf *value)
                    near ? near : "", near ? "'?" : "");
 }
 
+/* The module that a value belongs to: of training or of post-training, one of the two. NULL: another. */
+static tm_status choose_module(loader *l, experiment *e, const leaf *value, const char **out)
+{
+    static const char *const modules[] = { "modules.pre_trainer.", "modules.post_trainer." };
+    *out = NULL;
+    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
+        if (starts_with(value->path, modules[i])) *out = modules[i];
+    if (!*out) return TM_OK;
+    if (e->module && e->module != *out)
+        return tm_fail(l->err, TM_UNSUPPORTED, "'%.200s' (%s): an experiment of two modules is not built; leave one out",
+                       value->path, tm_place(value->origin));
+    e->module = *out;
+    return TM_OK;
+}
+
 static tm_status read_module(loader *l, experiment *e, const leaf *value)
 {
-    if (starts_with(value->path, "modules.post_trainer"))
-        return tm_fail(l->err, TM_UNSUPPORTED,
-                       "modules.post_trainer (%s): post-training is not built yet; use pre_trainer",
-                       tm_place(value->origin));
-    if (!starts_with(value->path, e->module)) return misplaced(l, value);
+    const char *module;
+    TM_TRY(choose_module(l, e, value, &module));
+    if (!module) return misplaced(l, value);
     const char *name = value->path + strlen(e->module);
     if (strcmp(name, "framework") == 0)
         e->framework = value;
@@ -500,9 +515,11 @@ static tm_status check_framework(loader *l, const leaf *framework)
 {
     const char *name = framework && framework->text ? framework->text : "torchtitan";
     l->config->framework = tm_framework_find(name);
+    if (tm_names_equal(name, "megatron_bridge")) l->config->framework = &tm_framework_megatron; /* its arguments */
     if (l->config->framework == &tm_framework_torchtitan || l->config->framework == &tm_framework_megatron)
         return TM_OK;
-    return tm_fail(l->err, TM_UNSUPPORTED, "framework '%.100s' (%s) is not built yet; wanted torchtitan or megatron",
+    return tm_fail(l->err, TM_UNSUPPORTED,
+                   "framework '%.100s' (%s) is not built yet; wanted torchtitan, megatron or megatron_bridge",
                    framework->secret ? "***" : name, tm_place(framework->origin));
 }
 
@@ -523,7 +540,7 @@ static void keep(loader *l, tm_status st)
 
 static tm_status give_experiment(loader *l)
 {
-    experiment e = { .module = "modules.pre_trainer." };
+    experiment e = { 0 };
     for (size_t i = 0; i < l->n; i++) {
         const leaf *value = &l->leaves[i];
         if (starts_with(value->path, "modules.")) {
@@ -537,7 +554,7 @@ static tm_status give_experiment(loader *l)
     TM_TRY(check_framework(l, e.framework));
     if (e.model) TM_TRY(named_preset(l, e.model, LAYER_MODEL_FILE));
     if (e.config) TM_TRY(named_preset(l, e.config, LAYER_TRAINER));
-    const char *overrides = tm_arena_format(l->arena, "%soverrides.", e.module);
+    const char *overrides = tm_arena_format(l->arena, "%soverrides.", e.module ? e.module : "modules.pre_trainer.");
     for (size_t i = 0; i < l->n; i++)
         if (starts_with(l->leaves[i].path, overrides))
             TM_TRY(give_leaf(l, LAYER_FILE, &l->leaves[i], l->leaves[i].path + strlen(overrides)));
@@ -570,6 +587,7 @@ tm_status tm_config_load_file(tm_config *config, const char *path, tm_error *err
         for (size_t i = 0; i < l.n; i++)
             is_experiment |= strcmp(l.leaves[i].path, "modules") == 0 || starts_with(l.leaves[i].path, "modules.");
         config->file_loaded = true;
+        if (!config->file) config->file = tm_arena_text(config->arena, path);
         if (is_experiment) config->experiment = tm_arena_text(config->arena, path);
         if (!is_experiment && config->framework == &tm_framework_torchtitan) say_data_is_real(&l);
         st = is_experiment ? give_experiment(&l) : give_flat(&l, LAYER_FILE);

@@ -30,6 +30,7 @@ tm_status tm_adapters_read(const tm_config *config, uint64_t seed, tm_adapters *
     out->dropout = tm_config_f64(config, "lora.dropout");
     out->rslora = tm_config_bool(config, "lora.rslora");
     out->gaussian = is(config, "lora.init", "gaussian");
+    out->xavier = is(config, "lora.init", "xavier");
     out->place = tm_config_place(config, tm_config_is_set(config, "lora.targets") ? "lora.targets" : "lora.rank");
     if (is(config, "lora.base_format", "float32")) out->base = TM_F32;
     if (is(config, "lora.base_format", "bfloat16")) out->base = TM_BF16;
@@ -202,8 +203,10 @@ static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *mo
     for (int i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "%s.lora_%c.weight", modules[i].name, is_a ? 'A' : 'B');
         pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = is_a ? rank : modules[i].rows };
-        if (is_a) pieces[i].std = d->adapters->gaussian ? 1 / (double)rank : bound / sqrt(3);
-        pieces[i].uniform = is_a && !d->adapters->gaussian;
+        if (is_a) pieces[i].std = bound / sqrt(3);
+        if (is_a && d->adapters->gaussian) pieces[i].std = 1 / (double)rank;
+        if (is_a && d->adapters->xavier) pieces[i].std = sqrt(2 / (double)(width + rank));
+        pieces[i].uniform = is_a && !d->adapters->gaussian && !d->adapters->xavier;
         rows += pieces[i].rows;
     }
     size_t length = strlen(matrix.name);

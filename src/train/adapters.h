@@ -17,7 +17,8 @@ typedef struct {
     int64_t rank; /* 0: there are none */
     double  alpha, dropout;
     bool    rslora;                       /* alpha / sqrt(rank) instead of alpha / rank */
-    bool    gaussian;                     /* initial values of a: normal with deviation 1 / rank, not uniform */
+    bool    gaussian, xavier;             /* initial values of a: normal with deviation 1 / rank, or with sqrt(2 /
+                                           * (inputs + rank)) (Glorot and Bengio 2010); else uniform */
     char    targets[TM_MAX_TARGETS_TEXT]; /* "q_proj,v_proj": names of modules, theirs or ours, patterns (* ? [abc]);
                                            * all-linear: every linear of a block, but for experts and routers */
     const char *place;                    /* for messages */

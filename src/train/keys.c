@@ -86,9 +86,10 @@ static const tm_key keys[] = {
     { .name = "lora.rslora", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "use_rslora,lora.use_rslora",
       .when = "lora.rank",
       .help = "adapters are scaled by lora.alpha / sqrt(lora.rank)" },
-    { .name = "lora.init", .kind = TM_KEY_CHOICE, .fallback = "uniform", .choices = "uniform|gaussian",
+    { .name = "lora.init", .kind = TM_KEY_CHOICE, .fallback = "uniform", .choices = "uniform|gaussian|xavier",
       .when = "lora.rank",
-      .help = "first values of A: even in +-1/sqrt(inputs), or normal with deviation 1/lora.rank; B begins with 0" },
+      .help = "first values of A: even in +-1/sqrt(inputs), or normal with deviation 1/lora.rank (gaussian), "
+          "sqrt(2 / (inputs + rank)) (xavier); B begins with 0" },
     { .name = "lora.adapter_path", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "adapter folder (PEFT) whose values the adapters begin with; rank, alpha and targets must be its own" },
     { .name = "lora.base_format", .kind = TM_KEY_CHOICE, .choices = "float32|bfloat16|nf4",

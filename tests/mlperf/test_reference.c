@@ -86,7 +86,7 @@ static void published_statistics(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char                what[64];
         tm_reference_record r;
-        const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, arena);
+        const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, TM_RULESET_5_1_0, arena);
         snprintf(what, sizeof what, "%s %d", rows[i].benchmark, rows[i].batch);
         assert_int_equal(tm_reference_choose(reference, rows[i].batch, true, &r), TM_REFERENCE_FOUND);
         assert_int_equal(r.batch, rows[i].batch);
@@ -99,10 +99,10 @@ static void published_statistics(void **state)
         assert_int_equal(r.pruned, rows[i].pruned);
         for (size_t k = 1; k < r.n; k++) assert_true(r.samples[k - 1] <= r.samples[k]);
     }
-    assert_int_equal(tm_reference_built_in("llama31_8b", arena)->n, 5);
-    assert_int_equal(tm_reference_built_in("llama2_70b_lora", arena)->n, 4);
-    assert_null(tm_reference_built_in("llama31_405b", arena));
-    assert_null(tm_reference_built_in("", arena));
+    assert_int_equal(tm_reference_built_in("llama31_8b", TM_RULESET_5_1_0, arena)->n, 5);
+    assert_int_equal(tm_reference_built_in("llama2_70b_lora", TM_RULESET_5_1_0, arena)->n, 4);
+    assert_null(tm_reference_built_in("llama31_405b", TM_RULESET_5_1_0, arena));
+    assert_null(tm_reference_built_in("", TM_RULESET_5_1_0, arena));
 }
 
 static void published_interpolations(void **state)
@@ -132,7 +132,7 @@ static void published_interpolations(void **state)
             if (!(full ? rows[i].full : rows[i].pruned)) continue;
             char                what[64];
             tm_reference_record r;
-            const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, arena);
+            const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, TM_RULESET_5_1_0, arena);
             snprintf(what, sizeof what, "%s %d full %d", rows[i].benchmark, rows[i].batch, full);
             assert_int_equal(tm_reference_choose(reference, rows[i].batch, full, &r), TM_REFERENCE_INTERPOLATED);
             exactly(r.mean, rows[i].mean, what);
@@ -147,7 +147,7 @@ static void choice_at_the_ends(void **state)
 {
     (void)state;
     tm_reference_record r;
-    const tm_reference *reference = tm_reference_built_in("llama31_8b", arena);
+    const tm_reference *reference = tm_reference_built_in("llama31_8b", TM_RULESET_5_1_0, arena);
     assert_int_equal(tm_reference_choose(reference, 8, false, &r), TM_REFERENCE_SMALLEST);
     assert_int_equal(r.batch, 16);
     assert_int_equal(tm_reference_choose(reference, 160, false, &r), TM_REFERENCE_MISSING);

@@ -21,6 +21,7 @@
 #define MUON .with = "optimizer=muon/dist_muon"
 #define FP8(key) UNBUILT(key, "", "float8 training", .with = "fp8")
 #define LOADS(key, words) UNBUILT(key, "null|false", words, .with = "load")
+#define LORA(key, what) MAPPED(key, what, .with = "lora.enabled")
 #define TENSOR .with = "tensor_model_parallel_size"
 #define PIPELINE .with = "pipeline_model_parallel_size"
 #define DIFFUSION .with = "model_type=diffusion_model"
@@ -32,7 +33,7 @@ static const tm_foreign_key keys[] = {
     HARMLESS("trainable", "which module is trained"),
     LOG("sink_level"), LOG("file_sink_level"), LOG("stderr_sink_level"),
     HARMLESS("yaml_cfg", "another way to give arguments"),
-    UNBUILT("stage", "null|pretrain", "post-training"),
+    UNBUILT("stage", "null|pretrain|sft", "this kind of post-training"),
     HARMLESS("trainer_class", "Python class of the trainer"),
     MODEL("spec", "null|", "layers by a Python specification"),
     MAPPED("model_type", "gpt:|diffusion_model:model.family=flux;data.source=gaussians",
@@ -354,7 +355,7 @@ static const tm_foreign_key keys[] = {
     UNBUILT("save_retain_interval", "null", "checkpoints that are kept", .with = "save"),
     FILES("no_save_optim"), FILES("no_save_rng"),
     MAPPED("load", "*:checkpoint.initial_load_path"),
-    UNBUILT("pretrained_checkpoint", "null", "starting from another run's weights"),
+    HARMLESS("pretrained_checkpoint", "the folder of the weights, as model.hf_assets_path"),
     LOADS("no_load_optim", "partial loading"), LOADS("no_load_rng", "partial loading"),
     LOADS("load_main_params_from_ckpt", "partial loading"), LOADS("finetune", "fine-tuning"),
     LOADS("use_checkpoint_args", "arguments of a checkpoint"),
@@ -465,9 +466,28 @@ static const tm_foreign_key keys[] = {
     HARMLESS("inprocess_restart", "the cluster's restarts"),
 
     /* other kinds of training */
-    UNBUILT("lora.enabled", "false|null", "LoRA fine-tuning"),
-    UNBUILT("lora.*", "", "LoRA fine-tuning", .with = "lora.enabled"),
-    HARMLESS("sft_*", "counts with stage", .with = "!stage=sft"),
+    MAPPED("lora.enabled", "true:|false:"),
+    LORA("lora.dim", "lora.rank"), LORA("lora.alpha", "lora.alpha"), LORA("lora.dropout", "lora.dropout"),
+    LORA("lora.target_modules", "lora.targets"),
+    LORA("lora.lora_A_init_method", "xavier:lora.init=xavier|kaiming:|uniform:"),
+    UNBUILT("lora.lora_B_init_method", "zero|null", "adapters that begin with another B", .with = "lora.enabled"),
+    UNBUILT("lora.dropout_position", "pre|null", "dropout behind the adapter", .with = "lora.enabled"),
+    UNBUILT("lora.*", "", "this property of adapters", .with = "lora.enabled"),
+    MAPPED("peft", "none:|lora:lora.rank=32;lora.alpha=32;lora.init=xavier;lora.targets=wqkv,wo,w13,w2",
+           .words = "adapters of this kind"),
+    MAPPED("finetune_lr", "optimizer.lr"),
+    MAPPED("precision_config",
+           "bf16_mixed:training.mixed_precision_param=bfloat16|bf16_with_mxfp8_mixed:training.mixed_precision_param="
+           "bfloat16;quantize.recipe=mxfp8|fp32:training.dtype=float32",
+           .words = "this precision"),
+    UNBUILT("comm_overlap_config", "null", "communication of several devices"),
+    HARMLESS("dataset_type", "see packed_train_data_path"), HARMLESS("packed_metadata_path", "what was packed how"),
+    MAPPED("packed_train_data_path", "data.path"), MAPPED("packed_val_data_path", "data.validation_path"),
+    UNBUILT("packed_sequence", "false|null", "samples packed on the way; give packed_train_data_path",
+            .with = "!packed_train_data_path"),
+    MAPPED("sft_dataset_name", "training.dataset", .with = "stage=sft"),
+    UNBUILT("sft_bridge_compat_inline_bos", "false|null", "tokens of two programs"),
+    HARMLESS("sft_*", "the samples of a data set"),
     UNBUILT("enable_packed_sequences", "false|null", "packed samples"),
     UNBUILT("use_packed_attention", "false|null", "packed samples"),
     UNBUILT("perform_rl_step", "false|null", "reinforcement learning"),
