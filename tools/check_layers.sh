@@ -38,6 +38,7 @@ device/cpu/gemm.h
 device/backends.def
 device/device.h
 graph/gradient.h
+graph/blocks.h
 graph/graph.h
 graph/nf4.h
 graph/passes/passes.h

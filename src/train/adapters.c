@@ -2,6 +2,7 @@
 #include "train/adapters.h"
 
 #include "base/text.h"
+#include "graph/blocks.h"
 #include "model/hf.h"
 
 #include <fnmatch.h>
@@ -35,6 +36,7 @@ tm_status tm_adapters_read(const tm_config *config, uint64_t seed, tm_adapters *
     if (is(config, "lora.base_format", "float32")) out->base = TM_F32;
     if (is(config, "lora.base_format", "bfloat16")) out->base = TM_BF16;
     if (is(config, "lora.base_format", "nf4")) out->base = TM_NF4_BLOCKS;
+    if (is(config, "lora.base_format", "float8_e4m3")) out->base = TM_E4M3_BLOCKS;
     if (!targets || !*targets) targets = all_linear;
     if (strlen(targets) >= sizeof out->targets)
         return tm_fail(err, TM_INVALID, "lora.targets (%s) has %zu characters, at most %zu are read; use patterns",
@@ -271,7 +273,7 @@ static void freeze(tm_graph *graph, const tm_adapters *adapters, tm_tensor *tens
     tensor->trained = false;
     if (adapters->base == TM_DTYPE_COUNT || tensor->as_stored) return;
     bool matrix = is_matrix(tensor, 2) || is_matrix(tensor, 3);
-    tensor->dtype = adapters->base == TM_NF4_BLOCKS && !matrix ? TM_BF16 : adapters->base;
+    tensor->dtype = tm_dtype_blocked(adapters->base) && !matrix ? TM_BF16 : adapters->base;
 }
 
 tm_status tm_adapters_declare(tm_graph *graph, const tm_model_shape *shape, const tm_adapters *adapters, tm_error *err)

@@ -22,8 +22,8 @@ typedef struct {
     char    targets[TM_MAX_TARGETS_TEXT]; /* "q_proj,v_proj": names of modules, theirs or ours, patterns (* ? [abc]);
                                            * all-linear: every linear of a block, but for experts and routers */
     const char *place;                    /* for messages */
-    tm_dtype base; /* of the frozen weights; TM_DTYPE_COUNT: as all weights. TM_NF4_BLOCKS: of the matrices of blocks,
-                    * the others are bfloat16 */
+    tm_dtype base; /* of the frozen weights; TM_DTYPE_COUNT: as all weights. TM_NF4_BLOCKS, TM_E4M3_BLOCKS: of the
+                    * matrices of blocks, the others are bfloat16 */
     uint64_t seed; /* of dropout */
 } tm_adapters;
 

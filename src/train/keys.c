@@ -92,8 +92,8 @@ static const tm_key keys[] = {
           "sqrt(2 / (inputs + rank)) (xavier); B begins with 0" },
     { .name = "lora.adapter_path", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "adapter folder (PEFT) whose values the adapters begin with; rank, alpha and targets must be its own" },
-    { .name = "lora.base_format", .kind = TM_KEY_CHOICE, .choices = "float32|bfloat16|nf4",
-      .help = "of the frozen weights; nf4: the matrices of blocks in 4 bits (QLoRA), all others bfloat16; null: as "
+    { .name = "lora.base_format", .kind = TM_KEY_CHOICE, .choices = "float32|bfloat16|float8_e4m3|nf4",
+      .help = "of the frozen weights; nf4, float8_e4m3: the matrices of blocks in 4 bits (QLoRA) or 8, with scales, all others bfloat16; null: as "
           "training.regime has it" },
     { .name = "training.threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1024, .quiet = true,
       .synonyms = "threads",
