@@ -104,7 +104,8 @@ static tm_status take_task(rewriting *r, const char *value, tm_error *err)
         for (int k = 0; tasks[i].words[k]; k += 2) make(r, tasks[i].words[k], tasks[i].words[k + 1]);
         return TM_OK;
     }
-    tm_status st = tm_fail(err, TM_UNSUPPORTED, "-t %.60s: this task is not built; wanted one of %s", value, names.data);
+    tm_status st =
+        tm_fail(err, TM_UNSUPPORTED, "-t %.60s: this task is not built; wanted one of %s", value, names.data);
     tm_text_fini(&names);
     return st;
 }

@@ -19,13 +19,14 @@ static tm_status read_key(const tm_repeat *r, tm_arena *arena, const char **out,
 {
     tm_cli_options cli = { 0 };
     tm_config     *config = NULL;
-    char         **argv = tm_arena_take(arena, ((size_t)r->n + 2) * sizeof *argv);
+    char         **argv = tm_arena_take(arena, ((size_t)r->n + 3) * sizeof *argv);
     argv[0] = tm_arena_text(arena, "run");
     for (int i = 0; i < r->n; i++) argv[i + 1] = r->words[i];
+    argv[r->n + 1] = tm_arena_text(arena, "--mlperf.enable=true"); /* as the runs are told */
     tm_cli_line line = {
-        .command = &tm_command_run, .name = "run", .argc = r->n + 1, .argv = argv, .options = &cli, .arena = arena
+        .command = &tm_command_run, .name = "run", .argc = r->n + 2, .argv = argv, .options = &cli, .arena = arena
     };
-    line.words = tm_arena_take(arena, ((size_t)r->n + 2) * sizeof *line.words);
+    line.words = tm_arena_take(arena, ((size_t)r->n + 3) * sizeof *line.words);
     line.quiet = true; /* its notes are told by the runs */
     tm_status st = tm_cli_configure(&line, "tiny-llama", true, &config, err);
     tm_log_set_level(TM_LOG_INFO);
@@ -53,8 +54,9 @@ static tm_status call(tm_arena *arena, const char *what, const char *const *word
     TM_TRY(tm_process_start(&(tm_process_options){ .argv = argv }, &process, err));
     tm_status st = tm_repeat_wait(process, &status, err);
     if (st == TM_OK && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
-        st = tm_fail(err, WIFEXITED(status) ? tm_repeat_status(WEXITSTATUS(status)) : TM_INTERNAL, "%s ended with %s:\n%s",
-                     what, tm_process_status_text(status, text), tm_process_last_words(process));
+        st = tm_fail(err, WIFEXITED(status) ? tm_repeat_status(WEXITSTATUS(status)) : TM_INTERNAL,
+                     "%s ended with %s:\n%s", what, tm_process_status_text(status, text),
+                     tm_process_last_words(process));
     tm_process_close(process, 10);
     return st;
 }

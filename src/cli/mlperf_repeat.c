@@ -250,7 +250,8 @@ tm_status tm_repeat_run(const tm_repeat *r, tm_error *err)
             continue;
         }
         if (st == TM_OK)
-            st = train(r, model, run, tm_arena_format(arena, "%s/result_%lld.txt", r->folder, (long long)run), arena, err);
+            st = train(r, model, run, tm_arena_format(arena, "%s/result_%lld.txt", r->folder, (long long)run), arena,
+                       err);
     }
     tm_arena_destroy(arena);
     return st;

@@ -47,10 +47,7 @@ typedef struct {
           TM_OPTION_I64,   offsetof(tm_repeat, seed),                                                                  \
           .value = "S",    .lo = 0,                                                                                    \
           .hi = INT32_MAX, .help = "seeds S, S + 1, ... (or the variable SEED) instead of the system's entropy" },     \
-        { "dry-run",                                                                                                   \
-          0,                                                                                                           \
-          TM_OPTION_FLAG,                                                                                              \
-          offsetof(tm_repeat, dry_run),                                                                                \
+        { "dry-run", 0, TM_OPTION_FLAG, offsetof(tm_repeat, dry_run),                                                  \
           .help = "print the plan of a run and what is not built yet, then stop" },                                    \
         TM_MLPERF_RULESET(tm_repeat), TM_OPTION_JSON(tm_repeat)
 
@@ -61,10 +58,11 @@ TM_MUST_USE tm_status tm_repeat_read(tm_cli_line *line, tm_repeat **out, tm_erro
 /* With --dry-run: what one run would be, as `trainmark run --dry-run` says it. */
 TM_MUST_USE tm_status tm_repeat_plan(const tm_repeat *repeat, tm_arena *arena, tm_error *err);
 
-/* Trains what is not there yet: the base model, if mlperf.base names one (DIR/runs/base_model), then the runs: each run is a process of its own with caches and clock of its own; its log becomes
- * result_I.txt when it is whole, so that a command that was cut short goes on where it stopped. TM_INVALID if the
- * folder holds runs of another command. A run that missed its target is a result, a run that fails is not: its exit
- * code is passed on. TM_INTERRUPTED when stopped. */
+/* Trains what is not there yet: the base model, if mlperf.base names one (DIR/runs/base_model), then the runs: each run
+ * is a process of its own with caches and clock of its own; its log becomes result_I.txt when it is whole, so that a
+ * command that was cut short goes on where it stopped. TM_INVALID if the folder holds runs of another command. A run
+ * that missed its target is a result, a run that fails is not: its exit code is passed on. TM_INTERRUPTED when stopped.
+ */
 TM_MUST_USE tm_status tm_repeat_run(const tm_repeat *repeat, tm_error *err);
 
 extern const tm_cli_command tm_command_run;

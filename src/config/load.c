@@ -487,8 +487,9 @@ static tm_status choose_module(loader *l, experiment *e, const leaf *value, cons
         if (starts_with(value->path, modules[i])) *out = modules[i];
     if (!*out) return TM_OK;
     if (e->module && e->module != *out)
-        return tm_fail(l->err, TM_UNSUPPORTED, "'%.200s' (%s): an experiment of two modules is not built; leave one out",
-                       value->path, tm_place(value->origin));
+        return tm_fail(l->err, TM_UNSUPPORTED,
+                       "'%.200s' (%s): an experiment of two modules is not built; leave one out", value->path,
+                       tm_place(value->origin));
     e->module = *out;
     return TM_OK;
 }

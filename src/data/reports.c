@@ -4,9 +4,9 @@
  *
  * A document is a report, the token 1, an answer, the token 0. Symbols are the other tokens, n of them. Both parts are
  * chains of symbols: the first is uniform, symbol s goes over to next_k(s) with probability p_k, k = 0 .. 3, where each
- * next_k is a permutation, so that all symbols are equally frequent everywhere. After a symbol of a report 1 follows with
- * probability r = 1/40, after one of an answer 0 with a = 1/16. In answers that are renamed (data.answers) the symbols of
- * n / 4 pairs have changed places: x' = pi(x), with pi its own inverse.
+ * next_k is a permutation, so that all symbols are equally frequent everywhere. After a symbol of a report 1 follows
+ * with probability r = 1/40, after one of an answer 0 with a = 1/16. In answers that are renamed (data.answers) the
+ * symbols of n / 16 pairs have changed places: x' = pi(x), with pi its own inverse.
  *
  * A row is one document behind the other, the last one cut; attention is causal over all of it. In training every
  * prediction counts, held out those of answers: what follows token 1 or a symbol of an answer.
@@ -84,16 +84,16 @@ static void set_floors(const language *l, int64_t seq, double *all, double *answ
 
 static void make_tables(language *l, bool plain)
 {
-    uint64_t      n = (uint64_t)l->symbols;
-    const char   *names[NEXT] = { "reports.next0", "reports.next1", "reports.next2", "reports.next3" };
-    int32_t       order[MAX_SYMBOLS];
+    uint64_t    n = (uint64_t)l->symbols;
+    const char *names[NEXT] = { "reports.next0", "reports.next1", "reports.next2", "reports.next3" };
+    int32_t     order[MAX_SYMBOLS];
     for (uint64_t s = 0; s < n; s++) {
         for (int k = 0; k < NEXT; k++)
             l->next[k][s] = (int32_t)tm_random_permute(LANGUAGE, tm_random_stream(names[k]), s, n);
         order[s] = (int32_t)tm_random_permute(LANGUAGE, tm_random_stream("reports.renamed"), s, n);
         l->renamed[s] = (int32_t)s;
     }
-    for (int32_t pair = 0; pair < l->symbols / 4 && !plain; pair++) {
+    for (int32_t pair = 0; pair < l->symbols / 16 && !plain; pair++) {
         l->renamed[order[2 * pair]] = order[2 * pair + 1];
         l->renamed[order[2 * pair + 1]] = order[2 * pair];
     }

@@ -73,8 +73,8 @@ typedef struct {
     tm_mask         mask;       /* govreport */
     int32_t         pad_token;  /* govreport: the input behind the last token */
     bool            plain_answers; /* reports: answers are written as the reports are */
-    bool            separate;   /* fields that keep the documents of a sample apart, see tm_source_fields */
-    tm_flow_options flow;       /* of images */
+    bool            separate;      /* fields that keep the documents of a sample apart, see tm_source_fields */
+    tm_flow_options flow;          /* of images */
 } tm_source_options;
 
 typedef struct {

@@ -72,7 +72,8 @@ tm_status tm_blocked_store(tm_dtype dtype, const tm_nf4_io *io, int64_t n, tm_er
     unsigned char *out = tm_alloc((size_t)AT_ONCE * TM_E4M3_GROUP_BYTES);
     tm_status      st = TM_OK;
     for (int64_t first = 0; first < n && st == TM_OK; first += (int64_t)AT_ONCE * TM_E4M3_GROUP) {
-        int64_t left = n - first, part = (int64_t)AT_ONCE * TM_E4M3_GROUP < left ? (int64_t)AT_ONCE * TM_E4M3_GROUP : left;
+        int64_t left = n - first,
+                part = (int64_t)AT_ONCE * TM_E4M3_GROUP < left ? (int64_t)AT_ONCE * TM_E4M3_GROUP : left;
         io->values(io->context, first, part, values);
 #pragma omp parallel for schedule(static) num_threads(io->threads)
         for (int64_t g = 0; g < part; g += TM_E4M3_GROUP)

@@ -182,7 +182,7 @@ static tm_status load_slice(const tm_hf_memory *memory, const conversion *c, int
     return TM_OK;
 }
 
-/* --- formats of blocks: whole parameters ------------------------------------------------------------------------------ */
+/* --- formats of blocks: whole parameters -------------------------------------------------------------------------- */
 
 typedef struct {
     const tm_hf_memory *memory;
@@ -197,7 +197,7 @@ typedef struct {
 static void blocked_values(void *context, int64_t first, int64_t n, float *out)
 {
     const blocked_run *run = context;
-    int64_t        begin = run->begin + first, end = begin + n;
+    int64_t            begin = run->begin + first, end = begin + n;
     for (size_t i = 0; i < run->n; i++) {
         const tm_hf_slice *s = run->slices[i].slice;
         int64_t            from = s->first > begin ? s->first : begin, to = s->first + s->rows * s->columns;
@@ -222,11 +222,11 @@ static tm_status blocked_write(void *context, size_t offset, const void *bytes, 
                               tm_blocked_bytes(run->dtype, run->begin) + offset, bytes, n, err);
 }
 
-static tm_status load_blocked(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_stored_tensor *const *found,
-                          tm_tensor_id id, int threads, tm_error *err)
+static tm_status load_blocked(const tm_hf_memory *memory, const tm_hf_layout *layout,
+                              const tm_stored_tensor *const *found, tm_tensor_id id, int threads, tm_error *err)
 {
     const tm_tensor *tensor = tm_graph_at(memory->graph, id);
-    blocked_run          run = { .memory = memory, .dtype = tensor->dtype, .threads = threads };
+    blocked_run      run = { .memory = memory, .dtype = tensor->dtype, .threads = threads };
     size_t           capacity = 0;
     tm_status        st = TM_OK;
     for (size_t i = 0; i < layout->n; i++)

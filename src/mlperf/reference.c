@@ -11,11 +11,16 @@ const tm_reference_kind *tm_reference_kind_find(const char *name)
 {
     /* A benchmark without a row counts epochs. */
     static const tm_reference_kind rows[] = {
-        { "llama31_8b", 10, "samples_count", 0 },      { "llama2_70b_lora", 10, "samples_count", 0 },
-        { "llama31_405b", 3, "samples_count", 46080 }, { "trainmark_tiny", 10, "samples_count", 0 },
-        { "flux1", 10, "samples_count", 0 },           { "gpt_oss_20b", 10, "samples_count", 0 },
-        { "trainmark_tiny_lora", 10, "samples_count", 0 }, { "trainmark_tiny_flux", 10, "samples_count", 0 },
-        { "deepseekv3_671b", 3, "samples_count", 0 },  { "qwen35_397b_grpo", 3, "samples_count", 0 },
+        { "llama31_8b", 10, "samples_count", 0 },
+        { "llama2_70b_lora", 10, "samples_count", 0 },
+        { "llama31_405b", 3, "samples_count", 46080 },
+        { "trainmark_tiny", 10, "samples_count", 0 },
+        { "flux1", 10, "samples_count", 0 },
+        { "gpt_oss_20b", 10, "samples_count", 0 },
+        { "trainmark_tiny_lora", 10, "samples_count", 0 },
+        { "trainmark_tiny_flux", 10, "samples_count", 0 },
+        { "deepseekv3_671b", 3, "samples_count", 0 },
+        { "qwen35_397b_grpo", 3, "samples_count", 0 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].name, name) == 0) return &rows[i];
@@ -223,9 +228,8 @@ enum { ALL = 0, R510 = 1 << TM_RULESET_5_1_0, R6 = 1 << TM_RULESET_6_0_0 | 1 << 
     "32, 'max_steps': 1024}"
 
 #define HYPER_FLUX(rate, warmup)                                                                                       \
-    "{'opt_adamw_beta_1': 0.9, 'opt_adamw_beta_2': 0.95, 'opt_adamw_epsilon': 1e-08, 'opt_adamw_weight_decay': 0.1, "   \
-    "'opt_base_learning_rate': " rate ", 'opt_learning_rate_warmup_steps': " warmup                                    \
-    ", 'opt_gradient_clip_norm': 1.0}"
+    "{'opt_adamw_beta_1': 0.9, 'opt_adamw_beta_2': 0.95, 'opt_adamw_epsilon': 1e-08, 'opt_adamw_weight_decay': 0.1, "  \
+    "'opt_base_learning_rate': " rate ", 'opt_learning_rate_warmup_steps': " warmup ", 'opt_gradient_clip_norm': 1.0}"
 #define HYPER_TINY(rate, warmup, accumulation)                                                                         \
     "{'opt_base_learning_rate': " rate ", 'opt_learning_rate_warmup_steps': " warmup                                   \
     ", 'gradient_accumulation_steps': " accumulation "}"

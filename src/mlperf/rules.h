@@ -81,8 +81,8 @@ typedef struct {
 /* What a scan of one rule set knows when it comes to a line. */
 typedef struct {
     bool                 is[STATE_COUNT];
-    double               first_init_ms; /* +inf before the first */
-    double               limit_minutes; /* of the initialisation; 0 before the division is known */
+    double               first_init_ms;  /* +inf before the first */
+    double               limit_minutes;  /* of the initialisation; 0 before the division is known */
     const tm_json_value *warmup, *batch; /* NULL before their lines */
 } rule_memory;
 

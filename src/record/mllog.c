@@ -65,9 +65,14 @@ static void put_event(mllog_sink *self, tm_mllog_event event)
 static const struct {
     const char   *key;
     tm_mllog_kind kind;
-    size_t        at;                      /* in tm_run_started */
-    enum { ALWAYS, ADAPTERS, ADAMW, EVALUATED } only; /* where there are adapters; that is the optimizer; it is evaluated
-                                                       * on the way */
+    size_t        at; /* in tm_run_started */
+    enum {
+        ALWAYS,
+        ADAPTERS,
+        ADAMW,
+        EVALUATED
+    } only; /* where there are adapters; that is the optimizer; it is evaluated
+             * on the way */
 } rows[] = {
 #define ROW(key, kind, member)                                                                                         \
     {                                                                                                                  \

@@ -105,7 +105,8 @@ static tm_status fill_constant(filler *f, const tm_tensor *tensor, tm_error *err
     return TM_OK;
 }
 
-/* --- formats of blocks: made as float32, then quantized --------------------------------------------------------------- */
+/* --- formats of blocks: made as float32, then quantized
+ * --------------------------------------------------------------- */
 
 typedef struct {
     filler          *filler;
@@ -131,8 +132,8 @@ static void make_floats(const filler *f, const tm_piece *piece, int64_t from, in
 static void blocked_values(void *context, int64_t first, int64_t n, float *out)
 {
     const blocked_run *run = context;
-    filler         floats = *run->filler;
-    int64_t        row = tm_piece_row(run->tensor->shape), begin = run->begin + first, end = begin + n;
+    filler             floats = *run->filler;
+    int64_t            row = tm_piece_row(run->tensor->shape), begin = run->begin + first, end = begin + n;
     floats.dtype = TM_F32;
     for (int p = 0; p < run->tensor->n_pieces; p++) {
         const tm_piece *piece = &run->tensor->pieces[p];
@@ -153,9 +154,9 @@ static tm_status fill_blocked(filler *f, const tm_tensor *tensor, tm_error *err)
 {
     int64_t all = tm_shape_elements(tensor->shape);
     for (int64_t begin = 0; begin < all;) {
-        int64_t   end = tm_nf4_run_end(tensor, begin);
-        blocked_run   run = { f, tensor, begin, tm_blocked_bytes(tensor->dtype, begin) };
-        tm_nf4_io io = { blocked_values, blocked_write, &run, f->threads };
+        int64_t     end = tm_nf4_run_end(tensor, begin);
+        blocked_run run = { f, tensor, begin, tm_blocked_bytes(tensor->dtype, begin) };
+        tm_nf4_io   io = { blocked_values, blocked_write, &run, f->threads };
         TM_TRY(tm_blocked_store(tensor->dtype, &io, end - begin, err));
         begin = end;
     }

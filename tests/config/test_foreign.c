@@ -446,8 +446,7 @@ static void post_training_of_primus_loads(void **state)
     char          text[2048];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, post, cases[i].framework, cases[i].more);
-        if (test_foreign_load(f, put(f, "p.yaml", text), false, 0, NULL) != TM_OK)
-            fail_msg("%zu: %s", i, f->err.text);
+        if (test_foreign_load(f, put(f, "p.yaml", text), false, 0, NULL) != TM_OK) fail_msg("%zu: %s", i, f->err.text);
         test_foreign_has(f, cases[i].key, cases[i].value);
     }
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {

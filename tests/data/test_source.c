@@ -85,8 +85,8 @@ static void sources_tell_what_they_are(void **state)
 static void names_are_listed_and_found_in_any_case(void **state)
 {
     (void)state;
-    const char *const names[] = { "gaussians", "govreport", "latents", "megatron", "mock", "reports",
-                                  "synthetic", "text" };
+    const char *const names[] = { "gaussians", "govreport", "latents",   "megatron",
+                                  "mock",      "reports",   "synthetic", "text" };
     for (int i = 0; i < 8; i++) assert_string_equal(tm_source_name(i), names[i]);
     assert_null(tm_source_name(8));
     assert_null(tm_source_name(-1));

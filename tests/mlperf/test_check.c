@@ -100,8 +100,7 @@ static void fails(const mllog *log, const char *word)
 static void the_shortest_logs_pass(void **unused)
 {
     (void)unused;
-    const mllog logs[] = { mllog_gpt_oss(), mllog_8b(), mllog_lora(), mllog_flux(),
-                           mllog_tiny(TM_MLPERF_TINY_TARGET) };
+    const mllog logs[] = { mllog_gpt_oss(), mllog_8b(), mllog_lora(), mllog_flux(), mllog_tiny(TM_MLPERF_TINY_TARGET) };
     for (size_t i = 0; i < 5; i++)
         for (int r = i == 0 ? TM_RULESET_6_0_0 : 0; r < TM_RULESET_COUNT; r++) {
             outcome o = check(&logs[i], (tm_ruleset)r, true);
@@ -121,9 +120,8 @@ static void only_some_lines_may_be_left_out(void **unused)
         for (size_t i = 0; i < logs[k].n; i++) {
             mllog       log = logs[k];
             const char *key = logs[k].lines[i].key;
-            bool        may = false, disclosed = strncmp(key, "lowest_", 7) == 0 ||
-                                   strstr(key, "_parallelism") || strcmp(key, "micro_batch_size") == 0 ||
-                                   strcmp(key, "config_filename") == 0;
+            bool        may = false, disclosed = strncmp(key, "lowest_", 7) == 0 || strstr(key, "_parallelism") ||
+                                          strcmp(key, "micro_batch_size") == 0 || strcmp(key, "config_filename") == 0;
             for (size_t j = 0; j < 5; j++) may = may || strcmp(key, optional[j]) == 0;
             mllog_drop(&log, key);
             for (int r = k == 3 ? TM_RULESET_6_0_0 : 0; r < TM_RULESET_COUNT; r++) {
@@ -369,12 +367,9 @@ static void values_flux(void **unused)
         const char *key, *value;
         bool        passes_6, passes_61;
     } cases[] = {
-        { "opt_adamw_epsilon", "1e-05", false, false },
-        { "opt_learning_rate_warmup_steps", "-1", false, false },
-        { "opt_base_learning_rate", "0", true, true },
-        { "evaluation_frequency", "262080", false, false },
-        { "eval_accuracy", "0.586", true, true },
-        { "eval_accuracy", "0.5861", false, false },
+        { "opt_adamw_epsilon", "1e-05", false, false },     { "opt_learning_rate_warmup_steps", "-1", false, false },
+        { "opt_base_learning_rate", "0", true, true },      { "evaluation_frequency", "262080", false, false },
+        { "eval_accuracy", "0.586", true, true },           { "eval_accuracy", "0.5861", false, false },
         { "global_batch_size", "1152", true, false },       /* 228 steps: 262,656 images */
         { "evaluation_frequency", "262656", false, false }, /* the batch is 2048 */
         { "global_batch_size", "\"2048\"", false, false },
@@ -609,7 +604,8 @@ int main(void)
         cmocka_unit_test(order_of_lines),
         cmocka_unit_test(time_to_start),
         cmocka_unit_test(values_8b),
-        cmocka_unit_test(values_lora), cmocka_unit_test(values_flux),
+        cmocka_unit_test(values_lora),
+        cmocka_unit_test(values_flux),
         cmocka_unit_test(values_gpt_oss),
         cmocka_unit_test(metadata),
         cmocka_unit_test(evaluations),

@@ -16,10 +16,14 @@ typedef struct {
 
 /* Of the hardware and the formats; required from 6.1.0 on. */
 #define DISCLOSED                                                                                                      \
-    { "lowest_numerical_precision_in_linear", "\"fp8\"", "" }, { "lowest_numerical_precision_in_attn", "\"bfloat16\"", "" },\
+    { "lowest_numerical_precision_in_linear", "\"fp8\"", "" },                                                         \
+        { "lowest_numerical_precision_in_attn", "\"bfloat16\"", "" },                                                  \
         { "lowest_numerical_precision_in_comm", "\"bfloat16\"", "" }, { "tensor_parallelism", "1", "" },               \
         { "pipeline_parallelism", "1", "" }, { "context_parallelism", "1", "" }, { "expert_parallelism", "1", "" },    \
-        { "micro_batch_size", "2", "" }, { "config_filename", "\"config.sh\"", "" }
+        { "micro_batch_size", "2", "" },                                                                               \
+    {                                                                                                                  \
+        "config_filename", "\"config.sh\"", ""                                                                         \
+    }
 
 static const row rows_8b[] = {
     { "cache_clear", "true", "" },

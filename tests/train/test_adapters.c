@@ -281,7 +281,7 @@ static void base_computes_with_decoded_values(tm_dtype format, double most_apart
 static void a_base_in_blocks_computes_with_its_decoded_values(void **state)
 {
     (void)state;
-    base_computes_with_decoded_values(TM_NF4_BLOCKS, 0.12);   /* 4 bits: about 9 % */
+    base_computes_with_decoded_values(TM_NF4_BLOCKS, 0.12);  /* 4 bits: about 9 % */
     base_computes_with_decoded_values(TM_E4M3_BLOCKS, 0.03); /* 3 bits of fraction: 2^-4 at most, about 2.3 % */
 }
 

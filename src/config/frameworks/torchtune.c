@@ -8,16 +8,16 @@
 
 /* Functions that make a model, without lora_, qlora_, _instruct and _base, and our presets. */
 static const char *const models[][2] = {
-    { "llama2_7b", "llama2_7B" },         { "llama2_13b", "llama2_13B" },       { "llama2_70b", "llama2_70B" },
+    { "llama2_7b", "llama2_7B" },           { "llama2_13b", "llama2_13B" },     { "llama2_70b", "llama2_70B" },
     { "code_llama2_7b", "code_llama2_7B" }, { "llama3_8b", "llama3_8B" },       { "llama3_70b", "llama3_70B" },
-    { "llama3_1_8b", "llama3.1_8B" },     { "llama3_1_70b", "llama3.1_70B" },   { "llama3_1_405b", "llama3.1_405B" },
-    { "llama3_2_1b", "llama3.2_1B" },     { "llama3_2_3b", "llama3.2_3B" },     { "llama3_3_70b", "llama3.3_70B" },
-    { "mistral_7b", "mistral_7B" },       { "qwen2_0_5b", "qwen2.5_0.5B" },     { "qwen2_1_5b", "qwen2.5_1.5B" },
-    { "qwen2_7b", "qwen2.5_7B" },         { "qwen2_5_0_5b", "qwen2.5_0.5B" },   { "qwen2_5_1_5b", "qwen2.5_1.5B" },
-    { "qwen2_5_3b", "qwen2.5_3B" },       { "qwen2_5_7b", "qwen2.5_7B" },       { "qwen2_5_14b", "qwen2.5_14B" },
-    { "qwen2_5_32b", "qwen2.5_32B" },     { "qwen2_5_72b", "qwen2.5_72B" },     { "qwen3_0_6b", "qwen3_0.6B" },
-    { "qwen3_1_7b", "qwen3_1.7B" },       { "qwen3_4b", "qwen3_4B" },           { "qwen3_8b", "qwen3_8B" },
-    { "qwen3_14b", "qwen3_14B" },         { "qwen3_32b", "qwen3_32B" },
+    { "llama3_1_8b", "llama3.1_8B" },       { "llama3_1_70b", "llama3.1_70B" }, { "llama3_1_405b", "llama3.1_405B" },
+    { "llama3_2_1b", "llama3.2_1B" },       { "llama3_2_3b", "llama3.2_3B" },   { "llama3_3_70b", "llama3.3_70B" },
+    { "mistral_7b", "mistral_7B" },         { "qwen2_0_5b", "qwen2.5_0.5B" },   { "qwen2_1_5b", "qwen2.5_1.5B" },
+    { "qwen2_7b", "qwen2.5_7B" },           { "qwen2_5_0_5b", "qwen2.5_0.5B" }, { "qwen2_5_1_5b", "qwen2.5_1.5B" },
+    { "qwen2_5_3b", "qwen2.5_3B" },         { "qwen2_5_7b", "qwen2.5_7B" },     { "qwen2_5_14b", "qwen2.5_14B" },
+    { "qwen2_5_32b", "qwen2.5_32B" },       { "qwen2_5_72b", "qwen2.5_72B" },   { "qwen3_0_6b", "qwen3_0.6B" },
+    { "qwen3_1_7b", "qwen3_1.7B" },         { "qwen3_4b", "qwen3_4B" },         { "qwen3_8b", "qwen3_8B" },
+    { "qwen3_14b", "qwen3_14B" },           { "qwen3_32b", "qwen3_32B" },
 };
 
 static const char *last_part(const char *component)
