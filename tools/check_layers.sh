@@ -27,6 +27,7 @@ config/yaml.h
 data/inspect.h
 data/keys.h
 data/pack.h
+data/preview.h
 data/safetensors.h
 data/source.h
 data/token_list.h

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What transformers renders with chat templates: tests/token/chat.json.
+"""What transformers renders with chat templates: tests/token/chat.json; and the ids that it makes of conversations:
+tests/token/chat/NAME (a folder with a small tokenizer, those of tests/token/fixtures with special tokens added), ids.json.
 
     tools/make_chat_fixtures.py [CONVERSATIONS]      for each template; 25 without
 
@@ -13,6 +14,7 @@ import os
 import random
 import sys
 
+from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 TEMPLATES = {
@@ -378,4 +380,66 @@ def main(count):
         f.write("\n")
 
 
+
+TOKENIZERS = {
+    "llama2": ("llama2.json", []),
+    "llama3": ("llama3.json", ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]),
+    "mistral": ("llama2.json", ["[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]",
+                                "[/TOOL_RESULTS]"]),
+    "qwen3": ("qwen2.json", ["<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>", "<think>", "</think>"]),
+    "deepseek": ("deepseek.json", ["<｜User｜>", "<｜Assistant｜>"]),
+    "gpt-oss": ("o200k.json", ["<|start|>", "<|message|>", "<|channel|>", "<|return|>", "<|call|>"]),
+}
+
+
+def make_folder(folder, name):
+    file, special = TOKENIZERS[name]
+    with open(os.path.normpath(os.path.join(folder, "..", "..", "fixtures", file))) as f:
+        tokenizer = json.load(f)
+    first = 1 + max([*tokenizer["model"]["vocab"].values(), *(t["id"] for t in tokenizer["added_tokens"])])
+    for i, text in enumerate(special):
+        tokenizer["added_tokens"].append({"id": first + i, "content": text, "single_word": False, "lstrip": False,
+                                          "rstrip": False, "normalized": False, "special": True})
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "tokenizer.json"), "w") as f:
+        json.dump(tokenizer, f, ensure_ascii=False, separators=(",", ":"))
+    with open(os.path.join(folder, "tokenizer_config.json"), "w") as f:
+        json.dump({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": TEMPLATES[name]}, f,
+                  ensure_ascii=False, indent=1)
+    made = PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"), bos_token="<s>", eos_token="</s>")
+    made.chat_template = TEMPLATES[name]
+    return made
+
+
+def make_ids(here, name, count):
+    """[variables, ids, mask of the answers where the template marks them]"""
+    made = make_folder(os.path.join(here, name), name)
+    r = random.Random(name + " ids")
+    out = []
+    while len(out) < count:
+        variables = conversation(r)
+        variables.setdefault("date_string", "x")
+        for key in ("bos_token", "eos_token"):
+            del variables[key]
+        more = {k: v for k, v in variables.items() if k not in ("messages", "tools", "add_generation_prompt")}
+        marks = "{% generation %}" in TEMPLATES[name]
+        try:
+            got = made.apply_chat_template(variables["messages"], tools=variables.get("tools"), tokenize=True, return_dict=True,
+                                           add_generation_prompt=variables["add_generation_prompt"],
+                                           return_assistant_tokens_mask=marks, **more)
+        except Exception:
+            continue
+        out.append([variables, got["input_ids"], got["assistant_masks"] if marks else None])
+    return out
+
+
+def main_ids(count):
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "token", "chat")
+    os.makedirs(here, exist_ok=True)
+    with open(os.path.join(here, "ids.json"), "w") as f:
+        json.dump({name: make_ids(here, name, count) for name in TOKENIZERS}, f, ensure_ascii=False, separators=(",", ":"))
+        f.write("\n")
+
+
 main(int(sys.argv[1]) if len(sys.argv) > 1 else 25)
+main_ids(int(sys.argv[1]) if len(sys.argv) > 1 else 20)

@@ -74,10 +74,14 @@ static void name_folder(job *j)
         tm_text_printf(&j->folder, "output/%s", experiment ? experiment : j->options.model_name);
 }
 
-/* A model that names no vocabulary of its own grows to what the data needs; any other is told. */
+/* A model that names no vocabulary of its own grows to what the data needs; any other is told. Data that is not here
+ * does not stop a plan. */
 static tm_status fit_vocabulary(job *j, tm_error *err)
 {
-    int64_t need = tm_source_describe(j->source)->vocab_needed, have = j->options.step.shape.vocab_size;
+    int64_t   need, have = j->options.step.shape.vocab_size;
+    tm_error  absent = { 0 };
+    tm_status st = tm_source_vocabulary(&j->options.source, &need, j->cli->dry_run ? &absent : err);
+    if (st != TM_OK && !j->cli->dry_run) return st;
     if (need <= have) return TM_OK;
     if (tm_config_is_set(j->config, "model.vocab_size"))
         return tm_fail(
@@ -89,19 +93,19 @@ static tm_status fit_vocabulary(job *j, tm_error *err)
     snprintf(origin, sizeof origin, "what data.source %s needs", j->options.source.name);
     tm_config_set(j->config, "model.vocab_size", size, origin); /* config.yaml tells the truth */
     j->options.config_hash = tm_config_hash(j->config);
-    tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)have,
-            (long long)j->options.source.vocab, j->options.source.name);
     return TM_OK;
 }
 
 static tm_status open_data(job *j, tm_error *err)
 {
-    tm_source_options options = j->options.source;
-    bool              decides = tm_source_traits_of(options.name)->decides_vocabulary;
-    if (decides) options.vocab = 0;                                           /* not decided yet */
-    if (j->cli->dry_run && tm_source_has_outline(options.name)) return TM_OK; /* print_plan tells it */
-    TM_TRY(tm_source_open(&options, &j->source, err));
-    return decides ? fit_vocabulary(j, err) : TM_OK;
+    int64_t before = j->options.step.shape.vocab_size, now;
+    TM_TRY(fit_vocabulary(j, err));
+    if (!j->cli->dry_run || !tm_source_has_outline(j->options.source.name)) /* else print_plan tells it */
+        TM_TRY(tm_source_open(&j->options.source, &j->source, err));
+    if ((now = j->options.step.shape.vocab_size) != before)
+        tm_note("model.vocab_size raised from %lld to %lld for data.source %s", (long long)before, (long long)now,
+                j->options.source.name);
+    return TM_OK;
 }
 
 /* What opening the data would take; data that is not here does not stop a plan. */

@@ -88,6 +88,20 @@ static tm_status govreport_outline(const tm_source_options *o, tm_text *out, tm_
     return st;
 }
 
+/* One more than the largest token. */
+static tm_status govreport_vocabulary(const tm_source_options *o, int64_t *size, tm_error *err)
+{
+    tm_source_options any = *o;
+    int32_t           largest = 0;
+    govreport        *g = tm_alloc(sizeof *g);
+    *g = (govreport){ 0 };
+    any.vocab = INT32_MAX;
+    tm_status st = o->path && *o->path ? open_files(&any, g, &largest, err) : TM_OK; /* without: said by open */
+    if (st == TM_OK && o->path && *o->path) *size = (int64_t)largest + 1;
+    govreport_free(g);
+    return st;
+}
+
 /* Does the target at position t < W - 1 count? */
 static bool counts(const tm_source *source, const tm_packed *packed, const tm_packed_row *row, int64_t t)
 {
@@ -167,6 +181,7 @@ static tm_status govreport_row(const tm_source *source, tm_split split, int64_t 
 const tm_source_kind tm_source_govreport = {
     .traits = { .name = "govreport", .gate = TM_GATE_HELD_OUT, .needs_path = true, .takes_validation_path = true },
     .open = govreport_open,
+    .vocabulary = govreport_vocabulary,
     .close = govreport_close,
     .row = govreport_row,
     .outline = govreport_outline,

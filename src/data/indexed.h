@@ -43,6 +43,12 @@ TM_MUST_USE tm_status tm_indexed_parse(const char *idx_name, const uint8_t *idx,
                                        const char *bin_name, const uint8_t *bin, int64_t bin_bytes, tm_indexed *out,
                                        tm_error *err);
 
+/* PREFIX.vocabulary.json, which is written beside sets made here: {"vocabulary_size": ids of the tokenizer,
+ * "tokenizer": its file, or "bytes"}. *size: 0 without such a file. TM_IO; TM_FORMAT naming file and member. */
+TM_MUST_USE tm_status tm_indexed_vocabulary_write(const char *prefix, int64_t size, const char *tokenizer,
+                                                  tm_error *err);
+TM_MUST_USE tm_status tm_indexed_vocabulary_read(const char *prefix, int64_t *size, tm_error *err);
+
 int64_t     tm_indexed_length(const tm_indexed *set, int64_t sequence);      /* tokens */
 int64_t     tm_indexed_first_token(const tm_indexed *set, int64_t sequence); /* in the order of the file */
 int64_t     tm_indexed_document(const tm_indexed *set, int64_t document);    /* its first sequence */

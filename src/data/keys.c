@@ -26,7 +26,7 @@ static const tm_key keys[] = {
       .help = meanings + 2 },
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
-      .when = "data.source=govreport/latents/megatron/text",
+      .when = "data.source=govreport/latents/megatron/sft/text",
       .help = "the files of data.source, which says what is wanted; without data.source: megatron for PREFIX of PREFIX.idx, govreport for .npy, else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
       .synonyms = "validation.dataset_path,valid_data_path",
@@ -45,11 +45,28 @@ static const tm_key keys[] = {
     { .name = "data.mask_ends", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_UNBUILT,
       .feature = "ends of documents that do not count in the loss, without documents apart",
       .help = "megatron: what follows the end of a document is no target" },
-    { .name = "data.tokenizer", .kind = TM_KEY_CHOICE, .fallback = "byte", .choices = "byte",
-      .help = "how text becomes tokens" },
+    { .name = "data.tokenizer", .kind = TM_KEY_TEXT, .fallback = "byte", .when = "data.source=sft",
+      .help = "sft: a tokenizer file or a model's folder, which may have a chat template, too; byte: bytes are tokens, as "
+          "in data.source text; without it: the folder of model.hf_assets_path" },
+    { .name = "data.format", .kind = TM_KEY_CHOICE, .fallback = "auto",
+      .choices = "auto|messages|conversations|instruction|completion|text", .when = "data.source=sft",
+      .help = "sft: what a row is (docs/fine-tuning.md); auto: by the columns of the first one" },
+    { .name = "data.column_map", .kind = TM_KEY_TEXT, .when = "data.source=sft",
+      .help = "sft: the columns of data.format, where they have other names: prompt=QUESTION,completion=ANSWER" },
+    { .name = "data.chat_template", .kind = TM_KEY_TEXT, .when = "data.source=sft",
+      .help = "sft: a file with a chat template, or the name of one of several of the folder data.tokenizer; null: the "
+          "folder's" },
+    { .name = "data.train_on_input", .kind = TM_KEY_BOOL, .fallback = "false", .when = "data.source=sft",
+      .help = "sft: prompts are learnt, too; false: only answers count in the loss" },
+    { .name = "data.packed", .kind = TM_KEY_BOOL, .fallback = "true", .when = "data.source=sft",
+      .help = "sft: several samples in a sequence (first-fit, longest first), which do not see each other and whose "
+          "positions begin at 0; false: one" },
+    { .name = "data.overlong", .kind = TM_KEY_CHOICE, .fallback = "truncate", .choices = "truncate|drop|split|error",
+      .when = "data.source=sft",
+      .help = "sft: what is done with a sample of more than training.seq_len + 1 tokens; split: into samples of that length" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
-      .when = "data.source=text",
-      .help = "part of a text that is held out" },
+      .when = "data.source=sft/text",
+      .help = "part of a text, or of the rows of sft without data.validation_path, that is held out" },
     { .name = "data.flow_protocol", .kind = TM_KEY_CHOICE, .fallback = "torchtitan",
       .choices = "torchtitan|mlperf|fluxbenchmark",
       .when = "data.source=gaussians/latents",
@@ -60,7 +77,7 @@ static const tm_key keys[] = {
       .help = "images: share of the training samples whose texts are left out; null: that of data.flow_protocol" },
     { .name = "data.answers", .kind = TM_KEY_CHOICE, .fallback = "renamed", .choices = "renamed|plain",
       .when = "data.source=reports",
-      .help = "reports: answers are written as the reports are (plain), or half of their symbols have changed places in pairs" },
+      .help = "reports: answers are written as the reports are (plain), or a tenth of their symbols have changed places in pairs" },
     { .name = "data.spread", .kind = TM_KEY_F64, .fallback = "0.5", .lo = 1e-3, .hi = 100,
       .when = "data.source=gaussians",
       .help = "gaussians: standard deviation of an image about the mean that its texts tell" },
@@ -158,8 +175,21 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     return check_paths(config, path > 0, err);
 }
 
+/* The tokenizer of the model that is trained on. */
+static tm_status settle_tokenizer(tm_config *config, tm_error *err)
+{
+    static const char model[] = "model.hf_assets_path";
+    const char       *folder = tm_config_is_row(config, model) ? tm_config_text(config, model) : NULL;
+    (void)err;
+    if (folder && tm_config_rank(config, "data.tokenizer") == 0 &&
+        strcmp(tm_config_text(config, "data.source"), "sft") == 0)
+        tm_config_derive(config, "data.tokenizer", folder, model);
+    return TM_OK;
+}
+
 void tm_data_configure(tm_config *config)
 {
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
     tm_config_add_rule(config, settle_source);
+    tm_config_add_rule(config, settle_tokenizer);
 }

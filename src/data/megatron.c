@@ -136,6 +136,15 @@ static tm_status megatron_open(tm_source *source, tm_error *err)
     return TM_OK;
 }
 
+static tm_status megatron_vocabulary(const tm_source_options *o, int64_t *size, tm_error *err)
+{
+    int64_t held = 0;
+    if (o->path && *o->path) TM_TRY(tm_indexed_vocabulary_read(o->path, size, err));
+    if (o->validation_path) TM_TRY(tm_indexed_vocabulary_read(o->validation_path, &held, err));
+    if (held > *size) *size = held;
+    return TM_OK;
+}
+
 static void megatron_close(tm_source *source)
 {
     megatron_free(source->state);
@@ -217,6 +226,7 @@ const tm_source_kind tm_source_megatron = {
                 .takes_validation_path = true,
                 .documents = true },
     .open = megatron_open,
+    .vocabulary = megatron_vocabulary,
     .close = megatron_close,
     .row = megatron_row,
     .outline = megatron_outline,

@@ -29,7 +29,8 @@ static tm_status pack_indexed(const tm_pack_options *o, const tm_text_files *fil
         tm_indexed_add(&writer, &end, 1);
         tm_indexed_end_document(&writer);
     }
-    return tm_indexed_finish(&writer, err);
+    TM_TRY(tm_indexed_finish(&writer, err));
+    return tm_indexed_vocabulary_write(o->out, END_TOKEN + 1, "bytes", err);
 }
 
 /* Where the answer of a file begins: behind the first `answer`, at the end without one. */

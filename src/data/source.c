@@ -63,16 +63,20 @@ static tm_status check_options(const tm_source_options *options, tm_error *err)
     return TM_OK;
 }
 
+int tm_documents_fields(int64_t seq, bool separate, tm_field out[TM_MAX_FIELDS])
+{
+    out[0] = (tm_field){ .name = "tokens", .dtype = TM_I32, .shape = tm_shape_1(seq) };
+    out[1] = (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(seq), .empty = TM_IGNORED_TARGET };
+    if (!separate) return 2;
+    out[2] = (tm_field){ .name = "positions", .dtype = TM_I32, .shape = tm_shape_1(seq) };
+    out[3] = (tm_field){ .name = "first_key", .dtype = TM_I32, .shape = tm_shape_1(seq) };
+    return 4;
+}
+
 static int fields_of(const tm_source_kind *kind, const tm_source_options *options, tm_field out[TM_MAX_FIELDS])
 {
     if (kind->fields) return kind->fields(options, out);
-    out[0] = (tm_field){ .name = "tokens", .dtype = TM_I32, .shape = tm_shape_1(options->seq) };
-    out[1] =
-        (tm_field){ .name = "targets", .dtype = TM_I32, .shape = tm_shape_1(options->seq), .empty = TM_IGNORED_TARGET };
-    if (!options->separate) return 2;
-    out[2] = (tm_field){ .name = "positions", .dtype = TM_I32, .shape = tm_shape_1(options->seq) };
-    out[3] = (tm_field){ .name = "first_key", .dtype = TM_I32, .shape = tm_shape_1(options->seq) };
-    return 4;
+    return tm_documents_fields(options->seq, options->separate, out);
 }
 
 static tm_status check_documents(const tm_source_kind *kind, const tm_source_options *options, tm_error *err)
@@ -98,6 +102,14 @@ tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX
     TM_TRY(check_documents(kind, options, err));
     *n = fields_of(kind, options, out);
     return TM_OK;
+}
+
+tm_status tm_source_vocabulary(const tm_source_options *options, int64_t *size, tm_error *err)
+{
+    const tm_source_kind *kind = NULL;
+    *size = 0;
+    TM_TRY(find_kind(options->name ? options->name : "", &kind, err));
+    return kind->vocabulary ? kind->vocabulary(options, size, err) : TM_OK;
 }
 
 bool tm_source_has_outline(const char *name)

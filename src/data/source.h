@@ -38,7 +38,6 @@ typedef struct {
     tm_source_gate gate;
     bool           needs_path;            /* data.path */
     bool           takes_validation_path; /* data.validation_path */
-    bool           decides_vocabulary;    /* a model that names no vocabulary takes facts.vocab_needed */
     bool           decodes;               /* tokens stand for text (tm_source_decode): a model can write some */
     bool           images;                /* a sample is an image, its loss a square error */
     bool           documents;             /* knows where documents begin (tm_source_options.separate) */
@@ -46,6 +45,30 @@ typedef struct {
 
 /* Letter case ignored; NULL: there is no such source. */
 const tm_source_traits *tm_source_traits_of(const char *name);
+
+/* What rows of data for fine-tuning are (docs/fine-tuning.md). */
+typedef enum {
+    TM_SFT_AUTO, /* by the columns of the first row */
+    TM_SFT_MESSAGES,
+    TM_SFT_CONVERSATIONS,
+    TM_SFT_INSTRUCTION,
+    TM_SFT_COMPLETION,
+    TM_SFT_TEXT
+} tm_sft_format;
+const char *tm_sft_format_name(tm_sft_format format); /* "messages" */
+
+/* What happens to a sample of more tokens than fit. */
+typedef enum { TM_OVERLONG_TRUNCATE, TM_OVERLONG_DROP, TM_OVERLONG_SPLIT, TM_OVERLONG_ERROR } tm_overlong;
+
+typedef struct {
+    tm_sft_format format;
+    const char   *column_map;     /* "prompt=QUESTION,completion=ANSWER", or NULL */
+    const char   *tokenizer;      /* a file or a folder; NULL or "byte": bytes, 256 ends a text */
+    const char   *chat_template;  /* a file, or the name of one in the folder; NULL: the folder's */
+    bool          train_on_input; /* else targets of prompts do not count */
+    bool          packed;         /* several samples in a row of a batch, kept apart */
+    tm_overlong   overlong;
+} tm_sft_options;
 
 /* How images are trained and evaluated: times, texts that are left out (docs/flux.md). */
 typedef enum { TM_FLOW_TORCHTITAN, TM_FLOW_MLPERF, TM_FLOW_FLUXBENCHMARK } tm_flow_protocol;
@@ -61,13 +84,14 @@ typedef struct {
 
 typedef struct {
     const char *name; /* letter case ignored */
-    const char *path; /* text: a file or folder; govreport: train.npy or its folder; megatron: PREFIX; NULL elsewhere */
-    const char *validation_path; /* govreport, megatron: of the held-out data; NULL: validation.npy of the folder, or
-                                    none */
-    int64_t         vocab;       /* model.vocab_size; text: 0 = not decided yet, see vocab_needed */
+    const char *path; /* text: a file or folder; sft: the same, or a pattern; govreport: train.npy or its folder;
+                         megatron: PREFIX; NULL elsewhere */
+    const char *validation_path; /* govreport, megatron, sft: of the held-out data; NULL: validation.npy of the folder,
+                                    or none */
+    int64_t         vocab;       /* model.vocab_size; text: 0 = not looked at */
     int64_t         seq;         /* T, target tokens of a sample, >= 1 */
     uint64_t        seed;
-    double          validation_fraction; /* text: share of the bytes held out, in [0, 0.9] */
+    double          validation_fraction; /* text: share of the bytes held out, in [0, 0.9]; sft: of the rows */
     bool            plain_text; /* text: refuse binary files, JSON lines and packed files; else any bytes are tokens */
     int64_t         samples;    /* megatron: training samples that the run wants; its order depends on them */
     tm_mask         mask;       /* govreport */
@@ -75,6 +99,7 @@ typedef struct {
     bool            plain_answers; /* reports: answers are written as the reports are */
     bool            separate;      /* fields that keep the documents of a sample apart, see tm_source_fields */
     tm_flow_options flow;          /* of images */
+    tm_sft_options  sft;
 } tm_source_options;
 
 typedef struct {
@@ -101,6 +126,10 @@ const char *tm_source_name(int i);
  * one begins with, does not count. TM_INVALID: unknown name, or documents that are not known. */
 TM_MUST_USE tm_status tm_source_fields(const tm_source_options *options, tm_field out[TM_MAX_FIELDS], int *n,
                                        tm_error *err);
+
+/* How many ids the data has been made with: *size, 0 where that is not known. A model that names no vocabulary takes
+ * it. Looks at the files if need be; TM_INVALID, TM_FORMAT as tm_source_open. */
+TM_MUST_USE tm_status tm_source_vocabulary(const tm_source_options *options, int64_t *size, tm_error *err);
 
 /* Opens a source. TM_INVALID for anything a user can mend: unknown name, vocabulary too small, T < 1, no text, text
  * shorter than a window, and for text whatever in the folder is not a readable regular file (nothing hangs on a fifo).

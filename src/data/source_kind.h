@@ -12,6 +12,7 @@ typedef struct {
     tm_status (*open)(tm_source *source, tm_error *err);
     void (*close)(tm_source *source);                                             /* optional */
     int (*fields)(const tm_source_options *options, tm_field out[TM_MAX_FIELDS]); /* optional: tokens and targets */
+    tm_status (*vocabulary)(const tm_source_options *options, int64_t *size, tm_error *err); /* optional: not known */
     /* One of the two: tokens (T+1) that all count, or a row of its fields and its weight, see tm_source_row. */
     void (*sample)(const tm_source *source, tm_split split, int64_t index, int32_t *tokens);
     tm_status (*check)(const tm_source *source, tm_split split, int64_t index,
@@ -39,6 +40,8 @@ typedef struct {
     int64_t  seq, at;                         /* at: tokens so far */
     bool     cut;                             /* one begins with the last target */
 } tm_documents;
+/* tokens and targets (seq), and for documents that are kept apart positions and first_key; how many there are. */
+int          tm_documents_fields(int64_t seq, bool separate, tm_field out[TM_MAX_FIELDS]);
 tm_documents tm_documents_of(void *const *fields, int64_t seq);
 /* The next document has n of the seq + 1 tokens: fills positions and first_key. */
 void tm_documents_add(tm_documents *documents, int64_t n);

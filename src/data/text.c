@@ -161,7 +161,8 @@ static tm_status check_kinds(const text *t, tm_error *err)
             if (ends_in(f->path, packed[k]))
                 return tm_fail(err, TM_INVALID,
                                "'%s' is not plain text (%s); make tokens of it: trainmark data tokenize %s -o PREFIX "
-                               "--tokenizer FILE, then data.source megatron, data.path PREFIX",
+                               "--tokenizer FILE, then data.source megatron, data.path PREFIX; rows for fine-tuning: "
+                               "data.source sft",
                                f->path, packed[k], f->path);
         if (tm_is_binary((const char *)f->bytes, look))
             return tm_fail(
@@ -221,6 +222,14 @@ static tm_status text_open(tm_source *source, tm_error *err)
     return TM_OK;
 }
 
+static tm_status text_vocabulary(const tm_source_options *options, int64_t *size, tm_error *err)
+{
+    (void)options;
+    (void)err;
+    *size = VOCAB;
+    return TM_OK;
+}
+
 static void text_close(tm_source *source)
 {
     text_free(source->state);
@@ -265,13 +274,9 @@ static void text_decode(const tm_source *source, const int32_t *tokens, int64_t 
 }
 
 const tm_source_kind tm_source_text = {
-    .traits = { .name = "text",
-                .gate = TM_GATE_HELD_OUT,
-                .needs_path = true,
-                .documents = true,
-                .decides_vocabulary = true,
-                .decodes = true },
+    .traits = { .name = "text", .gate = TM_GATE_HELD_OUT, .needs_path = true, .documents = true, .decodes = true },
     .open = text_open,
+    .vocabulary = text_vocabulary,
     .close = text_close,
     .sample = text_sample,
     .check = text_check,

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "data/corpus.h"
+#include "data/indexed.h"
 #include "data/tokenize_output.h"
 
 #include <pthread.h>
@@ -270,6 +271,7 @@ static tm_status tokenize(line *l, tm_tokenize_result *result, tm_error *err)
     result->tokens = out.state.tokens;
     result->bytes = out.state.bytes;
     if (st == TM_OK) st = tm_tokenize_output_finish(&out, err);
+    if (st == TM_OK) st = tm_indexed_vocabulary_write(l->options->out, facts->vocab, l->options->tokenizer, err);
     tm_tokenize_output_close(&out);
     return st;
 }

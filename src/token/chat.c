@@ -50,14 +50,22 @@ static const json_t *template_of(json_t *config, const char *name)
     return NULL;
 }
 
+static tm_status read_file(tm_chat *chat, const char *path, tm_error *err)
+{
+    tm_text   text = { 0 };
+    tm_status st = tm_file_read(path, MAX_BYTES, &text, err);
+    if (st == TM_OK) st = tm_template_parse(path, text.data ? text.data : "", text.length, &chat->tmpl, err);
+    tm_text_fini(&text);
+    return st;
+}
+
 static tm_status read_template(tm_chat *chat, const char *folder, const char *name, json_t *config, tm_error *err)
 {
-    tm_text       path = { 0 }, text = { 0 };
+    tm_text       path = { 0 };
     const json_t *given = template_of(config, name);
     tm_status     st = TM_OK;
     if (tm_file_exists(path_of(folder, "chat_template.jinja", &path))) {
-        st = tm_file_read(path.data, MAX_BYTES, &text, err);
-        if (st == TM_OK) st = tm_template_parse(path.data, text.data ? text.data : "", text.length, &chat->tmpl, err);
+        st = read_file(chat, path.data, err);
     } else if (json_is_string(given)) {
         path_of(folder, "tokenizer_config.json", &path);
         st = tm_template_parse(path.data, json_string_value(given), json_string_length(given), &chat->tmpl, err);
@@ -68,34 +76,50 @@ static tm_status read_template(tm_chat *chat, const char *folder, const char *na
                      folder, name ? " called " : "", name ? name : "");
     }
     tm_text_fini(&path);
-    tm_text_fini(&text);
     return st;
 }
 
-tm_status tm_chat_open(const char *folder, const char *name, tm_chat **out, tm_error *err)
+/* tokenizer_config.json, NULL without one. */
+static tm_status read_config(const char *folder, json_t **out, tm_error *err)
 {
     tm_text      path = { 0 };
     json_error_t problem;
-    json_t      *config = NULL;
     tm_status    st = TM_OK;
-    tm_chat     *chat = tm_alloc(sizeof *chat);
-    *out = NULL;
-    *chat = (tm_chat){ .tokens = NULL };
     if (tm_file_exists(path_of(folder, "tokenizer_config.json", &path))) {
-        config = json_load_file(path.data, 0, &problem);
-        if (!json_is_object(config))
+        *out = json_load_file(path.data, 0, &problem);
+        if (!json_is_object(*out))
             st = tm_fail(err, TM_FORMAT, "'%.300s', line %d: %s", path.data, problem.line,
-                         config ? "wanted an object" : problem.text);
+                         *out ? "wanted an object" : problem.text);
     }
-    chat->tokens = tokens_of(config);
-    if (st == TM_OK) st = read_template(chat, folder, name, config, err);
-    json_decref(config);
     tm_text_fini(&path);
+    return st;
+}
+
+/* `file`: of the template, NULL: the folder's, by name. */
+static tm_status open_chat(const char *folder, const char *name, const char *file, tm_chat **out, tm_error *err)
+{
+    json_t   *config = NULL;
+    tm_chat  *chat = tm_alloc(sizeof *chat);
+    tm_status st = folder ? read_config(folder, &config, err) : TM_OK;
+    *out = NULL;
+    *chat = (tm_chat){ .tokens = tokens_of(config) };
+    if (st == TM_OK) st = file ? read_file(chat, file, err) : read_template(chat, folder, name, config, err);
+    json_decref(config);
     if (st == TM_OK)
         *out = chat;
     else
         tm_chat_close(chat);
     return st;
+}
+
+tm_status tm_chat_open(const char *folder, const char *name, tm_chat **out, tm_error *err)
+{
+    return open_chat(folder, name, NULL, out, err);
+}
+
+tm_status tm_chat_open_file(const char *path, const char *folder, tm_chat **out, tm_error *err)
+{
+    return open_chat(folder, NULL, path, out, err);
 }
 
 void tm_chat_close(tm_chat *chat)
@@ -104,6 +128,22 @@ void tm_chat_close(tm_chat *chat)
     tm_template_free(chat->tmpl);
     json_decref(chat->tokens);
     free(chat);
+}
+
+bool tm_chat_marks_generation(const tm_chat *chat)
+{
+    return tm_template_marks_generation(chat->tmpl);
+}
+
+tm_status tm_chat_check_tokenizer(const tm_tokenizer *tokenizer, tm_error *err)
+{
+    const char *format = tm_tokenizer_describe(tokenizer)->format;
+    if (strcmp(format, "tokenizer.json") == 0) return TM_OK;
+    return tm_fail(
+        err, TM_UNSUPPORTED,
+        "a %s file takes the names of special tokens for ordinary text, so a conversation would get other ids "
+        "than the model was trained with; take a folder with tokenizer.json",
+        format);
 }
 
 tm_status tm_chat_render(const tm_chat *chat, const json_t *messages, const json_t *more, bool prompt, tm_text *out,

@@ -186,6 +186,22 @@ static tm_flow_options flow_of(const tm_config *config, const tm_model_shape *sh
                               .spread = tm_config_f64(config, "data.spread") };
 }
 
+static tm_sft_options sft_of(const tm_config *config)
+{
+    tm_sft_format format = TM_SFT_AUTO;
+    while (!is(config, "data.format", tm_sft_format_name(format))) format++; /* the key takes no other */
+    return (tm_sft_options){ .format = format,
+                             .column_map = tm_config_text(config, "data.column_map"),
+                             .tokenizer = tm_config_text(config, "data.tokenizer"),
+                             .chat_template = tm_config_text(config, "data.chat_template"),
+                             .train_on_input = tm_config_bool(config, "data.train_on_input"),
+                             .packed = tm_config_bool(config, "data.packed"),
+                             .overlong = is(config, "data.overlong", "drop")    ? TM_OVERLONG_DROP
+                                         : is(config, "data.overlong", "split") ? TM_OVERLONG_SPLIT
+                                         : is(config, "data.overlong", "error") ? TM_OVERLONG_ERROR
+                                                                                : TM_OVERLONG_TRUNCATE };
+}
+
 static void read_source(const tm_config *config, tm_run_options *out)
 {
     int64_t samples;
@@ -204,7 +220,8 @@ static void read_source(const tm_config *config, tm_run_options *out)
                                        .separate = tm_config_bool(config, "data.separate_documents"),
                                        .plain_answers = strcmp(tm_config_text(config, "data.answers"), "plain") == 0,
                                        .pad_token = (int32_t)tm_config_i64(config, "data.pad_token"),
-                                       .flow = flow_of(config, &out->step.shape) };
+                                       .flow = flow_of(config, &out->step.shape),
+                                       .sft = sft_of(config) };
 }
 
 tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err)

@@ -102,8 +102,10 @@ trainmark run $tiny --training.steps 4 --data.source megatron --data.path set --
     --model.vocab_size 257
 check "training on an indexed data set" [ "$code" -eq 0 ]
 check "what the order takes is said before" has "$err" "8 samples take 1 epochs of 40 documents; their order takes"
+mv set.vocabulary.json aside.json
 trainmark run $tiny --training.steps 4 --data.source megatron --data.path set --out d --model.vocab_size 256
 failed_with 4 "a token outside of the vocabulary" "set.bin': token [0-9]+ is not in the vocabulary, 0 to 255"
+mv aside.json set.vocabulary.json
 trainmark run $tiny --data.source megatron --out d
 failed_with 4 "no path" "data.source is megatron .*, but data.path names no file or folder"
 trainmark run $tiny --data.path docs --data.validation_path set --out d
@@ -118,11 +120,22 @@ seq 1 3000 >numbers.txt
 trainmark data pack numbers.txt --out packed
 for path in packed packed.idx; do
     trainmark run $tiny --training.steps 2 --data.path $path --out of_packed --json
-    check "--data.path $path is a data set of tokens, which decides the vocabulary" [ "$code$(grep -c '"data_source": "megatron"' "$out")" = 01 ]
+    check "--data.path $path is a data set of tokens" [ "$code$(grep -c '"data_source": "megatron"' "$out")" = 01 ]
+    check "which decides the vocabulary" has "$err" "model.vocab_size raised from 64 to 320 for data.source megatron"
 done
 trainmark data pack numbers.txt --out packed.npy --format govreport --seq-len 32
 trainmark run $tiny --training.steps 2 --data.path packed.npy --out of_npy --json
+trainmark run $tiny --training.steps 2 --data.path packed --model.vocab_size 64 --out of_packed
+failed_with 4 "a vocabulary too small for the set" "model.vocab_size is 64 \(command line\), but data.source megatron needs 257"
+trainmark run $tiny --data.path packed --dry-run --json
+check "a plan has the vocabulary of the set" has "$out" 'vocab_size": 320'
+echo '{' >packed.vocabulary.json
+trainmark run $tiny --training.steps 2 --data.path packed --out of_packed
+failed_with 4 "a damaged file of the vocabulary" "'packed.vocabulary.json', line 2: .*; remove it"
+trainmark run $tiny --training.steps 2 --data.path packed.npy --out of_npy --json
 check "--data.path packed.npy is a packed file" [ "$code$(grep -c '"data_source": "govreport"' "$out")" = 01 ]
+trainmark run $tiny --training.steps 2 --training.local_batch_size 1 --data.path gov/train.npy --out of_gov
+check "of a packed file the largest token decides" has "$err" "model.vocab_size raised from 64 to 320 for data.source govreport"
 md5sum packed.idx packed.bin >packed.bin.md5
 trainmark data verify packed
 check "verify takes the PREFIX that inspect takes" [ "$code$(grep -c '| ok ' "$out")" = 02 ]

@@ -15,6 +15,76 @@ head -c 300 /dev/zero >zeros
 mkdir mixed lines
 cp docs/a.txt zeros mixed
 printf '{"text": "some text"}\n' >lines/a.jsonl
+
+# Rows for fine-tuning, line by line: NAME and what is in it.
+while IFS="|" read -r name content; do printf "%b\n" "$content" >"$name"; done <<'END'
+good.jsonl|{"prompt": "a", "completion": "b"}
+long.jsonl|{"prompt": "a prompt of more than sixteen bytes", "completion": "b"}
+talk.jsonl|{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+number.jsonl|{"prompt": "a", "completion": "b"}\n7
+prose.jsonl|hello there
+cut.jsonl|{"prompt": "a", "completion": "b"}\n{"prompt": "a", "comp
+utf8.jsonl|{"prompt": "a", "completion": "b"}\n\n{"prompt": "a", "completion": "\0377"}
+columns.jsonl|{"title": "a", "body": "b"}
+missing.jsonl|{"prompt": "a", "completion": "b"}\n{"prompt": "a"}
+type.jsonl|{"prompt": "a", "completion": 4}
+null.jsonl|{"instruction": null, "output": "b"}
+answer.jsonl|{"instruction": "a", "output": " "}
+prompt.jsonl|{"prompt": "", "completion": "b"}
+role.jsonl|{"messages": [{"role": "user", "content": "a"}, {"role": "robot", "content": "b"}]}
+from.jsonl|{"conversations": [{"from": "alice", "value": "a"}]}
+silent.jsonl|{"messages": []}
+talker.jsonl|{"messages": "hello"}
+nobody.jsonl|{"messages": [{"content": "a"}]}
+nothing.jsonl|{"messages": [{"role": "user"}]}
+parts.jsonl|{"messages": [{"role": "user", "content": ["a"]}]}
+mute.jsonl|{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}]}
+words.jsonl|{"messages": ["a", "b"]}
+turns.jsonl|{"data": ["a", ""]}
+twice.jsonl|{"prompt": "a", "prompt": "b"}
+pretty.json|{\n  "prompt": "a"\n}
+array.json|[{"prompt": "a", "completion": "b"},\n {"prompt": "a"
+nested.json|[{"prompt": "a", "completion": "b"}, ["a", "b"]]
+blank.jsonl|{"text": ""}\n{"text": "   "}
+broken.parquet|PAR1 and nothing else PAR1
+packed.jsonl.gz|no gzip
+tag.jinja|{% include "x" %}
+open.jinja|{% for m in messages %}
+no.jinja|{{ raise_exception("no robots") }}
+upper.jinja|{% for m in messages %}{{ m.content.upper() }}{{ messages|length }}{% endfor %}
+member.jinja|{{ nobody.name }}
+model.json|{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}}
+END
+mkdir model
+cp model.json model/tokenizer.json
+
+# An adapter, and what can be wrong with one.
+adapt="$tiny --training.steps 1 --checkpoint.enable true --data.source mock --model.vocab_size 64 --debug.seed 3"
+# shellcheck disable=SC2086
+"$TRAINMARK" run $adapt --out full >/dev/null 2>&1
+# shellcheck disable=SC2086
+"$TRAINMARK" run $adapt --lora.rank 2 --out lora >/dev/null 2>&1
+"$TRAINMARK" export full -o base >/dev/null 2>&1
+"$TRAINMARK" export lora -o adapter >/dev/null 2>&1
+# adapter NAME SED: a copy with another configuration.
+adapter()
+{
+    cp -r adapter "$1"
+    sed "$2" adapter/adapter_config.json >"$1/adapter_config.json"
+}
+adapter ranks 's/{/{"rank_pattern": {"q_proj": 4},/'
+adapter biased 's/"bias": "none"/"bias": "all"/'
+adapter ia3 's/"LORA"/"IA3"/'
+adapter unranked 's/"r":/"revision":/'
+adapter minus 's/"r": *[0-9]*/"r": -1/'
+adapter prose 's/.*/hello/'
+adapter saved 's/{/{"modules_to_save": ["lm_head"],/'
+adapter weightless ''
+rm weightless/adapter_model.safetensors
+adapter pickled ''
+mv pickled/adapter_model.safetensors pickled/adapter_model.bin
+adapter damaged ''
+head -c 100 adapter/adapter_model.safetensors >damaged/adapter_model.safetensors
 before=$(ls)
 
 # wrong CODE ARGUMENTS WORDS...: one line of the table.

@@ -455,6 +455,40 @@ static void post_training_of_primus_loads(void **state)
     }
 }
 
+/* Rows in local files are those of data.source sft; a data set of a hub stays one that has to be named. */
+static void rows_of_torchtune_recipes(void **state)
+{
+    test_foreign *f = *state;
+    char          text[2048];
+    snprintf(text, sizeof text, "%s", recipe);
+    char *begin = strstr(text, "dataset:"), *end = strstr(text, "seed: null");
+    char  rest[2048];
+    snprintf(rest, sizeof rest, "%s", end);
+    memcpy(strstr(rest, "${rates.peak}"), "2e-05        ", 13);
+    memmove(strstr(rest, "rates: "), strstr(rest, "epochs"), strlen(strstr(rest, "epochs")) + 1);
+    snprintf(begin, sizeof text - (size_t)(begin - text),
+             "tokenizer:\n  path: model/tokenizer.json\n  max_seq_len: 512\ndataset:\n"
+             "  _component_: torchtune.datasets.instruct_dataset\n  source: json\n  data_files: rows.jsonl\n"
+             "  column_map:\n    input: question\n    output: answer\n  train_on_input: True\n%s",
+             rest);
+    take(f, put(f, "rows.yaml", text));
+    static const char *const wanted[][2] = { { "data.source", "sft" },
+                                             { "data.path", "rows.jsonl" },
+                                             { "data.column_map", "prompt=question,completion=answer" },
+                                             { "data.train_on_input", "true" },
+                                             { "data.packed", "false" },
+                                             { "data.tokenizer", "model/tokenizer.json" },
+                                             { "training.seq_len", "512" } };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) test_foreign_has(f, wanted[i][0], wanted[i][1]);
+    char *component = strstr(text, "instruct_dataset");
+    memcpy(component, "alpaca_dataset  ", 16);
+    take(f, put(f, "rows.yaml", text));
+    test_foreign_has(f, "data.column_map", "input=question,output=answer");
+    memcpy(strstr(text, "source: json"), "source: text", 12);
+    take(f, put(f, "rows.yaml", text));
+    test_foreign_has(f, "data.source", "text");
+}
+
 static const char shape[] = "{\n  \"num_layers\": 2, \"num_heads\": 4, \"num_kv_heads\": 2, \"embedding_dim\": 64,\n"
                             "  \"max_seq_len\": 32, \"vocab_size\": 128, \"eps\": 1e-05, \"hidden_dim\": 96\n}\n";
 
@@ -555,6 +589,7 @@ int main(void)
         TEST(recipes_of_torchtune_load),
         TEST(components_of_torchtune_are_mapped),
         TEST(post_training_of_primus_loads),
+        TEST(rows_of_torchtune_recipes),
         TEST(models_of_pytorch_training_benchmark_load),
         TEST(every_row_is_sound),
     };

@@ -99,7 +99,7 @@ static void floors_are_what_is_counted(void **unused)
 }
 
 /* Which pairs occur at all: in answers and in reports; the language does not depend on the seed. */
-static void answers_rename_half_of_the_symbols(void **unused)
+static void answers_rename_a_tenth_of_the_symbols(void **unused)
 {
     (void)unused;
     static counts plain, renamed, other;
@@ -120,7 +120,7 @@ static void answers_rename_half_of_the_symbols(void **unused)
             moved += answer && !report;
         }
     assert_true(n > 3 * (V - 2) && n <= 4 * (V - 2));
-    assert_true(moved > n / 2 && same > n / 8); /* 15 of 31 pairs of symbols changed places */
+    assert_true(moved > n / 8 && moved < n / 2 && same > n / 2); /* 3 of 31 pairs of symbols changed places */
     for (int i = 0; i < 3; i++) tm_source_close(sources[i]);
 }
 
@@ -160,7 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floors_are_what_is_counted),
-        cmocka_unit_test(answers_rename_half_of_the_symbols),
+        cmocka_unit_test(answers_rename_a_tenth_of_the_symbols),
         cmocka_unit_test(rows_are_functions_of_seed_and_number),
         cmocka_unit_test(too_few_tokens),
     };

@@ -89,6 +89,10 @@ static void a_mask_counts_at_the_input_or_at_the_target(void **state)
     assert_int_equal(facts->train_samples, ROWS);
     assert_int_equal(facts->validation_samples, 2);
     assert_int_equal(facts->vocab_needed, 46);
+    int64_t  size = 0;
+    tm_error err = { 0 };
+    assert_int_equal(tm_source_vocabulary(&options, &size, &err), TM_OK);
+    assert_int_equal(size, 46);
     assert_true(fabs(facts->unigram_entropy - log(4)) < 1e-12); /* 3, 5, 11, 12 */
     tm_source_close(source);
     options.mask = TM_MASK_TARGET;
@@ -313,6 +317,48 @@ static void indexed_data_that_does_not_fit_is_refused(void **state)
     expect_refusal(&o, "PREFIX.bin and PREFIX.idx", "set data.path to PREFIX");
 }
 
+static void write_text(const char *name, const char *text)
+{
+    FILE *f = fopen(test_in_folder(name), "w");
+    assert_true(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+/* A file beside a set says how many ids its tokenizer has; of two sets the larger number counts. */
+static void a_set_knows_its_vocabulary(void **state)
+{
+    (void)state;
+    static const char *const bad[] = { "",
+                                       "[1]",
+                                       "{\"vocabulary_size\": 0}",
+                                       "{\"vocabulary_size\": 16777217}",
+                                       "{\"vocabulary_size\": \"25\"}",
+                                       "{\"vocabulary_size\": 25, \"vocabulary_size\": 26}" };
+    char                     held[512];
+    int64_t                  size = 1;
+    tm_error                 err = { 0 };
+    tm_source_options        o = indexed_options("known");
+    write_indexed("known", false);
+    assert_int_equal(tm_source_vocabulary(&o, &size, &err), TM_OK);
+    assert_int_equal(size, 0);
+    assert_int_equal(tm_indexed_vocabulary_write(test_in_folder("known.idx"), 25, "bytes", &err), TM_OK);
+    assert_int_equal(tm_source_vocabulary(&o, &size, &err), TM_OK);
+    assert_int_equal(size, 25);
+    assert_int_equal(tm_indexed_vocabulary_write(test_in_folder("held"), 1 << 24, "bytes", &err), TM_OK);
+    snprintf(held, sizeof held, "%s", test_in_folder("held.bin"));
+    o.path = test_in_folder("known");
+    o.validation_path = held;
+    assert_int_equal(tm_source_vocabulary(&o, &size, &err), TM_OK);
+    assert_int_equal(size, 1 << 24);
+    o.validation_path = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        write_text("known.vocabulary.json", bad[i]);
+        err = (tm_error){ 0 };
+        o.path = test_in_folder("known");
+        assert_int_equal(tm_source_vocabulary(&o, &size, &err), TM_FORMAT);
+        assert_non_null(strstr(err.text, "known.vocabulary.json'"));
+    }
+}
+
 static void an_outline_reads_headers_only(void **state)
 {
     (void)state;
@@ -342,6 +388,7 @@ int main(void)
         cmocka_unit_test(samples_come_in_the_published_order),
         cmocka_unit_test(validation_comes_in_the_order_of_the_file),
         cmocka_unit_test(indexed_data_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_set_knows_its_vocabulary),
         cmocka_unit_test(an_outline_reads_headers_only),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);

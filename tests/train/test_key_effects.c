@@ -44,6 +44,8 @@
 #define REPORTS SHORT SMALL "--data.source reports "
 #define TEXT SHORT SMALL "--model.vocab_size 320 --data.path texts "
 #define PACKED SHORT SMALL "--data.path train.npy "
+#define SFT SHORT SMALL "--model.vocab_size 512 --training.seq_len 48 --data.source sft --data.path rows.jsonl "
+#define TALK SFT "--data.path talk.jsonl --data.chat_template one.jinja "
 #define MUON LLAMA "--optimizer.name Muon "
 #define LORA LLAMA "--lora.rank 4 "
 #define FP8 LLAMA "--quantize.recipe fp8_rowwise "
@@ -204,6 +206,13 @@ static const row rows[] = {
     { "data.loss_mask", PACKED, "target" },
     { "data.pad_token", PACKED, "3" },
     { "data.separate_documents", TEXT, "true" },
+    { "data.tokenizer", SFT, "gpt2.json" },
+    { "data.format", SFT, "text" },
+    { "data.column_map", SFT, "completion=text" },
+    { "data.chat_template", TALK, "two.jinja" },
+    { "data.train_on_input", SFT, "true" },
+    { "data.packed", SFT, "false" },
+    { "data.overlong", SFT "--training.seq_len 24 ", "drop" },
     { "data.validation_fraction", TEXT, "0.4" },
     { "data.flow_protocol", FLUX, "mlperf" },
     { "data.text_dropout", FLUX, "1" },
@@ -244,7 +253,6 @@ static const row rows[] = {
 static const row elsewhere[] = {
     { "model.flavor", "tests/config/test_config.c", "model.flavor" },
     { "model.hf_assets_path", "tests/cli/test_hugging_face.sh", "hf_assets_path" },
-    { "data.tokenizer", "tests/train/test_key_effects.c", "one value" }, /* has one value */
     { "data.prefetch", "tests/data/test_loader.c", "without_a_thread" },
     { "mlperf.base", "tests/cli/test_mlperf_run.sh", "mlperf.base" },
     { "mlperf.clear_caches", "tests/record/test_mllog.c", "clear_caches" },
@@ -621,6 +629,31 @@ static void presets_are_not_judged(void **state)
     tm_config_destroy(config);
 }
 
+/* Rows for fine-tuning, and what is needed to read them. */
+static void write_rows(void)
+{
+    tm_text lines = { 0 }, talk = { 0 }, tokenizer = { 0 };
+    char    path[4200];
+    for (int i = 0; i < 60; i++) {
+        tm_text_printf(&lines, "{\"prompt\": \"question %.*s %d\", \"completion\": \"is %d\", \"text\": \"said %d\"}\n",
+                       i % 13, "of these days", i, i * i % 31, i);
+        tm_text_printf(&talk,
+                       "{\"messages\": [{\"role\": \"user\", \"content\": \"a %d\"}, {\"role\": \"assistant\", "
+                       "\"content\": \"b %d\"}]}\n",
+                       i, i * 7 % 31);
+    }
+    snprintf(path, sizeof path, "%s/tests/token/fixtures/gpt2.json", start_folder);
+    if (tm_file_read(path, 1 << 20, &tokenizer, NULL) != TM_OK) fail_msg("no %s", path);
+    test_file_write(".", "gpt2.json", tokenizer.data);
+    test_file_write(".", "rows.jsonl", lines.data);
+    test_file_write(".", "talk.jsonl", talk.data);
+    test_file_write(".", "one.jinja", "{% for m in messages %}<{{ m.content }}>{% endfor %}");
+    test_file_write(".", "two.jinja", "{% for m in messages %}({{ m.content }}){% endfor %}");
+    tm_text_fini(&lines);
+    tm_text_fini(&talk);
+    tm_text_fini(&tokenizer);
+}
+
 static int open_folder(void **state)
 {
     (void)state;
@@ -638,6 +671,7 @@ static int open_folder(void **state)
         test_file_write("texts", name, words);
     }
     tm_text_fini(&text);
+    write_rows();
     return 0;
 }
 

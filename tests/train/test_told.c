@@ -160,7 +160,7 @@ static void samples_are_counted(void **state)
     o.step.accumulation = 3;
     o.validate = true;
     o.validation_freq = 35;
-    (void)run(&o, &l); /* whether so few steps show progress is another question */
+    assert_int_equal(run(&o, &l), TM_OK);
     assert_int_equal(l.steps, 70);
     assert_int_equal(l.evaluations, 2);
     for (int i = 0; i < 2; i++) {
@@ -196,7 +196,7 @@ static void bits_per_byte_are_of_bytes(void **state)
         .name = "text", .path = test_folder(), .vocab = 257, .seq = o.step.seq, .validation_fraction = 0.5
     };
     o.validate = true;
-    (void)run(&o, &l);
+    assert_int_equal(run(&o, &l), TM_OK);
     assert_int_equal(l.evaluations, 1);
     double wanted = l.evaluation[0].loss / 0.69314718055994531 / (10. / 11);
     assert_true(fabs(l.evaluation[0].bits_per_byte / wanted - 1) < 1e-6);

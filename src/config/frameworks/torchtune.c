@@ -59,6 +59,32 @@ static const char *targets_of(const tm_config *config, const char *value)
     return all ? tm_arena_format(config->arena, "%s,gate_proj,up_proj,down_proj", value) : value;
 }
 
+/* "input: question, output: answer" as data.column_map. Of an instruct_dataset the input is the prompt. */
+static const char *columns_of(const tm_config *config, const char *value)
+{
+    static const char *const names[] = { "conversations", "messages", "instruction", "input", "output" };
+    const char              *component = tm_foreign_given(config, "dataset._component_"), *out = "";
+    bool                     prompts = component && strstr(component, "instruct_dataset");
+    (void)value;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *key = tm_arena_format(config->arena, "dataset.column_map.%s", names[i]);
+        const char *column = tm_foreign_given(config, key);
+        const char *name = !prompts                          ? names[i]
+                           : strcmp(names[i], "input") == 0  ? "prompt"
+                           : strcmp(names[i], "output") == 0 ? "completion"
+                                                             : names[i];
+        if (column) out = tm_arena_format(config->arena, "%s%s%s=%s", out, *out ? "," : "", name, column);
+    }
+    return out;
+}
+
+static const char *text_column(const tm_config *config, const char *value)
+{
+    return tm_arena_format(config->arena, "text=%s", value);
+}
+
+/* Rows in local files, not a data set of a hub. */
+#define ROWS(key, ...) MAPPED(key, __VA_ARGS__, .with = "dataset.source=json/parquet")
 #define PROFILE(key) HARMLESS(key, "profiling")
 #define LORA(key, words) UNBUILT(key, "false", words, .with = "model.lora_rank")
 
@@ -75,7 +101,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("model.quantize_base", "true:lora.base_format=nf4|false:", .fallback = "false", .convert = quantized_base),
     LORA("model.use_dora", "DoRA"),
     HARMLESS("tokenizer._component_", "see data.tokenizer"),
-    HARMLESS("tokenizer.path", "see data.tokenizer"),
+    ROWS("tokenizer.path", "data.tokenizer"),
     HARMLESS("tokenizer.merges_file", "see data.tokenizer"),
     HARMLESS("tokenizer.prompt_template", "see data.tokenizer"),
     MAPPED("tokenizer.max_seq_len", "training.seq_len"),
@@ -87,8 +113,18 @@ static const tm_foreign_key keys[] = {
     HARMLESS("save_adapter_weights_only", "how checkpoints are written"),
     HARMLESS("keep_last_n_checkpoints", "how checkpoints are written"),
     MAPPED("dataset._component_", "training.dataset"),
-    MAPPED("dataset.data_files", "data.path;data.source=text"),
+    MAPPED("dataset.data_files", "data.path"),
+    MAPPED("dataset.source", "json:data.source=sft|parquet:data.source=sft|text:data.source=text|*:"),
+    ROWS("dataset.train_on_input", "data.train_on_input"),
+    ROWS("dataset.packed", "data.packed", .fallback = "false"),
+    ROWS("dataset.column", "data.column_map", .convert = text_column),
+    ROWS("dataset.column_map.conversations", "data.column_map", .convert = columns_of),
+    ROWS("dataset.column_map.messages", "data.column_map", .convert = columns_of),
+    ROWS("dataset.column_map.instruction", "data.column_map", .convert = columns_of),
+    ROWS("dataset.column_map.input", "data.column_map", .convert = columns_of),
+    ROWS("dataset.column_map.output", "data.column_map", .convert = columns_of),
     HARMLESS("dataset.*", "the samples of a data set"),
+    ROWS("dataset_val.data_files", "data.validation_path"),
     HARMLESS("dataset_val.*", "counts with run_val_every_n_steps"),
     MAPPED("run_val_every_n_steps", "validation.enable=true;validation.freq=*"),
     MAPPED("batch_size_val", "validation.local_batch_size", .with = "run_val_every_n_steps"),

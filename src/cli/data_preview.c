@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/preview.h"
+
+#include "base/plain.h"
+#include "cli/cli.h"
+#include "cli/data.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+    const char *tokenizer, *format, *column_map, *chat_template;
+    int64_t     seq, first, n;
+    bool        train_on_input, json;
+} preview_options;
+
+static tm_sft_format format_of(const char *name)
+{
+    tm_sft_format format = TM_SFT_AUTO;
+    while (strcmp(tm_sft_format_name(format), name) != 0) format++; /* the option takes no other */
+    return format;
+}
+
+static tm_status preview(tm_cli_line *line, tm_error *err)
+{
+    const preview_options *o = line->options;
+    const char            *no_colour = getenv("NO_COLOR");
+    tm_text                text = { 0 };
+    tm_preview_options     wanted = { .path = line->words[0],
+                                      .sft = { .format = format_of(o->format),
+                                               .column_map = o->column_map,
+                                               .tokenizer = o->tokenizer,
+                                               .chat_template = o->chat_template,
+                                               .train_on_input = o->train_on_input },
+                                      .seq = o->seq,
+                                      .first = o->first,
+                                      .n = o->n,
+                                      .json = o->json,
+                                      .colour = !o->json && isatty(STDOUT_FILENO) && !(no_colour && *no_colour) };
+    tm_status              st = tm_data_preview(&wanted, &text, err);
+    if (st == TM_OK && !wanted.colour) st = tm_cli_print(&text, err);
+    if (st == TM_OK && wanted.colour &&
+        (!tm_plain_put(stdout, text.data, TM_PLAIN_LINES | TM_PLAIN_COLOURS) || fflush(stdout) != 0))
+        st = tm_fail(err, TM_IO, "cannot write to standard output: %s", strerror(errno));
+    tm_text_fini(&text);
+    return st;
+}
+
+static const tm_option rows[] = {
+    { "tokenizer", 0, TM_OPTION_TEXT, offsetof(preview_options, tokenizer), .value = "PATH",
+      .help = "a tokenizer file, or a model's folder (its chat template, too); default: bytes" },
+    { "format", 0, TM_OPTION_CHOICE, offsetof(preview_options, format), .fallback = "auto",
+      .choices = "auto|messages|conversations|instruction|completion|text",
+      .help = "what a row is; auto: by the columns of the first one" },
+    { "column-map", 0, TM_OPTION_TEXT, offsetof(preview_options, column_map), .value = "MAP",
+      .help = "other names of columns: prompt=QUESTION,completion=ANSWER" },
+    { "chat-template", 0, TM_OPTION_TEXT, offsetof(preview_options, chat_template), .value = "FILE",
+      .help = "a chat template, or the name of one of several of the folder" },
+    { "train-on-input", 0, TM_OPTION_FLAG, offsetof(preview_options, train_on_input),
+      .help = "prompts are learnt, too" },
+    { "seq-len", 0, TM_OPTION_I64, offsetof(preview_options, seq), .value = "N", .fallback = "0", .lo = 0,
+      .hi = 1 << 24, .help = "cut samples as training.seq_len N does; 0: they are whole" },
+    { "first", 0, TM_OPTION_I64, offsetof(preview_options, first), .value = "N", .fallback = "1", .lo = 1, .hi = 1e15,
+      .help = "the row to begin with" },
+    { "samples", 'n', TM_OPTION_I64, offsetof(preview_options, n), .value = "N", .fallback = "3", .lo = 1, .hi = 1e9,
+      .help = "how many" },
+    TM_OPTION_JSON(preview_options),
+};
+
+const tm_cli_command tm_data_command_preview = {
+    .name = "preview",
+    .summary = "samples for fine-tuning as text, with what is learnt and what is only read",
+    .words = "PATH",
+    .least = 1,
+    .most = 1,
+    .about = "Prints rows of data for fine-tuning (lines of JSON, an array of JSON, parquet; a file, a folder or a "
+             "pattern) as the model reads them. What the loss leaves out stands between [[ and ]], with colour what "
+             "it learns from is green instead; special tokens are shown by their names.\n",
+    TM_CLI_OPTIONS(rows, preview_options),
+    .run = preview,
+};

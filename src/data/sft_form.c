@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/sft_form.h"
+
+#include "base/arena.h"
+
+#include <string.h>
+
+/* What the columns of a format are called here. */
+typedef enum { MESSAGES, CONVERSATIONS, INSTRUCTION, INPUT, OUTPUT, PROMPT, COMPLETION, TEXT, ROLES } role;
+
+static const char *const role_names[ROLES] = { "messages", "conversations", "instruction", "input",
+                                               "output",   "prompt",        "completion",  "text" };
+
+enum { MOST = 3 };
+
+typedef struct {
+    role        role;
+    const char *column; /* as published; data.column_map gives another */
+    bool        optional;
+} place_of;
+
+/* The layouts that are known, the first that fits a row is taken. */
+typedef struct {
+    tm_sft_format format;
+    int           n;
+    place_of      columns[MOST];
+} layout;
+
+static const layout layouts[] = {
+    { TM_SFT_MESSAGES, 1, { { MESSAGES, "messages", false } } },
+    { TM_SFT_CONVERSATIONS, 1, { { CONVERSATIONS, "conversations", false } } },
+    { TM_SFT_CONVERSATIONS, 1, { { CONVERSATIONS, "data", false } } }, /* UltraChat: texts, in turns */
+    { TM_SFT_INSTRUCTION,
+      3,
+      { { INSTRUCTION, "instruction", false }, { INPUT, "input", true }, { OUTPUT, "output", false } } },
+    { TM_SFT_COMPLETION, 2, { { PROMPT, "prompt", false }, { COMPLETION, "completion", false } } },
+    { TM_SFT_COMPLETION, 2, { { PROMPT, "report", false }, { COMPLETION, "summary", false } } }, /* GovReport */
+    { TM_SFT_COMPLETION, 2, { { PROMPT, "input", false }, { COMPLETION, "output", false } } },   /* the same, SCROLLS */
+    { TM_SFT_TEXT, 1, { { TEXT, "text", false } } },                                             /* WikiText */
+};
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+struct tm_sft_form {
+    tm_arena     *arena;
+    tm_sft_format format;
+    const char   *mapped[ROLES]; /* by data.column_map, or NULL */
+    const layout *layout;        /* NULL before the first row */
+    const char   *columns[ROLES + LAYOUTS * MOST];
+    size_t        n_columns;
+    const char   *description;
+};
+
+const char *tm_sft_format_name(tm_sft_format format)
+{
+    static const char *const names[] = { "auto", "messages", "conversations", "instruction", "completion", "text" };
+    return names[format];
+}
+
+static const char *column_of(const tm_sft_form *form, const place_of *p)
+{
+    return form->mapped[p->role] ? form->mapped[p->role] : p->column;
+}
+
+static bool fits_format(const tm_sft_form *form, const layout *l)
+{
+    return form->format == TM_SFT_AUTO || form->format == l->format;
+}
+
+/* --- data.column_map
+ * -------------------------------------------------------------------------------------------------- */
+
+static bool format_has(const tm_sft_form *form, int which)
+{
+    for (size_t i = 0; i < LAYOUTS; i++)
+        for (int k = 0; k < layouts[i].n; k++)
+            if (fits_format(form, &layouts[i]) && (int)layouts[i].columns[k].role == which) return true;
+    return false;
+}
+
+static tm_status read_pair(tm_sft_form *form, const char *pair, size_t n, tm_error *err)
+{
+    const char *equals = memchr(pair, '=', n);
+    size_t      length = equals ? (size_t)(equals - pair) : 0;
+    tm_text     known = { 0 };
+    if (!equals || length == 0 || length + 1 == n)
+        return tm_fail(err, TM_INVALID, "data.column_map has '%.*s', wanted NAME=COLUMN,NAME=COLUMN", (int)n, pair);
+    for (int r = 0; r < ROLES; r++) {
+        if (!format_has(form, r)) continue;
+        if (strlen(role_names[r]) == length && strncmp(role_names[r], pair, length) == 0) {
+            tm_text_fini(&known);
+            if (form->mapped[r]) return tm_fail(err, TM_INVALID, "data.column_map names '%s' twice", role_names[r]);
+            form->mapped[r] = tm_arena_text_n(form->arena, equals + 1, n - length - 1);
+            return TM_OK;
+        }
+        tm_text_printf(&known, "%s%s", known.length ? ", " : "", role_names[r]);
+    }
+    tm_fail(err, TM_INVALID, "data.column_map: '%.*s' is no part of data.format %s; wanted %s", (int)length, pair,
+            tm_sft_format_name(form->format), known.data);
+    tm_text_fini(&known);
+    return TM_INVALID;
+}
+
+static tm_status read_map(tm_sft_form *form, const char *text, tm_error *err)
+{
+    while (text && *text) {
+        size_t n = strcspn(text, ",");
+        TM_TRY(read_pair(form, text, n, err));
+        text += n + (text[n] == ',');
+    }
+    return TM_OK;
+}
+
+static void add_column(tm_sft_form *form, const char *column)
+{
+    for (size_t i = 0; i < form->n_columns; i++)
+        if (strcmp(form->columns[i], column) == 0) return;
+    form->columns[form->n_columns++] = column;
+}
+
+tm_status tm_sft_form_open(tm_sft_format format, const char *column_map, tm_sft_form **out, tm_error *err)
+{
+    tm_arena    *arena = tm_arena_create();
+    tm_sft_form *form = tm_arena_take(arena, sizeof *form);
+    *form = (tm_sft_form){ .arena = arena, .format = format, .description = "" };
+    tm_status st = read_map(form, column_map, err);
+    for (size_t i = 0; i < LAYOUTS; i++)
+        for (int k = 0; k < layouts[i].n; k++)
+            if (fits_format(form, &layouts[i])) add_column(form, column_of(form, &layouts[i].columns[k]));
+    if (st == TM_OK)
+        *out = form;
+    else
+        tm_sft_form_close(form);
+    return st;
+}
+
+void tm_sft_form_close(tm_sft_form *form)
+{
+    if (form) tm_arena_destroy(form->arena);
+}
+
+const char *const *tm_sft_form_columns(const tm_sft_form *form, size_t *n)
+{
+    *n = form->n_columns;
+    return form->columns;
+}
+
+const char *tm_sft_form_describe(const tm_sft_form *form)
+{
+    return form->description;
+}
+
+/* --- which layout
+ * ----------------------------------------------------------------------------------------------------- */
+
+/* "a, b" of at most 300 bytes. */
+static void list_columns(const json_t *row, tm_text *out)
+{
+    const char *name;
+    json_t     *value;
+    json_object_foreach((json_t *)(uintptr_t)row, name, value)
+    {
+        if (out->length > 300) break;
+        tm_text_printf(out, "%s%.60s", out->length ? ", " : "", name);
+    }
+    if (out->length == 0) tm_text_add(out, "none");
+}
+
+static void list_layouts(const tm_sft_form *form, tm_text *out)
+{
+    for (size_t i = 0; i < LAYOUTS; i++) {
+        if (!fits_format(form, &layouts[i])) continue;
+        tm_text_add(out, out->length ? "; or " : "");
+        for (int k = 0, n = 0; k < layouts[i].n; k++)
+            if (!layouts[i].columns[k].optional)
+                tm_text_printf(out, "%s%.60s", n++ ? " and " : "", column_of(form, &layouts[i].columns[k]));
+    }
+}
+
+static void describe(tm_sft_form *form)
+{
+    tm_text text = { 0 };
+    tm_text_add(&text, tm_sft_format_name(form->layout->format));
+    bool changed = false;
+    for (int k = 0; k < form->layout->n; k++) {
+        const place_of *p = &form->layout->columns[k];
+        if (strcmp(column_of(form, p), role_names[p->role]) == 0) continue;
+        tm_text_printf(&text, "%s%s=%s", changed ? ", " : " (", role_names[p->role], column_of(form, p));
+        changed = true;
+    }
+    tm_text_add(&text, changed ? ")" : "");
+    form->description = tm_arena_text(form->arena, text.data);
+    tm_text_fini(&text);
+}
+
+static tm_status choose(tm_sft_form *form, const json_t *row, const char *place, tm_error *err)
+{
+    for (size_t i = 0; i < LAYOUTS; i++) {
+        bool all = fits_format(form, &layouts[i]);
+        for (int k = 0; all && k < layouts[i].n; k++)
+            all = layouts[i].columns[k].optional || json_object_get(row, column_of(form, &layouts[i].columns[k]));
+        for (int r = 0; all && r < ROLES; r++) { /* what is mapped is used */
+            bool used = !form->mapped[r];
+            for (int k = 0; k < layouts[i].n; k++) used |= (int)layouts[i].columns[k].role == r;
+            all = used;
+        }
+        if (!all) continue;
+        form->layout = &layouts[i];
+        describe(form);
+        return TM_OK;
+    }
+    tm_text there = { 0 }, wanted = { 0 };
+    list_columns(row, &there);
+    list_layouts(form, &wanted);
+    tm_fail(err, TM_INVALID,
+            "%s: the columns are %s; data.format %s wants %s; name what they are with data.format and data.column_map "
+            "(prompt=QUESTION,completion=ANSWER)",
+            place, there.data, tm_sft_format_name(form->format), wanted.data);
+    tm_text_fini(&there);
+    tm_text_fini(&wanted);
+    return TM_INVALID;
+}
+
+/* --- values
+ * ----------------------------------------------------------------------------------------------------------- */
+
+static const char *type_of(const json_t *value)
+{
+    static const char *const types[] = { "an object", "an array", "a text", "a number",
+                                         "a number",  "true",     "false",  "null" };
+    return types[json_typeof(value)];
+}
+
+static bool is_blank(const json_t *text)
+{
+    const char *p = json_string_value(text);
+    return p[strspn(p, " \t\r\n")] == '\0';
+}
+
+/* Column k of the layout, NULL where an optional one has nothing. */
+static tm_status get_text(const tm_sft_form *form, const json_t *row, int k, const char *place, const json_t **out,
+                          tm_error *err)
+{
+    const place_of *p = &form->layout->columns[k];
+    const char     *column = column_of(form, p);
+    const json_t   *value = json_object_get(row, column);
+    tm_text         there = { 0 };
+    *out = NULL;
+    if (p->optional && (!value || json_is_null(value))) return TM_OK;
+    if (!value) {
+        list_columns(row, &there);
+        tm_fail(err, TM_INVALID, "%s: no column '%s'; the columns are %s", place, column, there.data);
+        tm_text_fini(&there);
+        return TM_INVALID;
+    }
+    if (!json_is_string(value))
+        return tm_fail(err, TM_INVALID, "%s: column '%s' is %s, wanted a text", place, column, type_of(value));
+    *out = value;
+    return TM_OK;
+}
+
+static void add_json(tm_text *out, const json_t *text)
+{
+    tm_text_add_n(out, json_string_value(text), json_string_length(text));
+}
+
+/* The prompt that Alpaca was published with. */
+static void add_instruction(const json_t *instruction, const json_t *input, tm_text *out)
+{
+    const bool with = input && !is_blank(input);
+    tm_text_printf(out,
+                   "Below is an instruction that describes a task%s. Write a response that appropriately completes "
+                   "the request.\n\n### Instruction:\n",
+                   with ? ", paired with an input that provides further context" : "");
+    add_json(out, instruction);
+    if (with) {
+        tm_text_add(out, "\n\n### Input:\n");
+        add_json(out, input);
+    }
+    tm_text_add(out, "\n\n### Response:\n");
+}
+
+static tm_status is_empty(const tm_sft_form *form, int k, const char *place, tm_error *err)
+{
+    return tm_fail(err, TM_INVALID, "%s: column '%s' is empty", place, column_of(form, &form->layout->columns[k]));
+}
+
+static tm_status read_texts(const tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out,
+                            tm_error *err)
+{
+    const json_t *value[MOST] = { NULL };
+    for (int k = 0; k < form->layout->n; k++) TM_TRY(get_text(form, row, k, place, &value[k], err));
+    if (form->layout->format == TM_SFT_TEXT) {
+        out->nothing = is_blank(value[0]);
+        add_json(&out->answer, value[0]);
+        return TM_OK;
+    }
+    const int last = form->layout->n - 1;
+    if (is_blank(value[0])) return is_empty(form, 0, place, err);
+    if (is_blank(value[last])) return is_empty(form, last, place, err);
+    if (form->layout->format == TM_SFT_INSTRUCTION)
+        add_instruction(value[0], value[1], &out->prompt);
+    else
+        add_json(&out->prompt, value[0]);
+    add_json(&out->answer, value[last]);
+    return TM_OK;
+}
+
+/* --- conversations
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* What a template calls the one who speaks; NULL: nobody. */
+static const char *speaker(tm_sft_format format, const char *given)
+{
+    static const char *const rows[][2] = { { "system", "system" },       { "user", "user" },
+                                           { "assistant", "assistant" }, { "tool", "tool" },
+                                           { "developer", "developer" }, { "human", "user" },
+                                           { "gpt", "assistant" } };
+    const size_t             n = sizeof rows / sizeof rows[0] - (format == TM_SFT_MESSAGES ? 2 : 0);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i][0], given) == 0) return rows[i][1];
+    return NULL;
+}
+
+/* A message with a role, or with "from" and "value". */
+static tm_status read_message(tm_sft_format format, const json_t *given, size_t turn, const char *place, json_t *list,
+                              tm_error *err)
+{
+    const bool    from = format == TM_SFT_CONVERSATIONS;
+    const char   *who = from ? "from" : "role", *what = from ? "value" : "content";
+    const json_t *name = json_object_get(given, who), *content = json_object_get(given, what);
+    if (!json_is_object(given))
+        return tm_fail(err, TM_INVALID, "%s, turn %zu: %s, wanted an object with '%s' and '%s'", place, turn,
+                       type_of(given), who, what);
+    if (!json_is_string(name))
+        return tm_fail(err, TM_INVALID, "%s, turn %zu: '%s' is %s, wanted a text", place, turn, who,
+                       name ? type_of(name) : "missing");
+    const char *speaks = speaker(format, json_string_value(name));
+    if (!speaks)
+        return tm_fail(err, TM_INVALID, "%s, turn %zu: unknown role '%.60s'; wanted %s", place, turn,
+                       json_string_value(name),
+                       from ? "human, gpt, system or tool" : "system, developer, user, assistant or tool");
+    bool calls = json_array_size(json_object_get(given, "tool_calls")) > 0;
+    if (!json_is_string(content) && !(calls && (!content || json_is_null(content))))
+        return tm_fail(err, TM_INVALID, "%s, turn %zu: '%s' is %s, wanted a text", place, turn, what,
+                       content ? type_of(content) : "missing");
+    if (json_is_string(content) && is_blank(content) && strcmp(speaks, "assistant") == 0 && !calls)
+        return tm_fail(err, TM_INVALID, "%s, turn %zu: the answer is empty", place, turn);
+    json_t *message = from ? json_object() : json_copy((json_t *)(uintptr_t)given);
+    json_object_set_new(message, "role", json_string(speaks));
+    if (content) json_object_set(message, "content", (json_t *)(uintptr_t)content);
+    json_array_append_new(list, message);
+    return TM_OK;
+}
+
+/* Texts in turns, the user first. */
+static tm_status read_turn(const json_t *given, size_t turn, const char *place, json_t *list, tm_error *err)
+{
+    if (is_blank(given)) return tm_fail(err, TM_INVALID, "%s, turn %zu: the text is empty", place, turn);
+    json_t *message = json_object();
+    json_object_set_new(message, "role", json_string(turn % 2 == 1 ? "user" : "assistant"));
+    json_object_set(message, "content", (json_t *)(uintptr_t)given);
+    json_array_append_new(list, message);
+    return TM_OK;
+}
+
+static tm_status read_conversation(const tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out,
+                                   tm_error *err)
+{
+    const tm_sft_format format = form->layout->format;
+    const char         *column = column_of(form, &form->layout->columns[0]);
+    const json_t       *given = json_object_get(row, column), *one;
+    json_t             *tools = json_object_get(row, "tools");
+    size_t              i;
+    tm_text             there = { 0 };
+    if (!given) {
+        list_columns(row, &there);
+        tm_fail(err, TM_INVALID, "%s: no column '%s'; the columns are %s", place, column, there.data);
+        tm_text_fini(&there);
+        return TM_INVALID;
+    }
+    if (!json_is_array(given))
+        return tm_fail(err, TM_INVALID, "%s: column '%s' is %s, wanted an array of messages", place, column,
+                       type_of(given));
+    if (json_array_size(given) == 0) return tm_fail(err, TM_INVALID, "%s: column '%s' is empty", place, column);
+    out->messages = json_array();
+    json_array_foreach(given, i, one)
+    {
+        if (format == TM_SFT_CONVERSATIONS && json_is_string(one))
+            TM_TRY(read_turn(one, i + 1, place, out->messages, err));
+        else
+            TM_TRY(read_message(format, one, i + 1, place, out->messages, err));
+    }
+    if (json_array_size(tools) > 0) out->more = json_pack("{s:O}", "tools", tools);
+    return TM_OK;
+}
+
+tm_status tm_sft_form_read(tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out, tm_error *err)
+{
+    json_decref(out->messages);
+    json_decref(out->more);
+    out->messages = out->more = NULL;
+    out->nothing = false;
+    if (out->prompt.data) out->prompt.length = 0;
+    if (out->answer.data) out->answer.length = 0;
+    tm_text_add_n(&out->prompt, "", 0);
+    tm_text_add_n(&out->answer, "", 0);
+    if (!form->layout) TM_TRY(choose(form, row, place, err));
+    bool talk = form->layout->format == TM_SFT_MESSAGES || form->layout->format == TM_SFT_CONVERSATIONS;
+    return talk ? read_conversation(form, row, place, out, err) : read_texts(form, row, place, out, err);
+}
+
+void tm_sft_row_fini(tm_sft_row *row)
+{
+    json_decref(row->messages);
+    json_decref(row->more);
+    tm_text_fini(&row->prompt);
+    tm_text_fini(&row->answer);
+    *row = (tm_sft_row){ 0 };
+}

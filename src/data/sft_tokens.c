@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data/sft_tokens.c - encodes prompts, answers and conversations.
+ *
+ * A prompt and an answer are encoded apart: no token crosses the border. A conversation is encoded as a whole, as the
+ * reference library does; a token is a target if it has a byte of an answer.
+ */
+#include "data/sft_tokens.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "token/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { END_OF_BYTES = 256, BYTE_VALUES = 256 };
+
+struct tm_sft_coder {
+    tm_sft_options    options;
+    char             *folder, *template; /* copies of the options' */
+    tm_tokenizer     *tokenizer;         /* NULL: bytes */
+    tm_encoder       *encoder;
+    tm_chat          *chat;
+    tm_text           text, part;
+    tm_template_spans spans;
+    tm_ids            ids;
+    bool              shares; /* tokenizer, template and their names are another one's */
+};
+
+static char *copy(const char *text)
+{
+    return text ? strcpy(tm_alloc(strlen(text) + 1), text) : NULL;
+}
+
+tm_status tm_sft_coder_open(const tm_sft_options *options, tm_sft_coder **out, tm_error *err)
+{
+    const bool    bytes = !options->tokenizer || strcmp(options->tokenizer, "byte") == 0;
+    tm_sft_coder *c = tm_alloc(sizeof *c);
+    *c = (tm_sft_coder){ .options = *options };
+    c->folder = bytes ? NULL : copy(options->tokenizer);
+    c->template = copy(options->chat_template);
+    tm_status st = bytes ? TM_OK : tm_tokenizer_open(c->folder, NULL, &c->tokenizer, err);
+    if (st == TM_OK && c->tokenizer) c->encoder = tm_encoder_create(c->tokenizer);
+    if (st == TM_OK)
+        *out = c;
+    else
+        tm_sft_coder_close(c);
+    return st;
+}
+
+tm_sft_coder *tm_sft_coder_share(const tm_sft_coder *coder)
+{
+    tm_sft_coder *c = tm_alloc(sizeof *c);
+    *c = (tm_sft_coder){ .options = coder->options,
+                         .folder = coder->folder,
+                         .template = coder->template,
+                         .tokenizer = coder->tokenizer,
+                         .chat = coder->chat,
+                         .shares = true };
+    if (c->tokenizer) c->encoder = tm_encoder_create(c->tokenizer);
+    return c;
+}
+
+void tm_sft_coder_close(tm_sft_coder *coder)
+{
+    if (!coder) return;
+    tm_encoder_destroy(coder->encoder);
+    tm_text_fini(&coder->text);
+    tm_text_fini(&coder->part);
+    free(coder->spans.data);
+    free(coder->ids.data);
+    if (!coder->shares) {
+        tm_tokenizer_close(coder->tokenizer);
+        tm_chat_close(coder->chat);
+        free(coder->folder);
+        free(coder->template);
+    }
+    free(coder);
+}
+
+tm_status tm_sft_vocabulary(const tm_sft_options *options, int64_t *size, tm_error *err)
+{
+    tm_sft_coder *coder;
+    TM_TRY(tm_sft_coder_open(options, &coder, err));
+    *size = coder->tokenizer ? tm_tokenizer_describe(coder->tokenizer)->vocab : END_OF_BYTES + 1;
+    tm_sft_coder_close(coder);
+    return TM_OK;
+}
+
+static void put(tm_ids *ids, int32_t id, bool target)
+{
+    ids->data = tm_grow(ids->data, &ids->capacity, ids->count, sizeof *ids->data);
+    ids->data[ids->count++] = target ? id : -1 - id;
+}
+
+static tm_status encode(const tm_sft_coder *c, const char *text, size_t bytes, unsigned flags, tm_ids *out,
+                        tm_error *err)
+{
+    if (c->encoder) return tm_encoder_encode(c->encoder, text, bytes, flags, out, err);
+    for (size_t i = 0; i < bytes; i++) put(out, (unsigned char)text[i], true);
+    return TM_OK;
+}
+
+/* --- prompts and answers
+ * ---------------------------------------------------------------------------------------------- */
+
+static tm_status end_of_text(const tm_sft_coder *c, int32_t *out, tm_error *err)
+{
+    *out = c->tokenizer ? tm_tokenizer_describe(c->tokenizer)->eos : END_OF_BYTES;
+    if (*out >= 0) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "'%s' has no token that ends a text (</s>, <|endoftext|>, ...), so a model would "
+                   "not learn where an answer ends; take another tokenizer",
+                   c->folder);
+}
+
+static tm_status encode_answer(tm_sft_coder *c, const tm_sft_row *row, tm_ids *out, tm_error *err)
+{
+    const bool prompted = row->prompt.length > 0;
+    int32_t    end;
+    TM_TRY(end_of_text(c, &end, err));
+    TM_TRY(encode(c, row->prompt.data, row->prompt.length, TM_ENCODE_SPECIAL | TM_ENCODE_UNFINISHED, out, err));
+    for (size_t i = 0; prompted && !c->options.train_on_input && i < out->count; i++) out->data[i] = -1 - out->data[i];
+    unsigned flags = prompted ? TM_ENCODE_CONTINUED : 0;
+    TM_TRY(encode(c, row->answer.data, row->answer.length, flags, out, err));
+    put(out, end, true);
+    return TM_OK;
+}
+
+/* --- conversations
+ * ---------------------------------------------------------------------------------------------------- */
+
+static tm_status open_template(tm_sft_coder *c, tm_error *err)
+{
+    if (c->tokenizer) TM_TRY(tm_chat_check_tokenizer(c->tokenizer, err));
+    if (c->template && tm_file_exists(c->template)) return tm_chat_open_file(c->template, c->folder, &c->chat, err);
+    if (c->folder) return tm_chat_open(c->folder, c->template, &c->chat, err);
+    if (c->template)
+        return tm_fail(err, TM_INVALID,
+                       "data.chat_template '%s' is no file, and data.tokenizer names no folder that "
+                       "could have one of that name",
+                       c->template);
+    return tm_fail(err, TM_INVALID,
+                   "conversations need a chat template: give data.tokenizer a model's folder with one, or "
+                   "data.chat_template a file");
+}
+
+static bool in_span(const tm_template_spans *spans, size_t begin, size_t end)
+{
+    for (size_t i = 0; i < spans->count; i++)
+        if (begin < spans->data[i].end && end > spans->data[i].begin) return true;
+    return false;
+}
+
+/* Where tokens are pieces of the text one after another, their lengths tell what each covers; false: they are not. */
+static bool mark_by_lengths(tm_sft_coder *c, tm_ids *ids)
+{
+    size_t at = 0;
+    for (int pass = 0; pass < 2; pass++) { /* the first one only compares */
+        at = 0;
+        for (size_t i = 0; i < ids->count; i++) {
+            c->part.length = 0;
+            tm_text_add_n(&c->part, "", 0);
+            if (c->tokenizer)
+                tm_tokenizer_decode(c->tokenizer, &ids->data[i], 1, true, &c->part);
+            else
+                tm_sft_decode(c, &ids->data[i], 1, true, &c->part);
+            size_t n = c->part.length;
+            if (at + n > c->text.length || memcmp(c->text.data + at, c->part.data, n) != 0) return false;
+            if (pass == 1 && !in_span(&c->spans, at, at + n)) ids->data[i] = -1 - ids->data[i];
+            at += n;
+        }
+        if (at != c->text.length) return false;
+    }
+    return true;
+}
+
+/* How many tokens of the whole the first `bytes` of the text begin with. */
+static tm_status count_tokens(tm_sft_coder *c, size_t bytes, const tm_ids *whole, size_t *out, tm_error *err)
+{
+    c->ids.count = 0;
+    TM_TRY(encode(c, c->text.data, bytes, 0, &c->ids, err));
+    for (*out = 0; *out < whole->count && *out < c->ids.count;)
+        if (c->ids.data[*out] == whole->data[*out])
+            ++*out;
+        else
+            break;
+    return TM_OK;
+}
+
+/* By encoding what precedes each border. */
+static tm_status mark_by_prefixes(tm_sft_coder *c, tm_ids *ids, tm_error *err)
+{
+    size_t *border = tm_alloc((2 * c->spans.count + 1) * sizeof *border), n = 0;
+    for (size_t i = 0; i < c->spans.count; i++) {
+        const size_t at[2] = { c->spans.data[i].begin, c->spans.data[i].end };
+        for (int k = 0; k < 2; k++) {
+            tm_status st = count_tokens(c, at[k], ids, &border[n++], err);
+            if (st != TM_OK) {
+                free(border);
+                return st;
+            }
+        }
+    }
+    for (size_t i = 0, k = 0; i < ids->count; i++) {
+        while (k < n && i >= border[k + 1]) k += 2;
+        if (k >= n || i < border[k]) ids->data[i] = -1 - ids->data[i];
+    }
+    free(border);
+    return TM_OK;
+}
+
+static tm_status encode_conversation(tm_sft_coder *c, const tm_sft_row *row, tm_ids *out, tm_error *err)
+{
+    if (!c->chat) TM_TRY(open_template(c, err));
+    c->text.length = 0;
+    tm_text_add_n(&c->text, "", 0);
+    if (c->options.train_on_input)
+        TM_TRY(tm_chat_render(c->chat, row->messages, row->more, false, &c->text, NULL, err));
+    else
+        TM_TRY(tm_chat_render_answers(c->chat, row->messages, row->more, &c->text, &c->spans, err));
+    TM_TRY(encode(c, c->text.data, c->text.length, 0, out, err));
+    if (c->options.train_on_input || mark_by_lengths(c, out)) return TM_OK;
+    return mark_by_prefixes(c, out, err);
+}
+
+tm_status tm_sft_encode(tm_sft_coder *coder, const tm_sft_row *row, const char *place, tm_ids *out, tm_error *err)
+{
+    tm_error why = { 0 };
+    out->count = 0;
+    tm_status st = row->messages ? encode_conversation(coder, row, out, &why) : encode_answer(coder, row, out, &why);
+    return st == TM_OK ? TM_OK : tm_fail(err, st, "%s: %s", place, why.text);
+}
+
+void tm_sft_decode(const tm_sft_coder *coder, const int32_t *tokens, size_t n, bool special, tm_text *out)
+{
+    for (size_t i = 0; i < n && !coder->tokenizer; i++) {
+        int32_t id = tm_sft_id(tokens[i]);
+        if (id < BYTE_VALUES)
+            tm_text_add_n(out, &(char){ (char)id }, 1);
+        else if (special)
+            tm_text_add(out, "<|end|>");
+    }
+    if (!coder->tokenizer) return;
+    int32_t *ids = tm_alloc((n + 1) * sizeof *ids);
+    for (size_t i = 0; i < n; i++) ids[i] = tm_sft_id(tokens[i]);
+    tm_tokenizer_decode(coder->tokenizer, ids, n, special, out);
+    free(ids);
+}

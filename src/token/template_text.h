@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* token/template_text.h - what methods and filters of a template do with texts and maps alike (private to token/). */
+#ifndef TM_TOKEN_TEMPLATE_TEXT_H
+#define TM_TOKEN_TEMPLATE_TEXT_H
+
+#include "token/template_ast.h"
+
+typedef enum { TM_CASE_LOWER, TM_CASE_UPPER, TM_CASE_CAPITAL, TM_CASE_TITLE } tm_v_case;
+typedef enum { TM_PARTS_ITEMS, TM_PARTS_KEYS, TM_PARTS_VALUES } tm_v_part;
+
+/* The number of a name in a table of n, or -1. */
+int tm_v_number_of(const char *const *names, int n, const char *name);
+
+tm_v tm_v_integer(int64_t value);
+/* Fails the rendering: "'what' takes wanted". */
+tm_v tm_v_wants(tm_render *r, const char *what, const char *wanted);
+/* The value as it is printed, for '~' and string. */
+tm_v tm_v_as_text(tm_render *r, const tm_v *v);
+tm_v tm_v_concatenated(tm_render *r, const tm_v *a, const tm_v *b);
+/* Where the n bytes of `in` hold `what` first, or NULL. */
+const char *tm_v_find(const char *in, size_t n, const char *what, size_t length);
+
+/* left, right: which ends. `set`: bytes that go; NULL or none: blanks. */
+tm_v tm_v_strip(const tm_v *v, const tm_v *set, bool left, bool right);
+/* Of ASCII texts; others fail: the cases of other letters are not known here, and not guessed. */
+tm_v tm_v_letters(tm_render *r, const tm_v *v, tm_v_case how);
+/* The first `most` times, -1: all. */
+tm_v tm_v_replace(tm_render *r, const tm_v *v, const tm_v *from, const tm_v *to, int64_t most);
+/* by: NULL or none: blanks. */
+tm_v tm_v_split(tm_render *r, const tm_v *v, const tm_v *by, int64_t most);
+/* The items as they are printed; between: a text or NULL. */
+tm_v tm_v_join(tm_render *r, const tm_v *list, const tm_v *between);
+/* A list of a map's pairs, keys or values. */
+tm_v tm_v_parts(tm_render *r, tm_v_part which, const tm_v *v);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fuzzes rows of data for fine-tuning: a file in every format, with and without a map of columns. Rows become tokens,
+ * or an error that names the place.
+ *
+ * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
+ */
+#include "data/rows.h"
+#include "data/sft_tokens.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_tokens(const tm_ids *ids)
+{
+    for (size_t i = 0; i < ids->count; i++)
+        if (tm_sft_id(ids->data[i]) < 0 || tm_sft_id(ids->data[i]) > 256) abort();
+}
+
+static void read_as(const uint8_t *data, size_t size, tm_sft_format format, const char *map)
+{
+    tm_sft_options     o = { .format = format, .column_map = map };
+    tm_sft_form       *form = NULL;
+    tm_sft_coder      *coder = NULL;
+    tm_rows           *rows = NULL;
+    tm_sft_row         row = { 0 };
+    tm_ids             ids = { 0 };
+    tm_error           err = { 0 };
+    size_t             n;
+    json_t            *given = NULL;
+    const char *const *columns;
+    if (tm_sft_form_open(format, map, &form, &err) != TM_OK || tm_sft_coder_open(&o, &coder, &err) != TM_OK) abort();
+    columns = tm_sft_form_columns(form, &n);
+    tm_status st = tm_rows_parse("x", data, size, columns, n, &rows, &err);
+    for (int left = 1000; st == TM_OK && left > 0; left--) {
+        st = tm_rows_next(rows, &given, &err);
+        if (!given) break;
+        const char *place = tm_rows_place(rows);
+        st = tm_sft_form_read(form, given, place, &row, &err);
+        json_decref(given);
+        if (st != TM_OK) break;
+        if (!row.messages && !row.nothing) st = tm_sft_encode(coder, &row, place, &ids, &err);
+        check_tokens(&ids);
+    }
+    if (st != TM_OK && (!strstr(err.text, "'x'") || tm_status_exit_code(st) != 4)) abort();
+    tm_rows_close(rows);
+    tm_sft_row_fini(&row);
+    tm_sft_coder_close(coder);
+    tm_sft_form_close(form);
+    free(ids.data);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    read_as(data, size, TM_SFT_AUTO, NULL);
+    read_as(data, size, TM_SFT_COMPLETION, "prompt=a,completion=b");
+    read_as(data, size, TM_SFT_MESSAGES, NULL);
+    return 0;
+}
+
+#ifdef TM_FUZZ_STANDALONE
+static const char *const sft_words[] = {
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
+    "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}",
+    "{\"a\": \"x\", \"b\": \"y\"}",
+    "{\"instruction\": \"x\", \"output\": \"y\"}",
+    "\"role\"",
+    "\"content\"",
+    "\"tool_calls\"",
+    "null",
+    "\"\"",
+    "[",
+    "]",
+    "{",
+    "}",
+    "\n",
+    "\xEF\xBB\xBF",
+    "PAR1",
+};
+#define FUZZ_WORDS sft_words
+#include "standalone.h"
+#endif

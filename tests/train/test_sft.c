@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sample of data for fine-tuning has the same loss packed with others as in a row of its own. */
+#include "base/log.h"
+#include "data/source.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SEQ = 96, SAMPLES = 24 };
+
+typedef struct {
+    int32_t tokens[SEQ], targets[SEQ], positions[SEQ], first_key[SEQ];
+    int64_t weight;
+} row;
+
+static tm_source *open_source(bool packed)
+{
+    tm_text    text = { 0 };
+    tm_source *source;
+    tm_error   err = { 0 };
+    for (int i = 0; i < SAMPLES; i++) {
+        tm_text_printf(&text, "{\"prompt\": \"%c%d", 'a' + i, i);
+        for (int k = 0; k < i * 7 % 29; k++) tm_text_printf(&text, "%c", 'a' + (i * 5 + k * k) % 26);
+        tm_text_add(&text, "\", \"completion\": \"");
+        for (int k = 0; k < 2 + i * 3 % 17; k++) tm_text_printf(&text, "%c", 'A' + (i + k * 3) % 26);
+        tm_text_add(&text, "\"}\n");
+    }
+    test_file_write(test_folder(), "rows.jsonl", text.data);
+    tm_text_fini(&text);
+    tm_source_options o = { .name = "sft",
+                            .path = test_in_folder("rows.jsonl"),
+                            .vocab = 257,
+                            .seq = SEQ,
+                            .seed = 1,
+                            .sft = { .packed = packed } };
+    if (tm_source_open(&o, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    return source;
+}
+
+static void get_row(const tm_source *source, int64_t index, row *out)
+{
+    int32_t  scratch[SEQ + 1];
+    tm_error err = { 0 };
+    void    *at[] = { out->tokens, out->targets, out->positions, out->first_key };
+    memset(out, 0, sizeof *out);
+    if (tm_source_row(source, TM_SPLIT_TRAIN, index, scratch, at, &out->weight, &err) != TM_OK)
+        fail_msg("%s", err.text);
+}
+
+/* The sum over the row's targets. */
+static double loss_of(tm_trainer *trainer, const row *r)
+{
+    tm_error       err = { 0 };
+    tm_micro_batch micro = { .field = { r->tokens, r->targets, r->positions, r->first_key } };
+    test_begin(trainer, 1, 0, 0, r->weight);
+    if (tm_trainer_accumulate(trainer, 0, &micro, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    test_update(trainer);
+    double *loss = test_tensor_read(trainer, tm_trainer_step_of(trainer)->loss), sum = *loss;
+    free(loss);
+    return sum;
+}
+
+static tm_trainer *open_trainer(tm_device *device, int fields)
+{
+    static const char *const names[] = { "tokens", "targets", "positions", "first_key" };
+    tm_step_options          o = test_llama_options();
+    o.shape.vocab_size = 257;
+    o.micro_batch = o.accumulation = 1;
+    o.seq = SEQ;
+    for (int f = 0; f < fields; f++)
+        o.fields[f] = (tm_field){ .name = names[f], .dtype = TM_I32, .shape = tm_shape_1(SEQ) };
+    o.n_fields = fields;
+    return test_trainer_open(device, &o, 3);
+}
+
+/* The targets of the sample that begins at `first` only; its length. */
+static int64_t keep_sample(const row *packed, int64_t first, row *out)
+{
+    int64_t n = 0;
+    *out = *packed;
+    out->weight = 0;
+    for (int64_t t = 0; t < SEQ; t++) {
+        bool own = packed->first_key[t] == first;
+        n += own;
+        if (!own) out->targets[t] = TM_IGNORED_TARGET;
+        out->weight += out->targets[t] != TM_IGNORED_TARGET;
+    }
+    return n;
+}
+
+static void packed_samples_have_their_own_loss(void **state)
+{
+    (void)state;
+    tm_device  *device = test_device_open("cpu", 2);
+    tm_trainer *together = open_trainer(device, 4), *apart = open_trainer(device, 2);
+    tm_source  *packed = open_source(true), *plain = open_source(false);
+    int64_t     rows = tm_source_describe(packed)->train_samples, met = 0;
+    assert_int_equal(tm_source_describe(plain)->train_samples, SAMPLES);
+    assert_true(rows < SAMPLES / 2);
+    for (int64_t i = 0; i < rows; i++) {
+        row    r, one, alone;
+        double sum = 0;
+        get_row(packed, i, &r);
+        for (int64_t first = 0; first < SEQ; first++) {
+            if (r.first_key[first] != first) continue;
+            int64_t n = keep_sample(&r, first, &one);
+            if (one.weight == 0) continue; /* what is left of the row */
+            for (int64_t k = 0; k < SAMPLES; k++) {
+                get_row(plain, k, &alone);
+                if (memcmp(alone.tokens, r.tokens + first, (size_t)n * sizeof *alone.tokens) == 0) break;
+            }
+            assert_int_equal(alone.weight, one.weight);
+            double a = loss_of(together, &one), b = loss_of(apart, &alone);
+            if (!(fabs(a - b) <= 1e-5 * b))
+                fail_msg("sample at %d of row %d: %.9g, alone %.9g", (int)first, (int)i, a, b);
+            sum += a;
+            met++;
+        }
+        double whole = loss_of(together, &r); /* and the row has the loss of its samples */
+        if (!(fabs(whole - sum) <= 1e-5 * sum)) fail_msg("row %d: %.9g, its samples %.9g", (int)i, whole, sum);
+    }
+    assert_int_equal(met, SAMPLES);
+    tm_source_close(packed);
+    tm_source_close(plain);
+    tm_trainer_close(together);
+    tm_trainer_close(apart);
+    tm_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    tm_log_set_level(TM_LOG_ERROR);
+    const struct CMUnitTest tests[] = { cmocka_unit_test(packed_samples_have_their_own_loss) };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}
