@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench/grouped_probe.c - products of a mixture's experts, evenly loaded, beside one product of the same FLOPs (all rows
- * by one expert's weights), in turns.
+/* bench/grouped_probe.c - products of a mixture's experts, evenly loaded, beside one product of the same FLOPs (all
+ * rows by one expert's weights), in turns.
  *
  *   grouped_probe [--isa NAME] [--dtype float32|bfloat16] [--threads n] [--seconds s] [ROWSxINPUTSxOUTPUTSxEXPERTS ...]
  *
@@ -44,8 +44,7 @@ static tm_view view_of(tm_dtype dtype, tm_shape at, uint64_t stream)
 {
     int64_t n = tm_shape_elements(at);
     void   *p = tm_alloc((size_t)n * tm_dtype_bytes(dtype));
-    for (int64_t i = 0; i < n; i++)
-        tm_value_set(p, dtype, i, tm_random_uniform(1, stream, (uint64_t)i % 65536) - 0.5);
+    for (int64_t i = 0; i < n; i++) tm_value_set(p, dtype, i, tm_random_uniform(1, stream, (uint64_t)i % 65536) - 0.5);
     return (tm_view){ .dtype = dtype, .shape = at, .data = p };
 }
 
@@ -97,9 +96,9 @@ static void measure(const char *isa, shape s, int p, tm_dtype dtype, int threads
         }
         if (n >= 0) ratios[n] = rates[0][n] / rates[1][n];
     }
-    printf("%6lld x %5lld x %5lld, %3lld experts  %-7s  grouped %7.1f  one %7.1f  ratio %.3f  n %d\n", (long long)s.rows,
-           (long long)s.inputs, (long long)s.outputs, (long long)s.experts, names[p], median(rates[0], n),
-           median(rates[1], n), median(ratios, n), n);
+    printf("%6lld x %5lld x %5lld, %3lld experts  %-7s  grouped %7.1f  one %7.1f  ratio %.3f  n %d\n",
+           (long long)s.rows, (long long)s.inputs, (long long)s.outputs, (long long)s.experts, names[p],
+           median(rates[0], n), median(rates[1], n), median(ratios, n), n);
     for (int side = 0; side < 2; side++) {
         for (int k = 0; k < 3; k++) free(calls[side].in[k].data);
         free(calls[side].out[0].data);
@@ -112,11 +111,11 @@ int main(int argc, char **argv)
     /* DeepSeek-V2-Lite, Qwen3-30B-A3B and Mixtral with 4,096 tokens, 6, 8 and 2 experts each; few rows */
     static const char *const defaults[] = { "24576x2048x1408x64", "32768x2048x768x128", "8192x4096x14336x8",
                                             "3072x2048x1408x64" };
-    const char *isa = "avx512";
-    int         threads = omp_get_max_threads(), shapes = 0;
-    double      seconds = 3;
-    tm_dtype    dtype = TM_F32;
-    shape       list[64];
+    const char              *isa = "avx512";
+    int                      threads = omp_get_max_threads(), shapes = 0;
+    double                   seconds = 3;
+    tm_dtype                 dtype = TM_F32;
+    shape                    list[64];
 #ifdef __x86_64__
     _mm_setcsr(_mm_getcsr() | 0x8040); /* flush denormals, as the trainer does */
 #endif

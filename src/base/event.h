@@ -130,7 +130,7 @@ typedef struct {
     double      seconds;
 } tm_checkpoint_saved;
 
-/* Was the machine left alone during the steps that count (system/validity.h)? */
+/* Was the machine undisturbed during the steps that count (system/validity.h)? */
 typedef struct {
     tm_verdict          verdict;
     const char         *reason;     /* NULL: nobody looked */

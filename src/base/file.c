@@ -40,7 +40,7 @@ static tm_status open_folder_of(const char *path, int *folder, const char **name
     *name = slash ? slash + 1 : path;
     *folder = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*folder < 0)
-        return tm_fail(err, status_of(errno), "cannot create '%s': folder '%s': %s", path, text, strerror(errno));
+        return tm_fail(err, status_of(errno), "cannot create '%s': directory '%s': %s", path, text, strerror(errno));
     return TM_OK;
 }
 
@@ -118,7 +118,7 @@ static const char *publish(tm_file_draft *draft, const char *name)
     if (fsync(draft->fd) != 0) return "flush";
     if (renameat(draft->folder, draft->temporary, draft->folder, name) != 0) return "rename";
     draft->temporary[0] = '\0';
-    if (fsync(draft->folder) != 0 && errno != EINVAL) return "flush the folder of"; /* some file systems cannot */
+    if (fsync(draft->folder) != 0 && errno != EINVAL) return "flush the directory of"; /* some file systems cannot */
     return NULL;
 }
 
@@ -246,21 +246,22 @@ bool tm_file_read_line(const char *path, char *out, size_t size)
 tm_status tm_folder_make(const char *path, tm_error *err)
 {
     char part[4096];
-    if (strlen(path) >= sizeof part || !*path) return tm_fail(err, TM_INVALID, "not a usable folder name: '%s'", path);
+    if (strlen(path) >= sizeof part || !*path)
+        return tm_fail(err, TM_INVALID, "not a usable directory name: '%s'", path);
     strcpy(part, path);
     for (char *p = part + 1;; p++) {
         if (*p != '/' && *p != '\0') continue;
         char was = *p;
         *p = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return tm_fail(err, status_of(errno), "cannot create folder '%s': %s; name another one", part,
+            return tm_fail(err, status_of(errno), "cannot create directory '%s': %s; name another one", part,
                            strerror(errno));
         *p = was;
         if (!was) break;
     }
     struct stat info;
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
-        return tm_fail(err, TM_INVALID, "'%s' exists and is not a folder; name another one", path);
+        return tm_fail(err, TM_INVALID, "'%s' exists and is not a directory; name another one", path);
     return TM_OK;
 }
 

@@ -60,7 +60,7 @@ static bool names_host(const char *owner, const char *host)
 
 static tm_status in_use(const char *folder, const char *owner, tm_error *err)
 {
-    return tm_fail(err, TM_INVALID, "'%s' is in use by %s; give each run a folder of its own (--out DIR)", folder,
+    return tm_fail(err, TM_INVALID, "'%s' is in use by %s; give each run a directory of its own (--out DIR)", folder,
                    *owner ? owner : "another process");
 }
 
@@ -98,7 +98,7 @@ tm_status tm_folder_lock_take_as(const char *folder, const char *host, bool netw
         return tm_fail(err, TM_INVALID, "path is too long: '%s'", folder);
     int locked = lock_file(path, &out->fd, &cause);
     if (out->fd < 0)
-        return tm_fail(err, TM_IO, "cannot lock '%s' (" LOCK_NAME "): %s; name another folder with --out", folder,
+        return tm_fail(err, TM_IO, "cannot lock '%s' (" LOCK_NAME "): %s; name another directory with --out", folder,
                        strerror(cause));
     read_owner(out->fd, owner);
     bool foreign = network && *owner && !names_host(owner, host);
@@ -113,7 +113,7 @@ tm_status tm_folder_lock_take_as(const char *folder, const char *host, bool netw
             folder, owner, path);
     }
     if (locked == 0)
-        tm_warn("'%s' is on a file system without locks (%s): nothing keeps another run out of it", folder,
+        tm_warn("'%s' is on a file system without locks (%s): another run could write there at the same time", folder,
                 strerror(cause));
     write_owner(out->fd, host);
     out->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -132,9 +132,10 @@ tm_status tm_folder_lock_take(const char *folder, tm_folder_lock *out, tm_error 
 tm_status tm_folder_lock_check(const tm_folder_lock *lock, tm_error *err)
 {
     if (lock->folder < 0 || same_file(lock->folder, lock->path)) return TM_OK;
-    return tm_fail(err, TM_IO,
-                   "'%s' was removed or replaced during the run: its records are lost; keep the folder of a run",
-                   lock->path);
+    return tm_fail(
+        err, TM_IO,
+        "'%s' was removed or replaced during the run: its records are lost; do not remove the directory of a run",
+        lock->path);
 }
 
 void tm_folder_lock_release(tm_folder_lock *lock)
@@ -210,7 +211,7 @@ tm_status tm_scratch_make(const char *prefix, tm_scratch *out, tm_error *err)
         if (out->lock >= 0) (void)flock(out->lock, LOCK_EX | LOCK_NB);
         return TM_OK;
     }
-    tm_status st = tm_fail(err, TM_IO, "cannot make a folder in '%s' (TMPDIR): %s", base, strerror(errno));
+    tm_status st = tm_fail(err, TM_IO, "cannot make a directory in '%s' (TMPDIR): %s", base, strerror(errno));
     out->path[0] = '\0';
     return st;
 }

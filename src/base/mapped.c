@@ -41,7 +41,7 @@ static void say_plain(const char *text)
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     static const char before[] = "trainmark: invalid configuration or input: '";
-    static const char after[] = "' was cut short during the run, or its disk cannot be read; keep data unchanged\n";
+    static const char after[] = "' was truncated during the run, or its disk cannot be read; keep data unchanged\n";
     uintptr_t         fault = (uintptr_t)info->si_addr;
     (void)context;
     for (entry *e = atomic_load(&first); e; e = atomic_load(&e->next)) {

@@ -61,7 +61,7 @@ static tm_status ended_badly(ab_player *p, const char *what, tm_error *err)
         tm_process_ended(p->process, &status) ? tm_process_status_text(status, text) : "it is still alive";
     const char *words = tm_process_last_words(p->process);
     return tm_fail(err, TM_INVALID, "%s (%.160s) %s after %lld steps: %s%s%s", p->name, p->program->text, what,
-                   (long long)p->steps, how, *words ? "; its last words:\n" : "", words);
+                   (long long)p->steps, how, *words ? "; its last output:\n" : "", words);
 }
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
@@ -155,10 +155,10 @@ static tm_status misheard(const ab_player *p, const char *line, tm_error *err)
 {
     if (!p->greeted && strncmp(line, TM_TURN_HELLO, strlen(TM_TURN_HELLO) - 1) == 0)
         return tm_fail(err, TM_INVALID,
-                       "%s (%.160s) takes turns in another way: it says '%.40s', this program knows '" TM_TURN_HELLO
+                       "%s (%.160s) uses another turn protocol: it sends '%.40s', this program knows '" TM_TURN_HELLO
                        "'; name it with --a-command or --b-command",
                        p->name, p->program->text, line);
-    return tm_fail(err, TM_INVALID, "%s: not a line of a program that takes turns: '%.100s'", p->name, line);
+    return tm_fail(err, TM_INVALID, "%s: not a line of the turn protocol: '%.100s'", p->name, line);
 }
 
 static tm_status told_turn(ab_player *p, double seconds, const ab_table *table, tm_text *room, tm_ab_turn *turn,
@@ -183,7 +183,8 @@ static tm_status told_turn(ab_player *p, double seconds, const ab_table *table, 
     if (paused) return tm_process_stop(p->process, err);
     if (!p->greeted) {
         return ended_badly(p,
-                           "does not take turns (" TM_TURN_VARIABLE "; name an older version with --a-command or "
+                           "does not know the turn protocol (" TM_TURN_VARIABLE
+                           "; name an older version with --a-command or "
                            "--b-command) or ended",
                            err);
     }

@@ -45,7 +45,8 @@ static void print_verdict(tm_text *out, const tm_ab_figures *f)
                        "the next; raise --budget\n",
                        (long long)r->rounds, TM_PAIRED_UNITS);
     else if (r->verdict == TM_PAIRED_NO_DIFFERENCE)
-        tm_text_printf(out, "verdict    no difference seen (one of %.2f %% would have been)\n", 100 * r->detectable);
+        tm_text_printf(out, "verdict    no difference seen (one of %.2f %% would have been detected)\n",
+                       100 * r->detectable);
     else
         tm_text_printf(out, "verdict    B is %s: %+.2f %% %s\n", tm_paired_verdict_name(r->verdict), percent, unit);
 }
@@ -57,13 +58,14 @@ void tm_ab_print_text(const tm_ab_session *session, tm_text *out)
     print_side(out, "A", session->a, session->a_build, f.step_seconds[0], f.tokens_per_second[0]);
     print_side(out, "B", session->b, session->b_build, f.step_seconds[1], f.tokens_per_second[1]);
     print_ratio(out, "B / A", &r->b,
-                f.tokens ? "time per token, middle of the rounds, 95 % interval"
-                         : "time per step, middle of the rounds, 95 % interval");
+                f.tokens ? "time per token, pseudomedian of the rounds, 95 % interval"
+                         : "time per step, pseudomedian of the rounds, 95 % interval");
     print_ratio(out, "A / A", &r->control, "the same of two copies of A");
     if (isfinite(r->floor))
-        tm_text_printf(out,
-                       "floor      %10.2f %%   below it a difference is none; seen in about 4 of 5 sessions: %.2f %%\n",
-                       100 * r->floor, 100 * r->detectable);
+        tm_text_printf(
+            out,
+            "floor      %10.2f %%   smaller differences do not count; detected in about 4 of 5 sessions: %.2f %%\n",
+            100 * r->floor, 100 * r->detectable);
     tm_text_printf(out,
                    "samples    %lld pairs in %lld round(s); %lld turns of %s, %lld steps; left out: %lld warm-up turns "
                    "with %lld steps, %lld cut steps\n",

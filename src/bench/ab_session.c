@@ -227,7 +227,7 @@ tm_status tm_ab_session_parse(const char *text, const char *path, tm_ab_session 
         else if (r.line == 1)
             st = parse_head(&r, out);
         else if (ended)
-            st = bad(&r, "a line behind the end of the session");
+            st = bad(&r, "a line after the end of the session");
         else if ((ended = json_object_get(r.object, "end") != NULL))
             st = parse_end(&r, out);
         else

@@ -11,12 +11,12 @@
 
 /* clang-format off */
 static const tm_key options[] = {
-    { .name = "model", .kind = TM_KEY_TEXT, .help = "heads and length of this model (a preset or a file), unless given" },
+    { .name = "model", .kind = TM_KEY_TEXT, .help = "take heads and length from this model (a preset or a file), unless given" },
     { .name = "batch", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20, .help = "sequences" },
     { .name = "seq", .kind = TM_KEY_I64, .fallback = "2048", .lo = 1, .hi = 1 << 24, .help = "tokens of a sequence" },
     { .name = "heads", .kind = TM_KEY_I64, .fallback = "16", .lo = 1, .hi = 1 << 16, .help = "query heads" },
     { .name = "kv_heads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1 << 16,
-      .help = "key/value heads, a divisor of heads; 0: as many as heads" },
+      .help = "number of key/value heads, a divisor of heads; 0: as many as heads" },
     { .name = "head_dim", .kind = TM_KEY_I64, .fallback = "64", .lo = 1, .hi = 4096, .help = "elements of a head" },
     { .name = "causal", .kind = TM_KEY_BOOL, .fallback = "true", .help = "a query sees no later key" },
     { .name = "window", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1 << 24,
@@ -301,7 +301,7 @@ static tm_status read_options(work *w, tm_error *err)
         return tm_fail(err, TM_INVALID, "--window %lld needs causal attention; leave out --causal false",
                        (long long)w->attr.window);
     if (w->attr.heads % w->attr.kv_heads != 0)
-        return tm_fail(err, TM_INVALID, "--heads %lld is no multiple of --kv-heads %lld", (long long)w->attr.heads,
+        return tm_fail(err, TM_INVALID, "--heads %lld is not a multiple of --kv-heads %lld", (long long)w->attr.heads,
                        (long long)w->attr.kv_heads);
     return TM_OK;
 }
@@ -349,7 +349,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_attention = {
     .name = "attention",
-    .summary = "attention, forward and backward: causal or not, grouped heads, window",
+    .summary = "measure attention, forward and backward: causal or not, grouped heads, window",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

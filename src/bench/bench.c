@@ -49,30 +49,30 @@ static const char devices[] =
 /* Options of every workload. */
 static const tm_key options[] = {
     { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = devices + 1,
-      .help = "where it runs" },
+      .help = "device that is measured" },
     { .name = "isa", .kind = TM_KEY_TEXT,
       .help = "instruction set of our kernels: base, avx2, avx512, avx512_bf16, amx; null: the best" },
     { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,
-      .help = "threads; 0: as many as cpuset and control group allow" },
+      .help = "number of threads; 0: as many as cpuset and control group allow" },
     { .name = "budget", .kind = TM_KEY_F64, .fallback = "60", .lo = 0.01, .hi = 1e6,
-      .help = "seconds for all rows together; what would not fit is skipped with the reason" },
+      .help = "seconds for all rows together; rows that would not fit are skipped with the reason" },
     { .name = "warmup-ms", .kind = TM_KEY_F64, .fallback = "25", .lo = 0, .hi = 1e7,
       .help = "milliseconds of calls before the samples" },
     { .name = "rep-ms", .kind = TM_KEY_F64, .fallback = "100", .lo = 0, .hi = 1e7,
       .help = "milliseconds of samples (at least three are taken)" },
     { .name = "precision", .kind = TM_KEY_F64, .fallback = "1", .lo = 0, .hi = 100,
-      .help = "percent: after rep-ms go on until half of the rate's 95 % interval is at most this, for ten times "
+      .help = "percent: after rep-ms continue until half of the rate's 95 % interval is at most this, for ten times "
               "rep-ms at most; 0: end with rep-ms" },
     { .name = "duration", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
-      .help = "seconds of samples per row, instead of rep-ms and precision; 0: those decide" },
-    { .name = "seed", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 9e15, .help = "of random inputs" },
+      .help = "seconds of samples per row, instead of rep-ms and precision; 0: use those" },
+    { .name = "seed", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 9e15, .help = "seed of random inputs" },
     { .name = "output-file", .kind = TM_KEY_TEXT,
-      .help = "write the table to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with "
+      .help = "write the table to this file; its extension decides the format: md, csv, tsv, json, jsonl, or these with "
               ".gz" },
     { .name = "compare", .kind = TM_KEY_TEXT,
-      .help = "print published figures beside the measured: reference (the built-in ones) or a CSV file like them" },
+      .help = "also print published figures: reference (the built-in ones) or a CSV file in the same format" },
     { .name = "store", .kind = TM_KEY_TEXT, .quiet = true,
-      .help = "file that the table is stored in; none: it is not; null: TRAINMARK_STORE, else the user's store "
+      .help = "database file for the table; none: not stored; null: TRAINMARK_STORE, else the user's store "
               "(docs/results.md)" },
     { .name = "json", .kind = TM_KEY_BOOL, .fallback = "false", .help = "print the table as JSON" },
 };
@@ -140,7 +140,7 @@ static void note_validity(tm_bench *bench, tm_validity *validity)
     tm_validity_destroy(validity);
     const char *reason = *report.reason ? report.reason : "nothing disturbed it";
     if (report.verdict == TM_VERDICT_INVALID)
-        tm_bench_invalid(bench, "the machine was not left alone: %s", reason);
+        tm_bench_invalid(bench, "the machine was disturbed: %s", reason);
     else
         tm_bench_note(bench, "machine: %s (%s)", tm_verdict_name(report.verdict), reason);
 }

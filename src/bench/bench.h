@@ -74,8 +74,8 @@ typedef struct {
     tm_sample_summary summary;      /* seconds per call; rates in `work` per second */
     int64_t           calls, loops; /* calls before the samples; calls per sample */
     tm_stop           stop;
-    tm_verdict        verdict; /* was the machine left alone (docs/statistics.md); not-judged: for less than a second */
-    const char       *reason;  /* of the verdict, of the samples' */
+    tm_verdict  verdict; /* was the machine undisturbed (docs/statistics.md); not-judged: for less than a second */
+    const char *reason;  /* of the verdict, of the samples' */
 } tm_measurement;
 
 /* work: FLOP, bytes, samples of one call. n = 0 is fine. */

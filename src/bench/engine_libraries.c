@@ -314,7 +314,7 @@ static const library_row *find_row(const char *name, tm_error *err)
         }
         tm_text_printf(&list, "%s%s", i ? ", " : "", libraries[i].name);
     }
-    (void)tm_fail(err, TM_INVALID, "'%.100s' (--library) is no library that is known; known: %s", name, list.data);
+    (void)tm_fail(err, TM_INVALID, "'%.100s' (--library) is not a known library; known: %s", name, list.data);
     tm_text_fini(&list);
     return NULL;
 }

@@ -17,21 +17,21 @@
 /* clang-format off */
 static const tm_key options[] = {
     { .name = "sizes", .kind = TM_KEY_TEXT, .fallback = "small,medium,large,xl,1.5b,3b,7b,13b",
-      .help = "sizes of the table, or other models by name or file, with commas between" },
+      .help = "sizes of the table, or other models by name or file, separated by commas" },
     { .name = "published", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "the table's own batch; otherwise an eighth of it, at least one sequence" },
     { .name = "batch", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1e6,
       .help = "sequences of a step for all sizes; 0: as `published` says" },
     { .name = "dtype", .kind = TM_KEY_CHOICE, .fallback = "float32", .choices = "float32=fp32|bfloat16=bf16|bfloat16-pure",
-      .help = "number format of the computation; pure: of weights, gradients and moments, too" },
+      .help = "number format of the computation; pure: also of weights, gradients and moments" },
     { .name = "layers", .kind = TM_KEY_TEXT, .fallback = "1,2,3", .help = "slices: layers of each, ascending" },
     { .name = "validate", .kind = TM_KEY_CHOICE, .fallback = "auto", .choices = "auto|always|never",
-      .help = "measure sizes that fit both ways, in turn, and print the error of the slices; auto: small and medium" },
+      .help = "measure sizes that fit both whole and by slices, and print the error of the prediction; auto: small and medium" },
     { .name = "max_rounds", .kind = TM_KEY_I64, .fallback = "1000", .lo = 1, .hi = 100000, .help = "rounds of slices at most" },
     { .name = "turn_ms", .kind = TM_KEY_F64, .fallback = "500", .lo = 0, .hi = 1e6,
-      .help = "milliseconds of steps in a turn of slices, at least one step of the largest part" },
+      .help = "milliseconds of steps in a turn of slices, at least one step of the largest slice" },
     { .name = "memory_gib", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
-      .help = "memory that a model may take; 0: what is available, less 512 MiB" },
+      .help = "memory that a model may use; 0: what is available, less 512 MiB" },
 };
 
 static const tm_column columns[] = {
@@ -236,8 +236,9 @@ static tm_status put_prediction(const size *z, const tm_slices *s, double measur
     tm_bench_note(z->of->bench, "%s: predicted step = %.4g ms + %.4g ms x %lld layers", z->name, 1e3 * line->a,
                   1e3 * line->b, (long long)z->whole.layers);
     if (!(line->b > 0) || !(line->value > 0)) {
-        tm_bench_invalid(z->of->bench, "%s: a layer seems to take %.4g ms: the slices were measured in too much noise",
-                         z->name, 1e3 * line->b);
+        tm_bench_invalid(z->of->bench,
+                         "%s: a layer seems to take %.4g ms: the measurements of the slices are too noisy", z->name,
+                         1e3 * line->b);
         return TM_OK;
     }
     return put_rate(z, &z->whole, tokens / line->value, tokens / line->interval.hi, tokens / line->interval.lo, err);
@@ -256,7 +257,7 @@ static tm_status put_slices(const size *z, const tm_slices *s, tm_error *err)
         TM_TRY(put_turns(z, s, s->slices, &z->whole, &measured, err));
     }
     if (s->slices == 2)
-        tm_bench_note(z->of->bench, "%s: two slices only, a line goes through any two points: no residuals", z->name);
+        tm_bench_note(z->of->bench, "%s: only two slices, and a line fits any two points: no residuals", z->name);
     tm_peaks peaks = { 0 }; /* unknown where nothing is computed */
     if (z->whole.judged) peaks = tm_ceilings_peaks(&z->of->bench->ceilings, z->whole.step.precision->compute);
     return tm_slices_are_noise(s, z->whole.flops, &peaks) ? withdraw(z, s) : put_prediction(z, s, measured, err);
@@ -377,7 +378,7 @@ static tm_status measure(size *z, tm_error *err)
     if (fits && (whole_estimate(z) <= left || z->slices < 2)) return measure_whole(z, err);
     if (z->slices >= 2 && round_estimate(z, false) <= left) return measure_slices(z, false, err);
     if (z->slices < 2)
-        snprintf(reason, sizeof reason, "needs %s, and two slices do not fit either; %s may be taken",
+        snprintf(reason, sizeof reason, "needs %s, and two slices do not fit either; %s may be used",
                  tm_format_bytes(want, (double)z->whole.arena_bytes), tm_format_bytes(have, (double)limit));
     else
         snprintf(reason, sizeof reason, "a round of slices takes about %.3g s, its share of the budget has %.3g s",
@@ -463,13 +464,13 @@ static tm_status run_size(size *z, tm_error *err)
     double left = seconds_until(z->end_ns), probe = z->of->rate > 0 ? 2 * step_estimate(z, &z->part[0]) : 0;
     size_t limit = memory_limit(z->of);
     if (z->part[0].arena_bytes > limit) {
-        snprintf(reason, sizeof reason, "needs %s, and no slice fits either; %s may be taken",
+        snprintf(reason, sizeof reason, "needs %s, and no slice fits either; %s may be used",
                  tm_format_bytes(want, (double)z->whole.arena_bytes), tm_format_bytes(have, (double)limit));
         return skip(z, "model", reason);
     }
     if (left <= 0 || probe > left) {
         snprintf(reason, sizeof reason,
-                 "two steps of its smallest part take about %.3g s, its share of the budget has %.3g s", probe, left);
+                 "two steps of its smallest slice take about %.3g s, its share of the budget has %.3g s", probe, left);
         return skip(z, "model", reason);
     }
     tm_note("%s: %lld parameters, batch %lld x %lld, up to %.0f s", z->name, (long long)z->whole.parameters,
@@ -488,7 +489,7 @@ static tm_status read_layers(suite *s, tm_error *err)
         bool      rises = n >= 1 && n <= TM_MAX_LAYERS && (s->n_layers == 0 || n > s->layers[s->n_layers - 1]);
         if (end == p || (*end && *end != ',') || !rises || s->n_layers == TM_LINE_POINTS)
             return tm_fail(err, TM_USAGE,
-                           "--layers is '%.100s'; wanted ascending whole numbers with commas between, "
+                           "--layers is '%.100s'; wanted ascending whole numbers separated by commas, "
                            "%d at most: --layers 1,2,3",
                            text, TM_LINE_POINTS);
         s->layers[s->n_layers++] = n;
@@ -504,7 +505,7 @@ static tm_status read_sizes(char *text, const char *names[MOST_SIZES], int *n, t
     for (*n = 0; rest;) {
         char *name = strsep(&rest, ",");
         if (!*name || *n == MOST_SIZES)
-            return tm_fail(err, TM_USAGE, "--sizes wants names with commas between, %d at most: --sizes small,medium",
+            return tm_fail(err, TM_USAGE, "--sizes must be names separated by commas, at most %d: --sizes small,medium",
                            MOST_SIZES);
         names[(*n)++] = name;
     }
@@ -565,7 +566,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_gpt = {
     .name = "gpt",
-    .summary = "GPT training steps, Small to 13B, whole or predicted from slices; budget 600 s unless given",
+    .summary = "measure GPT training steps, Small to 13B, whole or by slices; budget 600 s unless given",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

@@ -17,7 +17,7 @@ static const tm_key options[] = {
     { .name = "batch", .kind = TM_KEY_I64, .fallback = "256", .lo = 1, .hi = 1 << 24, .help = "samples of an iteration" },
     { .name = "iterations", .kind = TM_KEY_I64, .fallback = "100", .lo = 1, .hi = 1e7, .help = "measured iterations" },
     { .name = "warmup", .kind = TM_KEY_I64, .fallback = "3", .lo = 0, .hi = 1e6, .help = "iterations before them" },
-    { .name = "activation", .kind = TM_KEY_CHOICE, .fallback = "relu", .choices = "relu|gelu", .help = "between the layers" },
+    { .name = "activation", .kind = TM_KEY_CHOICE, .fallback = "relu", .choices = "relu|gelu", .help = "activation between the layers" },
     { .name = "bias", .kind = TM_KEY_BOOL, .fallback = "true", .help = "layers have biases" },
     { .name = "optimizer", .kind = TM_KEY_CHOICE, .fallback = "adamw", .choices = "adamw|none",
       .help = "none: forward and backward only" },
@@ -228,7 +228,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_mlp = {
     .name = "mlp",
-    .summary = "a network of linear layers, 4096-8192-8192-4096, trained; budget 300 s unless given",
+    .summary = "train a multilayer perceptron, 4096-8192-8192-4096; budget 300 s unless given",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

@@ -40,7 +40,7 @@ static tm_status open_data(tm_live_part *live, tm_error *err)
     source.name = "mock";
     TM_TRY(tm_source_open(&source, &live->source, err));
     live->loader = tm_loader_open(live->source, TM_SPLIT_TRAIN, batch, 0, run->prefetch);
-    return live->loader ? TM_OK : tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
+    return live->loader ? TM_OK : tm_fail(err, TM_INTERNAL, "cannot start the thread that reads data");
 }
 
 tm_status tm_part_open(const tm_part *part, tm_device *device, tm_live_part **out, tm_error *err)

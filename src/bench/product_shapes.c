@@ -66,10 +66,11 @@ tm_status tm_products_parse(const char *text, const tm_product *like, tm_product
         tm_product  p = *like;
         const char *start = at;
         if (!take_shape(&at, &p))
-            return tm_fail(err, TM_INVALID,
-                           "'%.100s' (--shapes) is no list of shapes; wanted llama70b, or MxNxK with commas between, "
-                           "each from 1 to 16777216, optionally with :nn, :nt, :tn or :tt behind",
-                           start);
+            return tm_fail(
+                err, TM_INVALID,
+                "'%.100s' (--shapes) is not a list of shapes; wanted llama70b, or MxNxK separated by commas, "
+                "each from 1 to 16777216, optionally followed by :nn, :nt, :tn or :tt",
+                start);
         if (list->count == TM_PRODUCTS)
             return tm_fail(err, TM_INVALID, "--shapes has more than %d shapes; measure them in several calls",
                            TM_PRODUCTS);

@@ -81,7 +81,7 @@ static tm_status add_row(tm_published *reference, const char *storage, const siz
         return tm_fail(err, TM_FORMAT, "%s: record %zu: value '%.60s' is not a number", place, line,
                        row.text[COLUMN_value]);
     if (!read_devices(row.text[COLUMN_devices], &row.devices))
-        return tm_fail(err, TM_FORMAT, "%s: record %zu: devices '%.60s' is no count from 1", place, line,
+        return tm_fail(err, TM_FORMAT, "%s: record %zu: devices '%.60s' is not a count from 1", place, line,
                        row.text[COLUMN_devices]);
     const char *scope = row.text[COLUMN_scope];
     if (strcmp(scope, "device") != 0 && strcmp(scope, "all") != 0)

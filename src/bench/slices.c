@@ -28,7 +28,7 @@ static int badness(tm_verdict verdict)
     return verdict == TM_VERDICT_INVALID ? 3 : verdict == TM_VERDICT_NOISY ? 2 : verdict == TM_VERDICT_VALID ? 1 : 0;
 }
 
-/* Was the machine left alone during this turn's steps? */
+/* Was the machine undisturbed during this turn's steps? */
 static void judge(rounds *r, int at, tm_validity *validity)
 {
     tm_validity_report report;

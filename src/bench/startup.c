@@ -25,10 +25,10 @@ extern char **environ;
 
 /* clang-format off */
 static const tm_key options[] = {
-    { .name = "model", .kind = TM_KEY_TEXT, .fallback = "tiny-llama", .help = "what is run: a preset or an experiment file" },
+    { .name = "model", .kind = TM_KEY_TEXT, .fallback = "tiny-llama", .help = "model: a preset or an experiment file" },
     { .name = "arguments", .kind = TM_KEY_TEXT, .fallback = "",
-      .help = "further arguments of `run`, with blanks between: \"training.seq_len=64 data.source=mock\"" },
-    { .name = "runs", .kind = TM_KEY_I64, .fallback = "5", .lo = 1, .hi = 10000, .help = "starts of each kind" },
+      .help = "further arguments of `run`, separated by blanks: \"training.seq_len=64 data.source=mock\"" },
+    { .name = "runs", .kind = TM_KEY_I64, .fallback = "5", .lo = 1, .hi = 10000, .help = "number of starts of each kind" },
     { .name = "cache", .kind = TM_KEY_CHOICE, .fallback = "both", .choices = "warm|cold|both",
       .help = "cold: the page cache is dropped before each start, which needs root" },
 };
@@ -311,7 +311,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_startup = {
     .name = "startup",
-    .summary = "from exec to the end of the first training step: time, bytes read, resident size",
+    .summary = "measure the time from exec to the end of the first training step, bytes read, resident size",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

@@ -13,7 +13,7 @@ static const tm_key options[] = {
     { .name = "elements", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1e12,
       .help = "float64 elements of each of the three arrays; 0: four times the last-level cache" },
     { .name = "repetitions", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 100000,
-      .help = "samples of each kernel; 0: what rep-ms or duration gives, at least three" },
+      .help = "samples of each kernel; 0: as many as rep-ms or duration gives, at least three" },
 };
 /* clang-format on */
 
@@ -131,7 +131,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_stream = {
     .name = "stream",
-    .summary = "bandwidth of main memory: copy, mul, add, triad, dot",
+    .summary = "measure the bandwidth of main memory: copy, mul, add, triad, dot",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .run = run,

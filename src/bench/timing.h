@@ -43,7 +43,7 @@ typedef struct {
     double    *seconds;          /* (n) per call, in time order; tm_samples_fini frees */
     int64_t    n, warmup, loops; /* samples; calls before them; calls in a sample */
     double     estimate;         /* seconds per call, from the calls before the samples */
-    tm_verdict verdict; /* was the machine left alone while the samples were taken; not-judged below a second */
+    tm_verdict verdict; /* was the machine undisturbed while the samples were taken; not-judged below a second */
     char       reason[TM_REASON_BYTES];
     tm_stop    stop; /* why sampling ended; TM_STOP_NO: the budget was over, or the user stopped it */
 } tm_samples;

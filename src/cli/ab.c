@@ -48,10 +48,11 @@ static const tm_option rows[] = {
     { "a", 0, TM_OPTION_TEXT, SIDE(0, args), .value = "ARGS", .may_be_empty = true,
       .help = "arguments of `trainmark run` for A; \"\" trains the built-in model" },
     { "b", 0, TM_OPTION_TEXT, SIDE(1, args), .value = "ARGS", .may_be_empty = true,
-      .help = "the same for B; ARGS that are left out are those of the other side" },
+      .help = "the same for B; if left out, those of the other side" },
     { "a-binary", 0, TM_OPTION_TEXT, SIDE(0, binary), .value = "FILE",
-      .help = "another trainmark that runs A (what it must be able to do: docs/ab.md)" },
-    { "b-binary", 0, TM_OPTION_TEXT, SIDE(1, binary), .value = "FILE", .help = "another trainmark that runs B" },
+      .help = "another build of trainmark that runs A (requirements: docs/ab.md)" },
+    { "b-binary", 0, TM_OPTION_TEXT, SIDE(1, binary), .value = "FILE",
+      .help = "another build of trainmark that runs B" },
     { "a-command", 0, TM_OPTION_TEXT, SIDE(0, command), .value = "COMMAND", .may_be_empty = true,
       .help = "any command that prints a line per step; quotes and backslashes as in a shell, nothing is expanded" },
     { "b-command", 0, TM_OPTION_TEXT, SIDE(1, command), .value = "COMMAND", .may_be_empty = true,
@@ -67,13 +68,13 @@ static const tm_option rows[] = {
     { "min-pairs", 0, TM_OPTION_I64, offsetof(ab_options, least_pairs), .value = "N", .fallback = "12",
       .lo = TM_PAIRED_UNITS, .hi = 1e6, .help = "pairs that are measured before --target may end the session" },
     { "least-difference", 0, TM_OPTION_F64, offsetof(ab_options, least), .value = "PERCENT", .fallback = "0.5", .lo = 0,
-      .hi = 1000, .help = "a smaller difference counts as none, however certain it is" },
+      .hi = 1000, .help = "a smaller difference counts as no difference, however certain it is" },
     { "seed", 0, TM_OPTION_I64, offsetof(ab_options, seed), .value = "N", .fallback = "1", .lo = 0, .hi = 9e15,
-      .help = "of the order of turns" },
+      .help = "seed of the order of turns" },
     { "out", 'o', TM_OPTION_TEXT, offsetof(ab_options, out), .value = "DIR",
       .help = "keep every step in DIR/session.jsonl and the result in DIR/result.json" },
     { "from", 0, TM_OPTION_TEXT, offsetof(ab_options, from), .value = "FILE",
-      .help = "judge a recorded session.jsonl again" },
+      .help = "evaluate a recorded session.jsonl again" },
     { "fail-if-slower", 0, TM_OPTION_F64, offsetof(ab_options, gate), .value = "PERCENT", .lo = 0, .hi = 1e6,
       .help = "exit code 5 if B is slower by at least this" },
     TM_OPTION_JSON(ab_options),
@@ -194,7 +195,7 @@ static tm_status read_program(job *j, int side, tm_ab_program *out, int64_t *byt
                        side ? "--b" : "--a", side ? "--b-binary" : "--a-binary", flag);
     if (!words->command) return own_program(j, side, out, bytes, err);
     if (words->args || words->binary)
-        return tm_fail(err, TM_USAGE, "%s goes with neither %s nor %s-binary; give one", flag, side ? "--b" : "--a",
+        return tm_fail(err, TM_USAGE, "%s cannot be given with %s or %s-binary; give one", flag, side ? "--b" : "--a",
                        side ? "--b" : "--a");
     TM_TRY(tm_words_split(words->command, flag, j->arena, &argv, &n, err));
     if (n == 0) return tm_fail(err, TM_USAGE, "%s is empty; give a program and its arguments", flag);
@@ -313,7 +314,8 @@ static tm_status check_from(const job *j, tm_error *err)
             strcmp(rows[i].name, "json") == 0)
             judging |= (uint64_t)1 << i;
     if (!j->given->from || !(j->line->given & ~judging)) return TM_OK;
-    return tm_fail(err, TM_USAGE, "--from judges a recorded session; it goes with --json and --fail-if-slower only");
+    return tm_fail(err, TM_USAGE,
+                   "--from evaluates a recorded session; only --json and --fail-if-slower may be given with it");
 }
 
 static tm_status ab(tm_cli_line *line, tm_error *err)
@@ -329,10 +331,11 @@ static tm_status ab(tm_cli_line *line, tm_error *err)
 
 const tm_cli_command tm_command_ab = {
     .name = "ab",
-    .summary = "is B slower than A? two configurations, binaries or commands take turns",
+    .summary = "is B slower than A? compares two configurations, binaries or commands in turns",
     .about =
-        "Two programs take turns on this machine: is B slower than A? A third process runs A again and shows what "
-        "the machine makes of two copies of the same program. A and B are given as arguments of `trainmark run`, as "
+        "Runs two programs in turn on this machine: is B slower than A? A third process runs A again and shows what "
+        "difference the machine makes between two copies of the same program. A and B are given as arguments of "
+        "`trainmark run`, as "
         "other binaries of trainmark, or as commands (docs/ab.md).",
     TM_CLI_OPTIONS(rows, ab_options),
     .run = ab,

@@ -113,13 +113,14 @@ tm_status tm_cli_find_batch(const tm_sweep_options *options, int64_t *batch, tm_
         if (*batch == 0) {
             char have[32];
             return tm_fail(err, TM_NOMEM,
-                           "%s auto: not even one sequence fits into %s; take a smaller model or a shorter "
+                           "%s auto: not even one sequence fits into %s; use a smaller model or a shorter "
                            "training.seq_len",
                            key, tm_format_bytes(have, (double)s.memory));
         }
         if (options->dry_run) break;
         TM_TRY(prove(&s, *batch, &runs, err));
-        if (!runs) tm_note("a batch of %lld is planned to fit, but did not run: trying fewer", (long long)*batch);
+        if (!runs)
+            tm_note("a batch of %lld should fit by the plan, but did not run: trying a smaller one", (long long)*batch);
     }
     tm_note("%s auto: %lld", key, (long long)*batch);
     return TM_OK;

@@ -49,7 +49,7 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
     const char   *compare = tm_config_text(config, "compare");
     tm_published *reference = NULL;
     if (compare && tm_config_bool(config, "json"))
-        return tm_fail(err, TM_USAGE, "--compare prints a second table, which --json has no place for; leave one out");
+        return tm_fail(err, TM_USAGE, "--compare prints a second table and cannot be given with --json; leave one out");
     if (compare) TM_TRY(tm_published_read(compare, &reference, err));
     tm_table *table = tm_table_create(workload->name);
     tm_status st = tm_bench_run(workload, config, &tm_cli_stop, table, err);
@@ -118,8 +118,9 @@ static const tm_cli_command *workload_command(size_t i, tm_cli_command *storage)
 
 const tm_cli_command tm_command_bench = {
     .name = "bench",
-    .summary = "measure a part of training on this machine",
-    .about = "Measures parts of training. Each workload is a command with options of its own; how calls are timed: "
-             "docs/timing.md.",
+    .summary = "measure a component of training on this machine",
+    .about =
+        "Measures components of training. Each workload is a command with options of its own; how calls are timed: "
+        "docs/timing.md.",
     .nested = workload_command,
 };

@@ -25,80 +25,79 @@ static const tm_key keys[] = {
     { .name = "sysroot",
       .kind = TM_KEY_TEXT,
       .fallback = "",
-      .help = "a folder with copies of /proc, /sys and /etc instead of this system" },
+      .help = "a directory with copies of /proc, /sys and /etc instead of this system" },
     { .name = "json", .kind = TM_KEY_BOOL, .fallback = "false", .help = "print the report as JSON" },
     { .name = "report-file-name",
       .kind = TM_KEY_TEXT,
-      .help = "write the report to this file; its ending decides the format: md, csv, tsv, json, jsonl, or these with "
-              ".gz" },
+      .help =
+          "write the report to this file; its extension decides the format: md, csv, tsv, json, jsonl, or these with "
+          ".gz" },
     { .name = "dump-path",
       .kind = TM_KEY_TEXT,
-      .help = "folder for smoke/HOST.json and the lists of nodes; output/preflight is usual" },
+      .help = "directory for smoke/HOST.json and the lists of nodes; output/preflight is usual" },
     { .name = "aggregate",
       .kind = TM_KEY_TEXT,
-      .help = "put the reports of the nodes in this folder together and stop" },
+      .help = "aggregate the reports of the nodes in this directory and stop" },
     { .name = "expected-nodes",
       .kind = TM_KEY_TEXT,
-      .help = "with --aggregate: file of host names, one per line; who is missing fails" },
-    { .name = "skip-dmesg", .kind = TM_KEY_BOOL, .fallback = "false", .help = "leave the kernel log alone" },
+      .help = "with --aggregate: file of host names, one per line; a node without a report fails" },
+    { .name = "skip-dmesg", .kind = TM_KEY_BOOL, .fallback = "false", .help = "do not read the kernel log" },
     { .name = "dmesg-minutes",
       .kind = TM_KEY_F64,
       .fallback = "15",
       .lo = 0,
       .hi = 1e7,
-      .help = "how far to look back in the kernel log" },
+      .help = "minutes of the kernel log that are read" },
     { .name = "ulimit-l-min-gb",
       .kind = TM_KEY_F64,
       .fallback = "32",
       .lo = 0,
       .hi = 1e6,
-      .help = "memory that must be lockable, GiB" },
+      .help = "locked memory that must be allowed, GiB" },
     { .name = "shm-min-gb",
       .kind = TM_KEY_F64,
       .fallback = "8",
       .lo = 0,
       .hi = 1e6,
-      .help = "size of /dev/shm wanted, GiB" },
+      .help = "least size of /dev/shm, GiB" },
     { .name = "expected-gpus",
       .kind = TM_KEY_I64,
       .lo = 0,
       .hi = 4096,
-      .help = "GPUs that must be there; null: 8 if one is an AMD Instinct" },
-    { .name = "expected-rdma-nics", .kind = TM_KEY_I64, .lo = 0, .hi = 4096, .help = "RDMA cards that must be there" },
+      .help = "number of GPUs expected; null: 8 if one is an AMD Instinct" },
+    { .name = "expected-rdma-nics", .kind = TM_KEY_I64, .lo = 0, .hi = 4096, .help = "number of RDMA cards expected" },
     { .name = "gpu-activity-warn-pct",
       .kind = TM_KEY_F64,
       .fallback = "20",
       .lo = 0,
       .hi = 100,
-      .help = "activity of a GPU that is no fault, percent" },
+      .help = "activity of a GPU up to which there is no warning, percent" },
     { .name = "hbm-busy-threshold-gib",
       .kind = TM_KEY_F64,
       .fallback = "2",
       .lo = 0,
       .hi = 1e6,
-      .help = "memory of a GPU in use that is a fault, GiB" },
+      .help = "used memory of a GPU from which the check fails, GiB" },
     { .name = "allow-foreign-procs",
       .kind = TM_KEY_BOOL,
       .fallback = "false",
-      .help = "processes on the GPUs are no fault" },
+      .help = "accept processes of others on the GPUs" },
     { .name = "allowed-procs", .kind = TM_KEY_TEXT, .help = "programs that may use the GPUs, comma-separated" },
     { .name = "perf",
       .kind = TM_KEY_BOOL,
       .fallback = "false",
       .synonyms = "tier2-perf",
-      .help = "measure, too: matrix product, memory, training of a tiny model" },
+      .help = "also measure: matrix product, memory, training of a tiny model" },
     { .name = "per-gpu-timeout-sec",
       .kind = TM_KEY_F64,
       .fallback = "15",
       .lo = 0.01,
       .hi = 3600,
       .help = "seconds after which a measurement is killed, per device" },
-    { .name = "thresholds",
-      .kind = TM_KEY_TEXT,
-      .help = "with --perf: file of limits that the figures are held against" },
+    { .name = "thresholds", .kind = TM_KEY_TEXT, .help = "with --perf: file of limits for the figures" },
     { .name = "write-thresholds",
       .kind = TM_KEY_TEXT,
-      .help = "with --perf: make such a file from the figures (x 0.90 for min, x 1.10 for max)" },
+      .help = "with --perf: write such a file from the figures (x 0.90 for min, x 1.10 for max)" },
     { .name = "gemm-tflops-min",
       .kind = TM_KEY_F64,
       .lo = 0,
@@ -112,11 +111,12 @@ static const tm_key keys[] = {
     { .name = "tune-host",
       .kind = TM_KEY_BOOL,
       .fallback = "false",
-      .help = "root: settings for record runs, while the checks or the COMMAND behind -- run; put back afterwards" },
+      .help =
+          "as root: apply settings for record runs while the checks or the COMMAND after -- run, then restore them" },
     { .name = "restore-host",
       .kind = TM_KEY_BOOL,
       .fallback = "false",
-      .help = "root: put back what a killed --tune-host left, and stop" },
+      .help = "as root: restore the settings that a killed --tune-host left, and stop" },
 };
 
 /* --- printing -------------------------------------------------------------------------------- */
@@ -393,7 +393,7 @@ static tm_status run(tm_config *config, int argc, char **argv, tm_error *err)
     int words = 0;
     while (words < argc && strcmp(argv[words], "--") != 0) words++;
     char **command = words + 1 < argc ? argv + words + 1 : NULL;
-    if (words < argc && !command) return tm_fail(err, TM_USAGE, "no command behind '--'");
+    if (words < argc && !command) return tm_fail(err, TM_USAGE, "no command after '--'");
     TM_TRY(tm_config_apply_arguments(config, words, argv, err));
     TM_TRY(tm_config_finish(config, err));
     TM_TRY(check_options(config, command != NULL, err));
@@ -402,7 +402,7 @@ static tm_status run(tm_config *config, int argc, char **argv, tm_error *err)
     if (folder) return aggregate(folder, tm_config_text(config, "expected-nodes"), err);
     if (*sysroot && !tm_root_exists(sysroot, "/"))
         return tm_fail(err, TM_INVALID,
-                       "--sysroot '%s' is not a folder that can be read; wanted: a copy of /proc, /sys and /etc",
+                       "--sysroot '%s' is not a directory that can be read; wanted: a copy of /proc, /sys and /etc",
                        sysroot);
     if (tm_config_bool(config, "restore-host")) return restore(sysroot, err);
     return command ? check_run_tuned(sysroot, command, err) : check_host(config, err);
@@ -429,11 +429,12 @@ const tm_cli_command tm_command_check = {
     .name = "check",
     .summary = "check what makes this machine slow or its measurements noisy",
     .words = "[-- COMMAND ...]",
-    .about = "Checks what makes this machine slow or its measurements noisy: kernel settings, processors, memory, bus, "
-             "kernel log, GPUs, network. Prints PASS, WARN, FAIL, INFO or SKIP, what was seen and expected, where, and "
-             "the remedy. The checks: docs/check.md.\n\n"
-             "  trainmark check --tune-host -- COMMAND ...    runs COMMAND with the host tuned, then restores it\n\n"
-             "Exit code 5 if a check fails. Nothing is changed without --tune-host.",
+    .about =
+        "Checks what makes this machine slow or its measurements noisy: kernel settings, processors, memory, bus, "
+        "kernel log, GPUs, network. Prints PASS, WARN, FAIL, INFO or SKIP, what was found and expected, where, and "
+        "the remedy. The checks: docs/check.md.\n\n"
+        "  trainmark check --tune-host -- COMMAND ...    runs COMMAND with the host tuned, then restores it\n\n"
+        "Exit code 5 if a check fails. Nothing is changed without --tune-host.",
     .keys = keys_of,
     .reads = true,
     .run = check_command,

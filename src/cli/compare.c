@@ -113,7 +113,7 @@ static tm_status print_gates(const tm_gate *gates, size_t n, const char *cell, b
     tm_table_note(table, "cell %s: %zu of %zu pass", cell, n - failed, n);
     tm_status st = print(table, json, err);
     tm_table_destroy(table);
-    if (st == TM_OK && failed) st = tm_fail(err, TM_NEGATIVE, "%zu of %zu limits are not kept", failed, n);
+    if (st == TM_OK && failed) st = tm_fail(err, TM_NEGATIVE, "%zu of %zu limits are exceeded", failed, n);
     return st;
 }
 
@@ -229,15 +229,15 @@ static const tm_option rows[] = {
           "B, or the newest earlier stored result of the same configuration on the same host, is the baseline: exit "
           "code 5 if A is slower by more than chance and --max-slowdown" },
     { "max-slowdown", 0, TM_OPTION_F64, offsetof(compare_options, slowdown), .value = "PERCENT", .fallback = "5",
-      .lo = 0, .hi = 1e6, .help = "what --baseline lets pass" },
+      .lo = 0, .hi = 1e6, .help = "slowdown that --baseline accepts" },
     { "thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, thresholds), .value = "FILE",
-      .help = "hold A against a file of limits (docs/check.md): exit code 5 if one is not kept" },
+      .help = "compare A with a file of limits (docs/check.md): exit code 5 if one is not kept" },
     { "write-thresholds", 0, TM_OPTION_TEXT, offsetof(compare_options, write), .value = "FILE",
       .help = "write such a file from A" },
     { "cell", 0, TM_OPTION_TEXT, offsetof(compare_options, cell), .value = "KEY",
       .help = "the cell of the file of limits; default: that of the run" },
     { "top", 0, TM_OPTION_I64, offsetof(compare_options, top), .value = "N", .fallback = "20", .lo = 0, .hi = 1e9,
-      .help = "differences that are listed; 0: all" },
+      .help = "number of differences that are listed; 0: all" },
     { "store", 0, TM_OPTION_TEXT, offsetof(compare_options, store), .value = "FILE",
       .help = "another store of results" },
     TM_OPTION_JSON(compare_options),
@@ -245,14 +245,14 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_command_compare = {
     .name = "compare",
-    .summary = "compare two results: figures with intervals, what differs, limits",
+    .summary = "compare two results: figures with intervals, differences, limits",
     .words = "A [B]",
     .least = 1,
     .most = 2,
     .about =
         "A and B are run directories, result.json files, tables of `bench --output-file F.json`, or stored results (a "
         "number, last, last~N). B may be `reference`, the published figures of the same case, or a CSV file of such. "
-        "Prints the figures with the interval of their change, then what differs of configuration and environment, "
+        "Prints the figures with the interval of their change, then the differences in configuration and environment, "
         "the likeliest causes first (docs/results.md).",
     TM_CLI_OPTIONS(rows, compare_options),
     .run = run,

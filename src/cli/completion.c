@@ -47,7 +47,7 @@ static void add_choices(const char *choices, tm_text *out)
 
 static bool is_path(const char *value)
 {
-    static const char *const paths[] = { "FILE", "DIR", "PATH", "PREFIX", "RUN", "FOLDER" };
+    static const char *const paths[] = { "FILE", "DIR", "PATH", "PREFIX", "RUN" };
     for (size_t i = 0; value && i < sizeof paths / sizeof paths[0]; i++)
         if (strstr(value, paths[i])) return true;
     return false;
@@ -227,7 +227,7 @@ static const tm_cli_command bash_command = { .name = "bash",
                                              .summary = "for bash: eval \"$(trainmark completion bash)\"",
                                              .run = run_bash };
 static const tm_cli_command zsh_command = { .name = "zsh",
-                                            .summary = "for zsh: a file _trainmark in a folder of $fpath",
+                                            .summary = "for zsh: a file _trainmark in a directory of $fpath",
                                             .run = run_zsh };
 
 static const tm_cli_command *const commands[] = { &bash_command, &zsh_command, NULL };

@@ -170,13 +170,13 @@ static tm_status take_folder(reader *r, tm_error *err)
     const char *path = tm_config_text(config, key), *folder = tm_cli_model_folder(config);
     if (!path) return TM_OK;
     if (!folder && tm_file_exists(path)) {
-        tm_config_note(config, "%s: no config.json in '%.200s', a tokenizer at most", key, path);
+        tm_config_note(config, "%s: no config.json in '%.200s': only a tokenizer is looked for there", key, path);
         return TM_OK;
     }
     bool hub = path[0] != '/' && path[0] != '.';
     if (!folder && hub && strncmp(tm_config_origin(config, key), "file ", 5) == 0) {
-        tm_config_note(config, "%s (%s): no folder '%.200s' here: the model is as the file says, with new weights", key,
-                       tm_config_place(config, key), path);
+        tm_config_note(config, "%s (%s): no directory '%.200s' here: the model is that of the file, with new weights",
+                       key, tm_config_place(config, key), path);
         return TM_OK;
     }
     if (!folder && tm_config_plans(config) && (theirs || tm_config_preset(config))) {
@@ -186,11 +186,11 @@ static tm_status take_folder(reader *r, tm_error *err)
         return TM_OK;
     }
     if (!folder)
-        return tm_fail(err, TM_INVALID, "%s: there is no folder '%.300s'; give one that holds a config.json", key,
+        return tm_fail(err, TM_INVALID, "%s: there is no directory '%.300s'; give one that holds a config.json", key,
                        path);
     TM_TRY(tm_hf_folder_configure(folder, config, &r->options->folder, err));
     name_of(folder, name);
-    return tm_config_describe(config, "model.name", name, "the name of its folder", err);
+    return tm_config_describe(config, "model.name", name, "the name of its directory", err);
 }
 
 /* Folders of presets. */

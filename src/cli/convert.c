@@ -173,28 +173,30 @@ static tm_status convert(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "model", 0, TM_OPTION_TEXT, offsetof(convert_options, model), .value = "MODEL", .required = true,
-      .help = "what the figure is of: a model that is built in, or a file of model keys" },
+      .help = "model of the figure: a built-in model, or a file of model keys" },
     { "from", 0, TM_OPTION_TEXT, offsetof(convert_options, from), .value = "CONVENTION",
-      .help = "of a figure in FLOP/s: titan, matmul, megatron, 6n, llm.c, nanogpt, exact-causal, lora or lora-causal" },
+      .help = "convention of a figure in FLOP/s: titan, matmul, megatron, 6n, llm.c, nanogpt, exact-causal, lora or "
+              "lora-causal" },
     { "seq", 0, TM_OPTION_I64, offsetof(convert_options, seq), .value = "N", .lo = 1, .hi = 1 << 30,
       .help = "tokens of a sequence; default: those of the model" },
     { "window", 0, TM_OPTION_I64, offsetof(convert_options, window), .value = "N", .lo = 1, .hi = 1 << 30,
       .help = "count with a window of N keys" },
     { "devices", 0, TM_OPTION_I64, offsetof(convert_options, devices), .value = "N", .fallback = "1", .lo = 1,
       .hi = 1e9, .help = "devices that share the work" },
-    { "all", 0, TM_OPTION_FLAG, offsetof(convert_options, all), .help = "VALUE is of all devices; else of one" },
+    { "all", 0, TM_OPTION_FLAG, offsetof(convert_options, all),
+      .help = "VALUE is for all devices together; default: for one" },
     { "batch", 0, TM_OPTION_I64, offsetof(convert_options, batch), .value = "N", .lo = 1, .hi = 1e12,
       .help = "sequences of one step of all devices, for s/step" },
     { "tokens", 0, TM_OPTION_TEXT, offsetof(convert_options, tokens), .value = "N",
-      .help = "a number of tokens, 15T, 300B or 1e12: how many days do they take?" },
+      .help = "print the days that this number of tokens takes (15T, 300B or 1e12)" },
     { "peak", 0, TM_OPTION_F64, offsetof(convert_options, peak), .value = "TFLOPS", .lo = 1e-9, .hi = 1e9,
-      .help = "of a device: print the utilisation" },
+      .help = "peak of a device: print the utilization" },
     { "lora-parameters", 0, TM_OPTION_F64, offsetof(convert_options, lora), .value = "N", .lo = 1, .hi = 1e15,
-      .help = "of adapters: print the conventions of LoRA, too" },
+      .help = "parameters of the adapters: also print the conventions of LoRA" },
     { "published", 0, TM_OPTION_FLAG, offsetof(convert_options, published),
       .help = "convert the published figures of the model" },
     { "hardware", 0, TM_OPTION_TEXT, offsetof(convert_options, hardware), .value = "NAME",
-      .help = "of --published: those of this device (MI300X)" },
+      .help = "with --published: figures of this device only (MI300X)" },
     TM_OPTION_JSON(convert_options),
 };
 
@@ -203,10 +205,10 @@ const tm_cli_command tm_command_convert = {
     .summary = "convert a published figure between conventions",
     .words = "[VALUE [UNIT]]",
     .most = 2,
-    .about =
-        "Says one speed in every way in which speeds are published: tokens, samples, steps, FLOP/s by each convention "
-        "(docs/flops.md), and the days that a number of tokens takes. UNIT is TFLOP/s (with --from), tokens/s, "
-        "samples/s, images/s, s/step or ms/step (with --batch).",
+    .about = "Converts a speed into all units in which speeds are published: tokens, samples, steps, FLOP/s by each "
+             "convention "
+             "(docs/flops.md), and the days that a number of tokens takes. UNIT is TFLOP/s (with --from), tokens/s, "
+             "samples/s, images/s, s/step or ms/step (with --batch).",
     TM_CLI_OPTIONS(rows, convert_options),
     .run = convert,
 };

@@ -22,15 +22,14 @@ static const tm_option rows[] = { TM_OPTION_JSON(inspect_options) };
 
 const tm_cli_command tm_data_command_inspect = {
     .name = "inspect",
-    .summary = "what is in files of training data: rows, tokens, ids, masks",
+    .summary = "describe files of training data: rows, tokens, ids, masks",
     .words = "PATH",
     .least = 1,
     .most = 1,
-    .about =
-        "Prints what is in files of training data. PATH is a packed file (.npy) or a folder of them, an indexed data "
-        "set (PREFIX, PREFIX.idx or PREFIX.bin), or text (a file or folder, read as bytes).\n\n"
-        "  counted    share of the tokens whose mask is 1\n"
-        "  id_max     a model needs a vocabulary of one more\n",
+    .about = "Describes files of training data. PATH is a packed file (.npy) or a directory of them, an indexed data "
+             "set (PREFIX, PREFIX.idx or PREFIX.bin), or text (a file or directory, read as bytes).\n\n"
+             "  counted    share of the tokens whose mask is 1\n"
+             "  id_max     a model needs a vocabulary of one more\n",
     TM_CLI_OPTIONS(rows, inspect_options),
     .run = inspect,
 };

@@ -41,7 +41,7 @@ static tm_status pack(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(pack_options, out), .value = "FILE", .required = true,
-      .help = "what is written: FILE.bin and FILE.idx, or FILE (.npy)" },
+      .help = "files to write: FILE.bin and FILE.idx, or FILE (.npy)" },
     { "format", 0, TM_OPTION_CHOICE, offsetof(pack_options, format), .value = "NAME", .fallback = "megatron",
       .choices = "megatron|govreport",
       .help = "megatron: an indexed data set, a document for each file; govreport: the files one after another in rows "
@@ -55,11 +55,11 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_data_command_pack = {
     .name = "pack",
-    .summary = "make a token file of text: bytes are tokens",
+    .summary = "make a token file from text: bytes are tokens",
     .words = "PATH",
     .least = 1,
     .most = 1,
-    .about = "Makes a token file of text: bytes are tokens, 256 ends each file. PATH is a file or a folder. "
+    .about = "Makes a token file from text: bytes are tokens, 256 ends each file. PATH is a file or a directory. "
              "`trainmark data tokenize` does it with a tokenizer.",
     TM_CLI_OPTIONS(rows, pack_options),
     .run = pack,

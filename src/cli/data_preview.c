@@ -50,20 +50,20 @@ static tm_status preview(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(preview_options, tokenizer), .value = "PATH",
-      .help = "a tokenizer file, or a model's folder (its chat template, too); default: bytes" },
+      .help = "a tokenizer file, or a model's directory (its chat template, too); default: bytes" },
     { "format", 0, TM_OPTION_CHOICE, offsetof(preview_options, format), .fallback = "auto",
       .choices = "auto|messages|conversations|instruction|completion|text",
       .help = "what a row is; auto: by the columns of the first one" },
     { "column-map", 0, TM_OPTION_TEXT, offsetof(preview_options, column_map), .value = "MAP",
-      .help = "other names of columns: prompt=QUESTION,completion=ANSWER" },
+      .help = "names of the columns in the file: prompt=QUESTION,completion=ANSWER" },
     { "chat-template", 0, TM_OPTION_TEXT, offsetof(preview_options, chat_template), .value = "FILE",
-      .help = "a chat template, or the name of one of several of the folder" },
+      .help = "a file with a chat template, or the name of one in the directory" },
     { "train-on-input", 0, TM_OPTION_FLAG, offsetof(preview_options, train_on_input),
-      .help = "prompts are learnt, too" },
+      .help = "prompts also count in the loss" },
     { "seq-len", 0, TM_OPTION_I64, offsetof(preview_options, seq), .value = "N", .fallback = "0", .lo = 0,
-      .hi = 1 << 24, .help = "cut samples as training.seq_len N does; 0: they are whole" },
+      .hi = 1 << 24, .help = "cut samples as training.seq_len N does; 0: do not cut them" },
     { "first", 0, TM_OPTION_I64, offsetof(preview_options, first), .value = "N", .fallback = "1", .lo = 1, .hi = 1e15,
-      .help = "the row to begin with" },
+      .help = "number of the first row" },
     { "samples", 'n', TM_OPTION_I64, offsetof(preview_options, n), .value = "N", .fallback = "3", .lo = 1, .hi = 1e9,
       .help = "how many" },
     TM_OPTION_JSON(preview_options),
@@ -71,13 +71,13 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_data_command_preview = {
     .name = "preview",
-    .summary = "samples for fine-tuning as text, with what is learnt and what is only read",
+    .summary = "print samples for fine-tuning as text, and mark what counts in the loss",
     .words = "PATH",
     .least = 1,
     .most = 1,
-    .about = "Prints rows of data for fine-tuning (lines of JSON, an array of JSON, parquet; a file, a folder or a "
-             "pattern) as the model reads them. What the loss leaves out stands between [[ and ]], with colour what "
-             "it learns from is green instead; special tokens are shown by their names.\n",
+    .about = "Prints rows of data for fine-tuning (lines of JSON, an array of JSON, parquet; a file, a directory or a "
+             "pattern) as the model reads them. Text that does not count in the loss is between [[ and ]]; with color, "
+             "the text that counts is green instead. Special tokens are shown by their names.\n",
     TM_CLI_OPTIONS(rows, preview_options),
     .run = preview,
 };

@@ -86,37 +86,37 @@ static tm_status tokenize(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(tokenize_options, out), .value = "PREFIX", .required = true,
-      .help = "what is written: PREFIX.bin and PREFIX.idx" },
+      .help = "files to write: PREFIX.bin and PREFIX.idx" },
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(tokenize_options, tokenizer), .value = "FILE", .required = true,
-      .help = "tokenizer.json, SentencePiece .model, tiktoken, tekken, or a folder with one" },
+      .help = "tokenizer.json, SentencePiece .model, tiktoken, tekken, or a directory with one" },
     { "pattern", 0, TM_OPTION_TEXT, offsetof(tokenize_options, pattern), .value = "NAME",
-      .help = "how a tiktoken file of unknown size cuts words" },
+      .help = "pattern that splits words, for a tiktoken file of unknown size" },
     { "field", 0, TM_OPTION_TEXT, offsetof(tokenize_options, field), .value = "NAME",
       .help = "the field with the text, of JSON lines and parquet" },
     { "input", 0, TM_OPTION_CHOICE, offsetof(tokenize_options, input), .value = "KIND", .choices = "text|jsonl|parquet",
-      .help = "what the files are, whatever their names say" },
+      .help = "format of the files, whatever their names say" },
     { "end", 0, TM_OPTION_TEXT, offsetof(tokenize_options, end), .value = "ID|none",
-      .help = "token behind each document; default: the tokenizer's end of text" },
+      .help = "token after each document; default: the tokenizer's end of text" },
     { "special", 0, TM_OPTION_FLAG, offsetof(tokenize_options, special),
-      .help = "add what the tokenizer puts around a text (<s>, ...) around each document" },
+      .help = "add the tokens that the tokenizer puts around a text (<s>, ...) to each document" },
     { "threads", 0, TM_OPTION_I64, offsetof(tokenize_options, threads), .value = "N", .lo = 1, .hi = 1024,
-      .help = "threads that encode; default: all that this process may use; the result is the same for any number" },
+      .help = "number of threads; default: all that this process may use; the result is the same for any number" },
     { "batch", 0, TM_OPTION_I64, offsetof(tokenize_options, batch), .value = "BYTES", .fallback = "1048576", .lo = 1,
-      .hi = 1 << 28, .help = "text that is encoded at once" },
+      .hi = 1 << 28, .help = "bytes of text that are encoded at once" },
     { "save", 0, TM_OPTION_F64, offsetof(tokenize_options, save), .value = "SECONDS", .fallback = "5", .lo = 1e-9,
-      .hi = 1e9, .help = "at most so much work is lost when the program is killed" },
+      .hi = 1e9, .help = "seconds of work that are lost at most when the program is killed" },
     TM_OPTION_JSON(tokenize_options),
 };
 
 const tm_cli_command tm_data_command_tokenize = {
     .name = "tokenize",
-    .summary = "make a token file of text by a tokenizer",
+    .summary = "make a token file from text with a tokenizer",
     .words = "FILE...",
     .least = 1,
     .most = -1,
     .about =
-        "Makes PREFIX.bin and PREFIX.idx (data.source megatron) of text, by a tokenizer file (docs/tokenizers.md). "
-        "FILE is a text file, JSON lines (.jsonl), parquet, each also .gz or .zst but parquet, a folder of them, or "
+        "Makes PREFIX.bin and PREFIX.idx (data.source megatron) from text with a tokenizer file (docs/tokenizers.md). "
+        "FILE is a text file, JSON lines (.jsonl), parquet, each also .gz or .zst but parquet, a directory of them, or "
         "a 'pattern*'. A text file, a line of JSON, a row of parquet is a document. If it was stopped or killed, the "
         "same command continues where it was.",
     TM_CLI_OPTIONS(rows, tokenize_options),

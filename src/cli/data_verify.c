@@ -19,7 +19,7 @@ static tm_status verify(const char *path, const char *expected, bool json, tm_er
     tm_status st = tm_data_verify(path, expected, table, &passed, err);
     if (st == TM_OK) st = tm_data_print(table, json, err);
     tm_table_destroy(table);
-    if (st == TM_OK && !passed) st = tm_fail(err, TM_NEGATIVE, "'%s' is not what was published", path);
+    if (st == TM_OK && !passed) st = tm_fail(err, TM_NEGATIVE, "'%s' differs from what was published", path);
     return st;
 }
 
@@ -35,20 +35,20 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "expect", 0, TM_OPTION_TEXT, offsetof(verify_options, expected), .value = "MD5",
-      .help = "of the file; of a folder: the MD5 of the sorted MD5s of all its files" },
+      .help = "MD5 of the file; for a directory: the MD5 of the sorted MD5s of all its files" },
     TM_OPTION_JSON(verify_options),
 };
 
 const tm_cli_command tm_data_command_verify = {
     .name = "verify",
-    .summary = "are files what was published: sizes and checksums",
+    .summary = "compare files with published sizes and checksums",
     .words = "PATH",
     .least = 1,
     .most = 1,
     .about = "Compares a file, an indexed data set (PREFIX of PREFIX.idx and PREFIX.bin), or everything below a "
-             "folder, with what is known of it: lists of md5sum (PATH.md5, or all "
-             "*.md5 of the folder), published sizes of the benchmarks' files (by name), and the published hash of a "
-             "folder.\n\n"
+             "directory, with what is known of it: lists of md5sum (PATH.md5, or all "
+             "*.md5 of the directory), published sizes of the benchmarks' files (by name), and the published hash of a "
+             "directory.\n\n"
              "Exit code 5 when a comparison fails, 4 when a file cannot be read or nothing is known of it.",
     TM_CLI_OPTIONS(rows, verify_options),
     .run = run,

@@ -21,13 +21,10 @@ typedef struct {
     int          n;
 } selection;
 
-/* "llama3.1_8B" is of the family "llama". */
 static bool is_selected(const tm_config *config, const selection *s, const char *preset)
 {
-    for (int i = 0; i < s->n; i++) {
-        const char *named = tm_habit_preset(config, s->tags[i]);
-        if ((named && strcmp(named, preset) == 0) || strncmp(preset, s->tags[i], strlen(s->tags[i])) == 0) return true;
-    }
+    for (int i = 0; i < s->n; i++)
+        if (tm_habit_selects(config, s->tags[i], preset)) return true;
     return s->n == 0;
 }
 
@@ -76,7 +73,7 @@ static tm_status discover(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "tags", 0, TM_OPTION_LIST, offsetof(discover_options, tags), .value = "TAG",
-      .help = "the name of an entry or of a family; more of them may follow" },
+      .help = "the name of an entry or of a family; may be followed by more" },
     TM_OPTION_JSON(discover_options),
 };
 

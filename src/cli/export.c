@@ -67,25 +67,27 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(export_options, out), .value = "DIR", .required = true,
-      .help = "the folder that is written; must not hold a model yet" },
+      .help = "the directory that is written; must not hold a model yet" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(export_options, dtype), .value = "NAME", .fallback = "bfloat16",
       .choices = "bfloat16|float32", .help = "format of the weights" },
     { "step", 0, TM_OPTION_I64, offsetof(export_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
       .help = "the checkpoint of step N; -1: the newest" },
     { "max-shard-size", 0, TM_OPTION_F64, offsetof(export_options, gigabytes), .value = "GB", .fallback = "5",
-      .lo = 1e-6, .hi = 1e6, .help = "of one file, 10^9 bytes; a larger model becomes several files and an index" },
+      .lo = 1e-6, .hi = 1e6,
+      .help = "largest size of a file, in 10^9 bytes; a larger model is written as several files and an index" },
     TM_OPTION_JSON(export_options),
 };
 
 const tm_cli_command tm_command_export = {
     .name = "export",
-    .summary = "write a model as a Hugging Face folder",
-    .words = "RUN|FOLDER",
+    .summary = "write a model as a Hugging Face directory",
+    .words = "RUN|DIR",
     .least = 1,
     .most = 1,
     .about =
         "Writes config.json and safetensors that transformers loads: of the newest checkpoint of a run directory, or "
-        "of a Hugging Face folder (whose tokenizer is copied). Of a run of adapters (lora.rank): the adapter as PEFT "
+        "of a Hugging Face directory (whose tokenizer is copied). Of a run of adapters (lora.rank): the adapter as "
+        "PEFT "
         "loads it.",
     TM_CLI_OPTIONS(rows, export_options),
     .run = run,

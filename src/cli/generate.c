@@ -218,41 +218,41 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "prompt", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt), .value = "TEXT", .may_be_empty = true,
-      .help = "encoded by the tokenizer in FOLDER, with the tokens that it puts in front of a text" },
+      .help = "text to continue, encoded by the tokenizer in DIR, with the tokens that it puts in front of a text" },
     { "prompt-ids", 0, TM_OPTION_TEXT, offsetof(generate_options, prompt_ids), .value = "FILE",
       .help = "token ids: a JSON array or a .npy" },
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(generate_options, tokenizer), .value = "FILE",
-      .help = "another tokenizer file or folder" },
+      .help = "another tokenizer file or directory" },
     { "adapter", 0, TM_OPTION_TEXT, offsetof(generate_options, adapter), .value = "DIR",
-      .help = "with the adapter of this folder (PEFT) added to the weights" },
+      .help = "add the PEFT adapter in this directory to the weights" },
     { "max-tokens", 0, TM_OPTION_I64, offsetof(generate_options, max_tokens), .value = "N", .fallback = "64", .lo = 1,
-      .hi = 1e7, .help = "tokens that are added; fewer where the model's positions or eos_token_id end it" },
+      .hi = 1e7, .help = "number of tokens to add; fewer if the model's positions or eos_token_id end the text" },
     { "temperature", 0, TM_OPTION_F64, offsetof(generate_options, temperature), .value = "T", .fallback = "0", .lo = 0,
       .hi = 1e3, .help = "0: always the most likely token; else logits are divided by T" },
     { "top-k", 0, TM_OPTION_I64, offsetof(generate_options, top_k), .value = "K", .fallback = "0", .lo = 0, .hi = 1e9,
       .help = "draw from the K most likely tokens; 0: from all" },
     { "top-p", 0, TM_OPTION_F64, offsetof(generate_options, top_p), .value = "P", .fallback = "1", .lo = 1e-9, .hi = 1,
-      .help = "draw from the most likely tokens that have the share P together" },
+      .help = "draw from the most likely tokens whose probabilities add up to P" },
     { "seed", 0, TM_OPTION_I64, offsetof(generate_options, seed), .value = "S", .fallback = "0", .lo = 0, .hi = 9e15,
-      .help = "of the draws" },
+      .help = "seed of the sampling" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(generate_options, dtype), .value = "NAME",
       .choices = "float32|bfloat16|float64",
       .help = "format of weights and products; float64: with --device reference" },
     { "step", 0, TM_OPTION_I64, offsetof(generate_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
-      .help = "of a run: the checkpoint of step N; -1: the newest" },
+      .help = "for a run: the checkpoint of step N; -1: the newest" },
     TM_OPTION_DEVICE(generate_options),
     TM_OPTION_JSON(generate_options),
 };
 
 const tm_cli_command tm_command_generate = {
     .name = "generate",
-    .summary = "continue a prompt with a Hugging Face folder or a trained model",
-    .words = "FOLDER|RUN",
+    .summary = "continue a prompt with a Hugging Face directory or a trained model",
+    .words = "DIR|RUN",
     .least = 1,
     .most = 1,
-    .about =
-        "Continues a prompt with a Hugging Face folder or the newest checkpoint of a run; keys and values of earlier "
-        "tokens are kept, not computed again.",
+    .about = "Continues a prompt with a Hugging Face directory or the newest checkpoint of a run; keys and values of "
+             "earlier "
+             "tokens are cached.",
     TM_CLI_OPTIONS(rows, generate_options),
     .run = run,
 };

@@ -5,6 +5,7 @@
 #include "model/presets.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,11 @@ static void squeeze(const char *name, char out[96])
     out[n] = '\0';
 }
 
+/* Names of entries that are not those of a preset of ours. */
+static const struct {
+    const char *squeezed, *preset;
+} other_names[] = { { "deepseekv2lite16b", "deepseek_v2_lite" }, { "flux", "flux.1_dev" }, { "gpt2", "gpt2-124M" } };
+
 const char *tm_habit_model(const tm_config *config, const char *name)
 {
     char             wanted[96], have[96];
@@ -25,6 +31,8 @@ const char *tm_habit_model(const tm_config *config, const char *name)
     const char      *exact = tm_config_find_preset(config, name);
     if (exact) return exact;
     squeeze(name, wanted);
+    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++)
+        if (strcmp(other_names[i].squeezed, wanted) == 0) return other_names[i].preset;
     for (size_t i = 0; i < n; i++) {
         squeeze(presets[i].name, have);
         if (strcmp(have, wanted) == 0) return presets[i].name;
@@ -48,15 +56,44 @@ const char *tm_habit_tag(tm_arena *arena, const char *preset)
     return tag;
 }
 
+/* Takes `suffix` off. */
+static bool cut(char *name, const char *suffix)
+{
+    size_t n = strlen(name), s = strlen(suffix);
+    if (n < s || strcmp(name + n - s, suffix) != 0) return false;
+    name[n - s] = '\0';
+    return true;
+}
+
 const char *tm_habit_preset(const tm_config *config, const char *tag)
 {
-    static const char *const schemes[] = { "pyt_train_", "primus_pyt_train_", "pyt_megatron_lm_train_",
-                                           "jax_maxtext_train_" };
+    static const char *const schemes[] = {
+        "pyt_train_",         "primus_pyt_train_", "pyt_megatron_lm_train_", "primus_pyt_megatron_lm_train_",
+        "jax_maxtext_train_", "pyt_huggingface_"
+    };
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         size_t n = strlen(schemes[i]);
-        if (strncmp(tag, schemes[i], n) == 0) return tm_habit_model(config, tag + n);
+        if (strncmp(tag, schemes[i], n) != 0) continue;
+        char model[96];
+        snprintf(model, sizeof model, "%s", tag + n);
+        cut(model, "_overlay");
+        cut(model, "_fp8");
+        return tm_habit_model(config, model);
     }
     return NULL;
+}
+
+bool tm_habit_selects(const tm_config *config, const char *tag, const char *preset)
+{
+    static const char *const all[] = { "pyt", "jax", "primus", "training", "pretrain" };
+    char                     wanted[96], have[96];
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(tag, all[i]) == 0) return true;
+    const char *named = tm_habit_preset(config, tag);
+    if (named) return strcmp(named, preset) == 0;
+    squeeze(tag, wanted);
+    squeeze(preset, have);
+    return *wanted && strncmp(have, wanted, strlen(wanted)) == 0;
 }
 
 /* Words on their way into a new command line. */
@@ -178,12 +215,14 @@ static tm_status take_tag(rewriting *r, const char *tag, tm_error *err)
                        "--tags: %.60s and %.60s are two models; a run is one: call it once for each", r->model, preset);
     r->model = preset;
     r->benchmark = true;
+    (void)cut(name, "_overlay");
+    if (cut(name, "_fp8")) make(r, "--fp8", "hybrid");
     for (char *next; parameters; parameters = next) {
         next = strchr(parameters, ':');
         if (next) *next++ = '\0';
         char *equals = strchr(parameters, '=');
         if (!equals)
-            return tm_fail(err, TM_USAGE, "--tags: '%.100s' is no parameter; wanted NAME:key=value", parameters);
+            return tm_fail(err, TM_USAGE, "--tags: '%.100s' is not a parameter; wanted NAME:key=value", parameters);
         *equals = '\0';
         make(r, tm_arena_format(r->arena, "--%s", parameters), equals + 1);
     }

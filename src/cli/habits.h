@@ -22,4 +22,7 @@ const char *tm_habit_preset(const tm_config *config, const char *tag);
 TM_MUST_USE tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *argc, char ***argv,
                                           tm_error *err);
 
+/* Has the entry of a preset the tag: its name, that of a family ("llama3"), or one that all have ("pyt")? */
+bool tm_habit_selects(const tm_config *config, const char *tag, const char *preset);
+
 #endif

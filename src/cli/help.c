@@ -137,7 +137,7 @@ const tm_key *tm_cli_key(const tm_config *config, const char *name, size_t lengt
 static void add_keys(const tm_cli_command *c, tm_text *out)
 {
     tm_config *config = c->keys(c);
-    if (c->first_keys) tm_text_add(out, "\nkeys that are needed first:\n");
+    if (c->first_keys) tm_text_add(out, "\nmost used keys:\n");
     for (const char *p = c->first_keys; p && *p; p += *p == ',') {
         size_t n = strcspn(p, ",");
         add_key(tm_cli_key(config, p, n), out);

@@ -58,7 +58,8 @@ static tm_status keys(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "framework", 0, TM_OPTION_TEXT, offsetof(keys_options, framework), .value = "NAME",
-      .help = "the keys of that program's files, and what becomes of each: mapped to ours, harmless, performance only, "
+      .help = "list the keys of that program's files, and what happens to each: mapped to ours, harmless, performance "
+              "only, "
               "must equal, not built; torchtitan, megatron, torchtune or pytorch-training-benchmark" },
     { "markdown", 0, TM_OPTION_FLAG, offsetof(keys_options, markdown),
       .help = "print the tables of docs/configuration.md" },

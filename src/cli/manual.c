@@ -107,7 +107,7 @@ static void add_key(const tm_key *key, tm_text *out)
 static void add_keys(const tm_cli_command *c, tm_text *out)
 {
     tm_config *config = c->keys(c);
-    if (c->first_keys) tm_text_add(out, ".SH KEYS\nThose that are needed first:\n");
+    if (c->first_keys) tm_text_add(out, ".SH KEYS\nMost used keys:\n");
     for (const char *p = c->first_keys; p && *p; p += *p == ',') {
         size_t n = strcspn(p, ",");
         add_key(tm_cli_key(config, p, n), out);
@@ -154,7 +154,7 @@ static void add_end(tm_text *out)
 {
     tm_text_add(out, ".SH EXIT STATUS\n0 done, 1 internal error, 2 wrong usage, 3 the numbers are invalid, 4 invalid "
                      "configuration or input, 5 negative verdict, 130 interrupted.\n"
-                     ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nIf it is set and not empty, nothing is printed in colour.\n");
+                     ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nIf it is set and not empty, nothing is printed in color.\n");
 }
 
 /* The page of the command `c`, NULL: of the program. */

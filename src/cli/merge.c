@@ -67,11 +67,12 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(merge_options, out), .value = "DIR", .required = true,
-      .help = "the folder that is written; must not hold a model yet" },
+      .help = "the directory that is written; must not hold a model yet" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(merge_options, dtype), .value = "NAME", .choices = "bfloat16|float32",
       .help = "format of the weights; default: that of the model" },
     { "max-shard-size", 0, TM_OPTION_F64, offsetof(merge_options, gigabytes), .value = "GB", .fallback = "5",
-      .lo = 1e-6, .hi = 1e6, .help = "of one file, 10^9 bytes; a larger model becomes several files and an index" },
+      .lo = 1e-6, .hi = 1e6,
+      .help = "largest size of a file, in 10^9 bytes; a larger model is written as several files and an index" },
     TM_OPTION_JSON(merge_options),
 };
 
@@ -81,8 +82,9 @@ const tm_cli_command tm_command_merge = {
     .words = "BASE ADAPTER",
     .least = 2,
     .most = 2,
-    .about = "Writes the Hugging Face folder BASE with the adapter of the folder ADAPTER (PEFT: adapter_config.json, "
-             "adapter_model.safetensors) added to its matrices: W + scale B A, rounded once.",
+    .about =
+        "Writes the Hugging Face directory BASE with the adapter of the directory ADAPTER (PEFT: adapter_config.json, "
+        "adapter_model.safetensors) added to its matrices: W + scale B A, rounded once.",
     TM_CLI_OPTIONS(rows, merge_options),
     .run = run,
 };

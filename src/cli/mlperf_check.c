@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/mlperf_check.c - `trainmark mlperf check FILE|DIR`: do logs comply with the rules? */
+/* cli/mlperf_check.c - `trainmark mlperf check FILE|DIR`: check logs against the rules */
 #include "cli/cli.h"
 #include "cli/mlperf.h"
 #include "mlperf/check.h"
@@ -35,7 +35,7 @@ static tm_status check_folder(checking *c, const char *path, tm_error *err)
     tm_mllog_folder folder;
     tm_status       st = tm_mllog_folder_list(path, &folder, err);
     if (st == TM_OK && folder.n == 0)
-        st = tm_fail(err, TM_INVALID, "'%s' has no result_*.txt or result_*.txt.gz; name a folder that has", path);
+        st = tm_fail(err, TM_INVALID, "'%s' has no result_*.txt or result_*.txt.gz; name a directory that has", path);
     for (size_t i = 0; st == TM_OK && i < folder.n; i++)
         st = check_file(c, folder.files[i].path, folder.files[i].name, err);
     tm_mllog_folder_fini(&folder);
@@ -94,13 +94,14 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_mlperf_command_check = {
     .name = "check",
-    .summary = "do logs comply with the rules?",
+    .summary = "check logs against the rules",
     .words = "FILE|DIR",
     .least = 1,
     .most = 1,
-    .about = "Checks an MLPerf-style log, or the result_*.txt[.gz] of a folder, against the compliance rules of MLPerf "
-             "Training, and prints what is wrong with the line of the file.\n\n"
-             "Exit code 0: every log complies; 5: not every one.",
+    .about =
+        "Checks an MLPerf-style log, or the result_*.txt[.gz] of a directory, against the compliance rules of MLPerf "
+        "Training, and prints each violation with the line of the file.\n\n"
+        "Exit code 0: every log complies; 5: not every one.",
     TM_CLI_OPTIONS(rows, tm_mlperf_options),
     .run = run,
 };

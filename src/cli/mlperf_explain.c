@@ -110,7 +110,7 @@ static const struct {
     { "  time in training", cell_training },
     { "  time in evaluation", cell_evaluation },
     { "  time in neither", cell_other },
-    { "initialisation (not in it), s", cell_init },
+    { "initialization (not included), s", cell_init },
     { "one evaluation, s", cell_one },
     { "samples/s of the first block", cell_first },
     { "spread of blocks within a run", cell_within },
@@ -289,7 +289,8 @@ static void print_json(const explaining *e, tm_text *out)
 
 static tm_status explain(explaining *e, tm_error *err)
 {
-    if (e->o->n > MAX_RESULTS) return tm_fail(err, TM_USAGE, "%zu folders; at most %d at a time", e->o->n, MAX_RESULTS);
+    if (e->o->n > MAX_RESULTS)
+        return tm_fail(err, TM_USAGE, "%zu directories; at most %d at a time", e->o->n, MAX_RESULTS);
     for (size_t i = 0; i < e->o->n; i++) {
         result *r = &e->results[i];
         TM_TRY(tm_submission_open(e->o->folders[i], e->o->ruleset, &r->submission, err));
@@ -326,13 +327,13 @@ static const tm_option options[] = {
 
 const tm_cli_command tm_mlperf_command_explain = {
     .name = "explain",
-    .summary = "where the time to train comes from: rate, samples, evaluation; results side by side",
+    .summary = "analyze the time to train: rate, samples, evaluation; results side by side",
     .words = "DIR...",
     .least = 1,
     .most = -1,
     .about =
-        "Takes the time to train of results (result_*.txt[.gz]) apart: samples per second and samples to the target, "
-        "each with its spread over the runs, time in evaluation, initialisation, what the evaluation interval costs; a "
+        "Analyzes the time to train of results (result_*.txt[.gz]): samples per second and samples to the target, "
+        "each with its spread over the runs, time in evaluation, initialization, what the evaluation interval costs; a "
         "column per result, and how the scores of two results of one benchmark relate (docs/mlperf-explain.md).",
     TM_CLI_OPTIONS(options, tm_mlperf_options),
     .run = run,

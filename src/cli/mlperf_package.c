@@ -172,7 +172,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "no-write", 0, TM_OPTION_FLAG, offsetof(tm_mlperf_options, no_write),
-      .help = "scaling.json is neither written nor removed" },
+      .help = "do not write or remove scaling.json" },
     TM_MLPERF_REFERENCE(tm_mlperf_options),
     TM_MLPERF_RULESET(tm_mlperf_options),
     TM_OPTION_JSON(tm_mlperf_options),
@@ -180,15 +180,15 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_mlperf_command_package = {
     .name = "package",
-    .summary = "check a whole submission: layout, systems, logs, seeds, convergence, scores, repository",
+    .summary = "check a submission: layout, systems, logs, seeds, convergence, scores, repository",
     .words = "DIR",
     .least = 1,
     .most = 1,
-    .about =
-        "Checks the folder of one submitter in three steps: the package (systems/*.json, number of logs, compliance, "
-        "seeds, convergence), the summary of scores, the repository (names, sizes, links). Writes nothing but "
-        "results/SYSTEM/BENCHMARK/scaling.json, follows no link out of DIR.\n\n"
-        "Exit code 0: no errors, 5: errors.",
+    .about = "Checks the directory of one submitter in three steps: the package (systems/*.json, number of logs, "
+             "compliance, "
+             "seeds, convergence), the summary of scores, the repository (names, sizes, links). Writes nothing but "
+             "results/SYSTEM/BENCHMARK/scaling.json, follows no link out of DIR.\n\n"
+             "Exit code 0: no errors, 5: errors.",
     TM_CLI_OPTIONS(rows, tm_mlperf_options),
     .run = run,
 };

@@ -100,7 +100,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "full", 0, TM_OPTION_FLAG, offsetof(tm_mlperf_options, full),
-      .help = "use all reference records, also those that lie above the line between their neighbours" },
+      .help = "use all reference records, also those above the line between their neighbors" },
     TM_MLPERF_REFERENCE(tm_mlperf_options),
     TM_MLPERF_RULESET(tm_mlperf_options),
     TM_OPTION_JSON(tm_mlperf_options),
@@ -108,14 +108,14 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_mlperf_command_rcp = {
     .name = "rcp",
-    .summary = "the convergence test: did the runs need as many samples as the reference?",
+    .summary = "convergence test: did the runs need as many samples as MLPerf's reference runs?",
     .words = "DIR",
     .least = 1,
     .most = 1,
-    .about =
-        "Compares the samples that the runs of a result (result_*.txt[.gz]) needed with those of the reference. Prints "
-        "the reference record, the mean and, where the score has to be scaled, the factor.\n\n"
-        "Exit code 0: PASSED, 5: FAILED.",
+    .about = "Compares the samples that the runs of a result (result_*.txt[.gz]) needed with the reference convergence "
+             "point. Prints "
+             "the reference record, the mean and, where the score has to be scaled, the factor.\n\n"
+             "Exit code 0: PASSED, 5: FAILED.",
     TM_CLI_OPTIONS(rows, tm_mlperf_options),
     .run = run,
 };

@@ -29,7 +29,7 @@ static tm_status check_runs(const tm_submission *s, tm_error *err)
     for (size_t i = 0; i < s->n; i++) {
         const tm_rcp_run *run = &s->runs[i].rcp;
         if (run->problem || !run->converged || !run->has_batch)
-            return tm_fail(err, TM_NEGATIVE, "%s: %s; a reference wants every run to reach the target", s->runs[i].name,
+            return tm_fail(err, TM_NEGATIVE, "%s: %s; every run of a reference must reach the target", s->runs[i].name,
                            run->problem ? run->problem : "it did not reach the target");
         if (run->batch < s->runs[0].rcp.batch || run->batch > s->runs[0].rcp.batch)
             return tm_fail(err, TM_INVALID, "%s: another batch size than in %s", s->runs[i].name, s->runs[0].name);

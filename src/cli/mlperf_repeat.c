@@ -26,7 +26,7 @@ static tm_status read_number(const char *name, const char *text, int64_t least, 
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (!*text || *end || errno || value < least || value > most)
-        return tm_fail(err, TM_USAGE, "%s wants a whole number from %lld to %lld, found '%.40s'", name,
+        return tm_fail(err, TM_USAGE, "%s must be a whole number from %lld to %lld, found '%.40s'", name,
                        (long long)least, (long long)most, text);
     *out = value;
     return TM_OK;
@@ -63,13 +63,13 @@ tm_status tm_repeat_read(tm_cli_line *line, tm_repeat **out, tm_error *err)
     TM_TRY(read_variables(line, r, err));
     for (int i = 0; i < r->n; i++)
         if (is_ours(r->words[i]))
-            return tm_fail(err, TM_USAGE, "'%.80s' is what `%s` tells its runs itself; leave it out", r->words[i],
-                           line->name);
+            return tm_fail(err, TM_USAGE, "'%.80s' is set by `%s` itself; leave it out", r->words[i], line->name);
     if (!r->folder && !r->dry_run)
-        return tm_fail(err, TM_USAGE, "missing --out DIR (or the variable LOGDIR): where the logs go");
-    return r->n > 0 ? TM_OK
-                    : tm_fail(err, TM_USAGE, "missing FILE: what is trained; `trainmark %s FILE.yaml --out DIR`",
-                              line->name);
+        return tm_fail(err, TM_USAGE, "missing --out DIR (or the variable LOGDIR), the directory for the logs");
+    return r->n > 0
+               ? TM_OK
+               : tm_fail(err, TM_USAGE, "missing FILE, the configuration to train; `trainmark %s FILE.yaml --out DIR`",
+                         line->name);
 }
 
 /* --- one run --------------------------------------------------------------------------------- */
@@ -130,7 +130,7 @@ tm_status tm_repeat_wait(tm_process *process, int *status, tm_error *err)
 {
     const long long look_ns = 20000000;
     while (!tm_process_ended(process, status)) {
-        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command goes on from here");
+        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
         (void)tm_process_wait(&process, 1, -1, look_ns, &tm_cli_stop);
     }
     return TM_OK;
@@ -216,7 +216,7 @@ static tm_status claim(const tm_repeat *r, tm_arena *arena, tm_error *err)
     } else if (st == TM_OK) {
         st = tm_file_read(path, TEXT_LIMIT, &there, err);
         if (st == TM_OK && (there.length != words.length || memcmp(there.data, words.data, words.length) != 0))
-            st = tm_fail(err, TM_INVALID, "'%s' holds runs of another command (%s); name another folder", r->folder,
+            st = tm_fail(err, TM_INVALID, "'%s' holds runs of another command (%s); name another directory", r->folder,
                          path);
     }
     tm_text_fini(&words);
@@ -244,7 +244,7 @@ tm_status tm_repeat_run(const tm_repeat *r, tm_error *err)
         tm_mllog_folder_fini(&folder);
         if (done) {
             tm_text line = { 0 };
-            tm_text_printf(&line, "run %lld of %lld: there already\n", (long long)run + 1, (long long)r->runs);
+            tm_text_printf(&line, "run %lld of %lld: done already\n", (long long)run + 1, (long long)r->runs);
             st = tm_repeat_tell(r, &line, err);
             tm_text_fini(&line);
             continue;

@@ -33,7 +33,7 @@ typedef struct {
 #define TM_REPEAT_ROWS(usual_runs)                                                                                     \
     { "out",          'o',                                                                                             \
       TM_OPTION_TEXT, offsetof(tm_repeat, folder),                                                                     \
-      .value = "DIR", .help = "where the logs go; or the variable LOGDIR" },                                           \
+      .value = "DIR", .help = "directory for the logs; or the variable LOGDIR" },                                      \
         { "runs",                                                                                                      \
           0,                                                                                                           \
           TM_OPTION_I64,                                                                                               \

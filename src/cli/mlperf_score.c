@@ -109,12 +109,13 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_mlperf_command_score = {
     .name = "score",
-    .summary = "the MLPerf-style score of a result, in scaled minutes",
+    .summary = "compute the MLPerf-style score of a result, in scaled minutes",
     .words = "DIR",
     .least = 1,
     .most = 1,
     .about =
-        "The MLPerf-style score of a result (result_*.txt[.gz]) in scaled minutes: mean time to train of the compliant "
+        "Computes the MLPerf-style score of a result (result_*.txt[.gz]) in scaled minutes: mean time to train of the "
+        "compliant "
         "runs without the fastest and the slowest, times the factor of the convergence test. Nothing is written and no "
         "scaling.json is read: the factor is computed.\n\n"
         "Exit code 0: a valid score, 5: none.",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/mlperf_seeds.c - `trainmark mlperf seeds DIR`: has every run a seed of its own? */
+/* cli/mlperf_seeds.c - `trainmark mlperf seeds DIR`: check that every run has its own seed */
 #include "cli/cli.h"
 #include "cli/mlperf.h"
 #include "mlperf/seeds.h"
@@ -64,7 +64,7 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_mlperf_command_seeds = {
     .name = "seeds",
-    .summary = "has every run a seed of its own?",
+    .summary = "check that every run has its own seed",
     .words = "DIR",
     .least = 1,
     .most = 1,

@@ -116,7 +116,7 @@ static void add_formats(tm_text *out)
     size_t                   n;
     const tm_hf_form *const *forms = tm_hf_forms(&n);
     const char              *name, *what;
-    tm_text_add(out, "\n| Hugging Face architecture | `model_type` | kind of folder |\n|---|---|---|\n");
+    tm_text_add(out, "\n| Hugging Face architecture | `model_type` | kind of directory |\n|---|---|---|\n");
     for (size_t i = 0; i < n; i++)
         tm_text_printf(out, "| %s | `%s` | %s |\n", forms[i]->architecture, forms[i]->model_type,
                        forms[i]->diffusers ? "diffusers" : "transformers");

@@ -145,10 +145,11 @@ static const tm_option rows[] = {
           "a JSON array of ids, or a .npy of int32 or int64: all but the last are the inputs, all but the first the "
           "targets" },
     { "inputs", 0, TM_OPTION_TEXT, offsetof(numerics_options, inputs), .value = "FILE",
-      .help = "of a FLUX folder (diffusers): safetensors with noisy and velocity (rows, columns, channels), time, text "
-              "(tokens, n), pooled (n) and guidance, if the model has it" },
+      .help =
+          "of a FLUX directory (diffusers): safetensors with noisy and velocity (rows, columns, channels), time, text "
+          "(tokens, n), pooled (n) and guidance, if the model has it" },
     { "adapter", 0, TM_OPTION_TEXT, offsetof(numerics_options, adapter), .value = "DIR",
-      .help = "with the adapter of this folder (PEFT): gradients are those of its tensors, the model is frozen" },
+      .help = "use the PEFT adapter in this directory: gradients are those of its tensors, the model is frozen" },
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, dtype), .value = "NAME",
       .choices = "float32|bfloat16|float64",
       .help = "format of products; bfloat16: weights and gradients are float32; float64: with --device reference" },
@@ -158,12 +159,12 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_command_numerics = {
     .name = "numerics",
-    .summary = "what a Hugging Face folder computes for given inputs: loss, gradients, logits",
-    .words = "FOLDER",
+    .summary = "compute loss, gradients and logits of a Hugging Face directory for given inputs",
+    .words = "DIR",
     .least = 1,
     .most = 1,
     .about =
-        "Loads a Hugging Face folder and runs forward and backward on the tokens, to compare implementations: loss, "
+        "Loads a Hugging Face directory and runs forward and backward on the tokens, to compare implementations: loss, "
         "norms of all gradients by the names of the tensors, logits of the first and the last input.",
     TM_CLI_OPTIONS(rows, numerics_options),
     .run = numerics,

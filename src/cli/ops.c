@@ -128,7 +128,7 @@ static tm_status describe(const char *name, tm_text *out, tm_error *err)
     }
     tm_text_printf(out, "\ngradient      %s\n",
                    op->gradient ? "yes" : "none: it is one itself, or nothing is trained through it");
-    if (op->cheap) tm_text_add(out, "cheap         computed again for the backward pass where memory asks for it\n");
+    if (op->cheap) tm_text_add(out, "cheap         recomputed in the backward pass to save memory\n");
     if (op->no_fast_kernel) tm_text_printf(out, "fast kernel   none: %s\n", op->no_fast_kernel);
     return add_kernels(op, out, err);
 }

@@ -17,7 +17,7 @@ const tm_option *tm_cli_common(size_t *n)
     static const tm_option rows[] = {
         { "help", 'h', TM_OPTION_FLAG, 0, .help = "print this text" },
         { "quiet", 'q', TM_OPTION_FLAG, offsetof(tm_cli_line, quiet), .help = "print errors and results only" },
-        { "verbose", 'v', TM_OPTION_FLAG, offsetof(tm_cli_line, verbose), .help = "print more than usual" },
+        { "verbose", 'v', TM_OPTION_FLAG, offsetof(tm_cli_line, verbose), .help = "print more details" },
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

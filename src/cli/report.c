@@ -86,7 +86,7 @@ static tm_status check_options(const report_options *o, tm_error *err)
 {
     if (!o->fleet && (o->thresholds || o->cell || o->json))
         return tm_fail(err, TM_USAGE,
-                       "--thresholds, --cell and --json are of --fleet; a single run is held against limits "
+                       "--thresholds, --cell and --json are of --fleet; a single run is compared with limits "
                        "by `trainmark compare RUN --thresholds FILE`");
     if (o->fleet && o->plot) return tm_fail(err, TM_USAGE, "--plot draws one chart, --fleet a page; leave one out");
     if (o->plot && !ends_in(o->plot, ".svg") && !ends_in(o->plot, ".png"))
@@ -117,15 +117,15 @@ static const tm_option rows[] = {
     { "plot", 0, TM_OPTION_TEXT, offsetof(report_options, plot), .value = "FILE",
       .help = "write one chart; FILE ends in .svg, or in .png where librsvg is installed" },
     { "chart", 0, TM_OPTION_CHOICE, offsetof(report_options, chart), .value = "NAME", .fallback = "loss",
-      .choices = "loss|speed|ledger|memory|roofline", .help = "which one" },
+      .choices = "loss|speed|ledger|memory|roofline", .help = "the chart" },
     { "fleet", 0, TM_OPTION_FLAG, offsetof(report_options, fleet),
-      .help = "do the runs of many hosts pass? One page with the gates of each; exit code 5 if one fails" },
+      .help = "judge the runs of many hosts: one page with the gates of each; exit code 5 if one fails" },
     { "tolerance", 0, TM_OPTION_F64, offsetof(report_options, tolerance), .value = "PERCENT", .fallback = "5", .lo = 0,
-      .hi = 100, .help = "with --fleet: how much slower than the median of all a run may be" },
+      .hi = 100, .help = "with --fleet: how much slower than the median of all runs a run may be" },
     { "thresholds", 0, TM_OPTION_TEXT, offsetof(report_options, thresholds), .value = "FILE",
-      .help = "with --fleet: limits that every run is held against" },
+      .help = "with --fleet: limits for every run" },
     { "cell", 0, TM_OPTION_TEXT, offsetof(report_options, cell), .value = "NAME",
-      .help = "with --fleet: of the limits; default: the one that each run belongs to" },
+      .help = "with --fleet: cell of the limits; default: that of each run" },
     { "json", 0, TM_OPTION_FLAG, offsetof(report_options, json), .help = "with --fleet: print the gates as JSON" },
     { "store", 0, TM_OPTION_TEXT, offsetof(report_options, store), .value = "FILE",
       .help = "another store of results" },
@@ -133,13 +133,14 @@ static const tm_option rows[] = {
 
 const tm_cli_command tm_command_report = {
     .name = "report",
-    .summary = "make a page of one or several runs",
+    .summary = "write a report of one or several runs",
     .words = "RUN...",
     .least = 1,
     .most = -1,
-    .about = "Verdict, loss, speed, where the time and the memory of a step go, roofline, figures, checks, system and "
-             "configuration; several runs side by side. RUN is a run directory, a result.json, or a stored result "
-             "(docs/report.md).",
+    .about =
+        "Writes a page with verdict, loss, speed, time and memory of a step, roofline, figures, checks, system and "
+        "configuration; several runs side by side. RUN is a run directory, a result.json, or a stored result "
+        "(docs/report.md).",
     TM_CLI_OPTIONS(rows, report_options),
     .run = report,
 };

@@ -78,7 +78,7 @@ static tm_status run_list(tm_cli_line *line, tm_error *err)
 static const tm_option list_rows[] = {
     { "kind", 0, TM_OPTION_CHOICE, offsetof(results_options, filter.kind), .value = "KIND", .choices = "run|bench",
       .help = "runs or benchmarks only" },
-    FILTER("name", name, "PATTERN", "of this model or workload; * and ? stand for anything"),
+    FILTER("name", name, "PATTERN", "of this model or workload; a pattern with * and ?"),
     FILTER("label", label, "PATTERN", "of this label (store.label, sweeps, job files)"),
     FILTER("device", device, "NAME", "of this device"),
     FILTER("precision", precision, "NAME", "of this number format"),
@@ -91,7 +91,8 @@ static const tm_option list_rows[] = {
       .help = "the newest N; 0: all; -1: 50, all with --json and --output-file" },
     { "all", 0, TM_OPTION_FLAG, offsetof(results_options, all), .help = "every column" },
     { "output-file", 'o', TM_OPTION_TEXT, offsetof(results_options, output), .value = "FILE",
-      .help = "write the table to FILE; its ending decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
+      .help =
+          "write the table to FILE; its extension decides the format: md, csv, tsv, json, jsonl, or these with .gz" },
     STORE_ROW,
     TM_OPTION_JSON(results_options),
 };
@@ -173,7 +174,7 @@ static tm_status export(tm_cli_line *line, tm_error *err)
 
 static const tm_option export_rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(results_options, out), .value = "DIR", .required = true,
-      .help = "where the documents are written; it is made" },
+      .help = "output directory, which is created" },
     STORE_ROW,
     TM_OPTION_JSON(results_options),
 };
@@ -214,7 +215,7 @@ static tm_status import(tm_cli_line *line, tm_error *err)
 }
 
 static const tm_option import_rows[] = {
-    { "label", 0, TM_OPTION_TEXT, offsetof(results_options, label), .value = "TEXT", .help = "what they are called" },
+    { "label", 0, TM_OPTION_TEXT, offsetof(results_options, label), .value = "TEXT", .help = "label of the results" },
     STORE_ROW,
     TM_OPTION_JSON(results_options),
 };

@@ -32,15 +32,15 @@ static const tm_option rows[] = {
     { "dry-run", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, dry_run),
       .help = "print the merged configuration, the memory plan and what is not built yet, then stop" },
     { "memory", 0, TM_OPTION_BYTES, offsetof(tm_cli_options, memory_bytes), .value = "SIZE",
-      .help = "of a dry run: does it fit into SIZE (192GiB)? default: what this machine has" },
+      .help = "memory that a dry run must fit into (192GiB); default: that of this machine" },
     { "json", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, json),
       .help = "print the result (result.json) or the dry run as JSON" },
     { "compare", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, compare), .value = "FILE",
-      .help = "print published figures beside the result: those of a CSV file, or `reference`, the built-in ones" },
+      .help = "also print published figures: those of a CSV file, or `reference`, the built-in ones" },
     { "perf-csv", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, perf_csv), .value = "FILE",
       .help = "append the result to this CSV file" },
     { "timeout", 0, TM_OPTION_F64, offsetof(tm_cli_options, timeout_s), .value = "SECONDS", .lo = -1, .hi = 1e8,
-      .help = "stop then, as if interrupted; 0 or -1: never" },
+      .help = "stop after this time, as if interrupted; 0 or -1: never" },
     TM_CLI_CONFIGURATION_ROWS,
 };
 
@@ -197,7 +197,7 @@ static tm_status print_plan(job *j, tm_error *err)
             err, TM_NOMEM, "the plan needs %s and %s are available (%s); %s; --memory SIZE plans for another device",
             tm_format_bytes(need, (double)step->plan->arena_bytes), tm_format_bytes(have, (double)f.available), f.whose,
             step->plan->persistent_bytes > (size_t)f.available
-                ? "weights, gradients and the optimizer's state alone are more: take a smaller model"
+                ? "weights, gradients and the optimizer's state alone need more: take a smaller model"
                 : "lower training.local_batch_size or training.seq_len");
     tm_step_destroy(step);
     return st;
@@ -239,7 +239,7 @@ static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_erro
     }
     tm_note("loaded %zu tensors (%s, %s) of '%s' in %.1f s%s", report.tensors,
             tm_format_bytes(size, (double)report.bytes), report.formats, tm_cli_model_folder(j->config),
-            (double)(tm_now_ns() - begin) * 1e-9, report.ignored ? "; tensors without use were passed over" : "");
+            (double)(tm_now_ns() - begin) * 1e-9, report.ignored ? "; unused tensors were skipped" : "");
     return TM_OK;
 }
 
@@ -254,7 +254,7 @@ static tm_status open_weights(job *j, tm_error *err)
             training);
     TM_TRY(tm_hf_folder_weights(folder, &j->weights, err));
     if (!j->weights) {
-        tm_note("'%s' holds no weights: the first ones follow from debug.seed", folder);
+        tm_note("'%s' holds no weights: the initial ones follow from debug.seed", folder);
         return TM_OK;
     }
     j->options.load_weights = load_weights;
@@ -397,7 +397,7 @@ static tm_status train(job *j, tm_error *err)
         fputc('\n', stderr);
     }
     if (st == TM_INTERRUPTED && !j->options.checkpoint)
-        fprintf(stderr, "the same command with --checkpoint.enable true goes on from here\n");
+        fprintf(stderr, "the same command with --checkpoint.enable true continues from here\n");
     return st;
 }
 
@@ -497,7 +497,7 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     name_command(&j, line->argc, line->argv);
     j.quiet = line->quiet;
     if (st == TM_OK && j.cli->json && j.cli->compare)
-        st = tm_fail(err, TM_USAGE, "--compare prints a table, for which --json has no place; leave one out");
+        st = tm_fail(err, TM_USAGE, "--compare prints a table and cannot be given with --json; leave one out");
     if (st == TM_OK) {
         if (!line->quiet && !line->verbose) set_log_level(j.config);
         st = run_or_sweep(&j, line, err);
@@ -508,7 +508,7 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
 
 const tm_cli_command tm_command_run = {
     .name = "run",
-    .summary = "train a model, measure it, judge the run",
+    .summary = "train a model, measure the training, judge the run",
     .words = "[MODEL | FILE]",
     .most = 1,
     .about =
@@ -518,7 +518,7 @@ const tm_cli_command tm_command_run = {
         "MODEL is a built-in name (`trainmark models`). FILE is an experiment of Primus (.yaml), a job file of "
         "TorchTitan (.toml), a recipe of torchtune (.yaml), a model of pytorch-training-benchmark (.json, then "
         "llama or mistral), or a file of keys. Options of report scripts (-t -m -p -s -n -f -b -l) and tags of the "
-        "MAD catalogue (--tags) are accepted, too (docs/other-programs.md).",
+        "MAD catalogue (--tags) are also accepted (docs/other-programs.md).",
     TM_CLI_OPTIONS(rows, tm_cli_options),
     .keys = tm_cli_keys,
     .first_keys = "model.hf_assets_path,data.source,data.path,training.steps,training.local_batch_size,"

@@ -232,7 +232,8 @@ static tm_status read_summary(sweep *s, tm_error *err)
     add_header(s, &header);
     const char *cursor = text.data;
     if (strncmp(cursor, header.data, header.length) != 0)
-        st = tm_fail(err, TM_INVALID, "'%s' is of another sweep; name another folder with --out", summary_path(s));
+        st = tm_fail(err, TM_INVALID, "'%s' belongs to another sweep; name another directory with --out",
+                     summary_path(s));
     (void)tm_csv_read(&cursor, &storage, offsets, COLUMNS);
     for (const char *line = cursor; st == TM_OK && (n = tm_csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;
          line = cursor) {
@@ -272,7 +273,7 @@ static tm_status claim(const sweep *s, tm_error *err)
     } else {
         st = tm_file_read(path, SUMMARY_LIMIT, &there, err);
         if (st == TM_OK && strcmp(there.data, words.data) != 0)
-            st = tm_fail(err, TM_INVALID, "'%s' holds runs of another command (%s); name another folder with --out",
+            st = tm_fail(err, TM_INVALID, "'%s' holds runs of another command (%s); name another directory with --out",
                          s->options->folder, path);
     }
     tm_text_fini(&words);
@@ -331,7 +332,7 @@ static tm_status train(sweep *s, sweep_run *run, tm_error *failure, tm_error *er
     int         n;
     char      **words = override_words(s, run, &n);
     TM_TRY(sweep_start(s->options, words, n, folder, log, &end, err));
-    if (end.code == 130) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command goes on from here");
+    if (end.code == 130) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
     run->state = end.code == 0 ? SUCCESS : end.nomem ? OOM : ERROR;
     if (run->state != OOM && tm_result_load(folder, NULL, &result, &ignored) != TM_OK) result = NULL;
     add_line(s, run, &end, result);
@@ -353,7 +354,7 @@ static tm_status train_all(sweep *s, tm_error *err)
     for (int i = 0; i < s->n; i++) {
         sweep_run *run = &s->runs[i];
         if (run->earlier) {
-            TM_TRY(report(s, run, "there already", err));
+            TM_TRY(report(s, run, "done already", err));
         } else if (is_hopeless(s, run)) {
             run->state = OOM_SKIPPED;
             add_line(s, run, NULL, NULL);

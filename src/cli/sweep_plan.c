@@ -85,7 +85,7 @@ static tm_status follow(tm_process *process, int *status, tm_text *output, tm_er
     bool open = true;
     while (open || !tm_process_ended(process, status)) {
         char part[16384];
-        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command goes on from here");
+        if (tm_cli_stop) return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
         if (!tm_process_wait(&process, 1, open ? tm_process_output(process) : -1, look_ns, &tm_cli_stop) || !open)
             continue;
         ssize_t got = read(tm_process_output(process), part, sizeof part);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/tokenizer.c - `trainmark tokenizer COMMAND`: text to ids and back, and what is in a tokenizer file. */
+/* cli/tokenizer.c - `trainmark tokenizer COMMAND`: text to ids and back, and describe a tokenizer file. */
 #include "base/arena.h"
 #include "base/json.h"
 #include "cli/cli.h"
@@ -214,13 +214,14 @@ static tm_status run_speed(tm_cli_line *line, tm_error *err)
       offsetof(arguments, tokenizer),                                                                                  \
       .value = "FILE",                                                                                                 \
       .required = true,                                                                                                \
-      .help = "tokenizer.json, SentencePiece .model, tiktoken, tekken, or a folder with one (docs/tokenizers.md)" },   \
+      .help =                                                                                                          \
+          "tokenizer.json, SentencePiece .model, tiktoken, tekken, or a directory with one (docs/tokenizers.md)" },    \
         { "pattern",                                                                                                   \
           0,                                                                                                           \
           TM_OPTION_TEXT,                                                                                              \
           offsetof(arguments, pattern),                                                                                \
           .value = "NAME",                                                                                             \
-          .help = "how a tiktoken file of unknown size cuts words; a wrong name lists those that there are" },         \
+          .help = "pattern that splits words, for a tiktoken file of unknown size; a wrong name lists all" },          \
         TM_OPTION_JSON(arguments)
 
 static const tm_option encode_rows[] = {
@@ -230,20 +231,20 @@ static const tm_option encode_rows[] = {
 };
 static const tm_option decode_rows[] = {
     FILE_ROWS,
-    { "special", 0, TM_OPTION_FLAG, offsetof(arguments, special), .help = "print special tokens, too" },
+    { "special", 0, TM_OPTION_FLAG, offsetof(arguments, special), .help = "also print special tokens" },
 };
 static const tm_option info_rows[] = { FILE_ROWS };
 static const tm_option speed_rows[] = {
     FILE_ROWS,
     { "threads", 0, TM_OPTION_I64, offsetof(arguments, threads), .value = "N", .fallback = "1", .lo = 1, .hi = 1024,
-      .help = "threads that encode" },
+      .help = "number of threads" },
     { "rounds", 0, TM_OPTION_I64, offsetof(arguments, rounds), .value = "N", .fallback = "5", .lo = 1, .hi = 1024,
-      .help = "how often the input is encoded" },
+      .help = "number of times the input is encoded" },
 };
 
 static const tm_cli_command encode_command = {
     .name = "encode",
-    .summary = "the ids of the whole input as a JSON array; with --json: their texts, too",
+    .summary = "print the ids of the whole input as a JSON array; with --json also their texts",
     .words = "[FILE|-]",
     .most = 1,
     TM_CLI_OPTIONS(encode_rows, arguments),
@@ -251,7 +252,7 @@ static const tm_cli_command encode_command = {
 };
 static const tm_cli_command decode_command = {
     .name = "decode",
-    .summary = "the text of ids: numbers with anything between them",
+    .summary = "print the text of ids (numbers with any separators)",
     .words = "[FILE|-]",
     .most = 1,
     TM_CLI_OPTIONS(decode_rows, arguments),
@@ -259,13 +260,13 @@ static const tm_cli_command decode_command = {
 };
 static const tm_cli_command info_command = {
     .name = "info",
-    .summary = "what is in a tokenizer file",
+    .summary = "describe a tokenizer file",
     TM_CLI_OPTIONS(info_rows, arguments),
     .run = run_info,
 };
 static const tm_cli_command speed_command = {
     .name = "speed",
-    .summary = "how fast the input is encoded, as JSON",
+    .summary = "measure how fast the input is encoded (JSON)",
     .words = "[FILE|-]",
     .most = 1,
     TM_CLI_OPTIONS(speed_rows, arguments),
@@ -282,9 +283,10 @@ static const tm_cli_command *const commands[] = { &encode_command,
 
 const tm_cli_command tm_command_tokenizer = {
     .name = "tokenizer",
-    .summary = "text to token ids and back; what is in a tokenizer file; learn one",
+    .summary = "encode, decode, train and describe tokenizers",
     .about =
-        "Text to token ids and back, by a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, tekken, or "
-        "a folder with one of them (docs/tokenizers.md). The input is FILE, or standard input without one.",
+        "Converts text to token ids and back, with a tokenizer file: tokenizer.json, SentencePiece .model, tiktoken, "
+        "tekken, or a directory with one of them (docs/tokenizers.md). The input is FILE, or standard input without "
+        "one.",
     .commands = commands,
 };

@@ -109,17 +109,17 @@ static const tm_option rows[] = {
           "JSON: an array of messages (role, content, ...), or an object with `messages` and further variables of the "
           "template (tools, ...)" },
     { "template", 0, TM_OPTION_TEXT, offsetof(chat_options, name), .value = "NAME",
-      .help = "of several that tokenizer_config.json holds; default: `default`" },
+      .help = "which of several templates in tokenizer_config.json; default: `default`" },
     { "add-generation-prompt", 0, TM_OPTION_FLAG, offsetof(chat_options, prompt),
-      .help = "with what precedes the model's answer" },
-    { "ids", 0, TM_OPTION_FLAG, offsetof(chat_options, ids), .help = "the token ids, too" },
+      .help = "add the tokens that precede the model's answer" },
+    { "ids", 0, TM_OPTION_FLAG, offsetof(chat_options, ids), .help = "also print the token ids" },
     TM_OPTION_JSON(chat_options),
 };
 
 const tm_cli_command tm_tokenizer_command_chat = {
     .name = "chat",
-    .summary = "a conversation as the model reads it, by the chat template of its folder",
-    .words = "FOLDER",
+    .summary = "render a conversation with the chat template of a model directory",
+    .words = "DIR",
     .least = 1,
     .most = 1,
     TM_CLI_OPTIONS(rows, chat_options),

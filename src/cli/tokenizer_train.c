@@ -67,7 +67,7 @@ static tm_status train(tm_cli_line *line, tm_error *err)
     v.goal.n_special = o->special.n ? o->special.n : 1;
     TM_TRY(tm_data_vocabulary(&v, &files, &result, err));
     if (result.vocab < o->vocab)
-        tm_note("no pair occurs %lld times any more: %lld tokens instead of %lld", (long long)o->least,
+        tm_note("no remaining pair occurs %lld times: %lld tokens instead of %lld", (long long)o->least,
                 (long long)result.vocab, (long long)o->vocab);
     print(o, &files, &result, &text);
     tm_status st = tm_cli_print(&text, err);
@@ -79,27 +79,27 @@ static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(train_options, out), .value = "FILE", .required = true,
       .help = "the tokenizer.json that is written" },
     { "vocab-size", 0, TM_OPTION_I64, offsetof(train_options, vocab), .value = "N", .required = true, .lo = 257,
-      .hi = 1 << 24, .help = "tokens in all" },
+      .hi = 1 << 24, .help = "number of tokens" },
     { "input", 0, TM_OPTION_CHOICE, offsetof(train_options, input), .value = "KIND", .choices = "text|jsonl|parquet",
-      .help = "what the files are; default: by their names" },
+      .help = "format of the files; default: by their names" },
     { "field", 0, TM_OPTION_TEXT, offsetof(train_options, field), .value = "NAME",
-      .help = "of JSON lines and parquet: where the text is" },
+      .help = "name of the field with the text, of JSON lines and parquet" },
     { "pattern", 0, TM_OPTION_TEXT, offsetof(train_options, pattern), .value = "NAME", .fallback = "llama3",
-      .help = "how words are cut; a wrong name lists those that there are" },
+      .help = "pattern that splits words; a wrong name lists all" },
     { "special", 0, TM_OPTION_LIST, offsetof(train_options, special), .value = "TEXT",
-      .help = "a special token, may be given often; default: <|endoftext|>" },
+      .help = "a special token, may be repeated; default: <|endoftext|>" },
     { "least", 0, TM_OPTION_I64, offsetof(train_options, least), .value = "N", .fallback = "2", .lo = 1, .hi = 9e15,
-      .help = "how often a pair must occur" },
+      .help = "least number of times that a pair must occur" },
     TM_OPTION_JSON(train_options),
 };
 
 const tm_cli_command tm_tokenizer_command_train = {
     .name = "train",
-    .summary = "learn a byte-level BPE of text",
+    .summary = "train a byte-level BPE on text",
     .words = "FILE...",
     .least = 1,
     .most = -1,
-    .about = "FILE is a file, a folder or a pattern, as `trainmark data tokenize` takes them (docs/tokenizers.md).",
+    .about = "FILE is a file, a directory or a pattern, as `trainmark data tokenize` takes them (docs/tokenizers.md).",
     TM_CLI_OPTIONS(rows, train_options),
     .run = train,
 };

@@ -65,7 +65,7 @@ static tm_status verify(tm_cli_line *line, tm_error *err)
 }
 
 static const tm_option rows[] = {
-    { "all", 0, TM_OPTION_FLAG, offsetof(verify_options, all), .help = "list the figures that agree, too" },
+    { "all", 0, TM_OPTION_FLAG, offsetof(verify_options, all), .help = "also list the figures that agree" },
     { "store", 0, TM_OPTION_TEXT, offsetof(verify_options, store), .value = "FILE",
       .help = "another store of results" },
     TM_OPTION_JSON(verify_options),

@@ -40,7 +40,7 @@ void tm_cli_settle_waiting(char **argv)
     n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 1) return;
     self[n] = '\0';
-    tm_note("other programs are using the processors: threads sleep while they wait (OMP_WAIT_POLICY=passive)");
+    tm_note("other programs are using the processors: waiting threads sleep (OMP_WAIT_POLICY=passive)");
     setenv("OMP_WAIT_POLICY", "passive", 1);
     execv(self, argv);
     unsetenv("OMP_WAIT_POLICY"); /* it could not be started again: what is said is what counts */

@@ -127,7 +127,7 @@ static tm_status watch(tm_cli_line *line, tm_error *err)
     bool                 ended = false;
     w.path = tm_arena_format(line->arena, "%s/metrics.jsonl", w.folder);
     if (!tm_file_exists(w.folder))
-        return tm_fail(err, TM_INVALID, "there is no folder '%.300s'; name a run directory", w.folder);
+        return tm_fail(err, TM_INVALID, "there is no directory '%.300s'; name a run directory", w.folder);
     while (!ended && !tm_cli_stop) {
         TM_TRY(look(&w, o, &ended, err));
         if (o->once) return TM_OK;
@@ -138,20 +138,19 @@ static tm_status watch(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "interval", 0, TM_OPTION_F64, offsetof(watch_options, interval), .value = "SECONDS", .fallback = "1", .lo = 0.05,
-      .hi = 3600, .help = "how often is looked" },
-    { "once", 0, TM_OPTION_FLAG, offsetof(watch_options, once), .help = "print where the run is, and end" },
+      .hi = 3600, .help = "seconds between two looks" },
+    { "once", 0, TM_OPTION_FLAG, offsetof(watch_options, once), .help = "print the newest step and stop" },
     { "json", 0, TM_OPTION_FLAG, offsetof(watch_options, json), .help = "print each step as a line of JSON" },
 };
 
 const tm_cli_command tm_command_watch = {
     .name = "watch",
-    .summary = "follow a run that is under way",
+    .summary = "follow a running run",
     .words = "DIR",
     .least = 1,
     .most = 1,
-    .about =
-        "Prints the newest step of the run that writes into DIR whenever there is one, and its verdict when it has "
-        "ended; reads metrics.jsonl, and does not touch the run.",
+    .about = "Prints each new step of the run that writes into DIR, and its verdict when it has "
+             "ended; reads metrics.jsonl, and does not touch the run.",
     TM_CLI_OPTIONS(rows, watch_options),
     .run = watch,
 };

@@ -47,6 +47,7 @@ void tm_config_destroy(tm_config *config)
     free(config->axis_layers);
     tm_text_fini(&config->accepted);
     tm_text_fini(&config->model_keys);
+    tm_text_fini(&config->family_keys);
     tm_text_fini(&config->problems);
     tm_text_fini(&config->unknown);
     tm_text_fini(&config->notes);

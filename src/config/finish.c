@@ -34,15 +34,26 @@ static tm_status put_below(tm_config *config, const tm_config_preset_row *preset
     return tm_preset_fill(config, preset, LAYER_PRESET, err);
 }
 
+/* Does the file of a preset say it, under our name or theirs? What overrides it is another matter. */
+static bool file_says(const tm_config *config, const char *key)
+{
+    const tm_entry *entry = tm_entry_find(config, key);
+    bool            said = entry && entry->layers[LAYER_MODEL_FILE].present;
+    for (size_t i = 0; i < config->n_foreign && !said; i++) {
+        const tm_foreign_value *value = &config->foreign[i];
+        said = value->row->kind == TM_FOREIGN_MAPPED && strcmp(value->row->values, key) == 0 &&
+               value->layers[LAYER_MODEL_FILE].text;
+    }
+    return said;
+}
+
 /* Does the file of a preset of another program say what its model is? Then a preset of ours of the same name adds
  * nothing. */
 static bool describes_itself(const tm_config *config)
 {
     static const char *const sizes[] = { "model.dim", "model.n_layers" };
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        const tm_entry *entry = tm_entry_find(config, sizes[i]);
-        if (!entry || !entry->layers[LAYER_MODEL_FILE].present) return false;
-    }
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (!file_says(config, sizes[i])) return false;
     return config->model_named != NULL;
 }
 
@@ -141,7 +152,7 @@ static void note_ignored(tm_config *config)
     size_t other = config->n_accepted[0], faster = config->n_accepted[1];
     if (other + faster > 0)
         tm_text_printf(&config->notes,
-                       "of the keys of %s %zu tune speed only and %zu change nothing here (--verbose lists them)\n",
+                       "of the keys of %s, %zu affect speed only and %zu have no effect here (--verbose lists them)\n",
                        config->framework ? config->framework->name : "other programs", faster, other);
     if (config->unknown.length) tm_text_printf(&config->notes, "unknown keys skipped: %s\n", config->unknown.data);
 }

@@ -79,6 +79,16 @@ const char *tm_foreign_family(const char *model)
     return best;
 }
 
+tm_status tm_foreign_check_family(const char *shown, const char *model, const char *origin, tm_error *err)
+{
+    const char *family = tm_foreign_family(model);
+    if (!family) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "the model '%.100s' (%s) is of the family %s, which is not built yet; `trainmark models` lists the "
+                   "models",
+                   shown, tm_place(origin), family);
+}
+
 void tm_foreign_give(tm_config *config, tm_layer layer, const tm_framework *framework, const tm_foreign_key *row,
                      const char *path, const tm_given *given)
 {
@@ -114,6 +124,8 @@ static const tm_value *highest(const tm_foreign_value *value, tm_layer *layer)
     return NULL;
 }
 
+static bool counts(const tm_config *config, const tm_framework *framework, const tm_foreign_key *row, bool with_own);
+
 static const char *text_of(const tm_config *config, const tm_framework *framework, const char *name)
 {
     tm_layer layer;
@@ -124,7 +136,8 @@ static const char *text_of(const tm_config *config, const tm_framework *framewor
         if (given && given->text) return given->text;
     }
     const tm_foreign_key *row = tm_foreign_row(framework, name);
-    return row && config->framework == framework ? row->fallback : NULL;
+    bool                  falls_back = row && config->framework == framework && row->fallback;
+    return falls_back && counts(config, framework, row, false) ? row->fallback : NULL;
 }
 
 const char *tm_foreign_text(const tm_config *config, const char *name)
@@ -207,25 +220,36 @@ static bool any_of(const char *list, const char *value)
     return false;
 }
 
-static bool is_on(const tm_config *config, const tm_framework *framework, const char *name)
+/* What a preset of ours says of the key that a row hands its values on to, or NULL. */
+static const char *own_preset(const tm_config *config, const tm_foreign_key *row)
+{
+    const char *any = row && row->kind == TM_FOREIGN_MAPPED ? strstr(row->values, "*:") : NULL;
+    if (!any) return NULL;
+    const tm_entry *entry = tm_entry_find(config, any + 2);
+    return entry && entry->layers[LAYER_PRESET].present ? entry->layers[LAYER_PRESET].text : NULL;
+}
+
+/* with_own: what the file does not say, a preset of ours may. */
+static bool is_on(const tm_config *config, const tm_framework *framework, const char *name, bool with_own)
 {
     const char           *value = text_of(config, framework, name);
     const tm_foreign_key *row = tm_foreign_row(framework, name);
+    if (!value && with_own) value = own_preset(config, row);
     if (!value || same(value, "false") || same(value, "none") || !*value) return false;
     if (row && row->kind >= TM_FOREIGN_EQUAL && *row->values) return !accepted(row, value);
     bool degree = strstr(name, "_degree") || strstr(name, "parallel_size"); /* of devices: one is none */
     return !degree || !same(value, "1");
 }
 
-/* Does a row count? */
-static bool counts(const tm_config *config, const tm_framework *framework, const tm_foreign_key *row)
+/* Does a row count? with_own: also by what only a preset of ours says. */
+static bool counts(const tm_config *config, const tm_framework *framework, const tm_foreign_key *row, bool with_own)
 {
     char name[160];
     if (!row->with) return true;
     const char *with = row->with + (*row->with == '!'), *equals = strchr(with, '=');
     snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - with) : (int)strlen(with), with);
     const char *value = text_of(config, framework, name);
-    bool        on = equals ? value && any_of(equals + 1, value) : is_on(config, framework, name);
+    bool        on = equals ? value && any_of(equals + 1, value) : is_on(config, framework, name, with_own);
     return on != (*row->with == '!');
 }
 
@@ -244,7 +268,10 @@ static void complain(const translation *t, tm_status status, const char *story)
     tm_error err = { 0 };
     tm_fail(&err, status, "'%.160s' = '%.200s' (%s): %s", t->path, t->value->secret ? "***" : t->value->text,
             tm_place(t->value->origin), story);
-    tm_config_problem(t->config, &err);
+    if (tm_foreign_family(t->config->model_named))
+        tm_text_printf(&t->config->family_keys, "%s\n", err.text); /* perhaps because of the family */
+    else
+        tm_config_problem(t->config, &err);
 }
 
 /* Two foreign keys may say the same; if they do not, neither is taken silently. */
@@ -327,7 +354,7 @@ static void names_of_cases(const char *cases, tm_text *out)
 {
     for (const char *separator = ""; *cases; separator = ", ") {
         size_t length = strcspn(cases, "|"), name = strcspn(cases, ":");
-        tm_text_printf(out, "%s%.*s", separator, (int)name, cases);
+        if (*cases != '*') tm_text_printf(out, "%s%.*s", separator, (int)name, cases);
         cases += length + (cases[length] == '|');
     }
 }
@@ -353,11 +380,16 @@ static void map(const translation *t)
     const char *what = text || !t->value->text ? find_case(cases, text, &n) : NULL;
     if (what) assign_all(&converted, what, n);
     if (what || !t->value->text) return;
+    if (t->row->plans && t->config->allow_unbuilt) {
+        tm_text_printf(&t->config->unbuilt, "%s (%s = %.200s, %s)\n", t->row->words, t->path, t->value->text,
+                       tm_place(t->value->origin));
+        return;
+    }
     tm_text names = { 0 };
     names_of_cases(cases, &names);
     complain(t, TM_UNSUPPORTED,
-             tm_arena_format(t->config->arena, "not built: %s; wanted one of %.400s",
-                             t->row->words ? t->row->words : "this value", names.data));
+             tm_arena_format(t->config->arena, "not built: %s%s%.400s", t->row->words ? t->row->words : "this value",
+                             names.length ? "; wanted one of " : "", names.length ? names.data : ""));
     tm_text_fini(&names);
 }
 
@@ -399,7 +431,7 @@ static void settle_value(tm_config *config, const tm_foreign_value *foreign, con
 {
     translation t = { .config = config, .foreign = foreign, .row = foreign->row, .path = path };
     t.value = highest(foreign, &t.layer);
-    if (!t.value || !counts(config, foreign->framework, t.row)) return;
+    if (!t.value || !counts(config, foreign->framework, t.row, true)) return;
     if (t.row->kind == TM_FOREIGN_MAPPED) {
         map(&t);
     } else if (t.row->kind >= TM_FOREIGN_EQUAL) {
@@ -408,7 +440,7 @@ static void settle_value(tm_config *config, const tm_foreign_value *foreign, con
         config->n_accepted[t.row->kind == TM_FOREIGN_SPEED]++;
         size_t from = config->accepted.length;
         tm_text_printf(&config->accepted, "%s: %s = %.200s (%s): %s",
-                       t.row->kind == TM_FOREIGN_SPEED ? "tunes speed only" : "changes nothing", path,
+                       t.row->kind == TM_FOREIGN_SPEED ? "affects speed only" : "has no effect", path,
                        !t.value->text    ? "null"
                        : t.value->secret ? "***"
                                          : t.value->text,
@@ -432,7 +464,7 @@ static void settle_fallbacks(tm_config *config)
             const tm_value *value = config->foreign[k].row == row ? highest(&config->foreign[k], &layer) : NULL;
             given |= value && value->text;
         }
-        if (!row->fallback || given || !counts(config, framework, row)) continue;
+        if (!row->fallback || given || !counts(config, framework, row, false)) continue;
         tm_foreign_value value = { .framework = framework, .row = row, .path = row->name };
         value.layers[LAYER_TRAINER] = (tm_value){ .text = row->fallback, .origin = origin, .present = true };
         settle_value(config, &value, row->name);
@@ -443,7 +475,14 @@ static void settle_fallbacks(tm_config *config)
 static void tell_family(tm_config *config)
 {
     tm_error err = { 0 };
-    if (!config->model_keys.length || config->family_told) return;
+    if (!config->model_keys.length) {
+        for (const char *line = config->family_keys.data; line && *line; line += strcspn(line, "\n") + 1) {
+            tm_fail(&err, TM_UNSUPPORTED, "%.*s", (int)strcspn(line, "\n"), line);
+            tm_config_problem(config, &err);
+            err = (tm_error){ 0 };
+        }
+        return;
+    }
     tm_fail(
         &err, TM_UNSUPPORTED,
         "the model '%.100s' is of the family %s, which is not built yet (%.600s); `trainmark models` lists the models",
@@ -484,12 +523,12 @@ tm_status tm_config_print_framework(const char *name, tm_text *out, tm_error *er
             tm_text_add(out, row->words);
         if (row->kind >= TM_FOREIGN_EQUAL && *row->values) tm_text_printf(out, "; accepted: %s", row->values);
         if (row->fallback) tm_text_printf(out, "; default %s", row->fallback);
-        if (row->with) tm_text_printf(out, "; counts with %s", row->with);
+        if (row->with) tm_text_printf(out, "; has an effect with %s", row->with);
         tm_text_add(out, "\n");
     }
     tm_text_add(out, "\n");
     for (int k = 0; k < TM_FOREIGN_KINDS; k++)
         tm_text_printf(out, "%s%zu %s", k ? ", " : "", counted[k], kind_names[k]);
-    tm_text_printf(out, "; none of them is let through by --allow-unknown-keys\n");
+    tm_text_printf(out, "; --allow-unknown-keys applies to none of them\n");
     return TM_OK;
 }

@@ -37,11 +37,12 @@ typedef enum {
  * UNBUILT, MODEL: those that are accepted, "null|false|0". Numbers and booleans are compared as such. with: the row
  * counts only while that key is on: "key", "!key" or "key=value/value". A key is on if its value is neither null,
  * false, 0 or none nor, in a row with accepted values, one of those. fallback: MAPPED: what the other program takes
- * where nothing is given. convert: MAPPED: the value is converted first; NULL: it cannot be, refused with `words`. The
- * text lives in the arena. */
+ * where nothing is given. convert: MAPPED: the value is converted first; NULL: it cannot be, refused with `words`.
+ * plans: a plan goes on without. The text lives in the arena. */
 typedef struct tm_foreign_key {
     tm_foreign_kind kind;
     const char     *name, *values, *words, *with, *fallback;
+    bool            plans; /* MAPPED: a plan leaves out what is refused, and says so */
     const char *(*convert)(const tm_config *config, const char *value);
 } tm_foreign_key;
 
@@ -97,5 +98,7 @@ const char *tm_foreign_given(const tm_config *config, const char *name);
 void tm_foreign_settle(tm_config *config);
 /* The family of a model that is known by name, but not built ("Mixtral"), or NULL. */
 const char *tm_foreign_family(const char *model);
+/* Refuses a model of such a family; `shown` and `origin` are for the message. */
+tm_status tm_foreign_check_family(const char *shown, const char *model, const char *origin, tm_error *err);
 
 #endif

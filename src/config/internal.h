@@ -68,8 +68,8 @@ struct tm_config {
     tm_layer             *axis_layers; /* (n_axes) */
     size_t                n_axes, axes_capacity;
     tm_text               accepted;    /* a line for each */
-    bool                  family_told; /* that the model's family is not built is among the problems */
     tm_text               model_keys;  /* those that ask for a family that is not built */
+    tm_text               family_keys; /* what else is refused of a model of such a name, a line for each */
     const char           *model_named; /* the model that an experiment names, without folder and suffix */
     const char           *paths[8];    /* --config-path */
     int                   n_paths;

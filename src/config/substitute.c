@@ -63,9 +63,10 @@ static tm_status expand_variable(const job *j, const char *p, const char *close,
     while (q < close && (isalnum((unsigned char)*q) || *q == '_' || (references && *q == '.'))) q++;
     n = (size_t)(q - p);
     if (n == 0 || n >= sizeof name || (q < close && *q != ':') || isdigit((unsigned char)*p))
-        return tm_fail(j->err, TM_INVALID,
-                       "'${%.*s}' (%s) is no variable: wanted ${NAME} or ${NAME:default}; write $${ for a literal ${",
-                       (int)(close - p > 80 ? 80 : close - p), p, j->place);
+        return tm_fail(
+            j->err, TM_INVALID,
+            "'${%.*s}' (%s) is not a variable: wanted ${NAME} or ${NAME:default}; write $${ for a literal ${",
+            (int)(close - p > 80 ? 80 : close - p), p, j->place);
     memcpy(name, p, n);
     name[n] = '\0';
     const char *inner = referenced(j->config, name);

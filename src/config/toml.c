@@ -47,7 +47,7 @@ static tm_status end_line(reader *r)
     if (r->p < r->end && *r->p == '#')
         while (r->p < r->end && *r->p != '\n') r->p++;
     if (at(r, "\r\n")) r->p++;
-    if (r->p < r->end && *r->p != '\n') return failure(r, "something stands behind the value");
+    if (r->p < r->end && *r->p != '\n') return failure(r, "there is more text after the value");
     if (r->p < r->end) {
         r->p++;
         r->line++;
@@ -228,7 +228,7 @@ static tm_status read_pair(reader *r, tm_yaml *map, int depth)
     key      name;
     tm_yaml *value;
     TM_TRY(read_key(r, &name));
-    if (!at(r, "=")) return failure(r, "'=' is expected behind a key");
+    if (!at(r, "=")) return failure(r, "'=' is expected after a key");
     r->p++;
     for (int i = 0; i + 1 < name.n; i++) TM_TRY(enter(r, map, name.parts[i], &map));
     tm_yaml_item *there = find(map, name.parts[name.n - 1]);
@@ -287,7 +287,7 @@ static tm_status read_plain(reader *r, tm_yaml *node)
     char   text[64];
     size_t n = 0;
     while (r->p < r->end && !strchr(",]}# \t\r\n", *r->p)) {
-        if (n + 1 >= sizeof text) return failure(r, "a value is too long; texts stand in quotes");
+        if (n + 1 >= sizeof text) return failure(r, "a value is too long; strings need quotes");
         if (*r->p != '_') text[n++] = *r->p;
         r->p++;
     }
@@ -303,7 +303,7 @@ static tm_status read_plain(reader *r, tm_yaml *node)
     bool word = strcmp(text, "true") == 0 || strcmp(text, "false") == 0 || strspn(text, "+-inaf") == n;
     if (n == 0 ||
         (!word && !(isdigit((unsigned char)text[0]) || (strchr("+-", text[0]) && isdigit((unsigned char)text[1])))))
-        return failure(r, "a value is expected; texts stand in quotes");
+        return failure(r, "a value is expected; strings need quotes");
     node->text = tm_arena_text(r->arena, text);
     return TM_OK;
 }

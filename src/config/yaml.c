@@ -68,7 +68,7 @@ static tm_status read_alias(reader *r, const yaml_event_t *event, int depth, con
     for (const anchor *a = r->anchors; a; a = a->next) {
         if (strcmp(a->name, name) != 0) continue;
         if (!a->node)
-            return tm_fail(r->err, TM_FORMAT, "%s:%d: alias '*%.64s' stands inside its own anchor; write the value out",
+            return tm_fail(r->err, TM_FORMAT, "%s:%d: alias '*%.64s' is inside its own anchor; write the value out",
                            r->name, line, name);
         TM_TRY(count_nodes(r, a->node->nodes, line, true));
         if (depth + a->node->height > TM_YAML_MAX_DEPTH)

@@ -98,7 +98,7 @@ static tm_status add_folder(tm_corpus *c, const char *path, tm_error *err)
     FTSENT *entry;
     if (!walk) {
         free(copy);
-        return tm_fail(err, TM_INVALID, "cannot read folder '%s': %s", path, strerror(errno));
+        return tm_fail(err, TM_INVALID, "cannot read directory '%s': %s", path, strerror(errno));
     }
     while ((entry = fts_read(walk))) {
         if (entry->fts_level > 0 && entry->fts_name[0] == '.') {
@@ -110,7 +110,7 @@ static tm_status add_folder(tm_corpus *c, const char *path, tm_error *err)
             entry->fts_info == FTS_SLNONE)
             unreadable(c, entry->fts_path, entry->fts_info == FTS_SLNONE ? ENOENT : entry->fts_errno);
         if (entry->fts_info == FTS_DC)
-            tm_warn("'%s' leads back to a folder that it lies in: left out", entry->fts_path);
+            tm_warn("'%s' leads back to a directory that it lies in: left out", entry->fts_path);
     }
     fts_close(walk);
     free(copy);
@@ -126,13 +126,13 @@ static tm_status add_path(tm_corpus *c, const char *path, bool pattern, tm_error
             add_file(c, path, &info, true);
             return TM_OK;
         }
-        return tm_fail(err, TM_INVALID, "'%s' is neither a regular file nor a folder", path);
+        return tm_fail(err, TM_INVALID, "'%s' is neither a regular file nor a directory", path);
     }
     int    cause = errno;
     glob_t found = { 0 };
     if (pattern || !strpbrk(path, "*?[") || glob(path, 0, NULL, &found) != 0) {
         globfree(&found);
-        return tm_fail(err, TM_INVALID, "cannot reach '%s': %s; wanted files, folders or patterns of text", path,
+        return tm_fail(err, TM_INVALID, "cannot reach '%s': %s; wanted files, directories or patterns of text", path,
                        strerror(cause));
     }
     tm_status st = TM_OK;

@@ -21,7 +21,7 @@ static tm_status line_document(const tm_part *part, const char *field, const cha
     if (!object)
         st = tm_fail(err, TM_FORMAT, "'%s', line %lld: %s", part->file, (long long)number, error.text);
     else if (!json_is_string(value))
-        st = tm_fail(err, TM_INVALID, "'%s', line %lld: no text in field '%s'; name another one with --field",
+        st = tm_fail(err, TM_INVALID, "'%s', line %lld: no text in field '%s'; name another field with --field",
                      part->file, (long long)number, field);
     else
         st = sink(context, json_string_value(value), json_string_length(value), true, true, err);

@@ -30,7 +30,7 @@ static tm_status add(const char *path, int depth, tm_file_list *out, tm_error *e
     if (stat(path, &info) != 0) return tm_fail(err, TM_INVALID, "cannot reach '%s': %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode)) return add_all(path, depth + 1, out, err);
     if (!S_ISREG(info.st_mode))
-        return tm_fail(err, TM_INVALID, "'%s' is neither a regular file nor a folder; remove it", path);
+        return tm_fail(err, TM_INVALID, "'%s' is neither a regular file nor a directory; remove it", path);
     if (out->count == TM_FILE_LIST_MAX)
         return tm_fail(err, TM_INVALID, "more than %d files, the last of them '%s'", TM_FILE_LIST_MAX, path);
     out->paths = tm_grow(out->paths, &out->room, out->count, sizeof *out->paths);
@@ -42,10 +42,10 @@ static tm_status add(const char *path, int depth, tm_file_list *out, tm_error *e
 static tm_status add_all(const char *folder, int depth, tm_file_list *out, tm_error *err)
 {
     if (depth > TM_FILE_LIST_DEPTH)
-        return tm_fail(err, TM_INVALID, "folder '%s' is more than %d levels deep, or a loop of links", folder,
+        return tm_fail(err, TM_INVALID, "directory '%s' is more than %d levels deep, or a loop of links", folder,
                        TM_FILE_LIST_DEPTH);
     DIR *dir = opendir(folder);
-    if (!dir) return tm_fail(err, TM_INVALID, "cannot read folder '%s': %s", folder, strerror(errno));
+    if (!dir) return tm_fail(err, TM_INVALID, "cannot read directory '%s': %s", folder, strerror(errno));
     tm_status st = TM_OK;
     for (const struct dirent *entry; st == TM_OK && (entry = readdir(dir));) {
         tm_text path = { 0 };

@@ -125,7 +125,7 @@ static tm_status govreport_open(tm_source *source, tm_error *err)
     const tm_source_options *o = &source->options;
     int32_t                  largest = 0;
     if (!o->path || !*o->path)
-        return tm_fail(err, TM_INVALID, "data.source govreport needs train.npy or its folder; set data.path");
+        return tm_fail(err, TM_INVALID, "data.source govreport needs train.npy or its directory; set data.path");
     if (o->pad_token < 0 || o->pad_token >= o->vocab)
         return tm_fail(err, TM_INVALID, "data.pad_token is %d, model.vocab_size is %lld; wanted 0 to %lld",
                        o->pad_token, (long long)o->vocab, (long long)o->vocab - 1);

@@ -85,7 +85,7 @@ static tm_status read_header(const char *name, const uint8_t *idx, int64_t bytes
     if (wanted == 0 || (most != wanted && most != wanted + s) || d < 1)
         return tm_fail(err, TM_FORMAT,
                        "'%s' has %" PRId64 " bytes, %" PRIu64 " sequences and %" PRIu64
-                       " entries of documents need another length; it is cut short or damaged",
+                       " entries of documents need another length; it is truncated or damaged",
                        name, bytes, s, d);
     out->sequences = (int64_t)s;
     out->documents = (int64_t)d - 1;
@@ -103,9 +103,8 @@ static tm_status check_lengths(const char *name, tm_indexed *set, tm_error *err)
     for (int64_t i = 0; i < set->sequences; i++) {
         int64_t length = tm_indexed_length(set, i);
         if (length < 0 || set->tokens > max_tokens)
-            return tm_fail(err, TM_FORMAT,
-                           "'%s': sequence %" PRId64 " has length %" PRId64 " behind %" PRId64 " tokens", name, i,
-                           length, set->tokens);
+            return tm_fail(err, TM_FORMAT, "'%s': sequence %" PRId64 " has length %" PRId64 " after %" PRId64 " tokens",
+                           name, i, length, set->tokens);
         set->tokens += length;
     }
     return TM_OK;
@@ -148,8 +147,8 @@ tm_status tm_indexed_parse(const char *idx_name, const uint8_t *idx, int64_t idx
     if (set.code == FLOAT32 && set.tokens > 0 && bin_bytes / 8 == set.tokens && bin_bytes % 8 == 0) set.token_bytes = 8;
     if (bin_bytes / set.token_bytes != set.tokens || bin_bytes % set.token_bytes != 0)
         return tm_fail(err, TM_FORMAT,
-                       "'%s' has %" PRId64 " bytes, the index '%s' speaks of %" PRId64
-                       " tokens of %d; they do not belong together, or one is cut short",
+                       "'%s' has %" PRId64 " bytes, the index '%s' lists %" PRId64
+                       " tokens of %d; they do not belong together, or one is truncated",
                        bin_name, bin_bytes, idx_name, set.tokens, set.token_bytes);
     TM_TRY(check_arrays(idx_name, &set, err));
     set.bin = (tm_map){ .bytes = bin };

@@ -107,7 +107,7 @@ static tm_status inspect_indexed(const char *path, tm_table *out, tm_error *err)
     say_ids(out, &seen);
     if (set.tokens > id_limit_tokens)
         tm_table_note(out, "%s: ids of the first %lld tokens", path, (long long)id_limit_tokens);
-    if (strange) tm_table_note(out, "%s: %lld tokens are no whole numbers of 32 bits", path, (long long)strange);
+    if (strange) tm_table_note(out, "%s: %lld tokens are not integers of 32 bits", path, (long long)strange);
     if (set.modes) tm_table_note(out, "%s: a multimodal set; the modes are not used", path);
     tm_indexed_close(&set);
     return TM_OK;

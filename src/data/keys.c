@@ -27,46 +27,50 @@ static const tm_key keys[] = {
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
       .when = "data.source=govreport/latents/megatron/sft/text",
-      .help = "the files of data.source, which says what is wanted; without data.source: megatron for PREFIX of PREFIX.idx, govreport for .npy, else text" },
+      .help = "the files of data.source; without data.source: PREFIX of PREFIX.idx means megatron, .npy means "
+              "govreport, all else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
       .synonyms = "validation.dataset_path,valid_data_path",
-      .help = "held-out data of sources of token files; null: validation.npy beside train.npy (govreport, when "
-          "data.path is a folder), else none" },
+      .help = "held-out data, for sources that read token files; null: validation.npy beside train.npy (govreport, "
+              "when "
+          "data.path is a directory), else none" },
     { .name = "data.loss_mask", .kind = TM_KEY_CHOICE, .fallback = "input", .choices = "input|target",
       .when = "data.source=govreport",
-      .help = "govreport: a prediction counts if the mask of the token read (input) or of the token predicted (target) "
-          "says so" },
+      .help = "govreport: whether a prediction counts is decided by the mask of the token read (input) or predicted "
+              "(target)" },
     { .name = "data.pad_token", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 2147483647,
       .when = "data.source=govreport",
       .help = "govreport: the last input of a row, whose prediction never counts" },
     { .name = "data.separate_documents", .kind = TM_KEY_BOOL, .fallback = "false",
-      .help = "text and megatron: a token sees its own document only, positions begin anew with each, and no document "
-          "predicts the next one's first token" },
+      .help = "text and megatron: a token sees its own document only, positions start at 0 in each, and no document "
+          "predicts the first token of the next" },
     { .name = "data.mask_ends", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_UNBUILT,
-      .feature = "ends of documents that do not count in the loss, without documents apart",
+      .feature = "excluding ends of documents from the loss without separating documents",
       .help = "megatron: what follows the end of a document is no target" },
     { .name = "data.tokenizer", .kind = TM_KEY_TEXT, .fallback = "byte", .when = "data.source=sft",
-      .help = "sft: a tokenizer file or a model's folder, which may have a chat template, too; byte: bytes are tokens, as "
-          "in data.source text; without it: the folder of model.hf_assets_path" },
+      .help = "sft: a tokenizer file or a model's directory, which may have a chat template, too; byte: bytes are "
+              "tokens, as "
+          "in data.source text; without it: the directory of model.hf_assets_path" },
     { .name = "data.format", .kind = TM_KEY_CHOICE, .fallback = "auto",
       .choices = "auto|messages|conversations|instruction|completion|text", .when = "data.source=sft",
-      .help = "sft: what a row is (docs/fine-tuning.md); auto: by the columns of the first one" },
+      .help = "sft: layout of the rows (docs/fine-tuning.md); auto: by the columns of the first row" },
     { .name = "data.column_map", .kind = TM_KEY_TEXT, .when = "data.source=sft",
-      .help = "sft: the columns of data.format, where they have other names: prompt=QUESTION,completion=ANSWER" },
+      .help = "sft: names of the columns of data.format in the file: prompt=QUESTION,completion=ANSWER" },
     { .name = "data.chat_template", .kind = TM_KEY_TEXT, .when = "data.source=sft",
-      .help = "sft: a file with a chat template, or the name of one of several of the folder data.tokenizer; null: the "
-          "folder's" },
+      .help = "sft: a file with a chat template, or the name of one in the directory data.tokenizer; null: the "
+          "default one there" },
     { .name = "data.train_on_input", .kind = TM_KEY_BOOL, .fallback = "false", .when = "data.source=sft",
-      .help = "sft: prompts are learnt, too; false: only answers count in the loss" },
+      .help = "sft: prompts also count in the loss; false: only answers do" },
     { .name = "data.packed", .kind = TM_KEY_BOOL, .fallback = "true", .when = "data.source=sft",
       .help = "sft: several samples in a sequence (first-fit, longest first), which do not see each other and whose "
           "positions begin at 0; false: one" },
     { .name = "data.overlong", .kind = TM_KEY_CHOICE, .fallback = "truncate", .choices = "truncate|drop|split|error",
       .when = "data.source=sft",
-      .help = "sft: what is done with a sample of more than training.seq_len + 1 tokens; split: into samples of that length" },
+      .help = "sft: what is done with a sample of more than training.seq_len + 1 tokens; split: into samples of that "
+              "length" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
       .when = "data.source=sft/text",
-      .help = "part of a text, or of the rows of sft without data.validation_path, that is held out" },
+      .help = "fraction of a text, or of the rows of sft without data.validation_path, that is held out" },
     { .name = "data.flow_protocol", .kind = TM_KEY_CHOICE, .fallback = "torchtitan",
       .choices = "torchtitan|mlperf|fluxbenchmark",
       .when = "data.source=gaussians/latents",
@@ -80,16 +84,16 @@ static const tm_key keys[] = {
       .help = "reports: answers are written as the reports are (plain), or a tenth of their symbols have changed places in pairs" },
     { .name = "data.spread", .kind = TM_KEY_F64, .fallback = "0.5", .lo = 1e-3, .hi = 100,
       .when = "data.source=gaussians",
-      .help = "gaussians: standard deviation of an image about the mean that its texts tell" },
+      .help = "gaussians: standard deviation of an image around the mean that its texts determine" },
     { .name = "data.prefetch", .kind = TM_KEY_I64, .fallback = "2", .lo = 0, .hi = 64, .quiet = true,
       .help = "batches that a thread prepares ahead; 0: no thread, a step waits for its data" },
     { .name = "data.sample_tokens", .kind = TM_KEY_I64, .fallback = "256", .lo = 0, .hi = 1 << 20, .quiet = true,
       .when = "data.source=text",
       .help = "tokens generated at the end of a run on text; 0: none" },
     { .name = "training.mock_data", .kind = TM_KEY_BOOL, .synonyms = "mock_data",
-      .help = "true means data.source mock; false wants data.path" },
+      .help = "true means data.source mock; false needs data.path" },
     { .name = "training.dataset", .kind = TM_KEY_TEXT, .quiet = true, .synonyms = "data.dataset",
-      .help = "name of a public data set. Nothing is downloaded: wants data.path, training.mock_data or data.source" },
+      .help = "name of a public data set. Nothing is downloaded: needs data.path, training.mock_data or data.source" },
 };
 /* clang-format on */
 
@@ -106,7 +110,7 @@ static tm_status check_paths(const tm_config *config, bool given, tm_error *err)
     TM_ASSERT(traits); /* the key takes no other */
     if (traits->needs_path && !given)
         return tm_fail(err, TM_INVALID,
-                       "data.source is %s (%s), but data.path names no file or folder; give --data.path", name,
+                       "data.source is %s (%s), but data.path names no file or directory; give --data.path", name,
                        tm_config_place(config, "data.source"));
     if (traits->takes_validation_path || !tm_config_text(config, "data.validation_path")) return TM_OK;
     tm_text takers = { 0 };
@@ -141,7 +145,7 @@ static tm_status miss_data(tm_config *config, const char *key, tm_error *err)
     return tm_fail(
         err, TM_INVALID,
         "%s is %.100s (%s), but no local data is named%s%.100s%s: give data.path (training.dataset_path) a file "
-        "or folder of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
+        "or directory of text, or set training.mock_data: true (random tokens) or data.source: synthetic (the "
         "built-in language)",
         key, tm_config_shown(config, key), tm_config_place(config, key), name ? " and the data set '" : "",
         name ? name : "", name ? "' is not downloaded" : "");
@@ -165,6 +169,11 @@ static tm_status settle_source(tm_config *config, tm_error *err)
     int  source = tm_config_rank(config, "data.source");
     int  path = rank_of(config, "data.path"), mock = rank_of(config, "training.mock_data");
     bool mocked = mock && tm_config_bool(config, "training.mock_data");
+    if (mocked && mock == source && !tm_names_equal(tm_config_text(config, "data.source"), "mock") &&
+        !tm_source_traits_of(tm_config_text(config, "data.source"))->images)
+        tm_config_note(config, "training.mock_data is true (%s), but data.source counts, which is %s (%s)",
+                       tm_config_place(config, "training.mock_data"), tm_config_text(config, "data.source"),
+                       tm_config_place(config, "data.source"));
     if (mocked && mock >= path && mock > source)
         derive_source(config, "mock", "training.mock_data");
     else if (path > source)

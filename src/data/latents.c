@@ -53,7 +53,7 @@ static bool readable(tm_dtype dtype)
 static tm_status wrong_shape(const tm_stored_tensor *t, const char *wanted, tm_error *err)
 {
     char shape[192];
-    return tm_fail(err, TM_INVALID, "'%s': tensor '%s' is %s %s, the model wants %s", t->file, t->name, t->dtype_name,
+    return tm_fail(err, TM_INVALID, "'%s': tensor '%s' is %s %s, the model needs %s", t->file, t->name, t->dtype_name,
                    tm_stored_shape_text(shape, t), wanted);
 }
 
@@ -292,7 +292,7 @@ static tm_status latents_open(tm_source *source, tm_error *err)
     const tm_source_options *o = &source->options;
     TM_TRY(tm_flow_check(o, err));
     if (!o->path || !*o->path)
-        return tm_fail(err, TM_INVALID, "data.source latents needs a folder of safetensors files; set data.path");
+        return tm_fail(err, TM_INVALID, "data.source latents needs a directory of safetensors files; set data.path");
     cache    *c = source->state = tm_alloc(sizeof *c);
     tm_status st = open_folder(source, o->path, &c->splits[TM_SPLIT_TRAIN], err);
     if (st == TM_OK && o->validation_path && *o->validation_path)

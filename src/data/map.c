@@ -24,7 +24,7 @@ static tm_status map_bytes(tm_map *map, const char *path, tm_error *err)
     if (fstat(map->fd, &info) != 0) return tm_fail(err, TM_INVALID, "cannot read '%s': %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode))
         return tm_fail(err, TM_INVALID, "'%s' is %s, wanted a regular file", path,
-                       S_ISDIR(info.st_mode) ? "a folder" : "a fifo, socket or device");
+                       S_ISDIR(info.st_mode) ? "a directory" : "a fifo, socket or device");
     map->size = info.st_size;
     if (map->size == 0) return TM_OK;
     void *bytes = mmap(NULL, (size_t)map->size, PROT_READ, MAP_PRIVATE, map->fd, 0);

@@ -151,7 +151,7 @@ static tm_status read_dictionary(tm_parquet *p, const tm_parquet_chunk *c, const
     const uint8_t *end = at + h->unpacked;
     p->dictionary = tm_realloc(p->dictionary, (size_t)h->values * sizeof *p->dictionary);
     for (p->n_dictionary = 0; p->n_dictionary < (size_t)h->values; p->n_dictionary++)
-        if (!next_plain(&at, end, &p->dictionary[p->n_dictionary])) return damaged(p, "a dictionary is cut short", err);
+        if (!next_plain(&at, end, &p->dictionary[p->n_dictionary])) return damaged(p, "a dictionary is truncated", err);
     return TM_OK;
 }
 
@@ -224,7 +224,7 @@ static tm_status read_data(tm_parquet *p, const tm_parquet_chunk *c, const page_
     p->left -= h->values;
     p->page_left = h->values;
     if (!begin_levels(p, second ? &levels : &at, end, second ? bytes : NULL) || !count_present(p, h->values, &present))
-        return damaged(p, "levels are cut short", err);
+        return damaged(p, "levels are truncated", err);
     return begin_values(p, at, end, present, h->encoding, err);
 }
 
@@ -232,7 +232,7 @@ static tm_status next_page(tm_parquet *p, tm_error *err)
 {
     const tm_parquet_chunk *c = &p->chunks.data[p->next_chunk - 1];
     page_header             h;
-    if (p->at >= p->end || !read_header(p, &h)) return damaged(p, "a page is cut short", err);
+    if (p->at >= p->end || !read_header(p, &h)) return damaged(p, "a page is truncated", err);
     tm_status st = TM_OK;
     if (h.type == 2)
         st = read_dictionary(p, c, &h, err);
@@ -297,12 +297,12 @@ tm_status tm_parquet_next_value(tm_parquet *p, tm_parquet_value *out, bool *more
     *more = true;
     if ((p->repetition > 0 && !tm_parquet_number(&p->levels[0], &level[0])) ||
         (p->definition > 0 && !tm_parquet_number(&p->levels[1], &level[1])))
-        return damaged(p, "levels are cut short", err);
+        return damaged(p, "levels are truncated", err);
     if (level[0] > (uint32_t)p->repetition || level[1] > (uint32_t)p->definition)
         return damaged(p, "a level is too high", err);
     *out = (tm_parquet_value){ .repetition = (int)level[0], .definition = (int)level[1] };
     if (out->definition < p->definition) return TM_OK;
-    if (!next_value(p, &found)) return damaged(p, "a text is cut short", err);
+    if (!next_value(p, &found)) return damaged(p, "a string is truncated", err);
     out->text = (const char *)found.bytes;
     out->bytes = found.length;
     return TM_OK;

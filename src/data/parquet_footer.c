@@ -180,7 +180,7 @@ tm_status tm_parquet_read_leaves(const char *name, const uint8_t *bytes, int64_t
         else
             tm_thrift_skip(&t);
     }
-    return t.bad ? tm_parquet_damaged(name, "its footer is cut short", err) : TM_OK;
+    return t.bad ? tm_parquet_damaged(name, "its footer is truncated", err) : TM_OK;
 }
 
 void tm_parquet_leaves_fini(tm_parquet_leaves *leaves)
@@ -226,7 +226,7 @@ static tm_status read_chunk(const char *name, int64_t size, tm_thrift *t, tm_par
     }
     tm_thrift_leave(t, &in);
     c.begin = dictionary > 0 && dictionary < first ? dictionary : first;
-    if (t->bad) return tm_parquet_damaged(name, "a column is cut short", err);
+    if (t->bad) return tm_parquet_damaged(name, "a column is truncated", err);
     if (c.begin < 4 || c.bytes < 0 || c.bytes > size - c.begin || c.values < 0)
         return tm_parquet_damaged(name, "a column lies outside of it", err);
     if (c.codec != TM_PARQUET_UNCOMPRESSED && c.codec != TM_PARQUET_SNAPPY && c.codec != TM_PARQUET_GZIP &&
@@ -280,6 +280,6 @@ tm_status tm_parquet_read_chunks(const char *name, const uint8_t *bytes, int64_t
             tm_thrift_skip(&t);
         }
     }
-    if (t.bad) return tm_parquet_damaged(name, "its footer is cut short", err);
+    if (t.bad) return tm_parquet_damaged(name, "its footer is truncated", err);
     return groups ? TM_OK : tm_parquet_damaged(name, "no row groups", err);
 }

@@ -542,7 +542,7 @@ static tm_status run_pickle(machine *m)
     do {
         m->op_at = m->at;
         if (m->at == m->size)
-            return tm_fail(m->err, TM_FORMAT, "'%s' ends at byte %zu within the pickle; it is cut short", m->name,
+            return tm_fail(m->err, TM_FORMAT, "'%s' ends at byte %zu within the pickle; it is truncated", m->name,
                            m->size);
         m->op = m->bytes[m->at++];
         if (!opcodes[m->op].run) return refuse(m, "not accepted; this reader knows what numpy 1.x writes");

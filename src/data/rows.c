@@ -100,7 +100,7 @@ static tm_status list_files(tm_rows *r, const char *path, tm_error *err)
     int cause = errno;
     if (strpbrk(path, "*?[") && glob(path, 0, NULL, &r->files) == 0) return TM_OK;
     return tm_fail(err, TM_INVALID,
-                   "cannot reach '%s': %s; wanted a file of rows (.jsonl, .json, .parquet), a folder or a "
+                   "cannot reach '%s': %s; wanted a file of rows (.jsonl, .json, .parquet), a directory or a "
                    "pattern of them",
                    path, strerror(cause));
 }

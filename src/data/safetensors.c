@@ -125,7 +125,7 @@ static tm_status read_place(const shard *s, const json_t *row, int64_t wanted, t
         return tm_fail(
             err, TM_FORMAT,
             "'%s': tensor '%.200s' is at bytes %lld to %lld of the data, which has %lld; the file is damaged "
-            "or was cut short",
+            "or was truncated",
             s->name, t->name, (long long)begin, (long long)end, (long long)room);
     if (end - begin != wanted)
         return tm_fail(err, TM_FORMAT,
@@ -166,7 +166,7 @@ static tm_status check_gaps(const shard *s, tm_stored_tensor *tensors, size_t n,
                 err, TM_FORMAT,
                 "'%s': tensor '%.200s' begins at byte %lld of the file, %s byte %lld where the one before it ends",
                 s->name, tensors[i].name, (long long)tensors[i].offset,
-                tensors[i].offset < at ? "within another: before" : "behind a gap: after", (long long)at);
+                tensors[i].offset < at ? "within another: before" : "after a gap: after", (long long)at);
         at += (int64_t)tensors[i].bytes;
     }
     if ((size_t)at != s->size)

@@ -254,7 +254,7 @@ static tm_status check(const tm_source_options *o, tm_error *err)
 {
     if (!o->path || !*o->path)
         return tm_fail(err, TM_INVALID,
-                       "data.source sft needs a file of rows (.jsonl, .json, .parquet), a folder or a "
+                       "data.source sft needs a file of rows (.jsonl, .json, .parquet), a directory or a "
                        "pattern of them; set data.path");
     return TM_OK;
 }

@@ -137,11 +137,11 @@ static tm_status open_template(tm_sft_coder *c, tm_error *err)
     if (c->folder) return tm_chat_open(c->folder, c->template, &c->chat, err);
     if (c->template)
         return tm_fail(err, TM_INVALID,
-                       "data.chat_template '%s' is no file, and data.tokenizer names no folder that "
+                       "data.chat_template '%s' is not a file, and data.tokenizer names no directory that "
                        "could have one of that name",
                        c->template);
     return tm_fail(err, TM_INVALID,
-                   "conversations need a chat template: give data.tokenizer a model's folder with one, or "
+                   "conversations need a chat template: give data.tokenizer a model's directory with one, or "
                    "data.chat_template a file");
 }
 

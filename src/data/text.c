@@ -126,8 +126,8 @@ static tm_status judge_splits(const tm_source_options *o, const text *t, tm_erro
     if (t->files.count == 0)
         return tm_fail(
             err, TM_INVALID,
-            "no text in '%s': %lld empty files and %lld hidden names; give data.path a file or folder of text", o->path,
-            (long long)t->files.empty, (long long)t->files.hidden);
+            "no text in '%s': %lld empty files and %lld hidden names; give data.path a file or directory of text",
+            o->path, (long long)t->files.empty, (long long)t->files.hidden);
     if (windows_of(train, o->seq) == 0)
         return tm_fail(
             err, TM_INVALID,
@@ -185,7 +185,7 @@ static tm_status text_open(tm_source *source, tm_error *err)
 {
     const tm_source_options *o = &source->options;
     if (!o->path || !*o->path)
-        return tm_fail(err, TM_INVALID, "data.source text needs a file or folder; set data.path");
+        return tm_fail(err, TM_INVALID, "data.source text needs a file or directory; set data.path");
     if (!(o->validation_fraction >= 0 && o->validation_fraction <= 0.9))
         return tm_fail(err, TM_INVALID, "data.validation_fraction is %g, wanted 0 to 0.9", o->validation_fraction);
     if (o->vocab > 0 && o->vocab < VOCAB)
@@ -205,7 +205,7 @@ static tm_status text_open(tm_source *source, tm_error *err)
         return st;
     }
     if (t->files.hidden + t->files.empty + t->files.repeated > 0)
-        tm_note("'%s': left out %lld hidden names, %lld empty files, %lld files or folders reached a second time",
+        tm_note("'%s': left out %lld hidden names, %lld empty files, %lld files or directories reached a second time",
                 o->path, (long long)t->files.hidden, (long long)t->files.empty, (long long)t->files.repeated);
     const stream    *held = &t->splits[TM_SPLIT_VALIDATION];
     tm_source_facts *facts = &source->facts;

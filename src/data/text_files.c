@@ -77,7 +77,7 @@ static const char *kind_of(mode_t mode)
     if (S_ISFIFO(mode)) return "a fifo";
     if (S_ISSOCK(mode)) return "a socket";
     if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
-    return "neither a file nor a folder";
+    return "neither a file nor a directory";
 }
 
 static tm_status cannot_reach(walk *w, const char *path, int cause)
@@ -87,11 +87,11 @@ static tm_status cannot_reach(walk *w, const char *path, int cause)
     if (is_link && cause == ELOOP)
         return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link that leads back to itself; remove it", path);
     if (is_link && cause == ENOENT)
-        return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link to nothing; remove it or mend its target", path);
+        return tm_fail(w->err, TM_INVALID, "'%s' is a dangling symbolic link; remove it or fix its target", path);
     if (cause == EACCES)
         return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; give read permission or leave it out of data.path",
                        path, strerror(cause));
-    return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; data.path must be a file or a folder of text", path,
+    return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; data.path must be a file or a directory of text", path,
                    strerror(cause));
 }
 
@@ -122,7 +122,7 @@ static tm_status copy_file(walk *w, const char *path, int fd, tm_text_file *file
     if (n == file->size) return TM_OK;
     free(bytes);
     if (n < 0) return tm_fail(w->err, TM_INVALID, "cannot read '%s': %s", path, strerror(errno));
-    return tm_fail(w->err, TM_INVALID, "'%s' was cut short while it was read; keep data.path unchanged during a run",
+    return tm_fail(w->err, TM_INVALID, "'%s' was truncated while it was read; keep data.path unchanged during a run",
                    path);
 }
 
@@ -190,14 +190,14 @@ static tm_status list_folder(walk *w, const char *path, char ***out, size_t *n_o
     DIR   *folder = opendir(path);
     if (!folder)
         return tm_fail(w->err, TM_INVALID,
-                       "cannot read folder '%s': %s; give read permission or leave it out of data.path", path,
+                       "cannot read directory '%s': %s; give read permission or leave it out of data.path", path,
                        strerror(errno));
     tm_status st = TM_OK;
     for (;;) {
         errno = 0;
         const struct dirent *entry = readdir(folder);
         if (!entry) {
-            if (errno) st = tm_fail(w->err, TM_INVALID, "cannot read folder '%s': %s", path, strerror(errno));
+            if (errno) st = tm_fail(w->err, TM_INVALID, "cannot read directory '%s': %s", path, strerror(errno));
             break;
         }
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
@@ -221,11 +221,12 @@ static tm_status visit_folder(walk *w, const char *path, const struct stat *info
 {
     for (int i = 0; i < depth; i++)
         if (same(&w->stack[i], info))
-            return tm_fail(w->err, TM_INVALID, "'%s' is a symbolic link to a folder that it lies in: a loop; remove it",
-                           path);
+            return tm_fail(w->err, TM_INVALID,
+                           "'%s' is a symbolic link to a directory that it lies in: a loop; remove it", path);
     if (depth > TM_TEXT_MAX_DEPTH)
-        return tm_fail(w->err, TM_INVALID, "folder '%s' is more than %d levels deep; give a folder closer to the text",
-                       path, TM_TEXT_MAX_DEPTH);
+        return tm_fail(w->err, TM_INVALID,
+                       "directory '%s' is more than %d levels deep; give a directory closer to the text", path,
+                       TM_TEXT_MAX_DEPTH);
     if (seen_before(w, info)) {
         w->out->repeated++;
         return TM_OK;

@@ -186,7 +186,7 @@ static tm_status write_batches(line *l, tm_tokenize_output *out, tm_error *err)
             saved = tm_now_ns();
         }
         if (st == TM_OK && stop)
-            st = tm_fail(err, TM_INTERRUPTED, "the same command goes on after %lld tokens",
+            st = tm_fail(err, TM_INTERRUPTED, "the same command continues after %lld tokens",
                          (long long)out->state.tokens);
         if (now - said > SAY_SECONDS * 1000000000LL) {
             say(l, out, place, (double)(now - start) * 1e-9, first_place);
@@ -255,7 +255,7 @@ static tm_status tokenize(line *l, tm_tokenize_result *result, tm_error *err)
     if (l->options->end == -1 && facts->eos < 0)
         return tm_fail(
             err, TM_INVALID,
-            "'%s' has no end of text that is known; name the token behind each document: --end ID, or --end none",
+            "the end-of-text token of '%s' is not known; name the token after each document: --end ID, or --end none",
             l->options->tokenizer);
     if (l->end >= facts->vocab)
         return tm_fail(err, TM_INVALID, "--end is %d, but '%s' has ids below %lld", l->end, l->options->tokenizer,

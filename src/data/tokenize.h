@@ -16,11 +16,11 @@ typedef struct {
     const char                  *tokenizer;    /* file or folder (token/token.h) */
     const char                  *pattern;      /* of a tiktoken file, or NULL */
     const char                  *input;        /* "text", "jsonl" or "parquet"; NULL: by the names of files */
-    const char                  *field;        /* of JSON lines and parquet: where the text is */
+    const char                  *field;        /* name of the field with the text, of JSON lines and parquet */
     bool                         special;      /* what the tokenizer puts around a text, around each document */
     int32_t                      end;          /* token behind each document; -1: the tokenizer's end, -2: none */
     int                          threads;      /* that encode, >= 1; the result does not depend on it */
-    int64_t                      batch_bytes;  /* of text that is encoded at once; 0: 1 MiB */
+    int64_t                      batch_bytes;  /* of bytes of text that are encoded at once; 0: 1 MiB */
     double                       save_seconds; /* between two times that the work is made certain; 0: 5 */
     const volatile sig_atomic_t *stop;         /* not 0: end soon, so that the same call goes on there; or NULL */
 } tm_tokenize_options;

@@ -83,7 +83,7 @@ static tm_status read_file(tm_unpack *u, void *out, size_t n, size_t *got, tm_er
 
 static tm_status damaged(const tm_unpack *u, const char *why, tm_error *err)
 {
-    return tm_fail(err, TM_FORMAT, "'%s', near byte %lld: %s; it is damaged or cut short", u->path, (long long)u->place,
+    return tm_fail(err, TM_FORMAT, "'%s', near byte %lld: %s; it is damaged or truncated", u->path, (long long)u->place,
                    why);
 }
 

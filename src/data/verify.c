@@ -168,7 +168,7 @@ static tm_status verify_folder(verification *v, const char *path, const char *ex
     if (st == TM_OK && wanted) {
         char found[TM_MD5_HEX];
         st = folder_hash(&files, found, v->err);
-        if (st == TM_OK) compare(v, path, "folder md5", wanted, found);
+        if (st == TM_OK) compare(v, path, "directory md5", wanted, found);
     }
     tm_file_list_free(&files);
     return st;
@@ -189,7 +189,7 @@ static tm_status verify_pair(verification *v, const char *prefix, const char *ex
 {
     static const char *const endings[] = { ".idx", ".bin" };
     if (expected)
-        return tm_fail(v->err, TM_USAGE, "--expect is for one file or a folder; '%s' is two: name %s.bin", prefix,
+        return tm_fail(v->err, TM_USAGE, "--expect is for one file or a directory; '%s' is two: name %s.bin", prefix,
                        prefix);
     for (int i = 0; i < 2; i++) {
         tm_text path = { 0 };

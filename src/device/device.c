@@ -143,7 +143,8 @@ tm_status tm_device_alloc_host(tm_device *device, size_t bytes, void **out, tm_e
 {
     tm_address memory = { 0 };
     if (device->info.own_memory)
-        return tm_fail(err, TM_UNSUPPORTED, "device %s has memory of its own, this works in the host's: use device cpu",
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "device %s has its own memory, and this needs a device in the host's memory: use device cpu",
                        device->info.name);
     TM_TRY(tm_device_alloc(device, bytes, &memory, err));
     TM_TRY(tm_device_fill(device, memory, 0, bytes, err));

@@ -15,17 +15,18 @@ tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes
     TM_TRY(tm_device_ready(device, err));
     int fd = tm_file_open_nameless(folder);
     if (fd < 0)
-        return tm_fail(err, TM_INVALID,
-                       "cannot make the file for offloaded tensors in '%s': %s; name a folder that can be written with "
-                       "training.offload_path",
-                       folder, strerror(errno));
+        return tm_fail(
+            err, TM_INVALID,
+            "cannot make the file for offloaded tensors in '%s': %s; name a directory that can be written with "
+            "training.offload_path",
+            folder, strerror(errno));
     char want[32];
     tm_format_bytes(want, (double)bytes);
     int problem = posix_fallocate(fd, 0, (off_t)bytes); /* now, not in the middle of a step */
     if (problem != 0) {
         close(fd);
         return tm_fail(err, TM_IO,
-                       "cannot reserve %s for offloaded tensors in '%s': %s; make room, or name another folder with "
+                       "cannot reserve %s for offloaded tensors in '%s': %s; make room, or name another directory with "
                        "training.offload_path",
                        want, folder, strerror(problem));
     }

@@ -122,7 +122,7 @@ static tm_status read_config(tm_hf_adapter *a, tm_error *err)
     if (!json_is_object(root))
         st = tm_fail(err, tm_file_exists(path.data) ? TM_FORMAT : TM_INVALID,
                      "'%.300s' is not the configuration of an adapter: %s (line %d)", path.data,
-                     root ? "it is no object" : problem.text, problem.line);
+                     root ? "it is not an object" : problem.text, problem.line);
     const char *key;
     json_t     *value;
     a->adapters = (tm_adapters){ .alpha = 8, .base = TM_DTYPE_COUNT, .place = a->folder };
@@ -230,8 +230,8 @@ static tm_status find_all(const tm_hf_layout *layout, const tm_hf_adapter *a, co
     }
     for (size_t i = 0; i < n; i++)
         if (!in_layout(layout, all[i].name))
-            return tm_fail(err, TM_FORMAT, "'%s' holds '%s', and the model has no such linear in a block", all[i].file,
-                           all[i].name);
+            return tm_fail(err, TM_FORMAT, "'%s' holds '%s', and the model has no such linear layer in a block",
+                           all[i].file, all[i].name);
     return TM_OK;
 }
 
@@ -396,7 +396,7 @@ tm_status tm_hf_adapter_write(const tm_hf_memory *memory, const tm_adapters *ada
     *report = (tm_hf_report){ 0 };
     TM_TRY(tm_folder_make(folder, err));
     if (tm_hf_is_adapter(folder))
-        return tm_fail(err, TM_INVALID, "'%s' already holds an adapter; give a folder that does not", folder);
+        return tm_fail(err, TM_INVALID, "'%s' already holds an adapter; give a directory that does not", folder);
     TM_TRY(tm_hf_adapter_layout_create(memory->graph, memory->shape, memory->form, &w.layout, err));
     tm_status st = write_weights(&w, in_folder(folder, weights_name, &path), report, err);
     if (st == TM_OK) st = write_config(&w, in_folder(folder, config_name, &path), err); /* last: it is complete */

@@ -283,7 +283,7 @@ static tm_status check_target(const exporter *x, tm_error *err)
         bool there = tm_file_exists(path.data);
         tm_text_fini(&path);
         if (there)
-            return tm_fail(err, TM_INVALID, "'%s' already holds a model ('%s'); give a folder that does not",
+            return tm_fail(err, TM_INVALID, "'%s' already holds a model ('%s'); give a directory that does not",
                            x->options->folder, names[i]);
     }
     return TM_OK;

@@ -42,7 +42,7 @@ tm_status tm_hf_folder_shape(const char *folder, tm_config *config, tm_hf_descri
                              tm_error *err)
 {
     if (!tm_hf_is_folder(folder))
-        return tm_fail(err, TM_INVALID, "'%.300s' is not a Hugging Face folder: it has no config.json", folder);
+        return tm_fail(err, TM_INVALID, "'%.300s' is not a Hugging Face directory: it has no config.json", folder);
     TM_TRY(tm_hf_folder_configure(folder, config, out, err));
     tm_config_set(config, "training.seq_len", "1", "derived: nothing is trained"); /* fits every model */
     TM_TRY(tm_config_finish(config, err));

@@ -31,7 +31,7 @@ static tm_status find(const tm_safetensors *set, const char *path, const char *n
 
 static tm_status wrong(const char *path, const char *name, int64_t found, int64_t wanted, tm_error *err)
 {
-    return tm_fail(err, TM_FORMAT, "'%.300s': the last axis of '%s' is %lld, the model wants %lld", path, name,
+    return tm_fail(err, TM_FORMAT, "'%.300s': the last axis of '%s' is %lld, the model needs %lld", path, name,
                    (long long)found, (long long)wanted);
 }
 

@@ -71,9 +71,9 @@ tm_status tm_hf_source_open(const char *path, int64_t step, tm_config *config, t
     tm_text_fini(&name);
     if (tm_hf_is_folder(path)) return open_folder(out, err);
     if (run) return open_run(out, step, err);
-    return tm_fail(err, TM_INVALID,
-                   "'%.300s' is neither a Hugging Face folder (config.json) nor the directory of a run (config.yaml)",
-                   path);
+    return tm_fail(
+        err, TM_INVALID,
+        "'%.300s' is neither a Hugging Face directory (config.json) nor the directory of a run (config.yaml)", path);
 }
 
 void tm_hf_source_close(tm_hf_source *source)
@@ -95,7 +95,7 @@ tm_status tm_hf_source_adapt(tm_hf_source *source, const char *folder, tm_error 
     tm_model model;
     if (!source->weights)
         return tm_fail(err, TM_UNSUPPORTED,
-                       "an adapter is added to a Hugging Face folder, '%.200s' is a run; export it first",
+                       "an adapter is added to a Hugging Face directory, '%.200s' is a run; export it first",
                        source->path);
     TM_TRY(tm_hf_adapter_open(folder, &source->adapter, err));
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
@@ -129,7 +129,7 @@ static tm_status copy_parameter(const tm_checkpoint_view *view, const tm_hf_memo
     if (tm_dtype_blocked(tensor->dtype) || tm_dtype_blocked(dtype))
         return tm_fail(err, TM_UNSUPPORTED,
                        "'%s' of a run's checkpoint is not converted to or from a format of blocks; "
-                       "export the run to a folder first",
+                       "export the run to a directory first",
                        tensor->name);
     for (int64_t i = 0; i < all; i += part) {
         int64_t n = all - i < part ? all - i : part;

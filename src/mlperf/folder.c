@@ -46,14 +46,14 @@ static tm_status collect(DIR *dir, const char *path, tm_mllog_folder *out, tm_er
         tm_text_add_n(&name, entry->d_name, stem);
         out->files[out->n++] = (tm_mllog_file){ .path = full.data, .name = name.data, .number = number_of(name.data) };
     }
-    return errno ? tm_fail(err, TM_INVALID, "cannot read the folder '%s': %s", path, strerror(errno)) : TM_OK;
+    return errno ? tm_fail(err, TM_INVALID, "cannot read the directory '%s': %s", path, strerror(errno)) : TM_OK;
 }
 
 tm_status tm_mllog_folder_list(const char *path, tm_mllog_folder *out, tm_error *err)
 {
     *out = (tm_mllog_folder){ 0 };
     DIR *dir = opendir(path);
-    if (!dir) return tm_fail(err, TM_INVALID, "cannot open the folder '%s': %s", path, strerror(errno));
+    if (!dir) return tm_fail(err, TM_INVALID, "cannot open the directory '%s': %s", path, strerror(errno));
     tm_status st = collect(dir, path, out, err);
     closedir(dir);
     if (st != TM_OK) return st;

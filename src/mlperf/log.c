@@ -67,7 +67,7 @@ static void read_record(tm_mllog *log, tm_mllog_record *r)
     r->key = "";
     r->object = tm_json_parse(log->arena, r->text, r->text_bytes, &problem, &where);
     if (!r->object) {
-        fault(r, TM_MLLOG_BROKEN, tm_arena_format(log->arena, "%s, at byte %zu behind the token", problem, where));
+        fault(r, TM_MLLOG_BROKEN, tm_arena_format(log->arena, "%s, at byte %zu after the token", problem, where));
         return;
     }
     if (r->object->kind != TM_JSON_OBJECT) {
@@ -160,7 +160,7 @@ static tm_status inflate_all(z_stream *stream, const char *path, tm_text *out, t
         stream->avail_out = sizeof part;
         code = inflate(stream, Z_NO_FLUSH);
         if (code != Z_OK && code != Z_STREAM_END)
-            return tm_fail(err, TM_FORMAT, "'%s' is not a whole gzip file: %s", path,
+            return tm_fail(err, TM_FORMAT, "'%s' is not a complete gzip file: %s", path,
                            code == Z_BUF_ERROR ? "it ends too early"
                            : stream->msg       ? stream->msg
                                                : "it cannot be unpacked");

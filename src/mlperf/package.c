@@ -97,8 +97,8 @@ static const package_entry *folder_of(checking *c, const char *name, size_t *n)
     if (entries) return entries;
     *n = 0;
     tm_notes_add(&p->errors, p->arena,
-                 e.kind == ENTRY_OUTSIDE ? "the folder '%s' leads out of the package"
-                                         : "there is no folder '%s' that can be read",
+                 e.kind == ENTRY_OUTSIDE ? "the directory '%s' leads out of the package"
+                                         : "there is no directory '%s' that can be read",
                  name);
     return NULL;
 }
@@ -144,11 +144,12 @@ static bool count_files(const checking *c, const char *folder, tm_package_result
         tm_notes_add(&r->errors, arena, "%s %s", name,
                      entries[i].kind == ENTRY_OUTSIDE ? "leads out of the package" : "is not a regular file");
     }
-    if (!entries) tm_notes_add(&r->errors, arena, "the folder cannot be read");
+    if (!entries) tm_notes_add(&r->errors, arena, "the directory cannot be read");
     if (n_packed > 0)
-        tm_notes_add(&r->warnings, arena, "%zu logs are packed, which the public checker does not see", n_packed);
+        tm_notes_add(&r->warnings, arena, "%zu logs are compressed, and the public checker does not see those",
+                     n_packed);
     if (others > 0)
-        tm_notes_add(&r->warnings, arena, "%zu other files or folders; logs are called result_*.txt", others);
+        tm_notes_add(&r->warnings, arena, "%zu other files or directories; logs are called result_*.txt", others);
     return fine && entries;
 }
 
@@ -168,7 +169,7 @@ static void check_logs(const checking *c, tm_package_result *r)
     if (r->failing > 1)
         tm_notes_add(&r->errors, arena, "%zu files do not comply, directory cannot be accepted", r->failing);
     if (s->benchmark && strcmp(s->benchmark, r->benchmark) != 0)
-        tm_notes_add(&r->errors, arena, "the logs are of benchmark '%s', the folder is '%s'", s->benchmark,
+        tm_notes_add(&r->errors, arena, "the logs are of benchmark '%s', the directory is '%s'", s->benchmark,
                      r->benchmark);
     if (s->division && (strcmp(s->division, "closed") == 0) != r->desc->closed)
         tm_notes_add(&r->warnings, arena, "the logs say division '%s', the system description says '%s'", s->division,
@@ -324,7 +325,7 @@ tm_status tm_package_check(const char *path, tm_ruleset ruleset, const tm_refere
                            tm_package **out, tm_error *err)
 {
     char *root = realpath(path, NULL);
-    if (!root) return tm_fail(err, TM_INVALID, "cannot open the folder '%s': %s", path, strerror(errno));
+    if (!root) return tm_fail(err, TM_INVALID, "cannot open the directory '%s': %s", path, strerror(errno));
     tm_arena   *arena = tm_arena_create();
     tm_package *p = tm_arena_take(arena, sizeof *p);
     *p = (tm_package){ .path = tm_arena_text(arena, path), .arena = arena };
@@ -335,7 +336,7 @@ tm_status tm_package_check(const char *path, tm_ruleset ruleset, const tm_refere
     tm_status st = TM_OK;
     free(root);
     if (!package_list(c.root, c.root, arena, &n))
-        st = tm_fail(err, TM_INVALID, "'%s' is not a folder that can be read", path);
+        st = tm_fail(err, TM_INVALID, "'%s' is not a directory that can be read", path);
     if (st == TM_OK) {
         check_systems(&c);
         st = check_results(&c, err);

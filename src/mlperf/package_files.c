@@ -91,7 +91,7 @@ static void walk(const char *root, const char *path, const char *shown, int dept
         check_entry(&entries[i], name, errors, arena);
         if (entries[i].kind != ENTRY_FOLDER || entries[i].link) continue;
         if (depth == PACKAGE_DEPTH)
-            tm_notes_add(errors, arena, "%s: folders more than %d deep", name, PACKAGE_DEPTH);
+            tm_notes_add(errors, arena, "%s: directories more than %d deep", name, PACKAGE_DEPTH);
         else
             walk(root, entries[i].path, name, depth + 1, budget, errors, arena);
     }
@@ -101,5 +101,5 @@ void package_check_repository(const char *root, tm_notes *errors, tm_arena *aren
 {
     size_t budget = 1000000;
     walk(root, root, "", 0, &budget, errors, arena);
-    if (budget == 0) tm_notes_add(errors, arena, "more than a million files: the rest was not looked at");
+    if (budget == 0) tm_notes_add(errors, arena, "more than a million files: the rest was not checked");
 }

@@ -110,8 +110,8 @@ static bool agree(const tm_rcp_run *runs, size_t n, tm_arena *arena, tm_rcp_verd
     if (batch < 0) return v->message = "Could not detect global_batch_size", false;
     if (!(batch >= 1 && batch <= 1e15) || floor(batch) < batch) {
         char number[32];
-        v->message =
-            tm_arena_format(arena, "global_batch_size is %s, no whole number above 0", tm_python_float(number, batch));
+        v->message = tm_arena_format(arena, "global_batch_size is %s, not a whole number above 0",
+                                     tm_python_float(number, batch));
         return false;
     }
     v->batch = (int64_t)batch;
@@ -173,7 +173,7 @@ tm_status tm_rcp_judge(const tm_rcp_run *runs, size_t n, const tm_reference *giv
     const tm_reference  none = { 0 };
     evaluate(runs, n, reference ? reference : &none, arena, out);
     if (!reference)
-        out->remark = "no reference records of this benchmark and round are built in; --reference FILE brings your own";
+        out->remark = "no reference records of this benchmark and round are built in; --reference FILE reads your own";
     return TM_OK;
 }
 

@@ -33,8 +33,8 @@ static tm_status read_samples(const tm_json_value *list, const char *file, const
         if (v->kind != TM_JSON_NUMBER || !(v->number > 0 && v->number <= 1e15))
             return tm_fail(
                 err, TM_FORMAT,
-                "'%s': record '%.80s': value %zu of the samples to converge is no number above 0 and up to 1e15", file,
-                name, i + 1);
+                "'%s': record '%.80s': value %zu of the samples to converge is not a number above 0 and up to 1e15",
+                file, name, i + 1);
         r->samples[i] = v->number;
         r->whole = r->whole && v->integer;
     }
@@ -92,8 +92,8 @@ tm_status tm_reference_parse(const char *file, const char *bytes, size_t length,
     const tm_json_value *root = tm_json_parse(arena, bytes, length, &problem, &where);
     if (!root) return tm_fail(err, TM_FORMAT, "'%s' is not JSON: byte %zu: %s", file, where, problem);
     if (root->kind != TM_JSON_OBJECT)
-        return tm_fail(err, TM_FORMAT, "'%s' is no object of records; wanted: {\"name\": {\"Benchmark\": ...}, ...}",
-                       file);
+        return tm_fail(err, TM_FORMAT,
+                       "'%s' is not an object of records; wanted: {\"name\": {\"Benchmark\": ...}, ...}", file);
     for (const tm_json_value *v = root->first; v; v = v->next) n++;
     if (n == 0 || n > TM_REFERENCE_MAX_RECORDS)
         return tm_fail(err, TM_FORMAT, "'%s' has %zu records; wanted: 1 to %d", file, n, TM_REFERENCE_MAX_RECORDS);

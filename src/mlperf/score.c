@@ -26,7 +26,7 @@ static tm_score_run time_run(const tm_submission_run *run)
     if (!run->report.passed)
         out.problem = "does not comply";
     else if (!out.timed)
-        out.problem = "has no run_stop behind a run_start";
+        out.problem = "has no run_stop after a run_start";
     return out;
 }
 

@@ -38,7 +38,7 @@ static void check_seed(checking *c, const char *run, const tm_mllog_record *r)
     seed      s = { run, tm_json_member(r->metadata, "file"), tm_json_member(r->metadata, "lineno"),
                     tm_python_int(r->value, arena) };
     if (!s.number) {
-        tm_notes_add(&c->report.errors, arena, "Result file %s, line %lld: seed %s is no integer.", run,
+        tm_notes_add(&c->report.errors, arena, "Result file %s, line %lld: seed %s is not an integer.", run,
                      (long long)r->line, shown(r->value, arena));
         return;
     }

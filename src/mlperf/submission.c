@@ -48,7 +48,7 @@ tm_status tm_submission_open(const char *path, tm_ruleset ruleset, tm_submission
     tm_submission  *s = tm_submission_create(path, ruleset);
     tm_status       st = tm_mllog_folder_list(path, &folder, err);
     if (st == TM_OK && folder.n == 0)
-        st = tm_fail(err, TM_INVALID, "'%s' has no result_*.txt or result_*.txt.gz; name a folder that has", path);
+        st = tm_fail(err, TM_INVALID, "'%s' has no result_*.txt or result_*.txt.gz; name a directory that has", path);
     for (size_t i = 0; st == TM_OK && i < folder.n; i++) st = add_file(s, &folder.files[i], err);
     tm_mllog_folder_fini(&folder);
     if (st == TM_OK)

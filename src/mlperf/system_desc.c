@@ -71,7 +71,7 @@ static void check_members(tm_system_desc *desc, tm_arena *arena)
     }
     for (const tm_json_value *v = desc->object->first; v; v = v->next)
         if (v->kind != TM_JSON_TEXT)
-            tm_notes_add(&desc->warnings, arena, "systems/%s.json: '%.100s' is no text", desc->name, v->name);
+            tm_notes_add(&desc->warnings, arena, "systems/%s.json: '%.100s' is not text", desc->name, v->name);
 }
 
 tm_system_desc tm_system_desc_check(const char *name, const char *bytes, size_t n, tm_arena *arena)

@@ -250,7 +250,7 @@ const tm_json_value *tm_json_parse(tm_arena *arena, const char *bytes, size_t le
     if (parse_value(&p, value)) {
         skip_space(&p);
         if (p.at == p.end) return value;
-        stop(&p, "more text behind the value");
+        stop(&p, "more text after the value");
     }
     *problem = p.problem;
     *where = (size_t)(p.at - p.begin);

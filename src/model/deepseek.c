@@ -169,7 +169,7 @@ static tm_status check(const tm_config *config, const tm_model_shape *s, tm_erro
         return tm_fail(err, TM_INVALID, "'model.kv_lora_rank' is not given; the deepseek family needs it (512)");
     if (s->mla.rope % 2)
         return tm_fail(err, TM_INVALID,
-                       "model.qk_rope_head_dim %lld (%s) is odd; rotary positions turn pairs: make it even",
+                       "model.qk_rope_head_dim %lld (%s) is odd; rotary positions rotate pairs: make it even",
                        (long long)s->mla.rope, tm_config_place(config, "model.qk_rope_head_dim"));
     if (key)
         return tm_fail(err, TM_UNSUPPORTED, "%s (%s) is not built for the deepseek family; leave it out", key,

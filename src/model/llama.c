@@ -190,9 +190,9 @@ int tm_llama_products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODU
 
 const char *tm_llama_lacks_window(const tm_model_shape *s)
 {
-    if (s->moe.experts > 0) return "it has no experts (model.n_experts); mixtral and qwen3_moe have";
+    if (s->moe.experts > 0) return "it has no experts (model.n_experts); mixtral and qwen3_moe do";
     if (s->sinks || s->clamped) return "it has neither sinks nor a clamped activation (model.sinks, model.activation)";
-    return s->window > 0 ? "it has no window of keys (model.sliding_window); the mistral family has" : NULL;
+    return s->window > 0 ? "it has no window of keys (model.sliding_window); the mistral family does" : NULL;
 }
 
 /* --- Hugging Face ------------------------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ static const char *low_rank_infer(const tm_shape *in, const void *attr_, tm_shap
     const tm_low_rank_attr *attr = attr_;
     if (in[0].rank != 2) return "the base must have two axes (rows, outputs)";
     int64_t rows = rows_of_parts(attr, in[0].n[1]);
-    if (rows < 0) return "the parts must be runs of columns of the base, one behind the other";
+    if (rows < 0) return "the parts must be contiguous columns of the base, in order";
     if (!tm_shape_is_matrix(in[1], in[0].n[0], attr->parts * attr->rank))
         return "u must have the rows of the base and `rank` columns for each part";
     if (!tm_shape_is_matrix(in[2], rows, attr->rank)) return "b must have one row of `rank` values per adapted column";
@@ -152,7 +152,7 @@ static const char *low_rank_dgrad_infer(const tm_shape *in, const void *attr_, t
     const tm_low_rank_attr *attr = attr_;
     if (in[0].rank != 2) return "dy must have two axes (rows, outputs)";
     int64_t rows = rows_of_parts(attr, in[0].n[1]);
-    if (rows < 0) return "the parts must be runs of columns of dy, one behind the other";
+    if (rows < 0) return "the parts must be contiguous columns of dy, in order";
     if (!tm_shape_is_matrix(in[1], rows, attr->rank)) return "b must have one row of `rank` values per adapted column";
     return tm_shape_fit(&out[0], tm_shape_2(in[0].n[0], attr->parts * attr->rank),
                         "du must have the rows of dy and `rank` columns for each part");
@@ -223,7 +223,7 @@ static const char *low_rank_wgrad_infer(const tm_shape *in, const void *attr_, t
     const tm_low_rank_attr *attr = attr_;
     if (in[0].rank != 2) return "dy must have two axes (rows, outputs)";
     int64_t rows = rows_of_parts(attr, in[0].n[1]);
-    if (rows < 0) return "the parts must be runs of columns of dy, one behind the other";
+    if (rows < 0) return "the parts must be contiguous columns of dy, in order";
     if (!tm_shape_is_matrix(in[1], in[0].n[0], attr->parts * attr->rank))
         return "u must have the rows of dy and `rank` columns for each part";
     return tm_shape_fit(&out[0], tm_shape_2(rows, attr->rank), "db must have one row per adapted column");

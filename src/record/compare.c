@@ -60,7 +60,8 @@ static void compare(compare_sink *self, const tm_run_ended *end)
     tm_text   text = { 0 };
     if (!self->model)
         tm_text_printf(
-            &text, "nothing to compare: dimensions of %s were changed, and no published figure is of such a model\n",
+            &text,
+            "nothing to compare: dimensions of %s were changed, and there is no published figure of such a model\n",
             self->run.start.model);
     else if (tm_table_n_rows(table) == 0)
         tm_text_printf(&text, "no published figure for %s; `trainmark reference` lists all\n", self->run.start.model);

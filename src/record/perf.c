@@ -110,7 +110,7 @@ static tm_status append_row(int fd, const char *path, const tm_text *row, tm_err
     int cause = n >= 0 && n < (ssize_t)row->length ? ENOSPC : errno;
     tm_fail(err, TM_IO, "cannot append to '%s': %s", path, strerror(cause));
     if (before >= 0 && ftruncate(fd, before) != 0)
-        return tm_fail(err, TM_IO, "cannot take back a torn row of '%s': %s", path, strerror(errno));
+        return tm_fail(err, TM_IO, "cannot remove an incomplete row of '%s': %s", path, strerror(errno));
     return TM_IO;
 }
 

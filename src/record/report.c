@@ -167,11 +167,11 @@ static void print_steady(tm_text *out, const tm_sample_summary *rate)
     char a[40], both[40] = "-", steps[40];
     row(out, "steps far from the median, counted", tm_format_grouped(a, rate->outliers), "", "");
     snprintf(a, sizeof a, "%.0f of %s", rate->effective_n, tm_format_grouped(steps, rate->n));
-    row(out, "independent steps that they are worth", a, "", "");
+    row(out, "equivalent number of independent steps", a, "", "");
     if (rate->n > 1 && isnan(rate->rate_lo))
         tm_text_printf(out, "    %s\n",
                        rate->n < 6 ? "no interval: fewer than 6 steps"
-                                   : "no interval: neighbouring steps too alike to tell; run longer");
+                                   : "no interval: steps too correlated; run longer");
     if (isnan(rate->steady.drift)) return;
     snprintf(both, sizeof both, "%+.1f .. %+.1f %%", rate->steady.drift_lo, rate->steady.drift_hi);
     snprintf(a, sizeof a, "%+.1f %%", rate->steady.drift);

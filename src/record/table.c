@@ -40,7 +40,7 @@ tm_status tm_table_format_of(const char *path, tm_table_format *format, tm_error
         }
     }
     return tm_fail(err, TM_USAGE,
-                   "%s: the extension says the format; wanted: .md, .csv, .tsv, .json or .jsonl, "
+                   "%s: the extension decides the format; wanted: .md, .csv, .tsv, .json or .jsonl, "
                    "each also with .gz",
                    path);
 }

@@ -112,7 +112,7 @@ static void judge_speed(judge *j)
         snprintf(expected, sizeof expected, ">= %.6g", least);
         snprintf(detail, sizeof detail, "%+.1f %% of the median of all", 100 * (speed / j->median - 1));
     } else {
-        snprintf(detail, sizeof detail, "fewer than three runs: no median to hold it against");
+        snprintf(detail, sizeof detail, "fewer than three runs: no median to compare with");
     }
     status st = !isfinite(j->median) ? RECORD : speed >= least ? PASS : FAIL; /* a speed that is none fails */
     add_row(j, "speed", st, expected, speed, "tokens/s/device", detail);
@@ -253,7 +253,7 @@ tm_status tm_results_fleet(const tm_result *const *runs, size_t n, const tm_flee
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < n && st == TM_OK; i++)
         if (tm_result_kind_of(runs[i]) != TM_RESULT_RUN)
-            st = tm_fail(err, TM_INVALID, "'%s' is a benchmark; a fleet is of runs", tm_result_name(runs[i]));
+            st = tm_fail(err, TM_INVALID, "'%s' is a benchmark; a fleet report takes runs", tm_result_name(runs[i]));
     double median = st == TM_OK ? median_speed(runs, n) : 0;
     for (size_t i = 0; i < n && st == TM_OK; i++) {
         judge j = { .run = runs[i], .table = table, .options = options, .median = median };

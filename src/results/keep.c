@@ -29,7 +29,7 @@ static tm_status export_one(tm_store *store, int64_t id, tm_document document, c
     tm_status st = tm_store_document(store, id, document, &text, &there, err);
     tm_text_printf(&path, "%s/%s", folder, tm_document_file(document));
     if (st == TM_OK && there && tm_file_exists(path.data))
-        st = tm_fail(err, TM_INVALID, "'%s' is there already; name another folder", path.data);
+        st = tm_fail(err, TM_INVALID, "'%s' already exists; name another directory", path.data);
     if (st == TM_OK && there) st = tm_file_write(path.data, text.data, text.length, err);
     tm_text_fini(&text);
     tm_text_fini(&path);

@@ -39,7 +39,7 @@ static const struct {
     { "loss, entropy of the data", "loss/floor" },
     { "memory planned, bytes", "memory/planned_bytes" },
     { "memory used, bytes", "memory/used_bytes" },
-    { "machine left alone", "machine/verdict" },
+    { "machine undisturbed", "machine/verdict" },
     { "machine", "machine/reason" },
     { "gradients certified", "certificate/gradients" },
     { "first step after, s", "first_step_seconds" },
@@ -61,7 +61,7 @@ tm_status tm_report_format_of(const char *path, tm_report_format *format, tm_err
         *format = (tm_report_format)i;
         if (strcmp(dot, ends[i]) == 0) return TM_OK;
     }
-    return tm_fail(err, TM_USAGE, "'%s': the end of the name decides the form of the report; wanted .html, .md or .csv",
+    return tm_fail(err, TM_USAGE, "'%s': the extension decides the format of the report; wanted .html, .md or .csv",
                    path);
 }
 
@@ -69,7 +69,7 @@ tm_status report_prepare(const tm_result *const *runs, size_t n, report_runs *r,
 {
     for (size_t i = 0; i < n; i++)
         if (tm_result_kind_of(runs[i]) != TM_RESULT_RUN)
-            return tm_fail(err, TM_INVALID, "'%s' is a benchmark; a report is of runs", tm_result_name(runs[i]));
+            return tm_fail(err, TM_INVALID, "'%s' is a benchmark; a report takes runs", tm_result_name(runs[i]));
     *r = (report_runs){ .runs = runs, .n = n, .arena = tm_arena_create() };
     const char **names = tm_arena_take(r->arena, n * sizeof *names);
     for (size_t i = 0; i < n; i++) {

@@ -251,11 +251,10 @@ static tm_status read_files(tm_result *r, bool folder, tm_error *err)
 {
     r->path = folder ? tm_arena_format(r->arena, "%s/result.json", r->name) : r->name;
     if (folder && !tm_file_exists(r->path))
-        return tm_fail(
-            err, TM_INVALID,
-            "'%s' holds no result.json: no run that ended has written there; `trainmark watch` shows one that "
-            "is running",
-            r->name);
+        return tm_fail(err, TM_INVALID,
+                       "'%s' holds no result.json: no run has finished there; `trainmark watch` shows one that "
+                       "is running",
+                       r->name);
     TM_TRY(tm_file_read(r->path, RESULT_LIMIT, &r->documents[TM_DOCUMENT_RESULT], err));
     r->has[TM_DOCUMENT_RESULT] = true;
     const char *slash = strrchr(r->path, '/');
@@ -290,7 +289,7 @@ tm_status tm_result_load(const char *reference, const char *store, tm_result **o
         st = read_stored(r, store, err);
     else
         st = tm_fail(err, TM_INVALID,
-                     "there is no file or folder '%.300s'; name a run directory, a result.json, or a stored result "
+                     "there is no file or directory '%.300s'; name a run directory, a result.json, or a stored result "
                      "(`trainmark results` lists them)",
                      reference);
     if (st == TM_OK) st = parse(r, err);

@@ -205,7 +205,7 @@ tm_status tm_store_open(const char *path, bool make, tm_store **out, tm_error *e
     int       flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW | (make ? SQLITE_OPEN_CREATE : 0);
     tm_status st = TM_OK;
     if (!whole)
-        st = tm_fail(err, TM_IO, "cannot find the folder of '%s': %s", path, strerror(errno));
+        st = tm_fail(err, TM_IO, "cannot find the directory of '%s': %s", path, strerror(errno));
     else if (sqlite3_open_v2(whole, &s->db, flags, NULL) != SQLITE_OK)
         st = failed(s, "open", err);
     s->path = tm_alloc(strlen(path) + 1);

@@ -28,7 +28,7 @@ static tm_status rate(double value, double peak, double spread, const char *unit
     return tm_fail(
         err, TM_NUMBERS,
         "%s: %.4g %s is more than the %.4g that %s can do, as measured (%.3g times as much): the time or the "
-        "count of work is wrong, and this is no result",
+        "count of work is wrong, and this is not a result",
         what, value, unit, peak, of, value / peak);
 }
 
@@ -51,7 +51,7 @@ tm_status tm_guard_seconds(const tm_peaks *peaks, double flops, double bytes, do
     bool by_compute = compute >= memory;
     return tm_fail(err, TM_NUMBERS,
                    "%s took %.4g s, but %.4g %s cannot be done in less than %.4g s at the measured %.4g %s/s: the time "
-                   "or the count of work is wrong, and this is no result",
+                   "or the count of work is wrong, and this is not a result",
                    what, seconds, by_compute ? flops : bytes, by_compute ? "FLOP" : "bytes",
                    tm_guard_least_seconds(peaks, by_compute ? flops : 0, by_compute ? 0 : bytes),
                    by_compute ? peaks->flops : peaks->bytes, by_compute ? "FLOP" : "bytes");

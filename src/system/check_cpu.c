@@ -25,7 +25,7 @@ void check_governor(check *c)
     }
     check_list_end(&other, count, 4);
     if (read == 0)
-        check_say(c, TM_CHECK_SKIP, "the system shows no cpufreq (a virtual machine, or the firmware rules)");
+        check_say(c, TM_CHECK_SKIP, "the system shows no cpufreq (a virtual machine, or the firmware controls it)");
     else if (count == 0)
         check_say(c, TM_CHECK_PASS, "performance on all %zu", read);
     else
@@ -60,7 +60,8 @@ void check_cstate(check *c)
         }
     }
     if (read == 0)
-        check_say(c, TM_CHECK_SKIP, "the system shows no cpuidle states (a virtual machine, or the firmware rules)");
+        check_say(c, TM_CHECK_SKIP,
+                  "the system shows no cpuidle states (a virtual machine, or the firmware controls them)");
     else if (enabled == 0)
         check_say(c, TM_CHECK_PASS, states ? "all disabled" : "there is no C2 or deeper");
     else

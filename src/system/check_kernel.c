@@ -99,5 +99,5 @@ void check_clocksource(check *c)
         check_say(c, TM_CHECK_PASS, "%s", text);
         return;
     }
-    check_say(c, TM_CHECK_WARN, "%.60s: each look at the clock is slow", text);
+    check_say(c, TM_CHECK_WARN, "%.60s: reading the clock is slow", text);
 }

@@ -143,7 +143,7 @@ static const char *judge_names(check *c, const char *list)
         if (!in_list(list, names[i])) continue;
         const char *state = check_line(c, check_path(c, "%s/%s/operstate", networks, names[i]));
         matches++;
-        if (is_local(names[i])) return check_path(c, "%.40s leads to no other machine", names[i]);
+        if (is_local(names[i])) return check_path(c, "%.40s does not reach other machines", names[i]);
         if (state && strcmp(state, "up") != 0 && strcmp(state, "unknown") != 0)
             return check_path(c, "%.40s is %.20s", names[i], state);
     }
@@ -170,7 +170,8 @@ void check_ifname(check *c)
         check_say(c, TM_CHECK_WARN, "%s", problem);
     else
         check_say(c, TM_CHECK_PASS, "%s%s%s%s%s", list ? list : "not set", route ? ", route over " : "",
-                  route ? route : "", master && !known ? ", no route looked up: MASTER_ADDR is no IPv4 address" : "",
+                  route ? route : "",
+                  master && !known ? ", no route looked up: MASTER_ADDR is not an IPv4 address" : "",
                   loopback ? ", MASTER_ADDR is this machine" : "");
 }
 

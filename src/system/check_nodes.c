@@ -98,7 +98,7 @@ static tm_status read_reports(nodes *all, tm_error *err)
     const char  *place = tm_arena_format(all->arena, "%s/smoke", all->folder);
     const char **files = tm_root_list("", place, NODES, all->arena, &n);
     if (!files && !all->has_expected)
-        return tm_fail(err, TM_INVALID, "cannot read folder '%s': %s; `trainmark check --dump-path` makes it", place,
+        return tm_fail(err, TM_INVALID, "cannot read directory '%s': %s; `trainmark check --dump-path` makes it", place,
                        strerror(errno));
     for (size_t i = 0; files && i < n; i++) {
         size_t length = strlen(files[i]), suffix = strlen(".json");

@@ -187,10 +187,10 @@ static tm_status parse_setting(const json_t *item, settings *s, tm_error *err)
     const char *was = json_string_value(json_object_get(item, "was"));
     int         row = path ? find_row(path) : -1;
     if (row < 0)
-        return tm_fail(err, TM_FORMAT, "'%s' names a setting that is never changed, '%.100s'; look at it and remove it",
+        return tm_fail(err, TM_FORMAT, "'%s' names a setting that is never changed, '%.100s'; inspect it and remove it",
                        state_path, path ? path : "");
     if (!was || !usable_value(was))
-        return tm_fail(err, TM_FORMAT, "'%s' has no usable value for '%.100s'; look at it and remove it", state_path,
+        return tm_fail(err, TM_FORMAT, "'%s' has no usable value for '%.100s'; inspect it and remove it", state_path,
                        path);
     settings_add(s, row, path, was);
     return TM_OK;
@@ -206,10 +206,10 @@ static tm_status parse_state(const tm_text *text, settings *s, char boot[64], tm
     tm_status     st = TM_OK;
     size_t        i;
     if (!object)
-        st = tm_fail(err, TM_FORMAT, "'%s' line %d: %.100s; look at it and remove it", state_path, problem.line,
+        st = tm_fail(err, TM_FORMAT, "'%s' line %d: %.100s; inspect it and remove it", state_path, problem.line,
                      problem.text);
     else if (!format || strcmp(format, "trainmark.tuned/1") != 0 || !json_is_array(list))
-        st = tm_fail(err, TM_FORMAT, "'%s' is not a record of host settings; look at it and remove it", state_path);
+        st = tm_fail(err, TM_FORMAT, "'%s' is not a record of host settings; inspect it and remove it", state_path);
     snprintf(boot, 64, "%s", made ? made : "");
     if (st == TM_OK) json_array_foreach(list, i, item) if (st == TM_OK) st = parse_setting(item, s, err);
     json_decref(object);
@@ -234,12 +234,12 @@ static tm_status write_locked(int folder, const tm_text *text, int *lock, tm_err
     tm_status st = good ? TM_OK : no_state_file("write", err);
     if (st == TM_OK && flock(fd, LOCK_EX | LOCK_NB) != 0) st = no_state_file("lock", err);
     if (st == TM_OK && linkat(folder, temporary, folder, TM_TUNE_STATE_NAME, 0) != 0)
-        st = errno == EEXIST
-                 ? tm_fail(err, TM_INVALID, "another process is tuning this host ('%s'); wait for its end", state_path)
-                 : no_state_file("name", err);
+        st = errno == EEXIST ? tm_fail(err, TM_INVALID,
+                                       "another process is tuning this host ('%s'); wait until it ends", state_path)
+                             : no_state_file("name", err);
     unlinkat(folder, temporary, 0);
     if (st == TM_OK && fsync(folder) != 0 && errno != EINVAL) {
-        st = no_state_file("flush the folder of", err);
+        st = no_state_file("flush the directory of", err);
         unlinkat(folder, TM_TUNE_STATE_NAME, 0);
     }
     if (st == TM_OK)
@@ -254,7 +254,7 @@ static tm_status write_state(tm_tuning *t, tm_error *err)
     char    boot[64];
     tm_text text = { 0 };
     int     folder = tm_root_open(t->sysroot, TM_TUNE_STATE_FOLDER, O_RDONLY | O_DIRECTORY);
-    if (folder < 0) return no_state_file("open the folder of", err);
+    if (folder < 0) return no_state_file("open the directory of", err);
     read_boot(t->sysroot, boot);
     print_state(&t->settings, boot, &text);
     tm_status st = write_locked(folder, &text, &t->lock, err);
@@ -297,11 +297,11 @@ static tm_status put_back(const char *sysroot, const settings *s, tm_text *notes
             done++;
             continue;
         }
-        st = tm_fail(err, TM_IO, "cannot put '%s' back to '%s': %s; '%s' keeps the old values", item->path, item->was,
+        st = tm_fail(err, TM_IO, "cannot restore '%s' to '%s': %s; '%s' keeps the old values", item->path, item->was,
                      strerror(errno), state_path);
         failed++;
     }
-    tm_text_printf(notes, "%zu host settings put back%s", done, failed ? "" : "\n");
+    tm_text_printf(notes, "%zu host settings restored%s", done, failed ? "" : "\n");
     if (failed) tm_text_printf(notes, ", %zu could not be\n", failed);
     return st;
 }
@@ -314,7 +314,8 @@ static tm_status restore_left(const char *sysroot, const tm_text *text, tm_text 
     tm_status st = parse_state(text, &s, then, err);
     read_boot(sysroot, now);
     if (st == TM_OK && strcmp(then, now) != 0)
-        tm_text_add(notes, "host settings of an earlier start of the system: they are gone since then\n");
+        tm_text_add(notes,
+                    "host settings were recorded before the system was restarted: the restart has restored them\n");
     else if (st == TM_OK)
         st = put_back(sysroot, &s, notes, err);
     if (st == TM_OK) st = remove_state(sysroot, err);
@@ -327,15 +328,15 @@ tm_status tm_tune_restore(const char *sysroot, tm_text *notes, tm_error *err)
     tm_text       text = { 0 };
     tm_tune_state state = tm_tune_state_read(sysroot);
     if (state == TM_TUNE_LIVE)
-        return tm_fail(err, TM_INVALID, "another process is tuning this host ('%s'); wait for its end", state_path);
+        return tm_fail(err, TM_INVALID, "another process is tuning this host ('%s'); wait until it ends", state_path);
     if (state == TM_TUNE_NONE) {
-        tm_text_add(notes, "no host settings to put back\n");
+        tm_text_add(notes, "no host settings to restore\n");
         return TM_OK;
     }
     tm_status st =
         tm_root_read(sysroot, state_path, STATE_BYTES, &text)
             ? restore_left(sysroot, &text, notes, err)
-            : tm_fail(err, TM_FORMAT, "cannot read '%s': %s; look at it and remove it", state_path, strerror(errno));
+            : tm_fail(err, TM_FORMAT, "cannot read '%s': %s; inspect it and remove it", state_path, strerror(errno));
     tm_text_fini(&text);
     return st;
 }
@@ -408,10 +409,10 @@ void check_tuned(check *c)
         check_say(c, TM_CHECK_PASS, "none");
         break;
     case TM_TUNE_LIVE:
-        check_say(c, TM_CHECK_INFO, "the host is tuned by a process that is at work");
+        check_say(c, TM_CHECK_INFO, "the host is tuned by a running process");
         break;
     case TM_TUNE_LEFT:
-        check_say(c, TM_CHECK_WARN, "an earlier tuning ended without putting the settings back");
+        check_say(c, TM_CHECK_WARN, "an earlier tuning ended without restoring the settings");
         break;
     }
 }

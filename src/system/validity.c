@@ -130,7 +130,7 @@ static void judge(tm_validity_report *r)
 #undef X
     if (known) return;
     r->verdict = TM_VERDICT_NOT_JUDGED;
-    snprintf(r->reason, sizeof r->reason, "the system says nothing about what disturbs it");
+    snprintf(r->reason, sizeof r->reason, "the system does not report what disturbs it");
 }
 
 void judge_samples(const sample *s, int n, int processors, double thermal, tm_validity_report *out)

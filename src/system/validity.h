@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* system/validity.h - was the machine left alone while something was measured? Samples of the kernel's counters and of
+/* system/validity.h - was the machine undisturbed while something was measured? Samples of the kernel's counters and of
  * the clocks before, through and after a measurement, and a verdict on them (docs/statistics.md).
  */
 #ifndef TM_SYSTEM_VALIDITY_H
@@ -12,8 +12,8 @@
 /* X(id, name, noisy above, invalid above, what it says): one row is one fact. INFINITY: reported, not judged.
  * Percentages of processors are of those that the process may use. */
 #define TM_MACHINE_LIST(X)                                                                                             \
-    X(STEAL, "steal_percent", 1, 50, "the hypervisor gave %.3g %% of the processors' time to others")                  \
-    X(THROTTLED, "throttled_percent", 1, 50, "the control group's quota held back %.3g %% of the processors' time")    \
+    X(STEAL, "steal_percent", 1, 50, "the hypervisor gave %.3g %% of the processors' time to other machines")          \
+    X(THROTTLED, "throttled_percent", 1, 50, "the control group's quota withheld %.3g %% of the processors' time")     \
     X(OTHER, "other_load_percent", 5, INFINITY, "other work took %.3g %% of the processors' time")                     \
     X(OTHER_WORST, "other_load_worst_second_percent", INFINITY, INFINITY, "%.3g")                                      \
     X(FREQUENCY, "frequency_change_percent", 5, INFINITY, "the processor's clock changed by %.3g %%")                  \

@@ -142,7 +142,7 @@ tm_status tm_chat_check_tokenizer(const tm_tokenizer *tokenizer, tm_error *err)
     return tm_fail(
         err, TM_UNSUPPORTED,
         "a %s file takes the names of special tokens for ordinary text, so a conversation would get other ids "
-        "than the model was trained with; take a folder with tokenizer.json",
+        "than the model was trained with; take a directory with tokenizer.json",
         format);
 }
 

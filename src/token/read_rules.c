@@ -110,7 +110,7 @@ static tm_status new_step(tm_reading *r, json_t *rule, int kind, tm_word_step **
 {
     tm_tokenizer *t = r->tokenizer;
     if (t->n_words == TM_MAX_STEPS) return tm_json_refuse(r, "pre_tokenizer with more than 16 steps", type_of(rule));
-    if (t->model.byte_level) return tm_json_refuse(r, "pre_tokenizer behind ByteLevel", type_of(rule));
+    if (t->model.byte_level) return tm_json_refuse(r, "pre_tokenizer after ByteLevel", type_of(rule));
     *out = &t->words[t->n_words++];
     (*out)->kind = kind;
     return TM_OK;

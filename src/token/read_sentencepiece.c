@@ -105,7 +105,7 @@ static tm_status read_piece(reading *s, message m)
         if (m.number == 2 && m.kind == FOUR) memcpy(&p.score, &bits, 4);
         if (m.number == 3 && m.kind == VARINT) p.type = m.value <= BYTE ? (uint8_t)m.value : 0;
     }
-    if (m.at != m.end || !text) return damaged(s, "a piece is cut short");
+    if (m.at != m.end || !text) return damaged(s, "a piece is truncated");
     if (p.type == 0 || !isfinite(p.score)) return damaged(s, "a piece has an unknown type or no score");
     if (n == 0) return damaged(s, "a piece is empty");
     if (p.type == UNUSED)
@@ -130,7 +130,7 @@ static tm_status read_piece(reading *s, message m)
     if (p.type == UNKNOWN) t->model.unk = (int32_t)s->count;
     if ((p.type == NORMAL || p.type == USER_DEFINED) &&
         tm_strings_put(&t->model.strings, token->text, n, (int32_t)s->count) >= 0)
-        return damaged(s, "a piece is there twice");
+        return damaged(s, "a piece occurs twice");
     s->pieces = tm_grow(s->pieces, &s->room, s->count, sizeof *s->pieces);
     s->pieces[s->count++] = p;
     return TM_OK;
@@ -153,7 +153,7 @@ static tm_status read_specs(reading *s, const message *field)
             if (m.number == 2 && m.kind == BYTES) s->denormalizes = m.value > 0;
         }
     }
-    return m.at == m.end ? TM_OK : damaged(s, "its settings are cut short");
+    return m.at == m.end ? TM_OK : damaged(s, "its settings are truncated");
 }
 
 static tm_status read_model(reading *s, const uint8_t *bytes, size_t size)
@@ -164,7 +164,7 @@ static tm_status read_model(reading *s, const uint8_t *bytes, size_t size)
         if (m.number == 1) TM_TRY(read_piece(s, inner(&m)));
         if (m.number == 2 || m.number == 3 || m.number == 5) TM_TRY(read_specs(s, &m));
     }
-    if (m.at != m.end) return damaged(s, "it is cut short or another kind of file");
+    if (m.at != m.end) return damaged(s, "it is truncated, or another kind of file");
     return s->count > 0 ? TM_OK : damaged(s, "it has no pieces");
 }
 

@@ -12,7 +12,7 @@ static tm_status add_ranked(tm_reading *r, int64_t id, const char *bytes, size_t
     if (n == 0) return tm_fail(r->err, TM_FORMAT, "'%s': token %lld is empty", r->name, (long long)id);
     TM_TRY(tm_reading_token(r, id, bytes, n, bytes, n));
     if (tm_strings_put(&t->model.strings, t->tokens[id].text, n, (int32_t)id) >= 0)
-        return tm_fail(r->err, TM_FORMAT, "'%s': token %lld is there twice", r->name, (long long)id);
+        return tm_fail(r->err, TM_FORMAT, "'%s': token %lld occurs twice", r->name, (long long)id);
     return TM_OK;
 }
 

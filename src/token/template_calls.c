@@ -25,7 +25,7 @@ static bool contains(tm_render *r, const tm_v *all, const tm_v *what)
     if (all->kind == TM_V_DICT || all->kind == TM_V_NAMESPACE)
         return what->kind == TM_V_STRING && tm_v_get(all, what->text, what->length);
     if (all->kind != TM_V_LIST) {
-        if (all->kind != TM_V_UNDEFINED) tm_v_wants(r, "in", "a list, a map or a text behind it");
+        if (all->kind != TM_V_UNDEFINED) tm_v_wants(r, "in", "a list, a map or a string after it");
         return false;
     }
     for (size_t i = 0; i < all->box->n; i++)
@@ -89,7 +89,7 @@ tm_v tm_render_binary(tm_render *r, int which, const tm_v *a, const tm_v *b)
     if (which == O_MUL && a->kind == TM_V_STRING && b->kind == TM_V_INT) {
         tm_v all = tm_v_string(r, "", 0);
         if (b->integer > 0 && a->length && b->integer > (int64_t)(1 << 20) / (int64_t)a->length)
-            return tm_render_fail(r, TM_INVALID, "a text becomes too long");
+            return tm_render_fail(r, TM_INVALID, "a string becomes too long");
         for (int64_t i = 0; i < b->integer; i++) all = tm_v_concatenated(r, &all, a);
         return all;
     }

@@ -416,7 +416,7 @@ static void run_set(tm_render *r, const tm_s *s)
     tm_v of = look_up(r, s->names[0], strlen(s->names[0]));
     r->line = s->line;
     if (of.kind != TM_V_NAMESPACE)
-        tm_render_fail(r, TM_INVALID, "'%s' is no namespace: it has no members to be set", s->names[0]);
+        tm_render_fail(r, TM_INVALID, "'%s' is not a namespace: it has no members to be set", s->names[0]);
     else
         tm_v_put(r, &of, tm_v_string(r, s->member, strlen(s->member)), value);
 }

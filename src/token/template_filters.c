@@ -81,7 +81,8 @@ static tm_v choose(tm_render *r, int which, const tm_v *v, const tm_v_arguments 
     tm_v_arguments rest = { .value = a->value + at + 1, .n = a->n > at + 1 ? a->n - at - 1 : 0 };
     tm_v           all = tm_v_items(r, v), out = tm_v_list(r);
     int            test = -1;
-    if (by_member && (!member || member->kind != TM_V_STRING)) return tm_v_wants(r, filters[which], "the name of a member");
+    if (by_member && (!member || member->kind != TM_V_STRING))
+        return tm_v_wants(r, filters[which], "the name of a member");
     if (name) {
         const char *text = name->kind == TM_V_STRING ? name->text : "?";
         test = tm_template_test(text);

@@ -72,7 +72,7 @@ tm_v tm_v_letters(tm_render *r, const tm_v *v, tm_v_case how)
     bool  begins = true;
     for (size_t i = 0; i < v->length; i++) {
         unsigned char c = (unsigned char)text[i];
-        bool          up = how == TM_CASE_UPPER || (how == TM_CASE_CAPITAL && i == 0) || (how == TM_CASE_TITLE && begins);
+        bool up = how == TM_CASE_UPPER || (how == TM_CASE_CAPITAL && i == 0) || (how == TM_CASE_TITLE && begins);
         if (c < 128) text[i] = (char)(up ? toupper(c) : tolower(c));
         begins = c < 128 && !isalpha(c);
     }
@@ -114,7 +114,7 @@ tm_v tm_v_split(tm_render *r, const tm_v *v, const tm_v *by, int64_t most)
     tm_v        all = tm_v_list(r);
     const char *at = v->text, *end = v->text + v->length, *next;
     if (!by || by->kind == TM_V_NONE) return split_blanks(r, v);
-    if (by->kind != TM_V_STRING || by->length == 0) return tm_v_wants(r, "split", "a text that is not empty");
+    if (by->kind != TM_V_STRING || by->length == 0) return tm_v_wants(r, "split", "a non-empty string");
     while (most != 0 && (next = tm_v_find(at, (size_t)(end - at), by->text, by->length))) {
         tm_v_append(r, &all, tm_v_string(r, at, (size_t)(next - at)));
         at = next + by->length;

@@ -144,7 +144,7 @@ void tm_tmpl_advance(tm_tmpl_parser *p)
         size_t i = 0, n = sizeof signs / sizeof signs[0];
         while (i < n && !tm_tmpl_at(p, signs[i])) i++;
         if (i == n) {
-            tm_tmpl_fail(p, TM_FORMAT, "'%c' is no part of the language", c);
+            tm_tmpl_fail(p, TM_FORMAT, "'%c' is not part of the language", c);
             return;
         }
         p->token = (tm_tmpl_token){ .kind = TM_TMPL_SIGN, .text = signs[i], .length = strlen(signs[i]) };

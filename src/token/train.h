@@ -23,7 +23,7 @@ enum { TM_BPE_LONGEST = 256 };
 void tm_bpe_trainer_add(tm_bpe_trainer *trainer, const char *text, size_t bytes);
 
 typedef struct {
-    int64_t            vocab;   /* tokens in all: 256 bytes, the special ones, and what is joined */
+    int64_t            vocab;   /* number of tokens: 256 bytes, the special ones, and what is joined */
     const char *const *special; /* behind all others */
     int                n_special;
     int64_t            least; /* a pair that occurs less often is not joined; >= 1 */

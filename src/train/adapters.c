@@ -292,7 +292,7 @@ tm_status tm_adapters_declare(tm_graph *graph, const tm_model_shape *shape, cons
     for (int i = 0; i < d.n && st == TM_OK; i++)
         if (!d.used[i])
             st = tm_fail(err, TM_INVALID,
-                         "lora.targets (%s): no linear of a block is called '%s'; the nearest name is '%s' "
+                         "lora.targets (%s): no linear layer of a block is called '%s'; the nearest name is '%s' "
                          "(`trainmark explain` lists all parameters)",
                          adapters->place, d.target[i], d.nearest.data ? d.nearest.data : "none");
     tm_text_fini(&d.nearest);

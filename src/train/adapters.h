@@ -20,7 +20,7 @@ typedef struct {
     bool    gaussian, xavier;             /* initial values of a: normal with deviation 1 / rank, or with sqrt(2 /
                                            * (inputs + rank)) (Glorot and Bengio 2010); else uniform */
     char    targets[TM_MAX_TARGETS_TEXT]; /* "q_proj,v_proj": names of modules, theirs or ours, patterns (* ? [abc]);
-                                           * all-linear: every linear of a block, but for experts and routers */
+                                           * all-linear: every linear layer of a block, but for experts and routers */
     const char *place;                    /* for messages */
     tm_dtype base; /* of the frozen weights; TM_DTYPE_COUNT: as all weights. TM_NF4_BLOCKS, TM_E4M3_BLOCKS: of the
                     * matrices of blocks, the others are bfloat16 */

@@ -505,7 +505,7 @@ static tm_status check_balance(certifier *c, tm_certificate *out, tm_error *err)
     free(none);
     if (st != TM_OK || !alone.done || alone.gradients) return st;
     out->gradients = false;
-    snprintf(out->reason, sizeof out->reason, "of the loss that balances experts, alone: %.900s", alone.reason);
+    snprintf(out->reason, sizeof out->reason, "of the loss that balances experts: %.900s", alone.reason);
     return TM_OK;
 }
 
@@ -521,11 +521,12 @@ static void judge_probe(const certifier *c, tm_certificate *out)
     out->context = !c->probe.context || memcmp(&c->losses[0], &c->losses[2], sizeof c->losses[0]) != 0;
     if (!out->causal && !silent)
         snprintf(out->reason, sizeof out->reason,
-                 "tokens that must not be seen change the loss, from %.9g to %.9g: later tokens%s leak", c->losses[0],
-                 c->losses[1], out->rows ? " or other rows" : "");
+                 "tokens that the model must not see change the loss, from %.9g to %.9g: later tokens%s leak",
+                 c->losses[0], c->losses[1], out->rows ? " or other rows" : "");
     else if (!out->context && !silent)
         snprintf(out->reason, sizeof out->reason,
-                 "no token changes what is predicted behind it: the loss stays %.9g, nothing looks back", c->losses[0]);
+                 "no token changes the predictions after it: the loss stays %.9g, the model uses no context",
+                 c->losses[0]);
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
@@ -539,7 +540,7 @@ static bool possible(const certifier *c, tm_certificate *out)
         snprintf(out->reason, sizeof out->reason, "nothing is trained");
     else if (c->step->options.quantize.on)
         snprintf(out->reason, sizeof out->reason,
-                 "factors are quantized: gradients are straight through, no derivatives of the loss");
+                 "factors are quantized: gradients are straight-through estimates, not derivatives of the loss");
     else if (c->batch->target_tokens < 1)
         snprintf(out->reason, sizeof out->reason, "the first micro-batch has no targets");
     else if (have > 0 && need > 0.5 * have)

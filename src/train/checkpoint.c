@@ -42,7 +42,7 @@ static tm_status failed_to(saver *s, const char *verb, const char *path, int cau
                "checkpoint.folder";
     if (cause == EFBIG) cure = "; raise the file-size limit (ulimit -f) or choose another checkpoint.folder";
     if (cause == EACCES || cause == EPERM || cause == EROFS) cure = "; choose a checkpoint.folder that can be written";
-    return tm_fail(s->err, TM_IO, "cannot %s '%s': %s%s; earlier checkpoints are as they were", verb, path,
+    return tm_fail(s->err, TM_IO, "cannot %s '%s': %s%s; earlier checkpoints are unchanged", verb, path,
                    strerror(cause), cure);
 }
 
@@ -108,13 +108,13 @@ static tm_status write_data(saver *s, const tm_checkpoint_tensor *tensors, tm_ch
 
 static tm_status sync_folder(saver *s, const char *path)
 {
-    return s->io->sync_folder(s->io->context, path) == 0 ? TM_OK : failed_to(s, "flush folder", path, errno);
+    return s->io->sync_folder(s->io->context, path) == 0 ? TM_OK : failed_to(s, "flush directory", path, errno);
 }
 
 static tm_status write_temporary(saver *s, const tm_checkpoint_tensor *tensors, tm_checkpoint_index *index)
 {
     if (s->io->make_folder(s->io->context, s->temporary) != 0)
-        return failed_to(s, "create folder", s->temporary, errno);
+        return failed_to(s, "create directory", s->temporary, errno);
     TM_TRY(write_data(s, tensors, index));
     size_t index_bytes = tm_checkpoint_index_bytes(index);
     TM_ASSERT(index_bytes <= TM_CHECKPOINT_MAX_INDEX_BYTES);
@@ -288,7 +288,7 @@ tm_status tm_checkpoint_save_with(const tm_checkpoint_io *io, const char *folder
         if (lock == -1 && errno == EWOULDBLOCK)
             st = tm_fail(err, TM_IO, "another process saves to '%s'; give each run its own checkpoint.folder", folder);
         else if (lock == -1)
-            st = failed_to(&s, "write to folder", folder, errno);
+            st = failed_to(&s, "write to directory", folder, errno);
         else
             st = save_locked(&s, state, tensors, n, keep_latest, lock >= 0);
         tm_checkpoint_unlock(lock);

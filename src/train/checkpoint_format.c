@@ -98,7 +98,7 @@ tm_status tm_checkpoint_scalars(const tm_checkpoint_state *state, const char *co
 {
     for (size_t i = 0; i < n; i++) {
         const tm_checkpoint_scalar *scalar = find_scalar(state, names[i]);
-        if (!scalar) return tm_fail(err, TM_INVALID, "scalar '%s' is wanted and is not in it", names[i]);
+        if (!scalar) return tm_fail(err, TM_INVALID, "scalar '%s' is expected and is missing", names[i]);
         values[i] = scalar->value;
     }
     for (size_t i = 0; i < state->n_scalars; i++) {

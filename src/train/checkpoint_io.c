@@ -166,7 +166,7 @@ tm_status tm_checkpoint_list(const char *folder, tm_arena *arena, tm_checkpoint_
                              tm_error *err)
 {
     DIR *dir = opendir(folder);
-    if (!dir) return tm_fail(err, TM_INVALID, "cannot read checkpoint folder '%s': %s", folder, strerror(errno));
+    if (!dir) return tm_fail(err, TM_INVALID, "cannot read checkpoint directory '%s': %s", folder, strerror(errno));
     tm_checkpoint_entry *items = NULL, entry;
     size_t               capacity = 0, n = 0;
     errno = 0;
@@ -185,7 +185,7 @@ tm_status tm_checkpoint_list(const char *folder, tm_arena *arena, tm_checkpoint_
     }
     free(items);
     *count = n;
-    if (cause) return tm_fail(err, TM_INVALID, "cannot read checkpoint folder '%s': %s", folder, strerror(cause));
+    if (cause) return tm_fail(err, TM_INVALID, "cannot read checkpoint directory '%s': %s", folder, strerror(cause));
     return TM_OK;
 }
 

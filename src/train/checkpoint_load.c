@@ -136,7 +136,7 @@ static tm_status match(const loader *l, const tm_checkpoint_index *index, const 
         found_name                  wanted = { .name = t->name };
         found_name                 *at = bsearch(&wanted, names, index->count, sizeof *names, compare_names);
         if (!at)
-            return tm_fail(l->err, TM_INVALID, "tensor '%s', wanted with dtype %d and shape %s, is not in it", t->name,
+            return tm_fail(l->err, TM_INVALID, "tensor '%s', expected with dtype %d and shape %s, is missing", t->name,
                            t->dtype, shape_text(l->arena, t->rank, t->n));
         TM_TRY(compare_tensor(l, &index->records[at->record], t));
         TM_ASSERT(!at->is_wanted); /* the caller's names are unique */
@@ -146,7 +146,7 @@ static tm_status match(const loader *l, const tm_checkpoint_index *index, const 
     for (size_t i = 0; i < index->count; i++) {
         const tm_checkpoint_record *r = &index->records[names[i].record];
         if (!names[i].is_wanted)
-            return tm_fail(l->err, TM_INVALID, "it holds tensor '%s' with dtype %d and shape %s, which is not wanted",
+            return tm_fail(l->err, TM_INVALID, "it holds tensor '%s' with dtype %d and shape %s, which is not expected",
                            r->name, r->dtype, shape_text(l->arena, r->rank, r->n));
     }
     return TM_OK;
@@ -213,7 +213,7 @@ static tm_status nothing_usable(const char *folder, int64_t step, const tm_text 
     if (step >= 0)
         return tm_fail(err, TM_INVALID, "there is no checkpoint of step %lld in '%s'", (long long)step, folder);
     if (reasons->length == 0) return tm_fail(err, TM_INVALID, "there is no checkpoint in '%s'", folder);
-    return tm_fail(err, TM_INVALID, "no checkpoint in '%s' is usable: %s; start anew with another checkpoint.folder",
+    return tm_fail(err, TM_INVALID, "no checkpoint in '%s' is usable: %s; start again with another checkpoint.folder",
                    folder, reasons->data);
 }
 

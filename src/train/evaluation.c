@@ -52,7 +52,7 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     int64_t    begin = tm_now_ns();
     tm_loader *loader =
         tm_loader_open(r->held_out, TM_SPLIT_VALIDATION, run_validation_rows(r->options), 0, r->options->prefetch);
-    if (!loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches held-out data");
+    if (!loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads held-out data");
     double    sum = 0, means = 0, squares = 0;
     int64_t   tokens = 0, counted = 0;
     tm_status st = TM_OK;

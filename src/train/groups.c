@@ -56,7 +56,7 @@ static tm_status read_lr(reader *r)
     if (!(base > 0))
         return tm_fail(r->err, TM_INVALID,
                        "'lr' in optimizer.groups (%s) is relative to optimizer.lr, which is 0; give "
-                       "that one a value, too",
+                       "optimizer.lr a value, too",
                        r->group->place);
     r->group->lr_scale = rate / base;
     return TM_OK;
@@ -141,7 +141,7 @@ static tm_status unknown_member(const reader *r, const char *name)
         if (!members[i].own || tm_optimizer_reads(r->optimizer, members[i].name))
             tm_text_printf(&list, "%s%s", list.length ? ", " : "", members[i].name);
     tm_fail(r->err, TM_INVALID,
-            "'%.60s' in optimizer.groups (%s) is no member of a group with optimizer.name %s; there are: %s", name,
+            "'%.60s' in optimizer.groups (%s) is not a member of a group with optimizer.name %s; there are: %s", name,
             r->group->place, r->optimizer->name, list.data);
     tm_text_fini(&list);
     return TM_INVALID;

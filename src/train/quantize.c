@@ -81,7 +81,7 @@ static tm_status check_switch(const tm_config *config, tm_error *err)
     bool step = tm_config_text(config, "quantize.switch_step") != NULL;
     bool recipe = tm_config_text(config, "quantize.switch_recipe") != NULL;
     if (step != recipe)
-        return tm_fail(err, TM_INVALID, "%s (%s) counts only with %s; give both or none",
+        return tm_fail(err, TM_INVALID, "%s (%s) has an effect only with %s; give both or none",
                        step ? "quantize.switch_step" : "quantize.switch_recipe",
                        tm_config_place(config, step ? "quantize.switch_step" : "quantize.switch_recipe"),
                        step ? "quantize.switch_recipe" : "quantize.switch_step");
@@ -94,7 +94,7 @@ tm_status train_quantize_settle(tm_config *config, tm_error *err)
     if (tm_config_text(config, "quantize.linear.float8.recipe_name") &&
         !lists(tm_config_text(config, "model.converters"), "quantize.linear.float8"))
         return tm_fail(err, TM_INVALID,
-                       "quantize.linear.float8.recipe_name (%s) counts only with model.converters: "
+                       "quantize.linear.float8.recipe_name (%s) has an effect only with model.converters: "
                        "[quantize.linear.float8]; give that, too, or set quantize.recipe",
                        tm_config_place(config, "quantize.linear.float8.recipe_name"));
     TM_TRY(derive(config, "model.converters", of_converters(config), err));

@@ -39,7 +39,7 @@ static tm_status read_scalars(run *r, const tm_checkpoint_state *state, tm_error
     tm_error why = { 0 };
     if (tm_checkpoint_scalars(state, scalar_names, values, SCALARS, &why) != TM_OK)
         return tm_fail(err, why.status,
-                       "the checkpoint of step %lld in '%s' was made by another version of this program: %s; go on "
+                       "the checkpoint of step %lld in '%s' was made by another version of this program: %s; continue "
                        "with that version, or give another checkpoint.folder",
                        (long long)state->step, r->options->checkpoint_folder, why.text);
     if (check_scalars(state, values, &why) != TM_OK)
@@ -60,9 +60,9 @@ static tm_status check_data(const run *r, const tm_checkpoint_state *state, tm_e
     const tm_run_options *o = r->options;
     if (state->content == 0 || state->content == tm_source_describe(r->source)->content) return TM_OK;
     if (o->allow_changed_data) {
-        tm_warn(
-            "the data is not what the checkpoint was trained on: the run goes on (checkpoint.allow_changed_data), but "
-            "is not the same run");
+        tm_warn("the data is not what the checkpoint was trained on: the run continues "
+                "(checkpoint.allow_changed_data), but "
+                "is not the same run");
         return TM_OK;
     }
     return tm_fail(
@@ -92,7 +92,7 @@ static void check_sums(const run *r, const char *line)
     if (length <= prefix || !own) return;
     if (length - prefix == strlen(own) && memcmp(line + prefix, own, length - prefix) == 0) return;
     tm_warn("the checkpoint in '%s' was trained with products summed in the order '%.*s', this run's (%s kernels) is "
-            "'%s': it goes on, without the bits of a run that never stopped; --isa names other kernels",
+            "'%s': the run continues, but not with the bits of a run that never stopped; --isa names other kernels",
             r->options->checkpoint_folder, (int)(length - prefix), line + prefix,
             tm_device_describe(r->device)->kernels, own);
 }

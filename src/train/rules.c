@@ -129,22 +129,22 @@ static tm_status settle_formats(tm_config *config, tm_error *err)
                        "of the two out",
                        tm_config_place(config, "optimizer.implementation"), name);
     if (chance && !pure && !moments)
-        return tm_fail(err, TM_INVALID,
-                       "optimizer.bf16_stochastic_round (%s) rounds what is stored in bfloat16, and nothing is; set "
-                       "training.dtype: "
-                       "bfloat16 and training.regime: pure, or leave it out",
-                       tm_config_place(config, "optimizer.bf16_stochastic_round"));
+        return tm_fail(
+            err, TM_INVALID,
+            "optimizer.bf16_stochastic_round (%s) rounds tensors stored in bfloat16, and there are none; set "
+            "training.dtype: "
+            "bfloat16 and training.regime: pure, or leave it out",
+            tm_config_place(config, "optimizer.bf16_stochastic_round"));
     if (kahan && !pure)
         return tm_fail(
             err, TM_INVALID,
-            "optimizer.kahan_sum (%s) keeps what rounding to bfloat16 takes from weights, and they are float32; set "
+            "optimizer.kahan_sum (%s) keeps the rounding errors of bfloat16 weights, but weights are float32; set "
             "training.dtype: bfloat16 and training.regime: pure, or leave it out",
             tm_config_place(config, "optimizer.kahan_sum"));
     if (kahan && chance)
         return tm_fail(err, TM_INVALID,
-                       "optimizer.kahan_sum (%s) keeps what rounding takes, optimizer.bf16_stochastic_round (%s) makes "
-                       "it right on "
-                       "average; leave one of the two out",
+                       "optimizer.kahan_sum (%s) keeps rounding errors, optimizer.bf16_stochastic_round (%s) "
+                       "averages them out; leave one of the two out",
                        tm_config_place(config, "optimizer.kahan_sum"),
                        tm_config_place(config, "optimizer.bf16_stochastic_round"));
     const char *whose = tm_config_text(config, "optimizer.definition");
@@ -239,7 +239,7 @@ static tm_status check_length(tm_config *config, tm_error *err)
                            "change one",
                            lengths[i], tm_config_text(config, lengths[i]), tm_config_place(config, lengths[i]),
                            (long long)shape.max_seq_len, tm_config_place(config, "model.max_seq_len"));
-        tm_config_note(config, "%s %s exceeds model.max_seq_len %lld: rotary positions go on", lengths[i],
+        tm_config_note(config, "%s %s exceeds model.max_seq_len %lld: rotary positions extend beyond it", lengths[i],
                        tm_config_text(config, lengths[i]), (long long)shape.max_seq_len);
     }
     return TM_OK;

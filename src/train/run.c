@@ -32,14 +32,14 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
         r->sampling = tm_sampling_create(
             &(tm_sampling_options){ .half_width = r->options->target_half_width, .min_samples = TM_JUDGED_STEPS });
     if (r->options->slowdown_pct > 0)
-        tm_warn("every step is slowed down by %g %% on purpose (debug.slowdown_pct): its times are no result",
+        tm_warn("every step is slowed down by %g %% on purpose (debug.slowdown_pct): its times are not a result",
                 r->options->slowdown_pct);
     if (r->options->turn_fd) TM_TRY(tm_turn_open(r->options->turn_fd, &r->turn, err));
     run_announce(r); /* before any training data is touched: whoever keeps the time starts the clock here */
     TM_TRY(tm_event_failure(r->bus, err));
     r->loader =
         tm_loader_open(r->source, TM_SPLIT_TRAIN, run_global_batch(r->options), first_sample, r->options->prefetch);
-    if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that fetches data");
+    if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads data");
     if (!trained) TM_TRY(run_certify(r, first_sample, err));
     r->validity = tm_validity_start("");
     tm_status st = run_train(r, stop, err);

@@ -232,7 +232,7 @@ static tm_status check_adapters(const tm_graph *graph, tm_error *err)
         const tm_adapter *adapter = graph->tensors[i].adapter;
         if (adapter && tm_graph_at(graph, adapter->b)->trained && tm_graph_at(graph, adapter->b)->gradient == TM_NONE)
             return tm_fail(err, TM_UNSUPPORTED,
-                           "'%s' is not the weight of a linear: no adapter can stand beside it; take its name out of "
+                           "'%s' is not the weight of a linear layer and cannot have an adapter; remove its name from "
                            "lora.targets",
                            graph->tensors[i].name);
     }

@@ -131,7 +131,7 @@ static tm_status take_memory(tm_trainer *trainer, tm_error *err)
     size_t            disk = plan->spaces[TM_SPACE_DISK].arena_bytes;
     TM_ASSERT(plan->spaces[TM_SPACE_HOST].arena_bytes == 0);
     if (disk > 0 && !offload->folder)
-        return tm_fail(err, TM_INVALID, "training.offload needs a folder for its file; set training.offload_path");
+        return tm_fail(err, TM_INVALID, "training.offload needs a directory for its file; set training.offload_path");
     TM_TRY(check_weights_fit(plan, tm_device_describe(device), err));
     if (disk > 0) TM_TRY(tm_device_map_file(device, offload->folder, disk, &base[TM_SPACE_DISK], err));
     TM_TRY(tm_device_alloc(device, plan->arena_bytes, &base[TM_SPACE_DEVICE], err));

@@ -19,7 +19,7 @@ struct tm_turn {
 
 static tm_status gone(tm_error *err)
 {
-    return tm_fail(err, TM_INTERRUPTED, "the program that gives the turns (" TM_TURN_VARIABLE ") has ended");
+    return tm_fail(err, TM_INTERRUPTED, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
 }
 
 static bool send_lines(tm_turn *turn)

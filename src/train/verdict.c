@@ -159,7 +159,7 @@ static tm_verdict judge_uniform(const tm_evidence *e, char reason[TM_REASON_BYTE
     double first = head_of(e).mean, last = tail_of(e).mean, target = e->unigram_entropy;
     bool   near = fabs(last - target) < 0.05 * target, closer = fabs(last - target) < fabs(first - target);
     if (last < target && !near) {
-        snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f is below ln V, %.4f: something leaks", last,
+        snprintf(reason, TM_REASON_BYTES, "random tokens: loss %.4f is below ln V, %.4f: information leaks", last,
                  target);
         return TM_VERDICT_INVALID;
     }
@@ -174,7 +174,7 @@ static tm_verdict judge_held_out(const tm_evidence *e, char reason[TM_REASON_BYT
     if (e->images && !isnan(e->unigram_entropy)) {
         bool better = final < e->unigram_entropy;
         snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f, without any prediction %.4f%s", final,
-                 e->unigram_entropy, better ? "" : ": nothing was learnt");
+                 e->unigram_entropy, better ? "" : ": nothing was learned");
         return better ? TM_VERDICT_VALID : not_passed(e, reason);
     }
     if (isnan(e->unigram_entropy)) {
@@ -184,14 +184,15 @@ static tm_verdict judge_held_out(const tm_evidence *e, char reason[TM_REASON_BYT
     }
     if (final < least_of_compressed * e->compressed) { /* false where it is NAN */
         snprintf(reason, TM_REASON_BYTES,
-                 "held-out loss %.4f is less than a fifth of what a compressor needs, %.4f: targets are seen, or the "
+                 "held-out loss %.4f is less than a fifth of what a compressor needs, %.4f: the model sees the "
+                 "targets, or the "
                  "held-out text is in the training text",
                  final, e->compressed);
         return TM_VERDICT_INVALID;
     }
     bool passed = final < e->unigram_entropy;
     snprintf(reason, TM_REASON_BYTES, "held-out loss %.4f, entropy of single tokens %.4f%s", final, e->unigram_entropy,
-             passed ? "" : ": nothing was learnt beyond their frequencies");
+             passed ? "" : ": nothing was learned beyond their frequencies");
     return passed ? TM_VERDICT_VALID : not_passed(e, reason);
 }
 
@@ -215,7 +216,7 @@ static tm_verdict judge_measurement(const tm_evidence *e, char reason[TM_REASON_
 {
     tm_verdict verdict = TM_VERDICT_VALID;
     if (e->machine_reason && e->machine == TM_VERDICT_INVALID) {
-        add(reason, "; but no measurement of this machine: %s", e->machine_reason);
+        add(reason, "; but the figures do not measure this machine: %s", e->machine_reason);
         return TM_VERDICT_INVALID;
     }
     if (e->step_variation > noisy_variation) {
@@ -256,8 +257,7 @@ static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
         return TM_VERDICT_INVALID;
     }
     if (e->n_losses == 0 && e->total_steps > 0) {
-        snprintf(reason, TM_REASON_BYTES,
-                 "all %lld steps were done before this process, which knows nothing of their times",
+        snprintf(reason, TM_REASON_BYTES, "all %lld steps were done before this process, so their times are not known",
                  (long long)e->total_steps);
         return TM_VERDICT_NOT_JUDGED;
     }

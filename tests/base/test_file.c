@@ -115,7 +115,7 @@ static void a_failed_write_leaves_nothing(void **state)
     assert_int_equal(entries(test_folder()), 1);
     err = (tm_error){ 0 };
     assert_int_equal(tm_file_write("/nowhere/at/all", "x", 1, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "cannot create '/nowhere/at/all': folder '/nowhere/at'"));
+    assert_non_null(strstr(err.text, "cannot create '/nowhere/at/all': directory '/nowhere/at'"));
 }
 
 static void devices_are_not_replaced(void **state)

@@ -60,7 +60,7 @@ static void the_file_is_named(void **state)
     int  status = read_cut_file(true, said);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 4);
-    assert_non_null(strstr(said, "cor?pus.txt' was cut short during the run"));
+    assert_non_null(strstr(said, "cor?pus.txt' was truncated during the run"));
 }
 
 static void other_faults_stay_faults(void **state)

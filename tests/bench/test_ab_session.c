@@ -153,7 +153,7 @@ static void damaged_records(void **state)
                  { "[1.07, 1.07]", "[]", "at least one step" },
                  { "[1.07, 1.07]", "7", "not a list" },
                  { "{\"end\"", "{\"ende\"", "line" },
-                 { "\"seconds\": 61.5}\n", "\"seconds\": 61.5}\n{}\n", "behind the end" },
+                 { "\"seconds\": 61.5}\n", "\"seconds\": 61.5}\n{}\n", "after the end" },
                  { "{\"round\": 0", "{{", "not a JSON object" } };
     tm_text       whole = { 0 };
     tm_ab_session s = make(2, 1.07, 64, 64);

@@ -46,7 +46,7 @@ cp "$out" live.txt
 check "a session ends with 0, whatever it says" [ "$code" -eq 0 ]
 check "an injected slowdown is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
 check "the machine's own difference stands beside it" has "$out" "^A / A +[0-9.]+ +\[[0-9.]+, [0-9.]+\]"
-check "the smallest difference that would be seen" has "$out" "^floor .* seen in about 4 of 5 sessions: +[0-9.]+ %$"
+check "the smallest difference that would be seen" has "$out" "^floor .* detected in about 4 of 5 sessions: +[0-9.]+ %$"
 check "warm-up turns are counted, not used" has "$out" "left out: (3[6-9]|[4-9][0-9]) warm-up turns with [0-9]+ steps, 0 cut steps"
 check "it ends with the budget" has "$out" "^ended +after 1[0-4]\.[0-9] s: the budget ended$"
 check "rounds are what is independent" [ "$(value kept/result.json rounds)" -ge 6 ]
@@ -145,16 +145,16 @@ LC_ALL=C sed 's/trainmark-turns 1/trainmark-turns 2/g' old >newer
 chmod +x newer
 trainmark ab --a "$args" --b-binary ./newer
 failed_with 4 "a binary that takes turns in another way" \
-    "B \(./newer run .*\) takes turns in another way: it says 'trainmark-turns 2', this program knows 'trainmark-turns 1'" \
+    "B \(./newer run .*\) uses another turn protocol: it sends 'trainmark-turns 2', this program knows 'trainmark-turns 1'" \
     "--b-command"
 LC_ALL=C sed 's/TRAINMARK_TURN_FD/TRAINMARK_TURN_NO/g' old >older
 chmod +x older
 trainmark ab --a "$args --training.steps 3" --a-binary ./older --b-binary ./old
-failed_with 4 "a binary that takes no turns" "A( again)? .*does not take turns" "--a-command"
+failed_with 4 "a binary that takes no turns" "A( again)? .*does not know the turn protocol" "--a-command"
 trainmark ab --a "$args --no.such_key 3" --a-binary ./old --b-binary ./old
 failed_with 4 "arguments that a binary does not know" "A( again)? \(\./old run " "unknown key 'no.such_key'"
 trainmark ab --a "$args" --b-binary ./old --b-command x
-failed_with 2 "a binary and a command" "--b-command goes with neither --b nor --b-binary"
+failed_with 2 "a binary and a command" "--b-command cannot be given with --b or --b-binary"
 trainmark ab --a-command "sh short.sh 3 0.01" --b-command "sh -c 'exit 7'" --turn run
 failed_with 4 "a whole run that fails" "B \(.*\) failed after 0 steps: exit code 7"
 trainmark ab --a-command "sleep 100" --b-command "sleep 100" --budget 1
@@ -170,7 +170,7 @@ failed_with 4 "a quote without end" "--a: a quote is not closed"
 trainmark ab
 failed_with 2 "no program" "give A: --a, --a-binary or --a-command"
 trainmark ab --a "" --a-command x --b ""
-failed_with 2 "two programs" "--a-command goes with neither"
+failed_with 2 "two programs" "--a-command cannot be given with"
 trainmark ab --a "" --b "" --turn 0.01
 failed_with 2 "a turn that is too short" "'--turn' must be a number from 0.05"
 trainmark ab --a "" --b "" --budgett 1
@@ -180,7 +180,7 @@ failed_with 2 "an option given twice" "'--a' is given twice"
 trainmark ab --a-command x --b-command y --step-pattern '('
 failed_with 4 "a pattern that is none" "not an extended regular expression"
 trainmark ab --from kept --least-difference 1
-failed_with 2 "a record is judged as it was made" "--from judges a recorded session"
+failed_with 2 "a record is judged as it was made" "--from evaluates a recorded session"
 trainmark ab --a "$args" --least-difference -1
 failed_with 2 "a least difference below nothing" "'--least-difference' is out of range: found -1, wanted 0 to 1000"
 trainmark ab --from "$out"

@@ -128,7 +128,7 @@ failed_with 4 "float8 of some products" "'fp8_wgrad' = 'false' .*float8 without 
 tiny_run --quantize.recipe mxfp4 --training.seq_len 20 --training.local_batch_size 1
 failed_with 4 "blocks that do not fit" "recipe mxfp4 does not fit" "summed over 20 elements" "quantize.filter_fqns"
 tiny_run --quantize.recipe fp8_rowwise --quantize.filter_fqns attention.wk
-failed_with 4 "a part of a fused product" "is one product of 3 linears, and only 2 of them"
+failed_with 4 "a part of a fused product" "is one product of 3 linear layers, and only 2 of them"
 tiny_run --parallelism.tensor_parallel_degree 2
 failed_with 4 "tensor parallelism" "tensor parallelism is not built yet; set it to 1"
 tiny_run --optimizer.name Adam
@@ -141,7 +141,7 @@ tiny_run
 unset WORLD_SIZE
 failed_with 4 "eight processes" "environment WORLD_SIZE" "not built yet" "unset the variable"
 tiny_run --quantize.linear.float8.recipe_name rowwise
-failed_with 4 "float8 recipe" "quantize.linear.float8" "counts only with model.converters"
+failed_with 4 "float8 recipe" "quantize.linear.float8" "has an effect only with model.converters"
 
 # --- configuration files --------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ trainmark run nothing.yaml
 failed_with 4 "missing file" "cannot open configuration 'nothing.yaml'" "No such file" "check the path"
 mkdir folder
 trainmark run ./folder
-failed_with 4 "folder for a file" "'./folder' is a folder; name a YAML file"
+failed_with 4 "folder for a file" "'./folder' is a directory; name a YAML file"
 mkfifo fifo.yaml
 trainmark run fifo.yaml
 failed_with 4 "fifo for a file" "'fifo.yaml' is not a regular file"
@@ -188,7 +188,7 @@ failed_with 4 "deep nesting" "deep.yaml:1: nested deeper than"
 echo 'extends: two.yaml' >one.yaml
 echo 'extends: [one.yaml]' >two.yaml
 trainmark run one.yaml
-failed_with 4 "extends in a circle" "extends goes in a circle: 'two.yaml' extends 'one.yaml'"
+failed_with 4 "extends in a circle" "extends is circular: 'two.yaml' extends 'one.yaml'"
 yaml 'extends: nowhere.yaml\n'
 failed_with 4 "extends a missing file" "'nowhere.yaml', named by c.yaml" "check the path"
 yaml 'model: tiny-llama\ntraining:\n  steps: ${NOT_SET_ANYWHERE}\n'
@@ -211,7 +211,7 @@ seq 1 5000 >text.txt
 trainmark run $tiny --training.mock_data false --out run
 failed_with 4 "no mock data, no path" "training.mock_data is false \(command line\)" "give data.path"
 tiny_run --data.source text
-failed_with 4 "text without a path" "data.path names no file or folder; give --data.path"
+failed_with 4 "text without a path" "data.path names no file or directory; give --data.path"
 tiny_run --data.path nowhere
 failed_with 4 "missing text" "cannot reach 'nowhere': No such file"
 mkdir empty with_fifo loop self dangling
@@ -228,7 +228,7 @@ tiny_run --data.path self
 failed_with 4 "link to itself" "'self/me' is a symbolic link that leads back to itself; remove it"
 ln -s nowhere dangling/link
 tiny_run --data.path dangling
-failed_with 4 "link to nothing" "'dangling/link' is a symbolic link to nothing"
+failed_with 4 "link to nothing" "'dangling/link' is a dangling symbolic link"
 tiny_run --data.path /dev/zero
 failed_with 4 "device for a text" "'/dev/zero' is a device"
 echo short >short.txt
@@ -245,23 +245,23 @@ else
     cp text.txt closed/a
     chmod 0 closed
     tiny_run --data.path closed
-    failed_with 4 "unreadable folder" "cannot read folder 'closed': Permission denied; give read permission"
+    failed_with 4 "unreadable folder" "cannot read directory 'closed': Permission denied; give read permission"
     chmod 700 closed
     chmod 0 closed/a
     tiny_run --data.path closed
     failed_with 4 "unreadable file" "cannot read 'closed/a': Permission denied; give read permission"
     chmod 500 closed
     tiny_run --out closed/run
-    failed_with 4 "run directory that cannot be written" "cannot create folder 'closed/run': Permission denied"
+    failed_with 4 "run directory that cannot be written" "cannot create directory 'closed/run': Permission denied"
 fi
 check_not "no wrong configuration or data made a run directory" [ -e run ]
 
 # --- what is written ------------------------------------------------------------------------------------------------------
 
 tiny_run --out text.txt
-failed_with 4 "file for a run directory" "'text.txt' exists and is not a folder; name another"
+failed_with 4 "file for a run directory" "'text.txt' exists and is not a directory; name another"
 tiny_run --out text.txt/below
-failed_with 4 "run directory below a file" "cannot create folder 'text.txt/below': Not a directory"
+failed_with 4 "run directory below a file" "cannot create directory 'text.txt/below': Not a directory"
 tiny_run --perf-csv text.txt
 failed_with 4 "perf.csv with another header" "cannot append to 'text.txt': header is \"1\", wanted \"model,n_gpus" 
 tiny_run --perf-csv empty
@@ -355,7 +355,7 @@ failed_with 4 "named checkpoint is damaged" "cannot load checkpoint 'flipped/che
 rm -r flipped/checkpoint/step-00000002
 cp flipped/config.yaml config.before
 saved flipped --optimizer.lr 0.5
-failed_with 4 "the only checkpoint is damaged" "no checkpoint in 'flipped/checkpoint' is usable" "checksum" "start anew"
+failed_with 4 "the only checkpoint is damaged" "no checkpoint in 'flipped/checkpoint' is usable" "checksum" "start again"
 check "a run that could not resume leaves the settings of the earlier one" cmp -s flipped/config.yaml config.before
 saved flipped --checkpoint.load_step 3
 failed_with 4 "named checkpoint is missing" "there is no checkpoint of step 3 in 'flipped/checkpoint'"

@@ -38,7 +38,7 @@ calm()
 {
     for _ in 1 2 3 4; do
         trainmark "$@"
-        [ "$code" -eq 3 ] && has "$out" "measured in too much noise" || return 0
+        [ "$code" -eq 3 ] && has "$out" "measurements of the slices are too noisy" || return 0
     done
 }
 # shellcheck disable=SC2086
@@ -69,14 +69,14 @@ check "gpt: memory is the plan's" positive gpt.tsv 1 memory_gb
 
 # shellcheck disable=SC2086
 calm bench gpt --sizes tiny.yaml --memory-gib 0.005 $slices
-check "gpt: what does not fit is foretold" [ "$code" -eq 0 ]
+check "gpt: what does not fit is predicted" [ "$code" -eq 0 ]
 check "gpt: from the slices that fit" rows gpt.tsv 4
 check "gpt: the last row is the prediction" is gpt.tsv 4 tag predicted
 check "gpt: without a measured model there is no error" [ -z "$(field gpt.tsv 4 error_pct)" ]
 
 # shellcheck disable=SC2086
 calm bench gpt --sizes tiny.yaml --memory-gib 0.003 $slices
-check "gpt: two slices make a line without residuals" has "$out" "two slices only"
+check "gpt: two slices make a line without residuals" has "$out" "only two slices"
 
 trainmark bench gpt --sizes tiny.yaml --memory-gib 0.00001 --threads 1 --output-file gpt.tsv
 check "gpt: where no slice fits, the size is skipped" is gpt.tsv 1 tag skipped
@@ -84,11 +84,11 @@ check "gpt: with the reason in bytes" has gpt.tsv "needs [0-9.]+ MiB, and no sli
 check "gpt: a table of nothing but skipped rows is no result" [ "$code" -eq 3 ]
 
 trainmark bench gpt --sizes 13b --budget 2 --batch 1 --threads 1
-check "gpt: no time for two steps of the smallest slice" has "$out" "(two steps of its smallest part|no slice fits)"
+check "gpt: no time for two steps of the smallest slice" has "$out" "(two steps of its smallest slice|no slice fits)"
 trainmark bench gpt --sizes nosuch
 failed_with 4 "gpt: an unknown size" "nosuch"
 trainmark bench gpt --sizes small,,large
-failed_with 2 "gpt: an empty size" "--sizes wants names"
+failed_with 2 "gpt: an empty size" "--sizes must be names"
 trainmark bench gpt --layers 3,1
 failed_with 2 "gpt: layers that do not ascend" "--layers is '3,1'"
 trainmark bench gpt --layers 1,x
@@ -110,7 +110,7 @@ check "attention: and its length" is attention.tsv 1 seqlen_q 32
 trainmark bench attention --window 5 --causal false
 failed_with 4 "attention: a window needs a causal mask" "--window 5 needs causal"
 trainmark bench attention --heads 6 --kv-heads 4
-failed_with 4 "attention: groups must be whole" "--heads 6 is no multiple of --kv-heads 4"
+failed_with 4 "attention: groups must be whole" "--heads 6 is not a multiple of --kv-heads 4"
 trainmark bench attention --seq 16777216 --batch 1048576
 failed_with 4 "attention: more elements than can be counted" "elements"
 trainmark bench attention --seq 1000000 --heads 64 --head-dim 256

@@ -90,7 +90,7 @@ failed_with 5 "nodes put together" "2 of 2 nodes fail; 'nodes/failing_nodes.txt'
 check "who fails" [ "$(tr '\n' ' ' <nodes/failing_nodes.txt)" = "node7 node8 " ]
 check "who was missing" has nodes/smoke_report.md '\| node8 \| FAIL \| no report'
 trainmark check --aggregate nowhere
-failed_with 4 "no reports" "cannot read folder 'nowhere/smoke'.*--dump-path"
+failed_with 4 "no reports" "cannot read directory 'nowhere/smoke'.*--dump-path"
 
 # --- tuning ---------------------------------------------------------------------------------------------------------------
 
@@ -119,13 +119,13 @@ check "put back after them" [ "$(cat $balancing)" = 1 ]
 trainmark check --sysroot m --tune-host -- sh -c 'kill -9 $PPID'
 check "killed" [ "$code" -eq 137 ]
 trainmark check --sysroot m --only tuned
-check "the next start says so" has "$out" 'WARN  tuned .*without putting'
+check "the next start says so" has "$out" 'WARN  tuned .*without restoring'
 check "and how to mend it" has "$out" 'remedy: +trainmark check --restore-host'
 trainmark check --sysroot m --restore-host
 check "restored" [ "$code" -eq 0 ]
 check "as it was" [ "$(cat $balancing)" = 1 ]
 trainmark check --sysroot m --restore-host
-check "nothing left to restore" has "$err" 'no host settings to put back'
+check "nothing left to restore" has "$err" 'no host settings to restore'
 # SIGTERM goes on to the command, and the host is put back.
 wait_for_end='trap "exit 0" TERM; touch up; while :; do sleep 0.1; done'
 "$TRAINMARK" check --sysroot m --tune-host -- sh -c "$wait_for_end" >/dev/null 2>"$err" &
@@ -176,11 +176,11 @@ failed_with 2 "expected nodes alone" "--expected-nodes needs --aggregate"
 trainmark check -- true
 failed_with 2 "a command without tuning" "only run with --tune-host"
 trainmark check --tune-host --
-failed_with 2 "no command" "no command behind '--'"
+failed_with 2 "no command" "no command after '--'"
 trainmark check --perf --sysroot m
 failed_with 2 "measuring another machine" "leave one of them out"
 trainmark check --sysroot nowhere
-failed_with 4 "no such root" "--sysroot 'nowhere' is not a folder"
+failed_with 4 "no such root" "--sysroot 'nowhere' is not a directory"
 trainmark check --report-file-name r.txt
 failed_with 2 "an unknown format" "r.txt"
 finish

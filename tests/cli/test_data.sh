@@ -37,7 +37,7 @@ failed_with 4 "a packed file that was cut" "cut.npy.*byte|cut.npy.*rows"
 head -c 100 set.idx >cut.idx
 cp set.bin cut.bin
 trainmark data inspect cut
-failed_with 4 "an index that was cut" "cut.idx' has 100 bytes.*it is cut short or damaged"
+failed_with 4 "an index that was cut" "cut.idx' has 100 bytes.*it is truncated or damaged"
 trainmark data pack nothing --out x
 failed_with 4 "packing nothing" "cannot reach 'nothing'"
 trainmark data pack docs --out x --format zip
@@ -48,7 +48,7 @@ trainmark data pack docs --out no/such/folder
 failed_with 4 "no such folder" "cannot create 'no/such/folder.bin"
 trainmark data
 check "alone it lists its commands: exit code 0" [ "$code" -eq 0 ]
-check "alone it lists its commands" has "$out" "^  verify +are files what was published"
+check "alone it lists its commands" has "$out" "^  verify +compare files with published sizes"
 trainmark data inspect
 failed_with 2 "no path" "missing PATH"
 
@@ -63,19 +63,19 @@ check "each of its files has a line" [ "$(grep -c '| md5 .*| ok ' "$out")" -eq 2
 mkdir both
 mv abc empty both
 trainmark data verify list.md5
-failed_with 5 "files that are missing" "is not what was published"
+failed_with 5 "files that are missing" "differs from what was published"
 check "what is missing is named" has "$out" "\| abc .*\| missing +\| FAILED"
 trainmark data verify both --expect 2c69a13837f9865084354f29aea77b1a
 check "the hash of a folder" [ "$code" -eq 0 ]
 trainmark data verify both --expect 2c69a13837f9865084354f29aea77b1b
-failed_with 5 "another hash of a folder" "'both' is not what was published"
+failed_with 5 "another hash of a folder" "'both' differs from what was published"
 cp list.md5 both
 printf abd >both/abc
 trainmark data verify both --json
-failed_with 5 "a damaged file" "'both' is not what was published"
+failed_with 5 "a damaged file" "'both' differs from what was published"
 check "the damaged file is named, as JSON" has "$out" '"found": "4911e516e5aa21d327512e0c8b197616"'
 trainmark data verify gov
-failed_with 5 "names of the benchmark, other sizes" "'gov' is not what was published"
+failed_with 5 "names of the benchmark, other sizes" "'gov' differs from what was published"
 check "the published size is told" has "$out" "train.npy +\| bytes +\| 192,151,239"
 trainmark data verify docs
 failed_with 4 "nothing is known" "nothing is known of 'docs' .*--expect MD5"
@@ -107,7 +107,7 @@ trainmark run $tiny --training.steps 4 --data.source megatron --data.path set --
 failed_with 4 "a token outside of the vocabulary" "set.bin': token [0-9]+ is not in the vocabulary, 0 to 255"
 mv aside.json set.vocabulary.json
 trainmark run $tiny --data.source megatron --out d
-failed_with 4 "no path" "data.source is megatron .*, but data.path names no file or folder"
+failed_with 4 "no path" "data.source is megatron .*, but data.path names no file or directory"
 trainmark run $tiny --data.path docs --data.validation_path set --out d
 failed_with 4 "held-out data of its own for text" "data.validation_path .* is for data.source govreport and latents and megatron"
 trainmark run $tiny --training.steps 100 --data.source megatron --data.path set --out d --model.vocab_size 257 --dry-run
@@ -141,6 +141,6 @@ trainmark data verify packed
 check "verify takes the PREFIX that inspect takes" [ "$code$(grep -c '| ok ' "$out")" = 02 ]
 echo >>packed.bin
 trainmark data verify packed
-failed_with 5 "verify: one of the two is damaged" "'packed' is not what was published"
+failed_with 5 "verify: one of the two is damaged" "'packed' differs from what was published"
 
 finish

@@ -64,9 +64,9 @@ failed_with 4 "a preset that is not found" "unknown model 'mine'" "in --config-p
 trainmark run elsewhere/exp.yaml --config-path tree --out exp --verbose
 check "--config-path finds it, and it runs" [ "$code" -eq 0 ]
 check "it runs as many steps as the file says" has exp/config.yaml '^  steps: 2  # file elsewhere/exp.yaml:11 \(train_iters\)$'
-check "what tunes speed only is counted" has "$err" "of the keys of megatron 1 tune speed only and 1 change nothing here"
-check "--verbose lists it" has "$err" "^tunes speed only: use_turbo_attention = true"
-check "config.yaml holds it" has exp/config.yaml "^# tunes speed only: use_turbo_attention = true"
+check "what tunes speed only is counted" has "$err" "of the keys of megatron, 1 affect speed only and 1 have no effect here"
+check "--verbose lists it" has "$err" "^affects speed only: use_turbo_attention = true"
+check "config.yaml holds it" has exp/config.yaml "^# affects speed only: use_turbo_attention = true"
 trainmark run elsewhere/exp.yaml --config-path nowhere
 failed_with 4 "a path that is not there" "--config-path: there is no directory 'nowhere'"
 trainmark run elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1 --allow-unknown-keys
@@ -113,6 +113,12 @@ trainmark discover
 check "the catalogue" has "$out" "^pyt_train_llama-3.1-8b +llama3.1_8B$"
 trainmark discover --tags pyt_train_llama-3.1-8b --json
 check "one entry as JSON" [ "$(grep -c '"name"' "$out")" -eq 1 ]
+trainmark discover --tags deepseek-v2-lite
+check "a tag of a family" [ "$(wc -l <"$out")" -eq 1 ]
+trainmark discover --tags pretrain
+check "a tag that all have" [ "$(wc -l <"$out")" -gt 40 ]
+trainmark discover pyt_huggingface_gpt2
+check "a name of the catalogue" has "$out" "gpt2-124M$"
 trainmark discover --tags nothing
 failed_with 4 "a tag that nothing has" "no entry has the tag 'nothing'"
 trainmark run --live-output --tags pyt_train_tiny-llama --training.steps 2 $tiny --out tags --timeout 600
@@ -120,6 +126,14 @@ check "a run by tag" [ "$code" -eq 0 ]
 check "the command line is above the tag" has tags/config.yaml "^  steps: 2  # command line$"
 trainmark run --tags primus_pyt_train_llama-3.1-8b:model.n_layers=1 --dry-run --memory 1TB
 check "a tag with a parameter" has "$out" "^  n_layers: 1  # command line$"
+for tag in pyt_train_llama-3.1-8b jax_maxtext_train_llama-3.1-8b primus_pyt_megatron_lm_train_llama-3.1-8b_overlay; do
+    trainmark run --tags $tag --dry-run --memory 1TB
+    check "the scheme of $tag" has "$out" "^# model: llama3.1_8B, 8030261248 parameters$"
+done
+trainmark run --tags jax_maxtext_train_llama-2-7b_fp8 --dry-run --memory 100TiB
+check "a tag of float8" has "$out" "^  recipe: fp8_delayed  # derived from fp8 "
+trainmark run --tags jax_maxtext_train_llama-2-7b_nanoo_fp8
+failed_with 4 "a tag of another float8" "no entry 'jax_maxtext_train_llama-2-7b_nanoo_fp8'"
 trainmark run --tags pyt_train_x
 failed_with 4 "a tag of no model" "no entry 'pyt_train_x'" "trainmark discover"
 trainmark run --tags pyt_train_llama-3.1-8b,pyt_train_llama-3.1-70b

@@ -42,7 +42,7 @@ check "so is one that is no id" has "$err" "element 1 is not a whole number"
 trainmark numerics folder --tokens ids.json --dtype float64
 check "float64 is the reference's" [ "$code" -eq 2 ]
 trainmark numerics first --tokens ids.json
-check "a run is no folder" has "$err" "not a Hugging Face folder"
+check "a run is no folder" has "$err" "not a Hugging Face directory"
 
 trainmark run $small --model.hf_assets_path folder --training.steps 2 --out second --checkpoint.enable true
 check "a folder is trained on" has "$err" "loaded 12 tensors"

@@ -32,7 +32,7 @@ export SOURCE_DATE_EPOCH
 trainmark manual man
 check "a page for each command, and those below" [ "$(find man -name '*.1' | wc -l)" -gt 40 ]
 check "the date is SOURCE_DATE_EPOCH" has man/trainmark-run.1 '^.TH TRAINMARK-RUN 1 "1970-01-01"'
-check "an option with its range and default" has man/trainmark-data-tokenize.1 '^bytes|^text that is encoded at once \(.*default 1048576\)$'
+check "an option with its range and default" has man/trainmark-data-tokenize.1 '^bytes|^bytes of text that are encoded at once \(.*default 1048576\)$'
 cp -r man first
 trainmark manual man
 check "made again, they are the same" diff -r man first

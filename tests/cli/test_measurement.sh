@@ -15,7 +15,7 @@ for name in drift_percent drift_lo shift_percent effective_n half_width_percent 
 done
 check "a verdict on the machine" has "$out" "^  machine     (valid|noisy|invalid|not-judged) +[a-z0-9]"
 check "the steady state" has "$out" "^    steady state +(not )?reached$"
-check "independent steps" has "$out" "^    independent steps that they are worth +[0-9]+ of 2[0-9]$"
+check "independent steps" has "$out" "^    equivalent number of independent steps +[0-9]+ of 2[0-9]$"
 
 trainmark run $tiny --training.stop_at_target true --metrics.target_half_width 0.01
 failed_with 4 "two ways to end a run" "metrics.target_half_width \(command line\)" "training.stop_at_target \(command line\)" \
@@ -36,7 +36,7 @@ done
 unset OMP_WAIT_POLICY GOMP_SPINCOUNT
 trainmark run $tiny --training.steps 2 --out busy
 policy=$(value busy/result.json OMP_WAIT_POLICY)
-noted=$(grep -c "threads sleep while they wait" "$err")
+noted=$(grep -c "waiting threads sleep" "$err")
 OMP_WAIT_POLICY=active
 export OMP_WAIT_POLICY
 trainmark run $tiny --training.steps 2 --out told

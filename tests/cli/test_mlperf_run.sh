@@ -17,7 +17,7 @@ failed_with 2 "no configuration" "missing FILE"
 trainmark mlperf run "$config" --out x --runs 0
 failed_with 2 "no runs" "'--runs' is out of range: found 0, wanted 1 to 10000"
 trainmark mlperf run "$config" --out x --debug.seed 3
-failed_with 2 "a seed for all runs" "'--debug.seed' is what .mlperf run. tells its runs itself"
+failed_with 2 "a seed for all runs" "'--debug.seed' is set by .mlperf run. itself"
 trainmark mlperf run "$config" --out x --runs
 failed_with 2 "an option without its value" "option '--runs' needs a value"
 trainmark mlperf run "$config" --out nobody --runs 1
@@ -40,7 +40,7 @@ cp two/result_0.txt kept
 rm two/result_1.txt
 # shellcheck disable=SC2086
 trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short
-check "what is there is not run again" has "$out" "run 1 of 2: there already"
+check "what is there is not run again" has "$out" "run 1 of 2: done already"
 check "what is there is not touched" cmp -s kept two/result_0.txt
 check "what is missing is run" has "$out" "run 2 of 2: seed 8, aborted, 32 samples"
 
@@ -103,6 +103,6 @@ trainmark mlperf reference "$config" --out ref
 failed_with 2 "a reference without a file" "missing --output FILE"
 # shellcheck disable=SC2086
 trainmark mlperf reference "$config" --out ref --output ref.json --runs 4 $short
-failed_with 5 "a reference of runs that missed the target" "did not reach the target; a reference wants every run to reach the target"
+failed_with 5 "a reference of runs that missed the target" "did not reach the target; every run of a reference must reach the target"
 check "writes no record" [ ! -e ref.json ]
 finish

@@ -32,7 +32,7 @@ done
 trainmark report a -o page.pdf
 failed_with 2 "an unknown form" "wanted .html, .md or .csv"
 trainmark report nothing
-failed_with 4 "no such run" "there is no file or folder 'nothing'"
+failed_with 4 "no such run" "there is no file or directory 'nothing'"
 
 # --- strings from outside ---
 
@@ -127,7 +127,7 @@ mkdir empty
 trainmark watch empty --once --json
 check "watch: no step yet" has "$out" "^{}$"
 trainmark watch nothing
-failed_with 4 "watch: no such folder" "there is no folder 'nothing'"
+failed_with 4 "watch: no such folder" "there is no directory 'nothing'"
 
 # --- in a browser ---
 

@@ -341,7 +341,7 @@ check "it says why" has "$err" "all steps were done before, only the result is m
 for member in weights_hash validation parameters floor; do
     check "the result has the same $member" [ "$(line_of $member done/result.json)" = "$(line_of $member first.json)" ]
 done
-check "it knows no times" has done/result.json '"reason": "all 4 steps were done before this process, which knows nothing of their times"'
+check "it knows no times" has done/result.json '"reason": "all 4 steps were done before this process, so their times are not known"'
 check_not "and tells no speed" grep -q "^performance:" "$out"
 trainmark run $done_run
 check "then there is nothing to do" has "$err" "nothing to do: the checkpoint is at step 4"

@@ -18,7 +18,7 @@ trainmark data preview "$fixtures/ultrachat.parquet" --tokenizer "$root/tests/to
 check "a conversation by the folder's template" has "$out" "^<\|im_start\|>assistant|^\[\[<\|im_start\|>user"
 check "its end is learnt" has "$out" "<\|im_end\|>"
 trainmark data preview "$fixtures/ultrachat.parquet"
-failed_with 4 "no template" "row 1: conversations need a chat template: give data.tokenizer a model's folder"
+failed_with 4 "no template" "row 1: conversations need a chat template: give data.tokenizer a model's directory"
 trainmark data preview "$fixtures/govreport.parquet" --first 13
 failed_with 4 "no such row" "has 12 rows, none with a text from row 13 on"
 

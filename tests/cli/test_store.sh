@@ -43,7 +43,7 @@ trainmark results export last~3 --out back
 check "export makes a run directory" cmp -s back/result.json a/result.json
 check "with all that was stored" cmp -s back/config.yaml a/config.yaml
 trainmark results export 1 --out back
-failed_with 4 "export replaces nothing" "is there already"
+failed_with 4 "export replaces nothing" "already exists"
 trainmark results import a/result.json b --label copy
 check "import adds results" [ "$(cut -d ' ' -f 1 "$out" | tr '\n' ' ')" = "5 6 " ]
 trainmark results delete 5 last
@@ -77,7 +77,7 @@ check "tables of benchmarks" has "$out" "^\| 32x32x32: tflops "
 trainmark compare 1 3
 failed_with 4 "a run and a benchmark" "have no figure in common"
 trainmark compare 1 nothing
-failed_with 4 "a file that is not there" "there is no file or folder 'nothing'"
+failed_with 4 "a file that is not there" "there is no file or directory 'nothing'"
 trainmark compare 1
 failed_with 2 "compare with what" "with what\?"
 trainmark compare 1 --baseline
@@ -103,7 +103,7 @@ check "the run keeps its own limits" [ "$code" -eq 0 ]
 check "gates and what is only recorded" has "$out" "\| RECORD +\|"
 printf '{"MBS=2,GBS=2,PRECISION=fp32": {"training.tokens_per_sec_per_gpu": {"kind": "min", "value": 1e15}}}' >high.json
 trainmark compare a --thresholds high.json
-failed_with 5 "a limit that is not kept" "1 of 1 limits are not kept"
+failed_with 5 "a limit that is not kept" "1 of 1 limits are exceeded"
 trainmark compare b --thresholds high.json
 failed_with 4 "a cell that is not there" "MBS=4,GBS=4"
 

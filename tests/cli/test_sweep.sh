@@ -39,11 +39,11 @@ check "and trains to the same weights" [ "$(grep weights_hash again/result.json)
 
 cp sweep/runs_summary.csv before.csv
 trainmark run experiment.yaml --out sweep
-check "what is done is not done again" [ "$(grep -c 'there already' "$out")" -eq 6 ]
+check "what is done is not done again" [ "$(grep -c 'done already' "$out")" -eq 6 ]
 check "the summary stays" cmp -s before.csv sweep/runs_summary.csv
 grep -v '^0002' before.csv | sed 's/^\(0005.*\),success,/\1,error,/' >sweep/runs_summary.csv
 trainmark run experiment.yaml --out sweep
-check "what is missing or failed is done" [ "$(grep -c 'there already' "$out")$(grep -c ': success$' "$out")" = 42 ]
+check "what is missing or failed is done" [ "$(grep -c 'done already' "$out")$(grep -c ': success$' "$out")" = 42 ]
 check "all are there" [ "$(column status sweep/runs_summary.csv)" = "success success success success success success " ]
 trainmark run experiment.yaml --training.seq_len 16 --out sweep
 failed_with 4 "the folder belongs to one command" "holds runs of another command"

@@ -116,7 +116,7 @@ trainmark data tokenize nothing -o x $with
 failed_with 4 "a file that is not there" "cannot reach 'nothing'"
 gzip -c docs/10.txt | head -c 60 >cut.gz
 trainmark data tokenize cut.gz -o x $with
-failed_with 4 "a gzip file that was cut" "'cut.gz'.*cut short"
+failed_with 4 "a gzip file that was cut" "'cut.gz'.*truncated"
 trainmark data tokenize docs -o x --tokenizer "$fixtures/o200k.json" --end 99999
 failed_with 4 "an end that is no token" "--end is 99999, but"
 trainmark data tokenize docs -o x --tokenizer "$fixtures/ranks.tiktoken" --pattern gpt2

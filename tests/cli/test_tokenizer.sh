@@ -23,7 +23,7 @@ trainmark tokenizer info --tokenizer folder
 check "a folder" has "$out" '^model +Unigram$'
 
 trainmark tokenizer
-check "alone it lists its commands" has "$out" "^  encode +the ids"
+check "alone it lists its commands" has "$out" "^  encode +print the ids"
 trainmark tokenizer encode text
 failed_with 2 "no tokenizer" "missing --tokenizer FILE"
 trainmark tokenizer split --tokenizer x

@@ -374,7 +374,7 @@ static void keys_without_effect_are_noted_once(void **state)
         tm_config_notes(f->config),
         "training.mixed_precision_param is not given: a CPU run is float32\n"
         "accepted and ignored: training.gc_freq\n"
-        "of the keys of other programs 3 tune speed only and 0 change nothing here (--verbose lists them)\n");
+        "of the keys of other programs, 3 affect speed only and 0 have no effect here (--verbose lists them)\n");
 }
 
 static void unknown_keys_can_be_let_through(void **state)
@@ -457,7 +457,8 @@ static void a_plan_lists_what_is_not_built(void **state)
     finish(f);
     const char *lines = tm_config_unbuilt(f->config);
     assert_non_null(strstr(lines, "float8 without its gradients of weights (fp8_wgrad = false, "));
-    assert_non_null(strstr(lines, "fine-tuning (finetune = true, "));
+    assert_non_null(strstr(
+        lines, "starting from the weights of a checkpoint (see model.hf_assets_path, lora.rank) (finetune = true, "));
     assert_non_null(strstr(lines, "x.yaml:3)\n"));
     assert_non_null(strstr(lines, "quantized experts ("));
     assert_null(strstr(lines, "tensor parallelism")); /* 1 asks for nothing */

@@ -253,7 +253,7 @@ static void what_is_wrong_with_files_is_said(void **state)
     options.path = folder;
     refused(&options, "no *.safetensors file");
     write_file(at(folder, "a.safetensors"), 2, false, WIDTH + 1);
-    refused(&options, "tensor 'text' is F32 [2, 2, 7], the model wants [2, 2, 6]");
+    refused(&options, "tensor 'text' is F32 [2, 2, 7], the model needs [2, 2, 6]");
     write_file(at(folder, "a.safetensors"), 2, false, WIDTH);
     options.flow.protocol = TM_FLOW_MLPERF;
     refused(&options, "empty.safetensors");

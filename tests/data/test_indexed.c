@@ -179,7 +179,7 @@ static void a_damaged_index_is_refused(void **state)
     uint8_t good[128], bad[128];
     size_t  n = small_index(good, 4, 4, false);
     for (size_t k = 0; k < n; k++) expect_refusal(good, k, 12, "x.idx");
-    expect_refusal(good, n, 11, "they do not belong together, or one is cut short");
+    expect_refusal(good, n, 11, "they do not belong together, or one is truncated");
     expect_refusal(good, n, 16, "they do not belong together");
     const struct {
         size_t      at;

@@ -263,7 +263,7 @@ static void what_is_no_file_is_refused(void **state)
     assert_non_null(strstr(err.text, "cannot open"));
     err = (tm_error){ 0 };
     assert_int_equal(tm_packed_open(test_folder(), &packed, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "is a folder, wanted a regular file"));
+    assert_non_null(strstr(err.text, "is a directory, wanted a regular file"));
     err = (tm_error){ 0 };
     int32_t id = 1;
     uint8_t mask = 1;

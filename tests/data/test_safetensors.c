@@ -54,8 +54,7 @@ static void files_that_lie_are_refused_by_file_tensor_and_offset(void **state)
     (void)state;
     refuse("{\"a\":" ROW("F32", "[2]", 0, 8) "}", 7, "'a' is at bytes 0 to 8 of the data, which has 7");
     refuse("{\"a\":" ROW("F32", "[2]", 0, 8) "}", 12, "its tensors end at byte");
-    refuse("{\"a\":" ROW("F32", "[2]", 4, 12) "}", 12,
-           "'a' begins at byte 67 of the file, behind a gap: after byte 63");
+    refuse("{\"a\":" ROW("F32", "[2]", 4, 12) "}", 12, "'a' begins at byte 67 of the file, after a gap: after byte 63");
     refuse("{\"a\":" ROW("F32", "[2]", 0, 8) ",\"b\":" ROW("F32", "[2]", 4, 12) "}", 12, "within another");
     refuse("{\"a\":" ROW("F32", "[3]", 0, 8) "}", 8, "'a' at offset 0 has 8 bytes, but F32 of shape [3] takes 12");
     refuse("{\"a\":" ROW("F32", "[2]", 8, 0) "}", 8, "'a' is at bytes 8 to 0");

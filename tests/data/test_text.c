@@ -280,8 +280,8 @@ static void binary_bytes_come_back(void **state)
 static void missing_and_empty_paths(void **state)
 {
     (void)state;
-    expect_refusal(in_root("nothing"), 4, 0, "cannot reach", "must be a file or a folder");
-    expect_refusal(root, 4, 0, "no text in", "give data.path a file or folder of text");
+    expect_refusal(in_root("nothing"), 4, 0, "cannot reach", "must be a file or a directory");
+    expect_refusal(root, 4, 0, "no text in", "give data.path a file or directory of text");
     write_text("empty", "");
     expect_refusal(root, 4, 0, "1 empty files", "give data.path");
     expect_refusal(in_root("empty"), 4, 0, "1 empty files", "give data.path");
@@ -290,7 +290,7 @@ static void missing_and_empty_paths(void **state)
     write_text("small", "0123456789012345678901234567890123456789");
     expect_refusal(root, 16, 0.1, "too little to validate on, wanted at least 17 tokens",
                    "raise data.validation_fraction");
-    expect_refusal(in_root("small/under"), 4, 0, "cannot reach", "must be a file or a folder");
+    expect_refusal(in_root("small/under"), 4, 0, "cannot reach", "must be a file or a directory");
 }
 
 /* The alarm ends the test program if an open waits for the other end of the fifo. */
@@ -330,7 +330,7 @@ static void links_that_loop_or_dangle_are_refused(void **state)
     expect_refusal(root, 4, 0, "leads back to itself", "remove it");
     unlink(in_root("me"));
     link_to("nowhere", "lost");
-    expect_refusal(root, 4, 0, "a symbolic link to nothing", "mend its target");
+    expect_refusal(root, 4, 0, "a dangling symbolic link", "fix its target");
 }
 
 static void files_reached_twice_count_once(void **state)
@@ -369,7 +369,7 @@ static void unreadable_things_are_refused(void **state)
     assert_int_equal(chmod(in_root("f"), 0644), 0);
     assert_int_equal(chmod(in_root("d"), 0), 0);
     if (is_root) assert_int_equal(seteuid(NOBODY), 0);
-    expect_refusal(root, 4, 0, "cannot read folder", "give read permission");
+    expect_refusal(root, 4, 0, "cannot read directory", "give read permission");
     expect_refusal(in_root("d/g"), 4, 0, "cannot reach", "give read permission");
     if (is_root) assert_int_equal(seteuid(0), 0);
     assert_int_equal(chmod(in_root("d"), 0755), 0);

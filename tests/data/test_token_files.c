@@ -170,7 +170,7 @@ static void packed_data_that_does_not_fit_is_refused(void **state)
     expect_refusal(&o, "data.pad_token is 50", "wanted 0 to 49");
     o = packed_options();
     o.path = NULL;
-    expect_refusal(&o, "needs train.npy or its folder", "set data.path");
+    expect_refusal(&o, "needs train.npy or its directory", "set data.path");
     o.path = test_in_folder("none.npy");
     expect_refusal(&o, "cannot open", "none.npy");
     o = packed_options();

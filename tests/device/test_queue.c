@@ -126,7 +126,7 @@ static void nobody_can_look_into_the_memory_of_late(void **state)
     OK(tm_device_wait(device, NULL));
     check_hidden(a);
     assert_int_equal(tm_device_alloc_host(device, 64, &host, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "memory of its own"));
+    assert_non_null(strstr(err.text, "has its own memory"));
     tm_device_release(device, a, 4096);
     tm_device_close(device);
 }

@@ -146,7 +146,7 @@ static void inputs_that_do_not_fit_are_refused(void **state)
     write_inputs(inputs, root, true);
     assert_int_equal(tm_hf_folder_shape(test_folder(), config, &description, &shape, &err), TM_OK);
     assert_int_equal(tm_numerics_image_read(inputs, &shape, &image, &err), TM_FORMAT);
-    assert_non_null(strstr(err.text, "the last axis of 'text' is 11, the model wants 12"));
+    assert_non_null(strstr(err.text, "the last axis of 'text' is 11, the model needs 12"));
     tm_numerics_image_fini(&image);
     tm_config_destroy(config);
     config = test_full_config();

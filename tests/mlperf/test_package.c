@@ -291,7 +291,8 @@ static void benchmarks(void **state)
         test_mllog_write(&log, at("pkg/results/BOX/llama31_8b"), i);
     }
     p = check(true);
-    assert_true(says(&p->results[1].errors, "the logs are of benchmark 'llama2_70b_lora', the folder is 'llama31_8b'"));
+    assert_true(
+        says(&p->results[1].errors, "the logs are of benchmark 'llama2_70b_lora', the directory is 'llama31_8b'"));
     tm_package_free(p);
 }
 
@@ -386,7 +387,7 @@ static void links_out(void **state)
     /* systems */
     assert_int_equal(rename(at("pkg/systems"), at("systems-elsewhere")), 0);
     assert_int_equal(symlink("../systems-elsewhere", at("pkg/systems")), 0);
-    fails("the folder 'systems' leads out of the package");
+    fails("the directory 'systems' leads out of the package");
     unlink(at("pkg/systems"));
     assert_int_equal(tm_folder_make(at("pkg/systems"), &err), TM_OK);
     assert_int_equal(symlink("../../systems-elsewhere/BOX.json", at("pkg/systems/BOX.json")), 0);

@@ -401,7 +401,7 @@ static void own_records_that_are_wrong(void **state)
     (void)state;
     const char *const rows[][2] = {
         { "", "not JSON" },
-        { "[]", "no object of records" },
+        { "[]", "not an object of records" },
         { "{}", "0 records" },
         { "{\"a\": 1}", "no text 'Benchmark'" },
         { "{\"a\": " RECORD("bert", "8", FOUR) "}", "number of runs is not known" },

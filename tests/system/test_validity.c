@@ -159,8 +159,8 @@ static void thresholds(void **state)
         { FIELD(steal), 0.41, TM_MACHINE_STEAL, 1.025, TM_VERDICT_NOISY, "hypervisor gave 1.0" },
         { FIELD(steal), 21, TM_MACHINE_STEAL, 52.5, TM_VERDICT_INVALID, "hypervisor gave 52.5 %" },
         { FIELD(throttled), 0.39, TM_MACHINE_THROTTLED, 0.975, TM_VERDICT_VALID, "" },
-        { FIELD(throttled), 2, TM_MACHINE_THROTTLED, 5, TM_VERDICT_NOISY, "quota held back 5 %" },
-        { FIELD(throttled), 20.4, TM_MACHINE_THROTTLED, 51, TM_VERDICT_INVALID, "quota held back 51 %" },
+        { FIELD(throttled), 2, TM_MACHINE_THROTTLED, 5, TM_VERDICT_NOISY, "quota withheld 5 %" },
+        { FIELD(throttled), 20.4, TM_MACHINE_THROTTLED, 51, TM_VERDICT_INVALID, "quota withheld 51 %" },
         { FIELD(busy), 1.9, TM_MACHINE_OTHER, 4.75, TM_VERDICT_VALID, "" },
         { FIELD(busy), 2.4, TM_MACHINE_OTHER, 6, TM_VERDICT_NOISY, "other work took 6 %" },
         { FIELD(busy), 39, TM_MACHINE_OTHER, 97.5, TM_VERDICT_NOISY, "other work took 97.5 %" },
@@ -252,12 +252,12 @@ static void several_reasons(void **state)
     s[SAMPLES - 1].busy += 4;
     tm_validity_report r = judged(s, 0);
     assert_int_equal(r.verdict, TM_VERDICT_NOISY);
-    assert_string_equal(r.reason, "the hypervisor gave 5 % of the processors' time to others; "
+    assert_string_equal(r.reason, "the hypervisor gave 5 % of the processors' time to other machines; "
                                   "other work took 10 % of the processors' time");
     s[SAMPLES - 1].throttled += 30; /* what makes it invalid stands alone */
     r = judged(s, 0);
     assert_int_equal(r.verdict, TM_VERDICT_INVALID);
-    assert_string_equal(r.reason, "the control group's quota held back 75 % of the processors' time");
+    assert_string_equal(r.reason, "the control group's quota withheld 75 % of the processors' time");
 }
 
 /* Unknown stays unknown, whichever counter it is; it never makes a verdict. */

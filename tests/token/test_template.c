@@ -92,7 +92,7 @@ static void what_is_not_there_is_refused_by_name(void **state)
     refused("{{ 'x }}", TM_FORMAT, "a string has no end");
     refused("{{ (1, 2 }}", TM_FORMAT, "expected");
     refused("{{ 1 + }}", TM_FORMAT, "a value is expected");
-    refused("{{ a ! b }}", TM_FORMAT, "'!' is no part");
+    refused("{{ a ! b }}", TM_FORMAT, "'!' is not part");
     refused("{{ list[] }}", TM_FORMAT, "an index is empty");
     refused("{% break %}", TM_FORMAT, "outside of a loop");
     refused("{% set x %}", TM_FORMAT, "'endset' is missing");
@@ -102,7 +102,7 @@ static void what_is_not_there_is_refused_by_name(void **state)
     refused("{{ 1 // 0 }}", TM_INVALID, "division by zero");
     refused("{{ 'a' < 1 }}", TM_INVALID, "'<' takes");
     refused("{{ map.a.b() }}", TM_UNSUPPORTED, "not a function");
-    refused("{% set map.a = 1 %}", TM_INVALID, "no namespace");
+    refused("{% set map.a = 1 %}", TM_INVALID, "not a namespace");
     refused("{% for a, b in [[1]] %}{% endfor %}", TM_INVALID, "1 values for 2 names");
     refused("{% for a in 3 %}{% endfor %}", TM_INVALID, "gone through");
     refused("{{ range(10000000) }}", TM_INVALID, "range");

@@ -211,13 +211,13 @@ static void other_tensors_than_wanted_are_named(void **unused)
     save(&f, 2, 0, 0);
     static unsigned char room[256];
     const char *const    words[] = {
-           "tensor 'renamed', wanted with dtype 1 and shape (3, 5), is not in it",
+           "tensor 'renamed', expected with dtype 1 and shape (3, 5), is missing",
            "tensor 'layers.0.wq.weight': found dtype 1, shape (3, 5), 60 bytes; wanted dtype 3, shape (3, 5), 60 bytes",
            "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (3), 60 bytes",
            "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (5, 3), 60 bytes",
            "found dtype 1, shape (3, 5), 60 bytes; wanted dtype 1, shape (3, 5), 64 bytes",
-           "it holds tensor 'loss_scale' with dtype 1 and shape (), which is not wanted",
-           "tensor 'more', wanted with dtype 0 and shape (), is not in it",
+           "it holds tensor 'loss_scale' with dtype 1 and shape (), which is not expected",
+           "tensor 'more', expected with dtype 0 and shape (), is missing",
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         tm_error             err = { 0 };
@@ -369,7 +369,7 @@ static void scalars_are_found_by_name(void **unused)
     assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "b", "a" }, values, 2, &err), TM_OK);
     assert_true(signbit(values[0]) && values[1] == 1);
     assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "a", "b", "c" }, values, 3, &err), TM_INVALID);
-    assert_says(&err, "scalar 'c' is wanted and is not in it");
+    assert_says(&err, "scalar 'c' is expected and is missing");
     err = (tm_error){ 0 };
     assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "b" }, values, 1, &err), TM_INVALID);
     assert_says(&err, "it holds scalar 'a' = 1, which this program does not know");

@@ -143,7 +143,7 @@ static void attention_must_look_back(void **state)
         o.source.name = sources[i];
         o.step.shape.window = 1;
         assert_int_equal(go(&o), TM_NUMBERS);
-        assert_non_null(strstr(reason, "nothing looks back"));
+        assert_non_null(strstr(reason, "uses no context"));
         o.step.shape.window = 2; /* this one does */
         o.source.name = "mock";
         if (go(&o) != TM_OK) fail_msg("%s", reason);

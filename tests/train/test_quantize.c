@@ -99,7 +99,7 @@ static void the_pass_takes_the_linears_that_it_is_told(void **state)
     tm_error err = { 0 };
     o.quantize.only[0] = ".wk";
     assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "is one product of 3 linears, and only 1"));
+    assert_non_null(strstr(err.text, "is one product of 3 linear layers, and only 1"));
     o = options_with("mxfp8", NULL, 0);
     o.micro_batch = 1, o.seq = 24, err = (tm_error){ 0 };
     assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);

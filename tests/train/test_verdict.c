@@ -164,12 +164,12 @@ static void text_must_beat_its_single_tokens(void **state)
     e.floor = e.validation_floor = nothing;
     expect(&e, TM_VERDICT_VALID, "held-out loss");
     e.validation = 3.01;
-    expect(&e, TM_VERDICT_INVALID, "nothing was learnt");
+    expect(&e, TM_VERDICT_INVALID, "nothing was learned");
     e.validation = 2.99;
     expect(&e, TM_VERDICT_VALID, "2.99");
     e = evidence_of("text", losses, 5, 3.5);
     e.floor = e.validation_floor = nothing;
-    expect(&e, TM_VERDICT_INVALID, "nothing was learnt");
+    expect(&e, TM_VERDICT_INVALID, "nothing was learned");
 }
 
 static void uneven_step_times_are_noisy(void **state)
@@ -211,7 +211,7 @@ static void the_machine_must_have_been_there(void **state)
     expect(&e, TM_VERDICT_NOISY, "; step times vary by 20 %; other work took 90 %");
     e.machine = TM_VERDICT_INVALID;
     e.machine_reason = "the hypervisor gave 60 % away";
-    expect(&e, TM_VERDICT_INVALID, "; but no measurement of this machine: the hypervisor gave 60 % away");
+    expect(&e, TM_VERDICT_INVALID, "; but the figures do not measure this machine: the hypervisor gave 60 % away");
     e.n_losses = e.total_steps = 10; /* no result anyway */
     expect(&e, TM_VERDICT_NOT_JUDGED, "10 steps");
     e = evidence_of("synthetic", losses, 4, 4);

@@ -22,6 +22,11 @@ static const struct {
     { "Qwen3-", "151936" },
     { "DeepSeek-R1-Distill-Qwen-1.5B", "151936" },
     { "DeepSeek-V2", "102400" },
+    { "Kimi-K2", "163840" },
+    { "glm-4-9b", "151552" },
+    { "GLM-4.", "151552" },
+    { "GLM-5", "154880" },
+    { "MiniMax-M2", "200064" },
     { "DeepSeek-V3", "129280" },
     { "gpt-oss-", "201088" },
     { "gpt-neox-20b", "50432" },
@@ -99,6 +104,7 @@ const char *tm_megatron_documents(const tm_config *config, const char *value)
 {
     static const char *const keys[] = { "reset_position_ids", "reset_attention_mask", "eod_mask_loss" };
     int                      on = 0;
+    if (strchr("fF0", value[0])) return "false";
     for (int i = 0; i < 3; i++) {
         const char *given = tm_foreign_given(config, keys[i]);
         on += given && strcmp(given, "true") == 0;
@@ -148,8 +154,9 @@ const char *tm_megatron_unless_latent(const tm_config *config, const char *value
 /* Norms of query and key: of heads; or of what both are computed from, which our latent attention always has. */
 const char *tm_megatron_norms(const tm_config *config, const char *value)
 {
-    const char *given = tm_foreign_given(config, "qk_layernorm");
-    if (!latent_attention(config)) return value;
+    const char *given = tm_foreign_given(config, "qk_layernorm"), *family = tm_config_text(config, "model.family");
+    bool own = !given && config->preset && family && strcmp(family, "qwen3_moe") == 0; /* their preset has them */
+    if (!latent_attention(config)) return own ? "own" : value;
     return !given || strcmp(given, "true") == 0 ? "latent" : NULL;
 }
 
@@ -157,4 +164,86 @@ const char *tm_megatron_norms(const tm_config *config, const char *value)
 const char *tm_megatron_positions(const tm_config *config, const char *value)
 {
     return strcmp(value, latent_attention(config) ? "yarn" : "rope") == 0 ? value : NULL;
+}
+
+/* Their windows count the tokens before a token, ours the token, too. "128,0" -> "129", "-1,0" -> "none". */
+const char *tm_megatron_window(const tm_config *config, const char *value)
+{
+    long long before, behind = 0;
+    int       used = 0;
+    if (sscanf(value, "%9lld%n,%9lld%n", &before, &used, &behind, &used) < 1 || value[used] || behind > 0) return NULL;
+    return before < 0 ? "none" : tm_arena_format(config->arena, "%lld", before + 1);
+}
+
+/* Which blocks have a window: "1,0,1,0", or n: all but the last of every n. Ours: every first of n. */
+const char *tm_megatron_window_blocks(const tm_config *config, const char *value)
+{
+    int64_t every = 0, blocks = 0;
+    if (strcmp(value, "all") == 0) return value;
+    if (!strchr(value, ',')) return strcmp(value, "2") == 0 ? "2" : NULL;
+    for (const char *p = value; *p; p += *p == ',') { /* the distance of the first two with a window */
+        if ((*p != '0' && *p != '1') || (p[1] && p[1] != ',')) return NULL;
+        if (*p++ == '1' && blocks > 0 && every == 0) every = blocks;
+        blocks++;
+    }
+    if (every == 0) return NULL;
+    for (int64_t i = 0; i < blocks; i++)
+        if ((value[2 * i] == '1') != (i % every == 0)) return NULL;
+    return tm_arena_format(config->arena, "%lld", (long long)every);
+}
+
+/* What counts with sinks only; case "off". */
+const char *tm_megatron_if_sinks(const tm_config *config, const char *value)
+{
+    static const char *const switches[] = { "use_turbo_attention", "use_sink_attention" };
+    for (int i = 0; i < 2; i++) {
+        const char *given = tm_foreign_given(config, switches[i]);
+        if (!given || strcmp(given, "true") != 0) return "off";
+    }
+    return value;
+}
+
+const char *tm_megatron_sink_window(const tm_config *config, const char *value)
+{
+    char   *end;
+    int64_t before = strtoll(value, &end, 10);
+    if (*end || before < 1) return value; /* none, or refused as a number */
+    value = tm_megatron_if_sinks(config, value);
+    return strcmp(value, "off") == 0 ? value : tm_arena_format(config->arena, "%lld", (long long)before + 1);
+}
+
+/* The modules of a block, by their names there. */
+const char *tm_megatron_adapted(const tm_config *config, const char *value)
+{
+    static const char *const names[][2] = {
+        { "linear_qkv", "wqkv" }, { "linear_proj", "wo" }, { "linear_fc1", "w13" }, { "linear_fc2", "w2" }
+    };
+    const char *targets = "";
+    while (*value) {
+        size_t      n = strcspn(value, ",");
+        const char *ours = NULL;
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            if (strlen(names[i][0]) == n && strncmp(names[i][0], value, n) == 0) ours = names[i][1];
+        if (!ours) return NULL;
+        targets = tm_arena_format(config->arena, "%s%s%s", targets, *targets ? "," : "", ours);
+        value += n + (value[n] == ',');
+    }
+    return targets;
+}
+
+/* "PREFIX" or "WEIGHT PREFIX": one set of text. Several need weights, images are in sets of another kind. */
+const char *tm_megatron_data(const tm_config *config, const char *value)
+{
+    const char *type = tm_foreign_text(config, "model_type");
+    if (type && strcmp(type, "gpt") != 0) return NULL;
+    char *end;
+    value += strspn(value, " \n");
+    size_t n = strcspn(value, " ,\n"), rest = n + strspn(value + n, " ,\n");
+    (void)strtod(value, &end);
+    if (value[rest] && end == value + n) { /* the weight of a single one says nothing */
+        value += rest;
+        n = strcspn(value, " ,\n");
+        rest = n + strspn(value + n, " ,\n");
+    }
+    return value[rest] ? NULL : tm_arena_text_n(config->arena, value, n);
 }

@@ -17,5 +17,11 @@ const char *tm_megatron_if_latent(const tm_config *config, const char *value);
 const char *tm_megatron_unless_latent(const tm_config *config, const char *value);
 const char *tm_megatron_norms(const tm_config *config, const char *value);
 const char *tm_megatron_positions(const tm_config *config, const char *value);
+const char *tm_megatron_window(const tm_config *config, const char *value);
+const char *tm_megatron_window_blocks(const tm_config *config, const char *value);
+const char *tm_megatron_if_sinks(const tm_config *config, const char *value);
+const char *tm_megatron_sink_window(const tm_config *config, const char *value);
+const char *tm_megatron_adapted(const tm_config *config, const char *value);
+const char *tm_megatron_data(const tm_config *config, const char *value);
 
 #endif

@@ -21,7 +21,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("model_name",
            "llama:model.family=llama;model.rope_theta=500000;model.rope_layout=interleaved|"
            "mistral:model.family=mistral;model.rope_theta=10000;model.rope_layout=interleaved",
-           .fallback = "llama", .words = "another model (the word behind the file)"),
+           .fallback = "llama", .words = "another model (the word after the file)"),
     MAPPED("arch_name", "llama:|mistral:", .words = "another architecture"),
     MAPPED("num_layers", "model.n_layers"),
     MAPPED("num_heads", "model.n_heads"),

@@ -10,15 +10,21 @@
 #define SAME(key) MAPPED(key, key)
 #define PIPELINE .with = "parallelism.pipeline_parallel_degree"
 #define FLOAT8 .with = "model.converters=quantize.linear.float8"
+#define WIDTH "a width from which its program computes that of the FFN; give model.ffn_dim, too"
 #define MX .with = "model.converters=quantize.linear.mx"
 
-/* "primus_turbo" among the converters chooses kernels; what else stands there changes the model. */
-static const char *without_turbo(const tm_config *config, const char *value)
+/* Among the converters "primus_turbo" chooses kernels, "lora" stands for the keys of lora; what else is there changes
+ * the products. */
+static const char *converters(const tm_config *config, const char *value)
 {
-    char *out = tm_arena_take(config->arena, strlen(value) + 1), *end = out;
+    static const char *const none[] = { "primus_turbo", "lora" };
+    char                    *out = tm_arena_take(config->arena, strlen(value) + 1), *end = out;
     while (*value) {
         size_t n = strcspn(value, ",");
-        if (n != 12 || strncmp(value, "primus_turbo", n) != 0) {
+        bool   dropped = false;
+        for (int i = 0; i < 2; i++) dropped |= strlen(none[i]) == n && strncmp(value, none[i], n) == 0;
+        if (n == 4 && dropped && !tm_foreign_given(config, "lora.rank")) return NULL;
+        if (!dropped) {
             if (end != out) *end++ = ',';
             memcpy(end, value, n);
             end += n;
@@ -28,36 +34,54 @@ static const char *without_turbo(const tm_config *config, const char *value)
     return out;
 }
 
+/* The FFN's width follows from this one in the models of TorchTitan: it must be given. */
+static const char *width(const tm_config *config, const char *value)
+{
+    const tm_entry *ffn = tm_entry_find(config, "model.ffn_dim");
+    return ffn && tm_entry_decider(ffn) > LAYER_TRAINER ? value : NULL;
+}
+
 /* clang-format off */
 static const tm_foreign_key keys[] = {
     HARMLESS("trainable", "which module is trained"),
     HARMLESS("sink_level", "log level"),
     HARMLESS("file_sink_level", "log level"),
     HARMLESS("stderr_sink_level", "log level"),
+    HARMLESS("env.*", "environment variables of its launcher and libraries"),
     HARMLESS("job.config_file", "name of the file"),
-    HARMLESS("job.dump_folder", "the run directory is --out"),
+    HARMLESS("job.dump_folder", "use --out for the run directory"),
     SAME("job.description"),
     HARMLESS("job.print_config", "see --dry-run"),
     HARMLESS("job.print_args", "see --dry-run"),
     HARMLESS("job.save_config_file", "config.yaml is always written"),
-    HARMLESS("job.use_for_integration_test", "tests of theirs"),
+    HARMLESS("job.use_for_integration_test", "torchtitan's own tests"),
     HARMLESS("job.custom_config_module", "Python classes of further keys"),
     /* model */
     SAME("model.name"),
     MAPPED("model.flavor", "flux-schnell:model.flavor=schnell|flux-dev:model.flavor=dev|*:model.flavor"),
     SAME("model.n_layers"),
+    SAME("model.rope_theta"),
+    SAME("model.norm_eps"),
+    SAME("model.max_seq_len"),
+    SAME("model.vocab_size"),
+    SAME("model.n_heads"),
+    SAME("model.n_kv_heads"),
+    MAPPED("model.dim", "model.dim", .convert = width, .words = WIDTH),
+    MODEL("model.ffn_dim_multiplier", "", WIDTH),
+    MODEL("model.multiple_of", "", WIDTH),
+    EQUAL("model.norm_type", "rmsnorm|fused_rmsnorm|compiled_rmsnorm|null", "norms of another kind"),
     HARMLESS("model.hf_assets_path", "tokenizer; see data.tokenizer"),
     HARMLESS("model.tokenizer_path", "tokenizer; see data.tokenizer"),
-    MAPPED("model.converters", "model.converters", .convert = without_turbo),
+    MAPPED("model.converters", "model.converters", .convert = converters, .words = "adapters without lora.rank"),
     HARMLESS("model.print_after_conversion", "see trainmark explain"),
     /* profiling, metrics */
     HARMLESS("profiling.enable_profiling", "traces; the ledger of a step is always on"),
-    HARMLESS("profiling.save_traces_folder", "counts with profiling.enable_profiling"),
-    HARMLESS("profiling.profile_freq", "counts with profiling.enable_profiling"),
+    HARMLESS("profiling.save_traces_folder", "has an effect with profiling.enable_profiling"),
+    HARMLESS("profiling.profile_freq", "has an effect with profiling.enable_profiling"),
     HARMLESS("profiling.profiler_active", "length of a trace"),
     HARMLESS("profiling.profiler_warmup", "length of a trace"),
     HARMLESS("profiling.enable_memory_snapshot", "memory by buffer; see trainmark explain"),
-    HARMLESS("profiling.save_memory_snapshot_folder", "counts with profiling.enable_memory_snapshot"),
+    HARMLESS("profiling.save_memory_snapshot_folder", "has an effect with profiling.enable_memory_snapshot"),
     SAME("metrics.log_freq"),
     SAME("metrics.disable_color_printing"),
     SAME("metrics.enable_tensorboard"),
@@ -97,9 +121,18 @@ static const tm_foreign_key keys[] = {
     HARMLESS("training.gc_freq", "there is no garbage collector"),
     HARMLESS("training.gc_debug", "there is no garbage collector"),
     SPEED("training.compile", "steps are always compiled into programs"),
+    HARMLESS("training.dataloader.*", "how files are read"),
+    MAPPED("training.debug_moe_force_load_balance", "debug.moe_force_load_balance"),
+    MAPPED("training.warmup_steps", "lr_scheduler.warmup_steps"),
+    MAPPED("training.data_parallel_degree", "parallelism.data_parallel_shard_degree"),
+    MAPPED("training.data_parallel_shard_degree", "parallelism.data_parallel_shard_degree"),
+    MAPPED("training.data_parallel_replicate_degree", "parallelism.data_parallel_replicate_degree"),
+    MAPPED("training.tensor_parallel_degree", "parallelism.tensor_parallel_degree"),
+    UNBUILT("training.enable_float8_linear", "false|null", "float8 training; give model.converters"),
     MAPPED("training.seed", "debug.seed"),
     HARMLESS("training.deterministic", "runs are always deterministic"),
     MAPPED("training.classifier_free_guidance_prob", "data.text_dropout"),
+    MAPPED("training.classifer_free_guidance_prob", "data.text_dropout"),
     MAPPED("training.img_size", "model.image_size"),
     HARMLESS("training.test_mode", "which encoders are loaded"),
     SAME("debug.seed"),
@@ -111,6 +144,8 @@ static const tm_foreign_key keys[] = {
     MAPPED("encoder.max_t5_encoding_len", "model.text_len"),
     HARMLESS("encoder.*", "encoders; images and texts come encoded"),
     UNBUILT("inference.*", "", "generation of images"),
+    UNBUILT("eval.*", "false|null", "generation of images"),
+    UNBUILT("dataset.*", "false|null", "another loader of data"),
     /* parallelism */
     SAME("parallelism.data_parallel_shard_degree"),
     SAME("parallelism.data_parallel_replicate_degree"),
@@ -137,10 +172,14 @@ static const tm_foreign_key keys[] = {
     SAME("checkpoint.load_step"),
     MAPPED("checkpoint.async_mode", "checkpoint.async_mode", .with = "checkpoint.enable"),
     MAPPED("checkpoint.initial_load_path", "checkpoint.initial_load_path"),
-    HARMLESS("checkpoint.initial_load_model_only", "counts with checkpoint.initial_load_path"),
+    HARMLESS("checkpoint.initial_load_model_only", "has an effect with checkpoint.initial_load_path"),
     MAPPED("checkpoint.initial_load_in_hf", "checkpoint.initial_load_in_hf"),
-    UNBUILT("checkpoint.initial_load_in_hf_quantized", "false|null", "loading model folders"),
+    UNBUILT("checkpoint.initial_load_in_hf_quantized", "false|null", "loading model directories"),
     HARMLESS("checkpoint.last_save_model_only", "checkpoints are always complete"),
+    HARMLESS("checkpoint.last_save_model_weights_only", "checkpoints are always complete"),
+    HARMLESS("checkpoint.model_weights_only", "checkpoints are always complete"),
+    UNBUILT("checkpoint.interval_type", "steps|null", "checkpoints by the clock",
+            .with = "checkpoint.enable_checkpoint"),
     MAPPED("checkpoint.last_save_in_hf", "checkpoint.last_save_in_hf", .with = "checkpoint.enable"),
     HARMLESS("checkpoint.export_dtype", "type of an exported model"),
     MAPPED("checkpoint.exclude_from_loading", ":|*:checkpoint.exclude_from_loading", .with = "checkpoint.enable"),
@@ -151,12 +190,12 @@ static const tm_foreign_key keys[] = {
     /* recomputation */
     SAME("activation_checkpoint.mode"),
     SAME("activation_checkpoint.selective_ac_option"),
-    SPEED("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", "what is computed again"),
-    SPEED("activation_checkpoint.early_stop", "what is computed again"),
-    SPEED("activation_checkpoint.memory_budget", "what is computed again"),
+    SPEED("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", "what is recomputed"),
+    SPEED("activation_checkpoint.early_stop", "what is recomputed"),
+    SPEED("activation_checkpoint.memory_budget", "what is recomputed"),
     HARMLESS("activation_checkpoint.visualize_memory_budget_pareto", "drawings"),
-    HARMLESS("activation_checkpoint.preserve_rng_state", "values are the same when computed again"),
-    HARMLESS("activation_checkpoint.determinism_check", "values are the same when computed again"),
+    HARMLESS("activation_checkpoint.preserve_rng_state", "recomputed values are the same"),
+    HARMLESS("activation_checkpoint.determinism_check", "recomputed values are the same"),
     HARMLESS("activation_checkpoint.debug", "drawings"),
     SPEED("compile.*", "steps are always compiled into programs"),
     /* quantized products: on by a converter */
@@ -173,14 +212,28 @@ static const tm_foreign_key keys[] = {
     UNBUILT("quantize.linear.mx.*", "", "MX training", MX),
     UNBUILT("quantize.grouped_mm.*", "", "quantized experts",
            .with = "model.converters=quantize.grouped_mm.float8/quantize.grouped_mm.mx"),
+    SPEED("float8.enable_fsdp_float8_all_gather", "communication of several devices"),
+    SPEED("float8.precompute_float8_dynamic_scale_for_fsdp", "communication of several devices"),
+    SPEED("float8.force_recompute_fp8_weight_in_bwd", "what is recomputed"),
+    MAPPED("float8.recipe_name", "*:quantize.linear.float8.recipe_name", FLOAT8),
+    MAPPED("float8.filter_fqns", "quantize.linear.float8.filter_fqns", FLOAT8),
     UNBUILT("float8.*", "null||false", "float8 training", FLOAT8),
+    UNBUILT("quantize.linear.fp8.*", "", "float8 training by this name; give quantize.linear.float8",
+            FLOAT8),
     UNBUILT("mx.*", "false", "MX training", MX),
+    MAPPED("lora.rank", "lora.rank"),
+    MAPPED("lora.alpha", "lora.alpha"),
+    MAPPED("lora.dropout", "lora.dropout"),
+    MAPPED("lora.apply_to_all_linears", "true:lora.targets=all-linear|false:", .words = "adapters of some linears"),
     /* several devices, other services */
     HARMLESS("comm.*", "deadlines of communication"),
     HARMLESS("memory_estimation.*", "memory is always planned"),
     UNBUILT("fault_tolerance.enable", "false|null", "groups of replicas"),
     UNBUILT("fault_tolerance.*", "", "groups of replicas", .with = "fault_tolerance.enable"),
     HARMLESS("experimental.custom_args_module", "Python classes of further keys"),
+    MAPPED("experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"),
+    UNBUILT("experimental.pipeline_parallel_*", "", "pipeline parallelism",
+            .with = "experimental.pipeline_parallel_degree"),
     UNBUILT("experimental.custom_import", "null|", "a Python module that changes the program"),
     UNBUILT("experimental.custom_model_path", "null|", "a Python module that changes the program"),
     /* validation */
@@ -201,6 +254,8 @@ static const tm_foreign_key keys[] = {
     SPEED("primus_turbo.use_turbo_float8_linear", "kernels; float8 is on by model.converters"),
     SPEED("primus_turbo.use_turbo_mx_linear", "kernels; MX is on by model.converters"),
     SPEED("primus_turbo.use_moe_fp8", "kernels; float8 is on by model.converters"),
+    SPEED("primus_turbo.use_turbo_fp8_gemm", "kernels; float8 is on by model.converters"),
+    SPEED("primus_turbo.use_turbo_*", "kernels"),
     SPEED("primus_turbo.enable_embedding_autocast", "the embedding's rows are cast once"),
     UNBUILT("primus_turbo.enable_attention_float8", "false|null", "attention in float8"),
 };

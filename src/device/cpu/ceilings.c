@@ -214,7 +214,7 @@ void tm_device_arithmetic(const tm_device *device, int threads, double seconds, 
         out->flops_bf16_spread = out->flops_spread;
     }
     snprintf(out->flops_how, sizeof out->flops_how, "%s: %d chains of %d lanes, %s, %d thread%s", probe->isa,
-             probe->chains, probe->lanes, probe->fused ? "fused multiply-add" : "multiply and add apart", threads,
+             probe->chains, probe->lanes, probe->fused ? "fused multiply-add" : "separate multiply and add", threads,
              threads == 1 ? "" : "s");
 }
 

@@ -69,11 +69,11 @@ static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, tm_error *err
     if (taken > 0 && taken < n)
         return tm_fail(
             err, TM_UNSUPPORTED,
-            "'%s' is one product of %d linears, and only %d of them are to be quantized; name all of them in "
+            "'%s' is one product of %d linear layers, and only %d of them are to be quantized; name all of them in "
             "the filter, or none",
             weight->name, n, taken);
     if (n > TM_QUANTIZE_PARTS)
-        return tm_fail(err, TM_UNSUPPORTED, "'%s' is one product of %d linears; at most %d can be quantized",
+        return tm_fail(err, TM_UNSUPPORTED, "'%s' is one product of %d linear layers; at most %d can be quantized",
                        weight->name, n, TM_QUANTIZE_PARTS);
     *yes = taken > 0;
     return TM_OK;

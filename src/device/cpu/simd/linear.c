@@ -19,7 +19,7 @@ static TM_PLANNED const char *refuse(const tm_call *call)
 {
     if (TM_PAIRS && !(call->in[0].dtype == TM_BF16 && (call->in[1].dtype == TM_BF16 || is_rounded(call))))
         return "needs bfloat16 inputs";
-    if (!TM_PAIRS && call->rounded) return "does not round weights on the way";
+    if (!TM_PAIRS && call->rounded) return "does not round weights while packing";
     if (!tm_is_float(&call->in[0]) || !tm_is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
     return tm_is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
 }

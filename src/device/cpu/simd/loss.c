@@ -59,7 +59,7 @@ static TM_PLANNED operands operands_of(const tm_call *call, bool gradients)
 static TM_PLANNED const char *refuse(const operands *o)
 {
     if (TM_PAIRS && !(o->x->dtype == TM_BF16 && (o->w->dtype == TM_BF16 || o->rounded))) return "needs bfloat16 inputs";
-    if (!ROUNDS && o->rounded) return "does not round weights on the way";
+    if (!ROUNDS && o->rounded) return "does not round weights while packing";
     if (!tm_is_float(o->x) || !tm_is_float(o->w)) return "needs float32 or bfloat16 inputs";
     if (o->targets->dtype != TM_I32) return "needs int32 targets";
     if (o->scalars && o->scalars->dtype != TM_F64) return "needs float64 scalars";

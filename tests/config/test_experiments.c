@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experiments of every kind that Primus has: modules, programs, environment, windows, images, adapters. What is not
+ * built is refused by its name, once. Other files of other programs: test_foreign.c. */
+#include "model/shape.h"
+#include "support/foreign.h"
+#include "support/full_config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NAMES "work_group: a\nuser_name: b\nexp_name: c\nworkspace: ./o\n"
+#define MODULE(module, framework) NAMES "modules:\n  " module ":\n    framework: " framework "\n"
+#define MEGATRON MODULE("pre_trainer", "megatron") "    config: pre_trainer.yaml\n    model: "
+#define TITAN MODULE("pre_trainer", "torchtitan") "    config: pre_trainer.yaml\n    model: "
+#define MOCK "    overrides:\n      mock_data: true\n"
+#define OVERRIDES "    overrides:\n"
+
+static const char *put(test_foreign *f, const char *name, const char *text)
+{
+    return test_file_write(f->folder, name, text);
+}
+
+static void plan(test_foreign *f, const char *path)
+{
+    if (test_foreign_load(f, path, true, 0, NULL) != TM_OK) fail_msg("%s", f->err.text);
+}
+
+static void run(test_foreign *f, const char *path)
+{
+    if (test_foreign_load(f, path, false, 0, NULL) != TM_OK) fail_msg("%s", f->err.text);
+}
+
+/* As a run and as a plan, in one message that says `says` and nothing of `never`. */
+static void refuse_always(test_foreign *f, const char *text, const char *says, const char *never)
+{
+    for (int plans = 0; plans < 2; plans++) {
+        tm_status st = test_foreign_load(f, put(f, "x.yaml", text), plans, 0, NULL);
+        if (tm_status_exit_code(st) != 4 || !strstr(f->err.text, says))
+            fail_msg("status %d, wanted '%s': %s", (int)st, says, f->err.text);
+        if (never && strstr(f->err.text, never)) fail_msg("'%s' is in: %s", never, f->err.text);
+    }
+}
+
+/* A run is refused, a plan goes on and says without what. */
+static void refuse_run(test_foreign *f, const char *text, const char *says, const char *without)
+{
+    tm_status st = test_foreign_load(f, put(f, "x.yaml", text), false, 0, NULL);
+    if (tm_status_exit_code(st) != 4 || !strstr(f->err.text, says))
+        fail_msg("status %d, wanted '%s': %s", (int)st, says, f->err.text);
+    plan(f, put(f, "x.yaml", text));
+    if (!strstr(tm_config_unbuilt(f->config), without))
+        fail_msg("'%s' is not in: %s", without, tm_config_unbuilt(f->config));
+}
+
+static void other_programs_are_refused_by_their_name(void **state)
+{
+    static const char *const names[] = { "maxtext",        "maxdiffusion",  "hummingbirdxt",   "diffusion",
+                                         "nemo_automodel", "hybrid_models", "megatron_bridge", "worldmirror",
+                                         "specforge",      "megatron_sft" };
+    static const char *const modules[] = { "pre_trainer", "post_trainer", "sft_trainer" };
+    test_foreign            *f = *state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char text[600], says[160];
+        snprintf(text, sizeof text,
+                 NAMES "env:\n  XLA_FLAGS: \"--a=b\"\nplatform:\n  config: p.yaml\nmodules:\n  %s:\n"
+                       "    framework: %s\n    config: some.yaml\n    model: some.yaml\n    entrypoint: x\n"
+                       "    overrides:\n      runtime:\n        anything: [1, 2]\n",
+                 modules[i % 3], names[i]);
+        snprintf(says, sizeof says, "framework '%s' ", names[i]);
+        refuse_always(f, text, says, "unknown key");
+        assert_non_null(strstr(f->err.text, "x.yaml:11) is not built"));
+        assert_non_null(strstr(f->err.text, "trainmark models"));
+    }
+    refuse_always(f, "framework: megatron_bridge\ntask: x\ntraining:\n  lr: 1\n", "framework 'megatron_bridge'",
+                  "unknown key");
+}
+
+static void post_training_is_planned_and_not_run(void **state)
+{
+    static const char *const adapted =
+        "    overrides:\n      mock_data: true\n      pretrained_checkpoint: /x\n      lora:\n        enabled: true\n"
+        "        dim: 16\n        alpha: 32\n        dropout: 0.0\n        dropout_position: pre\n"
+        "        lora_B_init_method: zero\n        target_modules:\n          - linear_qkv\n          - linear_fc2\n";
+    char          text[1200];
+    test_foreign *f = *state;
+    snprintf(text, sizeof text, "%s    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n%s",
+             MODULE("post_trainer", "megatron"), adapted);
+    refuse_run(f, text, "'stage' = 'sft' (", "post-training");
+    assert_null(strstr(f->err.text, "modules.post_trainer."));
+    test_foreign_has(f, "lora.rank", "16");
+    test_foreign_has(f, "lora.alpha", "32");
+    test_foreign_has(f, "lora.targets", "wqkv,w2");
+    /* the same trainer in the module of pretraining */
+    snprintf(text, sizeof text, "%s    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n%s",
+             MODULE("pre_trainer", "megatron"), adapted);
+    refuse_run(f, text, "'stage' = 'sft' (", "post-training");
+    /* adapters that are switched off are none, whatever else is said of them; ours may be asked for */
+    snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s      lora:\n        enabled: false\n        dim: 8\n", MEGATRON,
+             MOCK);
+    run(f, put(f, "x.yaml", text));
+    test_foreign_has(f, "lora.rank", "0");
+    const char *ours[] = { "--lora.rank", "4", "--lora.alpha", "8" };
+    if (test_foreign_load(f, put(f, "x.yaml", text), false, 4, ours) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "lora.rank", "4");
+    test_foreign_has(f, "lora.alpha", "8");
+    refuse_always(f, MODULE("post_trainer", "torchtitan") "    model: llama3_8B.yaml\n",
+                  "post-training is not built yet", "unknown");
+    refuse_always(f,
+                  MEGATRON "llama2_7B.yaml\n" MOCK
+                           "      lora:\n        enabled: true\n        target_modules: [linear_qkv, router]\n",
+                  "adapters of other modules than linear_qkv", NULL);
+}
+
+static void the_environment_of_a_launcher_changes_nothing(void **state)
+{
+    test_foreign *f = *state;
+    run(f, put(f, "x.yaml", "env:\n  GPU_MAX_HW_QUEUES: \"4\"\n" MEGATRON "llama2_7B.yaml\n" MOCK));
+    assert_non_null(strstr(tm_config_accepted(f->config), "has no effect: env.GPU_MAX_HW_QUEUES = 4"));
+    run(f, put(f, "x.yaml", "env: null\n" TITAN "llama3_8B.yaml\n" OVERRIDES "      training: {mock_data: true}\n"));
+    refuse_always(f, "enf:\n  A: 1\n" MEGATRON "llama2_7B.yaml\n" MOCK, "unknown key 'enf.A'", NULL);
+}
+
+static void what_is_no_experiment_is_told_so(void **state)
+{
+    test_foreign *f = *state;
+    refuse_always(f, "configs:\n  a:\n    kind: x\n    more: {}\nmatchers:\n  b:\n    c: 1\n    d: 2\n",
+                  "holds no key that is known (configs.a.kind, matchers.b.c, ...)", "did you mean");
+    refuse_always(f, "name: x\nmodules:\n  - name: pre_trainer\n    params: {a: {b: 1}}\n", "'modules' (",
+                  "unknown key");
+    assert_non_null(strstr(f->err.text, "x.yaml:2) is a list; wanted a map"));
+    put(f, "base.yaml", NAMES);
+    run(f, put(f, "x.yaml",
+               "includes:\n  - base.yaml\nmodules:\n  pre_trainer:\n    framework: megatron\n"
+               "    model: llama2_7B.yaml\n" MOCK));
+}
+
+static void windows_and_sinks_are_those_of_its_blocks(void **state)
+{
+    static const struct {
+        const char *lines, *window, *every, *sinks;
+    } cases[] = {
+        { "      window_size: [127, 0]\n", "128", "1", NULL },
+        { "      window_size: [127, 0]\n      window_attn_skip_freq: [1, 0, 1, 0]\n", "128", "2", NULL },
+        { "      window_size: [127, 0]\n      window_attn_skip_freq: 2\n", "128", "2", NULL },
+        { "      window_size: [-1, 0]\n", NULL, "1", NULL },
+        { "      use_turbo_attention: true\n      use_sink_attention: true\n      sink_sliding_window: 64\n", "65", "2",
+          "true" },
+        { "      use_turbo_attention: true\n      use_sink_attention: true\n      sink_sliding_window: 64\n"
+          "      sink_window_even_layers_only: false\n",
+          "65", "1", "true" },
+        { "      use_turbo_attention: true\n      use_sink_attention: true\n      sink_sliding_window: 0\n", NULL, "1",
+          "true" },
+        { "      use_turbo_attention: false\n      use_sink_attention: true\n      sink_sliding_window: 64\n", NULL,
+          "1", NULL },
+    };
+    test_foreign *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[800];
+        snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s%s", MEGATRON, MOCK, cases[i].lines);
+        run(f, put(f, "x.yaml", text));
+        test_foreign_has(f, "model.sliding_window", cases[i].window);
+        test_foreign_has(f, "model.sliding_window_every", cases[i].every);
+        test_foreign_has(f, "model.sinks", cases[i].sinks);
+    }
+    refuse_always(f, MEGATRON "llama2_7B.yaml\n" MOCK "      window_size: [8, 8]\n", "windows that look ahead", NULL);
+    refuse_always(f, MEGATRON "llama2_7B.yaml\n" MOCK "      window_size: [8, 0]\n      window_attn_skip_freq: 3\n",
+                  "every n-th", NULL);
+    refuse_always(
+        f, MEGATRON "llama2_7B.yaml\n" MOCK "      window_size: [8, 0]\n      window_attn_skip_freq: [1, 1, 0]\n",
+        "every n-th", NULL);
+}
+
+static void images_are_planned_by_any_of_their_names(void **state)
+{
+    static const char *const lines =
+        "      timestep_sampling_strategy: direct_uniform\n      cfg_dropout_prob: 0.1\n      vae_scale: 0.3611\n"
+        "      activation_func: openai_gelu\n      warmup_train_steps: 2\n      ddp_bucket_size: 1\n"
+        "      max_samples_per_sequence: null\n      params_dtype: bfloat16\n      per_step_rng_reseed: true\n"
+        "      torch_compile:\n        enable: true\n        strategy: per_block\n";
+    static const char *const types[] = { "diffusion_model", "flux", "flux_schnell" };
+    test_foreign            *f = *state;
+    tm_model_shape           shape;
+    char                     text[1600];
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        snprintf(text, sizeof text,
+                 "%sdiffusion/flux_12b.yaml\n    trainer_class: FluxPretrainTrainer\n%s"
+                 "      model_type: %s\n%s",
+                 MEGATRON, MOCK, types[i], lines);
+        run(f, put(f, "x.yaml", text));
+        if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+        assert_int_equal(tm_model_parameters(&shape), 11891178560);
+        test_foreign_has(f, "data.source", "gaussians");
+        test_foreign_has(f, "data.text_dropout", "0.1");
+        test_foreign_has(f, "data.flow_protocol", "mlperf");
+    }
+    /* without a word the times are those of its program */
+    refuse_run(f, MEGATRON "diffusion/flux_535m.yaml\n" MOCK "      model_type: diffusion_model\n",
+               "'timestep_sampling_strategy' = 'logit_normal' (default of megatron)", "times that are not uniform");
+    refuse_run(f,
+               MEGATRON "diffusion/flux_12b.yaml\n" MOCK "      model_type: flux_schnell\n      fp6: mxfp6\n"
+                        "      timestep_sampling_strategy: direct_uniform\n      mxfp6_fused_mlp: \"on\"\n",
+               "'fp6' = 'mxfp6'", "training in 6 bits");
+    refuse_always(f,
+                  MEGATRON "diffusion/wan2.1_t2v_1.3b.yaml\n" MOCK "      model_type: diffusion_model\n"
+                           "      scheduler_shift: 3.0\n      whatever: 1\n",
+                  "is of the family Wan (video)", "unknown key");
+    put(f, "wan2.1_x.yaml", "num_dit_layers: 30\npatch_size_3d: [1, 2, 2]\nhidden_size: 64\nout_channels: 16\n");
+    refuse_always(f, MEGATRON "wan2.1_x.yaml\n" MOCK "      model_type: diffusion_model\n",
+                  "is of the family Wan (video), which is not built yet (num_dit_layers, patch_size_3d, out_channels)",
+                  "problems");
+}
+
+static void models_are_changed_by_their_arguments(void **state)
+{
+    test_foreign *f = *state;
+    run(f, put(f, "x.yaml",
+               TITAN "llama3_8B.yaml\n" OVERRIDES "      model: {n_layers: 4, rope_theta: 10000}\n"
+                     "      training:\n        mock_data: true\n        debug_moe_force_load_balance: true\n"
+                     "        dataloader: {num_workers: 1, pin_memory: true}\n"));
+    test_foreign_has(f, "model.n_layers", "4");
+    test_foreign_has(f, "model.rope_theta", "10000");
+    test_foreign_has(f, "debug.moe_force_load_balance", "true");
+    refuse_always(f, TITAN "llama3_8B.yaml\n" OVERRIDES "      model: {dim: 2048}\n      training: {mock_data: true}\n",
+                  "a width from which its program computes that of the FFN; give model.ffn_dim, too", NULL);
+    const char *both[] = { "--model.dim", "2048", "--model.ffn_dim", "4096" };
+    if (test_foreign_load(f, put(f, "x.yaml", TITAN "llama3_8B.yaml\n" OVERRIDES "      training: {mock_data: true}\n"),
+                          false, 4, both) != TM_OK)
+        fail_msg("%s", f->err.text);
+    test_foreign_has(f, "model.dim", "2048");
+    /* float8's older names; a job file of a family that is not built */
+    run(f,
+        put(f, "x.yaml",
+            TITAN "llama3.1_8B-fp8.yaml\n" OVERRIDES "      training: {mock_data: true, batch_size: 2, compile: true}\n"
+                  "      float8: {force_recompute_fp8_weight_in_bwd: true, filter_fqns: [output]}\n"));
+    test_foreign_has(f, "quantize.linear.float8.filter_fqns", "output");
+    static const char vl[] = "[model]\nname = \"qwen3_vl\"\nflavor = \"debugmodel\"\n[data]\npatch_size = 14\n";
+    tm_status         st = test_foreign_load(f, put(f, "x.toml", vl), true, 0, NULL);
+    assert_int_equal(tm_status_exit_code(st), 4);
+    assert_non_null(strstr(f->err.text, "'qwen3_vl' (x.toml") ? f->err.text
+                                                              : strstr(f->err.text, "x.toml:2) is of the"));
+    assert_null(strstr(f->err.text, "unknown key"));
+    static const char lora[] = "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\nconverters = [\"lora\"]\n"
+                               "[training]\ndataset = \"c4_test\"\n%s";
+    char              job[400];
+    snprintf(job, sizeof job, lora, "[lora]\nrank = 8\nalpha = 16.0\napply_to_all_linears = true\n");
+    plan(f, put(f, "x.toml", job));
+    test_foreign_has(f, "lora.rank", "8");
+    test_foreign_has(f, "lora.targets", "all-linear");
+    snprintf(job, sizeof job, lora, "");
+    assert_int_not_equal(test_foreign_load(f, put(f, "x.toml", job), true, 0, NULL), TM_OK);
+    assert_non_null(strstr(f->err.text, "adapters without lora.rank"));
+}
+
+/* What a file does not say of its experts, a preset of ours does; what it says counts with them. */
+static void a_single_file_changes_a_preset_of_ours(void **state)
+{
+    test_foreign  *f = *state;
+    tm_model_shape shape;
+    plan(f, put(f, "x.yaml",
+                MEGATRON "deepseek_v3.yaml\n" MOCK "      num_layers: 4\n      moe_layer_freq: 1\n"
+                         "      moe_router_force_load_balancing: true\n      multi_latent_attention: true\n"));
+    test_foreign_has(f, "model.n_dense_layers", "0");
+    test_foreign_has(f, "debug.moe_force_load_balance", "true");
+    test_foreign_has(f, "model.moe_score", "sigmoid"); /* not the default of its program */
+    plan(f, put(f, "x.yaml", MEGATRON "deepseek_v2.yaml\n" MOCK "      multi_latent_attention: true\n"));
+    if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    assert_int_equal(tm_model_parameters(&shape), 235741434880);
+    plan(f, put(f, "x.yaml", MEGATRON "deepseek_v2.yaml\n" MOCK "      multi_latent_attention: false\n"));
+    test_foreign_has(f, "model.head_dim", "128"); /* not dim / heads, which is 40 */
+    plan(f, put(f, "x.yaml", MEGATRON "qwen3_30B_A3B.yaml\n" MOCK));
+    if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    assert_int_equal(tm_model_parameters(&shape), 30532122624);
+    refuse_always(f, MEGATRON "deepseek_v2.yaml\n" MOCK "      moe_use_rings: true\n", "this form of experts", NULL);
+}
+
+/* A preset that was found says what the model is, also where the experiment changes all of its sizes. */
+static void a_preset_of_theirs_is_not_mixed_with_ours(void **state)
+{
+    test_foreign *f = *state;
+    put(f, "gpt_oss_20B.yaml",
+        "num_layers: 2\nhidden_size: 64\nffn_hidden_size: 96\nnum_attention_heads: 4\nvocab_size: 256\n"
+        "normalization: RMSNorm\nposition_embedding_type: rope\nswiglu: true\n");
+    run(f, put(f, "x.yaml", MEGATRON "gpt_oss_20B.yaml\n" MOCK "      num_layers: 3\n      hidden_size: 128\n"));
+    test_foreign_has(f, "model.n_layers", "3");
+    test_foreign_has(f, "model.family", "llama");
+    test_foreign_has(f, "model.n_experts", NULL);
+    test_foreign_has(f, "model.rope_scaling", "none");
+}
+
+static void real_data_is_planned_without(void **state)
+{
+    test_foreign *f = *state;
+    refuse_run(f,
+               MEGATRON "llama2_7B.yaml\n" OVERRIDES "      mock_data: false\n      eod_mask_loss: true\n"
+                        "      train_data_path: \"0.5 /a 0.5 /b\"\n",
+               "several sets with weights", "several sets with weights");
+    assert_non_null(strstr(tm_config_unbuilt(f->config), "documents separated in some ways only"));
+    assert_null(strstr(tm_config_unbuilt(f->config), "reset_position_ids ="));
+    plan(f,
+         put(f, "x.yaml",
+             MEGATRON "llama2_7B.yaml\n" OVERRIDES "      mock_data: false\n      train_data_path: \"10 /a/text\"\n"));
+    test_foreign_has(f, "data.path", "/a/text");
+    test_foreign_has(f, "data.source", "megatron");
+    refuse_run(f,
+               MEGATRON "diffusion/flux_12b.yaml\n" OVERRIDES "      mock_data: false\n      model_type: flux_schnell\n"
+                        "      data_path: /energon\n      timestep_sampling_strategy: direct_uniform\n",
+               "an Energon set of images", "an Energon set of images");
+    test_foreign_has(f, "data.source", "gaussians");
+}
+
+static void data_source_goes_before_mock_data(void **state)
+{
+    static const struct {
+        const char *yaml, *source;
+        bool        noted;
+    } cases[] = {
+        { "training: {mock_data: true}\ndata: {source: mock}\n", "mock", false },
+        { "training: {mock_data: true}\ndata: {source: synthetic}\n", "synthetic", true },
+        { "training: {mock_data: false}\ndata: {source: synthetic}\n", "synthetic", false },
+        { "training: {mock_data: true}\n", "mock", false },
+    };
+    test_foreign *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "model: llama3_debugmodel\n%s", cases[i].yaml);
+        run(f, put(f, "x.yaml", text));
+        test_foreign_has(f, "data.source", cases[i].source);
+        if ((strstr(tm_config_notes(f->config), "but data.source counts, which is synthetic") != NULL) !=
+            cases[i].noted)
+            fail_msg("%s: %s", cases[i].yaml, tm_config_notes(f->config));
+    }
+    /* a higher layer decides without a word */
+    const char *higher[] = { "--training.mock_data", "true" };
+    const char *path = put(f, "x.yaml", "model: llama3_debugmodel\ndata: {source: synthetic}\n");
+    if (test_foreign_load(f, path, false, 2, higher) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "data.source", "mock");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(other_programs_are_refused_by_their_name),
+        TEST(post_training_is_planned_and_not_run),
+        TEST(the_environment_of_a_launcher_changes_nothing),
+        TEST(what_is_no_experiment_is_told_so),
+        TEST(windows_and_sinks_are_those_of_its_blocks),
+        TEST(images_are_planned_by_any_of_their_names),
+        TEST(models_are_changed_by_their_arguments),
+        TEST(a_single_file_changes_a_preset_of_ours),
+        TEST(a_preset_of_theirs_is_not_mixed_with_ours),
+        TEST(real_data_is_planned_without),
+        TEST(data_source_goes_before_mock_data),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
