@@ -43,6 +43,10 @@ trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short
 check "what is there is not run again" has "$out" "run 1 of 2: done already"
 check "what is there is not touched" cmp -s kept two/result_0.txt
 check "what is missing is run" has "$out" "run 2 of 2: seed 8, aborted, 32 samples"
+# shellcheck disable=SC2086
+trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short --json
+check "--json: one array" [ "$(sed -n '1p;$p' "$out" | tr -d '\n')" = "[]" ]
+check "--json: of what the four judges say" [ "$(grep -c '^{$' "$out")" -eq 4 ]
 
 # shellcheck disable=SC2086
 trainmark mlperf run "$config" --out two --runs 2 --seed 7 $short --optimizer.lr 0.001

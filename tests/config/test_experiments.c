@@ -277,6 +277,20 @@ static void a_single_file_changes_a_preset_of_ours(void **state)
     plan(f, put(f, "x.yaml", MEGATRON "qwen3_30B_A3B.yaml\n" MOCK));
     if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
     assert_int_equal(tm_model_parameters(&shape), 30532122624);
+    static const struct {
+        const char *model;
+        int64_t     published;
+    } whole[] = { { "qwen3_4B", 4022468096 },
+                  { "qwen3_8B", 8190735360 },
+                  { "qwen2.5_7B", 7615616512 },
+                  { "llama3.2_1B", 1235814400 } };
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        char text[600];
+        snprintf(text, sizeof text, "%s%s.yaml\n%s", MEGATRON, whole[i].model, MOCK);
+        plan(f, put(f, "x.yaml", text));
+        if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+        assert_int_equal(tm_model_parameters(&shape), whole[i].published);
+    }
     refuse_always(f, MEGATRON "deepseek_v2.yaml\n" MOCK "      moe_use_rings: true\n", "this form of experts", NULL);
 }
 

@@ -121,10 +121,9 @@ static const struct {
     { "megatron/configs/MI300X/llama3.1_8B-BF16-pretrain.yaml", NULL, 8030261248, 8030261248 },
     { "megatron/configs/MI300X/mamba_370M-pretrain.yaml", "Mamba", 0, 0 },
     { "megatron/configs/MI300X/mixtral_8x7B_v0.1-BF16-pretrain.yaml", NULL, 46702792704, 46702792704 },
-    { "megatron/configs/MI300X/qwen2.5_7B-BF16-pretrain.yaml", NULL, 7615487488,
-      7615487488 }, /* it has no biases there */
-    { "megatron/configs/MI300X/qwen3_8B-BF16-pretrain.yaml", NULL, 8190726144,
-      8190726144 }, /* nor norms of query and key */
+    /* in its tree without biases, and without norms of query and key; alone as published */
+    { "megatron/configs/MI300X/qwen2.5_7B-BF16-pretrain.yaml", NULL, 7615487488, 7615616512 },
+    { "megatron/configs/MI300X/qwen3_8B-BF16-pretrain.yaml", NULL, 8190726144, 8190735360 },
     { "megatron/configs/MI355X/diffusion/flux_535m_pretrain.yaml", NULL, 535318336, 535318336 },
     { "megatron/configs/MI355X/llama2_70B-FP8-pretrain.yaml", NULL, 68976648192, 68976648192 },
     { "torchtitan/configs/MI300X/deepseek_v3_16b-BF16-pretrain.yaml", NULL, 15706484224, 15706484224 },

@@ -132,12 +132,20 @@ const char *tm_megatron_latent(const tm_config *config, const char *value)
     return given && strcmp(given, "false") == 0 && family_is_latent(config) ? "lost" : value;
 }
 
-/* GPT-OSS, a preset of ours that these arguments cannot describe, has all biases unless the file says something. */
+/* What only a preset of ours says of the model, the default of their program does not undo: case "own". */
+static const char *unless_own(const tm_config *config, const char *key, const char *value)
+{
+    return config->preset && !tm_foreign_given(config, key) ? "own" : value;
+}
+
 const char *tm_megatron_biases(const tm_config *config, const char *value)
 {
-    const char *family = tm_config_text(config, "model.family");
-    bool        own = family && strcmp(family, "gpt_oss") == 0;
-    return own && !tm_foreign_given(config, "add_qkv_bias") ? "own" : value;
+    return unless_own(config, "add_qkv_bias", value);
+}
+
+const char *tm_megatron_head(const tm_config *config, const char *value)
+{
+    return unless_own(config, "untie_embeddings_and_output_weights", value);
 }
 
 /* What counts with latent attention only, or without it only: cases "plain" and "latent". */
@@ -154,9 +162,8 @@ const char *tm_megatron_unless_latent(const tm_config *config, const char *value
 /* Norms of query and key: of heads; or of what both are computed from, which our latent attention always has. */
 const char *tm_megatron_norms(const tm_config *config, const char *value)
 {
-    const char *given = tm_foreign_given(config, "qk_layernorm"), *family = tm_config_text(config, "model.family");
-    bool own = !given && config->preset && family && strcmp(family, "qwen3_moe") == 0; /* their preset has them */
-    if (!latent_attention(config)) return own ? "own" : value;
+    const char *given = tm_foreign_given(config, "qk_layernorm");
+    if (!latent_attention(config)) return unless_own(config, "qk_layernorm", value);
     return !given || strcmp(given, "true") == 0 ? "latent" : NULL;
 }
 

@@ -13,6 +13,7 @@ const char *tm_megatron_group_best(const tm_config *config, const char *value);
 const char *tm_megatron_documents(const tm_config *config, const char *value);
 const char *tm_megatron_latent(const tm_config *config, const char *value);
 const char *tm_megatron_biases(const tm_config *config, const char *value);
+const char *tm_megatron_head(const tm_config *config, const char *value);
 const char *tm_megatron_if_latent(const tm_config *config, const char *value);
 const char *tm_megatron_unless_latent(const tm_config *config, const char *value);
 const char *tm_megatron_norms(const tm_config *config, const char *value);
