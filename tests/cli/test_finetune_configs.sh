@@ -23,7 +23,7 @@ plans()
 }
 
 for size in 3.1_8B 3.1_70B 3.3_70B; do
-    plans llama$size-full all '^  lr: (0.00002|2e-0?5) ' '^  regime: pure ' '^  mode: full '
+    plans llama$size-full all '^  lr: (0.00002|2(\.0)?e-0?5) ' '^  regime: pure ' '^  mode: full '
     for kind in lora qlora; do
         format=null
         [ $kind = qlora ] && format=nf4
@@ -42,6 +42,6 @@ plans qwen3_8B-qlora 20,348,928 '^  base_format: nf4 '
 check "no file without a row here" [ "$(find "$configs" -name '*_*.yaml' | wc -l)" -eq 16 ]
 
 trainmark run "$configs/qwen3_8B-lora.yaml" --launch.gpus_per_node 1
-failed_with 4 "a run without weights" "there is no folder '/data/model'"
+failed_with 4 "a run without weights" "there is no directory '/data/model'"
 
 finish
