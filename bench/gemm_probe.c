@@ -246,8 +246,11 @@ int main(int argc, char **argv)
     peer dnnl = { NULL, NULL };
     if (library) *(void **)&dnnl.f32 = dlsym(library, "dnnl_sgemm");
     if (library) *(void **)&dnnl.bf16 = dlsym(library, "dnnl_gemm_bf16bf16f32");
-    printf("isa %s, %s, %d threads, oneDNN %s\n", own->isa, tm_dtype_name(dtype), threads,
-           library ? "found" : "not found");
+    bool found = dtype == TM_BF16 ? dnnl.bf16 != NULL : dnnl.f32 != NULL;
+    printf("isa %s, %s, %d threads, oneDNN %s\n", own->isa, tm_dtype_name(dtype), threads, found ? "found" : "SKIPPED");
+    if (!found)
+        printf("oneDNN is SKIPPED: %s\n", library ? "the library that is there has no product of this format"
+                                                  : "there is no libdnnl.so.3 or .so.2; install libdnnl3");
     for (int i = 0; i < shapes; i++) measure(own, &dnnl, list[i], dtype, threads, seconds);
     return 0;
 }

@@ -29,6 +29,10 @@ def recipe(name, *more):
     return BF16 + ["--quantize.recipe", name, *more]
 
 
+def pure(*more):
+    return BF16 + ["--training.regime", "pure", *more]
+
+
 def defect(name):
     return ["--debug.quantize_defect", name]
 
@@ -36,11 +40,16 @@ def defect(name):
 ROWS = [
     ("float32", []),
     ("bfloat16", BF16),
+    ("pure bfloat16, to the nearest", pure()),
+    ("pure bfloat16, stochastic", pure("--optimizer.bf16_stochastic_round", "true")),
+    ("pure bfloat16, compensated", pure("--optimizer.kahan_sum", "true")),
     ("fp8_tensorwise", recipe("fp8_tensorwise")),
     ("fp8_rowwise", recipe("fp8_rowwise")),
     ("fp8_delayed", recipe("fp8_delayed", "--fp8_amax_history_len", "16")),
     ("fp8_blockwise", recipe("fp8_blockwise")),
     ("mxfp8", recipe("mxfp8")),
+    ("mxfp6_e3m2", recipe("mxfp6_e3m2")),
+    ("mxfp6_e2m3", recipe("mxfp6_e2m3")),
     ("mxfp4", recipe("mxfp4")),
     ("mxfp4_turbo", recipe("mxfp4_turbo")),
     ("nvfp4", recipe("nvfp4")),

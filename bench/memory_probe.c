@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MAX_ROUNDS = 99, COLUMNS = 1024, WIDE = 8192, N_PROBES = 14 };
+enum { MAX_ROUNDS = 99, COLUMNS = 1024, WIDE = 8192, N_PROBES = 20 };
 
 typedef struct {
     const char      *name;
@@ -185,6 +185,12 @@ int main(int argc, char **argv)
         { "gelu bf16", BEST(pointwise), TM_OP_gelu, TM_BF16, 4. },
         { "swiglu bf16", BEST(pointwise), TM_OP_swiglu, TM_BF16, 3. },
         { "rmsnorm bf16", BEST(norm), TM_OP_rmsnorm, TM_BF16, 4. },
+        { "rmsnorm_grad bf16", BEST(norm), TM_OP_rmsnorm_grad, TM_BF16, 6. },
+        { "layernorm bf16", BEST(norm), TM_OP_layernorm, TM_BF16, 4. },
+        { "gelu_grad bf16", BEST(pointwise), TM_OP_gelu_grad, TM_BF16, 6. },
+        { "swiglu_grad bf16", BEST(pointwise), TM_OP_swiglu_grad, TM_BF16, 5. },
+        { "add bf16", BEST(pointwise), TM_OP_add, TM_BF16, 6. },
+        { "bias_grad bf16", BEST(reduce), TM_OP_bias_grad, TM_BF16, 2. },
     };
     static double rate[N_PROBES][MAX_ROUNDS], ratio[N_PROBES][MAX_ROUNDS], triads[N_PROBES * MAX_ROUNDS];
     triad(&m);
@@ -199,9 +205,9 @@ int main(int argc, char **argv)
             rate[k][r] = probes[k].bytes * (double)m.elements / (double)(tm_now_ns() - start);
             ratio[k][r] = rate[k][r] / base;
         }
-    printf("%d threads, arrays of %lld MB, %d rounds\n%-14s %6.1f GB/s\n", threads, (long long)(m.elements >> 18),
+    printf("%d threads, arrays of %lld MB, %d rounds\n%-18s %6.1f GB/s\n", threads, (long long)(m.elements >> 18),
            rounds, "triad", median(triads, N_PROBES * rounds));
     for (int k = 0; k < N_PROBES; k++)
-        printf("%-14s %6.1f GB/s  %4.2f\n", probes[k].name, median(rate[k], rounds), median(ratio[k], rounds));
+        printf("%-18s %6.1f GB/s  %4.2f\n", probes[k].name, median(rate[k], rounds), median(ratio[k], rounds));
     return 0;
 }

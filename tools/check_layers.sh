@@ -42,6 +42,7 @@ graph/gradient.h
 graph/blocks.h
 graph/graph.h
 graph/nf4.h
+graph/passes/microscope.h
 graph/passes/passes.h
 graph/passes/quantize.h
 graph/plan.h
@@ -74,6 +75,7 @@ model/model.h
 model/presets.h
 model/shape.h
 op/attrs.h
+op/compare.h
 op/dynamic.h
 op/fused.h
 op/keeps.h
@@ -83,6 +85,7 @@ op/op.h
 op/ops.def
 op/quantize.h
 record/keys.h
+record/look.h
 record/outputs.h
 record/record.h
 record/table.h
@@ -109,6 +112,7 @@ token/train.h
 train/decode.h
 train/groups.h
 train/keys.h
+train/look.h
 train/optimizer.h
 train/run.h
 train/sample.h

@@ -24,6 +24,8 @@ FORMATS = {
     "float8_e4m3fnuz": (ml_dtypes.float8_e4m3fnuz, torch.float8_e4m3fnuz, 240),
     "float8_e5m2fnuz": (ml_dtypes.float8_e5m2fnuz, torch.float8_e5m2fnuz, 57344),
     "float4_e2m1": (ml_dtypes.float4_e2m1fn, None, 6),
+    "float6_e3m2": (ml_dtypes.float6_e3m2fn, None, 28),
+    "float6_e2m3": (ml_dtypes.float6_e2m3fn, None, 7.5),
 }
 
 
@@ -38,7 +40,7 @@ def codes_of(array):
 
 def directed(kind, largest, x, away):
     """Toward zero, or to nearest with ties away from it: from the list of all numbers of the format."""
-    codes = numpy.arange(2 ** (15 if kind is numpy.float16 else 3 if largest == 6 else 7), dtype=numpy.uint32)
+    codes = numpy.arange(2 ** {6: 3, 7.5: 5, 28: 5, 65504: 15}.get(largest, 7), dtype=numpy.uint32)
     unsigned = numpy.uint16 if kind is numpy.float16 else numpy.uint8
     table = codes.astype(unsigned).view(kind).astype(numpy.float64)
     keep = numpy.isfinite(table)
@@ -48,7 +50,7 @@ def directed(kind, largest, x, away):
     if away:
         high = numpy.minimum(low + 1, len(table) - 1)
         low = numpy.where(size >= (table[low] + table[high]) / 2, high, low)
-    sign = numpy.uint32(2 ** (15 if kind is numpy.float16 else 3 if largest == 6 else 7))
+    sign = numpy.uint32(2 ** {6: 3, 7.5: 5, 28: 5, 65504: 15}.get(largest, 7))
     negative = numpy.signbit(x)
     if "fnuz" in numpy.dtype(kind).name:
         negative = negative & (codes[low] != 0)

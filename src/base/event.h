@@ -130,6 +130,48 @@ typedef struct {
     double      seconds;
 } tm_checkpoint_saved;
 
+/* A tensor beside the same one computed in another number format, the reference. Shares are of its elements. */
+typedef struct {
+    const char   *name, *kind; /* "layers.0.attention.linear"; "forward", "backward", "factor", "gradient" */
+    const char   *format;      /* that it is held in */
+    int64_t       elements;
+    double        error;               /* |a - b| / |b|, L2 norms; INFINITY: the reference is 0 and it is not */
+    double        cosine;              /* a b / (|a| |b|); 1 where both are 0 */
+    double        underflow, overflow; /* is 0 and the reference is not; is not finite and the reference is */
+    double        amax, reference_amax;
+    double        zeros, reference_zeros;
+    const double *exponents, *reference_exponents; /* counts of sizes [2^e, 2^(e + 1)), from tm_look.first_exponent on;
+                                                      the ends take what is beyond them */
+    bool diverges;                                 /* overflows, or its error is above the bound */
+} tm_look_tensor;
+
+/* What a microscope saw in the first micro-batch of a step, before it. */
+typedef struct {
+    int64_t               step;
+    const char           *format, *reference;   /* "bfloat16", "float32" */
+    double                loss, reference_loss; /* as this micro-batch counts in the loss of the step */
+    double                bound;                /* of the relative error */
+    double                seconds;
+    const tm_look_tensor *tensors; /* in the order of the program */
+    size_t                n_tensors;
+    int                   first_exponent, n_exponents;
+    const tm_look_tensor *first,
+        *worst; /* the first that diverges, the one of the largest error; NULL: there is none */
+} tm_look;
+
+/* A factor of a product in low precision, as the last step had it. */
+typedef struct {
+    const char *linear, *factor;    /* "layers.0.attention.wq", "x" */
+    double      amax, scale;        /* largest magnitude; the least of its scales */
+    double      saturated, flushed; /* shares: beyond the largest number; not 0 before and 0 after */
+} tm_quantized_factor;
+
+typedef struct {
+    int64_t                    step;
+    const tm_quantized_factor *factors;
+    size_t                     n_factors;
+} tm_quantized_step;
+
 /* Was the machine undisturbed during the steps that count (system/validity.h)? */
 typedef struct {
     tm_verdict          verdict;
@@ -196,6 +238,8 @@ typedef enum {
     TM_EVENT_EVALUATION_STARTED,
     TM_EVENT_EVALUATION,
     TM_EVENT_CHECKPOINT,
+    TM_EVENT_LOOK,
+    TM_EVENT_QUANTIZED,
     TM_EVENT_RUN_ENDED
 } tm_event_kind;
 
@@ -207,6 +251,8 @@ typedef struct {
         tm_evaluation_started evaluation_started;
         tm_evaluation         evaluation;
         tm_checkpoint_saved   checkpoint;
+        tm_look               look;
+        tm_quantized_step     quantized;
         tm_run_ended          run_ended;
     };
 } tm_event;

@@ -14,7 +14,15 @@ tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run,
         return st;
     }
     tm_device_allow_reference(device, run->reference_kernels);
-    if (tm_device_describe(device)->float64_only) run->step.precision = &tm_precision_f64;
+    bool wide = tm_device_describe(device)->float64_only;
+    if (wide && run->step.compared) {
+        tm_device_close(device);
+        return tm_fail(err, TM_INVALID,
+                       "debug.microscope compares with float32, --device %s computes in float64; leave one of the two "
+                       "out",
+                       options->device);
+    }
+    if (wide) run->step.precision = &tm_precision_f64;
     *out = device;
     return TM_OK;
 }

@@ -5,13 +5,16 @@
 #include "hf/adapter.h"
 #include "hf/folder.h"
 #include "hf/numerics.h"
+#include "record/look.h"
+#include "train/look.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
-    const char *tokens, *inputs, *device, *isa, *dtype, *adapter;
+    const char *tokens, *inputs, *device, *isa, *dtype, *compared, *adapter;
     int64_t     threads;
+    double      bound;
     bool        json;
 } numerics_options;
 
@@ -29,6 +32,7 @@ typedef struct {
     tm_numerics             numerics;
     tm_numerics_image       image;
     tm_hf_adapter           adapter;
+    tm_looked               looked;
 } job;
 
 static tm_status describe(job *j, tm_error *err)
@@ -51,16 +55,31 @@ static tm_status describe(job *j, tm_error *err)
     return TM_OK;
 }
 
-static tm_status open_device(job *j, const tm_precision **precision, tm_error *err)
+static const tm_precision *precision_of(const char *name)
 {
     static const tm_precision *const formats[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_f64 };
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+        if (strcmp(formats[i]->name, name) == 0) return formats[i];
+    return NULL;
+}
+
+/* What is looked at, unless --dtype says so: the format that --compare-dtype is not. */
+static const char *default_dtype(const job *j, bool wide)
+{
+    if (wide) return "float64";
+    return j->o->compared && strcmp(j->o->compared, "float32") == 0 ? "bfloat16" : "float32";
+}
+
+static tm_status open_device(job *j, const tm_precision **precision, tm_error *err)
+{
     TM_TRY(tm_device_open(j->o->device, (int)j->o->threads, &j->opened, err));
     if (j->o->isa) TM_TRY(tm_device_limit_isa(j->opened, j->o->isa, err));
     bool wide = tm_device_describe(j->opened)->float64_only;
-    j->dtype = j->o->dtype ? j->o->dtype : wide ? "float64" : "float32";
-    *precision = NULL;
-    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
-        if (strcmp(formats[i]->name, j->dtype) == 0) *precision = formats[i];
+    j->dtype = j->o->dtype ? j->o->dtype : default_dtype(j, wide);
+    *precision = precision_of(j->dtype);
+    if (wide && j->o->compared)
+        return tm_fail(err, TM_USAGE, "--compare-dtype compares float32 and bfloat16, --device %s computes in float64",
+                       j->o->device);
     if (wide != (*precision == &tm_precision_f64))
         return tm_fail(err, TM_USAGE, "--dtype %s is not computed on --device %s; %s", j->dtype, j->o->device,
                        wide ? "it computes in float64" : "--device reference computes in float64");
@@ -80,21 +99,35 @@ static tm_status compute(job *j, tm_error *err)
     if (j->o->adapter) TM_TRY(tm_hf_adapter_open(j->o->adapter, &j->adapter, err));
     step.adapters = j->adapter.adapters;
     step.adapters.dropout = 0;
+    if (j->o->compared) step.compared = precision_of(j->o->compared);
     TM_TRY(tm_trainer_open(j->opened, &step, 0, &j->trainer, err));
     tm_hf_memory memory = tm_hf_trainer_memory(j->trainer, j->description.form);
     TM_TRY(tm_hf_load(&memory, j->weights, tm_device_describe(j->opened)->threads, &report, err));
     if (j->o->adapter)
         TM_TRY(tm_hf_adapter_load(&memory, &j->adapter, tm_device_describe(j->opened)->threads, &report, err));
     if (j->o->inputs)
-        return tm_numerics_read_image(j->trainer, j->description.form, j->weights, &j->image, &j->numerics, err);
-    return tm_numerics_read(j->trainer, j->description.form, j->weights, j->ids, &j->numerics, err);
+        TM_TRY(tm_numerics_read_image(j->trainer, j->description.form, j->weights, &j->image, &j->numerics, err));
+    else
+        TM_TRY(tm_numerics_read(j->trainer, j->description.form, j->weights, j->ids, &j->numerics, err));
+    if (!j->o->compared) return TM_OK;
+    tm_micro_batch batch = j->o->inputs ? tm_numerics_image_batch(&j->image) : tm_numerics_batch(j->ids, step.seq);
+    return tm_looked_take(&j->looked, j->trainer, &batch, 1, j->o->bound, err);
 }
 
 static void print(const job *j, tm_text *out)
 {
     const tm_numerics *n = &j->numerics;
     if (j->o->json) {
-        tm_numerics_json(n, out);
+        tm_json json = { .out = out };
+        tm_json_open(&json, NULL, '{');
+        tm_numerics_json(n, &json);
+        if (j->o->compared) {
+            tm_json_open(&json, "comparison", '{');
+            tm_look_print_json(&j->looked.look, true, &json);
+            tm_json_close(&json, '}');
+        }
+        tm_json_close(&json, '}');
+        tm_text_add(out, "\n");
         return;
     }
     tm_text_printf(out, "%-60s %lld\n", "parameters", (long long)n->parameters);
@@ -109,11 +142,16 @@ static void print(const job *j, tm_text *out)
     tm_text_printf(out, "%-60s %.12g\n", "gradient norm", n->gradient_norm);
     for (size_t i = 0; i < n->n_gradients; i++)
         tm_text_printf(out, "%-60s %.12g\n", n->gradients[i].name, n->gradients[i].norm);
+    if (j->o->compared) {
+        tm_text_add(out, "\n");
+        tm_look_print_table(&j->looked.look, 0, out);
+    }
 }
 
 static void release(job *j)
 {
     tm_numerics_fini(&j->numerics);
+    tm_looked_fini(&j->looked);
     tm_numerics_image_fini(&j->image);
     tm_trainer_close(j->trainer);
     tm_device_close(j->opened);
@@ -153,6 +191,12 @@ static const tm_option rows[] = {
     { "dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, dtype), .value = "NAME",
       .choices = "float32|bfloat16|float64",
       .help = "format of products; bfloat16: weights and gradients are float32; float64: with --device reference" },
+    { "compare-dtype", 0, TM_OPTION_CHOICE, offsetof(numerics_options, compared), .value = "NAME",
+      .choices = "float32|bfloat16",
+      .help = "the same forward and backward in this format, too, and all tensors of both compared: relative error, "
+              "cosine, underflow, overflow, exponents; --dtype is then the other one unless given" },
+    { "bound", 0, TM_OPTION_F64, offsetof(numerics_options, bound), .value = "ERROR", .fallback = "0.1", .lo = 0,
+      .hi = 1e9, .help = "with --compare-dtype: relative error from which on a tensor diverges" },
     TM_OPTION_DEVICE(numerics_options),
     TM_OPTION_JSON(numerics_options),
 };
@@ -165,7 +209,8 @@ const tm_cli_command tm_command_numerics = {
     .most = 1,
     .about =
         "Loads a Hugging Face directory and runs forward and backward on the tokens, to compare implementations: loss, "
-        "norms of all gradients by the names of the tensors, logits of the first and the last input.",
+        "norms of all gradients by the names of the tensors, logits of the first and the last input. With "
+        "--compare-dtype also what another number format makes of every tensor, and the first that diverges.",
     TM_CLI_OPTIONS(rows, numerics_options),
     .run = numerics,
 };

@@ -117,7 +117,7 @@ static const tm_option rows[] = {
     { "plot", 0, TM_OPTION_TEXT, offsetof(report_options, plot), .value = "FILE",
       .help = "write one chart; FILE ends in .svg, or in .png where librsvg is installed" },
     { "chart", 0, TM_OPTION_CHOICE, offsetof(report_options, chart), .value = "NAME", .fallback = "loss",
-      .choices = "loss|speed|ledger|memory|roofline", .help = "the chart" },
+      .choices = "loss|speed|ledger|memory|roofline|numbers", .help = "the chart" },
     { "fleet", 0, TM_OPTION_FLAG, offsetof(report_options, fleet),
       .help = "judge the runs of many hosts: one page with the gates of each; exit code 5 if one fails" },
     { "tolerance", 0, TM_OPTION_F64, offsetof(report_options, tolerance), .value = "PERCENT", .fallback = "5", .lo = 0,

@@ -24,7 +24,8 @@ struct tm_sft_coder {
     tm_text           text, part;
     tm_template_spans spans;
     tm_ids            ids;
-    bool              shares; /* tokenizer, template and their names are another one's */
+    int32_t          *lengths; /* by id, -1: not known yet; NULL: none is */
+    bool              shares;  /* tokenizer, template and their names are another one's */
 };
 
 static char *copy(const char *text)
@@ -69,6 +70,7 @@ void tm_sft_coder_close(tm_sft_coder *coder)
     tm_text_fini(&coder->part);
     free(coder->spans.data);
     free(coder->ids.data);
+    free(coder->lengths);
     if (!coder->shares) {
         tm_tokenizer_close(coder->tokenizer);
         tm_chat_close(coder->chat);
@@ -152,25 +154,38 @@ static bool in_span(const tm_template_spans *spans, size_t begin, size_t end)
     return false;
 }
 
+/* Bytes of a token's text by itself. */
+static size_t length_of(tm_sft_coder *c, int32_t id)
+{
+    if (!c->tokenizer) return id < BYTE_VALUES;
+    if (!c->lengths) {
+        size_t n = (size_t)tm_tokenizer_describe(c->tokenizer)->vocab;
+        c->lengths = tm_alloc(n * sizeof *c->lengths);
+        for (size_t i = 0; i < n; i++) c->lengths[i] = -1;
+    }
+    if (c->lengths[id] < 0) {
+        c->part.length = 0;
+        tm_tokenizer_decode(c->tokenizer, &id, 1, true, &c->part);
+        c->lengths[id] = (int32_t)c->part.length;
+    }
+    return (size_t)c->lengths[id];
+}
+
 /* Where tokens are pieces of the text one after another, their lengths tell what each covers; false: they are not. */
 static bool mark_by_lengths(tm_sft_coder *c, tm_ids *ids)
 {
     size_t at = 0;
-    for (int pass = 0; pass < 2; pass++) { /* the first one only compares */
-        at = 0;
-        for (size_t i = 0; i < ids->count; i++) {
-            c->part.length = 0;
-            tm_text_add_n(&c->part, "", 0);
-            if (c->tokenizer)
-                tm_tokenizer_decode(c->tokenizer, &ids->data[i], 1, true, &c->part);
-            else
-                tm_sft_decode(c, &ids->data[i], 1, true, &c->part);
-            size_t n = c->part.length;
-            if (at + n > c->text.length || memcmp(c->text.data + at, c->part.data, n) != 0) return false;
-            if (pass == 1 && !in_span(&c->spans, at, at + n)) ids->data[i] = -1 - ids->data[i];
-            at += n;
-        }
-        if (at != c->text.length) return false;
+    for (size_t i = 0; i < ids->count; i++) at += length_of(c, ids->data[i]);
+    if (at != c->text.length) return false;
+    c->part.length = 0;
+    tm_text_add_n(&c->part, "", 0);
+    tm_sft_decode(c, ids->data, ids->count, true, &c->part);
+    if (c->part.length != c->text.length || memcmp(c->part.data, c->text.data, at) != 0) return false;
+    at = 0;
+    for (size_t i = 0; i < ids->count; i++) {
+        size_t n = length_of(c, ids->data[i]);
+        if (!in_span(&c->spans, at, at + n)) ids->data[i] = -1 - ids->data[i];
+        at += n;
     }
     return true;
 }

@@ -26,6 +26,8 @@ static const small_float *small_of(tm_dtype dtype)
     static const small_float e4m3fnuz = { 4, 3, 8, 240, false, false, 0x80 };
     static const small_float e5m2fnuz = { 5, 2, 16, 57344, false, false, 0x80 };
     static const small_float e2m1 = { 2, 1, 1, 6, false, true, 0 };
+    static const small_float e3m2 = { 3, 2, 3, 28, false, true, 0 };
+    static const small_float e2m3 = { 2, 3, 1, 7.5, false, true, 0 };
     switch (dtype) {
     case TM_F16:
         return &f16;
@@ -39,6 +41,10 @@ static const small_float *small_of(tm_dtype dtype)
         return &e5m2fnuz;
     case TM_E2M1:
         return &e2m1;
+    case TM_E3M2:
+        return &e3m2;
+    case TM_E2M3:
+        return &e2m3;
     default:
         return NULL;
     }

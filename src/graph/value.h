@@ -53,7 +53,7 @@ static inline double tm_value_get(const void *data, tm_dtype dtype, int64_t i)
 
 /* Rounds to the format: to nearest, ties to even (bfloat16 by way of float32); integers toward zero (the value must be
  * in range). Beyond the largest number: infinity where the format has one, else the largest number. NaN stays NaN, but
- * in the 4-bit formats, which have none, it becomes the largest number. */
+ * in the formats of 4 and 6 bits, which have none, it becomes the largest number. */
 static inline void tm_value_set(void *data, tm_dtype dtype, int64_t i, double value)
 {
     switch (dtype) {
@@ -77,9 +77,9 @@ static inline void tm_value_set(void *data, tm_dtype dtype, int64_t i, double va
 /* How a number between two of a format is rounded. Nearest: ties to the even code, or to the larger magnitude. */
 typedef enum { TM_ROUND_EVEN, TM_ROUND_AWAY, TM_ROUND_ZERO, TM_ROUND_STOCHASTIC } tm_round;
 
-/* The code of a number in float16, an 8-bit format of two parts or E2M1. Beyond the largest number: that, if it
- * saturates, else infinity, else NaN, as the format has it (E2M1 has neither: the largest). NaN stays NaN (E2M1: the
- * largest). chance, in [0, 1): stochastic rounding goes up where it is below the remainder. */
+/* The code of a number in float16, an 8-bit format of two parts, E3M2, E2M3 or E2M1. Beyond the largest number: that,
+ * if it saturates, else infinity, else NaN, as the format has it (those of 6 and 4 bits have neither: the largest). NaN
+ * stays NaN (there: the largest). chance, in [0, 1): stochastic rounding goes up where it is below the remainder. */
 unsigned tm_value_encode(tm_dtype dtype, double value, tm_round how, bool saturate, double chance);
 /* What a code of these formats is. */
 double tm_value_decode(tm_dtype dtype, unsigned code);

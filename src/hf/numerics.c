@@ -154,11 +154,23 @@ static tm_status compute(tm_trainer *trainer, const tm_hf_form *form, const tm_s
     return st;
 }
 
+tm_micro_batch tm_numerics_batch(const int32_t *ids, int64_t seq)
+{
+    return (tm_micro_batch){ .field = { ids, ids + 1 }, .target_tokens = seq };
+}
+
+tm_micro_batch tm_numerics_image_batch(const tm_numerics_image *image)
+{
+    tm_micro_batch batch = { .target_tokens = image->elements };
+    for (int f = 0; f < TM_NUMERICS_FIELDS; f++) batch.field[f] = image->field[f];
+    return batch;
+}
+
 tm_status tm_numerics_read(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
                            const int32_t *ids, tm_numerics *out, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
-    tm_micro_batch batch = { .field = { ids, ids + 1 }, .target_tokens = step->options.seq };
+    tm_micro_batch batch = tm_numerics_batch(ids, step->options.seq);
     *out = (tm_numerics){ .tokens = step->options.seq, .arena = tm_arena_create() };
     TM_TRY(read_logits(trainer, ids, out, err));
     return compute(trainer, form, weights, &batch, out, err);
@@ -167,9 +179,8 @@ tm_status tm_numerics_read(tm_trainer *trainer, const tm_hf_form *form, const tm
 tm_status tm_numerics_read_image(tm_trainer *trainer, const tm_hf_form *form, const tm_safetensors *weights,
                                  const tm_numerics_image *image, tm_numerics *out, tm_error *err)
 {
-    tm_micro_batch batch = { .target_tokens = image->elements };
+    tm_micro_batch batch = tm_numerics_image_batch(image);
     *out = (tm_numerics){ .arena = tm_arena_create() };
-    for (int f = 0; f < TM_NUMERICS_FIELDS; f++) batch.field[f] = image->field[f];
     return compute(trainer, form, weights, &batch, out, err);
 }
 
@@ -189,22 +200,18 @@ static void json_row(tm_json *json, const char *key, const double *values, int64
     tm_json_close(json, ']');
 }
 
-void tm_numerics_json(const tm_numerics *numerics, tm_text *out)
+void tm_numerics_json(const tm_numerics *numerics, tm_json *json)
 {
-    tm_json json = { .out = out };
-    tm_json_open(&json, NULL, '{');
-    tm_json_f64(&json, "loss", numerics->loss);
-    tm_json_i64(&json, "parameters", numerics->parameters);
-    if (numerics->tokens) tm_json_i64(&json, "tokens", numerics->tokens);
-    tm_json_f64(&json, "gradient_norm", numerics->gradient_norm);
-    tm_json_open(&json, "gradients", '{');
+    tm_json_f64(json, "loss", numerics->loss);
+    tm_json_i64(json, "parameters", numerics->parameters);
+    if (numerics->tokens) tm_json_i64(json, "tokens", numerics->tokens);
+    tm_json_f64(json, "gradient_norm", numerics->gradient_norm);
+    tm_json_open(json, "gradients", '{');
     for (size_t i = 0; i < numerics->n_gradients; i++)
-        tm_json_f64(&json, numerics->gradients[i].name, numerics->gradients[i].norm);
-    tm_json_close(&json, '}');
+        tm_json_f64(json, numerics->gradients[i].name, numerics->gradients[i].norm);
+    tm_json_close(json, '}');
     if (numerics->tokens) {
-        json_row(&json, "first_logits", numerics->first, numerics->vocab);
-        json_row(&json, "last_logits", numerics->last, numerics->vocab);
+        json_row(json, "first_logits", numerics->first, numerics->vocab);
+        json_row(json, "last_logits", numerics->last, numerics->vocab);
     }
-    tm_json_close(&json, '}');
-    tm_text_add(out, "\n");
 }

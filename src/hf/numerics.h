@@ -3,6 +3,7 @@
 #ifndef TM_HF_NUMERICS_H
 #define TM_HF_NUMERICS_H
 
+#include "base/json.h"
 #include "hf/folder.h"
 
 typedef struct {
@@ -50,8 +51,12 @@ TM_MUST_USE tm_status tm_numerics_read_image(tm_trainer *trainer, const tm_hf_fo
                                              const tm_numerics_image *image, tm_numerics *out, tm_error *err);
 void                  tm_numerics_fini(tm_numerics *numerics);
 
-/* As a JSON object: loss, parameters, tokens, gradient_norm, gradients {name: norm}, first_logits, last_logits; of an
- * image without tokens and logits. */
-void tm_numerics_json(const tm_numerics *numerics, tm_text *out);
+/* What they run on, to run more on it; fields point into the arguments. */
+tm_micro_batch tm_numerics_batch(const int32_t *ids, int64_t seq);
+tm_micro_batch tm_numerics_image_batch(const tm_numerics_image *image);
+
+/* As members of a JSON object that is open: loss, parameters, tokens, gradient_norm, gradients {name: norm},
+ * first_logits, last_logits; of an image without tokens and logits. */
+void tm_numerics_json(const tm_numerics *numerics, tm_json *json);
 
 #endif

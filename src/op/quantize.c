@@ -204,6 +204,8 @@ static const struct {
       { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0) }, .down = 1, .n_parts = 2, .end = { 7, 40 } } },
     { 70, 300, false, true, { .recipe = { QUANTIZER(E4M3, SQUARE, RATIO, 128) }, .n_parts = 1, .end = { 70 } } },
     { 64, 96, false, true, { .recipe = { QUANTIZER(E4M3, BLOCK, UP, 32) }, .n_parts = 1, .end = { 64 } } },
+    { 33, 64, false, true, { .recipe = { QUANTIZER(E3M2, BLOCK, FLOOR, 32) }, .n_parts = 1, .end = { 33 } } },
+    { 33, 64, false, true, { .recipe = { QUANTIZER(E2M3, BLOCK, FLOOR, 32) }, .n_parts = 1, .end = { 33 } } },
     { 96,
       70,
       false,

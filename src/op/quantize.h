@@ -89,12 +89,12 @@ typedef struct {
     int   top;             /* exponent of the largest */
 } tm_narrow;
 
-/* Of TM_E4M3, TM_E5M2, their FNUZ forms, TM_E2M1. */
+/* Of TM_E4M3, TM_E5M2, their FNUZ forms, TM_E3M2, TM_E2M3, TM_E2M1. */
 static inline tm_narrow tm_narrow_of(int format)
 {
-    static const tm_narrow rows[] = {
-        { 448, 3, -6, 8 }, { 57344, 2, -14, 15 }, { 240, 3, -7, 7 }, { 57344, 2, -15, 15 }, { 6, 1, 0, 2 }
-    };
+    static const tm_narrow rows[] = { { 448, 3, -6, 8 },     { 57344, 2, -14, 15 }, { 240, 3, -7, 7 },
+                                      { 57344, 2, -15, 15 }, { 28, 2, -2, 4 },      { 7.5, 3, 0, 2 },
+                                      { 6, 1, 0, 2 } };
     switch (format) {
     case TM_E4M3:
         return rows[0];
@@ -104,8 +104,12 @@ static inline tm_narrow tm_narrow_of(int format)
         return rows[2];
     case TM_E5M2FNUZ:
         return rows[3];
-    default:
+    case TM_E3M2:
         return rows[4];
+    case TM_E2M3:
+        return rows[5];
+    default:
+        return rows[6];
     }
 }
 

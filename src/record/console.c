@@ -189,6 +189,8 @@ static void handle(tm_sink *sink, const tm_event *event)
         break;
     case TM_EVENT_EVALUATION_STARTED:
     case TM_EVENT_CHECKPOINT:
+    case TM_EVENT_LOOK:
+    case TM_EVENT_QUANTIZED:
         break;
     case TM_EVENT_RUN_ENDED:
         on_end(self, &event->run_ended);

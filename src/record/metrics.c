@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "record/committer.h"
+#include "record/look.h"
 #include "record/record.h"
 #include "record/sink.h"
 #include "record/sink_kind.h"
@@ -108,6 +109,59 @@ static void print_checkpoint(tm_json *json, const tm_checkpoint_saved *checkpoin
     tm_json_f64(json, "seconds", checkpoint->seconds);
 }
 
+static void print_look(tm_json *json, const tm_look *look)
+{
+    tm_json_string(json, "event", "microscope");
+    tm_json_i64(json, "step", look->step);
+    tm_look_print_json(look, true, json);
+}
+
+static void print_quantized(tm_json *json, const tm_quantized_step *quantized)
+{
+    tm_json_string(json, "event", "quantized");
+    tm_json_i64(json, "step", quantized->step);
+    tm_json_open(json, "factors", '[');
+    for (size_t i = 0; i < quantized->n_factors; i++) {
+        const tm_quantized_factor *factor = &quantized->factors[i];
+        tm_json_open(json, NULL, '{');
+        tm_json_string(json, "linear", factor->linear);
+        tm_json_string(json, "factor", factor->factor);
+        tm_json_f64(json, "amax", factor->amax);
+        tm_json_f64(json, "scale", factor->scale);
+        tm_json_f64(json, "saturated", factor->saturated);
+        tm_json_f64(json, "flushed", factor->flushed);
+        tm_json_close(json, '}');
+    }
+    tm_json_close(json, ']');
+}
+
+/* The line of an event; false: it has none. */
+static bool print_event(tm_json *json, const tm_event *event)
+{
+    tm_json_open(json, NULL, '{');
+    switch (event->kind) {
+    case TM_EVENT_STEP_DONE:
+        print_step(json, &event->step_done);
+        break;
+    case TM_EVENT_EVALUATION:
+        print_evaluation(json, &event->evaluation);
+        break;
+    case TM_EVENT_CHECKPOINT:
+        print_checkpoint(json, &event->checkpoint);
+        break;
+    case TM_EVENT_LOOK:
+        print_look(json, &event->look);
+        break;
+    case TM_EVENT_QUANTIZED:
+        print_quantized(json, &event->quantized);
+        break;
+    default:
+        return false;
+    }
+    tm_json_close(json, '}');
+    return true;
+}
+
 static void told(metrics_sink *self, int cause)
 {
     if (cause)
@@ -119,20 +173,15 @@ static void handle(tm_sink *sink, const tm_event *event)
 {
     metrics_sink *self = (metrics_sink *)sink;
     if (event->kind == TM_EVENT_RUN_STARTED) start(self, event->run_started.first_step);
-    bool step = event->kind == TM_EVENT_STEP_DONE, evaluation = event->kind == TM_EVENT_EVALUATION;
-    if (!step && !evaluation && event->kind != TM_EVENT_CHECKPOINT) return;
     self->line.length = 0;
     tm_json json = { .out = &self->line };
-    tm_json_open(&json, NULL, '{');
-    if (step) print_step(&json, &event->step_done);
-    if (evaluation) print_evaluation(&json, &event->evaluation);
-    if (event->kind == TM_EVENT_CHECKPOINT) print_checkpoint(&json, &event->checkpoint);
-    tm_json_close(&json, '}');
+    if (!print_event(&json, event)) return;
     tm_text_add_n(&self->line, "\n", 1);
     if (!self->committer) return;
     record_sink_append(&self->head, self->fd, self->path, &self->complete_bytes, &self->line);
     record_committer_note(self->committer);
-    if (!step) told(self, record_committer_flush(self->committer));
+    bool may_wait = event->kind != TM_EVENT_EVALUATION && event->kind != TM_EVENT_CHECKPOINT;
+    if (!may_wait) told(self, record_committer_flush(self->committer));
 }
 
 static void finish(tm_sink *head)

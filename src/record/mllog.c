@@ -261,6 +261,8 @@ static void handle(tm_sink *sink, const tm_event *event)
         break;
     case TM_EVENT_STEP_DONE:
     case TM_EVENT_CHECKPOINT:
+    case TM_EVENT_LOOK:
+    case TM_EVENT_QUANTIZED:
         break;
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/report.h"
 
+#include "record/look.h"
 #include "stats/sampling.h"
 
 #include <math.h>
@@ -261,6 +262,19 @@ static void print_memory(tm_text *out, const run_record *run, const tm_run_ended
     row(out, "limit", tm_format_bytes(a, (double)run->start.memory_limit_bytes), "", "");
 }
 
+/* The last look of the microscope. */
+static void print_looks(tm_text *out, const run_looks *looks)
+{
+    char a[40];
+    if (looks->looks == 0) return;
+    tm_text_printf(out, "\n  numbers, %s look%s, the last before step %lld\n", tm_format_grouped(a, looks->looks),
+                   looks->looks == 1 ? "" : "s", (long long)looks->last.step);
+    if (looks->first_step > 0 && looks->first_step < looks->last.step)
+        tm_text_printf(out, "  beyond the bound for the first time before step %lld: %s\n",
+                       (long long)looks->first_step, looks->first_name);
+    tm_look_print_table(&looks->last, 8, out);
+}
+
 void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, bool colour)
 {
     char                  a[40], b[40], title[256];
@@ -279,6 +293,7 @@ void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, 
     print_flops(out, run, end);
     print_ledger(out, &run->ledger);
     print_memory(out, run, end);
+    print_looks(out, &run->looks);
     if (end->sample) print_sample(out, end->sample);
     tm_text_add(out, "\n");
 }

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/secret.h"
+#include "record/look.h"
 #include "record/record.h"
 #include "record/sink.h"
 #include "record/sink_kind.h"
@@ -150,6 +151,26 @@ static void print_loss(tm_json *json, const tm_run_ended *end)
     tm_json_f64(json, "bits_per_byte", end->bits_per_byte);
 }
 
+/* What the microscope saw: where something diverged first, and the last look. */
+static void print_looks(tm_json *json, const run_looks *looks)
+{
+    if (looks->looks == 0) {
+        tm_json_string(json, "microscope", NULL);
+        return;
+    }
+    tm_json_open(json, "microscope", '{');
+    tm_json_i64(json, "looks", looks->looks);
+    tm_json_f64(json, "first_divergent_step", looks->first_step > 0 ? (double)looks->first_step : (double)NAN);
+    tm_json_string(json, "first_divergent_tensor", looks->first_name);
+    tm_json_open(json, "last", '{');
+    tm_json_i64(json, "step", looks->last.step);
+    json->indent = false;
+    tm_look_print_json(&looks->last, false, json);
+    json->indent = true;
+    tm_json_close(json, '}');
+    tm_json_close(json, '}');
+}
+
 /* Text: readers of JSON do not keep 64 bits of a number. */
 static void print_hash(tm_json *json, const char *key, uint64_t hash)
 {
@@ -279,6 +300,7 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     tm_json_i64(&json, "steps", end->curve.steps);
     tm_json_bool(&json, "equal", end->curve.equal);
     tm_json_close(&json, '}');
+    print_looks(&json, &self->run.looks);
     print_hash(&json, "weights_hash", end->weights_hash);
     print_flops(&json, &self->run, end);
     print_memory(&json, &self->run, end);

@@ -151,10 +151,38 @@ double run_ledger_unaccounted(const run_ledger *ledger)
     return rest > 0 && ledger->steps > 0 ? rest / (double)ledger->steps : 0;
 }
 
+/* All looks of a run are of the same tensors. */
+static void keep_look(run_record *run, const tm_look *look)
+{
+    run_looks  *looks = &run->looks;
+    size_t      n = look->n_tensors;
+    bool        first = looks->looks++ == 0;
+    const char *own = first ? keep(run, look->format) : looks->last.format;
+    const char *reference = first ? keep(run, look->reference) : looks->last.reference;
+    if (first) looks->tensors = tm_arena_take(run->arena, (n + 1) * sizeof *looks->tensors);
+    looks->last = *look;
+    looks->last.tensors = looks->tensors;
+    looks->last.format = own, looks->last.reference = reference;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = first ? keep(run, look->tensors[i].name) : looks->tensors[i].name;
+        const char *kind = first ? keep(run, look->tensors[i].kind) : looks->tensors[i].kind;
+        const char *format = first ? keep(run, look->tensors[i].format) : looks->tensors[i].format;
+        looks->tensors[i] = look->tensors[i];
+        looks->tensors[i].name = name, looks->tensors[i].kind = kind, looks->tensors[i].format = format;
+        looks->tensors[i].exponents = looks->tensors[i].reference_exponents = NULL;
+    }
+    if (look->first) looks->last.first = &looks->tensors[look->first - look->tensors];
+    if (look->worst) looks->last.worst = &looks->tensors[look->worst - look->tensors];
+    if (!look->first || looks->first_step > 0) return;
+    looks->first_step = look->step;
+    looks->first_name = looks->last.first->name;
+}
+
 void run_record_add(run_record *run, const tm_event *event)
 {
     if (event->kind == TM_EVENT_RUN_STARTED) keep_start(run, &event->run_started);
     if (event->kind == TM_EVENT_RUN_ENDED) run->ended = true;
+    if (event->kind == TM_EVENT_LOOK) keep_look(run, &event->look);
     if (event->kind != TM_EVENT_STEP_DONE) return;
     if (run->steps == 1) { /* the first step counts only while it is alone */
         memset(run->ledger.seconds, 0, sizeof run->ledger.seconds);

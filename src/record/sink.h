@@ -31,6 +31,16 @@ typedef struct {
     int64_t steps;
 } run_ledger;
 
+/* The looks of a microscope: their number, the first tensor that was ever beyond the bound, the last one whole but for
+ * the histograms. */
+typedef struct {
+    int64_t         looks;
+    tm_look         last;
+    tm_look_tensor *tensors; /* of `last` */
+    const char     *first_name;
+    int64_t         first_step; /* 0: none diverged */
+} run_looks;
+
 /* Copies of what events said, kept between them. Start and last step are deep copies. */
 typedef struct {
     tm_arena      *arena;
@@ -38,12 +48,13 @@ typedef struct {
     tm_run_started start;
     tm_step_done   last; /* phases are not kept */
     run_ledger     ledger;
+    run_looks      looks;
     int64_t        steps; /* done in this process */
 } run_record;
 
 void run_record_init(run_record *run);
 void run_record_fini(run_record *run);
-/* Takes in RUN_STARTED and STEP_DONE; RUN_ENDED only sets `ended`: what it points to lives in the call only. */
+/* Takes in RUN_STARTED, STEP_DONE and LOOK; RUN_ENDED only sets `ended`: what it points to lives in the call only. */
 void run_record_add(run_record *run, const tm_event *event);
 /* Mean seconds per step that no phase claims; never below 0. */
 double run_ledger_unaccounted(const run_ledger *ledger);

@@ -7,6 +7,7 @@
 #include "results/internal.h"
 #include "results/report_charts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,8 @@ static const struct {
     { "loss, last step", "loss/last" },
     { "loss, validation", "loss/validation" },
     { "loss, entropy of the data", "loss/floor" },
+    { "numbers, first tensor beyond the bound", "microscope/first_divergent_tensor" },
+    { "before step", "microscope/first_divergent_step" },
     { "memory planned, bytes", "memory/planned_bytes" },
     { "memory used, bytes", "memory/used_bytes" },
     { "machine undisturbed", "machine/verdict" },
@@ -166,6 +169,67 @@ static void add_checks(const report_runs *r, tm_text *out)
     tm_text_add(out, "</table>\n");
 }
 
+/* The tensors that were farthest from the reference in the last look of the microscope. */
+enum { FARTHEST = 10 };
+
+/* Numbers of the at most FARTHEST tensors, ascending; returns how many. */
+static size_t farthest(const report_runs *r, json_t *tensors, size_t rows[FARTHEST])
+{
+    size_t  n = 0, count = json_array_size(tensors);
+    double *errors = tm_arena_take(r->arena, (count + 1) * sizeof *errors);
+    for (size_t i = 0; i < count; i++) {
+        json_t *error = json_object_get(json_array_get(tensors, i), "relative_error");
+        errors[i] = json_is_number(error) ? json_number_value(error) : HUGE_VAL; /* null: the reference is 0 */
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t before = 0;
+        for (size_t k = 0; k < count; k++) before += errors[k] > errors[i] || (k < i && errors[k] >= errors[i]);
+        if (before < FARTHEST) rows[n++] = i;
+    }
+    return n;
+}
+
+static const char *const look_members[] = { "name",      "kind",     "format", "relative_error", "cosine",
+                                            "underflow", "overflow", "amax",   "reference_amax" };
+enum { LOOK_MEMBERS = sizeof look_members / sizeof look_members[0] };
+
+static const char *member_text(const report_runs *r, json_t *one, const char *name)
+{
+    char    text[32];
+    json_t *value = json_object_get(one, name);
+    if (json_is_string(value)) return json_string_value(value);
+    if (!json_is_number(value)) return "";
+    snprintf(text, sizeof text, "%.4g", json_number_value(value));
+    return tm_arena_text(r->arena, text);
+}
+
+static void add_looks(const report_runs *r, tm_text *out)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        size_t  rows[FARTHEST];
+        json_t *tensors = results_member(results_tree(r->runs[i]), "microscope/last/tensors");
+        size_t  n = farthest(r, tensors, rows);
+        if (n == 0) continue;
+        tm_text_add(out, "<h2>Numbers of ");
+        chart_escape(out, r->names[i]);
+        tm_text_add(out, " beside those of ");
+        chart_escape(out, tm_result_shown(r->runs[i], "microscope/last/reference"));
+        tm_text_add(out, ", the farthest, before step ");
+        chart_escape(out, tm_result_shown(r->runs[i], "microscope/last/step"));
+        tm_text_add(out, "</h2><table class=\"looks\"><tr>");
+        for (int m = 0; m < LOOK_MEMBERS; m++) add_cell(out, "th", NULL, look_members[m]);
+        tm_text_add(out, "</tr>\n");
+        for (size_t k = 0; k < n; k++) {
+            tm_text_add(out, "<tr>");
+            for (int m = 0; m < LOOK_MEMBERS; m++)
+                add_cell(out, "td", m ? "number" : NULL,
+                         member_text(r, json_array_get(tensors, rows[k]), look_members[m]));
+            tm_text_add(out, "</tr>\n");
+        }
+        tm_text_add(out, "</table>\n");
+    }
+}
+
 void report_page_begin(const report_runs *r, const char *title, tm_text *out)
 {
     tm_text_add(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
@@ -192,12 +256,14 @@ static void print_html(const report_runs *r, tm_text *out)
     }
     tm_text_add(out, "<div class=\"charts\">\n");
     for (const report_chart *c = report_charts; c->name; c++) {
-        tm_text_add(out, "<div>");
-        c->draw(r, out);
-        tm_text_add(out, "</div>\n");
+        tm_text chart = { 0 };
+        c->draw(r, &chart);
+        if (chart.length > 0) tm_text_printf(out, "<div>%s</div>\n", chart.data);
+        tm_text_fini(&chart);
     }
     tm_text_add(out, "</div>\n<h2>Figures</h2>\n");
     add_figures(r, out);
+    add_looks(r, out);
     add_checks(r, out);
     tm_text_add(out, "<h2>What was run, on what</h2>\n");
     add_section(r, "Configuration", "configuration", out);
@@ -277,8 +343,8 @@ tm_status tm_results_plot(const tm_result *const *runs, size_t n, const char *ch
     tm_text             svg = { 0 };
     while (c->name && strcmp(c->name, chart) != 0) c++;
     if (!c->name)
-        return tm_fail(err, TM_USAGE, "unknown chart '%.60s'; there are loss, speed, ledger, memory and roofline",
-                       chart);
+        return tm_fail(err, TM_USAGE,
+                       "unknown chart '%.60s'; there are loss, speed, ledger, memory, roofline and numbers", chart);
     TM_TRY(report_prepare(runs, n, &r, err));
     c->draw(&r, &svg);
     tm_arena_destroy(r.arena);

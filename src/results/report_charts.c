@@ -207,6 +207,49 @@ static void draw_roofline(const report_runs *r, tm_text *out)
                                              .log_y = true });
 }
 
-const report_chart report_charts[] = { { "loss", draw_loss },         { "speed", draw_speed },
-                                       { "ledger", draw_ledger },     { "memory", draw_memory },
-                                       { "roofline", draw_roofline }, { NULL, NULL } };
+/* The last look of the microscope: each tensor's relative error, in the order of the program. A line for every kind. */
+static void draw_numbers(const report_runs *r, tm_text *out)
+{
+    static const char *const kinds[] = { "forward", "backward", "factor", "gradient" };
+    enum { KINDS = sizeof kinds / sizeof kinds[0] };
+    chart_series *all = tm_arena_take(r->arena, r->n * KINDS * sizeof *all);
+    size_t        n = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        json_t *tensors = results_member(results_tree(r->runs[i]), "microscope/last/tensors"), *one;
+        size_t  count = json_array_size(tensors), k;
+        for (int kind = 0; kind < KINDS; kind++) {
+            chart_series *s = &all[n];
+            size_t        have = 0;
+            *s = series_of(r, i, count);
+            s->name = tm_arena_format(r->arena, "%s, %s", r->names[i], kinds[kind]);
+            s->colour = (int)((i * KINDS + (size_t)kind) % 10);
+            s->dots = true;
+            json_array_foreach(tensors, k, one)
+            {
+                const char *is = json_string_value(json_object_get(one, "kind"));
+                json_t     *error = json_object_get(one, "relative_error");
+                if (!is || strcmp(is, kinds[kind]) != 0 || !(json_number_value(error) > 0)) continue;
+                ((double *)s->x)[have] = (double)(k + 1);
+                ((double *)s->y)[have++] = json_number_value(error);
+            }
+            s->n = have;
+            n += have > 0;
+        }
+    }
+    if (n == 0) return;
+    chart_lines(out, &(chart_lines_options){ .id = "numbers",
+                                             .title = "Relative error of each tensor (the last look of the microscope)",
+                                             .x_name = "tensor, in the order of the program",
+                                             .y_name = "relative error",
+                                             .series = all,
+                                             .n = n,
+                                             .log_y = true });
+}
+
+const report_chart report_charts[] = { { "loss", draw_loss },
+                                       { "speed", draw_speed },
+                                       { "ledger", draw_ledger },
+                                       { "memory", draw_memory },
+                                       { "roofline", draw_roofline },
+                                       { "numbers", draw_numbers },
+                                       { NULL, NULL } };

@@ -14,8 +14,9 @@ static const char optimizers[] =
 #undef TM_OPTIMIZER
 
 /* The table of graph/passes/recipes.c, and none of them first. */
-static const char recipes[] = "none|fp8_tensorwise|fp8_rowwise|fp8_rowwise_with_gw_hp|fp8_delayed|fp8_current|"
-                              "fp8_blockwise|fp8_blockwise_turbo|mxfp8|mxfp8_turbo|mxfp4|mxfp4_turbo|nvfp4";
+static const char recipes[] =
+    "none|fp8_tensorwise|fp8_rowwise|fp8_rowwise_with_gw_hp|fp8_delayed|fp8_current|"
+    "fp8_blockwise|fp8_blockwise_turbo|mxfp8|mxfp8_turbo|mxfp6_e3m2|mxfp6_e2m3|mxfp4|mxfp4_turbo|nvfp4";
 
 /* clang-format off */
 static const tm_key keys[] = {
@@ -148,6 +149,11 @@ static const tm_key keys[] = {
       .help = "an injected defect in quantize.recipe, to see its effect: no rotation, delayed scales of the first "
               "step, "
               "formats of gradients and of the other factors swapped" },
+    { .name = "debug.microscope", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = MANY, .quiet = true, .synonyms = "microscope",
+      .help = "before every so many steps its first micro-batch is computed in float32, too, and all tensors are compared "
+              "(low-precision.md); 0: never. Training keeps its bits" },
+    { .name = "debug.microscope_bound", .kind = TM_KEY_F64, .fallback = "0.1", .lo = 0, .hi = 1e9, .quiet = true,
+      .when = "debug.microscope", .help = "relative error from which on a tensor counts as one that diverges" },
     { .name = "debug.slowdown_pct", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1000,
       .help = "make each step longer by this many percent, to test comparisons; such a run is not judged" },
     /* optimizer and schedule */
@@ -372,6 +378,9 @@ static const tm_key keys[] = {
     /* quantized */
     { .name = "quantize.recipe", .kind = TM_KEY_CHOICE, .fallback = "none", .choices = recipes,
       .help = "how the factors of the products of linear layers are quantized, emulated (docs/low-precision.md)" },
+    { .name = "quantize.log_freq", .kind = TM_KEY_I64, .fallback = "100", .lo = 0, .hi = MANY, .quiet = true,
+      .when = "quantize.recipe!=none",
+      .help = "steps from one record of the largest number and the scale of every factor in metrics.jsonl to the next; 0: none" },
     { .name = "quantize.filter_fqns", .kind = TM_KEY_LIST, .fallback = "",
       .help = "linear layers with one of these words in their name are left out; auto_filter_small_kn: also small "
               "ones" },

@@ -21,6 +21,7 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens, err));
     tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
     tm_micro_batch fed = run_micro_batch(&batch);
+    TM_TRY(run_look(r, step, &fed, err));
     return tm_trainer_step(r->trainer, &fed, result, &r->ledger, err);
 }
 
@@ -124,6 +125,7 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     for (int64_t step = r->first_step; step <= o->steps; step++) {
         int64_t tokens;
         TM_TRY(step_and_report(r, step, &tokens, err));
+        TM_TRY(run_tell_factors(r, step, err));
         TM_TRY(tm_event_failure(r->bus, err));
         TM_TRY(take_turns(r, step, tokens, stop, err));
         r->stopped = reason_to_stop(r, step, stop);

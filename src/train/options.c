@@ -274,6 +274,10 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->certify = tm_config_bool(config, "debug.certificate");
     out->certify_after = tm_config_bool(config, "debug.certificate_after");
     out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
+    out->microscope = tm_config_i64(config, "debug.microscope");
+    out->microscope_bound = tm_config_f64(config, "debug.microscope_bound");
+    out->step.compared = out->microscope > 0 ? &tm_precision_f32 : NULL;
+    out->quantize_freq = tm_config_i64(config, "quantize.log_freq");
     out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
     out->step.sample = traits->decodes && out->sample_tokens > 0;
     return TM_OK;

@@ -156,7 +156,9 @@ static tm_status set_formats(const tm_config *config, tm_quantize_recipe *recipe
         if (recipe->factor[f].scaled == TM_SCALED_NOT) continue;
         if (all_e4m3 && *format == TM_E5M2) *format = TM_E4M3;
         if (swapped) *format = *format == TM_E5M2 ? TM_E4M3 : TM_E5M2;
-        if (fnuz && *format == TM_E2M1) return refuse(config, "quantize.fnuz", recipe, "has 4 bits", err);
+        bool six = *format == TM_E3M2 || *format == TM_E2M3;
+        if (fnuz && (six || *format == TM_E2M1))
+            return refuse(config, "quantize.fnuz", recipe, six ? "has 6 bits" : "has 4 bits", err);
         if (fnuz) *format = *format == TM_E5M2 ? TM_E5M2FNUZ : TM_E4M3FNUZ;
     }
     if (tm_config_text(config, "quantize.stochastic_gradients")) {

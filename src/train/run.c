@@ -86,6 +86,9 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     free(r.before);
     tm_validity_destroy(r.validity);
     tm_sampling_destroy(r.sampling);
+    tm_looked_fini(&r.looked);
+    free(r.factors);
+    free(r.factor_record);
     tm_source_close(own);
     return st;
 }

@@ -6,6 +6,7 @@
 #include "stats/sampling.h"
 #include "system/validity.h"
 #include "train/checkpoint.h"
+#include "train/look.h"
 #include "train/run.h"
 #include "train/trainer.h"
 #include "train/turn.h"
@@ -45,6 +46,9 @@ typedef struct {
     int64_t               saved_step;
     int64_t               begin_ns; /* of the step under way: the end of the one before */
     tm_turn              *turn;     /* NULL: the machine is this run's alone */
+    tm_looked             looked;
+    tm_quantized_factor  *factors; /* (rows of step.quantized), and the record that they are read from */
+    void                 *factor_record;
 } run;
 
 /* Sequences of one optimizer step. */
@@ -100,6 +104,13 @@ tm_micro_batch run_micro_batch(const tm_batch *batch); /* all of it; a step's mi
 
 /* All steps, with the evaluations and checkpoints between them; sets `stopped`. */
 TM_MUST_USE tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err);
+
+/* --- numerics.c --- */
+
+/* Before a step that the microscope looks at, behind tm_trainer_begin: looks, and tells it (LOOK). */
+TM_MUST_USE tm_status run_look(run *r, int64_t step, const tm_micro_batch *batch, tm_error *err);
+/* After a step whose quantized factors are to be told: tells them (QUANTIZED). */
+TM_MUST_USE tm_status run_tell_factors(run *r, int64_t step, tm_error *err);
 
 /* --- conclusion.c --- */
 

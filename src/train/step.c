@@ -41,26 +41,48 @@ static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_error
     return TM_OK;
 }
 
+/* A program of forward and backward. */
+typedef struct {
+    const char  *name;
+    tm_model     model; /* with what it counts */
+    tm_tensor_id loss;
+    bool         accumulate; /* gradients, loss and counts are added to */
+    bool         records;    /* what the next steps need of this one: scales, counters */
+    bool         offloads;
+    bool         plain; /* no products in low precision */
+} training_program;
+
+static tm_status add_program(tm_step *step, const tm_chooser *chooser, const training_program *p, tm_error *err)
+{
+    tm_graph *graph = step->graph;
+    tm_graph_segment(graph, p->name);
+    tm_inputs inputs = inputs_of(step);
+    tm_model_loss(graph, &p->model, &inputs, p->loss, step->options.loss_chunk, p->accumulate);
+    tm_adapt_pass(graph, step->first_row);
+    tm_tensor_id balance = p->model.balance_loss;
+    tm_seed      seeds[] = { { p->loss, step->scalars }, { balance, step->scalars } };
+    tm_gradient_pass(graph, p->accumulate, seeds, balance == TM_NONE ? 1 : 2, NULL, NULL, 0);
+    tm_lookup_pass(graph, step->options.accumulation > 1, p->accumulate);
+    tm_recompute_pass(graph, &step->options.recompute);
+    if (!p->plain)
+        TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, p->records, p->accumulate, err));
+    tm_precision_pass(graph);
+    tm_uncast_pass(graph, chooser);
+    if (p->offloads) tm_offload_pass(graph, &step->options.offload);
+    return TM_OK;
+}
+
 static tm_status add_training_segment(tm_step *step, const tm_chooser *chooser, const char *name, bool accumulate,
                                       tm_error *err)
 {
-    tm_graph *graph = step->graph;
-    tm_graph_segment(graph, name);
-    tm_inputs inputs = inputs_of(step);
-    step->model.account = accumulate ? TM_ACCOUNT_ADD : TM_ACCOUNT_FRESH;
-    tm_model_loss(graph, &step->model, &inputs, step->loss, step->options.loss_chunk, accumulate);
-    step->model.account = TM_ACCOUNT_NONE;
-    tm_adapt_pass(graph, step->first_row);
-    tm_tensor_id balance = step->model.balance_loss;
-    tm_seed      seeds[] = { { step->loss, step->scalars }, { balance, step->scalars } };
-    tm_gradient_pass(graph, accumulate, seeds, balance == TM_NONE ? 1 : 2, NULL, NULL, 0);
-    tm_lookup_pass(graph, step->options.accumulation > 1, accumulate);
-    tm_recompute_pass(graph, &step->options.recompute);
-    TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, true, accumulate, err));
-    tm_precision_pass(graph);
-    tm_uncast_pass(graph, chooser);
-    tm_offload_pass(graph, &step->options.offload);
-    return TM_OK;
+    training_program p = { .name = name,
+                           .model = step->model,
+                           .loss = step->loss,
+                           .accumulate = accumulate,
+                           .records = true,
+                           .offloads = true };
+    p.model.account = accumulate ? TM_ACCOUNT_ADD : TM_ACCOUNT_FRESH;
+    return add_program(step, chooser, &p, err);
 }
 
 static void add_update_segment(tm_step *step)
@@ -132,6 +154,80 @@ static tm_status add_sample_segment(tm_step *step, const tm_chooser *chooser, tm
     tm_graph_segment(step->graph, "sample");
     step->sample_hidden = tm_model_hidden(step->graph, &step->model, step->sample_tokens);
     return forward_only(step, chooser, err);
+}
+
+/* --- the microscope ----------------------------------------------------------------------------------------------- */
+
+/* A scalar like `of`, for the other format. */
+static tm_tensor_id like_scalar(tm_graph *graph, const char *name, tm_tensor_id of)
+{
+    return of == TM_NONE ? TM_NONE : tm_graph_tensor(graph, name, TM_ROLE_SCALAR, tm_graph_at(graph, of)->shape);
+}
+
+/* The gradients of parameters, as (tensors) pairs of the one and the other format's. `hide`: notes the own ones and
+ * takes them out of the graph; else puts them back, and makes the others what a program holds for a moment. */
+static void swap_gradients(tm_graph *graph, tm_look_pair *pairs, size_t n, bool lookup, bool hide)
+{
+    for (size_t i = 0; i < n; i++) {
+        tm_tensor    *tensor = &graph->tensors[i];
+        tm_tensor_id *slot = lookup ? &tensor->lookup_gradient : &tensor->gradient;
+        if (hide) {
+            pairs[i] = (tm_look_pair){ *slot, TM_NONE };
+            *slot = TM_NONE;
+            continue;
+        }
+        pairs[i].reference = *slot;
+        *slot = pairs[i].own;
+        if (pairs[i].reference == TM_NONE) continue;
+        tm_tensor *reference = tm_graph_at(graph, pairs[i].reference);
+        reference->role = TM_ROLE_PARTIAL;
+        reference->name = tm_arena_format(graph->arena, "%s.%s", reference->name, graph->precision->name);
+    }
+}
+
+/* The same forward and backward in the format `compared`: a segment that is taken out of the graph again. */
+static tm_status add_reference(tm_step *step, const tm_chooser *chooser, tm_look_pair *pairs, size_t n, tm_error *err)
+{
+    tm_graph        *graph = step->graph;
+    training_program p = { .name = "microscope.reference", .model = step->model, .plain = true };
+    swap_gradients(graph, pairs, n, false, true);
+    swap_gradients(graph, pairs + n, n, true, true);
+    p.loss = step->reference_loss = like_scalar(graph, "microscope.loss", step->loss);
+    p.model.expert_counts = like_scalar(graph, "microscope.expert_counts", step->model.expert_counts);
+    p.model.balance_loss = like_scalar(graph, "microscope.balance_loss", step->model.balance_loss);
+    p.model.account = TM_ACCOUNT_FRESH;
+    graph->precision = step->options.compared;
+    tm_status st = add_program(step, chooser, &p, err);
+    swap_gradients(graph, pairs, n, false, false);
+    swap_gradients(graph, pairs + n, n, true, false);
+    graph->precision = step->options.precision;
+    return st;
+}
+
+/* A micro-batch in the training's format and in another, side by side. It writes nothing that a step does not write
+ * before it reads it: gradients, loss and counts are those of the next program "first". */
+static tm_status add_microscope_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
+{
+    tm_graph        *graph = step->graph;
+    training_program own = { .name = "microscope", .model = step->model, .loss = step->loss };
+    own.model.account = TM_ACCOUNT_FRESH;
+    TM_TRY(add_program(step, chooser, &own, err));
+    tm_segment   *segment = graph->segment;
+    size_t        n = graph->n_tensors;
+    tm_look_pair *pairs = tm_alloc((2 * n + 1) * sizeof *pairs);
+    tm_status     st = add_reference(step, chooser, pairs, n, err);
+    tm_segment   *reference = graph->segment;
+    graph->segment = segment;
+    graph->n_segments--; /* of which it is the last */
+    if (st == TM_OK) {
+        size_t both = 0;
+        for (size_t i = 0; i < 2 * n; i++)
+            if (pairs[i].own != TM_NONE && pairs[i].reference != TM_NONE) pairs[both++] = pairs[i];
+        st = tm_microscope_pass(graph, reference, pairs, both, &step->microscope, err);
+    }
+    free(reference->nodes);
+    free(pairs);
+    return st;
 }
 
 /* The tensors that a program reads and writes beside the inputs and the model's. */
@@ -221,6 +317,7 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     add_update_segment(step);
     TM_TRY(add_evaluate_segment(step, chooser, err));
     if (step->options.validation_batch > 0) TM_TRY(add_validate_segment(step, chooser, err));
+    if (step->options.compared) TM_TRY(add_microscope_segment(step, chooser, err));
     step->sample_tokens = step->sample_hidden = TM_NONE;
     return step->options.sample ? add_sample_segment(step, chooser, err) : TM_OK;
 }
@@ -254,6 +351,7 @@ static void schedule(tm_step *step)
     step->update = tm_plan_program(plan, "update");
     step->evaluate = tm_plan_program(plan, "evaluate");
     step->sample = tm_plan_program(plan, "sample");
+    step->look = tm_plan_program(plan, "microscope");
     add_work(&step->training, step->first, 0, 1);
     if (n > 1) add_work(&step->training, step->further, 1, n - 1);
     add_work(&step->training, step->update, TM_NO_MICRO_BATCH, 1);
@@ -287,6 +385,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     step->options = *options;
     step->quantized =
         (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
+    step->microscope.record = step->reference_loss = TM_NONE;
     int64_t rows = options->micro_batch * options->seq;
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
@@ -318,6 +417,7 @@ void tm_step_destroy(tm_step *step)
     if (!step) return;
     tm_plan_destroy(step->plan);
     tm_quantized_fini(&step->quantized);
+    tm_microscope_fini(&step->microscope);
     tm_graph_destroy(step->graph);
     free(step);
 }

@@ -6,6 +6,7 @@
  *   update     gradient norm, clipping, the optimizer
  *   evaluate   forward and loss only
  *   validate   the same for held-out samples that come in other batches or lengths (only then)
+ *   microscope forward and backward of a micro-batch in two formats, compared (only when asked for)
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
  *
  * A step is its schedule: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and
@@ -14,6 +15,7 @@
 #ifndef TM_TRAIN_STEP_H
 #define TM_TRAIN_STEP_H
 
+#include "graph/passes/microscope.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/quantize.h"
 #include "graph/plan.h"
@@ -44,6 +46,8 @@ typedef struct {
     int                 n_groups;              /* 0: one, of all parameters, with `hyper` */
     tm_adapters         adapters;              /* rank 0: all parameters are trained */
     bool                sample;                /* with the program "sample" */
+    const tm_precision *compared; /* with the program "microscope": the other format, whose `parameter` does not count;
+                                   * NULL: without */
 } tm_step_options;
 
 /* Programs in the order in which they run: one piece of work is a program and the micro-batches that it works on. */
@@ -74,9 +78,12 @@ typedef struct {
     tm_tensor_id      clip;            /* (2) float64: gradient norm, coefficient */
     tm_tensor_id      sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
     tm_quantized      quantized;                    /* what the pass for products in low precision made */
+    tm_microscope     microscope;                   /* what "microscope" compares */
+    tm_tensor_id      reference_loss; /* () float64, of the other format; TM_NONE: there is no such program */
     tm_plan          *plan;
-    tm_step_schedule  training, evaluation, validation, sampling;   /* validation, sampling: empty unless asked for */
-    const tm_program *first, *further, *update, *evaluate, *sample; /* further, sample: NULL when absent */
+    tm_step_schedule  training, evaluation, validation, sampling; /* validation, sampling: empty unless asked for */
+    const tm_program *first, *further, *update, *evaluate;
+    const tm_program *sample, *look; /* further, sample, look ("microscope"): NULL when absent */
 } tm_step;
 
 /* The default chunk: all rows when their logits stay below 32 MiB, else as many multiples of 512 rows as do (512 at

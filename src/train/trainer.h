@@ -62,6 +62,12 @@ TM_MUST_USE tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_ba
 TM_MUST_USE tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
                                           tm_error *err);
 
+/* Looks at the first micro-batch of a step behind tm_trainer_begin, before tm_trainer_step, which comes to the same
+ * bits as without: fills record (microscope.n_rows, TM_COMPARED) and losses, its summed loss times the loss scale in
+ * the step's format and in the other. Only with options.compared. */
+TM_MUST_USE tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch *batch, double *record,
+                                      double losses[2], tm_error *err);
+
 /* Runs another program of the step; may return before it is done. */
 TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err);
 

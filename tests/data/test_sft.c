@@ -264,7 +264,7 @@ static void first_fit_is_first_fit(void **state)
 }
 
 /* Reports of government with their summaries: log-normal, 9,000 tokens in the middle. In sequences of 8192 longer ones
- * are split, as the benchmark does; in sequences of 16384 they may be cut as well. */
+ * are split; in sequences of 16384 they may be cut as well. */
 static double fill_like_govreport(int64_t width, bool split)
 {
     enum { N = 17457, PARTS = 4 };

@@ -121,7 +121,7 @@ static void judge_open(judge *j, const tm_op *op, const tm_example *example, int
             j->old[k][i] = rounded(3 * tm_random_normal(SEED + 2, (uint64_t)k, (uint64_t)i), true);
         }
         j->rounding[k] = op->rounding ? op->rounding(&j->call, k) : (tm_rounding){ .terms = 1, .stores = 1 };
-        bool sum = op->out_role[k] == TM_ROLE_SCALAR && op != &tm_op_clip;
+        bool sum = op->out_role[k] == TM_ROLE_SCALAR && op != &tm_op_clip && op != &tm_op_compare;
         if (sum || op->out_role[k] == TM_ROLE_GRADIENT) j->adds |= 1u << k;
     }
     for (int p = 0; p < probes; p++)

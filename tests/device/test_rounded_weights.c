@@ -58,6 +58,24 @@ static void loss_operands(job *j, tm_shape x)
     job_out(j, 3, TM_F32, tm_shape_2(chunk, classes));
 }
 
+/* Rows of each of the experts, unevenly; the result. */
+static void grouped_operands(job *j, tm_shape x, int64_t columns)
+{
+    int64_t experts = j->in[1].shape.n[0], rows = x.n[0];
+    job_in(j, 2, TM_I32, tm_shape_1(experts + 1), 0., 1.);
+    for (int64_t e = 0; e <= experts; e++)
+        tm_value_set(j->in[2].initial, TM_I32, e, (double)(rows * e * e / (experts * experts)));
+    job_out(j, 0, TM_BF16, tm_shape_2(rows, columns));
+}
+static void forward_operands(job *j, tm_shape x)
+{
+    grouped_operands(j, x, j->in[1].shape.n[1]);
+}
+static void dgrad_operands(job *j, tm_shape dy)
+{
+    grouped_operands(j, dy, j->in[1].shape.n[2]);
+}
+
 static void a_weight_rounded_on_the_way_is_a_copy(void **state)
 {
     static const int64_t      n[] = { 1, 33, 130 }, k[] = { 5, 64, 600 }, m[] = { 7, 48, 70 };
@@ -68,6 +86,8 @@ static void a_weight_rounded_on_the_way_is_a_copy(void **state)
             tm_shape x = tm_shape_2(n[i], k[i]), w = tm_shape_2(m[i], k[i]), y = tm_shape_2(n[i], m[i]);
             compare(sets[s], TM_OP_linear, x, w, y, NULL, NULL);
             compare(sets[s], TM_OP_linear_dgrad, y, w, x, NULL, NULL);
+            compare(sets[s], TM_OP_grouped_linear, x, tm_shape_3(3, m[i], k[i]), y, NULL, forward_operands);
+            compare(sets[s], TM_OP_grouped_linear_dgrad, y, tm_shape_3(3, m[i], k[i]), x, NULL, dgrad_operands);
             compare(sets[s], TM_OP_linear_cross_entropy_grad, x, w, y, &loss, loss_operands);
         }
 }

@@ -55,7 +55,8 @@ static void values_by_format(void **state)
         double   kept; /* of 1/3 - 2 */
     } formats[] = { { TM_F64, 1.0 / 3 - 2 }, { TM_F32, -0x1.aaaaaap0 }, { TM_BF16, -0x1.aap0 }, { TM_I32, -1 },
                     { TM_F16, -0x1.aacp0 },  { TM_E4M3, -1.625 },       { TM_E5M2, -1.75 },     { TM_E4M3FNUZ, -1.625 },
-                    { TM_E5M2FNUZ, -1.75 },  { TM_E2M1, -1.5 },         { TM_I64, -1 } };
+                    { TM_E5M2FNUZ, -1.75 },  { TM_E2M1, -1.5 },         { TM_E3M2, -1.75 },     { TM_E2M3, -1.625 },
+                    { TM_I64, -1 } };
     for (size_t k = 0; k < sizeof formats / sizeof formats[0]; k++) {
         double data[3] = { 0 };
         tm_value_set(data, formats[k].dtype, 1, 1.0 / 3 - 2);
@@ -82,7 +83,9 @@ static void small_formats_have_their_bit_patterns(void **state)
         { TM_E5M2, 61440, 0x7c },        { TM_E5M2, 0x1p-16, 0x01 },  { TM_E5M2, -INFINITY, 0xfc },
         { TM_E4M3FNUZ, 240, 0x7f },      { TM_E4M3FNUZ, 1, 0x40 },    { TM_E4M3FNUZ, -0.0, 0x00 },
         { TM_E5M2FNUZ, 1, 0x40 },        { TM_E8M0, 1, 127 },         { TM_E8M0, 0x1p-127, 0 },
-        { TM_E8M0, 0x1p127, 254 },       { TM_U8, 200, 200 },
+        { TM_E8M0, 0x1p127, 254 },       { TM_U8, 200, 200 },         { TM_E3M2, 28, 0x1f },
+        { TM_E3M2, 1000, 0x1f },         { TM_E3M2, 0x1p-4, 0x01 },   { TM_E3M2, -0.25, 0x24 },
+        { TM_E2M3, 7.5, 0x1f },          { TM_E2M3, 0.125, 0x01 },    { TM_E2M3, -1, 0x28 },
     };
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
         uint16_t data[8] = { 0xffff };
@@ -97,9 +100,10 @@ static void small_formats_have_their_bit_patterns(void **state)
 static void small_formats_keep_every_code(void **state)
 {
     (void)state;
-    static const tm_dtype formats[] = { TM_F16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E8M0, TM_E2M1, TM_NF4 };
+    static const tm_dtype formats[] = { TM_F16,  TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ,
+                                        TM_E8M0, TM_E2M1, TM_NF4,  TM_E3M2,     TM_E2M3 };
     for (size_t k = 0; k < sizeof formats / sizeof formats[0]; k++) {
-        int bits = tm_dtype_bits(formats[k]);
+        int bits = formats[k] == TM_E3M2 || formats[k] == TM_E2M3 ? 6 : tm_dtype_bits(formats[k]);
         for (uint32_t code = 0; code < 1u << bits; code++) {
             uint16_t data[8] = { (uint16_t)(bits == 4 ? code << 4 | code : code) }, back[8] = { 0 };
             double   value = tm_value_get(data, formats[k], 0);
@@ -193,7 +197,7 @@ static void every_float32_becomes_what_others_make_of_it(void **state)
         if (sum != wanted) fail_msg("%s, saturating %d, %s: other codes", name, saturate, rounding);
     }
     fclose(file);
-    assert_int_equal(lines, 24);
+    assert_int_equal(lines, 32);
 }
 
 int main(void)

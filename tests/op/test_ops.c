@@ -459,7 +459,8 @@ static void inplace_changes_nothing(void **state)
 
 static bool can_accumulate(const tm_op *op, int k)
 {
-    return op->out_role[k] == TM_ROLE_GRADIENT || (op->out_role[k] == TM_ROLE_SCALAR && op != &tm_op_clip);
+    return op->out_role[k] == TM_ROLE_GRADIENT ||
+           (op->out_role[k] == TM_ROLE_SCALAR && op != &tm_op_clip && op != &tm_op_compare);
 }
 
 /* What was there plus the fresh result, for one output at a time; the other outputs stay fresh. */

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-static const tm_dtype narrow[] = { TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E2M1 };
+static const tm_dtype narrow[] = { TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E2M1, TM_E3M2, TM_E2M3 };
 enum { NARROW = sizeof narrow / sizeof narrow[0] };
 
 /* Pattern i of 2^21 that stand for all of float32 (tests/graph/test_value.c). */

@@ -42,7 +42,7 @@ static void expect_not(const json_t *schema, const json_t *value, const char *wo
 }
 
 /* With all that a run hands to it. */
-static json_t *written_result(void)
+static json_t *written_result(bool looked)
 {
     tm_sink          *sink;
     tm_error          err = { 0 };
@@ -57,6 +57,8 @@ static json_t *written_result(void)
     assert_int_equal(tm_config_apply_preset(config, "tiny-llama", &err), TM_OK);
     assert_int_equal(tm_config_finish(config, &err), TM_OK);
     assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
+    if (looked) fake_emit(sink, fake_look(2));
+    if (looked) fake_emit(sink, fake_look(4));
     fake_run(sink, TM_VERDICT_VALID, "");
     fake_close(sink);
     json_t *result = json_load_file(options.path, 0, NULL);
@@ -69,7 +71,7 @@ static json_t *written_result(void)
 static void results_follow_their_schema(void **state)
 {
     (void)state;
-    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result();
+    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(false);
     expect(schema, result);
     /* and the schema holds: each of these is wrong */
     json_object_set_new(result, "verdict", json_string("good"));
@@ -86,6 +88,24 @@ static void results_follow_their_schema(void **state)
     json_decref(schema);
 }
 
+static void what_a_microscope_saw_follows_it_too(void **state)
+{
+    (void)state;
+    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(true);
+    json_t *seen = json_object_get(result, "microscope"), *last = json_object_get(seen, "last");
+    expect(schema, result);
+    assert_int_equal(json_integer_value(json_object_get(seen, "looks")), 2);
+    assert_int_equal(json_integer_value(json_object_get(seen, "first_divergent_step")), 2);
+    assert_string_equal(json_string_value(json_object_get(seen, "first_divergent_tensor")), "layers.0.w1.weight.grad");
+    assert_int_equal(json_integer_value(json_object_get(last, "step")), 4);
+    assert_int_equal(json_array_size(json_object_get(last, "tensors")), 2);
+    assert_string_equal(json_string_value(json_object_get(last, "first_divergent")), "layers.0.w1.weight.grad");
+    json_object_del(last, "worst");
+    expect_not(schema, result, "lacks worst");
+    json_decref(result);
+    json_decref(schema);
+}
+
 static void records_of_steps_follow_theirs(void **state)
 {
     (void)state;
@@ -98,17 +118,23 @@ static void records_of_steps_follow_theirs(void **state)
     fake_emit(sink, fake_step(1));
     fake_emit(sink, fake_evaluation(1));
     fake_emit(sink, fake_checkpoint(1));
+    fake_emit(sink, fake_look(2));
     fake_emit(sink, fake_step(2));
+    fake_emit(sink, fake_quantized(2));
     fake_close(sink);
     tm_text text = fake_read(options.path);
     for (char *line = strtok(text.data, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         json_t *record = json_loads(line, 0, NULL);
         expect(schema, record);
+        json_t *tensor = json_array_get(json_object_get(record, "tensors"), 0);
+        json_t *exponents = json_object_get(tensor, "exponents"), *counts = json_object_get(exponents, "counts");
+        if (tensor) assert_int_equal(json_integer_value(json_object_get(exponents, "first")), -1);
+        if (tensor) assert_int_equal(json_integer_value(json_array_get(counts, 1)), 5);
         json_object_del(record, "step");
         expect_not(schema, record, "lacks step");
         json_decref(record);
     }
-    assert_int_equal(lines, 4);
+    assert_int_equal(lines, 6);
     json_decref(schema);
     tm_text_fini(&text);
 }
@@ -117,6 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_follow_their_schema),
+        cmocka_unit_test(what_a_microscope_saw_follows_it_too),
         cmocka_unit_test(records_of_steps_follow_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, test_folder_teardown);

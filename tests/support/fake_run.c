@@ -84,6 +84,54 @@ tm_event fake_checkpoint(int64_t step)
                            .step = step, .path = "out/checkpoint/step-60", .bytes = 12000000, .seconds = 0.03 } };
 }
 
+tm_event fake_look(int64_t step)
+{
+    static const double   none[4], bins[4] = { 0, 3, 5, 0 };
+    static tm_look_tensor tensors[2];
+    tensors[0] = (tm_look_tensor){ .name = "layers.0.norm.rmsnorm",
+                                   .kind = "forward",
+                                   .format = "bfloat16",
+                                   .elements = 8,
+                                   .error = 0.002,
+                                   .cosine = 0.999998,
+                                   .amax = 3.5,
+                                   .reference_amax = 3.4921875,
+                                   .exponents = bins,
+                                   .reference_exponents = bins };
+    tensors[1] = (tm_look_tensor){ .name = "layers.0.w1.weight.grad",
+                                   .kind = "gradient",
+                                   .format = "float32",
+                                   .elements = 8,
+                                   .error = (double)INFINITY,
+                                   .underflow = 0.25,
+                                   .amax = 1,
+                                   .reference_zeros = 1,
+                                   .exponents = bins,
+                                   .reference_exponents = none,
+                                   .diverges = true };
+    return (tm_event){ .kind = TM_EVENT_LOOK,
+                       .look = { .step = step,
+                                 .format = "bfloat16",
+                                 .reference = "float32",
+                                 .loss = 7.001,
+                                 .reference_loss = 7,
+                                 .bound = 0.1,
+                                 .seconds = 0.25,
+                                 .tensors = tensors,
+                                 .n_tensors = 2,
+                                 .first_exponent = -2,
+                                 .n_exponents = 4,
+                                 .first = &tensors[1],
+                                 .worst = &tensors[1] } };
+}
+
+tm_event fake_quantized(int64_t step)
+{
+    static const tm_quantized_factor factors[2] = { { "layers.0.w1", "x", 3.5, 128, 0, 0.125 },
+                                                    { "layers.0.w1", "w.dx", 0.25, 1792, 0.5, 0 } };
+    return (tm_event){ .kind = TM_EVENT_QUANTIZED, .quantized = { .step = step, .factors = factors, .n_factors = 2 } };
+}
+
 tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)
 {
     static double       times[FAKE_STEPS];

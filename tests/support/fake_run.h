@@ -14,6 +14,9 @@ tm_event fake_started(void);
 tm_event fake_step(int64_t step);
 tm_event fake_evaluation(int64_t step);
 tm_event fake_checkpoint(int64_t step);
+/* Two tensors, of which the second is beyond the bound; two factors of a linear. */
+tm_event fake_look(int64_t step);
+tm_event fake_quantized(int64_t step);
 /* As the trainer fills it, after `steps` steps. */
 tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason);
 /* All of them, in order. */

@@ -86,6 +86,8 @@ static const row rows[] = {
     { "debug.allow_reference_kernels", LLAMA "--model.head_dim 260 --debug.allow_reference_kernels true ", "false" },
     { "debug.certificate", LLAMA "--training.steps 60", "false" },
     { "debug.slowdown_pct", LLAMA, "1" },
+    { "debug.microscope", LLAMA, "2" },
+    { "debug.microscope_bound", LLAMA "--training.dtype bfloat16 --debug.microscope 2 ", "1e-6" },
     { "optimizer.name", LLAMA, "SGD" },
     { "optimizer.lr", LLAMA, "0.01" },
     { "optimizer.beta1", LLAMA, "0.5" },
@@ -234,6 +236,7 @@ static const row rows[] = {
     { "debug.quantize_defect", DELAYED, "swapped_formats" },
     { "quantize.recipe", LLAMA, "fp8_tensorwise" },
     { "quantize.filter_fqns", FP8, "[w2]" },
+    { "quantize.log_freq", FP8, "2" },
     { "quantize.fqns", FP8, "[w2]" },
     { "quantize.fnuz", FP8, "true" },
     { "quantize.scale_rule", MXFP8, "ceil" },
@@ -308,6 +311,14 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_CHECKPOINT:
         tm_text_printf(out, "checkpoint %lld %lld\n", (long long)event->checkpoint.step,
                        (long long)event->checkpoint.bytes);
+        return;
+    case TM_EVENT_LOOK:
+        tm_text_printf(out, "look %lld %zu, first %s\n", (long long)event->look.step, event->look.n_tensors,
+                       event->look.first ? event->look.first->name : "none");
+        return;
+    case TM_EVENT_QUANTIZED:
+        tm_text_printf(out, "factors %lld %zu %.17g\n", (long long)event->quantized.step, event->quantized.n_factors,
+                       event->quantized.factors[0].amax);
         return;
     case TM_EVENT_RUN_ENDED:
         say_end(out, &event->run_ended);

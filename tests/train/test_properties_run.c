@@ -63,6 +63,9 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_CHECKPOINT:
         l->saved = event->checkpoint.step;
         break;
+    case TM_EVENT_LOOK:
+    case TM_EVENT_QUANTIZED:
+        break;
     case TM_EVENT_RUN_ENDED:
         l->ended++;
         l->samples = event->run_ended.samples;

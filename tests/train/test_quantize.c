@@ -107,6 +107,29 @@ static void the_pass_takes_the_linears_that_it_is_told(void **state)
     tm_device_close(device);
 }
 
+/* Routers and experts stay as they are; whoever names them is told. */
+static void experts_and_routers_are_not_quantized(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "experts", "router", "output" };
+    tm_device               *device = test_device_open("cpu", 1);
+    tm_chooser               chooser = tm_device_chooser(device);
+    tm_step_options          o = options_with("mxfp8", NULL, 0);
+    o.shape.moe = (tm_moe_shape){ .experts = 32, .top_k = 2, .ffn_dim = 64, .scale = 1 };
+    tm_step *step = test_step_plan(&o, &chooser);
+    assert_int_equal(count(step->first), 2 * 2 * 6); /* queries, keys and values; the output of attention */
+    for (size_t i = 0; i < step->quantized.n_rows; i++)
+        assert_non_null(strstr(step->quantized.rows[i].name, "attention"));
+    tm_step_destroy(step);
+    for (int w = 0; w < 3; w++) {
+        tm_error err = { 0 };
+        o.quantize.only[0] = words[w], o.quantize.n_only = 1;
+        assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
+        assert_non_null(strstr(err.text, "experts, routers and the output head are not quantized"));
+    }
+    tm_device_close(device);
+}
+
 /* y = x w^T of the last linear of the last layer: blocks of 512 k, fused multiply-adds, over what the factors hold. */
 static void products_are_scalar_loops_over_quantized_factors(void **state)
 {
@@ -208,6 +231,7 @@ int main(int argc, char **argv)
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_recipe_trains_with_the_same_bits_for_any_threads),
+        cmocka_unit_test(experts_and_routers_are_not_quantized),
         cmocka_unit_test(the_pass_takes_the_linears_that_it_is_told),
         cmocka_unit_test(products_are_scalar_loops_over_quantized_factors),
         cmocka_unit_test(delayed_scales_and_a_switch),

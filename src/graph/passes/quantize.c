@@ -56,6 +56,7 @@ static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, tm_error *err
     int                taken = 0, n = weight->n_pieces > 0 ? weight->n_pieces : 1;
     *yes = false;
     if (weight->role != TM_ROLE_PARAMETER || weight->base != TM_NONE || weight->shape.rank != 2) return TM_OK;
+    if (weight->as_stored) return TM_OK; /* routers */
     if (weight->layer >= 0 && weight->layer < policy->first_layer) return TM_OK;
     if (weight->layer >= 0 && policy->end_layer > 0 && weight->layer >= policy->end_layer) return TM_OK;
     for (int i = 0; i < n; i++) {
@@ -216,10 +217,42 @@ static void make_tables(const pass *p)
     free(largest);
 }
 
+/* Is the word in the name of a linear that could be quantized? */
+static bool names_linear(const pass *p, const char *word)
+{
+    const tm_segment *segment = p->graph->segment;
+    for (size_t x = 0; x < segment->n_nodes; x++) {
+        tm_factor    factor[2];
+        tm_tensor_id id;
+        if (!factors_of(p, &segment->nodes[x], factor, &id)) continue;
+        const tm_tensor *weight = tm_graph_at(p->graph, id);
+        if (weight->role != TM_ROLE_PARAMETER || weight->shape.rank != 2 || weight->as_stored) continue;
+        bool found = weight->n_pieces == 0 && strstr(linear_name(p->graph, weight->name), word);
+        for (int i = 0; i < weight->n_pieces; i++)
+            found |= strstr(linear_name(p->graph, weight->pieces[i].name), word) != NULL;
+        if (found) return true;
+    }
+    return false;
+}
+
+/* Whoever names experts wants them quantized: not a run without. */
+static tm_status check_words(const pass *p, tm_error *err)
+{
+    for (int i = 0; i < p->policy->n_only; i++)
+        if (!names_linear(p, p->policy->only[i]))
+            return tm_fail(
+                err, TM_UNSUPPORTED,
+                "'%s' in quantize.fqns is in the name of no linear of a block; experts, routers and the output "
+                "head are not quantized; leave it out",
+                p->policy->only[i]);
+    return TM_OK;
+}
+
 /* Rows of all factors of this segment, in the order of their first use; the fit of each. */
 static tm_status list_rows(pass *p, tm_error *err)
 {
     const tm_segment *segment = p->graph->segment;
+    if (p->made->record == TM_NONE) TM_TRY(check_words(p, err));
     for (size_t x = 0; x < segment->n_nodes; x++) {
         const tm_node *node = &segment->nodes[x];
         tm_factor      factor[2];

@@ -40,6 +40,11 @@ static TM_PLANNED bool is_large(const tm_call *call)
     extent e = extent_of(call);
     return 2. * (double)e.m * (double)e.n * (double)e.k / (double)experts_of(call) >= LARGE_FLOPS;
 }
+/* Float32 weights are rounded while they are packed. */
+static TM_PLANNED bool is_rounded(const tm_call *call)
+{
+    return call->rounded == 1u << 1 && call->in[1].dtype == TM_F32;
+}
 /* Scratch of one product of any expert, a multiple of 64 bytes. */
 static TM_PLANNED size_t scratch_of(const tm_call *call)
 {
@@ -51,6 +56,7 @@ static TM_PLANNED size_t scratch_of(const tm_call *call)
                   .a.dtype = call->in[0].dtype,
                   .b.dtype = call->in[1].dtype,
                   .c_dtype = call->out[0].dtype,
+                  .narrow_b = TM_PAIRS && is_rounded(call),
                   .threads = large ? call->threads : 1 };
     return (TM_K(tm_gemm_workspace_most)(&g) + 63) / 64 * 64;
 }
@@ -79,6 +85,7 @@ static tm_gemm product_of(const tm_call *call, int64_t e, int64_t begin, int64_t
         return g;
     }
     g.k = wa;
+    g.narrow_b = TM_PAIRS && is_rounded(call);
     g.a = (tm_gemm_matrix){ element(a, (begin + from) * wa), wa, false, a->dtype };
     g.b = (tm_gemm_matrix){ element(b, e * per), wb, call->op == &tm_op_grouped_linear, b->dtype };
     g.c = (void *)(uintptr_t)element(c, (begin + from) * all.n);
@@ -141,7 +148,9 @@ static void product_run(const tm_call *call)
 
 static TM_PLANNED const char *product_refuse(const tm_call *call)
 {
-    if (TM_PAIRS && !(call->in[0].dtype == TM_BF16 && call->in[1].dtype == TM_BF16)) return "needs bfloat16 inputs";
+    if (TM_PAIRS && !(call->in[0].dtype == TM_BF16 && (call->in[1].dtype == TM_BF16 || is_rounded(call))))
+        return "needs bfloat16 inputs";
+    if (!TM_PAIRS && call->rounded) return "does not round weights on the way";
     if (!tm_is_float(&call->in[0]) || !tm_is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
     if (call->in[2].dtype != TM_I32) return "needs int32 offsets";
     if (call->op == &tm_op_grouped_linear && tm_refuse_format(&call->in[3])) return "needs a float32 or bfloat16 bias";
@@ -180,9 +189,15 @@ static TM_PLANNED const char *bias_refuse(const tm_call *call)
 }
 #endif
 
+#define PRODUCT_OF_WEIGHTS(op_name)                                                                                    \
+    {                                                                                                                  \
+        .op = TM_OP_##op_name, .name = #op_name "/own-" TM_ISA_NAME, .refuse = product_refuse,                         \
+        .workspace = product_workspace, .run = product_run, .rounds = TM_PAIRS ? 1u << 1 : 0                           \
+    }
+
 const tm_kernel TM_K(tm_cpu_grouped)[] = {
-    TM_KERNEL(grouped_linear, "grouped_linear/own-", product_refuse, product_workspace, product_run),
-    TM_KERNEL(grouped_linear_dgrad, "grouped_linear_dgrad/own-", product_refuse, product_workspace, product_run),
+    PRODUCT_OF_WEIGHTS(grouped_linear),
+    PRODUCT_OF_WEIGHTS(grouped_linear_dgrad),
     TM_KERNEL(grouped_linear_wgrad, "grouped_linear_wgrad/own-", product_refuse, product_workspace, product_run),
 #if !TM_PAIRS
     TM_KERNEL(grouped_bias_grad, "grouped_bias_grad/", bias_refuse, NULL, bias_run),

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The microscope: a micro-batch in the training's format and in float32 beside each other. What it compares, that it
+ * says what is so, and that training keeps its bits. */
+#include "support/training.h"
+#include "train/look.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tm_micro_batch fed(const test_batch *batch)
+{
+    return (tm_micro_batch){ .field = { batch->tokens, batch->targets }, .target_tokens = batch->target_tokens };
+}
+
+static test_batch batch_of(const tm_step_options *o, uint64_t seed)
+{
+    return test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, seed);
+}
+
+/* Begins step `t` and looks. */
+static void look(tm_trainer *trainer, const test_batch *batch, int64_t t, double bound, tm_looked *out)
+{
+    tm_error       err = { 0 };
+    tm_micro_batch micro = fed(batch);
+    test_begin(trainer, t, 1e-2, 1, batch->target_tokens);
+    if (tm_looked_take(out, trainer, &micro, t, bound, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+static size_t count(const tm_look *seen, const char *kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < seen->n_tensors; i++) n += strcmp(seen->tensors[i].kind, kind) == 0;
+    return n;
+}
+
+static size_t trained_parameters(const tm_step *step)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < step->graph->n_tensors; i++) n += step->graph->tensors[i].gradient != TM_NONE;
+    return n;
+}
+
+static tm_step_options moe_options(void)
+{
+    tm_step_options o = test_llama_options();
+    o.shape.moe = (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .scale = 1, .aux_loss = 0.01 };
+    return o;
+}
+
+/* Equal formats: nothing is apart, whatever is compared. */
+static void a_format_beside_itself_is_the_same(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 2);
+    for (int f = 0; f < 6; f++) {
+        tm_step_options o = f < 4 ? test_family_options((tm_model_family[]){ TM_FAMILY_LLAMA, TM_FAMILY_GPT,
+                                                                             TM_FAMILY_QWEN3, TM_FAMILY_QWEN2 }[f])
+                                  : moe_options();
+        if (f == 5) o.accumulation = 2, o.shape.tied = true;
+        o.compared = &tm_precision_f32;
+        tm_trainer *trainer = test_trainer_open(device, &o, 3);
+        test_batch  batch = batch_of(&o, 1);
+        tm_looked   seen = { 0 };
+        look(trainer, &batch, 1, 0, &seen);
+        assert_true(count(&seen.look, "forward") > 10 && count(&seen.look, "backward") > 10);
+        assert_true(count(&seen.look, "factor") == 0);
+        assert_true(count(&seen.look, "gradient") >= trained_parameters(tm_trainer_step_of(trainer)));
+        assert_true(seen.look.loss > 0 && seen.look.loss == seen.look.reference_loss && !seen.look.first);
+        for (size_t i = 0; i < seen.look.n_tensors; i++) {
+            const tm_look_tensor *t = &seen.look.tensors[i];
+            if (t->error != 0 || fabs(t->cosine - 1) > 1e-12 || t->underflow != 0 || t->amax != t->reference_amax)
+                fail_msg("%s: error %g, cosine %.17g", t->name, t->error, t->cosine);
+            for (size_t k = 0; k < i; k++) assert_string_not_equal(t->name, seen.look.tensors[k].name);
+        }
+        tm_looked_fini(&seen);
+        test_batch_fini(&batch);
+        tm_trainer_close(trainer);
+    }
+    tm_device_close(device);
+}
+
+/* Weights, moments and gradients after some steps, looked at in between or not. */
+static uint64_t train(tm_step_options o, bool looks)
+{
+    tm_device *device = test_device_open("cpu", 2);
+    o.compared = looks ? &tm_precision_f32 : NULL;
+    tm_trainer *trainer = test_trainer_open(device, &o, 1);
+    tm_looked   seen = { 0 };
+    uint64_t    hash = 0;
+    for (int t = 1; t <= 3; t++) {
+        test_batch     batch = batch_of(&o, (uint64_t)t);
+        tm_micro_batch micro = fed(&batch);
+        tm_step_result result;
+        tm_error       err = { 0 };
+        test_begin(trainer, t, 1e-2, 1, batch.target_tokens);
+        if (looks) look(trainer, &batch, t, 0.1, &seen);
+        if (looks) assert_true(seen.look.worst && seen.look.worst->error > 0);
+        if (tm_trainer_step(trainer, &micro, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+        hash = hash * 31 + test_gradients_hash(trainer) + (uint64_t)(result.loss * 1e9);
+        test_batch_fini(&batch);
+    }
+    hash = hash * 31 + test_state_hash(trainer);
+    tm_looked_fini(&seen);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    return hash;
+}
+
+static tm_step_options quantized(const char *recipe)
+{
+    tm_step_options o = test_llama_options();
+    o.shape.ffn_dim = 96;
+    o.precision = &tm_precision_bf16;
+    o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+    o.quantize.recipe[0] = *tm_quantize_recipe_find(recipe);
+    return o;
+}
+
+static void training_keeps_its_bits(void **state)
+{
+    (void)state;
+    tm_step_options cases[] = { test_gpt_options(),       moe_options(),      test_llama_options(),
+                                quantized("fp8_delayed"), quantized("nvfp4"), test_gpt_options() };
+    cases[0].precision = cases[1].precision = &tm_precision_bf16;
+    cases[1].shape.moe.biased = true, cases[1].shape.moe.bias_rate = 0.01;
+    cases[2].precision = &tm_precision_bf16_pure, cases[2].hyper.stochastic = true;
+    cases[4].accumulation = 2;
+    cases[5].precision = &tm_precision_bf16, cases[5].accumulation = 2;
+    cases[5].adapters = (tm_adapters){
+        .rank = 4, .alpha = 8, .dropout = 0.1, .targets = "all-linear", .place = "", .base = TM_DTYPE_COUNT, .seed = 7
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (train(cases[i], false) != train(cases[i], true))
+            fail_msg("case %zu has other bits when it is looked at", i);
+}
+
+static tm_tensor_id gradient_by_name(const tm_trainer *trainer, const char *name)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        if (graph->tensors[i].gradient != TM_NONE && strcmp(graph->tensors[graph->tensors[i].gradient].name, name) == 0)
+            return graph->tensors[i].gradient;
+    return TM_NONE;
+}
+
+/* The errors of gradients are those between two trainers, one of each format. */
+static void errors_are_those_of_two_trainings(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1), *other = test_device_open("cpu", 1);
+    tm_step_options wide = test_gpt_options(), o;
+    wide.loss_chunk = 32; /* which else depends on the kernels of a format */
+    o = wide;
+    o.precision = &tm_precision_bf16;
+    o.compared = &tm_precision_f32;
+    tm_trainer *a = test_trainer_open(device, &o, 5), *b = test_trainer_open(other, &wide, 5);
+    test_batch  batch = batch_of(&o, 9);
+    tm_looked   seen = { 0 };
+    double      largest = 0;
+    look(a, &batch, 1, 1e-9, &seen);
+    test_gradients(a, &batch);
+    double loss = test_gradients(b, &batch);
+    assert_true(fabs(seen.look.reference_loss - loss) < 1e-12 * loss);
+    for (size_t i = 0; i < seen.look.n_tensors; i++) {
+        const tm_look_tensor *t = &seen.look.tensors[i];
+        largest = fmax(largest, t->error);
+        if (strcmp(t->kind, "gradient") != 0) continue;
+        double apart = test_relative_difference(a, b, gradient_by_name(a, t->name), gradient_by_name(b, t->name));
+        if (fabs(apart - t->error) > 1e-9 * apart || !(apart > 0))
+            fail_msg("%s: %.12g, of two trainings %.12g", t->name, t->error, apart);
+        assert_true(t->cosine < 1 && t->cosine > 0.99);
+    }
+    assert_true(seen.look.worst->error == largest && largest < 0.1);
+    /* the first beyond a bound, in the order of the program: with a bound of 0 the first that is rounded at all */
+    const tm_look_tensor *first = seen.look.first;
+    assert_true(first && first->diverges && first->error > 1e-9);
+    for (const tm_look_tensor *t = seen.look.tensors; t < first; t++) assert_true(t->error <= 1e-9 && !t->diverges);
+    tm_looked_fini(&seen);
+    test_batch_fini(&batch);
+    tm_trainer_close(a);
+    tm_trainer_close(b);
+    tm_device_close(device);
+    tm_device_close(other);
+}
+
+/* One linear of the second layer in 4 bits: nothing before it is beyond the bound. */
+static void the_first_tensor_that_diverges_is_named(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options o = quantized("mxfp4_turbo");
+    o.quantize.only[0] = "layers.1.attention.wo", o.quantize.n_only = 1;
+    o.compared = &tm_precision_f32;
+    tm_trainer *trainer = test_trainer_open(device, &o, 1);
+    test_batch  batch = batch_of(&o, 1);
+    tm_looked   seen = { 0 };
+    look(trainer, &batch, 1, 0.05, &seen);
+    assert_non_null(seen.look.first);
+    assert_string_equal(seen.look.first->kind, "factor");
+    if (!strstr(seen.look.first->name, "layers.1.attention")) fail_msg("%s is the first", seen.look.first->name);
+    assert_true(seen.look.first->error < 0.2 && seen.look.first->cosine > 0.97);
+    assert_int_equal(count(&seen.look, "factor"), 4); /* of dw they are rotated */
+    tm_looked_fini(&seen);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+static void factors_are_compared_with_what_they_were(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        size_t      factors; /* of 2 layers with 4 products of linears */
+        double      least, most;
+    } cases[] = { { "fp8_tensorwise", 48, 0.01, 0.06 }, { "mxfp8", 48, 0.01, 0.04 }, { "mxfp4", 0, 0, 0 } };
+    tm_device *device = test_device_open("cpu", 2);
+    for (int c = 0; c < 3; c++) {
+        tm_step_options o = quantized(cases[c].recipe);
+        o.compared = &tm_precision_f32;
+        tm_trainer *trainer = test_trainer_open(device, &o, 1);
+        test_batch  batch = batch_of(&o, 1);
+        tm_looked   seen = { 0 };
+        look(trainer, &batch, 1, 0.1, &seen);
+        assert_int_equal(count(&seen.look, "factor"), cases[c].factors);
+        for (size_t i = 0; i < seen.look.n_tensors; i++) {
+            const tm_look_tensor *t = &seen.look.tensors[i];
+            if (strcmp(t->kind, "factor") != 0 || strstr(t->name, "grad")) continue;
+            if (strstr(t->name, "weight") && (t->error < cases[c].least || t->error > cases[c].most))
+                fail_msg("%s: %s: error %g", cases[c].recipe, t->name, t->error);
+        }
+        tm_looked_fini(&seen);
+        test_batch_fini(&batch);
+        tm_trainer_close(trainer);
+    }
+    tm_device_close(device);
+}
+
+/* Histograms count every number once; what is 0 only in the narrow format is underflow. */
+static void histograms_and_shares_add_up(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_step_options o = quantized("fp8_tensorwise");
+    o.compared = &tm_precision_f32;
+    tm_trainer *trainer = test_trainer_open(device, &o, 1);
+    test_batch  batch = batch_of(&o, 1);
+    tm_looked   seen = { 0 };
+    double      underflow = 0;
+    look(trainer, &batch, 1, 0.1, &seen);
+    for (size_t i = 0; i < seen.look.n_tensors; i++) {
+        const tm_look_tensor *t = &seen.look.tensors[i];
+        double                n = t->zeros * (double)t->elements, m = t->reference_zeros * (double)t->elements;
+        for (int e = 0; e < seen.look.n_exponents; e++) n += t->exponents[e], m += t->reference_exponents[e];
+        assert_true(fabs(n - (double)t->elements) < 1e-6 && fabs(m - (double)t->elements) < 1e-6);
+        assert_true(t->underflow <= t->zeros && t->overflow == 0);
+        underflow += t->underflow;
+    }
+    assert_true(underflow > 0);
+    tm_looked_fini(&seen);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+/* What is finite in float32 and not in bfloat16: found, though the error of the other elements is small. */
+static void a_number_that_overflows_is_found(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_step_options o = test_llama_options();
+    o.precision = &tm_precision_bf16;
+    o.compared = &tm_precision_f32;
+    tm_trainer  *trainer = test_trainer_open(device, &o, 1);
+    tm_tensor_id table = tm_trainer_step_of(trainer)->model.embedding;
+    test_batch   batch = batch_of(&o, 1);
+    tm_looked    seen = { 0 };
+    double      *values = test_values_read(trainer, table);
+    values[batch.tokens[0] * o.shape.dim] = 3.4e38;
+    test_values_write(trainer, table, values);
+    look(trainer, &batch, 1, 1e30, &seen);
+    const tm_look_tensor *first = seen.look.first;
+    assert_non_null(first);
+    assert_non_null(strstr(first->name, "embedding"));
+    assert_true(first->overflow > 0 && first->overflow < 0.1 && first->error < 0.01);
+    free(values);
+    tm_looked_fini(&seen);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
+/* It is in the plan: what is persistent grows by its record, and nothing lies beside the arena. */
+static void its_memory_is_planned(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_chooser      chooser = tm_device_chooser(device);
+    tm_step_options o = test_gpt_options();
+    o.precision = &tm_precision_bf16;
+    tm_step *without = test_step_plan(&o, &chooser);
+    o.compared = &tm_precision_f32;
+    tm_step *with = test_step_plan(&o, &chooser);
+    size_t   record = with->microscope.n_rows * TM_COMPARED * sizeof(double);
+    size_t   more = with->plan->persistent_bytes - without->plan->persistent_bytes;
+    assert_true(more >= record && more < record + 1024);
+    assert_true(with->plan->arena_bytes > without->plan->arena_bytes + record);
+    assert_null(without->look);
+    assert_non_null(with->look);
+    assert_true(tm_schedule_flops(&with->training) == tm_schedule_flops(&without->training));
+    /* the other format's gradients are held for a moment only */
+    for (size_t i = 0; i < with->microscope.n_rows; i++) {
+        const tm_look_row *row = &with->microscope.rows[i];
+        if (row->kind != TM_LOOK_GRADIENT) continue;
+        assert_false(tm_role_persistent(tm_graph_at(with->graph, row->reference)->role));
+        assert_true(tm_role_persistent(tm_graph_at(with->graph, row->own)->role));
+    }
+    tm_step_destroy(with);
+    tm_step_destroy(without);
+    tm_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_format_beside_itself_is_the_same),
+        cmocka_unit_test(training_keeps_its_bits),
+        cmocka_unit_test(errors_are_those_of_two_trainings),
+        cmocka_unit_test(the_first_tensor_that_diverges_is_named),
+        cmocka_unit_test(factors_are_compared_with_what_they_were),
+        cmocka_unit_test(histograms_and_shares_add_up),
+        cmocka_unit_test(a_number_that_overflows_is_found),
+        cmocka_unit_test(its_memory_is_planned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
