@@ -39,6 +39,7 @@ device/cpu/gemm.h
 device/backends.def
 device/device.h
 graph/gradient.h
+graph/blocks.h
 graph/graph.h
 graph/nf4.h
 graph/passes/microscope.h

@@ -58,6 +58,11 @@ typedef struct {
     double      max_norm;  /* of the gradients; INFINITY: they are not clipped */
     int64_t     lora_rank; /* 0: no adapters, then the next means nothing */
     double      lora_alpha;
+    int64_t     micro_batch;   /* samples of one */
+    int64_t     eval_interval; /* samples from one evaluation to the next; 0: at the end only */
+    /* The lowest formats that products of linears, attention and gradients on their way are computed in, under MLPerf's
+     * names: "fp32", "bfloat16", "mxfp4". NULL: not known. */
+    const char *precision_linear, *precision_attention, *precision_communication;
 } tm_recipe;
 
 typedef struct {

@@ -151,6 +151,13 @@ static void name_of(const char *path, char name[128])
     snprintf(name, 128, "%.*s", (int)(n - from), path + from);
 }
 
+/* The folder of the weights as recipes of other programs give it; NULL: none does. */
+static const char *folder_of_others(const tm_config *config)
+{
+    const char *recipe = tm_config_foreign(config, "checkpointer.checkpoint_dir");
+    return recipe ? recipe : tm_config_foreign(config, "pretrained_checkpoint");
+}
+
 /* model.hf_assets_path: a config.json there describes the model. A name of a hub in a file that was written for other
  * programs is no folder here, and the file says itself what the model is. */
 static tm_status take_folder(reader *r, tm_error *err)
@@ -158,7 +165,9 @@ static tm_status take_folder(reader *r, tm_error *err)
     static const char key[] = "model.hf_assets_path";
     tm_config        *config = r->config;
     char              name[128];
-    const char       *path = tm_config_text(config, key), *folder = tm_cli_model_folder(config);
+    const char       *theirs = folder_of_others(config);
+    if (!tm_config_text(config, key) && theirs) tm_config_set(config, key, theirs, "derived from the file");
+    const char *path = tm_config_text(config, key), *folder = tm_cli_model_folder(config);
     if (!path) return TM_OK;
     if (!folder && tm_file_exists(path)) {
         tm_config_note(config, "%s: no config.json in '%.200s': only a tokenizer is looked for there", key, path);
@@ -168,6 +177,12 @@ static tm_status take_folder(reader *r, tm_error *err)
     if (!folder && hub && strncmp(tm_config_origin(config, key), "file ", 5) == 0) {
         tm_config_note(config, "%s (%s): no directory '%.200s' here: the model is that of the file, with new weights",
                        key, tm_config_place(config, key), path);
+        return TM_OK;
+    }
+    if (!folder && tm_config_plans(config) && (theirs || tm_config_preset(config))) {
+        tm_config_leave_out(config, "the weights of '%.200s' (%s, %s): there is no such folder", path, key,
+                            tm_config_place(config, key));
+        if (theirs) tm_config_set(config, key, NULL, "derived from the file");
         return TM_OK;
     }
     if (!folder)

@@ -102,6 +102,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
 {
     tm_repeat *r;
     TM_TRY(tm_repeat_read(line, &r, err));
+    if (r->dry_run) return tm_repeat_plan(r, line->arena, err);
     if (r->runs < TM_REFERENCE_MIN_VALUES)
         return tm_fail(err, TM_USAGE,
                        "option '--runs' is %lld: a reference needs at least %d, and twice those of a result are usual",

@@ -48,7 +48,7 @@ static tm_status read_variables(const tm_cli_line *line, tm_repeat *r, tm_error 
 /* What the runs are told by this command, and may not be told otherwise. */
 static bool is_ours(const char *word)
 {
-    static const char *const ours[] = { "--debug.seed", "--mlperf.log", "--mlperf.enable", "--seed_", "--dry-run" };
+    static const char *const ours[] = { "--debug.seed", "--mlperf.log", "--mlperf.enable", "--seed_" };
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (strncmp(word, ours[i], strlen(ours[i])) == 0) return true;
     return false;
@@ -64,7 +64,7 @@ tm_status tm_repeat_read(tm_cli_line *line, tm_repeat **out, tm_error *err)
     for (int i = 0; i < r->n; i++)
         if (is_ours(r->words[i]))
             return tm_fail(err, TM_USAGE, "'%.80s' is set by `%s` itself; leave it out", r->words[i], line->name);
-    if (!r->folder)
+    if (!r->folder && !r->dry_run)
         return tm_fail(err, TM_USAGE, "missing --out DIR (or the variable LOGDIR), the directory for the logs");
     return r->n > 0
                ? TM_OK
@@ -92,18 +92,25 @@ static int64_t seed_of(const tm_repeat *r, int64_t run)
     return random >> 1;
 }
 
-static tm_status start(const tm_repeat *r, int64_t seed, const char *folder, const char *log, tm_arena *arena,
-                       tm_process **out, tm_error *err)
+tm_status tm_repeat_program(tm_arena *arena, char **out, tm_error *err)
 {
     char    self[4096];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length < 0) return tm_fail(err, TM_INTERNAL, "cannot find this program: /proc/self/exe: %s", strerror(errno));
     self[length] = '\0';
+    *out = tm_arena_text(arena, self);
+    return TM_OK;
+}
+
+static tm_status start(const tm_repeat *r, const char *model, int64_t seed, const char *folder, const char *log,
+                       tm_arena *arena, tm_process **out, tm_error *err)
+{
     char **argv = tm_arena_take(arena, (size_t)(r->n + 12) * sizeof *argv);
     int    n = 0;
-    argv[n++] = self;
+    TM_TRY(tm_repeat_program(arena, &argv[n++], err));
     argv[n++] = tm_arena_text(arena, "run");
     for (int i = 0; i < r->n; i++) argv[n++] = r->words[i];
+    if (model) argv[n++] = tm_arena_format(arena, "--model.hf_assets_path=%s", model);
     argv[n++] = tm_arena_format(arena, "--debug.seed=%lld", (long long)seed);
     argv[n++] = tm_arena_text(arena, "--mlperf.enable=true");
     argv[n++] = tm_arena_format(arena, "--mlperf.log=%s", log);
@@ -112,15 +119,14 @@ static tm_status start(const tm_repeat *r, int64_t seed, const char *folder, con
     return tm_process_start(&(tm_process_options){ .argv = argv }, out, err);
 }
 
-/* What is said on the way: with --json standard output holds nothing but the result. */
-static tm_status tell(const tm_repeat *r, const tm_text *line, tm_error *err)
+tm_status tm_repeat_tell(const tm_repeat *r, const tm_text *line, tm_error *err)
 {
     if (!r->json) return tm_cli_print(line, err);
     fputs(line->data, stderr);
     return TM_OK;
 }
 
-static tm_status wait_for(tm_process *process, int *status, tm_error *err)
+tm_status tm_repeat_wait(tm_process *process, int *status, tm_error *err)
 {
     const long long look_ns = 20000000;
     while (!tm_process_ended(process, status)) {
@@ -130,8 +136,7 @@ static tm_status wait_for(tm_process *process, int *status, tm_error *err)
     return TM_OK;
 }
 
-/* The status that has this exit code. */
-static tm_status status_of(int exit_code)
+tm_status tm_repeat_status(int exit_code)
 {
     return exit_code == 2 ? TM_USAGE : exit_code == 4 ? TM_INVALID : exit_code == 130 ? TM_INTERRUPTED : TM_INTERNAL;
 }
@@ -153,7 +158,8 @@ static tm_status take_result(const char *log, const char *result, tm_text *line,
     return TM_OK;
 }
 
-static tm_status train(const tm_repeat *r, int64_t run, const char *result, tm_arena *arena, tm_error *err)
+static tm_status train(const tm_repeat *r, const char *model, int64_t run, const char *result, tm_arena *arena,
+                       tm_error *err)
 {
     const char *folder = tm_arena_format(arena, "%s/runs/run_%lld", r->folder, (long long)run);
     char       *absolute = realpath(r->folder, NULL);
@@ -163,8 +169,8 @@ static tm_status train(const tm_repeat *r, int64_t run, const char *result, tm_a
     tm_process *process;
     int         status = 0;
     int64_t     seed = seed_of(r, run), begin = tm_now_ns();
-    TM_TRY(start(r, seed, folder, log, arena, &process, err));
-    tm_status st = wait_for(process, &status, err);
+    TM_TRY(start(r, model, seed, folder, log, arena, &process, err));
+    tm_status st = tm_repeat_wait(process, &status, err);
     tm_text   line = { 0 };
     bool      whole = false;
     int       code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -172,14 +178,27 @@ static tm_status train(const tm_repeat *r, int64_t run, const char *result, tm_a
     if (st == TM_OK && (code == 0 || code == 3 || code == 5)) st = take_result(log, result, &line, &whole, err);
     if (st == TM_OK && !whole) {
         char text[64];
-        st = tm_fail(err, status_of(code), "run %lld ended with %s:\n%s", (long long)run + 1,
+        st = tm_fail(err, tm_repeat_status(code), "run %lld ended with %s:\n%s", (long long)run + 1,
                      tm_process_status_text(status, text), tm_process_last_words(process));
     }
     tm_text_printf(&line, ", %.1f s in all\n", (double)(tm_now_ns() - begin) * 1e-9);
     tm_process_close(process, 10);
-    if (st == TM_OK) st = tell(r, &line, err);
+    if (st == TM_OK) st = tm_repeat_tell(r, &line, err);
     tm_text_fini(&line);
     return st;
+}
+
+tm_status tm_repeat_plan(const tm_repeat *r, tm_arena *arena, tm_error *err)
+{
+    char **argv = tm_arena_take(arena, (size_t)(r->n + 5) * sizeof *argv);
+    int    n = 0;
+    argv[n++] = tm_arena_text(arena, "run");
+    for (int i = 0; i < r->n; i++) argv[n++] = r->words[i];
+    argv[n++] = tm_arena_text(arena, "--mlperf.enable=true");
+    argv[n++] = tm_arena_text(arena, "--dry-run");
+    if (r->json) argv[n++] = tm_arena_text(arena, "--json");
+    argv[n] = NULL;
+    return tm_cli_call(&tm_command_run, "run", n, argv, err);
 }
 
 /* --- all runs -------------------------------------------------------------------------------- */
@@ -214,8 +233,10 @@ static bool is_done(const tm_mllog_folder *folder, int64_t run)
 
 tm_status tm_repeat_run(const tm_repeat *r, tm_error *err)
 {
-    tm_arena *arena = tm_arena_create();
-    tm_status st = claim(r, arena, err);
+    tm_arena   *arena = tm_arena_create();
+    const char *model = NULL;
+    tm_status   st = claim(r, arena, err);
+    if (st == TM_OK) st = tm_repeat_make_base(r, arena, &model, err);
     for (int64_t run = 0; st == TM_OK && run < r->runs; run++) {
         tm_mllog_folder folder;
         st = tm_mllog_folder_list(r->folder, &folder, err);
@@ -224,12 +245,13 @@ tm_status tm_repeat_run(const tm_repeat *r, tm_error *err)
         if (done) {
             tm_text line = { 0 };
             tm_text_printf(&line, "run %lld of %lld: done already\n", (long long)run + 1, (long long)r->runs);
-            st = tell(r, &line, err);
+            st = tm_repeat_tell(r, &line, err);
             tm_text_fini(&line);
             continue;
         }
         if (st == TM_OK)
-            st = train(r, run, tm_arena_format(arena, "%s/result_%lld.txt", r->folder, (long long)run), arena, err);
+            st = train(r, model, run, tm_arena_format(arena, "%s/result_%lld.txt", r->folder, (long long)run), arena,
+                       err);
     }
     tm_arena_destroy(arena);
     return st;

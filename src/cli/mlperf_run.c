@@ -43,6 +43,7 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     tm_status  judged = TM_OK;
     tm_error   verdict = { 0 };
     TM_TRY(tm_repeat_read(line, &r, err));
+    if (r->dry_run) return tm_repeat_plan(r, line->arena, err);
     TM_TRY(tm_repeat_run(r, err));
     TM_TRY(judge(&tm_mlperf_command_check, r, false, &judged, &verdict, err));
     TM_TRY(judge(&tm_mlperf_command_seeds, r, false, &judged, &verdict, err));

@@ -309,6 +309,11 @@ const char *tm_config_preset(const tm_config *config)
     return config->preset;
 }
 
+const char *tm_config_file(const tm_config *config)
+{
+    return config->file;
+}
+
 bool tm_config_from_file(const tm_config *config)
 {
     return config->file_loaded;

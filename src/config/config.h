@@ -151,6 +151,8 @@ TM_MUST_USE tm_status tm_config_describe(tm_config *config, const char *key, con
 const char *tm_config_preset(const tm_config *config);
 /* Was a configuration file loaded? */
 bool tm_config_from_file(const tm_config *config);
+/* The path of the first one; NULL: none was. */
+const char *tm_config_file(const tm_config *config);
 /* Adds a line to the notes; for rules. */
 void tm_config_note(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What tm_config_finish noted, one note per line, or "". */
@@ -164,6 +166,8 @@ bool tm_config_failed(const tm_config *config);
 /* Keys of another program that change no number of the run, a line each: what the key does, its value, its place; or
  * "". */
 const char *tm_config_accepted(const tm_config *config);
+/* What a key of that program was given, or NULL; before tm_config_finish. */
+const char *tm_config_foreign(const tm_config *config, const char *name);
 /* The program whose keys the loaded file has ("megatron"), NULL: ours. */
 const char *tm_config_framework(const tm_config *config);
 /* The i-th program whose files are read: its name, and what they are in *what. NULL behind the last. */

@@ -168,6 +168,11 @@ const char *tm_foreign_given(const tm_config *config, const char *name)
     return NULL;
 }
 
+const char *tm_config_foreign(const tm_config *config, const char *name)
+{
+    return config->framework ? tm_foreign_given(config, name) : NULL;
+}
+
 static bool same(const char *a, const char *b)
 {
     char *end_a, *end_b;

@@ -59,6 +59,7 @@ struct tm_config {
     const char           *preset; /* in force */
     const char           *help;   /* command that lists the rows; NULL: docs/configuration.md does */
     bool                  allow_unknown, allow_unbuilt, file_loaded;
+    const char           *file;      /* the first one loaded */
     const tm_framework   *framework; /* of the file that was loaded; NULL: our own keys */
     tm_foreign_value     *foreign;
     size_t                n_foreign, foreign_capacity, n_accepted[2]; /* [1]: tune speed only */

@@ -382,6 +382,7 @@ tm_status tm_config_load_file(tm_config *config, const char *path, tm_error *err
         for (size_t i = 0; i < l.n; i++)
             is_experiment |= strcmp(l.leaves[i].path, "modules") == 0 || tm_begins(l.leaves[i].path, "modules.");
         config->file_loaded = true;
+        if (!config->file) config->file = tm_arena_text(config->arena, path);
         if (is_experiment) config->experiment = tm_arena_text(config->arena, path);
         if (!is_experiment && config->framework == &tm_framework_torchtitan) say_data_is_real(&l);
         if (!is_experiment) st = check_flat(&l);

@@ -44,6 +44,9 @@ static const tm_key keys[] = {
     { .name = "data.separate_documents", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "text and megatron: a token sees its own document only, positions start at 0 in each, and no document "
           "predicts the first token of the next" },
+    { .name = "data.mask_ends", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_UNBUILT,
+      .feature = "excluding ends of documents from the loss without separating documents",
+      .help = "megatron: what follows the end of a document is no target" },
     { .name = "data.tokenizer", .kind = TM_KEY_TEXT, .fallback = "byte", .when = "data.source=sft",
       .help = "sft: a tokenizer file or a model's directory, which may have a chat template, too; byte: bytes are "
               "tokens, as "
@@ -76,6 +79,9 @@ static const tm_key keys[] = {
       .synonyms = "training.classifier_free_guidance_prob,cfg_dropout_prob",
       .when = "data.source=gaussians/latents",
       .help = "images: share of the training samples whose texts are left out; null: that of data.flow_protocol" },
+    { .name = "data.answers", .kind = TM_KEY_CHOICE, .fallback = "renamed", .choices = "renamed|plain",
+      .when = "data.source=reports",
+      .help = "reports: answers are written as the reports are (plain), or a tenth of their symbols have changed places in pairs" },
     { .name = "data.spread", .kind = TM_KEY_F64, .fallback = "0.5", .lo = 1e-3, .hi = 100,
       .when = "data.source=gaussians",
       .help = "gaussians: standard deviation of an image around the mean that its texts determine" },

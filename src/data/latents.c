@@ -308,6 +308,16 @@ static tm_status latents_open(tm_source *source, tm_error *err)
     return TM_OK;
 }
 
+static tm_status latents_outline(const tm_source_options *o, tm_text *out, tm_error *err)
+{
+    tm_source source = { .kind = &tm_source_latents, .options = *o };
+    TM_TRY(latents_open(&source, err));
+    tm_text_printf(out, "'%s': %lld samples, %lld held out\n", o->path, (long long)source.facts.train_samples,
+                   (long long)source.facts.validation_samples);
+    latents_close(&source);
+    return TM_OK;
+}
+
 const tm_source_kind tm_source_latents = {
     .traits = { .name = "latents",
                 .gate = TM_GATE_HELD_OUT,
@@ -318,4 +328,5 @@ const tm_source_kind tm_source_latents = {
     .close = latents_close,
     .fields = tm_flow_fields,
     .row = latents_row,
+    .outline = latents_outline,
 };

@@ -96,8 +96,9 @@ typedef struct {
     int64_t         samples;    /* megatron: training samples that the run wants; its order depends on them */
     tm_mask         mask;       /* govreport */
     int32_t         pad_token;  /* govreport: the input behind the last token */
-    bool            separate;   /* fields that keep the documents of a sample apart, see tm_source_fields */
-    tm_flow_options flow;       /* of images */
+    bool            plain_answers; /* reports: answers are written as the reports are */
+    bool            separate;      /* fields that keep the documents of a sample apart, see tm_source_fields */
+    tm_flow_options flow;          /* of images */
     tm_sft_options  sft;
 } tm_source_options;
 

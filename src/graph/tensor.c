@@ -2,7 +2,7 @@
 #include "graph/tensor.h"
 
 #include "base/status.h"
-#include "graph/nf4.h"
+#include "graph/blocks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +66,7 @@ bool tm_dtype_small(tm_dtype dtype)
 size_t tm_tensor_bytes(tm_shape shape, tm_dtype dtype)
 {
     size_t elements = (size_t)tm_shape_elements(shape), bits = (size_t)dtypes[dtype].bits;
-    if (dtype == TM_NF4_BLOCKS) return tm_nf4_bytes((int64_t)elements);
+    if (tm_dtype_blocked(dtype)) return tm_blocked_bytes(dtype, (int64_t)elements);
     return bits % 8 == 0 ? elements * (bits / 8) : (elements * bits + 7) / 8;
 }
 

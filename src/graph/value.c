@@ -5,7 +5,7 @@
  */
 #include "graph/value.h"
 
-#include "graph/nf4.h"
+#include "graph/blocks.h"
 
 #include <math.h>
 
@@ -180,7 +180,7 @@ double tm_value_get_small(const void *data, tm_dtype dtype, int64_t i)
     const unsigned char *bytes = data;
     const small_float   *f = small_of(dtype);
     unsigned             nibble = 0;
-    if (dtype == TM_NF4_BLOCKS) return (double)tm_nf4_value(data, i);
+    if (tm_dtype_blocked(dtype)) return (double)tm_blocked_value(dtype, data, i);
     if (tm_dtype_bits(dtype) == 4) nibble = bytes[i / 2] >> nibble_shift(dtype, i) & 0xfu;
     switch (dtype) {
     case TM_F16:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/load.c - from the files of a folder into parameters. Everything is checked before the first value is written. */
 #include "base/cpu.h"
-#include "graph/nf4.h"
+#include "graph/blocks.h"
 #include "hf/convert.h"
 #include "hf/folder.h"
 #include "hf/layout.h"
@@ -182,21 +182,22 @@ static tm_status load_slice(const tm_hf_memory *memory, const conversion *c, int
     return TM_OK;
 }
 
-/* --- blocks of NF4: whole parameters ------------------------------------------------------------------------------ */
+/* --- formats of blocks: whole parameters -------------------------------------------------------------------------- */
 
 typedef struct {
     const tm_hf_memory *memory;
     conversion         *slices; /* of the parameter, in the order of its elements */
     size_t              n;
     int64_t             begin; /* of the run that is quantized */
+    tm_dtype            dtype;
     int                 threads;
-} nf4_run;
+} blocked_run;
 
 /* Elements [first, first + n) of the run; rows of a file need not lie as ours do. */
-static void nf4_values(void *context, int64_t first, int64_t n, float *out)
+static void blocked_values(void *context, int64_t first, int64_t n, float *out)
 {
-    const nf4_run *run = context;
-    int64_t        begin = run->begin + first, end = begin + n;
+    const blocked_run *run = context;
+    int64_t            begin = run->begin + first, end = begin + n;
     for (size_t i = 0; i < run->n; i++) {
         const tm_hf_slice *s = run->slices[i].slice;
         int64_t            from = s->first > begin ? s->first : begin, to = s->first + s->rows * s->columns;
@@ -214,18 +215,18 @@ static void nf4_values(void *context, int64_t first, int64_t n, float *out)
     }
 }
 
-static tm_status nf4_write(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
+static tm_status blocked_write(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
 {
-    const nf4_run *run = context;
-    return run->memory->write(run->memory, run->slices[0].slice->parameter, tm_nf4_bytes(run->begin) + offset, bytes, n,
-                              err);
+    const blocked_run *run = context;
+    return run->memory->write(run->memory, run->slices[0].slice->parameter,
+                              tm_blocked_bytes(run->dtype, run->begin) + offset, bytes, n, err);
 }
 
-static tm_status load_nf4(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_stored_tensor *const *found,
-                          tm_tensor_id id, int threads, tm_error *err)
+static tm_status load_blocked(const tm_hf_memory *memory, const tm_hf_layout *layout,
+                              const tm_stored_tensor *const *found, tm_tensor_id id, int threads, tm_error *err)
 {
     const tm_tensor *tensor = tm_graph_at(memory->graph, id);
-    nf4_run          run = { .memory = memory, .threads = threads };
+    blocked_run      run = { .memory = memory, .dtype = tensor->dtype, .threads = threads };
     size_t           capacity = 0;
     tm_status        st = TM_OK;
     for (size_t i = 0; i < layout->n; i++)
@@ -237,8 +238,8 @@ static tm_status load_nf4(const tm_hf_memory *memory, const tm_hf_layout *layout
         }
     for (int64_t all = tm_shape_elements(tensor->shape); st == TM_OK && run.n > 0 && run.begin < all;) {
         int64_t   end = tm_nf4_run_end(tensor, run.begin);
-        tm_nf4_io io = { nf4_values, nf4_write, &run, threads };
-        st = tm_nf4_store(&io, end - run.begin, err);
+        tm_nf4_io io = { blocked_values, blocked_write, &run, threads };
+        st = tm_blocked_store(tensor->dtype, &io, end - run.begin, err);
         run.begin = end;
     }
     free(run.slices);
@@ -264,7 +265,7 @@ static tm_status load_entry(const tm_hf_memory *memory, const tm_hf_entry *entry
     for (size_t k = 0; k < entry->n_slices && st == TM_OK; k++) {
         const tm_hf_slice *slice = &entry->slices[k];
         conversion         c = { &merged, slice, tm_graph_at(memory->graph, slice->parameter)->dtype };
-        if (c.to != TM_NF4_BLOCKS) st = load_slice(memory, &c, threads, buffer, err);
+        if (!tm_dtype_blocked(c.to)) st = load_slice(memory, &c, threads, buffer, err);
     }
     free(values);
     return st;
@@ -280,8 +281,8 @@ tm_status tm_hf_fill(const tm_hf_memory *memory, const tm_hf_layout *layout, con
     free(buffer);
     for (size_t id = 0; id < memory->graph->n_tensors && st == TM_OK; id++) {
         const tm_tensor *tensor = &memory->graph->tensors[id];
-        if (tensor->dtype == TM_NF4_BLOCKS && tm_hf_holds(memory->form, tensor))
-            st = load_nf4(memory, layout, found, (tm_tensor_id)id, threads, err);
+        if (tm_dtype_blocked(tensor->dtype) && tm_hf_holds(memory->form, tensor))
+            st = load_blocked(memory, layout, found, (tm_tensor_id)id, threads, err);
     }
     return st;
 }

@@ -2,6 +2,7 @@
 #include "hf/source.h"
 
 #include "base/file.h"
+#include "graph/blocks.h"
 #include "graph/value.h"
 #include "hf/layout.h"
 
@@ -125,9 +126,9 @@ static tm_status copy_parameter(const tm_checkpoint_view *view, const tm_hf_memo
     if (stored < 0 || stored >= TM_DTYPE_COUNT || bytes != tm_tensor_bytes(tensor->shape, dtype))
         return tm_fail(err, TM_FORMAT, "the checkpoint holds '%s' with %zu bytes, which is not what config.yaml says",
                        tensor->name, bytes);
-    if (tensor->dtype == TM_NF4_BLOCKS || dtype == TM_NF4_BLOCKS)
+    if (tm_dtype_blocked(tensor->dtype) || tm_dtype_blocked(dtype))
         return tm_fail(err, TM_UNSUPPORTED,
-                       "'%s' of a run's checkpoint is not converted to or from blocks of NF4; "
+                       "'%s' of a run's checkpoint is not converted to or from a format of blocks; "
                        "export the run to a directory first",
                        tensor->name);
     for (int64_t i = 0; i < all; i += part) {

@@ -154,6 +154,9 @@ static void apply(checker *c, const rule *row, const tm_mllog_record *record)
     case THEN_WARMUP:
         m->warmup = record->value;
         return;
+    case THEN_BATCH:
+        m->batch = record->value;
+        return;
     }
 }
 

@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mlperf/keys.h"
 
+#include "base/file.h"
 #include "model/keys.h"
+#include "model/presets.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* clang-format off */
 static const tm_key keys[] = {
     { .name = "mlperf.enable", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "write an MLPerf-style log of the run; needs mlperf.benchmark and mlperf.submission_org" },
-    { .name = "mlperf.benchmark", .kind = TM_KEY_CHOICE, .choices = "llama31_8b|llama2_70b_lora|trainmark_tiny",
+    { .name = "mlperf.benchmark", .kind = TM_KEY_CHOICE,
+      .choices = "llama31_8b|llama2_70b_lora|flux1|gpt_oss_20b|trainmark_tiny|trainmark_tiny_lora|trainmark_tiny_flux",
       .help = "sets the target loss and the evaluation interval" },
+    { .name = "mlperf.base", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "experiment whose model is fine-tuned, beside this file: `trainmark mlperf run` trains it once, before the "
+          "first run" },
     { .name = "mlperf.log", .kind = TM_KEY_TEXT, .fallback = "result_0.txt", .quiet = true,
       .when = "mlperf.enable",
       .help = "file of the log, relative to the run directory" },
     { .name = "mlperf.eval_interval_samples", .kind = TM_KEY_I64, .lo = 1, .hi = (double)(1LL << 40),
       .when = "mlperf.enable",
-      .help = "sequences from one evaluation to the next, rounded up to whole steps; null: the benchmark's" },
+      .help = "samples from one evaluation to the next, rounded up to whole steps; null: the benchmark's" },
     { .name = "mlperf.clear_caches", .kind = TM_KEY_BOOL, .fallback = "true", .quiet = true,
       .when = "mlperf.enable",
       .help = "drop the file system's caches before the run, as root; without it the log does not comply" },
@@ -52,11 +59,32 @@ static bool is_empty(const tm_config *config, const char *key)
     return !text || !*text;
 }
 
-/* The name of a benchmark is a logged value, too: it must be what runs. */
+/* The text of a key of a preset; NULL: it says nothing of it. */
+static const char *preset_says(const char *preset, const char *key)
+{
+    size_t           n, length = strlen(key);
+    const tm_preset *presets = tm_model_presets(&n);
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; strcmp(presets[i].name, preset) == 0 && presets[i].pairs[k]; k++)
+            if (strncmp(presets[i].pairs[k], key, length) == 0 && presets[i].pairs[k][length] == '=')
+                return presets[i].pairs[k] + length + 1;
+    return NULL;
+}
+
+static bool same_value(const char *a, const char *b)
+{
+    char  *end[2];
+    double x = strtod(a, &end[0]), y = strtod(b, &end[1]);
+    bool   numbers = *a && *b && !*end[0] && !*end[1];
+    return numbers ? x <= y && x >= y : strcmp(a, b) == 0;
+}
+
+/* The name of a benchmark is a logged value, too: it must be what runs. Also where a folder describes the model. */
 static tm_status check_model(const tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
 {
-    static const char free_keys[] = " model.name model.flavor model.init model.max_seq_len model.hf_assets_path ";
-    const char       *preset = tm_config_preset(config), *source = tm_config_text(config, "data.source");
+    static const char free_keys[] = " model.name model.flavor model.init model.init_std model.max_seq_len "
+                                    "model.hf_assets_path ";
+    const char       *preset = tm_config_preset(config);
     size_t            n;
     const tm_key     *rows = tm_model_keys(&n);
     if (!preset || strcmp(preset, b->model) != 0)
@@ -65,27 +93,62 @@ static tm_status check_model(const tm_config *config, const tm_mlperf_benchmark 
     for (size_t i = 0; i < n; i++) {
         char word[96];
         snprintf(word, sizeof word, " %s ", rows[i].name);
-        if (strstr(free_keys, word) || !tm_config_is_set(config, rows[i].name)) continue;
-        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s trains %s as it is; leave out %s (%s)", b->name, b->model,
-                       rows[i].name, tm_config_place(config, rows[i].name));
+        if (strstr(free_keys, word)) continue;
+        if (tm_config_is_set(config, rows[i].name))
+            return tm_fail(err, TM_INVALID, "mlperf.benchmark %s trains %s as it is; leave out %s (%s)", b->name,
+                           b->model, rows[i].name, tm_config_place(config, rows[i].name));
+        const char *wanted = preset_says(preset, rows[i].name), *is = tm_config_text(config, rows[i].name);
+        if (wanted && is && !same_value(wanted, is))
+            return tm_fail(err, TM_INVALID, "mlperf.benchmark %s trains %s, whose %s is %s; found %s (%s)", b->name,
+                           b->model, rows[i].name, wanted, is, tm_config_place(config, rows[i].name));
     }
-    if (strcmp(source, b->source) != 0)
-        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s is trained on data.source %s, found %s (%s)", b->name,
-                       b->source, source, tm_config_place(config, "data.source"));
     return TM_OK;
 }
 
-static tm_status check_run(const tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
+static tm_status check_data(const tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
+{
+    const char *source = tm_config_text(config, "data.source"), *key = "data.flow_protocol";
+    if (strcmp(source, b->source) != 0)
+        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s is trained on data.source %s, found %s (%s)", b->name,
+                       b->source, source, tm_config_place(config, "data.source"));
+    if (b->protocol && tm_config_is_set(config, key) && strcmp(tm_config_text(config, key), b->protocol) != 0)
+        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s is evaluated by %s %s, found %s (%s)", b->name, key,
+                       b->protocol, tm_config_text(config, key), tm_config_place(config, key));
+    return TM_OK;
+}
+
+/* Adapters of weights that are there, or all weights from the beginning. */
+static tm_status check_weights(tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
+{
+    const char *folder = tm_config_text(config, "model.hf_assets_path");
+    char        model[1024] = "";
+    bool        ranks = tm_config_i64(config, "lora.rank") > 0;
+    if (b->adapters != ranks)
+        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s (%s) trains %s; %s", b->name,
+                       tm_config_place(config, "mlperf.benchmark"),
+                       ranks ? "all weights" : "adapters (LoRA) of a frozen model",
+                       ranks ? "leave out lora.rank" : "give lora.rank");
+    if (folder) snprintf(model, sizeof model, "%s/config.json", folder);
+    if (!b->adapters && tm_file_exists(model)) /* else it is a tokenizer's */
+        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s trains new weights; leave out model.hf_assets_path (%s)",
+                       b->name, tm_config_place(config, "model.hf_assets_path"));
+    if (!b->adapters || folder) return TM_OK;
+    if (tm_config_plans(config)) {
+        tm_config_leave_out(config, "the weights of the base model (model.hf_assets_path)");
+        return TM_OK;
+    }
+    return tm_fail(err, TM_INVALID,
+                   "mlperf.benchmark %s (%s) fine-tunes a base model, but model.hf_assets_path names none; give its "
+                   "folder%s",
+                   b->name, tm_config_place(config, "mlperf.benchmark"),
+                   b->public ? "" : ", or let `trainmark mlperf run` make it by mlperf.base");
+}
+
+static tm_status check_run(tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
 {
     if (is_empty(config, "mlperf.submission_org"))
         return tm_fail(err, TM_INVALID, "mlperf.enable (%s) wants mlperf.submission_org: who ran it has no default",
                        tm_config_place(config, "mlperf.enable"));
-    if (b->adapters && tm_config_i64(config, "lora.rank") == 0) /* a rank is refused as such, or listed by a plan */
-        return tm_fail(
-            err, TM_UNSUPPORTED,
-            "mlperf.benchmark %s (%s) trains adapters (LoRA), which are not built yet; logs of it can be checked "
-            "and scored",
-            b->name, tm_config_place(config, "mlperf.benchmark"));
     if (tm_config_bool(config, "checkpoint.enable"))
         return tm_fail(
             err, TM_INVALID,
@@ -95,7 +158,9 @@ static tm_status check_run(const tm_config *config, const tm_mlperf_benchmark *b
     if (!tm_config_bool(config, "validation.enable"))
         return tm_fail(err, TM_INVALID, "mlperf.enable wants evaluations, but validation.enable is false (%s)",
                        tm_config_place(config, "validation.enable"));
-    return check_model(config, b, err);
+    TM_TRY(check_model(config, b, err));
+    TM_TRY(check_data(config, b, err));
+    return check_weights(config, b, err);
 }
 
 /* Fills a key that nobody gave. */
@@ -115,9 +180,8 @@ static tm_status rule(tm_config *config, tm_error *err)
 {
     if (!tm_config_bool(config, "mlperf.enable")) return TM_OK;
     if (is_empty(config, "mlperf.benchmark"))
-        return tm_fail(err, TM_INVALID,
-                       "mlperf.enable (%s) wants mlperf.benchmark: llama31_8b, llama2_70b_lora or trainmark_tiny",
-                       tm_config_place(config, "mlperf.enable"));
+        return tm_fail(err, TM_INVALID, "mlperf.enable (%s) wants mlperf.benchmark: one of %s",
+                       tm_config_place(config, "mlperf.enable"), keys[1].choices);
     tm_mlperf_benchmark b = *tm_mlperf_benchmark_find(tm_config_text(config, "mlperf.benchmark"));
     TM_TRY(check_run(config, &b, err));
     int64_t batch = tm_config_i64(config, "training.global_batch_size");
@@ -132,6 +196,7 @@ static tm_status rule(tm_config *config, tm_error *err)
     if (b.eval_samples) settle_i64(config, "validation.steps", (b.eval_samples + rows - 1) / rows);
     settle(config, "training.target_loss", tm_format_double(target, b.target));
     settle(config, "training.stop_at_target", "false");
+    if (b.protocol) settle(config, "data.flow_protocol", b.protocol);
     return TM_OK;
 }
 

@@ -149,8 +149,8 @@ static void evaluate(const tm_rcp_run *runs, size_t n, const tm_reference *refer
         v->message = tm_arena_format(arena, "Missing RCP, please submit RCP with BS = %lld", (long long)v->batch);
 }
 
-tm_status tm_rcp_judge(const tm_rcp_run *runs, size_t n, const tm_reference *given, bool full, tm_arena *arena,
-                       tm_rcp_verdict *out, tm_error *err)
+tm_status tm_rcp_judge(const tm_rcp_run *runs, size_t n, const tm_reference *given, tm_ruleset ruleset, bool full,
+                       tm_arena *arena, tm_rcp_verdict *out, tm_error *err)
 {
     TM_ASSERT(n > 0);
     *out = (tm_rcp_verdict){ .full = full, .factor = 1 };
@@ -169,11 +169,11 @@ tm_status tm_rcp_judge(const tm_rcp_run *runs, size_t n, const tm_reference *giv
         return tm_fail(err, TM_INVALID,
                        "the reference records are of '%s', the logs of '%.200s'; give records of the same",
                        given->kind->name, out->benchmark);
-    const tm_reference *reference = given ? given : tm_reference_built_in(out->benchmark, arena);
+    const tm_reference *reference = given ? given : tm_reference_built_in(out->benchmark, ruleset, arena);
     const tm_reference  none = { 0 };
     evaluate(runs, n, reference ? reference : &none, arena, out);
     if (!reference)
-        out->remark = "no reference records of this benchmark are built in; --reference FILE reads your own";
+        out->remark = "no reference records of this benchmark and round are built in; --reference FILE reads your own";
     return TM_OK;
 }
 

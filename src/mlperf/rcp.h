@@ -46,11 +46,12 @@ typedef struct {
     double              factor;  /* for the score, >= 1; 1 unless it passed and was faster than the reference */
 } tm_rcp_verdict;
 
-/* Judges the runs of one result, n >= 1. `given`: the user's records, or NULL for those built in. TM_INVALID if these
- * are of another benchmark than the logs. What fails the test is no failure here. The verdict's texts live in `arena`.
+/* Judges the runs of one result, n >= 1. `given`: the user's records, or NULL for those of the round built in.
+ * TM_INVALID if these are of another benchmark than the logs. What fails the test is no failure here. The verdict's
+ * texts live in `arena`.
  */
-TM_MUST_USE tm_status tm_rcp_judge(const tm_rcp_run *runs, size_t n, const tm_reference *given, bool full,
-                                   tm_arena *arena, tm_rcp_verdict *out, tm_error *err);
+TM_MUST_USE tm_status tm_rcp_judge(const tm_rcp_run *runs, size_t n, const tm_reference *given, tm_ruleset ruleset,
+                                   bool full, tm_arena *arena, tm_rcp_verdict *out, tm_error *err);
 
 /* Does the score have to be scaled? Then scaling.json is written. */
 bool tm_rcp_scales(const tm_rcp_verdict *verdict);

@@ -11,10 +11,16 @@ const tm_reference_kind *tm_reference_kind_find(const char *name)
 {
     /* A benchmark without a row counts epochs. */
     static const tm_reference_kind rows[] = {
-        { "llama31_8b", 10, "samples_count", 0 },      { "llama2_70b_lora", 10, "samples_count", 0 },
-        { "llama31_405b", 3, "samples_count", 46080 }, { "trainmark_tiny", 10, "samples_count", 0 },
-        { "flux1", 10, "samples_count", 0 },           { "gpt_oss_20b", 10, "samples_count", 0 },
-        { "deepseekv3_671b", 3, "samples_count", 0 },  { "qwen35_397b_grpo", 3, "samples_count", 0 },
+        { "llama31_8b", 10, "samples_count", 0 },
+        { "llama2_70b_lora", 10, "samples_count", 0 },
+        { "llama31_405b", 3, "samples_count", 46080 },
+        { "trainmark_tiny", 10, "samples_count", 0 },
+        { "flux1", 10, "samples_count", 0 },
+        { "gpt_oss_20b", 10, "samples_count", 0 },
+        { "trainmark_tiny_lora", 10, "samples_count", 0 },
+        { "trainmark_tiny_flux", 10, "samples_count", 0 },
+        { "deepseekv3_671b", 3, "samples_count", 0 },
+        { "qwen35_397b_grpo", 3, "samples_count", 0 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].name, name) == 0) return &rows[i];
@@ -208,7 +214,10 @@ typedef struct {
         double value;
         int    count;
     } samples[10];
+    unsigned only; /* bits 1 << tm_ruleset; ALL: every one */
 } table_row;
+
+enum { ALL = 0, R510 = 1 << TM_RULESET_5_1_0, R6 = 1 << TM_RULESET_6_0_0 | 1 << TM_RULESET_6_1_0 };
 
 #define HYPER_8B(rate, warmup, accumulation)                                                                           \
     "{'opt_base_learning_rate': " rate ", 'opt_learning_rate_warmup_samples': " warmup                                 \
@@ -218,11 +227,14 @@ typedef struct {
     "'opt_learning_rate_decay_boundary_epochs': [], 'gradient_accumulation_steps': 1, 'lora_r': 16, 'lora_alpha': "    \
     "32, 'max_steps': 1024}"
 
+#define HYPER_FLUX(rate, warmup)                                                                                       \
+    "{'opt_adamw_beta_1': 0.9, 'opt_adamw_beta_2': 0.95, 'opt_adamw_epsilon': 1e-08, 'opt_adamw_weight_decay': 0.1, "  \
+    "'opt_base_learning_rate': " rate ", 'opt_learning_rate_warmup_steps': " warmup ", 'opt_gradient_clip_norm': 1.0}"
 #define HYPER_TINY(rate, warmup, accumulation)                                                                         \
     "{'opt_base_learning_rate': " rate ", 'opt_learning_rate_warmup_steps': " warmup                                   \
     ", 'gradient_accumulation_steps': " accumulation "}"
 
-/* The public reference records, identical in the rulesets 5.1.0, 6.0.0 and 6.1.0. */
+/* The public reference records, and our own. */
 static const table_row table[] = {
 #include "mlperf/records.def"
 };
@@ -240,14 +252,15 @@ static void fill(tm_reference_record *r, const table_row *row, tm_arena *arena)
     r->whole = true;
 }
 
-const tm_reference *tm_reference_built_in(const char *benchmark, tm_arena *arena)
+const tm_reference *tm_reference_built_in(const char *benchmark, tm_ruleset ruleset, tm_arena *arena)
 {
     tm_reference *reference = tm_arena_take(arena, sizeof *reference);
     size_t        rows = sizeof table / sizeof table[0];
     reference->kind = tm_reference_kind_find(benchmark);
     reference->records = tm_arena_take(arena, rows * sizeof *reference->records);
     for (size_t i = 0; i < rows; i++)
-        if (strcmp(table[i].benchmark, benchmark) == 0) fill(&reference->records[reference->n++], &table[i], arena);
+        if (strcmp(table[i].benchmark, benchmark) == 0 && (!table[i].only || table[i].only >> ruleset & 1))
+            fill(&reference->records[reference->n++], &table[i], arena);
     if (reference->n == 0) return NULL;
     TM_ASSERT(reference->kind);
     tm_reference_finish(reference);

@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "mlperf/check.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,8 +55,8 @@ enum {
     TM_REFERENCE_MAX_RECORDS = 1000,
 };
 
-/* The records built in; NULL if there are none for this benchmark. They live in `arena`. */
-const tm_reference *tm_reference_built_in(const char *benchmark, tm_arena *arena);
+/* The records built in, those of a round; NULL if there are none for this benchmark. They live in `arena`. */
+const tm_reference *tm_reference_built_in(const char *benchmark, tm_ruleset ruleset, tm_arena *arena);
 
 /* A file of the public format, the records of one benchmark: { "name": { "Benchmark": "llama31_8b", "BS": 32,
  * "Hyperparams": {}, "samples to converge" or "Epochs to converge": [ ... ] }, ... }. Other members are not looked at.

@@ -23,10 +23,12 @@ typedef enum {
     TEST_NUMBER,       /* value is the number lo */
     TEST_ONE_OF,       /* value is one of the texts in list */
     TEST_ABOVE,        /* value > lo */
+    TEST_NOT_BELOW,    /* value >= lo */
     TEST_BELOW,        /* value < hi */
     TEST_WITHIN,       /* lo < value <= hi */
     TEST_WHOLE,        /* value is within 0.00001 of an integer */
     TEST_REST,         /* value is lo minus the warm-up steps remembered */
+    TEST_ROUNDED_UP,   /* value is lo rounded up to a multiple of the batch remembered */
     TEST_HAS,          /* metadata has a, or b */
     TEST_IF_HAS,       /* metadata with a has b as well */
     TEST_IF_ABOVE,     /* metadata with a has it > lo */
@@ -53,6 +55,7 @@ typedef enum {
     THEN_RUN_START,
     THEN_RUN_STOP,
     THEN_WARMUP, /* remember the value as warm-up steps */
+    THEN_BATCH,  /* as global batch */
 } rule_effect;
 
 enum { RULE_TESTS = 5 };
@@ -78,9 +81,9 @@ typedef struct {
 /* What a scan of one rule set knows when it comes to a line. */
 typedef struct {
     bool                 is[STATE_COUNT];
-    double               first_init_ms; /* +inf before the first */
-    double               limit_minutes; /* of the initialisation; 0 before the division is known */
-    const tm_json_value *warmup;        /* NULL before its line */
+    double               first_init_ms;  /* +inf before the first */
+    double               limit_minutes;  /* of the initialisation; 0 before the division is known */
+    const tm_json_value *warmup, *batch; /* NULL before their lines */
 } rule_memory;
 
 typedef enum { TEST_PASSED, TEST_FAILED, TEST_IMPOSSIBLE } test_result; /* the last: text compared with a number */

@@ -29,6 +29,7 @@ static test_result run_number(const rule_test *t, const tm_json_value *value)
     if (!tm_json_is_number(value)) return TEST_IMPOSSIBLE;
     double x = value->number;
     if (t->kind == TEST_ABOVE) return result(x > t->lo);
+    if (t->kind == TEST_NOT_BELOW) return result(x >= t->lo);
     if (t->kind == TEST_BELOW) return result(x < t->hi);
     if (t->kind == TEST_WITHIN) return result(t->lo < x && x <= t->hi);
     return isfinite(x) ? result(fabs(x - rint(x)) < 0.00001) : TEST_IMPOSSIBLE;
@@ -45,6 +46,13 @@ static test_result run_metadata(const rule_test *t, const tm_json_value *metadat
     return result(t->kind == TEST_IF_ABOVE ? a->number > t->lo : a->number >= t->lo);
 }
 
+/* The value is lo, or the next multiple of the batch above it. */
+static test_result run_rounded_up(const rule_test *t, const tm_json_value *value, const tm_json_value *batch)
+{
+    if (!tm_json_is_number(batch) || !(batch->number > 0)) return TEST_IMPOSSIBLE;
+    return result(tm_json_is_number(value) && same(value->number, ceil(t->lo / batch->number) * batch->number));
+}
+
 test_result rule_test_run(const rule_test *t, const tm_mllog_record *r, const rule_memory *memory)
 {
     switch (t->kind) {
@@ -59,6 +67,7 @@ test_result rule_test_run(const rule_test *t, const tm_mllog_record *r, const ru
     case TEST_ONE_OF:
         return result(is_one_of(r->value, t->list));
     case TEST_ABOVE:
+    case TEST_NOT_BELOW:
     case TEST_BELOW:
     case TEST_WITHIN:
     case TEST_WHOLE:
@@ -66,6 +75,8 @@ test_result rule_test_run(const rule_test *t, const tm_mllog_record *r, const ru
     case TEST_REST:
         if (!tm_json_is_number(memory->warmup)) return TEST_IMPOSSIBLE;
         return result(tm_json_is_number(r->value) && same(r->value->number, t->lo - memory->warmup->number));
+    case TEST_ROUNDED_UP:
+        return run_rounded_up(t, r->value, memory->batch);
     case TEST_HAS:
     case TEST_IF_HAS:
     case TEST_IF_ABOVE:
@@ -108,10 +119,14 @@ static void describe_value(const rule_test *t, tm_text *out)
     if (t->kind == TEST_NUMBER) tm_text_printf(out, "value == %s", number(t->lo));
     if (t->kind == TEST_ONE_OF) describe_list(t->list, out);
     if (t->kind == TEST_ABOVE) tm_text_printf(out, "value > %s", number(t->lo));
+    if (t->kind == TEST_NOT_BELOW) tm_text_printf(out, "value >= %s", number(t->lo));
     if (t->kind == TEST_BELOW) tm_text_printf(out, "value < %s", number(t->hi));
     if (t->kind == TEST_WHOLE) tm_text_add(out, "value is a whole number");
     if (t->kind == TEST_REST)
         tm_text_printf(out, "value == %s - opt_learning_rate_warmup_steps, which come first", number(t->lo));
+    if (t->kind == TEST_ROUNDED_UP)
+        tm_text_printf(out, "value == %s rounded up to a multiple of global_batch_size, which comes first",
+                       number(t->lo));
     if (t->kind != TEST_WITHIN) return;
     tm_text_printf(out, "%s < value <= ", number(t->lo));
     tm_text_add(out, number(t->hi));

@@ -74,5 +74,5 @@ tm_status tm_submission_judge(const tm_submission *s, const tm_reference *given,
 {
     tm_rcp_run *runs = tm_arena_take(s->arena, s->n * sizeof *runs);
     for (size_t i = 0; i < s->n; i++) runs[i] = s->runs[i].rcp;
-    return tm_rcp_judge(runs, s->n, given, full, s->arena, out, err);
+    return tm_rcp_judge(runs, s->n, given, s->ruleset, full, s->arena, out, err);
 }

@@ -66,6 +66,10 @@ static const char *const llama2_70b[] = {
     LLAMA("llama2", "70B", 80, 8192, 64, 8, 28672, 32000, 4096),
     "model.rope_theta=10000", "model.tied=false", TRAIN(4, 4096, 1.5e-4), NULL
 };
+static const char *const code_llama2_7b[] = {
+    LLAMA("code_llama2", "7B", 32, 4096, 32, 32, 11008, 32016, 16384),
+    "model.rope_theta=1000000", "model.tied=false", TRAIN(4, 4096, 3e-4), NULL
+};
 static const char *const llama3_1_8b[] = {
     LLAMA("llama3", "8B", 32, 4096, 32, 8, 14336, 128256, 131072),
     LLAMA3_ROPE(8), "model.tied=false", TRAIN(4, 8192, 3e-4), NULL
@@ -172,6 +176,14 @@ static const char *const qwen3_235b_a22b[] = {
         "model.head_dim=64", "model.rope_theta=150000", "model.rope_scaling=yarn", "model.rope_scaling_factor=32",     \
         "model.rope_original_max_seq_len=4096", "model.rope_truncate=false", "model.sliding_window=128",               \
         "model.sliding_window_every=2", "model.tied=false"
+/* As MLPerf's reference for gpt_oss_20b has it: the tokenizer of Llama 3.1, plain SwiGLU, no YaRN, sinks or biases; its
+ * window of 128 tokens does not count the token itself. */
+static const char *const gpt_oss_20b_mlperf[] = {
+    DECODER("gpt_oss", "gpt_oss", "20B_mlperf", 24, 2880, 64, 8, 2880, 128256, 131072, 1e-5), EXPERTS(32, 4, 2880),
+    "model.head_dim=64", "model.rope_theta=150000", "model.sliding_window=129", "model.sliding_window_every=2",
+    "model.sinks=false", "model.activation=swiglu", "model.bias=none", "model.tied=false", "model.init=gpt2",
+    "model.init_std=0.008", TRAIN(2, 8192, 4e-4), NULL
+};
 static const char *const gpt_oss_20b[] = { GPT_OSS("20B", 24, 32), TRAIN(2, 8192, 4e-4), NULL };
 static const char *const gpt_oss_120b[] = { GPT_OSS("120B", 36, 128), TRAIN(1, 8192, 4e-4), NULL };
 #define DEEPSEEK(n, f, layers, width, heads, ffn, vocabulary, eps, mscale)                                             \
@@ -243,8 +255,9 @@ static const tm_preset presets[] = {
     { "llama2_7B", llama2_7b, NULL },
     { "llama2_13B", llama2_13b, NULL },
     { "llama2_70B", llama2_70b, NULL },
-    { "llama3.1_8B", llama3_1_8b, NULL },
-    { "llama3.1_70B", llama3_1_70b, NULL },
+    { "code_llama2_7B", code_llama2_7b, NULL },
+    { "llama3.1_8B", llama3_1_8b, "llama31_8B" },
+    { "llama3.1_70B", llama3_1_70b, "llama31_70B" },
     { "llama3.1_405B", llama3_1_405b, NULL },
     { "llama3.3_70B", llama3_3_70b, NULL },
     { "llama3.2_1B", llama3_2_1b, NULL },
@@ -277,6 +290,7 @@ static const tm_preset presets[] = {
     { "deepseek_v3", deepseek_v3, "deepseek_v3_671B" },
     { "deepseek_v3_16B", deepseek_v3_16b, NULL },
     { "gpt_oss_20B", gpt_oss_20b, "gpt-oss-20b" },
+    { "gpt_oss_20B_mlperf", gpt_oss_20b_mlperf, NULL },
     { "gpt_oss_120B", gpt_oss_120b, "gpt-oss-120b" },
     { "tiny-flux", tiny_flux, NULL },
     { "flux.1_dev", flux1_dev, NULL },

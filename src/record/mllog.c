@@ -65,8 +65,14 @@ static void put_event(mllog_sink *self, tm_mllog_event event)
 static const struct {
     const char   *key;
     tm_mllog_kind kind;
-    size_t        at;                      /* in tm_run_started */
-    enum { ALWAYS, ADAPTERS, ADAMW } only; /* where there are adapters; where that is the optimizer */
+    size_t        at; /* in tm_run_started */
+    enum {
+        ALWAYS,
+        ADAPTERS,
+        ADAMW,
+        EVALUATED
+    } only; /* where there are adapters; that is the optimizer; it is evaluated
+             * on the way */
 } rows[] = {
 #define ROW(key, kind, member)                                                                                         \
     {                                                                                                                  \
@@ -80,11 +86,17 @@ static const struct {
     {                                                                                                                  \
         key, kind, offsetof(tm_run_started, member), ADAMW                                                             \
     }
+#define EVALUATED_ROW(key, kind, member)                                                                               \
+    {                                                                                                                  \
+        key, kind, offsetof(tm_run_started, member), EVALUATED                                                         \
+    }
     ROW("seed", TM_MLLOG_I64, seed),
     ROW("global_batch_size", TM_MLLOG_I64, recipe.global_batch),
     ROW("gradient_accumulation_steps", TM_MLLOG_I64, recipe.accumulation),
+    ROW("micro_batch_size", TM_MLLOG_I64, recipe.micro_batch),
     ROW("max_sequence_length", TM_MLLOG_I64, recipe.sequence_length),
     ROW("eval_samples", TM_MLLOG_I64, recipe.eval_samples),
+    EVALUATED_ROW("evaluation_frequency", TM_MLLOG_I64, recipe.eval_interval),
     ROW("max_steps", TM_MLLOG_I64, steps),
     ROW("opt_name", TM_MLLOG_TEXT, recipe.optimizer),
     ROW("opt_base_learning_rate", TM_MLLOG_F64, recipe.learning_rate),
@@ -100,6 +112,10 @@ static const struct {
     ROW("opt_learning_rate_decay_schedule", TM_MLLOG_TEXT, recipe.schedule),
     ADAPTER_ROW("lora_rank", TM_MLLOG_I64, recipe.lora_rank),
     ADAPTER_ROW("lora_alpha", TM_MLLOG_F64, recipe.lora_alpha),
+    ROW("lowest_numerical_precision_in_linear", TM_MLLOG_TEXT, recipe.precision_linear),
+    ROW("lowest_numerical_precision_in_attn", TM_MLLOG_TEXT, recipe.precision_attention),
+    ROW("lowest_numerical_precision_in_comm", TM_MLLOG_TEXT, recipe.precision_communication),
+#undef EVALUATED_ROW
 #undef ROW
 #undef ADAPTER_ROW
 #undef ADAMW_ROW
@@ -110,6 +126,33 @@ static tm_mllog_value value_at(tm_mllog_kind kind, const void *address)
     if (kind == TM_MLLOG_I64) return tm_mllog_i64(*(const int64_t *)address);
     if (kind == TM_MLLOG_F64) return tm_mllog_f64(*(const double *)address);
     return tm_mllog_text(*(const char *const *)address);
+}
+
+static bool is_logged(int row, const tm_run_started *run)
+{
+    const void *at = (const char *)run + rows[row].at;
+    if (rows[row].kind == TM_MLLOG_TEXT && !*(const char *const *)at) return false; /* not known */
+    switch (rows[row].only) {
+    case ADAPTERS:
+        return run->recipe.lora_rank > 0;
+    case ADAMW:
+        return strcmp(run->recipe.optimizer, "adamw") == 0;
+    case EVALUATED:
+        return run->recipe.eval_interval > 0;
+    case ALWAYS:
+        break;
+    }
+    return true;
+}
+
+/* A run is on one device. */
+static void put_parallelism(mllog_sink *self)
+{
+    PUT(self, "tensor_parallelism", tm_mllog_i64(1));
+    PUT(self, "pipeline_parallelism", tm_mllog_i64(1));
+    PUT(self, "context_parallelism", tm_mllog_i64(1));
+    PUT(self, "expert_parallelism", tm_mllog_i64(1));
+    if (self->options.config_filename) PUT(self, "config_filename", tm_mllog_text(self->options.config_filename));
 }
 
 static void put_submission(mllog_sink *self)
@@ -140,7 +183,7 @@ static void foresee(mllog_sink *self)
     tm_check_report report;
     tm_error        err = { 0 };
     if (tm_mllog_parse(self->options.path, self->head_lines.data, self->head_lines.length, &log, &err) != TM_OK) return;
-    tm_check_log(log, TM_RULESET_5_1_0, false, &report);
+    tm_check_log(log, self->options.benchmark->since, false, &report);
     for (size_t i = 0; i < report.messages.n; i++)
         if (report.messages.messages[i].line) tm_warn("this run will not comply: %s", report.messages.messages[i].text);
     tm_check_report_fini(&report);
@@ -157,9 +200,8 @@ static void on_start(mllog_sink *self, const tm_run_started *run)
     if (self->cleared_ms) PUT_AT(self, self->cleared_ms, "cache_clear", tm_mllog_bool(true), NULL, 0);
     put_submission(self);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].only == ALWAYS || (rows[i].only == ADAPTERS && run->recipe.lora_rank > 0) ||
-            (rows[i].only == ADAMW && strcmp(run->recipe.optimizer, "adamw") == 0))
-            PUT(self, rows[i].key, value_at(rows[i].kind, (const char *)run + rows[i].at));
+        if (is_logged((int)i, run)) PUT(self, rows[i].key, value_at(rows[i].kind, (const char *)run + rows[i].at));
+    put_parallelism(self);
     if (self->fd >= 0) foresee(self);
     PUT(self, "init_stop", tm_mllog_null());
     PUT(self, "run_start", tm_mllog_null());
@@ -267,6 +309,13 @@ tm_status tm_mllog_sink_open(const tm_mllog_options *options, tm_sink **out, tm_
     return TM_OK;
 }
 
+/* The last part of the path of a configuration. */
+static const char *name_of(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash ? slash + 1 : path ? path : "command line";
+}
+
 static bool benchmarked(const tm_output_options *o)
 {
     return tm_mlperf_benchmark_of(o->config);
@@ -284,6 +333,7 @@ static tm_status open_mllog(const tm_output_options *o, const char *path, tm_are
                              .status = tm_config_text(c, "mlperf.submission_status"),
                              .poc_name = tm_config_text(c, "mlperf.submission_poc_name"),
                              .poc_email = tm_config_text(c, "mlperf.submission_poc_email"),
+                             .config_filename = name_of(tm_config_file(c)),
                              .clear_caches = tm_config_bool(c, "mlperf.clear_caches") };
     if (!log.platform) log.platform = tm_environment_text(o->environment, "cpu", NULL, "model");
     TM_TRY(tm_file_check_writable(log.path, "mlperf.log", err));

@@ -69,6 +69,7 @@ typedef struct {
     const tm_mlperf_benchmark *benchmark; /* its name, and the loss that makes a run a success */
     const char                *org, *platform, *division, *status;
     const char                *poc_name, *poc_email; /* NULL: not logged */
+    const char                *config_filename;      /* what the run was configured by; NULL: not logged */
     bool                       clear_caches;
     const char                *drop_caches; /* file that drops them; NULL: /proc/sys/vm/drop_caches */
 } tm_mllog_options;

@@ -113,6 +113,10 @@ static void keep_start(run_record *run, const tm_run_started *start)
     keep_outline(run, start);
     run->start.recipe.optimizer = keep(run, start->recipe.optimizer);
     run->start.recipe.schedule = keep(run, start->recipe.schedule);
+    const char **formats[] = { &run->start.recipe.precision_linear, &run->start.recipe.precision_attention,
+                               &run->start.recipe.precision_communication };
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (*formats[i]) *formats[i] = keep(run, *formats[i]);
     run->start.flops_per_token = flops;
     run->start.memory = memory;
     run->started = true;

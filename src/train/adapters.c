@@ -2,6 +2,7 @@
 #include "train/adapters.h"
 
 #include "base/text.h"
+#include "graph/blocks.h"
 #include "model/hf.h"
 
 #include <fnmatch.h>
@@ -30,10 +31,12 @@ tm_status tm_adapters_read(const tm_config *config, uint64_t seed, tm_adapters *
     out->dropout = tm_config_f64(config, "lora.dropout");
     out->rslora = tm_config_bool(config, "lora.rslora");
     out->gaussian = is(config, "lora.init", "gaussian");
+    out->xavier = is(config, "lora.init", "xavier");
     out->place = tm_config_place(config, tm_config_is_set(config, "lora.targets") ? "lora.targets" : "lora.rank");
     if (is(config, "lora.base_format", "float32")) out->base = TM_F32;
     if (is(config, "lora.base_format", "bfloat16")) out->base = TM_BF16;
     if (is(config, "lora.base_format", "nf4")) out->base = TM_NF4_BLOCKS;
+    if (is(config, "lora.base_format", "float8_e4m3")) out->base = TM_E4M3_BLOCKS;
     if (!targets || !*targets) targets = all_linear;
     if (strlen(targets) >= sizeof out->targets)
         return tm_fail(err, TM_INVALID, "lora.targets (%s) has %zu characters, at most %zu are read; use patterns",
@@ -202,8 +205,10 @@ static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *mo
     for (int i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "%s.lora_%c.weight", modules[i].name, is_a ? 'A' : 'B');
         pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = is_a ? rank : modules[i].rows };
-        if (is_a) pieces[i].std = d->adapters->gaussian ? 1 / (double)rank : bound / sqrt(3);
-        pieces[i].uniform = is_a && !d->adapters->gaussian;
+        if (is_a) pieces[i].std = bound / sqrt(3);
+        if (is_a && d->adapters->gaussian) pieces[i].std = 1 / (double)rank;
+        if (is_a && d->adapters->xavier) pieces[i].std = sqrt(2 / (double)(width + rank));
+        pieces[i].uniform = is_a && !d->adapters->gaussian && !d->adapters->xavier;
         rows += pieces[i].rows;
     }
     size_t length = strlen(matrix.name);
@@ -268,7 +273,7 @@ static void freeze(tm_graph *graph, const tm_adapters *adapters, tm_tensor *tens
     tensor->trained = false;
     if (adapters->base == TM_DTYPE_COUNT || tensor->as_stored) return;
     bool matrix = is_matrix(tensor, 2) || is_matrix(tensor, 3);
-    tensor->dtype = adapters->base == TM_NF4_BLOCKS && !matrix ? TM_BF16 : adapters->base;
+    tensor->dtype = tm_dtype_blocked(adapters->base) && !matrix ? TM_BF16 : adapters->base;
 }
 
 tm_status tm_adapters_declare(tm_graph *graph, const tm_model_shape *shape, const tm_adapters *adapters, tm_error *err)

@@ -16,14 +16,15 @@ enum { TM_MAX_TARGETS_TEXT = 512 };
 typedef struct {
     int64_t rank; /* 0: there are none */
     double  alpha, dropout;
-    bool    rslora;                       /* alpha / sqrt(rank) instead of alpha / rank */
-    bool    gaussian;                     /* initial values of a: normal with deviation 1 / rank, not uniform */
-    char    targets[TM_MAX_TARGETS_TEXT]; /* "q_proj,v_proj": names of modules, theirs or ours, patterns (* ? [abc]);
-                                           * all-linear: every linear layer of a block, but for experts and routers */
-    const char *place;                    /* for messages */
-    tm_dtype base; /* of the frozen weights; TM_DTYPE_COUNT: as all weights. TM_NF4_BLOCKS: of the matrices of blocks,
-                    * the others are bfloat16 */
-    uint64_t seed; /* of dropout */
+    bool    rslora;                    /* alpha / sqrt(rank) instead of alpha / rank */
+    bool    gaussian, xavier;          /* initial values of a: normal with deviation 1 / rank, or with sqrt(2 /
+                                        * (inputs + rank)) (Glorot and Bengio 2010); else uniform */
+    char targets[TM_MAX_TARGETS_TEXT]; /* "q_proj,v_proj": names of modules, theirs or ours, patterns (* ? [abc]);
+                                        * all-linear: every linear layer of a block, but for experts and routers */
+    const char *place;                 /* for messages */
+    tm_dtype    base; /* of the frozen weights; TM_DTYPE_COUNT: as all weights. TM_NF4_BLOCKS, TM_E4M3_BLOCKS: of the
+                       * matrices of blocks, the others are bfloat16 */
+    uint64_t seed;    /* of dropout */
 } tm_adapters;
 
 /* lora.*; TM_INVALID for what does not fit together. */

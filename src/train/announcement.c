@@ -6,6 +6,28 @@
 #include "base/cpu.h"
 
 #include <math.h>
+#include <string.h>
+
+/* MLPerf's name of a number format. */
+static const char *format_name(tm_dtype dtype)
+{
+    return dtype == TM_F64 ? "fp64" : dtype == TM_BF16 ? "bfloat16" : "fp32";
+}
+
+/* The lowest format of the factors of linears. */
+static const char *linear_format(const tm_step_options *o)
+{
+    static const char *const lowest[][2] = {
+        { "nvfp4", "nvfp4" }, { "mxfp4", "mxfp4" }, { "mxfp8", "fp8" }, { "fp8", "fp8" }
+    };
+    for (size_t i = 0; i < sizeof lowest / sizeof *lowest; i++)
+        for (int k = 0; k < 2 && o->quantize.on; k++) {
+            const char *name = k > 0 && o->quantize.switch_step < 0 ? NULL : o->quantize.recipe[k].name;
+            if (name && strncmp(name, lowest[i][0], strlen(lowest[i][0])) == 0) return lowest[i][1];
+        }
+    TM_ASSERT(!o->quantize.on); /* a recipe with a row here */
+    return format_name(o->precision->compute);
+}
 
 static tm_recipe recipe_of(const run *r)
 {
@@ -28,6 +50,13 @@ static tm_recipe recipe_of(const run *r)
         .eps = o->step.hyper.eps,
         .weight_decay = o->step.hyper.weight_decay,
         .max_norm = o->max_norm > 0 ? o->max_norm : (double)INFINITY,
+        .lora_rank = o->step.adapters.rank,
+        .lora_alpha = o->step.adapters.alpha,
+        .micro_batch = o->step.micro_batch,
+        .eval_interval = o->validate ? o->validation_freq * run_global_batch(o) : 0,
+        .precision_linear = linear_format(&o->step),
+        .precision_attention = format_name(o->step.precision->compute),
+        .precision_communication = format_name(o->step.precision->gradient), /* of which one process sends none */
     };
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/groups.h"
+#include "graph/blocks.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -104,7 +105,8 @@ static tm_status read_format(reader *r)
 {
     for (int d = 0; d < TM_DTYPE_COUNT; d++) {
         if (!tm_names_equal(r->value, tm_dtype_name((tm_dtype)d))) continue;
-        if (d == TM_NF4 || d == TM_E2M1 || d == TM_E8M0 || d == TM_NF4_BLOCKS || d == TM_E3M2 || d == TM_E2M3)
+        if (d == TM_NF4 || d == TM_E2M1 || d == TM_E8M0 || d == TM_E3M2 || d == TM_E2M3 ||
+            tm_dtype_blocked((tm_dtype)d))
             return tm_fail(r->err, TM_UNSUPPORTED,
                            "'format' in optimizer.groups (%s): weights in %s need scales, which "
                            "are not built yet; use a format of 8 or more bits",

@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/random.h"
-#include "graph/nf4.h"
+#include "graph/blocks.h"
 #include "graph/value.h"
 
 #include <math.h>
@@ -105,14 +105,15 @@ static tm_status fill_constant(filler *f, const tm_tensor *tensor, tm_error *err
     return TM_OK;
 }
 
-/* --- blocks of NF4: made as float32, then quantized --------------------------------------------------------------- */
+/* --- formats of blocks: made as float32, then quantized
+ * --------------------------------------------------------------- */
 
 typedef struct {
     filler          *filler;
     const tm_tensor *tensor;
     int64_t          begin; /* of the run that is quantized, in the tensor */
     size_t           at;    /* its first byte */
-} nf4_run;
+} blocked_run;
 
 /* Elements [from, from + n) of a piece, for any `from`. */
 static void make_floats(const filler *f, const tm_piece *piece, int64_t from, int64_t n, float *out)
@@ -128,11 +129,11 @@ static void make_floats(const filler *f, const tm_piece *piece, int64_t from, in
     if (n > 0) make_values(f, piece, from, n, out);
 }
 
-static void nf4_values(void *context, int64_t first, int64_t n, float *out)
+static void blocked_values(void *context, int64_t first, int64_t n, float *out)
 {
-    const nf4_run *run = context;
-    filler         floats = *run->filler;
-    int64_t        row = tm_piece_row(run->tensor->shape), begin = run->begin + first, end = begin + n;
+    const blocked_run *run = context;
+    filler             floats = *run->filler;
+    int64_t            row = tm_piece_row(run->tensor->shape), begin = run->begin + first, end = begin + n;
     floats.dtype = TM_F32;
     for (int p = 0; p < run->tensor->n_pieces; p++) {
         const tm_piece *piece = &run->tensor->pieces[p];
@@ -142,21 +143,21 @@ static void nf4_values(void *context, int64_t first, int64_t n, float *out)
     }
 }
 
-static tm_status nf4_write(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
+static tm_status blocked_write(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
 {
-    const nf4_run *run = context;
+    const blocked_run *run = context;
     TM_TRY(tm_device_write(run->filler->device, tm_address_add(run->filler->to, run->at + offset), bytes, n, err));
     return tm_device_wait(run->filler->device, err);
 }
 
-static tm_status fill_nf4(filler *f, const tm_tensor *tensor, tm_error *err)
+static tm_status fill_blocked(filler *f, const tm_tensor *tensor, tm_error *err)
 {
     int64_t all = tm_shape_elements(tensor->shape);
     for (int64_t begin = 0; begin < all;) {
-        int64_t   end = tm_nf4_run_end(tensor, begin);
-        nf4_run   run = { f, tensor, begin, tm_nf4_bytes(begin) };
-        tm_nf4_io io = { nf4_values, nf4_write, &run, f->threads };
-        TM_TRY(tm_nf4_store(&io, end - begin, err));
+        int64_t     end = tm_nf4_run_end(tensor, begin);
+        blocked_run run = { f, tensor, begin, tm_blocked_bytes(tensor->dtype, begin) };
+        tm_nf4_io   io = { blocked_values, blocked_write, &run, f->threads };
+        TM_TRY(tm_blocked_store(tensor->dtype, &io, end - begin, err));
         begin = end;
     }
     return TM_OK;
@@ -165,7 +166,7 @@ static tm_status fill_nf4(filler *f, const tm_tensor *tensor, tm_error *err)
 static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
 {
     f->dtype = tensor->dtype;
-    if (tensor->dtype == TM_NF4_BLOCKS) return fill_nf4(f, tensor, err);
+    if (tm_dtype_blocked(tensor->dtype)) return fill_blocked(f, tensor, err);
     if (tensor->role == TM_ROLE_CONSTANT) return fill_constant(f, tensor, err);
     for (int p = 0; p < tensor->n_pieces; p++) TM_TRY(fill_piece(f, tensor, &tensor->pieces[p], err));
     return TM_OK;

@@ -89,17 +89,16 @@ static const tm_key keys[] = {
     { .name = "lora.rslora", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "use_rslora,lora.use_rslora",
       .when = "lora.rank",
       .help = "adapters are scaled by lora.alpha / sqrt(lora.rank)" },
-    { .name = "lora.init", .kind = TM_KEY_CHOICE, .fallback = "uniform", .choices = "uniform|gaussian",
+    { .name = "lora.init", .kind = TM_KEY_CHOICE, .fallback = "uniform", .choices = "uniform|gaussian|xavier",
       .when = "lora.rank",
-      .help = "initial values of A: uniform in +-1/sqrt(inputs), or normal with standard deviation 1/lora.rank; B "
-              "starts at 0" },
+      .help = "initial values of A: uniform in +-1/sqrt(inputs), or normal with standard deviation 1/lora.rank "
+          "(gaussian) or sqrt(2 / (inputs + rank)) (xavier); B starts at 0" },
     { .name = "lora.adapter_path", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "directory of a PEFT adapter with the initial values; rank, alpha and targets must be those of the "
               "adapter" },
-    { .name = "lora.base_format", .kind = TM_KEY_CHOICE, .choices = "float32|bfloat16|nf4",
-      .help = "format of the frozen weights; nf4: the matrices of blocks in 4 bits (QLoRA), all others bfloat16; "
-              "null: as "
-          "training.regime says" },
+    { .name = "lora.base_format", .kind = TM_KEY_CHOICE, .choices = "float32|bfloat16|float8_e4m3|nf4",
+      .help = "format of the frozen weights; nf4, float8_e4m3: the matrices of blocks in 4 bits (QLoRA) or 8 with "
+              "scales, all others bfloat16; null: as training.regime says" },
     { .name = "training.threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1024, .quiet = true,
       .synonyms = "threads",
       .help = "CPU threads; 0: one for every core that the process may use. Results have the same bits for any "

@@ -218,6 +218,7 @@ static void read_source(const tm_config *config, tm_run_options *out)
                                        .samples = samples,
                                        .mask = is(config, "data.loss_mask", "target") ? TM_MASK_TARGET : TM_MASK_INPUT,
                                        .separate = tm_config_bool(config, "data.separate_documents"),
+                                       .plain_answers = strcmp(tm_config_text(config, "data.answers"), "plain") == 0,
                                        .pad_token = (int32_t)tm_config_i64(config, "data.pad_token"),
                                        .flow = flow_of(config, &out->step.shape),
                                        .sft = sft_of(config) };

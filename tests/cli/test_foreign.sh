@@ -91,8 +91,16 @@ check "-b" has "$out" "^  local_batch_size: 2  # command line$"
 check "-l" has "$out" "^  n_layers: 1  # command line$"
 check "-p" has "$out" "^  dtype: bfloat16  # command line$"
 check "50 steps" has "$out" "^  steps: 50  # command line$"
-trainmark run -t finetune_lora -m Llama-2-70B
-failed_with 4 "-t finetune_lora" "fine-tuning tasks are not built yet"
+for task in finetune_lora:16:null finetune_qlora:16:nf4 HF_finetune_lora:8:null; do
+    rank=${task#*:}
+    trainmark run -t ${task%%:*} -m Llama-2-70B -p BF16 -s 8192 -b 1 --dry-run --memory 100TiB
+    check "-t ${task%%:*}: rank" has "$out" "^  rank: ${rank%:*} "
+    check "-t ${task%%:*}: weights" has "$out" "^  base_format: ${rank#*:} "
+done
+trainmark run -t finetune_fw -m Llama-3.1-8B -p BF16 --dry-run --memory 100TiB
+check "-t finetune_fw" has "$out" "^  mode: full "
+trainmark run -t posttrain -m Llama-2-70B
+failed_with 4 "-t posttrain" "this task is not built; wanted one of pretrain, .*finetune_qlora"
 trainmark run -t pretrain -m Llama-3.1-8B -p FP8 --dry-run --memory 100TiB
 check "-p FP8 is not measured as BF16" has "$out" "^  recipe: fp8_delayed  # derived from fp8 "
 trainmark run -t pretrain -m Llama-9

@@ -36,8 +36,8 @@ trainmark mlperf check "$logs/tiny.txt"
 check "a benchmark of our own: said so" has "$out" "the public checker does not know it"
 trainmark mlperf check "$logs/open.txt"
 check "open division by 5.1.0: exit code 5" [ "$code" -eq 5 ]
-trainmark mlperf check "$logs/open.txt" --ruleset=6.1.0
-check "open division by 6.1.0: exit code 0" [ "$code" -eq 0 ]
+trainmark mlperf check "$logs/open.txt" --ruleset=6.0.0
+check "open division by 6.0.0: exit code 0" [ "$code" -eq 0 ]
 
 sed '/"max_steps"/d; s/"value": 0.95,/"value": 0.96,/' "$logs/8b.txt" >bad.txt
 trainmark mlperf check bad.txt

@@ -52,12 +52,46 @@ refused "a changed model" "leave out model.n_layers" --model.n_layers 2
 refused "other data" "is trained on data.source synthetic" --data.source mock
 refused "a clock that pauses" "the clock of such a run may not pause" --checkpoint.enable true
 refused "no evaluations" "validation.enable is false" --validation.enable false
-refused "adapters" "adapters \(LoRA\), which are not built yet" --mlperf.benchmark llama2_70b_lora
+refused "a benchmark of adapters without a rank" "trains adapters \(LoRA\) of a frozen model; give lora.rank" \
+    --mlperf.benchmark trainmark_tiny_lora --data.source reports
+refused "adapters where all weights are trained" "trains all weights; leave out lora.rank" --lora.rank 4
+refused "adapters of no model" "model.hf_assets_path names none" --mlperf.benchmark trainmark_tiny_lora --data.source reports \
+    --lora.rank 4
+refused "another protocol" "is evaluated by data.flow_protocol mlperf, found torchtitan" tiny-flux \
+    --mlperf.benchmark trainmark_tiny_flux --data.flow_protocol torchtitan
 trainmark run $small --mlperf.submission_org me --out c --mlperf.log /nowhere/x.txt
 failed_with 4 "a folder that is not there" "cannot write to '.*' \(mlperf.log"
 check_not "a folder that is not there: nothing is left" [ -e c ]
 trainmark run --mlperf.enable true --mlperf.submission_org me --out c
 failed_with 4 "no benchmark" "wants mlperf.benchmark"
+
+# A run of adapters has every line that the rules of llama2_70b_lora ask for: said to be one, its log lacks the target, the
+# cleared caches and nothing else.
+trainmark run tiny-llama --data.source reports --data.answers plain --training.seq_len 16 --training.local_batch_size 2 \
+    --training.steps 1 --validation.steps 1 --checkpoint.enable true --out d
+trainmark export d -o base
+check "a base model" [ "$code" -eq 0 ]
+lora="tiny-llama $small --mlperf.submission_org me --mlperf.benchmark trainmark_tiny_lora --data.source reports --lora.rank 16
+      --lora.alpha 32 --model.hf_assets_path base"
+trainmark run $lora --out e
+check "a run of adapters with a log: exit code 0" [ "$code" -eq 0 ]
+log=e/result_0.txt
+check "rank" [ "$(logged lora_rank $log)" = 16 ]
+check "alpha" [ "$(logged lora_alpha $log)" = 32.0 ]
+mkdir f
+sed 's/trainmark_tiny_lora/llama2_70b_lora/' $log >f/result_0.txt
+for ruleset in 5.1.0 6.0.0 6.1.0; do
+    trainmark mlperf check f --ruleset $ruleset
+    check "$ruleset: caches" has "$out" "occurrence of 'cache_clear' but found 0"
+    check "$ruleset: target" has "$out" "Failed checks for eval_accuracy: no line with 0 < value <= 0.925"
+    check "$ruleset: and nothing else" [ "$(grep -c '^  .*\[' "$out")" -eq 2 ]
+done
+trainmark run $lora --quantize.recipe mxfp4 --quantize.filter_fqns lora_ --quantize.switch_recipe fp8_delayed --quantize.switch_step 2 --out g
+check "a run that switches its format: exit code 0" [ "$code" -eq 0 ]
+check "the lowest format counts" [ "$(logged lowest_numerical_precision_in_linear g/result_0.txt)" = '"mxfp4"' ]
+sed -i 's/"vocab_size": *64/"vocab_size": 128/' base/config.json
+trainmark run $lora --out h
+failed_with 4 "a base model of another shape" "whose model.vocab_size is 64; found 128|found another one"
 
 trainmark run llama3.1_8B --mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org me \
     --data.source synthetic --dry-run

@@ -66,6 +66,43 @@ for _ in $(seq 100); do
 done
 check "and no process" sh -c '! pgrep -f "[c]ut/runs/run_0" >/dev/null'
 
+# A benchmark of adapters: the base model is made first, once, and every run begins with it.
+lora=$root/configs/experiments/mlperf/trainmark_tiny_lora.yaml
+cat >base.yaml <<'END'
+model.name: tiny-llama
+data: {source: reports, answers: plain}
+training: {local_batch_size: 2, seq_len: 32, steps: 2}
+validation: {steps: 1}
+END
+tune="--mlperf.submission_org Us --mlperf.clear_caches false --training.steps 2 --training.seq_len 32
+      --mlperf.eval_interval_samples 16 --validation.steps 1 --mlperf.base base.yaml"
+# shellcheck disable=SC2086
+trainmark mlperf run "$lora" --out tuned --runs 2 --seed 7 $tune
+check "adapters that miss the target: exit code 5" [ "$code" -eq 5 ]
+check "the base model is made" has "$out" "^base model: base.yaml, "
+check "it is a model" [ -s tuned/runs/base_model/model.safetensors ]
+check "both runs are results" [ -s tuned/result_0.txt -a -s tuned/result_1.txt ]
+check "the runs begin with it" grep -q "hf_assets_path: .*tuned/runs/base_model" tuned/runs/run_1/config.yaml
+check "the adapters are logged" grep -q '"key": "lora_rank", "value": 16,' tuned/result_1.txt
+check "the experiment is logged" grep -q '"key": "config_filename", "value": "trainmark_tiny_lora.yaml",' tuned/result_1.txt
+rm tuned/result_1.txt
+# shellcheck disable=SC2086
+trainmark mlperf run "$lora" --out tuned --runs 2 --seed 7 $tune
+check "the base model is not made again" has "$out" "^base model: there already"
+echo 'training.steps: none' >base.yaml
+# shellcheck disable=SC2086
+trainmark mlperf run "$lora" --out broken --runs 1 $tune
+failed_with 4 "a base model that cannot be trained" "the training of the base model ended with exit code 4" "base.yaml:1"
+trainmark run "$lora" --mlperf.enable true --mlperf.submission_org Us --out alone
+failed_with 4 "a run without its base model" "or let .trainmark mlperf run. make it by mlperf.base"
+
+# A benchmark of images.
+# shellcheck disable=SC2086
+trainmark mlperf run "$root/configs/experiments/mlperf/trainmark_tiny_flux.yaml" --out images --runs 1 --seed 7 $short
+check "images that miss the target: exit code 5" [ "$code" -eq 5 ]
+check "the protocol is MLPerf's" grep -q "flow_protocol: mlperf" images/runs/run_0/config.yaml
+check "the interval is logged" grep -q '"key": "evaluation_frequency", "value": 32,' images/result_0.txt
+
 trainmark mlperf reference "$config" --out ref
 failed_with 2 "a reference without a file" "missing --output FILE"
 # shellcheck disable=SC2086

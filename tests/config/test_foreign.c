@@ -359,6 +359,62 @@ static void recipes_of_torchtune_load(void **state)
     refuse(f, put(f, "r.yaml", text), "not built: this model");
 }
 
+static const char adapters[] =
+    "model:\n  _component_: torchtune.models.%s\n  lora_attn_modules: ['q_proj', 'v_proj']\n"
+    "  apply_lora_to_mlp: %s\n  lora_rank: 8\n  lora_alpha: 16\n"
+    "checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n  checkpoint_dir: /nowhere\n"
+    "dataset:\n  _component_: torchtune.datasets.alpaca_dataset\nbatch_size: 2\n"
+    "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 3e-4\n%s";
+
+/* Functions of models are presets by a table; what a recipe asks for besides is done or refused. */
+static void components_of_torchtune_are_mapped(void **state)
+{
+    static const struct {
+        const char *component, *mlp, *more, *key, *value;
+    } cases[] = {
+        { "llama3_1.lora_llama3_1_8b", "True", "", "model.dim", "4096" },
+        { "llama3_1.lora_llama3_1_8b", "True", "", "lora.base_format", NULL },
+        { "llama3_1.qlora_llama3_1_8b", "True", "", "lora.base_format", "nf4" },
+        { "llama3_1.qlora_llama3_1_8b", "True", "", "lora.targets", "q_proj,v_proj,gate_proj,up_proj,down_proj" },
+        { "llama3_1.qlora_llama3_1_8b", "False", "", "lora.targets", "q_proj,v_proj" },
+        { "llama3_1.lora_llama3_1_405b", "True", "", "model.n_layers", "126" },
+        { "llama3_3.lora_llama3_3_70b", "True", "", "model.n_layers", "80" },
+        { "code_llama2.lora_code_llama2_7b", "True", "", "model.vocab_size", "32016" },
+        { "qwen2.lora_qwen2_0_5b", "True", "", "model.dim", "896" },
+        { "qwen2_5.lora_qwen2_5_14b_instruct", "True", "", "model.n_layers", "48" },
+        { "qwen3.lora_qwen3_8b_base", "True", "", "model.n_layers", "36" },
+        { "mistral.lora_mistral_7b", "True", "", "model.sliding_window", "4096" },
+        { "llama2.lora_llama2_13b", "True", "ac_mode: selective\nac_option: 3\n",
+          "activation_checkpoint.selective_ac_option", "3" },
+    };
+    static const char *const refused[][3] = {
+        { "gemma.lora_gemma_2b", "", "not built: this model" },
+        { "llama3_2_vision.lora_llama3_2_vision_11b", "", "not built: this model" },
+        { "llama2.lora_llama2_7b", "loss:\n  _component_: torchtune.rlhf.loss.DPOLoss\n", "another loss" },
+        { "llama2.lora_llama2_7b", "teacher_model:\n  _component_: torchtune.models.llama2.llama2_7b\n",
+          "distillation" },
+        { "llama2.lora_llama2_7b", "quantizer:\n  _component_: torchtune.training.quantization.X\n",
+          "quantization-aware training" },
+        { "llama2.lora_llama2_7b", "tasks: [truthfulqa]\n", "nothing is trained there" },
+        { "llama2.lora_llama2_7b", "prompt:\n  user: hello\n", "a recipe that generates text" },
+        { "llama2.lora_llama2_7b", "epochs: 3\n", "a number of epochs" },
+    };
+    test_foreign *f = *state;
+    char          text[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, adapters, cases[i].component, cases[i].mlp, cases[i].more);
+        if (test_foreign_load(f, put(f, "r.yaml", text), true, 0, NULL) != TM_OK)
+            fail_msg("%s: %s", cases[i].component, f->err.text);
+        const char *is = tm_config_text(f->config, cases[i].key);
+        if (!is != !cases[i].value || (is && strcmp(is, cases[i].value) != 0))
+            fail_msg("%s: %s is %s", cases[i].component, cases[i].key, is ? is : "null");
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        snprintf(text, sizeof text, adapters, refused[i][0], "True", refused[i][1]);
+        refuse(f, put(f, "r.yaml", text), refused[i][2]);
+    }
+}
+
 /* Rows in local files are those of data.source sft; a data set of a hub stays one that has to be named. */
 static void rows_of_torchtune_recipes(void **state)
 {
@@ -491,6 +547,7 @@ int main(void)
         TEST(wrong_toml_is_refused_with_its_line),
         TEST(every_form_of_toml_is_read),
         TEST(recipes_of_torchtune_load),
+        TEST(components_of_torchtune_are_mapped),
         TEST(rows_of_torchtune_recipes),
         TEST(models_of_pytorch_training_benchmark_load),
         TEST(every_row_is_sound),

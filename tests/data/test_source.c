@@ -24,8 +24,8 @@ static void wrong_options_are_refused_with_the_cure(void **state)
 {
     (void)state;
     expect_refusal(&(tm_source_options){ .name = "sinthetic", .vocab = 64, .seq = 8 }, "did you mean 'synthetic'");
-    expect_refusal(&(tm_source_options){ .name = "", .vocab = 64, .seq = 8 }, "mock, sft, synthetic, text");
-    expect_refusal(&(tm_source_options){ .vocab = 64, .seq = 8 }, "mock, sft, synthetic, text");
+    expect_refusal(&(tm_source_options){ .name = "", .vocab = 64, .seq = 8 }, "mock, reports, sft, synthetic, text");
+    expect_refusal(&(tm_source_options){ .vocab = 64, .seq = 8 }, "mock, reports, sft, synthetic, text");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 64, .seq = 0 }, "training.seq_len");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 64, .seq = -1 }, "training.seq_len");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 0, .seq = 8 }, "model.vocab_size");
@@ -85,9 +85,10 @@ static void sources_tell_what_they_are(void **state)
 static void names_are_listed_and_found_in_any_case(void **state)
 {
     (void)state;
-    const char *const names[] = { "gaussians", "govreport", "latents", "megatron", "mock", "sft", "synthetic", "text" };
-    for (int i = 0; i < 8; i++) assert_string_equal(tm_source_name(i), names[i]);
-    assert_null(tm_source_name(8));
+    const char *const names[] = { "gaussians", "govreport", "latents",   "megatron", "mock",
+                                  "reports",   "sft",       "synthetic", "text" };
+    for (int i = 0; i < 9; i++) assert_string_equal(tm_source_name(i), names[i]);
+    assert_null(tm_source_name(9));
     assert_null(tm_source_name(-1));
     tm_source *source = NULL;
     tm_error   err = { 0 };

@@ -66,7 +66,7 @@ static tm_rcp_verdict judge(const result *r, bool full)
 {
     tm_rcp_verdict v;
     tm_error       err = { 0 };
-    assert_int_equal(tm_rcp_judge(r->runs, r->n, NULL, full, arena, &v, &err), TM_OK);
+    assert_int_equal(tm_rcp_judge(r->runs, r->n, NULL, TM_RULESET_5_1_0, full, arena, &v, &err), TM_OK);
     return v;
 }
 
@@ -381,10 +381,10 @@ static void own_records(void **state)
     test_mllog log = test_mllog_good("trainmark_tiny", 16, 25, 0);
     for (int i = 0; i < 10; i++) add_log(&r, &log);
     tm_rcp_verdict v;
-    assert_int_equal(tm_rcp_judge(r.runs, r.n, reference, false, arena, &v, &err), TM_OK);
+    assert_int_equal(tm_rcp_judge(r.runs, r.n, reference, TM_RULESET_5_1_0, false, arena, &v, &err), TM_OK);
     assert_true(v.passed);
     assert_string_equal(v.message, "RCP found");
-    assert_int_equal(tm_rcp_judge(r.runs, r.n, NULL, false, arena, &v, &err), TM_OK);
+    assert_int_equal(tm_rcp_judge(r.runs, r.n, NULL, TM_RULESET_5_1_0, false, arena, &v, &err), TM_OK);
     assert_false(v.passed); /* 25 samples are far fewer than the built-in record's */
     exactly(v.record.mean, 844.4444444444445, "mean of the built-in record");
     exactly(v.record.deviation, 69.16646586316233, "its deviation");
@@ -392,7 +392,7 @@ static void own_records(void **state)
     r = (result){ 0 };
     log = test_mllog_good("llama31_8b", 16, 25, 0);
     for (int i = 0; i < 10; i++) add_log(&r, &log);
-    assert_int_equal(tm_rcp_judge(r.runs, r.n, reference, false, arena, &v, &err), TM_INVALID);
+    assert_int_equal(tm_rcp_judge(r.runs, r.n, reference, TM_RULESET_5_1_0, false, arena, &v, &err), TM_INVALID);
     free_result(&r);
 }
 

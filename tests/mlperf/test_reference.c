@@ -72,21 +72,53 @@ static void published_statistics(void **state)
         int         batch;
         double      mean, deviation, max_speedup, minimum;
         bool        pruned;
+        tm_ruleset  ruleset;
     } rows[] = {
-        { "llama31_8b", 16, 161109.33333333334, 4387.693626496726, 1.0201988160016358, 157919.5454909007, false },
-        { "llama31_8b", 32, 178858.66666666666, 7165.0736883859045, 1.0299965952657717, 173649.76494948068, false },
-        { "llama31_8b", 64, 226645.33333333334, 10623.969156581734, 1.0352795604804523, 218921.86611715954, false },
-        { "llama31_8b", 96, 278640.0, 11417.48385591151, 1.0307033773414442, 270339.6594262775, false },
-        { "llama31_8b", 128, 344746.6666666667, 24352.261549186762, 1.054132742755422, 327042.93556571007, false },
-        { "llama2_70b_lora", 8, 3178.6666666666665, 299.91358755481554, 1.0736439248523562, 2960.6339616775513, false },
-        { "llama2_70b_lora", 16, 4032.0, 411.3462774840682, 1.0801087714179227, 3732.957371234894, false },
-        { "llama2_70b_lora", 32, 6037.333333333333, 323.56415128997224, 1.0405415317258553, 5802.107027212778, true },
-        { "llama2_70b_lora", 128, 11264.0, 844.8000000000001, 1.0576681742239389, 10649.842998504639, false },
+        { "llama31_8b", 16, 161109.33333333334, 4387.693626496726, 1.0201988160016358, 157919.5454909007, false,
+          TM_RULESET_5_1_0 },
+        { "llama31_8b", 32, 178858.66666666666, 7165.0736883859045, 1.0299965952657717, 173649.76494948068, false,
+          TM_RULESET_5_1_0 },
+        { "llama31_8b", 64, 226645.33333333334, 10623.969156581734, 1.0352795604804523, 218921.86611715954, false,
+          TM_RULESET_5_1_0 },
+        { "llama31_8b", 96, 278640.0, 11417.48385591151, 1.0307033773414442, 270339.6594262775, false,
+          TM_RULESET_5_1_0 },
+        { "llama31_8b", 128, 344746.6666666667, 24352.261549186762, 1.054132742755422, 327042.93556571007, false,
+          TM_RULESET_5_1_0 },
+        { "llama2_70b_lora", 8, 3178.6666666666665, 299.91358755481554, 1.0736439248523562, 2960.6339616775513, false,
+          TM_RULESET_5_1_0 },
+        { "llama2_70b_lora", 16, 4032.0, 411.3462774840682, 1.0801087714179227, 3732.957371234894, false,
+          TM_RULESET_5_1_0 },
+        { "llama2_70b_lora", 32, 6037.333333333333, 323.56415128997224, 1.0405415317258553, 5802.107027212778, true,
+          TM_RULESET_5_1_0 },
+        { "llama2_70b_lora", 128, 11264.0, 844.8000000000001, 1.0576681742239389, 10649.842998504639, false,
+          TM_RULESET_5_1_0 },
+        { "flux1", 512, 8170154.666666667, 252462.50151782937, 1.0229804994575638, 7986618.1916457815, false,
+          TM_RULESET_5_1_0 },
+        { "flux1", 1024, 8752696.888888888, 577163.4633946954, 1.0503520716645824, 8333107.65505298, false,
+          TM_RULESET_5_1_0 },
+        { "flux1", 2048, 10733340.444444444, 600504.3331835, 1.0423974856054605, 10296782.746180695, false,
+          TM_RULESET_5_1_0 },
+        { "flux1", 4096, 15626695.111111112, 479085.64192453097, 1.0227961017121723, 15278406.991336636, false,
+          TM_RULESET_5_1_0 },
+        { "flux1", 512, 7223523.555555556, 152854.90535223266, 1.0156238727526143, 7112400.31802114, false,
+          TM_RULESET_6_0_0 },
+        { "flux1", 1024, 8490552.888888888, 240258.9445957007, 1.0210037300256005, 8315888.2178383395, true,
+          TM_RULESET_6_1_0 },
+        { "flux1", 2048, 10296433.777777778, 700959.5271215022, 1.0520685717116232, 9786846.6510946, false,
+          TM_RULESET_6_0_0 },
+        { "flux1", 4096, 15379114.666666666, 500653.863856617, 1.0242400491397154, 15015146.771095276, false,
+          TM_RULESET_6_1_0 },
+        { "gpt_oss_20b", 16, 194560.0, 8034.322532734169, 1.030949865008065, 188719.16724920273, false,
+          TM_RULESET_6_0_0 },
+        { "gpt_oss_20b", 32, 234837.33333333334, 7673.853540431951, 1.0243339974540289, 229258.5562102, true,
+          TM_RULESET_6_0_0 },
+        { "gpt_oss_20b", 64, 301056.0, 14783.950129786017, 1.0370217170785487, 290308.2886712551, false,
+          TM_RULESET_6_1_0 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char                what[64];
         tm_reference_record r;
-        const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, arena);
+        const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, rows[i].ruleset, arena);
         snprintf(what, sizeof what, "%s %d", rows[i].benchmark, rows[i].batch);
         assert_int_equal(tm_reference_choose(reference, rows[i].batch, true, &r), TM_REFERENCE_FOUND);
         assert_int_equal(r.batch, rows[i].batch);
@@ -99,10 +131,13 @@ static void published_statistics(void **state)
         assert_int_equal(r.pruned, rows[i].pruned);
         for (size_t k = 1; k < r.n; k++) assert_true(r.samples[k - 1] <= r.samples[k]);
     }
-    assert_int_equal(tm_reference_built_in("llama31_8b", arena)->n, 5);
-    assert_int_equal(tm_reference_built_in("llama2_70b_lora", arena)->n, 4);
-    assert_null(tm_reference_built_in("llama31_405b", arena));
-    assert_null(tm_reference_built_in("", arena));
+    assert_int_equal(tm_reference_built_in("llama31_8b", TM_RULESET_5_1_0, arena)->n, 5);
+    assert_int_equal(tm_reference_built_in("llama2_70b_lora", TM_RULESET_5_1_0, arena)->n, 4);
+    assert_null(tm_reference_built_in("llama31_405b", TM_RULESET_5_1_0, arena));
+    assert_null(tm_reference_built_in("", TM_RULESET_5_1_0, arena));
+    assert_int_equal(tm_reference_built_in("flux1", TM_RULESET_5_1_0, arena)->n, 4); /* those of one round */
+    assert_int_equal(tm_reference_built_in("flux1", TM_RULESET_6_1_0, arena)->n, 4);
+    assert_null(tm_reference_built_in("gpt_oss_20b", TM_RULESET_5_1_0, arena));
 }
 
 static void published_interpolations(void **state)
@@ -132,7 +167,7 @@ static void published_interpolations(void **state)
             if (!(full ? rows[i].full : rows[i].pruned)) continue;
             char                what[64];
             tm_reference_record r;
-            const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, arena);
+            const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, TM_RULESET_5_1_0, arena);
             snprintf(what, sizeof what, "%s %d full %d", rows[i].benchmark, rows[i].batch, full);
             assert_int_equal(tm_reference_choose(reference, rows[i].batch, full, &r), TM_REFERENCE_INTERPOLATED);
             exactly(r.mean, rows[i].mean, what);
@@ -147,7 +182,7 @@ static void choice_at_the_ends(void **state)
 {
     (void)state;
     tm_reference_record r;
-    const tm_reference *reference = tm_reference_built_in("llama31_8b", arena);
+    const tm_reference *reference = tm_reference_built_in("llama31_8b", TM_RULESET_5_1_0, arena);
     assert_int_equal(tm_reference_choose(reference, 8, false, &r), TM_REFERENCE_SMALLEST);
     assert_int_equal(r.batch, 16);
     assert_int_equal(tm_reference_choose(reference, 160, false, &r), TM_REFERENCE_MISSING);

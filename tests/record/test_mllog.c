@@ -33,6 +33,7 @@ static tm_mllog_options options_of(const char *benchmark)
                                .division = "closed",
                                .status = "onprem",
                                .poc_name = "A \"B\" C",
+                               .config_filename = "a.yaml",
                                .clear_caches = true,
                                .drop_caches = test_in_folder("drop_caches") };
 }
@@ -57,7 +58,12 @@ static tm_run_started started_8b(void)
                               .beta2 = 0.95,
                               .eps = 1e-5,
                               .weight_decay = 0.1,
-                              .max_norm = 1 };
+                              .max_norm = 1,
+                              .micro_batch = 2,
+                              .eval_interval = 12288,
+                              .precision_linear = "mxfp4",
+                              .precision_attention = "bfloat16",
+                              .precision_communication = "fp32" };
     return run;
 }
 
@@ -70,6 +76,16 @@ static tm_run_started started_lora(void)
     run.recipe.max_norm = 0.3;
     run.recipe.lora_rank = 16;
     run.recipe.lora_alpha = 32;
+    return run;
+}
+
+static tm_run_started started_flux(void)
+{
+    tm_run_started run = started_8b();
+    run.recipe.global_batch = 1024;
+    run.recipe.eval_samples = 29696;
+    run.recipe.eps = 1e-8;
+    run.recipe.eval_interval = 262144;
     return run;
 }
 
@@ -135,9 +151,9 @@ static const tm_mllog_record *find(const written *w, const char *key)
     return found;
 }
 
-static void complies(const written *w, const char *missing)
+static void complies_since(const written *w, tm_ruleset since, const char *missing)
 {
-    for (int r = 0; r < TM_RULESET_COUNT; r++) {
+    for (int r = since; r < TM_RULESET_COUNT; r++) {
         tm_check_report report;
         tm_text         text = { 0 };
         tm_check_log(w->log, (tm_ruleset)r, true, &report);
@@ -147,6 +163,11 @@ static void complies(const written *w, const char *missing)
         tm_text_fini(&text);
         tm_check_report_fini(&report);
     }
+}
+
+static void complies(const written *w, const char *missing)
+{
+    complies_since(w, TM_RULESET_5_1_0, missing);
 }
 
 static void is_f64(const written *w, const char *key, double value)
@@ -204,6 +225,30 @@ static void a_run_of_llama2_70b_lora_complies(void **unused)
     is_i64(&w, "lora_rank", "16");
     is_f64(&w, "lora_alpha", 32);
     is_i64(&w, "opt_learning_rate_training_steps", "1024");
+    tm_mllog_free(w.log);
+}
+
+static void runs_of_later_benchmarks_comply(void **unused)
+{
+    (void)unused;
+    tm_mllog_options o = options_of("flux1");
+    tm_run_started   start = started_flux();
+    tm_error         err = { 0 };
+    assert_int_equal(run(&o, &start, 0.586, &err), TM_OK);
+    written w = read_log(&o);
+    complies(&w, NULL);
+    is_i64(&w, "evaluation_frequency", "262144");
+    is_i64(&w, "micro_batch_size", "2");
+    assert_true(tm_json_is_text(find(&w, "lowest_numerical_precision_in_linear")->value, "mxfp4"));
+    assert_true(tm_json_is_text(find(&w, "lowest_numerical_precision_in_attn")->value, "bfloat16"));
+    assert_true(tm_json_is_text(find(&w, "lowest_numerical_precision_in_comm")->value, "fp32"));
+    assert_true(tm_json_is_text(find(&w, "config_filename")->value, "a.yaml"));
+    tm_mllog_free(w.log);
+    o = options_of("gpt_oss_20b");
+    start = started_8b();
+    assert_int_equal(run(&o, &start, 3.34, &err), TM_OK);
+    w = read_log(&o);
+    complies_since(&w, TM_RULESET_6_0_0, NULL);
     tm_mllog_free(w.log);
 }
 
@@ -389,6 +434,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_of_llama31_8b_complies),
         cmocka_unit_test(a_run_of_llama2_70b_lora_complies),
+        cmocka_unit_test(runs_of_later_benchmarks_comply),
         cmocka_unit_test(what_ran_is_what_is_logged),
         cmocka_unit_test(a_run_that_will_not_comply_is_warned_of),
         cmocka_unit_test(a_missed_target_is_no_success),

@@ -14,6 +14,17 @@ typedef struct {
 
 #define AT(count) ", \"samples_count\": " #count
 
+/* Of the hardware and the formats; required from 6.1.0 on. */
+#define DISCLOSED                                                                                                      \
+    { "lowest_numerical_precision_in_linear", "\"fp8\"", "" },                                                         \
+        { "lowest_numerical_precision_in_attn", "\"bfloat16\"", "" },                                                  \
+        { "lowest_numerical_precision_in_comm", "\"bfloat16\"", "" }, { "tensor_parallelism", "1", "" },               \
+        { "pipeline_parallelism", "1", "" }, { "context_parallelism", "1", "" }, { "expert_parallelism", "1", "" },    \
+        { "micro_batch_size", "2", "" },                                                                               \
+    {                                                                                                                  \
+        "config_filename", "\"config.sh\"", ""                                                                         \
+    }
+
 static const row rows_8b[] = {
     { "cache_clear", "true", "" },
     { "init_start", "null", "" },
@@ -39,6 +50,7 @@ static const row rows_8b[] = {
     { "opt_learning_rate_warmup_steps", "128", "" },
     { "opt_learning_rate_decay_steps", "1199872", "" },
     { "opt_learning_rate_decay_schedule", "\"cosine with linear warmup\"", "" },
+    DISCLOSED,
     { "init_stop", "null", "" },
     { "run_start", "null", "" },
     { "block_start", "null", AT(0) },
@@ -70,6 +82,7 @@ static const row rows_lora[] = {
     { "gradient_accumulation_steps", "1", "" },
     { "lora_rank", "16", "" },
     { "lora_alpha", "32", "" },
+    DISCLOSED,
     { "init_stop", "null", "" },
     { "run_start", "null", "" },
     { "block_start", "null", AT(0) },
@@ -78,6 +91,39 @@ static const row rows_lora[] = {
     { "eval_accuracy", "0.9249", AT(1536) },
     { "eval_stop", "null", AT(1536) },
     { "run_stop", "null", AT(1536) ", \"status\": \"success\"" },
+};
+
+static const row rows_flux[] = {
+    { "cache_clear", "true", "" },
+    { "init_start", "null", "" },
+    { "submission_benchmark", "\"flux1\"", "" },
+    { "submission_org", "\"ORG\"", "" },
+    { "submission_division", "\"closed\"", "" },
+    { "submission_status", "\"onprem\"", "" },
+    { "submission_platform", "\"PLATFORM\"", "" },
+    { "seed", "4242", "" },
+    { "global_batch_size", "2048", "" },
+    { "gradient_accumulation_steps", "1", "" },
+    { "train_samples", "1099776", "" },
+    { "eval_samples", "29696", "" },
+    { "evaluation_frequency", "262144", "" },
+    { "opt_name", "\"adamw\"", "" },
+    { "opt_base_learning_rate", "0.00025", "" },
+    { "opt_adamw_beta_1", "0.9", "" },
+    { "opt_adamw_beta_2", "0.95", "" },
+    { "opt_adamw_epsilon", "1e-08", "" },
+    { "opt_adamw_weight_decay", "0.1", "" },
+    { "opt_gradient_clip_norm", "1.0", "" },
+    { "opt_learning_rate_warmup_steps", "0", "" },
+    DISCLOSED,
+    { "init_stop", "null", "" },
+    { "run_start", "null", "" },
+    { "block_start", "null", AT(0) },
+    { "block_stop", "null", AT(9961472) },
+    { "eval_start", "null", AT(9961472) },
+    { "eval_accuracy", "0.58592", AT(9961472) },
+    { "eval_stop", "null", AT(9961472) },
+    { "run_stop", "null", AT(9961472) ", \"status\": \"success\"" },
 };
 
 /* Times in the order of the lines, a minute between them; init_stop a minute behind init_start. */
@@ -102,6 +148,19 @@ mllog mllog_8b(void)
 mllog mllog_lora(void)
 {
     return build(rows_lora, sizeof rows_lora / sizeof *rows_lora);
+}
+
+mllog mllog_flux(void)
+{
+    return build(rows_flux, sizeof rows_flux / sizeof *rows_flux);
+}
+
+mllog mllog_gpt_oss(void)
+{
+    mllog log = mllog_8b();
+    mllog_set(&log, "submission_benchmark", "\"gpt_oss_20b\"");
+    mllog_set(&log, "eval_accuracy", "3.3399");
+    return log;
 }
 
 mllog mllog_tiny(double loss)

@@ -27,6 +27,8 @@ typedef struct {
 /* The shortest logs that comply, and some more lines that are usual: init_start at 0 ms, init_stop at 60000. */
 mllog mllog_8b(void);
 mllog mllog_lora(void);
+mllog mllog_flux(void);
+mllog mllog_gpt_oss(void); /* no benchmark of 5.1.0 */
 /* The same for the benchmark of the built-in model, with a last evaluation of `loss`. */
 mllog mllog_tiny(double loss);
 

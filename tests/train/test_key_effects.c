@@ -41,6 +41,7 @@
     "--model.dim 32 --model.n_heads 2 --model.rope_axes 4,6,6 --model.image_size 32 --model.text_len 4 "               \
     "--model.text_dim 8 --model.vector_dim 8 --model.channels 4 --model.time_dim 8 --data.source gaussians "
 #define SYNTHETIC SHORT SMALL "--data.source synthetic "
+#define REPORTS SHORT SMALL "--data.source reports "
 #define TEXT SHORT SMALL "--model.vocab_size 320 --data.path texts "
 #define PACKED SHORT SMALL "--data.path train.npy "
 #define SFT SHORT SMALL "--model.vocab_size 512 --training.seq_len 48 --data.source sft --data.path rows.jsonl "
@@ -218,6 +219,7 @@ static const row rows[] = {
     { "data.flow_protocol", FLUX, "mlperf" },
     { "data.text_dropout", FLUX, "1" },
     { "data.spread", FLUX, "2" },
+    { "data.answers", REPORTS, "plain" },
     { "data.sample_tokens", TEXT, "3" },
     { "training.mock_data", SHORT SMALL, "true" },
     { "model.converters", LLAMA, "[quantize.linear.float8]" },
@@ -255,6 +257,7 @@ static const row elsewhere[] = {
     { "model.flavor", "tests/config/test_config.c", "model.flavor" },
     { "model.hf_assets_path", "tests/cli/test_hugging_face.sh", "hf_assets_path" },
     { "data.prefetch", "tests/data/test_loader.c", "without_a_thread" },
+    { "mlperf.base", "tests/cli/test_mlperf_run.sh", "mlperf.base" },
     { "mlperf.clear_caches", "tests/record/test_mllog.c", "clear_caches" },
     { "checkpoint.allow_changed_data", "tests/cli/test_attacks.sh", "allow_changed_data" },
     { "metrics.target_half_width", "tests/cli/test_measurement.sh", "metrics.target_half_width" },

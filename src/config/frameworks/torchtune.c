@@ -4,23 +4,51 @@
  * A component (model._component_, ...) is a Python function; those of models are our presets, by name. */
 #include "config/foreign.h"
 
-#include <ctype.h>
 #include <string.h>
 
-/* "torchtune.models.llama3_1.lora_llama3_1_70b" -> "llama3.1_70B": the preset of that name, NULL without one. */
+/* Functions that make a model, without lora_, qlora_, _instruct and _base, and our presets. */
+static const char *const models[][2] = {
+    { "llama2_7b", "llama2_7B" },           { "llama2_13b", "llama2_13B" },     { "llama2_70b", "llama2_70B" },
+    { "code_llama2_7b", "code_llama2_7B" }, { "llama3_8b", "llama3_8B" },       { "llama3_70b", "llama3_70B" },
+    { "llama3_1_8b", "llama3.1_8B" },       { "llama3_1_70b", "llama3.1_70B" }, { "llama3_1_405b", "llama3.1_405B" },
+    { "llama3_2_1b", "llama3.2_1B" },       { "llama3_2_3b", "llama3.2_3B" },   { "llama3_3_70b", "llama3.3_70B" },
+    { "mistral_7b", "mistral_7B" },         { "qwen2_0_5b", "qwen2.5_0.5B" },   { "qwen2_1_5b", "qwen2.5_1.5B" },
+    { "qwen2_7b", "qwen2.5_7B" },           { "qwen2_5_0_5b", "qwen2.5_0.5B" }, { "qwen2_5_1_5b", "qwen2.5_1.5B" },
+    { "qwen2_5_3b", "qwen2.5_3B" },         { "qwen2_5_7b", "qwen2.5_7B" },     { "qwen2_5_14b", "qwen2.5_14B" },
+    { "qwen2_5_32b", "qwen2.5_32B" },       { "qwen2_5_72b", "qwen2.5_72B" },   { "qwen3_0_6b", "qwen3_0.6B" },
+    { "qwen3_1_7b", "qwen3_1.7B" },         { "qwen3_4b", "qwen3_4B" },         { "qwen3_8b", "qwen3_8B" },
+    { "qwen3_14b", "qwen3_14B" },           { "qwen3_32b", "qwen3_32B" },
+};
+
+static const char *last_part(const char *component)
+{
+    const char *dot = strrchr(component, '.');
+    return dot ? dot + 1 : component;
+}
+
+static bool is_end(const char *rest)
+{
+    return !*rest || strcmp(rest, "_instruct") == 0 || strcmp(rest, "_base") == 0;
+}
+
+/* "torchtune.models.llama3_1.lora_llama3_1_70b" -> "llama3.1_70B"; NULL: none of ours. */
 static const char *preset_of(const tm_config *config, const char *value)
 {
-    const char *dot = strrchr(value, '.'), *name = dot ? dot + 1 : value;
+    const char *name = last_part(value);
+    (void)config;
     if (strncmp(name, "qlora_", 6) == 0) name += 6;
     if (strncmp(name, "lora_", 5) == 0) name += 5;
-    char *text = tm_arena_text(config->arena, name);
-    for (char *p = text; *p; p++) /* llama3_1_70b: the first underscore between digits is a dot */
-        if (*p == '_' && p > text && isdigit((unsigned char)p[-1]) && isdigit((unsigned char)p[1]) &&
-            strchr(p + 1, '_')) {
-            *p = '.';
-            break;
-        }
-    return tm_config_find_preset(config, text);
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        if (strncmp(name, models[i][0], strlen(models[i][0])) == 0 && is_end(name + strlen(models[i][0])))
+            return models[i][1];
+    return NULL;
+}
+
+/* qlora_* is lora_* with quantize_base. */
+static const char *quantized_base(const tm_config *config, const char *value)
+{
+    const char *component = tm_foreign_given(config, "model._component_");
+    return component && strncmp(last_part(component), "qlora_", 6) == 0 ? "true" : value;
 }
 
 /* The modules of the attention, and those of the FFN with model.apply_lora_to_mlp. */
@@ -70,14 +98,16 @@ static const tm_foreign_key keys[] = {
     MAPPED("model.lora_attn_modules", "lora.targets", .convert = targets_of),
     HARMLESS("model.apply_lora_to_mlp", "see model.lora_attn_modules"),
     LORA("model.apply_lora_to_output", "an adapter of the output head"),
-    MAPPED("model.quantize_base", "true:lora.base_format=nf4|false:"),
+    MAPPED("model.quantize_base", "true:lora.base_format=nf4|false:", .fallback = "false", .convert = quantized_base),
     LORA("model.use_dora", "DoRA"),
     HARMLESS("tokenizer._component_", "see data.tokenizer"),
     ROWS("tokenizer.path", "data.tokenizer"),
     HARMLESS("tokenizer.merges_file", "see data.tokenizer"),
     HARMLESS("tokenizer.prompt_template", "see data.tokenizer"),
     MAPPED("tokenizer.max_seq_len", "training.seq_len"),
-    UNBUILT("checkpointer.checkpoint_dir", "", "starting from given weights; see model.hf_assets_path"),
+    HARMLESS("checkpointer.checkpoint_dir", "the directory of the weights, as model.hf_assets_path"),
+    UNBUILT("checkpointer._component_", "torchtune.training.FullModelHFCheckpointer",
+            "weights that are no Hugging Face directory"),
     HARMLESS("checkpointer.*", "files of weights"),
     UNBUILT("resume_from_checkpoint", "false", "resuming from a checkpoint of another program"),
     HARMLESS("save_adapter_weights_only", "how checkpoints are written"),
@@ -100,7 +130,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("batch_size_val", "validation.local_batch_size", .with = "run_val_every_n_steps"),
     MAPPED("seed", "debug.seed"),
     HARMLESS("shuffle", "the order of the samples of a data set"),
-    HARMLESS("epochs", "give max_steps_per_epoch"),
+    UNBUILT("epochs", "", "a number of epochs; give max_steps_per_epoch", .with = "!max_steps_per_epoch"),
     MAPPED("max_steps_per_epoch", "training.steps"),
     MAPPED("batch_size", "training.local_batch_size"),
     MAPPED("gradient_accumulation_steps", "training.grad_accumulation"),
@@ -108,6 +138,7 @@ static const tm_foreign_key keys[] = {
            "torch.optim.AdamW:optimizer.name=AdamW;optimizer.beta2=0.999|torch.optim.SGD:optimizer.name=SGD|"
            "torchao.optim.AdamW8bit:optimizer.name=AdamW8bit;optimizer.beta2=0.999|"
            "bitsandbytes.optim.AdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes;optimizer.beta2=0.999|"
+           "bitsandbytes.optim.PagedAdamW:optimizer.name=AdamW;optimizer.beta2=0.999|"
            "bitsandbytes.optim.PagedAdamW8bit:optimizer.name=AdamW8bit;optimizer.definition=bitsandbytes;optimizer.beta2=0.999",
            .words = "another optimizer"),
     SPEED("optimizer.fused", "how the update is computed"),
@@ -150,6 +181,26 @@ static const tm_foreign_key keys[] = {
     UNBUILT("enable_fp8_training", "false", "float8 training"),
     UNBUILT("fp8_recipe_name", "", "float8 training", .with = "enable_fp8_training"),
     PROFILE("profiler.*"),
+    MAPPED("fsdp.cpu_offload", "training.enable_cpu_offload"),
+    SPEED("memory_efficient_fsdp_wrap", "communication of several devices"),
+    MAPPED("ac_mode", "activation_checkpoint.mode"),
+    MAPPED("ac_option", "activation_checkpoint.selective_ac_option", .with = "ac_mode=selective"),
+    /* other kinds of training, and what is none */
+    UNBUILT("quantizer._component_", "", "quantization-aware training and quantized files"),
+    HARMLESS("quantizer.*", "counts with quantizer._component_"),
+    HARMLESS("quantizer", "none"),
+    UNBUILT("fake_quant_after_n_steps", "null", "quantization-aware training"),
+    UNBUILT("teacher_model._component_", "", "distillation"),
+    HARMLESS("teacher_*", "counts with teacher_model"), HARMLESS("kd_*", "counts with teacher_model"),
+    HARMLESS("ref_checkpointer.*", "the reference of DPOLoss"),
+    HARMLESS("loss.*", "counts with DPOLoss and PPOLoss"),
+    UNBUILT("reward_and_value_model._component_", "", "PPO"),
+    HARMLESS("reward_*", "counts with PPO"), HARMLESS("value_checkpointer.*", "counts with PPO"),
+    HARMLESS("policy_model.*", "counts with PPO"), HARMLESS("ref_policy_checkpointer.*", "counts with PPO"),
+    UNBUILT("tasks", "", "an evaluation by a harness; nothing is trained there"),
+    UNBUILT("prompt", "", "a recipe that generates text; see `trainmark generate`"),
+    UNBUILT("prompt.*", "", "a recipe that generates text; see `trainmark generate`"),
+    HARMLESS("dataloader.*", "how samples are fetched"), HARMLESS("collate_fn", "how samples are fetched"),
 };
 /* clang-format on */
 

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
-#include "graph/nf4.h"
+#include "graph/blocks.h"
 #include "graph/value.h"
 #include "op/attrs.h"
 
@@ -179,6 +179,24 @@ TM_INLINE void decode_nf4(const tm_call *call, tm_dtype to, int64_t begin, int64
 }
 TM_PART(decode_nf4, out[0])
 
+/* Weights in blocks of E4M3 (graph/blocks.h): a byte is a value of a table, a block has one factor. */
+TM_INLINE void decode_e4m3(const tm_call *call, tm_dtype to, int64_t begin, int64_t end)
+{
+    float table[256], values[TM_E4M3_BLOCK];
+    byte_values(TM_E4M3, table);
+    for (int64_t i = begin; i < end; i += TM_E4M3_BLOCK) {
+        const uint8_t *group = (const uint8_t *)call->in[0].data + i / TM_E4M3_GROUP * TM_E4M3_GROUP_BYTES;
+        const uint8_t *codes = group + TM_E4M3_HEAD + i % TM_E4M3_GROUP;
+        int64_t        n = tm_min(TM_E4M3_BLOCK, end - i);
+        float          factor;
+        memcpy(&factor, group + i % TM_E4M3_GROUP / TM_E4M3_BLOCK * 4, sizeof factor);
+        for (int64_t k = 0; k < n; k++) values[k] = table[codes[k]];
+        for (int64_t k = 0; k < n; k += TM_LANES)
+            v16_put(call->out[0].data, to, i + k, v16_mul(v16_set1(factor), v16_load(values + k)), tm_lanes(k, n));
+    }
+}
+TM_PART(decode_e4m3, out[0])
+
 #define FLAT_RUN(name)                                                                                                 \
     static void name##_run(const tm_call *call)                                                                        \
     {                                                                                                                  \
@@ -196,6 +214,7 @@ static void cast_run(const tm_call *call)
     int64_t n = tm_view_elements(&call->in[0]);
     tm_part part = tm_dtype_small(call->in[0].dtype) ? widen_part : cast_part;
     if (call->in[0].dtype == TM_NF4_BLOCKS) part = decode_nf4_part;
+    if (call->in[0].dtype == TM_E4M3_BLOCKS) part = decode_e4m3_part;
     tm_parallel(call, part, n, TM_ELEMENT_GRAIN, n);
 }
 
@@ -229,8 +248,8 @@ static TM_PLANNED const char *cast_refuse(const tm_call *call)
 {
     tm_dtype from = call->in[0].dtype;
     bool     held = tm_dtype_small(from) && tm_dtype_bits(from) >= 8 && from != TM_E8M0; /* without scales */
-    if (!held && from != TM_NF4_BLOCKS && !tm_is_float(&call->in[0]))
-        return "needs float32, bfloat16, float16, a float8 format without scales, or blocks of NF4";
+    if (!held && !tm_dtype_blocked(from) && !tm_is_float(&call->in[0]))
+        return "needs float32, bfloat16, float16, a float8 format without scales, or a format of blocks";
     return tm_refuse_format(&call->out[0]);
 }
 

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of E4M3: codes against the scalar conversion, what is stored against what was given, sizes. */
+#include "graph/blocks.h"
+
+#include "base/random.h"
+#include "graph/value.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Every float32 of 16 bits and their neighbours, and halves between two codes. */
+static void codes_are_the_nearest(void **state)
+{
+    (void)state;
+    for (uint32_t high = 0; high < 0x10000; high++)
+        for (uint32_t low = 0; low < 3; low++) {
+            uint32_t bits = high << 16 | (low == 2 ? 0xffff : low);
+            float    value;
+            uint8_t  wanted = 0;
+            memcpy(&value, &bits, sizeof value);
+            if (isnan(value)) {
+                assert_int_equal(tm_e4m3_code(value) & 0x7f, 0x7f);
+                continue;
+            }
+            double kept = fmax(-448, fmin(448, (double)value));
+            tm_value_set(&wanted, TM_E4M3, 0, kept);
+            if (tm_e4m3_code(value) != wanted)
+                fail_msg("%a: code %02x, wanted %02x", (double)value, tm_e4m3_code(value), wanted);
+        }
+    for (uint8_t code = 0; code < 0x7e; code++) { /* halfway: to even */
+        uint8_t next = (uint8_t)(code + 1);
+        float   half = (float)((tm_value_get(&code, TM_E4M3, 0) + tm_value_get(&next, TM_E4M3, 0)) / 2);
+        assert_int_equal(tm_e4m3_code(half), code % 2 ? next : code);
+        assert_int_equal(tm_e4m3_code(-half), 0x80 | (code % 2 ? next : code));
+    }
+}
+
+typedef struct {
+    const float   *values;
+    unsigned char *stored;
+} memory;
+
+static void give(void *context, int64_t first, int64_t n, float *out)
+{
+    memcpy(out, ((const memory *)context)->values + first, (size_t)n * sizeof *out);
+}
+
+static tm_status take(void *context, size_t offset, const void *bytes, size_t n, tm_error *err)
+{
+    (void)err;
+    memcpy(((memory *)context)->stored + offset, bytes, n);
+    return TM_OK;
+}
+
+static void stored_values_are_near(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = { 1, 63, 64, 65, 16384, 16385, 3 * 16384 + 100, 70 * 16384 + 1 };
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        int64_t        n = sizes[s];
+        size_t         bytes = tm_tensor_bytes(tm_shape_1(n), TM_E4M3_BLOCKS);
+        float         *values = calloc((size_t)n, sizeof *values);
+        unsigned char *one = calloc(bytes, 1), *two = calloc(bytes, 1);
+        tm_error       err = { 0 };
+        for (int64_t i = 0; i < n; i++)
+            values[i] = i % 640 < 64 ? 0 : (float)(0.02 * tm_random_normal(1, 2, (uint64_t)i)); /* blocks of zeros */
+        tm_nf4_io a = { give, take, &(memory){ values, one }, 1 }, b = { give, take, &(memory){ values, two }, 3 };
+        assert_int_equal(tm_blocked_store(TM_E4M3_BLOCKS, &a, n, &err), TM_OK);
+        assert_int_equal(tm_blocked_store(TM_E4M3_BLOCKS, &b, n, &err), TM_OK);
+        assert_memory_equal(one, two, bytes);
+        for (int64_t block = 0; block < n; block += TM_E4M3_BLOCK) {
+            int64_t end = block + TM_E4M3_BLOCK < n ? block + TM_E4M3_BLOCK : n;
+            float   most = 0;
+            for (int64_t i = block; i < end; i++) most = fmaxf(most, fabsf(values[i]));
+            for (int64_t i = block; i < end; i++) {
+                double is = tm_value_get(one, TM_E4M3_BLOCKS, i), was = (double)values[i];
+                /* Half a step of three bits, or of the smallest number of the block. */
+                assert_true(fabs(is - was) <= fmax(fabs(was) / 16, (double)most / 448 / 1024) * 1.000001);
+                if (most > 0 && fabs(was) >= (double)most) assert_true(fabs(is / was - 1) < 1e-6);
+                if (!(most > 0)) assert_true(!(is > 0) && !(is < 0));
+            }
+        }
+        free(values), free(one), free(two);
+    }
+}
+
+static void bits_of_weights(void **state)
+{
+    (void)state;
+    assert_int_equal(tm_blocked_bytes(TM_E4M3_BLOCKS, 1), TM_E4M3_HEAD + 1);
+    assert_int_equal(tm_blocked_bytes(TM_E4M3_BLOCKS, 16385), TM_E4M3_GROUP_BYTES + TM_E4M3_HEAD + 1);
+    assert_true(8.0 * (double)tm_blocked_bytes(TM_E4M3_BLOCKS, (int64_t)2048 * 8192) / (2048.0 * 8192) <= 8.5);
+    assert_int_equal(tm_blocked_bytes(TM_NF4_BLOCKS, 16384), tm_nf4_bytes(16384));
+    assert_true(tm_dtype_blocked(TM_NF4_BLOCKS) && tm_dtype_blocked(TM_E4M3_BLOCKS) && !tm_dtype_blocked(TM_E4M3));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(codes_are_the_nearest),
+        cmocka_unit_test(stored_values_are_near),
+        cmocka_unit_test(bits_of_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
