@@ -23,8 +23,7 @@ typedef struct {
     tm_text                  out;
 } explaining;
 
-/* --- cells
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- cells -------------------------------------------------------------------------------------------------------- */
 
 static void put(char out[CELL], double value, int decimals, const char *unit)
 {
@@ -176,8 +175,7 @@ static void print_text(const explaining *e, tm_text *out)
     tm_text_add(out, TM_MLPERF_NOT_VERIFIED "\n");
 }
 
-/* --- JSON
- * -------------------------------------------------------------------------------------------------------------- */
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
 
 static void spread_json(const char *key, const tm_spread *s, tm_json *json)
 {

@@ -71,8 +71,7 @@ static void print_text(const tm_package *p, bool wrote, tm_text *out)
     tm_text_printf(out, "repository check %s\n", p->repository.n == 0 ? "PASSED" : "FAILED");
 }
 
-/* --- JSON
- * -------------------------------------------------------------------------------------------------------------- */
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
 
 /* What the public summary says of a system. */
 static void system_json(const tm_system_desc *d, tm_arena *arena, tm_json *json)

@@ -50,8 +50,7 @@ struct tm_corpus {
     size_t                     batch_bytes;
 };
 
-/* --- the list
- * --------------------------------------------------------------------------------------------------------- */
+/* --- the list ----------------------------------------------------------------------------------------------------- */
 
 static bool ends_in(const char *name, size_t n, const char *end)
 {
@@ -141,8 +140,7 @@ static tm_status add_path(tm_corpus *c, const char *path, bool pattern, tm_error
     return st;
 }
 
-/* --- what is left out
- * ------------------------------------------------------------------------------------------------- */
+/* --- what is left out --------------------------------------------------------------------------------------------- */
 
 /* Of the file as it is, packed or not. */
 static tm_status hash_file(file *f, tm_error *err)
@@ -311,8 +309,7 @@ uint64_t tm_corpus_hash(const tm_corpus *corpus)
     return value;
 }
 
-/* --- batches
- * ---------------------------------------------------------------------------------------------------------- */
+/* --- batches ------------------------------------------------------------------------------------------------------ */
 
 void tm_text_batch_clear(tm_text_batch *batch)
 {

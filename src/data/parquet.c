@@ -60,8 +60,7 @@ static tm_status refuse(const tm_parquet *p, const char *what, long long which, 
     return tm_parquet_refuse(p->name, what, which, err);
 }
 
-/* --- pages
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- pages -------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     int64_t type, unpacked, packed, values, encoding, nulls, levels, repetition_levels;
@@ -244,8 +243,7 @@ static tm_status next_page(tm_parquet *p, tm_error *err)
     return st;
 }
 
-/* --- the interface
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the interface ------------------------------------------------------------------------------------------------ */
 
 static void next_chunk(tm_parquet *p)
 {

@@ -49,8 +49,7 @@ static tm_status find_footer(const char *name, const uint8_t *bytes, int64_t siz
     return TM_OK;
 }
 
-/* --- the schema
- * ------------------------------------------------------------------------------------------------------- */
+/* --- the schema --------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     int64_t     type, repetition, children;
@@ -194,8 +193,7 @@ void tm_parquet_leaves_fini(tm_parquet_leaves *leaves)
     *leaves = (tm_parquet_leaves){ 0 };
 }
 
-/* --- row groups
- * ------------------------------------------------------------------------------------------------------- */
+/* --- row groups --------------------------------------------------------------------------------------------------- */
 
 static tm_status read_chunk(const char *name, int64_t size, tm_thrift *t, tm_parquet_chunks *out, tm_error *err)
 {

@@ -66,8 +66,7 @@ static bool fits_format(const tm_sft_form *form, const layout *l)
     return form->format == TM_SFT_AUTO || form->format == l->format;
 }
 
-/* --- data.column_map
- * -------------------------------------------------------------------------------------------------- */
+/* --- data.column_map ---------------------------------------------------------------------------------------------- */
 
 static bool format_has(const tm_sft_form *form, int which)
 {
@@ -149,8 +148,7 @@ const char *tm_sft_form_describe(const tm_sft_form *form)
     return form->description;
 }
 
-/* --- which layout
- * ----------------------------------------------------------------------------------------------------- */
+/* --- which layout ------------------------------------------------------------------------------------------------- */
 
 /* "a, b" of at most 300 bytes. */
 static void list_columns(const json_t *row, tm_text *out)
@@ -220,8 +218,7 @@ static tm_status choose(tm_sft_form *form, const json_t *row, const char *place,
     return TM_INVALID;
 }
 
-/* --- values
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- values ------------------------------------------------------------------------------------------------------- */
 
 static const char *type_of(const json_t *value)
 {
@@ -305,8 +302,7 @@ static tm_status read_texts(const tm_sft_form *form, const json_t *row, const ch
     return TM_OK;
 }
 
-/* --- conversations
- * ---------------------------------------------------------------------------------------------------- */
+/* --- conversations ------------------------------------------------------------------------------------------------ */
 
 /* What a template calls the one who speaks; NULL: nobody. */
 static const char *speaker(tm_sft_format format, const char *given)

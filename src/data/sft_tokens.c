@@ -103,8 +103,7 @@ static tm_status encode(const tm_sft_coder *c, const char *text, size_t bytes, u
     return TM_OK;
 }
 
-/* --- prompts and answers
- * ---------------------------------------------------------------------------------------------- */
+/* --- prompts and answers ------------------------------------------------------------------------------------------ */
 
 static tm_status end_of_text(const tm_sft_coder *c, int32_t *out, tm_error *err)
 {
@@ -129,8 +128,7 @@ static tm_status encode_answer(tm_sft_coder *c, const tm_sft_row *row, tm_ids *o
     return TM_OK;
 }
 
-/* --- conversations
- * ---------------------------------------------------------------------------------------------------- */
+/* --- conversations ------------------------------------------------------------------------------------------------ */
 
 static tm_status open_template(tm_sft_coder *c, tm_error *err)
 {

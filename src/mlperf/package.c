@@ -31,8 +31,7 @@ typedef struct {
     bool rcp, seeds; /* failures that do not count */
 } bypass;
 
-/* --- package_checker_params
- * -------------------------------------------------------------------------------------------- */
+/* --- package_checker_params --------------------------------------------------------------------------------------- */
 
 static void allow(const char *word, size_t n, bypass *b)
 {
@@ -70,8 +69,7 @@ static void read_params(const checking *c, const char *folder, bool top, bypass 
     tm_text_fini(&text);
 }
 
-/* --- systems
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- systems ------------------------------------------------------------------------------------------------------ */
 
 static tm_system_desc read_system(const package_entry *e, const char *name, tm_arena *arena)
 {
@@ -117,8 +115,7 @@ static void check_systems(checking *c)
     }
 }
 
-/* --- one result
- * -------------------------------------------------------------------------------------------------------- */
+/* --- one result --------------------------------------------------------------------------------------------------- */
 
 /* Logs beside what else is there; false if one cannot be touched. */
 static bool count_files(const checking *c, const char *folder, tm_package_result *r)
@@ -254,8 +251,7 @@ static tm_status check_result(checking *c, const char *folder, bypass b, tm_pack
     return scale(c, folder, r, err);
 }
 
-/* --- all of them
- * ------------------------------------------------------------------------------------------------------- */
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 static const tm_system_desc *system_named(const tm_package *p, const char *name)
 {

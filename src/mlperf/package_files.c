@@ -63,8 +63,7 @@ package_entry *package_list(const char *root, const char *path, tm_arena *arena,
     return out;
 }
 
-/* --- repository
- * -------------------------------------------------------------------------------------------------------- */
+/* --- repository --------------------------------------------------------------------------------------------------- */
 
 static void check_entry(const package_entry *e, const char *shown, tm_notes *errors, tm_arena *arena)
 {

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- one log
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- one log ------------------------------------------------------------------------------------------------------ */
 
 static const char *stop(tm_arena *arena, const tm_mllog_record *r, const char *what)
 {
@@ -82,8 +81,7 @@ tm_rcp_run tm_rcp_scan(const tm_mllog *log, tm_arena *arena)
     return run;
 }
 
-/* --- the result
- * -------------------------------------------------------------------------------------------------------- */
+/* --- the result --------------------------------------------------------------------------------------------------- */
 
 static double trimmed_mean(const tm_rcp_run *runs, size_t n)
 {
@@ -182,8 +180,7 @@ bool tm_rcp_scales(const tm_rcp_verdict *verdict)
     return verdict->judged && verdict->passed && verdict->samples < verdict->record.mean;
 }
 
-/* --- printing
- * ---------------------------------------------------------------------------------------------------------- */
+/* --- printing ----------------------------------------------------------------------------------------------------- */
 
 static void print_record(const tm_rcp_verdict *v, tm_text *out)
 {

@@ -27,8 +27,7 @@ const tm_reference_kind *tm_reference_kind_find(const char *name)
     return NULL;
 }
 
-/* --- statistics
- * -------------------------------------------------------------------------------------------------------- */
+/* --- statistics --------------------------------------------------------------------------------------------------- */
 
 double tm_numpy_sum(const double *x, size_t n)
 {
@@ -175,8 +174,7 @@ void tm_reference_finish(tm_reference *reference)
     if (reference->n > 0) prune(reference);
 }
 
-/* --- choice
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- choice ------------------------------------------------------------------------------------------------------- */
 
 tm_reference_choice tm_reference_choose(const tm_reference *reference, int64_t batch, bool full,
                                         tm_reference_record *record)
@@ -202,8 +200,7 @@ tm_reference_choice tm_reference_choose(const tm_reference *reference, int64_t b
     return TM_REFERENCE_SMALLEST;
 }
 
-/* --- tables
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- tables ------------------------------------------------------------------------------------------------------- */
 
 /* Value and count pairs end with a count of 0. */
 typedef struct {

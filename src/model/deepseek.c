@@ -198,8 +198,7 @@ static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCT
     return n;
 }
 
-/* --- Hugging Face: deepseek_v2 (softmax, no bias) and deepseek_v3 (sigmoid, biased choice)
- * ----------------------------- */
+/* --- Hugging Face: deepseek_v2 (softmax, no bias) and deepseek_v3 (sigmoid, biased choice) ------------------------ */
 
 #define YARN_OR(theirs, ours, missing)                                                                                 \
     {                                                                                                                  \

@@ -133,8 +133,7 @@ static void join_many(tm_encoder *e, const char *word, size_t n, tm_ids *out)
         add_symbol(&e->tokenizer->model, word, e->symbols[i].id, &unknown, out);
 }
 
-/* --- first symbols
- * ---------------------------------------------------------------------------------------------------- */
+/* --- first symbols ------------------------------------------------------------------------------------------------ */
 
 static void add_first(tm_encoder *e, size_t *n, int32_t id)
 {
@@ -229,8 +228,7 @@ void tm_encode_bpe(tm_encoder *e, const char *word, size_t n, tm_ids *out)
     join_few(m, word, ids, count, out);
 }
 
-/* --- words
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- words -------------------------------------------------------------------------------------------------------- */
 
 static void encode_new(tm_encoder *e, const char *word, size_t n, tm_ids *out)
 {

@@ -130,8 +130,7 @@ tm_status tm_encoder_encode(tm_encoder *encoder, const char *text, size_t bytes,
     return TM_OK;
 }
 
-/* --- cutting long texts
- * ----------------------------------------------------------------------------------------------- */
+/* --- cutting long texts ------------------------------------------------------------------------------------------- */
 
 static bool is_ascii_letter(char c)
 {

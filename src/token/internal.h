@@ -19,8 +19,7 @@
 
 enum { TM_MAX_IDS = 1 << 24, TM_MAX_STEPS = 16, TM_MAX_AROUND = 16, TM_TOKENIZER_MAX_BYTES = 256 << 20 };
 
-/* --- tokens
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- tokens ------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *text;  /* as the file writes it, NUL-terminated; NULL: no such token */
@@ -50,8 +49,7 @@ void tm_added_finish(tm_added_set *set); /* sorts */
  * white space beside it included. */
 int32_t tm_added_next(const tm_added_set *set, const char *text, size_t n, size_t at, size_t *from, size_t *to);
 
-/* --- normalization
- * ---------------------------------------------------------------------------------------------------- */
+/* --- normalization ------------------------------------------------------------------------------------------------ */
 
 typedef struct tm_charsmap tm_charsmap; /* token/charsmap.h */
 
@@ -76,8 +74,7 @@ typedef struct {
     bool         dummy_prefix, remove_extra, escape; /* SENTENCEPIECE */
 } tm_normal;
 
-/* --- words
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- words -------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     enum {
@@ -96,8 +93,7 @@ typedef struct {
     size_t      length;
 } tm_word_step;
 
-/* --- model
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- model -------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     bool         unigram, byte_level, whole_words, byte_fallback, fuse_unk;
@@ -124,8 +120,7 @@ void tm_model_find_meta(tm_model *model);
 /* Byte-level models that rank tokens instead of pairs (tiktoken, tekken): every way to join two tokens to a third. */
 void tm_model_pairs_by_rank(tm_model *model, const tm_token *tokens, int32_t n_ids, const uint32_t *ranks);
 
-/* --- the tokenizer
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the tokenizer ------------------------------------------------------------------------------------------------ */
 
 struct tm_tokenizer {
     tm_arena          *arena;
@@ -180,8 +175,7 @@ char *tm_base64(tm_arena *arena, const char *text, size_t n, size_t *length);
 /* "<0x0A>": its byte, else -1. */
 int tm_byte_token(const char *text, size_t length);
 
-/* --- encoding
- * --------------------------------------------------------------------------------------------------------- */
+/* --- encoding ----------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     size_t at, length;

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* --- Unicode's normal forms
- * ------------------------------------------------------------------------------------------- */
+/* --- Unicode's normal forms --------------------------------------------------------------------------------------- */
 
 /* Is this character its own normal form in any neighbourhood, and does it join nothing before it? A sure "yes" only. */
 static bool is_stable(uint32_t c, bool composed)
@@ -93,8 +92,7 @@ static bool is_ascii(const char *text, size_t n)
     return !(seen & 0x8080808080808080u);
 }
 
-/* --- the others
- * ------------------------------------------------------------------------------------------------------- */
+/* --- the others --------------------------------------------------------------------------------------------------- */
 
 static void add_char(tm_text *out, uint32_t c)
 {

@@ -32,8 +32,7 @@ bool tm_rule_flag(json_t *object, const char *key, bool otherwise)
     return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-/* --- byte-level letters
- * ----------------------------------------------------------------------------------------------- */
+/* --- byte-level letters ------------------------------------------------------------------------------------------- */
 
 /* GPT-2's letters for bytes: those that can be seen are themselves, the others follow from U+0100 on. */
 static int byte_of_letter(uint32_t c)
@@ -63,8 +62,7 @@ static bool bytes_of(const char *text, size_t n, tm_text *out)
     return true;
 }
 
-/* --- tokens
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- tokens ------------------------------------------------------------------------------------------------------- */
 
 /* A token of the model; byte-level ones are known to it by their bytes, a <0x0A> stands for its byte. */
 static tm_status add_model_token(tm_reading *r, const char *text, size_t n, int64_t id, tm_text *scratch)
@@ -127,8 +125,7 @@ static tm_status read_scored_vocab(tm_reading *r, json_t *vocab)
     return TM_OK;
 }
 
-/* --- merges
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- merges ------------------------------------------------------------------------------------------------------- */
 
 static int32_t id_of_text(const tm_tokenizer *t, const char *text, size_t n, tm_text *scratch)
 {
@@ -193,8 +190,7 @@ static tm_status read_merges(tm_reading *r, json_t *merges)
     return st;
 }
 
-/* --- the model
- * -------------------------------------------------------------------------------------------------------- */
+/* --- the model ---------------------------------------------------------------------------------------------------- */
 
 static const char *text_or_null(const tm_reading *r, json_t *object, const char *key)
 {
@@ -272,8 +268,7 @@ static tm_status read_unigram(tm_reading *r, json_t *model)
     return TM_OK;
 }
 
-/* --- added tokens
- * ----------------------------------------------------------------------------------------------------- */
+/* --- added tokens ------------------------------------------------------------------------------------------------- */
 
 static tm_status add_token(tm_reading *r, json_t *token, tm_encoder *encoder)
 {

@@ -38,8 +38,7 @@ static tm_status pattern_of(const tm_reading *r, const char *where, json_t *rule
     return tm_fail(r->err, TM_UNSUPPORTED, "'%s': %s with an empty pattern is not supported", r->name, where);
 }
 
-/* --- normalizer
- * ------------------------------------------------------------------------------------------------------- */
+/* --- normalizer --------------------------------------------------------------------------------------------------- */
 
 static tm_status read_replace(tm_reading *r, json_t *rule, tm_normal *step)
 {
@@ -103,8 +102,7 @@ static tm_status read_normalizer(tm_reading *r, json_t *rule)
     return tm_json_refuse(r, "normalizer", type_of(rule));
 }
 
-/* --- pre_tokenizer
- * ---------------------------------------------------------------------------------------------------- */
+/* --- pre_tokenizer ------------------------------------------------------------------------------------------------ */
 
 static tm_status new_step(tm_reading *r, json_t *rule, int kind, tm_word_step **out)
 {
@@ -210,8 +208,7 @@ static tm_status read_pre_tokenizer(tm_reading *r, json_t *rule)
     return TM_OK;
 }
 
-/* --- post_processor
- * --------------------------------------------------------------------------------------------------- */
+/* --- post_processor ----------------------------------------------------------------------------------------------- */
 
 static tm_status put_around(tm_reading *r, bool after, json_t *id)
 {
@@ -269,8 +266,7 @@ static tm_status read_post_processor(tm_reading *r, json_t *rule)
     return TM_OK;
 }
 
-/* --- decoder
- * ---------------------------------------------------------------------------------------------------------- */
+/* --- decoder ------------------------------------------------------------------------------------------------------ */
 
 static tm_status read_decoder(tm_reading *r, json_t *rule)
 {

@@ -168,8 +168,7 @@ static tm_status read_model(reading *s, const uint8_t *bytes, size_t size)
     return s->count > 0 ? TM_OK : damaged(s, "it has no pieces");
 }
 
-/* --- what follows
- * ----------------------------------------------------------------------------------------------------- */
+/* --- what follows ------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     float   score;

@@ -41,8 +41,7 @@ static tm_status add_special(tm_reading *r, int64_t id, const char *text)
     return TM_OK;
 }
 
-/* --- tiktoken
- * --------------------------------------------------------------------------------------------------------- */
+/* --- tiktoken ----------------------------------------------------------------------------------------------------- */
 
 /* Files of this many tokens are known: their pattern, and the special tokens behind them. */
 static const struct {
@@ -122,8 +121,7 @@ tm_status tm_read_tiktoken(tm_reading *r, const char *bytes, size_t size, const 
     return TM_OK;
 }
 
-/* --- tekken
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- tekken ------------------------------------------------------------------------------------------------------- */
 
 static tm_status read_tekken_specials(tm_reading *r, json_t *list, int64_t n)
 {

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- what readers share
- * ----------------------------------------------------------------------------------------------- */
+/* --- what readers share ------------------------------------------------------------------------------------------- */
 
 tm_status tm_reading_token(tm_reading *r, int64_t id, const char *text, size_t length, const char *plain,
                            size_t plain_length)
@@ -75,8 +74,7 @@ int tm_byte_token(const char *text, size_t length)
     return high && low ? (int)((high - hex) * 16 + (low - hex)) : -1;
 }
 
-/* --- the model
- * -------------------------------------------------------------------------------------------------------- */
+/* --- the model ---------------------------------------------------------------------------------------------------- */
 
 void tm_model_find_meta(tm_model *model)
 {
@@ -109,8 +107,7 @@ void tm_model_pairs_by_rank(tm_model *model, const tm_token *tokens, int32_t n_i
     }
 }
 
-/* --- opening
- * ---------------------------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 static int32_t find_any(const tm_tokenizer *t, const char *const *names)
 {
@@ -250,8 +247,7 @@ void tm_tokenizer_close(tm_tokenizer *tokenizer)
     free(tokenizer);
 }
 
-/* --- questions
- * -------------------------------------------------------------------------------------------------------- */
+/* --- questions ---------------------------------------------------------------------------------------------------- */
 
 const tm_tokenizer_facts *tm_tokenizer_describe(const tm_tokenizer *tokenizer)
 {

@@ -23,8 +23,7 @@ static void put_word(tm_words *words, size_t at, size_t length)
     words->words[words->count++] = (tm_word){ at, length };
 }
 
-/* --- by matches
- * ------------------------------------------------------------------------------------------------------- */
+/* --- by matches --------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     const tm_word_step *step;
@@ -113,8 +112,7 @@ static void cut_by_chars(cutting *c, const tm_word_step *step, const tm_word *wo
     gather_end(&g);
 }
 
-/* --- with other text
- * -------------------------------------------------------------------------------------------------- */
+/* --- with other text ---------------------------------------------------------------------------------------------- */
 
 static void cut_metaspace(cutting *c, const tm_word_step *step, const tm_word *word, tm_text *text, tm_words *out)
 {

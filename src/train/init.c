@@ -105,8 +105,7 @@ static tm_status fill_constant(filler *f, const tm_tensor *tensor, tm_error *err
     return TM_OK;
 }
 
-/* --- formats of blocks: made as float32, then quantized
- * --------------------------------------------------------------- */
+/* --- formats of blocks: made as float32, then quantized ----------------------------------------------------------- */
 
 typedef struct {
     filler          *filler;

@@ -348,8 +348,7 @@ static void messages_of_the_public_checker(void **state)
     tm_text_fini(&text);
 }
 
-/* --- a user's own records
- * ---------------------------------------------------------------------------------------------- */
+/* --- a user's own records ----------------------------------------------------------------------------------------- */
 
 #define RECORD(benchmark, batch, list)                                                                                 \
     "{\"Benchmark\": \"" benchmark "\", \"BS\": " batch                                                                \
