@@ -89,7 +89,7 @@ static void names_decide(void **unused)
     assert_says(&err, "it holds scalar 'another' = 1, which this program does not know");
     save_with(&o, kept + 1, 3);
     assert_int_equal(run(&o, &err), TM_INVALID);
-    assert_says(&err, "scalar 'head_loss_deviation' is wanted and is not in it; go on with");
+    assert_says(&err, "scalar 'head_loss_deviation' is expected and is missing; continue with");
     save_with(&o, kept + 1, 4);
     assert_int_equal(run(&o, &err), TM_OK);
     assert_true(first_loss_told == 4.3125);

@@ -215,7 +215,7 @@ static void where_no_file_can_be_the_word_is_clear(void **state)
     struct rlimit limit, small;
     snprintf(missing, sizeof missing, "%s/nothing/here", folder);
     expect_refusal(missing, TM_INVALID, missing);
-    expect_refusal(NULL, TM_INVALID, "folder");
+    expect_refusal(NULL, TM_INVALID, "directory");
     /* no room: here a limit of the process stands for the disk's */
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
