@@ -57,8 +57,10 @@ median()
 train()
 {
     out=$work/$1
-    set -- "$1" "$2" "$3" "$trainmark" run "$model" --training.offload "$2" --training.offload_path "$folder" \
-        --training.steps "$steps" --training.local_batch_size "${BATCH:-1}" --training.seq_len "${SEQ:-256}" \
+    path="--training.offload_path $folder"
+    [ "$2" != none ] || path=
+    # shellcheck disable=SC2086
+    set -- "$1" "$2" "$3" "$trainmark" run "$model" --training.offload "$2" $path --training.steps "$steps" --training.local_batch_size "${BATCH:-1}" --training.seq_len "${SEQ:-256}" \
         --training.stop_at_target false --validation.enable false --out "$out"
     name=$1 limited=$3
     shift 3

@@ -42,7 +42,7 @@ def main():
     print("|---|---|---|---|---|---|")
     for layers in sys.argv[3:] or ["16", "126", "512", "1024", "2048", "4096"]:
         words = [model, "--model.n_layers", layers]
-        plan = min(seconds([trainmark, "run", *words, "--dry-run"], log) for _ in range(3))
+        plan = min(seconds([trainmark, "run", *words, "--dry-run", "--memory", "10000TiB"], log) for _ in range(3))
         text = min(seconds([trainmark, "explain", *words], log) for _ in range(3))
         seconds([trainmark, "explain", *words, "--json"], log)
         with open(log, encoding="utf-8") as file:
