@@ -167,6 +167,24 @@ static void an_instant_orders_two_queues(void **state)
     }
 }
 
+/* Every line of a program has a time, the last one, too. */
+static void the_last_line_is_counted(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "cpu", "late" };
+    for (int d = 0; d < 2; d++) {
+        tm_device *device = test_device_open(names[d], 1);
+        tm_ledger  ledger = { 0 };
+        OK(tm_marks_add(device, &ledger, "first", NULL));
+        OK(tm_marks_add(device, &ledger, "last", NULL));
+        OK(tm_marks_add(device, NULL, NULL, NULL));
+        OK(tm_device_wait(device, NULL));
+        assert_int_equal(ledger.count, 2);
+        assert_string_equal(ledger.lines[1].name, "last");
+        tm_device_close(device);
+    }
+}
+
 /* Times go to the lines of the ledger when the queue was waited for, whoever computes. */
 static void times_are_known_after_waiting(void **state)
 {
@@ -207,6 +225,7 @@ int main(void)
         cmocka_unit_test(late_does_nothing_before_somebody_waits),
         cmocka_unit_test(nobody_can_look_into_the_memory_of_late),
         cmocka_unit_test(an_instant_orders_two_queues),
+        cmocka_unit_test(the_last_line_is_counted),
         cmocka_unit_test(times_are_known_after_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
