@@ -160,11 +160,29 @@ static void a_parameter_takes_what_is_said(void **state)
     }
 }
 
+/* Moments of 8 bits: which tensors are coded, by the definition. */
+static void small_tensors_keep_their_moments_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t elements;
+        int     torchao, bitsandbytes; /* states */
+    } cases[] = { { 256, 2, 2 }, { 4095, 2, 2 }, { 4096, 4, 4 }, { 4100, 2, 4 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_optimizer_state out[TM_MAX_STATES];
+        tm_hyper           torchao = { ADAM }, bitsandbytes = { ADAM, .definition = TM_DEFINED_BITSANDBYTES };
+        tm_shape           shape = tm_shape_1(cases[i].elements);
+        assert_int_equal(tm_optimizer_adamw8bit.states(&torchao, shape, out), cases[i].torchao);
+        assert_int_equal(tm_optimizer_adamw8bit.states(&bitsandbytes, shape, out), cases[i].bitsandbytes);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_tensors_keep_their_moments_whole),
         cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(a_resumption_does_not_show),
         cmocka_unit_test(a_parameter_takes_what_is_said),
