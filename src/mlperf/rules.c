@@ -100,22 +100,26 @@ static const rule closed_common[] = {
 
 static const rule open_common[] = { BENCHMARK_ROWS };
 
+/* What both language models are trained with in the closed division. */
+#define LANGUAGE_ROWS                                                                                                  \
+    { ONE("global_batch_size") },                                                                                      \
+    { ONE("max_sequence_length"),    .checks = { NUMBER(8192) } },                                                     \
+    { ONE("opt_name"),               .checks = { TEXT("adamw") } },                                                    \
+    { ONE("opt_base_learning_rate") },                                                                                 \
+    { ONE("opt_end_learning_rate") },                                                                                  \
+    { ONE("opt_learning_rate_warmup_steps"), .then = THEN_WARMUP },                                                    \
+    { ONE("opt_learning_rate_decay_steps"),    .checks = { REST(1200000) } },                                          \
+    { ONE("opt_learning_rate_decay_schedule"), .checks = { TEXT("cosine with linear warmup") } },                      \
+    { ONE("opt_adamw_beta_1"),       .checks = { NUMBER(0.9) } },                                                      \
+    { ONE("opt_adamw_beta_2"),       .checks = { NUMBER(0.95) } },                                                     \
+    { ONE("opt_adamw_epsilon"),      .checks = { NUMBER(1e-05) } },                                                    \
+    { ONE("opt_adamw_weight_decay"), .checks = { NUMBER(0.1) } },                                                      \
+    { ONE("opt_gradient_clip_norm"), .checks = { NUMBER(1.0) } },                                                      \
+    { ONE("gradient_accumulation_steps"), .checks = { ABOVE(0) } },                                                    \
+    { ONE("eval_samples"),           .checks = { NUMBER(1024) } }
+
 static const rule closed_llama31_8b[] = {
-    { ONE("global_batch_size") },
-    { ONE("max_sequence_length"),    .checks = { NUMBER(8192) } },
-    { ONE("opt_name"),               .checks = { TEXT("adamw") } },
-    { ONE("opt_base_learning_rate") },
-    { ONE("opt_end_learning_rate") },
-    { ONE("opt_learning_rate_warmup_steps"), .then = THEN_WARMUP },
-    { ONE("opt_learning_rate_decay_steps"),    .checks = { REST(1200000) } },
-    { ONE("opt_learning_rate_decay_schedule"), .checks = { TEXT("cosine with linear warmup") } },
-    { ONE("opt_adamw_beta_1"),       .checks = { NUMBER(0.9) } },
-    { ONE("opt_adamw_beta_2"),       .checks = { NUMBER(0.95) } },
-    { ONE("opt_adamw_epsilon"),      .checks = { NUMBER(1e-05) } },
-    { ONE("opt_adamw_weight_decay"), .checks = { NUMBER(0.1) } },
-    { ONE("opt_gradient_clip_norm"), .checks = { NUMBER(1.0) } },
-    { ONE("gradient_accumulation_steps"), .checks = { ABOVE(0) } },
-    { ONE("eval_samples"),           .checks = { NUMBER(1024) } },
+    LANGUAGE_ROWS,
     { ONE("max_steps"),              .checks = { NUMBER(1200000) } },
     { SOME("eval_accuracy"),         .checks = { HAS("samples_count") }, .once = WITHIN(0.0, 3.3) },
 };
@@ -152,21 +156,7 @@ static const rule open_flux1[] = {
 };
 
 static const rule closed_gpt_oss_20b[] = {
-    { ONE("global_batch_size") },
-    { ONE("max_sequence_length"),    .checks = { NUMBER(8192) } },
-    { ONE("opt_name"),               .checks = { TEXT("adamw") } },
-    { ONE("opt_base_learning_rate") },
-    { ONE("opt_end_learning_rate") },
-    { ONE("opt_learning_rate_warmup_steps"), .then = THEN_WARMUP },
-    { ONE("opt_learning_rate_decay_steps"),    .checks = { REST(1200000) } },
-    { ONE("opt_learning_rate_decay_schedule"), .checks = { TEXT("cosine with linear warmup") } },
-    { ONE("opt_adamw_beta_1"),       .checks = { NUMBER(0.9) } },
-    { ONE("opt_adamw_beta_2"),       .checks = { NUMBER(0.95) } },
-    { ONE("opt_adamw_epsilon"),      .checks = { NUMBER(1e-05) } },
-    { ONE("opt_adamw_weight_decay"), .checks = { NUMBER(0.1) } },
-    { ONE("opt_gradient_clip_norm"), .checks = { NUMBER(1.0) } },
-    { ONE("gradient_accumulation_steps"), .checks = { ABOVE(0) } },
-    { ONE("eval_samples"),           .checks = { NUMBER(1024) } },
+    LANGUAGE_ROWS,
     { SOME("eval_accuracy"),         .checks = { HAS("samples_count") }, .once = WITHIN(0.0, 3.34) },
     { ONE("max_steps"),              .checks = { NUMBER(1200000) } },
 };

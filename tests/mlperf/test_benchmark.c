@@ -21,8 +21,8 @@ static void evaluations_by_batch(void **unused)
         { "llama2_70b_lora", 9, 387, 1548 },   { "llama2_70b_lora", 16, 384, 1920 },
         { "llama2_70b_lora", 64, 384, 4224 },  { "llama2_70b_lora", 72, 432, 5184 },
         { "trainmark_tiny", 16, 80, 80 },      { "flux1", 2048, 262144, 262144 },
-        { "flux1", 1152, 262656, 262656 },     { "gpt_oss_20b", 32, 12288, 12288 },
-        { "trainmark_tiny_lora", 8, 64, 64 },
+        { "flux1", 1152, 262656, 262656 },     { "flux1", 64, 262144, 262144 },
+        { "gpt_oss_20b", 32, 12288, 12288 },   { "trainmark_tiny_lora", 8, 64, 64 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const tm_mlperf_benchmark *b = tm_mlperf_benchmark_find(cases[i].name);

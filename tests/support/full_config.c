@@ -25,6 +25,18 @@ tm_config *test_full_config(void)
     return config;
 }
 
+void test_apply_words(tm_config *config, const char *words)
+{
+    char     copy[2048], *argv[96];
+    int      argc = 0;
+    tm_error err = { 0 };
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    tm_status st = tm_config_apply_arguments(config, argc, argv, &err);
+    if (st != TM_OK) fprintf(stderr, "%s: %s\n", words, err.text);
+    TM_ASSERT(st == TM_OK);
+}
+
 const char *test_file_write(const char *folder, const char *name, const char *text)
 {
     static char paths[8][1024];

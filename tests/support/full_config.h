@@ -8,6 +8,8 @@
 
 /* Looks at no environment. The caller destroys it. */
 tm_config *test_full_config(void);
+/* Applies words of a command line; fails the test where one is refused. */
+void test_apply_words(tm_config *config, const char *words);
 /* Writes folder/name. Returns its path in a static buffer (one of eight in turn). */
 const char *test_file_write(const char *folder, const char *name, const char *text);
 

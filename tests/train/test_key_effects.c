@@ -357,16 +357,6 @@ static tm_status say_run(tm_run_options *options, tm_device *device, tm_text *ou
     return st;
 }
 
-static void apply(tm_config *config, const char *words)
-{
-    char     copy[2048], *argv[96];
-    int      argc = 0;
-    tm_error err = { 0 };
-    snprintf(copy, sizeof copy, "%s", words);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    if (tm_config_apply_arguments(config, argc, argv, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
-}
-
 /* A change may be an error that this key makes, but not that it has no effect itself; what it is added to has none. */
 static char *refusal(const char *base, const char *key, const tm_error *err)
 {
@@ -389,7 +379,7 @@ static char *fingerprint(const char *base, const char *key, const char *value)
     char           word[256];
     char          *given[] = { word };
     tm_device     *device = NULL;
-    apply(config, base);
+    test_apply_words(config, base);
     snprintf(word, sizeof word, "--%s=%s", key ? key : "", value);
     if (key && tm_config_apply_arguments(config, 1, given, &err) != TM_OK) fail_msg("%s", err.text);
     tm_status st = tm_config_finish(config, &err);
@@ -537,109 +527,6 @@ static void no_used_key_is_forgotten(void **state)
     assert_int_equal(forgotten, 0);
 }
 
-/* The keys of a condition have rows: a misspelt one would hold always. */
-static void conditions_name_keys(void **state)
-{
-    tm_config *config = test_full_config();
-    (void)state;
-    for (size_t i = 0; i < tm_config_n_keys(config); i++) {
-        const tm_key *key = tm_config_key_at(config, i);
-        for (const char *p = key->when; p && *p;) {
-            char   name[160];
-            size_t n;
-            p += *p == '!';
-            n = strcspn(p, "!=,|");
-            snprintf(name, sizeof name, "%.*s", (int)n, p);
-            if (!tm_config_is_row(config, name)) fail_msg("%s counts with %s, which is no key", key->name, name);
-            p += n;
-            p += strcspn(p, ",|");
-            p += *p != '\0';
-        }
-    }
-    tm_config_destroy(config);
-}
-
-/* --- keys that would change nothing ------------------------------------------------------------------------------- */
-
-static void refused(const char *words, const char *key, const char *counts_with)
-{
-    tm_config *config = test_full_config();
-    tm_error   err = { 0 };
-    char       begin[128];
-    apply(config, words);
-    snprintf(begin, sizeof begin, "'%s' = ", key);
-    if (tm_config_finish(config, &err) != TM_INVALID) fail_msg("%s is accepted: %s", words, err.text);
-    if (strncmp(err.text, begin, strlen(begin)) != 0 || !strstr(err.text, "has no effect: it applies only with ") ||
-        !strstr(err.text, counts_with))
-        fail_msg("%s", err.text);
-    tm_config_destroy(config);
-}
-
-static void what_counts_nowhere_is_refused(void **state)
-{
-    (void)state;
-    refused(LLAMA "--model.moe_scale 2", "model.moe_scale", "model.n_experts, and model.n_experts is null (default)");
-    refused(LLAMA "--model.v_head_dim 8", "model.v_head_dim", "model.family deepseek, and model.family is llama");
-    refused(LLAMA "--model.rope_beta_fast 2", "model.rope_beta_fast", "model.rope_scaling yarn");
-    refused(GPT "--model.rope_theta 2", "model.rope_theta", "model.family other than gpt, and model.family is gpt");
-    refused(LLAMA "--model.image_size 64", "model.image_size", "model.family flux");
-    refused(LLAMA "--model.init_std 0.1", "model.init_std",
-            "model.init hf or gpt2 or with model.family gpt or with model.tied");
-    refused(LLAMA "--data.pad_token 3", "data.pad_token", "data.source govreport");
-    refused(LLAMA "--data.path text.txt", "data.path", "and data.source is mock (command line)");
-    refused(LLAMA "--checkpoint.interval 3", "checkpoint.interval", "checkpoint.enable");
-    refused(LLAMA "--mlperf.submission_org x", "mlperf.submission_org", "mlperf.enable");
-    refused(LLAMA "--work_group x", "work_group", "user_name");
-    refused(LLAMA "--training.regime pure", "training.regime", "training.dtype bfloat16");
-    refused(LLAMA "--recompute_num_layers 2", "recompute_num_layers", "activation_checkpoint.mode full");
-}
-
-/* Of a file, in a folder of its own, with words on the command line. */
-static tm_config *configured(const char *file, const char *words, tm_status wanted, tm_error *err)
-{
-    tm_config *config = test_full_config();
-    assert_int_equal(tm_config_load_file(config, test_file_write(".", "keys.yaml", file), err), TM_OK);
-    apply(config, words);
-    assert_int_equal(tm_config_finish(config, err), wanted);
-    return config;
-}
-
-static void what_a_higher_layer_switches_off_is_noted(void **state)
-{
-    static const char file[] = "validation: {freq: 7}\nmodel: {rope_scaling: yarn, rope_beta_fast: 4}\n";
-    tm_error          err = { 0 };
-    (void)state;
-    tm_config  *config = configured(file, "--validation.enable false --model.rope_scaling none", TM_OK, &err);
-    const char *notes = tm_config_notes(config);
-    assert_non_null(strstr(notes, "no effect: "));
-    assert_non_null(strstr(notes, "validation.freq (applies only with validation.enable)"));
-    assert_non_null(strstr(notes, "model.rope_beta_fast (applies only with model.rope_scaling yarn)"));
-    tm_text printed = { 0 };
-    tm_config_print_yaml(config, &printed, false);
-    assert_null(strstr(printed.data, "rope_beta_fast")); /* what is printed loads again */
-    tm_config *again = configured(printed.data, "", TM_OK, &err);
-    assert_true(tm_config_hash(again) == tm_config_hash(config));
-    tm_config_destroy(again);
-    tm_config_destroy(config);
-    tm_text_fini(&printed);
-    config = configured("validation: {freq: 7, enable: false}\nmodel: {rope_beta_fast: 4, rope_scaling: none}\n", "",
-                        TM_INVALID, &err);
-    assert_non_null(strstr(err.text, "'model.rope_beta_fast' = '4' (./keys.yaml:2) has no effect"));
-    tm_config_destroy(config);
-}
-
-/* A preset says all of its family; what takes its place does not have to. */
-static void presets_are_not_judged(void **state)
-{
-    tm_config *config = test_full_config();
-    tm_error   err = { 0 };
-    (void)state;
-    assert_int_equal(tm_config_apply_preset(config, "llama3.1_8B", &err), TM_OK);
-    apply(config, "--model.rope_scaling none --data.source mock");
-    if (tm_config_finish(config, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_config_destroy(config);
-}
-
 /* Rows for fine-tuning, and what is needed to read them. */
 static void write_rows(void)
 {
@@ -697,11 +584,7 @@ static int remove_folder(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conditions_name_keys),
         cmocka_unit_test(no_used_key_is_forgotten),
-        cmocka_unit_test(what_counts_nowhere_is_refused),
-        cmocka_unit_test(what_a_higher_layer_switches_off_is_noted),
-        cmocka_unit_test(presets_are_not_judged),
         cmocka_unit_test(a_run_is_the_same_twice),
         cmocka_unit_test(held_out_samples_of_another_size),
         cmocka_unit_test(each_key_changes_the_run),

@@ -60,6 +60,7 @@ FNR == 1 { file = tests = "" }
     sub(/[^\/]*$/, "", folder)
     n = tests == "-" ? 0 : split(tests, names, " ")
     for (i = 1; i <= n; i++) {
+        if (names[i] ~ /\//) complain("'" names[i] "' is not beside this list: put the rows into the list beside it")
         if ((getline ignored < (folder names[i])) < 0) complain("no test '" folder names[i] "'")
         close(folder names[i])
     }
