@@ -355,7 +355,9 @@ static void recipes_of_torchtune_load(void **state)
     test_foreign_has(f, "optimizer.lr", "2");
     test_foreign_has(f, "training.max_norm", "0");
     test_foreign_has(f, "activation_checkpoint.mode", "full");
-    memcpy(strstr(text, "llama3_1_8b"), "llama9_1_8b", 11);
+    memcpy(strstr(text, "llama3_1_8b"), "qwen2_7b_rm", 11); /* begins like one that is */
+    refuse(f, put(f, "r.yaml", text), "not built: this model");
+    memcpy(strstr(text, "qwen2_7b_rm"), "llama9_1_8b", 11);
     refuse(f, put(f, "r.yaml", text), "not built: this model");
 }
 
