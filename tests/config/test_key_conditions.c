@@ -13,7 +13,8 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#define LLAMA "--model.n_layers 2 --model.dim 32 --model.n_heads 4 --model.ffn_dim 64 --model.vocab_size 64 --data.source mock "
+#define LLAMA                                                                                                          \
+    "--model.n_layers 2 --model.dim 32 --model.n_heads 4 --model.ffn_dim 64 --model.vocab_size 64 --data.source mock "
 #define GPT LLAMA "--model.family gpt --model.max_seq_len 16 --training.seq_len 16 "
 
 /* The keys of a condition have rows: a misspelt one would hold always. */
