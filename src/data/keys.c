@@ -178,6 +178,10 @@ static tm_status settle_source(tm_config *config, tm_error *err)
         tm_config_note(config, "training.mock_data is true (%s), but data.source counts, which is %s (%s)",
                        tm_config_place(config, "training.mock_data"), tm_config_text(config, "data.source"),
                        tm_config_place(config, "data.source"));
+    if (mock && !mocked && mock == source && tm_names_equal(tm_config_text(config, "data.source"), "mock"))
+        return tm_fail(err, TM_INVALID,
+                       "data.source is mock (%s), training.mock_data is false (%s); give one of the two",
+                       tm_config_place(config, "data.source"), tm_config_place(config, "training.mock_data"));
     if (mocked && mock >= path && mock > source) /* what an image model is measured on has a source of its own */
         derive_source(config, images ? "gaussians" : "mock", "training.mock_data");
     else if (path > source)

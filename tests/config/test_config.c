@@ -244,7 +244,7 @@ static void extends_merges_in_order(void **state)
                     "training: {local_batch_size: 3, max_norm: 3}\nquantize.linear.float8.filter_fqns: [a, b]\n");
     load(f, "x.yaml",
          "extends: [a.yaml, b.yaml, c.yaml, gpt-small.yaml]\ntraining.train_iters: "
-         "4\nquantize.linear.float8.filter_fqns: [c]\n");
+         "4\nquantize.linear.float8.filter_fqns: [c]\nmodel.converters: [quantize.linear.float8]\n");
     finish(f);
     assert_int_equal(tm_config_i64(f->config, "training.steps"), 4);
     assert_origin(f, "training.steps", "file x.yaml:2");

@@ -394,7 +394,7 @@ static const tm_foreign_key keys[] = {
     FILES("non_persistent_*"), FILES("dist_ckpt_*"), FILES("ckpt_*"), FILES("use_dist_ckpt_deprecated"),
     FILES("use_persistent_ckpt_worker"), FILES("auto_detect_ckpt_format"), FILES("async_save"),
     FILES("fully_parallel_save"), LOADS("ckpt_step", "a named step"),
-    MAPPED("disable_last_saving", "disable_last_saving"),
+    MAPPED("disable_last_saving", "disable_last_saving", .with = "save"),
     HARMLESS("auto_continue_train", "checkpoint.enable resumes where the run stopped"),
 
     /* several devices */
