@@ -42,6 +42,6 @@ bool tm_is_binary(const char *bytes, size_t n);
 /* Where bytes are tokens: packed files would be noise, and JSON lines would teach quotes and keys. TM_INVALID names the
  * first such file, and what to do with it. */
 TM_MUST_USE tm_status tm_text_files_check(const tm_text_files *files, tm_error *err);
-void tm_text_files_close(tm_text_files *files);
+void                  tm_text_files_close(tm_text_files *files);
 
 #endif
