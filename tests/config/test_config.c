@@ -299,6 +299,15 @@ static void a_flavor_given_above_replaces_the_preset(void **state)
     assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);
 }
 
+static void a_flavor_that_the_model_does_not_have_is_refused(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tm_config_apply_preset(f->config, "gpt-small", &f->err), TM_OK);
+    ARGUMENTS(f, "--model.flavor", "8B");
+    assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
+    assert_non_null(strstr(f->err.text, "with model.flavor '8B' (command line)"));
+}
+
 static void a_second_preset_leaves_nothing_of_the_first(void **state)
 {
     fixture *f = *state;
@@ -544,6 +553,7 @@ int main(void)
         TEST(a_file_beside_the_experiment_wins),
         TEST(flavor_chooses_a_preset),
         TEST(a_flavor_given_above_replaces_the_preset),
+        TEST(a_flavor_that_the_model_does_not_have_is_refused),
         TEST(a_second_preset_leaves_nothing_of_the_first),
         TEST(secrets_are_masked_wherever_they_come_out),
         TEST(messages_do_not_betray_secrets),
