@@ -258,6 +258,38 @@ static const char job[] =
     "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = '2'\n[compile]\nenable=true\n"
     "components = [\"model\", \"loss\"]\n[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n";
 
+/* torchtitan's converters of experts name them; float8 of Megatron is of all linears, so of experts. */
+static void experts_are_quantized_as_elsewhere(void **state)
+{
+    static const char *const kinds[][2] = { { "mx", "mxfp8" }, { "float8", "fp8_rowwise" } };
+    test_foreign            *f = *state;
+    const char              *mock[] = { "--training.mock_data", "true" };
+    for (int i = 0; i < 2; i++) {
+        char text[600];
+        snprintf(text, sizeof text,
+                 "[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\nconverters = [\"quantize.grouped_mm.%s\"]\n"
+                 "[training]\nsteps = 2\n[quantize.grouped_mm.%s]\nfqns = [\"experts\"]\n",
+                 kinds[i][0], kinds[i][0]);
+        if (test_foreign_load(f, put(f, "j.toml", text), true, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
+        test_foreign_has(f, "quantize.experts_recipe", kinds[i][1]);
+        test_foreign_has(f, "quantize.recipe", "none");
+    }
+    static const struct {
+        const char *model, *line, *recipe, *experts;
+    } megatron[] = {
+        { "deepseek_v2_lite.yaml", "fp8: hybrid\n      fp8_recipe: blockwise", "fp8_blockwise", "fp8_blockwise" },
+        { "deepseek_v2_lite.yaml", "fp4: e2m1\n      fp4_recipe: mxfp4", "mxfp4_turbo", "mxfp4_turbo" },
+        { "llama2_7B.yaml", "fp8: hybrid", "fp8_delayed", "none" },
+    };
+    for (size_t i = 0; i < sizeof megatron / sizeof *megatron; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, MEGATRON "%s\n" MOCK "      %s\n", megatron[i].model, megatron[i].line);
+        if (test_foreign_load(f, put(f, "x.yaml", text), true, 0, NULL) != TM_OK) fail_msg("%s", f->err.text);
+        test_foreign_has(f, "quantize.recipe", megatron[i].recipe);
+        test_foreign_has(f, "quantize.experts_recipe", megatron[i].experts);
+    }
+}
+
 static void job_files_of_torchtitan_load(void **state)
 {
     test_foreign *f = *state;
@@ -545,6 +577,7 @@ int main(void)
         TEST(what_changes_the_computation_is_refused_by_name),
         TEST(families_are_refused_by_their_name),
         TEST(everything_wrong_is_told_at_once),
+        TEST(experts_are_quantized_as_elsewhere),
         TEST(job_files_of_torchtitan_load),
         TEST(wrong_toml_is_refused_with_its_line),
         TEST(every_form_of_toml_is_read),
