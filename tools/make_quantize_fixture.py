@@ -5,11 +5,14 @@ its first step.
 
     tools/make_quantize_fixture.py > tests/golden/quantize.txt
 
-fp8_*: torchao's Float8Linear on the CPU, emulated. mxfp8, mxfp4, mxfp4_turbo, nvfp4: a model in numpy of the published
-descriptions (docs/low-precision.md), put in front of the same linears; nothing of trainmark is in it. All in float32.
+fp8_*, mxfp8: torchao on the CPU, emulated. mxfp4, mxfp4_turbo, nvfp4: a model in numpy of the published descriptions
+(docs/low-precision.md), put in front of the same linears; nothing of trainmark is in it. All in float32.
 Plain SGD with small rates: sums
 in another order differ in the last digit, and where that pushes one number over the edge between two codes the runs part; at
-these rates none does in 20 steps. The output head stays as it is. Weights and tokens come from names and indices (tools/make_parity_fixture.py).
+these rates none does in 20 steps. "losses" quantizes the linears of the blocks, "output" the output head, "experts" the
+products of the experts of a Mixtral of one layer, each of them a product of torchao's by itself with its tokens in their order;
+for blocks of 32 they are filled up with zeros. Weights and tokens come from names and indices
+(tools/make_parity_fixture.py).
 Needs torch, torchao, transformers, numpy."""
 import sys
 
@@ -46,11 +49,6 @@ def to_e4m3(x):
 def exponent_even(amax):
     bits = amax.astype(np.float32).view(np.uint32) + np.uint32(0x200000)
     return (bits >> np.uint32(23)).astype(np.int64) - 127 - 2
-
-
-def exponent_up(amax):
-    bits = (amax.astype(np.float32) / np.float32(448)).astype(np.float32).view(np.uint32)
-    return (bits >> np.uint32(23)).astype(np.int64) - 127 + ((bits & np.uint32(0x7FFFFF)) != 0)
 
 
 def hadamard16():
@@ -96,10 +94,6 @@ def two_level(x, size, square):
     return ((q * block).astype(np.float32) * (whole / np.float32(2688))).astype(np.float32).reshape(x.shape)
 
 
-def mxfp8(x, factor):
-    return microscaled(x, 32, False, exponent_up, to_e4m3)
-
-
 def mxfp4(x, factor):
     return microscaled(rotate(x, False), 32, False, exponent_even, to_e2m1)
 
@@ -138,58 +132,144 @@ def through(recipe, matrix, factor):
 
 
 class Quantized(torch.nn.Module):
-    def __init__(self, linear, recipe):
+    """The linear with its product, `product(x, w)`."""
+    def __init__(self, linear, product):
         super().__init__()
-        self.weight, self.recipe = linear.weight, recipe
+        self.weight, self.product = linear.weight, product
 
     def forward(self, x):
-        rows = x.reshape(-1, x.shape[-1])
-        return Product.apply(rows, self.weight, self.recipe).reshape(*x.shape[:-1], -1)
+        return self.product(x.reshape(-1, x.shape[-1]), self.weight).reshape(*x.shape[:-1], -1)
 
 
-def put_in(model, recipe):
+def put_in(model, product):
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, torch.nn.Linear) and name != "lm_head":
-                setattr(module, name, Quantized(child, recipe))
+                setattr(module, name, Quantized(child, product))
+
+
+def of_numpy(recipe):
+    return lambda x, w: Product.apply(x, w, recipe)
 
 
 # --- torchao --------------------------------------------------------------------------------------------------------------
 
-def put_in_torchao(model, name):
-    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+def torchao_fp8(name):
+    """The product of a recipe of float8."""
     import dataclasses
+    from torchao.float8 import Float8LinearConfig
+    from torchao.float8.float8_linear import Float8Linear
     config = dataclasses.replace(Float8LinearConfig.from_recipe_name(name), emulate=True)
-    convert_to_float8_training(model, config=config, module_filter_fn=lambda m, fqn: fqn != "lm_head")
+    linear = Float8Linear.from_float(torch.nn.Linear(16, 16, bias=False), config)
+    from torchao.float8.float8_linear import matmul_with_hp_or_float8_args
+    return lambda x, w: matmul_with_hp_or_float8_args.apply(x, w.t(), linear.linear_mm_config, config)
 
 
-def scales_of(model, name):
-    """Of x and w of every linear of the first step, torchao's tensorwise rule on what the linear is given."""
+def torchao_mxfp8(x, w):
+    from torchao.prototype.moe_training.mxfp8_linear import mx_mm
+    from torchao.prototype.mx_formats.config import (MXFP8Dim0CastKernelChoice, MXFP8Dim1CastKernelChoice,
+                                                     ScaleCalculationMode)
+    from torchao.quantization.quantize_.common.kernel_preference import KernelPreference
+    e4m3 = torch.float8_e4m3fn
+    return mx_mm.apply(x, w, e4m3, e4m3, e4m3, 32, KernelPreference.EMULATED, MXFP8Dim0CastKernelChoice.TORCH,
+                       MXFP8Dim1CastKernelChoice.TORCH, ScaleCalculationMode.RCEIL, False)
+
+
+def mx_scale(t):
+    """The least number that the blocks of t are multiplied with."""
+    from torchao.prototype.mx_formats.config import ScaleCalculationMode
+    from torchao.prototype.mx_formats.mx_tensor import to_mx
+    exponents, _ = to_mx(t.detach().contiguous(), torch.float8_e4m3fn, 32, ScaleCalculationMode.RCEIL)
+    return 2.0 ** (127 - int(exponents.view(torch.uint8).max()))
+
+
+def fp8_scale(t):
+    """By torchao's tensorwise rule."""
     from torchao.float8.float8_utils import tensor_to_scale
+    return float(tensor_to_scale(t.detach(), torch.float8_e4m3fn))
+
+
+def scales_of(model, rule):
+    """Of x and w of every linear of the first step."""
     found = []
 
     def look(fqn):
         def hook(module, inputs):
             for factor, t in (("x", inputs[0]), ("w", module.weight)):
-                found.append((fqn, factor, float(tensor_to_scale(t.detach(), torch.float8_e4m3fn))))
+                found.append((fqn, factor, rule(t)))
         return hook
     hooks = [m.register_forward_pre_hook(look(fqn)) for fqn, m in model.named_modules()
-             if type(m).__name__ == "Float8Linear"]
+             if isinstance(m, Quantized)]
     return found, hooks
+
+
+# --- experts --------------------------------------------------------------------------------------------------------------
+
+EXPERTS, CHOSEN, EXPERT_FFN = 4, 2, 64
+
+
+def by_experts(product):
+    """The forward of MixtralExperts with the products of each expert by themselves."""
+    def filled_up(x, w):
+        rows = torch.nn.functional.pad(x, (0, 0, 0, -x.shape[0] % 32))
+        return product(rows, w)[:x.shape[0]]
+
+    def forward(self, hidden, chosen, weights):
+        out = torch.zeros_like(hidden)
+        for e in range(EXPERTS):
+            token, place = torch.where(chosen == e)
+            if token.numel() == 0:
+                continue
+            gate, up = self.gate_up_proj[e].chunk(2)
+            x = hidden[token]
+            y = filled_up(self.act_fn(filled_up(x, gate)) * filled_up(x, up), self.down_proj[e])
+            out = out.index_add(0, token, y * weights[token, place, None])
+        return out
+    return forward
+
+
+def load_mixtral(product):
+    from transformers import MixtralConfig, MixtralForCausalLM
+    import types
+    config = MixtralConfig(
+        vocab_size=SHAPE["vocab"], hidden_size=SHAPE["dim"], intermediate_size=EXPERT_FFN,
+        num_hidden_layers=1, num_attention_heads=SHAPE["heads"], num_key_value_heads=SHAPE["kv_heads"],
+        head_dim=SHAPE["head_dim"], hidden_act="silu", max_position_embeddings=SHAPE["positions"],
+        rms_norm_eps=SHAPE["norm_eps"], tie_word_embeddings=False, num_local_experts=EXPERTS,
+        num_experts_per_tok=CHOSEN, sliding_window=None, router_jitter_noise=0.0, output_router_logits=False,
+        rope_parameters={"rope_type": "default", "rope_theta": SHAPE["rope_theta"]}, attention_dropout=0.0,
+        use_cache=False, bos_token_id=None, eos_token_id=None)
+    model = MixtralForCausalLM(config)
+    model.train()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parts = name.split(".")
+            ours = f"layers.{parts[2]}.moe" if parts[1] == "layers" else ""
+            if name.endswith("mlp.gate.weight"):
+                parameter.copy_(parity.initial(f"{ours}.router.gate.weight", parameter.shape))
+            elif "experts" in name:
+                for e in range(EXPERTS):
+                    linears = ("w1", "w3") if "gate_up" in name else ("w2",)
+                    for linear, rows in zip(linears, parameter[e].chunk(len(linears))):
+                        rows.copy_(parity.initial(f"{ours}.experts.{e}.{linear}.weight", rows.shape))
+            else:
+                parameter.copy_(parity.initial(name, parameter.shape))
+    for module in model.modules():
+        if type(module).__name__ == "MixtralExperts":
+            module.forward = types.MethodType(by_experts(product), module)
+    return model
 
 
 # --- training -------------------------------------------------------------------------------------------------------------
 
-def train(prepare, rate, look=None):
-    model = parity.load(SHAPE, False)
-    prepare(model)
+def train(model, rate, look=None):
     tokens = parity.stream("tokens", BATCHES * BATCH * (SHAPE["seq"] + 1)) % np.uint32(SHAPE["vocab"])
     windows = torch.from_numpy(tokens.astype(np.int64).reshape(BATCHES, BATCH, SHAPE["seq"] + 1))
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=rate, foreach=False)
     losses, scales, hooks = [], [], []
     if look:
-        scales, hooks = look(model)
+        scales, hooks = scales_of(model, look)
     for step in range(STEPS):
         window = windows[step % BATCHES]
         optimizer.zero_grad(set_to_none=True)
@@ -204,25 +284,41 @@ def train(prepare, rate, look=None):
     return losses, scales
 
 
+def linears(product):
+    model = parity.load(SHAPE, False)
+    put_in(model, product)
+    return model
+
+
+def head(product):
+    model = parity.load(SHAPE, False)
+    model.lm_head = Quantized(model.lm_head, product)
+    return model
+
+
 def main():
     torch.set_num_threads(1)
-    plain = None
-    runs = [("none", lambda m: None, None)]
-    for recipe in (mxfp8, mxfp4, mxfp4_turbo, nvfp4):
-        runs.append((recipe.__name__, lambda m, r=recipe: put_in(m, r), None))
+    plain = {}
+    products = {"mxfp8": torchao_mxfp8}
+    for recipe in (mxfp4, mxfp4_turbo, nvfp4):
+        products[recipe.__name__] = of_numpy(recipe)
     for name in ("tensorwise", "rowwise", "rowwise_with_gw_hp"):
-        look = (lambda m: scales_of(m, "tensorwise")) if name == "tensorwise" else None
-        runs.append(("fp8_" + name, lambda m, n=name: put_in_torchao(m, n), look))
-    for name, prepare, look in runs:
+        products["fp8_" + name] = torchao_fp8(name)
+    runs = [("losses", "none", linears)] + [("losses", name, linears) for name in products]
+    runs += [("output", "none", head)] + [("output", name, head) for name in ("fp8_rowwise", "mxfp8", "nvfp4")]
+    runs += [("experts", "none", load_mixtral)]
+    runs += [("experts", name, load_mixtral) for name in ("fp8_tensorwise", "fp8_rowwise", "fp8_rowwise_with_gw_hp", "mxfp8")]
+    for kind, name, load in runs:
         rate = 1e-3 if name == "nvfp4" else 1e-4
-        losses, scales = train(prepare, rate, look)
-        print("losses", name, rate, *[f"{x:.9g}" for x in losses])
+        rule = {"mxfp8": mx_scale, "fp8_tensorwise": fp8_scale}.get(name)
+        model = load(products.get(name, torch.nn.functional.linear))
+        losses, scales = train(model, rate, rule if kind == "losses" else None)
+        print(kind, name, rate, *[f"{x:.9g}" for x in losses])
         for fqn, factor, scale in scales:
             print("scale", name, fqn, factor, f"{scale:.9g}")
-        if plain is None:
-            plain = losses
-        print(f"{name}: last {losses[-1]:.6f}, most off float32 "
-              f"{max(abs(a - b) for a, b in zip(losses, plain)):.2e}", file=sys.stderr)
+        plain.setdefault(kind, losses)
+        print(f"{kind} {name}: last {losses[-1]:.6f}, most off float32 "
+              f"{max(abs(a - b) for a, b in zip(losses, plain[kind])):.2e}", file=sys.stderr)
 
 
 main()

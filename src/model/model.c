@@ -203,6 +203,17 @@ int tm_model_products(const tm_model_shape *shape, tm_model_product out[TM_MAX_P
     return tm_family_of(shape)->products(shape, out);
 }
 
+/* in: hidden states, head, targets; out: the loss. */
+static void add_whole_loss(tm_graph *graph, const tm_tensor_id in[TM_MAX_IN], tm_tensor_id out[TM_MAX_OUT],
+                           bool accumulate)
+{
+    tm_shape     shape = tm_shape_2(tm_graph_at(graph, in[0])->shape.n[0], tm_graph_at(graph, in[1])->shape.n[0]);
+    tm_tensor_id z[TM_MAX_OUT] = { tm_graph_tensor(graph, "output.logits", TM_ROLE_STATISTIC, shape) };
+    tm_graph_add(graph, TM_OP_linear, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ in[0], in[1], TM_NONE, TM_NONE }, z, 0);
+    tm_graph_add(graph, TM_OP_cross_entropy, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ z[0], in[2] }, out,
+                 accumulate ? 1u : 0);
+}
+
 const char *const tm_language_fields[] = { "tokens", "targets", NULL };
 
 void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
@@ -217,5 +228,10 @@ void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     tm_tensor_id out[TM_MAX_OUT] = { loss, TM_NONE };
     graph->layer = -1;
     graph->module = "output";
+    tm_graph_at(graph, model->head)->head = true;
+    if (model->whole_logits) {
+        add_whole_loss(graph, in, out, accumulate);
+        return;
+    }
     tm_graph_add(graph, TM_OP_linear_cross_entropy, &attr, sizeof attr, in, out, accumulate ? 1u : 0);
 }

@@ -28,25 +28,47 @@ const char *tm_quantize_misfit(const tm_quantizer *z, tm_quantize_part part)
 }
 
 /* A delayed scale of 0 is none yet and counts as 1. */
-/* --- quantize: x (N, C), [ticks (2)], [scale (R)] -> y (N, C), [record (R, 4)] -------------------------------------
+/* --- quantize: x (N, C) or (E, M, K), [ticks (2)], [scale (R)], [offsets (E + 1)] -> y like x, [record (R, 4)] ------
  */
+
+/* Lines that run along the rows of experts may have any length. */
+static const char *parts_check(const tm_shape *in, const tm_quantize_attr *attr)
+{
+    bool grouped = tm_shape_present(in[TM_QUANTIZE_OFFSETS]);
+    for (int p = 0; p < attr->n_parts; p++)
+        for (int r = 0; r < (attr->switch_step < 0 ? 1 : 2) && !(grouped && attr->down); r++) {
+            const char *why = tm_quantize_misfit(&attr->recipe[r], tm_quantize_part_of(attr, in[0], p));
+            if (why) return why;
+        }
+    return NULL;
+}
+
+static const char *groups_check(const tm_shape *in, const tm_quantize_attr *attr)
+{
+    tm_shape offsets = in[TM_QUANTIZE_OFFSETS];
+    if (!tm_shape_present(offsets)) return NULL;
+    if (in[0].rank != 2) return "rows of experts must be a matrix";
+    if (offsets.rank != 1 || offsets.n[0] < 2) return "there must be one offset more than experts";
+    return attr->n_parts > 1 && !attr->cut_columns ? "rows of experts have no parts but columns" : NULL;
+}
 
 static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shape *out)
 {
     const tm_quantize_attr *attr = attr_;
-    if (in[0].rank != 2) return "x must have two axes (rows, columns)";
+    const char             *why;
+    if (in[0].rank != 2 && in[0].rank != 3) return "x must have two axes (rows, columns), or three of experts' weights";
     if (attr->n_parts < 1 || attr->n_parts > TM_QUANTIZE_PARTS) return "there must be from 1 to 8 parts";
-    if (attr->end[attr->n_parts - 1] != in[0].n[attr->cut_columns ? 1 : 0]) return "the parts must cover all of x";
-    for (int p = 0; p < attr->n_parts; p++)
-        for (int r = 0; r < (attr->switch_step < 0 ? 1 : 2); r++) {
-            const char *why = tm_quantize_misfit(&attr->recipe[r], tm_quantize_part_of(attr, in[0], p));
-            if (why) return why;
-        }
+    if (attr->end[attr->n_parts - 1] != in[0].n[in[0].rank - (attr->cut_columns ? 1 : 2)])
+        return "the parts must cover all of x";
+    if ((why = groups_check(in, attr))) return why;
+    if ((why = parts_check(in, attr))) return why;
+    int64_t groups = in[0].rank == 3 ? in[0].n[0] : 1;
+    if (tm_shape_present(in[TM_QUANTIZE_OFFSETS])) groups = in[TM_QUANTIZE_OFFSETS].n[0] - 1;
+    int64_t rows = attr->row + groups * attr->n_parts;
     if (tm_shape_present(in[1]) && !tm_shape_is_vector(in[1], TM_QUANTIZE_TICKS)) return "there must be two counters";
-    if (tm_shape_present(in[2]) && (in[2].rank != 1 || in[2].n[0] < attr->row + attr->n_parts))
+    if (tm_shape_present(in[2]) && (in[2].rank != 1 || in[2].n[0] < rows))
         return "there must be a scale of each factor";
-    if (tm_shape_present(out[1]) &&
-        (out[1].rank != 2 || out[1].n[0] < attr->row + attr->n_parts || out[1].n[1] != TM_QUANTIZE_RECORD))
+    if (tm_shape_present(out[1]) && (out[1].rank != 2 || out[1].n[0] < rows || out[1].n[1] != TM_QUANTIZE_RECORD))
         return "the record must have four columns and a row of each factor";
     return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
 }
@@ -69,6 +91,13 @@ static int64_t place_of(const reference *r, int64_t line, int64_t k)
     return row * tm_view_ld(&r->call->in[0]) + column;
 }
 
+/* Of an element at `at` of x, in y, which is dense. */
+static int64_t index_of(const reference *r, int64_t at)
+{
+    int64_t ld = tm_view_ld(&r->call->in[0]);
+    return at / ld * tm_view_ld(&r->call->out[0]) + at % ld;
+}
+
 static float largest_of(const reference *r, int64_t line, int64_t lines, int64_t k, int64_t n)
 {
     float amax = 0;
@@ -84,8 +113,7 @@ static void quantize_group(reference *r, int64_t line, int64_t lines, int64_t k,
     for (int64_t l = line; l < line + lines; l++)
         for (int64_t i = k; i < k + n; i++) {
             float   x = r->x[l * r->part.length + i], scaled = x * scale.encode, q;
-            int64_t at = place_of(r, l, i), columns = r->call->out[0].shape.n[1];
-            int64_t index = at / tm_view_ld(&r->call->in[0]) * columns + at % tm_view_ld(&r->call->in[0]);
+            int64_t index = index_of(r, place_of(r, l, i));
             if (r->z->stochastic) {
                 uint64_t random = tm_random_u64(r->attr->seed, r->pass, (uint64_t)index);
                 q = tm_narrow_stochastic(scaled, r->format, (float)(random >> 40) * 0x1p-24f);
@@ -109,6 +137,10 @@ static void quantize_part(reference *r, const double *delayed)
     int64_t             lines = r->part.lines, length = r->part.length, high = 1, wide = length;
     float               whole = largest_of(r, 0, lines, 0, length);
     r->amax = (double)whole;
+    if (lines * length == 0) {
+        r->scale = 1;
+        return;
+    }
     if (z->scaled == TM_SCALED_TENSOR || z->scaled == TM_SCALED_DELAYED) high = lines;
     if (z->scaled == TM_SCALED_SQUARE) high = z->block;
     if (z->scaled == TM_SCALED_SQUARE || z->scaled == TM_SCALED_BLOCK) wide = z->block;
@@ -125,25 +157,24 @@ static void copy_part(reference *r)
 {
     double *y = r->call->out[0].data;
     for (int64_t l = 0; l < r->part.lines; l++)
-        for (int64_t k = 0; k < r->part.length; k++) {
-            int64_t at = place_of(r, l, k), ld = tm_view_ld(&r->call->in[0]);
-            y[at / ld * r->call->out[0].shape.n[1] + at % ld] = (double)r->x[l * r->part.length + k];
-        }
+        for (int64_t k = 0; k < r->part.length; k++)
+            y[index_of(r, place_of(r, l, k))] = (double)r->x[l * r->part.length + k];
     r->amax = (double)largest_of(r, 0, r->part.lines, 0, r->part.length);
     r->scale = 1;
 }
 
-static void write_record(const reference *r, int p)
+/* An expert without rows has the scale 1 and no shares. */
+static void write_record(const reference *r, int64_t cell)
 {
     const tm_view *out = &r->call->out[1];
     if (!tm_view_present(out)) return;
-    double *row = (double *)out->data + (r->attr->row + p) * TM_QUANTIZE_RECORD;
-    double  elements = (double)(r->part.lines * r->part.length);
+    double *row = (double *)out->data + (r->attr->row + cell) * TM_QUANTIZE_RECORD;
+    double  elements = fmax(1, (double)(r->part.lines * r->part.length));
     double  fresh[TM_QUANTIZE_RECORD] = { r->amax, (double)(float)r->scale, (double)(float)(r->saturated / elements),
                                           (double)(float)(r->flushed / elements) };
-    bool    adds = tm_call_adds(r->call, 1);
+    bool    adds = tm_call_adds(r->call, 1), empty = r->part.lines * r->part.length == 0;
     for (int i = 0; i < TM_QUANTIZE_RECORD; i++) {
-        bool keep = adds && (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]);
+        bool keep = adds && (empty || (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]));
         if (!keep) row[i] = fresh[i];
     }
 }
@@ -153,23 +184,23 @@ static void quantize_reference(const tm_call *call)
     const tm_quantize_attr *attr = call->attr;
     const double           *x = call->in[0].data, *ticks = call->in[1].data, *scales = call->in[2].data;
     bool                    switched = attr->switch_step >= 0 && ticks && ticks[0] >= (double)attr->switch_step;
-    for (int p = 0; p < attr->n_parts; p++) {
+    for (int64_t cell = 0; cell < tm_quantize_groups(call) * attr->n_parts; cell++) {
         reference r = { .call = call, .attr = attr, .z = &attr->recipe[switched] };
         r.format = tm_narrow_of(r.z->format);
-        r.part = tm_quantize_part_of(attr, call->in[0].shape, p);
+        r.part = tm_quantize_cell(call, cell);
         r.pass = ticks ? (uint64_t)ticks[1] : 0;
-        r.x = tm_alloc((size_t)(r.part.lines * r.part.length) * sizeof *r.x);
+        r.x = tm_alloc((size_t)(r.part.lines * r.part.length) * sizeof *r.x + 1);
         for (int64_t l = 0; l < r.part.lines; l++) {
             float *line = r.x + l * r.part.length;
             for (int64_t k = 0; k < r.part.length; k++) line[k] = (float)x[place_of(&r, l, k)];
-            for (int64_t k = 0; k < r.part.length && r.z->rotation != TM_ROTATE_NOT; k += TM_ROTATED)
+            for (int64_t k = 0; k + TM_ROTATED <= r.part.length && r.z->rotation != TM_ROTATE_NOT; k += TM_ROTATED)
                 tm_rotate_16(line + k, r.z->rotation);
         }
         if (r.z->scaled == TM_SCALED_NOT)
             copy_part(&r);
         else
-            quantize_part(&r, scales ? scales + attr->row + p : (const double[]){ 1 });
-        write_record(&r, p);
+            quantize_part(&r, scales ? scales + attr->row + cell : (const double[]){ 1 });
+        write_record(&r, cell);
         free(r.x);
     }
 }
@@ -246,16 +277,70 @@ static const struct {
         .cut_columns = 1,
         .n_parts = 1,
         .end = { 192 } } },
+    { 20,
+      40,
+      false,
+      true,
+      { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) },
+        .n_parts = 1,
+        .end = { 20 } } }, /* the first ones have no rows */
+    { 100,
+      48,
+      false,
+      true,
+      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_EVEN, TM_ROTATE_16, .block = 32 } },
+        .down = 1,
+        .cut_columns = 1,
+        .n_parts = 2,
+        .end = { 16, 48 } } },
+    { 60,
+      64,
+      true,
+      true,
+      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_TWO_LEVEL, TM_ROTATE_NOT, .stochastic = 1, .block = 16 },
+                    QUANTIZER(E5M2, DELAYED, RATIO, 0) },
+        .seed = 5,
+        .switch_step = 100,
+        .cut_columns = 1,
+        .n_parts = 2,
+        .end = { 32, 64 } } },
+    { 60,
+      64,
+      true,
+      true,
+      { .recipe = { QUANTIZER(E5M2, LINE, RATIO, 0), QUANTIZER(E4M3, DELAYED, RATIO, 0) },
+        .switch_step = 100,
+        .down = 1,
+        .n_parts = 1,
+        .end = { 60 } } },
+    { 33, 64, false, true, { .recipe = { QUANTIZER(E2M1, SQUARE, TWO_LEVEL, 16) }, .n_parts = 2, .end = { 16, 33 } } },
+    { 48,
+      40,
+      false,
+      false,
+      { .recipe = { QUANTIZER(E4M3, BLOCK, UP, 16) }, .down = 1, .n_parts = 2, .end = { 16, 48 } } },
 };
+
+/* Of the last cases: how many experts share the rows, or have as many each. Of few rows the first ones have none. */
+static const struct {
+    int64_t experts;
+    bool    weights;
+} grouped[] = { { 6, false }, { 4, false }, { 3, false }, { 3, false }, { 4, true }, { 5, true } };
 
 static bool quantize_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
+    int              g = k - TM_COUNT_OF(cases) + TM_COUNT_OF(grouped);
+    int64_t          experts = g >= 0 ? grouped[g].experts : 0;
+    bool             weights = g >= 0 && grouped[g].weights;
     tm_quantize_attr attr = cases[k].attr;
     if (!cases[k].ticks) attr.switch_step = -1;
     tm_example_begin(example, &attr, sizeof attr);
-    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].columns), 0, 1);
-    int64_t factors = attr.row + attr.n_parts;
+    tm_shape shape = tm_shape_2(cases[k].rows, cases[k].columns);
+    if (weights) shape = tm_shape_3(experts, cases[k].rows, cases[k].columns);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, shape, 0, 1);
+    if (experts > 0 && !weights) tm_example_offsets(example, TM_QUANTIZE_OFFSETS, experts, cases[k].rows);
+    int64_t factors = attr.row + attr.n_parts * (experts > 0 ? experts : 1);
     if (cases[k].ticks) tm_example_in(example, 1, TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), k % 2 ? 200 : 20, 1);
     if (cases[k].ticks) tm_example_in(example, 2, TM_ROLE_STATE, tm_shape_1(factors), 8, 1);
     if (cases[k].record) example->out[1] = tm_shape_2(factors, TM_QUANTIZE_RECORD);
@@ -268,9 +353,9 @@ const tm_op tm_op_quantize = {
         "y = decode(round(x scale)) / scale in a narrow format, the scale of a tensor, a line, a block or a square; "
         "record = largest magnitude, least scale, shares that saturate and that become 0",
     .group = "elementwise",
-    .n_in = 3,
+    .n_in = 4,
     .n_out = 2,
-    .optional_in = 1U << 1 | 1U << 2,
+    .optional_in = 1U << 1 | 1U << 2 | 1U << TM_QUANTIZE_OFFSETS,
     .optional_out = 1U << 1,
     .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_STATE },
     .infer = quantize_infer,
@@ -280,8 +365,8 @@ const tm_op tm_op_quantize = {
     .state = true,
     .strided_in = 1U << 0,
     .example = quantize_example,
-    .in_name = { "x (N, C)", "[ticks (2)]", "[scale (R)]" },
-    .out_name = { "y (N, C)", "[record (R, 4)]" },
+    .in_name = { "x (...)", "[ticks (2)]", "[scale (R)]", "[offsets (E + 1)]" },
+    .out_name = { "y (...)", "[record (R, 4)]" },
     .attributes = "recipe, switch_step, seed, down, row, cut_columns, n_parts, end",
 };
 

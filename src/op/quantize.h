@@ -6,6 +6,10 @@
  * A factor is read as lines along the dimension that the product sums over. A scale s belongs to a tensor, a line, a
  * block of a line or a square of lines: x becomes q = round(x s) in the format, saturated, and stands for q / s.
  *
+ * Experts: each has its own tensors, so its own scales, lines and blocks. A weight (E, M, K) is E matrices; the rows of
+ * activations are those between two offsets. A block at the end of an expert's rows may be short, as if zeros followed;
+ * fewer than 16 elements at the end of a line are not rotated.
+ *
  * Sources: OCP 8-bit floating point (OFP8) 1.0; OCP microscaling formats (MX) 1.0, 6.3; torchao 0.18 float8 and
  * mx_formats; TransformerEngine's recipes; the published MXFP4 and NVFP4 recipes (docs/low-precision.md).
  */
@@ -56,16 +60,17 @@ typedef struct {
     float    least; /* amax counts as this at least; 0: the scale of zeros is 1 */
 } tm_quantizer;
 
-enum { TM_QUANTIZE_PARTS = 8, TM_QUANTIZE_RECORD = 4, TM_ROTATED = 16, TM_QUANTIZE_TICKS = 2 };
+enum { TM_QUANTIZE_PARTS = 8, TM_QUANTIZE_RECORD = 4, TM_ROTATED = 16, TM_QUANTIZE_TICKS = 2, TM_QUANTIZE_OFFSETS = 3 };
 typedef struct {
-    tm_quantizer recipe[2];              /* before and from `switch_step` on */
-    int64_t      switch_step;            /* steps done; < 0: never */
-    uint64_t     seed;                   /* of stochastic rounding */
-    int32_t      down;                   /* 0: lines are rows; 1: columns */
-    int32_t      row;                    /* first row of this factor in the tables of records and of scales */
-    int32_t      cut_columns;            /* parts are runs of 0: rows, 1: columns */
-    int32_t      n_parts;                /* quantized by themselves: fused weights */
-    int32_t      end[TM_QUANTIZE_PARTS]; /* where each part ends */
+    tm_quantizer recipe[2];   /* before and from `switch_step` on */
+    int64_t      switch_step; /* steps done; < 0: never */
+    uint64_t     seed;        /* of stochastic rounding */
+    int32_t      down;        /* 0: lines are rows; 1: columns */
+    int32_t      row; /* first row of this factor in the tables of records and of scales: one for each part, expert by
+                       * expert */
+    int32_t cut_columns;            /* parts are runs of 0: rows, 1: columns */
+    int32_t n_parts;                /* quantized by themselves: fused weights */
+    int32_t end[TM_QUANTIZE_PARTS]; /* where each part ends; of the rows of one expert */
 } tm_quantize_attr;
 
 typedef struct {
@@ -235,16 +240,42 @@ typedef struct {
     int64_t lines, length; /* rows and columns, or the other way round */
 } tm_quantize_part;
 
+/* Of x (N, C), or of the first of the matrices x (E, M, K). */
 static inline tm_quantize_part tm_quantize_part_of(const tm_quantize_attr *attr, tm_shape x, int p)
 {
     int64_t          begin = p > 0 ? attr->end[p - 1] : 0, n = attr->end[p] - begin;
-    tm_quantize_part part = { .rows = x.n[0], .columns = x.n[1] };
+    tm_quantize_part part = { .rows = x.n[x.rank - 2], .columns = x.n[x.rank - 1] };
     if (attr->cut_columns)
         part.column = begin, part.columns = n;
     else
         part.row = begin, part.rows = n;
     part.lines = attr->down ? part.columns : part.rows;
     part.length = attr->down ? part.rows : part.columns;
+    return part;
+}
+
+/* Experts of a call: of a weight (E, M, K), or of the offsets; 1 without. */
+static inline int64_t tm_quantize_groups(const tm_call *call)
+{
+    const tm_view *offsets = &call->in[TM_QUANTIZE_OFFSETS];
+    if (tm_view_present(offsets)) return offsets->shape.n[0] - 1;
+    return call->in[0].shape.rank == 3 ? call->in[0].shape.n[0] : 1;
+}
+
+/* What is quantized by itself: part `cell % n_parts` of expert `cell / n_parts`. Its rows in the tables follow in this
+ * order. Reads the offsets. */
+static inline tm_quantize_part tm_quantize_cell(const tm_call *call, int64_t cell)
+{
+    const tm_quantize_attr *attr = call->attr;
+    tm_shape                x = call->in[0].shape;
+    tm_quantize_part        part = tm_quantize_part_of(attr, x, (int)(cell % attr->n_parts));
+    int64_t                 group = cell / attr->n_parts;
+    if (x.rank == 3) part.row += group * x.n[1];
+    if (!tm_view_present(&call->in[TM_QUANTIZE_OFFSETS])) return part;
+    const int32_t *offsets = call->in[TM_QUANTIZE_OFFSETS].data;
+    part.row = offsets[group];
+    part.rows = offsets[group + 1] - offsets[group];
+    *(attr->down ? &part.length : &part.lines) = part.rows;
     return part;
 }
 

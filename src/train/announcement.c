@@ -18,12 +18,13 @@ static const char *format_name(tm_dtype dtype)
 static const char *linear_format(const tm_step_options *o)
 {
     static const char *const lowest[][2] = {
-        { "nvfp4", "nvfp4" }, { "mxfp4", "mxfp4" }, { "mxfp8", "fp8" }, { "fp8", "fp8" }
+        { "nvfp4", "nvfp4" }, { "mxfp4", "mxfp4" }, { "mxfp6", "mxfp6" }, { "mxfp8", "fp8" }, { "fp8", "fp8" }
     };
     for (size_t i = 0; i < sizeof lowest / sizeof *lowest; i++)
-        for (int k = 0; k < 2 && o->quantize.on; k++) {
-            const char *name = k > 0 && o->quantize.switch_step < 0 ? NULL : o->quantize.recipe[k].name;
-            if (name && strncmp(name, lowest[i][0], strlen(lowest[i][0])) == 0) return lowest[i][1];
+        for (int k = 0; k < 2 * TM_QUANTIZE_KINDS && o->quantize.on; k++) {
+            const tm_quantize_recipe *of =
+                tm_quantize_recipe_of(&o->quantize, (tm_quantize_kind)(k / 2), k % 2 && o->quantize.switch_step >= 0);
+            if (of && strncmp(of->name, lowest[i][0], strlen(lowest[i][0])) == 0) return lowest[i][1];
         }
     TM_ASSERT(!o->quantize.on); /* a recipe with a row here */
     return format_name(o->precision->compute);
@@ -73,9 +74,9 @@ void run_announce(run *r)
     const tm_quantize *quantize = &o->step.quantize;
     const char        *precision = o->step.precision->name;
     if (quantize->on)
-        precision = tm_arena_format(arena, "%s+%s%s%s (emulated)", precision, quantize->recipe[0].name,
+        precision = tm_arena_format(arena, "%s+%s%s%s (emulated)", precision, tm_quantize_words(quantize, false, arena),
                                     quantize->switch_step < 0 ? "" : "+", /* the second from a step on */
-                                    quantize->switch_step < 0 ? "" : quantize->recipe[1].name);
+                                    quantize->switch_step < 0 ? "" : tm_quantize_words(quantize, true, arena));
     step_outline outline;
     step_outline_make(tm_trainer_step_of(r->trainer), arena, &outline);
     tm_event event = { .kind = TM_EVENT_RUN_STARTED };

@@ -389,8 +389,12 @@ static const tm_key keys[] = {
     /* quantized */
     { .name = "quantize.recipe", .kind = TM_KEY_CHOICE, .fallback = "none", .choices = recipes,
       .help = "how the factors of the products of linear layers are quantized, emulated (docs/low-precision.md)" },
+    { .name = "quantize.experts_recipe", .kind = TM_KEY_CHOICE, .fallback = "none", .choices = recipes,
+      .help = "the same of the products of experts; fp8 and fp4 set it, too" },
+    { .name = "quantize.output_recipe", .kind = TM_KEY_CHOICE, .fallback = "none", .choices = recipes,
+      .help = "the same of the output head, whose logits then exist for all rows at once" },
     { .name = "quantize.log_freq", .kind = TM_KEY_I64, .fallback = "100", .lo = 0, .hi = MANY, .quiet = true,
-      .when = "quantize.recipe!=none",
+      .when = "quantize.recipe!=none|quantize.experts_recipe!=none|quantize.output_recipe!=none",
       .help = "steps from one record of the largest number and the scale of every factor in metrics.jsonl to the next; 0: none" },
     { .name = "quantize.filter_fqns", .kind = TM_KEY_LIST, .fallback = "",
       .when = "quantize.recipe!=none",
@@ -437,6 +441,14 @@ static const tm_key keys[] = {
       .help = "of model.converters quantize.linear.mx: as quantize.fqns" },
     { .name = "quantize.linear.mx.mxfp8_dim1_cast_kernel_choice", .kind = TM_KEY_TEXT, IGNORED, .help = "choice of a "
               "torchao kernel" },
+    { .name = "quantize.grouped_mm.float8.fqns", .kind = TM_KEY_LIST, .fallback = "",
+      .help = "of model.converters quantize.grouped_mm.float8 (quantize.experts_recipe fp8_rowwise): only experts with "
+              "one of these words in their name are quantized" },
+    { .name = "quantize.grouped_mm.mx.fqns", .kind = TM_KEY_LIST, .fallback = "",
+      .help = "of model.converters quantize.grouped_mm.mx (quantize.experts_recipe mxfp8): as "
+              "quantize.grouped_mm.float8.fqns" },
+    { .name = "quantize.grouped_mm.mx.recipe_name", .kind = TM_KEY_TEXT, .fallback = "mxfp8", .choices = "mxfp8",
+      UNBUILT("this recipe of experts"), .help = "of model.converters quantize.grouped_mm.mx" },
     { .name = "quantize.grouped_mm.*", .kind = TM_KEY_TEXT, UNBUILT("quantized experts"),
       .help = "products of experts" },
 };

@@ -31,6 +31,14 @@ static const char *of_converters(const tm_config *config)
     return strcmp(recipe, "rowwise") == 0 ? "fp8_rowwise" : "fp8_rowwise_with_gw_hp";
 }
 
+/* The recipe of experts: torchtitan has one for each of the two. */
+static const char *experts_of_converters(const tm_config *config)
+{
+    const char *list = tm_config_text(config, "model.converters");
+    if (lists(list, "quantize.grouped_mm.mx")) return "mxfp8";
+    return lists(list, "quantize.grouped_mm.float8") ? "fp8_rowwise" : NULL;
+}
+
 static const char *of_fp8(const tm_config *config)
 {
     if (!tm_config_text(config, "fp8")) return NULL;
@@ -51,38 +59,30 @@ static bool told(const tm_config *config, const char *key, const char *value)
     return text && strcmp(text, value) == 0;
 }
 
-/* The key of another program that quantizes the products of experts, too, or NULL. Megatron-LM's grouped products do,
- * except the legacy ones; TorchTitan's do in Primus-Turbo, where use_moe_fp8 is the default. */
-static const char *experts_quantized_by(const tm_config *config)
+/* Primus-Turbo's grouped products in TorchTitan quantize experts unless use_moe_fp8, the default, is off; in which
+ * recipe is not known here. */
+static tm_status check_turbo_experts(tm_config *config, tm_error *err)
 {
-    static const char *const formats[] = { "fp8", "fp4" };
-    bool legacy = told(config, "moe_use_legacy_grouped_gemm", "true") && !told(config, "use_turbo_grouped_mlp", "true");
-    if (!tm_config_text(config, "model.n_experts")) return NULL;
-    for (int i = 0; i < 2; i++) {
-        const char *format = tm_config_foreign(config, formats[i]);
-        if (format && strcmp(format, "false") != 0 && !legacy) return formats[i];
-    }
-    bool turbo = told(config, "primus_turbo.enable_primus_turbo", "true") &&
+    static const char key[] = "primus_turbo.use_moe_fp8";
+    bool              turbo = told(config, "primus_turbo.enable_primus_turbo", "true") &&
                  (told(config, "primus_turbo.use_turbo_grouped_mm", "true") ||
                   told(config, "primus_turbo.use_turbo_grouped_gemm", "true"));
-    return turbo && !told(config, "primus_turbo.use_moe_fp8", "false") ? "primus_turbo.use_moe_fp8" : NULL;
-}
-
-static tm_status check_experts(tm_config *config, tm_error *err)
-{
-    const char *key = experts_quantized_by(config), *value = key ? tm_config_foreign(config, key) : NULL;
-    if (!key) return TM_OK;
+    if (!tm_config_text(config, "model.n_experts") || !turbo || told(config, key, "false")) return TM_OK;
+    if (tm_config_is_set(config, "quantize.experts_recipe")) return TM_OK;
+    const char *value = tm_config_foreign(config, key);
     if (tm_config_plans(config)) {
         tm_config_leave_out(config, "quantized products of experts (%s = %.40s, %s)", key, value ? value : "true",
                             tm_config_foreign_place(config, key));
         return TM_OK;
     }
     return tm_fail(err, TM_UNSUPPORTED,
-                   "'%s' = '%.40s' (%s) quantizes the products of experts, which is not built yet; set it to %s; "
-                   "quantize.recipe quantizes the other linears",
-                   key, value ? value : "true", tm_config_foreign_place(config, key),
-                   strchr(key, '.') ? "false" : "null");
+                   "'%s' = '%.40s' (%s) quantizes the products of experts in a recipe that is not known; set it to "
+                   "false, and quantize.experts_recipe to one that is",
+                   key, value ? value : "true", tm_config_foreign_place(config, key));
 }
+
+static const char *const converters[] = { "quantize.linear.float8", "quantize.linear.mx", "quantize.grouped_mm.float8",
+                                          "quantize.grouped_mm.mx" };
 
 /* Only what is known of model.converters may be there. */
 static tm_status check_converters(const tm_config *config, tm_error *err)
@@ -90,29 +90,65 @@ static tm_status check_converters(const tm_config *config, tm_error *err)
     const char *list = tm_config_text(config, "model.converters");
     for (const char *p = list ? list : ""; *p;) {
         size_t n = strcspn(p, ",");
-        bool   known = (n == 22 && strncmp(p, "quantize.linear.float8", n) == 0) ||
-                     (n == 18 && strncmp(p, "quantize.linear.mx", n) == 0);
+        bool   known = false;
+        for (size_t i = 0; i < sizeof converters / sizeof *converters; i++)
+            known |= n == strlen(converters[i]) && strncmp(p, converters[i], n) == 0;
         if (!known)
             return tm_fail(err, TM_UNSUPPORTED,
-                           "'model.converters' (%s): '%.*s' is not built yet; there are quantize.linear.float8 and "
-                           "quantize.linear.mx",
+                           "'model.converters' (%s): '%.*s' is not built yet; there are quantize.linear.float8, "
+                           "quantize.linear.mx, quantize.grouped_mm.float8 and quantize.grouped_mm.mx",
                            tm_config_place(config, "model.converters"), (int)n, p);
         p += n + (p[n] == ',');
     }
     return TM_OK;
 }
 
-static tm_status derive(tm_config *config, const char *from, const char *recipe, tm_error *err)
+/* A converter of experts that names none would quantize nothing. */
+static tm_status check_expert_names(const tm_config *config, tm_error *err)
+{
+    static const char *const keys[] = { "quantize.grouped_mm.float8.fqns", "quantize.grouped_mm.mx.fqns" };
+    const char              *list = tm_config_text(config, "model.converters");
+    if (lists(list, converters[2]) && lists(list, converters[3]))
+        return tm_fail(err, TM_INVALID, "'model.converters' (%s) has two converters of experts; leave one of them out",
+                       tm_config_place(config, "model.converters"));
+    for (int i = 0; i < 2; i++) {
+        const char *names = tm_config_text(config, keys[i]), *converter = converters[2 + i];
+        bool        on = lists(list, converter), given = names && *names;
+        if (on && !given)
+            return tm_fail(err, TM_INVALID,
+                           "'model.converters' (%s): %s quantizes the experts that %s names, and it names none; give "
+                           "[experts] for all of them",
+                           tm_config_place(config, "model.converters"), converter, keys[i]);
+        if (given && !on)
+            return tm_fail(err, TM_INVALID,
+                           "%s (%s) has an effect only with model.converters: [%s]; give that, too, or set "
+                           "quantize.experts_recipe",
+                           keys[i], tm_config_place(config, keys[i]), converter);
+    }
+    return TM_OK;
+}
+
+static tm_status derive(tm_config *config, const char *from, const char *key, const char *recipe, tm_error *err)
 {
     char origin[320];
     if (!recipe) return TM_OK;
-    if (!is(config, "quantize.recipe", "none") && !is(config, "quantize.recipe", recipe))
-        return tm_fail(err, TM_INVALID, "quantize.recipe is %s (%s), %s (%s) means %s; give one",
-                       tm_config_text(config, "quantize.recipe"), tm_config_place(config, "quantize.recipe"), from,
-                       tm_config_place(config, from), recipe);
+    if (!is(config, key, "none") && !is(config, key, recipe))
+        return tm_fail(err, TM_INVALID, "%s is %s (%s), %s (%s) means %s; give one", key, tm_config_text(config, key),
+                       tm_config_place(config, key), from, tm_config_place(config, from), recipe);
     snprintf(origin, sizeof origin, "derived from %s (%.200s)", from, tm_config_place(config, from));
-    tm_config_set(config, "quantize.recipe", recipe, origin);
+    tm_config_set(config, key, recipe, origin);
     return TM_OK;
+}
+
+/* Megatron quantizes experts like other linears, except in its legacy grouped products. Who says something about them
+ * is heard. */
+static tm_status derive_all(tm_config *config, const char *from, const char *recipe, tm_error *err)
+{
+    bool legacy = told(config, "moe_use_legacy_grouped_gemm", "true") && !told(config, "use_turbo_grouped_mlp", "true");
+    bool experts =
+        tm_config_text(config, "model.n_experts") && !legacy && !tm_config_is_set(config, "quantize.experts_recipe");
+    TM_TRY(derive(config, from, "quantize.recipe", recipe, err));
+    return experts ? derive(config, from, "quantize.experts_recipe", recipe, err) : TM_OK;
 }
 
 static tm_status check_switch(const tm_config *config, tm_error *err)
@@ -130,16 +166,18 @@ static tm_status check_switch(const tm_config *config, tm_error *err)
 tm_status train_quantize_settle(tm_config *config, tm_error *err)
 {
     TM_TRY(check_converters(config, err));
-    TM_TRY(check_experts(config, err));
+    TM_TRY(check_turbo_experts(config, err));
     if (tm_config_text(config, "quantize.linear.float8.recipe_name") &&
         !lists(tm_config_text(config, "model.converters"), "quantize.linear.float8"))
         return tm_fail(err, TM_INVALID,
                        "quantize.linear.float8.recipe_name (%s) has an effect only with model.converters: "
                        "[quantize.linear.float8]; give that, too, or set quantize.recipe",
                        tm_config_place(config, "quantize.linear.float8.recipe_name"));
-    TM_TRY(derive(config, "model.converters", of_converters(config), err));
-    TM_TRY(derive(config, "fp8", of_fp8(config), err));
-    TM_TRY(derive(config, "fp4", of_fp4(config), err));
+    TM_TRY(check_expert_names(config, err));
+    TM_TRY(derive(config, "model.converters", "quantize.recipe", of_converters(config), err));
+    TM_TRY(derive(config, "model.converters", "quantize.experts_recipe", experts_of_converters(config), err));
+    TM_TRY(derive_all(config, "fp8", of_fp8(config), err));
+    TM_TRY(derive_all(config, "fp4", of_fp4(config), err));
     return check_switch(config, err);
 }
 
@@ -211,6 +249,7 @@ static tm_status set_formats(const tm_config *config, tm_quantize_recipe *recipe
 static tm_status read_recipe(const tm_config *config, const char *key, tm_quantize_recipe *out, tm_error *err)
 {
     const tm_quantize_recipe *of = tm_quantize_recipe_find(tm_config_text(config, key));
+    if (is(config, key, "none")) return TM_OK;
     TM_ASSERT(of); /* the key takes no other */
     *out = *of;
     TM_TRY(set_rule(config, out, err));
@@ -242,14 +281,20 @@ static tm_status read_list(const tm_config *config, const char *key, const char 
 static tm_status read_filters(const tm_config *config, tm_quantize *out, tm_error *err)
 {
     bool        small = false;
-    const char *converters = tm_config_text(config, "model.converters");
+    const char *list = tm_config_text(config, "model.converters");
     TM_TRY(read_list(config, "quantize.filter_fqns", out->left_out, &out->n_left_out, &small, err));
     TM_TRY(read_list(config, "quantize.fqns", out->only, &out->n_only, &small, err));
-    if (lists(converters, "quantize.linear.float8"))
+    if (lists(list, "quantize.linear.float8"))
         TM_TRY(read_list(config, "quantize.linear.float8.filter_fqns", out->left_out, &out->n_left_out, &small, err));
-    if (lists(converters, "quantize.linear.mx")) {
+    if (lists(list, "quantize.linear.mx")) {
         TM_TRY(read_list(config, "quantize.linear.mx.filter_fqns", out->left_out, &out->n_left_out, &small, err));
         TM_TRY(read_list(config, "quantize.linear.mx.fqns", out->only, &out->n_only, &small, err));
+    }
+    for (int i = 2; i < 4; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s.fqns", converters[i]);
+        if (lists(list, converters[i]))
+            TM_TRY(read_list(config, key, out->only_experts, &out->n_only_experts, &small, err));
     }
     out->skip_small = small;
     return TM_OK;
@@ -258,9 +303,11 @@ static tm_status read_filters(const tm_config *config, tm_quantize *out, tm_erro
 tm_status train_quantize_read(const tm_config *config, int64_t layers, tm_quantize *out, tm_error *err)
 {
     *out = (tm_quantize){ .switch_step = -1 };
-    if (is(config, "quantize.recipe", "none")) return TM_OK;
-    out->on = true;
     TM_TRY(read_recipe(config, "quantize.recipe", &out->recipe[0], err));
+    TM_TRY(read_recipe(config, "quantize.experts_recipe", &out->experts, err));
+    TM_TRY(read_recipe(config, "quantize.output_recipe", &out->head, err));
+    out->on = out->recipe[0].name || out->experts.name || out->head.name;
+    if (!out->on) return TM_OK;
     if (tm_config_text(config, "quantize.switch_step")) {
         out->switch_step = tm_config_i64(config, "quantize.switch_step");
         TM_TRY(read_recipe(config, "quantize.switch_recipe", &out->recipe[1], err));

@@ -249,6 +249,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
     tm_model_declare(graph, &step->options.shape, step->options.seq, &step->model);
+    step->model.whole_logits = step->options.quantize.head.name != NULL;
     step->first_row = TM_NONE;
     if (adapters->rank > 0 && adapters->dropout > 0)
         step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });

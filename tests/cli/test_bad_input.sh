@@ -121,8 +121,10 @@ check_not "no batch would help" has "$err" "local_batch_size"
 
 # --- what is not built ----------------------------------------------------------------------------------------------------
 
-tiny_run --model.converters quantize.grouped_mm.float8
-failed_with 4 "float8 experts by converters" "'model.converters'" "float8.* is not built yet" "there are quantize.linear.float8"
+tiny_run --model.converters quantize.dense.float8
+failed_with 4 "float8 by another converter" "'model.converters'" "float8.* is not built yet" "there are quantize.linear.float8"
+tiny_run --model.converters quantize.grouped_mm.mx --quantize.grouped_mm.mx.fqns experts
+failed_with 4 "experts of a model without" "recipe mxfp8 is for experts, and the model has none"
 tiny_run --fp8_wgrad false
 failed_with 4 "float8 of some products" "'fp8_wgrad' = 'false' .*float8 without its gradients of weights is not built yet"
 tiny_run --quantize.recipe mxfp4 --training.seq_len 20 --training.local_batch_size 1

@@ -220,7 +220,8 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
     }
 }
 
-/* Products of experts are not quantized here: a file that does is refused, one that leaves them out is not. */
+/* Grouped products of Primus-Turbo in TorchTitan are quantized in a recipe that is not known: such a file is refused,
+ * one that leaves experts out is not. Megatron-LM's legacy grouped products stay as they are. */
 static void quantized_experts_are_refused(void **state)
 {
 #define EXPERTS MEGATRON "mixtral_8x7B_v0.1.yaml\n" MOCK "      fp8: hybrid\n"
@@ -229,19 +230,21 @@ static void quantized_experts_are_refused(void **state)
           "{enable_primus_turbo: true, "
     static const struct {
         const char *text, *says; /* NULL: accepted */
+        const char *recipe;      /* of experts, if accepted */
     } cases[] = {
-        { EXPERTS, "'fp8' = 'hybrid' (x.yaml:12) quantizes the products of experts" },
-        { EXPERTS "      moe_use_legacy_grouped_gemm: false\n", "quantizes the products of experts" },
-        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n", NULL },
-        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n      use_turbo_grouped_mlp: true\n",
-          "products of experts" },
-        { MEGATRON "mixtral_8x7B_v0.1.yaml\n" MOCK "      fp8: null\n", NULL },
-        { MEGATRON "llama3.1_8B.yaml\n" MOCK "      fp8: hybrid\n      moe_use_legacy_grouped_gemm: false\n", NULL },
-        { TURBO "use_turbo_grouped_mm: true}\n", "'primus_turbo.use_moe_fp8' = 'true' (default of torchtitan)" },
-        { TURBO "use_turbo_grouped_mm: true, use_moe_fp8: true}\n", "'primus_turbo.use_moe_fp8' = 'true' (x.yaml:12)" },
-        { TURBO "use_turbo_grouped_gemm: true, use_moe_fp8: true}\n", "products of experts" },
-        { TURBO "use_turbo_grouped_mm: true, use_moe_fp8: false}\n", NULL },
-        { TURBO "use_moe_fp8: true}\n", NULL },
+        { EXPERTS, NULL, "fp8_delayed" },
+        { EXPERTS "      moe_use_legacy_grouped_gemm: false\n", NULL, "fp8_delayed" },
+        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n", NULL, "none" },
+        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n      use_turbo_grouped_mlp: true\n", NULL, "fp8_delayed" },
+        { MEGATRON "mixtral_8x7B_v0.1.yaml\n" MOCK "      fp8: null\n", NULL, "none" },
+        { MEGATRON "llama3.1_8B.yaml\n" MOCK "      fp8: hybrid\n      moe_use_legacy_grouped_gemm: false\n", NULL,
+          "none" },
+        { TURBO "use_turbo_grouped_mm: true}\n", "'primus_turbo.use_moe_fp8' = 'true' (default of torchtitan)", NULL },
+        { TURBO "use_turbo_grouped_mm: true, use_moe_fp8: true}\n", "'primus_turbo.use_moe_fp8' = 'true' (x.yaml:12)",
+          NULL },
+        { TURBO "use_turbo_grouped_gemm: true, use_moe_fp8: true}\n", "products of experts", NULL },
+        { TURBO "use_turbo_grouped_mm: true, use_moe_fp8: false}\n", NULL, "none" },
+        { TURBO "use_moe_fp8: true}\n", NULL, "none" },
     };
     test_foreign *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -253,6 +256,7 @@ static void quantized_experts_are_refused(void **state)
         for (char *p; (p = strstr(f->err.text, prefix));)
             memmove(p, p + strlen(prefix), strlen(p + strlen(prefix)) + 1);
         if ((st == TM_OK) != !cases[i].says || !strstr(f->err.text, says)) fail_msg("%zu: %s", i, f->err.text);
+        if (!cases[i].says) test_foreign_has(f, "quantize.experts_recipe", cases[i].recipe);
         if (!cases[i].says) continue;
         if (test_foreign_load(f, path, true, 0, NULL) != TM_OK) fail_msg("%zu: a plan: %s", i, f->err.text);
         assert_non_null(strstr(tm_config_unbuilt(f->config), "quantized products of experts"));
@@ -319,6 +323,38 @@ static const char job[] =
     "lr = 3e-4\n[training]\nlocal_batch_size=2\nsteps = 1_000\ndataset = \"c4\"\n"
     "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = '2'\n[compile]\nenable=true\n"
     "components = [\"model\", \"loss\"]\n[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n";
+
+/* torchtitan's converters of experts name them; float8 of Megatron is of all linears, so of experts. */
+static void experts_are_quantized_as_elsewhere(void **state)
+{
+    static const char *const kinds[][2] = { { "mx", "mxfp8" }, { "float8", "fp8_rowwise" } };
+    test_foreign            *f = *state;
+    const char              *mock[] = { "--training.mock_data", "true" };
+    for (int i = 0; i < 2; i++) {
+        char text[600];
+        snprintf(text, sizeof text,
+                 "[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\nconverters = [\"quantize.grouped_mm.%s\"]\n"
+                 "[training]\nsteps = 2\n[quantize.grouped_mm.%s]\nfqns = [\"experts\"]\n",
+                 kinds[i][0], kinds[i][0]);
+        if (test_foreign_load(f, put(f, "j.toml", text), true, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
+        test_foreign_has(f, "quantize.experts_recipe", kinds[i][1]);
+        test_foreign_has(f, "quantize.recipe", "none");
+    }
+    static const struct {
+        const char *model, *line, *recipe, *experts;
+    } megatron[] = {
+        { "deepseek_v2_lite.yaml", "fp8: hybrid\n      fp8_recipe: blockwise", "fp8_blockwise", "fp8_blockwise" },
+        { "deepseek_v2_lite.yaml", "fp4: e2m1\n      fp4_recipe: mxfp4", "mxfp4_turbo", "mxfp4_turbo" },
+        { "llama2_7B.yaml", "fp8: hybrid", "fp8_delayed", "none" },
+    };
+    for (size_t i = 0; i < sizeof megatron / sizeof *megatron; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, MEGATRON "%s\n" MOCK "      %s\n", megatron[i].model, megatron[i].line);
+        if (test_foreign_load(f, put(f, "x.yaml", text), true, 0, NULL) != TM_OK) fail_msg("%s", f->err.text);
+        test_foreign_has(f, "quantize.recipe", megatron[i].recipe);
+        test_foreign_has(f, "quantize.experts_recipe", megatron[i].experts);
+    }
+}
 
 static void job_files_of_torchtitan_load(void **state)
 {
@@ -616,6 +652,7 @@ int main(void)
         TEST(real_files_have_such_lines),
         TEST(families_are_refused_by_their_name),
         TEST(everything_wrong_is_told_at_once),
+        TEST(experts_are_quantized_as_elsewhere),
         TEST(job_files_of_torchtitan_load),
         TEST(wrong_toml_is_refused_with_its_line),
         TEST(every_form_of_toml_is_read),

@@ -18,7 +18,8 @@ record=$here/bits.txt
 kernels="base avx2 avx512"
 resumed="llama-bf16-accumulate-4 gpt-bf16-pure llama-f32-matrices-decay-cosine llama-bf16-text gpt-f32-packed-rows qwen3-f32
     flux-f32 deepseek-bf16-balanced llama-bf16-moments gpt-bf16-pure-by-chance gpt-bf16-pure-kahan llama-bf16-pure-8bit
-    llama-f32-muon llama-bf16-fp8-delayed-accumulate-2 llama-bf16-mxfp4-then-fp8 llama-bf16-nvfp4"
+    llama-f32-muon llama-bf16-fp8-delayed-accumulate-2 llama-bf16-mxfp4-then-fp8 llama-bf16-nvfp4
+    experts-f32-fp8-delayed experts-bf16-nvfp4"
 
 # --- data -----------------------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,7 @@ static bool is_free(const tm_op *op, bool output, int k, int axis, bool position
     if (op == &tm_op_grouped_bias_grad) return !output && k == 0 && axis == 0;
     if (op == &tm_op_quantize) return k >= (output ? 1 : 2) && axis == 0; /* tables of all factors */
     if (op == &tm_op_bias_grad) return !output && axis == 0;
+    if (op == &tm_op_cross_entropy) return !output && k == 0 && axis == 1;
     if (op == &tm_op_low_rank_dgrad || op == &tm_op_low_rank_wgrad)
         return !output && k == 0 && axis == 1; /* columns behind the last part */
     if (op == &tm_op_embedding) return !output && k >= 1 && axis == 0;

@@ -236,7 +236,7 @@ void golden_fill(tm_trainer *trainer)
     for (size_t t = 0; t < graph->n_tensors; t++) {
         const tm_tensor *tensor = &graph->tensors[t];
         if (tensor->role != TM_ROLE_PARAMETER) continue;
-        int64_t row = tm_shape_elements(tensor->shape) / tensor->shape.n[0];
+        int64_t row = tm_piece_row(tensor->shape);
         void   *values = test_tensor_read(trainer, (tm_tensor_id)t);
         for (int p = 0; p < tensor->n_pieces; p++) {
             char name[160];

@@ -108,6 +108,9 @@ static void packed_is_as_alone(void **state)
     static const struct {
         const char *what, *more;
     } others[] = {
+        { "mixtral", "--model.family=mixtral --model.n_experts=4 --model.n_experts_per_token=2" },
+        { "qwen3_moe", "--model.family=qwen3_moe --model.qk_norm=true --model.n_experts=4 "
+                       "--model.n_experts_per_token=2 --model.moe_normalise=true" },
         { "deepseek", "--model.family=deepseek --model.kv_lora_rank=16 --model.qk_nope_head_dim=8 "
                       "--model.qk_rope_head_dim=4 --model.v_head_dim=8 --model.n_kv_heads=2 --model.n_experts=4 "
                       "--model.n_experts_per_token=2 --model.n_shared_experts=1 --model.n_dense_layers=1" },

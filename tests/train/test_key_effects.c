@@ -55,6 +55,10 @@
 #define SWITCH LLAMA "--quantize.recipe mxfp4 --quantize.switch_recipe fp8_rowwise --quantize.switch_step 1 "
 #define FLOAT8 LLAMA "--model.converters [quantize.linear.float8] "
 #define MX LLAMA "--model.converters [quantize.linear.mx] "
+#define EXPERTS LLAMA "--model.family mixtral --model.n_experts 4 --model.n_experts_per_token 2 --model.moe_ffn_dim 32 "
+#define GROUPED_FLOAT8                                                                                                 \
+    EXPERTS "--model.converters [quantize.grouped_mm.float8] --quantize.grouped_mm.float8.fqns [experts] "
+#define GROUPED_MX EXPERTS "--model.converters [quantize.grouped_mm.mx] --quantize.grouped_mm.mx.fqns [experts] "
 #define BLOCKS LLAMA "--activation_checkpoint.mode full --recompute_method block --recompute_num_layers 1 "
 #define SAVING LLAMA "--checkpoint.enable true "
 #define DECAYING LLAMA "--lr_scheduler.decay_ratio 0.7 "
@@ -236,6 +240,10 @@ static const row rows[] = {
     { "num_layers_at_end_in_bf16", ENDS, "2" },
     { "debug.quantize_defect", DELAYED, "swapped_formats" },
     { "quantize.recipe", LLAMA, "fp8_tensorwise" },
+    { "quantize.experts_recipe", EXPERTS, "mxfp8" },
+    { "quantize.output_recipe", LLAMA, "mxfp8" },
+    { "quantize.grouped_mm.float8.fqns", GROUPED_FLOAT8, "[layers.1]" },
+    { "quantize.grouped_mm.mx.fqns", GROUPED_MX, "[layers.1]" },
     { "quantize.filter_fqns", FP8, "[w2]" },
     { "quantize.log_freq", FP8, "2" },
     { "quantize.fqns", FP8, "[w2]" },

@@ -39,11 +39,44 @@ static uint64_t train(const tm_step_options *options, int threads, int steps)
     return hash;
 }
 
-/* Which recipes may give the same bits in this small model: TransformerEngine's current is torchao's tensorwise, and
- * scales that are powers of two make a difference only where something underflows. */
+/* Of 8 bits, with scales that are powers of two: they make a difference only where something underflows. */
+static bool has_powers_of_two(const char *name)
+{
+    return !strcmp(name, "fp8_rowwise") || !strcmp(name, "fp8_blockwise") || !strncmp(name, "mxfp8", 5);
+}
+
+/* Which recipes may give the same bits in this small model: TransformerEngine's current is torchao's tensorwise, too.
+ */
 static bool may_agree(const char *a, const char *b)
 {
-    return !strcmp(a, "fp8_current") || (!strcmp(a, "fp8_blockwise") && !strcmp(b, "fp8_rowwise"));
+    return !strcmp(a, "fp8_current") || (has_powers_of_two(a) && has_powers_of_two(b));
+}
+
+static tm_step_options expert_options(const char *recipe)
+{
+    tm_step_options o = options_with("mxfp8", NULL, 0);
+    o.shape.moe = (tm_moe_shape){ .experts = 8, .top_k = 2, .ffn_dim = 64, .scale = 1 };
+    o.quantize.recipe[0] = (tm_quantize_recipe){ 0 };
+    o.quantize.experts = *tm_quantize_recipe_find(recipe);
+    return o;
+}
+
+/* Experts whose rows are no multiples of blocks, and the output head. */
+static void every_recipe_trains_experts_and_the_head(void **state)
+{
+    (void)state;
+    uint64_t seen[32];
+    for (int i = 0; tm_quantize_recipe_at(i); i++) {
+        tm_step_options o = expert_options(tm_quantize_recipe_at(i)->name);
+        o.quantize.head = o.quantize.experts;
+        if (i % 2) o.precision = &tm_precision_bf16, o.accumulation = 2;
+        seen[i] = train(&o, 1, 2);
+        if (train(&o, 3, 2) != seen[i]) fail_msg("%s: other bits with three threads", o.quantize.experts.name);
+        for (int k = 0; k < i; k++)
+            if (seen[k] == seen[i] && (i % 2) == (k % 2) &&
+                !may_agree(o.quantize.experts.name, tm_quantize_recipe_at(k)->name))
+                fail_msg("%s computes what %s does", o.quantize.experts.name, tm_quantize_recipe_at(k)->name);
+    }
 }
 
 static void every_recipe_trains_with_the_same_bits_for_any_threads(void **state)
@@ -107,8 +140,23 @@ static void the_pass_takes_the_linears_that_it_is_told(void **state)
     tm_device_close(device);
 }
 
-/* Routers and experts stay as they are; whoever names them is told. */
-static void experts_and_routers_are_not_quantized(void **state)
+static void refused(const tm_chooser *chooser, const tm_step_options *o, const char *says)
+{
+    tm_step *step;
+    tm_error err = { 0 };
+    assert_int_equal(tm_step_create(o, chooser, &step, &err), TM_UNSUPPORTED);
+    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+}
+
+static int rows_named(const tm_step *step, const char *name)
+{
+    int n = 0;
+    for (size_t i = 0; i < step->quantized.n_rows; i++) n += strcmp(step->quantized.rows[i].name, name) == 0;
+    return n;
+}
+
+/* A recipe of linears leaves experts, routers and the head as they are; whoever names them is told. */
+static void linears_are_not_experts(void **state)
 {
     (void)state;
     static const char *const words[] = { "experts", "router", "output" };
@@ -122,12 +170,69 @@ static void experts_and_routers_are_not_quantized(void **state)
         assert_non_null(strstr(step->quantized.rows[i].name, "attention"));
     tm_step_destroy(step);
     for (int w = 0; w < 3; w++) {
-        tm_error err = { 0 };
         o.quantize.only[0] = words[w], o.quantize.n_only = 1;
-        assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
-        assert_non_null(strstr(err.text, "experts, routers and the output head are not quantized"));
+        refused(&chooser, &o, "quantize.experts_recipe is for experts, quantize.output_recipe for the output head");
     }
     tm_device_close(device);
+}
+
+/* Each expert has rows of its own: 2 of w1 and w3, 1 of what both share, x. */
+static void experts_and_the_head_have_recipes(void **state)
+{
+    (void)state;
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_chooser      chooser = tm_device_chooser(device);
+    tm_step_options o = expert_options("mxfp8");
+    tm_step        *step = test_step_plan(&o, &chooser);
+    double          flops = tm_schedule_flops(&step->training);
+    assert_int_equal(count(step->first), 2 * 2 * 6);
+    assert_int_equal(step->quantized.n_rows, 2 * 8 * (2 + 2 * 4 + 6));
+    assert_int_equal(rows_named(step, "layers.1.moe.experts.3.w13"), 2);
+    assert_int_equal(rows_named(step, "layers.1.moe.experts.7.w3"), 4);
+    assert_int_equal(rows_named(step, "layers.0.moe.experts.0.w2"), 6);
+    tm_step_destroy(step);
+    o.quantize.only_experts[0] = "layers.1.moe", o.quantize.n_only_experts = 1;
+    step = test_step_plan(&o, &chooser);
+    assert_int_equal(count(step->first), 2 * 6);
+    tm_step_destroy(step);
+    o.quantize.only_experts[0] = "feed_forward";
+    refused(&chooser, &o, "'feed_forward' in the fqns of quantize.grouped_mm");
+    o = expert_options("fp8_rowwise");
+    o.shape.moe.ffn_dim = 40;
+    refused(&chooser, &o, "needs inputs and outputs that are multiples of 16, and 'layers.0.moe.experts.0.w1'");
+    o.shape.moe = (tm_moe_shape){ 0 };
+    refused(&chooser, &o, "recipe fp8_rowwise is for experts, and the model has none");
+    o = expert_options("mxfp8"); /* the products of the head are other nodes then, and the same FLOPs */
+    o.quantize.head = o.quantize.experts, o.quantize.experts.name = NULL;
+    step = test_step_plan(&o, &chooser);
+    assert_int_equal(count(step->first), 6);
+    assert_int_equal(rows_named(step, "output"), 6);
+    assert_true(tm_schedule_flops(&step->training) == flops);
+    tm_step_destroy(step);
+    tm_device_close(device);
+}
+
+/* One call of the kernel that a plan would take. */
+static void run_call(tm_device *device, tm_call *call)
+{
+    tm_chooser       chooser = tm_device_chooser(device);
+    const tm_kernel *kernel = chooser.choose(chooser.context, call, NULL);
+    assert_non_null(kernel);
+    call->threads = 2;
+    call->workspace_bytes = kernel->workspace ? kernel->workspace(call) : 0;
+    call->workspace = malloc(call->workspace_bytes + 64);
+    assert_non_null(call->workspace);
+    kernel->run(call);
+    free(call->workspace);
+}
+
+static tm_call call_of(const tm_op *op, const void *attr, tm_view a, tm_view b, tm_view c, tm_view out)
+{
+    tm_call call = { .op = op, .attr = attr };
+    for (int i = 0; i < TM_MAX_IN; i++) call.in[i].shape.rank = -1;
+    for (int i = 0; i < TM_MAX_OUT; i++) call.out[i].shape.rank = -1;
+    call.in[0] = a, call.in[1] = b, call.in[2] = c, call.out[0] = out;
+    return call;
 }
 
 /* y = x w^T of the last linear of the last layer: blocks of 512 k, fused multiply-adds, over what the factors hold. */
@@ -225,13 +330,143 @@ static void delayed_scales_and_a_switch(void **state)
     assert_true(train(&first, 2, 2) == train(&both, 2, 2) && train(&first, 2, 3) != train(&both, 2, 3));
 }
 
+enum { E = 4, R = 69, K = 64, M = 48, CUT = 16, FILLED = 96 };
+static const int32_t begins[E + 1] = { 0, 5, 5, 37, 69 }; /* some, none, a block, a block */
+
+/* A factor (rows, columns) of experts, their rows between `begins`, or (E, rows, columns) of weights. */
+static void quantize(tm_device *device, tm_quantize_attr *attr, bool weights, int64_t rows, int64_t columns,
+                     const float *x, float *y)
+{
+    static const tm_view none = { .shape = { .rank = -1 } };
+    tm_shape             shape = weights ? tm_shape_3(E, rows, columns) : tm_shape_2(rows, columns);
+    tm_call call = call_of(&tm_op_quantize, attr, (tm_view){ TM_F32, shape, (void *)(uintptr_t)x, 0 }, none, none,
+                           (tm_view){ TM_F32, shape, y, 0 });
+    if (!weights) call.in[TM_QUANTIZE_OFFSETS] = (tm_view){ TM_I32, tm_shape_1(E + 1), (void *)(uintptr_t)begins, 0 };
+    run_call(device, &call);
+}
+
+/* Columns [from, from + n) of `rows` rows, on their own, filled up with zeros: what they become. */
+static void check_alone(tm_device *device, tm_quantize_attr attr, const float *x, const float *y, int64_t ld,
+                        int64_t rows, int64_t from, int64_t n)
+{
+    static float         a[FILLED * K], b[FILLED * K];
+    static const tm_view none = { .shape = { .rank = -1 } };
+    int64_t              filled = attr.down ? (rows + 31) / 32 * 32 : rows;
+    tm_shape             shape = tm_shape_2(filled, n);
+    memset(a, 0, sizeof a);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < n; c++) a[r * n + c] = x[r * ld + from + c];
+    if (rows == 0) return;
+    attr.cut_columns = 0, attr.n_parts = 1, attr.end[0] = (int32_t)filled;
+    if (attr.down && rows < TM_ROTATED) attr.recipe[0].rotation = TM_ROTATE_NOT; /* as so few rows are not */
+    tm_call call =
+        call_of(&tm_op_quantize, &attr, (tm_view){ TM_F32, shape, a, 0 }, none, none, (tm_view){ TM_F32, shape, b, 0 });
+    run_call(device, &call);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < n; c++) assert_true(b[r * n + c] == y[r * ld + from + c]);
+}
+
+/* Each expert is quantized as if it were alone, each part of its weights, too. */
+static void quantize_experts(tm_device *device, const tm_quantize_recipe *recipe, tm_factor factor, const float *x,
+                             float *y)
+{
+    bool             weights = factor == TM_FACTOR_W || factor == TM_FACTOR_W_DX;
+    bool             of_x = factor == TM_FACTOR_X || factor == TM_FACTOR_X_DW;
+    int64_t          rows = weights ? M : R, columns = weights || of_x ? K : M;
+    tm_quantize_attr attr = { .recipe[0] = recipe->factor[factor], .switch_step = -1 };
+    attr.down = factor == TM_FACTOR_W_DX || factor == TM_FACTOR_DY_DW || factor == TM_FACTOR_X_DW;
+    attr.cut_columns = !weights && !of_x;
+    attr.n_parts = of_x ? 1 : 2;
+    attr.end[0] = of_x ? R : CUT, attr.end[1] = M;
+    attr.recipe[0].stochastic = 0;
+    quantize(device, &attr, weights, rows, columns, x, y);
+    for (int e = 0; e < E; e++)
+        for (int p = 0; p < attr.n_parts; p++) {
+            int64_t first = p > 0 ? CUT : 0, n = of_x ? 0 : p > 0 ? M - CUT : CUT;
+            int64_t row = weights ? e * M + first : begins[e], n_rows = weights ? n : begins[e + 1] - begins[e];
+            check_alone(device, attr, x + row * columns, y + row * columns, columns, n_rows,
+                        weights || of_x ? 0 : first, weights || of_x ? K : n);
+        }
+}
+
+/* y = x w^T, dx = dy w and dw = dy^T x of experts: fused multiply-adds over what the factors hold. */
+static void check_products(tm_device *device, const float *const q[TM_FACTORS], const char *recipe)
+{
+    static float y[R * M], dx[R * K], dw[E * M * K];
+    tm_view      offsets = { TM_I32, tm_shape_1(E + 1), (void *)(uintptr_t)begins, 0 };
+    tm_view      view[TM_FACTORS];
+    for (int f = 0; f < TM_FACTORS; f++) {
+        bool of_x = f == TM_FACTOR_X || f == TM_FACTOR_X_DW;
+        view[f] = (tm_view){ TM_F32, tm_shape_2(R, of_x ? K : M), (void *)(uintptr_t)q[f], 0 };
+        if (f == TM_FACTOR_W || f == TM_FACTOR_W_DX) view[f].shape = tm_shape_3(E, M, K);
+    }
+    tm_call calls[3] = {
+        call_of(&tm_op_grouped_linear, NULL, view[TM_FACTOR_X], view[TM_FACTOR_W], offsets,
+                (tm_view){ TM_F32, tm_shape_2(R, M), y, 0 }),
+        call_of(&tm_op_grouped_linear_dgrad, NULL, view[TM_FACTOR_DY], view[TM_FACTOR_W_DX], offsets,
+                (tm_view){ TM_F32, tm_shape_2(R, K), dx, 0 }),
+        call_of(&tm_op_grouped_linear_wgrad, NULL, view[TM_FACTOR_DY_DW], view[TM_FACTOR_X_DW], offsets,
+                (tm_view){ TM_F32, tm_shape_3(E, M, K), dw, 0 }),
+    };
+    for (int i = 0; i < 3; i++) run_call(device, &calls[i]);
+    for (int e = 0; e < E; e++) {
+        for (int r = begins[e]; r < begins[e + 1]; r++) {
+            for (int m = 0; m < M; m++) {
+                float sum = 0;
+                for (int k = 0; k < K; k++)
+                    sum = fmaf(q[TM_FACTOR_X][r * K + k], q[TM_FACTOR_W][(e * M + m) * K + k], sum);
+                if (sum != y[r * M + m]) fail_msg("%s: y (%d, %d)", recipe, r, m);
+            }
+            for (int k = 0; k < K; k++) {
+                float sum = 0;
+                for (int m = 0; m < M; m++)
+                    sum = fmaf(q[TM_FACTOR_DY][r * M + m], q[TM_FACTOR_W_DX][(e * M + m) * K + k], sum);
+                if (sum != dx[r * K + k]) fail_msg("%s: dx (%d, %d)", recipe, r, k);
+            }
+        }
+        for (int m = 0; m < M; m++)
+            for (int k = 0; k < K; k++) {
+                float sum = 0;
+                for (int r = begins[e]; r < begins[e + 1]; r++)
+                    sum = fmaf(q[TM_FACTOR_DY_DW][r * M + m], q[TM_FACTOR_X_DW][r * K + k], sum);
+                if (sum != dw[(e * M + m) * K + k]) fail_msg("%s: dw (%d, %d, %d)", recipe, e, m, k);
+            }
+    }
+}
+
+static void products_of_experts_are_scalar_loops(void **state)
+{
+    (void)state;
+    static float             x[R * K], w[E * M * K], dy[R * M], q[TM_FACTORS][E * M * K];
+    static const char *const recipes[] = { "fp8_tensorwise", "fp8_rowwise", "mxfp8", "mxfp4", "nvfp4" };
+    tm_device               *device = test_device_open("cpu", 2);
+    bool                     fused = strcmp(tm_device_describe(device)->sums[0], "fused") == 0;
+    for (int i = 0; i < R * K; i++) x[i] = (float)sin(i * 0.7) * (1 + (float)(i % 13));
+    for (int i = 0; i < E * M * K; i++) w[i] = (float)cos(i * 1.3) * (1 + (float)(i % 7));
+    for (int i = 0; i < R * M; i++) dy[i] = (float)cos(i * 0.3) * (1 + (float)(i % 11));
+    for (size_t r = 0; r < sizeof recipes / sizeof *recipes && fused; r++) {
+        const tm_quantize_recipe *recipe = tm_quantize_recipe_find(recipes[r]);
+        const float              *from[TM_FACTORS] = { x, w, dy, w, dy, x }, *to[TM_FACTORS];
+        for (int f = 0; f < TM_FACTORS; f++) {
+            quantize_experts(device, recipe, (tm_factor)f, from[f], q[f]);
+            assert_true(q[f][3] != from[f][3] || q[f][4] != from[f][4]);
+            to[f] = q[f];
+        }
+        check_products(device, to, recipes[r]);
+    }
+    tm_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_recipe_trains_with_the_same_bits_for_any_threads),
-        cmocka_unit_test(experts_and_routers_are_not_quantized),
+        cmocka_unit_test(every_recipe_trains_experts_and_the_head),
+        cmocka_unit_test(linears_are_not_experts),
+        cmocka_unit_test(experts_and_the_head_have_recipes),
+        cmocka_unit_test(products_of_experts_are_scalar_loops),
         cmocka_unit_test(the_pass_takes_the_linears_that_it_is_told),
         cmocka_unit_test(products_are_scalar_loops_over_quantized_factors),
         cmocka_unit_test(delayed_scales_and_a_switch),

@@ -12,6 +12,7 @@
 #define FLOAT8 .with = "model.converters=quantize.linear.float8"
 #define WIDTH "a width from which its program computes that of the FFN; give model.ffn_dim, too"
 #define MX .with = "model.converters=quantize.linear.mx"
+#define EXPERTS(kind) .with = "model.converters=quantize.grouped_mm." kind
 
 /* Among the converters "primus_turbo" chooses kernels, "lora" stands for the keys of lora; what else is there changes
  * the products. */
@@ -212,6 +213,9 @@ static const tm_foreign_key keys[] = {
     MAPPED("quantize.linear.mx.fqns", "quantize.linear.mx.fqns", MX),
     SPEED("quantize.linear.mx.mxfp8_dim1_cast_kernel_choice", "kernels"),
     UNBUILT("quantize.linear.mx.*", "", "MX training", MX),
+    MAPPED("quantize.grouped_mm.float8.fqns", "quantize.grouped_mm.float8.fqns", EXPERTS("float8")),
+    MAPPED("quantize.grouped_mm.mx.fqns", "quantize.grouped_mm.mx.fqns", EXPERTS("mx")),
+    MAPPED("quantize.grouped_mm.mx.recipe_name", "*:quantize.grouped_mm.mx.recipe_name", EXPERTS("mx")),
     UNBUILT("quantize.grouped_mm.*", "", "quantized experts",
            .with = "model.converters=quantize.grouped_mm.float8/quantize.grouped_mm.mx"),
     SPEED("float8.enable_fsdp_float8_all_gather", "communication of several devices"),

@@ -42,30 +42,71 @@ static bool is_small(const tm_quantize_recipe *recipe, int64_t inputs, int64_t o
     return inputs <= 4096 && outputs <= 1024;
 }
 
-static bool named(const tm_quantize *policy, const char *name)
+static bool named(const tm_quantize *policy, tm_quantize_kind kind, const char *name)
 {
     if (has_one_of(name, policy->left_out, policy->n_left_out)) return false;
-    return policy->n_only == 0 || has_one_of(name, policy->only, policy->n_only);
+    if (kind == TM_QUANTIZE_LINEARS && policy->n_only > 0) return has_one_of(name, policy->only, policy->n_only);
+    if (kind == TM_QUANTIZE_EXPERTS && policy->n_only_experts > 0)
+        return has_one_of(name, policy->only_experts, policy->n_only_experts);
+    return true;
+}
+
+static tm_quantize_kind kind_of(const tm_tensor *weight)
+{
+    return weight->shape.rank == 3 ? TM_QUANTIZE_EXPERTS : weight->head ? TM_QUANTIZE_HEAD : TM_QUANTIZE_LINEARS;
+}
+
+/* Linear layers in a product with the weight of one expert, or with one that is nobody's. */
+static int parts_of(const tm_tensor *weight)
+{
+    int64_t experts = weight->shape.rank == 3 ? weight->shape.n[0] : 1;
+    return weight->n_pieces > 0 ? weight->n_pieces / (int)experts : 1;
+}
+
+/* Could be quantized, if its recipe and its name say so: no router. */
+static bool is_linear(const tm_tensor *weight)
+{
+    return weight->role == TM_ROLE_PARAMETER && weight->base == TM_NONE && weight->shape.rank >= 2 &&
+           !weight->as_stored;
+}
+
+static bool is_left_layer(const tm_quantize *policy, int layer)
+{
+    return layer >= 0 && (layer < policy->first_layer || (policy->end_layer > 0 && layer >= policy->end_layer));
+}
+
+/* Does the recipe fit the sizes? Of experts, all of which are asked for, it must. */
+static tm_status check_sizes(const tm_quantize_recipe *recipe, tm_quantize_kind kind, const char *name, int64_t inputs,
+                             int64_t outputs, bool *fits, tm_error *err)
+{
+    *fits = recipe->multiple == 0 || (inputs % recipe->multiple == 0 && outputs % recipe->multiple == 0);
+    if (!*fits && kind == TM_QUANTIZE_EXPERTS)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "recipe %s needs inputs and outputs that are multiples of %lld, and '%s' has %lld and %lld; leave "
+            "experts out (quantize.experts_recipe) or change the size of the model",
+            recipe->name, (long long)recipe->multiple, name, (long long)inputs, (long long)outputs);
+    return TM_OK;
 }
 
 /* Is the linear with this weight quantized? */
 static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, tm_error *err)
 {
-    const tm_tensor   *weight = tm_graph_at(p->graph, id);
-    const tm_quantize *policy = p->policy;
-    int                taken = 0, n = weight->n_pieces > 0 ? weight->n_pieces : 1;
+    const tm_tensor          *weight = tm_graph_at(p->graph, id);
+    const tm_quantize        *policy = p->policy;
+    tm_quantize_kind          kind = kind_of(weight);
+    const tm_quantize_recipe *recipe = tm_quantize_recipe_of(policy, kind, false);
+    int                       taken = 0, n = weight->n_pieces > 0 ? weight->n_pieces : 1;
     *yes = false;
-    if (weight->role != TM_ROLE_PARAMETER || weight->base != TM_NONE || weight->shape.rank != 2) return TM_OK;
-    if (weight->as_stored) return TM_OK; /* routers */
-    if (weight->layer >= 0 && weight->layer < policy->first_layer) return TM_OK;
-    if (weight->layer >= 0 && policy->end_layer > 0 && weight->layer >= policy->end_layer) return TM_OK;
+    if (!is_linear(weight) || !recipe || is_left_layer(policy, weight->layer)) return TM_OK;
     for (int i = 0; i < n; i++) {
         const char *name = linear_name(p->graph, weight->n_pieces > 0 ? weight->pieces[i].name : weight->name);
-        int64_t     outputs = weight->n_pieces > 0 ? weight->pieces[i].rows : weight->shape.n[0];
-        int64_t     inputs = weight->shape.n[1], multiple = policy->recipe[0].multiple;
-        bool        fits = multiple == 0 || (inputs % multiple == 0 && outputs % multiple == 0);
-        bool        small = policy->skip_small && is_small(&policy->recipe[0], inputs, outputs);
-        if (named(policy, name) && fits && !small) taken++;
+        int64_t     outputs = weight->n_pieces > 0 ? weight->pieces[i].rows : weight->shape.n[weight->shape.rank - 2];
+        int64_t     inputs = weight->shape.n[weight->shape.rank - 1];
+        bool        fits, small = policy->skip_small && is_small(recipe, inputs, outputs);
+        if (!named(policy, kind, name) || (small && kind != TM_QUANTIZE_EXPERTS)) continue;
+        TM_TRY(check_sizes(recipe, kind, name, inputs, outputs, &fits, err));
+        taken += fits;
     }
     if (taken > 0 && taken < n)
         return tm_fail(
@@ -73,29 +114,45 @@ static tm_status decide(const pass *p, tm_tensor_id id, bool *yes, tm_error *err
             "'%s' is one product of %d linear layers, and only %d of them are to be quantized; name all of them in "
             "the filter, or none",
             weight->name, n, taken);
-    if (n > TM_QUANTIZE_PARTS)
+    if (parts_of(weight) > TM_QUANTIZE_PARTS)
         return tm_fail(err, TM_UNSUPPORTED, "'%s' is one product of %d linear layers; at most %d can be quantized",
-                       weight->name, n, TM_QUANTIZE_PARTS);
+                       weight->name, parts_of(weight), TM_QUANTIZE_PARTS);
     *yes = taken > 0;
     return TM_OK;
 }
 
-/* The factors of a node, and the weight that they belong to; false: no product of a linear. */
-static bool factors_of(const pass *p, const tm_node *node, tm_factor factor[2], tm_tensor_id *weight)
+/* What multiplies: its factors, the weight that they belong to, and where the rows of each expert begin. */
+typedef struct {
+    tm_factor    factor[2];
+    tm_tensor_id weight, offsets; /* offsets TM_NONE: no experts */
+} product;
+
+/* false: no product of a linear. */
+static bool product_of(const pass *p, const tm_node *node, product *out)
 {
+    *out = (product){ { TM_FACTOR_X, TM_FACTOR_W }, node->in[1], TM_NONE };
+    switch (node->op) {
+    case TM_OP_grouped_linear:
+    case TM_OP_grouped_linear_dgrad:
+    case TM_OP_grouped_linear_wgrad:
+        out->offsets = node->in[2];
+        break;
+    default:
+        break;
+    }
     switch (node->op) {
     case TM_OP_linear:
-        factor[0] = TM_FACTOR_X, factor[1] = TM_FACTOR_W;
-        *weight = node->in[1];
+    case TM_OP_grouped_linear:
         return true;
     case TM_OP_linear_dgrad:
-        factor[0] = TM_FACTOR_DY, factor[1] = TM_FACTOR_W_DX;
-        *weight = node->in[1];
+    case TM_OP_grouped_linear_dgrad:
+        out->factor[0] = TM_FACTOR_DY, out->factor[1] = TM_FACTOR_W_DX;
         return true;
     case TM_OP_linear_wgrad:
-        factor[0] = TM_FACTOR_DY_DW, factor[1] = TM_FACTOR_X_DW;
-        *weight = p->weight_of[node->out[0]];
-        return *weight != TM_NONE;
+    case TM_OP_grouped_linear_wgrad:
+        out->factor[0] = TM_FACTOR_DY_DW, out->factor[1] = TM_FACTOR_X_DW;
+        out->weight = p->weight_of[node->out[0]];
+        return out->weight != TM_NONE;
     default:
         return false;
     }
@@ -113,17 +170,17 @@ static tm_quantize_attr describe(const pass *p, tm_tensor_id weight_id, tm_facto
 {
     const tm_tensor   *weight = tm_graph_at(p->graph, weight_id);
     const tm_quantize *policy = p->policy;
+    tm_quantize_kind   kind = kind_of(weight);
     bool               of_x = factor == TM_FACTOR_X || factor == TM_FACTOR_X_DW;
     tm_quantize_attr   attr;
     memset(&attr, 0, sizeof attr);
-    attr.recipe[0] = policy->recipe[0].factor[factor];
-    attr.recipe[1] = policy->switch_step >= 0 ? policy->recipe[1].factor[factor] : attr.recipe[0];
+    for (int r = 0; r < 2; r++) attr.recipe[r] = tm_quantize_recipe_of(policy, kind, r > 0)->factor[factor];
     attr.switch_step = policy->switch_step;
     attr.down = factor == TM_FACTOR_W_DX || factor == TM_FACTOR_DY_DW || factor == TM_FACTOR_X_DW;
     attr.cut_columns = factor == TM_FACTOR_DY || factor == TM_FACTOR_DY_DW;
     attr.n_parts = 1;
-    attr.end[0] = (int32_t)shape.n[attr.cut_columns];
-    for (int i = 0; !of_x && i < weight->n_pieces; i++) {
+    attr.end[0] = (int32_t)shape.n[shape.rank - (attr.cut_columns ? 1 : 2)];
+    for (int i = 0; !of_x && i < weight->n_pieces && i < parts_of(weight); i++) { /* of the first expert, as of all */
         attr.end[i] = (int32_t)(weight->pieces[i].row + weight->pieces[i].rows);
         attr.n_parts = i + 1;
     }
@@ -135,9 +192,12 @@ static bool does_something(const tm_quantize_attr *attr)
     return attr->recipe[0].scaled != TM_SCALED_NOT || attr->recipe[1].scaled != TM_SCALED_NOT;
 }
 
+/* Lines along the rows of experts may have any length. */
 static tm_status check_fit(const pass *p, tm_tensor_id weight, tm_factor factor, const tm_quantize_attr *attr,
                            tm_shape shape, tm_error *err)
 {
+    tm_quantize_kind kind = kind_of(tm_graph_at(p->graph, weight));
+    if (kind == TM_QUANTIZE_EXPERTS && (factor == TM_FACTOR_DY_DW || factor == TM_FACTOR_X_DW)) return TM_OK;
     for (int part = 0; part < attr->n_parts; part++)
         for (int r = 0; r < (attr->switch_step < 0 ? 1 : 2); r++) {
             tm_quantize_part of = tm_quantize_part_of(attr, shape, part);
@@ -147,8 +207,8 @@ static tm_status check_fit(const pass *p, tm_tensor_id weight, tm_factor factor,
                     err, TM_UNSUPPORTED,
                     "recipe %s does not fit '%s': its factor %s is summed over %lld elements, and %s; leave it "
                     "out (quantize.filter_fqns) or change the size of the model or of the micro-batch",
-                    p->policy->recipe[r].name, tm_graph_at(p->graph, weight)->name, tm_factor_name(factor),
-                    (long long)of.length, why);
+                    tm_quantize_recipe_of(p->policy, kind, r > 0)->name, tm_graph_at(p->graph, weight)->name,
+                    tm_factor_name(factor), (long long)of.length, why);
         }
     return TM_OK;
 }
@@ -161,28 +221,46 @@ static int32_t find_row(const tm_quantized *made, tm_tensor_id weight, tm_factor
     return -1;
 }
 
-static void add_rows(const pass *p, tm_tensor_id weight_id, tm_factor factor, int n)
+/* "layers.0.moe.experts.3.w13" of the weight of all experts "layers.0.moe.experts.w13.weight". */
+static const char *expert_name(const tm_graph *graph, const tm_tensor *weight, int expert)
 {
-    tm_quantized *made = p->made;
-    for (int part = 0; part < n; part++) {
-        const tm_tensor *weight = tm_graph_at(p->graph, weight_id);
-        const char      *name = n > 1 ? weight->pieces[part].name : weight->name;
-        if (n == 1 && weight->n_pieces == 1) name = weight->pieces[0].name;
+    const char *name = linear_name(graph, weight->name), *tail = strrchr(name, '.');
+    TM_ASSERT(tail);
+    return tm_arena_format(graph->arena, "%.*s.%d%s", (int)(tail - name), name, expert, tail);
+}
+
+/* Rows of one factor: of each expert, of each of `parts`. */
+static void add_rows(const pass *p, tm_tensor_id weight_id, tm_factor factor, int parts)
+{
+    tm_quantized    *made = p->made;
+    const tm_tensor *weight = tm_graph_at(p->graph, weight_id);
+    int              experts = weight->shape.rank == 3 ? (int)weight->shape.n[0] : 1;
+    for (int i = 0; i < experts * parts; i++) {
+        bool        whole = parts < parts_of(weight); /* a factor that its parts share */
+        const char *name = whole || weight->n_pieces == 0 ? weight->name : weight->pieces[i].name;
+        name = whole && experts > 1 ? expert_name(p->graph, weight, i) : linear_name(p->graph, name);
         made->rows = tm_grow(made->rows, &made->rows_capacity, made->n_rows, sizeof *made->rows);
-        made->rows[made->n_rows++] = (tm_quantized_row){ weight_id, linear_name(p->graph, name), factor, part };
+        made->rows[made->n_rows++] = (tm_quantized_row){ weight_id, name, factor, kind_of(weight) };
     }
 }
 
 /* --- tables ------------------------------------------------------------------------------------------------------- */
 
-static bool uses(const tm_quantize *policy, bool delayed)
+static bool uses_in(const tm_quantize *policy, bool switched, bool delayed)
 {
-    for (int r = 0; r < (policy->switch_step < 0 ? 1 : 2); r++)
-        for (int f = 0; f < TM_FACTORS; f++) {
-            const tm_quantizer *z = &policy->recipe[r].factor[f];
+    for (int k = 0; k < TM_QUANTIZE_KINDS; k++) {
+        const tm_quantize_recipe *recipe = tm_quantize_recipe_of(policy, (tm_quantize_kind)k, switched);
+        for (int f = 0; recipe && f < TM_FACTORS; f++) {
+            const tm_quantizer *z = &recipe->factor[f];
             if (delayed ? z->scaled == TM_SCALED_DELAYED : z->stochastic) return true;
         }
+    }
     return false;
+}
+
+static bool uses(const tm_quantize *policy, bool delayed)
+{
+    return uses_in(policy, false, delayed) || uses_in(policy, true, delayed);
 }
 
 /* The largest number of each row's delayed format; 1 where there is none. */
@@ -205,8 +283,9 @@ static void make_tables(const pass *p)
     double *largest = tm_alloc((size_t)n * sizeof *largest);
     for (int64_t i = 0; i < n; i++) {
         largest[i] = 1;
-        for (int r = 0; r < (p->policy->switch_step < 0 ? 1 : 2); r++) {
-            const tm_quantizer *z = &p->policy->recipe[r].factor[made->rows[i].factor];
+        for (int r = 0; r < 2; r++) {
+            const tm_quantizer *z =
+                &tm_quantize_recipe_of(p->policy, made->rows[i].kind, r > 0)->factor[made->rows[i].factor];
             if (z->scaled == TM_SCALED_DELAYED) largest[i] = (double)tm_narrow_of(z->format).largest;
         }
     }
@@ -217,16 +296,15 @@ static void make_tables(const pass *p)
     free(largest);
 }
 
-/* Is the word in the name of a linear that could be quantized? */
-static bool names_linear(const pass *p, const char *word)
+/* Is the word in the name of a linear of this kind? */
+static bool names_linear(const pass *p, tm_quantize_kind kind, const char *word)
 {
     const tm_segment *segment = p->graph->segment;
     for (size_t x = 0; x < segment->n_nodes; x++) {
-        tm_factor    factor[2];
-        tm_tensor_id id;
-        if (!factors_of(p, &segment->nodes[x], factor, &id)) continue;
-        const tm_tensor *weight = tm_graph_at(p->graph, id);
-        if (weight->role != TM_ROLE_PARAMETER || weight->shape.rank != 2 || weight->as_stored) continue;
+        product of;
+        if (!product_of(p, &segment->nodes[x], &of)) continue;
+        const tm_tensor *weight = tm_graph_at(p->graph, of.weight);
+        if (!is_linear(weight) || kind_of(weight) != kind) continue;
         bool found = weight->n_pieces == 0 && strstr(linear_name(p->graph, weight->name), word);
         for (int i = 0; i < weight->n_pieces; i++)
             found |= strstr(linear_name(p->graph, weight->pieces[i].name), word) != NULL;
@@ -238,41 +316,61 @@ static bool names_linear(const pass *p, const char *word)
 /* Whoever names experts wants them quantized: not a run without. */
 static tm_status check_words(const pass *p, tm_error *err)
 {
-    for (int i = 0; i < p->policy->n_only; i++)
-        if (!names_linear(p, p->policy->only[i]))
+    const tm_quantize *policy = p->policy;
+    if (policy->experts.name && !names_linear(p, TM_QUANTIZE_EXPERTS, ""))
+        return tm_fail(err, TM_UNSUPPORTED, "recipe %s is for experts, and the model has none; leave it out",
+                       policy->experts.name);
+    if (policy->head.name && !names_linear(p, TM_QUANTIZE_HEAD, ""))
+        return tm_fail(err, TM_UNSUPPORTED, "recipe %s is for the output head, and the model has none; leave it out",
+                       policy->head.name);
+    for (int i = 0; i < policy->n_only; i++)
+        if (!names_linear(p, TM_QUANTIZE_LINEARS, policy->only[i]))
             return tm_fail(
                 err, TM_UNSUPPORTED,
-                "'%s' in quantize.fqns is in the name of no linear of a block; experts, routers and the output "
-                "head are not quantized; leave it out",
-                p->policy->only[i]);
+                "'%s' in quantize.fqns is in the name of no linear of a block; quantize.experts_recipe is for experts, "
+                "quantize.output_recipe for the output head, and routers are not quantized; leave it out",
+                policy->only[i]);
+    for (int i = 0; i < policy->n_only_experts; i++)
+        if (!names_linear(p, TM_QUANTIZE_EXPERTS, policy->only_experts[i]))
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "'%s' in the fqns of quantize.grouped_mm is in the name of no expert; give 'experts' for "
+                           "all",
+                           policy->only_experts[i]);
     return TM_OK;
 }
 
-/* Rows of all factors of this segment, in the order of their first use; the fit of each. */
+/* Rows of both factors of a product, unless they are there; the fit of each. */
+static tm_status list_product(const pass *p, const tm_node *node, const product *of, tm_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        tm_shape         shape = tm_graph_at(p->graph, node->in[i])->shape;
+        tm_quantize_attr attr = describe(p, of->weight, of->factor[i], shape);
+        if (!does_something(&attr)) continue;
+        TM_TRY(check_fit(p, of->weight, of->factor[i], &attr, shape, err));
+        if (find_row(p->made, of->weight, of->factor[i]) >= 0) continue;
+        TM_ASSERT(p->made->record == TM_NONE); /* training segments come first */
+        add_rows(p, of->weight, of->factor[i], attr.n_parts);
+    }
+    return TM_OK;
+}
+
+/* Rows of all factors of this segment, in the order of their first use. */
 static tm_status list_rows(pass *p, tm_error *err)
 {
     const tm_segment *segment = p->graph->segment;
-    if (p->made->record == TM_NONE) TM_TRY(check_words(p, err));
+    bool              first = p->made->record == TM_NONE;
+    if (first) TM_TRY(check_words(p, err));
     for (size_t x = 0; x < segment->n_nodes; x++) {
         const tm_node *node = &segment->nodes[x];
-        tm_factor      factor[2];
-        tm_tensor_id   weight;
+        product        of;
         bool           yes;
-        if (!factors_of(p, node, factor, &weight)) continue;
-        TM_TRY(decide(p, weight, &yes, err));
-        if (node->op == TM_OP_linear && !node->recomputed && p->made->record == TM_NONE)
+        if (!product_of(p, node, &of)) continue;
+        TM_TRY(decide(p, of.weight, &yes, err));
+        if (of.factor[0] == TM_FACTOR_X && !node->recomputed && first)
             *(yes ? &p->made->n_linears : &p->made->n_left) += 1;
-        for (int i = 0; yes && i < 2; i++) {
-            tm_shape         shape = tm_graph_at(p->graph, node->in[i])->shape;
-            tm_quantize_attr attr = describe(p, weight, factor[i], shape);
-            if (!does_something(&attr)) continue;
-            TM_TRY(check_fit(p, weight, factor[i], &attr, shape, err));
-            if (find_row(p->made, weight, factor[i]) >= 0) continue;
-            TM_ASSERT(p->made->record == TM_NONE); /* training segments come first */
-            add_rows(p, weight, factor[i], attr.n_parts);
-        }
+        if (yes) TM_TRY(list_product(p, node, &of, err));
     }
-    if (p->made->record == TM_NONE) make_tables(p);
+    if (first) make_tables(p);
     return TM_OK;
 }
 
@@ -294,8 +392,10 @@ static tm_dtype format_of(const tm_graph *graph, const tm_quantize_attr *attr)
     return compute == TM_BF16 && !fits_bf16(attr) ? TM_F32 : compute;
 }
 
-static tm_tensor_id quantized(const pass *p, tm_tensor_id factor_id, tm_tensor_id weight, tm_factor factor)
+static tm_tensor_id quantized(const pass *p, tm_tensor_id factor_id, const product *node, int i)
 {
+    tm_tensor_id     weight = node->weight;
+    tm_factor        factor = node->factor[i];
     tm_graph        *graph = p->graph;
     tm_quantized    *made = p->made;
     tm_tensor        of = *tm_graph_at(graph, factor_id);
@@ -310,7 +410,7 @@ static tm_tensor_id quantized(const pass *p, tm_tensor_id factor_id, tm_tensor_i
     tm_role      role = is_weight(factor) ? TM_ROLE_WEIGHT_COPY : TM_ROLE_ACTIVATION;
     tm_tensor_id out[TM_MAX_OUT] = { tm_graph_tensor_as(graph, name, role, of.shape, format_of(graph, &attr)),
                                      p->record ? made->record : TM_NONE };
-    tm_tensor_id in[TM_MAX_IN] = { factor_id, made->ticks, made->scale };
+    tm_tensor_id in[TM_MAX_IN] = { factor_id, made->ticks, made->scale, is_weight(factor) ? TM_NONE : node->offsets };
     tm_graph_add(graph, TM_OP_quantize, &attr, sizeof attr, in, out, p->accumulate ? 1u << 1 : 0);
     return out[0];
 }
@@ -342,13 +442,13 @@ static void rewrite(pass *p)
     graph->phase = TM_PHASE_FORWARD;
     if (p->record) add_tick(graph, p->made, (tm_tick_attr){ .passes = 1 });
     for (size_t x = 0; x < source.n_nodes; x++) {
-        tm_node      node = source.nodes[x];
-        tm_factor    factor[2];
-        tm_tensor_id weight;
-        if (factors_of(p, &node, factor, &weight)) {
+        tm_node node = source.nodes[x];
+        product of;
+        if (product_of(p, &node, &of)) {
             graph->phase = node.phase, graph->layer = node.layer, graph->module = node.module;
-            bool known = find_row(p->made, weight, factor[0]) >= 0 || find_row(p->made, weight, factor[1]) >= 0;
-            for (int i = 0; known && i < 2; i++) node.in[i] = quantized(p, node.in[i], weight, factor[i]);
+            bool known =
+                find_row(p->made, of.weight, of.factor[0]) >= 0 || find_row(p->made, of.weight, of.factor[1]) >= 0;
+            for (int i = 0; known && i < 2; i++) node.in[i] = quantized(p, node.in[i], &of, i);
         }
         append(segment, &node);
     }
@@ -377,10 +477,8 @@ void tm_quantize_update(tm_graph *graph, const tm_quantize *policy, tm_quantized
     if (!policy->on || made->record == TM_NONE) return;
     add_tick(graph, made, (tm_tick_attr){ .steps = 1 });
     if (made->scale == TM_NONE) return;
-    bool before = false;
-    for (int f = 0; f < TM_FACTORS; f++) before |= policy->recipe[0].factor[f].scaled == TM_SCALED_DELAYED;
     tm_scale_history_attr attr = { .switch_step = policy->switch_step,
-                                   .before = before,
+                                   .before = uses_in(policy, false, true),
                                    .recent = policy->recent,
                                    .margin = policy->margin,
                                    .frozen = policy->frozen };

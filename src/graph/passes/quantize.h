@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/quantize.h - products in low precision, emulated: a pass puts `quantize` in front of the factors of
- * linear layers, so that they hold only what the codes of a narrow format can say; the products themselves stay as they
- * are, exact and in float32. Gradients are those of the unquantized products (straight through).
+ * linear layers, of experts and of the output head, so that they hold only what the codes of a narrow format can say;
+ * the products themselves stay as they are, exact and in float32. Gradients are those of the unquantized products
+ * (straight through).
  */
 #ifndef TM_GRAPH_PASSES_QUANTIZE_H
 #define TM_GRAPH_PASSES_QUANTIZE_H
@@ -38,14 +39,20 @@ void tm_quantize_recipe_names(tm_text *out);
 
 enum { TM_MAX_FILTERS = 32 };
 
+/* Whose products a recipe is for. */
+typedef enum { TM_QUANTIZE_LINEARS, TM_QUANTIZE_EXPERTS, TM_QUANTIZE_HEAD, TM_QUANTIZE_KINDS } tm_quantize_kind;
+
 typedef struct {
-    bool               on;
-    tm_quantize_recipe recipe[2];                /* the second from switch_step on */
+    bool               on;                       /* anything is quantized */
+    tm_quantize_recipe recipe[2];                /* of linears; the second, of all, from switch_step on */
+    tm_quantize_recipe experts, head;            /* of these until then. name NULL: they are not quantized */
     int64_t            switch_step;              /* steps done; < 0: never */
     const char        *left_out[TM_MAX_FILTERS]; /* linears whose name has one of these in it stay as they are */
     int                n_left_out;
-    const char        *only[TM_MAX_FILTERS]; /* not empty: all others do */
+    const char        *only[TM_MAX_FILTERS]; /* not empty: all others do, of linears */
     int                n_only;
+    const char        *only_experts[TM_MAX_FILTERS]; /* and of experts */
+    int                n_only_experts;
     bool               skip_small;             /* and those that torchao's auto_filter_small_kn takes out */
     int64_t            first_layer, end_layer; /* layers before and from these on do; end_layer 0: none */
     int64_t            history;                /* steps that a delayed scale looks back */
@@ -55,12 +62,17 @@ typedef struct {
     uint64_t           seed;   /* of stochastic rounding */
 } tm_quantize;
 
-/* A row of the tables of records and scales: one factor of one linear, or of one part of a fused one. */
+/* The recipe of a kind, before or from switch_step on; NULL: it is not quantized. */
+const tm_quantize_recipe *tm_quantize_recipe_of(const tm_quantize *policy, tm_quantize_kind kind, bool switched);
+/* "fp8_rowwise", "fp8_rowwise+mxfp8 (experts)": the recipes before, or from the switch on. */
+const char *tm_quantize_words(const tm_quantize *policy, bool switched, tm_arena *arena);
+
+/* A row of the tables of records and scales: one factor of one linear, of one part of a fused one, of one expert. */
 typedef struct {
-    tm_tensor_id weight;
-    const char  *name; /* "layers.0.attention.wq" */
-    tm_factor    factor;
-    int          part;
+    tm_tensor_id     weight;
+    const char      *name; /* "layers.0.attention.wq", "layers.0.moe.experts.3.w1" */
+    tm_factor        factor;
+    tm_quantize_kind kind;
 } tm_quantized_row;
 
 typedef struct {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/recipes.c - the published recipes of low precision: formats, what shares a scale, rule of the scale,
  * rotation, of each factor. Sources: docs/low-precision.md. */
-#include "base/text.h"
 #include "graph/passes/quantize.h"
+
+#include "base/text.h"
 
 #include <string.h>
 
@@ -130,6 +131,27 @@ const tm_quantize_recipe *tm_quantize_recipe_find(const char *name)
 void tm_quantize_recipe_names(tm_text *out)
 {
     for (int i = 0; i < RECIPES; i++) tm_text_printf(out, "%s%s", i ? ", " : "", recipes[i].name);
+}
+
+const tm_quantize_recipe *tm_quantize_recipe_of(const tm_quantize *policy, tm_quantize_kind kind, bool switched)
+{
+    const tm_quantize_recipe *of[] = { [TM_QUANTIZE_LINEARS] = &policy->recipe[0],
+                                       [TM_QUANTIZE_EXPERTS] = &policy->experts,
+                                       [TM_QUANTIZE_HEAD] = &policy->head };
+    if (!of[kind]->name) return NULL;
+    return switched && policy->switch_step >= 0 ? &policy->recipe[1] : of[kind];
+}
+
+const char *tm_quantize_words(const tm_quantize *policy, bool switched, tm_arena *arena)
+{
+    static const char *const whose[] = { "", " (experts)", " (output head)" };
+    const char              *words = "";
+    if (switched) return policy->recipe[1].name;
+    for (int k = 0; k < TM_QUANTIZE_KINDS; k++) {
+        const tm_quantize_recipe *recipe = tm_quantize_recipe_of(policy, (tm_quantize_kind)k, false);
+        if (recipe) words = tm_arena_format(arena, "%s%s%s%s", words, *words ? "+" : "", recipe->name, whose[k]);
+    }
+    return words;
 }
 
 const char *tm_factor_name(tm_factor factor)

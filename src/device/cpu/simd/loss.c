@@ -7,15 +7,16 @@
  *   dz       = (softmax(z) - onehot(target)) * scale,  dx = dz w,  dw += dz^T x
  *
  * A row whose target is TM_IGNORED_TARGET has no loss and no gradient. Exponentials are summed in 16 lanes over runs of
- * SUM_RUN logits, the runs in double; rows are added to the loss in ascending order in double. dw is the product of the
- * chunks in ascending order: with chunks that are multiples of TM_GEMM_BLOCK a float32 dw has the bits of one product
- * over all rows. A bfloat16 dw is rounded once per chunk. With bfloat16 x and w, kernels with tile registers round dz
- * to bfloat16 for its two products.
+ * TM_SUM_RUN logits, the runs in double; rows are added to the loss in ascending order in double. dw is the product of
+ * the chunks in ascending order: with chunks that are multiples of TM_GEMM_BLOCK a float32 dw has the bits of one
+ * product over all rows. A bfloat16 dw is rounded once per chunk. With bfloat16 x and w, kernels with tile registers
+ * round dz to bfloat16 for its two products.
  */
 #include "base/status.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/common.h"
 #include "device/cpu/simd/kernels.h"
+#include "device/cpu/simd/loss_row.h"
 #include "op/attrs.h"
 
 #include <math.h>
@@ -25,7 +26,6 @@ enum { ROUNDS = 1 };
 #else
 enum { ROUNDS = 0 };
 #endif
-enum { SUM_RUN = 1024, TASK_LOGITS = 1 << 14 }; /* logits of a task: about 10 us */
 
 /* The operands of both ops by name. */
 typedef struct {
@@ -128,31 +128,6 @@ static void run_product(tm_gemm g, const tm_call *call, void *workspace)
     TM_K(tm_gemm_run)(&g);
 }
 
-/* ---- rows ---- */
-
-static float row_max(const float *z, int64_t n)
-{
-    if (n < TM_LANES) {
-        float most = z[0];
-        for (int64_t i = 1; i < n; i++) most = z[i] > most ? z[i] : most;
-        return most;
-    }
-    v16 most = v16_load(z);
-    for (int64_t i = TM_LANES; i + TM_LANES <= n; i += TM_LANES) most = v16_max(most, v16_load(z + i));
-    return v16_largest(v16_max(most, v16_load(z + n - TM_LANES)));
-}
-
-/* e^(z - most) of up to 16 elements, zero beyond; written back to z when `keep`. */
-TM_INLINE v16 exponentials(float *z, v16 most, int64_t n, bool keep)
-{
-    v16 e = v16_exp(v16_sub(v16_get(z, TM_F32, 0, n), most));
-    if (keep) v16_put(z, TM_F32, 0, e, n);
-    if (n >= TM_LANES) return e;
-    float lanes[TM_LANES] = { 0 };
-    v16_store_n(lanes, e, n);
-    return v16_load(lanes);
-}
-
 #if TM_PAIRS && defined(__AMX_BF16__)
 /* ---- in slices of the vocabulary: what tile registers leave to memory decides ----
  *
@@ -208,15 +183,15 @@ static TM_PLANNED tm_gemm slice_product(const operands *o, const slicing *s, int
 static void slice_row(const operands *o, const slicing *s, int64_t r, int64_t slice, int32_t target)
 {
     int64_t v = slice * s->columns, n = tm_min(s->columns, o->classes - v);
-    float  *z = s->z + r * n, most = row_max(z, n);
+    float  *z = s->z + r * n, most = tm_row_max(z, n);
     v16     top = v16_set1(most);
     double  sum = 0;
     if (target >= v && target < v + n) s->aims[r] = z[target - v];
-    for (int64_t run = 0; run < n; run += SUM_RUN) {
-        int64_t end = tm_min(run + SUM_RUN, n);
+    for (int64_t run = 0; run < n; run += TM_SUM_RUN) {
+        int64_t end = tm_min(run + TM_SUM_RUN, n);
         v16     lanes = v16_zero();
         for (int64_t i = run; i < end; i += TM_LANES) {
-            v16 e = exponentials(z + i, top, end - i, false);
+            v16 e = tm_exponentials(z + i, top, end - i, false);
             lanes = v16_add(lanes, e);
             if (o->scalars) v16_put(s->e + r * o->classes, TM_BF16, v + i, e, tm_min(TM_LANES, end - i));
         }
@@ -259,7 +234,7 @@ static void slice_rows(const tm_call *call, const operands *o, const slicing *s,
     double         scale = o->scalars ? ((const double *)o->scalars->data)[TM_SCALAR_LOSS_SCALE] : 0;
     for (int64_t slice = 0; slice < s->slices; slice++) {
         run_product(slice_product(o, s, from, n, slice * s->columns), call, s->scratch);
-        int64_t group = TASK_LOGITS / s->columns + 1;
+        int64_t group = TM_TASK_LOGITS / s->columns + 1;
 #pragma omp parallel for schedule(dynamic, group) num_threads(call->threads) if (call->threads > 1 && n > group)
         for (int64_t r = 0; r < n; r++) slice_row(o, s, r, slice, targets[r]);
     }
@@ -308,49 +283,16 @@ static void run(const tm_call *call, const operands *o)
     *loss = sum;
 }
 #else
-TM_INLINE double sum_exponentials(float *z, int64_t n, float most, bool keep)
-{
-    double sum = 0;
-    v16    top = v16_set1(most);
-    for (int64_t run = 0; run < n; run += SUM_RUN) {
-        int64_t end = run + SUM_RUN < n ? run + SUM_RUN : n;
-        v16     lanes = v16_zero();
-        for (int64_t i = run; i < end; i += TM_LANES) lanes = v16_add(lanes, exponentials(z + i, top, end - i, keep));
-        sum += (double)v16_sum(lanes);
-    }
-    return sum;
-}
-
-/* The loss of one row of logits; with `gradient`, the row becomes its gradient times `scale`. */
-static double loss_row(float *z, int64_t n, int32_t target, bool gradient, double scale)
-{
-    if (target == TM_IGNORED_TARGET) {
-        if (gradient) memset(z, 0, (size_t)n * sizeof *z);
-        return 0;
-    }
-    TM_ASSERT(target >= 0 && target < n);
-    float  most = row_max(z, n);
-    double aim = (double)z[target] - (double)most;
-    if (!gradient) return log(sum_exponentials(z, n, most, false)) - aim;
-    double sum = sum_exponentials(z, n, most, true);
-    v16    factor = v16_set1((float)(scale / sum));
-    float  hit = (float)(((double)z[target] / sum - 1) * scale);
-    for (int64_t i = 0; i < n; i += TM_LANES)
-        v16_put(z, TM_F32, i, v16_mul(v16_get(z, TM_F32, i, n - i), factor), n - i);
-    z[target] = hit;
-    return log(sum) - aim;
-}
-
 static void loss_rows(const operands *o, int64_t from, int64_t n, double *losses, int threads)
 {
     float         *logits = o->logits->data;
     const int32_t *targets = (const int32_t *)o->targets->data + from;
     double         scale = o->scalars ? ((const double *)o->scalars->data)[TM_SCALAR_LOSS_SCALE] : 0;
-    int64_t        group = TASK_LOGITS / o->classes + 1;
+    int64_t        group = TM_TASK_LOGITS / o->classes + 1;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && n > group)
     for (int64_t task = 0; task < (n + group - 1) / group; task++)
         for (int64_t r = task * group; r < n && r < (task + 1) * group; r++)
-            losses[r] = loss_row(logits + r * o->classes, o->classes, targets[r], o->scalars != NULL, scale);
+            losses[r] = tm_loss_row(logits + r * o->classes, o->classes, targets[r], o->scalars != NULL, scale);
 }
 
 static TM_PLANNED size_t largest_product(const operands *o, int threads)

@@ -49,41 +49,45 @@ TM_INLINE int64_t chunk_of(const tm_quantizer *z)
     return blocks ? z->block : CHUNK;
 }
 
-/* The workspace: the records of the lines of all parts, one part after the other; then the largest of each part. */
+static TM_PLANNED int64_t count_cells(const tm_call *call)
+{
+    const tm_quantize_attr *attr = call->attr;
+    return tm_quantize_groups(call) * attr->n_parts;
+}
+
+/* The workspace: the records of the lines of all cells, one cell after the other; then the largest of each cell. */
 static TM_PLANNED int64_t all_lines(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
-    int64_t                 lines = attr->down ? tm_view_columns(&call->in[0]) : tm_view_rows(&call->in[0]);
+    int64_t lines = attr->down ? tm_quantize_groups(call) * tm_view_columns(&call->in[0]) : tm_view_rows(&call->in[0]);
     return attr->down == attr->cut_columns ? lines : lines * attr->n_parts;
 }
 static TM_PLANNED size_t quantize_workspace(const tm_call *call)
 {
-    return (size_t)all_lines(call) * sizeof(line_record) + TM_QUANTIZE_PARTS * sizeof(float);
+    return (size_t)all_lines(call) * sizeof(line_record) + (size_t)count_cells(call) * sizeof(float);
 }
-TM_INLINE float *largest_of_parts(const tm_call *call)
+TM_INLINE float *largest_of_cells(const tm_call *call)
 {
     return (float *)((line_record *)call->workspace + all_lines(call));
 }
 
-/* Tile number t: which part, which lines, where its records begin. */
+/* Tile number t: which cell, which lines, where its records begin. */
 typedef struct {
     tm_quantize_part part;
-    int              p;
-    int64_t          line, lines;
+    int64_t          cell, line, lines;
     line_record     *records;
 } tile;
 
 TM_INLINE tile tile_at(const tm_call *call, const tm_quantizer *z, int64_t t)
 {
-    const tm_quantize_attr *attr = call->attr;
-    int64_t                 height = tile_of(z);
-    line_record            *records = call->workspace;
-    for (int p = 0;; p++) {
-        tm_quantize_part part = tm_quantize_part_of(attr, call->in[0].shape, p);
+    int64_t      height = tile_of(z);
+    line_record *records = call->workspace;
+    for (int64_t cell = 0;; cell++) {
+        tm_quantize_part part = tm_quantize_cell(call, cell);
         int64_t          tiles = tm_ceil_div(part.lines, height);
         if (t < tiles) {
             int64_t line = t * height;
-            return (tile){ part, p, line, tm_min(height, part.lines - line), records + line };
+            return (tile){ part, cell, line, tm_min(height, part.lines - line), records + line };
         }
         t -= tiles;
         records += part.lines;
@@ -91,10 +95,9 @@ TM_INLINE tile tile_at(const tm_call *call, const tm_quantizer *z, int64_t t)
 }
 TM_INLINE int64_t count_tiles(const tm_call *call, const tm_quantizer *z)
 {
-    const tm_quantize_attr *attr = call->attr;
-    int64_t                 n = 0;
-    for (int p = 0; p < attr->n_parts; p++)
-        n += tm_ceil_div(tm_quantize_part_of(attr, call->in[0].shape, p).lines, tile_of(z));
+    int64_t n = 0;
+    for (int64_t cell = 0; cell < count_cells(call); cell++)
+        n += tm_ceil_div(tm_quantize_cell(call, cell).lines, tile_of(z));
     return n;
 }
 
@@ -128,7 +131,7 @@ static void gather(const tm_call *call, const tile *t, const tm_quantizer *z, in
             for (int64_t l = 0; l < t->lines; l++) x[l][i] = element(in->data, in->dtype, at + l);
         }
     for (int64_t l = 0; z->rotation != TM_ROTATE_NOT && l < t->lines; l++)
-        for (int64_t i = 0; i < n; i += TM_ROTATED) tm_rotate_16(x[l] + i, z->rotation);
+        for (int64_t i = 0; i + TM_ROTATED <= n; i += TM_ROTATED) tm_rotate_16(x[l] + i, z->rotation);
 }
 
 static void scatter(const tm_call *call, const tile *t, int64_t k, int64_t n, float x[][PITCH])
@@ -221,7 +224,7 @@ TM_INLINE tm_scale scale_of(const tm_call *call, const tm_quantizer *z, const ti
     const tm_quantize_attr *attr = call->attr;
     tm_scale scale = tm_scale_of(z->scaled == TM_SCALED_TENSOR ? whole : found, whole, z, tm_narrow_of(z->format));
     if (z->scaled == TM_SCALED_DELAYED) {
-        float delayed = call->in[2].data ? (float)number(&call->in[2], attr->row + t->p) : 0;
+        float delayed = call->in[2].data ? (float)number(&call->in[2], attr->row + t->cell) : 0;
         scale.encode = scale.divide = delayed > 0 ? delayed : 1;
     }
     return scale;
@@ -236,7 +239,7 @@ static void quantize_tiles(const tm_call *call, int64_t begin, int64_t end)
     float                   x[CHUNK][PITCH];
     for (int64_t number = begin; number < end; number++) {
         tile  t = tile_at(call, z, number);
-        float whole = two_passes(z) ? largest_of_parts(call)[t.p] : 0;
+        float whole = two_passes(z) ? largest_of_cells(call)[t.cell] : 0;
         for (int64_t l = 0; l < t.lines && !two_passes(z); l++) t.records[l] = (line_record){ .amax = 0 };
         for (int64_t k = 0; k < t.part.length; k += chunk) {
             int64_t n = tm_min(chunk, t.part.length - k);
@@ -256,45 +259,45 @@ static void quantize_tiles(const tm_call *call, int64_t begin, int64_t end)
     }
 }
 
-static void write_record(const tm_call *call, const tm_quantizer *z, int p, const line_record *lines)
+/* An expert without rows has the scale 1 and no shares. */
+static void write_record(const tm_call *call, const tm_quantizer *z, int64_t cell, const line_record *lines)
 {
     const tm_quantize_attr *attr = call->attr;
-    tm_quantize_part        part = tm_quantize_part_of(attr, call->in[0].shape, p);
-    double                  elements = (double)(part.lines * part.length), saturated = 0, flushed = 0;
-    float                   scale = z->scaled == TM_SCALED_NOT ? 1 : 0;
-    for (int64_t l = 0; l < part.lines; l++) {
+    tm_quantize_part        part = tm_quantize_cell(call, cell);
+    bool                    empty = part.lines * part.length == 0;
+    double                  elements = empty ? 1 : (double)(part.lines * part.length), saturated = 0, flushed = 0;
+    float                   scale = z->scaled == TM_SCALED_NOT || empty ? 1 : 0;
+    for (int64_t l = 0; l < part.lines && !empty; l++) {
         saturated += lines[l].saturated, flushed += lines[l].flushed;
         if (z->scaled != TM_SCALED_NOT && (scale == 0 || lines[l].scale < scale)) scale = lines[l].scale;
     }
-    float  fresh[TM_QUANTIZE_RECORD] = { largest_of_parts(call)[p], scale, (float)(saturated / elements),
+    float  fresh[TM_QUANTIZE_RECORD] = { largest_of_cells(call)[cell], scale, (float)(saturated / elements),
                                          (float)(flushed / elements) };
-    float *row = (float *)call->out[1].data + (attr->row + p) * TM_QUANTIZE_RECORD;
+    float *row = (float *)call->out[1].data + (attr->row + cell) * TM_QUANTIZE_RECORD;
     bool   adds = call->accumulate >> 1 & 1u;
     for (int i = 0; i < TM_QUANTIZE_RECORD; i++) {
-        bool keep = adds && (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]);
+        bool keep = adds && (empty || (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]));
         if (!keep) row[i] = fresh[i];
     }
 }
 
-/* The largest of each part from those of its lines. */
+/* The largest of each cell from those of its lines. */
 static void gather_largest(const tm_call *call)
 {
-    const tm_quantize_attr *attr = call->attr;
-    const line_record      *lines = call->workspace;
-    float                  *largest = largest_of_parts(call);
-    for (int p = 0; p < attr->n_parts; p++) {
-        int64_t n = tm_quantize_part_of(attr, call->in[0].shape, p).lines;
-        largest[p] = 0;
-        for (int64_t l = 0; l < n; l++) largest[p] = fmaxf(largest[p], lines[l].amax);
+    const line_record *lines = call->workspace;
+    float             *largest = largest_of_cells(call);
+    for (int64_t cell = 0; cell < count_cells(call); cell++) {
+        int64_t n = tm_quantize_cell(call, cell).lines;
+        largest[cell] = 0;
+        for (int64_t l = 0; l < n; l++) largest[cell] = fmaxf(largest[cell], lines[l].amax);
         lines += n;
     }
 }
 
 static void quantize_run_all(const tm_call *call)
 {
-    const tm_quantize_attr *attr = call->attr;
-    const tm_quantizer     *z = recipe_of(call);
-    int64_t                 tiles = count_tiles(call, z), elements = tm_view_elements(&call->in[0]);
+    const tm_quantizer *z = recipe_of(call);
+    int64_t             tiles = count_tiles(call, z), elements = tm_view_elements(&call->in[0]);
     if (two_passes(z)) {
         tm_parallel(call, find_largest, tiles, 1, elements);
         gather_largest(call);
@@ -302,9 +305,9 @@ static void quantize_run_all(const tm_call *call)
     tm_parallel(call, quantize_tiles, tiles, 1, elements);
     if (!two_passes(z)) gather_largest(call);
     const line_record *lines = call->workspace;
-    for (int p = 0; p < attr->n_parts && call->out[1].data; p++) {
-        write_record(call, z, p, lines);
-        lines += tm_quantize_part_of(attr, call->in[0].shape, p).lines;
+    for (int64_t cell = 0; cell < count_cells(call) && call->out[1].data; cell++) {
+        write_record(call, z, cell, lines);
+        lines += tm_quantize_cell(call, cell).lines;
     }
 }
 
@@ -315,6 +318,8 @@ static TM_PLANNED const char *quantize_refuse(const tm_call *call)
     for (int i = 1; i < 3 && !why; i++)
         if (tm_view_present(&call->in[i]) && call->in[i].dtype != TM_F32 && call->in[i].dtype != TM_F64)
             why = "needs float32 or float64 counters and scales";
+    const tm_view *offsets = &call->in[TM_QUANTIZE_OFFSETS];
+    if (!why && tm_view_present(offsets) && offsets->dtype != TM_I32) why = "needs int32 offsets";
     return why ? why : tm_refuse_wide(&call->out[1]);
 }
 
