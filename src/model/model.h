@@ -24,6 +24,8 @@ typedef struct {
     tm_tensor_id expert_counts; /* (mixtures, E) SCALAR: rows that each expert had in the step; TM_NONE: no experts */
     tm_tensor_id balance_loss;  /* () SCALAR: scaled like the loss, with gradients of its own; TM_NONE: has none */
     tm_account   account;       /* set before tm_model_loss */
+    tm_tensor_id row_losses; /* (N) float64: the loss of each row of a language is written there; TM_NONE: nowhere. Set
+                              * before tm_model_loss */
     /* (N) of the micro-batch at hand: each token's place in its document, and the first token of its sample that it
      * sees. TM_NONE: a sample is one document. Set by tm_model_loss from the inputs "positions" and "first_key". */
     tm_tensor_id places, first_key;
