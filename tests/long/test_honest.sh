@@ -27,7 +27,7 @@ keys_of() { sed -n "s/^with $1 //p" "$record"; }
     sed -n 's/^run //p' "$record" | grep -vE 'quantize|--fp[48]'
     echo "llama-f32-adapters llama --lora.rank 4 --lora.targets all-linear --optimizer.lr 2e-2"
     echo "llama-bf16-adapters-dropout llama --training.dtype bfloat16 --lora.rank 4 --lora.targets all-linear --lora.dropout 0.1 --optimizer.lr 2e-2"
-    echo "llama-f32-adapters-dropout-accumulate llama --lora.rank 4 --lora.targets q_proj,v_proj --lora.dropout 0.3 --optimizer.lr 2e-2 --training.grad_accumulation 3"
+    echo "llama-f32-adapters-dropout-accumulate llama --lora.rank 4 --lora.targets all-linear --lora.dropout 0.3 --optimizer.lr 2e-2 --training.grad_accumulation 3"
     echo "gpt-f32-sgd gpt --optimizer.name SGD"
     echo "gpt-bf16-pure-adafactor gpt --training.dtype bfloat16 --training.regime pure --optimizer.name Adafactor"
     echo "llama-f32-offload llama --training.offload all --training.offload_path ."
