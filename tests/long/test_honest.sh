@@ -6,7 +6,7 @@
 #
 #   RUNS=200 SEED=1 tests/long/test_honest.sh    the configurations of tests/golden/bits.txt whose gradients are derivatives, and
 #                                                those below, in turn
-# shellcheck disable=SC1091,SC2086,SC2154
+# shellcheck disable=SC1010,SC1091,SC2046,SC2086,SC2154
 . "$(dirname "$0")/../cli/lib.sh"
 
 record=$root/tests/golden/bits.txt
