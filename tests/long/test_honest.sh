@@ -7,6 +7,7 @@
 #   RUNS=200 SEED=1 tests/long/test_honest.sh    the configurations of tests/golden/bits.txt whose gradients are derivatives, and
 #                                                those below, in turn
 # shellcheck disable=SC1010,SC1091,SC2046,SC2086,SC2154
+first_seed=${SEED:-1} # lib.sh forgets it
 . "$(dirname "$0")/../cli/lib.sh"
 
 record=$root/tests/golden/bits.txt
@@ -43,7 +44,7 @@ while [ $i -lt "$runs" ]; do
     line=$(sed -n "$((i % n + 1))p" cases)
     name=${line%% *} rest=${line#* }
     set=${rest%% *} own=${rest#"${rest%% *}"}
-    seed=$((${SEED:-1} * 1000 + i))
+    seed=$((first_seed * 1000 + i))
     source="--data.source mock"
     [ $set = flux ] && source=
     trainmark run $(keys_of $set) $(keys_of all) $source --training.local_batch_size 8 $own --training.steps 60 \
