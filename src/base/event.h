@@ -186,7 +186,7 @@ typedef struct {
 /* Room for why a run is what it is, said in words, with its end. */
 enum { TM_REASON_BYTES = 1024 };
 
-/* What was looked at before the first step, or after the last one: are the gradients those of the loss
+/* What was looked at in the first step, or after the last one: are the gradients those of the loss
  * (train/certificate.h)? */
 typedef struct {
     bool   done;                     /* else `reason` says why not; empty: nobody looked */
@@ -196,8 +196,8 @@ typedef struct {
     bool   gradients;                /* they agree */
     bool   looked_ahead;             /* of a language: were tokens replaced that must not be seen? */
     bool   rows;                     /* other rows, too */
-    bool   causal;                   /* and the loss kept its bits */
-    bool   context;                  /* tokens were replaced that must be seen, and the loss changed */
+    bool   causal;                   /* and the losses of targets before them kept their bits */
+    bool   context;                  /* tokens were replaced that must be seen, and some loss changed */
     double seconds;
     char   reason[TM_REASON_BYTES]; /* what does not hold */
 } tm_certificate;
@@ -228,7 +228,7 @@ typedef struct {
     double                          seconds;
     const char                     *sample; /* generated text, or NULL */
     tm_machine_watch                machine;
-    tm_certificate                  certificate, certificate_after; /* before the first step; after the last one */
+    tm_certificate                  certificate, certificate_after; /* in the first step; after the last one */
     tm_curve                        curve;
 } tm_run_ended;
 

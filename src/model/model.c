@@ -117,6 +117,7 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
                        .rope_table = TM_NONE,
                        .expert_counts = TM_NONE,
                        .balance_loss = TM_NONE,
+                       .row_losses = TM_NONE,
                        .places = TM_NONE,
                        .first_key = TM_NONE };
     tm_family_of(shape)->declare(graph, shape, seq, out);
@@ -225,7 +226,7 @@ void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     tm_tensor_id hidden = tm_model_hidden(graph, &packed, tm_inputs_find(inputs, "tokens"));
     tm_loss_attr attr = { .chunk = chunk };
     tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, tm_inputs_find(inputs, "targets") };
-    tm_tensor_id out[TM_MAX_OUT] = { loss, TM_NONE };
+    tm_tensor_id out[TM_MAX_OUT] = { loss, TM_NONE, model->row_losses };
     graph->layer = -1;
     graph->module = "output";
     tm_graph_at(graph, model->head)->head = true;

@@ -26,6 +26,8 @@ typedef struct {
     tm_account   account;       /* set before tm_model_loss */
     bool whole_logits; /* the output layer's products are nodes of their own, with the logits of all rows: set before
                         * tm_model_loss; else the loss makes them, a chunk of rows at a time */
+    tm_tensor_id row_losses; /* (N) float64: the loss of each row of a language is written there; TM_NONE: nowhere. Set
+                              * before tm_model_loss */
     /* (N) of the micro-batch at hand: each token's place in its document, and the first token of its sample that it
      * sees. TM_NONE: a sample is one document. Set by tm_model_loss from the inputs "positions" and "first_key". */
     tm_tensor_id places, first_key;

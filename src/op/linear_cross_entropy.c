@@ -6,7 +6,7 @@
  *   loss = sum over rows with a target of -ln p_n,target      (a sum: the cotangent's scale makes it a mean)
  *   dz_nv = s (p_nv - [v = target_n]), 0 for rows without a target;  dx = dz w,  dw = dz^T x
  *
- * x (N, C), w (V, C), targets (N) -> loss (), logits (chunk, V) scratch
+ * x (N, C), w (V, C), targets (N) -> loss (), logits (chunk, V) scratch, [losses (N): of each row]
  */
 #include "base/status.h"
 #include "graph/gradient.h"
@@ -31,8 +31,10 @@ static const char *linear_cross_entropy_infer(const tm_shape *in, const void *at
     const char *why;
     if ((why = loss_check(in, attr))) return why;
     if ((why = tm_shape_fit(&out[0], (tm_shape){ .rank = 0 }, "the loss must be a scalar"))) return why;
-    return tm_shape_fit(&out[1], tm_shape_2(((const tm_loss_attr *)attr)->chunk, in[1].n[0]),
-                        "the logits must have the shape (chunk, vocabulary)");
+    if ((why = tm_shape_fit(&out[1], tm_shape_2(((const tm_loss_attr *)attr)->chunk, in[1].n[0]),
+                            "the logits must have the shape (chunk, vocabulary)")))
+        return why;
+    return tm_shape_fit_optional(&out[2], tm_shape_1(in[0].n[0]), "there must be one loss per row of x");
 }
 
 /* Logits of row n, in its row of the chunk; ln of the sum of their exponentials goes to *lse. */
@@ -56,13 +58,15 @@ static void linear_cross_entropy_reference(const tm_call *call)
 {
     int64_t        rows = call->in[0].shape.n[0], vocabulary = call->in[1].shape.n[0];
     const int32_t *targets = call->in[2].data;
-    double        *loss = tm_call_sums(call, 0);
+    double        *loss = tm_call_sums(call, 0), *losses = tm_call_sums(call, 2);
     for (int64_t n = 0; n < rows; n++) {
         double lse;
         if (targets[n] == TM_IGNORED_TARGET) continue;
         TM_ASSERT(targets[n] >= 0 && targets[n] < vocabulary);
         const double *z = logits_of(call, n, &call->out[1], &lse);
-        *loss += lse - z[targets[n]];
+        const double  row = lse - z[targets[n]];
+        *loss += row;
+        if (losses) losses[n] += row;
     }
 }
 
@@ -102,9 +106,15 @@ static tm_cost linear_cross_entropy_cost(const tm_call *call)
     return cost;
 }
 
-/* The logits, the sum of their exponentials, then a sum over rows (loss, dw: added to once per chunk) or classes (dx).
- */
+/* The logits, the sum of their exponentials; then the sum over rows. */
 static tm_rounding linear_cross_entropy_rounding(const tm_call *call, int k)
+{
+    int64_t rows = call->in[0].shape.n[0], channels = call->in[0].shape.n[1], vocabulary = call->in[1].shape.n[0];
+    return (tm_rounding){ .terms = (double)(channels + 2 * vocabulary + (k == 0 ? rows : 0)), .stores = 1 };
+}
+
+/* And a sum over rows (dw: added to once per chunk) or classes (dx). */
+static tm_rounding linear_cross_entropy_grad_rounding(const tm_call *call, int k)
 {
     int64_t rows = call->in[0].shape.n[0], channels = call->in[0].shape.n[1], vocabulary = call->in[1].shape.n[0];
     int64_t chunk = ((const tm_loss_attr *)call->attr)->chunk;
@@ -123,7 +133,7 @@ static const struct {
               { 5, 3, 1024, 5, 0, true },    { 40, 16, 64, 16, 5, true }, { 100, 20, 31, 1000, 5, true },
               { 150, 70, 517, 64, 5, true }, { 6, 5, 7, 4, 0, true } /* no dx: the last */ };
 
-static bool linear_cross_entropy_example(int k, tm_example *example)
+static bool example_of(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, &(tm_loss_attr){ .chunk = cases[k].chunk }, sizeof(tm_loss_attr));
@@ -135,13 +145,21 @@ static bool linear_cross_entropy_example(int k, tm_example *example)
     return true;
 }
 
+static bool linear_cross_entropy_example(int k, tm_example *example)
+{
+    if (!example_of(k, example)) return false;
+    if (k % 2 == 1) example->out[2] = tm_shape_1(cases[k].rows);
+    return true;
+}
+
 const tm_op tm_op_linear_cross_entropy = {
     .name = "linear_cross_entropy",
     .formula = "loss = sum over rows with a target of (ln sum exp(z) - z[target]), z = x w^T",
     .group = "loss",
     .n_in = 3,
-    .n_out = 2,
-    .out_role = { TM_ROLE_SCALAR, TM_ROLE_LOGITS },
+    .n_out = 3,
+    .optional_out = 1U << 2,
+    .out_role = { TM_ROLE_SCALAR, TM_ROLE_LOGITS, TM_ROLE_SCALAR },
     .infer = linear_cross_entropy_infer,
     .reference = linear_cross_entropy_reference,
     .gradient = linear_cross_entropy_gradient,
@@ -149,7 +167,7 @@ const tm_op tm_op_linear_cross_entropy = {
     .example = linear_cross_entropy_example,
     .rounding = linear_cross_entropy_rounding,
     .in_name = { "x (N, C)", "w (V, C)", "targets (N)" },
-    .out_name = { "loss ()", "logits (chunk, V)" },
+    .out_name = { "loss ()", "logits (chunk, V)", "[losses (N)]" },
     .attributes = "chunk",
 };
 
@@ -205,7 +223,7 @@ static tm_cost linear_cross_entropy_grad_cost(const tm_call *call)
 
 static bool linear_cross_entropy_grad_example(int k, tm_example *example)
 {
-    if (!linear_cross_entropy_example(k, example)) return false;
+    if (!example_of(k, example)) return false;
     tm_example_in(example, 3, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);
     if (cases[k].dw) example->out[2] = example->in[1];
     if (k < TM_COUNT_OF(cases) - 1)
@@ -227,7 +245,7 @@ const tm_op tm_op_linear_cross_entropy_grad = {
     .reference = linear_cross_entropy_grad_reference,
     .cost = linear_cross_entropy_grad_cost,
     .example = linear_cross_entropy_grad_example,
-    .rounding = linear_cross_entropy_rounding,
+    .rounding = linear_cross_entropy_grad_rounding,
     .in_name = { "x (N, C)", "w (V, C)", "targets (N)", "scalars (8)" },
     .out_name = { "loss ()", "[dx (N, C)]", "[dw (V, C)]", "logits (chunk, V)" },
     .attributes = "chunk",

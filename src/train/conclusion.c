@@ -54,7 +54,8 @@ static void stop_watching(run *r)
 {
     double per_step = (double)(run_global_batch(r->options) * r->options->step.seq);
     r->speed = tm_stats_summarize(r->step_seconds, NULL, per_step, r->done);
-    tm_validity_stop(r->validity, r->speed.warmup > 0 ? r->step_end_ns[r->speed.warmup - 1] : 0, &r->machine);
+    int64_t from_ns = r->speed.warmup > 0 ? r->step_end_ns[r->speed.warmup - 1] : r->certified_ns;
+    tm_validity_stop(r->validity, from_ns, &r->machine);
 }
 
 static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_run_ended *ended,

@@ -150,7 +150,7 @@ static const tm_key keys[] = {
     { .name = "debug.allow_reference_kernels", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "let float64 references, which are many times slower, compute what no fast kernel supports" },
     { .name = "debug.certificate", .kind = TM_KEY_BOOL, .fallback = "true", .quiet = true,
-      .help = "compare the gradients with differences of the loss before the first step of a run that will be judged" },
+      .help = "compare the gradients of the first step with differences of the loss, in a run that will be judged" },
     { .name = "debug.certificate_after", .kind = TM_KEY_BOOL, .fallback = "false", .quiet = true,
       .help = "do what debug.certificate does again after the last step, with the trained weights" },
     { .name = "debug.quantize_defect", .kind = TM_KEY_CHOICE, .fallback = "none",

@@ -22,7 +22,9 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
     tm_micro_batch fed = run_micro_batch(&batch);
     TM_TRY(run_look(r, step, &fed, err));
-    return tm_trainer_step(r->trainer, &fed, result, &r->ledger, err);
+    TM_TRY(tm_trainer_gradients(r->trainer, &fed, &r->ledger, err));
+    if (r->done == 0) TM_TRY(run_certify(r, &fed, err));
+    return tm_trainer_update(r->trainer, result, &r->ledger, err);
 }
 
 static void report_step(run *r, int64_t step, const tm_step_result *result, int64_t tokens, double seconds)

@@ -15,58 +15,75 @@ static int field_named(const tm_step_options *o, const char *name)
     return -1;
 }
 
-/* The first place whose target counts: one that sees the token before it, if the documents of the row have such a place
- * in its first quarter. */
-static int64_t choose_from(int64_t seq, const int32_t *first_key, uint64_t seed, int64_t row, bool *context)
+/* Places of a sample: other tokens are in [run, back) and from `end` on; run == back: only there. */
+typedef struct {
+    int64_t run, back, end;
+} layout;
+
+/* `back`: in the middle half, and not where a document begins, which sees nothing before it. */
+static layout lay_out(int64_t seq, const int32_t *first_key, uint64_t seed, int64_t sample)
 {
-    int64_t quarter = seq / 4, from = 1 + (int64_t)tm_random_below(seed, 77, (uint64_t)row, (uint64_t)quarter);
-    for (int64_t i = 0; i < quarter; i++, from = from % quarter + 1) {
-        if (first_key && first_key[from] >= from) continue;
-        *context = true;
-        return from;
+    int64_t quarter = seq / 4, eighth = seq / 8 + 1;
+    int64_t end = seq - 1 - (int64_t)tm_random_below(seed, 79, (uint64_t)sample, (uint64_t)quarter);
+    int64_t step = (int64_t)tm_random_below(seed, 77, (uint64_t)sample, (uint64_t)(2 * quarter));
+    int64_t length = 1 + (int64_t)tm_random_below(seed, 80, (uint64_t)sample, (uint64_t)eighth);
+    for (int64_t i = 0; i < 2 * quarter && sample % 2 == 0; i++) {
+        int64_t back = 1 + quarter + (step + i) % (2 * quarter);
+        if (back < end && (!first_key || first_key[back] < back))
+            return (layout){ back > length ? back - length : 1, back, end };
     }
-    return from;
+    return (layout){ end, end, end };
+}
+
+/* Another token for certain. */
+static int32_t other_token(int32_t token, int64_t vocab, uint64_t seed, int64_t at)
+{
+    return (int32_t)((token + 1 + (int64_t)tm_random_below(seed, 78, (uint64_t)at, (uint64_t)(vocab - 1))) % vocab);
 }
 
 void tm_probe_make(const tm_step_options *o, const tm_micro_batch *batch, uint64_t seed, tm_probe *out)
 {
     int tokens = field_named(o, "tokens"), targets = field_named(o, "targets"), first = field_named(o, "first_key");
-    *out = (tm_probe){ .counted = *batch };
+    *out = (tm_probe){ .replaced = *batch, .rows = o->micro_batch * o->seq };
     if (tokens < 0 || targets < 0 || o->seq < 4 || o->shape.vocab_size < 2) return;
-    size_t bytes = (size_t)(o->micro_batch * o->seq) * sizeof(int32_t);
-    for (int k = 0; k < 3; k++) {
-        out->memory[k] = tm_alloc(bytes);
-        memcpy(out->memory[k], batch->field[k == 0 ? targets : tokens], bytes);
-    }
-    int32_t *counted = out->memory[0];
-    int64_t  n = 0;
-    for (int64_t row = 0; row < o->micro_batch; row++) {
-        const int32_t *first_key = first < 0 ? NULL : (const int32_t *)batch->field[first] + row * o->seq;
-        int64_t        from = choose_from(o->seq, first_key, seed, row, &out->context);
-        int64_t        to = o->seq - 1 - (int64_t)tm_random_below(seed, 79, (uint64_t)row, (uint64_t)(o->seq / 4));
+    const int32_t *was = batch->field[tokens], *target = batch->field[targets];
+    out->tokens = tm_alloc((size_t)out->rows * sizeof *out->tokens);
+    out->places = tm_alloc((size_t)out->rows * sizeof *out->places);
+    for (int64_t sample = 0; sample < o->micro_batch; sample++) {
+        int64_t        from = sample * o->seq;
+        const int32_t *first_key = first < 0 ? NULL : (const int32_t *)batch->field[first] + from;
+        layout         l = lay_out(o->seq, first_key, seed, sample);
         for (int64_t t = 0; t < o->seq; t++) {
-            int64_t at = row * o->seq + t;
-            int32_t token = ((const int32_t *)batch->field[tokens])[at];
-            /* another one for certain */
-            token = (int32_t)((token + 1 +
-                               (int64_t)tm_random_below(seed, 78, (uint64_t)at, (uint64_t)(o->shape.vocab_size - 1))) %
-                              o->shape.vocab_size);
-            if (t >= to) out->memory[1][at] = token;
-            if (t < from) out->memory[2][at] = token;
-            if (t < from || t >= to) counted[at] = TM_IGNORED_TARGET;
-            n += counted[at] != TM_IGNORED_TARGET;
+            int64_t        at = from + t;
+            bool           other = (t >= l.run && t < l.back) || t >= l.end;
+            bool           looks = t >= l.back && !(first_key && first_key[t] >= l.back); /* no document of its own */
+            tm_probe_place place = other ? TM_PROBE_FREE : looks ? TM_PROBE_LOOKS : TM_PROBE_STAYS;
+            if (target[at] == TM_IGNORED_TARGET) place = TM_PROBE_FREE;
+            out->tokens[at] = other ? other_token(was[at], o->shape.vocab_size, seed, at) : was[at];
+            out->places[at] = place;
+            out->possible = out->possible || place == TM_PROBE_STAYS;
+            out->context = out->context || place == TM_PROBE_LOOKS;
         }
     }
-    out->possible = n > 0; /* else all that counts is at the edges: no probe */
-    if (!out->possible) return;
-    out->counted.field[targets] = counted;
-    out->counted.target_tokens = n;
-    out->later = out->earlier = out->counted;
-    out->later.field[tokens] = out->memory[1];
-    out->earlier.field[tokens] = out->memory[2];
+    out->replaced.field[tokens] = out->tokens;
+}
+
+int64_t tm_probe_leak(const tm_probe *probe, const double *before, const double *after)
+{
+    for (int64_t i = 0; i < probe->rows; i++)
+        if (probe->places[i] == TM_PROBE_STAYS && memcmp(&before[i], &after[i], sizeof before[i]) != 0) return i;
+    return -1;
+}
+
+bool tm_probe_looks(const tm_probe *probe, const double *before, const double *after)
+{
+    for (int64_t i = 0; i < probe->rows; i++)
+        if (probe->places[i] == TM_PROBE_LOOKS && memcmp(&before[i], &after[i], sizeof before[i]) != 0) return true;
+    return false;
 }
 
 void tm_probe_fini(tm_probe *probe)
 {
-    for (int k = 0; k < 3; k++) free(probe->memory[k]);
+    free(probe->tokens);
+    free(probe->places);
 }

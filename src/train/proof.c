@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/proof.c - was it training? Before the steps: the certificate of the gradients, and what the weights are. After
- * them: did what is trained move, and nothing else; did a gradient reach everything; were the samples different ones;
- * do the times add up (docs/certificate.md). */
+/* train/proof.c - was it training? Before the steps: what the weights are. In the first one: the certificate of its
+ * gradients. After them: did what is trained move, and nothing else; did a gradient reach everything; were the samples
+ * different ones; do the times add up (docs/certificate.md). */
 #include "train/run_state.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "graph/value.h"
 #include "train/certificate.h"
@@ -14,19 +15,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- before ------------------------------------------------------------------------------------------------------- */
+/* --- before, and in the first step -------------------------------------------------------------------------------- */
 
-/* The samples that the first micro-batch will have. */
+/* The samples of a step. */
 static tm_status read_batch(const run *r, int64_t first_sample, void *memory[TM_MAX_FIELDS], tm_micro_batch *out,
                             tm_error *err)
 {
     const tm_step_options *o = &r->options->step;
     int32_t               *scratch = tm_alloc((size_t)(o->seq + 1) * sizeof *scratch);
+    const int64_t          rows = run_global_batch(r->options);
     tm_status              st = TM_OK;
     for (int f = 0; f < o->n_fields; f++)
-        memory[f] = tm_alloc((size_t)o->micro_batch * tm_tensor_bytes(o->fields[f].shape, o->fields[f].dtype));
+        memory[f] = tm_alloc((size_t)rows * tm_tensor_bytes(o->fields[f].shape, o->fields[f].dtype));
     *out = (tm_micro_batch){ 0 };
-    for (int64_t row = 0; row < o->micro_batch && st == TM_OK; row++) {
+    for (int64_t row = 0; row < rows && st == TM_OK; row++) {
         void   *at[TM_MAX_FIELDS];
         int64_t weight = 0;
         for (int f = 0; f < o->n_fields; f++)
@@ -51,24 +53,22 @@ static bool wanted(const run *r)
     return o->certify && possible(r) && (o->steps - r->first_step + 1 >= TM_JUDGED_STEPS || o->stop_at_target);
 }
 
-static tm_status certify_at(run *r, int64_t first_sample, tm_certificate *out, tm_error *err)
-{
-    void          *memory[TM_MAX_FIELDS] = { 0 };
-    tm_micro_batch batch;
-    tm_status      st = read_batch(r, first_sample, memory, &batch, err);
-    if (st == TM_OK) st = tm_certify(r->trainer, &batch, r->options->seed, out, err);
-    for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
-    return st;
-}
-
-tm_status run_certify(run *r, int64_t first_sample, tm_error *err)
+tm_status run_remember(run *r, int64_t first_sample, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
     r->first_sample = first_sample;
-    if (wanted(r)) TM_TRY(certify_at(r, first_sample, &r->certificate, err));
     if (r->options->turn_fd) return TM_OK;
     r->before = tm_alloc(step->graph->n_tensors * sizeof *r->before);
     return tm_trainer_hashes(r->trainer, r->before, err);
+}
+
+tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err)
+{
+    if (!wanted(r)) return TM_OK;
+    TM_TRY(tm_certify(r->trainer, batch, r->options->seed, &r->certificate, err));
+    r->begin_ns += (int64_t)(r->certificate.seconds * 1e9); /* that time belongs to no step */
+    r->certified_ns = tm_now_ns();
+    return TM_OK;
 }
 
 /* --- after -------------------------------------------------------------------------------------------------------- */
@@ -173,10 +173,14 @@ static bool fails(const tm_certificate *c)
 static tm_status certify_again(run *r, tm_error *err)
 {
     tm_certificate *c = &r->certificate_after;
+    void           *memory[TM_MAX_FIELDS] = { 0 };
+    tm_micro_batch  batch;
     if (!r->options->certify_after || !possible(r) || r->unreal[0]) return TM_OK;
-    TM_TRY(certify_at(r, r->first_sample + r->done * run_global_batch(r->options), c, err));
-    if (fails(c)) snprintf(r->unreal, sizeof r->unreal, "after the last step: %.900s", c->reason);
-    return TM_OK;
+    tm_status st = read_batch(r, r->first_sample + r->done * run_global_batch(r->options), memory, &batch, err);
+    if (st == TM_OK) st = tm_certify_anew(r->trainer, &batch, r->options->seed, c, err);
+    for (int f = 0; f < TM_MAX_FIELDS; f++) free(memory[f]);
+    if (st == TM_OK && fails(c)) snprintf(r->unreal, sizeof r->unreal, "after the last step: %.900s", c->reason);
+    return st;
 }
 
 tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)

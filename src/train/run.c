@@ -47,7 +47,7 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     r->loader =
         tm_loader_open(r->source, TM_SPLIT_TRAIN, run_global_batch(r->options), first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads data");
-    if (!trained) TM_TRY(run_certify(r, first_sample, err));
+    if (!trained) TM_TRY(run_remember(r, first_sample, err));
     r->validity = tm_validity_start("");
     tm_status st = run_train(r, stop, err);
     if (st == TM_OK) st = run_finish(r, stop, err);

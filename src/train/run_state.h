@@ -38,17 +38,18 @@ typedef struct {
     tm_loss_head          begun;                            /* of the whole run so far: what a checkpoint keeps */
     tm_certificate        certificate, certificate_after;
     int64_t               first_sample; /* of this process */
+    int64_t               certified_ns; /* when the certificate in the first step was done; 0: there is none */
     tm_curve              curve;
     uint64_t              base;                    /* with adapters: hash of the weights that they stand beside */
     uint64_t             *before;                  /* hash of each weight before the first step; NULL: nobody looked */
     char                  unreal[TM_REASON_BYTES]; /* why this was no training; "": it was */
     double                accounted_seconds, all_seconds, last_norm;
     int64_t               saved_step;
-    int64_t               begin_ns; /* of the step under way: the end of the one before */
-    tm_turn              *turn;     /* NULL: the machine is this run's alone */
-    tm_looked             looked;
-    tm_quantized_factor  *factors; /* (rows of step.quantized), and the record that they are read from */
-    void                 *factor_record;
+    int64_t   begin_ns; /* of the step under way: the end of the one before, and what belongs to no step later */
+    tm_turn  *turn;     /* NULL: the machine is this run's alone */
+    tm_looked looked;
+    tm_quantized_factor *factors; /* (rows of step.quantized), and the record that they are read from */
+    void                *factor_record;
 
     const volatile sig_atomic_t *stop_evaluation; /* becoming nonzero ends it; NULL: nothing does */
 } run;
@@ -81,8 +82,10 @@ void run_announce(run *r);
 
 /* --- proof.c --- */
 
-/* Before the first step. `first_sample`: where the loader begins. */
-TM_MUST_USE tm_status run_certify(run *r, int64_t first_sample, tm_error *err);
+/* Before the first step: what the weights are. `first_sample`: where the loader begins. */
+TM_MUST_USE tm_status run_remember(run *r, int64_t first_sample, tm_error *err);
+/* In the first step, between its gradients and its update: the certificate, if one is wanted. `batch`: of the step. */
+TM_MUST_USE tm_status run_certify(run *r, const tm_micro_batch *batch, tm_error *err);
 /* After the last one: sets `unreal`. *weights_hash: as tm_trainer_weights_hash. */
 TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err);
 

@@ -31,10 +31,10 @@ static tm_inputs inputs_of(const tm_step *step)
     return named(step, step->inputs);
 }
 
-/* The passes of a program that only goes forward. */
-static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_error *err)
+/* The passes of a program that only goes forward; first_row: see tm_adapt_pass. */
+static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_id first_row, tm_error *err)
 {
-    tm_adapt_pass(step->graph, TM_NONE);
+    tm_adapt_pass(step->graph, first_row);
     TM_TRY(tm_quantize_pass(step->graph, &step->options.quantize, &step->quantized, false, false, err));
     tm_precision_pass(step->graph);
     tm_uncast_pass(step->graph, chooser);
@@ -124,14 +124,19 @@ static void add_update_segment(tm_step *step)
     graph->layer = -1;
 }
 
-static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
+static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, const char *name,
+                                      tm_tensor_id first_row, tm_error *err)
 {
-    tm_graph_segment(step->graph, "evaluate");
+    tm_model  model = step->model;
     tm_inputs inputs = inputs_of(step);
-    step->model.account = TM_ACCOUNT_FRESH; /* for the certificate; a step begins anew */
-    tm_model_loss(step->graph, &step->model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
-    step->model.account = TM_ACCOUNT_NONE;
-    return forward_only(step, chooser, err);
+    bool      told = first_row == step->first_row; /* this is the forward pass of training: certificates look at it */
+    tm_graph_segment(step->graph, name);
+    if (told) model.account = TM_ACCOUNT_FRESH; /* a step begins anew */
+    if (told && step->targets != TM_NONE && !model.whole_logits)
+        model.row_losses = step->row_losses = tm_graph_tensor_as(
+            step->graph, "row_losses", TM_ROLE_STATISTIC, tm_graph_at(step->graph, step->targets)->shape, TM_F64);
+    tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
+    return forward_only(step, chooser, first_row, err);
 }
 
 /* The same for held-out samples, where they come in other batches or lengths. */
@@ -145,7 +150,7 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
     tm_graph_segment(step->graph, "validate");
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
-    return forward_only(step, chooser, err);
+    return forward_only(step, chooser, TM_NONE, err);
 }
 
 static tm_status add_sample_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
@@ -153,7 +158,7 @@ static tm_status add_sample_segment(tm_step *step, const tm_chooser *chooser, tm
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
     tm_graph_segment(step->graph, "sample");
     step->sample_hidden = tm_model_hidden(step->graph, &step->model, step->sample_tokens);
-    return forward_only(step, chooser, err);
+    return forward_only(step, chooser, TM_NONE, err);
 }
 
 /* --- the microscope ----------------------------------------------------------------------------------------------- */
@@ -316,7 +321,8 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
     TM_TRY(add_training_segment(step, chooser, "first", false, err));
     if (step->options.accumulation > 1) TM_TRY(add_training_segment(step, chooser, "further", true, err));
     add_update_segment(step);
-    TM_TRY(add_evaluate_segment(step, chooser, err));
+    TM_TRY(add_evaluate_segment(step, chooser, "evaluate", TM_NONE, err));
+    if (step->first_row != TM_NONE) TM_TRY(add_evaluate_segment(step, chooser, "forward", step->first_row, err));
     if (step->options.validation_batch > 0) TM_TRY(add_validate_segment(step, chooser, err));
     if (step->options.compared) TM_TRY(add_microscope_segment(step, chooser, err));
     step->sample_tokens = step->sample_hidden = TM_NONE;
@@ -351,6 +357,7 @@ static void schedule(tm_step *step)
     step->further = tm_plan_program(plan, "further");
     step->update = tm_plan_program(plan, "update");
     step->evaluate = tm_plan_program(plan, "evaluate");
+    step->forward = step->first_row == TM_NONE ? step->evaluate : tm_plan_program(plan, "forward");
     step->sample = tm_plan_program(plan, "sample");
     step->look = tm_plan_program(plan, "microscope");
     add_work(&step->training, step->first, 0, 1);
@@ -386,7 +393,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     step->options = *options;
     step->quantized =
         (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
-    step->microscope.record = step->reference_loss = TM_NONE;
+    step->microscope.record = step->reference_loss = step->row_losses = TM_NONE;
     int64_t rows = options->micro_batch * options->seq;
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;

@@ -5,6 +5,7 @@
  *   further    of every further micro-batch: gradients and loss are added to (absent without accumulation)
  *   update     gradient norm, clipping, the optimizer
  *   evaluate   forward and loss only
+ *   forward    the same with what training drops (only where it drops something; else "evaluate" is this one, too)
  *   validate   the same for held-out samples that come in other batches or lengths (only then)
  *   microscope forward and backward of a micro-batch in two formats, compared (only when asked for)
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
@@ -70,7 +71,8 @@ typedef struct {
     tm_tensor_id    validation_inputs[TM_MAX_FIELDS]; /* of the program "validate" */
     tm_tensor_id    tokens, targets;                  /* of a language two of them, (N) int32; else TM_NONE */
     tm_tensor_id    loss, evaluation_loss;            /* () float64, summed over target tokens */
-    tm_tensor_id    scalars; /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
+    tm_tensor_id    row_losses; /* (N) float64, of a language: of each row, right after the program "forward" */
+    tm_tensor_id    scalars;    /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
     tm_tensor_id
          group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
     int *group_of;                     /* (parameters, by tensor) its group */
@@ -82,7 +84,7 @@ typedef struct {
     tm_tensor_id      reference_loss; /* () float64, of the other format; TM_NONE: there is no such program */
     tm_plan          *plan;
     tm_step_schedule  training, evaluation, validation, sampling; /* validation, sampling: empty unless asked for */
-    const tm_program *first, *further, *update, *evaluate;
+    const tm_program *first, *further, *update, *evaluate, *forward;
     const tm_program *sample, *look; /* further, sample, look ("microscope"): NULL when absent */
 } tm_step;
 

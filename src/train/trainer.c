@@ -290,19 +290,18 @@ static tm_status read_result(tm_trainer *trainer, tm_step_result *result, tm_err
     return read_load(trainer, result, err);
 }
 
-tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result, tm_ledger *ledger,
-                          tm_error *err)
+tm_status tm_trainer_gradients(tm_trainer *trainer, const tm_micro_batch *batch, tm_ledger *ledger, tm_error *err)
 {
     const tm_step_schedule *schedule = &trainer->step->training;
     for (size_t i = 0; i < schedule->n; i++) {
         const tm_work *work = &schedule->work[i];
-        for (int64_t k = 0; k < work->count; k++) {
-            if (work->micro_batch >= 0) TM_TRY(feed(trainer, batch, work->micro_batch + k, err));
-            if (work->micro_batch >= 0) TM_TRY(number_rows(trainer, work->micro_batch + k, err));
+        for (int64_t k = 0; k < work->count && work->micro_batch >= 0; k++) {
+            TM_TRY(feed(trainer, batch, work->micro_batch + k, err));
+            TM_TRY(number_rows(trainer, work->micro_batch + k, err));
             TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
         }
     }
-    return read_result(trainer, result, err);
+    return TM_OK;
 }
 
 tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger, tm_error *err)
@@ -314,12 +313,28 @@ tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledg
     return read_result(trainer, result, err);
 }
 
+tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result, tm_ledger *ledger,
+                          tm_error *err)
+{
+    TM_TRY(tm_trainer_gradients(trainer, batch, ledger, err));
+    return tm_trainer_update(trainer, result, ledger, err);
+}
+
 tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss, tm_error *err)
 {
     const tm_step_schedule *schedule = &trainer->step->evaluation;
     TM_TRY(feed(trainer, batch, 0, err));
     for (size_t i = 0; i < schedule->n; i++)
         TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
+    return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
+}
+
+tm_status tm_trainer_forward(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, double *loss,
+                             tm_error *err)
+{
+    TM_TRY(feed(trainer, batch, index, err));
+    TM_TRY(number_rows(trainer, index, err));
+    TM_TRY(tm_device_run(trainer->device, trainer->step->forward, NULL, err));
     return tm_trainer_read(trainer, trainer->step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 

@@ -47,14 +47,22 @@ TM_MUST_USE tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, siz
 /* Sets the changing scalars of step `t` (from 1). total_targets: of the whole step, all micro-batches. */
 TM_MUST_USE tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate, double max_norm,
                                        int64_t total_targets, tm_error *err);
+/* All gradients of a step: its schedule up to the update. `batch`: all micro-batches one after the other. May return
+ * before it is done. */
+TM_MUST_USE tm_status tm_trainer_gradients(tm_trainer *trainer, const tm_micro_batch *batch, tm_ledger *ledger,
+                                           tm_error *err);
 /* Runs micro-batch `index` of the step (0: first). May return before it is done. */
 TM_MUST_USE tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_micro_batch *batch,
                                             tm_ledger *ledger, tm_error *err);
 /* Norm, clip, optimizer; waits and fills *result. */
 TM_MUST_USE tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledger *ledger, tm_error *err);
-/* A whole step behind tm_trainer_begin: walks its schedule. `batch`: all micro-batches one after the other. */
+/* Both: a whole step behind tm_trainer_begin. */
 TM_MUST_USE tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_step_result *result,
                                       tm_ledger *ledger, tm_error *err);
+/* *loss: the summed loss of micro-batch `index` of the step behind tm_trainer_begin as training computes it, with what
+ * it drops, of the weights as they are. Gradients, moments and state stay; counts of experts are those of this pass. */
+TM_MUST_USE tm_status tm_trainer_forward(tm_trainer *trainer, const tm_micro_batch *batch, int64_t index, double *loss,
+                                         tm_error *err);
 /* *loss: the summed loss of a micro-batch, without training on it. */
 TM_MUST_USE tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
                                           tm_error *err);

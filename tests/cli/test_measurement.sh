@@ -13,8 +13,12 @@ for name in drift_percent drift_lo shift_percent effective_n half_width_percent 
     frequency_change_percent minor_faults_per_second steal_percent thermal_throttles; do
     check "result.json has $name" has watched/result.json "\"$name\": (null|-?[0-9.e+-]+)"
 done
-check "a verdict on the machine" has "$out" "^  machine     (valid|noisy|invalid|not-judged) +[a-z0-9]"
-check "the steady state" has "$out" "^    steady state +(not )?reached$"
+# inside MEMBER NAME: a member of an object of the result.
+inside() { sed -n "/^ *\"$1\": {/,/}/s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" watched/result.json | head -n 1; }
+machine=$(inside machine verdict) reached=$(inside steady_state reached)
+check "the verdict on the machine that the result has" has "$out" "^  machine     ${machine:-none} +[a-z0-9]"
+[ "$reached" = false ] && not="not "
+check "the steady state that the result has" has "$out" "^    steady state +${not-}reached$"
 check "independent steps" has "$out" "^    equivalent number of independent steps +[0-9]+ of 2[0-9]$"
 
 trainmark run $tiny --training.stop_at_target true --metrics.target_half_width 0.01

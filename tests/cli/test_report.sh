@@ -117,7 +117,8 @@ fi
 
 trainmark watch a --once
 check "watch: the last step and the verdict" has "$out" "^step 60  loss [0-9.]+  validation [0-9.]+  [0-9,]+ tokens/s$"
-check "watch: it has ended" has "$out" "^ended: (valid|noisy|invalid): "
+verdict=$(sed -n 's/^  "verdict": "\(.*\)",$/\1/p' a/result.json)
+check "watch: it has ended, with the verdict of the result" has "$out" "^ended: ${verdict:-none}: "
 mkdir going
 head -n 5 a/metrics.jsonl >going/metrics.jsonl
 printf '{"step": 6, "lo' >>going/metrics.jsonl

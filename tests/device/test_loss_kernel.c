@@ -101,7 +101,7 @@ static tm_call call_of(problem *p, tm_loss_attr *attr, int64_t from, int64_t n)
     call.out[0] = (tm_view){ .dtype = TM_F64, .data = &p->loss };
     call.out[1] = (tm_view){ s->dx, tm_shape_2(n, s->width), dx, 0 };
     call.out[2] = (tm_view){ s->dw, tm_shape_2(s->classes, s->width), p->dw, 0 };
-    if (!s->want_dw) call.out[2] = (tm_view){ .shape.rank = -1 };
+    if (!s->want_dw || !s->grad) call.out[2] = (tm_view){ .shape.rank = -1 };
     call.out[s->grad ? 3 : 1] = (tm_view){ TM_F32, tm_shape_2(s->chunk, s->classes), p->logits, 0 };
     if (s->accumulate) call.accumulate = s->grad ? 1 | 4 : 1;
     return call;

@@ -5,6 +5,7 @@
 #
 #   KILLS=100 SEED=1 tests/long/test_kill.sh    kills in all; a run is started until it ends, then the next one
 # shellcheck disable=SC1091,SC2086,SC2154
+first_seed=${SEED:-1} # lib.sh forgets it
 . "$(dirname "$0")/../cli/lib.sh"
 
 kills=${KILLS:-100}
@@ -18,7 +19,7 @@ whole=$((($(date +%s%N) - begin) / 1000000))
 check "a run that is never stopped" [ "$code" -eq 0 -a -n "$(hash_of straight)" ]
 
 # Moments: uniform over the time that a whole run takes.
-awk -v n="$kills" -v ms="$whole" -v seed="${SEED:-1}" \
+awk -v n="$kills" -v ms="$whole" -v seed="$first_seed" \
     'BEGIN { srand(seed); for (i = 0; i < n; i++) printf "%.3f\n", rand() * ms / 1000 }' >moments
 killed=0 runs=0 wrong=0 failed=0
 exec 3<moments

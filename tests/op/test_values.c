@@ -210,7 +210,7 @@ static void elementwise(void **state)
 static void loss_of_three_rows(void **state)
 {
     (void)state;
-    double       loss[1], dx[3], dw[2], logits[4], scalars[TM_SCALAR_COUNT] = { 0 }, ln3 = log(3.0);
+    double       loss[1], rows[3], dx[3], dw[2], logits[4], scalars[TM_SCALAR_COUNT] = { 0 }, ln3 = log(3.0);
     tm_loss_attr attr = { .chunk = 2 };
     tm_call      call = call_of(&tm_op_linear_cross_entropy, &attr);
     call.in[0] = tm_view_f64(tm_shape_2(3, 1), (double[]){ 1, 1, 1 });
@@ -218,8 +218,10 @@ static void loss_of_three_rows(void **state)
     call.in[2] = tm_view_i32(tm_shape_1(3), (int32_t[]){ 1, 0, TM_IGNORED_TARGET });
     call.out[0] = tm_view_f64(scalar, loss);
     call.out[1] = tm_view_f64(tm_shape_2(2, 2), logits);
+    call.out[2] = tm_view_f64(tm_shape_1(3), rows);
     call.op->reference(&call);
     EXPECT(loss, log(4.0 / 3) + log(4.0));
+    EXPECT(rows, log(4.0 / 3), log(4.0), 0);
     tm_call grad = call;
     grad.op = &tm_op_linear_cross_entropy_grad;
     grad.in[3] = scalars_with(scalars, TM_SCALAR_LOSS_SCALE, 2);

@@ -19,10 +19,13 @@
 
 static tm_run_ended told;
 static char         reason[TM_REASON_BYTES];
+static double       unaccounted; /* of the seconds of the first step */
 
 static void hear(tm_sink *sink, const tm_event *event)
 {
     (void)sink;
+    if (event->kind == TM_EVENT_STEP_DONE && event->step_done.step == 1)
+        unaccounted = event->step_done.phases[event->step_done.n_phases - 1].value;
     if (event->kind != TM_EVENT_RUN_ENDED) return;
     told = event->run_ended;
     strncpy(reason, event->run_ended.reason, sizeof reason - 1);
@@ -83,6 +86,20 @@ static void honest_training_is_certified(void **state)
     o = options_of(20); /* nobody judges so few steps */
     assert_int_equal(go(&o), TM_OK);
     assert_false(told.certificate.done);
+}
+
+/* It is made in the middle of the first step, whose time it is not. */
+static void its_time_belongs_to_no_step(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of(60);
+    bool           apart = false;
+    for (int i = 0; i < 5 && !apart; i++) { /* others may disturb a step, too */
+        assert_int_equal(go(&o), TM_OK);
+        assert_true(told.certificate.done && told.certificate.seconds > 0);
+        apart = unaccounted < 0.5 * told.certificate.seconds;
+    }
+    assert_true(apart);
 }
 
 static void weights_that_do_not_move_are_no_training(void **state)
@@ -175,6 +192,7 @@ int main(int argc, char **argv)
     tm_log_set_level(TM_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(honest_training_is_certified),
+        cmocka_unit_test(its_time_belongs_to_no_step),
         cmocka_unit_test(weights_that_do_not_move_are_no_training),
         cmocka_unit_test(frozen_layers_stay),
         cmocka_unit_test(layers_that_stay_are_no_training),

@@ -31,7 +31,8 @@ enum { ROUNDS = 0 };
 typedef struct {
     const tm_view *x, *w, *targets, *scalars; /* scalars NULL: no gradients */
     const tm_view *loss, *dx, *dw, *logits;   /* dx and dw NULL where they are not wanted */
-    bool           add_loss, add_dw;
+    const tm_view *losses;                    /* of rows; likewise */
+    bool           add_loss, add_losses, add_dw;
     bool           rounded;                     /* a float32 w counts as rounded to bfloat16 */
     int64_t        rows, width, classes, chunk; /* N, C, V */
 } operands;
@@ -42,6 +43,8 @@ static TM_PLANNED operands operands_of(const tm_call *call, bool gradients)
     o.logits = &call->out[gradients ? 3 : 1];
     o.add_loss = call->accumulate & 1;
     o.rounded = call->rounded != 0;
+    if (!gradients && tm_view_present(&call->out[2])) o.losses = &call->out[2];
+    o.add_losses = !gradients && call->accumulate >> 2 & 1;
     if (gradients) {
         o.scalars = &call->in[3];
         if (tm_view_present(&call->out[1])) o.dx = &call->out[1];
@@ -65,6 +68,7 @@ static TM_PLANNED const char *refuse(const operands *o)
     if (o->scalars && o->scalars->dtype != TM_F64) return "needs float64 scalars";
     if (o->logits->dtype != TM_F32) return "needs float32 logits";
     if (o->loss->dtype != TM_F64) return "needs a float64 loss";
+    if (o->losses && o->losses->dtype != TM_F64) return "needs float64 losses of rows";
     if (o->dx && !tm_is_float(o->dx)) return "needs a float32 or bfloat16 gradient of x";
     if (o->dw && !tm_is_float(o->dw)) return "needs a float32 or bfloat16 gradient of w";
     return NULL;
@@ -126,6 +130,16 @@ static void run_product(tm_gemm g, const tm_call *call, void *workspace)
     g.threads = call->threads;
     g.workspace = workspace;
     TM_K(tm_gemm_run)(&g);
+}
+
+/* ---- rows ---- */
+
+/* Adds the losses of rows [from, from + n) to *sum, in their order, and notes them. */
+static void add_losses(const operands *o, const double *losses, int64_t from, int64_t n, double *sum)
+{
+    double *each = o->losses ? (double *)o->losses->data + from : NULL;
+    for (int64_t r = 0; r < n; r++) *sum += losses[r];
+    for (int64_t r = 0; each && r < n; r++) each[r] = losses[r] + (o->add_losses ? each[r] : 0);
 }
 
 #if TM_PAIRS && defined(__AMX_BF16__)
@@ -276,7 +290,7 @@ static void run(const tm_call *call, const operands *o)
     for (int64_t from = 0; from < o->rows; from += s.rows) {
         int64_t n = tm_min(s.rows, o->rows - from);
         slice_rows(call, o, &s, from, n);
-        for (int64_t r = 0; r < n; r++) sum += s.losses[r];
+        add_losses(o, s.losses, from, n, &sum);
         if (o->dx) run_product(from_codes(dx_product(o, from, n), &s), call, s.scratch);
         if (o->dw) run_product(from_codes(dw_product(o, from, n), &s), call, s.scratch);
     }
@@ -327,7 +341,7 @@ static void run(const tm_call *call, const operands *o)
         int64_t n = o->rows - from < o->chunk ? o->rows - from : o->chunk;
         run_product(logits_product(o, from, n), call, scratch);
         loss_rows(o, from, n, losses, call->threads);
-        for (int64_t r = 0; r < n; r++) sum += losses[r];
+        add_losses(o, losses, from, n, &sum);
         if (o->dx) run_product(dx_product(o, from, n), call, scratch);
         if (o->dw) run_product(dw_product(o, from, n), call, scratch);
     }

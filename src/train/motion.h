@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/motion.h - the trained tensors of a step in groups, moved along a direction and put back, and by how much its
+ * gradients say that the loss changes. Private to the room: certificates are made of it (docs/certificate.md).
+ *
+ * Gradients are read from the device where they lie, piece by piece; weights have a copy. */
+#ifndef TM_TRAIN_MOTION_H
+#define TM_TRAIN_MOTION_H
+
+#include "train/trainer.h"
+
+/* A trained tensor, with a copy of its values. */
+typedef struct {
+    tm_tensor_id id;
+    int          group;
+    tm_dtype     dtype, used; /* `used`: the format that products take it in */
+    int64_t      n;
+    char        *values;
+    double       rms; /* root mean square of the values */
+} tm_motion_member;
+
+typedef struct {
+    char   name[96];
+    double norm, size; /* length of the gradient; of the values */
+    double spread;     /* of the change of the loss by the gradient, for random moves of a tensor's size */
+    double along;      /* the step along the gradient, in units of it, with its sign */
+    double apart;      /* how far its elements move at random, in units of their tensor's size */
+} tm_motion_group;
+
+typedef struct {
+    tm_trainer       *trainer;
+    const tm_step    *step;
+    tm_motion_member *members;
+    tm_motion_group  *groups;
+    size_t            n_members, n_groups, members_capacity, groups_capacity;
+    const char       *lost; /* a parameter that is to be trained and has no gradient; NULL: none */
+    char             *piece[2], *moved;
+    double           *gradient; /* of a piece */
+} tm_motion;
+
+/* Name of the group that a tensor belongs to, from its own: "layers.3.attention.wo.weight" -> "layers.3 attention";
+ * norms of a layer are one. */
+void tm_motion_group_of(const char *tensor, char out[96]);
+
+/* Lists tensors and groups; takes no copies yet. */
+void   tm_motion_open(tm_trainer *trainer, tm_motion *out);
+void   tm_motion_fini(tm_motion *motion);
+double tm_motion_bytes(const tm_motion *motion); /* of the copies of all weights */
+/* Takes the copies. Here and below: TM_DEVICE. */
+TM_MUST_USE tm_status tm_motion_keep(tm_motion *motion, tm_error *err);
+/* norm, size and spread of the groups, of the gradients as they are now. */
+TM_MUST_USE tm_status tm_motion_measure(tm_motion *motion, tm_error *err);
+/* Writes the tensors of groups [first, last): moved by `side` times along and apart, with random signs of `seed`, and
+ * *change grows by the sum of g (w' - w), with what products see of both; side 0: as they were. */
+TM_MUST_USE tm_status tm_motion_move(tm_motion *motion, size_t first, size_t last, double side, uint64_t seed,
+                                     double *change, tm_error *err);
+
+#endif
