@@ -342,6 +342,7 @@ static void a_run_is_certified_and_valid(void **state)
     assert_true(strstr(l.reason, "loss fell") != NULL);
     assert_int_equal(l.evaluations, 2);
     assert_true(l.evaluation.loss < 0.5 && l.evaluated[2] > 0.9);
+    assert_true(l.evaluation.tokens > 0 && l.evaluation.tokens % (2 * SEQ) == 0);
     assert_int_equal(l.end.n_measures, 6);
 }
 
