@@ -367,6 +367,8 @@ static void loss_of_two_pairs(void **state)
     attr.label_smoothing = 0.25;
     call.op->reference(&call);
     EXPECT(loss, 0.75 * (log(1 + exp(1)) + log(1 + exp(0.5))) + 0.25 * (log(1 + exp(-1)) + log(1 + exp(-0.5))));
+    grad.op->reference(&grad);
+    EXPECT(dlosses, 0, one - 0.5, one - 0.5, 0, 0.5 - one, half - 0.5, 0.5 - half, 0);
     attr.label_smoothing = 0;
     attr.kind = TM_PREFERENCE_HINGE;
     call.op->reference(&call);
