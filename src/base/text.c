@@ -52,6 +52,25 @@ void tm_text_fini(tm_text *text)
     *text = (tm_text){ 0 };
 }
 
+void tm_text_fill(tm_text *text, const char *words, size_t column, size_t indent, size_t width)
+{
+    bool first = true;
+    for (size_t n; *words; words += n) {
+        while (*words == ' ') words++;
+        n = strcspn(words, " ");
+        if (n == 0) break;
+        if (!first && column + 1 + n > width) {
+            tm_text_printf(text, "\n%*s", (int)indent, "");
+            column = indent;
+            first = true;
+        }
+        tm_text_printf(text, "%s%.*s", first ? "" : " ", (int)n, words);
+        column += n + !first;
+        first = false;
+    }
+    tm_text_add(text, "\n");
+}
+
 size_t tm_utf8_length(const unsigned char *s)
 {
     if (s[0] < 0x80) return 1;

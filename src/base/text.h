@@ -18,6 +18,10 @@ void tm_text_add_n(tm_text *text, const char *bytes, size_t n);
 void tm_text_printf(tm_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tm_text_fini(tm_text *text);
 
+/* Appends the words of `words` and a line end, in lines of at most `width` columns where the words permit it: `column`
+ * of the first line are taken, the others begin behind `indent` blanks. */
+void tm_text_fill(tm_text *text, const char *words, size_t column, size_t indent, size_t width);
+
 /* Length of the valid UTF-8 sequence at s (1-4), or 0. */
 size_t tm_utf8_length(const unsigned char *s);
 /* Code points of a UTF-8 text: the columns that most of them take on a terminal. */

@@ -81,11 +81,28 @@ static tm_config *keys_of(const tm_cli_command *command)
     return tm_bench_configure(tm_workload_find(command->name), NULL);
 }
 
-/* `trainmark bench jobs FILE`: a list of benchmarks. */
+typedef struct {
+    const char *output;
+    bool        json;
+} jobs_options;
+
+/* `trainmark bench jobs FILE`: a list of benchmarks. Both options are the jobs' own. */
 static tm_status run_jobs(tm_cli_line *line, tm_error *err)
 {
-    return tm_bench_jobs(line->words[0], line->n_words - 1, line->words + 1, err);
+    const jobs_options *o = line->options;
+    char              **argv = tm_arena_take(line->arena, ((size_t)line->n_words + 3) * sizeof *argv);
+    int                 argc = 0;
+    for (int i = 1; i < line->n_words; i++) argv[argc++] = line->words[i];
+    if (o->json) argv[argc++] = (char *)"--json";
+    if (o->output) argv[argc++] = tm_arena_format(line->arena, "--output-file=%s", o->output);
+    return tm_bench_jobs(line->words[0], argc, argv, err);
 }
+
+static const tm_option jobs_rows[] = {
+    { "output-file", 0, TM_OPTION_TEXT, offsetof(jobs_options, output), .value = "FILE",
+      .help = "write the tables to FILE, too: .md, or .json with --json" },
+    { "json", 0, TM_OPTION_FLAG, offsetof(jobs_options, json), .help = "print the tables as an array of JSON" },
+};
 
 static const tm_cli_command jobs_command = {
     .name = "jobs",
@@ -96,9 +113,9 @@ static const tm_cli_command jobs_command = {
     .passes = true,
     .about =
         "FILE is a YAML list of benchmarks, {gemm: {M: 4096, ...}} or {workload: gemm, name: LABEL, M: 4096, ...}, or "
-        "a "
-        "map with `jobs`, that list, and `global`, options of all that have them (docs/results.md). Options on the "
+        "a map with `jobs`, that list, and `global`, options of all that have them (docs/results.md). Options on the "
         "command line are for all jobs.",
+    TM_CLI_OPTIONS(jobs_rows, jobs_options),
     .run = run_jobs,
 };
 

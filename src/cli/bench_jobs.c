@@ -123,13 +123,14 @@ static tm_status read_jobs(job_list *l, const tm_text *text, int argc, char **ar
 static void add_table(const job *j, const tm_table *table, tm_table_format format, int number, tm_text *out)
 {
     if (format == TM_TABLE_JSON)
-        tm_text_add(out, number == 0 ? "[\n" : ",\n");
+        tm_text_add(out, number == 0 ? "" : ",\n");
     else
         tm_text_printf(out, "%s## %s\n\n", number == 0 ? "" : "\n", j->name ? j->name : j->workload->name);
     tm_table_print(table, format, out);
 }
 
-static tm_status run_job(const job *j, int number, bool json, tm_text *file, tm_error *err)
+/* *printed: the tables that there are already. */
+static tm_status run_job(const job *j, int *printed, bool json, tm_text *file, tm_error *err)
 {
     tm_text   text = { 0 };
     tm_error  writing = { 0 };
@@ -137,8 +138,9 @@ static tm_status run_job(const job *j, int number, bool json, tm_text *file, tm_
     tm_status st = tm_bench_run(j->workload, j->config, &tm_cli_stop, table, err), own = TM_OK;
     bool      done = st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED;
     if (done && tm_table_n_rows(table) > 0) {
-        add_table(j, table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, number, &text);
-        add_table(j, table, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, number, file);
+        add_table(j, table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, *printed, &text);
+        add_table(j, table, json ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, *printed, file);
+        ++*printed;
         own = tm_cli_print(&text, &writing);
         if (own == TM_OK) own = tm_bench_store(j->config, table, st != TM_NUMBERS, j->name, &writing);
     }
@@ -160,9 +162,16 @@ static tm_status run_jobs(const job_list *l, tm_error *err)
         return tm_fail(err, TM_USAGE,
                        "--output-file of a job file: .md, or .json with --json; its tables have different "
                        "columns");
+    int     printed = 0;
+    tm_text begin = { 0 };
+    tm_text_add(&begin, json ? "[\n" : "");
+    if (json) tm_text_add(&file, "[\n");
+    tm_status begun = tm_cli_print(&begin, err);
+    tm_text_fini(&begin);
+    TM_TRY(begun);
     for (int i = 0; i < l->n && first != TM_INTERRUPTED; i++) {
         tm_error  own = { 0 };
-        tm_status st = run_job(&l->jobs[i], i, json, &file, &own);
+        tm_status st = run_job(&l->jobs[i], &printed, json, &file, &own);
         if (st == TM_OK || first != TM_OK) continue;
         first = tm_fail(err, st, "job %d (%s): %s", i + 1,
                         l->jobs[i].name ? l->jobs[i].name : l->jobs[i].workload->name, own.text);

@@ -142,12 +142,38 @@ static tm_table *list_table(void)
     return table;
 }
 
+static void add_line(const char *name, const char *words, tm_text *out)
+{
+    enum { WIDTH = 120, INDENT = 14 };
+    if (!*words) return;
+    tm_text_printf(out, "    %-9s ", name);
+    tm_text_fill(out, words, INDENT, INDENT, WIDTH);
+}
+
+/* For people: the table has lines of 400 characters. */
+static void print_checks(tm_text *out)
+{
+    size_t              n;
+    char                outcomes[TM_CHECK_OUTCOMES_BYTES];
+    const tm_check_row *rows = tm_check_rows(&n);
+    for (size_t i = 0; i < n; i++) {
+        tm_text_printf(out, "%s%s (%s): %s\n", i ? "\n" : "", rows[i].id, tm_check_group_name(rows[i].group),
+                       tm_check_outcomes(rows[i].outcomes, outcomes));
+        add_line("source", rows[i].source, out);
+        add_line("expected", rows[i].expected, out);
+        add_line("remedy", rows[i].remedy, out);
+    }
+}
+
 static tm_status print_list(const tm_config *config, tm_error *err)
 {
     const char *file = tm_config_text(config, "report-file-name");
     tm_text     text = { 0 };
     tm_table   *table = list_table();
-    tm_table_print(table, tm_config_bool(config, "json") ? TM_TABLE_JSON : TM_TABLE_MARKDOWN, &text);
+    if (tm_config_bool(config, "json"))
+        tm_table_print(table, TM_TABLE_JSON, &text);
+    else
+        print_checks(&text);
     tm_status st = tm_cli_print(&text, err);
     if (st == TM_OK && file) st = tm_table_write(table, file, err);
     tm_text_fini(&text);

@@ -269,8 +269,8 @@ tm_status tm_habits_translate(const tm_config *config, tm_arena *arena, int *arg
     words[k++] = (*argv)[0];
     if (r.model) words[k++] = tm_arena_text(arena, r.model);
     if (r.benchmark) { /* as the scripts run it */
-        static const char *const usual[] = { "--training.steps", "50",  "--metrics.log_freq", "1",
-                                             "--data.source",    "mock" };
+        static const char *const usual[] = { "--training.steps",     "50",  "--metrics.log_freq", "1",
+                                             "--training.mock_data", "true" };
         for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) words[k++] = tm_arena_text(arena, usual[i]);
     }
     memcpy(words + k, r.made, (size_t)r.n_made * sizeof *words);

@@ -7,27 +7,6 @@
 
 enum { WIDTH = 100, MARGIN = 28 };
 
-/* Appends `text` word by word in lines of at most WIDTH columns; `column` of the first are taken, the others begin
- * behind `indent` blanks. */
-static void fill(const char *text, size_t column, size_t indent, tm_text *out)
-{
-    bool first = true;
-    for (size_t n; *text; text += n) {
-        while (*text == ' ') text++;
-        n = strcspn(text, " ");
-        if (n == 0) break;
-        if (!first && column + 1 + n > WIDTH) {
-            tm_text_printf(out, "\n%*s", (int)indent, "");
-            column = indent;
-            first = true;
-        }
-        tm_text_printf(out, "%s%.*s", first ? "" : " ", (int)n, text);
-        column += n + !first;
-        first = false;
-    }
-    tm_text_add(out, "\n");
-}
-
 /* Paragraphs: each line of `about` is filled, those that begin with a blank stay as they are. */
 static void add_about(const char *about, tm_text *out)
 {
@@ -38,7 +17,7 @@ static void add_about(const char *about, tm_text *out)
         if (n == 0 || about[0] == ' ')
             tm_text_printf(out, "%s\n", line.data);
         else
-            fill(line.data, 0, 0, out);
+            tm_text_fill(out, line.data, 0, 0, WIDTH);
         tm_text_fini(&line);
     }
 }
@@ -52,7 +31,7 @@ static void add_row(const char *left, const char *help, tm_text *out)
         tm_text_printf(out, "\n%*s", MARGIN, "");
     else
         tm_text_printf(out, "%*s", (int)(MARGIN - width), "");
-    fill(help, MARGIN, MARGIN, out);
+    tm_text_fill(out, help, MARGIN, MARGIN, WIDTH);
 }
 
 void tm_cli_describe(const tm_option *o, tm_text *out)
@@ -109,7 +88,7 @@ static void add_commands(const tm_cli_command *c, tm_text *out)
         char left[64];
         snprintf(left, sizeof left, "  %s", below->name);
         tm_text_printf(out, "%-14s", left);
-        fill(below->summary, 14, 14, out);
+        tm_text_fill(out, below->summary, 14, 14, WIDTH);
     }
 }
 

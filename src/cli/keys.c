@@ -38,15 +38,17 @@ static tm_status keys(tm_cli_line *line, tm_error *err)
     const char         *section = line->n_words ? line->words[0] : NULL;
     tm_config          *config = tm_cli_config();
     tm_text             out = { 0 };
-    tm_status           st = o->framework ? tm_config_print_framework(o->framework, &out, err) : TM_OK;
-    if (st == TM_OK && o->json && (o->framework || o->markdown))
-        st = tm_fail(err, TM_USAGE, "--json is for trainmark's own keys; leave out --%s",
-                     o->framework ? "framework" : "markdown");
-    if (st == TM_OK && o->json)
+    tm_status           st = TM_OK;
+    if (o->markdown && (o->framework || o->json))
+        st = tm_fail(err, TM_USAGE, "--markdown prints the tables of docs/configuration.md; leave out --%s",
+                     o->framework ? "framework" : "json");
+    else if (o->framework)
+        st = (o->json ? tm_config_framework_json : tm_config_print_framework)(o->framework, &out, err);
+    else if (o->json)
         print_json(config, section, &out);
-    else if (st == TM_OK && !o->framework && o->markdown)
+    else if (o->markdown)
         tm_config_print_reference(config, &out);
-    else if (st == TM_OK && !o->framework)
+    else
         tm_config_print_help(config, section, &out);
     if (st == TM_OK && !out.length)
         st = tm_fail(err, TM_USAGE, "no key begins with '%.100s.'; `trainmark keys` lists all", section);

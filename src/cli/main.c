@@ -70,8 +70,7 @@ static tm_status help(int argc, char **argv, tm_error *err)
 /* `help`, `help COMMAND`, `--version`, or a command. */
 static tm_status dispatch(int argc, char **argv, tm_error *err)
 {
-    char *version[] = { argv[0], (char *)"version", NULL };
-    if (is_one_of(argv[1], "--version", "-V", "version") && argc == 2) return tm_cli_dispatch(2, version, err);
+    if (is_one_of(argv[1], "--version", "-V", "version")) argv[1] = (char *)"version";
     if (is_one_of(argv[1], "help", "--help", "-h")) return help(argc, argv, err);
     return tm_cli_dispatch(argc, argv, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/manual.c - `trainmark manual DIR`: a man page for every command, from its row. */
 #include "base/file.h"
+#include "base/json.h"
 #include "base/version.h"
 #include "cli/cli.h"
 
@@ -197,7 +198,9 @@ static void print_page(const tm_cli_command *c, const char *name, tm_text *out)
 
 /* --- all pages ---------------------------------------------------------------------------------------------------- */
 
-static tm_status write_page(const char *folder, const tm_cli_command *c, const char *name, tm_error *err)
+/* `written`: gets a line for each file. */
+static tm_status write_page(const char *folder, const tm_cli_command *c, const char *name, tm_text *written,
+                            tm_error *err)
 {
     char    page[96];
     tm_text text = { 0 }, path = { 0 };
@@ -205,30 +208,66 @@ static tm_status write_page(const char *folder, const tm_cli_command *c, const c
     print_page(c, name, &text);
     tm_text_printf(&path, "%s/%s.1", folder, page);
     tm_status st = tm_file_write(path.data, text.data, text.length, err);
+    tm_text_printf(written, "%s\n", path.data);
     tm_text_fini(&text);
     tm_text_fini(&path);
     return st;
 }
 
-static tm_status write_below(const char *folder, const tm_cli_command *c, const char *name, tm_error *err)
+static tm_status write_below(const char *folder, const tm_cli_command *c, const char *name, tm_text *written,
+                             tm_error *err)
 {
     tm_cli_command        storage;
     const tm_cli_command *below;
-    TM_TRY(write_page(folder, c, name, err));
+    TM_TRY(write_page(folder, c, name, written, err));
     if (c && !c->commands && !c->nested) return TM_OK;
     for (size_t i = 0; (below = tm_cli_nested(c, i, &storage)); i++) {
         char whole[TM_CLI_NAME];
         tm_cli_join(name, below->name, whole);
-        TM_TRY(write_below(folder, below, whole, err));
+        TM_TRY(write_below(folder, below, whole, written, err));
     }
     return TM_OK;
 }
 
+typedef struct {
+    bool json;
+} manual_options;
+
+/* The lines as an array of strings. */
+static void print_list(const char *lines, tm_text *out)
+{
+    tm_json json = { .out = out, .indent = true };
+    tm_json_open(&json, NULL, '[');
+    while (*lines) {
+        tm_text line = { 0 };
+        size_t  n = strcspn(lines, "\n");
+        tm_text_add_n(&line, lines, n);
+        tm_json_string(&json, NULL, line.data);
+        tm_text_fini(&line);
+        lines += n + 1;
+    }
+    tm_json_close(&json, ']');
+    if (out->data[out->length - 1] != '\n') tm_text_add(out, "\n");
+}
+
 static tm_status manual(tm_cli_line *line, tm_error *err)
 {
-    TM_TRY(tm_folder_make(line->words[0], err));
-    return write_below(line->words[0], NULL, "", err);
+    const manual_options *o = line->options;
+    tm_text               written = { 0 }, out = { 0 };
+    tm_status             st = tm_folder_make(line->words[0], err);
+    if (st == TM_OK) st = write_below(line->words[0], NULL, "", &written, err);
+    if (st == TM_OK && o->json) {
+        print_list(written.data, &out);
+        st = tm_cli_print(&out, err);
+    }
+    tm_text_fini(&written);
+    tm_text_fini(&out);
+    return st;
 }
+
+static const tm_option rows[] = {
+    { "json", 0, TM_OPTION_FLAG, offsetof(manual_options, json), .help = "print the names of the files as JSON" },
+};
 
 const tm_cli_command tm_command_manual = {
     .name = "manual",
@@ -239,5 +278,6 @@ const tm_cli_command tm_command_manual = {
     .about =
         "Writes DIR/trainmark.1 and a page for each command. `make install` does it. The date in the pages is that of "
         "SOURCE_DATE_EPOCH, or today's.",
+    TM_CLI_OPTIONS(rows, manual_options),
     .run = manual,
 };

@@ -88,7 +88,8 @@ static void list(tm_text *out)
 {
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
-        tm_text_printf(out, "%-26s %-12s %s\n", op->name, op->group, op->formula);
+        tm_text_printf(out, "%-26s %-12s ", op->name, op->group);
+        tm_text_fill(out, op->formula, 40, 40, 120);
     }
     tm_text_add(out, "\ntrainmark ops NAME describes one, with the kernels of this machine. docs/ops.md\n");
 }

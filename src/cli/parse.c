@@ -370,6 +370,10 @@ tm_status tm_cli_find(const tm_cli_command *parent, const char *path, const char
 {
     char near[NAME] = "";
     int  best = 3; /* farther is no help */
+    if (name[0] == '-')
+        return tm_fail(err, TM_USAGE,
+                       "'%.100s' stands where a command should; options follow it: trainmark %s%sCOMMAND %.100s", name,
+                       path, *path ? " " : "", name);
     for (size_t i = 0; (*out = tm_cli_nested(parent, i, storage)); i++) {
         if (tm_names_equal((*out)->name, name)) return TM_OK;
         int distance = tm_edit_distance(name, (*out)->name);

@@ -34,9 +34,18 @@ static tm_status write_chart(const report_options *o, const tm_result *const *ru
     return st;
 }
 
+static tm_status print_figures(const tm_result *const *runs, size_t n, tm_error *err)
+{
+    tm_text   text = { 0 };
+    tm_status st = tm_results_report(runs, n, TM_REPORT_JSON, &text, err);
+    if (st == TM_OK) st = tm_cli_print(&text, err);
+    tm_text_fini(&text);
+    return st;
+}
+
 static tm_status write_files(const report_options *o, const tm_result *const *runs, size_t n, tm_error *err)
 {
-    tm_report_format format = TM_REPORT_MARKDOWN;
+    tm_report_format format = o->json ? TM_REPORT_JSON : TM_REPORT_MARKDOWN;
     tm_text          text = { 0 };
     if (o->out) TM_TRY(tm_report_format_of(o->out, &format, err));
     tm_status st = o->plot ? write_chart(o, runs, n, err) : TM_OK;
@@ -44,7 +53,7 @@ static tm_status write_files(const report_options *o, const tm_result *const *ru
     if (st == TM_OK && text.length)
         st = o->out ? tm_file_write(o->out, text.data, text.length, err) : tm_cli_print(&text, err);
     tm_text_fini(&text);
-    return st;
+    return st == TM_OK && o->json && (o->out || o->plot) ? print_figures(runs, n, err) : st;
 }
 
 /* --- many hosts --------------------------------------------------------------------------------------------------- */
@@ -82,12 +91,20 @@ static tm_status write_fleet(const report_options *o, const tm_result *const *ru
     return st;
 }
 
-static tm_status check_options(const report_options *o, tm_error *err)
+static tm_status check_options(const tm_cli_line *line, tm_error *err)
 {
-    if (!o->fleet && (o->thresholds || o->cell || o->json))
-        return tm_fail(err, TM_USAGE,
-                       "--thresholds, --cell and --json are of --fleet; a single run is compared with limits "
-                       "by `trainmark compare RUN --thresholds FILE`");
+    static const char *const of_fleet[] = { "thresholds", "cell", "tolerance" };
+    const report_options    *o = line->options;
+    for (size_t i = 0; !o->fleet && i < line->command->n_options; i++)
+        for (int k = 0; k < 3; k++)
+            if (line->given >> i & 1U && strcmp(line->command->options[i].name, of_fleet[k]) == 0)
+                return tm_fail(
+                    err, TM_USAGE,
+                    "--thresholds, --cell and --tolerance are of --fleet; a single run is compared with limits "
+                    "by `trainmark compare RUN --thresholds FILE`");
+    for (size_t i = 0; !o->plot && i < line->command->n_options; i++)
+        if (line->given >> i & 1U && strcmp(line->command->options[i].name, "chart") == 0)
+            return tm_fail(err, TM_USAGE, "--chart names the chart of --plot FILE; a page has all of them");
     if (o->fleet && o->plot) return tm_fail(err, TM_USAGE, "--plot draws one chart, --fleet a page; leave one out");
     if (o->plot && !ends_in(o->plot, ".svg") && !ends_in(o->plot, ".png"))
         return tm_fail(err, TM_USAGE, "--plot %s: a chart is SVG or PNG; give a name that ends in .svg or .png",
@@ -101,7 +118,7 @@ static tm_status report(tm_cli_line *line, tm_error *err)
     bool                  chosen;
     const char           *store = tm_store_path(line->arena, o->store, &chosen);
     tm_result           **runs = tm_arena_take(line->arena, (size_t)line->n_words * sizeof *runs);
-    tm_status             st = check_options(o, err);
+    tm_status             st = check_options(line, err);
     for (int i = 0; st == TM_OK && i < line->n_words; i++) st = tm_result_load(line->words[i], store, &runs[i], err);
     if (st == TM_OK)
         st = (o->fleet ? write_fleet : write_files)(o, (const tm_result *const *)runs, (size_t)line->n_words, err);
@@ -111,9 +128,9 @@ static tm_status report(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "out", 'o', TM_OPTION_TEXT, offsetof(report_options, out), .value = "FILE",
-      .help =
-          "report.html: one file with charts that loads nothing; .md or .csv: the figures; default: as .md on standard "
-          "output" },
+      .help = "report.html: one file with charts that loads nothing; .md, .csv or .json: the figures; default: as .md "
+              "on standard "
+              "output" },
     { "plot", 0, TM_OPTION_TEXT, offsetof(report_options, plot), .value = "FILE",
       .help = "write one chart; FILE ends in .svg, or in .png where librsvg is installed" },
     { "chart", 0, TM_OPTION_CHOICE, offsetof(report_options, chart), .value = "NAME", .fallback = "loss",
@@ -126,7 +143,8 @@ static const tm_option rows[] = {
       .help = "with --fleet: limits for every run" },
     { "cell", 0, TM_OPTION_TEXT, offsetof(report_options, cell), .value = "NAME",
       .help = "with --fleet: cell of the limits; default: that of each run" },
-    { "json", 0, TM_OPTION_FLAG, offsetof(report_options, json), .help = "with --fleet: print the gates as JSON" },
+    { "json", 0, TM_OPTION_FLAG, offsetof(report_options, json),
+      .help = "print the figures as JSON; with --fleet: the gates" },
     { "store", 0, TM_OPTION_TEXT, offsetof(report_options, store), .value = "FILE",
       .help = "another store of results" },
 };

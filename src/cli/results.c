@@ -99,6 +99,21 @@ static const tm_option list_rows[] = {
 
 /* --- show --------------------------------------------------------------------------------------------------------- */
 
+/* Lines of JSON as an array of them. */
+static void lines_to_array(tm_text *text)
+{
+    tm_text out = { 0 };
+    tm_text_add(&out, "[");
+    for (const char *line = text->data; line && *line;) {
+        size_t n = strcspn(line, "\n");
+        if (n) tm_text_printf(&out, "%s\n  %.*s", out.length > 1 ? "," : "", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+    tm_text_add(&out, "\n]\n");
+    tm_text_fini(text);
+    *text = out;
+}
+
 static tm_status show(tm_cli_line *line, tm_error *err)
 {
     static const char *const names[] = { "result", "metrics", "configuration" };
@@ -109,12 +124,15 @@ static tm_status show(tm_cli_line *line, tm_error *err)
     bool                     there = false;
     int                      which = 0;
     while (strcmp(o->document, names[which]) != 0) which++;
+    if (o->json && which == TM_DOCUMENT_CONFIGURATION)
+        return tm_fail(err, TM_USAGE, "config.yaml is YAML; `--document result` has the configuration as JSON");
     TM_TRY(open_store(o, false, line->arena, &store, err));
     tm_status st = tm_store_find(store, line->words[0], line->arena, &row, err);
     if (st == TM_OK) st = tm_store_document(store, row.id, (tm_document)which, &text, &there, err);
     if (st == TM_OK && !there)
         st = tm_fail(err, TM_INVALID, "result %lld was stored without %s", (long long)row.id,
                      tm_document_file((tm_document)which));
+    if (st == TM_OK && o->json && which == TM_DOCUMENT_METRICS) lines_to_array(&text);
     if (st == TM_OK) st = tm_cli_print(&text, err);
     tm_text_fini(&text);
     tm_store_close(store);
@@ -125,6 +143,7 @@ static const tm_option show_rows[] = {
     { "document", 0, TM_OPTION_CHOICE, offsetof(results_options, document), .value = "NAME", .fallback = "result",
       .choices = "result|metrics|configuration", .help = "result.json, metrics.jsonl or config.yaml" },
     STORE_ROW,
+    TM_OPTION_JSON(results_options),
 };
 
 static const tm_cli_command show_command = {

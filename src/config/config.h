@@ -168,12 +168,16 @@ bool tm_config_failed(const tm_config *config);
 const char *tm_config_accepted(const tm_config *config);
 /* What a key of that program was given, or NULL; before tm_config_finish. */
 const char *tm_config_foreign(const tm_config *config, const char *name);
+/* Where: "exp.yaml:12"; "default of megatron" if it was not given. */
+const char *tm_config_foreign_place(const tm_config *config, const char *name);
 /* The program whose keys the loaded file has ("megatron"), NULL: ours. */
 const char *tm_config_framework(const tm_config *config);
 /* The i-th program whose files are read: its name, and what they are in *what. NULL behind the last. */
 const char *tm_config_framework_at(size_t i, const char **what);
 /* The rows of a framework as a table for a terminal. TM_USAGE names those that there are. */
 TM_MUST_USE tm_status tm_config_print_framework(const char *name, tm_text *out, tm_error *err);
+/* The same as an array of JSON: name, kind, mapped_to or accepted, meaning, default, with. */
+TM_MUST_USE tm_status tm_config_framework_json(const char *name, tm_text *out, tm_error *err);
 /* What tm_config_allow_unbuilt let pass, a line each: "feature (key = value, file x.yaml:12)"; or "". */
 const char *tm_config_unbuilt(const tm_config *config);
 /* Appends `text` with every value that came from a secret variable (4 characters or more) replaced by "***"; for

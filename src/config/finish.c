@@ -76,9 +76,10 @@ static tm_status resolve_model(tm_config *config, tm_error *err)
             return put_below(config, p, err);
     }
     const tm_config_preset_row *direct = n->text ? tm_preset_find(config, n->text) : NULL;
-    if (direct && describes_itself(config)) return TM_OK;
+    bool alone = now && n < &name->layers[LAYER_MODEL_FILE]; /* a flavor that the preset's model does not have */
+    if (direct && !alone && describes_itself(config)) return TM_OK;
     if (direct && f < &flavor->layers[LAYER_MODEL_FILE]) return put_below(config, direct, err);
-    if (text_or_null(config, "model.dim") && text_or_null(config, "model.n_layers"))
+    if (!alone && text_or_null(config, "model.dim") && text_or_null(config, "model.n_layers"))
         return TM_OK; /* a name of its own */
     const char *family = tm_foreign_family(n->text ? n->text : f->text);
     if (family)

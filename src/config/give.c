@@ -17,15 +17,29 @@ static int key_distance(const char *a, const char *b)
     return tails < best ? tails : best;
 }
 
+/* A number is no spelling: 17B is not meant to be 16B. Have two names the same digits, in whatever order? */
+static bool same_digits(const char *a, const char *b)
+{
+    int count[10] = { 0 };
+    for (; *a; a++)
+        if (*a >= '0' && *a <= '9') count[*a - '0']++;
+    for (; *b; b++)
+        if (*b >= '0' && *b <= '9') count[*b - '0']--;
+    for (int i = 0; i < 10; i++)
+        if (count[i]) return false;
+    return true;
+}
+
 const char *tm_nearest(const char *name, const char *const *names, size_t n)
 {
+    bool        numbered = strpbrk(name, "0123456789") != NULL;
     const char *near = NULL;
     const char *tail = strrchr(name, '.');
     size_t      length = strlen(tail ? tail + 1 : name);
     int         best = length < 6 ? 3 : (int)(length / 2) + 1; /* farther is no help */
     for (size_t i = 0; i < n; i++) {
         int distance = key_distance(name, names[i]);
-        if (distance < best) {
+        if (distance < best && (!numbered || same_digits(name, names[i]))) {
             best = distance;
             near = names[i];
         }
@@ -45,6 +59,18 @@ static bool same_section(const char *path, const char *name)
     return tm_names_equal(left, right);
 }
 
+/* May a key of another section be meant? Where no section was given; where it is only misspelt; or where the key itself
+ * is right, and its section is one that there is. */
+static bool may_be_elsewhere(const tm_config *config, const char *path, const char *other)
+{
+    const char *tail = strrchr(path, '.'), *its_tail = strrchr(other, '.');
+    if (!tail) return key_distance(path, other) <= 2;
+    if (tm_edit_distance(path, other) <= 2) return true;
+    char section[160];
+    snprintf(section, sizeof section, "%.*s", (int)(tail - path), path);
+    return tm_names_equal(tail + 1, its_tail ? its_tail + 1 : other) && tm_config_is_section(config, section);
+}
+
 /* The nearest key: of the same section first; one of another section only if it is hardly another word. */
 static const char *nearest_key(const tm_config *config, const char *path)
 {
@@ -61,7 +87,7 @@ static const char *nearest_key(const tm_config *config, const char *path)
             others[elsewhere++] = name;
     }
     const char *near = tm_nearest(path, names, n), *other = near ? NULL : tm_nearest(path, others, elsewhere);
-    if (other && key_distance(path, other) <= 2) near = other;
+    if (other && may_be_elsewhere(config, path, other)) near = other;
     free(names);
     return near;
 }

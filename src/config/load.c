@@ -130,7 +130,8 @@ static tm_status flatten(tm_loader *l, const origin_file *file, const tm_yaml *n
     tm_status st = value.is_list ? list_text(l, file, node, path, &text, &value)
                                  : scalar_text(l, file, node, &text, &value.secret);
     if (st == TM_OK) {
-        value.text = tm_arena_text_n(l->arena, text.data, text.length);
+        bool null = node->kind == TM_YAML_SCALAR && node->plain && strcmp(text.data, "null") == 0; /* ${VAR:null} */
+        value.text = null ? NULL : tm_arena_text_n(l->arena, text.data, text.length);
         st = add_leaf(l, file, line, path, value);
     }
     tm_text_fini(&text);

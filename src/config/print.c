@@ -300,9 +300,11 @@ void tm_config_print_help(const tm_config *config, const char *section, tm_text 
         const tm_key *key = &rows[i]->key;
         if (section && (strncmp(key->name, section, n) != 0 || key->name[n] != '.')) continue;
         if (key->state != TM_KEY_USED) continue;
+        tm_text words = { 0 };
+        tm_config_describe_key(key, &words);
         tm_text_printf(out, "  --%-40s ", key->name);
-        tm_config_describe_key(key, out);
-        tm_text_add(out, "\n");
+        tm_text_fill(out, words.data, strlen(key->name) > 40 ? strlen(key->name) + 5 : 45, 45, 120);
+        tm_text_fini(&words);
     }
     free(rows);
 }

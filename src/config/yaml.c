@@ -122,7 +122,7 @@ static tm_status read_list(reader *r, tm_yaml *node, int depth)
 }
 
 /* The key of a map's next member into *item; *end at the end of the map. */
-static tm_status read_key(reader *r, const tm_yaml *node, tm_yaml_item *item, bool *end)
+static tm_status read_key(reader *r, tm_yaml_item *item, bool *end)
 {
     yaml_event_t event;
     TM_TRY(next_event(r, &event));
@@ -146,11 +146,21 @@ static tm_status read_key(reader *r, const tm_yaml *node, tm_yaml_item *item, bo
                          r->name, item->line);
     }
     yaml_event_delete(&event);
-    for (const tm_yaml_item *i = node->first; st == TM_OK && !*end && i; i = i->next)
-        if (strcmp(i->key, item->key) == 0)
-            st = tm_fail(r->err, TM_FORMAT, "%s:%d: duplicate key '%s', first given in line %d; remove one", r->name,
-                         item->line, item->key, i->line);
     return st;
+}
+
+/* A key may be given again with the same word, which says nothing new; with another value neither is chosen. */
+static tm_status check_again(const reader *r, const tm_yaml *node, const tm_yaml_item *item, bool *again)
+{
+    const tm_yaml_item *first = node->first;
+    while (first && strcmp(first->key, item->key) != 0) first = first->next;
+    *again = first != NULL;
+    if (!first) return TM_OK;
+    const tm_yaml *a = first->value, *b = item->value;
+    if (a->kind == TM_YAML_SCALAR && b->kind == TM_YAML_SCALAR && a->plain == b->plain && strcmp(a->text, b->text) == 0)
+        return TM_OK;
+    return tm_fail(r->err, TM_FORMAT, "%s:%d: duplicate key '%s', first given in line %d; remove one", r->name,
+                   item->line, item->key, first->line);
 }
 
 static tm_status read_map(reader *r, tm_yaml *node, int depth)
@@ -158,15 +168,16 @@ static tm_status read_map(reader *r, tm_yaml *node, int depth)
     tm_yaml_item *last = NULL;
     for (;;) {
         tm_yaml_item *item = tm_arena_take(r->arena, sizeof *item);
-        bool          end;
-        TM_TRY(read_key(r, node, item, &end));
+        bool          end, again;
+        TM_TRY(read_key(r, item, &end));
         if (end) return TM_OK;
         yaml_event_t event;
         TM_TRY(next_event(r, &event));
         tm_status st = read_node(r, &event, depth + 1, &item->value);
         yaml_event_delete(&event);
         TM_TRY(st);
-        append(node, &last, item);
+        TM_TRY(check_again(r, node, item, &again));
+        if (!again) append(node, &last, item);
     }
 }
 

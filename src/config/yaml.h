@@ -39,7 +39,7 @@ struct tm_yaml {
 };
 
 /* `name` is for messages. *root is NULL for an empty document; everything lives in the arena. TM_FORMAT with place and
- * cause: not YAML, a limit, a duplicate key, a recursive alias, a second document. */
+ * cause: not YAML, a limit, a key with two values, a recursive alias, a second document. */
 TM_MUST_USE tm_status tm_yaml_parse(tm_arena *arena, const char *bytes, size_t length, const char *name,
                                     const tm_yaml **root, tm_error *err);
 /* The value of a map's key, or NULL. */

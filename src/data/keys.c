@@ -110,8 +110,11 @@ static tm_status check_paths(const tm_config *config, bool given, tm_error *err)
     TM_ASSERT(traits); /* the key takes no other */
     if (traits->needs_path && !given)
         return tm_fail(err, TM_INVALID,
-                       "data.source is %s (%s), but data.path names no file or directory; give --data.path", name,
-                       tm_config_place(config, "data.source"));
+                       "data.source is %s (%s), but data.path names no file or directory; give --data.path%s", name,
+                       tm_config_place(config, "data.source"),
+                       traits->images ? ", or set data.source: gaussians (images of a known distribution)"
+                                      : ", or set training.mock_data: true (random tokens) or data.source: synthetic "
+                                        "(the built-in language)");
     if (traits->takes_validation_path || !tm_config_text(config, "data.validation_path")) return TM_OK;
     tm_text takers = { 0 };
     for (int i = 0; tm_source_name(i); i++)
@@ -166,22 +169,27 @@ static const char *source_of(const char *path)
 /* The key of the higher layer decides; in one layer data.source before training.mock_data before data.path. */
 static tm_status settle_source(tm_config *config, tm_error *err)
 {
-    int  source = tm_config_rank(config, "data.source");
-    int  path = rank_of(config, "data.path"), mock = rank_of(config, "training.mock_data");
-    bool mocked = mock && tm_config_bool(config, "training.mock_data");
-    if (mocked && mock == source && !tm_names_equal(tm_config_text(config, "data.source"), "mock") &&
-        !tm_source_traits_of(tm_config_text(config, "data.source"))->images)
+    int                     source = tm_config_rank(config, "data.source");
+    int                     path = rank_of(config, "data.path"), mock = rank_of(config, "training.mock_data");
+    bool                    mocked = mock && tm_config_bool(config, "training.mock_data");
+    const tm_source_traits *traits = tm_source_traits_of(tm_config_text(config, "data.source"));
+    bool                    images = traits && traits->images;
+    if (mocked && mock == source && !tm_names_equal(tm_config_text(config, "data.source"), "mock") && !images)
         tm_config_note(config, "training.mock_data is true (%s), but data.source counts, which is %s (%s)",
                        tm_config_place(config, "training.mock_data"), tm_config_text(config, "data.source"),
                        tm_config_place(config, "data.source"));
-    bool pairs = source > 0 && tm_source_traits_of(tm_config_text(config, "data.source"))->pairs;
+    if (mock && !mocked && mock == source && tm_names_equal(tm_config_text(config, "data.source"), "mock"))
+        return tm_fail(err, TM_INVALID,
+                       "data.source is mock (%s), training.mock_data is false (%s); give one of the two",
+                       tm_config_place(config, "data.source"), tm_config_place(config, "training.mock_data"));
+    bool pairs = source > 0 && traits && traits->pairs;
     if (pairs && mocked)
         return tm_fail(err, TM_UNSUPPORTED,
                        "training.mock_data (%s) makes random tokens, and data.source preference (%s) compares answers; "
                        "give --data.path rows of them",
                        tm_config_place(config, "training.mock_data"), tm_config_place(config, "data.source"));
-    if (mocked && mock >= path && mock > source)
-        derive_source(config, "mock", "training.mock_data");
+    if (mocked && mock >= path && mock > source) /* what an image model is measured on has a source of its own */
+        derive_source(config, images ? "gaussians" : "mock", "training.mock_data");
     else if (path > source && !pairs) /* what the loss is stays so wherever its data lies */
         derive_source(config, source_of(tm_config_text(config, "data.path")), "data.path");
     if (mock && !mocked && !path && mock > source) return miss_data(config, "training.mock_data", err);

@@ -77,7 +77,8 @@ tm_status tm_data_pack(const tm_pack_options *options, int64_t *rows, tm_error *
 {
     tm_text_files files;
     TM_TRY(tm_text_files_open(options->path, &files, err));
-    tm_status st = pack(options, &files, rows, err);
+    tm_status st = tm_text_files_check(&files, err);
+    if (st == TM_OK) st = pack(options, &files, rows, err);
     tm_text_files_close(&files);
     return st;
 }

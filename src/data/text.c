@@ -143,37 +143,6 @@ static tm_status judge_splits(const tm_source_options *o, const text *t, tm_erro
     return TM_OK;
 }
 
-static bool ends_in(const char *path, const char *ending)
-{
-    size_t n = strlen(path), e = strlen(ending);
-    return n > e && strcmp(path + n - e, ending) == 0;
-}
-
-/* Bytes are tokens: packed files would be noise, and JSON lines would teach quotes and keys. */
-static tm_status check_kinds(const text *t, tm_error *err)
-{
-    static const char *const packed[] = { ".jsonl", ".gz", ".zst", ".parquet" };
-    enum { LOOK = 1 << 16 };
-    for (size_t i = 0; i < t->files.count; i++) {
-        const tm_text_file *f = &t->files.files[i];
-        size_t              look = f->size < LOOK ? (size_t)f->size : LOOK;
-        for (size_t k = 0; k < sizeof packed / sizeof packed[0]; k++)
-            if (ends_in(f->path, packed[k]))
-                return tm_fail(err, TM_INVALID,
-                               "'%s' is not plain text (%s); make tokens of it: trainmark data tokenize %s -o PREFIX "
-                               "--tokenizer FILE, then data.source megatron, data.path PREFIX; rows for fine-tuning: "
-                               "data.source sft",
-                               f->path, packed[k], f->path);
-        if (tm_is_binary((const char *)f->bytes, look))
-            return tm_fail(
-                err, TM_INVALID,
-                "'%s' is a binary file, wanted text; move it elsewhere, or leave it out with `trainmark data "
-                "tokenize`; token files are for data.source megatron and govreport",
-                f->path);
-    }
-    return TM_OK;
-}
-
 static void text_free(text *t)
 {
     for (int i = 0; i < 2; i++) free(t->splits[i].pieces);
@@ -195,7 +164,7 @@ static tm_status text_open(tm_source *source, tm_error *err)
                        VOCAB, (long long)o->vocab, VOCAB);
     text     *t = tm_alloc(sizeof *t);
     tm_status st = tm_text_files_open(o->path, &t->files, err);
-    if (st == TM_OK && o->plain_text) st = check_kinds(t, err);
+    if (st == TM_OK && o->plain_text) st = tm_text_files_check(&t->files, err);
     if (st == TM_OK) {
         split_documents(t, o->validation_fraction, o->seq);
         st = judge_splits(o, t, err);

@@ -309,3 +309,33 @@ bool tm_is_binary(const char *bytes, size_t n)
     }
     return bad > n / 10;
 }
+
+static bool ends_in(const char *path, const char *ending)
+{
+    size_t n = strlen(path), e = strlen(ending);
+    return n > e && strcmp(path + n - e, ending) == 0;
+}
+
+tm_status tm_text_files_check(const tm_text_files *files, tm_error *err)
+{
+    static const char *const packed[] = { ".jsonl", ".gz", ".zst", ".parquet" };
+    enum { LOOK = 1 << 16 };
+    for (size_t i = 0; i < files->count; i++) {
+        const tm_text_file *f = &files->files[i];
+        size_t              look = f->size < LOOK ? (size_t)f->size : LOOK;
+        for (size_t k = 0; k < sizeof packed / sizeof packed[0]; k++)
+            if (ends_in(f->path, packed[k]))
+                return tm_fail(err, TM_INVALID,
+                               "'%s' is not plain text (%s); make tokens of it: trainmark data tokenize %s -o PREFIX "
+                               "--tokenizer FILE, then data.source megatron, data.path PREFIX; rows for fine-tuning: "
+                               "data.source sft",
+                               f->path, packed[k], f->path);
+        if (tm_is_binary((const char *)f->bytes, look))
+            return tm_fail(
+                err, TM_INVALID,
+                "'%s' is a binary file, wanted text; move it elsewhere, or leave it out with `trainmark data "
+                "tokenize`; token files are for data.source megatron and govreport",
+                f->path);
+    }
+    return TM_OK;
+}

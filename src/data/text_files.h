@@ -39,6 +39,9 @@ TM_MUST_USE tm_status tm_text_files_open(const char *path, tm_text_files *out, t
 TM_MUST_USE tm_status tm_text_file_check(const tm_text_file *file, tm_error *err);
 /* The beginning of a file: does it hold a zero, or a tenth of bytes that are not UTF-8? */
 bool tm_is_binary(const char *bytes, size_t n);
-void tm_text_files_close(tm_text_files *files);
+/* Where bytes are tokens: packed files would be noise, and JSON lines would teach quotes and keys. TM_INVALID names the
+ * first such file, and what to do with it. */
+TM_MUST_USE tm_status tm_text_files_check(const tm_text_files *files, tm_error *err);
+void                  tm_text_files_close(tm_text_files *files);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,16 +121,33 @@ static const char *people_text(const tm_table *table, size_t row, size_t column,
 
 /* How a column is printed. */
 typedef struct {
-    size_t index, width; /* index: of the table */
+    size_t index, width; /* index: of the table, or NUMBERS */
     bool   right;
 } print_as;
+
+static const size_t NUMBERS = SIZE_MAX; /* no column of the table: the number of the row, from 1 */
+
+static print_as number_column(const tm_table *table)
+{
+    char last[32];
+    snprintf(last, sizeof last, "%zu", tm_table_n_rows(table));
+    return (print_as){ .index = NUMBERS, .width = strlen(last), .right = true };
+}
+
+static const char *text_at(const tm_table *table, size_t row, size_t column, char buffer[64])
+{
+    if (column != NUMBERS) return people_text(table, row, column, buffer);
+    snprintf(buffer, 64, "%zu", row + 1);
+    return buffer;
+}
 
 /* These n columns. */
 static void print_columns(const tm_table *table, const print_as *columns, size_t n, tm_text *out)
 {
     tm_text_add(out, "|");
     for (size_t i = 0; i < n; i++)
-        add_padded(out, tm_table_column_at(table, columns[i].index)->name, columns[i].width, columns[i].right);
+        add_padded(out, columns[i].index == NUMBERS ? "#" : tm_table_column_at(table, columns[i].index)->name,
+                   columns[i].width, columns[i].right);
     tm_text_add(out, "\n|");
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < columns[i].width + (columns[i].right ? 1 : 2); k++) tm_text_add(out, "-");
@@ -140,7 +158,7 @@ static void print_columns(const tm_table *table, const print_as *columns, size_t
         tm_text_add(out, "|");
         for (size_t i = 0; i < n; i++) {
             char buffer[64];
-            add_padded(out, people_text(table, row, columns[i].index, buffer), columns[i].width, columns[i].right);
+            add_padded(out, text_at(table, row, columns[i].index, buffer), columns[i].width, columns[i].right);
         }
         tm_text_add(out, "\n");
     }
@@ -211,44 +229,61 @@ static size_t drop_constants(const tm_table *table, print_as *columns, size_t n,
     return kept;
 }
 
-/* Breaks a line of words at `width` characters. */
-static void add_wrapped(tm_text *out, const char *text, size_t width)
+static int compare_texts(const void *a, const void *b)
 {
-    size_t column = 0;
-    while (*text) {
-        size_t n = strcspn(text, " ");
-        if (column > 0 && column + 1 + n > width) {
-            tm_text_add(out, "\n");
-            column = 0;
-        }
-        tm_text_printf(out, "%s%.*s", column ? " " : "", (int)n, text);
-        column += n + (column > 0);
-        text += n + (text[n] == ' ');
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Does the first column tell the rows apart? */
+static bool names_rows(const tm_table *table)
+{
+    size_t n = tm_table_n_rows(table);
+    char **texts = tm_alloc((n + 1) * sizeof *texts);
+    bool   unique = true;
+    for (size_t row = 0; row < n; row++) {
+        char        buffer[64];
+        const char *text = people_text(table, row, 0, buffer);
+        texts[row] = strcpy(tm_alloc(strlen(text) + 1), text);
     }
-    tm_text_add(out, "\n");
+    qsort(texts, n, sizeof *texts, compare_texts);
+    for (size_t row = 1; row < n; row++) unique &= strcmp(texts[row - 1], texts[row]) != 0;
+    for (size_t row = 0; row < n; row++) free(texts[row]);
+    free(texts);
+    return unique;
+}
+
+/* In parts that fit, each with the first column, or with numbers of the rows if that does not tell them apart. */
+static void print_parts(const tm_table *table, print_as *columns, size_t n, tm_text *out)
+{
+    bool     numbered = !names_rows(table);
+    print_as first = numbered ? number_column(table) : columns[0];
+    for (size_t at = numbered ? 0 : 1; at < n;) {
+        print_as line[2 + 64] = { first };
+        size_t   taken = 1;
+        while (at < n && taken < 64 &&
+               (taken == 1 || line_width(line, taken) + columns[at].width + 3 <= TERMINAL_WIDTH))
+            line[taken++] = columns[at++];
+        print_columns(table, line, taken, out);
+        if (at < n) tm_text_add(out, "\n");
+    }
 }
 
 static void print_terminal(const tm_table *table, tm_text *out)
 {
+    if (tm_table_n_rows(table) == 0 && tm_table_n_notes(table) > 0) { /* the note says why */
+        for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(out, "%s\n", tm_table_note_at(table, i));
+        return;
+    }
     print_as *columns = measure(table);
     size_t    n = tm_table_n_columns(table);
     tm_text   said = { 0 };
     if (line_width(columns, n) > TERMINAL_WIDTH) n = drop_constants(table, columns, n, &said);
-    for (size_t at = 0; at < n;) {
-        const print_as first = columns[0];
-        print_as      *line = columns + at;
-        size_t         taken = 1;
-        if (at > 0) { /* beside the first column again, in the place of one that was printed */
-            *--line = first;
-            taken = 2;
-            tm_text_add(out, "\n");
-        }
-        while (line + taken < columns + n && line_width(line, taken + 1) <= TERMINAL_WIDTH) taken++;
-        print_columns(table, line, taken, out);
-        at = (size_t)(line - columns) + taken;
-    }
+    if (line_width(columns, n) > TERMINAL_WIDTH && n > 1)
+        print_parts(table, columns, n, out);
+    else
+        print_columns(table, columns, n, out);
     if (said.length) tm_text_add(out, "\n");
-    if (said.length) add_wrapped(out, said.data, TERMINAL_WIDTH);
+    if (said.length) tm_text_fill(out, said.data, 0, 0, TERMINAL_WIDTH);
     print_notes(table, out);
     tm_text_fini(&said);
     free(columns);

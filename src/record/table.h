@@ -14,7 +14,8 @@
 
 /* TERMINAL: markdown whose lines have 120 characters at most, as far as single columns do. Columns that say the same in
  * all rows are left out of a wider table and told below it; what does not fit beside the first column stands below,
- * beside it again. */
+ * beside it again, or beside numbers of the rows where the first column does not tell them apart. A table without rows
+ * is its notes. */
 typedef enum {
     TM_TABLE_MARKDOWN,
     TM_TABLE_CSV,

@@ -3,6 +3,7 @@
 #include "results/report.h"
 
 #include "base/csv.h"
+#include "base/json.h"
 #include "results/chart.h"
 #include "results/internal.h"
 #include "results/report_charts.h"
@@ -58,14 +59,14 @@ enum { FIGURES = sizeof figures / sizeof figures[0] };
 
 tm_status tm_report_format_of(const char *path, tm_report_format *format, tm_error *err)
 {
-    static const char *const ends[] = { ".html", ".md", ".csv" };
+    static const char *const ends[] = { ".html", ".md", ".csv", ".json" };
     const char              *dot = strrchr(path, '.');
-    for (int i = 0; dot && i < 3; i++) {
+    for (int i = 0; dot && i < 4; i++) {
         *format = (tm_report_format)i;
         if (strcmp(dot, ends[i]) == 0) return TM_OK;
     }
-    return tm_fail(err, TM_USAGE, "'%s': the extension decides the format of the report; wanted .html, .md or .csv",
-                   path);
+    return tm_fail(err, TM_USAGE,
+                   "'%s': the extension decides the format of the report; wanted .html, .md, .csv or .json", path);
 }
 
 tm_status report_prepare(const tm_result *const *runs, size_t n, report_runs *r, tm_error *err)
@@ -317,6 +318,30 @@ static void print_csv(const report_runs *r, tm_text *out)
     }
 }
 
+/* The figures of each run under their paths in result.json; null where a run has none. */
+static void print_json(const report_runs *r, tm_text *out)
+{
+    tm_json json = { .out = out, .indent = true };
+    tm_json_open(&json, NULL, '[');
+    for (size_t i = 0; i < r->n; i++) {
+        tm_json_open(&json, NULL, '{');
+        tm_json_string(&json, "run", r->names[i]);
+        for (size_t f = 0; f < FIGURES; f++) {
+            const char *text = tm_result_shown(r->runs[i], figures[f].path);
+            double      value = tm_result_number(r->runs[i], figures[f].path);
+            if (!isnan(value))
+                tm_json_f64(&json, figures[f].path, value);
+            else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+                tm_json_bool(&json, figures[f].path, *text == 't');
+            else
+                tm_json_string(&json, figures[f].path, *text ? text : NULL);
+        }
+        tm_json_close(&json, '}');
+    }
+    tm_json_close(&json, ']');
+    if (out->data[out->length - 1] != '\n') tm_text_add(out, "\n");
+}
+
 tm_status tm_results_report(const tm_result *const *runs, size_t n, tm_report_format format, tm_text *out,
                             tm_error *err)
 {
@@ -325,6 +350,7 @@ tm_status tm_results_report(const tm_result *const *runs, size_t n, tm_report_fo
     if (format == TM_REPORT_HTML) print_html(&r, out);
     if (format == TM_REPORT_MARKDOWN) print_markdown(&r, out);
     if (format == TM_REPORT_CSV) print_csv(&r, out);
+    if (format == TM_REPORT_JSON) print_json(&r, out);
     tm_arena_destroy(r.arena);
     return TM_OK;
 }

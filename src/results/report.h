@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* results/report.h - runs as one page for people: HTML with charts (nothing is loaded from elsewhere), markdown, CSV,
- * or a single chart as SVG or PNG (docs/report.md). */
+ * JSON, or a single chart as SVG or PNG (docs/report.md). */
 #ifndef TM_RESULTS_REPORT_H
 #define TM_RESULTS_REPORT_H
 
@@ -9,9 +9,9 @@
 
 #include <stddef.h>
 
-typedef enum { TM_REPORT_HTML, TM_REPORT_MARKDOWN, TM_REPORT_CSV } tm_report_format;
+typedef enum { TM_REPORT_HTML, TM_REPORT_MARKDOWN, TM_REPORT_CSV, TM_REPORT_JSON } tm_report_format;
 
-/* By the end of a file's name: .html, .md, .csv. TM_USAGE. */
+/* By the end of a file's name: .html, .md, .csv, .json. TM_USAGE. */
 TM_MUST_USE tm_status tm_report_format_of(const char *path, tm_report_format *format, tm_error *err);
 
 /* Appends the report of n >= 1 runs. TM_INVALID: one of them is no run. */

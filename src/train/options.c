@@ -25,8 +25,11 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
 {
     *out = (tm_recompute){ .cheap = tm_config_bool(config, "activation_checkpoint.cheap") };
     if (is(config, "activation_checkpoint.mode", "full")) out->every_n = 1;
-    if (out->every_n == 1 && is(config, "recompute_method", "block") && tm_config_text(config, "recompute_num_layers"))
+    if (out->every_n == 1 && is(config, "recompute_method", "block") &&
+        tm_config_text(config, "recompute_num_layers")) {
         out->layers = tm_config_i64(config, "recompute_num_layers");
+        if (out->layers == 0) out->every_n = 0; /* the first 0 blocks */
+    }
     if (!is(config, "activation_checkpoint.mode", "selective")) return TM_OK;
     const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
     char       *end = NULL;
@@ -285,6 +288,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");
     out->checkpoint_keep = (int)tm_config_i64(config, "checkpoint.keep_latest_k");
+    out->checkpoint_not_last = tm_config_bool(config, "disable_last_saving");
     out->allow_changed_data = tm_config_bool(config, "checkpoint.allow_changed_data");
     out->config_hash = tm_config_hash(config);
     out->certify = tm_config_bool(config, "debug.certificate");

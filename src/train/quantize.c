@@ -45,6 +45,45 @@ static const char *of_fp4(const tm_config *config)
     return is(config, "fp4", "mxfp4") ? "mxfp4" : tm_config_text(config, "fp4_recipe");
 }
 
+static bool told(const tm_config *config, const char *key, const char *value)
+{
+    const char *text = tm_config_foreign(config, key);
+    return text && strcmp(text, value) == 0;
+}
+
+/* The key of another program that quantizes the products of experts, too, or NULL. Megatron-LM's grouped products do,
+ * except the legacy ones; TorchTitan's do in Primus-Turbo, where use_moe_fp8 is the default. */
+static const char *experts_quantized_by(const tm_config *config)
+{
+    static const char *const formats[] = { "fp8", "fp4" };
+    bool legacy = told(config, "moe_use_legacy_grouped_gemm", "true") && !told(config, "use_turbo_grouped_mlp", "true");
+    if (!tm_config_text(config, "model.n_experts")) return NULL;
+    for (int i = 0; i < 2; i++) {
+        const char *format = tm_config_foreign(config, formats[i]);
+        if (format && strcmp(format, "false") != 0 && !legacy) return formats[i];
+    }
+    bool turbo = told(config, "primus_turbo.enable_primus_turbo", "true") &&
+                 (told(config, "primus_turbo.use_turbo_grouped_mm", "true") ||
+                  told(config, "primus_turbo.use_turbo_grouped_gemm", "true"));
+    return turbo && !told(config, "primus_turbo.use_moe_fp8", "false") ? "primus_turbo.use_moe_fp8" : NULL;
+}
+
+static tm_status check_experts(tm_config *config, tm_error *err)
+{
+    const char *key = experts_quantized_by(config), *value = key ? tm_config_foreign(config, key) : NULL;
+    if (!key) return TM_OK;
+    if (tm_config_plans(config)) {
+        tm_config_leave_out(config, "quantized products of experts (%s = %.40s, %s)", key, value ? value : "true",
+                            tm_config_foreign_place(config, key));
+        return TM_OK;
+    }
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "'%s' = '%.40s' (%s) quantizes the products of experts, which is not built yet; set it to %s; "
+                   "quantize.recipe quantizes the other linears",
+                   key, value ? value : "true", tm_config_foreign_place(config, key),
+                   strchr(key, '.') ? "false" : "null");
+}
+
 /* Only what is known of model.converters may be there. */
 static tm_status check_converters(const tm_config *config, tm_error *err)
 {
@@ -91,6 +130,7 @@ static tm_status check_switch(const tm_config *config, tm_error *err)
 tm_status train_quantize_settle(tm_config *config, tm_error *err)
 {
     TM_TRY(check_converters(config, err));
+    TM_TRY(check_experts(config, err));
     if (tm_config_text(config, "quantize.linear.float8.recipe_name") &&
         !lists(tm_config_text(config, "model.converters"), "quantize.linear.float8"))
         return tm_fail(err, TM_INVALID,

@@ -50,6 +50,7 @@ typedef struct {
     const char *checkpoint_folder; /* NULL: none, not even when interrupted */
     int64_t     checkpoint_interval, checkpoint_load_step;
     int         checkpoint_keep;
+    bool        checkpoint_not_last; /* none after the last step, unless its interval or an interruption asks for one */
     bool concluded; /* the result of an earlier process is there: a run whose steps are all done has nothing to do */
     bool allow_changed_data; /* goes on from a checkpoint that was trained on other data */
     uint64_t config_hash;

@@ -64,8 +64,10 @@ check "this machine: exit code 5 if something fails, else 0" [ "$code" -eq "$(gr
 
 # --- the page -------------------------------------------------------------------------------------------------------------
 
-trainmark check --list
-sed 's/  */ /g; 2s/--*/---/g; 2s/ //g' "$out" >list
+trainmark check --list --report-file-name list.md
+check "the list for people has all checks" [ "$(grep -c '^[a-z0-9_]* ([a-z]*): ' "$out")" -eq "$(($(wc -l <list.md) - 2))" ]
+check "in 120 columns" [ "$(awk 'length > 120' "$out" | wc -l)" -eq 0 ]
+sed 's/  */ /g; 2s/--*/---/g; 2s/ //g' list.md >list
 sed -n '/^| id /,/^$/p' "$root/docs/check.md" | sed '/^$/d' >page
 check "docs/check.md has the table of --list" cmp -s list page
 trainmark check --help

@@ -5,8 +5,8 @@
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
 
-# Commands without a result of their own: files are what they make, or they call other commands.
-no_json=" completion_bash completion_zsh manual mlperf_run mlperf_reference bench_jobs results_show results_export results_import results_delete report "
+# What is no result: a script for a shell.
+no_json=" completion_bash completion_zsh "
 
 trainmark help
 sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p' "$out" >commands
@@ -36,7 +36,7 @@ while read -r command; do
     if [ -z "$problem" ]; then pass "$command"; else fail "$command" "$problem"; fi
 done <all
 
-for command in "models" "keys training" "ops add" "discover" "version" "reference gemm" "run --dry-run" "check --list"; do
+for command in "models" "keys training" "keys --framework torchtune" "ops add" "discover" "version" "--version" "manual pages" "results" "reference gemm" "run --dry-run" "check --list"; do
     trainmark $command --json
     first=$(head -c 1 "$out")
     check "$command --json" [ "$code" -eq 0 ]
@@ -44,6 +44,16 @@ for command in "models" "keys training" "ops add" "discover" "version" "referenc
     trainmark $command -q --json
     check "$command -q: nothing on standard error" [ ! -s "$err" ]
 done
+
+# Lists fit a terminal of 120 columns. Words that are longer than their column stand alone.
+for command in "keys" "keys --framework megatron" "keys --framework torchtitan" "ops" "models" "reference" "discover" "results"; do
+    trainmark $command
+    check "$command: 120 columns" [ "$(awk 'length > 120 && NF > 1' "$out" | wc -l)" -eq 0 ]
+done
+trainmark results
+check "no result, no table" [ "$(cat "$out")" = "no result; a run or a benchmark adds one" ]
+trainmark reference
+check "rows in parts have numbers" [ "$(grep -c '^|  *7 |' "$out")" -eq "$(grep -c '^|  *# |' "$out")" ]
 
 trainmark run --help
 for key in training.steps training.local_batch_size training.seq_len optimizer.lr data.path model.hf_assets_path; do

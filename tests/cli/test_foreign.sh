@@ -9,7 +9,7 @@
 for framework in torchtitan megatron torchtune pytorch-training-benchmark; do
     trainmark keys --framework $framework
     check "the keys of $framework" [ "$code" -eq 0 ]
-    check "the keys of $framework: counted by kind" has "$out" "^[0-9]+ mapped, [0-9]+ harmless, .*not built, .*allow-unknown-keys"
+    check "the keys of $framework: counted by kind" has "$out" "^[0-9]+ mapped, [0-9]+ harmless, .*not built, [0-9]+ other model$"
 done
 trainmark keys --framework megatron
 check "a mapped key" has "$out" "^train_iters +mapped +training.steps; default 1000$"
@@ -134,6 +134,8 @@ trainmark run --tags jax_maxtext_train_llama-2-7b_fp8 --dry-run --memory 100TiB
 check "a tag of float8" has "$out" "^  recipe: fp8_delayed  # derived from fp8 "
 trainmark run --tags jax_maxtext_train_llama-2-7b_nanoo_fp8
 failed_with 4 "a tag of another float8" "no entry 'jax_maxtext_train_llama-2-7b_nanoo_fp8'"
+trainmark run --tags pyt_train_flux --dry-run --memory 100TiB
+check "a tag of an image model: images, not tokens" has "$out" "^  source: gaussians  # derived from training.mock_data"
 trainmark run --tags pyt_train_x
 failed_with 4 "a tag of no model" "no entry 'pyt_train_x'" "trainmark discover"
 trainmark run --tags pyt_train_llama-3.1-8b,pyt_train_llama-3.1-70b
@@ -145,6 +147,11 @@ check "a run that takes too long is no success" [ "$code" -ne 0 ]
 check "and says so" has "$err" "stopped by --timeout after 1 s"
 
 # --- does it fit? -----------------------------------------------------------------------------------------------------------
+
+planned() { trainmark run tiny-llama --dry-run --json "$@" && sed -n 's/^ *"plan_bytes": //p' "$out"; }
+full="--recompute_granularity full --recompute_method block"
+check "the first 0 blocks recomputed: none" [ "$(planned $full --recompute_num_layers 0)" = "$(planned)" ]
+check "the first 2: fewer bytes" [ "$(planned $full --recompute_num_layers 2 | tr -d ,)" -lt "$(planned | tr -d ,)" ]
 
 trainmark run llama3.1_8B --dry-run --memory 16GiB
 failed_with 4 "a plan that does not fit" "does not fit in memory: the plan needs .* and 16.00 GiB are available \(--memory\)"

@@ -23,6 +23,13 @@ check "light and dark" grep -q 'prefers-color-scheme:dark' page.html
 trainmark report a b -o table.csv
 check "as CSV: a row for each run" [ "$(wc -l <table.csv)" -eq 3 ]
 check "with all digits" grep -q "$(member a/result.json median)" table.csv
+trainmark report a b -o table.json
+check "as JSON: the digits of result.json" grep -qF "\"tokens_per_second_per_device/median\": $(member a/result.json median)" table.json
+trainmark report a b --json
+check "or on standard output" cmp -s "$out" table.json
+trainmark report a b -o page2.html --json
+check "beside a page, too" cmp -s "$out" table.json
+check "which is the same" cmp -s page.html page2.html
 trainmark report a
 check "as markdown" has "$out" "^\| weights \| $(member a/result.json weights_hash) \|$"
 for chart in loss speed ledger memory roofline; do
@@ -30,7 +37,7 @@ for chart in loss speed ledger memory roofline; do
     check "the chart $chart as SVG" [ "$(head -c 18 $chart.svg)$(tail -c 7 $chart.svg)" = '<svg class="chart"</svg>' ]
 done
 trainmark report a -o page.pdf
-failed_with 2 "an unknown form" "wanted .html, .md or .csv"
+failed_with 2 "an unknown form" "wanted .html, .md, .csv or .json"
 trainmark report nothing
 failed_with 4 "no such run" "there is no file or directory 'nothing'"
 

@@ -244,7 +244,7 @@ static void extends_merges_in_order(void **state)
                     "training: {local_batch_size: 3, max_norm: 3}\nquantize.linear.float8.filter_fqns: [a, b]\n");
     load(f, "x.yaml",
          "extends: [a.yaml, b.yaml, c.yaml, gpt-small.yaml]\ntraining.train_iters: "
-         "4\nquantize.linear.float8.filter_fqns: [c]\n");
+         "4\nquantize.linear.float8.filter_fqns: [c]\nmodel.converters: [quantize.linear.float8]\n");
     finish(f);
     assert_int_equal(tm_config_i64(f->config, "training.steps"), 4);
     assert_origin(f, "training.steps", "file x.yaml:2");
@@ -297,6 +297,15 @@ static void a_flavor_given_above_replaces_the_preset(void **state)
     finish(f);
     assert_string_equal(tm_config_preset(f->config), "llama3.1_8B");
     assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);
+}
+
+static void a_flavor_that_the_model_does_not_have_is_refused(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tm_config_apply_preset(f->config, "gpt-small", &f->err), TM_OK);
+    ARGUMENTS(f, "--model.flavor", "8B");
+    assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
+    assert_non_null(strstr(f->err.text, "with model.flavor '8B' (command line)"));
 }
 
 static void a_second_preset_leaves_nothing_of_the_first(void **state)
@@ -472,9 +481,9 @@ static void help_names_default_and_range(void **state)
     fixture *f = *state;
     tm_text  out = { 0 };
     tm_config_print_help(f->config, "lr_scheduler", &out);
-    assert_non_null(strstr(
-        out.data, "form of the decay (linear, cosine, sqrt; default linear; applies only with lr_scheduler.decay_ratio "
-                  "other than 0)\n"));
+    assert_non_null(strstr(out.data,
+                           "form of the decay (linear, cosine, sqrt; default linear; applies only with\n"
+                           "                                             lr_scheduler.decay_ratio other than 0)\n"));
     assert_non_null(strstr(out.data, "  --lr_scheduler.warmup_steps "));
     assert_null(strstr(out.data, "training."));
     tm_text_fini(&out);
@@ -544,6 +553,7 @@ int main(void)
         TEST(a_file_beside_the_experiment_wins),
         TEST(flavor_chooses_a_preset),
         TEST(a_flavor_given_above_replaces_the_preset),
+        TEST(a_flavor_that_the_model_does_not_have_is_refused),
         TEST(a_second_preset_leaves_nothing_of_the_first),
         TEST(secrets_are_masked_wherever_they_come_out),
         TEST(messages_do_not_betray_secrets),

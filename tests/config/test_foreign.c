@@ -199,6 +199,8 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         { "recompute_activations: true\n      recompute_granularity: full", "give one of the two", false },
         { "tensor_model_parallel_size: 8", "tensor parallelism is not built yet", true },
         { "lora: 5", "'lora' (x.yaml:12) is a section of keys", false },
+        { "num_layers: 2\n      num_layers: 3", "x.yaml:13: duplicate key 'num_layers', first given in line 12",
+          false },
     };
     test_foreign *f = *state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -216,6 +218,66 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         if ((st == TM_OK) != cases[i].plans) fail_msg("%s: a plan of it: %s", cases[i].line, f->err.text);
         if (cases[i].plans && !*tm_config_unbuilt(f->config)) fail_msg("%s: a plan does not say so", cases[i].line);
     }
+}
+
+/* Products of experts are not quantized here: a file that does is refused, one that leaves them out is not. */
+static void quantized_experts_are_refused(void **state)
+{
+#define EXPERTS MEGATRON "mixtral_8x7B_v0.1.yaml\n" MOCK "      fp8: hybrid\n"
+#define TURBO                                                                                                          \
+    TITAN "deepseek_v3_16b.yaml\n    overrides:\n      training: {mock_data: true}\n      primus_turbo: "              \
+          "{enable_primus_turbo: true, "
+    static const struct {
+        const char *text, *says; /* NULL: accepted */
+    } cases[] = {
+        { EXPERTS, "'fp8' = 'hybrid' (x.yaml:12) quantizes the products of experts" },
+        { EXPERTS "      moe_use_legacy_grouped_gemm: false\n", "quantizes the products of experts" },
+        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n", NULL },
+        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n      use_turbo_grouped_mlp: true\n",
+          "products of experts" },
+        { MEGATRON "mixtral_8x7B_v0.1.yaml\n" MOCK "      fp8: null\n", NULL },
+        { MEGATRON "llama3.1_8B.yaml\n" MOCK "      fp8: hybrid\n      moe_use_legacy_grouped_gemm: false\n", NULL },
+        { TURBO "use_turbo_grouped_mm: true}\n", "'primus_turbo.use_moe_fp8' = 'true' (default of torchtitan)" },
+        { TURBO "use_turbo_grouped_mm: true, use_moe_fp8: true}\n", "'primus_turbo.use_moe_fp8' = 'true' (x.yaml:12)" },
+        { TURBO "use_turbo_grouped_gemm: true, use_moe_fp8: true}\n", "products of experts" },
+        { TURBO "use_turbo_grouped_mm: true, use_moe_fp8: false}\n", NULL },
+        { TURBO "use_moe_fp8: true}\n", NULL },
+    };
+    test_foreign *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char        says[256], prefix[600];
+        const char *path = put(f, "x.yaml", cases[i].text);
+        tm_status   st = test_foreign_load(f, path, false, 0, NULL);
+        snprintf(says, sizeof says, "%s", cases[i].says ? cases[i].says : "");
+        snprintf(prefix, sizeof prefix, "%s/", f->folder);
+        for (char *p; (p = strstr(f->err.text, prefix));)
+            memmove(p, p + strlen(prefix), strlen(p + strlen(prefix)) + 1);
+        if ((st == TM_OK) != !cases[i].says || !strstr(f->err.text, says)) fail_msg("%zu: %s", i, f->err.text);
+        if (!cases[i].says) continue;
+        if (test_foreign_load(f, path, true, 0, NULL) != TM_OK) fail_msg("%zu: a plan: %s", i, f->err.text);
+        assert_non_null(strstr(tm_config_unbuilt(f->config), "quantized products of experts"));
+    }
+}
+
+/* What files of the repository hold and no other test does. */
+static void real_files_have_such_lines(void **state)
+{
+    test_foreign *f = *state;
+    /* a key given again with the same word; no block recomputed; a variable whose default is null; a check */
+    take(f, put(f, "x.yaml",
+                MEGATRON "llama3.1_8B.yaml\n" MOCK "      manual_gc: true\n      recompute_granularity: full\n"
+                         "      recompute_method: block\n      recompute_num_layers: 0\n      manual_gc: true\n"
+                         "      lr_decay_iters: ${NO_SUCH_VARIABLE:null}\n      check_for_nan_in_loss: false\n"));
+    test_foreign_has(f, "recompute_num_layers", "0");
+    refuse(f,
+           put(f, "x.yaml",
+               MEGATRON "llama3.1_8B.yaml\n    overrides:\n      train_data_path: ${NO_SUCH_VARIABLE:null}\n"),
+           "give data.path (training.dataset_path) a file or directory of text, or set training.mock_data: true");
+    /* a model of another number is another model */
+    refuse(f, put(f, "x.yaml", MEGATRON "deepseek_v3_17B.yaml\n" MOCK),
+           "unknown model 'deepseek_v3_17B'; `trainmark models`");
+    refuse(f, put(f, "x.yaml", MEGATRON "lama3.1_8B.yaml\n" MOCK),
+           "unknown model 'lama3.1_8B'; did you mean 'llama3.1_8B'?");
 }
 
 static void families_are_refused_by_their_name(void **state)
@@ -274,6 +336,13 @@ static void job_files_of_torchtitan_load(void **state)
     refuse(f, put(f, "config_registry.py", "def llama3_8b():\n    pass\n"), "is a Python program");
     refuse(f, put(f, "j.toml", "[training]\nstepz = 4\n"), "j.toml:2); did you mean 'training.steps'?");
     refuse(f, put(f, "j.toml", "[primus_turbo]\nenable_attention_float8 = true\n"), "attention in float8");
+    refuse(f, put(f, "j.toml", "[hf_transformers]\nmodel = \"a/b\"\n"), "a model of the package transformers");
+    refuse(f, put(f, "j.toml", "[checkpoint]\ninitial_load_dequantize = true\n"), "loading model directories");
+    /* a key of another section is meant only where the section is wrong, not where it is another thing */
+    refuse(f, put(f, "j.toml", "[trainig]\nsteps = 4\n"), "j.toml:2); did you mean 'training.steps'?");
+    refuse(f, put(f, "j.toml", "[lr_scheduler]\nlr = 4\n"), "did you mean 'optimizer.lr'?");
+    refuse(f, put(f, "j.toml", "[sft_config]\npad_token = 4\n"), "j.toml:2); `trainmark keys");
+    refuse(f, put(f, "j.toml", "[hf_models]\nmodel = 4\n"), "j.toml:2); `trainmark keys");
 }
 
 static void wrong_toml_is_refused_with_its_line(void **state)
@@ -586,6 +655,8 @@ int main(void)
         TEST(a_single_file_works),
         TEST(a_path_of_presets_can_be_given),
         TEST(what_changes_the_computation_is_refused_by_name),
+        TEST(quantized_experts_are_refused),
+        TEST(real_files_have_such_lines),
         TEST(families_are_refused_by_their_name),
         TEST(everything_wrong_is_told_at_once),
         TEST(job_files_of_torchtitan_load),

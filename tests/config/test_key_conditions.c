@@ -69,6 +69,17 @@ static void what_counts_nowhere_is_refused(void **state)
     refused(LLAMA "--mlperf.submission_org x", "mlperf.submission_org", "mlperf.enable");
     refused(LLAMA "--work_group x", "work_group", "user_name");
     refused(LLAMA "--training.regime pure", "training.regime", "training.dtype bfloat16");
+    refused(LLAMA "--disable_last_saving true", "disable_last_saving", "checkpoint.enable");
+    refused(LLAMA "--fp8_recipe tensorwise", "fp8_recipe", "fp8");
+    refused(LLAMA "--fp8_margin 1", "fp8_margin", "quantize.recipe fp8_delayed");
+    refused(LLAMA "--fp4_recipe mxfp4", "fp4_recipe", "fp4");
+    refused(LLAMA "--first_last_layers_bf16 true", "first_last_layers_bf16", "quantize.recipe other than none");
+    refused(LLAMA "--quantize.rotation true", "quantize.rotation", "quantize.recipe other than none");
+    refused(LLAMA "--quantize.scale_rule up", "quantize.scale_rule", "quantize.recipe other than none");
+    refused(LLAMA "--quantize.fqns [w2]", "quantize.fqns", "quantize.recipe other than none");
+    refused(LLAMA "--debug.quantize_defect stale_scale", "debug.quantize_defect", "quantize.recipe other than none");
+    refused(LLAMA "--quantize.linear.mx.fqns [w2]", "quantize.linear.mx.fqns", "model.converters");
+    refused(LLAMA "--lora.base_format nf4", "lora.base_format", "lora.rank");
     refused(LLAMA "--recompute_num_layers 2", "recompute_num_layers", "activation_checkpoint.mode full");
 }
 

@@ -106,6 +106,43 @@ static void wide_tables_fit_a_terminal(void **state)
                              "\nn = 2\n");
 }
 
+/* Where the first column does not tell the rows apart, their numbers do. */
+static void parts_of_a_wide_table_belong_together(void **state)
+{
+    (void)state;
+    tm_table *table = tm_table_create("t");
+    tm_text   text = { 0 };
+    char      name[40];
+    tm_table_column(table, "workload", 4);
+    for (int c = 0; c < 12; c++) {
+        snprintf(name, sizeof name, "column_number_%d", c);
+        tm_table_column(table, name, 4);
+    }
+    tm_table_note(table, "nothing here");
+    tm_table_print(table, TM_TABLE_TERMINAL, &text);
+    assert_string_equal(text.data, "nothing here\n");
+    text.length = 0;
+    for (int row = 0; row < 11; row++) {
+        tm_table_row(table);
+        tm_table_text(table, "workload", row % 2 ? "gemm" : "gpt");
+        for (int c = 0; c < 12; c++) {
+            snprintf(name, sizeof name, "column_number_%d", c);
+            tm_table_i64(table, name, 1000 * c + row);
+        }
+    }
+    tm_table_print(table, TM_TABLE_TERMINAL, &text);
+    int parts = 0, elevens = 0;
+    for (const char *line = text.data; *line; line += strcspn(line, "\n") + 1) {
+        assert_true(strcspn(line, "\n") <= 120);
+        parts += strncmp(line, "|  # |", 6) == 0;
+        elevens += strncmp(line, "| 11 |", 6) == 0;
+    }
+    assert_true(parts > 1);
+    assert_int_equal(elevens, parts);
+    tm_text_fini(&text);
+    tm_table_destroy(table);
+}
+
 static void people_see_no_exponents(void **state)
 {
     (void)state;
@@ -161,9 +198,9 @@ static void a_compressed_file_reads_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_to_the_letter),   cmocka_unit_test(people_see_no_exponents),
-        cmocka_unit_test(wide_tables_fit_a_terminal),   cmocka_unit_test(the_extension_decides),
-        cmocka_unit_test(a_compressed_file_reads_back),
+        cmocka_unit_test(every_format_to_the_letter), cmocka_unit_test(people_see_no_exponents),
+        cmocka_unit_test(wide_tables_fit_a_terminal), cmocka_unit_test(parts_of_a_wide_table_belong_together),
+        cmocka_unit_test(the_extension_decides),      cmocka_unit_test(a_compressed_file_reads_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,6 +132,7 @@ static const row rows[] = {
     { "validation.average", TEXT "--data.separate_documents true --validation.local_batch_size 1 --validation.steps 8", "sequences" },
     { "checkpoint.enable", LLAMA, "true" },
     { "checkpoint.interval", SAVING, "1" },
+    { "disable_last_saving", SAVING, "true" },
     { "activation_checkpoint.mode", LLAMA, "full" },
     { "activation_checkpoint.cheap", LLAMA, "false" },
     { "activation_checkpoint.selective_ac_option", LLAMA "--activation_checkpoint.mode selective", "1" },

@@ -310,7 +310,8 @@ static const tm_foreign_key keys[] = {
     HARMLESS("loss_scale", "has an effect with fp16"), HARMLESS("initial_loss_scale", "has an effect with fp16"),
     HARMLESS("min_loss_scale", "has an effect with fp16"), HARMLESS("loss_scale_window", "has an effect with fp16"),
     HARMLESS("hysteresis", "has an effect with fp16"), HARMLESS("fp16_lm_cross_entropy", "has an effect with fp16"),
-    HARMLESS("check_for_nan_in_loss_and_grad", "always"), HARMLESS("check_for_spiky_loss", "checks"),
+    HARMLESS("check_for_nan_in_loss_and_grad", "always"), HARMLESS("check_for_nan_in_loss", "always"),
+    HARMLESS("check_for_spiky_loss", "checks"),
     HARMLESS("check_for_large_grads", "checks"), HARMLESS("check_weight_hash_across_dp_replicas_interval", "checks"),
     UNBUILT("sft_sanitize_nan_grads", "false|null", "gradients with NaN taken for 0"),
     MAPPED("fp8", "*:fp8"),
@@ -393,7 +394,8 @@ static const tm_foreign_key keys[] = {
     FILES("non_persistent_*"), FILES("dist_ckpt_*"), FILES("ckpt_*"), FILES("use_dist_ckpt_deprecated"),
     FILES("use_persistent_ckpt_worker"), FILES("auto_detect_ckpt_format"), FILES("async_save"),
     FILES("fully_parallel_save"), LOADS("ckpt_step", "a named step"),
-    FILES("disable_last_saving"), HARMLESS("auto_continue_train", "checkpoint.enable resumes where the run stopped"),
+    MAPPED("disable_last_saving", "disable_last_saving", .with = "save"),
+    HARMLESS("auto_continue_train", "checkpoint.enable resumes where the run stopped"),
 
     /* several devices */
     MAPPED("tensor_model_parallel_size", "parallelism.tensor_parallel_degree"),
