@@ -102,7 +102,7 @@ typedef struct {
     double              seconds; /* wall time of the whole step, everything included */
     const tm_named_f64 *phases;  /* the step ledger: seconds by phase; the sum and "unaccounted" make `seconds` */
     size_t              n_phases;
-    const tm_named_f64 *measures; /* what the model tells beside its loss: the load of experts */
+    const tm_named_f64 *measures; /* what the model tells beside its loss: the load of experts, rewards */
     size_t              n_measures;
     int64_t             used_bytes; /* arena bytes in use */
     int64_t             resident_bytes;
@@ -114,13 +114,15 @@ typedef struct {
 } tm_evaluation_started;
 
 typedef struct {
-    int64_t step;
-    int64_t samples;       /* sequences trained on so far, in every process of the run */
-    double  loss;          /* nats per token */
-    double  bits_per_byte; /* NAN unless the data is text */
-    int64_t tokens;
-    double  seconds;
-    bool    last; /* the run ends with it */
+    int64_t             step;
+    int64_t             samples;       /* sequences trained on so far, in every process of the run */
+    double              loss;          /* nats per token */
+    double              bits_per_byte; /* NAN unless the data is text */
+    int64_t             tokens;
+    double              seconds;
+    bool                last;     /* the run ends with it */
+    const tm_named_f64 *measures; /* rewards and the like, of pairs */
+    size_t              n_measures;
 } tm_evaluation;
 
 typedef struct {
@@ -220,6 +222,8 @@ typedef struct {
     int64_t                         image_tokens; /* of a sample that is an image; 0: samples are of a language */
     double                          loss_first, loss_last, loss_validation, loss_floor; /* NAN where there is none */
     double                          bits_per_byte;
+    const tm_named_f64             *measures; /* of pairs: rewards and the like, of the last evaluation, else step */
+    size_t                          n_measures;
     int64_t                         planned_bytes, used_bytes, outside_arena_bytes;
     int64_t                         disk_bytes;         /* planned in the file of training.offload */
     uint64_t                        weights_hash;       /* after the last step; equal bits, equal number */

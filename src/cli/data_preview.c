@@ -52,7 +52,7 @@ static const tm_option rows[] = {
     { "tokenizer", 0, TM_OPTION_TEXT, offsetof(preview_options, tokenizer), .value = "PATH",
       .help = "a tokenizer file, or a model's directory (its chat template, too); default: bytes" },
     { "format", 0, TM_OPTION_CHOICE, offsetof(preview_options, format), .fallback = "auto",
-      .choices = "auto|messages|conversations|instruction|completion|text",
+      .choices = "auto|messages|conversations|instruction|completion|text|preference",
       .help = "what a row is; auto: by the columns of the first one" },
     { "column-map", 0, TM_OPTION_TEXT, offsetof(preview_options, column_map), .value = "MAP",
       .help = "names of the columns in the file: prompt=QUESTION,completion=ANSWER" },

@@ -26,7 +26,7 @@ static const tm_key keys[] = {
       .help = meanings + 2 },
     { .name = "data.path", .kind = TM_KEY_TEXT,
       .synonyms = "training.dataset_path,dataset_path,train_data_path,data.dataset_path",
-      .when = "data.source=govreport/latents/megatron/sft/text",
+      .when = "data.source=govreport/latents/megatron/preference/sft/text",
       .help = "the files of data.source; without data.source: PREFIX of PREFIX.idx means megatron, .npy means "
               "govreport, all else text" },
     { .name = "data.validation_path", .kind = TM_KEY_TEXT,
@@ -47,30 +47,30 @@ static const tm_key keys[] = {
     { .name = "data.mask_ends", .kind = TM_KEY_BOOL, .fallback = "false", .state = TM_KEY_UNBUILT,
       .feature = "excluding ends of documents from the loss without separating documents",
       .help = "megatron: what follows the end of a document is no target" },
-    { .name = "data.tokenizer", .kind = TM_KEY_TEXT, .fallback = "byte", .when = "data.source=sft",
-      .help = "sft: a tokenizer file or a model's directory, which may have a chat template, too; byte: bytes are "
+    { .name = "data.tokenizer", .kind = TM_KEY_TEXT, .fallback = "byte", .when = "data.source=preference/sft",
+      .help = "sft, preference: a tokenizer file or a model's directory, which may have a chat template, too; byte: bytes are "
               "tokens, as "
           "in data.source text; without it: the directory of model.hf_assets_path" },
     { .name = "data.format", .kind = TM_KEY_CHOICE, .fallback = "auto",
-      .choices = "auto|messages|conversations|instruction|completion|text", .when = "data.source=sft",
+      .choices = "auto|messages|conversations|instruction|completion|text|preference", .when = "data.source=preference/sft",
       .help = "sft: layout of the rows (docs/fine-tuning.md); auto: by the columns of the first row" },
-    { .name = "data.column_map", .kind = TM_KEY_TEXT, .when = "data.source=sft",
-      .help = "sft: names of the columns of data.format in the file: prompt=QUESTION,completion=ANSWER" },
-    { .name = "data.chat_template", .kind = TM_KEY_TEXT, .when = "data.source=sft",
-      .help = "sft: a file with a chat template, or the name of one in the directory data.tokenizer; null: the "
+    { .name = "data.column_map", .kind = TM_KEY_TEXT, .when = "data.source=preference/sft",
+      .help = "sft, preference: names of the columns of data.format in the file: prompt=QUESTION,completion=ANSWER" },
+    { .name = "data.chat_template", .kind = TM_KEY_TEXT, .when = "data.source=preference/sft",
+      .help = "sft, preference: a file with a chat template, or the name of one in the directory data.tokenizer; null: the "
           "default one there" },
     { .name = "data.train_on_input", .kind = TM_KEY_BOOL, .fallback = "false", .when = "data.source=sft",
       .help = "sft: prompts also count in the loss; false: only answers do" },
-    { .name = "data.packed", .kind = TM_KEY_BOOL, .fallback = "true", .when = "data.source=sft",
-      .help = "sft: several samples in a sequence (first-fit, longest first), which do not see each other and whose "
+    { .name = "data.packed", .kind = TM_KEY_BOOL, .fallback = "true", .when = "data.source=preference/sft",
+      .help = "sft, preference: several samples in a sequence (first-fit, longest first), which do not see each other and whose "
           "positions begin at 0; false: one" },
     { .name = "data.overlong", .kind = TM_KEY_CHOICE, .fallback = "truncate", .choices = "truncate|drop|split|error",
-      .when = "data.source=sft",
-      .help = "sft: what is done with a sample of more than training.seq_len + 1 tokens; split: into samples of that "
-              "length" },
+      .when = "data.source=preference/sft",
+      .help = "sft, preference: what is done with a sample of more than training.seq_len + 1 tokens (answers of pairs: "
+              "half of it + 1); split: into samples of that length" },
     { .name = "data.validation_fraction", .kind = TM_KEY_F64, .fallback = "0.05", .lo = 0, .hi = 0.5,
-      .when = "data.source=sft/text",
-      .help = "fraction of a text, or of the rows of sft without data.validation_path, that is held out" },
+      .when = "data.source=preference/sft/text",
+      .help = "fraction of a text, or of the rows of sft and preference without data.validation_path, that is held out" },
     { .name = "data.flow_protocol", .kind = TM_KEY_CHOICE, .fallback = "torchtitan",
       .choices = "torchtitan|mlperf|fluxbenchmark",
       .when = "data.source=gaussians/latents",
@@ -182,12 +182,18 @@ static tm_status settle_source(tm_config *config, tm_error *err)
         return tm_fail(err, TM_INVALID,
                        "data.source is mock (%s), training.mock_data is false (%s); give one of the two",
                        tm_config_place(config, "data.source"), tm_config_place(config, "training.mock_data"));
+    bool pairs = source > 0 && traits && traits->pairs;
+    if (pairs && mocked)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "training.mock_data (%s) makes random tokens, and data.source preference (%s) compares answers; "
+                       "give --data.path rows of them",
+                       tm_config_place(config, "training.mock_data"), tm_config_place(config, "data.source"));
     if (mocked && mock >= path && mock > source) /* what an image model is measured on has a source of its own */
         derive_source(config, images ? "gaussians" : "mock", "training.mock_data");
-    else if (path > source)
+    else if (path > source && !pairs) /* what the loss is stays so wherever its data lies */
         derive_source(config, source_of(tm_config_text(config, "data.path")), "data.path");
     if (mock && !mocked && !path && mock > source) return miss_data(config, "training.mock_data", err);
-    if (!mocked && !path && rank_of(config, "training.dataset") > source)
+    if (!mocked && !path && rank_of(config, "training.dataset") > (pairs ? 0 : source))
         return miss_data(config, "training.dataset", err);
     return check_paths(config, path > 0, err);
 }
@@ -199,7 +205,8 @@ static tm_status settle_tokenizer(tm_config *config, tm_error *err)
     const char       *folder = tm_config_is_row(config, model) ? tm_config_text(config, model) : NULL;
     (void)err;
     if (folder && tm_config_rank(config, "data.tokenizer") == 0 &&
-        strcmp(tm_config_text(config, "data.source"), "sft") == 0)
+        (strcmp(tm_config_text(config, "data.source"), "sft") == 0 ||
+         strcmp(tm_config_text(config, "data.source"), "preference") == 0))
         tm_config_derive(config, "data.tokenizer", folder, model);
     return TM_OK;
 }

@@ -40,11 +40,13 @@ static int64_t targets_of(const tm_ids *ids)
     return targets;
 }
 
-static void print_json(preview *p, const char *place, const tm_ids *ids, size_t before)
+/* which: "chosen", "rejected", or NULL. */
+static void print_json(preview *p, const char *place, const char *which, const tm_ids *ids, size_t before)
 {
     tm_json *json = &p->json;
     tm_json_open(json, NULL, '{');
     tm_json_string(json, "place", place);
+    if (which) tm_json_string(json, "answer", which);
     tm_json_i64(json, "tokens", (int64_t)ids->count);
     tm_json_i64(json, "targets", targets_of(ids));
     tm_json_i64(json, "truncated", (int64_t)(before - ids->count));
@@ -65,11 +67,11 @@ static void print_json(preview *p, const char *place, const tm_ids *ids, size_t 
     tm_json_close(json, '}');
 }
 
-static void print_text(preview *p, const char *place, const tm_ids *ids, size_t before, tm_text *out)
+static void print_text(preview *p, const char *place, const char *which, const tm_ids *ids, size_t before, tm_text *out)
 {
     const bool colour = p->options->colour;
-    tm_text_printf(out, "%s%s: %zu tokens, %lld of them targets", out->length ? "\n" : "", place, ids->count,
-                   (long long)targets_of(ids));
+    tm_text_printf(out, "%s%s%s%s: %zu tokens, %lld of them targets", out->length ? "\n" : "", place, which ? ", " : "",
+                   which ? which : "", ids->count, (long long)targets_of(ids));
     if (before > ids->count) tm_text_printf(out, "; %zu more are cut off", before - ids->count);
     tm_text_add(out, "\n");
     for (size_t at = 0, end; at < ids->count; at = end) {
@@ -82,11 +84,25 @@ static void print_text(preview *p, const char *place, const tm_ids *ids, size_t 
     tm_text_add(out, "\n");
 }
 
+/* What a row has become; of a pair two of them. */
+static void print_row(preview *p, const char *place, const tm_sft_row *row, tm_ids ids[2], tm_text *out)
+{
+    static const char *const names[2] = { "chosen", "rejected" };
+    for (int k = 0; k < (row->paired ? 2 : 1); k++) {
+        size_t before = ids[k].count, most = (size_t)p->options->seq / (row->paired ? 2 : 1) + 1;
+        if (p->options->seq > 0 && before > most) ids[k].count = most;
+        if (p->options->json)
+            print_json(p, place, row->paired ? names[k] : NULL, &ids[k], before);
+        else
+            print_text(p, place, row->paired ? names[k] : NULL, &ids[k], before, out);
+    }
+}
+
 static tm_status print_samples(preview *p, tm_text *out, tm_error *err)
 {
     const tm_preview_options *o = p->options;
     tm_sft_row                row = { 0 };
-    tm_ids                    ids = { 0 };
+    tm_ids                    ids[2] = { { 0 } };
     tm_status                 st = TM_OK;
     int64_t                   number = 0, shown = 0;
     while (shown < o->n) {
@@ -98,18 +114,13 @@ static tm_status print_samples(preview *p, tm_text *out, tm_error *err)
         if (st == TM_OK) st = tm_sft_form_read(p->form, given, place, &row, err);
         json_decref(given);
         if (st == TM_OK && (number < o->first || row.nothing)) continue;
-        if (st == TM_OK) st = tm_sft_encode(p->coder, &row, place, &ids, err);
+        if (st == TM_OK) st = tm_sft_encode(p->coder, &row, place, ids, err);
         if (st != TM_OK) break;
-        size_t before = ids.count;
-        if (o->seq > 0 && before > (size_t)o->seq + 1) ids.count = (size_t)o->seq + 1;
-        if (o->json)
-            print_json(p, place, &ids, before);
-        else
-            print_text(p, place, &ids, before, out);
+        print_row(p, place, &row, ids, out);
         shown++;
     }
     tm_sft_row_fini(&row);
-    free(ids.data);
+    for (int k = 0; k < 2; k++) free(ids[k].data);
     if (st == TM_OK && shown == 0)
         st = tm_fail(err, TM_INVALID, "'%s' has %lld rows, none with a text from row %lld on", o->path,
                      (long long)number, (long long)o->first);

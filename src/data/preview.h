@@ -20,8 +20,8 @@ typedef struct {
 } tm_preview_options;
 
 /* Appends n samples. For people: a line on each, then its text, what is no target between [[ and ]] (with colour: what
- * is one in green instead); special tokens by their names. JSON: {format, samples: [{place, tokens, targets, truncated,
- * parts:
+ * is one in green instead); special tokens by their names. Of a pair first the chosen answer, then the rejected one.
+ * JSON: {format, samples: [{place, [answer,] tokens, targets, truncated, parts:
  * [{target, text}], ids, mask}]}. The same errors as tm_source_open; TM_INVALID: there is no row `first`. */
 TM_MUST_USE tm_status tm_data_preview(const tm_preview_options *options, tm_text *out, tm_error *err);
 

@@ -6,10 +6,22 @@
 #include <string.h>
 
 /* What the columns of a format are called here. */
-typedef enum { MESSAGES, CONVERSATIONS, INSTRUCTION, INPUT, OUTPUT, PROMPT, COMPLETION, TEXT, ROLES } role;
+typedef enum {
+    MESSAGES,
+    CONVERSATIONS,
+    INSTRUCTION,
+    INPUT,
+    OUTPUT,
+    PROMPT,
+    COMPLETION,
+    TEXT,
+    CHOSEN,
+    REJECTED,
+    ROLES
+} role;
 
-static const char *const role_names[ROLES] = { "messages", "conversations", "instruction", "input",
-                                               "output",   "prompt",        "completion",  "text" };
+static const char *const role_names[ROLES] = { "messages", "conversations", "instruction", "input",  "output",
+                                               "prompt",   "completion",    "text",        "chosen", "rejected" };
 
 enum { MOST = 3 };
 
@@ -37,6 +49,12 @@ static const layout layouts[] = {
     { TM_SFT_COMPLETION, 2, { { PROMPT, "report", false }, { COMPLETION, "summary", false } } }, /* GovReport */
     { TM_SFT_COMPLETION, 2, { { PROMPT, "input", false }, { COMPLETION, "output", false } } },   /* the same, SCROLLS */
     { TM_SFT_TEXT, 1, { { TEXT, "text", false } } },                                             /* WikiText */
+    { TM_SFT_PREFERENCE,
+      3,
+      { { PROMPT, "prompt", true }, { CHOSEN, "chosen", false }, { REJECTED, "rejected", false } } },
+    { TM_SFT_PREFERENCE,
+      3,
+      { { PROMPT, "question", false }, { CHOSEN, "response_j", false }, { REJECTED, "response_k", false } } },
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -52,7 +70,8 @@ struct tm_sft_form {
 
 const char *tm_sft_format_name(tm_sft_format format)
 {
-    static const char *const names[] = { "auto", "messages", "conversations", "instruction", "completion", "text" };
+    static const char *const names[] = { "auto",       "messages", "conversations", "instruction",
+                                         "completion", "text",     "preference" };
     return names[format];
 }
 
@@ -234,8 +253,8 @@ static bool is_blank(const json_t *text)
 }
 
 /* Column k of the layout, NULL where an optional one has nothing. */
-static tm_status get_text(const tm_sft_form *form, const json_t *row, int k, const char *place, const json_t **out,
-                          tm_error *err)
+static tm_status get_column(const tm_sft_form *form, const json_t *row, int k, const char *place, const json_t **out,
+                            tm_error *err)
 {
     const place_of *p = &form->layout->columns[k];
     const char     *column = column_of(form, p);
@@ -249,10 +268,22 @@ static tm_status get_text(const tm_sft_form *form, const json_t *row, int k, con
         tm_text_fini(&there);
         return TM_INVALID;
     }
-    if (!json_is_string(value))
-        return tm_fail(err, TM_INVALID, "%s: column '%s' is %s, wanted a text", place, column, type_of(value));
     *out = value;
     return TM_OK;
+}
+
+static tm_status is_other(const tm_sft_form *form, int k, const json_t *value, const char *wanted, const char *place,
+                          tm_error *err)
+{
+    return tm_fail(err, TM_INVALID, "%s: column '%s' is %s, wanted %s", place,
+                   column_of(form, &form->layout->columns[k]), type_of(value), wanted);
+}
+
+static tm_status get_text(const tm_sft_form *form, const json_t *row, int k, const char *place, const json_t **out,
+                          tm_error *err)
+{
+    TM_TRY(get_column(form, row, k, place, out, err));
+    return !*out || json_is_string(*out) ? TM_OK : is_other(form, k, *out, "a text", place, err);
 }
 
 static void add_json(tm_text *out, const json_t *text)
@@ -390,26 +421,157 @@ static tm_status read_conversation(const tm_sft_form *form, const json_t *row, c
     return TM_OK;
 }
 
+/* --- two answers to a prompt -------------------------------------------------------------------------------------- */
+
+enum { ASKED, PREFERRED, OTHER }; /* columns of the layouts */
+
+/* Bytes that both texts begin with: whole characters, without a blank at their end, which belongs to the answers. */
+static size_t common_bytes(const json_t *a, const json_t *b)
+{
+    const char *x = json_string_value(a), *y = json_string_value(b);
+    size_t n = 0, most = json_string_length(a) < json_string_length(b) ? json_string_length(a) : json_string_length(b);
+    while (n < most && x[n] == y[n]) n++;
+    while (n > 0 && n < json_string_length(a) && ((unsigned char)x[n] & 0xc0) == 0x80) n--;
+    if (n > 0 && x[n - 1] == ' ') n--;
+    return n;
+}
+
+static bool rest_is_blank(const json_t *text, size_t from)
+{
+    const char *p = json_string_value(text) + from;
+    return p[strspn(p, " \t\r\n")] == '\0';
+}
+
+static tm_status read_text_pair(const tm_sft_form *form, const json_t *const value[MOST], const char *place,
+                                tm_sft_row *out, tm_error *err)
+{
+    const json_t *prompt = value[ASKED], *chosen = value[PREFERRED], *rejected = value[OTHER];
+    size_t        from = prompt ? 0 : common_bytes(chosen, rejected);
+    if (prompt && !json_is_string(prompt))
+        return is_other(form, ASKED, prompt, "a text, as the answers are", place, err);
+    if (prompt && is_blank(prompt)) return is_empty(form, ASKED, place, err);
+    for (int k = PREFERRED; k <= OTHER && prompt; k++)
+        if (is_blank(value[k])) return is_empty(form, k, place, err);
+    out->nothing = json_equal(chosen, rejected) || rest_is_blank(chosen, from) || rest_is_blank(rejected, from);
+    if (prompt && strcmp(form->layout->columns[ASKED].column, "question") == 0) { /* as its makers ask it */
+        tm_text_add(&out->prompt, "Question: ");
+        add_json(&out->prompt, prompt);
+        tm_text_add(&out->prompt, "\n\nAnswer: ");
+    } else {
+        tm_text_add_n(&out->prompt, json_string_value(prompt ? prompt : chosen),
+                      prompt ? json_string_length(prompt) : from);
+    }
+    tm_text_add_n(&out->answer, json_string_value(chosen) + from, json_string_length(chosen) - from);
+    tm_text_add_n(&out->rejected, json_string_value(rejected) + from, json_string_length(rejected) - from);
+    return TM_OK;
+}
+
+static tm_status read_list(const tm_sft_form *form, const json_t *given, int k, const char *place, json_t *to,
+                           tm_error *err)
+{
+    const json_t *one;
+    size_t        i;
+    tm_text       where = { 0 };
+    tm_status     st = TM_OK;
+    if (!json_is_array(given)) return is_other(form, k, given, "an array of messages, as the answers are", place, err);
+    if (json_array_size(given) == 0) return is_empty(form, k, place, err);
+    tm_text_printf(&where, "%s, column '%s'", place, column_of(form, &form->layout->columns[k]));
+    json_array_foreach(given, i, one)
+    {
+        if (st == TM_OK) st = read_message(TM_SFT_MESSAGES, one, i + 1, where.data, to, err);
+    }
+    tm_text_fini(&where);
+    return st;
+}
+
+static bool ends_with_answer(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const char   *who = json_string_value(json_object_get(last, "role"));
+    return who && strcmp(who, "assistant") == 0;
+}
+
+/* The prompt's messages, or those that both conversations begin with. */
+static tm_status read_message_pair(const tm_sft_form *form, const json_t *row, const json_t *const value[MOST],
+                                   const char *place, tm_sft_row *out, tm_error *err)
+{
+    const json_t *prompt = json_is_array(value[ASKED]) ? value[ASKED] : NULL; /* a text repeats what they begin with */
+    json_t       *tools = json_object_get(row, "tools"), *both[2];
+    out->messages = json_array();
+    out->rejected_messages = json_array();
+    both[0] = out->messages;
+    both[1] = out->rejected_messages;
+    for (int k = 0; k < 2; k++) {
+        if (prompt) TM_TRY(read_list(form, prompt, ASKED, place, both[k], err));
+        out->shared = json_array_size(both[k]);
+        TM_TRY(read_list(form, value[PREFERRED + k], PREFERRED + k, place, both[k], err));
+        if (!ends_with_answer(both[k]))
+            return tm_fail(err, TM_INVALID, "%s: the last message of column '%s' is no answer (role assistant)", place,
+                           column_of(form, &form->layout->columns[PREFERRED + k]));
+    }
+    out->nothing = json_equal(both[0], both[1]);
+    while (!prompt && !out->nothing &&
+           json_equal(json_array_get(both[0], out->shared), json_array_get(both[1], out->shared)))
+        out->shared++;
+    size_t least =
+        json_array_size(both[0]) < json_array_size(both[1]) ? json_array_size(both[0]) : json_array_size(both[1]);
+    if (out->shared >= least) out->nothing = true; /* one is the other's beginning */
+    if (out->shared == 0 && !out->nothing)
+        return tm_fail(
+            err, TM_INVALID, "%s: columns '%s' and '%s' begin with different messages, so there is no prompt", place,
+            column_of(form, &form->layout->columns[PREFERRED]), column_of(form, &form->layout->columns[OTHER]));
+    if (json_array_size(tools) > 0) out->more = json_pack("{s:O}", "tools", tools);
+    return TM_OK;
+}
+
+static tm_status read_pair_row(const tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out,
+                               tm_error *err)
+{
+    const json_t *value[MOST] = { NULL };
+    for (int k = 0; k < form->layout->n; k++) TM_TRY(get_column(form, row, k, place, &value[k], err));
+    out->paired = true;
+    if (json_is_string(value[PREFERRED]) && json_is_string(value[OTHER]))
+        return read_text_pair(form, value, place, out, err);
+    for (int k = PREFERRED; k <= OTHER; k++) {
+        const bool text = json_is_string(value[k]) && json_is_array(value[PREFERRED + OTHER - k]);
+        if (text || !(json_is_array(value[k]) || json_is_string(value[k])))
+            return is_other(form, k, value[k],
+                            text ? "an array of messages, as the other answer is" : "a text or an array of messages",
+                            place, err);
+    }
+    return read_message_pair(form, row, value, place, out, err);
+}
+
+static void clear(tm_text *text)
+{
+    if (text->data) text->length = 0;
+    tm_text_add_n(text, "", 0);
+}
+
 tm_status tm_sft_form_read(tm_sft_form *form, const json_t *row, const char *place, tm_sft_row *out, tm_error *err)
 {
     json_decref(out->messages);
+    json_decref(out->rejected_messages);
     json_decref(out->more);
-    out->messages = out->more = NULL;
-    out->nothing = false;
-    if (out->prompt.data) out->prompt.length = 0;
-    if (out->answer.data) out->answer.length = 0;
-    tm_text_add_n(&out->prompt, "", 0);
-    tm_text_add_n(&out->answer, "", 0);
+    out->messages = out->rejected_messages = out->more = NULL;
+    out->nothing = out->paired = false;
+    out->shared = 0;
+    clear(&out->prompt);
+    clear(&out->answer);
+    clear(&out->rejected);
     if (!form->layout) TM_TRY(choose(form, row, place, err));
     bool talk = form->layout->format == TM_SFT_MESSAGES || form->layout->format == TM_SFT_CONVERSATIONS;
+    if (form->layout->format == TM_SFT_PREFERENCE) return read_pair_row(form, row, place, out, err);
     return talk ? read_conversation(form, row, place, out, err) : read_texts(form, row, place, out, err);
 }
 
 void tm_sft_row_fini(tm_sft_row *row)
 {
     json_decref(row->messages);
+    json_decref(row->rejected_messages);
     json_decref(row->more);
     tm_text_fini(&row->prompt);
     tm_text_fini(&row->answer);
+    tm_text_fini(&row->rejected);
     *row = (tm_sft_row){ 0 };
 }

@@ -21,12 +21,16 @@ void                  tm_sft_form_close(tm_sft_form *form); /* NULL is fine */
 /* The columns that rows may be asked for; they live as long as the form. */
 const char *const *tm_sft_form_columns(const tm_sft_form *form, size_t *n);
 
-/* A row as a conversation or as a prompt and an answer. */
+/* A row as a conversation or as a prompt and an answer; or as a pair of them with one prompt. */
 typedef struct {
     json_t *messages; /* role, content, ...; NULL: prompt and answer */
     json_t *more;     /* further variables of a chat template, or NULL */
     tm_text prompt, answer;
-    bool    nothing; /* an empty text: no sample, and no mistake */
+    bool    nothing; /* an empty text: no sample, and no mistake; of pairs: the answers do not differ */
+    bool    paired;  /* messages or answer are the chosen ones, and there are */
+    json_t *rejected_messages;
+    tm_text rejected;
+    size_t  shared; /* messages of the prompt, with which both begin */
 } tm_sft_row;
 
 /* Replaces *out. The first row decides the layout for all. `place` ("'x.jsonl', line 7") begins every message.

@@ -19,7 +19,7 @@ enum { BATCH = 256, MOST_THREADS = 16 };
 typedef struct {
     json_t    *given;
     tm_text    place;
-    tm_ids     ids;
+    tm_ids     ids[2];
     tm_sft_row row;
     tm_status  status;
     tm_error   error;
@@ -42,7 +42,7 @@ static void encode_item(const batch *all, tm_sft_coder *coder, item *i)
     i->error = (tm_error){ 0 };
     i->status = tm_sft_form_read(all->form, i->given, i->place.data, &i->row, &i->error);
     if (i->status == TM_OK && !i->row.nothing)
-        i->status = tm_sft_encode(coder, &i->row, i->place.data, &i->ids, &i->error);
+        i->status = tm_sft_encode(coder, &i->row, i->place.data, i->ids, &i->error);
 }
 
 static void *work(void *argument)
@@ -103,7 +103,7 @@ static tm_status hand_over(batch *all, tm_sft_counts *counts, tm_sft_sink sink, 
         else if (i->row.nothing)
             counts->nothing++;
         else
-            st = sink(context, &i->ids, i->place.data, err);
+            st = sink(context, i->ids, i->place.data, err);
     }
     return st;
 }
@@ -146,7 +146,7 @@ tm_status tm_sft_read(const char *path, tm_sft_form *form, tm_sft_coder *coder, 
     for (int i = 0; i < BATCH; i++) {
         tm_text_fini(&all.items[i].place);
         tm_sft_row_fini(&all.items[i].row);
-        free(all.items[i].ids.data);
+        for (int k = 0; k < 2; k++) free(all.items[i].ids[k].data);
     }
     free(all.items);
     tm_rows_close(rows);

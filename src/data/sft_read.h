@@ -5,7 +5,8 @@
 
 #include "data/sft_tokens.h"
 
-/* The tokens of a row, in the order of the rows. They and `place` are valid during the call. */
+/* The tokens of a row (tm_sft_encode: two lists), in the order of the rows. They and `place` are valid during the call.
+ */
 typedef tm_status (*tm_sft_sink)(void *context, const tm_ids *ids, const char *place, tm_error *err);
 
 typedef struct {

@@ -115,7 +115,8 @@ static tm_status end_of_text(const tm_sft_coder *c, int32_t *out, tm_error *err)
                    c->folder);
 }
 
-static tm_status encode_answer(tm_sft_coder *c, const tm_sft_row *row, tm_ids *out, tm_error *err)
+static tm_status encode_answer(tm_sft_coder *c, const tm_sft_row *row, const tm_text *answer, tm_ids *out,
+                               tm_error *err)
 {
     const bool prompted = row->prompt.length > 0;
     int32_t    end;
@@ -123,7 +124,7 @@ static tm_status encode_answer(tm_sft_coder *c, const tm_sft_row *row, tm_ids *o
     TM_TRY(encode(c, row->prompt.data, row->prompt.length, TM_ENCODE_SPECIAL | TM_ENCODE_UNFINISHED, out, err));
     for (size_t i = 0; prompted && !c->options.train_on_input && i < out->count; i++) out->data[i] = -1 - out->data[i];
     unsigned flags = prompted ? TM_ENCODE_CONTINUED : 0;
-    TM_TRY(encode(c, row->answer.data, row->answer.length, flags, out, err));
+    TM_TRY(encode(c, answer->data, answer->length, flags, out, err));
     put(out, end, true);
     return TM_OK;
 }
@@ -223,25 +224,64 @@ static tm_status mark_by_prefixes(tm_sft_coder *c, tm_ids *ids, tm_error *err)
     return TM_OK;
 }
 
-static tm_status encode_conversation(tm_sft_coder *c, const tm_sft_row *row, tm_ids *out, tm_error *err)
+static void clear(tm_text *text)
+{
+    text->length = 0;
+    tm_text_add_n(text, "", 0);
+}
+
+/* The text of one conversation of a pair. Its answer is what follows the text of the prompt's messages and of what
+ * precedes an answer; where a template shows the prompt otherwise without it, what follows their common beginning. */
+static tm_status render_pair(tm_sft_coder *c, const json_t *messages, const tm_sft_row *row, tm_error *err)
+{
+    json_t *prompt = json_array();
+    size_t  n = 0;
+    for (size_t i = 0; i < row->shared; i++) json_array_append(prompt, json_array_get(messages, i));
+    clear(&c->part);
+    tm_status st = tm_chat_render(c->chat, prompt, row->more, true, &c->part, NULL, err);
+    json_decref(prompt);
+    if (st == TM_OK) st = tm_chat_render(c->chat, messages, row->more, false, &c->text, NULL, err);
+    if (st != TM_OK) return st;
+    while (n < c->part.length && n < c->text.length && c->part.data[n] == c->text.data[n]) n++;
+    c->spans.data = tm_grow(c->spans.data, &c->spans.capacity, 0, sizeof *c->spans.data);
+    c->spans.data[0].begin = n;
+    c->spans.data[0].end = c->text.length;
+    c->spans.count = 1;
+    return TM_OK;
+}
+
+static tm_status encode_conversation(tm_sft_coder *c, const tm_sft_row *row, const json_t *messages, tm_ids *out,
+                                     tm_error *err)
 {
     if (!c->chat) TM_TRY(open_template(c, err));
-    c->text.length = 0;
-    tm_text_add_n(&c->text, "", 0);
-    if (c->options.train_on_input)
-        TM_TRY(tm_chat_render(c->chat, row->messages, row->more, false, &c->text, NULL, err));
+    clear(&c->text);
+    if (row->paired)
+        TM_TRY(render_pair(c, messages, row, err));
+    else if (c->options.train_on_input)
+        TM_TRY(tm_chat_render(c->chat, messages, row->more, false, &c->text, NULL, err));
     else
-        TM_TRY(tm_chat_render_answers(c->chat, row->messages, row->more, &c->text, &c->spans, err));
+        TM_TRY(tm_chat_render_answers(c->chat, messages, row->more, &c->text, &c->spans, err));
     TM_TRY(encode(c, c->text.data, c->text.length, 0, out, err));
     if (c->options.train_on_input || mark_by_lengths(c, out)) return TM_OK;
     return mark_by_prefixes(c, out, err);
 }
 
-tm_status tm_sft_encode(tm_sft_coder *coder, const tm_sft_row *row, const char *place, tm_ids *out, tm_error *err)
+tm_status tm_sft_encode(tm_sft_coder *coder, const tm_sft_row *row, const char *place, tm_ids out[2], tm_error *err)
 {
-    tm_error why = { 0 };
-    out->count = 0;
-    tm_status st = row->messages ? encode_conversation(coder, row, out, &why) : encode_answer(coder, row, out, &why);
+    const json_t  *messages[2] = { row->messages, row->rejected_messages };
+    const tm_text *answers[2] = { &row->answer, &row->rejected };
+    tm_error       why = { 0 };
+    tm_status      st = TM_OK;
+    out[0].count = out[1].count = 0;
+    if (row->paired && coder->options.train_on_input)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "%s: data.train_on_input counts prompts in a loss of tokens, and the loss of two answers compares what "
+            "follows their prompt; leave it out",
+            place);
+    for (int k = 0; k < (row->paired ? 2 : 1) && st == TM_OK; k++)
+        st = row->messages ? encode_conversation(coder, row, messages[k], &out[k], &why)
+                           : encode_answer(coder, row, answers[k], &out[k], &why);
     return st == TM_OK ? TM_OK : tm_fail(err, st, "%s: %s", place, why.text);
 }
 

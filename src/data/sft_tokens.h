@@ -19,8 +19,9 @@ void          tm_sft_coder_close(tm_sft_coder *coder); /* NULL is fine */
 /* 1 + the highest id of the tokenizer (and of bytes the end of a text). */
 TM_MUST_USE tm_status tm_sft_vocabulary(const tm_sft_options *options, int64_t *size, tm_error *err);
 
-/* Replaces *out by the tokens of a row; one that is no target is -1 - id. Errors begin with `place`. */
-TM_MUST_USE tm_status tm_sft_encode(tm_sft_coder *coder, const tm_sft_row *row, const char *place, tm_ids *out,
+/* Replaces out[0] by the tokens of a row; one that is no target is -1 - id. Of a pair those are the chosen answer's,
+ * out[1] the rejected one's, each with the prompt; else out[1] is empty. Errors begin with `place`. */
+TM_MUST_USE tm_status tm_sft_encode(tm_sft_coder *coder, const tm_sft_row *row, const char *place, tm_ids out[2],
                                     tm_error *err);
 
 static inline int32_t tm_sft_id(int32_t token)

@@ -240,6 +240,12 @@ tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, 
     return TM_OK;
 }
 
+void tm_source_keep_reference(const tm_source *source, tm_split split, int64_t index, const float *losses)
+{
+    TM_ASSERT(source->kind->keep && index >= 0);
+    source->kind->keep(source, split, index, losses);
+}
+
 double tm_unigram_entropy(const int64_t *counts, int64_t n)
 {
     double total = 0, entropy = 0;

@@ -27,9 +27,10 @@ typedef enum { TM_MASK_INPUT, TM_MASK_TARGET } tm_mask;
 
 /* How the loss of a run is judged (docs/verdict.md). */
 typedef enum {
-    TM_GATE_FLOOR = 1, /* facts.floor is exact: nothing goes below it, and training must go towards it */
-    TM_GATE_UNIFORM,   /* uniform tokens: all there is to learn is facts.unigram_entropy */
-    TM_GATE_HELD_OUT,  /* the held-out loss must be below facts.unigram_entropy */
+    TM_GATE_FLOOR = 1,  /* facts.floor is exact: nothing goes below it, and training must go towards it */
+    TM_GATE_UNIFORM,    /* uniform tokens: all there is to learn is facts.unigram_entropy */
+    TM_GATE_HELD_OUT,   /* the held-out loss must be below facts.unigram_entropy */
+    TM_GATE_PREFERENCE, /* the loss begins where a model that equals its reference has it, and falls */
 } tm_source_gate;
 
 /* What is true of a source, whatever its options. */
@@ -41,6 +42,7 @@ typedef struct {
     bool           decodes;               /* tokens stand for text (tm_source_decode): a model can write some */
     bool           images;                /* a sample is an image, its loss a square error */
     bool           documents;             /* knows where documents begin (tm_source_options.separate) */
+    bool           pairs;                 /* a sample holds pairs of sequences, one of which is preferred */
 } tm_source_traits;
 
 /* Letter case ignored; NULL: there is no such source. */
@@ -53,7 +55,8 @@ typedef enum {
     TM_SFT_CONVERSATIONS,
     TM_SFT_INSTRUCTION,
     TM_SFT_COMPLETION,
-    TM_SFT_TEXT
+    TM_SFT_TEXT,
+    TM_SFT_PREFERENCE /* two answers to a prompt: of data.source preference */
 } tm_sft_format;
 const char *tm_sft_format_name(tm_sft_format format); /* "messages" */
 
@@ -89,7 +92,7 @@ typedef struct {
     const char *validation_path; /* govreport, megatron, sft: of the held-out data; NULL: validation.npy of the folder,
                                     or none */
     int64_t         vocab;       /* model.vocab_size; text: 0 = not looked at */
-    int64_t         seq;         /* T, target tokens of a sample, >= 1 */
+    int64_t         seq;         /* T, target tokens of a sample, >= 1; preference: of a pair, half of it for each */
     uint64_t        seed;
     double          validation_fraction; /* text: share of the bytes held out, in [0, 0.9]; sft: of the rows */
     bool            plain_text; /* text: refuse binary files, JSON lines and packed files; else any bytes are tokens */
@@ -156,9 +159,13 @@ void tm_source_sample(const tm_source *source, tm_split split, int64_t index, in
  * or a row cannot be read. Takes some 50 ms. */
 double tm_source_compressed(const tm_source *source);
 
+/* Keeps the losses (T) of a reference, by target of sample `index`: the field `reference` of that sample from now on,
+ * zeros before. preference only. The one thing that changes in an open source: no loader may be open. */
+void tm_source_keep_reference(const tm_source *source, tm_split split, int64_t index, const float *losses);
+
 /* Sample `index` of any source as the row of a batch: a pointer per field, in the order of tm_source_fields, and what
- * it weighs in the loss, the targets that count (not TM_IGNORED_TARGET); `scratch` is room for T+1 tokens. TM_INVALID,
- * with the place, if the files changed since they were opened or hold a token outside of the vocabulary. */
+ * it weighs in the loss, the targets that count (not TM_IGNORED_TARGET), or pairs; `scratch` is room for T+1 tokens.
+ * TM_INVALID, with the place, if the files changed since they were opened or hold a token outside of the vocabulary. */
 TM_MUST_USE tm_status tm_source_row(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
                                     void *const *fields, int64_t *weight, tm_error *err);
 

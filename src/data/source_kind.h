@@ -20,6 +20,8 @@ typedef struct {
                          are the files as they were? */
     tm_status (*row)(const tm_source *source, tm_split split, int64_t index, int32_t *scratch, void *const *fields,
                      int64_t *weight, tm_error *err);
+    void (*keep)(const tm_source *source, tm_split split, int64_t index,
+                 const float *losses); /* optional: see tm_source_keep_reference */
     tm_status (*outline)(const tm_source_options *options, tm_text *out, tm_error *err); /* optional: nothing to say */
     double (*nats)(const tm_source *source, const int32_t *tokens);                      /* optional: NAN */
     void (*decode)(const tm_source *source, const int32_t *tokens, int64_t n, tm_text *out); /* optional: not text */

@@ -118,6 +118,7 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
                        .expert_counts = TM_NONE,
                        .balance_loss = TM_NONE,
                        .row_losses = TM_NONE,
+                       .preferred = TM_NONE,
                        .places = TM_NONE,
                        .first_key = TM_NONE };
     tm_family_of(shape)->declare(graph, shape, seq, out);
@@ -160,7 +161,7 @@ const char *const *tm_model_fields(const tm_model_shape *shape)
 
 const char *const *tm_model_optional_fields(const tm_model_shape *shape)
 {
-    static const char *const documents[] = { "positions", "first_key", NULL }, *const none[] = { NULL };
+    static const char *const documents[] = { "positions", "first_key", "reference", NULL }, *const none[] = { NULL };
     return tm_family_of(shape)->fields == tm_language_fields ? documents : none;
 }
 
@@ -217,6 +218,23 @@ static void add_whole_loss(tm_graph *graph, const tm_tensor_id in[TM_MAX_IN], tm
 
 const char *const tm_language_fields[] = { "tokens", "targets", NULL };
 
+/* Of pairs of sequences. */
+static void preference_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id hidden,
+                            tm_tensor_id loss, int64_t chunk, bool accumulate)
+{
+    tm_tensor_id       targets = tm_inputs_find(inputs, "targets");
+    tm_loss_attr       rows = { .chunk = chunk };
+    tm_preference_attr pairs = model->preference;
+    tm_tensor_id       in[TM_MAX_IN] = { hidden, model->head, targets };
+    tm_tensor_id       losses[TM_MAX_OUT] = { TM_NONE, TM_NONE }, out[TM_MAX_OUT] = { loss, model->preferred };
+    losses[0] = tm_graph_tensor(graph, "token_losses", TM_ROLE_STATISTIC, tm_graph_at(graph, targets)->shape);
+    tm_graph_add(graph, TM_OP_linear_token_losses, &rows, sizeof rows, in, losses, 0);
+    tm_tensor_id pair_in[TM_MAX_IN] = { losses[0], targets, model->first_key, tm_inputs_find(inputs, "reference") };
+    TM_ASSERT(model->first_key != TM_NONE); /* the source of pairs gives it */
+    pairs.seq = model->seq;
+    tm_graph_add(graph, TM_OP_preference_loss, &pairs, sizeof pairs, pair_in, out, accumulate ? 3u : 0);
+}
+
 void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
                       bool accumulate)
 {
@@ -230,6 +248,10 @@ void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     graph->layer = -1;
     graph->module = "output";
     tm_graph_at(graph, model->head)->head = true;
+    if (model->preferred != TM_NONE) {
+        preference_loss(graph, &packed, inputs, hidden, loss, chunk, accumulate);
+        return;
+    }
     if (model->whole_logits) {
         add_whole_loss(graph, in, out, accumulate);
         return;

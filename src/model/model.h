@@ -28,6 +28,10 @@ typedef struct {
                         * tm_model_loss; else the loss makes them, a chunk of rows at a time */
     tm_tensor_id row_losses; /* (N) float64: the loss of each row of a language is written there; TM_NONE: nowhere. Set
                               * before tm_model_loss */
+    /* The loss is that of pairs of sequences, of which one is preferred (op/preference_loss.c); it adds to this record
+     * (TM_PREFERRED_COUNT) SCALAR. TM_NONE: the cross entropy. Set before tm_model_loss. */
+    tm_tensor_id       preferred;
+    tm_preference_attr preference; /* seq does not count */
     /* (N) of the micro-batch at hand: each token's place in its document, and the first token of its sample that it
      * sees. TM_NONE: a sample is one document. Set by tm_model_loss from the inputs "positions" and "first_key". */
     tm_tensor_id places, first_key;
@@ -53,11 +57,13 @@ tm_tensor_id tm_inputs_find(const tm_inputs *inputs, const char *name); /* TM_NO
 
 /* The fields of a sample that the model's loss reads; ended by NULL. */
 const char *const *tm_model_fields(const tm_model_shape *shape);
-/* Those that it reads besides where a sample has them: positions and first_key, of samples of several documents. */
+/* Those that it reads besides where a sample has them: positions and first_key, of samples of several documents; the
+ * losses of a reference, of preferences. */
 const char *const *tm_model_optional_fields(const tm_model_shape *shape);
 
 /* Appends hidden state and loss: adds the loss, summed over what counts in the fields, to `loss` (); of a language the
- * cross entropy over targets (N), logits in chunks of `chunk` rows. `accumulate`: loss += (further micro-batches). */
+ * cross entropy over targets (N), or the loss of pairs, logits in chunks of `chunk` rows. `accumulate`: loss +=
+ * (further micro-batches). */
 void tm_model_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss, int64_t chunk,
                    bool accumulate);
 

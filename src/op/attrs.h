@@ -74,8 +74,28 @@ typedef struct {
 
 typedef struct {
     int64_t chunk; /* rows whose logits exist at a time */
-    int64_t no_dx; /* linear_cross_entropy_grad: 1: nothing below is trained, there is no dx */
+    int64_t no_dx; /* gradients: 1: nothing below is trained, there is no dx */
 } tm_loss_attr;
+
+/* What makes a loss of how much likelier than before the chosen answer became, against the rejected one. */
+typedef enum { TM_PREFERENCE_SIGMOID, TM_PREFERENCE_HINGE, TM_PREFERENCE_IPO } tm_preference_kind;
+typedef struct {
+    int64_t seq;  /* T: rows of a sample, which holds whole pairs */
+    int64_t kind; /* tm_preference_kind */
+    double  beta, label_smoothing;
+} tm_preference_attr; /* preference_loss and its gradient */
+
+/* What preference_loss tells beside the loss: sums over pairs. A reward is beta times what a sequence's log-probability
+ * is above the reference's. */
+typedef enum {
+    TM_PREFERRED_CHOSEN,   /* rewards of the chosen */
+    TM_PREFERRED_REJECTED, /* and of the rejected sequences */
+    TM_PREFERRED_RIGHT,    /* 1 where the chosen one has more */
+    TM_PREFERRED_LOGPS_CHOSEN,
+    TM_PREFERRED_LOGPS_REJECTED,
+    TM_PREFERRED_PAIRS, /* 1: how many there are */
+    TM_PREFERRED_COUNT
+} tm_preferred;
 
 /* How updates are stored in bfloat16. 0: to nearest, ties to even. Else stochastically: a number between two neighbours
  * becomes one of them, the nearer the likelier, by random bits that are a function of this stream (of the tensor), of

@@ -7,6 +7,9 @@
  *   dz_nv = s (p_nv - [v = target_n]), 0 for rows without a target;  dx = dz w,  dw = dz^T x
  *
  * x (N, C), w (V, C), targets (N) -> loss (), logits (chunk, V) scratch, [losses (N): of each row]
+ *
+ * linear_token_losses leaves the losses of the rows apart, for losses of whole sequences: losses (N), and its gradient
+ * has a cotangent for each row in the place of s.
  */
 #include "base/status.h"
 #include "graph/gradient.h"
@@ -248,5 +251,146 @@ const tm_op tm_op_linear_cross_entropy_grad = {
     .rounding = linear_cross_entropy_grad_rounding,
     .in_name = { "x (N, C)", "w (V, C)", "targets (N)", "scalars (8)" },
     .out_name = { "loss ()", "[dx (N, C)]", "[dw (V, C)]", "logits (chunk, V)" },
+    .attributes = "chunk",
+};
+
+/* --- the loss of each row ----------------------------------------------------------------------------------------- */
+
+static const char *linear_token_losses_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    const char *why;
+    if ((why = loss_check(in, attr))) return why;
+    if ((why = tm_shape_fit(&out[0], tm_shape_1(in[0].n[0]), "there must be one loss per row of x"))) return why;
+    return tm_shape_fit(&out[1], tm_shape_2(((const tm_loss_attr *)attr)->chunk, in[1].n[0]),
+                        "the logits must have the shape (chunk, vocabulary)");
+}
+
+static void linear_token_losses_reference(const tm_call *call)
+{
+    const int32_t *targets = call->in[2].data;
+    double        *losses = call->out[0].data;
+    for (int64_t n = 0; n < call->in[0].shape.n[0]; n++) {
+        double lse;
+        losses[n] = 0;
+        if (targets[n] == TM_IGNORED_TARGET) continue;
+        TM_ASSERT(targets[n] >= 0 && targets[n] < call->in[1].shape.n[0]);
+        const double *z = logits_of(call, n, &call->out[1], &lse);
+        losses[n] = lse - z[targets[n]];
+    }
+}
+
+static void linear_token_losses_gradient(tm_gradient *gradient, const tm_node *node)
+{
+    tm_tensor_id x = node->in[0], w = node->in[1], dlosses = tm_gradient_of(gradient, node->out[0]);
+    unsigned     accumulate = 0;
+    if (dlosses == TM_NONE) return;
+    bool         wanted = tm_gradient_wanted(gradient, x);
+    tm_tensor_id dw = tm_gradient_parameter(gradient, w, 1, &accumulate);
+    if (!wanted && dw == TM_NONE) return;
+    tm_tensor_id in[TM_MAX_IN] = { x, w, node->in[2], dlosses }, out[TM_MAX_OUT] = { TM_NONE, dw, TM_NONE };
+    tm_loss_attr attr = { .chunk = ((const tm_loss_attr *)node->attr)->chunk, .no_dx = !wanted };
+    tm_gradient_emit(gradient, TM_OP_linear_token_losses_grad, &attr, sizeof attr, in, out, accumulate);
+    if (wanted) tm_gradient_add(gradient, x, out[0]);
+}
+
+static tm_rounding linear_token_losses_rounding(const tm_call *call, int k)
+{
+    tm_rounding rounding = linear_cross_entropy_rounding(call, k + 1); /* dx and dw are its outputs 1 and 2 */
+    if (k == 0 && call->op == &tm_op_linear_token_losses) rounding.narrow = false;
+    return rounding;
+}
+
+const tm_op tm_op_linear_token_losses = {
+    .name = "linear_token_losses",
+    .formula = "losses[n] = ln sum exp(z) - z[target], 0 without one, z = x w^T",
+    .group = "loss",
+    .n_in = 3,
+    .n_out = 2,
+    .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_LOGITS },
+    .infer = linear_token_losses_infer,
+    .reference = linear_token_losses_reference,
+    .gradient = linear_token_losses_gradient,
+    .cost = linear_cross_entropy_cost,
+    .example = linear_cross_entropy_example,
+    .rounding = linear_token_losses_rounding,
+    .in_name = { "x (N, C)", "w (V, C)", "targets (N)" },
+    .out_name = { "losses (N)", "logits (chunk, V)" },
+    .attributes = "chunk",
+};
+
+/* in: x (N, C), w (V, C), targets (N), dlosses (N); out: [dx (N, C)], [dw (V, C)], logits (chunk, V) scratch */
+static const char *linear_token_losses_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    const char *why;
+    if ((why = loss_check(in, attr))) return why;
+    if (!tm_shape_is_vector(in[3], in[0].n[0])) return "there must be one cotangent per row of x";
+    if (((const tm_loss_attr *)attr)->no_dx) {
+        if (tm_shape_present(out[0])) return "there is no dx where none is wanted";
+    } else if ((why = tm_shape_fit(&out[0], in[0], "dx must have the shape of x"))) {
+        return why;
+    }
+    if ((why = tm_shape_fit_optional(&out[1], in[1], "dw must have the shape of the weight"))) return why;
+    return tm_shape_fit(&out[2], tm_shape_2(((const tm_loss_attr *)attr)->chunk, in[1].n[0]),
+                        "the logits must have the shape (chunk, vocabulary)");
+}
+
+static void linear_token_losses_grad_reference(const tm_call *call)
+{
+    int64_t        rows = call->in[0].shape.n[0], channels = call->in[0].shape.n[1], classes = call->in[1].shape.n[0];
+    const double  *w = call->in[1].data, *dlosses = call->in[3].data;
+    const int32_t *targets = call->in[2].data;
+    double        *dx = tm_call_sums(call, 0), *dw = tm_call_sums(call, 1);
+    for (int64_t n = 0; n < rows; n++) {
+        const double *x = (const double *)call->in[0].data + n * channels;
+        double        lse;
+        if (targets[n] == TM_IGNORED_TARGET) continue;
+        TM_ASSERT(targets[n] >= 0 && targets[n] < classes);
+        const double *z = logits_of(call, n, &call->out[2], &lse);
+        for (int64_t v = 0; v < classes; v++) {
+            double dz = dlosses[n] * (exp(z[v] - lse) - (v == targets[n] ? 1 : 0));
+            for (int64_t c = 0; c < channels; c++) {
+                if (dx) dx[n * channels + c] += dz * w[v * channels + c];
+                if (dw) dw[v * channels + c] += dz * x[c];
+            }
+        }
+    }
+}
+
+static tm_cost linear_token_losses_grad_cost(const tm_call *call)
+{
+    int     products = 1 + tm_view_present(&call->out[0]) + tm_view_present(&call->out[1]); /* logits, dx, dw */
+    tm_cost cost = tm_call_cost(call, 2 * products * loss_product(call));
+    cost.bytes -= tm_view_bytes(&call->out[2]);
+    cost.vector = 6 * loss_logits(call);
+    return cost;
+}
+
+static bool linear_token_losses_grad_example(int k, tm_example *example)
+{
+    if (!linear_cross_entropy_example(k, example)) return false;
+    tm_example_in(example, 3, TM_ROLE_STATISTIC, tm_shape_1(cases[k].rows), 0, 0.5);
+    if (cases[k].dw) example->out[1] = example->in[1];
+    if (k < TM_COUNT_OF(cases) - 1)
+        example->out[0] = example->in[0];
+    else
+        ((tm_loss_attr *)(void *)example->attr)->no_dx = 1;
+    return true;
+}
+
+const tm_op tm_op_linear_token_losses_grad = {
+    .name = "linear_token_losses_grad",
+    .formula = "dz = dlosses[n] (softmax(z) - onehot(target)), dx = dz w, dw = dz^T x",
+    .group = "loss",
+    .n_in = 4,
+    .n_out = 3,
+    .optional_out = 1U << 0 | 1U << 1,
+    .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_GRADIENT, TM_ROLE_LOGITS },
+    .infer = linear_token_losses_grad_infer,
+    .reference = linear_token_losses_grad_reference,
+    .cost = linear_token_losses_grad_cost,
+    .example = linear_token_losses_grad_example,
+    .rounding = linear_token_losses_rounding,
+    .in_name = { "x (N, C)", "w (V, C)", "targets (N)", "dlosses (N)" },
+    .out_name = { "[dx (N, C)]", "[dw (V, C)]", "logits (chunk, V)" },
     .attributes = "chunk",
 };

@@ -96,6 +96,8 @@ static void print_evaluation(tm_json *json, const tm_evaluation *evaluation)
     tm_json_i64(json, "step", evaluation->step);
     tm_json_f64(json, "loss", evaluation->loss);
     tm_json_f64(json, "bits_per_byte", evaluation->bits_per_byte);
+    for (size_t i = 0; i < evaluation->n_measures; i++)
+        tm_json_f64(json, evaluation->measures[i].name, evaluation->measures[i].value);
     tm_json_i64(json, "tokens", evaluation->tokens);
     tm_json_f64(json, "seconds", evaluation->seconds);
 }

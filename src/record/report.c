@@ -144,7 +144,11 @@ static void loss_row(tm_text *out, const char *label, double value)
 
 static void print_loss(tm_text *out, const tm_run_ended *end)
 {
-    heading(out, "loss", end->image_tokens > 0 ? "mean square error" : "nats per token", "", "");
+    heading(out, "loss",
+            end->n_measures > 0     ? "nats per pair"
+            : end->image_tokens > 0 ? "mean square error"
+                                    : "nats per token",
+            "", "");
     loss_row(out, "first step", end->loss_first);
     loss_row(out, "last step", end->loss_last);
     loss_row(out, "validation", end->loss_validation);
@@ -152,6 +156,7 @@ static void print_loss(tm_text *out, const tm_run_ended *end)
              end->loss_floor);
     loss_row(out, "validation above the floor", end->loss_validation - end->loss_floor);
     loss_row(out, "validation, bits per byte", end->bits_per_byte);
+    for (size_t i = 0; i < end->n_measures; i++) loss_row(out, end->measures[i].name, end->measures[i].value);
 }
 
 static void interval_row(tm_text *out, const char *label, double value, double lo, double hi, const char *steps)

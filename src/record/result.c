@@ -149,6 +149,10 @@ static void print_loss(tm_json *json, const tm_run_ended *end)
     tm_json_f64(json, "floor", end->loss_floor);
     tm_json_close(json, '}');
     tm_json_f64(json, "bits_per_byte", end->bits_per_byte);
+    if (end->n_measures == 0) return;
+    tm_json_open(json, "preference", '{');
+    for (size_t i = 0; i < end->n_measures; i++) tm_json_f64(json, end->measures[i].name, end->measures[i].value);
+    tm_json_close(json, '}');
 }
 
 /* What the microscope saw: where something diverged first, and the last look. */

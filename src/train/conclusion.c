@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "device/ceilings.h"
 #include "train/generate.h"
+#include "train/preference.h"
 
 #include <math.h>
 
@@ -78,6 +79,8 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
                                         .compressed = tm_source_compressed(r->held_out),
                                         .target_gap = r->options->target_gap,
                                         .must_reach_target = r->options->stop_at_target,
+                                        .first_loss = r->first_loss,
+                                        .start = r->reference ? tm_preference_start(&r->options->step.preference) : (double)NAN,
                                         .step_variation = r->speed.variation,
                                         .steady = &r->speed.steady,
                                         .machine = r->machine.verdict,
@@ -111,6 +114,8 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .loss_validation = r->validation,
         .loss_floor = held_out->validation_floor,
         .bits_per_byte = run_bits_per_byte(r),
+        .measures = r->told,
+        .n_measures = r->n_told,
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
         .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,

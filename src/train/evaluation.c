@@ -3,6 +3,7 @@
 #include "train/run_state.h"
 
 #include "base/clock.h"
+#include "train/preference.h"
 
 #include <math.h>
 
@@ -41,6 +42,23 @@ double run_mean_error(double mean, double squares, int64_t n)
     return n > 1 && spread > 0 ? sqrt(spread / (double)(n - 1)) : (double)NAN;
 }
 
+/* Adds the record of the batch evaluated last. */
+static tm_status add_preferred(const run *r, double sums[TM_PREFERRED_COUNT], tm_error *err)
+{
+    double record[TM_PREFERRED_COUNT];
+    if (!(r->options->step.preference.beta > 0)) return TM_OK;
+    TM_TRY(tm_trainer_preferred(r->trainer, record, err));
+    for (int k = 0; k < TM_PREFERRED_COUNT; k++) sums[k] += record[k];
+    return TM_OK;
+}
+
+/* Images and pairs are what their loss counts: tokens are told apart from it. */
+static int64_t tokens_of(const run *r, int64_t counted, int64_t batches)
+{
+    if (!tm_source_traits_of(r->options->source.name)->pairs) return counted;
+    return batches * run_validation_rows(r->options) * tm_source_seq(r->held_out);
+}
+
 double run_bits_per_byte(const run *r)
 {
     return r->validation / log(2) / tm_source_describe(r->held_out)->bytes_per_token;
@@ -58,7 +76,7 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     tm_loader *loader =
         tm_loader_open(r->held_out, TM_SPLIT_VALIDATION, run_validation_rows(r->options), 0, r->options->prefetch);
     if (!loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads held-out data");
-    double    sum = 0, means = 0, squares = 0;
+    double    sum = 0, means = 0, squares = 0, preferred[TM_PREFERRED_COUNT] = { 0 };
     int64_t   tokens = 0, counted = 0;
     tm_status st = TM_OK;
     for (int64_t i = 0; i < batches && st == TM_OK; i++) {
@@ -73,6 +91,7 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
         double         nats;
         tm_micro_batch fed = run_micro_batch(&batch);
         st = tm_trainer_validate(r->trainer, &fed, &nats, err);
+        if (st == TM_OK) st = add_preferred(r, preferred, err);
         if (st != TM_OK) continue;
         double mean = nats / (double)batch.target_tokens;
         sum += nats;
@@ -85,14 +104,20 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     TM_TRY(st);
     r->validation = r->options->average_sequences ? means / (double)counted : sum / (double)tokens;
     r->validation_error = run_mean_error(r->validation, squares, counted);
-    r->evaluated_tokens = tokens;
+    r->evaluated_tokens = tokens_of(r, tokens, counted);
     tm_event event = { .kind = TM_EVENT_EVALUATION };
     r->evaluated_step = step;
+    if (r->options->step.preference.beta > 0) {
+        tm_preference_measure(preferred, r->told);
+        r->n_told = TM_PREFERENCE_MEASURES;
+    }
     event.evaluation = (tm_evaluation){ .step = step,
                                         .samples = started.evaluation_started.samples,
                                         .loss = r->validation,
                                         .bits_per_byte = run_bits_per_byte(r),
-                                        .tokens = tokens,
+                                        .tokens = r->evaluated_tokens,
+                                        .measures = r->told,
+                                        .n_measures = r->options->step.preference.beta > 0 ? r->n_told : 0,
                                         .seconds = (double)(tm_now_ns() - begin) * 1e-9,
                                         .last = run_target_reached(r) || r->stopped };
     tm_event_emit(r->bus, &event);

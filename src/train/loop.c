@@ -15,8 +15,9 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     tm_ledger_add(&r->ledger, "logging", (double)(begin - r->begin_ns) * 1e-9);
     tm_loader_next(r->loader, &batch);
     TM_TRY(run_check_batch(&batch, err));
-    bool images = tm_source_traits_of(o->source.name)->images;
-    *tokens = images ? run_global_batch(o) * o->step.seq : batch.target_tokens;
+    const tm_source_traits *traits =
+        tm_source_traits_of(o->source.name); /* images and pairs are what their loss counts */
+    *tokens = traits->images || traits->pairs ? run_global_batch(o) * o->step.seq : batch.target_tokens;
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
     TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens, err));
     tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
@@ -85,6 +86,8 @@ static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error
         r->begun = tm_loss_head_add(r->begun, result.loss);
     r->done++;
     r->finite = r->finite && isfinite(result.loss) && isfinite(result.grad_norm);
+    if (r->evaluated_step == 0 && r->options->step.preference.beta > 0)
+        for (r->n_told = 0; r->n_told < result.n_measures; r->n_told++) r->told[r->n_told] = result.measures[r->n_told];
     report_step(r, step, &result, *tokens, seconds);
     tm_validity_sample(r->validity);
     return TM_OK;

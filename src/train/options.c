@@ -205,6 +205,16 @@ static tm_sft_options sft_of(const tm_config *config)
                                                                                 : TM_OVERLONG_TRUNCATE };
 }
 
+static tm_preference_attr preference_of(const tm_config *config, const tm_source_traits *traits)
+{
+    if (!traits->pairs) return (tm_preference_attr){ 0 };
+    return (tm_preference_attr){ .kind = is(config, "dpo.loss_type", "hinge") ? TM_PREFERENCE_HINGE
+                                         : is(config, "dpo.loss_type", "ipo") ? TM_PREFERENCE_IPO
+                                                                              : TM_PREFERENCE_SIGMOID,
+                                 .beta = tm_config_f64(config, "dpo.beta"),
+                                 .label_smoothing = tm_config_f64(config, "dpo.label_smoothing") };
+}
+
 static void read_source(const tm_config *config, tm_run_options *out)
 {
     int64_t samples;
@@ -246,6 +256,12 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     TM_TRY(read_validation(config, &out->source, &out->step, err));
     const tm_source_traits *traits = tm_source_traits_of(out->source.name);
     TM_ASSERT(traits); /* the key takes no other */
+    out->step.preference = preference_of(config, traits);
+    out->reference_free = tm_config_bool(config, "dpo.reference_free");
+    if (out->step.preference.label_smoothing > 0 && out->step.preference.kind != TM_PREFERENCE_SIGMOID)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "dpo.label_smoothing (%s) is for dpo.loss_type sigmoid, found %s; set it to 0",
+                       tm_config_place(config, "dpo.label_smoothing"), tm_config_text(config, "dpo.loss_type"));
     out->prefetch = (int)tm_config_i64(config, "data.prefetch");
     out->validate = tm_config_bool(config, "validation.enable");
     out->validation_freq = tm_config_i64(config, "validation.freq");

@@ -103,6 +103,7 @@ static void describe(const run *r, tm_text *out)
     const tm_adapters *a = &r->options->step.adapters;
     char               scale[32], dropout[32];
     tm_description_print(&r->options->step.shape, out);
+    if (r->reference) tm_text_printf(out, "dpo.reference %016llx\n", (unsigned long long)r->reference);
     if (a->rank == 0) return;
     tm_text_printf(out, "lora.rank %lld\nlora.scale %s\n", (long long)a->rank,
                    tm_format_double(scale, tm_adapters_scale(a)));

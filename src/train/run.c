@@ -10,13 +10,14 @@
 /* The first weights: by the seed, of a model's directory, or of a checkpoint. */
 static tm_status begin_with_weights(run *r, int64_t *first_sample, tm_error *err)
 {
-    bool adapters = r->options->step.adapters.rank > 0; /* checkpoints lack what they stand beside */
-    if (r->options->load_weights && adapters)
-        TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
+    bool adapters = r->options->step.adapters.rank > 0;            /* checkpoints lack what they stand beside */
+    bool first = adapters || r->options->step.preference.beta > 0; /* the weights that the run began with are of use */
+    if (r->options->load_weights && first) TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
     if (adapters) TM_TRY(tm_trainer_base_hash(r->trainer, &r->base, err));
+    TM_TRY(run_reference(r, err));
     TM_TRY(run_resume(r, first_sample, err));
     bool resumed = r->saved_step >= 0;
-    if (r->options->load_weights && !resumed && !adapters)
+    if (r->options->load_weights && !resumed && !first)
         TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
     return TM_OK;
 }

@@ -44,8 +44,9 @@ typedef struct {
     /* The first weights, unless a checkpoint has later ones of all: called once the trainer is open. NULL: by the seed.
      */
     tm_status (*load_weights)(void *context, struct tm_trainer *trainer, tm_error *err);
-    void       *load_context;
-    bool        checkpoint;
+    void *load_context;
+    bool  reference_free; /* step.preference: every sequence is as likely to the reference as to the other model */
+    bool  checkpoint;
     const char *checkpoint_folder; /* NULL: none, not even when interrupted */
     int64_t     checkpoint_interval, checkpoint_load_step;
     int         checkpoint_keep;

@@ -40,7 +40,10 @@ typedef struct {
     int64_t               first_sample; /* of this process */
     int64_t               certified_ns; /* when the certificate in the first step was done; 0: there is none */
     tm_curve              curve;
-    uint64_t              base;                    /* with adapters: hash of the weights that they stand beside */
+    uint64_t              base;                  /* with adapters: hash of the weights that they stand beside */
+    uint64_t              reference;             /* hash of the weights that pairs are compared by; 0: there is none */
+    tm_named_f64          told[TM_MAX_MEASURES]; /* of the last evaluation, or step, if there was none */
+    size_t                n_told;
     uint64_t             *before;                  /* hash of each weight before the first step; NULL: nobody looked */
     char                  unreal[TM_REASON_BYTES]; /* why this was no training; "": it was */
     double                accounted_seconds, all_seconds, last_norm;
@@ -74,6 +77,11 @@ TM_MUST_USE tm_status run_save(run *r, int64_t step, tm_error *err);
 TM_MUST_USE tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err);
 /* Sets first_step and the loader's first sample from the newest valid checkpoint, if there is one. */
 TM_MUST_USE tm_status run_resume(run *r, int64_t *first_sample, tm_error *err);
+
+/* --- preference.c --- */
+
+/* Before anything is trained, with the weights that the run begins with: their losses become part of the data. */
+TM_MUST_USE tm_status run_reference(run *r, tm_error *err);
 
 /* --- announcement.c --- */
 

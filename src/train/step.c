@@ -124,6 +124,14 @@ static void add_update_segment(tm_step *step)
     graph->layer = -1;
 }
 
+/* The losses that the segment at hand keeps apart. */
+static tm_tensor_id losses_of(const tm_graph *graph)
+{
+    for (size_t i = 0; i < graph->segment->n_nodes; i++)
+        if (graph->segment->nodes[i].op == TM_OP_linear_token_losses) return graph->segment->nodes[i].out[0];
+    return TM_NONE;
+}
+
 static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, const char *name,
                                       tm_tensor_id first_row, tm_error *err)
 {
@@ -132,10 +140,11 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
     bool      told = first_row == step->first_row; /* this is the forward pass of training: certificates look at it */
     tm_graph_segment(step->graph, name);
     if (told) model.account = TM_ACCOUNT_FRESH; /* a step begins anew */
-    if (told && step->targets != TM_NONE && !model.whole_logits)
+    if (told && step->targets != TM_NONE && !model.whole_logits && model.preferred == TM_NONE)
         model.row_losses = step->row_losses = tm_graph_tensor_as(
             step->graph, "row_losses", TM_ROLE_STATISTIC, tm_graph_at(step->graph, step->targets)->shape, TM_F64);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
+    if (first_row == TM_NONE) step->losses = losses_of(step->graph);
     return forward_only(step, chooser, first_row, err);
 }
 
@@ -150,6 +159,7 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
     tm_graph_segment(step->graph, "validate");
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
+    step->validation_losses = losses_of(step->graph);
     return forward_only(step, chooser, TM_NONE, err);
 }
 
@@ -200,6 +210,7 @@ static tm_status add_reference(tm_step *step, const tm_chooser *chooser, tm_look
     p.loss = step->reference_loss = like_scalar(graph, "microscope.loss", step->loss);
     p.model.expert_counts = like_scalar(graph, "microscope.expert_counts", step->model.expert_counts);
     p.model.balance_loss = like_scalar(graph, "microscope.balance_loss", step->model.balance_loss);
+    p.model.preferred = like_scalar(graph, "microscope.preferred", step->model.preferred);
     p.model.account = TM_ACCOUNT_FRESH;
     graph->precision = step->options.compared;
     tm_status st = add_program(step, chooser, &p, err);
@@ -235,6 +246,27 @@ static tm_status add_microscope_segment(tm_step *step, const tm_chooser *chooser
     return st;
 }
 
+/* What the loss of pairs does not go with. */
+static tm_status declare_preference(tm_step *step, tm_error *err)
+{
+    const tm_step_options *o = &step->options;
+    tm_inputs              inputs = inputs_of(step);
+    if (!(o->preference.beta > 0)) return TM_OK;
+    if (tm_inputs_find(&inputs, "first_key") == TM_NONE)
+        return tm_fail(err, TM_INVALID, "the loss of pairs needs samples of pairs; set data.source preference");
+    if (step->model.balance_loss != TM_NONE)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "a loss that balances experts (model.moe_aux_loss) is not built beside that of pairs; set its "
+                       "coefficient to 0");
+    if (o->quantize.on)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "products in low precision (quantize.recipe) are not built for data.source preference: the "
+                       "reference would be another model than the one that begins; set it to none");
+    step->model.preference = o->preference;
+    step->model.preferred = tm_graph_tensor(step->graph, "preferred", TM_ROLE_SCALAR, tm_shape_1(TM_PREFERRED_COUNT));
+    return TM_OK;
+}
+
 /* The tensors that a program reads and writes beside the inputs and the model's. */
 static tm_status declare(tm_step *step, tm_error *err)
 {
@@ -255,6 +287,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
     tm_model_declare(graph, &step->options.shape, step->options.seq, &step->model);
     step->model.whole_logits = step->options.quantize.head.name != NULL;
+    TM_TRY(declare_preference(step, err));
     step->first_row = TM_NONE;
     if (adapters->rank > 0 && adapters->dropout > 0)
         step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
@@ -394,6 +427,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     step->quantized =
         (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
     step->microscope.record = step->reference_loss = step->row_losses = TM_NONE;
+    step->losses = step->validation_losses = TM_NONE;
     int64_t rows = options->micro_batch * options->seq;
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;

@@ -46,6 +46,7 @@ typedef struct {
     tm_group            groups[TM_MAX_GROUPS]; /* of tm_groups_read */
     int                 n_groups;              /* 0: one, of all parameters, with `hyper` */
     tm_adapters         adapters;              /* rank 0: all parameters are trained */
+    tm_preference_attr  preference;            /* beta > 0: the loss is that of pairs, whose source gives `reference` */
     bool                sample;                /* with the program "sample" */
     const tm_precision *compared; /* with the program "microscope": the other format, whose `parameter` does not count;
                                    * NULL: without */
@@ -70,9 +71,11 @@ typedef struct {
     tm_tensor_id    inputs[TM_MAX_FIELDS];            /* of the fields; TM_NONE: the model has no use for it */
     tm_tensor_id    validation_inputs[TM_MAX_FIELDS]; /* of the program "validate" */
     tm_tensor_id    tokens, targets;                  /* of a language two of them, (N) int32; else TM_NONE */
-    tm_tensor_id    loss, evaluation_loss;            /* () float64, summed over target tokens */
+    tm_tensor_id    loss, evaluation_loss;            /* () float64, summed over target tokens, or pairs */
     tm_tensor_id    row_losses; /* (N) float64, of a language: of each row, right after the program "forward" */
-    tm_tensor_id    scalars;    /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
+    tm_tensor_id    losses, validation_losses; /* (N): of each target, right after "evaluate" and "validate"; TM_NONE:
+                                                * nobody keeps them apart */
+    tm_tensor_id scalars;                      /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
     tm_tensor_id
          group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
     int *group_of;                     /* (parameters, by tensor) its group */

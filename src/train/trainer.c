@@ -6,7 +6,9 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "train/init.h"
+#include "graph/value.h"
 #include "train/load.h"
+#include "train/preference.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -287,7 +289,13 @@ static tm_status read_result(tm_trainer *trainer, tm_step_result *result, tm_err
     TM_TRY(tm_device_wait(trainer->device, err));
     result->loss = loss * trainer->scalars[0][TM_SCALAR_LOSS_SCALE];
     result->grad_norm = clip[0];
-    return read_load(trainer, result, err);
+    TM_TRY(read_load(trainer, result, err));
+    if (step->model.preferred == TM_NONE) return TM_OK;
+    double record[TM_PREFERRED_COUNT];
+    TM_TRY(tm_trainer_preferred(trainer, record, err));
+    tm_preference_measure(record, result->measures + result->n_measures);
+    result->n_measures += TM_PREFERENCE_MEASURES;
+    return TM_OK;
 }
 
 tm_status tm_trainer_gradients(tm_trainer *trainer, const tm_micro_batch *batch, tm_ledger *ledger, tm_error *err)
@@ -347,6 +355,32 @@ tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, 
     for (size_t i = 0; i < schedule->n; i++)
         TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
     return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
+}
+
+tm_status tm_trainer_token_losses(tm_trainer *trainer, const tm_micro_batch *batch, bool held_out, float *losses,
+                                  tm_error *err)
+{
+    const tm_step *step = trainer->step;
+    bool           own = held_out && step->validation.n > 0;
+    tm_tensor_id   id = own ? step->validation_losses : step->losses;
+    double         sum;
+    TM_ASSERT(id != TM_NONE);
+    TM_TRY(own ? tm_trainer_validate(trainer, batch, &sum, err) : tm_trainer_evaluate(trainer, batch, &sum, err));
+    const tm_tensor *tensor = tm_graph_at(step->graph, id);
+    size_t           bytes = step->plan->places[id].bytes;
+    void            *values = tm_alloc(bytes);
+    tm_status        st = tm_trainer_read(trainer, id, 0, values, bytes, err);
+    for (int64_t i = 0; i < tensor->shape.n[0] && st == TM_OK; i++)
+        losses[i] = (float)tm_value_get(values, tensor->dtype, i);
+    free(values);
+    return st;
+}
+
+tm_status tm_trainer_preferred(const tm_trainer *trainer, double record[TM_PREFERRED_COUNT], tm_error *err)
+{
+    TM_ASSERT(trainer->step->model.preferred != TM_NONE);
+    return tm_trainer_read(trainer, trainer->step->model.preferred, 0, record, TM_PREFERRED_COUNT * sizeof *record,
+                           err);
 }
 
 tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch *batch, double *record, double losses[2],

@@ -11,12 +11,13 @@
 
 typedef struct tm_trainer tm_trainer;
 
-enum { TM_MAX_MEASURES = 8 };
+enum { TM_MAX_MEASURES = 16 };
 typedef struct {
     double       loss;      /* mean over the target tokens of the global batch; may be NaN: the caller judges */
     double       grad_norm; /* before clipping */
-    tm_named_f64 measures[TM_MAX_MEASURES]; /* what else the model tells: the load of experts (train/load.h) */
-    size_t       n_measures;
+    tm_named_f64 measures[TM_MAX_MEASURES]; /* what else the model tells: the load of experts (train/load.h), rewards
+                                             * (train/preference.h) */
+    size_t n_measures;
 } tm_step_result;
 
 /* Micro-batches one after the other: the fields of the step's options, in their order; of a language tokens and targets
@@ -69,6 +70,14 @@ TM_MUST_USE tm_status tm_trainer_evaluate(tm_trainer *trainer, const tm_micro_ba
 /* The same of a batch of held-out samples: (validation_batch, validation_seq) where the step's options say so. */
 TM_MUST_USE tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, double *loss,
                                           tm_error *err);
+
+/* The losses of the targets of a batch, (batch, T), without training on it; 0 where there is none. held_out: a batch as
+ * of tm_trainer_validate. Only with options.preference. */
+TM_MUST_USE tm_status tm_trainer_token_losses(tm_trainer *trainer, const tm_micro_batch *batch, bool held_out,
+                                              float *losses, tm_error *err);
+/* What the loss of pairs left in its record: of the micro-batches of a step, or of the batch evaluated last. Only with
+ * options.preference. */
+TM_MUST_USE tm_status tm_trainer_preferred(const tm_trainer *trainer, double record[TM_PREFERRED_COUNT], tm_error *err);
 
 /* Looks at the first micro-batch of a step behind tm_trainer_begin, before tm_trainer_step, which comes to the same
  * bits as without: fills record (microscope.n_rows, TM_COMPARED) and losses, its summed loss times the loss scale in

@@ -196,6 +196,38 @@ static tm_verdict judge_held_out(const tm_evidence *e, char reason[TM_REASON_BYT
     return passed ? TM_VERDICT_VALID : not_passed(e, reason);
 }
 
+/* Pairs: the model that begins is the reference, so the loss of the first step is known; then it falls, also on pairs
+ * that are held out. */
+static tm_verdict judge_preference(const tm_evidence *e, char reason[TM_REASON_BYTES])
+{
+    static const double slack = 1e-5; /* of losses of tokens that are stored in float32 */
+    double              first = head_of(e).mean, last = tail_of(e).mean;
+    if (!isnan(e->start) && !(fabs(e->first_loss - e->start) <= slack * (1 + e->start))) {
+        snprintf(reason, TM_REASON_BYTES,
+                 "the first loss is %.6f, wanted %.6f: the model that begins is not what it is compared with",
+                 e->first_loss, e->start);
+        return TM_VERDICT_INVALID;
+    }
+    if (!(last < first - 3 * ends_error(head_of(e), tail_of(e)))) {
+        snprintf(reason, TM_REASON_BYTES, "no progress: the mean loss went from %.4f to %.4f", first, last);
+        return no_progress(e, reason);
+    }
+    if (final_loss_known(e) && !(isnan(e->start) || e->validation < e->start)) {
+        snprintf(reason, TM_REASON_BYTES,
+                 "held-out loss %.4f, without training %.4f: what was learned holds for the training pairs only",
+                 e->validation, e->start);
+        return not_passed(e, reason);
+    }
+    tm_loss_head own;
+    if (rose_since_checkpoint(e, &own)) {
+        snprintf(reason, TM_REASON_BYTES, "the mean loss rose from %.4f to %.4f since the checkpoint", own.mean, last);
+        return no_progress(e, reason);
+    }
+    snprintf(reason, TM_REASON_BYTES, "loss fell from %.4f to %.4f", first, last);
+    if (final_loss_known(e)) add(reason, ", held-out %.4f", e->validation);
+    return TM_VERDICT_VALID;
+}
+
 /* Fewer than 10 steps show no drift: then it is NAN. */
 static bool unsteady(const tm_evidence *e, char reason[TM_REASON_BYTES])
 {
@@ -240,6 +272,8 @@ static tm_verdict judge_loss(const tm_evidence *e, char reason[TM_REASON_BYTES])
         return judge_uniform(e, reason);
     case TM_GATE_HELD_OUT:
         return judge_held_out(e, reason);
+    case TM_GATE_PREFERENCE:
+        return judge_preference(e, reason);
     }
     TM_ASSERT(!"a source without a gate");
     return TM_VERDICT_INVALID;

@@ -40,6 +40,7 @@ typedef struct {
     double         compressed; /* of held-out text: what a compressor needs (tm_source_compressed); NAN: unknown */
     bool   images; /* the floor is the least mean square error, not an entropy; validation_floor counts for them */
     bool   must_reach_target;
+    double first_loss, start;        /* pairs: of the first step; where it must be: reference and model are one. NAN */
     double step_variation;           /* coefficient of variation of the step times */
     const tm_steady *steady;         /* of the step times; NULL: not looked at */
     tm_verdict       machine;        /* was it left alone? (system/validity.h) */

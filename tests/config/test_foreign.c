@@ -497,7 +497,7 @@ static void components_of_torchtune_are_mapped(void **state)
     static const char *const refused[][3] = {
         { "gemma.lora_gemma_2b", "", "not built: this model" },
         { "llama3_2_vision.lora_llama3_2_vision_11b", "", "not built: this model" },
-        { "llama2.lora_llama2_7b", "loss:\n  _component_: torchtune.rlhf.loss.DPOLoss\n", "another loss" },
+        { "llama2.lora_llama2_7b", "loss:\n  _component_: torchtune.rlhf.loss.PPOLoss\n", "another loss" },
         { "llama2.lora_llama2_7b", "teacher_model:\n  _component_: torchtune.models.llama2.llama2_7b\n",
           "distillation" },
         { "llama2.lora_llama2_7b", "quantizer:\n  _component_: torchtune.training.quantization.X\n",
@@ -554,6 +554,49 @@ static void rows_of_torchtune_recipes(void **state)
     memcpy(strstr(text, "source: json"), "source: text", 12);
     take(f, put(f, "rows.yaml", text));
     test_foreign_has(f, "data.source", "text");
+}
+
+/* Recipes of DPO: pairs have two sequences of tokenizer.max_seq_len, and the reference is the model itself. */
+static void preferences_of_torchtune_recipes(void **state)
+{
+    static const char preferences[] =
+        "model:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+        "tokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n  max_seq_len: 1024\n"
+        "checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n  checkpoint_dir: /a\n"
+        "ref_checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n  checkpoint_dir: %s\n"
+        "dataset:\n  _component_: torchtune.datasets.%s\n"
+        "loss:\n  _component_: torchtune.rlhf.loss.%s\nbatch_size: 4\ngradient_accumulation_steps: 8\n"
+        "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 2e-5\nepochs: 1\nmax_steps_per_epoch: 1000\ndtype: bf16\n";
+    static const char        rows[] = "preference_dataset\n  source: json\n  data_files: pairs.jsonl\n"
+                                      "  column_map: {chosen: good, rejected: bad, prompt: asked}";
+    static const char *const wanted[][2] = { { "data.source", "preference" },
+                                             { "data.path", "pairs.jsonl" },
+                                             { "data.column_map", "prompt=asked,chosen=good,rejected=bad" },
+                                             { "data.packed", "false" },
+                                             { "dpo.beta", "0.05" },
+                                             { "dpo.label_smoothing", "0.2" },
+                                             { "dpo.loss_type", "sigmoid" },
+                                             { "training.local_batch_size", "4" },
+                                             { "training.grad_accumulation", "8" },
+                                             { "training.seq_len", "2048" } };
+    test_foreign            *f = *state;
+    char                     text[2048];
+    snprintf(text, sizeof text, preferences, "/a", rows, "DPOLoss\n  beta: 0.05\n  label_smoothing: 0.2");
+    take(f, put(f, "r.yaml", text));
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) test_foreign_has(f, wanted[i][0], wanted[i][1]);
+    snprintf(text, sizeof text, preferences, "/a", rows, "RSOLoss\n  gamma: 0.3");
+    take(f, put(f, "r.yaml", text));
+    test_foreign_has(f, "dpo.loss_type", "hinge");
+    test_foreign_has(f, "dpo.beta", "0.3");
+    snprintf(text, sizeof text, preferences, "/b", rows, "DPOLoss");
+    refuse(f, put(f, "r.yaml", text), "a reference that is not the model that training begins with");
+    snprintf(text, sizeof text, preferences, "/a", "stack_exchange_paired_dataset", "DPOLoss");
+    refuse(f, put(f, "r.yaml", text), "stack_exchange_paired_dataset");
+    const char *path[] = { "--data.path", "pairs.jsonl" }, *mock[] = { "--training.mock_data", "true" };
+    if (test_foreign_load(f, put(f, "r.yaml", text), false, 2, path) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "data.source", "preference");
+    assert_int_not_equal(test_foreign_load(f, put(f, "r.yaml", text), false, 2, mock), TM_OK);
+    assert_non_null(strstr(f->err.text, "compares answers"));
 }
 
 static const char shape[] = "{\n  \"num_layers\": 2, \"num_heads\": 4, \"num_kv_heads\": 2, \"embedding_dim\": 64,\n"
@@ -659,6 +702,7 @@ int main(void)
         TEST(recipes_of_torchtune_load),
         TEST(components_of_torchtune_are_mapped),
         TEST(rows_of_torchtune_recipes),
+        TEST(preferences_of_torchtune_recipes),
         TEST(models_of_pytorch_training_benchmark_load),
         TEST(every_row_is_sound),
     };

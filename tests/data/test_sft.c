@@ -169,18 +169,18 @@ static void targets_are_those_of_transformers(void **state)
     {
         json_t    *variables = json_array_get(one, 0), *ids = json_array_get(one, 1), *mask = json_array_get(one, 2);
         tm_sft_row row = { .messages = json_object_get(variables, "messages"), .more = variables };
-        tm_ids     got = { 0 };
+        tm_ids     got[2] = { { 0 } };
         if (json_is_true(json_object_get(variables, "add_generation_prompt"))) continue;
-        if (tm_sft_encode(coder, &row, "row", &got, &err) != TM_OK) fail_msg("%s", err.text);
-        assert_int_equal(got.count, json_array_size(ids));
-        for (size_t i = 0; i < got.count; i++) {
+        if (tm_sft_encode(coder, &row, "row", got, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_int_equal(got[0].count, json_array_size(ids));
+        for (size_t i = 0; i < got[0].count; i++) {
             bool target = json_integer_value(json_array_get(mask, i)) != 0;
-            assert_int_equal(tm_sft_id(got.data[i]), json_integer_value(json_array_get(ids, i)));
-            if ((got.data[i] >= 0) != target) fail_msg("case %zu, token %zu: a target? %d", k, i, !target);
+            assert_int_equal(tm_sft_id(got[0].data[i]), json_integer_value(json_array_get(ids, i)));
+            if ((got[0].data[i] >= 0) != target) fail_msg("case %zu, token %zu: a target? %d", k, i, !target);
             some += target;
         }
         met++;
-        free(got.data);
+        free(got[0].data);
     }
     assert_true(met >= 5 && some >= 20);
     tm_sft_coder_close(coder);
@@ -196,26 +196,26 @@ static void targets_without_lengths_of_tokens(void **state)
     tm_sft_row     row = { .messages = json_pack("[{s:s,s:s},{s:s,s:s},{s:s,s:s},{s:s,s:s}]", "role", "user", "content",
                                                  "quick fox", "role", "assistant", "content", "lazy dog", "role", "user",
                                                  "content", "over", "role", "assistant", "content", "jumps") };
-    tm_ids         ids = { 0 };
+    tm_ids         ids[2] = { { 0 } };
     tm_text        all = { 0 }, targets = { 0 };
     tm_error       err = { 0 };
     (void)state;
     if (tm_sft_coder_open(&o, &coder, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_sft_encode(coder, &row, "row", &ids, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_sft_decode(coder, ids.data, ids.count, true, &all);
+    if (tm_sft_encode(coder, &row, "row", ids, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_sft_decode(coder, ids[0].data, ids[0].count, true, &all);
     size_t n = 0;
-    for (size_t i = 0; i < ids.count; i++)
-        if (ids.data[i] >= 0) ids.data[n++] = ids.data[i];
-    tm_sft_decode(coder, ids.data, n, true, &targets);
+    for (size_t i = 0; i < ids[0].count; i++)
+        if (ids[0].data[i] >= 0) ids[0].data[n++] = ids[0].data[i];
+    tm_sft_decode(coder, ids[0].data, n, true, &targets);
     assert_non_null(strstr(all.data, "quick fox"));
     assert_true(strstr(targets.data, "lazy dog") && strstr(targets.data, "jumps"));
-    assert_int_equal(ids.data[n - 1], 2); /* </s> */
+    assert_int_equal(ids[0].data[n - 1], 2); /* </s> */
     if (strstr(targets.data, "fox") || strstr(targets.data, "over") || strstr(targets.data, "INST"))
         fail_msg("'%s'", targets.data);
     json_decref(row.messages);
     tm_text_fini(&all);
     tm_text_fini(&targets);
-    free(ids.data);
+    free(ids[0].data);
     tm_sft_coder_close(coder);
 }
 

@@ -25,7 +25,7 @@ static void read_as(const uint8_t *data, size_t size, tm_sft_format format, cons
     tm_sft_coder      *coder = NULL;
     tm_rows           *rows = NULL;
     tm_sft_row         row = { 0 };
-    tm_ids             ids = { 0 };
+    tm_ids             ids[2] = { { 0 } };
     tm_error           err = { 0 };
     size_t             n;
     json_t            *given = NULL;
@@ -40,15 +40,15 @@ static void read_as(const uint8_t *data, size_t size, tm_sft_format format, cons
         st = tm_sft_form_read(form, given, place, &row, &err);
         json_decref(given);
         if (st != TM_OK) break;
-        if (!row.messages && !row.nothing) st = tm_sft_encode(coder, &row, place, &ids, &err);
-        check_tokens(&ids);
+        if (!row.messages && !row.nothing) st = tm_sft_encode(coder, &row, place, ids, &err);
+        for (int k = 0; k < 2; k++) check_tokens(&ids[k]);
     }
     if (st != TM_OK && (!strstr(err.text, "'x'") || tm_status_exit_code(st) != 4)) abort();
     tm_rows_close(rows);
     tm_sft_row_fini(&row);
     tm_sft_coder_close(coder);
     tm_sft_form_close(form);
-    free(ids.data);
+    for (int k = 0; k < 2; k++) free(ids[k].data);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -56,6 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     read_as(data, size, TM_SFT_AUTO, NULL);
     read_as(data, size, TM_SFT_COMPLETION, "prompt=a,completion=b");
     read_as(data, size, TM_SFT_MESSAGES, NULL);
+    read_as(data, size, TM_SFT_PREFERENCE, NULL);
     return 0;
 }
 

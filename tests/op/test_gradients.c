@@ -63,6 +63,7 @@ static size_t make_cotangents(check *c, int use, tm_seed *seeds)
         tm_role role = c->op->out_role[k];
         c->cotangent[use][k] = TM_NONE;
         if (c->out[use][k] == TM_NONE || (role != TM_ROLE_ACTIVATION && role != TM_ROLE_SCALAR)) continue;
+        if (role == TM_ROLE_SCALAR && k > 0) continue; /* a record of what is told: nothing depends on it */
         tm_shape shape =
             role == TM_ROLE_SCALAR ? tm_shape_1(TM_SCALAR_COUNT) : tm_graph_at(c->graph, c->out[use][k])->shape;
         c->cotangent[use][k] = tm_graph_tensor(c->graph, "cotangent", role, shape);

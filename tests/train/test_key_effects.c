@@ -45,6 +45,7 @@
 #define TEXT SHORT SMALL "--model.vocab_size 320 --data.path texts "
 #define PACKED SHORT SMALL "--data.path train.npy "
 #define SFT SHORT SMALL "--model.vocab_size 512 --training.seq_len 48 --data.source sft --data.path rows.jsonl "
+#define PAIRS SFT "--data.source preference --data.path pairs.jsonl "
 #define TALK SFT "--data.path talk.jsonl --data.chat_template one.jinja "
 #define MUON LLAMA "--optimizer.name Muon "
 #define LORA LLAMA "--lora.rank 4 "
@@ -221,6 +222,10 @@ static const row rows[] = {
     { "data.packed", SFT, "false" },
     { "data.overlong", SFT "--training.seq_len 24 ", "drop" },
     { "data.validation_fraction", TEXT, "0.4" },
+    { "dpo.beta", PAIRS, "0.5" },
+    { "dpo.loss_type", PAIRS, "hinge" },
+    { "dpo.label_smoothing", PAIRS, "0.2" },
+    { "dpo.reference_free", PAIRS, "true" },
     { "data.flow_protocol", FLUX, "mlperf" },
     { "data.text_dropout", FLUX, "1" },
     { "data.spread", FLUX, "2" },
@@ -539,11 +544,13 @@ static void no_used_key_is_forgotten(void **state)
 /* Rows for fine-tuning, and what is needed to read them. */
 static void write_rows(void)
 {
-    tm_text lines = { 0 }, talk = { 0 }, tokenizer = { 0 };
+    tm_text lines = { 0 }, talk = { 0 }, pairs = { 0 }, tokenizer = { 0 };
     char    path[4200];
     for (int i = 0; i < 60; i++) {
         tm_text_printf(&lines, "{\"prompt\": \"question %.*s %d\", \"completion\": \"is %d\", \"text\": \"said %d\"}\n",
                        i % 13, "of these days", i, i * i % 31, i);
+        tm_text_printf(&pairs, "{\"prompt\": \"a %d\", \"chosen\": \"is %d\", \"rejected\": \"no %d\"}\n", i, i,
+                       i * 7 % 31);
         tm_text_printf(&talk,
                        "{\"messages\": [{\"role\": \"user\", \"content\": \"a %d\"}, {\"role\": \"assistant\", "
                        "\"content\": \"b %d\"}]}\n",
@@ -554,10 +561,12 @@ static void write_rows(void)
     test_file_write(".", "gpt2.json", tokenizer.data);
     test_file_write(".", "rows.jsonl", lines.data);
     test_file_write(".", "talk.jsonl", talk.data);
+    test_file_write(".", "pairs.jsonl", pairs.data);
     test_file_write(".", "one.jinja", "{% for m in messages %}<{{ m.content }}>{% endfor %}");
     test_file_write(".", "two.jinja", "{% for m in messages %}({{ m.content }}){% endfor %}");
     tm_text_fini(&lines);
     tm_text_fini(&talk);
+    tm_text_fini(&pairs);
     tm_text_fini(&tokenizer);
 }
 

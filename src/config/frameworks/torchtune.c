@@ -4,6 +4,7 @@
  * A component (model._component_, ...) is a Python function; those of models are our presets, by name. */
 #include "config/foreign.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Functions that make a model, without lora_, qlora_, _instruct and _base, and our presets. */
@@ -62,7 +63,8 @@ static const char *targets_of(const tm_config *config, const char *value)
 /* "input: question, output: answer" as data.column_map. Of an instruct_dataset the input is the prompt. */
 static const char *columns_of(const tm_config *config, const char *value)
 {
-    static const char *const names[] = { "conversations", "messages", "instruction", "input", "output" };
+    static const char *const names[] = { "conversations", "messages", "instruction", "input",
+                                         "output",        "prompt",   "chosen",      "rejected" };
     const char              *component = tm_foreign_given(config, "dataset._component_"), *out = "";
     bool                     prompts = component && strstr(component, "instruct_dataset");
     (void)value;
@@ -78,6 +80,36 @@ static const char *columns_of(const tm_config *config, const char *value)
     return out;
 }
 
+/* Is the loss one of pairs? */
+static bool prefers(const tm_config *config)
+{
+    const char *loss = tm_foreign_given(config, "loss._component_");
+    return loss && (strcmp(last_part(loss), "DPOLoss") == 0 || strcmp(last_part(loss), "RSOLoss") == 0);
+}
+
+/* Of local rows what the loss takes. */
+static const char *source_of(const tm_config *config, const char *value)
+{
+    bool rows = strcmp(value, "json") == 0 || strcmp(value, "parquet") == 0;
+    return rows && prefers(config) ? "pairs" : value;
+}
+
+/* Tokens of a sequence; of a pair there are two. */
+static const char *length_of(const tm_config *config, const char *value)
+{
+    char *end;
+    long  n = strtol(value, &end, 10);
+    return prefers(config) && *value && !*end && n > 0 && n < 1 << 24 ? tm_arena_format(config->arena, "%ld", 2 * n)
+                                                                      : value;
+}
+
+/* The reference is the model that training begins with: nothing to give; NULL: it is another one. */
+static const char *own_reference(const tm_config *config, const char *value)
+{
+    const char *model = tm_foreign_given(config, "checkpointer.checkpoint_dir");
+    return model && strcmp(model, value) == 0 ? "" : NULL;
+}
+
 static const char *text_column(const tm_config *config, const char *value)
 {
     return tm_arena_format(config->arena, "text=%s", value);
@@ -85,6 +117,10 @@ static const char *text_column(const tm_config *config, const char *value)
 
 /* Rows in local files, not a data set of a hub. */
 #define ROWS(key, ...) MAPPED(key, __VA_ARGS__, .with = "dataset.source=json/parquet")
+/* With a loss of pairs. */
+#define PAIRS                                                                                                          \
+    .with = "loss._component_=torchtune.rlhf.loss.DPOLoss/torchtune.modules.rlhf.loss.DPOLoss/"                        \
+            "torchtune.rlhf.loss.RSOLoss/torchtune.modules.rlhf.loss.RSOLoss"
 #define PROFILE(key) HARMLESS(key, "profiling")
 #define LORA(key, words) UNBUILT(key, "false", words, .with = "model.lora_rank")
 
@@ -104,7 +140,7 @@ static const tm_foreign_key keys[] = {
     ROWS("tokenizer.path", "data.tokenizer"),
     HARMLESS("tokenizer.merges_file", "see data.tokenizer"),
     HARMLESS("tokenizer.prompt_template", "see data.tokenizer"),
-    MAPPED("tokenizer.max_seq_len", "training.seq_len"),
+    MAPPED("tokenizer.max_seq_len", "training.seq_len", .convert = length_of),
     HARMLESS("checkpointer.checkpoint_dir", "the directory of the weights, as model.hf_assets_path"),
     UNBUILT("checkpointer._component_", "torchtune.training.FullModelHFCheckpointer",
             "weights that are no Hugging Face directory"),
@@ -114,7 +150,9 @@ static const tm_foreign_key keys[] = {
     HARMLESS("keep_last_n_checkpoints", "how checkpoints are written"),
     MAPPED("dataset._component_", "training.dataset"),
     MAPPED("dataset.data_files", "data.path"),
-    MAPPED("dataset.source", "json:data.source=sft|parquet:data.source=sft|text:data.source=text|*:"),
+    MAPPED("dataset.source",
+           "json:data.source=sft|parquet:data.source=sft|pairs:data.source=preference|text:data.source=text|*:",
+           .convert = source_of),
     ROWS("dataset.train_on_input", "data.train_on_input"),
     ROWS("dataset.packed", "data.packed", .fallback = "false"),
     ROWS("dataset.column", "data.column_map", .convert = text_column),
@@ -123,6 +161,9 @@ static const tm_foreign_key keys[] = {
     ROWS("dataset.column_map.instruction", "data.column_map", .convert = columns_of),
     ROWS("dataset.column_map.input", "data.column_map", .convert = columns_of),
     ROWS("dataset.column_map.output", "data.column_map", .convert = columns_of),
+    ROWS("dataset.column_map.prompt", "data.column_map", .convert = columns_of),
+    ROWS("dataset.column_map.chosen", "data.column_map", .convert = columns_of),
+    ROWS("dataset.column_map.rejected", "data.column_map", .convert = columns_of),
     HARMLESS("dataset.*", "the samples of a data set"),
     ROWS("dataset_val.data_files", "data.validation_path"),
     HARMLESS("dataset_val.*", "has an effect with run_val_every_n_steps"),
@@ -153,8 +194,14 @@ static const tm_foreign_key keys[] = {
     UNBUILT("lr_scheduler.num_cycles", "0.5", "several cycles of the schedule"),
     MAPPED("loss._component_",
            "torchtune.modules.loss.LinearCrossEntropyLoss:|torchtune.modules.loss.CEWithChunkedOutputLoss:|"
-           "torch.nn.CrossEntropyLoss:",
+           "torch.nn.CrossEntropyLoss:|torchtune.rlhf.loss.DPOLoss:data.source=preference|"
+           "torchtune.modules.rlhf.loss.DPOLoss:data.source=preference|"
+           "torchtune.rlhf.loss.RSOLoss:data.source=preference;dpo.loss_type=hinge|"
+           "torchtune.modules.rlhf.loss.RSOLoss:data.source=preference;dpo.loss_type=hinge",
            .words = "another loss"),
+    MAPPED("loss.beta", "dpo.beta", PAIRS),
+    MAPPED("loss.gamma", "dpo.beta", PAIRS),
+    MAPPED("loss.label_smoothing", "dpo.label_smoothing", PAIRS),
     HARMLESS("loss.num_output_chunks", "see loss.chunk_tokens"),
     MAPPED("clip_grad_norm", "training.max_norm", .fallback = "0"),
     SPEED("compile", "steps are always compiled into programs"),
@@ -192,8 +239,10 @@ static const tm_foreign_key keys[] = {
     UNBUILT("fake_quant_after_n_steps", "null", "quantization-aware training"),
     UNBUILT("teacher_model._component_", "", "distillation"),
     HARMLESS("teacher_*", "counts with teacher_model"), HARMLESS("kd_*", "counts with teacher_model"),
-    HARMLESS("ref_checkpointer.*", "the reference of DPOLoss"),
-    HARMLESS("loss.*", "counts with DPOLoss and PPOLoss"),
+    MAPPED("ref_checkpointer.checkpoint_dir", "model.hf_assets_path", .convert = own_reference,
+           .words = "a reference that is not the model that training begins with (checkpointer.checkpoint_dir)"),
+    HARMLESS("ref_checkpointer.*", "the reference is the model that training begins with"),
+    HARMLESS("loss.*", "counts with PPOLoss"),
     UNBUILT("reward_and_value_model._component_", "", "PPO"),
     HARMLESS("reward_*", "counts with PPO"), HARMLESS("value_checkpointer.*", "counts with PPO"),
     HARMLESS("policy_model.*", "counts with PPO"), HARMLESS("ref_policy_checkpointer.*", "counts with PPO"),

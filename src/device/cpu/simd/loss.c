@@ -6,6 +6,7 @@
  *   loss    += sum over rows of log(sum_v e^(z_v - m)) - (z_target - m),  m = max_v z_v
  *   dz       = (softmax(z) - onehot(target)) * scale,  dx = dz w,  dw += dz^T x
  *
+ * linear_token_losses: the losses of the rows by themselves; its gradient: a scale for each row.
  * A row whose target is TM_IGNORED_TARGET has no loss and no gradient. Exponentials are summed in 16 lanes over runs of
  * TM_SUM_RUN logits, the runs in double; rows are added to the loss in ascending order in double. dw is the product of
  * the chunks in ascending order: with chunks that are multiples of TM_GEMM_BLOCK a float32 dw has the bits of one
@@ -27,30 +28,36 @@ enum { ROUNDS = 1 };
 enum { ROUNDS = 0 };
 #endif
 
-/* The operands of both ops by name. */
+/* The operands of the four ops by name. */
 typedef struct {
-    const tm_view *x, *w, *targets, *scalars; /* scalars NULL: no gradients */
-    const tm_view *loss, *dx, *dw, *logits;   /* dx and dw NULL where they are not wanted */
-    const tm_view *losses;                    /* of rows; likewise */
-    bool           add_loss, add_losses, add_dw;
+    const tm_view *x, *w, *targets;
+    const tm_view *scalars, *scales; /* what losses count: all the same, or each row its own; NULL: the other */
+    const tm_view *loss, *losses;    /* their sum; of each row; NULL where it is not wanted */
+    const tm_view *dx, *dw, *logits; /* dx and dw NULL where they are not wanted */
+    bool           gradients, add_loss, add_losses, add_dw;
     bool           rounded;                     /* a float32 w counts as rounded to bfloat16 */
     int64_t        rows, width, classes, chunk; /* N, C, V */
 } operands;
 
-static TM_PLANNED operands operands_of(const tm_call *call, bool gradients)
+/* in: x, w, targets, [what losses count]; out: [the sum | losses by row, without gradients], [dx, dw], logits */
+static TM_PLANNED operands operands_of(const tm_call *call, bool gradients, bool by_row)
 {
-    operands o = { .x = &call->in[0], .w = &call->in[1], .targets = &call->in[2], .loss = &call->out[0] };
-    o.logits = &call->out[gradients ? 3 : 1];
-    o.add_loss = call->accumulate & 1;
+    operands       o = { .x = &call->in[0], .w = &call->in[1], .targets = &call->in[2], .gradients = gradients };
+    const tm_view *out = call->out;
+    if (!by_row) o.loss = out++;
+    if (by_row && !gradients) o.losses = out++;
+    o.add_loss = o.loss && call->accumulate & 1;
     o.rounded = call->rounded != 0;
-    if (!gradients && tm_view_present(&call->out[2])) o.losses = &call->out[2];
-    o.add_losses = !gradients && call->accumulate >> 2 & 1;
+    if (!gradients && !by_row && tm_view_present(&call->out[2])) o.losses = &call->out[2];
+    o.add_losses = !gradients && !by_row && call->accumulate >> 2 & 1;
     if (gradients) {
-        o.scalars = &call->in[3];
-        if (tm_view_present(&call->out[1])) o.dx = &call->out[1];
-        if (tm_view_present(&call->out[2])) o.dw = &call->out[2];
-        o.add_dw = call->accumulate >> 2 & 1;
+        *(by_row ? &o.scales : &o.scalars) = &call->in[3];
+        if (tm_view_present(&out[0])) o.dx = &out[0];
+        if (tm_view_present(&out[1])) o.dw = &out[1];
+        o.add_dw = call->accumulate >> (out + 1 - call->out) & 1;
+        out += 2;
     }
+    o.logits = out;
     o.rows = o.x->shape.n[0];
     o.width = o.x->shape.n[1];
     o.classes = o.w->shape.n[0];
@@ -66,9 +73,11 @@ static TM_PLANNED const char *refuse(const operands *o)
     if (!tm_is_float(o->x) || !tm_is_float(o->w)) return "needs float32 or bfloat16 inputs";
     if (o->targets->dtype != TM_I32) return "needs int32 targets";
     if (o->scalars && o->scalars->dtype != TM_F64) return "needs float64 scalars";
+    if (o->scales && o->scales->dtype != TM_F32) return "needs float32 cotangents";
     if (o->logits->dtype != TM_F32) return "needs float32 logits";
-    if (o->loss->dtype != TM_F64) return "needs a float64 loss";
-    if (o->losses && o->losses->dtype != TM_F64) return "needs float64 losses of rows";
+    if (o->loss && o->loss->dtype != TM_F64) return "needs a float64 loss";
+    if (o->losses && o->losses->dtype != TM_F64 && (o->loss || !tm_is_float(o->losses)))
+        return o->loss ? "needs float64 losses of rows" : "needs float32 or bfloat16 losses";
     if (o->dx && !tm_is_float(o->dx)) return "needs a float32 or bfloat16 gradient of x";
     if (o->dw && !tm_is_float(o->dw)) return "needs a float32 or bfloat16 gradient of w";
     return NULL;
@@ -134,12 +143,23 @@ static void run_product(tm_gemm g, const tm_call *call, void *workspace)
 
 /* ---- rows ---- */
 
+static double scale_of(const operands *o, int64_t row)
+{
+    if (o->scales) return (double)((const float *)o->scales->data)[row];
+    return o->scalars ? ((const double *)o->scalars->data)[TM_SCALAR_LOSS_SCALE] : 0;
+}
+
 /* Adds the losses of rows [from, from + n) to *sum, in their order, and notes them. */
 static void add_losses(const operands *o, const double *losses, int64_t from, int64_t n, double *sum)
 {
-    double *each = o->losses ? (double *)o->losses->data + from : NULL;
     for (int64_t r = 0; r < n; r++) *sum += losses[r];
-    for (int64_t r = 0; each && r < n; r++) each[r] = losses[r] + (o->add_losses ? each[r] : 0);
+    for (int64_t r = 0; o->losses && r < n; r++) {
+        double *wide = o->losses->dtype == TM_F64 ? (double *)o->losses->data + from + r : NULL;
+        if (wide)
+            *wide = losses[r] + (o->add_losses ? *wide : 0);
+        else
+            v16_put(o->losses->data, o->losses->dtype, from + r, v16_set1((float)losses[r]), 1);
+    }
 }
 
 #if TM_PAIRS && defined(__AMX_BF16__)
@@ -207,7 +227,7 @@ static void slice_row(const operands *o, const slicing *s, int64_t r, int64_t sl
         for (int64_t i = run; i < end; i += TM_LANES) {
             v16 e = tm_exponentials(z + i, top, end - i, false);
             lanes = v16_add(lanes, e);
-            if (o->scalars) v16_put(s->e + r * o->classes, TM_BF16, v + i, e, tm_min(TM_LANES, end - i));
+            if (o->gradients) v16_put(s->e + r * o->classes, TM_BF16, v + i, e, tm_min(TM_LANES, end - i));
         }
         sum += (double)v16_sum(lanes);
     }
@@ -221,7 +241,7 @@ static double finish_row(const operands *o, const slicing *s, int64_t r, int32_t
     const float  *maxima = s->maxima + r * s->slices;
     const double *sums = s->sums + r * s->slices;
     if (target == TM_IGNORED_TARGET) {
-        if (o->scalars) memset(e, 0, (size_t)o->classes * sizeof *e);
+        if (o->gradients) memset(e, 0, (size_t)o->classes * sizeof *e);
         return 0;
     }
     TM_ASSERT(target >= 0 && target < o->classes);
@@ -229,7 +249,7 @@ static double finish_row(const operands *o, const slicing *s, int64_t r, int32_t
     for (int64_t i = 1; i < s->slices; i++) most = (double)maxima[i] > most ? (double)maxima[i] : most;
     for (int64_t i = 0; i < s->slices; i++) sum += sums[i] * exp((double)maxima[i] - most);
     aim = (double)s->aims[r] - most;
-    for (int64_t i = 0; o->scalars && i < s->slices; i++) {
+    for (int64_t i = 0; o->gradients && i < s->slices; i++) {
         int64_t v = i * s->columns, end = tm_min(v + s->columns, o->classes);
         v16     factor = v16_set1((float)(scale * exp((double)maxima[i] - most) / sum));
         for (int64_t j = v; j < end; j += TM_LANES) {
@@ -237,7 +257,7 @@ static double finish_row(const operands *o, const slicing *s, int64_t r, int32_t
             v16_put(e, TM_BF16, j, v16_mul(v16_get(e, TM_BF16, j, n), factor), n);
         }
     }
-    if (o->scalars) v16_put(e, TM_BF16, target, v16_set1((float)((exp(aim) / sum - 1) * scale)), 1);
+    if (o->gradients) v16_put(e, TM_BF16, target, v16_set1((float)((exp(aim) / sum - 1) * scale)), 1);
     return log(sum) - aim;
 }
 
@@ -245,7 +265,6 @@ static double finish_row(const operands *o, const slicing *s, int64_t r, int32_t
 static void slice_rows(const tm_call *call, const operands *o, const slicing *s, int64_t from, int64_t n)
 {
     const int32_t *targets = (const int32_t *)o->targets->data + from;
-    double         scale = o->scalars ? ((const double *)o->scalars->data)[TM_SCALAR_LOSS_SCALE] : 0;
     for (int64_t slice = 0; slice < s->slices; slice++) {
         run_product(slice_product(o, s, from, n, slice * s->columns), call, s->scratch);
         int64_t group = TM_TASK_LOGITS / s->columns + 1;
@@ -253,7 +272,7 @@ static void slice_rows(const tm_call *call, const operands *o, const slicing *s,
         for (int64_t r = 0; r < n; r++) slice_row(o, s, r, slice, targets[r]);
     }
 #pragma omp parallel for schedule(dynamic, 1) num_threads(call->threads) if (call->threads > 1 && n > 1)
-    for (int64_t r = 0; r < n; r++) s->losses[r] = finish_row(o, s, r, targets[r], scale);
+    for (int64_t r = 0; r < n; r++) s->losses[r] = finish_row(o, s, r, targets[r], scale_of(o, from + r));
 }
 
 static TM_PLANNED tm_gemm from_codes(tm_gemm g, const slicing *s)
@@ -285,7 +304,7 @@ static TM_PLANNED size_t loss_workspace(const operands *o, int threads)
 static void run(const tm_call *call, const operands *o)
 {
     slicing s = slicing_of(o);
-    double *loss = o->loss->data, sum = o->add_loss ? *loss : 0;
+    double *loss = o->loss ? o->loss->data : NULL, sum = o->add_loss ? *loss : 0;
     slicing_open(&s, o, call->workspace);
     for (int64_t from = 0; from < o->rows; from += s.rows) {
         int64_t n = tm_min(s.rows, o->rows - from);
@@ -294,19 +313,19 @@ static void run(const tm_call *call, const operands *o)
         if (o->dx) run_product(from_codes(dx_product(o, from, n), &s), call, s.scratch);
         if (o->dw) run_product(from_codes(dw_product(o, from, n), &s), call, s.scratch);
     }
-    *loss = sum;
+    if (loss) *loss = sum;
 }
 #else
 static void loss_rows(const operands *o, int64_t from, int64_t n, double *losses, int threads)
 {
     float         *logits = o->logits->data;
     const int32_t *targets = (const int32_t *)o->targets->data + from;
-    double         scale = o->scalars ? ((const double *)o->scalars->data)[TM_SCALAR_LOSS_SCALE] : 0;
     int64_t        group = TM_TASK_LOGITS / o->classes + 1;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && n > group)
     for (int64_t task = 0; task < (n + group - 1) / group; task++)
         for (int64_t r = task * group; r < n && r < (task + 1) * group; r++)
-            losses[r] = tm_loss_row(logits + r * o->classes, o->classes, targets[r], o->scalars != NULL, scale);
+            losses[r] =
+                tm_loss_row(logits + r * o->classes, o->classes, targets[r], o->gradients, scale_of(o, from + r));
 }
 
 static TM_PLANNED size_t largest_product(const operands *o, int threads)
@@ -334,7 +353,7 @@ static TM_PLANNED size_t loss_workspace(const operands *o, int threads)
 
 static void run(const tm_call *call, const operands *o)
 {
-    double *losses = call->workspace, *loss = o->loss->data;
+    double *losses = call->workspace, *loss = o->loss ? o->loss->data : NULL;
     void   *scratch = losses + o->chunk;
     double  sum = o->add_loss ? *loss : 0;
     for (int64_t from = 0; from < o->rows; from += o->chunk) {
@@ -345,31 +364,33 @@ static void run(const tm_call *call, const operands *o)
         if (o->dx) run_product(dx_product(o, from, n), call, scratch);
         if (o->dw) run_product(dw_product(o, from, n), call, scratch);
     }
-    *loss = sum;
+    if (loss) *loss = sum;
 }
 
 #endif
 
 /* ---- kernels ---- */
 
-#define KERNEL(name, gradients)                                                                                        \
+#define KERNEL(name, gradients, by_row)                                                                                \
     static TM_PLANNED const char *name##_refuse(const tm_call *call)                                                   \
     {                                                                                                                  \
-        operands o = operands_of(call, gradients);                                                                     \
+        operands o = operands_of(call, gradients, by_row);                                                             \
         return refuse(&o);                                                                                             \
     }                                                                                                                  \
     static TM_PLANNED size_t name##_workspace(const tm_call *call)                                                     \
     {                                                                                                                  \
-        operands o = operands_of(call, gradients);                                                                     \
+        operands o = operands_of(call, gradients, by_row);                                                             \
         return loss_workspace(&o, call->threads);                                                                      \
     }                                                                                                                  \
     static void name##_run(const tm_call *call)                                                                        \
     {                                                                                                                  \
-        operands o = operands_of(call, gradients);                                                                     \
+        operands o = operands_of(call, gradients, by_row);                                                             \
         run(call, &o);                                                                                                 \
     }
-KERNEL(forward, false)
-KERNEL(grad, true)
+KERNEL(forward, false, false)
+KERNEL(grad, true, false)
+KERNEL(by_row, false, true)
+KERNEL(by_row_grad, true, true)
 #undef KERNEL
 
 #if TM_PAIRS && defined(__AMX_BF16__)
@@ -384,5 +405,7 @@ KERNEL(grad, true)
 const tm_kernel TM_K(tm_cpu_loss)[] = {
     LOSS(linear_cross_entropy, forward),
     LOSS(linear_cross_entropy_grad, grad),
+    LOSS(linear_token_losses, by_row),
+    LOSS(linear_token_losses_grad, by_row_grad),
     { .run = NULL },
 };

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device/cpu/simd/preference.c - preference_loss and its gradient (op/preference_loss.c): a few operations a row, in
+ * double, in the order of the rows, by one thread.
+ */
+#include "device/cpu/simd/common.h"
+#include "device/cpu/simd/elementwise.h"
+#include "device/cpu/simd/kernels.h"
+#include "graph/value.h"
+#include "op/attrs.h"
+
+#include <math.h>
+
+/* Rows begin .. end - 1 with one first key. */
+typedef struct {
+    int64_t begin, end, targets;
+    double  above, logp; /* of the reference's log-probability; itself */
+} sequence;
+
+static sequence read_sequence(const tm_call *call, int64_t at, int64_t limit)
+{
+    const tm_view *losses = &call->in[0], *reference = &call->in[3];
+    const int32_t *targets = call->in[1].data, *first_key = call->in[2].data;
+    sequence       s = { .begin = at, .end = at };
+    for (; s.end < limit && first_key[s.end] == first_key[at]; s.end++) {
+        if (targets[s.end] == TM_IGNORED_TARGET) continue;
+        double loss = tm_value_get(losses->data, losses->dtype, s.end);
+        double before = tm_view_present(reference) ? tm_value_get(reference->data, reference->dtype, s.end) : 0;
+        s.targets++;
+        s.logp -= loss;
+        s.above += before - loss;
+    }
+    return s;
+}
+
+static bool next_pair(const tm_call *call, int64_t *at, int64_t limit, sequence pair[2])
+{
+    while (*at < limit) {
+        pair[0] = read_sequence(call, *at, limit);
+        *at = pair[0].end;
+        if (*at == limit) return false;
+        pair[1] = read_sequence(call, *at, limit);
+        *at = pair[1].end;
+        if (pair[0].targets + pair[1].targets > 0) return true;
+    }
+    return false;
+}
+
+static double share_of(const tm_preference_attr *attr, const sequence *s)
+{
+    return attr->kind == TM_PREFERENCE_IPO && s->targets > 0 ? 1 / (double)s->targets : 1;
+}
+
+/* What the loss of a pair depends on, times beta (ipo: as it is). */
+static double margin_of(const tm_preference_attr *attr, const sequence pair[2])
+{
+    double z = pair[0].above * share_of(attr, &pair[0]) - pair[1].above * share_of(attr, &pair[1]);
+    return attr->kind == TM_PREFERENCE_IPO ? z : attr->beta * z;
+}
+
+static double softplus(double x)
+{
+    return fmax(x, 0) + log1p(exp(-fabs(x)));
+}
+
+static double loss_of(const tm_preference_attr *attr, double u)
+{
+    const double e = attr->label_smoothing, off = u - 0.5 / attr->beta;
+    if (attr->kind == TM_PREFERENCE_IPO) return off * off;
+    if (attr->kind == TM_PREFERENCE_HINGE) return fmax(0, 1 - u);
+    return (1 - e) * softplus(-u) + e * softplus(u);
+}
+
+static double slope_of(const tm_preference_attr *attr, double u)
+{
+    const double e = attr->label_smoothing;
+    if (attr->kind == TM_PREFERENCE_IPO) return 2 * (u - 0.5 / attr->beta);
+    if (attr->kind == TM_PREFERENCE_HINGE) return u < 1 ? -attr->beta : 0;
+    return attr->beta * (e / (1 + exp(-u)) - (1 - e) / (1 + exp(u)));
+}
+
+static void preference_run(const tm_call *call)
+{
+    const tm_preference_attr *attr = call->attr;
+    double                   *loss = call->out[0].data, *record = call->out[1].data;
+    sequence                  pair[2];
+    if (!(call->accumulate & 1u)) *loss = 0;
+    for (int k = 0; k < TM_PREFERRED_COUNT && !(call->accumulate & 2u); k++) record[k] = 0;
+    for (int64_t from = 0; from < call->in[0].shape.n[0]; from += attr->seq)
+        for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
+            *loss += loss_of(attr, margin_of(attr, pair));
+            record[TM_PREFERRED_CHOSEN] += attr->beta * pair[0].above;
+            record[TM_PREFERRED_REJECTED] += attr->beta * pair[1].above;
+            record[TM_PREFERRED_RIGHT] += pair[0].above > pair[1].above;
+            record[TM_PREFERRED_LOGPS_CHOSEN] += pair[0].logp;
+            record[TM_PREFERRED_LOGPS_REJECTED] += pair[1].logp;
+            record[TM_PREFERRED_PAIRS]++;
+        }
+}
+
+static void fill_rows(const tm_call *call, const sequence *s, double value)
+{
+    const int32_t *targets = call->in[1].data;
+    for (int64_t n = s->begin; n < s->end; n++)
+        tm_value_set(call->out[0].data, call->out[0].dtype, n, targets[n] == TM_IGNORED_TARGET ? 0 : value);
+}
+
+static void preference_grad_run(const tm_call *call)
+{
+    const tm_preference_attr *attr = call->attr;
+    const double              scale = ((const double *)call->in[4].data)[TM_SCALAR_LOSS_SCALE];
+    const int64_t             rows = call->in[0].shape.n[0];
+    sequence                  pair[2];
+    for (int64_t n = 0; n < rows; n++) tm_value_set(call->out[0].data, call->out[0].dtype, n, 0);
+    for (int64_t from = 0; from < rows; from += attr->seq)
+        for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
+            double slope = scale * slope_of(attr, margin_of(attr, pair));
+            fill_rows(call, &pair[0], -slope * share_of(attr, &pair[0]));
+            fill_rows(call, &pair[1], slope * share_of(attr, &pair[1]));
+        }
+}
+
+static TM_PLANNED const char *refuse_inputs(const tm_call *call)
+{
+    if (!tm_is_float(&call->in[0])) return "needs float32 or bfloat16 losses";
+    if (call->in[1].dtype != TM_I32 || call->in[2].dtype != TM_I32) return "needs int32 targets and first keys";
+    if (tm_view_present(&call->in[3]) && !tm_is_float(&call->in[3])) return "needs a float32 or bfloat16 reference";
+    return NULL;
+}
+static TM_PLANNED const char *preference_refuse(const tm_call *call)
+{
+    const char *why = refuse_inputs(call);
+    if (!why) why = tm_refuse_scalar(&call->out[0]);
+    return why ? why : tm_refuse_scalar(&call->out[1]);
+}
+static TM_PLANNED const char *preference_grad_refuse(const tm_call *call)
+{
+    const char *why = refuse_inputs(call);
+    if (!why) why = tm_refuse_scalar(&call->in[4]);
+    return why ? why : tm_refuse_format(&call->out[0]);
+}
+
+const tm_kernel TM_K(tm_cpu_preference)[] = {
+    TM_KERNEL(preference_loss, "preference_loss/", preference_refuse, NULL, preference_run),
+    TM_KERNEL(preference_loss_grad, "preference_loss_grad/", preference_grad_refuse, NULL, preference_grad_run),
+    { .run = NULL },
+};

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op/preference_loss.c - of two answers to a prompt the chosen one is to become likelier against a reference than the
+ * rejected one (DPO: Rafailov et al. 2023, eq. 7; label smoothing: Mitchell 2023; hinge: Zhao et al. 2023, SLiC; ipo:
+ * Azar et al. 2024, eq. 17, with means over tokens in the place of sums).
+ *
+ *   A sample of T rows holds sequences: rows with the same first_key, one after another. They come in pairs, the chosen
+ *   one first; a last one without a partner is what is left of a sample. Rows without a target count nowhere, and a
+ * pair without any target is none.
+ *
+ *   D    = sum over the rows of a sequence of reference_n - losses_n: by how much its log-probability is above the
+ *          reference's, whose losses are 0 without one
+ *   z    = D(chosen) - D(rejected);  ipo: each D divided by the number of its targets
+ *   f(z) = (1 - e) ln(1 + exp(-beta z)) + e ln(1 + exp(beta z))      sigmoid, e: label smoothing
+ *          max(0, 1 - beta z)                                        hinge
+ *          (z - 1 / (2 beta))^2                                      ipo
+ *   loss = sum over pairs of f(z)
+ *   dlosses_n = -s f'(z) of the chosen, s f'(z) of the rejected rows;  ipo: divided by the number of targets
+ *
+ * s is scalars[TM_SCALAR_LOSS_SCALE]; one over the number of pairs makes the mean of it. tm_preferred: what `record`
+ * is. losses (N), targets (N), first_key (N), [reference (N)] -> loss (), record (6)
+ */
+#include "base/status.h"
+#include "graph/gradient.h"
+#include "op/attrs.h"
+#include "op/describe.h"
+
+#include <math.h>
+
+static const char *preference_check(const tm_shape *in, const tm_preference_attr *attr)
+{
+    if (in[0].rank != 1) return "the losses must have one axis (rows)";
+    if (attr->seq < 1 || in[0].n[0] % attr->seq != 0) return "the rows must be a multiple of the sample's length";
+    if (!(attr->beta > 0)) return "beta must be positive";
+    if (!tm_shape_is_vector(in[1], in[0].n[0])) return "there must be one target per row";
+    if (!tm_shape_is_vector(in[2], in[0].n[0])) return "there must be one first key per row";
+    if (tm_shape_present(in[3]) && !tm_shape_is_vector(in[3], in[0].n[0]))
+        return "there must be one loss of the reference per row";
+    return NULL;
+}
+
+static const char *preference_loss_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    const char *why;
+    if ((why = preference_check(in, attr))) return why;
+    if ((why = tm_shape_fit(&out[0], (tm_shape){ .rank = 0 }, "the loss must be a scalar"))) return why;
+    return tm_shape_fit(&out[1], tm_shape_1(TM_PREFERRED_COUNT), "there must be six numbers in the record");
+}
+
+/* Rows begin .. end - 1. */
+typedef struct {
+    int64_t begin, end, targets;
+    double  above, logp; /* D; minus the sum of the losses */
+} sequence;
+
+/* The one that begins at row `at`, at most up to row `limit`. */
+static sequence sequence_at(const tm_call *call, int64_t at, int64_t limit)
+{
+    const double  *losses = call->in[0].data, *reference = call->in[3].data;
+    const int32_t *targets = call->in[1].data, *first_key = call->in[2].data;
+    sequence       s = { .begin = at };
+    int64_t        n = at;
+    for (; n < limit && first_key[n] == first_key[at]; n++) {
+        if (targets[n] == TM_IGNORED_TARGET) continue;
+        s.targets++;
+        s.logp -= losses[n];
+        s.above += (reference ? reference[n] : 0) - losses[n];
+    }
+    s.end = n;
+    return s;
+}
+
+/* The pair from row *at on, which moves behind it; false: the sample that ends at `limit` has no more. */
+static bool next_pair(const tm_call *call, int64_t *at, int64_t limit, sequence pair[2])
+{
+    while (*at < limit) {
+        pair[0] = sequence_at(call, *at, limit);
+        *at = pair[0].end;
+        if (*at == limit) return false;
+        pair[1] = sequence_at(call, *at, limit);
+        *at = pair[1].end;
+        if (pair[0].targets + pair[1].targets > 0) return true;
+    }
+    return false;
+}
+
+/* What D is multiplied with in z. */
+static double share_of(const tm_preference_attr *attr, const sequence *s)
+{
+    return attr->kind == TM_PREFERENCE_IPO && s->targets > 0 ? 1 / (double)s->targets : 1;
+}
+
+static double margin_of(const tm_preference_attr *attr, const sequence pair[2])
+{
+    return pair[0].above * share_of(attr, &pair[0]) - pair[1].above * share_of(attr, &pair[1]);
+}
+
+/* ln(1 + exp(x)) */
+static double softplus(double x)
+{
+    return fmax(x, 0) + log1p(exp(-fabs(x)));
+}
+
+static double loss_of(const tm_preference_attr *attr, double z)
+{
+    double u = attr->beta * z, e = attr->label_smoothing;
+    switch ((tm_preference_kind)attr->kind) {
+    case TM_PREFERENCE_SIGMOID:
+        return (1 - e) * softplus(-u) + e * softplus(u);
+    case TM_PREFERENCE_HINGE:
+        return fmax(0, 1 - u);
+    case TM_PREFERENCE_IPO:
+        return (z - 0.5 / attr->beta) * (z - 0.5 / attr->beta);
+    }
+    TM_ASSERT(!"a loss that is not known");
+    return 0;
+}
+
+/* f'(z) */
+static double slope_of(const tm_preference_attr *attr, double z)
+{
+    double u = attr->beta * z, e = attr->label_smoothing;
+    switch ((tm_preference_kind)attr->kind) {
+    case TM_PREFERENCE_SIGMOID:
+        return attr->beta * (e / (1 + exp(-u)) - (1 - e) / (1 + exp(u)));
+    case TM_PREFERENCE_HINGE:
+        return u < 1 ? -attr->beta : 0;
+    case TM_PREFERENCE_IPO:
+        return 2 * (z - 0.5 / attr->beta);
+    }
+    TM_ASSERT(!"a loss that is not known");
+    return 0;
+}
+
+static void preference_loss_reference(const tm_call *call)
+{
+    const tm_preference_attr *attr = call->attr;
+    double                   *loss = tm_call_sums(call, 0), *record = tm_call_sums(call, 1);
+    sequence                  pair[2];
+    for (int64_t from = 0; from < call->in[0].shape.n[0]; from += attr->seq)
+        for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
+            *loss += loss_of(attr, margin_of(attr, pair));
+            record[TM_PREFERRED_CHOSEN] += attr->beta * pair[0].above;
+            record[TM_PREFERRED_REJECTED] += attr->beta * pair[1].above;
+            record[TM_PREFERRED_RIGHT] += pair[0].above > pair[1].above;
+            record[TM_PREFERRED_LOGPS_CHOSEN] += pair[0].logp;
+            record[TM_PREFERRED_LOGPS_REJECTED] += pair[1].logp;
+            record[TM_PREFERRED_PAIRS]++;
+        }
+}
+
+static void preference_loss_gradient(tm_gradient *gradient, const tm_node *node)
+{
+    tm_tensor_id losses = node->in[0], scalars = tm_gradient_of(gradient, node->out[0]);
+    if (scalars == TM_NONE || !tm_gradient_wanted(gradient, losses)) return;
+    tm_tensor_id in[TM_MAX_IN] = { losses, node->in[1], node->in[2], node->in[3], scalars };
+    tm_tensor_id out[TM_MAX_OUT] = { TM_NONE };
+    tm_gradient_emit(gradient, TM_OP_preference_loss_grad, node->attr, node->attr_bytes, in, out, 0);
+    tm_gradient_add(gradient, losses, out[0]);
+}
+
+static tm_cost preference_cost(const tm_call *call)
+{
+    return tm_call_cost(call, 0);
+}
+
+/* keys: first keys are below it, so runs of one or several rows are sequences */
+static const struct {
+    int64_t rows, seq, keys, ignored_every, kind;
+    double  beta, label_smoothing;
+    bool    reference;
+} cases[] = {
+    { 2, 2, 1 << 20, 0, TM_PREFERENCE_SIGMOID, 0.5, 0, true },
+    { 24, 12, 2, 4, TM_PREFERENCE_SIGMOID, 0.3, 0.1, true },
+    { 35, 7, 2, 0, TM_PREFERENCE_HINGE, 0.2, 0, true },
+    { 39, 13, 2, 5, TM_PREFERENCE_IPO, 0.25, 0, true },
+    { 130, 130, 2, 3, TM_PREFERENCE_SIGMOID, 0.1, 0.3, false },
+    { 6, 3, 2, 1, TM_PREFERENCE_SIGMOID, 0.1, 0, true }, /* no row counts */
+    { 128, 64, 3, 7, TM_PREFERENCE_IPO, 0.4, 0, false },
+};
+
+static bool preference_loss_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(cases)) return false;
+    tm_preference_attr attr = {
+        .seq = cases[k].seq, .kind = cases[k].kind, .beta = cases[k].beta, .label_smoothing = cases[k].label_smoothing
+    };
+    tm_example_begin(example, &attr, sizeof attr);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_1(cases[k].rows), 2, 0.5);
+    tm_example_int(example, 1, tm_shape_1(cases[k].rows), 1 << 20);
+    tm_example_int(example, 2, tm_shape_1(cases[k].rows), cases[k].keys);
+    example->ignored_every = cases[k].ignored_every;
+    if (cases[k].reference) tm_example_in(example, 3, TM_ROLE_CONSTANT, tm_shape_1(cases[k].rows), 2, 0.5);
+    return true;
+}
+
+const tm_op tm_op_preference_loss = {
+    .name = "preference_loss",
+    .formula =
+        "loss = sum over pairs of f(z), z = D(chosen) - D(rejected), D = sum of reference - losses; sigmoid: f = "
+        "(1 - e) ln(1 + exp(-beta z)) + e ln(1 + exp(beta z)); hinge: max(0, 1 - beta z); ipo: D / targets, "
+        "f = (z - 1 / (2 beta))^2",
+    .group = "loss",
+    .n_in = 4,
+    .n_out = 2,
+    .optional_in = 1U << 3,
+    .out_role = { TM_ROLE_SCALAR, TM_ROLE_SCALAR },
+    .infer = preference_loss_infer,
+    .reference = preference_loss_reference,
+    .gradient = preference_loss_gradient,
+    .cost = preference_cost,
+    .vector = 3,
+    .example = preference_loss_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "losses (N)", "targets (N)", "first_key (N)", "[reference (N)]" },
+    .out_name = { "loss ()", "record (6)" },
+    .attributes = "seq, kind, beta, label_smoothing",
+};
+
+/* in: losses (N), targets (N), first_key (N), [reference (N)], scalars (8); out: dlosses (N) */
+static const char *preference_loss_grad_infer(const tm_shape *in, const void *attr, tm_shape *out)
+{
+    const char *why;
+    if ((why = preference_check(in, attr))) return why;
+    if (!tm_shape_is_vector(in[4], TM_SCALAR_COUNT)) return "there must be eight scalars";
+    return tm_shape_fit(&out[0], in[0], "dlosses must have the shape of the losses");
+}
+
+static void preference_loss_grad_reference(const tm_call *call)
+{
+    const tm_preference_attr *attr = call->attr;
+    const int32_t            *targets = call->in[1].data;
+    double  *dlosses = call->out[0].data, scale = ((const double *)call->in[4].data)[TM_SCALAR_LOSS_SCALE];
+    int64_t  rows = call->in[0].shape.n[0];
+    sequence pair[2];
+    for (int64_t n = 0; n < rows; n++) dlosses[n] = 0;
+    for (int64_t from = 0; from < rows; from += attr->seq)
+        for (int64_t at = from; next_pair(call, &at, from + attr->seq, pair);) {
+            double slope = scale * slope_of(attr, margin_of(attr, pair));
+            for (int64_t n = pair[0].begin; n < pair[1].end; n++) {
+                const sequence *s = &pair[n >= pair[1].begin];
+                if (targets[n] != TM_IGNORED_TARGET) dlosses[n] = (s == &pair[0] ? -slope : slope) * share_of(attr, s);
+            }
+        }
+}
+
+static bool preference_loss_grad_example(int k, tm_example *example)
+{
+    if (!preference_loss_example(k, example)) return false;
+    tm_example_in(example, 4, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);
+    return true;
+}
+
+const tm_op tm_op_preference_loss_grad = {
+    .name = "preference_loss_grad",
+    .formula = "dlosses[n] = -s f'(z) of chosen, s f'(z) of rejected rows; ipo: / targets",
+    .group = "loss",
+    .n_in = 5,
+    .n_out = 1,
+    .optional_in = 1U << 3,
+    .out_role = { TM_ROLE_STATISTIC },
+    .infer = preference_loss_grad_infer,
+    .reference = preference_loss_grad_reference,
+    .cost = preference_cost,
+    .vector = 3,
+    .example = preference_loss_grad_example,
+    .in_name = { "losses (N)", "targets (N)", "first_key (N)", "[reference (N)]", "scalars (8)" },
+    .out_name = { "dlosses (N)" },
+    .attributes = "seq, kind, beta, label_smoothing",
+};

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/preference.c - what the weights that a run begins with lose on each token of its pairs, kept in the data; and
+ * what such a run tells.
+ *
+ * The reference of a run is the model that it begins with. Its losses are computed before anything is trained, in rows
+ * packed as those of training, by the same kernels: a first step then finds no difference at all. A run that goes on
+ * from a checkpoint computes them again, from the same weights, before it reads the checkpoint's: to the same bits.
+ */
+#include "train/preference.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "train/run_state.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void tm_preference_measure(const double record[TM_PREFERRED_COUNT], tm_named_f64 out[TM_PREFERENCE_MEASURES])
+{
+    const double n = record[TM_PREFERRED_PAIRS], chosen = record[TM_PREFERRED_CHOSEN],
+                 rejected = record[TM_PREFERRED_REJECTED];
+    out[0] = (tm_named_f64){ "rewards/chosen", chosen / n };
+    out[1] = (tm_named_f64){ "rewards/rejected", rejected / n };
+    out[2] = (tm_named_f64){ "rewards/accuracies", record[TM_PREFERRED_RIGHT] / n };
+    out[3] = (tm_named_f64){ "rewards/margins", (chosen - rejected) / n };
+    out[4] = (tm_named_f64){ "logps/chosen", record[TM_PREFERRED_LOGPS_CHOSEN] / n };
+    out[5] = (tm_named_f64){ "logps/rejected", record[TM_PREFERRED_LOGPS_REJECTED] / n };
+}
+
+double tm_preference_start(const tm_preference_attr *attr)
+{
+    return attr->kind == TM_PREFERENCE_SIGMOID ? log(2)
+           : attr->kind == TM_PREFERENCE_HINGE ? 1
+                                               : 0.25 / (attr->beta * attr->beta);
+}
+
+/* The first n samples of a split. Without a thread that reads ahead: the source changes meanwhile. */
+static tm_status keep_samples(run *r, const tm_source *source, tm_split split, int64_t n, tm_error *err)
+{
+    const bool    held_out = split == TM_SPLIT_VALIDATION;
+    const int64_t rows = held_out ? run_validation_rows(r->options) : r->options->step.micro_batch;
+    const int64_t seq = tm_source_seq(source);
+    tm_loader    *loader = tm_loader_open(source, split, rows, 0, 0);
+    float        *losses = tm_alloc((size_t)(rows * seq) * sizeof *losses);
+    tm_status     st = TM_OK;
+    for (int64_t at = 0; at < n && st == TM_OK; at += rows) {
+        tm_batch batch;
+        tm_loader_next(loader, &batch);
+        tm_micro_batch fed = run_micro_batch(&batch);
+        st = run_check_batch(&batch, err);
+        if (st == TM_OK) st = tm_trainer_token_losses(r->trainer, &fed, held_out, losses, err);
+        for (int64_t i = 0; i < rows && at + i < n && st == TM_OK; i++)
+            tm_source_keep_reference(source, split, at + i, losses + i * seq);
+    }
+    free(losses);
+    tm_loader_close(loader);
+    return st;
+}
+
+tm_status run_reference(run *r, tm_error *err)
+{
+    const tm_run_options *o = r->options;
+    int64_t               begin = tm_now_ns(), train = tm_source_describe(r->source)->train_samples, held_out = 0, most;
+    if (!(o->step.preference.beta > 0) || o->reference_free) return TM_OK;
+    if (o->validate) {
+        int64_t samples = tm_source_describe(r->held_out)->validation_samples;
+        held_out = run_validation_batches(r) * run_validation_rows(o);
+        if (held_out > samples) held_out = samples;
+    }
+    /* a run of less than an epoch needs no more; the certificate after it reads a micro-batch beyond its end */
+    if (r->stop_evaluation) train = 0; /* only held-out pairs are looked at */
+    if (!__builtin_mul_overflow(o->steps + 1, run_global_batch(o), &most) && most < train) train = most;
+    TM_TRY(tm_trainer_weights_hash(r->trainer, &r->reference, err));
+    TM_TRY(keep_samples(r, r->source, TM_SPLIT_TRAIN, train, err));
+    if (held_out > 0) TM_TRY(keep_samples(r, r->held_out, TM_SPLIT_VALIDATION, held_out, err));
+    tm_note("the reference, the model that the run begins with, has read %lld rows of training and %lld of validation "
+            "in %.1f s",
+            (long long)train, (long long)held_out, (double)(tm_now_ns() - begin) * 1e-9);
+    return TM_OK;
+}

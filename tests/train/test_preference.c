@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs on pairs: they begin where model and reference are one, to the last bit; threads, packing and stopping change
+ * nothing; what is told is what happened; what makes such a run valid. */
+#include "base/log.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+#include "support/training.h"
+#include "train/run.h"
+#include "train/verdict.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+enum { SEQ = 96, PAIRS = 60, MOST = 64 };
+
+typedef struct {
+    tm_sink       sink;
+    tm_step_done  step[MOST];
+    double        measures[MOST][6];
+    tm_evaluation evaluation;
+    double        evaluated[6];
+    int           steps, evaluations;
+    tm_run_ended  end;
+    char          reason[TM_REASON_BYTES];
+} listener;
+
+static const char *const names[6] = { "rewards/chosen",  "rewards/rejected", "rewards/accuracies",
+                                      "rewards/margins", "logps/chosen",     "logps/rejected" };
+
+static void listen(tm_sink *sink, const tm_event *event)
+{
+    listener *l = (listener *)sink;
+    if (event->kind == TM_EVENT_STEP_DONE) {
+        assert_true(l->steps < MOST);
+        assert_int_equal(event->step_done.n_measures, 6);
+        for (int k = 0; k < 6; k++) {
+            assert_string_equal(event->step_done.measures[k].name, names[k]);
+            l->measures[l->steps][k] = event->step_done.measures[k].value;
+        }
+        l->step[l->steps++] = event->step_done;
+    }
+    if (event->kind == TM_EVENT_EVALUATION) {
+        assert_int_equal(event->evaluation.n_measures, 6);
+        for (int k = 0; k < 6; k++) l->evaluated[k] = event->evaluation.measures[k].value;
+        l->evaluation = event->evaluation;
+        l->evaluations++;
+    }
+    if (event->kind == TM_EVENT_RUN_ENDED) {
+        l->end = event->run_ended;
+        snprintf(l->reason, sizeof l->reason, "%s", event->run_ended.reason);
+    }
+}
+
+/* Chosen answers are of capitals, rejected ones of small letters; lengths differ. */
+static void write_rows(void)
+{
+    tm_text text = { 0 };
+    for (int i = 0; i < PAIRS; i++) {
+        tm_text_printf(&text, "{\"prompt\": \"%c%d?\", \"chosen\": \"", 'a' + i % 26, i);
+        for (int k = 0; k < 2 + i * 3 % 11; k++) tm_text_printf(&text, "%c", 'A' + (i + k * 3) % 26);
+        tm_text_add(&text, "\", \"rejected\": \"");
+        for (int k = 0; k < 2 + i * 5 % 13; k++) tm_text_printf(&text, "%c", 'a' + (i + k * 7) % 26);
+        tm_text_add(&text, "\"}\n");
+    }
+    test_file_write(test_folder(), "pairs.jsonl", text.data);
+    tm_text_fini(&text);
+}
+
+static tm_run_options options_of(int64_t steps, bool packed)
+{
+    tm_run_options o = { .model_name = "small",
+                         .steps = steps,
+                         .learning_rate = 1e-3,
+                         .max_norm = 1,
+                         .seed = 7,
+                         .prefetch = 2,
+                         .validation_steps = -1,
+                         .checkpoint_load_step = -1,
+                         .checkpoint_interval = 1000,
+                         .step = test_llama_options() };
+    tm_error       err = { 0 };
+    o.step.shape.vocab_size = 257;
+    o.step.seq = SEQ;
+    o.step.micro_batch = 2;
+    o.step.accumulation = 2;
+    o.step.preference = (tm_preference_attr){ .kind = TM_PREFERENCE_SIGMOID, .beta = 0.2 };
+    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 1000, .decay_ratio = 0 };
+    o.source = (tm_source_options){ .name = "preference",
+                                    .path = test_in_folder("pairs.jsonl"),
+                                    .vocab = 257,
+                                    .seq = SEQ,
+                                    .seed = o.seed,
+                                    .validation_fraction = 0.2,
+                                    .sft = { .packed = packed } };
+    if (tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(o.step.n_fields, 5);
+    return o;
+}
+
+static tm_status run(const tm_run_options *options, int threads, listener *l, tm_error *err)
+{
+    tm_device            *device = test_device_open("cpu", threads);
+    tm_source            *source;
+    volatile sig_atomic_t stop = 0;
+    *l = (listener){ .sink = { .handle = listen } };
+    *err = (tm_error){ 0 };
+    if (tm_source_open(&options->source, &source, err) != TM_OK) fail_msg("%s", err->text);
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &l->sink }, .count = 1 };
+    tm_status    st = tm_run(options, device, source, &bus, &stop, err);
+    tm_source_close(source);
+    tm_device_close(device);
+    return st;
+}
+
+static void run_well(const tm_run_options *options, int threads, listener *l)
+{
+    tm_error err;
+    if (run(options, threads, l, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+static bool is_near(double a, double b, double slack)
+{
+    return fabs(a - b) <= slack;
+}
+
+static void runs_begin_where_model_and_reference_are_one(void **state)
+{
+    (void)state;
+    static listener l;
+    static const struct {
+        tm_preference_attr loss;
+        double             start;
+    } cases[] = { { { .kind = TM_PREFERENCE_SIGMOID, .beta = 0.2 }, 0.69314718055994531 },
+                  { { .kind = TM_PREFERENCE_SIGMOID, .beta = 0.2, .label_smoothing = 0.3 }, 0.69314718055994531 },
+                  { { .kind = TM_PREFERENCE_HINGE, .beta = 0.2 }, 1 },
+                  { { .kind = TM_PREFERENCE_IPO, .beta = 0.2 }, 6.25 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int packed = 0; packed < 2; packed++) {
+            tm_run_options o = options_of(3, packed);
+            o.step.preference = cases[i].loss;
+            run_well(&o, 2, &l);
+            assert_true(is_near(l.step[0].loss, cases[i].start, 1e-15 + 1e-14 * cases[i].start));
+            for (int k = 0; k < 4; k++) assert_true(is_near(l.measures[0][k], 0, 0)); /* no difference at all */
+            assert_true(l.measures[0][4] < 0 && l.measures[0][5] < 0);
+            assert_true(l.step[0].grad_norm > 0);
+            assert_true(l.step[1].loss < l.step[0].loss);
+            assert_true(l.measures[2][3] > 0 && l.measures[2][2] > 0);
+            assert_true(is_near(l.measures[2][3], l.measures[2][0] - l.measures[2][1], 1e-12));
+            assert_int_equal(l.step[0].tokens, 4 * SEQ);
+        }
+}
+
+static tm_status change_one(void *context, tm_trainer *trainer, tm_error *err)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    const float     value = 0.125f;
+    (void)context;
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        if (graph->tensors[i].role == TM_ROLE_PARAMETER)
+            return tm_trainer_write(trainer, (tm_tensor_id)i, 0, &value, sizeof value, err);
+    return TM_OK;
+}
+
+/* Half a run and the rest of it are a whole run, and threads do not matter, with all weights and with adapters. */
+static void stopping_and_threads_change_nothing(void **state)
+{
+    (void)state;
+    static listener whole, half, rest;
+    for (int adapters = 0; adapters < 2; adapters++) {
+        tm_run_options o = options_of(8, true);
+        tm_error       err;
+        if (adapters)
+            o.step.adapters = (tm_adapters){
+                .rank = 4, .alpha = 8, .targets = "wqkv,w2", .dropout = 0.1, .base = TM_DTYPE_COUNT, .seed = 7
+            };
+        o.validate = true;
+        run_well(&o, 1, &whole);
+        run_well(&o, 3, &rest);
+        assert_true(whole.end.weights_hash == rest.end.weights_hash);
+        assert_int_equal(whole.evaluations, 1);
+        o.checkpoint = true;
+        o.checkpoint_folder = test_in_folder(adapters ? "lora" : "full");
+        o.steps = 3;
+        run_well(&o, 2, &half);
+        assert_true(half.end.weights_hash != whole.end.weights_hash);
+        o.steps = 8;
+        run_well(&o, 2, &rest);
+        assert_int_equal(rest.steps, 5);
+        assert_int_equal(rest.step[0].step, 4);
+        assert_true(rest.end.weights_hash == whole.end.weights_hash);
+        for (int s = 3; s < 8; s++)
+            for (int k = 0; k < 6; k++)
+                assert_memory_equal(&rest.measures[s - 3][k], &whole.measures[s][k], sizeof(double));
+        assert_memory_equal(&rest.evaluation.loss, &whole.evaluation.loss, sizeof(double));
+        o.load_weights = change_one; /* to begin with: another reference */
+        assert_int_equal(run(&o, 2, &rest, &err), TM_INVALID);
+        assert_non_null(strstr(err.text, "dpo.reference"));
+        o.load_weights = NULL;
+        o.reference_free = true;
+        assert_int_equal(run(&o, 2, &rest, &err), TM_INVALID);
+        assert_non_null(strstr(err.text, "dpo.reference"));
+    }
+}
+
+/* Losses of all pairs together, without a reference. */
+static double sum_of(bool packed, int64_t *pairs)
+{
+    tm_run_options o = options_of(1, packed);
+    tm_source     *source;
+    tm_error       err = { 0 };
+    double         sum = 0;
+    o.source.validation_fraction = 0;
+    o.step.micro_batch = o.step.accumulation = 1;
+    if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_device  *device = test_device_open("cpu", 2);
+    tm_trainer *trainer = test_trainer_open(device, &o.step, 3);
+    int64_t     rows = tm_source_describe(source)->train_samples;
+    assert_true(packed ? rows < PAIRS / 2 : rows == PAIRS);
+    *pairs = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        int32_t        scratch[SEQ + 1], ints[4][SEQ];
+        float          reference[SEQ];
+        int64_t        weight;
+        double         loss, record[TM_PREFERRED_COUNT];
+        void          *at[] = { ints[0], ints[1], ints[2], ints[3], reference };
+        tm_micro_batch batch = { .field = { ints[0], ints[1], ints[2], ints[3], reference } };
+        if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, &err) != TM_OK) fail_msg("%s", err.text);
+        if (tm_trainer_evaluate(trainer, &batch, &loss, &err) != TM_OK) fail_msg("%s", err.text);
+        if (tm_trainer_preferred(trainer, record, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_true(is_near(record[TM_PREFERRED_PAIRS], (double)weight, 0));
+        *pairs += weight;
+        sum += loss;
+    }
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    tm_source_close(source);
+    return sum;
+}
+
+static void packed_pairs_have_their_own_loss(void **state)
+{
+    (void)state;
+    int64_t packed_pairs, pairs;
+    double  packed = sum_of(true, &packed_pairs), apart = sum_of(false, &pairs);
+    assert_int_equal(packed_pairs, PAIRS);
+    assert_int_equal(pairs, PAIRS);
+    if (!is_near(packed, apart, 1e-5 * apart)) fail_msg("%.9g, alone %.9g", packed, apart);
+}
+
+/* What was read of the reference: its losses of the same rows, and only where there is a target. */
+static void references_are_kept_with_their_samples(void **state)
+{
+    (void)state;
+    tm_run_options o = options_of(1, true);
+    tm_source     *source;
+    tm_error       err = { 0 };
+    if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    int64_t rows = tm_source_describe(source)->train_samples;
+    assert_true(rows > 1);
+    for (int64_t i = 0; i < rows; i++) {
+        float losses[SEQ];
+        for (int64_t t = 0; t < SEQ; t++) losses[t] = (float)(1000 * i + t);
+        tm_source_keep_reference(source, TM_SPLIT_TRAIN, i, losses);
+    }
+    for (int64_t i = 0; i < 2 * rows; i++) { /* a second epoch has the same rows in another order */
+        int32_t scratch[SEQ + 1], ints[4][SEQ];
+        float   reference[SEQ];
+        int64_t weight, documents = 0, last = 0;
+        void   *at[] = { ints[0], ints[1], ints[2], ints[3], reference };
+        if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, &err) != TM_OK) fail_msg("%s", err.text);
+        for (int64_t t = 0; t < SEQ; t++)
+            if (ints[3][t] == t) documents++, last = t;
+        int64_t used = documents % 2 ? last : SEQ; /* the odd one is what is left of the row */
+        assert_int_equal(documents / 2, weight);
+        if (i < rows)
+            for (int64_t t = 0; t < used; t++) assert_true(is_near((double)reference[t], (double)(1000 * i + t), 0));
+        for (int64_t t = used; t < SEQ; t++) assert_true(is_near((double)reference[t], 0, 0));
+        assert_true(is_near(fmod((double)reference[0], 1000), 0, 0));
+    }
+    tm_source_close(source);
+}
+
+/* --- what makes a run valid --------------------------------------------------------------------------------------- */
+
+static tm_verdict verdict_of(double first, double from, double to, double validation, char reason[TM_REASON_BYTES])
+{
+    static double losses[100];
+    for (int i = 0; i < 100; i++) losses[i] = from + (to - from) * i / 99 + (i % 2 ? 1e-3 : -1e-3);
+    losses[0] = first;
+    tm_evidence e = { .gate = TM_GATE_PREFERENCE,
+                      .losses = losses,
+                      .n_losses = 100,
+                      .total_steps = 100,
+                      .finite = true,
+                      .validation = validation,
+                      .validation_error = (double)NAN,
+                      .floor = (double)NAN,
+                      .validation_floor = (double)NAN,
+                      .unigram_entropy = (double)NAN,
+                      .compressed = (double)NAN,
+                      .first_loss = first,
+                      .start = log(2) };
+    return tm_verdict_of(&e, reason);
+}
+
+static void valid_runs_begin_at_the_reference_and_fall(void **state)
+{
+    (void)state;
+    char reason[TM_REASON_BYTES];
+    assert_int_equal(verdict_of(log(2), 0.69, 0.3, (double)NAN, reason), TM_VERDICT_VALID);
+    assert_int_equal(verdict_of(log(2), 0.69, 0.3, 0.5, reason), TM_VERDICT_VALID);
+    assert_non_null(strstr(reason, "held-out 0.5000"));
+    assert_int_equal(verdict_of(log(2), 0.69, 0.3, 0.7, reason), TM_VERDICT_INVALID);
+    assert_non_null(strstr(reason, "holds for the training pairs only"));
+    assert_int_equal(verdict_of(0.6932, 0.69, 0.3, 0.5, reason), TM_VERDICT_INVALID);
+    assert_non_null(strstr(reason, "is not what it is compared with"));
+    assert_int_equal(verdict_of((double)NAN, 0.69, 0.3, 0.5, reason), TM_VERDICT_INVALID);
+    assert_int_equal(verdict_of(log(2), 0.69, 0.69, 0.5, reason), TM_VERDICT_INVALID);
+    assert_non_null(strstr(reason, "no progress"));
+}
+
+/* The whole way: certificate, held-out pairs, verdict. */
+static void a_run_is_certified_and_valid(void **state)
+{
+    (void)state;
+    static listener l;
+    tm_run_options  o = options_of(60, true);
+    o.validate = o.certify = true;
+    o.validation_freq = 30;
+    run_well(&o, 2, &l);
+    if (!l.end.certificate.done || !l.end.certificate.gradients || !l.end.certificate.causal)
+        fail_msg("%s", l.end.certificate.reason);
+    assert_true(strstr(l.reason, "loss fell") != NULL);
+    assert_int_equal(l.evaluations, 2);
+    assert_true(l.evaluation.loss < 0.5 && l.evaluated[2] > 0.9);
+    assert_true(l.evaluation.tokens > 0 && l.evaluation.tokens % (2 * SEQ) == 0);
+    assert_int_equal(l.end.n_measures, 6);
+}
+
+static void what_does_not_go_together_is_refused(void **state)
+{
+    (void)state;
+    static listener l;
+    tm_error        err;
+    tm_run_options  o = options_of(2, true);
+    o.step.quantize = (tm_quantize){ .on = true, .switch_step = -1 };
+    assert_int_equal(run(&o, 1, &l, &err), TM_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "quantize.recipe"));
+    o = options_of(2, true);
+    o.source.sft.overlong = TM_OVERLONG_SPLIT;
+    tm_source *source;
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_source_open(&o.source, &source, &err), TM_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "data.overlong split"));
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    tm_log_set_level(TM_LOG_ERROR);
+    write_rows();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_begin_where_model_and_reference_are_one),
+        cmocka_unit_test(stopping_and_threads_change_nothing),
+        cmocka_unit_test(packed_pairs_have_their_own_loss),
+        cmocka_unit_test(references_are_kept_with_their_samples),
+        cmocka_unit_test(valid_runs_begin_at_the_reference_and_fall),
+        cmocka_unit_test(a_run_is_certified_and_valid),
+        cmocka_unit_test(what_does_not_go_together_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, test_folder_teardown);
+}
