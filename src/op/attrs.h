@@ -75,6 +75,7 @@ typedef struct {
 typedef struct {
     int64_t chunk; /* rows whose logits exist at a time */
     int64_t no_dx; /* linear_cross_entropy_grad: 1: nothing below is trained, there is no dx */
+    double  scale; /* of the product u b^T of an adapter; without one 0 */
 } tm_loss_attr;
 
 /* How updates are stored in bfloat16. 0: to nearest, ties to even. Else stochastically: a number between two neighbours

@@ -113,6 +113,7 @@ static bool is_free(const tm_op *op, bool output, int k, int axis, bool position
     if (op == &tm_op_bias_grad) return !output && axis == 0;
     if (op == &tm_op_low_rank_dgrad || op == &tm_op_low_rank_wgrad)
         return !output && k == 0 && axis == 1; /* columns behind the last part */
+    if (op == &tm_op_adapted_norm) return !output && k == 0 && axis == 0;
     if (op == &tm_op_embedding) return !output && k >= 1 && axis == 0;
     if (op == &tm_op_embedding_grad) return output && axis == 0;
     if (op == &tm_op_rope || op == &tm_op_rope_grad) return !output && k == 1 && axis == 0 && positions;

@@ -2,9 +2,9 @@
 /* device/cpu/simd/loss.c - linear layer and cross-entropy in chunks of rows, with or without gradients; all logits
  * never exist at once.
  *
- *   z (N, V) = x (N, C) w (V, C)^T
+ *   z (N, V) = x (N, C) w (V, C)^T + scale u (N, r) b (V, r)^T      (u and b: of an adapter, if there is one)
  *   loss    += sum over rows of log(sum_v e^(z_v - m)) - (z_target - m),  m = max_v z_v
- *   dz       = (softmax(z) - onehot(target)) * scale,  dx = dz w,  dw += dz^T x
+ *   dz       = (softmax(z) - onehot(target)) * s,  dx = dz w,  dw += dz^T x,  du = scale dz b,  db += scale dz^T u
  *
  * A row whose target is TM_IGNORED_TARGET has no loss and no gradient. Exponentials are summed in 16 lanes over runs of
  * SUM_RUN logits, the runs in double; rows are added to the loss in ascending order in double. dw is the product of the
@@ -31,7 +31,10 @@ enum { SUM_RUN = 1024, TASK_LOGITS = 1 << 14 }; /* logits of a task: about 10 us
 typedef struct {
     const tm_view *x, *w, *targets, *scalars; /* scalars NULL: no gradients */
     const tm_view *loss, *dx, *dw, *logits;   /* dx and dw NULL where they are not wanted */
-    bool           add_loss, add_dw;
+    const tm_view *u, *b, *du, *db;           /* NULL without an adapter; db NULL where it is not wanted */
+    double         scale;                     /* of u b^T */
+    int64_t        rank;                      /* columns of u; 0: no adapter */
+    bool           add_loss, add_dw, add_db;
     bool           rounded;                     /* a float32 w counts as rounded to bfloat16 */
     int64_t        rows, width, classes, chunk; /* N, C, V */
 } operands;
@@ -47,6 +50,15 @@ static TM_PLANNED operands operands_of(const tm_call *call, bool gradients)
         if (tm_view_present(&call->out[1])) o.dx = &call->out[1];
         if (tm_view_present(&call->out[2])) o.dw = &call->out[2];
         o.add_dw = call->accumulate >> 2 & 1;
+    }
+    if (tm_view_present(&call->in[gradients ? 4 : 3])) {
+        o.u = &call->in[gradients ? 4 : 3];
+        o.b = o.u + 1;
+        o.scale = ((const tm_loss_attr *)call->attr)->scale;
+        o.rank = o.u->shape.n[1];
+        if (gradients) o.du = &call->out[4];
+        if (gradients && tm_view_present(&call->out[5])) o.db = &call->out[5];
+        o.add_db = call->accumulate >> 5 & 1;
     }
     o.rows = o.x->shape.n[0];
     o.width = o.x->shape.n[1];
@@ -67,6 +79,11 @@ static TM_PLANNED const char *refuse(const operands *o)
     if (o->loss->dtype != TM_F64) return "needs a float64 loss";
     if (o->dx && !tm_is_float(o->dx)) return "needs a float32 or bfloat16 gradient of x";
     if (o->dw && !tm_is_float(o->dw)) return "needs a float32 or bfloat16 gradient of w";
+    if (!o->u) return NULL;
+    if (TM_PAIRS) return "an adapter's product has factors in float32";
+    if (!tm_is_float(o->u) || !tm_is_float(o->b)) return "needs a float32 or bfloat16 adapter";
+    if (o->du && !tm_is_float(o->du)) return "needs a float32 or bfloat16 gradient of u";
+    if (o->db && !tm_is_float(o->db)) return "needs a float32 or bfloat16 gradient of b";
     return NULL;
 }
 
@@ -353,15 +370,80 @@ static void loss_rows(const operands *o, int64_t from, int64_t n, double *losses
             losses[r] = loss_row(logits + r * o->classes, o->classes, targets[r], o->scalars != NULL, scale);
 }
 
+/* ---- an adapter's products; su (chunk, r), float32: scale u, later dz b ---- */
+
+static TM_PLANNED tm_gemm adapter_logits(const operands *o, const float *su, int64_t n)
+{
+    return (tm_gemm){ .m = n,
+                      .n = o->classes,
+                      .k = o->rank,
+                      .a = { su, o->rank, false, TM_F32 },
+                      .b = { o->b->data, o->rank, true, o->b->dtype },
+                      .c = o->logits->data,
+                      .ldc = o->classes,
+                      .c_dtype = TM_F32,
+                      .accumulate = true };
+}
+static TM_PLANNED tm_gemm du_product(const operands *o, float *su, int64_t n)
+{
+    return (tm_gemm){ .m = n,
+                      .n = o->rank,
+                      .k = o->classes,
+                      .a = { o->logits->data, o->classes, false, TM_F32 },
+                      .b = { o->b->data, o->rank, false, o->b->dtype },
+                      .c = su,
+                      .ldc = o->rank,
+                      .c_dtype = TM_F32 };
+}
+static TM_PLANNED tm_gemm db_product(const operands *o, const float *su, int64_t from, int64_t n)
+{
+    return (tm_gemm){ .m = o->classes,
+                      .n = o->rank,
+                      .k = n,
+                      .a = { o->logits->data, o->classes, true, TM_F32 },
+                      .b = { su, o->rank, false, TM_F32 },
+                      .c = o->db->data,
+                      .ldc = o->rank,
+                      .c_dtype = o->db->dtype,
+                      .accumulate = o->add_db || from > 0 };
+}
+
+/* `n` elements of `to` become scale times those of `from`. */
+static void scaled(const operands *o, const void *from, tm_dtype from_dtype, int64_t from_first, void *to,
+                   tm_dtype to_dtype, int64_t to_first, int64_t n)
+{
+    v16 factor = v16_set1((float)o->scale);
+    for (int64_t i = 0; i < n; i += TM_LANES)
+        v16_put(to, to_dtype, to_first + i, v16_mul(factor, v16_get(from, from_dtype, from_first + i, n - i)), n - i);
+}
+
+static void add_adapter_logits(const tm_call *call, const operands *o, float *su, int64_t from, int64_t n,
+                               void *scratch)
+{
+    scaled(o, o->u->data, o->u->dtype, from * o->rank, su, TM_F32, 0, n * o->rank);
+    run_product(adapter_logits(o, su, n), call, scratch);
+}
+
+/* From dz of rows [from, from + n). */
+static void adapter_gradients(const tm_call *call, const operands *o, float *su, int64_t from, int64_t n, void *scratch)
+{
+    if (o->db) run_product(db_product(o, su, from, n), call, scratch);
+    run_product(du_product(o, su, n), call, scratch);
+    scaled(o, su, TM_F32, 0, o->du->data, o->du->dtype, from * o->rank, n * o->rank);
+}
+
 static TM_PLANNED size_t largest_product(const operands *o, int threads)
 {
     size_t  most = 0;
     int64_t n[2] = { o->chunk, o->chunk > 0 ? o->rows % o->chunk : 0 };
     for (int i = 0; i < 2; i++) {
-        tm_gemm g[3] = { logits_product(o, 0, n[i]) };
+        tm_gemm g[6] = { logits_product(o, 0, n[i]) };
         int     count = 1;
         if (o->dx) g[count++] = dx_product(o, 0, n[i]);
         if (o->dw) g[count++] = dw_product(o, 0, n[i]);
+        if (o->u) g[count++] = adapter_logits(o, NULL, n[i]);
+        if (o->du) g[count++] = du_product(o, NULL, n[i]);
+        if (o->db) g[count++] = db_product(o, NULL, 0, n[i]);
         for (int j = 0; j < count; j++) {
             g[j].threads = threads;
             size_t bytes = n[i] > 0 ? TM_K(tm_gemm_workspace)(&g[j]) : 0;
@@ -373,21 +455,24 @@ static TM_PLANNED size_t largest_product(const operands *o, int threads)
 
 static TM_PLANNED size_t loss_workspace(const operands *o, int threads)
 {
-    return (size_t)o->chunk * sizeof(double) + largest_product(o, threads);
+    return (size_t)o->chunk * (sizeof(double) + (size_t)o->rank * sizeof(float)) + largest_product(o, threads);
 }
 
 static void run(const tm_call *call, const operands *o)
 {
     double *losses = call->workspace, *loss = o->loss->data;
-    void   *scratch = losses + o->chunk;
+    float  *su = (float *)(losses + o->chunk);
+    void   *scratch = su + o->chunk * o->rank;
     double  sum = o->add_loss ? *loss : 0;
     for (int64_t from = 0; from < o->rows; from += o->chunk) {
         int64_t n = o->rows - from < o->chunk ? o->rows - from : o->chunk;
         run_product(logits_product(o, from, n), call, scratch);
+        if (o->u) add_adapter_logits(call, o, su, from, n, scratch);
         loss_rows(o, from, n, losses, call->threads);
         for (int64_t r = 0; r < n; r++) sum += losses[r];
         if (o->dx) run_product(dx_product(o, from, n), call, scratch);
         if (o->dw) run_product(dw_product(o, from, n), call, scratch);
+        if (o->du) adapter_gradients(call, o, su, from, n, scratch);
     }
     *loss = sum;
 }
