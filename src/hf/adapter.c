@@ -107,6 +107,10 @@ static tm_status read_member(tm_hf_adapter *a, const char *key, const json_t *va
         a->adapters.rslora = json_is_true(value);
         return json_is_boolean(value) ? TM_OK : wrong(a, key, "true or false", err);
     }
+    if (strcmp(key, "use_dora") == 0) {
+        a->adapters.dora = json_is_true(value);
+        return json_is_boolean(value) ? TM_OK : wrong(a, key, "true or false", err);
+    }
     if (strcmp(key, "init_lora_weights") == 0) return read_init(a, value, err);
     if (strcmp(key, "bias") == 0 && text && strcmp(text, "none") == 0) return TM_OK;
     if (strcmp(key, "target_modules") == 0 || is_idle(key) || is_empty(value)) return TM_OK;
@@ -136,13 +140,16 @@ static tm_status read_config(tm_hf_adapter *a, tm_error *err)
 
 /* --- targets ------------------------------------------------------------------------------------------------------ */
 
+static const char lengths[] = ".lora_magnitude_vector";
+
 /* "base_model.model.MODULE.lora_A.weight": the part of MODULE behind its last dot; its length, 0: no such name. */
 static size_t module_of(const char *name, const char **out)
 {
-    static const char prefix[] = "base_model.model.", *const suffixes[] = { ".lora_A.weight", ".lora_B.weight" };
-    size_t n = strlen(name);
+    static const char        prefix[] = "base_model.model.";
+    static const char *const suffixes[] = { ".lora_A.weight", ".lora_B.weight", lengths };
+    size_t                   n = strlen(name);
     if (strncmp(name, prefix, sizeof prefix - 1) != 0) return 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         size_t length = strlen(suffixes[i]);
         if (n < length + sizeof prefix || strcmp(name + n - length, suffixes[i]) != 0) continue;
         const char *end = name + n - length, *begin = end;
@@ -164,10 +171,14 @@ static tm_status read_targets(tm_hf_adapter *a, tm_error *err)
         char       *targets = a->adapters.targets;
         bool        known = false;
         if (length == 0)
-            return tm_fail(err, TM_FORMAT,
-                           "'%s': '%s' is not a tensor of a LoRA adapter, wanted base_model.model.MODULE.lora_A.weight "
-                           "or .lora_B.weight",
-                           all[i].file, all[i].name);
+            return tm_fail(
+                err, TM_FORMAT,
+                "'%s': '%s' is not a tensor of a LoRA adapter, wanted base_model.model.MODULE.lora_A.weight, "
+                ".lora_B.weight or .lora_magnitude_vector",
+                all[i].file, all[i].name);
+        if (!a->adapters.dora && strstr(all[i].name, lengths))
+            return tm_fail(err, TM_FORMAT, "'%s' holds '%s', which only DoRA has, and 'use_dora' is false in '%s'",
+                           all[i].file, all[i].name, config_name);
         for (const char *p = targets; *p && !known; p += strcspn(p, ","), p += *p == ',')
             known = strcspn(p, ",") == length && strncmp(p, module, length) == 0;
         if (known) continue;
@@ -283,7 +294,8 @@ static tm_status write_weights(const writer *w, const char *path, tm_hf_report *
     tm_safetensors_writer   *file = NULL;
     for (size_t i = 0; i < w->layout->n; i++) {
         const tm_hf_entry *e = &w->layout->entries[i];
-        headings[i] = (tm_tensor_heading){ .name = e->name, .dtype = TM_F32, .rank = 2, .n = { e->n[0], e->n[1] } };
+        headings[i] =
+            (tm_tensor_heading){ .name = e->name, .dtype = TM_F32, .rank = e->rank, .n = { e->n[0], e->n[1] } };
     }
     tm_status st = tm_safetensors_create(path, headings, w->layout->n, metadata, &file, err);
     free(headings);
@@ -367,7 +379,7 @@ static json_t *config_of(const writer *w, const tm_hf_layout *model)
     json_object_set_new(root, "r", json_integer((json_int_t)a->rank));
     json_object_set_new(root, "target_modules", modules);
     json_object_set_new(root, "task_type", json_string("CAUSAL_LM"));
-    json_object_set_new(root, "use_dora", json_false());
+    json_object_set_new(root, "use_dora", json_boolean(a->dora));
     json_object_set_new(root, "use_rslora", json_boolean(a->rslora));
     return root;
 }

@@ -27,6 +27,7 @@ static int64_t row_of_part(const tm_adapter *adapter, int part)
     return row;
 }
 
+/* `what`: "lora_A.weight" */
 static const char *name_of(tm_arena *arena, const tm_hf_form *form, const char *base, const char *what)
 {
     static const char suffix[] = ".weight";
@@ -35,10 +36,35 @@ static const char *name_of(tm_arena *arena, const tm_hf_form *form, const char *
     tm_hf_written_name(form, base, &name);
     size_t n = sizeof suffix - 1;
     if (name.length > n && strcmp(name.data + name.length - n, suffix) == 0) name.data[name.length -= n] = '\0';
-    tm_text_printf(&name, ".%s.weight", what);
+    tm_text_printf(&name, ".%s", what);
     const char *copy = tm_arena_text(arena, name.data);
     tm_text_fini(&name);
     return copy;
+}
+
+static const tm_hf_tensor plain = { .ours = "" };
+
+/* One value where `b` has a row. */
+static void add_lengths(const tm_hf_form *form, const tm_hf_entry *of, tm_tensor_id m, const tm_hf_entry *b,
+                        tm_hf_layout *out)
+{
+    int64_t      rank = b->n[1];
+    tm_hf_slice *lengths = tm_arena_take(out->arena, b->n_slices * sizeof *lengths);
+    for (size_t i = 0; i < b->n_slices; i++) {
+        lengths[i] = b->slices[i];
+        lengths[i].parameter = m;
+        lengths[i].first /= rank;
+        lengths[i].columns = 1;
+        lengths[i].start /= rank;
+        lengths[i].row_step /= rank;
+    }
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_magnitude_vector"),
+                                            .row = &plain,
+                                            .rank = 1,
+                                            .n = { b->n[0] },
+                                            .elements = b->n[0],
+                                            .slices = lengths,
+                                            .n_slices = b->n_slices };
 }
 
 static tm_status add_matrix(const tm_graph *graph, const tm_hf_form *form, const tm_hf_entry *of, tm_hf_layout *out,
@@ -73,21 +99,21 @@ static tm_status add_matrix(const tm_graph *graph, const tm_hf_form *form, const
         b[i].row_step = (across ? s->row_step : s->row_step / width) * rank;
         b[i].column_step = 1;
     }
-    static const tm_hf_tensor plain = { .ours = "" };
-    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_A"),
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_A.weight"),
                                             .row = &plain,
                                             .rank = 2,
                                             .n = { rank, width },
                                             .elements = rank * width,
                                             .slices = a,
                                             .n_slices = 1 };
-    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_B"),
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_B.weight"),
                                             .row = &plain,
                                             .rank = 2,
                                             .n = { outputs, rank },
                                             .elements = outputs * rank,
                                             .slices = b,
                                             .n_slices = of->n_slices };
+    if (adapter->m != TM_NONE) add_lengths(form, of, adapter->m, &out->entries[out->n - 1], out);
     return TM_OK;
 }
 
@@ -111,7 +137,7 @@ tm_status tm_hf_adapter_layout_create(const tm_graph *graph, const tm_model_shap
     tm_hf_layout *layout = tm_alloc(sizeof *layout);
     tm_status     st = TM_OK;
     *layout = (tm_hf_layout){ .arena = tm_arena_create() };
-    layout->entries = tm_arena_take(layout->arena, (2 * base->n + 1) * sizeof *layout->entries);
+    layout->entries = tm_arena_take(layout->arena, (3 * base->n + 1) * sizeof *layout->entries);
     for (size_t i = 0; i < base->n && st == TM_OK; i++)
         if (tm_hf_adapted(graph, &base->entries[i])) st = add_matrix(graph, form, &base->entries[i], layout, err);
     tm_hf_layout_destroy(base);

@@ -30,6 +30,7 @@ tm_status tm_adapters_read(const tm_config *config, uint64_t seed, tm_adapters *
     out->alpha = tm_config_text(config, "lora.alpha") ? tm_config_f64(config, "lora.alpha") : (double)out->rank;
     out->dropout = tm_config_f64(config, "lora.dropout");
     out->rslora = tm_config_bool(config, "lora.rslora");
+    out->dora = tm_config_bool(config, "lora.dora");
     out->gaussian = is(config, "lora.init", "gaussian");
     out->xavier = is(config, "lora.init", "xavier");
     out->place = tm_config_place(config, tm_config_is_set(config, "lora.targets") ? "lora.targets" : "lora.rank");
@@ -221,10 +222,32 @@ static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *mo
     return id;
 }
 
+/* The length of each adapted row; 1 until it is measured. */
+static tm_tensor_id declare_lengths(declarer *d, tm_tensor_id of, const adapted *modules, int n)
+{
+    const tm_tensor matrix = *tm_graph_at(d->graph, of);
+    tm_piece        pieces[TM_MAX_ADAPTED];
+    char            names[TM_MAX_ADAPTED][192], name[192];
+    int64_t         rows = 0;
+    for (int i = 0; i < n; i++) {
+        snprintf(names[i], sizeof names[i], "%s.lora_magnitude_vector", modules[i].name);
+        pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = modules[i].rows, .mean = 1 };
+        rows += modules[i].rows;
+    }
+    size_t length = strlen(matrix.name);
+    snprintf(name, sizeof name, "%.*s.lora_magnitude_vector", (int)(length > 7 ? length - 7 : length), matrix.name);
+    tm_tensor_id id = tm_graph_parameter(d->graph, n == 1 ? names[0] : name, tm_shape_1(rows), pieces, n);
+    tm_graph_at(d->graph, id)->layer = matrix.layer;
+    tm_graph_at(d->graph, id)->adapts = of;
+    return id;
+}
+
 static void declare_adapter(declarer *d, tm_tensor_id of, const adapted *modules, int n)
 {
     tm_adapter *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
-    *adapter = (tm_adapter){ .a = declare_part(d, of, modules, n, true), .b = declare_part(d, of, modules, n, false) };
+    *adapter = (tm_adapter){ .a = declare_part(d, of, modules, n, true),
+                             .b = declare_part(d, of, modules, n, false),
+                             .m = d->adapters->dora ? declare_lengths(d, of, modules, n) : TM_NONE };
     adapter->attr =
         (tm_low_rank_attr){ .scale = tm_adapters_scale(d->adapters), .rank = d->adapters->rank, .parts = n };
     for (int i = 0; i < n; i++) {
@@ -254,6 +277,38 @@ static tm_status adapt_tensor(declarer *d, tm_tensor_id id, tm_error *err)
     return TM_OK;
 }
 
+/* Is the output layer named in full? Patterns are for the blocks. */
+static bool names_head(declarer *d)
+{
+    static const char *const names[] = { "lm_head", "output", "output_layer" };
+    bool                     any = false;
+    for (int i = 0; i < d->n; i++)
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+            if (strcmp(d->target[i], names[k]) == 0) any = d->used[i] = true;
+    return any;
+}
+
+static tm_status adapt_head(declarer *d, const tm_model *model, tm_error *err)
+{
+    bool all = d->all;
+    if (model->head == TM_NONE || !names_head(d)) return TM_OK;
+    if (model->head == model->embedding)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "lora.targets (%s) names the output layer, which is the table of embeddings of this model, too "
+                       "(tied): beside one of them an adapter would untie them; leave it out",
+                       d->adapters->place);
+    if (d->adapters->dora)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "lora.targets (%s) names the output layer, and lora.dora is true: DoRA of the output layer is not "
+            "built; leave it out, or set lora.dora to false",
+            d->adapters->place);
+    d->all = true; /* its one piece, whatever it is called */
+    tm_status st = adapt_tensor(d, model->head, err);
+    d->all = all;
+    return st;
+}
+
 /* Experts that a target names are not passed over in silence. */
 static tm_status refuse_experts(declarer *d, const tm_tensor *tensor, tm_error *err)
 {
@@ -276,9 +331,9 @@ static void freeze(tm_graph *graph, const tm_adapters *adapters, tm_tensor *tens
     tensor->dtype = tm_dtype_blocked(adapters->base) && !matrix ? TM_BF16 : adapters->base;
 }
 
-tm_status tm_adapters_declare(tm_graph *graph, const tm_model_shape *shape, const tm_adapters *adapters, tm_error *err)
+tm_status tm_adapters_declare(tm_graph *graph, const tm_model *model, const tm_adapters *adapters, tm_error *err)
 {
-    declarer  d = { .graph = graph, .shape = shape, .adapters = adapters, .distance = 1 << 20 };
+    declarer  d = { .graph = graph, .shape = model->shape, .adapters = adapters, .distance = 1 << 20 };
     size_t    n = graph->n_tensors;
     tm_status st = TM_OK;
     if (adapters->rank == 0) return TM_OK;
@@ -289,10 +344,11 @@ tm_status tm_adapters_declare(tm_graph *graph, const tm_model_shape *shape, cons
         st = refuse_experts(&d, &graph->tensors[i], err);
         if (st == TM_OK && is_matrix(&graph->tensors[i], 2)) st = adapt_tensor(&d, (tm_tensor_id)i, err);
     }
+    if (st == TM_OK) st = adapt_head(&d, model, err);
     for (int i = 0; i < d.n && st == TM_OK; i++)
         if (!d.used[i])
             st = tm_fail(err, TM_INVALID,
-                         "lora.targets (%s): no linear layer of a block is called '%s'; the nearest name is '%s' "
+                         "lora.targets (%s): no linear layer is called '%s'; the nearest name is '%s' "
                          "(`trainmark explain` lists all parameters)",
                          adapters->place, d.target[i], d.nearest.data ? d.nearest.data : "none");
     tm_text_fini(&d.nearest);
