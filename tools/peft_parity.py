@@ -41,6 +41,9 @@ ADAPTERS = {
         "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"])),
     "gpt2": ("gpt2", 0, dict(r=2, lora_alpha=8, fan_in_fan_out=True, target_modules=["c_attn", "c_fc", "c_proj"])),
     "llama_head": ("llama", 2, dict(r=4, lora_alpha=8, target_modules=["q_proj", "lm_head"])),
+    "qwen3_moe": ("qwen3_moe", 0, dict(r=2, lora_alpha=4, target_modules=["q_proj"], target_parameters=[
+        "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
+    "mixtral": ("mixtral", 1, dict(r=3, lora_alpha=5, target_modules=[], target_parameters=["mlp.experts.down_proj"])),
     "llama_dora": ("llama", 0, dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "v_proj", "o_proj", "down_proj"])),
     "qwen3_dora": ("qwen3", 1, dict(r=3, lora_alpha=5, use_rslora=True, use_dora=True, target_modules=ALL)),
     "gpt2_dora": ("gpt2", 0, dict(r=2, lora_alpha=8, use_dora=True, fan_in_fan_out=True, target_modules=[
@@ -57,7 +60,7 @@ def value(name, shape):
 def build(model_class, base, folder, arguments):
     """An adapter's folder as PEFT saves it, with our values."""
     model = get_peft_model(hf.load(model_class, base, torch.float32), LoraConfig(task_type="CAUSAL_LM", **arguments))
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, save_embedding_layers=False)  # else the output layer's own weight is saved, too
     names = load_file(os.path.join(folder, WEIGHTS))
     save_file({k: value(k, tuple(v.shape)) for k, v in names.items()}, os.path.join(folder, WEIGHTS), {"format": "pt"})
     return {k: list(v.shape) for k, v in names.items()}
@@ -109,6 +112,7 @@ def write(chosen):
                 adapter = json.load(f)
             adapter["base_model_name_or_path"] = "base"
             adapter["target_modules"] = sorted(adapter["target_modules"])
+            adapter["target_parameters"] = sorted(adapter["target_parameters"] or [])
             result = compute(model_class, base, folder, hf.tokens(sequence, config["vocab_size"]))
         path = os.path.join(FOLDER, f"{name}.json")
         with open(path, "w") as f:
@@ -137,7 +141,7 @@ def check(program):
             ids = hf.tokens(sequence, vocab)
             json.dump(ids, open(ids_file, "w"))
             run(program, "run", "--model.hf_assets_path", base, "--model.dropout", "0", "--lora.rank", str(arguments["r"]),
-                "--lora.alpha", str(arguments["lora_alpha"]), "--lora.targets", ",".join(arguments["target_modules"]),
+                "--lora.alpha", str(arguments["lora_alpha"]), "--lora.targets", ",".join(arguments["target_modules"] + arguments.get("target_parameters", [])),
                 "--lora.rslora", str(arguments.get("use_rslora", False)).lower(),
                 "--lora.dora", str(arguments.get("use_dora", False)).lower(), "--training.steps", "5",
                 "--training.seq_len", "12", "--training.local_batch_size", "2", "--checkpoint.enable", "true",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/adapter.h - adapters as PEFT keeps them: a folder with adapter_config.json and adapter_model.safetensors, whose
  * tensors are called base_model.model.MODULE.lora_A.weight (r, in) and .lora_B.weight (out, r), with DoRA also
- * .lora_magnitude_vector (out).
+ * .lora_magnitude_vector (out). Experts have A (E r, in) and B (out, r E) together (hf/adapter_layout.c).
  *
  * Read, they are parameters of a graph (tm_hf_adapter_load), or are added to the weights of the model while these are
  * loaded or exported: W + scale B A (with DoRA, rows of the stored lengths), summed in float64 and rounded once. */
@@ -19,6 +19,7 @@ typedef struct tm_hf_adapter {
     tm_safetensors *weights;
     tm_arena       *arena;
     const char     *folder;
+    bool            experts[2]; /* gate_up_proj, down_proj of all experts are adapted */
 } tm_hf_adapter;
 
 /* TM_INVALID, TM_FORMAT: no such folder, damaged; TM_UNSUPPORTED, naming the member: a configuration that computes what

@@ -102,7 +102,7 @@ static bool adapted_norm_example(int k, tm_example *example)
 
 const tm_op tm_op_adapted_norm = {
     .name = "adapted_norm",
-    .formula = "n_j = || w_j + scale b_j a_p || for the rows j of each part p; a constant for gradients",
+    .formula = "n_j = length of w_j + scale b_j a_p for the rows j of each part p; a constant for gradients",
     .group = "linear",
     .n_in = 3,
     .n_out = 1,

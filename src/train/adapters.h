@@ -22,7 +22,8 @@ typedef struct {
                                         * (inputs + rank)) (Glorot and Bengio 2010); else uniform */
     char targets[TM_MAX_TARGETS_TEXT]; /* "q_proj,v_proj": names of modules, theirs or ours, patterns (* ? [abc]);
                                         * all-linear: every linear layer of a block, but for experts and routers. The
-                                        * output layer is adapted where it is named in full: lm_head */
+                                        * output layer and all experts' matrices are adapted where they are named in
+                                        * full: lm_head, experts.gate_up_proj, experts.down_proj */
     const char *place;                 /* for messages */
     tm_dtype    base; /* of the frozen weights; TM_DTYPE_COUNT: as all weights. TM_NF4_BLOCKS, TM_E4M3_BLOCKS: of the
                        * matrices of blocks, the others are bfloat16 */

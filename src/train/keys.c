@@ -85,7 +85,7 @@ static const tm_key keys[] = {
       .when = "lora.rank",
       .help = "modules with an adapter: names (q_proj, wq; wqkv: one adapter of the fused matrix) or patterns; "
               "empty: all-linear, "
-          "every linear layer of a block except experts and routers" },
+          "every linear layer of a block except experts and routers; lm_head, experts.gate_up_proj: where they are named" },
     { .name = "lora.rslora", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "use_rslora,lora.use_rslora",
       .when = "lora.rank",
       .help = "adapters are scaled by lora.alpha / sqrt(lora.rank)" },

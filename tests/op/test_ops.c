@@ -54,7 +54,7 @@ static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
     static const char *const cheap[] = { "rmsnorm",        "layernorm", "head_norm",   "gelu",
                                          "silu",           "swiglu",    "cast",        "add",
                                          "modulate",       "join",      "gather_rows", "latent_keys",
-                                         "swiglu_clamped", "dropout" };
+                                         "swiglu_clamped", "dropout",   "rescale",     "scale" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         listed = false;

@@ -84,6 +84,19 @@ static void stretch_rows(double *values, const tm_tensor *w, const tm_trainer *f
     free(m);
 }
 
+static void add_to_experts(double *values, const tm_tensor *w, const tm_trainer *from)
+{
+    double *a = test_values_read(from, w->adapter->a), *b = test_values_read(from, w->adapter->b);
+    int64_t rows = w->shape.n[1], width = w->shape.n[2], rank = w->adapter->attr.rank;
+    for (int64_t e = 0; e < w->shape.n[0]; e++)
+        for (int64_t m = 0; m < rows; m++)
+            for (int64_t c = 0; c < width; c++)
+                for (int64_t r = 0; r < rank; r++)
+                    values[(e * rows + m) * width + c] +=
+                        w->adapter->attr.scale * b[(e * rows + m) * rank + r] * a[(e * rank + r) * width + c];
+    free(a), free(b);
+}
+
 /* Same model without adapters: every weight copied, W + scale B A where there is one. */
 static void merge_into(tm_trainer *to, const tm_trainer *from)
 {
@@ -94,7 +107,8 @@ static void merge_into(tm_trainer *to, const tm_trainer *from)
         while (plain->tensors[p].role != TM_ROLE_PARAMETER) p++;
         assert_string_equal(plain->tensors[p].name, w->name);
         double *values = test_values_read(from, (tm_tensor_id)i);
-        if (w->adapter) {
+        if (w->adapter && w->shape.rank == 3) add_to_experts(values, w, from);
+        if (w->adapter && w->shape.rank == 2) {
             const tm_low_rank_attr *attr = &w->adapter->attr;
             double *a = test_values_read(from, w->adapter->a), *b = test_values_read(from, w->adapter->b);
             int64_t width = w->shape.n[1], row = 0;
@@ -159,8 +173,9 @@ static void family(tm_model_family which, const char *targets, int64_t least, bo
     merge_into(plain, with);
     double merged = test_evaluate(plain, batch.tokens, batch.targets);
     double result = test_evaluate(with, batch.tokens, batch.targets);
-    if (!(fabs(merged - result) <= 1e-5 * fabs(merged) && fabs(merged - before) > 1e-4 * fabs(before)))
-        fail_msg("family %d: %.10g, merged %.10g, before %.10g", (int)which, result, merged, before);
+    if (!(fabs(merged - result) <= 1e-6 * fabs(merged) && fabs(merged - before) > 2e-5 * fabs(before)))
+        fail_msg("family %d, %s%s: %.10g, merged %.10g, before %.10g", (int)which, targets, dora ? ", DoRA" : "",
+                 result, merged, before);
     test_batch_fini(&batch);
     tm_trainer_close(plain);
     tm_trainer_close(with);
@@ -178,6 +193,8 @@ static void an_adapter_is_its_merged_model(void **state)
         family(TM_FAMILY_MIXTRAL, "all-linear", 8, dora);
     }
     family(TM_FAMILY_LLAMA, "v_proj,lm_head", 3, false);
+    family(TM_FAMILY_MIXTRAL, "o_proj,experts.gate_up_proj,mlp.experts.down_proj", 6, false);
+    family(TM_FAMILY_MIXTRAL, "experts.gate_up_proj", 2, false);
 }
 
 /* --- training ----------------------------------------------------------------------------------------------------- */
@@ -189,10 +206,10 @@ static size_t class_bytes(const tm_plan *plan, const char *name)
     return 0;
 }
 
-static void only_adapters_train(bool dora, const char *targets)
+static void only_adapters_train(tm_model_family which, bool dora, const char *targets)
 {
     tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options o = test_llama_options();
+    tm_step_options o = options_of(which);
     o.adapters = lora(4, 8, targets);
     o.adapters.dora = dora;
     test_batch      batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 3);
@@ -226,7 +243,8 @@ static void only_adapters_train(bool dora, const char *targets)
     assert_true(n > 0 && listed == n);
     for (size_t i = 0; i < graph->segments[0]->n_nodes; i++) {
         const tm_node *node = &graph->segments[0]->nodes[i];
-        if (node->op == TM_OP_linear_wgrad) assert_non_null(strstr(tm_graph_at(graph, node->out[0])->name, ".lora_A"));
+        if (node->op == TM_OP_linear_wgrad || node->op == TM_OP_grouped_linear_wgrad)
+            assert_non_null(strstr(tm_graph_at(graph, node->out[0])->name, ".lora_"));
     }
     free(was), free(is);
     test_batch_fini(&batch);
@@ -237,9 +255,10 @@ static void only_adapters_train(bool dora, const char *targets)
 static void only_adapters_are_trained(void **state)
 {
     (void)state;
-    only_adapters_train(false, "all-linear");
-    only_adapters_train(true, "all-linear");
-    only_adapters_train(false, "all-linear,lm_head");
+    only_adapters_train(TM_FAMILY_LLAMA, false, "all-linear");
+    only_adapters_train(TM_FAMILY_LLAMA, true, "all-linear");
+    only_adapters_train(TM_FAMILY_LLAMA, false, "all-linear,lm_head");
+    only_adapters_train(TM_FAMILY_MIXTRAL, false, "experts.gate_up_proj,experts.down_proj");
 }
 
 /* Micro-batches, recomputation and evaluation see what they should of dropout. */
@@ -362,6 +381,13 @@ static void bad_targets_are_refused(void **state)
     tm_adapters head = lora(4, 8, "q_proj,lm_head");
     head.dora = true;
     refused_with(head, TM_FAMILY_LLAMA, TM_UNSUPPORTED, "DoRA of the output layer");
+    tm_adapters experts = lora(4, 8, "experts.down_proj");
+    experts.dropout = 0.1;
+    refused_with(experts, TM_FAMILY_MIXTRAL, TM_UNSUPPORTED, "experts with lora.dropout");
+    experts.dora = true;
+    refused_with(experts, TM_FAMILY_MIXTRAL, TM_UNSUPPORTED, "experts with lora.dora");
+    refused(TM_FAMILY_MIXTRAL, 64, "experts.down_proj", TM_INVALID, "lora.rank is 64");
+    refused(TM_FAMILY_LLAMA, 4, "experts.down_proj", TM_INVALID, "experts.down_proj");
     refused(TM_FAMILY_MIXTRAL, 4, "q_proj,w2", TM_UNSUPPORTED, "expert");
 }
 

@@ -7,7 +7,8 @@
 
 static const tm_adapter *adapter_of(const tm_graph *graph, const tm_node *node)
 {
-    bool product = node->op == TM_OP_linear || node->op == TM_OP_linear_cross_entropy;
+    bool product =
+        node->op == TM_OP_linear || node->op == TM_OP_linear_cross_entropy || node->op == TM_OP_grouped_linear;
     if (!product || node->in[1] == TM_NONE) return NULL;
     return tm_graph_at(graph, node->in[1])->adapter;
 }
@@ -68,6 +69,23 @@ static void adapt_loss(tm_graph *graph, const tm_node *node, const tm_adapter *a
     tm_graph_add(graph, node->op, &attr, sizeof attr, in, out, node->accumulate);
 }
 
+/* Of experts, each with an a and a b of its own: base = x w^T + bias, y = base + (scale u) b^T by the rows of each. */
+static void adapt_experts(tm_graph *graph, const tm_node *node, const tm_adapter *adapter)
+{
+    tm_tensor    y = *tm_graph_at(graph, node->out[0]);
+    tm_fill_attr factor = { .value = adapter->attr.scale };
+    tm_tensor_id base = like(graph, &y, "base"), in[TM_MAX_IN];
+    TM_ASSERT(adapter->m == TM_NONE && !(adapter->dropout.rate > 0));
+    emit(graph, node->op, NULL, 0, node->in, base);
+    memcpy(in, absent, sizeof in);
+    in[0] = node->in[0], in[1] = adapter->a, in[2] = node->in[2];
+    in[0] = emit(graph, TM_OP_grouped_linear, NULL, 0, in, TM_NONE);
+    in[1] = in[2] = TM_NONE;
+    in[0] = emit(graph, TM_OP_scale, &factor, sizeof factor, in, TM_NONE);
+    in[1] = adapter->b, in[2] = node->in[2], in[4] = base;
+    emit(graph, TM_OP_grouped_linear, NULL, 0, in, node->out[0]);
+}
+
 /* The result keeps its tensor, so that whoever reads it, views too, stays as it is. */
 static void adapt(tm_graph *graph, const tm_node *node, const tm_adapter *adapter, tm_tensor_id first_row)
 {
@@ -112,7 +130,10 @@ void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row)
         graph->phase = node->phase;
         graph->layer = node->layer;
         graph->module = node->module;
-        (node->op == TM_OP_linear ? adapt : adapt_loss)(graph, node, adapter, first_row);
+        if (node->op == TM_OP_grouped_linear)
+            adapt_experts(graph, node, adapter);
+        else
+            (node->op == TM_OP_linear ? adapt : adapt_loss)(graph, node, adapter, first_row);
     }
     graph->phase = phase;
     graph->layer = layer;

@@ -80,7 +80,6 @@ static TM_PLANNED const char *refuse(const operands *o)
     if (o->dx && !tm_is_float(o->dx)) return "needs a float32 or bfloat16 gradient of x";
     if (o->dw && !tm_is_float(o->dw)) return "needs a float32 or bfloat16 gradient of w";
     if (!o->u) return NULL;
-    if (TM_PAIRS) return "an adapter's product has factors in float32";
     if (!tm_is_float(o->u) || !tm_is_float(o->b)) return "needs a float32 or bfloat16 adapter";
     if (o->du && !tm_is_float(o->du)) return "needs a float32 or bfloat16 gradient of u";
     if (o->db && !tm_is_float(o->db)) return "needs a float32 or bfloat16 gradient of b";
@@ -145,6 +144,61 @@ static void run_product(tm_gemm g, const tm_call *call, void *workspace)
     TM_K(tm_gemm_run)(&g);
 }
 
+/* ---- an adapter's products; su (chunk, r), float32: scale u, later dz b ---- */
+
+/* Added to logits z (n, classes) of classes v ... */
+static TM_PLANNED tm_gemm adapter_logits(const operands *o, const float *su, int64_t n, int64_t v, int64_t classes,
+                                         float *z)
+{
+    return (tm_gemm){ .m = n,
+                      .n = classes,
+                      .k = o->rank,
+                      .a = { su, o->rank, false, TM_F32 },
+                      .b = { rows_of(o->b, v), o->rank, true, o->b->dtype },
+                      .c = z,
+                      .ldc = classes,
+                      .c_dtype = TM_F32,
+                      .accumulate = true };
+}
+static TM_PLANNED tm_gemm du_product(const operands *o, float *su, int64_t n)
+{
+    return (tm_gemm){ .m = n,
+                      .n = o->rank,
+                      .k = o->classes,
+                      .a = { o->logits->data, o->classes, false, TM_F32 },
+                      .b = { o->b->data, o->rank, false, o->b->dtype },
+                      .c = su,
+                      .ldc = o->rank,
+                      .c_dtype = TM_F32 };
+}
+static TM_PLANNED tm_gemm db_product(const operands *o, const float *su, int64_t from, int64_t n)
+{
+    return (tm_gemm){ .m = o->classes,
+                      .n = o->rank,
+                      .k = n,
+                      .a = { o->logits->data, o->classes, true, TM_F32 },
+                      .b = { su, o->rank, false, TM_F32 },
+                      .c = o->db->data,
+                      .ldc = o->rank,
+                      .c_dtype = o->db->dtype,
+                      .accumulate = o->add_db || from > 0 };
+}
+
+/* `n` elements of `to` become scale times those of `from`. */
+static void scaled(const operands *o, const void *from, tm_dtype from_dtype, int64_t from_first, void *to,
+                   tm_dtype to_dtype, int64_t to_first, int64_t n)
+{
+    v16 factor = v16_set1((float)o->scale);
+    for (int64_t i = 0; i < n; i += TM_LANES)
+        v16_put(to, to_dtype, to_first + i, v16_mul(factor, v16_get(from, from_dtype, from_first + i, n - i)), n - i);
+}
+
+/* Of rows [from, from + n), where there is an adapter. */
+static void scale_u(const operands *o, float *su, int64_t from, int64_t n)
+{
+    if (o->u) scaled(o, o->u->data, o->u->dtype, from * o->rank, su, TM_F32, 0, n * o->rank);
+}
+
 /* ---- rows ---- */
 
 static float row_max(const float *z, int64_t n)
@@ -184,6 +238,7 @@ typedef struct {
     int64_t   rows, columns, slices; /* rows at a time, logits of a slice, slices of a row */
     double   *losses, *sums;         /* (rows), (rows, slices): of the exponentials of a slice */
     float    *maxima, *aims, *z;     /* (rows, slices), (rows): logits of the targets, (rows, columns) */
+    float    *su;                    /* (rows, rank) */
     uint16_t *e;                     /* (rows, V) */
     void     *scratch;
 } slicing;
@@ -196,10 +251,10 @@ static TM_PLANNED slicing slicing_of(const operands *o)
     s.slices = tm_ceil_div(o->classes, s.columns);
     return s;
 }
-static TM_PLANNED size_t slicing_bytes(const slicing *s)
+static TM_PLANNED size_t slicing_bytes(const slicing *s, const operands *o)
 {
     return (size_t)(s->rows * (1 + s->slices)) * sizeof(double) +
-           (size_t)(s->rows * (s->slices + 1 + s->columns)) * sizeof(float) + 64;
+           (size_t)(s->rows * (s->slices + 1 + s->columns + o->rank)) * sizeof(float) + 64;
 }
 static void slicing_open(slicing *s, const operands *o, void *workspace)
 {
@@ -208,7 +263,8 @@ static void slicing_open(slicing *s, const operands *o, void *workspace)
     s->maxima = (float *)(s->sums + s->rows * s->slices);
     s->aims = s->maxima + s->rows * s->slices;
     s->z = (float *)(((uintptr_t)(s->aims + s->rows) + 63) / 64 * 64);
-    s->scratch = s->z + s->rows * s->columns;
+    s->su = s->z + s->rows * s->columns;
+    s->scratch = s->su + s->rows * o->rank;
     s->e = o->logits->data;
 }
 
@@ -274,8 +330,11 @@ static void slice_rows(const tm_call *call, const operands *o, const slicing *s,
 {
     const int32_t *targets = (const int32_t *)o->targets->data + from;
     double         scale = o->scalars ? ((const double *)o->scalars->data)[TM_SCALAR_LOSS_SCALE] : 0;
+    scale_u(o, s->su, from, n);
     for (int64_t slice = 0; slice < s->slices; slice++) {
-        run_product(slice_product(o, s, from, n, slice * s->columns), call, s->scratch);
+        tm_gemm g = slice_product(o, s, from, n, slice * s->columns);
+        run_product(g, call, s->scratch);
+        if (o->u) run_product(adapter_logits(o, s->su, n, slice * s->columns, g.n, s->z), call, s->scratch);
         int64_t group = TASK_LOGITS / s->columns + 1;
 #pragma omp parallel for schedule(dynamic, group) num_threads(call->threads) if (call->threads > 1 && n > group)
         for (int64_t r = 0; r < n; r++) slice_row(o, s, r, slice, targets[r]);
@@ -297,17 +356,20 @@ static TM_PLANNED size_t loss_workspace(const operands *o, int threads)
     size_t  most = 0;
     int64_t n[2] = { s.rows, s.rows > 0 ? o->rows % s.rows : 0 };
     for (int i = 0; i < 2; i++) {
-        tm_gemm g[4] = { slice_product(o, &s, 0, n[i], 0), slice_product(o, &s, 0, n[i], (s.slices - 1) * s.columns) };
+        tm_gemm g[8] = { slice_product(o, &s, 0, n[i], 0), slice_product(o, &s, 0, n[i], (s.slices - 1) * s.columns) };
         int     count = 2;
         if (o->dx) g[count++] = from_codes(dx_product(o, 0, n[i]), &s);
         if (o->dw) g[count++] = from_codes(dw_product(o, 0, n[i]), &s);
+        for (int k = 0; k < 2 && o->u; k++) g[count++] = adapter_logits(o, NULL, n[i], 0, g[k].n, NULL);
+        if (o->du) g[count++] = from_codes(du_product(o, NULL, n[i]), &s);
+        if (o->db) g[count++] = from_codes(db_product(o, NULL, 0, n[i]), &s);
         for (int j = 0; j < count; j++) {
             g[j].threads = threads;
             size_t bytes = n[i] > 0 ? TM_K(tm_gemm_workspace)(&g[j]) : 0;
             if (bytes > most) most = bytes;
         }
     }
-    return slicing_bytes(&s) + most;
+    return slicing_bytes(&s, o) + most;
 }
 
 static void run(const tm_call *call, const operands *o)
@@ -321,6 +383,9 @@ static void run(const tm_call *call, const operands *o)
         for (int64_t r = 0; r < n; r++) sum += s.losses[r];
         if (o->dx) run_product(from_codes(dx_product(o, from, n), &s), call, s.scratch);
         if (o->dw) run_product(from_codes(dw_product(o, from, n), &s), call, s.scratch);
+        if (o->db) run_product(from_codes(db_product(o, s.su, from, n), &s), call, s.scratch);
+        if (o->du) run_product(from_codes(du_product(o, s.su, n), &s), call, s.scratch);
+        if (o->du) scaled(o, s.su, TM_F32, 0, o->du->data, o->du->dtype, from * o->rank, n * o->rank);
     }
     *loss = sum;
 }
@@ -370,68 +435,6 @@ static void loss_rows(const operands *o, int64_t from, int64_t n, double *losses
             losses[r] = loss_row(logits + r * o->classes, o->classes, targets[r], o->scalars != NULL, scale);
 }
 
-/* ---- an adapter's products; su (chunk, r), float32: scale u, later dz b ---- */
-
-static TM_PLANNED tm_gemm adapter_logits(const operands *o, const float *su, int64_t n)
-{
-    return (tm_gemm){ .m = n,
-                      .n = o->classes,
-                      .k = o->rank,
-                      .a = { su, o->rank, false, TM_F32 },
-                      .b = { o->b->data, o->rank, true, o->b->dtype },
-                      .c = o->logits->data,
-                      .ldc = o->classes,
-                      .c_dtype = TM_F32,
-                      .accumulate = true };
-}
-static TM_PLANNED tm_gemm du_product(const operands *o, float *su, int64_t n)
-{
-    return (tm_gemm){ .m = n,
-                      .n = o->rank,
-                      .k = o->classes,
-                      .a = { o->logits->data, o->classes, false, TM_F32 },
-                      .b = { o->b->data, o->rank, false, o->b->dtype },
-                      .c = su,
-                      .ldc = o->rank,
-                      .c_dtype = TM_F32 };
-}
-static TM_PLANNED tm_gemm db_product(const operands *o, const float *su, int64_t from, int64_t n)
-{
-    return (tm_gemm){ .m = o->classes,
-                      .n = o->rank,
-                      .k = n,
-                      .a = { o->logits->data, o->classes, true, TM_F32 },
-                      .b = { su, o->rank, false, TM_F32 },
-                      .c = o->db->data,
-                      .ldc = o->rank,
-                      .c_dtype = o->db->dtype,
-                      .accumulate = o->add_db || from > 0 };
-}
-
-/* `n` elements of `to` become scale times those of `from`. */
-static void scaled(const operands *o, const void *from, tm_dtype from_dtype, int64_t from_first, void *to,
-                   tm_dtype to_dtype, int64_t to_first, int64_t n)
-{
-    v16 factor = v16_set1((float)o->scale);
-    for (int64_t i = 0; i < n; i += TM_LANES)
-        v16_put(to, to_dtype, to_first + i, v16_mul(factor, v16_get(from, from_dtype, from_first + i, n - i)), n - i);
-}
-
-static void add_adapter_logits(const tm_call *call, const operands *o, float *su, int64_t from, int64_t n,
-                               void *scratch)
-{
-    scaled(o, o->u->data, o->u->dtype, from * o->rank, su, TM_F32, 0, n * o->rank);
-    run_product(adapter_logits(o, su, n), call, scratch);
-}
-
-/* From dz of rows [from, from + n). */
-static void adapter_gradients(const tm_call *call, const operands *o, float *su, int64_t from, int64_t n, void *scratch)
-{
-    if (o->db) run_product(db_product(o, su, from, n), call, scratch);
-    run_product(du_product(o, su, n), call, scratch);
-    scaled(o, su, TM_F32, 0, o->du->data, o->du->dtype, from * o->rank, n * o->rank);
-}
-
 static TM_PLANNED size_t largest_product(const operands *o, int threads)
 {
     size_t  most = 0;
@@ -441,7 +444,7 @@ static TM_PLANNED size_t largest_product(const operands *o, int threads)
         int     count = 1;
         if (o->dx) g[count++] = dx_product(o, 0, n[i]);
         if (o->dw) g[count++] = dw_product(o, 0, n[i]);
-        if (o->u) g[count++] = adapter_logits(o, NULL, n[i]);
+        if (o->u) g[count++] = adapter_logits(o, NULL, n[i], 0, o->classes, NULL);
         if (o->du) g[count++] = du_product(o, NULL, n[i]);
         if (o->db) g[count++] = db_product(o, NULL, 0, n[i]);
         for (int j = 0; j < count; j++) {
@@ -467,12 +470,15 @@ static void run(const tm_call *call, const operands *o)
     for (int64_t from = 0; from < o->rows; from += o->chunk) {
         int64_t n = o->rows - from < o->chunk ? o->rows - from : o->chunk;
         run_product(logits_product(o, from, n), call, scratch);
-        if (o->u) add_adapter_logits(call, o, su, from, n, scratch);
+        scale_u(o, su, from, n);
+        if (o->u) run_product(adapter_logits(o, su, n, 0, o->classes, o->logits->data), call, scratch);
         loss_rows(o, from, n, losses, call->threads);
         for (int64_t r = 0; r < n; r++) sum += losses[r];
         if (o->dx) run_product(dx_product(o, from, n), call, scratch);
         if (o->dw) run_product(dw_product(o, from, n), call, scratch);
-        if (o->du) adapter_gradients(call, o, su, from, n, scratch);
+        if (o->db) run_product(db_product(o, su, from, n), call, scratch);
+        if (o->du) run_product(du_product(o, su, n), call, scratch);
+        if (o->du) scaled(o, su, TM_F32, 0, o->du->data, o->du->dtype, from * o->rank, n * o->rank);
     }
     *loss = sum;
 }
