@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static tm_certificate certify(const tm_step_options *options, uint64_t seed, int warm)
 {
@@ -87,6 +88,19 @@ static void honest_training_holds(void **state)
     print_message("%d honest runs, %d certified, the farthest at %.2f of its band\n", runs, certified, nearest);
 }
 
+/* Adapters, one of the output layer too; DoRA's gradients are those of its paper, and no derivatives. */
+static void adapters_are_certified_but_for_dora(void **state)
+{
+    (void)state;
+    for (int dora = 0; dora < 2; dora++) {
+        tm_step_options o = test_llama_options();
+        o.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .dora = dora };
+        snprintf(o.adapters.targets, sizeof o.adapters.targets, "%s", dora ? "all-linear" : "all-linear,lm_head");
+        tm_certificate c = certify(&o, 1, 20);
+        if (dora ? c.done || !strstr(c.reason, "DoRA") : !c.done || !c.gradients) fail_msg("%d: %s", dora, c.reason);
+    }
+}
+
 static void groups_have_names(void **state)
 {
     (void)state;
@@ -114,6 +128,8 @@ int main(int argc, char **argv)
 {
     (void)argc;
     test_threads_sleep(argv);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(honest_training_holds), cmocka_unit_test(groups_have_names) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(honest_training_holds),
+                                        cmocka_unit_test(adapters_are_certified_but_for_dora),
+                                        cmocka_unit_test(groups_have_names) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
