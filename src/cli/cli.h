@@ -26,7 +26,7 @@ typedef struct {
     tm_cli_list       config_paths; /* --config-path, several */
     const char       *model_word;   /* the word behind a model file: CONFIG.json llama */
     double            timeout_s;    /* --timeout, 0: none */
-    bool              json, dry_run, allow_unknown;
+    bool              json, dry_run, evaluate, allow_unknown;
     bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */
     const char       *subject; /* MODEL or FILE.yaml, NULL when none */
     tm_hf_description folder;  /* what tm_cli_model_folder describes; form NULL: there is none */

@@ -31,10 +31,12 @@ static const tm_option rows[] = {
       .help = "run directory; default output/MODEL, or the experiment's own" },
     { "dry-run", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, dry_run),
       .help = "print the merged configuration, the memory plan and what is not built yet, then stop" },
+    { "evaluate", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, evaluate),
+      .help = "print the loss on held-out data of the model that would be trained, then stop" },
     { "memory", 0, TM_OPTION_BYTES, offsetof(tm_cli_options, memory_bytes), .value = "SIZE",
       .help = "memory that a dry run must fit into (192GiB); default: that of this machine" },
     { "json", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, json),
-      .help = "print the result (result.json) or the dry run as JSON" },
+      .help = "print the result (result.json), the dry run or the evaluation as JSON" },
     { "compare", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, compare), .value = "FILE",
       .help = "also print published figures: those of a CSV file, or `reference`, the built-in ones" },
     { "perf-csv", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, perf_csv), .value = "FILE",
@@ -405,6 +407,56 @@ static tm_status train(job *j, tm_error *err)
     return st;
 }
 
+/* --evaluate: no step, no run directory. */
+static tm_status evaluate(job *j, tm_error *err)
+{
+    tm_run_evaluation found;
+    tm_text           out = { 0 };
+    tm_json           json = { .out = &out, .indent = true };
+    TM_TRY(tm_run_evaluate(&j->options, j->device, j->source, &tm_cli_stop, &found, err));
+    if (j->cli->json) {
+        tm_json_open(&json, NULL, '{');
+        tm_json_f64(&json, "loss", found.loss);
+        tm_json_f64(&json, "standard_error", found.error);
+        tm_json_f64(&json, "bits_per_byte", found.bits_per_byte);
+        tm_json_i64(&json, "tokens", found.tokens);
+        tm_json_close(&json, '}');
+        tm_text_add(&out, "\n");
+    } else {
+        tm_text_printf(&out, "held-out loss   %.4f%s", found.loss,
+                       tm_model_images(&j->options.step.shape) ? "" : " nats per token");
+        if (!isnan(found.error)) tm_text_printf(&out, ", standard error %.4f", found.error);
+        if (!isnan(found.bits_per_byte)) tm_text_printf(&out, "\nbits per byte   %.4f", found.bits_per_byte);
+        tm_text_printf(&out, "\ntokens          %lld\n", (long long)found.tokens);
+    }
+    tm_status st = tm_cli_print(&out, err);
+    tm_text_fini(&out);
+    return st;
+}
+
+/* What --evaluate cannot be given with. */
+static tm_status check_evaluate(const job *j, tm_error *err)
+{
+    size_t      n_axes;
+    const char *other = j->cli->dry_run    ? "--dry-run"
+                        : j->cli->perf_csv ? "--perf-csv"
+                        : j->cli->compare  ? "--compare"
+                                           : NULL;
+    if (!j->cli->evaluate) return TM_OK;
+    if (other)
+        return tm_fail(err, TM_USAGE, "--evaluate trains nothing and cannot be given with %s; leave one out", other);
+    (void)tm_config_axes(j->config, &n_axes);
+    if (n_axes > 0)
+        return tm_fail(err, TM_USAGE, "--evaluate takes one configuration, here are several values of a key");
+    if (tm_config_bool(j->config, "checkpoint.enable"))
+        return tm_fail(err, TM_USAGE,
+                       "--evaluate reads no checkpoints; `trainmark export RUN -o DIR` makes a directory for "
+                       "model.hf_assets_path or lora.adapter_path");
+    if (!tm_config_bool(j->config, "validation.enable"))
+        return tm_fail(err, TM_USAGE, "--evaluate needs validation.enable");
+    return TM_OK;
+}
+
 static void set_log_level(const tm_config *config)
 {
     static const char *const levels[] = { "debug", "info", "warn", "error" };
@@ -490,6 +542,7 @@ static tm_status run_or_sweep(job *j, const tm_cli_line *line, tm_error *err)
     if (n_axes > 0 && batch == 0) return TM_OK;
     if (batch > 0) TM_TRY(configure_with(j, line, batch, err));
     TM_TRY(prepare(j, err));
+    if (j->cli->evaluate) return evaluate(j, err);
     return j->cli->dry_run ? print_plan(j, err) : train(j, err);
 }
 
@@ -502,6 +555,7 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     j.quiet = line->quiet;
     if (st == TM_OK && j.cli->json && j.cli->compare)
         st = tm_fail(err, TM_USAGE, "--compare prints a table and cannot be given with --json; leave one out");
+    if (st == TM_OK) st = check_evaluate(&j, err);
     if (st == TM_OK) {
         if (!line->quiet && !line->verbose) set_log_level(j.config);
         st = run_or_sweep(&j, line, err);

@@ -237,16 +237,16 @@ static const struct {
     { 1, { SELF(41, 3, 1, 255), .scale = 0.06, .causal = 1 }, 0, false },
     { 2, { SELF(65, 2, 1, 256), .scale = 0.06, .causal = 1 }, 0, false },
     { 1, { SELF(300, 2, 1, 200), .scale = 0.07, .causal = 1, .window = 129 }, 0, false },
-    { 1, { SELF(1500, 1, 1, 8), .scale = 0.35, .causal = 1, .window = 1 }, 0, false },
-    { 2, { SELF(1500, 1, 1, 8), .scale = 0.35, .causal = 1, .window = 511 }, 0, false },
-    { 1, { SELF(1500, 1, 1, 8), .scale = 0.35, .causal = 1, .window = 513 }, 0, false },
+    { 1, { SELF(1060, 1, 1, 8), .scale = 0.35, .causal = 1, .window = 1 }, 0, false },
+    { 2, { SELF(1060, 1, 1, 8), .scale = 0.35, .causal = 1, .window = 511 }, 0, false },
+    { 1, { SELF(1060, 1, 1, 8), .scale = 0.35, .causal = 1, .window = 513 }, 0, false },
     { 1, { SELF(200, 2, 2, 128), .scale = 0.09, .causal = 1 }, 0, false },
     { 2, { SELF(300, 1, 1, 200), .scale = 0.07, .causal = 0 }, 0, false },
     { 1, { SELF(513, 4, 2, 64), .scale = 0.125, .causal = 1 }, 0, false },
     { 1, { SELF(600, 1, 1, 96), .scale = 0.1, .causal = 1, .window = 257 }, 0, false },
-    { 2, { SELF(1100, 1, 1, 48), .scale = 0.14, .causal = 0 }, 0, false },
-    { 1, { SELF(1300, 4, 1, 8), .scale = 0.35, .causal = 1, .window = 64 }, 0, false },
-    { 1, { SELF(1500, 2, 1, 8), .scale = 0.35, .causal = 1 }, 0, false },
+    { 1, { SELF(1060, 1, 1, 48), .scale = 0.14, .causal = 0 }, 0, false },
+    { 1, { SELF(1060, 4, 1, 8), .scale = 0.35, .causal = 1, .window = 64 }, 0, false },
+    { 1, { SELF(1060, 2, 1, 8), .scale = 0.35, .causal = 1 }, 0, false },
 #undef SELF
 #define CROSS(Q, K, OFFSET, H, J, DQK, DV)                                                                             \
     .seq_q = Q, .seq_k = K, .q_offset = OFFSET, .heads = H, .kv_heads = J, .dim_qk = DQK, .dim_v = DV

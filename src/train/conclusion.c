@@ -109,7 +109,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .loss_last = r->done ? r->losses[r->done - 1] : (double)NAN,
         .loss_validation = r->validation,
         .loss_floor = held_out->validation_floor,
-        .bits_per_byte = r->validation / log(2) / held_out->bytes_per_token,
+        .bits_per_byte = run_bits_per_byte(r),
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
         .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,

@@ -41,6 +41,11 @@ double run_mean_error(double mean, double squares, int64_t n)
     return n > 1 && spread > 0 ? sqrt(spread / (double)(n - 1)) : (double)NAN;
 }
 
+double run_bits_per_byte(const run *r)
+{
+    return r->validation / log(2) / tm_source_describe(r->held_out)->bytes_per_token;
+}
+
 tm_status run_evaluate(run *r, int64_t step, tm_error *err)
 {
     int64_t batches = r->options->validate ? run_validation_batches(r) : 0;
@@ -58,6 +63,10 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     tm_status st = TM_OK;
     for (int64_t i = 0; i < batches && st == TM_OK; i++) {
         tm_batch batch;
+        if (r->stop_evaluation && *r->stop_evaluation) {
+            st = tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
+            break;
+        }
         tm_loader_next(loader, &batch);
         st = run_check_batch(&batch, err);
         if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
@@ -76,13 +85,13 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     TM_TRY(st);
     r->validation = r->options->average_sequences ? means / (double)counted : sum / (double)tokens;
     r->validation_error = run_mean_error(r->validation, squares, counted);
-    double   bytes_per_token = tm_source_describe(r->held_out)->bytes_per_token;
+    r->evaluated_tokens = tokens;
     tm_event event = { .kind = TM_EVENT_EVALUATION };
     r->evaluated_step = step;
     event.evaluation = (tm_evaluation){ .step = step,
                                         .samples = started.evaluation_started.samples,
                                         .loss = r->validation,
-                                        .bits_per_byte = r->validation / log(2) / bytes_per_token,
+                                        .bits_per_byte = run_bits_per_byte(r),
                                         .tokens = tokens,
                                         .seconds = (double)(tm_now_ns() - begin) * 1e-9,
                                         .last = run_target_reached(r) || r->stopped };

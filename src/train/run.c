@@ -7,17 +7,24 @@
 #include <math.h>
 #include <stdlib.h>
 
-static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_error *err)
+/* The first weights: by the seed, of a model's directory, or of a checkpoint. */
+static tm_status begin_with_weights(run *r, int64_t *first_sample, tm_error *err)
 {
-    int64_t first_sample = 0;
-    bool    adapters = r->options->step.adapters.rank > 0; /* checkpoints lack what they stand beside */
+    bool adapters = r->options->step.adapters.rank > 0; /* checkpoints lack what they stand beside */
     if (r->options->load_weights && adapters)
         TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
     if (adapters) TM_TRY(tm_trainer_base_hash(r->trainer, &r->base, err));
-    TM_TRY(run_resume(r, &first_sample, err));
+    TM_TRY(run_resume(r, first_sample, err));
     bool resumed = r->saved_step >= 0;
     if (r->options->load_weights && !resumed && !adapters)
         TM_TRY(r->options->load_weights(r->options->load_context, r->trainer, err));
+    return TM_OK;
+}
+
+static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_error *err)
+{
+    int64_t first_sample = 0;
+    TM_TRY(begin_with_weights(r, &first_sample, err));
     bool trained = r->first_step > r->options->steps;
     if (trained)
         tm_note("%s: the checkpoint is at step %lld, training.steps is %lld",
@@ -60,19 +67,24 @@ static tm_status open_held_out(run *r, tm_source **own, tm_error *err)
     return TM_OK;
 }
 
+static run new_run(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus)
+{
+    return (run){ .options = options,
+                  .device = device,
+                  .source = source,
+                  .bus = bus,
+                  .first_step = 1,
+                  .finite = true,
+                  .validation = (double)NAN,
+                  .validation_error = (double)NAN,
+                  .first_loss = (double)NAN,
+                  .saved_step = -1 };
+}
+
 tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source, const tm_event_bus *bus,
                  const volatile sig_atomic_t *stop, tm_error *err)
 {
-    run        r = { .options = options,
-                     .device = device,
-                     .source = source,
-                     .bus = bus,
-                     .first_step = 1,
-                     .finite = true,
-                     .validation = (double)NAN,
-                     .validation_error = (double)NAN,
-                     .first_loss = (double)NAN,
-                     .saved_step = -1 };
+    run        r = new_run(options, device, source, bus);
     tm_source *own = NULL;
     TM_TRY(open_held_out(&r, &own, err));
     tm_status st = tm_trainer_open(device, &options->step, options->seed, &r.trainer, err);
@@ -89,6 +101,34 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     tm_looked_fini(&r.looked);
     free(r.factors);
     free(r.factor_record);
+    tm_source_close(own);
+    return st;
+}
+
+tm_status tm_run_evaluate(const tm_run_options *options, tm_device *device, const tm_source *source,
+                          const volatile sig_atomic_t *stop, tm_run_evaluation *found, tm_error *err)
+{
+    tm_event_bus nobody = { 0 };
+    run          r = new_run(options, device, source, &nobody);
+    tm_source   *own = NULL;
+    int64_t      first_sample = 0;
+    r.stop_evaluation = stop;
+    *found = (tm_run_evaluation){ .loss = (double)NAN };
+    TM_TRY(open_held_out(&r, &own, err));
+    tm_status st = tm_trainer_open(device, &options->step, options->seed, &r.trainer, err);
+    if (st == TM_OK) st = begin_with_weights(&r, &first_sample, err);
+    if (st == TM_OK) st = run_evaluate(&r, r.first_step - 1, err);
+    if (st == TM_OK && r.evaluated_tokens == 0)
+        st = tm_fail(err, TM_INVALID,
+                     "data.source %s holds out nothing that could be evaluated; see data.validation_fraction, "
+                     "data.validation_path and validation.enable",
+                     options->source.name);
+    if (st == TM_OK)
+        *found = (tm_run_evaluation){ .loss = r.validation,
+                                      .error = r.validation_error,
+                                      .bits_per_byte = run_bits_per_byte(&r),
+                                      .tokens = r.evaluated_tokens };
+    tm_trainer_close(r.trainer);
     tm_source_close(own);
     return st;
 }

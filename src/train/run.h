@@ -69,4 +69,18 @@ TM_MUST_USE tm_status tm_run_options_read(const tm_config *config, tm_run_option
 TM_MUST_USE tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_source *source,
                              const tm_event_bus *bus, const volatile sig_atomic_t *stop, tm_error *err);
 
+/* Of held-out data. */
+typedef struct {
+    double  loss;          /* nats per target token (the mean of the sequences' means with average_sequences) */
+    double  error;         /* standard error of it, from its scatter over the batches; NAN for one batch */
+    double  bits_per_byte; /* NAN unless the data is text */
+    int64_t tokens;        /* targets */
+} tm_run_evaluation;
+
+/* The loss of the weights with which tm_run would begin (load_weights, or the seed), on the source's held-out data,
+ * over as many batches as a run takes. Trains nothing, but plans the memory of a step. TM_INVALID if nothing is held
+ * out. */
+TM_MUST_USE tm_status tm_run_evaluate(const tm_run_options *options, tm_device *device, const tm_source *source,
+                                      const volatile sig_atomic_t *stop, tm_run_evaluation *found, tm_error *err);
+
 #endif

@@ -33,9 +33,9 @@ typedef struct {
     int64_t               first_step; /* number of the first one */
     bool                  finite;
     double                validation, validation_error, first_loss, first_step_seconds;
-    int64_t               evaluated_step; /* of `validation` */
-    tm_loss_head          head;           /* of the steps before this process */
-    tm_loss_head          begun;          /* of the whole run so far: what a checkpoint keeps */
+    int64_t               evaluated_step, evaluated_tokens; /* of `validation` */
+    tm_loss_head          head;                             /* of the steps before this process */
+    tm_loss_head          begun;                            /* of the whole run so far: what a checkpoint keeps */
     tm_certificate        certificate, certificate_after;
     int64_t               first_sample; /* of this process */
     tm_curve              curve;
@@ -49,6 +49,8 @@ typedef struct {
     tm_looked             looked;
     tm_quantized_factor  *factors; /* (rows of step.quantized), and the record that they are read from */
     void                 *factor_record;
+
+    const volatile sig_atomic_t *stop_evaluation; /* becoming nonzero ends it; NULL: nothing does */
 } run;
 
 /* Sequences of one optimizer step. */
@@ -94,6 +96,7 @@ int64_t run_validation_batches(const run *r);
  * the root of n. NAN for one value, or for none that differ. */
 double                run_mean_error(double mean, double squares, int64_t n);
 TM_MUST_USE tm_status run_evaluate(run *r, int64_t step, tm_error *err);
+double                run_bits_per_byte(const run *r); /* by the last evaluation; NAN unless the data is text */
 /* By the last evaluation; never while there was none. */
 bool run_target_reached(const run *r);
 /* Was the data of the batch read? */

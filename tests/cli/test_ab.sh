@@ -39,9 +39,46 @@ i=0
 while [ $i -lt "$1" ]; do sleep "$2"; i=$((i + 1)); echo $i; done
 END
 
+# --- sessions of a fixed length, two at a time: what they look for is far larger than what one does to the other ---------------
+
+# at_once NAME COMMAND...: runs it in the background; when it has ended, `finished NAME` sets $code, $out and $err.
+at_once()
+{
+    name=$1
+    shift
+    {
+        "$@" >"$work/$name.stdout" 2>"$work/$name.stderr" </dev/null
+        echo $? >"$work/$name.code"
+    } &
+}
+finished()
+{
+    code=$(cat "$work/$1.code")
+    cp "$work/$1.stdout" "$out"
+    cp "$work/$1.stderr" "$err"
+}
+compare() { env WORKLOADS=tiny-llama EXTRA="$args" "$@" "$root/bench/ab_binaries.sh" ./old "$TRAINMARK" "$work/script"; }
+
+cp "$TRAINMARK" old
+cat >slower <<'END'
+#!/bin/sh
+[ "$1" = run ] && exec "$TRAINMARK" "$@" --debug.slowdown_pct 900
+exec "$TRAINMARK" "$@"
+END
+chmod +x slower
+export TRAINMARK
+for_14_s="--turn 0.05 --budget 14 --target 0"
+at_once kept "$TRAINMARK" ab --a "$args" --b "$args --debug.slowdown_pct 900" $for_14_s --out kept
+at_once commands "$TRAINMARK" ab --a-command "sh steps.sh 1000 'mark $$'" --b-command "sh steps.sh 10000 mark\\ $$" \
+    --step-pattern '^step [0-9]+$' $for_14_s --out commands
+wait
+at_once binaries "$TRAINMARK" ab --a "$args" --b-binary ./slower $for_14_s --out binaries
+at_once script compare TURN=0.05 BUDGET=14 LEAST=500
+wait
+
 # --- our own runs ---------------------------------------------------------------------------------------------------------
 
-trainmark ab --a "$args" --b "$args --debug.slowdown_pct 900" --turn 0.05 --budget 14 --target 0 --out kept
+finished kept
 cp "$out" live.txt
 check "a session ends with 0, whatever it says" [ "$code" -eq 0 ]
 check "an injected slowdown is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
@@ -86,8 +123,7 @@ check "its time is in the ledger" has slow/metrics.jsonl '"injected slowdown": 0
 
 # --- any command ----------------------------------------------------------------------------------------------------------
 
-trainmark ab --a-command "sh steps.sh 1000 'mark $$'" --b-command "sh steps.sh 10000 mark\\ $$" --step-pattern '^step [0-9]+$' \
-    --turn 0.05 --budget 14 --target 0 --out commands
+finished commands
 check "commands take turns" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per step$"
 check "steps that a stop cut are counted" [ "$(value commands/result.json cut_steps)" -ge 12 ]
 check "no command is left" none_left "mark $$"
@@ -96,17 +132,9 @@ check "commands as whole runs" has "$out" "^B / A +0\.[0-7]"
 
 # --- two binaries -----------------------------------------------------------------------------------------------------------
 
-cp "$TRAINMARK" old
-cat >slower <<'END'
-#!/bin/sh
-[ "$1" = run ] && exec "$TRAINMARK" "$@" --debug.slowdown_pct 900
-exec "$TRAINMARK" "$@"
-END
-chmod +x slower
-export TRAINMARK
 commit=$("$TRAINMARK" version | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0,1\},$/\1/p')
 [ "$commit" = null ] && commit=unknown
-trainmark ab --a "$args" --b-binary ./slower --turn 0.05 --budget 14 --target 0 --out binaries
+finished binaries
 check "a slower binary is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
 check "it has the other side's arguments" has "$out" "^B .* \./slower run --model"
 check "the report says which trainmark each is" [ "$(grep -cE "^ +trainmark [0-9.]+, commit $commit\$" "$out")" -eq 2 ]
@@ -116,14 +144,12 @@ cp "$out" live.txt
 trainmark ab --from binaries
 check "and the record" cmp -s "$out" live.txt
 
-compare() { WORKLOADS=tiny-llama EXTRA=$args "$root/bench/ab_binaries.sh" ./old "$TRAINMARK" "$work/script" >"$out" 2>"$err"; }
-TURN=0.05 BUDGET=14 LEAST=500 compare
-code=$?
+finished script
 check "the script that compares two builds" has "$out" \
     "^\| tiny-llama \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ to [0-9.]+ \| [0-9.]+ % \| [0-9]+ \| [a-z ]+ \| (kept|slower) \|"
 check "names them" has "$out" "^old: \./old: trainmark [0-9.]+, commit $commit$"
 check "says in its exit code what it found" [ "$code" -eq "$(if has "$out" '\| slower \|$'; then echo 5; else echo 0; fi)" ]
-BUDGET=4 compare
+compare BUDGET=4 >"$out" 2>"$err"
 code=$?
 check "and that it is not precise enough" [ "$code" -eq 5 ]
 check "too few rounds tell nothing" has "$out" "^verdict +too short to tell: [0-5] of the 6 rounds"

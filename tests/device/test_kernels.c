@@ -3,8 +3,9 @@
  *
  * A kernel may refuse a call; what it does not refuse it must compute, in any mix of number formats:
  *   - within the bound of the op's rounding (kernel_judge.h), also where it adds to what is there;
- *   - with the same bits for 1, 2 and 4 threads, in place where the op allows it, and among instruction sets that
- *     promise to agree; a bfloat16 result is the float32 result on the same values, rounded once;
+ *   - with the same bits for 1, 2 and 4 threads and in place where the op allows it (in the formats of training and
+ *     mixes of them), and among instruction sets that promise to agree; a bfloat16 result is the float32 result on the
+ *     same values, rounded once;
  *   - reading and writing nothing but its operands: inputs lie between NaN, at odd addresses; outputs and the
  * workspace, of exactly the size asked for, start as NaN; no byte around them and no input changes. And no op falls
  * back to its reference on a fast device unless the op says so. */
@@ -431,20 +432,21 @@ static bool same_place(const trial *t, int k)
            tm_shape_equal(t->in[k].shape, t->out[0].shape) && t->in[k].pitch == t->out[0].pitch;
 }
 
-/* The kernel with these formats; keeps the bits, not added to and added to. */
-static void check_trial(trial *t, bits kept[2])
+/* The kernel with these formats; keeps the bits, not added to and added to. `usual` formats: with other threads and in
+ * place, too. */
+static void check_trial(trial *t, bool usual, bits kept[2])
 {
     for (int adds = 0; adds < (t->j->adds ? 2 : 1); adds++) {
         unsigned accumulate = adds ? t->j->adds : 0;
         trial_run(t, accumulate, thread_counts[0], -1);
         check_values(t);
         kept[adds] = bits_of(t);
-        for (size_t i = 1; i < sizeof thread_counts / sizeof thread_counts[0]; i++) {
+        for (size_t i = 1; usual && i < sizeof thread_counts / sizeof thread_counts[0]; i++) {
             trial_run(t, accumulate, thread_counts[i], -1);
             check_bits(t, &kept[adds], "other bits with other threads: output");
         }
         for (int k = 0; k < t->j->op->n_in; k++) {
-            if (!same_place(t, k)) continue;
+            if (!usual || !same_place(t, k)) continue;
             trial_run(t, accumulate, 2, k);
             check_bits(t, &kept[adds], "other bits in place: output");
         }
@@ -466,14 +468,14 @@ static bool narrow(const formats *f)
 }
 
 static int check_kernel(const judge *j, const suite *s, const tm_kernel *kernel, const formats *variants, int n,
-                        shelf *own, const shelf *others)
+                        int usual, shelf *own, const shelf *others)
 {
     int checked = 0;
     for (int v = 0; v < n; v++) {
         trial t;
         bits  kept[2] = { { { NULL } } };
         if (narrow(&variants[v]) || !trial_open(&t, j, s, kernel, &variants[v])) continue;
-        check_trial(&t, kept);
+        check_trial(&t, v < usual, kept);
         for (int adds = 0; adds < 2 && others && others->have[v]; adds++)
             compare_bits(&t, &kept[adds], &others->kept[v][adds], "other bits than the instruction set before: output");
         if (v > 0 && own->have[0]) check_rounding(&t, &kept[0], &own->kept[0][0]);
@@ -504,7 +506,7 @@ static void check_example(const tm_op *op, const tm_example *example, int number
         if (long_one && !suites[s].fast && n_suites > 2) continue;
         int most = !to_bf16 ? 1 : suites[s].families ? n : usual; /* the reference refuses nothing, not even nonsense */
         for (int i = 0; (kernel = kernel_of(&suites[s], tm_op_id_of(op), i)); i++)
-            if (check_kernel(&j, &suites[s], kernel, variants, most, &shelves[s], others) == 0 &&
+            if (check_kernel(&j, &suites[s], kernel, variants, most, usual, &shelves[s], others) == 0 &&
                 (to_bf16 || !suites[s].pairs))
                 fail_msg("%s takes no format of example %d", kernel->name, number);
     }

@@ -12,6 +12,7 @@
 #include <ucontext.h>
 
 #include <cmocka.h>
+#include <xxhash.h>
 
 #include "device/backend.h"
 #include "op/kernel.h"
@@ -74,6 +75,7 @@ static void every_set_of_kernels_can_be_planned(void **state)
 
 extern const char __executable_start, etext;
 
+static int                found_for; /* which set of kernels */
 static volatile uintptr_t found_at;
 static volatile long      stepped;
 
@@ -99,9 +101,24 @@ static void run_on(void)
     __asm__ volatile("pushfq\n\tandq $~" TRAP_FLAG ", (%%rsp)\n\tpopfq" ::: "memory", "cc");
 }
 
+/* Has the device been asked about such a call (but for its attributes)? Layers are alike, and single steps are slow. */
+static bool asked_before(const tm_call *call)
+{
+    static uint64_t asked[4096];
+    static size_t   n;
+    uint64_t        hash = XXH3_64bits_withSeed(call->in, sizeof call->in, (uintptr_t)call->op + call->accumulate);
+    hash = XXH3_64bits_withSeed(call->out, sizeof call->out, hash + (uint64_t)found_for);
+    for (size_t i = 0; i < n; i++)
+        if (asked[i] == hash) return true;
+    assert_true(n < sizeof asked / sizeof asked[0]);
+    asked[n++] = hash;
+    return false;
+}
+
 static const tm_kernel *watched_choose(const void *context, const tm_call *call, tm_text *refusals)
 {
     const tm_device *device = context;
+    if (asked_before(call)) return device->backend->choose(device, call, refusals);
     found_at = 0;
     step_by_step();
     const tm_kernel *kernel = device->backend->choose(device, call, refusals);
@@ -126,6 +143,7 @@ static void planning_needs_no_avx(void **state)
                 tm_error   err = { 0 };
                 assert_int_equal(tm_device_open_planning("cpu", 2, &device, &err), TM_OK);
                 if (tm_device_limit_isa(device, isas[i], &err) != TM_OK) fail_msg("%s", err.text);
+                found_for = i;
                 tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
                 options.precision = bf16 ? &tm_precision_bf16 : &tm_precision_f32;
                 tm_chooser chooser = { .choose = watched_choose, .context = device, .threads = 2 };

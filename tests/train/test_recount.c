@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every figure of a run with known step times, read from its files and worked out again: result.json, metrics.jsonl,
- * perf.csv and the MLPerf log, units included. The reader and the formulas below are this file's own.
+ * perf.csv and the MLPerf log, units included. The formulas below and the reader (support/members.h) are the test's
+ * own.
  *
  * It takes the place of base/clock.c and system/validity.c in its program: time passes only between two steps, as much
  * as `seconds_of` says, and the machine is left alone.
  */
 #include "support/folder.h"
 #include "support/full_config.h"
+#include "support/members.h"
 #include "support/training.h"
 
 #include "base/clock.h"
@@ -16,7 +18,6 @@
 #include "system/validity.h"
 #include "train/run.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -228,114 +229,6 @@ static int run_once(void **state)
     return 0;
 }
 
-/* --- a reader of JSON --------------------------------------------------------------------------------------------- */
-
-static char *whole(const char *name)
-{
-    FILE *f = fopen(test_in_folder(name), "rb");
-    if (!f) fail_msg("no %s", name);
-    char  *text = calloc(1, 1 << 20);
-    size_t n = fread(text, 1, (1 << 20) - 1, f);
-    fclose(f);
-    text[n] = '\0';
-    return text;
-}
-
-static const char *blank(const char *at)
-{
-    while (isspace((unsigned char)*at)) at++;
-    return at;
-}
-
-/* Behind the value that begins at `at`. */
-static const char *behind(const char *at)
-{
-    int depth = 0;
-    at = blank(at);
-    do {
-        if (*at == '"')
-            for (at++; *at != '"'; at++) at += *at == '\\';
-        else if (*at == '{' || *at == '[')
-            depth++;
-        else if (*at == '}' || *at == ']')
-            depth--;
-        else if (!strchr(",: \n\t\r", *at))
-            while (!strchr(",:]} \n\t\r", at[1])) at++;
-        if (!*at) fail_msg("the text ends in a value");
-        at++;
-        if (depth > 0) at = blank(at);
-    } while (depth > 0);
-    return at;
-}
-
-/* The value of a member of the object (or the element of the array) at `at`; NULL: there is none. */
-static const char *inside(const char *at, const char *name)
-{
-    char quoted[80];
-    snprintf(quoted, sizeof quoted, "\"%s\"", name);
-    at = blank(at);
-    bool list = *at == '[';
-    if (*at != '{' && !list) fail_msg("'%s' is looked for in no object", name);
-    long wanted = list ? strtol(name, NULL, 10) : -1;
-    for (at = blank(at + 1); *at != '}' && *at != ']'; at = blank(at)) {
-        bool is = list ? wanted-- == 0 : strncmp(at, quoted, strlen(quoted)) == 0;
-        if (!list) {
-            at = blank(behind(at));
-            if (*at++ != ':') fail_msg("no colon behind a name");
-        }
-        if (is) return blank(at);
-        at = blank(behind(at));
-        if (*at == ',') at++;
-    }
-    return NULL;
-}
-
-/* "a/b/0/c". */
-static const char *value_of(const char *text, const char *path)
-{
-    char part[80];
-    while (*path) {
-        size_t n = strcspn(path, "/");
-        snprintf(part, sizeof part, "%.*s", (int)n, path);
-        text = inside(text, part);
-        if (!text) fail_msg("no '%s'", part);
-        path += n + (path[n] == '/');
-    }
-    return text;
-}
-
-static double number(const char *text, const char *path)
-{
-    const char *at = value_of(text, path);
-    char       *end;
-    double      value = strtod(at, &end);
-    if (end == at) fail_msg("%s is no number: %.20s", path, at);
-    return value;
-}
-
-static void is(const char *text, const char *path, double wanted)
-{
-    double value = number(text, path);
-    if (!(fabs(value - wanted) <= 1e-9 * fabs(wanted) + 1e-12)) fail_msg("%s is %.15g, not %.15g", path, value, wanted);
-}
-
-static void is_text(const char *text, const char *path, const char *wanted)
-{
-    const char *at = value_of(text, path);
-    size_t      n = strlen(wanted);
-    if (strncmp(at, wanted, n) != 0 || !strchr(",\n} ]", at[n])) fail_msg("%s is %.60s, not %s", path, at, wanted);
-}
-
-static size_t elements(const char *text, const char *path)
-{
-    char   name[24];
-    size_t n = 0;
-    for (text = value_of(text, path);; n++) {
-        snprintf(name, sizeof name, "%zu", n);
-        if (!inside(text, name)) return n;
-    }
-}
-
 /* --- figures ------------------------------------------------------------------------------------------------------ */
 
 static double step_seconds(int step)
@@ -400,41 +293,42 @@ enum {
 static void metrics_has_every_step(void **state)
 {
     (void)state;
-    char *text = whole("metrics.jsonl"), *next = text;
+    char *text = test_folder_text("metrics.jsonl"), *next = text;
     for (int step = 1; step <= STEPS; step++) {
         char *line = next;
         next = strchr(line, '\n');
         assert_non_null(next);
         *next++ = '\0';
-        is(line, "step", step);
-        is(line, "loss", losses[step]);
-        is(line, "grad_norm", norms[step]);
-        is(line, "learning_rate", rate * factor(step));
-        is(line, "tokens", TOKENS);
-        is(line, "seconds", step_seconds(step));
-        if (step > 1) is(line, "phases/logging", step_seconds(step)); /* time passes between two steps only */
+        test_is(line, "step", step);
+        test_is(line, "loss", losses[step]);
+        test_is(line, "grad_norm", norms[step]);
+        test_is(line, "learning_rate", rate * factor(step));
+        test_is(line, "tokens", TOKENS);
+        test_is(line, "seconds", step_seconds(step));
+        if (step > 1) test_is(line, "phases/logging", step_seconds(step)); /* time passes between two steps only */
         double sum = 0;
-        for (const char *at = blank(value_of(line, "phases") + 1); *at != '}'; at = blank(at + (*at == ','))) {
-            at = blank(behind(at));
+        for (const char *at = test_blank(test_value_at(line, "phases") + 1); *at != '}';
+             at = test_blank(at + (*at == ','))) {
+            at = test_blank(test_behind(at));
             sum += strtod(at + 1, NULL);
-            at = blank(behind(at + 1));
+            at = test_blank(test_behind(at + 1));
         }
         assert_true(fabs(sum - step_seconds(step)) < 1e-9);
     }
-    is_text(next, "event", "\"evaluation\"");
-    is(next, "step", STEPS);
-    is(next, "loss", validation);
-    is(next, "tokens", 5 * ROWS * SEQ);
-    is(next, "seconds", evaluation_seconds);
+    test_is_text(next, "event", "\"evaluation\"");
+    test_is(next, "step", STEPS);
+    test_is(next, "loss", validation);
+    test_is(next, "tokens", 5 * ROWS * SEQ);
+    test_is(next, "seconds", evaluation_seconds);
     free(text);
 }
 
 static void speed_and_times(void **state)
 {
     (void)state;
-    char  *text = whole("result.json");
+    char  *text = test_folder_text("result.json");
     double x[STEPS], sum = 0, mean, spread = 0, far[STEPS], all = 0;
-    int    warmup = (int)number(text, "steps/warmup"), n = sorted(warmup, x), outliers = 0, k = rank_of(n);
+    int    warmup = (int)test_number_at(text, "steps/warmup"), n = sorted(warmup, x), outliers = 0, k = rank_of(n);
     assert_in_range(warmup, 3, 20); /* the slow start, and not much more */
     for (int i = 0; i < n; i++) sum += x[i];
     mean = sum / n;
@@ -444,51 +338,51 @@ static void speed_and_times(void **state)
     qsort(far, (size_t)n, sizeof *far, ascending);
     double limit = 5 * fmax(1.4826 * quantile(far, n, 0.5), 0.001 * median);
     for (int i = 0; i < n; i++) outliers += far[i] > limit;
-    is(text, "step_time/median", median);
-    is(text, "step_time/p5", quantile(x, n, 0.05));
-    is(text, "step_time/p95", quantile(x, n, 0.95));
-    is(text, "step_time/variation_percent", 100 * sqrt(spread / (n - 1)) / mean);
-    is(text, "step_time/outliers", outliers);
-    is(text, "tokens_per_second_per_device/median", TOKENS / median);
-    is(text, "tokens_per_second_per_device/n", n);
+    test_is(text, "step_time/median", median);
+    test_is(text, "step_time/p5", quantile(x, n, 0.05));
+    test_is(text, "step_time/p95", quantile(x, n, 0.95));
+    test_is(text, "step_time/variation_percent", 100 * sqrt(spread / (n - 1)) / mean);
+    test_is(text, "step_time/outliers", outliers);
+    test_is(text, "tokens_per_second_per_device/median", TOKENS / median);
+    test_is(text, "tokens_per_second_per_device/n", n);
     /* levels in turn: neighbours are no more alike than others, all steps count */
-    is(text, "tokens_per_second_per_device/lo", TOKENS / x[n - k]);
-    is(text, "tokens_per_second_per_device/hi", TOKENS / x[k - 1]);
-    is(text, "tokens_per_second_per_device_overall/value", n * TOKENS / sum);
-    is(text, "tokens_per_second_per_device_overall/n", n);
-    is(text, "tokens_per_second_per_device_overall/effective_n", n);
-    double lo = number(text, "tokens_per_second_per_device_overall/lo"),
-           hi = number(text, "tokens_per_second_per_device_overall/hi");
-    is(text, "tokens_per_second_per_device_overall/half_width_percent", 100 * (hi - lo) / 2 / (n * TOKENS / sum));
+    test_is(text, "tokens_per_second_per_device/lo", TOKENS / x[n - k]);
+    test_is(text, "tokens_per_second_per_device/hi", TOKENS / x[k - 1]);
+    test_is(text, "tokens_per_second_per_device_overall/value", n * TOKENS / sum);
+    test_is(text, "tokens_per_second_per_device_overall/n", n);
+    test_is(text, "tokens_per_second_per_device_overall/effective_n", n);
+    double lo = test_number_at(text, "tokens_per_second_per_device_overall/lo"),
+           hi = test_number_at(text, "tokens_per_second_per_device_overall/hi");
+    test_is(text, "tokens_per_second_per_device_overall/half_width_percent", 100 * (hi - lo) / 2 / (n * TOKENS / sum));
     assert_true(lo < n * TOKENS / sum && hi > n * TOKENS / sum);
-    assert_int_equal(elements(text, "step_seconds"), STEPS);
+    assert_int_equal(test_elements(text, "step_seconds"), STEPS);
     for (int step = 1; step <= STEPS; step++) {
         char path[40];
         snprintf(path, sizeof path, "step_seconds/%d", step - 1);
-        is(text, path, step_seconds(step));
+        test_is(text, path, step_seconds(step));
         all += step_seconds(step);
     }
-    is(text, "phases/steps", STEPS - 1);
-    is(text, "phases/step_seconds", (all - first_seconds) / (STEPS - 1));
-    is(text, "phases/mean_seconds/logging", (all - first_seconds) / (STEPS - 1));
-    is(text, "phases/mean_seconds/unaccounted", 0);
-    is(text, "machine/seconds", sum);
-    is(text, "machine/samples", 17);
-    is(text, "machine/processors", 3);
-    is(text, "machine/throttled_percent", 1 / 8.);
+    test_is(text, "phases/steps", STEPS - 1);
+    test_is(text, "phases/step_seconds", (all - first_seconds) / (STEPS - 1));
+    test_is(text, "phases/mean_seconds/logging", (all - first_seconds) / (STEPS - 1));
+    test_is(text, "phases/mean_seconds/unaccounted", 0);
+    test_is(text, "machine/seconds", sum);
+    test_is(text, "machine/samples", 17);
+    test_is(text, "machine/processors", 3);
+    test_is(text, "machine/throttled_percent", 1 / 8.);
     /* from exec: 5 s, what was looked at before the first step, the step */
-    double first = number(text, "first_step_seconds"); /* a look later than the end of the step */
+    double first = test_number_at(text, "first_step_seconds"); /* a look later than the end of the step */
     assert_true(first >= age_at_begin + first_seconds && first < age_at_begin + first_seconds + 0.2);
-    is(text, "seconds", first - 0.001 + all - first_seconds + 2 * evaluation_seconds);
+    test_is(text, "seconds", first - 0.001 + all - first_seconds + 2 * evaluation_seconds);
     free(text);
 }
 
 static void counts_and_losses(void **state)
 {
     (void)state;
-    char  *text = whole("result.json");
+    char  *text = test_folder_text("result.json");
     double matmul = MATMUL, n = PARAMETERS, t = SEQ, attention = 6. * LAYERS * HEADS * 2 * HEAD;
-    double median = number(text, "step_time/median"), padded = 128 - VOCAB, bytes = 0, flops = 0;
+    double median = test_number_at(text, "step_time/median"), padded = 128 - VOCAB, bytes = 0, flops = 0;
     const struct {
         const char *name;
         double      per_token;
@@ -501,51 +395,52 @@ static void counts_and_losses(void **state)
         { "nanogpt", 6 * n + 12 * LAYERS * DIM * t },
         { "exact-causal", 6 * matmul + attention * (t + 1) / 2 },
     };
-    assert_int_equal(elements(text, "flops"), sizeof rows / sizeof rows[0]);
+    assert_int_equal(test_elements(text, "flops"), sizeof rows / sizeof rows[0]);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char at[60], quoted[40];
         snprintf(quoted, sizeof quoted, "\"%s\"", rows[i].name);
         snprintf(at, sizeof at, "flops/%zu/convention", i);
-        is_text(text, at, quoted);
+        test_is_text(text, at, quoted);
         snprintf(at, sizeof at, "flops/%zu/per_token", i);
-        is(text, at, rows[i].per_token);
+        test_is(text, at, rows[i].per_token);
         snprintf(at, sizeof at, "flops/%zu/per_second_per_device", i);
-        is(text, at, rows[i].per_token * TOKENS / median);
+        test_is(text, at, rows[i].per_token * TOKENS / median);
         snprintf(at, sizeof at, "flops/%zu/mfu_percent", i);
-        is_text(text, at, "null"); /* nobody knows this processor's peak */
+        test_is_text(text, at, "null"); /* nobody knows this processor's peak */
     }
-    is_text(text, "peak_flops_per_second", "null");
-    is(text, "parameters", PARAMETERS);
-    is(text, "batch_tokens", TOKENS);
-    is(text, "steps/planned", STEPS);
-    is(text, "steps/first", 1);
-    is(text, "steps/done", STEPS);
-    is_text(text, "steps/stopped", "\"all steps done\"");
-    is_text(text, "steps/interrupted", "false");
-    is(text, "devices", 1);
-    is(text, "threads", 1);
-    is(text, "seed", 1);
-    is(text, "loss/first", losses[1]);
-    is(text, "loss/last", losses[STEPS]);
-    is(text, "loss/validation", validation);
-    is_text(text, "bits_per_byte", "null");
-    is_text(text, "precision", "\"float32\"");
-    is_text(text, "data_source", "\"synthetic\"");
+    test_is_text(text, "peak_flops_per_second", "null");
+    test_is(text, "parameters", PARAMETERS);
+    test_is(text, "batch_tokens", TOKENS);
+    test_is(text, "steps/planned", STEPS);
+    test_is(text, "steps/first", 1);
+    test_is(text, "steps/done", STEPS);
+    test_is_text(text, "steps/stopped", "\"all steps done\"");
+    test_is_text(text, "steps/interrupted", "false");
+    test_is(text, "devices", 1);
+    test_is(text, "threads", 1);
+    test_is(text, "seed", 1);
+    test_is(text, "loss/first", losses[1]);
+    test_is(text, "loss/last", losses[STEPS]);
+    test_is(text, "loss/validation", validation);
+    test_is_text(text, "bits_per_byte", "null");
+    test_is_text(text, "precision", "\"float32\"");
+    test_is_text(text, "data_source", "\"synthetic\"");
     /* classes make the arena; weights, gradients and two moments are float32 */
     static const char *const classes[] = { "inputs",      "scalars",   "weights",   "constants",
                                            "activations", "gradients", "optimizer", "workspace" };
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         char at[60];
         snprintf(at, sizeof at, "memory/planned_by_class/%s", classes[i]);
-        bytes += number(text, at);
+        bytes += test_number_at(text, at);
     }
-    is(text, "memory/planned_bytes", bytes);
-    assert_in_range(number(text, "memory/planned_by_class/weights"), 4 * PARAMETERS, 4 * PARAMETERS + 64 * 20);
-    assert_in_range(number(text, "memory/planned_by_class/optimizer"), 8 * PARAMETERS, 8 * PARAMETERS + 64 * 40);
-    for (size_t i = 0; i < elements(text, "work"); i++) {
+    test_is(text, "memory/planned_bytes", bytes);
+    assert_in_range(test_number_at(text, "memory/planned_by_class/weights"), 4 * PARAMETERS, 4 * PARAMETERS + 64 * 20);
+    assert_in_range(test_number_at(text, "memory/planned_by_class/optimizer"), 8 * PARAMETERS,
+                    8 * PARAMETERS + 64 * 40);
+    for (size_t i = 0; i < test_elements(text, "work"); i++) {
         char at[60];
         snprintf(at, sizeof at, "work/%zu/flops", i);
-        flops += number(text, at);
+        flops += test_number_at(text, at);
     }
     /* products: three times the forward ones; attention: two forward, five backward, half of the square */
     double executed = TOKENS * (6 * matmul + 7. / 6 * attention * (t + 1) / 2);
@@ -556,13 +451,13 @@ static void counts_and_losses(void **state)
 static void the_records_belong_together(void **state)
 {
     (void)state;
-    char *text = whole("result.json"), *metrics = whole("metrics.jsonl"), wanted[40];
+    char *text = test_folder_text("result.json"), *metrics = test_folder_text("metrics.jsonl"), wanted[40];
     snprintf(wanted, sizeof wanted, "\"%016llx\"", (unsigned long long)XXH3_64bits(metrics, strlen(metrics)));
-    is_text(text, "metrics_digest", wanted);
+    test_is_text(text, "metrics_digest", wanted);
     const char *at = strstr(text, ",\n  \"digest\"");
     assert_non_null(at);
     snprintf(wanted, sizeof wanted, "\"%016llx\"", (unsigned long long)XXH3_64bits(text, (size_t)(at - text)));
-    is_text(text, "digest", wanted);
+    test_is_text(text, "digest", wanted);
     free(metrics);
     free(text);
 }
@@ -570,7 +465,8 @@ static void the_records_belong_together(void **state)
 static void the_table_of_runners(void **state)
 {
     (void)state;
-    char       *text = whole("perf.csv"), *result = whole("result.json"), *row = strchr(text, '\n') + 1, cell[40][200];
+    char *text = test_folder_text("perf.csv"), *result = test_folder_text("result.json"), *row = strchr(text, '\n') + 1,
+         cell[40][200];
     int         n = 0;
     const char *header[40];
     row[-1] = '\0';
@@ -587,9 +483,9 @@ static void the_table_of_runners(void **state)
     }
     for (int i = 0; i < n; i++) {
         if (strcmp(header[i], "performance") == 0)
-            assert_true(fabs(strtod(cell[i], NULL) / (TOKENS / number(result, "step_time/median")) - 1) < 1e-9);
+            assert_true(fabs(strtod(cell[i], NULL) / (TOKENS / test_number_at(result, "step_time/median")) - 1) < 1e-9);
         if (strcmp(header[i], "test_duration") == 0)
-            assert_true(fabs(strtod(cell[i], NULL) - number(result, "seconds")) < 1e-9);
+            assert_true(fabs(strtod(cell[i], NULL) - test_number_at(result, "seconds")) < 1e-9);
         if (strcmp(header[i], "metric") == 0) assert_string_equal(cell[i], "tokens_per_second");
         if (strcmp(header[i], "status") == 0) assert_string_equal(cell[i], "SUCCESS");
         if (strcmp(header[i], "n_gpus") == 0) assert_string_equal(cell[i], "0");
@@ -612,7 +508,7 @@ static const char *line_with(const char *log, const char *key)
         size_t      n = strcspn(json, "\n");
         assert_true(strncmp(log, ":::MLLOG ", 9) == 0 && n < sizeof line);
         snprintf(line, sizeof line, "%.*s", (int)n, json);
-        if (strncmp(value_of(line, "key"), quoted, strlen(quoted)) == 0) return line;
+        if (strncmp(test_value_at(line, "key"), quoted, strlen(quoted)) == 0) return line;
     }
     fail_msg("no %s", key);
     return NULL;
@@ -621,8 +517,8 @@ static const char *line_with(const char *log, const char *key)
 static void the_log_of_mlperf(void **state)
 {
     (void)state;
-    char  *log = whole("log.txt");
-    double all = first_seconds, begin = number(line_with(log, "block_start"), "time_ms"),
+    char  *log = test_folder_text("log.txt");
+    double all = first_seconds, begin = test_number_at(line_with(log, "block_start"), "time_ms"),
            samples = STEPS * ROWS * PASSES;
     for (int step = 2; step <= STEPS; step++) all += step_seconds(step);
     static const struct {
@@ -639,18 +535,19 @@ static void the_log_of_mlperf(void **state)
                  { "opt_learning_rate_warmup_steps", 4 },
                  { "opt_learning_rate_training_steps", STEPS },
                  { "train_samples", STEPS * ROWS * PASSES } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) is(line_with(log, rows[i].key), "value", rows[i].value);
-    is(line_with(log, "init_start"), "time_ms", wall_begin * 1e3 - age_at_begin * 1e3);
-    is(line_with(log, "block_start"), "metadata/samples_count", 0);
-    is(line_with(log, "block_stop"), "metadata/samples_count", samples);
-    double took = number(line_with(log, "block_stop"), "time_ms") - begin;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        test_is(line_with(log, rows[i].key), "value", rows[i].value);
+    test_is(line_with(log, "init_start"), "time_ms", wall_begin * 1e3 - age_at_begin * 1e3);
+    test_is(line_with(log, "block_start"), "metadata/samples_count", 0);
+    test_is(line_with(log, "block_stop"), "metadata/samples_count", samples);
+    double took = test_number_at(line_with(log, "block_stop"), "time_ms") - begin;
     assert_true(took >= floor(all * 1e3) && took < all * 1e3 + 20); /* milliseconds */
-    is(line_with(log, "tracked_stats"), "value/throughput", samples / (took * 1e-3));
-    is(line_with(log, "eval_accuracy"), "value", validation);
-    is(line_with(log, "eval_accuracy"), "metadata/samples_count", samples);
-    assert_true(fabs(number(line_with(log, "eval_stop"), "time_ms") - number(line_with(log, "eval_start"), "time_ms") -
-                     2e3 * evaluation_seconds) < 1.5);
-    is(line_with(log, "run_stop"), "metadata/samples_count", samples);
+    test_is(line_with(log, "tracked_stats"), "value/throughput", samples / (took * 1e-3));
+    test_is(line_with(log, "eval_accuracy"), "value", validation);
+    test_is(line_with(log, "eval_accuracy"), "metadata/samples_count", samples);
+    assert_true(fabs(test_number_at(line_with(log, "eval_stop"), "time_ms") -
+                     test_number_at(line_with(log, "eval_start"), "time_ms") - 2e3 * evaluation_seconds) < 1.5);
+    test_is(line_with(log, "run_stop"), "metadata/samples_count", samples);
     free(log);
 }
 

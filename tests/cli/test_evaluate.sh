@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `trainmark run --evaluate`: the held-out loss that a run ended with is the one with which what it exported begins.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+seq 1 20000 >counting.txt
+seq 2 7 20000 >sevens.txt
+model="--model.n_layers 2 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --model.vocab_size 257"
+data="--data.source text --data.path counting.txt --training.seq_len 64 --training.local_batch_size 4 --training.threads 1"
+value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
+
+trainmark run $model $data --training.steps 6 --checkpoint.enable true --out base
+check "a base" [ "$code" -eq 0 ]
+learned=$(value base/result.json validation)
+trainmark export base -o folder --dtype float32
+trainmark run --model.hf_assets_path folder $data --evaluate --json
+check "what a run ended with" [ "$(value "$out" loss)" = "$learned" ]
+check "bits per byte, too" [ "$(value "$out" bits_per_byte)" = "$(value base/result.json bits_per_byte)" ]
+check "of some tokens" [ "$(value "$out" tokens)" -gt 100 ]
+check "with a standard error" awk -v error="$(value "$out" standard_error)" 'BEGIN { exit !(error > 0 && error < 1) }'
+trainmark run --model.hf_assets_path folder $data --evaluate
+check "as a text" has "$out" "^held-out loss +[0-9.]+ nats per token, standard error 0\.[0-9]+$"
+check "no run directory" [ ! -e output ]
+trainmark run $model $data --evaluate --json
+check "without a directory: the initial weights" awk -v loss="$(value "$out" loss)" 'BEGIN { exit !(loss > 5 && loss < 6) }'
+
+lora="--model.hf_assets_path folder --lora.rank 4 --lora.alpha 8"
+other="--data.source text --data.path sevens.txt --training.seq_len 64 --training.local_batch_size 4 --training.threads 1"
+trainmark run $lora $other --training.steps 6 --checkpoint.enable true --out adapted
+learned=$(value adapted/result.json validation)
+trainmark export adapted -o adapter
+trainmark run $lora --lora.adapter_path adapter $other --evaluate --json
+check "with an adapter: what its run ended with" [ "$(value "$out" loss)" = "$learned" ]
+with=$(value "$out" loss)
+trainmark run $lora $other --evaluate --json
+check "a new adapter changes nothing, that one did" [ "$(value "$out" loss)" != "$with" ]
+without=$(value "$out" loss)
+trainmark run --model.hf_assets_path folder $other --evaluate --json
+check "the model alone" [ "$(value "$out" loss)" = "$without" ]
+
+trainmark run $model $data --evaluate --dry-run
+failed_with 2 "with a dry run" "--evaluate .* --dry-run"
+trainmark run $model $data --evaluate --perf-csv perf.csv
+failed_with 2 "with a table" "--evaluate .* --perf-csv"
+trainmark run $model $data --evaluate --validation.enable false
+failed_with 2 "without held-out data" "--evaluate needs validation.enable"
+trainmark run $model $data --evaluate --checkpoint.enable true --out base
+failed_with 2 "of a checkpoint" "reads no checkpoints; .trainmark export"
+trainmark run $model $data --evaluate '--optimizer.lr=[1e-3, 1e-4]'
+failed_with 2 "of a sweep" "one configuration"
+trainmark run $model $data --evaluate --data.path nowhere.txt
+failed_with 4 "of no data" "nowhere.txt"
+
+"$TRAINMARK" run $model --data.source mock --validation.steps 1000000000 --evaluate >"$out" 2>"$err" </dev/null &
+session=$!
+sleep 1
+kill -INT $session
+wait $session
+code=$?
+failed_with 130 "a signal ends it" "stopped by a signal"
+
+finish
