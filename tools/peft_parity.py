@@ -10,7 +10,8 @@ Needs peft beside what tools/hf_parity.py needs, whose models, weights and token
 
     config, sequence    of the model, see tools/hf_parity.py
     adapter             adapter_config.json as PEFT saves it
-    shapes              name of the tensor in adapter_model.safetensors: its shape; element i is 0.25 unit(name, i)
+    shapes              name of the tensor in adapter_model.safetensors: its shape; element i is 0.25 unit(name, i), of
+                        lora_magnitude_vector 1 + that
     loss, gradient_norm, gradients, first_logits, last_logits
     losses              before each of the steps of AdamW on the adapter: see ADAMW; gradients clipped to norm 1
 """
@@ -39,18 +40,27 @@ ADAPTERS = {
     "deepseek": ("deepseek_v2", 1, dict(r=4, lora_alpha=4, target_modules=[
         "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"])),
     "gpt2": ("gpt2", 0, dict(r=2, lora_alpha=8, fan_in_fan_out=True, target_modules=["c_attn", "c_fc", "c_proj"])),
+    "llama_head": ("llama", 2, dict(r=4, lora_alpha=8, target_modules=["q_proj", "lm_head"])),
+    "qwen3_moe": ("qwen3_moe", 0, dict(r=2, lora_alpha=4, target_modules=["q_proj"], target_parameters=[
+        "mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
+    "mixtral": ("mixtral", 1, dict(r=3, lora_alpha=5, target_modules=[], target_parameters=["mlp.experts.down_proj"])),
+    "llama_dora": ("llama", 0, dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "v_proj", "o_proj", "down_proj"])),
+    "qwen3_dora": ("qwen3", 1, dict(r=3, lora_alpha=5, use_rslora=True, use_dora=True, target_modules=ALL)),
+    "gpt2_dora": ("gpt2", 0, dict(r=2, lora_alpha=8, use_dora=True, fan_in_fan_out=True, target_modules=[
+        "c_attn", "c_fc", "c_proj"])),
 }
 WEIGHTS = "adapter_model.safetensors"
 
 
 def value(name, shape):
-    return torch.tensor(0.25 * hf.unit(name, int(torch.Size(shape).numel())).reshape(shape) / 32768.0).float()
+    mean = 1.0 if "lora_magnitude" in name else 0.0
+    return (mean + torch.tensor(0.25 * hf.unit(name, int(torch.Size(shape).numel())).reshape(shape) / 32768.0)).float()
 
 
 def build(model_class, base, folder, arguments):
     """An adapter's folder as PEFT saves it, with our values."""
     model = get_peft_model(hf.load(model_class, base, torch.float32), LoraConfig(task_type="CAUSAL_LM", **arguments))
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, save_embedding_layers=False)  # else the output layer's own weight is saved, too
     names = load_file(os.path.join(folder, WEIGHTS))
     save_file({k: value(k, tuple(v.shape)) for k, v in names.items()}, os.path.join(folder, WEIGHTS), {"format": "pt"})
     return {k: list(v.shape) for k, v in names.items()}
@@ -65,7 +75,7 @@ def load(model_class, base, folder, trainable=True):
 
 
 def file_name(name):
-    return name.replace(".default.", ".")
+    return name.replace(".default.", ".").replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
 def compute(model_class, base, folder, ids):
@@ -102,6 +112,7 @@ def write(chosen):
                 adapter = json.load(f)
             adapter["base_model_name_or_path"] = "base"
             adapter["target_modules"] = sorted(adapter["target_modules"])
+            adapter["target_parameters"] = sorted(adapter["target_parameters"] or [])
             result = compute(model_class, base, folder, hf.tokens(sequence, config["vocab_size"]))
         path = os.path.join(FOLDER, f"{name}.json")
         with open(path, "w") as f:
@@ -130,8 +141,9 @@ def check(program):
             ids = hf.tokens(sequence, vocab)
             json.dump(ids, open(ids_file, "w"))
             run(program, "run", "--model.hf_assets_path", base, "--model.dropout", "0", "--lora.rank", str(arguments["r"]),
-                "--lora.alpha", str(arguments["lora_alpha"]), "--lora.targets", ",".join(arguments["target_modules"]),
-                "--lora.rslora", str(arguments.get("use_rslora", False)).lower(), "--training.steps", "5",
+                "--lora.alpha", str(arguments["lora_alpha"]), "--lora.targets", ",".join(arguments["target_modules"] + arguments.get("target_parameters", [])),
+                "--lora.rslora", str(arguments.get("use_rslora", False)).lower(),
+                "--lora.dora", str(arguments.get("use_dora", False)).lower(), "--training.steps", "5",
                 "--training.seq_len", "12", "--training.local_batch_size", "2", "--checkpoint.enable", "true",
                 "--lr_scheduler.warmup_steps", "0", "--optimizer.lr", "1e-2", "--out", os.path.join(top, "run"),
                 "--data.source", "mock", "-q")

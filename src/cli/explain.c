@@ -83,10 +83,21 @@ static void parameters(const tm_step *step, tm_text *out)
     tm_text_add(out, "\n");
 }
 
-/* A or B, a copy of it in the compute format, or its gradient: by name, as all are called after the parameter. */
+/* A, B or lengths, a copy in the compute format, or a gradient: by name, as all are called after the parameter. */
 static bool of_adapter(const tm_graph *graph, tm_tensor_id id)
 {
     return strstr(tm_graph_at(graph, id)->name, ".lora_") != NULL;
+}
+
+/* Of an instruction: all FLOPs, or where it multiplies with the output layer, too, those that the adapter adds. */
+static double adapter_flops(const tm_instruction *x)
+{
+    tm_call plain = x->call;
+    bool    loss = strncmp(x->call.op->name, "linear_cross_entropy", 20) == 0;
+    int     first = strstr(x->call.op->name, "_grad") ? 4 : 3;
+    if (!loss) return x->cost.flops;
+    plain.in[first].shape.rank = plain.in[first + 1].shape.rank = -1;
+    return x->cost.flops - x->call.op->cost(&plain).flops;
 }
 
 /* What LoRA costs: parameters, memory that is theirs, FLOPs of the products beside the model's. */
@@ -103,10 +114,10 @@ static void adapters(const tm_step *step, tm_text *out)
             if (x->node->in[k] != TM_NONE) own = own || of_adapter(step->graph, x->node->in[k]);
         for (int k = 0; k < TM_MAX_OUT; k++)
             if (x->node->out[k] != TM_NONE) own = own || of_adapter(step->graph, x->node->out[k]);
-        flops += own ? x->cost.flops : 0;
+        flops += own ? adapter_flops(x) : 0;
     }
-    tm_text_printf(out, "adapters    rank %lld, scale %g, %lld modules: %s parameters are trained, %s frozen in %s\n",
-                   (long long)a->rank, tm_adapters_scale(a), (long long)facts.modules,
+    tm_text_printf(out, "adapters    rank %lld, scale %g%s, %lld modules: %s parameters are trained, %s frozen in %s\n",
+                   (long long)a->rank, tm_adapters_scale(a), a->dora ? ", DoRA" : "", (long long)facts.modules,
                    tm_format_grouped(trained, facts.trained), tm_format_grouped(frozen, facts.frozen),
                    tm_format_bytes(bytes, (double)facts.frozen_bytes));
     tm_text_printf(

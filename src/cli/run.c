@@ -276,6 +276,10 @@ static tm_status open_adapter(job *j, tm_error *err)
                        own->rank == 0 ? "lora.rank" : "a model with weights: model.hf_assets_path");
     TM_TRY(tm_hf_adapter_open(path, &j->adapter, err));
     double apart = tm_adapters_scale(own) - tm_adapters_scale(given);
+    if (own->dora != given->dora)
+        return tm_fail(err, TM_INVALID, "'%s' is %s adapter, and lora.dora is %s; set lora.dora to %s", path,
+                       given->dora ? "a DoRA" : "no DoRA", own->dora ? "true" : "false",
+                       given->dora ? "true" : "false");
     if (own->rank == given->rank && !(apart < 0) && !(apart > 0)) return TM_OK;
     return tm_fail(err, TM_INVALID,
                    "'%s' has rank %lld and alpha %g, lora.rank is %lld and lora.alpha %g; give the same", path,

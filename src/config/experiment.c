@@ -213,7 +213,7 @@ tm_status tm_load_framework(const tm_loader *l, const tm_leaf *framework)
         framework->secret ? "***" : name, tm_place(framework->origin));
 }
 
-/* Post-training is planned like pretraining; the key `stage` says that it is not built. */
+/* Post-training is the stage sft, whether the file says so or not. */
 static tm_status say_stage(tm_loader *l, const experiment *e)
 {
     const tm_framework   *framework = l->config->framework;

@@ -38,6 +38,7 @@ typedef double tm_constant_fill(const void *context, int64_t i);
 /* What stands beside a frozen matrix w (M, K) and is trained in its place (graph/passes/passes.h, tm_adapt_pass). */
 typedef struct {
     tm_tensor_id a, b; /* (P r, K), (R, r): for each of the P adapted runs of rows of w r rows of a; its rows of b */
+    tm_tensor_id m;    /* (R) lengths of the adapted rows, which are trained, too (op/rescale.c); TM_NONE: none */
     tm_low_rank_attr attr;    /* which runs, rank, scale */
     tm_dropout_attr  dropout; /* of what a is multiplied with, while training; rate 0: none */
 } tm_adapter;

@@ -91,6 +91,26 @@ static tm_status read_init(const tm_hf_adapter *a, const json_t *value, tm_error
     return not_built(a, "init_lora_weights", value, err);
 }
 
+static const char *const expert_matrices[] = { "experts.gate_up_proj", "experts.down_proj" };
+
+/* Parameters with adapters: the matrices that transformers keeps of all experts. */
+static tm_status read_parameters(tm_hf_adapter *a, const char *key, const json_t *value, tm_error *err)
+{
+    size_t        at;
+    const json_t *name;
+    json_array_foreach((json_t *)(uintptr_t)value, at, name)
+    {
+        const char *text = json_string_value(name);
+        bool        known = false;
+        for (int k = 0; k < 2 && text; k++) {
+            const char *end = strstr(text, expert_matrices[k]);
+            if (end && strcmp(end, expert_matrices[k]) == 0) known = a->experts[k] = true;
+        }
+        if (!known) return not_built(a, key, value, err);
+    }
+    return TM_OK;
+}
+
 static tm_status read_member(tm_hf_adapter *a, const char *key, const json_t *value, tm_error *err)
 {
     double      number = 0;
@@ -107,8 +127,13 @@ static tm_status read_member(tm_hf_adapter *a, const char *key, const json_t *va
         a->adapters.rslora = json_is_true(value);
         return json_is_boolean(value) ? TM_OK : wrong(a, key, "true or false", err);
     }
+    if (strcmp(key, "use_dora") == 0) {
+        a->adapters.dora = json_is_true(value);
+        return json_is_boolean(value) ? TM_OK : wrong(a, key, "true or false", err);
+    }
     if (strcmp(key, "init_lora_weights") == 0) return read_init(a, value, err);
     if (strcmp(key, "bias") == 0 && text && strcmp(text, "none") == 0) return TM_OK;
+    if (strcmp(key, "target_parameters") == 0 && json_is_array(value)) return read_parameters(a, key, value, err);
     if (strcmp(key, "target_modules") == 0 || is_idle(key) || is_empty(value)) return TM_OK;
     return not_built(a, key, value, err);
 }
@@ -136,13 +161,16 @@ static tm_status read_config(tm_hf_adapter *a, tm_error *err)
 
 /* --- targets ------------------------------------------------------------------------------------------------------ */
 
+static const char lengths[] = ".lora_magnitude_vector", own_weight[] = ".base_layer.weight";
+
 /* "base_model.model.MODULE.lora_A.weight": the part of MODULE behind its last dot; its length, 0: no such name. */
 static size_t module_of(const char *name, const char **out)
 {
-    static const char prefix[] = "base_model.model.", *const suffixes[] = { ".lora_A.weight", ".lora_B.weight" };
-    size_t n = strlen(name);
+    static const char        prefix[] = "base_model.model.";
+    static const char *const suffixes[] = { ".lora_A.weight", ".lora_B.weight", lengths };
+    size_t                   n = strlen(name);
     if (strncmp(name, prefix, sizeof prefix - 1) != 0) return 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         size_t length = strlen(suffixes[i]);
         if (n < length + sizeof prefix || strcmp(name + n - length, suffixes[i]) != 0) continue;
         const char *end = name + n - length, *begin = end;
@@ -153,30 +181,53 @@ static size_t module_of(const char *name, const char **out)
     return 0;
 }
 
+/* Adds a name to the targets. */
+static tm_status add_target(tm_hf_adapter *a, const char *name, size_t length, tm_error *err)
+{
+    char  *targets = a->adapters.targets;
+    size_t used = strlen(targets);
+    for (const char *p = targets; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == length && strncmp(p, name, length) == 0) return TM_OK;
+    if (used + length + 2 > sizeof a->adapters.targets)
+        return tm_fail(err, TM_UNSUPPORTED, "'%.300s' adapts more kinds of modules than can be named", a->folder);
+    if (used) targets[used++] = ',';
+    memcpy(targets + used, name, length);
+    targets[used + length] = '\0';
+    return TM_OK;
+}
+
 /* The modules that the file holds, whatever pattern the configuration names them by. */
 static tm_status read_targets(tm_hf_adapter *a, tm_error *err)
 {
-    size_t                  n, used = 0;
+    size_t                  n;
     const tm_stored_tensor *all = tm_safetensors_list(a->weights, &n);
     for (size_t i = 0; i < n; i++) {
         const char *module = NULL;
         size_t      length = module_of(all[i].name, &module);
-        char       *targets = a->adapters.targets;
-        bool        known = false;
+        size_t      n_name = strlen(all[i].name), n_own = sizeof own_weight - 1;
+        if (n_name > n_own && strcmp(all[i].name + n_name - n_own, own_weight) == 0)
+            return tm_fail(
+                err, TM_UNSUPPORTED,
+                "'%s' holds '%s', a weight of the model itself, and adapters are read beside the model's own "
+                "weights only; save with save_embedding_layers=False",
+                all[i].file, all[i].name);
         if (length == 0)
-            return tm_fail(err, TM_FORMAT,
-                           "'%s': '%s' is not a tensor of a LoRA adapter, wanted base_model.model.MODULE.lora_A.weight "
-                           "or .lora_B.weight",
-                           all[i].file, all[i].name);
-        for (const char *p = targets; *p && !known; p += strcspn(p, ","), p += *p == ',')
-            known = strcspn(p, ",") == length && strncmp(p, module, length) == 0;
-        if (known) continue;
-        if (used + length + 2 > sizeof a->adapters.targets)
-            return tm_fail(err, TM_UNSUPPORTED, "'%s' adapts more kinds of modules than can be named", all[i].file);
-        if (used) targets[used++] = ',';
-        memcpy(targets + used, module, length);
-        targets[used += length] = '\0';
+            return tm_fail(
+                err, TM_FORMAT,
+                "'%s': '%s' is not a tensor of a LoRA adapter, wanted base_model.model.MODULE.lora_A.weight, "
+                ".lora_B.weight or .lora_magnitude_vector",
+                all[i].file, all[i].name);
+        if (!a->adapters.dora && strstr(all[i].name, lengths))
+            return tm_fail(err, TM_FORMAT, "'%s' holds '%s', which only DoRA has, and 'use_dora' is false in '%s'",
+                           all[i].file, all[i].name, config_name);
+        bool of_experts = strstr(all[i].name, ".experts.lora_") || strstr(all[i].name, ".experts.base_layer.lora_");
+        if (of_experts && !a->experts[0] && !a->experts[1])
+            return tm_fail(err, TM_FORMAT, "'%s' holds '%s', and 'target_parameters' names no experts in '%s'",
+                           all[i].file, all[i].name, config_name);
+        if (!of_experts) TM_TRY(add_target(a, module, length, err));
     }
+    for (int k = 0; k < 2; k++)
+        if (a->experts[k]) TM_TRY(add_target(a, expert_matrices[k], strlen(expert_matrices[k]), err));
     return n ? TM_OK : tm_fail(err, TM_FORMAT, "'%.300s/%s' holds no tensor", a->folder, weights_name);
 }
 
@@ -283,7 +334,8 @@ static tm_status write_weights(const writer *w, const char *path, tm_hf_report *
     tm_safetensors_writer   *file = NULL;
     for (size_t i = 0; i < w->layout->n; i++) {
         const tm_hf_entry *e = &w->layout->entries[i];
-        headings[i] = (tm_tensor_heading){ .name = e->name, .dtype = TM_F32, .rank = 2, .n = { e->n[0], e->n[1] } };
+        headings[i] =
+            (tm_tensor_heading){ .name = e->name, .dtype = TM_F32, .rank = e->rank, .n = { e->n[0], e->n[1] } };
     }
     tm_status st = tm_safetensors_create(path, headings, w->layout->n, metadata, &file, err);
     free(headings);
@@ -348,6 +400,22 @@ static bool stored_across(const writer *w, const tm_hf_layout *model)
     return false;
 }
 
+/* "mlp.experts.down_proj" where all experts' matrices are adapted, else null. */
+static json_t *list_parameters(const writer *w)
+{
+    static const char *const ours[] = { ".moe.experts.w13.weight", ".moe.experts.w2.weight" };
+    json_t                  *out = json_array();
+    for (int k = 0; k < 2; k++) {
+        bool any = false;
+        for (size_t i = 0; i < w->memory->graph->n_tensors; i++)
+            any = any || (w->memory->graph->tensors[i].adapter && strstr(w->memory->graph->tensors[i].name, ours[k]));
+        if (any) json_array_append_new(out, json_sprintf("mlp.%s", expert_matrices[k]));
+    }
+    if (json_array_size(out)) return out;
+    json_decref(out);
+    return json_null();
+}
+
 static json_t *config_of(const writer *w, const tm_hf_layout *model)
 {
     const tm_adapters *a = w->adapters;
@@ -366,8 +434,9 @@ static json_t *config_of(const writer *w, const tm_hf_layout *model)
     json_object_set_new(root, "peft_type", json_string("LORA"));
     json_object_set_new(root, "r", json_integer((json_int_t)a->rank));
     json_object_set_new(root, "target_modules", modules);
+    json_object_set_new(root, "target_parameters", list_parameters(w));
     json_object_set_new(root, "task_type", json_string("CAUSAL_LM"));
-    json_object_set_new(root, "use_dora", json_false());
+    json_object_set_new(root, "use_dora", json_boolean(a->dora));
     json_object_set_new(root, "use_rslora", json_boolean(a->rslora));
     return root;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/adapter.h - adapters as PEFT keeps them: a folder with adapter_config.json and adapter_model.safetensors, whose
- * tensors are called base_model.model.MODULE.lora_A.weight (r, in) and .lora_B.weight (out, r).
+ * tensors are called base_model.model.MODULE.lora_A.weight (r, in) and .lora_B.weight (out, r), with DoRA also
+ * .lora_magnitude_vector (out). Experts have A (E r, in) and B (out, r E) together (hf/adapter_layout.c).
  *
  * Read, they are parameters of a graph (tm_hf_adapter_load), or are added to the weights of the model while these are
- * loaded or exported: W + scale B A, summed in float64 and rounded once. */
+ * loaded or exported: W + scale B A (with DoRA, rows of the stored lengths), summed in float64 and rounded once. */
 #ifndef TM_HF_ADAPTER_H
 #define TM_HF_ADAPTER_H
 
@@ -18,10 +19,11 @@ typedef struct tm_hf_adapter {
     tm_safetensors *weights;
     tm_arena       *arena;
     const char     *folder;
+    bool            experts[2]; /* gate_up_proj, down_proj of all experts are adapted */
 } tm_hf_adapter;
 
 /* TM_INVALID, TM_FORMAT: no such folder, damaged; TM_UNSUPPORTED, naming the member: a configuration that computes what
- * is not built (DoRA, ranks by pattern, ...). The caller closes *out, also after a failure. */
+ * is not built (ranks by pattern, ...). The caller closes *out, also after a failure. */
 TM_MUST_USE tm_status tm_hf_adapter_open(const char *folder, tm_hf_adapter *out, tm_error *err);
 void                  tm_hf_adapter_close(tm_hf_adapter *adapter); /* a zeroed one is fine */
 

@@ -27,6 +27,7 @@ static int64_t row_of_part(const tm_adapter *adapter, int part)
     return row;
 }
 
+/* `what`: "lora_A.weight" */
 static const char *name_of(tm_arena *arena, const tm_hf_form *form, const char *base, const char *what)
 {
     static const char suffix[] = ".weight";
@@ -35,10 +36,35 @@ static const char *name_of(tm_arena *arena, const tm_hf_form *form, const char *
     tm_hf_written_name(form, base, &name);
     size_t n = sizeof suffix - 1;
     if (name.length > n && strcmp(name.data + name.length - n, suffix) == 0) name.data[name.length -= n] = '\0';
-    tm_text_printf(&name, ".%s.weight", what);
+    tm_text_printf(&name, ".%s", what);
     const char *copy = tm_arena_text(arena, name.data);
     tm_text_fini(&name);
     return copy;
+}
+
+static const tm_hf_tensor plain = { .ours = "" };
+
+/* One value where `b` has a row. */
+static void add_lengths(const tm_hf_form *form, const tm_hf_entry *of, tm_tensor_id m, const tm_hf_entry *b,
+                        tm_hf_layout *out)
+{
+    int64_t      rank = b->n[1];
+    tm_hf_slice *lengths = tm_arena_take(out->arena, b->n_slices * sizeof *lengths);
+    for (size_t i = 0; i < b->n_slices; i++) {
+        lengths[i] = b->slices[i];
+        lengths[i].parameter = m;
+        lengths[i].first /= rank;
+        lengths[i].columns = 1;
+        lengths[i].start /= rank;
+        lengths[i].row_step /= rank;
+    }
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_magnitude_vector"),
+                                            .row = &plain,
+                                            .rank = 1,
+                                            .n = { b->n[0] },
+                                            .elements = b->n[0],
+                                            .slices = lengths,
+                                            .n_slices = b->n_slices };
 }
 
 static tm_status add_matrix(const tm_graph *graph, const tm_hf_form *form, const tm_hf_entry *of, tm_hf_layout *out,
@@ -73,22 +99,100 @@ static tm_status add_matrix(const tm_graph *graph, const tm_hf_form *form, const
         b[i].row_step = (across ? s->row_step : s->row_step / width) * rank;
         b[i].column_step = 1;
     }
-    static const tm_hf_tensor plain = { .ours = "" };
-    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_A"),
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_A.weight"),
                                             .row = &plain,
                                             .rank = 2,
                                             .n = { rank, width },
                                             .elements = rank * width,
                                             .slices = a,
                                             .n_slices = 1 };
-    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_B"),
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, of->name, "lora_B.weight"),
                                             .row = &plain,
                                             .rank = 2,
                                             .n = { outputs, rank },
                                             .elements = outputs * rank,
                                             .slices = b,
                                             .n_slices = of->n_slices };
+    if (adapter->m != TM_NONE) add_lengths(form, of, adapter->m, &out->entries[out->n - 1], out);
     return TM_OK;
+}
+
+/* --- experts: one A and one B of all of them, as PEFT has them for transformers' fused matrices ---------------------
+ *
+ *     A (E r, in): row e r + k,   B (out, r E): column k E + e        of expert e and rank k
+ *
+ * The module is "...mlp.experts"; where both of its matrices are adapted, that of gate_up_proj is called
+ * "...mlp.experts.base_layer". */
+
+/* "model.layers.0.block_sparse_moe.experts.3.w1.weight" to "model.layers.0.mlp.experts". */
+const char *tm_hf_experts_module(tm_arena *arena, const char *name, bool inner)
+{
+    static const char there[] = ".experts.", old[] = ".block_sparse_moe";
+    const char       *end = strstr(name, there), *begin = strstr(name, old);
+    if (!end) return NULL;
+    tm_text text = { 0 };
+    tm_text_printf(&text, "%.*s", (int)((begin && begin < end ? begin : end) - name), name);
+    if (begin && begin < end) tm_text_add(&text, ".mlp");
+    tm_text_printf(&text, ".experts%s", inner ? ".base_layer" : "");
+    const char *copy = tm_arena_text(arena, text.data);
+    tm_text_fini(&text);
+    return copy;
+}
+
+/* Has the other matrix of the same mixture an adapter, too? */
+static bool has_both(const tm_graph *graph, int layer)
+{
+    int n = 0;
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        n += graph->tensors[i].layer == layer && graph->tensors[i].shape.rank == 3 && graph->tensors[i].adapter;
+    return n == 2;
+}
+
+static void add_experts(const tm_graph *graph, const tm_hf_form *form, const tm_hf_entry *of, tm_hf_layout *out)
+{
+    const tm_tensor  *matrix = tm_graph_at(graph, of->slices[0].parameter);
+    const tm_adapter *adapter = matrix->adapter;
+    int64_t           n = matrix->shape.n[0], rows = matrix->shape.n[1], width = matrix->shape.n[2];
+    int64_t           rank = adapter->attr.rank;
+    bool              inner = strstr(matrix->name, ".w13.") && has_both(graph, matrix->layer);
+    const char       *module = tm_hf_experts_module(out->arena, of->name, inner);
+    tm_hf_slice      *a = tm_arena_take(out->arena, sizeof *a), *b = tm_arena_take(out->arena, (size_t)n * sizeof *b);
+    *a = (tm_hf_slice){ .parameter = adapter->a,
+                        .piece = of->slices[0].piece,
+                        .rows = n * rank,
+                        .columns = width,
+                        .row_step = width,
+                        .column_step = 1 };
+    for (int64_t e = 0; e < n; e++)
+        b[e] = (tm_hf_slice){ .parameter = adapter->b,
+                              .piece = of->slices[0].piece,
+                              .first = e * rows * rank,
+                              .rows = rows,
+                              .columns = rank,
+                              .start = e,
+                              .row_step = rank * n,
+                              .column_step = n };
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, module, "lora_A.weight"),
+                                            .row = &plain,
+                                            .rank = 2,
+                                            .n = { n * rank, width },
+                                            .elements = n * rank * width,
+                                            .slices = a,
+                                            .n_slices = 1 };
+    out->entries[out->n++] = (tm_hf_entry){ .name = name_of(out->arena, form, module, "lora_B.weight"),
+                                            .row = &plain,
+                                            .rank = 2,
+                                            .n = { rows, n * rank },
+                                            .elements = rows * n * rank,
+                                            .slices = b,
+                                            .n_slices = (size_t)n };
+}
+
+/* Is it the first of the tensors that make up an adapted matrix of experts? */
+static bool begins_experts(const tm_graph *graph, const tm_hf_entry *entry)
+{
+    const tm_tensor *tensor = tm_graph_at(graph, entry->slices[0].parameter);
+    return tensor->shape.rank == 3 && tensor->adapter && entry->slices[0].first == 0;
 }
 
 bool tm_hf_adapted(const tm_graph *graph, const tm_hf_entry *entry)
@@ -96,7 +200,7 @@ bool tm_hf_adapted(const tm_graph *graph, const tm_hf_entry *entry)
     int64_t           row;
     const tm_tensor  *tensor = tm_graph_at(graph, entry->slices[0].parameter);
     const tm_adapter *adapter = tensor->adapter;
-    if (!adapter) return false;
+    if (!adapter || tensor->shape.rank != 2) return false;
     for (size_t i = 0; i < entry->n_slices; i++)
         if (part_of(adapter, entry->slices[i].first / tensor->shape.n[1], entry->slices[i].rows, &row) >= 0)
             return true;
@@ -111,9 +215,11 @@ tm_status tm_hf_adapter_layout_create(const tm_graph *graph, const tm_model_shap
     tm_hf_layout *layout = tm_alloc(sizeof *layout);
     tm_status     st = TM_OK;
     *layout = (tm_hf_layout){ .arena = tm_arena_create() };
-    layout->entries = tm_arena_take(layout->arena, (2 * base->n + 1) * sizeof *layout->entries);
-    for (size_t i = 0; i < base->n && st == TM_OK; i++)
+    layout->entries = tm_arena_take(layout->arena, (3 * base->n + 1) * sizeof *layout->entries);
+    for (size_t i = 0; i < base->n && st == TM_OK; i++) {
+        if (begins_experts(graph, &base->entries[i])) add_experts(graph, form, &base->entries[i], layout);
         if (tm_hf_adapted(graph, &base->entries[i])) st = add_matrix(graph, form, &base->entries[i], layout, err);
+    }
     tm_hf_layout_destroy(base);
     if (st == TM_OK) *out = layout;
     if (st != TM_OK) tm_hf_layout_destroy(layout);

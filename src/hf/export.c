@@ -56,7 +56,7 @@ static tm_status fill(const exporter *x, size_t entry, void *out, tm_error *err)
 {
     const tm_hf_entry      *e = &x->layout->entries[entry];
     const tm_hf_adapter    *adapter = &x->source->adapter;
-    const tm_stored_tensor *parts[2] = { NULL, NULL };
+    const tm_stored_tensor *parts[TM_HF_PARTS] = { NULL };
     if (adapter->weights) TM_TRY(tm_hf_merge_finds(adapter, x->source->form, e, parts, err));
     if (parts[0]) {
         float *merged = tm_alloc((size_t)e->elements * sizeof *merged);
@@ -340,7 +340,7 @@ static tm_status export_adapter(const tm_hf_source *s, const char *folder, tm_hf
     adapters.base = TM_DTYPE_COUNT;
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
     tm_model_declare(graph, &s->shape, 1, &model);
-    tm_status st = tm_adapters_declare(graph, &s->shape, &adapters, err);
+    tm_status st = tm_adapters_declare(graph, &model, &adapters, err);
     if (st == TM_OK) st = take_formats(s, graph, err);
     tm_hf_memory memory = { .graph = graph, .shape = &s->shape, .form = s->form, .read = read_checkpoint };
     memory.context = (void *)(uintptr_t)s;

@@ -44,7 +44,11 @@ void                  tm_hf_layout_destroy(tm_hf_layout *layout); /* NULL is fin
  * such tensors. */
 TM_MUST_USE tm_status tm_hf_adapter_layout_create(const tm_graph *graph, const tm_model_shape *shape,
                                                   const tm_hf_form *form, tm_hf_layout **out, tm_error *err);
-/* Has any row of the matrix an adapter? */
+/* The module of transformers that the tensor of an expert ("model.layers.0.mlp.experts.3.w1.weight") is kept in with
+ * those of all experts, as PEFT calls it: "model.layers.0.mlp.experts", with `inner` the one within (adapter_layout.c).
+ * NULL: it is of no expert. */
+const char *tm_hf_experts_module(tm_arena *arena, const char *name, bool inner);
+/* Has any row of the matrix, which is of no expert, an adapter? */
 bool tm_hf_adapted(const tm_graph *graph, const tm_hf_entry *entry);
 
 /* Their row of our row r, within the slice. */

@@ -250,7 +250,7 @@ static tm_status load_blocked(const tm_hf_memory *memory, const tm_hf_layout *la
 static tm_status load_entry(const tm_hf_memory *memory, const tm_hf_entry *entry, const tm_stored_tensor *stored,
                             int threads, void *buffer, tm_error *err)
 {
-    const tm_stored_tensor *adapter[2] = { NULL, NULL };
+    const tm_stored_tensor *adapter[TM_HF_PARTS] = { NULL };
     tm_stored_tensor        merged = *stored;
     float                  *values = NULL;
     tm_status               st = TM_OK;
@@ -287,6 +287,27 @@ tm_status tm_hf_fill(const tm_hf_memory *memory, const tm_hf_layout *layout, con
     return st;
 }
 
+static tm_status read_adapted(void *context, tm_tensor_id id, size_t offset, void *to, size_t bytes, tm_error *err)
+{
+    const tm_hf_memory *memory = context;
+    return memory->read(memory, id, offset, to, bytes, err);
+}
+
+static tm_status write_adapted(void *context, tm_tensor_id id, size_t offset, const void *from, size_t bytes,
+                               tm_error *err)
+{
+    const tm_hf_memory *memory = context;
+    return memory->write(memory, id, offset, from, bytes, err);
+}
+
+/* Adapters stand beside other weights than before: DoRA begins with their lengths. */
+static tm_status measure_adapted(const tm_hf_memory *memory, tm_error *err)
+{
+    tm_hf_memory       own = *memory;
+    tm_adapters_memory adapted = { read_adapted, write_adapted, &own };
+    return tm_adapters_measure(memory->graph, &adapted, err);
+}
+
 tm_status tm_hf_load(const tm_hf_memory *memory, const tm_safetensors *weights, int threads, tm_hf_report *report,
                      tm_error *err)
 {
@@ -296,6 +317,7 @@ tm_status tm_hf_load(const tm_hf_memory *memory, const tm_safetensors *weights, 
     tm_status                st = tm_hf_check(memory, layout, weights, found, report, err);
     if (st == TM_OK) st = tm_safetensors_check(weights, err);
     if (st == TM_OK) st = tm_hf_fill(memory, layout, found, threads > 0 ? threads : tm_cpu_threads_allowed(), err);
+    if (st == TM_OK) st = measure_adapted(memory, err);
     free(found);
     tm_hf_layout_destroy(layout);
     return st;

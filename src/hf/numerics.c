@@ -115,6 +115,7 @@ static tm_status logits(const tm_trainer *trainer, const double *state, double *
         }
     }
     free(rows);
+    if (st == TM_OK) st = tm_trainer_adapt_logits(trainer, state, 1, out, err);
     return st;
 }
 

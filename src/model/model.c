@@ -243,7 +243,7 @@ void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     packed.first_key = tm_inputs_find(inputs, "first_key");
     tm_tensor_id hidden = tm_model_hidden(graph, &packed, tm_inputs_find(inputs, "tokens"));
     tm_loss_attr attr = { .chunk = chunk };
-    tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, tm_inputs_find(inputs, "targets") };
+    tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, tm_inputs_find(inputs, "targets"), TM_NONE, TM_NONE };
     tm_tensor_id out[TM_MAX_OUT] = { loss, TM_NONE, model->row_losses };
     graph->layer = -1;
     graph->module = "output";

@@ -75,6 +75,7 @@ typedef struct {
 typedef struct {
     int64_t chunk; /* rows whose logits exist at a time */
     int64_t no_dx; /* gradients: 1: nothing below is trained, there is no dx */
+    double  scale; /* linear_cross_entropy: of the product u b^T of an adapter; without one 0 */
 } tm_loss_attr;
 
 /* What makes a loss of how much likelier than before the chosen answer became, against the rejected one. */

@@ -2,10 +2,11 @@
 /* op/grouped_linear.c - a linear layer for each expert's rows, and its three gradients. Which rows are whose is in the
  * data: rows offsets[e] .. offsets[e + 1] - 1 are those of expert e.
  *
- *   y_r = w_e x_r + bias_e
- *   dx_r = dy_r w_e,  dw_e = sum over its rows of dy_r^T x_r,  dbias_e = sum over its rows of dy_r     (0 without rows)
+ *   y_r = w_e x_r + bias_e + residual_r
+ *   dx_r = dy_r w_e,  dw_e = sum over its rows of dy_r^T x_r,  dbias_e = sum over its rows of dy_r     (0 without
+ * rows), dresidual = dy
  *
- * x (R, K), w (E, M, K), offsets (E + 1) int32, [bias (E M), one expert after the other] -> y (R, M)
+ * x (R, K), w (E, M, K), offsets (E + 1) int32, [bias (E M), one expert after the other], [residual (R, M)] -> y (R, M)
  */
 #include "base/status.h"
 #include "graph/gradient.h"
@@ -28,6 +29,8 @@ static const char *grouped_linear_infer(const tm_shape *in, const void *attr, tm
     if (in[1].n[2] != in[0].n[1]) return "the last axes of x and of the weights differ";
     if (tm_shape_present(in[3]) && !tm_shape_is_vector(in[3], in[1].n[0] * in[1].n[1]))
         return "the bias must have one value per expert and output";
+    if (tm_shape_present(in[4]) && !tm_shape_is_matrix(in[4], in[0].n[0], in[1].n[1]))
+        return "the residual must have the shape of y";
     return tm_shape_fit(&out[0], tm_shape_2(in[0].n[0], in[1].n[1]),
                         "y must have the rows of x and the outputs of the weights");
 }
@@ -46,7 +49,7 @@ static void grouped_linear_reference(const tm_call *call)
 {
     int64_t        experts = call->in[1].shape.n[0], outputs = call->in[1].shape.n[1], inputs = call->in[1].shape.n[2];
     const int32_t *offsets = offsets_of(&call->in[2], call->in[0].shape.n[0]);
-    const double  *bias = call->in[3].data;
+    const double  *bias = call->in[3].data, *residual = call->in[4].data;
     for (int64_t e = 0; e < experts; e++)
         for (int64_t r = offsets[e]; r < offsets[e + 1]; r++)
             for (int64_t m = 0; m < outputs; m++) {
@@ -54,6 +57,7 @@ static void grouped_linear_reference(const tm_call *call)
                 const double *w = (const double *)call->in[1].data + (e * outputs + m) * inputs;
                 double        sum = bias ? bias[e * outputs + m] : 0;
                 for (int64_t k = 0; k < inputs; k++) sum += x[k] * w[k];
+                if (residual) sum += residual[r * outputs + m];
                 ((double *)call->out[0].data)[r * outputs + m] = sum;
             }
 }
@@ -61,7 +65,7 @@ static void grouped_linear_reference(const tm_call *call)
 /* The weights' gradient comes first: x may die there, before dx of the same size is made. */
 static void grouped_linear_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id x = node->in[0], w = node->in[1], offsets = node->in[2];
+    tm_tensor_id x = node->in[0], w = node->in[1], offsets = node->in[2], residual = node->in[4];
     tm_tensor_id dy = tm_gradient_of(gradient, node->out[0]);
     unsigned     add_dbias = 0, add_dw = 0;
     if (dy == TM_NONE) return;
@@ -73,10 +77,12 @@ static void grouped_linear_gradient(tm_gradient *gradient, const tm_node *node)
     if (dw != TM_NONE)
         tm_gradient_emit(gradient, TM_OP_grouped_linear_wgrad, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ dy, x, offsets },
                          (tm_tensor_id[TM_MAX_OUT]){ dw }, add_dw);
-    if (!tm_gradient_wanted(gradient, x)) return;
-    tm_tensor_id dx[TM_MAX_OUT] = { TM_NONE };
-    tm_gradient_emit(gradient, TM_OP_grouped_linear_dgrad, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ dy, w, offsets }, dx, 0);
-    tm_gradient_add(gradient, x, dx[0]);
+    if (tm_gradient_wanted(gradient, x)) {
+        tm_tensor_id in[TM_MAX_IN] = { dy, w, offsets }, dx[TM_MAX_OUT] = { TM_NONE };
+        tm_gradient_emit(gradient, TM_OP_grouped_linear_dgrad, NULL, 0, in, dx, 0);
+        tm_gradient_add(gradient, x, dx[0]);
+    }
+    if (tm_gradient_wanted(gradient, residual)) tm_gradient_add(gradient, residual, dy);
 }
 
 static tm_cost grouped_cost(const tm_call *call, int64_t inputs, int64_t outputs)
@@ -87,7 +93,8 @@ static tm_cost grouped_cost(const tm_call *call, int64_t inputs, int64_t outputs
 static tm_cost grouped_linear_cost(const tm_call *call)
 {
     tm_cost cost = grouped_cost(call, call->in[1].shape.n[2], call->in[1].shape.n[1]);
-    cost.vector = tm_view_present(&call->in[3]) ? (double)tm_shape_elements(call->out[0].shape) : 0;
+    int     extras = tm_view_present(&call->in[3]) + tm_view_present(&call->in[4]); /* bias, residual */
+    cost.vector = extras * (double)tm_shape_elements(call->out[0].shape);
     return cost;
 }
 
@@ -95,7 +102,7 @@ static tm_cost grouped_linear_cost(const tm_call *call)
 static tm_rounding columns_rounding(const tm_call *call, int k)
 {
     (void)k;
-    return tm_rounding_sum(call->in[0].shape.n[1] + 1);
+    return tm_rounding_sum(call->in[0].shape.n[1] + 2);
 }
 
 /* 600 inputs cross the 512-element blocks of the fast kernels, 1500 rows of few experts their 512 rows. With more
@@ -117,16 +124,18 @@ static bool grouped_linear_example(int k, tm_example *example)
     tm_example_offsets(example, 2, cases[k].experts, cases[k].rows);
     if (cases[k].bias)
         tm_example_in(example, 3, TM_ROLE_PARAMETER, tm_shape_1(cases[k].experts * cases[k].outputs), 0, 1);
+    if (k % 3 == 1) /* with a bias and without */
+        tm_example_in(example, 4, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].outputs), 0, 1);
     return true;
 }
 
 const tm_op tm_op_grouped_linear = {
     .name = "grouped_linear",
-    .formula = "y[r] = w[e] x[r] + bias[e], offsets[e] <= r < offsets[e + 1]",
+    .formula = "y[r] = w[e] x[r] + bias[e] + residual[r], offsets[e] <= r < offsets[e + 1]",
     .group = "linear",
-    .n_in = 4,
+    .n_in = 5,
     .n_out = 1,
-    .optional_in = 1U << 3,
+    .optional_in = 1U << 3 | 1U << 4,
     .out_role = { TM_ROLE_ACTIVATION },
     .infer = grouped_linear_infer,
     .reference = grouped_linear_reference,
@@ -134,7 +143,7 @@ const tm_op tm_op_grouped_linear = {
     .cost = grouped_linear_cost,
     .example = grouped_linear_example,
     .rounding = columns_rounding,
-    .in_name = { "x (R, K)", "w (E, M, K)", "offsets (E + 1)", "[bias (E M)]" },
+    .in_name = { "x (R, K)", "w (E, M, K)", "offsets (E + 1)", "[bias (E M)]", "[residual (R, M)]" },
     .out_name = { "y (R, M)" },
 };
 
@@ -172,7 +181,7 @@ static bool grouped_linear_dgrad_example(int k, tm_example *example)
 {
     if (!grouped_linear_example(k, example)) return false;
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].outputs), 0, 1);
-    example->in[3].rank = -1;
+    example->in[3].rank = example->in[4].rank = -1;
     return true;
 }
 

@@ -10,27 +10,15 @@
 #include "graph/gradient.h"
 #include "op/attrs.h"
 #include "op/describe.h"
+#include "op/parts.h"
 
 #include <string.h>
-
-/* The rows of b, or -1 when the parts do not fit into `columns` columns. */
-static int64_t rows_of_parts(const tm_low_rank_attr *attr, int64_t columns)
-{
-    int64_t rows = 0, end = 0;
-    if (attr->rank < 1 || attr->parts < 1 || attr->parts > TM_MAX_ADAPTED) return -1;
-    for (int64_t p = 0; p < attr->parts; p++) {
-        if (attr->part[p].rows < 1 || attr->part[p].column < end) return -1;
-        end = attr->part[p].column + attr->part[p].rows;
-        rows += attr->part[p].rows;
-    }
-    return end <= columns ? rows : -1;
-}
 
 static const char *low_rank_infer(const tm_shape *in, const void *attr_, tm_shape *out)
 {
     const tm_low_rank_attr *attr = attr_;
     if (in[0].rank != 2) return "the base must have two axes (rows, outputs)";
-    int64_t rows = rows_of_parts(attr, in[0].n[1]);
+    int64_t rows = tm_rows_of_parts(attr, in[0].n[1]);
     if (rows < 0) return "the parts must be contiguous columns of the base, in order";
     if (!tm_shape_is_matrix(in[1], in[0].n[0], attr->parts * attr->rank))
         return "u must have the rows of the base and `rank` columns for each part";
@@ -113,7 +101,7 @@ static const struct {
 
 static int64_t case_rows(int k)
 {
-    return rows_of_parts(&cases[k].attr, cases[k].columns);
+    return tm_rows_of_parts(&cases[k].attr, cases[k].columns);
 }
 
 static bool low_rank_example(int k, tm_example *example)
@@ -151,7 +139,7 @@ static const char *low_rank_dgrad_infer(const tm_shape *in, const void *attr_, t
 {
     const tm_low_rank_attr *attr = attr_;
     if (in[0].rank != 2) return "dy must have two axes (rows, outputs)";
-    int64_t rows = rows_of_parts(attr, in[0].n[1]);
+    int64_t rows = tm_rows_of_parts(attr, in[0].n[1]);
     if (rows < 0) return "the parts must be contiguous columns of dy, in order";
     if (!tm_shape_is_matrix(in[1], rows, attr->rank)) return "b must have one row of `rank` values per adapted column";
     return tm_shape_fit(&out[0], tm_shape_2(in[0].n[0], attr->parts * attr->rank),
@@ -222,7 +210,7 @@ static const char *low_rank_wgrad_infer(const tm_shape *in, const void *attr_, t
 {
     const tm_low_rank_attr *attr = attr_;
     if (in[0].rank != 2) return "dy must have two axes (rows, outputs)";
-    int64_t rows = rows_of_parts(attr, in[0].n[1]);
+    int64_t rows = tm_rows_of_parts(attr, in[0].n[1]);
     if (rows < 0) return "the parts must be contiguous columns of dy, in order";
     if (!tm_shape_is_matrix(in[1], in[0].n[0], attr->parts * attr->rank))
         return "u must have the rows of dy and `rank` columns for each part";

@@ -30,6 +30,7 @@ tm_status tm_adapters_read(const tm_config *config, uint64_t seed, tm_adapters *
     out->alpha = tm_config_text(config, "lora.alpha") ? tm_config_f64(config, "lora.alpha") : (double)out->rank;
     out->dropout = tm_config_f64(config, "lora.dropout");
     out->rslora = tm_config_bool(config, "lora.rslora");
+    out->dora = tm_config_bool(config, "lora.dora");
     out->gaussian = is(config, "lora.init", "gaussian");
     out->xavier = is(config, "lora.init", "xavier");
     out->place = tm_config_place(config, tm_config_is_set(config, "lora.targets") ? "lora.targets" : "lora.rank");
@@ -194,6 +195,15 @@ static int find_modules(declarer *d, const tm_tensor *of, adapted *out, int most
     return n;
 }
 
+/* The first values of rows of a; b begins with zeros. */
+static void set_initial(const declarer *d, tm_piece *piece, int64_t width)
+{
+    piece->std = 1 / sqrt((double)width) / sqrt(3);
+    if (d->adapters->gaussian) piece->std = 1 / (double)d->adapters->rank;
+    if (d->adapters->xavier) piece->std = sqrt(2 / (double)(width + d->adapters->rank));
+    piece->uniform = !d->adapters->gaussian && !d->adapters->xavier;
+}
+
 /* Rows of a for each module one behind the other, and rows of b. */
 static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *modules, int n, bool is_a)
 {
@@ -201,14 +211,10 @@ static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *mo
     int64_t         rank = d->adapters->rank, rows = 0, width = matrix.shape.n[1];
     tm_piece        pieces[TM_MAX_ADAPTED];
     char            names[TM_MAX_ADAPTED][192], name[192];
-    double          bound = 1 / sqrt((double)width);
     for (int i = 0; i < n; i++) {
-        snprintf(names[i], sizeof names[i], "%s.lora_%c.weight", modules[i].name, is_a ? 'A' : 'B');
+        snprintf(names[i], sizeof names[i], "%.160s.lora_%c.weight", modules[i].name, is_a ? 'A' : 'B');
         pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = is_a ? rank : modules[i].rows };
-        if (is_a) pieces[i].std = bound / sqrt(3);
-        if (is_a && d->adapters->gaussian) pieces[i].std = 1 / (double)rank;
-        if (is_a && d->adapters->xavier) pieces[i].std = sqrt(2 / (double)(width + rank));
-        pieces[i].uniform = is_a && !d->adapters->gaussian && !d->adapters->xavier;
+        if (is_a) set_initial(d, &pieces[i], width);
         rows += pieces[i].rows;
     }
     size_t length = strlen(matrix.name);
@@ -221,10 +227,32 @@ static tm_tensor_id declare_part(declarer *d, tm_tensor_id of, const adapted *mo
     return id;
 }
 
+/* The length of each adapted row; 1 until it is measured. */
+static tm_tensor_id declare_lengths(declarer *d, tm_tensor_id of, const adapted *modules, int n)
+{
+    const tm_tensor matrix = *tm_graph_at(d->graph, of);
+    tm_piece        pieces[TM_MAX_ADAPTED];
+    char            names[TM_MAX_ADAPTED][192], name[192];
+    int64_t         rows = 0;
+    for (int i = 0; i < n; i++) {
+        snprintf(names[i], sizeof names[i], "%.160s.lora_magnitude_vector", modules[i].name);
+        pieces[i] = (tm_piece){ .name = names[i], .row = rows, .rows = modules[i].rows, .mean = 1 };
+        rows += modules[i].rows;
+    }
+    size_t length = strlen(matrix.name);
+    snprintf(name, sizeof name, "%.*s.lora_magnitude_vector", (int)(length > 7 ? length - 7 : length), matrix.name);
+    tm_tensor_id id = tm_graph_parameter(d->graph, n == 1 ? names[0] : name, tm_shape_1(rows), pieces, n);
+    tm_graph_at(d->graph, id)->layer = matrix.layer;
+    tm_graph_at(d->graph, id)->adapts = of;
+    return id;
+}
+
 static void declare_adapter(declarer *d, tm_tensor_id of, const adapted *modules, int n)
 {
     tm_adapter *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
-    *adapter = (tm_adapter){ .a = declare_part(d, of, modules, n, true), .b = declare_part(d, of, modules, n, false) };
+    *adapter = (tm_adapter){ .a = declare_part(d, of, modules, n, true),
+                             .b = declare_part(d, of, modules, n, false),
+                             .m = d->adapters->dora ? declare_lengths(d, of, modules, n) : TM_NONE };
     adapter->attr =
         (tm_low_rank_attr){ .scale = tm_adapters_scale(d->adapters), .rank = d->adapters->rank, .parts = n };
     for (int i = 0; i < n; i++) {
@@ -254,16 +282,122 @@ static tm_status adapt_tensor(declarer *d, tm_tensor_id id, tm_error *err)
     return TM_OK;
 }
 
-/* Experts that a target names are not passed over in silence. */
-static tm_status refuse_experts(declarer *d, const tm_tensor *tensor, tm_error *err)
+/* Is the output layer named in full? Patterns are for the blocks. */
+static bool names_head(declarer *d)
 {
-    if (!is_matrix(tensor, 3) || d->n == 0) return TM_OK;
-    for (int p = 0; p < tensor->n_pieces && p < 8; p++)
-        if (is_target_piece(d, tensor->pieces[p].name))
+    static const char *const names[] = { "lm_head", "output", "output_layer" };
+    bool                     any = false;
+    for (int i = 0; i < d->n; i++)
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+            if (strcmp(d->target[i], names[k]) == 0) any = d->used[i] = true;
+    return any;
+}
+
+static tm_status adapt_head(declarer *d, const tm_model *model, tm_error *err)
+{
+    bool all = d->all;
+    if (model->head == TM_NONE || !names_head(d)) return TM_OK;
+    if (model->head == model->embedding)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "lora.targets (%s) names the output layer, which is the table of embeddings of this model, too "
+                       "(tied): beside one of them an adapter would untie them; leave it out",
+                       d->adapters->place);
+    if (d->adapters->dora)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "lora.targets (%s) names the output layer, and lora.dora is true: DoRA of the output layer is not "
+            "built; leave it out, or set lora.dora to false",
+            d->adapters->place);
+    d->all = true; /* its one piece, whatever it is called */
+    tm_status st = adapt_tensor(d, model->head, err);
+    d->all = all;
+    return st;
+}
+
+/* What PEFT calls the two matrices that a mixture keeps of all its experts, and we. */
+static const char *const experts[][2] = { { "experts.gate_up_proj", ".moe.experts.w13.weight" },
+                                          { "experts.down_proj", ".moe.experts.w2.weight" } };
+
+/* "mlp.experts.down_proj": the number of the matrix, or -1. */
+static int experts_of(const char *target)
+{
+    size_t n = strlen(target);
+    for (int k = 0; k < 2; k++) {
+        size_t length = strlen(experts[k][0]);
+        if (n >= length && strcmp(target + n - length, experts[k][0]) == 0 &&
+            (n == length || target[n - length - 1] == '.'))
+            return k;
+    }
+    return -1;
+}
+
+/* An a and a b for each expert, one behind the other. */
+static void declare_experts(declarer *d, tm_tensor_id of)
+{
+    const tm_tensor matrix = *tm_graph_at(d->graph, of);
+    int64_t         rank = d->adapters->rank, n = matrix.shape.n[0], outputs = matrix.shape.n[1];
+    int64_t         width = matrix.shape.n[2];
+    tm_adapter     *adapter = tm_arena_take(d->graph->arena, sizeof *adapter);
+    char            name[192];
+    *adapter = (tm_adapter){ .m = TM_NONE };
+    adapter->attr = (tm_low_rank_attr){ .scale = tm_adapters_scale(d->adapters), .rank = rank, .parts = 1 };
+    adapter->attr.part[0].rows = outputs;
+    for (int is_b = 0; is_b < 2; is_b++) {
+        size_t length = strlen(matrix.name) - 7;
+        snprintf(name, sizeof name, "%.*s.lora_%c.weight", (int)length, matrix.name, is_b ? 'B' : 'A');
+        tm_piece piece = { .name = name, .rows = n * (is_b ? outputs : rank) };
+        if (!is_b) set_initial(d, &piece, width);
+        tm_shape     shape = is_b ? tm_shape_3(n, outputs, rank) : tm_shape_3(n, rank, width);
+        tm_tensor_id id = tm_graph_parameter(d->graph, name, shape, &piece, 1);
+        tm_graph_at(d->graph, id)->layer = matrix.layer;
+        tm_graph_at(d->graph, id)->adapts = of;
+        *(is_b ? &adapter->b : &adapter->a) = id;
+    }
+    tm_graph_at(d->graph, of)->adapter = adapter;
+}
+
+/* What adapters of experts cannot be. */
+static tm_status check_experts(const declarer *d, const tm_tensor *matrix, tm_error *err)
+{
+    const char *not_built = d->shape->family == TM_FAMILY_GPT_OSS ? "of experts of gpt-oss, whose gates are interleaved"
+                            : d->adapters->dora                   ? "of experts with lora.dora"
+                            : d->adapters->dropout > 0            ? "of experts with lora.dropout"
+                                                                  : NULL;
+    int64_t     least = matrix->shape.n[1] < matrix->shape.n[2] ? matrix->shape.n[1] : matrix->shape.n[2];
+    if (not_built)
+        return tm_fail(err, TM_UNSUPPORTED, "lora.targets (%s) names '%s': adapters %s are not built; leave it out",
+                       d->adapters->place, matrix->name, not_built);
+    if (d->adapters->rank > least)
+        return tm_fail(err, TM_INVALID, "lora.rank is %lld, but an expert of '%s' has %lld rows or columns; lower it",
+                       (long long)d->adapters->rank, matrix->name, (long long)least);
+    return TM_OK;
+}
+
+/* Experts are adapted where the matrices of all of them are named; other names of theirs are not passed over in
+ * silence. */
+static tm_status adapt_experts(declarer *d, tm_tensor_id id, tm_error *err)
+{
+    const tm_tensor tensor = *tm_graph_at(d->graph, id);
+    size_t          n = strlen(tensor.name);
+    bool            named = false;
+    if (!is_matrix(&tensor, 3) || d->n == 0) return TM_OK;
+    for (int i = 0; i < d->n; i++) {
+        int         k = experts_of(d->target[i]);
+        const char *end = k < 0 ? "" : experts[k][1];
+        if (k >= 0 && n > strlen(end) && strcmp(tensor.name + n - strlen(end), end) == 0) named = d->used[i] = true;
+    }
+    if (named) {
+        TM_TRY(check_experts(d, &tensor, err));
+        declare_experts(d, id);
+        return TM_OK;
+    }
+    for (int p = 0; p < tensor.n_pieces && p < 8; p++)
+        if (is_target_piece(d, tensor.pieces[p].name))
             return tm_fail(err, TM_UNSUPPORTED,
-                           "lora.targets (%s) names '%s', which is of an expert: adapters of experts are not built; "
-                           "give names of other modules, or all-linear, which leaves experts out",
-                           d->adapters->place, tensor->pieces[p].name);
+                           "lora.targets (%s) names '%s', which is of one expert: adapters are built of all experts' "
+                           "matrices, experts.gate_up_proj and experts.down_proj; give these, or names of other "
+                           "modules, or all-linear, which leaves experts out",
+                           d->adapters->place, tensor.pieces[p].name);
     return TM_OK;
 }
 
@@ -276,9 +410,9 @@ static void freeze(tm_graph *graph, const tm_adapters *adapters, tm_tensor *tens
     tensor->dtype = tm_dtype_blocked(adapters->base) && !matrix ? TM_BF16 : adapters->base;
 }
 
-tm_status tm_adapters_declare(tm_graph *graph, const tm_model_shape *shape, const tm_adapters *adapters, tm_error *err)
+tm_status tm_adapters_declare(tm_graph *graph, const tm_model *model, const tm_adapters *adapters, tm_error *err)
 {
-    declarer  d = { .graph = graph, .shape = shape, .adapters = adapters, .distance = 1 << 20 };
+    declarer  d = { .graph = graph, .shape = model->shape, .adapters = adapters, .distance = 1 << 20 };
     size_t    n = graph->n_tensors;
     tm_status st = TM_OK;
     if (adapters->rank == 0) return TM_OK;
@@ -286,13 +420,14 @@ tm_status tm_adapters_declare(tm_graph *graph, const tm_model_shape *shape, cons
     for (size_t i = 0; i < n && st == TM_OK; i++) {
         if (graph->tensors[i].role != TM_ROLE_PARAMETER) continue;
         freeze(graph, adapters, &graph->tensors[i]);
-        st = refuse_experts(&d, &graph->tensors[i], err);
+        st = adapt_experts(&d, (tm_tensor_id)i, err);
         if (st == TM_OK && is_matrix(&graph->tensors[i], 2)) st = adapt_tensor(&d, (tm_tensor_id)i, err);
     }
+    if (st == TM_OK) st = adapt_head(&d, model, err);
     for (int i = 0; i < d.n && st == TM_OK; i++)
         if (!d.used[i])
             st = tm_fail(err, TM_INVALID,
-                         "lora.targets (%s): no linear layer of a block is called '%s'; the nearest name is '%s' "
+                         "lora.targets (%s): no linear layer is called '%s'; the nearest name is '%s' "
                          "(`trainmark explain` lists all parameters)",
                          adapters->place, d.target[i], d.nearest.data ? d.nearest.data : "none");
     tm_text_fini(&d.nearest);

@@ -384,6 +384,10 @@ static bool possible(const certifier *c, tm_certificate *out)
     else if (c->step->options.quantize.on)
         snprintf(out->reason, sizeof out->reason,
                  "factors are quantized: gradients are straight-through estimates, not derivatives of the loss");
+    else if (c->step->options.adapters.rank > 0 && c->step->options.adapters.dora)
+        snprintf(
+            out->reason, sizeof out->reason,
+            "DoRA takes the lengths that it divides by for constants: its gradients are not derivatives of the loss");
     else if (c->batch->target_tokens < 1)
         snprintf(out->reason, sizeof out->reason, "the first step has no targets");
     else if (have > 0 && need > 0.5 * have)

@@ -21,19 +21,26 @@ typedef struct {
     char            *state;  /* one row of what comes out of the last layer */
 } writer;
 
-/* scores[first ..] = head[first ..] state / temperature, for `count` rows of the head. Returns the largest. */
-static double score_rows(writer *w, int64_t first, int64_t count)
+/* scores[first ..] = head[first ..] state / temperature, for `count` rows of the head. */
+static void score_rows(writer *w, int64_t first, int64_t count)
 {
     int64_t width = w->head->shape.n[1];
-    double  most = -(double)INFINITY;
     for (int64_t v = 0; v < count; v++) {
         double dot = 0;
         for (int64_t c = 0; c < width; c++)
             dot += tm_value_get(w->rows, w->head->dtype, v * width + c) * tm_value_get(w->state, w->hidden->dtype, c);
         w->scores[first + v] = dot / temperature;
-        if (w->scores[first + v] > most) most = w->scores[first + v];
     }
-    return most;
+}
+
+static tm_status score_adapter(writer *w, tm_error *err)
+{
+    int64_t width = w->head->shape.n[1];
+    double *state = tm_alloc((size_t)width * sizeof *state);
+    for (int64_t c = 0; c < width; c++) state[c] = tm_value_get(w->state, w->hidden->dtype, c);
+    tm_status st = tm_trainer_adapt_logits(w->trainer, state, 1 / temperature, w->scores, err);
+    free(state);
+    return st;
 }
 
 /* Draws from softmax(head hidden[row] / temperature). */
@@ -49,8 +56,10 @@ static tm_status draw(writer *w, int64_t row, double uniform, int32_t *out, tm_e
     for (int64_t v = 0; v < vocab; v += part) {
         int64_t n = vocab - v < part ? vocab - v : part;
         TM_TRY(tm_trainer_read(w->trainer, step->model.head, (size_t)v * head_row, w->rows, (size_t)n * head_row, err));
-        most = fmax(most, score_rows(w, v, n));
+        score_rows(w, v, n);
     }
+    TM_TRY(score_adapter(w, err));
+    for (int64_t v = 0; v < vocab; v++) most = fmax(most, w->scores[v]);
     for (int64_t v = 0; v < vocab; v++) sum += w->scores[v] = exp(w->scores[v] - most);
     double at = uniform * sum;
     *out = (int32_t)(vocab - 1);

@@ -93,10 +93,13 @@ static const tm_key keys[] = {
       .when = "lora.rank",
       .help = "modules with an adapter: names (q_proj, wq; wqkv: one adapter of the fused matrix) or patterns; "
               "empty: all-linear, "
-          "every linear layer of a block except experts and routers" },
+          "every linear layer of a block except experts and routers; lm_head, experts.gate_up_proj: where they are named" },
     { .name = "lora.rslora", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "use_rslora,lora.use_rslora",
       .when = "lora.rank",
       .help = "adapters are scaled by lora.alpha / sqrt(lora.rank)" },
+    { .name = "lora.dora", .kind = TM_KEY_BOOL, .fallback = "false", .synonyms = "use_dora,lora.use_dora",
+      .when = "lora.rank",
+      .help = "DoRA: the length of every adapted row of a weight is trained, too, and adapters turn the row only" },
     { .name = "lora.init", .kind = TM_KEY_CHOICE, .fallback = "uniform", .choices = "uniform|gaussian|xavier",
       .when = "lora.rank",
       .help = "initial values of A: uniform in +-1/sqrt(inputs), or normal with standard deviation 1/lora.rank "

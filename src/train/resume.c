@@ -107,6 +107,7 @@ static void describe(const run *r, tm_text *out)
     if (a->rank == 0) return;
     tm_text_printf(out, "lora.rank %lld\nlora.scale %s\n", (long long)a->rank,
                    tm_format_double(scale, tm_adapters_scale(a)));
+    if (a->dora) tm_text_printf(out, "lora.dora true\n");
     if (a->dropout > 0) tm_text_printf(out, "lora.dropout %s\n", tm_format_double(dropout, a->dropout));
     tm_text_printf(out, "lora.base %016llx\n", (unsigned long long)r->base);
 }

@@ -291,7 +291,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->first_row = TM_NONE;
     if (adapters->rank > 0 && adapters->dropout > 0)
         step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-    return tm_adapters_declare(graph, &step->options.shape, adapters, err);
+    return tm_adapters_declare(graph, &step->model, adapters, err);
 }
 
 /* The model needs a field that the source does not give. */

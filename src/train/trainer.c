@@ -140,11 +140,24 @@ static tm_status take_memory(tm_trainer *trainer, tm_error *err)
     return tm_device_fill(device, base[TM_SPACE_DEVICE], 0, plan->persistent_bytes, err);
 }
 
+static tm_status read_adapted(void *context, tm_tensor_id id, size_t offset, void *to, size_t bytes, tm_error *err)
+{
+    return tm_trainer_read(context, id, offset, to, bytes, err);
+}
+
+static tm_status write_adapted(void *context, tm_tensor_id id, size_t offset, const void *from, size_t bytes,
+                               tm_error *err)
+{
+    return tm_trainer_write(context, id, offset, from, bytes, err);
+}
+
 static tm_status open_memory(tm_trainer *trainer, uint64_t seed, int threads, tm_error *err)
 {
     TM_TRY(take_memory(trainer, err));
     TM_TRY(tm_device_load(trainer->device, trainer->step->plan, &trainer->memory, &trainer->loaded, err));
-    return tm_init_fill(trainer->step->plan, trainer->device, &trainer->memory, seed, threads, err);
+    TM_TRY(tm_init_fill(trainer->step->plan, trainer->device, &trainer->memory, seed, threads, err));
+    return tm_adapters_measure(trainer->step->graph, &(tm_adapters_memory){ read_adapted, write_adapted, trainer },
+                               err);
 }
 
 tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed, tm_trainer **out,

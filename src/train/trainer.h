@@ -88,6 +88,10 @@ TM_MUST_USE tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch 
 /* Runs another program of the step; may return before it is done. */
 TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err);
 
+/* logits[v] (V) += factor scale <b_v, a state>, where the output layer has an adapter; else nothing. state (C). */
+TM_MUST_USE tm_status tm_trainer_adapt_logits(const tm_trainer *trainer, const double *state, double factor,
+                                              double *logits, tm_error *err);
+
 /* Weights and moments by name, as a checkpoint holds them; valid while the trainer is open. Of a step with adapters
  * without the frozen weights. */
 const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t *count);

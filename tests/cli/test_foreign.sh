@@ -146,6 +146,44 @@ trainmark run $tiny --training.steps 100000000 --out late --timeout 1
 check "a run that takes too long is no success" [ "$code" -ne 0 ]
 check "and says so" has "$err" "stopped by --timeout after 1 s"
 
+# --- post-training --------------------------------------------------------------------------------------------------------
+
+# sft NAME MODULE KEY...: an experiment of Megatron's stage sft, scaled down; further keys of its overrides.
+sft()
+{
+    sft_name=$1 sft_module=$2
+    shift 2
+    {
+        printf 'work_group: g\nuser_name: u\nexp_name: %s\nworkspace: ./output\nmodules:\n  %s:\n    framework: megatron\n' "$sft_name" "$sft_module"
+        printf '    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n    overrides:\n      num_layers: 2\n      hidden_size: 64\n'
+        printf '      ffn_hidden_size: 128\n      num_attention_heads: 2\n      group_query_attention: true\n      num_query_groups: 2\n      vocab_size: 512\n'
+        printf '      train_iters: 3\n      micro_batch_size: 1\n      global_batch_size: 2\n      lr: 1.0e-3\n      lr_warmup_iters: 1\n'
+        printf '      eval_iters: 0\n      log_interval: 1\n      mock_data: true\n'
+        for sft_key; do printf '      %s\n' "$sft_key"; done
+    } >"$sft_name.yaml"
+}
+
+sft alpaca post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "seq_length: 512" \
+    "lora: {enabled: true, dim: 8, alpha: 16, dropout: 0.0, lora_A_init_method: xavier, target_modules: [linear_qkv, linear_proj, linear_fc1, linear_fc2]}"
+trainmark run alpaca.yaml --checkpoint.enable true --out alpaca
+check "LoRA on rows of instructions runs" [ "$code" -eq 0 ]
+check "three steps" has alpaca/metrics.jsonl '"step": 3,'
+check "of its rows" has alpaca/config.yaml "^  path: .*alpaca\.jsonl"
+check "adapters only" has alpaca/config.yaml "^  rank: 8 "
+trainmark export alpaca -o adapter
+check "the adapter has PEFT's names" [ -f adapter/adapter_model.safetensors ]
+
+sft chat sft_trainer "sft_dataset_name: $root/tests/data/sft/ultrachat.jsonl" "sft_conversation_format: openai" \
+    "enable_packed_sequences: true" "use_packed_attention: true" "seq_length: 512"
+trainmark run chat.yaml --out chat --data.tokenizer "$root/tests/token/chat/qwen3"
+check "all weights on packed conversations run" [ "$code" -eq 0 ]
+check "packed" has chat/config.yaml "^  packed: true "
+check "three steps of conversations" has chat/metrics.jsonl '"step": 3,'
+
+sft hub post_trainer "sft_dataset_name: rajpurkar/squad"
+trainmark run hub.yaml
+failed_with 4 "a data set of a hub is no reason to train on random tokens" "'rajpurkar/squad' is not downloaded" "training.mock_data: true"
+
 # --- does it fit? -----------------------------------------------------------------------------------------------------------
 
 planned() { trainmark run tiny-llama --dry-run --json "$@" && sed -n 's/^ *"plan_bytes": //p' "$out"; }

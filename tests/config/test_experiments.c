@@ -82,7 +82,7 @@ static void other_programs_are_refused_by_their_name(void **state)
                   "unknown key");
 }
 
-static void post_training_is_planned_and_not_run(void **state)
+static void post_training_reads_rows(void **state)
 {
     static const char *const adapted =
         "    overrides:\n      mock_data: true\n      pretrained_checkpoint: /x\n      lora:\n        enabled: true\n"
@@ -92,15 +92,21 @@ static void post_training_is_planned_and_not_run(void **state)
     test_foreign *f = *state;
     snprintf(text, sizeof text, "%s    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n%s",
              MODULE("post_trainer", "megatron"), adapted);
-    refuse_run(f, text, "'stage' = 'sft' (", "post-training");
+    refuse_run(f, text, "'pretrained_checkpoint' = '/x' (", "the data set tatsu-lab/alpaca");
     assert_null(strstr(f->err.text, "modules.post_trainer."));
     test_foreign_has(f, "lora.rank", "16");
     test_foreign_has(f, "lora.alpha", "32");
     test_foreign_has(f, "lora.targets", "wqkv,w2");
-    /* the same trainer in the module of pretraining */
-    snprintf(text, sizeof text, "%s    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n%s",
+    test_foreign_has(f, "lora.init", "xavier");
+    /* the same trainer in the module of pretraining; tokens at random only where they are asked for */
+    snprintf(text, sizeof text, "%s    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n%s      load: null\n",
              MODULE("pre_trainer", "megatron"), adapted);
-    refuse_run(f, text, "'stage' = 'sft' (", "post-training");
+    char *checkpoint = strstr(text, "pretrained_checkpoint: /x");
+    memcpy(checkpoint, "pretrained_checkpoint:   ", strlen("pretrained_checkpoint: /x"));
+    refuse_run(f, text, "'tatsu-lab/alpaca' is not downloaded", "the data set tatsu-lab/alpaca");
+    const char *mock[] = { "--training.mock_data", "true" };
+    if (test_foreign_load(f, put(f, "x.yaml", text), false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "data.source", "mock");
     /* adapters that are switched off are none, whatever else is said of them; ours may be asked for */
     snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s      lora:\n        enabled: false\n        dim: 8\n", MEGATRON,
              MOCK);
@@ -116,6 +122,35 @@ static void post_training_is_planned_and_not_run(void **state)
                   MEGATRON "llama2_7B.yaml\n" MOCK
                            "      lora:\n        enabled: true\n        target_modules: [linear_qkv, router]\n",
                   "adapters of other modules than linear_qkv", NULL);
+}
+
+#define SFT                                                                                                            \
+    MODULE("post_trainer", "megatron")                                                                                 \
+    "    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n" MOCK "      sft_dataset_name: %s\n%s"
+
+static void rows_of_post_training_are_a_file(void **state)
+{
+    char          text[1200], path[400];
+    test_foreign *f = *state;
+    snprintf(path, sizeof path, "%s", put(f, "rows.jsonl", "{\"instruction\": \"Add.\", \"output\": \"Done.\"}\n"));
+    snprintf(text, sizeof text, SFT, path, "      tokenizer_model: /tok\n");
+    run(f, put(f, "x.yaml", text));
+    static const char *const wanted[][2] = { { "data.source", "sft" },
+                                             { "data.format", "instruction" },
+                                             { "data.packed", "false" },
+                                             { "data.tokenizer", "/tok" } };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) test_foreign_has(f, wanted[i][0], wanted[i][1]);
+    test_foreign_has(f, "data.path", path);
+    snprintf(text, sizeof text, SFT, path,
+             "      sft_conversation_format: openai\n      enable_packed_sequences: true\n"
+             "      use_packed_attention: true\n");
+    run(f, put(f, "x.yaml", text));
+    test_foreign_has(f, "data.format", "messages");
+    test_foreign_has(f, "data.packed", "true");
+    snprintf(text, sizeof text, SFT, path, "      enable_packed_sequences: true\n");
+    refuse_run(f, text, "'use_packed_attention'", "samples that see each other");
+    snprintf(text, sizeof text, SFT, path, "      sft_conversation_format: squad\n");
+    refuse_run(f, text, "rows of this form", "rows of this form");
 }
 
 static void the_environment_of_a_launcher_changes_nothing(void **state)
@@ -362,7 +397,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(other_programs_are_refused_by_their_name),
-        TEST(post_training_is_planned_and_not_run),
+        TEST(post_training_reads_rows),
+        TEST(rows_of_post_training_are_a_file),
         TEST(the_environment_of_a_launcher_changes_nothing),
         TEST(what_is_no_experiment_is_told_so),
         TEST(windows_and_sinks_are_those_of_its_blocks),

@@ -468,7 +468,7 @@ static void recipes_of_torchtune_load(void **state)
 
 static const char adapters[] =
     "model:\n  _component_: torchtune.models.%s\n  lora_attn_modules: ['q_proj', 'v_proj']\n"
-    "  apply_lora_to_mlp: %s\n  lora_rank: 8\n  lora_alpha: 16\n"
+    "  lora_rank: 8\n  lora_alpha: 16\n  apply_lora_to_mlp: %s\n"
     "checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n  checkpoint_dir: /nowhere\n"
     "dataset:\n  _component_: torchtune.datasets.alpaca_dataset\nbatch_size: 2\n"
     "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 3e-4\n%s";
@@ -484,6 +484,11 @@ static void components_of_torchtune_are_mapped(void **state)
         { "llama3_1.qlora_llama3_1_8b", "True", "", "lora.base_format", "nf4" },
         { "llama3_1.qlora_llama3_1_8b", "True", "", "lora.targets", "q_proj,v_proj,gate_proj,up_proj,down_proj" },
         { "llama3_1.qlora_llama3_1_8b", "False", "", "lora.targets", "q_proj,v_proj" },
+        { "llama3_1.lora_llama3_1_8b", "True\n  apply_lora_to_output: True", "", "lora.targets",
+          "q_proj,v_proj,gate_proj,up_proj,down_proj,lm_head" },
+        { "llama3_1.lora_llama3_1_8b", "True\n  apply_lora_to_output: False", "", "lora.targets",
+          "q_proj,v_proj,gate_proj,up_proj,down_proj" },
+        { "llama3_1.lora_llama3_1_8b", "True\n  use_dora: True", "", "lora.dora", "true" },
         { "llama3_1.lora_llama3_1_405b", "True", "", "model.n_layers", "126" },
         { "llama3_3.lora_llama3_3_70b", "True", "", "model.n_layers", "80" },
         { "code_llama2.lora_code_llama2_7b", "True", "", "model.vocab_size", "32016" },

@@ -97,7 +97,8 @@ static tm_call call_of(problem *p, tm_loss_attr *attr, int64_t from, int64_t n)
     call.in[0] = (tm_view){ s->x, tm_shape_2(n, s->width), x, 0 };
     call.in[1] = (tm_view){ s->w, tm_shape_2(s->classes, s->width), p->w, 0 };
     call.in[2] = (tm_view){ TM_I32, tm_shape_1(n), p->targets + from, 0 };
-    call.in[3] = (tm_view){ TM_F64, tm_shape_1(TM_SCALAR_COUNT), p->scalars, 0 };
+    for (int k = 3; k < TM_MAX_IN; k++) call.in[k] = (tm_view){ .shape.rank = -1 };
+    if (s->grad) call.in[3] = (tm_view){ TM_F64, tm_shape_1(TM_SCALAR_COUNT), p->scalars, 0 };
     call.out[0] = (tm_view){ .dtype = TM_F64, .data = &p->loss };
     call.out[1] = (tm_view){ s->dx, tm_shape_2(n, s->width), dx, 0 };
     call.out[2] = (tm_view){ s->dw, tm_shape_2(s->classes, s->width), p->dw, 0 };

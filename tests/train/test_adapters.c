@@ -69,6 +69,34 @@ static void golden_numbers_of_lora(void **state)
 
 /* --- every family: adapter = merged model ------------------------------------------------------------------------- */
 
+/* Every adapted row of `values` gets its length. */
+static void stretch_rows(double *values, const tm_tensor *w, const tm_trainer *from)
+{
+    const tm_low_rank_attr *attr = &w->adapter->attr;
+    double                 *m = test_values_read(from, w->adapter->m);
+    int64_t                 width = w->shape.n[1], row = 0;
+    for (int64_t part = 0; part < attr->parts; part++)
+        for (int64_t i = 0; i < attr->part[part].rows; i++, row++) {
+            double *at = values + (attr->part[part].column + i) * width, squares = 0;
+            for (int64_t c = 0; c < width; c++) squares += at[c] * at[c];
+            for (int64_t c = 0; c < width; c++) at[c] *= m[row] / sqrt(squares);
+        }
+    free(m);
+}
+
+static void add_to_experts(double *values, const tm_tensor *w, const tm_trainer *from)
+{
+    double *a = test_values_read(from, w->adapter->a), *b = test_values_read(from, w->adapter->b);
+    int64_t rows = w->shape.n[1], width = w->shape.n[2], rank = w->adapter->attr.rank;
+    for (int64_t e = 0; e < w->shape.n[0]; e++)
+        for (int64_t m = 0; m < rows; m++)
+            for (int64_t c = 0; c < width; c++)
+                for (int64_t r = 0; r < rank; r++)
+                    values[(e * rows + m) * width + c] +=
+                        w->adapter->attr.scale * b[(e * rows + m) * rank + r] * a[(e * rank + r) * width + c];
+    free(a), free(b);
+}
+
 /* Same model without adapters: every weight copied, W + scale B A where there is one. */
 static void merge_into(tm_trainer *to, const tm_trainer *from)
 {
@@ -79,7 +107,8 @@ static void merge_into(tm_trainer *to, const tm_trainer *from)
         while (plain->tensors[p].role != TM_ROLE_PARAMETER) p++;
         assert_string_equal(plain->tensors[p].name, w->name);
         double *values = test_values_read(from, (tm_tensor_id)i);
-        if (w->adapter) {
+        if (w->adapter && w->shape.rank == 3) add_to_experts(values, w, from);
+        if (w->adapter && w->shape.rank == 2) {
             const tm_low_rank_attr *attr = &w->adapter->attr;
             double *a = test_values_read(from, w->adapter->a), *b = test_values_read(from, w->adapter->b);
             int64_t width = w->shape.n[1], row = 0;
@@ -91,6 +120,7 @@ static void merge_into(tm_trainer *to, const tm_trainer *from)
                             sum += b[row * attr->rank + r] * a[(part * attr->rank + r) * width + c];
                         values[(attr->part[part].column + m) * width + c] += attr->scale * sum;
                     }
+            if (w->adapter->m != TM_NONE) stretch_rows(values, w, from);
             free(a), free(b);
         }
         test_values_write(to, (tm_tensor_id)p++, values);
@@ -109,6 +139,13 @@ static void set_b(tm_trainer *trainer)
             values[k] = 0.5 * golden_unit("b", (uint32_t)k);
         test_values_write(trainer, b, values);
         free(values);
+        if (graph->tensors[i].adapter->m == TM_NONE) continue;
+        tm_tensor_id m = graph->tensors[i].adapter->m;
+        values = test_values_read(trainer, m);
+        for (int64_t k = 0; k < tm_shape_elements(tm_graph_at(graph, m)->shape); k++)
+            values[k] *= 1 + 0.5 * golden_unit("m", (uint32_t)k);
+        test_values_write(trainer, m, values);
+        free(values);
     }
 }
 
@@ -121,11 +158,12 @@ static tm_step_options options_of(tm_model_family family)
     return o;
 }
 
-static void family(tm_model_family which, const char *targets, int64_t least)
+static void family(tm_model_family which, const char *targets, int64_t least, bool dora)
 {
     tm_device      *device = test_device_open("cpu", 2);
     tm_step_options o = options_of(which), adapted = o;
     adapted.adapters = lora(3, 4.5, targets);
+    adapted.adapters.dora = dora;
     test_batch  batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 7);
     tm_trainer *plain = test_trainer_open(device, &o, 5), *with = test_trainer_open(device, &adapted, 5);
     assert_true(tm_adapters_describe(tm_trainer_step_of(with)->graph).modules >= least);
@@ -135,8 +173,9 @@ static void family(tm_model_family which, const char *targets, int64_t least)
     merge_into(plain, with);
     double merged = test_evaluate(plain, batch.tokens, batch.targets);
     double result = test_evaluate(with, batch.tokens, batch.targets);
-    if (!(fabs(merged - result) <= 1e-5 * fabs(merged) && fabs(merged - before) > 1e-4 * fabs(before)))
-        fail_msg("family %d: %.10g, merged %.10g, before %.10g", (int)which, result, merged, before);
+    if (!(fabs(merged - result) <= 1e-6 * fabs(merged) && fabs(merged - before) > 2e-5 * fabs(before)))
+        fail_msg("family %d, %s%s: %.10g, merged %.10g, before %.10g", (int)which, targets, dora ? ", DoRA" : "",
+                 result, merged, before);
     test_batch_fini(&batch);
     tm_trainer_close(plain);
     tm_trainer_close(with);
@@ -146,11 +185,16 @@ static void family(tm_model_family which, const char *targets, int64_t least)
 static void an_adapter_is_its_merged_model(void **state)
 {
     (void)state;
-    family(TM_FAMILY_LLAMA, "all-linear", 14);
-    family(TM_FAMILY_LLAMA, "wqkv,o_proj", 4); /* one adapter of the fused matrix */
-    family(TM_FAMILY_QWEN3, "q_proj,k_proj,down_proj", 6);
-    family(TM_FAMILY_GPT, "all-linear", 8);
-    family(TM_FAMILY_MIXTRAL, "all-linear", 8);
+    for (int dora = 0; dora < 2; dora++) {
+        family(TM_FAMILY_LLAMA, "all-linear", 14, dora);
+        family(TM_FAMILY_LLAMA, "wqkv,o_proj", 4, dora); /* one adapter of the fused matrix */
+        family(TM_FAMILY_QWEN3, "q_proj,k_proj,down_proj", 6, dora);
+        family(TM_FAMILY_GPT, "all-linear", 8, dora); /* with biases, which keep their size */
+        family(TM_FAMILY_MIXTRAL, "all-linear", 8, dora);
+    }
+    family(TM_FAMILY_LLAMA, "v_proj,lm_head", 3, false);
+    family(TM_FAMILY_MIXTRAL, "o_proj,experts.gate_up_proj,mlp.experts.down_proj", 6, false);
+    family(TM_FAMILY_MIXTRAL, "experts.gate_up_proj", 2, false);
 }
 
 /* --- training ----------------------------------------------------------------------------------------------------- */
@@ -162,12 +206,12 @@ static size_t class_bytes(const tm_plan *plan, const char *name)
     return 0;
 }
 
-static void only_adapters_are_trained(void **state)
+static void only_adapters_train(tm_model_family which, bool dora, const char *targets)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options o = test_llama_options();
-    o.adapters = lora(4, 8, "all-linear");
+    tm_step_options o = options_of(which);
+    o.adapters = lora(4, 8, targets);
+    o.adapters.dora = dora;
     test_batch      batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 3);
     tm_trainer     *trainer = test_trainer_open(device, &o, 9);
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
@@ -199,7 +243,8 @@ static void only_adapters_are_trained(void **state)
     assert_true(n > 0 && listed == n);
     for (size_t i = 0; i < graph->segments[0]->n_nodes; i++) {
         const tm_node *node = &graph->segments[0]->nodes[i];
-        if (node->op == TM_OP_linear_wgrad) assert_non_null(strstr(tm_graph_at(graph, node->out[0])->name, ".lora_A"));
+        if (node->op == TM_OP_linear_wgrad || node->op == TM_OP_grouped_linear_wgrad)
+            assert_non_null(strstr(tm_graph_at(graph, node->out[0])->name, ".lora_"));
     }
     free(was), free(is);
     test_batch_fini(&batch);
@@ -207,8 +252,17 @@ static void only_adapters_are_trained(void **state)
     tm_device_close(device);
 }
 
+static void only_adapters_are_trained(void **state)
+{
+    (void)state;
+    only_adapters_train(TM_FAMILY_LLAMA, false, "all-linear");
+    only_adapters_train(TM_FAMILY_LLAMA, true, "all-linear");
+    only_adapters_train(TM_FAMILY_LLAMA, false, "all-linear,lm_head");
+    only_adapters_train(TM_FAMILY_MIXTRAL, false, "experts.gate_up_proj,experts.down_proj");
+}
+
 /* Micro-batches, recomputation and evaluation see what they should of dropout. */
-static uint64_t dropped(int64_t accumulation, tm_recompute recompute, double rate, double *evaluated)
+static uint64_t dropped(int64_t accumulation, tm_recompute recompute, double rate, bool dora, double *evaluated)
 {
     tm_device      *device = test_device_open("cpu", 2);
     tm_step_options o = test_llama_options();
@@ -218,6 +272,7 @@ static uint64_t dropped(int64_t accumulation, tm_recompute recompute, double rat
     o.recompute = recompute;
     o.adapters = lora(4, 8, "all-linear");
     o.adapters.dropout = rate;
+    o.adapters.dora = dora;
     test_batch  batch = test_batch_random(2, o.seq, o.shape.vocab_size, 3);
     tm_trainer *trainer = test_trainer_open(device, &o, 9);
     set_b(trainer);
@@ -235,21 +290,27 @@ static void dropout_is_a_function_of_row_and_step(void **state)
 {
     (void)state;
     tm_recompute cheap = { .cheap = true }, full = { .cheap = true, .every_n = 1 }, none = { 0 };
+    tm_recompute some = { .cheap = true, .every_n = 1 };
     double       whole, half, other;
-    uint64_t     hash = dropped(1, cheap, 0.25, &whole);
-    assert_true(dropped(1, full, 0.25, &other) == hash && dropped(1, none, 0.25, &other) == hash);
-    assert_true(dropped(2, cheap, 0.25, &half) == hash);
-    assert_true(dropped(1, cheap, 0, &other) != hash);
-    assert_true(!(other != whole)); /* nothing is dropped when evaluating */
+    some.save[TM_OP_linear] = 2;
+    for (int dora = 0; dora < 2; dora++) {
+        uint64_t hash = dropped(1, cheap, 0.25, dora, &whole);
+        assert_true(dropped(1, full, 0.25, dora, &other) == hash && dropped(1, none, 0.25, dora, &other) == hash);
+        assert_true(dropped(1, some, 0.25, dora, &other) == hash);
+        assert_true(dropped(2, cheap, 0.25, dora, &half) == hash);
+        assert_true(dropped(1, cheap, 0, dora, &other) != hash);
+        assert_true(!(other != whole)); /* nothing is dropped when evaluating */
+    }
 }
 
 /* --- what the base is held in ------------------------------------------------------------------------------------- */
 
-static void base_computes_with_decoded_values(tm_dtype format, double most_apart)
+static void base_computes_with_decoded_values(tm_dtype format, double most_apart, bool dora)
 {
     tm_device      *device = test_device_open("cpu", 2);
     tm_step_options o = test_llama_options(), q = o;
     o.adapters = q.adapters = lora(4, 8, "all-linear");
+    o.adapters.dora = q.adapters.dora = dora;
     q.adapters.base = format;
     test_batch      batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 3);
     tm_trainer     *plain = test_trainer_open(device, &o, 9), *small = test_trainer_open(device, &q, 9);
@@ -257,7 +318,8 @@ static void base_computes_with_decoded_values(tm_dtype format, double most_apart
     int             coded = 0;
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *t = &graph->tensors[i];
-        if (t->role != TM_ROLE_PARAMETER || t->trained) continue;
+        bool             length = strstr(t->name, "lora_magnitude") != NULL; /* of the decoded rows */
+        if (t->role != TM_ROLE_PARAMETER || (t->trained && !length)) continue;
         double *values = test_values_read(small, (tm_tensor_id)i), *was = test_values_read(plain, (tm_tensor_id)i);
         double  apart = 0, size = 0;
         for (int64_t k = 0; k < tm_shape_elements(t->shape); k++)
@@ -281,23 +343,30 @@ static void base_computes_with_decoded_values(tm_dtype format, double most_apart
 static void a_base_in_blocks_computes_with_its_decoded_values(void **state)
 {
     (void)state;
-    base_computes_with_decoded_values(TM_NF4_BLOCKS, 0.12);  /* 4 bits: about 9 % */
-    base_computes_with_decoded_values(TM_E4M3_BLOCKS, 0.03); /* 3 bits of fraction: 2^-4 at most, about 2.3 % */
+    for (int dora = 0; dora < 2; dora++) {
+        base_computes_with_decoded_values(TM_NF4_BLOCKS, 0.12, dora);  /* 4 bits: about 9 % */
+        base_computes_with_decoded_values(TM_E4M3_BLOCKS, 0.03, dora); /* 3 bits of fraction: 2^-4 at most, 2.3 % */
+    }
 }
 
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
-static void refused(tm_model_family which, int64_t rank, const char *targets, tm_status status, const char *words)
+static void refused_with(tm_adapters adapters, tm_model_family which, tm_status status, const char *words)
 {
     tm_device      *device = test_device_open("cpu", 1);
     tm_step_options o = options_of(which);
     tm_chooser      chooser = tm_device_chooser(device);
     tm_step        *step = NULL;
     tm_error        err = { 0 };
-    o.adapters = lora(rank, 8, targets);
+    o.adapters = adapters;
     tm_status st = tm_step_create(&o, &chooser, &step, &err);
-    if (st != status || !strstr(err.text, words)) fail_msg("'%s': status %d, %s", targets, (int)st, err.text);
+    if (st != status || !strstr(err.text, words)) fail_msg("'%s': status %d, %s", adapters.targets, (int)st, err.text);
     tm_device_close(device);
+}
+
+static void refused(tm_model_family which, int64_t rank, const char *targets, tm_status status, const char *words)
+{
+    refused_with(lora(rank, 8, targets), which, status, words);
 }
 
 static void bad_targets_are_refused(void **state)
@@ -306,7 +375,19 @@ static void bad_targets_are_refused(void **state)
     refused(TM_FAMILY_LLAMA, 4, "q_prj", TM_INVALID, "the nearest name is 'q_proj'");
     refused(TM_FAMILY_LLAMA, 4, "q_proj,nothing", TM_INVALID, "nothing");
     refused(TM_FAMILY_LLAMA, 4096, "q_proj", TM_INVALID, "lora.rank is 4096");
-    refused(TM_FAMILY_LLAMA, 4, "lm_head", TM_INVALID, "lm_head");
+    refused(TM_FAMILY_LLAMA, 4, "lm_haed", TM_INVALID, "lm_haed");
+    refused(TM_FAMILY_GPT, 4, "lm_head", TM_UNSUPPORTED, "tied");
+    refused(TM_FAMILY_LLAMA, 4, "tok_embeddings", TM_INVALID, "tok_embeddings");
+    tm_adapters head = lora(4, 8, "q_proj,lm_head");
+    head.dora = true;
+    refused_with(head, TM_FAMILY_LLAMA, TM_UNSUPPORTED, "DoRA of the output layer");
+    tm_adapters experts = lora(4, 8, "experts.down_proj");
+    experts.dropout = 0.1;
+    refused_with(experts, TM_FAMILY_MIXTRAL, TM_UNSUPPORTED, "experts with lora.dropout");
+    experts.dora = true;
+    refused_with(experts, TM_FAMILY_MIXTRAL, TM_UNSUPPORTED, "experts with lora.dora");
+    refused(TM_FAMILY_MIXTRAL, 64, "experts.down_proj", TM_INVALID, "lora.rank is 64");
+    refused(TM_FAMILY_LLAMA, 4, "experts.down_proj", TM_INVALID, "experts.down_proj");
     refused(TM_FAMILY_MIXTRAL, 4, "q_proj,w2", TM_UNSUPPORTED, "expert");
 }
 

@@ -189,6 +189,19 @@ static void probes_say_what_a_loss_may_see(void **state)
     assert_true(looking > 20 * 2 && staying > 20 * 16 && free_ones > 20 * 3);
 }
 
+/* Adapters, one of the output layer too; DoRA's gradients are those of its paper, and no derivatives. */
+static void adapters_are_certified_but_for_dora(void **state)
+{
+    (void)state;
+    for (int dora = 0; dora < 2; dora++) {
+        tm_step_options o = test_llama_options();
+        o.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .dora = dora };
+        snprintf(o.adapters.targets, sizeof o.adapters.targets, "%s", dora ? "all-linear" : "all-linear,lm_head");
+        tm_certificate c = certify(&o, 1, 20);
+        if (dora ? c.done || !strstr(c.reason, "DoRA") : !c.done || !c.gradients) fail_msg("%d: %s", dora, c.reason);
+    }
+}
+
 static void groups_have_names(void **state)
 {
     (void)state;
@@ -219,6 +232,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = { cmocka_unit_test(honest_training_holds),
                                         cmocka_unit_test(a_certified_step_has_the_same_bits),
                                         cmocka_unit_test(probes_say_what_a_loss_may_see),
+                                        cmocka_unit_test(adapters_are_certified_but_for_dora),
                                         cmocka_unit_test(groups_have_names) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

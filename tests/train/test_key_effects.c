@@ -116,6 +116,7 @@ static const row rows[] = {
     { "lora.dropout", LORA, "0.5" },
     { "lora.targets", LORA, "q_proj" },
     { "lora.rslora", LORA "--lora.alpha 8", "true" },
+    { "lora.dora", LORA, "true" },
     { "lora.init", LORA, "gaussian" },
     { "lora.base_format", LORA, "bfloat16" },
     { "optimizer.groups", LLAMA, "params=norm* lr_scale=0.5" },

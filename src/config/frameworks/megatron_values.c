@@ -2,6 +2,8 @@
 /* config/frameworks/megatron_values.c - what values of Megatron-LM's arguments are in ours. */
 #include "config/frameworks/megatron_values.h"
 
+#include "base/file.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,6 +238,35 @@ const char *tm_megatron_adapted(const tm_config *config, const char *value)
         value += n + (value[n] == ',');
     }
     return targets;
+}
+
+/* The rows of the stage sft, where they are a file: NULL for the name of a data set of a hub. */
+static const char *rows_of(const tm_config *config)
+{
+    static const char *const ends[] = { ".jsonl", ".json" };
+    const char              *name = tm_foreign_text(config, "sft_dataset_name");
+    size_t                   n = name ? strlen(name) : 0;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (n > strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return name;
+    return name && tm_file_exists(name) ? name : NULL;
+}
+
+const char *tm_megatron_stage(const tm_config *config, const char *value)
+{
+    const char *rows = rows_of(config);
+    if (strcmp(value, "pretrain") == 0) return value;
+    return strcmp(value, "sft") != 0 ? NULL : rows ? rows : "hub";
+}
+
+const char *tm_megatron_rows_format(const tm_config *config, const char *value)
+{
+    return rows_of(config) ? value : "hub";
+}
+
+const char *tm_megatron_rows_encoder(const tm_config *config, const char *value)
+{
+    const char *model = tm_foreign_text(config, "tokenizer_model");
+    return rows_of(config) && strcmp(value, "NullTokenizer") != 0 && model ? model : "";
 }
 
 /* "PREFIX" or "WEIGHT PREFIX": one set of text. Several need weights, images are in sets of another kind. */

@@ -52,12 +52,18 @@ static const char *quantized_base(const tm_config *config, const char *value)
     return component && strncmp(last_part(component), "qlora_", 6) == 0 ? "true" : value;
 }
 
-/* The modules of the attention, and those of the FFN with model.apply_lora_to_mlp. */
+static bool asks_for(const tm_config *config, const char *key)
+{
+    const char *value = tm_foreign_given(config, key);
+    return value && strcmp(value, "true") == 0;
+}
+
+/* The modules of the attention, those of the FFN with model.apply_lora_to_mlp, and the output layer. */
 static const char *targets_of(const tm_config *config, const char *value)
 {
-    const char *mlp = tm_foreign_given(config, "model.apply_lora_to_mlp");
-    bool        all = mlp && strcmp(mlp, "true") == 0;
-    return all ? tm_arena_format(config->arena, "%s,gate_proj,up_proj,down_proj", value) : value;
+    bool mlp = asks_for(config, "model.apply_lora_to_mlp"), head = asks_for(config, "model.apply_lora_to_output");
+    return tm_arena_format(config->arena, "%s%s%s", value, mlp ? ",gate_proj,up_proj,down_proj" : "",
+                           head ? ",lm_head" : "");
 }
 
 /* "input: question, output: answer" as data.column_map. Of an instruct_dataset the input is the prompt. */
@@ -122,7 +128,6 @@ static const char *text_column(const tm_config *config, const char *value)
     .with = "loss._component_=torchtune.rlhf.loss.DPOLoss/torchtune.modules.rlhf.loss.DPOLoss/"                        \
             "torchtune.rlhf.loss.RSOLoss/torchtune.modules.rlhf.loss.RSOLoss"
 #define PROFILE(key) HARMLESS(key, "profiling")
-#define LORA(key, words) UNBUILT(key, "false", words, .with = "model.lora_rank")
 
 /* clang-format off */
 static const tm_foreign_key keys[] = {
@@ -133,9 +138,9 @@ static const tm_foreign_key keys[] = {
     MAPPED("model.lora_dropout", "lora.dropout"),
     MAPPED("model.lora_attn_modules", "lora.targets", .convert = targets_of),
     HARMLESS("model.apply_lora_to_mlp", "see model.lora_attn_modules"),
-    LORA("model.apply_lora_to_output", "an adapter of the output head"),
+    HARMLESS("model.apply_lora_to_output", "see model.lora_attn_modules"),
     MAPPED("model.quantize_base", "true:lora.base_format=nf4|false:", .fallback = "false", .convert = quantized_base),
-    LORA("model.use_dora", "DoRA"),
+    MAPPED("model.use_dora", "lora.dora"),
     HARMLESS("tokenizer._component_", "see data.tokenizer"),
     ROWS("tokenizer.path", "data.tokenizer"),
     HARMLESS("tokenizer.merges_file", "see data.tokenizer"),

@@ -10,6 +10,9 @@
 
 /* Puts the adapters of matrices (tm_tensor.adapter) beside their products: y = x w^T becomes
  *     base = x w^T,  u = drop(x) a^T,  y = base + scale u b^T
+ * and where the adapter has lengths m (DoRA), with n = || w + scale b a || by rows, which counts as a constant:
+ *     base = x w^T,  u = drop(x) a^T,  z = base + scale u b^T,  y = m / n z + bias + residual
+ * The loss, which multiplies with the output layer itself, gets u and b as operands.
  * `first_row`: () float64, the number of the program's first row among all rows of the run, which dropout depends on;
  * TM_NONE: nothing is dropped (evaluation, samples). */
 void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row);

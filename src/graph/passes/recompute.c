@@ -105,11 +105,19 @@ static int parts_of(const tm_graph *graph, const tm_node *node)
 
 static const tm_tensor *weight_of(const tm_graph *graph, const tm_node *node)
 {
-    return node->op == TM_OP_linear ? tm_graph_at(graph, node->in[1]) : NULL;
+    bool product = node->op == TM_OP_linear || node->op == TM_OP_grouped_linear;
+    return product ? tm_graph_at(graph, node->in[1]) : NULL;
+}
+
+/* Does it add the product of an adapter to that which it stands beside? */
+static bool sums(const tm_node *node)
+{
+    return node->op == TM_OP_low_rank || (node->op == TM_OP_grouped_linear && node->in[4] != TM_NONE);
 }
 
 /* Counts each op's nodes through a layer. Of a product with an adapter beside it the sum of both is its result, which
- * is kept or not; the adapter's own narrow product is kept, and counts for nothing. */
+ * is kept or not; the adapter's own narrow product is kept, and counts for nothing. Norms of adapted rows are always
+ * kept: few numbers that cost a pass over the weights. */
 static void apply_save_list(pass *p, const tm_segment *segment)
 {
     int  seen[TM_OP_COUNT] = { 0 }, layer = -1;
@@ -121,10 +129,10 @@ static void apply_save_list(pass *p, const tm_segment *segment)
         layer = node->layer;
         int              every = p->policy->save[node->op];
         const tm_tensor *weight = weight_of(p->graph, node);
-        if (node->op == TM_OP_low_rank) p->saved[x] = adapted;
         if (weight && weight->adapts != TM_NONE) p->saved[x] = every > 0;
-        if (node->op == TM_OP_low_rank || (weight && weight->adapts != TM_NONE)) continue;
-        p->saved[x] = every > 0 && seen[node->op] % every == 0;
+        if (sums(node)) p->saved[x] = adapted;
+        if (sums(node) || (weight && weight->adapts != TM_NONE)) continue;
+        p->saved[x] = node->op == TM_OP_adapted_norm || (every > 0 && seen[node->op] % every == 0);
         seen[node->op] += parts_of(p->graph, node);
         if (!weight || !weight->adapter) continue;
         adapted = p->saved[x];

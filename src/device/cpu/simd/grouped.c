@@ -91,6 +91,12 @@ static tm_gemm product_of(const tm_call *call, int64_t e, int64_t begin, int64_t
     g.c = (void *)(uintptr_t)element(c, (begin + from) * all.n);
     if (call->op == &tm_op_grouped_linear && tm_view_present(bias))
         g.bias = element(bias, e * all.n), g.bias_dtype = bias->dtype;
+    const tm_view *residual = &call->in[4];
+    if (call->op == &tm_op_grouped_linear && tm_view_present(residual)) {
+        g.residual = element(residual, (begin + from) * all.n);
+        g.residual_dtype = residual->dtype;
+        g.ld_residual = all.n;
+    }
     return g;
 }
 
@@ -153,7 +159,8 @@ static TM_PLANNED const char *product_refuse(const tm_call *call)
     if (!TM_PAIRS && call->rounded) return "does not round weights on the way";
     if (!tm_is_float(&call->in[0]) || !tm_is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
     if (call->in[2].dtype != TM_I32) return "needs int32 offsets";
-    if (call->op == &tm_op_grouped_linear && tm_refuse_format(&call->in[3])) return "needs a float32 or bfloat16 bias";
+    if (call->op == &tm_op_grouped_linear && (tm_refuse_format(&call->in[3]) || tm_refuse_format(&call->in[4])))
+        return "needs a float32 or bfloat16 bias and residual";
     return tm_is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
 }
 

@@ -2,9 +2,9 @@
 /* device/cpu/simd/loss.c - linear layer and cross-entropy in chunks of rows, with or without gradients; all logits
  * never exist at once.
  *
- *   z (N, V) = x (N, C) w (V, C)^T
+ *   z (N, V) = x (N, C) w (V, C)^T + scale u (N, r) b (V, r)^T      (u and b: of an adapter, if there is one)
  *   loss    += sum over rows of log(sum_v e^(z_v - m)) - (z_target - m),  m = max_v z_v
- *   dz       = (softmax(z) - onehot(target)) * scale,  dx = dz w,  dw += dz^T x
+ *   dz       = (softmax(z) - onehot(target)) * s,  dx = dz w,  dw += dz^T x,  du = scale dz b,  db += scale dz^T u
  *
  * linear_token_losses: the losses of the rows by themselves; its gradient: a scale for each row.
  * A row whose target is TM_IGNORED_TARGET has no loss and no gradient. Exponentials are summed in 16 lanes over runs of
@@ -34,7 +34,10 @@ typedef struct {
     const tm_view *scalars, *scales; /* what losses count: all the same, or each row its own; NULL: the other */
     const tm_view *loss, *losses;    /* their sum; of each row; NULL where it is not wanted */
     const tm_view *dx, *dw, *logits; /* dx and dw NULL where they are not wanted */
-    bool           gradients, add_loss, add_losses, add_dw;
+    const tm_view *u, *b, *du, *db;  /* NULL without an adapter; db NULL where it is not wanted */
+    double         scale;            /* of u b^T */
+    int64_t        rank;             /* columns of u; 0: no adapter */
+    bool           gradients, add_loss, add_losses, add_dw, add_db;
     bool           rounded;                     /* a float32 w counts as rounded to bfloat16 */
     int64_t        rows, width, classes, chunk; /* N, C, V */
 } operands;
@@ -58,6 +61,16 @@ static TM_PLANNED operands operands_of(const tm_call *call, bool gradients, bool
         out += 2;
     }
     o.logits = out;
+    int u = gradients ? 4 : 3;
+    if (!by_row && tm_view_present(&call->in[u])) {
+        o.u = &call->in[u];
+        o.b = o.u + 1;
+        o.scale = ((const tm_loss_attr *)call->attr)->scale;
+        o.rank = o.u->shape.n[1];
+        if (gradients) o.du = &call->out[4];
+        if (gradients && tm_view_present(&call->out[5])) o.db = &call->out[5];
+        o.add_db = call->accumulate >> 5 & 1;
+    }
     o.rows = o.x->shape.n[0];
     o.width = o.x->shape.n[1];
     o.classes = o.w->shape.n[0];
@@ -80,6 +93,10 @@ static TM_PLANNED const char *refuse(const operands *o)
         return o->loss ? "needs float64 losses of rows" : "needs float32 or bfloat16 losses";
     if (o->dx && !tm_is_float(o->dx)) return "needs a float32 or bfloat16 gradient of x";
     if (o->dw && !tm_is_float(o->dw)) return "needs a float32 or bfloat16 gradient of w";
+    if (!o->u) return NULL;
+    if (!tm_is_float(o->u) || !tm_is_float(o->b)) return "needs a float32 or bfloat16 adapter";
+    if (o->du && !tm_is_float(o->du)) return "needs a float32 or bfloat16 gradient of u";
+    if (o->db && !tm_is_float(o->db)) return "needs a float32 or bfloat16 gradient of b";
     return NULL;
 }
 
@@ -141,6 +158,61 @@ static void run_product(tm_gemm g, const tm_call *call, void *workspace)
     TM_K(tm_gemm_run)(&g);
 }
 
+/* ---- an adapter's products; su (chunk, r), float32: scale u, later dz b ---- */
+
+/* Added to logits z (n, classes) of classes v ... */
+static TM_PLANNED tm_gemm adapter_logits(const operands *o, const float *su, int64_t n, int64_t v, int64_t classes,
+                                         float *z)
+{
+    return (tm_gemm){ .m = n,
+                      .n = classes,
+                      .k = o->rank,
+                      .a = { su, o->rank, false, TM_F32 },
+                      .b = { rows_of(o->b, v), o->rank, true, o->b->dtype },
+                      .c = z,
+                      .ldc = classes,
+                      .c_dtype = TM_F32,
+                      .accumulate = true };
+}
+static TM_PLANNED tm_gemm du_product(const operands *o, float *su, int64_t n)
+{
+    return (tm_gemm){ .m = n,
+                      .n = o->rank,
+                      .k = o->classes,
+                      .a = { o->logits->data, o->classes, false, TM_F32 },
+                      .b = { o->b->data, o->rank, false, o->b->dtype },
+                      .c = su,
+                      .ldc = o->rank,
+                      .c_dtype = TM_F32 };
+}
+static TM_PLANNED tm_gemm db_product(const operands *o, const float *su, int64_t from, int64_t n)
+{
+    return (tm_gemm){ .m = o->classes,
+                      .n = o->rank,
+                      .k = n,
+                      .a = { o->logits->data, o->classes, true, TM_F32 },
+                      .b = { su, o->rank, false, TM_F32 },
+                      .c = o->db->data,
+                      .ldc = o->rank,
+                      .c_dtype = o->db->dtype,
+                      .accumulate = o->add_db || from > 0 };
+}
+
+/* `n` elements of `to` become scale times those of `from`. */
+static void scaled(const operands *o, const void *from, tm_dtype from_dtype, int64_t from_first, void *to,
+                   tm_dtype to_dtype, int64_t to_first, int64_t n)
+{
+    v16 factor = v16_set1((float)o->scale);
+    for (int64_t i = 0; i < n; i += TM_LANES)
+        v16_put(to, to_dtype, to_first + i, v16_mul(factor, v16_get(from, from_dtype, from_first + i, n - i)), n - i);
+}
+
+/* Of rows [from, from + n), where there is an adapter. */
+static void scale_u(const operands *o, float *su, int64_t from, int64_t n)
+{
+    if (o->u) scaled(o, o->u->data, o->u->dtype, from * o->rank, su, TM_F32, 0, n * o->rank);
+}
+
 /* ---- rows ---- */
 
 static double scale_of(const operands *o, int64_t row)
@@ -176,6 +248,7 @@ typedef struct {
     int64_t   rows, columns, slices; /* rows at a time, logits of a slice, slices of a row */
     double   *losses, *sums;         /* (rows), (rows, slices): of the exponentials of a slice */
     float    *maxima, *aims, *z;     /* (rows, slices), (rows): logits of the targets, (rows, columns) */
+    float    *su;                    /* (rows, rank) */
     uint16_t *e;                     /* (rows, V) */
     void     *scratch;
 } slicing;
@@ -188,10 +261,10 @@ static TM_PLANNED slicing slicing_of(const operands *o)
     s.slices = tm_ceil_div(o->classes, s.columns);
     return s;
 }
-static TM_PLANNED size_t slicing_bytes(const slicing *s)
+static TM_PLANNED size_t slicing_bytes(const slicing *s, const operands *o)
 {
     return (size_t)(s->rows * (1 + s->slices)) * sizeof(double) +
-           (size_t)(s->rows * (s->slices + 1 + s->columns)) * sizeof(float) + 64;
+           (size_t)(s->rows * (s->slices + 1 + s->columns + o->rank)) * sizeof(float) + 64;
 }
 static void slicing_open(slicing *s, const operands *o, void *workspace)
 {
@@ -200,7 +273,8 @@ static void slicing_open(slicing *s, const operands *o, void *workspace)
     s->maxima = (float *)(s->sums + s->rows * s->slices);
     s->aims = s->maxima + s->rows * s->slices;
     s->z = (float *)(((uintptr_t)(s->aims + s->rows) + 63) / 64 * 64);
-    s->scratch = s->z + s->rows * s->columns;
+    s->su = s->z + s->rows * s->columns;
+    s->scratch = s->su + s->rows * o->rank;
     s->e = o->logits->data;
 }
 
@@ -265,8 +339,11 @@ static double finish_row(const operands *o, const slicing *s, int64_t r, int32_t
 static void slice_rows(const tm_call *call, const operands *o, const slicing *s, int64_t from, int64_t n)
 {
     const int32_t *targets = (const int32_t *)o->targets->data + from;
+    scale_u(o, s->su, from, n);
     for (int64_t slice = 0; slice < s->slices; slice++) {
-        run_product(slice_product(o, s, from, n, slice * s->columns), call, s->scratch);
+        tm_gemm g = slice_product(o, s, from, n, slice * s->columns);
+        run_product(g, call, s->scratch);
+        if (o->u) run_product(adapter_logits(o, s->su, n, slice * s->columns, g.n, s->z), call, s->scratch);
         int64_t group = TM_TASK_LOGITS / s->columns + 1;
 #pragma omp parallel for schedule(dynamic, group) num_threads(call->threads) if (call->threads > 1 && n > group)
         for (int64_t r = 0; r < n; r++) slice_row(o, s, r, slice, targets[r]);
@@ -288,17 +365,20 @@ static TM_PLANNED size_t loss_workspace(const operands *o, int threads)
     size_t  most = 0;
     int64_t n[2] = { s.rows, s.rows > 0 ? o->rows % s.rows : 0 };
     for (int i = 0; i < 2; i++) {
-        tm_gemm g[4] = { slice_product(o, &s, 0, n[i], 0), slice_product(o, &s, 0, n[i], (s.slices - 1) * s.columns) };
+        tm_gemm g[8] = { slice_product(o, &s, 0, n[i], 0), slice_product(o, &s, 0, n[i], (s.slices - 1) * s.columns) };
         int     count = 2;
         if (o->dx) g[count++] = from_codes(dx_product(o, 0, n[i]), &s);
         if (o->dw) g[count++] = from_codes(dw_product(o, 0, n[i]), &s);
+        for (int k = 0; k < 2 && o->u; k++) g[count++] = adapter_logits(o, NULL, n[i], 0, g[k].n, NULL);
+        if (o->du) g[count++] = from_codes(du_product(o, NULL, n[i]), &s);
+        if (o->db) g[count++] = from_codes(db_product(o, NULL, 0, n[i]), &s);
         for (int j = 0; j < count; j++) {
             g[j].threads = threads;
             size_t bytes = n[i] > 0 ? TM_K(tm_gemm_workspace)(&g[j]) : 0;
             if (bytes > most) most = bytes;
         }
     }
-    return slicing_bytes(&s) + most;
+    return slicing_bytes(&s, o) + most;
 }
 
 static void run(const tm_call *call, const operands *o)
@@ -312,6 +392,9 @@ static void run(const tm_call *call, const operands *o)
         add_losses(o, s.losses, from, n, &sum);
         if (o->dx) run_product(from_codes(dx_product(o, from, n), &s), call, s.scratch);
         if (o->dw) run_product(from_codes(dw_product(o, from, n), &s), call, s.scratch);
+        if (o->db) run_product(from_codes(db_product(o, s.su, from, n), &s), call, s.scratch);
+        if (o->du) run_product(from_codes(du_product(o, s.su, n), &s), call, s.scratch);
+        if (o->du) scaled(o, s.su, TM_F32, 0, o->du->data, o->du->dtype, from * o->rank, n * o->rank);
     }
     if (loss) *loss = sum;
 }
@@ -333,10 +416,13 @@ static TM_PLANNED size_t largest_product(const operands *o, int threads)
     size_t  most = 0;
     int64_t n[2] = { o->chunk, o->chunk > 0 ? o->rows % o->chunk : 0 };
     for (int i = 0; i < 2; i++) {
-        tm_gemm g[3] = { logits_product(o, 0, n[i]) };
+        tm_gemm g[6] = { logits_product(o, 0, n[i]) };
         int     count = 1;
         if (o->dx) g[count++] = dx_product(o, 0, n[i]);
         if (o->dw) g[count++] = dw_product(o, 0, n[i]);
+        if (o->u) g[count++] = adapter_logits(o, NULL, n[i], 0, o->classes, NULL);
+        if (o->du) g[count++] = du_product(o, NULL, n[i]);
+        if (o->db) g[count++] = db_product(o, NULL, 0, n[i]);
         for (int j = 0; j < count; j++) {
             g[j].threads = threads;
             size_t bytes = n[i] > 0 ? TM_K(tm_gemm_workspace)(&g[j]) : 0;
@@ -348,21 +434,27 @@ static TM_PLANNED size_t largest_product(const operands *o, int threads)
 
 static TM_PLANNED size_t loss_workspace(const operands *o, int threads)
 {
-    return (size_t)o->chunk * sizeof(double) + largest_product(o, threads);
+    return (size_t)o->chunk * (sizeof(double) + (size_t)o->rank * sizeof(float)) + largest_product(o, threads);
 }
 
 static void run(const tm_call *call, const operands *o)
 {
     double *losses = call->workspace, *loss = o->loss ? o->loss->data : NULL;
-    void   *scratch = losses + o->chunk;
+    float  *su = (float *)(losses + o->chunk);
+    void   *scratch = su + o->chunk * o->rank;
     double  sum = o->add_loss ? *loss : 0;
     for (int64_t from = 0; from < o->rows; from += o->chunk) {
         int64_t n = o->rows - from < o->chunk ? o->rows - from : o->chunk;
         run_product(logits_product(o, from, n), call, scratch);
+        scale_u(o, su, from, n);
+        if (o->u) run_product(adapter_logits(o, su, n, 0, o->classes, o->logits->data), call, scratch);
         loss_rows(o, from, n, losses, call->threads);
         add_losses(o, losses, from, n, &sum);
         if (o->dx) run_product(dx_product(o, from, n), call, scratch);
         if (o->dw) run_product(dw_product(o, from, n), call, scratch);
+        if (o->db) run_product(db_product(o, su, from, n), call, scratch);
+        if (o->du) run_product(du_product(o, su, n), call, scratch);
+        if (o->du) scaled(o, su, TM_F32, 0, o->du->data, o->du->dtype, from * o->rank, n * o->rank);
     }
     if (loss) *loss = sum;
 }

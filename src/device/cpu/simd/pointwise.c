@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/cpu/simd/pointwise.c - gelu, relu, silu, swiglu, their gradients, add, cast, fill, rope and its gradient.
+/* device/cpu/simd/pointwise.c - gelu, relu, silu, swiglu, their gradients, scale, add, cast, fill, rope and its
+ * gradient.
  *
  * With the sigmoid s(u) = 1 / (1 + e), e = exp(-u), and 1 - s = e s (no cancellation):
  *   gelu(x) = x s(2 q),  q = sqrt(2 / pi) (x + 0.044715 x^3)           (Hendrycks & Gimpel 2016; 1 + tanh q = 2 s(2 q))
@@ -308,6 +309,19 @@ static void swiglu_grad_run(const tm_call *call)
     tm_parallel(call, swiglu_grad_part, tm_view_rows(&call->in[0]), 1, tm_view_elements(&call->in[0]));
 }
 
+/* ---- scale ---- */
+
+TM_INLINE void scale(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    v16 value = v16_set1((float)((const tm_fill_attr *)call->attr)->value);
+    for (int64_t i = begin; i < end; i += TM_LANES) {
+        int64_t n = tm_lanes(i, end);
+        v16_put(call->out[0].data, format, i, v16_mul(value, v16_get(call->in[0].data, format, i, n)), n);
+    }
+}
+TM_PART(scale, in[0])
+FLAT_RUN(scale)
+
 /* ---- silu ---- */
 
 TM_INLINE void silu(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
@@ -445,6 +459,7 @@ const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     TM_KERNEL(gelu_grad, "gelu_grad/", binary_refuse, NULL, gelu_grad_run),
     TM_KERNEL(relu, "relu/", unary_refuse, NULL, relu_run),
     TM_KERNEL(relu_grad, "relu_grad/", binary_refuse, NULL, relu_grad_run),
+    TM_KERNEL(scale, "scale/", unary_refuse, NULL, scale_run),
     TM_KERNEL(silu, "silu/", unary_refuse, NULL, silu_run),
     TM_KERNEL(silu_grad, "silu_grad/", binary_refuse, NULL, silu_grad_run),
     TM_KERNEL(swiglu, "swiglu/", unary_refuse, NULL, swiglu_run),
