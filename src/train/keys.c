@@ -13,6 +13,11 @@ static const char optimizers[] =
     "Adam";
 #undef TM_OPTIMIZER
 
+#define QUANTIZED .when = "quantize.recipe!=none|quantize.experts_recipe!=none|quantize.output_recipe!=none"
+#define DELAYED                                                                                                        \
+    .when = "quantize.recipe=fp8_delayed|quantize.experts_recipe=fp8_delayed|quantize.output_recipe=fp8_delayed|"      \
+            "quantize.switch_recipe=fp8_delayed"
+
 /* The table of graph/passes/recipes.c, and none of them first. */
 static const char recipes[] =
     "none|fp8_tensorwise|fp8_rowwise|fp8_rowwise_with_gw_hp|fp8_delayed|fp8_current|"
@@ -55,13 +60,13 @@ static const tm_key keys[] = {
       .when = "fp8",
       .help = "with fp8: quantize.recipe fp8_delayed, fp8_current, fp8_blockwise or mxfp8" },
     { .name = "fp8_margin", .kind = TM_KEY_I64, .fallback = "0", .lo = -30, .hi = 30,
-      .when = "quantize.recipe=fp8_delayed|quantize.switch_recipe=fp8_delayed",
+      DELAYED,
       .help = "recipe fp8_delayed: scales are 2^margin smaller" },
     { .name = "fp8_amax_history_len", .kind = TM_KEY_I64, .fallback = "1024", .lo = 1, .hi = 65536,
-      .when = "quantize.recipe=fp8_delayed|quantize.switch_recipe=fp8_delayed",
+      DELAYED,
       .help = "recipe fp8_delayed: number of steps whose maxima are remembered" },
     { .name = "fp8_amax_compute_algo", .kind = TM_KEY_CHOICE, .fallback = "max", .choices = "max|most_recent",
-      .when = "quantize.recipe=fp8_delayed|quantize.switch_recipe=fp8_delayed",
+      DELAYED,
       .help = "recipe fp8_delayed: scales come from the largest of the remembered maxima, or from the newest" },
     { .name = "fp8_wgrad", .kind = TM_KEY_BOOL, .fallback = "true", .choices = "true", UNBUILT("float8 without its "
               "gradients of weights"),
@@ -72,7 +77,7 @@ static const tm_key keys[] = {
       .when = "fp4",
       .help = "the quantize.recipe that fp4 selects" },
     { .name = "first_last_layers_bf16", .kind = TM_KEY_BOOL, .fallback = "false",
-      .when = "quantize.recipe!=none",
+      QUANTIZED,
       .help = "quantize.recipe is not applied to the first and the last layers" },
     { .name = "num_layers_at_start_in_bf16", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 4096,
       .when = "first_last_layers_bf16",
@@ -168,7 +173,7 @@ static const tm_key keys[] = {
       .help = "do what debug.certificate does again after the last step, with the trained weights" },
     { .name = "debug.quantize_defect", .kind = TM_KEY_CHOICE, .fallback = "none",
       .choices = "none|no_rotation|stale_scale|swapped_formats",
-      .when = "quantize.recipe!=none",
+      QUANTIZED,
       .help = "an injected defect in quantize.recipe, to see its effect: no rotation, delayed scales of the first "
               "step, "
               "formats of gradients and of the other factors swapped" },
@@ -407,10 +412,10 @@ static const tm_key keys[] = {
     { .name = "quantize.output_recipe", .kind = TM_KEY_CHOICE, .fallback = "none", .choices = recipes,
       .help = "the same of the output head, whose logits then exist for all rows at once" },
     { .name = "quantize.log_freq", .kind = TM_KEY_I64, .fallback = "100", .lo = 0, .hi = MANY, .quiet = true,
-      .when = "quantize.recipe!=none|quantize.experts_recipe!=none|quantize.output_recipe!=none",
+      QUANTIZED,
       .help = "steps from one record of the largest number and the scale of every factor in metrics.jsonl to the next; 0: none" },
     { .name = "quantize.filter_fqns", .kind = TM_KEY_LIST, .fallback = "",
-      .when = "quantize.recipe!=none",
+      QUANTIZED,
       .help = "linear layers with one of these words in their name are left out; auto_filter_small_kn: also small "
               "ones" },
     { .name = "quantize.fqns", .kind = TM_KEY_LIST, .fallback = "",
@@ -421,17 +426,17 @@ static const tm_key keys[] = {
     { .name = "quantize.switch_recipe", .kind = TM_KEY_CHOICE, .choices = recipes + 5,
       .help = "recipe after quantize.switch_step steps; its delayed scales start from their initial values" },
     { .name = "quantize.scale_rule", .kind = TM_KEY_CHOICE, .choices = "floor|ceil|even|up",
-      .when = "quantize.recipe!=none",
+      QUANTIZED,
       .help = "MX recipes: how the exponent of a block is computed from its largest magnitude; null: as the recipe "
               "says" },
     { .name = "quantize.rotation", .kind = TM_KEY_BOOL,
-      .when = "quantize.recipe!=none",
+      QUANTIZED,
       .help = "factors are first rotated by a Hadamard matrix of order 16; null: as the recipe says" },
     { .name = "quantize.stochastic_gradients", .kind = TM_KEY_BOOL, .synonyms = "mxfp4_gradient_stochastic_rounding",
-      .when = "quantize.recipe!=none",
+      QUANTIZED,
       .help = "gradients are rounded stochastically; null: as the recipe says" },
     { .name = "quantize.fnuz", .kind = TM_KEY_BOOL, .fallback = "false",
-      .when = "quantize.recipe!=none",
+      QUANTIZED,
       .help = "8-bit formats without infinity and -0 (MI300X) instead of those of OCP" },
     { .name = "quantize.linear.float8.recipe_name", .kind = TM_KEY_CHOICE, .choices = "tensorwise|rowwise|rowwise_with_gw_hp",
       .help = "of model.converters quantize.linear.float8; null: tensorwise" },
