@@ -267,6 +267,29 @@ static tm_status declare_preference(tm_step *step, tm_error *err)
     return TM_OK;
 }
 
+/* The product of an adapter of the output layer is part of the cross entropy of chunks; those of adapters of experts
+ * have no recipe. */
+static tm_status check_adapted(const tm_step *step, tm_error *err)
+{
+    const tm_model *m = &step->model;
+    bool            other = m->whole_logits || m->preferred != TM_NONE;
+    if (other && m->head != TM_NONE && tm_graph_at(step->graph, m->head)->adapter)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "an adapter of the output layer (lora.targets lm_head) is not built with %s; leave lm_head out",
+                       m->whole_logits ? "a quantized output layer (quantize.output_recipe)"
+                                       : "the loss of pairs (data.source preference)");
+    for (size_t i = 0; step->options.quantize.experts.name && i < step->graph->n_tensors; i++) {
+        const tm_tensor *tensor = tm_graph_at(step->graph, (tm_tensor_id)i);
+        if (tensor->adapter && tensor->shape.rank == 3)
+            return tm_fail(
+                err, TM_UNSUPPORTED,
+                "adapters of experts ('%s') are not built with quantize.experts_recipe; leave experts out of "
+                "lora.targets, or set it to none",
+                tensor->name);
+    }
+    return TM_OK;
+}
+
 /* The tensors that a program reads and writes beside the inputs and the model's. */
 static tm_status declare(tm_step *step, tm_error *err)
 {
@@ -291,7 +314,8 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->first_row = TM_NONE;
     if (adapters->rank > 0 && adapters->dropout > 0)
         step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-    return tm_adapters_declare(graph, &step->model, adapters, err);
+    TM_TRY(tm_adapters_declare(graph, &step->model, adapters, err));
+    return check_adapted(step, err);
 }
 
 /* The model needs a field that the source does not give. */
