@@ -39,7 +39,9 @@ plans qwen3_8B-full all '^  local_batch_size: 14 ' '^  seq_len: 8192 '
 plans qwen3_8B-full-fp8 all '^  recipe: fp8_tensorwise '
 plans qwen3_8B-lora 20,348,928 '^  rank: 8 '
 plans qwen3_8B-qlora 20,348,928 '^  base_format: nf4 '
-check "no file without a row here" [ "$(find "$configs" -name '*_*.yaml' | wc -l)" -eq 16 ]
+plans llama3.1_8B-dpo all '^  lr: 2(\.0)?e-0?5 ' '^  beta: 0.05 ' '^  regime: pure '
+plans llama3.1_8B-dpo-lora 19,660,800 '^  lr: 0.0005 ' '^  beta: 0.1 '
+check "no file without a row here" [ "$(find "$configs" -name '*_*.yaml' | wc -l)" -eq 18 ]
 
 trainmark run "$configs/qwen3_8B-lora.yaml" --launch.gpus_per_node 1
 failed_with 4 "a run without weights" "there is no directory '/data/model'"

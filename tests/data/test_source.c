@@ -24,8 +24,9 @@ static void wrong_options_are_refused_with_the_cure(void **state)
 {
     (void)state;
     expect_refusal(&(tm_source_options){ .name = "sinthetic", .vocab = 64, .seq = 8 }, "did you mean 'synthetic'");
-    expect_refusal(&(tm_source_options){ .name = "", .vocab = 64, .seq = 8 }, "mock, reports, sft, synthetic, text");
-    expect_refusal(&(tm_source_options){ .vocab = 64, .seq = 8 }, "mock, reports, sft, synthetic, text");
+    expect_refusal(&(tm_source_options){ .name = "", .vocab = 64, .seq = 8 },
+                   "mock, preference, reports, sft, synthetic, text");
+    expect_refusal(&(tm_source_options){ .vocab = 64, .seq = 8 }, "mock, preference, reports, sft, synthetic, text");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 64, .seq = 0 }, "training.seq_len");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 64, .seq = -1 }, "training.seq_len");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 0, .seq = 8 }, "model.vocab_size");
@@ -62,7 +63,7 @@ static void sources_tell_what_they_are(void **state)
         assert_string_equal(traits->name, names[i]); /* the key knows it by the row */
         assert_string_equal(traits->name, tm_source_name((int)i));
         assert_true(i == 0 || strcmp(names[i - 1], names[i]) < 0);
-        assert_in_range(traits->gate, TM_GATE_FLOOR, TM_GATE_HELD_OUT);
+        assert_in_range(traits->gate, TM_GATE_FLOOR, TM_GATE_PREFERENCE);
         assert_int_equal(traits->decodes, kinds[i]->decode != NULL);
         assert_true(traits->needs_path || !traits->takes_validation_path);
         if (traits->needs_path) continue;
@@ -85,10 +86,10 @@ static void sources_tell_what_they_are(void **state)
 static void names_are_listed_and_found_in_any_case(void **state)
 {
     (void)state;
-    const char *const names[] = { "gaussians", "govreport", "latents",   "megatron", "mock",
-                                  "reports",   "sft",       "synthetic", "text" };
-    for (int i = 0; i < 9; i++) assert_string_equal(tm_source_name(i), names[i]);
-    assert_null(tm_source_name(9));
+    const char *const names[] = { "gaussians",  "govreport", "latents", "megatron",  "mock",
+                                  "preference", "reports",   "sft",     "synthetic", "text" };
+    for (int i = 0; i < 10; i++) assert_string_equal(tm_source_name(i), names[i]);
+    assert_null(tm_source_name(10));
     assert_null(tm_source_name(-1));
     tm_source *source = NULL;
     tm_error   err = { 0 };
