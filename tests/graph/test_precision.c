@@ -132,7 +132,7 @@ static void roles_have_the_formats_of_the_regime(void **state)
             if (pure && (tensor->role == TM_ROLE_PARAMETER || tensor->role == TM_ROLE_GRADIENT ||
                          tensor->role == TM_ROLE_MOMENT))
                 wanted = TM_BF16;
-            if (tensor->role == TM_ROLE_SCALAR) wanted = TM_F64;
+            if (tensor->role == TM_ROLE_SCALAR || (int32_t)i == step->row_losses) wanted = TM_F64;
             if (tensor->role == TM_ROLE_INPUT) wanted = TM_I32;
             if (tensor->dtype != wanted) fail_msg("'%s' is %s", tensor->name, tm_dtype_name(tensor->dtype));
             seen[tensor->role]++;
