@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/random.h"
+#include "graph/value.h"
 #include "op/attrs.h"
 #include "train/motion.h"
 #include "train/probe.h"
@@ -107,7 +108,13 @@ static tm_status measure_gradients(certifier *c, tm_error *err)
 
 static tm_status read_rows(const certifier *c, double *rows, tm_error *err)
 {
-    return tm_trainer_read(c->trainer, c->step->row_losses, 0, rows, (size_t)c->probe.rows * sizeof *rows, err);
+    tm_dtype  dtype = tm_graph_at(c->step->graph, c->step->row_losses)->dtype;
+    size_t    n = (size_t)c->probe.rows, bytes = n * (size_t)tm_dtype_bytes(dtype);
+    void     *stored = tm_alloc(bytes);
+    tm_status st = tm_trainer_read(c->trainer, c->step->row_losses, 0, stored, bytes, err);
+    for (size_t i = 0; i < n; i++) rows[i] = tm_value_get(stored, dtype, (int64_t)i);
+    free(stored);
+    return st;
 }
 
 /* The batch with the tokens of the probe, once, with the weights that c->rows are of. */

@@ -145,6 +145,7 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
             step->graph, "row_losses", TM_ROLE_STATISTIC, tm_graph_at(step->graph, step->targets)->shape, TM_F64);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
     if (first_row == TM_NONE) step->losses = losses_of(step->graph);
+    if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph);
     return forward_only(step, chooser, first_row, err);
 }
 

@@ -72,10 +72,10 @@ typedef struct {
     tm_tensor_id    validation_inputs[TM_MAX_FIELDS]; /* of the program "validate" */
     tm_tensor_id    tokens, targets;                  /* of a language two of them, (N) int32; else TM_NONE */
     tm_tensor_id    loss, evaluation_loss;            /* () float64, summed over target tokens, or pairs */
-    tm_tensor_id    row_losses; /* (N) float64, of a language: of each row, right after the program "forward" */
-    tm_tensor_id    losses, validation_losses; /* (N): of each target, right after "evaluate" and "validate"; TM_NONE:
-                                                * nobody keeps them apart */
-    tm_tensor_id scalars;                      /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
+    tm_tensor_id row_losses; /* (N), of a language: of each row, right after the program "forward"; TM_NONE: not kept */
+    tm_tensor_id losses, validation_losses; /* (N): of each target, right after "evaluate" and "validate"; TM_NONE:
+                                             * nobody keeps them apart */
+    tm_tensor_id scalars;                   /* (TM_SCALAR_COUNT) float64, of group 0; those of the step are here */
     tm_tensor_id
          group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
     int *group_of;                     /* (parameters, by tensor) its group */
