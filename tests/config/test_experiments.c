@@ -22,26 +22,16 @@
 #define MOCK "    overrides:\n      mock_data: true\n"
 #define OVERRIDES "    overrides:\n"
 
-static const char *put(test_foreign *f, const char *name, const char *text)
-{
-    return test_file_write(f->folder, name, text);
-}
-
 static void plan(test_foreign *f, const char *path)
 {
     if (test_foreign_load(f, path, true, 0, NULL) != TM_OK) fail_msg("%s", f->err.text);
-}
-
-static void run(test_foreign *f, const char *path)
-{
-    if (test_foreign_load(f, path, false, 0, NULL) != TM_OK) fail_msg("%s", f->err.text);
 }
 
 /* As a run and as a plan, in one message that says `says` and nothing of `never`. */
 static void refuse_always(test_foreign *f, const char *text, const char *says, const char *never)
 {
     for (int plans = 0; plans < 2; plans++) {
-        tm_status st = test_foreign_load(f, put(f, "x.yaml", text), plans, 0, NULL);
+        tm_status st = test_foreign_load(f, test_foreign_put(f, "x.yaml", text), plans, 0, NULL);
         if (tm_status_exit_code(st) != 4 || !strstr(f->err.text, says))
             fail_msg("status %d, wanted '%s': %s", (int)st, says, f->err.text);
         if (never && strstr(f->err.text, never)) fail_msg("'%s' is in: %s", never, f->err.text);
@@ -51,10 +41,10 @@ static void refuse_always(test_foreign *f, const char *text, const char *says, c
 /* A run is refused, a plan goes on and says without what. */
 static void refuse_run(test_foreign *f, const char *text, const char *says, const char *without)
 {
-    tm_status st = test_foreign_load(f, put(f, "x.yaml", text), false, 0, NULL);
+    tm_status st = test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 0, NULL);
     if (tm_status_exit_code(st) != 4 || !strstr(f->err.text, says))
         fail_msg("status %d, wanted '%s': %s", (int)st, says, f->err.text);
-    plan(f, put(f, "x.yaml", text));
+    plan(f, test_foreign_put(f, "x.yaml", text));
     if (!strstr(tm_config_unbuilt(f->config), without))
         fail_msg("'%s' is not in: %s", without, tm_config_unbuilt(f->config));
 }
@@ -105,15 +95,15 @@ static void post_training_reads_rows(void **state)
     memcpy(checkpoint, "pretrained_checkpoint:   ", strlen("pretrained_checkpoint: /x"));
     refuse_run(f, text, "'tatsu-lab/alpaca' is not downloaded", "the data set tatsu-lab/alpaca");
     const char *mock[] = { "--training.mock_data", "true" };
-    if (test_foreign_load(f, put(f, "x.yaml", text), false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
+    if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
     test_foreign_has(f, "data.source", "mock");
     /* adapters that are switched off are none, whatever else is said of them; ours may be asked for */
     snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s      lora:\n        enabled: false\n        dim: 8\n", MEGATRON,
              MOCK);
-    run(f, put(f, "x.yaml", text));
+    test_foreign_take(f, test_foreign_put(f, "x.yaml", text));
     test_foreign_has(f, "lora.rank", "0");
     const char *ours[] = { "--lora.rank", "4", "--lora.alpha", "8" };
-    if (test_foreign_load(f, put(f, "x.yaml", text), false, 4, ours) != TM_OK) fail_msg("%s", f->err.text);
+    if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 4, ours) != TM_OK) fail_msg("%s", f->err.text);
     test_foreign_has(f, "lora.rank", "4");
     test_foreign_has(f, "lora.alpha", "8");
     refuse_always(f, MODULE("post_trainer", "torchtitan") "    model: llama3_8B.yaml\n",
@@ -132,9 +122,10 @@ static void rows_of_post_training_are_a_file(void **state)
 {
     char          text[1200], path[400];
     test_foreign *f = *state;
-    snprintf(path, sizeof path, "%s", put(f, "rows.jsonl", "{\"instruction\": \"Add.\", \"output\": \"Done.\"}\n"));
+    snprintf(path, sizeof path, "%s",
+             test_foreign_put(f, "rows.jsonl", "{\"instruction\": \"Add.\", \"output\": \"Done.\"}\n"));
     snprintf(text, sizeof text, SFT, path, "      tokenizer_model: /tok\n");
-    run(f, put(f, "x.yaml", text));
+    test_foreign_take(f, test_foreign_put(f, "x.yaml", text));
     static const char *const wanted[][2] = { { "data.source", "sft" },
                                              { "data.format", "instruction" },
                                              { "data.packed", "false" },
@@ -144,7 +135,7 @@ static void rows_of_post_training_are_a_file(void **state)
     snprintf(text, sizeof text, SFT, path,
              "      sft_conversation_format: openai\n      enable_packed_sequences: true\n"
              "      use_packed_attention: true\n");
-    run(f, put(f, "x.yaml", text));
+    test_foreign_take(f, test_foreign_put(f, "x.yaml", text));
     test_foreign_has(f, "data.format", "messages");
     test_foreign_has(f, "data.packed", "true");
     snprintf(text, sizeof text, SFT, path, "      enable_packed_sequences: true\n");
@@ -156,9 +147,12 @@ static void rows_of_post_training_are_a_file(void **state)
 static void the_environment_of_a_launcher_changes_nothing(void **state)
 {
     test_foreign *f = *state;
-    run(f, put(f, "x.yaml", "env:\n  GPU_MAX_HW_QUEUES: \"4\"\n" MEGATRON "llama2_7B.yaml\n" MOCK));
+    test_foreign_take(
+        f, test_foreign_put(f, "x.yaml", "env:\n  GPU_MAX_HW_QUEUES: \"4\"\n" MEGATRON "llama2_7B.yaml\n" MOCK));
     assert_non_null(strstr(tm_config_accepted(f->config), "has no effect: env.GPU_MAX_HW_QUEUES = 4"));
-    run(f, put(f, "x.yaml", "env: null\n" TITAN "llama3_8B.yaml\n" OVERRIDES "      training: {mock_data: true}\n"));
+    test_foreign_take(f, test_foreign_put(f, "x.yaml",
+                                          "env: null\n" TITAN "llama3_8B.yaml\n" OVERRIDES
+                                          "      training: {mock_data: true}\n"));
     refuse_always(f, "enf:\n  A: 1\n" MEGATRON "llama2_7B.yaml\n" MOCK, "unknown key 'enf.A'", NULL);
 }
 
@@ -170,10 +164,11 @@ static void what_is_no_experiment_is_told_so(void **state)
     refuse_always(f, "name: x\nmodules:\n  - name: pre_trainer\n    params: {a: {b: 1}}\n", "'modules' (",
                   "unknown key");
     assert_non_null(strstr(f->err.text, "x.yaml:2) is a list; wanted a map"));
-    put(f, "base.yaml", NAMES);
-    run(f, put(f, "x.yaml",
-               "includes:\n  - base.yaml\nmodules:\n  pre_trainer:\n    framework: megatron\n"
-               "    model: llama2_7B.yaml\n" MOCK));
+    test_foreign_put(f, "base.yaml", NAMES);
+    test_foreign_take(f,
+                      test_foreign_put(f, "x.yaml",
+                                       "includes:\n  - base.yaml\nmodules:\n  pre_trainer:\n    framework: megatron\n"
+                                       "    model: llama2_7B.yaml\n" MOCK));
 }
 
 static void windows_and_sinks_are_those_of_its_blocks(void **state)
@@ -199,7 +194,7 @@ static void windows_and_sinks_are_those_of_its_blocks(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[800];
         snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s%s", MEGATRON, MOCK, cases[i].lines);
-        run(f, put(f, "x.yaml", text));
+        test_foreign_take(f, test_foreign_put(f, "x.yaml", text));
         test_foreign_has(f, "model.sliding_window", cases[i].window);
         test_foreign_has(f, "model.sliding_window_every", cases[i].every);
         test_foreign_has(f, "model.sinks", cases[i].sinks);
@@ -228,7 +223,7 @@ static void images_are_planned_by_any_of_their_names(void **state)
                  "%sdiffusion/flux_12b.yaml\n    trainer_class: FluxPretrainTrainer\n%s"
                  "      model_type: %s\n%s",
                  MEGATRON, MOCK, types[i], lines);
-        run(f, put(f, "x.yaml", text));
+        test_foreign_take(f, test_foreign_put(f, "x.yaml", text));
         if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
         assert_int_equal(tm_model_parameters(&shape), 11891178560);
         test_foreign_has(f, "data.source", "gaussians");
@@ -246,7 +241,8 @@ static void images_are_planned_by_any_of_their_names(void **state)
                   MEGATRON "diffusion/wan2.1_t2v_1.3b.yaml\n" MOCK "      model_type: diffusion_model\n"
                            "      scheduler_shift: 3.0\n      whatever: 1\n",
                   "is of the family Wan (video)", "unknown key");
-    put(f, "wan2.1_x.yaml", "num_dit_layers: 30\npatch_size_3d: [1, 2, 2]\nhidden_size: 64\nout_channels: 16\n");
+    test_foreign_put(f, "wan2.1_x.yaml",
+                     "num_dit_layers: 30\npatch_size_3d: [1, 2, 2]\nhidden_size: 64\nout_channels: 16\n");
     refuse_always(f, MEGATRON "wan2.1_x.yaml\n" MOCK "      model_type: diffusion_model\n",
                   "is of the family Wan (video), which is not built yet (num_dit_layers, patch_size_3d, out_channels)",
                   "problems");
@@ -255,28 +251,32 @@ static void images_are_planned_by_any_of_their_names(void **state)
 static void models_are_changed_by_their_arguments(void **state)
 {
     test_foreign *f = *state;
-    run(f, put(f, "x.yaml",
-               TITAN "llama3_8B.yaml\n" OVERRIDES "      model: {n_layers: 4, rope_theta: 10000}\n"
-                     "      training:\n        mock_data: true\n        debug_moe_force_load_balance: true\n"
-                     "        dataloader: {num_workers: 1, pin_memory: true}\n"));
+    test_foreign_take(
+        f,
+        test_foreign_put(f, "x.yaml",
+                         TITAN "llama3_8B.yaml\n" OVERRIDES "      model: {n_layers: 4, rope_theta: 10000}\n"
+                               "      training:\n        mock_data: true\n        debug_moe_force_load_balance: true\n"
+                               "        dataloader: {num_workers: 1, pin_memory: true}\n"));
     test_foreign_has(f, "model.n_layers", "4");
     test_foreign_has(f, "model.rope_theta", "10000");
     test_foreign_has(f, "debug.moe_force_load_balance", "true");
     refuse_always(f, TITAN "llama3_8B.yaml\n" OVERRIDES "      model: {dim: 2048}\n      training: {mock_data: true}\n",
                   "a width from which its program computes that of the FFN; give model.ffn_dim, too", NULL);
     const char *both[] = { "--model.dim", "2048", "--model.ffn_dim", "4096" };
-    if (test_foreign_load(f, put(f, "x.yaml", TITAN "llama3_8B.yaml\n" OVERRIDES "      training: {mock_data: true}\n"),
-                          false, 4, both) != TM_OK)
+    if (test_foreign_load(
+            f, test_foreign_put(f, "x.yaml", TITAN "llama3_8B.yaml\n" OVERRIDES "      training: {mock_data: true}\n"),
+            false, 4, both) != TM_OK)
         fail_msg("%s", f->err.text);
     test_foreign_has(f, "model.dim", "2048");
     /* float8's older names; a job file of a family that is not built */
-    run(f,
-        put(f, "x.yaml",
-            TITAN "llama3.1_8B-fp8.yaml\n" OVERRIDES "      training: {mock_data: true, batch_size: 2, compile: true}\n"
-                  "      float8: {force_recompute_fp8_weight_in_bwd: true, filter_fqns: [output]}\n"));
+    test_foreign_take(
+        f, test_foreign_put(f, "x.yaml",
+                            TITAN "llama3.1_8B-fp8.yaml\n" OVERRIDES
+                                  "      training: {mock_data: true, batch_size: 2, compile: true}\n"
+                                  "      float8: {force_recompute_fp8_weight_in_bwd: true, filter_fqns: [output]}\n"));
     test_foreign_has(f, "quantize.linear.float8.filter_fqns", "output");
     static const char vl[] = "[model]\nname = \"qwen3_vl\"\nflavor = \"debugmodel\"\n[data]\npatch_size = 14\n";
-    tm_status         st = test_foreign_load(f, put(f, "x.toml", vl), true, 0, NULL);
+    tm_status         st = test_foreign_load(f, test_foreign_put(f, "x.toml", vl), true, 0, NULL);
     assert_int_equal(tm_status_exit_code(st), 4);
     assert_non_null(strstr(f->err.text, "'qwen3_vl' (x.toml") ? f->err.text
                                                               : strstr(f->err.text, "x.toml:2) is of the"));
@@ -285,11 +285,11 @@ static void models_are_changed_by_their_arguments(void **state)
                                "[training]\ndataset = \"c4_test\"\n%s";
     char              job[400];
     snprintf(job, sizeof job, lora, "[lora]\nrank = 8\nalpha = 16.0\napply_to_all_linears = true\n");
-    plan(f, put(f, "x.toml", job));
+    plan(f, test_foreign_put(f, "x.toml", job));
     test_foreign_has(f, "lora.rank", "8");
     test_foreign_has(f, "lora.targets", "all-linear");
     snprintf(job, sizeof job, lora, "");
-    assert_int_not_equal(test_foreign_load(f, put(f, "x.toml", job), true, 0, NULL), TM_OK);
+    assert_int_not_equal(test_foreign_load(f, test_foreign_put(f, "x.toml", job), true, 0, NULL), TM_OK);
     assert_non_null(strstr(f->err.text, "adapters without lora.rank"));
 }
 
@@ -298,18 +298,19 @@ static void a_single_file_changes_a_preset_of_ours(void **state)
 {
     test_foreign  *f = *state;
     tm_model_shape shape;
-    plan(f, put(f, "x.yaml",
-                MEGATRON "deepseek_v3.yaml\n" MOCK "      num_layers: 4\n      moe_layer_freq: 1\n"
-                         "      moe_router_force_load_balancing: true\n      multi_latent_attention: true\n"));
+    plan(f, test_foreign_put(f, "x.yaml",
+                             MEGATRON
+                             "deepseek_v3.yaml\n" MOCK "      num_layers: 4\n      moe_layer_freq: 1\n"
+                             "      moe_router_force_load_balancing: true\n      multi_latent_attention: true\n"));
     test_foreign_has(f, "model.n_dense_layers", "0");
     test_foreign_has(f, "debug.moe_force_load_balance", "true");
     test_foreign_has(f, "model.moe_score", "sigmoid"); /* not the default of its program */
-    plan(f, put(f, "x.yaml", MEGATRON "deepseek_v2.yaml\n" MOCK "      multi_latent_attention: true\n"));
+    plan(f, test_foreign_put(f, "x.yaml", MEGATRON "deepseek_v2.yaml\n" MOCK "      multi_latent_attention: true\n"));
     if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
     assert_int_equal(tm_model_parameters(&shape), 235741434880);
-    plan(f, put(f, "x.yaml", MEGATRON "deepseek_v2.yaml\n" MOCK "      multi_latent_attention: false\n"));
+    plan(f, test_foreign_put(f, "x.yaml", MEGATRON "deepseek_v2.yaml\n" MOCK "      multi_latent_attention: false\n"));
     test_foreign_has(f, "model.head_dim", "128"); /* not dim / heads, which is 40 */
-    plan(f, put(f, "x.yaml", MEGATRON "qwen3_30B_A3B.yaml\n" MOCK));
+    plan(f, test_foreign_put(f, "x.yaml", MEGATRON "qwen3_30B_A3B.yaml\n" MOCK));
     if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
     assert_int_equal(tm_model_parameters(&shape), 30532122624);
     static const struct {
@@ -322,7 +323,7 @@ static void a_single_file_changes_a_preset_of_ours(void **state)
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
         char text[600];
         snprintf(text, sizeof text, "%s%s.yaml\n%s", MEGATRON, whole[i].model, MOCK);
-        plan(f, put(f, "x.yaml", text));
+        plan(f, test_foreign_put(f, "x.yaml", text));
         if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
         assert_int_equal(tm_model_parameters(&shape), whole[i].published);
     }
@@ -333,10 +334,12 @@ static void a_single_file_changes_a_preset_of_ours(void **state)
 static void a_preset_of_theirs_is_not_mixed_with_ours(void **state)
 {
     test_foreign *f = *state;
-    put(f, "gpt_oss_20B.yaml",
-        "num_layers: 2\nhidden_size: 64\nffn_hidden_size: 96\nnum_attention_heads: 4\nvocab_size: 256\n"
-        "normalization: RMSNorm\nposition_embedding_type: rope\nswiglu: true\n");
-    run(f, put(f, "x.yaml", MEGATRON "gpt_oss_20B.yaml\n" MOCK "      num_layers: 3\n      hidden_size: 128\n"));
+    test_foreign_put(f, "gpt_oss_20B.yaml",
+                     "num_layers: 2\nhidden_size: 64\nffn_hidden_size: 96\nnum_attention_heads: 4\nvocab_size: 256\n"
+                     "normalization: RMSNorm\nposition_embedding_type: rope\nswiglu: true\n");
+    test_foreign_take(f, test_foreign_put(f, "x.yaml",
+                                          MEGATRON "gpt_oss_20B.yaml\n" MOCK
+                                                   "      num_layers: 3\n      hidden_size: 128\n"));
     test_foreign_has(f, "model.n_layers", "3");
     test_foreign_has(f, "model.family", "llama");
     test_foreign_has(f, "model.n_experts", NULL);
@@ -352,9 +355,9 @@ static void real_data_is_planned_without(void **state)
                "several sets with weights", "several sets with weights");
     assert_non_null(strstr(tm_config_unbuilt(f->config), "documents separated in some ways only"));
     assert_null(strstr(tm_config_unbuilt(f->config), "reset_position_ids ="));
-    plan(f,
-         put(f, "x.yaml",
-             MEGATRON "llama2_7B.yaml\n" OVERRIDES "      mock_data: false\n      train_data_path: \"10 /a/text\"\n"));
+    plan(f, test_foreign_put(f, "x.yaml",
+                             MEGATRON "llama2_7B.yaml\n" OVERRIDES
+                                      "      mock_data: false\n      train_data_path: \"10 /a/text\"\n"));
     test_foreign_has(f, "data.path", "/a/text");
     test_foreign_has(f, "data.source", "megatron");
     refuse_run(f,
@@ -379,7 +382,7 @@ static void data_source_goes_before_mock_data(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[200];
         snprintf(text, sizeof text, "model: llama3_debugmodel\n%s", cases[i].yaml);
-        run(f, put(f, "x.yaml", text));
+        test_foreign_take(f, test_foreign_put(f, "x.yaml", text));
         test_foreign_has(f, "data.source", cases[i].source);
         if ((strstr(tm_config_notes(f->config), "but data.source counts, which is synthetic") != NULL) !=
             cases[i].noted)
@@ -387,7 +390,7 @@ static void data_source_goes_before_mock_data(void **state)
     }
     /* a higher layer decides without a word */
     const char *higher[] = { "--training.mock_data", "true" };
-    const char *path = put(f, "x.yaml", "model: llama3_debugmodel\ndata: {source: synthetic}\n");
+    const char *path = test_foreign_put(f, "x.yaml", "model: llama3_debugmodel\ndata: {source: synthetic}\n");
     if (test_foreign_load(f, path, false, 2, higher) != TM_OK) fail_msg("%s", f->err.text);
     test_foreign_has(f, "data.source", "mock");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/foreign.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -9,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,4 +52,26 @@ void test_foreign_has(test_foreign *f, const char *key, const char *wanted)
     const char *text = tm_config_text(f->config, key);
     if ((text == NULL) != (wanted == NULL) || (text && strcmp(text, wanted) != 0))
         fail_msg("%s is %s, wanted %s", key, text ? text : "null", wanted ? wanted : "null");
+}
+
+const char *test_foreign_put(test_foreign *f, const char *name, const char *text)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", f->folder, name);
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    if (tm_folder_make(path, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    return test_file_write(f->folder, name, text);
+}
+
+void test_foreign_take(test_foreign *f, const char *path)
+{
+    if (test_foreign_load(f, path, false, 0, NULL) != TM_OK) fail_msg("%s", f->err.text);
+}
+
+void test_foreign_refuse(test_foreign *f, const char *path, const char *says)
+{
+    tm_status st = test_foreign_load(f, path, false, 0, NULL);
+    if (st == TM_OK || tm_status_exit_code(st) != 4) fail_msg("status %d, wanted: %s", (int)st, says);
+    if (!strstr(f->err.text, says)) fail_msg("'%s' is not in: %s", says, f->err.text);
 }

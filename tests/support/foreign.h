@@ -20,4 +20,10 @@ tm_status test_foreign_load(test_foreign *f, const char *path, bool plan, int ar
 /* Fails unless a key of ours has the value; NULL: null. */
 void test_foreign_has(test_foreign *f, const char *key, const char *wanted);
 
+/* A file below the fixture's folder, with the folders on its way. Returns its path. */
+const char *test_foreign_put(test_foreign *f, const char *name, const char *text);
+/* Fail unless it loads; unless it is refused with exit code 4 and these words. */
+void test_foreign_take(test_foreign *f, const char *path);
+void test_foreign_refuse(test_foreign *f, const char *path, const char *says);
+
 #endif

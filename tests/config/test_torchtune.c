@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recipes of torchtune: keys, components and references between them. */
+#include "support/foreign.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char recipe[] =
+    "output_dir: /tmp/x\nmodel:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+    "dataset:\n  _component_: torchtune.datasets.alpaca_cleaned_dataset\n  packed: False\nseed: null\n"
+    "batch_size: 2\nbatch_size_val: ${batch_size}\nmetric_logger:\n  log_dir: ${output_dir}/logs\n"
+    "optimizer:\n  _component_: torch.optim.AdamW\n  fused: True\n  lr: ${rates.peak}\nrates: {peak: 2e-5}\n"
+    "epochs: 1\nmax_steps_per_epoch: 20\ngradient_accumulation_steps: 4\nclip_grad_norm: null\n"
+    "dtype: bf16\nenable_activation_checkpointing: True\ndevice: cuda\n";
+
+static void recipes_of_torchtune_load(void **state)
+{
+    test_foreign *f = *state;
+    const char   *mock[] = { "--training.mock_data", "true" };
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", recipe), "unknown key 'rates.peak'");
+    char text[2048];
+    snprintf(text, sizeof text, "%s", recipe);
+    memmove(strstr(text, "rates: "), strstr(text, "epochs"), strlen(strstr(text, "epochs")) + 1);
+    memcpy(strstr(text, "${rates.peak}"), "${batch_size}", strlen("${batch_size}"));
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "alpaca_cleaned_dataset");
+    if (test_foreign_load(f, test_foreign_put(f, "r.yaml", text), false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "model.dim", "4096");
+    test_foreign_has(f, "training.local_batch_size", "2");
+    test_foreign_has(f, "training.global_batch_size", "8");
+    test_foreign_has(f, "training.steps", "20");
+    test_foreign_has(f, "optimizer.lr", "2");
+    test_foreign_has(f, "training.max_norm", "0");
+    test_foreign_has(f, "activation_checkpoint.mode", "full");
+    memcpy(strstr(text, "llama3_1_8b"), "qwen2_7b_rm", 11); /* begins like one that is */
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "not built: this model");
+    memcpy(strstr(text, "qwen2_7b_rm"), "llama9_1_8b", 11);
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "not built: this model");
+}
+
+static const char adapters[] =
+    "model:\n  _component_: torchtune.models.%s\n  lora_attn_modules: ['q_proj', 'v_proj']\n"
+    "  lora_rank: 8\n  lora_alpha: 16\n  apply_lora_to_mlp: %s\n"
+    "checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n  checkpoint_dir: /nowhere\n"
+    "dataset:\n  _component_: torchtune.datasets.alpaca_dataset\nbatch_size: 2\n"
+    "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 3e-4\n%s";
+
+/* Functions of models are presets by a table; what a recipe asks for besides is done or refused. */
+static void components_of_torchtune_are_mapped(void **state)
+{
+    static const struct {
+        const char *component, *mlp, *more, *key, *value;
+    } cases[] = {
+        { "llama3_1.lora_llama3_1_8b", "True", "", "model.dim", "4096" },
+        { "llama3_1.lora_llama3_1_8b", "True", "", "lora.base_format", NULL },
+        { "llama3_1.qlora_llama3_1_8b", "True", "", "lora.base_format", "nf4" },
+        { "llama3_1.qlora_llama3_1_8b", "True", "", "lora.targets", "q_proj,v_proj,gate_proj,up_proj,down_proj" },
+        { "llama3_1.qlora_llama3_1_8b", "False", "", "lora.targets", "q_proj,v_proj" },
+        { "llama3_1.lora_llama3_1_8b", "True\n  apply_lora_to_output: True", "", "lora.targets",
+          "q_proj,v_proj,gate_proj,up_proj,down_proj,lm_head" },
+        { "llama3_1.lora_llama3_1_8b", "True\n  apply_lora_to_output: False", "", "lora.targets",
+          "q_proj,v_proj,gate_proj,up_proj,down_proj" },
+        { "llama3_1.lora_llama3_1_8b", "True\n  use_dora: True", "", "lora.dora", "true" },
+        { "llama3_1.lora_llama3_1_405b", "True", "", "model.n_layers", "126" },
+        { "llama3_3.lora_llama3_3_70b", "True", "", "model.n_layers", "80" },
+        { "code_llama2.lora_code_llama2_7b", "True", "", "model.vocab_size", "32016" },
+        { "qwen2.lora_qwen2_0_5b", "True", "", "model.dim", "896" },
+        { "qwen2_5.lora_qwen2_5_14b_instruct", "True", "", "model.n_layers", "48" },
+        { "qwen3.lora_qwen3_8b_base", "True", "", "model.n_layers", "36" },
+        { "mistral.lora_mistral_7b", "True", "", "model.sliding_window", "4096" },
+        { "llama2.lora_llama2_13b", "True", "ac_mode: selective\nac_option: 3\n",
+          "activation_checkpoint.selective_ac_option", "3" },
+    };
+    static const char *const refused[][3] = {
+        { "gemma.lora_gemma_2b", "", "not built: this model" },
+        { "llama3_2_vision.lora_llama3_2_vision_11b", "", "not built: this model" },
+        { "llama2.lora_llama2_7b", "loss:\n  _component_: torchtune.rlhf.loss.PPOLoss\n", "another loss" },
+        { "llama2.lora_llama2_7b", "teacher_model:\n  _component_: torchtune.models.llama2.llama2_7b\n",
+          "distillation" },
+        { "llama2.lora_llama2_7b", "quantizer:\n  _component_: torchtune.training.quantization.X\n",
+          "quantization-aware training" },
+        { "llama2.lora_llama2_7b", "tasks: [truthfulqa]\n", "nothing is trained there" },
+        { "llama2.lora_llama2_7b", "prompt:\n  user: hello\n", "a recipe that generates text" },
+        { "llama2.lora_llama2_7b", "epochs: 3\n", "a number of epochs" },
+    };
+    test_foreign *f = *state;
+    char          text[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, adapters, cases[i].component, cases[i].mlp, cases[i].more);
+        if (test_foreign_load(f, test_foreign_put(f, "r.yaml", text), true, 0, NULL) != TM_OK)
+            fail_msg("%s: %s", cases[i].component, f->err.text);
+        const char *is = tm_config_text(f->config, cases[i].key);
+        if (!is != !cases[i].value || (is && strcmp(is, cases[i].value) != 0))
+            fail_msg("%s: %s is %s", cases[i].component, cases[i].key, is ? is : "null");
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        snprintf(text, sizeof text, adapters, refused[i][0], "True", refused[i][1]);
+        test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), refused[i][2]);
+    }
+}
+
+/* Rows in local files are those of data.source sft; a data set of a hub stays one that has to be named. */
+static void rows_of_torchtune_recipes(void **state)
+{
+    test_foreign *f = *state;
+    char          text[2048];
+    snprintf(text, sizeof text, "%s", recipe);
+    char *begin = strstr(text, "dataset:"), *end = strstr(text, "seed: null");
+    char  rest[2048];
+    snprintf(rest, sizeof rest, "%s", end);
+    memcpy(strstr(rest, "${rates.peak}"), "2e-05        ", 13);
+    memmove(strstr(rest, "rates: "), strstr(rest, "epochs"), strlen(strstr(rest, "epochs")) + 1);
+    snprintf(begin, sizeof text - (size_t)(begin - text),
+             "tokenizer:\n  path: model/tokenizer.json\n  max_seq_len: 512\ndataset:\n"
+             "  _component_: torchtune.datasets.instruct_dataset\n  source: json\n  data_files: rows.jsonl\n"
+             "  column_map:\n    input: question\n    output: answer\n  train_on_input: True\n%s",
+             rest);
+    test_foreign_take(f, test_foreign_put(f, "rows.yaml", text));
+    static const char *const wanted[][2] = { { "data.source", "sft" },
+                                             { "data.path", "rows.jsonl" },
+                                             { "data.column_map", "prompt=question,completion=answer" },
+                                             { "data.train_on_input", "true" },
+                                             { "data.packed", "false" },
+                                             { "data.tokenizer", "model/tokenizer.json" },
+                                             { "training.seq_len", "512" } };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) test_foreign_has(f, wanted[i][0], wanted[i][1]);
+    char *component = strstr(text, "instruct_dataset");
+    memcpy(component, "alpaca_dataset  ", 16);
+    test_foreign_take(f, test_foreign_put(f, "rows.yaml", text));
+    test_foreign_has(f, "data.column_map", "input=question,output=answer");
+    memcpy(strstr(text, "source: json"), "source: text", 12);
+    test_foreign_take(f, test_foreign_put(f, "rows.yaml", text));
+    test_foreign_has(f, "data.source", "text");
+}
+
+/* Recipes of DPO: pairs have two sequences of tokenizer.max_seq_len, and the reference is the model itself. */
+static void preferences_of_torchtune_recipes(void **state)
+{
+    static const char preferences[] =
+        "model:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+        "tokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n  max_seq_len: 1024\n"
+        "checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n  checkpoint_dir: /a\n"
+        "ref_checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n  checkpoint_dir: %s\n"
+        "dataset:\n  _component_: torchtune.datasets.%s\n"
+        "loss:\n  _component_: torchtune.rlhf.loss.%s\nbatch_size: 4\ngradient_accumulation_steps: 8\n"
+        "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 2e-5\nepochs: 1\nmax_steps_per_epoch: 1000\ndtype: bf16\n";
+    static const char        rows[] = "preference_dataset\n  source: json\n  data_files: pairs.jsonl\n"
+                                      "  column_map: {chosen: good, rejected: bad, prompt: asked}";
+    static const char *const wanted[][2] = { { "data.source", "preference" },
+                                             { "data.path", "pairs.jsonl" },
+                                             { "data.column_map", "prompt=asked,chosen=good,rejected=bad" },
+                                             { "data.packed", "false" },
+                                             { "dpo.beta", "0.05" },
+                                             { "dpo.label_smoothing", "0.2" },
+                                             { "dpo.loss_type", "sigmoid" },
+                                             { "training.local_batch_size", "4" },
+                                             { "training.grad_accumulation", "8" },
+                                             { "training.seq_len", "2048" } };
+    test_foreign            *f = *state;
+    char                     text[2048];
+    snprintf(text, sizeof text, preferences, "/a", rows, "DPOLoss\n  beta: 0.05\n  label_smoothing: 0.2");
+    test_foreign_take(f, test_foreign_put(f, "r.yaml", text));
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) test_foreign_has(f, wanted[i][0], wanted[i][1]);
+    snprintf(text, sizeof text, preferences, "/a", rows, "RSOLoss\n  gamma: 0.3");
+    test_foreign_take(f, test_foreign_put(f, "r.yaml", text));
+    test_foreign_has(f, "dpo.loss_type", "hinge");
+    test_foreign_has(f, "dpo.beta", "0.3");
+    snprintf(text, sizeof text, preferences, "/b", rows, "DPOLoss");
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text),
+                        "a reference that is not the model that training begins with");
+    snprintf(text, sizeof text, preferences, "/a", "stack_exchange_paired_dataset", "DPOLoss");
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "stack_exchange_paired_dataset");
+    const char *path[] = { "--data.path", "pairs.jsonl" }, *mock[] = { "--training.mock_data", "true" };
+    if (test_foreign_load(f, test_foreign_put(f, "r.yaml", text), false, 2, path) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "data.source", "preference");
+    assert_int_not_equal(test_foreign_load(f, test_foreign_put(f, "r.yaml", text), false, 2, mock), TM_OK);
+    assert_non_null(strstr(f->err.text, "compares answers"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(recipes_of_torchtune_load),
+        TEST(components_of_torchtune_are_mapped),
+        TEST(rows_of_torchtune_recipes),
+        TEST(preferences_of_torchtune_recipes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
