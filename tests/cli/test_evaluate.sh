@@ -56,6 +56,8 @@ failed_with 4 "of no data" "nowhere.txt"
 session=$!
 sleep 1
 kill -INT $session
+for _ in $(seq 100); do kill -0 $session 2>/dev/null || break; sleep 0.1; done
+kill -KILL $session 2>/dev/null # whoever does not heed the first one
 wait $session
 code=$?
 failed_with 130 "a signal ends it" "stopped by a signal"

@@ -18,6 +18,7 @@ printf '{"text": "some text"}\n' >lines/a.jsonl
 
 # Rows for fine-tuning, line by line: NAME and what is in it.
 while IFS="|" read -r name content; do printf "%b\n" "$content" >"$name"; done <<'END'
+pairs.jsonl|{"prompt": "a", "chosen": "b", "rejected": "c"}\n{"prompt": "d", "chosen": "e", "rejected": "f"}
 good.jsonl|{"prompt": "a", "completion": "b"}
 long.jsonl|{"prompt": "a prompt of more than sixteen bytes", "completion": "b"}
 talk.jsonl|{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
