@@ -5,7 +5,7 @@
 # (docs/architecture.md).
 set -eu
 cd "$(dirname "$0")/.."
-order="base stats config token graph op device model data system train hf bench mlperf results record cli"
+order="base stats comm config token graph op device model data system train hf bench mlperf results record cli"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
 floor_of() {
     case $1 in op) room=graph ;; *) room=$1 ;; esac
@@ -22,6 +22,7 @@ shown="
 bench/ab.h
 bench/bench.h
 bench/published.h
+comm/comm.h
 config/config.h
 config/yaml.h
 data/inspect.h

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm/comm.h - ranks that train together: groups of them, and collective calls among a group.
+ *
+ * A tm_comm is one rank's end of a group. The world is opened once; smaller groups are split off it. A call is made by
+ * every rank of the group, in the same order, with the same kind, format, count and name; it returns when this rank's
+ * part is done. Sums are added in the order of the ranks of the group, ((x0 + x1) + x2) + ..., element by element, in
+ * float32 for bfloat16 elements (rounded once at the end): the bits depend on nothing else, neither on the library nor
+ * on the size of the message, nor on where ranks run.
+ *
+ * Every wait has a deadline. A call that fails has failed for the whole world: the error names the rank that is late,
+ * gone or calls something else, with the name of the call; afterwards every call of this world returns the same error.
+ * One thread at a time calls a comm.
+ */
+#ifndef TM_COMM_COMM_H
+#define TM_COMM_COMM_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tm_comm tm_comm;
+
+typedef enum {
+    TM_COMM_BARRIER,
+    TM_COMM_ALL_REDUCE,     /* receive[count] = the sum of send[count] of all ranks */
+    TM_COMM_REDUCE_SCATTER, /* receive[count] of rank r = the sum of send[r * count ...]; send has count x size */
+    TM_COMM_ALL_GATHER,     /* receive[r * count ...] = send[count] of rank r */
+    TM_COMM_BROADCAST,      /* receive[count] = send[count] of the rank `peer` (there both may be the same memory) */
+    TM_COMM_ALL_TO_ALL,     /* receive, piece r = the piece of rank r that is for this one */
+    TM_COMM_SEND,           /* send[count] to the rank `peer`; returns when `send` may be changed */
+    TM_COMM_RECEIVE,        /* receive[count] from the rank `peer` */
+} tm_comm_kind;
+
+typedef enum { TM_COMM_SUM, TM_COMM_MAX, TM_COMM_MIN } tm_comm_op;
+
+typedef enum { TM_COMM_BYTES, TM_COMM_INT64, TM_COMM_FLOAT64, TM_COMM_FLOAT32, TM_COMM_BFLOAT16 } tm_comm_format;
+
+/* One call. In place: all-reduce and broadcast with receive == send, all-gather with send == receive + rank x count
+ * elements, reduce-scatter with receive == send + rank x count elements; otherwise the memories do not overlap. */
+typedef struct {
+    tm_comm_kind   kind;
+    tm_comm_op     op;     /* of reductions; TM_COMM_BYTES has none */
+    tm_comm_format format; /* of the elements */
+    const void    *send;
+    void          *receive;
+    size_t         count; /* elements, see the kinds */
+    int            peer;  /* a rank of the group */
+    /* All-to-all: elements of the pieces for and from each rank (size of them, one after the other in memory); NULL:
+     * `count` each. They may differ by rank and may be 0; what rank a sends to b is what b receives from a. */
+    const size_t *send_counts, *receive_counts;
+    const char   *what; /* for messages: "gradients of layer 3" */
+    int64_t       step; /* for messages; -1: none */
+} tm_collective;
+
+TM_MUST_USE tm_status tm_comm_run(tm_comm *comm, const tm_collective *call, tm_error *err);
+
+int         tm_comm_rank(const tm_comm *comm);
+int         tm_comm_size(const tm_comm *comm);
+const char *tm_comm_name(const tm_comm *comm); /* "world", or as it was split off */
+
+/* Where a rank of the group runs. `local_rank` of `local_size` among the ranks of its host, of the world. */
+typedef struct {
+    int         host, hosts, local_rank, local_size;
+    const char *host_name; /* as long as the comm */
+} tm_comm_place;
+
+tm_comm_place tm_comm_place_of(const tm_comm *comm, int rank);
+
+/* Splits a group: ranks of the same color are a group each, in the order of (key, rank). Color < 0: in none, *out is
+ * NULL. Every rank of `comm` calls it. Closed with tm_comm_close before `comm` is. */
+TM_MUST_USE tm_status tm_comm_split(tm_comm *comm, int color, int key, const char *name, tm_comm **out, tm_error *err);
+
+/* Memory that collectives of the world and of its groups reach without copies (zeros, aligned to a page). Every rank of
+ * the world calls it, with sizes of its own. Freed by tm_comm_free before the world is closed. */
+TM_MUST_USE tm_status tm_comm_alloc(tm_comm *world, size_t bytes, void **memory, tm_error *err);
+void                  tm_comm_free(tm_comm *world, void *memory);
+
+/* What a world is made of. */
+typedef struct {
+    const char *engine;           /* "self", "openmpi", "mpich"; NULL: what this process was launched by */
+    double      deadline_seconds; /* of each wait; 0: 300 */
+} tm_comm_options;
+
+/* Opens the world of this process. TM_INVALID: launched by something that does not fit (ranks that came up as separate
+ * worlds of one are refused, with what to do). */
+TM_MUST_USE tm_status tm_comm_open(const tm_comm_options *options, tm_comm **world, tm_error *err);
+
+/* Worlds of `ranks` threads of this process: out[r] is for the thread of rank r. Closed one by one. */
+TM_MUST_USE tm_status tm_comm_open_threads(int ranks, double deadline_seconds, tm_comm **out, tm_error *err);
+
+/* Collective, unless the world has failed. */
+void tm_comm_close(tm_comm *comm);
+
+/* Tells the others and the launcher that this rank cannot go on, with the exit code that the whole job shall have, and
+ * the message that they print. Returns for worlds of threads and of one; else it ends the process. */
+void tm_comm_abort(tm_comm *comm, int code, const char *message);
+
+#endif
