@@ -8,11 +8,6 @@ static int shards(const tm_step *step)
     return tm_layout_size(&step->options.layout, TM_AXES_FSDP);
 }
 
-static int copies(const tm_step *step)
-{
-    return tm_layout_size(&step->options.layout, 1U << TM_AXIS_REPLICATE);
-}
-
 static int64_t parts(const tm_step *step)
 {
     return step->options.layout.parts > 1 ? step->options.layout.parts : 1;
