@@ -101,6 +101,24 @@ tm_tensor_id tm_graph_row(tm_graph *graph, const char *name, tm_tensor_id base, 
     return id;
 }
 
+tm_tensor_id tm_graph_run(tm_graph *graph, const char *name, tm_tensor_id base, int64_t first, tm_shape shape)
+{
+    tm_tensor of = *tm_graph_at(graph, base);
+    TM_ASSERT(of.ld == 0 && first >= 0 && first + tm_shape_elements(shape) <= tm_shape_elements(of.shape));
+    tm_tensor_id id = tm_graph_tensor_as(graph, name, of.role, shape, of.dtype);
+    tm_tensor   *view = tm_graph_at(graph, id);
+    view->layer = of.layer;
+    view->space = of.space;
+    view->base = of.base == TM_NONE ? base : of.base;
+    view->offset = of.offset + first;
+    return id;
+}
+
+bool tm_graph_elsewhere(const tm_tensor *tensor)
+{
+    return tensor->shared && tensor->shared->flat != TM_NONE;
+}
+
 tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id)
 {
     tm_tensor_id base = tm_graph_at(graph, id)->base;
