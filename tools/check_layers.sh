@@ -23,6 +23,7 @@ bench/ab.h
 bench/bench.h
 bench/published.h
 comm/comm.h
+comm/mesh.h
 config/config.h
 config/yaml.h
 data/inspect.h

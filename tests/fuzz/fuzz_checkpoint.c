@@ -190,7 +190,7 @@ static void check(tm_arena *arena, memory_files *files, tm_checkpoint_tensor *te
     int64_t             bytes;
     memset(&state, 0xEE, sizeof state);
     before = state;
-    tm_status st = tm_checkpoint_read(&io, "/memory", STEP, &state, tensors, n, &bytes, &err);
+    tm_status st = tm_checkpoint_read(&io, NULL, "/memory", STEP, &state, tensors, n, &bytes, &err);
     TM_ASSERT(st == TM_OK || st == TM_FORMAT || st == TM_IO || st == TM_INVALID);
     TM_ASSERT(st == TM_OK || (err.text[0] && memcmp(&state, &before, sizeof state) == 0));
     if (st == TM_OK) {
