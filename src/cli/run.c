@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/plain.h"
 #include "cli/cli.h"
+#include "cli/explain_ranks.h"
 #include "cli/sweep.h"
 #include "hf/adapter.h"
 #include "hf/folder.h"
@@ -124,14 +125,17 @@ static void print_data(const job *j, tm_text *out)
 
 /* What a dry run finds out: what it needs on its device, and what there is. */
 typedef struct {
-    const tm_plan *plan;
+    const tm_plan *plan;      /* of rank 0 */
     int64_t        available; /* bytes; 0: not known */
     const char    *whose;     /* memory that is */
+    rank_plans     ranks;
 } fit;
 
 static bool fits(const fit *f)
 {
-    return f->available <= 0 || f->plan->arena_bytes <= (size_t)f->available;
+    for (size_t i = 0; i < f->ranks.n; i++)
+        if (f->available > 0 && f->ranks.rows[i].bytes > (size_t)f->available) return false;
+    return true;
 }
 
 static void print_plan_text(const job *j, const fit *f, tm_text *out)
@@ -145,6 +149,7 @@ static void print_plan_text(const job *j, const fit *f, tm_text *out)
         tm_text_printf(out, "#   %-12s %12s\n", f->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)f->plan->by_class[i].value));
     tm_plan_print_spaces(f->plan, "# ", out);
+    explain_plans(&f->ranks, &j->options.step.layout.mesh, out);
     if (fits(f) && !j->cli->memory_bytes)
         tm_text_add(out, "# fits into the memory of this machine\n"); /* how much is free differs from run to run */
     else
@@ -166,6 +171,15 @@ static void print_plan_json(const job *j, const fit *f, tm_text *out)
     for (size_t i = 0; i < f->plan->n_classes; i++)
         tm_json_i64(&json, f->plan->by_class[i].name, (int64_t)f->plan->by_class[i].value);
     tm_json_close(&json, '}');
+    for (size_t i = 0; f->ranks.n > 1 && i < f->ranks.n; i++) {
+        if (i == 0) tm_json_open(&json, "ranks", '[');
+        tm_json_open(&json, NULL, '{');
+        tm_json_i64(&json, "first_place", f->ranks.rows[i].first);
+        tm_json_i64(&json, "last_place", f->ranks.rows[i].last);
+        tm_json_i64(&json, "plan_bytes", (int64_t)f->ranks.rows[i].bytes);
+        tm_json_close(&json, '}');
+        if (i + 1 == f->ranks.n) tm_json_close(&json, ']');
+    }
     if (f->available > 0) tm_json_i64(&json, "available_bytes", f->available);
     tm_json_bool(&json, "fits", fits(f));
     tm_cli_json_lines(&json, "planned_without", tm_config_unbuilt(j->config));
@@ -178,6 +192,15 @@ static void print_plan_json(const job *j, const fit *f, tm_text *out)
     tm_text_add(out, "\n");
 }
 
+/* The plan of rank 0 is there. */
+static tm_status each_rank(const job *j, const tm_step *step, const tm_chooser *chooser, rank_plans *out, tm_error *err)
+{
+    if (tm_layout_size(&j->options.step.layout, TM_AXES_FSDP) > 1)
+        return explain_each_rank(&j->options.step, chooser, out, err);
+    *out = (rank_plans){ .rows = { { 0, 0, step->plan->arena_bytes } }, .n = 1 };
+    return TM_OK;
+}
+
 static tm_status print_plan(job *j, tm_error *err)
 {
     tm_text    out = { 0 };
@@ -185,14 +208,20 @@ static tm_status print_plan(job *j, tm_error *err)
     tm_chooser chooser = tm_device_chooser(j->device);
     tm_step   *step;
     TM_TRY(tm_step_create(&j->options.step, &chooser, &step, err));
-    fit f = { step->plan, j->cli->memory_bytes, "--memory" };
-    if (!j->cli->memory_bytes) f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine" };
+    fit f = { step->plan, j->cli->memory_bytes, "--memory", .ranks = { .n = 0 } };
+    if (!j->cli->memory_bytes)
+        f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine", .ranks = { .n = 0 } };
+    tm_status st = each_rank(j, step, &chooser, &f.ranks, err);
+    if (st != TM_OK) {
+        tm_step_destroy(step);
+        return st;
+    }
     if (j->cli->json)
         print_plan_json(j, &f, &out);
     else
         print_plan_text(j, &f, &out);
     tm_secret_mask(&out);
-    tm_status st = tm_cli_print(&out, err);
+    st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     if (st == TM_OK && !fits(&f))
         st = tm_fail(

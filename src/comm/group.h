@@ -52,8 +52,8 @@ typedef struct {
 /* What a rank has in the shared memory of its host from the beginning. The failure is that of the host's first rank:
  * 0 none, 1 being written, 2 there. */
 typedef struct {
-    _Atomic int  failed;
-    int          status;
+    _Atomic int  failed, told; /* told: a rank says so on standard error */
+    int          status, code; /* code: exit code of the whole job */
     char         text[2048];
     tm_comm_post post[TM_COMM_GROUPS];
 } tm_comm_desk;
@@ -79,7 +79,6 @@ typedef struct {
     uint64_t        slots; /* a bit for each post in use */
     uint32_t        step[TM_COMM_GROUPS];
     _Atomic bool    failed;
-    bool            mine; /* this rank was the first to notice */
     tm_error        error;
     int             groups; /* that are open, the world among them */
 } tm_comm_world;

@@ -108,23 +108,18 @@ tm_status tm_comm_failed(tm_comm *comm, tm_error *err)
     return tm_fail(err, world->error.status, "%s", world->error.text);
 }
 
-tm_status tm_comm_fail(tm_comm *comm, tm_status status, tm_error *err, const char *format, ...)
+/* The first failure of this host is everybody's: `text`, unless another rank was earlier. */
+static void record(tm_comm_world *world, tm_status status, int code, const char *text)
 {
-    tm_comm_world *world = comm->world;
-    tm_comm_desk  *desk = world->desk[0];
-    char           text[sizeof desk->text];
-    va_list        args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
+    tm_comm_desk *desk = world->desk[0];
+    int           none = 0;
     pthread_mutex_lock(&world->lock);
     if (!world->failed) {
-        int none = 0;
         if (atomic_compare_exchange_strong(&desk->failed, &none, 1)) {
             desk->status = status;
-            memcpy(desk->text, text, sizeof text);
+            desk->code = code;
+            snprintf(desk->text, sizeof desk->text, "%s", text);
             atomic_store_explicit(&desk->failed, 2, memory_order_release);
-            world->mine = true;
         }
         /* Another rank writes its failure just now; one that was killed while it did so must not hold us up. */
         int64_t until = tm_now_ns() + 1000000000;
@@ -136,6 +131,17 @@ tm_status tm_comm_fail(tm_comm *comm, tm_status status, tm_error *err, const cha
         }
     }
     pthread_mutex_unlock(&world->lock);
+}
+
+tm_status tm_comm_fail(tm_comm *comm, tm_status status, tm_error *err, const char *format, ...)
+{
+    tm_comm_world *world = comm->world;
+    char           text[2048];
+    va_list        args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    record(world, status, tm_status_exit_code(status), text);
     return tm_fail(err, world->error.status, "%s", world->error.text);
 }
 
@@ -192,7 +198,11 @@ tm_status tm_comm_late(tm_comm *comm, const tm_comm_notice *mine, const int *lat
 void tm_comm_abort(tm_comm *comm, int code, const char *message)
 {
     tm_comm_world *world = comm->world;
-    (void)tm_comm_fail(comm, TM_INTERNAL, NULL, "rank %d: %s", world->ports.rank, message);
+    char           text[2048];
+    snprintf(text, sizeof text, "rank %d: %s", world->ports.rank, message);
+    record(world, TM_INTERNAL, code, text);
+    if (atomic_load_explicit(&world->desk[0]->failed, memory_order_acquire) == 2) code = world->desk[0]->code;
     /* Of several that give up, the first speaks. */
-    world->ports.engine->abort(world->ports.own, code, world->mine ? message : NULL);
+    bool speaks = atomic_exchange(&world->desk[0]->told, 1) == 0;
+    world->ports.engine->abort(world->ports.own, code, speaks ? message : NULL);
 }

@@ -4,6 +4,7 @@
 #define TM_TRAIN_LAYOUT_H
 
 #include "comm/mesh.h"
+#include "config/config.h"
 #include "graph/passes/units.h"
 
 typedef struct {
@@ -16,6 +17,9 @@ typedef struct {
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
     int64_t parts;
 } tm_layout;
+
+/* As parallelism.* say, of rank 0. TM_INVALID, TM_UNSUPPORTED: with the keys and the way out. */
+TM_MUST_USE tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err);
 
 static inline int tm_layout_size(const tm_layout *layout, unsigned axes)
 {

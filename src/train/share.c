@@ -8,11 +8,6 @@ static int shards(const tm_step *step)
     return tm_layout_size(&step->options.layout, TM_AXES_FSDP);
 }
 
-static int copies(const tm_step *step)
-{
-    return tm_layout_size(&step->options.layout, 1U << TM_AXIS_REPLICATE);
-}
-
 static int64_t parts(const tm_step *step)
 {
     return step->options.layout.parts > 1 ? step->options.layout.parts : 1;
@@ -87,7 +82,8 @@ static void pack_counts(tm_step *step)
         elements += tm_shape_elements(tm_graph_at(step->graph, all[i])->shape);
         there[n++] = all[i];
     }
-    step->counts = tm_units_pack(step->graph, "counts", TM_ROLE_SCALAR, there, n, elements);
+    step->counts = tm_graph_tensor(step->graph, "counts", TM_ROLE_SCALAR, tm_shape_1(elements));
+    tm_units_pack(step->graph, step->counts, there, n);
 }
 
 /* Rewrites a segment that is there already. */
@@ -124,6 +120,11 @@ void share_begin(tm_step *step)
 void share_segment(tm_step *step)
 {
     tm_units_pass(step->graph, &step->units, false);
+}
+
+void share_end(tm_step *step)
+{
+    tm_units_settle(step->graph, &step->units);
 }
 
 /* --- sums --------------------------------------------------------------------------------------------------------- */

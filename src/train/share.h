@@ -11,6 +11,8 @@ TM_MUST_USE tm_status share_check(const tm_step *step, tm_error *err);
 void share_begin(tm_step *step);
 /* The current segment, behind share_begin: weights that are shared are gathered for it. */
 void share_segment(tm_step *step);
+/* All programs are there. */
+void share_end(tm_step *step);
 /* In front of an update: sums over ranks, or over the parts of one rank. */
 void share_reduce(tm_step *step);
 /* One rank with parts: the programs that put the sums of a part away ("part.first", "part.further"). */

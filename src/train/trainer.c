@@ -144,6 +144,50 @@ static bool is_base(const tm_trainer *trainer, const tm_tensor *tensor)
     return tensor->role == TM_ROLE_PARAMETER && !tensor->trained && trainer->step->options.adapters.rank > 0;
 }
 
+/* A row for elements [begin, begin + count) of a tensor like `whole`, which lie in `in` from byte `offset` on. */
+static void list_part(tm_trainer *trainer, const char *name, const tm_tensor *whole, tm_dtype dtype, int64_t begin,
+                      int64_t count, tm_tensor_id in, size_t offset)
+{
+    const tm_layout *layout = &trainer->step->options.layout;
+    int64_t          all = tm_shape_elements(whole->shape);
+    size_t bytes = tm_tensor_bytes(tm_shape_1(count), dtype), whole_bytes = tm_tensor_bytes(whole->shape, dtype);
+    bool   part = count < all;
+    tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
+    *row = (tm_checkpoint_tensor){ .name = name,
+                                   .dtype = (int)dtype,
+                                   .rank = whole->shape.rank,
+                                   .memory = &trainer->copies,
+                                   .at = address_at(trainer, in, offset, bytes),
+                                   .bytes = bytes,
+                                   .elsewhere =
+                                       !tm_layout_first_copy(layout, part ? 1U << TM_AXIS_REPLICATE : TM_AXES_BATCH) };
+    for (int k = 0; k < whole->shape.rank; k++) row->n[k] = whole->shape.n[k];
+    if (part)
+        row->part = (tm_checkpoint_part){ .whole_bytes = whole_bytes,
+                                          .row_bytes = whole_bytes,
+                                          .rows = 1,
+                                          .first_byte = tm_tensor_bytes(tm_shape_1(begin), dtype),
+                                          .row_part = bytes };
+}
+
+static void list_tensor(tm_trainer *trainer, tm_tensor_id id)
+{
+    const tm_graph  *graph = trainer->step->graph;
+    const tm_tensor *tensor = &graph->tensors[id];
+    const tm_shared *shared = tensor->shared;
+    int64_t          all = tm_shape_elements(tensor->shape), begin = 0, at = 0;
+    if (!shared) {
+        list_part(trainer, tensor->name, tensor, tensor->dtype, 0, all, id, 0);
+    } else if (shared->flat == TM_NONE) {
+        list_part(trainer, tensor->name, tm_graph_at(graph, shared->like), tensor->dtype, shared->first, all, id, 0);
+    } else {
+        int64_t count = own_run(shared, shared->rank, 0, all, &begin, &at);
+        if (count > 0)
+            list_part(trainer, tensor->name, tensor, tensor->dtype, begin, count, shared->flat,
+                      (size_t)at * tm_dtype_bytes(tensor->dtype));
+    }
+}
+
 static void list_tensors(tm_trainer *trainer)
 {
     const tm_graph *graph = trainer->step->graph;
@@ -154,15 +198,7 @@ static void list_tensors(tm_trainer *trainer)
         if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_MOMENT && tensor->role != TM_ROLE_STATE)
             continue;
         if (is_base(trainer, tensor)) continue; /* the model that the run began with: its hash is kept */
-        size_t                bytes = trainer->step->plan->places[i].bytes;
-        tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
-        *row = (tm_checkpoint_tensor){ .name = tensor->name,
-                                       .dtype = (int)tensor->dtype,
-                                       .rank = tensor->shape.rank,
-                                       .memory = &trainer->copies,
-                                       .at = address_at(trainer, (tm_tensor_id)i, 0, bytes),
-                                       .bytes = bytes };
-        for (int k = 0; k < tensor->shape.rank; k++) row->n[k] = tensor->shape.n[k];
+        list_tensor(trainer, (tm_tensor_id)i);
     }
 }
 

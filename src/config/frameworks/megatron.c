@@ -434,7 +434,7 @@ static const tm_foreign_key keys[] = {
     COMM("defer_embedding_wgrad_compute"), COMM("wgrad_deferral_limit"), COMM("delay_wgrad_compute"),
     COMM("scatter_gather_tensors_in_pipeline"), COMM("use_ring_exchange_p2p"), COMM("tp_comm_*"), COMM("use_sharp"),
     COMM("sharp_enabled_group"), COMM("nccl_communicator_config_path"), COMM("use_tp_pp_dp_mapping"),
-    COMM("use_distributed_optimizer"), COMM("use_custom_fsdp"), COMM("use_megatron_fsdp"), COMM("use_torch_fsdp2"),
+    MAPPED("use_distributed_optimizer", "use_distributed_optimizer"), COMM("use_custom_fsdp"), COMM("use_megatron_fsdp"), COMM("use_torch_fsdp2"),
     COMM("data_parallel_sharding_strategy"), COMM("gradient_reduce_div_fusion"),
     COMM("suggested_communication_unit_size"),
     COMM("keep_fp8_transpose_cache_when_using_custom_fsdp"), COMM("num_distributed_optimizer_instances"),

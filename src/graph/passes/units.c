@@ -86,18 +86,13 @@ bool tm_units_own(const tm_units *units, const tm_unit *unit, const tm_unit_memb
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
 
-tm_tensor_id tm_units_pack(tm_graph *graph, const char *name, tm_role role, const tm_tensor_id *ids, size_t n,
-                           int64_t elements)
+void tm_units_pack(tm_graph *graph, tm_tensor_id flat, const tm_tensor_id *ids, size_t n)
 {
-    int64_t  first = 0;
-    int      layer = graph->layer;
-    tm_dtype dtype = tm_graph_at(graph, ids[0])->dtype;
-    graph->layer = tm_graph_at(graph, ids[0])->layer;
-    tm_tensor_id flat = tm_graph_tensor_as(graph, name, role, tm_shape_1(elements), dtype);
-    graph->layer = layer;
+    int64_t first = 0;
     for (size_t i = 0; i < n; i++) {
         tm_tensor *member = tm_graph_at(graph, ids[i]);
-        TM_ASSERT(member->base == TM_NONE && member->dtype == dtype && tm_role_persistent(member->role));
+        TM_ASSERT(member->base == TM_NONE && member->dtype == tm_graph_at(graph, flat)->dtype);
+        TM_ASSERT(tm_role_persistent(member->role));
         for (size_t v = 0; v < graph->n_tensors; v++) {
             if (graph->tensors[v].base != ids[i]) continue;
             graph->tensors[v].base = flat;
@@ -107,32 +102,45 @@ tm_tensor_id tm_units_pack(tm_graph *graph, const char *name, tm_role role, cons
         member->offset = first;
         first += tm_shape_elements(member->shape);
     }
-    TM_ASSERT(first <= elements);
-    return flat;
+    TM_ASSERT(first <= tm_shape_elements(tm_graph_at(graph, flat)->shape));
 }
 
-static tm_tensor_id pack_unit(tm_graph *graph, const tm_unit *unit, bool gradients)
+static void pack_unit(tm_graph *graph, const tm_unit *unit, bool gradients)
 {
     tm_tensor_id *ids = tm_alloc(unit->n_members * sizeof *ids);
     for (size_t m = 0; m < unit->n_members; m++)
         ids[m] = gradients ? unit->members[m].gradient : unit->members[m].parameter;
-    tm_tensor_id flat =
-        tm_units_pack(graph, tm_arena_format(graph->arena, "%s of %s", gradients ? "gradients" : "weights", unit->name),
-                      gradients ? TM_ROLE_GRADIENT : TM_ROLE_UNIT, ids, unit->n_members, unit->elements);
+    tm_units_pack(graph, gradients ? unit->gradients : unit->weights, ids, unit->n_members);
     free(ids);
+}
+
+void tm_units_settle(tm_graph *graph, const tm_units *units)
+{
+    for (size_t u = 0; u < units->n_units; u++) {
+        if (units->sharing < TM_SHARE_GRADIENTS) pack_unit(graph, &units->units[u], true);
+        if (units->sharing == TM_SHARE_OPTIMIZER || units->sharing == TM_SHARE_GRADIENTS)
+            pack_unit(graph, &units->units[u], false);
+    }
+}
+
+/* A flat tensor for the weights or gradients of a unit, all of them or this rank's share. */
+static tm_tensor_id flat_of(tm_graph *graph, const tm_unit *unit, bool gradients, bool share)
+{
+    const char *name = tm_arena_format(graph->arena, "%s%s of %s", share ? "share of " : "",
+                                       gradients ? "gradients" : "weights", unit->name);
+    int         layer = graph->layer;
+    graph->layer = tm_graph_at(graph, unit->members[0].parameter)->layer;
+    tm_tensor_id flat = tm_graph_tensor_as(graph, name, gradients ? TM_ROLE_GRADIENT : TM_ROLE_UNIT,
+                                           tm_shape_1(share ? unit->share : unit->elements),
+                                           gradients ? unit->gradient_dtype : unit->dtype);
+    graph->layer = layer;
     return flat;
 }
 
 /* This rank's part; the members have no memory of their own any more. */
 static tm_tensor_id share_unit(tm_graph *graph, const tm_units *units, const tm_unit *unit, bool gradients)
 {
-    const char *name =
-        tm_arena_format(graph->arena, "share of %s of %s", gradients ? "gradients" : "weights", unit->name);
-    int layer = graph->layer;
-    graph->layer = tm_graph_at(graph, unit->members[0].parameter)->layer;
-    tm_tensor_id flat = tm_graph_tensor_as(graph, name, gradients ? TM_ROLE_GRADIENT : TM_ROLE_UNIT,
-                                           tm_shape_1(unit->share), gradients ? unit->gradient_dtype : unit->dtype);
-    graph->layer = layer;
+    tm_tensor_id flat = flat_of(graph, unit, gradients, true);
     for (size_t m = 0; m < unit->n_members; m++) {
         tm_tensor_id id = gradients ? unit->members[m].gradient : unit->members[m].parameter;
         tm_shared   *shared = tm_arena_take(graph->arena, sizeof *shared);
@@ -157,13 +165,13 @@ void tm_units_place(tm_graph *graph, tm_units *units)
             unit->gradients = share_unit(graph, units, unit, true);
             unit->gradients_first = own;
         } else {
-            unit->gradients = pack_unit(graph, unit, true);
+            unit->gradients = flat_of(graph, unit, true, false);
         }
         if (units->sharing == TM_SHARE_ALL) {
             unit->weights = share_unit(graph, units, unit, false);
             unit->weights_first = own;
         } else if (units->sharing != TM_SHARE_COPIES) {
-            unit->weights = pack_unit(graph, unit, false);
+            unit->weights = flat_of(graph, unit, false, false);
         }
     }
 }

@@ -55,8 +55,10 @@ typedef struct {
 void tm_units_find(tm_graph *graph, const tm_segment *of, tm_units *units);
 void tm_units_fini(tm_units *units);
 
-/* Gives the tensors of the units their places: in whole flat tensors, or in shares. */
+/* Makes the flat tensors of the units. Those that are shares take the place of their members at once. */
 void tm_units_place(tm_graph *graph, tm_units *units);
+/* All segments are there: the members of whole flat tensors become views of them. */
+void tm_units_settle(tm_graph *graph, const tm_units *units);
 /* Rewrites the current segment, which computes with what is shared: puts gathers in front, reductions behind. `add`:
  * the gradients of the segment are added to what the shares hold. */
 void tm_units_pass(tm_graph *graph, const tm_units *units, bool add);
@@ -69,9 +71,8 @@ bool tm_units_own(const tm_units *units, const tm_unit *unit, const tm_unit_memb
 tm_tensor_id tm_units_call(tm_graph *graph, tm_op_id op, unsigned axes, int ranks, const char *what, tm_tensor_id from,
                            tm_tensor_id to, bool add);
 
-/* Lays tensors of one format that outlive programs one after the other into one new tensor; they, and the views of
- * them, become views of it. `elements`: of it, >= theirs together. */
-tm_tensor_id tm_units_pack(tm_graph *graph, const char *name, tm_role role, const tm_tensor_id *ids, size_t n,
-                           int64_t elements);
+/* Lays tensors of one format that outlive programs one after the other into the tensor `flat`: they, and the views of
+ * them, become views of it. */
+void tm_units_pack(tm_graph *graph, tm_tensor_id flat, const tm_tensor_id *ids, size_t n);
 
 #endif
