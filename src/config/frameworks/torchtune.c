@@ -122,6 +122,7 @@ static const char *text_column(const tm_config *config, const char *value)
 }
 
 /* Rows in local files, not a data set of a hub. */
+#define LOCAL_ROWS .with = "dataset.source=json/parquet/text"
 #define ROWS(key, ...) MAPPED(key, __VA_ARGS__, .with = "dataset.source=json/parquet")
 /* With a loss of pairs. */
 #define PAIRS                                                                                                          \
@@ -144,11 +145,13 @@ static const tm_foreign_key keys[] = {
     HARMLESS("tokenizer._component_", "see data.tokenizer"),
     ROWS("tokenizer.path", "data.tokenizer"),
     HARMLESS("tokenizer.merges_file", "see data.tokenizer"),
-    HARMLESS("tokenizer.prompt_template", "see data.tokenizer"),
+    UNBUILT("tokenizer.prompt_template", "null", "prompts of a template of its own; see data.chat_template",
+            LOCAL_ROWS),
     MAPPED("tokenizer.max_seq_len", "training.seq_len", .convert = length_of),
     HARMLESS("checkpointer.checkpoint_dir", "the directory of the weights, as model.hf_assets_path"),
     UNBUILT("checkpointer._component_", "torchtune.training.FullModelHFCheckpointer",
             "weights that are no Hugging Face directory"),
+    UNBUILT("checkpointer.adapter_checkpoint", "null", "starting from adapters; see lora.adapter_path"),
     HARMLESS("checkpointer.*", "files of weights"),
     UNBUILT("resume_from_checkpoint", "false", "resuming from a checkpoint of another program"),
     HARMLESS("save_adapter_weights_only", "how checkpoints are written"),
@@ -169,13 +172,14 @@ static const tm_foreign_key keys[] = {
     ROWS("dataset.column_map.prompt", "data.column_map", .convert = columns_of),
     ROWS("dataset.column_map.chosen", "data.column_map", .convert = columns_of),
     ROWS("dataset.column_map.rejected", "data.column_map", .convert = columns_of),
-    HARMLESS("dataset.*", "the samples of a data set"),
+    UNBUILT("dataset.split", "train|null", "a part of the rows", LOCAL_ROWS),
+    UNBUILT("dataset.*", "null|false", "this key of a data set", LOCAL_ROWS),
     ROWS("dataset_val.data_files", "data.validation_path"),
     HARMLESS("dataset_val.*", "has an effect with run_val_every_n_steps"),
     MAPPED("run_val_every_n_steps", "validation.enable=true;validation.freq=*"),
     MAPPED("batch_size_val", "validation.local_batch_size", .with = "run_val_every_n_steps"),
     MAPPED("seed", "debug.seed"),
-    HARMLESS("shuffle", "the order of the samples of a data set"),
+    UNBUILT("shuffle", "true|null", "samples in the order of the file", LOCAL_ROWS),
     UNBUILT("epochs", "", "a number of epochs; give max_steps_per_epoch", .with = "!max_steps_per_epoch"),
     MAPPED("max_steps_per_epoch", "training.steps"),
     MAPPED("batch_size", "training.local_batch_size"),
@@ -247,6 +251,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("ref_checkpointer.checkpoint_dir", "model.hf_assets_path", .convert = own_reference,
            .words = "a reference that is not the model that training begins with (checkpointer.checkpoint_dir)"),
     HARMLESS("ref_checkpointer.*", "the reference is the model that training begins with"),
+    UNBUILT("loss.ignore_index", "-100|null", "targets with another mark"),
     HARMLESS("loss.*", "counts with PPOLoss"),
     UNBUILT("reward_and_value_model._component_", "", "PPO"),
     HARMLESS("reward_*", "counts with PPO"), HARMLESS("value_checkpointer.*", "counts with PPO"),
@@ -254,6 +259,7 @@ static const tm_foreign_key keys[] = {
     UNBUILT("tasks", "", "an evaluation by a harness; nothing is trained there"),
     UNBUILT("prompt", "", "a recipe that generates text; see `trainmark generate`"),
     UNBUILT("prompt.*", "", "a recipe that generates text; see `trainmark generate`"),
+    UNBUILT("dataloader.shuffle", "true|null", "samples in the order of the file", LOCAL_ROWS),
     HARMLESS("dataloader.*", "how samples are fetched"), HARMLESS("collate_fn", "how samples are fetched"),
 };
 /* clang-format on */
