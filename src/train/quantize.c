@@ -174,20 +174,24 @@ static tm_status check_switch(const tm_config *config, tm_error *err)
 
 tm_status train_quantize_settle(tm_config *config, tm_error *err)
 {
-    TM_TRY(check_converters(config, err));
-    TM_TRY(check_turbo_experts(config, err));
+    bool wrong = tm_config_report(config, check_converters(config, err), err);
+    wrong |= tm_config_report(config, check_turbo_experts(config, err), err);
     if (tm_config_text(config, "quantize.linear.float8.recipe_name") &&
         !lists(tm_config_text(config, "model.converters"), "quantize.linear.float8"))
-        return tm_fail(err, TM_INVALID,
-                       "quantize.linear.float8.recipe_name (%s) has an effect only with model.converters: "
-                       "[quantize.linear.float8]; give that, too, or set quantize.recipe",
-                       tm_config_place(config, "quantize.linear.float8.recipe_name"));
-    TM_TRY(check_expert_names(config, err));
+        wrong |= tm_config_report(config,
+                                  tm_fail(err, TM_INVALID,
+                                          "quantize.linear.float8.recipe_name (%s) has an effect only with "
+                                          "model.converters: [quantize.linear.float8]; give that, too, or set "
+                                          "quantize.recipe",
+                                          tm_config_place(config, "quantize.linear.float8.recipe_name")),
+                                  err);
+    wrong |= tm_config_report(config, check_expert_names(config, err), err);
+    wrong |= tm_config_report(config, check_switch(config, err), err);
+    if (wrong) return TM_OK; /* reported */
     TM_TRY(derive(config, "model.converters", "quantize.recipe", of_converters(config), err));
     TM_TRY(derive(config, "model.converters", "quantize.experts_recipe", experts_of_converters(config), err));
     TM_TRY(derive_all(config, "fp8", of_fp8(config), err));
-    TM_TRY(derive_all(config, "fp4", of_fp4(config), err));
-    return check_switch(config, err);
+    return derive_all(config, "fp4", of_fp4(config), err);
 }
 
 /* --- the recipe with what keys change ----------------------------------------------------------------------------- */
