@@ -327,6 +327,7 @@ tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *
         for (size_t i = 0; i < config->n_presets; i++) names[i] = config->presets[i].name;
         tm_stem_of(name, stem);
         const char *near = tm_nearest(stem, names, config->n_presets);
+        if (near && !same_digits(stem, near)) near = NULL; /* another model */
         tm_fail(err, TM_INVALID, "unknown model '%.200s'%s%s%s`trainmark models` lists them", name,
                 near ? "; did you mean '" : "; ", near ? near : "", near ? "'? " : "");
         free(names);

@@ -310,6 +310,8 @@ static void real_files_have_such_lines(void **state)
                         "unknown model 'deepseek_v3_17B'; `trainmark models`");
     test_foreign_refuse(f, test_foreign_put(f, "x.yaml", MEGATRON "lama3.1_8B.yaml\n" MOCK),
                         "unknown model 'lama3.1_8B'; did you mean 'llama3.1_8B'?");
+    test_foreign_refuse(f, test_foreign_put(f, "p.yaml", MEGATRON "deepseek_proxy.yaml\n" MOCK),
+                        "unknown model 'deepseek_proxy'; `trainmark models`");
 }
 
 static void families_are_refused_by_their_name(void **state)
