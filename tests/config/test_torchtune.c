@@ -75,6 +75,8 @@ static void components_of_torchtune_are_mapped(void **state)
         { "mistral.lora_mistral_7b", "True", "", "model.sliding_window", "4096" },
         { "llama2.lora_llama2_13b", "True", "ac_mode: selective\nac_option: 3\n",
           "activation_checkpoint.selective_ac_option", "3" },
+        { "llama2.lora_llama2_13b", "True", "ac_mode: full\nenable_activation_checkpointing: False\n",
+          "activation_checkpoint.mode", "full" },
     };
     static const char *const refused[][3] = {
         { "gemma.lora_gemma_2b", "", "not built: this model" },
@@ -87,6 +89,9 @@ static void components_of_torchtune_are_mapped(void **state)
         { "llama2.lora_llama2_7b", "tasks: [truthfulqa]\n", "nothing is trained there" },
         { "llama2.lora_llama2_7b", "prompt:\n  user: hello\n", "a recipe that generates text" },
         { "llama2.lora_llama2_7b", "epochs: 3\n", "a number of epochs" },
+        { "llama2.lora_llama2_7b", "ppo_epochs: 3\n", "not built yet: PPO" },
+        { "llama2.lora_llama2_7b", "tasks: [a]\nlimit: 3\nenable_kv_cache: True\n", "'tasks' = 'a'" },
+        { "llama2.lora_llama2_7b", "top_k: 3\n", "a recipe that generates text" },
     };
     test_foreign *f = *state;
     char          text[2048];
