@@ -34,7 +34,9 @@ $(BUILD)/src/system/software.o: $(BUILD)/commit
 
 # Sources are found by folder; kernels under simd/ are compiled once per instruction set.
 SIMD_SRC := $(sort $(wildcard src/device/cpu/simd/*.c))
-SRC      := $(sort $(filter-out $(SIMD_SRC),$(shell find src -name '*.c')))
+# The only file that knows MPI is a module of its own, built with each MPI that there is (docs/ranks.md).
+MODULE_SRC := src/comm/mpi.c
+SRC      := $(sort $(filter-out $(SIMD_SRC) $(MODULE_SRC),$(shell find src -name '*.c')))
 ISA_base   :=
 ISA_avx2   := -mavx2 -mfma -mf16c
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mprefer-vector-width=512
@@ -49,6 +51,9 @@ SIMD_OBJ := $(foreach isa,$(ISAS),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
     $(foreach isa,$(PRODUCT_ISAS),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o
+MPICC_openmpi := $(firstword $(shell command -v mpicc.openmpi) $(if $(shell mpicc --showme:version 2>/dev/null),mpicc))
+MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc -v 2>/dev/null | grep -i mpich),mpicc))
+MODULES  := $(foreach mpi,openmpi mpich,$(if $(MPICC_$(mpi)),$(BUILD)/trainmark-$(mpi).so))
 LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o,$(OBJ))
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
@@ -74,11 +79,18 @@ FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 all: setup trainmark
 
 # Phony: with .SECONDARY below, a link to another variant that is new enough would do instead of this one.
-trainmark: $(BUILD)/trainmark
+trainmark: $(BUILD)/trainmark $(MODULES)
 	@ln -sf $< $@
 
 $(BUILD)/trainmark: $(PROGRAM)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# A library that the loader opens cannot be the first to bring a sanitizer: modules are built without. MPICH's headers give
+# a false warning about MPI_STATUS_IGNORE.
+$(BUILD)/trainmark-%.so: $(MODULE_SRC) src/comm/engine.h
+	@mkdir -p $(@D)
+	$(MPICC_$*) -std=c11 -D_GNU_SOURCE -g -O2 $(filter -W%,$(CFLAGS)) -Wno-stringop-overflow -fPIC -shared -pthread -Isrc \
+	    $(EXTRA_CFLAGS) -o $@ $< $(EXTRA_LDFLAGS)
 
 $(BUILD)/libtrainmark.a: $(LIB_OBJ)
 	@rm -f $@
@@ -110,6 +122,7 @@ $(BUILD)/%.o: %.c
 	$(CC) $(CFLAGS) -c -o $@ $<
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT) $(LIBRARY)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+$(BUILD)/tests/comm/test_processes: $(MODULES)
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libtrainmark.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(SUPPORT) $(BUILD)/libtrainmark.a
@@ -154,7 +167,7 @@ test: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) trainmark build-tests
 	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark tests/run.sh $(filter-out $(MEASURING),$(TEST_SCRIPTS) $(TESTS)) -- $(MEASURING)
 
-build-tests: $(TESTS)
+build-tests: $(TESTS) $(MODULES)
 
 # What takes minutes: a copy of the sources gets one more of everything, is built and used.
 test-long: setup
@@ -168,7 +181,7 @@ asan:
 
 # Threads of our own (the loader, the committer of records, tokenizers) under ThreadSanitizer. It knows nothing of OpenMP's
 # waits: devices have one thread.
-TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_told train/test_proof)
+TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_told train/test_proof comm/test_groups comm/test_failures)
 TSAN_SCRIPTS := tests/cli/test_tokenize.sh tests/cli/test_tokenizer.sh
 tsan:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=tsan $(TSAN_TESTS:%=build/tsan/%) build/tsan/trainmark

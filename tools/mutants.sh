@@ -66,7 +66,7 @@ touch "$build/kills" build/coverage/red build/coverage/seconds
 for green in "$build"/green/*; do
     [ ! -f "$green" ] || echo "$(basename "$green" | tr % /) $(cat "$green") ms"
 done >"$build/green.all"
-find tests -name 'test_*.[cs]*' ! -path 'tests/house/*' ! -path 'tests/tools/*' | sort | sed 's/\.[a-z]*$//' |
+find tests -name 'test_*.[cs]*' ! -path 'tests/house/*' ! -path 'tests/tools/*' ! -path 'tests/long/*' | sort | sed 's/\.[a-z]*$//' |
     awk 'FILENAME != "-" { seconds[$1] = $3 ? $2 / 1000 : $2; next } { print $1, ($1 in seconds) ? seconds[$1] : 4 }' \
         build/coverage/seconds "$build/green.all" - >"$build/seconds"
 

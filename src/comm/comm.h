@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -81,6 +82,16 @@ typedef struct {
     const char *engine;           /* "self", "openmpi", "mpich"; NULL: what this process was launched by */
     double      deadline_seconds; /* of each wait; 0: 300 */
 } tm_comm_options;
+
+/* What this process was launched by. */
+typedef struct {
+    const char *engine;   /* of its world: "self", "openmpi", "mpich"; NULL: its launcher starts ranks, but no MPI */
+    const char *launcher; /* in words */
+    int         rank, ranks;
+} tm_comm_launch;
+
+tm_comm_launch tm_comm_launched(void);                   /* by the environment: costs nothing */
+bool           tm_comm_engine_built(const char *engine); /* is the module of "openmpi", "mpich" there? */
 
 /* Opens the world of this process. TM_INVALID: launched by something that does not fit (ranks that came up as separate
  * worlds of one are refused, with what to do). */

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm/comm.c - worlds and their groups; which algorithm a call takes. */
+#include "comm/group.h"
+
+#include "base/arena.h"
+#include "base/cpu.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { DEADLINE_S = 300, PAGE = 4096, WORLD_SLOT = 0 };
+
+_Static_assert(sizeof(size_t) == sizeof(int64_t), "counts travel as int64");
+
+static void *take(size_t bytes)
+{
+    return memset(tm_alloc(bytes), 0, bytes);
+}
+
+/* --- groups ---------------------------------------------------------------------------------- */
+
+/* `member` becomes the group's. */
+static tm_comm *make_group(tm_comm_world *world, int *member, int size, int slot, uint32_t step, const char *name)
+{
+    const tm_comm_ports *ports = &world->ports;
+    tm_comm             *comm = take(sizeof *comm);
+    *comm = (tm_comm){ .world = world, .size = size, .rank = -1, .member = member, .slot = slot, .step = step };
+    snprintf(comm->name, sizeof comm->name, "%s", name);
+    comm->near = true;
+    for (int r = 0; r < size; r++) {
+        if (member[r] == ports->rank) comm->rank = r;
+        comm->near = comm->near && ports->host[member[r]] == ports->host[ports->rank];
+    }
+    TM_ASSERT(comm->rank >= 0);
+    comm->post = take((size_t)size * sizeof(tm_comm_post *));
+    for (int r = 0; r < size && comm->near; r++) comm->post[r] = &world->desk[world->local[member[r]]]->post[slot];
+    comm->matrix = take((size_t)size * (size_t)size * sizeof *comm->matrix);
+    comm->first = take(((size_t)size + 1) * sizeof *comm->first);
+    comm->parts = take((size_t)size * sizeof *comm->parts);
+    comm->notices = take((size_t)size * sizeof *comm->notices);
+    if (!comm->near) comm->scratch = take(TM_COMM_SCRATCH);
+    pthread_mutex_lock(&world->lock);
+    world->slots |= (uint64_t)1 << slot;
+    world->groups++;
+    pthread_mutex_unlock(&world->lock);
+    return comm;
+}
+
+/* That the ranks of this host have together: not the affinity of this one, which may be its share. */
+static int processors(void)
+{
+    double quota = tm_cgroup_limits_read("").cpus;
+    int    online = tm_cpu_online("");
+    return quota < online ? (int)quota : online;
+}
+
+tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *desk, double deadline_seconds)
+{
+    tm_comm_world *world = take(sizeof *world);
+    int            size = ports->size, *member = take((size_t)size * sizeof *member);
+    world->ports = *ports;
+    world->local = take((size_t)size * sizeof *world->local);
+    world->deadline_s = deadline_seconds > 0 ? deadline_seconds : DEADLINE_S;
+    int *seen = take((size_t)size * sizeof *seen);
+    for (int r = 0; r < size; r++) {
+        member[r] = r;
+        world->local[r] = seen[ports->host[r]]++;
+        if (ports->host[r] >= world->hosts) world->hosts = ports->host[r] + 1;
+    }
+    world->local_size = seen[ports->host[ports->rank]];
+    free(seen);
+    TM_ASSERT(world->local_size <= TM_COMM_LOCAL);
+    for (int l = 0; l < world->local_size; l++) world->desk[l] = desk[l];
+    world->crowded = world->local_size > processors();
+    pthread_mutex_init(&world->lock, NULL);
+    return make_group(world, member, size, WORLD_SLOT, 0, "world");
+}
+
+/* What ranks tell each other when they split. */
+typedef struct {
+    int64_t  color, key;
+    uint64_t slots;
+    uint32_t step[TM_COMM_GROUPS];
+} offer;
+
+typedef struct {
+    int64_t key;
+    int     rank; /* in the group that is split */
+} candidate;
+
+static int by_key(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return x->rank - y->rank;
+}
+
+static tm_status choose(tm_comm *comm, const offer *all, const char *name, tm_comm **out, tm_error *err)
+{
+    const offer *own = &all[comm->rank];
+    uint64_t     used = 0;
+    candidate   *found = take((size_t)comm->size * sizeof *found);
+    int          n = 0, slot = 0;
+    uint32_t     step = 0;
+    for (int r = 0; r < comm->size; r++) {
+        used |= all[r].slots;
+        if (own->color >= 0 && all[r].color == own->color) found[n++] = (candidate){ all[r].key, r };
+    }
+    if (used == UINT64_MAX) {
+        free(found);
+        return tm_comm_fail(comm, TM_INVALID, err, "'%s' would be group number %d of a rank; there may be %d", name,
+                            TM_COMM_GROUPS + 1, TM_COMM_GROUPS);
+    }
+    while (used >> slot & 1) slot++;
+    if (n > 0) {
+        qsort(found, (size_t)n, sizeof *found, by_key);
+        int *member = take((size_t)n * sizeof *member);
+        for (int i = 0; i < n; i++) {
+            uint32_t theirs = all[found[i].rank].step[slot];
+            member[i] = comm->member[found[i].rank];
+            if (i == 0 || (int32_t)(theirs - step) > 0) step = theirs;
+        }
+        *out = make_group(comm->world, member, n, slot, step, name);
+    }
+    free(found);
+    return TM_OK;
+}
+
+tm_status tm_comm_split(tm_comm *comm, int color, int key, const char *name, tm_comm **out, tm_error *err)
+{
+    tm_comm_world *world = comm->world;
+    offer         *all = take((size_t)comm->size * sizeof *all), *own = &all[comm->rank];
+    char           what[TM_COMM_WHAT];
+    *out = NULL;
+    pthread_mutex_lock(&world->lock);
+    *own = (offer){ .color = color, .key = key, .slots = world->slots };
+    memcpy(own->step, world->step, sizeof own->step);
+    pthread_mutex_unlock(&world->lock);
+    snprintf(what, sizeof what, "split into %s", name);
+    tm_collective gather = { .kind = TM_COMM_ALL_GATHER,
+                             .format = TM_COMM_BYTES,
+                             .send = own,
+                             .receive = all,
+                             .count = sizeof *own,
+                             .what = what,
+                             .step = -1 };
+    tm_status     st = tm_comm_run(comm, &gather, err);
+    if (st == TM_OK) st = choose(comm, all, name, out, err);
+    free(all);
+    return st;
+}
+
+static void free_world(tm_comm_world *world)
+{
+    world->ports.engine->close(world->ports.own, world->failed);
+    for (int i = 0; i < world->n_windows; i++) free(world->window[i]);
+    pthread_mutex_destroy(&world->lock);
+    free(world->local);
+    free(world);
+}
+
+void tm_comm_close(tm_comm *comm)
+{
+    if (!comm) return;
+    tm_comm_world *world = comm->world;
+    tm_error       ignored = { 0 };
+    /* A rank that goes while others call something is a mismatch, which they report. */
+    tm_collective leave = {
+        .kind = (tm_comm_kind)TM_COMM_CLOSE, .format = TM_COMM_BYTES, .what = comm->name, .step = -1
+    };
+    tm_status st = tm_comm_failed(comm, &ignored);
+    if (st == TM_OK)
+        st = comm->near ? tm_comm_run_near(comm, &leave, &ignored) : tm_comm_run_far(comm, &leave, &ignored);
+    pthread_mutex_lock(&world->lock);
+    world->step[comm->slot] = comm->step;
+    world->slots &= ~((uint64_t)1 << comm->slot);
+    int left = --world->groups;
+    pthread_mutex_unlock(&world->lock);
+    bool is_world = comm->slot == WORLD_SLOT;
+    TM_ASSERT(!is_world || left == 0);
+    free(comm->member);
+    free(comm->post);
+    free(comm->scratch);
+    free(comm->matrix);
+    free(comm->first);
+    free(comm->parts);
+    free(comm->notices);
+    free(comm->message);
+    free(comm);
+    if (is_world) free_world(world);
+}
+
+/* --- facts ----------------------------------------------------------------------------------- */
+
+int tm_comm_rank(const tm_comm *comm)
+{
+    return comm->rank;
+}
+
+int tm_comm_size(const tm_comm *comm)
+{
+    return comm->size;
+}
+
+const char *tm_comm_name(const tm_comm *comm)
+{
+    return comm->name;
+}
+
+tm_comm_place tm_comm_place_of(const tm_comm *comm, int rank)
+{
+    const tm_comm_world *world = comm->world;
+    TM_ASSERT(rank >= 0 && rank < comm->size);
+    int           of = comm->member[rank], host = world->ports.host[of];
+    tm_comm_place place = { host, world->hosts, world->local[of], 0, world->ports.host_name[host] };
+    for (int r = 0; r < world->ports.size; r++) place.local_size += world->ports.host[r] == host;
+    return place;
+}
+
+size_t tm_comm_bytes_of(tm_comm_format format)
+{
+    static const size_t bytes[] = {
+        [TM_COMM_BYTES] = 1, [TM_COMM_INT64] = 8, [TM_COMM_FLOAT64] = 8, [TM_COMM_FLOAT32] = 4, [TM_COMM_BFLOAT16] = 2
+    };
+    TM_ASSERT((size_t)format < sizeof bytes / sizeof bytes[0]);
+    return bytes[format];
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* All ranks know whether one of them has none, and which. */
+static tm_status agree_on_memory(tm_comm *world, const char *why, size_t bytes, tm_error *err)
+{
+    int64_t      *lacking = take((size_t)world->size * sizeof *lacking), own = why ? (int64_t)bytes + 1 : 0;
+    char          text[32];
+    tm_collective gather = { .kind = TM_COMM_ALL_GATHER,
+                             .format = TM_COMM_INT64,
+                             .send = &own,
+                             .receive = lacking,
+                             .count = 1,
+                             .what = "memory for collective calls",
+                             .step = -1 };
+    tm_status     st = tm_comm_run(world, &gather, err);
+    for (int r = 0; r < world->size && st == TM_OK; r++)
+        if (lacking[r])
+            st = tm_comm_fail(world, TM_NOMEM, err,
+                              "rank %d gets no %s of memory that the ranks of its host share%s%s; give /dev/shm more "
+                              "room (a container: --shm-size) or train a smaller part on each host",
+                              r, tm_format_bytes(text, (double)(lacking[r] - 1)), r == world->rank ? ": " : "",
+                              r == world->rank ? why : "");
+    free(lacking);
+    return st;
+}
+
+tm_status tm_comm_alloc(tm_comm *comm, size_t bytes, void **memory, tm_error *err)
+{
+    tm_comm_world *world = comm->world;
+    TM_ASSERT(comm->slot == WORLD_SLOT);
+    *memory = NULL;
+    tm_collective meet = { .kind = TM_COMM_BARRIER, .what = "memory for collective calls", .step = -1 };
+    TM_TRY(tm_comm_run(comm, &meet, err)); /* engines wait without a deadline */
+    if (world->n_windows == TM_COMM_WINDOWS)
+        return tm_comm_fail(comm, TM_INVALID, err, "memory was taken %d times from a world, more is not built",
+                            TM_COMM_WINDOWS);
+    tm_comm_window *window = take(sizeof *window);
+    size_t          whole = (bytes + PAGE - 1) / PAGE * PAGE + (bytes == 0 ? PAGE : 0);
+    window->bytes = bytes;
+    const char *why = world->ports.engine->share(world->ports.own, whole, window->where);
+    tm_status   st = agree_on_memory(comm, why, bytes, err);
+    if (st != TM_OK) {
+        free(window);
+        return st;
+    }
+    *memory = window->where[world->local[world->ports.rank]];
+    world->window[world->n_windows] = window;
+    world->n_windows++; /* last: other threads look for memory meanwhile */
+    return TM_OK;
+}
+
+/* The addresses stay those of the window until the world is closed (engines free together); its pages go now. */
+void tm_comm_free(tm_comm *comm, void *memory)
+{
+    tm_comm_world *world = comm->world;
+    int            local = world->local[world->ports.rank];
+    for (int i = 0; i < world->n_windows && memory; i++) {
+        tm_comm_window *window = world->window[i];
+        if (window->where[local] != memory) continue;
+        if (madvise(memory, (window->bytes + PAGE - 1) / PAGE * PAGE, MADV_REMOVE) != 0)
+            (void)madvise(memory, (window->bytes + PAGE - 1) / PAGE * PAGE, MADV_DONTNEED);
+        return;
+    }
+    TM_ASSERT(!memory);
+}
+
+/* --- calls ----------------------------------------------------------------------------------- */
+
+static void check(const tm_comm *comm, const tm_collective *call)
+{
+    size_t bytes = tm_comm_bytes_of(call->format);
+    bool   reduces = call->kind == TM_COMM_ALL_REDUCE || call->kind == TM_COMM_REDUCE_SCATTER;
+    bool   pair = call->kind == TM_COMM_SEND || call->kind == TM_COMM_RECEIVE;
+    TM_ASSERT((int)call->kind >= 0 && (int)call->kind <= TM_COMM_RECEIVE);
+    TM_ASSERT(!reduces || (call->format != TM_COMM_BYTES && (int)call->op >= 0 && call->op <= TM_COMM_MIN));
+    TM_ASSERT(call->count <= (size_t)INT64_MAX / bytes / (size_t)comm->size);
+    if (pair || call->kind == TM_COMM_BROADCAST) TM_ASSERT(call->peer >= 0 && call->peer < comm->size);
+    if (pair) TM_ASSERT(call->peer != comm->rank);
+    if (call->kind == TM_COMM_ALL_TO_ALL)
+        TM_ASSERT(!call->send_counts == !call->receive_counts);
+    else
+        TM_ASSERT(!call->send_counts && !call->receive_counts);
+}
+
+tm_status tm_comm_run(tm_comm *comm, const tm_collective *call, tm_error *err)
+{
+    check(comm, call);
+    TM_TRY(tm_comm_failed(comm, err));
+    if (call->kind == TM_COMM_SEND || call->kind == TM_COMM_RECEIVE) return tm_comm_run_pair(comm, call, err);
+    return comm->near ? tm_comm_run_near(comm, call, err) : tm_comm_run_far(comm, call, err);
+}
+
+tm_status tm_comm_counts(tm_comm *comm, const tm_collective *call, tm_error *err)
+{
+    size_t        n = (size_t)comm->size, me = (size_t)comm->rank, *matrix = comm->matrix;
+    tm_collective gather = { .kind = TM_COMM_ALL_GATHER,
+                             .format = TM_COMM_INT64,
+                             .send = call->send_counts,
+                             .receive = matrix,
+                             .count = n,
+                             .what = call->what,
+                             .step = call->step };
+    TM_TRY(tm_comm_run(comm, &gather, err));
+    for (size_t r = 0; r < n; r++)
+        if (matrix[r * n + me] != call->receive_counts[r])
+            return tm_comm_fail(comm, TM_INVALID, err,
+                                "all-to-all '%s' of group %s: rank %d sends %zu elements to rank %d, which expects "
+                                "%zu",
+                                call->what ? call->what : "", comm->name, comm->member[r], matrix[r * n + me],
+                                comm->member[me], call->receive_counts[r]);
+    return TM_OK;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm/group.h - a group of ranks from the inside: places in shared memory, calls as others see them, waits.
+ *
+ * Within a host, each rank has a *post* for each of its groups: what it calls at the moment, a flag that counts its
+ * steps, and two halves of memory for data that others cannot reach where they lie. A rank has arrived at step n when
+ * its flag says so; the flag also carries a hash of the call, so that ranks which call different things find out before
+ * any data moves.
+ */
+#ifndef TM_COMM_GROUP_H
+#define TM_COMM_GROUP_H
+
+#include "comm/comm.h"
+#include "comm/engine.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* GROUPS: that a rank is in at the same time; HALF: bytes that go through a post at once; SMALL: bytes of a call that
+ * takes one step, every rank adding for itself; LOCAL: most ranks of a host. */
+enum {
+    TM_COMM_GROUPS = 64,
+    TM_COMM_HALF = 32768,
+    TM_COMM_SMALL = 4096,
+    TM_COMM_WHAT = 56,
+    TM_COMM_WINDOWS = 64,
+    TM_COMM_LOCAL = 256
+};
+
+/* A kind of our own: the group is closed. */
+enum { TM_COMM_CLOSE = TM_COMM_RECEIVE + 1 };
+
+/* A call as other ranks see it. */
+typedef struct {
+    uint64_t hash; /* of kind, operation, format, count, root and name */
+    uint64_t count;
+    int64_t  step;
+    uint64_t send_at, receive_at;         /* offsets in windows */
+    int32_t  send_window, receive_window; /* -1: out of reach */
+    int32_t  peer;
+    uint8_t  kind, op, format, pieces; /* pieces: all-to-all with counts of its own */
+    char     what[TM_COMM_WHAT];
+} tm_comm_notice;
+
+/* A flag is step << 32 | hash << 1 | which of the two notices. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t flag;
+    _Alignas(64) tm_comm_notice notice[2];
+    _Alignas(64) unsigned char half[2][TM_COMM_HALF];
+} tm_comm_post;
+
+/* What a rank has in the shared memory of its host from the beginning. The failure is that of the host's first rank:
+ * 0 none, 1 being written, 2 there. */
+typedef struct {
+    _Atomic int  failed, told; /* told: a rank says so on standard error */
+    int          status, code; /* code: exit code of the whole job */
+    char         text[2048];
+    tm_comm_post post[TM_COMM_GROUPS];
+} tm_comm_desk;
+
+/* Memory of tm_comm_alloc. */
+typedef struct {
+    void  *where[TM_COMM_LOCAL]; /* of the ranks of this host, by local rank */
+    size_t bytes;                /* of this rank */
+} tm_comm_window;
+
+/* One rank's world. */
+typedef struct {
+    tm_comm_ports ports;
+    int          *local; /* (size) local rank of each rank */
+    int           hosts, local_size;
+    tm_comm_desk *desk[TM_COMM_LOCAL]; /* by local rank; NULL behind the last */
+    double        deadline_s;
+    bool          crowded; /* more ranks on this host than processors: waiting gives them away at once */
+
+    pthread_mutex_t lock; /* of what follows: groups may be called by different threads */
+    tm_comm_window *window[TM_COMM_WINDOWS];
+    _Atomic int     n_windows;
+    uint64_t        slots; /* a bit for each post in use */
+    uint32_t        step[TM_COMM_GROUPS];
+    _Atomic bool    failed;
+    tm_error        error;
+    int             groups; /* that are open, the world among them */
+} tm_comm_world;
+
+/* A message under way. */
+typedef struct {
+    tm_comm_request request;
+    int             peer;
+    bool            done;
+} tm_comm_message;
+
+struct tm_comm {
+    tm_comm_world *world;
+    char           name[48];
+    int            rank, size;
+    int           *member; /* (size) ranks in the world */
+    int            slot;
+    bool           near; /* all on one host */
+    tm_comm_post **post; /* (size) near: of each member */
+    uint32_t       step;
+    int            half, notice;
+    void          *scratch; /* far: for the pieces of others */
+    /* For the call that runs, kept: nothing is allocated from the second one on. */
+    size_t          *matrix;  /* (size, size) */
+    size_t          *first;   /* (size + 1) */
+    const void     **parts;   /* (size) */
+    tm_comm_notice  *notices; /* (size) */
+    tm_comm_message *message; /* (n_messages) under way */
+    int              n_messages, room, left;
+};
+
+enum { TM_COMM_SCRATCH = 4 << 20 };
+
+size_t tm_comm_bytes_of(tm_comm_format format); /* of an element */
+
+/* Records the first failure of the world, or takes over the one that is there; always an error. */
+tm_status tm_comm_fail(tm_comm *comm, tm_status status, tm_error *err, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Has it failed, on this rank or another of this host? */
+TM_MUST_USE tm_status tm_comm_failed(tm_comm *comm, tm_error *err);
+
+/* Patience of one wait: first a few turns of spinning, then the processor is given away, then naps. */
+typedef struct {
+    int64_t since_ns, turn;
+} tm_comm_patience;
+
+/* One turn; false when the deadline has passed since the patience was new (zero). */
+bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience);
+
+/* What a rank calls, in words: "all-reduce of 12 float32 'gradients', step 3". */
+char *tm_comm_notice_text(const tm_comm_notice *notice, char out[256]);
+void  tm_comm_notice_fill(const tm_collective *call, tm_comm_notice *notice);
+/* TM_INVALID with the names of both calls. */
+tm_status tm_comm_mismatch(tm_comm *comm, const tm_comm_notice *mine, int other, const tm_comm_notice *theirs,
+                           tm_error *err);
+/* The ranks that are late, and what this rank calls. */
+tm_status tm_comm_late(tm_comm *comm, const tm_comm_notice *mine, const int *late, int n, tm_error *err);
+
+/* The calls of a group on one host, and of one on several (everything but messages to one rank). Receive and send do
+ * not overlap, or are in place. */
+TM_MUST_USE tm_status tm_comm_run_near(tm_comm *comm, const tm_collective *call, tm_error *err);
+TM_MUST_USE tm_status tm_comm_run_far(tm_comm *comm, const tm_collective *call, tm_error *err);
+/* Messages to one rank, on the same host or another. */
+TM_MUST_USE tm_status tm_comm_run_pair(tm_comm *comm, const tm_collective *call, tm_error *err);
+
+/* All-to-all with counts: comm->matrix[a * size + b] becomes the elements from a to b. */
+TM_MUST_USE tm_status tm_comm_counts(tm_comm *comm, const tm_collective *call, tm_error *err);
+
+/* out[i] = in[0][i] op in[1][i] op ..., in this order; bfloat16 in float32, rounded once. `out` may be one of `in`. */
+void tm_comm_reduce(tm_comm_op op, tm_comm_format format, const void *const *in, int n, void *out, size_t count);
+
+/* A started engine becomes a world, which owns it. desk: of the ranks of this host, zeros, by local rank. */
+tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *desk, double deadline_seconds);
+/* tm_comm_open_threads with ranks on several hosts that do not reach each other's memory: host[r] of each rank, 0, 1,
+ * ... in the order of their first ranks. NULL: all on one. For tests. */
+TM_MUST_USE tm_status tm_comm_open_threads_on(int ranks, const int *host, double deadline_seconds, tm_comm **out,
+                                              tm_error *err);
+
+#endif

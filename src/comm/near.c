@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm/near.c - calls among ranks of one host, in shared memory.
+ *
+ * Three ways, chosen alike by all ranks:
+ * - small (SMALL bytes from each): everybody puts its data into a half of its post and arrives; everybody reads. One
+ * step.
+ * - direct: everybody says where its buffers lie and arrives; data moves straight between buffers that tm_comm_alloc
+ *   gave; a second step says that nobody touches another's memory any more.
+ * - in blocks, where a rank's buffer is out of reach: through the halves in turn, a step for each.
+ *
+ * A half is written again two steps after it was read: whoever has arrived at the step between has done its reading.
+ * So no step is needed behind the last block.
+ */
+#include "comm/group.h"
+
+#include <string.h>
+
+typedef struct {
+    tm_comm             *comm;
+    const tm_collective *call;
+    tm_comm_notice       notice;
+    size_t               element; /* bytes */
+    const size_t        *matrix;  /* all-to-all with counts of its own: elements from each rank for each; else NULL */
+    tm_error            *err;
+} near_call;
+
+/* --- steps ----------------------------------------------------------------------------------- */
+
+static tm_status late(near_call *n, uint32_t step)
+{
+    tm_comm *comm = n->comm;
+    int      count = 0, ranks[TM_COMM_LOCAL];
+    for (int r = 0; r < comm->size; r++) {
+        uint64_t flag = atomic_load_explicit(&comm->post[r]->flag, memory_order_acquire);
+        if ((int32_t)((uint32_t)(flag >> 32) - step) < 0) ranks[count++] = r;
+    }
+    /* It came at the last moment: late all the same, for this world has a rank that gave up. */
+    if (count == 0) ranks[count++] = comm->rank;
+    return tm_comm_late(comm, &n->notice, ranks, count, n->err);
+}
+
+/* Until `rank` has arrived at `step` with the same call. */
+static tm_status wait_for(near_call *n, int rank, uint32_t step, uint32_t hash)
+{
+    tm_comm         *comm = n->comm;
+    tm_comm_post    *post = comm->post[rank];
+    tm_comm_patience patience = { 0 };
+    for (;;) {
+        uint64_t flag = atomic_load_explicit(&post->flag, memory_order_acquire);
+        int32_t  ahead = (int32_t)((uint32_t)(flag >> 32) - step);
+        if (ahead > 0) return TM_OK; /* it has seen us, and found us alike */
+        if (ahead == 0 && ((uint32_t)flag & ~1u) == hash) return TM_OK;
+        if (ahead == 0) return tm_comm_mismatch(comm, &n->notice, rank, &post->notice[flag & 1], n->err);
+        if (patience.turn % 16 == 15) TM_TRY(tm_comm_failed(comm, n->err));
+        if (!tm_comm_wait_turn(comm, &patience)) return late(n, step);
+    }
+}
+
+/* Arrives at the next step and waits for all. */
+static tm_status meet(near_call *n)
+{
+    tm_comm *comm = n->comm;
+    uint32_t step = ++comm->step, hash = (uint32_t)n->notice.hash & ~1u;
+    uint64_t flag = (uint64_t)step << 32 | hash | (unsigned)comm->notice;
+    atomic_store_explicit(&comm->post[comm->rank]->flag, flag, memory_order_release);
+    for (int d = 1; d < comm->size; d++) TM_TRY(wait_for(n, (comm->rank + d) % comm->size, step, hash));
+    return TM_OK;
+}
+
+/* Where this rank's data goes in the step to come, and where that of others is in the one that was. */
+static unsigned char *half_of(const tm_comm *comm, int rank)
+{
+    return comm->post[rank]->half[comm->half];
+}
+
+/* --- what lies where ------------------------------------------------------------------------- */
+
+static size_t elements_from(const near_call *n, int from, int to)
+{
+    return n->matrix ? n->matrix[(size_t)from * (size_t)n->comm->size + (size_t)to] : n->call->count;
+}
+
+/* Elements before the piece of `rank` in what this rank sends; in what it receives. */
+static size_t send_first(const near_call *n, int from, int to)
+{
+    size_t first = 0;
+    if (!n->matrix) return n->call->count * (size_t)to;
+    for (int r = 0; r < to; r++) first += elements_from(n, from, r);
+    return first;
+}
+
+static size_t receive_first(const near_call *n, int from)
+{
+    size_t first = 0;
+    if (!n->matrix) return n->call->count * (size_t)from;
+    for (int r = 0; r < from; r++) first += elements_from(n, r, n->comm->rank);
+    return first;
+}
+
+/* Bytes that this rank reads at call->send and writes at call->receive. */
+static void extents(const near_call *n, size_t *sends, size_t *receives)
+{
+    const tm_collective *call = n->call;
+    size_t               size = (size_t)n->comm->size, one = call->count * n->element;
+    int                  rank = n->comm->rank;
+    *sends = *receives = one;
+    switch (call->kind) {
+    case TM_COMM_REDUCE_SCATTER:
+        *sends = one * size;
+        break;
+    case TM_COMM_ALL_GATHER:
+        *receives = one * size;
+        break;
+    case TM_COMM_BROADCAST:
+        *sends = rank == call->peer ? one : 0;
+        break;
+    case TM_COMM_ALL_TO_ALL:
+        *sends = send_first(n, rank, (int)size) * n->element;
+        *receives = receive_first(n, (int)size) * n->element;
+        break;
+    default:
+        break;
+    }
+}
+
+/* The window that holds all of it, or -1. Nothing lies everywhere. */
+static void locate(const tm_comm_world *world, const void *memory, size_t bytes, int32_t *window, uint64_t *at)
+{
+    int       local = world->local[world->ports.rank], count = world->n_windows;
+    uintptr_t begin = (uintptr_t)memory;
+    *window = -1;
+    *at = 0;
+    for (int i = 0; i < count; i++) {
+        uintptr_t base = (uintptr_t)world->window[i]->where[local];
+        if (bytes > 0 && (begin < base || begin + bytes > base + world->window[i]->bytes)) continue;
+        *window = i;
+        *at = bytes > 0 ? begin - base : 0;
+        return;
+    }
+}
+
+/* That address of another rank, in this process. */
+static void *reach(const tm_comm *comm, int rank, int32_t window, uint64_t at)
+{
+    const tm_comm_world *world = comm->world;
+    return (char *)world->window[window]->where[world->local[comm->member[rank]]] + at;
+}
+
+static const char *sent_by(const near_call *n, int rank)
+{
+    const tm_comm_post   *post = n->comm->post[rank];
+    const tm_comm_notice *notice = &post->notice[atomic_load_explicit(&post->flag, memory_order_relaxed) & 1];
+    return rank == n->comm->rank ? n->call->send : reach(n->comm, rank, notice->send_window, notice->send_at);
+}
+
+static char *received_by(const near_call *n, int rank)
+{
+    const tm_comm_post   *post = n->comm->post[rank];
+    const tm_comm_notice *notice = &post->notice[atomic_load_explicit(&post->flag, memory_order_relaxed) & 1];
+    return rank == n->comm->rank ? n->call->receive : reach(n->comm, rank, notice->receive_window, notice->receive_at);
+}
+
+/* Tells the others about this call; read once this rank has arrived. */
+static void announce(near_call *n)
+{
+    tm_comm *comm = n->comm;
+    size_t   sends, receives;
+    extents(n, &sends, &receives);
+    locate(comm->world, n->call->send, sends, &n->notice.send_window, &n->notice.send_at);
+    locate(comm->world, n->call->receive, receives, &n->notice.receive_window, &n->notice.receive_at);
+    comm->notice ^= 1;
+    comm->post[comm->rank]->notice[comm->notice] = n->notice;
+}
+
+/* Can every rank reach what it has to? Only an all-reduce writes into others' memory; of a broadcast only the root's is
+ * read. After a step, so that all notices are there. */
+static bool all_in_reach(const near_call *n)
+{
+    const tm_comm *comm = n->comm;
+    for (int r = 0; r < comm->size; r++) {
+        const tm_comm_post   *post = comm->post[r];
+        const tm_comm_notice *notice = &post->notice[atomic_load_explicit(&post->flag, memory_order_relaxed) & 1];
+        if (notice->send_window < 0 && (n->call->kind != TM_COMM_BROADCAST || r == n->call->peer)) return false;
+        if (notice->receive_window < 0 && n->call->kind == TM_COMM_ALL_REDUCE) return false;
+    }
+    return true;
+}
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0 && to != from) memcpy(to, from, bytes);
+}
+
+/* --- the part of `rank` of a sum ------------------------------------------------------------- */
+
+/* In whole cache lines, so that no two ranks write the same one. */
+static void slice(const near_call *n, size_t count, int rank, size_t *first, size_t *end)
+{
+    size_t line = 64 / n->element, lines = (count + line - 1) / line, size = (size_t)n->comm->size;
+    *first = lines * (size_t)rank / size * line;
+    *end = lines * ((size_t)rank + 1) / size * line;
+    if (*first > count) *first = count;
+    if (*end > count) *end = count;
+}
+
+static void reduce(const near_call *n, const void *const *in, void *out, size_t count)
+{
+    tm_comm_reduce(n->call->op, n->call->format, in, n->comm->size, out, count);
+}
+
+/* --- direct ---------------------------------------------------------------------------------- */
+
+/* Every rank sums its slice and writes it to all: each reads and writes the whole once, whatever their number. */
+static void direct_all_reduce(near_call *n)
+{
+    enum { BYTES = 16384 }; /* stays in the cache between the sum and its copies */
+    const tm_comm *comm = n->comm;
+    const void    *in[TM_COMM_LOCAL];
+    size_t         first, end, m = BYTES / n->element;
+    slice(n, n->call->count, comm->rank, &first, &end);
+    for (size_t i = first; i < end; i += m) {
+        size_t count = end - i < m ? end - i : m, at = i * n->element;
+        char  *own = (char *)n->call->receive + at;
+        for (int r = 0; r < comm->size; r++) in[r] = sent_by(n, r) + at;
+        reduce(n, in, own, count);
+        for (int d = 1; d < comm->size; d++)
+            memcpy(received_by(n, (comm->rank + d) % comm->size) + at, own, count * n->element);
+    }
+}
+
+static void direct_reduce_scatter(near_call *n)
+{
+    const tm_comm *comm = n->comm;
+    const void    *in[TM_COMM_LOCAL];
+    size_t         at = (size_t)comm->rank * n->call->count * n->element;
+    for (int r = 0; r < comm->size; r++) in[r] = sent_by(n, r) + at;
+    reduce(n, in, n->call->receive, n->call->count);
+}
+
+/* Beginning with the next rank, so that not all read from the same. */
+static void direct_all_gather(near_call *n)
+{
+    const tm_comm *comm = n->comm;
+    size_t         bytes = n->call->count * n->element;
+    for (int d = 0; d < comm->size; d++) {
+        int r = (comm->rank + d) % comm->size;
+        copy((char *)n->call->receive + (size_t)r * bytes, sent_by(n, r), bytes);
+    }
+}
+
+static void direct_all_to_all(near_call *n)
+{
+    const tm_comm *comm = n->comm;
+    for (int d = 0; d < comm->size; d++) {
+        int r = (comm->rank + d) % comm->size;
+        copy((char *)n->call->receive + receive_first(n, r) * n->element,
+             sent_by(n, r) + send_first(n, r, comm->rank) * n->element, elements_from(n, r, comm->rank) * n->element);
+    }
+}
+
+static tm_status direct(near_call *n)
+{
+    switch (n->call->kind) {
+    case TM_COMM_ALL_REDUCE:
+        direct_all_reduce(n);
+        break;
+    case TM_COMM_REDUCE_SCATTER:
+        direct_reduce_scatter(n);
+        break;
+    case TM_COMM_ALL_GATHER:
+        direct_all_gather(n);
+        break;
+    case TM_COMM_ALL_TO_ALL:
+        direct_all_to_all(n);
+        break;
+    case TM_COMM_BROADCAST:
+        copy(n->call->receive, sent_by(n, n->call->peer), n->call->count * n->element);
+        break;
+    default:
+        TM_ASSERT(!"a kind that moves data");
+    }
+    return meet(n);
+}
+
+/* --- in blocks ------------------------------------------------------------------------------- */
+
+/* Small: everybody adds everything. Else each its slice of a block, and all fetch the slices. */
+static tm_status blocks_all_reduce(near_call *n)
+{
+    tm_comm    *comm = n->comm;
+    const void *in[TM_COMM_LOCAL];
+    size_t      m = TM_COMM_HALF / n->element, count = n->call->count;
+    bool        small = count * n->element <= TM_COMM_SMALL;
+    for (size_t i = 0; i < count; i += m) {
+        size_t part = count - i < m ? count - i : m, first, end;
+        char  *receive = (char *)n->call->receive + i * n->element;
+        memcpy(half_of(comm, comm->rank), (const char *)n->call->send + i * n->element, part * n->element);
+        TM_TRY(meet(n));
+        slice(n, part, comm->rank, &first, &end);
+        if (small) first = 0, end = part;
+        for (int r = 0; r < comm->size; r++) in[r] = half_of(comm, r) + first * n->element;
+        comm->half ^= 1;
+        reduce(n, in, small ? receive : (char *)half_of(comm, comm->rank) + first * n->element, end - first);
+        if (small) continue;
+        TM_TRY(meet(n));
+        for (int r = 0; r < comm->size; r++) {
+            slice(n, part, r, &first, &end);
+            memcpy(receive + first * n->element, half_of(comm, r) + first * n->element, (end - first) * n->element);
+        }
+        comm->half ^= 1;
+    }
+    return TM_OK;
+}
+
+static tm_status blocks_reduce_scatter(near_call *n)
+{
+    tm_comm    *comm = n->comm;
+    const void *in[TM_COMM_LOCAL];
+    size_t      size = (size_t)comm->size, m = TM_COMM_HALF / size / n->element, count = n->call->count;
+    for (size_t i = 0; i < count; i += m) {
+        size_t part = count - i < m ? count - i : m, bytes = part * n->element;
+        for (size_t r = 0; r < size; r++)
+            memcpy(half_of(comm, comm->rank) + r * bytes, (const char *)n->call->send + (r * count + i) * n->element,
+                   bytes);
+        TM_TRY(meet(n));
+        for (int r = 0; r < comm->size; r++) in[r] = half_of(comm, r) + (size_t)comm->rank * bytes;
+        reduce(n, in, (char *)n->call->receive + i * n->element, part);
+        comm->half ^= 1;
+    }
+    return TM_OK;
+}
+
+static tm_status blocks_all_gather(near_call *n)
+{
+    tm_comm    *comm = n->comm;
+    size_t      bytes = n->call->count * n->element;
+    const char *send = n->call->send;
+    for (size_t i = 0; i < bytes; i += TM_COMM_HALF) {
+        size_t part = bytes - i < TM_COMM_HALF ? bytes - i : TM_COMM_HALF;
+        memcpy(half_of(comm, comm->rank), send + i, part);
+        TM_TRY(meet(n));
+        for (int d = 1; d < comm->size; d++) {
+            size_t r = (size_t)(comm->rank + d) % (size_t)comm->size;
+            memcpy((char *)n->call->receive + r * bytes + i, half_of(comm, (int)r), part);
+        }
+        comm->half ^= 1;
+    }
+    copy((char *)n->call->receive + (size_t)comm->rank * bytes, send, bytes);
+    return TM_OK;
+}
+
+static tm_status blocks_broadcast(near_call *n)
+{
+    tm_comm *comm = n->comm;
+    int      root = n->call->peer;
+    size_t   bytes = n->call->count * n->element;
+    for (size_t i = 0; i < bytes; i += TM_COMM_HALF) {
+        size_t part = bytes - i < TM_COMM_HALF ? bytes - i : TM_COMM_HALF;
+        if (comm->rank == root) memcpy(half_of(comm, root), (const char *)n->call->send + i, part);
+        TM_TRY(meet(n));
+        if (comm->rank != root) memcpy((char *)n->call->receive + i, half_of(comm, root), part);
+        comm->half ^= 1;
+    }
+    if (comm->rank == root) copy(n->call->receive, n->call->send, bytes);
+    return TM_OK;
+}
+
+/* The half is cut into a piece for each rank. */
+static tm_status blocks_all_to_all(near_call *n)
+{
+    tm_comm *comm = n->comm;
+    size_t   m = TM_COMM_HALF / (size_t)comm->size / n->element, most = 0;
+    for (int a = 0; a < comm->size; a++)
+        for (int b = 0; b < comm->size; b++)
+            if (elements_from(n, a, b) > most) most = elements_from(n, a, b);
+    for (size_t i = 0; i < most; i += m) {
+        for (int r = 0; r < comm->size; r++) {
+            size_t all = elements_from(n, comm->rank, r), part = all <= i ? 0 : all - i < m ? all - i : m;
+            copy(half_of(comm, comm->rank) + (size_t)r * m * n->element,
+                 (const char *)n->call->send + (send_first(n, comm->rank, r) + i) * n->element, part * n->element);
+        }
+        TM_TRY(meet(n));
+        for (int r = 0; r < comm->size; r++) {
+            size_t all = elements_from(n, r, comm->rank), part = all <= i ? 0 : all - i < m ? all - i : m;
+            copy((char *)n->call->receive + (receive_first(n, r) + i) * n->element,
+                 half_of(comm, r) + (size_t)comm->rank * m * n->element, part * n->element);
+        }
+        comm->half ^= 1;
+    }
+    return TM_OK;
+}
+
+static tm_status in_blocks(near_call *n)
+{
+    switch (n->call->kind) {
+    case TM_COMM_ALL_REDUCE:
+        return blocks_all_reduce(n);
+    case TM_COMM_REDUCE_SCATTER:
+        return blocks_reduce_scatter(n);
+    case TM_COMM_ALL_GATHER:
+        return blocks_all_gather(n);
+    case TM_COMM_ALL_TO_ALL:
+        return blocks_all_to_all(n);
+    case TM_COMM_BROADCAST:
+        return blocks_broadcast(n);
+    default:
+        TM_ASSERT(!"a kind that moves data");
+        return TM_INTERNAL;
+    }
+}
+
+/* --- calls ----------------------------------------------------------------------------------- */
+
+/* By what all ranks know: the same for all. */
+static bool is_small(const near_call *n)
+{
+    size_t one = n->call->count * n->element, size = (size_t)n->comm->size;
+    bool   pieces = n->call->kind == TM_COMM_REDUCE_SCATTER || n->call->kind == TM_COMM_ALL_TO_ALL;
+    return !n->matrix && (pieces ? one * size : one) <= TM_COMM_SMALL;
+}
+
+static bool moves_nothing(const near_call *n)
+{
+    size_t all = 0, pairs = (size_t)n->comm->size * (size_t)n->comm->size;
+    if (n->call->kind == TM_COMM_BARRIER || (int)n->call->kind == TM_COMM_CLOSE) return true;
+    if (!n->matrix) return n->call->count == 0;
+    for (size_t i = 0; i < pairs; i++) all |= n->matrix[i];
+    return all == 0;
+}
+
+static tm_status run(near_call *n)
+{
+    announce(n);
+    if (moves_nothing(n)) return meet(n);
+    if (is_small(n)) return in_blocks(n);
+    TM_TRY(meet(n));
+    return all_in_reach(n) ? direct(n) : in_blocks(n);
+}
+
+tm_status tm_comm_run_near(tm_comm *comm, const tm_collective *call, tm_error *err)
+{
+    near_call n = { .comm = comm, .call = call, .err = err };
+    tm_comm_notice_fill(call, &n.notice);
+    n.element = tm_comm_bytes_of(call->format);
+    if (call->send_counts) {
+        TM_TRY(tm_comm_counts(comm, call, err));
+        n.matrix = comm->matrix;
+    }
+    return run(&n);
+}

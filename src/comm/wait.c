@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm/wait.c - patience and its end: how ranks wait, and what they say when a world fails. */
+#include "comm/group.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static void pause_processor(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+bool tm_comm_wait_turn(const tm_comm *comm, tm_comm_patience *patience)
+{
+    enum { SPINS = 2000, YIELDS = 4000, CLOCK = 64, NAP_NS = 50000 };
+    int64_t turn = patience->turn++;
+    if (turn < SPINS && !comm->world->crowded) {
+        pause_processor();
+        return true;
+    }
+    if (turn < SPINS + YIELDS) {
+        sched_yield();
+        if (turn % CLOCK != 0) return true;
+    } else {
+        nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+    }
+    int64_t now = tm_now_ns();
+    if (patience->since_ns == 0) patience->since_ns = now;
+    return (double)(now - patience->since_ns) * 1e-9 < comm->world->deadline_s;
+}
+
+/* --- what a call is -------------------------------------------------------------------------- */
+
+void tm_comm_notice_fill(const tm_collective *call, tm_comm_notice *notice)
+{
+    bool pair = call->kind == TM_COMM_SEND || call->kind == TM_COMM_RECEIVE;
+    bool reduces = call->kind == TM_COMM_ALL_REDUCE || call->kind == TM_COMM_REDUCE_SCATTER;
+    memset(notice, 0, sizeof *notice);
+    snprintf(notice->what, sizeof notice->what, "%s", call->what ? call->what : "");
+    /* A message is the same thing for both of its ranks. */
+    notice->kind = (uint8_t)(pair ? TM_COMM_SEND : call->kind);
+    notice->op = (uint8_t)(reduces ? call->op : 0);
+    notice->format = (uint8_t)call->format;
+    notice->pieces = call->send_counts != NULL;
+    notice->count = call->send_counts ? 0 : call->count;
+    notice->peer = call->kind == TM_COMM_BROADCAST ? call->peer : -1;
+    notice->hash = tm_hash(notice, sizeof *notice);
+    notice->step = call->step;
+    notice->send_window = notice->receive_window = -1;
+}
+
+char *tm_comm_notice_text(const tm_comm_notice *notice, char out[256])
+{
+    static const char *const kinds[] = { "barrier",    "all-reduce", "reduce-scatter", "all-gather", "broadcast",
+                                         "all-to-all", "message",    "message",        "the end" };
+    static const char *const ops[] = { "sum", "max", "min" };
+    static const char *const formats[] = { "bytes", "int64", "float64", "float32", "bfloat16" };
+    int                      kind = notice->kind <= TM_COMM_CLOSE ? notice->kind : TM_COMM_CLOSE;
+    bool                     reduces = kind == TM_COMM_ALL_REDUCE || kind == TM_COMM_REDUCE_SCATTER;
+    int                      n = snprintf(out, 256, "%s", kinds[kind]);
+    if (reduces) n += snprintf(out + n, 256 - (size_t)n, " (%s)", ops[notice->op % 3]);
+    if (kind != TM_COMM_BARRIER && kind != TM_COMM_CLOSE) {
+        if (notice->pieces)
+            n += snprintf(out + n, 256 - (size_t)n, " of pieces of %s", formats[notice->format % 5]);
+        else
+            n += snprintf(out + n, 256 - (size_t)n, " of %llu %s", (unsigned long long)notice->count,
+                          formats[notice->format % 5]);
+    }
+    if (kind == TM_COMM_BROADCAST) n += snprintf(out + n, 256 - (size_t)n, " from rank %d", notice->peer);
+    if (notice->what[0]) n += snprintf(out + n, 256 - (size_t)n, " '%.55s'", notice->what);
+    if (notice->step >= 0) n += snprintf(out + n, 256 - (size_t)n, ", step %lld", (long long)notice->step);
+    return out;
+}
+
+/* --- failures -------------------------------------------------------------------------------- */
+
+/* The failure of this host becomes this rank's. With the lock. */
+static void adopt(tm_comm_world *world)
+{
+    tm_comm_desk *desk = world->desk[0];
+    char          text[sizeof desk->text];
+    memcpy(text, desk->text, sizeof text);
+    text[sizeof text - 1] = 0;
+    bool known = desk->status > TM_OK && desk->status < TM_STATUS_COUNT;
+    (void)tm_fail(&world->error, known ? (tm_status)desk->status : TM_INTERNAL, "%s", text);
+    world->failed = true;
+}
+
+tm_status tm_comm_failed(tm_comm *comm, tm_error *err)
+{
+    tm_comm_world *world = comm->world;
+    if (!world->failed) {
+        if (atomic_load_explicit(&world->desk[0]->failed, memory_order_acquire) != 2) return TM_OK;
+        pthread_mutex_lock(&world->lock);
+        if (!world->failed) adopt(world);
+        pthread_mutex_unlock(&world->lock);
+    }
+    return tm_fail(err, world->error.status, "%s", world->error.text);
+}
+
+/* The first failure of this host is everybody's: `text`, unless another rank was earlier. */
+static void record(tm_comm_world *world, tm_status status, int code, const char *text)
+{
+    tm_comm_desk *desk = world->desk[0];
+    int           none = 0;
+    pthread_mutex_lock(&world->lock);
+    if (!world->failed) {
+        if (atomic_compare_exchange_strong(&desk->failed, &none, 1)) {
+            desk->status = status;
+            desk->code = code;
+            snprintf(desk->text, sizeof desk->text, "%s", text);
+            atomic_store_explicit(&desk->failed, 2, memory_order_release);
+        }
+        /* Another rank writes its failure just now; one that was killed while it did so must not hold us up. */
+        int64_t until = tm_now_ns() + 1000000000;
+        while (atomic_load_explicit(&desk->failed, memory_order_acquire) != 2 && tm_now_ns() < until) sched_yield();
+        if (atomic_load_explicit(&desk->failed, memory_order_acquire) == 2) adopt(world);
+        if (!world->failed) {
+            (void)tm_fail(&world->error, status, "%s", text);
+            world->failed = true;
+        }
+    }
+    pthread_mutex_unlock(&world->lock);
+}
+
+tm_status tm_comm_fail(tm_comm *comm, tm_status status, tm_error *err, const char *format, ...)
+{
+    tm_comm_world *world = comm->world;
+    char           text[2048];
+    va_list        args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    record(world, status, tm_status_exit_code(status), text);
+    return tm_fail(err, world->error.status, "%s", world->error.text);
+}
+
+tm_status tm_comm_mismatch(tm_comm *comm, const tm_comm_notice *mine, int other, const tm_comm_notice *theirs,
+                           tm_error *err)
+{
+    char here[256], there[256];
+    int  own = comm->member[comm->rank], its = comm->member[other];
+    if (theirs->kind == TM_COMM_CLOSE)
+        return tm_comm_fail(comm, TM_INVALID, err,
+                            "ranks of group %s disagree: rank %d has closed it, rank %d calls %s", comm->name, its, own,
+                            tm_comm_notice_text(mine, here));
+    if (mine->kind == TM_COMM_CLOSE)
+        return tm_comm_fail(comm, TM_INVALID, err,
+                            "ranks of group %s disagree: rank %d has closed it, rank %d calls %s", comm->name, own, its,
+                            tm_comm_notice_text(theirs, there));
+    return tm_comm_fail(comm, TM_INVALID, err,
+                        "ranks of group %s disagree: rank %d calls %s, rank %d calls %s; all ranks of a group call the "
+                        "same, in the same order",
+                        comm->name, own, tm_comm_notice_text(mine, here), its, tm_comm_notice_text(theirs, there));
+}
+
+/* What the rank called before, as far as this host can see. */
+static void add_last_call(const tm_comm *comm, int rank, char *out, size_t room)
+{
+    char text[256];
+    if (!comm->near) return;
+    const tm_comm_post *post = comm->post[rank];
+    uint64_t            flag = atomic_load_explicit(&post->flag, memory_order_acquire);
+    if (flag == 0)
+        snprintf(out, room, "; rank %d has called nothing in this group yet", comm->member[rank]);
+    else
+        snprintf(out, room, "; the last call of rank %d was %s", comm->member[rank],
+                 tm_comm_notice_text(&post->notice[flag & 1], text));
+}
+
+tm_status tm_comm_late(tm_comm *comm, const tm_comm_notice *mine, const int *late, int n, tm_error *err)
+{
+    enum { NAMED = 8, EACH = 60 };
+    char   call[256], names[NAMED * EACH] = "", last[384] = "";
+    size_t length = 0;
+    bool   hosts = comm->world->hosts > 1;
+    for (int i = 0; i < n && i < NAMED; i++) {
+        tm_comm_place place = tm_comm_place_of(comm, late[i]);
+        length += (size_t)snprintf(names + length, EACH, "%s%d%s%.30s", i ? ", " : "", comm->member[late[i]],
+                                   hosts ? " on " : "", hosts ? place.host_name : "");
+    }
+    add_last_call(comm, late[0], last, sizeof last);
+    return tm_comm_fail(comm, TM_IO, err, "rank%s %s%s of group %s %s late: rank %d has waited %g s in %s%s",
+                        n > 1 ? "s" : "", names, n > NAMED ? " and others" : "", comm->name, n > 1 ? "are" : "is",
+                        comm->member[comm->rank], comm->world->deadline_s, tm_comm_notice_text(mine, call), last);
+}
+
+void tm_comm_abort(tm_comm *comm, int code, const char *message)
+{
+    tm_comm_world *world = comm->world;
+    char           text[2048];
+    snprintf(text, sizeof text, "rank %d: %s", world->ports.rank, message);
+    record(world, TM_INTERNAL, code, text);
+    if (atomic_load_explicit(&world->desk[0]->failed, memory_order_acquire) == 2) code = world->desk[0]->code;
+    /* Of several that give up, the first speaks. */
+    bool speaks = atomic_exchange(&world->desk[0]->told, 1) == 0;
+    world->ports.engine->abort(world->ports.own, code, speaks ? message : NULL);
+}

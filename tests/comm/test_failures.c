@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that call different things, come late, leave early or give up: every rank hears of it in the same words, within
+ * the deadline, and no number is wrong. */
+#include "world.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static void expect_words(const char *text, const char *const *words)
+{
+    for (; *words; words++)
+        if (!strstr(text, *words)) {
+            fprintf(stderr, "'%s' lacks '%s'\n", text, *words);
+            abort();
+        }
+}
+
+/* --- mismatches ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    tm_collective     odd; /* what rank 1 calls; the others: an all-reduce of 20 float32 'gradients' */
+    const char *const words[4];
+} different;
+
+static const tm_collective usual = {
+    .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .count = 20, .what = "gradients", .step = 3
+};
+
+static const different cases[] = {
+    { { .kind = TM_COMM_ALL_GATHER, .format = TM_COMM_FLOAT32, .count = 20, .what = "gradients", .step = 3 },
+      { "rank 1 calls all-gather of 20 float32 'gradients', step 3", "calls all-reduce (sum) of 20 float32" } },
+    { { .op = TM_COMM_MAX, .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .count = 20, .what = "gradients" },
+      { "rank 1 calls all-reduce (max)", "(sum)" } },
+    { { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_INT64, .count = 20, .what = "gradients", .step = 3 },
+      { "20 int64", "20 float32" } },
+    { { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .count = 21, .what = "gradients", .step = 3 },
+      { "21 float32", "20 float32" } },
+    { { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .count = 20, .what = "norms", .step = 3 },
+      { "'norms'", "'gradients'" } },
+    { { .kind = TM_COMM_BARRIER, .step = -1 }, { "rank 1 calls barrier", "all-reduce" } },
+    { { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .count = 5000, .what = "gradients", .step = 3 },
+      { "5000 float32", "20 float32" } },
+};
+
+static void call_different(tm_comm *world, void *context)
+{
+    const different *d = context;
+    static float     memory[8][2][40000];
+    int              rank = tm_comm_rank(world);
+    tm_collective    good = { .kind = TM_COMM_BARRIER, .step = -1 };
+    for (int i = 0; i < 3; i++) CHECK_OK(tm_comm_run(world, &good, err));
+    tm_collective call = rank == 1 ? d->odd : usual;
+    call.send = memory[rank][0], call.receive = memory[rank][1];
+    memory[rank][1][0] = -1;
+    tm_error err = { 0 }, later = { 0 };
+    CHECK(tm_comm_run(world, &call, &err) == TM_INVALID);
+    expect_words(err.text, d->words);
+    expect_words(err.text, (const char *const[]){ "group world", NULL });
+    CHECK(!(memory[rank][1][0] > 0) && !(memory[rank][1][0] < -1)); /* no number was written */
+    CHECK(tm_comm_run(world, &good, &later) == TM_INVALID);
+    /* On one host all say the same; and everybody the same again. */
+    CHECK(strcmp(later.text, err.text) == 0);
+}
+
+static void different_calls(void **state)
+{
+    static const int hosts[] = { 0, 1, 2, 3 };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        run_world(3, NULL, 60, false, call_different, (void *)&cases[i]);
+        run_world(4, hosts, 60, false, call_different, (void *)&cases[i]);
+    }
+}
+
+static void roots(tm_comm *world, void *context)
+{
+    float         x = 1;
+    tm_error      err = { 0 };
+    tm_collective call = { .kind = TM_COMM_BROADCAST,
+                           .format = TM_COMM_FLOAT32,
+                           .send = &x,
+                           .receive = &x,
+                           .count = 1,
+                           .peer = tm_comm_rank(world) == 0 ? 0 : 1,
+                           .what = "w",
+                           .step = -1 };
+    (void)context;
+    CHECK(tm_comm_run(world, &call, &err) == TM_INVALID);
+    expect_words(err.text, (const char *const[]){ "from rank 0", "from rank 1", NULL });
+}
+
+static void pieces(tm_comm *world, void *context)
+{
+    float         x[8] = { 0 }, y[8];
+    size_t        out[] = { 1, 2 }, in[] = { 1, 2 }; /* rank 1 sends 1 to rank 0, which expects 2 */
+    tm_error      err = { 0 };
+    tm_collective call = { .kind = TM_COMM_ALL_TO_ALL,
+                           .format = TM_COMM_FLOAT32,
+                           .send = x,
+                           .receive = y,
+                           .send_counts = out,
+                           .receive_counts = in,
+                           .what = "tokens",
+                           .step = -1 };
+    (void)context;
+    tm_status st = tm_comm_run(world, &call, &err);
+    CHECK(st == TM_INVALID);
+    expect_words(err.text, (const char *const[]){ "all-to-all 'tokens'", "elements to rank", "which expects", NULL });
+}
+
+static void message_of_another_size(tm_comm *world, void *context)
+{
+    float         x[8] = { 0 };
+    tm_error      err = { 0 };
+    int           rank = tm_comm_rank(world);
+    tm_collective call = { .kind = rank ? TM_COMM_RECEIVE : TM_COMM_SEND,
+                           .format = TM_COMM_FLOAT32,
+                           .send = x,
+                           .receive = x,
+                           .count = rank ? 7 : 8,
+                           .peer = !rank,
+                           .what = "acts",
+                           .step = 2 };
+    (void)context;
+    tm_status st = tm_comm_run(world, &call, &err);
+    if (rank == 0) return; /* sent before anybody looked */
+    CHECK(st == TM_INVALID);
+    expect_words(err.text,
+                 (const char *const[]){ "message of 7 float32 'acts', step 2", "message of 8 float32", NULL });
+}
+
+static void other_differences(void **state)
+{
+    static const int hosts[] = { 0, 1 };
+    (void)state;
+    for (int far = 0; far < 2; far++) {
+        run_world(2, far ? hosts : NULL, 60, false, roots, NULL);
+        run_world(2, far ? hosts : NULL, 60, false, pieces, NULL);
+        run_world(2, far ? hosts : NULL, 0.5, false, message_of_another_size, NULL);
+    }
+}
+
+/* --- late ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int             late;  /* this rank comes after the deadline */
+    const char     *words; /* what it called before, on one host */
+    pthread_mutex_t lock;
+    char            text[4096]; /* of the first */
+} lateness;
+
+static void come_late(tm_comm *world, void *context)
+{
+    lateness     *l = context;
+    float         x[2000] = { 1 }, y[2000];
+    int           rank = tm_comm_rank(world);
+    tm_collective before = { .kind = TM_COMM_ALL_GATHER,
+                             .format = TM_COMM_FLOAT32,
+                             .send = x,
+                             .receive = y,
+                             .count = 2,
+                             .what = "before",
+                             .step = 6 };
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .format = TM_COMM_FLOAT32,
+                           .send = x,
+                           .receive = y,
+                           .count = 2000,
+                           .what = "layer 3",
+                           .step = 7 };
+    CHECK_OK(tm_comm_run(world, &before, err));
+    if (rank == l->late) nanosleep(&(struct timespec){ .tv_nsec = 700000000 }, NULL);
+    tm_error err = { 0 };
+    int64_t  begin = tm_now_ns();
+    CHECK(tm_comm_run(world, &call, &err) == TM_IO);
+    double seconds = (double)(tm_now_ns() - begin) * 1e-9;
+    CHECK(rank == l->late || (seconds > 0.29 && seconds < 5));
+    expect_words(err.text, (const char *const[]){ "rank 2", "is late", "0.3 s", "all-reduce (sum) of 2000 float32",
+                                                  "'layer 3', step 7", l->words, NULL });
+    pthread_mutex_lock(&l->lock);
+    if (!l->text[0]) snprintf(l->text, sizeof l->text, "%s", err.text);
+    CHECK(tm_comm_place_of(world, 0).hosts > 1 || strcmp(l->text, err.text) == 0);
+    pthread_mutex_unlock(&l->lock);
+    tm_error again = { 0 };
+    begin = tm_now_ns();
+    CHECK(tm_comm_run(world, &call, &again) == TM_IO && strcmp(again.text, err.text) == 0);
+    CHECK((double)(tm_now_ns() - begin) * 1e-9 < 0.2);
+}
+
+static void a_rank_that_is_late(void **state)
+{
+    lateness l = { .late = 2,
+                   .words = "the last call of rank 2 was all-gather of 2 float32 'before', step 6",
+                   .lock = PTHREAD_MUTEX_INITIALIZER };
+    (void)state;
+    run_world(4, NULL, 0.3, false, come_late, &l);
+}
+
+/* Of several hosts: those that wait name it, and the host. */
+static void come_late_far(tm_comm *world, void *context)
+{
+    float         x[2000] = { 1 }, y[2000];
+    int           rank = tm_comm_rank(world);
+    tm_error      err = { 0 };
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .format = TM_COMM_FLOAT32,
+                           .send = x,
+                           .receive = y,
+                           .count = 2000,
+                           .what = "layer 3",
+                           .step = 7 };
+    (void)context;
+    if (rank == 2) nanosleep(&(struct timespec){ .tv_nsec = 700000000 }, NULL);
+    if (rank == 2) return;
+    CHECK(tm_comm_run(world, &call, &err) == TM_IO);
+    expect_words(err.text, (const char *const[]){ "rank 2 on ", "is late", "'layer 3', step 7", NULL });
+}
+
+static void a_rank_on_another_host_is_late(void **state)
+{
+    static const int hosts[] = { 0, 1, 2 };
+    (void)state;
+    run_world(3, hosts, 0.3, false, come_late_far, NULL);
+}
+
+/* --- the end ------------------------------------------------------------------------------------- */
+
+static void leave_early(tm_comm *world, void *context)
+{
+    float         x = 1, y;
+    tm_error      err = { 0 };
+    int           rank = tm_comm_rank(world);
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .format = TM_COMM_FLOAT32,
+                           .send = &x,
+                           .receive = &y,
+                           .count = 1,
+                           .what = "loss",
+                           .step = 9 };
+    (void)context;
+    if (rank != 1) {
+        CHECK(tm_comm_run(world, &call, &err) == TM_INVALID);
+        expect_words(err.text, (const char *const[]){ "rank 1 has closed it",
+                                                      "calls all-reduce (sum) of 1 float32 'loss'", NULL });
+    }
+    tm_comm_close(world);
+}
+
+static void a_rank_that_leaves(void **state)
+{
+    static const int hosts[] = { 0, 1, 1 };
+    (void)state;
+    run_world(3, NULL, 60, true, leave_early, NULL);
+    run_world(3, hosts, 60, true, leave_early, NULL);
+}
+
+static void give_up(tm_comm *world, void *context)
+{
+    tm_error      err = { 0 };
+    tm_collective call = { .kind = TM_COMM_BARRIER, .what = "step", .step = 1 };
+    (void)context;
+    if (tm_comm_rank(world) == 1) tm_comm_abort(world, 3, "the disk is full");
+    CHECK(tm_comm_run(world, &call, &err) != TM_OK);
+    CHECK(strcmp(err.text, "rank 1: the disk is full") == 0);
+}
+
+static void a_rank_that_gives_up(void **state)
+{
+    (void)state;
+    run_world(3, NULL, 60, false, give_up, NULL);
+}
+
+static void worlds_that_cannot_be(void **state)
+{
+    tm_comm *comm[1];
+    tm_error err = { 0 }, many = { 0 };
+    (void)state;
+    assert_int_equal(tm_comm_open_threads(0, 1, comm, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "0 ranks"));
+    assert_int_equal(tm_comm_open_threads(257, 1, comm, &many), TM_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(different_calls),       cmocka_unit_test(other_differences),
+        cmocka_unit_test(a_rank_that_is_late),   cmocka_unit_test(a_rank_on_another_host_is_late),
+        cmocka_unit_test(a_rank_that_leaves),    cmocka_unit_test(a_rank_that_gives_up),
+        cmocka_unit_test(worlds_that_cannot_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups of every kind, also called by two threads of a rank at once; messages between two ranks; memory; places. */
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A sum over the group shows who is in it, and in which order. */
+static void check_members(tm_comm *group, const int *want, int n)
+{
+    float x[3], y[3], right[3];
+    int   me = -1;
+    CHECK(tm_comm_size(group) == n);
+    for (int r = 0; r < n; r++)
+        if (r == tm_comm_rank(group)) me = want[r];
+    for (size_t i = 0; i < 3; i++) put_value(TM_COMM_FLOAT32, 5, me, i, &x[i]);
+    for (size_t i = 0; i < 3; i++) put_reduced(TM_COMM_SUM, TM_COMM_FLOAT32, 5, want, n, i, &right[i]);
+    tm_collective sum = { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .send = x, .receive = y, .count = 3 };
+    CHECK_OK(tm_comm_run(group, &sum, err));
+    CHECK(memcmp(y, right, sizeof y) == 0);
+    int64_t       all[TM_COMM_LOCAL], own = me;
+    tm_collective gather = {
+        .kind = TM_COMM_ALL_GATHER, .format = TM_COMM_INT64, .send = &own, .receive = all, .count = 1
+    };
+    CHECK_OK(tm_comm_run(group, &gather, err));
+    for (int r = 0; r < n; r++) CHECK(all[r] == want[r]);
+}
+
+static tm_comm *split(tm_comm *comm, int color, int key, const char *name)
+{
+    tm_comm *out;
+    CHECK_OK(tm_comm_split(comm, color, key, name, &out, err));
+    return out;
+}
+
+/* Of 8 ranks. */
+static void splits(tm_comm *world, void *context)
+{
+    int rank = tm_comm_rank(world), list[8];
+    (void)context;
+    tm_comm *parity = split(world, rank % 2, 0, "parity"), *half = split(world, rank / 4, -rank, "half");
+    for (int i = 0; i < 4; i++) list[i] = 2 * i + rank % 2;
+    check_members(parity, list, 4);
+    CHECK(strcmp(tm_comm_name(parity), "parity") == 0);
+    for (int i = 0; i < 4; i++) list[i] = rank / 4 * 4 + 3 - i; /* by key: backwards */
+    check_members(half, list, 4);
+    tm_comm *odd = split(world, rank % 3 == 0 ? -1 : 7, 0, "some");
+    CHECK(!odd == (rank % 3 == 0));
+    const int some[] = { 1, 2, 4, 5, 7 };
+    if (odd) check_members(odd, some, 5);
+    /* A group of a group, of one rank each in the end. */
+    tm_comm *pair = split(parity, tm_comm_rank(parity) / 2, 0, "pair"), *one = split(pair, rank, 0, "one");
+    list[0] = rank / 4 * 4 + rank % 2, list[1] = list[0] + 2;
+    check_members(pair, list, 2);
+    check_members(one, &rank, 1);
+    tm_comm_close(one);
+    tm_comm_close(pair);
+    tm_comm_close(odd);
+    tm_comm_close(half);
+    tm_comm_close(parity);
+    /* Places of closed groups are used again, by groups of others. */
+    for (int i = 0; i < TM_COMM_GROUPS + 20; i++) {
+        int      n = 0, color = (rank + i) / 3;
+        tm_comm *group = split(world, color, 0, "again");
+        for (int r = 0; r < 8; r++)
+            if ((r + i) / 3 == color) list[n++] = r;
+        check_members(group, list, n);
+        tm_comm_close(group);
+    }
+    for (int i = 0; i < 8; i++) list[i] = i;
+    check_members(world, list, 8);
+}
+
+static void groups_of_all_kinds(void **state)
+{
+    static const int hosts[] = { 0, 0, 0, 1, 1, 1, 2, 2 };
+    (void)state;
+    run_world(8, NULL, 60, false, splits, NULL);
+    run_world(8, hosts, 60, false, splits, NULL);
+}
+
+static void too_many(tm_comm *world, void *context)
+{
+    tm_comm *group[TM_COMM_GROUPS];
+    tm_error err = { 0 };
+    (void)context;
+    for (int i = 1; i < TM_COMM_GROUPS; i++) group[i] = split(world, 0, 0, "g");
+    CHECK(tm_comm_split(world, 0, 0, "the last", &group[0], &err) == TM_INVALID);
+    CHECK(strstr(err.text, "'the last'") && strstr(err.text, "64"));
+    for (int i = 1; i < TM_COMM_GROUPS; i++) tm_comm_close(group[i]);
+}
+
+static void groups_have_a_limit(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 60, false, too_many, NULL);
+}
+
+/* --- two threads of each rank, each with groups of its own -------------------------------------- */
+
+typedef struct {
+    tm_comm *comm;
+    uint64_t seed;
+    bool     shared; /* are its buffers in the world's memory */
+    char    *memory;
+} worker;
+
+enum { WORK_ROOM = 65536 };
+
+/* Calls by a list that all ranks of the group have: kinds, formats and counts by the seed. */
+static void *work(void *context)
+{
+    worker *w = context;
+    int     size = tm_comm_size(w->comm), rank = tm_comm_rank(w->comm), all[TM_COMM_LOCAL];
+    char    want[8], *send = w->memory, *receive = w->memory + WORK_ROOM;
+    for (int r = 0; r < size; r++) all[r] = r;
+    for (uint64_t i = 0; i < 60; i++) {
+        uint64_t       dice = mix(w->seed * 100 + i);
+        size_t         count = dice % 3 ? dice % 300 : dice % 7000;
+        tm_comm_format format = dice >> 20 & 1 ? TM_COMM_FLOAT32 : TM_COMM_INT64;
+        tm_collective  call = { .kind = dice >> 21 & 1 ? TM_COMM_ALL_REDUCE : TM_COMM_BROADCAST,
+                                .format = format,
+                                .send = send,
+                                .receive = receive,
+                                .count = count,
+                                .peer = (int)((dice >> 22) % (uint64_t)size) };
+        size_t         bytes = format_bytes(format);
+        for (size_t k = 0; k < count; k++) put_value(format, dice, rank, k, send + k * bytes);
+        CHECK_OK(tm_comm_run(w->comm, &call, err));
+        for (size_t k = 0; k < count; k++) {
+            if (call.kind == TM_COMM_BROADCAST)
+                put_value(format, dice, call.peer, k, want);
+            else
+                put_reduced(TM_COMM_SUM, format, dice, all, size, k, want);
+            CHECK(memcmp(receive + k * bytes, want, bytes) == 0);
+        }
+    }
+    return NULL;
+}
+
+static void two_threads(tm_comm *world, void *context)
+{
+    int       rank = tm_comm_rank(world);
+    worker    a = { .comm = split(world, rank % 2, 0, "a"), .seed = 1 };
+    worker    b = { .comm = split(world, rank / 2, 0, "b"), .seed = 2 };
+    void     *shared;
+    pthread_t thread;
+    (void)context;
+    CHECK_OK(tm_comm_alloc(world, 2 * WORK_ROOM, &shared, err));
+    a.memory = shared;
+    CHECK((b.memory = malloc(2 * WORK_ROOM)) != NULL);
+    CHECK(pthread_create(&thread, NULL, work, &a) == 0);
+    work(&b);
+    pthread_join(thread, NULL);
+    tm_comm_free(world, shared);
+    free(b.memory);
+    tm_comm_close(a.comm);
+    tm_comm_close(b.comm);
+}
+
+static void threads_of_a_rank(void **state)
+{
+    static const int hosts[] = { 0, 1, 1, 0 };
+    (void)state;
+    run_world(4, NULL, 60, false, two_threads, NULL);
+    run_world(4, hosts, 60, false, two_threads, NULL);
+}
+
+/* --- messages ------------------------------------------------------------------------------------ */
+
+static void messages(tm_comm *world, void *context)
+{
+    enum { N = 40000 };
+    int rank = tm_comm_rank(world), size = tm_comm_size(world), next = (rank + 1) % size,
+        last = (rank + size - 1) % size;
+    char *send = malloc(N * 4), *receive = malloc(N * 4), want[8];
+    (void)context;
+    CHECK(send && receive);
+    for (size_t round = 0; round < 6; round++) {
+        size_t count = round == 0 ? 0 : round == 1 ? 1 : round == 2 ? 1000 : N;
+        for (size_t i = 0; i < count; i++) put_value(TM_COMM_FLOAT32, round, rank, i, send + i * 4);
+        tm_collective out = { .kind = TM_COMM_SEND,
+                              .format = TM_COMM_FLOAT32,
+                              .send = send,
+                              .count = count,
+                              .peer = next,
+                              .what = "activations",
+                              .step = 1 };
+        tm_collective in = { .kind = TM_COMM_RECEIVE,
+                             .format = TM_COMM_FLOAT32,
+                             .receive = receive,
+                             .count = count,
+                             .peer = last,
+                             .what = "activations",
+                             .step = 1 };
+        if (rank > 0) CHECK_OK(tm_comm_run(world, &in, err));
+        CHECK_OK(tm_comm_run(world, &out, err));
+        memset(send, 0, N * 4); /* it may be changed at once */
+        if (rank == 0) CHECK_OK(tm_comm_run(world, &in, err));
+        for (size_t i = 0; i < count; i++) {
+            put_value(TM_COMM_FLOAT32, round, last, i, want);
+            CHECK(memcmp(receive + i * 4, want, 4) == 0);
+        }
+    }
+    free(send);
+    free(receive);
+}
+
+static void messages_to_one_rank(void **state)
+{
+    static const int hosts[] = { 0, 0, 1 };
+    (void)state;
+    run_world(3, NULL, 60, false, messages, NULL);
+    run_world(3, hosts, 60, false, messages, NULL);
+}
+
+/* --- memory and places --------------------------------------------------------------------------- */
+
+static void memory(tm_comm *world, void *context)
+{
+    size_t rank = (size_t)tm_comm_rank(world);
+    (void)context;
+    for (size_t turn = 0; turn < 3; turn++) {
+        size_t bytes = rank == 1 ? 0 : 100000 * rank + turn + 1;
+        void  *taken;
+        CHECK_OK(tm_comm_alloc(world, bytes, &taken, err));
+        CHECK(taken && (uintptr_t)taken % 4096 == 0);
+        for (size_t i = 0; i < bytes; i++) CHECK(((char *)taken)[i] == 0);
+        memset(taken, 7, bytes);
+        tm_comm_free(world, taken);
+    }
+    tm_comm_free(world, NULL);
+}
+
+static void memory_of_all_sizes(void **state)
+{
+    (void)state;
+    run_world(3, NULL, 60, false, memory, NULL);
+}
+
+static void places(tm_comm *world, void *context)
+{
+    static const int local[] = { 0, 1, 0, 1, 2 }, sizes[] = { 2, 2, 3, 3, 3 };
+    const int       *host = context;
+    for (int r = 0; r < 5; r++) {
+        tm_comm_place p = tm_comm_place_of(world, r);
+        CHECK(p.host == host[r] && p.hosts == 2 && p.local_rank == local[r] && p.local_size == sizes[r]);
+        CHECK(strcmp(p.host_name, tm_comm_place_of(world, 0).host_name) == 0 || host[r] != 0);
+    }
+    tm_comm      *back = split(world, 0, -tm_comm_rank(world), "back");
+    tm_comm_place p = tm_comm_place_of(back, 0);
+    CHECK(p.host == 1 && p.local_rank == 2);
+    tm_comm_close(back);
+}
+
+static void places_of_ranks(void **state)
+{
+    static int host[] = { 0, 0, 1, 1, 1 };
+    (void)state;
+    run_world(5, host, 60, false, places, host);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groups_of_all_kinds), cmocka_unit_test(groups_have_a_limit),
+        cmocka_unit_test(threads_of_a_rank),   cmocka_unit_test(messages_to_one_rank),
+        cmocka_unit_test(memory_of_all_sizes), cmocka_unit_test(places_of_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Worlds of processes, over each MPI that is here: the same calls and the same bits; ranks that are killed, stopped,
+ * leave or call something else are named within the deadline, and no process is left. This program is also what is
+ * launched.
+ */
+#include "calls.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/folder.h"
+
+/* --- as a rank ----------------------------------------------------------------------------------- */
+
+static const double deadline_s = 1.2; /* of the failures */
+
+/* Gives up as the program does: for all. */
+static void must(tm_comm *world, tm_status st, const tm_error *err)
+{
+    if (st != TM_OK) tm_comm_abort(world, tm_status_exit_code(st), err->text);
+}
+
+static void sum_once(tm_comm *world, int step, size_t count)
+{
+    float         x[64] = { 1 }, y[64];
+    tm_error      err = { 0 };
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .format = TM_COMM_FLOAT32,
+                           .send = x,
+                           .receive = y,
+                           .count = count,
+                           .what = "gradients",
+                           .step = step };
+    must(world, tm_comm_run(world, &call, &err), &err);
+    CHECK(y[0] == (float)tm_comm_size(world));
+}
+
+/* The last rank does it at step 5. */
+static void misbehave(tm_comm *world, const char *how)
+{
+    if (strcmp(how, "kill") == 0) raise(SIGKILL);
+    if (strcmp(how, "stop") == 0) raise(SIGSTOP);
+    if (strcmp(how, "exit") == 0) _exit(3);
+    if (strcmp(how, "count") == 0) sum_once(world, 5, 33);
+    if (strcmp(how, "close") == 0) tm_comm_close(world);
+    if (strcmp(how, "close") == 0) sleep(30);
+    if (strcmp(how, "abort") == 0) tm_comm_abort(world, 3, "the disk is full");
+}
+
+static void messages_around(tm_comm *world)
+{
+    enum { N = 300000 };
+    int    rank = tm_comm_rank(world), size = tm_comm_size(world);
+    float *x = malloc(N * sizeof *x);
+    CHECK(x);
+    for (int i = 0; i < N; i++) x[i] = (float)(rank * 10 + i % 7);
+    tm_collective send = { .kind = TM_COMM_SEND,
+                           .format = TM_COMM_FLOAT32,
+                           .send = x,
+                           .count = N,
+                           .peer = (rank + 1) % size,
+                           .what = "ring" };
+    tm_collective receive = { .kind = TM_COMM_RECEIVE,
+                              .format = TM_COMM_FLOAT32,
+                              .receive = x,
+                              .count = N,
+                              .peer = (rank + size - 1) % size,
+                              .what = "ring" };
+    if (rank > 0) CHECK_OK(tm_comm_run(world, &receive, err));
+    CHECK_OK(tm_comm_run(world, &send, err));
+    if (rank == 0) CHECK_OK(tm_comm_run(world, &receive, err));
+    /* Every rank passes on what it got: all end with that of rank 0. */
+    for (int i = 0; i < N; i++) CHECK(x[i] == (float)(i % 7));
+    free(x);
+}
+
+static void splits_of(tm_comm *world)
+{
+    int      rank = tm_comm_rank(world);
+    tm_comm *group;
+    int64_t  x = rank, y;
+    CHECK_OK(tm_comm_split(world, rank % 2, 0, "parity", &group, err));
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_INT64, .send = &x, .receive = &y, .count = 1 };
+    CHECK_OK(tm_comm_run(group, &call, err));
+    int64_t want = 0;
+    for (int r = rank % 2; r < tm_comm_size(world); r += 2) want += r;
+    CHECK(y == want);
+    tm_comm_close(group);
+}
+
+static int rank_main(const char *how, const char *engine)
+{
+    static const size_t counts[] = { 0, 5, 2000, 40001 };
+    tm_comm_options     options = { .engine = engine, .deadline_seconds = strcmp(how, "calls") == 0 ? 60 : deadline_s };
+    tm_comm            *world;
+    tm_error            err = { 0 };
+    tm_status           st = tm_comm_open(&options, &world, &err);
+    if (st != TM_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return tm_status_exit_code(st);
+    }
+    printf("pid %ld\n", (long)getpid());
+    fflush(stdout);
+    bool last = tm_comm_rank(world) == tm_comm_size(world) - 1;
+    if (strcmp(how, "calls") == 0) {
+        all_calls(world, OF(counts));
+        messages_around(world);
+        splits_of(world);
+    } else {
+        for (int step = 0; step < 10; step++) {
+            if (step == 5 && last) misbehave(world, how);
+            sum_once(world, step, 20);
+        }
+    }
+    tm_comm_place place = tm_comm_place_of(world, tm_comm_rank(world));
+    printf("rank %d of %d done, place %d of %d on host %d of %d\n", tm_comm_rank(world), tm_comm_size(world),
+           place.local_rank, place.local_size, place.host, place.hosts);
+    fflush(stdout);
+    tm_comm_close(world);
+    return 0;
+}
+
+/* --- as the test --------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *name, *launcher, *other; /* other: engine that does not fit this launcher */
+} library;
+
+static const library libraries[] = { { "openmpi", "mpirun.openmpi", "mpich" },
+                                     { "mpich", "mpiexec.mpich", "openmpi" } };
+
+static char self[PATH_MAX];
+
+static bool in_path(const char *program)
+{
+    char command[128];
+    snprintf(command, sizeof command, "command -v %s >/dev/null 2>&1", program);
+    return system(command) == 0;
+}
+
+/* Skips the test where the library is not here. */
+static void need(const library *l)
+{
+    if (!in_path(l->launcher)) {
+        print_message("SKIPPED: %s is not installed\n", l->launcher);
+        skip();
+    }
+    if (!tm_comm_engine_built(l->name)) {
+        print_message("SKIPPED: trainmark-%s.so was not built\n", l->name);
+        skip();
+    }
+}
+
+typedef struct {
+    int    code; /* 128 + signal */
+    double seconds;
+    char   text[65536];
+} outcome;
+
+static void run_child(const library *l, const char *ranks, const char *how, const char *engine, int out)
+{
+    const char *argv[24];
+    int         n = 0;
+    argv[n++] = l->launcher;
+    argv[n++] = "-n";
+    argv[n++] = ranks;
+    if (strcmp(l->name, "openmpi") == 0) {
+        argv[n++] = "--oversubscribe", argv[n++] = "--bind-to", argv[n++] = "none", argv[n++] = "--quiet";
+        argv[n++] = "--mca", argv[n++] = "pml", argv[n++] = "ob1", argv[n++] = "--mca", argv[n++] = "btl";
+        argv[n++] = "vader,self";
+    }
+    argv[n++] = self;
+    argv[n++] = how;
+    argv[n++] = engine;
+    argv[n] = NULL;
+    setpgid(0, 0);
+    dup2(out, 1);
+    dup2(out, 2);
+    int null = open("/dev/null", O_RDONLY);
+    dup2(null, 0);
+    execvp(argv[0], (char *const *)argv);
+    _exit(127);
+}
+
+static void launch(const library *l, const char *ranks, const char *how, const char *engine, outcome *o)
+{
+    enum { LIMIT_S = 30 };
+    int     fds[2], status = 0;
+    size_t  n = 0;
+    int64_t begin = tm_now_ns();
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) run_child(l, ranks, how, engine, fds[1]);
+    close(fds[1]);
+    for (;;) {
+        struct pollfd p = { .fd = fds[0], .events = POLLIN };
+        ssize_t       got = poll(&p, 1, 200) > 0 ? read(fds[0], o->text + n, sizeof o->text - 1 - n) : -1;
+        if (got > 0) n += (size_t)got;
+        if (got == 0) break;
+        if ((double)(tm_now_ns() - begin) * 1e-9 > LIMIT_S) kill(-child, SIGKILL);
+    }
+    o->text[n] = 0;
+    close(fds[0]);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    o->seconds = (double)(tm_now_ns() - begin) * 1e-9;
+    o->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    assert_true(o->seconds < LIMIT_S);
+}
+
+/* One that nobody has waited for yet is gone, too. */
+static bool runs(long pid)
+{
+    char path[64], state = 'X', line[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return false;
+    char *name = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    if (name) state = name[2];
+    fclose(file);
+    return state != 'Z' && state != 'X';
+}
+
+static void expect_nobody_left(const outcome *o, int ranks)
+{
+    int found = 0;
+    for (const char *at = o->text; (at = strstr(at, "pid ")); at++) {
+        long pid = strtol(at + 4, NULL, 10);
+        found++;
+        for (int i = 0; i < 100 && runs(pid); i++) nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+        if (runs(pid)) fail_msg("process %ld is left of: %s", pid, o->text);
+    }
+    if (found != ranks) fail_msg("%d ranks of %d told their numbers: %s", found, ranks, o->text);
+}
+
+static void expect(const outcome *o, const char *words)
+{
+    if (!strstr(o->text, words))
+        fail_msg("exit code %d after %.1f s, '%s' is not in: %s", o->code, o->seconds, words, o->text);
+}
+
+static outcome o;
+
+static void same_calls(const library *l)
+{
+    need(l);
+    launch(l, "3", "calls", "-", &o);
+    if (o.code != 0) fail_msg("exit code %d: %s", o.code, o.text);
+    for (int r = 0; r < 3; r++) {
+        char line[96];
+        snprintf(line, sizeof line, "rank %d of 3 done, place %d of 3 on host 0 of 1", r, r);
+        expect(&o, line);
+    }
+    expect_nobody_left(&o, 3);
+}
+
+static void failures(const library *l)
+{
+    static const struct {
+        const char *how, *words;
+        int         code, only; /* code: -1: not zero, the launcher decides; only: over one of the libraries, or -1 */
+    } cases[] = {
+        { "kill", "", -1, 0 },
+        { "exit", "", -1, 1 },
+        { "stop", "rank 2 of group world is late: ", 1, -1 },
+        { "count", "33 float32 'gradients', step 5", 4, 0 },
+        { "close", "rank 2 has closed it", 4, 1 },
+        { "abort", "rank 2: the disk is full", 3, 1 },
+    };
+    need(l);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (cases[i].only >= 0 && &libraries[cases[i].only] != l) continue;
+        launch(l, "3", cases[i].how, "-", &o);
+        if (cases[i].words[0]) expect(&o, cases[i].words);
+        /* MPICH's launcher adds the 9 of those that it had to kill. */
+        bool as_told =
+            o.code == cases[i].code || (l == &libraries[1] && (o.code == 9 || o.code == (cases[i].code | 9)));
+        if (cases[i].code < 0 ? o.code == 0 : !as_told) fail_msg("%s: exit code %d: %s", cases[i].how, o.code, o.text);
+        if (strstr(o.text, "done")) fail_msg("%s: a rank went on to the end: %s", cases[i].how, o.text);
+        /* Of several that notice, one speaks. */
+        const char *first = cases[i].words[0] ? strstr(o.text, cases[i].words) : NULL;
+        if (first && strstr(first + 1, "trainmark: rank")) fail_msg("%s: said twice: %s", cases[i].how, o.text);
+        expect_nobody_left(&o, 3);
+        assert_true(o.seconds < deadline_s + 8);
+    }
+}
+
+/* Ranks that would all train alone. */
+static void wrong_launcher(const library *l)
+{
+    need(l);
+    need(&libraries[l == libraries]);
+    launch(l, "2", "calls", l->other, &o);
+    assert_int_not_equal(o.code, 0);
+    expect(&o, "the launcher is another MPI's");
+    expect(&o, "--ranks 2");
+    if (strstr(o.text, "done")) fail_msg("a rank computed: %s", o.text);
+}
+
+static void calls_openmpi(void **state)
+{
+    (void)state;
+    same_calls(&libraries[0]);
+}
+
+static void calls_mpich(void **state)
+{
+    (void)state;
+    same_calls(&libraries[1]);
+}
+
+static void failures_openmpi(void **state)
+{
+    (void)state;
+    failures(&libraries[0]);
+}
+
+static void failures_mpich(void **state)
+{
+    (void)state;
+    failures(&libraries[1]);
+}
+
+static void wrong_launchers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) wrong_launcher(&libraries[i]);
+}
+
+/* What a process was launched by, by its environment alone. */
+static void launchers(void **state)
+{
+    static const struct {
+        const char *set[4], *engine;
+        int         rank, ranks;
+    } cases[] = {
+        { { NULL }, "self", 0, 1 },
+        { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" }, "openmpi", 1, 4 },
+        { { "PMI_RANK=2", "PMI_SIZE=3" }, "mpich", 2, 3 },
+        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1" }, "openmpi", 1, 2 },
+        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0" }, NULL, 1, 2 },
+        { { "SLURM_PROCID=0", "SLURM_NTASKS=2" }, "self", 0, 1 }, /* the shell of an allocation */
+        { { "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3" }, NULL, 3, 8 },
+        { { "PMI_RANK=0", "PMI_SIZE=1" }, "self", 0, 1 },
+    };
+    static const char *const names[] = {
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",  "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
+        "SLURM_STEP_ID",        "SLURM_NTASKS",         "PMIX_RANK", "RANK",     "WORLD_SIZE",   "LOCAL_RANK"
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) unsetenv(names[k]);
+        for (int k = 0; k < 4 && cases[i].set[k]; k++) putenv((char *)cases[i].set[k]);
+        tm_comm_launch found = tm_comm_launched();
+        assert_int_equal(found.rank, cases[i].rank);
+        assert_int_equal(found.ranks, cases[i].ranks);
+        if (cases[i].engine) assert_string_equal(found.engine, cases[i].engine);
+        tm_comm *world = NULL;
+        tm_error err = { 0 };
+        if (!cases[i].engine) {
+            assert_null(found.engine);
+            assert_int_equal(tm_comm_open(NULL, &world, &err), TM_INVALID);
+            assert_non_null(strstr(err.text, "--ranks"));
+        } else if (cases[i].ranks == 1) {
+            assert_int_equal(tm_comm_open(NULL, &world, &err), TM_OK);
+            assert_int_equal(tm_comm_size(world), 1);
+            tm_comm_close(world);
+        }
+    }
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) unsetenv(names[k]);
+    setenv("TRAINMARK_MODULES", "/nowhere", 1);
+    setenv("PMI_RANK", "0", 1), setenv("PMI_SIZE", "2", 1);
+    tm_comm *world = NULL;
+    tm_error err = { 0 };
+    assert_int_equal(tm_comm_open(NULL, &world, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "apt-get install mpich libmpich-dev"));
+}
+
+/* The modules lie beside the program, two folders up. */
+static void settle_environment(void)
+{
+    char    modules[PATH_MAX + 16];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(n > 0);
+    self[n] = 0;
+    snprintf(modules, sizeof modules, "%s", self);
+    for (int i = 0; i < 3; i++) *strrchr(modules, '/') = 0;
+    setenv("TRAINMARK_MODULES", modules, 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* those of the MPI */
+    setenv("TMPDIR", test_folder(), 1);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 2) return rank_main(argv[1], argv[2][0] == '-' ? NULL : argv[2]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_openmpi),  cmocka_unit_test(calls_mpich),     cmocka_unit_test(failures_openmpi),
+        cmocka_unit_test(failures_mpich), cmocka_unit_test(wrong_launchers), cmocka_unit_test(launchers),
+    };
+    settle_environment();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unsetenv("TMPDIR");
+    test_folder_remove();
+    return failed;
+}
