@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # tools/asan_changed.sh [COMMIT] - the unit tests of the rooms that a change touches, under AddressSanitizer and
-# UndefinedBehaviorSanitizer, as many as start within ASAN_SECONDS (360, with building); 0: none.
+# UndefinedBehaviorSanitizer, as many as end within ASAN_SECONDS (360, with building); 0: none.
 #
 # The change is everything since COMMIT. Without one: since this branch left the main one (origin/main, main); on the main
 # branch: the commits of the day before the last one, and the last one. Where the history ends before that (a shallow copy),
-# or where there is none, every file counts as changed. The rooms that were changed last come first, in a room the tests of
-# changed files. A change of base/, of tests/support/ or of the Makefile touches every room: the others follow, first those
+# or where there is none, every file counts as changed. Tests of changed files come first, then the others of their rooms,
+# those changed last before those changed earlier. A change of base/, of tests/support/ or of the Makefile touches every room: the others follow, first those
 # that read files of others. What is left out for lack of time is named and counted. LIST_ONLY=1 prints the tests, in order.
 set -eu
 cd "$(dirname "$0")/.."
@@ -53,9 +53,8 @@ if echo "$changed" | grep -qE '^(src/base/|tests/support/|Makefile$)'; then
     rooms="$rooms config data token mlperf $(for room in src/*/; do basename "$room"; done)"
 fi
 stems=" $(echo "$changed" | sed -n 's#.*/\(test_\)\{0,1\}\([a-z0-9_]*\)\.[ch]$#\2#p' | tr '\n' ' ')"
-tests=
+first='' others=''
 for room in $(echo "$rooms" | tr -s ' ' '\n' | awk 'NF && !seen[$0]++'); do
-    first='' others=''
     for file in tests/"$room"/test_*.c; do
         [ -e "$file" ] || continue
         stem=${file##*/test_}
@@ -64,8 +63,8 @@ for room in $(echo "$rooms" | tr -s ' ' '\n' | awk 'NF && !seen[$0]++'); do
         *) others="$others build/asan/${file%.c}" ;;
         esac
     done
-    tests="$tests$first$others"
 done
+tests="$first$others"
 if [ -z "$tests" ]; then
     echo "asan: no room with unit tests changed since $since"
     exit 0
