@@ -101,7 +101,7 @@ int main(int argc, char **argv)
     tm_cli_settle_waiting(argv);
     tm_error  err = { 0 };
     tm_status st = dispatch(argc, argv, &err);
-    if (st != TM_OK) complain(st, &err);
+    if (st != TM_OK && err.text[0]) complain(st, &err); /* else others have said it: the ranks of this command */
     if (fflush(stdout) != 0 && st == TM_OK) {
         fprintf(stderr, "trainmark: cannot write to standard output\n");
         st = TM_IO;

@@ -138,7 +138,7 @@ static void check_moved(run *r, const uint64_t *now)
 static void check_samples(run *r)
 {
     int64_t seen, unique, epoch = tm_source_describe(r->source)->train_samples;
-    tm_loader_unique(r->loader, &seen, &unique);
+    tm_loader_unique(r->loader, &seen, &unique, NULL);
     int64_t different = seen < epoch ? seen : epoch;
     if (seen >= TM_JUDGED_STEPS && 4 * unique < 3 * different)
         snprintf(r->unreal, sizeof r->unreal, "of %lld samples only %lld are different ones", (long long)seen,

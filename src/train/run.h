@@ -11,6 +11,7 @@
 #include "data/source.h"
 #include "device/device.h"
 #include "stats/guard.h"
+#include "train/ranks.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -60,6 +61,7 @@ typedef struct {
     int64_t  sample_tokens;    /* generated at the end of a run on text (step.sample) */
     double   slowdown_pct;     /* of a step's time, burnt on top of it: an injected slowdown; 0: none */
     int      turn_fd;          /* takes turns by way of this socket (train/turn.h); 0: does not */
+    const tm_ranks *ranks;     /* NULL: alone */
 } tm_run_options;
 
 /* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with
