@@ -87,16 +87,21 @@ tm_status tm_cli_open_ranks(int64_t ranks, tm_comm **world, tm_error *err)
     return launch.ranks > 1 ? share_processors(*world, err) : TM_OK;
 }
 
-void tm_cli_close_ranks(tm_comm *world, tm_status st, const tm_error *err)
+bool tm_cli_ranks_failed(tm_status st)
+{
+    return st != TM_OK && st != TM_NUMBERS && st != TM_NEGATIVE && st != TM_INTERRUPTED;
+}
+
+void tm_cli_close_ranks(tm_comm *world, tm_status st, tm_error *err)
 {
     if (!world) return;
     int  rank = tm_comm_rank(world);
     bool alone = tm_comm_size(world) == 1;
-    bool ended = st == TM_OK || st == TM_NUMBERS || st == TM_NEGATIVE || st == TM_INTERRUPTED;
-    if (!alone && !ended) {
+    if (!alone && tm_cli_ranks_failed(st)) {
         leave_sign("failed", rank, tm_status_exit_code(st));
         tm_comm_abort(world, tm_status_exit_code(st), err->text);
     }
     tm_comm_close(world);
+    if (rank > 0) err->text[0] = '\0';
     if (!alone) leave_sign("done", rank, tm_status_exit_code(st));
 }

@@ -19,9 +19,11 @@ TM_MUST_USE tm_status tm_cli_start_ranks(int64_t ranks, const char *mpi, const t
  * number than there are is TM_INVALID. Ranks above 0 print nothing to standard output from now on; SIGUSR1 is like
  * SIGINT. */
 TM_MUST_USE tm_status tm_cli_open_ranks(int64_t ranks, tm_comm **world, tm_error *err);
+/* Has a command that ended with `st` failed, and with it all ranks? Else it came to its end on all of them. */
+bool tm_cli_ranks_failed(tm_status st);
 /* Closes the world of a command that ended with `st`. A failure ends all ranks, at once and with its exit code: does
- * not return then. NULL is fine. */
-void tm_cli_close_ranks(tm_comm *world, tm_status st, const tm_error *err);
+ * not return then. What the first rank says the others need not: their *err loses its text. NULL is fine. */
+void tm_cli_close_ranks(tm_comm *world, tm_status st, tm_error *err);
 
 /* Rows for the two options; members ranks (int64_t), mpi (text). */
 #define TM_OPTION_RANKS(type)                                                                                          \

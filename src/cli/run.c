@@ -11,6 +11,7 @@
 #include "base/plain.h"
 #include "cli/cli.h"
 #include "cli/explain_ranks.h"
+#include "cli/ranks.h"
 #include "cli/sweep.h"
 #include "hf/adapter.h"
 #include "hf/folder.h"
@@ -44,6 +45,7 @@ static const tm_option rows[] = {
       .help = "append the result to this CSV file" },
     { "timeout", 0, TM_OPTION_F64, offsetof(tm_cli_options, timeout_s), .value = "SECONDS", .lo = -1, .hi = 1e8,
       .help = "stop after this time, as if interrupted; 0 or -1: never" },
+    TM_OPTION_RANKS(tm_cli_options),
     TM_CLI_CONFIGURATION_ROWS,
 };
 
@@ -62,7 +64,15 @@ typedef struct {
     bool            quiet;
     int             turn_fd; /* 0: takes no turns */
     tm_folder_lock  lock;    /* of the run directory */
+    tm_comm        *world;   /* of several ranks; NULL: alone */
+    tm_ranks        ranks;   /* that train together, with a world */
 } job;
+
+/* Of several ranks the first has the records, the console and the folder. */
+static bool is_first(const job *j)
+{
+    return !j->world || tm_comm_rank(j->world) == 0;
+}
 
 /* --out, else the experiment's workspace/group/user/name, else output/NAME of the experiment or the model. */
 static void name_folder(job *j)
@@ -315,15 +325,27 @@ static tm_status open_adapter(job *j, tm_error *err)
                    (long long)given->rank, given->alpha, (long long)own->rank, own->alpha);
 }
 
+/* This rank's place among those that train together. */
+static tm_status join_ranks(job *j, tm_error *err)
+{
+    if (!j->world) return TM_OK;
+    j->options.step.layout.rank = tm_comm_rank(j->world);
+    TM_TRY(tm_ranks_open(&j->options.step.layout.mesh, j->world, &j->ranks, err));
+    tm_device_join(j->device, &j->ranks.groups);
+    j->options.ranks = &j->ranks;
+    return TM_OK;
+}
+
 static tm_status prepare(job *j, tm_error *err)
 {
-    if (j->cli->perf_csv) TM_TRY(tm_file_check_writable(j->cli->perf_csv, "--perf-csv", err));
+    if (j->cli->perf_csv && is_first(j)) TM_TRY(tm_file_check_writable(j->cli->perf_csv, "--perf-csv", err));
     TM_TRY(join_turns(j, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;
     TM_TRY(open_weights(j, err));
     TM_TRY(open_adapter(j, err));
     TM_TRY(tm_cli_open_device(j->cli, &j->options, j->cli->dry_run, &j->device, err));
+    TM_TRY(join_ranks(j, err));
     name_folder(j);
     return open_data(j, err);
 }
@@ -353,6 +375,23 @@ static bool has_result(const job *j)
     return there;
 }
 
+/* All ranks begin together, once the first has its folder, and know whether there is anything to do. */
+static tm_status agree_to_begin(job *j, tm_error *err)
+{
+    int64_t       concluded = is_first(j) && has_result(j);
+    tm_collective tell = { .kind = TM_COMM_BROADCAST,
+                           .format = TM_COMM_INT64,
+                           .send = &concluded,
+                           .receive = &concluded,
+                           .count = 1,
+                           .peer = 0,
+                           .what = "the run begins",
+                           .step = -1 };
+    if (j->world) TM_TRY(tm_comm_run(j->world, &tell, err));
+    j->options.concluded = concluded != 0;
+    return TM_OK;
+}
+
 /* With its outputs open and closed. *began: did it ever start? */
 static tm_status run(job *j, bool *began, tm_error *err)
 {
@@ -368,8 +407,8 @@ static tm_status run(job *j, bool *began, tm_error *err)
                                  .quiet = j->quiet,
                                  .json = j->cli->json };
     TM_TRY(tm_outputs_open(&wanted, &outputs, err));
-    j->options.concluded = has_result(j);
-    tm_status st = tm_run(&j->options, j->device, j->source, tm_outputs_bus(outputs), &tm_cli_stop, err);
+    tm_status st = agree_to_begin(j, err);
+    if (st == TM_OK) st = tm_run(&j->options, j->device, j->source, tm_outputs_bus(outputs), &tm_cli_stop, err);
     return tm_outputs_close(outputs, st, began, err);
 }
 
@@ -405,8 +444,19 @@ static tm_status print_result(const job *j, tm_error *err)
     return st;
 }
 
+/* A rank that is not the first: the same training, nothing told. */
+static tm_status train_beside(job *j, tm_error *err)
+{
+    tm_event_bus nobody = { 0 };
+    name_checkpoints(j);
+    if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
+    TM_TRY(agree_to_begin(j, err));
+    return tm_run(&j->options, j->device, j->source, &nobody, &tm_cli_stop, err);
+}
+
 static tm_status train(job *j, tm_error *err)
 {
+    if (!is_first(j)) return train_beside(j, err);
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
     TM_TRY(tm_folder_make(j->folder.data, err));
     TM_TRY(tm_folder_lock_take(j->folder.data, &j->lock, err));
@@ -499,6 +549,7 @@ static void release(job *j)
     tm_safetensors_close(j->weights);
     tm_hf_adapter_close(&j->adapter);
     if (j->device) tm_device_close(j->device);
+    if (j->options.ranks) tm_ranks_close(&j->ranks);
     tm_environment_destroy(j->environment);
     tm_checks_fini(&j->checks);
     tm_config_destroy(j->config);
@@ -575,6 +626,29 @@ static tm_status run_or_sweep(job *j, const tm_cli_line *line, tm_error *err)
     return j->cli->dry_run ? print_plan(j, err) : train(j, err);
 }
 
+/* The world of several ranks: this process starts them (*started: it has, and the status is theirs), or is one. */
+static tm_status open_world(job *j, const tm_cli_line *line, bool *started, tm_error *err)
+{
+    int64_t ranks = tm_config_i64(j->config, "parallelism.ranks");
+    size_t  n_axes;
+    (void)tm_config_axes(j->config, &n_axes);
+    *started = false;
+    if (j->cli->dry_run || (ranks == 1 && tm_comm_launched().ranks == 1)) return TM_OK;
+    if (n_axes > 0 && tm_comm_launched().ranks > 1)
+        return tm_fail(err, TM_INVALID, "a sweep starts the ranks of each run itself: use --ranks %lld instead of %s",
+                       (long long)ranks, tm_comm_launched().launcher);
+    if (n_axes > 0) return TM_OK; /* the runs have --ranks, too */
+    if (j->cli->evaluate) return tm_fail(err, TM_UNSUPPORTED, "--evaluate takes one rank; leave --ranks out");
+    TM_TRY(tm_cli_start_ranks(ranks, j->cli->mpi, line, started, err));
+    if (*started) return TM_OK;
+    TM_TRY(tm_cli_open_ranks(ranks, &j->world, err));
+    if (!is_first(j)) {
+        j->quiet = true;
+        tm_log_set_level(TM_LOG_ERROR);
+    }
+    return TM_OK;
+}
+
 static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
 {
     job j = { .cli = line->options };
@@ -585,11 +659,13 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     if (st == TM_OK && j.cli->json && j.cli->compare)
         st = tm_fail(err, TM_USAGE, "--compare prints a table and cannot be given with --json; leave one out");
     if (st == TM_OK) st = check_evaluate(&j, err);
-    if (st == TM_OK) {
-        if (!line->quiet && !line->verbose) set_log_level(j.config);
-        st = run_or_sweep(&j, line, err);
-    }
+    bool started = false;
+    if (st == TM_OK && !line->quiet && !line->verbose) set_log_level(j.config);
+    if (st == TM_OK) st = open_world(&j, line, &started, err);
+    if (st == TM_OK && !started) st = run_or_sweep(&j, line, err);
+    if (tm_cli_ranks_failed(st)) tm_cli_close_ranks(j.world, st, err); /* before this rank waits for others */
     release(&j);
+    tm_cli_close_ranks(j.world, st, err);
     return st;
 }
 

@@ -38,6 +38,7 @@ typedef struct {
     int         asked;  /* signals so far */
     int64_t     due_ns; /* when patience ends; 0: not yet */
     const char *reason; /* why it will */
+    int         first;  /* rank that was gone without a word while all others still were there; -1: not known */
     sigset_t    before;
 } supervisor;
 
@@ -57,14 +58,16 @@ static bool runs(long pid)
 }
 
 /* A rank that gave up, or is gone without a word: its launcher has to end the others now. */
-static bool one_is_gone(const supervisor *s)
+static bool one_is_gone(supervisor *s)
 {
+    int gone = 0;
     for (int r = 0; r < s->ranks; r++) {
         long pid = sign(s, "pid", r);
         if (sign(s, "failed", r) >= 0) return true;
-        if (pid > 0 && !runs(pid) && sign(s, "done", r) < 0) return true;
+        if (pid <= 0 || runs(pid) || sign(s, "done", r) >= 0) continue;
+        s->first = gone++ == 0 ? r : -1;
     }
-    return false;
+    return gone > 0;
 }
 
 static void kill_all(const supervisor *s)
@@ -233,6 +236,9 @@ static tm_status conclude(const supervisor *s, int status, tm_error *err)
     for (int r = 0; r < s->ranks; r++)
         if (sign(s, "pid", r) < 0 && code != 0 && code < 128 && status_of(code) != TM_INTERNAL)
             return status_of(code); /* refused before it began, and said so */
+    if (s->first >= 0)
+        return tm_fail(err, TM_INTERNAL, "rank %d (process %ld) ended without a word; the others were ended after it",
+                       s->first, sign(s, "pid", s->first));
     return tm_fail(err, TM_INTERNAL, "%d of %d ranks ended without a word (the launcher's exit code is %d)",
                    s->ranks - ended, s->ranks, code);
 }
@@ -259,7 +265,7 @@ static tm_status supervise(supervisor *s, char **argv, tm_error *err)
 
 tm_status tm_cli_start_ranks(int64_t ranks, const char *mpi, const tm_cli_line *line, bool *started, tm_error *err)
 {
-    supervisor  s = { .ranks = (int)ranks };
+    supervisor  s = { .ranks = (int)ranks, .first = -1 };
     const char *launcher = NULL;
     *started = false;
     if (ranks < 2 || tm_comm_launched().ranks > 1) return TM_OK;
