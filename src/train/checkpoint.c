@@ -12,6 +12,7 @@
  */
 #include "train/checkpoint.h"
 
+#include "base/hash.h"
 #include "train/agree.h"
 #include "train/checkpoint_saving.h"
 
@@ -29,16 +30,6 @@ enum { CHUNK_BYTES = TM_CHECKPOINT_CHUNK_BYTES };
 static bool is_whole(const tm_checkpoint_tensor *t)
 {
     return t->part.whole_bytes == 0;
-}
-
-/* A rank writes a file if it has something to write; one of several ranks has no need of empty tensors' bytes. */
-static size_t list_tensors(saver *s, const tm_checkpoint_tensor *tensors, size_t n)
-{
-    size_t count = 0;
-    s->tensors = tm_arena_take(s->arena, (n + 1) * sizeof *s->tensors);
-    for (size_t i = 0; i < n; i++)
-        if (!tensors[i].elsewhere) s->tensors[count++] = tensors[i];
-    return count;
 }
 
 static void describe_one(const tm_checkpoint_tensor *t, bool plain, tm_checkpoint_record *r, tm_checkpoint_piece *p)
@@ -60,39 +51,47 @@ static void describe_one(const tm_checkpoint_tensor *t, bool plain, tm_checkpoin
                                 .first_byte = t->part.first_byte,
                                 .row_part = t->part.row_part };
     if (is_whole(t)) *p = (tm_checkpoint_piece){ .rows = 1, .row_part = t->bytes };
-    if (!plain && t->bytes == 0) r->n_pieces = 0;
+    if (!plain && (t->bytes == 0 || t->elsewhere)) r->n_pieces = 0;
 }
 
-static void describe(saver *s, const tm_checkpoint_state *state, size_t n, bool plain)
+/* A rank tells of all tensors that it has, but writes only what is not elsewhere: so one that nobody writes is found.
+ */
+static void describe(saver *s, const tm_checkpoint_state *state, const tm_checkpoint_tensor *tensors, size_t n,
+                     bool plain)
 {
     tm_checkpoint_index *index = &s->index;
-    size_t               pieces = 0;
-    *index = (tm_checkpoint_index){ .state = *state, .count = n, .n_files = plain || n > 0 };
+    *index = (tm_checkpoint_index){ .state = *state, .count = n };
     index->records = tm_arena_take(s->arena, (n + 1) * sizeof *index->records);
     index->pieces = tm_arena_take(s->arena, (n + 1) * sizeof *index->pieces);
     index->files = tm_arena_take(s->arena, sizeof *index->files);
     index->files[0].writer = plain ? -1 : s->rank;
+    s->tensors = tm_arena_take(s->arena, (n + 1) * sizeof *s->tensors); /* tensor and piece have one number */
     for (size_t i = 0; i < n; i++) {
-        describe_one(&s->tensors[i], plain, &index->records[i], &index->pieces[pieces]);
-        index->records[i].first_piece = pieces;
-        s->tensors[pieces] = s->tensors[i]; /* tensor and piece have one number */
-        pieces += index->records[i].n_pieces;
+        describe_one(&tensors[i], plain, &index->records[i], &index->pieces[index->n_pieces]);
+        index->records[i].first_piece = index->n_pieces;
+        s->tensors[index->n_pieces] = tensors[i];
+        index->n_pieces += index->records[i].n_pieces;
     }
-    index->n_pieces = pieces;
+    index->n_files = plain || index->n_pieces > 0;
     if (index->n_files > 0)
         s->data =
             tm_arena_format(s->arena, "%s/%s", s->temporary, tm_checkpoint_file_name(s->arena, index->files[0].writer));
 }
 
-/* One rank that writes all tensors whole leaves the files of a single process. */
+/* One rank that writes all tensors whole leaves the files of a single process, if the others have the same tensors. */
 static tm_status plan(saver *s, const tm_checkpoint_state *state, const tm_checkpoint_tensor *tensors, size_t n)
 {
-    size_t  count = list_tensors(s, tensors, n);
-    int64_t others = s->rank > 0 && count > 0;
-    for (size_t i = 0; i < count; i++) others += !is_whole(&s->tensors[i]);
-    TM_TRY(agree_sum(s->target.world, "what ranks save", &others, 1, s->err));
-    s->in_pieces = others > 0;
-    describe(s, state, count, others == 0 && s->rank == 0);
+    int64_t names = 0, said[3] = { 0 };
+    for (size_t i = 0; i < n; i++) {
+        names ^= (int64_t)(tm_hash(tensors[i].name, strlen(tensors[i].name)) >> 2);
+        if (!is_whole(&tensors[i]) || tensors[i].elsewhere != (s->rank > 0)) said[0] = 1;
+    }
+    said[1] = names;
+    said[2] = -names;
+    TM_TRY(agree_max(s->target.world, "what ranks save", said, 3, s->err));
+    s->in_pieces = said[0] || said[1] != -said[2];
+    bool plain = !s->in_pieces;
+    describe(s, state, tensors, plain && s->rank > 0 ? 0 : n, plain && s->rank == 0);
     return TM_OK;
 }
 
@@ -287,12 +286,12 @@ static tm_status message(const saver *s, tm_comm_kind kind, int peer, void *data
 /* What this rank has written goes to rank 0. */
 static tm_status send_index(saver *s)
 {
-    size_t         bytes = s->data ? tm_checkpoint_index_bytes(&s->index) : 0;
+    size_t         bytes = tm_checkpoint_index_bytes(&s->index);
     unsigned char *encoded = tm_arena_take(s->arena, bytes + 1);
     int64_t        length = (int64_t)bytes;
-    if (bytes > 0) tm_checkpoint_index_encode(&s->index, encoded);
+    tm_checkpoint_index_encode(&s->index, encoded);
     TM_TRY(message(s, TM_COMM_SEND, 0, &length, sizeof length));
-    return bytes > 0 ? message(s, TM_COMM_SEND, 0, encoded, bytes) : TM_OK;
+    return message(s, TM_COMM_SEND, 0, encoded, bytes);
 }
 
 static tm_status receive_indices(saver *s, tm_checkpoint_index *out)
@@ -300,12 +299,12 @@ static tm_status receive_indices(saver *s, tm_checkpoint_index *out)
     size_t          ranks = (size_t)s->ranks, *lengths = tm_arena_take(s->arena, ranks * sizeof *lengths);
     unsigned char **parts = tm_arena_take(s->arena, ranks * sizeof *parts);
     for (int r = 0; r < s->ranks; r++) {
-        int64_t length = s->data && r == 0 ? (int64_t)tm_checkpoint_index_bytes(&s->index) : 0;
+        int64_t length = r == 0 ? (int64_t)tm_checkpoint_index_bytes(&s->index) : 0;
         if (r > 0) TM_TRY(message(s, TM_COMM_RECEIVE, r, &length, sizeof length));
         lengths[r] = (size_t)length;
         parts[r] = tm_arena_take(s->arena, lengths[r] + 1);
-        if (r > 0 && length > 0) TM_TRY(message(s, TM_COMM_RECEIVE, r, parts[r], lengths[r]));
-        if (r == 0 && length > 0) tm_checkpoint_index_encode(&s->index, parts[r]);
+        if (r > 0) TM_TRY(message(s, TM_COMM_RECEIVE, r, parts[r], lengths[r]));
+        if (r == 0) tm_checkpoint_index_encode(&s->index, parts[r]);
     }
     return tm_checkpoint_merge(parts, lengths, s->ranks, s->arena, out, s->err);
 }

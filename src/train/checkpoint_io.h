@@ -114,8 +114,8 @@ const tm_checkpoint_piece *tm_checkpoint_same_piece(const tm_checkpoint_index  *
 
 /* --- saving ------------------------------------------------------------------------------------------------------- */
 
-/* The indices of what each rank has written, as one (checkpoint_merge.c). `parts[r]`: encoded, of rank r; lengths[r] 0:
- * it wrote nothing. TM_INTERNAL: they are of different states, or are not whole tensors together. */
+/* The indices of what each rank has written, as one (checkpoint_merge.c). `parts[r]`: encoded, of rank r. TM_INTERNAL:
+ * they are of different states, or are not whole tensors together. */
 TM_MUST_USE tm_status tm_checkpoint_merge(unsigned char *const *parts, const size_t *lengths, int ranks,
                                           tm_arena *arena, tm_checkpoint_index *out, tm_error *err);
 

@@ -73,31 +73,26 @@ static tm_status list(unsigned char *const *parts, const size_t *lengths, int ra
 {
     tm_checkpoint_index *own = tm_arena_take(arena, (size_t)ranks * sizeof *own);
     size_t               pieces = 0;
-    int                  first = -1;
     *n = 0;
     for (int r = 0; r < ranks; r++) {
-        if (lengths[r] == 0) continue;
         TM_TRY(tm_checkpoint_part_decode(parts[r], lengths[r], arena, &own[r], err));
-        if (first < 0) first = r;
-        if (!same_state(&own[first].state, &own[r].state))
-            return tm_fail(err, TM_INTERNAL, "rank %d saves another run, or step %lld and rank %d step %lld", r,
-                           (long long)own[r].state.step, first, (long long)own[first].state.step);
+        if (!same_state(&own[0].state, &own[r].state))
+            return tm_fail(err, TM_INTERNAL, "rank %d saves another run, or step %lld and rank 0 step %lld", r,
+                           (long long)own[r].state.step, (long long)own[0].state.step);
         *n += own[r].count;
         pieces += own[r].n_pieces;
     }
-    TM_ASSERT(first >= 0);
-    out->state = own[first].state;
+    out->state = own[0].state;
     out->files = tm_arena_take(arena, (size_t)ranks * sizeof *out->files);
     out->records = tm_arena_take(arena, (*n + 1) * sizeof *out->records);
     out->pieces = tm_arena_take(arena, (pieces + 1) * sizeof *out->pieces);
     *entries = tm_arena_take(arena, (*n + 1) * sizeof **entries);
     *n = 0;
     for (int r = 0; r < ranks; r++) {
-        if (lengths[r] == 0) continue;
         for (size_t i = 0; i < own[r].count; i++)
             (*entries)[(*n)++] = (entry){ &own[r].records[i], &own[r], r, (uint32_t)out->n_files };
         out->data_bytes += own[r].data_bytes;
-        out->files[out->n_files++] = own[r].files[0];
+        if (own[r].n_files > 0) out->files[out->n_files++] = own[r].files[0];
     }
     return TM_OK;
 }

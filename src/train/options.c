@@ -279,6 +279,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");
     out->checkpoint_keep = (int)tm_config_i64(config, "checkpoint.keep_latest_k");
+    out->checkpoint_behind = !is(config, "checkpoint.async_mode", "disabled");
     out->checkpoint_not_last = tm_config_bool(config, "disable_last_saving");
     out->allow_changed_data = tm_config_bool(config, "checkpoint.allow_changed_data");
     out->config_hash = tm_config_hash(config);

@@ -322,6 +322,12 @@ static void drop_one(holding *h, int rank)
     if (rank == 1) h->tensors[0].elsewhere = true;
 }
 
+static void drop_on_all(holding *h, int rank)
+{
+    (void)rank;
+    h->tensors[h->n - 1].elsewhere = true;
+}
+
 static void save_twice(holding *h, int rank)
 {
     if (rank == 1) h->tensors[h->n - 1].elsewhere = false;
@@ -342,6 +348,13 @@ static void parts_that_are_not_the_whole_are_refused(void **unused)
     j.spoil = drop_one;
     save_in(&j, 3);
     expect_failure(&j, 3, TM_INTERNAL, "'embedding', which are not its 432 bytes once each");
+    j.spoil = drop_on_all;
+    save_in(&j, 3);
+    expect_failure(&j, 3, TM_INTERNAL, "the ranks save 0 bytes in 0 parts of tensor 'step'");
+    j.how = FIRST;
+    save_in(&j, 3);
+    expect_failure(&j, 3, TM_INTERNAL, "the ranks save 0 bytes in 0 parts of tensor 'step'");
+    j.how = FLAT;
     j.spoil = save_twice;
     save_in(&j, 3);
     expect_failure(&j, 3, TM_INTERNAL, "tensor 'step'");
