@@ -25,7 +25,7 @@ static void shares_follow_one_rank(void **state)
     (void)state;
     for (int k = 0; k < MODELS; k++)
         for (int ranks = 2; ranks <= 4; ranks++) {
-            job alone = run_alone(model_options(k), ranks, 1, MOST_STEPS);
+            job alone = run_alone(model_options(k), ranks, 1, ranks == 2 ? MOST_STEPS : 6);
             for (size_t s = 0; s < 3; s++) {
                 tm_step_options o = model_options(k);
                 o.layout.reshard = s == 2 && ranks != 3;
@@ -45,7 +45,7 @@ static void layouts_compose(void **state)
             tm_step_options o = model_options(k);
             o.accumulation = variant == 1 ? 1 : 2;
             if (variant == 1) o.recompute = (tm_recompute){ .cheap = true, .every_n = 1 };
-            job alone = run_alone(o, 4, 1, 10);
+            job alone = run_alone(o, 4, 1, 3);
             for (size_t s = 0; s < 3; s++)
                 for (int hybrid = 0; hybrid < 2; hybrid++) {
                     tm_step_options own = o;
