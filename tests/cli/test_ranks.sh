@@ -56,6 +56,9 @@ ended_within() { # ended_within SECONDS PID: sets $code
 }
 no_folder() { ! ls -d "$shared"/trainmark-ranks-* >/dev/null 2>&1; }
 
+# The weights of one rank that sums two parts of each step apart.
+trainmark run $tiny --training.steps 4 --training.global_batch_size 8 --training.separate_sums 2 --out alone
+weights=$(grep -o '"weights_hash": *"[^"]*"' alone/result.json)
 quick="--calls all-reduce,p2p --min-bytes 1024 --max-bytes 8192 --rep-ms 2 --warmup-ms 1 --precision 0"
 for mpi in openmpi mpich; do
     launcher=mpirun.openmpi packages="openmpi-bin libopenmpi-dev"
@@ -106,9 +109,11 @@ for mpi in openmpi mpich; do
     check "$mpi: another number than was launched" [ "$code" -eq 4 ]
     check "$mpi: both are named" has "$err" "--ranks is 3, but 2 were launched"
 
-    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --out "run-$mpi"
+    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
+        --parallelism.data_parallel_replicate_degree 2 --parallelism.exact true --out "run-$mpi"
     check "$mpi: two ranks train" [ "$code" -eq 0 ]
     check "$mpi: one result" [ -f "run-$mpi/result.json" ]
+    check "$mpi: with the bits of one rank" [ "$(grep -o '"weights_hash": *"[^"]*"' "run-$mpi/result.json")" = "$weights" ]
     check "$mpi: told once" [ "$(grep -c '^results in ' "$err")" -eq 1 ]
 done
 
