@@ -117,4 +117,24 @@ for mpi in openmpi mpich; do
     check "$mpi: told once" [ "$(grep -c '^results in ' "$err")" -eq 1 ]
 done
 
+# --- beginning again ----------------------------------------------------------------------------------------------------
+
+trainmark run $tiny --ranks 2 --max-restarts 1
+if [ "$code" -eq 4 ]; then
+    skip "beginning again" "no MPI is here"
+else
+    failed_with 2 "beginning again takes checkpoints" "checkpoint.enable"
+    "$TRAINMARK" run $tiny --ranks 2 --max-restarts 2 --training.steps 4000 --checkpoint.enable true --checkpoint.interval 200 \
+        --out again >"$out" 2>"$err" </dev/null &
+    main=$!
+    wait_for_ranks 2
+    for _ in $(seq 100); do ls -d again/checkpoint/step-* >/dev/null 2>&1 && break; sleep 0.1; done
+    kill -9 "$(echo $pids | cut -d' ' -f2)"
+    ended_within 50 $main
+    check "after a rank was killed the command begins again" [ "$code" -eq 0 ]
+    check "and says so once" [ "$(grep -c 'beginning again, 1 of 2 times' "$err")" -eq 1 ]
+    check "from the checkpoint" has "$err" "resumed from step [0-9]+00 in 'again/checkpoint'"
+    check "to the end" has again/metrics.jsonl '"step": *4000[,}]'
+fi
+
 finish
