@@ -47,6 +47,7 @@ graph/nf4.h
 graph/passes/microscope.h
 graph/passes/passes.h
 graph/passes/quantize.h
+graph/passes/units.h
 graph/plan.h
 graph/tensor.h
 graph/value.h

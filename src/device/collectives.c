@@ -117,7 +117,7 @@ static void collective_run(const tm_call *call)
 
 #define COLLECTIVE(id)                                                                                                 \
     {                                                                                                                  \
-        .op = TM_OP_##id, .name = #id "/group", .refuse = collective_refuse, .workspace = collective_workspace,        \
+        .op = TM_OP_##id, .name = #id "/base", .refuse = collective_refuse, .workspace = collective_workspace,         \
         .run = collective_run, .prepare = collective_prepare, .release = free                                          \
     }
 const tm_kernel tm_host_collectives[] = {

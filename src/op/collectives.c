@@ -92,7 +92,7 @@ static tm_cost collective_cost(const tm_call *call)
     return cost;
 }
 
-static bool collective_example(int k, tm_example *example)
+static bool example_of(tm_role role, int k, tm_example *example)
 {
     static const tm_shape cases[] = { { 1, { 1 } }, { 2, { 3, 7 } }, { 1, { 1000 } }, { 3, { 2, 5, 13 } } };
     tm_group_attr         attr;
@@ -100,8 +100,18 @@ static bool collective_example(int k, tm_example *example)
     attr.ranks = 1;
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, &attr, sizeof attr);
-    tm_example_in(example, 0, TM_ROLE_GRADIENT, cases[k], 0, 1);
+    tm_example_in(example, 0, role, cases[k], 0, 1);
     return true;
+}
+
+static bool sum_example(int k, tm_example *example)
+{
+    return example_of(TM_ROLE_GRADIENT, k, example);
+}
+
+static bool gather_example(int k, tm_example *example)
+{
+    return example_of(TM_ROLE_WEIGHT_COPY, k, example);
 }
 
 const tm_op tm_op_all_reduce = {
@@ -118,7 +128,7 @@ const tm_op tm_op_all_reduce = {
     .cost = collective_cost,
     .any_dtype_in = 1U << 0,
     .inplace = 1U << 0,
-    .example = collective_example,
+    .example = sum_example,
     .rounding = tm_rounding_f64,
     .in_name = { "x (...)" },
     .out_name = { "y (...)" },
@@ -138,10 +148,10 @@ const tm_op tm_op_reduce_scatter = {
     .gradient = reduce_scatter_gradient,
     .cost = collective_cost,
     .any_dtype_in = 1U << 0,
-    .example = collective_example,
+    .example = sum_example,
     .rounding = tm_rounding_f64,
-    .in_name = { "x (R n, ...)" },
-    .out_name = { "y (n, ...)" },
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
     .attributes = "axes, ranks, what",
 };
 
@@ -158,9 +168,9 @@ const tm_op tm_op_all_gather = {
     .gradient = all_gather_gradient,
     .cost = collective_cost,
     .any_dtype_in = 1U << 0,
-    .example = collective_example,
+    .example = gather_example,
     .rounding = tm_rounding_f64,
-    .in_name = { "x (n, ...)" },
-    .out_name = { "y (R n, ...)" },
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
     .attributes = "axes, ranks, what",
 };
