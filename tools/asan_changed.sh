@@ -1,29 +1,84 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tools/asan_changed.sh [COMMIT] - the unit tests of the rooms that changed since COMMIT (default: where this branch left
-# origin/main, else the commit before), under AddressSanitizer and UndefinedBehaviorSanitizer. A change of base/, of
-# tests/support/ or of the Makefile touches every room: then the rooms that read files of others are tested, and `make asan`
-# tests all. LIST_ONLY=1 prints the tests instead.
+# tools/asan_changed.sh [COMMIT] - the unit tests of the rooms that a change touches, under AddressSanitizer and
+# UndefinedBehaviorSanitizer, as many as end within ASAN_SECONDS (360, with building); 0: none.
+#
+# The change is everything since COMMIT. Without one: since this branch left the main one (origin/main, main); on the main
+# branch: the commits of the day before the last one, and the last one. Where the history ends before that (a shallow copy),
+# or where there is none, every file counts as changed. Tests of changed files come first, then the others of their rooms,
+# those changed last before those changed earlier. A change of base/, of tests/support/ or of the Makefile touches every room: the others follow, first those
+# that read files of others. What is left out for lack of time is named and counted. LIST_ONLY=1 prints the tests, in order.
 set -eu
 cd "$(dirname "$0")/.."
-base=${1:-$(git merge-base HEAD origin/main 2>/dev/null || :)}
-[ -n "$base" ] && [ "$base" != "$(git rev-parse HEAD)" ] || base=$(git rev-parse HEAD~1)
-changed=$(git diff --name-only "$base" HEAD)
-rooms=$(echo "$changed" | sed -n 's,^\(src\|tests\)/\([a-z]*\)/.*,\2,p' | sort -u)
-for room in $rooms; do
-    case $room in base | support) rooms="$rooms config data token mlperf" ;; esac
-done
-echo "$changed" | grep -qx Makefile && rooms="$rooms config data token mlperf"
-tests=
-for room in $(echo "$rooms" | tr ' ' '\n' | sort -u); do
-    for file in tests/"$room"/test_*.c; do [ -e "$file" ] && tests="$tests build/asan/${file%.c}"; done
-done
-if [ -z "$tests" ]; then
-    echo "asan: no room with unit tests changed since $(git rev-parse --short "$base")"
+began=$(date +%s)
+seconds=${ASAN_SECONDS:-360}
+if [ "$seconds" -eq 0 ]; then
+    echo "asan: left out, ASAN_SECONDS is 0"
     exit 0
 fi
-[ -n "${LIST_ONLY:-}" ] && echo "$tests" && exit 0
+
+# The commit before the change; nothing: there is none.
+base_of_change()
+{
+    for main in origin/HEAD origin/main main; do
+        left=$(git merge-base HEAD "$main" 2>/dev/null) || continue
+        [ "$left" != "$(git rev-parse HEAD)" ] && echo "$left" && return
+    done
+    yesterday=$(($(git show -s --format=%ct HEAD) - 86400))
+    before=$(git rev-list -1 --before="$yesterday" HEAD)
+    [ -z "$before" ] || [ "$before" != "$(git rev-parse HEAD)" ] || before=$(git rev-parse -q --verify HEAD~1 || :)
+    echo "$before"
+}
+
+# Files of the change, those changed last first.
+changed_files()
+{
+    if [ -z "$base" ]; then
+        git log --format= --name-only HEAD 2>/dev/null || find src tests -name '*.[ch]' | sort
+    else
+        git log --format= --name-only "$base..HEAD"
+    fi | awk 'NF && !seen[$0]++'
+}
+
+if git rev-parse -q --verify HEAD >/dev/null 2>&1; then
+    base=${1:-$(base_of_change)}
+    [ -z "$base" ] || base=$(git rev-parse --verify "$base^{commit}")
+    since=$([ -n "$base" ] && git rev-parse --short "$base" || echo "the beginning")
+else
+    base='' since="the beginning"
+fi
+changed=$(changed_files)
+rooms=$(echo "$changed" | sed -n 's,^\(src\|tests\)/\([a-z]*\)/.*,\2,p')
+if echo "$changed" | grep -qE '^(src/base/|tests/support/|Makefile$)'; then
+    rooms="$rooms config data token mlperf $(for room in src/*/; do basename "$room"; done)"
+fi
+stems=" $(echo "$changed" | sed -n 's#.*/\(test_\)\{0,1\}\([a-z0-9_]*\)\.[ch]$#\2#p' | tr '\n' ' ')"
+first='' others=''
+for room in $(echo "$rooms" | tr -s ' ' '\n' | awk 'NF && !seen[$0]++'); do
+    for file in tests/"$room"/test_*.c; do
+        [ -e "$file" ] || continue
+        stem=${file##*/test_}
+        case $stems in
+        *" ${stem%.c} "*) first="$first build/asan/${file%.c}" ;;
+        *) others="$others build/asan/${file%.c}" ;;
+        esac
+    done
+done
+tests="$first$others"
+if [ -z "$tests" ]; then
+    echo "asan: no room with unit tests changed since $since"
+    exit 0
+fi
+if [ -n "${LIST_ONLY:-}" ]; then
+    echo "$tests" | tr -s ' ' '\n' | sed '/^$/d'
+    exit 0
+fi
+echo "asan: the tests of what changed since $since: $(echo "$tests" | wc -w) programs"
 # shellcheck disable=SC2086
-make -s -j"$(nproc)" VARIANT=asan $tests
+make -s -j"$(nproc)" VARIANT=asan $tests build/asan/trainmark
+now=$(date +%s)
+until=$((began + seconds))
+[ "$until" -ge $((now + 60)) ] || until=$((now + 60)) # where building takes all of the time, a minute of tests
+echo "asan: built in $((now - began)) s"
 # shellcheck disable=SC2086
-TM_TEST_SECONDS=600 tests/run.sh $tests
+TRAINMARK=$PWD/build/asan/trainmark TM_TEST_SECONDS=300 TM_TEST_UNTIL=$until tests/run.sh $tests

@@ -16,6 +16,8 @@ static const tm_key options[] = {
     { .name = "ranks", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 256,
       .help = "processes, started on this machine under MPI; 0: those that mpirun or srun has started, else 2" },
     { .name = "mpi", .kind = TM_KEY_CHOICE, .choices = "openmpi|mpich", .help = "MPI that ranks uses; null: whichever is there" },
+    { .name = "deadline", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
+      .help = "seconds that a rank may keep the others waiting; 0: 300" },
     { .name = "calls", .kind = TM_KEY_TEXT, .fallback = "all",
       .help = "calls that are measured, separated by commas: copy, all-reduce, all-gather, reduce-scatter, all-to-all, "
               "broadcast, p2p; or all" },

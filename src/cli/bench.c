@@ -75,7 +75,7 @@ static tm_status run(const tm_workload *workload, tm_config *config, const tm_cl
     int64_t   ranks = tm_config_i64(config, "ranks"), launched = tm_comm_launched().ranks;
     tm_status st = tm_cli_start_ranks(ranks > 0 ? ranks : 2, tm_config_text(config, "mpi"), line, &started, err);
     if (st != TM_OK || started) return st;
-    st = tm_cli_open_ranks(ranks > 0 ? ranks : launched, &world, err);
+    st = tm_cli_open_ranks(ranks > 0 ? ranks : launched, tm_config_f64(config, "deadline"), &world, err);
     if (st == TM_OK) st = measure(workload, config, world, err);
     tm_cli_close_ranks(world, st, err);
     return st;

@@ -3,6 +3,7 @@
 #include "base/plain.h"
 #include "base/secret.h"
 #include "cli/cli.h"
+#include "comm/comm.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -91,6 +92,7 @@ int main(int argc, char **argv)
 {
     tm_cpu_flush_denormals(); /* first: threads made later inherit it */
     set_signals();
+    if (tm_comm_launched().ranks > 1) setvbuf(stderr, NULL, _IOLBF, BUFSIZ); /* lines of ranks do not mix */
     if (argc < 2) {
         tm_text text = { 0 };
         add_usage(&text);

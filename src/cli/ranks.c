@@ -73,7 +73,7 @@ static tm_status share_processors(tm_comm *world, tm_error *err)
     return st;
 }
 
-tm_status tm_cli_open_ranks(int64_t ranks, tm_comm **world, tm_error *err)
+tm_status tm_cli_open_ranks(int64_t ranks, double deadline_s, tm_comm **world, tm_error *err)
 {
     tm_comm_launch launch = tm_comm_launched();
     *world = NULL;
@@ -83,7 +83,7 @@ tm_status tm_cli_open_ranks(int64_t ranks, tm_comm **world, tm_error *err)
                        (long long)ranks, launch.ranks, launch.launcher);
     settle_process(&launch);
     leave_sign("pid", launch.rank, (long)getpid());
-    TM_TRY(tm_comm_open(NULL, world, err));
+    TM_TRY(tm_comm_open(&(tm_comm_options){ .deadline_seconds = deadline_s }, world, err));
     return launch.ranks > 1 ? share_processors(*world, err) : TM_OK;
 }
 

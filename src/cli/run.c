@@ -641,7 +641,7 @@ static tm_status open_world(job *j, const tm_cli_line *line, bool *started, tm_e
     if (j->cli->evaluate) return tm_fail(err, TM_UNSUPPORTED, "--evaluate takes one rank; leave --ranks out");
     TM_TRY(tm_cli_start_ranks(ranks, j->cli->mpi, line, started, err));
     if (*started) return TM_OK;
-    TM_TRY(tm_cli_open_ranks(ranks, &j->world, err));
+    TM_TRY(tm_cli_open_ranks(ranks, j->cli->deadline_s, &j->world, err));
     if (!is_first(j)) {
         j->quiet = true;
         tm_log_set_level(TM_LOG_ERROR);

@@ -50,7 +50,8 @@ typedef struct {
 
 typedef struct tm_config tm_config;
 
-/* A room's check and derivation over several keys, called by tm_config_finish in the order of registration. */
+/* A room's check and derivation over several keys, called by tm_config_finish in the order of registration, also after
+ * another has failed. What it returns is one problem; it reports more with tm_config_report. */
 typedef tm_status (*tm_config_rule)(tm_config *config, tm_error *err);
 
 tm_config *tm_config_create(void); /* holds the rows of this room: work_group ..., launch.*, job.* */
@@ -67,6 +68,9 @@ void tm_config_add_keys(tm_config *config, const tm_key *keys, size_t n);
 /* `alias`: another name for it, or NULL. */
 void tm_config_add_preset(tm_config *config, const char *name, const char *alias, const char *const *pairs);
 void tm_config_add_rule(tm_config *config, tm_config_rule rule);
+/* For rules: keeps the problem in *err, if `st` says that there is one, clears *err, and the rule goes on;
+ * tm_config_finish tells all problems at once. Returns whether there was one. */
+bool tm_config_report(tm_config *config, tm_status st, tm_error *err);
 /* Unknown keys of files and the command line are then noted instead of refused (--allow-unknown-keys). */
 void tm_config_allow_unknown(tm_config *config, bool allow);
 /* Values that ask for what is not built are then listed by tm_config_unbuilt instead of refused; for plans, which say

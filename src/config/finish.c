@@ -179,12 +179,6 @@ static tm_status take_named_model(tm_config *config, tm_error *err)
     return tm_config_give_own(config, LAYER_TRAINER, "model.name", &given, err);
 }
 
-static void keep(tm_config *config, tm_status st, tm_error *err)
-{
-    if (st != TM_OK) tm_config_problem(config, err);
-    *err = (tm_error){ 0 };
-}
-
 /* Everything that is wrong, in one message. */
 static tm_status tell_problems(const tm_config *config, tm_error *err)
 {
@@ -205,20 +199,37 @@ static tm_status tell_problems(const tm_config *config, tm_error *err)
     return config->problem;
 }
 
+/* Asks every rule; false: one of them found something wrong. */
+static bool obeys_rules(tm_config *config)
+{
+    int before = config->n_problems;
+    for (size_t i = 0; i < config->n_rules; i++) {
+        tm_error err = { 0 };
+        tm_config_report(config, config->rules[i](config, &err), &err);
+    }
+    return config->n_problems == before;
+}
+
+/* Rules and conditions judge values: where one is missing or out of range they would find more wrong than there is.
+ * That something is not built is no matter for them. */
 static tm_status check_all(tm_config *config, tm_error *err)
 {
     tm_error own = { 0 };
+    bool     sound;
     tm_foreign_settle(config);
-    keep(config, take_named_model(config, &own), &own);
-    keep(config, check_experiment(config, &own), &own);
-    if (config->n_problems == 0) keep(config, resolve_model(config, &own), &own);
-    for (size_t i = 0; i < config->n_entries; i++)
-        keep(config, check_entry(&config->entries[i], config->allow_unbuilt, &own), &own);
-    for (size_t i = 0; i < config->n_rules && config->n_problems == 0; i++)
-        keep(config, config->rules[i](config, &own), &own);
-    for (size_t i = 0; i < config->n_entries && config->n_problems == 0; i++)
-        keep(config, check_entry(&config->entries[i], config->allow_unbuilt, &own), &own); /* what rules derived */
-    if (config->n_problems == 0) tm_config_check_effects(config);
+    tm_config_report(config, take_named_model(config, &own), &own);
+    tm_config_report(config, check_experiment(config, &own), &own);
+    if (config->n_problems == 0) tm_config_report(config, resolve_model(config, &own), &own);
+    sound = config->n_problems == 0;
+    for (size_t i = 0; i < config->n_entries; i++) {
+        tm_status st = check_entry(&config->entries[i], config->allow_unbuilt, &own);
+        sound &= st == TM_OK || st == TM_UNSUPPORTED;
+        tm_config_report(config, st, &own);
+    }
+    sound = sound && obeys_rules(config);
+    for (size_t i = 0; i < config->n_entries && sound; i++) /* what rules derived */
+        tm_config_report(config, check_entry(&config->entries[i], config->allow_unbuilt, &own), &own);
+    if (sound) tm_config_check_effects(config);
     if (config->n_problems > 0) return tell_problems(config, err);
     if (config->allow_unbuilt) list_unbuilt(config);
     return TM_OK;

@@ -249,10 +249,27 @@ bool tm_config_has(const tm_config *config, const char *name)
     return tm_config_knows(config, name) || tm_config_is_section(config, name) || tm_names_equal(name, "model");
 }
 
+/* Was the same already said? */
+static bool is_told(const tm_config *config, const char *story)
+{
+    size_t n = strlen(story);
+    for (const char *line = config->problems.data; line && *line; line += strcspn(line, "\n") + 1)
+        if (strncmp(line, story, n) == 0 && line[n] == '\n') return true;
+    return false;
+}
+
 void tm_config_problem(tm_config *config, const tm_error *err)
 {
+    if (is_told(config, err->text)) return;
     if (config->n_problems++ == 0) config->problem = err->status;
     tm_text_printf(&config->problems, "%s\n", err->text);
+}
+
+bool tm_config_report(tm_config *config, tm_status st, tm_error *err)
+{
+    if (st != TM_OK) tm_config_problem(config, err);
+    *err = (tm_error){ 0 };
+    return st != TM_OK;
 }
 
 void tm_stem_of(const char *name, char out[128])
@@ -310,6 +327,7 @@ tm_status tm_config_apply_preset(tm_config *config, const char *name, tm_error *
         for (size_t i = 0; i < config->n_presets; i++) names[i] = config->presets[i].name;
         tm_stem_of(name, stem);
         const char *near = tm_nearest(stem, names, config->n_presets);
+        if (near && !same_digits(stem, near)) near = NULL; /* another model */
         tm_fail(err, TM_INVALID, "unknown model '%.200s'%s%s%s`trainmark models` lists them", name,
                 near ? "; did you mean '" : "; ", near ? near : "", near ? "'? " : "");
         free(names);

@@ -5,23 +5,34 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { WIDTH = 120, AT = 71 }; /* of a line; the column of addresses */
+
+/* `tail` behind what was printed since `begin`, or in a line of its own. */
+static void add_tail(tm_text *out, size_t begin, const char *tail)
+{
+    if (out->length - begin + strlen(tail) > WIDTH) tm_text_printf(out, "\n%*s", AT, "");
+    tm_text_printf(out, "%s\n", tail);
+}
+
 static void tensor_line(const tm_plan *plan, const char *label, tm_tensor_id id, bool accumulates, tm_text *out)
 {
     if (id == TM_NONE) return;
     const tm_tensor *tensor = tm_graph_at(plan->graph, id);
     tm_place         place = tm_plan_place(plan, id);
+    size_t           begin = out->length;
     char             shape[96];
-    tm_text_printf(out, "         %-3s %-44s %-8s %-18s @%-12zu %10zu B", label, tensor->name,
+    tm_text          tail = { 0 };
+    tm_text_printf(out, "      %-3s %-36s %-8s %-15s @%-12zu %12zu B", label, tensor->name,
                    tm_dtype_name(tensor->dtype), tm_shape_text(shape, tensor->shape), place.offset, place.bytes);
     if (place.program == TM_ACROSS)
-        tm_text_printf(out, "  programs %d-%d, in slots", (int)place.first, (int)place.last);
+        tm_text_printf(&tail, "  programs %d-%d, in slots", (int)place.first, (int)place.last);
     else if (place.program < 0)
-        tm_text_printf(out, "  %s%s", tm_role_memory_class(tensor->role), accumulates ? ", added to" : "");
+        tm_text_printf(&tail, "  %s%s", tm_role_memory_class(tensor->role), accumulates ? ", added to" : "");
     else
-        tm_text_printf(out, "  lives %d-%d%s", (int)place.first, (int)place.last,
-                       place.shares >= 0 ? ", in place" : "");
-    if (tensor->space != TM_SPACE_DEVICE) tm_text_printf(out, ", %s", tm_space_name(tensor->space));
-    tm_text_add(out, "\n");
+        tm_text_printf(&tail, "  %d-%d%s", (int)place.first, (int)place.last, place.shares >= 0 ? ", in place" : "");
+    if (tensor->space != TM_SPACE_DEVICE) tm_text_printf(&tail, ", %s", tm_space_name(tensor->space));
+    add_tail(out, begin, tail.data);
+    tm_text_fini(&tail);
 }
 
 /* Of programs with several streams only. */
@@ -30,33 +41,47 @@ static void stream_line(const tm_instruction *i, tm_text *out)
     bool waits = false;
     for (int s = 0; s < TM_STREAMS; s++) waits = waits || i->waits[s] >= 0;
     if (i->stream == TM_ON_COMPUTE && !waits) return;
-    tm_text_printf(out, "         stream %s", tm_stream_label(i->stream));
+    tm_text_printf(out, "      stream %s", tm_stream_label(i->stream));
     for (int s = 0; s < TM_STREAMS; s++)
         if (i->waits[s] >= 0) tm_text_printf(out, ", waits for %s %d", tm_stream_label((tm_stream)s), (int)i->waits[s]);
     if (i->cost.wire > 0) tm_text_printf(out, ", %.4g MB on the wire", i->cost.wire * 1e-6);
     tm_text_add(out, "\n");
 }
 
+/* Without the name of the op, which stands before it: "linear/own-avx512" is "own-avx512". */
+static const char *short_name(const tm_instruction *i)
+{
+    size_t n = strlen(i->call.op->name);
+    bool   same = strncmp(i->kernel->name, i->call.op->name, n) == 0 && i->kernel->name[n] == '/';
+    return i->kernel->name + (same ? n + 1 : 0);
+}
+
 static void instruction_text(const tm_plan *plan, const tm_chooser *chooser, const tm_instruction *i, size_t x,
                              tm_text *out)
 {
     static const char *const phases[] = { "forward", "backward", "update" };
-    tm_text                  refusals = { 0 };
-    tm_text_printf(out, "  %5zu  %-26s %-30s %-8s%s %10.4g GFLOP %10.4g MB  %s\n", x, i->call.op->name, i->node->module,
-                   phases[i->node->phase], i->node->recomputed ? "*" : " ", i->cost.flops * 1e-9, i->cost.bytes * 1e-6,
-                   i->kernel->name);
+    tm_text                  name = { 0 }, refusals = { 0 };
+    size_t                   begin = out->length;
+    tm_text_printf(out, "%5zu %-25s %-24s %-8s%s %9.4g GFLOP %9.4g MB", x, i->call.op->name, i->node->module,
+                   phases[i->node->phase], i->node->recomputed ? "*" : " ", i->cost.flops * 1e-9, i->cost.bytes * 1e-6);
+    tm_text_printf(&name, "  %s", short_name(i));
+    add_tail(out, begin, name.data);
+    tm_text_fini(&name);
     stream_line(i, out);
     for (int k = 0; k < i->call.op->n_in; k++) tensor_line(plan, "in", i->node->in[k], false, out);
     for (int k = 0; k < i->call.op->n_out; k++)
         tensor_line(plan, "out", i->node->out[k], i->node->accumulate & 1u << k, out);
     if (i->call.workspace_bytes)
-        tm_text_printf(out, "         workspace%*s@%-12zu %10zu B\n", 67, "", i->workspace_offset,
+        tm_text_printf(out, "      %-*s @%-12zu %12zu B\n", AT - 6, "workspace", i->workspace_offset,
                        i->call.workspace_bytes);
     tm_call call = i->call;
     chooser->choose(chooser->context, &call, &refusals);
     for (const char *line = refusals.data; line && *line;) {
         const char *end = strchr(line, '\n');
-        tm_text_printf(out, "         refused: %.*s\n", (int)(end - line), line);
+        char        story[512];
+        snprintf(story, sizeof story, "refused: %.*s", (int)(end - line), line);
+        tm_text_add(out, "      ");
+        tm_text_fill(out, story, 6, 8, WIDTH);
         line = end + 1;
     }
     tm_text_fini(&refusals);
@@ -72,7 +97,8 @@ void tm_plan_print(const tm_plan *plan, const tm_chooser *chooser, tm_text *out)
         for (size_t x = 0; x < program->count; x++) instruction_text(plan, chooser, &program->instructions[x], x, out);
         tm_text_add(out, "\n");
     }
-    tm_text_add(out, "  (* recomputed for the backward pass)\n");
+    tm_text_add(
+        out, "  (* recomputed for the backward pass; of a buffer: @address, bytes, from which instruction to which)\n");
 }
 
 void tm_plan_print_spaces(const tm_plan *plan, const char *prefix, tm_text *out)

@@ -79,8 +79,11 @@ static bool same_value(const char *a, const char *b)
     return numbers ? x <= y && x >= y : strcmp(a, b) == 0;
 }
 
+/* One problem among others: the rule goes on. */
+#define WRONG(...) tm_config_report(config, tm_fail(err, TM_INVALID, __VA_ARGS__), err)
+
 /* The name of a benchmark is a logged value, too: it must be what runs. Also where a folder describes the model. */
-static tm_status check_model(const tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
+static tm_status check_model(tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
 {
     static const char free_keys[] = " model.name model.flavor model.init model.init_std model.max_seq_len "
                                     "model.hf_assets_path ";
@@ -94,26 +97,26 @@ static tm_status check_model(const tm_config *config, const tm_mlperf_benchmark 
         char word[96];
         snprintf(word, sizeof word, " %s ", rows[i].name);
         if (strstr(free_keys, word)) continue;
-        if (tm_config_is_set(config, rows[i].name))
-            return tm_fail(err, TM_INVALID, "mlperf.benchmark %s trains %s as it is; leave out %s (%s)", b->name,
-                           b->model, rows[i].name, tm_config_place(config, rows[i].name));
         const char *wanted = preset_says(preset, rows[i].name), *is = tm_config_text(config, rows[i].name);
-        if (wanted && is && !same_value(wanted, is))
-            return tm_fail(err, TM_INVALID, "mlperf.benchmark %s trains %s, whose %s is %s; found %s (%s)", b->name,
-                           b->model, rows[i].name, wanted, is, tm_config_place(config, rows[i].name));
+        if (tm_config_is_set(config, rows[i].name))
+            WRONG("mlperf.benchmark %s trains %s as it is; leave out %s (%s)", b->name, b->model, rows[i].name,
+                  tm_config_place(config, rows[i].name));
+        else if (wanted && is && !same_value(wanted, is))
+            WRONG("mlperf.benchmark %s trains %s, whose %s is %s; found %s (%s)", b->name, b->model, rows[i].name,
+                  wanted, is, tm_config_place(config, rows[i].name));
     }
     return TM_OK;
 }
 
-static tm_status check_data(const tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
+static tm_status check_data(tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
 {
     const char *source = tm_config_text(config, "data.source"), *key = "data.flow_protocol";
     if (strcmp(source, b->source) != 0)
-        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s is trained on data.source %s, found %s (%s)", b->name,
-                       b->source, source, tm_config_place(config, "data.source"));
+        WRONG("mlperf.benchmark %s is trained on data.source %s, found %s (%s)", b->name, b->source, source,
+              tm_config_place(config, "data.source"));
     if (b->protocol && tm_config_is_set(config, key) && strcmp(tm_config_text(config, key), b->protocol) != 0)
-        return tm_fail(err, TM_INVALID, "mlperf.benchmark %s is evaluated by %s %s, found %s (%s)", b->name, key,
-                       b->protocol, tm_config_text(config, key), tm_config_place(config, key));
+        WRONG("mlperf.benchmark %s is evaluated by %s %s, found %s (%s)", b->name, key, b->protocol,
+              tm_config_text(config, key), tm_config_place(config, key));
     return TM_OK;
 }
 
@@ -147,19 +150,17 @@ static tm_status check_weights(tm_config *config, const tm_mlperf_benchmark *b, 
 static tm_status check_run(tm_config *config, const tm_mlperf_benchmark *b, tm_error *err)
 {
     if (is_empty(config, "mlperf.submission_org"))
-        return tm_fail(err, TM_INVALID, "mlperf.enable (%s) wants mlperf.submission_org: who ran it has no default",
-                       tm_config_place(config, "mlperf.enable"));
+        WRONG("mlperf.enable (%s) wants mlperf.submission_org: who ran it has no default",
+              tm_config_place(config, "mlperf.enable"));
     if (tm_config_bool(config, "checkpoint.enable"))
-        return tm_fail(
-            err, TM_INVALID,
-            "checkpoint.enable (%s) and mlperf.enable: the clock of such a run may not pause, so it is not resumed; "
-            "leave one out",
-            tm_config_place(config, "checkpoint.enable"));
+        WRONG("checkpoint.enable (%s) and mlperf.enable: the clock of such a run may not pause, so it is not resumed; "
+              "leave one out",
+              tm_config_place(config, "checkpoint.enable"));
     if (!tm_config_bool(config, "validation.enable"))
-        return tm_fail(err, TM_INVALID, "mlperf.enable wants evaluations, but validation.enable is false (%s)",
-                       tm_config_place(config, "validation.enable"));
-    TM_TRY(check_model(config, b, err));
-    TM_TRY(check_data(config, b, err));
+        WRONG("mlperf.enable wants evaluations, but validation.enable is false (%s)",
+              tm_config_place(config, "validation.enable"));
+    tm_config_report(config, check_model(config, b, err), err);
+    tm_config_report(config, check_data(config, b, err), err);
     return check_weights(config, b, err);
 }
 
@@ -185,6 +186,7 @@ static tm_status rule(tm_config *config, tm_error *err)
     tm_mlperf_benchmark b = *tm_mlperf_benchmark_find(tm_config_text(config, "mlperf.benchmark"));
     TM_TRY(check_run(config, &b, err));
     int64_t batch = tm_config_i64(config, "training.global_batch_size");
+    if (batch < 1) return TM_OK; /* refused by another rule */
     int64_t rows =
         tm_config_i64(config, tm_config_text(config, "validation.local_batch_size") ? "validation.local_batch_size"
                                                                                     : "training.local_batch_size");

@@ -259,22 +259,12 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     TM_ASSERT(traits); /* the key takes no other */
     out->step.preference = preference_of(config, traits);
     out->reference_free = tm_config_bool(config, "dpo.reference_free");
-    if (out->step.preference.label_smoothing > 0 && out->step.preference.kind != TM_PREFERENCE_SIGMOID)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "dpo.label_smoothing (%s) is for dpo.loss_type sigmoid, found %s; set it to 0",
-                       tm_config_place(config, "dpo.label_smoothing"), tm_config_text(config, "dpo.loss_type"));
     out->prefetch = (int)tm_config_i64(config, "data.prefetch");
     out->validate = tm_config_bool(config, "validation.enable");
     out->validation_freq = tm_config_i64(config, "validation.freq");
     out->validation_first = tm_config_i64(config, "validation.first");
     out->validation_steps = tm_config_i64(config, "validation.steps");
     out->average_sequences = is(config, "validation.average", "sequences");
-    int64_t at_a_time = out->step.validation_batch ? out->step.validation_batch : out->step.micro_batch;
-    if (out->average_sequences && at_a_time != 1)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "validation.average sequences (%s) is built for one sequence at a time, found %lld; set "
-                       "validation.local_batch_size to 1",
-                       tm_config_place(config, "validation.average"), (long long)at_a_time);
     out->target_loss = tm_config_f64(config, "training.target_loss");
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
     out->stop_at_target = tm_config_bool(config, "training.stop_at_target") && traits->gate == TM_GATE_FLOOR;

@@ -140,13 +140,22 @@ static tm_status derive(tm_config *config, const char *from, const char *key, co
     return TM_OK;
 }
 
+/* Are experts multiplied by Megatron's own grouped products? Those take bfloat16 only. Without moe_grouped_gemm experts
+ * are one linear after the other; Primus-Turbo has grouped products of its own. */
+static bool has_legacy_experts(const tm_config *config)
+{
+    static const char *const turbo[] = { "use_turbo_grouped_mlp", "use_turbo_grouped_gemm" };
+    for (size_t i = 0; i < sizeof turbo / sizeof turbo[0]; i++)
+        if (told(config, turbo[i], "true")) return false;
+    return told(config, "moe_use_legacy_grouped_gemm", "true") && !told(config, "moe_grouped_gemm", "false");
+}
+
 /* Megatron quantizes experts like other linears, except in its legacy grouped products. Who says something about them
  * is heard. */
 static tm_status derive_all(tm_config *config, const char *from, const char *recipe, tm_error *err)
 {
-    bool legacy = told(config, "moe_use_legacy_grouped_gemm", "true") && !told(config, "use_turbo_grouped_mlp", "true");
-    bool experts =
-        tm_config_text(config, "model.n_experts") && !legacy && !tm_config_is_set(config, "quantize.experts_recipe");
+    bool experts = tm_config_text(config, "model.n_experts") && !has_legacy_experts(config) &&
+                   !tm_config_is_set(config, "quantize.experts_recipe");
     TM_TRY(derive(config, from, "quantize.recipe", recipe, err));
     return experts ? derive(config, from, "quantize.experts_recipe", recipe, err) : TM_OK;
 }
@@ -165,20 +174,24 @@ static tm_status check_switch(const tm_config *config, tm_error *err)
 
 tm_status train_quantize_settle(tm_config *config, tm_error *err)
 {
-    TM_TRY(check_converters(config, err));
-    TM_TRY(check_turbo_experts(config, err));
+    bool wrong = tm_config_report(config, check_converters(config, err), err);
+    wrong |= tm_config_report(config, check_turbo_experts(config, err), err);
     if (tm_config_text(config, "quantize.linear.float8.recipe_name") &&
         !lists(tm_config_text(config, "model.converters"), "quantize.linear.float8"))
-        return tm_fail(err, TM_INVALID,
-                       "quantize.linear.float8.recipe_name (%s) has an effect only with model.converters: "
-                       "[quantize.linear.float8]; give that, too, or set quantize.recipe",
-                       tm_config_place(config, "quantize.linear.float8.recipe_name"));
-    TM_TRY(check_expert_names(config, err));
+        wrong |= tm_config_report(config,
+                                  tm_fail(err, TM_INVALID,
+                                          "quantize.linear.float8.recipe_name (%s) has an effect only with "
+                                          "model.converters: [quantize.linear.float8]; give that, too, or set "
+                                          "quantize.recipe",
+                                          tm_config_place(config, "quantize.linear.float8.recipe_name")),
+                                  err);
+    wrong |= tm_config_report(config, check_expert_names(config, err), err);
+    wrong |= tm_config_report(config, check_switch(config, err), err);
+    if (wrong) return TM_OK; /* reported */
     TM_TRY(derive(config, "model.converters", "quantize.recipe", of_converters(config), err));
     TM_TRY(derive(config, "model.converters", "quantize.experts_recipe", experts_of_converters(config), err));
     TM_TRY(derive_all(config, "fp8", of_fp8(config), err));
-    TM_TRY(derive_all(config, "fp4", of_fp4(config), err));
-    return check_switch(config, err);
+    return derive_all(config, "fp4", of_fp4(config), err);
 }
 
 /* --- the recipe with what keys change ----------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/rules.c - keys that say the same thing are settled, keys that contradict each other refused. */
 #include "base/text.h"
+#include "data/source.h"
 #include "model/shape.h"
 #include "train/keys.h"
 #include "train/optimizer.h"
@@ -10,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* One problem among others: the rule goes on. */
+#define WRONG(...) tm_config_report(config, tm_fail(err, TM_INVALID, __VA_ARGS__), err)
 
 /* Rank of a key that has a value, 0 otherwise. */
 static int rank_of(const tm_config *config, const char *key)
@@ -145,9 +149,11 @@ static tm_status settle_optimizer(tm_config *config, tm_error *err)
             snprintf(key, sizeof key, "optimizer.%s", member);
             p += n + (p[n] == ',');
             if (!tm_config_is_changed(config, key) || tm_optimizer_reads(optimizer, member)) continue;
-            return tm_fail(err, TM_INVALID,
-                           "'%s' (%s) is of optimizer.name %s, this run has %s; leave one of the two out", key,
-                           tm_config_place(config, key), tm_optimizer_at(i)->name, optimizer->name);
+            bool told = false;
+            for (int k = 0; k < i; k++) told |= tm_optimizer_reads(tm_optimizer_at(k), member);
+            if (!told)
+                WRONG("'%s' (%s) is of optimizer.name %s, this run has %s; leave one of the two out", key,
+                      tm_config_place(config, key), tm_optimizer_at(i)->name, optimizer->name);
         }
     }
     return TM_OK;
@@ -164,30 +170,22 @@ static tm_status settle_formats(tm_config *config, tm_error *err)
     bool chance = tm_config_bool(config, "optimizer.bf16_stochastic_round"),
          kahan = tm_config_bool(config, "optimizer.kahan_sum");
     if (moments && optimizer != &tm_optimizer_adamw)
-        return tm_fail(err, TM_INVALID,
-                       "optimizer.implementation fused_opt_states_bf16 (%s) is of optimizer.name AdamW, this run has "
-                       "%s; leave one "
-                       "of the two out",
-                       tm_config_place(config, "optimizer.implementation"), name);
+        WRONG("optimizer.implementation fused_opt_states_bf16 (%s) is of optimizer.name AdamW, this run has "
+              "%s; leave one of the two out",
+              tm_config_place(config, "optimizer.implementation"), name);
     if (chance && !pure && !moments)
-        return tm_fail(
-            err, TM_INVALID,
-            "optimizer.bf16_stochastic_round (%s) rounds tensors stored in bfloat16, and there are none; set "
-            "training.dtype: "
-            "bfloat16 and training.regime: pure, or leave it out",
-            tm_config_place(config, "optimizer.bf16_stochastic_round"));
+        WRONG("optimizer.bf16_stochastic_round (%s) rounds tensors stored in bfloat16, and there are none; set "
+              "training.dtype: bfloat16 and training.regime: pure, or leave it out",
+              tm_config_place(config, "optimizer.bf16_stochastic_round"));
     if (kahan && !pure)
-        return tm_fail(
-            err, TM_INVALID,
-            "optimizer.kahan_sum (%s) keeps the rounding errors of bfloat16 weights, but weights are float32; set "
-            "training.dtype: bfloat16 and training.regime: pure, or leave it out",
-            tm_config_place(config, "optimizer.kahan_sum"));
+        WRONG("optimizer.kahan_sum (%s) keeps the rounding errors of bfloat16 weights, but weights are float32; set "
+              "training.dtype: bfloat16 and training.regime: pure, or leave it out",
+              tm_config_place(config, "optimizer.kahan_sum"));
     if (kahan && chance)
-        return tm_fail(err, TM_INVALID,
-                       "optimizer.kahan_sum (%s) keeps rounding errors, optimizer.bf16_stochastic_round (%s) "
-                       "averages them out; leave one of the two out",
-                       tm_config_place(config, "optimizer.kahan_sum"),
-                       tm_config_place(config, "optimizer.bf16_stochastic_round"));
+        WRONG("optimizer.kahan_sum (%s) keeps rounding errors, optimizer.bf16_stochastic_round (%s) "
+              "averages them out; leave one of the two out",
+              tm_config_place(config, "optimizer.kahan_sum"),
+              tm_config_place(config, "optimizer.bf16_stochastic_round"));
     const char *whose = tm_config_text(config, "optimizer.definition");
     if (whose && optimizer->definitions && !tm_optimizer_defines(optimizer, whose))
         return tm_fail(err, TM_INVALID, "optimizer.definition is %s (%s), optimizer.name %s has %s; take one of these",
@@ -214,25 +212,22 @@ static tm_status settle_schedule(tm_config *config, tm_error *err)
         double factor = tm_config_f64(config, "min_lr") / rate;
         char   text[32];
         if (!(factor >= 0 && factor <= 1))
-            return tm_fail(err, TM_INVALID, "min_lr %g (%s) must be from 0 to optimizer.lr %g (%s)",
-                           tm_config_f64(config, "min_lr"), tm_config_place(config, "min_lr"), rate,
-                           tm_config_place(config, "optimizer.lr"));
-        tm_config_derive(config, "lr_scheduler.min_lr_factor", tm_format_double(text, factor), "min_lr");
+            WRONG("min_lr %g (%s) must be from 0 to optimizer.lr %g (%s)", tm_config_f64(config, "min_lr"),
+                  tm_config_place(config, "min_lr"), rate, tm_config_place(config, "optimizer.lr"));
+        else
+            tm_config_derive(config, "lr_scheduler.min_lr_factor", tm_format_double(text, factor), "min_lr");
     }
     bool nemo = strcmp(tm_config_text(config, "lr_scheduler.form"), "nemo") == 0;
     if (nemo && tm_config_text(config, "lr_scheduler.decay_ratio"))
-        return tm_fail(
-            err, TM_INVALID,
-            "lr_scheduler.form nemo (%s) decays over all steps, but lr_scheduler.decay_ratio is %s (%s); leave "
-            "one out",
-            tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_ratio"),
-            tm_config_place(config, "lr_scheduler.decay_ratio"));
+        WRONG("lr_scheduler.form nemo (%s) decays over all steps, but lr_scheduler.decay_ratio is %s (%s); leave "
+              "one out",
+              tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_ratio"),
+              tm_config_place(config, "lr_scheduler.decay_ratio"));
     if (nemo && tm_config_is_set(config, "lr_scheduler.decay_type") &&
         strcmp(tm_config_text(config, "lr_scheduler.decay_type"), "cosine") != 0)
-        return tm_fail(err, TM_INVALID,
-                       "lr_scheduler.form nemo (%s) is a cosine, but lr_scheduler.decay_type is %s (%s); leave one out",
-                       tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_type"),
-                       tm_config_place(config, "lr_scheduler.decay_type"));
+        WRONG("lr_scheduler.form nemo (%s) is a cosine, but lr_scheduler.decay_type is %s (%s); leave one out",
+              tm_config_place(config, "lr_scheduler.form"), tm_config_text(config, "lr_scheduler.decay_type"),
+              tm_config_place(config, "lr_scheduler.decay_type"));
     if (nemo) tm_config_derive(config, "lr_scheduler.decay_type", "cosine", "lr_scheduler.form");
     return TM_OK;
 }
@@ -286,6 +281,23 @@ static tm_status check_length(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* The loss of pairs, and evaluations. */
+static tm_status check_evaluation(tm_config *config, tm_error *err)
+{
+    const tm_source_traits *traits = tm_source_traits_of(tm_config_text(config, "data.source"));
+    if (traits && traits->pairs && tm_config_f64(config, "dpo.label_smoothing") > 0 &&
+        strcmp(tm_config_text(config, "dpo.loss_type"), "sigmoid") != 0)
+        WRONG("dpo.label_smoothing (%s) is for dpo.loss_type sigmoid, found %s; set it to 0",
+              tm_config_place(config, "dpo.label_smoothing"), tm_config_text(config, "dpo.loss_type"));
+    const char *batch = tm_config_text(config, "validation.local_batch_size");
+    int64_t     at_a_time = tm_config_i64(config, batch ? "validation.local_batch_size" : "training.local_batch_size");
+    if (strcmp(tm_config_text(config, "validation.average"), "sequences") == 0 && at_a_time != 1)
+        WRONG("validation.average sequences (%s) is built for one sequence at a time, found %lld; set "
+              "validation.local_batch_size to 1",
+              tm_config_place(config, "validation.average"), (long long)at_a_time);
+    return TM_OK;
+}
+
 /* Megatron's word for one of the strategies. */
 static void settle_sharing(tm_config *config)
 {
@@ -297,12 +309,12 @@ static void settle_sharing(tm_config *config)
 tm_status tm_train_rules(tm_config *config, tm_error *err)
 {
     settle_sharing(config);
-    TM_TRY(settle_dtype(config, err));
-    TM_TRY(settle_batch(config, err));
-    TM_TRY(settle_optimizer(config, err));
-    TM_TRY(settle_formats(config, err));
-    TM_TRY(settle_schedule(config, err));
-    TM_TRY(settle_recompute(config, err));
-    TM_TRY(train_quantize_settle(config, err));
-    return check_length(config, err);
+    static tm_status (*const rules[])(tm_config *, tm_error *) = { settle_batch,          settle_schedule,
+                                                                   settle_recompute,      check_evaluation,
+                                                                   train_quantize_settle, check_length };
+    bool wrong = tm_config_report(config, settle_dtype(config, err), err);
+    wrong |= tm_config_report(config, settle_optimizer(config, err), err);
+    if (!wrong) tm_config_report(config, settle_formats(config, err), err);
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) tm_config_report(config, rules[i](config, err), err);
+    return TM_OK;
 }

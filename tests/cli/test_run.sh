@@ -177,6 +177,7 @@ for _ in 1 2 3 4 5; do
     [ "$took" -lt "$best" ] && best=$took
 done
 check "explain llama3.1_405B: parameters" has "$out" "405,853,388,800 parameters"
+check "explain: lines of at most 120 columns" [ "$(awk 'length > 120' "$out" | wc -l)" -eq 0 ]
 check "explain llama3.1_405B takes less than a second (best of 5: $best ms)" [ "$best" -lt 1000 ]
 trainmark models
 check "models: one of them" has "$out" "^gpt2-124M +gpt +124,439,808 "

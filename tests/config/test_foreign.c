@@ -182,6 +182,21 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         { "recompute_activations: true\n      recompute_granularity: full", "give one of the two", false },
         { "tensor_model_parallel_size: 8", "tensor parallelism is not built yet", true },
         { "lora: 5", "'lora' (x.yaml:12) is a section of keys", false },
+        { "yaml_cfg: other.yaml", "arguments in a file of their own", true },
+        { "perform_initialization: false", "weights without initial values; set it to true", true },
+        { "data_parallel_random_init: true", "replicas with different initial weights", true },
+        { "trainer_class: WanPretrainTrainer", "a trainer of its own", true },
+        { "num_experts: 8\n      moe_router_topk: 2\n      moe_layer_recompute: true", "recomputation of experts alone",
+          true },
+        { "use_turbo_token_dispatcher_fp8_alltoall: true", "tokens sent in float8", true },
+        { "use_turbo_mega_moe: true\n      turbo_mega_moe_precision: mxfp8", "experts in another format", true },
+        { "recompute_granularity: selective\n      recompute_modules: [mlp]", "recomputation of chosen modules", true },
+        { "sample_rate: 0.5", "a part of the samples", true },
+        { "optimizer: muon\n      tensor_model_parallel_size: 2\n      muon_tp_mode: blockwise",
+          "Muon on the parts of matrices; wanted one of", false },
+        { "save: x\n      async_save: true", "saving in the background", true },
+        { "save: x\n      non_persistent_save_interval: 5", "checkpoints of a second kind", true },
+        { "ckpt_convert_format: torch_dist", "checkpoints that are converted instead of training", true },
         { "num_layers: 2\n      num_layers: 3", "x.yaml:13: duplicate key 'num_layers', first given in line 12",
           false },
     };
@@ -203,6 +218,29 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
     }
 }
 
+/* What has no effect beside other keys, or says what is done anyway. */
+static void what_changes_nothing_is_accepted(void **state)
+{
+    static const char *const lines[] = {
+        "perform_initialization: true\n      sample_rate: 1.0\n      yaml_cfg: null",
+        "trainer_class: MegatronPretrainTrainer",
+        "moe_layer_recompute: true\n      turbo_mega_moe_precision: mxfp8",
+        "recompute_granularity: full\n      recompute_method: uniform\n      recompute_num_layers: 1\n"
+        "      recompute_modules: [mlp]",
+        "recompute_granularity: selective\n      recompute_modules: [core_attn]",
+        "optimizer: muon\n      muon_tp_mode: blockwise",
+        "split: \"99,1,0\"\n      async_save: true\n      non_persistent_save_interval: 5",
+        "sft_packing_segment_align: 16",
+    };
+    test_foreign *f = *state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%sllama2_7B.yaml\n" MOCK "      %s\n", MEGATRON, lines[i]);
+        if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 0, NULL) != TM_OK)
+            fail_msg("%s: %s", lines[i], f->err.text);
+    }
+}
+
 /* Grouped products of Primus-Turbo in TorchTitan are quantized in a recipe that is not known: such a file is refused,
  * one that leaves experts out is not. Megatron-LM's legacy grouped products stay as they are. */
 static void quantized_experts_are_refused(void **state)
@@ -218,6 +256,9 @@ static void quantized_experts_are_refused(void **state)
         { EXPERTS, NULL, "fp8_delayed" },
         { EXPERTS "      moe_use_legacy_grouped_gemm: false\n", NULL, "fp8_delayed" },
         { EXPERTS "      moe_use_legacy_grouped_gemm: true\n", NULL, "none" },
+        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n      moe_grouped_gemm: false\n", NULL, "fp8_delayed" },
+        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n      use_turbo_grouped_gemm: true\n", NULL,
+          "fp8_delayed" },
         { EXPERTS "      moe_use_legacy_grouped_gemm: true\n      use_turbo_grouped_mlp: true\n", NULL, "fp8_delayed" },
         { MEGATRON "mixtral_8x7B_v0.1.yaml\n" MOCK "      fp8: null\n", NULL, "none" },
         { MEGATRON "llama3.1_8B.yaml\n" MOCK "      fp8: hybrid\n      moe_use_legacy_grouped_gemm: false\n", NULL,
@@ -269,6 +310,8 @@ static void real_files_have_such_lines(void **state)
                         "unknown model 'deepseek_v3_17B'; `trainmark models`");
     test_foreign_refuse(f, test_foreign_put(f, "x.yaml", MEGATRON "lama3.1_8B.yaml\n" MOCK),
                         "unknown model 'lama3.1_8B'; did you mean 'llama3.1_8B'?");
+    test_foreign_refuse(f, test_foreign_put(f, "p.yaml", MEGATRON "deepseek_proxy.yaml\n" MOCK),
+                        "unknown model 'deepseek_proxy'; `trainmark models`");
 }
 
 static void families_are_refused_by_their_name(void **state)
@@ -375,9 +418,41 @@ static void job_files_of_torchtitan_load(void **state)
     test_foreign_refuse(f, test_foreign_put(f, "j.toml", "[trainig]\nsteps = 4\n"),
                         "j.toml:2); did you mean 'training.steps'?");
     test_foreign_refuse(f, test_foreign_put(f, "j.toml", "[lr_scheduler]\nlr = 4\n"), "did you mean 'optimizer.lr'?");
-    test_foreign_refuse(f, test_foreign_put(f, "j.toml", "[sft_config]\npad_token = 4\n"),
+    test_foreign_refuse(f, test_foreign_put(f, "j.toml", "[rlhf_config]\npad_token = 4\n"),
                         "j.toml:2); `trainmark keys");
     test_foreign_refuse(f, test_foreign_put(f, "j.toml", "[hf_models]\nmodel = 4\n"), "j.toml:2); `trainmark keys");
+}
+
+static void job_files_ask_for_what_is_not_built(void **state)
+{
+#define HELD_OUT "[validation]\nenable = true\ndataset = \"c4_validation\"\n"
+    static const struct {
+        const char *lines, *says; /* NULL: accepted */
+    } cases[] = {
+        { "[optimizer]\nstate_dtype = \"bfloat16\"\n", "moments in another format" },
+        { "[optimizer]\nstate_dtype = \"float32\"\n", NULL },
+        { "[sft_config]\npad_token_id = 4\n", "fine-tuning by this experiment" },
+        { "[memory_estimation]\nenabled = true\n", "an estimate instead of training" },
+        { "[memory_estimation]\nenabled = false\ndisable_fake_mode = true\n", NULL },
+        { "[comm]\nmode = \"fake_backend\"\n", "a run that only imitates devices" },
+        { "[comm]\ninit_timeout_seconds = 9\n", NULL },
+        { "[checkpoint]\nenable = true\nload_only = true\n", "loading without saving" },
+        { "[checkpoint]\nload_only = true\n", NULL },
+        { "[debug]\nenable_nan_tracker = true\nnan_tracker_verbose = false\n", NULL },
+        { HELD_OUT, NULL },
+        { HELD_OUT "[data]\npath = \"x\"\n", "a data set that is not downloaded; leave it out" },
+        { HELD_OUT "[data]\npath = \"x\"\nsource = \"megatron\"\nvalidation_path = \"y\"\n", NULL },
+        { HELD_OUT "dataset_path = \"y\"\n[data]\npath = \"x\"\nsource = \"megatron\"\n", NULL },
+    };
+    test_foreign *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n%s", cases[i].lines);
+        const char *mock[] = { "--training.mock_data", strstr(text, "[data]") ? "false" : "true" };
+        tm_status   st = test_foreign_load(f, test_foreign_put(f, "j.toml", text), false, 2, mock);
+        bool        right = cases[i].says ? st == TM_UNSUPPORTED && strstr(f->err.text, cases[i].says) : st == TM_OK;
+        if (!right) fail_msg("%s: status %d: %s", cases[i].lines, (int)st, f->err.text);
+    }
 }
 
 static void wrong_toml_is_refused_with_its_line(void **state)
@@ -527,12 +602,14 @@ int main(void)
         TEST(a_single_file_works),
         TEST(a_path_of_presets_can_be_given),
         TEST(what_changes_the_computation_is_refused_by_name),
+        TEST(what_changes_nothing_is_accepted),
         TEST(quantized_experts_are_refused),
         TEST(real_files_have_such_lines),
         TEST(families_are_refused_by_their_name),
         TEST(everything_wrong_is_told_at_once),
         TEST(experts_are_quantized_as_elsewhere),
         TEST(job_files_of_torchtitan_load),
+        TEST(job_files_ask_for_what_is_not_built),
         TEST(wrong_toml_is_refused_with_its_line),
         TEST(every_form_of_toml_is_read),
         TEST(models_of_pytorch_training_benchmark_load),

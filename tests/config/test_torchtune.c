@@ -75,6 +75,8 @@ static void components_of_torchtune_are_mapped(void **state)
         { "mistral.lora_mistral_7b", "True", "", "model.sliding_window", "4096" },
         { "llama2.lora_llama2_13b", "True", "ac_mode: selective\nac_option: 3\n",
           "activation_checkpoint.selective_ac_option", "3" },
+        { "llama2.lora_llama2_13b", "True", "ac_mode: full\nenable_activation_checkpointing: False\n",
+          "activation_checkpoint.mode", "full" },
     };
     static const char *const refused[][3] = {
         { "gemma.lora_gemma_2b", "", "not built: this model" },
@@ -87,6 +89,9 @@ static void components_of_torchtune_are_mapped(void **state)
         { "llama2.lora_llama2_7b", "tasks: [truthfulqa]\n", "nothing is trained there" },
         { "llama2.lora_llama2_7b", "prompt:\n  user: hello\n", "a recipe that generates text" },
         { "llama2.lora_llama2_7b", "epochs: 3\n", "a number of epochs" },
+        { "llama2.lora_llama2_7b", "ppo_epochs: 3\n", "not built yet: PPO" },
+        { "llama2.lora_llama2_7b", "tasks: [a]\nlimit: 3\nenable_kv_cache: True\n", "'tasks' = 'a'" },
+        { "llama2.lora_llama2_7b", "top_k: 3\n", "a recipe that generates text" },
     };
     test_foreign *f = *state;
     char          text[2048];
@@ -138,6 +143,41 @@ static void rows_of_torchtune_recipes(void **state)
     test_foreign_has(f, "data.source", "text");
 }
 
+/* What changes local rows is refused; of a data set of a hub, which is replaced, it says nothing. */
+static void what_recipes_do_with_rows(void **state)
+{
+    static const char rows[] = "torchtune.datasets.instruct_dataset\n  source: json\n  data_files: rows.jsonl",
+                      hub[] = "torchtune.datasets.alpaca_dataset";
+    static const struct {
+        const char *of_dataset, *more, *says;
+    } cases[] = {
+        { "\n  new_system_prompt: be kind", "", "this key of a data set" },
+        { "\n  split: train[:5%]", "", "a part of the rows" },
+        { "", "shuffle: False\n", "samples in the order of the file" },
+        { "", "dataloader:\n  shuffle: False\n", "samples in the order of the file" },
+        { "", "tokenizer:\n  prompt_template: a.b\n", "prompts of a template of its own" },
+        { "\n  split: train\n  new_system_prompt: null", "shuffle: True\ntokenizer:\n  prompt_template: null\n", NULL },
+    };
+    test_foreign *f = *state;
+    const char   *mock[] = { "--training.mock_data", "true" };
+    char          text[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int k = 0; k < 2; k++) {
+            snprintf(text, sizeof text,
+                     "model:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\ndataset:\n  _component_: %s%s\n%s"
+                     "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 2e-5\nmax_steps_per_epoch: 20\n",
+                     k ? hub : rows, cases[i].of_dataset, cases[i].more);
+            const char *path = test_foreign_put(f, "r.yaml", text);
+            if (!k && cases[i].says)
+                test_foreign_refuse(f, path, cases[i].says);
+            else if (test_foreign_load(f, path, false, k ? 2 : 0, mock) != TM_OK)
+                fail_msg("%s", f->err.text);
+        }
+    snprintf(text, sizeof text, adapters, "llama2.lora_llama2_7b", "True",
+             "loss:\n  _component_: torch.nn.CrossEntropyLoss\n  ignore_index: 0\n");
+    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "targets with another mark");
+}
+
 /* Recipes of DPO: pairs have two sequences of tokenizer.max_seq_len, and the reference is the model itself. */
 static void preferences_of_torchtune_recipes(void **state)
 {
@@ -186,10 +226,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(recipes_of_torchtune_load),
-        TEST(components_of_torchtune_are_mapped),
-        TEST(rows_of_torchtune_recipes),
-        TEST(preferences_of_torchtune_recipes),
+        TEST(recipes_of_torchtune_load), TEST(components_of_torchtune_are_mapped), TEST(rows_of_torchtune_recipes),
+        TEST(what_recipes_do_with_rows), TEST(preferences_of_torchtune_recipes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

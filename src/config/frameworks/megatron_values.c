@@ -285,3 +285,9 @@ const char *tm_megatron_data(const tm_config *config, const char *value)
     }
     return value[rest] ? NULL : tm_arena_text_n(config->arena, value, n);
 }
+
+/* Without tensor parallelism matrices are whole: case "whole". */
+const char *tm_megatron_muon_parts(const tm_config *config, const char *value)
+{
+    return number_of(config, "tensor_model_parallel_size", 1) == 1 ? "whole" : value;
+}

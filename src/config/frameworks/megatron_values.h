@@ -26,6 +26,7 @@ const char *tm_megatron_adapted(const tm_config *config, const char *value);
 const char *tm_megatron_stage(const tm_config *config, const char *value);
 const char *tm_megatron_rows_format(const tm_config *config, const char *value);
 const char *tm_megatron_rows_encoder(const tm_config *config, const char *value);
+const char *tm_megatron_muon_parts(const tm_config *config, const char *value);
 const char *tm_megatron_data(const tm_config *config, const char *value);
 
 #endif

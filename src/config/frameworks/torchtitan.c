@@ -42,6 +42,17 @@ static const char *width(const tm_config *config, const char *value)
     return ffn && tm_entry_decider(ffn) > LAYER_TRAINER ? value : NULL;
 }
 
+/* Where training has data of its own, samples held out are a part of them, or of a file: not of a public data set;
+ * NULL. Beside mock data its name says nothing. */
+static const char *held_out(const tm_config *config, const char *value)
+{
+    const char *mock = tm_foreign_text(config, "training.mock_data");
+    bool        is_mock = mock && strcmp(mock, "false") != 0;
+    bool        local = tm_foreign_given(config, "training.dataset_path") || tm_config_text(config, "data.path");
+    bool named = tm_foreign_given(config, "validation.dataset_path") || tm_config_text(config, "data.validation_path");
+    return local && !is_mock && !named ? NULL : value;
+}
+
 /* clang-format off */
 static const tm_foreign_key keys[] = {
     HARMLESS("trainable", "which module is trained"),
@@ -56,7 +67,7 @@ static const tm_foreign_key keys[] = {
     HARMLESS("job.print_args", "see --dry-run"),
     HARMLESS("job.save_config_file", "config.yaml is always written"),
     HARMLESS("job.use_for_integration_test", "torchtitan's own tests"),
-    HARMLESS("job.custom_config_module", "Python classes of further keys"),
+    HARMLESS("job.custom_config_module", "Python classes of further keys, which have rows or are unknown"),
     /* model */
     SAME("model.name"),
     MAPPED("model.flavor", "flux-schnell:model.flavor=schnell|flux-dev:model.flavor=dev|*:model.flavor"),
@@ -98,6 +109,7 @@ static const tm_foreign_key keys[] = {
     MAPPED("optimizer.eps", "optimizer.eps", .with = "!optimizer.name=SGD"),
     SAME("optimizer.weight_decay"),
     SAME("optimizer.implementation"),
+    UNBUILT("optimizer.state_dtype", "float32|null", "moments in another format; see optimizer.implementation"),
     UNBUILT("optimizer.early_step_in_backward", "false|null", "optimizer steps within the backward pass"),
     MAPPED("lr_scheduler.warmup_steps", "lr_scheduler.warmup_steps", .fallback = "200"),
     SAME("lr_scheduler.decay_ratio"),
@@ -120,6 +132,9 @@ static const tm_foreign_key keys[] = {
     MAPPED("training.dtype", "float32:|bfloat16:training.regime=pure;training.dtype=bfloat16",
            .words = "type of weights and moments"),
     SAME("training.enable_cpu_offload"),
+    HARMLESS("training.enable_detailed_memory_tracking", "memory by buffer; see trainmark explain"),
+    HARMLESS("training.clear_cache_between_steps", "there is no allocator with a cache"),
+    HARMLESS("training.aggressive_memory_*", "there is no allocator with a cache"),
     HARMLESS("training.gc_freq", "there is no garbage collector"),
     HARMLESS("training.gc_debug", "there is no garbage collector"),
     SPEED("training.compile", "steps are always compiled into programs"),
@@ -141,6 +156,8 @@ static const tm_foreign_key keys[] = {
     HARMLESS("debug.deterministic", "runs are always deterministic"),
     HARMLESS("debug.deterministic_warn_only", "runs are always deterministic"),
     SAME("debug.moe_force_load_balance"),
+    HARMLESS("debug.enable_nan_tracker", "steps without numbers are always reported"),
+    HARMLESS("debug.nan_tracker_*", "steps without numbers are always reported"),
     HARMLESS("debug.print_config", "see --dry-run"),
     HARMLESS("debug.save_config_file", "config.yaml is always written"),
     MAPPED("encoder.max_t5_encoding_len", "model.text_len"),
@@ -184,18 +201,18 @@ static const tm_foreign_key keys[] = {
     UNBUILT("checkpoint.interval_type", "steps|null", "checkpoints by the clock",
             .with = "checkpoint.enable_checkpoint"),
     MAPPED("checkpoint.last_save_in_hf", "checkpoint.last_save_in_hf", .with = "checkpoint.enable"),
-    HARMLESS("checkpoint.export_dtype", "type of an exported model"),
+    HARMLESS("checkpoint.export_dtype", "has an effect with checkpoint.last_save_in_hf"),
     MAPPED("checkpoint.exclude_from_loading", ":|*:checkpoint.exclude_from_loading", .with = "checkpoint.enable"),
     MAPPED("checkpoint.enable_first_step_checkpoint", "checkpoint.enable_first_step_checkpoint",
            .with = "checkpoint.enable"),
     MAPPED("checkpoint.create_seed_checkpoint", "checkpoint.create_seed_checkpoint"),
-    HARMLESS("checkpoint.load_only", "see checkpoint.load_step", .with = "!checkpoint.enable"),
+    UNBUILT("checkpoint.load_only", "false|null", "loading without saving", .with = "checkpoint.enable"),
     /* recomputation */
     SAME("activation_checkpoint.mode"),
     SAME("activation_checkpoint.selective_ac_option"),
     SPEED("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", "what is recomputed"),
     SPEED("activation_checkpoint.early_stop", "what is recomputed"),
-    SPEED("activation_checkpoint.memory_budget", "what is recomputed"),
+    SPEED("activation_checkpoint.memory_budget", "has an effect with activation_checkpoint.mode memory_budget"),
     HARMLESS("activation_checkpoint.visualize_memory_budget_pareto", "drawings"),
     HARMLESS("activation_checkpoint.preserve_rng_state", "recomputed values are the same"),
     HARMLESS("activation_checkpoint.determinism_check", "recomputed values are the same"),
@@ -236,11 +253,14 @@ static const tm_foreign_key keys[] = {
     MAPPED("lora.dropout", "lora.dropout"),
     MAPPED("lora.apply_to_all_linears", "true:lora.targets=all-linear|false:", .words = "adapters of some linears"),
     /* several devices, other services */
+    UNBUILT("comm.mode", "default|null", "a run that only imitates devices; see --dry-run"),
     HARMLESS("comm.*", "deadlines of communication"),
+    UNBUILT("memory_estimation.enable*", "false|null", "an estimate instead of training; see --dry-run"),
     HARMLESS("memory_estimation.*", "memory is always planned"),
+    UNBUILT("sft_config.*", "", "fine-tuning by this experiment; give data.source sft and data.path"),
     UNBUILT("fault_tolerance.enable", "false|null", "groups of replicas"),
     UNBUILT("fault_tolerance.*", "", "groups of replicas", .with = "fault_tolerance.enable"),
-    HARMLESS("experimental.custom_args_module", "Python classes of further keys"),
+    HARMLESS("experimental.custom_args_module", "Python classes of further keys, which have rows or are unknown"),
     MAPPED("experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"),
     UNBUILT("experimental.pipeline_parallel_*", "", "pipeline parallelism",
             .with = "experimental.pipeline_parallel_degree"),
@@ -248,7 +268,8 @@ static const tm_foreign_key keys[] = {
     UNBUILT("experimental.custom_model_path", "null|", "a Python module that changes the program"),
     /* validation */
     MAPPED("validation.enable", "validation.enable", .fallback = "false"),
-    HARMLESS("validation.dataset", "name of a public data set; see data.validation_path"),
+    MAPPED("validation.dataset", "*:", .with = "validation.enable", .convert = held_out, .plans = true,
+           .words = "a data set that is not downloaded; leave it out to hold out a part of the training's"),
     MAPPED("validation.dataset_path", "data.validation_path", .with = "validation.enable"),
     MAPPED("validation.local_batch_size", "validation.local_batch_size", .with = "validation.enable"),
     MAPPED("validation.seq_len", "validation.seq_len", .with = "validation.enable"),
