@@ -335,6 +335,7 @@ static void the_key_saves_behind(void **state)
         tm_run_options options;
         tm_error       err = { 0 };
         snprintf(text, sizeof text, "--checkpoint.enable true --checkpoint.async_mode %s", words[i]);
+        assert_int_equal(tm_config_apply_preset(config, "tiny-llama", &err), TM_OK);
         test_apply_words(config, text);
         if (tm_config_finish(config, &err) != TM_OK || tm_run_options_read(config, &options, &err) != TM_OK)
             fail_msg("%s", err.text);
