@@ -211,6 +211,32 @@ static void print_speed(tm_text *out, const tm_run_ended *end)
     row(out, "whole run", seconds_text(a, end->seconds), "", "");
 }
 
+/* Of several ranks: the one that works longest, and who holds up the others. */
+static void print_ranks(tm_text *out, const tm_run_ended *end, int devices)
+{
+    const tm_rank_told *most = end->ranks, *least = end->ranks;
+    char                n[40], a[40], b[80];
+    if (end->n_ranks < 2) return;
+    for (size_t i = 1; i < end->n_ranks; i++) {
+        if (end->ranks[i].busy_seconds > most->busy_seconds) most = &end->ranks[i];
+        if (end->ranks[i].busy_seconds < least->busy_seconds) least = &end->ranks[i];
+    }
+    snprintf(n, sizeof n, "%zu ranks", end->n_ranks);
+    heading(out, n, "own work", "waiting", "rank");
+    snprintf(n, sizeof n, "%d", most->rank);
+    row(out, "works longest in a step", seconds_text(a, most->busy_seconds), seconds_text(b, most->wait_seconds), n);
+    snprintf(n, sizeof n, "%d", least->rank);
+    row(out, "works shortest in a step", seconds_text(a, least->busy_seconds), seconds_text(b, least->wait_seconds), n);
+    if (isfinite(end->speed->median_rate))
+        row(out, "tokens/s of all ranks, median step",
+            tm_format_grouped(a, (int64_t)llround(end->speed->median_rate * devices)), "", "");
+    for (size_t i = 0; i < end->n_ranks; i++)
+        if (end->ranks[i].slow)
+            tm_text_printf(out,
+                           "    rank %d on %s holds up the others: its own work takes %.1f %% longer than theirs\n",
+                           end->ranks[i].rank, end->ranks[i].host, 100 * end->ranks[i].behind);
+}
+
 static void print_flops(tm_text *out, const run_record *run, const tm_run_ended *end)
 {
     if (run->start.n_flops_per_token == 0) return;
@@ -295,6 +321,7 @@ void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, 
     print_verdict(out, end, colour);
     print_loss(out, end);
     print_speed(out, end);
+    print_ranks(out, end, run->start.devices);
     print_flops(out, run, end);
     print_ledger(out, &run->ledger);
     print_memory(out, run, end);

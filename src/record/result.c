@@ -235,6 +235,29 @@ static void print_ledger(tm_json *json, const run_ledger *ledger)
     tm_json_close(json, '}');
 }
 
+/* A run of several ranks: how each fared. */
+static void print_ranks(tm_json *json, const tm_run_ended *end)
+{
+    if (end->n_ranks == 0) return;
+    tm_json_open(json, "ranks", '[');
+    for (size_t i = 0; i < end->n_ranks; i++) {
+        const tm_rank_told *rank = &end->ranks[i];
+        tm_json_open(json, NULL, '{');
+        tm_json_i64(json, "rank", rank->rank);
+        tm_json_i64(json, "data_rank", rank->data_rank);
+        tm_json_string(json, "host", rank->host);
+        tm_json_f64(json, "step_seconds", rank->step_seconds);
+        tm_json_f64(json, "busy_seconds", rank->busy_seconds);
+        tm_json_f64(json, "wait_seconds", rank->wait_seconds);
+        tm_json_f64(json, "behind_percent", 100 * rank->behind);
+        tm_json_bool(json, "slow", rank->slow);
+        tm_json_i64(json, "target_tokens", rank->target_tokens);
+        tm_json_i64(json, "used_bytes", rank->used_bytes);
+        tm_json_close(json, '}');
+    }
+    tm_json_close(json, ']');
+}
+
 static void print_steps(tm_json *json, const run_record *run, const tm_run_ended *end)
 {
     tm_json_open(json, "steps", '{');
@@ -310,6 +333,7 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     print_memory(&json, &self->run, end);
     print_outline(&json, start);
     print_ledger(&json, &self->run.ledger);
+    print_ranks(&json, end);
     tm_json_f64(&json, "first_step_seconds", end->first_step_seconds);
     tm_json_f64(&json, "seconds", end->seconds);
     tm_json_open(&json, "step_seconds", '[');

@@ -148,11 +148,17 @@ static tm_status find_reason(run *r, int64_t step, const volatile sig_atomic_t *
     return TM_OK;
 }
 
+static void begin_step(run *r)
+{
+    r->begin_ns = tm_now_ns();
+    r->between_ns = 0;
+}
+
 tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     const tm_run_options *o = r->options;
     if (r->turn) TM_TRY(tm_turn_begin(r->turn, stop, err));
-    r->begin_ns = tm_now_ns();
+    begin_step(r);
     if (r->first_step > o->steps) r->stopped = "all steps done";
     for (int64_t step = r->first_step; step <= o->steps; step++) {
         int64_t tokens;
@@ -173,10 +179,7 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
             break;
         }
         if (saves) TM_TRY(run_save(r, step, err));
-        if (evaluates || saves) { /* neither is part of a step */
-            r->begin_ns = tm_now_ns();
-            r->between_ns = 0;
-        }
+        if (evaluates || saves) begin_step(r); /* neither is part of a step */
     }
     return TM_OK;
 }

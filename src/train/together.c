@@ -129,7 +129,7 @@ static told tell(const run *r, int64_t warmup)
 }
 
 /* A rank is slow if its own work takes longer than that of the others by more than this share. */
-static const double slow_share = 0.05;
+static const double slow_share = 0.08;
 
 static void judge(tm_rank_told *ranks, int n)
 {

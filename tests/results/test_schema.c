@@ -42,7 +42,7 @@ static void expect_not(const json_t *schema, const json_t *value, const char *wo
 }
 
 /* With all that a run hands to it. */
-static json_t *written_result(bool looked)
+static json_t *written_result(bool looked, bool ranks)
 {
     tm_sink          *sink;
     tm_error          err = { 0 };
@@ -60,6 +60,16 @@ static json_t *written_result(bool looked)
     if (looked) fake_emit(sink, fake_look(2));
     if (looked) fake_emit(sink, fake_look(4));
     fake_run(sink, TM_VERDICT_VALID, "");
+    if (ranks) { /* the same run on two ranks: written once more */
+        const tm_rank_told told[2] = {
+            { .host = "a", .step_seconds = 2, .busy_seconds = 1, .wait_seconds = 1, .behind = -0.5, .used_bytes = 7 },
+            { .rank = 1, .data_rank = 1, .host = "b", .step_seconds = 2, .busy_seconds = 2, .behind = 1, .slow = true }
+        };
+        tm_event event = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
+        event.run_ended.ranks = told;
+        event.run_ended.n_ranks = 2;
+        fake_emit(sink, event);
+    }
     fake_close(sink);
     json_t *result = json_load_file(options.path, 0, NULL);
     assert_non_null(result);
@@ -71,7 +81,7 @@ static json_t *written_result(bool looked)
 static void results_follow_their_schema(void **state)
 {
     (void)state;
-    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(false);
+    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(false, false);
     expect(schema, result);
     /* and the schema holds: each of these is wrong */
     json_object_set_new(result, "verdict", json_string("good"));
@@ -91,7 +101,7 @@ static void results_follow_their_schema(void **state)
 static void what_a_microscope_saw_follows_it_too(void **state)
 {
     (void)state;
-    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(true);
+    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(true, false);
     json_t *seen = json_object_get(result, "microscope"), *last = json_object_get(seen, "last");
     expect(schema, result);
     assert_int_equal(json_integer_value(json_object_get(seen, "looks")), 2);
@@ -139,9 +149,26 @@ static void records_of_steps_follow_theirs(void **state)
     tm_text_fini(&text);
 }
 
+static void ranks_follow_their_schema(void **state)
+{
+    (void)state;
+    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(false, true);
+    json_t *second = json_array_get(json_object_get(result, "ranks"), 1);
+    expect(schema, result);
+    assert_true(json_is_true(json_object_get(second, "slow")) &&
+                json_array_size(json_object_get(result, "ranks")) == 2);
+    assert_true(json_number_value(json_object_get(second, "behind_percent")) > 99);
+    assert_string_equal(json_string_value(json_object_get(second, "host")), "b");
+    json_object_del(second, "slow");
+    expect_not(schema, result, "/ranks: lacks slow");
+    json_decref(result);
+    json_decref(schema);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_follow_their_schema),
         cmocka_unit_test(results_follow_their_schema),
         cmocka_unit_test(what_a_microscope_saw_follows_it_too),
         cmocka_unit_test(records_of_steps_follow_theirs),

@@ -275,6 +275,7 @@ static const row elsewhere[] = {
     { "mlperf.base", "tests/cli/test_mlperf_run.sh", "mlperf.base" },
     { "mlperf.clear_caches", "tests/record/test_mllog.c", "clear_caches" },
     { "checkpoint.allow_changed_data", "tests/cli/test_attacks.sh", "allow_changed_data" },
+    { "checkpoint.async_mode", "tests/train/test_run_ranks.c", "checkpoint.async_mode" },
     { "metrics.target_half_width", "tests/cli/test_measurement.sh", "metrics.target_half_width" },
     { "training.dataset", "tests/config/test_errors.c", "training.dataset" },
     { "training.separate_sums", "tests/train/test_layout.c", "training.separate_sums" },

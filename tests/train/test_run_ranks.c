@@ -2,6 +2,7 @@
 /* Whole runs on several ranks: the same losses as one alone, stopped by any of them and resumed on any number of them;
  * ranks that are not of one run, or slow, are named. */
 #include "support/folder.h"
+#include "support/full_config.h"
 #include "support/training.h"
 
 #include "../comm/world.h"
@@ -324,6 +325,25 @@ static void a_failure_of_one_rank_is_that_of_all(void **state)
     test_tree_remove(folder);
 }
 
+static void the_key_saves_behind(void **state)
+{
+    static const char *const words[] = { "disabled", "async", "async_with_pinned_mem" };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char           text[100];
+        tm_config     *config = test_full_config();
+        tm_run_options options;
+        tm_error       err = { 0 };
+        snprintf(text, sizeof text, "--checkpoint.enable true --checkpoint.async_mode %s", words[i]);
+        assert_int_equal(tm_config_apply_preset(config, "tiny-llama", &err), TM_OK);
+        test_apply_words(config, text);
+        if (tm_config_finish(config, &err) != TM_OK || tm_run_options_read(config, &options, &err) != TM_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(options.checkpoint_behind, i > 0);
+        tm_config_destroy(config);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +353,7 @@ int main(void)
         cmocka_unit_test(ranks_of_another_run_are_named),
         cmocka_unit_test(a_slow_rank_is_named),
         cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),
+        cmocka_unit_test(the_key_saves_behind),
     };
     tm_log_set_level(TM_LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
