@@ -215,19 +215,20 @@ DESTDIR ?=
 VERSION := $(shell sed -n 's/.*TM_VERSION "\(.*\)"/\1/p' src/base/version.h)
 DIST    := trainmark-$(VERSION)-linux-$(ARCH)
 
-install: $(BUILD)/trainmark
+install: $(BUILD)/trainmark $(MODULES)
 	@tools/install.sh install $< "$(DESTDIR)" "$(PREFIX)"
 
 uninstall:
 	@tools/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
 
 # build/trainmark_VERSION_ARCH.deb, looked at by lintian if it is there.
-deb: $(BUILD)/trainmark
+deb: $(BUILD)/trainmark $(MODULES)
 	@tools/make_deb.sh $< $(VERSION) build
 
 # Libraries of which there is an archive are inside, all but those of glibc as a rule.
-dist-bin: $(OBJ)
+dist-bin: $(OBJ) $(MODULES)
 	@mkdir -p $(BUILD)/static
+	@rm -f $(BUILD)/static/*.so; for module in $(MODULES); do cp $$module $(BUILD)/static/; done
 	@tools/link_static.sh $(BUILD)/static/trainmark '$(CC) $(LDFLAGS)' '$(LDLIBS)' $(OBJ)
 	@rm -rf build/dist && tools/install.sh install $(BUILD)/static/trainmark build/dist/$(DIST) ""
 	@tar -C build/dist --sort=name --owner=0 --group=0 --numeric-owner -czf build/$(DIST).tar.gz $(DIST)

@@ -23,6 +23,7 @@ bench/ab.h
 bench/bench.h
 bench/published.h
 comm/comm.h
+comm/mesh.h
 config/config.h
 config/yaml.h
 data/inspect.h
@@ -46,6 +47,7 @@ graph/nf4.h
 graph/passes/microscope.h
 graph/passes/passes.h
 graph/passes/quantize.h
+graph/passes/units.h
 graph/plan.h
 graph/tensor.h
 graph/value.h

@@ -27,6 +27,9 @@ do_install()
     mkdir -p "$base/share/trainmark"
     list=$work/installed
     put 755 "$binary" bin/trainmark
+    for module in "${binary%/*}"/trainmark-*.so; do # of the MPIs that there were when it was built
+        [ -f "$module" ] && put 644 "$module" "lib/trainmark/${module##*/}"
+    done
     "$binary" manual "$work/man"
     for page in "$work"/man/*.1; do put 644 "$page" "share/man/man1/${page##*/}"; done
     "$binary" completion bash >"$work/bash"

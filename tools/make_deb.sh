@@ -21,6 +21,8 @@ export SOURCE_DATE_EPOCH
 tools/install.sh install "$binary" "$root" /usr
 rm "$root/usr/share/trainmark/installed" # dpkg keeps its own list
 strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/usr/bin/trainmark"
+modules=$(find "$root/usr/lib/trainmark" -name '*.so' 2>/dev/null | sort)
+for module in $modules; do strip --strip-unneeded --remove-section=.comment --remove-section=.note "$module"; done
 gzip -9n "$root"/usr/share/man/man1/*.1
 mkdir -p "$root/usr/share/zsh/vendor-completions"
 mv "$root/usr/share/zsh/site-functions/_trainmark" "$root/usr/share/zsh/vendor-completions/"
@@ -43,6 +45,13 @@ printf 'trainmark (%s) unstable; urgency=medium\n\n  * See README.md and the pag
 mkdir "$work/debian" "$root/DEBIAN"
 printf 'Source: trainmark\n\nPackage: trainmark\nArchitecture: any\n' >"$work/debian/control"
 needs=$(cd "$work" && dpkg-shlibdeps -O -e root/usr/bin/trainmark 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
+# An MPI is wanted only by who trains with several ranks: the module of one that is absent is never opened.
+suggests=
+for module in $modules; do
+    suggests="$suggests $(cd "$work" && dpkg-shlibdeps -O -dSuggests -e "${module#"$work"/}" 2>/dev/null |
+        sed -n 's/^shlibs:Suggests=//p' | tr ',' '\n' | grep -e openmpi -e mpich | tr '\n' ',')"
+done
+suggests=$(echo "$suggests openmpi-bin | mpich" | sed 's/^ *//; s/,  */, /g')
 cat >"$root/DEBIAN/control" <<END
 Package: trainmark
 Version: $version
@@ -50,6 +59,7 @@ Architecture: $arch
 Maintainer: $maintainer
 Installed-Size: $(du -ks "$root/usr" | cut -f 1)
 Depends: $needs
+Suggests: $suggests
 Section: science
 Priority: optional
 Description: train, measure, check and predict the training of models

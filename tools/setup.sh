@@ -7,6 +7,7 @@
 # Each library is looked for by compiling one line with $CC $EXTRA_CFLAGS $EXTRA_LDFLAGS, so one in another prefix counts.
 # Missing ones are named, with the command that installs their Debian or Ubuntu packages. That command is run only by root,
 # and after a "y" at the terminal or with ASSUME_YES=1; otherwise it is printed and the exit status is 4. A finding of
+# Nobody is asked for an MPI: whoever trains with several ranks is told then what to install (docs/ranks.md).
 # "nothing missing" is remembered in build/.setup-*, until the compiler or its flags change.
 set -u
 

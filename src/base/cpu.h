@@ -51,6 +51,13 @@ tm_cgroup_limits tm_cgroup_limits_read(const char *sysroot);
  * rounded up. At least 1. */
 int tm_cpu_threads_allowed(void);
 
+/* This process's share of the processors that it may use, of `count` processes with the same affinity mask: whole cores
+ * next to each other, or one processor where there are fewer than processes. The threads made from now on stay there.
+ * Returns the processors of the share; 0: the system does not let us. */
+int tm_cpu_take_share(int index, int count);
+/* A number for the affinity mask: equal masks have equal ones. 0: unknown. */
+uint64_t tm_cpu_affinity_hash(void);
+
 /* Tasks that run, or could run if there were a processor, at this moment on the whole machine, the caller among them;
  * and the processors of the machine. 0 = unknown. */
 int tm_cpu_running_tasks(const char *sysroot);

@@ -74,7 +74,7 @@ typedef struct {
     const char           *data_source;
     int64_t               parameters;
     int64_t               steps, first_step; /* planned total; first step of this process (resumed: > 1) */
-    int64_t               batch_tokens;      /* target tokens of one optimizer step on this device */
+    int64_t               batch_tokens;      /* target tokens of one optimizer step on each device */
     int                   devices, gpus;     /* of this run; how many of them are GPUs */
     int                   threads;
     uint64_t              seed;
@@ -98,7 +98,7 @@ typedef struct {
     double              loss;      /* nats per target token of the global batch, before the update */
     double              grad_norm; /* before clipping */
     double              learning_rate;
-    int64_t             tokens;  /* target tokens of this step, this device */
+    int64_t             tokens;  /* target tokens of this step, of each device on average */
     double              seconds; /* wall time of the whole step, everything included */
     const tm_named_f64 *phases;  /* the step ledger: seconds by phase; the sum and "unaccounted" make `seconds` */
     size_t              n_phases;
@@ -210,6 +210,19 @@ typedef struct {
     bool    equal; /* all of them to the bit */
 } tm_curve;
 
+/* How a rank of a run fared. Seconds are medians over the steps that count. */
+typedef struct {
+    int         rank, data_rank;
+    const char *host;
+    double      step_seconds;  /* of a whole step */
+    double      busy_seconds;  /* of that, what it did not communicate, nor wait for others */
+    double      wait_seconds;  /* of that, what it communicated or waited */
+    double      behind;        /* busy_seconds over the median of the other ranks', less 1; NAN: there are none */
+    bool        slow;          /* by so much that the others wait for it */
+    int64_t     target_tokens; /* that it read for training, in this process */
+    int64_t     used_bytes;    /* arena bytes in use */
+} tm_rank_told;
+
 typedef struct {
     tm_verdict  verdict;
     const char *reason;      /* never NULL */
@@ -231,6 +244,8 @@ typedef struct {
     double                          first_step_seconds; /* from exec to the end of the first step */
     double                          seconds;
     const char                     *sample; /* generated text, or NULL */
+    const tm_rank_told             *ranks;  /* of a run of several, n_ranks of them in their order */
+    size_t                          n_ranks;
     tm_machine_watch                machine;
     tm_certificate                  certificate, certificate_after; /* in the first step; after the last one */
     tm_curve                        curve;

@@ -199,7 +199,11 @@ static void sweep(const char *base, const char *prefix)
 tm_status tm_scratch_make(const char *prefix, tm_scratch *out, tm_error *err)
 {
     const char *base = getenv("TMPDIR");
-    if (!base || !*base) base = "/tmp";
+    return tm_scratch_make_in(base && *base ? base : "/tmp", prefix, out, err);
+}
+
+tm_status tm_scratch_make_in(const char *base, const char *prefix, tm_scratch *out, tm_error *err)
+{
     *out = (tm_scratch){ .lock = -1 };
     sweep(base, prefix);
     if ((size_t)snprintf(out->path, sizeof out->path - 16, "%s/%s-XXXXXX", base, prefix) < sizeof out->path - 16 &&
@@ -211,7 +215,7 @@ tm_status tm_scratch_make(const char *prefix, tm_scratch *out, tm_error *err)
         if (out->lock >= 0) (void)flock(out->lock, LOCK_EX | LOCK_NB);
         return TM_OK;
     }
-    tm_status st = tm_fail(err, TM_IO, "cannot make a directory in '%s' (TMPDIR): %s", base, strerror(errno));
+    tm_status st = tm_fail(err, TM_IO, "cannot make a directory in '%s': %s", base, strerror(errno));
     out->path[0] = '\0';
     return st;
 }

@@ -37,6 +37,8 @@ typedef struct {
 } tm_scratch;
 
 TM_MUST_USE tm_status tm_scratch_make(const char *prefix, tm_scratch *out, tm_error *err);
+/* The same below `base`. */
+TM_MUST_USE tm_status tm_scratch_make_in(const char *base, const char *prefix, tm_scratch *out, tm_error *err);
 void                  tm_scratch_remove(tm_scratch *scratch); /* with all that is in it; "": nothing */
 /* A folder with all that is in it; links are removed, not followed. */
 void tm_folder_remove(const char *path);

@@ -157,11 +157,11 @@ static void check_rows(tm_bench *bench)
                      tm_table_cell(bench->table, 0, (size_t)column)->text);
 }
 
-tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, const volatile sig_atomic_t *stop,
-                       tm_table *table, tm_error *err)
+tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, struct tm_comm *world,
+                       const volatile sig_atomic_t *stop, tm_table *table, tm_error *err)
 {
     enum { LEAST_SAMPLES = 3 };
-    tm_bench bench = { .options = config, .table = table, .stop = stop };
+    tm_bench bench = { .options = config, .table = table, .world = world, .stop = stop };
     bench.seed = (uint64_t)tm_config_i64(config, "seed");
     TM_TRY(open_device(&bench, err));
     bench.end_ns = tm_now_ns() + (int64_t)(tm_config_f64(config, "budget") * 1e9);

@@ -29,6 +29,7 @@ typedef struct {
     tm_table                    *table;    /* empty when the workload starts */
     tm_ceilings                  ceilings; /* flops 0: not measured yet; see tm_bench_ceilings */
     tm_error                     invalid;  /* the first reason why numbers are worthless; status TM_OK: none */
+    struct tm_comm              *world;    /* ranks that all run this; NULL: alone */
     const volatile sig_atomic_t *stop;
 } tm_bench;
 
@@ -36,6 +37,7 @@ typedef struct {
     const char   *name, *summary;
     const tm_key *options; /* of this workload; besides those of all */
     size_t        n_options;
+    bool          ranks; /* runs on several ranks: the options `ranks` and `mpi` say how they are started */
 
     /* Fills bench->table. TM_INTERRUPTED with the rows so far when stopped. */
     tm_status (*run)(tm_bench *bench, tm_error *err);
@@ -50,9 +52,9 @@ const tm_workload *tm_workload_find(const char *name);
  * defaults; `help` is for messages and borrowed. The caller destroys it. */
 tm_config *tm_bench_configure(const tm_workload *workload, const char *help);
 
-/* Opens the device, runs the workload, closes the device. `config` is finished; `stop` may be NULL. TM_NUMBERS: the
- * table is complete, but numbers in it are worthless; TM_INTERRUPTED: it holds what was done. */
-TM_MUST_USE tm_status tm_bench_run(const tm_workload *workload, const tm_config *config,
+/* Opens the device, runs the workload, closes the device. `config` is finished; `world`, `stop` may be NULL.
+ * TM_NUMBERS: the table is complete, but numbers in it are worthless; TM_INTERRUPTED: it holds what was done. */
+TM_MUST_USE tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, struct tm_comm *world,
                                    const volatile sig_atomic_t *stop, tm_table *table, tm_error *err);
 
 /* --- for workloads --------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "cli/bench_jobs.h"
 #include "cli/bench_store.h"
 #include "cli/cli.h"
+#include "cli/ranks.h"
 #include "record/table.h"
 
 #include <stdio.h>
@@ -39,12 +40,10 @@ static tm_status give_out(const tm_config *config, const tm_table *table, const 
     return st;
 }
 
-static tm_status run(const tm_workload *workload, tm_config *config, int argc, char **argv, tm_error *err)
+static tm_status measure(const tm_workload *workload, tm_config *config, tm_comm *world, tm_error *err)
 {
     tm_table_format format;
-    TM_TRY(tm_config_apply_arguments(config, argc, argv, err));
-    TM_TRY(tm_config_finish(config, err));
-    const char *file = tm_config_text(config, "output-file");
+    const char     *file = tm_config_text(config, "output-file");
     if (file) TM_TRY(tm_table_format_of(file, &format, err));
     const char   *compare = tm_config_text(config, "compare");
     tm_published *reference = NULL;
@@ -52,15 +51,33 @@ static tm_status run(const tm_workload *workload, tm_config *config, int argc, c
         return tm_fail(err, TM_USAGE, "--compare prints a second table and cannot be given with --json; leave one out");
     if (compare) TM_TRY(tm_published_read(compare, &reference, err));
     tm_table *table = tm_table_create(workload->name);
-    tm_status st = tm_bench_run(workload, config, &tm_cli_stop, table, err);
+    tm_status st = tm_bench_run(workload, config, world, &tm_cli_stop, table, err);
+    bool      first = !world || tm_comm_rank(world) == 0; /* of ranks, the first has all numbers */
     tm_error  writing = { 0 };
-    if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && tm_table_n_rows(table) > 0 &&
+    if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && tm_table_n_rows(table) > 0 && first &&
         give_out(config, table, reference, st != TM_NUMBERS, &writing) != TM_OK) {
         *err = writing;
         st = writing.status;
     }
     tm_table_destroy(table);
     tm_published_destroy(reference);
+    return st;
+}
+
+/* Alone; as one of several ranks; or as the process that starts them. */
+static tm_status run(const tm_workload *workload, tm_config *config, const tm_cli_line *line, tm_error *err)
+{
+    tm_comm *world = NULL;
+    bool     started = false;
+    TM_TRY(tm_config_apply_arguments(config, line->n_words, line->words, err));
+    TM_TRY(tm_config_finish(config, err));
+    if (!workload->ranks) return measure(workload, config, NULL, err);
+    int64_t   ranks = tm_config_i64(config, "ranks"), launched = tm_comm_launched().ranks;
+    tm_status st = tm_cli_start_ranks(ranks > 0 ? ranks : 2, tm_config_text(config, "mpi"), line, &started, err);
+    if (st != TM_OK || started) return st;
+    st = tm_cli_open_ranks(ranks > 0 ? ranks : launched, tm_config_f64(config, "deadline"), &world, err);
+    if (st == TM_OK) st = measure(workload, config, world, err);
+    tm_cli_close_ranks(world, st, err);
     return st;
 }
 
@@ -71,7 +88,7 @@ static tm_status run_workload(tm_cli_line *line, tm_error *err)
     snprintf(help, sizeof help, "trainmark bench %s --help", workload->name);
     tm_config *config = tm_bench_configure(workload, help);
     tm_status  st = tm_cli_take_common(line, err);
-    if (st == TM_OK) st = run(workload, config, line->n_words, line->words, err);
+    if (st == TM_OK) st = run(workload, config, line, err);
     tm_config_destroy(config);
     return st;
 }

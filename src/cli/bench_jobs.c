@@ -135,7 +135,7 @@ static tm_status run_job(const job *j, int *printed, bool json, tm_text *file, t
     tm_text   text = { 0 };
     tm_error  writing = { 0 };
     tm_table *table = tm_table_create(j->workload->name);
-    tm_status st = tm_bench_run(j->workload, j->config, &tm_cli_stop, table, err), own = TM_OK;
+    tm_status st = tm_bench_run(j->workload, j->config, NULL, &tm_cli_stop, table, err), own = TM_OK;
     bool      done = st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED;
     if (done && tm_table_n_rows(table) > 0) {
         add_table(j, table, json ? TM_TABLE_JSON : TM_TABLE_TERMINAL, *printed, &text);

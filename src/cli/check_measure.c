@@ -40,7 +40,7 @@ static tm_status run_workload(const char *name, char **arguments, int n, tm_tabl
     tm_config *config = tm_bench_configure(workload, "trainmark check --help");
     tm_status  st = tm_config_apply_arguments(config, n, arguments, err);
     if (st == TM_OK) st = tm_config_finish(config, err);
-    if (st == TM_OK) st = tm_bench_run(workload, config, NULL, table, err);
+    if (st == TM_OK) st = tm_bench_run(workload, config, NULL, NULL, table, err);
     tm_config_destroy(config);
     return st;
 }

@@ -26,6 +26,9 @@ typedef struct {
     tm_cli_list       config_paths; /* --config-path, several */
     const char       *model_word;   /* the word behind a model file: CONFIG.json llama */
     double            timeout_s;    /* --timeout, 0: none */
+    int64_t           ranks;        /* --ranks, 0: not given */
+    const char       *mpi;          /* --mpi */
+    double            deadline_s;   /* --deadline, 0: the usual one */
     bool              json, dry_run, evaluate, allow_unknown;
     bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */
     const char       *subject; /* MODEL or FILE.yaml, NULL when none */

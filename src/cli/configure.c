@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "cli/cli.h"
+#include "comm/comm.h"
 #include "cli/habits.h"
 #include "data/keys.h"
 #include "hf/folder.h"
@@ -207,6 +208,17 @@ static tm_status add_paths(const reader *r, tm_error *err)
     return TM_OK;
 }
 
+/* --ranks and launchers say how many train together; of a command that trains. */
+static void set_ranks(reader *r)
+{
+    char           number[24];
+    tm_comm_launch launch = tm_comm_launched();
+    bool           trains = strcmp(r->line->command->name, "run") == 0, given = r->options->ranks > 0;
+    if (!trains || (!given && (launch.ranks == 1 || tm_config_is_set(r->config, "parallelism.ranks")))) return;
+    snprintf(number, sizeof number, "%lld", (long long)(given ? r->options->ranks : launch.ranks));
+    tm_config_set(r->config, "parallelism.ranks", number, given ? "--ranks" : launch.launcher);
+}
+
 static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err)
 {
     const char *experiment = getenv("EXP");
@@ -226,6 +238,7 @@ static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err
     bool named = r->options->subject || (experiment && *experiment) || tm_config_preset(r->config);
     if (!named && fallback && !tm_cli_model_folder(r->config)) TM_TRY(tm_config_apply_preset(r->config, fallback, err));
     TM_TRY(take_folder(r, err));
+    set_ranks(r);
     TM_TRY(tm_config_finish(r->config, err));
     if (r->line->verbose) fputs(tm_config_accepted(r->config), stderr);
     return TM_OK;

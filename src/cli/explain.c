@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
+#include "cli/explain_ranks.h"
 #include "device/device.h"
 #include "train/run.h"
 
@@ -17,8 +18,8 @@ static bytes_per_parameter per_parameter(const tm_step *step)
     for (size_t i = 0; i < step->graph->n_tensors; i++) {
         const tm_tensor *tensor = &step->graph->tensors[i];
         double           bytes = (double)tm_tensor_bytes(tensor->shape, tensor->dtype) / parameters;
-        if (tensor->base != TM_NONE) continue;
-        if (tensor->role == TM_ROLE_PARAMETER) sum.weights += bytes;
+        if (tensor->base != TM_NONE || tm_graph_elsewhere(tensor)) continue;
+        if (tensor->role == TM_ROLE_PARAMETER || tensor->role == TM_ROLE_UNIT) sum.weights += bytes;
         if (tensor->role == TM_ROLE_GRADIENT) sum.gradients += bytes;
         if (tensor->role == TM_ROLE_MOMENT) sum.optimizer += bytes;
     }
@@ -182,6 +183,7 @@ static void as_json(const tm_run_options *o, const tm_step *step, const tm_choos
         tm_json_f64(&json, tm_flops_convention_name((tm_flops_convention)i),
                     tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq));
     tm_json_close(&json, '}');
+    explain_ranks_json(step, &json);
     if (step->options.n_groups > 1 || o->step.adapters.rank > 0) json_parameters(step, &json);
     tm_plan_json(step->plan, chooser, &json);
     tm_json_close(&json, '}');
@@ -202,6 +204,7 @@ static tm_status explain(const tm_config *config, const tm_cli_options *cli, tm_
         as_json(&run, step, &chooser, text, without, out);
     } else if (st == TM_OK) {
         summary(&run, step, text, without, out);
+        explain_ranks(step, out);
         if (run.step.adapters.rank > 0) adapters(step, out);
         if (step->options.n_groups > 1 || run.step.adapters.rank > 0) parameters(step, out);
         tm_plan_print(step->plan, &chooser, out);

@@ -3,6 +3,7 @@
 #include "base/plain.h"
 #include "base/secret.h"
 #include "cli/cli.h"
+#include "comm/comm.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -91,6 +92,7 @@ int main(int argc, char **argv)
 {
     tm_cpu_flush_denormals(); /* first: threads made later inherit it */
     set_signals();
+    if (tm_comm_launched().ranks > 1) setvbuf(stderr, NULL, _IOLBF, BUFSIZ); /* lines of ranks do not mix */
     if (argc < 2) {
         tm_text text = { 0 };
         add_usage(&text);
@@ -101,7 +103,7 @@ int main(int argc, char **argv)
     tm_cli_settle_waiting(argv);
     tm_error  err = { 0 };
     tm_status st = dispatch(argc, argv, &err);
-    if (st != TM_OK) complain(st, &err);
+    if (st != TM_OK && err.text[0]) complain(st, &err); /* else others have said it: the ranks of this command */
     if (fflush(stdout) != 0 && st == TM_OK) {
         fprintf(stderr, "trainmark: cannot write to standard output\n");
         st = TM_IO;

@@ -39,6 +39,8 @@ static const char *role_text(tm_role role)
         return "input";
     case TM_ROLE_WORKSPACE:
         return "workspace";
+    case TM_ROLE_UNIT:
+        return "unit of weights";
     case TM_ROLE_STAGED:
         return "staged";
     case TM_ROLE_COUNT:

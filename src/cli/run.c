@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "base/plain.h"
 #include "cli/cli.h"
+#include "cli/explain_ranks.h"
+#include "cli/ranks.h"
 #include "cli/sweep.h"
 #include "hf/adapter.h"
 #include "hf/folder.h"
@@ -43,6 +45,7 @@ static const tm_option rows[] = {
       .help = "append the result to this CSV file" },
     { "timeout", 0, TM_OPTION_F64, offsetof(tm_cli_options, timeout_s), .value = "SECONDS", .lo = -1, .hi = 1e8,
       .help = "stop after this time, as if interrupted; 0 or -1: never" },
+    TM_OPTION_RANKS(tm_cli_options),
     TM_CLI_CONFIGURATION_ROWS,
 };
 
@@ -61,7 +64,15 @@ typedef struct {
     bool            quiet;
     int             turn_fd; /* 0: takes no turns */
     tm_folder_lock  lock;    /* of the run directory */
+    tm_comm        *world;   /* of several ranks; NULL: alone */
+    tm_ranks        ranks;   /* that train together, with a world */
 } job;
+
+/* Of several ranks the first has the records, the console and the folder. */
+static bool is_first(const job *j)
+{
+    return !j->world || tm_comm_rank(j->world) == 0;
+}
 
 /* --out, else the experiment's workspace/group/user/name, else output/NAME of the experiment or the model. */
 static void name_folder(job *j)
@@ -124,14 +135,17 @@ static void print_data(const job *j, tm_text *out)
 
 /* What a dry run finds out: what it needs on its device, and what there is. */
 typedef struct {
-    const tm_plan *plan;
+    const tm_plan *plan;      /* of rank 0 */
     int64_t        available; /* bytes; 0: not known */
     const char    *whose;     /* memory that is */
+    rank_plans     ranks;
 } fit;
 
 static bool fits(const fit *f)
 {
-    return f->available <= 0 || f->plan->arena_bytes <= (size_t)f->available;
+    for (size_t i = 0; i < f->ranks.n; i++)
+        if (f->available > 0 && f->ranks.rows[i].bytes > (size_t)f->available) return false;
+    return true;
 }
 
 static void print_plan_text(const job *j, const fit *f, tm_text *out)
@@ -145,6 +159,7 @@ static void print_plan_text(const job *j, const fit *f, tm_text *out)
         tm_text_printf(out, "#   %-12s %12s\n", f->plan->by_class[i].name,
                        tm_format_bytes(bytes, (double)f->plan->by_class[i].value));
     tm_plan_print_spaces(f->plan, "# ", out);
+    explain_plans(&f->ranks, &j->options.step.layout.mesh, out);
     if (fits(f) && !j->cli->memory_bytes)
         tm_text_add(out, "# fits into the memory of this machine\n"); /* how much is free differs from run to run */
     else
@@ -166,6 +181,15 @@ static void print_plan_json(const job *j, const fit *f, tm_text *out)
     for (size_t i = 0; i < f->plan->n_classes; i++)
         tm_json_i64(&json, f->plan->by_class[i].name, (int64_t)f->plan->by_class[i].value);
     tm_json_close(&json, '}');
+    for (size_t i = 0; f->ranks.n > 1 && i < f->ranks.n; i++) {
+        if (i == 0) tm_json_open(&json, "ranks", '[');
+        tm_json_open(&json, NULL, '{');
+        tm_json_i64(&json, "first_place", f->ranks.rows[i].first);
+        tm_json_i64(&json, "last_place", f->ranks.rows[i].last);
+        tm_json_i64(&json, "plan_bytes", (int64_t)f->ranks.rows[i].bytes);
+        tm_json_close(&json, '}');
+        if (i + 1 == f->ranks.n) tm_json_close(&json, ']');
+    }
     if (f->available > 0) tm_json_i64(&json, "available_bytes", f->available);
     tm_json_bool(&json, "fits", fits(f));
     tm_cli_json_lines(&json, "planned_without", tm_config_unbuilt(j->config));
@@ -178,6 +202,15 @@ static void print_plan_json(const job *j, const fit *f, tm_text *out)
     tm_text_add(out, "\n");
 }
 
+/* The plan of rank 0 is there. */
+static tm_status each_rank(const job *j, const tm_step *step, const tm_chooser *chooser, rank_plans *out, tm_error *err)
+{
+    if (tm_layout_size(&j->options.step.layout, TM_AXES_FSDP) > 1)
+        return explain_each_rank(&j->options.step, chooser, out, err);
+    *out = (rank_plans){ .rows = { { 0, 0, step->plan->arena_bytes } }, .n = 1 };
+    return TM_OK;
+}
+
 static tm_status print_plan(job *j, tm_error *err)
 {
     tm_text    out = { 0 };
@@ -185,14 +218,20 @@ static tm_status print_plan(job *j, tm_error *err)
     tm_chooser chooser = tm_device_chooser(j->device);
     tm_step   *step;
     TM_TRY(tm_step_create(&j->options.step, &chooser, &step, err));
-    fit f = { step->plan, j->cli->memory_bytes, "--memory" };
-    if (!j->cli->memory_bytes) f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine" };
+    fit f = { step->plan, j->cli->memory_bytes, "--memory", .ranks = { .n = 0 } };
+    if (!j->cli->memory_bytes)
+        f = (fit){ step->plan, tm_memory_available_bytes(""), "this machine", .ranks = { .n = 0 } };
+    tm_status st = each_rank(j, step, &chooser, &f.ranks, err);
+    if (st != TM_OK) {
+        tm_step_destroy(step);
+        return st;
+    }
     if (j->cli->json)
         print_plan_json(j, &f, &out);
     else
         print_plan_text(j, &f, &out);
     tm_secret_mask(&out);
-    tm_status st = tm_cli_print(&out, err);
+    st = tm_cli_print(&out, err);
     tm_text_fini(&out);
     if (st == TM_OK && !fits(&f))
         st = tm_fail(
@@ -286,15 +325,27 @@ static tm_status open_adapter(job *j, tm_error *err)
                    (long long)given->rank, given->alpha, (long long)own->rank, own->alpha);
 }
 
+/* This rank's place among those that train together. */
+static tm_status join_ranks(job *j, tm_error *err)
+{
+    if (!j->world) return TM_OK;
+    j->options.step.layout.rank = tm_comm_rank(j->world);
+    TM_TRY(tm_ranks_open(&j->options.step.layout.mesh, j->world, &j->ranks, err));
+    tm_device_join(j->device, &j->ranks.groups);
+    j->options.ranks = &j->ranks;
+    return TM_OK;
+}
+
 static tm_status prepare(job *j, tm_error *err)
 {
-    if (j->cli->perf_csv) TM_TRY(tm_file_check_writable(j->cli->perf_csv, "--perf-csv", err));
+    if (j->cli->perf_csv && is_first(j)) TM_TRY(tm_file_check_writable(j->cli->perf_csv, "--perf-csv", err));
     TM_TRY(join_turns(j, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;
     TM_TRY(open_weights(j, err));
     TM_TRY(open_adapter(j, err));
     TM_TRY(tm_cli_open_device(j->cli, &j->options, j->cli->dry_run, &j->device, err));
+    TM_TRY(join_ranks(j, err));
     name_folder(j);
     return open_data(j, err);
 }
@@ -324,6 +375,23 @@ static bool has_result(const job *j)
     return there;
 }
 
+/* All ranks begin together, once the first has its folder, and know whether there is anything to do. */
+static tm_status agree_to_begin(job *j, tm_error *err)
+{
+    int64_t       concluded = is_first(j) && has_result(j);
+    tm_collective tell = { .kind = TM_COMM_BROADCAST,
+                           .format = TM_COMM_INT64,
+                           .send = &concluded,
+                           .receive = &concluded,
+                           .count = 1,
+                           .peer = 0,
+                           .what = "the run begins",
+                           .step = -1 };
+    if (j->world) TM_TRY(tm_comm_run(j->world, &tell, err));
+    j->options.concluded = concluded != 0;
+    return TM_OK;
+}
+
 /* With its outputs open and closed. *began: did it ever start? */
 static tm_status run(job *j, bool *began, tm_error *err)
 {
@@ -339,8 +407,8 @@ static tm_status run(job *j, bool *began, tm_error *err)
                                  .quiet = j->quiet,
                                  .json = j->cli->json };
     TM_TRY(tm_outputs_open(&wanted, &outputs, err));
-    j->options.concluded = has_result(j);
-    tm_status st = tm_run(&j->options, j->device, j->source, tm_outputs_bus(outputs), &tm_cli_stop, err);
+    tm_status st = agree_to_begin(j, err);
+    if (st == TM_OK) st = tm_run(&j->options, j->device, j->source, tm_outputs_bus(outputs), &tm_cli_stop, err);
     return tm_outputs_close(outputs, st, began, err);
 }
 
@@ -376,8 +444,19 @@ static tm_status print_result(const job *j, tm_error *err)
     return st;
 }
 
+/* A rank that is not the first: the same training, nothing told. */
+static tm_status train_beside(job *j, tm_error *err)
+{
+    tm_event_bus nobody = { 0 };
+    name_checkpoints(j);
+    if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
+    TM_TRY(agree_to_begin(j, err));
+    return tm_run(&j->options, j->device, j->source, &nobody, &tm_cli_stop, err);
+}
+
 static tm_status train(job *j, tm_error *err)
 {
+    if (!is_first(j)) return train_beside(j, err);
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
     TM_TRY(tm_folder_make(j->folder.data, err));
     TM_TRY(tm_folder_lock_take(j->folder.data, &j->lock, err));
@@ -470,6 +549,7 @@ static void release(job *j)
     tm_safetensors_close(j->weights);
     tm_hf_adapter_close(&j->adapter);
     if (j->device) tm_device_close(j->device);
+    if (j->options.ranks) tm_ranks_close(&j->ranks);
     tm_environment_destroy(j->environment);
     tm_checks_fini(&j->checks);
     tm_config_destroy(j->config);
@@ -546,6 +626,29 @@ static tm_status run_or_sweep(job *j, const tm_cli_line *line, tm_error *err)
     return j->cli->dry_run ? print_plan(j, err) : train(j, err);
 }
 
+/* The world of several ranks: this process starts them (*started: it has, and the status is theirs), or is one. */
+static tm_status open_world(job *j, const tm_cli_line *line, bool *started, tm_error *err)
+{
+    int64_t ranks = tm_config_i64(j->config, "parallelism.ranks");
+    size_t  n_axes;
+    (void)tm_config_axes(j->config, &n_axes);
+    *started = false;
+    if (j->cli->dry_run || (ranks == 1 && tm_comm_launched().ranks == 1)) return TM_OK;
+    if (n_axes > 0 && tm_comm_launched().ranks > 1)
+        return tm_fail(err, TM_INVALID, "a sweep starts the ranks of each run itself: use --ranks %lld instead of %s",
+                       (long long)ranks, tm_comm_launched().launcher);
+    if (n_axes > 0) return TM_OK; /* the runs have --ranks, too */
+    if (j->cli->evaluate) return tm_fail(err, TM_UNSUPPORTED, "--evaluate takes one rank; leave --ranks out");
+    TM_TRY(tm_cli_start_ranks(ranks, j->cli->mpi, line, started, err));
+    if (*started) return TM_OK;
+    TM_TRY(tm_cli_open_ranks(ranks, j->cli->deadline_s, &j->world, err));
+    if (!is_first(j)) {
+        j->quiet = true;
+        tm_log_set_level(TM_LOG_ERROR);
+    }
+    return TM_OK;
+}
+
 static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
 {
     job j = { .cli = line->options };
@@ -556,11 +659,13 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     if (st == TM_OK && j.cli->json && j.cli->compare)
         st = tm_fail(err, TM_USAGE, "--compare prints a table and cannot be given with --json; leave one out");
     if (st == TM_OK) st = check_evaluate(&j, err);
-    if (st == TM_OK) {
-        if (!line->quiet && !line->verbose) set_log_level(j.config);
-        st = run_or_sweep(&j, line, err);
-    }
+    bool started = false;
+    if (st == TM_OK && !line->quiet && !line->verbose) set_log_level(j.config);
+    if (st == TM_OK) st = open_world(&j, line, &started, err);
+    if (st == TM_OK && !started) st = run_or_sweep(&j, line, err);
+    if (tm_cli_ranks_failed(st)) tm_cli_close_ranks(j.world, st, err); /* before this rank waits for others */
     release(&j);
+    tm_cli_close_ranks(j.world, st, err);
     return st;
 }
 

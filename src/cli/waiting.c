@@ -2,6 +2,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "comm/comm.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ void tm_cli_settle_waiting(char **argv)
     for (int i = 0; i < 3; i++) computes = computes || strcmp(argv[1], computing[i]) == 0;
     for (int i = 2; argv[1] && argv[i]; i++)
         computes = computes && strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0;
-    if (!computes || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+    if (!computes || tm_comm_launched().ranks > 1 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
     char    self[PATH_MAX];
     ssize_t n;
     if (!processors_are_wanted()) {

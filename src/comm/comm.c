@@ -211,6 +211,11 @@ const char *tm_comm_name(const tm_comm *comm)
     return comm->name;
 }
 
+const char *tm_comm_engine_name(const tm_comm *comm)
+{
+    return comm->world->ports.engine->name;
+}
+
 tm_comm_place tm_comm_place_of(const tm_comm *comm, int rank)
 {
     const tm_comm_world *world = comm->world;

@@ -58,7 +58,8 @@ TM_MUST_USE tm_status tm_comm_run(tm_comm *comm, const tm_collective *call, tm_e
 
 int         tm_comm_rank(const tm_comm *comm);
 int         tm_comm_size(const tm_comm *comm);
-const char *tm_comm_name(const tm_comm *comm); /* "world", or as it was split off */
+const char *tm_comm_name(const tm_comm *comm);        /* "world", or as it was split off */
+const char *tm_comm_engine_name(const tm_comm *comm); /* "threads", "openmpi", "mpich" */
 
 /* Where a rank of the group runs. `local_rank` of `local_size` among the ranks of its host, of the world. */
 typedef struct {

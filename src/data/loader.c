@@ -16,12 +16,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { WATCHED = 4096 }; /* samples: a power of two */
+enum { WATCHED = TM_LOADER_WATCHED }; /* samples: a power of two */
 
 struct tm_loader {
     const tm_source *source;
     tm_split         split;
     int64_t          batch, first, samples; /* samples: of the split, for validation; INT64_MAX for train */
+    int64_t          rows, begin;           /* of the part: its samples of a batch, and where in the batch they begin */
     int64_t          slots;
     tm_batch        *slot;
     size_t           bytes[TM_MAX_FIELDS]; /* of a field of a sample */
@@ -34,8 +35,8 @@ struct tm_loader {
     bool             closing;                   /* guarded by lock */
     tm_error         error;                     /* the thread's own until the batch that shows it is handed out */
     int64_t          taken;                     /* the consumer's own */
-    uint64_t         samples_seen[2 * WATCHED]; /* hashes; open addressing, 0: free; the thread's own */
-    int64_t          seen, unique;              /* guarded by lock */
+    uint64_t         samples_seen[2 * WATCHED]; /* hashes; open addressing, 0: free; guarded by lock, as the next */
+    int64_t          seen, unique;
 };
 
 /* A row that is not there. */
@@ -57,21 +58,21 @@ static void watch(tm_loader *loader, void *const *at)
         hash = tm_hash(both, sizeof both) | 1;
     }
     size_t i = (size_t)(hash >> 20) % (2 * WATCHED);
-    while (loader->samples_seen[i] && loader->samples_seen[i] != hash) i = (i + 1) % (2 * WATCHED);
     pthread_mutex_lock(&loader->lock);
+    while (loader->samples_seen[i] && loader->samples_seen[i] != hash) i = (i + 1) % (2 * WATCHED);
     loader->seen++;
     loader->unique += loader->samples_seen[i] == 0;
-    pthread_mutex_unlock(&loader->lock);
     loader->samples_seen[i] = hash;
+    pthread_mutex_unlock(&loader->lock);
 }
 
 static void fill(tm_loader *loader, int64_t n)
 {
     tm_batch *out = &loader->slot[n % loader->slots];
     out->target_tokens = 0;
-    for (int64_t row = 0; row < loader->batch; row++) {
+    for (int64_t row = 0; row < loader->rows; row++) {
         void   *at[TM_MAX_FIELDS];
-        int64_t index = loader->first + n * loader->batch + row, weight = 0;
+        int64_t index = loader->first + n * loader->batch + loader->begin + row, weight = 0;
         for (int f = 0; f < loader->source->n_fields; f++)
             at[f] = (char *)out->field[f] + (size_t)row * loader->bytes[f];
         if (index >= loader->samples || loader->error.status != TM_OK ||
@@ -124,7 +125,7 @@ static void take_memory(tm_loader *loader)
         size_t bytes = 0;
         loader->bytes[f] = tm_tensor_bytes(loader->source->fields[f].shape, loader->source->fields[f].dtype);
         TM_ASSERT(tm_dtype_bits(loader->source->fields[f].dtype) % 8 == 0); /* rows begin at whole bytes */
-        TM_ASSERT(!__builtin_mul_overflow((size_t)loader->batch, loader->bytes[f], &bytes) && bytes < SIZE_MAX / 2);
+        TM_ASSERT(!__builtin_mul_overflow((size_t)loader->rows, loader->bytes[f], &bytes) && bytes < SIZE_MAX / 2);
         at[f] = slot;
         slot += (bytes + ALIGN - 1) / ALIGN * ALIGN;
     }
@@ -146,12 +147,44 @@ static bool start_thread(tm_loader *loader)
     return !failed;
 }
 
+tm_status tm_loader_check_part(int64_t batch, int64_t ranks, tm_error *err)
+{
+    int64_t fewer = ranks, more = ranks;
+    TM_ASSERT(batch >= 1 && ranks >= 1);
+    if (batch % ranks == 0) return TM_OK;
+    if (ranks > batch)
+        return tm_fail(err, TM_INVALID,
+                       "%lld data-parallel ranks cannot share a global batch of %lld samples; %lld ranks can, or raise "
+                       "training.global_batch_size",
+                       (long long)ranks, (long long)batch, (long long)batch);
+    while (batch % fewer) fewer--;
+    while (batch % more) more++;
+    return tm_fail(err, TM_INVALID,
+                   "%lld data-parallel ranks cannot share a global batch of %lld samples; %lld or %lld ranks can, or a "
+                   "training.global_batch_size of %lld or %lld",
+                   (long long)ranks, (long long)batch, (long long)fewer, (long long)more,
+                   (long long)(batch / ranks * ranks), (long long)((batch / ranks + 1) * ranks));
+}
+
 tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch, int64_t first_sample, int depth)
 {
+    return tm_loader_open_part(source, split, batch, (tm_loader_part){ .ranks = 1 }, first_sample, depth);
+}
+
+tm_loader *tm_loader_open_part(const tm_source *source, tm_split split, int64_t batch, tm_loader_part part,
+                               int64_t first_sample, int depth)
+{
     TM_ASSERT(source && batch >= 1 && first_sample >= 0 && depth >= 0);
-    int64_t    slots = depth + 1;
+    TM_ASSERT(part.rank >= 0 && part.rank < part.ranks && batch % part.ranks == 0);
+    int64_t    slots = depth + 1, rows = batch / part.ranks;
     tm_loader *loader = tm_alloc(sizeof *loader);
-    *loader = (tm_loader){ .source = source, .split = split, .batch = batch, .first = first_sample, .slots = slots };
+    *loader = (tm_loader){ .source = source,
+                           .split = split,
+                           .batch = batch,
+                           .first = first_sample,
+                           .rows = rows,
+                           .begin = part.rank * rows,
+                           .slots = slots };
     loader->samples = split == TM_SPLIT_TRAIN ? INT64_MAX : tm_source_describe(source)->validation_samples;
     loader->slot = tm_alloc((size_t)slots * sizeof *loader->slot);
     loader->sample = tm_alloc((size_t)(tm_source_seq(source) + 1) * sizeof *loader->sample);
@@ -197,10 +230,13 @@ int64_t tm_loader_consumed(const tm_loader *loader)
     return loader->first + loader->taken * loader->batch;
 }
 
-void tm_loader_unique(tm_loader *loader, int64_t *seen, int64_t *unique)
+void tm_loader_unique(tm_loader *loader, int64_t *seen, int64_t *unique, uint64_t hashes[TM_LOADER_WATCHED])
 {
+    int64_t n = 0;
     pthread_mutex_lock(&loader->lock);
     *seen = loader->seen;
     *unique = loader->unique;
+    for (size_t i = 0; i < 2 * WATCHED && hashes; i++)
+        if (loader->samples_seen[i]) hashes[n++] = loader->samples_seen[i];
     pthread_mutex_unlock(&loader->lock);
 }

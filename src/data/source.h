@@ -183,6 +183,15 @@ char *tm_source_decode(const tm_source *source, const int32_t *tokens, int64_t n
  * - 1. */
 typedef struct tm_loader tm_loader;
 
+/* Which part of every batch a loader reads: of `ranks` parts of equal size that lie one behind the other, part `rank`.
+ * So the samples of a batch do not depend on how many ranks share it. */
+typedef struct {
+    int64_t rank, ranks; /* 0 <= rank < ranks */
+} tm_loader_part;
+
+/* Can `ranks` ranks share batches of so many samples? TM_INVALID names the nearest numbers of ranks that can. */
+TM_MUST_USE tm_status tm_loader_check_part(int64_t batch, int64_t ranks, tm_error *err);
+
 typedef struct {
     void           *field[TM_MAX_FIELDS]; /* (batch, ...) each, in the order of tm_source_fields */
     int64_t         target_tokens;        /* the weights of its rows together */
@@ -192,16 +201,22 @@ typedef struct {
 /* Rows of the validation split beyond its last sample are empty (tokens 0, targets -100). The source must outlive the
  * loader. NULL when no thread can be started. All memory is taken here. */
 tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch, int64_t first_sample, int depth);
+/* The same of a part: `batch` and `first_sample` are those of all ranks together, batches that are handed out have
+ * batch / ranks rows. tm_loader_check_part has passed. */
+tm_loader *tm_loader_open_part(const tm_source *source, tm_split split, int64_t batch, tm_loader_part part,
+                               int64_t first_sample, int depth);
 void       tm_loader_close(tm_loader *loader); /* NULL is fine */
 
 /* The next batch, valid until the next call. One consumer thread. Allocates nothing. */
 void tm_loader_next(tm_loader *loader, tm_batch *out);
 
-/* Of the first 4096 samples that were read: how many, and how many of them are different ones. Any thread. */
-void tm_loader_unique(tm_loader *loader, int64_t *seen, int64_t *unique);
+/* Of the first TM_LOADER_WATCHED samples that were read: how many, and how many of them are different ones; hashes, not
+ * NULL: `unique` numbers, one for each of these. Any thread. */
+enum { TM_LOADER_WATCHED = 4096 };
+void tm_loader_unique(tm_loader *loader, int64_t *seen, int64_t *unique, uint64_t hashes[TM_LOADER_WATCHED]);
 
-/* For checkpoints: first_sample plus all samples handed out since, that is, the first_sample of a loader that goes on
- * here. */
+/* For checkpoints: first_sample plus all samples handed out since, by all ranks that share the batches, that is, the
+ * first_sample of a loader that goes on here, whatever its part is. */
 int64_t tm_loader_consumed(const tm_loader *loader);
 
 #endif

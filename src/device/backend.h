@@ -70,14 +70,16 @@ typedef struct {
 } tm_backend;
 
 struct tm_device {
-    const tm_backend *backend;
-    tm_device_info    info;
-    void             *own; /* the backend's */
-    bool              planning, reference_allowed;
-    tm_queue         *queue;
-    tm_error          failure; /* the first; TM_OK: none */
-    struct tm_mark   *marks;   /* device/ledger.c: times that are not known before the next wait */
-    size_t            n_marks, marks_room;
+    const tm_backend     *backend;
+    tm_device_info        info;
+    void                 *own; /* the backend's */
+    bool                  planning, reference_allowed;
+    tm_queue             *queue;
+    tm_error              failure;    /* the first; TM_OK: none */
+    const tm_mesh_groups *groups;     /* NULL: alone */
+    tm_error              collective; /* why the first one that failed did, until a call tells it */
+    struct tm_mark       *marks;      /* device/ledger.c: times that are not known before the next wait */
+    size_t                n_marks, marks_room;
 };
 
 #define TM_BACKEND(name) extern const tm_backend tm_backend_##name;
@@ -96,6 +98,9 @@ TM_MUST_USE tm_status tm_device_noted(tm_device *device, tm_status st, tm_error 
 /* The kernel that runs an op's double reference. `converted`: views may be float32 or bfloat16; values go through
  * float64 copies in the workspace. */
 const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted);
+
+/* device/collectives.c: kernels for devices in the memory of the host; ends with .run == NULL. */
+extern const tm_kernel tm_host_collectives[];
 
 /* device/ledger.c. The ledger's line of an instruction: "forward linear", static text. */
 const char *tm_ledger_line(const tm_instruction *instruction);

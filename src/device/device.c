@@ -125,6 +125,26 @@ tm_status tm_device_noted(tm_device *device, tm_status st, tm_error *own, tm_err
     return tm_device_ready(device, err);
 }
 
+/* --- collectives -------------------------------------------------------------------------------------------------- */
+
+void tm_device_join(tm_device *device, const tm_mesh_groups *groups)
+{
+    device->groups = groups;
+}
+
+tm_comm *tm_device_group(const tm_device *device, unsigned axes)
+{
+    return device->groups ? tm_mesh_find(device->groups, axes) : NULL;
+}
+
+/* What a collective met that was done since. */
+static tm_status collective_failure(const tm_device *device, tm_error *err)
+{
+    const tm_error *met = &device->collective;
+    if (met->status == TM_OK) return TM_OK;
+    return tm_fail(err, met->status == TM_INVALID ? TM_INVALID : TM_DEVICE, "%s", met->text);
+}
+
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 tm_status tm_device_alloc(tm_device *device, size_t bytes, tm_address *out, tm_error *err)
@@ -198,6 +218,7 @@ tm_status tm_device_wait(tm_device *device, tm_error *err)
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
     tm_status st = device->backend->wait(device->queue, &own);
+    if (st == TM_OK) st = collective_failure(device, &own);
     if (st == TM_OK) st = tm_marks_settle(device, &own);
     return tm_device_noted(device, st, &own, err);
 }
@@ -217,6 +238,7 @@ static tm_status run_all(tm_device *device, const tm_program *program, tm_ledger
         TM_TRY(backend->launch(device->queue, instruction->kernel, &instruction->call, err));
     }
     if (ledger) TM_TRY(tm_marks_add(device, NULL, NULL, err));
+    TM_TRY(collective_failure(device, err));
     return backend->error ? backend->error(device, err) : TM_OK;
 }
 

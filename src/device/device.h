@@ -21,6 +21,7 @@
 #define TM_DEVICE_DEVICE_H
 
 #include "base/status.h"
+#include "comm/mesh.h"
 #include "graph/plan.h"
 
 typedef struct tm_device tm_device;
@@ -56,6 +57,12 @@ TM_MUST_USE tm_status tm_device_limit_isa(tm_device *device, const char *isa, tm
 
 /* May the references compute what no fast kernel takes (many times slower)? No, unless somebody asks for it. */
 void tm_device_allow_reference(tm_device *device, bool allowed);
+
+/* The groups that its collectives call: of this rank, before a plan with collectives is loaded; they outlive what is
+ * loaded. A collective that fails is reported as a failure of the device (TM_DEVICE, with the text of the group), one
+ * that found ranks that do not fit together as what it is (TM_INVALID). */
+void     tm_device_join(tm_device *device, const tm_mesh_groups *groups);
+tm_comm *tm_device_group(const tm_device *device, unsigned axes); /* NULL: a group of one, or it has joined none */
 
 /* For tm_plan_create; valid while the device is open. */
 tm_chooser tm_device_chooser(const tm_device *device);

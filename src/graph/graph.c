@@ -89,16 +89,29 @@ tm_tensor_id tm_graph_view_like(tm_graph *graph, const tm_tensor *view, tm_tenso
     return tm_graph_view(graph, name, base, view->offset, view->shape.n[1]);
 }
 
+tm_tensor_id tm_graph_run(tm_graph *graph, const char *name, tm_tensor_id base, int64_t first, tm_shape shape)
+{
+    tm_tensor of = *tm_graph_at(graph, base);
+    TM_ASSERT(of.ld == 0 && first >= 0 && first + tm_shape_elements(shape) <= tm_shape_elements(of.shape));
+    tm_tensor_id id = tm_graph_tensor_as(graph, name, of.role, shape, of.dtype);
+    tm_tensor   *view = tm_graph_at(graph, id);
+    view->layer = of.layer;
+    view->space = of.space;
+    view->base = of.base == TM_NONE ? base : of.base;
+    view->offset = of.offset + first;
+    return id;
+}
+
 tm_tensor_id tm_graph_row(tm_graph *graph, const char *name, tm_tensor_id base, int64_t row)
 {
     tm_tensor of = *tm_graph_at(graph, base);
-    TM_ASSERT(of.shape.rank == 2 && of.base == TM_NONE && row >= 0 && row < of.shape.n[0]);
-    tm_tensor_id id = tm_graph_tensor_as(graph, name, of.role, tm_shape_1(of.shape.n[1]), of.dtype);
-    tm_tensor   *view = tm_graph_at(graph, id);
-    view->layer = of.layer;
-    view->base = base;
-    view->offset = row * of.shape.n[1];
-    return id;
+    TM_ASSERT(of.shape.rank == 2 && row >= 0 && row < of.shape.n[0]);
+    return tm_graph_run(graph, name, base, row * of.shape.n[1], tm_shape_1(of.shape.n[1]));
+}
+
+bool tm_graph_elsewhere(const tm_tensor *tensor)
+{
+    return tensor->shared && tensor->shared->flat != TM_NONE;
 }
 
 tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id)

@@ -43,6 +43,17 @@ typedef struct {
     tm_dropout_attr  dropout; /* of what a is multiplied with, while training; rate 0: none */
 } tm_adapter;
 
+/* A tensor that ranks share (passes/units.h). Of a whole one that has no memory here (`flat` is not TM_NONE): its
+ * element i is element `first` + i of the unit, of which every rank has `share` elements, those from number
+ * (rank x share) on, in its tensor `flat`. Of one that is a rank's part of a whole that exists nowhere else (moments of
+ * a shard; `flat` TM_NONE): it holds elements `first` ... of a tensor like `like`. */
+typedef struct {
+    tm_tensor_id flat, like;
+    int64_t      first, share;
+    unsigned     axes; /* of the group */
+    int          rank, ranks;
+} tm_shared;
+
 typedef struct {
     const char       *name;
     tm_role           role;
@@ -64,6 +75,7 @@ typedef struct {
     int64_t           offset; /* views: elements from the base's first element to the view's */
     int64_t           ld;     /* views: elements from row to row; 0: dense */
     tm_space          space;  /* of a view: its base's */
+    const tm_shared  *shared; /* NULL: all of it is here */
 } tm_tensor;
 
 typedef enum { TM_PHASE_FORWARD, TM_PHASE_BACKWARD, TM_PHASE_UPDATE } tm_phase;
@@ -119,6 +131,10 @@ tm_tensor_id tm_graph_view(tm_graph *graph, const char *name, tm_tensor_id base,
 tm_tensor_id tm_graph_view_like(tm_graph *graph, const tm_tensor *view, tm_tensor_id base);
 /* Row `row` of a dense matrix (rows, C) as a tensor (C) without memory of its own. */
 tm_tensor_id tm_graph_row(tm_graph *graph, const char *name, tm_tensor_id base, int64_t row);
+/* Elements [first, ...) of a dense tensor as a dense one of another shape, without memory of its own. */
+tm_tensor_id tm_graph_run(tm_graph *graph, const char *name, tm_tensor_id base, int64_t first, tm_shape shape);
+/* Has no memory in this rank's plan. */
+bool tm_graph_elsewhere(const tm_tensor *tensor);
 /* The tensor whose memory this one is in: itself, if it is not a view. */
 tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id);
 tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces,

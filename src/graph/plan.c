@@ -22,7 +22,7 @@ static void place_persistent(tm_plan *plan)
         if (!tm_role_persistent((tm_role)role)) continue;
         for (size_t i = 0; i < plan->graph->n_tensors; i++) {
             const tm_tensor *tensor = &plan->graph->tensors[i];
-            if ((int)tensor->role != role || tensor->base != TM_NONE) continue;
+            if ((int)tensor->role != role || tensor->base != TM_NONE || tm_graph_elsewhere(tensor)) continue;
             size_t *used = &plan->spaces[tensor->space].persistent_bytes;
             plan->places[i] = (tm_place){ .offset = *used,
                                           .bytes = tm_tensor_bytes(tensor->shape, tensor->dtype),

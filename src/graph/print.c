@@ -44,6 +44,7 @@ static void stream_line(const tm_instruction *i, tm_text *out)
     tm_text_printf(out, "      stream %s", tm_stream_label(i->stream));
     for (int s = 0; s < TM_STREAMS; s++)
         if (i->waits[s] >= 0) tm_text_printf(out, ", waits for %s %d", tm_stream_label((tm_stream)s), (int)i->waits[s]);
+    if (i->cost.wire > 0) tm_text_printf(out, ", %.4g MB on the wire", i->cost.wire * 1e-6);
     tm_text_add(out, "\n");
 }
 
@@ -143,6 +144,7 @@ static void instruction_json(const tm_plan *plan, const tm_chooser *chooser, con
     tm_json_i64(json, "layer", i->node->layer);
     tm_json_string(json, "phase", phases[i->node->phase]);
     tm_json_bool(json, "recomputed", i->node->recomputed);
+    if (i->cost.wire > 0) tm_json_f64(json, "wire_bytes", i->cost.wire);
     tm_json_f64(json, "flops", i->cost.flops);
     tm_json_f64(json, "bytes", i->cost.bytes);
     tm_json_f64(json, "vector", i->cost.vector);

@@ -117,6 +117,7 @@ tm_dtype tm_precision_of(const tm_precision *precision, tm_role role)
 {
     switch (role) {
     case TM_ROLE_PARAMETER:
+    case TM_ROLE_UNIT:
         return precision->parameter;
     case TM_ROLE_GRADIENT:
     case TM_ROLE_PARTIAL:

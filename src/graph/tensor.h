@@ -103,6 +103,7 @@ enum { TM_MAX_FIELDS = 8 };
     X(STATE, "state", true)        /* what ops marked `state` carry from step to step: amax history, counters; in      \
                                     * checkpoints, never made twice by a pass, not written by evaluation */            \
     X(PARTIAL, "gradients", false) /* a whole gradient for a moment, before it is reduced into its shard */            \
+    X(UNIT, "weights", true)       /* parameters one after the other, or this rank's part of them: passes/units.h */   \
     X(STAGED, "staging", false)    /* on the device for a moment: what has its place in another space */
 typedef enum {
 #define X(id, memory, persistent) TM_ROLE_##id,

@@ -114,7 +114,7 @@ static size_t bytes_of(int64_t n, tm_dtype dtype)
     return (size_t)((n * tm_dtype_bits(dtype) + 7) / 8);
 }
 
-static tm_status copy_parameter(const tm_checkpoint_view *view, const tm_hf_memory *memory, tm_tensor_id id,
+static tm_status copy_parameter(tm_checkpoint_view *view, const tm_hf_memory *memory, tm_tensor_id id,
                                 unsigned char *from, unsigned char *to, tm_hf_report *report, tm_error *err)
 {
     const tm_tensor *tensor = tm_graph_at(memory->graph, id);

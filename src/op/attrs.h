@@ -210,6 +210,12 @@ typedef struct {
     int64_t space; /* tm_space: where x of `fetch`, y of `store` lies */
 } tm_copy_attr;
 
+typedef struct {
+    int64_t axes;     /* of the mesh (comm/mesh.h), a set: the group */
+    int64_t ranks;    /* R, its size; 1: nothing is sent */
+    char    what[64]; /* for messages: "gradients of layer 3" */
+} tm_group_attr;      /* all_reduce, reduce_scatter, all_gather */
+
 /* Targets with this value do not count. */
 enum { TM_IGNORED_TARGET = -100 };
 

@@ -57,7 +57,7 @@ static tm_recipe recipe_of(const run *r)
         .eval_interval = o->validate ? o->validation_freq * run_global_batch(o) : 0,
         .precision_linear = linear_format(&o->step),
         .precision_attention = format_name(o->step.precision->compute),
-        .precision_communication = format_name(o->step.precision->gradient), /* of which one process sends none */
+        .precision_communication = format_name(o->step.precision->gradient), /* as ranks add them up */
     };
 }
 
@@ -90,9 +90,9 @@ void run_announce(run *r)
         .parameters = tm_model_parameters(&o->step.shape),
         .steps = o->steps,
         .first_step = r->first_step,
-        .batch_tokens = run_global_batch(o) * o->step.seq,
-        .devices = 1,
-        .gpus = info->kind == TM_DEVICE_GPU ? 1 : 0,
+        .batch_tokens = run_global_batch(o) * o->step.seq / run_ranks(o),
+        .devices = run_ranks(o),
+        .gpus = info->kind == TM_DEVICE_GPU ? run_ranks(o) : 0,
         .threads = info->threads,
         .seed = o->seed,
         .loss_floor = tm_source_describe(r->held_out)->validation_floor,

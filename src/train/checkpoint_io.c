@@ -135,6 +135,11 @@ const char *tm_checkpoint_path(tm_arena *arena, const char *folder, int64_t step
     return tm_arena_format(arena, "%s/step-%08" PRId64 "%s", folder, step, kind == TM_CHECKPOINT_OLD ? ".old" : "");
 }
 
+const char *tm_checkpoint_file_name(tm_arena *arena, int64_t writer)
+{
+    return writer < 0 ? TM_CHECKPOINT_DATA : tm_arena_format(arena, TM_CHECKPOINT_DATA_OF, (int)writer);
+}
+
 /* Is it a name that tm_checkpoint_path makes? */
 static bool parse_name(const char *name, tm_checkpoint_entry *out)
 {

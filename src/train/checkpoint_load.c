@@ -2,6 +2,7 @@
 /* train/checkpoint_load.c - loading. Files are read, not mapped: a bad disk block is an error here, not a SIGBUS. */
 #include "base/hash.h"
 #include "base/text.h"
+#include "train/agree.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_io.h"
 
@@ -9,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 1 << 20, MAX_REASONS = 3 };
+enum { MAX_REASONS = 3 };
 
 typedef struct {
     const tm_checkpoint_io *io;
+    tm_comm                *world;
+    tm_checkpoint_share     share; /* of what is checked */
     tm_arena               *arena;
     const char             *path; /* of the checkpoint */
     tm_error               *err;
@@ -57,8 +60,16 @@ static tm_status read_file(const loader *l, const char *name, void *to, size_t b
     return st;
 }
 
+static tm_status check_file(const loader *l, const tm_checkpoint_file *file)
+{
+    int fd;
+    TM_TRY(open_file(l, tm_checkpoint_file_name(l->arena, file->writer), file->bytes, &fd));
+    l->io->close(l->io->context, fd);
+    return TM_OK;
+}
+
 tm_status tm_checkpoint_open(const tm_checkpoint_io *io, tm_arena *arena, const char *path, int64_t step,
-                             tm_checkpoint_index *out, int *data_fd, tm_error *err)
+                             tm_checkpoint_share share, tm_checkpoint_index *out, tm_error *err)
 {
     loader             l = { .io = io, .arena = arena, .path = path, .err = err };
     unsigned char      sealed[TM_CHECKPOINT_SEAL_BYTES];
@@ -81,11 +92,8 @@ tm_status tm_checkpoint_open(const tm_checkpoint_io *io, tm_arena *arena, const 
     TM_TRY(tm_checkpoint_index_decode(index, (size_t)seal.index_bytes, arena, out, err));
     if (out->state.step != step || out->data_bytes != seal.data_bytes)
         return tm_fail(err, TM_FORMAT, "its index and its completeness record disagree");
-    TM_TRY(open_file(&l, TM_CHECKPOINT_DATA, seal.data_bytes, &fd));
-    if (data_fd)
-        *data_fd = fd;
-    else
-        io->close(io->context, fd);
+    for (size_t i = (size_t)share.rank; i < out->n_files; i += (size_t)share.ranks)
+        TM_TRY(check_file(&l, &out->files[i]));
     return TM_OK;
 }
 
@@ -99,20 +107,19 @@ static const char *shape_text(tm_arena *arena, int rank, const int64_t n[TM_CHEC
 
 static tm_status compare_tensor(const loader *l, const tm_checkpoint_record *found, const tm_checkpoint_tensor *wanted)
 {
-    size_t shape_bytes = (size_t)wanted->rank * sizeof *wanted->n;
-    if (found->dtype == wanted->dtype && found->rank == wanted->rank && found->bytes == wanted->bytes &&
+    size_t shape_bytes = (size_t)wanted->rank * sizeof *wanted->n, bytes = tm_checkpoint_part_of(wanted).whole_bytes;
+    if (found->dtype == wanted->dtype && found->rank == wanted->rank && found->bytes == bytes &&
         memcmp(found->n, wanted->n, shape_bytes) == 0)
         return TM_OK;
     return tm_fail(
         l->err, TM_INVALID, "tensor '%s': found dtype %d, shape %s, %llu bytes; wanted dtype %d, shape %s, %zu bytes",
         wanted->name, found->dtype, shape_text(l->arena, found->rank, found->n), (unsigned long long)found->bytes,
-        wanted->dtype, shape_text(l->arena, wanted->rank, wanted->n), wanted->bytes);
+        wanted->dtype, shape_text(l->arena, wanted->rank, wanted->n), bytes);
 }
 
 typedef struct {
     const char *name;
     size_t      record; /* of the index */
-    bool        is_wanted;
 } found_name;
 
 static int compare_names(const void *a, const void *b)
@@ -121,9 +128,9 @@ static int compare_names(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* records[i] is the number of the record that holds tensors[i]. */
-static tm_status match(const loader *l, const tm_checkpoint_index *index, const tm_checkpoint_tensor *tensors, size_t n,
-                       size_t *records)
+/* records[i] is the number of the record that holds tensors[i]; wanted[record]: 2 if all of it is, 1 if parts are. */
+static tm_status match_own(const loader *l, const tm_checkpoint_index *index, const tm_checkpoint_tensor *tensors,
+                           size_t n, size_t *records, int64_t *wanted)
 {
     found_name *names = tm_arena_take(l->arena, (index->count + 1) * sizeof *names);
     for (size_t i = 0; i < index->count; i++) names[i] = (found_name){ .name = index->records[i].name, .record = i };
@@ -133,76 +140,93 @@ static tm_status match(const loader *l, const tm_checkpoint_index *index, const 
             return tm_fail(l->err, TM_FORMAT, "its index names tensor '%s' twice", names[i].name);
     for (size_t i = 0; i < n; i++) {
         const tm_checkpoint_tensor *t = &tensors[i];
-        found_name                  wanted = { .name = t->name };
-        found_name                 *at = bsearch(&wanted, names, index->count, sizeof *names, compare_names);
+        found_name                  key = { .name = t->name };
+        found_name                 *at = bsearch(&key, names, index->count, sizeof *names, compare_names);
         if (!at)
             return tm_fail(l->err, TM_INVALID, "tensor '%s', expected with dtype %d and shape %s, is missing", t->name,
                            t->dtype, shape_text(l->arena, t->rank, t->n));
         TM_TRY(compare_tensor(l, &index->records[at->record], t));
-        TM_ASSERT(!at->is_wanted); /* the caller's names are unique */
-        at->is_wanted = true;
+        int64_t kind = t->part.whole_bytes > 0 ? 1 : 2;
+        TM_ASSERT(wanted[at->record] == 0 || (kind == 1 && wanted[at->record] == 1)); /* names are unique */
+        wanted[at->record] = kind;
         records[i] = at->record;
-    }
-    for (size_t i = 0; i < index->count; i++) {
-        const tm_checkpoint_record *r = &index->records[names[i].record];
-        if (!names[i].is_wanted)
-            return tm_fail(l->err, TM_INVALID, "it holds tensor '%s' with dtype %d and shape %s, which is not expected",
-                           r->name, r->dtype, shape_text(l->arena, r->rank, r->n));
     }
     return TM_OK;
 }
 
-/* Reads one tensor through the buffer, into its place if there is one, and compares checksums. */
-static tm_status read_tensor(const loader *l, int fd, const tm_checkpoint_record *r, const tm_checkpoint_tensor *to,
-                             unsigned char *buffer, tm_hasher *hasher)
+/* The same on all ranks, and nothing is there that none of them wants. */
+static tm_status match(const loader *l, const tm_checkpoint_index *index, const tm_checkpoint_tensor *tensors, size_t n,
+                       size_t *records)
 {
-    tm_hasher_restart(hasher);
-    for (uint64_t done = 0; done < r->bytes;) {
-        size_t n = r->bytes - done < CHUNK_BYTES ? (size_t)(r->bytes - done) : CHUNK_BYTES;
-        TM_TRY(read_bytes(l, fd, TM_CHECKPOINT_DATA, buffer, n, r->offset + done));
-        if (to) TM_TRY(to->memory->write(to->memory, tm_address_add(to->at, done), buffer, n, l->err));
-        tm_hasher_add(hasher, buffer, n);
-        done += n;
-    }
-    uint64_t found = tm_hasher_value(hasher);
-    if (found == r->hash) return TM_OK;
-    return tm_fail(l->err, TM_FORMAT, "tensor '%s' does not match its checksum (found %016llx, wanted %016llx)",
-                   r->name, (unsigned long long)found, (unsigned long long)r->hash);
+    int64_t  *wanted = tm_arena_take(l->arena, (index->count + 1) * sizeof *wanted);
+    tm_status st = match_own(l, index, tensors, n, records, wanted);
+    TM_TRY(agree_status(l->world, "comparing a checkpoint", st, l->err));
+    TM_TRY(agree_max(l->world, "the tensors that are wanted", wanted, index->count, l->err));
+    const tm_checkpoint_record *stray = NULL; /* the first by name */
+    for (size_t i = 0; i < index->count; i++)
+        if (!wanted[i] && (!stray || strcmp(index->records[i].name, stray->name) < 0)) stray = &index->records[i];
+    if (!stray) return TM_OK;
+    return tm_fail(l->err, TM_INVALID, "it holds tensor '%s' with dtype %d and shape %s, which is not expected",
+                   stray->name, stray->dtype, shape_text(l->arena, stray->rank, stray->n));
 }
 
-static tm_status read_tensors(const loader *l, int fd, const tm_checkpoint_index *index,
-                              const tm_checkpoint_tensor *tensors, size_t n, int64_t *bytes)
+/* The checksums of this rank's share of the pieces. */
+static tm_status check_pieces(const loader *l, tm_checkpoint_reader *reader, const tm_checkpoint_index *index)
 {
-    size_t  *records = tm_arena_take(l->arena, (n + 1) * sizeof *records);
-    uint64_t largest = 0;
-    TM_TRY(match(l, index, tensors, n, records));
-    for (size_t i = 0; i < n; i++) largest = tensors[i].bytes > largest ? tensors[i].bytes : largest;
-    unsigned char *buffer = tm_alloc(largest < CHUNK_BYTES ? (size_t)largest : CHUNK_BYTES);
-    tm_hasher     *hasher = tm_hasher_create();
-    tm_status      st = TM_OK;
-    for (size_t i = 0; i < n && st == TM_OK; i++)
-        st = read_tensor(l, fd, &index->records[records[i]], NULL, buffer, hasher);
-    for (size_t i = 0; i < n && st == TM_OK; i++) {
-        st = read_tensor(l, fd, &index->records[records[i]], &tensors[i], buffer, hasher);
-        *bytes += (int64_t)tensors[i].bytes;
+    for (size_t i = 0; i < index->count; i++) {
+        const tm_checkpoint_record *record = &index->records[i];
+        for (size_t k = 0; k < record->n_pieces; k++) {
+            size_t piece = record->first_piece + k;
+            if (piece % (size_t)l->share.ranks == (size_t)l->share.rank)
+                TM_TRY(tm_checkpoint_read_piece(reader, record, &index->pieces[piece], NULL, l->err));
+        }
     }
-    tm_hasher_destroy(hasher);
-    free(buffer);
+    return TM_OK;
+}
+
+static tm_status read_tensor(const loader *l, tm_checkpoint_reader *reader, const tm_checkpoint_record *record,
+                             const tm_checkpoint_tensor *to)
+{
+    const tm_checkpoint_piece *piece = tm_checkpoint_same_piece(reader->index, record, to);
+    if (piece) return tm_checkpoint_read_piece(reader, record, piece, to, l->err);
+    return tm_checkpoint_fetch(reader, record, to, l->err);
+}
+
+static tm_status read_tensors(const loader *l, const tm_checkpoint_index *index, const tm_checkpoint_tensor *tensors,
+                              size_t n, int64_t *bytes)
+{
+    size_t *records = tm_arena_take(l->arena, (n + 1) * sizeof *records);
+    TM_TRY(match(l, index, tensors, n, records));
+    tm_checkpoint_reader reader;
+    tm_checkpoint_reader_open(&reader, l->io, l->arena, l->path, index);
+    tm_status st = check_pieces(l, &reader, index);
+    st = agree_status(l->world, "checking a checkpoint", st, l->err);
+    if (st == TM_OK) {
+        for (size_t i = 0; i < n && st == TM_OK; i++) {
+            st = read_tensor(l, &reader, &index->records[records[i]], &tensors[i]);
+            *bytes += (int64_t)tensors[i].bytes;
+        }
+        st = agree_status(l->world, "reading a checkpoint", st, l->err);
+    }
+    tm_checkpoint_reader_close(&reader);
     return st;
 }
 
-tm_status tm_checkpoint_read(const tm_checkpoint_io *io, const char *path, int64_t step, tm_checkpoint_state *state,
-                             const tm_checkpoint_tensor *tensors, size_t n, int64_t *bytes, tm_error *err)
+tm_status tm_checkpoint_read(const tm_checkpoint_io *io, tm_comm *world, const char *path, int64_t step,
+                             tm_checkpoint_state *state, const tm_checkpoint_tensor *tensors, size_t n, int64_t *bytes,
+                             tm_error *err)
 {
-    loader              l = { .io = io, .arena = tm_arena_create(), .path = path, .err = err };
+    loader              l = { .io = io,
+                              .world = world,
+                              .share = { agree_rank(world), agree_ranks(world) },
+                              .arena = tm_arena_create(),
+                              .path = path,
+                              .err = err };
     tm_checkpoint_index index = { 0 };
-    int                 fd = -1;
     *bytes = 0;
-    tm_status st = tm_checkpoint_open(io, l.arena, path, step, &index, &fd, err);
-    if (st == TM_OK) {
-        st = read_tensors(&l, fd, &index, tensors, n, bytes);
-        io->close(io->context, fd);
-    }
+    tm_status st = tm_checkpoint_open(io, l.arena, path, step, l.share, &index, err);
+    st = agree_status(world, "opening a checkpoint", st, err);
+    if (st == TM_OK) st = read_tensors(&l, &index, tensors, n, bytes);
     if (st == TM_OK) *state = index.state;
     tm_arena_destroy(l.arena);
     return st;
@@ -231,7 +255,7 @@ static void fill_report(tm_checkpoint_report *report, const tm_checkpoint_entry 
 }
 
 /* Tries the entries from the latest on. */
-static tm_status load_first_usable(const tm_checkpoint_io *io, const char *folder, int64_t step,
+static tm_status load_first_usable(const tm_checkpoint_io *io, tm_comm *world, const char *folder, int64_t step,
                                    const tm_checkpoint_entry *entries, size_t count, tm_checkpoint_state *state,
                                    const tm_checkpoint_tensor *tensors, size_t n, tm_checkpoint_report *report,
                                    tm_text *reasons, tm_error *err)
@@ -242,12 +266,13 @@ static tm_status load_first_usable(const tm_checkpoint_io *io, const char *folde
         if (e->kind == TM_CHECKPOINT_TEMPORARY || (step >= 0 && e->step != step)) continue;
         tm_error  why = { 0 };
         int64_t   bytes;
-        tm_status st = tm_checkpoint_read(io, e->path, e->step, state, tensors, n, &bytes, &why);
+        tm_status st = tm_checkpoint_read(io, world, e->path, e->step, state, tensors, n, &bytes, &why);
         if (st == TM_OK) {
             fill_report(report, e, bytes, passed_over, reasons);
             return TM_OK;
         }
-        if (st == TM_DEVICE) return tm_fail(err, st, "cannot load checkpoint '%s': %s", e->path, why.text);
+        if (st == TM_DEVICE || st == TM_INTERNAL)
+            return tm_fail(err, st, "cannot load checkpoint '%s': %s", e->path, why.text);
         if (st == TM_INVALID)
             return tm_fail(err, st,
                            "checkpoint '%s' does not fit: %s; use the configuration it was made with, or another "
@@ -266,27 +291,61 @@ static tm_status load_first_usable(const tm_checkpoint_io *io, const char *folde
     return nothing_usable(folder, step, reasons, err);
 }
 
-tm_status tm_checkpoint_load_with(const tm_checkpoint_io *io, const char *folder, int64_t step,
+/* The list of rank 0: what others see of the folder may be older. */
+static tm_status share_list(tm_comm *world, const char *folder, tm_arena *arena, tm_checkpoint_entry **entries,
+                            size_t *count, tm_error *err)
+{
+    tm_status st = agree_rank(world) == 0 ? tm_checkpoint_list(folder, arena, entries, count, err) : TM_OK;
+    TM_TRY(agree_status(world, "listing checkpoints", st, err));
+    if (agree_ranks(world) == 1) return TM_OK;
+    int64_t n = agree_rank(world) == 0 ? (int64_t)*count : 0;
+    TM_TRY(agree_bytes(world, "the number of checkpoints", &n, sizeof n, err));
+    int64_t *rows = tm_arena_take(arena, (size_t)(2 * n + 1) * sizeof *rows);
+    for (int64_t i = 0; i < n && agree_rank(world) == 0; i++) {
+        rows[2 * i] = (*entries)[i].step;
+        rows[2 * i + 1] = (*entries)[i].kind;
+    }
+    TM_TRY(agree_bytes(world, "the list of checkpoints", rows, (size_t)(2 * n) * sizeof *rows, err));
+    if (agree_rank(world) == 0) return TM_OK;
+    *count = (size_t)n;
+    *entries = tm_arena_take(arena, (size_t)(n + 1) * sizeof **entries);
+    for (int64_t i = 0; i < n; i++) {
+        tm_checkpoint_entry *e = &(*entries)[i];
+        *e = (tm_checkpoint_entry){ .step = rows[2 * i], .kind = (tm_checkpoint_kind)rows[2 * i + 1] };
+        e->path = tm_checkpoint_path(arena, folder, e->step, e->kind);
+    }
+    return TM_OK;
+}
+
+tm_status tm_checkpoint_load_with(const tm_checkpoint_io *io, tm_comm *world, const char *folder, int64_t step,
                                   tm_checkpoint_state *state, const tm_checkpoint_tensor *tensors, size_t n,
                                   tm_checkpoint_report *report, tm_error *err)
 {
     tm_arena            *arena = tm_arena_create();
     tm_text              reasons = { 0 };
-    tm_checkpoint_entry *entries;
-    size_t               count;
-    tm_status            st = tm_checkpoint_list(folder, arena, &entries, &count, err);
-    if (st == TM_OK) st = load_first_usable(io, folder, step, entries, count, state, tensors, n, report, &reasons, err);
+    tm_checkpoint_entry *entries = NULL;
+    size_t               count = 0;
+    tm_status            st = share_list(world, folder, arena, &entries, &count, err);
+    if (st == TM_OK)
+        st = load_first_usable(io, world, folder, step, entries, count, state, tensors, n, report, &reasons, err);
     tm_text_fini(&reasons);
     tm_arena_destroy(arena);
     return st;
+}
+
+tm_status tm_checkpoint_load_together(tm_comm *world, const char *folder, int64_t step, tm_checkpoint_state *state,
+                                      const tm_checkpoint_tensor *tensors, size_t n, tm_checkpoint_report *report,
+                                      tm_error *err)
+{
+    TM_ASSERT(step >= -1);
+    return tm_checkpoint_load_with(&tm_checkpoint_system_io, world, folder, step, state, tensors, n, report, err);
 }
 
 tm_status tm_checkpoint_load_newest(const char *folder, int64_t step, tm_checkpoint_state *state,
                                     const tm_checkpoint_tensor *tensors, size_t n, tm_checkpoint_report *report,
                                     tm_error *err)
 {
-    TM_ASSERT(step >= -1);
-    return tm_checkpoint_load_with(&tm_checkpoint_system_io, folder, step, state, tensors, n, report, err);
+    return tm_checkpoint_load_together(NULL, folder, step, state, tensors, n, report, err);
 }
 
 bool tm_checkpoint_present(const char *folder)

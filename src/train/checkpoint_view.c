@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/checkpoint_view.h"
 
-#include "base/hash.h"
 #include "train/checkpoint_io.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 1 << 20 };
-
 struct tm_checkpoint_view {
-    tm_arena           *arena;
-    const char         *path;
-    tm_checkpoint_index index;
-    int                 fd;
+    tm_arena            *arena;
+    const char          *path;
+    tm_checkpoint_index  index;
+    tm_checkpoint_reader reader;
 };
 
 static const tm_checkpoint_record *record_of(const tm_checkpoint_view *view, const char *name)
@@ -24,19 +20,12 @@ static const tm_checkpoint_record *record_of(const tm_checkpoint_view *view, con
     return NULL;
 }
 
-static tm_status read_at(const tm_checkpoint_view *view, uint64_t offset, void *to, size_t bytes, tm_error *err)
+static tm_status write_host(const tm_checkpoint_memory *memory, tm_address to, const void *from, size_t bytes,
+                            tm_error *err)
 {
-    const tm_checkpoint_io *io = &tm_checkpoint_system_io;
-    while (bytes > 0) {
-        ssize_t n = io->read_at(io->context, view->fd, to, bytes, (int64_t)offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0)
-            return tm_fail(err, TM_IO, "cannot read checkpoint '%s': %s", view->path,
-                           n < 0 ? strerror(errno) : "it has become shorter");
-        to = (char *)to + n;
-        bytes -= (size_t)n;
-        offset += (uint64_t)n;
-    }
+    (void)memory;
+    (void)err;
+    memcpy((void *)to.at, from, bytes);
     return TM_OK;
 }
 
@@ -50,11 +39,10 @@ static tm_status open_newest(tm_checkpoint_view *view, const char *folder, int64
         tm_error why = { 0 };
         if (entries[i].kind == TM_CHECKPOINT_TEMPORARY || (step >= 0 && entries[i].step != step)) continue;
         view->path = entries[i].path;
-        if (tm_checkpoint_open(&tm_checkpoint_system_io, view->arena, view->path, entries[i].step, &view->index,
-                               &view->fd, &why) == TM_OK)
+        if (tm_checkpoint_open(&tm_checkpoint_system_io, view->arena, view->path, entries[i].step,
+                               (tm_checkpoint_share){ .ranks = 1 }, &view->index, &why) == TM_OK)
             return TM_OK;
         tm_fail(&first, why.status, "'%s': %s", view->path, why.text);
-        view->fd = -1;
     }
     if (first.text[0]) return tm_fail(err, TM_FORMAT, "no checkpoint in '%s' is usable: %s", folder, first.text);
     if (step >= 0)
@@ -65,8 +53,9 @@ static tm_status open_newest(tm_checkpoint_view *view, const char *folder, int64
 tm_status tm_checkpoint_view_open(const char *folder, int64_t step, tm_checkpoint_view **out, tm_error *err)
 {
     tm_checkpoint_view *view = tm_alloc(sizeof *view);
-    *view = (tm_checkpoint_view){ .arena = tm_arena_create(), .fd = -1 };
+    *view = (tm_checkpoint_view){ .arena = tm_arena_create() };
     tm_status st = open_newest(view, folder, step, err);
+    tm_checkpoint_reader_open(&view->reader, &tm_checkpoint_system_io, view->arena, view->path, &view->index);
     if (st != TM_OK) {
         tm_checkpoint_view_close(view);
         return st;
@@ -78,7 +67,7 @@ tm_status tm_checkpoint_view_open(const char *folder, int64_t step, tm_checkpoin
 void tm_checkpoint_view_close(tm_checkpoint_view *view)
 {
     if (!view) return;
-    if (view->fd >= 0) tm_checkpoint_system_io.close(tm_checkpoint_system_io.context, view->fd);
+    tm_checkpoint_reader_close(&view->reader);
     tm_arena_destroy(view->arena);
     free(view);
 }
@@ -88,33 +77,35 @@ int64_t tm_checkpoint_view_step(const tm_checkpoint_view *view)
     return view->index.state.step;
 }
 
-tm_status tm_checkpoint_view_find(const tm_checkpoint_view *view, const char *name, int *dtype, size_t *bytes,
-                                  tm_error *err)
+tm_status tm_checkpoint_view_find(tm_checkpoint_view *view, const char *name, int *dtype, size_t *bytes, tm_error *err)
 {
     const tm_checkpoint_record *r = record_of(view, name);
+    tm_error                    own = { 0 };
+    tm_status                   st = TM_OK;
     if (!r) return tm_fail(err, TM_INVALID, "checkpoint '%s' holds no tensor '%s'", view->path, name);
-    void      *buffer = tm_alloc(CHUNK_BYTES);
-    tm_hasher *hasher = tm_hasher_create();
-    tm_status  st = TM_OK;
-    for (uint64_t done = 0; done < r->bytes && st == TM_OK;) {
-        size_t n = r->bytes - done < CHUNK_BYTES ? (size_t)(r->bytes - done) : CHUNK_BYTES;
-        st = read_at(view, r->offset + done, buffer, n, err);
-        tm_hasher_add(hasher, buffer, n);
-        done += n;
-    }
-    if (st == TM_OK && tm_hasher_value(hasher) != r->hash)
-        st = tm_fail(err, TM_FORMAT, "checkpoint '%s': tensor '%s' does not match its checksum", view->path, name);
-    tm_hasher_destroy(hasher);
-    free(buffer);
+    for (size_t i = 0; i < r->n_pieces && st == TM_OK; i++)
+        st = tm_checkpoint_read_piece(&view->reader, r, &view->index.pieces[r->first_piece + i], NULL, &own);
     *dtype = r->dtype;
     *bytes = (size_t)r->bytes;
-    return st;
+    return st == TM_OK ? st : tm_fail(err, st, "checkpoint '%s': %s", view->path, own.text);
 }
 
-tm_status tm_checkpoint_view_read(const tm_checkpoint_view *view, const char *name, size_t offset, void *to,
-                                  size_t bytes, tm_error *err)
+tm_status tm_checkpoint_view_read(tm_checkpoint_view *view, const char *name, size_t offset, void *to, size_t bytes,
+                                  tm_error *err)
 {
-    const tm_checkpoint_record *r = record_of(view, name);
+    static const tm_checkpoint_memory host = { .write = write_host };
+    const tm_checkpoint_record       *r = record_of(view, name);
+    tm_error                          own = { 0 };
     TM_ASSERT(r && offset <= r->bytes && bytes <= r->bytes - offset);
-    return read_at(view, r->offset + offset, to, bytes, err);
+    const tm_checkpoint_tensor wanted = { .name = name,
+                                          .bytes = bytes,
+                                          .at = { (uintptr_t)to },
+                                          .memory = &host,
+                                          .part = { .whole_bytes = (size_t)r->bytes,
+                                                    .row_bytes = (size_t)r->bytes,
+                                                    .rows = 1,
+                                                    .first_byte = offset,
+                                                    .row_part = bytes } };
+    tm_status                  st = tm_checkpoint_fetch(&view->reader, r, &wanted, &own);
+    return st == TM_OK ? st : tm_fail(err, st, "checkpoint '%s': %s", view->path, own.text);
 }

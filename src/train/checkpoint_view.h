@@ -20,10 +20,10 @@ int64_t               tm_checkpoint_view_step(const tm_checkpoint_view *view);
 
 /* The number format (tm_dtype) and the bytes of a tensor, whose checksum is compared on the way. TM_INVALID: not there;
  * TM_FORMAT: damaged. */
-TM_MUST_USE tm_status tm_checkpoint_view_find(const tm_checkpoint_view *view, const char *name, int *dtype,
-                                              size_t *bytes, tm_error *err);
+TM_MUST_USE tm_status tm_checkpoint_view_find(tm_checkpoint_view *view, const char *name, int *dtype, size_t *bytes,
+                                              tm_error *err);
 /* Bytes [offset, offset + bytes) of a tensor that was found. */
-TM_MUST_USE tm_status tm_checkpoint_view_read(const tm_checkpoint_view *view, const char *name, size_t offset, void *to,
+TM_MUST_USE tm_status tm_checkpoint_view_read(tm_checkpoint_view *view, const char *name, size_t offset, void *to,
                                               size_t bytes, tm_error *err);
 
 #endif

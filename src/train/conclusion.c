@@ -5,10 +5,12 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "device/ceilings.h"
+#include "train/agree.h"
 #include "train/generate.h"
 #include "train/preference.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static const double sample_seconds = 20; /* at most, for the text at the end */
 
@@ -53,7 +55,7 @@ static tm_status check_physics(const run *r, tm_error *err)
 /* The steps are done: sums them up, and the samples of the machine since the end of the warm-up. */
 static void stop_watching(run *r)
 {
-    double per_step = (double)(run_global_batch(r->options) * r->options->step.seq);
+    double per_step = (double)(run_global_batch(r->options) * r->options->step.seq) / run_ranks(r->options);
     r->speed = tm_stats_summarize(r->step_seconds, NULL, per_step, r->done);
     int64_t from_ns = r->speed.warmup > 0 ? r->step_end_ns[r->speed.warmup - 1] : r->certified_ns;
     tm_validity_stop(r->validity, from_ns, &r->machine);
@@ -134,24 +136,30 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
 tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     const tm_run_options *o = r->options;
-    int64_t               step = r->first_step - 1 + r->done;
-    bool                  interrupted = *stop && step < o->steps;
+    int64_t               step = r->first_step - 1 + r->done, told_to_stop = *stop != 0;
+    TM_TRY(agree_max(run_world(r), "whether the run was stopped", &told_to_stop, 1, err));
+    bool interrupted = told_to_stop && step < o->steps;
     stop_watching(r);
     if (r->finite && !interrupted && r->evaluated_step != step) TM_TRY(run_evaluate(r, step, err));
     bool wanted = interrupted || (o->checkpoint && !o->checkpoint_not_last);
     if (r->finite && o->checkpoint_folder && wanted && r->saved_step != step && r->done > 0)
         TM_TRY(run_save(r, step, err));
+    TM_TRY(run_saved(r, err));
     char         reason[TM_REASON_BYTES], *decoded = NULL;
     uint64_t     hash;
     tm_run_ended ended;
     tm_text      sample = { 0 };
     tm_status    st = TM_OK;
     TM_TRY(run_check_proof(r, &hash, err));
-    tm_verdict verdict = conclude(r, interrupted, hash, &ended, reason);
-    if (o->step.sample && r->finite && !interrupted)
+    tm_rank_told *ranks = tm_alloc((size_t)run_ranks(o) * sizeof *ranks);
+    tm_verdict    verdict = conclude(r, interrupted, hash, &ended, reason);
+    ended.ranks = ranks;
+    st = run_compare_ranks(r, ranks, &ended.n_ranks, err);
+    if (st == TM_OK && o->step.sample && r->finite && !interrupted)
         st = tm_generate(r->trainer, r->source, o->seed, o->sample_tokens, sample_seconds, &sample, &decoded, err);
     if (st != TM_OK) {
         tm_text_fini(&sample);
+        free(ranks);
         return st;
     }
     ended.sample = decoded;
@@ -159,7 +167,9 @@ tm_status run_finish(run *r, const volatile sig_atomic_t *stop, tm_error *err)
     event.run_ended = ended;
     tm_event_emit(r->bus, &event);
     tm_text_fini(&sample);
-    if (verdict == TM_VERDICT_INVALID) return tm_fail(err, TM_NUMBERS, "%s", reason);
+    free(ranks);
+    if (verdict == TM_VERDICT_INVALID && run_rank(o) == 0) st = tm_fail(err, TM_NUMBERS, "%s", reason);
+    TM_TRY(agree_status(run_world(r), "the verdict", st, err)); /* that of rank 0, which has seen all */
     if (interrupted)
         return tm_fail(err, TM_INTERRUPTED, "stopped after step %lld of %lld", (long long)step, (long long)o->steps);
     return TM_OK;

@@ -2,10 +2,13 @@
 /* train/evaluation.c - the loss on held-out data, and whether the target is reached. */
 #include "train/run_state.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
+#include "train/agree.h"
 #include "train/preference.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 int64_t run_validation_batches(const run *r)
 {
@@ -64,6 +67,53 @@ double run_bits_per_byte(const run *r)
     return r->validation / log(2) / tm_source_describe(r->held_out)->bytes_per_token;
 }
 
+/* What a batch of an evaluation came to. */
+typedef struct {
+    double  nats, preferred[TM_PREFERRED_COUNT];
+    int64_t targets;
+} batch_loss;
+
+static tm_status evaluate_batch(run *r, tm_loader *loader, bool counts, batch_loss *out, tm_error *err)
+{
+    tm_batch       batch;
+    const tm_comm *world = run_world(r);
+    *out = (batch_loss){ 0 };
+    tm_loader_next(loader, &batch);
+    TM_TRY(agree_status(run_world(r), "reading held-out samples", run_check_batch(&batch, err), err));
+    if (!world && batch.target_tokens == 0) return TM_OK; /* of a sequence without answer there is no loss */
+    tm_micro_batch fed = run_micro_batch(&batch);
+    TM_TRY(tm_trainer_validate(r->trainer, &fed, &out->nats, err)); /* all ranks, as often */
+    TM_TRY(add_preferred(r, out->preferred, err));
+    if (counts) out->targets = batch.target_tokens;
+    return TM_OK;
+}
+
+/* The batches, data rank d of D those of numbers d, d + D, ...: all ranks get all of their losses, in order. */
+static tm_status evaluate_batches(run *r, int64_t batches, batch_loss *all, tm_error *err)
+{
+    const tm_ranks      *ranks = r->options->ranks;
+    const tm_loader_part part = run_part(r->options);
+    const int64_t        rounds = (batches + part.ranks - 1) / part.ranks;
+    tm_loader           *loader = tm_loader_open_part(
+                  r->held_out, TM_SPLIT_VALIDATION, run_validation_rows(r->options) * part.ranks, part, 0, r->options->prefetch);
+    if (!loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads held-out data");
+    batch_loss *round = tm_alloc((size_t)part.ranks * sizeof *round);
+    tm_status   st = TM_OK;
+    for (int64_t i = 0; i < rounds && st == TM_OK; i++) {
+        batch_loss own;
+        int64_t    told = r->stop_evaluation && *r->stop_evaluation, first = i * part.ranks;
+        if (r->stop_evaluation) st = agree_max(run_world(r), "whether to go on", &told, 1, err);
+        if (st == TM_OK && told) st = tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
+        if (st == TM_OK) st = evaluate_batch(r, loader, first + part.rank < batches, &own, err);
+        if (st == TM_OK)
+            st = agree_gather(ranks ? ranks->batch : NULL, "losses of an evaluation", &own, sizeof own, round, err);
+        for (int64_t d = 0; d < part.ranks && first + d < batches && st == TM_OK; d++) all[first + d] = round[d];
+    }
+    free(round);
+    tm_loader_close(loader);
+    return st;
+}
+
 tm_status run_evaluate(run *r, int64_t step, tm_error *err)
 {
     int64_t batches = r->options->validate ? run_validation_batches(r) : 0;
@@ -72,35 +122,22 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     started.evaluation_started =
         (tm_evaluation_started){ .step = step, .samples = step * run_global_batch(r->options) };
     tm_event_emit(r->bus, &started);
-    int64_t    begin = tm_now_ns();
-    tm_loader *loader =
-        tm_loader_open(r->held_out, TM_SPLIT_VALIDATION, run_validation_rows(r->options), 0, r->options->prefetch);
-    if (!loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads held-out data");
-    double    sum = 0, means = 0, squares = 0, preferred[TM_PREFERRED_COUNT] = { 0 };
-    int64_t   tokens = 0, counted = 0;
-    tm_status st = TM_OK;
+    int64_t     begin = tm_now_ns();
+    double      sum = 0, means = 0, squares = 0, preferred[TM_PREFERRED_COUNT] = { 0 };
+    int64_t     tokens = 0, counted = 0;
+    batch_loss *losses = tm_alloc((size_t)batches * sizeof *losses);
+    tm_status   st = evaluate_batches(r, batches, losses, err);
     for (int64_t i = 0; i < batches && st == TM_OK; i++) {
-        tm_batch batch;
-        if (r->stop_evaluation && *r->stop_evaluation) {
-            st = tm_fail(err, TM_INTERRUPTED, "stopped by a signal");
-            break;
-        }
-        tm_loader_next(loader, &batch);
-        st = run_check_batch(&batch, err);
-        if (st != TM_OK || batch.target_tokens == 0) continue; /* of a sequence without answer there is no loss */
-        double         nats;
-        tm_micro_batch fed = run_micro_batch(&batch);
-        st = tm_trainer_validate(r->trainer, &fed, &nats, err);
-        if (st == TM_OK) st = add_preferred(r, preferred, err);
-        if (st != TM_OK) continue;
-        double mean = nats / (double)batch.target_tokens;
-        sum += nats;
+        if (losses[i].targets == 0) continue;
+        double mean = losses[i].nats / (double)losses[i].targets;
+        sum += losses[i].nats;
         means += mean;
         squares += mean * mean;
-        tokens += batch.target_tokens;
+        tokens += losses[i].targets;
         counted++;
+        for (int k = 0; k < TM_PREFERRED_COUNT; k++) preferred[k] += losses[i].preferred[k];
     }
-    tm_loader_close(loader);
+    free(losses);
     TM_TRY(st);
     r->validation = r->options->average_sequences ? means / (double)counted : sum / (double)tokens;
     r->validation_error = run_mean_error(r->validation, squares, counted);

@@ -30,6 +30,7 @@ typedef struct {
     size_t     used;
     uint64_t   seed;
     int        threads;
+    int64_t    begin, end; /* elements of the tensor that are here; `to` is where the first of them lies */
 } filler;
 
 static int64_t most_elements(const filler *f)
@@ -53,10 +54,12 @@ static tm_status take(filler *f, int64_t n, void **out, tm_error *err)
 /* Elements [first, first + n) of the tensor. */
 static tm_status send(const filler *f, int64_t first, int64_t n, const void *values, tm_error *err)
 {
-    int64_t bits = first * tm_dtype_bits(f->dtype);
-    TM_ASSERT(bits % 8 == 0);
-    return tm_device_write(f->device, tm_address_add(f->to, (size_t)bits / 8), values,
-                           tm_tensor_bytes(tm_shape_1(n), f->dtype), err);
+    int64_t from = first > f->begin ? first : f->begin, to = first + n < f->end ? first + n : f->end;
+    int64_t bits = (from - f->begin) * tm_dtype_bits(f->dtype), skipped = (from - first) * tm_dtype_bits(f->dtype);
+    TM_ASSERT(bits % 8 == 0 && skipped % 8 == 0);
+    if (from >= to) return TM_OK;
+    return tm_device_write(f->device, tm_address_add(f->to, (size_t)bits / 8), (const char *)values + skipped / 8,
+                           tm_tensor_bytes(tm_shape_1(to - from), f->dtype), err);
 }
 
 /* Elements [from, from + n) of a piece; from is a multiple of BLOCK. */
@@ -83,11 +86,12 @@ static tm_status fill_piece(filler *f, const tm_tensor *tensor, const tm_piece *
     int64_t row = tm_piece_row(tensor->shape), all = piece->rows * row;
     int64_t most = most_elements(f);
     for (int64_t from = 0; from < all; from += most) {
-        int64_t n = all - from < most ? all - from : most;
+        int64_t n = all - from < most ? all - from : most, at = piece->row * row + from;
         void   *values;
+        if (at + n <= f->begin || at >= f->end) continue;
         TM_TRY(take(f, n, &values, err));
         make_values(f, piece, from, n, values);
-        TM_TRY(send(f, piece->row * row + from, n, values, err));
+        TM_TRY(send(f, at, n, values, err));
     }
     return TM_OK;
 }
@@ -171,6 +175,25 @@ static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
     return TM_OK;
 }
 
+/* Where a tensor lies, or this rank's part of it; false: nothing of it is here. */
+static bool find_place(const tm_plan *plan, const tm_arenas *memory, tm_tensor_id id, filler *f)
+{
+    const tm_tensor *tensor = tm_graph_at(plan->graph, id);
+    const tm_shared *shared = tensor->shared;
+    f->begin = 0;
+    f->end = tm_shape_elements(tensor->shape);
+    if (!tm_graph_elsewhere(tensor)) {
+        f->to = tm_plan_address(plan, memory, id);
+        return true;
+    }
+    int64_t own = shared->rank * shared->share - shared->first; /* the share's first element, counted in the tensor */
+    size_t  skipped = own < 0 ? (size_t)-own * tm_dtype_bytes(tensor->dtype) : 0;
+    if (own > 0) f->begin = own;
+    if (own + shared->share < f->end) f->end = own + shared->share;
+    f->to = tm_address_add(tm_plan_address(plan, memory, shared->flat), skipped);
+    return f->begin < f->end;
+}
+
 static tm_status fill_roles(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
                             bool parameters, tm_error *err)
 {
@@ -179,8 +202,8 @@ static tm_status fill_roles(const tm_plan *plan, tm_device *device, const tm_are
     for (size_t i = 0; i < plan->graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *tensor = &plan->graph->tensors[i];
         if (tensor->role != TM_ROLE_CONSTANT && !(parameters && tensor->role == TM_ROLE_PARAMETER)) continue;
-        if (tensor->base != TM_NONE) continue;
-        f.to = tm_plan_address(plan, memory, (tm_tensor_id)i);
+        if (tensor->base != TM_NONE && tm_graph_at(plan->graph, tensor->base)->role != TM_ROLE_UNIT) continue;
+        if (!find_place(plan, memory, (tm_tensor_id)i, &f)) continue;
         st = fill_tensor(&f, tensor, err);
     }
     if (st == TM_OK) st = tm_device_wait(device, err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/keys.h"
 
+#include "train/step.h"
+
 #define MANY (double)(1LL << 40)
-#define RANKS "training on more than one device"
 #define IGNORED .state = TM_KEY_IGNORED, .quiet = true
 #define UNBUILT(words) .state = TM_KEY_UNBUILT, .feature = words
 
@@ -40,6 +41,9 @@ static const tm_key keys[] = {
     { .name = "training.grad_accumulation", .kind = TM_KEY_I64, .lo = 1, .hi = 1 << 24,
       .synonyms = "training.gradient_accumulation_steps,gradient_accumulation_steps",
       .help = "micro-batches of one optimizer step; null: global_batch_size / local_batch_size" },
+    { .name = "training.separate_sums", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = TM_MAX_PARTS,
+      .help = "one rank: gradients of so many equal parts of a step are summed apart, then added in order: the bits of "
+              "so many ranks with copies of the model" },
     { .name = "training.max_norm", .kind = TM_KEY_F64, .fallback = "1.0", .lo = 0, .hi = 1e30,
       .synonyms = "clip_grad,training.clip_grad", .help = "gradients are scaled down to this norm; 0: never" },
     { .name = "training.dtype", .kind = TM_KEY_CHOICE, .choices = "float32=fp32=f32|bfloat16=bf16",
@@ -303,8 +307,8 @@ static const tm_key keys[] = {
       .when = "checkpoint.enable",
       .help = "resume from a checkpoint although the data have changed since, which is an error otherwise" },
     { .name = "checkpoint.async_mode", .kind = TM_KEY_CHOICE, .fallback = "disabled",
-      .choices = "disabled|async|async_with_pinned_mem", UNBUILT("saving in the background"), .quiet = true,
-      .help = "save while training continues" },
+      .choices = "disabled|async|async_with_pinned_mem", .when = "checkpoint.enable", .quiet = true,
+      .help = "save copies of the weights while training continues; the memory of all that is saved is needed once more" },
     { .name = "checkpoint.initial_load_path", .kind = TM_KEY_TEXT, UNBUILT("starting from another run's weights"),
       .synonyms = "load", .help = "weights to start from" },
     { .name = "checkpoint.initial_load_model_only", .kind = TM_KEY_BOOL, .fallback = "true", IGNORED,
@@ -355,10 +359,19 @@ static const tm_key keys[] = {
       .when = "activation_checkpoint.mode=full,recompute_method=block",
       .help = "number of blocks that recompute_method block recomputes; 0: none; null: all" },
     /* parallelism */
+    { .name = "parallelism.ranks", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
+      .help = "number of ranks that train together; set by run --ranks and by launchers. A plan without it has as many "
+              "as the degrees multiply to" },
     { .name = "parallelism.data_parallel_shard_degree", .kind = TM_KEY_I64, .fallback = "-1", .lo = -1, .hi = 1 << 20,
-      .choices = "1", UNBUILT(RANKS), .help = "devices that share weights and data; -1: all remaining ones" },
-    { .name = "parallelism.data_parallel_replicate_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1,
-      .hi = 1 << 20, UNBUILT(RANKS), .help = "copies of the weights" },
+      .help = "ranks that share one copy of the model; -1: all remaining ones" },
+    { .name = "parallelism.data_parallel_replicate_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = -1,
+      .hi = 1 << 20, .help = "copies of the model; -1: one for all remaining ranks" },
+    { .name = "parallelism.data_parallel_shard_strategy", .kind = TM_KEY_CHOICE, .fallback = "optim_grads_params",
+      .choices = "optim|optim_grads|optim_grads_params", .synonyms = "data_parallel_sharding_strategy",
+      .help = "what the ranks of a copy share: the optimizer's state (ZeRO-1), gradients (ZeRO-2), weights (ZeRO-3, "
+              "FSDP)" },
+    { .name = "parallelism.exact", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "refuses layouts that do not have the bits of one rank with training.separate_sums" },
     { .name = "parallelism.tensor_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
       UNBUILT("tensor parallelism"), .synonyms = "tensor_model_parallel_size",
       .help = "devices that share a matrix" },
@@ -389,12 +402,14 @@ static const tm_key keys[] = {
       .help = "has an effect only with tensor parallelism" },
     { .name = "parallelism.context_parallel_rotate_method", .kind = TM_KEY_TEXT, .fallback = "allgather", IGNORED,
       .help = "has an effect only with context parallelism" },
-    { .name = "parallelism.fsdp_reshard_after_forward", .kind = TM_KEY_TEXT, .fallback = "default", IGNORED,
-      .help = "has an effect only with several devices" },
+    { .name = "parallelism.fsdp_reshard_after_forward", .kind = TM_KEY_CHOICE, .fallback = "default",
+      .choices = "default|always|never",
+      .help = "shared weights are let go after the forward pass and gathered again for the backward pass; default: "
+              "always" },
     { .name = "parallelism.module_fqns_per_model_part", .kind = TM_KEY_LIST, IGNORED,
       .help = "has an effect only with pipeline parallelism" },
-    { .name = "use_distributed_optimizer", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,
-      .help = "has an effect only with several devices" },
+    { .name = "use_distributed_optimizer", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "true: parallelism.data_parallel_shard_strategy optim" },
     { .name = "overlap_grad_reduce", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,
       .help = "has an effect only with several devices" },
     { .name = "overlap_param_gather", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,

@@ -3,11 +3,15 @@
 #ifndef TM_TRAIN_KEYS_H
 #define TM_TRAIN_KEYS_H
 
+#include "comm/mesh.h"
 #include "config/config.h"
 
 /* Registers the rows and the rules. After tm_config_finish training.dtype is never null, training.grad_accumulation is
- * at least 1 and training.global_batch_size is local_batch_size x grad_accumulation. */
+ * at least 1 and training.global_batch_size is local_batch_size x grad_accumulation x data ranks. */
 void tm_train_configure(tm_config *config);
+/* The mesh of parallelism.*: of parallelism.ranks ranks, or, in a plan that does not say how many, of as many as the
+ * degrees multiply to. TM_INVALID: they do not fit together. */
+TM_MUST_USE tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err);
 /* The rules, for tm_train_configure. */
 tm_status tm_train_rules(tm_config *config, tm_error *err);
 

@@ -5,22 +5,27 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 
+#include "train/agree.h"
+
 #include <math.h>
+#include <string.h>
 
 static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *tokens, tm_error *err)
 {
     const tm_run_options *o = r->options;
     tm_batch              batch;
-    int64_t               begin = tm_now_ns();
-    tm_ledger_add(&r->ledger, "logging", (double)(begin - r->begin_ns) * 1e-9);
+    int64_t               begin = tm_now_ns(), waited, targets;
+    tm_ledger_add(&r->ledger, "logging", (double)(begin - r->begin_ns - r->between_ns) * 1e-9);
     tm_loader_next(r->loader, &batch);
-    TM_TRY(run_check_batch(&batch, err));
+    TM_TRY(run_all_targets(r, run_check_batch(&batch, err), batch.target_tokens, &targets, &waited, err));
+    if (run_world(r)) tm_ledger_add(&r->ledger, "communication", (double)(r->between_ns + waited) * 1e-9);
     const tm_source_traits *traits =
         tm_source_traits_of(o->source.name); /* images and pairs are what their loss counts */
-    *tokens = traits->images || traits->pairs ? run_global_batch(o) * o->step.seq : batch.target_tokens;
+    *tokens = traits->images || traits->pairs ? run_global_batch(o) * o->step.seq : targets;
     double rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1);
-    TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, batch.target_tokens, err));
-    tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
+    TM_TRY(tm_trainer_begin(r->trainer, step, rate, o->max_norm, targets, err));
+    tm_ledger_add(&r->ledger, "data", (double)(tm_now_ns() - begin - waited) * 1e-9);
+    r->own_targets += batch.target_tokens;
     tm_micro_batch fed = run_micro_batch(&batch);
     TM_TRY(run_look(r, step, &fed, err));
     TM_TRY(tm_trainer_gradients(r->trainer, &fed, &r->ledger, err));
@@ -42,7 +47,7 @@ static void report_step(run *r, int64_t step, const tm_step_result *result, int6
                                       .loss = result->loss,
                                       .grad_norm = result->grad_norm,
                                       .learning_rate = o->learning_rate * tm_schedule_factor(&o->schedule, step - 1),
-                                      .tokens = tokens,
+                                      .tokens = tokens / run_ranks(o),
                                       .seconds = seconds,
                                       .phases = r->phases,
                                       .n_phases = r->ledger.count + 1,
@@ -64,6 +69,15 @@ static void slow_down(run *r)
     tm_ledger_add(&r->ledger, "injected slowdown", (double)(tm_now_ns() - begin) * 1e-9);
 }
 
+/* What a step communicated, or waited for others to: all of its ledger that says so. */
+static double communication(const tm_ledger *ledger)
+{
+    double seconds = 0;
+    for (size_t i = 0; i < ledger->count; i++)
+        if (strstr(ledger->lines[i].name, "communication")) seconds += ledger->lines[i].value;
+    return seconds;
+}
+
 /* A step's time runs from the end of the step before, so that reporting that one (the line "logging") is in it. */
 static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error *err)
 {
@@ -80,6 +94,7 @@ static tm_status step_and_report(run *r, int64_t step, int64_t *tokens, tm_error
     r->step_end_ns[r->done] = end;
     r->losses[r->done] = result.loss;
     r->last_norm = result.grad_norm;
+    r->busy_seconds[r->done] = seconds - communication(&r->ledger);
     r->all_seconds += seconds;
     for (size_t i = 0; i < r->ledger.count; i++) r->accounted_seconds += r->ledger.lines[i].value;
     if (r->begun.n == step - 1 && r->begun.n < tm_loss_head_limit(r->options->steps))
@@ -112,13 +127,25 @@ static bool precise(run *r)
     return enough;
 }
 
-/* Why this step is the last one; NULL if it is not. */
-static const char *reason_to_stop(run *r, int64_t step, const volatile sig_atomic_t *stop)
+/* Why this step is the last one; NULL if it is not. Of several ranks each may be told to stop, rank 0 knows the rate
+ * well enough, and all must have written their part of a checkpoint before there is one. */
+static tm_status find_reason(run *r, int64_t step, const volatile sig_atomic_t *stop, tm_error *err)
 {
-    if (step == r->options->steps) return "all steps done";
-    if (*stop) return "interrupted";
-    if (!r->finite) return "a loss or gradient norm is not finite";
-    return precise(r) ? tm_stop_text(TM_STOP_PRECISE) : NULL;
+    enum { STOP, PRECISE, WRITING, SAID };
+    const bool last = step == r->options->steps;
+    int64_t    said[SAID] = { [STOP] = *stop != 0 };
+    if (!last && !said[STOP] && r->finite && run_rank(r->options) == 0) said[PRECISE] = precise(r);
+    said[WRITING] = r->saving && !tm_checkpoint_written(r->saving);
+    TM_TRY(agree_max(run_world(r), "whether to go on", said, SAID, err));
+    r->stopped = last            ? "all steps done"
+                 : said[STOP]    ? "interrupted"
+                 : !r->finite    ? "a loss or gradient norm is not finite"
+                 : said[PRECISE] ? tm_stop_text(TM_STOP_PRECISE)
+                                 : NULL;
+    if (!r->saving || said[WRITING]) return TM_OK;
+    TM_TRY(run_saved(r, err));
+    r->begin_ns = tm_now_ns(); /* saving is not part of a step */
+    return TM_OK;
 }
 
 tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
@@ -131,9 +158,12 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
         int64_t tokens;
         TM_TRY(step_and_report(r, step, &tokens, err));
         TM_TRY(run_tell_factors(r, step, err));
-        TM_TRY(tm_event_failure(r->bus, err));
+        int64_t between = tm_now_ns();
+        TM_TRY(agree_status(run_world(r), "the records of a step", tm_event_failure(r->bus, err), err));
         TM_TRY(take_turns(r, step, tokens, stop, err));
-        r->stopped = reason_to_stop(r, step, stop);
+        TM_TRY(find_reason(r, step, stop, err));
+        if (between < r->begin_ns) between = r->begin_ns;
+        r->between_ns = run_world(r) ? tm_now_ns() - between : 0;
         if (r->stopped) break;
         bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
@@ -143,7 +173,10 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
             break;
         }
         if (saves) TM_TRY(run_save(r, step, err));
-        if (evaluates || saves) r->begin_ns = tm_now_ns(); /* neither is part of a step */
+        if (evaluates || saves) { /* neither is part of a step */
+            r->begin_ns = tm_now_ns();
+            r->between_ns = 0;
+        }
     }
     return TM_OK;
 }

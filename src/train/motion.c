@@ -95,7 +95,8 @@ void tm_motion_fini(tm_motion *motion)
 
 static size_t bytes_of(const tm_motion *motion, tm_tensor_id id)
 {
-    return motion->step->plan->places[id].bytes;
+    const tm_tensor *tensor = tm_graph_at(motion->step->graph, id);
+    return tm_tensor_bytes(tensor->shape, tensor->dtype);
 }
 
 double tm_motion_bytes(const tm_motion *motion)

@@ -57,6 +57,7 @@ typedef struct {
     const char *definitions;  /* "torchao|bitsandbytes": values of optimizer.definition, the first is the default; NULL:
                                  no such */
     const char *weight_decay; /* default of optimizer.weight_decay */
+    bool elementwise; /* an element's update depends on nothing but that element: parts of tensors can be updated */
     /* Fills out[] with what is kept for a parameter of this shape and returns how many there are. */
     int (*states)(const tm_hyper *hyper, tm_shape parameter, tm_optimizer_state out[TM_MAX_STATES]);
     /* Appends the nodes of the update; hyper->weight_decay is what this parameter decays by. */

@@ -123,6 +123,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
             (long long)step->seq, tm_config_place(config, "training.seq_len"), (long long)own);
     if (own > 0) step->seq = own;
     step->accumulation = tm_config_i64(config, "training.grad_accumulation");
+    TM_TRY(tm_layout_read(config, &step->layout, err));
     step->loss_chunk = tm_config_i64(config, "loss.chunk_tokens");
     step->optimizer = tm_optimizer_find(tm_config_text(config, "optimizer.name"));
     TM_ASSERT(step->optimizer); /* tm_train_rules has refused what is not built */
@@ -218,8 +219,8 @@ static tm_preference_attr preference_of(const tm_config *config, const tm_source
 static void read_source(const tm_config *config, tm_run_options *out)
 {
     int64_t samples;
-    if (__builtin_mul_overflow(out->step.micro_batch * out->step.accumulation, out->steps, &samples))
-        samples = INT64_MAX;
+    int64_t batch = out->step.micro_batch * out->step.accumulation * tm_layout_data_ranks(&out->step.layout);
+    if (__builtin_mul_overflow(batch, out->steps, &samples)) samples = INT64_MAX;
     out->source = (tm_source_options){ .name = tm_config_text(config, "data.source"),
                                        .path = tm_config_text(config, "data.path"),
                                        .validation_path = tm_config_text(config, "data.validation_path"),
@@ -278,6 +279,7 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");
     out->checkpoint_keep = (int)tm_config_i64(config, "checkpoint.keep_latest_k");
+    out->checkpoint_behind = !is(config, "checkpoint.async_mode", "disabled");
     out->checkpoint_not_last = tm_config_bool(config, "disable_last_saving");
     out->allow_changed_data = tm_config_bool(config, "checkpoint.allow_changed_data");
     out->config_hash = tm_config_hash(config);

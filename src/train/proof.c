@@ -41,9 +41,11 @@ static tm_status read_batch(const run *r, int64_t first_sample, void *memory[TM_
     return st;
 }
 
+/* The losses and gradients that it compares are those of one rank. */
 static bool possible(const run *r)
 {
-    return !r->options->turn_fd && r->options->step.n_fields > 0 && tm_device_describe(r->device)->computes;
+    return !r->options->turn_fd && !run_world(r) && r->options->step.n_fields > 0 &&
+           tm_device_describe(r->device)->computes;
 }
 
 /* Runs that nobody judges need none. */
@@ -135,14 +137,15 @@ static void check_moved(run *r, const uint64_t *now)
         snprintf(r->unreal, sizeof r->unreal, "%.120s is trained, but has not moved", still);
 }
 
-static void check_samples(run *r)
+static tm_status check_samples(run *r, tm_error *err)
 {
     int64_t seen, unique, epoch = tm_source_describe(r->source)->train_samples;
-    tm_loader_unique(r->loader, &seen, &unique);
+    TM_TRY(run_count_samples(r, &seen, &unique, err));
     int64_t different = seen < epoch ? seen : epoch;
-    if (seen >= TM_JUDGED_STEPS && 4 * unique < 3 * different)
+    if (seen >= TM_JUDGED_STEPS && 4 * unique < 3 * different && !r->unreal[0])
         snprintf(r->unreal, sizeof r->unreal, "of %lld samples only %lld are different ones", (long long)seen,
                  (long long)unique);
+    return TM_OK;
 }
 
 /* Phases of a step are parts of it: together they cannot take longer. */
@@ -159,7 +162,7 @@ static void check_curve(run *r)
 {
     const char *sums = tm_device_describe(r->device)->sums[r->options->step.precision->compute == TM_BF16];
     char        why[TM_REASON_BYTES];
-    if (!tm_curve_is_main(r->options)) return;
+    if (!tm_curve_is_main(r->options) || run_world(r)) return; /* ranks add in another order */
     tm_curve_compare(sums, r->losses, r->first_step, r->done, &r->curve, why);
     if (why[0]) snprintf(r->unreal, sizeof r->unreal, "%s", why);
 }
@@ -195,9 +198,9 @@ tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err)
     if (st == TM_OK && r->finite && r->done > 0 && computes && r->before) {
         check_times(r);
         if (!r->unreal[0]) check_curve(r);
-        if (!r->unreal[0]) check_samples(r);
+        st = check_samples(r, err);
         if (!r->unreal[0]) check_moved(r, now);
-        if (!r->unreal[0] && c->done && r->last_norm > 0) {
+        if (st == TM_OK && !r->unreal[0] && c->done && r->last_norm > 0) {
             st = find_dead(r, &dead, err);
             if (dead) snprintf(r->unreal, sizeof r->unreal, "no gradient reaches %.120s", dead);
         }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "train/agree.h"
 #include "train/checkpoint.h"
 #include "train/description.h"
 
@@ -88,8 +89,8 @@ static const char *own_sums(const run *r)
 static void check_sums(const run *r, const char *line)
 {
     size_t      length = strcspn(line, "\n"), prefix = sizeof sums_line - 1;
-    const char *own = own_sums(r);
-    if (length <= prefix || !own) return;
+    const char *own = length > prefix ? own_sums(r) : NULL; /* a checkpoint that does not say needs no comparison */
+    if (!own) return;
     if (length - prefix == strlen(own) && memcmp(line + prefix, own, length - prefix) == 0) return;
     tm_warn("the checkpoint in '%s' was trained with products summed in the order '%.*s', this run's (%s kernels) is "
             "'%s': the run continues, but not with the bits of a run that never stopped; --isa names other kernels",
@@ -158,14 +159,32 @@ tm_status run_save(run *r, int64_t step, tm_error *err)
     TM_ASSERT(model.length < sizeof state.description);
     memcpy(state.description, model.data, model.length);
     tm_text_fini(&model);
-    int64_t begin = tm_now_ns();
-    TM_TRY(tm_checkpoint_save(r->options->checkpoint_folder, &state, tensors, n, r->options->checkpoint_keep, err));
+    const tm_checkpoint_target target = { .world = run_world(r),
+                                          .folder = r->options->checkpoint_folder,
+                                          .keep_latest = r->options->checkpoint_keep,
+                                          .behind = r->options->checkpoint_behind };
+    TM_TRY(run_saved(r, err)); /* the one before */
+    int64_t begin = tm_now_ns(), bytes = 0;
+    TM_TRY(tm_checkpoint_begin(&target, &state, tensors, n, &r->saving, err));
+    for (size_t i = 0; i < n; i++) bytes += tensors[i].elsewhere ? 0 : (int64_t)tensors[i].bytes;
+    TM_TRY(agree_sum(run_world(r), "bytes of a checkpoint", &bytes, 1, err));
     r->saved_step = step;
-    tm_event event = { .kind = TM_EVENT_CHECKPOINT };
-    event.checkpoint = (tm_checkpoint_saved){ .step = step,
-                                              .path = r->options->checkpoint_folder,
-                                              .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
-    for (size_t i = 0; i < n; i++) event.checkpoint.bytes += (int64_t)tensors[i].bytes;
+    r->saving_told = (tm_checkpoint_saved){ .step = step,
+                                            .path = r->options->checkpoint_folder,
+                                            .bytes = bytes,
+                                            .seconds = (double)(tm_now_ns() - begin) * 1e-9 };
+    return r->options->checkpoint_behind ? TM_OK : run_saved(r, err);
+}
+
+tm_status run_saved(run *r, tm_error *err)
+{
+    tm_checkpoint_saving *saving = r->saving;
+    if (!saving) return TM_OK;
+    int64_t begin = tm_now_ns();
+    r->saving = NULL;
+    TM_TRY(tm_checkpoint_commit(saving, err));
+    tm_event event = { .kind = TM_EVENT_CHECKPOINT, .checkpoint = r->saving_told };
+    event.checkpoint.seconds += (double)(tm_now_ns() - begin) * 1e-9; /* that training was held up */
     tm_event_emit(r->bus, &event);
     return TM_OK;
 }
@@ -174,12 +193,15 @@ tm_status run_resume(run *r, int64_t *first_sample, tm_error *err)
 {
     const tm_run_options *o = r->options;
     if (!o->checkpoint || !o->checkpoint_folder) return TM_OK;
-    if (o->checkpoint_load_step < 0 && !tm_checkpoint_present(o->checkpoint_folder)) return TM_OK;
+    int64_t present = run_rank(o) == 0 && tm_checkpoint_present(o->checkpoint_folder); /* as rank 0 sees it */
+    TM_TRY(agree_max(run_world(r), "whether there is a checkpoint", &present, 1, err));
+    if (o->checkpoint_load_step < 0 && !present) return TM_OK;
     size_t                      n;
     const tm_checkpoint_tensor *tensors = tm_trainer_tensors(r->trainer, &n);
     tm_checkpoint_state         state;
     tm_checkpoint_report        report = { 0 };
-    TM_TRY(tm_checkpoint_load_newest(o->checkpoint_folder, o->checkpoint_load_step, &state, tensors, n, &report, err));
+    TM_TRY(tm_checkpoint_load_together(run_world(r), o->checkpoint_folder, o->checkpoint_load_step, &state, tensors, n,
+                                       &report, err));
     if (report.text[0]) tm_warn("%s", report.text);
     TM_TRY(run_take_state(r, &state, err));
     if (state.config_hash != o->config_hash)

@@ -54,9 +54,50 @@ static tm_status settle_dtype(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
-/* local x accumulation = global, on one device. */
+static tm_status settle_batch_of_ranks(tm_config *config, int64_t ranks, tm_error *err)
+{
+    int64_t local = tm_config_i64(config, "training.local_batch_size"), each;
+    int64_t global = tm_config_i64(config, "training.global_batch_size");
+    int64_t passes =
+        tm_config_text(config, "training.grad_accumulation") ? tm_config_i64(config, "training.grad_accumulation") : 0;
+    char text[64];
+    if (__builtin_mul_overflow(local, ranks, &each) || each > (int64_t)1 << 40)
+        return tm_fail(err, TM_INVALID, "training.local_batch_size %lld on %lld ranks is too many", (long long)local,
+                       (long long)ranks);
+    if (global == 0 || (global > 0 && global % each != 0))
+        return tm_fail(
+            err, TM_INVALID,
+            "training.global_batch_size %lld (%s) is not a multiple of training.local_batch_size %lld (%s) x "
+            "%lld ranks with samples of their own; %lld and %lld are",
+            (long long)global, tm_config_place(config, "training.global_batch_size"), (long long)local,
+            tm_config_place(config, "training.local_batch_size"), (long long)ranks,
+            (long long)(global / each > 0 ? global / each * each : each),
+            (long long)((global / each > 0 ? global / each : 1) * each + each));
+    if (global > 0 && passes > 0 && global != each * passes)
+        return tm_fail(err, TM_INVALID,
+                       "training.grad_accumulation %lld (%s) x training.local_batch_size %lld x %lld ranks is not "
+                       "training.global_batch_size %lld (%s); give one of the two",
+                       (long long)passes, tm_config_place(config, "training.grad_accumulation"), (long long)local,
+                       (long long)ranks, (long long)global, tm_config_place(config, "training.global_batch_size"));
+    if (passes == 0) {
+        snprintf(text, sizeof text, "%lld", (long long)(global > 0 ? global / each : 1));
+        tm_config_set(config, "training.grad_accumulation", text,
+                      "default (global_batch_size / (local_batch_size x ranks))");
+    }
+    if (global < 0) {
+        snprintf(text, sizeof text, "%lld", (long long)(each * (passes ? passes : 1)));
+        tm_config_derive(config, "training.global_batch_size", text, "parallelism.ranks");
+    }
+    return TM_OK;
+}
+
+/* local x accumulation x data ranks = global. */
 static tm_status settle_batch(tm_config *config, tm_error *err)
 {
+    tm_mesh mesh;
+    TM_TRY(tm_train_mesh(config, &mesh, err));
+    int64_t ranks = tm_mesh_group_size(&mesh, TM_AXES_BATCH);
+    if (ranks > 1) return settle_batch_of_ranks(config, ranks, err);
     int64_t local = tm_config_i64(config, "training.local_batch_size");
     int64_t global = tm_config_i64(config, "training.global_batch_size");
     int64_t passes =
@@ -257,8 +298,17 @@ static tm_status check_evaluation(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* Megatron's word for one of the strategies. */
+static void settle_sharing(tm_config *config)
+{
+    if (tm_config_bool(config, "use_distributed_optimizer") &&
+        rank_of(config, "use_distributed_optimizer") > rank_of(config, "parallelism.data_parallel_shard_strategy"))
+        tm_config_derive(config, "parallelism.data_parallel_shard_strategy", "optim", "use_distributed_optimizer");
+}
+
 tm_status tm_train_rules(tm_config *config, tm_error *err)
 {
+    settle_sharing(config);
     static tm_status (*const rules[])(tm_config *, tm_error *) = { settle_batch,          settle_schedule,
                                                                    settle_recompute,      check_evaluation,
                                                                    train_quantize_settle, check_length };

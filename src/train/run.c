@@ -3,6 +3,7 @@
 #include "train/run_state.h"
 
 #include "base/log.h"
+#include "train/agree.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@ static tm_status begin_with_weights(run *r, int64_t *first_sample, tm_error *err
 static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_error *err)
 {
     int64_t first_sample = 0;
-    TM_TRY(begin_with_weights(r, &first_sample, err));
+    TM_TRY(run_check_same(r, err));
+    TM_TRY(agree_status(run_world(r), "beginning a run", begin_with_weights(r, &first_sample, err), err));
     bool trained = r->first_step > r->options->steps;
     if (trained)
         tm_note("%s: the checkpoint is at step %lld, training.steps is %lld",
@@ -36,17 +38,20 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
     r->step_seconds = tm_alloc(room * sizeof *r->step_seconds);
     r->losses = tm_alloc(room * sizeof *r->losses);
     r->step_end_ns = tm_alloc(room * sizeof *r->step_end_ns);
+    r->busy_seconds = tm_alloc(room * sizeof *r->busy_seconds);
     if (r->options->target_half_width > 0)
         r->sampling = tm_sampling_create(
             &(tm_sampling_options){ .half_width = r->options->target_half_width, .min_samples = TM_JUDGED_STEPS });
     if (r->options->slowdown_pct > 0)
         tm_warn("every step is slowed down by %g %% on purpose (debug.slowdown_pct): its times are not a result",
                 r->options->slowdown_pct);
+    if (r->options->turn_fd && run_world(r))
+        return tm_fail(err, TM_UNSUPPORTED, "a run of several ranks takes no turns; unset " TM_TURN_VARIABLE);
     if (r->options->turn_fd) TM_TRY(tm_turn_open(r->options->turn_fd, &r->turn, err));
     run_announce(r); /* before any training data is touched: whoever keeps the time starts the clock here */
     TM_TRY(tm_event_failure(r->bus, err));
-    r->loader =
-        tm_loader_open(r->source, TM_SPLIT_TRAIN, run_global_batch(r->options), first_sample, r->options->prefetch);
+    r->loader = tm_loader_open_part(r->source, TM_SPLIT_TRAIN, run_global_batch(r->options), run_part(r->options),
+                                    first_sample, r->options->prefetch);
     if (!r->loader) return tm_fail(err, TM_INTERNAL, "cannot start the thread that reads data");
     if (!trained) TM_TRY(run_remember(r, first_sample, err));
     r->validity = tm_validity_start("");
@@ -91,11 +96,13 @@ tm_status tm_run(const tm_run_options *options, tm_device *device, const tm_sour
     tm_status st = tm_trainer_open(device, &options->step, options->seed, &r.trainer, err);
     if (st == TM_OK) st = run_with_trainer(&r, stop, err);
     tm_turn_close(r.turn);
+    tm_checkpoint_abandon(r.saving);
     tm_loader_close(r.loader);
     tm_trainer_close(r.trainer);
     free(r.step_seconds);
     free(r.losses);
     free(r.step_end_ns);
+    free(r.busy_seconds);
     free(r.before);
     tm_validity_destroy(r.validity);
     tm_sampling_destroy(r.sampling);

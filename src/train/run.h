@@ -11,6 +11,7 @@
 #include "data/source.h"
 #include "device/device.h"
 #include "stats/guard.h"
+#include "train/ranks.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -50,16 +51,18 @@ typedef struct {
     const char *checkpoint_folder; /* NULL: none, not even when interrupted */
     int64_t     checkpoint_interval, checkpoint_load_step;
     int         checkpoint_keep;
+    bool        checkpoint_behind;   /* written while training goes on */
     bool        checkpoint_not_last; /* none after the last step, unless its interval or an interruption asks for one */
     bool concluded; /* the result of an earlier process is there: a run whose steps are all done has nothing to do */
     bool allow_changed_data; /* goes on from a checkpoint that was trained on other data */
-    uint64_t config_hash;
-    int64_t  microscope;       /* looks at the numbers before every so many steps (step.compared); 0: never */
-    double   microscope_bound; /* of the relative error: a tensor beyond it diverges */
-    int64_t  quantize_freq;    /* tells scales and largest numbers of all factors after so many steps; 0: never */
-    int64_t  sample_tokens;    /* generated at the end of a run on text (step.sample) */
-    double   slowdown_pct;     /* of a step's time, burnt on top of it: an injected slowdown; 0: none */
-    int      turn_fd;          /* takes turns by way of this socket (train/turn.h); 0: does not */
+    uint64_t        config_hash;
+    int64_t         microscope;       /* looks at the numbers before every so many steps (step.compared); 0: never */
+    double          microscope_bound; /* of the relative error: a tensor beyond it diverges */
+    int64_t         quantize_freq; /* tells scales and largest numbers of all factors after so many steps; 0: never */
+    int64_t         sample_tokens; /* generated at the end of a run on text (step.sample) */
+    double          slowdown_pct;  /* of a step's time, burnt on top of it: an injected slowdown; 0: none */
+    int             turn_fd;       /* takes turns by way of this socket (train/turn.h); 0: does not */
+    const tm_ranks *ranks;         /* NULL: alone */
 } tm_run_options;
 
 /* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with

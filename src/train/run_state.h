@@ -48,6 +48,11 @@ typedef struct {
     char                  unreal[TM_REASON_BYTES]; /* why this was no training; "": it was */
     double                accounted_seconds, all_seconds, last_norm;
     int64_t               saved_step;
+    double               *busy_seconds; /* of each step: what it took without waiting for other ranks */
+    int64_t               own_targets;  /* that this rank has read */
+    int64_t               between_ns;   /* of that, what was agreed on behind the step before the one under way */
+    tm_checkpoint_saving *saving;       /* a checkpoint that is being written while training goes on */
+    tm_checkpoint_saved   saving_told;  /* what will be told of it */
     int64_t   begin_ns; /* of the step under way: the end of the one before, and what belongs to no step later */
     tm_turn  *turn;     /* NULL: the machine is this run's alone */
     tm_looked looked;
@@ -57,10 +62,28 @@ typedef struct {
     const volatile sig_atomic_t *stop_evaluation; /* becoming nonzero ends it; NULL: nothing does */
 } run;
 
-/* Sequences of one optimizer step. */
+/* The ranks of a run: of one alone the world is NULL, and it is rank 0 of 1. */
+static inline tm_comm *run_world(const run *r)
+{
+    return r->options->ranks ? r->options->ranks->world : NULL;
+}
+static inline int run_ranks(const tm_run_options *o)
+{
+    return o->ranks ? o->ranks->ranks : 1;
+}
+static inline int run_rank(const tm_run_options *o)
+{
+    return o->ranks ? o->ranks->rank : 0;
+}
+static inline tm_loader_part run_part(const tm_run_options *o)
+{
+    return o->ranks ? (tm_loader_part){ o->ranks->data_rank, o->ranks->data_ranks } : (tm_loader_part){ .ranks = 1 };
+}
+
+/* Sequences of one optimizer step, of all ranks. */
 static inline int64_t run_global_batch(const tm_run_options *o)
 {
-    return o->step.micro_batch * o->step.accumulation;
+    return o->step.micro_batch * o->step.accumulation * run_part(o).ranks;
 }
 
 /* Samples of a batch of an evaluation. */
@@ -71,12 +94,29 @@ static inline int64_t run_validation_rows(const tm_run_options *o)
 
 /* --- resume.c --- */
 
+/* Saves; with checkpoint_behind begins to, and training goes on. */
 TM_MUST_USE tm_status run_save(run *r, int64_t step, tm_error *err);
+/* Ends the saving that is under way, if there is one: the checkpoint is there, and told. Waits for the disk. */
+TM_MUST_USE tm_status run_saved(run *r, tm_error *err);
 /* What a checkpoint's state holds beside the tensors, checked: numbers that no run writes are TM_FORMAT, another seed,
  * model or data TM_INVALID. */
 TM_MUST_USE tm_status run_take_state(run *r, const tm_checkpoint_state *state, tm_error *err);
 /* Sets first_step and the loader's first sample from the newest valid checkpoint, if there is one. */
 TM_MUST_USE tm_status run_resume(run *r, int64_t *first_sample, tm_error *err);
+
+/* --- together.c --- */
+
+/* Before anything is trained: have all ranks the same program, configuration and data? TM_INVALID names those that
+ * differ, and what in. */
+TM_MUST_USE tm_status run_check_same(const run *r, tm_error *err);
+/* The targets of a step, of all ranks, from this rank's `own`; `st`: could this rank read its samples? Ranks fail
+ * together. *waited_ns: what that took. */
+TM_MUST_USE tm_status run_all_targets(const run *r, tm_status st, int64_t own, int64_t *all, int64_t *waited_ns,
+                                      tm_error *err);
+/* How the ranks fared, for RUN_ENDED: `told` (as many as there are ranks) and *n, 0 of one alone. */
+TM_MUST_USE tm_status run_compare_ranks(const run *r, tm_rank_told *told, size_t *n, tm_error *err);
+/* Of the samples that all ranks read first: how many, and how many different ones. */
+TM_MUST_USE tm_status run_count_samples(const run *r, int64_t *seen, int64_t *unique, tm_error *err);
 
 /* --- preference.c --- */
 

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "graph/gradient.h"
+#include "train/share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@ static tm_status forward_only(tm_step *step, const tm_chooser *chooser, tm_tenso
     TM_TRY(tm_quantize_pass(step->graph, &step->options.quantize, &step->quantized, false, false, err));
     tm_precision_pass(step->graph);
     tm_uncast_pass(step->graph, chooser);
+    share_segment(step);
     return TM_OK;
 }
 
@@ -52,6 +54,14 @@ typedef struct {
     bool         plain; /* no products in low precision */
 } training_program;
 
+/* Do gradients outlive a micro-batch, added to whole by whole? */
+static bool sums_several(const tm_step *step)
+{
+    const tm_layout *layout = &step->options.layout;
+    bool             whole = layout->sharing < TM_SHARE_GRADIENTS || tm_layout_size(layout, TM_AXES_FSDP) == 1;
+    return whole && step->options.accumulation / (layout->parts > 1 ? layout->parts : 1) > 1;
+}
+
 static tm_status add_program(tm_step *step, const tm_chooser *chooser, const training_program *p, tm_error *err)
 {
     tm_graph *graph = step->graph;
@@ -62,7 +72,7 @@ static tm_status add_program(tm_step *step, const tm_chooser *chooser, const tra
     tm_tensor_id balance = p->model.balance_loss;
     tm_seed      seeds[] = { { p->loss, step->scalars }, { balance, step->scalars } };
     tm_gradient_pass(graph, p->accumulate, seeds, balance == TM_NONE ? 1 : 2, NULL, NULL, 0);
-    tm_lookup_pass(graph, step->options.accumulation > 1, p->accumulate);
+    tm_lookup_pass(graph, sums_several(step), p->accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     if (!p->plain)
         TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, p->records, p->accumulate, err));
@@ -85,18 +95,10 @@ static tm_status add_training_segment(tm_step *step, const tm_chooser *chooser, 
     return add_program(step, chooser, &p, err);
 }
 
-static void add_update_segment(tm_step *step)
+static void add_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
 {
-    tm_graph              *graph = step->graph;
-    const tm_step_options *o = &step->options;
-    size_t                 n = graph->n_tensors;
-    tm_graph_segment(graph, "update");
-    tm_lookup_join(graph);
-    tm_model_update(graph, &step->model);
-    graph->phase = TM_PHASE_UPDATE;
-    graph->module = "clip";
-    tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-    unsigned     accumulate = 0;
+    tm_graph *graph = step->graph;
+    unsigned  accumulate = 0;
     for (size_t i = 0; i < n; i++) {
         if (graph->tensors[i].gradient == TM_NONE) continue;
         tm_tensor_id in[TM_MAX_IN] = { graph->tensors[i].gradient }, out[TM_MAX_OUT] = { square_sum };
@@ -104,10 +106,12 @@ static void add_update_segment(tm_step *step)
         tm_graph_add(graph, TM_OP_square_sum, NULL, 0, in, out, accumulate);
         accumulate = 1;
     }
-    graph->layer = -1;
-    tm_tensor_id norm_in[TM_MAX_IN] = { square_sum, step->scalars }, norm_out[TM_MAX_OUT] = { step->clip };
-    tm_graph_add(graph, TM_OP_clip, NULL, 0, norm_in, norm_out, 0);
-    graph->module = "optimizer";
+}
+
+static void add_updates(tm_step *step, size_t n)
+{
+    tm_graph              *graph = step->graph;
+    const tm_step_options *o = &step->options;
     for (size_t i = 0; i < n; i++) {
         if (graph->tensors[i].gradient == TM_NONE) continue;
         tm_tensor_id p = (tm_tensor_id)i;
@@ -118,7 +122,32 @@ static void add_update_segment(tm_step *step)
                                 .clip = step->clip };
         tm_optimizer_add(graph, o->optimizer, &o->groups[group].hyper, update);
     }
-    tm_quantize_update(graph, &o->quantize, &step->quantized);
+}
+
+static void add_update_segment(tm_step *step)
+{
+    tm_graph *graph = step->graph;
+    size_t    n = graph->n_tensors;
+    tm_graph_segment(graph, "update");
+    tm_lookup_join(graph);
+    share_reduce(step);
+    tm_model_update(graph, &step->model);
+    graph->phase = TM_PHASE_UPDATE;
+    graph->module = "clip";
+    tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    if (share_updates(step))
+        share_square_sum(step, square_sum);
+    else
+        add_square_sum(step, n, square_sum);
+    graph->layer = -1;
+    tm_tensor_id norm_in[TM_MAX_IN] = { square_sum, step->scalars }, norm_out[TM_MAX_OUT] = { step->clip };
+    tm_graph_add(graph, TM_OP_clip, NULL, 0, norm_in, norm_out, 0);
+    graph->module = "optimizer";
+    if (share_updates(step))
+        share_update(step);
+    else
+        add_updates(step, n);
+    tm_quantize_update(graph, &step->options.quantize, &step->quantized);
     tm_offload_pass(graph, &step->options.offload);
     graph->module = "";
     graph->layer = -1;
@@ -377,7 +406,12 @@ static tm_status declare_inputs(tm_step *step, tm_error *err)
 static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
     TM_TRY(add_training_segment(step, chooser, "first", false, err));
-    if (step->options.accumulation > 1) TM_TRY(add_training_segment(step, chooser, "further", true, err));
+    const int64_t parts = step->options.layout.parts;
+    if (step->options.accumulation > (parts > 1 ? parts : 1))
+        TM_TRY(add_training_segment(step, chooser, "further", true, err));
+    TM_TRY(share_check(step, err));
+    share_begin(step);
+    share_parts(step);
     add_update_segment(step);
     TM_TRY(add_evaluate_segment(step, chooser, "evaluate", TM_NONE, err));
     if (step->first_row != TM_NONE) TM_TRY(add_evaluate_segment(step, chooser, "forward", step->first_row, err));
@@ -418,8 +452,14 @@ static void schedule(tm_step *step)
     step->forward = step->first_row == TM_NONE ? step->evaluate : tm_plan_program(plan, "forward");
     step->sample = tm_plan_program(plan, "sample");
     step->look = tm_plan_program(plan, "microscope");
-    add_work(&step->training, step->first, 0, 1);
-    if (n > 1) add_work(&step->training, step->further, 1, n - 1);
+    int64_t parts = step->options.layout.parts > 1 ? step->options.layout.parts : 1, each = n / parts;
+    for (int64_t part = 0; part < parts; part++) {
+        add_work(&step->training, step->first, part * each, 1);
+        if (each > 1) add_work(&step->training, step->further, part * each + 1, each - 1);
+        if (part + 1 < parts)
+            add_work(&step->training, tm_plan_program(plan, part ? "part.further" : "part.first"),
+                     TM_BEHIND_MICRO_BATCH, 1);
+    }
     add_work(&step->training, step->update, TM_NO_MICRO_BATCH, 1);
     add_work(&step->evaluation, step->evaluate, 0, 1);
     if (step->options.validation_batch > 0) add_work(&step->validation, tm_plan_program(plan, "validate"), 0, 1);
@@ -453,6 +493,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
         (tm_quantized){ .ticks = TM_NONE, .record = TM_NONE, .history = TM_NONE, .largest = TM_NONE, .scale = TM_NONE };
     step->microscope.record = step->reference_loss = step->row_losses = TM_NONE;
     step->losses = step->validation_losses = TM_NONE;
+    step->counts = step->part_counts = TM_NONE;
     int64_t rows = options->micro_batch * options->seq;
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
@@ -469,6 +510,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);
     if (st == TM_OK) st = add_segments(step, chooser, err);
     if (st == TM_OK) st = check_adapters(graph, err);
+    if (st == TM_OK) share_end(step);
     if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
     if (st != TM_OK) {
         tm_step_destroy(step);
@@ -483,6 +525,7 @@ void tm_step_destroy(tm_step *step)
 {
     if (!step) return;
     tm_plan_destroy(step->plan);
+    tm_units_fini(&step->units);
     tm_quantized_fini(&step->quantized);
     tm_microscope_fini(&step->microscope);
     tm_graph_destroy(step->graph);

@@ -8,6 +8,8 @@
  *   forward    the same with what training drops (only where it drops something; else "evaluate" is this one, too)
  *   validate   the same for held-out samples that come in other batches or lengths (only then)
  *   microscope forward and backward of a micro-batch in two formats, compared (only when asked for)
+ *   part.first, part.further
+ *              put the sums of a part of the micro-batches away (only of one rank that sums as several do)
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
  *
  * A step is its schedule: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and
@@ -24,6 +26,7 @@
 #include "op/attrs.h"
 #include "train/adapters.h"
 #include "train/groups.h"
+#include "train/layout.h"
 #include "train/optimizer.h"
 
 typedef struct {
@@ -46,6 +49,7 @@ typedef struct {
     tm_group            groups[TM_MAX_GROUPS]; /* of tm_groups_read */
     int                 n_groups;              /* 0: one, of all parameters, with `hyper` */
     tm_adapters         adapters;              /* rank 0: all parameters are trained */
+    tm_layout           layout;                /* among ranks; {0}: alone */
     tm_preference_attr  preference;            /* beta > 0: the loss is that of pairs, whose source gives `reference` */
     bool                sample;                /* with the program "sample" */
     const tm_precision *compared; /* with the program "microscope": the other format, whose `parameter` does not count;
@@ -53,11 +57,12 @@ typedef struct {
 } tm_step_options;
 
 /* Programs in the order in which they run: one piece of work is a program and the micro-batches that it works on. */
-enum { TM_NO_MICRO_BATCH = -1, TM_MAX_WORK = 8 };
+enum { TM_NO_MICRO_BATCH = -1, TM_BEHIND_MICRO_BATCH = -2, TM_MAX_PARTS = 64, TM_MAX_WORK = 3 * TM_MAX_PARTS + 2 };
 typedef struct {
     const tm_program *program;
-    int64_t           micro_batch, count; /* the first one, and how many one after the other; TM_NO_MICRO_BATCH: once */
-    int               slot;               /* which copy of its transient memory it works in: there is one, 0 */
+    int64_t           micro_batch, count; /* the first one, and how many one after the other; TM_NO_MICRO_BATCH: once;
+                                           * TM_BEHIND_MICRO_BATCH: once, with those before it */
+    int slot;                             /* which copy of its transient memory it works in: there is one, 0 */
 } tm_work;
 typedef struct {
     tm_work work[TM_MAX_WORK];
@@ -85,6 +90,10 @@ typedef struct {
     tm_quantized      quantized;                    /* what the pass for products in low precision made */
     tm_microscope     microscope;                   /* what "microscope" compares */
     tm_tensor_id      reference_loss; /* () float64, of the other format; TM_NONE: there is no such program */
+    tm_units          units;          /* of parameters, of several ranks; else none */
+    tm_tensor_id      counts;         /* float64: `loss` and what else is counted, where ranks or parts sum it */
+    tm_tensor_id     *part_gradients; /* (units) of the parts before; NULL: there are no parts */
+    tm_tensor_id      part_counts;
     tm_plan          *plan;
     tm_step_schedule  training, evaluation, validation, sampling; /* validation, sampling: empty unless asked for */
     const tm_program *first, *further, *update, *evaluate, *forward;

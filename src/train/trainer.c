@@ -61,15 +61,78 @@ static tm_address address_at(const tm_trainer *trainer, tm_tensor_id id, size_t 
     return tm_address_add(tm_plan_address(trainer->step->plan, &trainer->memory, id), offset);
 }
 
+/* Elements of a shared tensor that a rank has, of those from `first` on: the first of them, and in *at the byte of its
+ * flat tensor. Returns how many there are, at most n. */
+static int64_t own_run(const tm_shared *shared, int rank, int64_t first, int64_t n, int64_t *from, int64_t *at)
+{
+    int64_t begin = rank * shared->share - shared->first, end = begin + shared->share;
+    *from = first > begin ? first : begin;
+    *at = *from - begin;
+    return (end < first + n ? end : first + n) - *from;
+}
+
+/* A tensor that ranks share: every rank of the group reads, each gives what it has. */
+static tm_status read_shared(const tm_trainer *trainer, tm_tensor_id id, size_t offset, char *to, size_t bytes,
+                             tm_error *err)
+{
+    const tm_tensor *tensor = tm_graph_at(trainer->step->graph, id);
+    const tm_shared *shared = tensor->shared;
+    tm_comm         *comm = tm_device_group(trainer->device, shared->axes);
+    size_t           size = tm_dtype_bytes(tensor->dtype);
+    int64_t          first = (int64_t)(offset / size), n = (int64_t)(bytes / size), from, at;
+    TM_ASSERT(offset % size == 0 && bytes % size == 0 && comm);
+    for (int rank = 0; rank < shared->ranks; rank++) {
+        int64_t count = own_run(shared, rank, first, n, &from, &at);
+        if (count <= 0) continue;
+        char         *part = to + (size_t)(from - first) * size;
+        size_t        part_bytes = (size_t)count * size;
+        tm_collective call = { .kind = TM_COMM_BROADCAST,
+                               .format = TM_COMM_BYTES,
+                               .send = part,
+                               .receive = part,
+                               .count = part_bytes,
+                               .peer = rank,
+                               .what = tensor->name,
+                               .step = -1 };
+        if (rank == shared->rank)
+            TM_TRY(read_now(trainer->device, address_at(trainer, shared->flat, (size_t)at * size, part_bytes), part,
+                            part_bytes, err));
+        TM_TRY(tm_comm_run(comm, &call, err));
+    }
+    return TM_OK;
+}
+
+static tm_status write_shared(tm_trainer *trainer, tm_tensor_id id, size_t offset, const char *values, size_t bytes,
+                              tm_error *err)
+{
+    const tm_tensor *tensor = tm_graph_at(trainer->step->graph, id);
+    const tm_shared *shared = tensor->shared;
+    size_t           size = tm_dtype_bytes(tensor->dtype);
+    int64_t          first = (int64_t)(offset / size), n = (int64_t)(bytes / size), from, at;
+    TM_ASSERT(offset % size == 0 && bytes % size == 0);
+    int64_t count = own_run(shared, shared->rank, first, n, &from, &at);
+    if (count <= 0) return TM_OK;
+    size_t part = (size_t)count * size;
+    return write_now(trainer->device, address_at(trainer, shared->flat, (size_t)at * size, part),
+                     values + (size_t)(from - first) * size, part, err);
+}
+
+static bool elsewhere(const tm_trainer *trainer, tm_tensor_id id)
+{
+    return tm_graph_elsewhere(tm_graph_at(trainer->step->graph, id));
+}
+
 tm_status tm_trainer_read(const tm_trainer *trainer, tm_tensor_id id, size_t offset, void *to, size_t bytes,
                           tm_error *err)
 {
+    if (elsewhere(trainer, id)) return read_shared(trainer, id, offset, to, bytes, err);
     return read_now(trainer->device, address_at(trainer, id, offset, bytes), to, bytes, err);
 }
 
 tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, const void *from, size_t bytes,
                            tm_error *err)
 {
+    if (elsewhere(trainer, id)) return write_shared(trainer, id, offset, from, bytes, err);
     return write_now(trainer->device, address_at(trainer, id, offset, bytes), from, bytes, err);
 }
 
@@ -79,6 +142,51 @@ tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, 
 static bool is_base(const tm_trainer *trainer, const tm_tensor *tensor)
 {
     return tensor->role == TM_ROLE_PARAMETER && !tensor->trained && trainer->step->options.adapters.rank > 0;
+}
+
+/* A row for elements [begin, begin + count) of a tensor like `whole`, which lie in `in` from byte `offset` on. */
+static void list_part(tm_trainer *trainer, const char *name, const tm_tensor *whole, tm_dtype dtype, int64_t begin,
+                      int64_t count, tm_tensor_id in, size_t offset, bool shared)
+{
+    const tm_layout *layout = &trainer->step->options.layout;
+    int64_t          all = tm_shape_elements(whole->shape);
+    size_t bytes = tm_tensor_bytes(tm_shape_1(count), dtype), whole_bytes = tm_tensor_bytes(whole->shape, dtype);
+    bool   part = count < all;
+    tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
+    *row = (tm_checkpoint_tensor){ .name = name,
+                                   .dtype = (int)dtype,
+                                   .rank = whole->shape.rank,
+                                   .memory = &trainer->copies,
+                                   .at = address_at(trainer, in, offset, bytes),
+                                   .bytes = bytes,
+                                   .elsewhere = !tm_layout_first_copy(layout, shared ? 1U << TM_AXIS_REPLICATE
+                                                                                     : TM_AXES_BATCH) };
+    for (int k = 0; k < whole->shape.rank; k++) row->n[k] = whole->shape.n[k];
+    if (part)
+        row->part = (tm_checkpoint_part){ .whole_bytes = whole_bytes,
+                                          .row_bytes = whole_bytes,
+                                          .rows = 1,
+                                          .first_byte = tm_tensor_bytes(tm_shape_1(begin), dtype),
+                                          .row_part = bytes };
+}
+
+static void list_tensor(tm_trainer *trainer, tm_tensor_id id)
+{
+    const tm_graph  *graph = trainer->step->graph;
+    const tm_tensor *tensor = &graph->tensors[id];
+    const tm_shared *shared = tensor->shared;
+    int64_t          all = tm_shape_elements(tensor->shape), begin = 0, at = 0;
+    if (!shared) {
+        list_part(trainer, tensor->name, tensor, tensor->dtype, 0, all, id, 0, false);
+    } else if (shared->flat == TM_NONE) {
+        list_part(trainer, tensor->name, tm_graph_at(graph, shared->like), tensor->dtype, shared->first, all, id, 0,
+                  true);
+    } else {
+        int64_t count = own_run(shared, shared->rank, 0, all, &begin, &at);
+        if (count > 0)
+            list_part(trainer, tensor->name, tensor, tensor->dtype, begin, count, shared->flat,
+                      (size_t)at * tm_dtype_bytes(tensor->dtype), true);
+    }
 }
 
 static void list_tensors(tm_trainer *trainer)
@@ -91,15 +199,7 @@ static void list_tensors(tm_trainer *trainer)
         if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_MOMENT && tensor->role != TM_ROLE_STATE)
             continue;
         if (is_base(trainer, tensor)) continue; /* the model that the run began with: its hash is kept */
-        size_t                bytes = trainer->step->plan->places[i].bytes;
-        tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
-        *row = (tm_checkpoint_tensor){ .name = tensor->name,
-                                       .dtype = (int)tensor->dtype,
-                                       .rank = tensor->shape.rank,
-                                       .memory = &trainer->copies,
-                                       .at = address_at(trainer, (tm_tensor_id)i, 0, bytes),
-                                       .bytes = bytes };
-        for (int k = 0; k < tensor->shape.rank; k++) row->n[k] = tensor->shape.n[k];
+        list_tensor(trainer, (tm_tensor_id)i);
     }
 }
 
@@ -212,8 +312,10 @@ tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate,
 {
     const uint64_t         rounding = tm_random_stream("rounding");
     const tm_step_options *o = &trainer->step->options;
+    const int64_t          ranks = tm_layout_data_ranks(&o->layout), rank = tm_layout_data_rank(&o->layout);
+    const int64_t          first = ((t - 1) * ranks + rank) * o->accumulation; /* micro-batch of the run */
     for (int64_t m = 0; m < o->accumulation; m++)
-        trainer->first_rows[m] = (double)((t - 1) * o->accumulation + m) * (double)(o->micro_batch * o->seq);
+        trainer->first_rows[m] = (double)(first + m) * (double)(o->micro_batch * o->seq);
     for (int g = 0; g < o->n_groups; g++) {
         double    *s = trainer->scalars[g], rate = learning_rate * o->groups[g].lr_scale;
         tm_address to = address_at(trainer, trainer->step->group_scalars[g], 0, sizeof trainer->scalars[g]);
@@ -265,6 +367,9 @@ tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_mic
         const tm_work *work = &schedule->work[i];
         if (work->micro_batch < 0 || index < work->micro_batch || index >= work->micro_batch + work->count) continue;
         TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
+        bool last = index + 1 == work->micro_batch + work->count && i + 1 < schedule->n;
+        if (last && work[1].micro_batch == TM_BEHIND_MICRO_BATCH)
+            TM_TRY(tm_device_run(trainer->device, work[1].program, ledger, err));
     }
     return TM_OK;
 }
@@ -278,7 +383,8 @@ static tm_status read_load(tm_trainer *trainer, tm_step_result *result, tm_error
     result->n_measures = 0;
     if (counts == TM_NONE) return TM_OK;
     int64_t mixtures = tm_graph_at(step->graph, counts)->shape.n[0];
-    double  pairs = (double)(step->options.micro_batch * step->options.seq * step->options.accumulation * moe->top_k);
+    double  pairs = (double)(step->options.micro_batch * step->options.seq * step->options.accumulation * moe->top_k) *
+                   tm_layout_data_ranks(&step->options.layout);
     double *values = trainer->expert_counts, loss = 0;
     TM_TRY(tm_trainer_read(trainer, counts, 0, values, (size_t)(mixtures * moe->experts) * sizeof *values, err));
     tm_load_measure(values, mixtures, moe->experts, pairs, result->measures);
@@ -321,6 +427,8 @@ tm_status tm_trainer_gradients(tm_trainer *trainer, const tm_micro_batch *batch,
             TM_TRY(number_rows(trainer, work->micro_batch + k, err));
             TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
         }
+        if (work->micro_batch == TM_BEHIND_MICRO_BATCH)
+            TM_TRY(tm_device_run(trainer->device, work->program, ledger, err));
     }
     return TM_OK;
 }
@@ -329,7 +437,7 @@ tm_status tm_trainer_update(tm_trainer *trainer, tm_step_result *result, tm_ledg
 {
     const tm_step_schedule *schedule = &trainer->step->training;
     for (size_t i = 0; i < schedule->n; i++)
-        if (schedule->work[i].micro_batch < 0)
+        if (schedule->work[i].micro_batch == TM_NO_MICRO_BATCH)
             TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, ledger, err));
     return read_result(trainer, result, err);
 }
@@ -428,7 +536,8 @@ const tm_checkpoint_tensor *tm_trainer_tensors(const tm_trainer *trainer, size_t
 static tm_status hash_tensor(const tm_trainer *trainer, tm_tensor_id id, void *buffer, tm_hasher *hasher, tm_error *err)
 {
     tm_hasher_restart(hasher);
-    for (size_t done = 0, bytes = trainer->step->plan->places[id].bytes; done < bytes;) {
+    const tm_tensor *tensor = tm_graph_at(trainer->step->graph, id);
+    for (size_t done = 0, bytes = tm_tensor_bytes(tensor->shape, tensor->dtype); done < bytes;) {
         size_t n = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
         TM_TRY(tm_trainer_read(trainer, id, done, buffer, n, err));
         tm_hasher_add(hasher, buffer, n);

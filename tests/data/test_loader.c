@@ -49,10 +49,10 @@ static void different_samples_are_counted(void **state)
     tm_batch   batch;
     tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 1);
     for (int i = 0; i < 100; i++) tm_loader_next(loader, &batch);
-    tm_loader_unique(loader, &seen, &unique);
+    tm_loader_unique(loader, &seen, &unique, NULL);
     assert_true(seen >= 100 * BATCH && unique == seen);
     for (int i = 0; i < 1500; i++) tm_loader_next(loader, &batch);
-    tm_loader_unique(loader, &seen, &unique);
+    tm_loader_unique(loader, &seen, &unique, NULL);
     assert_true(seen == 4096 && unique == 4096);
     tm_loader_close(loader);
     tm_source_options options = { .name = "mock", .vocab = 2, .seq = 2, .seed = 8 }; /* eight samples there are */
@@ -61,7 +61,7 @@ static void different_samples_are_counted(void **state)
     assert_int_equal(tm_source_open(&options, &source, &err), TM_OK);
     loader = tm_loader_open(source, TM_SPLIT_TRAIN, BATCH, 0, 1);
     for (int i = 0; i < 100; i++) tm_loader_next(loader, &batch);
-    tm_loader_unique(loader, &seen, &unique);
+    tm_loader_unique(loader, &seen, &unique, NULL);
     assert_true(seen >= 100 * BATCH && unique == 8);
     tm_loader_close(loader);
     tm_source_close(source);

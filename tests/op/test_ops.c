@@ -25,8 +25,8 @@ static const void *attr_of(const tm_example *example)
 static void table_is_complete_and_sorted(void **state)
 {
     (void)state;
-    static const char *const groups[] = { "linear", "attention", "norm", "elementwise", "embedding",
-                                          "loss",   "optimizer", "clip", "copies",      "experts" };
+    static const char *const groups[] = { "linear",    "attention", "norm",   "elementwise",   "embedding", "loss",
+                                          "optimizer", "clip",      "copies", "communication", "experts" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         known = false;

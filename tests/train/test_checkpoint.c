@@ -297,7 +297,7 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         if (edits[i].at == 159) memset(index.data + 96, 'x', 64);
         memcpy(index.data + edits[i].at, &edits[i].value, edits[i].bytes);
         assert_int_equal(tm_file_write(path, index.data, index.length, &err), TM_OK);
-        tm_checkpoint_seal seal = { 2, index.length, tm_hash(index.data, index.length), 128 + 130 };
+        tm_checkpoint_seal seal = { 2, index.length, tm_hash(index.data, index.length), 128 + 130, false };
         unsigned char      sealed[TM_CHECKPOINT_SEAL_BYTES];
         tm_checkpoint_seal_encode(&seal, sealed);
         snprintf(path, sizeof path, "%s/%s", f.folder, files[0]);

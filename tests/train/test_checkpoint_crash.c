@@ -349,7 +349,7 @@ static void a_failing_read_at_any_call(void **unused)
         tm_error             err = { 0 };
         *d = (disk){ .kind = FAIL_ONCE, .error = EIO, .fail_at = k };
         memset(f.data, 0xEE, sizeof f.data);
-        assert_int_equal(tm_checkpoint_load_with(&io, f.folder, -1, &f.state, f.tensors, N_TENSORS, &report, &err),
+        assert_int_equal(tm_checkpoint_load_with(&io, NULL, f.folder, -1, &f.state, f.tensors, N_TENSORS, &report, &err),
                          TM_OK);
         assert_true(holds(&f, report.step, 0));
         struck = d->calls >= k;

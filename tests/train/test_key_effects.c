@@ -277,6 +277,14 @@ static const row elsewhere[] = {
     { "checkpoint.allow_changed_data", "tests/cli/test_attacks.sh", "allow_changed_data" },
     { "metrics.target_half_width", "tests/cli/test_measurement.sh", "metrics.target_half_width" },
     { "training.dataset", "tests/config/test_errors.c", "training.dataset" },
+    { "training.separate_sums", "tests/train/test_layout.c", "training.separate_sums" },
+    { "parallelism.ranks", "tests/train/test_layout.c", "parallelism.ranks" },
+    { "parallelism.data_parallel_shard_degree", "tests/train/test_layout.c", "parallelism.data_parallel_shard_degree" },
+    { "parallelism.data_parallel_replicate_degree", "tests/train/test_layout.c", "parallelism.data_parallel_replicate_degree" },
+    { "parallelism.data_parallel_shard_strategy", "tests/train/test_layout.c", "parallelism.data_parallel_shard_strategy" },
+    { "parallelism.exact", "tests/train/test_layout.c", "parallelism.exact" },
+    { "parallelism.fsdp_reshard_after_forward", "tests/train/test_layout.c", "parallelism.fsdp_reshard_after_forward" },
+    { "use_distributed_optimizer", "tests/train/test_layout.c", "use_distributed_optimizer" },
 };
 
 /* --- what a run says ---------------------------------------------------------------------------------------------- */

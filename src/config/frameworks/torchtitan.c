@@ -173,7 +173,7 @@ static const tm_foreign_key keys[] = {
     SAME("parallelism.context_parallel_degree"),
     SAME("parallelism.expert_tensor_parallel_degree"),
     MAPPED("parallelism.expert_parallel_degree", "parallelism.expert_parallel_degree"),
-    SPEED("parallelism.fsdp_reshard_after_forward", "communication of several devices"),
+    SAME("parallelism.fsdp_reshard_after_forward"),
     SPEED("parallelism.enable_async_tensor_parallel", "communication of several devices"),
     SPEED("parallelism.enable_compiled_autograd", "how the backward pass is computed"),
     SPEED("parallelism.disable_loss_parallel", "communication of several devices"),

@@ -36,6 +36,7 @@ const tm_optimizer tm_optimizer_adamw = {
     .log_name = "adamw", /* MLPerf-style logs then have rows of its own */
     .keys = "beta1,beta2,eps,kahan_sum,bf16_stochastic_round",
     .weight_decay = "0.1",
+    .elementwise = true,
     .states = states,
     .emit = emit,
     .scalars = tm_adamw_scalars,

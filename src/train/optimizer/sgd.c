@@ -30,6 +30,7 @@ const tm_optimizer tm_optimizer_sgd = {
     .log_name = "sgd",
     .keys = "momentum,nesterov,bf16_stochastic_round",
     .weight_decay = "0",
+    .elementwise = true,
     .states = states,
     .emit = emit,
     .scalars = scalars,

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench/collectives.c - collective calls among ranks: algorithm and bus bandwidth over a sweep of sizes
+ * (docs/bench-collectives.md). */
+#include "base/clock.h"
+#include "bench/bench.h"
+#include "comm/comm.h"
+#include "graph/value.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* clang-format off */
+static const tm_key options[] = {
+    { .name = "ranks", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 256,
+      .help = "processes, started on this machine under MPI; 0: those that mpirun or srun has started, else 2" },
+    { .name = "mpi", .kind = TM_KEY_CHOICE, .choices = "openmpi|mpich", .help = "MPI that ranks uses; null: whichever is there" },
+    { .name = "deadline", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 1e6,
+      .help = "seconds that a rank may keep the others waiting; 0: 300" },
+    { .name = "calls", .kind = TM_KEY_TEXT, .fallback = "all",
+      .help = "calls that are measured, separated by commas: copy, all-reduce, all-gather, reduce-scatter, all-to-all, "
+              "broadcast, p2p; or all" },
+    { .name = "min-bytes", .kind = TM_KEY_I64, .fallback = "1024", .lo = 8, .hi = 1e12, .help = "smallest message" },
+    { .name = "max-bytes", .kind = TM_KEY_I64, .fallback = "16777216", .lo = 8, .hi = 1e12, .help = "largest message" },
+    { .name = "factor", .kind = TM_KEY_I64, .fallback = "8", .lo = 2, .hi = 1e6, .help = "from one size to the next" },
+    { .name = "format", .kind = TM_KEY_CHOICE, .fallback = "float32", .choices = "float32|bfloat16|float64",
+      .help = "of the elements" },
+    { .name = "buffers", .kind = TM_KEY_CHOICE, .fallback = "shared", .choices = "shared|private",
+      .help = "shared: memory that the ranks of a host reach without copies, as training has it; private: any" },
+};
+/* clang-format on */
+
+static const tm_column columns[] = {
+    { "host", 0 },   { "engine", 0 },  { "call", 0 },           { "ranks", 0 },    { "hosts", 0 },   { "bytes", 0 },
+    { "format", 0 }, { "buffers", 0 }, { "algorithm_gbps", 5 }, { "bus_gbps", 5 }, { "correct", 0 }, { "skipped", 0 },
+};
+
+/* COPY: every rank copies memory of its own, the yardstick of a host. */
+enum { COPY = TM_COMM_RECEIVE + 1, P2P = TM_COMM_SEND };
+
+typedef struct {
+    const char *name;
+    int         kind;
+} call_row;
+
+static const call_row rows[] = {
+    { "copy", COPY },
+    { "all-reduce", TM_COMM_ALL_REDUCE },
+    { "all-gather", TM_COMM_ALL_GATHER },
+    { "reduce-scatter", TM_COMM_REDUCE_SCATTER },
+    { "all-to-all", TM_COMM_ALL_TO_ALL },
+    { "broadcast", TM_COMM_BROADCAST },
+    { "p2p", P2P },
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+typedef struct {
+    tm_bench       *bench;
+    tm_comm        *world;
+    int             rank, size;
+    tm_comm_format  format;
+    tm_dtype        dtype;
+    size_t          element;
+    char           *send, *receive;
+    const call_row *row;
+    size_t          bytes; /* of the message, as nccl-tests counts */
+    tm_status       st;    /* of the calls of a sample */
+    tm_error       *err;
+} work;
+
+/* --- what is said and checked ------------------------------------------------------------------ */
+
+/* Elements of a rank's call->count. */
+static size_t count_of(const work *w)
+{
+    bool parts = w->row->kind == TM_COMM_ALL_GATHER || w->row->kind == TM_COMM_REDUCE_SCATTER ||
+                 w->row->kind == TM_COMM_ALL_TO_ALL;
+    size_t count = w->bytes / w->element / (parts ? (size_t)w->size : 1);
+    return count > 0 ? count : 1;
+}
+
+static double bus_factor(const work *w)
+{
+    double p = w->size;
+    switch (w->row->kind) {
+    case TM_COMM_ALL_REDUCE:
+        return 2 * (p - 1) / p;
+    case TM_COMM_ALL_GATHER:
+    case TM_COMM_REDUCE_SCATTER:
+    case TM_COMM_ALL_TO_ALL:
+        return (p - 1) / p;
+    default:
+        return 1;
+    }
+}
+
+/* Small whole numbers: every format holds them and the sums of 16 ranks exactly. */
+static double value(int rank, size_t i)
+{
+    return (double)((rank + 1) % 4 + (int)(i % 5));
+}
+
+static void fill(work *w)
+{
+    size_t count = count_of(w), n = w->row->kind == TM_COMM_REDUCE_SCATTER || w->row->kind == TM_COMM_ALL_TO_ALL
+                                        ? count * (size_t)w->size
+                                        : count;
+    for (size_t i = 0; i < n; i++) tm_value_set(w->send, w->dtype, (int64_t)i, value(w->rank, i));
+    memset(w->receive, 0,
+           count * w->element *
+               (w->row->kind == TM_COMM_ALL_GATHER || w->row->kind == TM_COMM_ALL_TO_ALL ? (size_t)w->size : 1));
+}
+
+static bool holds(const work *w, size_t at, double want)
+{
+    double have = tm_value_get(w->receive, w->dtype, (int64_t)at);
+    return !(have < want) && !(have > want);
+}
+
+/* Does what was received follow from what all ranks sent? */
+static bool right(const work *w)
+{
+    size_t count = count_of(w), first = (size_t)w->rank * count, wrong = 0;
+    bool   reduces = w->row->kind == TM_COMM_ALL_REDUCE || w->row->kind == TM_COMM_REDUCE_SCATTER;
+    if (w->row->kind == P2P && (w->rank % 2 == 0)) return true;
+    for (size_t i = 0; i < count && reduces; i++) {
+        double sum = 0;
+        for (int r = 0; r < w->size; r++) sum += value(r, i + (w->row->kind == TM_COMM_REDUCE_SCATTER ? first : 0));
+        wrong += !holds(w, i, sum);
+    }
+    for (int r = 0; r < w->size && (w->row->kind == TM_COMM_ALL_GATHER || w->row->kind == TM_COMM_ALL_TO_ALL); r++)
+        for (size_t i = 0; i < count; i++)
+            wrong += !holds(w, (size_t)r * count + i, value(r, i + (w->row->kind == TM_COMM_ALL_TO_ALL ? first : 0)));
+    for (size_t i = 0; i < count && (w->row->kind == TM_COMM_BROADCAST || w->row->kind == P2P || w->row->kind == COPY);
+         i++)
+        wrong += !holds(w, i,
+                        value(w->row->kind == TM_COMM_BROADCAST ? 0
+                              : w->row->kind == P2P             ? w->rank - 1
+                                                                : w->rank,
+                              i));
+    return wrong == 0;
+}
+
+/* --- calls ------------------------------------------------------------------------------------- */
+
+/* Of p2p, ranks 0, 2, ... send to the next; a last one without a partner waits. */
+static void one_call(work *w)
+{
+    bool          sends = w->rank % 2 == 0;
+    tm_collective call = { .kind = (tm_comm_kind)w->row->kind,
+                           .format = w->format,
+                           .send = w->send,
+                           .receive = w->receive,
+                           .count = count_of(w),
+                           .what = w->row->name,
+                           .step = -1 };
+    if (w->st != TM_OK) return;
+    if (w->row->kind == COPY) {
+        memcpy(w->receive, w->send, count_of(w) * w->element);
+        return;
+    }
+    if (w->row->kind == P2P) {
+        if (sends && w->rank + 1 == w->size) return;
+        call.kind = sends ? TM_COMM_SEND : TM_COMM_RECEIVE;
+        call.peer = sends ? w->rank + 1 : w->rank - 1;
+    }
+    w->st = tm_comm_run(w->world, &call, w->err);
+}
+
+/* The slowest rank's seconds of `loops` calls that all begin together. */
+static double timed_calls(work *w, int64_t loops)
+{
+    tm_collective meet = { .kind = TM_COMM_BARRIER, .what = "begin", .step = -1 };
+    double        longest = 0;
+    if (w->st == TM_OK) w->st = tm_comm_run(w->world, &meet, w->err);
+    int64_t begin = tm_now_ns();
+    for (int64_t i = 0; i < loops; i++) one_call(w);
+    double        took = (double)(tm_now_ns() - begin) * 1e-9;
+    tm_collective slowest = { .kind = TM_COMM_ALL_REDUCE,
+                              .op = TM_COMM_MAX,
+                              .format = TM_COMM_FLOAT64,
+                              .send = &took,
+                              .receive = &longest,
+                              .count = 1,
+                              .what = "slowest rank",
+                              .step = -1 };
+    if (w->st == TM_OK) w->st = tm_comm_run(w->world, &slowest, w->err);
+    return longest;
+}
+
+/* What rank 0 decides. */
+static int64_t decided(work *w, int64_t number)
+{
+    tm_collective tell = { .kind = TM_COMM_BROADCAST,
+                           .format = TM_COMM_INT64,
+                           .send = &number,
+                           .receive = &number,
+                           .count = 1,
+                           .peer = 0,
+                           .what = "go on",
+                           .step = -1 };
+    if (w->st == TM_OK) w->st = tm_comm_run(w->world, &tell, w->err);
+    return w->st == TM_OK ? number : 0;
+}
+
+/* --- a row ------------------------------------------------------------------------------------- */
+
+/* As bench/timing.h does it for one process; all ranks take the same samples, as rank 0 decides. */
+static void take_samples(work *w, tm_measurement *m, tm_sampling *sampling)
+{
+    const tm_timing *t = &w->bench->timing;
+    double           spent = timed_calls(w, 1), least = spent, wanted = t->warmup_ms * 1e-3;
+    double           shortest = (double)tm_clock_tick_ns() * TM_LEAST_TICKS * 1e-9;
+    m->calls = 1;
+    while (decided(w, spent < wanted || m->calls < 3)) {
+        double took = timed_calls(w, 1);
+        least = fmin(least, took);
+        spent += took;
+        m->calls++;
+    }
+    m->loops = decided(w, least < shortest ? (int64_t)ceil(1.25 * shortest / fmax(least, 1e-9)) : 1);
+    double rep = t->duration_s > 0 ? t->duration_s : t->rep_ms * 1e-3, sum = 0;
+    for (int64_t n = 1, more = 1; more && w->st == TM_OK; n++) {
+        double took = timed_calls(w, m->loops);
+        sum += took;
+        m->stop = tm_sampling_add(sampling, fmax(took, 1e-9) / (double)m->loops, (double)w->bytes);
+        bool enough =
+            n >= t->min_samples && sum >= rep && (t->duration_s > 0 || t->precision <= 0 || m->stop != TM_STOP_NO);
+        if (enough && m->stop == TM_STOP_NO) m->stop = TM_STOP_SECONDS;
+        more = decided(w, !enough && tm_bench_left(w->bench) > 0);
+    }
+}
+
+static tm_sampling *make_sampling(const tm_timing *t)
+{
+    tm_sampling_options options_of = { .half_width = t->precision > 0 ? t->precision : 0.01,
+                                       .max_seconds =
+                                           t->duration_s > 0 ? t->duration_s : t->rep_ms * 1e-3 * TM_MOST_REPS };
+    if (!(options_of.max_seconds > 0)) options_of.max_seconds = 1e-3;
+    return tm_sampling_create(&options_of);
+}
+
+static bool all_right(work *w)
+{
+    int64_t       own = right(w), all = 0;
+    tm_collective least = { .kind = TM_COMM_ALL_REDUCE,
+                            .op = TM_COMM_MIN,
+                            .format = TM_COMM_INT64,
+                            .send = &own,
+                            .receive = &all,
+                            .count = 1,
+                            .what = "correct",
+                            .step = -1 };
+    if (w->st == TM_OK) w->st = tm_comm_run(w->world, &least, w->err);
+    return all == 1;
+}
+
+static void begin_row(const work *w)
+{
+    tm_table *table = w->bench->table;
+    tm_table_row(table);
+    tm_table_text(table, "host", w->bench->host);
+    tm_table_text(table, "engine", tm_comm_engine_name(w->world));
+    tm_table_text(table, "call", w->row->name);
+    tm_table_i64(table, "ranks", w->size);
+    tm_table_i64(table, "hosts", tm_comm_place_of(w->world, w->rank).hosts);
+    tm_table_i64(table, "bytes", (int64_t)w->bytes);
+    tm_table_text(table, "format", tm_config_text(w->bench->options, "format"));
+    tm_table_text(table, "buffers", tm_config_text(w->bench->options, "buffers"));
+}
+
+static tm_status measure(work *w)
+{
+    tm_bench      *bench = w->bench;
+    tm_measurement m = { .verdict = TM_VERDICT_NOT_JUDGED, .reason = "" };
+    begin_row(w);
+    if (!decided(w, tm_bench_left(bench) > 0)) {
+        if (w->st == TM_OK) tm_table_text(bench->table, "skipped", "the budget ended before a sample (--budget)");
+        return w->st;
+    }
+    tm_sampling *sampling = make_sampling(&bench->timing);
+    fill(w);
+    take_samples(w, &m, sampling);
+    m.summary = tm_sampling_summary(sampling);
+    tm_sampling_destroy(sampling);
+    bool correct = all_right(w);
+    if (w->st != TM_OK) return w->st;
+    double rate = (double)w->bytes / m.summary.median * 1e-9;
+    tm_table_f64(bench->table, "algorithm_gbps", rate);
+    tm_table_f64(bench->table, "bus_gbps", rate * bus_factor(w));
+    tm_table_bool(bench->table, "correct", correct);
+    tm_bench_put(bench->table, &m);
+    if (!correct)
+        tm_bench_invalid(bench, "%s of %zu bytes: a rank did not receive what the others sent", w->row->name, w->bytes);
+    return TM_OK;
+}
+
+/* --- all of them ------------------------------------------------------------------------------- */
+
+/* Is `name` among the words of the list? */
+static bool listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = list; *at;) {
+        size_t length = strcspn(at, ",");
+        if (length == n && strncmp(at, name, n) == 0) return true;
+        at += length + (at[length] == ',');
+    }
+    return strcmp(list, "all") == 0;
+}
+
+static tm_status check_list(const char *list, tm_error *err)
+{
+    for (const char *at = list; strcmp(list, "all") != 0 && *at;) {
+        size_t length = strcspn(at, ",");
+        bool   known = false;
+        for (int i = 0; i < ROWS; i++)
+            known = known || (strlen(rows[i].name) == length && strncmp(at, rows[i].name, length) == 0);
+        if (!known)
+            return tm_fail(err, TM_USAGE,
+                           "--calls: '%.*s' is no call; there are: copy, all-reduce, all-gather, reduce-scatter, "
+                           "all-to-all, broadcast, p2p, all",
+                           (int)length, at);
+        at += length + (at[length] == ',');
+    }
+    return TM_OK;
+}
+
+static tm_status sweep(work *w, const char *list, size_t least, size_t most, size_t factor)
+{
+    for (int i = 0; i < ROWS; i++) {
+        w->row = &rows[i];
+        if (!listed(list, rows[i].name)) continue;
+        for (size_t bytes = least; bytes <= most; bytes *= factor) {
+            /* Whole elements for every rank. */
+            size_t whole = w->element * (size_t)w->size;
+            w->bytes = (bytes + whole - 1) / whole * whole;
+            TM_TRY(measure(w));
+            if (!decided(w, !(w->bench->stop && *w->bench->stop)))
+                return w->st != TM_OK ? w->st : tm_fail(w->err, TM_INTERRUPTED, "stopped while timing");
+        }
+    }
+    return TM_OK;
+}
+
+static tm_status run(tm_bench *bench, tm_error *err)
+{
+    const char *format = tm_config_text(bench->options, "format"), *list = tm_config_text(bench->options, "calls");
+    size_t      least = (size_t)tm_config_i64(bench->options, "min-bytes");
+    size_t      most = (size_t)tm_config_i64(bench->options, "max-bytes");
+    bool        shared = strcmp(tm_config_text(bench->options, "buffers"), "shared") == 0;
+    TM_TRY(check_list(list, err));
+    if (least > most) return tm_fail(err, TM_USAGE, "--min-bytes (%zu) is more than --max-bytes (%zu)", least, most);
+    if (!bench->world || tm_comm_size(bench->world) < 2)
+        return tm_fail(err, TM_INVALID,
+                       "collective calls take two ranks: `trainmark bench collectives --ranks 2`, or mpirun");
+    work w = { .bench = bench, .world = bench->world, .err = err };
+    w.rank = tm_comm_rank(w.world);
+    w.size = tm_comm_size(w.world);
+    w.format = strcmp(format, "bfloat16") == 0  ? TM_COMM_BFLOAT16
+               : strcmp(format, "float64") == 0 ? TM_COMM_FLOAT64
+                                                : TM_COMM_FLOAT32;
+    w.dtype = w.format == TM_COMM_BFLOAT16 ? TM_BF16 : w.format == TM_COMM_FLOAT64 ? TM_F64 : TM_F32;
+    w.element = w.format == TM_COMM_BFLOAT16 ? 2 : w.format == TM_COMM_FLOAT64 ? 8 : 4;
+    size_t room = (most + 16 * (size_t)w.size + 4095) / 4096 * 4096;
+    void  *memory = NULL;
+    if (shared)
+        TM_TRY(tm_comm_alloc(w.world, 2 * room, &memory, err));
+    else if (!(memory = aligned_alloc(4096, 2 * room)))
+        return tm_fail(err, TM_NOMEM, "no memory for two buffers of %zu bytes", room);
+    memset(memory, 0, 2 * room);
+    w.send = memory;
+    w.receive = w.send + room;
+    tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
+    tm_bench_columns(bench->table);
+    tm_status st = sweep(&w, list, least, most, (size_t)tm_config_i64(bench->options, "factor"));
+    if (shared)
+        tm_comm_free(w.world, memory);
+    else
+        free(memory);
+    return st;
+}
+
+const tm_workload tm_workload_collectives = {
+    .name = "collectives",
+    .summary = "measure collective calls among processes: bandwidth over sizes",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .ranks = true,
+    .run = run,
+};

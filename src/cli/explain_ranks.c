@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `explain` and `--dry-run` say of several ranks: who shares what, what goes over the wire, and beside what. */
+#include "cli/explain_ranks.h"
+
+#include "base/plain.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- collectives of a program ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const tm_op *op;
+    int64_t      calls, exposed;
+    double       wire, exposed_wire;
+} traffic;
+
+/* FLOPs that are computed while collective `x` may run: those of the instructions between it and the first one of the
+ * compute stream that waits for it, or for a later one. */
+static double beside(const tm_program *program, size_t x)
+{
+    double flops = 0;
+    for (size_t y = x + 1; y < program->count; y++) {
+        const tm_instruction *i = &program->instructions[y];
+        if (i->stream != TM_ON_COMPUTE) continue;
+        if (i->waits[TM_ON_COMMUNICATION] >= (int32_t)x) break;
+        flops += i->cost.flops;
+    }
+    return flops;
+}
+
+static size_t measure(const tm_program *program, traffic out[TM_OP_COUNT])
+{
+    size_t n = 0;
+    for (size_t x = 0; x < program->count; x++) {
+        const tm_instruction *i = &program->instructions[x];
+        size_t                at = 0;
+        if (i->cost.wire <= 0) continue;
+        while (at < n && out[at].op != i->call.op) at++;
+        if (at == n) out[n++] = (traffic){ .op = i->call.op };
+        bool exposed = beside(program, x) <= 0;
+        out[at].calls++;
+        out[at].wire += i->cost.wire;
+        out[at].exposed += exposed;
+        out[at].exposed_wire += exposed ? i->cost.wire : 0;
+    }
+    return n;
+}
+
+static const char *shared_text(const tm_step *step)
+{
+    static const char *const words[] = { [TM_SHARE_COPIES] = "nothing",
+                                         [TM_SHARE_OPTIMIZER] = "the optimizer's state",
+                                         [TM_SHARE_GRADIENTS] = "gradients and the optimizer's state",
+                                         [TM_SHARE_ALL] = "weights, gradients and the optimizer's state" };
+    return words[step->units.sharing];
+}
+
+void explain_ranks(const tm_step *step, tm_text *out)
+{
+    const tm_layout *layout = &step->options.layout;
+    char             mesh[160], wire[32], exposed[32];
+    traffic          found[TM_OP_COUNT];
+    if (tm_mesh_ranks(&layout->mesh) == 1) return;
+    tm_text_printf(out, "ranks       %s: this is rank %d of %d, which share %s\n", tm_mesh_text(mesh, &layout->mesh),
+                   layout->rank, tm_mesh_ranks(&layout->mesh), shared_text(step));
+    for (size_t p = 0; p < step->plan->n_programs; p++) {
+        const tm_program *program = &step->plan->programs[p];
+        for (size_t n = measure(program, found), k = 0; k < n; k++)
+            tm_text_printf(
+                out, "  %-9s %-15s %4lld calls, %10s on the wire; %lld with nothing to compute beside (%s)\n",
+                program->name, found[k].op->name, (long long)found[k].calls, tm_format_bytes(wire, found[k].wire),
+                (long long)found[k].exposed, tm_format_bytes(exposed, found[k].exposed_wire));
+    }
+}
+
+void explain_ranks_json(const tm_step *step, tm_json *json)
+{
+    const tm_layout *layout = &step->options.layout;
+    traffic          found[TM_OP_COUNT];
+    if (tm_mesh_ranks(&layout->mesh) == 1) return;
+    tm_json_open(json, "ranks", '{');
+    tm_json_i64(json, "count", tm_mesh_ranks(&layout->mesh));
+    tm_json_i64(json, "rank", layout->rank);
+    for (int a = 0; a < TM_AXES; a++) tm_json_i64(json, tm_axis_name((tm_axis)a), layout->mesh.degree[a]);
+    tm_json_string(json, "shared", shared_text(step));
+    tm_json_close(json, '}');
+    tm_json_open(json, "communication", '[');
+    for (size_t p = 0; p < step->plan->n_programs; p++)
+        for (size_t n = measure(&step->plan->programs[p], found), k = 0; k < n; k++) {
+            tm_json_open(json, NULL, '{');
+            tm_json_string(json, "program", step->plan->programs[p].name);
+            tm_json_string(json, "op", found[k].op->name);
+            tm_json_i64(json, "calls", found[k].calls);
+            tm_json_f64(json, "wire_bytes", found[k].wire);
+            tm_json_i64(json, "exposed_calls", found[k].exposed);
+            tm_json_f64(json, "exposed_wire_bytes", found[k].exposed_wire);
+            tm_json_close(json, '}');
+        }
+    tm_json_close(json, ']');
+}
+
+/* --- the plans of all ranks --------------------------------------------------------------------------------------- */
+
+/* A rank's plan depends on its place among those that share: all others of that place have the same. */
+tm_status explain_each_rank(const tm_step_options *options, const tm_chooser *chooser, rank_plans *out, tm_error *err)
+{
+    tm_step_options o = *options;
+    int             shares = tm_layout_size(&o.layout, TM_AXES_FSDP), at[TM_AXES];
+    *out = (rank_plans){ 0 };
+    for (int place = 0; place < shares; place++) {
+        tm_step *step;
+        memset(at, 0, sizeof at);
+        at[TM_AXIS_SHARD] = place / o.layout.mesh.degree[TM_AXIS_CP];
+        at[TM_AXIS_CP] = place % o.layout.mesh.degree[TM_AXIS_CP];
+        o.layout.rank = tm_mesh_rank(&o.layout.mesh, at);
+        TM_TRY(tm_step_create(&o, chooser, &step, err));
+        size_t bytes = step->plan->arena_bytes;
+        tm_step_destroy(step);
+        bool same = out->n > 0 && out->rows[out->n - 1].bytes == bytes;
+        if (!same && out->n < MOST_RANK_PLANS) out->rows[out->n++] = (rank_plan){ place, place, bytes };
+        out->rows[out->n - 1].last = place;
+        if (bytes > out->rows[out->n - 1].bytes) out->rows[out->n - 1].bytes = bytes; /* of the rest */
+    }
+    return TM_OK;
+}
+
+void explain_plans(const rank_plans *plans, const tm_mesh *mesh, tm_text *out)
+{
+    char text[160], bytes[32];
+    if (tm_mesh_ranks(mesh) == 1) return;
+    tm_text_printf(out, "# ranks: %d, %s\n", tm_mesh_ranks(mesh), tm_mesh_text(text, mesh));
+    for (size_t i = 0; i < plans->n; i++) {
+        const rank_plan *row = &plans->rows[i];
+        char             places[48];
+        snprintf(places, sizeof places, row->first == row->last ? "%d" : "%d-%d", row->first, row->last);
+        tm_text_printf(out, "#   place %s among those that share: %s\n", places,
+                       tm_format_bytes(bytes, (double)row->bytes));
+    }
+}

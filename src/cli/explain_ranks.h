@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/explain_ranks.h - private to the room: what plans say of several ranks. */
+#ifndef TM_CLI_EXPLAIN_RANKS_H
+#define TM_CLI_EXPLAIN_RANKS_H
+
+#include "base/json.h"
+#include "base/text.h"
+#include "train/step.h"
+
+/* Mesh and collectives, program by program; nothing for one rank. */
+void explain_ranks(const tm_step *step, tm_text *out);
+void explain_ranks_json(const tm_step *step, tm_json *json);
+
+/* The bytes that ranks plan: a row for each run of places among those that share with the same; more runs than there
+ * are rows are the last one, with the most that any of them needs. */
+enum { MOST_RANK_PLANS = 16 };
+typedef struct {
+    int    first, last;
+    size_t bytes;
+} rank_plan;
+typedef struct {
+    rank_plan rows[MOST_RANK_PLANS];
+    size_t    n;
+} rank_plans;
+TM_MUST_USE tm_status explain_each_rank(const tm_step_options *options, const tm_chooser *chooser, rank_plans *out,
+                                        tm_error *err);
+void                  explain_plans(const rank_plans *plans, const tm_mesh *mesh, tm_text *out);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph/passes/units.h - data parallel training: parameters in units that ranks reduce, gather and share as a whole.
+ *
+ * A unit is what torchtitan's fully_shard wraps: the parameters before the blocks, each block, those behind them, one
+ * after the other in one flat tensor whose length divides by the ranks (filled up with zeros), `share` elements for
+ * each. A unit has one format; parameters of other formats make further units of the layer.
+ *
+ * Who has what (tm_sharing):
+ *   copies     weights and gradients whole on every rank; the gradients of a unit are one all-reduce
+ *   optimizer  the same, but a rank updates its share of a unit only: the gradients are reduced into it, the weights
+ *              gathered from all ranks after the update (ZeRO-1; Rajbhandari et al. 2020)
+ *   gradients  gradients are whole for a moment only: reduced into the share after the backward pass of the unit
+ * (ZeRO-2) all        weights, too: gathered in front of the uses of a unit and let go behind them (ZeRO-3, FSDP)
+ *
+ * All passes run on finished segments, in front of the plan: what builders and other passes see is whole.
+ */
+#ifndef TM_GRAPH_PASSES_UNITS_H
+#define TM_GRAPH_PASSES_UNITS_H
+
+#include "graph/graph.h"
+
+typedef enum { TM_SHARE_COPIES, TM_SHARE_OPTIMIZER, TM_SHARE_GRADIENTS, TM_SHARE_ALL } tm_sharing;
+
+typedef struct {
+    tm_tensor_id parameter, gradient;
+    int64_t      first, count; /* elements of the unit */
+} tm_unit_member;
+
+typedef struct {
+    const char     *name; /* "layer 3": for messages */
+    int             layer;
+    tm_dtype        dtype, gradient_dtype;
+    tm_unit_member *members;
+    size_t          n_members, capacity;
+    int64_t         used, elements; /* of the members; filled up */
+    int64_t         share;          /* elements of a rank */
+    /* Flat tensors, and the element of the unit that is the first in them. weights: TM_NONE where only gradients are in
+     * units. */
+    tm_tensor_id weights, gradients;
+    int64_t      weights_first, gradients_first;
+} tm_unit;
+
+typedef struct {
+    tm_sharing sharing;
+    unsigned   axes; /* of the mesh: the group that shares */
+    int        rank, ranks;
+    bool       reshard;  /* `all`: weights are let go between the forward and the backward pass of a unit */
+    int        prefetch; /* `all`: units whose weights are gathered ahead of their uses */
+    tm_unit   *units;
+    size_t     n_units, capacity;
+} tm_units;
+
+/* Puts all parameters that have a gradient into units; `of`: the segment that tells what comes before the blocks. The
+ * caller has filled in the first six members of *units, and ends it with tm_units_fini. */
+void tm_units_find(tm_graph *graph, const tm_segment *of, tm_units *units);
+void tm_units_fini(tm_units *units);
+
+/* Makes the flat tensors of the units. Those that are shares take the place of their members at once. */
+void tm_units_place(tm_graph *graph, tm_units *units);
+/* All segments are there: the members of whole flat tensors become views of them. */
+void tm_units_settle(tm_graph *graph, const tm_units *units);
+/* Rewrites the current segment, which computes with what is shared: puts gathers in front, reductions behind. `add`:
+ * the gradients of the segment are added to what the shares hold. */
+void tm_units_pass(tm_graph *graph, const tm_units *units, bool add);
+
+/* Elements [*begin, *end) of a member, counted in it, that lie in this rank's share; false: none. */
+bool tm_units_own(const tm_units *units, const tm_unit *unit, const tm_unit_member *member, int64_t *begin,
+                  int64_t *end);
+
+/* Appends a collective to the current segment; `to` may be TM_NONE, or `from` itself. Returns its result. */
+tm_tensor_id tm_units_call(tm_graph *graph, tm_op_id op, unsigned axes, int ranks, const char *what, tm_tensor_id from,
+                           tm_tensor_id to, bool add);
+
+/* Lays tensors of one format that outlive programs one after the other into the tensor `flat`: they, and the views of
+ * them, become views of it. */
+void tm_units_pack(tm_graph *graph, tm_tensor_id flat, const tm_tensor_id *ids, size_t n);
+
+#endif

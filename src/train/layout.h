@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/layout.h - how a step is divided among ranks: plain values, for plans as well as for runs. */
+#ifndef TM_TRAIN_LAYOUT_H
+#define TM_TRAIN_LAYOUT_H
+
+#include "comm/mesh.h"
+#include "config/config.h"
+#include "graph/passes/units.h"
+
+typedef struct {
+    tm_mesh    mesh; /* all 0: one rank */
+    int        rank;
+    tm_sharing sharing; /* what the ranks of dp_shard x cp share */
+    bool       reshard; /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
+    int        prefetch;
+    /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
+     * apart, then added in order. 0, 1: all micro-batches are one sum. */
+    int64_t parts;
+} tm_layout;
+
+/* As parallelism.* say, of rank 0. TM_INVALID, TM_UNSUPPORTED: with the keys and the way out. */
+TM_MUST_USE tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err);
+
+static inline int tm_layout_size(const tm_layout *layout, unsigned axes)
+{
+    return layout->mesh.degree[0] == 0 ? 1 : tm_mesh_group_size(&layout->mesh, axes);
+}
+/* This rank's number among those that read different samples, and how many they are. */
+static inline int tm_layout_data_ranks(const tm_layout *layout)
+{
+    return tm_layout_size(layout, TM_AXES_BATCH);
+}
+static inline int tm_layout_data_rank(const tm_layout *layout)
+{
+    return layout->mesh.degree[0] == 0 ? 0 : tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_BATCH);
+}
+/* Does this rank's copy of what several ranks have count (in checkpoints), or is it that of another? */
+static inline bool tm_layout_first_copy(const tm_layout *layout, unsigned axes)
+{
+    return layout->mesh.degree[0] == 0 || tm_mesh_group_rank(&layout->mesh, layout->rank, axes) == 0;
+}
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/parallelism.c - from parallelism.* to a layout. */
+#include "train/keys.h"
+#include "train/layout.h"
+
+#include <string.h>
+
+static const struct {
+    tm_axis     axis;
+    const char *key;
+} degrees[] = {
+#define X(id, name, key) { TM_AXIS_##id, key },
+    TM_AXIS_LIST(X)
+#undef X
+};
+enum { DEGREES = sizeof degrees / sizeof degrees[0] };
+
+tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
+{
+    int64_t ranks = tm_config_i64(config, "parallelism.ranks"), product = 1;
+    tm_mesh mesh = tm_mesh_one();
+    for (int i = 0; i < DEGREES; i++) {
+        if (!degrees[i].key[0]) continue;
+        mesh.degree[degrees[i].axis] = (int)tm_config_i64(config, degrees[i].key);
+        bool multiplies = degrees[i].axis != TM_AXIS_EP && mesh.degree[degrees[i].axis] > 0;
+        if (multiplies && product < 1 << 20) product *= mesh.degree[degrees[i].axis];
+    }
+    if (tm_config_plans(config) && !tm_config_is_set(config, "parallelism.ranks")) ranks = product;
+    TM_TRY(tm_mesh_fill(&mesh, ranks, err));
+    *out = mesh;
+    return TM_OK;
+}
+
+tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
+{
+    const char *shared = tm_config_text(config, "parallelism.data_parallel_shard_strategy");
+    const char *reshard = tm_config_text(config, "parallelism.fsdp_reshard_after_forward");
+    *out = (tm_layout){ .sharing = strcmp(shared, "optim") == 0         ? TM_SHARE_OPTIMIZER
+                                   : strcmp(shared, "optim_grads") == 0 ? TM_SHARE_GRADIENTS
+                                                                        : TM_SHARE_ALL,
+                        .reshard = strcmp(reshard, "never") != 0,
+                        .prefetch = 1,
+                        .parts = tm_config_i64(config, "training.separate_sums") };
+    TM_TRY(tm_train_mesh(config, &out->mesh, err));
+    if (tm_config_bool(config, "parallelism.exact") && tm_layout_size(out, TM_AXES_FSDP) > 1)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "parallelism.exact (%s) is for copies of the model: shards add squares for the norm, and "
+                       "micro-batches, in another order than one rank; set "
+                       "parallelism.data_parallel_shard_degree 1 and parallelism.data_parallel_replicate_degree -1",
+                       tm_config_place(config, "parallelism.exact"));
+    return TM_OK;
+}

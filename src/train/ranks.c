@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/ranks.h"
+
+tm_status tm_ranks_open(const tm_mesh *mesh, tm_comm *world, tm_ranks *out, tm_error *err)
+{
+    int rank = tm_comm_rank(world);
+    *out = (tm_ranks){ .mesh = *mesh, .rank = rank, .ranks = tm_comm_size(world), .world = world };
+    TM_TRY(tm_mesh_split(mesh, world, &out->groups, err));
+    out->data_rank = tm_mesh_group_rank(mesh, rank, TM_AXES_BATCH);
+    out->data_ranks = tm_mesh_group_size(mesh, TM_AXES_BATCH);
+    out->batch = tm_mesh_find(&out->groups, TM_AXES_BATCH);
+    return TM_OK;
+}
+
+void tm_ranks_close(tm_ranks *ranks)
+{
+    tm_mesh_join(&ranks->groups);
+    *ranks = (tm_ranks){ 0 };
+}
+
+static tm_status sum(const tm_ranks *ranks, const char *what, tm_comm_format format, void *values, size_t n,
+                     tm_error *err)
+{
+    if (!ranks || !ranks->batch) return TM_OK;
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .op = TM_COMM_SUM,
+                           .format = format,
+                           .send = values,
+                           .receive = values,
+                           .count = n,
+                           .what = what,
+                           .step = -1 };
+    return tm_comm_run(ranks->batch, &call, err);
+}
+
+tm_status tm_ranks_sum(const tm_ranks *ranks, const char *what, double *values, size_t n, tm_error *err)
+{
+    return sum(ranks, what, TM_COMM_FLOAT64, values, n, err);
+}
+
+tm_status tm_ranks_sum_i64(const tm_ranks *ranks, const char *what, int64_t *values, size_t n, tm_error *err)
+{
+    return sum(ranks, what, TM_COMM_INT64, values, n, err);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/share.h"
+
+#include <string.h>
+
+static int shards(const tm_step *step)
+{
+    return tm_layout_size(&step->options.layout, TM_AXES_FSDP);
+}
+
+static int64_t parts(const tm_step *step)
+{
+    return step->options.layout.parts > 1 ? step->options.layout.parts : 1;
+}
+
+bool share_updates(const tm_step *step)
+{
+    return shards(step) > 1 && step->units.sharing != TM_SHARE_COPIES;
+}
+
+/* --- what cannot be divided --------------------------------------------------------------------------------------- */
+
+static tm_status check_shards(const tm_step *step, tm_error *err)
+{
+    const tm_step_options *o = &step->options;
+    const char            *what = NULL, *way = NULL;
+    bool                   frozen = false;
+    for (int g = 0; g < o->n_groups; g++) frozen = frozen || o->groups[g].frozen;
+    if (!o->optimizer->elementwise)
+        what = o->optimizer->name, way = "an update that needs whole tensors; take AdamW or SGD";
+    else if (o->hyper.stochastic)
+        what = "optimizer.bf16_stochastic_round", way = "random bits by place in a whole tensor; set it to false";
+    else if (o->offload.optimizer || o->offload.activations)
+        what = "training.offload", way = "memory of its own; set it to none";
+    else if (o->adapters.rank > 0)
+        what = "lora.rank", way = "few weights that are trained; train them in copies";
+    else if (frozen)
+        what = "a frozen parameter group", way = "weights without gradients; train it in copies";
+    else if (o->compared)
+        what = "debug.microscope", way = "whole gradients; set it to 0";
+    else if (o->preference.beta > 0)
+        what = "data.source preference", way = "a second look at whole weights; train it in copies";
+    if (!what) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "%s is not built for shards (parallelism.data_parallel_shard_degree %d): it means %s "
+                   "(parallelism.data_parallel_replicate_degree)",
+                   what, shards(step), way);
+}
+
+tm_status share_check(const tm_step *step, tm_error *err)
+{
+    const tm_step_options *o = &step->options;
+    if (parts(step) > 1 && (tm_layout_data_ranks(&o->layout) > 1 || o->accumulation % parts(step) != 0))
+        return tm_fail(err, TM_INVALID,
+                       "training.separate_sums is %lld: it is for one rank, and must divide its micro-batches "
+                       "(training.grad_accumulation), which are %lld",
+                       (long long)parts(step), (long long)o->accumulation);
+    if (parts(step) > 1 && o->precision->gradient == TM_BF16)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "training.separate_sums is for gradients in float32, found bfloat16 (training.regime pure): "
+                       "ranks add them in float32 and round once");
+    if (parts(step) == 1 && tm_layout_data_ranks(&o->layout) == 1) return TM_OK;
+    if (step->quantized.history != TM_NONE)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "scales of earlier steps (the delayed recipes of quantize.recipe) are not built for several "
+                       "ranks, which would have scales of their own; take a recipe with current scales");
+    return share_updates(step) || shards(step) > 1 ? check_shards(step, err) : TM_OK;
+}
+
+/* --- places ------------------------------------------------------------------------------------------------------- */
+
+/* What programs count beside gradients, in float64: one sum of all. */
+static void pack_counts(tm_step *step)
+{
+    const tm_model    *m = &step->model;
+    const tm_tensor_id all[] = { step->loss, m->expert_counts, m->balance_loss, m->preferred };
+    tm_tensor_id       there[4];
+    size_t             n = 0;
+    int64_t            elements = 0;
+    for (size_t i = 0; i < 4; i++) {
+        if (all[i] == TM_NONE) continue;
+        elements += tm_shape_elements(tm_graph_at(step->graph, all[i])->shape);
+        there[n++] = all[i];
+    }
+    step->counts = tm_graph_tensor(step->graph, "counts", TM_ROLE_SCALAR, tm_shape_1(elements));
+    tm_units_pack(step->graph, step->counts, there, n);
+}
+
+/* Rewrites a segment that is there already. */
+static void rewrite(tm_step *step, const char *name, bool add)
+{
+    tm_graph   *graph = step->graph;
+    tm_segment *current = graph->segment;
+    for (size_t s = 0; s < graph->n_segments; s++) {
+        if (strcmp(graph->segments[s]->name, name) != 0) continue;
+        graph->segment = graph->segments[s];
+        tm_units_pass(graph, &step->units, add);
+    }
+    graph->segment = current;
+}
+
+void share_begin(tm_step *step)
+{
+    const tm_layout *layout = &step->options.layout;
+    if (parts(step) == 1 && tm_layout_data_ranks(layout) == 1) return;
+    bool sharded = shards(step) > 1;
+    step->units = (tm_units){ .sharing = sharded ? layout->sharing : TM_SHARE_COPIES,
+                              .axes = sharded ? TM_AXES_FSDP : TM_AXES_BATCH,
+                              .rank = sharded ? tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_FSDP) : 0,
+                              .ranks = shards(step),
+                              .reshard = layout->reshard,
+                              .prefetch = layout->prefetch };
+    pack_counts(step);
+    tm_units_find(step->graph, step->graph->segments[0], &step->units);
+    tm_units_place(step->graph, &step->units);
+    rewrite(step, "first", false);
+    rewrite(step, "further", true);
+}
+
+void share_segment(tm_step *step)
+{
+    tm_units_pass(step->graph, &step->units, false);
+}
+
+void share_end(tm_step *step)
+{
+    tm_units_settle(step->graph, &step->units);
+}
+
+/* --- sums --------------------------------------------------------------------------------------------------------- */
+
+/* This rank's part of a flat tensor of a unit. */
+static tm_tensor_id own_share(tm_step *step, const tm_unit *unit, tm_tensor_id flat, int64_t first)
+{
+    int64_t     own = step->units.rank * unit->share - first;
+    const char *name = tm_graph_at(step->graph, flat)->name;
+    if (unit->share == tm_shape_elements(tm_graph_at(step->graph, flat)->shape)) return flat;
+    return tm_graph_run(step->graph, tm_arena_format(step->graph->arena, "share of %s", name), flat, own,
+                        tm_shape_1(unit->share));
+}
+
+static void all_reduce(tm_step *step, unsigned axes, tm_tensor_id what)
+{
+    tm_graph *graph = step->graph;
+    int       ranks = tm_layout_size(&step->options.layout, axes);
+    if (ranks > 1)
+        tm_units_call(graph, TM_OP_all_reduce, axes, ranks, tm_graph_at(graph, what)->name, what, what, false);
+}
+
+static void reduce_unit(tm_step *step, const tm_unit *unit)
+{
+    tm_graph    *graph = step->graph;
+    const char  *name = tm_graph_at(graph, unit->gradients)->name;
+    tm_tensor_id own = unit->gradients;
+    graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
+    if (!share_updates(step)) {
+        all_reduce(step, TM_AXES_BATCH, unit->gradients);
+        return;
+    }
+    if (step->units.sharing == TM_SHARE_OPTIMIZER) {
+        own = own_share(step, unit, unit->gradients, unit->gradients_first);
+        tm_units_call(graph, TM_OP_reduce_scatter, TM_AXES_FSDP, shards(step), name, unit->gradients, own, false);
+    }
+    all_reduce(step, 1U << TM_AXIS_REPLICATE, own);
+}
+
+/* Puts what the part summed to what those before it did: `to` becomes `from`, or is added to. */
+static void add_part(tm_step *step, tm_tensor_id from, tm_tensor_id to, bool add)
+{
+    tm_units_call(step->graph, TM_OP_reduce_scatter, 0, 1, "separate sums", from, to, add);
+}
+
+void share_reduce(tm_step *step)
+{
+    tm_graph *graph = step->graph;
+    if (parts(step) == 1 && tm_layout_data_ranks(&step->options.layout) == 1) return;
+    graph->phase = TM_PHASE_UPDATE;
+    graph->module = "ranks";
+    if (parts(step) > 1) {
+        for (size_t u = 0; u < step->units.n_units; u++)
+            add_part(step, step->part_gradients[u], step->units.units[u].gradients, true);
+        add_part(step, step->part_counts, step->counts, true);
+        return;
+    }
+    for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
+    graph->layer = -1;
+    all_reduce(step, TM_AXES_BATCH, step->counts);
+}
+
+static void add_part_segment(tm_step *step, const char *name, bool add)
+{
+    tm_graph *graph = step->graph;
+    tm_graph_segment(graph, name);
+    tm_lookup_join(graph);
+    graph->phase = TM_PHASE_UPDATE;
+    graph->module = "parts";
+    for (size_t u = 0; u < step->units.n_units; u++)
+        add_part(step, step->units.units[u].gradients, step->part_gradients[u], add);
+    add_part(step, step->counts, step->part_counts, add);
+}
+
+void share_parts(tm_step *step)
+{
+    tm_graph *graph = step->graph;
+    if (parts(step) == 1) return;
+    step->part_gradients = tm_arena_take(graph->arena, step->units.n_units * sizeof *step->part_gradients);
+    for (size_t u = 0; u < step->units.n_units; u++) {
+        tm_tensor like = *tm_graph_at(graph, step->units.units[u].gradients);
+        step->part_gradients[u] = tm_graph_tensor_as(graph, tm_arena_format(graph->arena, "earlier %s", like.name),
+                                                     TM_ROLE_GRADIENT, like.shape, like.dtype);
+    }
+    step->part_counts =
+        tm_graph_tensor(graph, "earlier counts", TM_ROLE_SCALAR, tm_graph_at(graph, step->counts)->shape);
+    add_part_segment(step, "part.first", false);
+    if (parts(step) > 2) add_part_segment(step, "part.further", true);
+}
+
+/* --- the update of a share ---------------------------------------------------------------------------------------- */
+
+void share_square_sum(tm_step *step, tm_tensor_id square_sum)
+{
+    tm_graph *graph = step->graph;
+    for (size_t u = 0; u < step->units.n_units; u++) {
+        const tm_unit *unit = &step->units.units[u];
+        graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
+        tm_tensor_id in[TM_MAX_IN] = { own_share(step, unit, unit->gradients, unit->gradients_first) };
+        tm_tensor_id out[TM_MAX_OUT] = { square_sum };
+        tm_graph_add(graph, TM_OP_square_sum, NULL, 0, in, out, u > 0);
+    }
+    graph->layer = -1;
+    all_reduce(step, TM_AXES_FSDP, square_sum);
+}
+
+/* Marks the states of a member's part as such. */
+static void mark_states(tm_graph *graph, size_t from, const tm_unit_member *member, int64_t begin)
+{
+    tm_shared *shared = tm_arena_take(graph->arena, sizeof *shared);
+    *shared = (tm_shared){ .flat = TM_NONE, .like = member->parameter, .first = begin };
+    for (size_t i = from; i < graph->n_tensors; i++)
+        if (graph->tensors[i].role == TM_ROLE_MOMENT) graph->tensors[i].shared = shared;
+}
+
+static void update_member(tm_step *step, const tm_unit *unit, const tm_unit_member *member)
+{
+    tm_graph              *graph = step->graph;
+    const tm_step_options *o = &step->options;
+    tm_tensor              whole = *tm_graph_at(graph, member->parameter);
+    int                    group = step->group_of[member->parameter];
+    tm_hyper               hyper = o->groups[group].hyper;
+    int64_t                begin, end;
+    if (!tm_units_own(&step->units, unit, member, &begin, &end)) return;
+    hyper.weight_decay = tm_hyper_decay(&hyper, whole.shape);
+    hyper.decay_matrices_only = false; /* the part is a vector whatever the whole is */
+    tm_shape     part = tm_shape_1(end - begin);
+    int64_t      first = member->first + begin;
+    size_t       n = graph->n_tensors;
+    const char  *name = tm_graph_at(graph, member->gradient)->name;
+    tm_tensor_id gradient = tm_graph_run(graph, name, unit->gradients, first - unit->gradients_first, part);
+    tm_tensor_id weights = tm_graph_run(graph, whole.name, unit->weights, first - unit->weights_first, part);
+    tm_update    update = {
+           .parameter = weights, .gradient = gradient, .scalars = step->group_scalars[group], .clip = step->clip
+    };
+    tm_graph_at(graph, weights)->layer = whole.layer;
+    tm_optimizer_add(graph, o->optimizer, &hyper, update);
+    mark_states(graph, n, member, begin);
+}
+
+void share_update(tm_step *step)
+{
+    tm_graph *graph = step->graph;
+    for (size_t u = 0; u < step->units.n_units; u++) {
+        const tm_unit *unit = &step->units.units[u];
+        for (size_t m = 0; m < unit->n_members; m++) update_member(step, unit, &unit->members[m]);
+        if (step->units.sharing == TM_SHARE_ALL) continue;
+        graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
+        tm_units_call(graph, TM_OP_all_gather, TM_AXES_FSDP, shards(step), tm_graph_at(graph, unit->weights)->name,
+                      own_share(step, unit, unit->weights, unit->weights_first), unit->weights, false);
+    }
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train/share.h - private to the room: what ranks of data parallel training add to a step's programs. */
+#ifndef TM_TRAIN_SHARE_H
+#define TM_TRAIN_SHARE_H
+
+#include "train/step.h"
+
+/* What cannot be divided, by name. */
+TM_MUST_USE tm_status share_check(const tm_step *step, tm_error *err);
+/* The programs of micro-batches are there: units get their places, and these programs their collectives. */
+void share_begin(tm_step *step);
+/* The current segment, behind share_begin: weights that are shared are gathered for it. */
+void share_segment(tm_step *step);
+/* All programs are there. */
+void share_end(tm_step *step);
+/* In front of an update: sums over ranks, or over the parts of one rank. */
+void share_reduce(tm_step *step);
+/* One rank with parts: the programs that put the sums of a part away ("part.first", "part.further"). */
+void share_parts(tm_step *step);
+/* Is the update that of units, by shares? */
+bool share_updates(const tm_step *step);
+/* Then: the sum of squares of all gradients, and the updates of this rank's share. */
+void share_square_sum(tm_step *step, tm_tensor_id square_sum);
+void share_update(tm_step *step);
+
+#endif

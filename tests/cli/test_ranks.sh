@@ -1,0 +1,115 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# --ranks: a command that starts itself under an MPI's launcher, and what happens to its ranks. The calls themselves:
+# tests/comm.
+# shellcheck disable=SC1091,SC2016,SC2154,SC2086
+. "$(dirname "$0")/lib.sh"
+export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+modules=$(dirname "$(readlink -f "$TRAINMARK")")
+shared=/tmp
+[ -w /dev/shm ] && shared=/dev/shm
+
+# --- refused before anything is started ---------------------------------------------------------------------------------
+
+TRAINMARK_MODULES=/nowhere trainmark bench collectives --ranks 2
+failed_with 4 "without an MPI it says what to install" "apt-get install openmpi-bin libopenmpi-dev"
+TRAINMARK_MODULES=/nowhere trainmark run --ranks 2 --mpi mpich
+failed_with 4 "without the MPI that is asked for" "apt-get install mpich libmpich-dev"
+trainmark bench collectives --ranks 300
+failed_with 4 "too many ranks" "ranks.*256"
+RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 trainmark bench collectives
+failed_with 4 "a launcher that starts no MPI" "rank 0 of 2.*--ranks 2"
+
+# --- with each MPI ------------------------------------------------------------------------------------------------------
+
+# What all ranks of a running command leave behind: their numbers. wait_for_ranks N sets $pids.
+wait_for_ranks()
+{
+    for _ in $(seq 100); do
+        pids=$(cat "$shared"/trainmark-ranks-*/pid.* 2>/dev/null)
+        # shellcheck disable=SC2086
+        [ "$(echo $pids | wc -w)" -eq "$1" ] && sleep 0.5 && return 0
+        sleep 0.1
+    done
+    return 1
+}
+nobody_left()
+{
+    for _ in $(seq 40); do
+        left=
+        for pid in $pids; do
+            case $(sed 's/.*) //; s/ .*//' "/proc/$pid/stat" 2>/dev/null) in '' | Z | X) ;; *) left=$pid ;; esac
+        done
+        [ -z "$left" ] && return 0
+        sleep 0.1
+    done
+    return 1
+}
+ended_within() { # ended_within SECONDS PID: sets $code
+    for _ in $(seq "$(($1 * 10))"); do
+        kill -0 "$2" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -0 "$2" 2>/dev/null && { kill -9 "$2"; wait "$2"; code=124; return 1; }
+    wait "$2"
+    code=$?
+}
+no_folder() { ! ls -d "$shared"/trainmark-ranks-* >/dev/null 2>&1; }
+
+quick="--calls all-reduce,p2p --min-bytes 1024 --max-bytes 8192 --rep-ms 2 --warmup-ms 1 --precision 0"
+for mpi in openmpi mpich; do
+    launcher=mpirun.openmpi packages="openmpi-bin libopenmpi-dev"
+    [ $mpi = mpich ] && launcher=mpiexec.mpich packages="mpich libmpich-dev"
+    if [ ! -f "$modules/trainmark-$mpi.so" ] || ! command -v $launcher >/dev/null; then
+        skip "ranks over $mpi" "$launcher or trainmark-$mpi.so is not here ($packages)"
+        continue
+    fi
+    trainmark bench collectives --mpi $mpi --ranks 3 $quick --json
+    check "$mpi: collectives run" [ "$code" -eq 0 ]
+    check "$mpi: one rank prints" [ "$(grep -c '"workload": *"collectives"\|"name": *"collectives"' "$out")" -le 1 ]
+    check "$mpi: all rows are right" [ "$(grep -c '"correct": *true' "$out")" -eq 4 ]
+    check "$mpi: nothing is left in memory" no_folder
+
+    "$TRAINMARK" bench collectives --mpi $mpi --ranks 3 --duration 30 >"$out" 2>"$err" </dev/null &
+    main=$!
+    check "$mpi: three ranks begin" wait_for_ranks 3
+    kill -9 "$(echo $pids | cut -d' ' -f2)"
+    ended_within 15 $main
+    failed_with 1 "$mpi: a rank is killed" "without a word"
+    check "$mpi: no process is left of it" nobody_left
+    check "$mpi: nor a file" no_folder
+
+    "$TRAINMARK" bench collectives --mpi $mpi --ranks 2 --duration 30 >"$out" 2>"$err" </dev/null &
+    main=$!
+    check "$mpi: two ranks begin" wait_for_ranks 2
+    kill -TERM $main
+    ended_within 15 $main
+    failed_with 130 "$mpi: asked to stop, the ranks do" "asking the ranks to stop"
+    check "$mpi: one rank says so" [ "$(grep -c 'stopped while timing' "$err")" -eq 1 ]
+    check "$mpi: with what was measured" has "$out" "collectives|copy"
+
+    "$TRAINMARK" bench collectives --mpi $mpi --ranks 2 --duration 30 >"$out" 2>"$err" </dev/null &
+    main=$!
+    wait_for_ranks 2
+    kill -9 $main
+    wait $main
+    check "$mpi: whoever started the ranks is killed: so are they" nobody_left
+    trainmark bench collectives --mpi $mpi --ranks 2 $quick
+    check "$mpi: the next one removes what that left" no_folder
+
+    timeout -k 5 "$seconds" $launcher -n 2 "$TRAINMARK" bench collectives $quick >"$out" 2>"$err" </dev/null
+    code=$?
+    check "$mpi: under its launcher as it is" [ "$code" -eq 0 ]
+    check "$mpi: two ranks there" has "$out" "ranks 2"
+    timeout -k 5 "$seconds" $launcher -n 2 "$TRAINMARK" bench collectives --ranks 3 >"$out" 2>"$err" </dev/null
+    code=$?
+    check "$mpi: another number than was launched" [ "$code" -eq 4 ]
+    check "$mpi: both are named" has "$err" "--ranks is 3, but 2 were launched"
+
+    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --out "run-$mpi"
+    check "$mpi: two ranks train" [ "$code" -eq 0 ]
+    check "$mpi: one result" [ -f "run-$mpi/result.json" ]
+    check "$mpi: told once" [ "$(grep -c '^results in ' "$err")" -eq 1 ]
+done
+
+finish

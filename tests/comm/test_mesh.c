@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mesh of ranks: numbers and places, groups, what is left, and what is refused with which way out. */
+#include "comm/mesh.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "world.h"
+
+static tm_mesh mesh_of(int pp, int replicate, int shard, int cp, int tp, int ep)
+{
+    tm_mesh mesh = tm_mesh_one();
+    mesh.degree[TM_AXIS_PP] = pp;
+    mesh.degree[TM_AXIS_REPLICATE] = replicate;
+    mesh.degree[TM_AXIS_SHARD] = shard;
+    mesh.degree[TM_AXIS_CP] = cp;
+    mesh.degree[TM_AXIS_TP] = tp;
+    mesh.degree[TM_AXIS_EP] = ep;
+    return mesh;
+}
+
+static void ranks_and_places_are_inverse(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    tm_mesh  mesh = mesh_of(2, 3, 4, 2, 2, 8);
+    assert_int_equal(tm_mesh_fill(&mesh, 96, &err), TM_OK);
+    assert_int_equal(mesh.degree[TM_AXIS_EFSDP], 2);
+    for (int rank = 0; rank < 96; rank++) {
+        int at[TM_AXES];
+        for (int a = 0; a < TM_AXES; a++) at[a] = tm_mesh_at(&mesh, rank, (tm_axis)a);
+        assert_int_equal(tm_mesh_rank(&mesh, at), rank);
+        /* the formula of the header, written out */
+        assert_int_equal((((at[0] * 3 + at[1]) * 4 + at[2]) * 2 + at[3]) * 2 + at[4], rank);
+        assert_int_equal(at[TM_AXIS_EP], rank % 16 % 8);
+        assert_int_equal(at[TM_AXIS_EFSDP], rank % 16 / 8);
+    }
+}
+
+/* A group is all ranks of one color, numbered without gaps in the order of the ranks. */
+static void groups_divide_the_ranks(void **state)
+{
+    static const unsigned sets[] = { 1U << TM_AXIS_TP, TM_AXES_BATCH,      TM_AXES_FSDP, TM_AXES_LOSS, TM_AXES_WORLD, 0,
+                                     1U << TM_AXIS_EP, 1U << TM_AXIS_EFSDP };
+    (void)state;
+    tm_error err = { 0 };
+    tm_mesh  mesh = mesh_of(2, 2, -1, 1, 2, 2);
+    assert_int_equal(tm_mesh_fill(&mesh, 24, &err), TM_OK);
+    assert_int_equal(mesh.degree[TM_AXIS_SHARD], 3);
+    for (size_t s = 0; s < sizeof sets / sizeof sets[0]; s++) {
+        int size = tm_mesh_group_size(&mesh, sets[s]), groups = 24 / size;
+        for (int color = 0; color < groups; color++) {
+            int next = 0;
+            for (int rank = 0; rank < 24; rank++) {
+                if (tm_mesh_group_color(&mesh, rank, sets[s]) != color) continue;
+                assert_int_equal(tm_mesh_group_rank(&mesh, rank, sets[s]), next++);
+            }
+            assert_int_equal(next, size);
+        }
+    }
+}
+
+static void refused(tm_mesh mesh, int64_t ranks, const char *says)
+{
+    tm_error err = { 0 };
+    tm_mesh  before = mesh;
+    assert_int_equal(tm_mesh_fill(&mesh, ranks, &err), TM_INVALID);
+    assert_memory_equal(&mesh, &before, sizeof mesh);
+    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+}
+
+static void wrong_products_name_their_neighbours(void **state)
+{
+    (void)state;
+    refused(mesh_of(1, 2, -1, 1, 1, 1), 7, "start 6 or 8 ranks");
+    refused(mesh_of(1, 2, 3, 1, 1, 1), 8, "data_parallel_shard_degree to 4");
+    refused(mesh_of(1, 2, 3, 1, 1, 1), 7, "start 6 ranks (--ranks), or 6 or 8 with");
+    refused(mesh_of(1, 2, 1, 1, 1, 1), 6, "data_parallel_replicate_degree to 6");
+    refused(mesh_of(1, -1, -1, 1, 1, 1), 6, "are -1; only one");
+    refused(mesh_of(1, 0, 1, 1, 1, 1), 6, "at least 1, found 0");
+    refused(mesh_of(1, 1, 6, 1, 1, 4), 6, "3 or 6 would do");
+    refused(mesh_of(1 << 20, 1 << 20, 1 << 20, 1 << 20, 1, 1), 6, "there are 6 ranks");
+    refused(mesh_of(1, 1, -1, 1, 1, 1), 0, "found 0");
+}
+
+/* In a world of threads: every rank of a group sums the number of its rank. */
+static void split_body(tm_comm *comm, void *context)
+{
+    static const unsigned sets[] = { TM_AXES_BATCH, TM_AXES_FSDP, 1U << TM_AXIS_REPLICATE, TM_AXES_LOSS,
+                                     TM_AXES_WORLD };
+    const tm_mesh        *mesh = context;
+    tm_mesh_groups        groups;
+    CHECK_OK(tm_mesh_split(mesh, comm, &groups, err));
+    for (int s = 0; s < 5; s++) {
+        tm_comm *group = tm_mesh_find(&groups, sets[s]);
+        CHECK((group == NULL) == (tm_mesh_group_size(mesh, sets[s]) == 1));
+        if (!group) continue;
+        int64_t own = tm_comm_rank(comm), sum = 0, wanted = 0;
+        CHECK(tm_comm_size(group) == tm_mesh_group_size(mesh, sets[s]));
+        CHECK(tm_comm_rank(group) == tm_mesh_group_rank(mesh, (int)own, sets[s]));
+        for (int rank = 0; rank < tm_comm_size(comm); rank++)
+            if (tm_mesh_group_color(mesh, rank, sets[s]) == tm_mesh_group_color(mesh, (int)own, sets[s]))
+                wanted += rank;
+        tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                               .format = TM_COMM_INT64,
+                               .send = &own,
+                               .receive = &sum,
+                               .count = 1,
+                               .what = "rank",
+                               .step = -1 };
+        CHECK_OK(tm_comm_run(group, &call, err));
+        CHECK(sum == wanted);
+    }
+    tm_mesh_join(&groups);
+}
+
+static void groups_of_a_world_are_those_of_the_mesh(void **state)
+{
+    tm_mesh meshes[] = { mesh_of(1, 2, 3, 1, 1, 1), mesh_of(1, 1, 4, 1, 1, 1), mesh_of(1, 4, 1, 1, 1, 1),
+                         mesh_of(2, 2, 2, 1, 1, 1) };
+    (void)state;
+    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++)
+        run_world(tm_mesh_ranks(&meshes[m]), NULL, 60, false, split_body, &meshes[m]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_and_places_are_inverse),
+        cmocka_unit_test(groups_divide_the_ranks),
+        cmocka_unit_test(wrong_products_name_their_neighbours),
+        cmocka_unit_test(groups_of_a_world_are_those_of_the_mesh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loaders that share batches: whatever the source and however many ranks there are, together they read what one loader
+ * reads, in its order; a run may go on with another number of ranks. */
+#include "base/arena.h"
+#include "data/indexed.h"
+#include "data/packed.h"
+#include "data/safetensors.h"
+#include "data/source.h"
+#include "support/folder.h"
+#include "support/full_config.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+enum { BATCH = 12, T = 24, ROWS = 7, SETS = 12 };
+
+/* --- one of every source ------------------------------------------------------------------------------------------ */
+
+static const tm_flow_options flow = { .rows = 4,
+                                      .tokens = 16,
+                                      .channels = 8,
+                                      .text_len = 2,
+                                      .text_dim = 6,
+                                      .vector_dim = 5,
+                                      .protocol = TM_FLOW_FLUXBENCHMARK,
+                                      .dropout = (double)NAN,
+                                      .spread = 0.5 };
+
+static void write_text(void)
+{
+    tm_text text = { 0 };
+    for (int i = 0; i < 300; i++) tm_text_printf(&text, "line %d of a text that is long enough\n", i * i);
+    test_file_write(test_folder(), "text.txt", text.data);
+    text.length = 0;
+    for (int i = 0; i < 23; i++)
+        tm_text_printf(&text, "{\"prompt\": \"%d+%d=\", \"completion\": \"%d\"}\n", i, i * i, i + i * i);
+    test_file_write(test_folder(), "rows.jsonl", text.data);
+    text.length = 0;
+    for (int i = 0; i < 23; i++)
+        tm_text_printf(&text, "{\"prompt\": \"%d+%d=\", \"chosen\": \"%d\", \"rejected\": \"%d\"}\n", i, i, 2 * i, i);
+    test_file_write(test_folder(), "pairs.jsonl", text.data);
+    tm_text_fini(&text);
+}
+
+static void write_packed(void)
+{
+    int32_t  ids[ROWS * T];
+    uint8_t  masks[ROWS * T];
+    tm_error err = { 0 };
+    for (int i = 0; i < ROWS * T; i++) ids[i] = i % 50;
+    for (int i = 0; i < ROWS * T; i++) masks[i] = i % 5 != 0;
+    assert_int_equal(tm_packed_write(test_in_folder("train.npy"), ROWS, T, ids, masks, &err), TM_OK);
+}
+
+static void write_indexed(void)
+{
+    tm_indexed_writer writer;
+    tm_error          err = { 0 };
+    assert_int_equal(tm_indexed_begin(test_in_folder("set"), false, &writer, &err), TM_OK);
+    for (int32_t d = 0, token = 0; d < 9; d++) {
+        for (int32_t t = 0; t < 20 + 7 * d; t++, token++) tm_indexed_add(&writer, &(int32_t){ token % 50 }, 1);
+        tm_indexed_end_document(&writer);
+    }
+    assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+}
+
+static void write_latents(void)
+{
+    const tm_tensor_heading headings[] = {
+        { .name = "latents", .dtype = TM_F32, .rank = 3, .n = { ROWS, 16, 8 } },
+        { .name = "pooled", .dtype = TM_F32, .rank = 2, .n = { ROWS, 5 } },
+        { .name = "text", .dtype = TM_F32, .rank = 3, .n = { ROWS, 2, 6 } },
+    };
+    tm_safetensors_writer *writer;
+    tm_error               err = { 0 };
+    assert_int_equal(mkdir(test_in_folder("images"), 0700), 0);
+    assert_int_equal(tm_safetensors_create(test_in_folder("images/a.safetensors"), headings, 3, NULL, &writer, &err),
+                     TM_OK);
+    for (int i = 0; i < ROWS * (128 + 5 + 12); i++) tm_safetensors_write(writer, &(float){ (float)i / 100 }, 4);
+    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
+}
+
+static tm_source *open_set(int set)
+{
+    const tm_source_options sets[SETS] = {
+        { .name = "synthetic", .vocab = 64, .seq = T, .seed = 8 },
+        { .name = "mock", .vocab = 64, .seq = T, .seed = 8 },
+        { .name = "text", .path = test_in_folder("text.txt"), .seq = T, .seed = 8, .validation_fraction = 0.2 },
+        { .name = "text", .path = test_in_folder("text.txt"), .seq = T, .seed = 8, .separate = true },
+        { .name = "reports", .vocab = 64, .seq = 4 * T, .seed = 8 },
+        { .name = "govreport", .path = test_in_folder("train.npy"), .vocab = 50, .seq = T, .seed = 3, .pad_token = 9 },
+        { .name = "megatron", .path = test_in_folder("set"), .vocab = 50, .seq = T, .seed = 3, .samples = 8 },
+        { .name = "sft", .path = test_in_folder("rows.jsonl"), .seq = T, .vocab = 257, .seed = 3 },
+        { .name = "sft", .path = test_in_folder("rows.jsonl"), .seq = T, .vocab = 257, .seed = 3, .sft.packed = true },
+        { .name = "preference", .path = test_in_folder("pairs.jsonl"), .seq = 2 * T, .seed = 3, .sft.packed = true },
+        { .name = "gaussians", .seq = 18, .seed = 7, .flow = flow },
+        { .name = "latents", .path = test_in_folder("images"), .seq = 18, .seed = 7, .flow = flow },
+    };
+    tm_source *source = NULL;
+    tm_error   err = { 0 };
+    if (tm_source_open(&sets[set], &source, &err) != TM_OK) fail_msg("%s: %s", sets[set].name, err.text);
+    return source;
+}
+
+static int write_files(void **state)
+{
+    (void)state;
+    write_text();
+    write_packed();
+    write_indexed();
+    write_latents();
+    return 0;
+}
+
+/* Bytes of a sample by field; how many fields. */
+static int fields_of(int set, size_t bytes[TM_MAX_FIELDS])
+{
+    static const char *const names[SETS] = { "synthetic", "mock", "text", "text",       "reports",   "govreport",
+                                             "megatron",  "sft",  "sft",  "preference", "gaussians", "latents" };
+    tm_source_options options = { .name = names[set], .vocab = 64, .seq = 18, .flow = flow, .separate = set == 3 };
+    tm_field          fields[TM_MAX_FIELDS];
+    int               n = 0;
+    tm_error          err = { 0 };
+    const int64_t     seq[SETS] = { T, T, T, T, 4 * T, T, T, T, T, 2 * T, 18, 18 };
+    options.seq = seq[set];
+    options.sft.packed = set >= 8;
+    assert_int_equal(tm_source_fields(&options, fields, &n, &err), TM_OK);
+    for (int f = 0; f < n; f++) bytes[f] = tm_tensor_bytes(fields[f].shape, fields[f].dtype);
+    return n;
+}
+
+/* --- tests -------------------------------------------------------------------------------------------------------- */
+
+/* `batches` of all ranks' loaders beside those of one that reads all. */
+static void compare(int set, tm_source *source, tm_split split, int64_t ranks, int64_t first, int batches)
+{
+    size_t     bytes[TM_MAX_FIELDS];
+    int        n = fields_of(set, bytes);
+    tm_loader *all = tm_loader_open(source, split, BATCH, first, 1), *own[BATCH];
+    for (int64_t r = 0; r < ranks; r++)
+        own[r] = tm_loader_open_part(source, split, BATCH, (tm_loader_part){ r, ranks }, first, (int)(r % 3));
+    for (int i = 0; i < batches; i++) {
+        tm_batch whole, part;
+        int64_t  targets = 0, rows = BATCH / ranks;
+        tm_loader_next(all, &whole);
+        assert_null(whole.error);
+        for (int64_t r = 0; r < ranks; r++) {
+            tm_loader_next(own[r], &part);
+            targets += part.target_tokens;
+            for (int f = 0; f < n; f++)
+                if (memcmp(part.field[f], (char *)whole.field[f] + (size_t)(r * rows) * bytes[f],
+                           (size_t)rows * bytes[f]) != 0)
+                    fail_msg("set %d, batch %d, field %d: rank %d of %d reads something else", set, i, f, (int)r,
+                             (int)ranks);
+            assert_int_equal(tm_loader_consumed(own[r]), tm_loader_consumed(all));
+        }
+        assert_int_equal(targets, whole.target_tokens);
+    }
+    for (int64_t r = 0; r < ranks; r++) tm_loader_close(own[r]);
+    tm_loader_close(all);
+}
+
+static void ranks_together_read_what_one_reads(void **state)
+{
+    (void)state;
+    for (int set = 0; set < SETS; set++) {
+        tm_source *source = open_set(set);
+        for (int64_t ranks = 1; ranks <= BATCH; ranks++)
+            if (BATCH % ranks == 0) compare(set, source, TM_SPLIT_TRAIN, ranks, ranks * BATCH, 3);
+        if (tm_source_describe(source)->validation_samples > 0) compare(set, source, TM_SPLIT_VALIDATION, 4, 0, 6);
+        tm_source_close(source);
+    }
+}
+
+/* 3 ranks, then 4, then 1: no sample twice, none left out. */
+static void another_number_of_ranks_goes_on(void **state)
+{
+    (void)state;
+    tm_source *source = open_set(0);
+    tm_loader *all = tm_loader_open(source, TM_SPLIT_TRAIN, BATCH, 0, 0);
+    int64_t    at = 0;
+    for (int64_t ranks = 3; ranks >= 1; ranks -= 2) {
+        tm_loader *own =
+            tm_loader_open_part(source, TM_SPLIT_TRAIN, BATCH, (tm_loader_part){ ranks - 1, ranks }, at, 1);
+        for (int i = 0; i < 5; i++) {
+            tm_batch     whole, part;
+            const size_t row = T * sizeof(int32_t), rows = (size_t)(BATCH / ranks);
+            tm_loader_next(all, &whole);
+            tm_loader_next(own, &part);
+            assert_memory_equal(part.field[0], (char *)whole.field[0] + (BATCH - rows) * row, rows * row);
+        }
+        at = tm_loader_consumed(own);
+        assert_int_equal(at, tm_loader_consumed(all));
+        tm_loader_close(own);
+    }
+    tm_loader_close(all);
+    tm_source_close(source);
+}
+
+/* The hashes that a loader gives are those of its different samples: equal samples, equal hashes, on whichever rank. */
+static void hashes_tell_samples_apart_on_all_ranks(void **state)
+{
+    (void)state;
+    static uint64_t      hashes[3][TM_LOADER_WATCHED];
+    int64_t              seen[3], unique[3];
+    tm_source           *source = open_set(0);
+    const tm_loader_part parts[3] = { { 0, 2 }, { 1, 2 }, { 0, 1 } };
+    for (int i = 0; i < 3; i++) {
+        tm_batch   batch;
+        tm_loader *loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, BATCH, parts[i], 0, 0);
+        for (int k = 0; k < 4; k++) tm_loader_next(loader, &batch);
+        tm_loader_unique(loader, &seen[i], &unique[i], hashes[i]);
+        tm_loader_close(loader);
+    }
+    assert_true(seen[0] == 2 * BATCH && seen[1] == 2 * BATCH && seen[2] == 4 * BATCH);
+    assert_true(unique[0] == 2 * BATCH && unique[1] == 2 * BATCH && unique[2] == 4 * BATCH);
+    for (int i = 0; i < 2; i++)
+        for (int64_t k = 0; k < unique[i]; k++) {
+            int found = 0, other = 0;
+            for (int64_t m = 0; m < unique[2]; m++) found += hashes[2][m] == hashes[i][k];
+            for (int64_t m = 0; m < unique[1 - i]; m++) other += hashes[1 - i][m] == hashes[i][k];
+            assert_true(hashes[i][k] != 0 && found == 1 && other == 0);
+        }
+    tm_source_close(source);
+}
+
+static void expect_refusal(int64_t batch, int64_t ranks, const char *words)
+{
+    tm_error err = { 0 };
+    assert_int_equal(tm_loader_check_part(batch, ranks, &err), TM_INVALID);
+    if (!strstr(err.text, words)) fail_msg("'%s' lacks '%s'", err.text, words);
+}
+
+static void ranks_that_cannot_share_are_told_who_can(void **state)
+{
+    (void)state;
+    tm_error err = { 0 };
+    for (int64_t ranks = 1; ranks <= 12; ranks++)
+        assert_int_equal(tm_loader_check_part(12, ranks, &err) == TM_OK, 12 % ranks == 0);
+    expect_refusal(12, 5, "4 or 6 ranks can, or a training.global_batch_size of 10 or 15");
+    expect_refusal(12, 8, "6 or 12 ranks can");
+    expect_refusal(4, 6, "4 ranks can");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_together_read_what_one_reads),
+        cmocka_unit_test(another_number_of_ranks_goes_on),
+        cmocka_unit_test(hashes_tell_samples_apart_on_all_ranks),
+        cmocka_unit_test(ranks_that_cannot_share_are_told_who_can),
+    };
+    return cmocka_run_group_tests(tests, write_files, test_folder_teardown);
+}

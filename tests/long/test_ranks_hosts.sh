@@ -1,0 +1,108 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks on four "hosts" of one machine: network namespaces with names and addresses of their own, which share no memory. The
+# same calls over Open MPI and MPICH, with a slow link, with losses; and a host whose link goes down is named.
+# shellcheck disable=SC1091,SC2154,SC2086
+. "$(dirname "$0")/../cli/lib.sh"
+export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR="$work"
+hosts=4 tag=tmr$$
+modules=$(dirname "$(readlink -f "$TRAINMARK")")
+
+for word in ip:iproute2 unshare:util-linux; do
+    command -v "${word%:*}" >/dev/null || { skip "four hosts" "no ${word%:*} here (package ${word#*:})"; finish; exit; }
+done
+ip netns add "$tag" 2>/dev/null || { skip "four hosts" "this system lets us make no network namespaces"; finish; exit; }
+ip netns del "$tag"
+
+down()
+{
+    for ((i = 0; i < hosts; i++)); do
+        for pid in $(ip netns pids "$tag$i" 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
+        ip netns del "$tag$i" 2>/dev/null
+    done
+    ip link del "${tag}b" 2>/dev/null
+    chmod -R u+rwX "$work" 2>/dev/null
+    rm -rf "$work"
+}
+trap down EXIT
+net=10.78.$((RANDOM % 200))
+ip link add "${tag}b" type bridge && ip link set "${tag}b" up
+for ((i = 0; i < hosts; i++)); do
+    ip netns add "$tag$i"
+    ip link add "${tag}v$i" type veth peer name eth0 netns "$tag$i"
+    ip link set "${tag}v$i" master "${tag}b" up
+    ip -n "$tag$i" addr add "$net.$((i + 1))/24" dev eth0
+    ip -n "$tag$i" link set eth0 up
+    ip -n "$tag$i" link set lo up
+done
+
+# Stands for ssh: ADDRESS COMMAND..., one line for a shell there. MPICH's launcher says -x first.
+cat >"$work/shell" <<END_SHELL
+#!/bin/bash
+[ "\$1" != -x ] || shift
+host=\$((\${1##*.} - 1)); shift
+exec ip netns exec $tag\$host unshare --uts sh -c "hostname $tag\$host; exec sh -c '\$*'"
+END_SHELL
+chmod +x "$work/shell"
+
+# over MPI EACH SECONDS ARGUMENTS...: the program on all hosts, EACH ranks on every one.
+over()
+{
+    mpi=$1 each=$2 limit=$3 list=
+    shift 3
+    for ((i = 0; i < hosts; i++)); do
+        if [ "$mpi" = openmpi ]; then list+=,$net.$((i + 1)):$each; else list+=,$net.$((i + 1)):$each; fi
+    done
+    if [ "$mpi" = openmpi ]; then
+        set -- mpirun.openmpi --quiet --oversubscribe --bind-to none --mca plm_rsh_agent "$work/shell" --host "${list#,}" \
+            --mca orte_keep_fqdn_hostnames 1 --mca oob_tcp_if_include "$net.0/24" --mca btl_tcp_if_include "$net.0/24" \
+            --mca btl tcp,self,vader --mca pml ob1 "$TRAINMARK" "$@"
+    else
+        set -- env UCX_TLS=tcp,self mpiexec.mpich -launcher ssh -launcher-exec "$work/shell" -hosts "${list#,}" \
+            -n $((hosts * each)) -iface eth0 "$TRAINMARK" "$@"
+    fi
+    ip netns exec "${tag}0" unshare --uts timeout -k 5 "$limit" sh -c "hostname ${tag}0; exec \"\$@\"" sh "$@" \
+        >"$out" 2>"$err" </dev/null
+    code=$?
+}
+
+quick="--min-bytes 64 --max-bytes 262144 --factor 64 --rep-ms 5 --warmup-ms 1 --precision 0 --deadline 30"
+calls=all-reduce,all-gather,reduce-scatter,all-to-all,broadcast,p2p
+for mpi in openmpi mpich; do
+    launcher=mpirun.openmpi
+    [ $mpi = mpich ] && launcher=mpiexec.mpich
+    if [ ! -f "$modules/trainmark-$mpi.so" ] || ! command -v $launcher >/dev/null; then
+        skip "four hosts over $mpi" "$launcher or trainmark-$mpi.so is not here"
+        continue
+    fi
+    over $mpi 1 100 bench collectives $quick --calls $calls --json
+    check "$mpi: four hosts, a rank each" [ "$code" -eq 0 ]
+    check "$mpi: all calls are right" [ "$(grep -c '"correct": *true' "$out")" -eq 18 ]
+    check "$mpi: there are four hosts" [ "$(grep -c '"hosts": *4' "$out")" -eq 18 ]
+    over $mpi 2 100 bench collectives $quick --calls all-reduce,all-to-all --json
+    check "$mpi: two ranks on each" [ "$code" -eq 0 ]
+    check "$mpi: those calls are right" [ "$(grep -c '"correct": *true' "$out")" -eq 6 ]
+done
+
+if [ -f "$modules/trainmark-openmpi.so" ] && command -v mpirun.openmpi >/dev/null; then
+    if ip netns exec "${tag}1" tc qdisc add dev eth0 root tbf rate 100mbit burst 256kb latency 50ms 2>/dev/null; then
+        over openmpi 1 100 bench collectives $quick --calls all-reduce --json
+        check "a slow link: right" [ "$(grep -c '"correct": *true' "$out")" -eq 3 ]
+        ip netns exec "${tag}1" tc qdisc del dev eth0 root
+    else
+        skip "a slow link" "no tc here, or no tbf in this kernel"
+    fi
+    if command -v nft >/dev/null && ip netns exec "${tag}2" nft "add table inet t; add chain inet t in { type filter hook input priority 0; }; add rule inet t in iifname eth0 numgen random mod 1000 < 10 drop" 2>/dev/null; then
+        over openmpi 1 100 bench collectives $quick --calls all-reduce --json
+        check "one packet of a hundred is lost: right" [ "$(grep -c '"correct": *true' "$out")" -eq 3 ]
+        ip netns exec "${tag}2" nft delete table inet t
+    else
+        skip "lost packets" "no nft here (package nftables), or no numgen in this kernel"
+    fi
+    (sleep 6 && ip -n "${tag}3" link set eth0 down) &
+    over openmpi 1 40 bench collectives --calls all-reduce --duration 60 --deadline 4
+    check "a link goes down: not a success" [ "$code" -ne 0 ]
+    check "the host behind it is named" has "$err" "rank 3 on ${tag}3.* is late|connection to rank 3 failed"
+fi
+
+finish

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks as threads of a world, each with a device of one thread, a step and a trainer of its own: what they train, and
+ * what one rank alone makes of the same samples. */
+#ifndef TM_TESTS_RANKS_FIXTURE_H
+#define TM_TESTS_RANKS_FIXTURE_H
+
+#include "base/random.h"
+#include "support/golden.h"
+#include "support/training.h"
+#include "train/ranks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../comm/world.h"
+
+enum { MOST_RANKS = 8, MOST_STEPS = 50 };
+
+typedef struct {
+    tm_step_options o; /* accumulation: of one rank */
+    int             replicate, shard, steps;
+    double          rate, max_norm;
+    int64_t         whole; /* > 0: one rank alone with so many times the micro-batches */
+    /* found */
+    double   loss[MOST_STEPS], norm[MOST_STEPS];
+    double   losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
+    uint64_t weights[MOST_RANKS];
+    size_t   arena[MOST_RANKS], states[MOST_RANKS]; /* bytes: of the plan; of weights, gradients and moments */
+} job;
+
+static inline int ranks_of(const job *j)
+{
+    return j->replicate * j->shard;
+}
+
+/* Field f of micro-batch m of step t, numbered over all ranks. Free it. */
+static inline void *field_values(const tm_step_options *o, int f, int64_t t, int64_t m)
+{
+    int64_t  n = tm_shape_elements(o->fields[f].shape) * o->micro_batch;
+    uint64_t key = (uint64_t)(t * 1000 + m);
+    float   *values = malloc((size_t)n * sizeof *values);
+    CHECK(o->fields[f].dtype == TM_F32);
+    for (int64_t i = 0; i < n; i++) values[i] = (float)tm_random_normal(key, (uint64_t)f, (uint64_t)i);
+    return values;
+}
+
+/* Of a language every fifth target of every third micro-batch is ignored, so that counts differ. */
+static inline int64_t make_batch(const tm_step_options *o, int64_t t, int64_t m, void *field[TM_MAX_FIELDS])
+{
+    if (o->n_fields > 2) {
+        for (int f = 0; f < o->n_fields; f++) field[f] = field_values(o, f, t, m);
+        return o->micro_batch * o->seq;
+    }
+    test_batch batch = test_batch_random(o->micro_batch, o->seq, o->shape.vocab_size, (uint64_t)(t * 1000 + m));
+    for (int64_t i = 0; i < batch.rows && m % 3 == 1; i += 5) {
+        batch.targets[i] = TM_IGNORED_TARGET;
+        batch.target_tokens--;
+    }
+    field[0] = batch.tokens;
+    field[1] = batch.targets;
+    return batch.target_tokens;
+}
+
+static inline void free_batch(const tm_step_options *o, void *field[TM_MAX_FIELDS])
+{
+    for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) free(field[f]);
+}
+
+static inline int64_t count_targets(const tm_step_options *o, int64_t t, int64_t all)
+{
+    int64_t targets = 0;
+    for (int64_t m = 0; m < all; m++) {
+        void *field[TM_MAX_FIELDS];
+        targets += make_batch(o, t, m, field);
+        free_batch(o, field);
+    }
+    return targets;
+}
+
+static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all, int rank)
+{
+    const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
+    tm_step_result         result = { 0 };
+    for (int t = 1; t <= j->steps; t++) {
+        void *field[64][TM_MAX_FIELDS];
+        CHECK(o->accumulation <= 64);
+        CHECK_OK(tm_trainer_begin(trainer, t, j->rate, j->max_norm, count_targets(o, t, all), err));
+        for (int64_t m = 0; m < o->accumulation; m++) {
+            tm_micro_batch micro = { 0 };
+            make_batch(o, t, first + m, field[m]);
+            for (int f = 0; f < TM_MAX_FIELDS; f++)
+                micro.field[f] = f < (o->n_fields > 2 ? o->n_fields : 2) ? field[m][f] : NULL;
+            CHECK_OK(tm_trainer_accumulate(trainer, m, &micro, NULL, err));
+        }
+        CHECK_OK(tm_trainer_update(trainer, &result, NULL, err));
+        for (int64_t m = 0; m < o->accumulation; m++) free_batch(o, field[m]);
+        if (rank == 0) j->loss[t - 1] = result.loss, j->norm[t - 1] = result.grad_norm;
+    }
+    void          *field[TM_MAX_FIELDS];
+    tm_micro_batch micro = { 0 };
+    make_batch(o, 1, 0, field);
+    for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) micro.field[f] = field[f];
+    CHECK_OK(tm_trainer_evaluate(trainer, &micro, &j->evaluation[rank], err));
+    free_batch(o, field);
+    j->losses[rank] = result.loss;
+    CHECK_OK(tm_trainer_weights_hash(trainer, &j->weights[rank], err));
+}
+
+static inline size_t state_bytes(const tm_step *step)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < step->graph->n_tensors; i++) {
+        const tm_tensor *t = &step->graph->tensors[i];
+        bool ours = t->role == TM_ROLE_PARAMETER || t->role == TM_ROLE_UNIT || t->role == TM_ROLE_GRADIENT ||
+                    t->role == TM_ROLE_MOMENT;
+        if (ours && t->base == TM_NONE) bytes += step->plan->places[i].bytes;
+    }
+    return bytes;
+}
+
+static inline void rank_body(tm_comm *comm, void *context)
+{
+    job            *j = context;
+    int             rank = comm ? tm_comm_rank(comm) : 0;
+    tm_step_options o = j->o;
+    tm_device      *device;
+    tm_trainer     *trainer;
+    tm_ranks        ranks = { 0 };
+    if (comm) {
+        o.layout.mesh = tm_mesh_one();
+        o.layout.mesh.degree[TM_AXIS_REPLICATE] = j->replicate;
+        o.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
+        CHECK_OK(tm_mesh_fill(&o.layout.mesh, tm_comm_size(comm), err));
+        o.layout.rank = rank;
+        CHECK_OK(tm_ranks_open(&o.layout.mesh, comm, &ranks, err));
+    }
+    if (j->whole > 0) o.accumulation *= j->whole;
+    const char *name = getenv("TM_TEST_DEVICE");
+    CHECK_OK(tm_device_open(name ? name : "cpu", 1, &device, err));
+    if (comm) tm_device_join(device, &ranks.groups);
+    CHECK_OK(tm_trainer_open(device, &o, 7, &trainer, err));
+    j->arena[rank] = tm_trainer_step_of(trainer)->plan->arena_bytes;
+    j->states[rank] = state_bytes(tm_trainer_step_of(trainer));
+    int64_t data_rank = comm ? ranks.data_rank : 0, data_ranks = comm ? ranks.data_ranks : 1;
+    train(j, trainer, data_rank * o.accumulation, data_ranks * o.accumulation, rank);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    if (comm) tm_ranks_close(&ranks);
+}
+
+/* `replicate` x `shard` ranks. */
+static inline job run_ranks(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
+{
+    job j = { .o = o, .replicate = replicate, .shard = shard, .steps = steps, .rate = 2e-3, .max_norm = 1 };
+    j.o.layout.sharing = sharing;
+    run_world(replicate * shard, NULL, 120, false, rank_body, &j);
+    for (int r = 1; r < replicate * shard; r++) {
+        assert_true(j.losses[r] == j.losses[0]);
+        assert_true(j.evaluation[r] == j.evaluation[0]);
+        if (j.weights[r] != j.weights[0]) fail_msg("rank %d has other weights than rank 0", r);
+    }
+    return j;
+}
+
+/* One rank with the samples of `whole`, summed in `parts`. */
+static inline job run_alone(tm_step_options o, int whole, int parts, int steps)
+{
+    job j = { .o = o, .replicate = 1, .shard = 1, .steps = steps, .whole = whole, .rate = 2e-3, .max_norm = 1 };
+    j.o.layout.parts = parts;
+    rank_body(NULL, &j);
+    return j;
+}
+
+/* The largest relative difference of losses and norms. */
+static inline double apart(const job *a, const job *b)
+{
+    double most = 0;
+    for (int t = 0; t < a->steps; t++) {
+        double loss = fabs(a->loss[t] - b->loss[t]) / fabs(b->loss[t]);
+        most = fmax(most, loss); /* never NaN: see below */
+        if (!isfinite(a->loss[t]) || !isfinite(b->loss[t]) || !isfinite(a->norm[t])) return INFINITY;
+    }
+    return most;
+}
+
+enum { MODELS = 4 };
+static inline tm_step_options model_options(int k)
+{
+    tm_step_options o = k == 1   ? test_gpt_options()
+                        : k == 3 ? golden_flux_options(&tm_precision_f32)
+                                 : test_llama_options();
+    if (k == 2)
+        o.shape.moe = (tm_moe_shape){ .experts = 4,
+                                      .top_k = 2,
+                                      .ffn_dim = 64,
+                                      .normalise = true,
+                                      .scale = 1,
+                                      .groups = 1,
+                                      .aux_loss = 0.01,
+                                      .biased = true,
+                                      .bias_rate = 0.01 };
+    if (k == 3) o.optimizer = &tm_optimizer_adamw, o.hyper = test_llama_options().hyper;
+    if (k != 3) o.shape.dim = 32, o.shape.ffn_dim = 64, o.shape.head_dim = 16, o.micro_batch = 1, o.seq = 16;
+    return o;
+}
+
+#endif

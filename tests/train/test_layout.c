@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From parallelism.* to a layout: what each key says, what is left, batches of ranks, and what does not fit. */
+#include "base/text.h"
+#include "support/full_config.h"
+#include "train/run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tm_status read_options(const char *words, bool plans, tm_run_options *out, tm_error *err)
+{
+    tm_config *config = test_full_config();
+    tm_config_allow_unbuilt(config, plans);
+    assert_int_equal(tm_config_apply_preset(config, "tiny-llama", err), TM_OK);
+    test_apply_words(config, words);
+    tm_status st = tm_config_finish(config, err);
+    if (st == TM_OK) st = tm_run_options_read(config, out, err);
+    tm_config_destroy(config);
+    return st;
+}
+
+static tm_run_options options_of(const char *words, bool plans)
+{
+    tm_run_options options = { 0 };
+    tm_error       err = { 0 };
+    if (read_options(words, plans, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    return options;
+}
+
+static void refused(const char *words, const char *says)
+{
+    tm_run_options options;
+    tm_error       err = { 0 };
+    assert_int_not_equal(read_options(words, false, &options, &err), TM_OK);
+    assert_int_equal(tm_status_exit_code(err.status), 4);
+    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+}
+
+static void keys_say_the_layout(void **state)
+{
+    (void)state;
+    tm_layout plain = options_of("", false).step.layout;
+    assert_int_equal(tm_mesh_ranks(&plain.mesh), 1);
+    tm_layout four = options_of("--parallelism.ranks 4", false).step.layout;
+    assert_int_equal(four.mesh.degree[TM_AXIS_SHARD], 4);
+    assert_int_equal(four.sharing, TM_SHARE_ALL);
+    assert_true(four.reshard);
+    tm_layout hybrid =
+        options_of("--parallelism.ranks 6 --parallelism.data_parallel_shard_degree 3 "
+                   "--parallelism.data_parallel_replicate_degree 2 --parallelism.fsdp_reshard_after_forward never",
+                   false)
+            .step.layout;
+    assert_int_equal(hybrid.mesh.degree[TM_AXIS_REPLICATE], 2);
+    assert_int_equal(hybrid.mesh.degree[TM_AXIS_SHARD], 3);
+    assert_false(hybrid.reshard);
+    assert_int_equal(options_of("--parallelism.ranks 2 --parallelism.data_parallel_shard_strategy optim_grads", false)
+                         .step.layout.sharing,
+                     TM_SHARE_GRADIENTS);
+    assert_int_equal(options_of("--parallelism.ranks 2 --use_distributed_optimizer true", false).step.layout.sharing,
+                     TM_SHARE_OPTIMIZER);
+    assert_int_equal(options_of("--training.grad_accumulation 4 --training.separate_sums 2", false).step.layout.parts,
+                     2);
+}
+
+/* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not built. */
+static void plans_need_no_number_of_ranks(void **state)
+{
+    (void)state;
+    tm_layout eight = options_of("--parallelism.data_parallel_shard_degree 8", true).step.layout;
+    assert_int_equal(tm_mesh_ranks(&eight.mesh), 8);
+    tm_layout many = options_of("--parallelism.ranks 8192 --parallelism.tensor_parallel_degree 8 "
+                                "--parallelism.pipeline_parallel_degree 16",
+                                true)
+                         .step.layout;
+    assert_int_equal(tm_mesh_ranks(&many.mesh), 8192);
+    assert_int_equal(many.mesh.degree[TM_AXIS_SHARD], 64);
+    refused("--parallelism.data_parallel_shard_degree 8", "start 8 ranks (--ranks)");
+    refused("--parallelism.tensor_parallel_degree 2 --parallelism.ranks 2", "tensor parallelism is not built yet");
+}
+
+static void batches_are_those_of_all_ranks(void **state)
+{
+    (void)state;
+    const char    *own = "--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 24";
+    tm_run_options o = options_of(own, false);
+    assert_int_equal(o.step.accumulation, 3);
+    assert_int_equal(o.source.samples, 24 * o.steps);
+    o = options_of("--parallelism.ranks 4 --training.local_batch_size 2 --training.grad_accumulation 5", false);
+    assert_int_equal(o.step.accumulation, 5);
+    assert_int_equal(o.source.samples, 40 * o.steps);
+    refused("--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 12", "8 and 16 are");
+    refused("--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 4", "8 and 16 are");
+    refused("--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 16 "
+            "--training.grad_accumulation 3",
+            "x 4 ranks is not training.global_batch_size 16");
+}
+
+static void exact_is_for_copies(void **state)
+{
+    (void)state;
+    refused("--parallelism.ranks 2 --parallelism.exact true", "data_parallel_replicate_degree -1");
+    tm_layout copies = options_of("--parallelism.ranks 2 --parallelism.exact true "
+                                  "--parallelism.data_parallel_shard_degree 1 "
+                                  "--parallelism.data_parallel_replicate_degree -1",
+                                  false)
+                           .step.layout;
+    assert_int_equal(copies.mesh.degree[TM_AXIS_REPLICATE], 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_say_the_layout),
+        cmocka_unit_test(plans_need_no_number_of_ranks),
+        cmocka_unit_test(batches_are_those_of_all_ranks),
+        cmocka_unit_test(exact_is_for_copies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

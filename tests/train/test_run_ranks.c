@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole runs on several ranks: the same losses as one alone, stopped by any of them and resumed on any number of them;
+ * ranks that are not of one run, or slow, are named. */
+#include "support/folder.h"
+#include "support/training.h"
+
+#include "../comm/world.h"
+#include "base/log.h"
+#include "train/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { STEPS = 6, BATCH = 4, MAX_RANKS = 4, DEADLINE = 120, NEVER = -1 };
+
+/* What rank 0 tells of a run, and what is asked of each rank. */
+typedef struct {
+    tm_sink        sink;
+    tm_run_options options;
+    int            shard; /* ranks that share weights; the others hold copies */
+    tm_sharing     sharing;
+    int64_t        stop_after[MAX_RANKS];
+    void (*spoil)(tm_run_options *o, int rank);
+    bool only_evaluates;
+    /* found */
+    double            losses[STEPS + 1], norms[STEPS + 1], validation[STEPS + 1], gap;
+    int64_t           tokens[STEPS + 1], first_step, last_step, saved, saved_bytes, evaluated, devices, batch_tokens;
+    bool              communicated;
+    tm_rank_told      told[MAX_RANKS];
+    size_t            n_told;
+    tm_status         status[MAX_RANKS];
+    tm_error          err[MAX_RANKS];
+    tm_run_evaluation evaluation[MAX_RANKS];
+} job;
+
+static void listen(tm_sink *sink, const tm_event *event)
+{
+    job *j = (job *)sink;
+    if (event->kind == TM_EVENT_RUN_STARTED) {
+        j->first_step = event->run_started.first_step;
+        j->devices = event->run_started.devices;
+        j->batch_tokens = event->run_started.batch_tokens;
+    } else if (event->kind == TM_EVENT_STEP_DONE) {
+        const tm_step_done *s = &event->step_done;
+        j->last_step = s->step;
+        j->losses[s->step] = s->loss;
+        j->norms[s->step] = s->grad_norm;
+        j->tokens[s->step] = s->tokens;
+        double sum = 0;
+        for (size_t i = 0; i < s->n_phases; i++) {
+            sum += s->phases[i].value;
+            j->communicated = j->communicated || strstr(s->phases[i].name, "communication");
+            CHECK(s->phases[i].value >= -1e-6);
+        }
+        j->gap = fmax(j->gap, fabs(sum - s->seconds));
+    } else if (event->kind == TM_EVENT_EVALUATION) {
+        j->validation[event->evaluation.step] = event->evaluation.loss;
+        j->evaluated = event->evaluation.tokens;
+    } else if (event->kind == TM_EVENT_CHECKPOINT) {
+        j->saved = event->checkpoint.step;
+        j->saved_bytes = event->checkpoint.bytes;
+    } else if (event->kind == TM_EVENT_RUN_ENDED) {
+        j->n_told = event->run_ended.n_ranks;
+        if (j->n_told) memcpy(j->told, event->run_ended.ranks, j->n_told * sizeof *j->told);
+    }
+}
+
+/* Stops its rank after a step: every rank has a sink of its own for that. */
+typedef struct {
+    tm_sink               sink;
+    volatile sig_atomic_t stop;
+    int64_t               after;
+} stopper;
+
+static void count(tm_sink *sink, const tm_event *event)
+{
+    stopper *s = (stopper *)sink;
+    if (event->kind == TM_EVENT_STEP_DONE && event->step_done.step == s->after) s->stop = 1;
+}
+
+static job new_job(const char *folder)
+{
+    job             j = { .sink = { .handle = listen }, .shard = 1, .sharing = TM_SHARE_ALL };
+    tm_run_options *o = &j.options;
+    *o = (tm_run_options){ .model_name = "small",
+                           .steps = STEPS,
+                           .learning_rate = 3e-3,
+                           .max_norm = 1,
+                           .seed = 77,
+                           .prefetch = 1,
+                           .validate = true,
+                           .validation_freq = 3,
+                           .validation_steps = 5,
+                           .checkpoint = folder != NULL,
+                           .checkpoint_interval = 1000,
+                           .checkpoint_load_step = -1,
+                           .checkpoint_keep = 2,
+                           .config_hash = 1,
+                           .checkpoint_folder = folder };
+    o->step = test_llama_options();
+    o->step.shape.vocab_size = 64;
+    o->step.shape.dim = 32, o->step.shape.ffn_dim = 64, o->step.shape.head_dim = 16;
+    o->step.seq = 16;
+    o->step.micro_batch = 1;
+    o->step.recompute.cheap = true;
+    o->schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
+                                 .steps = STEPS,
+                                 .warmup_steps = 2,
+                                 .decay_ratio = -1,
+                                 .decay = TM_DECAY_COSINE };
+    o->source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o->step.seq, .seed = o->seed };
+    for (int r = 0; r < MAX_RANKS; r++) j.stop_after[r] = NEVER;
+    return j;
+}
+
+static void run_rank(tm_comm *comm, void *context)
+{
+    job           *j = context;
+    int            rank = comm ? tm_comm_rank(comm) : 0, ranks = comm ? tm_comm_size(comm) : 1;
+    tm_run_options o = j->options;
+    tm_ranks       own;
+    tm_device     *device;
+    tm_source     *source;
+    stopper        stops = { .sink = { .handle = count }, .after = j->stop_after[rank] };
+    o.step.accumulation = BATCH / ranks;
+    if (comm) {
+        o.step.layout.mesh = tm_mesh_one();
+        o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks / j->shard;
+        o.step.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
+        o.step.layout.rank = rank;
+        o.step.layout.sharing = j->sharing;
+        CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, ranks, err));
+        CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
+        o.ranks = &own;
+    }
+    if (j->spoil) j->spoil(&o, rank);
+    CHECK_OK(tm_device_open("cpu", 1, &device, err));
+    if (comm) tm_device_join(device, &own.groups);
+    CHECK_OK(tm_source_open(&o.source, &source, err));
+    tm_event_bus bus = { .sinks = (tm_sink *[]){ &stops.sink, &j->sink }, .count = rank == 0 ? 2 : 1 };
+    j->err[rank] = (tm_error){ 0 };
+    if (j->only_evaluates)
+        j->status[rank] = tm_run_evaluate(&o, device, source, &stops.stop, &j->evaluation[rank], &j->err[rank]);
+    else
+        j->status[rank] = tm_run(&o, device, source, &bus, &stops.stop, &j->err[rank]);
+    tm_source_close(source);
+    tm_device_close(device);
+    if (comm) tm_ranks_close(&own);
+}
+
+/* ranks 0: alone, without a world. */
+static void run_on(job *j, int ranks, tm_status wanted)
+{
+    if (ranks == 0)
+        run_rank(NULL, j);
+    else
+        run_world(ranks, NULL, DEADLINE, false, run_rank, j);
+    for (int r = 0; r < (ranks ? ranks : 1); r++)
+        if (j->status[r] != wanted)
+            fail_msg("rank %d of %d: status %d: %s", r, ranks, (int)j->status[r], j->err[r].text);
+}
+
+static void close_to(double a, double b, const char *what, int64_t step)
+{
+    if (!(fabs(a - b) <= 1e-5 * fabs(b))) fail_msg("%s of step %d: %.9g, wanted %.9g", what, (int)step, a, b);
+}
+
+static void same_steps(const job *got, const job *wanted, int64_t from)
+{
+    for (int64_t t = from; t <= STEPS; t++) {
+        close_to(got->losses[t], wanted->losses[t], "loss", t);
+        close_to(got->norms[t], wanted->norms[t], "norm", t);
+        close_to(got->validation[t] + 1, wanted->validation[t] + 1, "held-out loss", t);
+    }
+    assert_true(got->last_step == STEPS && got->first_step == from);
+}
+
+static void ranks_train_what_one_does(void **state)
+{
+    (void)state;
+    job alone = new_job(NULL);
+    run_on(&alone, 0, TM_OK);
+    assert_true(alone.n_told == 0 && alone.devices == 1 && !alone.communicated);
+    for (int ranks = 1; ranks <= MAX_RANKS; ranks *= 2)
+        for (int shard = 1; shard <= ranks; shard *= 2) {
+            job j = new_job(NULL);
+            j.shard = shard;
+            run_on(&j, ranks, TM_OK);
+            same_steps(&j, &alone, 1);
+            assert_int_equal(j.devices, ranks);
+            assert_int_equal(j.batch_tokens, BATCH * 16 / ranks);
+            assert_int_equal(j.tokens[1], BATCH * 16 / ranks);
+            assert_int_equal(j.evaluated, alone.evaluated);
+            assert_true(j.communicated && j.gap < 1e-6);
+            assert_int_equal(j.n_told, ranks);
+            for (int r = 0; r < ranks; r++) {
+                assert_true(j.told[r].rank == r && j.told[r].data_rank == r && j.told[r].step_seconds > 0);
+                assert_true(j.told[r].busy_seconds > 0 && j.told[r].busy_seconds < j.told[r].step_seconds);
+                assert_int_equal(j.told[r].target_tokens, STEPS * BATCH * 16 / ranks);
+            }
+        }
+}
+
+/* The held-out loss of the same weights does not depend on who reads which batch: five batches, of 1, 2 and 4 ranks. */
+static void evaluations_have_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    job alone = new_job(NULL);
+    alone.only_evaluates = true;
+    run_on(&alone, 0, TM_OK);
+    for (int ranks = 1; ranks <= MAX_RANKS; ranks *= 2) {
+        job j = new_job(NULL);
+        j.only_evaluates = true;
+        run_on(&j, ranks, TM_OK);
+        for (int r = 0; r < ranks; r++) {
+            assert_memory_equal(&j.evaluation[r].loss, &alone.evaluation[0].loss, sizeof(double));
+            assert_memory_equal(&j.evaluation[r].error, &alone.evaluation[0].error, sizeof(double));
+            assert_int_equal(j.evaluation[r].tokens, alone.evaluation[0].tokens);
+        }
+    }
+}
+
+/* From 2 ranks to `ranks`, in other layouts; a signal that only one of them hears stops all. */
+static void stopped_by_one_and_resumed_on_others(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks, shard;
+    } after[] = { { 0, 1 }, { 1, 1 }, { 4, 1 }, { 4, 2 }, { 4, 4 }, { 2, 1 } };
+    job alone = new_job(NULL);
+    run_on(&alone, 0, TM_OK);
+    for (int shard = 1; shard <= 2; shard++)
+        for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) {
+            char *folder = test_tree_make();
+            job   first = new_job(folder), second = new_job(folder);
+            first.shard = shard;
+            first.stop_after[(int)i % 2] = 3;
+            run_on(&first, 2, TM_INTERRUPTED);
+            assert_true(first.last_step == 3 && first.saved == 3);
+            second.shard = after[i].shard;
+            second.options.checkpoint_behind = i % 2;
+            second.options.checkpoint_interval = 1;
+            run_on(&second, after[i].ranks, TM_OK);
+            same_steps(&second, &alone, 4);
+            assert_int_equal(second.saved, STEPS);
+            if (second.saved_bytes != first.saved_bytes)
+                fail_msg("shard %d, case %zu: %lld bytes, wanted %lld", shard, i, (long long)second.saved_bytes,
+                         (long long)first.saved_bytes);
+            job third = new_job(folder); /* all is done: nothing to train, the same held-out loss */
+            third.options.steps = STEPS;
+            run_on(&third, 2, TM_OK);
+            assert_int_equal(third.last_step, 0);
+            close_to(third.validation[STEPS], alone.validation[STEPS], "held-out loss", STEPS);
+            test_tree_remove(folder);
+        }
+}
+
+static void other_configuration(tm_run_options *o, int rank)
+{
+    if (rank == 2) o->config_hash = 5;
+}
+
+static void other_data(tm_run_options *o, int rank)
+{
+    if (rank == 0) o->source.name = "mock";
+    other_configuration(o, rank);
+}
+
+static void ranks_of_another_run_are_named(void **state)
+{
+    (void)state;
+    job j = new_job(NULL);
+    j.spoil = other_configuration;
+    run_on(&j, 4, TM_INVALID);
+    for (int r = 0; r < 4; r++) assert_non_null(strstr(j.err[r].text, ": the configuration of rank 2 differs"));
+    j = new_job(NULL);
+    j.spoil = other_data;
+    run_on(&j, 4, TM_INVALID);
+    for (int r = 0; r < 4; r++)
+        assert_non_null(strstr(j.err[r].text, "the configuration of rank 2; the data of rank 0 differs"));
+}
+
+static void slow_rank(tm_run_options *o, int rank)
+{
+    if (rank == 1) o->slowdown_pct = 80;
+}
+
+/* On a busy machine others may be slow, too: now and then rank 1 alone is. */
+static void a_slow_rank_is_named(void **state)
+{
+    (void)state;
+    bool named = false;
+    for (int i = 0; i < 20 && !named; i++) {
+        job j = new_job(NULL);
+        j.spoil = slow_rank;
+        j.options.validate = false;
+        j.options.step.seq = j.options.source.seq = 64;
+        run_on(&j, 2, TM_OK);
+        named = j.told[1].slow && !j.told[0].slow && j.told[1].behind > 0.3 &&
+                j.told[0].wait_seconds > j.told[1].wait_seconds;
+    }
+    assert_true(named);
+}
+
+static void failing_folder(tm_run_options *o, int rank)
+{
+    if (rank == 1) o->seed = 78; /* the checkpoint is of another */
+}
+
+/* One rank that cannot go on ends all of them, with its story. */
+static void a_failure_of_one_rank_is_that_of_all(void **state)
+{
+    (void)state;
+    char *folder = test_tree_make();
+    job   j = new_job(folder);
+    j.stop_after[0] = 2;
+    run_on(&j, 2, TM_INTERRUPTED);
+    j = new_job(folder);
+    j.spoil = failing_folder;
+    run_on(&j, 2, TM_INVALID);
+    assert_non_null(strstr(j.err[0].text, "rank 1: the checkpoint in"));
+    assert_non_null(strstr(j.err[1].text, "debug.seed 77"));
+    test_tree_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_train_what_one_does),
+        cmocka_unit_test(evaluations_have_the_bits_of_one_rank),
+        cmocka_unit_test(stopped_by_one_and_resumed_on_others),
+        cmocka_unit_test(ranks_of_another_run_are_named),
+        cmocka_unit_test(a_slow_rank_is_named),
+        cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),
+    };
+    tm_log_set_level(TM_LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

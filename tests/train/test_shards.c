@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that share the optimizer's state, gradients and weights of a model: they follow one rank with all samples, have
+ * the same bits every time, and hold their part and no more. */
+#include "ranks_fixture.h"
+
+static const tm_sharing  sharings[] = { TM_SHARE_OPTIMIZER, TM_SHARE_GRADIENTS, TM_SHARE_ALL };
+static const char *const names[] = {
+    [TM_SHARE_OPTIMIZER] = "optimizer", [TM_SHARE_GRADIENTS] = "gradients", [TM_SHARE_ALL] = "all"
+};
+
+static void check_follows(tm_step_options o, int k, int replicate, int shard, tm_sharing sharing, const job *alone)
+{
+    job    together = run_ranks(o, replicate, shard, sharing, alone->steps);
+    double far = apart(&together, alone);
+    if (!(far <= 1e-5))
+        fail_msg("model %d, %s, %d x %d ranks: losses are %.3g apart", k, names[sharing], replicate, shard, far);
+    for (int t = 0; t < alone->steps; t++)
+        if (!(fabs(together.norm[t] - alone->norm[t]) <= 1e-5 * alone->norm[t]))
+            fail_msg("model %d, %s, %d x %d ranks: step %d: norm %.9g, wanted %.9g", k, names[sharing], replicate,
+                     shard, t + 1, together.norm[t], alone->norm[t]);
+}
+
+static void shares_follow_one_rank(void **state)
+{
+    (void)state;
+    for (int k = 0; k < MODELS; k++)
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            job alone = run_alone(model_options(k), ranks, 1, ranks == 2 ? MOST_STEPS : 6);
+            for (size_t s = 0; s < 3; s++) {
+                tm_step_options o = model_options(k);
+                o.layout.reshard = s == 2 && ranks != 3;
+                o.layout.prefetch = ranks - 2;
+                check_follows(o, k, 1, ranks, sharings[s], &alone);
+            }
+        }
+}
+
+/* Several micro-batches are added up in the shares, copies of shards reduced among each other; casts and recomputation
+ * see gathered weights. */
+static void layouts_compose(void **state)
+{
+    (void)state;
+    for (int k = 0; k < MODELS; k++)
+        for (int variant = 0; variant < 3; variant++) {
+            tm_step_options o = model_options(k);
+            o.accumulation = variant == 1 ? 1 : 2;
+            if (variant == 1) o.recompute = (tm_recompute){ .cheap = true, .every_n = 1 };
+            job alone = run_alone(o, 4, 1, 3);
+            for (size_t s = 0; s < 3; s++)
+                for (int hybrid = 0; hybrid < 2; hybrid++) {
+                    tm_step_options own = o;
+                    own.layout.reshard = variant != 2;
+                    own.layout.prefetch = 1;
+                    check_follows(own, k, hybrid ? 2 : 1, hybrid ? 2 : 4, sharings[s], &alone);
+                }
+        }
+}
+
+/* In bfloat16 another order of additions can round a product elsewhere: nearer than its steps, and the same each time.
+ */
+static void bfloat16_is_close_and_repeats(void **state)
+{
+    (void)state;
+    tm_step_options o = model_options(0);
+    o.precision = &tm_precision_bf16;
+    o.layout.reshard = true;
+    job alone = run_alone(o, 2, 1, 10);
+    for (size_t s = 0; s < 3; s++) {
+        job once = run_ranks(o, 1, 2, sharings[s], 10), twice = run_ranks(o, 1, 2, sharings[s], 10);
+        assert_true(apart(&once, &alone) < 2e-3);
+        assert_true(once.weights[0] == twice.weights[0]);
+    }
+}
+
+/* Weights, gradients and moments: a rank has its share of each unit (a whole number of 16 elements), and moments for
+ * what of it is used. */
+static void a_rank_holds_its_share(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++)
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            job             whole = run_alone(model_options(k), 1, 1, 1);
+            size_t          elements = whole.states[0] / 16; /* weights, gradients, two moments of four bytes */
+            size_t          first = 0, sum = 0;
+            job             all = run_ranks(model_options(k), 1, ranks, TM_SHARE_ALL, 1);
+            tm_step_options o = model_options(k);
+            tm_device      *device = test_device_open("cpu", 1);
+            tm_chooser      chooser = tm_device_chooser(device);
+            for (int r = 0; r < ranks; r++) {
+                o.layout = all.o.layout;
+                o.layout.mesh = tm_mesh_one();
+                o.layout.mesh.degree[TM_AXIS_SHARD] = ranks;
+                o.layout.rank = r;
+                tm_step *step = test_step_plan(&o, &chooser); /* no rank runs: a plan needs none */
+                assert_int_equal(step->plan->arena_bytes, all.arena[r]);
+                size_t shares = 0, moments = 0;
+                for (size_t u = 0; u < step->units.n_units; u++) {
+                    const tm_unit *unit = &step->units.units[u];
+                    int64_t        from = r * unit->share, to = from + unit->share;
+                    if (to > unit->used) to = unit->used;
+                    assert_true(unit->share % 16 == 0 && unit->share * ranks < unit->used + 16 * ranks);
+                    shares += (size_t)unit->share;
+                    moments += to > from ? (size_t)(to - from) : 0;
+                }
+                assert_int_equal(all.states[r], 8 * shares + 8 * moments);
+                first = r == 0 ? shares : first;
+                sum += moments;
+                tm_step_destroy(step);
+            }
+            assert_int_equal(sum, elements); /* every element has its moments once */
+            assert_true(first * (size_t)ranks >= elements && first * (size_t)ranks < elements + elements / 10);
+            tm_device_close(device);
+        }
+}
+
+static void refused(tm_step_options o, const char *says)
+{
+    tm_error   err = { 0 };
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_step   *step = NULL;
+    o.layout.mesh = tm_mesh_one();
+    o.layout.mesh.degree[TM_AXIS_SHARD] = 2;
+    o.layout.sharing = TM_SHARE_ALL;
+    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
+    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+    tm_device_close(device);
+}
+
+static void what_needs_whole_tensors_is_refused(void **state)
+{
+    (void)state;
+    tm_step_options o = model_options(0);
+    o.optimizer = &tm_optimizer_muon;
+    refused(o, "Muon is not built for shards");
+    o.optimizer = &tm_optimizer_adafactor;
+    refused(o, "Adafactor is not built for shards");
+    o = model_options(0);
+    o.hyper.stochastic = true;
+    refused(o, "optimizer.bf16_stochastic_round");
+    o = model_options(0);
+    o.offload = (tm_offload){ .optimizer = true, .space = TM_SPACE_DISK };
+    refused(o, "training.offload");
+    o = model_options(0);
+    o.compared = &tm_precision_f32;
+    refused(o, "debug.microscope");
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    test_threads_sleep(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_follow_one_rank),
+        cmocka_unit_test(layouts_compose),
+        cmocka_unit_test(bfloat16_is_close_and_repeats),
+        cmocka_unit_test(a_rank_holds_its_share),
+        cmocka_unit_test(what_needs_whole_tensors_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
