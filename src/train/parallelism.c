@@ -21,6 +21,7 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
     tm_mesh mesh = tm_mesh_one();
     for (int i = 0; i < DEGREES; i++) {
         if (!degrees[i].key[0]) continue;
+        if (degrees[i].axis == TM_AXIS_EP && tm_config_plans(config)) continue; /* not built: plans leave it out */
         mesh.degree[degrees[i].axis] = (int)tm_config_i64(config, degrees[i].key);
         bool multiplies = degrees[i].axis != TM_AXIS_EP && mesh.degree[degrees[i].axis] > 0;
         if (multiplies && product < 1 << 20) product *= mesh.degree[degrees[i].axis];

@@ -194,7 +194,6 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         { "sample_rate: 0.5", "a part of the samples", true },
         { "optimizer: muon\n      tensor_model_parallel_size: 2\n      muon_tp_mode: blockwise",
           "Muon on the parts of matrices; wanted one of", false },
-        { "save: x\n      async_save: true", "saving in the background", true },
         { "save: x\n      non_persistent_save_interval: 5", "checkpoints of a second kind", true },
         { "ckpt_convert_format: torch_dist", "checkpoints that are converted instead of training", true },
         { "num_layers: 2\n      num_layers: 3", "x.yaml:13: duplicate key 'num_layers', first given in line 12",
@@ -230,6 +229,7 @@ static void what_changes_nothing_is_accepted(void **state)
         "recompute_granularity: selective\n      recompute_modules: [core_attn]",
         "optimizer: muon\n      muon_tp_mode: blockwise",
         "split: \"99,1,0\"\n      async_save: true\n      non_persistent_save_interval: 5",
+        "save: x\n      async_save: true",
         "sft_packing_segment_align: 16",
     };
     test_foreign *f = *state;
