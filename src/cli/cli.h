@@ -28,6 +28,7 @@ typedef struct {
     double            timeout_s;    /* --timeout, 0: none */
     int64_t           ranks;        /* --ranks, 0: not given */
     const char       *mpi;          /* --mpi */
+    int64_t           restarts;     /* --max-restarts */
     double            deadline_s;   /* --deadline, 0: the usual one */
     bool              json, dry_run, evaluate, allow_unknown;
     bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */

@@ -7,11 +7,18 @@
 #include "cli/command.h"
 #include "comm/comm.h"
 
-/* --ranks N in a process that no launcher started: starts N of this very command under the launcher of an MPI (`mpi`:
- * "openmpi", "mpich"; NULL: whichever is there) on this host, and waits for them. *started: it did, and the status is
- * theirs; they have said what there is to say where err->text is "". SIGINT, SIGTERM and SIGHUP ask the ranks to save
- * and stop, a second one ends them. No process is left, whatever happens to one. */
-TM_MUST_USE tm_status tm_cli_start_ranks(int64_t ranks, const char *mpi, const tm_cli_line *line, bool *started,
+/* How ranks are to be started. */
+typedef struct {
+    int64_t     ranks;    /* --ranks */
+    const char *mpi;      /* "openmpi", "mpich"; NULL: whichever is there */
+    int64_t     restarts; /* after failures (exit code 1) the command begins again, so many times */
+} tm_cli_start;
+
+/* --ranks N in a process that no launcher started: starts N of this very command under the launcher of an MPI on this
+ * host, and waits for them. *started: it did, and the status is theirs; they have said what there is to say where
+ * err->text is "". SIGINT, SIGTERM and SIGHUP ask the ranks to save and stop, a second one ends them. No process is
+ * left, whatever happens to one. */
+TM_MUST_USE tm_status tm_cli_start_ranks(const tm_cli_start *start, const tm_cli_line *line, bool *started,
                                          tm_error *err);
 
 /* The world of this process: alone, or that which a launcher has started. Each rank of a host keeps to its share of the

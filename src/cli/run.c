@@ -46,6 +46,8 @@ static const tm_option rows[] = {
     { "timeout", 0, TM_OPTION_F64, offsetof(tm_cli_options, timeout_s), .value = "SECONDS", .lo = -1, .hi = 1e8,
       .help = "stop after this time, as if interrupted; 0 or -1: never" },
     TM_OPTION_RANKS(tm_cli_options),
+    { "max-restarts", 0, TM_OPTION_I64, offsetof(tm_cli_options, restarts), .value = "N", .lo = 0, .hi = 1000,
+      .help = "of --ranks: begin again from the last checkpoint so many times after a rank was lost" },
     TM_CLI_CONFIGURATION_ROWS,
 };
 
@@ -639,7 +641,11 @@ static tm_status open_world(job *j, const tm_cli_line *line, bool *started, tm_e
                        (long long)ranks, tm_comm_launched().launcher);
     if (n_axes > 0) return TM_OK; /* the runs have --ranks, too */
     if (j->cli->evaluate) return tm_fail(err, TM_UNSUPPORTED, "--evaluate takes one rank; leave --ranks out");
-    TM_TRY(tm_cli_start_ranks(ranks, j->cli->mpi, line, started, err));
+    tm_cli_start start = { .ranks = ranks, .mpi = j->cli->mpi, .restarts = j->cli->restarts };
+    if (start.restarts > 0 && !tm_config_bool(j->config, "checkpoint.enable"))
+        return tm_fail(err, TM_USAGE,
+                       "--max-restarts begins again from the last checkpoint and needs checkpoint.enable");
+    TM_TRY(tm_cli_start_ranks(&start, line, started, err));
     if (*started) return TM_OK;
     TM_TRY(tm_cli_open_ranks(ranks, j->cli->deadline_s, &j->world, err));
     if (!is_first(j)) {

@@ -263,18 +263,37 @@ static tm_status supervise(supervisor *s, char **argv, tm_error *err)
     return conclude(s, status, err);
 }
 
-tm_status tm_cli_start_ranks(int64_t ranks, const char *mpi, const tm_cli_line *line, bool *started, tm_error *err)
+/* From the beginning to the end of a launcher; signs are those of this time. */
+static tm_status attempt(supervisor *s, const char *launcher, const tm_cli_line *line, bool *started, tm_error *err)
 {
-    supervisor  s = { .ranks = (int)ranks, .first = -1 };
-    const char *launcher = NULL;
-    *started = false;
-    if (ranks < 2 || tm_comm_launched().ranks > 1) return TM_OK;
-    if (ranks > MOST_RANKS) return tm_fail(err, TM_USAGE, "--ranks may be at most %d", MOST_RANKS);
-    TM_TRY(choose_mpi(&s, mpi, &launcher, err));
-    TM_TRY(tm_scratch_make_in(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "trainmark-ranks", &s.folder, err));
-    char **argv = command_line(&s, launcher, line);
+    s->first = -1;
+    s->due_ns = 0;
+    TM_TRY(tm_scratch_make_in(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "trainmark-ranks", &s->folder, err));
+    char **argv = command_line(s, launcher, line);
     *started = argv != NULL;
-    tm_status st = argv ? supervise(&s, argv, err) : tm_fail(err, TM_IO, "cannot read /proc/self/exe");
-    tm_scratch_remove(&s.folder);
+    tm_status st = argv ? supervise(s, argv, err) : tm_fail(err, TM_IO, "cannot read /proc/self/exe");
+    tm_scratch_remove(&s->folder);
     return st;
+}
+
+tm_status tm_cli_start_ranks(const tm_cli_start *start, const tm_cli_line *line, bool *started, tm_error *err)
+{
+    supervisor  s = { .ranks = (int)start->ranks };
+    const char *launcher = NULL;
+    tm_status   st = TM_OK;
+    *started = false;
+    if (start->ranks < 2 || tm_comm_launched().ranks > 1) return TM_OK;
+    if (start->ranks > MOST_RANKS) return tm_fail(err, TM_USAGE, "--ranks may be at most %d", MOST_RANKS);
+    TM_TRY(choose_mpi(&s, start->mpi, &launcher, err));
+    for (int64_t again = 0;; again++) {
+        tm_error own = { 0 };
+        st = attempt(&s, launcher, line, started, &own);
+        bool lost = st != TM_OK && tm_status_exit_code(st) == tm_status_exit_code(TM_INTERNAL);
+        if (!lost || s.asked > 0 || again == start->restarts) {
+            *err = own;
+            return st;
+        }
+        fprintf(stderr, "trainmark: %s%sbeginning again, %lld of %lld times\n", own.text, own.text[0] ? "; " : "",
+                (long long)again + 1, (long long)start->restarts);
+    }
 }

@@ -157,9 +157,9 @@ bool tm_v_compare(const tm_v *a, const tm_v *b, int *order);
 /* What a loop goes through: a map's keys, a text's characters. */
 tm_v tm_v_items(tm_render *r, const tm_v *v);
 tm_v tm_v_from_json(tm_render *r, const json_t *json);
-/* As {{ }} shows it, and as Python shows it within a list. */
-void tm_v_print(const tm_v *v, tm_text *out);
-void tm_v_show(const tm_v *v, tm_text *out);
+/* As {{ }} shows it, and as Python shows it within a list. What Python shows by its address is refused. */
+void tm_v_print(tm_render *r, const tm_v *v, tm_text *out);
+void tm_v_show(tm_render *r, const tm_v *v, tm_text *out);
 /* json.dumps(ensure_ascii=False); indent < 0: on one line. */
 void tm_v_json(tm_render *r, const tm_v *v, int indent, tm_text *out);
 

@@ -441,7 +441,7 @@ static void run(tm_render *r, const tm_s *s)
             break;
         case TM_S_OUTPUT:
             value = evaluate(r, s->a);
-            if (!r->failed) tm_v_print(&value, r->out);
+            if (!r->failed) tm_v_print(r, &value, r->out);
             break;
         case TM_S_IF:
             value = evaluate(r, s->a);

@@ -25,7 +25,7 @@ tm_v tm_v_wants(tm_render *r, const char *what, const char *wanted)
 tm_v tm_v_as_text(tm_render *r, const tm_v *v)
 {
     tm_text text = { 0 };
-    tm_v_print(v, &text);
+    tm_v_print(r, v, &text);
     tm_v made = tm_v_string(r, text.data, text.length);
     tm_text_fini(&text);
     return made;
@@ -132,7 +132,7 @@ tm_v tm_v_join(tm_render *r, const tm_v *list, const tm_v *between)
     tm_text_add(&out, "");
     for (size_t i = 0; i < all.box->n; i++) {
         if (i && between) tm_text_add_n(&out, between->text, between->length);
-        tm_v_print(&all.box->item[i], &out);
+        tm_v_print(r, &all.box->item[i], &out);
     }
     tm_v made = tm_v_string(r, out.data, out.length);
     tm_text_fini(&out);

@@ -232,7 +232,7 @@ static void show_string(const tm_v *v, tm_text *out)
     tm_text_add(out, quote);
 }
 
-void tm_v_show(const tm_v *v, tm_text *out)
+void tm_v_show(tm_render *r, const tm_v *v, tm_text *out)
 {
     bool dict = v->kind == TM_V_DICT;
     if (v->kind == TM_V_STRING) {
@@ -241,15 +241,20 @@ void tm_v_show(const tm_v *v, tm_text *out)
         tm_text_add(out, dict ? "{" : "[");
         for (size_t i = 0; i < v->box->n; i++) {
             if (i) tm_text_add(out, dict && i % 2 ? ": " : ", ");
-            tm_v_show(&v->box->item[i], out);
+            tm_v_show(r, &v->box->item[i], out);
         }
         tm_text_add(out, dict ? "}" : "]");
+    } else if (v->kind == TM_V_UNDEFINED) {
+        tm_text_add(out, "Undefined");
+    } else if (v->kind > TM_V_DICT) {
+        tm_render_fail(r, TM_INVALID, "a %s has no text; call it, or leave it out",
+                       v->kind == TM_V_NAMESPACE ? "namespace" : "function");
     } else {
-        tm_v_print(v, out);
+        tm_v_print(r, v, out);
     }
 }
 
-void tm_v_print(const tm_v *v, tm_text *out)
+void tm_v_print(tm_render *r, const tm_v *v, tm_text *out)
 {
     switch (v->kind) {
     case TM_V_UNDEFINED:
@@ -270,7 +275,7 @@ void tm_v_print(const tm_v *v, tm_text *out)
         tm_text_add_n(out, v->text, v->length);
         break;
     default:
-        tm_v_show(v, out);
+        tm_v_show(r, v, out);
     }
 }
 
@@ -310,7 +315,7 @@ static void write_json(tm_render *r, const tm_v *v, int indent, int depth, tm_te
     } else if (v->kind == TM_V_BOOL) {
         tm_text_add(out, v->integer ? "true" : "false");
     } else if (v->kind == TM_V_INT || v->kind == TM_V_FLOAT) {
-        tm_v_print(v, out);
+        tm_v_print(r, v, out);
     } else if (v->kind != TM_V_LIST && !dict) {
         tm_render_fail(r, TM_INVALID, "tojson takes what JSON has: no functions, nothing undefined");
     } else {

@@ -19,14 +19,16 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
 {
     int64_t ranks = tm_config_i64(config, "parallelism.ranks"), product = 1;
     tm_mesh mesh = tm_mesh_one();
+    bool    plans = tm_config_plans(config);
     for (int i = 0; i < DEGREES; i++) {
-        if (!degrees[i].key[0]) continue;
-        if (degrees[i].axis == TM_AXIS_EP && tm_config_plans(config)) continue; /* not built: plans leave it out */
+        bool built = degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD;
+        if (!degrees[i].key[0] || (!built && !plans)) continue; /* a run is refused by the name of what is not built */
+        if (degrees[i].axis == TM_AXIS_EP) continue;            /* plans leave it out: no number of ranks is given */
         mesh.degree[degrees[i].axis] = (int)tm_config_i64(config, degrees[i].key);
         bool multiplies = degrees[i].axis != TM_AXIS_EP && mesh.degree[degrees[i].axis] > 0;
         if (multiplies && product < 1 << 20) product *= mesh.degree[degrees[i].axis];
     }
-    if (tm_config_plans(config) && !tm_config_is_set(config, "parallelism.ranks")) ranks = product;
+    if (plans && !tm_config_is_set(config, "parallelism.ranks")) ranks = product;
     TM_TRY(tm_mesh_fill(&mesh, ranks, err));
     *out = mesh;
     return TM_OK;

@@ -281,6 +281,14 @@ static tm_status check_length(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* Megatron's word for one of the strategies. */
+static void settle_sharing(tm_config *config)
+{
+    if (tm_config_bool(config, "use_distributed_optimizer") &&
+        rank_of(config, "use_distributed_optimizer") > rank_of(config, "parallelism.data_parallel_shard_strategy"))
+        tm_config_derive(config, "parallelism.data_parallel_shard_strategy", "optim", "use_distributed_optimizer");
+}
+
 /* The loss of pairs, and evaluations. */
 static tm_status check_evaluation(tm_config *config, tm_error *err)
 {
@@ -298,20 +306,12 @@ static tm_status check_evaluation(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
-/* Megatron's word for one of the strategies. */
-static void settle_sharing(tm_config *config)
-{
-    if (tm_config_bool(config, "use_distributed_optimizer") &&
-        rank_of(config, "use_distributed_optimizer") > rank_of(config, "parallelism.data_parallel_shard_strategy"))
-        tm_config_derive(config, "parallelism.data_parallel_shard_strategy", "optim", "use_distributed_optimizer");
-}
-
 tm_status tm_train_rules(tm_config *config, tm_error *err)
 {
-    settle_sharing(config);
     static tm_status (*const rules[])(tm_config *, tm_error *) = { settle_batch,          settle_schedule,
                                                                    settle_recompute,      check_evaluation,
                                                                    train_quantize_settle, check_length };
+    settle_sharing(config);
     bool wrong = tm_config_report(config, settle_dtype(config, err), err);
     wrong |= tm_config_report(config, settle_optimizer(config, err), err);
     if (!wrong) tm_config_report(config, settle_formats(config, err), err);

@@ -18,6 +18,13 @@ bool share_updates(const tm_step *step)
     return shards(step) > 1 && step->units.sharing != TM_SHARE_COPIES;
 }
 
+bool share_overlaps(const tm_step *step)
+{
+    const tm_layout *layout = &step->options.layout;
+    bool             copies = shards(step) == 1 || layout->sharing == TM_SHARE_COPIES;
+    return copies && tm_layout_data_ranks(layout) > 1 && step->options.accumulation > 1;
+}
+
 /* --- what cannot be divided --------------------------------------------------------------------------------------- */
 
 static tm_status check_shards(const tm_step *step, tm_error *err)
@@ -103,11 +110,11 @@ void share_begin(tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
     if (parts(step) == 1 && tm_layout_data_ranks(layout) == 1) return;
-    bool sharded = shards(step) > 1;
+    bool sharded = shards(step) > 1 && layout->sharing != TM_SHARE_COPIES;
     step->units = (tm_units){ .sharing = sharded ? layout->sharing : TM_SHARE_COPIES,
                               .axes = sharded ? TM_AXES_FSDP : TM_AXES_BATCH,
                               .rank = sharded ? tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_FSDP) : 0,
-                              .ranks = shards(step),
+                              .ranks = sharded ? shards(step) : tm_layout_data_ranks(layout),
                               .reshard = layout->reshard,
                               .prefetch = layout->prefetch };
     pack_counts(step);
@@ -115,6 +122,15 @@ void share_begin(tm_step *step)
     tm_units_place(step->graph, &step->units);
     rewrite(step, "first", false);
     rewrite(step, "further", true);
+    rewrite(step, "last", true);
+    if (step->units.sharing != TM_SHARE_COPIES || parts(step) > 1) return;
+    tm_segment *current = step->graph->segment;
+    for (size_t s = 0; s < step->graph->n_segments; s++)
+        if (strcmp(step->graph->segments[s]->name, share_overlaps(step) ? "last" : "first") == 0) {
+            step->graph->segment = step->graph->segments[s];
+            tm_units_reduce(step->graph, &step->units);
+        }
+    step->graph->segment = current;
 }
 
 void share_segment(tm_step *step)
@@ -154,7 +170,7 @@ static void reduce_unit(tm_step *step, const tm_unit *unit)
     tm_tensor_id own = unit->gradients;
     graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
     if (!share_updates(step)) {
-        all_reduce(step, TM_AXES_BATCH, unit->gradients);
+        if (!unit->reduced) all_reduce(step, TM_AXES_BATCH, unit->gradients);
         return;
     }
     if (step->units.sharing == TM_SHARE_OPTIMIZER) {

@@ -17,6 +17,8 @@ void share_end(tm_step *step);
 void share_reduce(tm_step *step);
 /* One rank with parts: the programs that put the sums of a part away ("part.first", "part.further"). */
 void share_parts(tm_step *step);
+/* Has the last of several micro-batches a program of its own ("last"), which reduces gradients on its way? */
+bool share_overlaps(const tm_step *step);
 /* Is the update that of units, by shares? */
 bool share_updates(const tm_step *step);
 /* Then: the sum of squares of all gradients, and the updates of this rank's share. */

@@ -407,8 +407,9 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
 {
     TM_TRY(add_training_segment(step, chooser, "first", false, err));
     const int64_t parts = step->options.layout.parts;
-    if (step->options.accumulation > (parts > 1 ? parts : 1))
+    if (step->options.accumulation > (parts > 1 ? parts : 1) + share_overlaps(step))
         TM_TRY(add_training_segment(step, chooser, "further", true, err));
+    if (share_overlaps(step)) TM_TRY(add_training_segment(step, chooser, "last", true, err));
     TM_TRY(share_check(step, err));
     share_begin(step);
     share_parts(step);
@@ -455,7 +456,10 @@ static void schedule(tm_step *step)
     int64_t parts = step->options.layout.parts > 1 ? step->options.layout.parts : 1, each = n / parts;
     for (int64_t part = 0; part < parts; part++) {
         add_work(&step->training, step->first, part * each, 1);
-        if (each > 1) add_work(&step->training, step->further, part * each + 1, each - 1);
+        const tm_program *last = tm_plan_program(plan, "last");
+        int64_t           further = each - 1 - (last != NULL);
+        if (further > 0) add_work(&step->training, step->further, part * each + 1, further);
+        if (last) add_work(&step->training, last, part * each + each - 1, 1);
         if (part + 1 < parts)
             add_work(&step->training, tm_plan_program(plan, part ? "part.further" : "part.first"),
                      TM_BEHIND_MICRO_BATCH, 1);

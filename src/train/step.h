@@ -3,6 +3,7 @@
  *
  *   first      forward and backward of the first micro-batch: gradients are overwritten
  *   further    of every further micro-batch: gradients and loss are added to (absent without accumulation)
+ *   last       of the last micro-batch, where ranks have copies: gradients are reduced while it runs (only then)
  *   update     gradient norm, clipping, the optimizer
  *   evaluate   forward and loss only
  *   forward    the same with what training drops (only where it drops something; else "evaluate" is this one, too)

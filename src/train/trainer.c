@@ -144,9 +144,10 @@ static bool is_base(const tm_trainer *trainer, const tm_tensor *tensor)
     return tensor->role == TM_ROLE_PARAMETER && !tensor->trained && trainer->step->options.adapters.rank > 0;
 }
 
-/* A row for elements [begin, begin + count) of a tensor like `whole`, which lie in `in` from byte `offset` on. */
+/* A row for elements [begin, begin + count) of a tensor like `whole`, which lie in `in` from byte `offset` on.
+ * `copies`: the axes whose ranks all have them. */
 static void list_part(tm_trainer *trainer, const char *name, const tm_tensor *whole, tm_dtype dtype, int64_t begin,
-                      int64_t count, tm_tensor_id in, size_t offset, bool shared)
+                      int64_t count, tm_tensor_id in, size_t offset, unsigned copies)
 {
     const tm_layout *layout = &trainer->step->options.layout;
     int64_t          all = tm_shape_elements(whole->shape);
@@ -159,8 +160,7 @@ static void list_part(tm_trainer *trainer, const char *name, const tm_tensor *wh
                                    .memory = &trainer->copies,
                                    .at = address_at(trainer, in, offset, bytes),
                                    .bytes = bytes,
-                                   .elsewhere = !tm_layout_first_copy(layout, shared ? 1U << TM_AXIS_REPLICATE
-                                                                                     : TM_AXES_BATCH) };
+                                   .elsewhere = !tm_layout_first_copy(layout, copies) };
     for (int k = 0; k < whole->shape.rank; k++) row->n[k] = whole->shape.n[k];
     if (part)
         row->part = (tm_checkpoint_part){ .whole_bytes = whole_bytes,
@@ -177,15 +177,15 @@ static void list_tensor(tm_trainer *trainer, tm_tensor_id id)
     const tm_shared *shared = tensor->shared;
     int64_t          all = tm_shape_elements(tensor->shape), begin = 0, at = 0;
     if (!shared) {
-        list_part(trainer, tensor->name, tensor, tensor->dtype, 0, all, id, 0, false);
+        list_part(trainer, tensor->name, tensor, tensor->dtype, 0, all, id, 0, TM_AXES_BATCH);
     } else if (shared->flat == TM_NONE) {
         list_part(trainer, tensor->name, tm_graph_at(graph, shared->like), tensor->dtype, shared->first, all, id, 0,
-                  true);
+                  1U << TM_AXIS_REPLICATE);
     } else {
         int64_t count = own_run(shared, shared->rank, 0, all, &begin, &at);
         if (count > 0)
             list_part(trainer, tensor->name, tensor, tensor->dtype, begin, count, shared->flat,
-                      (size_t)at * tm_dtype_bytes(tensor->dtype), true);
+                      (size_t)at * tm_dtype_bytes(tensor->dtype), 1U << TM_AXIS_REPLICATE);
     }
 }
 

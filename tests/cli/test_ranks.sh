@@ -56,6 +56,9 @@ ended_within() { # ended_within SECONDS PID: sets $code
 }
 no_folder() { ! ls -d "$shared"/trainmark-ranks-* >/dev/null 2>&1; }
 
+# The weights of one rank that sums two parts of each step apart.
+trainmark run $tiny --training.steps 4 --training.global_batch_size 8 --training.separate_sums 2 --out alone
+weights=$(grep -o '"weights_hash": *"[^"]*"' alone/result.json)
 quick="--calls all-reduce,p2p --min-bytes 1024 --max-bytes 8192 --rep-ms 2 --warmup-ms 1 --precision 0"
 for mpi in openmpi mpich; do
     launcher=mpirun.openmpi packages="openmpi-bin libopenmpi-dev"
@@ -106,10 +109,32 @@ for mpi in openmpi mpich; do
     check "$mpi: another number than was launched" [ "$code" -eq 4 ]
     check "$mpi: both are named" has "$err" "--ranks is 3, but 2 were launched"
 
-    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --out "run-$mpi"
+    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
+        --parallelism.data_parallel_replicate_degree 2 --parallelism.exact true --out "run-$mpi"
     check "$mpi: two ranks train" [ "$code" -eq 0 ]
     check "$mpi: one result" [ -f "run-$mpi/result.json" ]
+    check "$mpi: with the bits of one rank" [ "$(grep -o '"weights_hash": *"[^"]*"' "run-$mpi/result.json")" = "$weights" ]
     check "$mpi: told once" [ "$(grep -c '^results in ' "$err")" -eq 1 ]
 done
+
+# --- beginning again ----------------------------------------------------------------------------------------------------
+
+trainmark run $tiny --ranks 2 --max-restarts 1
+if [ "$code" -eq 4 ]; then
+    skip "beginning again" "no MPI is here"
+else
+    failed_with 2 "beginning again takes checkpoints" "checkpoint.enable"
+    "$TRAINMARK" run $tiny --ranks 2 --max-restarts 2 --training.steps 4000 --checkpoint.enable true --checkpoint.interval 200 \
+        --out again >"$out" 2>"$err" </dev/null &
+    main=$!
+    wait_for_ranks 2
+    for _ in $(seq 100); do ls -d again/checkpoint/step-* >/dev/null 2>&1 && break; sleep 0.1; done
+    kill -9 "$(echo $pids | cut -d' ' -f2)"
+    ended_within 50 $main
+    check "after a rank was killed the command begins again" [ "$code" -eq 0 ]
+    check "and says so once" [ "$(grep -c 'beginning again, 1 of 2 times' "$err")" -eq 1 ]
+    check "from the checkpoint" has "$err" "resumed from step [0-9]+00 in 'again/checkpoint'"
+    check "to the end" has again/metrics.jsonl '"step": *4000[,}]'
+fi
 
 finish

@@ -14,8 +14,9 @@ typedef struct {
     int           n_counts;
 } sizes;
 
-/* Where buffers lie: in the world's memory, in private memory, or only those of even ranks in the world's. */
-enum { SHARED, PRIVATE, MIXED, PLACES };
+/* Where buffers lie: in the world's memory, in private memory, only those of even ranks in the world's, or only
+ * what is sent. */
+enum { SHARED, PRIVATE, MIXED, SENT_SHARED, PLACES };
 
 typedef struct {
     tm_comm *comm;
@@ -27,7 +28,8 @@ typedef struct {
 
 static char *memory(const bench *b, int which)
 {
-    bool shared = b->place == SHARED || (b->place == MIXED && tm_comm_rank(b->comm) % 2 == 0);
+    bool shared = b->place == SHARED || (b->place == MIXED && tm_comm_rank(b->comm) % 2 == 0) ||
+                  (b->place == SENT_SHARED && which == 0);
     return shared ? b->shared + (size_t)which * b->room : b->own[which];
 }
 

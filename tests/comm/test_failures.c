@@ -70,8 +70,8 @@ static void different_calls(void **state)
     static const int hosts[] = { 0, 1, 2, 3 };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        run_world(3, NULL, 60, false, call_different, (void *)&cases[i]);
-        run_world(4, hosts, 60, false, call_different, (void *)&cases[i]);
+        run_world(3, NULL, 10, false, call_different, (void *)&cases[i]);
+        run_world(4, hosts, 5, false, call_different, (void *)&cases[i]);
     }
 }
 

@@ -47,16 +47,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_error   err = { 0 };
     tm_config *first = test_full_config(), *second = test_full_config();
     if (load(first, path, true, &err) == TM_OK) {
-        tm_text printed = { 0 }, reprinted = { 0 };
+        tm_text printed = { 0 };
         tm_config_print_yaml(first, &printed, true);
         write_file(again, printed.data, printed.length);
         if (load(second, again, false, &err) != TM_OK) tm_assert_failed(err.text, "the printed form does not load", 0);
-        tm_config_print_yaml(first, &reprinted, false);
-        printed.length = 0;
-        tm_config_print_yaml(second, &printed, false);
-        TM_ASSERT(strcmp(printed.data, reprinted.data) == 0);
+        /* Not the text: keys without effect are printed only where they have their own default. */
+        TM_ASSERT(tm_config_hash(first) == tm_config_hash(second));
         tm_text_fini(&printed);
-        tm_text_fini(&reprinted);
     }
     tm_config_destroy(first);
     tm_config_destroy(second);

@@ -109,6 +109,9 @@ static void what_is_not_there_is_refused_by_name(void **state)
     refused("{{ 'x' * 100000000 }}", TM_INVALID, "too long");
     refused("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", TM_INVALID, "without end");
     refused("{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1", TM_UNSUPPORTED, "nested");
+    refused("{{ 'a b'.split ~ 1 }}", TM_INVALID, "a function has no text");
+    refused("{{ [range] }}", TM_INVALID, "a function has no text");
+    refused("{% set n = namespace(a=1) %}{{ n }}", TM_INVALID, "a namespace has no text");
 }
 
 static void generated_parts_are_marked(void **state)

@@ -21,7 +21,9 @@ typedef struct {
     tm_step_options o; /* accumulation: of one rank */
     int             replicate, shard, steps;
     double          rate, max_norm;
-    int64_t         whole; /* > 0: one rank alone with so many times the micro-batches */
+    int             begin;       /* steps that were done before */
+    const char     *load, *save; /* folders of checkpoints, or NULL */
+    int64_t         whole;       /* > 0: one rank alone with so many times the micro-batches */
     /* found */
     double   loss[MOST_STEPS], norm[MOST_STEPS];
     double   losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
@@ -82,7 +84,7 @@ static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all
 {
     const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
     tm_step_result         result = { 0 };
-    for (int t = 1; t <= j->steps; t++) {
+    for (int t = j->begin + 1; t <= j->steps; t++) {
         void *field[64][TM_MAX_FIELDS];
         CHECK(o->accumulation <= 64);
         CHECK_OK(tm_trainer_begin(trainer, t, j->rate, j->max_norm, count_targets(o, t, all), err));
@@ -119,6 +121,32 @@ static inline size_t state_bytes(const tm_step *step)
     return bytes;
 }
 
+static inline void load_state(const job *j, tm_trainer *trainer, tm_comm *comm)
+{
+    tm_checkpoint_state         state;
+    tm_checkpoint_report        report;
+    size_t                      n;
+    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(trainer, &n);
+    if (!j->load) return;
+    if (comm)
+        CHECK_OK(tm_checkpoint_load_together(comm, j->load, -1, &state, tensors, n, &report, err));
+    else
+        CHECK_OK(tm_checkpoint_load_newest(j->load, -1, &state, tensors, n, &report, err));
+    CHECK(state.step == j->begin);
+}
+
+static inline void save_state(const job *j, tm_trainer *trainer, tm_comm *comm)
+{
+    tm_checkpoint_target        target = { .world = comm, .folder = j->save, .keep_latest = 1 };
+    tm_checkpoint_state         state = { .step = j->steps, .model = "ranks" };
+    tm_checkpoint_saving       *saving;
+    size_t                      n;
+    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(trainer, &n);
+    if (!j->save) return;
+    CHECK_OK(tm_checkpoint_begin(&target, &state, tensors, n, &saving, err));
+    CHECK_OK(tm_checkpoint_commit(saving, err));
+}
+
 static inline void rank_body(tm_comm *comm, void *context)
 {
     job            *j = context;
@@ -143,7 +171,9 @@ static inline void rank_body(tm_comm *comm, void *context)
     j->arena[rank] = tm_trainer_step_of(trainer)->plan->arena_bytes;
     j->states[rank] = state_bytes(tm_trainer_step_of(trainer));
     int64_t data_rank = comm ? ranks.data_rank : 0, data_ranks = comm ? ranks.data_ranks : 1;
+    load_state(j, trainer, comm);
     train(j, trainer, data_rank * o.accumulation, data_ranks * o.accumulation, rank);
+    save_state(j, trainer, comm);
     tm_trainer_close(trainer);
     tm_device_close(device);
     if (comm) tm_ranks_close(&ranks);

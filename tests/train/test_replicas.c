@@ -54,6 +54,56 @@ static void one_sum_has_other_bits(void **state)
     assert_true(apart(&one, &two) < 1e-5);
 }
 
+static int64_t reductions(const tm_step *step, const char *name)
+{
+    const tm_program *program = tm_plan_program(step->plan, name);
+    int64_t           n = 0;
+    for (size_t x = 0; program && x < program->count; x++) {
+        const tm_instruction *i = &program->instructions[x];
+        n += i->call.op == &tm_op_all_reduce && i->call.in[0].dtype == TM_F32;
+        if (i->call.op == &tm_op_all_reduce) assert_int_equal(i->stream, TM_ON_COMMUNICATION);
+    }
+    return n;
+}
+
+/* In the last program of micro-batches, each unit once, while there is still something to compute; a tied table, whose
+ * look-ups are summed apart, before the update. */
+static void reductions_run_beside_the_backward_pass(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (int gpt = 0; gpt < 2; gpt++)
+        for (int64_t accumulation = 1; accumulation <= 3; accumulation++) {
+            tm_step_options o = model_options(gpt);
+            o.accumulation = accumulation;
+            o.layout.mesh = tm_mesh_one();
+            o.layout.mesh.degree[TM_AXIS_REPLICATE] = 2;
+            tm_step          *step = test_step_plan(&o, &chooser);
+            const tm_program *program = tm_plan_program(step->plan, accumulation > 1 ? "last" : "first");
+            int64_t           units = (int64_t)step->units.n_units, late = gpt && accumulation > 1;
+            assert_true((tm_plan_program(step->plan, "further") != NULL) == (accumulation == 3));
+            assert_int_equal(reductions(step, program->name), units - late);
+            assert_int_equal(reductions(step, "update"), late);
+            assert_int_equal(reductions(step, "further"), 0);
+            if (accumulation > 1) assert_int_equal(reductions(step, "first"), 0);
+            size_t beside = 0;
+            for (size_t x = 0; x + 1 < program->count; x++)
+                beside += program->instructions[x].call.op == &tm_op_all_reduce &&
+                          program->instructions[x + 1].stream == TM_ON_COMPUTE;
+            assert_true(beside >= (size_t)units - 2);
+            int64_t micro_batches = 0;
+            for (size_t w = 0; w < step->training.n; w++)
+                if (step->training.work[w].micro_batch >= 0) {
+                    assert_int_equal(step->training.work[w].micro_batch, micro_batches);
+                    micro_batches += step->training.work[w].count;
+                }
+            assert_int_equal(micro_batches, accumulation);
+            tm_step_destroy(step);
+        }
+    tm_device_close(device);
+}
+
 static void separate_sums_that_do_not_divide_are_refused(void **state)
 {
     (void)state;
@@ -82,6 +132,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(copies_follow_one_rank),
         cmocka_unit_test(copies_have_the_bits_of_separate_sums),
         cmocka_unit_test(one_sum_has_other_bits),
+        cmocka_unit_test(reductions_run_beside_the_backward_pass),
         cmocka_unit_test(separate_sums_that_do_not_divide_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 /* Ranks that share the optimizer's state, gradients and weights of a model: they follow one rank with all samples, have
  * the same bits every time, and hold their part and no more. */
 #include "ranks_fixture.h"
+#include "support/folder.h"
 
 static const tm_sharing  sharings[] = { TM_SHARE_OPTIMIZER, TM_SHARE_GRADIENTS, TM_SHARE_ALL };
 static const char *const names[] = {
@@ -41,7 +42,7 @@ static void layouts_compose(void **state)
 {
     (void)state;
     for (int k = 0; k < MODELS; k++)
-        for (int variant = 0; variant < 3; variant++) {
+        for (int variant = 0; variant < (k < 2 ? 3 : 2); variant++) {
             tm_step_options o = model_options(k);
             o.accumulation = variant == 1 ? 1 : 2;
             if (variant == 1) o.recompute = (tm_recompute){ .cheap = true, .every_n = 1 };
@@ -113,6 +114,50 @@ static void a_rank_holds_its_share(void **state)
         }
 }
 
+/* One of the layouts that four micro-batches can be divided among, from `load` to step `steps`, saved to `save`. */
+static job run_layout(int which, int begin, int steps, const char *load, const char *save)
+{
+    static const struct {
+        int        replicate, shard;
+        tm_sharing sharing;
+    } all[] = { { 1, 1, TM_SHARE_COPIES },    { 2, 1, TM_SHARE_COPIES }, { 1, 2, TM_SHARE_OPTIMIZER },
+                { 2, 2, TM_SHARE_GRADIENTS }, { 1, 4, TM_SHARE_ALL },    { 2, 2, TM_SHARE_ALL } };
+    job j = { .o = model_options(2), .replicate = all[which].replicate, .shard = all[which].shard };
+    j.o.accumulation = 4 / (j.replicate * j.shard);
+    j.o.layout.sharing = all[which].sharing;
+    j.rate = 2e-3, j.max_norm = 1, j.begin = begin, j.steps = steps, j.load = load, j.save = save;
+    if (j.replicate * j.shard == 1)
+        rank_body(NULL, &j);
+    else
+        run_world(j.replicate * j.shard, NULL, 60, false, rank_body, &j);
+    return j;
+}
+
+/* What one layout saved every other one loads, bit for bit, and goes on with as one rank would. */
+static void any_layout_goes_on_from_any_other(void **state)
+{
+    enum { LAYOUTS = 6 };
+    (void)state;
+    job whole = run_layout(0, 0, 5, NULL, NULL);
+    for (int a = 0; a < LAYOUTS; a++) {
+        char *folder = test_tree_make();
+        job   saved = run_layout(a, 0, 3, NULL, folder);
+        for (int b = 0; b < LAYOUTS; b++) {
+            job loaded = run_layout(b, 3, 3, folder, NULL);
+            if (loaded.weights[0] != saved.weights[0]) fail_msg("layout %d of %d: other weights", b, a);
+        }
+        for (int b = a % 2; b < LAYOUTS; b += 2) {
+            job goes_on = run_layout(b, 3, 5, folder, NULL);
+            for (int t = 3; t < 5; t++)
+                if (!(fabs(goes_on.loss[t] - whole.loss[t]) <= 1e-5 * whole.loss[t]) ||
+                    !(fabs(goes_on.norm[t] - whole.norm[t]) <= 1e-4 * whole.norm[t]))
+                    fail_msg("layout %d goes on from %d: step %d: loss %.9g, wanted %.9g; norm %.9g, wanted %.9g", b, a,
+                             t + 1, goes_on.loss[t], whole.loss[t], goes_on.norm[t], whole.norm[t]);
+        }
+        test_tree_remove(folder);
+    }
+}
+
 static void refused(tm_step_options o, const char *says)
 {
     tm_error   err = { 0 };
@@ -155,6 +200,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(layouts_compose),
         cmocka_unit_test(bfloat16_is_close_and_repeats),
         cmocka_unit_test(a_rank_holds_its_share),
+        cmocka_unit_test(any_layout_goes_on_from_any_other),
         cmocka_unit_test(what_needs_whole_tensors_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -379,6 +379,12 @@ static void begin_sums(rewriter *r, const tm_segment *old, size_t x)
     }
 }
 
+static void append(tm_segment *segment, const tm_node *node)
+{
+    segment->nodes = tm_grow(segment->nodes, &segment->capacity, segment->n_nodes, sizeof *segment->nodes);
+    segment->nodes[segment->n_nodes++] = *node;
+}
+
 /* The nodes of `old` into the current segment, with collectives between them. */
 static void write_anew(rewriter *r, const tm_segment *old, bool **begun)
 {
@@ -394,9 +400,7 @@ static void write_anew(rewriter *r, const tm_segment *old, bool **begun)
         }
         begin_sums(r, old, x);
         tm_node node = rewritten(r, old->nodes[x], begun);
-        graph->segment->nodes = tm_grow(graph->segment->nodes, &graph->segment->capacity, graph->segment->n_nodes,
-                                        sizeof *graph->segment->nodes);
-        graph->segment->nodes[graph->segment->n_nodes++] = node;
+        append(graph->segment, &node);
         for (size_t u = 0; u < r->units->n_units; u++)
             if (r->sums[u].any && r->sums[u].last == x) reduce(r, &r->units->units[u], &r->sums[u], &old->nodes[x]);
     }
@@ -433,4 +437,52 @@ void tm_units_pass(tm_graph *graph, const tm_units *units, bool add)
     free(old.nodes);
     free(r.stays);
     tm_arena_destroy(scratch);
+}
+
+/* --- copies ------------------------------------------------------------------------------------------------------- */
+
+/* The last node of the segment that writes a gradient of the unit; -1: it is not to be reduced there. */
+static ptrdiff_t last_write(const tm_graph *graph, const tm_segment *segment, const tm_unit *unit)
+{
+    ptrdiff_t last = -1;
+    for (size_t m = 0; m < unit->n_members; m++) {
+        if (tm_graph_at(graph, unit->members[m].parameter)->lookup_gradient != TM_NONE) return -1;
+        for (size_t x = 0; x < segment->n_nodes; x++)
+            for (int k = 0; k < TM_MAX_OUT; k++) {
+                tm_tensor_id out = segment->nodes[x].out[k];
+                bool         own = out != TM_NONE && tm_graph_base(graph, out) == unit->members[m].gradient;
+                if (own && (ptrdiff_t)x > last) last = (ptrdiff_t)x;
+            }
+    }
+    return last;
+}
+
+void tm_units_reduce(tm_graph *graph, tm_units *units)
+{
+    tm_segment old = *graph->segment;
+    ptrdiff_t *last = tm_alloc((units->n_units + 1) * sizeof *last);
+    for (size_t u = 0; u < units->n_units; u++) {
+        last[u] = last_write(graph, &old, &units->units[u]);
+        units->units[u].reduced = last[u] >= 0;
+    }
+    graph->segment->nodes = NULL;
+    graph->segment->n_nodes = graph->segment->capacity = 0;
+    for (size_t x = 0; x < old.n_nodes; x++) {
+        append(graph->segment, &old.nodes[x]);
+        for (size_t u = 0; u < units->n_units; u++) {
+            if (last[u] != (ptrdiff_t)x) continue;
+            const char *what = tm_arena_format(graph->arena, "gradients of %s", units->units[u].name);
+            tm_phase    phase = graph->phase;
+            graph->phase = old.nodes[x].phase;
+            graph->layer = old.nodes[x].layer;
+            graph->module = what;
+            tm_units_call(graph, TM_OP_all_reduce, units->axes, units->ranks, what, units->units[u].gradients,
+                          units->units[u].gradients, false);
+            graph->phase = phase;
+            graph->layer = -1;
+            graph->module = "";
+        }
+    }
+    free(old.nodes);
+    free(last);
 }

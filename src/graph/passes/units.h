@@ -38,6 +38,7 @@ typedef struct {
      * units. */
     tm_tensor_id weights, gradients;
     int64_t      weights_first, gradients_first;
+    bool         reduced; /* copies: its gradients are reduced in the last program of micro-batches */
 } tm_unit;
 
 typedef struct {
@@ -62,6 +63,11 @@ void tm_units_settle(tm_graph *graph, const tm_units *units);
 /* Rewrites the current segment, which computes with what is shared: puts gathers in front, reductions behind. `add`:
  * the gradients of the segment are added to what the shares hold. */
 void tm_units_pass(tm_graph *graph, const tm_units *units, bool add);
+
+/* Copies: puts the reductions of units behind the last node of the current segment that writes their gradients, so that
+ * they run beside what is left of the backward pass, and marks them. Tables whose look-ups are summed apart
+ * (tm_lookup_pass) are not whole before the update. */
+void tm_units_reduce(tm_graph *graph, tm_units *units);
 
 /* Elements [*begin, *end) of a member, counted in it, that lie in this rank's share; false: none. */
 bool tm_units_own(const tm_units *units, const tm_unit *unit, const tm_unit_member *member, int64_t *begin,
