@@ -23,6 +23,7 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
     for (int i = 0; i < DEGREES; i++) {
         bool built = degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD;
         if (!degrees[i].key[0] || (!built && !plans)) continue; /* a run is refused by the name of what is not built */
+        if (degrees[i].axis == TM_AXIS_EP) continue;            /* plans leave it out: no number of ranks is given */
         mesh.degree[degrees[i].axis] = (int)tm_config_i64(config, degrees[i].key);
         bool multiplies = degrees[i].axis != TM_AXIS_EP && mesh.degree[degrees[i].axis] > 0;
         if (multiplies && product < 1 << 20) product *= mesh.degree[degrees[i].axis];

@@ -229,6 +229,7 @@ static void what_changes_nothing_is_accepted(void **state)
         "recompute_granularity: selective\n      recompute_modules: [core_attn]",
         "optimizer: muon\n      muon_tp_mode: blockwise",
         "split: \"99,1,0\"\n      async_save: true\n      non_persistent_save_interval: 5",
+        "save: x\n      async_save: true",
         "sft_packing_segment_align: 16",
         "save: x\n      async_save: true",
     };
