@@ -208,12 +208,24 @@ static tm_status add_paths(const reader *r, tm_error *err)
     return TM_OK;
 }
 
+/* The variables of a launcher whose ranks we are say nothing else: parallelism.ranks has what counts. */
+static void forget_launcher(tm_config *config, const char *launcher)
+{
+    static const char *const keys[][2] = { { "launch.rank", "0" },       { "launch.local_rank", "0" },
+                                           { "launch.node_rank", "0" },  { "launch.nnodes", "1" },
+                                           { "launch.world_size", "1" }, { "launch.local_world_size", "1" } };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strncmp(tm_config_origin(config, keys[i][0]), "environment", 11) == 0)
+            tm_config_set(config, keys[i][0], keys[i][1], launcher);
+}
+
 /* --ranks and launchers say how many train together; of a command that trains. */
 static void set_ranks(reader *r)
 {
     char           number[24];
     tm_comm_launch launch = tm_comm_launched();
     bool           trains = strcmp(r->line->command->name, "run") == 0, given = r->options->ranks > 0;
+    if (trains && launch.ranks > 1 && launch.engine) forget_launcher(r->config, launch.launcher);
     if (!trains || (!given && (launch.ranks == 1 || tm_config_is_set(r->config, "parallelism.ranks")))) return;
     snprintf(number, sizeof number, "%lld", (long long)(given ? r->options->ranks : launch.ranks));
     tm_config_set(r->config, "parallelism.ranks", number, given ? "--ranks" : launch.launcher);

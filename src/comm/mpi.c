@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ typedef struct {
     MPI_Comm        world, host;
     pthread_mutex_t lock;
     MPI_Win         window[WINDOWS];
-    int             n_windows, local, locals, rank;
+    int             n_windows, local, locals, rank, size;
     int            *host_of;
     char (*host_name)[TM_COMM_HOST_NAME];
 } library;
@@ -179,14 +180,55 @@ static void mpi_abort(void *own, int code, const char *message)
                     have */
 }
 
+#ifndef OPEN_MPI
+static atomic_bool finalized;
+
+static void *finalize(void *nothing)
+{
+    MPI_Finalize();
+    atomic_store(&finalized, true);
+    return nothing;
+}
+
+/* MPICH's end over TCP was seen to wait for ever when ranks outnumber processors; all have said goodbye already. A rank
+ * that does not wait any longer ends with its own exit code. */
+static void end_library(bool several_hosts)
+{
+    enum { LOOKS = 1000, LOOK_NS = 10000000, LAST = 100 };
+    pthread_t thread;
+    /* One rank's last answers to another go out only while it is in a call that is not yet the end. */
+    for (int i = 0, flag; i < LAST && several_hosts; i++) {
+        MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS / 5 }, NULL);
+    }
+    if (pthread_create(&thread, NULL, finalize, NULL) != 0) {
+        MPI_Finalize();
+        return;
+    }
+    for (int i = 0; i < LOOKS && !atomic_load(&finalized); i++)
+        nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+    if (atomic_load(&finalized))
+        pthread_join(thread, NULL);
+    else
+        pthread_detach(thread);
+}
+#else
+static void end_library(bool several_hosts)
+{
+    (void)several_hosts;
+    MPI_Finalize();
+}
+#endif
+
 static void mpi_close(void *own, bool world_failed)
 {
     library *l = own;
     if (!world_failed) { /* else others may never come, and the library would wait for them */
         for (int i = 0; i < l->n_windows; i++) MPI_Win_free(&l->window[i]);
+        bool several_hosts = l->locals < l->size;
         MPI_Comm_free(&l->host);
         MPI_Comm_free(&l->world);
-        MPI_Finalize();
+        end_library(several_hosts);
     }
     pthread_mutex_destroy(&l->lock);
     free(l->host_of);
@@ -248,6 +290,7 @@ const char *tm_comm_module(tm_comm_ports *out)
     MPI_Comm_set_errhandler(l->world, MPI_ERRORS_RETURN);
     MPI_Comm_rank(l->world, &l->rank);
     MPI_Comm_size(l->world, &size);
+    l->size = size;
     code = MPI_Comm_split_type(l->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &l->host);
     if (code != MPI_SUCCESS) return failed("MPI_Comm_split_type", code);
     MPI_Comm_set_errhandler(l->host, MPI_ERRORS_RETURN);

@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Plans for several ranks on a machine that has one: collectives, bytes, what does not fit together.
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/lib.sh"
+
+trainmark explain tiny-llama --parallelism.ranks 4
+check "ranks are explained" [ "$code" -eq 0 ]
+check "who shares what" has "$out" "^ranks       dp_shard 4: this is rank 0 of 4, which share weights, gradients"
+check "gathers of a step" has "$out" "^  first     all_gather +10 calls, .*MiB on the wire; 2 with nothing to compute beside"
+check "reductions of a step" has "$out" "^  first     reduce_scatter +6 calls"
+check "a quarter of the states" has "$out" "per parameter 4 B: weights 1, gradients 1, optimizer 2"
+
+copies="--parallelism.data_parallel_shard_degree 1 --parallelism.data_parallel_replicate_degree"
+# shellcheck disable=SC2086
+trainmark explain tiny-llama $copies 4
+check "copies reduce beside the backward pass" has "$out" "^  first     all_reduce +6 calls"
+check "and hold everything" has "$out" "per parameter 16 B: weights 4, gradients 4, optimizer 8"
+
+trainmark explain tiny-llama --parallelism.ranks 4 --json
+check "the same as JSON" has "$out" '"dp_shard": 4'
+check "with bytes of each collective" has "$out" '"wire_bytes": [1-9]'
+
+trainmark run llama3.2_1B --dry-run --parallelism.ranks 256 --parallelism.data_parallel_replicate_degree 16 --memory 100TiB
+check "a dry run for 256 ranks" [ "$code" -eq 0 ]
+check "names the mesh" has "$out" "^# ranks: 256, dp_replicate 16 x dp_shard 16"
+check "and the bytes of each place" has "$out" "^#   place .*15 among those that share: "
+
+trainmark run tiny-llama --dry-run --parallelism.ranks 3 --parallelism.data_parallel_replicate_degree 2
+failed_with 4 "a wrong product" "dp_replicate 2 multiply to 2.*start 2 or 4 ranks"
+trainmark run tiny-llama --parallelism.data_parallel_shard_degree 8
+failed_with 4 "shards without ranks" "start 8 ranks \(--ranks\)"
+trainmark explain tiny-llama --parallelism.ranks 2 --optimizer.name Muon
+failed_with 4 "an optimizer that needs whole tensors" "Muon is not built for shards"
+
+finish
