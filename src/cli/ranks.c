@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/start_ranks.h"
 
 #include <fcntl.h>
 #include <signal.h>

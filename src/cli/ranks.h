@@ -7,6 +7,11 @@
 #include "cli/command.h"
 #include "comm/comm.h"
 
+/* In the environment of ranks that --ranks started: a folder through which they and their supervisor speak, with a file
+ * KIND.RANK for each sign. pid: the number of its process; done: it has ended as it should, with this exit code;
+ * failed: it gave up, with this exit code. */
+#define TM_RANKS_FOLDER "TRAINMARK_RANKS_FOLDER"
+
 /* How ranks are to be started. */
 typedef struct {
     int64_t     ranks;    /* --ranks */

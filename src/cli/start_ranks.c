@@ -7,7 +7,6 @@
  * ranks and otherwise ignore, says "save and stop"; ranks leave signs of their beginning and end in a folder; and a
  * launcher that does not end after a rank has is killed with all of its ranks.
  */
-#include "cli/start_ranks.h"
 
 #include "base/clock.h"
 #include "base/file.h"
