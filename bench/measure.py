@@ -4,7 +4,7 @@
 
     measure.py RECORDS CASE SIDE ROUND WARMUP OUT -- command ...
 
-SIDE is `trainmark` (the command writes OUT/result.json) or the name of a peer (its last line of output is a JSON
+SIDE begins with `trainmark` (the command writes OUT/result.json) or the name of a peer (its last line of output is a JSON
 object). Recorded the same way for every side: batch tokens, raw step times, peak resident memory of the process,
 seconds from exec to the end of the first step. A process that fails is recorded as failed, with the last line that
 names an error.
@@ -56,7 +56,7 @@ def main():
         lines = [line for line in file.read().splitlines() if line.strip()]
     record = dict(case=case, side=side, round=int(turn), warmup=int(warmup), peak_bytes=peak)
     if status == 0:
-        record.update(trainmark_record(out) if side == "trainmark" else peer_record(lines))
+        record.update(trainmark_record(out) if side.startswith("trainmark") else peer_record(lines))
     else:
         named = [line for line in lines if "rror" in line] or lines or ["no output"]
         record.update(failed=status, why=named[-1])

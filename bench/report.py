@@ -3,6 +3,7 @@
 """Markdown tables from measured runs.
 
     report.py compare RECORDS TITLE                  trainmark beside its peers (records of measure.py)
+    report.py sides RECORDS TITLE                    any number of sides beside the first
     report.py profile RESULT_JSON [PROBE_OUTPUT]     where one run's step went, against the yardsticks of the probes
     report.py startup RECORDS RESULT_JSON            exec to first step against the step itself; sizes
 """
@@ -74,6 +75,26 @@ def compare(path, title):
           f"**{medians['trainmark'] / medians[best]:.3f}x** tokens/s. Memory beyond 16 bytes per parameter against the "
           f"smaller one ({least}): **{beyond['trainmark'] / beyond[least]:.3f}x**"
           + (f", {beyond['trainmark'] / lean[least]:.3f}x when its import is not counted." if lean[least] > 0 else "."))
+
+
+def sides(path, title):
+    """Any number of sides, each as a multiple of the first."""
+    records = read_records(path)
+    print(f"\n### {title}\n")
+    row("", "tokens/s, median", "min .. max", "n", "multiple of the first", "last loss")
+    row("---", "---:", "---:", "---:", "---:", "---:")
+    first = None
+    for side in dict.fromkeys(record["side"] for record in records):
+        good = [r for r in records if r["side"] == side and "failed" not in r]
+        if not good:
+            row(side, "failed: " + next(r["why"] for r in records if r["side"] == side), "", "", "", "")
+            continue
+        rates = [rate(r) for r in good]
+        median = statistics.median(rates)
+        first = first or median
+        row(side, f"{median:.1f}", f"{min(rates):.1f} .. {max(rates):.1f}",
+            f"{len(good)} x {len(good[0]['step_seconds']) - good[0]['warmup']}", f"{median / first:.3f}x",
+            f"{good[0]['loss']:.4f}")
 
 
 def yardsticks(path):
@@ -152,7 +173,7 @@ def startup(path, result_path):
 
 
 def main():
-    actions = dict(compare=compare, profile=profile, startup=startup)
+    actions = dict(compare=compare, sides=sides, profile=profile, startup=startup)
     if len(sys.argv) < 3 or sys.argv[1] not in actions:
         sys.exit(__doc__)
     actions[sys.argv[1]](*sys.argv[2:])

@@ -10,6 +10,9 @@
 #
 # With TM_TEST_UNTIL (seconds since 1970) no program runs after that time: those that did not start or end are named and
 # counted, and are no failures.
+#
+# With TM_TEST_FINDINGS=1 (under sanitizers) only what a sanitizer says is a failure: times, sizes and results are judged where
+# the program is as it is used. What failed otherwise is named and counted as left out.
 set -u
 
 seconds=${TM_TEST_SECONDS:-240}
@@ -69,6 +72,15 @@ run()
     # What killed the program counts as one failed test, also when others failed before.
     [ -n "$why" ] && fail=$((fail + 1))
     verdict=ok
+    if [ "$fail" -gt 0 ] && [ -n "${TM_TEST_FINDINGS:-}" ]; then
+        # A test that has failed leaves behind what it had.
+        leaks='|ERROR: LeakSanitizer'
+        grep -q '^not ok' "$mine/out" && leaks=
+        if ! grep -qE "ERROR: (Address|Thread)Sanitizer|WARNING: ThreadSanitizer|: runtime error: $leaks" "$mine/out"; then
+            leave_out "$1" "$name, failed without a finding${why:+: $why}"
+            return
+        fi
+    fi
     [ "$fail" -gt 0 ] && verdict=FAILED
     {
         printf '%-6s %-44s %3d passed, %d failed, %d skipped, %d.%02d s%s\n' "$verdict" "$name" "$pass" "$fail" "$skip" \
@@ -117,7 +129,7 @@ if [ $(($4 + left)) -ne "$all" ]; then
     echo "$((all - $4 - left)) of $all test programs did not say how they ended"
     failed=$((failed + all - $4 - left))
 fi
-[ "$left" -eq 0 ] || echo "$left of $all test programs were left out for lack of time"
+[ "$left" -eq 0 ] || echo "$left of $all test programs were left out"
 if [ $((passed + failed)) -eq 0 ]; then
     echo "no test was executed"
     failed=1

@@ -6,8 +6,8 @@
 # The change is everything since COMMIT. Without one: since this branch left the main one (origin/main, main); on the main
 # branch: the commits of the day before the last one, and the last one. Where the history ends before that (a shallow copy),
 # or where there is none, every file counts as changed. Tests of changed files come first, then the others of their rooms,
-# those changed last before those changed earlier. A change of base/, of tests/support/ or of the Makefile touches every room: the others follow, first those
-# that read files of others. What is left out for lack of time is named and counted. LIST_ONLY=1 prints the tests, in order.
+# those changed last before those changed earlier. A change of base/, of tests/support/ or of the Makefile touches every room: the
+# others follow, first those that read files of others. Only what the sanitizers say is a failure (tests/run.sh). What is left out for lack of time is named and counted. LIST_ONLY=1 prints the tests, in order.
 set -eu
 cd "$(dirname "$0")/.."
 began=$(date +%s)
@@ -81,4 +81,4 @@ until=$((began + seconds))
 [ "$until" -ge $((now + 60)) ] || until=$((now + 60)) # where building takes all of the time, a minute of tests
 echo "asan: built in $((now - began)) s"
 # shellcheck disable=SC2086
-TRAINMARK=$PWD/build/asan/trainmark TM_TEST_SECONDS=300 TM_TEST_UNTIL=$until tests/run.sh $tests
+TRAINMARK=$PWD/build/asan/trainmark TM_TEST_SECONDS=300 TM_TEST_UNTIL=$until TM_TEST_FINDINGS=1 tests/run.sh $tests

@@ -65,8 +65,8 @@ static void add_part(holding *h, int t, size_t row_bytes, size_t first_row, size
  * up to three rectangles. */
 static void add_flat(holding *h, int t, size_t first, size_t width, size_t from, size_t to)
 {
+    if (from >= to) return; /* also where there are no columns */
     size_t row = from / width, last = to / width;
-    if (from >= to) return;
     if (row == last) {
         add_part(h, t, whole[t].row, row, 1, first + from % width, to - from);
         return;
@@ -455,7 +455,7 @@ static void a_full_disk_on_one_rank_fails_all(void **unused)
                 for (int r = 0; r < 3 && struck; r++) {
                     assert_int_equal(j.status[r], TM_IO);
                     assert_says(&j.err[r], "free some space");
-                    char who[16];
+                    char who[24];
                     snprintf(who, sizeof who, "rank %d: ", rank);
                     assert_true((strstr(j.err[r].text, who) != NULL) == (r != rank));
                 }

@@ -370,11 +370,15 @@ static tm_status say_run(tm_run_options *options, tm_device *device, tm_text *ou
     sig_atomic_t stop = 0;
     tm_chooser   chooser = tm_device_chooser(device);
     TM_TRY(tm_source_open(&options->source, &source, err));
-    TM_TRY(tm_step_create(&options->step, &chooser, &step, err));
+    tm_status st = tm_step_create(&options->step, &chooser, &step, err);
+    if (st != TM_OK) {
+        tm_source_close(source);
+        return st;
+    }
     tm_plan_print(step->plan, &chooser, out);
     tm_step_destroy(step);
     tm_event_bus_add(&bus, &ears.head);
-    tm_status st = tm_run(options, device, source, &bus, &stop, err);
+    st = tm_run(options, device, source, &bus, &stop, err);
     if (st == TM_NUMBERS) st = TM_OK; /* three steps are no training */
     tm_text_add(out, ears.text.data ? ears.text.data : "");
     tm_text_fini(&ears.text);

@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks beside one process: R ranks of one thread each (copies, ZeRO-1, fully sharded) against one rank of R threads with the
+# same batch, and PyTorch's DistributedDataParallel and FSDP2 over gloo with as many processes; in turn, process by process.
+#
+#   CASES="gpt-small"   (bench/cases.sh)    RANKS=2    ROUNDS=3    STEPS=8    WARMUP=2 first steps left out
+#   SIDES="one copies optim shards ddp fsdp2"   which        MPI=openmpi|mpich   the ranks' library
+#   COMPILE=1  PyTorch compiled     PYTHON=  with torch      TRAINMARK=./trainmark     RECORDS=F  keep the raw records in F.CASE
+#   DIM LAYERS HEADS KV_HEADS FFN VOCAB BATCH SEQ   other dimensions (BATCH: of all ranks)
+#
+# A process counts with batch tokens / median step time over its steps after WARMUP, a side with the median over its rounds.
+set -eu
+# shellcheck source=bench/cases.sh
+. "$(dirname "$0")/cases.sh"
+case_setup
+ranks=${RANKS:-2} rounds=${ROUNDS:-3} steps=${STEPS:-8} warmup=${WARMUP:-2}
+sides=${SIDES:-one copies optim shards ddp fsdp2}
+[ "$steps" -gt "$warmup" ] || { echo "STEPS $steps must be more than WARMUP $warmup" >&2; exit 2; }
+records=${RECORDS:-$work/records}
+degree=--parallelism.data_parallel
+
+for case in ${CASES:-gpt-small}; do
+    case_shape "$case"
+    [ $((batch % ranks)) -eq 0 ] || { echo "BATCH $batch must be a multiple of RANKS $ranks" >&2; exit 2; }
+    whole=$batch
+    : >"$records.$case"
+    round=1
+    while [ "$round" -le "$rounds" ]; do
+        for side in $sides; do
+            threads=1 batch=$((whole / ranks)) own="--ranks $ranks ${MPI:+--mpi $MPI}"
+            case $side in
+            one) threads=$ranks batch=$whole own= name="trainmark, 1 rank" ;;
+            copies) own="$own ${degree}_replicate_degree $ranks ${degree}_shard_degree 1" name="trainmark, copies" ;;
+            optim) own="$own ${degree}_shard_strategy optim" name="trainmark, ZeRO-1" ;;
+            shards) name="trainmark, fully sharded" ;;
+            ddp | fsdp2) name="PyTorch $side" ;;
+            *) echo "unknown side '$side'; one of: one copies optim shards ddp fsdp2" >&2; exit 2 ;;
+            esac
+            case_arguments
+            rm -rf "$work/out"
+            case $name in
+            PyTorch*) set -- "$python" "$here/peers/torch_ranks.py" --mode "$side" --ranks "$ranks" $PEER_MODEL \
+                --steps "$steps" --warmup "$warmup" ${COMPILE:+--compile} ;;
+            *) set -- "$trainmark" run $TRAINMARK_MODEL --training.steps "$steps" $own --out "$work/out" ;;
+            esac
+            echo "$case, round $round of $rounds: $name" >&2
+            "$python" "$here/measure.py" "$records.$case" "$case" "$name" "$round" "$warmup" "$work/out" -- "$@"
+        done
+        round=$((round + 1))
+    done
+    threads=$ranks batch=$whole
+    "$python" "$here/report.py" sides "$records.$case" "$case: $(case_title)"
+done
