@@ -29,7 +29,7 @@ for case in ${CASES:-gpt-small}; do
         for side in $sides; do
             threads=1 batch=$((whole / ranks)) own="--ranks $ranks ${MPI:+--mpi $MPI}"
             case $side in
-            one) threads=$ranks batch=$whole own= name="trainmark, 1 rank" ;;
+            one) threads=$ranks batch=$whole own='' name="trainmark, 1 rank" ;;
             copies) own="$own ${degree}_replicate_degree $ranks ${degree}_shard_degree 1" name="trainmark, copies" ;;
             optim) own="$own ${degree}_shard_strategy optim" name="trainmark, ZeRO-1" ;;
             shards) name="trainmark, fully sharded" ;;
@@ -38,6 +38,7 @@ for case in ${CASES:-gpt-small}; do
             esac
             case_arguments
             rm -rf "$work/out"
+            # shellcheck disable=SC2086,SC2154
             case $name in
             PyTorch*) set -- "$python" "$here/peers/torch_ranks.py" --mode "$side" --ranks "$ranks" $PEER_MODEL \
                 --steps "$steps" --warmup "$warmup" ${COMPILE:+--compile} ;;

@@ -7,7 +7,8 @@
 # branch: the commits of the day before the last one, and the last one. Where the history ends before that (a shallow copy),
 # or where there is none, every file counts as changed. Tests of changed files come first, then the others of their rooms,
 # those changed last before those changed earlier. A change of base/, of tests/support/ or of the Makefile touches every room: the
-# others follow, first those that read files of others. Only what the sanitizers say is a failure (tests/run.sh). What is left out for lack of time is named and counted. LIST_ONLY=1 prints the tests, in order.
+# others follow, first those that read files of others. Only what the sanitizers say is a failure (tests/run.sh). What is left
+# out is named and counted. LIST_ONLY=1 prints the tests, in order.
 set -eu
 cd "$(dirname "$0")/.."
 began=$(date +%s)

@@ -61,7 +61,7 @@ chmod +x good bad
 TM_TEST_UNTIL=$(($(date +%s) - 1)) tests/run.sh ./good ./bad >late.txt
 is "nothing executed is a failure" $? 1
 check "programs left out are named" [ "$(grep -c '^left out: ' late.txt)" -eq 2 ]
-check "and counted" has late.txt "^2 of 2 test programs were left out for lack of time"
+check "and counted" has late.txt "^2 of 2 test programs were left out"
 printf '#!/bin/sh\nsleep 20\n' >slow
 chmod +x slow
 TM_TEST_UNTIL=$(($(date +%s) + 2)) tests/run.sh ./good ./slow >late.txt
@@ -70,5 +70,19 @@ check "but named" has late.txt "^left out: ./slow, no time to end"
 check "and counted, too" has late.txt "^1 of 2 test programs were left out"
 TM_TEST_UNTIL=$(($(date +%s) + 60)) tests/run.sh ./good >soon.txt
 is "what has time is run" "$? $(tail -n 1 soon.txt)" "0 1 passed, 0 failed, 0 skipped"
+
+printf '#!/bin/sh\necho "1..1"\necho "a.c:1:2: runtime error: division by zero"\nexit 1\n' >found
+printf '#!/bin/sh\necho "1..1"\necho "not ok 1"\necho "ERROR: LeakSanitizer: detected memory leaks"\nexit 1\n' >failed
+printf '#!/bin/sh\necho "1..1"\necho "ok 1"\necho "ERROR: LeakSanitizer: detected memory leaks"\nexit 1\n' >leaks
+chmod +x found failed leaks
+TM_TEST_FINDINGS=1 tests/run.sh ./good ./found >under.txt
+is "a finding is a failure" "$? $(tail -n 1 under.txt)" "1 1 passed, 1 failed, 0 skipped"
+TM_TEST_FINDINGS=1 tests/run.sh ./good ./leaks >under.txt
+is "a leak is, too" "$? $(tail -n 1 under.txt)" "1 2 passed, 1 failed, 0 skipped"
+TM_TEST_FINDINGS=1 tests/run.sh ./good ./failed ./bad >under.txt
+is "what failed otherwise is none" "$? $(tail -n 1 under.txt)" "0 1 passed, 0 failed, 0 skipped"
+check "but named" has under.txt "^left out: ./failed, failed without a finding"
+tests/run.sh ./good ./failed >under.txt
+is "a failed test is a failure elsewhere" $? 1
 
 finish
