@@ -41,7 +41,7 @@ void tm_cli_close_ranks(tm_comm *world, tm_status st, tm_error *err);
 #define TM_OPTION_RANKS(type)                                                                                          \
     { "ranks",       0,                                                                                                \
       TM_OPTION_I64, offsetof(type, ranks),                                                                            \
-      .value = "N",  .lo = 0,                                                                                          \
+      .value = "N",  .lo = 1,                                                                                          \
       .hi = 256,     .help = "processes on this machine that work together, started under MPI (docs/ranks.md)" },      \
         { "mpi",                                                                                                       \
           0,                                                                                                           \

@@ -88,8 +88,26 @@ static tm_status evaluate_batch(run *r, tm_loader *loader, bool counts, batch_lo
     return TM_OK;
 }
 
-/* The batches, data rank d of D those of numbers d, d + D, ...: all ranks get all of their losses, in order. */
-static tm_status evaluate_batches(run *r, int64_t batches, batch_loss *all, tm_error *err)
+/* Of an evaluation. */
+typedef struct {
+    double  nats, means, squares, preferred[TM_PREFERRED_COUNT];
+    int64_t tokens, counted;
+} held_out;
+
+static void add_batch(held_out *sums, const batch_loss *batch)
+{
+    if (batch->targets == 0) return;
+    double mean = batch->nats / (double)batch->targets;
+    sums->nats += batch->nats;
+    sums->means += mean;
+    sums->squares += mean * mean;
+    sums->tokens += batch->targets;
+    sums->counted++;
+    for (int k = 0; k < TM_PREFERRED_COUNT; k++) sums->preferred[k] += batch->preferred[k];
+}
+
+/* The batches, data rank d of D those of numbers d, d + D, ...: all ranks add all of them, in order. */
+static tm_status evaluate_batches(run *r, int64_t batches, held_out *sums, tm_error *err)
 {
     const tm_ranks      *ranks = r->options->ranks;
     const tm_loader_part part = run_part(r->options);
@@ -107,7 +125,7 @@ static tm_status evaluate_batches(run *r, int64_t batches, batch_loss *all, tm_e
         if (st == TM_OK) st = evaluate_batch(r, loader, first + part.rank < batches, &own, err);
         if (st == TM_OK)
             st = agree_gather(ranks ? ranks->batch : NULL, "losses of an evaluation", &own, sizeof own, round, err);
-        for (int64_t d = 0; d < part.ranks && first + d < batches && st == TM_OK; d++) all[first + d] = round[d];
+        for (int64_t d = 0; d < part.ranks && first + d < batches && st == TM_OK; d++) add_batch(sums, &round[d]);
     }
     free(round);
     tm_loader_close(loader);
@@ -122,30 +140,16 @@ tm_status run_evaluate(run *r, int64_t step, tm_error *err)
     started.evaluation_started =
         (tm_evaluation_started){ .step = step, .samples = step * run_global_batch(r->options) };
     tm_event_emit(r->bus, &started);
-    int64_t     begin = tm_now_ns();
-    double      sum = 0, means = 0, squares = 0, preferred[TM_PREFERRED_COUNT] = { 0 };
-    int64_t     tokens = 0, counted = 0;
-    batch_loss *losses = tm_alloc((size_t)batches * sizeof *losses);
-    tm_status   st = evaluate_batches(r, batches, losses, err);
-    for (int64_t i = 0; i < batches && st == TM_OK; i++) {
-        if (losses[i].targets == 0) continue;
-        double mean = losses[i].nats / (double)losses[i].targets;
-        sum += losses[i].nats;
-        means += mean;
-        squares += mean * mean;
-        tokens += losses[i].targets;
-        counted++;
-        for (int k = 0; k < TM_PREFERRED_COUNT; k++) preferred[k] += losses[i].preferred[k];
-    }
-    free(losses);
-    TM_TRY(st);
-    r->validation = r->options->average_sequences ? means / (double)counted : sum / (double)tokens;
-    r->validation_error = run_mean_error(r->validation, squares, counted);
-    r->evaluated_tokens = tokens_of(r, tokens, counted);
+    int64_t  begin = tm_now_ns();
+    held_out sums = { 0 };
+    TM_TRY(evaluate_batches(r, batches, &sums, err));
+    r->validation = r->options->average_sequences ? sums.means / (double)sums.counted : sums.nats / (double)sums.tokens;
+    r->validation_error = run_mean_error(r->validation, sums.squares, sums.counted);
+    r->evaluated_tokens = tokens_of(r, sums.tokens, sums.counted);
     tm_event event = { .kind = TM_EVENT_EVALUATION };
     r->evaluated_step = step;
     if (r->options->step.preference.beta > 0) {
-        tm_preference_measure(preferred, r->told);
+        tm_preference_measure(sums.preferred, r->told);
         r->n_told = TM_PREFERENCE_MEASURES;
     }
     event.evaluation = (tm_evaluation){ .step = step,

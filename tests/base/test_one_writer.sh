@@ -11,6 +11,7 @@ src/base/file.c: the place
 src/base/root.c: files of the kernel (/proc/sys, /sys), which are there, and are never made
 src/base/process.c: /dev/null
 src/bench/startup.c: /dev/null
+src/cli/ranks.c: /dev/null
 src/cli/check_measure.c: fdopen of a pipe
 src/data/tokenize_output.c: fdopen of what base/file.c opened
 src/data/output.c: fdopen of a draft of base/file.c

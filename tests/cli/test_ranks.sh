@@ -124,7 +124,7 @@ if [ "$code" -eq 4 ]; then
     skip "beginning again" "no MPI is here"
 else
     failed_with 2 "beginning again takes checkpoints" "checkpoint.enable"
-    "$TRAINMARK" run $tiny --ranks 2 --max-restarts 2 --training.steps 4000 --checkpoint.enable true --checkpoint.interval 200 \
+    "$TRAINMARK" run $tiny --ranks 2 --max-restarts 2 --training.steps 600 --checkpoint.enable true --checkpoint.interval 20 \
         --out again >"$out" 2>"$err" </dev/null &
     main=$!
     wait_for_ranks 2
@@ -133,8 +133,8 @@ else
     ended_within 50 $main
     check "after a rank was killed the command begins again" [ "$code" -eq 0 ]
     check "and says so once" [ "$(grep -c 'beginning again, 1 of 2 times' "$err")" -eq 1 ]
-    check "from the checkpoint" has "$err" "resumed from step [0-9]+00 in 'again/checkpoint'"
-    check "to the end" has again/metrics.jsonl '"step": *4000[,}]'
+    check "from the checkpoint" has "$err" "resumed from step [0-9]+0 in 'again/checkpoint'"
+    check "to the end" has again/metrics.jsonl '"step": *600[,}]'
 fi
 
 finish

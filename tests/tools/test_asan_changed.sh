@@ -3,6 +3,7 @@
 # Which tests a change gets under the sanitizers, and that what no time is left for is named.
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/../cli/lib.sh"
+unset ASAN_SECONDS LIST_ONLY
 
 if ! command -v git >/dev/null; then
     skip "the tests of a change" "git is not installed"
