@@ -95,7 +95,11 @@ execute()
     cd "$work" || exit 1
     case "|$wanted|" in
     *"|$code|"*) pass "$name" ;;
-    *) fail "$name" "exit code $code, wanted $wanted" ;;
+    *)
+        # Other machines took this one's processors away: it has no numbers today, and no test.
+        disturbed=$(sed -n 's/.*numbers of this run are invalid: \(the machine was disturbed: .*\)/\1/p' "$err")
+        if [ "$code" -eq 3 ] && [ "$disturbed" ]; then skip "$name" "$disturbed"; else fail "$name" "exit code $code, wanted $wanted"; fi
+        ;;
     esac
 }
 
