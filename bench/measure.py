@@ -30,7 +30,7 @@ def run(command, log):
 def trainmark_record(out):
     with open(os.path.join(out, "result.json")) as file:
         result = json.load(file)
-    return dict(parameters=result["parameters"], batch_tokens=result["batch_tokens"],
+    return dict(parameters=result["parameters"], batch_tokens=result["batch_tokens"] * result["devices"],
                 step_seconds=result["step_seconds"], first_step_seconds=result["first_step_seconds"],
                 threads=result["threads"], loss=result["loss"]["last"], version=result["environment"]["build"]["commit"])
 
