@@ -147,25 +147,6 @@ static bool start_thread(tm_loader *loader)
     return !failed;
 }
 
-tm_status tm_loader_check_part(int64_t batch, int64_t ranks, tm_error *err)
-{
-    int64_t fewer = ranks, more = ranks;
-    TM_ASSERT(batch >= 1 && ranks >= 1);
-    if (batch % ranks == 0) return TM_OK;
-    if (ranks > batch)
-        return tm_fail(err, TM_INVALID,
-                       "%lld data-parallel ranks cannot share a global batch of %lld samples; %lld ranks can, or raise "
-                       "training.global_batch_size",
-                       (long long)ranks, (long long)batch, (long long)batch);
-    while (batch % fewer) fewer--;
-    while (batch % more) more++;
-    return tm_fail(err, TM_INVALID,
-                   "%lld data-parallel ranks cannot share a global batch of %lld samples; %lld or %lld ranks can, or a "
-                   "training.global_batch_size of %lld or %lld",
-                   (long long)ranks, (long long)batch, (long long)fewer, (long long)more,
-                   (long long)(batch / ranks * ranks), (long long)((batch / ranks + 1) * ranks));
-}
-
 tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch, int64_t first_sample, int depth)
 {
     return tm_loader_open_part(source, split, batch, (tm_loader_part){ .ranks = 1 }, first_sample, depth);

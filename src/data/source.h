@@ -189,9 +189,6 @@ typedef struct {
     int64_t rank, ranks; /* 0 <= rank < ranks */
 } tm_loader_part;
 
-/* Can `ranks` ranks share batches of so many samples? TM_INVALID names the nearest numbers of ranks that can. */
-TM_MUST_USE tm_status tm_loader_check_part(int64_t batch, int64_t ranks, tm_error *err);
-
 typedef struct {
     void           *field[TM_MAX_FIELDS]; /* (batch, ...) each, in the order of tm_source_fields */
     int64_t         target_tokens;        /* the weights of its rows together */
@@ -202,7 +199,7 @@ typedef struct {
  * loader. NULL when no thread can be started. All memory is taken here. */
 tm_loader *tm_loader_open(const tm_source *source, tm_split split, int64_t batch, int64_t first_sample, int depth);
 /* The same of a part: `batch` and `first_sample` are those of all ranks together, batches that are handed out have
- * batch / ranks rows. tm_loader_check_part has passed. */
+ * batch / ranks rows, a whole number of them. */
 tm_loader *tm_loader_open_part(const tm_source *source, tm_split split, int64_t batch, tm_loader_part part,
                                int64_t first_sample, int depth);
 void       tm_loader_close(tm_loader *loader); /* NULL is fine */

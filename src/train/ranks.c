@@ -17,28 +17,3 @@ void tm_ranks_close(tm_ranks *ranks)
     tm_mesh_join(&ranks->groups);
     *ranks = (tm_ranks){ 0 };
 }
-
-static tm_status sum(const tm_ranks *ranks, const char *what, tm_comm_format format, void *values, size_t n,
-                     tm_error *err)
-{
-    if (!ranks || !ranks->batch) return TM_OK;
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .op = TM_COMM_SUM,
-                           .format = format,
-                           .send = values,
-                           .receive = values,
-                           .count = n,
-                           .what = what,
-                           .step = -1 };
-    return tm_comm_run(ranks->batch, &call, err);
-}
-
-tm_status tm_ranks_sum(const tm_ranks *ranks, const char *what, double *values, size_t n, tm_error *err)
-{
-    return sum(ranks, what, TM_COMM_FLOAT64, values, n, err);
-}
-
-tm_status tm_ranks_sum_i64(const tm_ranks *ranks, const char *what, int64_t *values, size_t n, tm_error *err)
-{
-    return sum(ranks, what, TM_COMM_INT64, values, n, err);
-}

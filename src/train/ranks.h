@@ -25,9 +25,4 @@ typedef struct {
 TM_MUST_USE tm_status tm_ranks_open(const tm_mesh *mesh, tm_comm *world, tm_ranks *out, tm_error *err);
 void                  tm_ranks_close(tm_ranks *ranks); /* not the world */
 
-/* values[i] = their sums over all data ranks, added in the order of the ranks. Every one of these calls it. */
-TM_MUST_USE tm_status tm_ranks_sum(const tm_ranks *ranks, const char *what, double *values, size_t n, tm_error *err);
-TM_MUST_USE tm_status tm_ranks_sum_i64(const tm_ranks *ranks, const char *what, int64_t *values, size_t n,
-                                       tm_error *err);
-
 #endif

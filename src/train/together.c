@@ -84,7 +84,7 @@ tm_status run_all_targets(const run *r, tm_status st, int64_t own, int64_t *all,
     if (!run_world(r)) return st;
     int64_t begin = tm_now_ns();
     TM_TRY(agree_status(run_world(r), "reading samples", st, err));
-    TM_TRY(tm_ranks_sum_i64(r->options->ranks, "the targets of a step", all, 1, err));
+    TM_TRY(agree_sum(r->options->ranks->batch, "the targets of a step", all, 1, err));
     *waited_ns = tm_now_ns() - begin;
     return TM_OK;
 }
@@ -186,7 +186,7 @@ tm_status run_count_samples(const run *r, int64_t *seen, int64_t *unique, tm_err
     if (ranks && ranks->batch) { /* the same sample on two ranks counts once */
         size_t n = (size_t)ranks->data_ranks * TM_LOADER_WATCHED;
         all = tm_alloc(n * sizeof *all);
-        st = tm_ranks_sum_i64(ranks, "samples that were read", seen, 1, err);
+        st = agree_sum(ranks->batch, "samples that were read", seen, 1, err);
         if (st == TM_OK) st = agree_gather(ranks->batch, "hashes of samples", own, bytes, all, err);
         qsort(all, n, sizeof *all, compare_u64);
         *unique = 0;

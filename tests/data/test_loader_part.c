@@ -233,31 +233,12 @@ static void hashes_tell_samples_apart_on_all_ranks(void **state)
     tm_source_close(source);
 }
 
-static void expect_refusal(int64_t batch, int64_t ranks, const char *words)
-{
-    tm_error err = { 0 };
-    assert_int_equal(tm_loader_check_part(batch, ranks, &err), TM_INVALID);
-    if (!strstr(err.text, words)) fail_msg("'%s' lacks '%s'", err.text, words);
-}
-
-static void ranks_that_cannot_share_are_told_who_can(void **state)
-{
-    (void)state;
-    tm_error err = { 0 };
-    for (int64_t ranks = 1; ranks <= 12; ranks++)
-        assert_int_equal(tm_loader_check_part(12, ranks, &err) == TM_OK, 12 % ranks == 0);
-    expect_refusal(12, 5, "4 or 6 ranks can, or a training.global_batch_size of 10 or 15");
-    expect_refusal(12, 8, "6 or 12 ranks can");
-    expect_refusal(4, 6, "4 ranks can");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_together_read_what_one_reads),
         cmocka_unit_test(another_number_of_ranks_goes_on),
         cmocka_unit_test(hashes_tell_samples_apart_on_all_ranks),
-        cmocka_unit_test(ranks_that_cannot_share_are_told_who_can),
     };
     return cmocka_run_group_tests(tests, write_files, test_folder_teardown);
 }
