@@ -75,6 +75,7 @@ mlperf/writer.h
 model/hf.h
 model/keys.h
 model/model.h
+model/parallel.h
 model/presets.h
 model/shape.h
 op/attrs.h

@@ -19,11 +19,13 @@ enum { TM_NONE = -1 };
 
 /* A named run of rows of a parameter: fused matrices (qkv, gate and up) keep the names of their parts. */
 typedef struct {
-    const char *name;      /* "layers.0.attention.wq.weight" */
-    int64_t     row, rows; /* rows of the last axis, counted through all others; of a vector elements */
-    double      mean, std; /* initial value: mean + std * normal; std == 0: constant */
-    double      cut;       /* > 0: redrawn beyond mean +- cut (truncated normal); 0: never */
-    bool        uniform;   /* evenly distributed with that mean and deviation, not normal */
+    const char *name;         /* "layers.0.attention.wq.weight" */
+    int64_t     row, rows;    /* rows of the last axis, counted through all others; of a vector elements */
+    double      mean, std;    /* initial value: mean + std * normal; std == 0: constant */
+    double      cut;          /* > 0: redrawn beyond mean +- cut (truncated normal); 0: never */
+    bool        uniform;      /* evenly distributed with that mean and deviation, not normal */
+    int64_t     first, whole; /* of a cut parameter: the first row here, counted in the piece, and the piece's rows in
+                               * all; whole 0: all of them are here */
 } tm_piece;
 
 /* Elements of a row as pieces count them. */
@@ -42,6 +44,16 @@ typedef struct {
     tm_low_rank_attr attr;    /* which runs, rank, scale */
     tm_dropout_attr  dropout; /* of what a is multiplied with, while training; rate 0: none */
 } tm_adapter;
+
+/* The part of a parameter that this rank has, where the ranks of a group divide it for good (tensor and expert
+ * parallel): some rows of each piece (tm_piece.first), and of each row some columns. The values, names and checksums of
+ * a whole parameter do not depend on how it is cut. */
+typedef struct {
+    unsigned axes; /* of the mesh: the group */
+    int      rank, ranks;
+    tm_shape whole;
+    int64_t  column; /* the first one that is here; of a vector 0 */
+} tm_cut;
 
 /* A tensor that ranks share (passes/units.h). Of a whole one that has no memory here (`flat` is not TM_NONE): its
  * element i is element `first` + i of the unit, of which every rank has `share` elements, those from number
@@ -76,6 +88,9 @@ typedef struct {
     int64_t           ld;     /* views: elements from row to row; 0: dense */
     tm_space          space;  /* of a view: its base's */
     const tm_shared  *shared; /* NULL: all of it is here */
+    const tm_cut     *cut;    /* parameters, and their gradients and moments; NULL: not cut */
+    unsigned sums; /* parameters: axes of the mesh over whose ranks the gradient is a sum still to be taken, beside
+                    * those that have other tokens (a norm between matrices that are divided, by rows) */
 } tm_tensor;
 
 typedef enum { TM_PHASE_FORWARD, TM_PHASE_BACKWARD, TM_PHASE_UPDATE } tm_phase;

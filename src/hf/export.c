@@ -94,7 +94,7 @@ static tm_status open_values(exporter *x, tm_error *err)
     const tm_hf_source *s = x->source;
     tm_model            model;
     x->graph = tm_graph_create(&tm_precision_f32);
-    tm_model_declare(x->graph, &s->shape, 1, &model);
+    tm_model_declare(x->graph, &s->shape, 1, NULL, &model);
     TM_TRY(tm_hf_layout_create(x->graph, &s->shape, s->form, &x->layout, err));
     if (s->checkpoint) return check_checkpoint(x, err);
     tm_hf_memory memory = { .graph = x->graph, .shape = &s->shape, .form = s->form };
@@ -339,7 +339,7 @@ static tm_status export_adapter(const tm_hf_source *s, const char *folder, tm_hf
     TM_TRY(tm_adapters_read(s->config, 0, &adapters, err));
     adapters.base = TM_DTYPE_COUNT;
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
-    tm_model_declare(graph, &s->shape, 1, &model);
+    tm_model_declare(graph, &s->shape, 1, NULL, &model);
     tm_status st = tm_adapters_declare(graph, &model, &adapters, err);
     if (st == TM_OK) st = take_formats(s, graph, err);
     tm_hf_memory memory = { .graph = graph, .shape = &s->shape, .form = s->form, .read = read_checkpoint };

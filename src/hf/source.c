@@ -99,7 +99,7 @@ tm_status tm_hf_source_adapt(tm_hf_source *source, const char *folder, tm_error 
                        source->path);
     TM_TRY(tm_hf_adapter_open(folder, &source->adapter, err));
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
-    tm_model_declare(graph, &source->shape, 1, &model);
+    tm_model_declare(graph, &source->shape, 1, NULL, &model);
     tm_hf_memory memory = { .graph = graph, .shape = &source->shape, .form = source->form };
     tm_status    st = tm_hf_adapter_check(&memory, &source->adapter, err);
     tm_graph_destroy(graph);

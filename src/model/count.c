@@ -15,7 +15,7 @@ static counts count(const tm_model_shape *shape)
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
     tm_model  model;
     counts    n = { 0 };
-    tm_model_declare(graph, shape, 1, &model);
+    tm_model_declare(graph, shape, 1, NULL, &model);
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *tensor = &graph->tensors[i];
         tm_tensor_id     id = (tm_tensor_id)i;

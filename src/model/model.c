@@ -105,10 +105,12 @@ tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_pl
     return tm_graph_parameter(graph, name, of, &piece, 1);
 }
 
-void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out)
+void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, const tm_parallel *parallel,
+                      tm_model *out)
 {
     *out = (tm_model){ .shape = shape,
                        .seq = seq,
+                       .parallel = parallel ? *parallel : (tm_parallel){ 0 },
                        .embedding = TM_NONE,
                        .positions = TM_NONE,
                        .norm_w = TM_NONE,

@@ -7,6 +7,7 @@
 #define TM_MODEL_MODEL_H
 
 #include "graph/graph.h"
+#include "model/parallel.h"
 #include "model/shape.h"
 
 enum { TM_MAX_LAYERS = 1024 };
@@ -17,8 +18,9 @@ typedef enum { TM_ACCOUNT_NONE, TM_ACCOUNT_FRESH, TM_ACCOUNT_ADD } tm_account;
 
 /* The parameters and constants of a model inside a graph; made once, used by every segment. */
 typedef struct {
-    const tm_model_shape *shape;
+    const tm_model_shape *shape; /* of the whole model */
     int64_t               seq;
+    tm_parallel           parallel;
     tm_tensor_id embedding, positions, norm_w, norm_b, head; /* head == embedding when tied; TM_NONE: has none */
     tm_tensor_id rope_table;                                 /* llama */
     tm_tensor_id expert_counts; /* (mixtures, E) SCALAR: rows that each expert had in the step; TM_NONE: no experts */
@@ -38,8 +40,10 @@ typedef struct {
     void        *own; /* what else the family knows of its tensors, in the graph's arena */
 } tm_model;
 
-/* Declares the parameters with their initial values, and the constants, for sequences of `seq` tokens. */
-void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
+/* Declares the parameters with their initial values, and the constants, for sequences of `seq` tokens: of this rank's
+ * part (NULL: all). */
+void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, const tm_parallel *parallel,
+                      tm_model *out);
 
 /* From now on for sequences of `seq` tokens, in segments to come. Not for a model whose shape decides the length. */
 void tm_model_resize(tm_graph *graph, tm_model *model, int64_t seq);

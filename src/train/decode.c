@@ -160,7 +160,7 @@ static void build_call(tm_decoder *d, call *c, const char *name, int64_t n)
 static void build(tm_decoder *d)
 {
     d->graph = tm_graph_create(&d->precision);
-    tm_model_declare(d->graph, &d->shape, d->length, &d->model);
+    tm_model_declare(d->graph, &d->shape, d->length, NULL, &d->model);
     build_call(d, &d->calls[ONE], "one", 1);
     tm_precision_pass(d->graph);
     if (!d->windowed && d->length > CHUNK) {

@@ -6,6 +6,7 @@
 #include "comm/mesh.h"
 #include "config/config.h"
 #include "graph/passes/units.h"
+#include "model/parallel.h"
 
 typedef struct {
     tm_mesh    mesh; /* all 0: one rank */
@@ -25,6 +26,8 @@ static inline int tm_layout_size(const tm_layout *layout, unsigned axes)
 {
     return layout->mesh.degree[0] == 0 ? 1 : tm_mesh_group_size(&layout->mesh, axes);
 }
+/* What builders need to know of it. */
+tm_parallel tm_layout_parallel(const tm_layout *layout);
 /* This rank's number among those that read different samples, and how many they are. */
 static inline int tm_layout_data_ranks(const tm_layout *layout)
 {

@@ -53,3 +53,19 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                        tm_config_place(config, "parallelism.exact"));
     return TM_OK;
 }
+
+static tm_division division(const tm_layout *layout, tm_axis axis)
+{
+    unsigned axes = 1U << axis;
+    int      ranks = tm_layout_size(layout, axes);
+    return (tm_division){ axes, ranks > 1 ? tm_mesh_group_rank(&layout->mesh, layout->rank, axes) : 0, ranks };
+}
+
+tm_parallel tm_layout_parallel(const tm_layout *layout)
+{
+    return (tm_parallel){ .tensor = division(layout, TM_AXIS_TP),
+                          .rows = tm_layout_size(layout, 1U << TM_AXIS_TP) > 1,
+                          .context = division(layout, TM_AXIS_CP),
+                          .experts = division(layout, TM_AXIS_EP),
+                          .stages = division(layout, TM_AXIS_PP) };
+}

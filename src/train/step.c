@@ -338,7 +338,8 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->loss = tm_graph_tensor(graph, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
-    tm_model_declare(graph, &step->options.shape, step->options.seq, &step->model);
+    tm_parallel parallel = tm_layout_parallel(&step->options.layout);
+    tm_model_declare(graph, &step->options.shape, step->options.seq, &parallel, &step->model);
     step->model.whole_logits = step->options.quantize.head.name != NULL;
     TM_TRY(declare_preference(step, err));
     step->first_row = TM_NONE;

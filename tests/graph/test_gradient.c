@@ -275,7 +275,7 @@ static void build_network(network *net, const tm_model_shape *shape, int from)
     net->targets = tm_graph_tensor(g, "targets", TM_ROLE_INPUT, tm_shape_1(N));
     net->scalars = tm_graph_tensor(g, "scalars", TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT));
     net->loss = tm_graph_tensor(g, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-    tm_model_declare(g, shape, N / 2, &net->model);
+    tm_model_declare(g, shape, N / 2, NULL, &net->model);
     for (size_t i = 0; i < g->n_tensors; i++) {
         bool table = (tm_tensor_id)i == net->model.embedding || (tm_tensor_id)i == net->model.positions;
         if (from > 0 && (table || (g->tensors[i].layer >= 0 && g->tensors[i].layer < from)))

@@ -83,7 +83,7 @@ static void every_preset_has_the_parameters_of_its_formula(void **state)
         tm_model_shape shape = test_shape_preset(presets[i].name, NULL);
         tm_graph      *graph = tm_graph_create(&tm_precision_f32);
         tm_model       model;
-        tm_model_declare(graph, &shape, 128, &model);
+        tm_model_declare(graph, &shape, 128, NULL, &model);
         check_parameters(presets[i].name, graph, &shape);
         if (tm_model_length(&shape) > 0) {
             tm_graph_destroy(graph); /* images: neither vocabulary nor head */
@@ -107,7 +107,7 @@ static void every_kind_of_bias_has_the_parameters_of_its_formula(void **state)
             tm_model       model;
             shape.bias = kinds[i];
             shape.tied = tied;
-            tm_model_declare(graph, &shape, 16, &model);
+            tm_model_declare(graph, &shape, 16, NULL, &model);
             check_parameters("gpt", graph, &shape);
             tm_graph_destroy(graph);
         }
@@ -267,7 +267,7 @@ static void the_rotary_table_is_the_formula(void **state)
     tm_model_shape s = test_shape_preset("llama3.1_8B", NULL);
     tm_graph      *graph = tm_graph_create(&tm_precision_f32);
     tm_model       model;
-    tm_model_declare(graph, &s, 64, &model);
+    tm_model_declare(graph, &s, 64, NULL, &model);
     const tm_tensor *table = tm_graph_at(graph, model.rope_table);
     assert_true(table->shape.n[0] == 64 && table->shape.n[1] == 128);
     for (int64_t t = 0; t < 64; t += 21)

@@ -113,7 +113,7 @@ void test_hf_write(const char *path, const char *config_json, const test_hf_opti
     test_file_write(path, "config.json", config_json);
     if (tm_hf_folder_shape(path, config, &description, &shape, &err) != TM_OK) fail_msg("%s", err.text);
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
-    tm_model_declare(graph, &shape, 1, &model);
+    tm_model_declare(graph, &shape, 1, NULL, &model);
     if (tm_hf_layout_create(graph, &shape, description.form, &layout, &err) != TM_OK) fail_msg("%s", err.text);
     size_t shards = o->shards > 1 ? (size_t)o->shards : 1;
     for (size_t s = 0; s < shards; s++) {

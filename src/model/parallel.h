@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model/parallel.h - which part of a model this rank computes: what builders need to know of a mesh (comm/mesh.h).
+ *
+ * A builder makes its own rank's part only: parameters with the shapes that they have here (tm_tensor.cut says of what
+ * they are the part), and collectives (op/collectives.c) where ranks need what others have. {0}: all of the model.
+ */
+#ifndef TM_MODEL_PARALLEL_H
+#define TM_MODEL_PARALLEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A group of ranks that divide something among them. */
+typedef struct {
+    unsigned axes;  /* of the mesh: for the collectives */
+    int      rank;  /* this one's number in the group */
+    int      ranks; /* 0, 1: nothing is divided */
+} tm_division;
+
+static inline bool tm_divided(tm_division division)
+{
+    return division.ranks > 1;
+}
+
+typedef struct {
+    /* Heads, the width of feed-forward layers, the vocabulary: matrices by rows or by columns (Shoeybi et al. 2019).
+     * rows: what lies between the matrices is divided, too, by rows of the batch (sequence parallel). */
+    tm_division tensor;
+    bool        rows;
+    tm_division context; /* the tokens of each sequence; a rank's fields have the chunks `rank` and 2 ranks - 1 - rank
+                          * of 2 ranks equal ones: all of them have as many pairs under a causal mask */
+    tm_division experts; /* of each mixture */
+    tm_division stages;  /* a pipeline: layers, one run of them after the other */
+} tm_parallel;
+
+#endif
