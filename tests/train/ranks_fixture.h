@@ -17,13 +17,21 @@
 
 enum { MOST_RANKS = 8, MOST_STEPS = 50 };
 
+/* A device of a test's own. */
+typedef struct tm_backend_of_test {
+    tm_status (*open)(const struct tm_backend_of_test *backend, int rank, tm_device **out, tm_error *err);
+    void (*begin)(const struct tm_backend_of_test *backend, tm_trainer *trainer, int rank); /* weights are there */
+    const void *context;
+} tm_backend_of_test;
+
 typedef struct {
-    tm_step_options o; /* accumulation: of one rank */
-    int             replicate, shard, steps;
-    double          rate, max_norm;
-    int             begin;       /* steps that were done before */
-    const char     *load, *save; /* folders of checkpoints, or NULL */
-    int64_t         whole;       /* > 0: one rank alone with so many times the micro-batches */
+    tm_step_options           o; /* accumulation: of one rank */
+    int                       replicate, shard, steps;
+    double                    rate, max_norm;
+    int                       begin;       /* steps that were done before */
+    const char               *load, *save; /* folders of checkpoints, or NULL */
+    int64_t                   whole;       /* > 0: one rank alone with so many times the micro-batches */
+    const tm_backend_of_test *backend;     /* how the device is opened; NULL: "cpu", or $TM_TEST_DEVICE */
     /* found */
     double   loss[MOST_STEPS], norm[MOST_STEPS];
     double   losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
@@ -147,6 +155,33 @@ static inline void save_state(const job *j, tm_trainer *trainer, tm_comm *comm)
     CHECK_OK(tm_checkpoint_commit(saving, err));
 }
 
+/* What collectives read and write is in reach of the ranks of a host, and what is used is what was planned. */
+static inline void check_memory(const tm_trainer *trainer, tm_device *device, const tm_comm *comm)
+{
+    const tm_plan *plan = tm_trainer_step_of(trainer)->plan;
+    if (tm_comm_size(comm) == 1 || tm_device_describe(device)->own_memory) return;
+    CHECK(comm->world->n_windows == 1);
+    for (size_t p = 0; p < plan->n_programs; p++)
+        for (size_t x = 0; x < plan->programs[p].count; x++) {
+            const tm_instruction *i = &plan->programs[p].instructions[x];
+            for (int k = 0; k <= TM_MAX_IN + TM_MAX_OUT && i->stream == TM_ON_COMMUNICATION; k++) {
+                bool           space = k == TM_MAX_IN + TM_MAX_OUT;
+                const tm_view *view = k < TM_MAX_IN ? &i->call.in[k] : &i->call.out[space ? 0 : k - TM_MAX_IN];
+                uintptr_t      begin = (uintptr_t)(space ? i->call.workspace : view->data);
+                size_t         bytes = space                   ? i->call.workspace_bytes
+                                       : tm_view_present(view) ? tm_tensor_bytes(view->shape, view->dtype)
+                                                               : 0;
+                bool           reached = bytes == 0;
+                for (int w = 0; w < comm->world->window[0]->n_parts; w++) {
+                    const tm_comm_part *part = &comm->world->window[0]->parts[w];
+                    reached = reached || (begin >= part->begin && begin + bytes <= part->begin + part->bytes);
+                }
+                CHECK(reached);
+            }
+        }
+    CHECK(tm_device_used_bytes(device, tm_trainer_arena(trainer), plan->arena_bytes) == (int64_t)plan->arena_bytes);
+}
+
 static inline void rank_body(tm_comm *comm, void *context)
 {
     job            *j = context;
@@ -165,13 +200,18 @@ static inline void rank_body(tm_comm *comm, void *context)
     }
     if (j->whole > 0) o.accumulation *= j->whole;
     const char *name = getenv("TM_TEST_DEVICE");
-    CHECK_OK(tm_device_open(name ? name : "cpu", 1, &device, err));
+    if (j->backend)
+        CHECK_OK(j->backend->open(j->backend, rank, &device, err));
+    else
+        CHECK_OK(tm_device_open(name ? name : "cpu", 1, &device, err));
     if (comm) tm_device_join(device, &ranks.groups);
     CHECK_OK(tm_trainer_open(device, &o, 7, &trainer, err));
+    if (comm) check_memory(trainer, device, comm);
     j->arena[rank] = tm_trainer_step_of(trainer)->plan->arena_bytes;
     j->states[rank] = state_bytes(tm_trainer_step_of(trainer));
     int64_t data_rank = comm ? ranks.data_rank : 0, data_ranks = comm ? ranks.data_ranks : 1;
     load_state(j, trainer, comm);
+    if (j->backend) j->backend->begin(j->backend, trainer, rank);
     train(j, trainer, data_rank * o.accumulation, data_ranks * o.accumulation, rank);
     save_state(j, trainer, comm);
     tm_trainer_close(trainer);
@@ -179,11 +219,17 @@ static inline void rank_body(tm_comm *comm, void *context)
     if (comm) tm_ranks_close(&ranks);
 }
 
-/* `replicate` x `shard` ranks. */
-static inline job run_ranks(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
+static inline job ranks_job(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
 {
     job j = { .o = o, .replicate = replicate, .shard = shard, .steps = steps, .rate = 2e-3, .max_norm = 1 };
     j.o.layout.sharing = sharing;
+    return j;
+}
+
+/* `replicate` x `shard` ranks. */
+static inline job run_ranks(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
+{
+    job j = ranks_job(o, replicate, shard, sharing, steps);
     run_world(replicate * shard, NULL, 120, false, rank_body, &j);
     for (int r = 1; r < replicate * shard; r++) {
         assert_true(j.losses[r] == j.losses[0]);
