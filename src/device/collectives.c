@@ -36,9 +36,17 @@ static const char *collective_refuse(const tm_call *call)
     return NULL;
 }
 
-/* Sums that are added to what is there are received apart. */
+/* Sums of float32 that travel as bfloat16. */
+static bool narrows(const tm_call *call)
+{
+    const tm_group_attr *attr = call->attr;
+    return attr->narrow && attr->ranks > 1 && call->in[0].dtype == TM_F32 && call->op != &tm_op_all_gather;
+}
+
+/* Sums that are added to what is there are received apart; what is rounded lies apart as well. */
 static size_t collective_workspace(const tm_call *call)
 {
+    if (narrows(call)) return tm_tensor_bytes(call->in[0].shape, TM_BF16);
     return call->accumulate && ranks_of(call) > 1 ? tm_tensor_bytes(call->out[0].shape, call->out[0].dtype) : 0;
 }
 
@@ -86,6 +94,37 @@ static size_t count_of(const tm_call *call)
     return (size_t)tm_shape_elements(call->op == &tm_op_reduce_scatter ? call->out[0].shape : x->shape);
 }
 
+/* The workspace has x in bfloat16; the sum comes into its place. */
+static void round_operand(const tm_call *call)
+{
+    const float *x = call->in[0].data;
+    uint16_t    *half = call->workspace;
+    int64_t      n = tm_shape_elements(call->in[0].shape);
+#pragma omp parallel for schedule(static) num_threads(call->threads)
+    for (int64_t i = 0; i < n; i++) half[i] = tm_bf16_round(x[i]);
+}
+
+static void widen_result(const tm_call *call, const uint16_t *half)
+{
+    float  *y = call->out[0].data;
+    int64_t n = tm_shape_elements(call->out[0].shape);
+#pragma omp parallel for schedule(static) num_threads(call->threads)
+    for (int64_t i = 0; i < n; i++) y[i] = tm_bf16_value(half[i]) + (call->accumulate ? y[i] : 0);
+}
+
+/* What is sent, and where this rank's result is to come. */
+static void place_operands(const tm_call *call, const member *own, tm_collective *what)
+{
+    what->send = call->in[0].data;
+    what->receive = call->accumulate ? call->workspace : call->out[0].data;
+    if (!narrows(call)) return;
+    uint16_t *half = call->workspace;
+    round_operand(call);
+    what->format = TM_COMM_BFLOAT16;
+    what->send = half;
+    what->receive = half + (call->op == &tm_op_reduce_scatter ? (size_t)tm_comm_rank(own->comm) * what->count : 0);
+}
+
 static void collective_run(const tm_call *call)
 {
     const tm_group_attr *attr = call->attr;
@@ -98,18 +137,21 @@ static void collective_run(const tm_call *call)
                                                                            : TM_COMM_ALL_GATHER,
                                .op = TM_COMM_SUM,
                                .format = format_of(call),
-                               .send = x->data,
-                               .receive = call->accumulate ? call->workspace : y->data,
                                .count = count_of(call),
                                .what = attr->what,
                                .step = -1 };
         tm_error      err = { 0 };
         if (own->device->collective.status != TM_OK) return;
+        place_operands(call, own, &what);
         if (tm_comm_run(own->comm, &what, &err) != TM_OK) {
             own->device->collective = err;
             return;
         }
         result = what.receive;
+        if (narrows(call)) {
+            widen_result(call, result);
+            return;
+        }
     }
     if (call->accumulate)
         add_to(y, result);

@@ -14,6 +14,7 @@ typedef struct {
     tm_sharing sharing; /* what the ranks of dp_shard x cp share */
     bool       reshard; /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
     int        prefetch;
+    bool       narrow; /* float32 gradients are added to those of other ranks as bfloat16 */
     /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
     int64_t parts;
