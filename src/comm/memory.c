@@ -69,6 +69,18 @@ static offer make_file(size_t bytes)
     return own;
 }
 
+/* A file that begins with a huge page, in this process too; MAP_FAILED with errno. */
+static void *map_aligned(int fd, size_t bytes)
+{
+    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
+    char  *span = mmap(NULL, whole + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (span == MAP_FAILED) return MAP_FAILED;
+    char *begin = span + (HUGE_PAGE - (uintptr_t)span % HUGE_PAGE) % HUGE_PAGE, *end = begin + whole;
+    if (begin > span) munmap(span, (size_t)(begin - span));
+    if (span + whole + HUGE_PAGE > end) munmap(end, (size_t)(span + whole + HUGE_PAGE - end));
+    return mmap(begin, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+}
+
 /* Maps another rank's file. Returns 0 or the errno. That number may be another process's where ranks do not see each
  * other's processes: then it is another file. */
 static int map_file(const offer *its, tm_comm_window *window, int local)
@@ -81,7 +93,7 @@ static int map_file(const offer *its, tm_comm_window *window, int local)
     if (fd < 0) return errno;
     if (fstat(fd, &facts) != 0) why = errno;
     if (!why && (facts.st_dev != its->device || facts.st_ino != its->inode)) why = ESRCH;
-    void *memory = why ? MAP_FAILED : mmap(NULL, its->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *memory = why ? MAP_FAILED : map_aligned(fd, its->bytes);
     if (!why && memory == MAP_FAILED) why = errno;
     close(fd);
     if (why) return why;
