@@ -155,8 +155,8 @@ static void compare_blocks(const char *set, tm_op_id op, tm_shape w, int64_t row
  * begin within a group of blocks; a row that is no multiple of a block is refused. */
 static void a_weight_of_nf4_decoded_on_the_way_is_a_copy(void **state)
 {
-    static const int64_t m[] = { 96, 70, 320, 130, 40, 33 }, k[] = { 64, 576, 2112, 192, 4160, 96 },
-                         rows[] = { 5, 300, 40, 1100, 290, 7 };
+    static const int64_t m[] = { 96, 70, 320, 130, 40, 33, 2100 }, k[] = { 64, 576, 2112, 192, 4160, 96, 128 },
+                         rows[] = { 5, 300, 40, 1100, 290, 7, 30 };
     (void)state;
     for (int s = 0; s < COUNT(sets); s++)
         for (int i = 0; i < COUNT(m); i++) {
