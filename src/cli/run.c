@@ -21,6 +21,7 @@
 #include "system/environment.h"
 #include "base/secret.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -452,6 +453,37 @@ static tm_status print_result(const job *j, tm_error *err)
     return st;
 }
 
+/* Files for the messages of this rank: log.folder, or where experiments have them. */
+static tm_status open_logs(const job *j, tm_error *err)
+{
+    const char *name = tm_config_text(j->config, "log.folder"), *module = tm_config_module(j->config);
+    int         rank = j->world ? tm_comm_rank(j->world) : 0, ranks = j->world ? tm_comm_size(j->world) : 1;
+    tm_text     path = { 0 };
+    if (!name && !module) return TM_OK;
+    if (!name || name[0] != '/') tm_text_printf(&path, "%s/", j->folder.data);
+    tm_text_printf(&path, "%s%s/rank-%d", name ? name : "logs/", name ? "" : module, rank);
+    tm_status st = tm_folder_make(path.data, err);
+    if (st == TM_OK && !tm_log_open_folder(path.data))
+        st = tm_fail(err, TM_IO, "cannot write messages into '%s': %s; give another log.folder", path.data,
+                     strerror(errno));
+    if (st == TM_OK) {
+        path.length = 0;
+        tm_text_printf(&path, "rank %d of %d, process %ld: trainmark run %s", rank, ranks, (long)getpid(),
+                       j->command.data);
+        tm_log_record(TM_LOG_INFO, path.data);
+    }
+    tm_text_fini(&path);
+    return st;
+}
+
+/* The last line: how it ended. */
+static void close_logs(tm_status st, const tm_error *err)
+{
+    if (st != TM_OK) tm_log_record(st == TM_INTERRUPTED ? TM_LOG_WARN : TM_LOG_ERROR, err->text);
+    tm_log_record(TM_LOG_INFO, st == TM_OK ? "done" : "ended");
+    tm_log_close_folder();
+}
+
 /* A rank that is not the first: the same training, nothing told. */
 static tm_status train_beside(job *j, tm_error *err)
 {
@@ -459,6 +491,7 @@ static tm_status train_beside(job *j, tm_error *err)
     name_checkpoints(j);
     if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
     TM_TRY(agree_to_begin(j, err));
+    TM_TRY(open_logs(j, err));
     return tm_run(&j->options, j->device, j->source, &nobody, &tm_cli_stop, err);
 }
 
@@ -468,6 +501,7 @@ static tm_status train(job *j, tm_error *err)
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
     TM_TRY(tm_folder_make(j->folder.data, err));
     TM_TRY(tm_folder_lock_take(j->folder.data, &j->lock, err));
+    TM_TRY(open_logs(j, err));
     j->environment = tm_environment_read("");
     TM_TRY(check_host(&j->checks, err));
     name_checkpoints(j);
@@ -716,6 +750,7 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     if (st == TM_OK && !j.cli->scaling) st = open_world(&j, line, &started, err);
     if (st == TM_OK && j.cli->scaling) st = scale(&j, line, err);
     if (st == TM_OK && !started && !j.cli->scaling) st = run_or_sweep(&j, line, err);
+    close_logs(st, err);
     if (tm_cli_ranks_failed(st)) tm_cli_close_ranks(j.world, st, err); /* before this rank waits for others */
     release(&j);
     tm_cli_close_ranks(j.world, st, err);
