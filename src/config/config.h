@@ -112,8 +112,8 @@ TM_MUST_USE tm_status tm_config_load_file(tm_config *config, const char *path, t
 /* Loads the file that EXP names if neither a file nor a preset was given before. Wrong values are kept. */
 TM_MUST_USE tm_status tm_config_apply_environment(tm_config *config, char *const *environ_like, tm_error *err);
 /* --a.b.c VALUE, --a.b.c=VALUE, a.b.c=VALUE; VALUE is a scalar, a flow list or a flow map. A boolean needs no VALUE.
- * `--model NAME` applies a preset, unless a row is called `model`. TM_USAGE: all that is no override at all. A wrong key
- * or value is kept until tm_config_finish, as those of files are. */
+ * `--model NAME` applies a preset, unless a row is called `model`. TM_USAGE: all that is no override at all. A wrong
+ * key or value is kept until tm_config_finish, as those of files are. */
 TM_MUST_USE tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm_error *err);
 /* Is `name` a key, of ours or of another program, or a section of keys? */
 bool tm_config_has(const tm_config *config, const char *name);
