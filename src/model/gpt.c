@@ -96,23 +96,27 @@ static int64_t ffn_dim(int64_t dim)
 
 static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
-    if (s->qk_norm)
-        return tm_fail(err, TM_UNSUPPORTED, "model.qk_norm (%s) is not built for the gpt family; leave it out",
-                       tm_config_place(config, "model.qk_norm"));
-    const char *key = s->moe.experts > 0   ? "model.n_experts"
-                      : s->mla.kv_rank > 0 ? "model.kv_lora_rank"
-                      : s->window > 0      ? "model.sliding_window"
-                      : s->sinks           ? "model.sinks"
-                      : s->clamped         ? "model.activation"
-                                           : NULL;
-    if (key)
-        return tm_fail(err, TM_UNSUPPORTED, "%s (%s) is not built for the gpt family; leave it out", key,
-                       tm_config_place(config, key));
+    tm_status st = TM_OK;
+    const struct {
+        bool        is;
+        const char *key;
+    } not_built[] = {
+        { s->qk_norm, "model.qk_norm" },
+        { s->moe.experts > 0, "model.n_experts" },
+        { s->mla.kv_rank > 0, "model.kv_lora_rank" },
+        { s->window > 0, "model.sliding_window" },
+        { s->sinks, "model.sinks" },
+        { s->clamped, "model.activation" },
+    };
+    for (size_t i = 0; i < sizeof not_built / sizeof not_built[0]; i++)
+        if (not_built[i].is)
+            st = tm_also(err, TM_UNSUPPORTED, "%s (%s) is not built for the gpt family; leave it out", not_built[i].key,
+                         tm_config_place(config, not_built[i].key));
     if (s->bias == TM_BIAS_QKV)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "model.bias qkv (%s) is not built for the gpt family; set it to all, mi350x_table or none",
-                       tm_config_place(config, "model.bias"));
-    return TM_OK;
+        st = tm_also(err, TM_UNSUPPORTED,
+                     "model.bias qkv (%s) is not built for the gpt family; set it to all, mi350x_table or none",
+                     tm_config_place(config, "model.bias"));
+    return st;
 }
 
 static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])

@@ -156,21 +156,22 @@ int64_t tm_llama_ffn_dim(int64_t dim)
 
 tm_status tm_llama_check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
+    tm_status st = TM_OK;
     if (s->head_dim % 2)
-        return tm_fail(err, TM_INVALID,
-                       "head width %lld (model.head_dim, or model.dim / model.n_heads) is odd; rotary "
-                       "positions turn pairs: make it even",
-                       (long long)s->head_dim);
+        st = tm_also(err, TM_INVALID,
+                     "head width %lld (model.head_dim, or model.dim / model.n_heads) is odd; rotary "
+                     "positions turn pairs: make it even",
+                     (long long)s->head_dim);
     if (s->bias == TM_BIAS_MI350X_TABLE)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "model.bias (%s): mi350x_table is not built for the %s family; set it to all, qkv or none",
-                       tm_config_place(config, "model.bias"), tm_model_family_name(s));
+        st = tm_also(err, TM_UNSUPPORTED,
+                     "model.bias (%s): mi350x_table is not built for the %s family; set it to all, qkv or none",
+                     tm_config_place(config, "model.bias"), tm_model_family_name(s));
     if (s->mla.kv_rank > 0)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "model.kv_lora_rank (%s): latent attention is not built for the %s family; take "
-                       "model.family deepseek",
-                       tm_config_place(config, "model.kv_lora_rank"), tm_model_family_name(s));
-    return TM_OK;
+        st = tm_also(err, TM_UNSUPPORTED,
+                     "model.kv_lora_rank (%s): latent attention is not built for the %s family; take "
+                     "model.family deepseek",
+                     tm_config_place(config, "model.kv_lora_rank"), tm_model_family_name(s));
+    return st;
 }
 
 int tm_llama_products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])

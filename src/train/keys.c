@@ -494,4 +494,5 @@ void tm_train_configure(tm_config *config)
 {
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
     tm_config_add_rule(config, tm_train_rules);
+    tm_config_add_check(config, tm_train_check);
 }
