@@ -65,6 +65,10 @@ typedef struct {
 
     /* --- NULL: it has none --------------------------------------------------------------------------------------- */
 
+    /* These parts of an arena, in whole pages, get memory that collectives of this world reach without copies; as
+     * tm_comm_share. */
+    tm_status (*share)(tm_device *device, tm_comm *world, const tm_comm_range *ranges, int n, int *share,
+                       tm_error *err);
     /* What went wrong in a kernel's `run`, which returns nothing; asked after every program. */
     tm_status (*error)(tm_device *device, tm_error *err);
     const tm_gemm_kernel *(*gemm)(const tm_device *device); /* its matrix product, to be called by hand */
@@ -78,6 +82,7 @@ struct tm_device {
     tm_queue             *queue;
     tm_error              failure;    /* the first; TM_OK: none */
     const tm_mesh_groups *groups;     /* NULL: alone */
+    int                   share;      /* number of the memory that collectives reach; -1: none */
     tm_error              collective; /* why the first one that failed did, until a call tells it */
     struct tm_mark       *marks;      /* device/ledger.c: times that are not known before the next wait */
     size_t                n_marks, marks_room;

@@ -53,6 +53,7 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                         .reshard = strcmp(reshard, "never") != 0,
                         .whole_rows = !tm_config_bool(config, "parallelism.enable_sequence_parallel"),
                         .prefetch = 1,
+                        .narrow = strcmp(tm_config_text(config, "training.mixed_precision_reduce"), "bfloat16") == 0,
                         .parts = tm_config_i64(config, "training.separate_sums"),
                         .expert_capacity = tm_config_f64(config, "parallelism.expert_parallel_capacity") };
     TM_TRY(tm_train_mesh(config, &out->mesh, err));
@@ -62,6 +63,12 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                        "micro-batches, in another order than one rank; set "
                        "parallelism.data_parallel_shard_degree 1 and parallelism.data_parallel_replicate_degree -1",
                        tm_config_place(config, "parallelism.exact"));
+    if (tm_config_bool(config, "parallelism.exact") && out->narrow)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "parallelism.exact (%s) needs sums of float32 gradients as they are; set "
+                       "training.mixed_precision_reduce (%s) to float32",
+                       tm_config_place(config, "parallelism.exact"),
+                       tm_config_place(config, "training.mixed_precision_reduce"));
     return TM_OK;
 }
 

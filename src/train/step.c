@@ -524,6 +524,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     if (st == TM_OK) st = add_segments(step, chooser, err);
     if (st == TM_OK) st = check_adapters(graph, err);
     if (st == TM_OK) share_end(step);
+    if (st == TM_OK && options->layout.narrow) tm_narrow_pass(graph);
     if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
     if (st != TM_OK) {
         tm_step_destroy(step);
