@@ -17,7 +17,8 @@ typedef struct {
     bool          qk_norm, moe_normalise, sinks, clamped;
     tm_model_init init, init_tied;
     int64_t (*ffn_dim)(int64_t dim);
-    bool ends; /* sequences are max_seq_len long at most: the positions are a table */
+    bool divides; /* among ranks: tensor parallel */
+    bool ends;    /* sequences are max_seq_len long at most: the positions are a table */
     /* Keys that only this family reads; NULL: none. */
     tm_status (*read)(const tm_config *config, tm_model_shape *shape, tm_error *err);
     int64_t (*length)(const tm_model_shape *shape); /* see tm_model_length; NULL: any */

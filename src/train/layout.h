@@ -11,8 +11,9 @@
 typedef struct {
     tm_mesh    mesh; /* all 0: one rank */
     int        rank;
-    tm_sharing sharing; /* what the ranks of dp_shard x cp share */
-    bool       reshard; /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
+    tm_sharing sharing;    /* what the ranks of dp_shard x cp share */
+    bool       whole_rows; /* tensor parallel: what lies between the matrices is whole on every rank of a group */
+    bool       reshard;    /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
     int        prefetch;
     /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
@@ -32,6 +33,11 @@ tm_parallel tm_layout_parallel(const tm_layout *layout);
 static inline int tm_layout_data_ranks(const tm_layout *layout)
 {
     return tm_layout_size(layout, TM_AXES_BATCH);
+}
+/* Ranks whose gradients, losses and counts are summed: those that read different samples, or parts of samples. */
+static inline int tm_layout_sum_ranks(const tm_layout *layout)
+{
+    return tm_layout_size(layout, TM_AXES_LOSS);
 }
 static inline int tm_layout_data_rank(const tm_layout *layout)
 {
