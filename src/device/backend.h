@@ -12,6 +12,7 @@
 
 #include "device/cpu/gemm.h"
 #include "device/device.h"
+#include "op/attrs.h"
 
 typedef struct tm_queue   tm_queue;   /* in order; the backend's own struct */
 typedef struct tm_instant tm_instant; /* a point in a queue (others call it an event); the backend's own struct */
@@ -106,6 +107,10 @@ const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted);
 
 /* device/collectives.c: kernels for devices in the memory of the host; ends with .run == NULL. */
 extern const tm_kernel tm_host_collectives[];
+extern const tm_kernel tm_host_exchange[]; /* device/exchange.c, likewise */
+/* The group of the device that a collective calls; NULL: of one. TM_INVALID: it has joined none of that size. */
+TM_MUST_USE tm_status tm_host_group(const tm_device *device, const char *op, const tm_group_attr *attr, tm_comm **out,
+                                    tm_error *err);
 
 /* device/ledger.c. The ledger's line of an instruction: "forward linear", static text. */
 const char *tm_ledger_line(const tm_instruction *instruction);

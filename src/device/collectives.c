@@ -50,17 +50,26 @@ static size_t collective_workspace(const tm_call *call)
     return call->accumulate && ranks_of(call) > 1 ? tm_tensor_bytes(call->out[0].shape, call->out[0].dtype) : 0;
 }
 
-static tm_status collective_prepare(const void *context, const tm_call *call, void **state, tm_error *err)
+tm_status tm_host_group(const tm_device *device, const char *op, const tm_group_attr *attr, tm_comm **out,
+                        tm_error *err)
 {
-    const tm_group_attr *attr = call->attr;
+    *out = NULL;
     if (attr->ranks == 1) return TM_OK;
-    tm_device *device = (tm_device *)context;
-    tm_comm   *comm = tm_device_group(device, (unsigned)attr->axes);
+    tm_comm *comm = tm_device_group(device, (unsigned)attr->axes);
     if (!comm || tm_comm_size(comm) != attr->ranks)
         return tm_fail(err, TM_INVALID, "%s '%.64s' is planned for %lld ranks, and the device has joined a group of %d",
-                       call->op->name, attr->what, (long long)attr->ranks, comm ? tm_comm_size(comm) : 1);
+                       op, attr->what, (long long)attr->ranks, comm ? tm_comm_size(comm) : 1);
+    *out = comm;
+    return TM_OK;
+}
+
+static tm_status collective_prepare(const void *context, const tm_call *call, void **state, tm_error *err)
+{
+    tm_comm *comm;
+    TM_TRY(tm_host_group(context, call->op->name, call->attr, &comm, err));
+    if (!comm) return TM_OK;
     member *own = tm_alloc(sizeof *own);
-    *own = (member){ device, comm };
+    *own = (member){ (tm_device *)context, comm };
     *state = own;
     return TM_OK;
 }

@@ -382,10 +382,15 @@ static const tm_key keys[] = {
     { .name = "parallelism.context_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
       UNBUILT("context parallelism"), .synonyms = "context_parallel_size", .help = "devices that share a sequence" },
     { .name = "parallelism.expert_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
-      UNBUILT("expert parallelism"), .synonyms = "expert_model_parallel_size",
-      .help = "devices that share experts" },
+      .synonyms = "expert_model_parallel_size",
+      .help = "ranks that divide the experts of each mixture; it must divide data_parallel_shard x context_parallel x "
+              "tensor_parallel degree, and the number of experts" },
+    { .name = "parallelism.expert_parallel_capacity", .kind = TM_KEY_F64, .fallback = "2", .lo = 0, .hi = 1 << 20,
+      .when = "parallelism.expert_parallel_degree!=1",
+      .help = "rows that the experts of a rank take at a time, as a multiple of the even share; more come in further "
+              "rounds, none are dropped. 0: room for all rows that can come" },
     { .name = "parallelism.expert_tensor_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1,
-      .hi = 1 << 20, UNBUILT("expert parallelism"), .help = "devices that share an expert" },
+      .hi = 1 << 20, UNBUILT("expert tensor parallelism"), .help = "ranks that divide the matrices of an expert" },
     { .name = "parallelism.pipeline_parallel_schedule", .kind = TM_KEY_TEXT, .fallback = "1F1B", IGNORED,
       .help = "has an effect only with pipeline parallelism" },
     { .name = "parallelism.pipeline_parallel_schedule_csv", .kind = TM_KEY_TEXT, IGNORED,

@@ -19,6 +19,7 @@ typedef struct {
     /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
     int64_t parts;
+    double  expert_capacity; /* tm_parallel.expert_capacity */
 } tm_layout;
 
 /* As parallelism.* say, of rank 0. TM_INVALID, TM_UNSUPPORTED: with the keys and the way out. */

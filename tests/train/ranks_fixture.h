@@ -29,14 +29,16 @@ typedef struct job {
     int             replicate, shard, steps;
     int             context; /* ranks that share each sequence; 0: 1 */
     int             tensor;  /* ranks that divide the matrices; 0: 1 */
+    int             experts; /* ranks that divide the experts; 0: 1 */
     const char     *device;  /* NULL: "cpu" */
     double          rate, max_norm;
     int             begin;       /* steps that were done before */
     const char     *load, *save; /* folders of checkpoints, or NULL */
     int64_t         whole;       /* > 0: one rank alone with so many times the micro-batches */
-    void (*look)(struct job *j, const tm_trainer *trainer); /* rank 0, once all is trained; NULL: nobody */
-    const tm_backend_of_test *backend;                      /* how the device is opened; NULL: by its name */
-    void                     *taken;                        /* what it makes of it */
+    void (*change)(const struct job *j, tm_trainer *trainer); /* every rank, before the first step; NULL: nobody */
+    void (*look)(struct job *j, const tm_trainer *trainer);   /* rank 0, once all is trained; NULL: nobody */
+    const tm_backend_of_test *backend;                        /* how the device is opened; NULL: by its name */
+    void                     *taken;                          /* what `look` makes of it */
     /* found */
     double   loss[MOST_STEPS], norm[MOST_STEPS];
     double   losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
@@ -217,6 +219,7 @@ static inline void rank_body(tm_comm *comm, void *context)
         o.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
         o.layout.mesh.degree[TM_AXIS_CP] = j->context ? j->context : 1;
         o.layout.mesh.degree[TM_AXIS_TP] = j->tensor ? j->tensor : 1;
+        o.layout.mesh.degree[TM_AXIS_EP] = j->experts ? j->experts : 1;
         CHECK_OK(tm_mesh_fill(&o.layout.mesh, tm_comm_size(comm), err));
         o.layout.rank = rank;
         CHECK_OK(tm_ranks_open(&o.layout.mesh, comm, &ranks, err));
@@ -234,6 +237,7 @@ static inline void rank_body(tm_comm *comm, void *context)
     j->states[rank] = state_bytes(tm_trainer_step_of(trainer));
     int64_t data_rank = comm ? ranks.data_rank : 0, data_ranks = comm ? ranks.data_ranks : 1;
     load_state(j, trainer, comm);
+    if (j->change) j->change(j, trainer);
     if (j->backend) j->backend->begin(j->backend, trainer, rank);
     train(j, trainer, data_rank * o.accumulation, data_ranks * o.accumulation, rank);
     if (j->look && rank == 0) j->look(j, trainer);
