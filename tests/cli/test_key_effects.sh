@@ -37,6 +37,9 @@ effect [ -n "$(ls r/events)" ]
 shows log.file
 run --log.file "$work/own.log"
 effect grep -q 'loss:' own.log
+shows log.folder
+run --log.folder notes
+effect grep -q 'loss:' r/notes/rank-0/info
 shows log.level
 run --log.level error --launch.master_port 4321
 cp "$err" quiet.err

@@ -134,6 +134,9 @@ static void exact_is_for_copies(void **state)
 {
     (void)state;
     refused("--parallelism.ranks 2 --parallelism.exact true", "data_parallel_replicate_degree -1");
+    assert_false(options_of("--parallelism.ranks 2", false).step.layout.narrow);
+    assert_true(
+        options_of("--parallelism.ranks 2 --training.mixed_precision_reduce bfloat16", false).step.layout.narrow);
     refused("--parallelism.ranks 2 --parallelism.exact true --parallelism.data_parallel_replicate_degree 2 "
             "--training.mixed_precision_reduce bfloat16",
             "training.mixed_precision_reduce");
