@@ -26,7 +26,7 @@ for platform in MI350X MI355X; do
         "^  lr: $rate " '^  warmup_steps: 128 ' '^  global_batch_size: 32 ' '^  grad_accumulation: 16 ' '^  freq: 384 ' \
         '^  rope_scaling: llama3 ' '^  vocab_size: 128256 ' '^  init: gpt2 ' \
         '^  recipe: fp8_delayed ' '^# planned without: training with more than one process' \
-        '^# planned without: reduction of gradients in bfloat16' '^# data: not read: cannot open .*c4-train'
+        '^  mixed_precision_reduce: bfloat16 ' '^# data: not read: cannot open .*c4-train'
 done
 for platform in MI300X MI325X MI350X MI355X; do
     holds "llama2_70b_lora-$platform.yaml" '^  seq_len: 8192 ' '^  steps: 1024 ' '^  max_norm: 0.3 ' '^  target_loss: 0.925 ' \
