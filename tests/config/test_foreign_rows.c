@@ -94,6 +94,9 @@ static void data_parallel_layouts_of_megatron(void **state)
           "      use_distributed_optimizer: true\n",
           "-1", "1", "optim_grads_params" },
         { "      data_parallel_sharding_strategy: optim_grads\n", "1", "-1", "optim_grads_params" },
+        { "      expert_model_parallel_size: 4\n", "-1", "1", "optim" }, /* ranks of one copy divide experts */
+        { "      expert_model_parallel_size: 4\n      use_megatron_fsdp: true\n", "-1", "1", "optim" },
+        { "      expert_model_parallel_size: 1\n", "1", "-1", "optim_grads_params" },
         { "      num_distributed_optimizer_instances: 1\n      use_distributed_optimizer: true\n", "-1", "1", "optim" },
     };
     static const char *const refused[][2] = {
