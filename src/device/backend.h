@@ -80,9 +80,10 @@ struct tm_device {
     void                 *own; /* the backend's */
     bool                  planning, reference_allowed;
     tm_queue             *queue;
-    tm_error              failure;    /* the first; TM_OK: none */
-    const tm_mesh_groups *groups;     /* NULL: alone */
-    int                   share;      /* number of the memory that collectives reach; -1: none */
+    tm_error              failure; /* the first; TM_OK: none */
+    const tm_mesh_groups *groups;  /* NULL: alone */
+    int                   share;   /* number of the memory that collectives reach; -1: none */
+    int64_t               shared_bytes;
     tm_error              collective; /* why the first one that failed did, until a call tells it */
     struct tm_mark       *marks;      /* device/ledger.c: times that are not known before the next wait */
     size_t                n_marks, marks_room;

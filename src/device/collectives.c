@@ -276,6 +276,7 @@ tm_status tm_device_share(tm_device *device, const tm_plan *plan, tm_error *err)
     if (!world || tm_comm_size(world) == 1 || !device->backend->share) return TM_OK;
     int       n = collective_ranges(plan, ranges);
     tm_status st = device->backend->share(device, world, ranges, n, &device->share, &own);
+    for (int i = 0; i < n && st == TM_OK; i++) device->shared_bytes += (int64_t)ranges[i].bytes;
     if (st != TM_UNSUPPORTED) return tm_device_noted(device, st, &own, err);
     tm_warn("collective calls copy their data through blocks: %s", own.text);
     return TM_OK;
@@ -285,4 +286,10 @@ void tm_device_unshare(tm_device *device)
 {
     if (device->share >= 0) tm_comm_unshare(device->groups->world, device->share);
     device->share = -1;
+    device->shared_bytes = 0;
+}
+
+int64_t tm_device_shared_bytes(const tm_device *device)
+{
+    return device->shared_bytes;
 }

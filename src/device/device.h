@@ -70,6 +70,8 @@ tm_comm *tm_device_group(const tm_device *device, unsigned axes); /* NULL: a gro
  * it changes nothing, and calls copy through blocks. The memory is released after tm_device_unshare. */
 TM_MUST_USE tm_status tm_device_share(tm_device *device, const tm_plan *plan, tm_error *err);
 void                  tm_device_unshare(tm_device *device);
+/* Bytes of that memory: part of the arena, but not anonymous as the system counts. */
+int64_t tm_device_shared_bytes(const tm_device *device);
 
 /* For tm_plan_create; valid while the device is open. */
 tm_chooser tm_device_chooser(const tm_device *device);

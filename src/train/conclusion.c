@@ -121,7 +121,7 @@ static tm_verdict conclude(run *r, bool interrupted, uint64_t weights_hash, tm_r
         .planned_bytes = (int64_t)plan->arena_bytes,
         .used_bytes = used,
         .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,
-        .outside_arena_bytes = tm_resident_anonymous_bytes() - used,
+        .outside_arena_bytes = tm_resident_anonymous_bytes() - (used - tm_device_shared_bytes(r->device)),
         .weights_hash = weights_hash,
         .certificate = r->certificate,
         .certificate_after = r->certificate_after,

@@ -138,6 +138,9 @@ for mpi in openmpi mpich; do
     check "$mpi: that of the second has who it is" has "run-$mpi/logs/rank-1/info" "rank 1 of 2, process [0-9]+: trainmark run"
     check "$mpi: and no errors" [ ! -s "run-$mpi/logs/rank-1/error" -a ! -s "run-$mpi/logs/rank-0/error" ]
     check "$mpi: told once" [ "$(grep -c '^results in ' "$err")" -eq 1 ]
+    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 1 --model.vocab_size 65536 --out "large-$mpi"
+    check "$mpi: what is shared is part of the arena" \
+        [ "$(sed -n 's/^ *"outside_arena_bytes": *\(-*[0-9]*\).*/\1/p' "large-$mpi/result.json")" -gt 0 ]
 done
 
 # --- beginning again ----------------------------------------------------------------------------------------------------
