@@ -38,7 +38,7 @@ END
 trainmark run experiment.yaml $tiny --training.steps 2
 logs=w/g/u/e/logs/pre_trainer/rank-0
 check "an experiment has a folder of messages" [ -f "$logs/debug" -a -f "$logs/info" -a -f "$logs/warning" -a -f "$logs/error" ]
-check "with its end" [ "$(sed 's/^[^ ]* //' "$logs/info" 2>/dev/null | tail -n 1)" = "$([ "$code" -eq 0 ] && echo done || echo ended)" ]
+check "with its end" [ "$(sed 's/^[^ ]* //' "$logs/info" 2>/dev/null | tail -n 1)" = "$([ "$code" -eq 0 ] && echo 'done' || echo ended)" ]
 
 # --- with each MPI ------------------------------------------------------------------------------------------------------
 
