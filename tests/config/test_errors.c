@@ -436,7 +436,7 @@ static const wrong cases[] = {
     { .name = "tensor parallel variable",
       .variables = { "PRIMUS_TP=4" },
       .status = TM_INVALID,
-      .says = { "multiply to 4, and there are 1 ranks" } },
+      .says = { "tp 4", "start 4 ranks" } },
     { .name = "experiment of the environment",
       .variables = { "EXP=/gone/x.yaml" },
       .status = TM_INVALID,
