@@ -81,7 +81,10 @@ static tm_status go_on(writer *w, uint64_t seed, int64_t prompt, int64_t n, int6
 {
     const tm_step *step = tm_trainer_step_of(w->trainer);
     int64_t        seq = step->options.seq, length = prompt;
-    for (*count = prompt; *count < prompt + n && tm_now_ns() < deadline; ++*count) {
+    for (*count = prompt; *count < prompt + n; ++*count) {
+        double late = tm_now_ns() >= deadline; /* ranks end together */
+        TM_TRY(tm_trainer_sum(w->trainer, TM_AXES_WORLD, &late, 1, err));
+        if (late > 0) break;
         if (length == seq) { /* the window is full: its second half goes on */
             length = seq - seq / 2;
             memmove(window, window + seq / 2, (size_t)length * sizeof *window);

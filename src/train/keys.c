@@ -375,7 +375,7 @@ static const tm_key keys[] = {
     { .name = "parallelism.tensor_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
       .synonyms = "tensor_model_parallel_size", .help = "ranks that divide the matrices of the model" },
     { .name = "parallelism.enable_sequence_parallel", .kind = TM_KEY_BOOL, .fallback = "true",
-      .synonyms = "sequence_parallel",
+      .synonyms = "sequence_parallel", .when = "parallelism.tensor_parallel_degree!=1",
       .help = "with tensor parallelism: what lies between the matrices is divided, too, by tokens" },
     { .name = "parallelism.pipeline_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
       UNBUILT("pipeline parallelism"), .synonyms = "pipeline_model_parallel_size", .help = "stages of the pipeline" },

@@ -57,11 +57,12 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                         .parts = tm_config_i64(config, "training.separate_sums"),
                         .expert_capacity = tm_config_f64(config, "parallelism.expert_parallel_capacity") };
     TM_TRY(tm_train_mesh(config, &out->mesh, err));
-    if (tm_config_bool(config, "parallelism.exact") && tm_layout_size(out, TM_AXES_FSDP) > 1)
+    if (tm_config_bool(config, "parallelism.exact") &&
+        tm_layout_size(out, TM_AXES_WORLD) > tm_layout_size(out, 1U << TM_AXIS_REPLICATE))
         return tm_fail(err, TM_UNSUPPORTED,
-                       "parallelism.exact (%s) is for copies of the model: shards add squares for the norm, and "
-                       "micro-batches, in another order than one rank; set "
-                       "parallelism.data_parallel_shard_degree 1 and parallelism.data_parallel_replicate_degree -1",
+                       "parallelism.exact (%s) is for copies of the model: ranks that divide it add in another order "
+                       "than one rank; set parallelism.data_parallel_shard_degree 1 and "
+                       "parallelism.data_parallel_replicate_degree -1",
                        tm_config_place(config, "parallelism.exact"));
     if (tm_config_bool(config, "parallelism.exact") && out->narrow)
         return tm_fail(err, TM_UNSUPPORTED,

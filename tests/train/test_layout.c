@@ -130,6 +130,26 @@ static void batches_are_those_of_all_ranks(void **state)
             "x 4 ranks is not training.global_batch_size 16");
 }
 
+static void tokens_are_divided_beside_matrices(void **state)
+{
+    (void)state;
+    const char *two = "--parallelism.ranks 4 --parallelism.tensor_parallel_degree 2 ";
+    tm_layout   layout = options_of(two, false).step.layout;
+    layout.rank = 3;
+    tm_parallel parallel = tm_layout_parallel(&layout);
+    assert_int_equal(parallel.tensor.ranks, 2);
+    assert_int_equal(parallel.tensor.rank, 1);
+    assert_true(parallel.rows);
+    layout = options_of("--parallelism.ranks 4 --parallelism.tensor_parallel_degree 2 "
+                        "--parallelism.enable_sequence_parallel false",
+                        false)
+                 .step.layout;
+    assert_false(tm_layout_parallel(&layout).rows);
+    refused("--parallelism.ranks 2 --parallelism.tensor_parallel_degree 2 --parallelism.exact true",
+            "parallelism.exact");
+    refused("--parallelism.enable_sequence_parallel false", "parallelism.tensor_parallel_degree");
+}
+
 static void exact_is_for_copies(void **state)
 {
     (void)state;
@@ -155,6 +175,7 @@ int main(void)
         cmocka_unit_test(plans_need_no_number_of_ranks),
         cmocka_unit_test(experts_are_divided_among_those_that_share),
         cmocka_unit_test(batches_are_those_of_all_ranks),
+        cmocka_unit_test(tokens_are_divided_beside_matrices),
         cmocka_unit_test(exact_is_for_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
