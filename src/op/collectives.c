@@ -56,11 +56,14 @@ static void alone_reference(const tm_call *call)
     for (int64_t i = 0; i < count; i++) y[i] = tm_call_adds(call, 0) ? y[i] + x[i] : x[i];
 }
 
-static tm_tensor_id emit(tm_gradient *gradient, tm_op_id op, const tm_node *node, tm_tensor_id dy)
+/* `op` takes what flows back to x. */
+static void send_back(tm_gradient *gradient, tm_op_id op, const tm_node *node)
 {
-    tm_tensor_id in[TM_MAX_IN] = { dy }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_tensor_id in[TM_MAX_IN] = { tm_gradient_of(gradient, node->out[0]) };
+    if (in[0] == TM_NONE || !tm_gradient_wanted(gradient, node->in[0])) return;
+    tm_tensor_id out[TM_MAX_OUT] = { tm_gradient_like(gradient, node->in[0]) };
     tm_gradient_emit(gradient, op, node->attr, node->attr_bytes, in, out, 0);
-    return out[0];
+    tm_gradient_add(gradient, node->in[0], out[0]);
 }
 
 static void all_reduce_gradient(tm_gradient *gradient, const tm_node *node)
@@ -70,14 +73,12 @@ static void all_reduce_gradient(tm_gradient *gradient, const tm_node *node)
 
 static void reduce_scatter_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id dy = tm_gradient_of(gradient, node->out[0]);
-    tm_gradient_add(gradient, node->in[0], emit(gradient, TM_OP_all_gather, node, dy));
+    send_back(gradient, TM_OP_all_gather, node);
 }
 
 static void all_gather_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id dy = tm_gradient_of(gradient, node->out[0]);
-    tm_gradient_add(gradient, node->in[0], emit(gradient, TM_OP_reduce_scatter, node, dy));
+    send_back(gradient, TM_OP_reduce_scatter, node);
 }
 
 /* Bytes on the wire as ring algorithms have them: (R - 1) / R of the whole, and twice that for an all-reduce. */
