@@ -36,9 +36,10 @@ static void summary(const tm_run_options *o, const tm_step *step, const char *de
         (long long)o->step.micro_batch, (long long)o->step.seq, (long long)o->step.accumulation,
         o->step.precision->name, (long long)step->options.loss_chunk);
     tm_text_printf(out, "device      %s\n", device);
-    double tokens = (double)(o->step.micro_batch * o->step.seq), executed = step->first->cost.flops;
+    double own = (double)(o->step.micro_batch * o->step.seq) / tm_layout_size(&o->step.layout, 1U << TM_AXIS_CP);
+    double executed = step->first->cost.flops;
     tm_text_printf(out, "executed    %.6g GFLOP per micro-batch, %.6g per token\n", executed * 1e-9,
-                   executed * 1e-9 / tokens);
+                   executed * 1e-9 / own);
     for (int i = 0; i < TM_FLOPS_COUNT; i++)
         tm_text_printf(out, "  %-12s %10.6g GFLOP per token\n", tm_flops_convention_name((tm_flops_convention)i),
                        tm_model_flops_per_token(&o->step.shape, (tm_flops_convention)i, o->step.seq) * 1e-9);

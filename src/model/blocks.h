@@ -42,6 +42,24 @@ tm_piece tm_init_piece(const tm_model_shape *shape, tm_init_place place, int lay
  * [sinks (H)]. */
 tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id qkv, tm_tensor_id sinks);
 
+/* --- context.c: of a rank that has a part of each sequence --- */
+
+/* The places in their sequences of this rank's rows, (rows) int32: a constant. */
+tm_tensor_id tm_context_places(tm_graph *graph, const tm_model *model, int64_t rows);
+/* The rows of x of all ranks of the group, one rank after the other. */
+tm_tensor_id tm_context_gather(tm_graph *graph, const tm_model *model, tm_tensor_id x, const char *what);
+/* Attention of this rank's queries to the keys of whole sequences. qkv (N, H dim_qk + J (dim_qk + dim_v)): of this
+ * rank's rows; [sinks (H)]. attr: its seq_q, seq_k and q_offset do not count. */
+tm_tensor_id tm_context_attend(tm_graph *graph, const tm_model *model, const tm_attention_attr *attr, tm_tensor_id qkv,
+                               tm_tensor_id sinks);
+/* The same with queries, and keys and values, apart. */
+tm_tensor_id tm_context_attend_parts(tm_graph *graph, const tm_model *model, const tm_attention_attr *attr,
+                                     tm_tensor_id q, tm_tensor_id kv, tm_tensor_id sinks);
+/* Every token of a sample sees every other one: a rank has one run of the tokens of each sample, one after the other.
+ * attr: seq_q, seq_k are those of this rank. */
+tm_tensor_id tm_context_attend_all(tm_graph *graph, const tm_model *model, const tm_attention_attr *attr,
+                                   tm_tensor_id qkv, int64_t samples);
+
 /* Elements of a head that are rotated, D. */
 int64_t      tm_rope_dim(const tm_model_shape *shape);
 tm_tensor_id tm_declare_rope(tm_graph *graph, const char *name, const tm_model_shape *shape,

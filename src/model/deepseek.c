@@ -117,7 +117,14 @@ static tm_tensor_id attend(tm_graph *graph, const tm_model *model, const block_w
     tm_tensor_id kv = tm_emit(graph, TM_OP_linear, NULL, 0, own, w->kv_b_w, TM_NONE, TM_NONE);
     tm_tensor_id from[TM_MAX_IN] = { kv, pe }, keys[TM_MAX_OUT] = { TM_NONE, TM_NONE };
     tm_graph_add(graph, TM_OP_latent_keys, &latent, sizeof latent, from, keys, 0);
-    tm_tensor_id o = tm_emit(graph, TM_OP_attention, &attr, sizeof attr, q, keys[0], keys[1], model->first_key);
+    tm_tensor_id o;
+    if (tm_divided(model->parallel.context)) {
+        tm_join_attr parts = { .first = attr.heads * attr.dim_qk, .second = attr.heads * attr.dim_v };
+        kv = tm_emit(graph, TM_OP_join, &parts, sizeof parts, keys[0], keys[1], TM_NONE, TM_NONE);
+        o = tm_context_attend_parts(graph, model, &attr, q, kv, TM_NONE);
+    } else {
+        o = tm_emit(graph, TM_OP_attention, &attr, sizeof attr, q, keys[0], keys[1], model->first_key);
+    }
     return tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, TM_NONE, x);
 }
 

@@ -64,7 +64,8 @@ tm_tensor_id tm_attend(tm_graph *graph, const tm_model *model, int layer, tm_ten
 {
     tm_attention_attr attr = attention_of(model, layer);
     int64_t           q = attr.heads * attr.dim_qk, k = attr.kv_heads * attr.dim_qk, v = attr.kv_heads * attr.dim_v;
-    tm_tensor_id      in[TM_MAX_IN] = { TM_NONE, TM_NONE, TM_NONE, model->first_key, sinks },
+    if (tm_divided(model->parallel.context)) return tm_context_attend(graph, model, &attr, qkv, sinks);
+    tm_tensor_id in[TM_MAX_IN] = { TM_NONE, TM_NONE, TM_NONE, model->first_key, sinks },
                  out[TM_MAX_OUT] = { TM_NONE, TM_NONE };
     in[0] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.q", graph->module), qkv, 0, q);
     in[1] = tm_graph_view(graph, tm_arena_format(graph->arena, "%s.k", graph->module), qkv, q, k);
@@ -243,6 +244,9 @@ void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     tm_model packed = *model;
     packed.places = tm_inputs_find(inputs, "positions");
     packed.first_key = tm_inputs_find(inputs, "first_key");
+    if (packed.places == TM_NONE && tm_divided(model->parallel.context))
+        packed.places =
+            tm_context_places(graph, model, tm_graph_at(graph, tm_inputs_find(inputs, "tokens"))->shape.n[0]);
     tm_tensor_id hidden = tm_model_hidden(graph, &packed, tm_inputs_find(inputs, "tokens"));
     tm_loss_attr attr = { .chunk = chunk };
     tm_tensor_id in[TM_MAX_IN] = { hidden, model->head, tm_inputs_find(inputs, "targets"), TM_NONE, TM_NONE };

@@ -210,7 +210,12 @@ static void account(tm_graph *graph, const tm_model *model, int layer, const rou
                                                      model->expert_counts, mixture) };
     tm_graph_add(graph, TM_OP_expert_counts, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ r->offsets }, counts, adds);
     if (model->balance_loss == TM_NONE) return;
-    tm_graph_add(graph, TM_OP_balance_loss, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ r->scores, r->ids },
+    tm_tensor_id ids = r->ids; /* a balance is that of whole sequences */
+    if (tm_divided(model->parallel.context)) {
+        ids = tm_context_gather(graph, model, ids, "experts");
+        if (attr.seq > 0) attr.chunk = tm_chunk_length(model->parallel.context, model->seq);
+    }
+    tm_graph_add(graph, TM_OP_balance_loss, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ r->scores, ids },
                  (tm_tensor_id[TM_MAX_OUT]){ model->balance_loss }, adds || mixture > 0);
 }
 

@@ -22,13 +22,25 @@ static inline bool tm_divided(tm_division division)
     return division.ranks > 1;
 }
 
+/* Sequences that ranks have in parts: each is cut into 2 ranks equal chunks, of which a rank has two, number `rank` and
+ * number 2 ranks - 1 - rank. Under a causal mask all then have as many pairs of a query and a key. */
+enum { TM_CHUNKS = 2 };
+static inline int64_t tm_chunk_of(tm_division context, int h)
+{
+    return h == 0 ? context.rank : TM_CHUNKS * context.ranks - 1 - context.rank;
+}
+static inline int64_t tm_chunk_length(tm_division context, int64_t seq)
+{
+    return seq / (TM_CHUNKS * context.ranks);
+}
+
 typedef struct {
     /* Heads, the width of feed-forward layers, the vocabulary: matrices by rows or by columns (Shoeybi et al. 2019).
      * rows: what lies between the matrices is divided, too, by rows of the batch (sequence parallel). */
     tm_division tensor;
     bool        rows;
-    tm_division context; /* the tokens of each sequence; a rank's fields have the chunks `rank` and 2 ranks - 1 - rank
-                          * of 2 ranks equal ones: all of them have as many pairs under a causal mask */
+    tm_division context; /* the tokens of each sequence: a rank's fields have the first chunks of all sequences, then
+                          * the second ones (tm_chunk_of); of images one run of the tokens of each sample */
     tm_division experts; /* of each mixture */
     tm_division stages;  /* a pipeline: layers, one run of them after the other */
 } tm_parallel;

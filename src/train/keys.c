@@ -378,7 +378,8 @@ static const tm_key keys[] = {
     { .name = "parallelism.pipeline_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
       UNBUILT("pipeline parallelism"), .synonyms = "pipeline_model_parallel_size", .help = "stages of the pipeline" },
     { .name = "parallelism.context_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
-      UNBUILT("context parallelism"), .synonyms = "context_parallel_size", .help = "devices that share a sequence" },
+      .synonyms = "context_parallel_size",
+      .help = "ranks that share each sequence; training.seq_len must be a multiple of twice as many" },
     { .name = "parallelism.expert_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
       UNBUILT("expert parallelism"), .synonyms = "expert_model_parallel_size",
       .help = "devices that share experts" },
@@ -400,8 +401,10 @@ static const tm_key keys[] = {
       .help = "has an effect only with tensor parallelism" },
     { .name = "parallelism.disable_loss_parallel", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,
       .help = "has an effect only with tensor parallelism" },
-    { .name = "parallelism.context_parallel_rotate_method", .kind = TM_KEY_TEXT, .fallback = "allgather", IGNORED,
-      .help = "has an effect only with context parallelism" },
+    { .name = "parallelism.context_parallel_rotate_method", .kind = TM_KEY_CHOICE, .fallback = "allgather",
+      .choices = "allgather|alltoall", .when = "parallelism.context_parallel_degree!=1",
+      .help = "how ranks that share sequences get each other's keys and values; alltoall (from rank to rank) is not "
+              "built" },
     { .name = "parallelism.fsdp_reshard_after_forward", .kind = TM_KEY_CHOICE, .fallback = "default",
       .choices = "default|always|never",
       .help = "shared weights are let go after the forward pass and gathered again for the backward pass; default: "

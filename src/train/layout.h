@@ -37,6 +37,11 @@ static inline int tm_layout_data_rank(const tm_layout *layout)
 {
     return layout->mesh.degree[0] == 0 ? 0 : tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_BATCH);
 }
+/* Ranks that have other tokens, and so sum losses and gradients. */
+static inline int tm_layout_sum_ranks(const tm_layout *layout)
+{
+    return tm_layout_size(layout, TM_AXES_LOSS);
+}
 /* Does this rank's copy of what several ranks have count (in checkpoints), or is it that of another? */
 static inline bool tm_layout_first_copy(const tm_layout *layout, unsigned axes)
 {

@@ -21,7 +21,8 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
     tm_mesh mesh = tm_mesh_one();
     bool    plans = tm_config_plans(config);
     for (int i = 0; i < DEGREES; i++) {
-        bool built = degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD;
+        bool built =
+            degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD || degrees[i].axis == TM_AXIS_CP;
         if (!degrees[i].key[0] || (!built && !plans)) continue; /* a run is refused by the name of what is not built */
         if (degrees[i].axis == TM_AXIS_EP) continue;            /* plans leave it out: no number of ranks is given */
         mesh.degree[degrees[i].axis] = (int)tm_config_i64(config, degrees[i].key);
@@ -45,11 +46,18 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                         .prefetch = 1,
                         .parts = tm_config_i64(config, "training.separate_sums") };
     TM_TRY(tm_train_mesh(config, &out->mesh, err));
+    const char *rotate = "parallelism.context_parallel_rotate_method";
+    if (tm_layout_size(out, 1U << TM_AXIS_CP) > 1 && strcmp(tm_config_text(config, rotate), "allgather") != 0)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s %s (%s) is not built: keys and values are gathered, not passed from rank to rank; leave it "
+                       "out or set it to allgather",
+                       rotate, tm_config_text(config, rotate), tm_config_place(config, rotate));
     if (tm_config_bool(config, "parallelism.exact") && tm_layout_size(out, TM_AXES_FSDP) > 1)
         return tm_fail(err, TM_UNSUPPORTED,
                        "parallelism.exact (%s) is for copies of the model: shards add squares for the norm, and "
-                       "micro-batches, in another order than one rank; set "
-                       "parallelism.data_parallel_shard_degree 1 and parallelism.data_parallel_replicate_degree -1",
+                       "micro-batches, in another order than one rank, and so do parts of sequences; set "
+                       "parallelism.data_parallel_shard_degree 1, parallelism.context_parallel_degree 1 and "
+                       "parallelism.data_parallel_replicate_degree -1",
                        tm_config_place(config, "parallelism.exact"));
     return TM_OK;
 }

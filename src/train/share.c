@@ -22,7 +22,7 @@ bool share_overlaps(const tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
     bool             copies = shards(step) == 1 || layout->sharing == TM_SHARE_COPIES;
-    return copies && tm_layout_data_ranks(layout) > 1 && step->options.accumulation > 1;
+    return copies && tm_layout_sum_ranks(layout) > 1 && step->options.accumulation > 1;
 }
 
 /* --- what cannot be divided --------------------------------------------------------------------------------------- */
@@ -49,15 +49,16 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
         what = "data.source preference", way = "a second look at whole weights; train it in copies";
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
-                   "%s is not built for shards (parallelism.data_parallel_shard_degree %d): it means %s "
-                   "(parallelism.data_parallel_replicate_degree)",
-                   what, shards(step), way);
+                   "%s is not built for shards (parallelism.data_parallel_shard_degree %d x "
+                   "parallelism.context_parallel_degree %d): it means %s (parallelism.data_parallel_replicate_degree)",
+                   what, tm_layout_size(&o->layout, 1U << TM_AXIS_SHARD), tm_layout_size(&o->layout, 1U << TM_AXIS_CP),
+                   way);
 }
 
 tm_status share_check(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
-    if (parts(step) > 1 && (tm_layout_data_ranks(&o->layout) > 1 || o->accumulation % parts(step) != 0))
+    if (parts(step) > 1 && (tm_layout_sum_ranks(&o->layout) > 1 || o->accumulation % parts(step) != 0))
         return tm_fail(err, TM_INVALID,
                        "training.separate_sums is %lld: it is for one rank, and must divide its micro-batches "
                        "(training.grad_accumulation), which are %lld",
@@ -66,7 +67,7 @@ tm_status share_check(const tm_step *step, tm_error *err)
         return tm_fail(err, TM_UNSUPPORTED,
                        "training.separate_sums is for gradients in float32, found bfloat16 (training.regime pure): "
                        "ranks add them in float32 and round once");
-    if (parts(step) == 1 && tm_layout_data_ranks(&o->layout) == 1) return TM_OK;
+    if (parts(step) == 1 && tm_layout_sum_ranks(&o->layout) == 1) return TM_OK;
     if (step->quantized.history != TM_NONE)
         return tm_fail(err, TM_UNSUPPORTED,
                        "scales of earlier steps (the delayed recipes of quantize.recipe) are not built for several "
@@ -109,12 +110,12 @@ static void rewrite(tm_step *step, const char *name, bool add)
 void share_begin(tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
-    if (parts(step) == 1 && tm_layout_data_ranks(layout) == 1) return;
+    if (parts(step) == 1 && tm_layout_sum_ranks(layout) == 1) return;
     bool sharded = shards(step) > 1 && layout->sharing != TM_SHARE_COPIES;
     step->units = (tm_units){ .sharing = sharded ? layout->sharing : TM_SHARE_COPIES,
-                              .axes = sharded ? TM_AXES_FSDP : TM_AXES_BATCH,
+                              .axes = sharded ? TM_AXES_FSDP : TM_AXES_LOSS,
                               .rank = sharded ? tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_FSDP) : 0,
-                              .ranks = sharded ? shards(step) : tm_layout_data_ranks(layout),
+                              .ranks = sharded ? shards(step) : tm_layout_sum_ranks(layout),
                               .reshard = layout->reshard,
                               .prefetch = layout->prefetch };
     pack_counts(step);
@@ -170,7 +171,7 @@ static void reduce_unit(tm_step *step, const tm_unit *unit)
     tm_tensor_id own = unit->gradients;
     graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
     if (!share_updates(step)) {
-        if (!unit->reduced) all_reduce(step, TM_AXES_BATCH, unit->gradients);
+        if (!unit->reduced) all_reduce(step, TM_AXES_LOSS, unit->gradients);
         return;
     }
     if (step->units.sharing == TM_SHARE_OPTIMIZER) {
@@ -189,7 +190,7 @@ static void add_part(tm_step *step, tm_tensor_id from, tm_tensor_id to, bool add
 void share_reduce(tm_step *step)
 {
     tm_graph *graph = step->graph;
-    if (parts(step) == 1 && tm_layout_data_ranks(&step->options.layout) == 1) return;
+    if (parts(step) == 1 && tm_layout_sum_ranks(&step->options.layout) == 1) return;
     graph->phase = TM_PHASE_UPDATE;
     graph->module = "ranks";
     if (parts(step) > 1) {
@@ -200,7 +201,7 @@ void share_reduce(tm_step *step)
     }
     for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
     graph->layer = -1;
-    all_reduce(step, TM_AXES_BATCH, step->counts);
+    all_reduce(step, TM_AXES_LOSS, step->counts);
 }
 
 static void add_part_segment(tm_step *step, const char *name, bool add)

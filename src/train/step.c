@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "graph/gradient.h"
+#include "train/context.h"
 #include "train/share.h"
 
 #include <stdlib.h>
@@ -161,6 +162,18 @@ static tm_tensor_id losses_of(const tm_graph *graph)
     return TM_NONE;
 }
 
+/* The loss of an evaluation is that of whole sequences. */
+static void sum_over_chunks(tm_step *step)
+{
+    unsigned axes = 1U << TM_AXIS_CP;
+    int      ranks = tm_layout_size(&step->options.layout, axes);
+    if (ranks == 1) return;
+    step->graph->module = "evaluation";
+    tm_units_call(step->graph, TM_OP_all_reduce, axes, ranks, "loss of an evaluation", step->evaluation_loss,
+                  step->evaluation_loss, false);
+    step->graph->module = "";
+}
+
 static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, const char *name,
                                       tm_tensor_id first_row, tm_error *err)
 {
@@ -173,6 +186,7 @@ static tm_status add_evaluate_segment(tm_step *step, const tm_chooser *chooser, 
         model.row_losses = step->row_losses = tm_graph_tensor_as(
             step->graph, "row_losses", TM_ROLE_STATISTIC, tm_graph_at(step->graph, step->targets)->shape, TM_F64);
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, step->options.loss_chunk, false);
+    sum_over_chunks(step);
     if (first_row == TM_NONE) step->losses = losses_of(step->graph);
     if (told && model.preferred != TM_NONE) step->row_losses = losses_of(step->graph);
     return forward_only(step, chooser, first_row, err);
@@ -184,20 +198,23 @@ static tm_status add_validate_segment(tm_step *step, const tm_chooser *chooser, 
     const tm_step_options *o = &step->options;
     tm_model               model = step->model;
     tm_inputs              inputs = named(step, step->validation_inputs);
-    int64_t                rows = o->validation_batch * o->validation_seq;
+    int64_t rows = o->validation_batch * o->validation_seq / tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
     tm_model_resize(step->graph, &model, o->validation_seq);
     tm_graph_segment(step->graph, "validate");
     tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss, o->loss_chunk < rows ? o->loss_chunk : rows,
                   false);
+    sum_over_chunks(step);
     step->validation_losses = losses_of(step->graph);
     return forward_only(step, chooser, TM_NONE, err);
 }
 
 static tm_status add_sample_segment(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
+    tm_model whole = step->model;
+    whole.parallel.context = (tm_division){ 0 }; /* every rank has all of the one sequence */
     step->sample_tokens = tm_graph_tensor(step->graph, "sample_tokens", TM_ROLE_INPUT, tm_shape_1(step->options.seq));
     tm_graph_segment(step->graph, "sample");
-    step->sample_hidden = tm_model_hidden(step->graph, &step->model, step->sample_tokens);
+    step->sample_hidden = tm_model_hidden(step->graph, &whole, step->sample_tokens);
     return forward_only(step, chooser, TM_NONE, err);
 }
 
@@ -362,10 +379,12 @@ static tm_status lacks_field(const tm_step_options *o, const char *name, tm_erro
 }
 
 /* The values of all samples of a batch along the first axis. */
-static tm_tensor_id input_of(tm_graph *graph, const char *name, const tm_field *field, int64_t batch)
+static tm_tensor_id input_of(tm_graph *graph, const tm_step_options *o, const char *name, const tm_field *field,
+                             int64_t batch, int64_t seq)
 {
     tm_shape shape = field->shape;
     if (shape.rank == 0) shape = tm_shape_1(1);
+    if (context_cuts(o, field, seq)) shape.n[0] /= tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
     shape.n[0] *= batch;
     return tm_graph_tensor_as(graph, name, TM_ROLE_INPUT, shape, field->dtype);
 }
@@ -377,10 +396,11 @@ static bool declare_input(tm_step *step, const char *name)
     int                    f = 0;
     while (f < o->n_fields && strcmp(name, o->fields[f].name) != 0) f++;
     if (f == o->n_fields) return false;
-    step->inputs[f] = input_of(step->graph, name, &o->fields[f], o->micro_batch);
+    step->inputs[f] = input_of(step->graph, o, name, &o->fields[f], o->micro_batch, o->seq);
     if (o->validation_batch > 0)
-        step->validation_inputs[f] = input_of(step->graph, tm_arena_format(step->graph->arena, "validation.%s", name),
-                                              &o->validation_fields[f], o->validation_batch);
+        step->validation_inputs[f] =
+            input_of(step->graph, o, tm_arena_format(step->graph->arena, "validation.%s", name),
+                     &o->validation_fields[f], o->validation_batch, o->validation_seq);
     return true;
 }
 
@@ -499,7 +519,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     step->microscope.record = step->reference_loss = step->row_losses = TM_NONE;
     step->losses = step->validation_losses = TM_NONE;
     step->counts = step->part_counts = TM_NONE;
-    int64_t rows = options->micro_batch * options->seq;
+    int64_t rows = options->micro_batch * options->seq / tm_layout_size(&options->layout, 1U << TM_AXIS_CP);
     if (step->options.loss_chunk <= 0) step->options.loss_chunk = default_chunk(options, rows, chooser);
     if (step->options.loss_chunk > rows) step->options.loss_chunk = rows;
     TM_ASSERT(options->validation_batch == 0 || options->n_fields > 0);
@@ -509,7 +529,8 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
             (tm_group){ .place = "", .lr_scale = 1, .hyper = options->hyper, .format = TM_DTYPE_COUNT };
         step->options.n_groups = 1;
     }
-    tm_status st = declare_inputs(step, err);
+    tm_status st = context_check(options, err);
+    if (st == TM_OK) st = declare_inputs(step, err);
     if (st == TM_OK) st = declare(step, err);
     step->group_of = tm_arena_take(graph->arena, graph->n_tensors * sizeof *step->group_of);
     if (st == TM_OK) st = tm_groups_assign(graph, step->options.groups, step->options.n_groups, step->group_of, err);

@@ -33,7 +33,7 @@
 typedef struct {
     tm_model_shape      shape;
     const tm_precision *precision;
-    int64_t             micro_batch, seq;      /* B, T: rows of a program are N = B T */
+    int64_t             micro_batch, seq;      /* B, T: rows of a program are N = B T, or this rank's part of them */
     int64_t             accumulation;          /* micro-batches of a step, >= 1 */
     tm_field            fields[TM_MAX_FIELDS]; /* that the source of data gives */
     int                 n_fields;              /* 0: tokens and targets (T), int32 */

@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "train/context.h"
 #include "train/init.h"
 #include "graph/value.h"
 #include "train/load.h"
@@ -177,7 +178,7 @@ static void list_tensor(tm_trainer *trainer, tm_tensor_id id)
     const tm_shared *shared = tensor->shared;
     int64_t          all = tm_shape_elements(tensor->shape), begin = 0, at = 0;
     if (!shared) {
-        list_part(trainer, tensor->name, tensor, tensor->dtype, 0, all, id, 0, TM_AXES_BATCH);
+        list_part(trainer, tensor->name, tensor, tensor->dtype, 0, all, id, 0, TM_AXES_LOSS);
     } else if (shared->flat == TM_NONE) {
         list_part(trainer, tensor->name, tm_graph_at(graph, shared->like), tensor->dtype, shared->first, all, id, 0,
                   1U << TM_AXIS_REPLICATE);
@@ -333,12 +334,21 @@ tm_status tm_trainer_begin(tm_trainer *trainer, int64_t t, double learning_rate,
 static tm_status feed_into(tm_trainer *trainer, const tm_tensor_id *inputs, const tm_micro_batch *batch, int64_t index,
                            tm_error *err)
 {
-    const tm_step *step = trainer->step;
-    for (int f = 0; f < step->options.n_fields; f++) {
+    const tm_step_options *o = &trainer->step->options;
+    const bool             held_out = inputs == trainer->step->validation_inputs;
+    const tm_field        *fields = held_out ? o->validation_fields : o->fields;
+    const int64_t          samples = held_out ? o->validation_batch : o->micro_batch;
+    const int              parts = tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
+    for (int f = 0; f < o->n_fields; f++) {
         if (inputs[f] == TM_NONE) continue;
-        size_t      bytes = step->plan->places[inputs[f]].bytes;
-        const char *from = (const char *)batch->field[f] + (size_t)index * bytes;
-        TM_TRY(tm_device_write(trainer->device, address_at(trainer, inputs[f], 0, bytes), from, bytes, err));
+        size_t      bytes = trainer->step->plan->places[inputs[f]].bytes;
+        tm_address  to = address_at(trainer, inputs[f], 0, bytes);
+        bool        cut = context_cuts(o, &fields[f], held_out ? o->validation_seq : o->seq);
+        const char *from = (const char *)batch->field[f] + (size_t)index * bytes * (size_t)(cut ? parts : 1);
+        if (cut)
+            TM_TRY(context_feed(trainer->device, o, to, bytes, samples, from, err));
+        else
+            TM_TRY(tm_device_write(trainer->device, to, from, bytes, err));
     }
     return TM_OK;
 }

@@ -56,6 +56,16 @@ ended_within() { # ended_within SECONDS PID: sets $code
 }
 no_folder() { ! ls -d "$shared"/trainmark-ranks-* >/dev/null 2>&1; }
 
+# The last and the held-out loss of two runs, to five digits.
+same_losses()
+{
+    for run in "$1" "$2"; do
+        tr -d '\n' <"$run/result.json" | grep -o '"loss": *{[^}]*}' | grep -Eo '"(last|validation)": *[0-9.e+-]+' |
+            awk '{ printf "%s %.5g\n", $1, $2 }' >"$run.losses"
+    done
+    [ -s "$1.losses" ] && cmp -s "$1.losses" "$2.losses"
+}
+
 # The weights of one rank that sums two parts of each step apart.
 trainmark run $tiny --training.steps 4 --training.global_batch_size 8 --training.separate_sums 2 --out alone
 weights=$(grep -o '"weights_hash": *"[^"]*"' alone/result.json)
@@ -115,6 +125,10 @@ for mpi in openmpi mpich; do
     check "$mpi: one result" [ -f "run-$mpi/result.json" ]
     check "$mpi: with the bits of one rank" [ "$(grep -o '"weights_hash": *"[^"]*"' "run-$mpi/result.json")" = "$weights" ]
     check "$mpi: told once" [ "$(grep -c '^results in ' "$err")" -eq 1 ]
+    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
+        --parallelism.context_parallel_degree 2 --out "parts-$mpi"
+    check "$mpi: two ranks share sequences" [ "$code" -eq 0 ]
+    check "$mpi: with the losses of one rank" same_losses alone "parts-$mpi"
 done
 
 # --- beginning again ----------------------------------------------------------------------------------------------------

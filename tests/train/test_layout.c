@@ -66,6 +66,25 @@ static void keys_say_the_layout(void **state)
                      2);
 }
 
+static void sequences_are_shared_by_key(void **state)
+{
+    (void)state;
+    tm_layout two = options_of("--parallelism.ranks 4 --context_parallel_size 2", false).step.layout;
+    assert_int_equal(two.mesh.degree[TM_AXIS_CP], 2);
+    assert_int_equal(two.mesh.degree[TM_AXIS_SHARD], 2);
+    tm_run_options o = options_of("--parallelism.ranks 4 --parallelism.context_parallel_degree 2 "
+                                  "--training.local_batch_size 1",
+                                  false);
+    assert_int_equal(o.source.samples, 2 * o.steps); /* two ranks read the same ones */
+    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 3", "cp 3 multiply to 3");
+    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 "
+            "--parallelism.context_parallel_rotate_method alltoall",
+            "context_parallel_rotate_method alltoall");
+    refused("--parallelism.context_parallel_rotate_method allgather", "parallelism.context_parallel_degree");
+    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 --parallelism.exact true",
+            "parallelism.context_parallel_degree 1");
+}
+
 /* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not built. */
 static void plans_need_no_number_of_ranks(void **state)
 {
@@ -114,9 +133,8 @@ static void exact_is_for_copies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_say_the_layout),
-        cmocka_unit_test(plans_need_no_number_of_ranks),
-        cmocka_unit_test(batches_are_those_of_all_ranks),
+        cmocka_unit_test(keys_say_the_layout),           cmocka_unit_test(sequences_are_shared_by_key),
+        cmocka_unit_test(plans_need_no_number_of_ranks), cmocka_unit_test(batches_are_those_of_all_ranks),
         cmocka_unit_test(exact_is_for_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
