@@ -111,7 +111,7 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
 {
     *out = (tm_model){ .shape = shape,
                        .seq = seq,
-                       .parallel = parallel ? *parallel : (tm_parallel){ 0 },
+                       .parallel = parallel ? *parallel : (tm_parallel){ .rows = false },
                        .embedding = TM_NONE,
                        .positions = TM_NONE,
                        .norm_w = TM_NONE,
