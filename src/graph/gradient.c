@@ -210,6 +210,7 @@ tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id weight, i
         graph->layer = before.layer;
         tm_tensor_id made = tm_graph_tensor(graph, name, TM_ROLE_GRADIENT, before.shape);
         graph->layer = layer;
+        tm_graph_at(graph, made)->cut = before.cut;
         tm_graph_at(graph, weight)->gradient = made;
     }
     if (gradient->written[weight] || gradient->accumulate) *accumulate |= 1u << k;

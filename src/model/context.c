@@ -8,7 +8,6 @@
  */
 #include "model/blocks.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* --- positions ---------------------------------------------------------------------------------------------------- */
@@ -46,23 +45,6 @@ tm_tensor_id tm_context_places(tm_graph *graph, const tm_model *model, int64_t r
 
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
-tm_tensor_id tm_context_gather(tm_graph *graph, const tm_model *model, tm_tensor_id x, const char *what)
-{
-    tm_division   context = model->parallel.context;
-    tm_tensor     of = *tm_graph_at(graph, x);
-    tm_group_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.axes = context.axes;
-    attr.ranks = context.ranks;
-    snprintf(attr.what, sizeof attr.what, "%s of %s", what, graph->module);
-    of.shape.n[0] *= context.ranks;
-    tm_tensor_id in[TM_MAX_IN] = { x }, out[TM_MAX_OUT];
-    out[0] = tm_graph_tensor_as(graph, tm_arena_format(graph->arena, "%s.%s of all ranks", graph->module, what),
-                                of.role, of.shape, of.dtype);
-    tm_graph_add(graph, TM_OP_all_gather, &attr, sizeof attr, in, out, 0);
-    return out[0];
-}
-
 static tm_tensor_id named_view(tm_graph *graph, const char *name, tm_tensor_id base, int64_t column, int64_t columns)
 {
     return tm_graph_view(graph, tm_arena_format(graph->arena, "%s.%s", graph->module, name), base, column, columns);
@@ -83,7 +65,7 @@ static void all_keys(tm_graph *graph, const tm_model *model, const tm_attention_
                      tm_sequence_attr order, tm_tensor_id *keys, tm_tensor_id *values)
 {
     int64_t      k = attr->kv_heads * attr->dim_qk, v = attr->kv_heads * attr->dim_v;
-    tm_tensor_id all = tm_context_gather(graph, model, kv, "keys and values");
+    tm_tensor_id all = tm_emit_gather(graph, model->parallel.context, "keys and values", kv);
     all = tm_emit(graph, TM_OP_sequence_order, &order, sizeof order, all, TM_NONE, TM_NONE, TM_NONE);
     *keys = named_view(graph, "k", all, 0, k);
     *values = named_view(graph, "v", all, k, v);

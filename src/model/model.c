@@ -51,8 +51,8 @@ static tm_attention_attr attention_of(const tm_model *model, int layer)
     bool                  windowed = s->window > 0 && (s->window_every <= 1 || layer % s->window_every == 0);
     return (tm_attention_attr){ .seq_q = model->seq,
                                 .seq_k = model->seq,
-                                .heads = s->n_heads,
-                                .kv_heads = s->n_kv_heads,
+                                .heads = tm_local_heads(model),
+                                .kv_heads = tm_local_kv_heads(model),
                                 .dim_qk = s->head_dim,
                                 .dim_v = s->head_dim,
                                 .scale = tm_attention_scale(s),
@@ -256,6 +256,10 @@ void tm_language_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     tm_graph_at(graph, model->head)->head = true;
     if (model->preferred != TM_NONE) {
         preference_loss(graph, &packed, inputs, hidden, loss, chunk, accumulate);
+        return;
+    }
+    if (tm_divided(model->parallel.tensor)) {
+        tm_vocabulary_loss(graph, model, hidden, in[2], loss, chunk, accumulate);
         return;
     }
     if (model->whole_logits) {

@@ -11,8 +11,9 @@
 typedef struct {
     tm_mesh    mesh; /* all 0: one rank */
     int        rank;
-    tm_sharing sharing; /* what the ranks of dp_shard x cp share */
-    bool       reshard; /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
+    tm_sharing sharing;    /* what the ranks of dp_shard x cp share */
+    bool       whole_rows; /* tensor parallel: what lies between the matrices is whole on every rank of a group */
+    bool       reshard;    /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
     int        prefetch;
     /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
@@ -33,14 +34,14 @@ static inline int tm_layout_data_ranks(const tm_layout *layout)
 {
     return tm_layout_size(layout, TM_AXES_BATCH);
 }
-static inline int tm_layout_data_rank(const tm_layout *layout)
-{
-    return layout->mesh.degree[0] == 0 ? 0 : tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_BATCH);
-}
-/* Ranks that have other tokens, and so sum losses and gradients. */
+/* Ranks whose gradients, losses and counts are summed: those that read different samples, or parts of samples. */
 static inline int tm_layout_sum_ranks(const tm_layout *layout)
 {
     return tm_layout_size(layout, TM_AXES_LOSS);
+}
+static inline int tm_layout_data_rank(const tm_layout *layout)
+{
+    return layout->mesh.degree[0] == 0 ? 0 : tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_BATCH);
 }
 /* Does this rank's copy of what several ranks have count (in checkpoints), or is it that of another? */
 static inline bool tm_layout_first_copy(const tm_layout *layout, unsigned axes)

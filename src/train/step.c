@@ -74,6 +74,7 @@ static tm_status add_program(tm_step *step, const tm_chooser *chooser, const tra
     tm_seed      seeds[] = { { p->loss, step->scalars }, { balance, step->scalars } };
     tm_gradient_pass(graph, p->accumulate, seeds, balance == TM_NONE ? 1 : 2, NULL, NULL, 0);
     tm_lookup_pass(graph, sums_several(step), p->accumulate);
+    tm_chunks_pass(graph, p->accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     if (!p->plain)
         TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, p->records, p->accumulate, err));
@@ -94,19 +95,6 @@ static tm_status add_training_segment(tm_step *step, const tm_chooser *chooser, 
                            .offloads = true };
     p.model.account = accumulate ? TM_ACCOUNT_ADD : TM_ACCOUNT_FRESH;
     return add_program(step, chooser, &p, err);
-}
-
-static void add_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
-{
-    tm_graph *graph = step->graph;
-    unsigned  accumulate = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (graph->tensors[i].gradient == TM_NONE) continue;
-        tm_tensor_id in[TM_MAX_IN] = { graph->tensors[i].gradient }, out[TM_MAX_OUT] = { square_sum };
-        graph->layer = graph->tensors[i].layer;
-        tm_graph_add(graph, TM_OP_square_sum, NULL, 0, in, out, accumulate);
-        accumulate = 1;
-    }
 }
 
 static void add_updates(tm_step *step, size_t n)
@@ -136,10 +124,7 @@ static void add_update_segment(tm_step *step)
     graph->phase = TM_PHASE_UPDATE;
     graph->module = "clip";
     tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-    if (share_updates(step))
-        share_square_sum(step, square_sum);
-    else
-        add_square_sum(step, n, square_sum);
+    share_square_sum(step, n, square_sum);
     graph->layer = -1;
     tm_tensor_id norm_in[TM_MAX_IN] = { square_sum, step->scalars }, norm_out[TM_MAX_OUT] = { step->clip };
     tm_graph_add(graph, TM_OP_clip, NULL, 0, norm_in, norm_out, 0);
@@ -355,6 +340,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->loss = tm_graph_tensor(graph, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
+    TM_TRY(share_check_tensor(step, err));
     tm_parallel parallel = tm_layout_parallel(&step->options.layout);
     tm_model_declare(graph, &step->options.shape, step->options.seq, &parallel, &step->model);
     step->model.whole_logits = step->options.quantize.head.name != NULL;

@@ -21,6 +21,7 @@ typedef struct job {
     tm_step_options o; /* accumulation: of one rank */
     int             replicate, shard, steps;
     int             context; /* ranks that share each sequence; 0: 1 */
+    int             tensor;  /* ranks that divide the matrices; 0: 1 */
     const char     *device;  /* NULL: "cpu" */
     double          rate, max_norm;
     int             begin;       /* steps that were done before */
@@ -37,7 +38,7 @@ typedef struct job {
 
 static inline int ranks_of(const job *j)
 {
-    return j->replicate * j->shard * (j->context ? j->context : 1);
+    return j->replicate * j->shard * (j->context ? j->context : 1) * (j->tensor ? j->tensor : 1);
 }
 
 /* Field f of micro-batch m of step t, numbered over all ranks. Free it. */
@@ -180,6 +181,7 @@ static inline void rank_body(tm_comm *comm, void *context)
         o.layout.mesh.degree[TM_AXIS_REPLICATE] = j->replicate;
         o.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
         o.layout.mesh.degree[TM_AXIS_CP] = j->context ? j->context : 1;
+        o.layout.mesh.degree[TM_AXIS_TP] = j->tensor ? j->tensor : 1;
         CHECK_OK(tm_mesh_fill(&o.layout.mesh, tm_comm_size(comm), err));
         o.layout.rank = rank;
         CHECK_OK(tm_ranks_open(&o.layout.mesh, comm, &ranks, err));

@@ -85,6 +85,24 @@ static void layouts_compose(void **state)
         }
 }
 
+/* Matrices in parts, too: a rank has some heads of some tokens. */
+static void heads_and_sequences_are_divided(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        for (int whole_rows = 0; whole_rows < 2; whole_rows++) {
+            tm_step_options o = two_sequences(k);
+            o.shape.n_kv_heads = 2;
+            job alone = run_alone(o, 1, 1, 4);
+            job j = { .o = o, .replicate = 1, .shard = 1, .context = 2, .tensor = 2, .steps = 4, .rate = 2e-3 };
+            j.max_norm = 1;
+            j.o.layout.sharing = TM_SHARE_ALL;
+            j.o.layout.whole_rows = whole_rows;
+            run_job(&j);
+            check_follows(&j, &alone, models[k]);
+        }
+}
+
 static void the_same_bits_every_time(void **state)
 {
     (void)state;
@@ -380,6 +398,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_follow_one_rank),
         cmocka_unit_test(layouts_compose),
+        cmocka_unit_test(heads_and_sequences_are_divided),
         cmocka_unit_test(the_same_bits_every_time),
         cmocka_unit_test(gradients_are_those_of_whole_sequences),
         cmocka_unit_test(no_token_reaches_what_stands_before_it),
