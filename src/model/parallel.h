@@ -42,7 +42,9 @@ typedef struct {
     tm_division context; /* the tokens of each sequence: a rank's fields have the first chunks of all sequences, then
                           * the second ones (tm_chunk_of); of images one run of the tokens of each sample */
     tm_division experts; /* of each mixture */
-    tm_division stages;  /* a pipeline: layers, one run of them after the other */
+    double expert_capacity; /* rows that a rank's experts take at a time, as a multiple of its own rows x experts of a
+                             * row; more are sent in further rounds. 0: all that can come */
+    tm_division stages;     /* a pipeline: layers, one run of them after the other */
 } tm_parallel;
 
 #endif

@@ -64,4 +64,9 @@ typedef struct {
  * is computed otherwise: same bits. */
 void tm_offload_pass(tm_graph *graph, const tm_offload *policy);
 
+/* Every rank rounds float32 gradients to bfloat16 before they are added to those of the others; the sum is in float32
+ * and rounded once more (tm_group_attr.narrow). Half of the bytes are sent. Of all finished segments; sums of anything
+ * but gradients (counts, squares, activations) stay as they are. */
+void tm_narrow_pass(tm_graph *graph);
+
 #endif
