@@ -101,6 +101,7 @@ const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted);
 
 /* device/collectives.c: kernels for devices in the memory of the host; ends with .run == NULL. */
 extern const tm_kernel tm_host_collectives[];
+extern const tm_kernel tm_host_messages[];
 
 /* device/ledger.c. The ledger's line of an instruction: "forward linear", static text. */
 const char *tm_ledger_line(const tm_instruction *instruction);

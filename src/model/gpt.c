@@ -33,10 +33,13 @@ static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, t
 void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
 {
     (void)seq;
-    out->embedding = tm_declare(graph, s, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "wte.weight");
-    out->positions = tm_declare(graph, s, TM_INIT_POSITION, -1, tm_shape_2(s->max_seq_len, s->dim), "wpe.weight");
-    tm_block_weights *blocks = out->own = tm_arena_take(graph->arena, (size_t)s->n_layers * sizeof *blocks);
-    for (int layer = 0; layer < s->n_layers; layer++) declare_block(graph, s, layer, &blocks[layer]);
+    tm_declare_table(graph, "wte.weight", out);
+    if (tm_parallel_begins(&out->parallel))
+        out->positions = tm_declare(graph, s, TM_INIT_POSITION, -1, tm_shape_2(s->max_seq_len, s->dim), "wpe.weight");
+    tm_block_weights *blocks = out->own = tm_take_none(graph, (size_t)s->n_layers * sizeof *blocks);
+    for (int layer = 0; layer < s->n_layers; layer++)
+        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, s, layer, &blocks[layer]);
+    if (!tm_parallel_ends(&out->parallel)) return;
     out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "ln_f.weight");
     out->norm_b = tm_declare(graph, s, TM_INIT_ZERO, -1, tm_shape_1(s->dim), "ln_f.bias");
     out->head = s->tied ? out->embedding
@@ -63,13 +66,10 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
 
 tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
 {
-    tm_norm_attr      norm = { .eps = model->shape->norm_eps };
-    tm_embedding_attr embedding = { .seq = model->seq };
-    graph->layer = -1;
-    graph->module = "wte";
-    tm_tensor_id x = tm_emit(graph, TM_OP_embedding, &embedding, sizeof embedding, tokens, model->embedding,
-                             model->positions, model->places);
-    for (int layer = 0; layer < model->shape->n_layers; layer++) x = block(graph, model, layer, x);
+    tm_norm_attr norm = { .eps = model->shape->norm_eps };
+    tm_tensor_id x = tm_emit_begin(graph, model, "wte", tokens);
+    for (int layer = model->stage.first; layer < model->stage.end; layer++) x = block(graph, model, layer, x);
+    if (!model->stage.ends) return x;
     graph->layer = -1;
     graph->module = "ln_f";
     return tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, model->norm_w, model->norm_b, TM_NONE);

@@ -105,6 +105,22 @@ static tm_hyper read_hyper(const tm_config *config)
                        .scale = scale_of(config) };
 }
 
+/* A pipeline works on smaller micro-batches, and more of them, where that is asked for. */
+static tm_status read_pipeline(const tm_config *config, tm_step_options *step, tm_error *err)
+{
+    const char *const key = "parallelism.pipeline_parallel_microbatch_size";
+    TM_TRY(tm_layout_read_pipeline(config, &step->shape, &step->layout, err));
+    if (tm_layout_size(&step->layout, 1U << TM_AXIS_PP) == 1 || !tm_config_text(config, key)) return TM_OK;
+    int64_t each = tm_config_i64(config, key);
+    if (step->micro_batch % each != 0)
+        return tm_fail(err, TM_INVALID, "%s %lld (%s) does not divide training.local_batch_size %lld; %lld would do",
+                       key, (long long)each, tm_config_place(config, key), (long long)step->micro_batch,
+                       (long long)step->micro_batch);
+    step->accumulation *= step->micro_batch / each;
+    step->micro_batch = each;
+    return TM_OK;
+}
+
 static tm_status read_step(const tm_config *config, tm_step_options *step, tm_error *err)
 {
     TM_TRY(tm_model_shape_read(config, &step->shape, err));
@@ -124,6 +140,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
     if (own > 0) step->seq = own;
     step->accumulation = tm_config_i64(config, "training.grad_accumulation");
     TM_TRY(tm_layout_read(config, &step->layout, err));
+    TM_TRY(read_pipeline(config, step, err));
     step->loss_chunk = tm_config_i64(config, "loss.chunk_tokens");
     step->optimizer = tm_optimizer_find(tm_config_text(config, "optimizer.name"));
     TM_ASSERT(step->optimizer); /* tm_train_rules has refused what is not built */

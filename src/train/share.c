@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/share.h"
 
+#include "train/stages.h"
+
 #include <string.h>
 
 static int shards(const tm_step *step)
@@ -22,7 +24,7 @@ bool share_overlaps(const tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
     bool             copies = shards(step) == 1 || layout->sharing == TM_SHARE_COPIES;
-    return copies && tm_layout_data_ranks(layout) > 1 && step->options.accumulation > 1;
+    return copies && tm_layout_data_ranks(layout) > 1 && step->options.accumulation > 1 && !stages_cut(step);
 }
 
 /* --- what cannot be divided --------------------------------------------------------------------------------------- */
@@ -109,21 +111,27 @@ static void rewrite(tm_step *step, const char *name, bool add)
 void share_begin(tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
+    if (stages_cut(step)) {
+        pack_counts(step);
+        stages_clear_counts(step);
+    }
     if (parts(step) == 1 && tm_layout_data_ranks(layout) == 1) return;
-    bool sharded = shards(step) > 1 && layout->sharing != TM_SHARE_COPIES;
-    step->units = (tm_units){ .sharing = sharded ? layout->sharing : TM_SHARE_COPIES,
+    bool       sharded = shards(step) > 1 && layout->sharing != TM_SHARE_COPIES;
+    tm_sharing sharing = sharded ? layout->sharing : TM_SHARE_COPIES;
+    if (sharded && stages_cut(step)) sharing = TM_SHARE_OPTIMIZER; /* weights stay gathered, gradients are reduced once */
+    step->units = (tm_units){ .sharing = sharing,
                               .axes = sharded ? TM_AXES_FSDP : TM_AXES_BATCH,
                               .rank = sharded ? tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_FSDP) : 0,
                               .ranks = sharded ? shards(step) : tm_layout_data_ranks(layout),
                               .reshard = layout->reshard,
                               .prefetch = layout->prefetch };
-    pack_counts(step);
+    if (!stages_cut(step)) pack_counts(step);
     tm_units_find(step->graph, step->graph->segments[0], &step->units);
     tm_units_place(step->graph, &step->units);
     rewrite(step, "first", false);
     rewrite(step, "further", true);
     rewrite(step, "last", true);
-    if (step->units.sharing != TM_SHARE_COPIES || parts(step) > 1) return;
+    if (step->units.sharing != TM_SHARE_COPIES || parts(step) > 1 || stages_cut(step)) return;
     tm_segment *current = step->graph->segment;
     for (size_t s = 0; s < step->graph->n_segments; s++)
         if (strcmp(step->graph->segments[s]->name, share_overlaps(step) ? "last" : "first") == 0) {
@@ -186,10 +194,19 @@ static void add_part(tm_step *step, tm_tensor_id from, tm_tensor_id to, bool add
     tm_units_call(step->graph, TM_OP_reduce_scatter, 0, 1, "separate sums", from, to, add);
 }
 
+/* Over those that read other samples. */
+static void reduce_data(tm_step *step)
+{
+    if (tm_layout_data_ranks(&step->options.layout) == 1) return;
+    for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
+    step->graph->layer = -1;
+    all_reduce(step, TM_AXES_BATCH, step->counts);
+}
+
 void share_reduce(tm_step *step)
 {
     tm_graph *graph = step->graph;
-    if (parts(step) == 1 && tm_layout_data_ranks(&step->options.layout) == 1) return;
+    if (parts(step) == 1 && tm_layout_data_ranks(&step->options.layout) == 1 && !stages_cut(step)) return;
     graph->phase = TM_PHASE_UPDATE;
     graph->module = "ranks";
     if (parts(step) > 1) {
@@ -198,9 +215,9 @@ void share_reduce(tm_step *step)
         add_part(step, step->part_counts, step->counts, true);
         return;
     }
-    for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
-    graph->layer = -1;
-    all_reduce(step, TM_AXES_BATCH, step->counts);
+    stages_exchange(step);
+    reduce_data(step);
+    stages_count(step);
 }
 
 static void add_part_segment(tm_step *step, const char *name, bool add)
