@@ -132,7 +132,7 @@ void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq,
 {
     *out = (tm_model){ .shape = shape,
                        .seq = seq,
-                       .parallel = parallel ? *parallel : (tm_parallel){ 0 },
+                       .parallel = parallel ? *parallel : (tm_parallel){ .rows = false },
                        .stage = { 0, (int)shape->n_layers, true, true, 0 },
                        .received = TM_NONE,
                        .embedding = TM_NONE,
