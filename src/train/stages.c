@@ -151,9 +151,10 @@ void stages_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out)
 void stages_pass(tm_step *step, const tm_model *model, tm_tensor_id passed, bool held_out)
 {
     step->graph->phase = TM_PHASE_FORWARD;
-    step->handed = passed;
-    if (is_own(step, model->stage.number + 1)) return;
-    stage_message(step, true, model->stage.number, model->stage.number + 1, false, held_out, passed);
+    if (is_own(step, model->stage.number + 1))
+        step->handed = passed;
+    else
+        stage_message(step, true, model->stage.number, model->stage.number + 1, false, held_out, passed);
 }
 
 tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed)
@@ -163,8 +164,9 @@ tm_seed stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed)
     tm_tensor like = *tm_graph_at(graph, passed);
     graph->phase = TM_PHASE_BACKWARD;
     tm_tensor_id given = tm_graph_tensor_as(graph, "received.grad", like.role, like.shape, like.dtype);
-    step->handed_gradient = given;
-    if (!is_own(step, model->stage.number + 1))
+    if (is_own(step, model->stage.number + 1))
+        step->handed_gradient = given;
+    else
         stage_message(step, false, model->stage.number + 1, model->stage.number + 1, true, false, given);
     return (tm_seed){ passed, given };
 }
@@ -353,11 +355,11 @@ static tm_execution *list_executions(const tm_step *step, size_t *n, int *slots)
     return list;
 }
 
-/* In a V both stages of a micro-batch are in one slot, and the programs in the order in which it runs them: forward 1, 2,
- * backward 2, 1. */
+/* In a V both stages of a micro-batch are in one slot, and the programs in an order in which what one of them leaves for
+ * a later one is never in another's way: forward 1, 2, input 2, 1, weight 2, 1 (weights may come earlier). */
 static void order_v(tm_graph *graph, int64_t micro_batches)
 {
-    static const size_t wanted[] = { 0, 3, 4, 5, 1, 2 };
+    static const size_t wanted[] = { 0, 3, 4, 1, 5, 2 };
     enum { EACH = sizeof wanted / sizeof wanted[0] };
     for (size_t from = 0; from < (size_t)(micro_batches > 1 ? 2 : 1) * EACH; from += EACH) {
         tm_segment *were[EACH];
