@@ -241,7 +241,8 @@ static tm_status print(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "schedule", 0, TM_OPTION_FLAG, offsetof(tm_cli_options, schedule),
-      .help = "print the order of a step in the place of its instructions: of a pipeline as a grid, with its idle time" },
+      .help =
+          "print the order of a step in the place of its instructions: of a pipeline as a grid, with its idle time" },
     TM_OPTION_JSON(tm_cli_options),
     TM_CLI_CONFIGURATION_ROWS,
 };

@@ -164,8 +164,8 @@ void explain_schedule(const tm_step *step, tm_text *out)
 {
     enum { COLUMNS = 120 };
     const tm_layout *layout = &step->options.layout;
-    tm_pipeline      p = { layout->order, tm_layout_size(layout, 1U << TM_AXIS_PP),
-                           layout->chunks > 0 ? layout->chunks : 1, step->options.accumulation };
+    tm_pipeline p = { layout->order, tm_layout_size(layout, 1U << TM_AXIS_PP), layout->chunks > 0 ? layout->chunks : 1,
+                      step->options.accumulation };
     if (p.ranks > 1) {
         tm_pipeline_print(&p, COLUMNS, out);
         return;

@@ -306,8 +306,8 @@ static tm_status run_receive(far_call *f)
 
 tm_status tm_comm_run_pair(tm_comm *comm, const tm_collective *call, tm_error *err)
 {
-    int       tag = 2 * comm->slot + 1 + 2 * TM_COMM_GROUPS * call->channel;
-    far_call  f = begin(comm, call, tag, err);
+    int      tag = 2 * comm->slot + 1 + 2 * TM_COMM_GROUPS * call->channel;
+    far_call f = begin(comm, call, tag, err);
     if (call->kind == TM_COMM_SEND && call->posted && call->count * f.element <= PIECE)
         return tm_comm_post_message(comm, &f.notice, call, tag, err);
     tm_status st = call->kind == TM_COMM_SEND ? run_send(&f) : run_receive(&f);

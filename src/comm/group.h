@@ -147,7 +147,8 @@ TM_MUST_USE tm_status tm_comm_run_far(tm_comm *comm, const tm_collective *call, 
 /* Messages to one rank, on the same host or another. */
 TM_MUST_USE tm_status tm_comm_run_pair(tm_comm *comm, const tm_collective *call, tm_error *err);
 
-/* A copy of the message goes on its way, with its notice in front; before a world is closed, what is on its way arrives.
+/* A copy of the message goes on its way, with its notice in front; before a world is closed, what is on its way
+ * arrives.
  */
 TM_MUST_USE tm_status tm_comm_post_message(tm_comm *comm, const tm_comm_notice *notice, const tm_collective *call,
                                            int tag, tm_error *err);

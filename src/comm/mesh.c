@@ -212,7 +212,7 @@ tm_status tm_mesh_split(const tm_mesh *mesh, tm_comm *world, tm_mesh_groups *out
         const char *name;
     } wanted[TM_MESH_GROUPS] = {
         { TM_AXES_BATCH, "batch" }, { TM_AXES_FSDP, "shards" }, { 1U << TM_AXIS_REPLICATE, "copies" },
-        { TM_AXES_LOSS, "loss" },   { TM_AXES_WORLD, "world" },  { 1U << TM_AXIS_PP, "pipeline" },
+        { TM_AXES_LOSS, "loss" },   { TM_AXES_WORLD, "world" }, { 1U << TM_AXIS_PP, "pipeline" },
     };
     *out = (tm_mesh_groups){ .world = world };
     int ranks = tm_mesh_ranks(mesh), rank = tm_comm_rank(world);

@@ -21,7 +21,8 @@ static const char *message_refuse(const tm_call *call)
     bool           sends = call->op == &tm_op_send;
     if (call->accumulate) return "does not add to what is there";
     if (sends && tm_view_present(y) && x->dtype != y->dtype) return "a message keeps the format";
-    return tm_dtype_bits((sends ? x : y)->dtype) % 8 == 0 ? NULL : "needs a format of whole bytes";
+    tm_dtype dtype = (sends ? x : y)->dtype;
+    return dtype == TM_F32 || dtype == TM_BF16 || dtype == TM_F64 ? NULL : "sends float32, bfloat16 and float64";
 }
 
 static tm_status message_prepare(const void *context, const tm_call *call, void **state, tm_error *err)

@@ -26,8 +26,8 @@ typedef struct {
     tm_tensor_id expert_counts; /* (mixtures, E) SCALAR: rows that each expert had in the step; TM_NONE: no experts */
     tm_tensor_id balance_loss;  /* () SCALAR: scaled like the loss, with gradients of its own; TM_NONE: has none */
     tm_account   account;       /* set before tm_model_loss */
-    tm_stage     stage;    /* which blocks tm_model_hidden and tm_model_loss append, with what lies around them: set before
-                            * them; all, unless this rank has parts of a pipeline */
+    tm_stage     stage; /* which blocks tm_model_hidden and tm_model_loss append, with what lies around them: set before
+                         * them; all, unless this rank has parts of a pipeline */
     tm_tensor_id received; /* (N, C): what the stage before passed on; TM_NONE: the stage begins the model */
     bool whole_logits; /* the output layer's products are nodes of their own, with the logits of all rows: set before
                         * tm_model_loss; else the loss makes them, a chunk of rows at a time */

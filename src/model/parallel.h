@@ -22,8 +22,8 @@ static inline bool tm_divided(tm_division division)
     return division.ranks > 1;
 }
 
-/* A part of a model in a pipeline: blocks first .. end - 1; `begins`: with what lies in front of all blocks; `ends`: with
- * what lies behind them, and the loss. */
+/* A part of a model in a pipeline: blocks first .. end - 1; `begins`: with what lies in front of all blocks; `ends`:
+ * with what lies behind them, and the loss. */
 typedef struct {
     int  first, end;
     bool begins, ends;

@@ -27,7 +27,8 @@ static const char *receive_infer(const tm_shape *in, const void *attr, tm_shape 
     const tm_message_attr *a = attr;
     (void)in;
     if (a->ranks < 1 || a->peer < 0 || a->peer >= a->ranks) return "a message comes from a rank of the group";
-    return tm_shape_present(out[0]) ? NULL : "what is received must be given";
+    if (!tm_shape_present(out[0])) return "what is received must be given";
+    return out[0].rank == 2 ? NULL : "y must have two axes (rows, columns)";
 }
 
 static void send_reference(const tm_call *call)
@@ -57,7 +58,7 @@ static tm_cost message_cost(const tm_call *call)
 
 static bool example_of(int k, tm_shape *shape, tm_example *example)
 {
-    static const tm_shape cases[] = { { 1, { 1 } }, { 2, { 3, 7 } }, { 1, { 1000 } }, { 3, { 2, 5, 13 } } };
+    static const tm_shape cases[] = { { 2, { 1, 1 } }, { 2, { 3, 7 } }, { 2, { 1, 1000 } }, { 2, { 10, 13 } } };
     tm_message_attr       attr;
     memset(&attr, 0, sizeof attr);
     attr.ranks = attr.times = 1;
@@ -117,6 +118,6 @@ const tm_op tm_op_receive = {
     .cost = message_cost,
     .example = receive_example,
     .rounding = tm_rounding_f64,
-    .out_name = { "y (...)" },
+    .out_name = { "y (N, C)" },
     .attributes = "axes, ranks, peer, channel, times, what",
 };

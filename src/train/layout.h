@@ -16,8 +16,8 @@ typedef struct {
     tm_sharing sharing; /* what the ranks of dp_shard x cp share */
     bool       reshard; /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
     int        prefetch;
-    /* Of a pipeline: the order of a step, stages of each rank (0: one), and as how many blocks what lies before and behind
-     * them counts. */
+    /* Of a pipeline: the order of a step, stages of each rank (0: one), and as how many blocks what lies before and
+     * behind them counts. */
     tm_pipeline_order order;
     int               chunks;
     int64_t           first_less, last_less;

@@ -97,7 +97,7 @@ void step_outline_make(const tm_step *step, tm_arena *arena, step_outline *out)
 {
     int32_t *indices = tm_arena_take(arena, step->plan->n_programs * sizeof *indices);
     size_t   all, n = programs_of(step, indices, &all);
-    size_t  stretch = all / OUTLINE_POINTS + 1;
+    size_t   stretch = all / OUTLINE_POINTS + 1;
     *out = (step_outline){ 0 };
     for (size_t i = 0; i < step->training.n; i++) {
         const tm_work *work = &step->training.work[i];

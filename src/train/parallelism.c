@@ -21,8 +21,8 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
     tm_mesh mesh = tm_mesh_one();
     bool    plans = tm_config_plans(config);
     for (int i = 0; i < DEGREES; i++) {
-        bool built = degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD ||
-                     degrees[i].axis == TM_AXIS_PP;
+        bool built =
+            degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD || degrees[i].axis == TM_AXIS_PP;
         if (!degrees[i].key[0] || (!built && !plans)) continue; /* a run is refused by the name of what is not built */
         if (degrees[i].axis == TM_AXIS_EP) continue;            /* plans leave it out: no number of ranks is given */
         mesh.degree[degrees[i].axis] = (int)tm_config_i64(config, degrees[i].key);
@@ -58,7 +58,7 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
 /* Shards of stages have their weights gathered, and reduce their gradients once. */
 static tm_status check_shards_of_stages(const tm_config *config, const tm_layout *layout, tm_error *err)
 {
-    const char *const reshard = "parallelism.fsdp_reshard_after_forward",
+    const char *const        reshard = "parallelism.fsdp_reshard_after_forward",
                       *const strategy = "parallelism.data_parallel_shard_strategy";
     if (tm_layout_size(layout, TM_AXES_FSDP) == 1) return TM_OK;
     if (strcmp(tm_config_text(config, reshard), "always") == 0)
@@ -74,8 +74,8 @@ static tm_status check_shards_of_stages(const tm_config *config, const tm_layout
     return TM_OK;
 }
 
-/* As many blocks as the head's product is worth, by weights that a token is multiplied with; fewer, where the last stage
- * would have less than none. Looking up what lies before the blocks takes no time. */
+/* As many blocks as the head's product is worth, by weights that a token is multiplied with; fewer, where the last
+ * stage would have less than none. Looking up what lies before the blocks takes no time. */
 static int64_t head_in_blocks(const tm_model_shape *shape, int64_t stages, int64_t first_less)
 {
     int64_t head = shape->vocab_size * shape->dim, layers = shape->n_layers;
@@ -87,18 +87,18 @@ static int64_t head_in_blocks(const tm_model_shape *shape, int64_t stages, int64
 
 static void read_weights(const tm_config *config, const tm_model_shape *shape, int64_t stages, tm_layout *out)
 {
-    const char *const first = "parallelism.pipeline_parallel_first_stage_less_layers",
+    const char *const        first = "parallelism.pipeline_parallel_first_stage_less_layers",
                       *const last = "parallelism.pipeline_parallel_last_stage_less_layers";
     out->first_less = tm_config_text(config, first) ? tm_config_i64(config, first) : 0;
-    out->last_less = tm_config_text(config, last) ? tm_config_i64(config, last)
-                                                  : head_in_blocks(shape, stages, out->first_less);
+    out->last_less =
+        tm_config_text(config, last) ? tm_config_i64(config, last) : head_in_blocks(shape, stages, out->first_less);
 }
 
 tm_status tm_layout_read_pipeline(const tm_config *config, const tm_model_shape *shape, tm_layout *out, tm_error *err)
 {
-    const char *const schedule = "parallelism.pipeline_parallel_schedule",
+    const char *const        schedule = "parallelism.pipeline_parallel_schedule",
                       *const per_stage = "parallelism.pipeline_parallel_layers_per_stage";
-    int64_t ranks = tm_layout_size(out, 1U << TM_AXIS_PP);
+    int64_t                  ranks = tm_layout_size(out, 1U << TM_AXIS_PP);
     if (ranks == 1) return TM_OK;
     TM_TRY(check_shards_of_stages(config, out, err));
     TM_TRY(tm_pipeline_find(tm_config_text(config, schedule), tm_config_place(config, schedule), &out->order, err));

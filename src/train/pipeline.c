@@ -37,8 +37,8 @@ tm_status tm_pipeline_find(const char *name, const char *place, tm_pipeline_orde
     }
     tm_text names = { 0 };
     for (int o = 0; o < TM_PIPELINE_COUNT; o++) tm_text_printf(&names, "%s%s", o ? ", " : "", orders[o].name);
-    tm_fail(err, TM_UNSUPPORTED,
-            "parallelism.pipeline_parallel_schedule (%s): '%s' is not built; these are: %s", place, name, names.data);
+    tm_fail(err, TM_UNSUPPORTED, "parallelism.pipeline_parallel_schedule (%s): '%s' is not built; these are: %s", place,
+            name, names.data);
     tm_text_fini(&names);
     return TM_UNSUPPORTED;
 }
@@ -60,8 +60,7 @@ tm_status tm_pipeline_check(const tm_pipeline *p, tm_error *err)
                        "parallelism.pipeline_parallel_schedule %s has %s%d stages on each rank, found %d; change "
                        "parallelism.pipeline_parallel_layers_per_stage, or take %s",
                        name, least == most ? "" : "at least ", least, p->chunks,
-                       p->chunks == 1 ? tm_pipeline_name(TM_PIPELINE_1F1B)
-                                      : tm_pipeline_name(TM_PIPELINE_INTERLEAVED));
+                       p->chunks == 1 ? tm_pipeline_name(TM_PIPELINE_1F1B) : tm_pipeline_name(TM_PIPELINE_INTERLEAVED));
     int64_t rounds = p->micro_batches / p->ranks > 1 ? p->micro_batches / p->ranks : 1;
     bool    loops = p->order == TM_PIPELINE_INTERLEAVED || p->order == TM_PIPELINE_INTERLEAVED_ZERO;
     if (loops && p->micro_batches % rounds != 0)
@@ -100,7 +99,9 @@ tm_status tm_pipeline_cut(int64_t layers, int stages, int64_t first_less, int64_
                            "_last_stage_less_layers): stage %d would have %lld; take fewer stages "
                            "(parallelism.pipeline_parallel_degree) or count them less",
                            (long long)layers, stages, (long long)first_less, (long long)last_less, s, (long long)own);
-        out[s] = (tm_stage){ .first = (int)at, .end = (int)(at + own), .begins = s == 0, .ends = s == stages - 1, .number = s };
+        out[s] = (tm_stage){
+            .first = (int)at, .end = (int)(at + own), .begins = s == 0, .ends = s == stages - 1, .number = s
+        };
         at += own;
     }
     TM_ASSERT(at == layers);
@@ -142,7 +143,8 @@ static void write_loop(writer *w, int rank)
     const int64_t      all = p->micro_batches * p->chunks, round = round_of(p);
     const bool         parts = tm_pipeline_parts(p->order);
     const int64_t      after = p->ranks - 1 - rank;
-    int64_t ahead = p->chunks == 1 && !parts ? after : (p->chunks - 1) * round + (parts && p->chunks == 1 ? 1 : 2) * after;
+    int64_t            ahead =
+        p->chunks == 1 && !parts ? after : (p->chunks - 1) * round + (parts && p->chunks == 1 ? 1 : 2) * after;
     int64_t backward = 0, weights = 0;
     ahead = smaller(ahead, all);
     for (int64_t forward = 0; backward < all;) {
@@ -155,8 +157,7 @@ static void write_loop(writer *w, int rank)
         put(w, TM_DO_WEIGHT, (int)(p->chunks - 1 - weights / round % p->chunks));
         weights++;
     }
-    for (; parts && weights < all; weights++)
-        put(w, TM_DO_WEIGHT, (int)(p->chunks - 1 - weights / round % p->chunks));
+    for (; parts && weights < all; weights++) put(w, TM_DO_WEIGHT, (int)(p->chunks - 1 - weights / round % p->chunks));
 }
 
 static void put_both(writer *w, int chunk)
@@ -282,8 +283,7 @@ void tm_pipeline_simulate(const tm_pipeline *p, const tm_pipeline_costs *costs, 
         out->end = fmax(out->end, now[r]);
     }
     if (!all) out->end = (double)NAN;
-    out->idle =
-        out->end - (double)(p->micro_batches * p->chunks) * (costs->forward + costs->input + costs->weight);
+    out->idle = out->end - (double)(p->micro_batches * p->chunks) * (costs->forward + costs->input + costs->weight);
     free(c.ended);
 }
 
@@ -331,7 +331,8 @@ void tm_pipeline_print(const tm_pipeline *p, int columns, tm_text *out)
     tm_text_printf(out, "pipeline    %s: %d ranks x %d stage%s, %lld micro-batches; idle %.1f %% of a step\n",
                    tm_pipeline_name(p->order), p->ranks, p->chunks, p->chunks > 1 ? "s" : "",
                    (long long)p->micro_batches, 100 * t.idle / t.end);
-    tm_text_add(out, "            (all stages alike, gradients of inputs and of weights as long as the forward pass)\n");
+    tm_text_add(out,
+                "            (all stages alike, gradients of inputs and of weights as long as the forward pass)\n");
     for (int r = 0; r < p->ranks; r++) print_rank(p, &t, r, width, columns, out);
     tm_pipeline_times_fini(&t);
 }

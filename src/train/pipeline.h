@@ -76,12 +76,12 @@ typedef struct {
     double forward, input, weight; /* of a chunk; a whole backward takes both */
 } tm_pipeline_costs;
 typedef struct {
-    double               end;  /* of the last action of all ranks; NAN: some wait for ever */
-    double               idle; /* of a rank: end - its own work */
-    double              *begin[256]; /* by rank and action; NULL behind the last rank */
-    tm_pipeline_action  *actions[256];
-    size_t               n[256];
-    int64_t              live[256]; /* the most micro-batches of chunks that a rank keeps at a time */
+    double              end;        /* of the last action of all ranks; NAN: some wait for ever */
+    double              idle;       /* of a rank: end - its own work */
+    double             *begin[256]; /* by rank and action; NULL behind the last rank */
+    tm_pipeline_action *actions[256];
+    size_t              n[256];
+    int64_t             live[256]; /* the most micro-batches of chunks that a rank keeps at a time */
 } tm_pipeline_times;
 
 /* As if nothing took time but the actions, each begun as soon as its rank is free and what it needs is there. At most

@@ -118,7 +118,8 @@ void share_begin(tm_step *step)
     if (parts(step) == 1 && tm_layout_data_ranks(layout) == 1) return;
     bool       sharded = shards(step) > 1 && layout->sharing != TM_SHARE_COPIES;
     tm_sharing sharing = sharded ? layout->sharing : TM_SHARE_COPIES;
-    if (sharded && stages_cut(step)) sharing = TM_SHARE_OPTIMIZER; /* weights stay gathered, gradients are reduced once */
+    if (sharded && stages_cut(step))
+        sharing = TM_SHARE_OPTIMIZER; /* weights stay gathered, gradients are reduced once */
     step->units = (tm_units){ .sharing = sharing,
                               .axes = sharded ? TM_AXES_FSDP : TM_AXES_BATCH,
                               .rank = sharded ? tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_FSDP) : 0,

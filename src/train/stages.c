@@ -31,16 +31,16 @@ static tm_status check(const tm_step_options *o, tm_error *err)
                            ? "a tied head (model.tied) with the schedule ZBVZeroBubble"
                        : o->shape.tied && tm_layout_size(&o->layout, TM_AXES_FSDP) > 1
                            ? "a tied head (model.tied) with parallelism.data_parallel_shard_degree"
-                       : tm_model_images(&o->shape)  ? "the family flux (model.family)"
-                       : o->preference.beta > 0      ? "data.source preference"
-                       : o->compared                 ? "debug.microscope"
-                       : o->sample                   ? "generated text (data.sample_tokens)"
-                       : o->adapters.rank > 0        ? "lora.rank"
-                       : o->layout.parts > 1         ? "training.separate_sums"
+                       : tm_model_images(&o->shape)                     ? "the family flux (model.family)"
+                       : o->preference.beta > 0                         ? "data.source preference"
+                       : o->compared                                    ? "debug.microscope"
+                       : o->sample                                      ? "generated text (data.sample_tokens)"
+                       : o->adapters.rank > 0                           ? "lora.rank"
+                       : o->layout.parts > 1                            ? "training.separate_sums"
                        : o->offload.activations || o->offload.optimizer ? "training.offload"
-                       : o->quantize.on              ? "quantize.recipe"
-                       : o->n_groups > 1             ? "optimizer.groups"
-                                                     : NULL;
+                       : o->quantize.on                                 ? "quantize.recipe"
+                       : o->n_groups > 1                                ? "optimizer.groups"
+                                                                        : NULL;
     if (!what) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED,
                    "%s is not built for the stages of a pipeline (parallelism.pipeline_parallel_degree %d); leave it "
@@ -58,8 +58,7 @@ tm_status stages_find(const tm_step_options *o, tm_parallel *parallel, tm_error 
     tm_stage *all = tm_alloc((size_t)stages * sizeof *all);
     tm_status st = tm_pipeline_cut(o->shape.n_layers, stages, o->layout.first_less, o->layout.last_less, all, err);
     parallel->chunks = p.chunks;
-    for (int c = 0; c < p.chunks && st == TM_OK; c++)
-        parallel->chunk[c] = all[tm_pipeline_stage(&p, rank_of(o), c)];
+    for (int c = 0; c < p.chunks && st == TM_OK; c++) parallel->chunk[c] = all[tm_pipeline_stage(&p, rank_of(o), c)];
     free(all);
     return st;
 }
@@ -303,7 +302,8 @@ void stages_exchange(tm_step *step)
     tm_tensor_id own = tm_graph_at(graph, m->embedding)->gradient;
     if (own == TM_NONE) return;
     tm_tensor    like = *tm_graph_at(graph, own);
-    tm_tensor_id other = tm_graph_tensor_as(graph, "gradients of the other stage", TM_ROLE_PARTIAL, like.shape, like.dtype);
+    tm_tensor_id other =
+        tm_graph_tensor_as(graph, "gradients of the other stage", TM_ROLE_PARTIAL, like.shape, like.dtype);
     graph->phase = TM_PHASE_UPDATE;
     message(step, true, begins ? last : 0, BACKWARD_CHANNEL, 1, "gradients of the table", own);
     message(step, false, begins ? last : 0, BACKWARD_CHANNEL, 1, "gradients of the table", other);
@@ -325,10 +325,9 @@ void stages_square_sum(tm_step *step, tm_tensor_id square_sum)
 
 /* --- the list of a step ------------------------------------------------------------------------------------------- */
 
-static const char *const kinds[] = { [TM_DO_FORWARD] = "forward",
-                                     [TM_DO_BACKWARD] = "backward",
-                                     [TM_DO_INPUT] = "input",
-                                     [TM_DO_WEIGHT] = "weight" };
+static const char *const kinds[] = {
+    [TM_DO_FORWARD] = "forward", [TM_DO_BACKWARD] = "backward", [TM_DO_INPUT] = "input", [TM_DO_WEIGHT] = "weight"
+};
 
 static int32_t program_of(const tm_step *step, const tm_pipeline_action *a)
 {
@@ -347,16 +346,16 @@ static tm_execution *list_executions(const tm_step *step, size_t *n, int *slots)
     tm_execution       *list = tm_alloc((*n + 1) * sizeof *list);
     for (size_t k = 0; k < *n; k++)
         list[k] = (tm_execution){ .program = program_of(step, &actions[k]),
-                                  .micro_batch = (int32_t)((p.order == TM_PIPELINE_ZBV ? 0 : actions[k].chunk) *
-                                                               p.micro_batches +
-                                                           actions[k].micro_batch) };
+                                  .micro_batch =
+                                      (int32_t)((p.order == TM_PIPELINE_ZBV ? 0 : actions[k].chunk) * p.micro_batches +
+                                                actions[k].micro_batch) };
     *slots = tm_execution_slots(list, *n);
     free(actions);
     return list;
 }
 
-/* In a V both stages of a micro-batch are in one slot, and the programs in an order in which what one of them leaves for
- * a later one is never in another's way: forward 1, 2, input 2, 1, weight 2, 1 (weights may come earlier). */
+/* In a V both stages of a micro-batch are in one slot, and the programs in an order in which what one of them leaves
+ * for a later one is never in another's way: forward 1, 2, input 2, 1, weight 2, 1 (weights may come earlier). */
 static void order_v(tm_graph *graph, int64_t micro_batches)
 {
     static const size_t wanted[] = { 0, 3, 4, 1, 5, 2 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/stages.h - private to the room: what pipeline parallel training adds to a step's programs. Orders and cuts are in
- * train/pipeline.h.
+/* train/stages.h - private to the room: what pipeline parallel training adds to a step's programs. Orders and cuts are
+ * in train/pipeline.h.
  *
  * A rank has for each of its stages the programs
  *

@@ -147,7 +147,7 @@ static void add_updates(tm_step *step, size_t n)
                                 .gradient = graph->tensors[i].gradient,
                                 .scalars = step->group_scalars[group],
                                 .clip = step->clip };
-        size_t from = graph->n_tensors;
+        size_t       from = graph->n_tensors;
         tm_optimizer_add(graph, o->optimizer, &o->groups[group].hyper, update);
         for (size_t k = from; k < graph->n_tensors; k++) graph->tensors[k].twin = graph->tensors[i].twin;
     }

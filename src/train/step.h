@@ -13,8 +13,8 @@
  *              put the sums of a part of the micro-batches away (only of one rank that sums as several do)
  *   sample     forward of one sequence up to the head, for generation (only when asked for)
  *
- * Stages of a pipeline have other programs in the place of first and further (train/stages.h), and one for each stage in
- * the place of evaluate and validate.
+ * Stages of a pipeline have other programs in the place of first and further (train/stages.h), and one for each stage
+ * in the place of evaluate and validate.
  *
  * A step is its schedule: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and
  * `--dry-run` use the same steps as a run.
@@ -88,19 +88,19 @@ typedef struct {
     tm_tensor_id
          group_scalars[TM_MAX_GROUPS]; /* rows of one matrix (groups, TM_SCALAR_COUNT); the first is `scalars` */
     int *group_of;                     /* (parameters, by tensor) its group */
-    tm_tensor_id      first_row;       /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
-    tm_tensor_id      clip;            /* (2) float64: gradient norm, coefficient */
-    tm_tensor_id      sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
-    tm_quantized      quantized;                    /* what the pass for products in low precision made */
-    tm_microscope     microscope;                   /* what "microscope" compares */
-    tm_tensor_id      reference_loss; /* () float64, of the other format; TM_NONE: there is no such program */
-    tm_units          units;          /* of parameters, of several ranks; else none */
-    tm_tensor_id      counts;         /* float64: `loss` and what else is counted, where ranks or parts sum it */
-    tm_tensor_id     *part_gradients; /* (units) of the parts before; NULL: there are no parts */
-    tm_tensor_id      part_counts;
-    tm_tensor_id      handed, handed_gradient; /* from a stage of this rank to the next one, which it has, too, and back */
-    tm_plan          *plan;
-    tm_step_schedule  training, evaluation, validation, sampling; /* validation, sampling: empty unless asked for */
+    tm_tensor_id  first_row;           /* () float64: see tm_adapt_pass; TM_NONE: nothing is dropped */
+    tm_tensor_id  clip;                /* (2) float64: gradient norm, coefficient */
+    tm_tensor_id  sample_tokens, sample_hidden; /* (T) int32, (T, C): valid right after the program "sample" */
+    tm_quantized  quantized;                    /* what the pass for products in low precision made */
+    tm_microscope microscope;                   /* what "microscope" compares */
+    tm_tensor_id  reference_loss;               /* () float64, of the other format; TM_NONE: there is no such program */
+    tm_units      units;                        /* of parameters, of several ranks; else none */
+    tm_tensor_id  counts;         /* float64: `loss` and what else is counted, where ranks or parts sum it */
+    tm_tensor_id *part_gradients; /* (units) of the parts before; NULL: there are no parts */
+    tm_tensor_id  part_counts;
+    tm_tensor_id  handed, handed_gradient; /* from a stage of this rank to the next one, which it has, too, and back */
+    tm_plan      *plan;
+    tm_step_schedule  training, evaluation, validation, sampling;    /* validation, sampling: empty unless asked for */
     const tm_program *first, *further, *update, *evaluate, *forward; /* of stages: only update */
     const tm_program *sample, *look; /* further, sample, look ("microscope"): NULL when absent */
 } tm_step;

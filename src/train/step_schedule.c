@@ -45,8 +45,8 @@ static void schedule_held_out(tm_step *step, tm_step_schedule *to, const char *n
 {
     int chunks = stages_cut(step) ? step->model.parallel.chunks : 1;
     for (int c = 0; c < chunks; c++)
-        add_work(step, to,
-                 tm_plan_program(step->plan, stages_cut(step) ? stages_program(step, name, false, c) : name), 0, 1);
+        add_work(step, to, tm_plan_program(step->plan, stages_cut(step) ? stages_program(step, name, false, c) : name),
+                 0, 1);
 }
 
 void step_schedule(tm_step *step)

@@ -18,7 +18,7 @@
 enum { MOST_RANKS = 8, MOST_STEPS = 50 };
 
 typedef struct {
-    tm_step_options o; /* accumulation: of one rank */
+    tm_step_options o;                               /* accumulation: of one rank */
     int             replicate, shard, stages, steps; /* stages 0: of no pipeline */
     double          rate, max_norm;
     int             begin;       /* steps that were done before */

@@ -44,8 +44,9 @@ static void look_at_completeness(const tm_pipeline *p)
 {
     tm_pipeline_times t;
     tm_pipeline_simulate(p, &alike, &t);
-    if (isnan(t.end)) fail_msg("%s, %d ranks x %d, %d micro-batches: some wait for ever", tm_pipeline_name(p->order),
-                               p->ranks, p->chunks, (int)p->micro_batches);
+    if (isnan(t.end))
+        fail_msg("%s, %d ranks x %d, %d micro-batches: some wait for ever", tm_pipeline_name(p->order), p->ranks,
+                 p->chunks, (int)p->micro_batches);
     for (int r = 0; r < p->ranks; r++) {
         int64_t done[4][TM_MAX_CHUNKS] = { 0 };
         for (size_t k = 0; k < t.n[r]; k++) {
@@ -227,14 +228,10 @@ static void the_grid_is_printed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_are_complete),
-        cmocka_unit_test(idle_times_are_those_of_theory),
-        cmocka_unit_test(a_worse_order_is_told),
-        cmocka_unit_test(as_many_micro_batches_live_as_stated),
-        cmocka_unit_test(stages_lie_on_one_rank),
-        cmocka_unit_test(models_are_cut_evenly),
-        cmocka_unit_test(names_are_those_of_others),
-        cmocka_unit_test(pipelines_that_cannot_be_are_refused),
+        cmocka_unit_test(orders_are_complete),       cmocka_unit_test(idle_times_are_those_of_theory),
+        cmocka_unit_test(a_worse_order_is_told),     cmocka_unit_test(as_many_micro_batches_live_as_stated),
+        cmocka_unit_test(stages_lie_on_one_rank),    cmocka_unit_test(models_are_cut_evenly),
+        cmocka_unit_test(names_are_those_of_others), cmocka_unit_test(pipelines_that_cannot_be_are_refused),
         cmocka_unit_test(the_grid_is_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

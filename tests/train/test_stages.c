@@ -58,13 +58,20 @@ static job run_stages(const layout *l, int replicate, int shard, tm_sharing shar
 static void stages_have_the_bits_of_one_rank(void **state)
 {
     static const layout layouts[] = {
-        { 0, 2, 1, TM_PIPELINE_1F1B, 4, 6, 0 },        { 1, 2, 1, TM_PIPELINE_GPIPE, 2, 6, 0 },
-        { 0, 4, 1, TM_PIPELINE_1F1B, 8, 4, 0 },        { 1, 4, 1, TM_PIPELINE_1F1B, 4, 4, 0 },
-        { 2, 2, 1, TM_PIPELINE_1F1B, 2, 4, 0 },        { 0, 2, 2, TM_PIPELINE_INTERLEAVED, 4, 4, 0 },
-        { 1, 2, 3, TM_PIPELINE_INTERLEAVED, 8, 3, 0 }, { 0, 4, 2, TM_PIPELINE_INTERLEAVED, 8, 3, 0 },
-        { 0, 2, 1, TM_PIPELINE_INTERLEAVED_ZERO, 4, 4, 0 }, { 2, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, 4, 3, 0 },
-        { 1, 4, 1, TM_PIPELINE_INTERLEAVED_ZERO, 8, 3, 0 }, { 0, 2, 1, TM_PIPELINE_1F1B, 1, 3, 0 },
-        { 0, 2, 2, TM_PIPELINE_ZBV, 4, 4, 0 },         { 2, 4, 2, TM_PIPELINE_ZBV, 8, 3, 0 },
+        { 0, 2, 1, TM_PIPELINE_1F1B, 4, 6, 0 },
+        { 1, 2, 1, TM_PIPELINE_GPIPE, 2, 6, 0 },
+        { 0, 4, 1, TM_PIPELINE_1F1B, 8, 4, 0 },
+        { 1, 4, 1, TM_PIPELINE_1F1B, 4, 4, 0 },
+        { 2, 2, 1, TM_PIPELINE_1F1B, 2, 4, 0 },
+        { 0, 2, 2, TM_PIPELINE_INTERLEAVED, 4, 4, 0 },
+        { 1, 2, 3, TM_PIPELINE_INTERLEAVED, 8, 3, 0 },
+        { 0, 4, 2, TM_PIPELINE_INTERLEAVED, 8, 3, 0 },
+        { 0, 2, 1, TM_PIPELINE_INTERLEAVED_ZERO, 4, 4, 0 },
+        { 2, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, 4, 3, 0 },
+        { 1, 4, 1, TM_PIPELINE_INTERLEAVED_ZERO, 8, 3, 0 },
+        { 0, 2, 1, TM_PIPELINE_1F1B, 1, 3, 0 },
+        { 0, 2, 2, TM_PIPELINE_ZBV, 4, 4, 0 },
+        { 2, 4, 2, TM_PIPELINE_ZBV, 8, 3, 0 },
     };
     (void)state;
     for (size_t i = getenv("ONLY") ? (size_t)atoi(getenv("ONLY")) : 0; i < sizeof layouts / sizeof layouts[0]; i++) {
@@ -128,7 +135,7 @@ static void checkpoints_fit_other_layouts(void **state)
     assert_non_null(mkdtemp(second));
     for (int model = 0; model < 2; model++) {
         layout l = { model, 4, 1, TM_PIPELINE_1F1B, 4, 6, 0 };
-        job    whole = alone_with(&l, 1), two = begin_job(&l, 1, 1), four = begin_job(&l, 1, 1), one = begin_job(&l, 1, 1);
+        job whole = alone_with(&l, 1), two = begin_job(&l, 1, 1), four = begin_job(&l, 1, 1), one = begin_job(&l, 1, 1);
         two.stages = 2;
         two.steps = four.begin = 2;
         two.save = folder;
@@ -151,7 +158,8 @@ static void checkpoints_fit_other_layouts(void **state)
     remove_folder(second);
 }
 
-static tm_status plan(tm_step_options *o, const tm_chooser *chooser, int stages, int rank, tm_step **step, tm_error *err)
+static tm_status plan(tm_step_options *o, const tm_chooser *chooser, int stages, int rank, tm_step **step,
+                      tm_error *err)
 {
     o->layout.mesh = tm_mesh_one();
     o->layout.mesh.degree[TM_AXIS_PP] = stages;
@@ -247,7 +255,8 @@ static void what_cannot_be_cut_is_refused(void **state)
     layout     l = { 0, 2, 1, TM_PIPELINE_1F1B, 2, 1, 1 };
     tm_step   *step;
     for (int k = 0; k < 5; k++) {
-        static const char *const words[] = { "separate_sums", "debug.microscope", "data.sample_tokens", "stages", "flux" };
+        static const char *const words[] = { "separate_sums", "debug.microscope", "data.sample_tokens", "stages",
+                                             "flux" };
         tm_step_options          o = k == 4 ? model_options(3) : options_of(&l);
         tm_error                 err = { 0 };
         if (k == 0) o.layout.parts = 2;
