@@ -11,7 +11,10 @@ a text. The fixture is a JSON object:
     adapter, shapes     of the cases with adapters: adapter_config.json, and the shapes of the tensors of the adapter's file. A is
                         0.25 unit(name, i), B zero
     rows                prompt, chosen, rejected: all of them are the batch of each step
-    cases               name, adapter, loss_type, beta; and for each step, before its update: losses, and TRL's metrics by name
+    cases               name, adapter, loss_type, beta, label_smoothing; and for each step, before its update: losses, and TRL's metrics by
+                        name
+
+TRL has label smoothing in losses that sort a batch first (aot). Of pairs one by one that is the loss of DPO with smoothed labels.
 """
 import json
 import os
@@ -49,6 +52,7 @@ CASES = [
     dict(name="lora", adapter=True, loss_type="sigmoid", beta=0.3),
     dict(name="hinge", adapter=False, loss_type="hinge", beta=0.5),
     dict(name="ipo", adapter=False, loss_type="ipo", beta=0.4),
+    dict(name="smoothed", adapter=False, loss_type="aot", beta=0.3, label_smoothing=0.2),
 ]
 
 
@@ -75,11 +79,18 @@ class Recorded(DPOTrainer):
         return loss
 
 
+def steps_of(told, calls):
+    """Means over the calls of each step."""
+    return {k: [sum(v[i : i + calls]) / calls for i in range(0, len(v), calls)] for k, v in told.items()}
+
+
 def train(base, case, folder):
+    calls = len(ROWS) if case["loss_type"] == "aot" else 1  # of a step
     model, reference = (hf.load(hf.T.LlamaForCausalLM, base, torch.float32) for _ in range(2))
     adapter = LoraConfig(task_type="CAUSAL_LM", **ADAPTER) if case["adapter"] else None
-    arguments = DPOConfig(output_dir=folder, per_device_train_batch_size=len(ROWS), max_steps=STEPS, lr_scheduler_type="constant",
-                          loss_type=[case["loss_type"]], beta=case["beta"], use_cpu=True, bf16=False, fp16=False, report_to=[],
+    arguments = DPOConfig(output_dir=folder, per_device_train_batch_size=len(ROWS) // calls, max_steps=STEPS,
+                          gradient_accumulation_steps=calls, lr_scheduler_type="constant", loss_type=[case["loss_type"]],
+                          label_smoothing=case.get("label_smoothing", 0.0), beta=case["beta"], use_cpu=True, bf16=False, fp16=False, report_to=[],
                           gradient_checkpointing=False, save_strategy="no", disable_tqdm=True, max_length=None, logging_steps=1000,
                           **ADAMW)
     rows = Dataset.from_list([dict(prompt=p, chosen=c, rejected=r) for p, c, r in ROWS])
@@ -90,7 +101,7 @@ def train(base, case, folder):
             p.data.copy_(peft.value(peft.file_name(name), p.shape))
     trainer.told = {}
     trainer.train()
-    return trainer.told
+    return steps_of(trainer.told, calls)
 
 
 def adapter_files(base):

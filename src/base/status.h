@@ -9,6 +9,8 @@
 #ifndef TM_BASE_STATUS_H
 #define TM_BASE_STATUS_H
 
+#include <stddef.h>
+
 /* X(id, exit code, text): exit codes are the project's table (0 done, 1 internal, 2 usage, 3 invalid numbers,
  * 4 invalid configuration or input, 5 negative verdict, 130 interrupted). */
 #define TM_STATUS_LIST(X)                                                                                              \
@@ -37,6 +39,7 @@ typedef struct {
     tm_status   status;
     const char *file; /* source file of the tm_fail */
     int         line;
+    int         n;          /* failures: 1, or more from checks that went on (tm_also) */
     char        text[4096]; /* lower case, no full stop: what failed, value found, value wanted, way out */
 } tm_error;
 
@@ -47,6 +50,19 @@ int         tm_status_exit_code(tm_status status);
 tm_status tm_fail_at(tm_error *err, tm_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 #define tm_fail(err, status, ...) tm_fail_at((err), (status), __FILE__, __LINE__, __VA_ARGS__)
+
+/* Records a failure beside those that are there, for checks that go on because what follows is no consequence. Then
+ * the text is "N problems" and a line for each; the same one is told once, and what has no room is counted. Returns
+ * `status`; that of *err stays the first one's. */
+tm_status tm_also_at(tm_error *err, tm_status status, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+#define tm_also(err, status, ...) tm_also_at((err), (status), __FILE__, __LINE__, __VA_ARGS__)
+
+/* The same for what a call has recorded in *own, where `status` says that it failed; *own is then empty again. */
+tm_status tm_also_of(tm_error *err, tm_status status, tm_error *own);
+
+/* The line of a failure, behind *at, which is NULL for the first; NULL: there is none. Sets its length. */
+const char *tm_error_next(const tm_error *err, const char *at, size_t *length);
 
 /* Passes a failure up when there is nothing to undo. */
 #define TM_TRY(call)                                                                                                   \

@@ -59,9 +59,10 @@ void tm_text_fill(tm_text *text, const char *words, size_t column, size_t indent
         while (*words == ' ') words++;
         n = strcspn(words, " ");
         if (n == 0) break;
-        if (!first && column + 1 + n > width) {
-            tm_text_printf(text, "\n%*s", (int)indent, "");
-            column = indent;
+        size_t least = indent + n <= width ? indent : n < width ? width - n : 0; /* a long word begins further left */
+        if (column + !first + n > width && (!first || column > least)) {
+            tm_text_printf(text, "\n%*s", (int)least, "");
+            column = least;
             first = true;
         }
         tm_text_printf(text, "%s%.*s", first ? "" : " ", (int)n, words);

@@ -96,8 +96,10 @@ static tm_status read_job(job_list *l, const tm_yaml_item *item, const tm_yaml *
     tm_status st = tm_config_apply_arguments(j->config, n, words, &cause);
     if (st == TM_OK) st = tm_config_apply_arguments(j->config, argc, argv, &cause);
     if (st == TM_OK) st = tm_config_finish(j->config, &cause);
-    return st == TM_OK ? st
-                       : tm_fail(err, st == TM_USAGE ? TM_INVALID : st, "%s:%d: %s", l->path, item->line, cause.text);
+    size_t length;
+    for (const char *line = NULL; (line = tm_error_next(&cause, line, &length));)
+        tm_also(err, st == TM_USAGE ? TM_INVALID : st, "%s:%d: %.*s", l->path, item->line, (int)length, line);
+    return st;
 }
 
 static tm_status read_jobs(job_list *l, const tm_text *text, int argc, char **argv, tm_error *err)
@@ -115,8 +117,13 @@ static tm_status read_jobs(job_list *l, const tm_text *text, int argc, char **ar
         if (!argument(l->arena, i->key, i->value))
             return wrong(l, i->line, "an option's value must be plain or a list of plain values", err);
     l->jobs = tm_arena_take(l->arena, list->count * sizeof *l->jobs);
-    for (const tm_yaml_item *i = list->first; i; i = i->next) TM_TRY(read_job(l, i, global, argc, argv, err));
-    return TM_OK;
+    tm_status st = TM_OK;
+    for (const tm_yaml_item *i = list->first; i; i = i->next) {
+        tm_error  own = { 0 };
+        tm_status its = read_job(l, i, global, argc, argv, &own);
+        if (tm_also_of(err, its, &own) != TM_OK) st = err->status;
+    }
+    return st;
 }
 
 /* One after the other in one text: of JSON an array, else tables under headings. */

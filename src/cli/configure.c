@@ -97,12 +97,14 @@ static bool is_key(const tm_config *config, const char *word)
 }
 
 /* Sorts the words: own options, overrides with their values, the subject. What is none of them stays with the
- * overrides, where it is refused. */
+ * overrides, where it is refused. TM_USAGE: all that is wrong with the options. */
 static tm_status sort_words(reader *r, tm_error *err)
 {
+    tm_status st = TM_OK;
     for (int i = 1; i < r->argc;) {
-        int used;
-        TM_TRY(tm_cli_take(r->line, r->argc, r->argv, i, &used, err));
+        int      used;
+        tm_error own = { 0 };
+        if (tm_also_of(err, tm_cli_take(r->line, r->argc, r->argv, i, &used, &own), &own) != TM_OK) st = TM_USAGE;
         if (used > 0) {
             i += used;
             continue;
@@ -120,12 +122,18 @@ static tm_status sort_words(reader *r, tm_error *err)
             i++;
             continue;
         }
-        if (tm_cli_resembles(r->line, word) && !is_key(r->config, word))
-            return tm_cli_unknown_option(r->line, word, err);
-        TM_TRY(check_boolean(r, i, words, err));
+        if (tm_cli_resembles(r->line, word) && !is_key(r->config, word)) {
+            st = tm_also_of(err, tm_cli_unknown_option(r->line, word, &own), &own);
+            i += words > 0 ? words : 1;
+            continue;
+        }
+        if (tm_config_report(r->config, check_boolean(r, i, words, &own), &own)) {
+            i += 2; /* with what was meant as its value */
+            continue;
+        }
         for (int k = 0; k < (words > 0 ? words : 1); k++) r->rest[r->n_rest++] = r->argv[i++];
     }
-    return TM_OK;
+    return st;
 }
 
 static tm_status take_subject(tm_config *config, const tm_cli_options *options, tm_error *err)
@@ -231,28 +239,38 @@ static void set_ranks(reader *r)
     tm_config_set(r->config, "parallelism.ranks", number, given ? "--ranks" : launch.launcher);
 }
 
+/* Without what describes the model, nothing is known of it. */
+static void keep_of_model(tm_config *config, tm_status st, tm_error *own)
+{
+    if (tm_config_report(config, st, own)) tm_config_spoil(config, "model.");
+}
+
+/* Wrong usage is told alone; what is wrong with files, keys and values, all at once by tm_config_finish. */
 static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err)
 {
     const char *experiment = getenv("EXP");
+    tm_config  *config = r->config;
+    tm_error    own = { 0 }, usage = { 0 };
     tm_cli_defaults(r->line);
-    TM_TRY(sort_words(r, err));
-    TM_TRY(tm_cli_complete(r->line, err));
+    tm_status st = sort_words(r, &usage);
+    if (tm_cli_complete(r->line, &usage) != TM_OK) st = TM_USAGE;
     tm_cli_set_loudness(r->line);
-    TM_TRY(add_paths(r, err));
-    tm_config_allow_unknown(r->config, r->options->allow_unknown);
-    tm_config_allow_axes(r->config, r->options->axes);
-    tm_config_allow_unbuilt(r->config, r->options->dry_run || plans);
-    if (r->options->subject) TM_TRY(take_subject(r->config, r->options, err));
+    if (st == TM_OK) TM_TRY(add_paths(r, err));
+    tm_config_allow_unknown(config, r->options->allow_unknown);
+    tm_config_allow_axes(config, r->options->axes);
+    tm_config_allow_unbuilt(config, r->options->dry_run || plans);
+    if (r->options->subject) keep_of_model(config, take_subject(config, r->options, &own), &own);
     char *model[] = { "--model_name", (char *)r->options->model_word };
-    if (model[1]) TM_TRY(tm_config_apply_arguments(r->config, 2, model, err));
-    TM_TRY(tm_config_apply_arguments(r->config, r->n_rest, r->rest, err));
-    TM_TRY(tm_config_apply_environment(r->config, environ, err));
-    bool named = r->options->subject || (experiment && *experiment) || tm_config_preset(r->config);
-    if (!named && fallback && !tm_cli_model_folder(r->config)) TM_TRY(tm_config_apply_preset(r->config, fallback, err));
-    TM_TRY(take_folder(r, err));
+    if (model[1] && tm_config_apply_arguments(config, 2, model, &usage) != TM_OK) st = TM_USAGE;
+    if (tm_config_apply_arguments(config, r->n_rest, r->rest, &usage) != TM_OK) st = TM_USAGE;
+    if (st != TM_OK) return tm_also_of(err, st, &usage);
+    tm_config_report(config, tm_config_apply_environment(config, environ, &own), &own);
+    bool named = r->options->subject || (experiment && *experiment) || tm_config_preset(config);
+    if (!named && fallback && !tm_cli_model_folder(config)) TM_TRY(tm_config_apply_preset(config, fallback, err));
+    keep_of_model(config, take_folder(r, &own), &own);
     set_ranks(r);
-    TM_TRY(tm_config_finish(r->config, err));
-    if (r->line->verbose) fputs(tm_config_accepted(r->config), stderr);
+    TM_TRY(tm_config_finish(config, err));
+    if (r->line->verbose) fputs(tm_config_accepted(config), stderr);
     return TM_OK;
 }
 

@@ -216,17 +216,20 @@ tm_status tm_cli_take(tm_cli_line *line, int argc, char **argv, int i, int *used
 
 tm_status tm_cli_take_common(tm_cli_line *line, tm_error *err)
 {
-    bool open = true;
+    tm_status st = TM_OK;
+    bool      open = true;
     for (int i = 1, used; i < line->argc; i += used) {
+        tm_error own = { 0 };
         used = 0;
         if (strcmp(line->argv[i], "--") == 0) open = false;
-        if (open) TM_TRY(tm_cli_take(line, line->argc, line->argv, i, &used, err));
+        if (open && tm_also_of(err, tm_cli_take(line, line->argc, line->argv, i, &used, &own), &own) != TM_OK)
+            st = TM_USAGE;
         if (used > 0) continue;
         line->words[line->n_words++] = line->argv[i];
         used = 1;
     }
     tm_cli_set_loudness(line);
-    return TM_OK;
+    return st;
 }
 
 static const tm_option *row_of(const tm_cli_command *command, const char *name)
@@ -257,14 +260,16 @@ void tm_cli_defaults(tm_cli_line *line)
 
 tm_status tm_cli_complete(const tm_cli_line *line, tm_error *err)
 {
+    tm_status st = TM_OK;
     for (size_t i = 0; i < line->command->n_options; i++) {
         const tm_option *o = &line->command->options[i];
-        if (!o->required || line->given >> i & 1) continue;
-        char letter[8] = "";
+        char             letter[8] = "", quoted[NAME + 8];
+        snprintf(quoted, sizeof quoted, "'--%s'", o->name);
+        if (!o->required || line->given >> i & 1 || strstr(err->text, quoted)) continue; /* told with its value */
         if (o->letter) snprintf(letter, sizeof letter, "-%c or ", o->letter);
-        return tm_fail(err, TM_USAGE, "missing %s--%s %s: %s", letter, o->name, o->value, o->help);
+        st = tm_also(err, TM_USAGE, "missing %s--%s %s: %s", letter, o->name, o->value, o->help);
     }
-    return TM_OK;
+    return st;
 }
 
 /* --- words -------------------------------------------------------------------------------------------------------- */
@@ -315,27 +320,39 @@ static tm_status check_words(const tm_cli_line *line, tm_error *err)
     return TM_OK;
 }
 
-static tm_status read_line(tm_cli_line *line, tm_error *err)
+/* A word of the line, *used with its value. */
+static tm_status read_word(tm_cli_line *line, int i, bool *open, int *used, tm_error *err)
 {
     const tm_cli_command *c = line->command;
-    bool                  open = true; /* options may follow: no "--" yet */
+    char                 *word = line->argv[i];
+    *used = 0;
+    if (*open && !c->passes && strcmp(word, "--") == 0) {
+        *open = false;
+        *used = 1;
+        return TM_OK;
+    }
+    if (*open) TM_TRY(tm_cli_take(line, line->argc, line->argv, i, used, err));
+    if (*used > 0) return TM_OK;
+    *used = 1;
+    if (*open && !c->passes && word[0] == '-' && word[1]) return tm_cli_unknown_option(line, word, err);
+    line->words[line->n_words++] = word;
+    return TM_OK;
+}
+
+/* All that is wrong. How many words there should be says nothing where one may be the value of an unknown option. */
+static tm_status read_line(tm_cli_line *line, tm_error *err)
+{
+    tm_status st = TM_OK;
+    bool      open = true; /* options may follow: no "--" yet */
     tm_cli_defaults(line);
     for (int i = 1, used; i < line->argc; i += used) {
-        char *word = line->argv[i];
-        used = 0;
-        if (open && !c->passes && strcmp(word, "--") == 0) {
-            open = false;
-            used = 1;
-            continue;
-        }
-        if (open) TM_TRY(tm_cli_take(line, line->argc, line->argv, i, &used, err));
-        if (used > 0) continue;
-        if (open && !c->passes && word[0] == '-' && word[1]) return tm_cli_unknown_option(line, word, err);
-        line->words[line->n_words++] = word;
-        used = 1;
+        tm_error own = { 0 };
+        if (tm_also_of(err, read_word(line, i, &open, &used, &own), &own) != TM_OK) st = TM_USAGE;
+        if (used == 0) used = 1;
     }
-    TM_TRY(check_words(line, err));
-    return tm_cli_complete(line, err);
+    if (st == TM_OK) st = check_words(line, err);
+    if (tm_cli_complete(line, err) != TM_OK) st = TM_USAGE;
+    return st;
 }
 
 /* --- commands ----------------------------------------------------------------------------------------------------- */

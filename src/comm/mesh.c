@@ -211,8 +211,17 @@ tm_status tm_mesh_split(const tm_mesh *mesh, tm_comm *world, tm_mesh_groups *out
         unsigned    axes;
         const char *name;
     } wanted[TM_MESH_GROUPS] = {
-        { TM_AXES_BATCH, "batch" }, { TM_AXES_FSDP, "shards" }, { 1U << TM_AXIS_REPLICATE, "copies" },
-        { TM_AXES_LOSS, "loss" },   { TM_AXES_WORLD, "world" }, { 1U << TM_AXIS_PP, "pipeline" },
+        { TM_AXES_BATCH, "batch" },
+        { TM_AXES_FSDP, "shards" },
+        { 1U << TM_AXIS_REPLICATE, "copies" },
+        { TM_AXES_LOSS, "loss" },
+        { TM_AXES_WORLD, "world" },
+        { 1U << TM_AXIS_TP, "matrices" },
+        { 1U << TM_AXIS_CP, "sequences" },
+        { 1U << TM_AXIS_PP, "stages" },
+        { 1U << TM_AXIS_EP, "experts" },
+        { 1U << TM_AXIS_EFSDP, "shards of experts" },
+        { 1U << TM_AXIS_EFSDP | 1U << TM_AXIS_REPLICATE, "copies of experts" },
     };
     *out = (tm_mesh_groups){ .world = world };
     int ranks = tm_mesh_ranks(mesh), rank = tm_comm_rank(world);
@@ -221,7 +230,8 @@ tm_status tm_mesh_split(const tm_mesh *mesh, tm_comm *world, tm_mesh_groups *out
     for (int i = 0; i < TM_MESH_GROUPS; i++) {
         unsigned axes = wanted[i].axes;
         tm_comm *comm = NULL;
-        if (tm_mesh_group_size(mesh, axes) == 1) continue;
+        bool     idle = mesh->degree[TM_AXIS_EP] == 1 && (axes & 1U << TM_AXIS_EFSDP) != 0;
+        if (idle || tm_mesh_group_size(mesh, axes) == 1) continue;
         for (int j = 0; j < out->n && !comm; j++) /* the same ranks by another name */
             if (tm_mesh_group_size(mesh, axes & out->axes[j]) == tm_mesh_group_size(mesh, axes) &&
                 tm_mesh_group_size(mesh, axes) == tm_mesh_group_size(mesh, out->axes[j]))

@@ -70,7 +70,7 @@ char *tm_mesh_text(char out[160], const tm_mesh *mesh);
 /* --- groups of a running world ------------------------------------------------------------------------------------ */
 
 /* Which sets of axes programs and the run call. */
-enum { TM_MESH_GROUPS = 6 };
+enum { TM_MESH_GROUPS = 11 };
 typedef struct {
     tm_comm *world; /* not owned */
     unsigned axes[TM_MESH_GROUPS];

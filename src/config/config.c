@@ -42,13 +42,14 @@ void tm_config_destroy(tm_config *config)
     free(config->entries);
     free(config->presets);
     free(config->rules);
+    free(config->checks);
     free(config->foreign);
     free(config->axes);
     free(config->axis_layers);
     tm_text_fini(&config->accepted);
     tm_text_fini(&config->model_keys);
     tm_text_fini(&config->family_keys);
-    tm_text_fini(&config->problems);
+    tm_text_fini(&config->spoiled);
     tm_text_fini(&config->unknown);
     tm_text_fini(&config->notes);
     tm_text_fini(&config->unbuilt);
@@ -134,6 +135,12 @@ void tm_config_add_rule(tm_config *config, tm_config_rule rule)
     config->rules[config->n_rules++] = rule;
 }
 
+void tm_config_add_check(tm_config *config, tm_config_rule check)
+{
+    config->checks = tm_grow(config->checks, &config->checks_capacity, config->n_checks, sizeof *config->checks);
+    config->checks[config->n_checks++] = check;
+}
+
 void tm_config_allow_unknown(tm_config *config, bool allow)
 {
     config->allow_unknown = allow;
@@ -163,11 +170,6 @@ void tm_config_leave_out(tm_config *config, const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     tm_text_printf(&config->unbuilt, "%s\n", line);
-}
-
-bool tm_config_failed(const tm_config *config)
-{
-    return config->n_problems > 0;
 }
 
 const char *tm_config_accepted(const tm_config *config)

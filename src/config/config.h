@@ -68,9 +68,15 @@ void tm_config_add_keys(tm_config *config, const tm_key *keys, size_t n);
 /* `alias`: another name for it, or NULL. */
 void tm_config_add_preset(tm_config *config, const char *name, const char *alias, const char *const *pairs);
 void tm_config_add_rule(tm_config *config, tm_config_rule rule);
+/* Called after all rules, with what they derived: judges, and derives nothing. */
+void tm_config_add_check(tm_config *config, tm_config_rule check);
 /* For rules: keeps the problem in *err, if `st` says that there is one, clears *err, and the rule goes on;
- * tm_config_finish tells all problems at once. Returns whether there was one. */
+ * tm_config_finish tells all problems at once, but none that names a key whose value was refused: it may follow from
+ * that. Returns whether there was one. */
 bool tm_config_report(tm_config *config, tm_status st, tm_error *err);
+/* The value meant for this key, or for keys of this section ("model."), was refused: what a rule says of them is no
+ * problem of its own. */
+void tm_config_spoil(tm_config *config, const char *name);
 /* Unknown keys of files and the command line are then noted instead of refused (--allow-unknown-keys). */
 void tm_config_allow_unknown(tm_config *config, bool allow);
 /* Values that ask for what is not built are then listed by tm_config_unbuilt instead of refused; for plans, which say
@@ -103,11 +109,11 @@ void tm_config_add_path(tm_config *config, const char *path);
  * torchtune (it has components) or a model file of pytorch-training-benchmark (.json); `extends` and ${VAR:default} in
  * all of them. What is wrong with single keys is kept until tm_config_finish, which tells everything at once. */
 TM_MUST_USE tm_status tm_config_load_file(tm_config *config, const char *path, tm_error *err);
-/* Loads the file that EXP names if neither a file nor a preset was given before. */
+/* Loads the file that EXP names if neither a file nor a preset was given before. Wrong values are kept. */
 TM_MUST_USE tm_status tm_config_apply_environment(tm_config *config, char *const *environ_like, tm_error *err);
 /* --a.b.c VALUE, --a.b.c=VALUE, a.b.c=VALUE; VALUE is a scalar, a flow list or a flow map. A boolean needs no VALUE.
- * `--model NAME` applies a preset, unless a row is called `model`. TM_USAGE for what is no override at all, TM_INVALID
- * for a wrong key or value. */
+ * `--model NAME` applies a preset, unless a row is called `model`. TM_USAGE: all that is no override at all. A wrong
+ * key or value is kept until tm_config_finish, as those of files are. */
 TM_MUST_USE tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm_error *err);
 /* Is `name` a key, of ours or of another program, or a section of keys? */
 bool tm_config_has(const tm_config *config, const char *name);

@@ -164,7 +164,18 @@ static void refuse(tm_config *config, const tm_entry *entry, const char *clause)
     tm_text_fini(&found);
 }
 
-void tm_config_check_effects(tm_config *config)
+/* Is it as it was given, whatever rules would derive? */
+static bool is_given(const tm_config *config, const char *clause)
+{
+    for (const char *p = clause; *p && *p != ',';) {
+        term t = next_term(config, &p);
+        if (t.entry && tm_entry_value(t.entry) < &t.entry->layers[LAYER_FILE]) return false;
+        if (t.entry && tm_entry_value(t.entry) == &t.entry->layers[LAYER_PROGRAM]) return false;
+    }
+    return true;
+}
+
+void tm_config_check_effects(tm_config *config, bool settled)
 {
     size_t before = config->notes.length;
     for (size_t i = 0; i < config->n_entries; i++) {
@@ -173,6 +184,7 @@ void tm_config_check_effects(tm_config *config)
         decision        by;
         const char     *clause = missing(config, entry, &by);
         if (!clause || given < LAYER_FILE || given == LAYER_PROGRAM || is_default(entry)) continue;
+        if (!settled && !is_given(config, clause)) continue;
         bool theirs = given == LAYER_FILE && config->framework;
         bool meant = by.layer > given || (by.layer == given && by.off);
         if (!theirs && !meant) {

@@ -179,58 +179,64 @@ static tm_status take_named_model(tm_config *config, tm_error *err)
     return tm_config_give_own(config, LAYER_TRAINER, "model.name", &given, err);
 }
 
-/* Everything that is wrong, in one message. */
-static tm_status tell_problems(const tm_config *config, tm_error *err)
+/* A value that is out of range is refused, and what is below it counts: whoever asks later may rely on ranges. That
+ * something is not built is no matter for rules. */
+static void check_entries(tm_config *config, bool again)
 {
-    const char *text = config->problems.data;
-    if (config->n_problems == 1) return tm_fail(err, config->problem, "%.*s", (int)strcspn(text, "\n"), text);
-    tm_text list = { 0 };
-    for (int i = 0; i < config->n_problems; i++) {
-        size_t n = strcspn(text, "\n");
-        if (list.length + n + 80 > sizeof err->text) {
-            tm_text_printf(&list, "\n  ... and %d more", config->n_problems - i);
-            break;
+    for (size_t i = 0; i < config->n_entries; i++) {
+        tm_entry *entry = &config->entries[i];
+        tm_error  own = { 0 };
+        tm_value *value = (tm_value *)tm_entry_value(entry);
+        bool      derived = value == &entry->layers[LAYER_PROGRAM] || value == &entry->layers[LAYER_DEFAULT];
+        if (again && !derived) continue; /* told before */
+        tm_status st = check_entry(entry, config->allow_unbuilt, &own);
+        tm_config_report(config, st, &own);
+        while (st == TM_INVALID && value != &entry->layers[LAYER_DEFAULT]) {
+            value->present = false;
+            value = (tm_value *)tm_entry_value(entry);
+            st = tm_value_check_range(&entry->key, value, NULL);
+            tm_config_spoil(config, entry->key.name);
         }
-        tm_text_printf(&list, "\n  %.*s", (int)n, text);
-        text += n + 1;
     }
-    tm_fail(err, config->problem, "%d problems%s", config->n_problems, list.data);
-    tm_text_fini(&list);
-    return config->problem;
 }
 
-/* Asks every rule; false: one of them found something wrong. */
-static bool obeys_rules(tm_config *config)
+/* Did one of them find something? They report more than they return. */
+static bool ask(tm_config *config, const tm_config_rule *rules, size_t n)
 {
-    int before = config->n_problems;
-    for (size_t i = 0; i < config->n_rules; i++) {
+    int before = config->problems.n;
+    for (size_t i = 0; i < n; i++) {
         tm_error err = { 0 };
-        tm_config_report(config, config->rules[i](config, &err), &err);
+        tm_config_report(config, rules[i](config, &err), &err);
     }
-    return config->n_problems == before;
+    return config->problems.n > before;
 }
 
-/* Rules and conditions judge values: where one is missing or out of range they would find more wrong than there is.
- * That something is not built is no matter for them. */
+/* Where there is no such model nothing is known of it. That it is another program's was perhaps told with its keys. */
+static bool settle_model(tm_config *config, bool told)
+{
+    tm_error  own = { 0 };
+    tm_status st = resolve_model(config, &own);
+    if (st != TM_OK) tm_config_spoil(config, "model.");
+    return st != TM_OK && (told || tm_config_report(config, st, &own));
+}
+
+/* Single values first, then what concerns several. */
 static tm_status check_all(tm_config *config, tm_error *err)
 {
     tm_error own = { 0 };
-    bool     sound;
+    bool     wrong, theirs; /* a key of another program was refused: whatever it stands for is missing */
     tm_foreign_settle(config);
-    tm_config_report(config, take_named_model(config, &own), &own);
+    theirs = config->framework && tm_config_failed(config);
+    wrong = tm_config_report(config, take_named_model(config, &own), &own);
     tm_config_report(config, check_experiment(config, &own), &own);
-    if (config->n_problems == 0) tm_config_report(config, resolve_model(config, &own), &own);
-    sound = config->n_problems == 0;
-    for (size_t i = 0; i < config->n_entries; i++) {
-        tm_status st = check_entry(&config->entries[i], config->allow_unbuilt, &own);
-        sound &= st == TM_OK || st == TM_UNSUPPORTED;
-        tm_config_report(config, st, &own);
-    }
-    sound = sound && obeys_rules(config);
-    for (size_t i = 0; i < config->n_entries && sound; i++) /* what rules derived */
-        tm_config_report(config, check_entry(&config->entries[i], config->allow_unbuilt, &own), &own);
-    if (sound) tm_config_check_effects(config);
-    if (config->n_problems > 0) return tell_problems(config, err);
+    if (!wrong) wrong = settle_model(config, theirs);
+    check_entries(config, false);
+    config->judging = true;
+    wrong |= ask(config, config->rules, config->n_rules);
+    check_entries(config, true); /* what rules derived */
+    wrong |= ask(config, config->checks, config->n_checks);
+    tm_config_check_effects(config, !wrong && !theirs);
+    if (tm_config_failed(config)) return tm_also_of(err, config->problems.status, &config->problems);
     if (config->allow_unbuilt) list_unbuilt(config);
     return TM_OK;
 }

@@ -411,6 +411,7 @@ static void judge(const translation *t)
 {
     const tm_foreign_key *row = t->row;
     if (accepted(row, t->value->text)) return;
+    if (row->kind == TM_FOREIGN_MODEL) tm_config_spoil(t->config, "model."); /* another model than its keys say */
     if (row->kind == TM_FOREIGN_MODEL && tm_foreign_family(t->config->model_named)) { /* one message for all of them */
         tm_text_printf(&t->config->model_keys, "%s%s", t->config->model_keys.length ? ", " : "", t->path);
         return;
@@ -421,7 +422,8 @@ static void judge(const translation *t)
             tm_text_printf(&accepts, "%s%.*s", accepts.length ? " or " : "", (int)strcspn(p, "|"), p);
     const char *way_out =
         accepts.length ? tm_arena_format(t->config->arena, "set it to %.200s", accepts.data) : "leave it out";
-    if (row->kind != TM_FOREIGN_MODEL && t->config->allow_unbuilt) {
+    bool left_out = row->kind != TM_FOREIGN_MODEL && (!row->convert || row->convert(t->config, t->value->text));
+    if (left_out && t->config->allow_unbuilt) {
         tm_text_printf(&t->config->unbuilt, "%s (%s = %.200s, %s)\n", row->words, t->path,
                        t->value->secret ? "***" : t->value->text, tm_place(t->value->origin));
     } else {
@@ -530,8 +532,10 @@ static void describe_row(const tm_foreign_key *row, tm_text *out)
     if (row->kind != TM_FOREIGN_MAPPED || !*row->values) tm_text_add(out, row->words);
     for (const char *p = row->kind == TM_FOREIGN_MAPPED ? row->values : ""; *p; p++) /* a line may end behind a case */
         tm_text_printf(out, "%c%s", *p, *p == '|' || *p == ';' ? " " : "");
-    if (row->convert) tm_text_add(out, " (converted)");
-    if (row->kind >= TM_FOREIGN_EQUAL && *row->values) tm_text_printf(out, "; accepted: %s", row->values);
+    if (row->convert && row->kind == TM_FOREIGN_MAPPED) tm_text_add(out, " (converted)");
+    if (row->kind >= TM_FOREIGN_EQUAL && *row->values) tm_text_add(out, "; accepted: ");
+    for (const char *p = row->kind >= TM_FOREIGN_EQUAL ? row->values : ""; *p; p++)
+        tm_text_printf(out, "%c%s", *p, *p == '|' && p[1] ? " " : "");
     if (row->fallback) tm_text_printf(out, "; default %s", row->fallback);
     if (row->with) tm_text_add(out, "; has an effect with ");
     for (const char *p = row->with ? row->with : ""; *p; p++) /* "key=a/b" */

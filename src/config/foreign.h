@@ -38,7 +38,7 @@ typedef enum {
  * counts only while that key is on: "key", "!key" or "key=value/value". A key is on if its value is neither null,
  * false, 0 or none nor, in a row with accepted values, one of those. fallback: MAPPED: what the other program takes
  * where nothing is given. convert: MAPPED: the value is converted first; NULL: it cannot be, refused with `words`.
- * plans: a plan goes on without. The text lives in the arena. */
+ * UNBUILT: NULL: not even a plan can leave it out. plans: a plan goes on without. The text lives in the arena. */
 typedef struct tm_foreign_key {
     tm_foreign_kind kind;
     const char     *name, *values, *words, *with, *fallback;

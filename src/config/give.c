@@ -102,6 +102,7 @@ tm_status tm_config_unknown(tm_config *config, const char *path, const char *pla
         return tm_fail(err, TM_INVALID, "'%.200s' (%s) is a section of keys; give one of its keys, %.200s.NAME", path,
                        place, path);
     const char *near = nearest_key(config, path);
+    if (near) tm_config_spoil(config, near);
     if (near) return tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); did you mean '%s'?", path, place, near);
     if (config->help)
         return tm_fail(err, TM_INVALID, "unknown key '%.200s' (%s); `%s` lists them", path, place, config->help);
@@ -135,7 +136,9 @@ static tm_status store(tm_config *config, tm_layer layer, tm_entry *entry, const
 {
     tm_value   *value = &entry->layers[layer];
     const char *text;
-    TM_TRY(tm_value_coerce(config->arena, &entry->key, given, &text, err));
+    tm_status   st = tm_value_coerce(config->arena, &entry->key, given, &text, err);
+    if (st != TM_OK) tm_config_spoil(config, entry->key.name);
+    TM_TRY(st);
     bool same_file = value->present && value->source && given->source && strcmp(value->source, given->source) == 0;
     if (same_file)
         return tm_fail(err, TM_INVALID, "'%s' (%s) is given twice, as '%.200s' and before in %s; remove one",
@@ -247,29 +250,6 @@ bool tm_config_knows(const tm_config *config, const char *path)
 bool tm_config_has(const tm_config *config, const char *name)
 {
     return tm_config_knows(config, name) || tm_config_is_section(config, name) || tm_names_equal(name, "model");
-}
-
-/* Was the same already said? */
-static bool is_told(const tm_config *config, const char *story)
-{
-    size_t n = strlen(story);
-    for (const char *line = config->problems.data; line && *line; line += strcspn(line, "\n") + 1)
-        if (strncmp(line, story, n) == 0 && line[n] == '\n') return true;
-    return false;
-}
-
-void tm_config_problem(tm_config *config, const tm_error *err)
-{
-    if (is_told(config, err->text)) return;
-    if (config->n_problems++ == 0) config->problem = err->status;
-    tm_text_printf(&config->problems, "%s\n", err->text);
-}
-
-bool tm_config_report(tm_config *config, tm_status st, tm_error *err)
-{
-    if (st != TM_OK) tm_config_problem(config, err);
-    *err = (tm_error){ 0 };
-    return st != TM_OK;
 }
 
 void tm_stem_of(const char *name, char out[128])

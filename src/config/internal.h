@@ -53,8 +53,8 @@ struct tm_config {
     size_t                n_entries, entries_capacity;
     tm_config_preset_row *presets;
     size_t                n_presets, presets_capacity;
-    tm_config_rule       *rules;
-    size_t                n_rules, rules_capacity;
+    tm_config_rule       *rules, *checks;
+    size_t                n_rules, rules_capacity, n_checks, checks_capacity;
     char *const          *environment;
     const char           *preset; /* in force */
     const char           *help;   /* command that lists the rows; NULL: docs/configuration.md does */
@@ -74,9 +74,9 @@ struct tm_config {
     const char           *paths[8];    /* --config-path */
     int                   n_paths;
     const struct tm_yaml *references; /* ${name} means this value of the file that is being read */
-    tm_text               problems;   /* a line for each */
-    int                   n_problems;
-    tm_status             problem;    /* the first one's */
+    tm_error              problems;
+    tm_text               spoiled;    /* keys whose value was refused, a line for each */
+    bool                  judging;    /* rules are asked: they may see what follows from such a value */
     int                   loads;      /* files read so far */
     const char           *experiment; /* path of the experiment file that was loaded */
     tm_text               unknown;    /* keys that --allow-unknown-keys let through, ", " between */
@@ -102,8 +102,8 @@ bool tm_entry_is_idle(const tm_config *config, const tm_entry *entry);
 tm_layer tm_entry_decider(const tm_entry *entry);
 /* What was given and counts nowhere is refused; a note says so where what it belongs to was switched off (a true or
  * false key of the same layer, any key of a higher one), or where it stands in another program's file, which it did no
- * harm. */
-void tm_config_check_effects(tm_config *config);
+ * harm. Where rules have failed (not `settled`) only what was given decides, nothing that they would have derived. */
+void tm_config_check_effects(tm_config *config, bool settled);
 void tm_config_say_when(const tm_key *key, tm_text *out); /* "applies only with ..."; nothing without a condition */
 
 /* Keeps a problem; tm_config_finish reports all of them. */

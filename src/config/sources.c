@@ -51,7 +51,8 @@ tm_status tm_config_apply_environment(tm_config *config, char *const *environ_li
         if (!value || !*value || !tm_entry_find(config, variables[i].key)) continue;
         tm_given given = { .text = value,
                            .origin = tm_arena_format(config->arena, "environment %s", variables[i].variable) };
-        TM_TRY(tm_config_give_own(config, LAYER_ENVIRONMENT, variables[i].key, &given, err));
+        tm_error own = { 0 };
+        tm_config_report(config, tm_config_give_own(config, LAYER_ENVIRONMENT, variables[i].key, &given, &own), &own);
     }
     return TM_OK;
 }
@@ -124,20 +125,32 @@ static tm_status apply_word(tm_config *config, const char *word, const char *nex
     TM_TRY(check_name(config, key, word, err));
     const char *value = equals ? equals + 1 : value_of(config, key, next, taken);
     if (!value) return tm_fail(err, TM_USAGE, "option '%.200s' needs a value: %.200s VALUE", word, word);
-    return give_argument(config, key, value, err);
+    tm_error own = { 0 };
+    tm_config_report(config, give_argument(config, key, value, &own), &own);
+    return TM_OK;
+}
+
+/* Is the word behind one that is unknown its value, and no option or key itself? */
+static bool may_be_its_value(const char *word, char **next, int n)
+{
+    return strncmp(word, "--", 2) == 0 && !strchr(word, '=') && n > 0 && strncmp(*next, "--", 2) != 0 &&
+           !strchr(*next, '=');
 }
 
 tm_status tm_config_apply_arguments(tm_config *config, int argc, char **argv, tm_error *err)
 {
+    tm_status st = TM_OK;
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--allow-unknown-keys") == 0) config->allow_unknown = true;
     for (int i = 0; i < argc; i++) {
-        bool taken = false;
+        bool     taken = false;
+        tm_error own = { 0 };
         if (strcmp(argv[i], "--allow-unknown-keys") == 0) continue;
-        TM_TRY(apply_word(config, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &taken, err));
-        i += taken;
+        tm_status its = apply_word(config, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &taken, &own);
+        if (tm_also_of(err, its, &own) != TM_OK) st = its;
+        i += its == TM_OK ? taken : may_be_its_value(argv[i], argv + i + 1, argc - i - 1);
     }
-    return TM_OK;
+    return st;
 }
 
 int tm_config_argument_words(const tm_config *config, const char *word, const char *next)

@@ -32,8 +32,13 @@ static tm_status syntax_failure(reader *r)
         return tm_fail(r->err, TM_FORMAT,
                        "'%s' is not a YAML text file: %s at byte %zu; wanted: UTF-8 text without control characters",
                        r->name, problem, p->problem_offset);
-    bool tab = p->problem_mark.index < r->length && r->bytes[p->problem_mark.index] == '\t';
-    bool flow = p->context && strstr(p->context, "flow");
+    bool   tab = p->problem_mark.index < r->length && r->bytes[p->problem_mark.index] == '\t';
+    bool   flow = p->context && strstr(p->context, "flow");
+    size_t n = strlen(r->name);
+    if (n > 5 && strcmp(r->name + n - 5, ".json") == 0)
+        return tm_fail(r->err, TM_FORMAT,
+                       "%s:%zu:%zu: not valid JSON; check quotes, commas and brackets, also the last", r->name,
+                       p->problem_mark.line + 1, p->problem_mark.column + 1);
     return tm_fail(r->err, TM_FORMAT, "%s:%zu:%zu: not valid YAML: %s%s%s%s", r->name, p->problem_mark.line + 1,
                    p->problem_mark.column + 1, p->context ? p->context : "", p->context ? ", " : "", problem,
                    tab    ? "; indent with spaces, not with tabs"

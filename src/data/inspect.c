@@ -120,12 +120,18 @@ static tm_status inspect_text(const char *path, tm_table *out, tm_error *err)
     ids           seen = { 0 };
     int64_t       shortest = 0, longest = 0;
     TM_TRY(tm_text_files_open(path, &files, err));
-    for (size_t f = 0; f < files.count; f++) {
+    tm_status st = tm_text_files_check(&files, err);
+    for (size_t f = 0; f < files.count && st == TM_OK; f++) {
         int64_t size = files.files[f].size;
         if (f == 0 || size < shortest) shortest = size;
         if (f == 0 || size > longest) longest = size;
         for (int64_t i = 0; i < size; i++) see(&seen, files.files[f].bytes[i]);
         see(&seen, END_TOKEN);
+    }
+    if (st != TM_OK) {
+        tm_text_fini(&seen.first);
+        tm_text_files_close(&files);
+        return st;
     }
     begin_row(out, path, "text", "uint8");
     tm_table_i64(out, "rows", (int64_t)files.count);
@@ -177,6 +183,9 @@ tm_status tm_data_inspect(const char *path, tm_table *out, tm_error *err)
     bool found = false;
     if (is_indexed(path)) return inspect_indexed(path, out, err);
     if (ends_in(path, ".npy") && !tm_is_folder(path)) return inspect_packed(path, out, err);
+    if (ends_in(path, ".parquet"))
+        return tm_fail(err, TM_INVALID, "'%s' holds rows, not tokens; `trainmark data preview` shows samples of them",
+                       path);
     if (tm_is_folder(path)) TM_TRY(inspect_folder(path, &found, out, err));
     return found ? TM_OK : inspect_text(path, out, err);
 }

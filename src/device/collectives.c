@@ -115,14 +115,24 @@ static void collective_run(const tm_call *call)
         memcpy(y->data, result, tm_tensor_bytes(y->shape, y->dtype));
 }
 
+static const char *share_refuse(const tm_call *call)
+{
+    return call->in[0].dtype != call->out[0].dtype || call->accumulate ? "it keeps format and values" : NULL;
+}
+
+static void share_run(const tm_call *call)
+{
+    if (call->in[0].data != call->out[0].data)
+        memcpy(call->out[0].data, call->in[0].data, tm_tensor_bytes(call->out[0].shape, call->out[0].dtype));
+}
+
 #define COLLECTIVE(id)                                                                                                 \
     {                                                                                                                  \
         .op = TM_OP_##id, .name = #id "/base", .refuse = collective_refuse, .workspace = collective_workspace,         \
         .run = collective_run, .prepare = collective_prepare, .release = free                                          \
     }
 const tm_kernel tm_host_collectives[] = {
-    COLLECTIVE(all_reduce),
-    COLLECTIVE(reduce_scatter),
-    COLLECTIVE(all_gather),
+    COLLECTIVE(all_reduce), COLLECTIVE(reduce_scatter),
+    COLLECTIVE(all_gather), { .op = TM_OP_share, .name = "share/base", .refuse = share_refuse, .run = share_run },
     { .run = NULL },
 };

@@ -178,14 +178,19 @@ tm_tensor_id tm_gradient_take(tm_gradient *gradient, tm_tensor_id input)
     return before;
 }
 
-/* A tensor like `weight` for the gradient of a weight that is computed. */
-static tm_tensor_id gradient_of_computed(tm_gradient *gradient, tm_tensor_id weight)
+tm_tensor_id tm_gradient_like(tm_gradient *gradient, tm_tensor_id input)
 {
     char      name[200];
-    tm_tensor of = *tm_graph_at(gradient->graph, weight);
+    tm_tensor of = *tm_graph_at(gradient->graph, input);
     snprintf(name, sizeof name, "%.190s.grad", of.name);
-    tm_role      role = of.role == TM_ROLE_PARAMETER ? TM_ROLE_PARTIAL : of.role;
-    tm_tensor_id made = tm_graph_tensor_as(gradient->graph, name, role, of.shape, of.dtype);
+    tm_role role = of.role == TM_ROLE_PARAMETER ? TM_ROLE_PARTIAL : of.role;
+    return tm_graph_tensor_as(gradient->graph, name, role, of.shape, of.dtype);
+}
+
+/* Of a weight that is computed. */
+static tm_tensor_id gradient_of_computed(tm_gradient *gradient, tm_tensor_id weight)
+{
+    tm_tensor_id made = tm_gradient_like(gradient, weight);
     TM_ASSERT(gradient->n_owed < TM_MAX_OUT);
     gradient->owed[gradient->n_owed][0] = weight;
     gradient->owed[gradient->n_owed++][1] = made;
@@ -205,6 +210,7 @@ tm_tensor_id tm_gradient_parameter(tm_gradient *gradient, tm_tensor_id weight, i
         graph->layer = before.layer;
         tm_tensor_id made = tm_graph_tensor(graph, name, TM_ROLE_GRADIENT, before.shape);
         graph->layer = layer;
+        tm_graph_at(graph, made)->cut = before.cut;
         tm_graph_at(graph, weight)->gradient = made;
     }
     if (gradient->written[weight] || gradient->accumulate) *accumulate |= 1u << k;

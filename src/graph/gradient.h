@@ -39,6 +39,8 @@ void tm_gradient_add(tm_gradient *gradient, tm_tensor_id input, tm_tensor_id val
  * way the rule contributes what the node gave with tm_gradient_add. Columns that nobody wrote are filled with zeros
  * when the producer of the base is reached. */
 tm_tensor_id tm_gradient_out(tm_gradient *gradient, tm_tensor_id input);
+/* A tensor like an input, in its role and format, for a gradient that an op's own role of results would not fit. */
+tm_tensor_id tm_gradient_like(tm_gradient *gradient, tm_tensor_id input);
 /* Takes back the contributions so far (TM_NONE if there are none), for an op that adds its own on top: its optional
  * `addend` input. The op's result is then contributed with tm_gradient_add. */
 tm_tensor_id tm_gradient_take(tm_gradient *gradient, tm_tensor_id input);

@@ -139,6 +139,23 @@ tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shap
     return id;
 }
 
+void tm_graph_cut(tm_graph *graph, tm_tensor_id id, const tm_cut *cut)
+{
+    tm_tensor *tensor = tm_graph_at(graph, id);
+    int64_t    columns = tm_piece_row(tensor->shape), all = tm_piece_row(cut->whole);
+    int64_t    rows = tm_shape_elements(cut->whole) / all;
+    TM_ASSERT(cut->whole.rank == tensor->shape.rank && cut->ranks > 1 && cut->rank >= 0 && cut->rank < cut->ranks);
+    TM_ASSERT(cut->column >= 0 && cut->column + columns <= all);
+    for (int p = 0; p < tensor->n_pieces; p++) {
+        const tm_piece *piece = &tensor->pieces[p];
+        TM_ASSERT(piece->begin >= 0 && piece->begin + piece->rows <= rows);
+        TM_ASSERT(piece->whole == 0 || (piece->first >= 0 && piece->first + piece->rows <= piece->whole));
+    }
+    tm_cut *copy = tm_arena_take(graph->arena, sizeof *copy);
+    *copy = *cut;
+    tensor->cut = copy;
+}
+
 tm_tensor_id tm_graph_constant(tm_graph *graph, const char *name, tm_shape shape, tm_constant_fill *fill,
                                const void *context, size_t context_bytes)
 {

@@ -19,13 +19,15 @@ enum { TM_NONE = -1 };
 
 /* A named run of rows of a parameter: fused matrices (qkv, gate and up) keep the names of their parts. */
 typedef struct {
-    const char *name;         /* "layers.0.attention.wq.weight" */
-    int64_t     row, rows;    /* rows of the last axis, counted through all others; of a vector elements */
-    double      mean, std;    /* initial value: mean + std * normal; std == 0: constant */
-    double      cut;          /* > 0: redrawn beyond mean +- cut (truncated normal); 0: never */
-    bool        uniform;      /* evenly distributed with that mean and deviation, not normal */
-    int64_t     first, whole; /* of a cut parameter: the first row here, counted in the piece, and the piece's rows in
-                               * all; whole 0: all of them are here */
+    const char *name;      /* "layers.0.attention.wq.weight" */
+    int64_t     row, rows; /* rows of the last axis, counted through all others; of a vector elements */
+    double      mean, std; /* initial value: mean + std * normal; std == 0: constant */
+    double      cut;       /* > 0: redrawn beyond mean +- cut (truncated normal); 0: never */
+    bool        uniform;   /* evenly distributed with that mean and deviation, not normal */
+    /* Of a cut parameter. `begin`: the row of the whole parameter that `row` is. first, whole: the first row here,
+     * counted in the piece, and the piece's rows in all; whole 0: all of them are here. Runs of a piece that are apart
+     * from each other in the whole are pieces of one name. */
+    int64_t begin, first, whole;
 } tm_piece;
 
 /* Elements of a row as pieces count them. */
@@ -156,6 +158,8 @@ bool tm_graph_elsewhere(const tm_tensor *tensor);
 tm_tensor_id tm_graph_base(const tm_graph *graph, tm_tensor_id id);
 tm_tensor_id tm_graph_parameter(tm_graph *graph, const char *name, tm_shape shape, const tm_piece *pieces,
                                 int n_pieces);
+/* The parameter is a part: `cut` is copied. Its pieces say which rows it has; so do its gradient and moments. */
+void         tm_graph_cut(tm_graph *graph, tm_tensor_id id, const tm_cut *cut);
 tm_tensor_id tm_graph_constant(tm_graph *graph, const char *name, tm_shape shape, tm_constant_fill *fill,
                                const void *context, size_t context_bytes);
 tm_tensor   *tm_graph_at(const tm_graph *graph, tm_tensor_id id);

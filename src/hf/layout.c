@@ -2,6 +2,7 @@
 #include "hf/layout.h"
 
 #include "base/text.h"
+#include "model/model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +171,73 @@ tm_status tm_hf_layout_create(const tm_graph *graph, const tm_model_shape *shape
     }
     *out = layout;
     return TM_OK;
+}
+
+/* --- parts of a model --------------------------------------------------------------------------------------------- */
+
+static tm_tensor_id find_named(const tm_graph *graph, const tm_tensor *like)
+{
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        if (graph->tensors[i].role == like->role && strcmp(graph->tensors[i].name, like->name) == 0)
+            return (tm_tensor_id)i;
+    return TM_NONE;
+}
+
+/* What of slice `s` of a whole parameter is in piece `p` of the same parameter here; false: nothing. */
+static bool cut_slice(const tm_tensor *here, const tm_piece *p, const tm_hf_slice *s, tm_hf_slice *out)
+{
+    int64_t row = s->first / s->columns, begin = here->cut ? p->begin : p->row, end = begin + p->rows;
+    int64_t from = begin > row ? begin : row, to = end < row + s->rows ? end : row + s->rows;
+    if (from >= to) return false;
+    *out = *s;
+    out->columns = here->shape.rank >= 2 ? tm_piece_row(here->shape) : 1;
+    out->rows = to - from;
+    out->first = (p->row + from - begin) * out->columns;
+    out->skip = from - row;
+    out->column = here->cut ? here->cut->column : 0;
+    return true;
+}
+
+static void localise(tm_arena *arena, const tm_graph *whole, const tm_graph *graph, tm_hf_entry *entry)
+{
+    tm_hf_slice *slices = NULL, one;
+    size_t       n = 0, capacity = 0;
+    for (size_t k = 0; k < entry->n_slices; k++) {
+        tm_hf_slice      s = entry->slices[k];
+        const tm_tensor *of = tm_graph_at(whole, s.parameter);
+        s.parameter = find_named(graph, of);
+        if (s.parameter == TM_NONE) continue;
+        const tm_tensor *here = tm_graph_at(graph, s.parameter);
+        const tm_piece   all = { .rows = tm_shape_elements(here->shape) / tm_piece_row(here->shape) };
+        int              pieces = here->n_pieces > 0 ? here->n_pieces : 1;
+        for (int p = 0; p < pieces; p++) {
+            if (!cut_slice(here, here->n_pieces > 0 ? &here->pieces[p] : &all, &s, &one)) continue;
+            slices = tm_grow(slices, &capacity, n, sizeof *slices);
+            slices[n++] = one;
+        }
+    }
+    entry->slices = tm_arena_take(arena, (n + 1) * sizeof *slices);
+    if (n > 0) memcpy(entry->slices, slices, n * sizeof *slices);
+    entry->n_slices = n;
+    free(slices);
+}
+
+tm_status tm_hf_part_layout_create(const tm_graph *graph, const tm_model_shape *shape, const tm_hf_form *form,
+                                   tm_hf_layout **out, tm_error *err)
+{
+    tm_graph     *whole = tm_graph_create(graph->precision);
+    tm_model      model;
+    tm_hf_layout *layout = NULL;
+    tm_model_declare(whole, shape, 1, NULL, &model);
+    tm_status st = tm_hf_layout_create(whole, shape, form, &layout, err);
+    for (size_t i = 0; st == TM_OK && i < layout->n; i++) {
+        for (size_t k = 0; k < layout->entries[i].n_slices; k++) /* names outlive the graph that they are from */
+            layout->entries[i].slices[k].piece = tm_arena_text(layout->arena, layout->entries[i].slices[k].piece);
+        localise(layout->arena, whole, graph, &layout->entries[i]);
+    }
+    tm_graph_destroy(whole);
+    if (st == TM_OK) *out = layout;
+    return st;
 }
 
 void tm_hf_layout_destroy(tm_hf_layout *layout)

@@ -9,7 +9,7 @@
 #include "hf/folder.h"
 
 /* A piece as a part of one of their tensors: its element (r, c) is their element
- *     start + r' row_step + c column_step,    r' = tm_hf_row(slice, r) */
+ *     start + r' row_step + (column + c) column_step,    r' = tm_hf_row(slice, r) */
 typedef struct {
     tm_tensor_id parameter;
     const char  *piece;
@@ -17,7 +17,8 @@ typedef struct {
     int64_t      rows, columns; /* columns 1: a vector */
     int64_t      expert, part;
     int64_t      start, row_step, column_step;
-    int64_t      rotary; /* > 0: width D of a head whose rows are pairs (2i, 2i + 1) here, (i, i + D/2) there */
+    int64_t skip, column; /* of a parameter that is cut: row and column of the piece that are the first ones here */
+    int64_t rotary;       /* > 0: width D of a head whose rows are pairs (2i, 2i + 1) here, (i, i + D/2) there */
 } tm_hf_slice;
 
 typedef struct {
@@ -38,6 +39,10 @@ typedef struct {
 /* TM_INTERNAL when a piece has no row, or rows do not fit together: a hole in the table of the family. */
 TM_MUST_USE tm_status tm_hf_layout_create(const tm_graph *graph, const tm_model_shape *shape, const tm_hf_form *form,
                                           tm_hf_layout **out, tm_error *err);
+/* The same of what a rank has of a model that is divided: all tensors of the whole model, and of each the slices that
+ * are in the graph, maybe none. */
+TM_MUST_USE tm_status tm_hf_part_layout_create(const tm_graph *graph, const tm_model_shape *shape,
+                                               const tm_hf_form *form, tm_hf_layout **out, tm_error *err);
 void                  tm_hf_layout_destroy(tm_hf_layout *layout); /* NULL is fine */
 
 /* The same of the adapters of a graph, whose tensors are named as PEFT has them. TM_UNSUPPORTED: an adapter that has no
@@ -54,6 +59,7 @@ bool tm_hf_adapted(const tm_graph *graph, const tm_hf_entry *entry);
 /* Their row of our row r, within the slice. */
 static inline int64_t tm_hf_row(const tm_hf_slice *slice, int64_t r)
 {
+    r += slice->skip;
     if (slice->rotary == 0) return r;
     int64_t k = r % slice->rotary;
     return r - k + k % 2 * (slice->rotary / 2) + k / 2;

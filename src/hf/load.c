@@ -160,7 +160,8 @@ typedef struct {
 static void convert_row(const conversion *c, int64_t r, void *out, int64_t at)
 {
     const tm_hf_slice *s = c->slice;
-    tm_stored_convert(c->stored, s->start + tm_hf_row(s, r) * s->row_step, s->column_step, s->columns, c->to, out, at);
+    tm_stored_convert(c->stored, s->start + tm_hf_row(s, r) * s->row_step + s->column * s->column_step, s->column_step,
+                      s->columns, c->to, out, at);
 }
 
 static tm_status load_slice(const tm_hf_memory *memory, const conversion *c, int threads, void *buffer, tm_error *err)
@@ -209,8 +210,8 @@ static void blocked_values(void *context, int64_t first, int64_t n, float *out)
             int64_t at = s->first + r * s->columns, a = at > from ? at : from;
             int64_t b = at + s->columns < to ? at + s->columns : to;
             tm_stored_convert(run->slices[i].stored,
-                              s->start + tm_hf_row(s, r) * s->row_step + (a - at) * s->column_step, s->column_step,
-                              b - a, TM_F32, out, a - begin);
+                              s->start + tm_hf_row(s, r) * s->row_step + (s->column + a - at) * s->column_step,
+                              s->column_step, b - a, TM_F32, out, a - begin);
         }
     }
 }
@@ -312,7 +313,7 @@ tm_status tm_hf_load(const tm_hf_memory *memory, const tm_safetensors *weights, 
                      tm_error *err)
 {
     tm_hf_layout *layout;
-    TM_TRY(tm_hf_layout_create(memory->graph, memory->shape, memory->form, &layout, err));
+    TM_TRY(tm_hf_part_layout_create(memory->graph, memory->shape, memory->form, &layout, err));
     const tm_stored_tensor **found = tm_alloc((layout->n + 1) * sizeof *found);
     tm_status                st = tm_hf_check(memory, layout, weights, found, report, err);
     if (st == TM_OK) st = tm_safetensors_check(weights, err);

@@ -66,6 +66,57 @@ void *tm_take_none(tm_graph *graph, size_t bytes);
 tm_tensor_id tm_declare(tm_graph *graph, const tm_model_shape *shape, tm_init_place place, int layer, tm_shape of,
                         const char *format, ...) __attribute__((format(printf, 6, 7)));
 
+/* --- tensor parallel (model/tensor.c). Without it all of these do what one rank does. --- */
+
+/* This rank's part of n things: how many, and in *first the number of the first. The last rank may have fewer. */
+int64_t tm_divide(tm_division division, int64_t n, int64_t *first);
+
+/* A run of rows of a parameter of several pieces. */
+typedef struct {
+    const char   *name; /* of the piece */
+    int64_t       rows;
+    tm_init_place place;
+    int64_t first; /* > 0: it goes on where the run before ended: one piece, whose runs are divided by themselves */
+} tm_part;
+enum { TM_MAX_FUSED = 4 };
+
+/* A parameter of several pieces one after the other: matrices of `columns` inputs, or vectors (0). `divided`: each rank
+ * has some rows of each part. */
+tm_tensor_id tm_declare_fused(tm_graph *graph, const tm_model *model, int layer, const char *name, int64_t columns,
+                              const tm_part *parts, int n, bool divided);
+/* As tm_declare, of which each rank has some rows (or elements), or some columns. */
+tm_tensor_id tm_declare_rows(tm_graph *graph, const tm_model *model, tm_init_place place, int layer, tm_shape of,
+                             const char *format, ...) __attribute__((format(printf, 6, 7)));
+tm_tensor_id tm_declare_columns(tm_graph *graph, const tm_model *model, tm_init_place place, int layer, tm_shape of,
+                                const char *format, ...) __attribute__((format(printf, 6, 7)));
+/* Marks a parameter that all ranks have, and whose gradient is a sum over theirs: one that is used between the divided
+ * matrices, on a rank's rows; and one that a rank uses for its heads only. TM_NONE is fine. Returns it. */
+tm_tensor_id tm_between(tm_graph *graph, const tm_model *model, tm_tensor_id id);
+tm_tensor_id tm_of_heads(tm_graph *graph, const tm_model *model, tm_tensor_id id);
+int64_t      tm_local_heads(const tm_model *model);
+int64_t      tm_local_kv_heads(const tm_model *model);
+
+/* Collectives of activations: `what` for messages. x itself where nothing is divided.
+ *   gather   the rows of all ranks, in their order; backward they are summed, and each rank has its own
+ *   scatter  this rank's rows of the sum over the ranks; backward those of all ranks
+ *   sum      the sum over the ranks, with which all go on; backward nothing
+ *   shared   x, which all ranks have and go on with differently; backward a sum */
+tm_tensor_id tm_emit_gather(tm_graph *graph, tm_division division, const char *what, tm_tensor_id x);
+tm_tensor_id tm_emit_scatter(tm_graph *graph, tm_division division, const char *what, tm_tensor_id x);
+tm_tensor_id tm_emit_sum(tm_graph *graph, tm_division division, const char *what, tm_tensor_id x);
+tm_tensor_id tm_emit_shared(tm_graph *graph, tm_division division, const char *what, tm_tensor_id x);
+
+/* In front of products of which a rank has some rows: all tokens. */
+tm_tensor_id tm_enter(tm_graph *graph, const tm_model *model, tm_tensor_id x);
+/* The product behind them, of which it has some columns: residual + x w^T + bias, this rank's rows of it. */
+tm_tensor_id tm_linear_out(tm_graph *graph, const tm_model *model, tm_tensor_id x, tm_tensor_id w, tm_tensor_id bias,
+                           tm_tensor_id residual);
+/* The rows of tokens in the model's table, and of their positions, if it has a table of these: this rank's rows. */
+tm_tensor_id tm_embed(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
+/* The cross entropy with a head of which a rank has some rows, in chunks of rows: hidden (N, C) of all tokens. */
+void tm_vocabulary_loss(tm_graph *graph, const tm_model *model, tm_tensor_id hidden, tm_tensor_id targets,
+                        tm_tensor_id loss, int64_t chunk, bool accumulate);
+
 void         tm_llama_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
 tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 void         tm_llama_update(tm_graph *graph, const tm_model *model);
@@ -79,7 +130,7 @@ const char *tm_llama_lacks_window(const tm_model_shape *shape);
 #define TM_LLAMA_CALLS                                                                                                 \
     .fields = tm_language_fields, .init = TM_INIT_TORCHTITAN, .init_tied = TM_INIT_HF, .ffn_dim = tm_llama_ffn_dim,    \
     .check = tm_llama_check, .declare = tm_llama_declare, .hidden = tm_llama_hidden, .loss = tm_language_loss,         \
-    .update = tm_llama_update, .products = tm_llama_products
+    .update = tm_llama_update, .products = tm_llama_products, .divides = true
 void         tm_gpt_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);
 tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens);
 

@@ -159,28 +159,31 @@ static void update(tm_graph *graph, const tm_model *model)
 
 static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
-    const char *key = s->window > 0                 ? "model.sliding_window"
-                      : s->sinks                    ? "model.sinks"
-                      : s->qk_norm                  ? "model.qk_norm"
-                      : s->bias != TM_BIAS_NONE     ? "model.bias"
-                      : s->n_kv_heads != s->n_heads ? "model.n_kv_heads"
-                                                    : NULL;
+    tm_status st = TM_OK;
+    const struct {
+        bool        is;
+        const char *key;
+    } not_built[] = { { s->window > 0, "model.sliding_window" },
+                      { s->sinks, "model.sinks" },
+                      { s->qk_norm, "model.qk_norm" },
+                      { s->bias != TM_BIAS_NONE, "model.bias" },
+                      { s->n_kv_heads != s->n_heads, "model.n_kv_heads" } };
     if (s->mla.kv_rank == 0)
-        return tm_fail(err, TM_INVALID, "'model.kv_lora_rank' is not given; the deepseek family needs it (512)");
+        st = tm_also(err, TM_INVALID, "'model.kv_lora_rank' is not given; the deepseek family needs it (512)");
     if (s->mla.rope % 2)
-        return tm_fail(err, TM_INVALID,
-                       "model.qk_rope_head_dim %lld (%s) is odd; rotary positions rotate pairs: make it even",
-                       (long long)s->mla.rope, tm_config_place(config, "model.qk_rope_head_dim"));
-    if (key)
-        return tm_fail(err, TM_UNSUPPORTED, "%s (%s) is not built for the deepseek family; leave it out", key,
-                       tm_config_place(config, key));
+        st = tm_also(err, TM_INVALID,
+                     "model.qk_rope_head_dim %lld (%s) is odd; rotary positions rotate pairs: make it even",
+                     (long long)s->mla.rope, tm_config_place(config, "model.qk_rope_head_dim"));
+    for (size_t i = 0; i < sizeof not_built / sizeof not_built[0]; i++)
+        if (not_built[i].is)
+            st = tm_also(err, TM_UNSUPPORTED, "%s (%s) is not built for the deepseek family; leave it out",
+                         not_built[i].key, tm_config_place(config, not_built[i].key));
     if (!s->moe.sigmoid && s->moe.normalise && s->moe.scale != 1)
-        return tm_fail(
-            err, TM_UNSUPPORTED,
-            "model.moe_scale (%s): the published DeepSeek-V2 does not scale normalised softmax scores; leave "
-            "it out or set model.moe_normalise to false",
-            tm_config_place(config, "model.moe_scale"));
-    return TM_OK;
+        st = tm_also(err, TM_UNSUPPORTED,
+                     "model.moe_scale (%s): the published DeepSeek-V2 does not scale normalised softmax scores; leave "
+                     "it out or set model.moe_normalise to false",
+                     tm_config_place(config, "model.moe_scale"));
+    return st;
 }
 
 static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])

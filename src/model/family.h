@@ -17,13 +17,15 @@ typedef struct {
     bool          qk_norm, moe_normalise, sinks, clamped;
     tm_model_init init, init_tied;
     int64_t (*ffn_dim)(int64_t dim);
-    bool ends; /* sequences are max_seq_len long at most: the positions are a table */
+    bool divides; /* among ranks: tensor parallel */
+    bool ends;    /* sequences are max_seq_len long at most: the positions are a table */
     /* Keys that only this family reads; NULL: none. */
     tm_status (*read)(const tm_config *config, tm_model_shape *shape, tm_error *err);
     int64_t (*length)(const tm_model_shape *shape); /* see tm_model_length; NULL: any */
     /* FLOPs of a token by a convention, where those of decoders do not count; NULL: they do. */
     double (*flops)(const tm_model_shape *shape, double parameters, tm_flops_convention convention, int64_t seq);
-    /* What this family cannot be; TM_INVALID or TM_UNSUPPORTED with the keys. NULL: nothing. */
+    /* What this family cannot be; TM_INVALID or TM_UNSUPPORTED with the keys, all of them. A head_dim of 0 was refused
+     * before. NULL: nothing. */
     tm_status (*check)(const tm_config *config, const tm_model_shape *shape, tm_error *err);
     /* Declares parameters and constants. */
     void (*declare)(tm_graph *graph, const tm_model_shape *shape, int64_t seq, tm_model *out);

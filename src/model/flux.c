@@ -430,7 +430,8 @@ static tm_status read_axes(const tm_config *config, tm_model_shape *s, tm_error 
     long long   axes[3] = { 0 };
     char        end;
     if (sscanf(text, "%lld,%lld,%lld%c", &axes[0], &axes[1], &axes[2], &end) != 3 || axes[0] < 0 || axes[1] < 0 ||
-        axes[2] < 0 || axes[0] % 2 || axes[1] % 2 || axes[2] % 2 || axes[0] + axes[1] + axes[2] != s->head_dim)
+        axes[2] < 0 || axes[0] % 2 || axes[1] % 2 || axes[2] % 2 ||
+        (s->head_dim > 0 && axes[0] + axes[1] + axes[2] != s->head_dim))
         return tm_fail(err, TM_INVALID,
                        "model.rope_axes '%s' (%s) must be three even numbers whose sum is the width of a head, %lld: "
                        "16,56,56 of 128",
@@ -441,10 +442,12 @@ static tm_status read_axes(const tm_config *config, tm_model_shape *s, tm_error 
 
 static tm_status flux_read(const tm_config *config, tm_model_shape *s, tm_error *err)
 {
-    int64_t size = tm_config_i64(config, "model.image_size");
+    int64_t   size = tm_config_i64(config, "model.image_size");
+    tm_error  own = { 0 };
+    tm_status st = TM_OK;
     if (size % 16)
-        return tm_fail(err, TM_INVALID, "model.image_size %lld (%s) is not a multiple of 16: a token is 16 x 16 pixels",
-                       (long long)size, tm_config_place(config, "model.image_size"));
+        st = tm_also(err, TM_INVALID, "model.image_size %lld (%s) is not a multiple of 16: a token is 16 x 16 pixels",
+                     (long long)size, tm_config_place(config, "model.image_size"));
     s->flux = (tm_flux_shape){ .n_single = tm_config_i64(config, "model.n_single_layers"),
                                .text_len = tm_config_i64(config, "model.text_len"),
                                .text_dim = tm_config_i64(config, "model.text_dim"),
@@ -456,23 +459,25 @@ static tm_status flux_read(const tm_config *config, tm_model_shape *s, tm_error 
                                .guidance = tm_config_bool(config, "model.guidance_embed"),
                                .guidance_scale = tm_config_f64(config, "model.guidance") };
     if (s->flux.time_dim % 2)
-        return tm_fail(err, TM_INVALID, "model.time_dim %lld (%s) must be even: half cosines, half sines",
-                       (long long)s->flux.time_dim, tm_config_place(config, "model.time_dim"));
-    return read_axes(config, s, err);
+        st = tm_also(err, TM_INVALID, "model.time_dim %lld (%s) must be even: half cosines, half sines",
+                     (long long)s->flux.time_dim, tm_config_place(config, "model.time_dim"));
+    tm_status axes = tm_also_of(err, read_axes(config, s, &own), &own);
+    return axes != TM_OK ? axes : st;
 }
 
 static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
     static const char *const decoders[] = { "model.sliding_window", "model.n_kv_heads", "model.bias", "model.tied",
                                             "model.init" };
+    tm_status                st = TM_OK;
     for (size_t i = 0; i < sizeof decoders / sizeof decoders[0]; i++)
         if (tm_config_text(config, decoders[i]))
-            return tm_fail(err, TM_UNSUPPORTED, "%s (%s) has no meaning for the flux family; leave it out", decoders[i],
-                           tm_config_place(config, decoders[i]));
-    if (s->n_heads * s->head_dim != s->dim)
-        return tm_fail(err, TM_INVALID, "model.n_heads %lld heads of model.head_dim %lld do not make model.dim %lld",
-                       (long long)s->n_heads, (long long)s->head_dim, (long long)s->dim);
-    return TM_OK;
+            st = tm_also(err, TM_UNSUPPORTED, "%s (%s) has no meaning for the flux family; leave it out", decoders[i],
+                         tm_config_place(config, decoders[i]));
+    if (s->head_dim > 0 && s->n_heads * s->head_dim != s->dim)
+        st = tm_also(err, TM_INVALID, "model.n_heads %lld heads of model.head_dim %lld do not make model.dim %lld",
+                     (long long)s->n_heads, (long long)s->head_dim, (long long)s->dim);
+    return st;
 }
 
 static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])

@@ -10,40 +10,54 @@
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 
-static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, tm_block_weights *w)
+static void declare_block(tm_graph *graph, const tm_model *model, int layer, tm_block_weights *w)
 {
-    bool    all = s->bias == TM_BIAS_ALL, some = s->bias != TM_BIAS_NONE;
-    int64_t c = s->dim, qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_dim, f = s->ffn_dim;
-#define DECLARE(place, shape, name) tm_declare(graph, s, place, layer, shape, "h.%d." name, layer)
-    w->norm1_w = DECLARE(TM_INIT_ONE, tm_shape_1(c), "ln_1.weight");
-    w->norm1_b = DECLARE(TM_INIT_ZERO, tm_shape_1(c), "ln_1.bias");
-    w->qkv_w = DECLARE(TM_INIT_IN, tm_shape_2(qkv, c), "attn.c_attn.weight");
-    w->qkv_b = all ? DECLARE(TM_INIT_ZERO, tm_shape_1(qkv), "attn.c_attn.bias") : TM_NONE;
-    w->out_w = DECLARE(TM_INIT_OUT, tm_shape_2(c, s->n_heads * s->head_dim), "attn.c_proj.weight");
-    w->out_b = some ? DECLARE(TM_INIT_ZERO, tm_shape_1(c), "attn.c_proj.bias") : TM_NONE;
-    w->norm2_w = DECLARE(TM_INIT_ONE, tm_shape_1(c), "ln_2.weight");
-    w->norm2_b = DECLARE(TM_INIT_ZERO, tm_shape_1(c), "ln_2.bias");
-    w->up_w = DECLARE(TM_INIT_IN, tm_shape_2(f, c), "mlp.c_fc.weight");
-    w->up_b = all ? DECLARE(TM_INIT_ZERO, tm_shape_1(f), "mlp.c_fc.bias") : TM_NONE;
-    w->down_w = DECLARE(TM_INIT_OUT, tm_shape_2(c, f), "mlp.c_proj.weight");
-    w->down_b = all ? DECLARE(TM_INIT_ZERO, tm_shape_1(c), "mlp.c_proj.bias") : TM_NONE;
+    const tm_model_shape *s = model->shape;
+    bool                  all = s->bias == TM_BIAS_ALL, some = s->bias != TM_BIAS_NONE;
+    int64_t               c = s->dim, q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim, f = s->ffn_dim;
+    const char           *qkv_w = tm_arena_format(graph->arena, "h.%d.attn.c_attn.weight", layer);
+    const char           *qkv_b = tm_arena_format(graph->arena, "h.%d.attn.c_attn.bias", layer);
+    const tm_part         weights[] = { { qkv_w, q, TM_INIT_IN, 0 },
+                                        { qkv_w, kv, TM_INIT_IN, q },
+                                        { qkv_w, kv, TM_INIT_IN, q + kv } };
+    const tm_part         biases[] = { { qkv_b, q, TM_INIT_ZERO, 0 },
+                                       { qkv_b, kv, TM_INIT_ZERO, q },
+                                       { qkv_b, kv, TM_INIT_ZERO, q + kv } };
+#define BETWEEN(place, name)                                                                                           \
+    tm_between(graph, model, tm_declare(graph, s, place, layer, tm_shape_1(c), "h.%d." name, layer))
+#define DECLARE(how, place, shape, name) tm_declare_##how(graph, model, place, layer, shape, "h.%d." name, layer)
+    w->norm1_w = BETWEEN(TM_INIT_ONE, "ln_1.weight");
+    w->norm1_b = BETWEEN(TM_INIT_ZERO, "ln_1.bias");
+    w->qkv_w = tm_declare_fused(graph, model, layer, qkv_w, c, weights, 3, true);
+    w->qkv_b = all ? tm_declare_fused(graph, model, layer, qkv_b, 0, biases, 3, true) : TM_NONE;
+    w->out_w = DECLARE(columns, TM_INIT_OUT, tm_shape_2(c, q), "attn.c_proj.weight");
+    w->out_b = some ? BETWEEN(TM_INIT_ZERO, "attn.c_proj.bias") : TM_NONE;
+    w->norm2_w = BETWEEN(TM_INIT_ONE, "ln_2.weight");
+    w->norm2_b = BETWEEN(TM_INIT_ZERO, "ln_2.bias");
+    w->up_w = DECLARE(rows, TM_INIT_IN, tm_shape_2(f, c), "mlp.c_fc.weight");
+    w->up_b = all ? DECLARE(rows, TM_INIT_ZERO, tm_shape_1(f), "mlp.c_fc.bias") : TM_NONE;
+    w->down_w = DECLARE(columns, TM_INIT_OUT, tm_shape_2(c, f), "mlp.c_proj.weight");
+    w->down_b = all ? BETWEEN(TM_INIT_ZERO, "mlp.c_proj.bias") : TM_NONE;
 #undef DECLARE
+#undef BETWEEN
 }
 
 void tm_gpt_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
 {
     (void)seq;
+    tm_shape table = tm_shape_2(s->vocab_size, s->dim), vector = tm_shape_1(s->dim);
     tm_declare_table(graph, "wte.weight", out);
-    if (tm_parallel_begins(&out->parallel))
+    if (tm_parallel_begins(&out->parallel)) {
         out->positions = tm_declare(graph, s, TM_INIT_POSITION, -1, tm_shape_2(s->max_seq_len, s->dim), "wpe.weight");
+        tm_of_heads(graph, out, out->positions); /* each rank adds those of its rows */
+    }
     tm_block_weights *blocks = out->own = tm_take_none(graph, (size_t)s->n_layers * sizeof *blocks);
     for (int layer = 0; layer < s->n_layers; layer++)
-        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, s, layer, &blocks[layer]);
+        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, out, layer, &blocks[layer]);
     if (!tm_parallel_ends(&out->parallel)) return;
-    out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "ln_f.weight");
-    out->norm_b = tm_declare(graph, s, TM_INIT_ZERO, -1, tm_shape_1(s->dim), "ln_f.bias");
-    out->head = s->tied ? out->embedding
-                        : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "lm_head.weight");
+    out->norm_w = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ONE, -1, vector, "ln_f.weight"));
+    out->norm_b = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ZERO, -1, vector, "ln_f.bias"));
+    out->head = s->tied ? out->embedding : tm_declare_rows(graph, out, TM_INIT_HEAD, -1, table, "lm_head.weight");
 }
 
 static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_tensor_id x)
@@ -54,14 +68,16 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "h.%d.attn", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm1_w, w->norm1_b, TM_NONE);
+    a = tm_enter(graph, model, a);
     tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, w->qkv_b, TM_NONE);
     tm_tensor_id o = tm_attend(graph, model, layer, qkv, TM_NONE);
-    x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, w->out_b, x);
+    x = tm_linear_out(graph, model, o, w->out_w, w->out_b, x);
     graph->module = tm_arena_format(graph->arena, "h.%d.mlp", layer);
     tm_tensor_id b = tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, w->norm2_w, w->norm2_b, TM_NONE);
+    b = tm_enter(graph, model, b);
     tm_tensor_id up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->up_w, w->up_b, TM_NONE);
     tm_tensor_id h = tm_emit(graph, TM_OP_gelu, NULL, 0, up, TM_NONE, TM_NONE, TM_NONE);
-    return tm_emit(graph, TM_OP_linear, NULL, 0, h, w->down_w, w->down_b, x);
+    return tm_linear_out(graph, model, h, w->down_w, w->down_b, x);
 }
 
 tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
@@ -72,7 +88,8 @@ tm_tensor_id tm_gpt_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id 
     if (!model->stage.ends) return x;
     graph->layer = -1;
     graph->module = "ln_f";
-    return tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, model->norm_w, model->norm_b, TM_NONE);
+    return tm_enter(graph, model,
+                    tm_emit(graph, TM_OP_layernorm, &norm, sizeof norm, x, model->norm_w, model->norm_b, TM_NONE));
 }
 
 static int64_t ffn_dim(int64_t dim)
@@ -82,23 +99,27 @@ static int64_t ffn_dim(int64_t dim)
 
 static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
-    if (s->qk_norm)
-        return tm_fail(err, TM_UNSUPPORTED, "model.qk_norm (%s) is not built for the gpt family; leave it out",
-                       tm_config_place(config, "model.qk_norm"));
-    const char *key = s->moe.experts > 0   ? "model.n_experts"
-                      : s->mla.kv_rank > 0 ? "model.kv_lora_rank"
-                      : s->window > 0      ? "model.sliding_window"
-                      : s->sinks           ? "model.sinks"
-                      : s->clamped         ? "model.activation"
-                                           : NULL;
-    if (key)
-        return tm_fail(err, TM_UNSUPPORTED, "%s (%s) is not built for the gpt family; leave it out", key,
-                       tm_config_place(config, key));
+    tm_status st = TM_OK;
+    const struct {
+        bool        is;
+        const char *key;
+    } not_built[] = {
+        { s->qk_norm, "model.qk_norm" },
+        { s->moe.experts > 0, "model.n_experts" },
+        { s->mla.kv_rank > 0, "model.kv_lora_rank" },
+        { s->window > 0, "model.sliding_window" },
+        { s->sinks, "model.sinks" },
+        { s->clamped, "model.activation" },
+    };
+    for (size_t i = 0; i < sizeof not_built / sizeof not_built[0]; i++)
+        if (not_built[i].is)
+            st = tm_also(err, TM_UNSUPPORTED, "%s (%s) is not built for the gpt family; leave it out", not_built[i].key,
+                         tm_config_place(config, not_built[i].key));
     if (s->bias == TM_BIAS_QKV)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "model.bias qkv (%s) is not built for the gpt family; set it to all, mi350x_table or none",
-                       tm_config_place(config, "model.bias"));
-    return TM_OK;
+        st = tm_also(err, TM_UNSUPPORTED,
+                     "model.bias qkv (%s) is not built for the gpt family; set it to all, mi350x_table or none",
+                     tm_config_place(config, "model.bias"));
+    return st;
 }
 
 static int products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])
@@ -186,6 +207,7 @@ const tm_family tm_family_gpt = {
     .init = TM_INIT_GPT2,
     .init_tied = TM_INIT_GPT2,
     .ffn_dim = ffn_dim,
+    .divides = true,
     .ends = true,
     .check = check,
     .declare = tm_gpt_declare,

@@ -14,55 +14,46 @@
 #include "model/blocks.h"
 #include "model/hf_rows.h"
 
-#include <stdio.h>
-
-typedef struct {
-    const char   *name; /* "attention.wq.weight" */
-    int64_t       rows;
-    tm_init_place place;
-} part;
-
-/* A parameter of several pieces one after the other: matrices of `columns` inputs, or vectors (0). */
-static tm_tensor_id fused(tm_graph *graph, const tm_model_shape *shape, int layer, const char *name, int64_t columns,
-                          const part *parts, int n)
+/* A parameter of the layer in parts; columns 0: a vector. */
+static tm_tensor_id fused(tm_graph *graph, const tm_model *model, int layer, const char *name, int64_t columns,
+                          const tm_part *of, int n, bool divided)
 {
-    tm_piece pieces[4];
-    char     names[4][160], full[160];
-    int64_t  row = 0;
+    tm_part parts[TM_MAX_FUSED];
     for (int i = 0; i < n; i++) {
-        snprintf(names[i], sizeof names[i], "layers.%d.%s", layer, parts[i].name);
-        pieces[i] = tm_init_piece(shape, parts[i].place, layer, row, parts[i].rows);
-        pieces[i].name = names[i];
-        row += parts[i].rows;
+        parts[i] = of[i];
+        parts[i].name = tm_arena_format(graph->arena, "layers.%d.%s", layer, of[i].name);
     }
-    snprintf(full, sizeof full, "layers.%d.%s", layer, name);
-    graph->layer = layer;
-    return tm_graph_parameter(graph, full, columns ? tm_shape_2(row, columns) : tm_shape_1(row), pieces, n);
+    name = tm_arena_format(graph->arena, "layers.%d.%s", layer, name);
+    return tm_declare_fused(graph, model, layer, name, columns, parts, n, divided);
 }
 
-static void declare_qkv(tm_graph *graph, const tm_model_shape *s, int layer, tm_block_weights *w)
+static void declare_qkv(tm_graph *graph, const tm_model *model, int layer, tm_block_weights *w)
 {
-    int64_t    q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim, D = s->head_dim;
-    const part weights[] = { { "attention.wq.weight", q, TM_INIT_IN },
-                             { "attention.wk.weight", kv, TM_INIT_IN },
-                             { "attention.wv.weight", kv, TM_INIT_IN } };
-    const part biases[] = { { "attention.wq.bias", q, TM_INIT_ZERO },
-                            { "attention.wk.bias", kv, TM_INIT_ZERO },
-                            { "attention.wv.bias", kv, TM_INIT_ZERO } };
-    const part norms[] = { { "attention.q_norm.weight", D, TM_INIT_ONE },
-                           { "attention.k_norm.weight", D, TM_INIT_ONE } };
-    w->qkv_w = fused(graph, s, layer, "attention.wqkv.weight", s->dim, weights, 3);
-    if (s->bias != TM_BIAS_NONE) w->qkv_b = fused(graph, s, layer, "attention.wqkv.bias", 0, biases, 3);
-    if (s->qk_norm) w->qk_norm_w = fused(graph, s, layer, "attention.qk_norm.weight", 0, norms, 2);
+    const tm_model_shape *s = model->shape;
+    int64_t               q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim, D = s->head_dim;
+    const tm_part         weights[] = { { "attention.wq.weight", q, TM_INIT_IN, 0 },
+                                        { "attention.wk.weight", kv, TM_INIT_IN, 0 },
+                                        { "attention.wv.weight", kv, TM_INIT_IN, 0 } };
+    const tm_part         biases[] = { { "attention.wq.bias", q, TM_INIT_ZERO, 0 },
+                                       { "attention.wk.bias", kv, TM_INIT_ZERO, 0 },
+                                       { "attention.wv.bias", kv, TM_INIT_ZERO, 0 } };
+    const tm_part         norms[] = { { "attention.q_norm.weight", D, TM_INIT_ONE, 0 },
+                                      { "attention.k_norm.weight", D, TM_INIT_ONE, 0 } };
+    w->qkv_w = fused(graph, model, layer, "attention.wqkv.weight", s->dim, weights, 3, true);
+    if (s->bias != TM_BIAS_NONE) w->qkv_b = fused(graph, model, layer, "attention.wqkv.bias", 0, biases, 3, true);
+    if (!s->qk_norm) return;
+    w->qk_norm_w =
+        tm_of_heads(graph, model, fused(graph, model, layer, "attention.qk_norm.weight", 0, norms, 2, false));
 }
 
-static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, tm_block_weights *w)
+static void declare_block(tm_graph *graph, const tm_model *model, int layer, tm_block_weights *w)
 {
-    const part gate_up[] = { { "feed_forward.w1.weight", s->ffn_dim, TM_INIT_GATE },
-                             { "feed_forward.w3.weight", s->ffn_dim, TM_INIT_UP } };
-    const part gate_up_b[] = { { "feed_forward.w1.bias", s->ffn_dim, TM_INIT_ZERO },
-                               { "feed_forward.w3.bias", s->ffn_dim, TM_INIT_ZERO } };
-    bool       all = s->bias == TM_BIAS_ALL;
+    const tm_model_shape *s = model->shape;
+    const tm_part         gate_up[] = { { "feed_forward.w1.weight", s->ffn_dim, TM_INIT_GATE, 0 },
+                                        { "feed_forward.w3.weight", s->ffn_dim, TM_INIT_UP, 0 } };
+    const tm_part         gate_up_b[] = { { "feed_forward.w1.bias", s->ffn_dim, TM_INIT_ZERO, 0 },
+                                          { "feed_forward.w3.bias", s->ffn_dim, TM_INIT_ZERO, 0 } };
+    bool                  all = s->bias == TM_BIAS_ALL;
     *w = (tm_block_weights){ .norm1_b = TM_NONE,
                              .qkv_b = TM_NONE,
                              .qk_norm_w = TM_NONE,
@@ -71,39 +62,41 @@ static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, t
                              .up_b = TM_NONE,
                              .down_b = TM_NONE,
                              .sinks = TM_NONE };
-    w->norm1_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.attention_norm.weight", layer);
-    declare_qkv(graph, s, layer, w);
-    w->out_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->n_heads * s->head_dim),
-                          "layers.%d.attention.wo.weight", layer);
-    if (all)
-        w->out_b = tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(s->dim), "layers.%d.attention.wo.bias", layer);
+#define BETWEEN(place, name)                                                                                           \
+    tm_between(graph, model, tm_declare(graph, s, place, layer, tm_shape_1(s->dim), "layers.%d." name, layer))
+    w->norm1_w = BETWEEN(TM_INIT_ONE, "attention_norm.weight");
+    declare_qkv(graph, model, layer, w);
+    w->out_w = tm_declare_columns(graph, model, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->n_heads * s->head_dim),
+                                  "layers.%d.attention.wo.weight", layer);
+    if (all) w->out_b = BETWEEN(TM_INIT_ZERO, "attention.wo.bias");
     if (s->sinks)
-        w->sinks = tm_declare(graph, s, TM_INIT_IN, layer, tm_shape_1(s->n_heads), "layers.%d.attention.sinks", layer);
-    w->norm2_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.ffn_norm.weight", layer);
+        w->sinks = tm_declare_rows(graph, model, TM_INIT_IN, layer, tm_shape_1(s->n_heads), "layers.%d.attention.sinks",
+                                   layer);
+    w->norm2_w = BETWEEN(TM_INIT_ONE, "ffn_norm.weight");
     if (tm_moe_in_layer(s, layer)) {
         w->up_w = w->down_w = TM_NONE;
         tm_moe_declare(graph, s, layer, &w->moe);
         return;
     }
-    w->up_w = fused(graph, s, layer, "feed_forward.w13.weight", s->dim, gate_up, 2);
-    w->down_w = tm_declare(graph, s, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim),
-                           "layers.%d.feed_forward.w2.weight", layer);
+    w->up_w = fused(graph, model, layer, "feed_forward.w13.weight", s->dim, gate_up, 2, true);
+    w->down_w = tm_declare_columns(graph, model, TM_INIT_OUT, layer, tm_shape_2(s->dim, s->ffn_dim),
+                                   "layers.%d.feed_forward.w2.weight", layer);
     if (!all) return;
-    w->up_b = fused(graph, s, layer, "feed_forward.w13.bias", 0, gate_up_b, 2);
-    w->down_b = tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(s->dim), "layers.%d.feed_forward.w2.bias", layer);
+    w->up_b = fused(graph, model, layer, "feed_forward.w13.bias", 0, gate_up_b, 2, true);
+    w->down_b = BETWEEN(TM_INIT_ZERO, "feed_forward.w2.bias");
+#undef BETWEEN
 }
 
 void tm_llama_declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_model *out)
 {
+    tm_shape          table = tm_shape_2(s->vocab_size, s->dim);
     tm_block_weights *blocks = out->own = tm_take_none(graph, (size_t)s->n_layers * sizeof *blocks);
     tm_declare_table(graph, "tok_embeddings.weight", out);
     for (int layer = 0; layer < s->n_layers; layer++)
-        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, s, layer, &blocks[layer]);
+        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, out, layer, &blocks[layer]);
     if (tm_parallel_ends(&out->parallel)) {
-        out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
-        out->head = s->tied
-                        ? out->embedding
-                        : tm_declare(graph, s, TM_INIT_HEAD, -1, tm_shape_2(s->vocab_size, s->dim), "output.weight");
+        out->norm_w = tm_between(graph, out, tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight"));
+        out->head = s->tied ? out->embedding : tm_declare_rows(graph, out, TM_INIT_HEAD, -1, table, "output.weight");
     }
     tm_moe_declare_model(graph, s, out);
     out->rope_table = tm_declare_rope(graph, "rope_table", s, seq);
@@ -115,27 +108,29 @@ static tm_tensor_id block(tm_graph *graph, const tm_model *model, int layer, tm_
     const tm_block_weights *w = (const tm_block_weights *)model->own + layer;
     tm_norm_attr            norm = { .eps = s->norm_eps };
     tm_rope_attr            rope = { .seq = model->seq,
-                                     .heads = s->n_heads + s->n_kv_heads,
+                                     .heads = tm_local_heads(model) + tm_local_kv_heads(model),
                                      .head_dim = s->head_dim,
                                      .layout = s->rope_interleaved ? TM_ROPE_INTERLEAVED : TM_ROPE_HALF };
     tm_head_norm_attr       head_norm = {
-              .eps = s->norm_eps, .heads = s->n_heads + s->n_kv_heads, .head_dim = s->head_dim, .second = s->n_heads
+              .eps = s->norm_eps, .heads = rope.heads, .head_dim = s->head_dim, .second = tm_local_heads(model)
     };
     graph->layer = layer;
     graph->module = tm_arena_format(graph->arena, "layers.%d.attention", layer);
     tm_tensor_id a = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm1_w, TM_NONE, TM_NONE);
+    a = tm_enter(graph, model, a);
     tm_tensor_id qkv = tm_emit(graph, TM_OP_linear, NULL, 0, a, w->qkv_w, w->qkv_b, TM_NONE);
     if (s->qk_norm)
         qkv = tm_emit(graph, TM_OP_head_norm, &head_norm, sizeof head_norm, qkv, w->qk_norm_w, TM_NONE, TM_NONE);
     qkv = tm_emit(graph, TM_OP_rope, &rope, sizeof rope, qkv, model->rope_table, model->places, TM_NONE);
     tm_tensor_id o = tm_attend(graph, model, layer, qkv, w->sinks);
-    x = tm_emit(graph, TM_OP_linear, NULL, 0, o, w->out_w, w->out_b, x);
+    x = tm_linear_out(graph, model, o, w->out_w, w->out_b, x);
     graph->module = tm_arena_format(graph->arena, "layers.%d.feed_forward", layer);
     tm_tensor_id b = tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, w->norm2_w, TM_NONE, TM_NONE);
     if (tm_moe_in_layer(s, layer)) return tm_moe_emit(graph, model, layer, &w->moe, b, x);
+    b = tm_enter(graph, model, b);
     tm_tensor_id gate_up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->up_w, w->up_b, TM_NONE);
     tm_tensor_id h = tm_activation(graph, s, gate_up);
-    return tm_emit(graph, TM_OP_linear, NULL, 0, h, w->down_w, w->down_b, x);
+    return tm_linear_out(graph, model, h, w->down_w, w->down_b, x);
 }
 
 tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_id tokens)
@@ -146,7 +141,8 @@ tm_tensor_id tm_llama_hidden(tm_graph *graph, const tm_model *model, tm_tensor_i
     if (!model->stage.ends) return x;
     graph->layer = -1;
     graph->module = "norm";
-    return tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, model->norm_w, TM_NONE, TM_NONE);
+    return tm_enter(graph, model,
+                    tm_emit(graph, TM_OP_rmsnorm, &norm, sizeof norm, x, model->norm_w, TM_NONE, TM_NONE));
 }
 
 void tm_llama_update(tm_graph *graph, const tm_model *model)
@@ -162,21 +158,22 @@ int64_t tm_llama_ffn_dim(int64_t dim)
 
 tm_status tm_llama_check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
+    tm_status st = TM_OK;
     if (s->head_dim % 2)
-        return tm_fail(err, TM_INVALID,
-                       "head width %lld (model.head_dim, or model.dim / model.n_heads) is odd; rotary "
-                       "positions turn pairs: make it even",
-                       (long long)s->head_dim);
+        st = tm_also(err, TM_INVALID,
+                     "head width %lld (model.head_dim, or model.dim / model.n_heads) is odd; rotary "
+                     "positions turn pairs: make it even",
+                     (long long)s->head_dim);
     if (s->bias == TM_BIAS_MI350X_TABLE)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "model.bias (%s): mi350x_table is not built for the %s family; set it to all, qkv or none",
-                       tm_config_place(config, "model.bias"), tm_model_family_name(s));
+        st = tm_also(err, TM_UNSUPPORTED,
+                     "model.bias (%s): mi350x_table is not built for the %s family; set it to all, qkv or none",
+                     tm_config_place(config, "model.bias"), tm_model_family_name(s));
     if (s->mla.kv_rank > 0)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "model.kv_lora_rank (%s): latent attention is not built for the %s family; take "
-                       "model.family deepseek",
-                       tm_config_place(config, "model.kv_lora_rank"), tm_model_family_name(s));
-    return TM_OK;
+        st = tm_also(err, TM_UNSUPPORTED,
+                     "model.kv_lora_rank (%s): latent attention is not built for the %s family; take "
+                     "model.family deepseek",
+                     tm_config_place(config, "model.kv_lora_rank"), tm_model_family_name(s));
+    return st;
 }
 
 int tm_llama_products(const tm_model_shape *s, tm_model_product out[TM_MAX_PRODUCTS])

@@ -51,8 +51,8 @@ static tm_attention_attr attention_of(const tm_model *model, int layer)
     bool                  windowed = s->window > 0 && (s->window_every <= 1 || layer % s->window_every == 0);
     return (tm_attention_attr){ .seq_q = model->seq,
                                 .seq_k = model->seq,
-                                .heads = s->n_heads,
-                                .kv_heads = s->n_kv_heads,
+                                .heads = tm_local_heads(model),
+                                .kv_heads = tm_local_kv_heads(model),
                                 .dim_qk = s->head_dim,
                                 .dim_v = s->head_dim,
                                 .scale = tm_attention_scale(s),
@@ -109,17 +109,14 @@ void tm_declare_table(tm_graph *graph, const char *name, tm_model *out)
 {
     const tm_model_shape *s = out->shape;
     if (!tm_parallel_begins(&out->parallel) && !(s->tied && tm_parallel_ends(&out->parallel))) return;
-    out->embedding = tm_declare(graph, s, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "%s", name);
+    out->embedding = tm_declare_rows(graph, out, TM_INIT_EMBEDDING, -1, tm_shape_2(s->vocab_size, s->dim), "%s", name);
 }
 
 tm_tensor_id tm_emit_begin(tm_graph *graph, const tm_model *model, const char *module, tm_tensor_id tokens)
 {
-    tm_embedding_attr attr = { .seq = model->seq };
     graph->layer = -1;
     graph->module = module;
-    if (!model->stage.begins) return model->received;
-    return tm_emit(graph, TM_OP_embedding, &attr, sizeof attr, tokens, model->embedding, model->positions,
-                   model->positions == TM_NONE ? TM_NONE : model->places);
+    return model->stage.begins ? tm_embed(graph, model, tokens) : model->received;
 }
 
 void *tm_take_none(tm_graph *graph, size_t bytes)
@@ -278,6 +275,10 @@ tm_tensor_id tm_language_loss(tm_graph *graph, const tm_model *model, const tm_i
     tm_graph_at(graph, model->head)->head = true;
     if (model->preferred != TM_NONE) {
         preference_loss(graph, &packed, inputs, hidden, loss, chunk, accumulate);
+        return TM_NONE;
+    }
+    if (tm_divided(model->parallel.tensor)) {
+        tm_vocabulary_loss(graph, model, hidden, in[2], loss, chunk, accumulate);
         return TM_NONE;
     }
     if (model->whole_logits) {

@@ -48,6 +48,9 @@ typedef struct {
 void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, const tm_parallel *parallel,
                       tm_model *out);
 
+/* Can the matrices of the model be divided among so many ranks? TM_INVALID, TM_UNSUPPORTED: with the keys. */
+TM_MUST_USE tm_status tm_model_check_tensor(const tm_model_shape *shape, int ranks, tm_error *err);
+
 /* From now on for sequences of `seq` tokens, in segments to come. Not for a model whose shape decides the length. */
 void tm_model_resize(tm_graph *graph, tm_model *model, int64_t seq);
 

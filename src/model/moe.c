@@ -10,30 +10,39 @@
 
 static tm_status bad(const tm_config *config, const char *key, tm_error *err, const char *why)
 {
-    return tm_fail(err, TM_INVALID, "%s (%s): %s", key, tm_config_place(config, key), why);
+    return tm_also(err, TM_INVALID, "%s (%s): %s", key, tm_config_place(config, key), why);
+}
+
+static tm_status check_groups(const tm_config *config, const tm_moe_shape *m, tm_error *err)
+{
+    if (m->experts % m->groups)
+        return bad(config, "model.n_expert_groups", err,
+                   "model.n_experts is not a multiple of it; change one of the two");
+    tm_status st = TM_OK;
+    if (m->group_best > m->experts / m->groups)
+        st = bad(config, "model.expert_group_best", err, "a group has fewer experts");
+    if (m->top_groups > m->groups)
+        return bad(config, "model.n_limited_groups", err, "there are fewer groups (model.n_expert_groups)");
+    if (m->groups > 1 && m->top_k <= m->experts && m->top_groups * (m->experts / m->groups) < m->top_k)
+        st = bad(config, "model.n_limited_groups", err,
+                 "the groups have fewer experts than model.n_experts_per_token; allow more groups");
+    return st;
 }
 
 static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
     const tm_moe_shape *m = &s->moe;
+    tm_error            own = { 0 };
+    tm_status           st = TM_OK;
     if (m->top_k < 1 || m->top_k > m->experts)
-        return bad(config, "model.n_experts_per_token", err,
-                   "a token goes to one expert at least and to model.n_experts at most; change one of the two");
+        st = bad(config, "model.n_experts_per_token", err,
+                 "a token goes to one expert at least and to model.n_experts at most; change one of the two");
     if (m->dense_layers > s->n_layers)
-        return bad(config, "model.n_dense_layers", err, "there are fewer layers (model.n_layers); make it smaller");
-    if (m->experts % m->groups)
-        return bad(config, "model.n_expert_groups", err,
-                   "model.n_experts is not a multiple of it; change one of the two");
-    if (m->top_groups > m->groups)
-        return bad(config, "model.n_limited_groups", err, "there are fewer groups (model.n_expert_groups)");
-    if (m->group_best > m->experts / m->groups)
-        return bad(config, "model.expert_group_best", err, "a group has fewer experts");
-    if (m->groups > 1 && m->top_groups * (m->experts / m->groups) < m->top_k)
-        return bad(config, "model.n_limited_groups", err,
-                   "the groups have fewer experts than model.n_experts_per_token; allow more groups");
+        st = bad(config, "model.n_dense_layers", err, "there are fewer layers (model.n_layers); make it smaller");
     if (m->bias_rate > 0 && !m->biased)
-        return bad(config, "model.moe_bias", err, "model.moe_bias_rate changes a bias; leave one of the two out");
-    return TM_OK;
+        st = bad(config, "model.moe_bias", err, "model.moe_bias_rate changes a bias; leave one of the two out");
+    tm_status groups = tm_also_of(err, check_groups(config, m, &own), &own);
+    return groups != TM_OK ? groups : st;
 }
 
 tm_status tm_moe_read(const tm_config *config, tm_model_shape *s, tm_error *err)

@@ -46,12 +46,16 @@ int64_t tm_model_blocks(const tm_model_shape *shape)
     return shape->n_layers + shape->flux.n_single;
 }
 
-static tm_status required(const tm_config *config, const char *key, int64_t *out, tm_error *err)
+/* What there is no model without. */
+static tm_status check_required(const tm_config *config, const tm_family *family, tm_error *err)
 {
-    if (!tm_config_text(config, key))
-        return tm_fail(err, TM_INVALID, "'%s' is not given; name a preset (trainmark models) or set --%s", key, key);
-    *out = tm_config_i64(config, key);
-    return TM_OK;
+    static const char *const keys[] = { "model.dim", "model.n_layers", "model.n_heads", "model.vocab_size" };
+    tm_status                st = TM_OK;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] - family->images; i++)
+        if (!tm_config_text(config, keys[i]))
+            st = tm_also(err, TM_INVALID, "'%s' is not given; name a preset (trainmark models) or set --%s", keys[i],
+                         keys[i]);
+    return st;
 }
 
 static int64_t i64_or(const tm_config *config, const char *key, int64_t fallback)
@@ -121,48 +125,73 @@ static void read_choices(const tm_config *config, tm_model_shape *s)
                                                        : family->init;
 }
 
-static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
+static tm_status check_heads(const tm_config *config, const tm_model_shape *s, tm_error *err)
 {
+    if (s->head_dim < 1)
+        return tm_fail(err, TM_INVALID, "model.n_heads %lld exceeds model.dim %lld; heads need a width of at least 1",
+                       (long long)s->n_heads, (long long)s->dim);
     if (!tm_config_text(config, "model.head_dim") && s->mla.kv_rank == 0 && s->dim % s->n_heads)
         return tm_fail(err, TM_INVALID,
                        "model.dim %lld (%s) is not a multiple of model.n_heads %lld (%s); change one or "
                        "give model.head_dim",
                        (long long)s->dim, tm_config_place(config, "model.dim"), (long long)s->n_heads,
                        tm_config_place(config, "model.n_heads"));
+    return TM_OK;
+}
+
+static tm_status check(const tm_config *config, const tm_model_shape *s, tm_error *err)
+{
+    tm_status st = TM_OK;
     if (s->n_heads % s->n_kv_heads)
-        return tm_fail(err, TM_INVALID,
-                       "model.n_heads %lld is not a multiple of model.n_kv_heads %lld (%s); each key head "
-                       "serves the same number of query heads",
-                       (long long)s->n_heads, (long long)s->n_kv_heads, tm_config_place(config, "model.n_kv_heads"));
-    if (s->head_dim < 1)
-        return tm_fail(err, TM_INVALID, "model.n_heads %lld exceeds model.dim %lld; heads need a width of at least 1",
-                       (long long)s->n_heads, (long long)s->dim);
+        st = tm_also(err, TM_INVALID,
+                     "model.n_heads %lld is not a multiple of model.n_kv_heads %lld (%s); each key head "
+                     "serves the same number of query heads",
+                     (long long)s->n_heads, (long long)s->n_kv_heads, tm_config_place(config, "model.n_kv_heads"));
     if (s->rope_scaled && !(s->rope_low_freq_factor < s->rope_high_freq_factor))
-        return tm_fail(err, TM_INVALID, "model.rope_low_freq_factor %g must be below model.rope_high_freq_factor %g",
-                       s->rope_low_freq_factor, s->rope_high_freq_factor);
+        st = tm_also(err, TM_INVALID, "model.rope_low_freq_factor %g must be below model.rope_high_freq_factor %g",
+                     s->rope_low_freq_factor, s->rope_high_freq_factor);
+    return st;
+}
+
+static void keep(tm_status *st, tm_error *err, tm_status its, tm_error *own)
+{
+    if (tm_also_of(err, its, own) != TM_OK) *st = its;
+}
+
+/* All that is wrong: heads that are have no width for those who ask later. */
+static tm_status complete(const tm_config *config, tm_model_shape *s, tm_error *err)
+{
     const tm_family *family = tm_family_of(s);
-    return family->check ? family->check(config, s, err) : TM_OK;
+    tm_error         own = { 0 };
+    tm_status        st = TM_OK;
+    keep(&st, err, check_heads(config, s, &own), &own);
+    if (st != TM_OK) s->head_dim = 0;
+    keep(&st, err, check(config, s, &own), &own);
+    keep(&st, err, tm_moe_read(config, s, &own), &own);
+    if (family->read) keep(&st, err, family->read(config, s, &own), &own);
+    if (family->check) keep(&st, err, family->check(config, s, &own), &own);
+    return st;
 }
 
 tm_status tm_model_shape_read(const tm_config *config, tm_model_shape *shape, tm_error *err)
 {
-    tm_model_shape s = { .family = family_named(tm_config_text(config, "model.family")) };
-    TM_TRY(required(config, "model.dim", &s.dim, err));
-    TM_TRY(required(config, "model.n_layers", &s.n_layers, err));
-    TM_TRY(required(config, "model.n_heads", &s.n_heads, err));
-    if (!tm_family_of(&s)->images) TM_TRY(required(config, "model.vocab_size", &s.vocab_size, err));
+    tm_model_shape   s = { .family = family_named(tm_config_text(config, "model.family")) };
+    const tm_family *family = tm_family_of(&s);
+    TM_TRY(check_required(config, family, err));
+    s.dim = tm_config_i64(config, "model.dim");
+    s.n_layers = tm_config_i64(config, "model.n_layers");
+    s.n_heads = tm_config_i64(config, "model.n_heads");
+    if (!family->images) s.vocab_size = tm_config_i64(config, "model.vocab_size");
     s.n_kv_heads = i64_or(config, "model.n_kv_heads", s.n_heads);
     TM_ASSERT(s.n_heads > 0 && s.n_kv_heads > 0); /* tm_config_finish has checked the ranges */
     s.head_dim = i64_or(config, "model.head_dim", s.dim / s.n_heads);
-    s.ffn_dim = i64_or(config, "model.ffn_dim", tm_family_of(&s)->ffn_dim(s.dim));
+    s.ffn_dim = i64_or(config, "model.ffn_dim", family->ffn_dim(s.dim));
     s.max_seq_len = tm_config_i64(config, "model.max_seq_len");
     s.norm_eps = tm_config_f64(config, "model.norm_eps");
     read_rope(config, &s);
     read_latent(config, &s);
     read_choices(config, &s);
-    TM_TRY(tm_moe_read(config, &s, err));
-    if (tm_family_of(&s)->read) TM_TRY(tm_family_of(&s)->read(config, &s, err));
-    TM_TRY(check(config, &s, err));
+    TM_TRY(complete(config, &s, err));
     *shape = s;
     return TM_OK;
 }

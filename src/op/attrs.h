@@ -70,6 +70,8 @@ typedef struct {
     int64_t seq;   /* T: without places, row r has position r % T */
     int64_t apart; /* embedding_grad, a dtable that is added to: 1: the rows are summed first, then added to what is
                     * there; 0: they are added to it one after the other */
+    int64_t part, first; /* part 1: the table is that of tokens first, first + 1, ...; others have zeros */
+    int64_t from, rows;  /* rows > 0: positions are added to rows from .. from + rows - 1 only */
 } tm_embedding_attr;
 
 typedef struct {
@@ -214,7 +216,12 @@ typedef struct {
     int64_t axes;     /* of the mesh (comm/mesh.h), a set: the group */
     int64_t ranks;    /* R, its size; 1: nothing is sent */
     char    what[64]; /* for messages: "gradients of layer 3" */
-} tm_group_attr;      /* all_reduce, reduce_scatter, all_gather */
+} tm_group_attr;      /* all_reduce, reduce_scatter, all_gather, share */
+
+typedef struct {
+    int64_t first;       /* class that is the first one here */
+    int64_t rank, ranks; /* of the group that divides the vocabulary */
+} tm_vocabulary_attr;    /* vocabulary_parts, vocabulary_loss and its gradient */
 
 typedef struct {
     int64_t axes, ranks; /* as above */

@@ -4,11 +4,13 @@
  *   all_reduce      y = the sum of x over the ranks
  *   reduce_scatter  y = rows r n .. (r + 1) n - 1 of the sum of x (R n, ...) over the ranks, on rank r
  *   all_gather      y (R n, ...): x (n, ...) of every rank, one after the other
+ *   share           y = x, of which every rank computes something else: the gradient of x is their sum
  *
  * Sums are added in the order of the ranks, ((x0 + x1) + x2) + ..., in float32 for bfloat16 (comm/comm.h). What one
  * rank computes depends on the others, so a reference exists for a group of one only; sums of several ranks are tested
  * against plain sums. The gradient of a sum that every rank goes on with is what each rank has of it: the loss of the
- * group is the sum of the losses of its ranks, so all_gather and reduce_scatter are each other's transpose.
+ * group is the sum of the losses of its ranks, so all_gather and reduce_scatter are each other's transpose. (Or all
+ * ranks compute the same loss from the sum: what is said of all_reduce and share holds then, Megatron's g and f.)
  */
 #include "graph/gradient.h"
 #include "op/attrs.h"
@@ -51,16 +53,19 @@ static void alone_reference(const tm_call *call)
 {
     int64_t       count = tm_shape_elements(call->in[0].shape);
     const double *x = call->in[0].data;
-    TM_ASSERT(group_of(call->attr)->ranks == 1);
+    TM_ASSERT(group_of(call->attr)->ranks == 1 || call->op == &tm_op_share);
     double *y = tm_call_adds(call, 0) ? tm_call_sums(call, 0) : call->out[0].data;
     for (int64_t i = 0; i < count; i++) y[i] = tm_call_adds(call, 0) ? y[i] + x[i] : x[i];
 }
 
-static tm_tensor_id emit(tm_gradient *gradient, tm_op_id op, const tm_node *node, tm_tensor_id dy)
+/* `op` takes what flows back to x. */
+static void send_back(tm_gradient *gradient, tm_op_id op, const tm_node *node)
 {
-    tm_tensor_id in[TM_MAX_IN] = { dy }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_tensor_id in[TM_MAX_IN] = { tm_gradient_of(gradient, node->out[0]) };
+    if (in[0] == TM_NONE || !tm_gradient_wanted(gradient, node->in[0])) return;
+    tm_tensor_id out[TM_MAX_OUT] = { tm_gradient_like(gradient, node->in[0]) };
     tm_gradient_emit(gradient, op, node->attr, node->attr_bytes, in, out, 0);
-    return out[0];
+    tm_gradient_add(gradient, node->in[0], out[0]);
 }
 
 static void all_reduce_gradient(tm_gradient *gradient, const tm_node *node)
@@ -70,14 +75,17 @@ static void all_reduce_gradient(tm_gradient *gradient, const tm_node *node)
 
 static void reduce_scatter_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id dy = tm_gradient_of(gradient, node->out[0]);
-    tm_gradient_add(gradient, node->in[0], emit(gradient, TM_OP_all_gather, node, dy));
+    send_back(gradient, TM_OP_all_gather, node);
 }
 
 static void all_gather_gradient(tm_gradient *gradient, const tm_node *node)
 {
-    tm_tensor_id dy = tm_gradient_of(gradient, node->out[0]);
-    tm_gradient_add(gradient, node->in[0], emit(gradient, TM_OP_reduce_scatter, node, dy));
+    send_back(gradient, TM_OP_reduce_scatter, node);
+}
+
+static void share_gradient(tm_gradient *gradient, const tm_node *node)
+{
+    send_back(gradient, TM_OP_all_reduce, node);
 }
 
 /* Bytes on the wire as ring algorithms have them: (R - 1) / R of the whole, and twice that for an all-reduce. */
@@ -113,6 +121,36 @@ static bool gather_example(int k, tm_example *example)
 {
     return example_of(TM_ROLE_WEIGHT_COPY, k, example);
 }
+
+static tm_cost share_cost(const tm_call *call)
+{
+    return tm_call_cost(call, 0);
+}
+
+static bool share_example(int k, tm_example *example)
+{
+    return example_of(TM_ROLE_ACTIVATION, k, example);
+}
+
+const tm_op tm_op_share = {
+    .name = "share",
+    .formula = "y = x; its gradient is summed over the ranks",
+    .group = "communication",
+    .n_in = 1,
+    .n_out = 1,
+    .out_role = { TM_ROLE_ACTIVATION },
+    .infer = all_reduce_infer,
+    .reference = alone_reference,
+    .gradient = share_gradient,
+    .cost = share_cost,
+    .inplace = 1U << 0,
+    .cheap = true,
+    .example = share_example,
+    .rounding = tm_rounding_f64,
+    .in_name = { "x (...)" },
+    .out_name = { "y (...)" },
+    .attributes = "axes, ranks, what",
+};
 
 const tm_op tm_op_all_reduce = {
     .name = "all_reduce",

@@ -2,6 +2,9 @@
 /* op/embedding.c - rows of a table, chosen by token, plus rows of a table of positions.
  *
  *   y_r = table[token_r] + positions[t_r]
+ * A table may be a part of the rows (`part`, `first`), where ranks divide the vocabulary: other tokens have zeros. Of
+ * positions that ranks add together each adds those of its rows (`from`, `rows`).
+ *
  *   dtable[v] = sum of dy_r over rows with token_r = v,  dpositions[t] = sum of dy_r over rows with t_r = t
  *
  * Row r stands at position t_r = place_r, which starts again with each document of a packed row; without places, at
@@ -22,6 +25,7 @@ static const char *embedding_infer(const tm_shape *in, const void *attr_, tm_sha
 {
     const tm_embedding_attr *attr = attr_;
     if (attr->seq < 1) return "the sequence length must be positive";
+    if (attr->first < 0 || attr->from < 0 || attr->rows < 0) return "parts begin at 0 or later";
     if (in[0].rank != 1) return "tokens must have one axis";
     if (in[1].rank != 2) return "the table must have two axes (tokens, channels)";
     if (tm_shape_present(in[2])) {
@@ -34,6 +38,12 @@ static const char *embedding_infer(const tm_shape *in, const void *attr_, tm_sha
     return tm_shape_fit(&out[0], tm_shape_2(in[0].n[0], in[1].n[1]), "y must have one row of channels per token");
 }
 
+/* Does this rank add the position of row r? */
+static bool has_position(const tm_embedding_attr *attr, int64_t r)
+{
+    return attr->rows == 0 || (r >= attr->from && r < attr->from + attr->rows);
+}
+
 static void embedding_reference(const tm_call *call)
 {
     const tm_embedding_attr *attr = call->attr;
@@ -42,12 +52,13 @@ static void embedding_reference(const tm_call *call)
     const double  *table = call->in[1].data, *positions = call->in[2].data;
     double        *y = call->out[0].data;
     for (int64_t r = 0; r < rows; r++) {
-        TM_ASSERT(tokens[r] >= 0 && tokens[r] < vocabulary);
-        int64_t position = place ? place[r] : r % attr->seq;
+        int64_t token = tokens[r] - attr->first, position = place ? place[r] : r % attr->seq;
+        bool    here = token >= 0 && token < vocabulary, adds = positions && has_position(attr, r);
+        TM_ASSERT(here || attr->part);
         TM_ASSERT(!positions || (position >= 0 && position < call->in[2].shape.n[0]));
         for (int64_t c = 0; c < channels; c++)
             y[r * channels + c] =
-                table[tokens[r] * channels + c] + (positions ? positions[position * channels + c] : 0);
+                (here ? table[token * channels + c] : 0) + (adds ? positions[position * channels + c] : 0);
     }
 }
 
@@ -94,13 +105,37 @@ static const struct {
               { 1, 65, 300, 7, 0, true, false },   { 5, 7, 11, 3, 8, false, false },
               { 2, 70, 3, 33, 70, true, false },   { 1, 63, 37, 16, 0, true, false },
               { 13, 5, 29, 65, 7, true, false },   { 1, 64, 29, 17, 66, false, false },
-              { 5, 40, 37, 768, 42, true, false }, { 100, 5, 2, 200, 5, true, false } };
+              { 5, 40, 37, 768, 42, true, false }, { 100, 5, 2, 200, 5, true, false },
+              { 2, 20, 9, 19, 20, true, false },   { 3, 21, 7, 33, 40, true, true },
+              { 2, 20, 9, 19, 0, true, false } };
+/* The last cases are parts: of `all` tokens the table has those from `first` on. */
+static const struct {
+    int64_t first, all, from, rows;
+} partial[] = { { 9, 27, 20, 20 }, { 0, 14, 0, 31 }, { 18, 27, 0, 0 } };
+
+static tm_embedding_attr attr_of(int k)
+{
+    int               p = k - (TM_COUNT_OF(cases) - TM_COUNT_OF(partial));
+    tm_embedding_attr attr = { .seq = cases[k].seq };
+    if (p < 0) return attr;
+    attr.part = 1;
+    attr.first = partial[p].first;
+    attr.from = partial[p].from;
+    attr.rows = partial[p].rows;
+    return attr;
+}
+static int64_t tokens_of(int k)
+{
+    int p = k - (TM_COUNT_OF(cases) - TM_COUNT_OF(partial));
+    return p < 0 ? cases[k].vocabulary : partial[p].all;
+}
 
 static bool embedding_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    tm_example_begin(example, &(tm_embedding_attr){ .seq = cases[k].seq }, sizeof(tm_embedding_attr));
-    tm_example_int(example, 0, tm_shape_1(cases[k].batch * cases[k].seq), cases[k].vocabulary);
+    tm_embedding_attr attr = attr_of(k);
+    tm_example_begin(example, &attr, sizeof attr);
+    tm_example_int(example, 0, tm_shape_1(cases[k].batch * cases[k].seq), tokens_of(k));
     tm_example_in(example, 1, TM_ROLE_PARAMETER, tm_shape_2(cases[k].vocabulary, cases[k].channels), 0, 1);
     if (cases[k].positions)
         tm_example_in(example, 2, TM_ROLE_PARAMETER, tm_shape_2(cases[k].positions, cases[k].channels), 0, 1);
@@ -125,7 +160,7 @@ const tm_op tm_op_embedding = {
     .rounding = tm_rounding_f64,
     .in_name = { "tokens (N)", "table (V, C)", "[positions (P, C)]", "[place (N)]" },
     .out_name = { "y (N, C)" },
-    .attributes = "seq",
+    .attributes = "seq, part, first, from, rows",
 };
 
 /* in: dy (N, C), tokens (N), [place (N)]; out: [dtable (V, C)], [dpositions (P, C)], both given by the caller */
@@ -153,10 +188,13 @@ static void embedding_grad_reference(const tm_call *call)
     const int32_t           *tokens = call->in[1].data, *place = call->in[2].data;
     double                  *dtable = tm_call_sums(call, 0), *dpositions = tm_call_sums(call, 1);
     for (int64_t r = 0; r < rows; r++) {
-        TM_ASSERT(!dtable || (tokens[r] >= 0 && tokens[r] < call->out[0].shape.n[0]));
+        int64_t token = tokens[r] - attr->first;
+        bool    here = dtable && token >= 0 && token < call->out[0].shape.n[0];
+        TM_ASSERT(!dtable || here || attr->part);
         for (int64_t c = 0; c < channels; c++) {
-            if (dtable) dtable[tokens[r] * channels + c] += dy[r * channels + c];
-            if (dpositions) dpositions[(place ? place[r] : r % attr->seq) * channels + c] += dy[r * channels + c];
+            if (here) dtable[token * channels + c] += dy[r * channels + c];
+            if (dpositions && has_position(attr, r))
+                dpositions[(place ? place[r] : r % attr->seq) * channels + c] += dy[r * channels + c];
         }
     }
 }
@@ -189,10 +227,12 @@ static tm_rounding embedding_grad_rounding(const tm_call *call, int k)
 static bool embedding_grad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    int64_t rows = cases[k].batch * cases[k].seq;
-    tm_example_begin(example, &(tm_embedding_attr){ .seq = cases[k].seq, .apart = k % 2 }, sizeof(tm_embedding_attr));
+    int64_t           rows = cases[k].batch * cases[k].seq;
+    tm_embedding_attr attr = attr_of(k);
+    attr.apart = k % 2;
+    tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(rows, cases[k].channels), 0, 1);
-    tm_example_int(example, 1, tm_shape_1(rows), cases[k].vocabulary);
+    tm_example_int(example, 1, tm_shape_1(rows), tokens_of(k));
     if (cases[k].places) tm_example_int(example, 2, tm_shape_1(rows), cases[k].positions);
     if (cases[k].dtable) example->out[0] = tm_shape_2(cases[k].vocabulary, cases[k].channels);
     if (cases[k].positions) example->out[1] = tm_shape_2(cases[k].positions, cases[k].channels);
@@ -215,5 +255,5 @@ const tm_op tm_op_embedding_grad = {
     .rounding = embedding_grad_rounding,
     .in_name = { "dy (N, C)", "tokens (N)", "[place (N)]" },
     .out_name = { "[dtable (V, C)]", "[dpositions (P, C)]" },
-    .attributes = "seq, apart",
+    .attributes = "seq, apart, part, first, from, rows",
 };

@@ -388,9 +388,10 @@ static bool possible(const certifier *c, tm_certificate *out)
     double need = tm_motion_bytes(&c->motion) * (balance ? 2 : 1), have = (double)tm_memory_available_bytes("");
     if (c->motion.n_members == 0)
         snprintf(out->reason, sizeof out->reason, "nothing is trained");
-    else if (tm_layout_data_ranks(&c->step->options.layout) > 1)
-        snprintf(out->reason, sizeof out->reason,
-                 "several ranks train together: the gradients of one are those of a part of the batch");
+    else if (tm_layout_size(&c->step->options.layout, TM_AXES_WORLD) > 1)
+        snprintf(
+            out->reason, sizeof out->reason,
+            "several ranks train together: the gradients of one are those of a part of the batch, or of the model");
     else if (c->step->options.quantize.on)
         snprintf(out->reason, sizeof out->reason,
                  "factors are quantized: gradients are straight-through estimates, not derivatives of the loss");

@@ -62,23 +62,58 @@ static tm_status send(const filler *f, int64_t first, int64_t n, const void *val
                            tm_tensor_bytes(tm_shape_1(to - from), f->dtype), err);
 }
 
+/* Elements [from, from + n) of a piece into elements [at, at + n) of `out`. */
+static void make_run(const filler *f, const tm_piece *piece, uint64_t stream, int64_t from, int64_t n, void *out,
+                     int64_t at)
+{
+    bool  random = piece->std > 0, cuts = piece->cut > 0;
+    float normal[4] = { 0 };
+    for (int64_t i = from; i < from + n; i++) {
+        if (random && !piece->uniform && (i % 4 == 0 || i == from))
+            tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
+        double value = piece->std * (double)normal[i % 4];
+        if (piece->uniform) value = piece->std * sqrt(3) * (2 * tm_random_uniform(f->seed, stream, (uint64_t)i) - 1);
+        if (cuts && fabs(value) > piece->cut) value = redrawn(piece, f->seed, stream, i);
+        tm_value_set(out, f->dtype, at + i - from, piece->mean + value);
+    }
+}
+
 /* Elements [from, from + n) of a piece; from is a multiple of BLOCK. */
 static void make_values(const filler *f, const tm_piece *piece, int64_t from, int64_t n, void *out)
 {
     uint64_t stream = tm_random_stream(piece->name);
-    bool     random = piece->std > 0, cuts = piece->cut > 0;
 #pragma omp parallel for schedule(static) num_threads(f->threads)
-    for (int64_t b = from; b < from + n; b += BLOCK) {
-        float normal[4] = { 0 };
-        for (int64_t i = b; i < from + n && i < b + BLOCK; i++) {
-            if (random && !piece->uniform && i % 4 == 0) tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
-            double value = piece->std * (double)normal[i % 4];
-            if (piece->uniform)
-                value = piece->std * sqrt(3) * (2 * tm_random_uniform(f->seed, stream, (uint64_t)i) - 1);
-            if (cuts && fabs(value) > piece->cut) value = redrawn(piece, f->seed, stream, i);
-            tm_value_set(out, f->dtype, i - from, piece->mean + value);
-        }
+    for (int64_t b = from; b < from + n; b += BLOCK)
+        make_run(f, piece, stream, b, from + n - b < BLOCK ? from + n - b : BLOCK, out, b - from);
+}
+
+/* Of a parameter that is cut: of each row some columns, values as in the whole. */
+static void make_cut_rows(const filler *f, const tm_tensor *tensor, const tm_piece *piece, int64_t row, int64_t rows,
+                          void *out)
+{
+    uint64_t stream = tm_random_stream(piece->name);
+    int64_t  columns = tm_piece_row(tensor->shape), all = tm_piece_row(tensor->cut->whole);
+#pragma omp parallel for schedule(static) num_threads(f->threads)
+    for (int64_t r = row; r < row + rows; r++)
+        make_run(f, piece, stream, (piece->first + r) * all + tensor->cut->column, columns, out, (r - row) * columns);
+}
+
+static tm_status fill_cut_piece(filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
+{
+    int64_t columns = tm_piece_row(tensor->shape), most = most_elements(f) / columns;
+    TM_ASSERT(tm_dtype_bits(f->dtype) % 8 == 0);
+    if (most < 1)
+        return tm_fail(err, TM_UNSUPPORTED, "a row of '%s' has %lld elements, more than fit a buffer of %d bytes",
+                       tensor->name, (long long)columns, BUFFER);
+    for (int64_t row = 0; row < piece->rows; row += most) {
+        int64_t rows = piece->rows - row < most ? piece->rows - row : most, at = (piece->row + row) * columns;
+        void   *values;
+        if (at + rows * columns <= f->begin || at >= f->end) continue;
+        TM_TRY(take(f, rows * columns, &values, err));
+        make_cut_rows(f, tensor, piece, row, rows, values);
+        TM_TRY(send(f, at, rows * columns, values, err));
     }
+    return TM_OK;
 }
 
 static tm_status fill_piece(filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
@@ -171,7 +206,8 @@ static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
     f->dtype = tensor->dtype;
     if (tm_dtype_blocked(tensor->dtype)) return fill_blocked(f, tensor, err);
     if (tensor->role == TM_ROLE_CONSTANT) return fill_constant(f, tensor, err);
-    for (int p = 0; p < tensor->n_pieces; p++) TM_TRY(fill_piece(f, tensor, &tensor->pieces[p], err));
+    for (int p = 0; p < tensor->n_pieces; p++)
+        TM_TRY((tensor->cut ? fill_cut_piece : fill_piece)(f, tensor, &tensor->pieces[p], err));
     return TM_OK;
 }
 

@@ -374,8 +374,10 @@ static const tm_key keys[] = {
     { .name = "parallelism.exact", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "refuses layouts that do not have the bits of one rank with training.separate_sums" },
     { .name = "parallelism.tensor_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
-      UNBUILT("tensor parallelism"), .synonyms = "tensor_model_parallel_size",
-      .help = "devices that share a matrix" },
+      .synonyms = "tensor_model_parallel_size", .help = "ranks that divide the matrices of the model" },
+    { .name = "parallelism.enable_sequence_parallel", .kind = TM_KEY_BOOL, .fallback = "true",
+      .synonyms = "sequence_parallel",
+      .help = "with tensor parallelism: what lies between the matrices is divided, too, by tokens" },
     { .name = "parallelism.pipeline_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
       .synonyms = "pipeline_model_parallel_size",
       .help = "ranks that the blocks of the model are divided among, one run of blocks after the other" },
@@ -405,8 +407,9 @@ static const tm_key keys[] = {
       .help = "blocks that the last stage has less than others, for the head; null: as many as its product costs" },
     { .name = "parallelism.enable_async_tensor_parallel", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,
       .help = "has an effect only with tensor parallelism" },
-    { .name = "parallelism.disable_loss_parallel", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,
-      .help = "has an effect only with tensor parallelism" },
+    { .name = "parallelism.disable_loss_parallel", .kind = TM_KEY_BOOL, .fallback = "false",
+      UNBUILT("a loss of whole logits in tensor parallelism"),
+      .help = "with tensor parallelism the vocabulary of the loss is always divided" },
     { .name = "parallelism.context_parallel_rotate_method", .kind = TM_KEY_TEXT, .fallback = "allgather", IGNORED,
       .help = "has an effect only with context parallelism" },
     { .name = "parallelism.fsdp_reshard_after_forward", .kind = TM_KEY_CHOICE, .fallback = "default",
@@ -499,4 +502,5 @@ void tm_train_configure(tm_config *config)
 {
     tm_config_add_keys(config, keys, sizeof keys / sizeof keys[0]);
     tm_config_add_rule(config, tm_train_rules);
+    tm_config_add_check(config, tm_train_check);
 }

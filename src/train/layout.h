@@ -13,8 +13,9 @@
 typedef struct {
     tm_mesh    mesh; /* all 0: one rank */
     int        rank;
-    tm_sharing sharing; /* what the ranks of dp_shard x cp share */
-    bool       reshard; /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
+    tm_sharing sharing;    /* what the ranks of dp_shard x cp share */
+    bool       whole_rows; /* tensor parallel: what lies between the matrices is whole on every rank of a group */
+    bool       reshard;    /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
     int        prefetch;
     /* Of a pipeline: the order of a step, stages of each rank (0: one), and as how many blocks what lies before and
      * behind them counts. */
@@ -43,6 +44,11 @@ tm_parallel tm_layout_parallel(const tm_layout *layout);
 static inline int tm_layout_data_ranks(const tm_layout *layout)
 {
     return tm_layout_size(layout, TM_AXES_BATCH);
+}
+/* Ranks whose gradients, losses and counts are summed: those that read different samples, or parts of samples. */
+static inline int tm_layout_sum_ranks(const tm_layout *layout)
+{
+    return tm_layout_size(layout, TM_AXES_LOSS);
 }
 static inline int tm_layout_data_rank(const tm_layout *layout)
 {

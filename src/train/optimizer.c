@@ -96,6 +96,7 @@ void tm_optimizer_add(tm_graph *graph, const tm_optimizer *optimizer, const tm_h
         snprintf(name, sizeof name, "%s.%s", of.name, states[k].name);
         update.states[k] =
             tm_graph_tensor_as(graph, name, TM_ROLE_MOMENT, states[k].shape, format_of(graph, &of, states[k].format));
+        if (tm_shape_equal(states[k].shape, of.shape)) tm_graph_at(graph, update.states[k])->cut = of.cut;
     }
     /* never 0, which is rounding to nearest */
     update.rounding = hyper->stochastic ? (int64_t)(tm_random_stream(of.name) >> 1 | 1) : 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/options.c - from the finished configuration to the plain values of a run. */
+#include "train/keys.h"
 #include "train/quantize.h"
 #include "train/run.h"
 #include "train/save_list.h"
@@ -31,20 +32,16 @@ static tm_status read_recompute(const tm_config *config, tm_recompute *out, tm_e
         if (out->layers == 0) out->every_n = 0; /* the first 0 blocks */
     }
     if (!is(config, "activation_checkpoint.mode", "selective")) return TM_OK;
-    const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
-    char       *end = NULL;
+    const char key[] = "activation_checkpoint.selective_ac_option", *option = tm_config_text(config, key);
     if (option && strcmp(option, "op") == 0) {
         out->every_n = 1;
         return tm_save_list_read(config, out, err);
     }
-    long long n = option ? strtoll(option, &end, 10) : 0;
-    if (n < 1 || *end)
-        return tm_fail(err, TM_INVALID,
-                       "activation_checkpoint.selective_ac_option is '%s' (%s); give a whole number n >= 1 for every "
-                       "n-th layer",
-                       option ? option : "null", tm_config_place(config, "activation_checkpoint.selective_ac_option"));
-    out->every_n = n;
-    return TM_OK;
+    bool number = option && *option && strlen(option) <= 4 && strspn(option, "0123456789") == strlen(option);
+    out->every_n = number ? strtoll(option, NULL, 10) : 0;
+    if (out->every_n >= 1) return TM_OK;
+    return tm_fail(err, TM_INVALID, "'%s' (%s) must be a number n (every n-th layer) or op, found '%.100s'", key,
+                   tm_config_place(config, key), option ? tm_config_shown(config, key) : "null");
 }
 
 static void read_offload(const tm_config *config, tm_offload *out)
@@ -105,6 +102,12 @@ static tm_hyper read_hyper(const tm_config *config)
                        .scale = scale_of(config) };
 }
 
+/* What goes wrong here is told with the rest. */
+static void keep(tm_status *st, tm_error *err, tm_status its, tm_error *own)
+{
+    if (tm_also_of(err, its, own) != TM_OK) *st = its;
+}
+
 /* A pipeline works on smaller micro-batches, and more of them, where that is asked for. */
 static tm_status read_pipeline(const tm_config *config, tm_step_options *step, tm_error *err)
 {
@@ -121,15 +124,18 @@ static tm_status read_pipeline(const tm_config *config, tm_step_options *step, t
     return TM_OK;
 }
 
-static tm_status read_step(const tm_config *config, tm_step_options *step, tm_error *err)
+static tm_status check_rows(const char *batch_key, int64_t batch, const char *seq_key, int64_t seq, const char *also,
+                            tm_error *err)
 {
-    TM_TRY(tm_model_shape_read(config, &step->shape, err));
-    TM_TRY(read_recompute(config, &step->recompute, err));
-    read_offload(config, &step->offload);
-    TM_TRY(train_quantize_read(config, step->shape.n_layers, &step->quantize, err));
-    step->precision = precision_of(config);
-    step->micro_batch = tm_config_i64(config, "training.local_batch_size");
-    step->seq = tm_config_i64(config, "training.seq_len");
+    int64_t rows, largest = (int64_t)1 << 31;
+    if (!__builtin_mul_overflow(batch, seq, &rows) && rows <= largest) return TM_OK;
+    return tm_fail(err, TM_INVALID, "%s %lld x %s %lld is more than %lld tokens; lower one of them%s", batch_key,
+                   (long long)batch, seq_key, (long long)seq, (long long)largest, also);
+}
+
+/* The length of a sample: the model's own, where it has one. */
+static tm_status read_length(const tm_config *config, tm_step_options *step, tm_error *err)
+{
     int64_t own = tm_model_length(&step->shape);
     if (own > 0 && own != step->seq && tm_config_is_set(config, "training.seq_len"))
         return tm_fail(
@@ -138,28 +144,58 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, tm_er
             "out, or change model.image_size or model.text_len",
             (long long)step->seq, tm_config_place(config, "training.seq_len"), (long long)own);
     if (own > 0) step->seq = own;
-    step->accumulation = tm_config_i64(config, "training.grad_accumulation");
-    TM_TRY(tm_layout_read(config, &step->layout, err));
-    TM_TRY(read_pipeline(config, step, err));
-    step->loss_chunk = tm_config_i64(config, "loss.chunk_tokens");
-    step->optimizer = tm_optimizer_find(tm_config_text(config, "optimizer.name"));
-    TM_ASSERT(step->optimizer); /* tm_train_rules has refused what is not built */
+    return check_rows("training.local_batch_size", step->micro_batch, "training.seq_len", step->seq,
+                      " and raise training.global_batch_size for the same step", err);
+}
+
+/* What needs the shape of the model. */
+static tm_status read_shaped(const tm_config *config, tm_step_options *step, tm_error *err)
+{
+    tm_error  own = { 0 };
+    tm_status st = TM_OK;
+    keep(&st, err, train_quantize_read(config, step->shape.n_layers, &step->quantize, &own), &own);
+    keep(&st, err, read_length(config, step, &own), &own);
+    keep(&st, err, read_pipeline(config, step, &own), &own);
+    return st;
+}
+
+tm_status tm_train_optimizer(const tm_config *config, const tm_optimizer **out, tm_error *err)
+{
+    const char *name = tm_config_text(config, "optimizer.name");
+    *out = tm_optimizer_find(name);
+    if (*out) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "'optimizer.name' = '%s' (%s): this optimizer is not built yet; set it to AdamW", name,
+                   tm_config_place(config, "optimizer.name"));
+}
+
+static tm_status read_optimizer(const tm_config *config, tm_step_options *step, tm_error *err)
+{
     step->hyper = read_hyper(config);
-    TM_TRY(tm_groups_read(config, step->optimizer, &step->hyper, step->groups, &step->n_groups, err));
-    TM_TRY(tm_adapters_read(config, (uint64_t)tm_config_i64(config, "debug.seed"), &step->adapters, err));
-    int64_t rows, largest = (int64_t)1 << 31;
-    if (__builtin_mul_overflow(step->micro_batch, step->seq, &rows) || rows > largest)
-        return tm_fail(
-            err, TM_INVALID,
-            "training.local_batch_size %lld x training.seq_len %lld is more than %lld tokens; lower one of them and "
-            "raise training.global_batch_size for the same step",
-            (long long)step->micro_batch, (long long)step->seq, (long long)largest);
-    if (step->seq > tm_model_max_length(&step->shape))
-        return tm_fail(
-            err, TM_INVALID,
-            "training.seq_len is %lld, but the model has %lld learned positions; lower it or raise model.max_seq_len",
-            (long long)step->seq, (long long)step->shape.max_seq_len);
-    return TM_OK;
+    TM_TRY(tm_train_optimizer(config, &step->optimizer, err));
+    return tm_groups_read(config, step->optimizer, &step->hyper, step->groups, &step->n_groups, err);
+}
+
+/* *shaped: shall there be a model, then: is there one? */
+static tm_status read_step(const tm_config *config, tm_step_options *step, bool *shaped, tm_error *err)
+{
+    tm_error  own = { 0 };
+    tm_status st = *shaped ? tm_also_of(err, tm_model_shape_read(config, &step->shape, &own), &own) : TM_OK;
+    *shaped = *shaped && st == TM_OK;
+    keep(&st, err, read_recompute(config, &step->recompute, &own), &own);
+    read_offload(config, &step->offload);
+    step->precision = precision_of(config);
+    step->micro_batch = tm_config_i64(config, "training.local_batch_size");
+    step->seq = tm_config_i64(config, "training.seq_len");
+    if (tm_config_text(config, "training.grad_accumulation")) /* else a rule has said why */
+        step->accumulation = tm_config_i64(config, "training.grad_accumulation");
+    keep(&st, err, tm_layout_read(config, &step->layout, &own), &own);
+    step->loss_chunk = tm_config_i64(config, "loss.chunk_tokens");
+    keep(&st, err, read_optimizer(config, step, &own), &own);
+    keep(&st, err, tm_adapters_read(config, (uint64_t)tm_config_i64(config, "debug.seed"), &step->adapters, &own),
+         &own);
+    if (*shaped) keep(&st, err, read_shaped(config, step, &own), &own);
+    return st;
 }
 
 /* Batches and lengths of held-out samples, where they are others than those of training. */
@@ -167,7 +203,7 @@ static tm_status read_validation(const tm_config *config, const tm_source_option
                                  tm_error *err)
 {
     const char *const batch_key = "validation.local_batch_size", *const seq_key = "validation.seq_len";
-    int64_t batch = step->micro_batch, seq = step->seq, rows, largest = (int64_t)1 << 31;
+    int64_t batch = step->micro_batch, seq = step->seq;
     int     n;
     if (!tm_config_bool(config, "validation.enable")) return TM_OK;
     if (tm_config_text(config, batch_key)) batch = tm_config_i64(config, batch_key);
@@ -177,9 +213,7 @@ static tm_status read_validation(const tm_config *config, const tm_source_option
         return tm_fail(err, TM_INVALID,
                        "%s is %lld (%s), but a sample of the model has %lld tokens, text and image; leave it out",
                        seq_key, (long long)seq, tm_config_place(config, seq_key), (long long)step->seq);
-    if (__builtin_mul_overflow(batch, seq, &rows) || rows > largest)
-        return tm_fail(err, TM_INVALID, "%s %lld x %s %lld is more than %lld tokens; lower one of them", batch_key,
-                       (long long)batch, seq_key, (long long)seq, (long long)largest);
+    TM_TRY(check_rows(batch_key, batch, seq_key, seq, "", err));
     tm_source_options own = *source;
     own.seq = seq;
     step->validation_batch = batch;
@@ -255,28 +289,23 @@ static void read_source(const tm_config *config, tm_run_options *out)
                                        .sft = sft_of(config) };
 }
 
-tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err)
+/* A run ends at one of the two. */
+static tm_status check_end(const tm_config *config, const tm_run_options *run, tm_error *err)
 {
-    *out = (tm_run_options){ .model_name = tm_config_preset(config) };
-    if (!out->model_name) out->model_name = tm_config_text(config, "model.name");
-    if (!out->model_name) out->model_name = "custom";
-    TM_TRY(read_step(config, &out->step, err));
-    out->steps = tm_config_i64(config, "training.steps");
-    out->learning_rate = tm_config_f64(config, "optimizer.lr");
-    out->max_norm = tm_config_f64(config, "training.max_norm");
-    read_schedule(config, out);
-    TM_TRY(tm_schedule_check(&out->schedule, err));
-    out->seed = (uint64_t)tm_config_i64(config, "debug.seed");
-    out->threads = (int)tm_config_i64(config, "training.threads");
-    out->reference_kernels = tm_config_bool(config, "debug.allow_reference_kernels");
-    read_source(config, out);
-    TM_TRY(tm_source_fields(&out->source, out->step.fields, &out->step.n_fields, err));
-    TM_TRY(read_validation(config, &out->source, &out->step, err));
+    if (!(run->target_half_width > 0) || !run->stop_at_target) return TM_OK;
+    return tm_fail(err, TM_INVALID,
+                   "metrics.target_half_width (%s) ends a run when its speed is known, training.stop_at_target (%s) "
+                   "makes it train until the target; set training.stop_at_target: false or leave the other out",
+                   tm_config_place(config, "metrics.target_half_width"),
+                   tm_config_place(config, "training.stop_at_target"));
+}
+
+static void read_evaluation(const tm_config *config, tm_run_options *out)
+{
     const tm_source_traits *traits = tm_source_traits_of(out->source.name);
     TM_ASSERT(traits); /* the key takes no other */
     out->step.preference = preference_of(config, traits);
     out->reference_free = tm_config_bool(config, "dpo.reference_free");
-    out->prefetch = (int)tm_config_i64(config, "data.prefetch");
     out->validate = tm_config_bool(config, "validation.enable");
     out->validation_freq = tm_config_i64(config, "validation.freq");
     out->validation_first = tm_config_i64(config, "validation.first");
@@ -286,12 +315,12 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->target_gap = tm_config_f64(config, "training.target_loss_gap");
     out->stop_at_target = tm_config_bool(config, "training.stop_at_target") && traits->gate == TM_GATE_FLOOR;
     out->target_half_width = tm_config_f64(config, "metrics.target_half_width");
-    if (out->target_half_width > 0 && out->stop_at_target)
-        return tm_fail(
-            err, TM_INVALID,
-            "metrics.target_half_width (%s) ends a run when its speed is known, training.stop_at_target (%s) "
-            "makes it train until the target; set training.stop_at_target: false or leave the other out",
-            tm_config_place(config, "metrics.target_half_width"), tm_config_place(config, "training.stop_at_target"));
+    out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
+    out->step.sample = traits->decodes && out->sample_tokens > 0;
+}
+
+static void read_checkpoints(const tm_config *config, tm_run_options *out)
+{
     out->checkpoint = tm_config_bool(config, "checkpoint.enable");
     out->checkpoint_interval = tm_config_i64(config, "checkpoint.interval");
     out->checkpoint_load_step = tm_config_i64(config, "checkpoint.load_step");
@@ -299,7 +328,11 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->checkpoint_behind = !is(config, "checkpoint.async_mode", "disabled");
     out->checkpoint_not_last = tm_config_bool(config, "disable_last_saving");
     out->allow_changed_data = tm_config_bool(config, "checkpoint.allow_changed_data");
-    out->config_hash = tm_config_hash(config);
+}
+
+static void read_debugging(const tm_config *config, tm_run_options *out)
+{
+    out->reference_kernels = tm_config_bool(config, "debug.allow_reference_kernels");
     out->certify = tm_config_bool(config, "debug.certificate");
     out->certify_after = tm_config_bool(config, "debug.certificate_after");
     out->slowdown_pct = tm_config_f64(config, "debug.slowdown_pct");
@@ -307,7 +340,50 @@ tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_e
     out->microscope_bound = tm_config_f64(config, "debug.microscope_bound");
     out->step.compared = out->microscope > 0 ? &tm_precision_f32 : NULL;
     out->quantize_freq = tm_config_i64(config, "quantize.log_freq");
-    out->sample_tokens = tm_config_i64(config, "data.sample_tokens");
-    out->step.sample = traits->decodes && out->sample_tokens > 0;
-    return TM_OK;
+}
+
+/* The samples of a model that is there. */
+static tm_status read_fields(const tm_config *config, tm_run_options *out, tm_error *err)
+{
+    tm_error  own = { 0 };
+    tm_status st = tm_source_fields(&out->source, out->step.fields, &out->step.n_fields, err);
+    if (st == TM_OK) keep(&st, err, read_validation(config, &out->source, &out->step, &own), &own);
+    return st;
+}
+
+static tm_status read_options(const tm_config *config, tm_run_options *out, bool shaped, tm_error *err)
+{
+    tm_error own = { 0 };
+    *out = (tm_run_options){ .model_name = tm_config_preset(config) };
+    if (!out->model_name) out->model_name = tm_config_text(config, "model.name");
+    if (!out->model_name) out->model_name = "custom";
+    tm_status st = tm_also_of(err, read_step(config, &out->step, &shaped, &own), &own);
+    out->steps = tm_config_i64(config, "training.steps");
+    out->learning_rate = tm_config_f64(config, "optimizer.lr");
+    out->max_norm = tm_config_f64(config, "training.max_norm");
+    read_schedule(config, out);
+    keep(&st, err, tm_schedule_check(&out->schedule, &own), &own);
+    out->seed = (uint64_t)tm_config_i64(config, "debug.seed");
+    out->threads = (int)tm_config_i64(config, "training.threads");
+    out->prefetch = (int)tm_config_i64(config, "data.prefetch");
+    out->config_hash = tm_config_hash(config);
+    read_source(config, out);
+    if (shaped) keep(&st, err, read_fields(config, out, &own), &own);
+    read_evaluation(config, out);
+    keep(&st, err, check_end(config, out, &own), &own);
+    read_checkpoints(config, out);
+    read_debugging(config, out);
+    return st;
+}
+
+tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err)
+{
+    return read_options(config, out, true, err);
+}
+
+/* Where no model was chosen, who builds one says so. */
+tm_status tm_train_check(tm_config *config, tm_error *err)
+{
+    tm_run_options out;
+    return read_options(config, &out, tm_config_text(config, "model.dim") != NULL, err);
 }

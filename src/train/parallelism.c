@@ -21,8 +21,8 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
     tm_mesh mesh = tm_mesh_one();
     bool    plans = tm_config_plans(config);
     for (int i = 0; i < DEGREES; i++) {
-        bool built =
-            degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD || degrees[i].axis == TM_AXIS_PP;
+        bool built = degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD ||
+                     degrees[i].axis == TM_AXIS_TP || degrees[i].axis == TM_AXIS_PP;
         if (!degrees[i].key[0] || (!built && !plans)) continue; /* a run is refused by the name of what is not built */
         if (degrees[i].axis == TM_AXIS_EP) continue;            /* plans leave it out: no number of ranks is given */
         mesh.degree[degrees[i].axis] = (int)tm_config_i64(config, degrees[i].key);
@@ -43,6 +43,7 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                                    : strcmp(shared, "optim_grads") == 0 ? TM_SHARE_GRADIENTS
                                                                         : TM_SHARE_ALL,
                         .reshard = strcmp(reshard, "never") != 0,
+                        .whole_rows = !tm_config_bool(config, "parallelism.enable_sequence_parallel"),
                         .prefetch = 1,
                         .parts = tm_config_i64(config, "training.separate_sums") };
     TM_TRY(tm_train_mesh(config, &out->mesh, err));
@@ -129,7 +130,7 @@ static tm_division division(const tm_layout *layout, tm_axis axis)
 tm_parallel tm_layout_parallel(const tm_layout *layout)
 {
     return (tm_parallel){ .tensor = division(layout, TM_AXIS_TP),
-                          .rows = tm_layout_size(layout, 1U << TM_AXIS_TP) > 1,
+                          .rows = tm_layout_size(layout, 1U << TM_AXIS_TP) > 1 && !layout->whole_rows,
                           .context = division(layout, TM_AXIS_CP),
                           .experts = division(layout, TM_AXIS_EP),
                           .stages = division(layout, TM_AXIS_PP) };

@@ -321,7 +321,7 @@ tm_status train_quantize_read(const tm_config *config, int64_t layers, tm_quanti
     TM_TRY(read_recipe(config, "quantize.output_recipe", &out->head, err));
     out->on = out->recipe[0].name || out->experts.name || out->head.name;
     if (!out->on) return TM_OK;
-    if (tm_config_text(config, "quantize.switch_step")) {
+    if (tm_config_text(config, "quantize.switch_step") && tm_config_text(config, "quantize.switch_recipe")) {
         out->switch_step = tm_config_i64(config, "quantize.switch_step");
         TM_TRY(read_recipe(config, "quantize.switch_recipe", &out->recipe[1], err));
     }

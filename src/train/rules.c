@@ -6,10 +6,8 @@
 #include "train/keys.h"
 #include "train/optimizer.h"
 #include "train/quantize.h"
-#include "train/save_list.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* One problem among others: the rule goes on. */
@@ -134,12 +132,8 @@ static tm_status settle_batch(tm_config *config, tm_error *err)
 /* Only what the optimizer reads may be given, and it has a weight decay of its own. */
 static tm_status settle_optimizer(tm_config *config, tm_error *err)
 {
-    const char         *name = tm_config_text(config, "optimizer.name");
-    const tm_optimizer *optimizer = tm_optimizer_find(name);
-    if (!optimizer)
-        return tm_fail(err, TM_UNSUPPORTED,
-                       "'optimizer.name' = '%s' (%s): this optimizer is not built yet; set it to AdamW", name,
-                       tm_config_place(config, "optimizer.name"));
+    const tm_optimizer *optimizer;
+    TM_TRY(tm_train_optimizer(config, &optimizer, err));
     tm_config_set(config, "optimizer.weight_decay", optimizer->weight_decay, "default");
     for (int i = 0; tm_optimizer_at(i); i++) {
         for (const char *p = tm_optimizer_at(i)->keys; *p;) {
@@ -247,16 +241,6 @@ static tm_status settle_recompute(tm_config *config, tm_error *err)
         tm_config_derive(config, "activation_checkpoint.selective_ac_option", "op", "recompute_granularity");
         tm_config_derive(config, "activation_checkpoint.save_ops", "linear", "recompute_granularity");
     }
-    mode = tm_config_text(config, "activation_checkpoint.mode");
-    const char *option = tm_config_text(config, "activation_checkpoint.selective_ac_option");
-    if (strcmp(mode, "selective") != 0) return TM_OK;
-    if (strcmp(option, "op") == 0) return tm_save_list_read(config, &(tm_recompute){ 0 }, err);
-    if (strlen(option) > 4 || strspn(option, "0123456789") != strlen(option) || strtol(option, NULL, 10) < 1)
-        return tm_fail(err, TM_INVALID,
-                       "'activation_checkpoint.selective_ac_option' (%s) must be a number n (every n-th "
-                       "layer) or op, found '%.100s'",
-                       tm_config_place(config, "activation_checkpoint.selective_ac_option"),
-                       tm_config_shown(config, "activation_checkpoint.selective_ac_option"));
     return TM_OK;
 }
 
@@ -264,8 +248,9 @@ static tm_status settle_recompute(tm_config *config, tm_error *err)
 static tm_status check_length(tm_config *config, tm_error *err)
 {
     tm_model_shape shape;
-    if (!tm_config_text(config, "model.dim")) return TM_OK; /* no model was chosen; who builds one says so */
-    TM_TRY(tm_model_shape_read(config, &shape, err));
+    tm_error       own = { 0 };
+    if (!tm_config_text(config, "model.dim")) return TM_OK;               /* no model was chosen */
+    if (tm_model_shape_read(config, &shape, &own) != TM_OK) return TM_OK; /* tm_train_check says so */
     const char *const lengths[] = { "training.seq_len", "validation.seq_len" };
     for (size_t i = 0; i < 2; i++) {
         if (!tm_config_text(config, lengths[i]) || tm_config_i64(config, lengths[i]) <= shape.max_seq_len) continue;

@@ -10,21 +10,41 @@ static int shards(const tm_step *step)
     return tm_layout_size(&step->options.layout, TM_AXES_FSDP);
 }
 
+/* Of the ranks that have a divided expert in common. */
+static int expert_shards(const tm_step *step)
+{
+    bool divided = tm_layout_size(&step->options.layout, 1U << TM_AXIS_EP) > 1;
+    return divided ? tm_layout_size(&step->options.layout, 1U << TM_AXIS_EFSDP) : 1;
+}
+
+/* Do ranks sum anything, or the parts of one? */
+static bool sums(const tm_step *step);
+
 static int64_t parts(const tm_step *step)
 {
     return step->options.layout.parts > 1 ? step->options.layout.parts : 1;
 }
 
+static bool sums(const tm_step *step)
+{
+    return parts(step) > 1 || tm_layout_size(&step->options.layout, TM_AXES_WORLD) > 1;
+}
+
+static bool shared(const tm_step *step)
+{
+    bool several = shards(step) > 1 || expert_shards(step) > 1;
+    return several && step->options.layout.sharing != TM_SHARE_COPIES;
+}
+
 bool share_updates(const tm_step *step)
 {
-    return shards(step) > 1 && step->units.sharing != TM_SHARE_COPIES;
+    return shared(step);
 }
 
 bool share_overlaps(const tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
-    bool             copies = shards(step) == 1 || layout->sharing == TM_SHARE_COPIES;
-    return copies && tm_layout_data_ranks(layout) > 1 && step->options.accumulation > 1 && !stages_cut(step);
+    return !shared(step) && tm_layout_sum_ranks(layout) > 1 && step->options.accumulation > 1 && !stages_cut(step);
 }
 
 /* --- what cannot be divided --------------------------------------------------------------------------------------- */
@@ -56,10 +76,46 @@ static tm_status check_shards(const tm_step *step, tm_error *err)
                    what, shards(step), way);
 }
 
+tm_status share_check_tensor(const tm_step *step, tm_error *err)
+{
+    const tm_step_options *o = &step->options;
+    const tm_layout       *layout = &o->layout;
+    int                    ranks = tm_layout_size(layout, 1U << TM_AXIS_TP);
+    int64_t                rows = o->micro_batch * o->seq, validation = o->validation_batch * o->validation_seq;
+    const char            *what = NULL, *way = NULL;
+    if (ranks == 1) return TM_OK;
+    TM_TRY(tm_model_check_tensor(&o->shape, ranks, err));
+    if (!o->optimizer->elementwise)
+        what = o->optimizer->name, way = "an update needs whole tensors; take AdamW or SGD";
+    else if (o->hyper.stochastic)
+        what = "optimizer.bf16_stochastic_round", way = "random bits go by place in a whole tensor; set it to false";
+    else if (o->offload.optimizer || o->offload.activations)
+        what = "training.offload", way = "set it to none";
+    else if (o->adapters.rank > 0)
+        what = "lora.rank", way = "adapters stand beside whole matrices; leave it out";
+    else if (o->quantize.on)
+        what = "quantize.recipe", way = "scales are those of whole tensors; set it to none";
+    else if (o->compared)
+        what = "debug.microscope", way = "it compares whole tensors; set it to 0";
+    else if (o->preference.beta > 0)
+        what = "data.source preference", way = "take another source";
+    if (what)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "%s is not built for tensor parallelism (parallelism.tensor_parallel_degree %d): %s", what,
+                       ranks, way);
+    if (!layout->whole_rows && (rows % ranks || validation % ranks || (o->sample && o->seq % ranks)))
+        return tm_fail(err, TM_INVALID,
+                       "parallelism.tensor_parallel_degree %d does not divide the tokens of a micro-batch "
+                       "(training.local_batch_size x training.seq_len, %lld; of validation %lld); change them, or set "
+                       "parallelism.enable_sequence_parallel false",
+                       ranks, (long long)rows, (long long)validation);
+    return TM_OK;
+}
+
 tm_status share_check(const tm_step *step, tm_error *err)
 {
     const tm_step_options *o = &step->options;
-    if (parts(step) > 1 && (tm_layout_data_ranks(&o->layout) > 1 || o->accumulation % parts(step) != 0))
+    if (parts(step) > 1 && (tm_layout_size(&o->layout, TM_AXES_WORLD) > 1 || o->accumulation % parts(step) != 0))
         return tm_fail(err, TM_INVALID,
                        "training.separate_sums is %lld: it is for one rank, and must divide its micro-batches "
                        "(training.grad_accumulation), which are %lld",
@@ -68,12 +124,12 @@ tm_status share_check(const tm_step *step, tm_error *err)
         return tm_fail(err, TM_UNSUPPORTED,
                        "training.separate_sums is for gradients in float32, found bfloat16 (training.regime pure): "
                        "ranks add them in float32 and round once");
-    if (parts(step) == 1 && tm_layout_data_ranks(&o->layout) == 1) return TM_OK;
+    if (!sums(step)) return TM_OK;
     if (step->quantized.history != TM_NONE)
         return tm_fail(err, TM_UNSUPPORTED,
                        "scales of earlier steps (the delayed recipes of quantize.recipe) are not built for several "
                        "ranks, which would have scales of their own; take a recipe with current scales");
-    return share_updates(step) || shards(step) > 1 ? check_shards(step, err) : TM_OK;
+    return shards(step) > 1 || expert_shards(step) > 1 ? check_shards(step, err) : TM_OK;
 }
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
@@ -108,6 +164,18 @@ static void rewrite(tm_step *step, const char *name, bool add)
     graph->segment = current;
 }
 
+/* The group that shares weights along `axes`, and `other` axes whose ranks have other tokens. */
+static tm_unit_group group_of(const tm_step *step, unsigned axes, unsigned other)
+{
+    const tm_layout *layout = &step->options.layout;
+    int              ranks = tm_layout_size(layout, axes);
+    if (!shared(step)) return (tm_unit_group){ .ranks = 1, .data = axes | other };
+    return (tm_unit_group){ .axes = axes,
+                            .rank = ranks > 1 ? tm_mesh_group_rank(&layout->mesh, layout->rank, axes) : 0,
+                            .ranks = ranks,
+                            .data = other };
+}
+
 void share_begin(tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
@@ -115,15 +183,14 @@ void share_begin(tm_step *step)
         pack_counts(step);
         stages_clear_counts(step);
     }
-    if (parts(step) == 1 && tm_layout_data_ranks(layout) == 1) return;
-    bool       sharded = shards(step) > 1 && layout->sharing != TM_SHARE_COPIES;
-    tm_sharing sharing = sharded ? layout->sharing : TM_SHARE_COPIES;
-    if (sharded && stages_cut(step))
+    if (!sums(step)) return;
+    tm_sharing sharing = shared(step) ? layout->sharing : TM_SHARE_COPIES;
+    if (shared(step) && stages_cut(step))
         sharing = TM_SHARE_OPTIMIZER; /* weights stay gathered, gradients are reduced once */
     step->units = (tm_units){ .sharing = sharing,
-                              .axes = sharded ? TM_AXES_FSDP : TM_AXES_BATCH,
-                              .rank = sharded ? tm_mesh_group_rank(&layout->mesh, layout->rank, TM_AXES_FSDP) : 0,
-                              .ranks = sharded ? shards(step) : tm_layout_data_ranks(layout),
+                              .mesh = layout->mesh,
+                              .group = group_of(step, TM_AXES_FSDP, 1U << TM_AXIS_REPLICATE),
+                              .experts = group_of(step, 1U << TM_AXIS_EFSDP, 1U << TM_AXIS_REPLICATE),
                               .reshard = layout->reshard,
                               .prefetch = layout->prefetch };
     if (!stages_cut(step)) pack_counts(step);
@@ -157,7 +224,7 @@ void share_end(tm_step *step)
 /* This rank's part of a flat tensor of a unit. */
 static tm_tensor_id own_share(tm_step *step, const tm_unit *unit, tm_tensor_id flat, int64_t first)
 {
-    int64_t     own = step->units.rank * unit->share - first;
+    int64_t     own = unit->group.rank * unit->share - first;
     const char *name = tm_graph_at(step->graph, flat)->name;
     if (unit->share == tm_shape_elements(tm_graph_at(step->graph, flat)->shape)) return flat;
     return tm_graph_run(step->graph, tm_arena_format(step->graph->arena, "share of %s", name), flat, own,
@@ -178,15 +245,14 @@ static void reduce_unit(tm_step *step, const tm_unit *unit)
     const char  *name = tm_graph_at(graph, unit->gradients)->name;
     tm_tensor_id own = unit->gradients;
     graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
-    if (!share_updates(step)) {
-        if (!unit->reduced) all_reduce(step, TM_AXES_BATCH, unit->gradients);
-        return;
-    }
-    if (step->units.sharing == TM_SHARE_OPTIMIZER) {
+    if (unit->sharing < TM_SHARE_GRADIENTS && !unit->reduced)
+        tm_units_sum(graph, &step->units, unit, unit->gradients, unit->gradients_first);
+    if (unit->sharing == TM_SHARE_OPTIMIZER) {
         own = own_share(step, unit, unit->gradients, unit->gradients_first);
-        tm_units_call(graph, TM_OP_reduce_scatter, TM_AXES_FSDP, shards(step), name, unit->gradients, own, false);
+        tm_units_call(graph, TM_OP_reduce_scatter, unit->group.axes, unit->group.ranks, name, unit->gradients, own,
+                      false);
     }
-    all_reduce(step, 1U << TM_AXIS_REPLICATE, own);
+    if (!unit->reduced) all_reduce(step, unit->group.data, own);
 }
 
 /* Puts what the part summed to what those before it did: `to` becomes `from`, or is added to. */
@@ -207,7 +273,7 @@ static void reduce_data(tm_step *step)
 void share_reduce(tm_step *step)
 {
     tm_graph *graph = step->graph;
-    if (parts(step) == 1 && tm_layout_data_ranks(&step->options.layout) == 1 && !stages_cut(step)) return;
+    if (!sums(step)) return;
     graph->phase = TM_PHASE_UPDATE;
     graph->module = "ranks";
     if (parts(step) > 1) {
@@ -217,7 +283,9 @@ void share_reduce(tm_step *step)
         return;
     }
     stages_exchange(step);
-    reduce_data(step);
+    for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
+    graph->layer = -1;
+    all_reduce(step, TM_AXES_LOSS, step->counts);
     stages_count(step);
 }
 
@@ -251,25 +319,107 @@ void share_parts(tm_step *step)
 
 /* --- the update of a share ---------------------------------------------------------------------------------------- */
 
-void share_square_sum(tm_step *step, tm_tensor_id square_sum)
+/* Squares of gradients by classes, in a scalar. What is cut is summed over the ranks that cut it, what is shared over
+ * those that share it; what all have counts once. */
+typedef struct {
+    tm_step     *step;
+    tm_tensor_id sum;
+    bool         any;
+} squares;
+
+static void add_squares(squares *s, int layer, tm_tensor_id of)
 {
-    tm_graph *graph = step->graph;
-    for (size_t u = 0; u < step->units.n_units; u++) {
-        const tm_unit *unit = &step->units.units[u];
-        graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
-        tm_tensor_id in[TM_MAX_IN] = { own_share(step, unit, unit->gradients, unit->gradients_first) };
-        tm_tensor_id out[TM_MAX_OUT] = { square_sum };
-        tm_graph_add(graph, TM_OP_square_sum, NULL, 0, in, out, u > 0);
+    tm_tensor_id in[TM_MAX_IN] = { of }, out[TM_MAX_OUT] = { s->sum };
+    s->step->graph->layer = layer;
+    tm_graph_add(s->step->graph, TM_OP_square_sum, NULL, 0, in, out, s->any);
+    s->any = true;
+}
+
+/* Those of this rank's share of a run of a unit. */
+static void add_run(squares *s, const tm_unit *unit, const tm_unit_run *run)
+{
+    tm_graph *graph = s->step->graph;
+    int       layer = unit->layer < INT32_MAX ? unit->layer : -1;
+    int64_t   own = unit->group.rank * unit->share, end = own + unit->share;
+    int64_t   from = run->first > own ? run->first : own, to = run->first + run->count;
+    if (to > end) to = end;
+    if (from >= to) return;
+    bool         all = to - from == tm_shape_elements(tm_graph_at(graph, unit->gradients)->shape);
+    const char  *name = tm_arena_format(graph->arena, "share of %s", tm_graph_at(graph, unit->gradients)->name);
+    tm_tensor_id part =
+        all ? unit->gradients
+            : tm_graph_run(graph, name, unit->gradients, from - unit->gradients_first, tm_shape_1(to - from));
+    add_squares(s, layer, part);
+}
+
+/* All of a class: of divided experts or of others, cut or not. Parameters are among the first `n` tensors. Returns the
+ * axes that they are cut over. */
+static unsigned add_class(squares *s, size_t n, bool experts, bool cut)
+{
+    const tm_graph *graph = s->step->graph;
+    unsigned        axes = 0;
+    for (size_t u = 0; share_updates(s->step) && u < s->step->units.n_units; u++) {
+        const tm_unit *unit = &s->step->units.units[u];
+        for (size_t i = 0; i < unit->n_runs; i++) {
+            if (tm_units_experts(unit->runs[i].cut) != experts || (unit->runs[i].cut != 0) != cut) continue;
+            TM_ASSERT(axes == 0 || axes == unit->runs[i].cut);
+            axes = unit->runs[i].cut;
+            add_run(s, unit, &unit->runs[i]);
+        }
     }
-    graph->layer = -1;
-    all_reduce(step, TM_AXES_FSDP, square_sum);
+    for (size_t i = 0; !share_updates(s->step) && i < n; i++) {
+        const tm_tensor *tensor = &graph->tensors[i];
+        unsigned         own = tensor->cut ? tensor->cut->axes : 0;
+        if (tensor->gradient == TM_NONE || tensor->twin) continue;
+        if (tm_units_experts(own) != experts || (own != 0) != cut) continue;
+        TM_ASSERT(axes == 0 || axes == own);
+        axes = own;
+        add_squares(s, tensor->layer, tensor->gradient);
+    }
+    s->step->graph->layer = -1;
+    return axes;
+}
+
+/* Those of divided experts, if there are any. */
+static void add_experts(squares *total, size_t n)
+{
+    tm_step     *step = total->step;
+    tm_graph    *graph = step->graph;
+    squares      own = { .step = step, .sum = TM_NONE };
+    tm_tensor_id to = tm_graph_run(graph, "gradient_square_sum", total->sum, 0, tm_shape_1(1));
+    own.sum = tm_graph_tensor(graph, "expert_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
+    unsigned axes = add_class(&own, n, true, true);
+    TM_ASSERT(own.any && total->any);
+    all_reduce(step, axes, own.sum);
+    if (share_updates(step)) all_reduce(step, step->units.experts.axes, own.sum);
+    tm_tensor_id from = tm_graph_run(graph, "expert_square_sum", own.sum, 0, tm_shape_1(1));
+    tm_units_call(graph, TM_OP_reduce_scatter, 0, 1, "squares of experts", from, to, true);
+}
+
+static bool has_experts(const tm_graph *graph, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (graph->tensors[i].gradient != TM_NONE && graph->tensors[i].cut &&
+            tm_units_experts(graph->tensors[i].cut->axes))
+            return true;
+    return false;
+}
+
+void share_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
+{
+    squares  all = { .step = step, .sum = square_sum };
+    unsigned axes = add_class(&all, n, false, true);
+    if (axes != 0) all_reduce(step, axes, square_sum);
+    add_class(&all, n, false, false);
+    if (share_updates(step)) all_reduce(step, TM_AXES_FSDP, square_sum);
+    if (has_experts(step->graph, n)) add_experts(&all, n);
 }
 
 /* Marks the states of a member's part as such. */
-static void mark_states(tm_graph *graph, size_t from, const tm_unit_member *member, int64_t begin)
+static void mark_states(tm_graph *graph, size_t from, const tm_unit_member *member, int64_t begin, unsigned axes)
 {
     tm_shared *shared = tm_arena_take(graph->arena, sizeof *shared);
-    *shared = (tm_shared){ .flat = TM_NONE, .like = member->parameter, .first = begin };
+    *shared = (tm_shared){ .flat = TM_NONE, .like = member->parameter, .first = begin, .axes = axes };
     for (size_t i = from; i < graph->n_tensors; i++)
         if (graph->tensors[i].role == TM_ROLE_MOMENT) graph->tensors[i].shared = shared;
 }
@@ -282,7 +432,7 @@ static void update_member(tm_step *step, const tm_unit *unit, const tm_unit_memb
     int                    group = step->group_of[member->parameter];
     tm_hyper               hyper = o->groups[group].hyper;
     int64_t                begin, end;
-    if (!tm_units_own(&step->units, unit, member, &begin, &end)) return;
+    if (!tm_units_own(unit, member, &begin, &end)) return;
     hyper.weight_decay = tm_hyper_decay(&hyper, whole.shape);
     hyper.decay_matrices_only = false; /* the part is a vector whatever the whole is */
     tm_shape     part = tm_shape_1(end - begin);
@@ -296,7 +446,18 @@ static void update_member(tm_step *step, const tm_unit *unit, const tm_unit_memb
     };
     tm_graph_at(graph, weights)->layer = whole.layer;
     tm_optimizer_add(graph, o->optimizer, &hyper, update);
-    mark_states(graph, n, member, begin);
+    mark_states(graph, n, member, begin, unit->group.axes);
+}
+
+/* A unit that this rank shares with none. */
+static void update_whole(tm_step *step, const tm_unit_member *member)
+{
+    int       group = step->group_of[member->parameter];
+    tm_update update = { .parameter = member->parameter,
+                         .gradient = member->gradient,
+                         .scalars = step->group_scalars[group],
+                         .clip = step->clip };
+    tm_optimizer_add(step->graph, step->options.optimizer, &step->options.groups[group].hyper, update);
 }
 
 void share_update(tm_step *step)
@@ -304,10 +465,15 @@ void share_update(tm_step *step)
     tm_graph *graph = step->graph;
     for (size_t u = 0; u < step->units.n_units; u++) {
         const tm_unit *unit = &step->units.units[u];
-        for (size_t m = 0; m < unit->n_members; m++) update_member(step, unit, &unit->members[m]);
-        if (step->units.sharing == TM_SHARE_ALL) continue;
+        for (size_t m = 0; m < unit->n_members; m++)
+            if (unit->sharing == TM_SHARE_COPIES)
+                update_whole(step, &unit->members[m]);
+            else
+                update_member(step, unit, &unit->members[m]);
+        if (unit->sharing == TM_SHARE_ALL || unit->sharing == TM_SHARE_COPIES) continue;
         graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
-        tm_units_call(graph, TM_OP_all_gather, TM_AXES_FSDP, shards(step), tm_graph_at(graph, unit->weights)->name,
+        tm_units_call(graph, TM_OP_all_gather, unit->group.axes, unit->group.ranks,
+                      tm_graph_at(graph, unit->weights)->name,
                       own_share(step, unit, unit->weights, unit->weights_first), unit->weights, false);
     }
 }

@@ -82,6 +82,7 @@ static tm_status add_program(tm_step *step, const tm_chooser *chooser, const tra
                      model.received != TM_NONE);
     if (given != TM_NONE) stages_return(step, &model, given);
     tm_lookup_pass(graph, sums_several(step), p->accumulate);
+    tm_chunks_pass(graph, p->accumulate);
     tm_recompute_pass(graph, &step->options.recompute);
     if (!p->plain)
         TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, p->records, p->accumulate, err));
@@ -122,19 +123,6 @@ static tm_status add_stage_segments(tm_step *step, const tm_chooser *chooser, bo
     return TM_OK;
 }
 
-static void add_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
-{
-    tm_graph *graph = step->graph;
-    unsigned  accumulate = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (graph->tensors[i].gradient == TM_NONE || graph->tensors[i].twin) continue;
-        tm_tensor_id in[TM_MAX_IN] = { graph->tensors[i].gradient }, out[TM_MAX_OUT] = { square_sum };
-        graph->layer = graph->tensors[i].layer;
-        tm_graph_add(graph, TM_OP_square_sum, NULL, 0, in, out, accumulate);
-        accumulate = 1;
-    }
-}
-
 static void add_updates(tm_step *step, size_t n)
 {
     tm_graph              *graph = step->graph;
@@ -164,10 +152,7 @@ static void add_update_segment(tm_step *step)
     graph->phase = TM_PHASE_UPDATE;
     graph->module = "clip";
     tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-    if (share_updates(step))
-        share_square_sum(step, square_sum);
-    else
-        add_square_sum(step, n, square_sum);
+    share_square_sum(step, n, square_sum);
     graph->layer = -1;
     stages_square_sum(step, square_sum);
     tm_tensor_id norm_in[TM_MAX_IN] = { square_sum, step->scalars }, norm_out[TM_MAX_OUT] = { step->clip };
@@ -394,6 +379,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->loss = tm_graph_tensor(graph, "loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->evaluation_loss = tm_graph_tensor(graph, "evaluation_loss", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
+    TM_TRY(share_check_tensor(step, err));
     tm_parallel parallel = tm_layout_parallel(&step->options.layout);
     TM_TRY(stages_find(&step->options, &parallel, err));
     tm_model_declare(graph, &step->options.shape, step->options.seq, &parallel, &step->model);

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "train/init.h"
 #include "graph/value.h"
+#include "train/held.h"
 #include "train/load.h"
 #include "train/preference.h"
 
@@ -61,16 +62,6 @@ static tm_address address_at(const tm_trainer *trainer, tm_tensor_id id, size_t 
     return tm_address_add(tm_plan_address(trainer->step->plan, &trainer->memory, id), offset);
 }
 
-/* Elements of a shared tensor that a rank has, of those from `first` on: the first of them, and in *at the byte of its
- * flat tensor. Returns how many there are, at most n. */
-static int64_t own_run(const tm_shared *shared, int rank, int64_t first, int64_t n, int64_t *from, int64_t *at)
-{
-    int64_t begin = rank * shared->share - shared->first, end = begin + shared->share;
-    *from = first > begin ? first : begin;
-    *at = *from - begin;
-    return (end < first + n ? end : first + n) - *from;
-}
-
 /* A tensor that ranks share: every rank of the group reads, each gives what it has. */
 static tm_status read_shared(const tm_trainer *trainer, tm_tensor_id id, size_t offset, char *to, size_t bytes,
                              tm_error *err)
@@ -82,7 +73,7 @@ static tm_status read_shared(const tm_trainer *trainer, tm_tensor_id id, size_t 
     int64_t          first = (int64_t)(offset / size), n = (int64_t)(bytes / size), from, at;
     TM_ASSERT(offset % size == 0 && bytes % size == 0 && comm);
     for (int rank = 0; rank < shared->ranks; rank++) {
-        int64_t count = own_run(shared, rank, first, n, &from, &at);
+        int64_t count = tm_held_run(shared, rank, first, n, &from, &at);
         if (count <= 0) continue;
         char         *part = to + (size_t)(from - first) * size;
         size_t        part_bytes = (size_t)count * size;
@@ -110,7 +101,7 @@ static tm_status write_shared(tm_trainer *trainer, tm_tensor_id id, size_t offse
     size_t           size = tm_dtype_bytes(tensor->dtype);
     int64_t          first = (int64_t)(offset / size), n = (int64_t)(bytes / size), from, at;
     TM_ASSERT(offset % size == 0 && bytes % size == 0);
-    int64_t count = own_run(shared, shared->rank, first, n, &from, &at);
+    int64_t count = tm_held_run(shared, shared->rank, first, n, &from, &at);
     if (count <= 0) return TM_OK;
     size_t part = (size_t)count * size;
     return write_now(trainer->device, address_at(trainer, shared->flat, (size_t)at * size, part),
@@ -137,71 +128,6 @@ tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, 
 }
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
-
-/* A weight of the model that adapters stand beside. */
-static bool is_base(const tm_trainer *trainer, const tm_tensor *tensor)
-{
-    return tensor->role == TM_ROLE_PARAMETER && !tensor->trained && trainer->step->options.adapters.rank > 0;
-}
-
-/* A row for elements [begin, begin + count) of a tensor like `whole`, which lie in `in` from byte `offset` on.
- * `copies`: the axes whose ranks all have them. */
-static void list_part(tm_trainer *trainer, const char *name, const tm_tensor *whole, tm_dtype dtype, int64_t begin,
-                      int64_t count, tm_tensor_id in, size_t offset, unsigned copies)
-{
-    const tm_layout *layout = &trainer->step->options.layout;
-    int64_t          all = tm_shape_elements(whole->shape);
-    size_t bytes = tm_tensor_bytes(tm_shape_1(count), dtype), whole_bytes = tm_tensor_bytes(whole->shape, dtype);
-    bool   part = count < all;
-    tm_checkpoint_tensor *row = &trainer->tensors[trainer->n_tensors++];
-    *row = (tm_checkpoint_tensor){ .name = name,
-                                   .dtype = (int)dtype,
-                                   .rank = whole->shape.rank,
-                                   .memory = &trainer->copies,
-                                   .at = address_at(trainer, in, offset, bytes),
-                                   .bytes = bytes,
-                                   .elsewhere = !tm_layout_first_copy(layout, copies) || whole->twin };
-    for (int k = 0; k < whole->shape.rank; k++) row->n[k] = whole->shape.n[k];
-    if (part)
-        row->part = (tm_checkpoint_part){ .whole_bytes = whole_bytes,
-                                          .row_bytes = whole_bytes,
-                                          .rows = 1,
-                                          .first_byte = tm_tensor_bytes(tm_shape_1(begin), dtype),
-                                          .row_part = bytes };
-}
-
-static void list_tensor(tm_trainer *trainer, tm_tensor_id id)
-{
-    const tm_graph  *graph = trainer->step->graph;
-    const tm_tensor *tensor = &graph->tensors[id];
-    const tm_shared *shared = tensor->shared;
-    int64_t          all = tm_shape_elements(tensor->shape), begin = 0, at = 0;
-    if (!shared) {
-        list_part(trainer, tensor->name, tensor, tensor->dtype, 0, all, id, 0, TM_AXES_BATCH);
-    } else if (shared->flat == TM_NONE) {
-        list_part(trainer, tensor->name, tm_graph_at(graph, shared->like), tensor->dtype, shared->first, all, id, 0,
-                  1U << TM_AXIS_REPLICATE);
-    } else {
-        int64_t count = own_run(shared, shared->rank, 0, all, &begin, &at);
-        if (count > 0)
-            list_part(trainer, tensor->name, tensor, tensor->dtype, begin, count, shared->flat,
-                      (size_t)at * tm_dtype_bytes(tensor->dtype), 1U << TM_AXIS_REPLICATE);
-    }
-}
-
-static void list_tensors(tm_trainer *trainer)
-{
-    const tm_graph *graph = trainer->step->graph;
-    trainer->copies = (tm_checkpoint_memory){ checkpoint_read, checkpoint_write, trainer->device };
-    trainer->tensors = tm_alloc(graph->n_tensors * sizeof *trainer->tensors);
-    for (size_t i = 0; i < graph->n_tensors; i++) {
-        const tm_tensor *tensor = &graph->tensors[i];
-        if (tensor->role != TM_ROLE_PARAMETER && tensor->role != TM_ROLE_MOMENT && tensor->role != TM_ROLE_STATE)
-            continue;
-        if (is_base(trainer, tensor)) continue; /* the model that the run began with: its hash is kept */
-        list_tensor(trainer, (tm_tensor_id)i);
-    }
-}
 
 static void release_memory(tm_trainer *trainer)
 {
@@ -273,7 +199,8 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
         tm_trainer_close(trainer);
         return st;
     }
-    list_tensors(trainer);
+    trainer->copies = (tm_checkpoint_memory){ checkpoint_read, checkpoint_write, trainer->device };
+    trainer->tensors = tm_held_list(trainer->step, &trainer->memory, &trainer->copies, &trainer->n_tensors);
     tm_tensor_id counts = trainer->step->model.expert_counts;
     if (counts != TM_NONE)
         trainer->expert_counts =
@@ -547,6 +474,72 @@ static tm_status hash_tensor(const tm_trainer *trainer, tm_tensor_id id, void *b
     return TM_OK;
 }
 
+/* Rows [first, first + rows) of the whole of a cut tensor into `to`: every rank of the group gives what it has of them.
+ * `part`: room for what is here. */
+static tm_status gather_rows(const tm_trainer *trainer, tm_tensor_id id, int64_t first, int64_t rows, char *part,
+                             int64_t *to, tm_error *err)
+{
+    const tm_tensor *t = tm_graph_at(trainer->step->graph, id);
+    size_t           size = tm_dtype_bytes(t->dtype), here = (size_t)tm_piece_row(t->shape) * size;
+    size_t           all = (size_t)tm_piece_row(t->cut->whole) * size, words = ((size_t)rows * all + 7) / 8;
+    memset(to, 0, words * sizeof *to);
+    for (int p = 0; p < t->n_pieces; p++) {
+        const tm_piece *piece = &t->pieces[p];
+        int64_t         from = piece->begin > first ? piece->begin : first, end = piece->begin + piece->rows;
+        if (end > first + rows) end = first + rows;
+        if (from >= end) continue;
+        size_t local = (size_t)(piece->row + from - piece->begin) * here;
+        TM_TRY(tm_trainer_read(trainer, id, local, part, (size_t)(end - from) * here, err));
+        for (int64_t r = from; r < end; r++)
+            memcpy((char *)to + (size_t)(r - first) * all + (size_t)t->cut->column * size,
+                   part + (size_t)(r - from) * here, here);
+    }
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE, /* no byte comes from two ranks: the others' are 0 */
+                           .op = TM_COMM_SUM,
+                           .format = TM_COMM_INT64,
+                           .send = to,
+                           .receive = to,
+                           .count = words,
+                           .what = t->name,
+                           .step = -1 };
+    return tm_comm_run(tm_device_group(trainer->device, t->cut->axes), &call, err);
+}
+
+tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *values, size_t n, tm_error *err)
+{
+    tm_comm      *comm = axes ? tm_device_group(trainer->device, axes) : NULL;
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .op = TM_COMM_SUM,
+                           .format = TM_COMM_FLOAT64,
+                           .send = values,
+                           .receive = values,
+                           .count = n,
+                           .what = "values of a rank",
+                           .step = -1 };
+    return comm ? tm_comm_run(comm, &call, err) : TM_OK;
+}
+
+/* As the whole tensor has them. */
+static tm_status hash_cut(const tm_trainer *trainer, tm_tensor_id id, tm_hasher *hasher, tm_error *err)
+{
+    const tm_tensor *t = tm_graph_at(trainer->step->graph, id);
+    int64_t          columns = tm_piece_row(t->cut->whole), all = tm_shape_elements(t->cut->whole) / columns;
+    size_t           row = (size_t)columns * tm_dtype_bytes(t->dtype);
+    int64_t          most = row < CHUNK_BYTES ? (int64_t)(CHUNK_BYTES / row) : 1;
+    char            *part = tm_alloc((size_t)most * row);
+    int64_t         *rows = tm_alloc(((size_t)most * row + 7) / 8 * sizeof *rows);
+    tm_status        st = TM_OK;
+    tm_hasher_restart(hasher);
+    for (int64_t first = 0; first < all && st == TM_OK; first += most) {
+        int64_t n = all - first < most ? all - first : most;
+        st = gather_rows(trainer, id, first, n, part, rows, err);
+        if (st == TM_OK) tm_hasher_add(hasher, rows, (size_t)n * row);
+    }
+    free(rows);
+    free(part);
+    return st;
+}
+
 tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_error *err)
 {
     tm_hasher *hasher = tm_hasher_create();
@@ -555,7 +548,8 @@ tm_status tm_trainer_hashes(const tm_trainer *trainer, uint64_t *hashes, tm_erro
     for (size_t i = 0; i < trainer->step->graph->n_tensors && st == TM_OK; i++) {
         const tm_tensor *tensor = &trainer->step->graph->tensors[i];
         if (tensor->role != TM_ROLE_PARAMETER) continue;
-        st = hash_tensor(trainer, (tm_tensor_id)i, buffer, hasher, err);
+        st = tensor->cut ? hash_cut(trainer, (tm_tensor_id)i, hasher, err)
+                         : hash_tensor(trainer, (tm_tensor_id)i, buffer, hasher, err);
         const uint64_t both[2] = { tm_hash(tensor->name, strlen(tensor->name)), tm_hasher_value(hasher) };
         hashes[i] = tm_hash(both, sizeof both);
     }
@@ -595,7 +589,7 @@ tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_erro
     tm_status st = tm_trainer_hashes(trainer, hashes, err);
     *out = 0;
     for (size_t i = 0; i < n && st == TM_OK; i++)
-        if (is_base(trainer, &trainer->step->graph->tensors[i])) *out += hashes[i];
+        if (tm_held_base(trainer->step, &trainer->step->graph->tensors[i])) *out += hashes[i];
     free(hashes);
     return st;
 }

@@ -88,6 +88,9 @@ TM_MUST_USE tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch 
 /* Runs another program of the step; may return before it is done. */
 TM_MUST_USE tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err);
 
+/* Adds up values[n] over the ranks of a group along axes of the mesh; alone, nothing. Every rank of it calls. */
+TM_MUST_USE tm_status tm_trainer_sum(const tm_trainer *trainer, unsigned axes, double *values, size_t n, tm_error *err);
+
 /* logits[v] (V) += factor scale <b_v, a state>, where the output layer has an adapter; else nothing. state (C). */
 TM_MUST_USE tm_status tm_trainer_adapt_logits(const tm_trainer *trainer, const double *state, double factor,
                                               double *logits, tm_error *err);

@@ -56,6 +56,7 @@ upper.jinja|{% for m in messages %}{{ m.content.upper() }}{{ messages|length }}{
 member.jinja|{{ nobody.name }}
 model.json|{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}}
 END
+printf '{"num_layers": 2,\n' >cut.json
 mkdir model
 cp model.json model/tokenizer.json
 

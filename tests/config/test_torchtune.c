@@ -109,6 +109,29 @@ static void components_of_torchtune_are_mapped(void **state)
     }
 }
 
+/* What only quantizes a trained model has nothing to plan; training that is aware of it is planned without it. */
+static void quantizers_of_torchtune_are_refused(void **state)
+{
+    static const char quantizes[] = "model:\n  _component_: torchtune.models.llama2.llama2_7b\n"
+                                    "checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n"
+                                    "  checkpoint_dir: /nowhere\ndevice: cuda\ndtype: bf16\nseed: 1234\n"
+                                    "quantizer:\n  _component_: torchtune.training.quantization.%s\n  groupsize: 256\n";
+    test_foreign     *f = *state;
+    char              text[2048];
+    snprintf(text, sizeof text, quantizes, "Int8DynActInt4WeightQuantizer");
+    const char *path = test_foreign_put(f, "r.yaml", text);
+    for (int plan = 0; plan < 2; plan++) {
+        assert_int_equal(test_foreign_load(f, path, plan, 0, NULL), TM_UNSUPPORTED);
+        assert_non_null(strstr(f->err.text, "recipes that only quantize a trained model"));
+    }
+    snprintf(text, sizeof text, adapters, "llama2.lora_llama2_7b", "True",
+             "quantizer:\n  _component_: torchtune.training.quantization.Int8DynActInt4WeightQATQuantizer\n");
+    path = test_foreign_put(f, "r.yaml", text);
+    test_foreign_refuse(f, path, "quantization-aware training");
+    if (test_foreign_load(f, path, true, 0, NULL) != TM_OK) fail_msg("%s", f->err.text);
+    assert_non_null(strstr(tm_config_unbuilt(f->config), "quantization-aware training"));
+}
+
 /* Rows in local files are those of data.source sft; a data set of a hub stays one that has to be named. */
 static void rows_of_torchtune_recipes(void **state)
 {
@@ -226,8 +249,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(recipes_of_torchtune_load), TEST(components_of_torchtune_are_mapped), TEST(rows_of_torchtune_recipes),
-        TEST(what_recipes_do_with_rows), TEST(preferences_of_torchtune_recipes),
+        TEST(recipes_of_torchtune_load),           TEST(components_of_torchtune_are_mapped),
+        TEST(quantizers_of_torchtune_are_refused), TEST(rows_of_torchtune_recipes),
+        TEST(what_recipes_do_with_rows),           TEST(preferences_of_torchtune_recipes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

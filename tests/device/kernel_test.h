@@ -105,7 +105,7 @@ KT job job_new(tm_op_id op, const void *attr)
 }
 KT void tensor_open(tensor *t, tm_dtype dtype, tm_shape shape)
 {
-    size_t bytes = (size_t)tm_shape_elements(shape) * tm_dtype_bytes(dtype);
+    size_t bytes = tm_tensor_bytes(shape, dtype);
     *t = (tensor){ .dtype = dtype,
                    .shape = shape,
                    .present = true,

@@ -133,7 +133,8 @@ static tm_preference_attr loss_of(const json_t *wanted)
     return (tm_preference_attr){ .kind = strcmp(type, "hinge") == 0 ? TM_PREFERENCE_HINGE
                                          : strcmp(type, "ipo") == 0 ? TM_PREFERENCE_IPO
                                                                     : TM_PREFERENCE_SIGMOID,
-                                 .beta = json_number_value(json_object_get(wanted, "beta")) };
+                                 .beta = json_number_value(json_object_get(wanted, "beta")),
+                                 .label_smoothing = json_number_value(json_object_get(wanted, "label_smoothing")) };
 }
 
 /* One pair a row, all of them a batch. */

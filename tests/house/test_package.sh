@@ -6,15 +6,18 @@
 root=$(cd "$here/../.." && pwd)
 
 if command -v dpkg-shlibdeps >/dev/null; then
-    "$root/tools/make_deb.sh" "$TRAINMARK" 0.0.1 "$work/deb" >"$out" 2>"$err"
-    check "a Debian package, without complaints of lintian" [ $? -eq 0 ]
+    make -s -C "$root" deb >"$out" 2>"$err"
+    check "make deb: a Debian package, without complaints of lintian" [ $? -eq 0 ]
+    package=$root/$(grep -o 'build/trainmark_.*\.deb$' "$out" | head -n 1)
     command -v lintian >/dev/null || skip "lintian" "SKIPPED, it is not installed"
-    dpkg-deb -x "$work"/deb/trainmark_0.0.1_*.deb unpacked
+    dpkg-deb -x "$package" unpacked
     check "its program runs" unpacked/usr/bin/trainmark ops add
-    dpkg-deb -f "$work"/deb/trainmark_0.0.1_*.deb Depends >depends
+    dpkg-deb -f "$package" Depends >depends
     check "it depends on the libraries of the program" has depends "libyaml-0-2.*"
+    check "it has the version of the program" [ "trainmark $(dpkg-deb -f "$package" Version)" = \
+        "$(unpacked/usr/bin/trainmark version | head -n 1 | cut -d ' ' -f 1,2)" ]
 else
-    skip "a Debian package" "dpkg-dev is not installed"
+    skip "make deb: a Debian package" "dpkg-dev is not installed"
 fi
 
 make -s -C "$root" dist-bin >"$out" 2>"$err"

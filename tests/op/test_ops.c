@@ -54,7 +54,8 @@ static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
     static const char *const cheap[] = { "rmsnorm",        "layernorm", "head_norm",   "gelu",
                                          "silu",           "swiglu",    "cast",        "add",
                                          "modulate",       "join",      "gather_rows", "latent_keys",
-                                         "swiglu_clamped", "dropout",   "rescale",     "scale" };
+                                         "swiglu_clamped", "dropout",   "rescale",     "scale",
+                                         "add_bias",       "share" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         bool         listed = false;
@@ -111,7 +112,7 @@ static bool is_free(const tm_op *op, bool output, int k, int axis, bool position
     if (op == &tm_op_grouped_bias_grad) return !output && k == 0 && axis == 0;
     if (op == &tm_op_quantize) return k >= (output ? 1 : 2) && axis == 0; /* tables of all factors */
     if (op == &tm_op_bias_grad) return !output && axis == 0;
-    if (op == &tm_op_cross_entropy) return !output && k == 0 && axis == 1;
+    if (op == &tm_op_cross_entropy || op == &tm_op_vocabulary_loss) return !output && k == 0 && axis == 1;
     if (op == &tm_op_low_rank_dgrad || op == &tm_op_low_rank_wgrad)
         return !output && k == 0 && axis == 1; /* columns behind the last part */
     if (op == &tm_op_adapted_norm) return !output && k == 0 && axis == 0;

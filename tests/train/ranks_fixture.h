@@ -17,13 +17,19 @@
 
 enum { MOST_RANKS = 8, MOST_STEPS = 50 };
 
-typedef struct {
-    tm_step_options o;                               /* accumulation: of one rank */
-    int             replicate, shard, stages, steps; /* stages 0: of no pipeline */
+typedef struct job {
+    tm_step_options o; /* accumulation: of one rank */
+    int             replicate, shard, steps;
+    int             context; /* ranks that share each sequence; 0: 1 */
+    int             tensor;  /* ranks that divide the matrices; 0: 1 */
+    int             stages;  /* parts of a pipeline; 0: none */
+    const char     *device;  /* NULL: "cpu" */
     double          rate, max_norm;
     int             begin;       /* steps that were done before */
     const char     *load, *save; /* folders of checkpoints, or NULL */
     int64_t         whole;       /* > 0: one rank alone with so many times the micro-batches */
+    void (*look)(struct job *j, const tm_trainer *trainer); /* rank 0, once all is trained; NULL: nobody */
+    void *taken;                                            /* what it makes of it */
     /* found */
     double   loss[MOST_STEPS], norm[MOST_STEPS];
     double   losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
@@ -33,7 +39,8 @@ typedef struct {
 
 static inline int ranks_of(const job *j)
 {
-    return j->replicate * j->shard * (j->stages > 0 ? j->stages : 1);
+    return j->replicate * j->shard * (j->context ? j->context : 1) * (j->tensor ? j->tensor : 1) *
+           (j->stages ? j->stages : 1);
 }
 
 /* Field f of micro-batch m of step t, numbered over all ranks. Free it. */
@@ -47,10 +54,25 @@ static inline void *field_values(const tm_step_options *o, int f, int64_t t, int
     return values;
 }
 
+/* Documents of changing lengths: their tokens' places, and the first token that each sees. */
+static inline void make_documents(const tm_step_options *o, int64_t t, int64_t m, void *field[TM_MAX_FIELDS])
+{
+    int64_t  n = o->micro_batch * o->seq, begin = 0;
+    int32_t *places = malloc((size_t)n * sizeof *places), *first = malloc((size_t)n * sizeof *first);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = i % o->seq;
+        if (at == 0 || tm_random_u64(5, (uint64_t)(t * 1000 + m), (uint64_t)i) % 6 == 0) begin = at;
+        places[i] = (int32_t)(at - begin);
+        first[i] = (int32_t)begin;
+    }
+    field[2] = places;
+    field[3] = first;
+}
+
 /* Of a language every fifth target of every third micro-batch is ignored, so that counts differ. */
 static inline int64_t make_batch(const tm_step_options *o, int64_t t, int64_t m, void *field[TM_MAX_FIELDS])
 {
-    if (o->n_fields > 2) {
+    if (tm_model_images(&o->shape)) {
         for (int f = 0; f < o->n_fields; f++) field[f] = field_values(o, f, t, m);
         return o->micro_batch * o->seq;
     }
@@ -61,6 +83,7 @@ static inline int64_t make_batch(const tm_step_options *o, int64_t t, int64_t m,
     }
     field[0] = batch.tokens;
     field[1] = batch.targets;
+    if (o->n_fields == 4) make_documents(o, t, m, field);
     return batch.target_tokens;
 }
 
@@ -180,14 +203,16 @@ static inline void rank_body(tm_comm *comm, void *context)
         o.layout.mesh = tm_mesh_one();
         o.layout.mesh.degree[TM_AXIS_REPLICATE] = j->replicate;
         o.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
-        if (j->stages > 0) o.layout.mesh.degree[TM_AXIS_PP] = j->stages;
+        o.layout.mesh.degree[TM_AXIS_CP] = j->context ? j->context : 1;
+        o.layout.mesh.degree[TM_AXIS_TP] = j->tensor ? j->tensor : 1;
+        o.layout.mesh.degree[TM_AXIS_PP] = j->stages ? j->stages : 1;
         CHECK_OK(tm_mesh_fill(&o.layout.mesh, tm_comm_size(comm), err));
         o.layout.rank = rank;
         CHECK_OK(tm_ranks_open(&o.layout.mesh, comm, &ranks, err));
     }
     if (j->whole > 0) o.accumulation *= j->whole;
     const char *name = getenv("TM_TEST_DEVICE");
-    CHECK_OK(tm_device_open(name ? name : "cpu", 1, &device, err));
+    CHECK_OK(tm_device_open(j->device ? j->device : name ? name : "cpu", 1, &device, err));
     if (comm) tm_device_join(device, &ranks.groups);
     CHECK_OK(tm_trainer_open(device, &o, 7, &trainer, err));
     j->arena[rank] = tm_trainer_step_of(trainer)->plan->arena_bytes;
@@ -195,10 +220,22 @@ static inline void rank_body(tm_comm *comm, void *context)
     int64_t data_rank = comm ? ranks.data_rank : 0, data_ranks = comm ? ranks.data_ranks : 1;
     load_state(j, trainer, comm);
     train(j, trainer, data_rank * o.accumulation, data_ranks * o.accumulation, rank);
+    if (j->look && rank == 0) j->look(j, trainer);
     save_state(j, trainer, comm);
     tm_trainer_close(trainer);
     tm_device_close(device);
     if (comm) tm_ranks_close(&ranks);
+}
+
+/* The ranks of a job; all come to the same. */
+static inline void run_job(job *j)
+{
+    run_world(ranks_of(j), NULL, 120, false, rank_body, j);
+    for (int r = 1; r < ranks_of(j); r++) {
+        assert_true(j->losses[r] == j->losses[0]);
+        assert_true(j->evaluation[r] == j->evaluation[0]);
+        if (j->weights[r] != j->weights[0]) fail_msg("rank %d has other weights than rank 0", r);
+    }
 }
 
 /* `replicate` x `shard` ranks. */
@@ -206,12 +243,7 @@ static inline job run_ranks(tm_step_options o, int replicate, int shard, tm_shar
 {
     job j = { .o = o, .replicate = replicate, .shard = shard, .steps = steps, .rate = 2e-3, .max_norm = 1 };
     j.o.layout.sharing = sharing;
-    run_world(replicate * shard, NULL, 120, false, rank_body, &j);
-    for (int r = 1; r < replicate * shard; r++) {
-        assert_true(j.losses[r] == j.losses[0]);
-        assert_true(j.evaluation[r] == j.evaluation[0]);
-        if (j.weights[r] != j.weights[0]) fail_msg("rank %d has other weights than rank 0", r);
-    }
+    run_job(&j);
     return j;
 }
 

@@ -79,7 +79,10 @@ static void plans_need_no_number_of_ranks(void **state)
     assert_int_equal(tm_mesh_ranks(&many.mesh), 8192);
     assert_int_equal(many.mesh.degree[TM_AXIS_SHARD], 64);
     refused("--parallelism.data_parallel_shard_degree 8", "start 8 ranks (--ranks)");
-    refused("--parallelism.tensor_parallel_degree 2 --parallelism.ranks 2", "tensor parallelism is not built yet");
+    assert_int_equal(options_of("--parallelism.tensor_parallel_degree 2 --parallelism.ranks 4", false)
+                         .step.layout.mesh.degree[TM_AXIS_SHARD],
+                     2);
+    refused("--parallelism.tensor_parallel_degree 3 --parallelism.ranks 4", "multiply to 3");
 }
 
 static void batches_are_those_of_all_ranks(void **state)

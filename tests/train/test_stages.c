@@ -119,6 +119,23 @@ static void stages_have_copies_and_shards(void **state)
     }
 }
 
+/* Two parts of each matrix in two parts of the model. */
+static void stages_have_divided_matrices(void **state)
+{
+    (void)state;
+    for (int model = 0; model < 2; model++) {
+        layout l = { model, 2, 1, TM_PIPELINE_1F1B, 2, 8, 1 };
+        job    j = begin_job(&l, 1, 1), one = begin_job(&l, 1, 1);
+        j.stages = j.tensor = 2;
+        if (model == 0) j.o.shape.n_kv_heads = one.o.shape.n_kv_heads = j.o.shape.n_heads;
+        one.whole = 1;
+        rank_body(NULL, &one);
+        run_world(4, NULL, 120, false, rank_body, &j);
+        for (int r = 1; r < 4; r++) assert_true(j.losses[r] == j.losses[0] && j.weights[r] == j.weights[0]);
+        assert_true(apart(&j, &one) <= 1e-5);
+    }
+}
+
 static void remove_folder(const char *folder)
 {
     char command[300];
@@ -274,10 +291,10 @@ int main(int argc, char **argv)
     (void)argc;
     test_threads_sleep(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_have_the_bits_of_one_rank),    cmocka_unit_test(stages_follow_one_rank),
-        cmocka_unit_test(stages_have_copies_and_shards),       cmocka_unit_test(checkpoints_fit_other_layouts),
-        cmocka_unit_test(plans_have_the_parts_of_their_stage), cmocka_unit_test(a_stage_that_is_late_is_named),
-        cmocka_unit_test(what_cannot_be_cut_is_refused),
+        cmocka_unit_test(stages_have_the_bits_of_one_rank), cmocka_unit_test(stages_follow_one_rank),
+        cmocka_unit_test(stages_have_copies_and_shards),    cmocka_unit_test(stages_have_divided_matrices),
+        cmocka_unit_test(checkpoints_fit_other_layouts),    cmocka_unit_test(plans_have_the_parts_of_their_stage),
+        cmocka_unit_test(a_stage_that_is_late_is_named),    cmocka_unit_test(what_cannot_be_cut_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

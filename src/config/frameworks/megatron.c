@@ -28,6 +28,11 @@
 #define LOADS(key, words) UNBUILT(key, "null|false", words, .with = "load")
 #define TENSOR .with = "tensor_model_parallel_size"
 #define PIPELINE .with = "pipeline_model_parallel_size"
+/* Data parallel layouts: the model in copies, or one copy that all ranks share, by strategy. */
+#define COPIES "parallelism.data_parallel_shard_degree=1;parallelism.data_parallel_replicate_degree=-1"
+#define SHARES                                                                                                         \
+    "parallelism.data_parallel_shard_degree=-1;parallelism.data_parallel_replicate_degree=1;"                          \
+    "parallelism.data_parallel_shard_strategy="
 #define FLUX_MODEL "model.family=flux;data.source=gaussians;data.flow_protocol=mlperf"
 #define DIFFUSION .with = "model_type=diffusion_model/flux/flux_schnell/flux_dev"
 #define NOT_DIFFUSION .with = "!model_type=diffusion_model/flux/flux_schnell/flux_dev"

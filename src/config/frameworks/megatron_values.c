@@ -291,3 +291,36 @@ const char *tm_megatron_muon_parts(const tm_config *config, const char *value)
 {
     return number_of(config, "tensor_model_parallel_size", 1) == 1 ? "whole" : value;
 }
+
+/* --- data parallel layouts: one of the keys decides --------------------------------------------------------------- */
+
+static bool is_true(const tm_config *config, const char *name)
+{
+    const char *value = tm_foreign_given(config, name);
+    return value && strcmp(value, "true") == 0;
+}
+
+static bool has_fsdp(const tm_config *config)
+{
+    return is_true(config, "use_megatron_fsdp") || is_true(config, "use_custom_fsdp");
+}
+
+const char *tm_megatron_distributed(const tm_config *config, const char *value)
+{
+    bool torch = is_true(config, "use_torch_fsdp2");
+    if (torch && is_true(config, "use_distributed_optimizer")) return NULL;
+    return torch || has_fsdp(config) ? "elsewhere" : value;
+}
+
+/* Copies are of another key, if it is given. */
+const char *tm_megatron_fsdp2(const tm_config *config, const char *value)
+{
+    bool on = is_true(config, "use_torch_fsdp2");
+    return on && tm_foreign_given(config, "data_parallel_replicate_degree") ? "hybrid" : value;
+}
+
+/* Counts with Megatron's own FSDP only. */
+const char *tm_megatron_sharding(const tm_config *config, const char *value)
+{
+    return has_fsdp(config) ? value : "elsewhere";
+}

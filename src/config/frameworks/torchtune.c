@@ -121,6 +121,12 @@ static const char *text_column(const tm_config *config, const char *value)
     return tm_arena_format(config->arena, "text=%s", value);
 }
 
+/* A recipe without an optimizer trains nothing: there is nothing to plan. */
+static const char *trained(const tm_config *config, const char *value)
+{
+    return tm_foreign_given(config, "optimizer._component_") ? value : NULL;
+}
+
 /* Rows in local files, not a data set of a hub. */
 #define LOCAL_ROWS .with = "dataset.source=json/parquet/text"
 #define ROWS(key, ...) MAPPED(key, __VA_ARGS__, .with = "dataset.source=json/parquet")
@@ -237,7 +243,8 @@ static const tm_foreign_key keys[] = {
     MAPPED("data_parallel_shard_dim", "parallelism.data_parallel_shard_degree"),
     MAPPED("data_parallel_replicate_dim", "parallelism.data_parallel_replicate_degree"),
     SPEED("custom_sharded_layers", "communication of several devices"),
-    SPEED("fsdp_reshard_after_forward", "communication of several devices"),
+    MAPPED("fsdp_reshard_after_forward",
+           "true:parallelism.fsdp_reshard_after_forward=always|false:parallelism.fsdp_reshard_after_forward=never"),
     MAPPED("fsdp_cpu_offload", "training.enable_cpu_offload"),
     SPEED("low_cpu_ram", "how weights are loaded"),
     UNBUILT("enable_fp8_training", "false", "float8 training"),
@@ -248,7 +255,8 @@ static const tm_foreign_key keys[] = {
     MAPPED("ac_mode", "activation_checkpoint.mode"),
     MAPPED("ac_option", "activation_checkpoint.selective_ac_option", .with = "ac_mode=selective"),
     /* other kinds of training, and what is none */
-    UNBUILT("quantizer._component_", "", "quantization-aware training and quantized files"),
+    UNBUILT("quantizer._component_", "", "quantization-aware training, and recipes that only quantize a trained model",
+            .convert = trained),
     HARMLESS("quantizer.*", "counts with quantizer._component_"),
     HARMLESS("quantizer", "none"),
     UNBUILT("fake_quant_after_n_steps", "null", "quantization-aware training"),

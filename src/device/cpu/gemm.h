@@ -24,7 +24,9 @@ typedef struct {
     const void *data;
     int64_t     ld;         /* elements from one stored row to the next, at least the row's width */
     bool        transposed; /* stored the other way round: A as (K, M), B as (N, K) */
-    tm_dtype    dtype;      /* TM_F32 or TM_BF16 */
+    /* TM_F32 or TM_BF16; of B with `narrow_b` also TM_NF4_BLOCKS: decoded and rounded on the way; ld is then a multiple
+     * of TM_NF4_BLOCK */
+    tm_dtype dtype;
 } tm_gemm_matrix;
 
 typedef struct {
@@ -40,10 +42,10 @@ typedef struct {
     const void *residual; /* (M, N) */
     int64_t     ld_residual;
     tm_dtype    residual_dtype;
-    bool        narrow;   /* float32 operands may be rounded to bfloat16 on the way, to nearest even (amx does) */
-    bool        narrow_b; /* a float32 B is rounded to bfloat16 on the way where A is bfloat16 (kernels of pairs do) */
-    int         threads;
-    void       *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */
+    bool        narrow; /* float32 operands may be rounded to bfloat16 on the way, to nearest even (amx does) */
+    bool  narrow_b; /* a B of another format becomes bfloat16 on the way where A is bfloat16 (kernels of pairs do) */
+    int   threads;
+    void *workspace; /* tm_gemm_workspace_<isa> bytes, any alignment */
 } tm_gemm;
 
 enum { TM_GEMM_WORKSPACE_MAX = 24 << 20 };

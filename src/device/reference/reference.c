@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/reference - every op by its double reference, one thread. Also the CPU's last resort: the same reference
- * through float64 copies of whatever is stored. */
+/* device/reference - every op by its double reference, one thread; ops of several ranks by their group. Also the CPU's
+ * last resort: the same reference through float64 copies of whatever is stored. */
 #include "device/host/host.h"
 #include "graph/value.h"
+#include "op/attrs.h"
 
 #include <stdio.h>
 
@@ -90,11 +91,13 @@ static void info(tm_device *device, int threads)
     snprintf(device->info.text, sizeof device->info.text, "reference: float64, one thread");
 }
 
-/* Fields of a sample may have any format. */
+/* Fields of a sample may have any format. What several ranks do together is no function of one rank's values. */
 static const tm_kernel *choose_reference(const tm_device *device, const tm_call *call, tm_text *refusals)
 {
     (void)device;
     (void)refusals;
+    for (const tm_kernel *kernel = tm_host_collectives; kernel->run; kernel++)
+        if (kernel->op == tm_op_id_of(call->op) && ((const tm_group_attr *)call->attr)->ranks > 1) return kernel;
     return tm_reference_kernel(tm_op_id_of(call->op), workspace_converted(call) > 0);
 }
 

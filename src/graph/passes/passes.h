@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, gradient, lookup,
- * recompute, quantize (graph/passes/quantize.h), precision, offload; then graph/plan.h places the buffers. A builder
+ * chunks, recompute, quantize (graph/passes/quantize.h), precision, offload; then graph/plan.h places the buffers. A builder
  * knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
@@ -34,6 +34,10 @@ typedef struct {
  * micro-batches, until tm_lookup_join, which appends the additions to the current segment. After the gradient pass. */
 void tm_lookup_pass(tm_graph *graph, bool several, bool accumulate);
 void tm_lookup_join(tm_graph *graph);
+
+/* Of a loss in chunks (op/vocabulary.c): puts the forward nodes of each right in front of its gradient, so that the
+ * logits of one chunk exist at a time. `accumulate`: the loss is added to. After the gradient pass. */
+void tm_chunks_pass(tm_graph *graph, bool accumulate);
 
 /* Copies forward nodes in front of their first use in the backward pass; backward nodes then read the copies. */
 void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy);

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-/* Whether the kernel that the device would take rounds input i, a float32 weight, on the way: same bits as a cast. */
+/* Whether the kernel that the device would take rounds input i, a weight as it is held, on the way: same bits as a
+ * cast. */
 static bool rounds(const tm_graph *graph, const tm_chooser *chooser, const tm_node *node, int i, tm_dtype stored)
 {
     tm_call call;
@@ -45,7 +46,8 @@ void tm_uncast_pass(tm_graph *graph, const tm_chooser *chooser)
     for (size_t x = 0; x < segment->n_nodes; x++) {
         const tm_node *node = &segment->nodes[x];
         if (node->op != TM_OP_cast || tm_graph_at(graph, node->out[0])->role != TM_ROLE_WEIGHT_COPY) continue;
-        copies[node->out[0]] = (copy){ node->in[0], tm_graph_at(graph, node->in[0])->dtype != TM_F32 };
+        tm_dtype held = tm_graph_at(graph, node->in[0])->dtype;
+        copies[node->out[0]] = (copy){ node->in[0], held != TM_F32 && held != TM_NF4_BLOCKS };
     }
     ask_users(graph, chooser, copies);
     for (size_t x = 0; x < segment->n_nodes; x++) {

@@ -23,14 +23,22 @@ static bool *find_early(const tm_graph *graph, const tm_segment *of)
     return early;
 }
 
+static unsigned cut_axes(const tm_tensor *parameter)
+{
+    return parameter->cut ? parameter->cut->axes : 0;
+}
+
 static tm_unit *unit_for(tm_graph *graph, tm_units *units, const tm_tensor *parameter, bool early)
 {
-    tm_dtype gradient = tm_graph_at(graph, parameter->gradient)->dtype;
-    int      layer = parameter->layer >= 0 ? parameter->layer : early ? -1 : INT32_MAX;
-    size_t   at = 0;
+    const tm_unit_group *group = tm_units_experts(cut_axes(parameter)) ? &units->experts : &units->group;
+    tm_dtype             gradient = tm_graph_at(graph, parameter->gradient)->dtype;
+    int                  layer = parameter->layer >= 0 ? parameter->layer : early ? -1 : INT32_MAX;
+    size_t               at = 0;
     for (size_t u = 0; u < units->n_units; u++) {
         tm_unit *unit = &units->units[u];
-        if (unit->layer == layer && unit->dtype == parameter->dtype && unit->gradient_dtype == gradient) return unit;
+        if (unit->layer == layer && unit->dtype == parameter->dtype && unit->gradient_dtype == gradient &&
+            unit->group.axes == group->axes && unit->group.data == group->data)
+            return unit;
         if (unit->layer <= layer) at = u + 1;
     }
     units->units = tm_grow(units->units, &units->capacity, units->n_units, sizeof *units->units);
@@ -40,10 +48,46 @@ static tm_unit *unit_for(tm_graph *graph, tm_units *units, const tm_tensor *para
     *unit = (tm_unit){
         .layer = layer, .dtype = parameter->dtype, .gradient_dtype = gradient, .weights = TM_NONE, .gradients = TM_NONE
     };
+    unit->group = *group;
+    unit->sharing = group->ranks > 1 ? units->sharing : TM_SHARE_COPIES;
     unit->name = layer < 0            ? "the embedding"
                  : layer == INT32_MAX ? "the head"
                                       : tm_arena_format(graph->arena, "layer %d", layer);
+    if (group == &units->experts) unit->name = tm_arena_format(graph->arena, "experts of %s", unit->name);
     return unit;
+}
+
+static bool same_run(const tm_tensor *a, const tm_tensor *b)
+{
+    return a->sums == b->sums && cut_axes(a) == cut_axes(b);
+}
+
+/* Members in runs: a member goes behind the last of its kind. Most units are one run. */
+static void order_members(tm_graph *graph, tm_unit *unit)
+{
+    tm_unit_member *ordered = tm_alloc(unit->n_members * sizeof *ordered);
+    bool           *taken = tm_alloc(unit->n_members * sizeof *taken);
+    size_t          n = 0;
+    int64_t         first = 0;
+    memset(taken, 0, unit->n_members * sizeof *taken);
+    unit->runs = tm_arena_take(graph->arena, unit->n_members * sizeof *unit->runs);
+    for (size_t m = 0; m < unit->n_members; m++) {
+        const tm_tensor *kind = tm_graph_at(graph, unit->members[m].parameter);
+        if (taken[m]) continue;
+        tm_unit_run *run = &unit->runs[unit->n_runs++];
+        *run = (tm_unit_run){ .sums = kind->sums, .cut = cut_axes(kind), .first = first };
+        for (size_t k = m; k < unit->n_members; k++) {
+            if (taken[k] || !same_run(kind, tm_graph_at(graph, unit->members[k].parameter))) continue;
+            taken[k] = true;
+            ordered[n] = unit->members[k];
+            ordered[n].first = first;
+            first += ordered[n++].count;
+        }
+        run->count = first - run->first;
+    }
+    memcpy(unit->members, ordered, n * sizeof *ordered);
+    free(ordered);
+    free(taken);
 }
 
 void tm_units_find(tm_graph *graph, const tm_segment *of, tm_units *units)
@@ -60,9 +104,12 @@ void tm_units_find(tm_graph *graph, const tm_segment *of, tm_units *units)
     }
     for (size_t u = 0; u < units->n_units; u++) {
         tm_unit *unit = &units->units[u];
-        int64_t  each = (unit->used + units->ranks - 1) / units->ranks;
+        int64_t  ranks = unit->group.ranks, each = (unit->used + ranks - 1) / ranks;
+        order_members(graph, unit);
         unit->share = (each + ALIGNED - 1) / ALIGNED * ALIGNED;
-        unit->elements = unit->share * units->ranks;
+        unit->elements = unit->share * ranks;
+        tm_unit_run *last = &unit->runs[unit->n_runs - 1];
+        last->count = unit->elements - last->first;
     }
     free(early);
 }
@@ -75,10 +122,9 @@ void tm_units_fini(tm_units *units)
     units->n_units = units->capacity = 0;
 }
 
-bool tm_units_own(const tm_units *units, const tm_unit *unit, const tm_unit_member *member, int64_t *begin,
-                  int64_t *end)
+bool tm_units_own(const tm_unit *unit, const tm_unit_member *member, int64_t *begin, int64_t *end)
 {
-    int64_t from = units->rank * unit->share - member->first, to = from + unit->share;
+    int64_t from = unit->group.rank * unit->share - member->first, to = from + unit->share;
     *begin = from > 0 ? from : 0;
     *end = to < member->count ? to : member->count;
     return *begin < *end;
@@ -117,9 +163,9 @@ static void pack_unit(tm_graph *graph, const tm_unit *unit, bool gradients)
 void tm_units_settle(tm_graph *graph, const tm_units *units)
 {
     for (size_t u = 0; u < units->n_units; u++) {
-        if (units->sharing < TM_SHARE_GRADIENTS) pack_unit(graph, &units->units[u], true);
-        if (units->sharing == TM_SHARE_OPTIMIZER || units->sharing == TM_SHARE_GRADIENTS)
-            pack_unit(graph, &units->units[u], false);
+        const tm_unit *unit = &units->units[u];
+        if (unit->sharing < TM_SHARE_GRADIENTS) pack_unit(graph, unit, true);
+        if (unit->sharing == TM_SHARE_OPTIMIZER || unit->sharing == TM_SHARE_GRADIENTS) pack_unit(graph, unit, false);
     }
 }
 
@@ -138,7 +184,7 @@ static tm_tensor_id flat_of(tm_graph *graph, const tm_unit *unit, bool gradients
 }
 
 /* This rank's part; the members have no memory of their own any more. */
-static tm_tensor_id share_unit(tm_graph *graph, const tm_units *units, const tm_unit *unit, bool gradients)
+static tm_tensor_id share_unit(tm_graph *graph, const tm_unit *unit, bool gradients)
 {
     tm_tensor_id flat = flat_of(graph, unit, gradients, true);
     for (size_t m = 0; m < unit->n_members; m++) {
@@ -148,9 +194,9 @@ static tm_tensor_id share_unit(tm_graph *graph, const tm_units *units, const tm_
                                .like = id,
                                .first = unit->members[m].first,
                                .share = unit->share,
-                               .axes = units->axes,
-                               .rank = units->rank,
-                               .ranks = units->ranks };
+                               .axes = unit->group.axes,
+                               .rank = unit->group.rank,
+                               .ranks = unit->group.ranks };
         tm_graph_at(graph, id)->shared = shared;
     }
     return flat;
@@ -160,17 +206,17 @@ void tm_units_place(tm_graph *graph, tm_units *units)
 {
     for (size_t u = 0; u < units->n_units; u++) {
         tm_unit *unit = &units->units[u];
-        int64_t  own = units->rank * unit->share;
-        if (units->sharing >= TM_SHARE_GRADIENTS) {
-            unit->gradients = share_unit(graph, units, unit, true);
+        int64_t  own = unit->group.rank * unit->share;
+        if (unit->sharing >= TM_SHARE_GRADIENTS) {
+            unit->gradients = share_unit(graph, unit, true);
             unit->gradients_first = own;
         } else {
             unit->gradients = flat_of(graph, unit, true, false);
         }
-        if (units->sharing == TM_SHARE_ALL) {
-            unit->weights = share_unit(graph, units, unit, false);
+        if (unit->sharing == TM_SHARE_ALL) {
+            unit->weights = share_unit(graph, unit, false);
             unit->weights_first = own;
-        } else if (units->sharing != TM_SHARE_COPIES) {
+        } else if (unit->sharing != TM_SHARE_COPIES) {
             unit->weights = flat_of(graph, unit, false, false);
         }
     }
@@ -189,6 +235,18 @@ tm_tensor_id tm_units_call(tm_graph *graph, tm_op_id op, unsigned axes, int rank
     tm_tensor_id in[TM_MAX_IN] = { from }, out[TM_MAX_OUT] = { to };
     tm_graph_add(graph, op, &attr, sizeof attr, in, out, add ? 1 : 0);
     return out[0];
+}
+
+void tm_units_sum(tm_graph *graph, const tm_units *units, const tm_unit *unit, tm_tensor_id whole, int64_t first)
+{
+    for (size_t i = 0; i < unit->n_runs; i++) {
+        const tm_unit_run *run = &unit->runs[i];
+        int                ranks = tm_units_size(units, run->sums);
+        if (run->sums == 0 || ranks == 1) continue;
+        const char  *name = tm_graph_at(graph, whole)->name;
+        tm_tensor_id part = tm_graph_run(graph, name, whole, run->first - first, tm_shape_1(run->count));
+        tm_units_call(graph, TM_OP_all_reduce, run->sums, ranks, name, part, part, false);
+    }
 }
 
 /* --- segments ----------------------------------------------------------------------------------------------------- */
@@ -239,7 +297,8 @@ static void note_spots(rewriter *r)
         for (size_t m = 0; m < r->units->units[u].n_members; m++) {
             const tm_unit_member *member = &r->units->units[u].members[m];
             spot                  at = { (int32_t)u, (int32_t)m };
-            if (r->units->sharing == TM_SHARE_ALL) r->weights[member->parameter] = at;
+            if (r->units->units[u].sharing < TM_SHARE_GRADIENTS) continue;
+            if (r->units->units[u].sharing == TM_SHARE_ALL) r->weights[member->parameter] = at;
             r->gradients[member->gradient] = at;
         }
 }
@@ -307,7 +366,7 @@ static void gather(rewriter *r, stay *s, const tm_node *user)
     graph->layer = user->layer;
     graph->module = tm_arena_format(graph->arena, "weights of %s", unit->name);
     s->whole = tm_graph_tensor_as(graph, graph->module, TM_ROLE_WEIGHT_COPY, tm_shape_1(unit->elements), unit->dtype);
-    tm_units_call(graph, TM_OP_all_gather, r->units->axes, r->units->ranks, graph->module, unit->weights, s->whole,
+    tm_units_call(graph, TM_OP_all_gather, unit->group.axes, unit->group.ranks, graph->module, unit->weights, s->whole,
                   false);
 }
 
@@ -331,7 +390,8 @@ static void reduce(rewriter *r, const tm_unit *unit, const sums *s, const tm_nod
         if (!s->written[m])
             clear(graph, s->whole, unit->members[m].first, unit->members[m].first + unit->members[m].count);
     clear(graph, s->whole, unit->used, unit->elements);
-    tm_units_call(graph, TM_OP_reduce_scatter, r->units->axes, r->units->ranks, graph->module, s->whole,
+    tm_units_sum(graph, r->units, unit, s->whole, 0);
+    tm_units_call(graph, TM_OP_reduce_scatter, unit->group.axes, unit->group.ranks, graph->module, s->whole,
                   unit->gradients, r->add);
 }
 
@@ -462,7 +522,7 @@ void tm_units_reduce(tm_graph *graph, tm_units *units)
     tm_segment old = *graph->segment;
     ptrdiff_t *last = tm_alloc((units->n_units + 1) * sizeof *last);
     for (size_t u = 0; u < units->n_units; u++) {
-        last[u] = last_write(graph, &old, &units->units[u]);
+        last[u] = tm_units_size(units, units->units[u].group.data) > 1 ? last_write(graph, &old, &units->units[u]) : -1;
         units->units[u].reduced = last[u] >= 0;
     }
     graph->segment->nodes = NULL;
@@ -476,7 +536,9 @@ void tm_units_reduce(tm_graph *graph, tm_units *units)
             graph->phase = old.nodes[x].phase;
             graph->layer = old.nodes[x].layer;
             graph->module = what;
-            tm_units_call(graph, TM_OP_all_reduce, units->axes, units->ranks, what, units->units[u].gradients,
+            tm_units_sum(graph, units, &units->units[u], units->units[u].gradients, 0);
+            tm_units_call(graph, TM_OP_all_reduce, units->units[u].group.data,
+                          tm_units_size(units, units->units[u].group.data), what, units->units[u].gradients,
                           units->units[u].gradients, false);
             graph->phase = phase;
             graph->layer = -1;

@@ -3,7 +3,8 @@
  *
  * A unit is what torchtitan's fully_shard wraps: the parameters before the blocks, each block, those behind them, one
  * after the other in one flat tensor whose length divides by the ranks (filled up with zeros), `share` elements for
- * each. A unit has one format; parameters of other formats make further units of the layer.
+ * each. A unit has one format and one group that shares it; parameters of other formats make further units of the
+ * layer, and so do experts that are divided among ranks (expert parallel), which fewer ranks have in common.
  *
  * Who has what (tm_sharing):
  *   copies     weights and gradients whole on every rank; the gradients of a unit are one all-reduce
@@ -17,6 +18,7 @@
 #ifndef TM_GRAPH_PASSES_UNITS_H
 #define TM_GRAPH_PASSES_UNITS_H
 
+#include "comm/mesh.h"
 #include "graph/graph.h"
 
 typedef enum { TM_SHARE_COPIES, TM_SHARE_OPTIMIZER, TM_SHARE_GRADIENTS, TM_SHARE_ALL } tm_sharing;
@@ -26,12 +28,30 @@ typedef struct {
     int64_t      first, count; /* elements of the unit */
 } tm_unit_member;
 
+/* The ranks that train a parameter together. */
+typedef struct {
+    unsigned axes;        /* of the mesh: the group that shares its units */
+    int      rank, ranks; /* this one's number in it; ranks 1: nothing is shared */
+    unsigned data;        /* axes whose ranks have other tokens, beside `axes`: gradients are a sum over them, too */
+} tm_unit_group;
+
+/* Members of a unit, one after the other, whose gradients are sums over the ranks of the same axes `sums`
+ * (tm_tensor.sums), and that are cut over the same axes. The last run ends with the unit. */
+typedef struct {
+    unsigned sums, cut;
+    int64_t  first, count; /* elements of the unit */
+} tm_unit_run;
+
 typedef struct {
     const char     *name; /* "layer 3": for messages */
     int             layer;
+    tm_sharing      sharing; /* copies where the group is one rank */
+    tm_unit_group   group;
     tm_dtype        dtype, gradient_dtype;
     tm_unit_member *members;
     size_t          n_members, capacity;
+    tm_unit_run    *runs; /* of all members, in their order */
+    size_t          n_runs;
     int64_t         used, elements; /* of the members; filled up */
     int64_t         share;          /* elements of a rank */
     /* Flat tensors, and the element of the unit that is the first in them. weights: TM_NONE where only gradients are in
@@ -42,17 +62,17 @@ typedef struct {
 } tm_unit;
 
 typedef struct {
-    tm_sharing sharing;
-    unsigned   axes; /* of the mesh: the group that shares */
-    int        rank, ranks;
-    bool       reshard;  /* `all`: weights are let go between the forward and the backward pass of a unit */
-    int        prefetch; /* `all`: units whose weights are gathered ahead of their uses */
-    tm_unit   *units;
-    size_t     n_units, capacity;
+    tm_sharing    sharing;
+    tm_mesh       mesh;           /* all 0: one rank */
+    tm_unit_group group, experts; /* of experts that are divided (cut over ep), and of all others */
+    bool          reshard;        /* `all`: weights are let go between the forward and the backward pass of a unit */
+    int           prefetch;       /* `all`: units whose weights are gathered ahead of their uses */
+    tm_unit      *units;
+    size_t        n_units, capacity;
 } tm_units;
 
 /* Puts all parameters that have a gradient into units; `of`: the segment that tells what comes before the blocks. The
- * caller has filled in the first six members of *units, and ends it with tm_units_fini. */
+ * caller has filled in the members before `units` of *units, and ends it with tm_units_fini. */
 void tm_units_find(tm_graph *graph, const tm_segment *of, tm_units *units);
 void tm_units_fini(tm_units *units);
 
@@ -70,8 +90,20 @@ void tm_units_pass(tm_graph *graph, const tm_units *units, bool add);
 void tm_units_reduce(tm_graph *graph, tm_units *units);
 
 /* Elements [*begin, *end) of a member, counted in it, that lie in this rank's share; false: none. */
-bool tm_units_own(const tm_units *units, const tm_unit *unit, const tm_unit_member *member, int64_t *begin,
-                  int64_t *end);
+bool tm_units_own(const tm_unit *unit, const tm_unit_member *member, int64_t *begin, int64_t *end);
+/* Is the unit of experts that are divided? */
+static inline bool tm_units_experts(unsigned cut)
+{
+    return (cut & 1U << TM_AXIS_EP) != 0;
+}
+/* Ranks of a group along axes; of no mesh 1. */
+static inline int tm_units_size(const tm_units *units, unsigned axes)
+{
+    return units->mesh.degree[0] == 0 ? 1 : tm_mesh_group_size(&units->mesh, axes);
+}
+/* Appends the sums that members of a unit need beside those over ranks with other tokens; `whole`: their gradients, the
+ * unit's elements from number `first` on. */
+void tm_units_sum(tm_graph *graph, const tm_units *units, const tm_unit *unit, tm_tensor_id whole, int64_t first);
 
 /* Appends a collective to the current segment; `to` may be TM_NONE, or `from` itself. Returns its result. */
 tm_tensor_id tm_units_call(tm_graph *graph, tm_op_id op, unsigned axes, int ranks, const char *what, tm_tensor_id from,

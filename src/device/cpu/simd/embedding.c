@@ -15,6 +15,12 @@
 #include "device/cpu/simd/kernels.h"
 #include "op/attrs.h"
 
+/* Does this rank add the position of row r? */
+TM_INLINE bool has_position(const tm_embedding_attr *attr, int64_t r)
+{
+    return attr->rows == 0 || (r >= attr->from && r < attr->from + attr->rows);
+}
+
 /* ---- forward ---- */
 
 TM_INLINE void embedding_rows(const tm_call *call, tm_dtype stored, tm_dtype format, int64_t begin, int64_t end)
@@ -24,13 +30,15 @@ TM_INLINE void embedding_rows(const tm_call *call, tm_dtype stored, tm_dtype for
     const void              *table = call->in[1].data, *positions = call->in[2].data;
     int64_t                  columns = tm_view_columns(&call->in[1]), vocabulary = tm_view_rows(&call->in[1]);
     for (int64_t r = begin; r < end; r++) {
-        TM_ASSERT(tokens[r] >= 0 && tokens[r] < vocabulary);
-        int64_t from = tokens[r] * columns, place = positions ? (places ? places[r] : r % attr->seq) * columns : 0;
+        int64_t token = tokens[r] - attr->first, from = token * columns;
+        bool    here = token >= 0 && token < vocabulary, adds = positions && has_position(attr, r);
+        int64_t place = adds ? (places ? places[r] : r % attr->seq) * columns : 0;
+        TM_ASSERT(here || attr->part);
         TM_ASSERT(!places || (places[r] >= 0 && places[r] < tm_view_rows(&call->in[2])));
         for (int64_t j = 0; j < columns; j += TM_LANES) {
             int64_t n = tm_lanes(j, columns);
-            v16     v = v16_get(table, stored, from + j, n);
-            if (positions) v = v16_add(v, v16_get(positions, stored, place + j, n));
+            v16     v = here ? v16_get(table, stored, from + j, n) : v16_zero();
+            if (adds) v = v16_add(v, v16_get(positions, stored, place + j, n));
             v16_put(call->out[0].data, format, r * columns + j, v, n);
         }
     }
@@ -65,14 +73,18 @@ static int32_t *chain_next(const tm_call *call, int k)
 }
 static void build_chain(const tm_call *call, int k)
 {
-    const int32_t *keys = call->in[1 + k].data;
-    int32_t       *first = chain_first(call, k), *next = chain_next(call, k);
-    int64_t        n = tm_view_rows(&call->out[k]);
+    const tm_embedding_attr *attr = call->attr;
+    const int32_t           *keys = call->in[1 + k].data;
+    int32_t                 *first = chain_first(call, k), *next = chain_next(call, k);
+    int64_t                  n = tm_view_rows(&call->out[k]), least = k == 0 ? attr->first : 0;
     for (int64_t v = 0; v < n; v++) first[v] = -1;
     for (int64_t r = tm_view_rows(&call->in[0]) - 1; r >= 0; r--) {
-        TM_ASSERT(keys[r] >= 0 && keys[r] < n);
-        next[r] = first[keys[r]];
-        first[keys[r]] = (int32_t)r;
+        int64_t key = keys[r] - least;
+        bool    here = key >= 0 && key < n;
+        TM_ASSERT(here || (k == 0 && attr->part));
+        if (!here || (k == 1 && !has_position(attr, r))) continue;
+        next[r] = first[key];
+        first[key] = (int32_t)r;
     }
 }
 
@@ -135,7 +147,7 @@ TM_INLINE void position_rows(const tm_call *call, tm_dtype format, tm_dtype stor
             int64_t n = tm_lanes(j, columns);
             v16     sum = accumulate ? v16_get(call->out[1].data, stored, p * columns + j, n) : v16_zero();
             for (int64_t r = p < attr->seq ? p : rows; r < rows; r += attr->seq)
-                sum = v16_add(sum, v16_get(call->in[0].data, format, r * columns + j, n));
+                if (has_position(attr, r)) sum = v16_add(sum, v16_get(call->in[0].data, format, r * columns + j, n));
             v16_put(call->out[1].data, stored, p * columns + j, sum, n);
         }
 }

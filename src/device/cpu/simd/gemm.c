@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "device/cpu/simd/simd.h"
+#include "graph/nf4.h"
 #if TM_PAIRS
 #include "device/cpu/simd/gemm_pairs.h"
 #else
@@ -30,6 +31,8 @@ enum {
     BLOCK = 4 * TM_GEMM_BLOCK,
     TILE_ROWS = 448,
     NEAR_SLOTS = 1 << 18, /* 1 MiB */
+    FEW_ROWS = 1024,
+    NEAR_FLOATS = 1 << 18,
 };
 #else
 enum {
@@ -37,6 +40,8 @@ enum {
     BLOCK = TM_GEMM_BLOCK,
     TILE_ROWS = 224, /* tile of one task: its part of A and B for one block, 458 KB + 512 KB, stays near the core */
     NEAR_SLOTS = 0,
+    FEW_ROWS = 288,        /* most rows of A of a product that packs B as it goes and writes C once */
+    NEAR_FLOATS = 1 << 16, /* of the other one at a time, in each thread: 256 KiB */
 };
 #endif
 enum {
@@ -45,14 +50,19 @@ enum {
     STRIP_SIDE = 1536,
     TILE_COLUMNS = 256,
     MOST_COLUMNS = 1024,
-    TILE_GAP = 16,         /* floats between rows of sums: an odd number of cache lines */
-    MOST_TILES = 16,       /* threads with a tile of their own: 3.7 MiB, or 7.4 */
-    PACK_GROUP = 4,        /* panels packed by one task */
-    FEW = 288,             /* most rows (or columns) of a product that packs as it goes */
-    FEW_FLOATS = 1 << 21,  /* of that operand, packed: 8 MiB */
-    NEAR_FLOATS = 1 << 16, /* of the other one at a time, in each thread: 256 KiB */
-    SMALL_FLOPS = 1000000  /* below: one thread, about 10 us of work */
+    TILE_GAP = 16,        /* floats between rows of sums: an odd number of cache lines */
+    MOST_TILES = 16,      /* threads with a tile of their own: 3.7 MiB, or 7.4 */
+    PACK_GROUP = 4,       /* panels packed by one task */
+    FEW = 288,            /* most rows (or columns) of other products that pack as they go */
+    FEW_FLOATS = 1 << 21, /* of that operand, packed: 8 MiB */
+    SMALL_FLOPS = 1000000 /* below: one thread, about 10 us of work */
 };
+
+#if TM_PAIRS
+typedef nf4_tables tables;
+#else
+typedef int tables; /* no format is decoded on the way */
+#endif
 
 typedef struct {
     int64_t depth, stages;
@@ -67,6 +77,7 @@ typedef struct {
 /* One step: a block of C, a stage of K. */
 typedef struct {
     const tm_gemm *gemm;
+    const tables  *tables;
     float         *a, *b; /* packed: [block of K][panel][k][MR or NR], or as gemm_pairs.h says */
     float         *sums;  /* float32 sums of the block: C itself, or the strip; or the tiles of the threads */
     bool           tiles;
@@ -161,6 +172,7 @@ static TM_PLANNED plan plan_make(const tm_gemm *g)
 /* Packing as it goes: the small operand is packed once for all, tasks are `group` panels of the large one. */
 typedef struct {
     bool    use, few_rows;             /* the small operand is A, otherwise B */
+    bool    tiles;                     /* sums are whole after one block of K: room for those of one panel will do */
     int64_t panels, large, group;      /* panels of the small operand, of the large one, of a task */
     int64_t small_floats, near_floats; /* packed: the small operand; the large one in a thread at a time */
     int64_t ld_sums, thread_floats;    /* sums of a bfloat16 C; all of a thread */
@@ -193,9 +205,11 @@ static TM_PLANNED passing passing_make(const tm_gemm *g)
     p.near_floats = tm_round_up(p.group * width * block, 16);
     p.ld_sums = (p.few_rows ? p.group * NR : few) + TILE_GAP;
     p.thread_floats = p.near_floats;
-    if (g->c_dtype == TM_BF16) p.thread_floats += (p.few_rows ? few : p.group * MR) * p.ld_sums;
-    p.use = few <= FEW && p.small_floats <= FEW_FLOATS && p.large * width >= 2 * few &&
-            passing_bytes(&p, g->threads) <= most_bytes(g);
+    p.tiles = g->k <= BLOCK;
+    if (g->c_dtype == TM_BF16) p.thread_floats += (p.tiles ? MR : p.few_rows ? few : p.group * MR) * p.ld_sums;
+    bool once = g->c_dtype == TM_BF16 || (p.tiles && !g->accumulate); /* C in memory is written once, and not read */
+    p.use = few <= (once && p.few_rows ? FEW_ROWS : FEW) && p.small_floats <= FEW_FLOATS &&
+            p.large * width >= 2 * few && passing_bytes(&p, g->threads) <= most_bytes(g);
     return p;
 }
 
@@ -271,6 +285,28 @@ static step step_at(const tm_gemm *g, const plan *p, float *workspace, int64_t t
     return s;
 }
 
+static void init_tables(const tm_gemm *g, tables *out)
+{
+#if TM_PAIRS
+    if (g->b.dtype == TM_NF4_BLOCKS) nf4_tables_init(out);
+#else
+    (void)g, (void)out;
+#endif
+}
+
+/* `panels` panels of B from column `column` on, k elements from k0 on. */
+static void pack_right(const step *s, float *dst, int64_t panels, int64_t column, int64_t limit, int64_t k0, int64_t k)
+{
+    const tm_gemm_matrix *b = &s->gemm->b;
+#if TM_PAIRS
+    if (b->dtype == TM_NF4_BLOCKS) {
+        pack_nf4(dst, s->tables, b->data, b->ld, b->transposed, panels, column, limit, k0, k);
+        return;
+    }
+#endif
+    pack_panels(dst, b->data, b->ld, b->dtype, b->transposed, true, panels, column, limit, k0, k);
+}
+
 /* Packs the step's blocks of A and of B; shared among the threads of the region. */
 static void pack(const step *s, bool pack_a, bool pack_b, int threads)
 {
@@ -287,10 +323,9 @@ static void pack(const step *s, bool pack_a, bool pack_b, int threads)
             pack_panels(s->a + (packed_columns(from) * pa + first * packed_columns(k)) * MR, a->data, a->ld, a->dtype,
                         !a->transposed, false, panels, s->row + first * MR, s->row + s->m, s->k0 + from, k);
         } else {
-            const tm_gemm_matrix *b = &s->gemm->b;
-            int64_t               first = (q - ga) * group, panels = tm_min(group, pb - first);
-            pack_panels(s->b + (packed_columns(from) * pb + first * packed_columns(k)) * NR, b->data, b->ld, b->dtype,
-                        b->transposed, true, panels, s->column + first * NR, s->column + s->n, s->k0 + from, k);
+            int64_t first = (q - ga) * group, panels = tm_min(group, pb - first);
+            pack_right(s, s->b + (packed_columns(from) * pb + first * packed_columns(k)) * NR, panels,
+                       s->column + first * NR, s->column + s->n, s->k0 + from, k);
         }
     }
 }
@@ -390,7 +425,8 @@ static void pass(const step *all, const passing *p, int64_t first, float *near)
         s.a = near, s.panels_m = panels, s.row = first * MR;
         s.m = tm_min(panels * MR, g->m - s.row);
     }
-    bool    wide = g->c_dtype == TM_F32;
+    bool wide = g->c_dtype == TM_F32;
+    s.tiles = p->tiles && !wide;
     float  *sums = wide ? (float *)g->c + s.row * g->ldc + s.column : near + p->near_floats;
     int64_t ld = wide ? g->ldc : p->ld_sums;
     for (int64_t block = 0; block < blocks; block++) {
@@ -400,8 +436,7 @@ static void pass(const step *all, const passing *p, int64_t first, float *near)
         s.last = block == blocks - 1;
         if (p->few_rows) {
             s.a = all->a + packed_columns(s.k0) * p->panels * MR;
-            pack_panels(near, g->b.data, g->b.ld, g->b.dtype, g->b.transposed, true, panels, s.column, s.column + s.n,
-                        s.k0, s.k);
+            pack_right(&s, near, panels, s.column, s.column + s.n, s.k0, s.k);
         } else {
             s.b = all->b + packed_columns(s.k0) * p->panels * NR;
             pack_panels(near, g->a.data, g->a.ld, g->a.dtype, !g->a.transposed, false, panels, s.row, s.row + s.m, s.k0,
@@ -413,7 +448,10 @@ static void pass(const step *all, const passing *p, int64_t first, float *near)
 
 static void pass_all(const tm_gemm *g, const passing *p, float *workspace, int threads)
 {
-    step all = { .gemm = g, .a = workspace, .b = workspace, .m = g->m, .n = g->n, .k = g->k };
+    step   all = { .gemm = g, .a = workspace, .b = workspace, .m = g->m, .n = g->n, .k = g->k };
+    tables decoded;
+    init_tables(g, &decoded);
+    all.tables = &decoded;
     all.panels_m = tm_ceil_div(g->m, MR);
     all.panels_n = tm_ceil_div(g->n, NR);
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -431,7 +469,8 @@ static void check(const tm_gemm *g)
 {
     TM_ASSERT(g->m >= 0 && g->n >= 0 && g->k >= 0 && g->threads >= 1);
     TM_ASSERT(g->a.dtype == TM_F32 || g->a.dtype == TM_BF16);
-    TM_ASSERT(g->b.dtype == TM_F32 || g->b.dtype == TM_BF16);
+    TM_ASSERT(g->b.dtype == TM_F32 || g->b.dtype == TM_BF16 || (TM_PAIRS && g->b.dtype == TM_NF4_BLOCKS));
+    TM_ASSERT(g->b.dtype != TM_NF4_BLOCKS || g->b.ld % TM_NF4_BLOCK == 0);
     TM_ASSERT(g->c_dtype == TM_F32 || g->c_dtype == TM_BF16);
     TM_ASSERT(!g->bias || g->bias_dtype == TM_F32 || g->bias_dtype == TM_BF16);
     TM_ASSERT(!g->residual || g->residual_dtype == TM_F32 || g->residual_dtype == TM_BF16);
@@ -459,12 +498,15 @@ void TM_K(tm_gemm_run)(const tm_gemm *gemm)
     }
     plan    p = plan_make(gemm);
     int64_t steps = p.blocks_m * p.blocks_n * p.stages;
+    tables  decoded;
+    init_tables(gemm, &decoded);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         step before = { .row = -1, .column = -1 };
         gemm_begin();
         for (int64_t t = 0; t < steps; t++) {
             step s = step_at(gemm, &p, workspace, t, threads);
+            s.tables = &decoded;
             bool pack_a = s.row != before.row || s.k0 != before.k0;
             bool pack_b = s.column != before.column || s.k0 != before.k0;
             if (pack_a || pack_b) pack(&s, pack_a, pack_b, threads);

@@ -194,6 +194,8 @@ TM_INLINE void pack_typed(float *dst, const void *p, int64_t ld, tm_dtype dtype,
     }
 }
 
+#include "device/cpu/simd/gemm_nf4.h"
+
 /* `panels` neighbouring panels of A or of B, as in gemm_pack.h. */
 TM_INLINE void pack_panels(float *dst, const void *p, int64_t ld, tm_dtype dtype, bool along_k, bool of_b,
                            int64_t panels, int64_t r0, int64_t limit, int64_t k0, int64_t k)

@@ -9,18 +9,22 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/common.h"
 #include "device/cpu/simd/kernels.h"
+#include "graph/nf4.h"
 
-/* A float32 weight is rounded while it is packed. */
+/* A float32 weight is rounded while it is packed, one in blocks of NF4 decoded. */
 static TM_PLANNED bool is_rounded(const tm_call *call)
 {
-    return call->rounded == 1u << 1 && call->in[1].dtype == TM_F32;
+    const tm_view *w = &call->in[1];
+    bool           blocks = w->dtype == TM_NF4_BLOCKS && tm_view_dense(w) && tm_view_ld(w) % TM_NF4_BLOCK == 0;
+    return call->rounded == 1u << 1 && (w->dtype == TM_F32 || blocks);
 }
 static TM_PLANNED const char *refuse(const tm_call *call)
 {
     if (TM_PAIRS && !(call->in[0].dtype == TM_BF16 && (call->in[1].dtype == TM_BF16 || is_rounded(call))))
         return "needs bfloat16 inputs";
     if (!TM_PAIRS && call->rounded) return "does not round weights while packing";
-    if (!tm_is_float(&call->in[0]) || !tm_is_float(&call->in[1])) return "needs float32 or bfloat16 inputs";
+    if (!tm_is_float(&call->in[0]) || (!tm_is_float(&call->in[1]) && !is_rounded(call)))
+        return "needs float32 or bfloat16 inputs";
     return tm_is_float(&call->out[0]) ? NULL : "needs a float32 or bfloat16 output";
 }
 static TM_PLANNED const char *forward_refuse(const tm_call *call)

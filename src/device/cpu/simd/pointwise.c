@@ -98,6 +98,30 @@ TM_INLINE void add_rows(const tm_call *call, tm_dtype format, int64_t begin, int
 }
 TM_PART(add_rows, in[0])
 
+TM_INLINE void add_bias_rows(const tm_call *call, tm_dtype format, tm_dtype stored, int64_t begin, int64_t end)
+{
+    int64_t columns = tm_view_columns(&call->out[0]);
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t j = 0; j < columns; j += TM_LANES) {
+            int64_t n = tm_lanes(j, columns), at = r * columns + j;
+            v16     sum = v16_add(v16_get(call->in[0].data, format, at, n), v16_get(call->in[1].data, format, at, n));
+            v16_put(call->out[0].data, format, at, v16_add(sum, v16_get(call->in[2].data, stored, j, n)), n);
+        }
+}
+TM_PART_2(add_bias_rows, in[0], in[2])
+
+static void add_bias_run(const tm_call *call)
+{
+    tm_parallel(call, add_bias_rows_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
+}
+static TM_PLANNED const char *add_bias_refuse(const tm_call *call)
+{
+    const char *why = tm_refuse_format(&call->in[0]);
+    if (!why) why = tm_refuse_mixed(&call->in[0], &call->in[1]);
+    if (!why) why = tm_refuse_mixed(&call->in[0], &call->out[0]);
+    return why ? why : tm_refuse_format(&call->in[2]);
+}
+
 TM_INLINE void fill(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     const tm_view      *y = &call->out[0];
@@ -465,6 +489,7 @@ const tm_kernel TM_K(tm_cpu_pointwise)[] = {
     TM_KERNEL(swiglu, "swiglu/", unary_refuse, NULL, swiglu_run),
     TM_KERNEL(swiglu_grad, "swiglu_grad/", binary_refuse, NULL, swiglu_grad_run),
     TM_KERNEL(add, "add/", binary_refuse, NULL, add_run),
+    TM_KERNEL(add_bias, "add_bias/", add_bias_refuse, NULL, add_bias_run),
     TM_KERNEL(cast, "cast/", cast_refuse, NULL, cast_run),
     TM_KERNEL(fill, "fill/", fill_refuse, NULL, fill_run),
     TM_KERNEL(rope, "rope/", rope_refuse, NULL, rope_run),

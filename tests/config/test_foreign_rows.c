@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of other programs' keys: every row is sound; layouts of ranks become ours. */
+#include "config/foreign.h"
+#include "support/foreign.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A key of ours that a row names must be one, and a value that it gives must fit. */
+static void check_target(test_foreign *f, const tm_foreign_key *row, const char *what, size_t n)
+{
+    while (n > 0) {
+        size_t length = 0, name;
+        while (length < n && what[length] != ';') length++;
+        char word[200];
+        snprintf(word, sizeof word, "%.*s", (int)length, what);
+        name = strcspn(word, "=");
+        bool gives = word[name] == '=' && strcmp(word + name + 1, "*") != 0 && strcmp(word + name + 1, "null") != 0;
+        word[name] = '\0';
+        const tm_entry *entry = tm_entry_find(f->config, word);
+        if (*word && !entry && strcmp(word, "model") != 0) fail_msg("%s: '%s' is no key of ours", row->name, word);
+        if (gives) {
+            const char *text;
+            tm_given    given = { .text = word + name + 1, .origin = "row" };
+            if (tm_value_coerce(f->config->arena, &entry->key, &given, &text, &f->err) != TM_OK)
+                fail_msg("%s: %s", row->name, f->err.text);
+        }
+        what += length + (length < n);
+        n -= length + (length < n);
+    }
+}
+
+static void every_row_is_sound(void **state)
+{
+    test_foreign *f = *state;
+    for (size_t k = 0; tm_framework_at(k); k++) {
+        const tm_framework *framework = tm_framework_at(k);
+        for (size_t i = 0; i < framework->n; i++) {
+            const tm_foreign_key *row = &framework->keys[i];
+            if (tm_foreign_row(framework, row->name) != row)
+                fail_msg("%s: %s has two rows", framework->name, row->name);
+            if (row->with) {
+                char name[160];
+                snprintf(name, sizeof name, "%s", row->with + (*row->with == '!'));
+                name[strcspn(name, "=")] = '\0';
+                if (!tm_foreign_row(framework, name))
+                    fail_msg("%s counts with '%s', which has no row", row->name, name);
+            }
+            if (row->kind != TM_FOREIGN_MAPPED) {
+                if (!row->words || !*row->words) fail_msg("%s: no reason", row->name);
+                if (row->kind >= TM_FOREIGN_EQUAL) assert_non_null(row->values);
+                continue;
+            }
+            if (!strchr(row->values, ':')) check_target(f, row, row->values, strlen(row->values));
+            for (const char *p = row->values; strchr(row->values, ':') && *p;) {
+                size_t n = strcspn(p, "|"), colon = strcspn(p, ":");
+                if (colon >= n) fail_msg("%s: a case without ':'", row->name);
+                check_target(f, row, p + colon + 1, n - colon - 1);
+                p += n + (p[n] == '|');
+            }
+            if (strchr(row->values, ':') && !strchr(row->values, '*') && !row->words && !strstr(row->values, "true:"))
+                fail_msg("%s: other values are refused without words", row->name);
+        }
+    }
+}
+
+#define MEGATRON                                                                                                       \
+    "work_group: a\nuser_name: b\nexp_name: c\nworkspace: ./o\nmodules:\n  pre_trainer:\n    framework: megatron\n"    \
+    "    config: pre_trainer.yaml\n    model: llama2_7B.yaml\n    overrides:\n      mock_data: true\n"
+
+/* Copies of the model, or one that all ranks share: what each of Megatron's keys means, and who of them decides. */
+static void data_parallel_layouts_of_megatron(void **state)
+{
+    static const struct {
+        const char *lines, *shards, *copies, *strategy;
+    } cases[] = {
+        { "", "1", "-1", "optim_grads_params" },
+        { "      use_distributed_optimizer: false\n", "1", "-1", "optim_grads_params" },
+        { "      use_distributed_optimizer: true\n", "-1", "1", "optim" },
+        { "      use_torch_fsdp2: true\n", "-1", "1", "optim_grads_params" },
+        { "      use_torch_fsdp2: true\n      use_distributed_optimizer: false\n", "-1", "1", "optim_grads_params" },
+        { "      use_torch_fsdp2: true\n      data_parallel_replicate_degree: 2\n", "-1", "2", "optim_grads_params" },
+        { "      data_parallel_replicate_degree: 2\n", "1", "-1", "optim_grads_params" },
+        { "      use_megatron_fsdp: true\n", "1", "-1", "optim_grads_params" },
+        { "      use_megatron_fsdp: true\n      data_parallel_sharding_strategy: optim_grads\n", "-1", "1",
+          "optim_grads" },
+        { "      use_custom_fsdp: true\n      data_parallel_sharding_strategy: optim_grads_params\n"
+          "      use_distributed_optimizer: true\n",
+          "-1", "1", "optim_grads_params" },
+        { "      data_parallel_sharding_strategy: optim_grads\n", "1", "-1", "optim_grads_params" },
+        { "      num_distributed_optimizer_instances: 1\n      use_distributed_optimizer: true\n", "-1", "1", "optim" },
+    };
+    static const char *const refused[][2] = {
+        { "      use_torch_fsdp2: true\n      use_distributed_optimizer: true\n",
+          "not built: use_torch_fsdp2 with use_distributed_optimizer; leave one out" },
+        { "      use_megatron_fsdp: true\n      data_parallel_sharding_strategy: half\n",
+          "must be one of optim, optim_grads, optim_grads_params; found 'half'" },
+        { "      use_distributed_optimizer: true\n      num_distributed_optimizer_instances: 2\n",
+          "parts of the optimizer in several copies; set it to 1" },
+    };
+    test_foreign *f = *state;
+    char          text[2048];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, MEGATRON "%s", cases[i].lines);
+        if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), true, 0, NULL) != TM_OK)
+            fail_msg("%s", f->err.text);
+        test_foreign_has(f, "parallelism.data_parallel_shard_degree", cases[i].shards);
+        test_foreign_has(f, "parallelism.data_parallel_replicate_degree", cases[i].copies);
+        test_foreign_has(f, "parallelism.data_parallel_shard_strategy", cases[i].strategy);
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        snprintf(text, sizeof text, MEGATRON "%s", refused[i][0]);
+        test_foreign_refuse(f, test_foreign_put(f, "x.yaml", text), refused[i][1]);
+    }
+}
+
+static void weights_are_let_go_as_in_torchtune(void **state)
+{
+    test_foreign *f = *state;
+    for (int on = 0; on < 2; on++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "model:\n  _component_: torchtune.models.llama2.llama2_7b\noptimizer:\n"
+                 "  _component_: torch.optim.AdamW\n  lr: 2e-5\nmax_steps_per_epoch: 2\n"
+                 "fsdp_reshard_after_forward: %s\n",
+                 on ? "True" : "False");
+        test_foreign_take(f, test_foreign_put(f, "r.yaml", text));
+        test_foreign_has(f, "parallelism.fsdp_reshard_after_forward", on ? "always" : "never");
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(every_row_is_sound),
+        TEST(data_parallel_layouts_of_megatron),
+        TEST(weights_are_let_go_as_in_torchtune),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
