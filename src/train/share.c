@@ -261,15 +261,6 @@ static void add_part(tm_step *step, tm_tensor_id from, tm_tensor_id to, bool add
     tm_units_call(step->graph, TM_OP_reduce_scatter, 0, 1, "separate sums", from, to, add);
 }
 
-/* Over those that read other samples. */
-static void reduce_data(tm_step *step)
-{
-    if (tm_layout_data_ranks(&step->options.layout) == 1) return;
-    for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
-    step->graph->layer = -1;
-    all_reduce(step, TM_AXES_BATCH, step->counts);
-}
-
 void share_reduce(tm_step *step)
 {
     tm_graph *graph = step->graph;
