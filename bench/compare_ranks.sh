@@ -3,18 +3,20 @@
 # Ranks beside one process: R ranks of one thread each (copies, ZeRO-1, fully sharded) against one rank of R threads with the
 # same batch, and PyTorch's DistributedDataParallel and FSDP2 over gloo with as many processes; in turn, process by process.
 #
-#   CASES="gpt-small"   (bench/cases.sh)    RANKS=2    ROUNDS=3    STEPS=8    WARMUP=2 first steps left out
-#   SIDES="one copies optim shards pp ddp fsdp2"   which (pp: stages of a pipeline, 8 micro-batches or BATCH)        MPI=openmpi|mpich   the ranks' library
-#   COMPILE=1  PyTorch compiled     PYTHON=  with torch      TRAINMARK=./trainmark     RECORDS=F  keep the raw records in F.CASE
+#   CASES="gpt-small"   (bench/cases.sh)    RANKS=2    ROUNDS=2    STEPS=4    WARMUP=1 first steps left out
+#   SIDES="one copies shards ddp fsdp2"   which, also: optim, pp (stages of a pipeline, 8 micro-batches or BATCH)
+#   MPI=openmpi|mpich   the ranks' library
+#   COMPILE=1  PyTorch compiled     PYTHON=  with torch      TRAINMARK=./trainmark
+#   RECORDS=F  keep the raw records in F.CASE; what is there is not run again, so a measurement that was cut off goes on
 #   DIM LAYERS HEADS KV_HEADS FFN VOCAB BATCH SEQ   other dimensions (BATCH: of all ranks)
 #
-# A process counts with batch tokens / median step time over its steps after WARMUP, a side with the median over its rounds.
+# Two rounds of gpt-small take about six minutes on two slow cores (700 tokens/s). A process counts with batch tokens / median step time over its steps after WARMUP, a side with the median over its rounds.
 set -eu
 # shellcheck source=bench/cases.sh
 . "$(dirname "$0")/cases.sh"
 case_setup
-ranks=${RANKS:-2} rounds=${ROUNDS:-3} steps=${STEPS:-8} warmup=${WARMUP:-2}
-sides=${SIDES:-one copies optim shards pp ddp fsdp2}
+ranks=${RANKS:-2} rounds=${ROUNDS:-2} steps=${STEPS:-4} warmup=${WARMUP:-1}
+sides=${SIDES:-one copies shards ddp fsdp2}
 [ "$steps" -gt "$warmup" ] || { echo "STEPS $steps must be more than WARMUP $warmup" >&2; exit 2; }
 records=${RECORDS:-$work/records}
 degree=--parallelism.data_parallel
@@ -23,7 +25,7 @@ for case in ${CASES:-gpt-small}; do
     case_shape "$case"
     [ $((batch % ranks)) -eq 0 ] || { echo "BATCH $batch must be a multiple of RANKS $ranks" >&2; exit 2; }
     whole=$batch
-    : >"$records.$case"
+    touch "$records.$case"
     round=1
     while [ "$round" -le "$rounds" ]; do
         for side in $sides; do
@@ -42,6 +44,7 @@ for case in ${CASES:-gpt-small}; do
             esac
             case_arguments
             rm -rf "$work/out"
+            grep -qF "\"side\": \"$name\", \"round\": $round, " "$records.$case" && continue
             # shellcheck disable=SC2086,SC2154
             case $name in
             PyTorch*) set -- "$python" "$here/peers/torch_ranks.py" --mode "$side" --ranks "$ranks" $PEER_MODEL \

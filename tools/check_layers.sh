@@ -81,6 +81,7 @@ model/shape.h
 op/attrs.h
 op/compare.h
 op/dynamic.h
+op/exchange.h
 op/fused.h
 op/keeps.h
 op/kernel.h

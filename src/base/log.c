@@ -1,22 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/clock.h"
 #include "base/plain.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+enum { LEVELS = TM_LOG_ERROR + 1 };
 
 static tm_log_level lowest_level = TM_LOG_INFO;
+static FILE        *files[LEVELS]; /* NULL: there is no folder */
 
 void tm_log_set_level(tm_log_level lowest)
 {
     lowest_level = lowest;
 }
 
+bool tm_log_open_folder(const char *folder)
+{
+    static const char *const names[LEVELS] = { "debug", "info", "warning", "error" };
+    tm_log_close_folder();
+    for (int i = 0; i < LEVELS; i++) {
+        tm_text path = { 0 };
+        tm_text_printf(&path, "%s/%s", folder, names[i]);
+        files[i] = fopen(path.data, "ae");
+        tm_text_fini(&path);
+        if (files[i]) continue;
+        int why = errno;
+        tm_log_close_folder();
+        errno = why;
+        return false;
+    }
+    return true;
+}
+
+void tm_log_close_folder(void)
+{
+    for (int i = 0; i < LEVELS; i++) {
+        if (files[i]) fclose(files[i]);
+        files[i] = NULL;
+    }
+}
+
+void tm_log_record(tm_log_level level, const char *text)
+{
+    char now[32];
+    if (!files[level]) return;
+    tm_wall_text(now);
+    for (size_t n; *text; text += n + (text[n] == '\n')) {
+        n = strcspn(text, "\n");
+        for (int i = 0; i <= (int)level && n > 0; i++) {
+            fprintf(files[i], "%s %.*s\n", now, (int)n, text);
+            fflush(files[i]);
+        }
+    }
+}
+
 void tm_log(tm_log_level level, const char *format, ...)
 {
     static const char *const prefix[] = { "debug: ", "note: ", "warning: ", "error: " };
-    if (level < lowest_level) return;
+    if (level < lowest_level && !files[level]) return;
     char    line[2048];
     va_list args;
     va_start(args, format);
@@ -25,6 +71,7 @@ void tm_log(tm_log_level level, const char *format, ...)
     tm_text text = { 0 };
     tm_text_printf(&text, "trainmark: %s", prefix[level]);
     tm_plain_add(&text, line, TM_PLAIN_MESSAGE);
-    fprintf(stderr, "%s\n", text.data);
+    if (level >= lowest_level) fprintf(stderr, "%s\n", text.data);
+    tm_log_record(level, text.data + strlen("trainmark: "));
     tm_text_fini(&text);
 }

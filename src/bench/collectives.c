@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench/collectives.c - collective calls among ranks: algorithm and bus bandwidth over a sweep of sizes
  * (docs/bench-collectives.md). */
+#include "base/arena.h"
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "comm/comm.h"
@@ -32,8 +33,9 @@ static const tm_key options[] = {
 /* clang-format on */
 
 static const tm_column columns[] = {
-    { "host", 0 },   { "engine", 0 },  { "call", 0 },           { "ranks", 0 },    { "hosts", 0 },   { "bytes", 0 },
-    { "format", 0 }, { "buffers", 0 }, { "algorithm_gbps", 5 }, { "bus_gbps", 5 }, { "correct", 0 }, { "skipped", 0 },
+    { "host", 0 },    { "engine", 0 },   { "call", 0 },    { "ranks", 0 },          { "hosts", 0 },
+    { "bytes", 0 },   { "format", 0 },   { "buffers", 0 }, { "algorithm_gbps", 5 }, { "bus_gbps", 5 },
+    { "correct", 0 }, { "link_pct", 3 }, { "link", 0 },    { "skipped", 0 },
 };
 
 /* COPY: every rank copies memory of its own, the yardstick of a host. */
@@ -62,10 +64,11 @@ typedef struct {
     tm_comm_format  format;
     tm_dtype        dtype;
     size_t          element;
-    char           *send, *receive;
+    char           *send, *receive, *spare; /* spare: of this rank alone, for copies */
     const call_row *row;
-    size_t          bytes; /* of the message, as nccl-tests counts */
-    tm_status       st;    /* of the calls of a sample */
+    size_t          bytes;         /* of the message, as nccl-tests counts */
+    int             judged, below; /* rows that were held against a copy */
+    tm_status       st;            /* of the calls of a sample */
     tm_error       *err;
 } work;
 
@@ -93,6 +96,15 @@ static double bus_factor(const work *w)
     default:
         return 1;
     }
+}
+
+/* Bytes whose copying by every rank at once moves as much through memory as the call does (docs/ranks.md): what one
+ * rank reads and writes, halved. 0: the ranks have no memory in common. */
+static size_t link_bytes(const work *w)
+{
+    size_t p = (size_t)w->size, n = w->bytes;
+    if (w->row->kind == COPY || tm_comm_place_of(w->world, w->rank).hosts > 1) return 0;
+    return w->row->kind == TM_COMM_REDUCE_SCATTER ? (n + n / p) / 2 : n;
 }
 
 /* Small whole numbers: every format holds them and the sums of 16 ranks exactly. */
@@ -168,14 +180,20 @@ static void one_call(work *w)
     w->st = tm_comm_run(w->world, &call, w->err);
 }
 
+static void one_copy(work *w)
+{
+    memcpy(w->spare, w->send, link_bytes(w));
+    __asm__ volatile("" : : "r"(w->spare) : "memory"); /* nobody reads it, and it is made all the same */
+}
+
 /* The slowest rank's seconds of `loops` calls that all begin together. */
-static double timed_calls(work *w, int64_t loops)
+static double timed_calls(work *w, void (*one)(work *), int64_t loops)
 {
     tm_collective meet = { .kind = TM_COMM_BARRIER, .what = "begin", .step = -1 };
     double        longest = 0;
     if (w->st == TM_OK) w->st = tm_comm_run(w->world, &meet, w->err);
     int64_t begin = tm_now_ns();
-    for (int64_t i = 0; i < loops; i++) one_call(w);
+    for (int64_t i = 0; i < loops; i++) one(w);
     double        took = (double)(tm_now_ns() - begin) * 1e-9;
     tm_collective slowest = { .kind = TM_COMM_ALL_REDUCE,
                               .op = TM_COMM_MAX,
@@ -206,15 +224,16 @@ static int64_t decided(work *w, int64_t number)
 
 /* --- a row ------------------------------------------------------------------------------------- */
 
-/* As bench/timing.h does it for one process; all ranks take the same samples, as rank 0 decides. */
-static void take_samples(work *w, tm_measurement *m, tm_sampling *sampling)
+/* As bench/timing.h does it for one process; all ranks take the same samples, as rank 0 decides. A copy of the bytes
+ * that the call moves takes turns with it. */
+static void take_samples(work *w, tm_measurement *m, tm_sampling *sampling, tm_sampling *copies)
 {
     const tm_timing *t = &w->bench->timing;
-    double           spent = timed_calls(w, 1), least = spent, wanted = t->warmup_ms * 1e-3;
+    double           spent = timed_calls(w, one_call, 1), least = spent, wanted = t->warmup_ms * 1e-3;
     double           shortest = (double)tm_clock_tick_ns() * TM_LEAST_TICKS * 1e-9;
     m->calls = 1;
     while (decided(w, spent < wanted || m->calls < 3)) {
-        double took = timed_calls(w, 1);
+        double took = timed_calls(w, one_call, 1);
         least = fmin(least, took);
         spent += took;
         m->calls++;
@@ -222,8 +241,10 @@ static void take_samples(work *w, tm_measurement *m, tm_sampling *sampling)
     m->loops = decided(w, least < shortest ? (int64_t)ceil(1.25 * shortest / fmax(least, 1e-9)) : 1);
     double rep = t->duration_s > 0 ? t->duration_s : t->rep_ms * 1e-3, sum = 0;
     for (int64_t n = 1, more = 1; more && w->st == TM_OK; n++) {
-        double took = timed_calls(w, m->loops);
+        double took = timed_calls(w, one_call, m->loops);
         sum += took;
+        if (link_bytes(w) > 0)
+            (void)tm_sampling_add(copies, fmax(timed_calls(w, one_copy, m->loops), 1e-9) / (double)m->loops, 1);
         m->stop = tm_sampling_add(sampling, fmax(took, 1e-9) / (double)m->loops, (double)w->bytes);
         bool enough =
             n >= t->min_samples && sum >= rep && (t->duration_s > 0 || t->precision <= 0 || m->stop != TM_STOP_NO);
@@ -270,6 +291,19 @@ static void begin_row(const work *w)
     tm_table_text(table, "buffers", tm_config_text(w->bench->options, "buffers"));
 }
 
+/* A call among ranks of one host should take no longer than copying as many bytes; below LEAST the steps count. */
+static void judge_link(work *w, double share)
+{
+    enum { LEAST = 65536 };
+    static const double enough = 0.9;
+    if (isnan(share)) return;
+    tm_table_f64(w->bench->table, "link_pct", 100 * share);
+    if (w->bytes < LEAST) return;
+    w->judged++;
+    w->below += share < enough;
+    tm_table_text(w->bench->table, "link", share < enough ? "below a copy" : "as fast as a copy");
+}
+
 static tm_status measure(work *w)
 {
     tm_bench      *bench = w->bench;
@@ -279,17 +313,20 @@ static tm_status measure(work *w)
         if (w->st == TM_OK) tm_table_text(bench->table, "skipped", "the budget ended before a sample (--budget)");
         return w->st;
     }
-    tm_sampling *sampling = make_sampling(&bench->timing);
+    tm_sampling *sampling = make_sampling(&bench->timing), *copies = make_sampling(&bench->timing);
     fill(w);
-    take_samples(w, &m, sampling);
+    take_samples(w, &m, sampling, copies);
     m.summary = tm_sampling_summary(sampling);
+    double copied = link_bytes(w) > 0 ? tm_sampling_summary(copies).median : (double)NAN;
     tm_sampling_destroy(sampling);
+    tm_sampling_destroy(copies);
     bool correct = all_right(w);
     if (w->st != TM_OK) return w->st;
     double rate = (double)w->bytes / m.summary.median * 1e-9;
     tm_table_f64(bench->table, "algorithm_gbps", rate);
     tm_table_f64(bench->table, "bus_gbps", rate * bus_factor(w));
     tm_table_bool(bench->table, "correct", correct);
+    judge_link(w, copied / m.summary.median);
     tm_bench_put(bench->table, &m);
     if (!correct)
         tm_bench_invalid(bench, "%s of %zu bytes: a rank did not receive what the others sent", w->row->name, w->bytes);
@@ -370,11 +407,18 @@ static tm_status run(tm_bench *bench, tm_error *err)
     else if (!(memory = aligned_alloc(4096, 2 * room)))
         return tm_fail(err, TM_NOMEM, "no memory for two buffers of %zu bytes", room);
     memset(memory, 0, 2 * room);
+    w.spare = tm_alloc(room);
     w.send = memory;
     w.receive = w.send + room;
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
     tm_status st = sweep(&w, list, least, most, (size_t)tm_config_i64(bench->options, "factor"));
+    if (w.judged > 0)
+        tm_bench_note(bench,
+                      "link: %d of %d calls of 64 KiB or more took no longer than 1.11 times as long as every rank "
+                      "copying the bytes that the call reads and writes, in turn with it",
+                      w.judged - w.below, w.judged);
+    free(w.spare);
     if (shared)
         tm_comm_free(w.world, memory);
     else

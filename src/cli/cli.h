@@ -30,6 +30,8 @@ typedef struct {
     const char       *mpi;          /* --mpi */
     int64_t           restarts;     /* --max-restarts */
     double            deadline_s;   /* --deadline, 0: the usual one */
+    const char       *scaling;      /* --scaling 1,2,4 */
+    const char       *scaling_mode; /* --scaling-mode */
     bool              json, dry_run, evaluate, allow_unknown, schedule;
     bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */
     const char       *subject; /* MODEL or FILE.yaml, NULL when none */

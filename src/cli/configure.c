@@ -178,7 +178,8 @@ static tm_status take_folder(reader *r, tm_error *err)
     if (!tm_config_text(config, key) && theirs) tm_config_set(config, key, theirs, "derived from the file");
     const char *path = tm_config_text(config, key), *folder = tm_cli_model_folder(config);
     if (!path) return TM_OK;
-    if (!folder && tm_file_exists(path)) {
+    bool weights = theirs && strcmp(path, theirs) == 0; /* as well as a tokenizer */
+    if (!folder && !weights && tm_file_exists(path)) {
         tm_config_note(config, "%s: no config.json in '%.200s': only a tokenizer is looked for there", key, path);
         return TM_OK;
     }
@@ -194,6 +195,9 @@ static tm_status take_folder(reader *r, tm_error *err)
         if (theirs) tm_config_set(config, key, NULL, "derived from the file");
         return TM_OK;
     }
+    if (!folder && weights && tm_file_exists(path))
+        return tm_fail(err, TM_INVALID, "%s: '%.300s' holds no config.json; give the directory of a Hugging Face model",
+                       key, path);
     if (!folder)
         return tm_fail(err, TM_INVALID, "%s: there is no directory '%.300s'; give one that holds a config.json", key,
                        path);

@@ -56,6 +56,52 @@ static const char *shared_text(const tm_step *step)
     return words[step->units.sharing];
 }
 
+/* The first exchange of rows among ranks that divide experts; NULL: there is none. */
+static const tm_call *first_exchange(const tm_step *step)
+{
+    for (size_t x = 0; x < step->first->count; x++)
+        if (step->first->instructions[x].call.op == &tm_op_send_rows) return &step->first->instructions[x].call;
+    return NULL;
+}
+
+/* Bytes of a rank's own rows, of a row for each of its experts: what an all-to-all moves. */
+static double exchanged_bytes(const tm_call *call)
+{
+    const tm_exchange_attr *attr = call->attr;
+    return (double)attr->pairs * (double)call->in[0].shape.n[1] * (double)tm_dtype_bytes(call->in[0].dtype);
+}
+
+static void explain_experts(const tm_step *step, tm_text *out)
+{
+    const tm_call *call = first_exchange(step);
+    char           bytes[32];
+    if (!call) return;
+    const tm_exchange_attr *attr = call->attr;
+    int64_t                 all = step->options.shape.moe.experts, ranks = attr->group.ranks;
+    tm_text_printf(out,
+                   "experts     %lld of %lld on each rank; an all-to-all moves %s, %lld/%lld of it to other ranks\n",
+                   (long long)(all / ranks), (long long)all, tm_format_bytes(bytes, exchanged_bytes(call)),
+                   (long long)(ranks - 1), (long long)ranks);
+    tm_text_printf(out, "            room for %lld rows at a time, %.4g times the even share; %lld %s at most\n",
+                   (long long)attr->rows, (double)attr->rows / (double)attr->pairs, (long long)attr->rounds,
+                   attr->rounds == 1 ? "round" : "rounds");
+}
+
+static void explain_experts_json(const tm_step *step, tm_json *json)
+{
+    const tm_call *call = first_exchange(step);
+    if (!call) return;
+    const tm_exchange_attr *attr = call->attr;
+    tm_json_open(json, "experts", '{');
+    tm_json_i64(json, "all", step->options.shape.moe.experts);
+    tm_json_i64(json, "on_a_rank", step->options.shape.moe.experts / attr->group.ranks);
+    tm_json_f64(json, "all_to_all_bytes", exchanged_bytes(call));
+    tm_json_i64(json, "even_rows", attr->pairs);
+    tm_json_i64(json, "rows_at_a_time", attr->rows);
+    tm_json_i64(json, "rounds", attr->rounds);
+    tm_json_close(json, '}');
+}
+
 void explain_ranks(const tm_step *step, tm_text *out)
 {
     const tm_layout *layout = &step->options.layout;
@@ -70,6 +116,7 @@ void explain_ranks(const tm_step *step, tm_text *out)
                        stage->begins ? "embedding, " : "", stage->end - stage->first, stage->first,
                        stage->ends ? ", head" : "", step->graph->slots);
     }
+    explain_experts(step, out);
     for (size_t p = 0; p < step->plan->n_programs; p++) {
         const tm_program *program = &step->plan->programs[p];
         for (size_t n = measure(program, found), k = 0; k < n; k++)
@@ -91,6 +138,7 @@ void explain_ranks_json(const tm_step *step, tm_json *json)
     for (int a = 0; a < TM_AXES; a++) tm_json_i64(json, tm_axis_name((tm_axis)a), layout->mesh.degree[a]);
     tm_json_string(json, "shared", shared_text(step));
     tm_json_close(json, '}');
+    explain_experts_json(step, json);
     tm_json_open(json, "communication", '[');
     for (size_t p = 0; p < step->plan->n_programs; p++)
         for (size_t n = measure(&step->plan->programs[p], found), k = 0; k < n; k++) {

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/explain_ranks.h"
 #include "cli/ranks.h"
+#include "cli/scaling.h"
 #include "cli/sweep.h"
 #include "hf/adapter.h"
 #include "hf/folder.h"
@@ -20,6 +21,7 @@
 #include "system/environment.h"
 #include "base/secret.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,6 +50,11 @@ static const tm_option rows[] = {
     TM_OPTION_RANKS(tm_cli_options),
     { "max-restarts", 0, TM_OPTION_I64, offsetof(tm_cli_options, restarts), .value = "N", .lo = 0, .hi = 1000,
       .help = "of --ranks: begin again from the last checkpoint so many times after a rank was lost" },
+    { "scaling", 0, TM_OPTION_TEXT, offsetof(tm_cli_options, scaling), .value = "N,N,...",
+      .help = "train on so many ranks, one number after the other, and print what more ranks bring (docs/scaling.md)" },
+    { "scaling-mode", 0, TM_OPTION_CHOICE, offsetof(tm_cli_options, scaling_mode), .value = "MODE", .fallback = "weak",
+      .choices = "weak|strong",
+      .help = "of --scaling: the same batch for every rank, or the same batch of a step for every number of ranks" },
     TM_CLI_CONFIGURATION_ROWS,
 };
 
@@ -447,6 +454,37 @@ static tm_status print_result(const job *j, tm_error *err)
     return st;
 }
 
+/* Files for the messages of this rank: log.folder, or where experiments have them. */
+static tm_status open_logs(const job *j, tm_error *err)
+{
+    const char *name = tm_config_text(j->config, "log.folder"), *module = tm_config_module(j->config);
+    int         rank = j->world ? tm_comm_rank(j->world) : 0, ranks = j->world ? tm_comm_size(j->world) : 1;
+    tm_text     path = { 0 };
+    if (!name && !module) return TM_OK;
+    if (!name || name[0] != '/') tm_text_printf(&path, "%s/", j->folder.data);
+    tm_text_printf(&path, "%s%s/rank-%d", name ? name : "logs/", name ? "" : module, rank);
+    tm_status st = tm_folder_make(path.data, err);
+    if (st == TM_OK && !tm_log_open_folder(path.data))
+        st = tm_fail(err, TM_IO, "cannot write messages into '%s': %s; give another log.folder", path.data,
+                     strerror(errno));
+    if (st == TM_OK) {
+        path.length = 0;
+        tm_text_printf(&path, "rank %d of %d, process %ld: trainmark run %s", rank, ranks, (long)getpid(),
+                       j->command.data);
+        tm_log_record(TM_LOG_INFO, path.data);
+    }
+    tm_text_fini(&path);
+    return st;
+}
+
+/* The last line: how it ended. */
+static void close_logs(tm_status st, const tm_error *err)
+{
+    if (st != TM_OK) tm_log_record(st == TM_INTERRUPTED ? TM_LOG_WARN : TM_LOG_ERROR, err->text);
+    tm_log_record(TM_LOG_INFO, st == TM_OK ? "done" : "ended");
+    tm_log_close_folder();
+}
+
 /* A rank that is not the first: the same training, nothing told. */
 static tm_status train_beside(job *j, tm_error *err)
 {
@@ -454,6 +492,7 @@ static tm_status train_beside(job *j, tm_error *err)
     name_checkpoints(j);
     if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
     TM_TRY(agree_to_begin(j, err));
+    TM_TRY(open_logs(j, err));
     return tm_run(&j->options, j->device, j->source, &nobody, &tm_cli_stop, err);
 }
 
@@ -463,6 +502,7 @@ static tm_status train(job *j, tm_error *err)
     bool folder_was_there = tm_file_exists(j->folder.data), began = false;
     TM_TRY(tm_folder_make(j->folder.data, err));
     TM_TRY(tm_folder_lock_take(j->folder.data, &j->lock, err));
+    TM_TRY(open_logs(j, err));
     j->environment = tm_environment_read("");
     TM_TRY(check_host(&j->checks, err));
     name_checkpoints(j);
@@ -572,24 +612,38 @@ static void name_command(job *j, int argc, char **argv)
     tm_text_fini(&words);
 }
 
-/* The words behind `run` without --out: runs of a sweep have folders of their own. */
-static char **words_without_out(tm_arena *arena, int argc, char **argv, int *n)
+/* Is this word one of the options, and is its value the next word? */
+static bool is_option(const char *word, const char *const *names, bool *apart)
+{
+    for (; *names; names++) {
+        size_t n = strlen(*names);
+        if (strncmp(word, *names, n) != 0 || (word[n] && word[n] != '=')) continue;
+        *apart = !word[n];
+        return true;
+    }
+    return false;
+}
+
+/* The words behind `run` without options (that take a value) which are not for the runs of this command. */
+static char **words_without(const char *const *names, tm_arena *arena, int argc, char **argv, int *n)
 {
     char **words = tm_arena_take(arena, (size_t)(argc + 1) * sizeof *words);
     *n = 0;
     for (int i = 1; i < argc; i++) {
-        bool apart = strcmp(argv[i], "--out") == 0 || strcmp(argv[i], "-o") == 0;
-        if (!apart && strncmp(argv[i], "--out=", 6) != 0) words[(*n)++] = argv[i];
+        bool apart = false;
+        if (!is_option(argv[i], names, &apart)) words[(*n)++] = argv[i];
         i += apart;
     }
     return words;
 }
 
+static const char *const own_options[] = { "--out", "-o", "--scaling", "--scaling-mode", NULL };
+
 /* Lists where single values belong: several runs; or a batch size to be found, with which this run goes on. */
 static tm_status sweep_or_find(job *j, const tm_cli_line *line, int64_t *batch, tm_error *err)
 {
     tm_sweep_options sweep = { .config = j->config, .dry_run = j->cli->dry_run, .memory_bytes = j->cli->memory_bytes };
-    sweep.argv = words_without_out(line->arena, line->argc, line->argv, &sweep.argc);
+    sweep.argv = words_without(own_options, line->arena, line->argc, line->argv, &sweep.argc);
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     name_folder(j);
     sweep.folder = j->folder.data;
@@ -627,6 +681,32 @@ static tm_status run_or_sweep(job *j, const tm_cli_line *line, tm_error *err)
     TM_TRY(prepare(j, err));
     if (j->cli->evaluate) return evaluate(j, err);
     return j->cli->dry_run ? print_plan(j, err) : train(j, err);
+}
+
+/* --scaling: the same experiment on several numbers of ranks. */
+static tm_status scale(job *j, const tm_cli_line *line, tm_error *err)
+{
+    tm_scaling_options options = { .run = { .config = j->config },
+                                   .sizes = j->cli->scaling,
+                                   .strong = strcmp(j->cli->scaling_mode, "strong") == 0,
+                                   .json = j->cli->json };
+    size_t             n_axes;
+    (void)tm_config_axes(j->config, &n_axes);
+    const char *other = j->cli->dry_run            ? "--dry-run"
+                        : j->cli->evaluate         ? "--evaluate"
+                        : j->cli->ranks > 0        ? "--ranks"
+                        : n_axes > 0               ? "several values of a key"
+                        : getenv(TM_TURN_VARIABLE) ? TM_TURN_VARIABLE
+                                                   : NULL;
+    if (other) return tm_fail(err, TM_USAGE, "--scaling cannot be given with %s; leave one out", other);
+    if (tm_comm_launched().ranks > 1)
+        return tm_fail(err, TM_INVALID, "--scaling starts the ranks of each run itself: do without %s",
+                       tm_comm_launched().launcher);
+    options.run.argv = words_without(own_options, line->arena, line->argc, line->argv, &options.run.argc);
+    TM_TRY(tm_run_options_read(j->config, &j->options, err));
+    name_folder(j);
+    options.run.folder = j->folder.data;
+    return tm_cli_scaling(&options, err);
 }
 
 /* The world of several ranks: this process starts them (*started: it has, and the status is theirs), or is one. */
@@ -668,8 +748,10 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     if (st == TM_OK) st = check_evaluate(&j, err);
     bool started = false;
     if (st == TM_OK && !line->quiet && !line->verbose) set_log_level(j.config);
-    if (st == TM_OK) st = open_world(&j, line, &started, err);
-    if (st == TM_OK && !started) st = run_or_sweep(&j, line, err);
+    if (st == TM_OK && !j.cli->scaling) st = open_world(&j, line, &started, err);
+    if (st == TM_OK && j.cli->scaling) st = scale(&j, line, err);
+    if (st == TM_OK && !started && !j.cli->scaling) st = run_or_sweep(&j, line, err);
+    close_logs(st, err);
     if (tm_cli_ranks_failed(st)) tm_cli_close_ranks(j.world, st, err); /* before this rank waits for others */
     release(&j);
     tm_cli_close_ranks(j.world, st, err);

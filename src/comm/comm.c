@@ -9,10 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 300, PAGE = 4096, WORLD_SLOT = 0 };
+enum { DEADLINE_S = 300, WORLD_SLOT = 0 };
 
 _Static_assert(sizeof(size_t) == sizeof(int64_t), "counts travel as int64");
 
@@ -157,8 +156,8 @@ tm_status tm_comm_split(tm_comm *comm, int color, int key, const char *name, tm_
 static void free_world(tm_comm_world *world)
 {
     tm_comm_close_outbox(world);
+    for (int i = 0; i < world->n_windows; i++) tm_comm_window_close(world->window[i]);
     world->ports.engine->close(world->ports.own, world->failed);
-    for (int i = 0; i < world->n_windows; i++) free(world->window[i]);
     pthread_mutex_destroy(&world->lock);
     free(world->local);
     free(world);
@@ -234,72 +233,6 @@ size_t tm_comm_bytes_of(tm_comm_format format)
     };
     TM_ASSERT((size_t)format < sizeof bytes / sizeof bytes[0]);
     return bytes[format];
-}
-
-/* --- memory ---------------------------------------------------------------------------------- */
-
-/* All ranks know whether one of them has none, and which. */
-static tm_status agree_on_memory(tm_comm *world, const char *why, size_t bytes, tm_error *err)
-{
-    int64_t      *lacking = take((size_t)world->size * sizeof *lacking), own = why ? (int64_t)bytes + 1 : 0;
-    char          text[32];
-    tm_collective gather = { .kind = TM_COMM_ALL_GATHER,
-                             .format = TM_COMM_INT64,
-                             .send = &own,
-                             .receive = lacking,
-                             .count = 1,
-                             .what = "memory for collective calls",
-                             .step = -1 };
-    tm_status     st = tm_comm_run(world, &gather, err);
-    for (int r = 0; r < world->size && st == TM_OK; r++)
-        if (lacking[r])
-            st = tm_comm_fail(world, TM_NOMEM, err,
-                              "rank %d gets no %s of memory that the ranks of its host share%s%s; give /dev/shm more "
-                              "room (a container: --shm-size) or train a smaller part on each host",
-                              r, tm_format_bytes(text, (double)(lacking[r] - 1)), r == world->rank ? ": " : "",
-                              r == world->rank ? why : "");
-    free(lacking);
-    return st;
-}
-
-tm_status tm_comm_alloc(tm_comm *comm, size_t bytes, void **memory, tm_error *err)
-{
-    tm_comm_world *world = comm->world;
-    TM_ASSERT(comm->slot == WORLD_SLOT);
-    *memory = NULL;
-    tm_collective meet = { .kind = TM_COMM_BARRIER, .what = "memory for collective calls", .step = -1 };
-    TM_TRY(tm_comm_run(comm, &meet, err)); /* engines wait without a deadline */
-    if (world->n_windows == TM_COMM_WINDOWS)
-        return tm_comm_fail(comm, TM_INVALID, err, "memory was taken %d times from a world, more is not built",
-                            TM_COMM_WINDOWS);
-    tm_comm_window *window = take(sizeof *window);
-    size_t          whole = (bytes + PAGE - 1) / PAGE * PAGE + (bytes == 0 ? PAGE : 0);
-    window->bytes = bytes;
-    const char *why = world->ports.engine->share(world->ports.own, whole, window->where);
-    tm_status   st = agree_on_memory(comm, why, bytes, err);
-    if (st != TM_OK) {
-        free(window);
-        return st;
-    }
-    *memory = window->where[world->local[world->ports.rank]];
-    world->window[world->n_windows] = window;
-    world->n_windows++; /* last: other threads look for memory meanwhile */
-    return TM_OK;
-}
-
-/* The addresses stay those of the window until the world is closed (engines free together); its pages go now. */
-void tm_comm_free(tm_comm *comm, void *memory)
-{
-    tm_comm_world *world = comm->world;
-    int            local = world->local[world->ports.rank];
-    for (int i = 0; i < world->n_windows && memory; i++) {
-        tm_comm_window *window = world->window[i];
-        if (window->where[local] != memory) continue;
-        if (madvise(memory, (window->bytes + PAGE - 1) / PAGE * PAGE, MADV_REMOVE) != 0)
-            (void)madvise(memory, (window->bytes + PAGE - 1) / PAGE * PAGE, MADV_DONTNEED);
-        return;
-    }
-    TM_ASSERT(!memory);
 }
 
 /* --- calls ----------------------------------------------------------------------------------- */

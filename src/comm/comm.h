@@ -75,10 +75,23 @@ tm_comm_place tm_comm_place_of(const tm_comm *comm, int rank);
  * NULL. Every rank of `comm` calls it. Closed with tm_comm_close before `comm` is. */
 TM_MUST_USE tm_status tm_comm_split(tm_comm *comm, int color, int key, const char *name, tm_comm **out, tm_error *err);
 
-/* Memory that collectives of the world and of its groups reach without copies (zeros, aligned to a page). Every rank of
- * the world calls it, with sizes of its own. Freed by tm_comm_free before the world is closed. */
+/* Memory of a rank, from one page to another. */
+typedef struct {
+    void  *memory;
+    size_t bytes;
+} tm_comm_range;
+
+/* Private memory (anonymous, of this process) becomes memory that collectives of the world and of its groups reach
+ * without copies: its pages are replaced by zeros that the ranks of the host have in common. Every rank of the world
+ * calls it, with ranges of its own (none: n = 0). *share: for tm_comm_unshare. TM_UNSUPPORTED, on all ranks: the system
+ * does not let one process reach what another has made; the memory is as it was, and calls copy it through blocks. */
+TM_MUST_USE tm_status tm_comm_share(tm_comm *world, const tm_comm_range *ranges, int n, int *share, tm_error *err);
+/* Before the memory is given back, and before the world is closed; no call of this rank uses it any more. */
+void tm_comm_unshare(tm_comm *world, int share);
+
+/* Such memory (zeros, aligned to a page). Every rank of the world calls it, with sizes of its own. */
 TM_MUST_USE tm_status tm_comm_alloc(tm_comm *world, size_t bytes, void **memory, tm_error *err);
-void                  tm_comm_free(tm_comm *world, void *memory);
+void                  tm_comm_free(tm_comm *world, void *memory); /* before the world is closed; NULL is fine */
 
 /* What a world is made of. */
 typedef struct {

@@ -58,10 +58,21 @@ typedef struct {
     tm_comm_post post[TM_COMM_GROUPS];
 } tm_comm_desk;
 
-/* Memory of tm_comm_alloc. */
+/* A range of this rank's memory, and where it lies in the file that others have mapped. */
 typedef struct {
-    void  *where[TM_COMM_LOCAL]; /* of the ranks of this host, by local rank */
-    size_t bytes;                /* of this rank */
+    uintptr_t begin;
+    size_t    bytes, at;
+} tm_comm_part;
+
+/* What one call of tm_comm_share has made. */
+typedef struct {
+    void         *where[TM_COMM_LOCAL]; /* the files of the other ranks of this host in this process, by local rank */
+    size_t        mapped[TM_COMM_LOCAL];
+    tm_comm_part *parts;
+    int           n_parts;
+    void         *own; /* of tm_comm_alloc: to be given back with it */
+    size_t        own_bytes;
+    _Atomic bool  open;
 } tm_comm_window;
 
 typedef struct tm_comm_outbox tm_comm_outbox;
@@ -154,11 +165,17 @@ TM_MUST_USE tm_status tm_comm_post_message(tm_comm *comm, const tm_comm_notice *
                                            int tag, tm_error *err);
 void                  tm_comm_close_outbox(tm_comm_world *world);
 
+void tm_comm_window_close(tm_comm_window *window);
+
 /* All-to-all with counts: comm->matrix[a * size + b] becomes the elements from a to b. */
 TM_MUST_USE tm_status tm_comm_counts(tm_comm *comm, const tm_collective *call, tm_error *err);
 
 /* out[i] = in[0][i] op in[1][i] op ..., in this order; bfloat16 in float32, rounded once. `out` may be one of `in`. */
 void tm_comm_reduce(tm_comm_op op, tm_comm_format format, const void *const *in, int n, void *out, size_t count);
+
+/* The sums of float32 go to each of out[0 .. n_out - 1], past the caches: for more than they hold. False: it is not
+ * done, the places do not begin with a cache line or do not end with one, or this processor cannot. */
+bool tm_comm_add_past(const float *const *in, int n, float *const *out, int n_out, size_t count);
 
 /* A started engine becomes a world, which owns it. desk: of the ranks of this host, zeros, by local rank. */
 tm_comm *tm_comm_world_open(const tm_comm_ports *ports, void *const *desk, double deadline_seconds);

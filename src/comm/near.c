@@ -4,8 +4,8 @@
  * Three ways, chosen alike by all ranks:
  * - small (SMALL bytes from each): everybody puts its data into a half of its post and arrives; everybody reads. One
  * step.
- * - direct: everybody says where its buffers lie and arrives; data moves straight between buffers that tm_comm_alloc
- *   gave; a second step says that nobody touches another's memory any more.
+ * - direct: everybody says where its buffers lie and arrives; data moves straight between buffers of
+ *   tm_comm_share and tm_comm_alloc; a second step says that nobody touches another's memory any more.
  * - in blocks, where a rank's buffer is out of reach: through the halves in turn, a step for each.
  *
  * A half is written again two steps after it was read: whoever has arrived at the step between has done its reading.
@@ -123,27 +123,32 @@ static void extents(const near_call *n, size_t *sends, size_t *receives)
     }
 }
 
-/* The window that holds all of it, or -1. Nothing lies everywhere. */
+/* The window that holds all of it in one part, or -1. Nothing lies everywhere. */
 static void locate(const tm_comm_world *world, const void *memory, size_t bytes, int32_t *window, uint64_t *at)
 {
-    int       local = world->local[world->ports.rank], count = world->n_windows;
+    int       count = world->n_windows;
     uintptr_t begin = (uintptr_t)memory;
-    *window = -1;
+    *window = bytes > 0 || count == 0 ? -1 : 0;
     *at = 0;
-    for (int i = 0; i < count; i++) {
-        uintptr_t base = (uintptr_t)world->window[i]->where[local];
-        if (bytes > 0 && (begin < base || begin + bytes > base + world->window[i]->bytes)) continue;
-        *window = i;
-        *at = bytes > 0 ? begin - base : 0;
-        return;
+    for (int i = 0; i < count && *window < 0; i++) {
+        const tm_comm_window *w = world->window[i];
+        if (!atomic_load_explicit(&w->open, memory_order_acquire)) continue;
+        for (int k = 0; k < w->n_parts && *window < 0; k++) {
+            const tm_comm_part *part = &w->parts[k];
+            if (begin < part->begin || begin + bytes > part->begin + part->bytes) continue;
+            *window = i;
+            *at = part->at + (begin - part->begin);
+        }
     }
 }
 
 /* That address of another rank, in this process. */
 static void *reach(const tm_comm *comm, int rank, int32_t window, uint64_t at)
 {
+    static char          nothing; /* of no bytes */
     const tm_comm_world *world = comm->world;
-    return (char *)world->window[window]->where[world->local[comm->member[rank]]] + at;
+    char                *file = world->window[window]->where[world->local[comm->member[rank]]];
+    return file ? file + at : &nothing;
 }
 
 static const char *sent_by(const near_call *n, int rank)
@@ -210,14 +215,31 @@ static void reduce(const near_call *n, const void *const *in, void *out, size_t 
 
 /* --- direct ---------------------------------------------------------------------------------- */
 
+/* Is it a sum of float32 that goes to other places than the addends, and more than caches hold? Lines that are about to
+ * be overwritten as a whole are then not worth fetching. */
+static bool goes_past(const near_call *n, size_t bytes)
+{
+    enum { PAST = 16 << 20 };
+    bool apart = bytes >= PAST && n->call->op == TM_COMM_SUM && n->call->format == TM_COMM_FLOAT32;
+    for (int r = 0; r < n->comm->size && apart && n->call->kind == TM_COMM_ALL_REDUCE; r++)
+        apart = sent_by(n, r) != received_by(n, r);
+    return apart;
+}
+
 /* Every rank sums its slice and writes it to all: each reads and writes the whole once, whatever their number. */
 static void direct_all_reduce(near_call *n)
 {
     enum { BYTES = 16384 }; /* stays in the cache between the sum and its copies */
     const tm_comm *comm = n->comm;
     const void    *in[TM_COMM_LOCAL];
+    void          *out[TM_COMM_LOCAL];
     size_t         first, end, m = BYTES / n->element;
     slice(n, n->call->count, comm->rank, &first, &end);
+    for (int r = 0; r < comm->size; r++) in[r] = sent_by(n, r) + first * n->element;
+    for (int r = 0; r < comm->size; r++) out[r] = received_by(n, r) + first * n->element;
+    if (goes_past(n, n->call->count * n->element) &&
+        tm_comm_add_past((const float *const *)in, comm->size, (float *const *)out, comm->size, end - first))
+        return;
     for (size_t i = first; i < end; i += m) {
         size_t count = end - i < m ? end - i : m, at = i * n->element;
         char  *own = (char *)n->call->receive + at;
@@ -233,8 +255,12 @@ static void direct_reduce_scatter(near_call *n)
     const tm_comm *comm = n->comm;
     const void    *in[TM_COMM_LOCAL];
     size_t         at = (size_t)comm->rank * n->call->count * n->element;
+    void          *out = n->call->receive;
     for (int r = 0; r < comm->size; r++) in[r] = sent_by(n, r) + at;
-    reduce(n, in, n->call->receive, n->call->count);
+    if (out != in[comm->rank] && goes_past(n, n->call->count * n->element * (size_t)comm->size) &&
+        tm_comm_add_past((const float *const *)in, comm->size, (float *const *)&out, 1, n->call->count))
+        return;
+    reduce(n, in, out, n->call->count);
 }
 
 /* Beginning with the next rank, so that not all read from the same. */

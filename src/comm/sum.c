@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm/sum.c - reductions over the ranks of a group, element by element, in the order of the ranks.
+/* comm/sum.c - reductions over the ranks of a group, element by element, in the order of the ranks. Compiled twice: for
+ * the vectors that every processor of the architecture has, and for those of AVX2.
  *
  * Of max and min, a NaN among the values is the result.
  */
 #include "comm/group.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
-enum { BLOCK = 1024 }; /* elements that are accumulated at once: stays in the first-level cache */
+#define EACH_WIDTH static inline __attribute__((always_inline))
 
-static float widen(uint16_t half)
+enum {
+    LINE = 16,
+    BLOCK = 1024
+}; /* LINE: floats of a cache line; BLOCK: elements that are accumulated at once: stays in the first-level cache */
+
+EACH_WIDTH float widen(uint16_t half)
 {
     uint32_t bits = (uint32_t)half << 16;
     float    value;
@@ -18,7 +27,7 @@ static float widen(uint16_t half)
 }
 
 /* To nearest, ties to even; a NaN stays one. */
-static uint16_t narrow(float value)
+EACH_WIDTH uint16_t narrow(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -32,7 +41,7 @@ static uint16_t narrow(float value)
 
 /* One block of `m` elements from `first` on: elements are `stored`, accumulated as `type`. Sums of int64 wrap. */
 #define REDUCE_BLOCK(name, stored, type, load, save)                                                                   \
-    static void name(tm_comm_op op, const void *const *in, int n, void *out, size_t first, size_t m)                   \
+    EACH_WIDTH void name(tm_comm_op op, const void *const *in, int n, void *out, size_t first, size_t m)               \
     {                                                                                                                  \
         type          total[BLOCK];                                                                                    \
         const stored *x = (const stored *)in[0] + first;                                                               \
@@ -54,7 +63,7 @@ REDUCE_BLOCK(reduce_float32, float, float, SAME, SAME)
 REDUCE_BLOCK(reduce_float64, double, double, SAME, SAME)
 REDUCE_BLOCK(reduce_bfloat16, uint16_t, float, widen, narrow)
 
-static void reduce_int64(tm_comm_op op, const void *const *in, int n, void *out, size_t first, size_t m)
+EACH_WIDTH void reduce_int64(tm_comm_op op, const void *const *in, int n, void *out, size_t first, size_t m)
 {
     for (size_t i = first; i < first + m; i++) {
         int64_t total = ((const int64_t *)in[0])[i];
@@ -70,12 +79,12 @@ static void reduce_int64(tm_comm_op op, const void *const *in, int n, void *out,
 }
 
 /* Two addends need no accumulator: the commonest case, at the speed of memory. */
-static void add_two(const float *a, const float *b, float *out, size_t count)
+EACH_WIDTH void add_two(const float *a, const float *b, float *out, size_t count)
 {
     for (size_t i = 0; i < count; i++) out[i] = a[i] + b[i];
 }
 
-void tm_comm_reduce(tm_comm_op op, tm_comm_format format, const void *const *in, int n, void *out, size_t count)
+EACH_WIDTH void reduce(tm_comm_op op, tm_comm_format format, const void *const *in, int n, void *out, size_t count)
 {
     if (n == 2 && op == TM_COMM_SUM && format == TM_COMM_FLOAT32) {
         add_two(in[0], in[1], out, count);
@@ -100,4 +109,55 @@ void tm_comm_reduce(tm_comm_op op, tm_comm_format format, const void *const *in,
             TM_ASSERT(format != TM_COMM_BYTES);
         }
     }
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void reduce_avx2(tm_comm_op op, tm_comm_format format, const void *const *in,
+                                                        int n, void *out, size_t count)
+{
+    reduce(op, format, in, n, out, count);
+}
+#endif
+
+void tm_comm_reduce(tm_comm_op op, tm_comm_format format, const void *const *in, int n, void *out, size_t count)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) {
+        reduce_avx2(op, format, in, n, out, count);
+        return;
+    }
+#endif
+    reduce(op, format, in, n, out, count);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void add_past_avx2(const float *const *in, int n, float *const *out, int n_out,
+                                                          size_t count)
+{
+    for (size_t i = 0; i < count; i += LINE) {
+        __m256 low = _mm256_loadu_ps(in[0] + i), high = _mm256_loadu_ps(in[0] + i + LINE / 2);
+        for (int r = 1; r < n; r++) {
+            low = _mm256_add_ps(low, _mm256_loadu_ps(in[r] + i));
+            high = _mm256_add_ps(high, _mm256_loadu_ps(in[r] + i + LINE / 2));
+        }
+        for (int o = 0; o < n_out; o++) {
+            _mm256_stream_ps(out[o] + i, low);
+            _mm256_stream_ps(out[o] + i + LINE / 2, high);
+        }
+    }
+    _mm_sfence(); /* before anybody is told */
+}
+#endif
+
+bool tm_comm_add_past(const float *const *in, int n, float *const *out, int n_out, size_t count)
+{
+#if defined(__x86_64__)
+    bool whole = count % LINE == 0 && __builtin_cpu_supports("avx2");
+    for (int o = 0; o < n_out; o++) whole = whole && (uintptr_t)out[o] % (LINE * sizeof(float)) == 0;
+    if (whole) add_past_avx2(in, n, out, n_out, count);
+    return whole;
+#else
+    (void)in, (void)n, (void)out, (void)n_out, (void)count;
+    return false;
+#endif
 }

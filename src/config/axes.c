@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config/axes.c - lists where single values belong: the axes of a sweep. */
-#include "config/internal.h"
+#include "config/foreign.h"
 
 #include <string.h>
 
@@ -36,10 +36,25 @@ static const char *value_of(tm_config *config, const tm_entry *entry, const char
     return tm_value_coerce(config->arena, &entry->key, &given, &value, NULL) == TM_OK && value ? value : text;
 }
 
+/* Does a layer above give the key a value, or a list? A file may be read behind the command line (EXP). */
+static bool is_given_above(const tm_config *config, tm_layer layer, const tm_entry *entry)
+{
+    for (size_t i = 0; i < config->n_axes; i++)
+        if (strcmp(config->axes[i].row, entry->key.name) == 0 && config->axis_layers[i] > layer) return true;
+    for (tm_layer above = layer + 1; above < LAYER_PROGRAM; above++) {
+        if (entry->layers[above].present) return true;
+        for (size_t i = 0; i < config->n_foreign; i++)
+            if (config->foreign[i].layers[above].present && tm_config_target(config, config->foreign[i].path) == entry)
+                return true;
+    }
+    return false;
+}
+
 void tm_axes_add(tm_config *config, tm_layer layer, const char *path, const char *list, const char *origin)
 {
     const tm_entry *entry = tm_config_target(config, path);
     size_t          n = 1, i = 0;
+    if (is_given_above(config, layer, entry)) return;
     for (const char *c = list; *c; c++) n += *c == ',';
     const char **values = tm_arena_take(config->arena, n * sizeof *values);
     for (const char *at = list; i < n; i++) {

@@ -316,6 +316,11 @@ const char *tm_config_file(const tm_config *config)
     return config->file;
 }
 
+const char *tm_config_module(const tm_config *config)
+{
+    return config->module;
+}
+
 bool tm_config_from_file(const tm_config *config)
 {
     return config->file_loaded;

@@ -163,6 +163,8 @@ const char *tm_config_preset(const tm_config *config);
 bool tm_config_from_file(const tm_config *config);
 /* The path of the first one; NULL: none was. */
 const char *tm_config_file(const tm_config *config);
+/* The module of an experiment ("pre_trainer"); NULL: no experiment was loaded. */
+const char *tm_config_module(const tm_config *config);
 /* Adds a line to the notes; for rules. */
 void tm_config_note(tm_config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What tm_config_finish noted, one note per line, or "". */

@@ -70,6 +70,7 @@ struct tm_config {
     tm_text               accepted;    /* a line for each */
     tm_text               model_keys;  /* those that ask for a family that is not built */
     tm_text               family_keys; /* what else is refused of a model of such a name, a line for each */
+    const char           *module;      /* of the experiment that was loaded: "pre_trainer"; NULL: none was */
     const char           *model_named; /* the model that an experiment names, without folder and suffix */
     const char           *paths[8];    /* --config-path */
     int                   n_paths;

@@ -52,6 +52,7 @@ tm_status tm_config_apply_environment(tm_config *config, char *const *environ_li
         tm_given given = { .text = value,
                            .origin = tm_arena_format(config->arena, "environment %s", variables[i].variable) };
         tm_error own = { 0 };
+        tm_axes_drop(config, LAYER_ENVIRONMENT, variables[i].key);
         tm_config_report(config, tm_config_give_own(config, LAYER_ENVIRONMENT, variables[i].key, &given, &own), &own);
     }
     return TM_OK;

@@ -91,7 +91,7 @@ static tm_status cannot_reach(walk *w, const char *path, int cause)
     if (cause == EACCES)
         return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; give read permission or leave it out of data.path",
                        path, strerror(cause));
-    return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; data.path must be a file or a directory of text", path,
+    return tm_fail(w->err, TM_INVALID, "cannot reach '%s': %s; wanted a file or a directory of text", path,
                    strerror(cause));
 }
 

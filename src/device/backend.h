@@ -12,6 +12,7 @@
 
 #include "device/cpu/gemm.h"
 #include "device/device.h"
+#include "op/attrs.h"
 
 typedef struct tm_queue   tm_queue;   /* in order; the backend's own struct */
 typedef struct tm_instant tm_instant; /* a point in a queue (others call it an event); the backend's own struct */
@@ -64,6 +65,10 @@ typedef struct {
 
     /* --- NULL: it has none --------------------------------------------------------------------------------------- */
 
+    /* These parts of an arena, in whole pages, get memory that collectives of this world reach without copies; as
+     * tm_comm_share. */
+    tm_status (*share)(tm_device *device, tm_comm *world, const tm_comm_range *ranges, int n, int *share,
+                       tm_error *err);
     /* What went wrong in a kernel's `run`, which returns nothing; asked after every program. */
     tm_status (*error)(tm_device *device, tm_error *err);
     const tm_gemm_kernel *(*gemm)(const tm_device *device); /* its matrix product, to be called by hand */
@@ -77,6 +82,7 @@ struct tm_device {
     tm_queue             *queue;
     tm_error              failure;    /* the first; TM_OK: none */
     const tm_mesh_groups *groups;     /* NULL: alone */
+    int                   share;      /* number of the memory that collectives reach; -1: none */
     tm_error              collective; /* why the first one that failed did, until a call tells it */
     struct tm_mark       *marks;      /* device/ledger.c: times that are not known before the next wait */
     size_t                n_marks, marks_room;
@@ -102,6 +108,10 @@ const tm_kernel *tm_reference_kernel(tm_op_id op, bool converted);
 /* device/collectives.c: kernels for devices in the memory of the host; ends with .run == NULL. */
 extern const tm_kernel tm_host_collectives[];
 extern const tm_kernel tm_host_messages[];
+extern const tm_kernel tm_host_exchange[]; /* device/exchange.c, likewise */
+/* The group of the device that a collective calls; NULL: of one. TM_INVALID: it has joined none of that size. */
+TM_MUST_USE tm_status tm_host_group(const tm_device *device, const char *op, const tm_group_attr *attr, tm_comm **out,
+                                    tm_error *err);
 
 /* device/ledger.c. The ledger's line of an instruction: "forward linear", static text. */
 const char *tm_ledger_line(const tm_instruction *instruction);

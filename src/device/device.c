@@ -35,6 +35,7 @@ tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool pl
     tm_device *device = tm_alloc(sizeof *device);
     device->backend = backend;
     device->planning = planning;
+    device->share = -1;
     device->info.name = backend->name;
     backend->info(device, threads);
     tm_status st = TM_OK;

@@ -64,6 +64,13 @@ void tm_device_allow_reference(tm_device *device, bool allowed);
 void     tm_device_join(tm_device *device, const tm_mesh_groups *groups);
 tm_comm *tm_device_group(const tm_device *device, unsigned axes); /* NULL: a group of one, or it has joined none */
 
+/* Puts what the collectives of a loaded plan read and write where the ranks of this host reach it without copies: those
+ * parts of the arena become zeros. Every rank of the world calls it, with a plan of its own; one that has joined
+ * nothing may, too. Where that cannot be (a device with memory of its own, a system that forbids it, said as a warning)
+ * it changes nothing, and calls copy through blocks. The memory is released after tm_device_unshare. */
+TM_MUST_USE tm_status tm_device_share(tm_device *device, const tm_plan *plan, tm_error *err);
+void                  tm_device_unshare(tm_device *device);
+
 /* For tm_plan_create; valid while the device is open. */
 tm_chooser tm_device_chooser(const tm_device *device);
 

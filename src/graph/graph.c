@@ -211,6 +211,7 @@ tm_node *tm_graph_add(tm_graph *graph, tm_op_id id, const void *attr, size_t att
                       .accumulate = accumulate,
                       .phase = graph->phase,
                       .layer = graph->layer,
+                      .keep = graph->keep,
                       .stream = op->stream };
     tm_shape in_shape[TM_MAX_IN], out_shape[TM_MAX_OUT];
     for (int i = 0; i < TM_MAX_IN; i++) {

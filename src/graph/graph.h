@@ -99,6 +99,10 @@ typedef struct {
 
 typedef enum { TM_PHASE_FORWARD, TM_PHASE_BACKWARD, TM_PHASE_UPDATE } tm_phase;
 
+/* What becomes of a node's results between the forward and the backward pass (tm_recompute_pass): what the policy says;
+ * made anew for the backward pass; made anew for every node there that reads them, so that none of them is held. */
+typedef enum { TM_KEEP_BY_POLICY, TM_KEEP_NOT, TM_KEEP_NEVER } tm_keep;
+
 typedef struct tm_node {
     tm_op_id     op;
     const void  *attr;
@@ -110,7 +114,8 @@ typedef struct tm_node {
     int          layer;
     const char  *module;     /* "layers.3.attention" */
     bool         recomputed; /* a copy of a forward node, made for the backward pass */
-    tm_stream    stream;     /* its place in the list says how long its buffers are held, its waits when it starts */
+    tm_keep      keep;
+    tm_stream    stream; /* its place in the list says how long its buffers are held, its waits when it starts */
 } tm_node;
 
 typedef struct {
@@ -131,6 +136,7 @@ typedef struct tm_graph {
     tm_phase    phase;
     int         layer;
     const char *module;
+    tm_keep     keep;
     int         slots; /* micro-batches between two of their segments at a time: so many places have the
                         * transient tensors that cross segments; 0: none may */
 } tm_graph;

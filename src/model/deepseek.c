@@ -39,14 +39,15 @@ static void declare_attention(tm_graph *graph, const tm_model_shape *s, int laye
 #undef DECLARE
 }
 
-static void declare_block(tm_graph *graph, const tm_model_shape *s, int layer, block_weights *w)
+static void declare_block(tm_graph *graph, const tm_model_shape *s, const tm_parallel *parallel, int layer,
+                          block_weights *w)
 {
     *w = (block_weights){ .q_a_w = TM_NONE, .q_norm_w = TM_NONE, .up_w = TM_NONE, .down_w = TM_NONE };
     w->norm1_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.attention_norm.weight", layer);
     declare_attention(graph, s, layer, w);
     w->norm2_w = tm_declare(graph, s, TM_INIT_ONE, layer, tm_shape_1(s->dim), "layers.%d.ffn_norm.weight", layer);
     if (tm_moe_in_layer(s, layer)) {
-        tm_moe_declare(graph, s, layer, &w->moe);
+        tm_moe_declare(graph, s, layer, parallel, &w->moe);
         return;
     }
     tm_piece    pieces[2] = { tm_init_piece(s, TM_INIT_GATE, layer, 0, s->ffn_dim),
@@ -65,7 +66,7 @@ static void declare(tm_graph *graph, const tm_model_shape *s, int64_t seq, tm_mo
     tm_declare_table(graph, "tok_embeddings.weight", out);
     block_weights *blocks = out->own = tm_take_none(graph, (size_t)s->n_layers * sizeof *blocks);
     for (int layer = 0; layer < s->n_layers; layer++)
-        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, s, layer, &blocks[layer]);
+        if (tm_parallel_has(&out->parallel, layer)) declare_block(graph, s, &out->parallel, layer, &blocks[layer]);
     if (tm_parallel_ends(&out->parallel)) {
         out->norm_w = tm_declare(graph, s, TM_INIT_ONE, -1, tm_shape_1(s->dim), "norm.weight");
         out->head = s->tied ? out->embedding : tm_declare(graph, s, TM_INIT_HEAD, -1, table, "output.weight");

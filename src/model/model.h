@@ -48,6 +48,10 @@ typedef struct {
 void tm_model_declare(tm_graph *graph, const tm_model_shape *shape, int64_t seq, const tm_parallel *parallel,
                       tm_model *out);
 
+/* Does the model divide like this? TM_INVALID: with the keys and the way out. */
+TM_MUST_USE tm_status tm_moe_divides(const tm_model_shape *shape, const tm_parallel *parallel, tm_error *err);
+/* What is planned for the rows that ranks send to each other's experts, `rows` of each rank. */
+tm_exchange_attr tm_moe_exchange(const tm_model_shape *shape, const tm_parallel *parallel, int64_t rows);
 /* Can the matrices of the model be divided among so many ranks? TM_INVALID, TM_UNSUPPORTED: with the keys. */
 TM_MUST_USE tm_status tm_model_check_tensor(const tm_model_shape *shape, int ranks, tm_error *err);
 

@@ -2,7 +2,9 @@
 #include "model/moe.h"
 
 #include "model/blocks.h"
+#include "op/exchange.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -89,26 +91,69 @@ bool tm_moe_in_layer(const tm_model_shape *shape, int layer)
     return shape->moe.experts > 0 && layer >= shape->moe.dense_layers;
 }
 
+tm_status tm_moe_divides(const tm_model_shape *s, const tm_parallel *parallel, tm_error *err)
+{
+    int     ranks = parallel->experts.ranks, below = 1, above = 0;
+    int64_t experts = s->moe.experts;
+    if (!tm_divided(parallel->experts)) return TM_OK;
+    if (experts == 0)
+        return tm_fail(err, TM_INVALID,
+                       "parallelism.expert_parallel_degree is %d, and the model has no experts (model.n_experts); set "
+                       "it to 1",
+                       ranks);
+    if (experts % ranks == 0) return TM_OK;
+    for (int d = 1; d <= experts; d++) {
+        if (experts % d != 0) continue;
+        if (d < ranks) below = d;
+        if (d > ranks && above == 0) above = d;
+    }
+    char other[32] = "";
+    if (above) snprintf(other, sizeof other, " or %d", above);
+    return tm_fail(
+        err, TM_INVALID,
+        "parallelism.expert_parallel_degree is %d, and must divide model.n_experts, which is %lld; %d%s would "
+        "do",
+        ranks, (long long)experts, below, other);
+}
+
 /* ---- parameters ---- */
 
-/* "layers.3.moe.experts.7.w1.weight" and so on: `parts` pieces of `rows` rows for each expert. columns 0: a vector. */
-static tm_tensor_id declare_experts(tm_graph *graph, const tm_model_shape *s, int layer, const char *name,
-                                    const char *const *parts, const tm_init_place *places, int n, int64_t rows,
-                                    int64_t columns)
+/* The experts of this rank: how many there are, and the first one's number. */
+static int experts_of(const tm_model_shape *s, const tm_division *division, int *first)
 {
-    int       experts = (int)s->moe.experts;
+    int each = (int)s->moe.experts / (tm_divided(*division) ? division->ranks : 1);
+    *first = tm_divided(*division) ? division->rank * each : 0;
+    return each;
+}
+
+typedef struct {
+    tm_graph             *graph;
+    const tm_model_shape *shape;
+    const tm_division    *division; /* of the experts */
+    int                   layer;
+} declarer;
+
+/* "layers.3.moe.experts.7.w1.weight" and so on: `parts` pieces of `rows` rows for each expert. columns 0: a vector. */
+static tm_tensor_id declare_experts(const declarer *d, const char *name, const char *const *parts,
+                                    const tm_init_place *places, int n, int64_t rows, int64_t columns)
+{
+    tm_graph *graph = d->graph;
+    int       all = (int)d->shape->moe.experts, first, experts = experts_of(d->shape, d->division, &first);
     tm_piece *pieces = tm_arena_take(graph->arena, (size_t)(experts * n) * sizeof *pieces);
-    char      full[160];
-    for (int e = 0; e < experts; e++)
-        for (int p = 0; p < n; p++) {
-            int i = e * n + p;
-            pieces[i] = tm_init_piece(s, places[p], layer, i * rows, rows);
-            pieces[i].name = tm_arena_format(graph->arena, "layers.%d.moe.experts.%d.%s", layer, e, parts[p]);
-        }
-    snprintf(full, sizeof full, "layers.%d.moe.experts.%s", layer, name);
-    graph->layer = layer;
-    tm_shape shape = columns ? tm_shape_3(experts, n * rows, columns) : tm_shape_1(experts * n * rows);
-    return tm_graph_parameter(graph, full, shape, pieces, experts * n);
+    for (int i = 0; i < experts * n; i++) {
+        pieces[i] = tm_init_piece(d->shape, places[i % n], d->layer, i * rows, rows);
+        pieces[i].begin = (first * n + i) * rows;
+        pieces[i].name =
+            tm_arena_format(graph->arena, "layers.%d.moe.experts.%d.%s", d->layer, first + i / n, parts[i % n]);
+    }
+    const char *full = tm_arena_format(graph->arena, "layers.%d.moe.experts.%s", d->layer, name);
+    tm_shape    shape = columns ? tm_shape_3(experts, n * rows, columns) : tm_shape_1(experts * n * rows);
+    graph->layer = d->layer;
+    tm_tensor_id id = tm_graph_parameter(graph, full, shape, pieces, experts * n);
+    tm_cut       cut = { .axes = d->division->axes, .rank = d->division->rank, .ranks = d->division->ranks };
+    cut.whole = columns ? tm_shape_3(all, n * rows, columns) : tm_shape_1(all * n * rows);
+    if (tm_divided(*d->division)) tm_graph_cut(graph, id, &cut);
+    return id;
 }
 
 static tm_tensor_id declare_shared(tm_graph *graph, const tm_model_shape *s, int layer, int64_t width)
@@ -122,7 +167,7 @@ static tm_tensor_id declare_shared(tm_graph *graph, const tm_model_shape *s, int
     return tm_graph_parameter(graph, full, tm_shape_2(2 * width, s->dim), pieces, 2);
 }
 
-void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, tm_moe_weights *w)
+void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, const tm_parallel *parallel, tm_moe_weights *w)
 {
     static const char *const up[] = { "w1.weight", "w3.weight" }, *const up_b[] = { "w1.bias", "w3.bias" };
     static const char *const down[] = { "w2.weight" }, *const down_b[] = { "w2.bias" };
@@ -130,6 +175,7 @@ void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, tm_moe_
     static const tm_init_place zero[] = { TM_INIT_ZERO, TM_INIT_ZERO };
     const tm_moe_shape        *m = &s->moe;
     bool                       all = s->bias == TM_BIAS_ALL;
+    const declarer             d = { graph, s, &parallel->experts, layer };
     *w = (tm_moe_weights){ TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE, TM_NONE };
     w->router_w = tm_declare(graph, s, TM_INIT_UP, layer, tm_shape_2(m->experts, s->dim),
                              "layers.%d.moe.router.gate.weight", layer);
@@ -139,10 +185,10 @@ void tm_moe_declare(tm_graph *graph, const tm_model_shape *s, int layer, tm_moe_
             tm_declare(graph, s, TM_INIT_ZERO, layer, tm_shape_1(m->experts), "layers.%d.moe.router.gate.bias", layer);
         tm_graph_at(graph, w->router_b)->as_stored = true;
     }
-    w->up_w = declare_experts(graph, s, layer, "w13.weight", up, in, 2, m->ffn_dim, s->dim);
-    if (all) w->up_b = declare_experts(graph, s, layer, "w13.bias", up_b, zero, 2, m->ffn_dim, 0);
-    w->down_w = declare_experts(graph, s, layer, "w2.weight", down, out, 1, s->dim, m->ffn_dim);
-    if (all) w->down_b = declare_experts(graph, s, layer, "w2.bias", down_b, zero, 1, s->dim, 0);
+    w->up_w = declare_experts(&d, "w13.weight", up, in, 2, m->ffn_dim, s->dim);
+    if (all) w->up_b = declare_experts(&d, "w13.bias", up_b, zero, 2, m->ffn_dim, 0);
+    w->down_w = declare_experts(&d, "w2.weight", down, out, 1, s->dim, m->ffn_dim);
+    if (all) w->down_b = declare_experts(&d, "w2.bias", down_b, zero, 1, s->dim, 0);
     if (m->shared > 0) {
         int64_t width = m->shared * m->ffn_dim;
         w->shared_up_w = declare_shared(graph, s, layer, width);
@@ -223,18 +269,78 @@ static void account(tm_graph *graph, const tm_model *model, int layer, const rou
                  (tm_tensor_id[TM_MAX_OUT]){ model->balance_loss }, adds || mixture > 0);
 }
 
+/* ---- the experts: of this rank, or of all ranks, with rows sent to them and back ---- */
+
+static tm_tensor_id expert_ffn(tm_graph *graph, const tm_model *model, const tm_moe_weights *w, tm_tensor_id rows,
+                               tm_tensor_id offsets, const tm_grouped_attr *attr)
+{
+    size_t       bytes = attr ? sizeof *attr : 0;
+    tm_tensor_id up = tm_emit(graph, TM_OP_grouped_linear, attr, bytes, rows, w->up_w, offsets, w->up_b);
+    return tm_emit(graph, TM_OP_grouped_linear, attr, bytes, tm_activation(graph, model->shape, up), w->down_w, offsets,
+                   w->down_b);
+}
+
+tm_exchange_attr tm_moe_exchange(const tm_model_shape *s, const tm_parallel *parallel, int64_t rows)
+{
+    const tm_moe_shape *m = &s->moe;
+    const tm_division  *d = &parallel->experts;
+    tm_exchange_attr    attr;
+    memset(&attr, 0, sizeof attr);
+    attr.group.axes = d->axes;
+    attr.group.ranks = d->ranks;
+    attr.rank = d->rank;
+    attr.pairs = rows * m->top_k;
+    int64_t each = m->experts / d->ranks, here = m->top_k < each ? m->top_k : each;
+    int64_t most = d->ranks * rows * here; /* every row has different experts */
+    int64_t even = d->ranks * each * ((attr.pairs + m->experts - 1) / m->experts);
+    if (m->uniform && even < most) most = even;
+    double room = parallel->expert_capacity * (double)attr.pairs;
+    attr.rows = parallel->expert_capacity > 0 && room < (double)most ? (int64_t)ceil(room) : most;
+    attr.rounds = (most + attr.rows - 1) / attr.rows;
+    return attr;
+}
+
+/* rows (N k, C), sorted by expert -> what the experts make of them. Rounds behind the first one are empty as a rule:
+ * what they compute is dropped, and made anew where the backward pass wants it. */
+static tm_tensor_id exchange(tm_graph *graph, const tm_model *model, const tm_moe_weights *w, const routes *r,
+                             tm_tensor_id b, const tm_slots_attr *slots)
+{
+    tm_exchange_attr attr = tm_moe_exchange(model->shape, &model->parallel, tm_graph_at(graph, b)->shape.n[0]);
+    const char      *module = graph->module;
+    tm_tensor_id     y = TM_NONE, counts[TM_MAX_OUT] = { TM_NONE, TM_NONE };
+    snprintf(attr.group.what, sizeof attr.group.what, "counts of %s", module);
+    tm_graph_add(graph, TM_OP_exchange_counts, &attr, sizeof attr, (tm_tensor_id[TM_MAX_IN]){ r->offsets }, counts, 0);
+    graph->keep = attr.rounds > 1 ? TM_KEEP_NOT : TM_KEEP_BY_POLICY;
+    tm_tensor_id rows = tm_emit(graph, TM_OP_gather_rows, slots, sizeof *slots, b, r->order, r->inverse, TM_NONE);
+    for (attr.round = 0; attr.round < attr.rounds; attr.round++) {
+        tm_grouped_attr grouped = { .even = tm_exchange_even(&attr) };
+        const char     *name = tm_arena_format(graph->arena, "%s.places.%d", module, (int)attr.round);
+        tm_tensor_id    offsets = tm_graph_row(graph, name, counts[1], attr.round);
+        graph->keep = attr.round > 0 ? TM_KEEP_NEVER : TM_KEEP_BY_POLICY;
+        snprintf(attr.group.what, sizeof attr.group.what, "rows of %s", module);
+        tm_tensor_id in = tm_emit(graph, TM_OP_send_rows, &attr, sizeof attr, rows, counts[0], TM_NONE, TM_NONE);
+        tm_tensor_id out = expert_ffn(graph, model, w, in, offsets, &grouped);
+        graph->keep = TM_KEEP_BY_POLICY;
+        y = tm_emit(graph, TM_OP_return_rows, &attr, sizeof attr, out, counts[0], y, TM_NONE);
+    }
+    return y;
+}
+
 tm_tensor_id tm_moe_emit(tm_graph *graph, const tm_model *model, int layer, const tm_moe_weights *w, tm_tensor_id b,
                          tm_tensor_id x)
 {
     tm_slots_attr slots = { .top_k = model->shape->moe.top_k };
     routes        r = route(graph, model, w, b);
+    tm_tensor_id  y;
     account(graph, model, layer, &r);
-    tm_tensor_id rows = tm_emit(graph, TM_OP_gather_rows, &slots, sizeof slots, b, r.order, r.inverse, TM_NONE);
-    tm_tensor_id up = tm_emit(graph, TM_OP_grouped_linear, NULL, 0, rows, w->up_w, r.offsets, w->up_b);
-    tm_tensor_id y = tm_emit(graph, TM_OP_grouped_linear, NULL, 0, tm_activation(graph, model->shape, up), w->down_w,
-                             r.offsets, w->down_b);
+    if (tm_divided(model->parallel.experts)) {
+        y = exchange(graph, model, w, &r, b, &slots);
+    } else {
+        tm_tensor_id rows = tm_emit(graph, TM_OP_gather_rows, &slots, sizeof slots, b, r.order, r.inverse, TM_NONE);
+        y = expert_ffn(graph, model, w, rows, r.offsets, NULL);
+    }
     if (w->shared_up_w != TM_NONE) {
-        up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->shared_up_w, TM_NONE, TM_NONE);
+        tm_tensor_id up = tm_emit(graph, TM_OP_linear, NULL, 0, b, w->shared_up_w, TM_NONE, TM_NONE);
         x = tm_emit(graph, TM_OP_linear, NULL, 0, tm_activation(graph, model->shape, up), w->shared_down_w, TM_NONE, x);
     }
     tm_tensor_id in[TM_MAX_IN] = { y, r.order, r.inverse, r.weights, x }, out[TM_MAX_OUT] = { TM_NONE };

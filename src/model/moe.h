@@ -5,7 +5,8 @@
  *   expert(b) = W2 act(W1 b, W3 b), act as in the FFN;  shared: one FFN of n_shared experts' width
  *
  * Names of parameters are torchtitan's, every expert's its own: "layers.3.moe.experts.7.w1.weight". The experts' w1 and
- * w3 are rows of one tensor (E, 2 F, C).
+ * w3 are rows of one tensor (E, 2 F, C). Where experts are divided among ranks (tm_parallel.experts) a rank has E / R
+ * of them; rows are sent to them and back (op/exchange.c), all else is computed for the rank's own rows.
  */
 #ifndef TM_MODEL_MOE_H
 #define TM_MODEL_MOE_H
@@ -30,7 +31,8 @@ bool tm_moe_in_layer(const tm_model_shape *shape, int layer);
 bool tm_moe_has_experts(const tm_tensor *parameter);
 /* What all blocks share: the counts and the balance loss of `out`. Does nothing for a model without experts. */
 void tm_moe_declare_model(tm_graph *graph, const tm_model_shape *shape, tm_model *out);
-void tm_moe_declare(tm_graph *graph, const tm_model_shape *shape, int layer, tm_moe_weights *out);
+void tm_moe_declare(tm_graph *graph, const tm_model_shape *shape, int layer, const tm_parallel *parallel,
+                    tm_moe_weights *out);
 /* b (N, C), normed; x (N, C): the residual stream -> x with the mixture added. Also counts what model->account says. */
 tm_tensor_id tm_moe_emit(tm_graph *graph, const tm_model *model, int layer, const tm_moe_weights *w, tm_tensor_id b,
                          tm_tensor_id x);

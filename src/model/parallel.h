@@ -40,7 +40,9 @@ typedef struct {
     tm_division context; /* the tokens of each sequence; a rank's fields have the chunks `rank` and 2 ranks - 1 - rank
                           * of 2 ranks equal ones: all of them have as many pairs under a causal mask */
     tm_division experts; /* of each mixture */
-    tm_division stages;  /* a pipeline: layers, one run of them after the other */
+    double expert_capacity; /* rows that a rank's experts take at a time, as a multiple of its own rows x experts of a
+                             * row; more are sent in further rounds. 0: all that can come */
+    tm_division stages;     /* a pipeline: layers, one run of them after the other */
     tm_stage    chunk[TM_MAX_CHUNKS]; /* the parts that this rank has, in the order of the model */
     int         chunks;               /* 0: all of it */
 } tm_parallel;

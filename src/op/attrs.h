@@ -199,6 +199,10 @@ typedef struct {
 } tm_slots_attr; /* gather_rows, combine, combine_weights_grad */
 
 typedef struct {
+    int64_t even;  /* rows that are expected, for costs: x may have room for more */
+} tm_grouped_attr; /* grouped_linear and its gradients; absent: as many as x has */
+
+typedef struct {
     double rate;
 } tm_expert_bias_attr;
 
@@ -216,6 +220,7 @@ typedef struct {
     int64_t axes;     /* of the mesh (comm/mesh.h), a set: the group */
     int64_t ranks;    /* R, its size; 1: nothing is sent */
     char    what[64]; /* for messages: "gradients of layer 3" */
+    int64_t narrow;   /* sums of float32: 1: every rank's part is rounded to bfloat16, and so is the sum of these */
 } tm_group_attr;      /* all_reduce, reduce_scatter, all_gather, share */
 
 typedef struct {
@@ -230,6 +235,15 @@ typedef struct {
     int64_t times;    /* so many times in a step: for messages */
     char    what[64]; /* for messages: "activations of stage 1" */
 } tm_message_attr;    /* send, receive */
+
+enum { TM_MAX_EXCHANGE = 1024 }; /* ranks of a group */
+typedef struct {
+    tm_group_attr group;
+    int64_t       rank;          /* this one's number in the group; it has experts rank E / R .. (rank + 1) E / R - 1 */
+    int64_t       rounds, round; /* how many there are; which one this is */
+    int64_t       rows;          /* M: that a rank receives in a round at most */
+    int64_t       pairs;         /* P: of each rank's own */
+} tm_exchange_attr;              /* exchange_counts, send_rows, return_rows */
 
 /* Targets with this value do not count. */
 enum { TM_IGNORED_TARGET = -100 };

@@ -6,7 +6,8 @@
  *   all_gather      y (R n, ...): x (n, ...) of every rank, one after the other
  *   share           y = x, of which every rank computes something else: the gradient of x is their sum
  *
- * Sums are added in the order of the ranks, ((x0 + x1) + x2) + ..., in float32 for bfloat16 (comm/comm.h). What one
+ * Sums are added in the order of the ranks, ((x0 + x1) + x2) + ..., in float32 for bfloat16 (comm/comm.h), and for
+ * float32 with `narrow`: then x is rounded to bfloat16 on each of several ranks, and the sum once more. What one
  * rank computes depends on the others, so a reference exists for a group of one only; sums of several ranks are tested
  * against plain sums. The gradient of a sum that every rank goes on with is what each rank has of it: the loss of the
  * group is the sum of the losses of its ranks, so all_gather and reduce_scatter are each other's transpose. (Or all
@@ -95,6 +96,7 @@ static tm_cost collective_cost(const tm_call *call)
     tm_cost cost = tm_call_cost(call, 0);
     bool    gathers = call->op == &tm_op_all_gather;
     double  whole = gathers ? x * ranks : x;
+    if (group_of(call->attr)->narrow) whole /= 2;
     cost.wire = whole * (ranks - 1) / ranks * (call->op == &tm_op_all_reduce ? 2 : 1);
     cost.vector = gathers ? 0 : (double)tm_shape_elements(call->in[0].shape) * (ranks - 1) / ranks;
     return cost;
@@ -170,7 +172,7 @@ const tm_op tm_op_all_reduce = {
     .rounding = tm_rounding_f64,
     .in_name = { "x (...)" },
     .out_name = { "y (...)" },
-    .attributes = "axes, ranks, what",
+    .attributes = "axes, ranks, what, narrow",
 };
 
 const tm_op tm_op_reduce_scatter = {
@@ -190,7 +192,7 @@ const tm_op tm_op_reduce_scatter = {
     .rounding = tm_rounding_f64,
     .in_name = { "x (...)" },
     .out_name = { "y (...)" },
-    .attributes = "axes, ranks, what",
+    .attributes = "axes, ranks, what, narrow",
 };
 
 const tm_op tm_op_all_gather = {

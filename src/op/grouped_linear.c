@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op/grouped_linear.c - a linear layer for each expert's rows, and its three gradients. Which rows are whose is in the
- * data: rows offsets[e] .. offsets[e + 1] - 1 are those of expert e.
+ * data: rows offsets[e] .. offsets[e + 1] - 1 are those of expert e. Rows behind the last expert's belong to nobody:
+ * their results are 0.
  *
  *   y_r = w_e x_r + bias_e + residual_r
  *   dx_r = dy_r w_e,  dw_e = sum over its rows of dy_r^T x_r,  dbias_e = sum over its rows of dy_r     (0 without
@@ -40,7 +41,7 @@ static const int32_t *offsets_of(const tm_view *view, int64_t rows)
 {
     const int32_t *offsets = view->data;
     int64_t        experts = view->shape.n[0] - 1;
-    TM_ASSERT(offsets[0] == 0 && offsets[experts] == rows);
+    TM_ASSERT(offsets[0] == 0 && offsets[experts] <= rows);
     for (int64_t e = 0; e < experts; e++) TM_ASSERT(offsets[e] <= offsets[e + 1]);
     return offsets;
 }
@@ -60,6 +61,8 @@ static void grouped_linear_reference(const tm_call *call)
                 if (residual) sum += residual[r * outputs + m];
                 ((double *)call->out[0].data)[r * outputs + m] = sum;
             }
+    for (int64_t i = offsets[experts] * outputs; i < call->in[0].shape.n[0] * outputs; i++)
+        ((double *)call->out[0].data)[i] = 0;
 }
 
 /* The weights' gradient comes first: x may die there, before dx of the same size is made. */
@@ -75,11 +78,11 @@ static void grouped_linear_gradient(tm_gradient *gradient, const tm_node *node)
                          (tm_tensor_id[TM_MAX_OUT]){ dbias }, add_dbias);
     tm_tensor_id dw = tm_gradient_parameter(gradient, w, 0, &add_dw);
     if (dw != TM_NONE)
-        tm_gradient_emit(gradient, TM_OP_grouped_linear_wgrad, NULL, 0, (tm_tensor_id[TM_MAX_IN]){ dy, x, offsets },
-                         (tm_tensor_id[TM_MAX_OUT]){ dw }, add_dw);
+        tm_gradient_emit(gradient, TM_OP_grouped_linear_wgrad, node->attr, node->attr_bytes,
+                         (tm_tensor_id[TM_MAX_IN]){ dy, x, offsets }, (tm_tensor_id[TM_MAX_OUT]){ dw }, add_dw);
     if (tm_gradient_wanted(gradient, x)) {
         tm_tensor_id in[TM_MAX_IN] = { dy, w, offsets }, dx[TM_MAX_OUT] = { TM_NONE };
-        tm_gradient_emit(gradient, TM_OP_grouped_linear_dgrad, NULL, 0, in, dx, 0);
+        tm_gradient_emit(gradient, TM_OP_grouped_linear_dgrad, node->attr, node->attr_bytes, in, dx, 0);
         tm_gradient_add(gradient, x, dx[0]);
     }
     if (tm_gradient_wanted(gradient, residual)) tm_gradient_add(gradient, residual, dy);
@@ -87,7 +90,9 @@ static void grouped_linear_gradient(tm_gradient *gradient, const tm_node *node)
 
 static tm_cost grouped_cost(const tm_call *call, int64_t inputs, int64_t outputs)
 {
-    return tm_call_cost(call, 2.0 * (double)call->in[0].shape.n[0] * (double)inputs * (double)outputs);
+    const tm_grouped_attr *attr = call->attr;
+    int64_t                rows = attr ? attr->even : call->in[0].shape.n[0];
+    return tm_call_cost(call, 2.0 * (double)rows * (double)inputs * (double)outputs);
 }
 
 static tm_cost grouped_linear_cost(const tm_call *call)
@@ -110,18 +115,30 @@ static tm_rounding columns_rounding(const tm_call *call, int k)
 static const struct {
     int64_t rows, inputs, outputs, experts;
     bool    bias;
-} cases[] = { { 1, 1, 1, 1, false },      { 9, 7, 5, 4, true },   { 20, 33, 17, 3, false },
-              { 70, 8, 40, 8, true },     { 5, 600, 9, 2, true }, { 1500, 16, 9, 2, true },
-              { 300, 64, 96, 17, false }, { 3, 16, 16, 6, true }, { 1300, 70, 530, 3, true } };
+    int64_t behind; /* rows of nobody */
+} cases[] = { { 1, 1, 1, 1, false, 0 },      { 9, 7, 5, 4, true, 0 },       { 20, 33, 17, 3, false, 0 },
+              { 70, 8, 40, 8, true, 0 },     { 5, 600, 9, 2, true, 0 },     { 1500, 16, 9, 2, true, 0 },
+              { 300, 64, 96, 17, false, 0 }, { 3, 16, 16, 6, true, 0 },     { 1300, 70, 530, 3, true, 0 },
+              { 40, 20, 24, 5, true, 11 },   { 700, 17, 40, 3, false, 690 } };
+
+static int64_t rows_of_experts(int k)
+{
+    return cases[k].rows - cases[k].behind;
+}
+
+static void begin_example(int k, tm_example *example)
+{
+    tm_example_begin(example, &(tm_grouped_attr){ .even = rows_of_experts(k) }, sizeof(tm_grouped_attr));
+}
 
 static bool grouped_linear_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    tm_example_begin(example, NULL, 0);
+    begin_example(k, example);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].inputs), 0, 1);
     tm_example_in(example, 1, TM_ROLE_PARAMETER, tm_shape_3(cases[k].experts, cases[k].outputs, cases[k].inputs), 0,
                   0.5);
-    tm_example_offsets(example, 2, cases[k].experts, cases[k].rows);
+    tm_example_offsets(example, 2, cases[k].experts, rows_of_experts(k));
     if (cases[k].bias)
         tm_example_in(example, 3, TM_ROLE_PARAMETER, tm_shape_1(cases[k].experts * cases[k].outputs), 0, 1);
     if (k % 3 == 1) /* with a bias and without */
@@ -145,6 +162,7 @@ const tm_op tm_op_grouped_linear = {
     .rounding = columns_rounding,
     .in_name = { "x (R, K)", "w (E, M, K)", "offsets (E + 1)", "[bias (E M)]", "[residual (R, M)]" },
     .out_name = { "y (R, M)" },
+    .attributes = "even",
 };
 
 /* in: dy (R, M), w (E, M, K), offsets (E + 1); out: dx (R, K) */
@@ -199,6 +217,7 @@ const tm_op tm_op_grouped_linear_dgrad = {
     .rounding = columns_rounding,
     .in_name = { "dy (R, M)", "w (E, M, K)", "offsets (E + 1)" },
     .out_name = { "dx (R, K)" },
+    .attributes = "even",
 };
 
 /* in: dy (R, M), x (R, K), offsets (E + 1); out: dw (E, M, K) */
@@ -241,10 +260,10 @@ static tm_rounding rows_rounding(const tm_call *call, int k)
 static bool grouped_linear_wgrad_example(int k, tm_example *example)
 {
     if (k >= TM_COUNT_OF(cases)) return false;
-    tm_example_begin(example, NULL, 0);
+    begin_example(k, example);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].outputs), 0, 1);
     tm_example_in(example, 1, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].inputs), 0, 1);
-    tm_example_offsets(example, 2, cases[k].experts, cases[k].rows);
+    tm_example_offsets(example, 2, cases[k].experts, rows_of_experts(k));
     example->out[0] = tm_shape_3(cases[k].experts, cases[k].outputs, cases[k].inputs);
     return true;
 }
@@ -263,6 +282,7 @@ const tm_op tm_op_grouped_linear_wgrad = {
     .rounding = rows_rounding,
     .in_name = { "dy (R, M)", "x (R, K)", "offsets (E + 1)" },
     .out_name = { "dw (E, M, K)" },
+    .attributes = "even",
 };
 
 /* in: dy (R, M), offsets (E + 1); out: db (E M) */
@@ -296,7 +316,7 @@ static bool grouped_bias_grad_example(int k, tm_example *example)
     if (k >= TM_COUNT_OF(cases)) return false;
     tm_example_begin(example, NULL, 0);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, tm_shape_2(cases[k].rows, cases[k].outputs), 0, 1);
-    tm_example_offsets(example, 1, cases[k].experts, cases[k].rows);
+    tm_example_offsets(example, 1, cases[k].experts, rows_of_experts(k));
     example->out[0] = tm_shape_1(cases[k].experts * cases[k].outputs);
     return true;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/console.c - the step lines, the progress bar, and the report at the end. */
+#include "base/log.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/plain.h"
@@ -87,6 +88,11 @@ static void print_text(console_sink *self)
     bool failed = fwrite(self->plain.data, 1, self->plain.length, self->options.out) != self->plain.length;
     if (fflush(self->options.out) != 0 || failed)
         (void)tm_fail(&self->head.error, TM_IO, "cannot write to the output: %s", strerror(errno));
+    if (!self->options.closes && self->text.data) { /* log.file has these lines, too: once is enough */
+        self->plain.length = 0;
+        tm_plain_add(&self->plain, self->text.data, TM_PLAIN_LINES);
+        tm_log_record(TM_LOG_INFO, self->plain.data);
+    }
     self->text.length = 0;
 }
 

@@ -31,6 +31,9 @@ static const tm_key keys[] = {
       .help = "false: as metrics.disable_color_printing" },
     { .name = "log.file", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "step lines and report are also appended to this file" },
+    { .name = "log.folder", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "directory for messages, relative to the run directory: DIR/rank-N/debug, info, warning, error of each rank; null: "
+              "logs/MODULE of an experiment, else none" },
     { .name = "store.path", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "database file for the result; none: not stored; null: TRAINMARK_STORE, else "
               "trainmark/results.db in XDG_DATA_HOME or ~/.local/share (docs/results.md)" },

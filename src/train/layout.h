@@ -17,6 +17,7 @@ typedef struct {
     bool       whole_rows; /* tensor parallel: what lies between the matrices is whole on every rank of a group */
     bool       reshard;    /* TM_SHARE_ALL: weights are let go after the forward pass of a unit */
     int        prefetch;
+    bool       narrow; /* float32 gradients are added to those of other ranks as bfloat16 */
     /* Of a pipeline: the order of a step, stages of each rank (0: one), and as how many blocks what lies before and
      * behind them counts. */
     tm_pipeline_order order;
@@ -25,6 +26,7 @@ typedef struct {
     /* One rank that sums as `parts` data ranks do: the gradients of so many equal runs of micro-batches are summed
      * apart, then added in order. 0, 1: all micro-batches are one sum. */
     int64_t parts;
+    double  expert_capacity; /* tm_parallel.expert_capacity */
 } tm_layout;
 
 /* As parallelism.* say, of rank 0. TM_INVALID, TM_UNSUPPORTED: with the keys and the way out. */

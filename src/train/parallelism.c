@@ -15,6 +15,15 @@ static const struct {
 };
 enum { DEGREES = sizeof degrees / sizeof degrees[0] };
 
+/* A plan for no number of ranks, whose shards are what is left: the least that experts can be divided among. */
+static int64_t least_shards(const tm_mesh *mesh)
+{
+    int64_t shards = 1, others = (int64_t)mesh->degree[TM_AXIS_CP] * mesh->degree[TM_AXIS_TP];
+    if (mesh->degree[TM_AXIS_SHARD] > 0) return 1;
+    while (shards < mesh->degree[TM_AXIS_EP] && shards * others % mesh->degree[TM_AXIS_EP] != 0) shards++;
+    return shards;
+}
+
 tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
 {
     int64_t ranks = tm_config_i64(config, "parallelism.ranks"), product = 1;
@@ -22,14 +31,13 @@ tm_status tm_train_mesh(const tm_config *config, tm_mesh *out, tm_error *err)
     bool    plans = tm_config_plans(config);
     for (int i = 0; i < DEGREES; i++) {
         bool built = degrees[i].axis == TM_AXIS_REPLICATE || degrees[i].axis == TM_AXIS_SHARD ||
-                     degrees[i].axis == TM_AXIS_TP || degrees[i].axis == TM_AXIS_PP;
+                     degrees[i].axis == TM_AXIS_TP || degrees[i].axis == TM_AXIS_EP || degrees[i].axis == TM_AXIS_PP;
         if (!degrees[i].key[0] || (!built && !plans)) continue; /* a run is refused by the name of what is not built */
-        if (degrees[i].axis == TM_AXIS_EP) continue;            /* plans leave it out: no number of ranks is given */
         mesh.degree[degrees[i].axis] = (int)tm_config_i64(config, degrees[i].key);
         bool multiplies = degrees[i].axis != TM_AXIS_EP && mesh.degree[degrees[i].axis] > 0;
         if (multiplies && product < 1 << 20) product *= mesh.degree[degrees[i].axis];
     }
-    if (plans && !tm_config_is_set(config, "parallelism.ranks")) ranks = product;
+    if (plans && !tm_config_is_set(config, "parallelism.ranks")) ranks = product * least_shards(&mesh);
     TM_TRY(tm_mesh_fill(&mesh, ranks, err));
     *out = mesh;
     return TM_OK;
@@ -45,7 +53,9 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                         .reshard = strcmp(reshard, "never") != 0,
                         .whole_rows = !tm_config_bool(config, "parallelism.enable_sequence_parallel"),
                         .prefetch = 1,
-                        .parts = tm_config_i64(config, "training.separate_sums") };
+                        .narrow = strcmp(tm_config_text(config, "training.mixed_precision_reduce"), "bfloat16") == 0,
+                        .parts = tm_config_i64(config, "training.separate_sums"),
+                        .expert_capacity = tm_config_f64(config, "parallelism.expert_parallel_capacity") };
     TM_TRY(tm_train_mesh(config, &out->mesh, err));
     if (tm_config_bool(config, "parallelism.exact") && tm_layout_size(out, TM_AXES_FSDP) > 1)
         return tm_fail(err, TM_UNSUPPORTED,
@@ -53,6 +63,12 @@ tm_status tm_layout_read(const tm_config *config, tm_layout *out, tm_error *err)
                        "micro-batches, in another order than one rank; set "
                        "parallelism.data_parallel_shard_degree 1 and parallelism.data_parallel_replicate_degree -1",
                        tm_config_place(config, "parallelism.exact"));
+    if (tm_config_bool(config, "parallelism.exact") && out->narrow)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "parallelism.exact (%s) needs sums of float32 gradients as they are; set "
+                       "training.mixed_precision_reduce (%s) to float32",
+                       tm_config_place(config, "parallelism.exact"),
+                       tm_config_place(config, "training.mixed_precision_reduce"));
     return TM_OK;
 }
 
@@ -133,5 +149,6 @@ tm_parallel tm_layout_parallel(const tm_layout *layout)
                           .rows = tm_layout_size(layout, 1U << TM_AXIS_TP) > 1 && !layout->whole_rows,
                           .context = division(layout, TM_AXIS_CP),
                           .experts = division(layout, TM_AXIS_EP),
+                          .expert_capacity = layout->expert_capacity,
                           .stages = division(layout, TM_AXIS_PP) };
 }

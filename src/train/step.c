@@ -361,6 +361,26 @@ static tm_status check_adapted(const tm_step *step, tm_error *err)
     return TM_OK;
 }
 
+/* What does not go with experts that are divided among ranks. */
+static tm_status check_experts(const tm_step *step, tm_error *err)
+{
+    const tm_step_options *o = &step->options;
+    const char            *what = NULL, *way = NULL;
+    if (!tm_divided(step->model.parallel.experts)) return TM_OK;
+    for (size_t i = 0; i < step->graph->n_tensors; i++)
+        if (step->graph->tensors[i].adapter && step->graph->tensors[i].shape.rank == 3)
+            what = "lora.targets of experts", way = "leave them out";
+    if (o->quantize.experts.name) what = "quantize.experts_recipe", way = "set it to none";
+    if (o->compared) what = "debug.microscope", way = "set it to 0";
+    if (o->preference.beta > 0) what = "data.source preference", way = "choose another source";
+    if (o->offload.optimizer || o->offload.activations) what = "training.offload", way = "set it to none";
+    if (!what) return TM_OK;
+    return tm_fail(err, TM_UNSUPPORTED,
+                   "%s is not built for divided experts (parallelism.expert_parallel_degree %d); %s, or set the degree "
+                   "to 1",
+                   what, step->model.parallel.experts.ranks, way);
+}
+
 /* The tensors that a program reads and writes beside the inputs and the model's. */
 static tm_status declare(tm_step *step, tm_error *err)
 {
@@ -382,6 +402,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     TM_TRY(share_check_tensor(step, err));
     tm_parallel parallel = tm_layout_parallel(&step->options.layout);
     TM_TRY(stages_find(&step->options, &parallel, err));
+    TM_TRY(tm_moe_divides(&step->options.shape, &parallel, err));
     tm_model_declare(graph, &step->options.shape, step->options.seq, &parallel, &step->model);
     stages_declare(step);
     step->model.whole_logits = step->options.quantize.head.name != NULL;
@@ -390,6 +411,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     if (adapters->rank > 0 && adapters->dropout > 0)
         step->first_row = tm_graph_tensor(graph, "first_row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
     TM_TRY(tm_adapters_declare(graph, &step->model, adapters, err));
+    TM_TRY(check_experts(step, err));
     return check_adapted(step, err);
 }
 
@@ -529,6 +551,7 @@ tm_status tm_step_create(const tm_step_options *options, const tm_chooser *choos
     if (st == TM_OK) st = check_adapters(graph, err);
     if (st == TM_OK) share_end(step);
     if (st == TM_OK) stages_slots(step);
+    if (st == TM_OK && options->layout.narrow) tm_narrow_pass(graph);
     if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
     if (st != TM_OK) {
         tm_step_destroy(step);

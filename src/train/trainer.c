@@ -132,6 +132,7 @@ tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, 
 static void release_memory(tm_trainer *trainer)
 {
     const tm_space_plan *spaces = trainer->step->plan->spaces;
+    tm_device_unshare(trainer->device);
     tm_device_release(trainer->device, trainer->memory.base[TM_SPACE_DEVICE], spaces[TM_SPACE_DEVICE].arena_bytes);
     tm_device_unmap_file(trainer->device, trainer->memory.base[TM_SPACE_DISK], spaces[TM_SPACE_DISK].arena_bytes);
 }
@@ -181,6 +182,7 @@ static tm_status open_memory(tm_trainer *trainer, uint64_t seed, int threads, tm
 {
     TM_TRY(take_memory(trainer, err));
     TM_TRY(tm_device_load(trainer->device, trainer->step->plan, &trainer->memory, &trainer->loaded, err));
+    TM_TRY(tm_device_share(trainer->device, trainer->step->plan, err));
     TM_TRY(tm_init_fill(trainer->step->plan, trainer->device, &trainer->memory, seed, threads, err));
     return tm_adapters_measure(trainer->step->graph, &(tm_adapters_memory){ read_adapted, write_adapted, trainer },
                                err);

@@ -175,10 +175,23 @@ check "the adapter has PEFT's names" [ -f adapter/adapter_model.safetensors ]
 
 sft chat sft_trainer "sft_dataset_name: $root/tests/data/sft/ultrachat.jsonl" "sft_conversation_format: openai" \
     "enable_packed_sequences: true" "use_packed_attention: true" "seq_length: 512"
-trainmark run chat.yaml --out chat --data.tokenizer "$root/tests/token/chat/qwen3"
+trainmark run chat.yaml --checkpoint.enable true --out chat --data.tokenizer "$root/tests/token/chat/qwen3"
 check "all weights on packed conversations run" [ "$code" -eq 0 ]
 check "packed" has chat/config.yaml "^  packed: true "
 check "three steps of conversations" has chat/metrics.jsonl '"step": 3,'
+
+trainmark export chat -o weights
+sft more post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "seq_length: 512" "pretrained_checkpoint: $work/weights"
+trainmark run more.yaml --out more --data.tokenizer "$root/tests/token/chat/qwen3"
+check "it begins with the weights of pretrained_checkpoint" has "$err" "loaded [0-9]+ tensors .* of '$work/weights'"
+check "and trains" has more/metrics.jsonl '"step": 3,'
+sft none post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "pretrained_checkpoint: $work/nothing"
+trainmark run none.yaml
+failed_with 4 "weights that are not there are not new ones" "there is no directory '$work/nothing'"
+mkdir other_form
+sft form post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "pretrained_checkpoint: $work/other_form"
+trainmark run form.yaml
+failed_with 4 "nor are weights of another form" "other_form' holds no config.json; give the directory of a Hugging Face model"
 
 sft hub post_trainer "sft_dataset_name: rajpurkar/squad"
 trainmark run hub.yaml

@@ -26,6 +26,12 @@ check "a dry run for 256 ranks" [ "$code" -eq 0 ]
 check "names the mesh" has "$out" "^# ranks: 256, dp_replicate 16 x dp_shard 16"
 check "and the bytes of each place" has "$out" "^#   place .*15 among those that share: "
 
+trainmark explain deepseek_v3_16B --parallelism.ranks 8 --parallelism.expert_parallel_degree 8 \
+    --training.local_batch_size 8 --training.dtype bfloat16
+check "experts of a rank" has "$out" "^experts     8 of 64 on each rank; an all-to-all moves 768.0+ MiB, 7/8 of it to other ranks"
+check "and the room for rows" has "$out" "^            room for 393216 rows at a time, 2 times the even share; 4 rounds at most"
+check "rows sent in a forward and a backward pass" has "$out" "^  first     send_rows "
+
 trainmark run tiny-llama --dry-run --parallelism.ranks 3 --parallelism.data_parallel_replicate_degree 2
 failed_with 4 "a wrong product" "dp_replicate 2 multiply to 2.*start 2 or 4 ranks"
 trainmark run tiny-llama --parallelism.data_parallel_shard_degree 8

@@ -20,6 +20,26 @@ failed_with 4 "too many ranks" "ranks.*256"
 RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 trainmark bench collectives
 failed_with 4 "a launcher that starts no MPI" "rank 0 of 2.*--ranks 2"
 
+# --- messages in files --------------------------------------------------------------------------------------------------
+
+cat >experiment.yaml <<END
+work_group: g
+user_name: u
+exp_name: e
+workspace: $work/w
+modules:
+  pre_trainer:
+    framework: torchtitan
+    config: pre_trainer.yaml
+    model: llama3.1_8B.yaml
+    overrides:
+      training: {steps: 2, local_batch_size: 1, seq_len: 16}
+END
+trainmark run experiment.yaml $tiny --training.steps 2
+logs=w/g/u/e/logs/pre_trainer/rank-0
+check "an experiment has a folder of messages" [ -f "$logs/debug" -a -f "$logs/info" -a -f "$logs/warning" -a -f "$logs/error" ]
+check "with its end" [ "$(sed 's/^[^ ]* //' "$logs/info" 2>/dev/null | tail -n 1)" = "$([ "$code" -eq 0 ] && echo done || echo ended)" ]
+
 # --- with each MPI ------------------------------------------------------------------------------------------------------
 
 # What all ranks of a running command leave behind: their numbers. wait_for_ranks N sets $pids.
@@ -110,10 +130,13 @@ for mpi in openmpi mpich; do
     check "$mpi: both are named" has "$err" "--ranks is 3, but 2 were launched"
 
     trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
-        --parallelism.data_parallel_replicate_degree 2 --parallelism.exact true --out "run-$mpi"
+        --parallelism.data_parallel_replicate_degree 2 --parallelism.exact true --log.folder logs --out "run-$mpi"
     check "$mpi: two ranks train" [ "$code" -eq 0 ]
     check "$mpi: one result" [ -f "run-$mpi/result.json" ]
     check "$mpi: with the bits of one rank" [ "$(grep -o '"weights_hash": *"[^"]*"' "run-$mpi/result.json")" = "$weights" ]
+    check "$mpi: the log of the first rank has the steps" has "run-$mpi/logs/rank-0/info" '^20.*Z \[?.*step: *4'
+    check "$mpi: that of the second has who it is" has "run-$mpi/logs/rank-1/info" "rank 1 of 2, process [0-9]+: trainmark run"
+    check "$mpi: and no errors" [ ! -s "run-$mpi/logs/rank-1/error" -a ! -s "run-$mpi/logs/rank-0/error" ]
     check "$mpi: told once" [ "$(grep -c '^results in ' "$err")" -eq 1 ]
 done
 

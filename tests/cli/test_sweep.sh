@@ -67,6 +67,10 @@ check_not "but the sweep has failed" [ "$code" -eq 0 ]
 trainmark run experiment.yaml --training.local_batch_size 2 --optimizer.lr 1e-3 --out single
 check "single values on the command line replace the lists" [ "$code" -eq 0 ]
 check "that is one run" [ -s single/result.json ]
+EXP=experiment.yaml trainmark run --training.local_batch_size 2 --optimizer.lr 1e-3 --dry-run
+check "also of the file that EXP names" has "$out" "^# nothing was trained"
+MAD_MODEL_BATCH_SIZE=2 trainmark run experiment.yaml --optimizer.lr 1e-3 --dry-run
+check "and by a variable" has "$out" "^# nothing was trained"
 trainmark run $tiny '--training.steps=[2, 3]' --out words
 check "a list on the command line" [ "$(column training.steps words/runs_summary.csv)" = "2 3 " ]
 trainmark run $tiny '--training.steps=[2, x]' --out words2

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* A sum over the group shows who is in it, and in which order. */
 static void check_members(tm_comm *group, const int *want, int n)
@@ -238,6 +239,71 @@ static void memory_of_all_sizes(void **state)
     run_world(3, NULL, 60, false, memory, NULL);
 }
 
+/* Is the memory in reach of the others, as the last call said? */
+static bool reached(const tm_comm *comm)
+{
+    const tm_comm_post *post = comm->post[comm->rank];
+    return post->notice[comm->notice].send_window >= 0 && post->notice[comm->notice].receive_window >= 0;
+}
+
+static void check_sum_in_place(tm_comm *world, char *at, size_t count, uint64_t seed)
+{
+    int all[TM_COMM_LOCAL], size = tm_comm_size(world);
+    for (int r = 0; r < size; r++) all[r] = r;
+    for (size_t i = 0; i < count; i++) put_value(TM_COMM_FLOAT32, seed, tm_comm_rank(world), i, at + 4 * i);
+    tm_collective sum = {
+        .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .send = at, .receive = at, .count = count
+    };
+    CHECK_OK(tm_comm_run(world, &sum, err));
+    for (size_t i = 0; i < count; i++) {
+        float want, have;
+        put_reduced(TM_COMM_SUM, TM_COMM_FLOAT32, seed, all, size, i, &want);
+        memcpy(&have, at + 4 * i, 4);
+        CHECK(have == want);
+    }
+}
+
+/* Ranges of private memory that become shared, others at each rank; what lies between them stays as it was. */
+static void ranges(tm_comm *world, void *context)
+{
+    enum { PAGE = 4096, PAGES = 700, COUNT = 5000 };
+    size_t rank = (size_t)tm_comm_rank(world);
+    int    share, none;
+    char  *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)context;
+    CHECK(memory != MAP_FAILED);
+    memset(memory, 1, PAGES * PAGE);
+    char         *first = memory + (1 + rank) * PAGE, *second = memory + (600 - 3 * rank) * PAGE;
+    tm_comm_range own[] = { { first, 8 * PAGE }, { first + 8 * PAGE, 0 }, { second, 6 * PAGE } };
+    CHECK_OK(tm_comm_share(world, own, rank == 2 ? 0 : 3, &share, err));
+    for (size_t i = 0; i < PAGES * PAGE && rank != 2; i++) {
+        bool in = (memory + i >= first && memory + i < first + 8 * PAGE) ||
+                  (memory + i >= second && memory + i < second + 6 * PAGE);
+        CHECK(memory[i] == !in);
+    }
+    CHECK_OK(tm_comm_share(world, &(tm_comm_range){ memory + 300 * PAGE, 7 * PAGE }, rank == 2, &none, err));
+    CHECK(none != share);
+    char *buffer = rank == 2 ? memory + 300 * PAGE : rank == 1 ? second : first;
+    check_sum_in_place(world, buffer + 64, COUNT, 1);
+    CHECK(reached(world));
+    check_sum_in_place(world, buffer + 64 + 4 * COUNT - PAGE, COUNT, 2); /* over its end */
+    CHECK(!reached(world));
+    check_sum_in_place(world, memory + 400 * PAGE, COUNT, 3);
+    CHECK(!reached(world));
+    tm_comm_unshare(world, share);
+    check_sum_in_place(world, buffer + 64, COUNT, 4);
+    CHECK(reached(world) == (rank == 2));
+    tm_comm_unshare(world, none);
+    munmap(memory, PAGES * PAGE);
+}
+
+static void ranges_of_private_memory(void **state)
+{
+    static const int hosts[] = { 0, 0, 0 };
+    (void)state;
+    run_world(3, hosts, 60, false, ranges, NULL);
+}
+
 static void places(tm_comm *world, void *context)
 {
     static const int local[] = { 0, 1, 0, 1, 2 }, sizes[] = { 2, 2, 3, 3, 3 };
@@ -265,7 +331,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_of_all_kinds), cmocka_unit_test(groups_have_a_limit),
         cmocka_unit_test(threads_of_a_rank),   cmocka_unit_test(messages_to_one_rank),
-        cmocka_unit_test(memory_of_all_sizes), cmocka_unit_test(places_of_ranks),
+        cmocka_unit_test(memory_of_all_sizes), cmocka_unit_test(ranges_of_private_memory),
+        cmocka_unit_test(places_of_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,8 +82,9 @@ static void post_training_reads_rows(void **state)
     test_foreign *f = *state;
     snprintf(text, sizeof text, "%s    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n%s",
              MODULE("post_trainer", "megatron"), adapted);
-    refuse_run(f, text, "'pretrained_checkpoint' = '/x' (", "the data set tatsu-lab/alpaca");
+    refuse_run(f, text, "'tatsu-lab/alpaca' is not downloaded", "the data set tatsu-lab/alpaca");
     assert_null(strstr(f->err.text, "modules.post_trainer."));
+    test_foreign_has(f, "model.hf_assets_path", "/x");
     test_foreign_has(f, "lora.rank", "16");
     test_foreign_has(f, "lora.alpha", "32");
     test_foreign_has(f, "lora.targets", "wqkv,w2");

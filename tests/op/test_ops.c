@@ -109,6 +109,7 @@ static bool is_free(const tm_op *op, bool output, int k, int axis, bool position
     if (op == &tm_op_fill) return axis < 2;
     if (op == &tm_op_time_embedding) return !output && axis >= 1; /* (N) or (N, 1) */
     if (op == &tm_op_balance_loss) return !output && k == 0 && axis == 1;
+    if (op == &tm_op_send_rows || op == &tm_op_return_rows) return !output && k == 1 && axis == 1; /* of one rank */
     if (op == &tm_op_grouped_bias_grad) return !output && k == 0 && axis == 0;
     if (op == &tm_op_quantize) return k >= (output ? 1 : 2) && axis == 0; /* tables of all factors */
     if (op == &tm_op_bias_grad) return !output && axis == 0;

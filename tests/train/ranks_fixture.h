@@ -17,19 +17,29 @@
 
 enum { MOST_RANKS = 8, MOST_STEPS = 50 };
 
+/* A device of a test's own. */
+typedef struct tm_backend_of_test {
+    tm_status (*open)(const struct tm_backend_of_test *backend, int rank, tm_device **out, tm_error *err);
+    void (*begin)(const struct tm_backend_of_test *backend, tm_trainer *trainer, int rank); /* weights are there */
+    const void *context;
+} tm_backend_of_test;
+
 typedef struct job {
     tm_step_options o; /* accumulation: of one rank */
     int             replicate, shard, steps;
     int             context; /* ranks that share each sequence; 0: 1 */
     int             tensor;  /* ranks that divide the matrices; 0: 1 */
     int             stages;  /* parts of a pipeline; 0: none */
+    int             experts; /* ranks that divide the experts; 0: 1 */
     const char     *device;  /* NULL: "cpu" */
     double          rate, max_norm;
     int             begin;       /* steps that were done before */
     const char     *load, *save; /* folders of checkpoints, or NULL */
     int64_t         whole;       /* > 0: one rank alone with so many times the micro-batches */
-    void (*look)(struct job *j, const tm_trainer *trainer); /* rank 0, once all is trained; NULL: nobody */
-    void *taken;                                            /* what it makes of it */
+    void (*change)(const struct job *j, tm_trainer *trainer); /* every rank, before the first step; NULL: nobody */
+    void (*look)(struct job *j, const tm_trainer *trainer);   /* rank 0, once all is trained; NULL: nobody */
+    const tm_backend_of_test *backend;                        /* how the device is opened; NULL: by its name */
+    void                     *taken;                          /* what `look` makes of it */
     /* found */
     double   loss[MOST_STEPS], norm[MOST_STEPS];
     double   losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
@@ -191,6 +201,33 @@ static inline void save_state(const job *j, tm_trainer *trainer, tm_comm *comm)
     CHECK_OK(tm_checkpoint_commit(saving, err));
 }
 
+/* What collectives read and write is in reach of the ranks of a host, and what is used is what was planned. */
+static inline void check_memory(const tm_trainer *trainer, tm_device *device, const tm_comm *comm)
+{
+    const tm_plan *plan = tm_trainer_step_of(trainer)->plan;
+    if (tm_comm_size(comm) == 1 || tm_device_describe(device)->own_memory) return;
+    CHECK(comm->world->n_windows == 1);
+    for (size_t p = 0; p < plan->n_programs; p++)
+        for (size_t x = 0; x < plan->programs[p].count; x++) {
+            const tm_instruction *i = &plan->programs[p].instructions[x];
+            for (int k = 0; k <= TM_MAX_IN + TM_MAX_OUT && i->stream == TM_ON_COMMUNICATION; k++) {
+                bool           space = k == TM_MAX_IN + TM_MAX_OUT;
+                const tm_view *view = k < TM_MAX_IN ? &i->call.in[k] : &i->call.out[space ? 0 : k - TM_MAX_IN];
+                uintptr_t      begin = (uintptr_t)(space ? i->call.workspace : view->data);
+                size_t         bytes = space                   ? i->call.workspace_bytes
+                                       : tm_view_present(view) ? tm_tensor_bytes(view->shape, view->dtype)
+                                                               : 0;
+                bool           reached = bytes == 0;
+                for (int w = 0; w < comm->world->window[0]->n_parts; w++) {
+                    const tm_comm_part *part = &comm->world->window[0]->parts[w];
+                    reached = reached || (begin >= part->begin && begin + bytes <= part->begin + part->bytes);
+                }
+                CHECK(reached);
+            }
+        }
+    CHECK(tm_device_used_bytes(device, tm_trainer_arena(trainer), plan->arena_bytes) == (int64_t)plan->arena_bytes);
+}
+
 static inline void rank_body(tm_comm *comm, void *context)
 {
     job            *j = context;
@@ -206,25 +243,39 @@ static inline void rank_body(tm_comm *comm, void *context)
         o.layout.mesh.degree[TM_AXIS_CP] = j->context ? j->context : 1;
         o.layout.mesh.degree[TM_AXIS_TP] = j->tensor ? j->tensor : 1;
         o.layout.mesh.degree[TM_AXIS_PP] = j->stages ? j->stages : 1;
+        o.layout.mesh.degree[TM_AXIS_EP] = j->experts ? j->experts : 1;
         CHECK_OK(tm_mesh_fill(&o.layout.mesh, tm_comm_size(comm), err));
         o.layout.rank = rank;
         CHECK_OK(tm_ranks_open(&o.layout.mesh, comm, &ranks, err));
     }
     if (j->whole > 0) o.accumulation *= j->whole;
     const char *name = getenv("TM_TEST_DEVICE");
-    CHECK_OK(tm_device_open(j->device ? j->device : name ? name : "cpu", 1, &device, err));
+    if (j->backend)
+        CHECK_OK(j->backend->open(j->backend, rank, &device, err));
+    else
+        CHECK_OK(tm_device_open(j->device ? j->device : name ? name : "cpu", 1, &device, err));
     if (comm) tm_device_join(device, &ranks.groups);
     CHECK_OK(tm_trainer_open(device, &o, 7, &trainer, err));
+    if (comm) check_memory(trainer, device, comm);
     j->arena[rank] = tm_trainer_step_of(trainer)->plan->arena_bytes;
     j->states[rank] = state_bytes(tm_trainer_step_of(trainer));
     int64_t data_rank = comm ? ranks.data_rank : 0, data_ranks = comm ? ranks.data_ranks : 1;
     load_state(j, trainer, comm);
+    if (j->change) j->change(j, trainer);
+    if (j->backend) j->backend->begin(j->backend, trainer, rank);
     train(j, trainer, data_rank * o.accumulation, data_ranks * o.accumulation, rank);
     if (j->look && rank == 0) j->look(j, trainer);
     save_state(j, trainer, comm);
     tm_trainer_close(trainer);
     tm_device_close(device);
     if (comm) tm_ranks_close(&ranks);
+}
+
+static inline job ranks_job(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
+{
+    job j = { .o = o, .replicate = replicate, .shard = shard, .steps = steps, .rate = 2e-3, .max_norm = 1 };
+    j.o.layout.sharing = sharing;
+    return j;
 }
 
 /* The ranks of a job; all come to the same. */
@@ -241,8 +292,7 @@ static inline void run_job(job *j)
 /* `replicate` x `shard` ranks. */
 static inline job run_ranks(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
 {
-    job j = { .o = o, .replicate = replicate, .shard = shard, .steps = steps, .rate = 2e-3, .max_norm = 1 };
-    j.o.layout.sharing = sharing;
+    job j = ranks_job(o, replicate, shard, sharing, steps);
     run_job(&j);
     return j;
 }

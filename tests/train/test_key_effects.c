@@ -285,6 +285,8 @@ static const row elsewhere[] = {
       "parallelism.data_parallel_replicate_degree" },
     { "parallelism.data_parallel_shard_strategy", "tests/train/test_layout.c",
       "parallelism.data_parallel_shard_strategy" },
+    { "parallelism.expert_parallel_degree", "tests/train/test_layout.c", "parallelism.expert_parallel_degree" },
+    { "parallelism.expert_parallel_capacity", "tests/train/test_layout.c", "parallelism.expert_parallel_capacity" },
     { "parallelism.exact", "tests/train/test_layout.c", "parallelism.exact" },
     { "parallelism.fsdp_reshard_after_forward", "tests/train/test_layout.c", "parallelism.fsdp_reshard_after_forward" },
     { "use_distributed_optimizer", "tests/train/test_layout.c", "use_distributed_optimizer" },

@@ -85,6 +85,34 @@ static void plans_need_no_number_of_ranks(void **state)
     refused("--parallelism.tensor_parallel_degree 3 --parallelism.ranks 4", "multiply to 3");
 }
 
+/* Neighbours of dp_shard x cp x tp divide experts, and multiply nothing. */
+static void experts_are_divided_among_those_that_share(void **state)
+{
+    (void)state;
+#define MIXTURE "--model.n_experts 8 --model.n_experts_per_token 2 "
+    tm_layout four = options_of(MIXTURE "--parallelism.ranks 4 --parallelism.expert_parallel_degree 2 "
+                                        "--parallelism.expert_parallel_capacity 1.5",
+                                false)
+                         .step.layout;
+    assert_int_equal(four.mesh.degree[TM_AXIS_SHARD], 4);
+    assert_int_equal(four.mesh.degree[TM_AXIS_EP], 2);
+    assert_int_equal(four.mesh.degree[TM_AXIS_EFSDP], 2);
+    four.rank = 3;
+    tm_parallel parallel = tm_layout_parallel(&four);
+    assert_int_equal(parallel.experts.ranks, 2);
+    assert_int_equal(parallel.experts.rank, 1);
+    assert_true(parallel.expert_capacity > 1.49 && parallel.expert_capacity < 1.51);
+    refused(MIXTURE "--parallelism.ranks 4 --parallelism.expert_parallel_degree 3", "which is 4; 2 or 4 would do");
+    refused(MIXTURE "--parallelism.expert_tensor_parallel_degree 2", "expert tensor parallelism is not built yet");
+    /* A plan for no number of ranks has the fewest that can. */
+    tm_layout plan = options_of(MIXTURE "--parallelism.expert_parallel_degree 8", true).step.layout;
+    assert_int_equal(tm_mesh_ranks(&plan.mesh), 8);
+    assert_int_equal(plan.mesh.degree[TM_AXIS_SHARD], 8);
+    plan = options_of(MIXTURE "--parallelism.expert_parallel_degree 4 --parallelism.tensor_parallel_degree 2", true)
+               .step.layout;
+    assert_int_equal(tm_mesh_ranks(&plan.mesh), 4);
+}
+
 static void batches_are_those_of_all_ranks(void **state)
 {
     (void)state;
@@ -106,6 +134,9 @@ static void exact_is_for_copies(void **state)
 {
     (void)state;
     refused("--parallelism.ranks 2 --parallelism.exact true", "data_parallel_replicate_degree -1");
+    refused("--parallelism.ranks 2 --parallelism.exact true --parallelism.data_parallel_replicate_degree 2 "
+            "--training.mixed_precision_reduce bfloat16",
+            "training.mixed_precision_reduce");
     tm_layout copies = options_of("--parallelism.ranks 2 --parallelism.exact true "
                                   "--parallelism.data_parallel_shard_degree 1 "
                                   "--parallelism.data_parallel_replicate_degree -1",
@@ -119,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_say_the_layout),
         cmocka_unit_test(plans_need_no_number_of_ranks),
+        cmocka_unit_test(experts_are_divided_among_those_that_share),
         cmocka_unit_test(batches_are_those_of_all_ranks),
         cmocka_unit_test(exact_is_for_copies),
     };

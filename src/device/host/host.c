@@ -88,6 +88,19 @@ void tm_host_free(tm_device *device, tm_address memory, size_t bytes)
     munmap(tm_host_pointer(memory), (bytes + PAGE - 1) / PAGE * PAGE);
 }
 
+/* Touched first by the threads that use it. */
+tm_status tm_host_share(tm_device *device, tm_comm *world, const tm_comm_range *ranges, int n, int *share,
+                        tm_error *err)
+{
+    TM_TRY(tm_comm_share(world, ranges, n, share, err));
+    for (int i = 0; i < n; i++) {
+        char *base = ranges[i].memory;
+#pragma omp parallel for schedule(static) num_threads(device->info.threads)
+        for (size_t at = 0; at < ranges[i].bytes; at += PAGE) base[at] = 0;
+    }
+    return TM_OK;
+}
+
 int64_t tm_host_used(tm_device *device, tm_address memory, size_t bytes)
 {
     (void)device;

@@ -29,6 +29,8 @@ tm_status tm_host_open(tm_device *device, tm_error *err);
 tm_status tm_host_alloc(tm_device *device, size_t bytes, tm_address *out, tm_error *err);
 void      tm_host_free(tm_device *device, tm_address memory, size_t bytes);
 int64_t   tm_host_used(tm_device *device, tm_address memory, size_t bytes);
+tm_status tm_host_share(tm_device *device, tm_comm *world, const tm_comm_range *ranges, int n, int *share,
+                        tm_error *err);
 tm_status tm_host_queue_open(tm_device *device, tm_queue **out, tm_error *err);
 void      tm_host_queue_close(tm_queue *queue);
 tm_status tm_host_write(tm_queue *queue, tm_address to, const void *from, size_t bytes, tm_error *err);
@@ -46,9 +48,9 @@ tm_status tm_host_time(const tm_instant *a, const tm_instant *b, double *seconds
 #define TM_HOST_CALLS TM_HOST_CALLS_BUT_OPEN, .open = tm_host_open
 #define TM_HOST_CALLS_BUT_OPEN                                                                                         \
     .probe = tm_host_probe, .close = tm_host_close, .alloc = tm_host_alloc, .free = tm_host_free,                      \
-    .used = tm_host_used, .queue_open = tm_host_queue_open, .queue_close = tm_host_queue_close,                        \
-    .write = tm_host_write, .read = tm_host_read, .copy = tm_host_copy, .fill = tm_host_fill,                          \
-    .launch = tm_host_launch, .wait = tm_host_wait, .instant_open = tm_host_instant_open,                              \
+    .used = tm_host_used, .share = tm_host_share, .queue_open = tm_host_queue_open,                                    \
+    .queue_close = tm_host_queue_close, .write = tm_host_write, .read = tm_host_read, .copy = tm_host_copy,            \
+    .fill = tm_host_fill, .launch = tm_host_launch, .wait = tm_host_wait, .instant_open = tm_host_instant_open,        \
     .instant_close = tm_host_instant_close, .record = tm_host_record, .wait_for = tm_host_wait_for,                    \
     .time = tm_host_time
 

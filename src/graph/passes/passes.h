@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, gradient, lookup,
- * chunks, recompute, quantize (graph/passes/quantize.h), precision, offload; then graph/plan.h places the buffers. A builder
- * knows none of them. */
+ * chunks, recompute, quantize (graph/passes/quantize.h), precision, offload; then graph/plan.h places the buffers. A
+ * builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
 
@@ -63,5 +63,10 @@ typedef struct {
 /* Puts copies on the stream for copies around the uses of what is offloaded; nodes then use what was fetched. Nothing
  * is computed otherwise: same bits. */
 void tm_offload_pass(tm_graph *graph, const tm_offload *policy);
+
+/* Every rank rounds float32 gradients to bfloat16 before they are added to those of the others; the sum is in float32
+ * and rounded once more (tm_group_attr.narrow). Half of the bytes are sent. Of all finished segments; sums of anything
+ * but gradients (counts, squares, activations) stay as they are. */
+void tm_narrow_pass(tm_graph *graph);
 
 #endif

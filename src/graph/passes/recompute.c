@@ -12,6 +12,8 @@ typedef struct {
     int32_t            *producer; /* (tensors) index of the forward node that makes it, or -1 */
     bool               *saved;    /* (nodes) by the save list */
     tm_tensor_id       *copy;     /* (tensors) its recomputed twin, or TM_NONE */
+    tm_tensor_id       *passing;  /* those of TM_KEEP_NEVER that have a twin now */
+    size_t              n_passing, passing_capacity;
     size_t              n_tensors;
     tm_segment          result;
 } pass;
@@ -27,6 +29,7 @@ static bool replaced(const pass *p, tm_tensor_id id, int layer)
 {
     if (id == TM_NONE || (size_t)id >= p->n_tensors || p->producer[id] < 0) return false;
     const tm_node *node = &p->source[p->producer[id]];
+    if (node->keep != TM_KEEP_BY_POLICY) return node->layer == layer;
     if (layer_is_recomputed(p->policy, node->layer) && !p->saved[p->producer[id]]) return node->layer == layer;
     return p->policy->cheap && tm_op_get(node->op)->cheap && tm_graph_at(p->graph, id)->role == TM_ROLE_ACTIVATION;
 }
@@ -47,6 +50,28 @@ static tm_tensor_id input_for(pass *p, tm_tensor_id id, int layer)
     return was.base == TM_NONE ? twin : tm_graph_view_like(p->graph, &was, twin);
 }
 
+static bool is_passing(const pass *p, tm_tensor_id id)
+{
+    if (id == TM_NONE) return false;
+    id = tm_graph_base(p->graph, id);
+    return (size_t)id < p->n_tensors && p->producer[id] >= 0 && p->source[p->producer[id]].keep == TM_KEEP_NEVER;
+}
+
+/* What comes later makes them anew. */
+static void forget_passing(pass *p)
+{
+    for (size_t i = 0; i < p->n_passing; i++) p->copy[p->passing[i]] = TM_NONE;
+    p->n_passing = 0;
+}
+
+/* Inputs that are not held come last: they are not there while the others are made. */
+static void take_inputs(pass *p, tm_node *node, int layer)
+{
+    for (int last = 0; last < 2; last++)
+        for (int i = 0; i < TM_MAX_IN; i++)
+            if (is_passing(p, node->in[i]) == (last == 1)) node->in[i] = input_for(p, node->in[i], layer);
+}
+
 /* Emits the copy of the node that makes `id` (and of what that needs), unless it exists. */
 static tm_tensor_id recomputed(pass *p, tm_tensor_id id, int layer)
 {
@@ -54,7 +79,7 @@ static tm_tensor_id recomputed(pass *p, tm_tensor_id id, int layer)
     tm_node node = p->source[p->producer[id]];
     node.phase = TM_PHASE_BACKWARD;
     node.recomputed = true;
-    for (int i = 0; i < TM_MAX_IN; i++) node.in[i] = input_for(p, node.in[i], layer);
+    take_inputs(p, &node, layer);
     for (int k = 0; k < TM_MAX_OUT; k++) {
         if (node.out[k] == TM_NONE) continue;
         tm_tensor was = *tm_graph_at(p->graph, node.out[k]);
@@ -63,10 +88,16 @@ static tm_tensor_id recomputed(pass *p, tm_tensor_id id, int layer)
         tm_tensor_id twin = tm_graph_tensor_as(p->graph, name, was.role, was.shape, was.dtype);
         tm_graph_at(p->graph, twin)->layer = was.layer;
         p->copy[node.out[k]] = twin;
+        if (node.keep == TM_KEEP_NEVER) {
+            p->passing = tm_grow(p->passing, &p->passing_capacity, p->n_passing, sizeof *p->passing);
+            p->passing[p->n_passing++] = node.out[k];
+        }
         node.out[k] = twin;
     }
     append(&p->result, &node);
-    return p->copy[id];
+    tm_tensor_id made = p->copy[id];
+    if (node.keep != TM_KEEP_NEVER) forget_passing(p);
+    return made;
 }
 
 static void note_producers(pass *p, const tm_segment *segment)
@@ -125,6 +156,7 @@ static void apply_save_list(pass *p, const tm_segment *segment)
     for (size_t x = 0; x < segment->n_nodes; x++) {
         const tm_node *node = &segment->nodes[x];
         if (node->phase != TM_PHASE_FORWARD) break;
+        if (node->keep != TM_KEEP_BY_POLICY) continue;
         if (node->layer != layer) memset(seen, 0, sizeof seen);
         layer = node->layer;
         int              every = p->policy->save[node->op];
@@ -158,6 +190,7 @@ void tm_recompute_pass(tm_graph *graph, const tm_recompute *policy)
         append(&p.result, &node);
     }
     free(segment->nodes);
+    free(p.passing);
     *segment = p.result;
     tm_arena_destroy(scratch);
 }

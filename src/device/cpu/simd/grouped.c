@@ -104,7 +104,7 @@ static const int32_t *offsets_of(const tm_call *call, const tm_view *view)
 {
     const int32_t *offsets = view->data;
     int64_t        experts = tm_view_elements(view) - 1;
-    TM_ASSERT(offsets[0] == 0 && offsets[experts] == call->in[0].shape.n[0]);
+    TM_ASSERT(offsets[0] == 0 && offsets[experts] <= call->in[0].shape.n[0]);
     for (int64_t e = 0; e < experts; e++) TM_ASSERT(offsets[e] <= offsets[e + 1]);
     return offsets;
 }
@@ -146,10 +146,21 @@ static void run_small(const tm_call *call, const int32_t *offsets, int64_t exper
     }
 }
 
+/* Zeros in the rows of nobody. */
+static void clear_behind(const tm_call *call, int32_t used)
+{
+    const tm_view *y = &call->out[0];
+    int64_t        rows = call->in[0].shape.n[0], columns = y->shape.n[1];
+    if (extent_of(call).gradient || call->accumulate || used == rows) return;
+    memset((void *)(uintptr_t)element(y, used * columns), 0,
+           (size_t)((rows - used) * columns) * tm_dtype_bytes(y->dtype));
+}
+
 static void product_run(const tm_call *call)
 {
     const int32_t *offsets = offsets_of(call, &call->in[2]);
     (is_large(call) ? run_large : run_small)(call, offsets, experts_of(call));
+    clear_behind(call, offsets[experts_of(call)]);
 }
 
 static TM_PLANNED const char *product_refuse(const tm_call *call)
