@@ -375,8 +375,8 @@ static tm_tensor_id condition(const builder *b, const tm_inputs *inputs)
     return unary(b, TM_OP_silu, vec);
 }
 
-static void flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
-                      int64_t chunk_, bool accumulate)
+static tm_tensor_id flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *inputs, tm_tensor_id loss,
+                              int64_t chunk_, bool accumulate)
 {
     const tm_model_shape *s = model->shape;
     int64_t               ranks = tm_divided(model->parallel.context) ? model->parallel.context.ranks : 1;
@@ -409,6 +409,7 @@ static void flux_loss(tm_graph *graph, const tm_model *model, const tm_inputs *i
     in[1] = tm_inputs_find(inputs, "velocity");
     out[0] = loss;
     tm_graph_add(graph, TM_OP_square_error, NULL, 0, in, out, accumulate ? 1u : 0);
+    return TM_NONE;
 }
 
 /* --- the family -----------------------------------------------------------------------------------------------------

@@ -360,7 +360,7 @@ void tm_moe_update(tm_graph *graph, const tm_model *model, const tm_moe_weights 
     for (int layer = 0; layer < model->shape->n_layers; layer++) {
         const tm_moe_weights *w =
             (const tm_moe_weights *)(const void *)((const char *)weights + (size_t)layer * stride);
-        if (!tm_moe_in_layer(model->shape, layer)) continue;
+        if (!tm_moe_in_layer(model->shape, layer) || w->bias == TM_NONE) continue;
         graph->layer = layer;
         graph->module = tm_arena_format(graph->arena, "layers.%d.moe.expert_bias", layer);
         tm_tensor_id counts =

@@ -34,17 +34,46 @@ static inline int64_t tm_chunk_length(tm_division context, int64_t seq)
     return seq / (TM_CHUNKS * context.ranks);
 }
 
+/* A part of a model in a pipeline: blocks first .. end - 1; `begins`: with what lies in front of all blocks; `ends`:
+ * with what lies behind them, and the loss. */
+typedef struct {
+    int  first, end;
+    bool begins, ends;
+    int  number; /* of all stages, from 0 */
+} tm_stage;
+
+enum { TM_MAX_CHUNKS = 32 };
+
 typedef struct {
     /* Heads, the width of feed-forward layers, the vocabulary: matrices by rows or by columns (Shoeybi et al. 2019).
      * rows: what lies between the matrices is divided, too, by rows of the batch (sequence parallel). */
     tm_division tensor;
     bool        rows;
-    tm_division context; /* the tokens of each sequence: a rank's fields have the first chunks of all sequences, then
-                          * the second ones (tm_chunk_of); of images one run of the tokens of each sample */
-    tm_division experts; /* of each mixture */
+    tm_division context;    /* the tokens of each sequence: a rank's fields have the first chunks of all sequences, then
+                             * the second ones (tm_chunk_of); of images one run of the tokens of each sample */
+    tm_division experts;    /* of each mixture */
     double expert_capacity; /* rows that a rank's experts take at a time, as a multiple of its own rows x experts of a
                              * row; more are sent in further rounds. 0: all that can come */
     tm_division stages;     /* a pipeline: layers, one run of them after the other */
+    tm_stage    chunk[TM_MAX_CHUNKS]; /* the parts that this rank has, in the order of the model */
+    int         chunks;               /* 0: all of it */
 } tm_parallel;
+
+/* Has this rank that block, what lies in front of all blocks, what lies behind them? */
+static inline bool tm_parallel_has(const tm_parallel *parallel, int layer)
+{
+    bool here = parallel->chunks == 0;
+    for (int c = 0; c < parallel->chunks; c++)
+        here = here || (parallel->chunk[c].first <= layer && layer < parallel->chunk[c].end);
+    return here;
+}
+static inline bool tm_parallel_begins(const tm_parallel *parallel)
+{
+    return parallel->chunks == 0 || parallel->chunk[0].begins;
+}
+static inline bool tm_parallel_ends(const tm_parallel *parallel)
+{
+    return parallel->chunks == 0 || parallel->chunk[parallel->chunks - 1].ends;
+}
 
 #endif

@@ -249,6 +249,14 @@ typedef struct {
     int64_t rank, ranks; /* of the group that divides the vocabulary */
 } tm_vocabulary_attr;    /* vocabulary_parts, vocabulary_loss and its gradient */
 
+typedef struct {
+    int64_t axes, ranks; /* as above */
+    int64_t peer;        /* rank of the group that gets it, or that it comes from */
+    int64_t channel;  /* 0, 1: messages of one channel between two ranks arrive in the order in which they are sent */
+    int64_t times;    /* so many times in a step: for messages */
+    char    what[64]; /* for messages: "activations of stage 1" */
+} tm_message_attr;    /* send, receive */
+
 enum { TM_MAX_EXCHANGE = 1024 }; /* ranks of a group */
 typedef struct {
     tm_group_attr group;

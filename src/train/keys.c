@@ -14,6 +14,7 @@ static const char optimizers[] =
     "Adam";
 #undef TM_OPTIMIZER
 
+#define PIPELINED "parallelism.pipeline_parallel_degree!=1"
 #define QUANTIZED .when = "quantize.recipe!=none|quantize.experts_recipe!=none|quantize.output_recipe!=none"
 #define DELAYED                                                                                                        \
     .when = "quantize.recipe=fp8_delayed|quantize.experts_recipe=fp8_delayed|quantize.output_recipe=fp8_delayed|"      \
@@ -378,7 +379,8 @@ static const tm_key keys[] = {
       .synonyms = "sequence_parallel",
       .help = "with tensor parallelism: what lies between the matrices is divided, too, by tokens" },
     { .name = "parallelism.pipeline_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
-      UNBUILT("pipeline parallelism"), .synonyms = "pipeline_model_parallel_size", .help = "stages of the pipeline" },
+      .synonyms = "pipeline_model_parallel_size",
+      .help = "ranks that the blocks of the model are divided among, one run of blocks after the other" },
     { .name = "parallelism.context_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1, .hi = 1 << 20,
       .synonyms = "context_parallel_size",
       .help = "ranks that share each sequence; training.seq_len must be a multiple of twice as many" },
@@ -392,18 +394,23 @@ static const tm_key keys[] = {
               "rounds, none are dropped. 0: room for all rows that can come" },
     { .name = "parallelism.expert_tensor_parallel_degree", .kind = TM_KEY_I64, .fallback = "1", .lo = 1,
       .hi = 1 << 20, UNBUILT("expert tensor parallelism"), .help = "ranks that divide the matrices of an expert" },
-    { .name = "parallelism.pipeline_parallel_schedule", .kind = TM_KEY_TEXT, .fallback = "1F1B", IGNORED,
-      .help = "has an effect only with pipeline parallelism" },
-    { .name = "parallelism.pipeline_parallel_schedule_csv", .kind = TM_KEY_TEXT, IGNORED,
-      .help = "has an effect only with pipeline parallelism" },
-    { .name = "parallelism.pipeline_parallel_microbatch_size", .kind = TM_KEY_I64, .fallback = "1", IGNORED,
-      .help = "has an effect only with pipeline parallelism" },
-    { .name = "parallelism.pipeline_parallel_layers_per_stage", .kind = TM_KEY_I64, IGNORED,
-      .help = "has an effect only with pipeline parallelism" },
-    { .name = "parallelism.pipeline_parallel_first_stage_less_layers", .kind = TM_KEY_I64, .fallback = "1", IGNORED,
-      .help = "has an effect only with pipeline parallelism" },
-    { .name = "parallelism.pipeline_parallel_last_stage_less_layers", .kind = TM_KEY_I64, .fallback = "1", IGNORED,
-      .help = "has an effect only with pipeline parallelism" },
+    { .name = "parallelism.pipeline_parallel_schedule", .kind = TM_KEY_TEXT, .fallback = "1F1B", .when = PIPELINED,
+      .help = "order of a step: GPipe, 1F1B, Interleaved1F1B, InterleavedZeroBubble, ZBVZeroBubble (docs/parallelism.md)" },
+    { .name = "parallelism.pipeline_parallel_schedule_csv", .kind = TM_KEY_TEXT,
+      UNBUILT("an order of a pipeline from a file (see parallelism.pipeline_parallel_schedule)"), .quiet = true,
+      .help = "file with the order of a step" },
+    { .name = "parallelism.pipeline_parallel_microbatch_size", .kind = TM_KEY_I64, .lo = 1, .hi = MANY,
+      .when = PIPELINED,
+      .help = "sequences of a micro-batch of the pipeline, a divisor of training.local_batch_size; null: all of them" },
+    { .name = "parallelism.pipeline_parallel_layers_per_stage", .kind = TM_KEY_I64, .lo = 1, .hi = 4096,
+      .when = PIPELINED,
+      .help = "blocks of a stage, from which the number of stages of a rank follows; null: one stage, two where the "
+              "schedule has several" },
+    { .name = "parallelism.pipeline_parallel_first_stage_less_layers", .kind = TM_KEY_I64, .lo = 0, .hi = 4096,
+      .when = PIPELINED, .help = "blocks that the first stage has less than others, for the embedding; null: 0" },
+    { .name = "parallelism.pipeline_parallel_last_stage_less_layers", .kind = TM_KEY_I64, .lo = 0, .hi = 4096,
+      .when = PIPELINED,
+      .help = "blocks that the last stage has less than others, for the head; null: as many as its product costs" },
     { .name = "parallelism.enable_async_tensor_parallel", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,
       .help = "has an effect only with tensor parallelism" },
     { .name = "parallelism.disable_loss_parallel", .kind = TM_KEY_BOOL, .fallback = "false",
@@ -417,8 +424,9 @@ static const tm_key keys[] = {
       .choices = "default|always|never",
       .help = "shared weights are let go after the forward pass and gathered again for the backward pass; default: "
               "always" },
-    { .name = "parallelism.module_fqns_per_model_part", .kind = TM_KEY_LIST, IGNORED,
-      .help = "has an effect only with pipeline parallelism" },
+    { .name = "parallelism.module_fqns_per_model_part", .kind = TM_KEY_LIST,
+      UNBUILT("stages of a pipeline by names of modules (see parallelism.pipeline_parallel_layers_per_stage)"),
+      .quiet = true, .help = "modules of each stage" },
     { .name = "use_distributed_optimizer", .kind = TM_KEY_BOOL, .fallback = "false",
       .help = "true: parallelism.data_parallel_shard_strategy optim" },
     { .name = "overlap_grad_reduce", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/share.h"
 
+#include "train/stages.h"
+
 #include <string.h>
 
 static int shards(const tm_step *step)
@@ -42,7 +44,7 @@ bool share_updates(const tm_step *step)
 bool share_overlaps(const tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
-    return !shared(step) && tm_layout_sum_ranks(layout) > 1 && step->options.accumulation > 1;
+    return !shared(step) && tm_layout_sum_ranks(layout) > 1 && step->options.accumulation > 1 && !stages_cut(step);
 }
 
 /* --- what cannot be divided --------------------------------------------------------------------------------------- */
@@ -180,20 +182,27 @@ static tm_unit_group group_of(const tm_step *step, unsigned axes, unsigned other
 void share_begin(tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
+    if (stages_cut(step)) {
+        pack_counts(step);
+        stages_clear_counts(step);
+    }
     if (!sums(step)) return;
-    step->units = (tm_units){ .sharing = shared(step) ? layout->sharing : TM_SHARE_COPIES,
+    tm_sharing sharing = shared(step) ? layout->sharing : TM_SHARE_COPIES;
+    if (shared(step) && stages_cut(step))
+        sharing = TM_SHARE_OPTIMIZER; /* weights stay gathered, gradients are reduced once */
+    step->units = (tm_units){ .sharing = sharing,
                               .mesh = layout->mesh,
                               .group = group_of(step, TM_AXES_FSDP, 1U << TM_AXIS_REPLICATE),
                               .experts = group_of(step, 1U << TM_AXIS_EFSDP, 1U << TM_AXIS_REPLICATE),
                               .reshard = layout->reshard,
                               .prefetch = layout->prefetch };
-    pack_counts(step);
+    if (!stages_cut(step)) pack_counts(step);
     tm_units_find(step->graph, step->graph->segments[0], &step->units);
     tm_units_place(step->graph, &step->units);
     rewrite(step, "first", false);
     rewrite(step, "further", true);
     rewrite(step, "last", true);
-    if (step->units.sharing != TM_SHARE_COPIES || parts(step) > 1) return;
+    if (step->units.sharing != TM_SHARE_COPIES || parts(step) > 1 || stages_cut(step)) return;
     tm_segment *current = step->graph->segment;
     for (size_t s = 0; s < step->graph->n_segments; s++)
         if (strcmp(step->graph->segments[s]->name, share_overlaps(step) ? "last" : "first") == 0) {
@@ -267,9 +276,11 @@ void share_reduce(tm_step *step)
         add_part(step, step->part_counts, step->counts, true);
         return;
     }
+    stages_exchange(step);
     for (size_t u = step->units.n_units; u-- > 0;) reduce_unit(step, &step->units.units[u]);
     graph->layer = -1;
     all_reduce(step, TM_AXES_LOSS, step->counts);
+    stages_count(step);
 }
 
 static void add_part_segment(tm_step *step, const char *name, bool add)
@@ -353,7 +364,8 @@ static unsigned add_class(squares *s, size_t n, bool experts, bool cut)
     for (size_t i = 0; !share_updates(s->step) && i < n; i++) {
         const tm_tensor *tensor = &graph->tensors[i];
         unsigned         own = tensor->cut ? tensor->cut->axes : 0;
-        if (tensor->gradient == TM_NONE || tm_units_experts(own) != experts || (own != 0) != cut) continue;
+        if (tensor->gradient == TM_NONE || tensor->twin) continue;
+        if (tm_units_experts(own) != experts || (own != 0) != cut) continue;
         TM_ASSERT(axes == 0 || axes == own);
         axes = own;
         add_squares(s, tensor->layer, tensor->gradient);

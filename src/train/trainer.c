@@ -300,6 +300,7 @@ tm_status tm_trainer_accumulate(tm_trainer *trainer, int64_t index, const tm_mic
                                 tm_error *err)
 {
     const tm_step_schedule *schedule = &trainer->step->training;
+    TM_ASSERT(trainer->step->first); /* stages work on several micro-batches at a time */
     TM_TRY(feed(trainer, batch, 0, err));
     TM_TRY(number_rows(trainer, index, err));
     for (size_t i = 0; i < schedule->n; i++) {
@@ -573,8 +574,24 @@ uint64_t tm_trainer_weights_sum(const tm_trainer *trainer, const uint64_t *hashe
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < trainer->step->graph->n_tensors; i++)
-        if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER) sum += hashes[i];
+        if (trainer->step->graph->tensors[i].role == TM_ROLE_PARAMETER && !trainer->step->graph->tensors[i].twin)
+            sum += hashes[i];
     return sum;
+}
+
+tm_status tm_trainer_sum_stages(const tm_trainer *trainer, uint64_t *sum, tm_error *err)
+{
+    tm_comm      *stages = tm_device_group(trainer->device, 1U << TM_AXIS_PP);
+    uint64_t      own = *sum;
+    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
+                           .op = TM_COMM_SUM,
+                           .format = TM_COMM_INT64,
+                           .send = &own,
+                           .receive = sum,
+                           .count = 1,
+                           .what = "checksums of stages",
+                           .step = -1 };
+    return stages ? tm_comm_run(stages, &call, err) : TM_OK;
 }
 
 tm_status tm_trainer_base_hash(const tm_trainer *trainer, uint64_t *out, tm_error *err)
@@ -594,6 +611,7 @@ tm_status tm_trainer_weights_hash(const tm_trainer *trainer, uint64_t *out, tm_e
     uint64_t *hashes = tm_alloc((trainer->step->graph->n_tensors + 1) * sizeof *hashes);
     tm_status st = tm_trainer_hashes(trainer, hashes, err);
     if (st == TM_OK) *out = tm_trainer_weights_sum(trainer, hashes);
+    if (st == TM_OK) st = tm_trainer_sum_stages(trainer, out, err);
     free(hashes);
     return st;
 }
